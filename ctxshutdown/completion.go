@@ -1,0 +1,129 @@
+package ctxshutdown
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+)
+
+// ErrWaitContext is returned by [Completion.Wait] where its context had ended already, or was ended by the very
+// shutdown that it should have waited for: the drain was not waited for at all. It does not match context.Canceled or
+// context.DeadlineExceeded, so that this mistake cannot pass for a drain that took too long.
+var ErrWaitContext = errors.New("ctxshutdown: Wait was given a context that ends with the shutdown, so nothing was waited for; " +
+	"give it one of its own, such as context.WithTimeout(context.Background(), 10*time.Second)")
+
+// A Completion is the end of one drain. Once resolved it stays resolved; after a late guard, a new Completion waits for
+// that guard.
+type Completion struct {
+	scope *Swansong
+	done  <-chan struct{}
+}
+
+func (s *Swansong) completion() *Completion {
+	return &Completion{scope: s, done: s.node.Done()}
+}
+
+// Done returns a channel that is closed when the scope is complete: told to stop, with no guard held in its subtree.
+func (c *Completion) Done() <-chan struct{} { return c.done }
+
+// Wait waits until the scope is complete or ctx ends. It returns
+//
+//   - nil if the scope is complete, whatever ctx is,
+//   - [ErrWaitContext] if ctx had ended on entry, or was ended by this very shutdown,
+//   - otherwise a [*DrainError] that names the guards still held and unwraps to the cause of ctx.
+//
+// Wait does not tell anybody to stop.
+func (c *Completion) Wait(ctx context.Context) error {
+	if ctx == nil {
+		panic("ctxshutdown: Wait with a nil context")
+	}
+	if c.resolved() {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ErrWaitContext
+	}
+	before := c.scope.Err() != nil // a stop that ctx has survived is not what ends it
+	select {
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+	}
+	if c.resolved() {
+		return nil
+	}
+	if c.endedByShutdown(ctx, before) {
+		return ErrWaitContext
+	}
+	c.scope.trace.gaveUp()
+	return &DrainError{Report: c.scope.GuardReport(), Cause: context.Cause(ctx)}
+}
+
+func (c *Completion) resolved() bool {
+	c.scope.State() // where a signal came from above, somebody has to look
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// softKey finds the scope whose soft tier a context derives from.
+type softKey struct{}
+
+// endedByShutdown reports whether the shutdown that c stands for is what ended ctx: they have the same cause, and
+// either nobody else could have that cause, or the two are related. Causes of the standard library prove nothing by
+// themselves: a time-out of ctx and a deadline of the scope are both DeadlineExceeded.
+func (c *Completion) endedByShutdown(ctx context.Context, stoppedBefore bool) bool {
+	cause := context.Cause(ctx)
+	if c.scope.Err() == nil || !same(cause, context.Cause(c.scope)) {
+		return false
+	}
+	if !same(cause, context.Canceled) && !same(cause, context.DeadlineExceeded) {
+		return true
+	}
+	if stoppedBefore {
+		return false
+	}
+	for s := c.scope; s != nil; s = s.up() {
+		if same(ctx, s) || same(ctx, s.parent) {
+			return true
+		}
+	}
+	s, ok := ctx.Value(softKey{}).(*Swansong)
+	return ok && s.Err() != nil && same(cause, context.Cause(s)) && (s.under(c.scope) || c.scope.under(s))
+}
+
+// under reports whether s is t or below it.
+func (s *Swansong) under(t *Swansong) bool {
+	for ; s != nil; s = s.up() {
+		if s == t {
+			return true
+		}
+	}
+	return false
+}
+
+// same is == for values whose types may not be comparable.
+func same(a, b any) bool {
+	return reflect.TypeOf(a) == reflect.TypeOf(b) && (a == nil || reflect.TypeOf(a).Comparable()) && a == b
+}
+
+// A DrainError says that a wait ended before the scope was complete.
+type DrainError struct {
+	Report GuardReport // who still held guards at that moment
+	Cause  error       // why the wait ended
+}
+
+// Error names the guards that the drain was waiting for.
+func (e *DrainError) Error() string {
+	if e.Report.Count() == 0 {
+		return fmt.Sprintf("ctxshutdown: the wait ended first (%v), with no guard held: has the scope been told to stop?", e.Cause)
+	}
+	return fmt.Sprintf("ctxshutdown: not drained when the wait ended (%v): %v; wait longer, or cancel their Work with Force", e.Cause, e.Report)
+}
+
+// Unwrap returns the cause.
+func (e *DrainError) Unwrap() error { return e.Cause }

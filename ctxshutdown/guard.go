@@ -1,0 +1,192 @@
+package ctxshutdown
+
+import (
+	"context"
+	"time"
+)
+
+// A Guard is a piece of committed work: until it is released, its scope and every scope above are not complete.
+//
+// It is made to live on the stack: as long as it does not escape, acquiring and releasing allocate nothing. (It does
+// escape where it is acquired in a function literal that is itself inlined; go build -gcflags=-m tells.) It must not
+// be copied, and its methods must not be called concurrently with its own Release. A leaked guard blocks its scope
+// for ever, and is named by every report.
+type Guard struct {
+	_ noCopy
+	hold
+}
+
+// A hold is what a guard holds. Passing it around instead of its parts keeps the constructors of Guard small enough
+// to be inlined; else every guard would be on the heap. TestGuardsDoNotAllocate watches over it.
+type hold struct {
+	scope *Swansong // nil: released
+	trace *record   // nil: not traced
+}
+
+// Guard returns a new guard of the scope. It always counts, also after the stop: then it delays every completion not
+// yet resolved, and makes a complete scope ShuttingDown again. Code that takes on new work asks [Swansong.TryGuard];
+// Guard is for work that is part of something already admitted.
+//
+// It takes no lock while the scope is running.
+func (s *Swansong) Guard() *Guard {
+	return &Guard{hold: s.acquire()}
+}
+
+// TryGuard returns a guard, or nil and false once the scope has been told to stop: counting and admission in one
+// step. If it returns true, the guard was counted before the stop was signalled, and the stop waits for it. If it
+// returns false, Err and Cause are set.
+//
+// It takes no lock while the scope is running.
+func (s *Swansong) TryGuard() (g *Guard, ok bool) {
+	h, ok := s.try()
+	if ok {
+		g = &Guard{hold: h}
+	}
+	return g, ok
+}
+
+// Release gives the guard back; again is a no-op, and so is Release of a nil guard. What happened before Release
+// synchronizes before the closing of the completion channels that it lets close.
+func (g *Guard) Release() {
+	if g != nil && g.scope != nil {
+		s := g.scope
+		g.scope = nil
+		s.release(g.trace)
+	}
+}
+
+// Clone returns another guard of the same scope, counted on its own, also after the stop. The clone of a nil guard is
+// nil. Clone panics if g has been released: what it stood for may be over.
+func (g *Guard) Clone() *Guard {
+	if g == nil {
+		return nil
+	}
+	if g.scope == nil {
+		panic("ctxshutdown: Clone of a released Guard")
+	}
+	return &Guard{hold: g.scope.acquire()}
+}
+
+func (s *Swansong) acquire() hold {
+	s.node.Acquire()
+	return s.held()
+}
+
+// held returns the hold of an acquisition that has been counted.
+func (s *Swansong) held() hold {
+	if s.trace == nil {
+		return hold{scope: s}
+	}
+	return hold{s, s.trace.acquired()}
+}
+
+func (s *Swansong) try() (hold, bool) {
+	if !s.node.Live() && s.Err() != nil {
+		return hold{}, false // spares a stopped scope the coming and going of refused tries
+	}
+	s.node.Acquire()
+	if s.Err() != nil {
+		s.node.Release() // in full: the last one out wakes whoever waits, refused or not
+		return hold{}, false
+	}
+	return s.held(), true
+}
+
+func (s *Swansong) release(t *record) {
+	if t != nil {
+		s.trace.released(s, t)
+	}
+	s.node.Release()
+}
+
+// Acquire returns a guard of the nearest scope in ctx. By the rule that the tier belongs to the context, it refuses
+// if and only if ctx is done: a handler whose ctx derives from [Swansong.Work] acquires during the drain. When ctx is
+// not done and carries no scope, Acquire returns nil and true; a nil guard may be released and cloned, so a library
+// can always ask.
+func Acquire(ctx context.Context) (g *Guard, ok bool) {
+	h, ok := acquireFrom(ctx)
+	if h.scope != nil {
+		g = &Guard{hold: h}
+	}
+	return g, ok
+}
+
+func acquireFrom(ctx context.Context) (hold, bool) {
+	s, found := fromContext(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return hold{}, false
+	case !found:
+		return hold{}, true
+	}
+	s.node.Acquire()
+	if ctx.Err() != nil {
+		s.node.Release()
+		return hold{}, false
+	}
+	return s.held(), true
+}
+
+// Go runs f in a goroutine of its own, under a guard and with [Swansong.Work] as its context. It returns false once
+// the scope has been told to stop; then f never runs.
+//
+// A panic in f releases the guard on its way and then ends the program, as in any goroutine. Handing it to whoever
+// waits would hide it until the drain, and lose it where nobody waits.
+func (s *Swansong) Go(f func(ctx context.Context)) bool {
+	mustFunc(f)
+	g, ok := s.TryGuard()
+	if !ok {
+		return false
+	}
+	run(s.Work(), g, f)
+	return true
+}
+
+// Go runs f in a goroutine of its own, under a guard of the nearest scope in ctx, if any, and with ctx as its
+// context. It returns false if ctx is done; then f never runs. For panics see [Swansong.Go].
+func Go(ctx context.Context, f func(ctx context.Context)) bool {
+	mustFunc(f)
+	g, ok := Acquire(ctx)
+	if !ok {
+		return false
+	}
+	run(ctx, g, f)
+	return true
+}
+
+func mustFunc(f func(context.Context)) {
+	if f == nil {
+		panic("ctxshutdown: Go with a nil function")
+	}
+}
+
+func run(ctx context.Context, g *Guard, f func(context.Context)) {
+	go func() {
+		defer g.Release()
+		f(ctx)
+	}()
+}
+
+// Sleep waits for d, and returns false if ctx ends first. A d of zero or less asks whether ctx is done.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	if d <= 0 {
+		return true
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// noCopy makes go vet report copies.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}

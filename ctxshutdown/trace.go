@@ -1,0 +1,126 @@
+package ctxshutdown
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A scopeTrace is what a scope remembers for debugging: the sites and ages of its guards.
+type scopeTrace struct {
+	traced bool // false: only hands the logger down to scopes that are
+	logger *slog.Logger
+	late   atomic.Bool // somebody has given up waiting for this scope
+
+	mu    sync.Mutex
+	first *record
+}
+
+// A record is one traced guard.
+type record struct {
+	site       site
+	since      time.Time
+	next, prev *record
+}
+
+// A site holds the innermost return addresses of an acquisition, enough to leave this package.
+type site [5]uintptr
+
+// callers records the stack from the caller's caller on: resolving it is left to whoever reads it.
+func callers() (at site) {
+	runtime.Callers(4, at[:])
+	return at
+}
+
+const packagePath = "github.com/swansong-go/swansong/ctxshutdown."
+
+// String returns "file.go:12" for the first frame outside of this package.
+func (at site) String() string {
+	n := 0
+	for n < len(at) && at[n] != 0 {
+		n++
+	}
+	frames := runtime.CallersFrames(at[:n])
+	for {
+		f, more := frames.Next()
+		if !strings.HasPrefix(f.Function, packagePath) || !more {
+			return filepath.Base(f.File) + ":" + strconv.Itoa(f.Line)
+		}
+	}
+}
+
+// acquired records a guard and returns nil where guards are not traced.
+func (t *scopeTrace) acquired() *record {
+	if !t.traced {
+		return nil
+	}
+	r := &record{site: callers(), since: time.Now()}
+	t.mu.Lock()
+	r.next = t.first
+	if r.next != nil {
+		r.next.prev = r
+	}
+	t.first = r
+	t.mu.Unlock()
+	return r
+}
+
+func (t *scopeTrace) released(s *Swansong, r *record) {
+	t.mu.Lock()
+	if r.prev != nil {
+		r.prev.next = r.next
+	} else {
+		t.first = r.next
+	}
+	if r.next != nil {
+		r.next.prev = r.prev
+	}
+	t.mu.Unlock()
+	if t.logger != nil && s.givenUp() {
+		t.logger.Warn("guard released late", "scope", s.path(), "site", r.site.String(), "held", time.Since(r.since))
+	}
+}
+
+// gaveUp notes that a wait for the scope ended before the scope was complete.
+func (t *scopeTrace) gaveUp() {
+	if t != nil {
+		t.late.Store(true)
+	}
+}
+
+// givenUp reports whether a guard released now is late.
+func (s *Swansong) givenUp() bool {
+	for up := s; up != nil; up = up.up() {
+		if up.trace != nil && up.trace.late.Load() {
+			return true
+		}
+	}
+	return s.forceCause() != nil
+}
+
+// reportLoss has a traced root tell when it is collected without having been stopped. It never stops it, and looks
+// at nothing but a flag: a cleanup runs outside of every synctest bubble and may not touch a context's channel.
+func (s *Swansong) reportLoss() {
+	if s.trace == nil || !s.trace.traced || s.trace.logger == nil {
+		return
+	}
+	type loss struct {
+		stopped *atomic.Bool
+		logger  *slog.Logger
+		path    string
+		site    site
+	}
+	l := loss{new(atomic.Bool), s.trace.logger, s.path(), callers()}
+	context.AfterFunc(s.wire().ctx, func() { l.stopped.Store(true) })
+	runtime.AddCleanup(s, func(l loss) {
+		if !l.stopped.Load() {
+			l.logger.Warn("root scope lost without Shutdown", "scope", l.path, "site", l.site.String())
+		}
+	}, l)
+}
