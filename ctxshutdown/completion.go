@@ -41,19 +41,29 @@ func (c *Completion) Wait(ctx context.Context) error {
 	if c.resolved() {
 		return nil
 	}
+	// A stop that ctx has survived is not what ends it. State waits until the stop has reached all that derives from
+	// the scope, so the order of these looks matters.
+	stopped := c.scope.Done()
+	survived := c.scope.State() != Running
 	if ctx.Err() != nil {
 		return ErrWaitContext
 	}
-	before := c.scope.Err() != nil // a stop that ctx has survived is not what ends it
-	select {
-	case <-c.done:
-		return nil
-	case <-ctx.Done():
+	for waiting := true; waiting; {
+		select {
+		case <-c.done:
+			return nil
+		case <-stopped:
+			stopped = nil
+			c.scope.State()
+			survived = survived || ctx.Err() == nil
+		case <-ctx.Done():
+			waiting = false
+		}
 	}
 	if c.resolved() {
 		return nil
 	}
-	if c.endedByShutdown(ctx, before) {
+	if c.endedByShutdown(ctx, survived) {
 		return ErrWaitContext
 	}
 	c.scope.trace.gaveUp()
@@ -76,7 +86,7 @@ type softKey struct{}
 // endedByShutdown reports whether the shutdown that c stands for is what ended ctx: they have the same cause, and
 // either nobody else could have that cause, or the two are related. Causes of the standard library prove nothing by
 // themselves: a time-out of ctx and a deadline of the scope are both DeadlineExceeded.
-func (c *Completion) endedByShutdown(ctx context.Context, stoppedBefore bool) bool {
+func (c *Completion) endedByShutdown(ctx context.Context, survived bool) bool {
 	cause := context.Cause(ctx)
 	if c.scope.Err() == nil || !same(cause, context.Cause(c.scope)) {
 		return false
@@ -84,7 +94,7 @@ func (c *Completion) endedByShutdown(ctx context.Context, stoppedBefore bool) bo
 	if !same(cause, context.Canceled) && !same(cause, context.DeadlineExceeded) {
 		return true
 	}
-	if stoppedBefore {
+	if survived {
 		return false
 	}
 	for s := c.scope; s != nil; s = s.up() {
@@ -106,9 +116,9 @@ func (s *Swansong) under(t *Swansong) bool {
 	return false
 }
 
-// same is == for values whose types may not be comparable.
+// same is == for contexts and errors, whose values need not be comparable.
 func same(a, b any) bool {
-	return reflect.TypeOf(a) == reflect.TypeOf(b) && (a == nil || reflect.TypeOf(a).Comparable()) && a == b
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // A DrainError says that a wait ended before the scope was complete.

@@ -158,7 +158,8 @@ func (s *Swansong) Value(key any) any {
 
 // Shutdown tells the scope and everything below it to stop, with the cause [ErrShutdown], and returns what to wait
 // on. It never waits for guards, is idempotent, and may be called from anywhere. When it returns, Err is set here and
-// below, and every guard acquired before is counted.
+// in all that derives from here (through context types that are not the standard library's, a moment later), and every
+// guard acquired before is counted.
 func (s *Swansong) Shutdown() *Completion { return s.ShutdownCause(ErrShutdown) }
 
 // ShutdownCause is [Swansong.Shutdown] with a cause for [context.Cause]. The first cause wins; nil means ErrShutdown.

@@ -1,9 +1,6 @@
 package ctxshutdown
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // A Guard is a piece of committed work: until it is released, its scope and every scope above are not complete.
 //
@@ -27,16 +24,15 @@ type hold struct {
 // yet resolved, and makes a complete scope ShuttingDown again. Code that takes on new work asks [Swansong.TryGuard];
 // Guard is for work that is part of something already admitted.
 //
-// It takes no lock while the scope is running.
+// It takes no lock while the scope is running, but for the first guard of a child, which makes the child known to its
+// parent.
 func (s *Swansong) Guard() *Guard {
 	return &Guard{hold: s.acquire()}
 }
 
 // TryGuard returns a guard, or nil and false once the scope has been told to stop: counting and admission in one
 // step. If it returns true, the guard was counted before the stop was signalled, and the stop waits for it. If it
-// returns false, Err and Cause are set.
-//
-// It takes no lock while the scope is running.
+// returns false, Err and Cause are set. For locks see [Swansong.Guard].
 func (s *Swansong) TryGuard() (g *Guard, ok bool) {
 	h, ok := s.try()
 	if ok {
@@ -93,10 +89,13 @@ func (s *Swansong) try() (hold, bool) {
 }
 
 func (s *Swansong) release(t *record) {
-	if t != nil {
-		s.trace.released(s, t)
+	if t == nil {
+		s.node.Release()
+		return
 	}
+	s.trace.forget(t)
 	s.node.Release()
+	s.trace.reportLate(s, t)
 }
 
 // Acquire returns a guard of the nearest scope in ctx. By the rule that the tier belongs to the context, it refuses
@@ -125,64 +124,6 @@ func acquireFrom(ctx context.Context) (hold, bool) {
 		return hold{}, false
 	}
 	return s.held(), true
-}
-
-// Go runs f in a goroutine of its own, under a guard and with [Swansong.Work] as its context. It returns false once
-// the scope has been told to stop; then f never runs.
-//
-// A panic in f releases the guard on its way and then ends the program, as in any goroutine. Handing it to whoever
-// waits would hide it until the drain, and lose it where nobody waits.
-func (s *Swansong) Go(f func(ctx context.Context)) bool {
-	mustFunc(f)
-	g, ok := s.TryGuard()
-	if !ok {
-		return false
-	}
-	run(s.Work(), g, f)
-	return true
-}
-
-// Go runs f in a goroutine of its own, under a guard of the nearest scope in ctx, if any, and with ctx as its
-// context. It returns false if ctx is done; then f never runs. For panics see [Swansong.Go].
-func Go(ctx context.Context, f func(ctx context.Context)) bool {
-	mustFunc(f)
-	g, ok := Acquire(ctx)
-	if !ok {
-		return false
-	}
-	run(ctx, g, f)
-	return true
-}
-
-func mustFunc(f func(context.Context)) {
-	if f == nil {
-		panic("ctxshutdown: Go with a nil function")
-	}
-}
-
-func run(ctx context.Context, g *Guard, f func(context.Context)) {
-	go func() {
-		defer g.Release()
-		f(ctx)
-	}()
-}
-
-// Sleep waits for d, and returns false if ctx ends first. A d of zero or less asks whether ctx is done.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	if d <= 0 {
-		return true
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // noCopy makes go vet report copies.

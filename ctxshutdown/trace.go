@@ -71,8 +71,9 @@ func (t *scopeTrace) acquired() *record {
 	return r
 }
 
-func (t *scopeTrace) released(s *Swansong, r *record) {
+func (t *scopeTrace) forget(r *record) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if r.prev != nil {
 		r.prev.next = r.next
 	} else {
@@ -81,7 +82,11 @@ func (t *scopeTrace) released(s *Swansong, r *record) {
 	if r.next != nil {
 		r.next.prev = r.prev
 	}
-	t.mu.Unlock()
+}
+
+// reportLate tells of a guard of s that was released after somebody had given up on it. The guard counts no more: a
+// logger that blocks or panics delays nobody's drain.
+func (t *scopeTrace) reportLate(s *Swansong, r *record) {
 	if t.logger != nil && s.givenUp() {
 		t.logger.Warn("guard released late", "scope", s.path(), "site", r.site.String(), "held", time.Since(r.since))
 	}

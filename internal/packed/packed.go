@@ -165,7 +165,8 @@ func (n *Node) arrived(v, unit uint64, e *effects) {
 	// A look that found the scope empty before our addition may not have closed its channel yet: wait for it, or the
 	// caller, holding a guard, would be given that very channel.
 	n.mu.Lock()
-	n.mu.Unlock() //nolint:staticcheck // passing the lock is the point
+	//lint:ignore SA2001 passing the lock is the point
+	n.mu.Unlock()
 	n.up(v, e)
 }
 
