@@ -1,0 +1,73 @@
+# `make demo` and `make test` need Go and make, nothing else. What the other targets need beyond that, they skip with one
+# line when it is absent, except in CI, where CI=true: there it is an error.
+
+GO       ?= go
+FUZZTIME ?= 10s
+NAMES    ?=
+
+# `work` is every package of every module in go.work; ./... is the root module's alone.
+ALL  := work
+ROOT := github.com/swansong-go/swansong
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test race nested bench fuzz soak model mutants lint tidy tidy-check ci
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Without the workspace, so that nothing is downloaded for modules that take no part, and so that the root is built with
+# the versions that its users get.
+demo test: export GOWORK = off
+
+demo: ## a web service under load, stopped in three ways
+	$(GO) run ./examples/webservice
+
+test: ## the tests of the root module
+	$(GO) test ./...
+
+race: ## the tests of all modules under the race detector
+	@if [ -z "$$CI" ] && [ "$$($(GO) env CGO_ENABLED)" = 0 ]; then echo "race: skipped, it needs a C compiler"; exit; fi; \
+	set -x; $(GO) test -race $(ALL)
+
+nested: ## the tests of the nested modules
+	$(GO) test $$($(GO) list -m -f '{{.Path}}/...' | grep -v '^$(ROOT)/\.\.\.$$')
+
+bench: ## the benchmark tables of the README
+	$(GO) run ./bench
+
+fuzz: ## every fuzz test for FUZZTIME (10s)
+	@set -e; list=$$($(GO) test -list '^Fuzz' ./...); \
+	targets=$$(echo "$$list" | awk '/^Fuzz/ { names = names " " $$1 } /^ok/ { n = split(names, f, " "); for (i = 1; i <= n; i++) print $$2 ":" f[i]; names = "" }'); \
+	[ -n "$$targets" ] || echo "fuzz: there are no fuzz tests"; \
+	for t in $$targets; do (set -x; $(GO) test -run '^$$' -fuzz "^$${t#*:}$$" -fuzztime $(FUZZTIME) "$${t%%:*}"); done
+
+soak: ## the stress tests for much longer, twenty million rounds
+	SWANSONG_STRESS=20000000 $(GO) test -race -count=1 -timeout 6h -run Stress ./internal/packed/ ./ctxshutdown/
+
+model: ## check the models of the counting word, and the controls that must fail
+	./internal/packed/models/run.sh
+
+mutants: ## prove that the tests notice each broken guarantee (NAMES="one another" for some)
+	@if [ -z "$$CI" ] && ! command -v git >/dev/null; then echo "mutants: skipped, they need git"; exit; fi; \
+	set -x; $(GO) run ./internal/cmd/mutants $(NAMES)
+
+# staticcheck is built each time: when nothing has changed, the build cache answers at once, and after a change of
+# toolchain an old one could not read the new one's packages.
+lint: ## gofmt, go vet for three systems, and staticcheck, on all modules
+	@files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) || exit 1; \
+	if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi
+	GOOS=linux $(GO) vet $(ALL)
+	GOOS=darwin $(GO) vet $(ALL)
+	GOOS=windows $(GO) vet $(ALL)
+	@(cd tools && GOWORK=off $(GO) build -buildvcs=false -o ../bin/ honnef.co/go/tools/cmd/staticcheck) || \
+	if [ -z "$$CI" ]; then echo "lint: staticcheck skipped, it cannot be built here"; exit; else exit 1; fi; \
+	set -x; bin/staticcheck $(ALL)
+
+tidy: ## go mod tidy in all modules, which an unpublished root makes harder than it sounds
+	$(GO) run ./internal/cmd/tidy
+
+tidy-check: ## fail if tidy would change anything
+	$(GO) run ./internal/cmd/tidy -diff
+
+ci: ## everything that CI runs
+	bash .ci/run

@@ -1,0 +1,336 @@
+// Mutants proves that the tests notice when a guarantee is broken.
+//
+// Every testdata/mutants/*.patch breaks the code in one way and names the test that must then fail. The named test is
+// run on the code as it is, where it must pass, and on the code with the patch, where it must fail. A mutant whose test
+// still passes has survived: the guarantee is written down but not guarded.
+//
+// The patched files are handed to `go test` as an overlay. The working tree is never touched, so mutants run side by
+// side, and an interrupted run leaves nothing to undo.
+//
+//	go run ./internal/cmd/mutants [-C root] [-p 2] [-v] [name ...]
+//
+// testdata/mutants/README.md describes the patch files. The tool needs git, for `git apply`.
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// What can become of a mutant. Only killed, and skipped, let the run succeed.
+const (
+	killed       = "killed"
+	survived     = "SURVIVED"
+	doesNotApply = "DOES NOT APPLY"
+	doesNotBuild = "DOES NOT BUILD"
+	badHeader    = "BAD HEADER"
+	badBaseline  = "BAD BASELINE" // the test is missing, or fails without the patch
+	broken       = "ERROR"
+	skipped      = "skipped" // never in CI
+)
+
+// An outcome is a mutant's line in the report; output is printed below the line.
+type outcome struct{ verdict, detail, output string }
+
+// A spec is the test that a mutant names. Equal specs share one baseline.
+type spec struct {
+	pkg, run, flags string
+	timeout         time.Duration
+}
+
+// A runner holds what the mutants of one run share.
+type runner struct {
+	ctx       context.Context
+	root      string // absolute: the overlay goes by file name
+	temp      string
+	mu        sync.Mutex
+	baselines map[spec]func() outcome
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	code := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context, args []string, out io.Writer) int {
+	flags := flag.NewFlagSet("mutants", flag.ExitOnError)
+	root := flags.String("C", ".", "`root` of the repository")
+	parallel := flags.Int("p", 2, "`number` of mutants to run at a time")
+	verbose := flags.Bool("v", false, "print what the killing test said: does it fail for the right reason?")
+	flags.Parse(args)
+
+	dir, _ := filepath.Abs(*root)
+	temp, err := os.MkdirTemp("", "mutants-")
+	if err != nil {
+		fmt.Fprintln(out, "mutants:", err)
+		return 2
+	}
+	defer os.RemoveAll(temp)
+	r := &runner{ctx: ctx, root: dir, temp: temp, baselines: map[spec]func() outcome{}}
+	names := flags.Args()
+	if len(names) == 0 {
+		names, _ = filepath.Glob(filepath.Join(dir, "testdata", "mutants", "*.patch"))
+	}
+	if len(names) == 0 { // an empty folder, or the wrong one, proves nothing and must not look like success
+		fmt.Fprintln(out, "mutants: no patches in", filepath.Join(dir, "testdata", "mutants"))
+		return 2
+	}
+
+	var (
+		begin = time.Now()
+		slots = make(chan struct{}, max(1, *parallel))
+		count = map[string]int{}
+		print sync.Mutex
+		wait  sync.WaitGroup
+	)
+	for _, name := range names {
+		name = strings.TrimSuffix(filepath.Base(name), ".patch")
+		slots <- struct{}{} // taken here, so that mutants start in the order of their names
+		wait.Go(func() {
+			defer func() { <-slots }()
+			start := time.Now()
+			o := r.try(name)
+			if ctx.Err() != nil {
+				o = outcome{broken, "interrupted", ""}
+			}
+			print.Lock()
+			defer print.Unlock()
+			count[o.verdict]++
+			fmt.Fprintf(out, "%-14s %6.1fs  %s: %s\n", o.verdict, time.Since(start).Seconds(), name, o.detail)
+			if text := strings.TrimSpace(o.output); text != "" && (o.verdict != killed || *verbose) {
+				fmt.Fprintf(out, "\t%s\n", strings.ReplaceAll(text, "\n", "\n\t"))
+			}
+		})
+	}
+	wait.Wait()
+	bad := len(names) - count[killed] - count[skipped]
+	fmt.Fprintf(out, "mutants: %d killed, %d not killed, %d skipped, in %.1fs\n",
+		count[killed], bad, count[skipped], time.Since(begin).Seconds())
+	return min(bad, 1)
+}
+
+// try runs one mutant, cheapest check first.
+func (r *runner) try(name string) outcome {
+	path := filepath.Join(r.root, "testdata", "mutants", name+".patch")
+	why, s, err := readHeader(path)
+	if err != nil {
+		return outcome{badHeader, err.Error(), ""}
+	}
+	overlay, err := r.overlay(name, path)
+	if err != nil {
+		return outcome{doesNotApply, why, err.Error()}
+	}
+	if o := r.baseline(s); o.verdict != "" {
+		return o
+	}
+	switch res := r.goTest(s, "-overlay="+overlay); {
+	case !res.built:
+		return outcome{doesNotBuild, why, res.output}
+	case !res.finished:
+		return outcome{broken, "go test came to no verdict", res.output}
+	case res.passed:
+		return outcome{survived, why, fmt.Sprintf("%s %s still passes", s.pkg, s.run)}
+	default:
+		return outcome{killed, res.reason(), res.output}
+	}
+}
+
+// baseline checks that the named test exists and passes without the patch: a test that fails anyway, or does not run,
+// proves nothing. The zero outcome says that all is well.
+func (r *runner) baseline(s spec) outcome {
+	r.mu.Lock()
+	check := r.baselines[s]
+	if check == nil {
+		check = sync.OnceValue(func() outcome {
+			if strings.Contains(s.flags, "-race") && os.Getenv("CI") == "" {
+				cgo, _ := exec.CommandContext(r.ctx, "go", "env", "CGO_ENABLED").Output() // 0 without a C compiler
+				if strings.TrimSpace(string(cgo)) == "0" {
+					return outcome{skipped, "-race needs a C compiler", ""}
+				}
+			}
+			switch res := r.goTest(s); {
+			case !res.passed:
+				return outcome{badBaseline, fmt.Sprintf("%s %s fails without the patch", s.pkg, s.run), res.output}
+			case res.passes == 0:
+				return outcome{badBaseline, fmt.Sprintf("%s has no test %s, or skips it", s.pkg, s.run), ""}
+			}
+			return outcome{}
+		})
+		r.baselines[s] = check
+	}
+	r.mu.Unlock()
+	return check()
+}
+
+// readHeader reads the lines above the diff. A line it does not know is an error: a misspelt "Flags:" must not be lost.
+func readHeader(path string) (why string, s spec, err error) {
+	text, err := os.ReadFile(path)
+	s.timeout = time.Minute
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "diff --git ") || strings.HasPrefix(line, "--- ") {
+			break
+		}
+		key, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		switch {
+		case line == "":
+		case line[0] == '#': // the first says what breaks, the others may explain
+			why = cmp.Or(why, strings.TrimSpace(line[1:]))
+		case key == "Test":
+			s.pkg, s.run, _ = strings.Cut(value, " ")
+		case key == "Flags":
+			s.flags = value
+		case key == "Timeout":
+			if s.timeout, err = time.ParseDuration(value); err != nil {
+				return why, s, err
+			}
+		default:
+			return why, s, fmt.Errorf("%q is neither # … nor Test: …, Flags: …, Timeout: …", line)
+		}
+	}
+	if err == nil && (why == "" || s.pkg == "" || s.run == "") {
+		err = errors.New("the header needs `# what it breaks` and `Test: ./package TestRegexp`")
+	}
+	return why, s, err
+}
+
+// overlay applies the patch to copies of the files it touches and returns the file for `go test -overlay`.
+func (r *runner) overlay(name, patch string) (string, error) {
+	dir := filepath.Join(r.temp, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	stat, err := r.gitApply(dir, "--numstat", "-z", patch) // "added \t removed \t name \0" for each file
+	if err != nil {
+		return "", err
+	}
+	replace := map[string]string{}
+	for entry := range strings.SplitSeq(strings.TrimSuffix(stat, "\x00"), "\x00") {
+		file := entry[strings.LastIndexByte(entry, '\t')+1:]
+		if strings.HasSuffix(file, "_test.go") {
+			return "", errors.New(file + " is a test: a mutant breaks the code, not what checks it")
+		}
+		from, to := filepath.Join(r.root, file), filepath.Join(dir, file)
+		text, err := os.ReadFile(from)
+		if err == nil {
+			err = errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, text, 0o644))
+		}
+		if err != nil {
+			return "", err
+		}
+		replace[from] = to
+	}
+	if _, err := r.gitApply(dir, "--whitespace=nowarn", patch); err != nil {
+		return "", err
+	}
+	text, _ := json.Marshal(map[string]any{"Replace": replace})
+	return dir + ".json", os.WriteFile(dir+".json", text, 0o644)
+}
+
+// gitApply is strict: every line of context must match, though it may be found further up or down. It runs outside of
+// any repository: inside one, git silently passes over files that are not below the current folder.
+func (r *runner) gitApply(dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(r.ctx, "git", append([]string{"-c", "core.autocrlf=false", "apply"}, args...)...)
+	cmd.Dir = dir
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "GIT_") { // set when a hook runs us
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.Env = append(cmd.Env, "GIT_CEILING_DIRECTORIES="+r.temp)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	stdout, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("git apply: %w\n%s", err, stderr.String())
+	}
+	return string(stdout), err
+}
+
+// A result is what one run of `go test` said.
+type result struct {
+	built, finished, passed bool
+	passes                  int    // tests that ran and passed
+	failing                 string // the first test that failed; none if the test program failed around its tests
+	output                  string
+}
+
+// goTest runs the named test. -json is what tells a test that fails from one that does not build. vet is off because
+// many a mutant is just what vet warns of. The mutant's own flags come last, so that they win. A test that outlives its
+// timeout is ended by go test.
+func (r *runner) goTest(s spec, more ...string) (res result) {
+	args := []string{"test", "-json", "-vet=off", "-count=1", "-timeout=" + s.timeout.String(), "-run=" + s.run}
+	args = append(append(append(args, more...), strings.Fields(s.flags)...), s.pkg)
+	cmd := exec.CommandContext(r.ctx, "go", args...)
+	cmd.Dir = r.root
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+
+	var text strings.Builder
+	var running string // a test that times out gets no "fail"
+	var fail, pass int // packages
+	res.built = true
+	for line := range bytes.Lines(out) {
+		var e struct{ Action, Test, Output, FailedBuild string }
+		if json.Unmarshal(line, &e) != nil {
+			e.Output = string(line)
+		}
+		text.WriteString(e.Output)
+		switch {
+		case e.Action == "run":
+			running = e.Test
+		case e.Action == "fail" && e.Test != "":
+			res.failing = cmp.Or(res.failing, e.Test)
+		case e.Action == "fail":
+			fail++
+			res.built = res.built && e.FailedBuild == ""
+		case e.Action == "pass" && e.Test != "":
+			res.passes++
+			running = ""
+		case e.Action == "pass":
+			pass++
+		}
+	}
+	if err != nil && fail == 0 {
+		fmt.Fprintln(&text, err)
+	}
+	// Interrupted, or given a flag it does not know, go test ends without a word on any package.
+	res.finished = r.ctx.Err() == nil && (fail > 0 || err == nil && pass > 0)
+	res.passed = res.finished && fail == 0
+	res.failing = cmp.Or(res.failing, running)
+	res.output = strings.ReplaceAll(text.String(), r.temp+string(os.PathSeparator), "")
+	return res
+}
+
+// reason says how the test failed. A timeout kills like any failure, but who reads of one may want a quicker test.
+func (r result) reason() string {
+	test := cmp.Or(r.failing, "the test program")
+	for _, s := range [][2]string{
+		{"panic: test timed out after ", "times out"},
+		{"WARNING: DATA RACE", "has a data race"},
+		{"fatal error: all goroutines are asleep", "deadlocks"},
+		{"panic: deadlock: ", "deadlocks"}, // in a synctest bubble
+		{"panic: ", "panics"},
+	} {
+		if strings.Contains(r.output, s[0]) {
+			return test + " " + s[1]
+		}
+	}
+	return test + " fails"
+}
