@@ -66,7 +66,7 @@ func (c *Completion) Wait(ctx context.Context) error {
 	if c.endedByShutdown(ctx, survived) {
 		return ErrWaitContext
 	}
-	c.scope.trace.gaveUp()
+	c.scope.late.Store(true)
 	return &DrainError{Report: c.scope.GuardReport(), Cause: context.Cause(ctx)}
 }
 

@@ -34,6 +34,7 @@ type Swansong struct {
 	watch  atomic.Pointer[func() bool] // undoes the AfterFunc on signal
 	work   atomic.Pointer[work]
 	forced atomic.Pointer[error] // the cause of Force, written before either tier ends
+	late   atomic.Bool           // somebody has given up waiting for the scope
 	name   string
 	trace  *scopeTrace // nil where not traced
 }
@@ -97,6 +98,7 @@ func newScope(ctx context.Context, up *Swansong, opts []Option) *Swansong {
 	if up == nil {
 		s.node.Init(nil, (*owner)(s))
 	} else {
+		up.from()
 		s.node.Init(&up.node, (*owner)(s))
 	}
 	if len(opts) != 0 || up == nil || up.trace != nil {

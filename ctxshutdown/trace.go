@@ -16,7 +16,6 @@ import (
 type scopeTrace struct {
 	traced bool // false: only hands the logger down to scopes that are
 	logger *slog.Logger
-	late   atomic.Bool // somebody has given up waiting for this scope
 
 	mu    sync.Mutex
 	first *record
@@ -92,17 +91,10 @@ func (t *scopeTrace) reportLate(s *Swansong, r *record) {
 	}
 }
 
-// gaveUp notes that a wait for the scope ended before the scope was complete.
-func (t *scopeTrace) gaveUp() {
-	if t != nil {
-		t.late.Store(true)
-	}
-}
-
 // givenUp reports whether a guard released now is late.
 func (s *Swansong) givenUp() bool {
 	for up := s; up != nil; up = up.up() {
-		if up.trace != nil && up.trace.late.Load() {
+		if up.late.Load() {
 			return true
 		}
 	}
