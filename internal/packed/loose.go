@@ -64,8 +64,8 @@ func (n *Node) Unpin() {
 // A list holds the linked children of a node. It is guarded by the node's mu.
 type list struct {
 	first *Node
-	n     int
-	limit int // the length at which the next push sweeps
+	n     int32
+	limit int32 // the length at which the next push sweeps
 }
 
 const minSweep = 32
