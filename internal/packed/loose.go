@@ -12,7 +12,7 @@ package packed
 // join links n into its parent's list, and the parent into its own first: a scope that is walked to from above has
 // all its ancestors linked. Where the parent has been sealed, or is being sealed, n is born sealed here. After join
 // the word says what n is.
-func (n *Node) join(e *effects) {
+func (n *Node) join() {
 	p := n.parent
 	for {
 		p.mu.Lock()
@@ -23,8 +23,8 @@ func (n *Node) join(e *effects) {
 		if p.word.Or(kin)&loose == 0 {
 			break
 		}
-		p.mu.Unlock() // p joins first; the kin bit keeps it from dropping out again
-		p.join(e)
+		p.mu.Unlock() // p joins first; should it drop out again meanwhile, once more
+		p.join()
 	}
 	born := loose
 	if p.closing || p.word.Load()&live == 0 {
@@ -49,9 +49,7 @@ func (n *Node) leave() {
 // Pin keeps n in its parent's list, guard or no guard, and has the owner told when n is complete. See [Owner].
 func (n *Node) Pin() {
 	if n.word.Or(pinned)&loose != 0 {
-		var e effects
-		n.join(&e)
-		e.run()
+		n.join()
 	}
 }
 
@@ -90,27 +88,31 @@ func (l *list) push(n *Node) {
 	l.n++
 }
 
-// drop unlinks n if nothing about it matters to the parent.
-func (l *list) drop(n *Node) {
+// drop unlinks n if nothing about it matters to the parent, and reports whether it did. Children of n that do not
+// matter either go first: nobody else would ever look at them, should n get no more children. It stops at the first
+// that does matter, so what it does has been paid for by the pushes of those it unlinks.
+func (l *list) drop(n *Node) bool {
 	for {
 		v := n.word.Load()
 		if v&(loose|announced|pinned) != 0 || !empty(v) {
-			return
+			return false
 		}
-		if v&kin != 0 {
-			n.mu.Lock()
-			if n.kids.first == nil {
-				n.word.And(^kin)
-			}
-			childless := n.kids.first == nil
-			n.mu.Unlock()
-			if !childless {
-				return
+		if v&kin == 0 {
+			if n.word.CompareAndSwap(v, v|loose) {
+				break
 			}
 			continue
 		}
-		if n.word.CompareAndSwap(v, v|loose) {
-			break
+		n.mu.Lock()
+		for n.kids.first != nil && n.kids.drop(n.kids.first) {
+		}
+		childless := n.kids.first == nil
+		if childless {
+			n.word.And(^kin)
+		}
+		n.mu.Unlock()
+		if !childless {
+			return false
 		}
 	}
 	if n.prev != nil {
@@ -123,6 +125,7 @@ func (l *list) drop(n *Node) {
 	}
 	n.prev, n.next = nil, nil
 	l.n--
+	return true
 }
 
 func (l *list) snapshot() []*Node {

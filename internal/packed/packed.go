@@ -24,8 +24,8 @@
 // its own word, and one that is forgotten is plain garbage. See loose.go.
 //
 // Complete means signalled, sealed and empty. Channels that tell so are closed under the scope's mutex, together with
-// the look at the word; an acquire that finds its scope sealed passes that mutex before it returns. Whoever holds a
-// late guard can therefore never be handed a channel that somebody is about to close on an older look. See latch.go.
+// the look at the word; an acquire that finds its scope sealed passes that mutex before it returns. So a late guard
+// delays every channel that is not closed yet, and none is closed on a look that is older. See latch.go.
 //
 // The models directory holds the protocol in Promela, with the variants that must fail.
 package packed
@@ -156,14 +156,14 @@ func (n *Node) arrived(v, unit uint64, e *effects) {
 		panic("ctxshutdown: more than 2^30 guards on one scope")
 	}
 	if v&loose != 0 {
-		n.join(e)
+		n.join()
 		v = n.word.Load()
 	}
 	if v&live != 0 {
 		return
 	}
-	// A look that found the scope empty before our addition may not have closed its channel yet: wait for it, or the
-	// caller, holding a guard, would be given that very channel.
+	// A look that found the scope empty before our addition may not have closed its channel yet. Wait for it: a channel
+	// that is open when the caller has its guard stays open until the guard is released.
 	n.mu.Lock()
 	//lint:ignore SA2001 passing the lock is the point
 	n.mu.Unlock()
