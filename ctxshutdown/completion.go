@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // ErrWaitContext is returned by [Completion.Wait] where its context had ended already, or was ended by the very
@@ -66,8 +67,12 @@ func (c *Completion) Wait(ctx context.Context) error {
 	if c.endedByShutdown(ctx, survived) {
 		return ErrWaitContext
 	}
+	held := c.scope.GuardReport()
+	if held.Count() == 0 && c.resolved() {
+		return nil // released while we were looking who holds it up
+	}
 	c.scope.late.Store(true)
-	return &DrainError{Report: c.scope.GuardReport(), Cause: context.Cause(ctx)}
+	return &DrainError{Report: held, Cause: context.Cause(ctx)}
 }
 
 func (c *Completion) resolved() bool {
@@ -83,19 +88,20 @@ func (c *Completion) resolved() bool {
 // softKey finds the scope whose soft tier a context derives from.
 type softKey struct{}
 
-// endedByShutdown reports whether the shutdown that c stands for is what ended ctx: they have the same cause, and
-// either nobody else could have that cause, or the two are related. Causes of the standard library prove nothing by
+// endedByShutdown reports whether the shutdown that c stands for is what ended ctx, which survived the stop or did
+// not. The two have the same cause then. A cause of the user's own is proof. Those that everybody uses prove nothing by
 // themselves: a time-out of ctx and a deadline of the scope are both DeadlineExceeded.
 func (c *Completion) endedByShutdown(ctx context.Context, survived bool) bool {
-	cause := context.Cause(ctx)
-	if c.scope.Err() == nil || !same(cause, context.Cause(c.scope)) {
+	cause, stop := context.Cause(ctx), context.Cause(c.scope)
+	switch {
+	case !same(cause, stop) && (comparable(cause) || reflect.TypeOf(cause) != reflect.TypeOf(stop)):
 		return false
-	}
-	if !same(cause, context.Canceled) && !same(cause, context.DeadlineExceeded) {
+	case !slices.ContainsFunc(commonCauses, func(err error) bool { return same(err, cause) }) && comparable(cause):
 		return true
-	}
-	if survived {
+	case survived:
 		return false
+	case same(cause, ErrShutdown) || same(cause, ErrForced):
+		return true
 	}
 	for s := c.scope; s != nil; s = s.up() {
 		if same(ctx, s) || same(ctx, s.parent) {
@@ -116,10 +122,12 @@ func (s *Swansong) under(t *Swansong) bool {
 	return false
 }
 
+var commonCauses = []error{context.Canceled, context.DeadlineExceeded, ErrShutdown, ErrForced}
+
 // same is == for contexts and errors, whose values need not be comparable.
-func same(a, b any) bool {
-	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
-}
+func same(a, b any) bool { return comparable(a) && comparable(b) && a == b }
+
+func comparable(v any) bool { return reflect.ValueOf(v).Comparable() }
 
 // A DrainError says that a wait ended before the scope was complete.
 type DrainError struct {

@@ -34,7 +34,7 @@
 //
 // No guard is ever missed: a guard whose acquisition returned before Shutdown was called is counted at every
 // ancestor, at any depth. What happened before a Release synchronizes before the return of the Wait that it lets
-// return. Guards of a running scope are lock-free once it has had one, and allocate nothing where they do not escape. Importing
+// return. Guards of a running scope are lock-free, allocate nothing where they do not escape, and cost the same at any depth. Importing
 // the package starts nothing, registers no signal handler and logs nothing. Everything works inside a
 // [testing/synctest] bubble.
 //

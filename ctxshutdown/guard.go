@@ -24,8 +24,9 @@ type hold struct {
 // yet resolved, and makes a complete scope ShuttingDown again. Code that takes on new work asks [Swansong.TryGuard];
 // Guard is for work that is part of something already admitted.
 //
-// It takes no lock while the scope is running, but for the first guard of a child, which makes the child known to its
-// parent.
+// It takes no lock while the scope is running, with two exceptions: a guard that makes a child known to its parent,
+// the child's first or the first after a long idle time, takes a mutex of the parent for a few loads and stores; and a
+// traced guard takes one of its scope.
 func (s *Swansong) Guard() *Guard {
 	return &Guard{hold: s.acquire()}
 }

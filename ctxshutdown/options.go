@@ -51,7 +51,8 @@ func WithTrace() Option {
 }
 
 // WithLogger sets where a traced scope, and those below, tell of guards released late (after Force, or after a Wait
-// gave up) and of roots lost without a Shutdown. Without it, or with nil, nothing is logged.
+// gave up) and of roots lost without a Shutdown, when the garbage collector finds them. Without it, or with nil, nothing
+// is logged.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(o *options) { o.logger = l })
 }

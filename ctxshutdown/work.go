@@ -22,8 +22,8 @@ type work struct {
 }
 
 // Work returns the hard tier: a context with the values of s that outlives the stop. It ends when [Swansong.Force] is
-// called on s or an ancestor, with that cause, or when s is complete, with [ErrShutdown]; it is born ended under a
-// scope that was forced or is complete, and once ended it stays so. It has no deadline of its own.
+// called on s or an ancestor, with that cause, or right after the completion of s, with [ErrShutdown]. Asked for after
+// either, it is born ended, and once ended it stays so. It has no deadline of its own.
 //
 // Pass it to whatever must be seen through once begun, and hold a guard meanwhile.
 func (s *Swansong) Work() context.Context {
