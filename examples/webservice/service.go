@@ -24,10 +24,11 @@ type service struct {
 }
 
 const (
-	flushEvery = 50 * time.Millisecond
-	mailEvery  = 20 * time.Millisecond
-	// A stream sends chunks for half a second, or until the service stops.
-	chunks     = 50
+	// Once a second, as Redis syncs its log by default: each sync costs the disk something, so they are rare.
+	flushEvery = time.Second
+	mailEvery  = time.Second
+	// A stream sends chunks for a fifth of a second, or until the service stops.
+	chunks     = 20
 	chunkEvery = 10 * time.Millisecond
 )
 

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net"
 	"os"
 	"os/signal"
@@ -29,25 +29,36 @@ func serveUntilDrained(ln net.Listener, sv *service) error {
 	disk, _ := ctxshutdown.WithCancel(main, ctxshutdown.WithName("disk"))
 
 	served := make(chan error, 1)
-	web.Go(func(context.Context) { served <- serve(web, ln, sv.handler()) })
+	web.Go(func(context.Context) { served <- serve(web, ln, sv.handler(), linger) })
 	mails.Go(func(context.Context) { sv.sendMails(mails) }) // mails, not its Work: told to stop, it empties the queue
 	disk.Go(func(context.Context) { sv.flushOrders(disk) })
 
 	select {
 	case <-ctx.Done():
 		stop()
-	case err := <-served:
-		served <- err // the listener has failed: still, drain what was accepted
+	case <-web.Done(): // the listener has failed: still, drain what was accepted
 	}
 
-	// One limit for all stages, on a context that the stop does not end.
-	limit, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	err := errors.Join(end(web), end(mails), end(disk))
+	return errors.Join(err, <-served)
+}
+
+const (
+	limit = 5 * time.Second // for a stage to drain
+	grace = time.Second     // and to end, once its work is cut short
+)
+
+// end stops a stage and waits for it. Each stage has a limit of its own: with one for all of them, a request that hangs
+// would leave no time for the queue and the buffer. And on a context of its own: one that the stop ends would not wait.
+func end(stage *ctxshutdown.Swansong) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	for _, stage := range []*ctxshutdown.Swansong{web, mails, disk} {
-		if err := stage.Shutdown().Wait(limit); err != nil {
-			fmt.Fprintln(os.Stderr, "webservice:", err) // names who is in the way
-			stage.Force(err)
-		}
+	err := stage.Shutdown().Wait(ctx)
+	if err == nil {
+		return nil
 	}
-	return <-served
+	ctx, cancel = context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	stage.Force(err).Wait(ctx) // whoever ignores that too is abandoned, for the sake of the next stage
+	return err                 // it names who was in the way
 }
