@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 )
 
 // ErrWaitContext is returned by [Completion.Wait] where its context had ended already, or was ended by the very
@@ -15,7 +16,7 @@ var ErrWaitContext = errors.New("ctxshutdown: Wait was given a context that ends
 	"give it one of its own, such as context.WithTimeout(context.Background(), 10*time.Second)")
 
 // A Completion is the end of one drain. Once resolved it stays resolved; after a late guard, a new Completion waits for
-// that guard.
+// that guard. Completions come from the methods of [Swansong]; their own may be called concurrently.
 type Completion struct {
 	scope *Swansong
 	done  <-chan struct{}
@@ -71,7 +72,9 @@ func (c *Completion) Wait(ctx context.Context) error {
 	if held.Count() == 0 && c.resolved() {
 		return nil // released while we were looking who holds it up
 	}
-	c.scope.late.Store(true)
+	if now := time.Now(); c.scope.Err() != nil {
+		c.scope.late.CompareAndSwap(nil, &now)
+	}
 	return &DrainError{Report: held, Cause: context.Cause(ctx)}
 }
 
@@ -94,7 +97,7 @@ type softKey struct{}
 func (c *Completion) endedByShutdown(ctx context.Context, survived bool) bool {
 	cause, stop := context.Cause(ctx), context.Cause(c.scope)
 	switch {
-	case !same(cause, stop) && (comparable(cause) || reflect.TypeOf(cause) != reflect.TypeOf(stop)):
+	case !sameCause(cause, stop):
 		return false
 	case !slices.ContainsFunc(commonCauses, func(err error) bool { return same(err, cause) }) && comparable(cause):
 		return true
@@ -109,7 +112,7 @@ func (c *Completion) endedByShutdown(ctx context.Context, survived bool) bool {
 		}
 	}
 	s, ok := ctx.Value(softKey{}).(*Swansong)
-	return ok && s.Err() != nil && same(cause, context.Cause(s)) && (s.under(c.scope) || c.scope.under(s))
+	return ok && s.Err() != nil && sameCause(cause, context.Cause(s)) && (s.under(c.scope) || c.scope.under(s))
 }
 
 // under reports whether s is t or below it.
@@ -126,6 +129,11 @@ var commonCauses = []error{context.Canceled, context.DeadlineExceeded, ErrShutdo
 
 // same is == for contexts and errors, whose values need not be comparable.
 func same(a, b any) bool { return comparable(a) && comparable(b) && a == b }
+
+// sameCause takes causes that cannot be compared for the same if their types are.
+func sameCause(a, b error) bool {
+	return same(a, b) || !comparable(a) && reflect.TypeOf(a) == reflect.TypeOf(b)
+}
 
 func comparable(v any) bool { return reflect.ValueOf(v).Comparable() }
 

@@ -26,15 +26,15 @@ import (
 //   - No function of package context is called under a lock of the tree: they call back.
 //
 // All methods may be called from any number of goroutines at once. A Swansong must not be copied. The zero value is
-// not usable: its methods panic.
+// not usable: its methods panic, String excepted.
 type Swansong struct {
 	node   packed.Node
 	parent context.Context
 	signal atomic.Pointer[signal]
 	watch  atomic.Pointer[func() bool] // undoes the AfterFunc on signal
 	work   atomic.Pointer[work]
-	forced atomic.Pointer[error] // the cause of Force, written before either tier ends
-	late   atomic.Bool           // somebody has given up waiting for the scope
+	forced atomic.Pointer[error]     // the cause of Force, written before either tier ends
+	late   atomic.Pointer[time.Time] // when somebody first gave up waiting for the stopped scope
 	name   string
 	trace  *scopeTrace // nil where not traced
 }

@@ -34,9 +34,10 @@
 //
 // No guard is ever missed: a guard whose acquisition returned before Shutdown was called is counted at every
 // ancestor, at any depth. What happened before a Release synchronizes before the return of the Wait that it lets
-// return. Guards of a running scope are lock-free, allocate nothing where they do not escape, and cost the same at any depth. Importing
-// the package starts nothing, registers no signal handler and logs nothing. Everything works inside a
-// [testing/synctest] bubble.
+// return. Guards of a running scope take no lock in the long run, allocate nothing where they do not escape, and cost
+// the same at any depth. Importing the package starts nothing, registers no signal handler and logs nothing.
+// Everything works inside a [testing/synctest] bubble. Functions that are given a nil context or a nil function panic
+// and say so.
 //
 // The garbage collector never stops anything. In
 //

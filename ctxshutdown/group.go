@@ -33,8 +33,8 @@ func NewGroup(ctx context.Context, opts ...Option) *Group {
 	return g
 }
 
-// SetLimit lets at most n functions run at once; negative means no limit, and zero lets none run. It panics while
-// functions are running, as errgroup does.
+// SetLimit lets at most n functions run at once; negative means no limit, and zero lets none run. It holds for the
+// calls of Go that begin after it, and panics while functions are running, as errgroup does.
 func (g *Group) SetLimit(n int) {
 	g.mustBeMade()
 	g.mu.Lock()
@@ -52,7 +52,8 @@ func (g *Group) SetLimit(n int) {
 // waits for a free place or for the stop. It returns false once the scope has been told to stop or a Wait has found
 // nothing running; then f never runs.
 //
-// A panic in f releases the guard on its way and then ends the program; see [Swansong.Go].
+// A panic in f releases the guard on its way and then ends the program; see [Swansong.Go]. A function that ends its
+// goroutine by runtime.Goexit has returned no error.
 func (g *Group) Go(f func(ctx context.Context) error) bool {
 	sem := g.places(f)
 	if sem != nil {

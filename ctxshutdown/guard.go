@@ -2,7 +2,8 @@ package ctxshutdown
 
 import "context"
 
-// A Guard is a piece of committed work: until it is released, its scope and every scope above are not complete.
+// A Guard is a piece of committed work: until it is released, its scope and every scope above are not complete. The
+// zero Guard counts as released.
 //
 // It is made to live on the stack: as long as it does not escape, acquiring and releasing allocate nothing. (It does
 // escape where it is acquired in a function literal that is itself inlined; go build -gcflags=-m tells.) It must not
@@ -26,7 +27,7 @@ type hold struct {
 //
 // It takes no lock while the scope is running, with two exceptions: a guard that makes a child known to its parent,
 // the child's first or the first after a long idle time, takes a mutex of the parent for a few loads and stores; and a
-// traced guard takes one of its scope.
+// traced guard takes one of its scope. Like a sync.WaitGroup, it panics at an absurd count, of 2^30 guards on one scope.
 func (s *Swansong) Guard() *Guard {
 	return &Guard{hold: s.acquire()}
 }
@@ -43,7 +44,8 @@ func (s *Swansong) TryGuard() (g *Guard, ok bool) {
 }
 
 // Release gives the guard back; again is a no-op, and so is Release of a nil guard. What happened before Release
-// synchronizes before the closing of the completion channels that it lets close.
+// synchronizes before the closing of the completion channels that it lets close. More releases than acquisitions, which
+// takes a copied Guard, panic.
 func (g *Guard) Release() {
 	if g != nil && g.scope != nil {
 		s := g.scope

@@ -2,6 +2,7 @@ package ctxshutdown_test
 
 import (
 	"context"
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -12,7 +13,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	os.Unsetenv("CTXSHUTDOWN_TRACE") // the tests that want it set it
+	goleak.VerifyTestMain(m)
+}
 
 // A claim is a test whose failures begin with what they contradict: a section of the specification, or a semantic of
 // the design.

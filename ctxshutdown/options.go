@@ -27,7 +27,7 @@ const maxName = 128
 // WithName names the scope in reports, errors and logs, where it is one segment of the path from the root, as in
 // "http/conn-42". A scope without a name, or with an empty one, goes by its parent's path. Names may come from
 // outside: what is not printable is escaped as in a Go string, so that a name never breaks a line or a terminal, and
-// what is longer than 128 bytes is cut.
+// what is longer than 128 bytes is cut. Slashes are kept: a name may be a path itself.
 func WithName(name string) Option {
 	return option(func(o *options) { o.name = cleanName(name) })
 }

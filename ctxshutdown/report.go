@@ -26,8 +26,8 @@ type GuardEntry struct {
 	Oldest time.Duration // age of the oldest of them; only where traced
 }
 
-// GuardReport returns who in the subtree holds guards. It takes no lock that a guard of a running scope needs, and
-// time proportional to the number of scopes that hold guards, or of guards where traced.
+// GuardReport returns who in the subtree holds guards. It takes time proportional to the number of scopes that hold
+// guards, or of guards where traced, and stops nobody from acquiring any but traced ones, for a scope at a time.
 func (s *Swansong) GuardReport() GuardReport {
 	s.from()
 	type key struct{ path, site string }

@@ -70,6 +70,9 @@ func (s *Swansong) end(cause error) {
 
 // stop tells the scope to stop: first the signal, then the tree.
 func (s *Swansong) stop(cause error) {
+	if s.trace != nil {
+		s.trace.stopped.Store(true)
+	}
 	if undo := s.watch.Swap(nil); undo != nil {
 		(*undo)() // what it would do in a goroutine of its own is done here
 	}

@@ -7,6 +7,9 @@ import (
 
 // Sleep waits for d, and returns false if ctx ends first. A d of zero or less asks whether ctx is done.
 func Sleep(ctx context.Context, d time.Duration) bool {
+	if ctx == nil {
+		panic("ctxshutdown: nil context")
+	}
 	if ctx.Err() != nil {
 		return false
 	}

@@ -17,6 +17,8 @@ type scopeTrace struct {
 	traced bool // false: only hands the logger down to scopes that are
 	logger *slog.Logger
 
+	stopped atomic.Bool // for reportLoss
+
 	mu    sync.Mutex
 	first *record
 }
@@ -86,15 +88,15 @@ func (t *scopeTrace) forget(r *record) {
 // reportLate tells of a guard of s that was released after somebody had given up on it. The guard counts no more: a
 // logger that blocks or panics delays nobody's drain.
 func (t *scopeTrace) reportLate(s *Swansong, r *record) {
-	if t.logger != nil && s.givenUp() {
+	if t.logger != nil && s.givenUp(r.since) {
 		t.logger.Warn("guard released late", "scope", s.path(), "site", r.site.String(), "held", time.Since(r.since))
 	}
 }
 
-// givenUp reports whether a guard released now is late.
-func (s *Swansong) givenUp() bool {
+// givenUp reports whether somebody has given up on a guard acquired at that time.
+func (s *Swansong) givenUp(acquired time.Time) bool {
 	for up := s; up != nil; up = up.up() {
-		if up.late.Load() {
+		if late := up.late.Load(); late != nil && !acquired.After(*late) {
 			return true
 		}
 	}
@@ -108,16 +110,15 @@ func (s *Swansong) reportLoss() {
 		return
 	}
 	type loss struct {
-		stopped *atomic.Bool
-		logger  *slog.Logger
-		path    string
-		site    site
+		trace *scopeTrace // does not lead back to the scope, or it would never be collected
+		path  string
+		site  site
 	}
-	l := loss{new(atomic.Bool), s.trace.logger, s.path(), callers()}
-	context.AfterFunc(s.wire().ctx, func() { l.stopped.Store(true) })
+	l := loss{s.trace, s.path(), callers()}
+	context.AfterFunc(s.wire().ctx, func() { l.trace.stopped.Store(true) })
 	runtime.AddCleanup(s, func(l loss) {
-		if !l.stopped.Load() {
-			l.logger.Warn("root scope lost without Shutdown", "scope", l.path, "site", l.site.String())
+		if !l.trace.stopped.Load() {
+			l.trace.logger.Warn("root scope lost without Shutdown", "scope", l.path, "site", l.site.String())
 		}
 	}, l)
 }

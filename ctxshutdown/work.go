@@ -16,7 +16,8 @@ import (
 // It is not derived from the parent's: a parent that completes while a child runs on (a child of WithoutCancel) must
 // not end the child's Work. Force finds it through the tree instead, where the first Work pins the scope.
 type work struct {
-	ctx    tier
+	ctx    context.Context // a tier of hard
+	hard   context.Context
 	cancel context.CancelCauseFunc
 	ready  atomic.Bool // registered with everything that may end it
 }
@@ -38,7 +39,7 @@ func (s *Swansong) startWork(w *work) *work {
 	if w == nil {
 		s.from()
 		hard, cancel := context.WithCancelCause(context.Background())
-		w = &work{ctx: tier{values: s, hard: hard}, cancel: cancel}
+		w = &work{ctx: tier{values: s, hard: hard}, hard: hard, cancel: cancel}
 		if !s.work.CompareAndSwap(nil, w) {
 			w = s.work.Load()
 		}
@@ -109,12 +110,11 @@ func Work(ctx context.Context) context.Context {
 	if !ok {
 		return ctx
 	}
-	w := s.Work()
-	if t, ok := w.(tier); ok && ctx != context.Context(s) {
-		t.values = ctx
-		return t
+	if ctx == context.Context(s) {
+		return s.Work()
 	}
-	return w
+	s.Work()
+	return tier{values: ctx, hard: s.work.Load().hard}
 }
 
 // A tier is a context with the signal of one context and the values of another.

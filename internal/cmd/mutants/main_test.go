@@ -76,6 +76,7 @@ func TestVerdicts(t *testing.T) {
 		{"cheats", "DOES NOT APPLY: Abs loses its sign", strings.ReplaceAll(patch(abs, "\t\treturn -x", "\t\treturn x"), "/n.go", "/n_test.go")},
 		{"red", "BAD BASELINE: ./n TestBroken fails without the patch", patch("# x\nTest: ./n TestBroken", "\treturn x / 2", "\treturn x")},
 		{"misnamed", "BAD BASELINE: ./n has no test TestAsb, or skips it", patch("# x\nTest: ./n TestAsb", "\t\treturn -x", "\t\treturn x")},
+		{"misnamed subtest", "BAD BASELINE: ./n has no test TestAbs/nothing, or skips it", patch("# x\nTest: ./n TestAbs/nothing", "\t\treturn -x", "\t\treturn x")},
 		{"skips", "BAD BASELINE: ./n has no test TestSkipped, or skips it", patch("# x\nTest: ./n TestSkipped", "\t\treturn -x", "\t\treturn x")},
 		{"headless", "BAD HEADER: the header needs `# what it breaks` and `Test: ./package TestRegexp`", patch("# x", "\t\treturn -x", "\t\treturn x")},
 		{"misspelt", "BAD HEADER: \"Flag: -race\" is neither # … nor Test: …, Flags: …, Timeout: …", patch(abs+"\nFlag: -race", "\t\treturn -x", "\t\treturn x")},
@@ -116,7 +117,7 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("%s: no line says %q", tt.name, tt.want)
 		}
 	}
-	if want := "mutants: 3 killed, 12 not killed, 0 skipped"; !strings.Contains(out.String(), want) {
+	if want := "mutants: 3 killed, 13 not killed, 0 skipped"; !strings.Contains(out.String(), want) {
 		t.Errorf("the summary does not say %q", want)
 	}
 	if t.Failed() {

@@ -1,0 +1,131 @@
+package ctxshutdown_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+// atDepth returns the scope so many levels below a new root.
+func atDepth(t *testing.T, depth int) *ctxshutdown.Swansong {
+	s := ctxshutdown.New(t.Context())
+	for range depth {
+		s = child(s)
+	}
+	return s
+}
+
+func TestGuardsDoNotAllocate(t *testing.T) {
+	for _, depth := range []int{0, 1, 4} {
+		s := atDepth(t, depth)
+		var ctx context.Context = s
+		work := s.Work()
+		value := context.WithValue(ctx, key("k"), 1)
+		for name, take := range map[string]func(){
+			"Guard": func() {
+				g := s.Guard()
+				g.Release()
+			},
+			"TryGuard": func() {
+				if g, ok := s.TryGuard(); ok {
+					defer g.Release()
+				}
+			},
+			"Clone": func() {
+				g := s.Guard()
+				defer g.Release()
+				defer g.Clone().Release()
+			},
+			"Acquire": func() {
+				if g, ok := ctxshutdown.Acquire(ctx); ok {
+					defer g.Release()
+				}
+			},
+			"Acquire through a context": func() {
+				if g, ok := ctxshutdown.Acquire(value); ok {
+					defer g.Release()
+				}
+			},
+			"Acquire on Work": func() {
+				if g, ok := ctxshutdown.Acquire(work); ok {
+					defer g.Release()
+				}
+			},
+			"the look": func() {
+				if s.Err() != nil || s.State() != ctxshutdown.Running {
+					t.Error("stopped by nobody")
+				}
+			},
+		} {
+			t.Run(fmt.Sprintf("%s at depth %d", name, depth), func(t *testing.T) {
+				if n := testing.AllocsPerRun(1000, take); n != 0 {
+					t.Errorf("%v allocations", n)
+				}
+			})
+		}
+	}
+}
+
+// Of a scope that has been stopped: a late guard, and a refusal.
+func TestGuardsDoNotAllocate_AfterTheStop(t *testing.T) {
+	for _, depth := range []int{0, 4} {
+		s := atDepth(t, depth)
+		held := s.Guard()
+		s.Shutdown()
+		for name, take := range map[string]func(){
+			"Guard": func() {
+				g := s.Guard()
+				g.Release()
+			},
+			"TryGuard": func() {
+				if _, ok := s.TryGuard(); ok {
+					t.Error("admitted")
+				}
+			},
+			"Acquire": func() {
+				if _, ok := ctxshutdown.Acquire(s); ok {
+					t.Error("admitted")
+				}
+			},
+		} {
+			t.Run(fmt.Sprintf("%s at depth %d", name, depth), func(t *testing.T) {
+				if n := testing.AllocsPerRun(1000, take); n != 0 {
+					t.Errorf("%v allocations", n)
+				}
+			})
+		}
+		held.Release()
+	}
+}
+
+// A child is one allocation, and its cancel function another; so is a shutdown's result.
+func TestChildrenAllocateLittle(t *testing.T) {
+	for _, depth := range []int{0, 4} {
+		s := atDepth(t, depth)
+		for _, test := range []struct {
+			name string
+			most float64
+			do   func()
+		}{
+			{"a child that nobody waits on", 2, func() {
+				_, cancel := ctxshutdown.WithCancel(s)
+				cancel()
+			}},
+			{"with a guard", 2, func() {
+				c, cancel := ctxshutdown.WithCancel(s)
+				defer cancel()
+				g := c.Guard()
+				g.Release()
+			}},
+			{"Shutdown", 1, func() { s.Completion() }},
+		} {
+			t.Run(fmt.Sprintf("%s at depth %d", test.name, depth), func(t *testing.T) {
+				if n := testing.AllocsPerRun(1000, test.do); n > test.most {
+					t.Errorf("%v allocations, want at most %v", n, test.most)
+				}
+			})
+		}
+	}
+}

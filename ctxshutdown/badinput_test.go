@@ -1,0 +1,325 @@
+package ctxshutdown_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+// noPanic is the answer of what does not panic.
+const noPanic = "(no panic)"
+
+// panicOf returns the text that f panics with.
+func panicOf(f func()) (text string) {
+	defer func() {
+		if v := recover(); v != nil {
+			text = fmt.Sprint(v)
+		}
+	}()
+	f()
+	return noPanic
+}
+
+// An input is a call that nobody should make, and the whole text of its answer.
+type input struct {
+	name string
+	call func()
+	want string
+}
+
+func testInputs(t *testing.T, inputs []input) {
+	for _, in := range inputs {
+		t.Run(in.name, func(t *testing.T) {
+			if diff := cmp.Diff(in.want, panicOf(in.call)); diff != "" {
+				t.Errorf("panic (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestBadInput_NilContext(t *testing.T) {
+	var none context.Context
+	nothing := func(context.Context) {}
+	const want = "ctxshutdown: nil context"
+	testInputs(t, []input{
+		{"New", func() { ctxshutdown.New(none) }, "ctxshutdown: cannot create a scope from a nil context"},
+		{"WithCancel", func() { child(none) }, want},
+		{"NewGroup", func() { ctxshutdown.NewGroup(none) }, want},
+		{"FromContext", func() { ctxshutdown.FromContext(none) }, want},
+		{"Acquire", func() { ctxshutdown.Acquire(none) }, want},
+		{"Go", func() { ctxshutdown.Go(none, nothing) }, want},
+		{"Work", func() { ctxshutdown.Work(none) }, want},
+		{"Sleep", func() { ctxshutdown.Sleep(none, 0) }, want},
+		{"Wait", func() { ctxshutdown.New(t.Context()).Completion().Wait(none) }, "ctxshutdown: Wait with a nil context"},
+		{"Wait when complete", func() { ctxshutdown.New(t.Context()).Shutdown().Wait(none) }, "ctxshutdown: Wait with a nil context"},
+	})
+}
+
+func TestBadInput_ZeroSwansong(t *testing.T) {
+	zero := func() *ctxshutdown.Swansong { return new(ctxshutdown.Swansong) }
+	nothing := func(context.Context) {}
+	const want = "ctxshutdown: use of a zero Swansong; make one with New or WithCancel"
+	testInputs(t, []input{
+		{"Deadline", func() { zero().Deadline() }, want},
+		{"Done", func() { zero().Done() }, want},
+		{"Err", func() { zero().Err() }, want},
+		{"Value", func() { zero().Value(key("k")) }, want},
+		{"Shutdown", func() { zero().Shutdown() }, want},
+		{"ShutdownCause", func() { zero().ShutdownCause(errCause) }, want},
+		{"Force", func() { zero().Force(nil) }, want},
+		{"Completion", func() { zero().Completion() }, want},
+		{"State", func() { zero().State() }, want},
+		{"GuardCount", func() { zero().GuardCount() }, want},
+		{"GuardReport", func() { zero().GuardReport() }, want},
+		{"Guard", func() { zero().Guard() }, want},
+		{"TryGuard", func() { zero().TryGuard() }, want},
+		{"Go", func() { zero().Go(nothing) }, want},
+		{"Work", func() { zero().Work() }, want},
+		{"BaseContext", func() { zero().BaseContext(nil) }, want},
+		{"String, which fmt calls on what it is given", func() { _ = zero().String() }, noPanic},
+		{"twice", func() { z := zero(); panicOf(func() { z.Guard() }); z.Guard() }, want},
+		{"as the context of Acquire", func() { ctxshutdown.Acquire(zero()) }, want},
+		{"as the context of Go", func() { ctxshutdown.Go(zero(), nothing) }, want},
+		{"as the context of Work", func() { ctxshutdown.Work(zero()) }, want},
+		{"as the context of Sleep", func() { ctxshutdown.Sleep(zero(), 0) }, want},
+		{"as the context of Wait", func() { ctxshutdown.New(t.Context()).Completion().Wait(zero()) }, want},
+		{"as the context of New", func() { ctxshutdown.New(zero()) }, want},
+		{"as the parent of a scope", func() { child(zero()) }, want},
+		{"as the context of a Group", func() { ctxshutdown.NewGroup(zero()) }, want},
+		{"as the parent of a standard context", func() { context.AfterFunc(zero(), func() {}) }, want},
+	})
+}
+
+func TestBadInput_OtherZeroValues(t *testing.T) {
+	f := func(context.Context) error { return nil }
+	const group = "ctxshutdown: use of a zero Group; make one with NewGroup"
+	testInputs(t, []input{
+		{"Group.Go", func() { new(ctxshutdown.Group).Go(f) }, group},
+		{"Group.TryGo", func() { new(ctxshutdown.Group).TryGo(f) }, group},
+		{"Group.SetLimit", func() { new(ctxshutdown.Group).SetLimit(1) }, group},
+		{"Group.Wait", func() { new(ctxshutdown.Group).Wait() }, group},
+		{"Guard.Release", func() { new(ctxshutdown.Guard).Release() }, noPanic},
+		{"Guard.Clone", func() { new(ctxshutdown.Guard).Clone() }, "ctxshutdown: Clone of a released Guard"},
+		{"nil Guard.Release", func() { (*ctxshutdown.Guard)(nil).Release() }, noPanic},
+		{"nil Guard.Clone", func() { (*ctxshutdown.Guard)(nil).Clone().Clone().Release() }, noPanic},
+	})
+	const dereference = "runtime error: invalid memory address or nil pointer dereference"
+	testInputs(t, []input{ // as for any pointer that no function of the package returns
+		{"nil Completion.Done", func() { (*ctxshutdown.Completion)(nil).Done() }, dereference},
+		{"nil Completion.Wait", func() { (*ctxshutdown.Completion)(nil).Wait(t.Context()) }, dereference},
+		{"zero Completion.Wait", func() { new(ctxshutdown.Completion).Wait(t.Context()) }, dereference},
+		{"nil Swansong", func() { (*ctxshutdown.Swansong)(nil).Shutdown() }, dereference},
+		{"nil Group", func() { (*ctxshutdown.Group)(nil).Wait() }, dereference},
+	})
+	t.Run("a nil guard stands for no guard", func(t *testing.T) {
+		if g := (*ctxshutdown.Guard)(nil).Clone(); g != nil {
+			t.Errorf("its clone is %v, want nil", g)
+		}
+	})
+	t.Run("GuardReport", func(t *testing.T) {
+		var r ctxshutdown.GuardReport
+		if r.Count() != 0 || len(r.Entries()) != 0 || r.String() != "no guards" || r.LogValue().String() != "[count=0]" {
+			t.Errorf("the zero report: %v, %v", r, r.LogValue())
+		}
+	})
+	t.Run("DrainError", func(t *testing.T) {
+		const want = "ctxshutdown: the wait ended first (<nil>), with no guard held: has the scope been told to stop?"
+		if err := (&ctxshutdown.DrainError{}); err.Error() != want || err.Unwrap() != nil {
+			t.Errorf("the zero DrainError: %v", err)
+		}
+	})
+	t.Run("State", func(t *testing.T) {
+		got := fmt.Sprint(ctxshutdown.State(-1), ctxshutdown.Running, ctxshutdown.ShuttingDown, ctxshutdown.Complete, ctxshutdown.State(3))
+		if want := "State(?) Running ShuttingDown Complete State(?)"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
+}
+
+func TestBadInput_NilFunctions(t *testing.T) {
+	s := ctxshutdown.New(t.Context())
+	limited := ctxshutdown.NewGroup(s)
+	limited.SetLimit(1)
+	stopped := ctxshutdown.New(t.Context())
+	stopped.Shutdown()
+	const want = "ctxshutdown: Go with a nil function"
+	testInputs(t, []input{
+		{"Swansong.Go", func() { s.Go(nil) }, want},
+		{"Swansong.Go when stopped", func() { stopped.Go(nil) }, want},
+		{"Go", func() { ctxshutdown.Go(s, nil) }, want},
+		{"Go when stopped", func() { ctxshutdown.Go(stopped, nil) }, want},
+		{"Go without a scope", func() { ctxshutdown.Go(t.Context(), nil) }, want},
+		{"Group.Go", func() { ctxshutdown.NewGroup(s).Go(nil) }, want},
+		{"Group.Go when stopped", func() { ctxshutdown.NewGroup(stopped).Go(nil) }, want},
+		{"Group.TryGo", func() { ctxshutdown.NewGroup(s).TryGo(nil) }, want},
+		{"Group.Go with a limit", func() { limited.Go(nil) }, want},
+		{"Group.Go with a limit again: the place was given back", func() { limited.Go(nil) }, want},
+	})
+	if n := s.GuardCount(); n != 0 {
+		t.Errorf("%d guards are left", n)
+	}
+}
+
+func TestBadInput_OptionsNilAndTwice(t *testing.T) {
+	s := ctxshutdown.New(t.Context(), nil, ctxshutdown.WithLogger(nil), ctxshutdown.WithTrace(), nil, ctxshutdown.WithTrace(), ctxshutdown.WithLogger(nil))
+	s.Force(nil)
+	s.Guard().Release() // late, with nowhere to tell it
+	for _, test := range []struct {
+		names []string
+		want  string
+	}{
+		{nil, "Swansong(app)"},
+		{[]string{""}, "Swansong(app)"},
+		{[]string{"a", "b"}, "Swansong(app/b)"},
+		{[]string{"a", ""}, "Swansong(app)"},
+	} {
+		opts := []ctxshutdown.Option{nil}
+		for _, n := range test.names {
+			opts = append(opts, ctxshutdown.WithName(n), nil)
+		}
+		root := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"))
+		if got := child(root, opts...).String(); got != test.want {
+			t.Errorf("named %q: %s, want %s", test.names, got, test.want)
+		}
+	}
+}
+
+func TestBadInput_Names(t *testing.T) {
+	for _, test := range []struct{ name, in, want string }{
+		{"as it is", "http/conn-42 é 世界 👋", "http/conn-42 é 世界 👋"},
+		{"newlines", "a\nb\r\n", `a\nb\r\n`},
+		{"terminal escapes", "\x1b[2J\x1b]0;owned\x07", `\x1b[2J\x1b]0;owned\a`},
+		{"quotes and backslashes", `a"b\`, `a\"b\\`},
+		{"a bidirectional override", "nosj.\u202egpj", `nosj.\u202egpj`},
+		{"invisible characters", "a\u200bb\u2028c\u00a0d\ufeff", `a\u200bb\u2028c\u00a0d\ufeff`},
+		{"invalid UTF-8", "a\xff\xc3(", `a\xff\xc3(`},
+		{"zero bytes", "a\x00b", `a\x00b`},
+		{"just not too long", strings.Repeat("x", 128), strings.Repeat("x", 128)},
+		{"too long", strings.Repeat("x", 129), strings.Repeat("x", 128) + "…"},
+		{"too long, in the middle of a character", strings.Repeat("世", 43), strings.Repeat("世", 42) + "…"},
+		{"too long, and invalid", strings.Repeat("\x80", 200), strings.Repeat(`\x80`, 124) + "…"},
+		{"a megabyte", strings.Repeat("0123456789abcdef", 1<<16), strings.Repeat("0123456789abcdef", 8) + "…"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := ctxshutdown.New(t.Context(), ctxshutdown.WithName(test.in))
+			defer s.Guard().Release()
+			want := []string{"Swansong(" + test.want + ")", test.want, "1 guard: " + test.want + " ×1"}
+			r := s.GuardReport()
+			if diff := cmp.Diff(want, []string{s.String(), r.Entries()[0].Path, r.String()}); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func FuzzBadInput_Names(f *testing.F) {
+	f.Add("a\nb\u202e\xff")
+	f.Add(strings.Repeat("é", 100))
+	f.Fuzz(func(t *testing.T, name string) {
+		s := ctxshutdown.New(t.Context(), ctxshutdown.WithName(name))
+		got := s.String()
+		if len(got) > 600 || !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("named %q, it goes by %q", name, got)
+		}
+	})
+}
+
+func TestBadInput_Guards(t *testing.T) {
+	t.Run("double release is a no-op", func(t *testing.T) {
+		s := ctxshutdown.New(t.Context())
+		g, other := s.Guard(), s.Guard()
+		for range 3 {
+			g.Release()
+		}
+		if s.GuardCount() != 1 || resolved(s.Shutdown()) {
+			t.Errorf("%d guards, want the other one", s.GuardCount())
+		}
+		other.Release()
+	})
+	t.Run("clone of a released guard", func(t *testing.T) {
+		s := ctxshutdown.New(t.Context())
+		g := s.Guard()
+		g.Release()
+		if got := panicOf(func() { g.Clone() }); got != "ctxshutdown: Clone of a released Guard" {
+			t.Error(got)
+		}
+		if s.GuardCount() != 0 {
+			t.Error("it counts")
+		}
+	})
+	// Only a copy of a guard can be released too often, which go vet tells.
+	for _, stopped := range []bool{false, true} {
+		for _, opts := range [][]ctxshutdown.Option{nil, {ctxshutdown.WithTrace()}} {
+			t.Run(fmt.Sprintf("more releases than acquisitions, stopped %v, %d options", stopped, len(opts)), func(t *testing.T) {
+				root := ctxshutdown.New(t.Context())
+				s := child(root, opts...)
+				g := s.Guard()
+				forged := copyGuard(g)
+				g.Release()
+				if stopped {
+					root.Shutdown()
+				}
+				for range 3 {
+					again := copyGuard(forged)
+					if got, want := panicOf(again.Release), "ctxshutdown: a guard was released that was never acquired"; got != want {
+						t.Errorf("panic %q, want %q", got, want)
+					}
+				}
+				late := s.Guard()
+				if root.GuardCount() != 1 || s.GuardCount() != 1 || s.GuardReport().Count() != 1 {
+					t.Errorf("guards: %d, %d, %d; want 1 everywhere", root.GuardCount(), s.GuardCount(), s.GuardReport().Count())
+				}
+				late.Release()
+				if err := root.Shutdown().Wait(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	t.Run("a guard on a complete scope", func(t *testing.T) {
+		s := ctxshutdown.New(t.Context())
+		done := s.Shutdown()
+		g := s.Guard()
+		if s.State() != ctxshutdown.ShuttingDown || !resolved(done) || resolved(s.Completion()) {
+			t.Errorf("%v, want ShuttingDown with a new completion", s.State())
+		}
+		g.Release()
+		if s.State() != ctxshutdown.Complete {
+			t.Errorf("%v, want Complete", s.State())
+		}
+	})
+}
+
+// copyGuard does what go vet forbids.
+func copyGuard(g *ctxshutdown.Guard) *ctxshutdown.Guard {
+	forged := new(ctxshutdown.Guard)
+	reflect.ValueOf(forged).Elem().Set(reflect.ValueOf(g).Elem())
+	return forged
+}
+
+func TestBadInput_WaitOnTheContextBeingShutDown(t *testing.T) {
+	s := ctxshutdown.New(t.Context())
+	defer s.Guard().Release()
+	timed, cancel := context.WithTimeout(s, time.Hour)
+	defer cancel()
+	for name, ctx := range map[string]context.Context{"the scope": s, "derived": timed, "a child": child(s)} {
+		err := s.Shutdown().Wait(ctx)
+		const want = "ctxshutdown: Wait was given a context that ends with the shutdown, so nothing was waited for; " +
+			"give it one of its own, such as context.WithTimeout(context.Background(), 10*time.Second)"
+		if !errors.Is(err, ctxshutdown.ErrWaitContext) || err.Error() != want {
+			t.Errorf("%s: %v", name, err)
+		}
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: passes for a time-out", name)
+		}
+	}
+}

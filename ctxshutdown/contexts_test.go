@@ -1,0 +1,448 @@
+package ctxshutdown_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"golang.org/x/sync/errgroup"
+)
+
+// A tier says which signal a context has.
+type tier int
+
+const (
+	soft    tier = iota // the scope's
+	hard                // its Work's
+	neither             // none
+)
+
+// sources are the contexts that a root hands out, directly and through others.
+var sources = []struct {
+	name string
+	tier tier
+	of   func(root *ctxshutdown.Swansong) context.Context
+}{
+	{"root", soft, func(root *ctxshutdown.Swansong) context.Context { return root }},
+	{"unwired child", soft, func(root *ctxshutdown.Swansong) context.Context { return child(root) }},
+	{"wired child", soft, func(root *ctxshutdown.Swansong) context.Context {
+		s := child(root)
+		s.Done()
+		return s
+	}},
+	{"child stopped with its root, waited on later", soft, func(root *ctxshutdown.Swansong) context.Context {
+		return child(context.WithValue(child(root), key("k"), 1))
+	}},
+	{"Work", hard, func(root *ctxshutdown.Swansong) context.Context { return root.Work() }},
+	{"Work of a derived context", hard, func(root *ctxshutdown.Swansong) context.Context {
+		return ctxshutdown.Work(context.WithValue(root, key("k"), 1))
+	}},
+	{"child of Work", hard, func(root *ctxshutdown.Swansong) context.Context { return child(root.Work()) }},
+	{"child of Work of a derived context", hard, func(root *ctxshutdown.Swansong) context.Context {
+		return child(ctxshutdown.Work(context.WithValue(root, key("k"), 1)))
+	}},
+	{"child of WithoutCancel", neither, func(root *ctxshutdown.Swansong) context.Context { return child(context.WithoutCancel(root)) }},
+}
+
+// derivations are the functions of the standard library and of others that make a context from a context.
+var derivations = []struct {
+	name string
+	from func(t *testing.T, ctx context.Context) context.Context
+}{
+	{"itself", func(_ *testing.T, ctx context.Context) context.Context { return ctx }},
+	{"WithCancel", func(t *testing.T, ctx context.Context) context.Context { return owned(t)(context.WithCancel(ctx)) }},
+	{"WithTimeout", func(t *testing.T, ctx context.Context) context.Context {
+		return owned(t)(context.WithTimeout(ctx, 24*time.Hour))
+	}},
+	{"WithValue", func(_ *testing.T, ctx context.Context) context.Context {
+		return context.WithValue(ctx, key("other"), 1)
+	}},
+	{"errgroup", func(_ *testing.T, ctx context.Context) context.Context {
+		_, ctx = errgroup.WithContext(ctx)
+		return ctx
+	}},
+	{"nested scope", func(_ *testing.T, ctx context.Context) context.Context { return child(ctx) }},
+	{"a root of its own", func(_ *testing.T, ctx context.Context) context.Context { return ctxshutdown.New(ctx) }},
+	{"a type of the user's own", func(_ *testing.T, ctx context.Context) context.Context { return request{ctx, "r"} }},
+	{"derived from a type of the user's own", func(t *testing.T, ctx context.Context) context.Context {
+		return owned(t)(context.WithCancel(request{ctx, "r"}))
+	}},
+	{"all of them", func(t *testing.T, ctx context.Context) context.Context {
+		ctx = owned(t)(context.WithCancel(request{context.WithValue(ctx, key("other"), 1), "r"}))
+		return child(owned(t)(context.WithTimeout(child(ctx), 24*time.Hour)))
+	}},
+}
+
+// request is a context type of the user's own.
+type request struct {
+	context.Context
+	id string
+}
+
+// owned has a context cancelled when the test is over.
+func owned(t *testing.T) func(context.Context, context.CancelFunc) context.Context {
+	return func(ctx context.Context, cancel context.CancelFunc) context.Context {
+		t.Cleanup(cancel)
+		return ctx
+	}
+}
+
+// An end is what a context has to say for itself.
+type end struct{ Err, Cause error }
+
+func endOf(ctx context.Context) end {
+	if (ctx.Err() != nil) != closed(ctx.Done()) {
+		return end{errors.New("Err and Done contradict each other"), nil}
+	}
+	return end{ctx.Err(), context.Cause(ctx)}
+}
+
+var sameErrors = cmpopts.EquateErrors()
+
+var (
+	running = end{}
+	drained = end{context.Canceled, ctxshutdown.ErrShutdown}
+	errLate = errors.New("too late")
+)
+
+// endings are the ways to end a root whose context has a deadline in an hour. One guard is held, and released
+// afterwards.
+var endings = []struct {
+	name       string
+	end        func(root *ctxshutdown.Swansong, cancel context.CancelCauseFunc)
+	soft, hard end
+}{
+	{"nothing", func(*ctxshutdown.Swansong, context.CancelCauseFunc) {}, running, running},
+	{"Shutdown", func(root *ctxshutdown.Swansong, _ context.CancelCauseFunc) { root.Shutdown() }, drained, running},
+	{"ShutdownCause", func(root *ctxshutdown.Swansong, _ context.CancelCauseFunc) { root.ShutdownCause(errCause) },
+		end{context.Canceled, errCause}, running},
+	{"ShutdownCause of nil", func(root *ctxshutdown.Swansong, _ context.CancelCauseFunc) { root.ShutdownCause(nil) }, drained, running},
+	{"deadline", func(*ctxshutdown.Swansong, context.CancelCauseFunc) { pass(time.Hour) },
+		end{context.DeadlineExceeded, errLate}, running},
+	{"deadline, then Shutdown", func(root *ctxshutdown.Swansong, _ context.CancelCauseFunc) {
+		pass(time.Hour)
+		root.ShutdownCause(errCause)
+	}, end{context.DeadlineExceeded, errLate}, running},
+	{"Shutdown, then the deadline", func(root *ctxshutdown.Swansong, _ context.CancelCauseFunc) {
+		root.ShutdownCause(errCause)
+		pass(time.Hour)
+	}, end{context.Canceled, errCause}, running},
+	{"parent cancelled", func(_ *ctxshutdown.Swansong, cancel context.CancelCauseFunc) { cancel(errCause) },
+		end{context.Canceled, errCause}, running},
+	{"parent cancelled without a cause", func(_ *ctxshutdown.Swansong, cancel context.CancelCauseFunc) { cancel(nil) },
+		end{context.Canceled, context.Canceled}, running},
+	{"Force", func(root *ctxshutdown.Swansong, _ context.CancelCauseFunc) { root.Force(errCause) },
+		end{context.Canceled, errCause}, end{context.Canceled, errCause}},
+	{"Force of nil", func(root *ctxshutdown.Swansong, _ context.CancelCauseFunc) { root.Force(nil) },
+		end{context.Canceled, ctxshutdown.ErrForced}, end{context.Canceled, ctxshutdown.ErrForced}},
+	{"Shutdown, then Force", func(root *ctxshutdown.Swansong, _ context.CancelCauseFunc) { root.Shutdown(); root.Force(errCause) },
+		drained, end{context.Canceled, errCause}},
+	{"deadline, then Force", func(root *ctxshutdown.Swansong, _ context.CancelCauseFunc) {
+		pass(time.Hour)
+		root.Force(errCause)
+	}, end{context.DeadlineExceeded, errLate}, end{context.Canceled, errCause}},
+}
+
+// pass lets time pass in a bubble, and what is due then happen.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestContexts_ErrAndCause(t *testing.T) {
+	for _, ending := range endings {
+		t.Run(ending.name, func(t *testing.T) {
+			for _, source := range sources {
+				t.Run(source.name, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						base, cancel := context.WithCancelCause(t.Context())
+						timed, stop := context.WithTimeoutCause(base, time.Hour, errLate)
+						defer stop()
+						root := ctxshutdown.New(timed)
+						g := root.Guard()
+						derived := map[string]context.Context{}
+						for _, d := range derivations {
+							derived[d.name] = d.from(t, source.of(root))
+						}
+						check := func(when string, want ...end) {
+							t.Helper()
+							for name, ctx := range derived {
+								if diff := cmp.Diff(append(want, running)[source.tier], endOf(ctx), sameErrors); diff != "" {
+									t.Errorf("%s, %s (-want +got):\n%s", when, name, diff)
+								}
+							}
+						}
+
+						check("before", running, running)
+						ending.end(root, cancel)
+						synctest.Wait()
+						check("ended", ending.soft, ending.hard)
+						g.Release()
+						synctest.Wait()
+						hard := ending.hard
+						if ending.soft != running && hard == running {
+							hard = drained
+						}
+						check("guard released", ending.soft, hard)
+					})
+				})
+			}
+		})
+	}
+}
+
+// A signal given by a call has arrived everywhere when the call returns. No waiting for a cascade.
+func TestContexts_SignalsArriveBeforeTheCallReturns(t *testing.T) {
+	for _, source := range sources {
+		for _, d := range derivations {
+			t.Run(source.name+", "+d.name, func(t *testing.T) {
+				root := ctxshutdown.New(t.Context())
+				defer root.Guard().Release()
+				ctx := d.from(t, source.of(root))
+				root.ShutdownCause(errCause)
+				want := []end{soft: {context.Canceled, errCause}, hard: running, neither: running}
+				if diff := cmp.Diff(want[source.tier], endOf(ctx), sameErrors); diff != "" {
+					t.Errorf("after Shutdown (-want +got):\n%s", diff)
+				}
+				root.Force(errLate)
+				want[hard] = end{context.Canceled, errLate}
+				if diff := cmp.Diff(want[source.tier], endOf(ctx), sameErrors); diff != "" {
+					t.Errorf("after Force (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func TestContexts_AfterFunc(t *testing.T) {
+	for _, source := range sources {
+		t.Run(source.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				root := ctxshutdown.New(t.Context())
+				g := root.Guard()
+				ctx := source.of(root)
+				ran := make([]tier, 0, 1)
+				undone := context.AfterFunc(ctx, func() { t.Error("runs although it was undone") })
+				context.AfterFunc(ctx, func() { ran = append(ran, source.tier) })
+				synctest.Wait()
+				if !undone() || undone() {
+					t.Error("AfterFunc is not undone, once")
+				}
+
+				var want []tier
+				for now, do := range []func(){soft: func() { root.Shutdown() }, hard: g.Release} {
+					do()
+					synctest.Wait()
+					if source.tier == tier(now) {
+						want = append(want, source.tier)
+					}
+					if diff := cmp.Diff(want, ran, cmpopts.EquateEmpty()); diff != "" {
+						t.Errorf("after the end of tier %d (-want +got):\n%s", now, diff)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestContexts_WithoutCancelHidesBothSignals(t *testing.T) {
+	for _, source := range sources {
+		t.Run(source.name, func(t *testing.T) {
+			root := ctxshutdown.New(context.WithValue(t.Context(), key("k"), "v"))
+			ctx := context.WithoutCancel(source.of(root))
+			root.Force(errCause)
+			if ctx.Err() != nil || ctx.Done() != nil || context.Cause(ctx) != nil {
+				t.Errorf("Err %v, Cause %v, want none", ctx.Err(), context.Cause(ctx))
+			}
+			if _, ok := ctxshutdown.FromContext(ctx); !ok {
+				t.Error("the scope is lost")
+			}
+			if g, ok := ctxshutdown.Acquire(ctx); !ok || root.GuardCount() != 1 {
+				t.Errorf("Acquire: %v, %d guards in the tree, want true and 1: it goes by the context", ok, root.GuardCount())
+			} else {
+				g.Release()
+			}
+		})
+	}
+}
+
+func TestContexts_SignalNotifyContext(t *testing.T) {
+	for _, source := range sources {
+		t.Run(source.name, func(t *testing.T) {
+			root := ctxshutdown.New(t.Context())
+			defer root.Guard().Release()
+			ctx, stop := signal.NotifyContext(source.of(root), os.Interrupt)
+			defer stop()
+			s, cancel := ctxshutdown.WithCancel(ctx)
+			defer cancel()
+			root.ShutdownCause(errCause)
+			want := []end{soft: {context.Canceled, errCause}, hard: running, neither: running}[source.tier]
+			if diff := cmp.Diff([]end{want, want}, []end{endOf(ctx), endOf(s)}, sameErrors); diff != "" {
+				t.Errorf("after Shutdown (-want +got):\n%s", diff)
+			}
+			stop()
+			if endOf(s) == running || root.GuardCount() != 1 {
+				t.Error("a scope below does not end with the context of the signal")
+			}
+		})
+	}
+	t.Run("as the parent of a root", func(t *testing.T) {
+		ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt)
+		s := ctxshutdown.New(ctx)
+		stop()
+		if s.Err() != context.Canceled || s.State() != ctxshutdown.Complete {
+			t.Errorf("Err %v, %v; want a stopped scope", s.Err(), s.State())
+		}
+	})
+}
+
+// In a program the failing function, the group's context and the scope above must agree on what happened.
+func TestContexts_ErrgroupOnAScope(t *testing.T) {
+	root := ctxshutdown.New(t.Context())
+	g, ctx := errgroup.WithContext(root)
+	below := child(ctx)
+	g.Go(func() error { return errCause })
+	g.Go(func() error { <-below.Done(); return below.Err() })
+	if err := g.Wait(); err != errCause {
+		t.Errorf("Wait: %v, want the first error", err)
+	}
+	want := []end{{context.Canceled, errCause}, {context.Canceled, errCause}, running}
+	if diff := cmp.Diff(want, []end{endOf(ctx), endOf(below), endOf(root)}, sameErrors); diff != "" {
+		t.Errorf("group, scope below, scope above (-want +got):\n%s", diff)
+	}
+}
+
+func TestContexts_NoGoroutinePerDerivation(t *testing.T) {
+	for _, source := range sources {
+		t.Run(source.name, func(t *testing.T) {
+			for _, d := range derivations {
+				testGoroutines(t, d.name, func(t *testing.T, root *ctxshutdown.Swansong) {
+					ctx := d.from(t, source.of(root))
+					ctx.Done()
+					if s, ok := ctxshutdown.FromContext(ctx); ok {
+						s.Work()
+						s.Completion()
+					}
+				})
+			}
+		})
+	}
+	for name, stop := range map[string]func(s *ctxshutdown.Swansong){
+		"before anybody waited": func(s *ctxshutdown.Swansong) { s.Shutdown() },
+		"later":                 func(s *ctxshutdown.Swansong) { s.Done(); s.Shutdown() },
+		"with a cause":          func(s *ctxshutdown.Swansong) { s.ShutdownCause(errCause) },
+		"by Force":              func(s *ctxshutdown.Swansong) { s.Force(nil) },
+	} {
+		testGoroutines(t, "from a child stopped "+name, func(t *testing.T, root *ctxshutdown.Swansong) {
+			s := child(root)
+			stop(s)
+			child(s).Done()
+			child(owned(t)(context.WithCancel(s))).Done()
+			child(s.Work()).Done()
+		})
+	}
+}
+
+// testGoroutines derives a hundred times: with ten derivations, a thousand for each source. A bubble waits at its end
+// for what ran in it, and leaves the next one none.
+func testGoroutines(t *testing.T, name string, derive func(t *testing.T, root *ctxshutdown.Swansong)) {
+	synctest.Test(t, func(t *testing.T) {
+		root := ctxshutdown.New(t.Context())
+		before := runtime.NumGoroutine()
+		for range 100 {
+			derive(t, root)
+		}
+		grown := runtime.NumGoroutine() - before
+		for i := 0; i < 100 && grown > 0; i++ { // for a moment of a collection, the runtime counts dead goroutines too
+			runtime.GC()
+			grown = runtime.NumGoroutine() - before
+		}
+		if grown > 0 {
+			t.Errorf("%s: %d more goroutines after 100 derivations", name, grown)
+		}
+	})
+}
+
+func TestContexts_DeadlineOfTheSoftTierOnly(t *testing.T) {
+	at := time.Now().Add(time.Hour)
+	for _, source := range sources {
+		for _, stopped := range []bool{false, true} {
+			ctx, cancel := context.WithDeadline(t.Context(), at)
+			root := ctxshutdown.New(ctx)
+			got := source.of(root)
+			if stopped {
+				root.Shutdown()
+			}
+			deadline, ok := got.Deadline()
+			if want := source.tier == soft; ok != want || want && !deadline.Equal(at) {
+				t.Errorf("%s, stopped %v: Deadline %v, %v", source.name, stopped, deadline, ok)
+			}
+			cancel()
+		}
+	}
+}
+
+func TestContexts_Values(t *testing.T) {
+	type other string // a key of another type with the same text
+	for _, source := range sources {
+		t.Run(source.name, func(t *testing.T) {
+			root := ctxshutdown.New(context.WithValue(context.WithValue(t.Context(), key("above"), "above"), key("masked"), "old"))
+			ctx := source.of(root)
+			masked := context.WithValue(ctx, key("masked"), "new")
+			inner, unwired := child(masked), child(masked)
+			forms := map[string]context.Context{
+				"derived": masked, "child": inner, "unwired child": unwired, "Work of the child": inner.Work(), "Work": ctxshutdown.Work(masked),
+				"standard": owned(t)(context.WithCancel(inner)), "child of Work": child(inner.Work()),
+			}
+			look := func(when string) {
+				t.Helper()
+				for name, ctx := range forms {
+					want := []any{"above", "new", nil, nil}
+					got := []any{ctx.Value(key("above")), ctx.Value(key("masked")), ctx.Value(key("none")), ctx.Value(other("above"))}
+					if diff := cmp.Diff(want, got); diff != "" {
+						t.Errorf("%s, %s (-want +got):\n%s", when, name, diff)
+					}
+				}
+				if got := ctx.Value(key("masked")); got != "old" {
+					t.Errorf("%s: the context above has %v, want the old value", when, got)
+				}
+			}
+			look("running")
+			unwired.Shutdown() // nobody has waited on it
+			look("one child stopped")
+			root.Shutdown()
+			look("all stopped")
+			root.Force(nil)
+			look("forced")
+		})
+	}
+}
+
+func TestContexts_FromContextFindsTheNearestScope(t *testing.T) {
+	for _, d := range derivations[:9] {
+		t.Run(d.name, func(t *testing.T) {
+			if _, ok := ctxshutdown.FromContext(context.WithValue(t.Context(), key("k"), 1)); ok {
+				t.Error("found a scope where there is none")
+			}
+			outer := ctxshutdown.New(t.Context())
+			inner := child(outer)
+			inner.ShutdownCause(errCause)
+			for _, ctx := range []context.Context{inner, inner.Work(), ctxshutdown.Work(inner), context.WithoutCancel(inner), request{inner, "r"}} {
+				got, ok := ctxshutdown.FromContext(ctx)
+				deep, _ := ctxshutdown.FromContext(d.from(t, ctx))
+				own := d.name == "nested scope" || d.name == "a root of its own"
+				if !ok || got != inner || (deep != inner) != own {
+					t.Errorf("from %T: %v, below %v", ctx, got, deep)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,198 @@
+package ctxshutdown_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+// admit is the middleware that goes with BaseContext: a guard for each request, or 503.
+func admit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g, ok := ctxshutdown.Acquire(r.Context())
+		if !ok {
+			http.Error(w, "shutting down", http.StatusServiceUnavailable)
+			return
+		}
+		defer g.Release()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// serve runs a server whose requests derive from s and returns its address.
+func serve(t *testing.T, s *ctxshutdown.Swansong, h http.Handler) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: h, BaseContext: s.BaseContext}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	t.Cleanup(func() {
+		srv.Close()
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return "http://" + ln.Addr().String()
+}
+
+// answer is what a client got.
+type answer struct {
+	code int
+	body string
+	err  error
+}
+
+// get asks on a connection of its own.
+func get(t *testing.T, url string) <-chan answer {
+	got := make(chan answer, 1)
+	go func() {
+		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
+		if err != nil {
+			got <- answer{err: err}
+			return
+		}
+		req.Close = true
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			got <- answer{err: err}
+			return
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		got <- answer{resp.StatusCode, string(body), err}
+	}()
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	return got
+}
+
+func TestHandler_InFlightDuringShutdownSeesItThrough(t *testing.T) {
+	s := ctxshutdown.New(t.Context(), ctxshutdown.WithName("http"))
+	entered, stopped := make(chan struct{}), make(chan struct{})
+	failed := make(chan string, 10)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := r.Context()
+		close(entered)
+		<-stopped
+		if ctx.Err() != nil {
+			failed <- "its context ended with the stop"
+		}
+		more, ok := ctxshutdown.Acquire(ctx)
+		if !ok {
+			failed <- "may not acquire"
+		}
+		sub, cancel := ctxshutdown.WithCancel(ctx, ctxshutdown.WithName("query"))
+		defer cancel()
+		if g, ok := sub.TryGuard(); !ok || sub.Err() != nil {
+			failed <- "may not open a child"
+		} else {
+			defer g.Release()
+		}
+		timed, cancel := context.WithTimeout(ctx, time.Hour)
+		defer cancel()
+		wrote := make(chan struct{})
+		if !ctxshutdown.Go(timed, func(ctx context.Context) { defer close(wrote); io.WriteString(w, "all of it") }) {
+			failed <- "may not start a goroutine"
+		} else {
+			<-wrote
+		}
+		if n := s.GuardCount(); n < 3 {
+			failed <- "its guards are not counted"
+		}
+		more.Release()
+	})
+	url := serve(t, s, admit(handler))
+
+	got := get(t, url)
+	<-entered
+	done := s.Shutdown()
+	if resolved(done) {
+		t.Error("complete with a request in flight")
+	}
+	if report := s.GuardReport().String(); report != "1 guard: http ×1" {
+		t.Errorf("the report of a request in flight: %q", report)
+	}
+	close(stopped)
+	if err := done.Wait(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if a := <-got; a != (answer{200, "all of it", nil}) {
+		t.Errorf("the client got %+v", a)
+	}
+	close(failed)
+	for what := range failed {
+		t.Errorf("a request in flight %s", what)
+	}
+
+	if a := <-get(t, url); a != (answer{503, "shutting down\n", nil}) {
+		t.Errorf("after the drain, a client got %+v", a)
+	}
+}
+
+// While the drain lasts, a new request on the server still works: refusing it is for the listener, or for a handler
+// that asks the scope.
+func TestHandler_NewRequestDuringTheDrain(t *testing.T) {
+	s := ctxshutdown.New(t.Context())
+	url := serve(t, s, admit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scope, _ := ctxshutdown.FromContext(r.Context())
+		if scope.Err() != nil {
+			w.Header().Set("Connection", "close")
+		}
+		io.WriteString(w, scope.State().String())
+	})))
+	g := s.Guard()
+	done := s.Shutdown()
+	if a := <-get(t, url); a != (answer{200, "ShuttingDown", nil}) {
+		t.Errorf("during the drain, a client got %+v", a)
+	}
+	g.Release()
+	if err := done.Wait(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHandler_ForceEndsTheRequest(t *testing.T) {
+	s := ctxshutdown.New(t.Context())
+	entered := make(chan struct{})
+	url := serve(t, s, admit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-r.Context().Done()
+		http.Error(w, context.Cause(r.Context()).Error(), http.StatusServiceUnavailable)
+	})))
+	got := get(t, url)
+	<-entered
+	s.Shutdown()
+	done := s.Force(errCause)
+	if err := done.Wait(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if a := <-got; a != (answer{503, "the cause\n", nil}) {
+		t.Errorf("the client got %+v", a)
+	}
+}
+
+// The documented trap: BaseContext counts nothing by itself.
+func TestHandler_WithoutAGuardTheRequestEndsWithTheStop(t *testing.T) {
+	s := ctxshutdown.New(t.Context())
+	entered := make(chan struct{})
+	url := serve(t, s, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-r.Context().Done()
+		http.Error(w, context.Cause(r.Context()).Error(), http.StatusServiceUnavailable)
+	}))
+	got := get(t, url)
+	<-entered
+	if !resolved(s.Shutdown()) {
+		t.Error("Shutdown waits for a request without a guard")
+	}
+	if a := <-got; a != (answer{503, ctxshutdown.ErrShutdown.Error() + "\n", nil}) {
+		t.Errorf("the client got %+v", a)
+	}
+}
