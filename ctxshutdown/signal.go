@@ -50,6 +50,10 @@ func (s *Swansong) pull() error {
 	if s.from().Err() == nil {
 		return nil
 	}
+	if p, ok := s.parent.(*Swansong); ok {
+		// p has latched its signal too, and what has ended can be shared, values and all.
+		s.signal.CompareAndSwap(nil, p.signal.Load())
+	}
 	return s.wire().ctx.Err()
 }
 
