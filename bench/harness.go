@@ -140,6 +140,9 @@ func (r result) cells() []string {
 	ratio, limit, theirs := "–", "–", "–"
 	if r.their != nil {
 		ratio = fmt.Sprintf("**%.2f ×** (%.2f–%.2f)", r.ratio, r.low, r.high)
+		if r.high < 0.01 {
+			ratio = "**< 0.01 ×**"
+		}
 		theirs = short(r.theirTime)
 	}
 	if r.limit > 0 {

@@ -63,10 +63,10 @@ func rows() []row {
 		child func(*family) any
 		std   func(*family) any
 	}{
-		{"nobody waits on, idle", 1.5, idleChild, stdChild},
-		{"nobody waits on, each held a guard", 1.5, usedChild, stdChild},
-		{"nobody waits on, each holds a guard", 1.5, heldChild, stdChild},
-		{"waited on by Done", 0, waitedChild, stdWaited},
+		{"nobody waits on", 1.5, idleChild, stdChild},
+		{"nobody waits on and that held a guard", 1.5, usedChild, stdChild},
+		{"nobody waits on and that hold a guard", 1.5, heldChild, stdChild},
+		{"somebody waits on", 0, waitedChild, stdWaited},
 	} {
 		rs = append(rs, row{
 			what: fmt.Sprintf("stop %d children that %s", many, kind.what), peer: "cancel of as many context.WithCancel",
@@ -75,7 +75,12 @@ func rows() []row {
 			their: func() func(int) { f := newFamily(many, kind.std); return f.stopStd },
 		})
 	}
-	return rs
+	return append(rs, row{
+		what: fmt.Sprintf("stop %d children that nobody waits on, then ask each for Err", many), peer: "the same with context.WithCancel",
+		once:  true,
+		ours:  func() func(int) { f := newFamily(many, idleChild); return f.stopAndAsk },
+		their: func() func(int) { f := newFamily(many, stdChild); return f.stopAndAskStd },
+	})
 }
 
 type waitGroup struct{ wg sync.WaitGroup }
@@ -238,3 +243,21 @@ func (f *family) runStdWaited(n int) {
 
 func (f *family) stop(int)    { f.scope.Shutdown() }
 func (f *family) stopStd(int) { f.cancel() }
+
+func (f *family) stopAndAsk(int) {
+	f.stop(1)
+	f.ask()
+}
+
+func (f *family) stopAndAskStd(int) {
+	f.stopStd(1)
+	f.ask()
+}
+
+func (f *family) ask() {
+	for _, child := range f.kept {
+		if child.(context.Context).Err() == nil {
+			panic("bench: a child has not been stopped")
+		}
+	}
+}
