@@ -75,7 +75,7 @@ func (c *Completion) Wait(ctx context.Context) error {
 	if now := time.Now(); c.scope.Err() != nil {
 		c.scope.late.CompareAndSwap(nil, &now)
 	}
-	return &DrainError{Report: held, Cause: context.Cause(ctx)}
+	return &DrainError{Report: held, Cause: context.Cause(ctx), Stacks: held.stacks()}
 }
 
 func (c *Completion) resolved() bool {
@@ -93,16 +93,19 @@ type softKey struct{}
 
 // endedByShutdown reports whether the shutdown that c stands for is what ended ctx, which survived the stop or did
 // not. The two have the same cause then. A cause of the user's own is proof. Those that everybody uses prove nothing by
-// themselves: a time-out of ctx and a deadline of the scope are both DeadlineExceeded.
+// themselves: a time-out of ctx and a deadline of the scope are both DeadlineExceeded. Nor do those that are equal without
+// being the same: the causes that signal.NotifyContext gives to a first and to a second ^C.
 func (c *Completion) endedByShutdown(ctx context.Context, survived bool) bool {
 	cause, stop := context.Cause(ctx), context.Cause(c.scope)
 	switch {
 	case !sameCause(cause, stop):
 		return false
-	case !slices.ContainsFunc(commonCauses, func(err error) bool { return same(err, cause) }) && comparable(cause):
+	case isUnique(cause):
 		return true
 	case survived:
 		return false
+	case !isCommon(cause) && comparable(cause):
+		return true
 	case same(cause, ErrShutdown) || same(cause, ErrForced):
 		return true
 	}
@@ -125,6 +128,15 @@ func (s *Swansong) under(t *Swansong) bool {
 	return false
 }
 
+func isCommon(cause error) bool {
+	return slices.ContainsFunc(commonCauses, func(err error) bool { return same(err, cause) })
+}
+
+// isUnique reports whether equal to cause means the same one.
+func isUnique(cause error) bool {
+	return reflect.TypeOf(cause).Kind() == reflect.Pointer && !isCommon(cause)
+}
+
 var commonCauses = []error{context.Canceled, context.DeadlineExceeded, ErrShutdown, ErrForced}
 
 // same is == for contexts and errors, whose values need not be comparable.
@@ -141,6 +153,10 @@ func comparable(v any) bool { return reflect.ValueOf(v).Comparable() }
 type DrainError struct {
 	Report GuardReport // who still held guards at that moment
 	Cause  error       // why the wait ended
+
+	// Stacks says where the goroutines that Go had started in traced scopes of the report were at that moment, one stack
+	// after the other, in lines. Error, which is one line, leaves them out. It is empty where nothing is traced.
+	Stacks string
 }
 
 // Error names the guards that the drain was waiting for.

@@ -38,6 +38,6 @@ func mustFunc(f func(context.Context)) {
 func run(ctx context.Context, g *Guard, f func(context.Context)) {
 	go func() {
 		defer g.Release()
-		f(ctx)
+		f(g.label(ctx))
 	}()
 }

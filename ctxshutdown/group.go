@@ -107,7 +107,7 @@ func (g *Group) start(f func(ctx context.Context) error, sem chan struct{}) bool
 		defer g.exit()
 		defer guard.Release()
 		defer leave()
-		if err := f(g.scope); err != nil {
+		if err := f(guard.label(g.scope)); err != nil {
 			g.decide(err)
 		}
 	}()

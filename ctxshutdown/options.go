@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"time"
 	"unicode/utf8"
 )
 
@@ -46,6 +47,10 @@ func cleanName(name string) string {
 
 // WithTrace records where and when every guard of the scope and of the scopes below was acquired, for reports. The
 // environment variable CTXSHUTDOWN_TRACE=1 does so for every root made afterwards.
+//
+// Goroutines started there by Go carry the pprof label "swansong" with the path of their scope, along with the labels
+// of their context, so that goroutine and CPU profiles tell whose they are; the context that they get carries the labels.
+// When a wait ends before the scope is complete, [DrainError] says where they are.
 func WithTrace() Option {
 	return option(func(o *options) { o.traced = true })
 }
@@ -72,6 +77,6 @@ func (s *Swansong) configure(up *Swansong, opts []Option) {
 	}
 	s.name = o.name
 	if o.traced || o.logger != nil {
-		s.trace = &scopeTrace{traced: o.traced, logger: o.logger}
+		s.trace = &scopeTrace{traced: o.traced, logger: o.logger, began: time.Now()}
 	}
 }

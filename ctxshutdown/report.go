@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,16 +28,17 @@ type GuardEntry struct {
 }
 
 // GuardReport returns who in the subtree holds guards. It takes time proportional to the number of scopes that hold
-// guards, or of guards where traced, and stops nobody from acquiring any but traced ones, for a scope at a time.
+// guards, or of guards where traced, and stops nobody from acquiring any but traced ones, for the time it takes to copy
+// those of one scope.
 func (s *Swansong) GuardReport() GuardReport {
 	s.from()
 	type key struct{ path, site string }
 	groups := map[key]GuardEntry{}
-	now := time.Now()
 	add := func(path, site string, n int, age time.Duration) {
 		e := groups[key{path, site}]
 		groups[key{path, site}] = GuardEntry{path, e.Count + n, site, max(e.Oldest, age)}
 	}
+	now, names := time.Now(), map[site]string{}
 	s.node.Walk(func(o packed.Owner, guards int) {
 		if guards == 0 {
 			return
@@ -47,10 +49,13 @@ func (s *Swansong) GuardReport() GuardReport {
 			add(path, "", guards, 0)
 			return
 		}
-		s.trace.mu.Lock()
-		defer s.trace.mu.Unlock()
-		for r := s.trace.first; r != nil; r = r.next {
-			add(path, r.site.String(), 1, now.Sub(r.since))
+		for _, r := range s.trace.copy() {
+			name, ok := names[r.site]
+			if !ok {
+				name = r.site.String()
+				names[r.site] = name
+			}
+			add(path, name, 1, now.Sub(s.trace.began)-r.at)
 		}
 	})
 	var r GuardReport
@@ -86,31 +91,37 @@ func (r GuardReport) Count() int { return r.count }
 // Entries returns the groups of guards: most guards first, and where traced, oldest first.
 func (r GuardReport) Entries() []GuardEntry { return slices.Clone(r.entries) }
 
+const unnamed = "(unnamed)"
+
 // shown is how many groups String and LogValue spell out. A report is part of errors and log lines.
 const shown = 10
 
 // String returns one line for logs and errors, such as "3 guards: http/conn-42 ×2, flush ×1".
 func (r GuardReport) String() string {
-	switch r.count {
-	case 0:
+	if r.count == 0 {
 		return "no guards"
-	case 1:
-		return "1 guard: " + r.list()
 	}
-	return fmt.Sprintf("%d guards: %s", r.count, r.list())
+	return many(r.count, "guard") + ": " + r.list()
+}
+
+func many(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.Itoa(n) + " " + what
 }
 
 func (r GuardReport) list() string {
 	var b strings.Builder
 	for i, e := range r.entries {
 		if i == shown {
-			fmt.Fprintf(&b, " and %d more groups", len(r.entries)-shown)
+			fmt.Fprintf(&b, " and %s", many(len(r.entries)-shown, "more group"))
 			break
 		}
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%s ×%d", cmp.Or(e.Path, "(unnamed)"), e.Count)
+		fmt.Fprintf(&b, "%s ×%d", cmp.Or(e.Path, unnamed), e.Count)
 		if e.Site != "" {
 			fmt.Fprintf(&b, " at %s for %v", e.Site, e.Oldest.Round(time.Millisecond))
 		}

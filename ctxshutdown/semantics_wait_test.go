@@ -139,6 +139,13 @@ func TestSemantic8_WaitTellsAMistakeFromATimeout(t *testing.T) {
 			time.AfterFunc(time.Second, func() { other.ShutdownCause(context.Canceled) })
 			return other
 		}, endBase, drain},
+		{"a second signal, whose cause equals that of the first", func(world) ctx {
+			second, cancel := context.WithCancelCause(context.Background())
+			time.AfterFunc(time.Second, func() { cancel(signalled("interrupt")) })
+			return second
+		}, func(w world) { w.root.ShutdownCause(signalled("interrupt")) }, drain},
+		{"derived from the scope, by a signal", func(w world) ctx { return w.own(context.WithCancel(w.s)) },
+			func(w world) { w.root.ShutdownCause(signalled("interrupt")) }, mistake},
 		{"derived from Work, forced", func(w world) ctx { return w.own(context.WithCancel(w.s.Work())) },
 			func(w world) { w.root.Shutdown(); w.root.Force(nil) }, drain},
 		{"derived from the scope, which stops during the look on entry", func(w world) ctx {
@@ -217,3 +224,8 @@ type wrapped struct{ error }
 type joined []error
 
 func (joined) Error() string { return "several" }
+
+// signalled is a cause as signal.NotifyContext gives it, from Go 1.26 on: one that is equal for each ^C.
+type signalled string
+
+func (s signalled) Error() string { return string(s) + " signal received" }

@@ -16,28 +16,31 @@ import (
 type scopeTrace struct {
 	traced bool // false: only hands the logger down to scopes that are
 	logger *slog.Logger
+	began  time.Time
 
 	stopped atomic.Bool // for reportLoss
 
 	mu    sync.Mutex
 	first *record
+	held  int
 }
 
 // A record is one traced guard.
 type record struct {
-	site       site
-	since      time.Time
+	mark
 	next, prev *record
+	gone       bool // a copied guard may be released again, and is told so by the panic that follows
 }
 
-// A site holds the innermost return addresses of an acquisition, enough to leave this package.
+// A mark says where and when a guard was acquired.
+type mark struct {
+	site site
+	at   time.Duration // since the trace began: half the price of a time.Time
+}
+
+// A site holds the innermost return addresses of an acquisition, enough to leave this package. Resolving them is left to
+// whoever reads it.
 type site [5]uintptr
-
-// callers records the stack from the caller's caller on: resolving it is left to whoever reads it.
-func callers() (at site) {
-	runtime.Callers(4, at[:])
-	return at
-}
 
 const packagePath = "github.com/swansong-go/swansong/ctxshutdown."
 
@@ -61,20 +64,37 @@ func (t *scopeTrace) acquired() *record {
 	if !t.traced {
 		return nil
 	}
-	r := &record{site: callers(), since: time.Now()}
+	r := &record{mark: mark{callers(), time.Since(t.began)}}
 	t.mu.Lock()
 	r.next = t.first
 	if r.next != nil {
 		r.next.prev = r
 	}
 	t.first = r
+	t.held++
 	t.mu.Unlock()
 	return r
+}
+
+// copy returns the marks of the guards that are held: what a report makes of them need not keep anybody waiting.
+func (t *scopeTrace) copy() []mark {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	marks := make([]mark, 0, t.held)
+	for r := t.first; r != nil; r = r.next {
+		marks = append(marks, r.mark)
+	}
+	return marks
 }
 
 func (t *scopeTrace) forget(r *record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if r.gone {
+		return
+	}
+	r.gone = true
+	t.held--
 	if r.prev != nil {
 		r.prev.next = r.next
 	} else {
@@ -88,8 +108,11 @@ func (t *scopeTrace) forget(r *record) {
 // reportLate tells of a guard of s that was released after somebody had given up on it. The guard counts no more: a
 // logger that blocks or panics delays nobody's drain.
 func (t *scopeTrace) reportLate(s *Swansong, r *record) {
-	if t.logger != nil && s.givenUp(r.since) {
-		t.logger.Warn("guard released late", "scope", s.path(), "site", r.site.String(), "held", time.Since(r.since))
+	if t.logger == nil {
+		return
+	}
+	if since := t.began.Add(r.at); s.givenUp(since) {
+		t.logger.Warn("guard released late", "scope", s.path(), "site", r.site.String(), "held", time.Since(since))
 	}
 }
 

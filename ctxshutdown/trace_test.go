@@ -247,7 +247,7 @@ func TestImport_StartsNothing(t *testing.T) {
 	}
 }
 
-// Signals, HTTP and profiles belong to packages that a program imports when it wants them.
+// Signals and HTTP belong to packages that a program imports when it wants them.
 func TestImport_OfLittle(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil {
@@ -256,7 +256,7 @@ func TestImport_OfLittle(t *testing.T) {
 	deps := strings.Fields(string(out))
 	for _, dep := range deps {
 		switch dep {
-		case "net/http", "os/signal", "os/exec", "expvar", "flag", "testing", "runtime/pprof", "log/syslog":
+		case "net/http", "os/signal", "os/exec", "expvar", "flag", "testing", "crypto/tls", "log/syslog":
 			t.Errorf("the package imports %s", dep)
 		}
 		if first, _, _ := strings.Cut(dep, "/"); strings.Contains(first, ".") && !strings.HasPrefix(dep, "github.com/swansong-go/swansong/") {
@@ -266,4 +266,38 @@ func TestImport_OfLittle(t *testing.T) {
 	if len(deps) < 10 {
 		t.Errorf("go list knows only %v", deps)
 	}
+}
+
+// The site is right wherever the stack is, and wherever it moves meanwhile.
+func TestTrace_SitesOnMovingStacks(t *testing.T) {
+	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace())
+	var site string
+	var deeper func(n int) // each call needs more stack, which is moved to make room
+	deeper = func(n int) {
+		var room [512]byte
+		room[n%len(room)] = 1
+		g := s.Guard()
+		site = lineAbove()
+		defer g.Release()
+		if n > 0 {
+			deeper(n - int(room[n%len(room)]))
+		} else if r := s.GuardReport(); len(r.Entries()) != 1 || r.Entries()[0].Site != site {
+			t.Errorf("%v, want all at %s", r, site)
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { // shrinks stacks
+		for range 10 {
+			runtime.GC()
+		}
+	})
+	for range 50 {
+		done := make(chan struct{})
+		go func() { // on a small stack
+			defer close(done)
+			deeper(100)
+		}()
+		<-done
+	}
+	wg.Wait()
 }

@@ -1,0 +1,19 @@
+#include "textflag.h"
+
+// func framePointers(pcs *[5]uintptr)
+TEXT ·framePointers(SB), NOSPLIT|NOFRAME, $0-8
+	MOVQ pcs+0(FP), DI
+	MOVQ BP, SI
+	MOVQ $5, CX
+next:
+	MOVQ 8(SI), AX // the return address lies above the caller's frame pointer
+	MOVQ AX, (DI)
+	MOVQ (SI), AX
+	CMPQ AX, SI // outer frames lie higher; the outermost has zero
+	JLS  done
+	MOVQ AX, SI
+	ADDQ $8, DI
+	DECQ CX
+	JNZ  next
+done:
+	RET

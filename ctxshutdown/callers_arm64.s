@@ -1,0 +1,19 @@
+#include "textflag.h"
+
+// func framePointers(pcs *[5]uintptr)
+TEXT ·framePointers(SB), NOSPLIT|NOFRAME, $0-8
+	MOVD pcs+0(FP), R0
+	MOVD R29, R1
+	MOVD $5, R2
+next:
+	MOVD 8(R1), R3 // the return address lies above the caller's frame pointer
+	MOVD R3, (R0)
+	MOVD (R1), R3
+	CMP  R1, R3 // outer frames lie higher; the outermost has zero
+	BLS  done
+	MOVD R3, R1
+	ADD  $8, R0
+	SUB  $1, R2
+	CBNZ R2, next
+done:
+	RET
