@@ -30,6 +30,17 @@
 // Signals go down and completion comes up: a scope is complete when it is stopped and neither it nor anything below
 // it holds a guard. A child by itself is not work; it never delays anybody.
 //
+// # Interrupts
+//
+// Whatever blocks can be ended by a context: [NewReader], [NewWriter] and [NewListener] wrap what they are named
+// after, [Seq], [Seq2] and [All] a range loop, [Recv] and [Send] an operation on a channel, [Call] a function that does
+// not listen, [Sleep] a pause. They end when the context they were given does, and lose nothing by it: what was taken
+// is delivered, and what was not taken is left to the next owner.
+//
+//	for line := range ctxshutdown.Seq(s, lines) {
+//		handle(s.Work(), line) // a line that was begun is dealt with
+//	}
+//
 // # Guarantees
 //
 // No guard is ever missed: a guard whose acquisition returned before Shutdown was called is counted at every

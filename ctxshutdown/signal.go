@@ -3,6 +3,7 @@ package ctxshutdown
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 )
 
 var (
@@ -19,6 +20,8 @@ type signal struct {
 	cancel context.CancelCauseFunc
 	// detached: stopped before anybody waited, so ctx never joined the parent context and does not carry its values.
 	detached bool
+	alone    bool        // derived from what never ends, so that only end ends it; see look
+	ending   atomic.Bool // set before that
 }
 
 // shutDown is the signal of all scopes that were stopped before anybody waited on them. It never had an open channel.
@@ -27,7 +30,9 @@ var shutDown = endedBy(ErrShutdown)
 func endedBy(cause error) *signal {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)
-	return &signal{ctx: ctx, cancel: cancel, detached: true}
+	g := &signal{ctx: ctx, cancel: cancel, detached: true}
+	g.ending.Store(true)
+	return g
 }
 
 // wire gives the scope a context of its own, if it has none.
@@ -36,7 +41,7 @@ func (s *Swansong) wire() *signal {
 		return g
 	}
 	ctx, cancel := context.WithCancelCause(s.from())
-	g := &signal{ctx: ctx, cancel: cancel}
+	g := &signal{ctx: ctx, cancel: cancel, alone: s.parent.Done() == nil}
 	if !s.signal.CompareAndSwap(nil, g) {
 		cancel(nil) // leaves the parent's list
 		return s.signal.Load()
@@ -69,7 +74,9 @@ func (s *Swansong) end(cause error) {
 			return
 		}
 	}
-	s.wire().cancel(cause)
+	g = s.wire()
+	g.ending.Store(true)
+	g.cancel(cause)
 }
 
 // stop tells the scope to stop: first the signal, then the tree.

@@ -16,10 +16,16 @@ import (
 // It is not derived from the parent's: a parent that completes while a child runs on (a child of WithoutCancel) must
 // not end the child's Work. Force finds it through the tree instead, where the first Work pins the scope.
 type work struct {
-	ctx    context.Context // a tier of hard
-	hard   context.Context
+	ctx    context.Context // the tier of the scope itself
+	hard   context.Context // carries no values, so it answers for its own cancellation and for nothing else
 	cancel context.CancelCauseFunc
+	ending atomic.Bool // set before cancel is called; see look
 	ready  atomic.Bool // registered with everything that may end it
+}
+
+func (w *work) end(cause error) {
+	w.ending.Store(true)
+	w.cancel(cause)
 }
 
 // Work returns the hard tier: a context with the values of s that outlives the stop. It ends when [Swansong.Force] is
@@ -39,7 +45,8 @@ func (s *Swansong) startWork(w *work) *work {
 	if w == nil {
 		s.from()
 		hard, cancel := context.WithCancelCause(context.Background())
-		w = &work{ctx: tier{values: s, hard: hard}, hard: hard, cancel: cancel}
+		w = &work{hard: hard, cancel: cancel}
+		w.ctx = tier{values: s, work: w}
 		if !s.work.CompareAndSwap(nil, w) {
 			w = s.work.Load()
 		}
@@ -48,7 +55,7 @@ func (s *Swansong) startWork(w *work) *work {
 	// A second caller does the same instead of waiting for the first, and may not return before it is done.
 	s.node.Pin()
 	if cause := s.forceCause(); cause != nil {
-		w.cancel(cause)
+		w.end(cause)
 	}
 	s.observe()
 	if s.node.Complete() {
@@ -65,7 +72,7 @@ func (s *Swansong) endWork() {
 		if cause == nil {
 			cause = ErrShutdown
 		}
-		w.cancel(cause)
+		w.end(cause)
 	}
 	s.node.Unpin()
 }
@@ -87,7 +94,7 @@ func (s *Swansong) Force(cause error) *Completion {
 	s.stop(cause)
 	s.node.Walk(func(o packed.Owner, _ int) {
 		if w := scopeOf(o).work.Load(); w != nil {
-			w.cancel(recorded)
+			w.end(recorded)
 		}
 	})
 	return s.completion()
@@ -114,18 +121,18 @@ func Work(ctx context.Context) context.Context {
 		return s.Work()
 	}
 	s.Work()
-	return tier{values: ctx, hard: s.work.Load().hard}
+	return tier{values: ctx, work: s.work.Load()}
 }
 
 // A tier is a context with the signal of one context and the values of another.
 type tier struct {
 	values context.Context
-	hard   context.Context // carries no values, so it answers for its own cancellation and for nothing else
+	work   *work
 }
 
 func (t tier) Deadline() (deadline time.Time, ok bool) { return }
-func (t tier) Done() <-chan struct{}                   { return t.hard.Done() }
-func (t tier) Err() error                              { return t.hard.Err() }
+func (t tier) Done() <-chan struct{}                   { return t.work.hard.Done() }
+func (t tier) Err() error                              { return t.work.hard.Err() }
 func (t tier) String() string                          { return contextName(t.values) + ".Work" }
 
 // Value lets package context find the context behind Done, so that deriving from a tier takes no goroutine and
@@ -134,7 +141,7 @@ func (t tier) Value(key any) any {
 	if key == (softKey{}) {
 		return nil
 	}
-	if v := t.hard.Value(key); v != nil {
+	if v := t.work.hard.Value(key); v != nil {
 		return v
 	}
 	return t.values.Value(key)

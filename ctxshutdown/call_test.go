@@ -1,0 +1,152 @@
+package ctxshutdown_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+// returned is what Call returns.
+type returned struct {
+	Value string
+	Err   error
+}
+
+func call(ctx context.Context, f func(ctx context.Context) (string, error)) returned {
+	v, err := ctxshutdown.Call(ctx, f)
+	return returned{v, err}
+}
+
+func wantReturned(t *testing.T, want, got returned) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, sameErrors); diff != "" {
+		t.Errorf("Call (-want +got):\n%s", diff)
+	}
+}
+
+func TestCall_ReturnsWhatTheFunctionDoes(t *testing.T) {
+	onTiers(t, func(t *testing.T, ctx context.Context, _ func()) {
+		for _, want := range []returned{{"value", nil}, {"", errLate}, {"value", errLate}, {}} {
+			wantReturned(t, want, call(ctx, func(given context.Context) (string, error) {
+				if given != ctx {
+					t.Errorf("it is given %v, want %v", given, ctx)
+				}
+				return want.Value, want.Err
+			}))
+		}
+		s, _ := ctxshutdown.FromContext(ctx)
+		other := s.GuardCount() // at the hard tier
+		call(ctx, func(context.Context) (string, error) {
+			if n := s.GuardCount(); n <= other {
+				t.Errorf("%d guards while it runs", n)
+			}
+			return "", nil
+		})
+	})
+}
+
+func TestCall_GivesUpAndTheFunctionKeepsItsGuard(t *testing.T) {
+	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
+		s, _ := ctxshutdown.FromContext(ctx)
+		before := s.GuardCount()
+		let, got := make(chan struct{}), make(chan returned)
+		go func() {
+			got <- call(ctx, func(context.Context) (string, error) { <-let; return "too late", nil })
+		}()
+		synctest.Wait()
+		end()
+		wantReturned(t, returned{"", errCause}, <-got)
+		synctest.Wait()
+		if n := s.GuardCount(); n != before+1 || s.State() != ctxshutdown.ShuttingDown {
+			t.Errorf("%d guards and %v while it runs, %d guards before", n, s.State(), before)
+		}
+		close(let)
+		synctest.Wait()
+		if n := s.GuardCount(); n != before {
+			t.Errorf("%d guards when it has returned, %d before", n, before)
+		}
+	})
+}
+
+// A function that looks at its context often returns at the same time: its result is worth more than none.
+func TestCall_PrefersTheResult(t *testing.T) {
+	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
+		for range manyTimes {
+			wantReturned(t, returned{"value", nil}, call(resultFirst{ctx}, func(context.Context) (string, error) { return "value", nil }))
+		}
+	})
+}
+
+// resultFirst is a context that is done when it is asked for Done, and no sooner than everything else in its bubble.
+type resultFirst struct{ context.Context }
+
+func (ctx resultFirst) Done() <-chan struct{} {
+	synctest.Wait()
+	return over
+}
+
+func TestCall_DoesNotRunWhenItIsTooLate(t *testing.T) {
+	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
+		end()
+		wantReturned(t, returned{"", errCause}, call(ctx, func(context.Context) (string, error) {
+			t.Error("it runs")
+			return "value", nil
+		}))
+	})
+}
+
+func TestCall_Goexit(t *testing.T) {
+	onTiers(t, func(t *testing.T, ctx context.Context, _ func()) {
+		got := call(ctx, func(context.Context) (string, error) {
+			runtime.Goexit()
+			return "value", nil
+		})
+		const want = "ctxshutdown: the function given to Call ended its goroutine with runtime.Goexit"
+		if got.Value != "" || got.Err == nil || got.Err.Error() != want {
+			t.Errorf("Call: %v", got)
+		}
+	})
+}
+
+func TestCall_WithoutAScope(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		wantReturned(t, returned{"value", nil}, call(ctx, func(context.Context) (string, error) { return "value", nil }))
+		let := make(chan struct{})
+		got := make(chan returned)
+		go func() { got <- call(ctx, func(context.Context) (string, error) { <-let; return "", nil }) }()
+		synctest.Wait()
+		cancel(errCause)
+		wantReturned(t, returned{"", errCause}, <-got)
+		close(let)
+	})
+}
+
+const callCase = "CTXSHUTDOWN_TEST_CALL"
+
+func TestCall_APanicEndsTheProgram(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCall_Crash$")
+	cmd.Env = append(os.Environ(), callCase+"=1")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), "panic: boom") {
+		t.Errorf("%v, want exit status 2 and the panic:\n%s", err, out)
+	}
+}
+
+// TestCall_Crash is the process that crashes; by itself it checks nothing.
+func TestCall_Crash(t *testing.T) {
+	if os.Getenv(callCase) == "" {
+		return
+	}
+	ctxshutdown.Call(ctxshutdown.New(context.Background()), func(context.Context) (string, error) { panic("boom") })
+	select {}
+}

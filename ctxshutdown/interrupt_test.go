@@ -1,0 +1,581 @@
+package ctxshutdown_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+// What all interrupts have in common, and what the tests of each of them share.
+
+// tiers are contexts to give to an interrupt, and how they end: with errCause. The hard ones outlive a stop that has
+// been given before.
+var tiers = []struct {
+	name string
+	make func(t *testing.T) (ctx context.Context, end func())
+}{
+	{"soft", func(t *testing.T) (context.Context, func()) {
+		s := ctxshutdown.New(t.Context())
+		return s, func() { s.ShutdownCause(errCause) }
+	}},
+	{"soft, child", func(t *testing.T) (context.Context, func()) {
+		root := ctxshutdown.New(t.Context())
+		return child(root), func() { root.ShutdownCause(errCause) }
+	}},
+	{"hard", func(t *testing.T) (context.Context, func()) {
+		s := ctxshutdown.New(t.Context())
+		s.Guard()
+		s.Shutdown()
+		return s.Work(), func() { s.Force(errCause) }
+	}},
+	{"hard, derived", func(t *testing.T) (context.Context, func()) {
+		s := ctxshutdown.New(t.Context())
+		s.Guard()
+		s.Shutdown()
+		return owned(t)(context.WithTimeout(s.Work(), 1e6*time.Hour)), func() { s.Force(errCause) }
+	}},
+}
+
+func onTiers(t *testing.T, test func(t *testing.T, ctx context.Context, end func())) {
+	for _, tier := range tiers {
+		t.Run(tier.name, func(t *testing.T) {
+			ctx, end := tier.make(t)
+			test(t, ctx, end)
+		})
+	}
+}
+
+// inBubbles is onTiers with a bubble for each.
+func inBubbles(t *testing.T, test func(t *testing.T, ctx context.Context, end func())) {
+	for _, tier := range tiers {
+		t.Run(tier.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, end := tier.make(t)
+				test(t, ctx, end)
+			})
+		})
+	}
+}
+
+// A result is what a Read or a Write returns.
+type result struct {
+	Text string // that was read
+	N    int
+	Err  error
+}
+
+func data(text string) result { return result{text, len(text), nil} }
+
+var atEOF = result{"", 0, io.EOF}
+
+// readOnce is where the stacks show a Read that blocks.
+//
+//go:noinline
+func readOnce(r io.Reader) result {
+	p := make([]byte, 100)
+	n, err := r.Read(p)
+	return result{string(p[:max(n, 0)]), n, err}
+}
+
+// reading reads once, in a goroutine of its own.
+func reading(r io.Reader) <-chan result {
+	got := make(chan result, 1)
+	go func() { got <- readOnce(r) }()
+	return got
+}
+
+// await returns what must come.
+func await[T any](t *testing.T, ch <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-ch:
+	case <-time.After(tooLong):
+		stacks := make([]byte, 1<<20)
+		t.Fatalf("it hangs:\n%s", stacks[:runtime.Stack(stacks, true)])
+	}
+	return v
+}
+
+func wantResult(t *testing.T, what string, want, got result) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, sameErrors); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// awaitState returns once a goroutine that has called function is in one of the states that the stacks tell, such as
+// "IO wait".
+func awaitState(t *testing.T, function, state string) {
+	t.Helper()
+	stacks := make([]byte, 1<<20)
+	for start := time.Now(); time.Since(start) < tooLong; runtime.Gosched() {
+		for text := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			if _, after, _ := strings.Cut(text, "["); strings.HasPrefix(after, state) && strings.Contains(text, function) {
+				return
+			}
+		}
+	}
+	t.Fatalf("nobody gets to %q in %s:\n%s", state, function, stacks[:runtime.Stack(stacks, true)])
+}
+
+// fedPipe is pipeWith for a test that leaves some of it.
+func fedPipe(t *testing.T, text string) io.Reader {
+	r := pipeWith(text)
+	t.Cleanup(func() { r.(net.Conn).Close() })
+	return r
+}
+
+// A dull source or destination is one that cannot be woken, and blocks until somebody is at its other end.
+func dull() (io.Reader, io.WriteCloser) { return io.Pipe() }
+
+// A manual context ends in two steps: then it is done, and later it tells those who asked for it. So package context
+// does too, for a shorter time.
+type manual struct {
+	context.Context // for its values
+	done            chan struct{}
+	mu              sync.Mutex
+	err             error
+	funcs           map[int]func()
+	asked           int
+}
+
+func newManual(values context.Context) *manual {
+	return &manual{Context: values, done: make(chan struct{}), funcs: map[int]func(){}}
+}
+
+func (m *manual) Done() <-chan struct{} { return m.done }
+
+func (m *manual) Err() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.err
+}
+
+// AfterFunc is what package context looks for.
+func (m *manual) AfterFunc(f func()) (undo func() bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked++
+	id := m.asked
+	m.funcs[id] = f
+	return func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		_, ok := m.funcs[id]
+		delete(m.funcs, id)
+		return ok
+	}
+}
+
+// registered returns how many have asked to be told of the end.
+func (m *manual) registered() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.funcs)
+}
+
+func (m *manual) end() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err == nil {
+		m.err = context.Canceled
+		close(m.done)
+	}
+}
+
+func (m *manual) tell() {
+	m.mu.Lock()
+	funcs := m.funcs
+	m.funcs = nil
+	m.mu.Unlock()
+	for _, f := range funcs {
+		go f()
+	}
+}
+
+// guarded are the interrupts that may hold a guard, and all the ways in which they let go of it: what is done to them
+// while their context lives, and what once it has ended.
+var guarded = []struct {
+	name string
+	make func(t *testing.T, ctx context.Context) any
+	use  func(t *testing.T, it any) // what does not end it
+	ends map[string]func(t *testing.T, it any)
+	stop func(t *testing.T, it any) // what shows it the end of its context
+}{
+	{
+		"Reader",
+		func(t *testing.T, ctx context.Context) any {
+			return ctxshutdown.NewReader(ctx, strings.NewReader("0123456789"), ctxshutdown.Guarded())
+		},
+		func(t *testing.T, it any) { it.(io.Reader).Read(make([]byte, 5)) },
+		map[string]func(t *testing.T, it any){
+			"its end":       func(_ *testing.T, it any) { readOnce(it.(io.Reader)); readOnce(it.(io.Reader)) },
+			"its Close":     func(_ *testing.T, it any) { it.(io.Closer).Close() },
+			"io.Copy of it": func(_ *testing.T, it any) { io.Copy(io.Discard, it.(io.Reader)) },
+		},
+		func(t *testing.T, it any) { wantResult(t, "Read", atEOF, readOnce(it.(io.Reader))) },
+	},
+	{
+		"Reader with deadlines",
+		func(t *testing.T, ctx context.Context) any {
+			return ctxshutdown.NewReader(ctx, fedPipe(t, "0123456789"), ctxshutdown.Guarded())
+		},
+		func(t *testing.T, it any) {
+			it.(io.Reader).Read(make([]byte, 5))
+			it.(*ctxshutdown.Reader).SetReadDeadline(time.Unix(1, 0))
+			if got := readOnce(it.(io.Reader)); !errors.Is(got.Err, os.ErrDeadlineExceeded) {
+				t.Errorf("past its deadline: %v", got)
+			}
+			it.(*ctxshutdown.Reader).SetReadDeadline(time.Time{})
+		},
+		map[string]func(t *testing.T, it any){
+			"its end":       func(_ *testing.T, it any) { readOnce(it.(io.Reader)); readOnce(it.(io.Reader)) },
+			"its Close":     func(_ *testing.T, it any) { it.(io.Closer).Close() },
+			"io.Copy of it": func(_ *testing.T, it any) { io.Copy(io.Discard, it.(io.Reader)) },
+		},
+		func(t *testing.T, it any) { wantResult(t, "Read", atEOF, readOnce(it.(io.Reader))) },
+	},
+	{
+		"detached Reader",
+		func(t *testing.T, ctx context.Context) any {
+			return ctxshutdown.NewReader(ctx, strings.NewReader("0123456789"), ctxshutdown.Detached(), ctxshutdown.Guarded())
+		},
+		func(t *testing.T, it any) { it.(io.Reader).Read(make([]byte, 5)) },
+		map[string]func(t *testing.T, it any){
+			"its end":   func(_ *testing.T, it any) { readOnce(it.(io.Reader)); readOnce(it.(io.Reader)) },
+			"its Close": func(_ *testing.T, it any) { it.(io.Closer).Close() },
+		},
+		func(t *testing.T, it any) { wantResult(t, "Read", atEOF, readOnce(it.(io.Reader))) },
+	},
+	{
+		"Reader that fails",
+		func(t *testing.T, ctx context.Context) any {
+			failing := readerFunc(func([]byte) (int, error) { return 0, errCause })
+			return ctxshutdown.NewReader(ctx, failing, ctxshutdown.Guarded())
+		},
+		func(t *testing.T, it any) {},
+		map[string]func(t *testing.T, it any){"the error": func(_ *testing.T, it any) { readOnce(it.(io.Reader)) }},
+		func(t *testing.T, it any) { wantResult(t, "Read", atEOF, readOnce(it.(io.Reader))) },
+	},
+	{
+		"Writer",
+		func(t *testing.T, ctx context.Context) any {
+			return ctxshutdown.NewWriter(ctx, io.Discard, ctxshutdown.Guarded())
+		},
+		func(t *testing.T, it any) { io.WriteString(it.(io.Writer), "bytes") },
+		map[string]func(t *testing.T, it any){"its Close": func(_ *testing.T, it any) { it.(io.Closer).Close() }},
+		func(t *testing.T, it any) {
+			if _, err := io.WriteString(it.(io.Writer), "bytes"); !errors.Is(err, ctxshutdown.ErrShutdown) {
+				t.Errorf("Write: %v", err)
+			}
+		},
+	},
+	{
+		"Writer that fails",
+		func(t *testing.T, ctx context.Context) any {
+			failing := writerFunc(func([]byte) (int, error) { return 0, errCause })
+			return ctxshutdown.NewWriter(ctx, failing, ctxshutdown.Guarded())
+		},
+		func(t *testing.T, it any) {},
+		map[string]func(t *testing.T, it any){
+			"the error": func(_ *testing.T, it any) { io.WriteString(it.(io.Writer), "bytes") },
+		},
+		func(t *testing.T, it any) { io.WriteString(it.(io.Writer), "bytes") },
+	},
+	{
+		"listener",
+		func(t *testing.T, ctx context.Context) any {
+			return ctxshutdown.NewListener(ctx, listen(t, "tcp"), ctxshutdown.Guarded())
+		},
+		func(t *testing.T, it any) {},
+		map[string]func(t *testing.T, it any){"its Close": func(_ *testing.T, it any) { it.(io.Closer).Close() }},
+		func(t *testing.T, it any) {
+			if _, err := it.(net.Listener).Accept(); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("Accept: %v", err)
+			}
+		},
+	},
+}
+
+func TestGuarded_HoldsUpTheDrainUntilItEnds(t *testing.T) {
+	for _, g := range guarded {
+		for name, end := range g.ends {
+			t.Run(g.name+" until "+name, func(t *testing.T) {
+				for _, tier := range []func(s *ctxshutdown.Swansong) context.Context{
+					func(s *ctxshutdown.Swansong) context.Context { return s },
+					func(s *ctxshutdown.Swansong) context.Context { return request{s, "r"} },
+					(*ctxshutdown.Swansong).Work,
+				} {
+					c, s := claim{t, "Guarded"}, ctxshutdown.New(t.Context())
+					it := g.make(t, tier(s))
+					c.sees(s, ctxshutdown.Running, 1)
+					g.use(t, it)
+					c.sees(s, ctxshutdown.Running, 1)
+					end(t, it)
+					c.sees(s, ctxshutdown.Running, 0)
+					end(t, it)
+					c.sees(s, ctxshutdown.Running, 0)
+					c.drains(s.Shutdown())
+				}
+			})
+		}
+		t.Run(g.name+" until it sees the end of its context", func(t *testing.T) {
+			onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
+				c, s := claim{t, "Guarded"}, child(ctx)
+				it := g.make(t, ctx)
+				done := s.Completion()
+				held, _ := ctxshutdown.FromContext(ctx)
+				before := held.GuardCount()
+				end()
+				g.stop(t, it)
+				c.equal("guards that are gone", before-held.GuardCount(), 1)
+				c.drains(done)
+			})
+		})
+		t.Run(g.name+" made too late", func(t *testing.T) {
+			onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
+				s, _ := ctxshutdown.FromContext(ctx)
+				end()
+				before := s.GuardCount()
+				it := g.make(t, ctx)
+				claim{t, "Guarded"}.equal("guards", s.GuardCount(), before)
+				g.stop(t, it)
+			})
+		})
+		t.Run(g.name+" without a scope", func(t *testing.T) {
+			it := g.make(t, t.Context())
+			g.use(t, it)
+			for _, end := range g.ends {
+				end(t, it)
+			}
+		})
+	}
+}
+
+// A stop between two Reads waits for the next one: what was read is dealt with by then.
+func TestGuarded_ReaderStoppedBetweenTwoReads(t *testing.T) {
+	c, s := claim{t, "Guarded"}, ctxshutdown.New(t.Context())
+	r := ctxshutdown.NewReader(s, strings.NewReader("0123456789"), ctxshutdown.Guarded())
+	r.Read(make([]byte, 5))
+	done := s.Shutdown()
+	c.sees(s, ctxshutdown.ShuttingDown, 1)
+	c.isTrue("not complete", !resolved(done))
+	wantResult(t, "the next Read", atEOF, readOnce(r))
+	c.drains(done)
+}
+
+func TestGuarded_IsReportedWhereItWasMade(t *testing.T) {
+	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace())
+	sites := map[string]string{}
+	site := func(name, want string) {
+		sites[name] = want
+		if diff := cmp.Diff(want, s.GuardReport().Entries()[0].Site); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	r := ctxshutdown.NewReader(s, strings.NewReader(""), ctxshutdown.Guarded())
+	site("Reader", lineAbove())
+	r.Close()
+	d := ctxshutdown.NewReader(s.Work(), strings.NewReader(""), ctxshutdown.Guarded(), ctxshutdown.Detached())
+	site("detached Reader", lineAbove())
+	d.Close()
+	w := ctxshutdown.NewWriter(request{s, "r"}, io.Discard, ctxshutdown.Guarded())
+	site("Writer", lineAbove())
+	w.Close()
+	ln := ctxshutdown.NewListener(s, listen(t, "tcp"), ctxshutdown.Guarded())
+	site("listener", lineAbove())
+	ln.Close()
+	if n := s.GuardCount(); n != 0 || len(sites) != 4 {
+		t.Errorf("%d guards are left", n)
+	}
+}
+
+// One release too many panics, see TestBadInput_Guards, and one too few is seen here.
+func TestGuarded_IsReleasedOnceHoweverManyEndIt(t *testing.T) {
+	for range 200 {
+		s := ctxshutdown.New(t.Context())
+		client, conn := net.Pipe()
+		r := ctxshutdown.NewReader(s, conn, ctxshutdown.Guarded())
+		w := ctxshutdown.NewWriter(s, conn, ctxshutdown.Guarded())
+		ln := ctxshutdown.NewListener(s, newFakeListener(), ctxshutdown.Guarded())
+		var racing sync.WaitGroup
+		for _, end := range []func(){
+			func() { r.Close() }, func() { r.Close() },
+			func() { readOnce(r) }, func() { readOnce(r) },
+			func() { w.Close() }, func() { w.Close() },
+			func() { w.Write(nil) },
+			func() { ln.Close() }, func() { ln.Close() },
+			func() { ln.Accept() },
+			func() { s.Shutdown() },
+			func() { client.Close() },
+		} {
+			racing.Go(end)
+		}
+		racing.Wait()
+		claim{t, "Guarded"}.sees(s, ctxshutdown.Complete, 0)
+	}
+}
+
+// What has ended or was closed is forgotten by its context, which may live as long as the program.
+func TestInterrupts_LeaveNothingBehindInTheirContext(t *testing.T) {
+	closed := func(t *testing.T) net.Conn {
+		client, conn := net.Pipe()
+		client.Close()
+		return conn
+	}
+	for name, use := range map[string]func(t *testing.T, ctx *manual){
+		"Reader that was not read": func(t *testing.T, ctx *manual) { ctxshutdown.NewReader(ctx, closed(t)) },
+		"Reader at its end": func(t *testing.T, ctx *manual) {
+			wantResult(t, "Read", atEOF, readOnce(ctxshutdown.NewReader(ctx, closed(t))))
+		},
+		"Reader at its end, by io.Copy": func(t *testing.T, ctx *manual) {
+			io.Copy(io.Discard, ctxshutdown.NewReader(ctx, closed(t)))
+		},
+		"Reader at an error": func(t *testing.T, ctx *manual) {
+			conn := closed(t)
+			conn.Close()
+			readOnce(ctxshutdown.NewReader(ctx, conn))
+		},
+		"Reader at an error, by io.Copy": func(t *testing.T, ctx *manual) {
+			conn := closed(t)
+			conn.Close()
+			io.Copy(io.Discard, ctxshutdown.NewReader(ctx, conn))
+		},
+		"Reader closed": func(t *testing.T, ctx *manual) {
+			r := ctxshutdown.NewReader(ctx, fedPipe(t, "bytes"))
+			wantResult(t, "Read", data("bytes"), readOnce(r))
+			if ctx.registered() != 1 {
+				t.Error("this test does not count what it should")
+			}
+			r.Close()
+		},
+		"Reader closed while it reads": func(t *testing.T, ctx *manual) {
+			_, conn := net.Pipe()
+			r := ctxshutdown.NewReader(ctx, conn)
+			got := reading(r)
+			awaitState(t, "readOnce", "select")
+			r.Close()
+			await(t, got)
+		},
+		"Reader closed while it reads what cannot be woken": func(t *testing.T, ctx *manual) {
+			src, w := dull()
+			r := ctxshutdown.NewReader(ctx, refusing{src})
+			got := reading(r)
+			awaitState(t, "readOnce", "select")
+			r.Close()
+			io.WriteString(w, "bytes")
+			wantResult(t, "Read", data("bytes"), await(t, got))
+		},
+		"detached Reader, before its end": func(t *testing.T, ctx *manual) {
+			r := ctxshutdown.NewReader(ctx, strings.NewReader("bytes"), ctxshutdown.Detached())
+			wantResult(t, "Read", data("bytes"), readOnce(r))
+		},
+		"soft Writer": func(t *testing.T, ctx *manual) {
+			client, conn := net.Pipe()
+			got := writing(ctxshutdown.NewWriter(ctx, conn), "bytes")
+			wantResult(t, "the other end", data("bytes"), readOnce(client))
+			wantResult(t, "Write", result{N: 5}, await(t, got))
+		},
+		"listener closed": func(t *testing.T, ctx *manual) {
+			ln := ctxshutdown.NewListener(ctx, newFakeListener())
+			if ctx.registered() != 1 {
+				t.Error("this test does not count what it should")
+			}
+			ln.Close()
+		},
+		"Seq": func(t *testing.T, ctx *manual) {
+			for range ctxshutdown.Seq(ctx, forEver) {
+				break
+			}
+		},
+		"Recv and Send": func(t *testing.T, ctx *manual) {
+			ch := make(chan int, 1)
+			ctxshutdown.Send(ctx, ch, 1)
+			ctxshutdown.Recv(ctx, ch)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := newManual(t.Context())
+			use(t, ctx)
+			if n := ctx.registered(); n != 0 {
+				t.Errorf("%d registrations are left", n)
+			}
+		})
+	}
+	hard := func(t *testing.T) *manual { return newManual(ctxshutdown.New(t.Context()).Work()) }
+	for name, use := range map[string]func(t *testing.T, ctx *manual){
+		"closed": func(t *testing.T, ctx *manual) {
+			client, conn := net.Pipe()
+			go io.Copy(io.Discard, client)
+			defer client.Close()
+			w := ctxshutdown.NewWriter(ctx, conn)
+			io.WriteString(w, "bytes")
+			if ctx.registered() != 1 {
+				t.Error("this test does not count what it should")
+			}
+			w.Close()
+		},
+		"at an error": func(t *testing.T, ctx *manual) { io.WriteString(ctxshutdown.NewWriter(ctx, closed(t)), "bytes") },
+		"at an error, from a file": func(t *testing.T, ctx *manual) {
+			conn, other := connections(t, "tcp")
+			defer other.Close()
+			conn.Close()
+			if _, err := io.Copy(ctxshutdown.NewWriter(ctx, conn), file(t, "bytes")); err == nil {
+				t.Error("no error")
+			}
+		},
+		"closed while it writes": func(t *testing.T, ctx *manual) {
+			client, conn := net.Pipe()
+			w := ctxshutdown.NewWriter(ctx, conn)
+			got := writing(w, "bytes")
+			awaitState(t, "writeOnce", "select")
+			w.Close()
+			wantResult(t, "the other end", data("bytes"), readOnce(client))
+			wantResult(t, "Write", result{N: 5}, await(t, got))
+		},
+	} {
+		t.Run("hard Writer "+name, func(t *testing.T) {
+			ctx := hard(t)
+			use(t, ctx)
+			if n := ctx.registered(); n != 0 {
+				t.Errorf("%d registrations are left", n)
+			}
+		})
+	}
+}
+
+// So its memory is free, buffers and all.
+func TestReader_IsCollectedUnderALongLivedScope(t *testing.T) {
+	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
+	for name, end := range map[string]func(r *ctxshutdown.Reader){
+		"at its end": func(r *ctxshutdown.Reader) { io.Copy(io.Discard, r) },
+		"closed":     func(r *ctxshutdown.Reader) { readOnce(r); r.Close() },
+	} {
+		forget := func() weak.Pointer[ctxshutdown.Reader] {
+			r := ctxshutdown.NewReader(s, fedPipe(t, "bytes"), ctxshutdown.Guarded())
+			end(r)
+			return weak.Make(r)
+		}
+		if !collected(forget()) {
+			t.Errorf("%s: its scope keeps it", name)
+		}
+	}
+}
+
+// refusing has the method, and refuses.
+type refusing struct{ io.Reader }
+
+func (refusing) SetReadDeadline(time.Time) error { return os.ErrNoDeadline }

@@ -1,0 +1,257 @@
+package ctxshutdown_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+// A queue is destroyed by reading it: what was popped and not delivered is lost.
+type queue struct {
+	left  []int
+	onPop func(popped int)
+}
+
+func queueOf(n int) *queue {
+	q := &queue{onPop: func(int) {}}
+	for i := range n {
+		q.left = append(q.left, i)
+	}
+	return q
+}
+
+func (q *queue) pop() int {
+	v := q.left[0]
+	q.left = q.left[1:]
+	q.onPop(v)
+	return v
+}
+
+func (q *queue) all(yield func(int) bool) {
+	for len(q.left) > 0 && yield(q.pop()) {
+	}
+}
+
+func (q *queue) pairs(yield func(int, string) bool) {
+	for len(q.left) > 0 {
+		if v := q.pop(); !yield(v, fmt.Sprint(v)) {
+			return
+		}
+	}
+}
+
+// loops are the ways to go through a queue until ctx is done.
+var loops = map[string]func(ctx context.Context, q *queue, body func(v int) bool){
+	"Seq": func(ctx context.Context, q *queue, body func(v int) bool) {
+		for v := range ctxshutdown.Seq(ctx, q.all) {
+			if !body(v) {
+				break
+			}
+		}
+	},
+	"Seq2": func(ctx context.Context, q *queue, body func(v int) bool) {
+		for v, text := range ctxshutdown.Seq2(ctx, q.pairs) {
+			if text != fmt.Sprint(v) {
+				panic("not a pair")
+			}
+			if !body(v) {
+				break
+			}
+		}
+	},
+	"All": func(ctx context.Context, q *queue, body func(v int) bool) {
+		ch := make(chan int, len(q.left))
+		for _, v := range q.left {
+			ch <- v
+		}
+		close(ch)
+		for v := range ctxshutdown.All(ctx, ch) {
+			q.pop()
+			if !body(v) {
+				break
+			}
+		}
+		if len(ch) != len(q.left) {
+			panic("the channel was left with another number of elements")
+		}
+	},
+	"Seq within Seq": func(ctx context.Context, q *queue, body func(v int) bool) {
+		for v := range ctxshutdown.Seq(ctx, ctxshutdown.Seq(ctx, q.all)) {
+			if !body(v) {
+				break
+			}
+		}
+	},
+	"Seq by iter.Pull": func(ctx context.Context, q *queue, body func(v int) bool) {
+		next, stop := iter.Pull(ctxshutdown.Seq(ctx, q.all))
+		defer stop()
+		for v, ok := next(); ok && body(v); v, ok = next() {
+		}
+	},
+}
+
+// Wherever the stop comes, in a body or while an element is pulled: what was pulled is delivered, in whole bodies,
+// and the rest is still in the queue.
+func TestLoops_LoseNoElement(t *testing.T) {
+	const n = 10
+	for name, loop := range loops {
+		for _, within := range []string{"a body", "a pull"} {
+			if within == "a pull" && name == "All" {
+				continue // nobody is asked there
+			}
+			t.Run(name+", stopped in "+within, func(t *testing.T) {
+				for k := range n + 1 {
+					onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
+						q := queueOf(n)
+						if within == "a pull" {
+							q.onPop = func(popped int) {
+								if popped == k {
+									end()
+								}
+							}
+						}
+						if k == n {
+							end() // before the loop
+						}
+						var done []int
+						loop(ctx, q, func(v int) bool {
+							if within == "a body" && v == k {
+								end()
+							}
+							done = append(done, v) // the body goes on after the stop
+							return true
+						})
+						want := k + 1
+						if k == n {
+							want = 0
+						}
+						if diff := cmp.Diff(queueOf(want).left, done, cmpopts.EquateEmpty()); diff != "" {
+							t.Errorf("stopped at %d, done (-want +got):\n%s", k, diff)
+						}
+						if diff := cmp.Diff(queueOf(n).left[want:], q.left, cmpopts.EquateEmpty()); diff != "" {
+							t.Errorf("stopped at %d, left (-want +got):\n%s", k, diff)
+						}
+					})
+				}
+			})
+		}
+	}
+}
+
+func TestLoops_RunThrough(t *testing.T) {
+	for name, loop := range loops {
+		t.Run(name, func(t *testing.T) {
+			onTiers(t, func(t *testing.T, ctx context.Context, _ func()) {
+				var done []int
+				loop(ctx, queueOf(10), func(v int) bool {
+					done = append(done, v)
+					return true
+				})
+				if diff := cmp.Diff(queueOf(10).left, done); diff != "" {
+					t.Errorf("-want +got:\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestLoops_Break(t *testing.T) {
+	for name, loop := range loops {
+		t.Run(name, func(t *testing.T) {
+			onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
+				q := queueOf(10)
+				loop(ctx, q, func(v int) bool { return v < 3 })
+				if diff := cmp.Diff([]int{4, 5, 6, 7, 8, 9}, q.left); diff != "" {
+					t.Errorf("left after the break (-want +got):\n%s", diff)
+				}
+				loop(ctx, q, func(v int) bool { end(); return false })
+				if diff := cmp.Diff([]int{5, 6, 7, 8, 9}, q.left); diff != "" {
+					t.Errorf("left after a break at the stop (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// A sequence can be gone through again, as its source can.
+func TestSeq_TwiceAndAgainAfterTheStop(t *testing.T) {
+	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
+		seq := ctxshutdown.Seq(ctx, slices.Values([]int{1, 2, 3}))
+		pairs := ctxshutdown.Seq2(ctx, maps.All(map[int]string{1: "one"}))
+		for range 2 {
+			if diff := cmp.Diff([]int{1, 2, 3}, slices.Collect(seq)); diff != "" || len(maps.Collect(pairs)) != 1 {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		}
+		end()
+		if got, pairs := slices.Collect(seq), maps.Collect(pairs); len(got) != 0 || len(pairs) != 0 {
+			t.Errorf("after the stop: %v, %v", got, pairs)
+		}
+	})
+}
+
+// Of two loops, one in the other, each ends after its body.
+func TestSeq_InABodyOfAnother(t *testing.T) {
+	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
+		outer, inner := queueOf(3), queueOf(5)
+		var done [][2]int
+		for a := range ctxshutdown.Seq(ctx, outer.all) {
+			for b := range ctxshutdown.Seq(ctx, inner.all) {
+				done = append(done, [2]int{a, b})
+				if b == 1 {
+					end()
+				}
+			}
+		}
+		if diff := cmp.Diff([][2]int{{0, 0}, {0, 1}}, done); diff != "" || len(outer.left) != 2 || len(inner.left) != 3 {
+			t.Errorf("left: %v, %v; done (-want +got):\n%s", outer.left, inner.left, diff)
+		}
+	})
+}
+
+// What the body or the source does to its goroutine is its own business, and what was deferred runs.
+func TestLoops_PanicsAndGoexitPass(t *testing.T) {
+	for name, loop := range loops {
+		for cause, act := range map[string]func(){"panic": func() { panic(errCause) }, "Goexit": runtime.Goexit} {
+			for _, in := range []string{"body", "source"} {
+				if name == "All" && in == "source" {
+					continue
+				}
+				t.Run(fmt.Sprint(name, ", ", cause, " in the ", in), func(t *testing.T) {
+					s := ctxshutdown.New(t.Context())
+					q := queueOf(5)
+					body := func(int) bool { return true }
+					if in == "body" {
+						body = func(int) bool { act(); return true }
+					} else {
+						q.onPop = func(int) { act() }
+					}
+					var recovered any
+					over := make(chan struct{})
+					go func() {
+						defer close(over)
+						defer func() { recovered = recover() }()
+						defer s.Guard().Release()
+						loop(s, q, body)
+						t.Error("it goes on")
+					}()
+					await(t, over)
+					if want := map[string]any{"panic": errCause, "Goexit": nil}[cause]; recovered != want {
+						t.Errorf("recovered %v, want %v", recovered, want)
+					}
+					if len(q.left) != 4 || s.GuardCount() != 0 {
+						t.Errorf("left: %v, and %d guards", q.left, s.GuardCount())
+					}
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package ctxshutdown
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// A look is a context that is asked for its end very often: for each element, for each Read.
+//
+// Where nothing but our own code can end it (the scope of a New(context.Background()), a Work), a flag is raised before
+// that, and as long as it is down there is no need to ask. A raised flag proves nothing; then the context is asked, as it
+// always is where others may end it. That takes three times as long, for its call and its atomic value: see
+// docs/benchmarks.md.
+type look struct {
+	ctx    context.Context
+	ending *atomic.Bool
+}
+
+// raised is the flag of contexts that others may end.
+var raised = func() *atomic.Bool { b := new(atomic.Bool); b.Store(true); return b }()
+
+func lookAt(ctx context.Context) look {
+	switch c := ctx.(type) {
+	case nil:
+		panic("ctxshutdown: nil context")
+	case *Swansong:
+		if g := c.wire(); g.alone {
+			return look{g.ctx, &g.ending}
+		} else {
+			return look{g.ctx, raised}
+		}
+	case tier:
+		return look{c.work.hard, &c.work.ending}
+	}
+	return look{ctx, raised}
+}
+
+// ended is small enough to be inlined, ask is what it spares.
+func (l *look) ended() bool { return l.ending.Load() && l.ask() }
+
+//go:noinline
+func (l *look) ask() bool { return l.ctx.Err() != nil }

@@ -1,0 +1,97 @@
+package ctxshutdown_test
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+// Whoever has seen a context end finds that every interrupt of it has ended, however the end came about, and however
+// little the interrupts look at it.
+func TestInterrupts_EndNoLaterThanTheirContext(t *testing.T) {
+	const rounds = 50
+	for name, make := range map[string]func() (ctx context.Context, end func()){
+		"root": func() (context.Context, func()) {
+			s := ctxshutdown.New(context.Background())
+			return s, func() { s.Shutdown() }
+		},
+		"root, by Force": func() (context.Context, func()) {
+			s := ctxshutdown.New(context.Background())
+			return s, func() { s.Force(nil) }
+		},
+		"root under a context": func() (context.Context, func()) {
+			ctx, cancel := context.WithCancel(context.Background())
+			return ctxshutdown.New(ctx), cancel
+		},
+		"child, by its cancel": func() (context.Context, func()) {
+			s, cancel := ctxshutdown.WithCancel(ctxshutdown.New(context.Background()))
+			return s, cancel
+		},
+		"child, by its parent": func() (context.Context, func()) {
+			root := ctxshutdown.New(context.Background())
+			return child(root), func() { root.Shutdown() }
+		},
+		"Work, by Force": func() (context.Context, func()) {
+			s := ctxshutdown.New(context.Background())
+			return s.Work(), func() { s.Force(nil) }
+		},
+		"Work, by completion": func() (context.Context, func()) {
+			s := ctxshutdown.New(context.Background())
+			return s.Work(), func() { s.Shutdown() }
+		},
+		"child of Work": func() (context.Context, func()) {
+			s := ctxshutdown.New(context.Background())
+			return child(s.Work()), func() { s.Force(nil) }
+		},
+		"std": func() (context.Context, func()) {
+			ctx, cancel := context.WithCancel(context.Background())
+			return ctx, cancel
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range rounds {
+				ctx, end := make()
+				r := ctxshutdown.NewReader(ctx, zeros{})
+				if n, err := r.Read(buffer[:]); n != len(buffer) || err != nil {
+					t.Fatalf("before the end: %d, %v", n, err)
+				}
+				go end()
+				for range ctxshutdown.Seq(ctx, forEver) {
+					// Until it ends by itself.
+				}
+				if ctx.Err() == nil {
+					t.Fatal("a sequence has ended, and its context has not")
+				}
+				ctx, end = make()
+				for range 1000 { // package context tells them after it has closed Done: a long moment
+					owned(t)(context.WithCancel(ctx))
+				}
+				r, w := ctxshutdown.NewReader(ctx, zeros{}), ctxshutdown.NewWriter(ctx, io.Discard)
+				go end()
+				<-ctx.Done()
+				if n, err := r.Read(buffer[:]); n != 0 || err != io.EOF || !r.Stopped() {
+					t.Fatalf("after the end, Read: %d, %v", n, err)
+				}
+				if n, err := w.Write(buffer[:]); n != 0 || err == nil {
+					t.Fatalf("after the end, Write: %d, %v", n, err)
+				}
+				for range ctxshutdown.Seq(ctx, forEver) {
+					t.Fatal("after the end, an element")
+				}
+			}
+		})
+	}
+}
+
+var buffer [16]byte
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+func forEver(yield func(struct{}) bool) {
+	for yield(struct{}{}) {
+	}
+}
