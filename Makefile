@@ -10,7 +10,7 @@ ALL  := work
 ROOT := github.com/swansong-go/swansong
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race nested bench fuzz soak model mutants lint tidy tidy-check ci
+.PHONY: help demo test race nested bench gate fuzz soak model mutants lint tidy tidy-check ci
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ nested: ## the tests of the nested modules
 
 bench: ## the benchmark tables of the README
 	$(GO) run ./bench
+
+gate: ## fail if what was reached in speed has been lost: ratios, and exact allocations
+	$(GO) run ./bench -gate
 
 fuzz: ## every fuzz test for FUZZTIME (10s)
 	@set -e; list=$$($(GO) test -list '^Fuzz' ./...); \

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
 	"runtime"
 	"slices"
 	"time"
@@ -19,15 +17,22 @@ type row struct {
 	ours  side
 	their side
 	limit float64 // ours may cost this many times theirs; 0: not stated
-	once  bool    // the operation can be done once per preparation
+	gate  float64 // the ratio at which the gate closes; 0: one and a half times the limit
+
+	allocs int  // ours, per operation; not looked at if rare or once
+	once   bool // the operation can be done once per preparation
+	each   int  // what is done once counts as so many; 0: one
 }
+
+// rare is for operations that allocate now and then, or in part.
+const rare = -1
 
 // A result is what was measured for a row.
 type result struct {
 	row
-	ourTime, theirTime time.Duration // medians for one operation
-	ratio, low, high   float64       // median, and the middle half, of ours/theirs pair by pair
-	allocs             float64       // ours, per operation
+	ourTime, theirTime float64 // medians for one operation, in nanoseconds
+	ratio, low, high   float64 // median, and the middle half, of ours/theirs pair by pair
+	allocated          float64 // ours, per operation
 }
 
 const slice = 10 * time.Millisecond // how long one timed run is meant to take
@@ -36,7 +41,7 @@ const slice = 10 * time.Millisecond // how long one timed run is meant to take
 func measure(r row, rounds int) result {
 	res := result{row: r}
 	ours, theirs := prepared(r, r.ours), prepared(r, r.their)
-	res.allocs = ours.allocs()
+	res.allocated = ours.allocs()
 	var ourTimes, theirTimes, ratios []float64
 	for i := range rounds {
 		first, second := ours, theirs
@@ -51,9 +56,9 @@ func measure(r row, rounds int) result {
 			ratios = append(ratios, ours.last/theirs.last)
 		}
 	}
-	res.ourTime = time.Duration(quantile(ourTimes, 0.5))
+	res.ourTime = quantile(ourTimes, 0.5)
 	if r.their != nil {
-		res.theirTime = time.Duration(quantile(theirTimes, 0.5))
+		res.theirTime = quantile(theirTimes, 0.5)
 		res.ratio, res.low, res.high = quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75)
 	}
 	return res
@@ -64,6 +69,7 @@ type runner struct {
 	timed func(n int)
 	n     int
 	once  bool
+	each  int
 	last  float64 // nanoseconds for one operation, of the last run
 }
 
@@ -71,7 +77,7 @@ func prepared(r row, s side) *runner {
 	if s == nil {
 		return &runner{}
 	}
-	p := &runner{side: s, n: 1, once: r.once}
+	p := &runner{side: s, n: 1, once: r.once, each: max(r.each, 1)}
 	if r.once {
 		return p
 	}
@@ -93,7 +99,7 @@ func (p *runner) run() {
 	runtime.GC() // each run pays for its own garbage
 	start := time.Now()
 	timed(p.n)
-	p.last = float64(time.Since(start)) / float64(p.n)
+	p.last = float64(time.Since(start)) / float64(p.n*p.each)
 }
 
 func (p *runner) allocs() float64 {
@@ -136,31 +142,34 @@ func bytesEach(n int, keep func() any) float64 {
 	return (after-before)/float64(n) - 16 // without the slot in kept
 }
 
-func (r result) cells() []string {
-	ratio, limit, theirs := "–", "–", "–"
-	if r.their != nil {
-		ratio = fmt.Sprintf("**%.2f ×** (%.2f–%.2f)", r.ratio, r.low, r.high)
-		if r.high < 0.01 {
-			ratio = "**< 0.01 ×**"
+// compare runs several sides in turn. It returns the median of each for one operation in nanoseconds, and its median ratio
+// to the first one pair by pair. Sides that are nil have zeros.
+func compare(sides []side, rounds int) (times, ratios []float64) {
+	runners := make([]*runner, len(sides))
+	for i, s := range sides {
+		if s != nil {
+			runners[i] = prepared(row{}, s)
 		}
-		theirs = short(r.theirTime)
 	}
-	if r.limit > 0 {
-		limit = fmt.Sprintf("≤ %.2f ×", r.limit)
+	all, ratio := make([][]float64, len(sides)), make([][]float64, len(sides))
+	for round := range rounds {
+		for k := range runners { // another one first each time
+			if r := runners[(k+round)%len(runners)]; r != nil {
+				r.run()
+			}
+		}
+		for i, r := range runners {
+			if r != nil {
+				all[i] = append(all[i], r.last)
+				ratio[i] = append(ratio[i], r.last/runners[0].last)
+			}
+		}
 	}
-	allocs := "–" // of one run that does many things at once, the figure says nothing
-	if !r.once {
-		allocs = fmt.Sprintf("%.0f", r.allocs)
+	times, ratios = make([]float64, len(sides)), make([]float64, len(sides))
+	for i, r := range runners {
+		if r != nil {
+			times[i], ratios[i] = quantile(all[i], 0.5), quantile(ratio[i], 0.5)
+		}
 	}
-	return []string{r.what, short(r.ourTime), cmp.Or(r.peer, "–"), theirs, ratio, limit, allocs}
-}
-
-func short(d time.Duration) string {
-	switch {
-	case d < time.Microsecond:
-		return fmt.Sprintf("%d ns", d.Nanoseconds())
-	case d < time.Millisecond:
-		return fmt.Sprintf("%.1f µs", float64(d)/1e3)
-	}
-	return fmt.Sprintf("%.2f ms", float64(d)/1e6)
+	return times, ratios
 }

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -19,27 +20,31 @@ import (
 func main() {
 	rounds := flag.Int("rounds", 31, "timed runs of each side of a row")
 	write := flag.Bool("write", false, "also write docs/benchmarks.md")
+	gate := flag.Bool("gate", false, "instead, fail if a ratio is far above its target, or an operation allocates more or less than stated")
 	flag.Parse()
 	if *rounds < 1 || flag.NArg() > 0 {
 		fmt.Fprintln(os.Stderr, "bench: -rounds takes a number from 1 on, and there are no arguments")
 		os.Exit(2)
 	}
+	rows := slices.Concat(guardRows(), childRows(), endRows(), interruptRows())
+	if *gate {
+		if !pass(os.Stdout, rows, measure) {
+			os.Exit(1)
+		}
+		return
+	}
 	var page strings.Builder
 	out := io.MultiWriter(os.Stdout, &page)
 	fmt.Fprintf(out, "Measured %s on %s, %d processors, %s/%s, %s: %d interleaved rounds a row, medians.\n\n",
 		time.Now().Format(time.DateOnly), cpu(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), *rounds)
-
-	line(out, "operation", "swansong", "against", "its time", "ratio (middle half)", "target", "allocations")
-	line(out, "---", "---:", "---", "---:", "---:", "---:", "---:")
-	for _, r := range rows() {
-		n := *rounds
-		if r.once {
-			n = max(1, n/3) // preparing 100,000 children takes longer than stopping them
-		}
-		line(out, measure(r, n).cells()...)
+	printRows(out, rows, *rounds)
+	fmt.Fprint(out, peerNotes)
+	for _, job := range jobs {
+		fmt.Fprintf(out, "- *%s*: %s\n", job.name, job.says)
 	}
-
-	fmt.Fprint(out, notes)
+	fmt.Fprintln(out)
+	printPeers(out, peers(), *rounds)
+	fmt.Fprint(out, memoryNotes)
 	line(out, "live heap for each of 100,000", "bytes")
 	line(out, "---", "---:")
 	for _, m := range memory() {
@@ -59,9 +64,19 @@ Produced by ` + "`make bench`" + `; do not edit. A ratio below 1 means that swan
 
 `
 
-const notes = `
+const peerNotes = `
 A child that holds nothing is not in its parent's list. It learns of the stop when it is asked or waited on, and pays for
-its context then: hence the rows that stop many children for next to nothing, and the last row, which asks them all.
+its context then: hence the rows that stop many children for next to nothing, and the one that asks them all.
+
+## The same job, by library
+
+Time for one, and how many times that of swansong in the same run. A dash: it cannot do this job, or not without code of your
+own around it. http.Server.Shutdown does none of them for other code.
+
+`
+
+const memoryNotes = `
+## Memory
 
 `
 
@@ -89,8 +104,6 @@ func memory() []struct {
 		})},
 	}
 }
-
-func line(w io.Writer, cells ...string) { fmt.Fprintln(w, "| "+strings.Join(cells, " | ")+" |") }
 
 func cpu() string {
 	info, err := os.ReadFile("/proc/cpuinfo")

@@ -3,55 +3,27 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// The timed functions are methods and functions of their own, marked noinline: what is compiled as part of a function
-// literal may be inlined differently, and allocate differently, from what a user writes.
-
-func rows() []row {
-	var rs []row
-	for _, depth := range []int{0, 4, 16} {
-		rs = append(rs, row{
-			what: fmt.Sprintf("Guard + Release, depth %d", depth), peer: "sync.WaitGroup Add + Done", limit: 1.1,
-			ours:  func() func(int) { return guards{deep(depth)}.run },
-			their: func() func(int) { return (&waitGroup{}).run },
-		})
-	}
-	rs = append(rs,
-		row{
-			what: "TryGuard + Release", peer: "sync.WaitGroup Add + Done",
-			ours:  func() func(int) { return tries{deep(4)}.run },
-			their: func() func(int) { return (&waitGroup{}).run },
-		},
-		row{
-			what: "Acquire(ctx) + Release", peer: "sync.WaitGroup Add + Done",
-			ours:  func() func(int) { return acquires{deep(4)}.run },
-			their: func() func(int) { return (&waitGroup{}).run },
-		},
-		row{
-			what: "Guard + Release, 2 goroutines on one scope", peer: "sync.WaitGroup Add + Done, the same",
-			ours:  func() func(int) { return twice(guards{deep(4)}.run) },
-			their: func() func(int) { return twice((&waitGroup{}).run) },
-		},
-	)
+// childRows compare a child scope with a child context.
+func childRows() (rs []row) {
 	for _, siblings := range []int{0, 1_000, 100_000} {
 		rs = append(rs, row{
-			what: fmt.Sprintf("child + cancel, %d live siblings", siblings), peer: "context.WithCancel + cancel, the same", limit: 2,
+			what: fmt.Sprintf("child + cancel, %d live siblings", siblings), peer: "context.WithCancel + cancel, the same", limit: 1.25, allocs: 2,
 			ours:  func() func(int) { return newFamily(siblings, heldChild).run },
 			their: func() func(int) { return newFamily(siblings, stdChild).runStd },
 		})
 	}
 	rs = append(rs,
 		row{
-			what: "child + Guard + Release + cancel, 1000 live siblings", peer: "context.WithCancel + cancel, the same",
+			what: "child + Guard + Release + cancel, 1000 live siblings", peer: "context.WithCancel + cancel, the same", limit: 1.25, allocs: 2,
 			ours:  func() func(int) { return newFamily(1_000, heldChild).runGuarded },
 			their: func() func(int) { return newFamily(1_000, stdChild).runStd },
 		},
 		row{
-			what: "child + Done + cancel, 1000 live siblings", peer: "context.WithCancel + Done + cancel, the same",
+			what: "child + Done + cancel, 1000 live siblings", peer: "context.WithCancel + Done + cancel, the same", limit: 2, allocs: 6,
 			ours:  func() func(int) { return newFamily(1_000, heldChild).runWaited },
 			their: func() func(int) { return newFamily(1_000, stdChild).runStdWaited },
 		},
@@ -63,10 +35,10 @@ func rows() []row {
 		child func(*family) any
 		std   func(*family) any
 	}{
-		{"nobody waits on", 1.5, idleChild, stdChild},
-		{"nobody waits on and that held a guard", 1.5, usedChild, stdChild},
-		{"nobody waits on and that hold a guard", 1.5, heldChild, stdChild},
-		{"somebody waits on", 0, waitedChild, stdWaited},
+		{"nobody waits on", 1, idleChild, stdChild},
+		{"nobody waits on and that held a guard", 1, usedChild, stdChild},
+		{"nobody waits on and that hold a guard", 1, heldChild, stdChild},
+		{"somebody waits on", 2, waitedChild, stdWaited},
 	} {
 		rs = append(rs, row{
 			what: fmt.Sprintf("stop %d children that %s", many, kind.what), peer: "cancel of as many context.WithCancel",
@@ -77,72 +49,10 @@ func rows() []row {
 	}
 	return append(rs, row{
 		what: fmt.Sprintf("stop %d children that nobody waits on, then ask each for Err", many), peer: "the same with context.WithCancel",
-		once:  true,
+		limit: 1, once: true,
 		ours:  func() func(int) { f := newFamily(many, idleChild); return f.stopAndAsk },
 		their: func() func(int) { f := newFamily(many, stdChild); return f.stopAndAskStd },
 	})
-}
-
-type waitGroup struct{ wg sync.WaitGroup }
-
-//go:noinline
-func (w *waitGroup) run(n int) {
-	for range n {
-		w.wg.Add(1)
-		w.wg.Done()
-	}
-}
-
-type guards struct{ s *ctxshutdown.Swansong }
-
-//go:noinline
-func (b guards) run(n int) {
-	for range n {
-		g := b.s.Guard()
-		g.Release()
-	}
-}
-
-type tries struct{ s *ctxshutdown.Swansong }
-
-//go:noinline
-func (b tries) run(n int) {
-	for range n {
-		g, _ := b.s.TryGuard()
-		g.Release()
-	}
-}
-
-type acquires struct{ ctx context.Context }
-
-//go:noinline
-func (b acquires) run(n int) {
-	for range n {
-		g, _ := ctxshutdown.Acquire(b.ctx)
-		g.Release()
-	}
-}
-
-// deep returns a scope that far below a root, in the state of a scope in use: linked, and waited on.
-func deep(depth int) *ctxshutdown.Swansong {
-	s := ctxshutdown.New(context.Background())
-	for range depth {
-		s, _ = ctxshutdown.WithCancel(s)
-	}
-	s.Guard().Release()
-	s.Done()
-	return s
-}
-
-// twice runs half the operations in each of two goroutines.
-func twice(run func(n int)) func(n int) {
-	return func(n int) {
-		var wg sync.WaitGroup
-		for range 2 {
-			wg.Go(func() { run((n + 1) / 2) })
-		}
-		wg.Wait()
-	}
 }
 
 // A family is a parent with live children, in both worlds.

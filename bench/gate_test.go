@@ -1,0 +1,67 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestGate_Faults(t *testing.T) {
+	const slow = "too slow"
+	for _, test := range []struct {
+		name string
+		res  result
+		want string
+	}{
+		{"at its target", result{row: row{limit: 1.1}, ratio: 1.1}, ""},
+		{"above its target, by noise", result{row: row{limit: 1.1}, ratio: 1.6}, ""},
+		{"far above its target", result{row: row{limit: 1.1}, ratio: 1.7}, slow},
+		{"above a gate of its own", result{row: row{limit: 1.03, gate: 1.2}, ratio: 1.21}, slow},
+		{"below a gate of its own", result{row: row{limit: 1.03, gate: 1.2}, ratio: 1.2}, ""},
+		{"without a target", result{ratio: 100}, ""},
+		{"allocates what it says", result{row: row{allocs: 2}, allocated: 2.003}, ""},
+		{"allocates more", result{row: row{allocs: 2}, allocated: 3}, "allocates 3 times per operation, not 2"},
+		{"allocates less", result{row: row{allocs: 2}, allocated: 1}, "allocates 1 times per operation, not 2"},
+		{"allocates where nothing should", result{allocated: 1}, "allocates 1 times per operation, not 0"},
+		{"allocates now and then", result{row: row{allocs: rare}, allocated: 7}, ""},
+		{"prepared for one run", result{row: row{once: true, limit: 1}, ratio: 1, allocated: 7}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, test.res.fault()); diff != "" {
+				t.Errorf("fault (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A row that is too slow is measured again, with more rounds, and passes if that was noise. If it stays too slow, the gate
+// closes.
+func TestGate_AsksAgain(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		ratios []float64 // of each look in turn
+		rounds []int     // of the looks that are taken
+		passes bool
+	}{
+		{"fast", []float64{1}, []int{5}, true},
+		{"slow at first", []float64{2, 1}, []int{5, 11}, true},
+		{"slow for long", []float64{2, 2, 1}, []int{5, 11, 31}, true},
+		{"slow", []float64{2, 2, 2}, []int{5, 11, 31}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var asked []int
+			var out strings.Builder
+			passes := pass(&out, []row{{what: "operation", limit: 1, allocs: rare}, {what: "other", allocs: rare}}, func(r row, rounds int) result {
+				asked = append(asked, rounds)
+				return result{row: r, ratio: test.ratios[len(asked)-1]}
+			})
+			if diff := cmp.Diff(test.rounds, asked); diff != "" || passes != test.passes {
+				t.Errorf("passes %v, want %v; rounds (-want +got):\n%s", passes, test.passes, diff)
+			}
+			if n := strings.Count(out.String(), "operation"); n != len(asked) || strings.Contains(out.String(), "other") {
+				t.Errorf("%d lines for %d looks:\n%s", n, len(asked), &out)
+			}
+		})
+	}
+}

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"sync"
+
+	"github.com/oklog/run"
+	"github.com/sourcegraph/conc"
+	"github.com/sourcegraph/conc/pool"
+	"github.com/thejerf/suture/v4"
+	"golang.org/x/sync/errgroup"
+	"gopkg.in/tomb.v2"
+	"k8s.io/apimachinery/pkg/util/waitgroup"
+)
+
+// jobs are what a program that stops well has to have done, one way or another.
+var jobs = []struct{ name, says string }{
+	{"admit", "take on a piece of work unless stopped, and finish it"},
+	{"admit, 2 goroutines", "the same, by two goroutines at once"},
+	{"goroutine", "start a goroutine that is waited for, and have it end"},
+	{"child", "make a part that can be stopped by itself, and stop it"},
+	{"stop 1000", "start 1000 goroutines that wait for the stop, stop them, wait for them"},
+}
+
+// A peer is a library, with a side for each job that it can do.
+type peer struct {
+	name  string
+	sides [5]side
+}
+
+func peers() []peer {
+	return []peer{
+		{"swansong", [5]side{
+			func() func(int) { return tries{running()}.run },
+			func() func(int) { return twice(tries{running()}.run) },
+			func() func(int) { return goSwansong },
+			func() func(int) { return newFamily(0, nil).run },
+			func() func(int) { return stopSwansong },
+		}},
+		{"sync.WaitGroup, context", [5]side{
+			nil, // does not refuse
+			nil,
+			func() func(int) { var wg sync.WaitGroup; return startMany(func() { wg.Go(func() {}) }, wg.Wait) },
+			func() func(int) { return newFamily(0, nil).runStd },
+			func() func(int) { return stopStd },
+		}},
+		{"RWMutex and counter", [5]side{
+			func() func(int) { return new(stopper).run },
+			func() func(int) { return twice(new(stopper).run) },
+			func() func(int) { s := new(stopper); return startMany(func() { s.runAsync(func() {}) }, s.wg.Wait) },
+			nil,
+			nil,
+		}},
+		{"k8s SafeWaitGroup", [5]side{
+			func() func(int) { return (&safe{}).run },
+			func() func(int) { return twice((&safe{}).run) },
+			nil,
+			nil,
+			nil,
+		}},
+		{"errgroup", [5]side{
+			nil, nil,
+			func() func(int) {
+				var g errgroup.Group
+				return startMany(func() { g.Go(func() error { return nil }) }, func() { g.Wait() })
+			},
+			nil,
+			func() func(int) { return stopErrgroup },
+		}},
+		{"conc", [5]side{
+			nil, nil,
+			func() func(int) { var wg conc.WaitGroup; return startMany(func() { wg.Go(func() {}) }, wg.Wait) },
+			nil,
+			func() func(int) { return stopConc },
+		}},
+		{"tomb", [5]side{
+			nil, nil,
+			func() func(int) { return goTomb },
+			func() func(int) { ctx := context.Background(); return func(n int) { tombChildren(ctx, n) } },
+			func() func(int) { return stopTomb },
+		}},
+		{"oklog/run", [5]side{nil, nil, nil, nil, func() func(int) { return stopOklog }}},
+		{"suture", [5]side{nil, nil, nil, nil, func() func(int) { return stopSuture }}},
+	}
+}
+
+// batch is how many goroutines are started before they are waited for, so that they do not pile up.
+const batch = 64
+
+func startMany(start, wait func()) func(n int) {
+	return func(n int) {
+		for i := range n {
+			start()
+			if i%batch == batch-1 {
+				wait()
+			}
+		}
+		wait()
+	}
+}
+
+// goSwansong stops a scope to wait for it, and makes a new one for the next batch.
+func goSwansong(n int) {
+	for ; n > 0; n -= batch {
+		s := running()
+		for range min(n, batch) {
+			s.Go(func(context.Context) {})
+		}
+		if err := s.Shutdown().Wait(context.Background()); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// goTomb makes a new tomb for each batch too: one whose goroutines have ended is dead.
+func goTomb(n int) {
+	for ; n > 0; n -= batch {
+		var t tomb.Tomb
+		t.Go(func() error {
+			for range min(n, batch) - 1 {
+				t.Go(func() error { return nil })
+			}
+			return nil
+		})
+		t.Wait()
+	}
+}
+
+// A stopper is admission by a lock and a counter: the shape of CockroachDB's util/stop.
+type stopper struct {
+	mu        sync.RWMutex
+	quiescing bool
+	wg        sync.WaitGroup
+}
+
+func (s *stopper) admit() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.quiescing {
+		return false
+	}
+	s.wg.Add(1)
+	return true
+}
+
+//go:noinline
+func (s *stopper) run(n int) {
+	for range n {
+		if s.admit() {
+			s.wg.Done()
+		}
+	}
+}
+
+func (s *stopper) runAsync(f func()) {
+	if s.admit() {
+		go func() {
+			defer s.wg.Done()
+			f()
+		}()
+	}
+}
+
+type safe struct{ wg waitgroup.SafeWaitGroup }
+
+//go:noinline
+func (s *safe) run(n int) {
+	for range n {
+		if s.wg.Add(1) == nil {
+			s.wg.Done()
+		}
+	}
+}
+
+func tombChildren(ctx context.Context, n int) {
+	for range n {
+		t, _ := tomb.WithContext(ctx)
+		t.Kill(nil)
+	}
+}
+
+const listeners = 1000
+
+func stopSwansong(n int) {
+	for range n {
+		s := running()
+		for range listeners {
+			s.Go(func(context.Context) { <-s.Done() })
+		}
+		if err := s.Shutdown().Wait(context.Background()); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func stopStd(n int) {
+	for range n {
+		var wg sync.WaitGroup
+		ctx, cancel := context.WithCancel(context.Background())
+		for range listeners {
+			wg.Go(func() { <-ctx.Done() })
+		}
+		cancel()
+		wg.Wait()
+	}
+}
+
+func stopErrgroup(n int) {
+	for range n {
+		parent, cancel := context.WithCancel(context.Background())
+		g, ctx := errgroup.WithContext(parent)
+		for range listeners {
+			g.Go(func() error { <-ctx.Done(); return nil })
+		}
+		cancel()
+		g.Wait()
+	}
+}
+
+func stopConc(n int) {
+	for range n {
+		ctx, cancel := context.WithCancel(context.Background())
+		p := pool.New().WithContext(ctx)
+		for range listeners {
+			p.Go(func(ctx context.Context) error { <-ctx.Done(); return nil })
+		}
+		cancel()
+		p.Wait()
+	}
+}
+
+func stopTomb(n int) {
+	for range n {
+		var t tomb.Tomb
+		for range listeners {
+			t.Go(func() error { <-t.Dying(); return nil })
+		}
+		t.Kill(nil)
+		t.Wait()
+	}
+}
+
+func stopOklog(n int) {
+	for range n {
+		var g run.Group
+		for range listeners {
+			ctx, cancel := context.WithCancel(context.Background())
+			g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
+		}
+		g.Add(func() error { return nil }, func(error) {}) // the first to return stops the rest
+		g.Run()
+	}
+}
+
+type listening struct{}
+
+func (listening) Serve(ctx context.Context) error { <-ctx.Done(); return nil }
+
+func stopSuture(n int) {
+	for range n {
+		s := suture.New("bench", suture.Spec{EventHook: func(suture.Event) {}})
+		for range listeners {
+			s.Add(listening{})
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := s.ServeBackground(ctx)
+		cancel()
+		<-done
+	}
+}

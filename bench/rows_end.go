@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+// endRows are about whole ways: from a release to whoever waits, through an HTTP server, to a report.
+func endRows() []row {
+	return []row{
+		{
+			what: "the last Release, until Wait returns", peer: "close of a channel, until its receiver goes on", limit: 2, once: true, each: handovers,
+			ours:  waitForScopes,
+			their: waitForChannels,
+		},
+		{
+			what: "HTTP request, with a guard", peer: "the same without", limit: 1 / 0.97, gate: 1.2, allocs: rare,
+			ours:  func() func(int) { return requests(guarded) },
+			their: func() func(int) { return requests(unguarded) },
+		},
+		{
+			what: "Guard + Release while reports of 100000 guards are made", peer: "the same while something else is computed", limit: 1.2, allocs: rare,
+			ours: func() func(int) {
+				s := crowded(100_000, 10)
+				return beside(func() { s.GuardReport() }, guards{child(s)}.run)
+			},
+			their: func() func(int) {
+				s := crowded(100_000, 10)
+				numbers := numbers(10_000)
+				return beside(func() { sum(numbers) }, guards{child(s)}.run)
+			},
+		},
+		{
+			what: "GuardReport of 100000 guards in 10000 scopes", once: true,
+			ours: func() func(int) { s := crowded(100_000, 10); return func(int) { s.GuardReport() } },
+		},
+		{
+			what: "GuardReport of 100000 guards, traced", once: true,
+			ours: func() func(int) {
+				s := crowded(100_000, 10, ctxshutdown.WithTrace())
+				return func(int) { s.GuardReport() }
+			},
+		},
+	}
+}
+
+const handovers = 10_000
+
+// waitForScopes hands over from a goroutine that releases to one that waits, and back by a channel.
+func waitForScopes() func(int) {
+	held, done := make([]*ctxshutdown.Guard, handovers), make([]*ctxshutdown.Completion, handovers)
+	for i := range handovers {
+		s := ctxshutdown.New(context.Background())
+		held[i], done[i] = s.Guard(), s.Shutdown()
+	}
+	return func(int) {
+		handOver(func(i int) { held[i].Release() }, func(i int) {
+			if err := done[i].Wait(context.Background()); err != nil {
+				panic(err)
+			}
+		})
+	}
+}
+
+func waitForChannels() func(int) {
+	done := make([]chan struct{}, handovers)
+	for i := range done {
+		done[i] = make(chan struct{})
+	}
+	return func(int) {
+		handOver(func(i int) { close(done[i]) }, func(i int) { <-done[i] })
+	}
+}
+
+func handOver(let, wait func(i int)) {
+	back := make(chan struct{})
+	go func() {
+		for i := range handovers {
+			wait(i)
+			back <- struct{}{}
+		}
+	}()
+	for i := range handovers {
+		let(i)
+		<-back
+	}
+}
+
+func unguarded(http.ResponseWriter, *http.Request) {}
+
+func guarded(w http.ResponseWriter, r *http.Request) {
+	g, ok := ctxshutdown.Acquire(r.Context())
+	if !ok {
+		http.Error(w, "shutting down", http.StatusServiceUnavailable)
+		return
+	}
+	defer g.Release()
+	unguarded(w, r)
+}
+
+// requests starts a server, and makes requests by a few clients that keep their connections.
+func requests(handler http.HandlerFunc) func(n int) {
+	s := running()
+	srv := httptest.NewUnstartedServer(handler)
+	srv.Config.BaseContext = func(net.Listener) context.Context { return s.Work() }
+	srv.Start()
+	const clients = 4
+	transport := &http.Transport{MaxIdleConnsPerHost: clients}
+	client := &http.Client{Transport: transport}
+	return func(n int) {
+		var wg sync.WaitGroup
+		for range clients {
+			wg.Go(func() {
+				for range (n + clients - 1) / clients {
+					res, err := client.Get(srv.URL)
+					if err != nil {
+						panic(err)
+					}
+					io.Copy(io.Discard, res.Body)
+					res.Body.Close()
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// crowded returns a root with n guards, so many on each child.
+func crowded(n, each int, opts ...ctxshutdown.Option) *ctxshutdown.Swansong {
+	root := ctxshutdown.New(context.Background(), opts...)
+	for i := range n / each {
+		s, _ := ctxshutdown.WithCancel(root, ctxshutdown.WithName(fmt.Sprintf("conn-%d", i)))
+		for range each {
+			s.Guard()
+		}
+	}
+	return root
+}
+
+func child(s *ctxshutdown.Swansong) *ctxshutdown.Swansong {
+	c, _ := ctxshutdown.WithCancel(s)
+	c.Guard().Release()
+	return c
+}
+
+// beside runs something again and again in another goroutine while run is timed.
+func beside(other func(), run func(n int)) func(n int) {
+	return func(n int) {
+		stop, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					other()
+				}
+			}
+		}()
+		run(n)
+		close(stop)
+		<-done
+	}
+}

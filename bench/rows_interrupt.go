@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"os"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+func interruptRows() []row {
+	rs := []row{
+		{
+			what: "Seq, an element", peer: "the loop without it",
+			ours:  func() func(int) { s := running(); return func(n int) { sum(ctxshutdown.Seq(s, numbers(n))) } },
+			their: func() func(int) { return func(n int) { sum(numbers(n)) } },
+		},
+		{
+			what: "Seq, an element", peer: "the loop, with a look at ctx.Err in it", limit: 1.1,
+			ours:  func() func(int) { s := running(); return func(n int) { sum(ctxshutdown.Seq(s, numbers(n))) } },
+			their: func() func(int) { s := running(); return func(n int) { sumUntil(s, numbers(n)) } },
+		},
+		{
+			what: "Reader.Read, from memory", peer: "the Read without it",
+			ours:  func() func(int) { return reads(ctxshutdown.NewReader(running(), &zeros{})) },
+			their: func() func(int) { return reads(&zeros{}) },
+		},
+		{
+			what: "Reader.Read, from a TCP connection", peer: "the Read without it", limit: 1.1,
+			ours:  func() func(int) { return reads(ctxshutdown.NewReader(running(), fedByTCP())) },
+			their: func() func(int) { return reads(fedByTCP()) },
+		},
+		{
+			what: "Recv", peer: "select with ctx.Done", limit: 1.2,
+			ours:  func() func(int) { s := running(); return received(func(ch chan int) { ctxshutdown.Recv(s, ch) }) },
+			their: func() func(int) { s := running(); return received(func(ch chan int) { selectOne(s, ch) }) },
+		},
+		{
+			what: "Call", peer: "a goroutine, a channel and select", limit: 1.5, allocs: 5,
+			ours: func() func(int) {
+				s := running()
+				return func(n int) {
+					for range n {
+						ctxshutdown.Call(s, answer)
+					}
+				}
+			},
+			their: func() func(int) {
+				s := running()
+				return func(n int) {
+					for range n {
+						callByHand(s, answer)
+					}
+				}
+			},
+		},
+	}
+	for _, way := range []struct {
+		what     string
+		src, dst func() (io.ReadWriteCloser, io.ReadWriteCloser)
+	}{
+		{"TCP to TCP", tcp, tcp},
+		{"pipe to pipe", pipe, pipe},
+	} {
+		rs = append(rs, row{
+			what: fmt.Sprintf("io.Copy of 1 GiB through a Reader, %s", way.what), peer: "io.Copy", limit: 1 / 0.97, once: true,
+			ours: func() func(int) {
+				return transfer(way.src, way.dst, func(r io.Reader) io.Reader { return ctxshutdown.NewReader(running(), r) })
+			},
+			their: func() func(int) { return transfer(way.src, way.dst, func(r io.Reader) io.Reader { return r }) },
+		})
+	}
+	return rs
+}
+
+func running() *ctxshutdown.Swansong { return ctxshutdown.New(context.Background()) }
+
+func numbers(n int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := range n {
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+//go:noinline
+func sum(seq iter.Seq[int]) (total int) {
+	for v := range seq {
+		total += v
+	}
+	return total
+}
+
+//go:noinline
+func sumUntil(ctx context.Context, seq iter.Seq[int]) (total int) {
+	for v := range seq {
+		total += v
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return total
+}
+
+type zeros struct{ n int }
+
+//go:noinline
+func (z *zeros) Read(p []byte) (int, error) {
+	z.n++
+	return len(p), nil
+}
+
+func reads(r io.Reader) func(n int) {
+	p := make([]byte, 64)
+	return func(n int) { readMany(r, p, n) }
+}
+
+//go:noinline
+func readMany(r io.Reader, p []byte, n int) {
+	for range n {
+		if _, err := r.Read(p); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// fedByTCP returns a connection that always has something to read.
+func fedByTCP() io.Reader {
+	a, b := tcp()
+	go io.Copy(a, struct{ io.Reader }{&zeros{}}) // until the process ends
+	return b
+}
+
+func received(recv func(ch chan int)) func(n int) {
+	ch := make(chan int, 1)
+	return func(n int) {
+		for range n {
+			ch <- 1
+			recv(ch)
+		}
+	}
+}
+
+//go:noinline
+func selectOne(ctx context.Context, ch chan int) (v int, ok bool) {
+	select {
+	case v, ok = <-ch:
+	case <-ctx.Done():
+	}
+	return v, ok
+}
+
+func answer(context.Context) (int, error) { return 42, nil }
+
+func callByHand(ctx context.Context, f func(context.Context) (int, error)) (int, error) {
+	type result struct {
+		v   int
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		v, err := f(ctx)
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.v, r.err
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+// transfer prepares the copy of a gibibyte that somebody sends and somebody takes.
+func transfer(src, dst func() (io.ReadWriteCloser, io.ReadWriteCloser), wrap func(io.Reader) io.Reader) func(int) {
+	const size = 1 << 30
+	from, in := src()
+	out, to := dst()
+	return func(int) {
+		taken := make(chan struct{})
+		go func() {
+			defer close(taken)
+			block := make([]byte, 1<<20)
+			for {
+				if _, err := to.Read(block); err != nil {
+					to.Close()
+					return
+				}
+			}
+		}()
+		go func() {
+			defer from.Close()
+			block := make([]byte, 1<<20)
+			for range size / len(block) {
+				if _, err := from.Write(block); err != nil {
+					panic(err)
+				}
+			}
+		}()
+		if n, err := io.Copy(out, wrap(in)); n != size || err != nil {
+			panic(fmt.Sprintf("bench: copied %d bytes: %v", n, err))
+		}
+		out.Close()
+		<-taken
+		in.Close()
+	}
+}
+
+func tcp() (a, b io.ReadWriteCloser) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	defer ln.Close()
+	a, err = net.Dial("tcp", ln.Addr().String()) // the kernel completes it, accepted or not
+	if err != nil {
+		panic(err)
+	}
+	b, err = ln.Accept()
+	if err != nil {
+		panic(err)
+	}
+	return a, b
+}
+
+func pipe() (w, r io.ReadWriteCloser) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
+	return write, read
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+func line(w io.Writer, cells ...string) { fmt.Fprintln(w, "| "+strings.Join(cells, " | ")+" |") }
+
+// printRows prints what each operation costs next to what a user would do otherwise.
+func printRows(w io.Writer, rows []row, rounds int) {
+	line(w, "operation", "swansong", "against", "its time", "ratio (middle half)", "target", "allocations")
+	line(w, "---", "---:", "---", "---:", "---:", "---:", "---:")
+	for _, r := range rows {
+		n := rounds
+		if r.once {
+			n = max(1, n/3) // preparing it takes longer than doing it
+		}
+		line(w, measure(r, n).cells()...)
+	}
+}
+
+func (r result) cells() []string {
+	ratio, limit, theirs := "–", "–", "–"
+	if r.their != nil {
+		ratio = fmt.Sprintf("**%.2f ×** (%.2f–%.2f)", r.ratio, r.low, r.high)
+		if r.high < 0.01 {
+			ratio = "**< 0.01 ×**"
+		}
+		theirs = short(r.theirTime)
+	}
+	if r.limit > 0 {
+		limit = fmt.Sprintf("≤ %.2f ×", r.limit)
+	}
+	allocs := "–" // of one run that does many things at once, the figure says nothing
+	if !r.once {
+		allocs = fmt.Sprintf("%.0f", r.allocated)
+	}
+	return []string{r.what, short(r.ourTime), cmp.Or(r.peer, "–"), theirs, ratio, limit, allocs}
+}
+
+// printPeers prints who can do which job, and for how much.
+func printPeers(w io.Writer, peers []peer, rounds int) {
+	cells := make([][]string, len(peers))
+	for i, p := range peers {
+		cells[i] = []string{p.name}
+	}
+	head, rule := []string{""}, []string{"---"}
+	for j, job := range jobs {
+		head, rule = append(head, job.name), append(rule, "---:")
+		sides := make([]side, len(peers))
+		for i, p := range peers {
+			sides[i] = p.sides[j]
+		}
+		times, ratios := compare(sides, rounds)
+		for i := range peers {
+			cell := "–"
+			if sides[i] != nil {
+				cell = fmt.Sprintf("%s, %.2f ×", short(times[i]), ratios[i])
+			}
+			cells[i] = append(cells[i], cell)
+		}
+	}
+	line(w, head...)
+	line(w, rule...)
+	for _, c := range cells {
+		line(w, c...)
+	}
+}
+
+// short prints nanoseconds with about three digits.
+func short(ns float64) string {
+	switch {
+	case ns < 10:
+		return fmt.Sprintf("%.1f ns", ns)
+	case ns < 1e3:
+		return fmt.Sprintf("%.0f ns", ns)
+	case ns < 1e6:
+		return fmt.Sprintf("%.1f µs", ns/1e3)
+	}
+	return fmt.Sprintf("%.1f ms", ns/float64(time.Millisecond))
+}
