@@ -113,7 +113,15 @@ func TestTransfer_LosesNoByte(t *testing.T) {
 
 			// Whoever sends stops whoever receives: in the middle of things, as far as the buffers on the way are full,
 			// or while it waits for more.
+			root := ctxshutdown.New(context.Background())
+			defer root.Shutdown()
 			var stop atomic.Pointer[context.CancelFunc]
+			begin := func() *ctxshutdown.Swansong {
+				s, cancel := ctxshutdown.WithCancel(root)
+				stop.Store(&cancel)
+				return s
+			}
+			s := begin()
 			next := make(chan struct{})
 			sent := make(chan error, 1)
 			go func() {
@@ -137,16 +145,8 @@ func TestTransfer_LosesNoByte(t *testing.T) {
 				sent <- errors.Join(err, w.Close())
 			}()
 
-			root := ctxshutdown.New(context.Background())
-			defer root.Shutdown()
 			stopped := 0
 			for {
-				s, cancel := ctxshutdown.WithCancel(root)
-				defer cancel()
-				stop.Store(&cancel)
-				if stopped > 0 && test.wakes {
-					next <- struct{}{}
-				}
 				r := ctxshutdown.NewReader(s, src, test.opts...)
 				if err := test.copy(s, dst, r); err != nil {
 					t.Fatalf("owner %d: %v", stopped, err)
@@ -156,6 +156,10 @@ func TestTransfer_LosesNoByte(t *testing.T) {
 				}
 				stopped++
 				src = r.Rest()
+				s = begin()
+				if test.wakes {
+					next <- struct{}{}
+				}
 			}
 			if err := errors.Join(wait(), <-sent); err != nil {
 				t.Fatal(err)
