@@ -27,7 +27,8 @@ type hold struct {
 //
 // It takes no lock while the scope is running, with two exceptions: a guard that makes a child known to its parent,
 // the child's first or the first after a long idle time, takes a mutex of the parent for a few loads and stores; and a
-// traced guard takes one of its scope. Like a sync.WaitGroup, it panics at an absurd count, of 2^30 guards on one scope.
+// traced guard takes one of its scope. Like a sync.WaitGroup, it panics at an absurd count, of 2^30 guards on one scope;
+// a scope whose guards are spread over processors, because goroutines got into each other's way, does when it is stopped.
 func (s *Swansong) Guard() *Guard {
 	return &Guard{hold: s.acquire()}
 }
@@ -45,7 +46,7 @@ func (s *Swansong) TryGuard() (g *Guard, ok bool) {
 
 // Release gives the guard back; again is a no-op, and so is Release of a nil guard. What happened before Release
 // synchronizes before the closing of the completion channels that it lets close. More releases than acquisitions, which
-// takes a copied Guard, panic.
+// takes a copied Guard, panic: at once, or on a scope that many goroutines use at a time, when it is told to stop.
 func (g *Guard) Release() {
 	if g != nil && g.scope != nil {
 		s := g.scope
@@ -67,7 +68,7 @@ func (g *Guard) Clone() *Guard {
 }
 
 func (s *Swansong) acquire() hold {
-	s.node.Acquire()
+	s.node.Acquired(s.node.Count())
 	return s.held()
 }
 
@@ -83,9 +84,9 @@ func (s *Swansong) try() (hold, bool) {
 	if !s.node.Live() && s.Err() != nil {
 		return hold{}, false // spares a stopped scope the coming and going of refused tries
 	}
-	s.node.Acquire()
-	if s.Err() != nil {
-		s.node.Release() // in full: the last one out wakes whoever waits, refused or not
+	s.node.Acquired(s.node.Count())
+	if g := s.signal.Load(); g != nil && g.ctx.Err() != nil || g == nil && s.pull() != nil { // Err, without its call
+		s.node.Released(s.node.Discount()) // in full: the last one out wakes whoever waits, refused or not
 		return hold{}, false
 	}
 	return s.held(), true
@@ -93,11 +94,11 @@ func (s *Swansong) try() (hold, bool) {
 
 func (s *Swansong) release(t *record) {
 	if t == nil {
-		s.node.Release()
+		s.node.Released(s.node.Discount())
 		return
 	}
 	s.trace.forget(t)
-	s.node.Release()
+	s.node.Released(s.node.Discount())
 	s.trace.reportLate(s, t)
 }
 
@@ -121,9 +122,9 @@ func acquireFrom(ctx context.Context) (hold, bool) {
 	case !found:
 		return hold{}, true
 	}
-	s.node.Acquire()
+	s.node.Acquired(s.node.Count())
 	if ctx.Err() != nil {
-		s.node.Release()
+		s.node.Released(s.node.Discount())
 		return hold{}, false
 	}
 	return s.held(), true

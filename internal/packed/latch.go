@@ -33,15 +33,18 @@ func (n *Node) look(e *effects) {
 	}
 	n.mu.Unlock()
 	if complete(v) && v&pinned != 0 {
-		*e = append(*e, n)
+		e.told = append(e.told, n)
 	}
 }
 
-// effects are the nodes whose owners are to be told, once no lock of the tree is held.
-type effects []*Node
+// effects are what is left to do once no lock of the tree is held.
+type effects struct {
+	told   []*Node // their owners are to be told
+	misuse string  // what the caller of Stop is to hear about, see fold
+}
 
-func (e effects) run() {
-	for _, n := range e {
+func (e *effects) run() {
+	for _, n := range e.told {
 		n.owner.Completed()
 	}
 }

@@ -15,10 +15,10 @@ func (n *Node) Owner() Owner { return n.owner }
 // Walk calls f for n and for everything linked below it, parents first, with the number of guards held on each. What
 // holds no guard and has none below may be left out. No lock is held while f runs.
 func (n *Node) Walk(f func(o Owner, guards int)) {
-	f(n.owner, int(n.word.Load()&locals))
 	n.mu.Lock()
-	kids := n.kids.snapshot()
+	guards, kids := n.guards(), n.kids.snapshot()
 	n.mu.Unlock()
+	f(n.owner, guards)
 	for _, k := range kids {
 		k.Walk(f)
 	}

@@ -27,6 +27,9 @@
 // the look at the word; an acquire that finds its scope sealed passes that mutex before it returns. So a late guard
 // delays every channel that is not closed yet, and none is closed on a look that is older. See latch.go.
 //
+// One word is also one cache line. Where goroutines are seen to get into each other's way on it, a live scope spreads
+// its guards over several, until it is sealed. See stripes.go.
+//
 // The models directory holds the protocol in Promela, with the variants that must fail.
 package packed
 
@@ -76,19 +79,21 @@ type Owner interface {
 // A Node is the counting part of one scope. The zero Node is not usable: call [Node.Init].
 type Node struct {
 	word   atomic.Uint64
-	parent *Node // nil for a root
+	spread atomic.Pointer[stripes] // not nil: guards are counted there; changes under mu
+	parent *Node                   // nil for a root
 	owner  Owner
 
 	// walk is held while the subtree is sealed, so that a second stopper waits for the first (invariant 3). Walk
 	// mutexes nest from parent to child.
-	walk   sync.Mutex
-	sealed bool // the subtree has been walked; guarded by walk
+	walk sync.Mutex
 
 	// mu guards what follows, and is never held across anything but a few loads and stores. It nests from parent to
 	// child, inside walk mutexes.
 	mu      sync.Mutex
-	closing bool // a walk has begun: who joins now is born sealed
-	latched bool // done has been closed
+	sealed  bool          // the subtree has been walked; guarded by walk, and here because there is room
+	closing bool          // a walk has begun: who joins now is born sealed
+	latched bool          // done has been closed
+	clashes atomic.Uint32 // window and number; see clashed
 	done    chan struct{}
 	kids    list
 
@@ -111,40 +116,103 @@ func (n *Node) Parent() *Node { return n.parent }
 // Acquire counts one guard on n. When it returns, every sealed ancestor knows.
 //
 // It panics on a zero Node, and when 2^30 guards are held on one scope.
-func (n *Node) Acquire() {
-	if v := n.word.Add(one); v&(live|loose|canary) != live|canary {
-		n.arriveSlow(v, one)
+func (n *Node) Acquire() { n.Acquired(n.Count()) }
+
+// Count is the first half of [Node.Acquire], and [Node.Acquired], which takes what it returns, the other. They are apart
+// because either can be inlined, and both together could not. Where guards are spread, Count does nothing and returns
+// zero, and the other half does it all.
+func (n *Node) Count() (v uint64) {
+	if n.spread.Load() == nil {
+		v = n.word.Add(one)
+	}
+	return v
+}
+
+// Acquired is the second half of [Node.Acquire].
+func (n *Node) Acquired(v uint64) {
+	// Where no other guard is held, nobody can clash with us, and to know that costs nothing.
+	if v&(live|loose|canary|locals&^one) != live|canary {
+		n.acquireSlow(v)
 	}
 }
 
 // Release gives back what one [Node.Acquire] took. A call of Release synchronizes before the closing of every channel
 // that [Node.Done] hands out and this release lets close.
 //
-// It panics when there is nothing to give back, and leaves the word as it was.
-func (n *Node) Release() {
-	if v := n.word.Add(minusOne); v&(live|canary) != live|canary {
-		n.departSlow(v, one)
+// It panics when there is nothing to give back, and leaves the word as it was. While guards are spread, [Node.Stop]
+// does that later.
+func (n *Node) Release() { n.Released(n.Discount()) }
+
+// Discount is the first half of [Node.Release], and [Node.Released], which takes what it returns, the other.
+func (n *Node) Discount() (v uint64) {
+	if n.spread.Load() == nil {
+		v = n.word.Add(minusOne)
+	}
+	return v
+}
+
+// Released is the second half of [Node.Release].
+func (n *Node) Released(v uint64) {
+	if v&(live|canary) != live|canary {
+		n.releaseSlow(v)
 	}
 }
 
-func (n *Node) arriveSlow(v, unit uint64) {
+// acquireSlow finishes an acquisition that left v in the word, or was left to it, where v is zero.
+func (n *Node) acquireSlow(v uint64) {
+	if v == 0 {
+		if s := n.spread.Load(); s != nil {
+			c := s.pick()
+			if v := c.Add(1); v < sealed/2 {
+				if c.Load() != v {
+					n.clashed()
+				}
+				return
+			}
+		}
+		v = n.word.Add(one)
+	}
+	if v&(live|loose|canary) != live|canary {
+		n.arriveSlow(v)
+	} else if n.word.Load() != v {
+		n.clashed()
+	}
+}
+
+func (n *Node) arriveSlow(v uint64) {
 	var e effects
-	n.arrived(v, unit, &e)
+	n.arrived(v, one, &e)
 	e.run()
 }
 
-func (n *Node) departSlow(v, unit uint64) {
+// releaseSlow finishes a release that left v in the word, or was left to it, where v is zero.
+func (n *Node) releaseSlow(v uint64) {
+	if v == 0 {
+		if s := n.spread.Load(); s != nil && s.pick().Add(-1) < sealed/2 {
+			return
+		}
+		v = n.word.Add(minusOne)
+	}
+	n.departSlow(v)
+}
+
+func (n *Node) departSlow(v uint64) {
 	tooMany := v&canary == 0
 	if tooMany {
-		v = n.word.Add(unit)
+		v = n.word.Add(one)
 	}
 	var e effects
 	n.departed(v, &e) // also after a refusal: whoever looked in between saw a guard too many, and relies on us
 	e.run()
 	if tooMany {
-		panic("ctxshutdown: a guard was released that was never acquired")
+		panic(neverAcquired)
 	}
 }
+
+const (
+	neverAcquired = "ctxshutdown: a guard was released that was never acquired"
+	overflow      = "ctxshutdown: more than 2^30 guards on one scope"
+)
 
 // arrived finishes an addition of unit to n's word that left v there.
 func (n *Node) arrived(v, unit uint64, e *effects) {
@@ -153,7 +221,7 @@ func (n *Node) arrived(v, unit uint64, e *effects) {
 		if v < canary {
 			panic("ctxshutdown: use of a zero Swansong; make one with New or WithCancel")
 		}
-		panic("ctxshutdown: more than 2^30 guards on one scope")
+		panic(overflow)
 	}
 	if v&loose != 0 {
 		n.join()
@@ -215,6 +283,8 @@ func (n *Node) departed(v uint64, e *effects) {
 // Stop seals n and everything below it, and counts n as signalled. The caller has given the signal before, and the
 // signal has reached everything below that listens to it. When Stop returns, every guard acquired before and not
 // released is counted at n. It is idempotent; a second caller waits for the first.
+//
+// Where guards were spread, and more were released than had been acquired, it panics, once all that is done.
 func (n *Node) Stop() {
 	// A scope that holds nothing, knows nobody and is waited on by nobody is done in one step. This is the usual end
 	// of a child: WithCancel, no guard of its own, cancel.
@@ -230,6 +300,9 @@ func (n *Node) Stop() {
 	n.look(&e)
 	n.leave()
 	e.run()
+	if e.misuse != "" {
+		panic(e.misuse)
+	}
 }
 
 // seal seals what is linked under n, then n.
@@ -246,6 +319,7 @@ func (n *Node) seal(e *effects) {
 	for _, k := range kids {
 		k.seal(e)
 	}
+	n.fold(e)
 	if v := n.word.And(^live) &^ live; empty(v) {
 		n.departed(v, e)
 	} else {

@@ -127,6 +127,25 @@ func TestStressNoGuardIsMissed(t *testing.T) {
 	}
 }
 
+// newSpreadTree is newReal with guards that count on stripes, on every level.
+func newSpreadTree(depth int) tree {
+	t := newReal(depth)
+	t.leaf.acquire() // links them all
+	for n := &t.leaf.(*real).Node; n != nil; n = n.Parent() {
+		n.Spread()
+	}
+	t.leaf.release()
+	return t
+}
+
+func TestStressNoSpreadGuardIsMissed(t *testing.T) {
+	done, violations := holdAndLook(newSpreadTree, stressSize(t)/2, func(violations int) bool { return violations > 100 })
+	t.Logf("%d acquisitions, %d violations", done, violations)
+	if violations > 0 {
+		t.Errorf("%d times the root was complete while a guard was held, or not complete in the end", violations)
+	}
+}
+
 // A member is a scope of the random stress. It is pinned at most once and then, as a scope with Work is, unpinned by
 // its own completion.
 type member struct {
@@ -243,6 +262,9 @@ func (c *crew) work(t *testing.T, r *rand.Rand, n int) {
 			if !seen && !kid.told.Load() {
 				c.violated(t, "a pinned scope completed and its owner was not told")
 			}
+		case dice < 193: // from now on, or not at all if it has been stopped
+			m.Spread()
+			c.holding(t, m, nil)
 		case dice < 199:
 			m.child().Stop()
 			c.acquisitions.Add(1) // bounds the rounds where it is drawn often

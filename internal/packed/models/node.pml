@@ -8,7 +8,7 @@
  * nothing but load, decide, swap: the decision falls at the last load, or at the swap that succeeded.
  *
  * What a model does not need is compiled out: LINKED (all scopes are linked from the start and stay so: no join, no
- * drop) and QUIET (no completion channels: look and the pass through mu are nothing).
+ * drop) and QUIET (no completion channels: look and the pass through mu are nothing). STRIPES adds the fold, fold.pml.
  */
 #define ONE    1
 #define KID    8
@@ -299,11 +299,17 @@ inline seal1(n) {
 		:: s3 -> s3 = 0; seal2(3)
 		:: else
 		fi;
+#if defined(STRIPES) && !defined(FOLD_LAST)
+		fold1();
+#endif
 		dead(n, v1);
 		if
 		:: EMPTY(v1) -> departed1(n)
 		:: else -> up1(n)
 		fi
+#ifdef FOLD_LAST
+		; fold1()
+#endif
 	fi;
 	settle(n)
 }

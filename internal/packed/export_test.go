@@ -1,0 +1,26 @@
+package packed
+
+// Spread has n count on stripes, as enough clashes would, and reports whether it does.
+func (n *Node) Spread() bool {
+	n.grow(2)
+	return n.IsSpread()
+}
+
+// IsSpread reports whether n counts on stripes.
+func (n *Node) IsSpread() bool { return n.spread.Load() != nil }
+
+// Clash has n believe that two goroutines got into each other's way.
+func (n *Node) Clash() { n.clashed() }
+
+// Pretend counts d guards on some stripe of a spread n.
+func (n *Node) Pretend(d int64) { n.spread.Load().pick().Add(d) }
+
+// StripesNow returns what has operations go by the stripes that n has now, as if they had read the pointer to them in time.
+func (n *Node) StripesNow() (late func(operation func())) {
+	s := n.spread.Load()
+	return func(operation func()) {
+		n.spread.Store(s)
+		operation()
+		n.spread.Store(nil)
+	}
+}

@@ -1,0 +1,308 @@
+package packed_test
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/packed"
+)
+
+// newSpread returns a scope that counts on stripes, and the root above it.
+func newSpread(t *testing.T) (root, n *packed.Node) {
+	t.Helper()
+	root = newNode(nil)
+	n = newNode(root)
+	n.Acquire()
+	n.Release() // is linked now
+	if !n.Spread() {
+		t.Fatal("a running scope does not spread its guards")
+	}
+	return root, n
+}
+
+// elsewhere runs f to its end in a goroutine, which has another stack and so, most likely, another stripe.
+func elsewhere(f func()) {
+	var wg sync.WaitGroup
+	wg.Go(f)
+	wg.Wait()
+}
+
+// Where goroutines get into each other's way for long, by the account of a counter that is used in the same way, the
+// guards are spread. A host that never runs two of them at once proves nothing.
+func TestClashingGoroutinesSpreadTheGuards(t *testing.T) {
+	const many = 100_000
+	root := newNode(nil)
+	var counter, clashes atomic.Int64
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for !root.IsSpread() && clashes.Load() < many && time.Since(begin) < 2*time.Second {
+				for range 1000 {
+					root.Acquire()
+					root.Release()
+					if v := counter.Add(1); counter.Load() != v {
+						clashes.Add(1)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := clashes.Load(); n >= many {
+		check(t, "spread", root.IsSpread(), true)
+	} else {
+		t.Logf("spread: %v, after %d clashes of %d", root.IsSpread(), n, many)
+	}
+	check(t, "guards", guards(root), 0)
+	root.Stop()
+	check(t, "complete", root.Complete(), true)
+}
+
+func TestOneGoroutineDoesNotSpreadTheGuards(t *testing.T) {
+	root := newNode(nil)
+	root.Acquire()
+	for range 1_000_000 {
+		root.Acquire()
+		root.Release()
+	}
+	check(t, "spread", root.IsSpread(), false)
+}
+
+// Clashes count where they come thick and fast: a scope that is old has seen many, and is not hot.
+func TestFewClashesDoNotSpreadTheGuards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root := newNode(nil)
+		for range 100 {
+			for range 20 {
+				root.Clash()
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		check(t, "spread by few at a time", root.IsSpread(), false)
+		for range 64 {
+			root.Clash()
+		}
+		check(t, "spread by as many at once", root.IsSpread(), true)
+	})
+}
+
+// An operation that was under way to a stripe when it was sealed is done on the word.
+func TestOperationsThatComeAfterTheFold(t *testing.T) {
+	root, n := newSpread(t)
+	n.Acquire()
+	late := n.StripesNow()
+	done := root.Done()
+	root.Stop()
+
+	late(n.Acquire)
+	check(t, "guards", guards(n), 2)
+	late(n.Release)
+	late(n.Release)
+	check(t, "guards", guards(n), 0)
+	check(t, "complete", []bool{root.Complete(), isClosed(done)}, []bool{true, true})
+}
+
+func TestOnlyRunningLinkedScopesSpreadTheirGuards(t *testing.T) {
+	root := newNode(nil)
+	for name, prepare := range map[string]func(n *packed.Node){
+		"loose":   func(*packed.Node) {},
+		"stopped": func(n *packed.Node) { n.Acquire(); n.Stop() },
+		"sealed": func(n *packed.Node) {
+			n.Acquire()
+			n.Parent().Stop()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(newNode(root))
+			prepare(n)
+			check(t, "spread", n.Spread(), false)
+			n.Acquire()
+			check(t, "linked", linked(root) > 0, true)
+		})
+	}
+}
+
+func TestSpreadGuardsCount(t *testing.T) {
+	root, n := newSpread(t)
+	const each = 10
+	for range each {
+		elsewhere(func() {
+			n.Acquire()
+			n.Acquire()
+		})
+	}
+	check(t, "guards", guards(root), 2*each)
+	elsewhere(func() {
+		for range each {
+			n.Release()
+		}
+	})
+	check(t, "guards", guards(root), each)
+
+	done := root.Done()
+	root.Stop()
+	check(t, "spread after the stop", n.IsSpread(), false)
+	for range each {
+		check(t, "complete while held", []bool{root.Complete(), isClosed(done)}, []bool{false, false})
+		elsewhere(n.Release)
+	}
+	check(t, "complete", []bool{root.Complete(), isClosed(done)}, []bool{true, true})
+
+	n.Acquire() // late
+	check(t, "complete under a late guard", root.Complete(), false)
+	n.Release()
+	check(t, "complete again", root.Complete(), true)
+}
+
+// What was counted before the guards were spread, and what is released after the stripes are gone, is all one count.
+func TestGuardsOutliveTheStripes(t *testing.T) {
+	root := newNode(nil)
+	root.Acquire()
+	root.Spread()
+	root.Acquire()
+	check(t, "guards", guards(root), 2)
+	root.Release()
+	root.Release()
+	check(t, "guards", guards(root), 0)
+	root.Acquire()
+	root.Stop()
+	check(t, "complete while held", root.Complete(), false)
+	root.Release()
+	check(t, "complete", root.Complete(), true)
+}
+
+func TestSpreadScopeThatHoldsNothingCompletes(t *testing.T) {
+	root, n := newSpread(t)
+	done := n.Done()
+	n.Stop()
+	check(t, "complete", []bool{n.Complete(), isClosed(done)}, []bool{true, true})
+	check(t, "linked", linked(root), 0)
+	root.Stop()
+	check(t, "root complete", root.Complete(), true)
+}
+
+func TestSpreadScopeStaysLinked(t *testing.T) {
+	root, n := newSpread(t)
+	n.Acquire()
+	for range 1000 { // sweeps
+		k := newNode(root)
+		k.Acquire()
+		k.Release()
+	}
+	root.Stop()
+	check(t, "complete while held", root.Complete(), false)
+	n.Release()
+	check(t, "complete", root.Complete(), true)
+}
+
+func TestSpreadGuardsDoNotAllocate(t *testing.T) {
+	_, n := newSpread(t)
+	check(t, "allocations", testing.AllocsPerRun(1000, func() {
+		n.Acquire()
+		n.Release()
+	}), 0.0)
+}
+
+// Nobody notices while the guards are spread. The stop does, and does its work first.
+func TestMisuseOfSpreadGuardsPanicsInStop(t *testing.T) {
+	for name, test := range map[string]struct {
+		pretend int64
+		want    string
+		left    int
+	}{
+		"a release too many":    {-1, "never acquired", 0},
+		"very many":             {-1 << 40, "never acquired", 0},
+		"2^30 guards":           {1 << 30, "2^30 guards", 1<<30 - 1},
+		"many more":             {1 << 40, "2^30 guards", 1<<30 - 1},
+		"one fewer than 2^30":   {1<<30 - 1, "", 1<<30 - 1},
+		"none, by a long drift": {0, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, n := newSpread(t)
+			elsewhere(func() { n.Pretend(-1 << 50) })
+			n.Pretend(1 << 50)
+			n.Pretend(test.pretend)
+			got := panicOf(root.Stop)
+			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+				t.Errorf("Stop panicked with %q, want %q", got, test.want)
+			}
+			check(t, "signalled and sealed", []bool{root.Signalled(), n.Live()}, []bool{true, false})
+			check(t, "guards", guards(root), test.left)
+			check(t, "complete", root.Complete(), test.left == 0)
+			check(t, "panic of another Stop", panicOf(root.Stop), "")
+			if test.left > 0 {
+				if got := panicOf(n.Acquire); !strings.Contains(got, "2^30 guards") {
+					t.Errorf("Acquire of a full scope panicked with %q", got)
+				}
+				return
+			}
+			n.Acquire()
+			check(t, "complete while a guard is held", root.Complete(), false)
+			n.Release()
+			check(t, "complete", root.Complete(), true)
+		})
+	}
+}
+
+// The last guard, taken on a stripe, is released at some moment of the fold: on a stripe that has been counted, on one
+// that has not, or on the word.
+func TestReleaseDuringTheFold(t *testing.T) {
+	var clock atomic.Int64
+	for round := range 20_000 {
+		root := newNode(nil)
+		root.Spread()
+		root.Acquire()
+		done := root.Done()
+		var meet together
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			meet.wait(2)
+			for range round % 200 {
+				clock.Load()
+			}
+			root.Release()
+		})
+		wg.Go(func() {
+			meet.wait(2)
+			root.Stop()
+		})
+		wg.Wait()
+		check(t, "complete", []bool{root.Complete(), isClosed(done)}, []bool{true, true})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// Who asks for the number of guards during the fold is told of every one that is held all the while.
+func TestGuardsAreSeenDuringTheFold(t *testing.T) {
+	for range 5_000 {
+		root, n := newSpread(t)
+		for range 3 {
+			elsewhere(n.Acquire)
+		}
+		var meet together
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			meet.wait(2)
+			for n.Live() {
+				if got := guards(n); got != 3 {
+					t.Errorf("%d guards, want 3", got)
+				}
+			}
+		})
+		wg.Go(func() {
+			meet.wait(2)
+			root.Stop()
+		})
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
+	}
+}
