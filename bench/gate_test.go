@@ -52,7 +52,9 @@ func TestGate_AsksAgain(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var asked []int
 			var out strings.Builder
-			passes := pass(&out, []row{{what: "operation", limit: 1, allocs: rare}, {what: "other", allocs: rare}}, func(r row, rounds int) result {
+			never := func() bool { return false }
+			rows := []row{{what: "operation", limit: 1, allocs: rare}, {what: "other", allocs: rare}, {what: "not here", limit: 1, shows: never}}
+			passes := pass(&out, rows, func(r row, rounds int) result {
 				asked = append(asked, rounds)
 				return result{row: r, ratio: test.ratios[len(asked)-1]}
 			})

@@ -19,6 +19,9 @@ type row struct {
 	limit float64 // ours may cost this many times theirs; 0: not stated
 	gate  float64 // the ratio at which the gate closes; 0: one and a half times the limit
 
+	// shows reports whether the machine can show the difference at this moment; nil: any can.
+	shows func() bool
+
 	allocs int  // ours, per operation; not looked at if rare or once
 	once   bool // the operation can be done once per preparation
 	each   int  // what is done once counts as so many; 0: one

@@ -1,7 +1,8 @@
 // Command bench measures what the README claims: each row pairs an operation of swansong with what a user would
 // otherwise use, in turn, in one run. It prints the tables as Markdown.
 //
-//	go run ./bench [-rounds 31] [-write]
+//	go run ./bench [-rounds 31] [-write] [-only regexp]
+//	go run ./bench -gate [-only regexp]
 //
 // With -write it also puts them into docs/benchmarks.md. Quote ratios: they hold when the machine's speed drifts.
 package main
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -21,12 +23,19 @@ func main() {
 	rounds := flag.Int("rounds", 31, "timed runs of each side of a row")
 	write := flag.Bool("write", false, "also write docs/benchmarks.md")
 	gate := flag.Bool("gate", false, "instead, fail if a ratio is far above its target, or an operation allocates more or less than stated")
+	only := flag.String("only", "", "leave out the operations that do not match this `regexp`, and the other tables")
 	flag.Parse()
+	match, err := regexp.Compile(*only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench: -only:", err)
+		os.Exit(2)
+	}
 	if *rounds < 1 || flag.NArg() > 0 {
 		fmt.Fprintln(os.Stderr, "bench: -rounds takes a number from 1 on, and there are no arguments")
 		os.Exit(2)
 	}
 	rows := slices.Concat(guardRows(), childRows(), endRows(), interruptRows())
+	rows = slices.DeleteFunc(rows, func(r row) bool { return !match.MatchString(r.what) })
 	if *gate {
 		if !pass(os.Stdout, rows, measure) {
 			os.Exit(1)
@@ -38,6 +47,9 @@ func main() {
 	fmt.Fprintf(out, "Measured %s on %s, %d processors, %s/%s, %s: %d interleaved rounds a row, medians.\n\n",
 		time.Now().Format(time.DateOnly), cpu(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), *rounds)
 	printRows(out, rows, *rounds)
+	if *only != "" {
+		return
+	}
 	fmt.Fprint(out, peerNotes)
 	for _, job := range jobs {
 		fmt.Fprintf(out, "- *%s*: %s\n", job.name, job.says)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
@@ -17,8 +18,13 @@ func endRows() []row {
 	return []row{
 		{
 			what: "the last Release, until Wait returns", peer: "close of a channel, until its receiver goes on", limit: 2, once: true, each: handovers,
-			ours:  waitForScopes,
-			their: waitForChannels,
+			ours:  func() func(int) { return waitForScopes(context.Background()) },
+			their: func() func(int) { return waitForChannels(context.Background()) },
+		},
+		{
+			what: "the same, Wait with a time-out", peer: "the same, select with ctx.Done", limit: 2, once: true, each: handovers,
+			ours:  func() func(int) { return waitForScopes(timeout()) },
+			their: func() func(int) { return waitForChannels(timeout()) },
 		},
 		{
 			what: "HTTP request, with a guard", peer: "the same without", limit: 1 / 0.97, gate: 1.2, allocs: rare,
@@ -26,7 +32,7 @@ func endRows() []row {
 			their: func() func(int) { return requests(unguarded) },
 		},
 		{
-			what: "Guard + Release while reports of 100000 guards are made", peer: "the same while something else is computed", limit: 1.2, allocs: rare,
+			what: "Guard + Release while reports of 100000 guards are made", peer: "the same while something else is computed", allocs: rare,
 			ours: func() func(int) {
 				s := crowded(100_000, 10)
 				return beside(func() { s.GuardReport() }, guards{child(s)}.run)
@@ -54,7 +60,7 @@ func endRows() []row {
 const handovers = 10_000
 
 // waitForScopes hands over from a goroutine that releases to one that waits, and back by a channel.
-func waitForScopes() func(int) {
+func waitForScopes(ctx context.Context) func(int) {
 	held, done := make([]*ctxshutdown.Guard, handovers), make([]*ctxshutdown.Completion, handovers)
 	for i := range handovers {
 		s := ctxshutdown.New(context.Background())
@@ -62,21 +68,36 @@ func waitForScopes() func(int) {
 	}
 	return func(int) {
 		handOver(func(i int) { held[i].Release() }, func(i int) {
-			if err := done[i].Wait(context.Background()); err != nil {
+			if err := done[i].Wait(ctx); err != nil {
 				panic(err)
 			}
 		})
 	}
 }
 
-func waitForChannels() func(int) {
+func waitForChannels(ctx context.Context) func(int) {
 	done := make([]chan struct{}, handovers)
 	for i := range done {
 		done[i] = make(chan struct{})
 	}
 	return func(int) {
-		handOver(func(i int) { close(done[i]) }, func(i int) { <-done[i] })
+		handOver(func(i int) { close(done[i]) }, func(i int) {
+			if ctx.Done() == nil {
+				<-done[i]
+				return
+			}
+			select {
+			case <-done[i]:
+			case <-ctx.Done():
+			}
+		})
 	}
+}
+
+func timeout() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	_ = cancel // lives as long as the process
+	return ctx
 }
 
 func handOver(let, wait func(i int)) {

@@ -24,17 +24,22 @@ func guardRows() (rs []row) {
 	}
 	rs = append(rs,
 		row{
-			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", the same", limit: 0.25, allocs: rare,
+			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", the same", limit: 0.25, allocs: rare, shows: transfersCost,
 			ours:  func() func(int) { return twice(guards{deep(4)}.run) },
 			their: func() func(int) { return twice((&waitGroup{}).run) },
 		},
 		row{
-			what: "TryGuard + Release", peer: peer, limit: 1.2,
+			what: "TryGuard + Release, root", peer: peer, limit: 1.2,
+			ours:  func() func(int) { return tries{deep(0)}.run },
+			their: their,
+		},
+		row{
+			what: "TryGuard + Release, depth 4", peer: peer, limit: 1.2,
 			ours:  func() func(int) { return tries{deep(4)}.run },
 			their: their,
 		},
 		row{
-			what: "TryGuard + Release, 2 goroutines on one scope", peer: peer + ", the same", limit: 0.5, allocs: rare,
+			what: "TryGuard + Release, 2 goroutines on one scope", peer: peer + ", the same", limit: 0.5, allocs: rare, shows: transfersCost,
 			ours:  func() func(int) { return twice(tries{deep(4)}.run) },
 			their: func() func(int) { return twice((&waitGroup{}).run) },
 		},
@@ -116,6 +121,15 @@ func twice(run func(n int)) func(n int) {
 		}
 		wg.Wait()
 	}
+}
+
+// transfersCost reports whether two goroutines on one counter are slower than one. They are not where the processors are
+// two threads of one core, or take turns on one: then stripes gain nothing, and lose nothing.
+func transfersCost() bool {
+	alone := func() func(int) { return (&waitGroup{}).run }
+	both := func() func(int) { return twice((&waitGroup{}).run) }
+	_, ratios := compare([]side{alone, both}, 9)
+	return ratios[1] > 2
 }
 
 // layered returns a context that many contexts below a scope, half of them with values and half of them with a cancel.

@@ -50,6 +50,11 @@ func (c *Completion) Wait(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ErrWaitContext
 	}
+	ended := ctx.Done()
+	if ended == nil { // nothing else can happen, and waiting for one channel is quicker
+		<-c.done
+		return nil
+	}
 	for waiting := true; waiting; {
 		select {
 		case <-c.done:
@@ -58,7 +63,7 @@ func (c *Completion) Wait(ctx context.Context) error {
 			stopped = nil
 			c.scope.State()
 			survived = survived || ctx.Err() == nil
-		case <-ctx.Done():
+		case <-ended:
 			waiting = false
 		}
 	}

@@ -85,7 +85,7 @@ func (s *Swansong) try() (hold, bool) {
 		return hold{}, false // spares a stopped scope the coming and going of refused tries
 	}
 	s.node.Acquired(s.node.Count())
-	if g := s.signal.Load(); g != nil && g.ctx.Err() != nil || g == nil && s.pull() != nil { // Err, without its call
+	if g := s.signal.Load(); g == nil && s.pull() != nil || g != nil && g.ended() { // Err, but quicker
 		s.node.Released(s.node.Discount()) // in full: the last one out wakes whoever waits, refused or not
 		return hold{}, false
 	}

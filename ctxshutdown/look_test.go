@@ -95,3 +95,24 @@ func forEver(yield func(struct{}) bool) {
 	for yield(struct{}{}) {
 	}
 }
+
+// Whoever has seen a scope's own Done closed is refused, also while package context still tells those below.
+func TestTryGuard_RefusesWhoHasSeenTheStop(t *testing.T) {
+	for range 50 {
+		s := ctxshutdown.New(context.Background())
+		for range 1000 {
+			owned(t)(context.WithCancel(s))
+		}
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			s.Shutdown()
+		}()
+		<-s.Done()
+		if g, ok := s.TryGuard(); ok {
+			t.Errorf("a stopped scope admits: %v", s.GuardReport())
+			g.Release()
+		}
+		<-stopped
+	}
+}

@@ -24,6 +24,9 @@ type signal struct {
 	ending   atomic.Bool // set before that
 }
 
+// ended reports whether the signal has been given, without asking where nobody but us can have done so; see look.
+func (g *signal) ended() bool { return (!g.alone || g.ending.Load()) && g.ctx.Err() != nil }
+
 // shutDown is the signal of all scopes that were stopped before anybody waited on them. It never had an open channel.
 var shutDown = endedBy(ErrShutdown)
 

@@ -1,5 +1,14 @@
 package packed
 
+// Deal returns how many stripes a scope gets for so many processors, and on which of them each stack falls.
+func Deal(procs int, stacks []uintptr) (stripes int, on []uint64) {
+	s := newStripes(procs)
+	for _, stack := range stacks {
+		on = append(on, s.index(stack))
+	}
+	return len(s.cells), on
+}
+
 // Spread has n count on stripes, as enough clashes would, and reports whether it does.
 func (n *Node) Spread() bool {
 	n.grow(2)

@@ -87,8 +87,12 @@ func newStripes(procs int) *stripes {
 // Two goroutines that do share a stripe notice that they clash, and clashed has all of them hashed anew.
 func (s *stripes) pick() *atomic.Int64 {
 	var here byte
-	key := uint64(uintptr(unsafe.Pointer(&here)) >> 11)
-	return &s.cells[key*s.factor.Load()>>(s.shift&63)].count
+	return &s.cells[s.index(uintptr(unsafe.Pointer(&here)))].count
+}
+
+// index hashes the address of a stack.
+func (s *stripes) index(stack uintptr) uint64 {
+	return uint64(stack>>11) * s.factor.Load() >> (s.shift & 63)
 }
 
 // epoch is what windows are counted from. In a synctest bubble the clock is another one; all that matters is whether it

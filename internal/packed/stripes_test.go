@@ -1,6 +1,7 @@
 package packed_test
 
 import (
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -303,6 +304,44 @@ func TestGuardsAreSeenDuringTheFold(t *testing.T) {
 		wg.Wait()
 		if t.Failed() {
 			return
+		}
+	}
+}
+
+// The simulation of docs/scaling.md: one running goroutine for each processor, on stacks that lie next to each other, or
+// anywhere in a large heap. Most of them have a stripe to themselves.
+func TestStripesForManyProcessors(t *testing.T) {
+	const deals, alone, shared = 200, 1.0, 1.0 / 20 // operations in the same time: a line of one's own, and one that others write to
+	t.Log("processors  stripes  alone  of linear")
+	for _, procs := range []int{2, 4, 8, 16, 32, 64, 128} {
+		random := rand.New(rand.NewPCG(1, uint64(procs)))
+		var stripes, lonely int
+		for deal := range deals {
+			stacks := make([]uintptr, procs)
+			first := uintptr(random.Int64N(1<<30)) << 11
+			for i := range stacks {
+				stacks[i] = first + uintptr(i)<<(11+deal%4) // of 2, 4, 8 or 16 kB, as a loop that starts them gets them
+				if deal%2 == 1 {
+					stacks[i] = uintptr(random.Int64N(1<<30)) << 11
+				}
+			}
+			var on []uint64
+			stripes, on = packed.Deal(procs, stacks)
+			load := map[uint64]int{}
+			for _, s := range on {
+				load[s]++
+			}
+			for _, n := range load {
+				if n == 1 {
+					lonely++
+				}
+			}
+		}
+		fraction := float64(lonely) / float64(deals*procs)
+		linear := fraction*alone + (1-fraction)*shared
+		t.Logf("%10d  %7d  %4.0f%%  %8.0f%%", procs, stripes, 100*fraction, 100*linear)
+		if want := 0.7; procs <= 64 && linear < want {
+			t.Errorf("%d processors: %.2f of linear, want %.2f", procs, linear, want)
 		}
 	}
 }
