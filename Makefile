@@ -32,8 +32,8 @@ race: ## the tests of all modules under the race detector
 nested: ## the tests of the nested modules
 	$(GO) test $$($(GO) list -m -f '{{.Path}}/...' | grep -v '^$(ROOT)/\.\.\.$$')
 
-bench: ## the benchmark tables of the README
-	$(GO) run ./bench
+bench: ## the benchmark tables of the README, written to docs/benchmarks.md
+	$(GO) run ./bench -write
 
 gate: ## fail if what was reached in speed has been lost: ratios, and exact allocations
 	$(GO) run ./bench -gate

@@ -25,6 +25,7 @@ type row struct {
 	allocs int  // ours, per operation; not looked at if rare or once
 	once   bool // the operation can be done once per preparation
 	each   int  // what is done once counts as so many; 0: one
+	steady int  // timed runs are so many times as long as others; 0: one
 }
 
 // rare is for operations that allocate now and then, or in part.
@@ -85,8 +86,9 @@ func prepared(r row, s side) *runner {
 		return p
 	}
 	p.timed = s()
-	for p.run(); time.Duration(p.last*float64(p.n)) < slice; p.run() {
-		p.n = max(p.n+1, min(p.n*10, int(1.2*float64(slice)/p.last)))
+	long := slice * time.Duration(max(r.steady, 1))
+	for p.run(); time.Duration(p.last*float64(p.n)) < long; p.run() {
+		p.n = max(p.n+1, min(p.n*10, int(1.2*float64(long)/p.last)))
 	}
 	return p
 }

@@ -20,6 +20,9 @@ import (
 )
 
 func main() {
+	if repeated() {
+		return
+	}
 	rounds := flag.Int("rounds", 31, "timed runs of each side of a row")
 	write := flag.Bool("write", false, "also write docs/benchmarks.md")
 	gate := flag.Bool("gate", false, "instead, fail if a ratio is far above its target, or an operation allocates more or less than stated")
@@ -62,6 +65,7 @@ func main() {
 	for _, m := range memory() {
 		line(out, m.what, fmt.Sprintf("%.0f", bytesEach(100_000, m.keep())))
 	}
+	printInstructions(out)
 	if *write {
 		if err := os.WriteFile("docs/benchmarks.md", []byte(head+page.String()), 0o666); err != nil {
 			fmt.Fprintln(os.Stderr, "bench: run it from the root of the repository:", err)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -15,6 +16,7 @@ import (
 
 // endRows are about whole ways: from a release to whoever waits, through an HTTP server, to a report.
 func endRows() []row {
+	var others bystanders
 	return []row{
 		{
 			what: "the last Release, until Wait returns", peer: "close of a channel, until its receiver goes on", limit: 2, once: true, each: handovers,
@@ -27,20 +29,19 @@ func endRows() []row {
 			their: func() func(int) { return waitForChannels(timeout()) },
 		},
 		{
-			what: "HTTP request, with a guard", peer: "the same without", limit: 1 / 0.97, gate: 1.2, allocs: rare,
+			what: "HTTP request, with a guard", peer: "the same without", limit: 1 / 0.97, gate: 1.2, allocs: rare, steady: 10,
 			ours:  func() func(int) { return requests(guarded) },
 			their: func() func(int) { return requests(unguarded) },
 		},
 		{
-			what: "Guard + Release while reports of 100000 guards are made", peer: "the same while something else is computed", allocs: rare,
+			what: "Guard + Release while reports of 100000 guards are made", peer: "the same while something else is computed", limit: 2, once: true, each: bystanding,
 			ours: func() func(int) {
 				s := crowded(100_000, 10)
-				return beside(func() { s.GuardReport() }, guards{child(s)}.run)
+				return others.beside(func() { s.GuardReport() }, guards{child(s)}.run)
 			},
 			their: func() func(int) {
 				s := crowded(100_000, 10)
-				numbers := numbers(10_000)
-				return beside(func() { sum(numbers) }, guards{child(s)}.run)
+				return others.beside(func() { sum(numbers(10_000)) }, guards{child(s)}.run)
 			},
 		},
 		{
@@ -171,23 +172,24 @@ func child(s *ctxshutdown.Swansong) *ctxshutdown.Swansong {
 	return c
 }
 
-// beside runs something again and again in another goroutine while run is timed.
-func beside(other func(), run func(n int)) func(n int) {
-	return func(n int) {
-		stop, done := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(done)
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					other()
-				}
+// bystanding is how often an operation is done while something else goes on: for much longer than a report takes.
+const bystanding = 5_000_000
+
+// bystanders are goroutines that keep the machine busy in a way of their own. There is one at a time: who prepares a run waits
+// until that of the run before has ended, which takes as long as what it was doing, and is not part of any run.
+type bystanders struct{ sync.WaitGroup }
+
+// beside returns what runs something, while something else is done again and again.
+func (b *bystanders) beside(other func(), run func(n int)) func(int) {
+	b.Wait()
+	return func(int) {
+		var stop atomic.Bool
+		b.Go(func() {
+			for !stop.Load() {
+				other()
 			}
-		}()
-		run(n)
-		close(stop)
-		<-done
+		})
+		run(bystanding)
+		stop.Store(true)
 	}
 }
