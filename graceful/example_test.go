@@ -1,0 +1,215 @@
+package graceful_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/graceful"
+)
+
+// A main function is os.Exit(graceful.ExitCode(serve())), so that the defers of serve run on every path. Here, the end of
+// a context stands for the signal.
+func Example() {
+	serve := func(ctx context.Context) error {
+		defer fmt.Println("database closed")
+		return graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
+			s.Go(func(work context.Context) {
+				<-s.Done()
+				fmt.Println("flushed:", work.Err())
+			})
+			graceful.Ready(s)
+			<-s.Done() // or httpdrain.Serve(s, srv, ln)
+			return nil
+		}, graceful.WithSoft(20*time.Second))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(10*time.Millisecond, cancel)
+	fmt.Println("exit code:", graceful.ExitCode(serve(ctx)))
+	// Output:
+	// flushed: <nil>
+	// database closed
+	// exit code: 0
+}
+
+// When f returns, by itself or not, what it has started is drained.
+func ExampleRun() {
+	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
+		s.Go(func(context.Context) {
+			<-s.Done()
+			fmt.Println("drained:", context.Cause(s))
+		})
+		return errors.New("listen: address in use")
+	})
+	fmt.Println(err, graceful.ExitCode(err))
+	// Output:
+	// drained: listen: address in use
+	// listen: address in use 1
+}
+
+// Who does not return, even when its work is cancelled, is named.
+func ExampleAbandonedError() {
+	release := make(chan struct{})
+	defer close(release)
+	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
+		jobs, _ := ctxshutdown.WithCancel(s, ctxshutdown.WithName("jobs"))
+		jobs.Go(func(context.Context) { <-release })
+		return nil
+	}, graceful.WithSoft(time.Millisecond), graceful.WithHard(time.Millisecond), graceful.WithOutput(os.Stdout))
+	var left *graceful.AbandonedError
+	if errors.As(err, &left) {
+		fmt.Println("somebody has to look at", left.Report)
+	}
+	fmt.Println("exit code:", graceful.ExitCode(err))
+	// Output:
+	// graceful: abandoned (not drained after 1ms on rung Hard), with 1 held:
+	// 	jobs ×1
+	// 	CTXSHUTDOWN_TRACE=1 tells where, for how long, and what they are doing.
+	// somebody has to look at 1 guard: jobs ×1
+	// exit code: 3
+}
+
+func ExampleForcedError() {
+	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
+		queries, _ := ctxshutdown.WithCancel(s, ctxshutdown.WithName("queries"))
+		queries.Go(func(work context.Context) { <-work.Done() }) // until it is cancelled
+		return nil
+	}, graceful.WithSoft(time.Millisecond))
+	fmt.Println(err)
+	fmt.Println("exit code:", graceful.ExitCode(err))
+	// Output:
+	// graceful: drained after force (not drained after 1ms on rung Soft): 1 guard: queries ×1
+	// exit code: 2
+}
+
+func ExampleExitCode() {
+	err := graceful.Run(context.Background(), func(*ctxshutdown.Swansong) error { return nil })
+	fmt.Println(graceful.ExitCode(err)) // in main: os.Exit(graceful.ExitCode(err))
+	// Output: 0
+}
+
+func ExampleWithPreStop() {
+	graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
+		return nil
+	}, graceful.WithPreStop("consul", func(ctx context.Context) error {
+		s, _ := graceful.FromContext(ctx)
+		fmt.Println("deregistered while the scope is", s.Scope().State())
+		return nil
+	}))
+	// Output: deregistered while the scope is Running
+}
+
+func ExampleExtend() {
+	graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
+		s.Go(func(context.Context) {
+			<-s.Done()
+			fmt.Println("granted", graceful.Extend(s, 25*time.Second, "one more batch"))
+		})
+		return nil
+	})
+	// Output: granted 25s
+}
+
+// Readers stop first, then what they feed.
+func ExampleInOrder() {
+	ctx, cancel := context.WithCancel(context.Background())
+	err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
+		var stages []*ctxshutdown.Swansong
+		for _, name := range []string{"ingress", "workers", "storage"} {
+			stage, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName(name))
+			stage.Go(func(context.Context) {
+				<-stage.Done()
+				fmt.Println(name, "has ended")
+			})
+			stages = append(stages, stage)
+		}
+		cancel()
+		return graceful.InOrder(s, stages...)
+	})
+	fmt.Println(err)
+	// Output:
+	// ingress has ended
+	// workers has ended
+	// storage has ended
+	// <nil>
+}
+
+func ExampleFromContext() {
+	graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
+		if p, ok := graceful.FromContext(s); ok {
+			fmt.Println(p.Status().Rung)
+		}
+		return nil
+	})
+	// Output: Serving
+}
+
+func ExampleProcess_Watch() {
+	graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
+		p, _ := graceful.FromContext(s)
+		p.Watch(func(st graceful.Status) { fmt.Println(st.Rung, st.Cause) })
+		return nil
+	}, graceful.WithSoft(time.Minute))
+	// Output:
+	// Serving <nil>
+	// Soft graceful: the function given to Run has returned
+	// Exit graceful: the function given to Run has returned
+}
+
+// Readiness turns false at the first signal, and work is still accepted until the lame duck is over.
+func ExampleProcess_LameDuck() {
+	ctx, cancel := context.WithCancel(context.Background())
+	graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
+		p, _ := graceful.FromContext(s)
+		cancel()
+		<-p.LameDuck()
+		fmt.Println("not ready, and", s.State())
+		return nil
+	}, graceful.WithLameDuck(time.Minute))
+	// Output: not ready, and Running
+}
+
+func ExampleWithLogger() {
+	log := slog.New(short{slog.NewTextHandler(os.Stdout, nil)}) // in main: slog.Default()
+	graceful.Run(context.Background(), nothing, graceful.WithLogger(log))
+	// Output:
+	// INFO serving
+	// INFO draining
+	// INFO drained
+}
+
+// A short handler leaves out the time, the rung, the cause, and who holds guards.
+type short struct{ slog.Handler }
+
+func (short) Handle(_ context.Context, r slog.Record) error {
+	fmt.Println(r.Level, r.Message)
+	return nil
+}
+
+// Reload on SIGHUP is the program's own affair; it must not end it.
+func ExampleWithSignals() {
+	err := graceful.Run(context.Background(), func(*ctxshutdown.Swansong) error { return nil },
+		graceful.WithSignals(syscall.SIGTERM))
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// A value that makes no sense is refused at start-up.
+func ExampleWithSoft() {
+	fmt.Println(graceful.Run(context.Background(), nothing, graceful.WithSoft(10)))
+	// Output: graceful: WithSoft(10ns): must be at least 1ms; is the unit missing, as in 10*time.Second?
+}
+
+func nothing(*ctxshutdown.Swansong) error { return nil }
+
+func ExampleReadStats() {
+	before := graceful.ReadStats()
+	graceful.Run(context.Background(), nothing)
+	fmt.Println(graceful.ReadStats().Clean-before.Clean, "clean drain")
+	// Output: 1 clean drain
+}

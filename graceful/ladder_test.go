@@ -1,0 +1,147 @@
+package graceful
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// The ladder has few states, so every sequence of events is tried, as far as it leads to a new one, and each step is held
+// against the rules.
+func TestLadder_EverySequence(t *testing.T) {
+	const depth = 12
+	why := errors.New("why")
+	for _, delay := range []time.Duration{0, 5 * time.Second} {
+		start := ladder{delay: delay, soft: 10 * time.Second, hard: 2 * time.Second, most: 3 * time.Second}
+		start.Since = time.Unix(0, 0)
+		tried, seen := 0, map[string]int{}
+		var try func(l ladder, did []action, trail string, n int)
+		try = func(l ladder, did []action, trail string, n int) {
+			done := slices.Clone(did)
+			slices.Sort(done)
+			state := fmt.Sprint(l.Rung, min(l.Signals, 5), slices.Compact(done))
+			if n <= seen[state] || t.Failed() {
+				return
+			}
+			seen[state] = n
+			for kind := asked; kind <= drained; kind++ {
+				for _, after := range []time.Duration{time.Second, 20 * time.Second} {
+					if after > time.Second && kind != ticked {
+						continue // how late it is matters to nobody else
+					}
+					next := l
+					e := event{kind: kind, at: l.Since.Add(after), cause: why}
+					if !l.Until.IsZero() && after > time.Second {
+						e.at = l.Until
+					}
+					todo := next.step(e)
+					tried++
+					name := fmt.Sprintf("%s %d+%v", trail, kind, after)
+					if err := check(l, e, next, todo, did); err != nil {
+						t.Fatalf("delay %v, events%s: %v\nfrom %+v\n  to %+v\ntodo %v", delay, name, err, l, next, todo)
+					}
+					try(next, slices.Concat(did, todo), name, n-1)
+				}
+			}
+		}
+		try(start, nil, "", depth)
+		t.Logf("delay %v: %d states, %d steps", delay, len(seen), tried)
+	}
+}
+
+// check is what has to be true of every step.
+func check(l ladder, e event, next ladder, todo, did []action) error {
+	down := int(next.Rung - l.Rung)
+	has := func(list []action, a action) bool { return slices.Contains(list, a) }
+	all := slices.Concat(did, todo)
+	switch {
+	case down < 0:
+		return errors.New("it went up")
+	case down == 0 && next.Until != l.Until:
+		return errors.New("the time changed by something else than Extend")
+	case l.Rung == Exit && len(todo) > 0:
+		return errors.New("it did something after the end")
+	case down > 1 && e.kind != drained && e.kind != forced && !(l.Rung == Serving && next.Rung == Soft):
+		return errors.New("it skipped a rung")
+	case l.Rung == Serving && next.Rung == Soft && l.delay > 0 && e.kind != returned && e.kind != stopped:
+		return errors.New("it skipped the lame duck")
+	case next.Rung == LameDuck && l.delay == 0:
+		return errors.New("it entered a rung that has no time")
+	case e.kind == signalled && next.Signals != l.Signals+1, e.kind != signalled && next.Signals != l.Signals:
+		return errors.New("signals are miscounted")
+	case e.kind == signalled && l.Rung > Serving && l.Signals == 0 && down != 0:
+		return errors.New("a first signal hurried a stop that was under way")
+	case e.kind == signalled && l.Rung > Serving && l.Rung < Exit && l.Signals > 0 && down != 1:
+		return errors.New("a signal did not lead to the next rung")
+	case e.kind == asked && l.Rung > Serving && down != 0:
+		return errors.New("the end of the context hurried a stop that was under way")
+	case e.kind == ticked && (l.Until.IsZero() || e.at.Before(l.Until)) && down != 0:
+		return errors.New("its time had not come")
+	case e.kind == ticked && l.Rung < Exit && !l.Until.IsZero() && !e.at.Before(l.Until) && down != 1:
+		return errors.New("its time had come")
+	case e.kind == drained && (next.Rung == Exit) != (l.Rung >= Soft):
+		return errors.New("it went on when all was drained")
+	case next.Rung == Exit && l.Rung != Exit && next.outcome != map[bool]outcome{true: cutShort, false: clean}[l.Rung == Hard] && e.kind == drained:
+		return fmt.Errorf("outcome %v", next.outcome)
+	case next.Rung == Exit && l.Rung != Exit && e.kind != drained && (next.outcome != abandoned || !has(todo, abandon)):
+		return errors.New("it gave up without abandoning")
+	case next.Rung > Serving && next.Rung < Exit && next.Cause == nil, l.Cause != nil && next.Cause != l.Cause:
+		return errors.New("the cause is missing or has changed")
+	case next.Rung > Serving && e.kind != drained && !has(all, turnUnready):
+		return errors.New("readiness was left on")
+	case down > 0 && next.Rung == Soft && !has(todo, runHooks):
+		return errors.New("no hooks")
+	case has(todo, shutdown) && (!has(did, runHooks) || e.kind != hooked):
+		return errors.New("shutdown before the hooks were over")
+	case e.kind == hooked && l.Rung == Soft && !has(todo, shutdown):
+		return errors.New("no shutdown after the hooks")
+	case down > 0 && next.Rung == Hard && !has(todo, force):
+		return errors.New("no force")
+	case (next.Rung == LameDuck || next.Rung == Soft || next.Rung == Hard) == next.Until.IsZero():
+		return errors.New("a rung without an end, or the other way round")
+	}
+	for _, a := range []action{turnUnready, runHooks, force, abandon} {
+		if count := len(all) - len(slices.DeleteFunc(slices.Clone(all), func(b action) bool { return a == b })); count > 1 {
+			return fmt.Errorf("action %d was done %d times", a, count)
+		}
+	}
+	return nil
+}
+
+// Whatever is asked for, and whenever: the end of Soft never comes sooner, and moves by most in all.
+func TestLadder_EveryExtension(t *testing.T) {
+	start := time.Unix(0, 0)
+	for _, delay := range []time.Duration{0, 5 * time.Second} {
+		l := ladder{delay: delay, soft: 10 * time.Second, hard: 2 * time.Second, most: 7 * time.Second}
+		l.step(event{kind: signalled, at: start, cause: errors.New("why")})
+		first := l.softEnd()
+		for at := time.Duration(0); ; at += 500 * time.Millisecond {
+			now := start.Add(at)
+			if l.step(event{kind: ticked, at: now}); l.Rung == Hard {
+				if want := first.Add(l.most); now != want || l.Extended != l.most {
+					t.Errorf("delay %v: Hard at %v with %v granted, want %v with %v", delay, now.Sub(start), l.Extended, want.Sub(start), l.most)
+				}
+				if granted, moved := l.extend(now, time.Second, ""); granted != 0 || moved != 0 {
+					t.Errorf("on Hard, %v was granted", granted)
+				}
+				break
+			}
+			d := at % (4 * time.Second)
+			before := l.softEnd()
+			granted, moved := l.extend(now, d, "")
+			end := l.softEnd()
+			switch {
+			case end.Sub(before) != moved || moved < 0:
+				t.Fatalf("at %v: moved %v, said %v", at, end.Sub(before), moved)
+			case granted > d || granted > end.Sub(now) || granted < 0:
+				t.Fatalf("at %v: %v of %v granted, with %v left", at, granted, d, end.Sub(now))
+			case granted < d && l.Extended != l.most:
+				t.Fatalf("at %v: only %v of %v granted, with %v not used", at, granted, d, l.most-l.Extended)
+			case l.Extended > l.most || end != first.Add(l.Extended):
+				t.Fatalf("at %v: extended by %v of %v", at, l.Extended, l.most)
+			}
+		}
+	}
+}

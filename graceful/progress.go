@@ -1,0 +1,211 @@
+package graceful
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+// A logger tells of every change of status.
+type logger struct {
+	*Process
+	last Status
+}
+
+func (l *logger) watch(st Status) {
+	was := l.last
+	l.last = st
+	attrs := []slog.Attr{slog.String("rung", st.Rung.String())}
+	if st.Cause != nil {
+		attrs = append(attrs, slog.String("cause", st.Cause.Error()), slog.Any("guards", l.scope.GuardReport()))
+	}
+	if !st.Until.IsZero() {
+		attrs = append(attrs, slog.Duration("next", st.Until.Sub(st.Since)))
+	}
+	level, message := slog.LevelInfo, ""
+	switch {
+	case st.Rung == Serving && st.Ready:
+		message = "ready"
+	case st.Rung == Serving:
+		message = "serving"
+	case st.Rung == Exit:
+		now := l.look()
+		attrs = append(attrs, slog.Duration("took", now.Since.Sub(now.stopped)))
+		switch now.outcome {
+		case clean:
+			message = "drained"
+		case cutShort:
+			level, message = slog.LevelWarn, "drained after force"
+		case abandoned:
+			level, message = slog.LevelError, "abandoned"
+		}
+	case st.Extended > was.Extended:
+		message = "drain extended"
+		attrs = append(attrs, slog.Duration("by", st.Extended-was.Extended), slog.String("reason", st.Reason))
+	case st.Rung == was.Rung:
+		message = "already stopping"
+		attrs = append(attrs, slog.Int("signals", st.Signals))
+	case st.Rung == LameDuck:
+		message = "no longer ready, still serving"
+	case st.Rung == Soft:
+		message = "draining"
+	case st.Rung == Hard:
+		level, message = slog.LevelWarn, "drain cut short"
+	}
+	l.config.logger.LogAttrs(context.Background(), level, message, attrs...)
+}
+
+// frame is how often the line is drawn at most.
+const frame = 100 * time.Millisecond
+
+// A line says on a terminal how far the drain is. It is drawn over itself, by one write for each frame and only when it
+// has changed, so that it does not flicker; the cursor stays at its beginning, so that a log line begins there. A drain
+// that is shorter than a frame is not shown at all.
+type line struct {
+	*Process
+	out  *os.File
+	quit chan struct{}
+	done chan struct{}
+}
+
+// newLine returns a line that draws itself until stop, or does nothing where there is no terminal.
+func newLine(p *Process) *line {
+	l := &line{Process: p, quit: make(chan struct{}), done: make(chan struct{})}
+	out, ok := p.config.output.(*os.File)
+	if term := os.Getenv("TERM"); !ok || term == "" || term == "dumb" || columns(out) == 0 {
+		close(l.done)
+		return l
+	}
+	l.out = out
+	go l.draw()
+	return l
+}
+
+// stop has the line taken away, and returns when it is.
+func (l *line) stop() {
+	close(l.quit)
+	<-l.done
+}
+
+const (
+	eraseToEnd = "\x1b[K"
+	erase      = "\r" + eraseToEnd
+)
+
+func (l *line) draw() {
+	defer close(l.done)
+	select {
+	case <-l.lame:
+	case <-l.quit:
+		return
+	}
+	tick := time.NewTimer(frame)
+	defer tick.Stop()
+	shown := ""
+	for {
+		select {
+		case <-l.quit:
+			if shown != "" {
+				l.out.WriteString(erase)
+			}
+			return
+		case <-tick.C:
+		}
+		began := time.Now()
+		text := describe(l.Status(), began, l.scope.GuardReport(), columns(l.out)-1)
+		if text != shown {
+			shown = text
+			l.out.WriteString("\r" + text + eraseToEnd + "\r")
+		}
+		// A tree so large that looking at it takes time is looked at less often.
+		tick.Reset(max(frame, 20*time.Since(began)))
+	}
+}
+
+// describe says in at most width columns how far the drain is, as in
+//
+//	draining 3 guards · 2.1 s of 10 s · http ×2, flush ×1
+func describe(st Status, now time.Time, held ctxshutdown.GuardReport, width int) string {
+	guards := fmt.Sprintf("%d guards", held.Count())
+	if held.Count() == 1 {
+		guards = "1 guard"
+	}
+	var b strings.Builder
+	switch st.Rung {
+	case LameDuck:
+		b.WriteString("not ready, still serving " + guards)
+	case Hard:
+		b.WriteString("cut short, waiting for " + guards)
+	default:
+		b.WriteString("draining " + guards)
+	}
+	if !st.Until.IsZero() {
+		total := st.Until.Sub(st.Since)
+		fmt.Fprintf(&b, " · %s of %s", seconds(min(total, now.Sub(st.Since))), strings.Replace(seconds(total), ".0", "", 1))
+	}
+	if st.Extended > 0 {
+		fmt.Fprintf(&b, " · extended by %s", seconds(st.Extended))
+		if st.Reason != "" {
+			fmt.Fprintf(&b, " (%s)", st.Reason)
+		}
+	}
+	separator := " · "
+	for _, g := range byPath(held) {
+		fmt.Fprintf(&b, "%s%s ×%d", separator, cmp.Or(g.Path, "(unnamed)"), g.Count)
+		separator = ", "
+	}
+	return cut(b.String(), width)
+}
+
+// byPath has one entry for each path, in the order of the report.
+func byPath(r ctxshutdown.GuardReport) (groups []ctxshutdown.GuardEntry) {
+	at := map[string]int{}
+	for _, e := range r.Entries() {
+		i, ok := at[e.Path]
+		if !ok {
+			i = len(groups)
+			at[e.Path] = i
+			groups = append(groups, ctxshutdown.GuardEntry{Path: e.Path})
+		}
+		groups[i].Count += e.Count
+	}
+	return groups
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+
+// cut makes s fit into a line of a terminal, whatever is in it: a reason may come from outside. How wide a character is
+// depends on the terminal, so whatever might take two columns counts as two.
+func cut(s string, width int) string {
+	const ellipsis = "…"
+	var b strings.Builder
+	used, fits := 0, 0 // columns; bytes after which there is room for an ellipsis
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			r = '?'
+		}
+		columns := 1
+		if r >= utf8.RuneSelf {
+			columns = 2
+		}
+		if used+columns > width {
+			if width < 2 {
+				return ""
+			}
+			return b.String()[:fits] + ellipsis
+		}
+		b.WriteRune(r)
+		if used += columns; used+2 <= width {
+			fits = b.Len()
+		}
+	}
+	return b.String()
+}

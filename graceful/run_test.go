@@ -1,0 +1,630 @@
+package graceful_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/graceful"
+)
+
+// Every test here begins to stop after one second, when the context of Run ends.
+
+func TestTimes(t *testing.T) {
+	const s = time.Second
+	type paths = []step
+	duck := graceful.WithLameDuck(5 * s)
+	for _, test := range []struct {
+		name string
+		f    func(r *ctxshutdown.Swansong) error
+		opts []graceful.Option
+		want paths
+		code int
+	}{
+		{"nothing to drain", untilStopped, nil,
+			paths{{graceful.Serving, 0}, {graceful.Soft, s}, {graceful.Exit, s}}, 0},
+		{"nothing to drain, but a lame duck", untilStopped, []graceful.Option{duck},
+			paths{{graceful.Serving, 0}, {graceful.LameDuck, s}, {graceful.Soft, 6 * s}, {graceful.Exit, 6 * s}}, 0},
+		{"drained in time", func(r *ctxshutdown.Swansong) error { hold(r, "jobs", r, 9*s); return untilStopped(r) }, nil,
+			paths{{graceful.Serving, 0}, {graceful.Soft, s}, {graceful.Exit, 10 * s}}, 0},
+		{"drained after force", func(r *ctxshutdown.Swansong) error { hold(r, "jobs", r.Work(), s); return untilStopped(r) }, nil,
+			paths{{graceful.Serving, 0}, {graceful.Soft, s}, {graceful.Hard, 11 * s}, {graceful.Exit, 12 * s}}, 2},
+		{"abandoned", func(r *ctxshutdown.Swansong) error { hold(r, "jobs", r, time.Minute); return untilStopped(r) }, nil,
+			paths{{graceful.Serving, 0}, {graceful.Soft, s}, {graceful.Hard, 11 * s}, {graceful.Exit, 13 * s}}, 3},
+		{"f does not return", func(r *ctxshutdown.Swansong) error { time.Sleep(time.Minute); return nil }, nil,
+			paths{{graceful.Serving, 0}, {graceful.Soft, s}, {graceful.Hard, 11 * s}, {graceful.Exit, 13 * s}}, 3},
+		{"other times", func(r *ctxshutdown.Swansong) error { hold(r, "jobs", r, time.Minute); return untilStopped(r) },
+			[]graceful.Option{duck, graceful.WithSoft(3 * s), graceful.WithHard(s / 2)},
+			paths{{graceful.Serving, 0}, {graceful.LameDuck, s}, {graceful.Soft, 6 * s}, {graceful.Hard, 9 * s}, {graceful.Exit, 9*s + s/2}}, 3},
+		{"f returns in the lame duck", func(r *ctxshutdown.Swansong) error { time.Sleep(2 * s); return nil }, []graceful.Option{duck},
+			paths{{graceful.Serving, 0}, {graceful.LameDuck, s}, {graceful.Soft, 2 * s}, {graceful.Exit, 2 * s}}, 0},
+		{"f returns by itself, with work going on", func(r *ctxshutdown.Swansong) error { hold(r, "jobs", r, 3*s); return nil }, []graceful.Option{duck},
+			paths{{graceful.Serving, 0}, {graceful.Soft, 0}, {graceful.Exit, 3 * s}}, 0},
+		{"somebody calls Shutdown", func(r *ctxshutdown.Swansong) error { hold(r, "jobs", r, 3*s); r.Shutdown(); return untilStopped(r) }, []graceful.Option{duck},
+			paths{{graceful.Serving, 0}, {graceful.Soft, 0}, {graceful.Exit, 3 * s}}, 0},
+		{"somebody calls Force", func(r *ctxshutdown.Swansong) error {
+			hold(r, "jobs", r.Work(), s)
+			time.Sleep(s / 2)
+			r.Force(nil)
+			return nil
+		}, nil, nil, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(b *testRun) {
+				err := b.run(test.f, test.opts...)
+				equal(t, "exit code", graceful.ExitCode(err), test.code)
+				if test.want != nil {
+					equal(t, "rungs", b.path.steps, test.want)
+				}
+				time.Sleep(time.Hour) // whoever was abandoned ends
+			})
+		})
+	}
+}
+
+// What f returns, and what becomes of it.
+func TestErrors(t *testing.T) {
+	full := errors.New("the disk is full")
+	stubborn := func(r *ctxshutdown.Swansong) error {
+		hold(r, "jobs", r, time.Minute)
+		<-r.Done()
+		return full
+	}
+	for _, test := range []struct {
+		name string
+		f    func(s *ctxshutdown.Swansong) error
+		want string
+		code int
+	}{
+		{"nil", untilStopped, "", 0},
+		{"Err of the scope", func(s *ctxshutdown.Swansong) error { <-s.Done(); return s.Err() }, "", 0},
+		{"cause of the scope", func(s *ctxshutdown.Swansong) error { <-s.Done(); return context.Cause(s) }, "", 0},
+		{"an error around that", func(s *ctxshutdown.Swansong) error { <-s.Done(); return fmt.Errorf("flush: %w", s.Err()) },
+			"flush: context canceled", 1},
+		{"the same before the stop", func(*ctxshutdown.Swansong) error { return context.Canceled }, "context canceled", 1},
+		{"an error that cannot be compared", func(s *ctxshutdown.Swansong) error { <-s.Done(); return uncomparable{"a", "b"} }, "[a b]", 1},
+		{"failure", func(*ctxshutdown.Swansong) error { return full }, "the disk is full", 1},
+		{"failure in the drain", func(s *ctxshutdown.Swansong) error { <-s.Done(); return full }, "the disk is full", 1},
+		{"Goexit", func(*ctxshutdown.Swansong) error { runtime.Goexit(); return nil },
+			"graceful: the function has ended its goroutine by runtime.Goexit", 1},
+		{"failure and abandoned", stubborn,
+			"graceful: abandoned (not drained after 2s on rung Hard): 1 guard: jobs ×1; also: the disk is full", 3},
+		{"forced", func(s *ctxshutdown.Swansong) error { <-s.Work().Done(); return nil },
+			"graceful: drained after force (not drained after 10s on rung Soft): 1 guard: main ×1", 2},
+		{"forced by somebody", func(s *ctxshutdown.Swansong) error { s.Force(full); time.Sleep(time.Second); return nil },
+			"graceful: drained after force (by Force: the disk is full): 1 guard: main ×1", 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(b *testRun) {
+				err := b.run(test.f)
+				equal(t, "error", text(err), test.want)
+				equal(t, "exit code", graceful.ExitCode(err), test.code)
+				if test.code > 1 {
+					var drain *ctxshutdown.DrainError
+					equal(t, "it has a DrainError", errors.As(err, &drain), true)
+				}
+				if strings.Contains(test.want, "full") {
+					equal(t, "it unwraps to what f returned", errors.Is(err, full), true)
+				}
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+}
+
+type uncomparable []string
+
+func (e uncomparable) Error() string { return fmt.Sprint([]string(e)) }
+
+// The scope has the values of Run's context, and neither its end nor its deadline.
+func TestContext(t *testing.T) {
+	bubble(t, func(b *testRun) {
+		type key struct{}
+		ctx, cancel := context.WithTimeout(context.WithValue(b.Context(), key{}, "v"), time.Second)
+		defer cancel()
+		err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
+			p := process(t, s)
+			equal(t, "value", s.Value(key{}), any("v"))
+			equal(t, "value of Work", s.Work().Value(key{}), any("v"))
+			_, has := s.Deadline()
+			equal(t, "deadline", has, false)
+			equal(t, "the process of a derived context", process(t, ctxshutdown.Work(s)) == p, true)
+			equal(t, "the scope of the process", p.Scope() == s, true)
+
+			equal(t, "ready", isClosed(p.LameDuck()), false)
+			<-p.LameDuck()
+			equal(t, "a guard in the lame duck", s.Go(func(context.Context) {}), true)
+			equal(t, "cause", text(p.Status().Cause), "context deadline exceeded")
+			<-s.Done()
+			equal(t, "a guard after the stop", s.Go(func(context.Context) {}), false)
+			return nil
+		}, graceful.WithSignals(), graceful.WithLameDuck(time.Second))
+		equal(t, "error", text(err), "")
+	})
+	if _, ok := graceful.FromContext(t.Context()); ok {
+		t.Error("a process where there is none")
+	}
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// Work lives as long as f does, without any other guard.
+func TestWorkOutlivesTheStop(t *testing.T) {
+	bubble(t, func(b *testRun) {
+		err := b.run(func(s *ctxshutdown.Swansong) error {
+			<-s.Done()
+			time.Sleep(5 * time.Second)
+			return s.Work().Err()
+		})
+		equal(t, "error", text(err), "")
+	})
+}
+
+func TestPanic(t *testing.T) {
+	bubble(t, func(b *testRun) {
+		drained := false
+		defer func() {
+			p, ok := recover().(*graceful.PanicError)
+			if !ok {
+				t.Fatalf("Run has not panicked with a PanicError")
+			}
+			equal(t, "value", p.Value, any("oops"))
+			equal(t, "drained before", drained, true)
+			if !bytes.Contains(p.Stack, []byte("TestPanic")) || !strings.Contains(p.Error(), "oops\n\ngoroutine ") {
+				t.Errorf("the stack is missing:\n%v", p)
+			}
+			equal(t, "a Run after it", text(b.run(untilStopped)), "")
+		}()
+		b.run(func(s *ctxshutdown.Swansong) error {
+			s.Go(func(context.Context) {
+				<-s.Done()
+				time.Sleep(5 * time.Second)
+				drained = true
+			})
+			panic("oops")
+		})
+	})
+}
+
+func TestPanicError(t *testing.T) {
+	equal(t, "an error that was panicked with", errors.Is(&graceful.PanicError{Value: errEnough}, errEnough), true)
+	equal(t, "something else", errors.Unwrap(&graceful.PanicError{Value: 5}), nil)
+}
+
+func TestSecondRun(t *testing.T) {
+	bubble(t, func(b *testRun) {
+		err := b.run(func(s *ctxshutdown.Swansong) error {
+			want := "graceful: Run: another Run is under way, and a signal can lead down one ladder only; call it once, in main"
+			equal(t, "a Run in a Run", text(graceful.Run(s, func(*ctxshutdown.Swansong) error { t.Error("f was called"); return nil })), want)
+			return nil
+		})
+		equal(t, "error", text(err), "")
+		equal(t, "a Run after a Run", text(b.run(untilStopped)), "")
+	})
+}
+
+func TestHooks(t *testing.T) {
+	wait := func(d time.Duration) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if !ctxshutdown.Sleep(ctx, d) {
+				return context.Cause(ctx)
+			}
+			return nil
+		}
+	}
+	const s = time.Second
+	for _, test := range []struct {
+		name    string
+		hooks   map[string]func(context.Context) error
+		stopped time.Duration // when the scope is told to stop
+		over    time.Duration
+		want    string
+	}{
+		{"in parallel", map[string]func(context.Context) error{"a": wait(2 * s), "b": wait(3 * s), "c": wait(1 * s)}, 4 * s, 4 * s, ""},
+		{"one that listens", map[string]func(context.Context) error{"slow": wait(time.Hour)}, 6 * s, 6 * s,
+			`graceful: pre-stop hook "slow": graceful: pre-stop hooks have 5s, half of the soft time`},
+		{"one that does not", map[string]func(context.Context) error{"deaf": func(context.Context) error { time.Sleep(7 * s); return nil }}, 6 * s, 8 * s, ""},
+		{"one that never ends", map[string]func(context.Context) error{"dead": func(context.Context) error { time.Sleep(time.Minute); return nil }}, 6 * s, 13 * s,
+			"graceful: abandoned (not drained after 2s on rung Hard): 1 guard: pre-stop/dead ×1"},
+		{"failures", map[string]func(context.Context) error{"a": func(context.Context) error { return errors.New("no such service") },
+			"b": func(ctx context.Context) error { wait(s)(ctx); return errors.New("no answer") }}, 2 * s, 2 * s,
+			"graceful: pre-stop hook \"a\": no such service\ngraceful: pre-stop hook \"b\": no answer"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(b *testRun) {
+				began := time.Now()
+				var opts []graceful.Option
+				for name, f := range test.hooks {
+					opts = append(opts, graceful.WithPreStop(name, f))
+				}
+				var stopped time.Duration
+				err := b.run(func(s *ctxshutdown.Swansong) error { <-s.Done(); stopped = time.Since(began); return nil }, opts...)
+				equal(t, "stopped, over", []time.Duration{stopped, time.Since(began)}, []time.Duration{test.stopped, test.over})
+				equal(t, "error", text(err), test.want)
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+	t.Run("panic", func(t *testing.T) {
+		bubble(t, func(b *testRun) {
+			defer func() {
+				p, _ := recover().(*graceful.PanicError)
+				if p == nil || p.Value != "oops" {
+					t.Errorf("recovered %v", p)
+				}
+			}()
+			b.run(untilStopped, graceful.WithPreStop("a", func(context.Context) error { panic("oops") }))
+		})
+	})
+	// However the stop comes: who is registered has to be deregistered, with f gone and nothing left to drain.
+	for name, f := range map[string]func(s *ctxshutdown.Swansong) error{
+		"f returned":         func(*ctxshutdown.Swansong) error { return nil },
+		"Shutdown":           func(s *ctxshutdown.Swansong) error { s.Shutdown(); return nil },
+		"end of the context": untilStopped,
+	} {
+		t.Run("run when "+name, func(t *testing.T) {
+			bubble(t, func(b *testRun) {
+				ran := false
+				b.run(f, graceful.WithPreStop("a", func(ctx context.Context) error {
+					ran = ctxshutdown.Sleep(ctx, s)
+					return nil
+				}))
+				equal(t, "ran to its end", ran, true)
+			})
+		})
+	}
+	t.Run("not after Force", func(t *testing.T) {
+		bubble(t, func(b *testRun) {
+			err := b.run(func(s *ctxshutdown.Swansong) error { s.Force(nil); return nil },
+				graceful.WithPreStop("a", func(ctx context.Context) error { <-ctx.Done(); return nil }))
+			equal(t, "exit code", graceful.ExitCode(err), 2)
+		})
+	})
+}
+
+func TestExtend(t *testing.T) {
+	const s = time.Second
+	bubble(t, func(b *testRun) {
+		var got []time.Duration
+		err := b.run(func(r *ctxshutdown.Swansong) error {
+			ask := func(d time.Duration) { got = append(got, graceful.Extend(r, d, "a batch")) }
+			ask(s) // no time runs
+			<-process(t, r).LameDuck()
+			ask(20 * s) // of which there are 15 s: 5 s more
+			<-r.Done()  // after 5 s
+			ask(s)      // there is that much
+			ask(16 * s) // 1 s more
+			ask(0)
+			ask(-s)
+			time.Sleep(14 * s) // 2 s are left
+			for range 100 {    // a hundred share one extension
+				ask(4 * s)
+			}
+			equal(t, "extended", process(t, r).Status().Extended, 8*s)
+			got = got[:8]
+			ask(time.Duration(1<<63 - 1)) // 2 s more is all there is
+			<-r.Work().Done()
+			ask(s)
+			return nil
+		}, graceful.WithLameDuck(5*s), graceful.WithMaxExtension(10*s))
+		equal(t, "granted", got, []time.Duration{0, 20 * s, s, 16 * s, 0, 0, 4 * s, 4 * s, 6 * s, 0})
+		equal(t, "rungs", b.path.steps, []step{{graceful.Serving, 0}, {graceful.LameDuck, s}, {graceful.Soft, 6 * s}, {graceful.Hard, 26 * s}, {graceful.Exit, 26 * s}})
+		equal(t, "exit code", graceful.ExitCode(err), 2)
+	})
+	equal(t, "granted without a process", graceful.Extend(t.Context(), s, ""), time.Duration(0))
+}
+
+func TestWatch(t *testing.T) {
+	bubble(t, func(b *testRun) {
+		type seen struct {
+			Rung     graceful.Rung
+			Left     time.Duration
+			Cause    string
+			Extended time.Duration
+			Ready    bool
+		}
+		var all []seen
+		calls, stopped := 0, 0
+		b.run(func(s *ctxshutdown.Swansong) error {
+			p := process(t, s)
+			p.Watch(func(st graceful.Status) {
+				if calls++; calls != 1 {
+					t.Error("two calls at a time")
+				}
+				time.Sleep(time.Millisecond) // a slow one misses nothing
+				calls--
+				v := seen{Rung: st.Rung, Cause: text(st.Cause), Extended: st.Extended, Ready: st.Ready}
+				if !st.Until.IsZero() {
+					v.Left = st.Until.Sub(st.Since)
+				}
+				all = append(all, v)
+			})
+			stops := make(chan func(), 1)
+			stops <- p.Watch(func(graceful.Status) { stopped++; (<-stops)() })
+			time.Sleep(s500)
+			graceful.Ready(s)
+			graceful.Ready(s)
+			<-s.Done()
+			graceful.Extend(s, 12*time.Second, "a batch")
+			graceful.Ready(s)
+			return nil
+		})
+		equal(t, "seen", all, []seen{
+			{Rung: graceful.Serving},
+			{Rung: graceful.Serving, Ready: true},
+			{Rung: graceful.Soft, Left: 10 * time.Second, Cause: "enough", Ready: true},
+			{Rung: graceful.Soft, Left: 12 * time.Second, Cause: "enough", Extended: 2 * time.Second, Ready: true},
+			{Rung: graceful.Exit, Cause: "enough", Extended: 2 * time.Second, Ready: true},
+		})
+		equal(t, "calls of the one that was stopped", stopped, 1)
+	})
+}
+
+const s500 = 500 * time.Millisecond
+
+// A callback that blocks keeps the end waiting for a second, and not for ever; nor does it keep the ladder waiting.
+func TestWatcherThatBlocks(t *testing.T) {
+	bubble(t, func(b *testRun) {
+		began := time.Now()
+		release := make(chan struct{})
+		defer close(release)
+		err := b.run(func(s *ctxshutdown.Swansong) error {
+			process(t, s).Watch(func(graceful.Status) { <-release })
+			return untilStopped(s)
+		})
+		equal(t, "error", text(err), "")
+		equal(t, "took", time.Since(began), 2*time.Second)
+	})
+}
+
+func TestLogger(t *testing.T) {
+	bubble(t, func(b *testRun) {
+		var log output
+		opts := &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}
+		b.run(func(s *ctxshutdown.Swansong) error {
+			hold(s, "jobs", s, time.Minute)
+			synctest.Wait()
+			graceful.Ready(s)
+			<-s.Done()
+			time.Sleep(time.Second)
+			graceful.Extend(s, 12*time.Second, "one more\nbatch")
+			synctest.Wait()
+			return nil
+		}, graceful.WithLogger(slog.New(slog.NewTextHandler(&log, opts))), graceful.WithLameDuck(3*time.Second))
+		equal(t, "log", log.String(), `
+level=INFO msg=serving rung=Serving
+level=INFO msg=ready rung=Serving
+level=INFO msg="no longer ready, still serving" rung=LameDuck cause=enough guards.count=2 guards.held="jobs ×1, main ×1" next=3s
+level=INFO msg=draining rung=Soft cause=enough guards.count=2 guards.held="jobs ×1, main ×1" next=10s
+level=INFO msg="drain extended" rung=Soft cause=enough guards.count=2 guards.held="jobs ×1, main ×1" next=13s by=3s reason="one more\nbatch"
+level=WARN msg="drain cut short" rung=Hard cause=enough guards.count=1 guards.held="jobs ×1" next=2s
+level=ERROR msg=abandoned rung=Exit cause=enough guards.count=1 guards.held="jobs ×1" took=15s
+`[1:])
+		equal(t, "output", b.out.String(), `
+graceful: abandoned (not drained after 2s on rung Hard), with 1 held:
+	jobs ×1
+	CTXSHUTDOWN_TRACE=1 tells where, for how long, and what they are doing.
+`[1:])
+		time.Sleep(time.Hour)
+	})
+}
+
+func TestStats(t *testing.T) {
+	bubble(t, func(b *testRun) {
+		before := graceful.ReadStats()
+		since := func() graceful.Stats {
+			st := graceful.ReadStats()
+			st.Clean -= before.Clean
+			st.Forced -= before.Forced
+			st.Abandoned -= before.Abandoned
+			st.Late -= before.Late
+			st.Extensions -= before.Extensions
+			st.StillHeld -= before.StillHeld
+			st.LongestDrain -= before.LongestDrain
+			return st
+		}
+		b.run(untilStopped)
+		equal(t, "clean", since(), graceful.Stats{Clean: 1})
+		b.run(func(s *ctxshutdown.Swansong) error {
+			hold(s, "jobs", s.Work(), s500)
+			hold(s, "jobs", s.Work(), s500)
+			<-s.Done()
+			graceful.Extend(s, 5*time.Second, "") // there are
+			graceful.Extend(s, time.Hour, "")
+			return nil
+		}, graceful.WithMaxExtension(24*time.Hour))
+		equal(t, "forced", since(), graceful.Stats{Clean: 1, Forced: 1, Late: 2, Extensions: 1, LongestDrain: time.Hour + s500 - before.LongestDrain})
+		b.run(func(s *ctxshutdown.Swansong) error {
+			hold(s, "jobs", s.Work(), s500)
+			hold(s, "jobs", s.Work(), 10*time.Second)
+			hold(s, "jobs", s.Work(), 20*time.Second)
+			return untilStopped(s)
+		})
+		want := graceful.Stats{Clean: 1, Forced: 1, Abandoned: 1, Late: 3, Extensions: 1, StillHeld: 2, LongestDrain: time.Hour + s500 - before.LongestDrain}
+		equal(t, "abandoned", since(), want)
+		time.Sleep(10 * time.Second)
+		want.Late++
+		equal(t, "one was released late", since(), want)
+		time.Sleep(10 * time.Second)
+		want.Late++
+		equal(t, "both were released late", since(), want)
+		equal(t, "and are not counted twice", since(), want)
+	})
+}
+
+// Everybody does everything at any time: the run ends within its time, down the ladder, and says truly how.
+func TestAnything(t *testing.T) {
+	const duck, soft, hard, most = 3 * time.Second, 5 * time.Second, 2 * time.Second, 4 * time.Second
+	for seed := range uint64(300) {
+		bubble(t, func(b *testRun) {
+			dice := rand.New(rand.NewPCG(seed, 0))
+			moment := func() time.Duration { return time.Duration(dice.IntN(20_000)) * time.Millisecond }
+			before := graceful.ReadStats()
+			var began, over time.Time
+			var last graceful.Status
+			var scope *ctxshutdown.Swansong
+			err := b.run(func(s *ctxshutdown.Swansong) error {
+				scope = s
+				p := process(t, s)
+				p.Watch(func(st graceful.Status) {
+					if st.Rung < last.Rung || st.Rung == last.Rung && st.Until.Before(last.Until) || st.Extended < last.Extended || st.Extended > most {
+						t.Errorf("seed %d: after %+v came %+v", seed, last, st)
+					}
+					if last = st; st.Rung > graceful.Serving && began.IsZero() {
+						began = st.Since
+					}
+				})
+				for range dice.IntN(4) {
+					hold(s, "jobs", s, moment())
+				}
+				for range dice.IntN(3) {
+					hold(s, "polite jobs", s.Work(), 0)
+				}
+				at := func(d time.Duration, f func()) { time.AfterFunc(d, f) }
+				for range 10 {
+					d := moment()
+					at(moment(), func() { graceful.Extend(s, d, "why not") })
+					at(moment(), func() { graceful.Ready(s); graceful.ReadStats(); p.Status() })
+					at(moment(), p.Watch(func(graceful.Status) {}))
+				}
+				if dice.IntN(3) == 0 {
+					at(moment(), func() { s.Shutdown() })
+				}
+				if dice.IntN(3) == 0 {
+					at(moment(), func() { s.Force(nil) })
+				}
+				ctxshutdown.Sleep(s, moment())
+				ctxshutdown.Sleep(s.Work(), moment())
+				return nil
+			}, graceful.WithLameDuck(duck), graceful.WithSoft(soft), graceful.WithHard(hard), graceful.WithMaxExtension(most),
+				graceful.WithPreStop("a", func(ctx context.Context) error { ctxshutdown.Sleep(ctx, time.Second); return nil }))
+			over = time.Now()
+			code, left := graceful.ExitCode(err), scope.GuardCount()
+			if took := over.Sub(began); took > duck+soft+most+hard {
+				t.Errorf("seed %d: took %v", seed, took)
+			}
+			if (code == 3) != (left > 0) || last.Rung != graceful.Exit {
+				t.Errorf("seed %d: exit code %d with %d guards held, on %v", seed, code, left, last.Rung)
+			}
+			after := graceful.ReadStats()
+			equal(t, "clean, forced, abandoned", []uint64{after.Clean - before.Clean, after.Forced - before.Forced, after.Abandoned - before.Abandoned},
+				[]uint64{map[int]uint64{0: 1}[code], map[int]uint64{2: 1}[code], map[int]uint64{3: 1}[code]})
+			time.Sleep(time.Hour)
+		})
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	f := func(*ctxshutdown.Swansong) error { t.Error("f was called"); return nil }
+	for _, test := range []struct {
+		opt  graceful.Option
+		want string
+	}{
+		{graceful.WithLameDuck(-1), "graceful: WithLameDuck(-1ns): must not be negative"},
+		{graceful.WithLameDuck(5), "graceful: WithLameDuck(5ns): must be at least 1ms; is the unit missing, as in 5*time.Second?"},
+		{graceful.WithLameDuck(25 * time.Hour), "graceful: WithLameDuck(25h0m0s): must be at most 24h0m0s"},
+		{graceful.WithSoft(0), "graceful: WithSoft(0s): must be at least 1ms; work needs time to end"},
+		{graceful.WithSoft(-10 * time.Second), "graceful: WithSoft(-10s): must not be negative"},
+		{graceful.WithSoft(10), "graceful: WithSoft(10ns): must be at least 1ms; is the unit missing, as in 10*time.Second?"},
+		{graceful.WithSoft(1<<63 - 1), "graceful: WithSoft(2562047h47m16.854775807s): must be at most 24h0m0s"},
+		{graceful.WithHard(0), "graceful: WithHard(0s): must be at least 1ms; work needs time to end"},
+		{graceful.WithHard(-1), "graceful: WithHard(-1ns): must not be negative"},
+		{graceful.WithMaxExtension(-time.Second), "graceful: WithMaxExtension(-1s): must not be negative"},
+		{graceful.WithMaxExtension(30), "graceful: WithMaxExtension(30ns): must be at least 1ms; is the unit missing, as in 30*time.Second?"},
+		{graceful.WithSignals(os.Interrupt, nil), "graceful: WithSignals(nil): must name a signal, such as os.Interrupt"},
+		{graceful.WithSignals(os.Kill), "graceful: WithSignals(killed): must be a signal that a program can catch"},
+		{graceful.WithOutput(nil), "graceful: WithOutput(nil): must be a writer; io.Discard is for nothing at all"},
+		{graceful.WithPreStop("consul", nil), `graceful: WithPreStop("consul", nil): must be a function`},
+	} {
+		if runtime.GOOS == "windows" {
+			test.want = strings.Replace(test.want, "killed", "kill", 1)
+		}
+		equal(t, "error", text(graceful.Run(t.Context(), f, nil, test.opt)), test.want)
+	}
+	for name, call := range map[string]func(){
+		"graceful: Run with a nil context":                                         func() { graceful.Run(nil, f) }, //lint:ignore SA1012 that is the test
+		"graceful: Run with a nil function":                                        func() { graceful.Run(t.Context(), nil) },
+		"graceful: nil context":                                                    func() { graceful.FromContext(nil) }, //lint:ignore SA1012 that is the test
+		"graceful: InOrder with a nil context":                                     func() { graceful.InOrder(nil) },     //lint:ignore SA1012 that is the test
+		"graceful: InOrder with a nil stage; make one with ctxshutdown.WithCancel": func() { graceful.InOrder(t.Context(), nil) },
+	} {
+		func() {
+			defer func() { equal(t, "panic", recover(), any(name)) }()
+			call()
+		}()
+	}
+}
+
+func TestGracePeriod(t *testing.T) {
+	for _, test := range []struct {
+		seconds string
+		opts    []graceful.Option
+		want    string
+	}{
+		{"12", nil, ""},
+		{"", nil, ""},
+		{"11", nil, "graceful: the ladder is longer than the grace period: lame duck 0s + soft 10s + hard 2s = 12s > 11s (TERMINATION_GRACE_PERIOD_SECONDS=11); " +
+			"shorten a rung, or have whoever stops the process wait for longer"},
+		{"30", []graceful.Option{graceful.WithLameDuck(5 * time.Second), graceful.WithSoft(25 * time.Second)},
+			"graceful: the ladder is longer than the grace period: lame duck 5s + soft 25s + hard 2s = 32s > 30s (TERMINATION_GRACE_PERIOD_SECONDS=30); " +
+				"shorten a rung, or have whoever stops the process wait for longer"},
+		{"30s", nil, `graceful: TERMINATION_GRACE_PERIOD_SECONDS="30s": must be a whole number of seconds, 1 or more`},
+		{"0", nil, `graceful: TERMINATION_GRACE_PERIOD_SECONDS="0": must be a whole number of seconds, 1 or more`},
+		{"-1", nil, `graceful: TERMINATION_GRACE_PERIOD_SECONDS="-1": must be a whole number of seconds, 1 or more`},
+	} {
+		t.Run(test.seconds, func(t *testing.T) {
+			t.Setenv("TERMINATION_GRACE_PERIOD_SECONDS", test.seconds)
+			called := false
+			err := graceful.Run(t.Context(), func(*ctxshutdown.Swansong) error { called = true; return nil }, test.opts...)
+			equal(t, "error", text(err), test.want)
+			equal(t, "f was called", called, test.want == "")
+		})
+	}
+	// Where nobody can be asked for more time, an extension beyond it would only lead to SIGKILL.
+	t.Setenv("TERMINATION_GRACE_PERIOD_SECONDS", "20")
+	bubble(t, func(b *testRun) {
+		var got time.Duration
+		b.run(func(s *ctxshutdown.Swansong) error {
+			<-s.Done()
+			got = graceful.Extend(s, time.Minute, "")
+			return nil
+		})
+		equal(t, "granted", got, 18*time.Second)
+	})
+}
+
+func TestRungString(t *testing.T) {
+	var got []string
+	for r := graceful.Serving - 1; r <= graceful.Exit+1; r++ {
+		got = append(got, r.String())
+	}
+	equal(t, "names", got, []string{"Rung(?)", "Serving", "LameDuck", "Soft", "Hard", "Exit", "Rung(?)"})
+}
+
+func TestExitCode(t *testing.T) {
+	wrapped := fmt.Errorf("main: %w", &graceful.AbandonedError{DrainError: &ctxshutdown.DrainError{Cause: errEnough}})
+	equal(t, "of an error around it", graceful.ExitCode(wrapped), 3)
+	equal(t, "of no outcome", graceful.ExitCode(errEnough), 1)
+}

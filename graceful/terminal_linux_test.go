@@ -1,0 +1,228 @@
+package graceful_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unicode/utf8"
+	"unsafe"
+)
+
+// A terminal is a pseudo-terminal with a program on it.
+type terminal struct {
+	*testing.T
+	cmd    *exec.Cmd
+	master *os.File
+
+	mu   sync.Mutex
+	seen []byte
+	more chan struct{}
+	over chan struct{}
+}
+
+func ioctl(t *testing.T, f *os.File, request uintptr, arg unsafe.Pointer) {
+	t.Helper()
+	conn, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Control(func(fd uintptr) {
+		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(arg)); errno != 0 {
+			t.Fatal(errno)
+		}
+	})
+}
+
+func startOnTerminal(t *testing.T, role string, columns uint16, env ...string) *terminal {
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("no pseudo-terminals: ", err)
+	}
+	t.Cleanup(func() { master.Close() })
+	var n, unlock int32
+	ioctl(t, master, syscall.TIOCSPTLCK, unsafe.Pointer(&unlock))
+	ioctl(t, master, syscall.TIOCGPTN, unsafe.Pointer(&n))
+	ioctl(t, master, syscall.TIOCSWINSZ, unsafe.Pointer(&struct{ rows, columns, x, y uint16 }{24, columns, 0, 0}))
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slave.Close()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(append(os.Environ(), roleVar+"="+role, "GORACE=atexit_sleep_ms=0", terminalVar+"=1", "TERM=xterm"), env...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	tty := &terminal{T: t, cmd: cmd, master: master, more: make(chan struct{}, 1), over: make(chan struct{})}
+	guard := time.AfterFunc(tooLong, func() { cmd.Process.Kill() })
+	t.Cleanup(func() { guard.Stop() })
+	go func() {
+		defer close(tty.over)
+		b := make([]byte, 4096)
+		for {
+			n, err := master.Read(b)
+			tty.mu.Lock()
+			tty.seen = append(tty.seen, b[:n]...)
+			tty.mu.Unlock()
+			select {
+			case tty.more <- struct{}{}:
+			default:
+			}
+			if err != nil {
+				return // EIO: nobody has the other end open
+			}
+		}
+	}()
+	return tty
+}
+
+func (tty *terminal) screen() string {
+	tty.mu.Lock()
+	defer tty.mu.Unlock()
+	return string(tty.seen)
+}
+
+func (tty *terminal) until(says string) {
+	tty.Helper()
+	for !strings.Contains(tty.screen(), says) {
+		select {
+		case <-tty.more:
+		case <-tty.over:
+			tty.Fatalf("the program ended without saying %q, but\n%q", says, tty.screen())
+		}
+	}
+}
+
+func (tty *terminal) press(keys string) {
+	tty.Helper()
+	if _, err := tty.master.WriteString(keys); err != nil {
+		tty.Fatal(err)
+	}
+}
+
+func (tty *terminal) ends() int {
+	tty.Helper()
+	tty.until("bye")
+	tty.press("\n")
+	<-tty.over
+	tty.cmd.Wait()
+	return tty.cmd.ProcessState.ExitCode()
+}
+
+// ^C once, twice, three times.
+func TestControlC(t *testing.T) {
+	for _, test := range []struct {
+		role  string
+		rungs []string // at which ^C is pressed
+		code  int
+	}{
+		{"soft", []string{"Serving 0"}, 0},
+		{"hard", []string{"Serving 0", "Soft 1"}, 2},
+		{"never", []string{"Serving 0", "Soft 1", "Hard 2"}, 3},
+	} {
+		t.Run(test.role, func(t *testing.T) {
+			t.Parallel()
+			tty := startOnTerminal(t, test.role, 80)
+			for _, rung := range test.rungs {
+				tty.until(rung)
+				tty.press("\x03")
+			}
+			equal(t, "exit code", tty.ends(), test.code)
+			equal(t, "it was an interrupt", strings.Contains(tty.screen(), "interrupt"), test.code > 0)
+		})
+	}
+}
+
+// The line is redrawn in place, fits, and has no escape in it but the one that erases what is left of the line before,
+// whatever names and reasons there are.
+func TestLineOfProgress(t *testing.T) {
+	for _, columns := range []uint16{120, 40, 7, 2, 1} {
+		t.Run(fmt.Sprint(columns), func(t *testing.T) {
+			t.Parallel()
+			tty := startOnTerminal(t, "terminal", columns)
+			tty.until("Serving 0")
+			tty.press("\x03")
+			if columns < 3 {
+				tty.until("Soft 1")
+				tty.press("\n")
+				equal(t, "exit code", tty.ends(), 0)
+				equal(t, "there is no room for a line", strings.Contains(tty.screen(), "\x1b"), false)
+				return
+			}
+			tty.until("\x1b[K")
+			if columns == 120 {
+				tty.until(`jobs\x1b[31m\r\n漢字 ×1`)
+			}
+			tty.press("\n")
+			equal(t, "exit code", tty.ends(), 0)
+
+			frames := regexp.MustCompile(`\r([^\r\n]*)\x1b\[K\r`).FindAllStringSubmatch(tty.screen(), -1)
+			if len(frames) == 0 {
+				t.Fatalf("no line of progress:\n%q", tty.screen())
+			}
+			for i, f := range frames {
+				if n := utf8.RuneCountInString(f[1]); n >= int(columns) {
+					t.Errorf("%d characters on %d columns: %q", n, columns, f[1])
+				}
+				if strings.ContainsFunc(f[1], func(r rune) bool { return r < ' ' || r == '\u202e' || r == 0x7f }) {
+					t.Errorf("garbage in %q", f[1])
+				}
+				if i > 0 && f[1] == frames[i-1][1] {
+					t.Errorf("%q was drawn twice", f[1])
+				}
+			}
+			if columns == 120 {
+				shape := regexp.MustCompile(`^draining 2 guards · \d+\.\d s of 3630 s · extended by 30\.0 s \(\?]0;title\?\?\[2J\?gnp\.\?\) · jobs\\x1b\[31m\\r\\n漢字 ×1, main ×1$`)
+				if last := frames[len(frames)-1][1]; !shape.MatchString(last) {
+					t.Errorf("the line is %q", last)
+				}
+			}
+			rest := regexp.MustCompile(`\r[^\r\n]*\x1b\[K\r?`).ReplaceAllString(tty.screen(), "")
+			if strings.Contains(rest, "\x1b") {
+				t.Errorf("escapes elsewhere: %q", rest)
+			}
+			if end := strings.LastIndex(tty.screen(), "\r\x1b[K"); end < strings.LastIndex(tty.screen(), "guard") {
+				t.Errorf("the line was left standing:\n%q", tty.screen())
+			}
+		})
+	}
+}
+
+func TestNoLineOnADumbTerminal(t *testing.T) {
+	tty := startOnTerminal(t, "terminal", 80, "TERM=dumb")
+	tty.until("Serving 0")
+	tty.press("\x03")
+	tty.until("Soft 1")
+	tty.press("\n")
+	equal(t, "exit code", tty.ends(), 0)
+	if bytes.Contains([]byte(tty.screen()), []byte("\x1b")) || strings.Contains(tty.screen(), "draining") {
+		t.Errorf("progress on a dumb terminal:\n%q", tty.screen())
+	}
+}
+
+func TestLineOfProgress_Rungs(t *testing.T) {
+	tty := startOnTerminal(t, "never-duck", 80)
+	tty.until("Serving 0")
+	for _, says := range []string{
+		"not ready, still serving 2 guards · ", // and f
+		"draining 1 guard · ",
+		"cut short, waiting for 1 guard · ",
+	} {
+		tty.press("\x03")
+		tty.until(says)
+	}
+	tty.press("\x03")
+	equal(t, "exit code", tty.ends(), 3)
+	if before, _, ok := strings.Cut(tty.screen(), "graceful: abandoned"); !ok || strings.LastIndex(before, "\r\x1b[K") < strings.LastIndex(before, "guard") {
+		t.Errorf("the blockers are printed into the line:\n%q", tty.screen())
+	}
+}
