@@ -13,10 +13,11 @@ import (
 	"io"
 	"os"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/swansong-go/swansong/internal/machine"
 )
 
 func main() {
@@ -47,8 +48,7 @@ func main() {
 	}
 	var page strings.Builder
 	out := io.MultiWriter(os.Stdout, &page)
-	fmt.Fprintf(out, "Measured %s on %s, %d processors, %s/%s, %s: %d interleaved rounds a row, medians.\n\n",
-		time.Now().Format(time.DateOnly), cpu(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), *rounds)
+	fmt.Fprintf(out, "Measured %s on %s: %d interleaved rounds a row, medians.\n\n", time.Now().Format(time.DateOnly), machine.String(), *rounds)
 	printRows(out, rows, *rounds)
 	if *only != "" {
 		return
@@ -119,16 +119,4 @@ func memory() []struct {
 			}{ctx: stdWaited(f)}
 		})},
 	}
-}
-
-func cpu() string {
-	info, err := os.ReadFile("/proc/cpuinfo")
-	if err == nil {
-		for l := range strings.Lines(string(info)) {
-			if k, v, ok := strings.Cut(l, ":"); ok && strings.TrimSpace(k) == "model name" {
-				return strings.TrimSpace(v)
-			}
-		}
-	}
-	return "an unnamed processor"
 }

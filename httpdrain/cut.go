@@ -1,0 +1,120 @@
+package httpdrain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Cut is somebody who was still being served when the drain was cut short.
+type Cut struct {
+	Method string // empty where the request's header had not come yet
+	// Route is the pattern that r.Pattern had when the response began, such as "GET /orders/{id}", or else the one that
+	// [WithRoute], or the server's [http.ServeMux], has for the path, or else the path. Patterns for a host are not found.
+	Route    string
+	Remote   string        // the client's address
+	Age      time.Duration // since the request's header had come, or since its first bytes where it had not
+	Hijacked bool          // the connection, for example to a websocket
+}
+
+func (c Cut) String() string {
+	what := "a header"
+	switch {
+	case strings.HasPrefix(c.Route, c.Method+" "):
+		what = c.Route
+	case c.Method != "":
+		what = c.Method + " " + c.Route
+	}
+	if c.Hijacked {
+		what += " (hijacked)"
+	}
+	return fmt.Sprintf("%s from %s for %v", what, c.Remote, c.Age.Round(time.Millisecond))
+}
+
+// A CutError says that the drain was cut short by the end of Work, and who was cut.
+type CutError struct {
+	Name  string // of the server's scope
+	Cut   []Cut  // oldest first; may be empty, where only quiet connections were left
+	Cause error  // why Work ended
+}
+
+// mentioned is how many are named in an error.
+const mentioned = 5
+
+// Error names the oldest.
+func (e *CutError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "httpdrain: %s: drain cut short (%v)", e.Name, e.Cause)
+	switch n := len(e.Cut); n {
+	case 0:
+		b.WriteString(" with no request left")
+	case 1:
+		b.WriteString(" with 1 request left: ")
+	default:
+		fmt.Fprintf(&b, " with %d requests left: ", n)
+	}
+	for i, c := range e.Cut {
+		if i == mentioned {
+			fmt.Fprintf(&b, " and %d more", len(e.Cut)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(c.String())
+	}
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *CutError) Unwrap() error { return e.Cause }
+
+// cut closes what is left, and says what that was.
+func (d *drain) cut() *CutError {
+	e := &CutError{Name: d.name, Cause: context.Cause(d.work)}
+	for _, c := range d.snapshot() {
+		e.Cut = append(e.Cut, c.left()...)
+		c.sever()
+	}
+	slices.SortFunc(e.Cut, func(a, b Cut) int { return int(b.Age - a.Age) })
+	return e
+}
+
+// left returns what the connection is in the middle of.
+func (c *conn) left() (cuts []Cut) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	remote := ""
+	if addr := c.raw.RemoteAddr(); addr != nil {
+		remote = addr.String()
+	}
+	for q := c.requests; q != nil; q = q.next {
+		if !q.watches {
+			cuts = append(cuts, Cut{Method: q.method, Route: q.pattern(), Remote: remote, Age: time.Since(epoch) - q.began, Hijacked: c.hijacked})
+		}
+	}
+	if c.begun && !c.h2 && !c.serving && !c.hijacked && !c.closed {
+		cuts = append(cuts, Cut{Remote: remote, Age: time.Since(c.since)})
+	}
+	return cuts
+}
+
+// pattern may be called while the handler is running, and so reads nothing that belongs to it. conn.mu is held.
+func (q *request) pattern() string {
+	if q.matched {
+		return q.route
+	}
+	d := q.conn.drain
+	pattern := ""
+	if mux, ok := d.server.handler.(*http.ServeMux); d.route != nil {
+		pattern = d.route(q.method, q.route)
+	} else if ok {
+		_, pattern = mux.Handler(&http.Request{Method: q.method, URL: &url.URL{Path: q.route}})
+	}
+	return cmp.Or(pattern, q.route)
+}

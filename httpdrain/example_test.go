@@ -1,0 +1,113 @@
+package httpdrain_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/httpdrain"
+)
+
+func listenForExample() net.Listener {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	return ln
+}
+
+func ExampleServe() {
+	s := ctxshutdown.New(context.Background()) // in main, the context of signal.NotifyContext
+	defer s.Shutdown()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /hello", func(w http.ResponseWriter, r *http.Request) {
+		s.Shutdown() // the stop comes in the middle of a request
+		fmt.Fprint(w, "the request's context: ", r.Context().Err())
+	})
+
+	ln := listenForExample()
+	served := make(chan error)
+	go func() { served <- httpdrain.Serve(s, &http.Server{Handler: mux}, ln) }()
+
+	resp, err := http.Get("http://" + ln.Addr().String() + "/hello")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	fmt.Printf("%s\ndrained: %v\n", body, <-served)
+	// Output:
+	// the request's context: <nil>
+	// drained: <nil>
+}
+
+// A stream asks the scope when to stop, and says goodbye.
+func ExampleServe_events() {
+	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
+	events := func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "data: hello\n\n")
+		http.NewResponseController(w).Flush()
+		scope, _ := ctxshutdown.FromContext(r.Context())
+		select {
+		case <-scope.Done():
+			fmt.Fprint(w, "retry: 1000\ndata: bye\n\n")
+		case <-r.Context().Done(): // the client is gone
+		}
+	}
+
+	ln := listenForExample()
+	served := make(chan error)
+	srv := &http.Server{Handler: http.HandlerFunc(events)}
+	go func() { served <- httpdrain.Serve(s, srv, ln, httpdrain.WithPacing(100)) }() // not all at once
+
+	resp, err := http.Get("http://" + ln.Addr().String())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	s.Shutdown()
+	body, _ := io.ReadAll(resp.Body)
+	fmt.Printf("%sdrained: %v\n", body, <-served)
+	// Output:
+	// data: hello
+	//
+	// retry: 1000
+	// data: bye
+	//
+	// drained: <nil>
+}
+
+// Who does not come to an end is cut when the hard tier ends, and named.
+func ExampleCutError() {
+	s := ctxshutdown.New(context.Background())
+	entered := make(chan struct{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /reports/{id}", func(http.ResponseWriter, *http.Request) {
+		close(entered)
+		<-s.Work().Done()
+		time.Sleep(10 * time.Millisecond) // and it does not hurry
+	})
+
+	ln := listenForExample()
+	served := make(chan error)
+	go func() { served <- httpdrain.Serve(s, &http.Server{Handler: mux}, ln) }()
+	go http.Get("http://" + ln.Addr().String() + "/reports/7")
+	<-entered
+	s.Force(errors.New("out of time"))
+
+	var cut *httpdrain.CutError
+	if errors.As(<-served, &cut) {
+		fmt.Println(cut.Cause, len(cut.Cut), cut.Cut[0].Route)
+	}
+	s.Shutdown().Wait(context.Background())
+	// Output:
+	// out of time 1 GET /reports/{id}
+}

@@ -1,0 +1,371 @@
+package httpdrain_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/httpdrain"
+)
+
+type keyOf string
+
+// The hooks of the server are still called, with what the listener accepted.
+func TestServe_HooksAreChained(t *testing.T) {
+	for _, p := range protocols {
+		t.Run(p.name, func(t *testing.T) {
+			var mu sync.Mutex
+			var states []http.ConnState
+			hooked := map[string]bool{}
+			saw := func(hook string, nc net.Conn) {
+				mu.Lock()
+				defer mu.Unlock()
+				if tc, ok := nc.(*tls.Conn); ok && strings.Contains(p.name, "TLS") {
+					nc = tc
+				} else if _, ok := nc.(*net.TCPConn); !ok {
+					t.Errorf("%s is given %T", hook, nc)
+				}
+				hooked[hook] = true
+			}
+			user, cancel := context.WithCancel(context.WithValue(context.Background(), keyOf("base"), "of the base"))
+			srv := p.make(func(w http.ResponseWriter, r *http.Request) {
+				ctx := r.Context()
+				cancel() // of the user's base: it is for values only
+				s, ok := ctxshutdown.FromContext(ctx)
+				fmt.Fprintln(w, ctx.Value(keyOf("base")), ctx.Value(keyOf("conn")), ctx.Value(http.ServerContextKey) != nil, ok, s.Err(), ctx.Err())
+			})
+			srv.ConnState = func(nc net.Conn, state http.ConnState) {
+				saw("ConnState", nc)
+				mu.Lock()
+				defer mu.Unlock()
+				states = append(states, state)
+			}
+			srv.BaseContext = func(ln net.Listener) context.Context { hooked["BaseContext"] = ln.Addr() != nil; return user }
+			srv.ConnContext = func(ctx context.Context, nc net.Conn) context.Context {
+				saw("ConnContext", nc)
+				if s, ok := ctxshutdown.FromContext(ctx); !ok || s.Err() != nil {
+					t.Error("ConnContext is given a context without the scope")
+				}
+				return context.WithValue(ctx, keyOf("conn"), "of the connection")
+			}
+			v := start(t, srv)
+			if got, want := newAgent(t, v, srv, p.proto).gets("/", p.proto), "of the base of the connection true true <nil> <nil>\n"; got != want {
+				t.Errorf("the handler says %q, want %q", got, want)
+			}
+			v.s.Shutdown()
+			v.drained()
+			if diff := cmp.Diff(map[string]bool{"ConnState": true, "BaseContext": true, "ConnContext": true}, hooked); diff != "" {
+				t.Error(diff)
+			}
+			if n := len(states); states[0] != http.StateNew || states[n-1] != http.StateClosed { // before Serve has returned
+				t.Errorf("states: %v", states)
+			}
+		})
+	}
+}
+
+// A ConnContext that returns a context of its own loses the scope, and no guard.
+func TestServe_ForeignConnContext(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	srv := handler(func(w http.ResponseWriter, r *http.Request) { close(entered); <-leave; ok(w, r) })
+	srv.ConnContext = func(context.Context, net.Conn) context.Context { return context.Background() }
+	v := start(t, srv, patient)
+	p := dial(t, v.addr)
+	p.send(get)
+	<-entered
+	v.s.Shutdown()
+	if !strings.Contains(v.s.GuardReport().String(), "http ×2") {
+		t.Errorf("report: %v", v.s.GuardReport())
+	}
+	<-v.drains
+	close(leave)
+	if p.answered() {
+		t.Error("the response does not say Connection: close")
+	}
+	v.drained()
+}
+
+// A handler finds in its ResponseWriter what it finds without us, and nothing more.
+func TestServe_ResponseWriter(t *testing.T) {
+	abilities := func(w http.ResponseWriter) string {
+		_, flusher := w.(http.Flusher)
+		_, errFlusher := w.(interface{ FlushError() error })
+		_, hijacker := w.(http.Hijacker)
+		_, pusher := w.(http.Pusher)
+		_, readerFrom := w.(io.ReaderFrom)
+		_, stringWriter := w.(io.StringWriter)
+		_, closeNotifier := w.(interface{ CloseNotify() <-chan bool })
+		c := http.NewResponseController(w)
+		return fmt.Sprint(flusher, errFlusher, hijacker, pusher, readerFrom, stringWriter, closeNotifier,
+			errors.Is(c.SetReadDeadline(time.Time{}), http.ErrNotSupported),
+			errors.Is(c.SetWriteDeadline(time.Time{}), http.ErrNotSupported),
+			errors.Is(c.EnableFullDuplex(), http.ErrNotSupported),
+			errors.Is(c.Flush(), http.ErrNotSupported))
+	}
+	for _, p := range protocols {
+		t.Run(p.name, func(t *testing.T) {
+			h := func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, abilities(w)) }
+			ours, theirs := p.make(h), p.make(h)
+			v := start(t, ours)
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			served, secure := make(chan struct{}), theirs.TLSConfig != nil
+			a, b := newAgent(t, v, ours, p.proto), newAgent(t, &service{t: t, addr: ln.Addr().String()}, theirs, p.proto)
+			go func() {
+				defer close(served)
+				if secure {
+					theirs.ServeTLS(ln, "", "")
+				} else {
+					theirs.Serve(ln)
+				}
+			}()
+			got, want := a.gets("/", p.proto), b.gets("/", p.proto)
+			theirs.Close()
+			<-served
+			if got != want {
+				t.Errorf("with Serve %s, without %s", got, want)
+			}
+		})
+	}
+}
+
+// A response before the response is not what says that the connection is at its end.
+func TestServe_InformationalResponse(t *testing.T) {
+	hinted, leave := make(chan struct{}), make(chan struct{})
+	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		close(hinted)
+		<-leave
+		w.WriteHeader(http.StatusEarlyHints)
+		ok(w, r)
+	}), patient)
+	p := dial(t, v.addr)
+	p.send(get)
+	<-hinted
+	v.s.Shutdown()
+	<-v.drains
+	close(leave)
+	for range 2 {
+		if r, err := http.ReadResponse(p.in, nil); err != nil || r.StatusCode != 103 || r.Close {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	if p.answered() {
+		t.Error("the response does not say Connection: close")
+	}
+	v.drained()
+}
+
+func TestServe_OptionsInvalid(t *testing.T) {
+	for want, opt := range map[string]httpdrain.Option{
+		"httpdrain: WithLinger(-1s): must be from 0 to 1m0s":                         httpdrain.WithLinger(-time.Second),
+		"httpdrain: WithLinger(2562047h47m16.854775807s): must be from 0 to 1m0s":    httpdrain.WithLinger(1<<63 - 1),
+		"httpdrain: WithRetryAfter(0s): must be from 1s to 24h0m0s":                  httpdrain.WithRetryAfter(0),
+		"httpdrain: WithRetryAfter(24h0m1s): must be from 1s to 24h0m0s":             httpdrain.WithRetryAfter(24*time.Hour + time.Second),
+		"httpdrain: WithPacing(0): must be from 0.01 to 1e6 connections a second":    httpdrain.WithPacing(0),
+		"httpdrain: WithPacing(NaN): must be from 0.01 to 1e6 connections a second":  httpdrain.WithPacing(nan()),
+		"httpdrain: WithPacing(+Inf): must be from 0.01 to 1e6 connections a second": httpdrain.WithPacing(1 / zero()),
+	} {
+		s := ctxshutdown.New(context.Background())
+		ln := listenInMemory()
+		if err := httpdrain.Serve(s, handler(ok), ln, nil, opt); err == nil || err.Error() != want {
+			t.Errorf("Serve: %v, want %s", err, want)
+		}
+		<-ln.closed
+		if err := httpdrain.ListenAndServe(s, handler(ok), opt); err == nil || err.Error() != want {
+			t.Errorf("ListenAndServe: %v, want %s", err, want)
+		}
+		s.Shutdown()
+	}
+}
+
+func nan() float64  { return zero() / zero() }
+func zero() float64 { return float64(len("")) }
+
+func TestServe_ArgumentsInvalid(t *testing.T) {
+	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
+	stopped := ctxshutdown.New(context.Background(), ctxshutdown.WithName("web"))
+	stopped.ShutdownCause(errTooLate)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	drained := handler(ok)
+	once := start(t, drained)
+	once.s.Shutdown()
+	once.drained()
+	served := &http.Server{Handler: http.HandlerFunc(ok)}
+	v := start(t, served)
+	same := listenInMemory()
+	v2 := startOn(t, same, served)
+	secure := listenInMemory()
+	hidden := listenInMemory()
+	_, server := net.Pipe()
+	hidden.queue <- tls.Server(server, &tls.Config{})
+	for _, test := range []struct {
+		name string
+		err  error
+		want string
+		is   error
+	}{
+		{"nil scope", httpdrain.Serve(nil, handler(ok), listenInMemory()), "httpdrain: Serve needs a scope and was given nil: make one with ctxshutdown.New", nil},
+		{"nil server", httpdrain.Serve(s, nil, listenInMemory()), "httpdrain: Serve needs an http.Server and was given nil", nil},
+		{"nil listener", httpdrain.Serve(s, handler(ok), nil), "httpdrain: Serve needs a listener and was given nil", nil},
+		{"nil server, by address", httpdrain.ListenAndServe(s, nil), "httpdrain: Serve needs an http.Server and was given nil", nil},
+		{"a stopped scope", httpdrain.Serve(stopped, handler(ok), listenInMemory()),
+			`httpdrain: Serve was given the scope Swansong(web), which has been told to stop already: too late`, errTooLate},
+		{"a port in use", httpdrain.ListenAndServe(s, &http.Server{Addr: taken.Addr().String()}),
+			fmt.Sprintf("httpdrain: cannot serve on %q: listen tcp %[1]s: bind: %s", taken.Addr().String(), inUse), nil},
+		{"no port", httpdrain.ListenAndServeTLS(s, &http.Server{Addr: "127.0.0.1:99999"}, "", ""),
+			`httpdrain: cannot serve on "127.0.0.1:99999": listen tcp: address 99999: invalid port`, nil},
+		{"a server that has drained", httpdrain.Serve(s, drained, listenInMemory()),
+			"httpdrain: Serve was given a server that has been drained, and is over for good; make a new one: http: Server closed", http.ErrServerClosed},
+		{"a listener that is being served", httpdrain.Serve(s, served, same),
+			"httpdrain: Serve was given the listener on memory, which another Serve of this server is serving already", nil},
+		{"a TLS listener", httpdrain.Serve(s, handler(ok), tls.NewListener(secure, &tls.Config{})),
+			"httpdrain: Serve was given *tls.listener, a TLS listener, and cannot see the connections below it: give ServeTLS the listener that it wraps, and the server its TLSConfig", nil},
+		{"a TLS listener in disguise", httpdrain.Serve(s, handler(ok), hidden),
+			"httpdrain: serving on memory ended: httpdrain: Serve was given *httpdrain_test.memory, a TLS listener, and cannot see the connections below it: give ServeTLS the listener that it wraps, and the server its TLSConfig", nil},
+		{"no certificate", httpdrain.ServeTLS(s, handler(ok), listenInMemory(), "no.crt", "no.key"),
+			"httpdrain: serving on memory ended: open no.crt: " + noFile, os.ErrNotExist},
+	} {
+		if test.err == nil || test.err.Error() != test.want || test.is != nil && !errors.Is(test.err, test.is) {
+			t.Errorf("%s: %v, want %s", test.name, test.err, test.want)
+		}
+	}
+	p := same.dial(t) // a second Serve has not closed the first one's listener
+	p.send(get)
+	p.answered()
+	v.s.Shutdown()
+	v2.s.Shutdown()
+	v.drained()
+	v2.drained()
+}
+
+// Whoever calls Shutdown himself is told.
+func TestServe_ShutdownOfTheServer(t *testing.T) {
+	srv := handler(ok)
+	v := start(t, srv)
+	p := dial(t, v.addr)
+	p.send(get)
+	p.answered()
+	if err := srv.Shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if err := <-v.done; !errors.Is(err, http.ErrServerClosed) || v.s.Err() != nil {
+		t.Errorf("Serve: %v, scope: %v", err, v.s.Err())
+	}
+}
+
+// A handler that calls os.Exit ends the process, with its code, and nothing is in the way.
+func TestServe_HandlerCallsExit(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), exitVar+"=1")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 7 {
+		t.Errorf("%v, want exit code 7\n%s", err, out)
+	}
+}
+
+func TestServe_Log(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		switch a.Key {
+		case "time", "after", "age", "remote":
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	entered, leave := make(chan struct{}), make(chan struct{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /orders/{id}", func(http.ResponseWriter, *http.Request) { close(entered); <-leave })
+	defer close(leave)
+	v := start(t, &http.Server{Handler: mux}, httpdrain.WithLogger(log), httpdrain.WithName("shop"))
+	p := dial(t, v.addr)
+	p.send("GET /orders/7 HTTP/1.1\r\nHost: test\r\n\r\n")
+	<-entered
+	v.s.Shutdown()
+	v.s.Force(errTooLate)
+	err := <-v.done
+	if e := err.Error(); !strings.HasPrefix(e, "httpdrain: shop: drain cut short (too late) with 1 request left: GET /orders/{id} from 127.0.0.1:") {
+		t.Errorf("Serve: %s", e)
+	}
+	want := `
+level=INFO msg="httpdrain: draining" server=shop connections=1 cause="ctxshutdown: shut down"
+level=WARN msg="httpdrain: cut" server=shop method=GET route="GET /orders/{id}" hijacked=false
+level=WARN msg="httpdrain: drain cut short" server=shop requests=1 cause="too late"
+`[1:]
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+func TestCutError(t *testing.T) {
+	e := &httpdrain.CutError{Name: "http", Cause: errTooLate}
+	if got, want := e.Error(), "httpdrain: http: drain cut short (too late) with no request left"; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	e.Cut = []httpdrain.Cut{
+		{Method: "GET", Route: "/events", Remote: "192.0.2.1:1", Age: 90 * time.Second},
+		{Method: "GET", Route: "GET /ws", Remote: "192.0.2.1:2", Age: 1500 * time.Microsecond, Hijacked: true},
+		{Remote: "192.0.2.1:3", Age: time.Second},
+		{}, {}, {}, {},
+	}
+	want := "httpdrain: http: drain cut short (too late) with 7 requests left: GET /events from 192.0.2.1:1 for 1m30s, " +
+		"GET /ws (hijacked) from 192.0.2.1:2 for 2ms, a header from 192.0.2.1:3 for 1s, a header from  for 0s, a header from  for 0s and 2 more"
+	if got := e.Error(); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+// Bytes of a client that come with the upgrade are in the reader that Hijack returns.
+func TestServe_HijackedBytes(t *testing.T) {
+	got := make(chan string, 1)
+	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
+		conn, rw, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		line, _ := bufio.NewReader(rw).ReadString('\n')
+		got <- line
+	}))
+	p := dial(t, v.addr)
+	p.send(get + "first\n")
+	if line := <-got; line != "first\n" {
+		t.Errorf("read %q", line)
+	}
+	v.s.Shutdown()
+	v.drained()
+}
+
+const noFile = "no such file or directory"
+
+var inUse = func() string {
+	if runtime.GOOS == "windows" {
+		return "Only one usage of each socket address (protocol/network address/port) is normally permitted."
+	}
+	return "address already in use"
+}()

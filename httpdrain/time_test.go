@@ -1,0 +1,368 @@
+package httpdrain_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/httpdrain"
+)
+
+// A memory is a listener whose connections are pipes, so that what takes time can be tested in a bubble.
+type memory struct {
+	queue  chan net.Conn
+	closed chan struct{}
+	fail   chan error
+}
+
+func listenInMemory() *memory {
+	return &memory{make(chan net.Conn, 100), make(chan struct{}), make(chan error, 1)}
+}
+
+func (m *memory) Accept() (net.Conn, error) {
+	select {
+	case c := <-m.queue:
+		return c, nil
+	case err := <-m.fail:
+		return nil, err
+	case <-m.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (m *memory) Close() error   { close(m.closed); return nil } // twice is a panic
+func (m *memory) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "memory"} }
+
+func (m *memory) dial(t *testing.T) *peer {
+	client, server := net.Pipe()
+	m.queue <- server
+	return newPeer(t, client)
+}
+
+// since rounds to the linger's order: a listener that has no deadline is given two milliseconds to be empty.
+func since(t time.Time) time.Duration { return time.Since(t).Round(10 * time.Millisecond) }
+
+func TestServe_HowLongItTakes(t *testing.T) {
+	const linger = 300 * time.Millisecond
+	slow := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/begun" {
+			http.NewResponseController(w).Flush()
+		}
+		time.Sleep(time.Second)
+		io.WriteString(w, "ok")
+	}
+	for _, test := range []struct {
+		name   string
+		client func(*peer)
+		want   time.Duration
+	}{
+		{"nobody", func(p *peer) { p.Close() }, 0},
+		{"a connection that sends nothing", func(p *peer) { p.closed() }, linger},
+		{"an idle connection", func(p *peer) { p.send(get); p.answered(); p.closed() }, 1*time.Second + linger},
+		{"a request under way", func(p *peer) { p.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n"); p.answered(); p.closed() }, 1 * time.Second},
+		{"a response under way", func(p *peer) { p.send("GET /begun HTTP/1.1\r\nHost: test\r\n\r\n"); p.answered(); p.closed() }, 1*time.Second + linger},
+		{"half a header", func(p *peer) { p.send("GET / HTT"); p.receives(400, "400 Bad Request") }, 2 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ln := listenInMemory()
+				v := startOn(t, ln, handler(slow), httpdrain.WithLinger(linger))
+				p := ln.dial(t)
+				go test.client(p)
+				synctest.Wait()
+				if test.name == "an idle connection" {
+					test.want = linger
+					time.Sleep(time.Minute)
+				}
+				began := time.Now()
+				v.s.Shutdown()
+				v.drained()
+				if took := since(began); took != test.want {
+					t.Errorf("drained in %v, want %v", took, test.want)
+				}
+			})
+		})
+	}
+}
+
+// The linger begins anew with each response, and a request within it is served.
+func TestServe_RequestWithinTheLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := listenInMemory()
+		v := startOn(t, ln, handler(ok))
+		p := ln.dial(t)
+		synctest.Wait()
+		v.s.Shutdown()
+		time.Sleep(90 * time.Millisecond)
+		p.send(get[:10])
+		time.Sleep(90 * time.Millisecond) // more than the linger after the stop
+		p.send(get[10:])
+		if p.answered() {
+			t.Error("the response does not say Connection: close")
+		}
+		p.closed()
+		v.drained()
+	})
+}
+
+func TestServe_RetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := listenInMemory()
+		v := startOn(t, ln, handler(ok), httpdrain.WithRetryAfter(1500*time.Millisecond))
+		early, late := ln.dial(t), ln.dial(t)
+		early.send(get[:10])
+		late.send(get[:10])
+		synctest.Wait()
+		v.s.Shutdown()
+		time.Sleep(50 * time.Millisecond)
+		early.send(get[10:])
+		early.answered()
+		time.Sleep(100 * time.Millisecond)
+		late.send(get[10:])
+		r := late.receives(503, "503 the server is shutting down")
+		if got := []any{r.Header.Get("Retry-After"), r.Close}; !cmp.Equal(got, []any{"2", true}) {
+			t.Errorf("Retry-After, close: %v", got)
+		}
+		late.closed()
+		v.drained()
+	})
+}
+
+func TestServe_Pacing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := listenInMemory()
+		told := make(chan time.Duration, 100)
+		var began time.Time
+		v := startOn(t, ln, handler(func(w http.ResponseWriter, r *http.Request) {
+			scope, _ := ctxshutdown.FromContext(r.Context())
+			<-scope.Done()
+			told <- time.Since(began)
+			if err := r.Context().Err(); err != nil {
+				t.Errorf("the request's context has ended: %v", err)
+			}
+			ok(w, r)
+		}), httpdrain.WithPacing(10))
+		for range 20 {
+			p := ln.dial(t)
+			go func() { p.send(get); p.answered(); p.closed() }()
+		}
+		idle := ln.dial(t)
+		synctest.Wait()
+		began = time.Now()
+		v.s.Shutdown()
+		idle.closed()
+		if took := since(began); took != 100*time.Millisecond {
+			t.Errorf("an idle connection is closed after %v, want the linger", took)
+		}
+		v.drained()
+		var times []time.Duration
+		for range 20 {
+			times = append(times, <-told)
+		}
+		slices.Sort(times)
+		if times[0] > 10*time.Millisecond {
+			t.Errorf("the first is told after %v, want at once", times[0])
+		}
+		gaps := map[time.Duration]bool{}
+		for i := 1; i < len(times); i++ {
+			gap := times[i] - times[i-1]
+			gaps[gap] = true
+			if gap < 100*time.Millisecond || gap > 150*time.Millisecond {
+				t.Errorf("%v between two, want 100 to 150 ms", gap)
+			}
+		}
+		if len(gaps) == 1 {
+			t.Error("all the gaps are the same")
+		}
+		synctest.Wait()
+		if v.s.GuardCount() != 0 {
+			t.Errorf("left: %v", v.s.GuardReport())
+		}
+	})
+}
+
+// Under pacing, the hard tier ends those whose turn has not come, too.
+func TestServe_PacingForced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := listenInMemory()
+		v := startOn(t, ln, handler(func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), httpdrain.WithPacing(0.01))
+		for range 3 {
+			ln.dial(t).send(get)
+		}
+		synctest.Wait()
+		v.s.Shutdown()
+		time.Sleep(time.Second)
+		v.s.Force(errTooLate)
+		if err := <-v.done; !errors.Is(err, errTooLate) {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+}
+
+func TestServe_TheListenerFails(t *testing.T) {
+	broken := errors.New("broken")
+	t.Run("while serving", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ln := listenInMemory()
+			leave := make(chan struct{})
+			v := startOn(t, ln, handler(func(w http.ResponseWriter, r *http.Request) { <-leave; ok(w, r) }))
+			p := ln.dial(t)
+			p.send(get)
+			synctest.Wait()
+			ln.fail <- broken
+			synctest.Wait()
+			select {
+			case err := <-v.done:
+				t.Fatalf("Serve returned before the request was served: %v", err)
+			default:
+			}
+			close(leave)
+			p.answered()
+			p.closed()
+			if err := <-v.done; !errors.Is(err, broken) || err.Error() != "httpdrain: serving on memory ended: broken" {
+				t.Errorf("Serve: %v", err)
+			}
+			if v.s.Err() != nil {
+				t.Error("the scope that Serve was given is stopped")
+			}
+		})
+	})
+	t.Run("while draining", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ln := listenInMemory()
+			v := startOn(t, ln, handler(ok))
+			p := ln.dial(t)
+			synctest.Wait()
+			v.s.Shutdown()
+			ln.fail <- broken
+			p.send(get)
+			p.answered()
+			want := "httpdrain: the listener on memory failed while the server drained, and whoever was waiting to be accepted is lost: broken"
+			if err := <-v.done; !errors.Is(err, broken) || err.Error() != want {
+				t.Errorf("Serve: %v", err)
+			}
+		})
+	})
+}
+
+// Below TLS nothing is to be seen of a request but records, and yet: a connection that is not used is quiet after its
+// handshake, one in the middle of a handshake or of a header is not.
+func TestServe_QuietUnderTLS(t *testing.T) {
+	const linger = 300 * time.Millisecond
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		for _, test := range []struct {
+			name   string
+			before string // what is sent before the stop
+			after  string // and a second later
+			want   time.Duration
+		}{
+			{"an unused connection", "", "", linger},
+			{"a header in pieces", get[:10], get[10:], time.Second},
+			{"a header in pieces, after a request", get + get[:10], get[10:], time.Second},
+			{"a header that stays half", get[:10], "", 2 * time.Second},
+		} {
+			t.Run(tls.VersionName(version)+" "+test.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					ln := listenInMemory()
+					srv := secured(ok)
+					srv.TLSConfig.Time = func() time.Time { return certificate().Leaf.NotBefore.Add(time.Hour) }
+					v := startOn(t, ln, srv, httpdrain.WithLinger(linger))
+					p := ln.dial(t)
+					tc := tls.Client(p.Conn, &tls.Config{InsecureSkipVerify: true, MaxVersion: version})
+					if err := tc.Handshake(); err != nil {
+						t.Fatal(err)
+					}
+					p.Conn, p.in = tc, bufio.NewReader(tc)
+					first := strings.TrimSuffix(test.before, get[:10])
+					if p.send(first); first != "" {
+						p.answered()
+					}
+					p.send(strings.TrimPrefix(test.before, first))
+					synctest.Wait()
+					began := time.Now()
+					v.s.Shutdown()
+					if test.after != "" {
+						time.Sleep(time.Second)
+						p.send(test.after)
+						p.answered()
+					}
+					go io.Copy(io.Discard, p.in)
+					v.drained()
+					if took := since(began); took != test.want {
+						t.Errorf("drained in %v, want %v", took, test.want)
+					}
+				})
+			})
+		}
+	}
+	t.Run("a handshake", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ln := listenInMemory()
+			v := startOn(t, ln, secured(ok), httpdrain.WithLinger(linger))
+			p := ln.dial(t)
+			slow := &slowConn{Conn: p.Conn}
+			tc := tls.Client(slow, &tls.Config{InsecureSkipVerify: true})
+			done := make(chan error)
+			go func() { done <- tc.Handshake() }()
+			synctest.Wait() // the client's first word is under way
+			v.s.Shutdown()
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			slow.over = true
+			p.Conn, p.in = tc, bufio.NewReader(tc)
+			p.send(get)
+			p.answered()
+			go io.Copy(io.Discard, p.in)
+			v.drained()
+		})
+	})
+}
+
+// A slowConn takes longer than the linger for each step after the first, until the handshake is over.
+type slowConn struct {
+	net.Conn
+	steps int
+	over  bool
+}
+
+func (c *slowConn) Write(b []byte) (int, error) {
+	if c.steps++; c.steps > 1 && !c.over {
+		time.Sleep(400 * time.Millisecond)
+	}
+	return c.Conn.Write(b)
+}
+
+func TestServe_WaitsForHijackedConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := listenInMemory()
+		hijacked := make(chan net.Conn, 1)
+		v := startOn(t, ln, handler(func(w http.ResponseWriter, r *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+			}
+			hijacked <- conn
+		}))
+		p := ln.dial(t)
+		p.send(get)
+		conn := <-hijacked
+		v.s.Shutdown()
+		time.Sleep(time.Hour)
+		if len(v.done) > 0 {
+			t.Error("Serve has returned")
+		}
+		conn.Close()
+		v.drained()
+	})
+}
