@@ -1,0 +1,77 @@
+package grpcdrain
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+// Messages returns what a client sends, for a range loop that ends when the client has sent all, at an error, which is
+// the last pair, or when the scope of the call is told to stop:
+//
+//	for msg, err := range grpcdrain.Messages(stream) {
+//		if err != nil {
+//			return err
+//		}
+//		// use msg
+//	}
+//	return stream.SendAndClose(summary)
+//
+// A message that was received is delivered; nothing is received after the stop. Without a scope in the stream's context
+// only the client ends the loop. A goroutine receives ahead, by one message, until the handler returns, so nobody else
+// may receive from the stream afterwards.
+func Messages[T any](stream interface {
+	Context() context.Context
+	Recv() (T, error)
+}) iter.Seq2[T, error] {
+	if stream == nil {
+		panic("grpcdrain: Messages of a nil stream")
+	}
+	return func(yield func(T, error) bool) {
+		ctx := stream.Context()
+		stop := ctx
+		if scope, ok := ctxshutdown.FromContext(ctx); ok {
+			stop = scope
+		}
+		type message struct {
+			v   T
+			err error
+		}
+		received, left := make(chan message), make(chan struct{})
+		defer close(left)
+		if stop.Err() != nil {
+			return
+		}
+		go func() { // Recv ends at the latest when the handler returns
+			for {
+				v, err := stream.Recv()
+				select {
+				case received <- message{v, err}:
+				case <-left:
+					return
+				}
+				if err != nil || stop.Err() != nil {
+					return
+				}
+			}
+		}()
+		for {
+			var m message
+			select {
+			case m = <-received:
+			case <-stop.Done():
+				select {
+				case m = <-received:
+				default:
+					return
+				}
+			}
+			if errors.Is(m.err, io.EOF) || !yield(m.v, m.err) || m.err != nil {
+				return
+			}
+		}
+	}
+}

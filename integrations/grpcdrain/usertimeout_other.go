@@ -1,0 +1,10 @@
+//go:build !linux
+
+package grpcdrain
+
+import (
+	"net"
+	"time"
+)
+
+func setUserTimeout(net.Conn, time.Duration) {}

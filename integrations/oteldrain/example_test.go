@@ -1,0 +1,35 @@
+package oteldrain_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/integrations/oteldrain"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+)
+
+func Example() {
+	exporter := tracetest.NewInMemoryExporter() // in a program, an OTLP one
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
+
+	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
+	end, err := oteldrain.Trace(app, tp)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	// The program runs, and is told to stop.
+	if err := app.Shutdown().Wait(context.Background()); err != nil {
+		fmt.Println(err)
+	}
+
+	end()
+	for _, span := range exporter.GetSpans() {
+		fmt.Println(span.Name, span.Events[0].Name)
+	}
+	tp.Shutdown(context.Background()) // last, on a context that outlives the drain
+	// Output: swansong.drain soft
+}

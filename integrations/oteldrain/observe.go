@@ -1,0 +1,134 @@
+package oteldrain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/graceful"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+const scopeName = "github.com/swansong-go/swansong/integrations/oteldrain"
+
+var states = []struct {
+	state ctxshutdown.State
+	label string
+}{
+	{ctxshutdown.Running, "running"},
+	{ctxshutdown.ShuttingDown, "shutting_down"},
+	{ctxshutdown.Complete, "complete"},
+}
+
+// Observe registers the metrics of s, of what is below it, and of [graceful.ReadStats], with a meter of mp. They are
+// looked up when somebody collects and cost nothing in between. stop unregisters them; again is a no-op.
+//
+// For several scopes, each needs [Attributes] of its own, and all but one [WithoutProcess]: the figures of ReadStats are the
+// program's.
+func Observe(s *ctxshutdown.Swansong, mp metric.MeterProvider, opts ...Option) (stop func() error, err error) {
+	switch {
+	case s == nil:
+		return nil, errors.New("oteldrain: Observe of a nil scope")
+	case mp == nil:
+		return nil, errors.New("oteldrain: Observe with a nil metric.MeterProvider; otel.GetMeterProvider() is the global one")
+	}
+	l := limits{top: defaultTop}
+	for _, o := range opts {
+		if o == nil {
+			continue
+		}
+		if err := o.applyTo(&l); err != nil {
+			return nil, fmt.Errorf("oteldrain: %w", err)
+		}
+	}
+	m := &instruments{meter: mp.Meter(scopeName)}
+	guards := m.upDown("swansong.guard.count", "{guard}", "Guards held, by scope path.")
+	oldest := m.gauge("swansong.guard.oldest_age", "s", "How long the oldest guard has been held, by scope path, where traced.")
+	state := m.upDown("swansong.scope.state", "1", "1 for the state that the scope is in.")
+	callbacks := []metric.Callback{func(_ context.Context, o metric.Observer) error {
+		for _, g := range l.groups(s.GuardReport()) {
+			at := l.on(attribute.String("swansong.scope", g.path))
+			o.ObserveInt64(guards, int64(g.count), at)
+			if g.traced {
+				o.ObserveFloat64(oldest, g.oldest.Seconds(), at)
+			}
+		}
+		now := s.State()
+		for _, st := range states {
+			v := int64(0)
+			if st.state == now {
+				v = 1
+			}
+			o.ObserveInt64(state, v, l.on(attribute.String("swansong.state", st.label)))
+		}
+		return nil
+	}}
+	if !l.withoutProcess {
+		callbacks = append(callbacks, m.process())
+	}
+	if m.err != nil {
+		return nil, fmt.Errorf("oteldrain: %w", m.err)
+	}
+	reg, err := m.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		for _, f := range callbacks {
+			if err := f(ctx, o); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, m.all...)
+	if err != nil {
+		return nil, fmt.Errorf("oteldrain: %w", err)
+	}
+	return sync.OnceValue(reg.Unregister), nil
+}
+
+// instruments are made one after the other; the first error stays.
+type instruments struct {
+	meter metric.Meter
+	all   []metric.Observable
+	err   error
+}
+
+func made[I metric.Observable](m *instruments, i I, err error) I {
+	m.all = append(m.all, i)
+	m.err = errors.Join(m.err, err)
+	return i
+}
+
+func (m *instruments) upDown(name, unit, what string) metric.Int64Observable {
+	i, err := m.meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(what))
+	return made(m, i, err)
+}
+
+func (m *instruments) counter(name, unit, what string) metric.Int64Observable {
+	i, err := m.meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(what))
+	return made(m, i, err)
+}
+
+func (m *instruments) gauge(name, unit, what string) metric.Float64Observable {
+	i, err := m.meter.Float64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(what))
+	return made(m, i, err)
+}
+
+func (m *instruments) process() metric.Callback {
+	drains := m.counter("swansong.drain.count", "{drain}", "Drains that have ended, by outcome.")
+	late := m.counter("swansong.guard.late", "{guard}", "Guards released after somebody had given up on them.")
+	abandoned := m.counter("swansong.guard.abandoned", "{guard}", "Guards still held when a drain was abandoned.")
+	extensions := m.counter("swansong.drain.extensions", "{extension}", "Extensions of a drain that were granted.")
+	longest := m.gauge("swansong.drain.longest", "s", "How long the longest drain took.")
+	return func(_ context.Context, o metric.Observer) error {
+		s := graceful.ReadStats()
+		for outcome, n := range map[string]uint64{"clean": s.Clean, "forced": s.Forced, "abandoned": s.Abandoned} {
+			o.ObserveInt64(drains, int64(n), metric.WithAttributes(attribute.String("swansong.outcome", outcome)))
+		}
+		o.ObserveInt64(late, int64(s.Late))
+		o.ObserveInt64(abandoned, int64(s.StillHeld))
+		o.ObserveInt64(extensions, int64(s.Extensions))
+		o.ObserveFloat64(longest, s.LongestDrain.Seconds())
+		return nil
+	}
+}
