@@ -51,12 +51,9 @@ func generateLoad(addr string) error {
 		total tally
 		wg    sync.WaitGroup
 	)
-	for i := range orderClients + streamClients {
+	for _, request := range requests(os.Getenv(calmVar) != "") {
 		wg.Go(func() {
-			c := client{addr: addr, request: orderRequest(i)}
-			if i >= orderClients {
-				c.request = "GET /stream HTTP/1.1\r\nHost: shop\r\n\r\n"
-			}
+			c := client{addr: addr, request: request}
 			c.run()
 			mu.Lock()
 			defer mu.Unlock()
@@ -65,6 +62,24 @@ func generateLoad(addr string) error {
 	}
 	wg.Wait()
 	return json.NewEncoder(os.Stdout).Encode(total)
+}
+
+// requests returns what each client asks for, again and again.
+func requests(calm bool) (all []string) {
+	orders, streams, reports := orderClients, streamClients, 0
+	if calm {
+		orders, streams, reports = 3, 2, 3
+	}
+	for i := range orders {
+		all = append(all, orderRequest(i))
+	}
+	for range streams {
+		all = append(all, "GET /stream HTTP/1.1\r\nHost: shop\r\n\r\n")
+	}
+	for range reports {
+		all = append(all, "GET /report HTTP/1.1\r\nHost: shop\r\n\r\n")
+	}
+	return all
 }
 
 func orderRequest(client int) string {

@@ -2,25 +2,26 @@
 // process of its own, sends it a real SIGTERM in the middle, and counts what was lost: with a service that does nothing
 // about the signal, with http.Server.Shutdown alone, and with swansong. Nothing leaves the loopback interface.
 //
-//	go run ./examples/webservice
+//	go run ./examples/webservice [-open]
 //
-// To copy from: stop_swansong.go, and drain.go for the HTTP server.
+// With -open the shop stays open after that, for a look at its page and until somebody presses ^C.
+//
+// To copy from: stop_swansong.go.
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"os/signal"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/swansong-go/swansong/graceful"
 )
 
 // The program plays all parts. It starts itself with one of these in the environment.
@@ -28,6 +29,7 @@ const (
 	roleVar = "WEBSERVICE_ROLE"
 	dirVar  = "WEBSERVICE_DIR"  // where a server keeps its files
 	addrVar = "WEBSERVICE_ADDR" // whom to put under load
+	calmVar = "WEBSERVICE_CALM" // a few customers, who wait for reports too
 )
 
 // ways are the three ways of stopping, in the order of the table.
@@ -40,22 +42,36 @@ var ways = []struct {
 	{"swansong", "drains the server, then the mails, then the disk", serveUntilDrained},
 }
 
+const (
+	openRole  = "open"
+	visitRole = "visit" // for tests: only what -open adds
+)
+
 const warmUp = 1500 * time.Millisecond // of load, before the signal
 
 func main() {
-	err := run(os.Getenv(roleVar))
+	stay := flag.Bool("open", false, "in the end, keep the shop open until somebody presses ^C")
+	flag.Parse()
+	err := run(os.Getenv(roleVar), *stay)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "webservice:", err)
-		os.Exit(1)
 	}
+	os.Exit(graceful.ExitCode(err))
 }
 
-func run(role string) error {
+func run(role string, stay bool) error {
 	switch role {
 	case "":
-		return compare()
+		if err := compare(); err != nil || !stay {
+			return err
+		}
+		return open()
 	case "load":
 		return generateLoad(os.Getenv(addrVar))
+	case openRole:
+		return serveRole(serveOpen)
+	case visitRole:
+		return open()
 	}
 	for _, way := range ways {
 		if way.name == role {
@@ -111,70 +127,33 @@ func deploy(ctx context.Context, way string) (r result, err error) {
 		return r, err
 	}
 	defer os.RemoveAll(dir)
-
-	server, err := itself(ctx, way, dirVar+"="+dir)
+	s, err := start(ctx, way, dir)
 	if err != nil {
 		return r, err
 	}
-	out, err := server.StdoutPipe()
-	if err != nil {
-		return r, err
-	}
-	if err := server.Start(); err != nil {
-		return r, err
-	}
-	defer server.Process.Kill() // where something goes wrong below; else it has ended by itself
-	addr, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		return r, fmt.Errorf("the server did not start: %w", errors.Join(err, server.Wait()))
-	}
-	addr = strings.TrimSpace(addr)
-
-	load, err := itself(ctx, "load", addrVar+"="+addr)
-	if err != nil {
-		return r, err
-	}
-	seen := make(chan error, 1)
-	go func() {
-		report, err := load.Output()
-		if err == nil {
-			err = json.Unmarshal(report, &r.tally)
-		}
-		seen <- err
-	}()
-	fmt.Printf("  serving on %s, under load for %v\n", addr, warmUp)
+	defer s.kill() // where something goes wrong below; else it has ended by itself
+	fmt.Printf("  serving on %s, under load for %v\n", s.addr, warmUp)
 	select {
 	case <-time.After(warmUp):
 	case <-ctx.Done():
-		return r, ctx.Err()
+		return r, errors.New("interrupted")
 	}
 
-	fmt.Print("  SIGTERM … ")
+	fmt.Println("  SIGTERM …")
 	began := time.Now()
-	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := s.terminate(); err != nil {
 		return r, err
 	}
-	err = server.Wait()
+	err = <-s.ended
 	r.Way, r.Drain = way, time.Since(began)
-	bySignal := server.ProcessState.Sys().(syscall.WaitStatus).Signaled()
+	bySignal := s.server.ProcessState.Sys().(syscall.WaitStatus).Signaled()
 	if dies := way == ways[0].name; err != nil && !(dies && bySignal) { // only the first may die of the signal
 		return r, fmt.Errorf("the server failed: %w", err)
 	}
-	fmt.Printf("the server is gone after %v\n", r.Drain.Round(time.Millisecond))
-	if err := <-seen; err != nil {
+	fmt.Printf("  the server is gone after %v\n", r.Drain.Round(time.Millisecond))
+	if err := <-s.seen; err != nil {
 		return r, fmt.Errorf("the load generator failed: %w", err)
 	}
+	r.tally = s.tally
 	return r, r.compareWith(dir)
-}
-
-// itself prepares a process of this very program in another role.
-func itself(ctx context.Context, role string, env ...string) (*exec.Cmd, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(append(os.Environ(), roleVar+"="+role), env...)
-	cmd.Stderr = os.Stderr
-	return cmd, nil
 }

@@ -13,15 +13,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/graceful"
 	"go.uber.org/goleak"
 )
 
 // The test binary plays the parts of the program when it is started by deploy.
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVar); role != "" {
-		if err := run(role); err != nil {
+		if err := run(role, false); err != nil {
 			fmt.Fprintln(os.Stderr, "webservice:", err)
-			os.Exit(1)
+			os.Exit(graceful.ExitCode(err))
 		}
 		return
 	}
@@ -172,7 +173,7 @@ func TestSwansongLosesNothing(t *testing.T) {
 
 func TestUnknownRole(t *testing.T) {
 	want := `WEBSERVICE_ROLE="nonsense" is for the program's own use; run it without`
-	if err := run("nonsense"); err == nil || err.Error() != want {
+	if err := run("nonsense", false); err == nil || err.Error() != want {
 		t.Errorf("run: %v, want %s", err, want)
 	}
 }

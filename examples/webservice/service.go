@@ -30,6 +30,8 @@ const (
 	// A stream sends chunks for a fifth of a second, or until the service stops.
 	chunks     = 20
 	chunkEvery = 10 * time.Millisecond
+	// A report takes as long as this, and is of no use unfinished.
+	reportTakes = 4 * time.Second
 )
 
 func openService(dir string) (*service, error) {
@@ -48,6 +50,7 @@ func (sv *service) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", sv.order)
 	mux.HandleFunc("GET /stream", sv.stream)
+	mux.HandleFunc("GET /report", sv.report)
 	return mux
 }
 
@@ -79,6 +82,15 @@ func (sv *service) stream(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	fmt.Fprintln(w, "the end")
+}
+
+// report is work that is seen through: the request's context does not end with the stop, only when the drain is cut short.
+func (sv *service) report(w http.ResponseWriter, r *http.Request) {
+	if !ctxshutdown.Sleep(r.Context(), reportTakes) {
+		http.Error(w, "no time for a report", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "feathers sold: all of them")
 }
 
 // sendMails confirms orders until ctx ends, and then those still in the queue.

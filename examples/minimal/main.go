@@ -1,0 +1,45 @@
+// Command minimal is a service that ends well, whole: try it with curl, and end it by ^C.
+//
+//	go run ./examples/minimal [-addr 127.0.0.1:8080]
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/httpdrain"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "where to listen")
+	flag.Parse()
+	err := serve(*addr)
+	if err != nil {
+		log.Print(err)
+	}
+	os.Exit(graceful.ExitCode(err))
+}
+
+func serve(addr string) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello") })
+	// What is deferred here, such as the closing of a database, runs on every path.
+	return graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
+		mux.Handle("GET /readyz", httpdrain.Ready(s))
+		mux.Handle("GET /debug/shutdown", httpdrain.Debug(s))
+		ln, err := net.Listen("tcp", addr)
+		if err != nil {
+			return err
+		}
+		graceful.Ready(s)
+		return httpdrain.Serve(s, &http.Server{Handler: mux}, ln)
+	}, graceful.WithLameDuck(3*time.Second))
+}
