@@ -77,16 +77,17 @@ func (e *CutError) Unwrap() error { return e.Cause }
 // cut closes what is left, and says what that was.
 func (d *drain) cut() *CutError {
 	e := &CutError{Name: d.name, Cause: context.Cause(d.work)}
+	now := time.Since(epoch) // one for all, or to close some would age the others
 	for _, c := range d.snapshot() {
-		e.Cut = append(e.Cut, c.left()...)
+		e.Cut = append(e.Cut, c.left(now)...)
 		c.sever()
 	}
-	slices.SortFunc(e.Cut, func(a, b Cut) int { return int(b.Age - a.Age) })
+	slices.SortFunc(e.Cut, func(a, b Cut) int { return cmp.Compare(b.Age, a.Age) })
 	return e
 }
 
-// left returns what the connection is in the middle of.
-func (c *conn) left() (cuts []Cut) {
+// left returns what the connection is in the middle of; now is since epoch.
+func (c *conn) left(now time.Duration) (cuts []Cut) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	remote := ""
@@ -95,11 +96,11 @@ func (c *conn) left() (cuts []Cut) {
 	}
 	for q := c.requests; q != nil; q = q.next {
 		if !q.watches {
-			cuts = append(cuts, Cut{Method: q.method, Route: q.pattern(), Remote: remote, Age: time.Since(epoch) - q.began, Hijacked: c.hijacked})
+			cuts = append(cuts, Cut{Method: q.method, Route: q.pattern(), Remote: remote, Age: now - q.began, Hijacked: c.hijacked})
 		}
 	}
 	if c.begun && !c.h2 && !c.serving && !c.hijacked && !c.closed {
-		cuts = append(cuts, Cut{Remote: remote, Age: time.Since(c.since)})
+		cuts = append(cuts, Cut{Remote: remote, Age: epoch.Add(now).Sub(c.since)})
 	}
 	return cuts
 }

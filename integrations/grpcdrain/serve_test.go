@@ -314,6 +314,7 @@ func TestHealthIsFirst(t *testing.T) {
 func TestHealthInTheLameDuck(t *testing.T) {
 	h := health.NewServer()
 	ctx, sigterm := context.WithCancel(t.Context())
+	defer sigterm()
 	begin, end := make(chan *running), make(chan error, 1)
 	go func() {
 		end <- graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
