@@ -1,0 +1,127 @@
+// Package docs has no code. Its test reads every page of the repository.
+package docs
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const root = ".."
+
+// pages returns the Markdown files of the repository, by their path below its root.
+func pages(t *testing.T) map[string]string {
+	found := map[string]string{}
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && name != "." || d.Name() == "node_modules" || name == "bin"):
+			return fs.SkipDir
+		case path.Ext(name) != ".md":
+			return nil
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		found[name] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) < 5 {
+		t.Fatalf("only %d pages are found", len(found))
+	}
+	return found
+}
+
+var (
+	block   = regexp.MustCompile("(?s)(?:<!-- from ([^ ]+) -->\n)?[ \t]*```(\\w*)\n(.*?)```")
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	noSlug  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// A link leads to a file that is there, and to a heading that it has. Those that leave the repository are not followed.
+func TestLinks(t *testing.T) {
+	all := pages(t)
+	for name, text := range all {
+		text = block.ReplaceAllString(text, "")
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			file, anchor, _ := strings.Cut(m[1], "#")
+			target := name
+			if file != "" {
+				target = path.Join(path.Dir(name), file)
+			}
+			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
+				t.Errorf("%s: a link to %s, which is not there", name, m[1])
+				continue
+			}
+			if anchor != "" && !slugs(all[target])[anchor] {
+				t.Errorf("%s: a link to %s, but there is no such heading", name, m[1])
+			}
+		}
+	}
+}
+
+// slugs returns the anchors that a forge makes of the headings of a page.
+func slugs(text string) map[string]bool {
+	found := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+		found[strings.ReplaceAll(noSlug.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
+	}
+	return found
+}
+
+// A block of Go that names its file is in it as it is, but for the indentation: so it is compiled, and mostly run. The others can
+// at least be parsed.
+func TestCode(t *testing.T) {
+	from := 0
+	for name, text := range pages(t) {
+		for _, m := range block.FindAllStringSubmatch(text, -1) {
+			source, language, code := m[1], m[2], m[3]
+			switch {
+			case source != "":
+				from++
+				file, err := os.ReadFile(filepath.Join(root, source))
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				} else if !strings.Contains(flat(string(file)), flat(code)) {
+					t.Errorf("%s: this is not in %s as it is:\n%s", name, source, code)
+				}
+			case language == "go" && !parses(code):
+				t.Errorf("%s: this is no Go:\n%s", name, code)
+			}
+		}
+	}
+	if from == 0 {
+		t.Error("no block names its file")
+	}
+}
+
+func flat(code string) string {
+	lines := strings.Split(strings.TrimSpace(code), "\n")
+	for i, l := range lines {
+		lines[i] = strings.TrimSpace(l)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// parses reports whether code is a file, declarations, or statements.
+func parses(code string) bool {
+	code = strings.ReplaceAll(code, "…", "")
+	for _, whole := range []string{code, "package p\n" + code, "package p\nfunc _() {\n" + code + "\n}"} {
+		if _, err := parser.ParseFile(token.NewFileSet(), "", whole, parser.SkipObjectResolution); err == nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,68 @@
+// Command 6-time has work that takes longer than a drain usually may.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/httpdrain"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "where to listen")
+	flag.Parse()
+	err := run(*addr)
+	if err != nil {
+		log.Print(err)
+	}
+	os.Exit(graceful.ExitCode(err))
+}
+
+func run(addr string) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /export", export)
+	return graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
+		ln, err := net.Listen("tcp", addr)
+		if err != nil {
+			return err
+		}
+		log.Printf("serving on %v", ln.Addr())
+		return httpdrain.Serve(s, &http.Server{Handler: mux}, ln)
+	}, graceful.WithSoft(time.Second), graceful.WithMaxExtension(30*time.Second))
+}
+
+const (
+	rows  = 10
+	takes = 200 * time.Millisecond // a row
+)
+
+func export(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context() // on the hard tier: it ends when the drain is cut short, and when the client goes away
+	scope, _ := ctxshutdown.FromContext(ctx)
+	stopped, asked := scope.Done(), false
+	for i := range rows {
+		select {
+		case <-stopped:
+			if !asked { // once: it is the most that is left to do
+				asked = true
+				granted := graceful.Extend(ctx, time.Duration(rows-i)*4*takes, "an export")
+				log.Printf("extension granted: %v", granted > 0)
+			}
+		default:
+		}
+		if !ctxshutdown.Sleep(ctx, takes) {
+			log.Printf("export cut short after %d rows: %v", i, context.Cause(ctx))
+			return
+		}
+		fmt.Fprintln(w, "row", i)
+		http.NewResponseController(w).Flush()
+	}
+}
