@@ -52,9 +52,12 @@ func TestGate_AsksAgain(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var asked []int
 			var out strings.Builder
-			never := func() bool { return false }
-			rows := []row{{what: "operation", limit: 1, allocs: rare}, {what: "other", allocs: rare}, {what: "not here", limit: 1, shows: never}}
+			unseen := row{what: "not here", limit: 1, alone: func() func(int) { return nil }}
+			rows := []row{{what: "operation", limit: 1, allocs: rare}, {what: "other", allocs: rare}, unseen}
 			passes := pass(&out, rows, func(r row, rounds int) result {
+				if r.what == unseen.what {
+					return result{row: r, ratio: 9, counted: rounds / 3}
+				}
 				asked = append(asked, rounds)
 				return result{row: r, ratio: test.ratios[len(asked)-1]}
 			})

@@ -19,8 +19,9 @@ type row struct {
 	limit float64 // ours may cost this many times theirs; 0: not stated
 	gate  float64 // the ratio at which the gate closes; 0: one and a half times the limit
 
-	// shows reports whether the machine can show the difference at this moment; nil: any can.
-	shows func() bool
+	// alone is the peer without the contention that the row is about; nil: it is about none. Where the processors are two
+	// threads of one core, or take turns on one, nobody contends, so a round counts only if the peer takes twice as long.
+	alone side
 
 	allocs int  // ours, per operation; not looked at if rare or once
 	once   bool // the operation can be done once per preparation
@@ -37,6 +38,7 @@ type result struct {
 	ourTime, theirTime float64 // medians for one operation, in nanoseconds
 	ratio, low, high   float64 // median, and the middle half, of ours/theirs pair by pair
 	allocated          float64 // ours, per operation
+	counted            int     // rounds
 }
 
 const slice = 10 * time.Millisecond // how long one timed run is meant to take
@@ -44,7 +46,7 @@ const slice = 10 * time.Millisecond // how long one timed run is meant to take
 // measure runs both sides in turn, so that what disturbs the machine disturbs both, and compares them pair by pair.
 func measure(r row, rounds int) result {
 	res := result{row: r}
-	ours, theirs := prepared(r, r.ours), prepared(r, r.their)
+	ours, theirs, alone := prepared(r, r.ours), prepared(r, r.their), prepared(r, r.alone)
 	res.allocated = ours.allocs()
 	var ourTimes, theirTimes, ratios []float64
 	for i := range rounds {
@@ -54,11 +56,19 @@ func measure(r row, rounds int) result {
 		}
 		first.run()
 		second.run()
+		alone.run()
+		if r.alone != nil && theirs.last < 2*alone.last {
+			continue
+		}
+		res.counted++
 		ourTimes = append(ourTimes, ours.last)
 		if r.their != nil {
 			theirTimes = append(theirTimes, theirs.last)
 			ratios = append(ratios, ours.last/theirs.last)
 		}
+	}
+	if res.counted == 0 {
+		return res
 	}
 	res.ourTime = quantile(ourTimes, 0.5)
 	if r.their != nil {

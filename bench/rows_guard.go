@@ -24,7 +24,7 @@ func guardRows() (rs []row) {
 	}
 	rs = append(rs,
 		row{
-			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", the same", limit: 0.25, allocs: rare, shows: transfersCost,
+			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", the same", limit: 0.25, allocs: rare, alone: their,
 			ours:  func() func(int) { return twice(guards{deep(4)}.run) },
 			their: func() func(int) { return twice((&waitGroup{}).run) },
 		},
@@ -39,7 +39,7 @@ func guardRows() (rs []row) {
 			their: their,
 		},
 		row{
-			what: "TryGuard + Release, 2 goroutines on one scope", peer: peer + ", the same", limit: 0.5, allocs: rare, shows: transfersCost,
+			what: "TryGuard + Release, 2 goroutines on one scope", peer: peer + ", the same", limit: 0.5, allocs: rare, alone: their,
 			ours:  func() func(int) { return twice(tries{deep(4)}.run) },
 			their: func() func(int) { return twice((&waitGroup{}).run) },
 		},
@@ -121,15 +121,6 @@ func twice(run func(n int)) func(n int) {
 		}
 		wg.Wait()
 	}
-}
-
-// transfersCost reports whether two goroutines on one counter are slower than one. They are not where the processors are
-// two threads of one core, or take turns on one: then stripes gain nothing, and lose nothing.
-func transfersCost() bool {
-	alone := func() func(int) { return (&waitGroup{}).run }
-	both := func() func(int) { return twice((&waitGroup{}).run) }
-	_, ratios := compare([]side{alone, both}, 9)
-	return ratios[1] > 2
 }
 
 // layered returns a context that many contexts below a scope, half of them with values and half of them with a cancel.

@@ -32,6 +32,9 @@ func (r result) cells() []string {
 		}
 		theirs = short(r.theirTime)
 	}
+	if r.alone != nil {
+		ratio += fmt.Sprintf(", %d rounds", r.counted)
+	}
 	if r.limit > 0 {
 		limit = fmt.Sprintf("≤ %.2f ×", r.limit)
 	}

@@ -277,33 +277,35 @@ func TestLocks_ContextsMayCallBack(t *testing.T) {
 }
 
 func TestLocks_AfterFuncMayStopTheTree(t *testing.T) {
-	root := ctxshutdown.New(t.Context())
-	a := child(root)
-	b := child(a)
-	kids := []*ctxshutdown.Swansong{root, a, b, child(b.Work()), child(root.Work())}
-	for _, s := range kids {
-		s.Work().Done()
-		s.Completion().Done()
-	}
-	soon(func() {
-		var told sync.WaitGroup
-		for i, s := range kids {
-			told.Add(1)
-			context.AfterFunc(s, func() {
-				defer told.Done()
-				s.Guard().Release()
-				for _, k := range kids {
-					k.Shutdown()
-				}
-				kids[(i+1)%len(kids)].Force(nil)
-			})
+	for range 200 {
+		root := ctxshutdown.New(t.Context())
+		a := child(root)
+		b := child(a)
+		kids := []*ctxshutdown.Swansong{root, a, b, child(b.Work()), child(root.Work())}
+		for _, s := range kids {
+			s.Work().Done()
+			s.Completion().Done()
 		}
-		root.Shutdown()
-		told.Wait()
-	})
-	for i, s := range kids {
-		if s.State() != ctxshutdown.Complete {
-			t.Errorf("scope %d is %v", i, s.State())
+		soon(func() {
+			var told sync.WaitGroup
+			for i, s := range kids {
+				told.Add(1)
+				context.AfterFunc(s, func() {
+					defer told.Done()
+					s.Guard().Release()
+					for _, k := range kids {
+						k.Shutdown()
+					}
+					kids[(i+1)%len(kids)].Force(nil)
+				})
+			}
+			root.Shutdown()
+			told.Wait()
+		})
+		for i, s := range kids {
+			if s.State() != ctxshutdown.Complete {
+				t.Fatalf("scope %d is %v", i, s.State())
+			}
 		}
 	}
 }
