@@ -1,0 +1,129 @@
+package proc
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A cgroup is a control group of version 2 that was made for one leader. Nothing that is in it gets out by itself, and the
+// kernel kills all of it at once, however fast it forks.
+type cgroup struct {
+	path string
+	dir  *os.File
+}
+
+// newCgroup makes one below that of this process, or returns nil where that cannot be done: version 1, not writable, a
+// kernel without cgroup.kill (before 5.14).
+func newCgroup() *cgroup {
+	base := ownCgroup()
+	if base == "" {
+		return nil
+	}
+	path := filepath.Join(base, "swansong-"+rand.Text())
+	if os.Mkdir(path, 0o755) != nil {
+		return nil
+	}
+	dir, err := os.Open(path)
+	if err == nil {
+		if _, err = os.Stat(filepath.Join(path, "cgroup.kill")); err == nil {
+			return &cgroup{path, dir}
+		}
+		dir.Close()
+	}
+	os.Remove(path)
+	return nil
+}
+
+// ownCgroup returns where the cgroup of this process is mounted.
+var ownCgroup = sync.OnceValue(func() string {
+	own, ok := lineOf("/proc/self/cgroup", func(line string) (string, bool) { return strings.CutPrefix(line, "0::") })
+	if !ok {
+		return ""
+	}
+	path, _ := lineOf("/proc/self/mountinfo", func(line string) (string, bool) {
+		mount, kind, _ := strings.Cut(line, " - ")
+		f := strings.Fields(mount)
+		if !strings.HasPrefix(kind, "cgroup2 ") || len(f) < 5 {
+			return "", false
+		}
+		below, ok := strings.CutPrefix(own, strings.TrimSuffix(f[3], "/"))
+		return filepath.Join(f[4], below), ok
+	})
+	return path
+})
+
+// lineOf returns the first line of a file that f accepts, as f returns it.
+func lineOf(name string, f func(line string) (string, bool)) (string, bool) {
+	file, err := os.Open(name)
+	if err != nil {
+		return "", false
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if s, ok := f(lines.Text()); ok {
+			return s, true
+		}
+	}
+	return "", false
+}
+
+// pids returns who is in the cgroup and in those that were made below it.
+func (g *cgroup) pids() (pids []int) {
+	filepath.WalkDir(g.path, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil
+		}
+		text, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		for line := range strings.Lines(string(text)) {
+			if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids
+}
+
+func (g *cgroup) kill() { os.WriteFile(filepath.Join(g.path, "cgroup.kill"), []byte("1"), 0) }
+
+// remove removes it and those below it. One with survivors stays.
+func (g *cgroup) remove() {
+	g.dir.Close()
+	g.awaitEmpty(stuck)
+	var dirs []string
+	filepath.WalkDir(g.path, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
+	for i := len(dirs) - 1; i >= 0; i-- {
+		os.Remove(dirs[i])
+	}
+}
+
+// awaitEmpty waits until nobody is in the cgroup. A process can be waited for a moment before it has left it.
+func (g *cgroup) awaitEmpty(limit time.Duration) {
+	f, err := os.Open(filepath.Join(g.path, "cgroup.events"))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	for end := time.Now().Add(limit); ; {
+		var text [256]byte
+		n, _ := f.ReadAt(text[:], 0)
+		left := time.Until(end)
+		if !bytes.Contains(text[:n], []byte("populated 1")) || left <= 0 {
+			return
+		}
+		poll(f.Fd(), pollPri, left)
+	}
+}

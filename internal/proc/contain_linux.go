@@ -1,0 +1,189 @@
+package proc
+
+import (
+	"crypto/rand"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// A container is what the leader and all that it starts are in.
+type container struct {
+	cmd    *exec.Cmd
+	pid    int
+	start  uint64 // when the leader started, in the kernel's ticks
+	pidfd  *os.File
+	cgroup *cgroup // nil where none can be made
+	mark   string
+}
+
+// subreaper is whether orphans below us are adopted by us.
+var subreaper atomic.Bool
+
+// markKey is the variable of the environment that carries the marks, one for each container that the process is in. The
+// idea, to know by its environment whose a process is, is from Jenkins (ProcessTreeKiller).
+const markKey = "SWANSONG_PROC"
+
+func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
+	c := &container{cmd: cmd, mark: rand.Text()}
+	env := cmd.Environ()
+	marks := c.mark
+	for _, v := range env {
+		if old, ok := strings.CutPrefix(v, markKey+"="); ok {
+			marks = old + " " + c.mark // whoever contains us contains those below us
+		}
+	}
+	cmd.Env = append(env, markKey+"="+marks)
+
+	if spec.Subreaper {
+		const setChildSubreaper = 36
+		_, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, setChildSubreaper, 1, 0, 0, 0, 0)
+		if errno == 0 {
+			subreaper.Store(true)
+		}
+	}
+	pidfd := -1
+	attr := syscall.SysProcAttr{Setpgid: true, Pdeathsig: spec.ParentDeath, PidFD: &pidfd}
+	plain := *cmd // a Cmd can be started once
+	plain.SysProcAttr = &attr
+	if !spec.NoCgroup {
+		c.cgroup = newCgroup()
+	}
+	if c.cgroup != nil {
+		inside := attr
+		inside.UseCgroupFD, inside.CgroupFD = true, int(c.cgroup.dir.Fd())
+		cmd.SysProcAttr = &inside
+		if cmd.Start() != nil { // the cgroup may not be ours to put processes into; else the error is the same again
+			c.cgroup.remove()
+			c.cgroup = nil
+		}
+	}
+	if c.cgroup == nil {
+		if err := plain.Start(); err != nil {
+			return nil, err
+		}
+		cmd.Process = plain.Process
+	}
+	c.pid = cmd.Process.Pid
+	if pidfd >= 0 {
+		c.pidfd = pollable(pidfd)
+	}
+	if m, ok := stat(c.pid); ok { // running or a zombie, it is there until we reap it
+		c.start = m.start
+	}
+	return c, nil
+}
+
+func (c *container) name() string {
+	if c.cgroup != nil {
+		return "cgroup"
+	}
+	return "walk"
+}
+
+func (c *container) lists() bool { return true }
+
+func (c *container) leader() (Member, bool) {
+	m, ok := stat(c.pid)
+	return m, ok && !m.zombie
+}
+
+// members returns those alive, without the leader.
+func (c *container) members() []Member {
+	var found []Member
+	if c.cgroup != nil {
+		for _, pid := range c.cgroup.pids() {
+			if m, ok := stat(pid); ok {
+				found = append(found, m)
+			}
+		}
+	} else {
+		found = c.walk()
+	}
+	return slices.DeleteFunc(found, func(m Member) bool {
+		if m.zombie && subreaper.Load() && m.PPID == os.Getpid() && m.PID != c.pid {
+			syscall.Wait4(m.PID, nil, syscall.WNOHANG, nil) // adopted, and nobody else's to wait for
+		}
+		return m.zombie || m.PID == c.pid
+	})
+}
+
+// walk finds the group, the session, the descendants and the marked in /proc.
+func (c *container) walk() []Member {
+	all := processes()
+	in := map[int]bool{c.pid: true}
+	self := os.Getpid()
+	for grown := true; grown; {
+		grown = false
+		for _, m := range all {
+			if in[m.PID] || m.PID == self || m.start < c.start {
+				continue
+			}
+			if m.PGID == c.pid || m.SID == c.pid || in[m.PPID] || marked(m.PID, c.mark) {
+				in[m.PID], grown = true, true
+			}
+		}
+	}
+	return slices.DeleteFunc(all, func(m Member) bool { return !in[m.PID] })
+}
+
+// marked reports whether the environment that a process was started with carries the mark. That of a process of another
+// user cannot be read, and a zombie has none.
+func marked(pid int, mark string) bool {
+	env, err := os.ReadFile(procFile(pid, "environ"))
+	if err != nil {
+		return false
+	}
+	for v := range strings.SplitSeq(string(env), "\x00") {
+		if marks, ok := strings.CutPrefix(v, markKey+"="); ok && slices.Contains(strings.Fields(marks), mark) {
+			return true
+		}
+	}
+	return false
+}
+
+// signal sends sig to the group, which takes the leader in, and to the members outside of it.
+func (c *container) signal(members []Member, sig syscall.Signal) {
+	if sig == syscall.SIGKILL && c.cgroup != nil {
+		c.cgroup.kill()
+	}
+	syscall.Kill(-c.pid, sig)
+	for _, m := range members {
+		if m.PGID != c.pid {
+			m.signal(sig)
+		}
+	}
+}
+
+func (c *container) wake(members []Member) { c.signal(members, syscall.SIGCONT) }
+
+// awaitExit returns when the leader has ended, and leaves it a zombie.
+func (c *container) awaitExit() {
+	if c.pidfd != nil && awaitPidfd(c.pidfd, time.Time{}) {
+		return
+	}
+	for waitid(c.pid) == syscall.EINTR {
+	}
+}
+
+// awaitMembers returns when all of them have ended, or at the deadline.
+func (c *container) awaitMembers(members []Member, deadline time.Time) {
+	for _, m := range members {
+		m.await(deadline)
+	}
+}
+
+func (c *container) reap() (*os.ProcessState, error) { return c.cmd.Process.Wait() }
+
+func (c *container) release() {
+	if c.pidfd != nil {
+		c.pidfd.Close()
+	}
+	if c.cgroup != nil {
+		c.cgroup.remove()
+	}
+}

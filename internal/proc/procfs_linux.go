@@ -1,0 +1,52 @@
+package proc
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+func procFile(pid int, name string) string {
+	return filepath.Join("/proc", strconv.Itoa(pid), name)
+}
+
+// processes lists what /proc shows.
+func processes() (all []Member) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			if m, ok := stat(pid); ok {
+				all = append(all, m)
+			}
+		}
+	}
+	return all
+}
+
+// stat reads /proc/pid/stat. The command is in parentheses, and may contain some itself: its last one ends it.
+func stat(pid int) (m Member, ok bool) {
+	text, err := os.ReadFile(procFile(pid, "stat"))
+	open, end := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
+	if err != nil || open < 0 || end < open {
+		return m, false
+	}
+	f := strings.Fields(string(text[end+1:])) // state ppid pgrp session …; starttime is the 22nd field of the line
+	if len(f) < 20 {
+		return m, false
+	}
+	number := func(i int) int {
+		n, _ := strconv.Atoi(f[i])
+		return n
+	}
+	m = Member{PID: pid, PPID: number(1), PGID: number(2), SID: number(3), Command: string(text[open+1 : end])}
+	m.start, err = strconv.ParseUint(f[19], 10, 64)
+	m.zombie = f[0] == "Z" || f[0] == "X"
+	return m, err == nil
+}

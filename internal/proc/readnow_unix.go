@@ -1,0 +1,28 @@
+//go:build unix
+
+package proc
+
+import (
+	"os"
+	"syscall"
+)
+
+// readNow reads what is there. It returns 0 where nothing is.
+func readNow(f *os.File, p []byte) (n int, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failure error
+	err = conn.Read(func(fd uintptr) bool {
+		for {
+			if n, failure = syscall.Read(int(fd), p); failure != syscall.EINTR {
+				return true
+			}
+		}
+	})
+	if err == nil {
+		err = failure
+	}
+	return max(n, 0), err
+}

@@ -1,0 +1,55 @@
+package proc
+
+import (
+	"bytes"
+	"sync"
+)
+
+// A Tail keeps the last of what is written to it, up to so many bytes. It never blocks and never fails, so a process that
+// floods its stderr is not slowed down and costs no memory. Its methods may be called concurrently.
+type Tail struct {
+	mu    sync.Mutex
+	kept  []byte // at most twice the limit, so that it is moved seldom
+	limit int
+	total int64
+}
+
+// NewTail returns a Tail that keeps limit bytes.
+func NewTail(limit int) *Tail { return &Tail{limit: max(1, limit)} }
+
+// Write keeps the end of p.
+func (t *Tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.total += int64(len(p))
+	n := len(p)
+	if len(p) >= t.limit {
+		t.kept = append(t.kept[:0], p[len(p)-t.limit:]...)
+		return n, nil
+	}
+	if len(t.kept)+len(p) > 2*t.limit {
+		t.kept = append(t.kept[:0], t.kept[len(t.kept)-t.limit:]...)
+	}
+	t.kept = append(t.kept, p...)
+	return n, nil
+}
+
+// String returns what was kept. If something was cut off, it begins with a whole line where it holds one.
+func (t *Tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	kept := t.kept[max(0, len(t.kept)-t.limit):]
+	if t.total > int64(len(kept)) {
+		if i := bytes.IndexByte(kept, '\n'); i >= 0 && i+1 < len(kept) {
+			kept = kept[i+1:]
+		}
+	}
+	return string(kept)
+}
+
+// Total returns how many bytes were written.
+func (t *Tail) Total() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.total
+}
