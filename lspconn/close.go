@@ -1,0 +1,442 @@
+package lspconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+)
+
+// Close closes the connection and waits until it is Closed, its deadline has passed, or ctx ends; the closing goes on
+// then. It may be called any number of times, and every call returns the same report. See the package's comment for what it
+// does and when.
+//
+// The error is nil if the process has been reaped, however it came to its end: the report tells. It matches
+// [ErrUnconfirmed] if that is not known at the deadline, and is the cause of ctx if that ended first.
+func (c *Conn) Close(ctx context.Context) (Report, error) { return c.closeBy(ctx, time.Time{}) }
+
+// ErrUnconfirmed is matched by the error of Close where the process is not known to have ended.
+var ErrUnconfirmed = proc.ErrUnconfirmed
+
+// closeBy is Close with a deadline, if it is not zero, and none has been fixed before.
+func (c *Conn) closeBy(ctx context.Context, deadline time.Time) (Report, error) {
+	c.mu.Lock()
+	if !c.closing {
+		c.closing = true
+		if c.deadline.IsZero() {
+			c.deadline = deadline
+		}
+		if c.state == Failed && c.exit != nil {
+			c.become(Closed)
+		}
+	}
+	c.mu.Unlock()
+	c.scope.ShutdownCause(ErrClosing)
+	select {
+	case <-c.settled:
+	case <-ctx.Done():
+		err := fmt.Errorf("lspconn: %s is still closing: %w", c.server.Name, context.Cause(ctx))
+		return Report{Name: c.server.Name, Outcome: Unconfirmed}, err
+	}
+	c.mu.Lock()
+	r, err := c.report, c.unconfirmed
+	c.mu.Unlock()
+	if err != nil {
+		return r, fmt.Errorf("lspconn: %s: %w", c.server.Name, err)
+	}
+	<-c.done
+	return r, nil
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// become changes the state; c.mu is held.
+func (c *Conn) become(next State) {
+	if !c.state.may(next) {
+		panic(fmt.Sprintf("lspconn: no way from %v to %v", c.state, next))
+	}
+	if log := c.server.Logger; log != nil {
+		log.Debug("lspconn: "+next.String(), "server", c.server.Name, "from", c.state.String())
+	}
+	if c.state == Initializing {
+		defer close(c.ready)
+	}
+	c.state = next
+}
+
+// A plan is the marks of a closing.
+type plan struct {
+	begin, drained, answered, terminate, kill, giveUp time.Time
+}
+
+// gap is the time between SIGTERM and SIGKILL, and from there to giving up.
+func (p plan) gap() time.Duration { return p.giveUp.Sub(p.kill) }
+
+func newPlan(begin, deadline time.Time) plan {
+	at := func(tenths time.Duration) time.Time { return begin.Add(deadline.Sub(begin) * tenths / 10) }
+	return plan{begin, at(2), at(6), at(8), at(9), deadline}
+}
+
+// live is the life of a connection, in one goroutine.
+func (c *Conn) live() {
+	stopForce := context.AfterFunc(c.scope.Work(), func() { // Force
+		c.link.End(proc.Deadlines{GiveUp: time.Now()})
+	})
+	defer stopForce()
+
+	failure := c.initialize()
+	writing := failure == nil && c.State() == Ready
+	if writing {
+		go c.write()
+		failure = c.serve()
+	}
+	begin := time.Now()
+	c.mu.Lock()
+	if failure == nil {
+		c.become(Closing)
+		c.closing = true
+	} else {
+		c.failure, c.failedAt = failure, begin
+		c.become(Failed)
+	}
+	deadline := c.deadline
+	if deadline.IsZero() {
+		deadline = begin.Add(c.server.CloseTimeout)
+	}
+	for _, l := range c.outbox.seal() {
+		l.sent.settle(c.problem(l.method))
+	}
+	if c.server.Discard || !writing || failure != nil {
+		c.disposeQueue()
+	}
+	c.mu.Unlock()
+	c.scope.ShutdownCause(failure)
+	c.end(newPlan(begin, deadline), writing && failure == nil)
+}
+
+// initialize returns nil when the connection is Ready or has been told to stop, else what has failed.
+func (c *Conn) initialize() error {
+	c.mu.Lock()
+	c.lastID++
+	id := c.lastID
+	greeting := &call{answer: make(chan answer, 1), guard: c.called.Guard()}
+	c.calls[id] = greeting
+	c.mu.Unlock()
+	written := make(chan error, 1)
+	go func() { written <- c.pen.write(frame(id, "initialize", c.server.Initialize)) }()
+	limit := time.NewTimer(c.server.InitializeTimeout)
+	defer limit.Stop()
+	for {
+		select {
+		case err := <-written:
+			if err == nil {
+				written = nil
+				continue
+			}
+			return c.broken(fmt.Errorf("cannot write to the server: %w", err))
+		case a := <-greeting.answer:
+			if a.err != nil {
+				return fmt.Errorf("the server refuses initialize: %w", a.err)
+			}
+			if c.scope.Err() != nil {
+				return nil
+			}
+			c.mu.Lock()
+			c.result = a.result
+			c.outbox.queue = append([]*letter{{method: "initialized", params: []byte("{}"), id: -1,
+				sent: newDelivery(), guard: c.queued.Guard()}}, c.outbox.queue...)
+			c.become(Ready)
+			c.mu.Unlock()
+			return nil
+		case <-c.scope.Done():
+			return nil
+		case <-c.readEnd:
+			return c.broken(c.readErr)
+		case <-c.link.Exited():
+			return c.broken(io.EOF)
+		case <-limit.C:
+			return fmt.Errorf("%w, which is %v", errInitialize, c.server.InitializeTimeout)
+		}
+	}
+}
+
+// serve returns nil when the connection has been told to stop, else what has failed.
+func (c *Conn) serve() error {
+	select {
+	case <-c.scope.Done():
+		return nil
+	case <-c.readEnd:
+		return c.broken(c.readErr)
+	case <-c.writeEnd:
+		return c.broken(c.writeErr)
+	case <-c.link.Exited():
+		return c.broken(io.EOF)
+	}
+}
+
+// errEOF is the cause where a server has closed its stdout and runs on.
+var errEOF = errors.New("the server has closed its output")
+
+// broken returns what has failed where a pipe has. A pipe ends a moment before the process does, which tells more.
+func (c *Conn) broken(err error) error {
+	if c.scope.Err() != nil {
+		return nil
+	}
+	var broken *ProtocolError
+	if errors.As(err, &broken) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	if !c.exits(time.Now().Add(c.server.CloseTimeout / 20)) {
+		if err == io.EOF {
+			err = errEOF
+		}
+		return err
+	}
+	soon := time.Now().Add(c.server.CloseTimeout / 20)
+	if _, late := c.link.End(proc.Deadlines{Kill: soon, GiveUp: soon.Add(c.server.CloseTimeout / 20)}); late != nil {
+		return err
+	}
+	exit := &ExitError{*exitOf(c.link.Exit())}
+	if broken != nil {
+		return fmt.Errorf("%w; %w", exit, broken)
+	}
+	return exit
+}
+
+func (c *Conn) exits(by time.Time) bool {
+	t := time.NewTimer(time.Until(by))
+	defer t.Stop()
+	select {
+	case <-c.link.Exited():
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// disposeQueue fails what is queued, and what will be; c.mu is held.
+func (c *Conn) disposeQueue() {
+	c.outbox.disposed = true
+	for _, l := range c.outbox.empty() {
+		c.dispose(l)
+	}
+}
+
+// end brings the process to its end, and answers everybody.
+func (c *Conn) end(p plan, handshake bool) {
+	var trouble error
+	early := isClosed(c.link.Exited())
+	now := p.begin
+	drained, answered := now, now
+	timedOut := false
+	if handshake {
+		trouble = c.drain(p.drained)
+		drained = time.Now()
+		if trouble == nil {
+			trouble = c.shutdown(p.answered)
+			timedOut = errors.Is(trouble, errHandshake)
+		}
+		answered = time.Now()
+		early = isClosed(c.link.Exited())
+	}
+	at := proc.Deadlines{Terminate: p.terminate, Kill: p.kill, GiveUp: p.giveUp}
+	if handshake && (trouble == nil || timedOut) && !early {
+		c.exitNotification(p.terminate)
+	} else {
+		at.Terminate = time.Time{}
+		at.Kill = earlier(time.Now().Add(p.gap()), p.kill)
+	}
+	c.link.Stdin().Close()
+	c.stopWriter()
+	exit, err := c.link.End(at)
+
+	c.mu.Lock()
+	c.disposeQueue()
+	c.mu.Unlock()
+	r := Report{Name: c.server.Name, Failure: trouble, Survivors: names(exit.Survivors), Left: names(exit.Left),
+		Drain: drained.Sub(p.begin), Handshake: answered.Sub(drained), Leave: time.Since(answered)}
+	switch {
+	case err != nil:
+		r.Outcome = Unconfirmed
+	case exit.Killed:
+		r.Outcome = Killed
+	case exit.Terminated:
+		r.Outcome = Terminated
+	case early || !handshake:
+		r.Outcome = ExitedEarly
+	case timedOut:
+		r.Outcome = HandshakeTimeout
+	}
+	if err == nil {
+		r.Exit = exitOf(exit)
+		if early {
+			r.Failure = &ExitError{*r.Exit}
+		}
+		c.rest(p.giveUp)
+	}
+	c.mu.Lock()
+	c.unconfirmed = err
+	c.mu.Unlock()
+	c.settle(r, p)
+	if err != nil {
+		<-c.link.Done()
+		c.mu.Lock()
+		c.exit = exitOf(c.link.Exit())
+		c.mu.Unlock()
+		c.rest(time.Now().Add(p.gap()))
+	}
+	c.link.Close()
+	c.mu.Lock()
+	if c.closing && c.state != Closed {
+		c.become(Closed)
+	}
+	c.mu.Unlock()
+	close(c.done)
+	c.held.Release()
+	c.scope.Force(ErrClosing) // handlers that are still at it are told
+}
+
+// settle publishes the report and answers whoever is still waiting.
+func (c *Conn) settle(r Report, p plan) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.exit = r.Exit
+	r.Stray = c.report.Stray
+	r.Stderr = c.stderr.String()
+	if c.failure != nil {
+		r.Failure = c.failure
+	}
+	r.Total = time.Since(p.begin)
+	c.report = r
+	for id, waiting := range c.calls {
+		c.answer(id, answer{err: c.problem(waiting.method)})
+	}
+	if log := c.server.Logger; log != nil {
+		log.Info("lspconn: ended", "server", r.Name, "report", r)
+	}
+	close(c.settled)
+}
+
+// rest waits until all that the server wrote has been read.
+func (c *Conn) rest(until time.Time) {
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	for _, end := range []chan struct{}{c.readEnd, c.stderrEnd} {
+		select {
+		case <-end:
+		case <-t.C: // a platform without deadlines on pipes, and somebody who holds them; or a handler that blocks the reader
+			c.link.Close()
+			return
+		}
+	}
+}
+
+var (
+	errStuck     = errors.New("the server has stopped reading: its queue could not be written in time")
+	errHandshake = errors.New("the server has not answered shutdown in time")
+)
+
+// drain is the first two phases of the hand-over: the queue, in which nothing is put any more, is written, and the writer
+// then ends, idle. It returns nil if what follows may be written.
+func (c *Conn) drain(until time.Time) error {
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	select {
+	case <-c.queued.Completion().Done():
+	case <-t.C:
+		return errStuck
+	case <-c.link.Exited():
+		return io.EOF
+	case <-c.readEnd:
+		return c.readErr
+	case <-c.writeEnd:
+		return c.writeErr
+	}
+	c.stopWriter()
+	<-c.writeEnd
+	return c.writeErr
+}
+
+// shutdown is the third phase: nobody but us, and whoever answers a request of the server, has the pen. It returns nil if
+// the server has answered.
+func (c *Conn) shutdown(until time.Time) error {
+	c.mu.Lock()
+	c.lastID++
+	id := c.lastID
+	goodbye := &call{method: "shutdown", answer: make(chan answer, 1), guard: c.called.Guard()}
+	c.calls[id] = goodbye
+	c.mu.Unlock()
+	written := make(chan error, 1)
+	go func() { written <- c.pen.write(frame(id, "shutdown", nil)) }()
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	for {
+		select {
+		case err := <-written:
+			if err != nil {
+				return fmt.Errorf("cannot write to the server: %w", err)
+			}
+			written = nil
+		case a := <-goodbye.answer:
+			if a.err != nil {
+				return fmt.Errorf("the server refuses shutdown: %w", a.err)
+			}
+			return nil
+		case <-t.C:
+			return errHandshake
+		case <-c.link.Exited():
+			return io.EOF
+		case <-c.readEnd:
+			return c.readErr
+		}
+	}
+}
+
+// exitNotification sends exit. Nothing is written after it.
+func (c *Conn) exitNotification(until time.Time) {
+	written := make(chan struct{})
+	go func() {
+		c.pen.retire(frame(-1, "exit", nil))
+		close(written)
+	}()
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	select {
+	case <-written:
+	case <-t.C: // closing stdin has to do
+	case <-c.link.Exited():
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// decide fixes the deadline of a closing that has not begun.
+func (c *Conn) decide(deadline time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closing {
+		c.deadline = deadline
+	}
+}
+
+// failed returns when the connection has failed, if it has.
+func (c *Conn) failed() (at time.Time, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failedAt, c.failure != nil
+}

@@ -1,0 +1,240 @@
+package lspconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+// A Manager has a connection for each key, such as a language and a workspace. It starts them when they are first asked
+// for, and closes them side by side under one deadline.
+//
+// Its methods may be called concurrently.
+type Manager struct {
+	scope   *ctxshutdown.Swansong
+	servers func(key string) (Server, error)
+	timeout time.Duration
+	restart Restart
+
+	mu       sync.Mutex
+	seats    map[string]*seat
+	deadline time.Time // zero: not closing
+}
+
+// A seat is what the manager knows of a key.
+type seat struct {
+	turn     chan struct{} // held by whoever looks after the seat
+	conn     *Conn         // nil: none yet
+	started  time.Time
+	restarts int // in a row
+}
+
+// A ManagerOption configures a Manager where it is made. A nil one is ignored.
+type ManagerOption interface{ apply(*Manager) error }
+
+type managerOption func(*Manager) error
+
+func (f managerOption) apply(m *Manager) error { return f(m) }
+
+// WithCloseTimeout sets the deadline of [Manager.Close] for all connections together: 5 s to 15 s, 10 s if not given.
+func WithCloseTimeout(d time.Duration) ManagerOption {
+	return managerOption(func(m *Manager) (err error) {
+		m.timeout, err = closeTimeout(d)
+		return err
+	})
+}
+
+// WithRestart has servers that fail started again; see [Restart]. Not given, they are not.
+func WithRestart(r Restart) ManagerOption {
+	return managerOption(func(m *Manager) (err error) {
+		m.restart, err = r.complete()
+		return err
+	})
+}
+
+// NewManager returns a manager whose connections live in a scope below the one that ctx carries. When ctx ends, they are
+// closed. servers tells what to start for a key; it may be called concurrently, for different keys.
+func NewManager(ctx context.Context, servers func(key string) (Server, error), opts ...ManagerOption) (*Manager, error) {
+	if servers == nil {
+		panic("lspconn: NewManager with a nil function")
+	}
+	m := &Manager{servers: servers, timeout: defaultClose, seats: map[string]*seat{}}
+	for _, opt := range opts {
+		if opt != nil {
+			if err := opt.apply(m); err != nil {
+				return nil, fmt.Errorf("lspconn: NewManager: %w", err)
+			}
+		}
+	}
+	m.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName("lsp"))
+	return m, nil
+}
+
+// Conn returns the connection for a key, and starts the server if it is not running yet. It does not wait until the server
+// is ready; what is sent meanwhile is queued. Where the server has failed and may not be started again, the error is that
+// of the connection. Once the manager is closing, the error matches [ErrClosing]; the cause of ctx if that ends first.
+func (m *Manager) Conn(ctx context.Context, key string) (*Conn, error) {
+	s, err := m.seat(key)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-m.scope.Done():
+		return nil, m.refusal(key)
+	}
+	if s.conn != nil && s.conn.Err() == nil {
+		return s.conn, nil
+	}
+	if s.conn != nil {
+		if err := m.again(ctx, key, s); err != nil {
+			return nil, err
+		}
+	}
+	server, err := m.servers(key)
+	if err != nil {
+		return nil, fmt.Errorf("lspconn: no server for %q: %w", key, err)
+	}
+	conn, err := Start(m.scope, server)
+	if m.scope.Err() != nil {
+		err = m.refusal(key) // a connection that was made nevertheless closes with the scope
+	}
+	if err != nil && conn == nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	s.conn, s.started = conn, time.Now()
+	m.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+func (m *Manager) seat(key string) (*seat, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.scope.Err() != nil {
+		return nil, m.refusal(key)
+	}
+	s := m.seats[key]
+	if s == nil {
+		s = &seat{turn: make(chan struct{}, 1)}
+		m.seats[key] = s
+	}
+	return s, nil
+}
+
+func (m *Manager) refusal(key string) error { return &ConnError{Name: key, State: Closing} }
+
+// again waits until the server of a seat may be started again, with its turn.
+func (m *Manager) again(ctx context.Context, key string, s *seat) error {
+	if _, failed := s.conn.failed(); !failed { // closed by whoever uses it: that is no failure
+		return m.gone(ctx, s.conn)
+	}
+	if time.Since(s.started) >= m.restart.Reset && m.restart.Reset > 0 {
+		s.restarts = 0
+	}
+	d, ok := m.restart.wait(s.restarts + 1)
+	if !ok {
+		return s.conn.Err()
+	}
+	if err := m.gone(ctx, s.conn); err != nil {
+		return err
+	}
+	at, _ := s.conn.failed()
+	t := time.NewTimer(time.Until(at.Add(d)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		s.restarts++
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-m.scope.Done():
+		return m.refusal(key)
+	}
+}
+
+// gone waits until the process of a connection that has failed or is closing has been reaped.
+func (m *Manager) gone(ctx context.Context, c *Conn) error {
+	select {
+	case <-c.Done():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-m.scope.Done():
+		return m.refusal(c.Name())
+	}
+	_, err := c.Close(ctx)
+	return err
+}
+
+// Close closes all connections side by side, and returns their reports, by name, when the last one is Closed or the
+// deadline has passed. None waits for another one. It may be called any number of times.
+//
+// The error joins those of the connections, and is nil if every process has been reaped.
+func (m *Manager) Close(ctx context.Context) ([]Report, error) {
+	m.mu.Lock()
+	if m.deadline.IsZero() {
+		m.deadline = time.Now().Add(m.timeout)
+	}
+	deadline := m.deadline
+	conns := m.connections()
+	for _, c := range conns {
+		c.decide(deadline) // before the scope stops them, for a deadline of their own
+	}
+	m.mu.Unlock()
+	m.scope.ShutdownCause(ErrClosing)
+	late := time.NewTimer(time.Until(deadline))
+	defer late.Stop()
+	for _, s := range m.list() { // whoever is starting one lets go of the seat soon, and it closes with the scope
+		select {
+		case s.turn <- struct{}{}:
+			<-s.turn
+		case <-ctx.Done():
+		case <-late.C:
+		}
+	}
+	m.mu.Lock()
+	conns = m.connections()
+	m.mu.Unlock()
+
+	force := time.AfterFunc(time.Until(deadline), func() { m.scope.Force(ErrClosing) }) // who had begun before, by a later one
+	defer force.Stop()
+	reports, errs := make([]Report, len(conns)), make([]error, len(conns))
+	var all sync.WaitGroup
+	for i, c := range conns {
+		all.Go(func() { reports[i], errs[i] = c.closeBy(ctx, deadline) })
+	}
+	all.Wait()
+	slices.SortFunc(reports, func(a, b Report) int { return strings.Compare(a.Name, b.Name) })
+	return reports, errors.Join(errs...)
+}
+
+// connections returns those that have been started; m.mu is held.
+func (m *Manager) connections() (conns []*Conn) {
+	for _, s := range m.seats {
+		if s.conn != nil {
+			conns = append(conns, s.conn)
+		}
+	}
+	return conns
+}
+
+func (m *Manager) list() (seats []*seat) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.seats {
+		seats = append(seats, s)
+	}
+	return seats
+}
