@@ -282,6 +282,12 @@ func (c *Conn) end(p plan, handshake bool) {
 		if early {
 			r.Failure = &ExitError{*r.Exit}
 		}
+		if trouble == io.EOF && !early {
+			r.Failure = errEOF
+		}
+		if work := c.scope.Work(); work.Err() != nil {
+			r.Failure = fmt.Errorf("cut short: %w", context.Cause(work))
+		}
 		c.rest(p.giveUp)
 	}
 	c.mu.Lock()
@@ -301,9 +307,9 @@ func (c *Conn) end(p plan, handshake bool) {
 		c.become(Closed)
 	}
 	c.mu.Unlock()
-	close(c.done)
 	c.held.Release()
 	c.scope.Force(ErrClosing) // handlers that are still at it are told
+	close(c.done)
 }
 
 // settle publishes the report and answers whoever is still waiting.

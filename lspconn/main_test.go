@@ -173,4 +173,3 @@ func contains(t *testing.T, err error, parts ...string) {
 		}
 	}
 }
-

@@ -1,0 +1,120 @@
+package lspconn_test
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/lspconn"
+	"github.com/swansong-go/swansong/lspconn/internal/fakelsp"
+)
+
+// A goroutine is a fake server in this process: what a process does to its pipes when it ends, and what signals do to it.
+// In a bubble, its time is not that of the machine.
+type goroutine struct {
+	*fakelsp.Server
+	stdin          *io.PipeWriter
+	stdout         *io.PipeReader
+	exited, killed chan struct{}
+
+	mu   sync.Mutex
+	exit proc.Exit
+}
+
+func serveHere(b fakelsp.Behaviour) *goroutine {
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	g := &goroutine{Server: &fakelsp.Server{Behaviour: b}, stdin: inW, stdout: outR,
+		exited: make(chan struct{}), killed: make(chan struct{})}
+	go func() {
+		code := g.Serve(inR, outW, func() { <-g.killed })
+		g.mu.Lock()
+		if g.exit.Signal == 0 {
+			g.exit.Code = code
+		}
+		g.mu.Unlock()
+		inR.Close()
+		outW.Close()
+		close(g.exited)
+	}()
+	go func() { // the kernel closes the pipes of whom it kills
+		select {
+		case <-g.killed:
+			inR.Close()
+			outW.Close()
+		case <-g.exited:
+		}
+	}()
+	return g
+}
+
+func (g *goroutine) Stdin() io.WriteCloser   { return g.stdin }
+func (g *goroutine) Stdout() io.Reader       { return g.stdout }
+func (g *goroutine) Stderr() io.Reader       { return strings.NewReader(g.Behaviour.Stderr) }
+func (g *goroutine) Exited() <-chan struct{} { return g.exited }
+func (g *goroutine) Done() <-chan struct{}   { return g.exited }
+func (g *goroutine) Close()                  { g.stdin.Close(); g.stdout.Close() }
+
+func (g *goroutine) Exit() proc.Exit {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.exit
+}
+
+func (g *goroutine) signal(sig syscall.Signal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.exited:
+		return
+	default:
+	}
+	g.exit.Terminated = g.exit.Terminated || sig == syscall.SIGTERM
+	g.exit.Killed = g.exit.Killed || sig == syscall.SIGKILL
+	if sig == syscall.SIGTERM && g.IgnoreTerm || g.exit.Signal != 0 {
+		return
+	}
+	g.exit.Signal, g.exit.Code = sig, -1
+	close(g.killed)
+}
+
+func (g *goroutine) End(at proc.Deadlines) (proc.Exit, error) {
+	for _, step := range []struct {
+		at  time.Time
+		sig syscall.Signal
+	}{{at.Terminate, syscall.SIGTERM}, {at.Kill, syscall.SIGKILL}, {at.GiveUp, 0}} {
+		t := time.NewTimer(time.Until(step.at))
+		defer t.Stop()
+		select {
+		case <-g.exited:
+			return g.Exit(), nil
+		case <-t.C:
+		}
+		if step.sig != 0 {
+			g.signal(step.sig)
+		}
+	}
+	select {
+	case <-g.exited:
+		return g.Exit(), nil
+	default:
+		return proc.Exit{Code: -1}, proc.ErrUnconfirmed
+	}
+}
+
+// here starts a connection to a fake server in this process.
+func here(t *testing.T, ctx context.Context, server lspconn.Server, b fakelsp.Behaviour) (*lspconn.Conn, *goroutine) {
+	t.Helper()
+	g := serveHere(b)
+	server.Name, server.Command = "here", []string{"here"}
+	conn, err := lspconn.StartOver(ctx, server, g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn, g
+}
