@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"syscall"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
@@ -196,21 +198,31 @@ func (c *Conn) broken(err error) error {
 	if errors.As(err, &broken) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
 	}
-	if !c.exits(time.Now().Add(c.server.CloseTimeout / 20)) {
+	soon := time.Now().Add(c.grace())
+	if !c.exits(soon) {
 		if err == io.EOF {
 			err = errEOF
 		}
 		return err
 	}
-	soon := time.Now().Add(c.server.CloseTimeout / 20)
-	if _, late := c.link.End(proc.Deadlines{Kill: soon, GiveUp: soon.Add(c.server.CloseTimeout / 20)}); late != nil {
+	soon = time.Now().Add(c.grace())
+	if _, late := c.link.End(proc.Deadlines{Kill: soon, GiveUp: soon.Add(c.grace())}); late != nil {
 		return err
 	}
 	exit := &ExitError{*exitOf(c.link.Exit())}
-	if broken != nil {
+	c.rest(soon)
+	if isClosed(c.readEnd) && errors.As(c.readErr, &broken) {
 		return fmt.Errorf("%w; %w", exit, broken)
 	}
 	return exit
+}
+
+// grace is how long a process may take to end after its pipes have.
+func (c *Conn) grace() time.Duration { return c.server.CloseTimeout / 20 }
+
+// pipeEnded reports whether err is the end of a pipe, which comes a moment before that of the process.
+func pipeEnded(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrClosed) || errors.Is(err, syscall.EPIPE)
 }
 
 func (c *Conn) exits(by time.Time) bool {
@@ -247,7 +259,7 @@ func (c *Conn) end(p plan, handshake bool) {
 			timedOut = errors.Is(trouble, errHandshake)
 		}
 		answered = time.Now()
-		early = isClosed(c.link.Exited())
+		early = isClosed(c.link.Exited()) || pipeEnded(trouble) && c.exits(answered.Add(c.grace()))
 	}
 	at := proc.Deadlines{Terminate: p.terminate, Kill: p.kill, GiveUp: p.giveUp}
 	if handshake && (trouble == nil || timedOut) && !early {

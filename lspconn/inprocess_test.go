@@ -118,3 +118,8 @@ func here(t *testing.T, ctx context.Context, server lspconn.Server, b fakelsp.Be
 	}
 	return conn, g
 }
+
+type (
+	deadlines = proc.Deadlines
+	exit      = proc.Exit
+)
