@@ -58,8 +58,9 @@ func TestOutcome(t *testing.T) {
 					conn.Ready(t.Context())
 				}
 				if test.b.StopAfter > 0 {
+					big := json.RawMessage(`"` + strings.Repeat("x", 100<<10) + `"`) // one at a time is written
 					for range 3 {
-						go conn.Notify(context.Background(), "note", nil)
+						go conn.Notify(context.Background(), "note", big)
 					}
 				}
 				synctest.Wait()

@@ -181,7 +181,7 @@ func (c *Conn) refusal(method string) error {
 	return c.problem(method)
 }
 
-// Call sends a request and waits for its response. Nil params are left out. It returns
+// Call sends a request and waits for its response. Params that are empty are left out. It returns
 //
 //   - the result, or the [*ResponseError] that the server answered,
 //   - an error that matches [ErrClosing] if the connection is closing or has failed; a [*ConnError] with what is known,
@@ -211,8 +211,8 @@ func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage) 
 }
 
 // Notify sends a notification, and returns nil when it has been written, an error that matches [ErrClosing] if it never
-// will be, and the cause of ctx if that ends first: then it is withdrawn, unless it is being written already. Nil params
-// are left out. For what cannot be sent see [Conn.Call].
+// will be, and the cause of ctx if that ends first: then it is withdrawn, unless it is being written already. For params,
+// and what cannot be sent, see [Conn.Call].
 func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage) error {
 	l, err := c.admit(ctx, method, params)
 	if err != nil {

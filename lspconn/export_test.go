@@ -1,6 +1,10 @@
 package lspconn
 
-import "context"
+import (
+	"context"
+	"io"
+	"time"
+)
 
 // Link is the process of a connection, for tests that put something else in its place.
 type Link = link
@@ -9,3 +13,20 @@ type Link = link
 func StartOver(ctx context.Context, server Server, l Link) (*Conn, error) {
 	return start(ctx, server, func(Server) (link, error) { return l, nil })
 }
+
+// ReadFrames reads messages until something is wrong, and returns that.
+func ReadFrames(r io.Reader) (bodies []string, err error) {
+	for in := newFrameReader(r); ; {
+		body, err := in.next()
+		if err != nil {
+			return bodies, err
+		}
+		bodies = append(bodies, string(body))
+	}
+}
+
+// Frame returns a message as it is written.
+var Frame = frame
+
+// WaitOf returns how long a policy waits before the nth restart.
+func WaitOf(r Restart, n int) (time.Duration, bool) { return r.wait(n) }

@@ -44,7 +44,7 @@ func check(method string, params json.RawMessage) error {
 	if len(params) > maxBody-1<<10 {
 		return &ResponseError{Code: CodeInvalidParams, Message: fmt.Sprintf("lspconn: params of %s have %d bytes, more than a message may", method, len(params))}
 	}
-	if params != nil && !json.Valid(params) {
+	if len(params) > 0 && !json.Valid(params) {
 		return &ResponseError{Code: CodeInvalidParams, Message: fmt.Sprintf("lspconn: params of %s are not JSON: %s", method, quoted(params))}
 	}
 	return nil
@@ -63,7 +63,7 @@ func frame(id int64, method string, params json.RawMessage) []byte {
 	}
 	b = append(b, `,"method":`...)
 	b = appendString(b, method)
-	if params != nil {
+	if len(params) > 0 {
 		b = append(b, `,"params":`...)
 		b = append(b, params...)
 	}
