@@ -89,6 +89,13 @@ func newPlan(begin, deadline time.Time) plan {
 	return plan{begin, at(2), at(6), at(8), at(9), deadline}
 }
 
+// eof returns when to close the stdin of a server that was told exit at now and is still there. Not at once: a server that is
+// on its way out may trip over it (vscode-eslint-language-server leaves with code 0 after a second, or crashes). Not never:
+// there are those that wait for it.
+func (p plan) eof(now time.Time) time.Time {
+	return earlier(now.Add(p.giveUp.Sub(p.begin)/5), now.Add(p.terminate.Sub(now)/2))
+}
+
 // live is the life of a connection, in one goroutine.
 func (c *Conn) live() {
 	stopForce := context.AfterFunc(c.scope.Work(), func() { // Force
@@ -264,6 +271,7 @@ func (c *Conn) end(p plan, handshake bool) {
 	at := proc.Deadlines{Terminate: p.terminate, Kill: p.kill, GiveUp: p.giveUp}
 	if handshake && (trouble == nil || timedOut) && !early {
 		c.exitNotification(p.terminate)
+		c.exits(p.eof(time.Now()))
 	} else {
 		at.Terminate = time.Time{}
 		at.Kill = earlier(time.Now().Add(p.gap()), p.kill)

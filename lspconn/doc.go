@@ -26,8 +26,8 @@
 //	0          20 %                 60 %        80 %      90 %      100 %
 //	├─ drain ──┤                     │           │         │         │
 //	│  queue, then shutdown ────────▶│           │         │         │
-//	│  its answer, then exit, and stdin is closed│         │         │
-//	│  the process leaves ──────────────────────▶│ SIGTERM │ SIGKILL │ unconfirmed
+//	│  its answer, then exit; the process leaves │         │         │
+//	│  20 % later its stdin is closed ──────────▶│ SIGTERM │ SIGKILL │ unconfirmed
 //
 // Each step ends as soon as it can; the marks are where it is given up. A server that answers shutdown with an error, or
 // not at all because it has gone, is terminated at once, and so is one that has stopped reading. SIGTERM and SIGKILL go
