@@ -6,6 +6,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/oklog/run v1.2.0
 	github.com/sourcegraph/conc v0.3.0
+	github.com/sourcegraph/jsonrpc2 v0.2.1
 	github.com/swansong-go/swansong v0.0.0
 	github.com/thejerf/suture/v4 v4.0.6
 	golang.org/x/sync v0.19.0
