@@ -445,6 +445,28 @@ func TestBadServer(t *testing.T) {
 	}
 }
 
+// Who has failed is told nothing more, and is Failed for everybody to see when it is gone, which nobody has to ask for.
+func TestFailed(t *testing.T) {
+	for range 20 { // the handshake would be tried or not, by chance
+		synctest.Test(t, func(t *testing.T) {
+			conn, g := here(t, t.Context(), lspconn.Server{}, behaviours{EOF: "ignore"})
+			conn.Ready(t.Context())
+			if _, err := conn.Call(context.Background(), "garbage", nil); !errors.Is(err, lspconn.ErrClosing) {
+				t.Errorf("%v", err)
+			}
+			<-conn.Done()
+			equal(t, "state", lspconn.Failed, conn.State())
+			select {
+			case <-g.exited:
+			default:
+				t.Error("the process is still there")
+			}
+			equal(t, "seen", []string{"garbage"}, seen(g))
+			closed(t, conn)
+		})
+	}
+}
+
 // Before it is ready a server can fail in its own ways.
 func TestBadStart(t *testing.T) {
 	for _, test := range []struct {

@@ -319,7 +319,9 @@ level=DEBUG msg="lspconn: Closed" server=here from=Closing
 
 // Callers by the dozen, and coalescers, over one real pipe: every answer is to its own question.
 func TestLoad(t *testing.T) {
-	conn := ready(t, fake(role{}))
+	server := fake(role{})
+	server.OnRequest = func(_ context.Context, _ string, params json.RawMessage) (any, error) { return params, nil }
+	conn := ready(t, server)
 	var all sync.WaitGroup
 	for i := range 20 {
 		all.Go(func() {
@@ -327,6 +329,9 @@ func TestLoad(t *testing.T) {
 				want := fmt.Sprintf("[%d,%d,%q]", i, j, strings.Repeat("x", (i*j)%5000))
 				if j%3 == 0 {
 					conn.NotifyLatest(fmt.Sprint(i%4), "note", json.RawMessage(want))
+				}
+				if j%2 == 0 { // its answer to a request of the server is written beside the rest
+					all.Go(func() { conn.Call(t.Context(), "ask", nil) })
 				}
 				if result, err := conn.Call(t.Context(), "echo", json.RawMessage(want)); err != nil || string(result) != want {
 					t.Errorf("%v, %s for %s", err, result, want)

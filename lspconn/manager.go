@@ -216,17 +216,17 @@ func (m *Manager) Close(ctx context.Context) ([]Report, error) {
 		all.Go(func() { reports[i], errs[i] = c.closeBy(ctx, deadline) })
 	}
 	all.Wait()
-	slices.SortFunc(reports, func(a, b Report) int { return strings.Compare(a.Name, b.Name) })
 	return reports, errors.Join(errs...)
 }
 
-// connections returns those that have been started; m.mu is held.
+// connections returns those that have been started, by name; m.mu is held.
 func (m *Manager) connections() (conns []*Conn) {
 	for _, s := range m.seats {
 		if s.conn != nil {
 			conns = append(conns, s.conn)
 		}
 	}
+	slices.SortFunc(conns, func(a, b *Conn) int { return strings.Compare(a.Name(), b.Name()) })
 	return conns
 }
 

@@ -238,6 +238,9 @@ func TestMembers(t *testing.T) {
 		if m := p.Members(); len(m) != 1 || m[0].PID != pid {
 			t.Errorf("members %v, want %d alone", m, pid)
 		}
+		if err := syscall.Kill(p.Pid(), 0); err != nil { // a zombie, that is
+			t.Errorf("the leader's pid is free for others although its group lives: %v", err)
+		}
 		p.Kill()
 		if exit := ends(t, p); exit.Killed {
 			t.Errorf("the leader had ended before the kill: %+v", exit)
