@@ -89,12 +89,7 @@ func TestClose_Queue(t *testing.T) {
 	for _, discard := range []bool{false, true} {
 		t.Run(fmt.Sprintf("discard=%v", discard), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := serveHere(behaviours{})
-				slow := &slowly{goroutine: g, each: 100 * time.Millisecond}
-				conn, err := lspconn.StartOver(t.Context(), lspconn.Server{Name: "slow", Command: []string{"slow"}, Discard: discard}, slow)
-				if err != nil {
-					t.Fatal(err)
-				}
+				conn, g := slow(t, lspconn.Server{Discard: discard})
 				conn.Ready(t.Context())
 				time.Sleep(time.Second) // until initialized is written
 				errs := make([]error, 10)
@@ -132,10 +127,22 @@ func TestClose_Queue(t *testing.T) {
 	}
 }
 
-// slowly takes its time to read: each message waits for that.
+// slowly takes its time to read: each write waits for that.
 type slowly struct {
 	*goroutine
 	each time.Duration
+}
+
+// slow starts a connection whose writes take 100 ms each.
+func slow(t *testing.T, server lspconn.Server) (*lspconn.Conn, *goroutine) {
+	t.Helper()
+	g := serveHere(behaviours{})
+	server.Name, server.Command = "slow", []string{"slow"}
+	conn, err := lspconn.StartOver(t.Context(), server, &slowly{g, 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn, g
 }
 
 func (s *slowly) Stdin() io.WriteCloser { return slowPipe{s} }
@@ -447,22 +454,36 @@ func TestBadServer(t *testing.T) {
 
 // Who has failed is told nothing more, and is Failed for everybody to see when it is gone, which nobody has to ask for.
 func TestFailed(t *testing.T) {
-	for range 20 { // the handshake would be tried or not, by chance
-		synctest.Test(t, func(t *testing.T) {
-			conn, g := here(t, t.Context(), lspconn.Server{}, behaviours{EOF: "ignore"})
-			conn.Ready(t.Context())
-			if _, err := conn.Call(context.Background(), "garbage", nil); !errors.Is(err, lspconn.ErrClosing) {
-				t.Errorf("%v", err)
-			}
-			<-conn.Done()
-			equal(t, "state", lspconn.Failed, conn.State())
-			select {
-			case <-g.exited:
-			default:
-				t.Error("the process is still there")
-			}
-			equal(t, "seen", []string{"garbage"}, seen(g))
-			closed(t, conn)
+	for _, test := range []struct {
+		name string
+		b    behaviours
+		want []string
+	}{
+		{"garbage", behaviours{EOF: "ignore"}, []string{"initialize", "initialized", "garbage"}},
+		{"refuses initialize", behaviours{Initialize: "refuse", EOF: "ignore"}, []string{"initialize"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn, g := here(t, t.Context(), lspconn.Server{}, test.b)
+				begin := time.Now()
+				if _, err := conn.Call(context.Background(), "garbage", nil); !errors.Is(err, lspconn.ErrClosing) {
+					t.Errorf("%v", err)
+				}
+				<-conn.Done()
+				equal(t, "time", time.Duration(0), time.Since(begin))
+				equal(t, "state", lspconn.Failed, conn.State())
+				select {
+				case <-g.exited:
+				default:
+					t.Error("the process is still there")
+				}
+				var methods []string
+				for _, m := range g.Seen() {
+					methods = append(methods, m.Method)
+				}
+				equal(t, "seen", test.want, methods)
+				equal(t, "outcome", lspconn.Terminated, closed(t, conn).Outcome)
+			})
 		})
 	}
 }

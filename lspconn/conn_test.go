@@ -125,6 +125,21 @@ func TestCall_Cancellation(t *testing.T) {
 		closed(t, conn)
 		equal(t, "messages", 1, len(g.Seen()))
 	})
+	synctest.Test(t, func(t *testing.T) {
+		conn, g := slow(t, lspconn.Server{})
+		conn.Ready(t.Context())
+		time.Sleep(time.Second)
+		go conn.Notify(context.Background(), "note", nil)
+		synctest.Wait() // it is being written
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if _, err := conn.Call(ctx, "echo", nil); err != context.DeadlineExceeded {
+			t.Errorf("withdrawn behind another one: %v", err)
+		}
+		call(t, conn, "echo", "[1]")
+		equal(t, "seen", []string{"note", "echo [1]"}, seen(g))
+		closed(t, conn)
+	})
 }
 
 // While the queue is full, callers wait: for room, for their context, or for the close.
@@ -158,7 +173,7 @@ func TestQueueLimit(t *testing.T) {
 // The latest wins, per key; and whoever sends something else after it is not overtaken by what comes later.
 func TestNotifyLatest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, g := here(t, t.Context(), lspconn.Server{}, behaviours{})
+		conn, g := slow(t, lspconn.Server{})
 		var ds []*lspconn.Delivery
 		latest := func(key, params string) {
 			ds = append(ds, conn.NotifyLatest(key, "note", json.RawMessage(params)))
