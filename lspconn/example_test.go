@@ -1,0 +1,124 @@
+package lspconn_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/swansong-go/swansong/lspconn"
+)
+
+// server is a stand-in for {Command: []string{"gopls"}}, which not everybody has.
+func server() lspconn.Server { return fake(role{}) }
+
+func Example() {
+	ctx := context.Background() // in a program, its ctxshutdown.Swansong: then its Shutdown closes the connection
+	conn, err := lspconn.Start(ctx, server())
+	if err != nil {
+		log.Fatal(err) // there is no such program, or it cannot be executed
+	}
+	result, err := conn.Call(ctx, "echo", json.RawMessage(`{"line": 1}`))
+	fmt.Println(string(result), err)
+
+	report, err := conn.Close(ctx)
+	fmt.Println(report.Outcome, report.Exit, report.Survivors, err)
+
+	_, err = conn.Call(ctx, "echo", nil)
+	fmt.Println(errors.Is(err, lspconn.ErrClosing))
+	// Output:
+	// {"line": 1} <nil>
+	// Clean exit code 0 [] <nil>
+	// true
+}
+
+func ExampleManager() {
+	ctx := context.Background()
+	servers := func(key string) (lspconn.Server, error) {
+		if key != "go" {
+			return lspconn.Server{}, errors.New("not configured")
+		}
+		return server(), nil
+	}
+	manager, err := lspconn.NewManager(ctx, servers, lspconn.WithRestart(lspconn.Restart{Max: 3}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	conn, err := manager.Conn(ctx, "go") // started now, and only now
+	if err != nil {
+		log.Fatal(err)
+	}
+	result, err := conn.Call(ctx, "echo", json.RawMessage("1"))
+	fmt.Println(string(result), err)
+	_, err = manager.Conn(ctx, "cobol")
+	fmt.Println(err)
+
+	reports, err := manager.Close(ctx) // all side by side, within 10 s
+	for _, r := range reports {
+		fmt.Println(r.Name, r.Outcome)
+	}
+	fmt.Println(err)
+	// Output:
+	// 1 <nil>
+	// lspconn: no server for "cobol": not configured
+	// fake Clean
+	// <nil>
+}
+
+func ExampleConn_NotifyLatest() {
+	ctx := context.Background()
+	conn, err := lspconn.Start(ctx, server())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	var last *lspconn.Delivery
+	for version := range 1000 { // each replaces the one before, if the server is slower than the typist
+		last = conn.NotifyLatest("main.go", "note", json.RawMessage(fmt.Sprint(version)))
+	}
+	fmt.Println(last.Wait(ctx))
+	// Output: <nil>
+}
+
+func ExampleServer() {
+	ctx := context.Background()
+	s := server()
+	s.OnRequest = func(ctx context.Context, method string, params json.RawMessage) (any, error) {
+		if method != "client/ask" {
+			return nil, &lspconn.ResponseError{Code: lspconn.CodeMethodNotFound, Message: method}
+		}
+		return "an answer", nil
+	}
+	s.CloseTimeout = 15 * time.Second
+	conn, err := lspconn.Start(ctx, s)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	result, err := conn.Call(ctx, "ask", nil) // this server asks before it answers
+	fmt.Println(string(result), err)
+	// Output: "an answer" <nil>
+}
+
+func ExampleConnError() {
+	ctx := context.Background()
+	conn, err := lspconn.Start(ctx, fake(role{Behaviour: behaviours{Code: 2, Stderr: "panic: at the disco\n"}}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Call(ctx, "die", nil)
+	var failed *lspconn.ConnError
+	if errors.As(err, &failed) {
+		fmt.Println(failed.Exit)
+		fmt.Print(failed.Stderr)
+	}
+	<-conn.Done()
+	fmt.Println(conn.State())
+	// Output:
+	// exit code 2
+	// panic: at the disco
+	// Failed
+}
