@@ -195,8 +195,9 @@ func TestClose_AnswersStillCome(t *testing.T) {
 		go func() { reports <- closed(t, conn) }()
 		synctest.Wait()
 		equal(t, "state", lspconn.Closing, conn.State())
-		close(release)
+		release <- struct{}{} // for the one who has asked first, the call
 		equal(t, "answer", `"late"<nil>`, <-answered)
+		close(release) // and the server may answer shutdown
 		equal(t, "outcome", lspconn.Clean, (<-reports).Outcome)
 	})
 }
