@@ -294,7 +294,7 @@ func (c *Conn) end(p plan, handshake bool) {
 		r.Outcome = Terminated
 	case early || !handshake:
 		r.Outcome = ExitedEarly
-	case timedOut:
+	case trouble != nil:
 		r.Outcome = HandshakeTimeout
 	}
 	if err == nil {

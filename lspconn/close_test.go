@@ -44,7 +44,7 @@ func TestOutcome(t *testing.T) {
 		{"exits on shutdown", behaviours{Shutdown: "exit", Code: 3}, lspconn.ExitedEarly, lspconn.Exit{Code: 3}, 0, "ended by itself: exit code 3"},
 		{"does not answer shutdown", behaviours{Shutdown: "never"}, lspconn.HandshakeTimeout, lspconn.Exit{}, 6 * time.Second, "not answered shutdown"},
 		{"refuses shutdown", behaviours{Shutdown: "refuse", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, 0, "refuses shutdown: I would rather not (-32603)"},
-		{"closes stdout instead", behaviours{Shutdown: "close"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, time.Second / 2, "closed its output"},
+		{"closes stdout instead", behaviours{Shutdown: "close", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, time.Second / 2, "closed its output"},
 		{"ignores exit and EOF", behaviours{Exit: "ignore", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, 8 * time.Second, ""},
 		{"ignores SIGTERM too", behaviours{Exit: "ignore", EOF: "ignore", IgnoreTerm: true}, lspconn.Killed, lspconn.Exit{Code: -1, Signal: "killed"}, 9 * time.Second, ""},
 		{"refuses shutdown and ignores SIGTERM", behaviours{Shutdown: "refuse", EOF: "ignore", IgnoreTerm: true}, lspconn.Killed, lspconn.Exit{Code: -1, Signal: "killed"}, time.Second, "refuses shutdown"},

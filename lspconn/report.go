@@ -14,7 +14,7 @@ type Outcome int
 const (
 	Clean            Outcome = iota // it answered shutdown, was told exit, and left; with whatever exit code
 	ExitedEarly                     // it ended before it was told to
-	HandshakeTimeout                // it did not answer shutdown in time, but left when it was told exit and its stdin closed
+	HandshakeTimeout                // it did not answer shutdown, or not in time, but left when it was told exit or its stdin closed
 	Terminated                      // it took a SIGTERM
 	Killed                          // it took a SIGKILL
 	Unconfirmed                     // at the deadline it was not known to have ended
