@@ -10,7 +10,7 @@ ALL  := work
 ROOT := github.com/swansong-go/swansong
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race nested bench gate fuzz soak model mutants lint tidy tidy-check ci
+.PHONY: help demo test servers race nested bench gate fuzz soak model mutants lint tidy tidy-check ci
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,7 +23,11 @@ demo: ## a web service under load, stopped in three ways; on a terminal, it then
 	@set -x; if [ -t 0 ] && [ -t 1 ]; then $(GO) run ./examples/webservice -open; else $(GO) run ./examples/webservice; fi
 
 test: ## the tests of the root module
+	@[ -e bin/lsp/gopls ] || echo "test: real language servers are skipped, make servers installs them"
 	$(GO) test ./...
+
+servers: ## install the language servers that the tests of lspconn stop, pinned, into bin/lsp
+	tools/lsp/install
 
 race: ## the tests of all modules under the race detector
 	@if [ -z "$$CI" ] && [ "$$($(GO) env CGO_ENABLED)" = 0 ]; then echo "race: skipped, it needs a C compiler"; exit; fi; \

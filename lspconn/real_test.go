@@ -235,9 +235,8 @@ func TestReal_Together(t *testing.T) {
 		slowest, sum = max(slowest, report.Total), sum+report.Total
 	}
 	equal(t, "servers", len(reals), len(reports))
-	// Each report's time is the machine's, however slow it is; what is on top of the slowest would be waiting for others.
-	if wall > slowest+slowest/2+time.Second {
-		t.Errorf("closing took %v, and the slowest server %v", wall, slowest)
+	if wall >= sum { // however slow the machine: then they were closed one after the other
+		t.Errorf("closing took %v, and the servers %v together", wall, sum)
 	}
 	t.Logf("closed in %v; the slowest took %v, all one after the other would have taken %v", wall, slowest, sum)
 }
