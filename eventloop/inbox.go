@@ -1,0 +1,264 @@
+package eventloop
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// An inbox is the state of a loop and the callbacks it has accepted. The two belong together: whether a callback is
+// accepted is decided by the state, and whether the loop is over by both.
+//
+//	Idle ──▶ Starting ──▶ Running ──▶ Stopping ──▶ Stopped
+//	  │          └────────────────────▶┘             ▲
+//	  └──────────────────────────────────────────────┘
+//
+// Every transition is one compare-and-swap on state. Invariants:
+//
+//  1. A callback is pushed under mu after the state was seen to be Running under mu, or against a debt that was
+//     incurred so.
+//  2. The loop takes itself for drained under mu, when the state is Stopping, nothing is queued and nothing is owed.
+//     Whoever saw Running under mu has pushed by then, and whoever comes later sees Stopping. So nothing is accepted
+//     behind the loop's back, and no lock is needed to stop it.
+//  3. Only the loop's goroutine takes, in the order of the pushes, and what it takes it runs.
+//
+// models/inbox.pml checks that over every interleaving, together with variants that must fail.
+//
+// A mutex and chunks, and not an atomic counter that hands out slots: that takes two atomic operations a callback as
+// well, twice the memory, and was slower at every number of producers. Measured as Post until run, on two processors of an
+// AMD EPYC, medians of 11 interleaved rounds, against a chan func() with a buffer of 1024 (82, 88, 105 ns with 1, 2, 8
+// producers): this 14, 21, 44 ns, slots 32, 62, 58 ns, this without reuse of chunks 33, 30, 42 ns.
+type inbox struct {
+	state atomic.Int32 // a State
+
+	refused atomic.Uint64 // callbacks
+	tooLate atomic.Uint64 // those refused while Stopping
+
+	mu          sync.Mutex
+	awake       sync.Cond
+	first, last *chunk
+	spare       *chunk // emptied ones, so that a loop in use allocates nothing
+	spares      int
+	accepted    uint64      // callbacks, with those that paid a debt
+	owed        int         // completions that were promised: the loop is not over without them
+	asleep      bool        // the loop waits, and nobody has woken it yet
+	kicked      bool        // it has something to do that is not a callback
+	asking      []chan bool // who waits for it to be idle
+
+	offloads, handles tally // who outside is at work for the loop
+
+	_        [64]byte      // producers write above, the loop below
+	executed atomic.Uint64 // callbacks
+}
+
+// A chunk holds callbacks in order. It takes two kilobytes: with one the locking shows, with eight a program with a loop
+// for each of its thousand actors would.
+type chunk struct {
+	next *chunk
+	n    int
+	fs   [254]func()
+}
+
+// maxSpares bounds what an idle loop keeps of a burst, to sixteen kilobytes.
+const maxSpares = 8
+
+func newInbox() *inbox {
+	b := new(inbox)
+	b.awake.L = &b.mu
+	return b
+}
+
+func (b *inbox) is(s State) bool { return State(b.state.Load()) == s }
+
+func (b *inbox) swap(from, to State) bool { return b.state.CompareAndSwap(int32(from), int32(to)) }
+
+// post accepts f, or refuses it.
+func (b *inbox) post(f func()) bool {
+	b.mu.Lock()
+	if !b.is(Running) {
+		b.mu.Unlock()
+		b.refuse()
+		return false
+	}
+	wake := b.push(f)
+	b.mu.Unlock()
+	if wake {
+		b.awake.Signal()
+	}
+	return true
+}
+
+func (b *inbox) refuse() {
+	b.refused.Add(1)
+	if b.is(Stopping) {
+		b.tooLate.Add(1)
+	}
+}
+
+// push reports whether the loop has to be woken. mu is held.
+func (b *inbox) push(f func()) (wake bool) {
+	c := b.last
+	if c == nil || c.n == len(c.fs) {
+		c = b.grow()
+	}
+	c.fs[c.n] = f
+	c.n++
+	b.accepted++
+	wake = b.asleep
+	b.asleep = false
+	return wake
+}
+
+func (b *inbox) grow() *chunk {
+	c := b.spare
+	if c == nil {
+		c = new(chunk)
+	} else {
+		b.spare, c.next = c.next, nil
+		b.spares--
+	}
+	if b.last == nil {
+		b.first = c
+	} else {
+		b.last.next = c
+	}
+	b.last = c
+	return c
+}
+
+// owe promises the loop a completion, which pay delivers or forgive takes back. It is refused as post is.
+func (b *inbox) owe() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.is(Running) {
+		return false
+	}
+	b.owed++
+	return true
+}
+
+// pay delivers. An offload that is over is so in the same step: neither is it missed while its completion is not queued
+// yet, nor counted when the loop ends with that.
+func (b *inbox) pay(f func(), over bool) {
+	b.mu.Lock()
+	b.owed--
+	wake := b.push(f)
+	if over {
+		b.offloads.done()
+	}
+	b.mu.Unlock()
+	if wake {
+		b.awake.Signal()
+	}
+}
+
+func (b *inbox) forgive() {
+	b.mu.Lock()
+	b.owed--
+	b.mu.Unlock()
+	b.kick() // it may have been the last thing that a stopping loop waits for
+}
+
+// kick has the loop look around.
+func (b *inbox) kick() {
+	b.mu.Lock()
+	b.kicked, b.asleep = true, false
+	b.mu.Unlock()
+	b.awake.Signal()
+}
+
+// stop begins the end, and reports whether it was this call that did.
+func (b *inbox) stop() bool {
+	for {
+		switch s := State(b.state.Load()); s {
+		case Idle:
+			if b.swap(s, Stopped) {
+				return true
+			}
+		case Starting, Running:
+			if b.swap(s, Stopping) {
+				return true
+			}
+		default:
+			return false
+		}
+	}
+}
+
+// take returns the next chunk, which is the caller's until it is given back as old. It waits for one, and returns nil
+// after a kick, or with over when there will be none.
+func (b *inbox) take(old *chunk) (c *chunk, over bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if old != nil && b.spares < maxSpares {
+		old.n, old.next = 0, b.spare
+		b.spare = old
+		b.spares++
+	}
+	for {
+		switch {
+		case b.first != nil:
+			c = b.first
+			b.first, c.next = c.next, nil
+			if b.first == nil {
+				b.last = nil
+			}
+			return c, false
+		case b.is(Stopping) && b.owed == 0:
+			return nil, true
+		case b.kicked:
+			b.kicked = false
+			return nil, false
+		}
+		b.answer()
+		b.asleep = true
+		b.awake.Wait()
+	}
+}
+
+// end is the last thing the loop does.
+func (b *inbox) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.swap(Stopping, Stopped)
+	b.spare, b.spares = nil, 0
+	b.answer()
+}
+
+// idle returns a channel on which the loop says, when it has nothing to run, whether nothing else is going on either.
+// Whoever does not wait for that any more says so with forget.
+func (b *inbox) idle() chan bool {
+	answer := make(chan bool, 1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asking = append(b.asking, answer)
+	if b.asleep || b.is(Idle) || b.is(Stopped) {
+		b.answer()
+	}
+	return answer
+}
+
+func (b *inbox) forget(answer chan bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asking = slices.DeleteFunc(b.asking, func(a chan bool) bool { return a == answer })
+}
+
+// answer tells those who asked. mu is held, and no callback is running.
+func (b *inbox) answer() {
+	if len(b.asking) == 0 {
+		return
+	}
+	quiet := b.offloads.count() == 0 && b.handles.count() == 0 && b.owed == 0 && b.first == nil
+	for _, a := range b.asking {
+		a <- quiet
+	}
+	b.asking = nil
+}
+
+// queued returns the number of callbacks that are accepted and not over.
+func (b *inbox) queued() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return int(b.accepted - b.executed.Load())
+}
