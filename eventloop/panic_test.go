@@ -1,0 +1,152 @@
+package eventloop_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swansong-go/swansong/eventloop"
+)
+
+// A panic in each kind of callback is reported, stops the loop, and keeps nothing that was accepted from running.
+func TestPanic(t *testing.T) {
+	p := pool(t, 1)
+	for kind, in := range map[string]func(l *eventloop.Loop, f func()){
+		"callback": func(l *eventloop.Loop, f func()) { l.Post(f) },
+		"timer":    func(l *eventloop.Loop, f func()) { l.After(0, f) },
+		"completion": func(l *eventloop.Loop, f func()) {
+			eventloop.Offload(l, p, func(context.Context) (int, error) { return 1, nil }, func(int, error) { f() })
+		},
+	} {
+		for how, value := range map[string]any{"an error": errCause, "a string": "ouch", "nil": nil, "Goexit": eventloop.ErrGoexit} {
+			t.Run(kind+", "+how, func(t *testing.T) {
+				l := started(t)
+				ran := false
+				in(l, func() {
+					isTrue(t, "accepted", l.Post(func() { ran = true }))
+					if value == eventloop.ErrGoexit {
+						runtime.Goexit()
+					}
+					panic(value)
+				})
+				drains(t, l.Scope().Completion())
+				isTrue(t, "what was accepted has run", ran)
+				var err *eventloop.PanicError
+				if !errors.As(l.Err(), &err) {
+					t.Fatalf("Err: %v, want a PanicError", l.Err())
+				}
+				if kind == "completion" {
+					equal(t, "In", err.In, "callback")
+				} else {
+					equal(t, "In", err.In, kind)
+				}
+				if cause, ok := value.(error); ok {
+					is(t, "Err", err, cause)
+				}
+				isTrue(t, "the stack shows the place", strings.Contains(string(err.Stack), "panic_test.go"))
+				is(t, "the cause of the scope", context.Cause(l.Scope()), err)
+				s := l.Stats().Snapshot()
+				equal(t, "panics", s.Panics, uint64(1))
+				equal(t, "executed", s.Executed, s.Accepted)
+			})
+		}
+	}
+}
+
+// With a handler the loop goes on, and the handler is told on the loop.
+func TestPanicHandler(t *testing.T) {
+	var told []any
+	l := started(t, eventloop.WithPanicHandler(func(err *eventloop.PanicError) { told = append(told, err.Value) }))
+	for _, value := range []any{"one", "two"} {
+		l.Post(func() { panic(value) })
+	}
+	l.After(0, func() { panic("three") })
+	for l.Counts().Timers > 0 { // it fires after the callbacks, or between them
+		does(t, l, func() {})
+	}
+	does(t, l, func() { equal(t, "state", l.State(), eventloop.Running) })
+	does(t, l, func() { equal(t, "the handler is told", len(told), 3) })
+	equal(t, "panics", l.Stats().Snapshot().Panics, uint64(3))
+	var first *eventloop.PanicError
+	isTrue(t, "Err is the first", errors.As(l.Err(), &first) && first.Value == told[0])
+}
+
+func TestPanicHandlerPanics(t *testing.T) {
+	l := started(t, eventloop.WithPanicHandler(func(*eventloop.PanicError) { panic("again") }))
+	l.Post(func() { panic("once") })
+	drains(t, l.Scope().Completion())
+	equal(t, "panics", l.Stats().Snapshot().Panics, uint64(2))
+}
+
+// A callback that ends its goroutine ends the loop in order, however many of them there are.
+func TestGoexitInEveryCallback(t *testing.T) {
+	l := started(t)
+	free := busy(t, l)
+	ran := 0
+	for range 100 {
+		l.Post(func() { ran++; runtime.Goexit() })
+	}
+	free()
+	drains(t, l.Scope().Completion())
+	equal(t, "callbacks", ran, 100)
+	equal(t, "state", l.State(), eventloop.Stopped)
+}
+
+func TestInitPanics(t *testing.T) {
+	for name, f := range map[string]func(){"panic": func() { panic(errCause) }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			l := eventloop.New(context.Background(), eventloop.WithInit(func() error { f(); return nil }))
+			var err *eventloop.PanicError
+			isTrue(t, "Start says so", errors.As(l.Start(), &err) && err.In == "init")
+			drains(t, l.Stop())
+			equal(t, "state", l.State(), eventloop.Stopped)
+		})
+	}
+}
+
+// What panics in a pool is contained and counted there. An offload's completion gets it as its error.
+func TestPanicInAPool(t *testing.T) {
+	var told []string
+	p := pool(t, 1, eventloop.WithPanicHandler(func(err *eventloop.PanicError) {
+		told = append(told, err.In)
+		if len(told) == 4 {
+			panic("in the handler")
+		}
+	}))
+	p.Submit(func() { panic(errCause) })
+	p.Submit(func() { runtime.Goexit() })
+	l := started(t)
+	got := make(chan error, 2)
+	for _, f := range []func(){func() { panic(errCause) }, runtime.Goexit} {
+		eventloop.Offload(l, p, func(context.Context) (int, error) { f(); return 1, nil }, func(_ int, err error) { got <- err })
+	}
+	is(t, "the completion", comes(t, "it", got), errCause)
+	is(t, "the completion", comes(t, "it", got), eventloop.ErrGoexit)
+	if err := p.WaitIdle(t.Context()); err != nil {
+		t.Error(err)
+	}
+	equal(t, "the handler is told", told, []string{"job", "job", "offload", "job"})
+	equal(t, "panics", p.Panics(), uint64(5))
+	is(t, "Err is the first", p.Err(), errCause)
+	isTrue(t, "the loop is none the worse", l.Err() == nil && l.State() == eventloop.Running)
+}
+
+// sequence, "What about panic-during-shutdown?": in the drain a panic costs nothing but itself.
+func TestPanicInTheDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := startedIn(t, t.Context())
+		ran := 0
+		l.Post(func() { time.Sleep(time.Second) })
+		for range 3 {
+			l.Post(func() { ran++; panic("ouch") })
+		}
+		drains(t, l.Stop())
+		equal(t, "callbacks", ran, 3)
+		equal(t, "panics", l.Stats().Snapshot().Panics, uint64(3))
+		equal(t, "executed", l.Stats().Snapshot().Executed, uint64(4))
+	})
+}

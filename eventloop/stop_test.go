@@ -1,0 +1,311 @@
+package eventloop_test
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/eventloop"
+)
+
+// lifecycle, Post Contract, "Critical", and the test "Post during Stop is rejected and rejected callbacks never execute":
+// accepted means executed exactly once, refused means never, and both are counted.
+func TestPostDuringStop(t *testing.T) {
+	const posters, rounds, most = 8, 60, 2_000
+	for round := range rounds {
+		l := eventloop.New(context.Background())
+		if err := l.Start(); err != nil {
+			t.Fatal(err)
+		}
+		runs := make([][most]atomic.Int32, posters)
+		var accepted, refused [posters]int
+		var racing sync.WaitGroup
+		for p := range posters {
+			racing.Go(func() {
+				for i := range most {
+					if !l.Post(func() { runs[p][i].Add(1) }) {
+						refused[p]++
+						isTrue(t, "once refused, always refused", !l.Post(never(t, "a refused callback")))
+						refused[p]++
+						return
+					}
+					accepted[p]++
+				}
+			})
+		}
+		for range 2 {
+			racing.Go(func() {
+				for l.Stats().Snapshot().Executed < uint64(round*30) {
+					runtime.Gosched()
+				}
+				l.Stop()
+				isTrue(t, "refused after Stop has returned", !l.Post(never(t, "a callback after Stop")))
+			})
+		}
+		racing.Wait()
+		drains(t, l.Stop())
+		var want eventloop.Snapshot
+		for p := range posters {
+			for i := range most {
+				once := int32(0)
+				if i < accepted[p] {
+					once = 1
+				}
+				if n := runs[p][i].Load(); n != once {
+					t.Fatalf("callback %d of poster %d ran %d times, want %d", i, p, n, once)
+				}
+			}
+			want.Accepted += uint64(accepted[p])
+			want.Executed += uint64(accepted[p])
+			want.Refused += uint64(refused[p])
+		}
+		want.Refused += 2
+		got := l.Stats().Snapshot()
+		isTrue(t, "those in between are some of the refused", got.CrossQueueUndrained <= got.Refused)
+		got.CrossQueueUndrained = 0
+		equal(t, "counters", got, want)
+	}
+}
+
+// Posts of one goroutine run in order, also those of the drain.
+func TestPostsRunInOrder(t *testing.T) {
+	l := started(t)
+	free := busy(t, l)
+	const posters, each = 3, 3_000
+	var got [posters][]int
+	var posting sync.WaitGroup
+	for p := range posters {
+		posting.Go(func() {
+			for i := range each {
+				l.Post(func() { got[p] = append(got[p], i) })
+			}
+		})
+	}
+	posting.Wait()
+	free()
+	drains(t, l.Stop())
+	for p := range posters {
+		for i, n := range got[p] {
+			if i != n {
+				t.Fatalf("poster %d: callback %d ran at place %d", p, n, i)
+			}
+		}
+		equal(t, "all of them", len(got[p]), each)
+	}
+}
+
+// lifecycle, Stop Contract: "early state flip", "drains accepted work", "joins thread".
+func TestStopContract(t *testing.T) {
+	l := started(t)
+	free := busy(t, l)
+	ran := false
+	isTrue(t, "accepted", l.Post(func() {
+		ran = true
+		isTrue(t, "refused in the drain", !l.Post(never(t, "a callback posted in the drain")))
+		equal(t, "state in the drain", l.State(), eventloop.Stopping)
+	}))
+	done := l.Stop()
+	equal(t, "state when Stop has returned", l.State(), eventloop.Stopping)
+	isTrue(t, "refused", !l.Post(never(t, "a callback after Stop")))
+	select {
+	case <-done.Done():
+		t.Error("complete while a callback is running")
+	default:
+	}
+	free()
+	drains(t, done)
+	equal(t, "state when it has completed", l.State(), eventloop.Stopped)
+	isTrue(t, "what was accepted has run", ran)
+}
+
+// lifecycle, Stop Contract, "idempotent", and the test "Multiple Stop calls are idempotent".
+func TestStopIsIdempotent(t *testing.T) {
+	l := started(t)
+	free := busy(t, l)
+	var racing sync.WaitGroup
+	for range 8 {
+		racing.Go(func() {
+			for range 100 {
+				l.Stop()
+			}
+		})
+	}
+	racing.Wait()
+	free()
+	drains(t, l.Stop())
+	drains(t, l.Stop())
+	equal(t, "state", l.State(), eventloop.Stopped)
+}
+
+// lifecycle, Stop-from-Loop-Thread, and the test "Stop from within callback": it is never lost and never a deadlock,
+// whatever kind of callback it comes from.
+func TestStopFromTheLoop(t *testing.T) {
+	for name, from := range map[string]func(t *testing.T, l *eventloop.Loop, stop func()){
+		"a callback": func(t *testing.T, l *eventloop.Loop, stop func()) { l.Post(stop) },
+		"two callbacks": func(t *testing.T, l *eventloop.Loop, stop func()) {
+			free := busy(t, l)
+			l.Post(stop)
+			l.Post(stop)
+			free()
+		},
+		"a timer":       func(t *testing.T, l *eventloop.Loop, stop func()) { l.After(0, stop) },
+		"a ticking one": func(t *testing.T, l *eventloop.Loop, stop func()) { l.Every(1, stop) },
+		"a panic": func(t *testing.T, l *eventloop.Loop, stop func()) {
+			l.Post(func() { defer stop(); panic("on its way") })
+		},
+		"a completion": func(t *testing.T, l *eventloop.Loop, stop func()) {
+			eventloop.Offload(l, pool(t, 1), func(context.Context) (int, error) { return 1, nil }, func(int, error) { stop() })
+		},
+		"the completion of a time-out": func(t *testing.T, l *eventloop.Loop, stop func()) {
+			eventloop.OffloadTimeout(l, pool(t, 1), -1, func(context.Context) (int, error) { return 1, nil }, func(int, error) { stop() })
+		},
+		"offloaded work": func(t *testing.T, l *eventloop.Loop, stop func()) {
+			eventloop.Offload(l, pool(t, 1), func(context.Context) (int, error) { stop(); return 1, nil }, func(int, error) {})
+		},
+		"another goroutine, during a callback": func(t *testing.T, l *eventloop.Loop, stop func()) {
+			free := busy(t, l)
+			stop()
+			free()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := started(t)
+			done := make(chan *ctxshutdown.Completion, 10)
+			from(t, l, func() {
+				c := l.Stop()
+				isTrue(t, "refused at once", !l.Post(never(t, "a callback after Stop")))
+				done <- c
+			})
+			drains(t, comes(t, "the stop", done))
+			equal(t, "state", l.State(), eventloop.Stopped)
+		})
+	}
+}
+
+// Waiting in a callback waits for itself. It ends with the context of the wait, and the loop goes on.
+func TestWaitInACallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := startedIn(t, t.Context(), eventloop.WithName("loop"))
+		does(t, l, func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			err := l.Stop().Wait(ctx)
+			is(t, "Wait", err, context.DeadlineExceeded)
+			isTrue(t, "the error names the loop", strings.Contains(err.Error(), "loop ×1"))
+			is(t, "Quiesce", l.Quiesce(time.Second), context.DeadlineExceeded)
+		})
+	})
+}
+
+// lifecycle, the test "Destruction without Stop": what is above the loop stops it, and names it meanwhile.
+func TestTheScopeAboveStopsTheLoop(t *testing.T) {
+	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
+	l := startedIn(t, app, eventloop.WithName("ui"))
+	p := eventloop.NewPool(app, 2, eventloop.WithName("cpu"))
+	free := busy(t, l)
+	handle, _ := l.Handle()
+	work, end := make(chan struct{}), make(chan struct{})
+	for range 3 {
+		eventloop.Offload(l, p, func(context.Context) (int, error) { work <- struct{}{}; <-end; return 1, nil }, func(int, error) {})
+	}
+	<-work
+	<-work
+	done := app.Shutdown()
+	comes(t, "the handle is told", l.ShutdownHandle().Signal())
+	equal(t, "state", l.State(), eventloop.Stopping)
+	isTrue(t, "refused", !l.Post(never(t, "a callback after the stop")) && !p.Submit(never(t, "a job after the stop")))
+	equal(t, "report", app.GuardReport().Entries(), []ctxshutdown.GuardEntry{
+		{Path: "app/cpu", Count: 3}, {Path: "app/ui/offloads", Count: 3},
+		{Path: "app/ui", Count: 1}, {Path: "app/ui/handles", Count: 1},
+	})
+	free()
+	close(end)
+	<-work
+	handle.Release()
+	drains(t, done)
+	equal(t, "state", l.State(), eventloop.Stopped)
+	s := l.Stats().Snapshot()
+	equal(t, "executed", s.Executed, uint64(4))
+	equal(t, "accepted", s.Accepted, uint64(4))
+}
+
+// Completions that a stopping loop was promised are run, and it is not over before.
+func TestStopWaitsForOffloads(t *testing.T) {
+	l := started(t)
+	end := make(chan struct{})
+	got := make(chan int, 1)
+	eventloop.Offload(l, pool(t, 1), func(context.Context) (int, error) { <-end; return 42, nil }, func(v int, err error) { got <- v })
+	done := l.Stop()
+	equal(t, "state", l.State(), eventloop.Stopping)
+	isTrue(t, "not complete", l.Scope().State() == ctxshutdown.ShuttingDown)
+	close(end)
+	drains(t, done)
+	equal(t, "the result", <-got, 42)
+	equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1, Executed: 1})
+}
+
+// Force: what was accepted still runs, offloads are completed with the cause, and their context ends.
+func TestForce(t *testing.T) {
+	app := ctxshutdown.New(context.Background())
+	l := startedIn(t, app)
+	p := pool(t, 1)
+	free := busy(t, l)
+	end := make(chan struct{})
+	got := make(chan error, 2)
+	done := func(v int, err error) { equal(t, "value", v, 0); got <- err }
+	began := make(chan struct{})
+	eventloop.Offload(l, p, func(ctx context.Context) (int, error) {
+		close(began)
+		<-ctx.Done()
+		is(t, "the context of work", context.Cause(ctx), errCause)
+		<-end
+		return 1, nil
+	}, done)
+	eventloop.Offload(l, p, func(context.Context) (int, error) { t.Error("work begins after Force"); return 1, nil }, done)
+	ran := false
+	l.Post(func() { ran = true })
+	<-began
+	complete := app.Force(errCause)
+	free()
+	is(t, "the completion of the one that runs", comes(t, "it", got), errCause)
+	is(t, "the completion of the one that waits", comes(t, "it", got), errCause)
+	isTrue(t, "the scope waits for the work", l.Scope().State() == ctxshutdown.ShuttingDown)
+	close(end)
+	drains(t, complete)
+	isTrue(t, "what was accepted has run", ran)
+	equal(t, "late", l.Stats().Snapshot().LateCompletions, uint64(1))
+}
+
+// Stopped before it was started, it is Stopped at once, and stays so.
+func TestStopBeforeStart(t *testing.T) {
+	l := eventloop.New(context.Background())
+	drains(t, l.Stop())
+	equal(t, "state", l.State(), eventloop.Stopped)
+	is(t, "Start", l.Start(), eventloop.ErrStopped)
+	isTrue(t, "the handle is told", l.ShutdownHandle().IsShutdown())
+}
+
+// A callback that posts for ever does not keep a stop from coming.
+func TestACallbackThatPostsForEver(t *testing.T) {
+	l := started(t)
+	var again func()
+	n := 0
+	again = func() {
+		if n++; n == 1_000 {
+			l.Stop()
+		}
+		if ok := l.Post(again); ok != (n < 1_000) {
+			t.Errorf("call %d: Post returns %v", n, ok)
+		}
+	}
+	l.Post(again)
+	drains(t, l.Scope().Completion())
+	equal(t, "calls", n, 1_000)
+	equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1_000, Executed: 1_000, Refused: 1, CrossQueueUndrained: 1})
+}
