@@ -24,7 +24,8 @@ var ErrOffloadTimeout = fmt.Errorf("eventloop: the offload took too long: %w", c
 // A panic in work becomes the error of done, a [*PanicError], and is counted by the pool. Offload never waits; a pool's
 // queue has no limit. It panics if one of its arguments is nil.
 func Offload[T any](l *Loop, p *Pool, work func(ctx context.Context) (T, error), done func(T, error)) error {
-	return offload(l, p, l.Scope().Work(), func() {}, work, done)
+	mustOffload(p, work != nil && done != nil)
+	return offload(l, p, l.scope.Work(), func() {}, work, done)
 }
 
 // OffloadTimeout is [Offload], and when d has passed done runs with [ErrOffloadTimeout] at once. The context of work ends
@@ -32,7 +33,8 @@ func Offload[T any](l *Loop, p *Pool, work func(ctx context.Context) (T, error),
 // result, one wins, and done never runs twice. A d of zero or less has passed already. The time counts from the call, so
 // it includes the wait for a worker.
 func OffloadTimeout[T any](l *Loop, p *Pool, d time.Duration, work func(ctx context.Context) (T, error), done func(T, error)) error {
-	ctx, cancel := context.WithTimeoutCause(l.Scope().Work(), d, ErrOffloadTimeout)
+	mustOffload(p, work != nil && done != nil)
+	ctx, cancel := context.WithTimeoutCause(l.scope.Work(), d, ErrOffloadTimeout)
 	err := offload(l, p, ctx, cancel, work, done)
 	if err != nil {
 		cancel()
@@ -40,11 +42,14 @@ func OffloadTimeout[T any](l *Loop, p *Pool, d time.Duration, work func(ctx cont
 	return err
 }
 
-func offload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), work func(ctx context.Context) (T, error), done func(T, error)) error {
-	mustFunc(work != nil && done != nil, "Offload")
+func mustOffload(p *Pool, functions bool) {
+	mustFunc(functions, "Offload")
 	if p == nil {
 		panic("eventloop: Offload to a nil pool")
 	}
+}
+
+func offload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), work func(ctx context.Context) (T, error), done func(T, error)) error {
 	if !l.box.owe() {
 		return l.notRunning()
 	}

@@ -125,43 +125,41 @@ func TestTimedOutInTheQueue(t *testing.T) {
 // lifecycle, Late Completion and Known Limitation: the loop is gone, the work is not. Its result touches nothing, the scope
 // waits for it, WaitRunners does, and the counters tell.
 func TestCompletionAfterTheLoopDied(t *testing.T) {
-	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
-	l, p := startedIn(t, app), pool(t, 1)
-	end := make(chan struct{})
-	got := make(chan error, 1)
-	began := make(chan struct{})
-	eventloop.OffloadTimeout(l, p, time.Millisecond, func(context.Context) (int, error) { close(began); <-end; return 1, nil },
-		func(_ int, err error) { got <- err })
-	select {
-	case <-began:
-	case <-got: // a slow machine: it has timed out before it began. Nothing will be late
-		return
-	}
-	is(t, "the completion", comes(t, "it", got), eventloop.ErrOffloadTimeout)
-	done := l.Stop()
-	for l.State() != eventloop.Stopped {
-		time.Sleep(time.Millisecond)
-	}
-	want := eventloop.Snapshot{Accepted: 1, Executed: 1, TimedOut: 1, UnbalancedShutdowns: 1}
-	equal(t, "counters", l.Stats().Snapshot(), want)
-	equal(t, "report", app.GuardReport().Entries(), []ctxshutdown.GuardEntry{{Path: "app/loop/offloads", Count: 1}})
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(errCause)
-	var late *eventloop.WaitError
-	err := l.WaitRunners(ctx)
-	isTrue(t, "WaitRunners says what it was waiting for", errors.As(err, &late) && late.Running == 1 && late.What == "offloads")
-	is(t, "WaitRunners", err, errCause)
-	var quiesce *eventloop.QuiesceTimeoutError
-	isTrue(t, "so does Quiesce", errors.As(l.Quiesce(0), &quiesce) && quiesce.Counts == eventloop.Counts{Offloads: 1})
-	close(end)
-	if err := l.WaitRunners(context.Background()); err != nil {
-		t.Error(err)
-	}
-	drains(t, done)
-	want.LateCompletions = 1
-	equal(t, "counters", l.Stats().Snapshot(), want)
-	is(t, "Quiesce", l.Quiesce(0), nil)
-	is(t, "WaitRunners, with nothing running, whatever the context is", l.WaitRunners(ctx), nil)
+	synctest.Test(t, func(t *testing.T) {
+		app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
+		l, p := startedIn(t, app), eventloop.NewPool(t.Context(), 1)
+		end := make(chan struct{})
+		got := make(chan error, 1)
+		began := make(chan struct{})
+		eventloop.OffloadTimeout(l, p, time.Millisecond, func(context.Context) (int, error) { close(began); <-end; return 1, nil },
+			func(_ int, err error) { got <- err })
+		<-began
+		is(t, "the completion", <-got, eventloop.ErrOffloadTimeout)
+		done := l.Stop()
+		synctest.Wait()
+		equal(t, "state", l.State(), eventloop.Stopped)
+		want := eventloop.Snapshot{Accepted: 1, Executed: 1, TimedOut: 1, UnbalancedShutdowns: 1}
+		equal(t, "counters", l.Stats().Snapshot(), want)
+		equal(t, "report", app.GuardReport().Entries(), []ctxshutdown.GuardEntry{{Path: "app/loop/offloads", Count: 1}})
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(errCause)
+		var late *eventloop.WaitError
+		err := l.WaitRunners(ctx)
+		isTrue(t, "WaitRunners says what it was waiting for", errors.As(err, &late) && late.Running == 1 && late.What == "offloads")
+		is(t, "WaitRunners", err, errCause)
+		var quiesce *eventloop.QuiesceTimeoutError
+		isTrue(t, "so does Quiesce", errors.As(l.Quiesce(0), &quiesce) && quiesce.Counts == eventloop.Counts{Offloads: 1})
+		close(end)
+		if err := l.WaitRunners(context.Background()); err != nil {
+			t.Error(err)
+		}
+		drains(t, done)
+		drains(t, p.Stop())
+		want.LateCompletions = 1
+		equal(t, "counters", l.Stats().Snapshot(), want)
+		is(t, "Quiesce", l.Quiesce(0), nil)
+		is(t, "WaitRunners, with nothing running, whatever the context is", l.WaitRunners(ctx), nil)
+	})
 }
 
 // Time-out, result, stop and Force race for each of many offloads: one completion each, none of them lost.

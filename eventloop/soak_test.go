@@ -1,0 +1,150 @@
+package eventloop_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/eventloop"
+)
+
+// knob returns the number that the environment gives by the first of these names that is set.
+func knob(t *testing.T, fallback int, names ...string) int {
+	t.Helper()
+	for _, name := range names {
+		s := os.Getenv(name)
+		if s == "" {
+			continue
+		}
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 0 {
+			t.Fatalf("%s=%q: give it a number from 0 on", name, s)
+		}
+		return n
+	}
+	return fallback
+}
+
+// A scenario is a load of requests. Each of them asks a node, that is to say offloads something with a time-out.
+type scenario struct {
+	name     string
+	deadline time.Duration // for a request
+	node     time.Duration // how long a node takes
+}
+
+// lifecycle, Soak Testing: must-timeout and mostly-success scenarios again and again, with a loop, a pool and a shutdown
+// each, under a guard of TIMEOUT_PER_RUN seconds. Each request is answered exactly once, and in the end nothing is left.
+//
+//	RUNS=50 TIMEOUT_PER_RUN=10 go test -race -count=1 -v -run '^TestSoak$' ./eventloop
+//
+// DEADLINE_MS and NODE_TIMEOUT_MS hold for both scenarios; with _TIMEOUT or _SUCCESS at the end for one.
+func TestSoak(t *testing.T) {
+	runs := knob(t, 20, "RUNS")
+	concurrency := knob(t, 32, "CONCURRENCY")
+	guard := time.Duration(knob(t, 30, "TIMEOUT_PER_RUN")) * time.Second
+	of := func(kind string, deadline, node int) scenario {
+		return scenario{kind,
+			time.Duration(knob(t, deadline, "DEADLINE_MS_"+kind, "DEADLINE_MS")) * time.Millisecond,
+			time.Duration(knob(t, node, "NODE_TIMEOUT_MS_"+kind, "NODE_TIMEOUT_MS")) * time.Millisecond}
+	}
+	scenarios := []scenario{of("TIMEOUT", 2, 20), of("SUCCESS", 1_000, 1)}
+
+	var all tallied
+	var slowest time.Duration
+	for run := range runs {
+		for _, s := range scenarios {
+			over := make(chan tallied, 1)
+			began := time.Now()
+			go func() { over <- s.run(t, concurrency) }()
+			select {
+			case r := <-over:
+				all.add(r)
+				slowest = max(slowest, time.Since(began))
+			case <-time.After(guard):
+				t.Fatalf("run %d of %d, scenario %s: not over after %v (TIMEOUT_PER_RUN)", run+1, runs, s.name, guard)
+			}
+		}
+	}
+	t.Logf("%d runs of %d scenarios, %d requests at once: %d answered, %d timed out, %d refused, %d late; the slowest run took %v",
+		runs, len(scenarios), concurrency, all.answered, all.timedOut, all.refused, all.late, slowest)
+}
+
+type tallied struct {
+	answered, timedOut, refused, late int
+}
+
+func (a *tallied) add(b tallied) {
+	a.answered += b.answered
+	a.timedOut += b.timedOut
+	a.refused += b.refused
+	a.late += b.late
+}
+
+func (s scenario) run(t *testing.T, concurrency int) (r tallied) {
+	app := ctxshutdown.New(context.Background())
+	l, p := eventloop.New(app), eventloop.NewPool(app, 4)
+	if err := l.Start(); err != nil {
+		t.Error(err)
+		return r
+	}
+	const each = 4 // requests of a client, one after the other
+	answers := make([]int, concurrency*each)
+	var refused atomic.Int64
+	var clients sync.WaitGroup
+	for c := range concurrency {
+		clients.Go(func() {
+			for i := range each {
+				n := c*each + i
+				answered := make(chan struct{})
+				asked := l.Post(func() {
+					err := eventloop.OffloadTimeout(l, p, s.deadline, func(context.Context) (int, error) {
+						time.Sleep(s.node) // a node that does not listen
+						return n, nil
+					}, func(v int, err error) {
+						defer close(answered)
+						answers[n]++
+						switch {
+						case err == nil && v == n:
+							r.answered++
+						case errors.Is(err, eventloop.ErrOffloadTimeout):
+							r.timedOut++
+						default:
+							t.Errorf("request %d: %d, %v", n, v, err)
+						}
+					})
+					if err != nil { // the loop is being stopped
+						refused.Add(1)
+						close(answered)
+					}
+				})
+				if !asked {
+					refused.Add(1)
+					return
+				}
+				<-answered
+				if n == len(answers)/2 {
+					app.Shutdown() // in the middle of it all
+				}
+			}
+		})
+	}
+	clients.Wait()
+	<-app.Shutdown().Done()
+	for n, times := range answers {
+		if times > 1 {
+			t.Errorf("request %d was answered %d times", n, times)
+		}
+	}
+	stats := l.Stats().Snapshot()
+	if stats.Accepted != stats.Executed || l.Counts() != (eventloop.Counts{}) || p.Running() != 0 {
+		t.Errorf("left behind: %+v, %v, %d jobs", stats, l.Counts(), p.Running())
+	}
+	r.refused, r.late = int(refused.Load()), int(stats.LateCompletions)
+	return r
+}
