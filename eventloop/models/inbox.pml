@@ -1,0 +1,305 @@
+/* The inbox: state, queue, debts and sleep. See ../inbox.go, whose names are used, and README.md. */
+
+#define IDLE 0
+#define STARTING 1
+#define RUNNING 2
+#define STOPPING 3
+#define STOPPED 4
+
+#ifndef STOPPERS
+#define STOPPERS 1
+#endif
+#ifndef PRODUCERS
+#define PRODUCERS 2
+#endif
+#define MAX 6 /* callbacks */
+#define COMPLETION 5 /* the callback that pays the debt */
+
+byte state = IDLE;
+bit mu;
+
+#ifdef NO_DEBT
+#define PAID true
+#else
+#define PAID (owed == 0)
+#endif
+
+chan queue = [MAX] of { byte };
+byte owed;
+bit asleep, kicked, signal; /* signal: a Signal for a loop that waits */
+bit waiting;                /* the loop waits on the condition */
+
+byte ran[MAX];
+bit accepted[MAX], refused[MAX];
+bit stopReturned;
+bit settled;
+byte underWay; /* the tally of offloads */
+bit busy;      /* a callback is running */
+
+inline lock() { atomic { mu == 0 -> mu = 1 } }
+inline unlock() { mu = 0 }
+
+/* Signal wakes a waiter, and is lost where there is none. */
+inline wake() { atomic { if :: waiting -> waiting = 0; signal = 1 :: else fi } }
+
+inline push(id, w) {
+#ifndef WAKE_IF_EMPTY_LATE
+	w = asleep;
+#endif
+	asleep = 0;
+	queue!id
+}
+
+inline kick() {
+	lock();
+	d_step { kicked = 1; asleep = 0 };
+	unlock();
+	wake()
+}
+
+proctype producer(byte id) {
+	bit w;
+	bit late;
+	late = stopReturned;
+#ifdef WAKE_IF_EMPTY_LATE
+	w = asleep;
+#endif
+#ifdef CHECK_OUTSIDE
+	if
+	:: state != RUNNING -> goto refuse
+	:: else
+	fi;
+	lock();
+#else
+	lock();
+	if
+	:: state != RUNNING -> unlock(); goto refuse
+	:: else
+	fi;
+#endif
+	d_step { push(id, w); accepted[id] = 1 };
+	assert(!late);
+	unlock();
+	if
+	:: w -> wake()
+	:: else
+	fi;
+	goto done;
+refuse:
+	refused[id] = 1;
+done:
+	skip
+}
+
+inline pay(over, w) {
+	lock();
+	d_step {
+		assert(owed > 0);
+		owed--;
+		push(COMPLETION, w);
+		if :: over -> underWay-- :: else fi
+	};
+	unlock();
+	if :: w -> wake() :: else fi
+}
+
+/* The offload and whoever runs its work; the time-out is another. */
+proctype timeout_() {
+	bit w;
+	bit won;
+#ifdef PAY_TWICE
+	won = !settled; settled = 1;
+#else
+	d_step { won = !settled; settled = 1 };
+#endif
+	if
+	:: won -> pay(0, w)
+	:: else
+	fi
+}
+
+proctype offload() {
+	bit w, won;
+	lock();
+	if
+	:: state != RUNNING -> unlock(); goto done
+	:: else
+	fi;
+	owed++;
+	unlock();
+	underWay++;
+	if
+	:: true -> /* the pool refuses */
+		lock(); owed--; unlock();
+#ifndef NO_FORGIVE_KICK
+		kick();
+#endif
+		underWay--;
+		goto done
+	:: true
+	fi;
+	accepted[COMPLETION] = 1;
+	if
+	:: run timeout_()
+	:: true
+	fi;
+#ifdef PAY_TWICE
+	won = !settled; settled = 1;
+#else
+	d_step { won = !settled; settled = 1 };
+#endif
+	if
+	:: won -> pay(1, w)
+	:: else -> underWay--
+	fi;
+done:
+	skip
+}
+
+proctype stopper() {
+	byte s;
+#ifdef LATE_FLIP
+	stopReturned = 1;
+#endif
+#ifdef PATIENT
+	ran[0] || refused[0]; /* it may not be the stop that wakes the loop */
+#endif
+	do
+	:: s = state;
+		if
+		:: s == IDLE -> atomic { if :: state == s -> state = STOPPED; break :: else fi }
+		:: s == STARTING || s == RUNNING -> atomic { if :: state == s -> state = STOPPING; break :: else fi }
+		:: else -> goto done
+		fi
+	od;
+#ifndef NO_KICK
+	kick();
+#endif
+done:
+	stopReturned = 1
+}
+
+/* Quiesce: one question, answered at once or by the loop. */
+bit asking, answered;
+
+inline answer() {
+	d_step {
+		if
+		:: asking ->
+			asking = 0;
+			answered = 1;
+			if
+			:: underWay == 0 && owed == 0 && len(queue) == 0 ->
+				assert(!busy) /* quiet */
+			:: else
+			fi
+		:: else
+		fi
+	}
+}
+
+proctype quiesce() {
+	lock();
+	asking = 1;
+#ifdef QUIET_WHILE_BUSY
+	answer();
+#else
+	if
+	:: asleep || state == IDLE || state == STOPPED -> answer()
+	:: else
+	fi;
+#endif
+	unlock();
+	answered == 1
+}
+
+proctype loop() {
+	byte f, n;
+	/* begin and open */
+	atomic { if :: state == IDLE -> state = STARTING :: else -> goto out fi };
+	atomic { if :: state == STARTING -> state = RUNNING :: else fi };
+take:
+	lock();
+next:
+	if
+	:: len(queue) > 0 ->
+		n = len(queue);
+		busy = 1;
+		unlock();
+		/* the chunk is ours; the queue stands for what is behind it as well, in the same order */
+		do
+		:: n > 0 ->
+			d_step { queue?f; ran[f]++; assert(ran[f] == 1); assert(accepted[f] || f == COMPLETION); n-- }
+		:: else -> break
+		od;
+		busy = 0;
+		goto take
+	:: else
+	fi;
+#ifdef EXIT_OUTSIDE
+	unlock();
+	if
+	:: state == STOPPING && PAID -> goto over
+	:: else
+	fi;
+	lock();
+	if :: len(queue) > 0 -> goto next :: else fi;
+#else
+	if
+	:: state == STOPPING && PAID -> unlock(); goto over
+	:: else
+	fi;
+#endif
+	if
+	:: kicked -> kicked = 0; unlock(); goto take
+	:: else
+	fi;
+	answer();
+	asleep = 1;
+	d_step { waiting = 1; mu = 0 };
+	atomic { signal == 1 -> signal = 0 };
+	lock();
+	goto next;
+over:
+	lock();
+	atomic { assert(state == STOPPING); state = STOPPED };
+	answer();
+	unlock();
+	assert(len(queue) == 0);
+out:
+	skip
+}
+
+init {
+	byte i;
+	atomic {
+		run loop();
+		i = 0;
+		do
+		:: i < PRODUCERS -> run producer(i); i++
+		:: else -> break
+		od;
+#ifdef OFFLOAD
+		run offload();
+#endif
+#ifdef ASK
+		run quiesce();
+#endif
+		i = 0;
+		do
+		:: i < STOPPERS -> run stopper(); i++
+		:: else -> break
+		od
+	};
+	_nr_pr == 1;
+	assert(state == STOPPED);
+	assert(owed == 0 && underWay == 0);
+	i = 0;
+	do
+	:: i < MAX ->
+		assert(ran[i] == accepted[i]);
+		assert(!(accepted[i] && refused[i]));
+		i++
+	:: else -> break
+	od
+}

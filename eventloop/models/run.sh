@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Checks the models, two at a time: one line per run. Fails where a model that must hold does not, or a control that
+# must not hold does.
+set -euo pipefail
+
+if ! command -v spin >/dev/null; then
+	echo "model: spin is not installed, skipped"
+	[ -z "${CI:-}" ] || exit 1
+	exit 0
+fi
+
+models=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export models work
+
+# one WANT MODEL [DEFINE...]: WANT is holds or fails.
+one() {
+	local want=$1 model=$2
+	shift 2
+	local dir result states
+	dir=$(mktemp -d -p "$work")
+	cp "$models"/*.pml "$dir"
+	cd "$dir"
+	# The result is read from what pan prints: spin and pan exit with 0 in almost every case.
+	{ spin -a "$@" "$model.pml" && gcc -O1 -w -DSAFETY -DCOLLAPSE -DMEMLIM=2000 -o pan pan.c && ./pan -n -m1000000; } >out 2>&1 || true
+	if grep -Eq 'search not completed|Search not completed|max search depth too small|out of memory|memory limit' out && ! grep -q 'errors: 1' out; then
+		result=broken
+	elif grep -q 'errors: 0' out; then
+		result=holds
+	elif grep -q 'errors: 1' out; then
+		result=fails
+	else
+		result=broken
+	fi
+	states=$(sed -nE 's/^ *([0-9.e+]+) states, stored.*/\1/p' out)
+	printf '%-10s %-50s %10s states  %-6s' "$model" "$*" "${states:-?}" "$result"
+	if [ "$result" = "$want" ]; then
+		echo
+		rm -rf "$dir"
+		return 0
+	fi
+	echo "  WANTED: it $want"
+	tail -n 20 out
+	return 1
+}
+export -f one
+
+xargs -P 2 -I{} bash -c 'one {}' <<'RUNS'
+holds inbox
+holds inbox -DSTOPPERS=2
+holds inbox -DPRODUCERS=3
+holds inbox -DPRODUCERS=1 -DOFFLOAD
+holds inbox -DPRODUCERS=1 -DOFFLOAD -DSTOPPERS=2
+holds inbox -DPRODUCERS=1 -DASK
+holds inbox -DPRODUCERS=1 -DPATIENT
+holds inbox -DPRODUCERS=0 -DOFFLOAD -DASK
+fails inbox -DCHECK_OUTSIDE
+fails inbox -DEXIT_OUTSIDE
+fails inbox -DLATE_FLIP
+fails inbox -DNO_KICK
+fails inbox -DPRODUCERS=1 -DPATIENT -DWAKE_IF_EMPTY_LATE
+fails inbox -DPRODUCERS=0 -DOFFLOAD -DNO_DEBT
+fails inbox -DPRODUCERS=0 -DOFFLOAD -DPAY_TWICE
+fails inbox -DPRODUCERS=0 -DOFFLOAD -DNO_FORGIVE_KICK
+fails inbox -DPRODUCERS=1 -DASK -DQUIET_WHILE_BUSY
+RUNS
