@@ -38,7 +38,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench: -rounds takes a number from 1 on, and there are no arguments")
 		os.Exit(2)
 	}
-	rows := slices.Concat(guardRows(), childRows(), endRows(), interruptRows(), lspRows())
+	rows := slices.Concat(guardRows(), childRows(), endRows(), interruptRows(), lspRows(), loopRows())
 	rows = slices.DeleteFunc(rows, func(r row) bool { return !match.MatchString(r.what) })
 	if *gate {
 		if !pass(os.Stdout, rows, measure) {
@@ -59,6 +59,7 @@ func main() {
 	}
 	fmt.Fprintln(out)
 	printPeers(out, peers(), *rounds)
+	printLoops(out)
 	fmt.Fprint(out, memoryNotes)
 	line(out, "live heap for each of 100,000", "bytes")
 	line(out, "---", "---:")
