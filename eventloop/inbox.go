@@ -37,8 +37,6 @@ type inbox struct {
 	mu          sync.Mutex
 	awake       sync.Cond
 	first, last *chunk
-	spare       *chunk // emptied ones, so that a loop in use allocates nothing
-	spares      int
 	accepted    uint64      // callbacks, with those that paid a debt
 	owed        int         // completions that were promised: the loop is not over without them
 	asleep      bool        // the loop waits, and nobody has woken it yet
@@ -59,12 +57,10 @@ type chunk struct {
 	fs   [253]func()
 }
 
-// Emptied chunks are kept while the loop is busy, up to four megabytes: where producers are ahead of it, allocating was a
-// third of the time. When it goes to sleep it keeps sixteen kilobytes.
-const (
-	busySpares = 2048
-	idleSpares = 8
-)
+// chunks are emptied ones, for all loops. Those that nobody needs go with the second collection of garbage, so a queue that
+// was long is given back, and an idle loop has none. Where producers are ahead of the loop, allocating was a third of the
+// time. With eight spare chunks for each loop, two producers took 0.6 of a channel's time where this takes 0.4.
+var chunks = sync.Pool{New: func() any { return new(chunk) }}
 
 func newInbox() *inbox {
 	b := new(inbox)
@@ -94,7 +90,7 @@ func (b *inbox) post(f func()) bool {
 
 // lock looks a few times whether mu, which is held for some ten nanoseconds, is free before it queues for it. Mutex.Lock
 // itself does not where goroutines wait for the processor, and then pays for a sleep and a wake-up: 8 producers on two
-// processors took 0.58 of a channel's time, and take 0.34.
+// processors took 0.6 of a channel's time, and take 0.45.
 func (b *inbox) lock() {
 	for range 100 {
 		if b.mu.TryLock() {
@@ -126,13 +122,7 @@ func (b *inbox) push(f func()) (wake bool) {
 }
 
 func (b *inbox) grow() *chunk {
-	c := b.spare
-	if c == nil {
-		c = new(chunk)
-	} else {
-		b.spare, c.next = c.next, nil
-		b.spares--
-	}
+	c := chunks.Get().(*chunk)
 	if b.last == nil {
 		b.first = c
 	} else {
@@ -204,13 +194,12 @@ func (b *inbox) stop() bool {
 // take returns the next chunk, which is the caller's until it is given back as old. It waits for one, and returns nil
 // after a kick, or with over when there will be none.
 func (b *inbox) take(old *chunk) (c *chunk, over bool) {
+	if old != nil {
+		old.n = 0
+		chunks.Put(old)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if old != nil && b.spares < busySpares {
-		old.n, old.next = 0, b.spare
-		b.spare = old
-		b.spares++
-	}
 	for {
 		switch {
 		case b.first != nil:
@@ -227,22 +216,9 @@ func (b *inbox) take(old *chunk) (c *chunk, over bool) {
 			return nil, false
 		}
 		b.answer()
-		b.trim()
 		b.asleep = true
 		b.awake.Wait()
 	}
-}
-
-// trim lets go of the spare chunks that an idle loop need not have.
-func (b *inbox) trim() {
-	if b.spares <= idleSpares {
-		return
-	}
-	last := b.spare
-	for range idleSpares - 1 {
-		last = last.next
-	}
-	last.next, b.spares = nil, idleSpares
 }
 
 // end is the last thing the loop does.
@@ -250,7 +226,6 @@ func (b *inbox) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.swap(Stopping, Stopped)
-	b.spare, b.spares = nil, 0
 	b.answer()
 }
 
