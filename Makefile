@@ -50,11 +50,13 @@ fuzz: ## every fuzz test for FUZZTIME (10s)
 	[ -n "$$targets" ] || echo "fuzz: there are no fuzz tests"; \
 	for t in $$targets; do (set -x; $(GO) test -run '^$$' -fuzz "^$${t#*:}$$" -fuzztime $(FUZZTIME) "$${t%%:*}"); done
 
-soak: ## the stress tests for much longer, twenty million rounds
+soak: ## the stress tests for much longer, twenty million rounds; then RUNS=1000 of the event loop, see eventloop/soak_test.go
 	SWANSONG_STRESS=20000000 $(GO) test -race -count=1 -timeout 6h -run Stress ./internal/packed/ ./ctxshutdown/
+	RUNS=$${RUNS:-1000} $(GO) test -race -count=1 -timeout 6h -v -run '^TestSoak$$' ./eventloop
 
-model: ## check the models of the counting word, and the controls that must fail
+model: ## check the models of the counting word and of the event loop, and the controls that must fail
 	./internal/packed/models/run.sh
+	./eventloop/models/run.sh
 
 mutants: ## prove that the tests notice each broken guarantee (NAMES="one another" for some)
 	@if [ -z "$$CI" ] && ! command -v git >/dev/null; then echo "mutants: skipped, they need git"; exit; fi; \
