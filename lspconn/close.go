@@ -305,7 +305,7 @@ func (c *Conn) end(p plan, handshake bool) {
 		if trouble == io.EOF && !early {
 			r.Failure = errEOF
 		}
-		if work := c.scope.Work(); work.Err() != nil {
+		if work := c.scope.Work(); exit.Killed && work.Err() != nil {
 			r.Failure = fmt.Errorf("cut short: %w", context.Cause(work))
 		}
 		c.rest(p.giveUp)

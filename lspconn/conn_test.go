@@ -269,6 +269,7 @@ func TestOnRequest_Hangs(t *testing.T) {
 		if err := <-told; !errors.Is(err, lspconn.ErrClosing) {
 			t.Errorf("told: %v", err)
 		}
+		synctest.Wait() // for who has just refused
 		equal(t, "guards", "256 guards: here/requests ×256", conn.Scope().GuardReport().String())
 		close(release)
 		synctest.Wait()
