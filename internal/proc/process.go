@@ -25,7 +25,7 @@ import (
 //   - While Exited is not followed by Done, the leader is a zombie. That keeps its pid and the number of its process group
 //     from being given to somebody else, so a signal to the group hits nobody but the group. After Done no signal is sent.
 //   - What the leader leaves behind is told to end (SIGTERM), has Linger to do so, and is killed.
-//   - Signals are sent under mu, with reaped false.
+//   - Signals are sent by the waiter before it reaps, and by others under mu, with reaped false.
 //
 // What is contained is what the container of the platform finds: on Linux all processes in a cgroup made for it; where
 // none can be made, the process group, the session, the descendants, and whoever carries the mark that was put into the
