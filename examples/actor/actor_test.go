@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+// asProgram has the test binary be the program.
+const asProgram = "ACTOR_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const steps = `1. no new commands
+2. commands in flight are answered, or time out
+3. the pool is idle
+4. the loop is quiescent, and stopped
+5. the loop has ended
+6. its resources are released
+`
+
+// answers returns the lines that are not steps, in which the order of audits is left to chance.
+func answers(t *testing.T, out string) (lines []string) {
+	t.Helper()
+	var taken strings.Builder
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, line[:1]+". ") {
+			taken.WriteString(line)
+		} else {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	if diff := cmp.Diff(steps, taken.String()); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+	return lines
+}
+
+// As a user would run it: the commands from a pipe, and the six steps at its end.
+func TestCommands(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-audit", "1h", "-rounds", "10")
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	cmd.Stdin = strings.NewReader("deposit ann 100\ndeposit bob x\nbalance ann\nnonsense\ndeposit ann 1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := []string{
+		"ann has 100",
+		`deposit: "x" is no number of cents`,
+		"ann has 100",
+		`"nonsense": want deposit NAME CENTS, balance NAME or audit NAME`,
+		"ann has 101",
+	}
+	if diff := cmp.Diff(want, answers(t, string(out))); diff != "" {
+		t.Errorf("answers (-want +got):\n%s", diff)
+	}
+}
+
+// Every audit that was read is answered, however slow they are and however soon the end comes.
+func TestAuditsAreAnswered(t *testing.T) {
+	for name, test := range map[string]struct {
+		limit  time.Duration
+		rounds int
+		want   string
+	}{
+		"in time":   {time.Hour, 1_000, "audit of ann with 5: "},
+		"timed out": {time.Millisecond, 1 << 40, "audit of ann: timed out"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			const n = 20
+			if code := run(t.Context(), strings.NewReader("deposit ann 5\n"+strings.Repeat("audit ann\n", n)), &out, test.limit, test.rounds); code != 0 {
+				t.Errorf("code %d:\n%s", code, &out)
+			}
+			got := 0
+			for _, line := range answers(t, out.String()) {
+				if strings.HasPrefix(line, test.want) {
+					got++
+				}
+			}
+			if got != n {
+				t.Errorf("%d of %d audits are answered so:\n%s", got, n, &out)
+			}
+		})
+	}
+}
+
+// ^C: here, the end of the context, with an input that does not end.
+func TestInterrupt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	in, commands := io.Pipe()
+	defer in.Close()
+	out, answered := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, in, answered, time.Hour, 1)
+		answered.Close()
+	}()
+	fmt.Fprintln(commands, "deposit ann 1")
+	var first [len("ann has 1\n")]byte
+	if _, err := io.ReadFull(out, first[:]); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	rest, _ := io.ReadAll(out)
+	if c := <-code; c != 0 || len(answers(t, string(rest))) != 0 {
+		t.Errorf("code %d:\n%s", c, rest)
+	}
+}
