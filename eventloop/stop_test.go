@@ -246,6 +246,9 @@ func TestStopWaitsForOffloads(t *testing.T) {
 	isTrue(t, "not complete", l.Scope().State() == ctxshutdown.ShuttingDown)
 	close(end)
 	drains(t, done)
+	if len(got) != 1 {
+		t.Fatal("the completion did not run")
+	}
 	equal(t, "the result", <-got, 42)
 	equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1, Executed: 1})
 }

@@ -1,0 +1,281 @@
+package eventloop_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/eventloop"
+)
+
+func Example() {
+	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
+	defer app.Shutdown()
+	loop := eventloop.New(app)
+	if err := loop.Start(); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	hits := 0 // only callbacks touch it
+	for range 3 {
+		loop.Post(func() { hits++ })
+	}
+	loop.Post(func() { fmt.Println("hits:", hits) })
+
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	fmt.Println("stopped:", app.Shutdown().Wait(ctx)) // what stops the scope stops the loop, and waits for it
+	fmt.Println("accepted:", loop.Post(func() { fmt.Println("never") }))
+	// Output:
+	// hits: 3
+	// stopped: <nil>
+	// accepted: false
+}
+
+// A callback may stop its loop. What was accepted before still runs.
+func ExampleLoop_Stop() {
+	loop := eventloop.New(context.Background())
+	loop.Start()
+	accepted := make(chan bool)
+	loop.Post(func() {
+		<-accepted
+		loop.Stop()
+		fmt.Println(loop.State(), loop.Post(func() {}))
+	})
+	loop.Post(func() { fmt.Println("was accepted") })
+	close(accepted)
+	<-loop.Scope().Completion().Done()
+	fmt.Println(loop.State())
+	// Output:
+	// Stopping false
+	// was accepted
+	// Stopped
+}
+
+// The calling goroutine is the loop, which matters where it is tied to a thread. Everything else is in main.
+func ExampleLoop_Run() {
+	loop := eventloop.New(context.Background(), eventloop.WithOSThread())
+	err := loop.Run(context.Background(), func(ctx context.Context) error {
+		loop.Post(func() { fmt.Println("on the caller's thread") })
+		return nil
+	})
+	fmt.Println("drained:", err)
+	// Output:
+	// on the caller's thread
+	// drained: <nil>
+}
+
+func ExampleState() {
+	loop := eventloop.New(context.Background())
+	fmt.Println(loop.State())
+	loop.Start()
+	fmt.Println(loop.State())
+	<-loop.Stop().Done()
+	fmt.Println(loop.State())
+	// Output:
+	// Idle
+	// Running
+	// Stopped
+}
+
+func ExampleLoop_Quiesce() {
+	loop := eventloop.New(context.Background())
+	loop.Start()
+	defer loop.Stop()
+	driver, _ := loop.Handle() // somebody outside who may still post
+
+	err := loop.Quiesce(time.Millisecond)
+	var late *eventloop.QuiesceTimeoutError
+	fmt.Println(errors.As(err, &late), late.Handles)
+
+	driver.Release()
+	fmt.Println(loop.Quiesce(10 * time.Second))
+	// Output:
+	// true 1
+	// <nil>
+}
+
+func ExampleCounts() {
+	loop := eventloop.New(context.Background())
+	loop.Start()
+	defer loop.Stop()
+	loop.After(time.Hour, func() {})
+	fmt.Println(loop.Counts())
+	// Output: 0 queued, 0 offloads running, 0 handles held, 1 timers pending
+}
+
+func ExampleHandle() {
+	loop := eventloop.New(context.Background())
+	loop.Start()
+	defer loop.Stop()
+	feed, ok := loop.Handle()
+	go func() {
+		defer feed.Release()
+		feed.Post(func() { fmt.Println("from the feed") })
+	}()
+	fmt.Println(ok, loop.Quiesce(10*time.Second))
+	// Unordered output:
+	// from the feed
+	// true <nil>
+}
+
+func ExampleShutdownHandle() {
+	loop := eventloop.New(context.Background())
+	shutdown := loop.ShutdownHandle() // hand it to whoever may ask for it
+	time.AfterFunc(time.Millisecond, shutdown.Trigger)
+	err := loop.Run(context.Background(), func(context.Context) error {
+		<-shutdown.Signal()
+		return loop.Quiesce(10 * time.Second)
+	})
+	fmt.Println(shutdown.IsShutdown(), err)
+	// Output: true <nil>
+}
+
+// The counters are read when the loop is gone. A shutdown in order leaves the last four at zero.
+func ExampleStats() {
+	loop := eventloop.New(context.Background())
+	stats := loop.Stats()
+	loop.Start()
+	loop.Post(func() {})
+	held, _ := loop.Handle() // forgotten
+	loop.Stop()
+	for loop.State() != eventloop.Stopped {
+		time.Sleep(time.Millisecond)
+	}
+	s := stats.Snapshot()
+	fmt.Println(s.Executed, s.UnbalancedShutdowns)
+	held.Release()
+	// Output: 1 1
+}
+
+func ExampleSnapshot() {
+	loop := eventloop.New(context.Background())
+	loop.Post(func() {})
+	fmt.Printf("%+v\n", loop.Stats().Snapshot().Refused)
+	// Output: 1
+}
+
+func ExampleTimer() {
+	loop := eventloop.New(context.Background())
+	loop.Start()
+	done := make(chan struct{})
+	ticks := 0
+	loop.Post(func() {
+		var tick *eventloop.Timer
+		tick, _ = loop.Every(time.Millisecond, func() {
+			if ticks++; ticks == 3 {
+				tick.Stop()
+				close(done)
+			}
+		})
+	})
+	<-done
+	<-loop.Stop().Done()
+	fmt.Println(ticks)
+	// Output: 3
+}
+
+func ExamplePool() {
+	pool := eventloop.NewPool(context.Background(), 2)
+	pool.Submit(func() { panic("contained") })
+	fmt.Println(pool.WaitIdle(context.Background()), pool.Panics())
+	<-pool.Stop().Done()
+	fmt.Println(pool.Submit(func() { fmt.Println("never") }))
+	// Output:
+	// <nil> 1
+	// false
+}
+
+// The work runs on the pool, the completion on the loop, which may touch what is its own.
+func ExampleOffload() {
+	loop, pool := eventloop.New(context.Background()), eventloop.NewPool(context.Background(), 4)
+	loop.Start()
+	total := 0
+	for i := range 4 {
+		eventloop.Offload(loop, pool, func(context.Context) (int, error) {
+			return i * i, nil
+		}, func(square int, err error) {
+			total += square
+		})
+	}
+	<-pool.Stop().Done()
+	<-loop.Stop().Done()
+	fmt.Println(total)
+	// Output: 14
+}
+
+func ExampleOffloadTimeout() {
+	loop, pool := eventloop.New(context.Background()), eventloop.NewPool(context.Background(), 1)
+	loop.Start()
+	eventloop.OffloadTimeout(loop, pool, time.Millisecond, func(ctx context.Context) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}, func(_ string, err error) {
+		fmt.Println(err)
+	})
+	<-loop.Stop().Done() // waits for the completion, and for the work
+	fmt.Println(loop.Stats().Snapshot().TimedOut)
+	<-pool.Stop().Done()
+	// Output:
+	// eventloop: the offload took too long: context deadline exceeded
+	// 1
+}
+
+// The loop goes on after a panic.
+func ExampleWithPanicHandler() {
+	loop := eventloop.New(context.Background(), eventloop.WithPanicHandler(func(err *eventloop.PanicError) {
+		fmt.Println(err)
+	}))
+	loop.Start()
+	loop.Post(func() { panic("ouch") })
+	loop.Post(func() { fmt.Println("goes on") })
+	<-loop.Stop().Done()
+	// Output:
+	// eventloop: panic in a function of the kind "callback": ouch
+	// goes on
+}
+
+func ExamplePanicError() {
+	loop := eventloop.New(context.Background())
+	loop.Start()
+	loop.Post(func() { panic(errors.New("disk on fire")) })
+	<-loop.Scope().Completion().Done() // it has stopped the loop
+	var err *eventloop.PanicError
+	fmt.Println(errors.As(loop.Err(), &err), err.Unwrap())
+	// Output: true disk on fire
+}
+
+func ExampleQuiesceTimeoutError() {
+	loop := eventloop.New(context.Background())
+	feed, _ := loop.Handle()
+	fmt.Println(loop.Quiesce(0))
+	feed.Release()
+	<-loop.Stop().Done()
+	// Output:
+	// eventloop: not quiescent after 0s: 0 queued, 0 offloads running, 1 handles held, 0 timers pending; stop those who still post, or wait longer
+}
+
+func ExampleWaitError() {
+	pool := eventloop.NewPool(context.Background(), 1)
+	release := make(chan struct{})
+	pool.Submit(func() { <-release })
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	fmt.Println(pool.WaitIdle(ctx))
+	close(release)
+	<-pool.Stop().Done()
+	// Output:
+	// eventloop: 1 jobs still running when the wait ended (context deadline exceeded); wait longer, or end their context with Force
+}
+
+func ExampleOption() {
+	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
+	ui := eventloop.New(app, eventloop.WithName("ui"), nil)
+	ui.Start()
+	fmt.Println(app.GuardReport())
+	<-app.Shutdown().Done()
+	// Output: 1 guard: app/ui ×1
+}
