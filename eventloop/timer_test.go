@@ -86,6 +86,27 @@ func TestTimersLeaveRoom(t *testing.T) {
 	}
 }
 
+// In a bubble, where the time stands still, a timer that sets the next is due for ever.
+func TestTimersStarveNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := startedIn(t, t.Context())
+		n := 0
+		var again func()
+		again = func() {
+			if n++; n > 10_000 {
+				panic("the loop does nothing else")
+			}
+			l.After(0, again)
+		}
+		does(t, l, func() { l.After(0, again) })
+		for range 100 {
+			does(t, l, func() {})
+		}
+		drains(t, l.Stop())
+		isTrue(t, "the loop does nothing else", n < 10_000)
+	})
+}
+
 // Those pending when the loop is told to stop are cancelled and counted, and those set later are refused.
 func TestTimersAtStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
