@@ -112,38 +112,81 @@ func (c *container) members() []Member {
 	})
 }
 
-// walk finds the group, the session, the descendants and the marked in /proc.
+// walk finds the group, the session, the descendants and the marked in /proc. It looks again
+//
+//   - when it finds nobody: who was about to fork may have died between the list of /proc and the look at him, and his child
+//     is on the next list only;
+//   - while there is somebody of whom it cannot tell: for some microseconds of an exec a process has no environment at all,
+//     and the child of a second fork, whose parents have gone, looks like nobody's then. Those who never had one are taken for
+//     what they are in the end.
+//
+// It takes more than one such chance at a time to get away; a cgroup leaves none.
 func (c *container) walk() []Member {
+	nobody := false
+	for looks := 1; ; looks++ {
+		found, unsure := c.look()
+		others := slices.ContainsFunc(found, func(m Member) bool { return m.PID != c.pid && !m.zombie })
+		if !unsure && (others || nobody) || looks == maxLooks {
+			return found
+		}
+		if nobody = !others; unsure {
+			time.Sleep(time.Millisecond) // there is nothing to wait on
+		}
+	}
+}
+
+const maxLooks = 20
+
+// look is one walk. unsure is whether somebody is no member, but may be.
+func (c *container) look() (found []Member, unsure bool) {
 	all := processes()
+	marks := map[int]mark{}
 	in := map[int]bool{c.pid: true}
 	self := os.Getpid()
 	for grown := true; grown; {
 		grown = false
 		for _, m := range all {
-			if in[m.PID] || m.PID == self || m.start < c.start {
+			if in[m.PID] || m.PID == self || m.start < c.start || m.kernel {
 				continue
 			}
-			if m.PGID == c.pid || m.SID == c.pid || in[m.PPID] || marked(m.PID, c.mark) {
+			if _, known := marks[m.PID]; !known {
+				marks[m.PID] = markOf(m, c.mark)
+			}
+			if m.PGID == c.pid || m.SID == c.pid || in[m.PPID] || marks[m.PID] == marked {
 				in[m.PID], grown = true, true
 			}
 		}
 	}
-	return slices.DeleteFunc(all, func(m Member) bool { return !in[m.PID] })
+	for _, m := range all {
+		unsure = unsure || !in[m.PID] && marks[m.PID] == unknown
+	}
+	return slices.DeleteFunc(all, func(m Member) bool { return !in[m.PID] }), unsure
 }
 
-// marked reports whether the environment that a process was started with carries the mark. That of a process of another
-// user cannot be read, and a zombie has none.
-func marked(pid int, mark string) bool {
-	env, err := os.ReadFile(procFile(pid, "environ"))
-	if err != nil {
-		return false
+// A mark is what an environment says of whose a process is.
+type mark int
+
+const (
+	unmarked mark = iota
+	marked
+	unknown
+)
+
+// markOf reads the environment that a process was started with. That of a process of another user cannot be read.
+func markOf(m Member, own string) mark {
+	env, err := os.ReadFile(procFile(m.PID, "environ"))
+	switch {
+	case err != nil || m.zombie:
+		return unmarked
+	case len(env) == 0:
+		return unknown
 	}
 	for v := range strings.SplitSeq(string(env), "\x00") {
-		if marks, ok := strings.CutPrefix(v, markKey+"="); ok && slices.Contains(strings.Fields(marks), mark) {
-			return true
+		if all, ok := strings.CutPrefix(v, markKey+"="); ok && slices.Contains(strings.Fields(all), own) {
+			return marked
 		}
 	}
-	return false
+	return unmarked
 }
 
 // signal sends sig to the group, which takes the leader in, and to the members outside of it.

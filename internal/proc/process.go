@@ -75,6 +75,7 @@ type Member struct {
 
 	start  uint64 // with PID it identifies the process for ever
 	zombie bool
+	kernel bool // a thread of the kernel
 }
 
 func (m Member) String() string { return fmt.Sprintf("%s[%d]", m.Command, m.PID) }

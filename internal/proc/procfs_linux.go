@@ -37,7 +37,7 @@ func stat(pid int) (m Member, ok bool) {
 	if err != nil || open < 0 || end < open {
 		return m, false
 	}
-	f := strings.Fields(string(text[end+1:])) // state ppid pgrp session …; starttime is the 22nd field of the line
+	f := strings.Fields(string(text[end+1:])) // state ppid pgrp session tty tpgid flags …; starttime is the 22nd field of the line
 	if len(f) < 20 {
 		return m, false
 	}
@@ -48,5 +48,7 @@ func stat(pid int) (m Member, ok bool) {
 	m = Member{PID: pid, PPID: number(1), PGID: number(2), SID: number(3), Command: string(text[open+1 : end])}
 	m.start, err = strconv.ParseUint(f[19], 10, 64)
 	m.zombie = f[0] == "Z" || f[0] == "X"
+	const pfKthread = 0x00200000
+	m.kernel = number(6)&pfKthread != 0
 	return m, err == nil
 }
