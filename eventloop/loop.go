@@ -271,7 +271,9 @@ func (l *Loop) spin() {
 				l.fire()
 			}
 		}
-		l.chunk, l.over = l.box.take(l.chunk)
+		empty := l.chunk
+		l.chunk = nil // it may be another loop's while this one sleeps
+		l.chunk, l.over = l.box.take(empty)
 		if l.over {
 			break
 		}

@@ -51,14 +51,19 @@ func TestLongQueue(t *testing.T) {
 	}
 }
 
-// What a callback has captured may go when it has run, also where the loop has nothing more to do.
+// What a callback has captured may go when it has run, also while the loop is busy with the next one.
 func TestCallbacksAreCollected(t *testing.T) {
 	l := started(t)
+	free := busy(t, l)
 	big := new([1 << 10]int)
 	gone := weak.Make(big)
-	does(t, l, func() { big[0]++ })
+	l.Post(func() { big[0]++ })
+	next, release := make(chan struct{}), make(chan struct{})
+	l.Post(func() { close(next); <-release })
 	big = nil
-	does(t, l, func() {})
+	free()
+	comes(t, "the next callback", next)
+	defer close(release)
 	for range 10 {
 		if runtime.GC(); gone.Value() == nil {
 			return

@@ -50,6 +50,7 @@ func TestQuiesce(t *testing.T) {
 func TestQuiesceTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := startedIn(t, t.Context()), eventloop.NewPool(t.Context(), 5)
+		does(t, l, func() {})
 		end := make(chan struct{})
 		l.Every(time.Hour, never(t, "a timer"))
 		for range 2 {

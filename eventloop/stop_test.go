@@ -237,20 +237,24 @@ func TestTheScopeAboveStopsTheLoop(t *testing.T) {
 
 // Completions that a stopping loop was promised are run, and it is not over before.
 func TestStopWaitsForOffloads(t *testing.T) {
-	l := started(t)
-	end := make(chan struct{})
-	got := make(chan int, 1)
-	eventloop.Offload(l, pool(t, 1), func(context.Context) (int, error) { <-end; return 42, nil }, func(v int, err error) { got <- v })
-	done := l.Stop()
-	equal(t, "state", l.State(), eventloop.Stopping)
-	isTrue(t, "not complete", l.Scope().State() == ctxshutdown.ShuttingDown)
-	close(end)
-	drains(t, done)
-	if len(got) != 1 {
-		t.Fatal("the completion did not run")
-	}
-	equal(t, "the result", <-got, 42)
-	equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1, Executed: 1})
+	synctest.Test(t, func(t *testing.T) {
+		l, p := startedIn(t, t.Context()), eventloop.NewPool(t.Context(), 1)
+		end := make(chan struct{})
+		got := make(chan int, 1)
+		eventloop.Offload(l, p, func(context.Context) (int, error) { <-end; return 42, nil }, func(v int, err error) { got <- v })
+		done := l.Stop()
+		synctest.Wait()
+		equal(t, "state", l.State(), eventloop.Stopping)
+		equal(t, "scope", l.Scope().State(), ctxshutdown.ShuttingDown)
+		close(end)
+		drains(t, done)
+		if len(got) != 1 {
+			t.Fatal("the completion did not run")
+		}
+		equal(t, "the result", <-got, 42)
+		equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1, Executed: 1})
+		drains(t, p.Stop())
+	})
 }
 
 // Force: what was accepted still runs, offloads are completed with the cause, and their context ends.
