@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"testing"
 	"weak"
+
+	"github.com/swansong-go/swansong/eventloop"
 )
 
 func nop() {}
@@ -55,12 +57,9 @@ func TestLongQueue(t *testing.T) {
 func TestCallbacksAreCollected(t *testing.T) {
 	l := started(t)
 	free := busy(t, l)
-	big := new([1 << 10]int)
-	gone := weak.Make(big)
-	l.Post(func() { big[0]++ })
+	gone := postBig(l)
 	next, release := make(chan struct{}), make(chan struct{})
 	l.Post(func() { close(next); <-release })
-	big = nil
 	free()
 	comes(t, "the next callback", next)
 	defer close(release)
@@ -70,4 +69,11 @@ func TestCallbacksAreCollected(t *testing.T) {
 		}
 	}
 	t.Error("the loop keeps what a callback has captured")
+}
+
+// postBig posts what alone has hold of something.
+func postBig(l *eventloop.Loop) weak.Pointer[[1 << 10]int] {
+	big := new([1 << 10]int)
+	l.Post(func() { big[0]++ })
+	return weak.Make(big)
 }
