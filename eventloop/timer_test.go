@@ -91,14 +91,19 @@ func TestTimersStarveNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context())
 		n := 0
+		begun := make(chan struct{})
 		var again func()
 		again = func() {
-			if n++; n > 10_000 {
+			switch n++; {
+			case n == 1:
+				close(begun)
+			case n > 10_000:
 				panic("the loop does nothing else")
 			}
 			l.After(0, again)
 		}
 		does(t, l, func() { l.After(0, again) })
+		<-begun
 		for range 100 {
 			does(t, l, func() {})
 		}
