@@ -21,7 +21,7 @@ func loopRows() (rs []row) {
 		ours := func() func(int) { return produced(producers, newLoop(), nothing) }
 		rs = append(rs,
 			row{
-				what: what, peer: "chan func(), buffer 1024, one receiver", limit: 0.5, gate: 0.9, ours: ours, allocs: rare,
+				what: what, peer: "chan func(), buffer 1024, one receiver", limit: 0.5, ours: ours, allocs: rare,
 				their: func() func(int) { return produced(producers, newChannel(), nothing) },
 			},
 			row{

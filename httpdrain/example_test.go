@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/httpdrain"
@@ -88,12 +87,11 @@ func ExampleServe_events() {
 // Who does not come to an end is cut when the hard tier ends, and named.
 func ExampleCutError() {
 	s := ctxshutdown.New(context.Background())
-	entered := make(chan struct{})
+	entered, written := make(chan struct{}), make(chan struct{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /reports/{id}", func(http.ResponseWriter, *http.Request) {
 		close(entered)
-		<-s.Work().Done()
-		time.Sleep(10 * time.Millisecond) // and it does not hurry
+		<-written // it does not look at its context, and goes on when it is over
 	})
 
 	ln := listenForExample()
@@ -107,6 +105,7 @@ func ExampleCutError() {
 	if errors.As(<-served, &cut) {
 		fmt.Println(cut.Cause, len(cut.Cut), cut.Cut[0].Route)
 	}
+	close(written)
 	s.Shutdown().Wait(context.Background())
 	// Output:
 	// out of time 1 GET /reports/{id}
