@@ -1,0 +1,209 @@
+package vet
+
+import (
+	"go/ast"
+	"go/types"
+	"slices"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ast/edge"
+	"golang.org/x/tools/go/ast/inspector"
+)
+
+// A name is a variable, or a field of a variable, as in h.app.scope. Two names may stand for one value; they are then
+// taken for two.
+type name struct {
+	root  types.Object
+	path  string // ".app.scope"
+	scope bool   // it is a *ctxshutdown.Swansong
+}
+
+func (n name) String() string { return n.root.Name() + n.path }
+
+// A lineage is what a context derives from, as far as it can be told: when one of these ends, so does the context.
+//
+//	ctx, cancel := context.WithTimeout(child, d)    names: ctx, child, s; then hard
+//	child, cancel := ctxshutdown.WithCancel(s)
+//	s := ctxshutdown.New(parent.Work())
+type lineage struct {
+	names []name
+	calls []*ast.CallExpr // that made the context and those before it; the last may be of any kind
+	hard  bool            // what comes next is the hard tier of a scope, which the stop does not end
+}
+
+// Lineages answers where contexts come from, in one package.
+type lineages struct {
+	info *types.Info
+	defs map[*types.Var][]def
+	busy map[*types.Var]bool
+}
+
+// A def is one assignment to a variable.
+type def struct {
+	at    ast.Node // the variable
+	value ast.Expr
+	index int // which result of value it is
+}
+
+func newLineages(pass *analysis.Pass, root inspector.Cursor) *lineages {
+	r := &lineages{info: pass.TypesInfo, defs: map[*types.Var][]def{}, busy: map[*types.Var]bool{}}
+	for cur := range root.Preorder((*ast.AssignStmt)(nil), (*ast.ValueSpec)(nil), (*ast.CallExpr)(nil)) {
+		switch n := cur.Node().(type) {
+		case *ast.AssignStmt:
+			for i, lhs := range n.Lhs {
+				if id, ok := lhs.(*ast.Ident); ok {
+					r.define(id, n.Rhs, i)
+				}
+			}
+		case *ast.ValueSpec:
+			for i, id := range n.Names {
+				r.define(id, n.Values, i)
+			}
+		case *ast.CallExpr:
+			// The function that is given to Go gets the context that Go was given.
+			if isNamed(callee(r.info, n), corePath, "Go") && len(n.Args) == 2 {
+				if f, ok := ast.Unparen(n.Args[1]).(*ast.FuncLit); ok {
+					if params := f.Type.Params.List; len(params) == 1 && len(params[0].Names) == 1 {
+						r.define(params[0].Names[0], n.Args[:1], 0)
+					}
+				}
+			}
+		}
+	}
+	return r
+}
+
+func (r *lineages) define(id *ast.Ident, values []ast.Expr, i int) {
+	v, ok := r.info.ObjectOf(id).(*types.Var)
+	switch {
+	case !ok || len(values) == 0:
+	case len(values) == 1:
+		r.defs[v] = append(r.defs[v], def{id, values[0], i})
+	default:
+		r.defs[v] = append(r.defs[v], def{id, values[i], 0})
+	}
+}
+
+// derives are the functions whose result ends with their first argument.
+func derives(fn *types.Func) bool {
+	return isNamed(fn, "context", "WithCancel", "WithCancelCause", "WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause", "WithValue") ||
+		isNamed(fn, "os/signal", "NotifyContext") ||
+		isNamed(fn, "golang.org/x/sync/errgroup", "WithContext") ||
+		isNamed(fn, corePath, "New", "WithCancel")
+}
+
+// of returns the lineage of an expression.
+func (r *lineages) of(e ast.Expr) lineage {
+	switch e := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		v, ok := r.info.ObjectOf(e).(*types.Var)
+		if !ok {
+			return lineage{}
+		}
+		l := r.behind(v)
+		l.names = append([]name{{root: v, scope: isScope(v.Type())}}, l.names...)
+		return l
+	case *ast.SelectorExpr:
+		if n, ok := r.name(e); ok {
+			return lineage{names: []name{n}}
+		}
+	case *ast.CallExpr:
+		if r.info.Types[e.Fun].IsType() && len(e.Args) == 1 {
+			return r.of(e.Args[0])
+		}
+		fn := callee(r.info, e)
+		if isNamed(fn, corePath, "Work", "Swansong.Work", "Swansong.BaseContext") {
+			return lineage{hard: true}
+		}
+		l := lineage{}
+		if derives(fn) && len(e.Args) > 0 {
+			l = r.of(e.Args[0])
+		}
+		l.calls = append([]*ast.CallExpr{e}, l.calls...)
+		return l
+	}
+	return lineage{}
+}
+
+// behind returns what all assignments to v have in common.
+func (r *lineages) behind(v *types.Var) (l lineage) {
+	if r.busy[v] { // it is assigned what derives from it
+		return lineage{}
+	}
+	r.busy[v] = true
+	defer delete(r.busy, v)
+	first := true
+	for _, d := range r.defs[v] {
+		var of lineage
+		if d.index == 0 {
+			of = r.of(d.value)
+		}
+		if slices.ContainsFunc(of.names, func(n name) bool { return n.root == v && n.path == "" }) {
+			continue // ctx, cancel = context.WithTimeout(ctx, d) takes nothing away
+		}
+		if first {
+			l, first = of, false
+			continue
+		}
+		l.names = slices.DeleteFunc(l.names, func(n name) bool { return !slices.Contains(of.names, n) })
+		l.calls = slices.DeleteFunc(l.calls, func(c *ast.CallExpr) bool { return !slices.Contains(of.calls, c) })
+		l.hard = l.hard || of.hard
+	}
+	return l
+}
+
+// name returns the name that an expression is, if it is one.
+func (r *lineages) name(e ast.Expr) (name, bool) {
+	switch e := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		if v, ok := r.info.ObjectOf(e).(*types.Var); ok {
+			return name{root: v, scope: isScope(v.Type())}, true
+		}
+	case *ast.SelectorExpr:
+		if v, ok := r.info.Uses[e.Sel].(*types.Var); ok {
+			if !v.IsField() { // of another package
+				return name{root: v, scope: isScope(v.Type())}, true
+			}
+			n, ok := r.name(e.X)
+			return name{n.root, n.path + "." + v.Name(), isScope(v.Type())}, ok
+		}
+	}
+	return name{}, false
+}
+
+// scope returns the first scope in a lineage, none if there is none that the stop ends.
+func (l lineage) scope() (name, bool) {
+	i := slices.IndexFunc(l.names, func(n name) bool { return n.scope })
+	if i < 0 || l.hard {
+		return name{}, false
+	}
+	return l.names[i], true
+}
+
+func (r *lineages) defsOf(n name) []def {
+	v, _ := n.root.(*types.Var)
+	return r.defs[v]
+}
+
+// assignedBetween reports whether the variable of a name is assigned between two places.
+func (r *lineages) assignedBetween(n name, from, to ast.Node) bool {
+	return slices.ContainsFunc(r.defsOf(n), func(d def) bool { return from.Pos() < d.at.Pos() && d.at.Pos() < to.Pos() })
+}
+
+// argument reports whether the expression at cur is an argument of a call, and for which parameter.
+func argument(info *types.Info, cur inspector.Cursor) (call *ast.CallExpr, param types.Type, ok bool) {
+	parent, kind, i := above(cur)
+	if kind != edge.CallExpr_Args {
+		return nil, nil, false
+	}
+	call = parent.Node().(*ast.CallExpr)
+	sig, ok := info.TypeOf(call.Fun).Underlying().(*types.Signature)
+	if !ok { // a conversion
+		return nil, nil, false
+	}
+	params := sig.Params()
+	if sig.Variadic() && i >= params.Len()-1 || i >= params.Len() {
+		return call, nil, true
+	}
+	return call, params.At(i).Type(), true
+}

@@ -1,0 +1,209 @@
+package vet
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/passes/ctrlflow"
+	"golang.org/x/tools/go/analysis/passes/inspect"
+	"golang.org/x/tools/go/ast/edge"
+	"golang.org/x/tools/go/ast/inspector"
+)
+
+// LostGuard reports guards that are not released on some path.
+var LostGuard = &analysis.Analyzer{
+	Name: "lostguard",
+	Doc: `check that every guard is released
+
+A guard that is not released blocks its scope for ever: Shutdown waits for it until it is cut short. This check reports
+guards acquired by Guard, TryGuard, Acquire or Clone of package ctxshutdown where
+
+  - the function can return, or acquire the next guard, without having released the guard or having handed it over, or
+  - the result is discarded. To ask whether a scope still runs, look at its Err.
+
+Write
+
+	g, ok := s.TryGuard()
+	if !ok {
+		return errStopping
+	}
+	defer g.Release()
+
+or hand the guard to whoever ends the work: return it, store it, pass it on, capture it in a goroutine. That has to
+happen on every path, those of errors too. Releasing a guard again, and releasing a nil guard, does nothing.
+
+The suggested fix, a defer, is offered where the guard stays in the function and is not acquired in a loop. A path that
+ends in a panic is not reported. False positives: two conditions that always have the same outcome are taken for
+independent; a Release under one does not match a return under the other. Tests often try a guard only to see it
+refused; where such a try is discarded in a _test.go file, it is not reported.`,
+	URL:      "https://pkg.go.dev/github.com/swansong-go/swansong/vet#LostGuard",
+	Requires: []*analysis.Analyzer{inspect.Analyzer, ctrlflow.Analyzer},
+	Run:      runLostGuard,
+}
+
+func runLostGuard(pass *analysis.Pass) (any, error) {
+	if !knowsCore(pass.Pkg) {
+		return nil, nil
+	}
+	root := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector).Root()
+	for call := range root.Preorder((*ast.CallExpr)(nil)) {
+		if fn := callee(pass.TypesInfo, call.Node().(*ast.CallExpr)); acquires(fn) {
+			checkGuard(pass, call, fn)
+		}
+	}
+	return nil, nil
+}
+
+func checkGuard(pass *analysis.Pass, call inspector.Cursor, fn *types.Func) {
+	b, ok := bind(call)
+	if !ok {
+		if isCloned(call) {
+			reportDiscarded(pass, call, b, fn)
+		}
+		return
+	}
+	h, ok := guardHolding(pass, call, b)
+	if !ok {
+		return
+	}
+	if len(h.vars) == 0 && h.ok == nil {
+		reportDiscarded(pass, call, b, fn)
+		return
+	}
+	h.look(judgeGuard)
+	if h.blurred || !h.fresh && h.ends() {
+		return // a variable that is declared elsewhere may be released under a condition like that of its assignment
+	}
+	lost := h.follow(nil)
+	switch {
+	case len(lost) == 0:
+	case len(h.vars) == 0:
+		reportDiscarded(pass, call, b, fn)
+	default:
+		v := h.vars[0].Name()
+		how, related := describe(pass, h, lost[0])
+		pass.Report(analysis.Diagnostic{
+			Pos:            call.Node().Pos(),
+			End:            call.Node().End(),
+			Message:        fmt.Sprintf("the guard %s is not released when %s; write defer %[1]s.Release(), or hand it over on every path", v, how),
+			SuggestedFixes: deferFix(pass, call, h, b, v+".Release()"),
+			Related:        related,
+		})
+	}
+}
+
+// guardHolding returns the holding that an acquisition begins, not yet looked at; false if the guard is handed over at
+// once.
+func guardHolding(pass *analysis.Pass, call inspector.Cursor, b binding) (h *holding, ok bool) {
+	fn, graph := graphOf(pass, call)
+	if graph == nil {
+		return nil, false
+	}
+	h = &holding{info: pass.TypesInfo, fn: fn, graph: graph, def: b.stmt, fresh: true}
+	if len(b.lhs) == 0 {
+		return h, true
+	}
+	g := b.lhs[0]
+	if g == nil {
+		return nil, false
+	}
+	if g.Name != "_" {
+		v := variable(pass.TypesInfo, fn.Node(), g)
+		if v == nil {
+			return nil, false
+		}
+		h.vars = []*types.Var{v}
+		h.fresh = pass.TypesInfo.Defs[g] != nil
+	}
+	if len(b.lhs) == 2 {
+		switch ok := b.lhs[1]; {
+		case ok == nil: // somewhere that cannot be followed
+			h.blurred = true
+		case ok.Name != "_":
+			h.ok = variable(pass.TypesInfo, fn.Node(), ok)
+			h.blurred = h.ok == nil
+		}
+	}
+	return h, true
+}
+
+// judgeGuard says what a mention does to a guard.
+func judgeGuard(_ *types.Var, cur inspector.Cursor) effect {
+	parent, kind, i := above(cur)
+	switch n := parent.Node().(type) {
+	case *ast.SelectorExpr:
+		switch n.Sel.Name {
+		case "Release":
+			return releases
+		case "Clone":
+			return nothing
+		}
+	case *ast.BinaryExpr:
+		return nothing
+	case *ast.AssignStmt:
+		if kind == edge.AssignStmt_Lhs {
+			return overwrites
+		}
+		if id, ok := n.Lhs[i].(*ast.Ident); ok && len(n.Lhs) == len(n.Rhs) && id.Name == "_" {
+			return nothing
+		}
+	}
+	return handsOver
+}
+
+func isCloned(call inspector.Cursor) bool {
+	parent, _, _ := above(call)
+	sel, ok := parent.Node().(*ast.SelectorExpr)
+	return ok && sel.Sel.Name == "Clone"
+}
+
+func reportDiscarded(pass *analysis.Pass, call inspector.Cursor, b binding, fn *types.Func) {
+	asks := fn.Signature().Results().Len() == 2
+	if asks && isTest(pass, call.Node().Pos()) {
+		return
+	}
+	instead := "keep it, and release it"
+	if asks {
+		instead += "; to ask whether a scope still runs, look at its Err"
+	}
+	d := analysis.Diagnostic{
+		Pos:     call.Node().Pos(),
+		End:     call.Node().End(),
+		Message: fmt.Sprintf("the guard of %s is discarded, so nothing can release it: %s", fn.Name(), instead),
+	}
+	if stmt, ok := b.stmt.(*ast.ExprStmt); ok && !asks {
+		if _, loop := inLoop(call); !loop {
+			d.SuggestedFixes = []analysis.SuggestedFix{{
+				Message: "Release it at the end of the function",
+				TextEdits: []analysis.TextEdit{
+					{Pos: stmt.Pos(), End: stmt.Pos(), NewText: []byte("defer ")},
+					{Pos: stmt.End(), End: stmt.End(), NewText: []byte(".Release()")},
+				},
+			}}
+		}
+	}
+	pass.Report(d)
+}
+
+// describe says how a value is lost at a node of the graph.
+func describe(pass *analysis.Pass, h *holding, at ast.Node) (how string, related []analysis.RelatedInformation) {
+	line := pass.Fset.Position(at.Pos()).Line
+	switch _, returns := at.(*ast.ReturnStmt); {
+	case returns:
+		how = fmt.Sprintf("the function returns at line %d", line)
+	case at == h.def:
+		how = "the loop comes back here"
+	default:
+		how = fmt.Sprintf("%s is overwritten at line %d", h.vars[0].Name(), line)
+	}
+	return how, []analysis.RelatedInformation{{Pos: at.Pos(), Message: "it is lost here"}}
+}
+
+func isTest(pass *analysis.Pass, pos token.Pos) bool {
+	name := pass.Fset.File(pos).Name()
+	const suffix = "_test.go"
+	return len(name) > len(suffix) && name[len(name)-len(suffix):] == suffix
+}
