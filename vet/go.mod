@@ -2,7 +2,10 @@ module github.com/swansong-go/swansong/vet
 
 go 1.25.0
 
-require golang.org/x/tools v0.49.0
+require (
+	go.uber.org/goleak v1.3.0
+	golang.org/x/tools v0.49.0
+)
 
 require (
 	golang.org/x/mod v0.39.0 // indirect

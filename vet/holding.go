@@ -30,6 +30,7 @@ type holding struct {
 	vars  []*types.Var // any of them can release it; none: it is discarded
 	ok    *types.Var   // whether there is anything to hold; nil: there is
 	fresh bool         // vars are declared by def
+	gone  goneFunc     // nil: no other condition tells
 
 	mentions []mention // of vars, in source order
 	oks      []mention // of ok; only assignments
@@ -53,6 +54,9 @@ type mention struct {
 
 // An effectFunc judges a mention of v.
 type effectFunc func(v *types.Var, cur inspector.Cursor) effect
+
+// A goneFunc reports whether a condition that has come out as outcome says that there is nothing to hold (any more).
+type goneFunc func(cond ast.Expr, outcome bool) bool
 
 // graphOf returns the function around cur with its graph; none for what is outside of functions.
 func graphOf(pass *analysis.Pass, cur inspector.Cursor) (fn inspector.Cursor, graph *cfg.CFG) {
@@ -135,22 +139,20 @@ func (h *holding) look(judge effectFunc) {
 		case v == h.ok:
 			parent, kind, _ := above(cur)
 			switch {
-			case enclosing(cur) != body, kind == edge.CompositeLit_Elts, kind == edge.KeyValueExpr_Value:
-				h.blurred = true
-			case kind == edge.AssignStmt_Lhs:
+			case kind == edge.AssignStmt_Lhs && enclosing(cur) == body:
 				h.oks = append(h.oks, mention{cur, overwrites})
-			default:
-				h.blurred = h.blurred || flowsOn(parent)
+			case enclosing(cur) != body || flowsOn(parent):
+				h.blurred = true
 			}
 		}
 	}
 }
 
-// flowsOn reports whether the expression at cur becomes part of a value that is kept, or of an address.
-func flowsOn(cur inspector.Cursor) bool {
+// flowsOn reports whether an expression becomes part of something that is kept or passed on, given what is above it.
+func flowsOn(parent inspector.Cursor) bool {
 	for {
-		switch n := cur.Node().(type) {
-		case *ast.AssignStmt, *ast.ValueSpec, *ast.SendStmt:
+		switch n := parent.Node().(type) {
+		case *ast.AssignStmt, *ast.ValueSpec, *ast.SendStmt, *ast.CallExpr, *ast.CompositeLit, *ast.KeyValueExpr:
 			return true
 		case *ast.UnaryExpr:
 			if n.Op == token.AND {
@@ -160,7 +162,7 @@ func flowsOn(cur inspector.Cursor) bool {
 		default:
 			return false
 		}
-		cur = cur.Parent()
+		parent = parent.Parent()
 	}
 }
 
@@ -275,6 +277,9 @@ func (h *holding) start() (*cfg.Block, int) {
 
 // absent reports whether nothing is held where cond has come out as outcome.
 func (h *holding) absent(cond ast.Expr, outcome, known bool) bool {
+	if h.gone != nil && h.gone(ast.Unparen(cond), outcome) {
+		return true
+	}
 	switch e := ast.Unparen(cond).(type) {
 	case *ast.Ident:
 		return known && !outcome && h.ok != nil && h.info.Uses[e] == h.ok
@@ -289,7 +294,7 @@ func (h *holding) absent(cond ast.Expr, outcome, known bool) bool {
 			}
 			return x && y
 		case token.EQL, token.NEQ:
-			return outcome == (e.Op == token.EQL) && (h.isVar(e.X) && h.isNil(e.Y) || h.isNil(e.X) && h.isVar(e.Y))
+			return outcome == (e.Op == token.EQL) && (h.isVar(e.X) && isNil(h.info, e.Y) || isNil(h.info, e.X) && h.isVar(e.Y))
 		}
 	}
 	return false
@@ -301,7 +306,10 @@ func (h *holding) isVar(e ast.Expr) bool {
 	return ok && v != nil && slices.Contains(h.vars, v)
 }
 
-func (h *holding) isNil(e ast.Expr) bool { return h.info.Types[e].IsNil() }
+func isNil(info *types.Info, e ast.Expr) bool { return info.Types[e].IsNil() }
+
+// what names what is held.
+func (h *holding) what() string { return h.vars[0].Name() }
 
 // inLoop returns the innermost loop of the function around cur.
 func inLoop(cur inspector.Cursor) (loop ast.Node, ok bool) {

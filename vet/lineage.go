@@ -132,6 +132,7 @@ func (r *lineages) behind(v *types.Var) (l lineage) {
 	}
 	r.busy[v] = true
 	defer delete(r.busy, v)
+	var further []*ast.CallExpr
 	first := true
 	for _, d := range r.defs[v] {
 		var of lineage
@@ -139,7 +140,8 @@ func (r *lineages) behind(v *types.Var) (l lineage) {
 			of = r.of(d.value)
 		}
 		if slices.ContainsFunc(of.names, func(n name) bool { return n.root == v && n.path == "" }) {
-			continue // ctx, cancel = context.WithTimeout(ctx, d) takes nothing away
+			further = append(further, of.calls...) // ctx, cancel = context.WithTimeout(ctx, d) takes nothing away
+			continue
 		}
 		if first {
 			l, first = of, false
@@ -149,6 +151,7 @@ func (r *lineages) behind(v *types.Var) (l lineage) {
 		l.calls = slices.DeleteFunc(l.calls, func(c *ast.CallExpr) bool { return !slices.Contains(of.calls, c) })
 		l.hard = l.hard || of.hard
 	}
+	l.calls = append(further, l.calls...)
 	return l
 }
 

@@ -3,8 +3,8 @@ package vet
 import (
 	"fmt"
 	"go/ast"
-	"go/token"
 	"go/types"
+	"strings"
 
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/analysis/passes/ctrlflow"
@@ -36,9 +36,9 @@ or hand the guard to whoever ends the work: return it, store it, pass it on, cap
 happen on every path, those of errors too. Releasing a guard again, and releasing a nil guard, does nothing.
 
 The suggested fix, a defer, is offered where the guard stays in the function and is not acquired in a loop. A path that
-ends in a panic is not reported. False positives: two conditions that always have the same outcome are taken for
-independent; a Release under one does not match a return under the other. Tests often try a guard only to see it
-refused; where such a try is discarded in a _test.go file, it is not reported.`,
+ends in a panic is not reported, nor a guard whose ok is passed on or stored, nor one that is discarded in a _test.go file:
+tests hold up a scope on purpose. False positives: two conditions that always have the same outcome are taken for
+independent, so a Release under one does not match a return under the other.`,
 	URL:      "https://pkg.go.dev/github.com/swansong-go/swansong/vet#LostGuard",
 	Requires: []*analysis.Analyzer{inspect.Analyzer, ctrlflow.Analyzer},
 	Run:      runLostGuard,
@@ -161,10 +161,10 @@ func isCloned(call inspector.Cursor) bool {
 }
 
 func reportDiscarded(pass *analysis.Pass, call inspector.Cursor, b binding, fn *types.Func) {
-	asks := fn.Signature().Results().Len() == 2
-	if asks && isTest(pass, call.Node().Pos()) {
+	if isTest(pass, call.Node()) {
 		return
 	}
+	asks := fn.Signature().Results().Len() == 2
 	instead := "keep it, and release it"
 	if asks {
 		instead += "; to ask whether a scope still runs, look at its Err"
@@ -199,11 +199,9 @@ func describe(pass *analysis.Pass, h *holding, at ast.Node) (how string, related
 	default:
 		how = fmt.Sprintf("%s is overwritten at line %d", h.vars[0].Name(), line)
 	}
-	return how, []analysis.RelatedInformation{{Pos: at.Pos(), Message: "it is lost here"}}
+	return how, []analysis.RelatedInformation{{Pos: at.Pos(), Message: h.what() + " is lost here"}}
 }
 
-func isTest(pass *analysis.Pass, pos token.Pos) bool {
-	name := pass.Fset.File(pos).Name()
-	const suffix = "_test.go"
-	return len(name) > len(suffix) && name[len(name)-len(suffix):] == suffix
+func isTest(pass *analysis.Pass, n ast.Node) bool {
+	return strings.HasSuffix(pass.Fset.File(n.Pos()).Name(), "_test.go")
 }

@@ -3,6 +3,7 @@ package vet
 import (
 	"fmt"
 	"go/ast"
+	"go/token"
 	"go/types"
 	"slices"
 
@@ -38,9 +39,10 @@ or
 A scope that is returned, stored, or passed as a *Swansong belongs to its new owner. One that is passed as a
 context.Context does not: who gets a context does not end it. Any use of cancel is taken for enough, as by lostcancel.
 
-Not reported: in func main of a program, and where the scope ends with a context of the same function that has an end of
-its own (context.WithTimeout, signal.NotifyContext, the context of a test, another scope). A child made in a loop is held
-until the end of its parent, so there the latter is no excuse.
+Not reported: in func main of a program, after a receive from the Done of the scope, and where the scope ends with a
+context of the same function that has an end of its own (context.WithTimeout, signal.NotifyContext, another scope), with
+that of a test, or with the scope that graceful.Run gives to its function; in a loop without a known number of rounds it
+is, for there children would pile up until then. Nor is a scope that is discarded in a _test.go file.
 
 The suggested fix, a defer, is offered where the scope is only looked at, and acquired guards of, in the function itself.`,
 	URL:      "https://pkg.go.dev/github.com/swansong-go/swansong/vet#LostScope",
@@ -69,7 +71,7 @@ func checkScope(pass *analysis.Pass, from *lineages, call inspector.Cursor, fn *
 		return
 	}
 	f, graph := graphOf(pass, call)
-	if graph == nil || isMain(pass, f.Node()) || endsAnyway(pass.TypesInfo, from, call, f.Node()) {
+	if graph == nil || isMain(pass, f.Node()) || endsAnyway(pass, from, call, f) {
 		return
 	}
 	h := &holding{info: pass.TypesInfo, fn: f, graph: graph, def: b.stmt, fresh: true}
@@ -91,12 +93,14 @@ func checkScope(pass *analysis.Pass, from *lineages, call inspector.Cursor, fn *
 		return &analysis.Diagnostic{Pos: call.Node().Pos(), End: call.Node().End(), Message: fmt.Sprintf(format, args...)}
 	}
 	if len(h.vars) == 0 {
+		if isTest(pass, call.Node()) {
+			return
+		}
 		pass.Report(*report("the scope of %s is discarded, so nothing can shut it down", fn.Name()))
 		return
 	}
-	h.look(func(v *types.Var, cur inspector.Cursor) effect {
-		return judgeScope(pass.TypesInfo, v, cur, len(h.vars))
-	})
+	h.gone = func(cond ast.Expr, outcome bool) bool { return saysStopped(h, cond, outcome) }
+	h.look(func(v *types.Var, cur inspector.Cursor) effect { return judgeScope(h, v, cur) })
 	if !h.fresh && h.ends() {
 		return
 	}
@@ -125,30 +129,64 @@ func isMain(pass *analysis.Pass, fn ast.Node) bool {
 }
 
 // endsAnyway reports whether the context that a scope derives from ends when the function does, at the latest.
-func endsAnyway(info *types.Info, from *lineages, call inspector.Cursor, fn ast.Node) bool {
+func endsAnyway(pass *analysis.Pass, from *lineages, call, fn inspector.Cursor) bool {
 	l := from.of(call.Node().(*ast.CallExpr).Args[0])
-	loop, looping := inLoop(call)
+	inside := fn.Node()
+	if loop, ok := inLoop(call); ok && !isBounded(pass.TypesInfo, loop) {
+		inside = loop
+	}
 	for _, c := range l.calls {
-		maker := callee(info, c)
-		if maker != nil && maker.Name() == "Context" && maker.Pkg() != nil && maker.Pkg().Path() == "testing" {
+		maker := callee(pass.TypesInfo, c)
+		if isNamed(maker, "testing", "common.Context", "TB.Context") {
 			return true
 		}
-		if !derives(maker) || isNamed(maker, "context", "WithValue") {
-			continue
-		}
-		inside := fn
-		if looping {
-			inside = loop
-		}
-		if inside.Pos() <= c.Pos() && c.Pos() < inside.End() {
+		if derives(maker) && !isNamed(maker, "context", "WithValue") && inside.Pos() <= c.Pos() && c.Pos() < inside.End() {
 			return true // whether it is ended is for lostcancel to say, or for a check of its own here
 		}
+	}
+	return inside == fn.Node() && slices.ContainsFunc(l.names, func(n name) bool { return isRun(pass.TypesInfo, fn, n) })
+}
+
+// isBounded reports whether a loop goes over what is there already.
+func isBounded(info *types.Info, loop ast.Node) bool {
+	r, ok := loop.(*ast.RangeStmt)
+	if !ok {
+		return false
+	}
+	switch info.TypeOf(r.X).Underlying().(type) {
+	case *types.Chan, *types.Signature:
+		return false
+	}
+	return true
+}
+
+// isRun reports whether n is the scope that graceful.Run gives to a function, and shuts down when that returns.
+func isRun(info *types.Info, fn inspector.Cursor, n name) bool {
+	lit, ok := fn.Node().(*ast.FuncLit)
+	if !ok || n.root.Pos() < lit.Type.Pos() || n.root.Pos() >= lit.Type.End() {
+		return false
+	}
+	parent, kind, _ := above(fn)
+	return kind == edge.CallExpr_Args && isNamed(callee(info, parent.Node().(*ast.CallExpr)), gracefulPath, "Run")
+}
+
+const gracefulPath = "github.com/swansong-go/swansong/graceful"
+
+// saysStopped reports whether a condition that has come out as outcome says that the scope has been told to stop.
+func saysStopped(h *holding, cond ast.Expr, outcome bool) bool {
+	switch e := cond.(type) {
+	case *ast.CallExpr:
+		return !outcome && isNamed(callee(h.info, e), corePath, "Sleep") && h.isVar(e.Args[0])
+	case *ast.BinaryExpr:
+		call, ok := ast.Unparen(e.X).(*ast.CallExpr)
+		return ok && (e.Op == token.EQL || e.Op == token.NEQ) && outcome == (e.Op == token.NEQ) && isNil(h.info, e.Y) &&
+			isNamed(callee(h.info, call), corePath, "Swansong.Err") && h.isVar(method(call))
 	}
 	return false
 }
 
-// judgeScope says what a mention does to a scope, which there are that many variables to end by.
-func judgeScope(info *types.Info, v *types.Var, cur inspector.Cursor, ways int) effect {
+// judgeScope says what a mention does to a scope.
+func judgeScope(h *holding, v *types.Var, cur inspector.Cursor) effect {
 	if !isScope(v.Type()) {
 		return handsOver // any use of cancel
 	}
@@ -160,17 +198,24 @@ func judgeScope(info *types.Info, v *types.Var, cur inspector.Cursor, ways int) 
 			return releases
 		case "Completion":
 			return handsOver // somebody knows when it stops
+		case "Done":
+			// Received from, it says that the scope has been told to stop. Where the result goes elsewhere, somebody
+			// waits for that, and it does not.
+			call := parent.Parent()
+			if recv, kind, _ := above(call); kind == edge.UnaryExpr_X && enclosing(cur) == h.fn.Node() && recv.Node().(*ast.UnaryExpr).Op == token.ARROW {
+				return releases
+			}
 		}
 		return nothing
 	case *ast.BinaryExpr:
 		return nothing
 	case *ast.CallExpr:
-		if _, param, ok := argument(info, cur); ok && param != nil && isContext(param) {
+		if _, param, ok := argument(h.info, cur); ok && param != nil && isContext(param) {
 			return nothing
 		}
 	case *ast.AssignStmt:
 		if kind == edge.AssignStmt_Lhs {
-			if ways > 1 {
+			if len(h.vars) > 1 { // there is cancel
 				return nothing
 			}
 			return overwrites

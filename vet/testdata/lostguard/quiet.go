@@ -1,0 +1,212 @@
+package lostguard
+
+import (
+	"context"
+	"log"
+	"os"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+func deferred(s *ctxshutdown.Swansong) error {
+	g, ok := s.TryGuard()
+	if !ok {
+		return errStopping
+	}
+	defer g.Release()
+	return work()
+}
+
+func deferredAtOnce(s *ctxshutdown.Swansong) {
+	defer s.Guard().Release()
+	work()
+}
+
+func deferredInAFunction(s *ctxshutdown.Swansong) error {
+	g := s.Guard()
+	defer func() {
+		work()
+		g.Release()
+	}()
+	return work()
+}
+
+func deferredWithoutALook(ctx context.Context) error {
+	g, _ := ctxshutdown.Acquire(ctx)
+	defer g.Release()
+	return work()
+}
+
+func onAllPaths(s *ctxshutdown.Swansong) error {
+	g := s.Guard()
+	if err := work(); err != nil {
+		g.Release()
+		return err
+	}
+	g.Release()
+	return nil
+}
+
+func inABranch(s *ctxshutdown.Swansong, full bool) {
+	if g, ok := s.TryGuard(); ok && !full || ok {
+		g.Release()
+	}
+	if g, ok := s.TryGuard(); !ok {
+		work()
+	} else {
+		g.Release()
+	}
+	switch g, ok := s.TryGuard(); {
+	case ok:
+		g.Release()
+	default:
+		work()
+	}
+}
+
+func byNil(s *ctxshutdown.Swansong) {
+	g, _ := s.TryGuard()
+	if g == nil {
+		return
+	}
+	work()
+	if nil != g {
+		g.Release()
+	}
+}
+
+func inALoopOnAllPaths(s *ctxshutdown.Swansong, jobs chan func()) {
+	for job := range jobs {
+		g, ok := s.TryGuard()
+		if !ok {
+			break
+		}
+		job()
+		g.Release()
+	}
+}
+
+func untilAdmitted(s *ctxshutdown.Swansong) {
+	g, ok := s.TryGuard()
+	for !ok {
+		g, ok = s.TryGuard()
+	}
+	g.Release()
+}
+
+func returned(s *ctxshutdown.Swansong) *ctxshutdown.Guard {
+	g := s.Guard()
+	return g
+}
+
+func returnedAtOnce(s *ctxshutdown.Swansong) (*ctxshutdown.Guard, bool) { return s.TryGuard() }
+
+func returnedByName(s *ctxshutdown.Swansong) (g *ctxshutdown.Guard) {
+	g = s.Guard()
+	return
+}
+
+type job struct{ guard *ctxshutdown.Guard }
+
+var last *ctxshutdown.Guard
+
+func stored(s *ctxshutdown.Swansong, jobs chan job, guards []*ctxshutdown.Guard) {
+	g := s.Guard()
+	jobs <- job{g}
+	guards[0] = s.Guard()
+	last = s.Guard()
+	j := job{guard: s.Guard()}
+	j.guard, _ = s.TryGuard()
+	other := s.Guard()
+	guards = append(guards, other)
+	passed := s.Guard()
+	use(passed)
+	use(s.Guard())
+	pointed := s.Guard()
+	use(&pointed)
+	release := s.Guard().Release
+	release()
+}
+
+func inAGoroutine(s *ctxshutdown.Swansong) {
+	g, ok := s.TryGuard()
+	if !ok {
+		return
+	}
+	go func() {
+		defer g.Release()
+		work()
+	}()
+}
+
+func captured(s *ctxshutdown.Swansong) func() {
+	var g *ctxshutdown.Guard
+	release := func() { g.Release() }
+	g = s.Guard()
+	return release
+}
+
+func ofSomebodyElse(s *ctxshutdown.Swansong) (release func()) {
+	var g *ctxshutdown.Guard
+	func() { g = s.Guard() }()
+	return g.Release
+}
+
+func underTheSameCondition(s *ctxshutdown.Swansong, wanted bool) {
+	var g *ctxshutdown.Guard
+	if wanted {
+		g = s.Guard()
+	}
+	work()
+	if wanted {
+		g.Release()
+	}
+}
+
+func storedOK(s *ctxshutdown.Swansong) {
+	g, ok := s.TryGuard()
+	admitted := ok
+	if admitted {
+		g.Release()
+	}
+}
+
+func passedOK(s *ctxshutdown.Swansong) {
+	g, ok := s.TryGuard()
+	must(ok)
+	if ok {
+		g.Release()
+	}
+}
+
+func must(ok bool) {
+	if !ok {
+		panic("must")
+	}
+}
+
+func itsEndIsTheEnd(s *ctxshutdown.Swansong) {
+	g := s.Guard()
+	switch work() {
+	case nil:
+		g.Release()
+	case errStopping:
+		panic("no")
+	case os.ErrClosed:
+		os.Exit(1)
+	default:
+		log.Fatal("no")
+	}
+}
+
+func itNeverEnds(s *ctxshutdown.Swansong) {
+	g := s.Guard()
+	_ = g
+	select {}
+}
+
+func refused(s *ctxshutdown.Swansong) {
+	if _, ok := s.TryGuard(); ok {
+		panic("admitted")
+	}
+}

@@ -1,0 +1,29 @@
+package lostguard
+
+import (
+	"testing"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+func TestHeldUp(t *testing.T) {
+	s := ctxshutdown.New(t.Context())
+	s.Guard()
+	if _, ok := s.TryGuard(); !ok {
+		t.Error("refused")
+	}
+	g, ok := s.TryGuard()
+	if !ok {
+		t.Fatal("refused")
+	}
+	g.Release()
+}
+
+func TestLost(t *testing.T) {
+	s := ctxshutdown.New(t.Context())
+	g := s.Guard() // want `the guard g is not released when the function returns at line 26`
+	if work() != nil {
+		return
+	}
+	g.Release()
+}

@@ -1,0 +1,228 @@
+// Package lostguard has guards that are lost on some path.
+package lostguard
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+var errStopping = errors.New("stopping")
+
+func work() error          { return nil }
+func use(g any)            {}
+func done(context.Context) {}
+
+func anEarlyReturn(s *ctxshutdown.Swansong) error {
+	g := s.Guard() // want `the guard g is not released when the function returns at line 21; write defer g.Release\(\), or hand it over on every path`
+	if err := work(); err != nil {
+		return err
+	}
+	g.Release()
+	return nil
+}
+
+func never(s *ctxshutdown.Swansong) {
+	g, ok := s.TryGuard() // want `the guard g is not released when the function returns at line 34`
+	if !ok {
+		return
+	}
+	_ = g
+	work()
+}
+
+func neverWithoutALook(s *ctxshutdown.Swansong) {
+	g, ok := s.TryGuard() // want `the guard g is not released`
+	if ok {
+		work()
+	}
+	_ = g
+}
+
+func inAnIf(ctx context.Context) {
+	if g, ok := ctxshutdown.Acquire(ctx); ok { // want `the guard g is not released`
+		if work() == nil {
+			g.Release()
+		}
+	}
+}
+
+func inAnElse(ctx context.Context) {
+	if g, ok := ctxshutdown.Acquire(ctx); !ok { // want `the guard g is not released`
+		return
+	} else {
+		if work() == nil {
+			g.Release()
+		}
+	}
+}
+
+func declared(s *ctxshutdown.Swansong) error {
+	var g = s.Guard() // want `the guard g is not released`
+	if err := work(); err != nil {
+		return err
+	}
+	g.Release()
+	return nil
+}
+
+func aClone(g *ctxshutdown.Guard) error {
+	c := g.Clone() // want `the guard c is not released`
+	if err := work(); err != nil {
+		return err
+	}
+	c.Release()
+	return nil
+}
+
+func onOneLine(s *ctxshutdown.Swansong) func() {
+	return func() { g := s.Guard(); g.Clone().Release() } // want `the guard g is not released`
+}
+
+func inACase(s *ctxshutdown.Swansong, n int) error {
+	switch n {
+	case 1:
+		g := s.Guard() // want `the guard g is not released`
+		if err := work(); err != nil {
+			return err
+		}
+		g.Release()
+	}
+	return nil
+}
+
+// The goroutine releases it, but the return before does not: a defer would release it under the hands of the goroutine.
+func handedOverTooLate(s *ctxshutdown.Swansong) error {
+	g := s.Guard() // want `the guard g is not released when the function returns at line 100`
+	if err := work(); err != nil {
+		return err
+	}
+	go func() {
+		defer g.Release()
+		work()
+	}()
+	return nil
+}
+
+func inALoop(s *ctxshutdown.Swansong, jobs []int) {
+	for range jobs {
+		g := s.Guard() // want `the guard g is not released when the loop comes back here`
+		if work() != nil {
+			continue
+		}
+		g.Release()
+	}
+}
+
+func forEver(s *ctxshutdown.Swansong) {
+	for {
+		g, ok := s.TryGuard() // want `the guard g is not released when the loop comes back here`
+		if !ok {
+			return
+		}
+		if work() == nil {
+			g.Release()
+		}
+	}
+}
+
+func overwritten(s *ctxshutdown.Swansong) {
+	g := s.Guard() // want `the guard g is not released when g is overwritten at line 133`
+	g = s.Guard()
+	g.Release()
+}
+
+// What ok says belongs to the channel by then.
+func anotherOK(s *ctxshutdown.Swansong, jobs chan int) {
+	g, ok := s.TryGuard() // want `the guard g is not released when the function returns at line 145`
+	if !ok {
+		return
+	}
+	_, ok = <-jobs
+	if !ok {
+		return
+	}
+	g.Release()
+}
+
+func anotherCondition(s *ctxshutdown.Swansong, full bool) error {
+	g, ok := s.TryGuard() // want `the guard g is not released when the function returns at line 153`
+	if !ok || full {
+		return errStopping
+	}
+	g.Release()
+	return nil
+}
+
+func assigned(s *ctxshutdown.Swansong, wanted bool) {
+	var g *ctxshutdown.Guard
+	if wanted {
+		g = s.Guard() // want `the guard g is not released`
+	}
+	if g != nil {
+		work()
+	}
+}
+
+func aResult(s *ctxshutdown.Swansong) (g *ctxshutdown.Guard, err error) {
+	held := s.Guard() // want `the guard held is not released when the function returns at line 172`
+	if err := work(); err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+func discarded(s *ctxshutdown.Swansong) {
+	s.Guard() // want `the guard of Guard is discarded, so nothing can release it: keep it, and release it`
+	work()
+}
+
+func discardedInALoop(s *ctxshutdown.Swansong) {
+	for {
+		s.Guard() // want `the guard of Guard is discarded`
+	}
+}
+
+func discardedByName(s *ctxshutdown.Swansong) {
+	_ = s.Guard() // want `the guard of Guard is discarded`
+}
+
+func discardedByTheWay(s *ctxshutdown.Swansong) {
+	s.TryGuard()                    // want `the guard of TryGuard is discarded, so nothing can release it: keep it, and release it; to ask whether a scope still runs, look at its Err`
+	use(s.Guard().Clone())          // want `the guard of Guard is discarded`
+	go s.Guard()                    // want `the guard of Guard is discarded`
+	defer s.Guard()                 // want `the guard of Guard is discarded`
+	var _, _ = s.Guard(), s.Guard() // want `the guard of Guard is discarded` `the guard of Guard is discarded`
+}
+
+func asking(s *ctxshutdown.Swansong) bool {
+	if _, ok := s.TryGuard(); ok { // want `the guard of TryGuard is discarded`
+		return true
+	}
+	return false
+}
+
+func askingForEver(ctx context.Context) {
+	for {
+		if _, ok := ctxshutdown.Acquire(ctx); !ok { // want `the guard of Acquire is discarded`
+			os.Exit(0)
+		}
+		done(ctx)
+	}
+}
+
+type server struct{ scope *ctxshutdown.Swansong }
+
+func (s *server) handle() error {
+	g, ok := s.scope.TryGuard() // want `the guard g is not released when the function returns at line 224`
+	if !ok {
+		return errStopping
+	}
+	if err := work(); err != nil {
+		return err
+	}
+	g.Release()
+	return nil
+}
