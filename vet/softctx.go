@@ -208,7 +208,7 @@ func (c *softCheck) call(call *ast.CallExpr, guarded lineage) {
 		Message: fmt.Sprintf("%s is cancelled when %s is told to stop, while a guard of it is held that is to see it through; pass %[2]s.Work(), or what derives from that",
 			fn.Name(), scope),
 	}
-	if isScope(c.pass.TypesInfo.TypeOf(arg)) {
+	if i == 0 && isScope(c.pass.TypesInfo.TypeOf(arg)) { // the Work of a child that holds nothing ends with its stop
 		d.SuggestedFixes = workFix(arg)
 	}
 	c.pass.Report(d)

@@ -22,3 +22,16 @@ func TestWaitCtx(t *testing.T)     { check(t, vet.WaitCtx, "./waitctx") }
 func check(t *testing.T, a *analysis.Analyzer, pattern string) {
 	analysistest.RunWithSuggestedFixes(t, analysistest.TestData(), a, pattern)
 }
+
+// Code that has never heard of ctxshutdown is left alone, however much it looks like it.
+func TestSilence(t *testing.T) {
+	for _, a := range vet.Analyzers() {
+		t.Run(a.Name, func(t *testing.T) {
+			for _, r := range analysistest.Run(t, analysistest.TestData(), a, "./nothing") {
+				if len(r.Action.Diagnostics) > 0 {
+					t.Error(r.Action.Diagnostics)
+				}
+			}
+		})
+	}
+}

@@ -94,7 +94,7 @@ func (r *lineages) ended(cur inspector.Cursor, l lineage) (n name, at token.Pos,
 		}
 		// Another assignment in between makes it another context.
 		n, ok = r.name(x)
-		ok = ok && slices.Contains(l.names, n) && !slices.ContainsFunc(l.names, func(n name) bool { return r.assignedBetween(n, stmt, cur.Node()) })
+		ok = ok && slices.Contains(l.names, n) && !r.assignedBetween(n, stmt, cur.Node())
 		at = stmt.Pos()
 		return ok
 	}

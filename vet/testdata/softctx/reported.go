@@ -1,0 +1,144 @@
+// Package softctx has guarded work that the stop would cancel.
+package softctx
+
+import (
+	"context"
+	"database/sql"
+	"net/http"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+func work() error { return nil }
+func use(any)     {}
+
+func aGuard(s *ctxshutdown.Swansong, db *sql.DB) error {
+	g := s.Guard()
+	defer g.Release()
+	_, err := db.ExecContext(s, "insert") // want `ExecContext is cancelled when s is told to stop, while a guard of it is held that is to see it through; pass s.Work\(\), or what derives from that`
+	return err
+}
+
+func aTry(s *ctxshutdown.Swansong, db *sql.DB) error {
+	if g, ok := s.TryGuard(); ok {
+		defer g.Release()
+		tx, err := db.BeginTx(s, nil) // want `BeginTx is cancelled when s is told to stop`
+		if err != nil {
+			return err
+		}
+		tx.QueryRowContext((s), "select") // want `QueryRowContext is cancelled when s is told to stop`
+		return tx.Commit()
+	}
+	return nil
+}
+
+func derived(s *ctxshutdown.Swansong, db *sql.DB) error {
+	g := s.Guard()
+	defer g.Release()
+	ctx, cancel := context.WithTimeout(context.WithValue(s, 1, 2), time.Second)
+	defer cancel()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://localhost", nil) // want `NewRequestWithContext is cancelled when s is told to stop`
+	use(req)
+	return err
+}
+
+func acquired(s *ctxshutdown.Swansong, db *sql.DB) error {
+	var ctx context.Context = s
+	g, ok := ctxshutdown.Acquire(ctx)
+	if !ok {
+		return context.Cause(ctx)
+	}
+	defer func() { g.Release() }()
+	return db.PingContext(ctx) // want `PingContext is cancelled when s is told to stop`
+}
+
+func ofAChild(s *ctxshutdown.Swansong, db *sql.DB) {
+	child, cancel := ctxshutdown.WithCancel(s)
+	defer cancel()
+	g := child.Guard()
+	db.PingContext(s)     // want `PingContext is cancelled when s is told to stop`
+	db.PingContext(child) // want `PingContext is cancelled when child is told to stop`
+	g.Release()
+	p := s.Guard()
+	db.PingContext(child) // want `PingContext is cancelled when s is told to stop`
+	p.Release()
+}
+
+func aClone(s *ctxshutdown.Swansong, db *sql.DB) {
+	g := s.Guard()
+	c := g.Clone()
+	g.Release()
+	db.PingContext(s) // want `PingContext is cancelled`
+	c.Release()
+	db.PingContext(s)
+}
+
+func inGo(s *ctxshutdown.Swansong, db *sql.DB) {
+	s.Go(func(work context.Context) {
+		db.PingContext(work)
+		db.PingContext(s) // want `PingContext is cancelled`
+	})
+	ctxshutdown.Go(s, func(ctx context.Context) {
+		db.PingContext(ctx) // want `PingContext is cancelled when s is told to stop`
+	})
+}
+
+func inAGoroutine(s *ctxshutdown.Swansong, db *sql.DB) {
+	g := s.Guard()
+	go func() {
+		defer g.Release()
+		db.PingContext(s) // want `PingContext is cancelled`
+	}()
+}
+
+func onTheSpot(s *ctxshutdown.Swansong, db *sql.DB) {
+	db.PingContext(s)
+	defer s.Guard().Release()
+	db.PingContext(s) // want `PingContext is cancelled`
+}
+
+func inALoop(s *ctxshutdown.Swansong, db *sql.DB) {
+	for {
+		g, ok := s.TryGuard()
+		if !ok {
+			db.PingContext(s)
+			return
+		}
+		if err := db.PingContext(s); err != nil { // want `PingContext is cancelled`
+			g.Release()
+			continue
+		}
+		g.Release()
+		db.PingContext(s)
+	}
+}
+
+type server struct {
+	app struct{ scope *ctxshutdown.Swansong }
+	db  interface {
+		Exec(ctx context.Context, query string, args ...any) error
+	}
+	client *http.Client
+}
+
+func (srv *server) handle(req *http.Request) {
+	g, ok := srv.app.scope.TryGuard()
+	if !ok {
+		return
+	}
+	defer g.Release()
+	srv.db.Exec(srv.app.scope, "insert", 1)       // want `Exec is cancelled when srv.app.scope is told to stop`
+	srv.client.Do(req.WithContext(srv.app.scope)) // want `WithContext is cancelled when srv.app.scope is told to stop`
+}
+
+func twoGuards(s, t *ctxshutdown.Swansong, db *sql.DB) {
+	g, h := s.Guard(), s.Guard()
+	defer g.Release()
+	defer h.Release()
+	k := t.Guard()
+	defer k.Release()
+	db.PingContext(s) // want `PingContext is cancelled when s`
+}

@@ -1,0 +1,73 @@
+// Package waitctx has waits that wait for nothing.
+package waitctx
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+func theScope(s *ctxshutdown.Swansong) error {
+	return s.Shutdown().Wait(s) // want `the context given to Wait ends when s is told to stop, so nothing would be waited for; give it one of its own, such as context.WithTimeout\(context.Background\(\), 10\*time.Second\)`
+}
+
+func derived(s *ctxshutdown.Swansong) error {
+	ctx, cancel := context.WithTimeout(s, time.Second)
+	defer cancel()
+	done := s.ShutdownCause(errors.New("the end"))
+	s.Force(nil).Wait(ctx)  // want `ends when s is told to stop`
+	return done.Wait((ctx)) // want `ends when s is told to stop`
+}
+
+func onTheWay(s *ctxshutdown.Swansong) error {
+	go func() {
+		s.Completion().Wait(s) // want `ends when s is told to stop`
+	}()
+	return nil
+}
+
+func theChild(s *ctxshutdown.Swansong) error {
+	child, cancel := ctxshutdown.WithCancel(s)
+	defer cancel()
+	return s.Shutdown().Wait(child) // want `ends when s is told to stop`
+}
+
+type app struct{ scope *ctxshutdown.Swansong }
+
+func (a *app) stop() error {
+	return a.scope.Shutdown().Wait(a.scope) // want `ends when a.scope is told to stop`
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	s := ctxshutdown.New(ctx)
+	<-ctx.Done()
+	return s.Shutdown().Wait(ctx) // want `the context given to Wait has ended, as ctx has by line 49, so nothing would be waited for`
+}
+
+func runWithALimit(ctx context.Context, failed chan error) error {
+	s := ctxshutdown.New(ctx)
+	select {
+	case err := <-failed:
+		return errors.Join(err, s.Shutdown().Wait(ctx))
+	case <-ctx.Done():
+		limit, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if err := s.Shutdown().Wait(limit); err != nil { // want `the context given to Wait has ended, as ctx has by line 58`
+			return err
+		}
+	}
+	return nil
+}
+
+func anotherScope(s *ctxshutdown.Swansong) {
+	child, cancel := ctxshutdown.WithCancel(s.Work())
+	defer cancel()
+	<-s.Done()
+	child.Shutdown().Wait(s) // want `the context given to Wait has ended, as s has by line 71`
+}
