@@ -3,6 +3,7 @@ module github.com/swansong-go/swansong/vet
 go 1.25.0
 
 require (
+	github.com/google/go-cmp v0.7.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/tools v0.49.0
 )
