@@ -100,4 +100,9 @@ func perhaps(s *ctxshutdown.Swansong, db *sql.DB, soft bool) {
 		ctx = s
 	}
 	db.PingContext(ctx)
+	var other context.Context = s
+	if !soft {
+		other = s.Work()
+	}
+	db.PingContext(other)
 }
