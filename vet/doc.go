@@ -16,8 +16,8 @@
 //
 // They look at one function at a time, and at what its variables were assigned. A guard or a scope that is returned,
 // stored, sent, captured by a function that releases it or passed on is its new owner's from then on. Where they cannot
-// tell, they are silent: a context that is a parameter may be on either tier, and a scope known by two names is taken for
-// two. What they report, though, is not always wrong; the doc of each analyzer says when.
+// tell, they are silent: a context that is a parameter may be on either tier, and a scope that two variables hold is taken
+// for two, unless one was assigned to the other. What they report, though, is not always wrong; the doc of each analyzer says when.
 //
 // Code that does not know ctxshutdown is passed over at once.
 package vet

@@ -11,7 +11,7 @@ import (
 )
 
 // A name is a variable, or a field of a variable, as in h.app.scope. Two names may stand for one value; they are then
-// taken for two.
+// taken for two, unless one is seen to be assigned to the other.
 type name struct {
 	root  types.Object
 	path  string // ".app.scope"
