@@ -1,6 +1,7 @@
 package vet
 
 import (
+	"cmp"
 	"go/ast"
 	"go/token"
 	"go/types"
@@ -214,7 +215,7 @@ func within(mentions []mention, n ast.Node) []mention {
 }
 
 // follow walks all paths on which the value is held. It calls visit, which may be nil, for the nodes on the way, and
-// returns those by which the value is lost, in source order.
+// returns those by which the value is lost, in source order from def on; what a loop leads back to comes last.
 func (h *holding) follow(visit func(ast.Node)) (lost []ast.Node) {
 	type state struct {
 		block *cfg.Block
@@ -258,7 +259,15 @@ func (h *holding) follow(visit func(ast.Node)) (lost []ast.Node) {
 	if block, i := h.start(); block != nil {
 		walk(state{block, true}, block.Nodes[i:])
 	}
-	slices.SortFunc(lost, func(a, b ast.Node) int { return int(a.Pos() - b.Pos()) })
+	before := func(n ast.Node) int {
+		if h.def != nil && n.Pos() < h.def.Pos() {
+			return 1
+		}
+		return 0
+	}
+	slices.SortFunc(lost, func(a, b ast.Node) int {
+		return cmp.Or(before(a)-before(b), int(a.Pos()-b.Pos()))
+	})
 	return slices.Compact(lost)
 }
 

@@ -226,3 +226,19 @@ func (s *server) handle() error {
 	g.Release()
 	return nil
 }
+
+// The return that the loop leads back to stands above, but the way there begins below.
+func backToAReturn(s *ctxshutdown.Swansong, stop chan int) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		g := s.Guard() // want `the guard g is not released when the loop comes back here`
+		if work() != nil {
+			continue
+		}
+		g.Release()
+	}
+}
