@@ -128,6 +128,7 @@ func ExampleNewWriter() {
 // The stop closes the listener and ends the loop that accepts. Connections go on, under guards of their own.
 func ExampleNewListener() {
 	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		fmt.Println(err)
@@ -149,6 +150,7 @@ func ExampleNewListener() {
 // Each element that the loop has been given is dealt with; the next one stays where it is.
 func ExampleSeq() {
 	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
 	queue := []string{"a", "b", "c", "d"}
 	pop := func(yield func(string) bool) {
 		for len(queue) > 0 {
@@ -174,6 +176,7 @@ func ExampleSeq() {
 
 func ExampleSeq2() {
 	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
 	for i, name := range ctxshutdown.Seq2(s, slices.All([]string{"zero", "one", "two"})) {
 		fmt.Println(i, name)
 		if i == 1 {
@@ -187,6 +190,7 @@ func ExampleSeq2() {
 
 func ExampleAll() {
 	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
 	jobs := make(chan int, 3)
 	jobs <- 1
 	jobs <- 2

@@ -238,6 +238,7 @@ func ExampleWork() {
 
 func ExampleFromContext() {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
+	defer s.Shutdown()
 	found, ok := ctxshutdown.FromContext(context.WithValue(s.Work(), key("user"), "ada"))
 	fmt.Println(found, ok)
 	// Output:
@@ -259,6 +260,7 @@ func ExampleSleep() {
 
 func ExampleGroup() {
 	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
 	g := ctxshutdown.NewGroup(s, ctxshutdown.WithName("import"))
 	g.SetLimit(2)
 	for _, file := range []string{"a", "b", "missing"} {
@@ -278,6 +280,7 @@ func ExampleGroup() {
 
 func ExampleGuard_Clone() {
 	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
 	g := s.Guard()
 	handedOn := g.Clone() // counted on its own
 	g.Release()
@@ -324,6 +327,7 @@ func ExampleCompletion_Wait_mistake() {
 
 func ExampleGuardReport() {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
+	defer s.Shutdown()
 	web, cancel := ctxshutdown.WithCancel(s, ctxshutdown.WithName("http"))
 	defer cancel()
 	for range 3 {

@@ -452,6 +452,7 @@ func TestDebug_Formats(t *testing.T) {
 // Only the machine itself is answered, by a name that cannot be anybody else's, and not by way of a proxy.
 func TestDebug_Access(t *testing.T) {
 	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
 	unix := context.WithValue(context.Background(), http.LocalAddrContextKey, &net.UnixAddr{Name: "/run/x.sock", Net: "unix"})
 	for _, c := range []struct {
 		name, remote, host string
