@@ -1,6 +1,10 @@
 package ctxshutdown
 
-import "context"
+import (
+	"context"
+
+	"github.com/swansong-go/swansong/internal/probe"
+)
 
 // A Guard is a piece of committed work: until it is released, its scope and every scope above are not complete. The
 // zero Guard counts as released.
@@ -68,7 +72,16 @@ func (g *Guard) Clone() *Guard {
 }
 
 func (s *Swansong) acquire() hold {
+	if s.trace != nil {
+		return s.acquireTraced()
+	}
 	s.node.Acquired(s.node.Count())
+	return hold{scope: s}
+}
+
+func (s *Swansong) acquireTraced() hold {
+	s.trace.reach(probe.Acquiring)
+	s.node.Acquire()
 	return s.held()
 }
 
@@ -81,6 +94,9 @@ func (s *Swansong) held() hold {
 }
 
 func (s *Swansong) try() (hold, bool) {
+	if s.trace != nil {
+		return acquireFrom(s) // the same, without the shortcuts
+	}
 	if !s.node.Live() && s.Err() != nil {
 		return hold{}, false // spares a stopped scope the coming and going of refused tries
 	}
@@ -89,7 +105,7 @@ func (s *Swansong) try() (hold, bool) {
 		s.node.Released(s.node.Discount()) // in full: the last one out wakes whoever waits, refused or not
 		return hold{}, false
 	}
-	return s.held(), true
+	return hold{scope: s}, true
 }
 
 func (s *Swansong) release(t *record) {
@@ -97,9 +113,11 @@ func (s *Swansong) release(t *record) {
 		s.node.Released(s.node.Discount())
 		return
 	}
+	s.trace.reach(probe.Releasing)
 	s.trace.forget(t)
 	s.node.Released(s.node.Discount())
 	s.trace.reportLate(s, t)
+	s.trace.reach(probe.Released)
 }
 
 // Acquire returns a guard of the nearest scope in ctx. By the rule that the tier belongs to the context, it refuses
@@ -116,6 +134,9 @@ func Acquire(ctx context.Context) (g *Guard, ok bool) {
 
 func acquireFrom(ctx context.Context) (hold, bool) {
 	s, found := fromContext(ctx)
+	if found && s.trace != nil {
+		s.trace.reach(probe.Acquiring)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return hold{}, false

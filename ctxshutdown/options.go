@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/swansong-go/swansong/internal/probe"
 )
 
 // An Option configures a scope where it is made. Of an option given twice the last one counts; a nil Option is
@@ -16,6 +18,7 @@ type options struct {
 	name   string
 	traced bool
 	logger *slog.Logger
+	probe  probe.Func
 }
 
 type option func(*options)
@@ -67,8 +70,11 @@ func (s *Swansong) configure(up *Swansong, opts []Option) {
 	var o options
 	if up == nil {
 		o.traced, _ = strconv.ParseBool(os.Getenv("CTXSHUTDOWN_TRACE"))
+		if p, ok := s.parent.Value(probe.Key{}).(probe.Func); ok {
+			o.traced, o.probe = true, p
+		}
 	} else if up.trace != nil {
-		o.traced, o.logger = up.trace.traced, up.trace.logger
+		o.traced, o.logger, o.probe = up.trace.traced, up.trace.logger, up.trace.probe
 	}
 	for _, opt := range opts {
 		if opt != nil {
@@ -77,6 +83,6 @@ func (s *Swansong) configure(up *Swansong, opts []Option) {
 	}
 	s.name = o.name
 	if o.traced || o.logger != nil {
-		s.trace = &scopeTrace{traced: o.traced, logger: o.logger, began: time.Now()}
+		s.trace = &scopeTrace{traced: o.traced, logger: o.logger, probe: o.probe, began: time.Now()}
 	}
 }

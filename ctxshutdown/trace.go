@@ -10,12 +10,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/swansong-go/swansong/internal/probe"
 )
 
 // A scopeTrace is what a scope remembers for debugging: the sites and ages of its guards.
 type scopeTrace struct {
 	traced bool // false: only hands the logger down to scopes that are
 	logger *slog.Logger
+	probe  probe.Func // nil but in a test with package shutdowntest
 	began  time.Time
 
 	stopped atomic.Bool // for reportLoss
@@ -40,7 +43,7 @@ type mark struct {
 
 // A site holds the innermost return addresses of an acquisition, enough to leave this package. Resolving them is left to
 // whoever reads it.
-type site [5]uintptr
+type site [6]uintptr
 
 const packagePath = "github.com/swansong-go/swansong/ctxshutdown."
 
@@ -73,7 +76,15 @@ func (t *scopeTrace) acquired() *record {
 	t.first = r
 	t.held++
 	t.mu.Unlock()
+	t.reach(probe.Acquired)
 	return r
+}
+
+// reach tells the probe of a moment of a guard operation.
+func (t *scopeTrace) reach(m probe.Moment) {
+	if t.probe != nil {
+		t.probe(m)
+	}
 }
 
 // copy returns the marks of the guards that are held: what a report makes of them need not keep anybody waiting.
