@@ -1,0 +1,193 @@
+package shutdowntest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/probe"
+)
+
+// A run is one run of a scenario.
+//
+//	scenario ──the stop, its return, or an hour──▶ draining ──returned, and drained──▶ check ──▶ cleanups ──▶ over
+//	                                                  └──time is up──▶ failed, and Force ─────────▲
+//
+// The scenario has a goroutine of its own: the main one of the bubble must be free to end, because what then remains can
+// be found and told of, whereas a scenario that hangs could only be ended with the process.
+type run struct {
+	scenario func(t *testing.T, s *ctxshutdown.Swansong) func()
+	within   time.Duration
+	stopAt   int64 // the moment at which it is stopped, from 1 on; 0: none
+
+	scope   *ctxshutdown.Swansong
+	moments atomic.Int64 // come to before the stop
+	stop    atomic.Pointer[stop]
+	told    bool // that the drain does not end
+
+	main, own goroutine // of the bubble, and of the scenario
+	checked   atomic.Bool
+}
+
+// A stop is where the stop came.
+type stop struct {
+	moment probe.Moment
+	at     string
+}
+
+const longest = time.Hour
+
+func (r *run) do(t *testing.T) {
+	t.Helper()
+	defer r.explain(t)
+	defer func() {
+		t.Helper()
+		switch e := recover().(type) {
+		case nil:
+		case error:
+			// The only way to hear of what remains in a bubble is its panic, which has no type of its own.
+			if !strings.HasPrefix(e.Error(), "deadlock: ") {
+				panic(e)
+			}
+			if !r.told {
+				t.Errorf("shutdowntest: these goroutines never end:\n\n%s", r.main.others())
+			}
+			t.FailNow()
+		default:
+			panic(e)
+		}
+	}()
+	synctest.Test(t, r.bubble)
+}
+
+// explain says where the stop of a run that has failed came.
+func (r *run) explain(t *testing.T) {
+	t.Helper()
+	if !t.Failed() {
+		return
+	}
+	st := r.stop.Load()
+	if st == nil {
+		t.Log("shutdowntest: the stop came at the end of the scenario")
+		return
+	}
+	elements := strings.Split(t.Name(), "/")
+	for i, e := range elements {
+		elements[i] = "^" + regexp.QuoteMeta(e) + "$"
+	}
+	t.Logf("shutdowntest: the stop came %v, at %s; that alone:\n\tgo test -run '%s'", st.moment, st.at, strings.Join(elements, "/"))
+}
+
+func (r *run) bubble(t *testing.T) {
+	t.Helper()
+	r.main = self()
+	// The first cleanup is the last to run: who is on the way out may get there.
+	t.Cleanup(func() { time.Sleep(r.within) })
+	r.scope = ctxshutdown.New(context.WithValue(context.Background(), probe.Key{}, probe.Func(r.reach)))
+	defer r.checked.Store(true)
+
+	var check func()
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		r.own = self()
+		check = r.scenario(t, r.scope)
+	}()
+	hour := time.NewTimer(longest)
+	select {
+	case <-returned:
+	case <-r.scope.Done():
+	case <-hour.C:
+	}
+	hour.Stop()
+	r.scope.Shutdown()
+
+	limit, cancel := context.WithTimeout(context.Background(), r.within)
+	defer cancel()
+	ends := func(done <-chan struct{}) bool {
+		select {
+		case <-done:
+			return true
+		case <-limit.Done():
+			return false
+		}
+	}
+	switch {
+	case !ends(returned):
+		r.fail(t, "the scenario has not returned")
+	case !ends(r.scope.Completion().Done()): // asked for now: the scenario may have taken a guard on its last yards
+		r.fail(t, "not drained")
+	case check != nil:
+		check()
+	}
+}
+
+func (r *run) fail(t *testing.T, what string) {
+	t.Helper()
+	r.told = true
+	t.Errorf("shutdowntest: %s within %v of the stop: %v\n\n%s", what, r.within, r.scope.GuardReport(), r.main.others())
+	r.scope.Force(errLate)
+}
+
+var errLate = errors.New("shutdowntest: the drain has taken too long")
+
+// reach is the probe of the scope.
+func (r *run) reach(m probe.Moment) {
+	if r.scope.Err() == nil {
+		if r.moments.Add(1) != r.stopAt {
+			return
+		}
+		r.stop.Store(&stop{m, caller()})
+		r.scope.Shutdown()
+	}
+	r.goLast()
+}
+
+// goLast keeps its caller back while the check is on its way, if everything has drained: the process could be over now.
+//
+// The check may also need the caller, which may hold a lock, for example. So it lasts only while those whom the process
+// would wait for do not wait themselves, and not for ever, should they wait by asking again and again. There is no wait by
+// the clock in it: to look at the goroutines is to have the scheduler stop each of them, which gets those on slow machines
+// on, too.
+func (r *run) goLast() {
+	if r.scope.State() != ctxshutdown.Complete {
+		return
+	}
+	for range 1000 {
+		for range 100 {
+			if r.checked.Load() {
+				return
+			}
+			runtime.Gosched()
+		}
+		if !onTheirWay(r.main, r.own) {
+			return
+		}
+	}
+}
+
+// caller says who has come to a guard.
+func caller() string {
+	var pcs [64]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	for {
+		f, more := frames.Next()
+		switch {
+		case f.Function == "runtime.goexit" || !more:
+			return "the end of a goroutine that Go started"
+		case !strings.HasPrefix(f.Function, corePackage):
+			return fmt.Sprintf("%s:%d in %s", filepath.Base(f.File), f.Line, f.Function[strings.LastIndexByte(f.Function, '/')+1:])
+		}
+	}
+}
+
+const corePackage = "github.com/swansong-go/swansong/ctxshutdown."
