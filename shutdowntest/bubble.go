@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -27,28 +28,23 @@ import (
 type run struct {
 	scenario func(t *testing.T, s *ctxshutdown.Swansong) func()
 	within   time.Duration
-	stopAt   int64 // the moment at which it is stopped, from 1 on; 0: none
+	stopAt   int //  the moment at which it is stopped, from 1 on; 0: none
 
-	scope   *ctxshutdown.Swansong
-	moments atomic.Int64 // come to before the stop
-	stop    atomic.Pointer[stop]
-	told    bool // that the drain does not end
+	scope *ctxshutdown.Swansong
+
+	mu      sync.Mutex // held during the stop: who comes to a guard meanwhile comes after it
+	moments int        // come to before the stop
+	stop    string     // where it came; empty: at no moment
 
 	main, own goroutine // of the bubble, and of the scenario
 	checked   atomic.Bool
-}
-
-// A stop is where the stop came.
-type stop struct {
-	moment probe.Moment
-	at     string
+	told      bool // that the drain does not end
 }
 
 const longest = time.Hour
 
 func (r *run) do(t *testing.T) {
 	t.Helper()
-	defer r.explain(t)
 	defer func() {
 		t.Helper()
 		switch e := recover().(type) {
@@ -59,7 +55,7 @@ func (r *run) do(t *testing.T) {
 				panic(e)
 			}
 			if !r.told {
-				t.Errorf("shutdowntest: these goroutines never end:\n\n%s", r.main.others())
+				t.Errorf("shutdowntest: these goroutines never end; %s\n\n%s", r.where(t), r.main.others())
 			}
 			t.FailNow()
 		default:
@@ -69,22 +65,18 @@ func (r *run) do(t *testing.T) {
 	synctest.Test(t, r.bubble)
 }
 
-// explain says where the stop of a run that has failed came.
-func (r *run) explain(t *testing.T) {
-	t.Helper()
-	if !t.Failed() {
-		return
-	}
-	st := r.stop.Load()
-	if st == nil {
-		t.Log("shutdowntest: the stop came at the end of the scenario")
-		return
+// where says where the stop came, and how to have it come there again.
+func (r *run) where(t *testing.T) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stop == "" {
+		return "the stop came at the end of the scenario"
 	}
 	elements := strings.Split(t.Name(), "/")
 	for i, e := range elements {
 		elements[i] = "^" + regexp.QuoteMeta(e) + "$"
 	}
-	t.Logf("shutdowntest: the stop came %v, at %s; that alone:\n\tgo test -run '%s'", st.moment, st.at, strings.Join(elements, "/"))
+	return fmt.Sprintf("the stop came %s; that alone:\n\tgo test -run '%s'", r.stop, strings.Join(elements, "/"))
 }
 
 func (r *run) bubble(t *testing.T) {
@@ -92,6 +84,12 @@ func (r *run) bubble(t *testing.T) {
 	r.main = self()
 	// The first cleanup is the last to run: who is on the way out may get there.
 	t.Cleanup(func() { time.Sleep(r.within) })
+	defer func() {
+		t.Helper()
+		if t.Failed() {
+			t.Logf("shutdowntest: %s", r.where(t))
+		}
+	}()
 	r.scope = ctxshutdown.New(context.WithValue(context.Background(), probe.Key{}, probe.Func(r.reach)))
 	defer r.checked.Store(true)
 
@@ -142,14 +140,26 @@ var errLate = errors.New("shutdowntest: the drain has taken too long")
 
 // reach is the probe of the scope.
 func (r *run) reach(m probe.Moment) {
-	if r.scope.Err() == nil {
-		if r.moments.Add(1) != r.stopAt {
-			return
-		}
-		r.stop.Store(&stop{m, caller()})
-		r.scope.Shutdown()
+	if r.running(m) {
+		return
 	}
 	r.goLast()
+}
+
+// running counts a moment, stops the scope if it is the one, and reports whether the scope has not been told to stop.
+func (r *run) running(m probe.Moment) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.scope.Err() != nil {
+		return false
+	}
+	r.moments++
+	if r.moments != r.stopAt {
+		return true
+	}
+	r.stop = fmt.Sprintf("%v, at %s", m, caller())
+	r.scope.Shutdown()
+	return false
 }
 
 // goLast keeps its caller back while the check is on its way, if everything has drained: the process could be over now.
@@ -178,7 +188,7 @@ func (r *run) goLast() {
 // caller says who has come to a guard.
 func caller() string {
 	var pcs [64]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs[:])])
 	for {
 		f, more := frames.Next()
 		switch {

@@ -12,7 +12,7 @@ import (
 type goroutine struct{ id, bubble string }
 
 // A trace begins with "goroutine 7 [chan receive (durable), synctest bubble 1]:".
-var header = regexp.MustCompile(`^goroutine (\d+) .*?\[([a-z ]+).*?(?:, synctest bubble (\d+))?\]:\n`)
+var header = regexp.MustCompile(`^goroutine (\d+) .*?\[(.*?)(?:, synctest bubble (\d+))?\]:\n`)
 
 // self returns the calling goroutine.
 func self() goroutine {
@@ -44,15 +44,15 @@ func (g goroutine) others() string {
 func onTheirWay(gs ...goroutine) bool {
 	for _, trace := range traces()[1:] {
 		m := header.FindStringSubmatch(trace)
-		if m == nil {
+		if m == nil || !slices.ContainsFunc(gs, func(g goroutine) bool { return g.id == m[1] }) {
 			continue
 		}
-		switch m[2] {
-		case "running", "runnable", "syscall":
-			if slices.ContainsFunc(gs, func(g goroutine) bool { return g.id == m[1] }) {
-				return true
-			}
+		// Not what is waiting for the runtime, as everybody does now and then, or for a look like this one.
+		if !waiting.MatchString(m[2]) || strings.Contains(trace, "shutdowntest.(*run).reach(") {
+			return true
 		}
 	}
 	return false
 }
+
+var waiting = regexp.MustCompile(`^(chan|select|sleep|sync|IO wait)`)

@@ -54,7 +54,7 @@ func Run(t *testing.T, scenario func(t *testing.T, s *ctxshutdown.Swansong) (che
 	}
 	whole := &run{scenario: scenario, within: c.within}
 	whole.do(t)
-	n := int(whole.moments.Load())
+	n := whole.moments
 	if n == 0 {
 		t.Fatal("shutdowntest: the scenario has come to no guard, so there is no moment to stop it at; derive the scopes of the code under test from s")
 	}
@@ -64,7 +64,7 @@ func Run(t *testing.T, scenario func(t *testing.T, s *ctxshutdown.Swansong) (che
 	for _, k := range spread(n, most) {
 		if !t.Run(fmt.Sprintf("stop=%d", k), func(t *testing.T) {
 			t.Helper()
-			(&run{scenario: scenario, within: c.within, stopAt: int64(k)}).do(t)
+			(&run{scenario: scenario, within: c.within, stopAt: k}).do(t)
 		}) {
 			return
 		}

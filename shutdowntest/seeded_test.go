@@ -1,0 +1,146 @@
+package shutdowntest_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/shutdowntest"
+)
+
+type scenario = func(t *testing.T, s *ctxshutdown.Swansong) func()
+
+// seededVar has this binary run a test that fails, in a process of its own.
+const seededVar = "SHUTDOWNTEST_SEEDED"
+
+// Each scenario has a bug, which the kit has to find, name, and find again when told where.
+var seeded = []struct {
+	name     string
+	scenario scenario
+	says     []string // regular expressions
+}{
+	{
+		"a pool that takes a job and then asks", poolScenario(workThatTakesAndThenAsks, submitWithoutAGuard),
+		[]string{`\d of \d accepted jobs are done`, `the stop came before a guard was acquired, at pool_test\.go:\d+ in shutdowntest_test\.workThatTakesAndThenAsks`},
+	},
+	{
+		"a pool that releases before the job is done", poolScenario(workThatReleasesTooEarly, (*pool).submit),
+		[]string{`\d of \d accepted jobs are done`, `the stop came`},
+	},
+	{
+		"a pool whose workers end with the stop", poolScenario(workThatEndsWithTheStop, (*pool).submit),
+		[]string{`the scenario has not returned within 10s of the stop: \d guards?: .*pool_test\.go:\d+ for 10s`, `pool\)\.submit`},
+	},
+	{
+		"a pool that forgets a guard", poolScenario(workThatForgetsAGuard, (*pool).submit),
+		[]string{`not drained within 10s of the stop: 2 guards: \(unnamed\) ×2 at pool_test\.go:\d+ for 10`, `the stop came at the end of the scenario`},
+	},
+	{
+		"a pool whose workers stay", poolScenario(workThatNeverEnds, (*pool).submit),
+		[]string{`these goroutines never end; the stop came at the end of the scenario`, `shutdowntest_test\.workThatNeverEnds`},
+	},
+	{
+		"a handler that stores on the soft tier", handlerScenario(handleThatStoresOnTheSoftTier),
+		[]string{`an order got 500: ctxshutdown: shut down`, `the stop came .*handler_test\.go:\d+ in shutdowntest_test\.\(\*orders\)\.handle;`},
+	},
+	{
+		"a handler that ships without a guard", handlerScenario(handleThatShipsWithoutAGuard),
+		[]string{`\d of \d orders are shipped`},
+	},
+	{
+		"a pipeline that drops what it has", pipelineScenario(squareThatDropsWhatItHas),
+		[]string{`the sum is \d+, and what has been read adds up to \d+`},
+	},
+	{
+		"a pipeline whose middle ends with the stop", pipelineScenario(squareThatEndsWithTheStop),
+		[]string{`not drained within 10s of the stop: 1 guard`, `chan send`},
+	},
+	{
+		"a scenario that fails by itself", func(t *testing.T, s *ctxshutdown.Swansong) func() {
+			s.Guard().Release()
+			if s.Err() != nil {
+				t.Fatal("it is not what was hoped for")
+			}
+			return nil
+		},
+		[]string{`it is not what was hoped for`, `the stop came before a guard was acquired, at seeded_test\.go:\d+`},
+	},
+	{
+		"a check that never returns", func(t *testing.T, s *ctxshutdown.Swansong) func() {
+			s.Guard().Release()
+			return func() { select {} }
+		},
+		[]string{`these goroutines never end; the stop came at the end of the scenario`, `seeded_test\.go`},
+	},
+	{
+		"a scenario without guards", func(t *testing.T, s *ctxshutdown.Swansong) func() { return nil },
+		[]string{`has come to no guard.*derive the scopes of the code under test from s`},
+	},
+	{
+		"a time that makes no sense", nil,
+		[]string{`Within\(-1s\): must be positive`},
+	},
+}
+
+func TestSeeded(t *testing.T) {
+	if os.Getenv(seededVar) != "" {
+		for _, bug := range seeded {
+			t.Run(bug.name, func(t *testing.T) {
+				var opts []shutdowntest.Option
+				if bug.scenario == nil {
+					bug.scenario = func(*testing.T, *ctxshutdown.Swansong) func() { panic("it was not to be called") }
+					opts = append(opts, nil, shutdowntest.Within(-time.Second))
+				}
+				shutdowntest.Run(t, bug.scenario, opts...)
+			})
+		}
+		return
+	}
+	for _, bug := range seeded {
+		t.Run(bug.name, func(t *testing.T) {
+			output := failing(t, "^TestSeeded$/^"+strings.ReplaceAll(regexp.QuoteMeta(bug.name), " ", "_")+"$")
+			mustSay(t, output, bug.says)
+			again := replay.FindStringSubmatch(output)
+			if again == nil {
+				return // it needs no stop
+			}
+			alone := failing(t, again[1])
+			mustSay(t, alone, bug.says)
+			if got, want := replay.FindStringSubmatch(alone), again; got == nil || got[1] != want[1] {
+				t.Errorf("alone, it fails elsewhere:\n%s", alone)
+			}
+		})
+	}
+}
+
+var replay = regexp.MustCompile(`go test -run '(.*)'`)
+
+// failing runs a test of this binary that has to fail, and returns what it prints.
+func failing(t *testing.T, pattern string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "-test.run", pattern, "-test.timeout", "1m")
+	cmd.Env = append(os.Environ(), seededVar+"=1")
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || strings.Contains(string(out), "panic:") {
+		t.Fatalf("-test.run %q: %v, want that it fails\n%s", pattern, err, out)
+	}
+	return string(out)
+}
+
+func mustSay(t *testing.T, output string, says []string) {
+	t.Helper()
+	for _, want := range says {
+		if !regexp.MustCompile(want).MatchString(output) {
+			t.Errorf("it does not say %q:\n%s", want, output)
+		}
+	}
+}
