@@ -169,10 +169,11 @@ func (r *run) running(m probe.Moment) bool {
 // the clock in it: to look at the goroutines is to have the scheduler stop each of them, which gets those on slow machines
 // on, too.
 func (r *run) goLast() {
-	if r.scope.State() != ctxshutdown.Complete {
+	// What the scenario itself does comes before its return, and the check after it.
+	if r.scope.State() != ctxshutdown.Complete || self() == r.own {
 		return
 	}
-	for range 1000 {
+	for range 300 {
 		for range 100 {
 			if r.checked.Load() {
 				return

@@ -1,0 +1,233 @@
+package shutdowntest_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/shutdowntest"
+)
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// What a guard operation sees of a stop at each of the moments around it.
+func TestTheStopComesAtEveryMoment(t *testing.T) {
+	acquire := func(s *ctxshutdown.Swansong) (*ctxshutdown.Guard, bool) { return ctxshutdown.Acquire(s) }
+	child := func(s *ctxshutdown.Swansong) *ctxshutdown.Swansong {
+		c, _ := ctxshutdown.WithCancel(s)
+		return c
+	}
+	// Where another root derives from s, its guards are seen, too.
+	root := func(s *ctxshutdown.Swansong) *ctxshutdown.Swansong { return ctxshutdown.New(s) }
+	for name, test := range map[string]struct {
+		take    func(s *ctxshutdown.Swansong) (*ctxshutdown.Guard, bool)
+		refuses bool
+	}{
+		"TryGuard":            {(*ctxshutdown.Swansong).TryGuard, true},
+		"TryGuard of a child": {func(s *ctxshutdown.Swansong) (*ctxshutdown.Guard, bool) { return child(s).TryGuard() }, true},
+		"TryGuard of a root":  {func(s *ctxshutdown.Swansong) (*ctxshutdown.Guard, bool) { return root(s).TryGuard() }, true},
+		"Acquire":             {acquire, true},
+		"Guard":               {func(s *ctxshutdown.Swansong) (*ctxshutdown.Guard, bool) { return s.Guard(), true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
+				var saw []string
+				see := func(what string) { saw = append(saw, fmt.Sprintf("%s %v", what, s.State())) }
+				see("began")
+				g, ok := test.take(s)
+				see(fmt.Sprintf("took it: %v,", ok))
+				g.Release()
+				see("released")
+				return func() { got = append(got, strings.Join(saw, "; ")) }
+			})
+			before := "began Running; took it: true, ShuttingDown; released Complete"
+			if test.refuses {
+				before = "began Running; took it: false, Complete; released Complete"
+			}
+			held := "took it: true, ShuttingDown"
+			if strings.HasSuffix(name, "a root") { // it has its own guards
+				held = "took it: true, Complete"
+			}
+			equal(t, "the runs", got, []string{
+				"began Running; took it: true, Running; released Running",
+				before,
+				"began Running; " + held + "; released Complete",
+				"began Running; took it: true, Running; released Complete",
+				"began Running; took it: true, Running; released Complete",
+			})
+		})
+	}
+}
+
+func TestAllGuardsHaveMoments(t *testing.T) {
+	for name, test := range map[string]struct {
+		moments int
+		do      func(s *ctxshutdown.Swansong)
+	}{
+		"Clone":   {8, func(s *ctxshutdown.Swansong) { g := s.Guard(); g.Clone().Release(); g.Release() }},
+		"Go":      {4, func(s *ctxshutdown.Swansong) { s.Go(func(context.Context) {}) }},
+		"Go, ctx": {4, func(s *ctxshutdown.Swansong) { ctxshutdown.Go(s, func(context.Context) {}) }},
+		"Group":   {4, func(s *ctxshutdown.Swansong) { g := ctxshutdown.NewGroup(s); g.Go(succeed); g.Wait() }},
+		"Reader": {4, func(s *ctxshutdown.Swansong) {
+			ctxshutdown.NewReader(s, strings.NewReader(""), ctxshutdown.Guarded()).Close()
+		}},
+		"again": {4, func(s *ctxshutdown.Swansong) { g := s.Guard(); g.Release(); g.Release() }},
+		"nobody's": {4, func(s *ctxshutdown.Swansong) {
+			s.Guard().Release()
+			ctxshutdown.New(context.Background()).Guard().Release()
+		}},
+		// After the stop, there is nothing to stop.
+		"stopped": {4, func(s *ctxshutdown.Swansong) { s.Guard().Release(); s.Shutdown(); s.Guard().Release() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runs := 0
+			shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
+				runs++
+				test.do(s)
+				time.Sleep(time.Nanosecond) // until all goroutines have done what they do
+				return nil
+			})
+			equal(t, "runs", runs, 1+test.moments)
+		})
+	}
+}
+
+func succeed(context.Context) error { return nil }
+
+// Of many moments, those that are tried are spread over the scenario.
+func TestManyMoments(t *testing.T) {
+	const guards = 255
+	var stops []int
+	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
+		stopped := 0
+		for i := range guards {
+			s.Guard().Release()
+			if s.Err() == nil {
+				stopped = i + 1
+			}
+		}
+		return func() { stops = append(stops, stopped) }
+	})
+	equal(t, "runs", len(stops), 1+1000)
+	stops = stops[1:]
+	equal(t, "the last stop is the last moment", []int{stops[0], stops[len(stops)-1]}, []int{0, guards - 1})
+	for i, n := range stops[1:] {
+		if d := n - stops[i]; d < 0 || d > 1 {
+			t.Errorf("from stop %d to the next, it takes %d guards", i+1, d)
+		}
+	}
+}
+
+// The scenario of a server ends when it is told to, and a client may be who tells it.
+func TestAScenarioThatServesUntilTheStop(t *testing.T) {
+	var took []time.Duration
+	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
+		start := time.Now()
+		s.Guard().Release()
+		<-s.Done()
+		time.Sleep(time.Second)
+		return func() { took = append(took, time.Since(start)) }
+	})
+	second := time.Second
+	equal(t, "times", took, []time.Duration{time.Hour + second, second, second, second, second})
+}
+
+func TestWithin(t *testing.T) {
+	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
+		s.Go(func(context.Context) { time.Sleep(59 * time.Minute) })
+		return nil
+	}, shutdowntest.Within(time.Hour), nil)
+}
+
+// Who is on the way out when everything has drained is not a leak.
+func TestGoroutinesMayTakeTheirTimeToEnd(t *testing.T) {
+	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
+		s.Guard().Release()
+		over := make(chan struct{})
+		t.Cleanup(func() { close(over) })
+		go func() {
+			<-over
+			time.Sleep(9 * time.Second)
+		}()
+		return nil
+	})
+}
+
+// A check that needs who has released the last guard gets it.
+func TestACheckThatNeedsTheLastReleaser(t *testing.T) {
+	for name, wait := range map[string]func(mu *sync.Mutex, done <-chan struct{}){
+		"lock":    func(mu *sync.Mutex, _ <-chan struct{}) { mu.Lock(); defer mu.Unlock() },
+		"channel": func(_ *sync.Mutex, done <-chan struct{}) { <-done },
+		"polling": func(_ *sync.Mutex, done <-chan struct{}) {
+			for ended := false; !ended; {
+				select {
+				case <-done:
+					ended = true
+				default:
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
+				var mu sync.Mutex
+				done := make(chan struct{})
+				g := s.Guard()
+				go func() {
+					defer close(done)
+					mu.Lock()
+					defer mu.Unlock()
+					defer g.Release()
+				}()
+				return func() { wait(&mu, done) }
+			})
+		})
+	}
+}
+
+// The end of s is what graceful.Run takes for a signal, and its own root is under the eyes of the kit.
+func TestGraceful(t *testing.T) {
+	var ends []string
+	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
+		flushed := false
+		err := graceful.Run(s, func(s *ctxshutdown.Swansong) error {
+			for range 3 {
+				g, ok := s.TryGuard()
+				if !ok {
+					break
+				}
+				ctxshutdown.Sleep(s.Work(), 3*time.Second)
+				g.Release()
+			}
+			return nil
+		}, graceful.WithSignals(), graceful.WithOutput(io.Discard), graceful.WithPreStop("flush", func(context.Context) error {
+			flushed = true
+			return nil
+		}))
+		return func() {
+			ends = append(ends, fmt.Sprint(err, flushed))
+		}
+	})
+	ends = slices.Compact(ends)
+	equal(t, "how it ends", ends, []string{"<nil> true"})
+}
+
+func TestRunPanicsWithoutAScenario(t *testing.T) {
+	defer func() { equal(t, "panic", recover(), any("shutdowntest: Run with a nil scenario")) }()
+	shutdowntest.Run(t, nil)
+}
