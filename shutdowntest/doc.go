@@ -42,7 +42,9 @@
 //
 //	return graceful.Run(s, serve, graceful.WithSignals())
 //
-// Goroutines run as they do, so two runs need not be alike. Work that takes no time may be done by luck: have it take some,
-// by time.Sleep, which costs nothing in a bubble. What waits for a network or a lock is not asleep, as package synctest
+// Where guards are held all along, the scenario can make moments in between: each s.Guard().Release() is four.
+//
+// Goroutines run as they do, so two runs need not be alike. They are, as a rule, where no two things happen at once, and
+// work that takes no time may be done by luck: have it take some, by time.Sleep, which costs nothing in a bubble. What waits for a network or a lock is not asleep, as package synctest
 // explains; use [net.Pipe].
 package shutdowntest

@@ -71,6 +71,17 @@ var seeded = []struct {
 		[]string{`it is not what was hoped for`, `the stop came before a guard was acquired, at seeded_test\.go:\d+`},
 	},
 	{
+		"a scenario that takes a guard on its last yards", func(t *testing.T, s *ctxshutdown.Swansong) func() {
+			s.Guard().Release()
+			if s.Err() != nil {
+				time.Sleep(time.Second) // it has drained by now
+				s.Guard()
+			}
+			return nil
+		},
+		[]string{`not drained within 10s of the stop: 1 guard: \(unnamed\) ×1 at seeded_test\.go:\d+ for 9s`},
+	},
+	{
 		"a check that never returns", func(t *testing.T, s *ctxshutdown.Swansong) func() {
 			s.Guard().Release()
 			return func() { select {} }
