@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,6 +102,7 @@ func (h *history) run() {
 	for _, r := range h.recorders {
 		wg.Go(func() {
 			for h.ready.Add(1); h.ready.Load() < goroutines; { // they are to begin together
+				runtime.Gosched()
 			}
 			for range operations {
 				r.step()
@@ -168,6 +170,14 @@ func acquired(at int) (events []event) {
 	return events
 }
 
+func refused(at int) (events []event) {
+	events = released(at)
+	for ; at >= 0; at = parents[at] {
+		events = append(events, event{kind: flicker, scope: at})
+	}
+	return events
+}
+
 func released(at int) (events []event) {
 	for ; at >= 0; at = parents[at] {
 		events = append(events, event{kind: uncount, scope: at})
@@ -185,8 +195,14 @@ func under(n, top int) bool {
 }
 
 func (r *recorder) step() {
-	at := r.random.IntN(len(r.scopes))
+	at := len(r.scopes) - 1 // on which they meet most of the time
+	if r.random.IntN(3) == 0 {
+		at = r.random.IntN(len(r.scopes))
+	}
 	s := r.scopes[at]
+	for range r.random.IntN(100) { // so that they do not go in step
+		r.clock.Load()
+	}
 	do := r.random.IntN(16)
 	call := r.clock.Add(1)
 	switch {
@@ -195,7 +211,7 @@ func (r *recorder) step() {
 			r.did(call, append(acquired(parents[at]), event{kind: admit, scope: at}, event{kind: passed, scope: at})...)
 			r.guards = append(r.guards, held{at, g})
 		} else {
-			r.did(call, append(append(acquired(at), released(at)...), event{kind: refuse, scope: at})...)
+			r.did(call, append(refused(at), event{kind: refuse, scope: at})...)
 		}
 	case do < 6:
 		g := s.Guard()

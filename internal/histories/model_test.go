@@ -16,6 +16,7 @@ const (
 	uncount             // a release
 	signal              // the scope is told to stop
 	refuse              // a TryGuard of the scope itself
+	flicker             // of a guard that was refused: counted, for a moment
 	admit               // a TryGuard of the scope itself: count, while it is running
 	state               // a look
 	ask                 // for a completion
@@ -23,7 +24,7 @@ const (
 )
 
 func (k kind) String() string {
-	return [...]string{"count", "passed", "uncount", "signal", "refuse", "admit", "state", "ask", "look"}[k]
+	return [...]string{"count", "passed", "uncount", "signal", "refuse", "flicker", "admit", "state", "ask", "look"}[k]
 }
 
 // An event is one part, at one scope, of what a goroutine did.
@@ -86,6 +87,8 @@ func (s scope) step(e event) []scope {
 	case count:
 		s.guards++
 		s.passing++
+	case flicker:
+		s.guards++
 	case passed:
 		if s.passing == 0 {
 			return nil
