@@ -107,30 +107,30 @@ func TestFaults_PanicsInCallbacks(t *testing.T) {
 
 // A file that somebody closes under a reader or a writer is an error, ends it, and lets go of its guard.
 func TestFaults_ClosedFiles(t *testing.T) {
-	for name, op := range map[string]func(s *ctxshutdown.Swansong, f *os.File) (error, io.Closer){
-		"Read": func(s *ctxshutdown.Swansong, f *os.File) (error, io.Closer) {
+	for name, op := range map[string]func(s *ctxshutdown.Swansong, f *os.File) (io.Closer, error){
+		"Read": func(s *ctxshutdown.Swansong, f *os.File) (io.Closer, error) {
 			r := ctxshutdown.NewReader(s, f, ctxshutdown.Guarded())
 			f.Close()
 			_, err := r.Read(make([]byte, 1))
-			return err, r
+			return r, err
 		},
-		"Read, detached": func(s *ctxshutdown.Swansong, f *os.File) (error, io.Closer) {
+		"Read, detached": func(s *ctxshutdown.Swansong, f *os.File) (io.Closer, error) {
 			r := ctxshutdown.NewReader(s, f, ctxshutdown.Guarded(), ctxshutdown.Detached())
 			f.Close()
 			_, err := r.Read(make([]byte, 1))
-			return err, r
+			return r, err
 		},
-		"WriteTo": func(s *ctxshutdown.Swansong, f *os.File) (error, io.Closer) {
+		"WriteTo": func(s *ctxshutdown.Swansong, f *os.File) (io.Closer, error) {
 			r := ctxshutdown.NewReader(s, f, ctxshutdown.Guarded())
 			f.Close()
 			_, err := io.Copy(io.Discard, r)
-			return err, r
+			return r, err
 		},
-		"Write": func(s *ctxshutdown.Swansong, f *os.File) (error, io.Closer) {
+		"Write": func(s *ctxshutdown.Swansong, f *os.File) (io.Closer, error) {
 			w := ctxshutdown.NewWriter(s, f, ctxshutdown.Guarded())
 			f.Close()
 			_, err := w.Write([]byte("x"))
-			return err, w
+			return w, err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestFaults_ClosedFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err, closer := op(s, f)
+			closer, err := op(s, f)
 			c.isTrue("the error says so: "+errString(err), errors.Is(err, os.ErrClosed))
 			closer.Close()
 			c.sees(s, ctxshutdown.Running, 0)
