@@ -173,14 +173,9 @@ func (r *run) goLast() {
 	if r.scope.State() != ctxshutdown.Complete || self() == r.own {
 		return
 	}
-	for range 300 {
-		for range 100 {
-			if r.checked.Load() {
-				return
-			}
-			runtime.Gosched()
-		}
-		if !onTheirWay(r.main, r.own) {
+	for range 200 {
+		runtime.Gosched()
+		if r.checked.Load() || !onTheirWay(r.main, r.own) {
 			return
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -179,6 +180,7 @@ func TestACheckThatNeedsTheLastReleaser(t *testing.T) {
 				case <-done:
 					ended = true
 				default:
+					runtime.Gosched()
 				}
 			}
 		},
