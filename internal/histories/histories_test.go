@@ -1,4 +1,4 @@
-package histories
+package histories_test
 
 import (
 	"context"
