@@ -10,7 +10,7 @@ ALL  := work
 ROOT := github.com/swansong-go/swansong
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers race nested bench gate fuzz soak model mutants lint tidy tidy-check ci
+.PHONY: help demo test servers race nested bench gate cover fuzz soak model mutants lint tidy tidy-check ci
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,14 +45,19 @@ bench: ## the benchmark tables of the README, written to docs/benchmarks.md
 gate: ## fail if what was reached in speed has been lost: ratios, and exact allocations
 	$(GO) run ./bench -gate
 
+cover: ## coverage of the core, whose every uncovered line is explained; of all with ARGS=-all
+	$(GO) run ./internal/cmd/cover $(ARGS)
+
 fuzz: ## every fuzz test for FUZZTIME (10s)
-	@set -e; list=$$($(GO) test -list '^Fuzz' ./...); \
+	@set -e; list=$$($(GO) test -list '^Fuzz' $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u)); \
 	targets=$$(echo "$$list" | awk '/^Fuzz/ { names = names " " $$1 } /^ok/ { n = split(names, f, " "); for (i = 1; i <= n; i++) print $$2 ":" f[i]; names = "" }'); \
 	[ -n "$$targets" ] || echo "fuzz: there are no fuzz tests"; \
 	for t in $$targets; do (set -x; $(GO) test -run '^$$' -fuzz "^$${t#*:}$$" -fuzztime $(FUZZTIME) "$${t%%:*}"); done
 
-soak: ## the stress tests for much longer, twenty million rounds; then RUNS=1000 of the event loop, see eventloop/soak_test.go
-	SWANSONG_STRESS=20000000 $(GO) test -race -count=1 -timeout 6h -run Stress ./internal/packed/ ./ctxshutdown/
+soak: ## the lives of SOAK=10m of a service, whose memory must not grow; the stress tests for much longer; RUNS=1000 of the event loop
+	SOAK=$${SOAK:-10m} $(GO) test -race -count=1 -timeout 6h -v -run '^TestSoak$$' ./ctxshutdown
+	SWANSONG_STRESS=20000000 $(GO) test -race -count=1 -timeout 6h -run Stress ./internal/packed/
+	SWANSONG_STRESS=200000 $(GO) test -count=1 -timeout 6h ./internal/histories
 	RUNS=$${RUNS:-1000} $(GO) test -race -count=1 -timeout 6h -v -run '^TestSoak$$' ./eventloop
 
 model: ## check the models of the counting word and of the event loop, and the controls that must fail
