@@ -10,7 +10,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-func Example() {
+// The drain is a span, with an event for each rung.
+func ExampleTrace() {
 	exporter := tracetest.NewInMemoryExporter() // in a program, an OTLP one
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
 

@@ -1,0 +1,240 @@
+package httpdrain_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/httpdrain"
+)
+
+// hello is a handler that is told to stop by its only request.
+func hello(s *ctxshutdown.Swansong) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.Shutdown()
+		fmt.Fprint(w, "hello")
+	})
+}
+
+// fetch asks by a client, and prints what comes.
+func fetch(client *http.Client, url string) {
+	resp, err := client.Get(url)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	fmt.Println(resp.StatusCode, string(body))
+}
+
+// An address is all it takes. A port that is in use is an error, at once.
+func ExampleListenAndServe() {
+	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
+	taken := listenForExample()
+	defer taken.Close()
+	err := httpdrain.ListenAndServe(s, &http.Server{Addr: taken.Addr().String(), Handler: hello(s)})
+	fmt.Println(err != nil)
+	// Output:
+	// true
+}
+
+func ExampleListenAndServeTLS() {
+	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
+	err := httpdrain.ListenAndServeTLS(s, &http.Server{Addr: "127.0.0.1:0"}, "cert.pem", "key.pem")
+	fmt.Println(errors.Is(err, fs.ErrNotExist))
+	// Output:
+	// true
+}
+
+// The certificates may also be in the server's configuration. HTTP/2 is spoken to who can.
+func ExampleServeTLS() {
+	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
+	certified := httptest.NewTLSServer(nil) // has a certificate, and a client that trusts it
+	defer certified.Close()
+
+	srv := &http.Server{Handler: hello(s), TLSConfig: &tls.Config{Certificates: certified.TLS.Certificates}}
+	ln := listenForExample()
+	served := make(chan error)
+	go func() { served <- httpdrain.ServeTLS(s, srv, ln, "", "") }()
+
+	fetch(certified.Client(), "https://"+ln.Addr().String())
+	fmt.Println("drained:", <-served)
+	// Output:
+	// 200 hello
+	// drained: <nil>
+}
+
+// Probes speak for a scope. Ready turns false when the stop is announced, Live when the drain is over or was cut short.
+func ExampleLive() {
+	s := ctxshutdown.New(context.Background())
+	work := s.Guard()
+	ask := func(h http.Handler) int {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		return w.Code
+	}
+	ready, live := httpdrain.Ready(s), httpdrain.Live(s)
+	fmt.Println("running: ", ask(ready), ask(live))
+	s.Shutdown()
+	fmt.Println("draining:", ask(ready), ask(live))
+	work.Release()
+	fmt.Println("drained: ", ask(ready), ask(live))
+	// Output:
+	// running:  200 200
+	// draining: 503 200
+	// drained:  503 503
+}
+
+// The page is for the machine that it runs on. Behind a proxy that asks for credentials, others may see it, too.
+func ExampleDebug() {
+	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("shop"))
+	defer s.Shutdown()
+	defer s.Guard().Release()
+	page := httpdrain.Debug(s)
+	ask := func(h http.Handler, remote string) int {
+		r := httptest.NewRequest("GET", "http://localhost/debug/shutdown", nil)
+		r.RemoteAddr = remote
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	fmt.Println(ask(page, "127.0.0.1:4711"), ask(page, "192.0.2.1:4711"))
+	// Output:
+	// 200 403
+}
+
+func ExampleAllowRemote() {
+	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
+	page := httpdrain.Debug(s, httpdrain.AllowRemote("admin.example.com"))
+	for _, host := range []string{"admin.example.com", "rebound.example.net"} {
+		r := httptest.NewRequest("GET", "http://"+host+"/debug/shutdown", nil)
+		r.RemoteAddr = "192.0.2.1:4711"
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		fmt.Println(host, w.Code)
+	}
+	// Output:
+	// admin.example.com 200
+	// rebound.example.net 403
+}
+
+// A public server and one for operators can be told apart in reports.
+func ExampleWithName() {
+	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("shop"))
+	ln := listenForExample()
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, e := range s.GuardReport().Entries() {
+			fmt.Fprintln(w, e.Path)
+		}
+		s.Shutdown()
+	})}
+	served := make(chan error)
+	go func() { served <- httpdrain.Serve(s, srv, ln, httpdrain.WithName("operators")) }()
+	fetch(http.DefaultClient, "http://"+ln.Addr().String())
+	<-served
+	// Output:
+	// 200 shop/operators
+}
+
+func ExampleWithLogger() {
+	s := ctxshutdown.New(context.Background())
+	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		switch a.Key {
+		case slog.MessageKey, "server":
+			return a
+		}
+		return slog.Attr{} // times, and who was there
+	}}))
+	ln := listenForExample()
+	served := make(chan error)
+	go func() { served <- httpdrain.Serve(s, &http.Server{Handler: hello(s)}, ln, httpdrain.WithLogger(log)) }()
+	fetch(http.DefaultClient, "http://"+ln.Addr().String())
+	<-served
+	// Output:
+	// 200 hello
+	// msg="httpdrain: draining" server=http
+	// msg="httpdrain: drained" server=http
+}
+
+// Behind a proxy that takes 300 ms to notice that a connection is not to be used any more, the linger is longer than that.
+// Requests that come later still are sent elsewhere.
+func ExampleWithLinger() {
+	s := ctxshutdown.New(context.Background())
+	ln := listenForExample()
+	s.Shutdown()
+	err := httpdrain.Serve(s, &http.Server{}, ln, httpdrain.WithLinger(500*time.Millisecond), httpdrain.WithRetryAfter(5*time.Second))
+	fmt.Println(err != nil) // Serve on a scope that has stopped
+	// Output:
+	// true
+}
+
+// Nobody is sent away later than a retry would come.
+func ExampleWithRetryAfter() {
+	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
+	err := httpdrain.Serve(s, &http.Server{}, listenForExample(), httpdrain.WithRetryAfter(time.Millisecond))
+	fmt.Println(err)
+	// Output:
+	// httpdrain: WithRetryAfter(1ms): must be from 1s to 24h0m0s
+}
+
+// A thousand websockets whose clients come back at once would be a thousand handshakes at the instances that are left.
+func ExampleWithPacing() {
+	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
+	ln := listenForExample()
+	served := make(chan error)
+	go func() { served <- httpdrain.Serve(s, &http.Server{Handler: hello(s)}, ln, httpdrain.WithPacing(50)) }()
+	fetch(http.DefaultClient, "http://"+ln.Addr().String())
+	fmt.Println("drained:", <-served)
+	// Output:
+	// 200 hello
+	// drained: <nil>
+}
+
+// Behind a router of one's own, who was cut is named by its routes.
+func ExampleWithRoute() {
+	s := ctxshutdown.New(context.Background())
+	entered, written := make(chan struct{}), make(chan struct{})
+	router := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(entered); <-written })
+	ln := listenForExample()
+	served := make(chan error)
+	go func() {
+		served <- httpdrain.Serve(s, &http.Server{Handler: router}, ln,
+			httpdrain.WithRoute(func(method, path string) string { return method + " /reports/{id}" }))
+	}()
+	go func() {
+		conn, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "GET /reports/7 HTTP/1.1\r\nHost: example.com\r\n\r\n")
+		io.Copy(io.Discard, conn)
+	}()
+	<-entered
+	s.Force(nil)
+	var cut *httpdrain.CutError
+	if errors.As(<-served, &cut) {
+		fmt.Println(cut.Cut[0].Route)
+	}
+	close(written)
+	s.Completion().Wait(context.Background())
+	// Output:
+	// GET /reports/{id}
+}

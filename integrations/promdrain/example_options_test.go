@@ -1,0 +1,86 @@
+package promdrain_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/integrations/promdrain"
+)
+
+// guards prints what a scrape says of the guards that are held.
+func guards(c prometheus.Collector) {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(c)
+	families, err := reg.Gather()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, f := range families {
+		if f.GetName() == "swansong_guards" {
+			for _, m := range f.GetMetric() {
+				fmt.Println(m.GetLabel()[0].GetValue(), m.GetGauge().GetValue())
+			}
+		}
+	}
+}
+
+// app has a connection with two guards and one with one.
+func app() *ctxshutdown.Swansong {
+	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
+	for i, n := range []int{2, 1} {
+		conn, _ := ctxshutdown.WithCancel(s, ctxshutdown.WithName(fmt.Sprintf("conn-%d", i)))
+		for range n {
+			conn.Guard()
+		}
+	}
+	return s
+}
+
+func ExampleNewScopeCollector() {
+	c, err := promdrain.NewScopeCollector(app())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	guards(c)
+	// Output:
+	// (other) 0
+	// app/conn-0 2
+	// app/conn-1 1
+}
+
+// Connections come and go, and each would leave a series behind: they are counted as one.
+func ExampleDepth() {
+	c, err := promdrain.NewScopeCollector(app(), promdrain.Depth(1))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	guards(c)
+	// Output:
+	// (other) 0
+	// app 3
+}
+
+func ExampleTop() {
+	c, err := promdrain.NewScopeCollector(app(), promdrain.Top(1))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	guards(c)
+	// Output:
+	// (other) 1
+	// app/conn-0 2
+}
+
+// What is counted for the whole program needs no scope.
+func ExampleNewProcessCollector() {
+	reg := prometheus.NewRegistry()
+	fmt.Println(reg.Register(promdrain.NewProcessCollector()))
+	// Output:
+	// <nil>
+}

@@ -1,0 +1,47 @@
+package shutdowntest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/shutdowntest"
+)
+
+// A test of one's own is a scenario and a check: here, that each job which was accepted is done when everything has drained.
+func ExampleRun() {
+	_ = func(t *testing.T) { // func TestJobs(t *testing.T)
+		shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
+			accepted, done := 0, make(chan struct{}, 10)
+			for range 10 {
+				job, ok := s.TryGuard()
+				if !ok {
+					break
+				}
+				accepted++
+				go func() {
+					defer job.Release()
+					time.Sleep(time.Millisecond)
+					done <- struct{}{}
+				}()
+			}
+			return func() {
+				if len(done) != accepted {
+					t.Errorf("%d of %d accepted jobs are done", len(done), accepted)
+				}
+			}
+		})
+	}
+}
+
+// What takes longer than ten seconds to drain, by the clock of the bubble, says so.
+func ExampleWithin() {
+	_ = func(t *testing.T) { // func TestExport(t *testing.T)
+		shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
+			export := s.Guard()
+			defer export.Release()
+			time.Sleep(5 * time.Minute)
+			return nil
+		}, shutdowntest.Within(10*time.Minute))
+	}
+}
