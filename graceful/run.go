@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/probe"
 )
 
 var running atomic.Bool
@@ -78,10 +79,13 @@ type run struct {
 }
 
 func (r *run) drain(ctx context.Context) error {
-	signals := make(chan os.Signal, 16)
-	if len(r.config.signals) > 0 {
-		signal.Notify(signals, r.config.signals...)
-		defer signal.Stop(signals)
+	signals, fake := ctx.Value(probe.SignalsKey{}).(chan os.Signal)
+	if !fake {
+		signals = make(chan os.Signal, 16)
+		if len(r.config.signals) > 0 {
+			signal.Notify(signals, r.config.signals...)
+			defer signal.Stop(signals)
+		}
 	}
 	if r.config.logger != nil {
 		r.Watch((&logger{Process: r.Process}).watch)
@@ -105,6 +109,9 @@ func (r *run) drain(ctx context.Context) error {
 		var e event
 		select {
 		case sig := <-signals:
+			if fake && !slices.Contains(r.config.signals, sig) {
+				continue
+			}
 			e = event{kind: signalled, cause: &SignalError{sig}}
 		case <-asking:
 			asking = nil

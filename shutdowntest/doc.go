@@ -42,6 +42,8 @@
 //
 //	return graceful.Run(s, serve, graceful.WithSignals())
 //
+// What a second signal does, and a third, is tested with [Signals].
+//
 // Where guards are held all along, the scenario can make moments in between: each s.Guard().Release() is four.
 //
 // Goroutines run as they do, so two runs need not be alike. They are, as a rule, where no two things happen at once, and

@@ -1,4 +1,5 @@
-// Package probe lets package shutdowntest see the guard operations of package ctxshutdown, and act in the middle of them.
+// Package probe lets package shutdowntest see the guard operations of package ctxshutdown, and act in the middle of them, and
+// send signals to package graceful that the system knows nothing of.
 //
 // A root scope that is made from a context with a [Func] under [Key] is traced and calls it, and so do all scopes below.
 // It is asked for on the way that traced guards take, so that the others pay nothing for it.
@@ -24,3 +25,6 @@ type Func func(Moment)
 
 // Key finds a Func in a context.
 type Key struct{}
+
+// SignalsKey finds a chan os.Signal in a context, from which package graceful receives in place of the system's.
+type SignalsKey struct{}

@@ -1,0 +1,97 @@
+package shutdowntest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/shutdowntest"
+)
+
+// One signal drains, two cut short, three give up; others than those asked for do nothing.
+func TestSignals(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		signals []os.Signal
+		listens bool // the work ends when it is cancelled
+		code    int
+		after   time.Duration
+	}{
+		{"one", []os.Signal{syscall.SIGTERM}, true, 0, time.Second},
+		{"two", []os.Signal{syscall.SIGTERM, os.Interrupt}, true, 2, 0},
+		{"three", []os.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGTERM}, false, 3, 0},
+		{"another", []os.Signal{os.Kill, syscall.SIGTERM}, true, 0, time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, send := shutdowntest.Signals(t.Context())
+				stuck := make(chan struct{})
+				result := make(chan error)
+				go func() {
+					result <- graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
+						s.Go(func(work context.Context) {
+							<-s.Done()
+							if !c.listens {
+								<-stuck
+							}
+							ctxshutdown.Sleep(work, time.Second)
+						})
+						<-s.Done()
+						return nil
+					}, graceful.WithOutput(io.Discard))
+				}()
+				begin := time.Now()
+				for _, sig := range c.signals {
+					synctest.Wait()
+					send(sig)
+				}
+				equal(t, "exit code", graceful.ExitCode(<-result), c.code)
+				equal(t, "time", time.Since(begin), c.after)
+				close(stuck)
+			})
+		})
+	}
+}
+
+// Where no signals are wired, none come.
+func TestSignals_NotWired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, send := shutdowntest.Signals(t.Context())
+		send(os.Interrupt)
+		err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
+			if ctxshutdown.Sleep(s, time.Hour) {
+				return errors.New("nobody asked")
+			}
+			return nil
+		}, graceful.WithSignals(), graceful.WithOutput(io.Discard))
+		equal(t, "error", fmt.Sprint(err), "nobody asked")
+	})
+}
+
+// A second signal cuts the drain short.
+func ExampleSignals() {
+	ctx, send := shutdowntest.Signals(context.Background())
+	err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
+		s.Go(func(work context.Context) {
+			<-s.Done()
+			send(syscall.SIGTERM)
+			<-work.Done()
+			fmt.Println("cut short")
+		})
+		send(syscall.SIGTERM)
+		<-s.Done()
+		return nil
+	}, graceful.WithOutput(io.Discard))
+	fmt.Println("exit code:", graceful.ExitCode(err))
+	// Output:
+	// cut short
+	// exit code: 2
+}
