@@ -11,6 +11,7 @@ require (
 	github.com/sourcegraph/jsonrpc2 v0.2.1
 	github.com/swansong-go/swansong v0.0.0
 	github.com/thejerf/suture/v4 v4.0.6
+	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.19.0
 	gopkg.in/tomb.v2 v2.0.0-20161208151619-d5d1b5820637
 	k8s.io/apimachinery v0.34.2

@@ -9,7 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The module the mutants of this test are run on. Abs is guarded by a test, Half is not.
 var module = map[string]string{
