@@ -20,10 +20,9 @@ type cgroup struct {
 	dir  *os.File
 }
 
-// newCgroup makes one below that of this process, or returns nil where that cannot be done: version 1, not writable, a
-// kernel without cgroup.kill (before 5.14).
-func newCgroup() *cgroup {
-	base := ownCgroup()
+// newCgroup makes one below another, or returns nil where that cannot be done: version 1, not writable, a kernel without
+// cgroup.kill (before 5.14).
+func newCgroup(base string) *cgroup {
 	if base == "" {
 		return nil
 	}
@@ -31,15 +30,23 @@ func newCgroup() *cgroup {
 	if os.Mkdir(path, 0o755) != nil {
 		return nil
 	}
-	dir, err := os.Open(path)
-	if err == nil {
-		if _, err = os.Stat(filepath.Join(path, "cgroup.kill")); err == nil {
-			return &cgroup{path, dir}
-		}
-		dir.Close()
+	if g := openCgroup(path); g != nil {
+		return g
 	}
 	os.Remove(path)
 	return nil
+}
+
+// openCgroup opens one that is there, or returns nil.
+func openCgroup(path string) *cgroup {
+	if _, err := os.Stat(filepath.Join(path, "cgroup.kill")); err != nil {
+		return nil
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	return &cgroup{path, dir}
 }
 
 // ownCgroup returns where the cgroup of this process is mounted.

@@ -21,6 +21,8 @@ func startContained(cmd *exec.Cmd, _ Spec) (*container, error) {
 	return &container{cmd: cmd}, cmd.Start()
 }
 
+func (c *container) signalLeader(sig os.Signal) error { return c.cmd.Process.Signal(sig) }
+
 func (c *container) name() string                     { return "leader" }
 func (c *container) lists() bool                      { return false }
 func (c *container) members() []Member                { return nil }

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"cmp"
 	"crypto/rand"
 	"os"
 	"os/exec"
@@ -13,7 +14,7 @@ import (
 
 // A container is what the leader and all that it starts are in.
 type container struct {
-	cmd    *exec.Cmd
+	cmd    *exec.Cmd // nil: not started by us, so no zombie of ours keeps its number
 	pid    int
 	start  uint64 // when the leader started, in the kernel's ticks
 	pidfd  *os.File
@@ -31,10 +32,11 @@ const markKey = "SWANSONG_PROC"
 func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 	c := &container{cmd: cmd, mark: rand.Text()}
 	env := cmd.Environ()
-	marks := c.mark
+	own := strings.TrimPrefix(spec.In.Mark+" "+c.mark, " ")
+	marks := own
 	for _, v := range env {
 		if old, ok := strings.CutPrefix(v, markKey+"="); ok {
-			marks = old + " " + c.mark // whoever contains us contains those below us
+			marks = old + " " + own // whoever contains us contains those below us
 		}
 	}
 	cmd.Env = append(env, markKey+"="+marks)
@@ -51,7 +53,7 @@ func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 	plain := *cmd // a Cmd can be started once
 	plain.SysProcAttr = &attr
 	if !spec.NoCgroup {
-		c.cgroup = newCgroup()
+		c.cgroup = newCgroup(cmp.Or(spec.In.Cgroup, ownCgroup()))
 	}
 	if c.cgroup != nil {
 		inside := attr
@@ -89,7 +91,12 @@ func (c *container) lists() bool { return true }
 
 func (c *container) leader() (Member, bool) {
 	m, ok := stat(c.pid)
-	return m, ok && !m.zombie
+	return m, ok && !m.zombie && c.leads(m)
+}
+
+// leads reports whether m is the leader, and not who has its number after it.
+func (c *container) leads(m Member) bool {
+	return m.PID == c.pid && (c.cmd != nil || m.start == c.start) // until we reap it, its number is its own
 }
 
 // members returns those alive, without the leader.
@@ -101,14 +108,17 @@ func (c *container) members() []Member {
 				found = append(found, m)
 			}
 		}
-	} else {
-		found = c.walk()
+	}
+	if c.cgroup == nil || c.cmd == nil { // whoever has not started it cannot know whether the cgroup took it
+		found = append(found, c.walk()...)
+		slices.SortStableFunc(found, func(a, b Member) int { return cmp.Compare(a.PID, b.PID) })
+		found = slices.CompactFunc(found, func(a, b Member) bool { return a.PID == b.PID })
 	}
 	return slices.DeleteFunc(found, func(m Member) bool {
-		if m.zombie && subreaper.Load() && m.PPID == os.Getpid() && m.PID != c.pid {
+		if m.zombie && subreaper.Load() && m.PPID == os.Getpid() && !c.leads(m) {
 			syscall.Wait4(m.PID, nil, syscall.WNOHANG, nil) // adopted, and nobody else's to wait for
 		}
-		return m.zombie || m.PID == c.pid
+		return m.zombie || c.leads(m)
 	})
 }
 
@@ -125,7 +135,7 @@ func (c *container) walk() []Member {
 	nobody := false
 	for looks := 1; ; looks++ {
 		found, unsure := c.look()
-		others := slices.ContainsFunc(found, func(m Member) bool { return m.PID != c.pid && !m.zombie })
+		others := slices.ContainsFunc(found, func(m Member) bool { return !c.leads(m) && !m.zombie })
 		if !unsure && (others || nobody) || looks == maxLooks {
 			return found
 		}
@@ -141,7 +151,8 @@ const maxLooks = 20
 func (c *container) look() (found []Member, unsure bool) {
 	all := processes()
 	marks := map[int]mark{}
-	in := map[int]bool{c.pid: true}
+	led := slices.ContainsFunc(all, c.leads) // while it is there, as a zombie at least, its group and session are its own
+	in := map[int]bool{c.pid: led}
 	self := os.Getpid()
 	for grown := true; grown; {
 		grown = false
@@ -152,7 +163,7 @@ func (c *container) look() (found []Member, unsure bool) {
 			if _, known := marks[m.PID]; !known {
 				marks[m.PID] = markOf(m, c.mark)
 			}
-			if m.PGID == c.pid || m.SID == c.pid || in[m.PPID] || marks[m.PID] == marked {
+			if led && (m.PGID == c.pid || m.SID == c.pid) || in[m.PPID] || marks[m.PID] == marked {
 				in[m.PID], grown = true, true
 			}
 		}
@@ -194,12 +205,28 @@ func (c *container) signal(members []Member, sig syscall.Signal) {
 	if sig == syscall.SIGKILL && c.cgroup != nil {
 		c.cgroup.kill()
 	}
-	syscall.Kill(-c.pid, sig)
+	if c.cmd != nil {
+		syscall.Kill(-c.pid, sig)
+	} else if m, ok := c.leader(); ok {
+		m.signal(sig)
+	}
 	for _, m := range members {
-		if m.PGID != c.pid {
+		if c.cmd == nil || m.PGID != c.pid { // the number of a group that has no zombie of ours may be another one's
 			m.signal(sig)
 		}
 	}
+}
+
+func (c *container) signalLeader(sig os.Signal) error {
+	if c.cmd != nil {
+		return c.cmd.Process.Signal(sig)
+	}
+	m, ok := c.leader()
+	if !ok {
+		return os.ErrProcessDone
+	}
+	m.signal(sig.(syscall.Signal))
+	return nil
 }
 
 func (c *container) wake(members []Member) { c.signal(members, syscall.SIGCONT) }
@@ -207,6 +234,13 @@ func (c *container) wake(members []Member) { c.signal(members, syscall.SIGCONT) 
 // awaitExit returns when the leader has ended, and leaves it a zombie.
 func (c *container) awaitExit() {
 	if c.pidfd != nil && awaitPidfd(c.pidfd, time.Time{}) {
+		return
+	}
+	if c.cmd == nil {
+		for alive := true; alive; { // on kernels without pidfds
+			Member{PID: c.pid, start: c.start}.await(time.Now().Add(time.Hour))
+			_, alive = c.leader()
+		}
 		return
 	}
 	for waitid(c.pid) == syscall.EINTR {
@@ -220,7 +254,12 @@ func (c *container) awaitMembers(members []Member, deadline time.Time) {
 	}
 }
 
-func (c *container) reap() (*os.ProcessState, error) { return c.cmd.Process.Wait() }
+func (c *container) reap() (*os.ProcessState, error) {
+	if c.cmd == nil {
+		return nil, nil
+	}
+	return c.cmd.Process.Wait()
+}
 
 func (c *container) release() {
 	if c.pidfd != nil {

@@ -35,7 +35,9 @@ import (
 //
 // All methods may be called concurrently.
 type Process struct {
-	cmd            *exec.Cmd
+	name           string // Args[0]
+	pid            int
+	cmd            *exec.Cmd // nil: adopted
 	linger         time.Duration
 	contain        *container
 	stdin          *os.File
@@ -55,6 +57,7 @@ type Exit struct {
 
 	Terminated bool // SIGTERM was sent before the leader had ended
 	Killed     bool // SIGKILL was sent before the leader had ended
+	Unseen     bool // it has ended, and nobody can know how: it was adopted
 
 	Left      []Member // who was alive when the leader had ended
 	Survivors []Member // who could not be ended
@@ -62,7 +65,10 @@ type Exit struct {
 
 // String says it as os.ProcessState does.
 func (e Exit) String() string {
-	if e.State == nil {
+	switch {
+	case e.Unseen:
+		return "ended, and nobody can know how"
+	case e.State == nil:
 		return "not known to have ended"
 	}
 	return e.State.String()
@@ -82,11 +88,13 @@ func (m Member) String() string { return fmt.Sprintf("%s[%d]", m.Command, m.PID)
 
 // Start starts a process. Errors name the command, and match what os/exec and package os return for it.
 func Start(spec Spec) (*Process, error) {
+	p := newProcess(spec)
 	cmd, err := spec.command()
 	if err != nil {
+		p.Close()
 		return nil, err
 	}
-	p := &Process{cmd: cmd, linger: spec.linger(), exited: make(chan struct{}), done: make(chan struct{})}
+	p.cmd = cmd
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
@@ -137,6 +145,20 @@ func Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
+func newProcess(spec Spec) *Process {
+	p := &Process{linger: spec.linger(), exited: make(chan struct{}), done: make(chan struct{})}
+	if len(spec.Args) > 0 {
+		p.name = spec.Args[0]
+	}
+	if spec.ReadStdout != nil {
+		p.stdout = &Output{file: spec.ReadStdout}
+	}
+	if spec.ReadStderr != nil {
+		p.stderr = &Output{file: spec.ReadStderr}
+	}
+	return p
+}
+
 // wait is the waiter. It starts the process too, because the thread that forks is the parent as the kernel sees it.
 func (p *Process) wait(spec Spec, started chan<- error) {
 	if spec.ParentDeath != 0 {
@@ -148,9 +170,14 @@ func (p *Process) wait(spec Spec, started chan<- error) {
 		started <- err
 		return
 	}
-	p.contain = contain
+	p.contain, p.pid = contain, p.cmd.Process.Pid
 	started <- nil
+	p.see()
+}
 
+// see is the rest of the waiter's life.
+func (p *Process) see() {
+	contain := p.contain
 	contain.awaitExit()
 	close(p.exited)
 	left, survivors := p.sweep()
@@ -159,7 +186,8 @@ func (p *Process) wait(spec Spec, started chan<- error) {
 	state, err := contain.reap()
 	p.reaped = true
 	p.exit.Code, p.exit.State, p.exit.Left, p.exit.Survivors = -1, state, left, survivors
-	if err == nil {
+	p.exit.Unseen = p.cmd == nil
+	if err == nil && state != nil {
 		p.exit.Code = state.ExitCode()
 		if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 			p.exit.Signal = ws.Signal()
@@ -200,7 +228,7 @@ func (p *Process) sweep() (left, survivors []Member) {
 }
 
 // Pid returns the leader's process id, which is also that of its process group.
-func (p *Process) Pid() int { return p.cmd.Process.Pid }
+func (p *Process) Pid() int { return p.pid }
 
 // Stdin is the pipe to the process, nil where the Spec had a file. Whoever writes to it closes it.
 func (p *Process) Stdin() *os.File { return p.stdin }
@@ -248,7 +276,7 @@ func (p *Process) Signal(sig os.Signal) error {
 	if p.hasExited() {
 		return os.ErrProcessDone
 	}
-	return p.cmd.Process.Signal(sig)
+	return p.contain.signalLeader(sig)
 }
 
 func (p *Process) hasExited() bool {
@@ -316,7 +344,7 @@ func (p *Process) End(at Deadlines) (Exit, error) {
 	for i, m := range exit.Survivors {
 		names[i] = m.String()
 	}
-	return exit, fmt.Errorf("%w after SIGKILL: %q, pid %d; still there: %s", ErrUnconfirmed, p.cmd.Args[0], p.Pid(),
+	return exit, fmt.Errorf("%w after SIGKILL: %q, pid %d; still there: %s", ErrUnconfirmed, p.name, p.Pid(),
 		strings.Join(names, ", "))
 }
 

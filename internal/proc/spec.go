@@ -20,6 +20,13 @@ type Spec struct {
 	Stdin, Stdout, Stderr *os.File
 	ExtraFiles            []*os.File // file descriptors from 3 on, not on Windows
 
+	// Where Stdout or Stderr is one end of something, these may be the other one. They become the Process's Stdout and
+	// Stderr, and are its to close, even if it cannot be started.
+	ReadStdout, ReadStderr *os.File
+
+	// In is the pen that the process is put into, if any.
+	In Pen
+
 	// Linger is how long what the process leaves behind when it ends has to follow, after a SIGTERM; then it is killed.
 	// Zero means one second, negative none at all.
 	Linger time.Duration
