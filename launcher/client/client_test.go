@@ -1,0 +1,293 @@
+//go:build unix
+
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/launcher/client"
+	"github.com/swansong-go/swansong/launcher/internal/peer"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// tooLong is for broken code.
+const tooLong = 10 * time.Second
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// A peerOf is a process, and who asks it.
+type peerOf struct {
+	*client.Lifecycle
+	t      *testing.T
+	ctx    context.Context
+	child  pb.ProcessLifecycleInterfaceClient
+	health healthpb.HealthClient
+}
+
+func serve(t *testing.T, opts ...client.Option) *peerOf {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "swc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	life, err := client.Serve(append([]client.Option{client.WithAddress(path), client.WithProcessID("p-1"), client.WithSignals(syscall.SIGUSR1)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(life.Close)
+	conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(peer.Credentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
+	t.Cleanup(cancel)
+	return &peerOf{life, t, ctx, pb.NewProcessLifecycleInterfaceClient(conn), healthpb.NewHealthClient(conn)}
+}
+
+func (p *peerOf) shutdown(in *pb.ShutdownRequest) *pb.ShutdownAck {
+	p.t.Helper()
+	ack, err := p.child.Shutdown(p.ctx, in)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return ack
+}
+
+func (p *peerOf) status() *pb.ShutdownStatus {
+	p.t.Helper()
+	st, err := p.child.GetShutdownStatus(p.ctx, &pb.ShutdownStatusRequest{ProcessId: "p-1"})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return st
+}
+
+func (p *peerOf) readiness() pb.ReadinessResponse_ReadinessState {
+	p.t.Helper()
+	r, err := p.child.GetReadinessStatus(p.ctx, &pb.ReadinessRequest{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return r.GetState()
+}
+
+func (p *peerOf) serving() healthpb.HealthCheckResponse_ServingStatus {
+	p.t.Helper()
+	r, err := p.health.Check(p.ctx, &healthpb.HealthCheckRequest{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return r.GetStatus()
+}
+
+// However often a process is asked to stop, it answers, always the same, and drains once.
+func TestShutdownIsIdempotent(t *testing.T) {
+	p := serve(t)
+	first := p.shutdown(&pb.ShutdownRequest{ProcessId: "p-1", Reason: "the first", GracePeriodMs: 1500, GracePeriodSeconds: 2})
+	equal(t, "acknowledged", first.GetAcknowledged(), true)
+	equal(t, "estimate", first.GetEstimatedMs(), int64(1500))
+	for range 5 {
+		again := p.shutdown(&pb.ShutdownRequest{ProcessId: "p-1", Reason: "another", GracePeriodSeconds: 100})
+		equal(t, "answer", again.GetMessage(), first.GetMessage())
+		equal(t, "estimate", again.GetEstimatedMs(), int64(1500))
+	}
+	drains := 0
+	if err := p.Shutdown.Run(p.ctx, func(context.Context) error { drains++; return nil }); err != nil {
+		t.Error(err)
+	}
+	equal(t, "drains", drains, 1)
+	equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_COMPLETE)
+	if err := p.Shutdown.Run(p.ctx, func(context.Context) error { drains++; return nil }); err == nil || drains != 1 {
+		t.Errorf("a second Run: %v, %d drains", err, drains)
+	}
+}
+
+// A signal is a Shutdown; one that comes later ends the context of the drain, and no sooner.
+func TestSignalsAreShutdowns(t *testing.T) {
+	p := serve(t)
+	signal := func() {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Readiness.Set(client.Ready, "")
+	signal()
+	err := p.Shutdown.Run(p.ctx, func(ctx context.Context) error {
+		if ctx.Err() != nil {
+			t.Errorf("the context of the drain has ended: %v", context.Cause(ctx))
+		}
+		p.shutdown(&pb.ShutdownRequest{Reason: "too late to be the reason"})
+		if ctx.Err() != nil {
+			t.Errorf("the context of the drain has ended by a call: %v", context.Cause(ctx))
+		}
+		signal()
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	if !errors.Is(err, client.ErrSignal) {
+		t.Errorf("Run: %v", err)
+	}
+	equal(t, "exit code", client.ExitCode(err), 1)
+	equal(t, "what it says of the drain", p.status().GetDrainError(), "client: a signal has cut the drain short: user defined signal 1")
+	equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_BLOCKED)
+}
+
+// Those who balance load hear of a shutdown before anybody else.
+func TestHealthIsNotServingFirst(t *testing.T) {
+	p := serve(t)
+	equal(t, "health at first", p.serving(), healthpb.HealthCheckResponse_NOT_SERVING)
+	equal(t, "readiness at first", p.readiness(), pb.ReadinessResponse_STARTING)
+	p.Readiness.Set(client.Warming, "")
+	equal(t, "readiness", p.readiness(), pb.ReadinessResponse_WARMING)
+	ok := false
+	p.Readiness.Check(client.CheckWarmed, func() bool { return ok })
+	p.Readiness.Set(client.Ready, "")
+	equal(t, "readiness while a check fails", p.readiness(), pb.ReadinessResponse_WARMING)
+	ok = true
+	equal(t, "readiness", p.readiness(), pb.ReadinessResponse_READY)
+	equal(t, "health", p.serving(), healthpb.HealthCheckResponse_SERVING)
+	ok = false
+	equal(t, "readiness when a check fails later", p.readiness(), pb.ReadinessResponse_UNHEALTHY)
+	equal(t, "health", p.serving(), healthpb.HealthCheckResponse_NOT_SERVING)
+	ok = true
+	p.readiness()
+
+	heard := make(chan [2]string, 1)
+	go func() {
+		<-p.Shutdown.Requested()
+		heard <- [2]string{p.serving().String(), p.readiness().String()}
+	}()
+	p.shutdown(&pb.ShutdownRequest{})
+	equal(t, "who waits for the request sees", <-heard, [2]string{"NOT_SERVING", "DRAINING"})
+	p.Readiness.Set(client.Ready, "never again")
+	equal(t, "readiness", p.readiness(), pb.ReadinessResponse_DRAINING)
+}
+
+// The status names who holds guards, and asks for what was asked for.
+func TestStatusSaysWhoBlocks(t *testing.T) {
+	p := serve(t)
+	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
+	p.Shutdown.Track(s)
+	p.Shutdown.SetMetrics(client.Metrics{InFlight: 2, Connections: 3, BufferedBytes: 4})
+	orders, cancel := ctxshutdown.WithCancel(s, ctxshutdown.WithName("orders"))
+	defer cancel()
+	g := orders.Guard()
+	m := p.status().GetMetrics()
+	equal(t, "in flight", m.GetInFlightRequests(), int32(3))
+	equal(t, "connections", m.GetOpenConnections(), int32(3))
+	equal(t, "bytes", m.GetBufferedBytes(), int64(4))
+	equal(t, "who blocks", m.GetBlockingOperations(), []string{"orders ×1"})
+
+	p.shutdown(&pb.ShutdownRequest{})
+	err := p.Shutdown.Run(p.ctx, func(ctx context.Context) error {
+		equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_DRAINING)
+		over := p.Shutdown.Block("the broker")
+		equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_BLOCKED)
+		over()
+		over()
+		equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_DRAINING)
+		equal(t, "wants more time", p.status().GetNeedMoreTime(), false)
+		p.Shutdown.RequestMoreTime(time.Hour)
+		st := p.status()
+		equal(t, "wants more time", st.GetNeedMoreTime(), true)
+		if got := time.Duration(st.GetAdditionalMs()) * time.Millisecond; got <= time.Hour-tooLong || got > time.Hour {
+			t.Errorf("it wants %v more", got)
+		}
+		equal(t, "in seconds", st.GetAdditionalSeconds() > 3580, true)
+		equal(t, "requests", st.GetMoreTimeRequests(), int32(1))
+		g.Release()
+		return s.Shutdown().Wait(ctx)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// The context of the drain ends at the maximum, in milliseconds where the request has them.
+func TestDrainEndsAtTheMaximum(t *testing.T) {
+	p := serve(t)
+	p.shutdown(&pb.ShutdownRequest{GracePeriodMs: 20, MaxShutdownMs: 50, MaxShutdownSeconds: 1})
+	err := p.Shutdown.Run(p.ctx, func(ctx context.Context) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	if !errors.Is(err, client.ErrDeadline) {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func TestCallsForAnotherProcess(t *testing.T) {
+	p := serve(t)
+	_, err := p.child.Shutdown(p.ctx, &pb.ShutdownRequest{ProcessId: "p-2"})
+	equal(t, "code", status.Code(err), codes.NotFound)
+	equal(t, "state", p.status().GetState(), pb.ShutdownStatus_RUNNING)
+}
+
+// Run without a request is ended by its context, and does not drain.
+func TestRunEndsWithItsContext(t *testing.T) {
+	p := serve(t)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	why := errors.New("no longer needed")
+	cancel(why)
+	err := p.Shutdown.Run(ctx, func(context.Context) error { t.Error("it drains"); return nil })
+	if err != why {
+		t.Errorf("Run: %v, want %v", err, why)
+	}
+}
+
+// Where systemd asks for it, it is told the same.
+func TestSystemdIsTold(t *testing.T) {
+	dir, err := os.MkdirTemp("", "swn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	addr := &net.UnixAddr{Name: filepath.Join(dir, "n"), Net: "unixgram"}
+	conn, err := net.ListenUnixgram("unixgram", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetReadDeadline(time.Now().Add(tooLong))
+	t.Setenv("NOTIFY_SOCKET", addr.Name)
+	told := func() string {
+		buf := make([]byte, 1000)
+		n, err := conn.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(buf[:n])
+	}
+	p := serve(t)
+	p.Readiness.Set(client.Ready, "listening")
+	equal(t, "at ready", told(), "READY=1\nSTATUS=listening")
+	p.shutdown(&pb.ShutdownRequest{})
+	equal(t, "at the shutdown", told(), "STOPPING=1")
+	p.Shutdown.RequestMoreTime(2 * time.Second)
+	equal(t, "at a request for more time", told(), "EXTEND_TIMEOUT_USEC=2000000")
+}

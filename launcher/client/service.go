@@ -1,0 +1,59 @@
+package client
+
+import (
+	"context"
+
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Register puts both coordinators on a server, for programs that serve the protocol themselves. The server should be one
+// that answers until the end, and that nobody else can connect to: whoever can may stop the process.
+func Register(r grpc.ServiceRegistrar, shutdown *ShutdownCoordinator, readiness *ReadinessCoordinator) {
+	pb.RegisterProcessLifecycleInterfaceServer(r, &service{shutdown: shutdown, readiness: readiness})
+}
+
+// A service is the protocol.
+type service struct {
+	pb.UnimplementedProcessLifecycleInterfaceServer
+	shutdown  *ShutdownCoordinator
+	readiness *ReadinessCoordinator
+}
+
+// meant refuses what is for another process: two of them have been told the same address.
+func meant(got, want string) error {
+	if got != "" && want != "" && got != want {
+		return status.Errorf(codes.NotFound, "this is process %q, not %q", want, got)
+	}
+	return nil
+}
+
+func (s *service) Shutdown(_ context.Context, in *pb.ShutdownRequest) (*pb.ShutdownAck, error) {
+	if err := meant(in.GetProcessId(), s.shutdown.id); err != nil {
+		return nil, err
+	}
+	r, _ := s.shutdown.Request(Request{
+		Reason: in.GetReason(),
+		Grace:  duration(in.GetGracePeriodSeconds(), in.GetGracePeriodMs()),
+		Max:    duration(in.GetMaxShutdownSeconds(), in.GetMaxShutdownMs()),
+	})
+	s.readiness.Set(Draining, r.Reason)
+	return &pb.ShutdownAck{Acknowledged: true, EstimatedSeconds: seconds(r.Grace), EstimatedMs: millis(r.Grace),
+		Message: "draining: " + r.Reason}, nil
+}
+
+func (s *service) GetShutdownStatus(_ context.Context, in *pb.ShutdownStatusRequest) (*pb.ShutdownStatus, error) {
+	if err := meant(in.GetProcessId(), s.shutdown.id); err != nil {
+		return nil, err
+	}
+	return s.shutdown.status(), nil
+}
+
+func (s *service) GetReadinessStatus(_ context.Context, in *pb.ReadinessRequest) (*pb.ReadinessResponse, error) {
+	if err := meant(in.GetProcessId(), s.readiness.id); err != nil {
+		return nil, err
+	}
+	return s.readiness.response(), nil
+}

@@ -1,0 +1,210 @@
+package mtls_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/mtls"
+	"github.com/swansong-go/swansong/launcher/internal/mtls/mtlstest"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// tooLong is for broken code.
+const tooLong = time.Minute
+
+func load(t *testing.T, f mtls.Files, report func(error)) *mtls.Identity {
+	t.Helper()
+	id, err := mtls.Load(f, report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// serve serves something, and returns where.
+func serve(t *testing.T, id *mtls.Identity) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := grpc.NewServer(grpc.Creds(id.Credentials()))
+	healthpb.RegisterHealthServer(srv, health.NewServer())
+	done := make(chan struct{})
+	go func() { defer close(done); srv.Serve(ln) }()
+	t.Cleanup(func() { srv.Stop(); <-done })
+	return ln.Addr().String()
+}
+
+// call makes a connection for one call, and returns what it fails with.
+func call(t *testing.T, address string, creds credentials.TransportCredentials) string {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
+	defer cancel()
+	_, err = healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
+	return status.Convert(err).Message()
+}
+
+// hear connects as somebody would who is not gRPC, and returns what the server objects to.
+func hear(address string, config *tls.Config) string {
+	conn, err := tls.Dial("tcp", address, config)
+	if err != nil {
+		return err.Error()
+	}
+	defer conn.Close()
+	_, err = conn.Read(make([]byte, 1))
+	return errText(err)
+}
+
+func refused(t *testing.T, what, got, want string) {
+	t.Helper()
+	if !strings.Contains(got, want) {
+		t.Errorf("%s: %q, which does not say %q", what, got, want)
+	}
+}
+
+func TestBothEndsShowCertificates(t *testing.T) {
+	ours, foreign := mtlstest.New(t), mtlstest.New(t)
+	server, client := ours.Issue(t, "server"), ours.Issue(t, "client")
+	address := serve(t, load(t, server, nil))
+	if got := call(t, address, load(t, client, nil).Credentials()); got != "" {
+		t.Errorf("the right certificates: %s", got)
+	}
+
+	// Theirs has our authority, so that it is the server's turn to refuse.
+	theirs := foreign.Issue(t, "mallory")
+	theirs.CA = client.CA
+	refused(t, "a client of another authority", call(t, address, load(t, theirs, nil).Credentials()), "unknown certificate authority")
+	refused(t, "a server of another authority", call(t, address, load(t, foreign.Issue(t, "client"), nil).Credentials()), "signed by unknown authority")
+
+	none := load(t, client, nil).Config()
+	none.Certificates, none.NextProtos = nil, []string{"h2"}
+	refused(t, "a client without a certificate", hear(address, none), "certificate required")
+	old := load(t, client, nil).Config()
+	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
+	refused(t, "TLS 1.2", hear(address, old), "protocol version")
+	if got := call(t, address, insecure.NewCredentials()); got == "" {
+		t.Error("a client without TLS is answered")
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "a certificate for another host", call(t, "localhost:"+port, load(t, client, nil).Credentials()), "localhost")
+}
+
+// A certificate that expires while it is in use is refused by the other end; one that has expired before is not even used.
+func TestExpired(t *testing.T) {
+	ours := mtlstest.New(t)
+	client := ours.Issue(t, "client")
+	address := serve(t, load(t, ours.Issue(t, "server"), nil))
+	id := load(t, client, nil)
+	ours.Reissue(t, client, "client", time.Now().Add(-time.Minute))
+	refused(t, "an expired client", call(t, address, id.Credentials()), "expired certificate")
+	_, err := mtls.Load(client, nil)
+	refused(t, "loading an expired certificate", errText(err), client.Cert+" has expired")
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// Files that are replaced count from the next connection on. Half a rotation ends nothing, and is told, once.
+func TestRotation(t *testing.T) {
+	old, next := mtlstest.New(t), mtlstest.New(t)
+	server, client := old.Issue(t, "server"), old.Issue(t, "client")
+	reports := make(chan error, 10)
+	id := load(t, server, func(err error) { reports <- err })
+	address := serve(t, id)
+	clientID := load(t, client, nil)
+	talk := func(what string) {
+		t.Helper()
+		if got := call(t, address, clientID.Credentials()); got != "" {
+			t.Errorf("%s: %s", what, got)
+		}
+	}
+	talk("at first")
+
+	key, err := os.ReadFile(server.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(server.Key, next.PrivateKey(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	talk("with a key that does not fit")
+	talk("and once more")
+	reported := func(want string) {
+		t.Helper()
+		if len(reports) != 1 {
+			t.Fatalf("%d reports, and not one", len(reports))
+		}
+		refused(t, "report", errText(<-reports), want)
+	}
+	reported("private key does not match")
+	if err := os.Remove(server.CA); err != nil {
+		t.Fatal(err)
+	}
+	talk("with a file that is not there")
+	reported("no such file")
+	if err := os.WriteFile(server.Key, key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	next.Reissue(t, server, "server", time.Now().Add(time.Hour))
+	refused(t, "a client that has not heard of the new authority", call(t, address, clientID.Credentials()), "unknown authority")
+	next.Reissue(t, client, "client", time.Now().Add(time.Hour))
+	talk("with the new authority")
+}
+
+func TestBadFiles(t *testing.T) {
+	a := mtlstest.New(t)
+	for what, bad := range map[string]struct {
+		spoil func(f *mtls.Files) error
+		want  string
+	}{
+		"no key":               {func(f *mtls.Files) error { f.Key = ""; return nil }, "TLS.Key is missing"},
+		"no authority":         {func(f *mtls.Files) error { f.CA = ""; return nil }, "TLS.CA is missing"},
+		"a file that is gone":  {func(f *mtls.Files) error { return os.Remove(f.Cert) }, "no such file"},
+		"no certificate in it": {func(f *mtls.Files) error { return os.WriteFile(f.CA, []byte("hello"), 0o600) }, "no certificate in"},
+		"a key for everybody":  {func(f *mtls.Files) error { return os.Chmod(f.Key, 0o644) }, "everybody can use it"},
+		"the other way round":  {func(f *mtls.Files) error { f.Cert, f.Key = f.Key, f.Cert; return os.Chmod(f.Key, 0o600) }, "key.pem with the key"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			if runtime.GOOS == "windows" {
+				t.Skip("files have no modes here, and errors other words")
+			}
+			f := a.Issue(t, "x")
+			if err := bad.spoil(&f); err != nil {
+				t.Fatal(err)
+			}
+			_, err := mtls.Load(f, nil)
+			refused(t, what, errText(err), bad.want)
+			if strings.Contains(errText(err), "BEGIN") || strings.Contains(errText(err), "hello") {
+				t.Errorf("the error shows what is in a file: %v", err)
+			}
+		})
+	}
+}

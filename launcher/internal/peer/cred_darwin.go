@@ -1,0 +1,30 @@
+package peer
+
+import (
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+func of(conn *net.UnixConn) (Info, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return Info{}, fmt.Errorf("peer: %w", err)
+	}
+	var cred *unix.Xucred
+	var pid int
+	var failure error
+	err = raw.Control(func(fd uintptr) {
+		if cred, failure = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED); failure == nil {
+			pid, failure = unix.GetsockoptInt(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERPID)
+		}
+	})
+	if err == nil {
+		err = failure
+	}
+	if err != nil {
+		return Info{}, fmt.Errorf("peer: %w", err)
+	}
+	return Info{UID: int(cred.Uid), PID: pid}, nil
+}

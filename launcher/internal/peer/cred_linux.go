@@ -1,0 +1,26 @@
+package peer
+
+import (
+	"fmt"
+	"net"
+	"syscall"
+)
+
+func of(conn *net.UnixConn) (Info, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return Info{}, fmt.Errorf("peer: %w", err)
+	}
+	var cred *syscall.Ucred
+	var failure error
+	err = raw.Control(func(fd uintptr) {
+		cred, failure = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	})
+	if err == nil {
+		err = failure
+	}
+	if err != nil {
+		return Info{}, fmt.Errorf("peer: %w", err)
+	}
+	return Info{UID: int(cred.Uid), PID: int(cred.Pid)}, nil
+}

@@ -1,0 +1,12 @@
+//go:build !linux && !darwin
+
+package peer
+
+import (
+	"errors"
+	"net"
+)
+
+func of(*net.UnixConn) (Info, error) {
+	return Info{}, errors.New("peer: this system does not tell who is at the other end of a socket; the launcher needs Linux or macOS")
+}

@@ -1,0 +1,4 @@
+package peer
+
+// Trusted says whether a user is spoken with.
+var Trusted = trusted

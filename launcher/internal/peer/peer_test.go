@@ -1,0 +1,237 @@
+//go:build unix
+
+package peer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/peer"
+	"go.uber.org/goleak"
+)
+
+// asRole has the test binary be a subprocess, of another user.
+const asRole = "PEER_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(asRole) {
+	case "connect":
+		os.Exit(connect(os.Args[1]))
+	case "listen":
+		os.Exit(listen(os.Args[1]))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// connect says what a server says to us, which is nothing where it does not trust us.
+func connect(path string) int {
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		fmt.Println(err)
+		return 0
+	}
+	text, err := io.ReadAll(conn)
+	fmt.Printf("%q %v\n", text, err)
+	return 0
+}
+
+// listen takes the place of somebody else's socket.
+func listen(path string) int {
+	ln, err := net.Listen("unix", path)
+	if err == nil {
+		err = os.Chmod(path, 0o666)
+	}
+	fmt.Println("listening", err)
+	for err == nil {
+		_, err = ln.Accept()
+	}
+	return 0
+}
+
+// nobody is the other user.
+const nobody = 65534
+
+// open is a directory that everybody can do everything in, and a copy of the test binary that everybody can run.
+func open(t *testing.T) (dir, program string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("another user can be had by root only")
+	}
+	dir, err := os.MkdirTemp("", "swp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program = filepath.Join(dir, "program")
+	if err := os.WriteFile(program, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return dir, program
+}
+
+func asNobody(program, role, path string) *exec.Cmd {
+	cmd := exec.Command(program, path)
+	cmd.Env = []string{asRole + "=" + role}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	return cmd
+}
+
+// One's own user, and root; another one takes root to test, as below.
+func TestTrusted(t *testing.T) {
+	self := os.Geteuid()
+	for uid, want := range map[int]bool{self: true, 0: true, self + 1: false, -1: false} {
+		if got := peer.Trusted(uid); got != want {
+			t.Errorf("uid %d, as %d: trusted is %v", uid, self, got)
+		}
+	}
+}
+
+// Another user who gets at the socket, since its directory and its mode were opened to him, is found out by the kernel's word,
+// before anything is said.
+func TestClientOfAnotherUser(t *testing.T) {
+	dir, program := open(t)
+	path := filepath.Join(dir, "s")
+	ln, err := peer.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	out, err := asNobody(program, "connect", path).Output()
+	if err != nil || !strings.Contains(string(out), "permission denied") {
+		t.Errorf("the socket as it is: %s, %v", out, err)
+	}
+
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	refusals := make(chan error, 1)
+	go func() {
+		conn, err := ln.Accept()
+		if err != nil {
+			refusals <- err
+			return
+		}
+		defer conn.Close()
+		trusted, _, err := peer.Credentials().ServerHandshake(conn)
+		if err == nil {
+			io.WriteString(trusted, "a secret")
+		}
+		refusals <- err
+	}()
+	out, err = asNobody(program, "connect", path).Output()
+	if err != nil || string(out) != "\"\" <nil>\n" {
+		t.Errorf("what another user hears: %s, %v", out, err)
+	}
+	refused(t, <-refusals)
+}
+
+// A socket that somebody else has put where ours is expected is not spoken with.
+func TestServerOfAnotherUser(t *testing.T) {
+	dir, program := open(t)
+	path := filepath.Join(dir, "s")
+	cmd := asNobody(program, "listen", path)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	said := make([]byte, 64)
+	n, err := stdout.Read(said)
+	if err != nil || !strings.HasPrefix(string(said[:n]), "listening <nil>") {
+		t.Fatalf("%s, %v", said[:n], err)
+	}
+	conn, err := net.DialTimeout("unix", path, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _, err = peer.Credentials().ClientHandshake(context.Background(), "", conn)
+	refused(t, err)
+}
+
+func refused(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, peer.ErrForeign) || !strings.Contains(err.Error(), fmt.Sprintf("uid %d", nobody)) {
+		t.Errorf("%v, which is no refusal of a foreigner, by name", err)
+	}
+}
+
+// Only a unix socket tells who is at its other end.
+func TestTCPHasNoCredentials(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	conn, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, _, err := peer.Credentials().ClientHandshake(context.Background(), "", conn); err == nil || !strings.Contains(err.Error(), "only unix sockets") {
+		t.Errorf("over TCP: %v", err)
+	}
+}
+
+// What is in the way of a socket is replaced if it is one, and else left alone; a link is not followed.
+func TestListen(t *testing.T) {
+	dir, err := os.MkdirTemp("", "swp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	old, err := net.Listen("unix", filepath.Join(dir, "old"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.(*net.UnixListener).SetUnlinkOnClose(false)
+	old.Close()
+	ln, err := peer.Listen(filepath.Join(dir, "old"))
+	if err != nil {
+		t.Fatalf("where a socket is left over: %v", err)
+	}
+	defer ln.Close()
+	precious := filepath.Join(dir, "precious")
+	if err := os.WriteFile(precious, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(dir, "old"), filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"precious", "link", strings.Repeat("x", 200), "no/directory"} {
+		if ln, err := peer.Listen(filepath.Join(dir, name)); err == nil {
+			ln.Close()
+			t.Errorf("it listens at %s", name)
+		}
+	}
+	if text, err := os.ReadFile(precious); err != nil || string(text) != "text" {
+		t.Errorf("a file that was in the way: %q, %v", text, err)
+	}
+	if info, err := os.Lstat(filepath.Join(dir, "old")); err != nil || info.Mode() != os.ModeSocket|0o600 {
+		t.Errorf("the socket: %v, %v", info, err)
+	}
+}
