@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// label says of every object which Deployment it belongs to.
+const label = "rollout"
+
+// A cluster is what there is, as the server tells it, by Deployment.
+type cluster struct {
+	mu  sync.Mutex
+	all map[string]*objects
+}
+
+type objects struct {
+	deployment *appsv1.Deployment
+	replicas   [2]*appsv1.ReplicaSet // old and new
+	pods       map[string]*corev1.Pod
+	scaled     []string // since they were last taken
+	changed    time.Time
+}
+
+// watch keeps up with the server until ctx is done.
+func watch(ctx context.Context, client *kubernetes.Clientset) *cluster {
+	c := &cluster{all: map[string]*objects{}}
+	shared := informers.NewSharedInformerFactory(client, 0)
+	on := func(i cache.SharedIndexInformer) {
+		i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { c.see(o.(metav1.Object), false) },
+			UpdateFunc: func(_, o any) { c.see(o.(metav1.Object), false) },
+			DeleteFunc: func(o any) {
+				if d, ok := o.(cache.DeletedFinalStateUnknown); ok {
+					o = d.Obj
+				}
+				c.see(o.(metav1.Object), true)
+			},
+		})
+	}
+	on(shared.Apps().V1().Deployments().Informer())
+	on(shared.Apps().V1().ReplicaSets().Informer())
+	on(shared.Core().V1().Pods().Informer())
+	shared.Start(ctx.Done())
+	shared.WaitForCacheSync(ctx.Done())
+	return c
+}
+
+func (c *cluster) see(o metav1.Object, gone bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := c.of(o.GetLabels()[label])
+	all.changed = time.Now()
+	switch o := o.(type) {
+	case *appsv1.Deployment:
+		all.deployment = o
+	case *appsv1.ReplicaSet:
+		v := versionOf(o.Spec.Template.Spec)
+		if before := all.replicas[v]; before == nil && *o.Spec.Replicas > 0 || before != nil && *before.Spec.Replicas != *o.Spec.Replicas {
+			all.scaled = append(all.scaled, fmt.Sprint(names[v], " ", *o.Spec.Replicas))
+		}
+		all.replicas[v] = o
+	case *corev1.Pod:
+		if all.pods[o.Name] = o; gone {
+			delete(all.pods, o.Name)
+		}
+	}
+}
+
+// of returns the objects of a Deployment; the caller holds mu.
+func (c *cluster) of(name string) *objects {
+	all := c.all[name]
+	if all == nil {
+		all = &objects{pods: map[string]*corev1.Pod{}}
+		c.all[name] = all
+	}
+	return all
+}
+
+// The versions of a Deployment are told apart by the image of its pods.
+var names = [2]string{"old", "new"}
+
+func versionOf(s corev1.PodSpec) int {
+	if s.Containers[0].Image == names[1] {
+		return 1
+	}
+	return 0
+}
+
+// proof is how long a pod has to have been ready where that matters. It never has been by itself: it says so.
+const proof = time.Hour
+
+// healthOf returns what a pod counts as, and false if as nothing.
+func healthOf(p *corev1.Pod, minReady bool) (int, bool) {
+	switch {
+	case p.Status.Phase == corev1.PodFailed:
+		return 0, false
+	case p.DeletionTimestamp != nil:
+		return terminating, true
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			if minReady && time.Since(c.LastTransitionTime.Time) < proof {
+				return fresh, true
+			}
+			return available, true
+		}
+	}
+	return starting, true
+}
+
+func (o *objects) counts() (n [2]counts) {
+	for _, p := range o.pods {
+		if h, ok := healthOf(p, o.deployment != nil && o.deployment.Spec.MinReadySeconds > 0); ok {
+			n[versionOf(p.Spec)][h]++
+		}
+	}
+	return n
+}
+
+// settled reports whether every controller has seen what there is and has said so, and has nothing left to do.
+func (o *objects) settled() bool {
+	d := o.deployment
+	if d == nil || d.Status.ObservedGeneration != d.Generation || o.replicas[versionOf(d.Spec.Template.Spec)] == nil {
+		return false
+	}
+	n, sum := o.counts(), counts{}
+	for v, r := range o.replicas {
+		if r == nil {
+			continue
+		}
+		live := n[v][starting] + n[v][fresh] + n[v][available]
+		switch s := r.Status; {
+		case s.ObservedGeneration != r.Generation, int(*r.Spec.Replicas) != live, int(s.Replicas) != live,
+			int(s.ReadyReplicas) != n[v][fresh]+n[v][available], int(s.AvailableReplicas) != n[v][available],
+			s.TerminatingReplicas == nil || int(*s.TerminatingReplicas) != n[v][terminating]:
+			return false
+		}
+		for h := range sum {
+			sum[h] += n[v][h]
+		}
+	}
+	current := n[versionOf(d.Spec.Template.Spec)]
+	s := d.Status
+	return int(s.Replicas) == sum[starting]+sum[fresh]+sum[available] && int(s.ReadyReplicas) == sum[fresh]+sum[available] &&
+		int(s.AvailableReplicas) == sum[available] && int(s.UpdatedReplicas) == current[starting]+current[fresh]+current[available] &&
+		s.TerminatingReplicas != nil && int(*s.TerminatingReplicas) == sum[terminating]
+}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+)
+
+// quiet is how long nothing may have changed for a state to count. That the controllers say that they have seen everything is
+// asked for as well; this is for what one of them is about to do because of it.
+const quiet = 400 * time.Millisecond
+
+// A rollout is a trace that is being recorded.
+type rollout struct {
+	*trace
+	number int
+	client *kubernetes.Clientset
+	seen   *cluster
+	random *rand.Rand
+}
+
+func (r *rollout) name() string { return fmt.Sprint("rollout-", r.number) }
+
+func (r *rollout) run(ctx context.Context) error {
+	r.random = rand.New(rand.NewPCG(1, uint64(r.number)))
+	if _, err := r.client.AppsV1().Deployments("default").Create(ctx, r.deployment(), metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	if err := r.settle(ctx, ""); err != nil {
+		return err
+	}
+	for range r.Desired {
+		if err := r.happens(ctx, "ready old"); err != nil {
+			return err
+		}
+		if r.MinReady {
+			if err := r.happens(ctx, "prove old"); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.happens(ctx, "update"); err != nil {
+		return err
+	}
+	r.Steps = r.Steps[len(r.Steps)-1:]
+	crashes, undoAt, target := 0, -1, 1
+	switch r.Life {
+	case undo:
+		crashes, undoAt = 2, 1+r.random.IntN(2*int(r.Desired)+1)
+	case crashing, proving:
+		crashes = 4
+	}
+	for len(r.Steps) < 200 {
+		if len(r.Steps) == undoAt {
+			target = 0
+			if err := r.happens(ctx, "undo"); err != nil {
+				return err
+			}
+			continue
+		}
+		n := r.Steps[len(r.Steps)-1].Then
+		if n[target] == (counts{available: int(r.Desired)}) && n[1-target] == (counts{}) {
+			return nil
+		}
+		event := r.choose(n, &crashes)
+		if event == "" {
+			return fmt.Errorf("nothing can happen any more: %v", n)
+		}
+		if err := r.happens(ctx, event); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("no end after %d steps", len(r.Steps))
+}
+
+// choose returns what happens next.
+func (r *rollout) choose(n [2]counts, crashes *int) string {
+	var ends, readies, crashables []string
+	for v, name := range names {
+		for range n[v][terminating] {
+			ends = append(ends, "end "+name)
+		}
+		for range n[v][starting] {
+			readies = append(readies, "ready "+name)
+		}
+		for range n[v][fresh] {
+			readies = append(readies, "prove "+name)
+			crashables = append(crashables, "relapse "+name)
+		}
+		for range n[v][available] {
+			crashables = append(crashables, "crash "+name)
+		}
+	}
+	of := func(some []string) string {
+		if len(some) == 0 {
+			return ""
+		}
+		return some[r.random.IntN(len(some))]
+	}
+	switch {
+	case r.Life == prompt && len(ends) > 0, r.Life == slow && len(readies) == 0:
+		return of(ends)
+	case r.Life == prompt, r.Life == slow:
+		return of(readies)
+	case *crashes > 0 && len(crashables) > 0 && r.random.IntN(3) == 0:
+		*crashes--
+		return of(crashables)
+	}
+	return of(append(ends, readies...))
+}
+
+// happens makes something happen, and waits until the controllers are done with it.
+func (r *rollout) happens(ctx context.Context, event string) error {
+	r.seen.mu.Lock()
+	r.seen.of(r.name()).scaled = nil
+	r.seen.mu.Unlock()
+	var err error
+	what, version, _ := strings.Cut(event, " ")
+	pod := func(health int, do func(p *corev1.Pod) error) error { return r.pod(ctx, version, health, do) }
+	switch what {
+	case "update":
+		err = r.image(ctx, names[1])
+	case "undo":
+		err = r.image(ctx, names[0])
+	case "ready":
+		err = pod(starting, func(p *corev1.Pod) error { return r.status(ctx, p, corev1.PodRunning, true, 0) })
+	case "prove":
+		err = pod(fresh, func(p *corev1.Pod) error { return r.status(ctx, p, corev1.PodRunning, true, 2*proof) })
+	case "relapse":
+		err = pod(fresh, func(p *corev1.Pod) error { return r.crash(ctx, p) })
+	case "crash":
+		err = pod(available, func(p *corev1.Pod) error { return r.crash(ctx, p) })
+	case "end":
+		err = pod(terminating, func(p *corev1.Pod) error { return r.remove(ctx, p) })
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", event, err)
+	}
+	return r.settle(ctx, event)
+}
+
+// crash has a pod crash in one of two ways: its container does and is started again, or it fails as a whole, and the
+// ReplicaSet starts another one. Either way one that starts is where it was.
+func (r *rollout) crash(ctx context.Context, p *corev1.Pod) error {
+	if r.random.IntN(2) == 0 {
+		return r.status(ctx, p, corev1.PodRunning, false, 0)
+	}
+	if err := r.status(ctx, p, corev1.PodFailed, false, 0); err != nil {
+		return err
+	}
+	return r.remove(ctx, p)
+}
+
+func (r *rollout) deployment() *appsv1.Deployment {
+	labels := map[string]string{label: r.name()}
+	minReady := int32(0)
+	if r.MinReady {
+		minReady = int32(proof / time.Second)
+	}
+	surge, unavailable := intstr.FromInt32(r.Surge), intstr.FromInt32(r.Unavailable)
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: r.name(), Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Replicas:                &r.Desired,
+			MinReadySeconds:         minReady,
+			Selector:                &metav1.LabelSelector{MatchLabels: labels},
+			ProgressDeadlineSeconds: new(int32(2 * proof / time.Second)),
+			Strategy: appsv1.DeploymentStrategy{
+				Type:          appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &unavailable},
+			},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					NodeName:   "node", // one that is on none would be gone as soon as it is to terminate
+					Containers: []corev1.Container{{Name: "container", Image: names[0]}},
+				},
+			},
+		},
+	}
+}
+
+func (r *rollout) image(ctx context.Context, image string) error {
+	patch := fmt.Appendf(nil, `[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": %q}]`, image)
+	d, err := r.client.AppsV1().Deployments("default").Patch(ctx, r.name(), types.JSONPatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return err
+	}
+	return r.until(ctx, func(o *objects) bool { return o.deployment.Generation >= d.Generation })
+}
+
+// pod does something to one of the pods of a version that are like that.
+func (r *rollout) pod(ctx context.Context, version string, health int, do func(*corev1.Pod) error) error {
+	r.seen.mu.Lock()
+	var some []*corev1.Pod
+	for _, p := range r.seen.of(r.name()).pods {
+		if h, ok := healthOf(p, r.MinReady); ok && h == health && names[versionOf(p.Spec)] == version {
+			some = append(some, p)
+		}
+	}
+	r.seen.mu.Unlock()
+	if len(some) == 0 {
+		return fmt.Errorf("there is no such pod")
+	}
+	slices.SortFunc(some, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return do(some[r.random.IntN(len(some))])
+}
+
+func (r *rollout) status(ctx context.Context, p *corev1.Pod, phase corev1.PodPhase, ready bool, since time.Duration) error {
+	p = p.DeepCopy()
+	p.Status.Phase = phase
+	condition := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(time.Now().Add(-since))}
+	if ready {
+		condition.Status = corev1.ConditionTrue
+	}
+	p.Status.Conditions = []corev1.PodCondition{condition}
+	p, err := r.client.CoreV1().Pods("default").UpdateStatus(ctx, p, metav1.UpdateOptions{})
+	if err != nil {
+		return err
+	}
+	return r.until(ctx, func(o *objects) bool {
+		now := o.pods[p.Name]
+		return now == nil || now.ResourceVersion == p.ResourceVersion || now.DeletionTimestamp != nil
+	})
+}
+
+func (r *rollout) remove(ctx context.Context, p *corev1.Pod) error {
+	if err := r.client.CoreV1().Pods("default").Delete(ctx, p.Name, *metav1.NewDeleteOptions(0)); err != nil {
+		return err
+	}
+	return r.until(ctx, func(o *objects) bool { return o.pods[p.Name] == nil })
+}
+
+// settle waits until the controllers have nothing more to do, and writes down what they have done.
+func (r *rollout) settle(ctx context.Context, event string) error {
+	return r.until(ctx, func(o *objects) bool {
+		if !o.settled() || time.Since(o.changed) < quiet {
+			return false
+		}
+		if event != "" {
+			r.Steps = append(r.Steps, step{Event: event, Scale: slices.Clone(o.scaled), Then: o.counts()})
+		}
+		return true
+	})
+}
+
+func (r *rollout) until(ctx context.Context, f func(*objects) bool) error {
+	late := time.Now().Add(time.Minute)
+	for {
+		r.seen.mu.Lock()
+		o := r.seen.of(r.name())
+		ok, now := f(o), o.counts()
+		r.seen.mu.Unlock()
+		switch {
+		case ok:
+			return nil
+		case time.Now().After(late):
+			return fmt.Errorf("the controllers do not come to rest: %v", now)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

@@ -1,0 +1,179 @@
+package roll_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/roll"
+)
+
+// everyConfig calls f with every small configuration that is valid.
+func everyConfig(f func(c roll.Config)) {
+	for desired := range 7 {
+		for surge := range 4 {
+			for least := range desired + 1 {
+				c := roll.Config{Desired: desired, MaxSurge: surge, MinHealthy: least}
+				if c.Validate() == nil {
+					f(c)
+				}
+			}
+		}
+	}
+}
+
+// seedOf is another one each time, so that more is tried than one run can, unless ROLL_SEED repeats a run.
+func seedOf(t *testing.T) uint64 {
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("ROLL_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("ROLL_SEED: %v", err)
+		}
+	}
+	t.Logf("to repeat this: ROLL_SEED=%d", seed)
+	return seed
+}
+
+// TestEveryConfiguration rolls every small group through random crashes, late readiness and slow ends.
+func TestEveryConfiguration(t *testing.T) {
+	seed, n := seedOf(t), uint64(0)
+	rounds := 12
+	if testing.Short() {
+		rounds = 2
+	}
+	outcomes := map[string]int{}
+	everyConfig(func(c roll.Config) {
+		for round := range rounds {
+			n++
+			r := rand.New(rand.NewPCG(seed, n))
+			c := c
+			c.OnFailure = roll.OnFailure(round % 3)
+			c.Retries = r.IntN(3)
+			c.MinReady = time.Duration(r.IntN(3)) * time.Second
+			c.Backoff, c.MaxBackoff = time.Duration(r.IntN(3))*time.Second, 3*time.Second
+			if c.Desired > 0 && r.IntN(2) == 0 {
+				c.Canary, c.CanaryWait = r.IntN(c.Desired+1), time.Duration(r.IntN(20))*time.Second
+			}
+			if r.IntN(2) == 0 {
+				c.ProgressDeadline = 10 * time.Second
+			}
+			if err := c.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			old := c.Desired
+			if r.IntN(3) == 0 {
+				old = r.IntN(9) // after a change of Desired, or a bad night
+			}
+			w := newWorld(c, old)
+			storm(w, r)
+			name := w.state.Phase.String()
+			if w.state.Paused {
+				name = "paused " + name
+			}
+			outcomes[name]++
+			if len(w.broken) > 0 {
+				t.Fatalf("%+v, %d old ones: %s\n%s", c, old, strings.Join(w.broken, "; "), strings.Join(w.log, "\n"))
+			}
+		}
+	})
+	t.Log(n, "rolls:", outcomes)
+	for _, want := range []string{"done", "degraded", "rolled back", "paused rolling", "paused rolling back", "paused canary"} {
+		if outcomes[want] == 0 && !testing.Short() {
+			t.Errorf("no roll of %d has come to be %s", n, want)
+		}
+	}
+}
+
+// storm lets anything happen for a while, and then only what should.
+func storm(w *world, r *rand.Rand) {
+	crashes, slow := r.IntN(8), 20+r.IntN(40)
+	for range slow {
+		until := w.act()
+		if len(w.broken) > 0 || w.state.Phase.Ended() {
+			break
+		}
+		if w.state.Paused {
+			if r.IntN(3) > 0 {
+				break
+			}
+			switch r.IntN(2) {
+			case 0:
+				w.note("resume")
+				w.state = w.state.Resume(w.config, w.view)
+			default:
+				w.note("rollback")
+				w.state = w.state.Rollback(w.config, w.view, "by order")
+			}
+			continue
+		}
+		if len(w.view.Instances) == 0 || r.IntN(4) == 0 {
+			if w.view.Now += time.Second; until != 0 && r.IntN(2) == 0 {
+				w.view.Now = max(w.view.Now, until)
+			}
+			continue
+		}
+		switch k := r.IntN(len(w.view.Instances)); w.view.Instances[k].Health {
+		case roll.Starting:
+			switch {
+			case crashes > 0 && r.IntN(2) == 0:
+				crashes--
+				w.end(k)
+			case crashes > 0 && r.IntN(2) == 0:
+				crashes--
+				w.becomeUnhealthy(k)
+			default:
+				w.becomeReady(k)
+			}
+		case roll.Ready:
+			switch {
+			case crashes > 0 && r.IntN(3) == 0:
+				crashes--
+				w.end(k)
+			case crashes > 0 && r.IntN(4) == 0:
+				crashes--
+				w.becomeUnhealthy(k)
+			case w.view.Instances[k].Version == roll.Old && r.IntN(10) == 0: // restarted by its policy
+				w.restart(k)
+			}
+		default:
+			w.end(k)
+		}
+	}
+	w.settle()
+	if w.state.Paused { // an order gets it to an end, now that nothing crashes
+		w.note("resume")
+		resumed := *w
+		resumed.state = w.state.Resume(w.config, w.view)
+		resumed.config.ProgressDeadline = 0
+		if resumed.settle(); !resumed.state.Phase.Ended() || len(resumed.broken) > 0 {
+			w.broken = append(resumed.broken, "does not end when resumed: "+fmt.Sprintf("%+v %+v", resumed.state, resumed.view))
+			w.log = resumed.log
+		}
+		return
+	}
+	w.check()
+}
+
+// check looks at the group that the roll leaves behind.
+func (w *world) check() {
+	oldest, newest, c := w.count(of(roll.Old)), w.count(of(roll.New)), w.config
+	switch good := w.count(w.available); w.state.Phase {
+	case roll.Done:
+		if oldest != 0 || newest != c.Desired || good != c.Desired {
+			w.breach("done with %d old and %d new, %d available", oldest, newest, good)
+		}
+	case roll.RolledBack:
+		if oldest != c.Desired || newest != 0 || good != c.Desired {
+			w.breach("rolled back with %d old and %d new, %d available", oldest, newest, good)
+		}
+	case roll.Degraded:
+		if g := w.state.GivenUp; g == 0 || c.OnFailure != roll.Continue || newest != c.Desired-g || oldest > g {
+			w.breach("degraded by %d with %d old and %d new", g, oldest, newest)
+		}
+	}
+}
