@@ -1,0 +1,300 @@
+package launcher
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/roll"
+)
+
+// streams are what a process prints to.
+var streams = []string{"out", "err"}
+
+// fifo is where a process that may outlive its launcher prints to.
+func fifo(dir, id, stream string) string { return filepath.Join(dir, id+"."+stream) }
+
+// inherit reads what an earlier launcher has remembered, ends what was to end with that one, and returns the rest. What it
+// returns has been checked: each process in it is there, or has been.
+func inherit(dir string) (remembered, error) {
+	r, err := readState(StateIn(dir))
+	if err != nil || r.Groups == nil {
+		return remembered{}, err
+	}
+	sameBoot := r.Boot == proc.Boot()
+	late := time.Now().Add(guardianPatience)
+	var left []string
+	end := func(pen proc.Pen) {
+		for _, m := range pen.Empty(late) {
+			left = append(left, m.String())
+		}
+	}
+	if !sameBoot {
+		r.Guardians = nil
+	} else {
+		end(r.Pen)
+	}
+	for name, g := range r.Groups {
+		g.Processes = slices.DeleteFunc(g.Processes, func(p *rememberedProcess) bool {
+			switch {
+			case sameBoot && p.kept() && p.Kept.PID == 0: // the launcher died while it was started
+				k, ok := p.Kept.Leader()
+				if p.Kept = k; ok {
+					return false
+				}
+				end(p.Kept.Pen)
+			case sameBoot && p.kept():
+				return false
+			case sameBoot && p.Kept.PID != 0 && p.Kept.Alive(): // it has got rid of its mark
+				if err := endNow(p.Kept, late); err != nil {
+					left = append(left, err.Error())
+				}
+			}
+			for _, suffix := range append([]string{"sock", "app"}, streams...) {
+				os.Remove(fifo(dir, p.ID, suffix))
+			}
+			return true
+		})
+		r.Groups[name] = g
+	}
+	if len(left) > 0 {
+		return r, fmt.Errorf("launcher: what an earlier launcher has left does not end: %s; end it, or find out what holds it, and start again", strings.Join(left, ", "))
+	}
+	return r, nil
+}
+
+// endNow kills a process that is not ours to wait for.
+func endNow(k proc.Kept, late time.Time) error {
+	p, err := proc.Adopt(k, proc.Spec{Args: []string{"left over"}, Linger: -1})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	_, err = p.End(proc.Deadlines{Terminate: late, GiveUp: late})
+	return err
+}
+
+// orphans returns the groups of processes that were kept, and whose group is not in the configuration: with none desired.
+func (r remembered) orphans(groups []GroupConfig) (orphans []GroupConfig) {
+	for _, name := range slices.Sorted(maps.Keys(r.Groups)) {
+		g := r.Groups[name]
+		if len(g.Processes) == 0 || slices.ContainsFunc(groups, func(c GroupConfig) bool { return c.Name == name }) {
+			continue
+		}
+		c := g.Config
+		c.Desired, c.MinHealthy, c.DependsOn, c.Listen = 0, Int(0), nil, nil
+		orphans = append(orphans, c.withDefaults())
+	}
+	return orphans
+}
+
+// listener returns what an earlier launcher listened on for this group, nil if neither its guardian nor a process has it any more. A
+// connection that was waiting there goes on waiting, and none is refused.
+func (r rememberedGroup) listener(l Listen, guardians []proc.Kept) (net.Listener, error) {
+	holders := slices.Clone(guardians)
+	for _, p := range r.Processes {
+		holders = append(holders, p.Kept)
+	}
+	for _, s := range r.Sockets {
+		if s.Listen != l {
+			continue
+		}
+		var failure error
+		for _, k := range holders {
+			f, err := takeSocket(k, s.Inode)
+			if err != nil {
+				failure = err
+			}
+			if f == nil {
+				continue
+			}
+			ln, err := net.FileListener(f)
+			f.Close()
+			if unix, ok := ln.(*net.UnixListener); ok {
+				unix.SetUnlinkOnClose(true)
+			}
+			return ln, err
+		}
+		if failure == nil && l.Network == "unix" {
+			removeStale(l.Address)
+		}
+		return nil, failure
+	}
+	return nil, nil
+}
+
+// removeStale removes a socket that an earlier launcher has made and that nobody listens on any more.
+func removeStale(path string) {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode()&fs.ModeSocket == 0 {
+		return
+	}
+	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		conn.Close()
+		return
+	}
+	os.Remove(path)
+}
+
+// remember has the group go on where an earlier launcher was.
+func (g *group) remember(r rememberedGroup) {
+	if r.Revision == 0 {
+		return
+	}
+	g.number, g.found = r.Number, r.Processes
+	d := digest(g.cfg)
+	to := r.Revision
+	for _, p := range r.Processes {
+		to = max(to, p.Revision)
+	}
+	g.revision = to + 1
+	for _, p := range r.Processes {
+		if p.Digest == d {
+			g.revision = p.Revision
+		}
+	}
+	if r.Digest == d {
+		g.revision = r.Revision
+	}
+	g.configs = map[int]GroupConfig{g.revision: g.cfg}
+	for _, p := range r.Processes {
+		if p.Revision != g.revision {
+			g.configs[p.Revision] = p.Config // so that its number is not given again
+		}
+	}
+}
+
+// adopt takes over the processes that were kept.
+func (g *group) adopt() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	for _, found := range g.found {
+		cfg := g.cfg
+		if found.Digest != digest(g.cfg) {
+			cfg = found.Config.withDefaults()
+			cfg.PreStop = g.cfg.PreStop
+		}
+		p := newProcess(g.manager, g, found.ID, found.Revision, cfg)
+		p.found, p.digest, p.kept = found, found.Digest, found.Kept
+		p.port.Store(found.Port)
+		p.status.Started = now.Add(time.Duration(found.Kept.Born)*tick - sinceBoot())
+		if found.Asked != 0 {
+			g.excused[p.id] = true
+		}
+		if g.launch(p) {
+			g.found = slices.DeleteFunc(slices.Clone(g.found), func(other *rememberedProcess) bool { return other == found })
+		}
+	}
+}
+
+// tick is what the kernel counts the ages of processes in, on all machines that Go runs on.
+const tick = 10 * time.Millisecond
+
+// replaceFound begins to replace the adopted processes that are of another configuration. There is no way back: what they
+// were started with is not in the state file.
+func (g *group) replaceFound() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	old := func(p *process) bool { return p.revision != g.revision && !g.excused[p.id] }
+	if g.stopping || g.desired == 0 || !slices.ContainsFunc(slices.Collect(maps.Values(g.all)), old) {
+		return
+	}
+	g.roll = &rolling{from: g.revision, to: g.revision, reason: "the launcher was started with another configuration", leg: &leg{done: make(chan struct{})}}
+	g.roll.state = roll.Begin(g.rollRules(), g.view(time.Now()))
+	g.tell(Event{Kind: RollBegun, Message: fmt.Sprintf("to revision %d: %s", g.roll.to, g.roll.reason)})
+}
+
+// settle waits until the processes that were adopted as ready are counted on, so that none of them is taken for one that is
+// not, and another one is stopped too many.
+func (g *group) settle() {
+	g.mu.Lock()
+	all := slices.Collect(maps.Values(g.all))
+	g.mu.Unlock()
+	for _, p := range all {
+		if p.found != nil && p.found.Ready != 0 && p.found.Asked == 0 {
+			<-p.settled
+		}
+	}
+}
+
+// recall returns what the next launcher has to know of the group.
+func (g *group) recall(sockets []rememberedSocket) rememberedGroup {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := rememberedGroup{Config: forgetful(g.cfg), Revision: g.revision, Digest: g.digest(), Number: g.number, Sockets: sockets,
+		Processes: slices.Clone(g.found)}
+	for _, p := range g.sorted() {
+		r.Processes = append(r.Processes, p.recall())
+	}
+	return r
+}
+
+func (g *group) digest() string { return digest(g.cfg) }
+
+func (p *process) recall() *rememberedProcess {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	st := &p.status
+	r := &rememberedProcess{ID: p.id, Revision: p.revision, Digest: p.digest, Config: forgetful(p.cfg), Kept: p.kept,
+		Reason: st.Reason, Grace: p.grace, Port: p.port.Load()}
+	r.Ready, r.Asked = bootMillis(st.ReadyAt), bootMillis(st.Asked)
+	return r
+}
+
+// bootMillis returns an instant for another program on this machine, 0 for none.
+func bootMillis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(1, (sinceBoot() - time.Since(t)).Milliseconds())
+}
+
+// fromBoot returns the instant that another program has written down.
+func fromBoot(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(time.Duration(ms)*time.Millisecond - sinceBoot())
+}
+
+// recall returns what the next launcher has to know.
+func (m *Manager) recall() remembered {
+	m.mu.Lock()
+	guardians := slices.Concat(m.retiring, m.guardian.kept())
+	m.mu.Unlock()
+	r := remembered{Boot: proc.Boot(), Pen: m.pen, Guardians: guardians, Groups: map[string]rememberedGroup{}}
+	for _, g := range m.allGroups() {
+		m.mu.Lock()
+		in := m.listeners[g.name]
+		m.mu.Unlock()
+		r.Groups[g.name] = g.recall(in.sockets())
+	}
+	return r
+}
+
+// adopt starts the process that another launcher has started.
+func (p *process) adopt() error {
+	var files [2]*os.File
+	for i, stream := range streams {
+		f, err := openFIFO(fifo(p.manager.dir, p.id, stream))
+		if err != nil {
+			p.tell(Event{Kind: Alarm, Message: "what it prints is lost: " + err.Error()})
+			continue
+		}
+		files[i] = f
+	}
+	adopted, err := proc.Adopt(p.found.Kept, proc.Spec{Args: []string{p.id}, ReadStdout: files[0], ReadStderr: files[1]})
+	if err != nil {
+		return fmt.Errorf("launcher: process %q: %w", p.id, err)
+	}
+	p.started(adopted)
+	return nil
+}

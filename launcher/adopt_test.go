@@ -1,0 +1,40 @@
+//go:build unix
+
+package launcher_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher"
+)
+
+// A process that was adopted is where it was: ready, or stopping. Of the time that it had to stop, what has passed has passed.
+func TestAdopted(t *testing.T) {
+	cfg := launcher.GroupConfig{}
+	cfg.Shutdown = launcher.ShutdownConfig{Grace: 3 * time.Second, Max: 10 * time.Second, SIGTERMTimeout: 2 * time.Second}
+
+	m, todo := launcher.AdoptedMachine(cfg, time.Minute, 0)
+	equal(t, "of one that was ready: what is done", todo, []string{"join"})
+	equal(t, "state", m.State(), launcher.Ready)
+	equal(t, "at once it is asked whether it still is", m.Pass(0), []string{"ask readiness"})
+
+	m, todo = launcher.AdoptedMachine(cfg, 0, 0)
+	equal(t, "of one that was not: what is done", todo, []string{"ask readiness"})
+	equal(t, "state", m.State(), launcher.Spawning)
+
+	// Leaving routing takes 4 s at most, so 13 s ago it had 14 s, and there is 1 s left, whatever it asks for.
+	m, todo = launcher.AdoptedMachine(cfg, time.Minute, 13*time.Second)
+	equal(t, "of one that was stopping: what is done", todo, []string{"shutdown"})
+	equal(t, "state", m.State(), launcher.ShutdownRequested)
+	m.Ack(true)
+	m.Status(more(5 * time.Second))
+	m.Pass(time.Second - 1)
+	equal(t, "when its time is over", m.Pass(1), []string{"terminate"})
+	equal(t, "and", m.Pass(2*time.Second), []string{"kill"})
+
+	m, _ = launcher.AdoptedMachine(cfg, time.Minute, time.Hour)
+	equal(t, "of one whose time is long over", m.Pass(0), []string{"signal SIGTERM"})
+	m.Pass(2*time.Second - 1)
+	equal(t, "and", m.Pass(1), []string{"kill"})
+}

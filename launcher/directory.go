@@ -1,0 +1,49 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// ErrInUse is returned where another launcher has the directory.
+var ErrInUse = errors.New("launcher: another launcher has this directory")
+
+// lockPatience is for the lock of a launcher that was killed while it started a process: between its fork and its exec that
+// has all that the launcher had open.
+const lockPatience = time.Second
+
+// ownDirectory makes the directory if it is not there, and takes its lock. Whoever can write to it can be taken for a
+// process of ours, so nobody else may be able to.
+func ownDirectory(dir string) (lock *os.File, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, &ConfigError{Field: "Dir", Rule: err.Error()}
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return nil, &ConfigError{Field: "Dir", Rule: err.Error()}
+	}
+	switch {
+	case !info.IsDir():
+		return nil, &ConfigError{Field: "Dir", Rule: dir + " is no directory; a symbolic link will not do"}
+	case info.Mode().Perm()&0o077 != 0:
+		return nil, &ConfigError{Field: "Dir", Rule: fmt.Sprintf("%s is %v, others can look into it; it has to be 0700", dir, info.Mode().Perm())}
+	case !ownedByUs(info):
+		return nil, &ConfigError{Field: "Dir", Rule: dir + " belongs to another user"}
+	}
+	lock, err = os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, &ConfigError{Field: "Dir", Rule: err.Error()}
+	}
+	err = tryLock(lock)
+	for late := time.Now().Add(lockPatience); err != nil && time.Now().Before(late); err = tryLock(lock) {
+		time.Sleep(5 * time.Millisecond) // a wait for the lock could not be given up
+	}
+	if err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("%w: %s: %w", ErrInUse, dir, err)
+	}
+	return lock, nil
+}

@@ -1,0 +1,137 @@
+package launcher
+
+import (
+	"context"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc/codes"
+)
+
+// A Machine is a machine that time passes for when a test says so.
+type Machine struct {
+	m     *machine
+	begun time.Time
+	now   time.Time
+}
+
+// NewMachine returns the machine of a process that has just been started, with the defaults for what is left open.
+func NewMachine(cfg GroupConfig) *Machine {
+	cfg.Name, cfg.Command, cfg.Desired = "m", []string{"m"}, 1
+	begun := time.Unix(1_000_000, 0)
+	x := &Machine{m: newMachine(cfg.withDefaults()), begun: begun, now: begun}
+	x.step(event{kind: evSpawned})
+	return x
+}
+
+// step returns what is to be done, in words.
+func (x *Machine) step(e event) (todo []string) {
+	e.at = x.now
+	for _, a := range x.m.step(e) {
+		todo = append(todo, actionNames[a.kind]+a.signal)
+	}
+	return todo
+}
+
+var actionNames = map[actionKind]string{doAskReadiness: "ask readiness", doJoin: "join", doLeave: "leave", doShutdown: "shutdown",
+	doAskStatus: "ask status", doSignal: "signal ", doTerminate: "terminate", doKill: "kill", doUnconfirmed: "unconfirmed",
+	doExtended: "extended"}
+
+func (x *Machine) State() State         { return x.m.state }
+func (x *Machine) Outcome() Outcome     { return x.m.outcome }
+func (x *Machine) Message() string      { return x.m.message }
+func (x *Machine) Why() string          { return x.m.forcedBecause }
+func (x *Machine) Extensions() int      { return x.m.granted }
+func (x *Machine) Over() bool           { return x.m.phase == over }
+func (x *Machine) Since() time.Duration { return x.now.Sub(x.begun) }
+
+// Next returns how long it is until the machine wants to do something by itself, negative if it does not.
+func (x *Machine) Next() time.Duration {
+	next := x.m.next()
+	if next.IsZero() {
+		return -1
+	}
+	return next.Sub(x.now)
+}
+
+// Pass lets time pass, and tells of it, as if the timer had fired then.
+func (x *Machine) Pass(d time.Duration) []string {
+	x.now = x.now.Add(d)
+	return x.step(event{kind: evTick})
+}
+
+func (x *Machine) Readiness(s pb.ReadinessResponse_ReadinessState) []string {
+	return x.step(event{kind: evReadiness, readiness: &pb.ReadinessResponse{State: s, Message: "it says"}})
+}
+
+func (x *Machine) ReadinessFails(c codes.Code) []string {
+	return x.step(event{kind: evReadiness, code: c, err: "failed"})
+}
+
+func (x *Machine) PushReady() []string { return x.step(event{kind: evPushedReady}) }
+func (x *Machine) Stop() []string      { return x.step(event{kind: evStop, reason: "test"}) }
+func (x *Machine) Left() []string      { return x.step(event{kind: evLeft}) }
+func (x *Machine) Force() []string     { return x.step(event{kind: evForce, reason: "test"}) }
+func (x *Machine) Exited() []string    { return x.step(event{kind: evExited}) }
+
+func (x *Machine) Ack(yes bool) []string {
+	return x.step(event{kind: evAck, ack: &pb.ShutdownAck{Acknowledged: yes}})
+}
+
+func (x *Machine) AckFails(c codes.Code) []string {
+	return x.step(event{kind: evAck, code: c, err: "failed"})
+}
+
+func (x *Machine) Status(s *pb.ShutdownStatus) []string {
+	return x.step(event{kind: evStatus, status: s})
+}
+
+func (x *Machine) StatusFails(c codes.Code) []string {
+	return x.step(event{kind: evStatus, code: c, err: "failed"})
+}
+
+func (x *Machine) PushEnd(drainError string) []string {
+	return x.step(event{kind: evPushedEnd, reason: "over", drainError: drainError})
+}
+
+// Reaped tells how the process has ended. The exit is that of a process: a code, or a signal.
+func (x *Machine) Reaped(code int, sig syscall.Signal, terminated, killed bool) []string {
+	return x.step(event{kind: evReaped, exit: proc.Exit{Code: code, Signal: sig, State: someState(), Terminated: terminated, Killed: killed}})
+}
+
+// ReapedUnknown is the end of a process that was somebody else's to wait for.
+func (x *Machine) ReapedUnknown() []string { return x.step(event{kind: evReaped}) }
+
+func someState() *os.ProcessState { return new(os.ProcessState) }
+
+// Follows is the table of states.
+var Follows = follows
+
+// StartWatched is Start and Watch, without a moment in between.
+func StartWatched(ctx context.Context, cfg Config) (*Manager, <-chan Event, error) {
+	m, begin, err := prepare(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	events, _ := m.Watch()
+	begin()
+	return m, events, nil
+}
+
+// AdoptedMachine returns the machine of a process that has been ready, and stopping, for some time, 0 if not at all, and what
+// is to be done first.
+func AdoptedMachine(cfg GroupConfig, ready, stopping time.Duration) (*Machine, []string) {
+	x := NewMachine(cfg)
+	x.m = newMachine(x.m.cfg)
+	e := event{kind: evAdopted, reason: "test"}
+	if ready > 0 {
+		e.readyAt = x.now.Add(-ready)
+	}
+	if stopping > 0 {
+		e.asked = x.now.Add(-stopping)
+	}
+	return x, x.step(e)
+}

@@ -1,0 +1,492 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/launcher/internal/roll"
+)
+
+// A group keeps as many processes of one kind as are desired, replaces those that fail, and all of them in a roll.
+//
+// One goroutine, loop, starts processes and tells them to stop; it looks at what there is whenever something has changed,
+// and does what package roll says. All else only changes fields, under mu, and wakes it. Invariants:
+//
+//   - Every process is in all until its machine has come to an end, so that roll counts those that are shutting down.
+//   - revision is what a new process is of: in a roll what that leads to, unless it is paused or on its way back.
+//   - vacant is 0 but in a roll on its way forward.
+type group struct {
+	manager *Manager
+	name    string
+	scope   *ctxshutdown.Swansong
+	poke    chan struct{}
+	emptied chan struct{} // closed when the group has been stopped and its last process is gone
+	begun   time.Time     // package roll counts from here
+
+	mu       sync.Mutex
+	cfg      GroupConfig // of the revision that is wanted
+	desired  int
+	revision int
+	configs  map[int]GroupConfig // by revision: the wanted one, and the one that a roll comes from
+	all      map[string]*process
+	found    []*rememberedProcess // kept by an earlier launcher, and not adopted yet
+	recent   []Status             // of those that have ended, the latest last
+	number   int                  // of the last process started
+	roll     *rolling             // nil: none under way, or paused
+	missing  int                  // fewer than desired, since a roll could not replace them
+	vacant   int                  // processes that a roll has not come to yet, have failed, and are to be started again
+
+	failures  int // in a row
+	notBefore time.Time
+	givenUp   bool // too many failures
+	lastError string
+	stopping  bool
+	excused   map[string]bool // those whose end changes nothing any more: the group has told them to stop, or has lost them already
+	healthy   bool            // as was told last
+}
+
+// recentKept is how many ended processes are remembered.
+const recentKept = 32
+
+func newGroup(m *Manager, cfg GroupConfig) *group {
+	scope, _ := ctxshutdown.WithCancel(m.groupsScope, ctxshutdown.WithName(cfg.Name))
+	return &group{
+		manager: m, name: cfg.Name, scope: scope, poke: make(chan struct{}, 1), emptied: make(chan struct{}), begun: time.Now(),
+		cfg: cfg, desired: cfg.Desired, revision: 1, configs: map[int]GroupConfig{1: cfg},
+		all: map[string]*process{}, excused: map[string]bool{},
+	}
+}
+
+func (g *group) wake() {
+	select {
+	case g.poke <- struct{}{}:
+	default:
+	}
+}
+
+// loop runs until the group has been told to stop and is empty.
+func (g *group) loop() {
+	defer close(g.emptied)
+	g.settle()
+	if !g.awaitDependencies() {
+		g.close()
+		return
+	}
+	g.replaceFound()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	stop := g.scope.Done()
+	for {
+		timer.Stop()
+		if at := g.look(time.Now()); !at.IsZero() {
+			timer.Reset(time.Until(at))
+		}
+		select {
+		case <-g.poke:
+		case <-timer.C:
+		case <-stop:
+			g.close()
+			return
+		}
+	}
+}
+
+// awaitDependencies returns true when the groups that this one needs are healthy, and false if it is told to stop before.
+func (g *group) awaitDependencies() bool {
+	needs := g.config().DependsOn
+	if len(needs) == 0 {
+		return g.scope.Err() == nil
+	}
+	events, stop := g.manager.events.watch()
+	defer stop()
+	for {
+		if !slices.ContainsFunc(needs, func(name string) bool { return !g.manager.healthy(name) }) {
+			return g.scope.Err() == nil
+		}
+		select {
+		case <-events:
+		case <-g.scope.Done():
+			return false
+		}
+	}
+}
+
+// close stops all processes, once those who need them are gone, and returns when they are gone, too.
+func (g *group) close() {
+	g.mu.Lock()
+	g.stopping = true
+	g.endRoll(&RollError{Group: g.name, Cause: ctxshutdown.ErrShutdown})
+	g.mu.Unlock()
+	cut := g.scope.Work().Done()
+	for _, other := range g.manager.allGroups() {
+		if slices.Contains(other.config().DependsOn, g.name) {
+			select {
+			case <-other.emptied:
+			case <-cut:
+			}
+		}
+	}
+	g.mu.Lock()
+	left := slices.Collect(maps.Values(g.all))
+	g.mu.Unlock()
+	reason := "launcher: " + context.Cause(g.scope).Error()
+	for _, p := range left {
+		go p.send(event{kind: evStop, reason: reason})
+	}
+	for _, p := range left {
+		<-p.over
+	}
+}
+
+// look does what is to be done now, and returns when to look again, zero if nothing is known to be due.
+func (g *group) look(now time.Time) (again time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	later := func(t time.Time) {
+		if t.After(now) && (again.IsZero() || t.Before(again)) {
+			again = t
+		}
+	}
+	for _, p := range g.all {
+		st := p.snapshot()
+		if st.State != Ready || g.excused[p.id] {
+			continue
+		}
+		stable := st.ReadyAt.Add(g.cfg.Restart.ResetAfter)
+		later(st.ReadyAt.Add(g.cfg.MinReady))
+		if g.failures > 0 {
+			later(stable)
+			if !stable.After(now) {
+				g.failures = 0
+			}
+		}
+	}
+	for acting := true; acting; {
+		switch a := g.next(now); a.Do {
+		case roll.Start:
+			acting = g.start(g.revisionOf(a.Version))
+		case roll.Stop:
+			g.stop(a)
+		case roll.Wait:
+			acting = false
+			if a.Until > 0 {
+				later(g.begun.Add(a.Until))
+			}
+		}
+	}
+	if !g.givenUp {
+		later(g.notBefore)
+	}
+	if h := g.healthLocked(now); h.Healthy != g.healthy {
+		g.healthy = h.Healthy
+		kind := GroupUnhealthy
+		if h.Healthy {
+			kind = GroupHealthy
+		}
+		g.tell(Event{Kind: kind, Message: fmt.Sprintf("%d of %d ready", h.Ready, h.Desired)})
+	}
+	return again
+}
+
+// next asks package roll.
+func (g *group) next(now time.Time) roll.Action {
+	hold := g.givenUp || now.Before(g.notBefore)
+	for g.roll != nil && !g.roll.state.Paused {
+		a, again := g.rollOn(now)
+		switch {
+		case again:
+			continue
+		case a.Do == roll.Stop && a.ID == "":
+			g.vacant--
+			continue
+		case a.Do == roll.Wait && g.vacant > 0 && !hold && len(g.all) < g.desired+*g.cfg.MaxSurge:
+			g.vacant--
+			return roll.Action{Do: roll.Start, Version: roll.Old}
+		}
+		return a
+	}
+	paused := g.roll != nil
+	a := roll.Keep(g.cfg.arithmetic(g.desired-g.missing), g.view(now), paused)
+	if a.Do == roll.Start && hold {
+		return roll.Action{}
+	}
+	a.Version = g.versionOf(g.revision)
+	return a
+}
+
+// view is the group as package roll sees it.
+func (g *group) view(now time.Time) roll.View {
+	v := roll.View{Now: now.Sub(g.begun)}
+	if g.roll != nil {
+		v.Failures = g.roll.failures
+	}
+	for _, p := range g.sorted() {
+		st := p.snapshot()
+		i := roll.Instance{ID: p.id, Version: g.versionOf(p.revision)}
+		switch {
+		case st.State >= Unhealthy || g.excused[p.id]: // who is unhealthy stops by itself
+			i.Health = roll.Stopping
+		case st.State == Ready && st.Routed:
+			i.Health, i.Since = roll.Ready, st.ReadyAt.Sub(g.begun)
+		}
+		v.Instances = append(v.Instances, i)
+	}
+	for range g.vacant {
+		v.Instances = append(v.Instances, roll.Instance{Version: roll.Old, Health: roll.Starting})
+	}
+	return v
+}
+
+// versionOf says what a revision is to the roll, or, where there is none, whether it is the one that is wanted.
+func (g *group) versionOf(revision int) roll.Version {
+	to := g.revision
+	if g.roll != nil {
+		to = g.roll.to
+	}
+	if revision == to {
+		return roll.New
+	}
+	return roll.Old
+}
+
+// revisionOf is the opposite of versionOf, for what is to be started.
+func (g *group) revisionOf(v roll.Version) int {
+	switch {
+	case g.roll == nil:
+		return g.revision
+	case v == roll.New:
+		return g.roll.to
+	}
+	return g.roll.from
+}
+
+// sorted returns the processes, oldest first.
+func (g *group) sorted() []*process {
+	all := slices.Collect(maps.Values(g.all))
+	slices.SortFunc(all, func(a, b *process) int { return a.status.Started.Compare(b.status.Started) })
+	return all
+}
+
+// start starts a process, and returns false if it is too late for that.
+func (g *group) start(revision int) bool {
+	g.number++
+	return g.launch(newProcess(g.manager, g, fmt.Sprintf("%s-%d", g.name, g.number), revision, g.configs[revision]))
+}
+
+// launch runs a process, and returns false if it is too late for that.
+func (g *group) launch(p *process) bool {
+	guard, ok := g.scope.TryGuard()
+	if !ok {
+		return false
+	}
+	p.scope, _ = ctxshutdown.WithCancel(g.scope.Work(), ctxshutdown.WithName(p.id))
+	g.all[p.id] = p
+	g.manager.register(p)
+	held := p.scope.Guard()
+	guard.Release()
+	go func() {
+		p.run()
+		held.Release()
+		p.scope.Shutdown()
+	}()
+	return true
+}
+
+// stop tells a process to stop, for good.
+func (g *group) stop(a roll.Action) {
+	p, why := g.all[a.ID], a.Why
+	if r := g.roll; r != nil && p.revision != g.revision {
+		why = fmt.Sprintf("%s by revision %d", why, g.revision)
+		if r.reason != "" {
+			why += ": " + r.reason
+		}
+	}
+	g.excused[a.ID] = true
+	go p.send(event{kind: evStop, reason: why})
+}
+
+// processChanged is told of each change of state.
+func (g *group) processChanged(p *process) {
+	st := p.snapshot()
+	g.mu.Lock()
+	if g.all[p.id] == p {
+		// One that is not wanted to go on is made up for when that is known, and not when it has ended: a process that fails
+		// may take its time to drain.
+		if st.State == Unhealthy || st.State.Ended() {
+			g.lost(p, st)
+		}
+		if st.State.Ended() {
+			g.remove(p, st)
+		}
+	}
+	g.mu.Unlock()
+	g.wake()
+}
+
+func (g *group) remove(p *process, st Status) {
+	delete(g.all, p.id)
+	delete(g.excused, p.id)
+	g.manager.memory.note()
+	g.recent = append(g.recent, st)
+	if len(g.recent) > recentKept {
+		g.manager.forget(g.recent[0].ID)
+		g.recent = slices.Delete(g.recent, 0, 1)
+	}
+}
+
+// lost decides, once for each process that the group has not stopped itself, whether and when another one takes its place.
+func (g *group) lost(p *process, st Status) {
+	if g.excused[p.id] || g.stopping {
+		return
+	}
+	g.excused[p.id] = true
+	rolls := g.roll != nil && !g.roll.state.Paused
+	if r := g.roll; r != nil {
+		v := g.versionOf(p.revision)
+		if st.State == Unhealthy || st.Asked.IsZero() {
+			r.count(v, p.id, st)
+		}
+		if rolls && (v == roll.New || r.target() == roll.Old) {
+			return // the roll sees to it, or wants it gone
+		}
+	}
+	failed := st.State == Unhealthy || st.Outcome != Clean
+	policy := p.rules().Restart.Policy
+	switch {
+	case !failed && !st.Asked.IsZero():
+		// Somebody has stopped it; another one takes its place at once.
+	case policy == Never || policy == OnFailure && !failed:
+		if !rolls { // whose successors are as many as are desired
+			g.desired = max(0, g.desired-1)
+		}
+		return
+	default:
+		g.backOff(st)
+	}
+	if rolls {
+		g.vacant++
+	}
+}
+
+// backOff counts a failure, and puts off the next start.
+func (g *group) backOff(st Status) {
+	policy := g.cfg.Restart
+	if !st.ReadyAt.IsZero() && time.Since(st.ReadyAt) >= policy.ResetAfter {
+		g.failures = 0
+	}
+	g.failures++
+	if policy.CrashLimit > 0 && g.failures >= policy.CrashLimit {
+		g.givenUp, g.lastError = true, st.ID+": "+st.complaint()
+		g.tell(Event{Kind: Alarm, Message: g.lostHope().Rule()})
+		return
+	}
+	wait := policy.MinBackoff
+	for n := 1; n < g.failures && wait < policy.MaxBackoff; n++ {
+		wait *= 2
+	}
+	wait = min(wait, policy.MaxBackoff)
+	g.notBefore = time.Now().Add(wait)
+	g.tell(Event{Kind: Restart, Process: st.ID, Message: fmt.Sprintf("failure %d in a row; another one is started in %v", g.failures, wait)})
+}
+
+// A GivenUpError says that the processes of a group have failed too often to be started again.
+type GivenUpError struct {
+	Group    string
+	Failures int    // in a row
+	Last     string // who has failed last, and of what
+}
+
+// Rule says what has happened, and what to do.
+func (e *GivenUpError) Rule() string {
+	return fmt.Sprintf("given up after %d failures in a row; the last: %s; restart the group when that is mended", e.Failures, e.Last)
+}
+
+func (e *GivenUpError) Error() string {
+	return fmt.Sprintf("launcher: group %q: %s", e.Group, e.Rule())
+}
+
+func (g *group) lostHope() *GivenUpError { return &GivenUpError{g.name, g.failures, g.lastError} }
+
+// hopeless returns a *GivenUpError if the group was given up.
+func (g *group) hopeless() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.givenUp {
+		return g.lostHope()
+	}
+	return nil
+}
+
+func (g *group) tell(e Event) {
+	e.Group = g.name
+	g.manager.publish(e)
+}
+
+// A Health is how a group is.
+type Health struct {
+	Group      string
+	Desired    int
+	MinHealthy int
+	Ready      int // available, that is ready for long enough
+	Total      int // with those that are shutting down
+	Healthy    bool
+	GivenUp    bool // too many processes have failed; it takes a restart of the group
+	Revision   int
+	Message    string      // what is wrong, or under way
+	Missing    int         // fewer than Desired, since a roll with [Continue] could not replace them
+	Roll       *RollStatus // nil: none is under way, or paused
+	Processes  []Status    // those that run, oldest first, then those that have ended, latest last
+}
+
+func (g *group) health() Health {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.healthLocked(time.Now())
+}
+
+func (g *group) healthLocked(now time.Time) Health {
+	h := Health{Group: g.name, Desired: g.desired, MinHealthy: min(*g.cfg.MinHealthy, g.desired), Total: len(g.all), Revision: g.revision,
+		Missing: g.missing, Roll: g.rollStatus(now)}
+	for _, p := range g.sorted() {
+		st := p.snapshot()
+		if st.available(now, g.cfg.MinReady) && !g.excused[p.id] {
+			h.Ready++
+		}
+		h.Processes = append(h.Processes, st)
+	}
+	h.Processes = append(h.Processes, g.recent...)
+	h.GivenUp = g.givenUp
+	h.Healthy = !g.givenUp && h.Ready >= h.MinHealthy && (h.Ready > 0 || h.Desired == 0)
+	switch {
+	case g.stopping:
+		h.Message = "stopping"
+	case g.givenUp:
+		h.Message = g.lostHope().Rule()
+	case g.roll != nil:
+		h.Message = h.Roll.String()
+	case g.missing > 0:
+		h.Message = fmt.Sprintf("degraded: %d of %d could not be replaced; restart the group when that is mended", g.missing, g.desired)
+	case now.Before(g.notBefore):
+		h.Message = fmt.Sprintf("%d failures in a row; the next start is in %v", g.failures, g.notBefore.Sub(now).Round(time.Millisecond))
+	}
+	return h
+}
+
+// stopProcess stops one. With replace false the group has one less from now on.
+func (g *group) stopProcess(p *process, reason string, grace time.Duration, replace bool) {
+	g.mu.Lock()
+	if !g.excused[p.id] && g.all[p.id] == p {
+		g.excused[p.id] = true // ordered, so that however it ends, it is no failure
+		if !replace {
+			g.desired = max(0, g.desired-1)
+		}
+	}
+	g.mu.Unlock()
+	g.wake()
+	p.send(event{kind: evStop, reason: reason, grace: grace})
+}

@@ -1,0 +1,213 @@
+//go:build unix
+
+package launcher_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher"
+)
+
+// Processes that fail are replaced, later each time, and not for ever.
+func TestCrashLoop(t *testing.T) {
+	g := group("bad", 1, "exit", "3")
+	g.Restart = launcher.RestartConfig{MinBackoff: 20 * time.Millisecond, MaxBackoff: 80 * time.Millisecond, CrashLimit: 5}
+	h := launch(t, g)
+	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
+	defer cancel()
+	err := h.Ready(ctx)
+	if err == nil || !strings.Contains(err.Error(), "given up after 5 failures") {
+		t.Fatalf("Ready: %v", err)
+	}
+	h.drainEvents()
+	var ended, started []time.Time
+	for _, e := range h.events {
+		switch e.To {
+		case launcher.Crashed:
+			ended = append(ended, e.Time)
+		case launcher.Spawning:
+			started = append(started, e.Time)
+		}
+	}
+	equal(t, "how many were started", len(started), 5)
+	for n, least := range []time.Duration{20, 40, 80, 80} {
+		if got := started[n+1].Sub(ended[n]); got < least*time.Millisecond {
+			t.Errorf("start %d came %v after the failure before it, and had to wait for %d ms", n+2, got, least)
+		}
+	}
+}
+
+func TestRestartPolicies(t *testing.T) {
+	for _, c := range []struct {
+		policy  launcher.RestartPolicy
+		code    string
+		again   bool
+		desired int
+	}{
+		{launcher.OnFailure, "0", false, 0},
+		{launcher.OnFailure, "3", true, 1},
+		{launcher.Always, "0", true, 1},
+		{launcher.Never, "3", false, 0},
+	} {
+		t.Run(string(c.policy)+" "+c.code, func(t *testing.T) {
+			g := group("job", 1, "exit", c.code)
+			g.Restart = launcher.RestartConfig{Policy: c.policy, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond, CrashLimit: -1}
+			h := launch(t, g)
+			if c.again {
+				h.enters("job-2", launcher.Spawning)
+				return
+			}
+			h.ends("job-1")
+			health, _ := h.GroupHealth("job")
+			equal(t, "desired", health.Desired, c.desired)
+			equal(t, "processes that there have been", len(health.Processes), 1)
+		})
+	}
+}
+
+// A replacement that does not become ready costs nothing but itself.
+func TestRollFailures(t *testing.T) {
+	bad := func(g launcher.GroupConfig) launcher.GroupConfig {
+		g.Env = append(group("web", 2, "exit").Env, "BAD=1")
+		g.Command = []string{os.Args[0], "3"}
+		return g
+	}
+	roll := func(t *testing.T, how launcher.RollConfig) (*harness, *launcher.RollError) {
+		t.Helper()
+		g := runners("web", 2)
+		h := launch(t, g).ready()
+		g = bad(g)
+		g.Roll = how
+		ctx, cancel := context.WithTimeout(context.Background(), tooLong)
+		defer cancel()
+		err := h.Roll(ctx, g, "a bad build")
+		var failure *launcher.RollError
+		if !errors.As(err, &failure) {
+			t.Fatalf("Roll: %v\n%s", err, h.story())
+		}
+		return h, failure
+	}
+	old := func(t *testing.T, h *harness) {
+		t.Helper()
+		h.until("all is well", func(e launcher.Event) bool {
+			health, _ := h.GroupHealth("web")
+			return health.Ready == 2 && health.Total == 2 || e.Kind == launcher.GroupHealthy
+		})
+		equal(t, "state of the first", stateOf(h, "web-1"), launcher.Ready)
+		equal(t, "state of the second", stateOf(h, "web-2"), launcher.Ready)
+	}
+	t.Run("pause", func(t *testing.T) {
+		h, failure := roll(t, launcher.RollConfig{})
+		equal(t, "who has failed", failure.Process, "web-3")
+		equal(t, "rolled back", failure.RolledBack, false)
+		old(t, h)
+
+		// A process that is lost while the roll is paused is replaced by one that works.
+		h.drainEvents()
+		kill(t, h.running("web")[0].PID)
+		h.until("somebody is there again", func(e launcher.Event) bool { return e.To == launcher.Ready })
+		equal(t, "state of the new one", stateOf(h, "web-4"), launcher.Ready)
+
+		// The next roll makes good.
+		ctx, cancel := context.WithTimeout(context.Background(), tooLong)
+		defer cancel()
+		if err := h.Roll(ctx, runners("web", 2), "a good build"); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("rollback", func(t *testing.T) {
+		h, failure := roll(t, launcher.RollConfig{OnFailure: launcher.Rollback})
+		equal(t, "rolled back", failure.RolledBack, true)
+		old(t, h)
+		health, _ := h.GroupHealth("web")
+		equal(t, "revision", health.Revision, 1)
+	})
+	t.Run("retry", func(t *testing.T) {
+		h, failure := roll(t, launcher.RollConfig{Retry: launcher.Immediate, Retries: 2})
+		equal(t, "who has failed last", failure.Process, "web-5")
+		old(t, h)
+	})
+}
+
+func stateOf(h *harness, id string) launcher.State {
+	st, err := h.Process(id)
+	if err != nil {
+		h.t.Error(err)
+	}
+	return st.State
+}
+
+// A roll by surge 0 needs no room, and takes one away at a time.
+func TestRollWithoutSurge(t *testing.T) {
+	g := runners("web", 2)
+	g.MaxSurge = launcher.Int(0)
+	h := launch(t, g).ready()
+	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
+	defer cancel()
+	if err := h.Restart(ctx, "web", "test"); err != nil {
+		t.Fatal(err)
+	}
+	here, most := map[string]bool{}, 0
+	h.drainEvents()
+	for _, e := range h.events {
+		switch {
+		case e.Kind != launcher.Transition:
+		case e.To.Ended():
+			delete(here, e.Process)
+		default:
+			here[e.Process] = true
+			most = max(most, len(here))
+		}
+	}
+	equal(t, "most at a time", most, 2)
+}
+
+// Groups start after those that they need, and stop before them.
+func TestDependencies(t *testing.T) {
+	db, web := runners("db", 1, "--ready-after", "200ms"), runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "200ms")
+	web.DependsOn = []string{"db"}
+	h := launch(t, web, db).ready()
+	h.Shutdown()
+	h.ends("db-1")
+	h.ends("web-1")
+	var order []string
+	for _, e := range h.events {
+		if e.Kind == launcher.Transition && (e.To == launcher.Ready || e.To == launcher.ShutdownRequested || e.To.Ended()) {
+			order = append(order, e.Process+" "+e.To.String())
+		}
+	}
+	equal(t, "order", order, []string{"db-1 READY", "web-1 READY",
+		"web-1 SHUTDOWN_REQUESTED", "web-1 COMPLETE", "db-1 SHUTDOWN_REQUESTED", "db-1 COMPLETE"})
+}
+
+// Hooks run before the process is asked to stop, and one that fails, or hangs, holds nobody up for longer than it may.
+func TestPreStopHooks(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	hook := func(script string) launcher.Hook {
+		return launcher.Hook{Command: []string{"/bin/sh", "-c", script}, Timeout: 10 * time.Second}
+	}
+	g := runners("web", 1)
+	slow := hook("sleep 100")
+	slow.Timeout = 50 * time.Millisecond
+	g.PreStop = []launcher.Hook{hook("echo $SWANSONG_PROCESS_ID >> " + out), hook("exit 3"), slow, hook("kill -0 $SWANSONG_PROCESS_PID && echo alive >> " + out)}
+	h := launch(t, g).ready()
+	equal(t, "outcome", h.stops("web-1").Outcome, launcher.Clean)
+	text, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "what the hooks wrote", string(text), "web-1\nalive\n")
+	var told []string
+	for _, e := range h.events {
+		if e.Kind == launcher.HookRun {
+			told = append(told, e.Message)
+		}
+	}
+	equal(t, "what was told", told, []string{"/bin/sh", "/bin/sh: exit status 3", "/bin/sh: killed after 50ms", "/bin/sh"})
+}

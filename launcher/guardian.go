@@ -1,0 +1,274 @@
+package launcher
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/capture"
+)
+
+// A guardian is a small process that outlives the launcher. It reads a pipe of which the launcher alone has the other end,
+// so that the kernel tells it when that is no more, whatever has happened to it:
+//
+//	watching ──"over"──▶ done: the launcher has seen to everything itself
+//	   └─────the pipe ends──▶ kills what was to die with the launcher
+//	                            └─ processes are to be kept ─▶ reads what they print, into their logs, until SIGTERM
+//
+// It holds the listeners of the processes that are to be kept, too. They may all be stopping just when the launcher dies, and
+// have closed theirs: then it is the guardian alone who has clients wait, where they would be refused, until the next launcher.
+// The next launcher sends that SIGTERM. A guardian that ends before its launcher is an alarm, and another one takes its place.
+type guardian struct {
+	args   []string
+	orders orders
+	held   []*os.File
+	alarm  func(message string)
+	hired  func() // another one has been started
+	quit   context.CancelFunc
+	ended  chan struct{}
+
+	mu   sync.Mutex
+	proc *proc.Process
+}
+
+// orders are what a guardian is told: one line of JSON.
+type orders struct {
+	Pen proc.Pen `json:"pen"`
+	Dir string   `json:"dir"`
+}
+
+const (
+	guarding = "guarding" // the answer
+	dismiss  = "over"
+)
+
+// heldFor is how long a guardian holds listeners when the last process that was kept has ended, and no launcher comes.
+const heldFor = time.Minute
+
+// guardianPatience is how long a guardian may take to start, and to end.
+const guardianPatience = 20 * time.Second
+
+// Guard is what a [Config].Guardian does. It reads what the launcher tells it from stdin, and returns when neither the
+// launcher nor a process that it was to look after is left. It ignores SIGTERM, SIGINT and SIGHUP as long as the launcher lives. What
+// goes into a log while there is no launcher goes through redact, as through [Config].Redact before; nil leaves it as it is.
+func Guard(redact func(string) string) error {
+	if redact == nil {
+		redact = func(s string) string { return s }
+	}
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	in := bufio.NewReader(os.Stdin)
+	var o orders
+	line, err := in.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &o)
+	}
+	if err != nil {
+		return fmt.Errorf("launcher: a guardian is started by a launcher, which tells it what to guard: %w", err)
+	}
+	fmt.Println(guarding)
+	for {
+		line, err := in.ReadString('\n')
+		if strings.TrimSpace(line) == dismiss {
+			return nil
+		}
+		if err != nil {
+			break
+		}
+	}
+	leave := make(chan os.Signal, 1)
+	signal.Notify(leave, syscall.SIGTERM)
+	if left := o.Pen.Empty(time.Now().Add(guardianPatience)); len(left) > 0 {
+		return fmt.Errorf("launcher: these live on without their launcher: %v", left)
+	}
+	r, err := readState(StateIn(o.Dir))
+	if n := len(r.Guardians); err != nil || n == 0 || r.Guardians[n-1].PID != os.Getpid() { // there is another launcher by now
+		return err
+	}
+	return r.read(o.Dir, leave, redact)
+}
+
+// read reads what the kept processes print, as their launcher would, until they end, or until told to leave.
+func (r remembered) read(dir string, leave <-chan os.Signal, redact func(string) string) error {
+	if !r.keeps() {
+		return nil
+	}
+	var reading sync.WaitGroup
+	var files []*os.File
+	var all []error
+	logs := newLogFiles(nil)
+	for name, g := range r.Groups {
+		for _, p := range g.Processes {
+			if !p.kept() {
+				continue
+			}
+			to, done, err := logs.open(p.Config.Log, p.ID)
+			if err != nil {
+				all = append(all, err) // and what it prints is read nevertheless
+			} else {
+				defer done()
+			}
+			for _, stream := range streams {
+				f, err := openFIFO(fifo(dir, p.ID, stream))
+				if err != nil {
+					all = append(all, err)
+					continue
+				}
+				files = append(files, f)
+				reading.Go(func() {
+					capture.Lines(f, p.Config.Log.MaxLine, func(line []byte) {
+						if to != nil {
+							to.Line(p.ID+" "+stream, redact(string(line)), logs.counted(name))
+						}
+					})
+				})
+			}
+		}
+	}
+	over := make(chan struct{})
+	go func() { reading.Wait(); close(over) }()
+	select {
+	case <-over:
+		select { // with the listeners still open
+		case <-time.After(heldFor):
+		case <-leave:
+		}
+	case <-leave:
+	}
+	for _, f := range files {
+		f.Close()
+	}
+	<-over
+	return errors.Join(all...)
+}
+
+// keeps reports whether there is something to be kept.
+func (r remembered) keeps() bool {
+	for _, g := range r.Groups {
+		if g.Config.OnLauncherDeath == Keep && len(g.Sockets) > 0 || slices.ContainsFunc(g.Processes, (*rememberedProcess).kept) {
+			return true
+		}
+	}
+	return false
+}
+
+// hire starts a guardian, which holds some files, and returns when it guards.
+func hire(args []string, o orders, held []*os.File, alarm func(string), hired func()) (*guardian, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	g := &guardian{args: args, orders: o, held: held, alarm: alarm, hired: hired, quit: cancel, ended: make(chan struct{})}
+	if err := g.start(); err != nil {
+		cancel()
+		return nil, err
+	}
+	go g.watch(ctx)
+	return g, nil
+}
+
+func (g *guardian) start() error {
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("launcher: %w", err)
+	}
+	defer null.Close()
+	env := append(withoutOurs(os.Environ()), "GOMAXPROCS=1")
+	p, err := proc.Start(proc.Spec{Args: g.args, Env: env, Stderr: null, ExtraFiles: g.held, Linger: -1, NoCgroup: true})
+	if err != nil {
+		return &ConfigError{Field: "Guardian", Rule: err.Error()}
+	}
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(p.Stdout()).ReadString('\n')
+		answer <- strings.TrimSpace(line)
+	}()
+	told, err := json.Marshal(g.orders)
+	if err == nil {
+		_, err = p.Stdin().Write(append(told, '\n'))
+	}
+	var got string
+	late := time.NewTimer(guardianPatience)
+	defer late.Stop()
+	select {
+	case got = <-answer:
+	case <-late.C:
+	}
+	p.Stdout().Close()
+	if err != nil || got != guarding {
+		p.End(proc.Deadlines{GiveUp: time.Now().Add(reapPatience)})
+		p.Close()
+		return &ConfigError{Field: "Guardian", Rule: fmt.Sprintf("%q does not guard: it has to call launcher.Guard; it has said %q", g.args[0], got)}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.proc = p
+	return nil
+}
+
+// kept names the guardian for the next launcher.
+func (g *guardian) kept() []proc.Kept {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return []proc.Kept{g.proc.Kept(proc.Pen{})}
+}
+
+// watch replaces a guardian that has ended.
+func (g *guardian) watch(ctx context.Context) {
+	defer close(g.ended)
+	for {
+		select {
+		case <-g.proc.Done():
+		case <-ctx.Done():
+			return
+		}
+		g.alarm("the guardian has ended (" + g.proc.Exit().String() + "): until there is another one, nobody sees to it that all ends with the launcher")
+		g.proc.Close()
+		for g.start() != nil {
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+				return
+			}
+		}
+		g.hired()
+	}
+}
+
+// dismiss tells the guardian that there is nothing left to guard, and waits for its end.
+func (g *guardian) dismiss() {
+	if g == nil {
+		return
+	}
+	g.quit()
+	<-g.ended
+	io.WriteString(g.proc.Stdin(), dismiss+"\n")
+	g.proc.Stdin().Close()
+	late := time.Now().Add(guardianPatience)
+	g.proc.End(proc.Deadlines{Terminate: late, Kill: late, GiveUp: late.Add(reapPatience)})
+	g.proc.Close()
+}
+
+// retire ends the guardian of an earlier launcher, which reads what this one is about to read.
+func retire(k proc.Kept) {
+	if !k.Alive() {
+		return
+	}
+	p, err := proc.Adopt(k, proc.Spec{Args: []string{"guardian"}, Linger: -1})
+	if err != nil {
+		return
+	}
+	now := time.Now()
+	p.End(proc.Deadlines{Terminate: now, Kill: now.Add(reapPatience), GiveUp: now.Add(2 * reapPatience)})
+	p.Close()
+}

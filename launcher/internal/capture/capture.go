@@ -1,0 +1,232 @@
+// Package capture writes what processes print to a file, line by line, and never makes them wait for a disk.
+package capture
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A File is a log that several streams are written to.
+//
+//	stream ──Read──▶ lines ──▶ queue, of so many bytes ──▶ writer ──▶ file, file.1, file.2 …
+//	                             └─ full: the line is dropped, and counted
+//
+// Between a process and the disk there is a queue that never blocks: with a disk that hangs, the pipe of the process is
+// still emptied. What was dropped is said in the log, at the place where it is missing.
+type File struct {
+	path     string
+	maxSize  int64
+	maxFiles int
+	maxQueue int
+	now      func() time.Time
+
+	mu      sync.Mutex
+	queue   []line
+	queued  int
+	dropped int
+	wake    *sync.Cond
+	closing bool
+
+	done chan struct{}
+	file *os.File  // the writer's
+	out  io.Writer // instead of file
+	size int64
+	err  error
+}
+
+// Open opens a log and begins to write it. The directory has to be there; the file is 0600.
+func Open(path string, maxSize int64, maxFiles, maxQueue int) (*File, error) {
+	f := &File{path: path, maxSize: maxSize, maxFiles: maxFiles, maxQueue: maxQueue, now: time.Now, done: make(chan struct{})}
+	f.wake = sync.NewCond(&f.mu)
+	if err := f.open(); err != nil {
+		return nil, fmt.Errorf("capture: %w", err)
+	}
+	go f.write()
+	return f, nil
+}
+
+// To begins to write to w, which is never rotated, nor closed.
+func To(w io.Writer, maxQueue int) *File {
+	f := &File{maxSize: math.MaxInt64, maxQueue: maxQueue, now: time.Now, done: make(chan struct{}), out: w}
+	f.wake = sync.NewCond(&f.mu)
+	go f.write()
+	return f
+}
+
+func (f *File) open() error {
+	file, err := os.OpenFile(f.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		file.Close()
+		return err
+	}
+	f.file, f.size = file, info.Size()
+	return nil
+}
+
+// Lines calls f with each line of r, without its end, until r ends, and returns what r failed with. What is longer than
+// maxLine is broken. The line is f's until f returns.
+func Lines(r io.Reader, maxLine int, f func(line []byte)) error {
+	buf := make([]byte, 0, min(4<<10, maxLine)) // most processes never print a long line
+	for {
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		for {
+			i := bytes.IndexByte(buf, '\n')
+			if i < 0 {
+				break
+			}
+			f(bytes.TrimSuffix(buf[:i], []byte("\r")))
+			buf = buf[:copy(buf, buf[i+1:])]
+		}
+		if len(buf) == cap(buf) && len(buf) < maxLine && err == nil {
+			buf = append(make([]byte, 0, min(2*cap(buf), maxLine)), buf...)
+		} else if len(buf) == cap(buf) || err != nil && len(buf) > 0 {
+			f(buf)
+			buf = buf[:0]
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// A Counts counts lines, and bytes as they are in a file, with time and name. What is queued is neither written nor dropped
+// yet. Several files may have the same one.
+type Counts struct {
+	Lines, Bytes               atomic.Uint64 // written
+	DroppedLines, DroppedBytes atomic.Uint64
+}
+
+func (c *Counts) written(text []byte) {
+	c.Lines.Add(1)
+	c.Bytes.Add(uint64(len(text)))
+}
+
+func (c *Counts) dropped(text []byte) {
+	c.DroppedLines.Add(1)
+	c.DroppedBytes.Add(uint64(len(text)))
+}
+
+// A line is one that is to be written, and where that counts.
+type line struct {
+	text   []byte
+	counts *Counts
+}
+
+// Line writes a line, after the time and this name. What becomes of it is counted.
+func (f *File) Line(name, text string, counts *Counts) {
+	b := f.now().UTC().AppendFormat(nil, "2006-01-02T15:04:05.000Z")
+	b = append(b, ' ')
+	b = append(b, name...)
+	b = append(b, " | "...)
+	b = append(append(b, text...), '\n')
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closing || f.queued+len(b) > f.maxQueue {
+		f.dropped++
+		counts.dropped(b)
+		return
+	}
+	if f.dropped > 0 {
+		b = append([]byte("… "+strconv.Itoa(f.dropped)+" lines dropped: the disk is too slow\n"), b...)
+		f.dropped = 0
+	}
+	f.queue = append(f.queue, line{b, counts})
+	f.queued += len(b)
+	f.wake.Signal()
+}
+
+// Close writes what is queued, and waits for that no longer than this. It returns the last error of the disk.
+func (f *File) Close(patience time.Duration) error {
+	f.mu.Lock()
+	f.closing = true
+	f.wake.Signal()
+	f.mu.Unlock()
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case <-f.done:
+		return f.err
+	case <-t.C:
+		return fmt.Errorf("capture: %s: the disk did not take the last lines within %v", f.path, patience)
+	}
+}
+
+func (f *File) write() {
+	defer close(f.done)
+	for {
+		f.mu.Lock()
+		for len(f.queue) == 0 && !f.closing {
+			f.wake.Wait()
+		}
+		lines := f.queue
+		f.queue = nil
+		f.mu.Unlock()
+		if len(lines) == 0 {
+			if f.file != nil {
+				f.file.Close()
+			}
+			return
+		}
+		for _, l := range lines {
+			f.put(l)
+			f.mu.Lock()
+			f.queued -= len(l.text) // only now: what is being written takes memory, too
+			f.mu.Unlock()
+		}
+	}
+}
+
+// put writes a line. A disk that is full, or a file that cannot be opened, costs lines and nothing else.
+func (f *File) put(l line) {
+	if f.size > 0 && f.size+int64(len(l.text)) > f.maxSize {
+		f.rotate()
+	}
+	out := f.out
+	if out == nil {
+		if f.file == nil && f.open() != nil {
+			l.counts.dropped(l.text)
+			return
+		}
+		out = f.file
+	}
+	n, err := out.Write(l.text)
+	f.size += int64(n)
+	if err != nil {
+		f.err = fmt.Errorf("capture: %w", err)
+		l.counts.dropped(l.text)
+		return
+	}
+	l.counts.written(l.text)
+}
+
+func (f *File) rotate() {
+	f.file.Close()
+	f.file = nil
+	name := func(n int) string { return f.path + "." + strconv.Itoa(n) }
+	os.Remove(name(f.maxFiles))
+	for n := f.maxFiles - 1; n >= 1; n-- {
+		os.Rename(name(n), name(n+1))
+	}
+	if f.maxFiles > 0 {
+		os.Rename(f.path, name(1))
+	} else {
+		os.Remove(f.path)
+	}
+	f.size = 0
+}

@@ -1,0 +1,155 @@
+//go:build unix
+
+package capture_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/launcher/internal/capture"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// tooLong is for broken code.
+const tooLong = 20 * time.Second
+
+func open(t *testing.T, path string, size int64, files, queue int) *capture.File {
+	t.Helper()
+	f, err := capture.Open(path, size, files, queue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// maxLine is where these tests break lines.
+const maxLine = 16 << 10
+
+// write writes what a process would print.
+func write(f *capture.File, counts *capture.Counts, text string) error {
+	return capture.Lines(strings.NewReader(text), maxLine, func(line []byte) { f.Line("web-1 out", string(line), counts) })
+}
+
+// texts returns the lines of a file without their times.
+func texts(t *testing.T, path string) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		_, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		all = append(all, rest)
+	}
+	return all
+}
+
+func TestLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	f := open(t, path, 1<<20, 1, 1<<20)
+	if err := write(f, &capture.Counts{}, "one\r\n\ntwo\n"+strings.Repeat("x", maxLine+1)+"\nlast"); err != nil {
+		t.Error(err)
+	}
+	if err := f.Close(tooLong); err != nil {
+		t.Error(err)
+	}
+	want := []string{"web-1 out | one", "web-1 out | ", "web-1 out | two", "web-1 out | " + strings.Repeat("x", maxLine),
+		"web-1 out | x", "web-1 out | last"}
+	if diff := cmp.Diff(want, texts(t, path)); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
+func TestRotation(t *testing.T) {
+	dir := t.TempDir()
+	f := open(t, filepath.Join(dir, "log"), 400, 2, 1<<20)
+	var text strings.Builder
+	for n := range 100 {
+		fmt.Fprintf(&text, "line %d\n", n)
+	}
+	if err := write(f, &capture.Counts{}, text.String()); err != nil {
+		t.Error(err)
+	}
+	if err := f.Close(tooLong); err != nil {
+		t.Error(err)
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, n := range names {
+		found = append(found, n.Name())
+		if info, err := n.Info(); err != nil || info.Size() > 400 {
+			t.Errorf("%s has %d bytes, %v", n.Name(), info.Size(), err)
+		}
+	}
+	if diff := cmp.Diff([]string{"log", "log.1", "log.2"}, found); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	var all []string
+	for _, name := range []string{"log.2", "log.1", "log"} {
+		all = append(all, texts(t, filepath.Join(dir, name))...)
+	}
+	for n, line := range all {
+		if want := fmt.Sprintf("web-1 out | line %d", 100-len(all)+n); line != want {
+			t.Fatalf("line %d is %q, want %q", n, line, want)
+		}
+	}
+}
+
+// A disk that takes nothing costs lines, which are counted, and nobody's time: here it is a pipe that nobody reads.
+func TestSlowDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	disk, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := open(t, path, 1<<40, 1, 64<<10)
+	copied, counts := make(chan error, 1), &capture.Counts{}
+	go func() {
+		copied <- write(f, counts, strings.Repeat(strings.Repeat("x", 99)+"\n", 20_000))
+	}()
+	select {
+	case err := <-copied:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(tooLong):
+		t.Fatal("who prints waits for the disk")
+	}
+	if n := counts.DroppedLines.Load(); n < 1000 {
+		t.Errorf("%d lines were dropped, of 2 MB, with 64 KiB to hold them", n)
+	}
+	if err := f.Close(time.Millisecond); err == nil {
+		t.Error("Close says that all has been written")
+	}
+	// Now it takes something, and the writer ends.
+	go func() {
+		buf := make([]byte, 1<<16)
+		for {
+			if _, err := disk.Read(buf); err != nil {
+				return
+			}
+		}
+	}()
+	if err := f.Close(tooLong); err != nil {
+		t.Error(err)
+	}
+	disk.Close()
+}

@@ -1,0 +1,680 @@
+package launcher_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/launcher"
+	"github.com/swansong-go/swansong/launcher/internal/testrunner"
+	"golang.org/x/sys/unix"
+)
+
+func init() {
+	// A launcher of the configuration that it is given. It says "ready" when its groups are, does one more thing, and goes on.
+	roles["launcher"] = func(args []string) {
+		var cfg launcher.Config
+		if err := json.Unmarshal([]byte(args[0]), &cfg); err != nil {
+			panic(err)
+		}
+		m, err := launcher.Start(context.Background(), cfg)
+		if err != nil {
+			panic(err)
+		}
+		if err := m.Ready(context.Background()); err != nil {
+			panic(err)
+		}
+		fmt.Println("ready")
+		switch args[1] {
+		case "roll":
+			m.Restart(context.Background(), cfg.Groups[0].Name, "the test says so")
+		case "stop":
+			for _, p := range m.Health()[0].Processes {
+				m.StopProcess(p.ID, launcher.Stop{Reason: "the test says so"})
+			}
+			fmt.Println("told")
+		}
+		forever()
+	}
+	// What starts fifty others, each by two forks, in a session of its own and deaf to SIGTERM, and then is a test runner.
+	roles["clan"] = func(args []string) {
+		for range 50 {
+			if err := exec.Command("sh", "-c", `trap "" TERM; setsid sleep 300 &`).Run(); err != nil {
+				panic(err)
+			}
+		}
+		os.Exit(testrunner.Main(args, os.Stderr))
+	}
+	// What prints more than a pipe holds when it gets SIGUSR1, and ends.
+	roles["burst"] = func(args []string) {
+		usr1 := make(chan os.Signal, 1)
+		signal.Notify(usr1, syscall.SIGUSR1)
+		go func() {
+			<-usr1
+			line := strings.Repeat("x", 99) + "\n"
+			for range 5000 {
+				os.Stdout.WriteString(line)
+			}
+			fmt.Println("all of it")
+			os.Exit(3)
+		}()
+		os.Exit(testrunner.Main(args, os.Stderr))
+	}
+}
+
+var guardianCommand = []string{os.Args[0], "guardian"}
+
+// another is a launcher that is a process of its own.
+type another struct {
+	*exec.Cmd
+	t    *testing.T
+	says *bufio.Scanner
+}
+
+// startAnother starts one, which does one more thing than to run.
+func startAnother(t *testing.T, cfg launcher.Config, todo string) *another {
+	t.Helper()
+	text, err := json.Marshal(struct {
+		Dir      string
+		Groups   []launcher.GroupConfig
+		Guardian []string
+	}{cfg.Dir, cfg.Groups, cfg.Guardian})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &another{Cmd: exec.Command(os.Args[0], string(text), todo), t: t}
+	a.Env = append(os.Environ(), asRole+"=launcher", "GORACE=atexit_sleep_ms=0")
+	a.Stderr = os.Stderr
+	out, err := a.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.says = bufio.NewScanner(out)
+	if err := a.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.kill)
+	return a
+}
+
+// hears waits until it says so, if it has not.
+func (a *another) hears(want string) *another {
+	a.t.Helper()
+	if a.says.Text() == want {
+		return a
+	}
+	if !a.says.Scan() || a.says.Text() != want {
+		a.t.Fatalf("the launcher says %q, and not %q", a.says.Text(), want)
+	}
+	return a
+}
+
+func (a *another) kill() {
+	a.Process.Kill()
+	a.Wait()
+}
+
+// killSoon kills it at a point of its life, any will do.
+func (a *another) killSoon(most time.Duration) {
+	time.Sleep(mathrand.N(most))
+	a.kill()
+}
+
+// A brood is what a test has started, and all that came of it: it carries a token in its environment.
+type brood string
+
+func newBrood(t *testing.T) brood {
+	b := brood("BROOD=" + rand.Text())
+	t.Cleanup(func() {
+		for _, pid := range b.alive() {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return b
+}
+
+// alive lists it. Zombies have no environment.
+func (b brood) alive() (pids []int) {
+	dirs, _ := os.ReadDir("/proc")
+	for _, d := range dirs {
+		env, _ := os.ReadFile("/proc/" + d.Name() + "/environ")
+		if pid, err := strconv.Atoi(d.Name()); err == nil && bytes.Contains(env, []byte(b+"\x00")) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// gone waits until nobody of it is left.
+func (b brood) gone(t *testing.T) {
+	t.Helper()
+	late := time.Now().Add(tooLong)
+	for {
+		pids := b.alive()
+		if len(pids) == 0 {
+			return
+		}
+		for _, pid := range pids {
+			awaitEnd(t, pid, time.Until(late))
+		}
+		if time.Now().After(late) {
+			t.Fatalf("%d processes live on", len(pids))
+		}
+	}
+}
+
+// awaitEnd waits for the end of a process that is not ours to wait for.
+func awaitEnd(t *testing.T, pid int, within time.Duration) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	for late := time.Now().Add(within); ; {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, max(0, int(time.Until(late).Milliseconds())))
+		if n == 0 && err == nil {
+			t.Errorf("pid %d does not end", pid)
+			return
+		}
+		if err == nil {
+			return
+		}
+	}
+}
+
+// of has a group belong to the brood.
+func (b brood) of(g launcher.GroupConfig) launcher.GroupConfig {
+	g.Env = append(g.Env, string(b))
+	return g
+}
+
+// kept has a group outlive its launcher.
+func kept(g launcher.GroupConfig) launcher.GroupConfig {
+	g.OnLauncherDeath = launcher.Keep
+	return g
+}
+
+func clan(name string) launcher.GroupConfig {
+	return group(name, 1, "clan", "--process-id", "{id}", "--work-duration", "1ms")
+}
+
+// A launcher that is killed leaves nobody: not a child, and not those that it has started, by two forks and in sessions of
+// their own, and that ignore SIGTERM. That is the guardian's doing, and without one the next launcher's.
+func TestKilledLauncherLeavesNobody(t *testing.T) {
+	for _, guardian := range [][]string{guardianCommand, nil} {
+		name := "the guardian"
+		if guardian == nil {
+			name = "the next launcher"
+		}
+		t.Run(name, func(t *testing.T) {
+			b := newBrood(t)
+			cfg := launcher.Config{Dir: shortDir(t), Guardian: guardian, Groups: []launcher.GroupConfig{b.of(clan("clan"))}}
+			first := startAnother(t, cfg, "").hears("ready")
+			equal(t, "processes", len(b.alive()), 51)
+			pids := guardians(t, first.Process.Pid)
+			first.kill()
+			for _, pid := range pids { // then it has done its work
+				awaitEnd(t, pid, tooLong)
+				equal(t, "processes without a launcher", len(b.alive()), 0)
+			}
+			cfg.Groups = []launcher.GroupConfig{runners("web", 1)}
+			launchWith(t, cfg).ready()
+			if pids := b.alive(); len(pids) > 0 {
+				t.Errorf("%d processes live on", len(pids))
+			}
+		})
+	}
+}
+
+// Wherever a launcher is in its life when it is killed, nothing half-started stays, twenty times in a row.
+func TestKilledAnywhere_Kill(t *testing.T) {
+	b := newBrood(t)
+	g := b.of(runners("web", 2))
+	g.PreStop = []launcher.Hook{{Command: []string{"true"}}}
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
+	for i := range 20 {
+		startAnother(t, cfg, []string{"", "roll", "stop"}[i%3]).killSoon(150 * time.Millisecond)
+		if i%2 == 0 {
+			b.gone(t)
+		}
+	}
+	h := launchWith(t, cfg).ready()
+	h.settled("web", 2)
+	pids := pidsOf(h, "web")
+	if diff := cmp.Diff(pids, b.alive()); diff != "" {
+		t.Errorf("not those that the launcher knows (-known +alive):\n%s", diff)
+	}
+}
+
+// pidsOf returns the pids of the processes of a group, in order.
+func pidsOf(h *harness, group string) (pids []int) {
+	h.t.Helper()
+	for _, st := range h.running(group) {
+		pids = append(pids, st.PID)
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// The next launcher adopts each process that was kept, and none twice. It knows what the last one knew, but for secrets, and
+// the end of such a process is one that nobody can know.
+func TestKept(t *testing.T) {
+	b := newBrood(t)
+	g := kept(b.of(runners("web", 2)))
+	g.Env = append(g.Env, "PASSWORD=hunter2")
+	g.Command = append(g.Command, "--http", "")
+	g.PreStop = []launcher.Hook{{Command: []string{"echo", "swordfish"}}}
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
+	first := startAnother(t, cfg, "").hears("ready")
+	before := b.alive()
+	equal(t, "processes", len(before), 2)
+	first.kill()
+
+	text, err := os.ReadFile(launcher.StateIn(cfg.Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"hunter2", "PASSWORD", "swordfish", "--http"} {
+		if bytes.Contains(text, []byte(secret)) {
+			t.Errorf("the state file tells %q", secret)
+		}
+	}
+	if info, err := os.Stat(launcher.StateIn(cfg.Dir)); err != nil || info.Mode() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+
+	h := launchWith(t, cfg).ready()
+	slices.Sort(before)
+	equal(t, "pids", pidsOf(h, "web"), before)
+	if diff := cmp.Diff(before, b.alive()); diff != "" {
+		t.Errorf("processes (-before +after):\n%s", diff)
+	}
+	for _, st := range h.running("web") {
+		if st.State != launcher.Ready || time.Since(st.Started) > time.Hour || st.ReadyAt.Before(st.Started.Add(-time.Second)) || st.Revision != 1 {
+			t.Errorf("%+v", st)
+		}
+	}
+	if err := h.StopProcess("web-1", launcher.Stop{Reason: "the test says so"}); err != nil {
+		t.Fatal(err)
+	}
+	st := h.ends("web-1")
+	equal(t, "state", st.State, launcher.Gone)
+	equal(t, "outcome", st.Outcome, launcher.Unknown)
+	equal(t, "exit", st.Exit, "ended, and nobody can know how")
+	h.ready()
+	if now := h.running("web"); len(now) != 2 || now[1].ID != "web-3" { // the numbers go on
+		t.Errorf("%+v", now)
+	}
+	equal(t, "outcome of one that was not adopted", h.stops("web-3").Outcome, launcher.Clean)
+	h.close()
+	names, _ := filepath.Glob(filepath.Join(cfg.Dir, "*"))
+	equal(t, "files in the end", names, []string{filepath.Join(cfg.Dir, "lock")})
+	b.gone(t)
+}
+
+// Clients do not notice that a launcher is killed and comes back, at any point of its life, twenty times in a row.
+func TestKilledAnywhere_Keep(t *testing.T) {
+	b := newBrood(t)
+	g := kept(b.of(runners("web", 2)))
+	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
+	last := startAnother(t, cfg, "").hears("ready")
+	load := startTraffic(t, g.Listen[0].Address)
+	for i := range 20 {
+		if i%4 == 0 {
+			last.hears("ready")
+		}
+		last.killSoon(150 * time.Millisecond)
+		last = startAnother(t, cfg, []string{"", "roll", "", "stop"}[i%4])
+	}
+	last.kill()
+	h := launchWith(t, cfg).ready()
+	h.settled("web", 2)
+	requests, failures := load.stop()
+	t.Logf("%d requests", requests)
+	if len(failures) > 0 {
+		t.Errorf("%d of %d requests failed: %v", len(failures), requests, failures[0])
+	}
+	if diff := cmp.Diff(pidsOf(h, "web"), b.alive()); diff != "" {
+		t.Errorf("not those that the launcher knows (-known +alive):\n%s", diff)
+	}
+}
+
+// settled waits until a group has as many processes as are desired, all of them as they should be, and no others.
+func (h *harness) settled(group string, n int) {
+	h.t.Helper()
+	settled := func(launcher.Event) bool {
+		health, err := h.GroupHealth(group)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		running := h.running(group)
+		return len(running) == n && !slices.ContainsFunc(running, func(st launcher.Status) bool {
+			return st.State != launcher.Ready || st.Revision != health.Revision
+		})
+	}
+	if !settled(launcher.Event{}) {
+		h.until(fmt.Sprintf("%s has %d processes, and no others", group, n), settled)
+	}
+}
+
+// freeAddress returns an address that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// Traffic is clients that send one request after the other, each over a connection of its own.
+type traffic struct {
+	quit chan struct{}
+	all  sync.WaitGroup
+
+	mu       sync.Mutex
+	requests int
+	failures []error
+}
+
+func startTraffic(t *testing.T, address string) *traffic {
+	l := &traffic{quit: make(chan struct{})}
+	for range 4 {
+		l.all.Go(func() {
+			client := &http.Client{Timeout: tooLong, Transport: &http.Transport{DisableKeepAlives: true}}
+			for {
+				select {
+				case <-l.quit:
+					return
+				default:
+				}
+				err := fetch(client, "http://"+address)
+				l.mu.Lock()
+				if l.requests++; err != nil {
+					l.failures = append(l.failures, err)
+				}
+				l.mu.Unlock()
+				time.Sleep(time.Millisecond) // four clients are not to keep two cores busy
+			}
+		})
+	}
+	t.Cleanup(func() { l.stop() })
+	return l
+}
+
+func fetch(client *http.Client, url string) error {
+	resp, err := client.Get(url)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+	return nil
+}
+
+func (l *traffic) stop() (requests int, failures []error) {
+	select {
+	case <-l.quit:
+	default:
+		close(l.quit)
+	}
+	l.all.Wait()
+	return l.requests, l.failures
+}
+
+// When all processes of a group are gone, and the launcher, too, clients wait for the next one, and are not refused.
+func TestGuardianHoldsListeners(t *testing.T) {
+	b := newBrood(t)
+	g := kept(b.of(runners("web", 1)))
+	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
+	startAnother(t, cfg, "").hears("ready").kill()
+	for _, pid := range b.alive() {
+		kill(t, pid)
+		awaitEnd(t, pid, tooLong)
+	}
+	conn, err := net.Dial("tcp", g.Listen[0].Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET / HTTP/1.0\r\n\r\n")
+	h := launchWith(t, cfg).ready()
+	conn.SetReadDeadline(time.Now().Add(tooLong))
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || line != "HTTP/1.0 200 OK\r\n" {
+		t.Errorf("the answer is %q, %v\n%s", line, err, h.story())
+	}
+}
+
+// A process that was being stopped goes on being stopped, and for the same reason, even if it does not react at all.
+func TestKept_StopGoesOn(t *testing.T) {
+	b := newBrood(t)
+	g := kept(b.of(runners("web", 1, "--behavior", "hang")))
+	g.Shutdown.Grace, g.Shutdown.Max = 15*time.Second, 15*time.Second
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
+	first := startAnother(t, cfg, "stop").hears("ready").hears("told")
+	awaitInFile(t, launcher.StateIn(cfg.Dir), `"asked":`)
+	first.kill()
+	if err := syscall.Kill(b.alive()[0], syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	// The new limits are those of a process that is as it should be.
+	cfg.Groups[0].Shutdown.Grace, cfg.Groups[0].Shutdown.SIGTERMTimeout = 100*time.Millisecond, 100*time.Millisecond
+	h := launchWith(t, cfg)
+	next := h.until("web-1 changes", func(e launcher.Event) bool { return e.Process == "web-1" && e.Kind == launcher.Transition })
+	if next.To != launcher.ShutdownRequested {
+		t.Fatalf("it is %v", next.To)
+	}
+	st := h.ends("web-1")
+	equal(t, "outcome", st.Outcome, launcher.Unknown)
+	equal(t, "reason", st.Reason, "the test says so")
+	equal(t, "survivors", len(st.Survivors), 0)
+	if len(b.alive()) > 1 { // its replacement
+		t.Errorf("alive: %v", b.alive())
+	}
+}
+
+// awaitInFile waits until a file says something. Its writers rename it, and nobody tells when.
+func awaitInFile(t *testing.T, path, want string) {
+	t.Helper()
+	for late := time.Now().Add(tooLong); ; {
+		text, _ := os.ReadFile(path)
+		if strings.Contains(string(text), want) {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatalf("%s does not say %s: %s", path, want, text)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// What the configuration does not have any more is replaced, or stopped.
+func TestKept_OfAnotherConfiguration(t *testing.T) {
+	b := newBrood(t)
+	web, old := kept(b.of(runners("web", 1))), kept(b.of(runners("old", 1)))
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web, old}}
+	startAnother(t, cfg, "").hears("ready").kill()
+
+	web.Env = append(web.Env, "NEW=1")
+	cfg.Groups = []launcher.GroupConfig{web}
+	h := launchWith(t, cfg)
+	equal(t, "outcome of the old group", h.ends("old-1").Outcome, launcher.Unknown)
+	equal(t, "outcome of the old revision", h.ends("web-1").Outcome, launcher.Unknown)
+	h.ready()
+	running := h.running("web")
+	if len(running) != 1 || running[0].ID != "web-2" || running[0].Revision != 2 {
+		t.Errorf("%+v", running)
+	}
+	equal(t, "processes of the old group", len(h.running("old")), 0)
+}
+
+// While there is no launcher, a process that prints more than a pipe holds neither waits nor dies, and nothing is lost.
+func TestKept_PrintsWithoutLauncher(t *testing.T) {
+	b := newBrood(t)
+	g := kept(b.of(group("web", 1, "burst", "--process-id", "{id}", "--work-duration", "1ms")))
+	dir := shortDir(t)
+	g.Log = launcher.LogConfig{Path: filepath.Join(dir, "log"), Buffer: 4 << 20}
+	cfg := launcher.Config{Dir: filepath.Join(dir, "d"), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
+	first := startAnother(t, cfg, "").hears("ready")
+	awaitInFile(t, launcher.StateIn(cfg.Dir), `"ready":`) // a process that ends before it is written down is forgotten
+	first.kill()
+	pids := b.alive()
+	equal(t, "processes", len(pids), 1)
+	if err := syscall.Kill(pids[0], syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	awaitEnd(t, pids[0], tooLong)
+
+	cfg.Groups[0].Restart.Policy = launcher.Never
+	h := launchWith(t, cfg)
+	equal(t, "outcome", h.ends("web-1").Outcome, launcher.Unknown)
+	h.close()
+	text, err := os.ReadFile(g.Log.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "lines", bytes.Count(text, []byte("web-1 out | xxx")), 5000)
+	equal(t, "last lines", bytes.Count(text, []byte("web-1 out | all of it")), 1)
+}
+
+// A state file that is not what it was, or not ours, is refused, left as it is, and nothing is touched.
+func TestBadStateFiles(t *testing.T) {
+	b := newBrood(t)
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
+	startAnother(t, cfg, "").hears("ready").kill()
+	path := launcher.StateIn(cfg.Dir)
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := b.alive()
+	for _, c := range []struct {
+		name, says string
+		text       []byte
+	}{
+		{"empty", "no whole JSON", nil},
+		{"truncated", "no whole JSON", good[:len(good)/2]},
+		{"foreign", "somebody else's", []byte(`{"name": "something"}`)},
+		{"of a later version", "version 2", bytes.Replace(good, []byte(`"version":1`), []byte(`"version":2`), 1)},
+		{"changed", "has been changed", bytes.Replace(good, []byte(`"pid":`), []byte(`"pid":1`), 1)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := os.WriteFile(path, c.text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			m, err := launcher.Start(context.Background(), cfg)
+			if err == nil {
+				m.Force(errors.New("the test is over")).Wait(soon(t))
+				t.Fatal("it was started")
+			}
+			var bad *launcher.StateError
+			if !errors.As(err, &bad) || bad.Path != path || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "move it away") {
+				t.Errorf("got %v", err)
+			}
+			text, _ := os.ReadFile(path)
+			if !bytes.Equal(text, c.text) {
+				t.Errorf("it is %q now", text)
+			}
+		})
+	}
+	if err := os.WriteFile(path, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := launchWith(t, cfg).ready()
+	equal(t, "pids after all that", pidsOf(h, "web"), before)
+}
+
+// A start that fails leaves those who were kept to the next one that does not.
+func TestKept_OverAFailedStart(t *testing.T) {
+	b := newBrood(t)
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
+	startAnother(t, cfg, "").hears("ready").kill()
+	before := b.alive()
+	for _, bad := range []func(c *launcher.Config){
+		func(c *launcher.Config) { c.Guardian = []string{"true"} },
+		func(c *launcher.Config) { c.Guardian = []string{"/no/such/guardian"} },
+		func(c *launcher.Config) {
+			c.Groups = append(c.Groups, runners("other", 1))
+			c.Groups[1].Listen = []launcher.Listen{{Network: "unix", Address: "/no/such/socket"}}
+		},
+		func(c *launcher.Config) { c.Guardian = nil },
+	} {
+		c := cfg
+		c.Groups = slices.Clone(cfg.Groups)
+		bad(&c)
+		m, err := launcher.Start(context.Background(), c)
+		var rule *launcher.ConfigError
+		if !errors.As(err, &rule) {
+			t.Errorf("got %v", err)
+		}
+		if err == nil {
+			m.Force(errors.New("the test is over")).Wait(soon(t))
+		}
+	}
+	h := launchWith(t, cfg).ready()
+	equal(t, "pids", pidsOf(h, "web"), before)
+}
+
+// A guardian that is killed is told of, and another one does what it was to do.
+func TestGuardianIsReplaced(t *testing.T) {
+	b := newBrood(t)
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{b.of(runners("web", 1))}}
+	h := launchWith(t, cfg).ready()
+	first := guardians(t, os.Getpid())
+	equal(t, "guardians", len(first), 1)
+	kill(t, first[0])
+	h.until("an alarm", func(e launcher.Event) bool {
+		return e.Kind == launcher.Alarm && strings.Contains(e.Message, "guardian")
+	})
+	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
+		if now := guardians(t, os.Getpid()); len(now) == 1 && now[0] != first[0] {
+			break
+		} else if time.Now().After(late) {
+			t.Fatal("there is no other one")
+		}
+	}
+	h.close()
+	equal(t, "guardians in the end", len(guardians(t, os.Getpid())), 0)
+}
+
+// guardians lists the guardians of a program.
+func guardians(t *testing.T, parent int) (pids []int) {
+	t.Helper()
+	for _, pid := range children(t, parent) {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if bytes.HasSuffix(text, []byte("\x00guardian\x00")) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

@@ -1,0 +1,13 @@
+//go:build !unix
+
+package launcher
+
+import (
+	"errors"
+	"net"
+	"os"
+)
+
+func fileOf(net.Listener) (*os.File, error) {
+	return nil, errors.New("listeners cannot be handed over on this system; have the processes listen on {socket}")
+}

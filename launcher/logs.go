@@ -1,0 +1,129 @@
+package launcher
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/capture"
+)
+
+// logPatience is how long a disk may take for the last lines.
+const logPatience = time.Second
+
+// A logFiles has the files that processes print to, each of them open once and for as long as somebody prints to it.
+type logFiles struct {
+	mu     sync.Mutex
+	files  map[string]*logFile        // by path
+	counts map[string]*capture.Counts // by group
+	output *capture.File              // for who has no file; nil: nowhere
+}
+
+type logFile struct {
+	*capture.File
+	users int
+}
+
+// outputBuffer is what is held for a slow output.
+const outputBuffer = 1 << 20
+
+func newLogFiles(output io.Writer) *logFiles {
+	l := &logFiles{files: map[string]*logFile{}, counts: map[string]*capture.Counts{}}
+	if output != nil {
+		l.output = capture.To(output, outputBuffer)
+	}
+	return l
+}
+
+// file is where a process prints to; empty: nowhere of its own.
+func (c LogConfig) file(id string) string {
+	if c.Dir != "" {
+		return filepath.Join(c.Dir, id+".log")
+	}
+	return c.Path
+}
+
+// check says early, and by field, what would be lost later.
+func (l *logFiles) check(c LogConfig) (field string, err error) {
+	if c.Dir != "" {
+		if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+			return "Log.Dir", err
+		}
+	} else if c.Path != "" {
+		_, done, err := l.open(c, "")
+		if err != nil {
+			return "Log.Path", err
+		}
+		done()
+	}
+	return "", nil
+}
+
+// open returns where to print, and what to call when there is nothing more to print; nil: nowhere.
+func (l *logFiles) open(c LogConfig, id string) (_ *capture.File, done func(), err error) {
+	path := c.file(id)
+	if path == "" {
+		return l.output, func() {}, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.files[path]
+	if f == nil {
+		opened, err := capture.Open(path, c.MaxSize, max(0, c.MaxFiles), c.Buffer)
+		if err != nil {
+			return nil, nil, err
+		}
+		f = &logFile{File: opened}
+		l.files[path] = f
+	}
+	f.users++
+	return f.File, func() {
+		l.mu.Lock()
+		f.users--
+		last := f.users == 0
+		if last {
+			delete(l.files, path)
+		}
+		l.mu.Unlock()
+		if last {
+			f.Close(logPatience)
+		}
+	}, nil
+}
+
+// counted returns what counts the lines of a group.
+func (l *logFiles) counted(group string) *capture.Counts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.counts[group] == nil {
+		l.counts[group] = &capture.Counts{}
+	}
+	return l.counts[group]
+}
+
+func (l *logFiles) close() {
+	if l.output != nil {
+		l.output.Close(logPatience)
+	}
+}
+
+// copyOutput reads what the process prints, to its end: whatever becomes of it, nothing blocks the process.
+func (p *process) copyOutput(stream string, r io.Reader) {
+	m := p.manager
+	to, done, err := m.logs.open(p.cfg.Log, p.id)
+	if err != nil {
+		p.tell(Event{Kind: Alarm, Message: "what it prints is not written: " + err.Error()})
+	} else {
+		defer done()
+	}
+	counts := m.logs.counted(p.group)
+	capture.Lines(r, p.cfg.Log.MaxLine, func(line []byte) {
+		text := m.redact(string(line))
+		m.printed.print(Line{Time: time.Now(), Group: p.group, Process: p.id, Stream: stream, Text: text})
+		if to != nil {
+			to.Line(p.id+" "+stream, text, counts)
+		}
+	})
+}

@@ -1,0 +1,267 @@
+package launcher
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+)
+
+// A memory is the state file: what the next launcher has to know should this one die. One goroutine, loop, writes it,
+// whenever something has changed, and as a whole. Invariants:
+//
+//   - At its path is always a whole file, or none: a new one is written beside it and renamed.
+//   - A process that is to be kept is in it before it is started, with the pen that it will be in. So one that was started a
+//     moment before the launcher died is found.
+//   - There is nothing secret in it: of commands and environments only a digest. It is 0600 nevertheless.
+//
+// The file is synced before it is renamed, so that after a crash of the machine it is not empty. That the rename is lost then
+// does not matter: nothing in it lives on.
+type memory struct {
+	path    string
+	recall  func() remembered // what there is to remember
+	failed  func(error)
+	poke    chan struct{}
+	quit    chan struct{}
+	ended   chan struct{}
+	mu      sync.Mutex
+	waiting []chan error
+}
+
+// remembered is what is in the file. Instants are milliseconds since the boot.
+type remembered struct {
+	Boot      string                     `json:"boot"`
+	Pen       proc.Pen                   `json:"pen"`       // of what dies with the launcher
+	Guardians []proc.Kept                `json:"guardians"` // before its own, which is the last, those that it has not ended yet
+	Groups    map[string]rememberedGroup `json:"groups"`
+}
+
+type rememberedGroup struct {
+	Config    GroupConfig          `json:"config"` // of the wanted revision, see forgetful
+	Revision  int                  `json:"revision"`
+	Digest    string               `json:"digest"` // see digest
+	Number    int                  `json:"number"` // of the process that was started last
+	Sockets   []rememberedSocket   `json:"sockets,omitempty"`
+	Processes []*rememberedProcess `json:"processes,omitempty"`
+}
+
+type rememberedProcess struct {
+	ID       string        `json:"id"`
+	Revision int           `json:"revision"`
+	Digest   string        `json:"digest"`
+	Config   GroupConfig   `json:"config"` // see forgetful
+	Kept     proc.Kept     `json:"process"`
+	Ready    int64         `json:"ready,omitempty"` // when it became so
+	Asked    int64         `json:"asked,omitempty"` // when it was to be stopped
+	Reason   string        `json:"reason,omitempty"`
+	Grace    time.Duration `json:"grace,omitempty"`
+	Port     int32         `json:"port,omitempty"` // where it serves the protocol over TCP
+}
+
+type rememberedSocket struct {
+	Listen Listen `json:"listen"`
+	Inode  uint64 `json:"inode"`
+}
+
+// kept reports whether it is for the next launcher to adopt.
+func (p *rememberedProcess) kept() bool { return p.Config.OnLauncherDeath == Keep }
+
+// envelope is the file. Its digest tells a file that somebody, or a disk, has changed: by a wrong number a process would be
+// lost, or taken for another one.
+type envelope struct {
+	Format  string          `json:"format"`
+	Version int             `json:"version"`
+	SHA256  string          `json:"sha256"` // of State
+	State   json.RawMessage `json:"state"`
+}
+
+const (
+	stateFormat  = "swansong launcher state"
+	stateVersion = 1
+)
+
+// StateIn returns where a launcher with this directory remembers its processes.
+func StateIn(dir string) string { return filepath.Join(dir, "state.json") }
+
+// A StateError says that the state file of an earlier launcher cannot be used. It has been left as it was.
+type StateError struct {
+	Path  string
+	Cause error
+}
+
+func (e *StateError) Error() string {
+	return fmt.Sprintf("launcher: the state file %s cannot be used: %v; it has been left as it is. Bring back a whole one, or move it away "+
+		"to start without it: processes that an earlier launcher has kept then run on unseen, with SWANSONG_PROC in their environment, "+
+		"and are yours to end", e.Path, e.Cause)
+}
+
+func (e *StateError) Unwrap() error { return e.Cause }
+
+// readState returns what an earlier launcher has remembered, nothing if there was none.
+func readState(path string) (r remembered, err error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err == nil {
+		r, err = decodeState(text)
+	}
+	if err != nil {
+		return remembered{}, &StateError{path, err}
+	}
+	return r, nil
+}
+
+func decodeState(text []byte) (r remembered, err error) {
+	var e envelope
+	if err := json.Unmarshal(text, &e); err != nil {
+		return r, fmt.Errorf("it is no whole JSON: %w", err)
+	}
+	switch {
+	case e.Format != stateFormat:
+		return r, fmt.Errorf("its format is %q and not %q, so it is somebody else's", e.Format, stateFormat)
+	case e.Version != stateVersion:
+		return r, fmt.Errorf("it is of version %d, and this launcher reads version %d; use the launcher that wrote it", e.Version, stateVersion)
+	case e.SHA256 != sumOf(e.State):
+		return r, errors.New("it has been changed since it was written: the digest is another one")
+	}
+	d := json.NewDecoder(bytes.NewReader(e.State))
+	d.DisallowUnknownFields()
+	return r, d.Decode(&r)
+}
+
+func sumOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+func writeState(path string, r remembered) error {
+	state, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(envelope{stateFormat, stateVersion, sumOf(state), state})
+	if err != nil {
+		return err
+	}
+	next := path + ".next"
+	f, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		os.Remove(next)
+	}
+	return err
+}
+
+// forgetful returns the configuration without what may be secret: enough to stop a process by.
+func forgetful(g GroupConfig) GroupConfig {
+	g.Command, g.Env, g.PreStop = nil, nil, nil
+	return g
+}
+
+// digest tells configurations apart whose processes are not the same.
+func digest(g GroupConfig) string {
+	text, _ := json.Marshal(struct {
+		Command  []string
+		WorkDir  string
+		Env      []string
+		Protocol Protocol
+		At       TransportConfig
+		Listen   []Listen
+		Log      LogConfig
+		OnDeath  LauncherDeath
+	}{g.Command, g.WorkDir, g.Env, g.Protocol, g.Transport, g.Listen, g.Log, g.OnLauncherDeath})
+	return sumOf(text)
+}
+
+func newMemory(path string, recall func() remembered, failed func(error)) *memory {
+	return &memory{path: path, recall: recall, failed: failed, poke: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
+}
+
+// begin writes what there is, and goes on to write what becomes of it.
+func (m *memory) begin() error {
+	if err := writeState(m.path, m.recall()); err != nil {
+		close(m.ended)
+		return fmt.Errorf("launcher: the state file: %w", err)
+	}
+	go m.loop()
+	return nil
+}
+
+// note has the file written anew, soon.
+func (m *memory) note() {
+	select {
+	case m.poke <- struct{}{}:
+	default:
+	}
+}
+
+// written returns when all that was to be remembered by now is in the file.
+func (m *memory) written() error {
+	done := make(chan error, 1)
+	m.mu.Lock()
+	m.waiting = append(m.waiting, done)
+	m.mu.Unlock()
+	m.note()
+	select {
+	case err := <-done:
+		return err
+	case <-m.ended:
+		return fs.ErrClosed
+	}
+}
+
+func (m *memory) loop() {
+	defer close(m.ended)
+	for {
+		select {
+		case <-m.poke:
+		case <-m.quit:
+			return
+		}
+		m.mu.Lock()
+		waiting := m.waiting
+		m.waiting = nil
+		m.mu.Unlock()
+		err := writeState(m.path, m.recall())
+		if err != nil {
+			m.failed(err)
+		}
+		for _, w := range waiting {
+			w <- err
+		}
+	}
+}
+
+// close removes the file, if there is nothing left to remember.
+func (m *memory) close(r remembered) {
+	close(m.quit)
+	<-m.ended
+	for _, g := range r.Groups {
+		if len(g.Processes) > 0 {
+			return
+		}
+	}
+	os.Remove(m.path)
+}

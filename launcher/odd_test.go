@@ -1,0 +1,153 @@
+//go:build linux
+
+package launcher_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher"
+)
+
+// Whatever a process does not do, it is stopped when its configuration says, and not before.
+func TestStuckProcesses(t *testing.T) {
+	const grace, sigterm = 200 * time.Millisecond, 200 * time.Millisecond
+	short := func(g launcher.GroupConfig) launcher.GroupConfig {
+		g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = grace, sigterm
+		return g
+	}
+	t.Run("a call that hangs", func(t *testing.T) {
+		h := launch(t, short(group("odd", 1, "hang"))).ready()
+		st := h.stops("odd-1")
+		equal(t, "outcome", st.Outcome, launcher.Killed)
+		t.Logf("reaped after %v; SIGTERM after %v, SIGKILL after %v", st.Took(), grace, grace+sigterm)
+		if st.Took() < grace {
+			t.Errorf("it was not given its time: %v\n%s", st.Took(), h.story())
+		}
+	})
+	t.Run("a socket that nobody answers at", func(t *testing.T) {
+		g := short(group("odd", 1, "black hole"))
+		g.HealthCheckTimeout = 300 * time.Millisecond
+		g.Restart.Policy = launcher.Never
+		h := launch(t, g)
+		h.enters("odd-1", launcher.Unhealthy)
+		equal(t, "outcome", h.ends("odd-1").Outcome, launcher.Killed)
+		equal(t, "processes that were started", len(h.running("odd")), 0)
+	})
+	t.Run("a process that is stopped by SIGSTOP", func(t *testing.T) {
+		g := short(runners("odd", 1, "--behavior", "hang"))
+		g.LivenessFailures = 1000
+		h := launch(t, g).ready()
+		pid := h.running("odd")[0].PID
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		st := h.stops("odd-1")
+		equal(t, "outcome", st.Outcome, launcher.Killed)
+		t.Logf("reaped after %v; SIGTERM after %v, SIGKILL after %v", st.Took(), grace, grace+sigterm)
+		if st.Took() < grace+sigterm {
+			t.Errorf("it was not given its time: %v\n%s", st.Took(), h.story())
+		}
+	})
+	t.Run("one that prints without end", func(t *testing.T) {
+		h := launch(t, group("odd", 1, "noisy", "--process-id", "{id}", "--work-duration", "1ms")).ready()
+		equal(t, "outcome", h.stops("odd-1").Outcome, launcher.Clean)
+	})
+}
+
+// Who does not take part gets SIGTERM at once, and ends by it as it should.
+func TestOthersEndBySignals(t *testing.T) {
+	for _, role := range []string{"unimplemented", "declines"} {
+		t.Run(role, func(t *testing.T) {
+			h := launch(t, group("odd", 1, role)).ready()
+			st := h.stops("odd-1")
+			equal(t, "outcome", st.Outcome, launcher.Clean)
+			equal(t, "exit", st.Exit, "signal: terminated")
+		})
+	}
+	t.Run("no protocol", func(t *testing.T) {
+		g := group("odd", 1, "plain")
+		g.Protocol = launcher.Signals
+		h := launch(t, g).ready()
+		equal(t, "outcome", h.stops("odd-1").Outcome, launcher.Clean)
+	})
+}
+
+// Nobody is left, whatever a process has started.
+func TestNoSurvivor(t *testing.T) {
+	h := launch(t, group("family", 1, "family", "--process-id", "{id}", "--work-duration", "1ms")).ready()
+	leader := h.running("family")[0].PID
+	equal(t, "of the leader's children, alive while it runs", len(children(t, leader)), 10)
+	pids := children(t, leader)
+	st := h.stops("family-1")
+	equal(t, "outcome", st.Outcome, launcher.Clean)
+	equal(t, "survivors", st.Survivors, []string(nil))
+	for _, p := range processes(t) {
+		if slices.Contains(pids, p.pid) {
+			t.Errorf("pid %d is still there", p.pid)
+		}
+	}
+}
+
+// children lists the processes whose parent is pid.
+func children(t *testing.T, pid int) (found []int) {
+	t.Helper()
+	for _, p := range processes(t) {
+		if p.parent == pid {
+			found = append(found, p.pid)
+		}
+	}
+	return found
+}
+
+// Force is for those who have no time for grace.
+func TestForce(t *testing.T) {
+	h := launch(t, runners("web", 2, "--behavior", "hang")).ready()
+	h.Shutdown()
+	h.enters("web-1", launcher.ShutdownRequested)
+	h.Force(os.ErrDeadlineExceeded)
+	for _, id := range []string{"web-1", "web-2"} {
+		st := h.ends(id)
+		equal(t, "outcome of "+id, st.Outcome, launcher.Killed)
+		if !strings.Contains(st.Message, os.ErrDeadlineExceeded.Error()) {
+			t.Errorf("%s was killed for %q, which does not say why", id, st.Message)
+		}
+	}
+}
+
+// A process that is ready and then says nothing any more is unhealthy: calls are not waited for without end.
+func TestSilenceIsUnhealthy(t *testing.T) {
+	g := runners("odd", 1)
+	g.LivenessInterval, g.LivenessFailures = 20*time.Millisecond, 2
+	g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 100*time.Millisecond, 100*time.Millisecond
+	h := launch(t, g).ready()
+	if err := syscall.Kill(h.running("odd")[0].PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-unhealthy(h, "odd-1"):
+	case <-time.After(5 * time.Second):
+		kill(t, h.running("odd")[0].PID)
+		t.Fatalf("nobody notices\n%s", h.story())
+	}
+}
+
+// unhealthy is closed when a process is.
+func unhealthy(h *harness, id string) <-chan struct{} {
+	events, stop := h.Watch()
+	done := make(chan struct{})
+	go func() {
+		defer stop()
+		for e := range events {
+			if e.Process == id && e.To == launcher.Unhealthy {
+				close(done)
+				return
+			}
+		}
+	}()
+	return done
+}

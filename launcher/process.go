@@ -1,0 +1,606 @@
+package launcher
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/client"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// maxMessage bounds what a process can make the launcher read at once.
+const maxMessage = 256 << 10
+
+// A process does with one subprocess what its machine says. One goroutine, run, owns the machine; calls to the process, to
+// the router and of hooks are made on others, which send what has come of them to the inbox. Nothing in run waits for
+// anything but the inbox, the clock and the end of the subprocess.
+type process struct {
+	id, group string
+	revision  int
+	cfg       GroupConfig                 // what it was started with
+	ruled     atomic.Pointer[GroupConfig] // what holds for it now
+	digest    string
+	found     *rememberedProcess // nil: this launcher has started it
+	manager   *Manager
+	owner     *group
+	scope     *ctxshutdown.Swansong // ends with the process
+	changed   func(*process)        // tells the group; not under a lock
+	inbox     chan event
+	port      atomic.Int32  // where it serves the protocol over TCP; 0: it has not said yet
+	quit      chan struct{} // closed when nobody reads the inbox any more
+	over      chan struct{} // closed when all has been cleared away
+
+	conn  *grpc.ClientConn // nil without the protocol
+	child pb.ProcessLifecycleInterfaceClient
+	proc  *proc.Process
+	calls sync.WaitGroup // all but those of other goroutines to send
+	logs  sync.WaitGroup
+
+	mu     sync.Mutex
+	status Status
+	routed bool // wanted in routing
+	kept   proc.Kept
+	grace  time.Duration // as it was told to stop
+
+	settled chan struct{} // closed when the router has been told for the first time, or will not be
+	settle  func()
+
+	routing sync.Mutex // held while the router is told, for as long as it takes
+}
+
+// A Status is what is known of a process.
+type Status struct {
+	ID, Group string
+	Revision  int
+	State     State
+	Since     time.Time // when it entered State
+	Message   string
+	PID       int
+	Started   time.Time
+	ReadyAt   time.Time // zero: never
+	Routed    bool      // the router, if there is one, has it
+	Asked     time.Time // when it was to be stopped; zero: never
+	Ended     time.Time
+	Reason    string // why it was to be stopped
+	Metrics   *pb.ShutdownMetrics
+	Extension int // requests for more time that were granted
+	Outcome   Outcome
+	Exit      string        // such as "exit status 1"
+	Survivors []string      // who could not be ended, as far as that can be known
+	Contained string        // how: see internal/proc
+	Bound     time.Duration // the longest that stopping it takes
+}
+
+// available reports whether the process can be counted on to do what it is there for.
+func (s Status) available(now time.Time, minReady time.Duration) bool {
+	return s.State == Ready && s.Routed && !now.Before(s.ReadyAt.Add(minReady))
+}
+
+// complaint says what is wrong with the process.
+func (s Status) complaint() string {
+	if s.State == Unhealthy {
+		return s.Reason
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%v: %s", s.Outcome, s.Message), ": ")
+}
+
+// Took returns how long stopping it has taken so far, 0 before.
+func (s Status) Took() time.Duration {
+	switch {
+	case s.Asked.IsZero():
+		return 0
+	case s.Ended.IsZero():
+		return time.Since(s.Asked)
+	}
+	return s.Ended.Sub(s.Asked)
+}
+
+func newProcess(m *Manager, g *group, id string, revision int, cfg GroupConfig) *process {
+	p := &process{
+		id: id, group: cfg.Name, revision: revision, cfg: cfg, manager: m, owner: g, changed: g.processChanged,
+		inbox: make(chan event), quit: make(chan struct{}), over: make(chan struct{}),
+	}
+	p.digest = digest(cfg)
+	p.settled = make(chan struct{})
+	p.settle = sync.OnceFunc(func() { close(p.settled) })
+	now := time.Now()
+	p.ruled.Store(&p.cfg)
+	p.status = Status{ID: id, Group: cfg.Name, Revision: revision, State: Spawning, Since: now, Started: now, Bound: cfg.Bound()}
+	return p
+}
+
+// rules is what holds for the process now, of all that can change while it runs.
+func (p *process) rules() *GroupConfig { return p.ruled.Load() }
+
+// take has other rules hold for the process, but not for a stop that is under way.
+func (p *process) take(cfg GroupConfig) {
+	p.ruled.Store(&cfg)
+	p.mu.Lock()
+	p.status.Bound = cfg.Bound()
+	p.mu.Unlock()
+	p.send(event{kind: evRules, rules: &cfg})
+}
+
+func (p *process) snapshot() Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status
+}
+
+// send hands an event to run. It returns false if the process is no more.
+func (p *process) send(e event) bool {
+	select {
+	case p.inbox <- e:
+		return true
+	case <-p.quit:
+		return false
+	}
+}
+
+// run starts the subprocess and returns when it has been reaped.
+func (p *process) run() {
+	defer close(p.over)
+	defer p.settle()
+	m := newMachine(p.cfg)
+	var exited, done <-chan struct{}
+	e := event{kind: evSpawned}
+	if p.found == nil {
+		p.tell(Event{Kind: Transition, To: Spawning, Message: p.cfg.Command[0]})
+	} else {
+		p.tell(Event{Kind: Adopted, Message: fmt.Sprintf("pid %d, of revision %d", p.found.Kept.PID, p.revision)})
+		e = event{kind: evAdopted, readyAt: fromBoot(p.found.Ready), asked: fromBoot(p.found.Asked), reason: p.found.Reason, grace: p.found.Grace}
+	}
+	if err := p.start(); err != nil {
+		e = event{kind: evSpawnFailed, err: err.Error()}
+	} else {
+		exited, done = p.proc.Exited(), p.proc.Done()
+	}
+	cut := p.scope.Work().Done()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		e.at = time.Now()
+		before := m.state
+		todo := m.step(e)
+		p.show(m, before, e)
+		for _, a := range todo {
+			p.do(m, a)
+		}
+		if m.phase == over {
+			break
+		}
+		timer.Stop()
+		if next := m.next(); !next.IsZero() {
+			timer.Reset(time.Until(next))
+		}
+		select {
+		case e = <-p.inbox:
+		case <-timer.C:
+			e = event{kind: evTick}
+		case <-exited:
+			exited, e = nil, event{kind: evExited}
+			p.calls.Go(p.leave)
+		case <-done:
+			e = event{kind: evReaped, exit: p.proc.Exit()}
+		case <-cut:
+			cut = nil
+			e = event{kind: evForce, reason: "forced: " + context.Cause(p.scope.Work()).Error()}
+		}
+	}
+	close(p.quit)
+	p.leave()
+	if p.conn != nil {
+		p.conn.Close()
+	}
+	p.calls.Wait()
+	if p.proc != nil {
+		p.logs.Wait()
+		p.proc.Close()
+	}
+	os.Remove(p.lifecycleSocket())
+	os.Remove(p.serviceSocket())
+	if p.cfg.OnLauncherDeath == Keep {
+		p.kept.Empty(time.Now()) // it is empty, unless somebody could not be ended; of that has been told
+		for _, stream := range streams {
+			os.Remove(fifo(p.manager.dir, p.id, stream))
+		}
+	}
+}
+
+func (p *process) lifecycleSocket() string { return filepath.Join(p.manager.dir, p.id+".sock") }
+func (p *process) serviceSocket() string   { return filepath.Join(p.manager.dir, p.id+".app") }
+
+// start starts the subprocess and the copying of what it prints.
+func (p *process) start() error {
+	expand := strings.NewReplacer("{id}", p.id, "{dir}", p.manager.dir, "{socket}", p.serviceSocket())
+	args := make([]string, len(p.cfg.Command))
+	for i, a := range p.cfg.Command {
+		args[i] = expand.Replace(a)
+	}
+	env := withoutOurs(os.Environ())
+	for _, v := range p.cfg.Env {
+		name, value, _ := strings.Cut(v, "=")
+		env = append(env, name+"="+expand.Replace(value))
+	}
+	env = append(env, client.EnvID+"="+p.id)
+	if p.cfg.Protocol == GRPC {
+		env = append(env, p.lifecycleEnv()...)
+		conn, err := p.connect()
+		if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		p.conn, p.child = conn, pb.NewProcessLifecycleInterfaceClient(conn)
+		p.mu.Unlock()
+	}
+	if p.found != nil {
+		return p.adopt()
+	}
+	files, names := p.manager.inherited(p.group)
+	if len(files) > 0 {
+		env = append(env, fmt.Sprintf("LISTEN_FDS=%d", len(files)), "LISTEN_FDNAMES="+strings.Join(names, ":"))
+		if len(p.manager.cfg.Helper) > 0 {
+			args = append(append([]string{}, p.manager.cfg.Helper...), args...)
+		}
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return fmt.Errorf("launcher: %w", err)
+	}
+	defer null.Close()
+	spec := proc.Spec{Dir: p.cfg.WorkDir, Env: env, Stdin: null, ExtraFiles: files, In: p.manager.pen, ParentDeath: parentDeath}
+	if p.cfg.OnLauncherDeath == Keep {
+		done, err := p.prepareToKeep(&spec)
+		defer done()
+		if err != nil {
+			return fmt.Errorf("launcher: process %q: %w", p.id, err)
+		}
+	}
+	// Not a subreaper: orphans are found by their mark, and a zombie that was adopted could not be told from a child that
+	// the program, whose package this is, waits for itself. So nobody would reap it.
+	spec.Args = args
+	// Whatever has this name is left over: names are given once, and the directory is ours alone.
+	os.Remove(p.lifecycleSocket())
+	started, err := proc.Start(spec)
+	if err != nil {
+		return fmt.Errorf("launcher: process %q: %w", p.id, err)
+	}
+	p.started(started)
+	return nil
+}
+
+// prepareToKeep has the process that is about to be started live on without this launcher, and be found by the next one.
+func (p *process) prepareToKeep(spec *proc.Spec) (done func(), err error) {
+	done = func() {
+		spec.Stdout.Close()
+		spec.Stderr.Close()
+	}
+	defer func() {
+		if err != nil {
+			spec.ReadStdout.Close()
+			spec.ReadStderr.Close()
+		}
+	}()
+	if spec.ReadStdout, spec.Stdout, err = makeFIFO(fifo(p.manager.dir, p.id, streams[0])); err != nil {
+		return done, err
+	}
+	if spec.ReadStderr, spec.Stderr, err = makeFIFO(fifo(p.manager.dir, p.id, streams[1])); err != nil {
+		return done, err
+	}
+	spec.In, spec.ParentDeath = proc.NewPen(), 0
+	p.mu.Lock()
+	p.kept = proc.Kept{Pen: spec.In}
+	p.mu.Unlock()
+	if err = p.manager.memory.written(); err != nil {
+		return done, fmt.Errorf("it was not started, since the next launcher would not know of it: %w", err)
+	}
+	return done, nil
+}
+
+// started takes note of a process that runs.
+func (p *process) started(started *proc.Process) {
+	p.mu.Lock()
+	p.proc = started
+	p.kept = started.Kept(p.kept.Pen)
+	p.status.PID, p.status.Contained = started.Pid(), started.Containment()
+	p.mu.Unlock()
+	p.manager.memory.note()
+	for i, o := range []*proc.Output{started.Stdout(), started.Stderr()} {
+		if o != nil {
+			p.logs.Go(func() { p.copyOutput(streams[i], o) })
+		}
+	}
+}
+
+// withoutOurs removes what a launcher or a service manager that started us has told us, and not our children.
+func withoutOurs(env []string) []string {
+	var kept []string
+	for _, v := range env {
+		switch name, _, _ := strings.Cut(v, "="); name {
+		case client.EnvID, client.EnvAddress, client.EnvLauncher, client.EnvCert, client.EnvKey, client.EnvCA, "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES",
+			"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "MAINPID":
+		default:
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+// show publishes what has become of the machine. That it is unhealthy is seen, even if it is stopped in the same step: the
+// group has to know.
+func (p *process) show(m *machine, before State, e event) {
+	if before < Unhealthy && m.unhealthy && m.state > Unhealthy {
+		p.mu.Lock()
+		p.status.State, p.status.Since, p.status.Reason = Unhealthy, e.at, p.manager.redact(m.reason)
+		p.mu.Unlock()
+		p.tell(Event{Kind: Transition, From: before, To: Unhealthy, Message: m.reason})
+		p.changed(p)
+		before = Unhealthy
+	}
+	p.mu.Lock()
+	s := &p.status
+	redact := p.manager.redact
+	s.State, s.Message, s.Reason, s.Metrics = m.state, redact(m.message), redact(m.reason), m.metrics
+	s.ReadyAt, s.Asked, s.Extension, s.Outcome = m.readyAt, m.asked, m.granted, m.outcome
+	if m.grace != p.cfg.Shutdown.Grace {
+		p.grace = m.grace
+	}
+	if m.state != before {
+		s.Since = e.at
+	}
+	if m.phase == over {
+		s.Ended = e.at
+		if e.kind == evReaped {
+			s.Exit = e.exit.String()
+			for _, survivor := range e.exit.Survivors {
+				s.Survivors = append(s.Survivors, survivor.String())
+			}
+		}
+	}
+	now := *s
+	p.mu.Unlock()
+	if m.state != before {
+		message := now.Message
+		switch {
+		case now.State == ShutdownRequested || now.State == Unhealthy:
+			message = now.Reason
+		case now.State.Ended() && now.Exit != "" && now.Message != now.Exit:
+			message = strings.TrimPrefix(now.Message+"; "+now.Exit, "; ")
+		}
+		took := now.Took()
+		switch {
+		case now.State == Ready && p.found != nil:
+			took = 0 // it became so under another launcher
+		case now.State == Ready:
+			took = now.ReadyAt.Sub(now.Started)
+		}
+		p.tell(Event{Kind: Transition, From: before, To: now.State, Outcome: now.Outcome, Message: message,
+			Took: took, Survivors: len(now.Survivors)})
+	}
+	if len(now.Survivors) > 0 && m.phase == over {
+		p.tell(Event{Kind: Alarm, Message: "could not be ended: " + strings.Join(now.Survivors, ", ")})
+	}
+	if m.state != before || e.kind == evReaped {
+		p.manager.memory.note()
+		p.changed(p)
+	}
+}
+
+func (p *process) tell(e Event) {
+	e.Group, e.Process = p.group, p.id
+	p.manager.publish(e)
+}
+
+// do does what the machine says.
+func (p *process) do(m *machine, a action) {
+	grace, reason := m.grace, m.reason
+	switch a.kind {
+	case doAskReadiness:
+		patience := m.cfg.Shutdown.Poll
+		if m.phase == running {
+			patience = m.cfg.LivenessTimeout
+		}
+		p.call(evReadiness, patience, func(ctx context.Context, e *event) (err error) {
+			// Over TCP nobody can be reached before the port is known: who is asked too early need not wait for the next time.
+			wait := grpc.WaitForReady(p.cfg.Transport.Network == "tcp")
+			e.readiness, err = p.child.GetReadinessStatus(ctx, &pb.ReadinessRequest{ProcessId: p.id}, wait)
+			return err
+		})
+	case doShutdown:
+		limit := m.cfg.Shutdown.Max
+		in := &pb.ShutdownRequest{ProcessId: p.id, Reason: cmp.Or(reason, "shutdown"),
+			GracePeriodSeconds: wireSeconds(grace), GracePeriodMs: wireMillis(grace),
+			MaxShutdownSeconds: wireSeconds(limit), MaxShutdownMs: wireMillis(limit)}
+		p.call(evAck, m.cfg.Shutdown.Poll, func(ctx context.Context, e *event) (err error) {
+			e.ack, err = p.child.Shutdown(ctx, in)
+			return err
+		})
+	case doAskStatus:
+		p.call(evStatus, m.cfg.Shutdown.Poll, func(ctx context.Context, e *event) (err error) {
+			e.status, err = p.child.GetShutdownStatus(ctx, &pb.ShutdownStatusRequest{ProcessId: p.id})
+			return err
+		})
+	case doJoin:
+		p.want(true)
+		p.calls.Go(p.join)
+	case doLeave:
+		p.calls.Go(func() {
+			p.leave()
+			p.runHooks()
+			p.send(event{kind: evLeft})
+		})
+	case doSignal:
+		p.tell(Event{Kind: Signalled, Message: a.signal + ": " + m.message})
+		p.proc.Signal(signalNumber(a.signal))
+		if m.signals == 1 { // one that is stopped would not see it
+			wake(p.proc)
+		}
+	case doTerminate:
+		p.tell(Event{Kind: Signalled, Message: "SIGTERM to all: " + m.forcedBecause})
+		p.proc.Terminate()
+	case doKill:
+		p.tell(Event{Kind: Signalled, Message: "SIGKILL to all: " + m.forcedBecause})
+		p.proc.Kill()
+	case doUnconfirmed:
+		names := make([]string, 0, 4)
+		for _, member := range p.proc.Members() {
+			names = append(names, member.String())
+		}
+		p.tell(Event{Kind: Alarm, Outcome: Unconfirmed, Message: fmt.Sprintf("not known to have ended %v after SIGKILL; still there: %s",
+			reapPatience, strings.Join(names, ", "))})
+	case doExtended:
+		p.tell(Event{Kind: Extension, Message: fmt.Sprintf("request %d for more time: until %v after it was asked, of %v at most",
+			m.granted, m.deadline.Sub(m.began).Round(time.Millisecond), m.maxAt.Sub(m.began).Round(time.Millisecond))})
+	}
+}
+
+// call calls the process, which has to answer before it is asked again.
+func (p *process) call(kind eventKind, patience time.Duration, f func(ctx context.Context, e *event) error) {
+	p.calls.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		e := event{kind: kind}
+		if err := f(ctx, &e); err != nil {
+			e.readiness, e.ack, e.status = nil, nil, nil
+			e.code, e.err = status.Code(err), status.Convert(err).Message()
+			if e.code == codes.OK {
+				e.code = codes.Unknown
+			}
+		}
+		p.send(e)
+	})
+}
+
+// want notes whether the process should be in routing. It never should again once it should not.
+func (p *process) want(routed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.routed = routed
+}
+
+// join has the router take the process in, and again where it fails. Until then the process is not counted on: another one
+// that is stopped because this one is there would be missed.
+func (p *process) join() {
+	for p.route() != nil {
+		p.settle()
+		select {
+		case <-time.After(p.rules().Shutdown.Poll):
+		case <-p.quit:
+			return
+		}
+	}
+	p.settle()
+}
+
+// leave has it let the process go, and does not insist.
+func (p *process) leave() {
+	p.want(false)
+	p.route()
+}
+
+// route tells the router, if that is news to it.
+func (p *process) route() error {
+	p.routing.Lock()
+	defer p.routing.Unlock()
+	p.mu.Lock()
+	in, was := p.routed, p.status.Routed
+	p.mu.Unlock()
+	if in == was {
+		return nil
+	}
+	what, call := "remove", Router.Remove
+	if in {
+		what, call = "add", Router.Add
+	}
+	var err error
+	if r := p.manager.cfg.Router; r != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), routerPatience)
+		defer cancel()
+		i := Instance{Group: p.group, ID: p.id, PID: p.proc.Pid(), Socket: p.serviceSocket()}
+		_, err = ctxshutdown.Call(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(r, ctx, i) })
+	}
+	if err != nil {
+		p.tell(Event{Kind: RouterError, Message: what + ": " + err.Error()})
+		if in {
+			return err
+		}
+	}
+	p.mu.Lock()
+	p.status.Routed = in
+	p.mu.Unlock()
+	p.changed(p)
+	return nil
+}
+
+// runHooks runs the pre-stop hooks, one after the other.
+func (p *process) runHooks() {
+	for _, h := range p.rules().PreStop {
+		message := h.Command[0]
+		if err := p.runHook(h); err != nil {
+			message += ": " + err.Error()
+		}
+		p.tell(Event{Kind: HookRun, Message: message})
+	}
+}
+
+func (p *process) runHook(h Hook) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	env := append(withoutOurs(os.Environ()), client.EnvID+"="+p.id, "SWANSONG_PROCESS_GROUP="+p.group,
+		fmt.Sprintf("SWANSONG_PROCESS_PID=%d", p.proc.Pid()))
+	hook, err := proc.Start(proc.Spec{Args: h.Command, Env: env, Stdin: null, Stdout: null, Stderr: null,
+		In: p.manager.pen, ParentDeath: parentDeath})
+	if err != nil {
+		return err
+	}
+	late := time.Now().Add(h.Timeout)
+	exit, err := hook.End(proc.Deadlines{Terminate: late, Kill: late, GiveUp: late.Add(reapPatience)})
+	switch {
+	case err != nil:
+		return err
+	case exit.Terminated || exit.Killed:
+		return fmt.Errorf("killed after %v", h.Timeout)
+	case exit.Code != 0:
+		return errors.New(exit.String())
+	}
+	return nil
+}
+
+func wake(p *proc.Process) {
+	if sigcont != 0 {
+		p.Signal(sigcont)
+	}
+}
+
+func wireSeconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
+func wireMillis(d time.Duration) int64  { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// lookUp says early, and by name, what would fail later.
+func lookUp(command, dir string) error {
+	if dir != "" && strings.ContainsRune(command, filepath.Separator) && !filepath.IsAbs(command) {
+		command = filepath.Join(dir, command)
+	}
+	_, err := exec.LookPath(command)
+	return err
+}
+
+// parentDeath is what a launcher that is killed leaves to its processes.
+const parentDeath = syscall.SIGKILL

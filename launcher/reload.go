@@ -1,0 +1,273 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// ErrReloading is returned where another configuration is being taken over already.
+var ErrReloading = errors.New("launcher: another configuration is being taken over; wait for the end of that")
+
+// Reload takes over another configuration, and returns when that is done, with all that has failed of it, joined:
+//
+//   - Groups that are new are started, and those that are gone are drained.
+//   - A group of which something differs that a process is started with (Command, Env, WorkDir, Protocol, Log) is rolled,
+//     and so is one whose roll is paused: that roll is given up.
+//   - All else of a group holds at once: how many there are, and for the processes that run, their limits.
+//   - Of the rest, TotalDeadline, Redact and Source hold at once. What takes a new launcher is refused, by a [*ConfigError]: another
+//     Dir, and another Listen of a group that there is. Router, Logger, Output, Helper and Reread stay as they are.
+//
+// Nothing has changed where the configuration is refused, and where the error matches [ErrReloading], or [ErrRolling]
+// because a group that would change is being rolled. What was begun goes on when ctx ends.
+func (m *Manager) Reload(ctx context.Context, next Config, reason string) error {
+	wait, err := m.reload(next, reason)
+	if err != nil {
+		return err
+	}
+	return wait(ctx)
+}
+
+// reload begins, and returns what waits for the rest.
+func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Context) error, err error) {
+	if !m.reloading.TryLock() {
+		return nil, ErrReloading
+	}
+	defer m.reloading.Unlock()
+	plan, err := m.plan(next)
+	if err != nil {
+		return nil, err
+	}
+	m.redactor.Store(&next.Redact)
+	m.mu.Lock()
+	m.cfg.TotalDeadline, m.cfg.Source = next.TotalDeadline, next.Source
+	m.order = plan.order
+	for _, g := range plan.added {
+		m.groups[g.name], m.listeners[g.name] = g, plan.claimed[g.name]
+	}
+	for _, g := range plan.gone {
+		m.order = append(m.order, g.name) // until it is empty
+	}
+	m.mu.Unlock()
+	m.publish(Event{Kind: Reloaded, Message: reason})
+
+	var all []func(ctx context.Context) error
+	for _, c := range plan.changed {
+		c.group.take(c.cfg)
+	}
+	for _, c := range plan.rolled {
+		l, err := c.group.startRoll(c.cfg, reason)
+		all = append(all, func(ctx context.Context) error {
+			if err != nil {
+				return err
+			}
+			return c.group.wait(ctx, l)
+		})
+	}
+	for _, g := range plan.added {
+		m.loop(g)
+	}
+	m.memory.note()
+	for _, g := range plan.gone {
+		g.scope.Shutdown()
+		go m.drop(g)
+		all = append(all, func(ctx context.Context) error {
+			select {
+			case <-g.emptied:
+				return nil
+			case <-ctx.Done():
+				return fmt.Errorf("launcher: waiting for the end of %s: %w", g.name, context.Cause(ctx))
+			}
+		})
+	}
+	return func(ctx context.Context) error {
+		var errs []error
+		for _, f := range all {
+			errs = append(errs, f(ctx))
+		}
+		return errors.Join(errs...)
+	}, nil
+}
+
+// A plan is what a reload does. Making it changes nothing but what is claimed for the groups that are added.
+type plan struct {
+	order           []string
+	added, gone     []*group
+	claimed         map[string]inheritance
+	rolled, changed []change
+}
+
+type change struct {
+	group *group
+	cfg   GroupConfig
+}
+
+func (m *Manager) plan(next Config) (_ *plan, err error) {
+	if err := next.Validate(); err != nil {
+		return nil, err
+	}
+	if err := m.scope.Err(); err != nil {
+		return nil, fmt.Errorf("launcher: not reloaded: %w", context.Cause(m.scope))
+	}
+	if next.Dir != m.cfg.Dir {
+		return nil, &ConfigError{Field: "Dir", Rule: fmt.Sprintf("cannot change from %s while the launcher runs; start another one", m.cfg.Dir)}
+	}
+	if next.Admin != m.cfg.Admin {
+		return nil, &ConfigError{Field: "Admin", Rule: "cannot change while the launcher runs; start another one. New certificates are read without a reload"}
+	}
+	p := &plan{claimed: map[string]inheritance{}}
+	defer func() {
+		if err != nil {
+			for _, in := range p.claimed {
+				in.close()
+			}
+			for _, g := range p.added {
+				g.scope.Shutdown()
+			}
+		}
+	}()
+	var added []GroupConfig
+	for _, cfg := range next.Groups {
+		cfg = cfg.withDefaults()
+		if err := checkFiles(cfg); err != nil {
+			return nil, err
+		}
+		p.order = append(p.order, cfg.Name)
+		g, err := m.group(cfg.Name)
+		if err != nil {
+			if cfg.OnLauncherDeath == Keep && len(cfg.Listen) > 0 {
+				return nil, &ConfigError{cfg.Name, "OnLauncherDeath", "a group that keeps its listeners cannot be added while the launcher runs; start another launcher, or use kill"}
+			}
+			added = append(added, cfg)
+			continue
+		}
+		if g.scope.Err() != nil {
+			return nil, fmt.Errorf("launcher: group %q is stopping: %w", g.name, context.Cause(g.scope))
+		}
+		if err := g.keepsListeners(cfg); err != nil {
+			return nil, err
+		}
+		switch same, settled, err := g.compare(cfg); {
+		case err != nil:
+			return nil, err
+		case !settled:
+			p.rolled = append(p.rolled, change{g, cfg})
+		case !same:
+			p.changed = append(p.changed, change{g, cfg})
+		}
+	}
+	for _, g := range m.allGroups() {
+		if !slices.Contains(p.order, g.name) && g.scope.Err() == nil {
+			p.gone = append(p.gone, g)
+		}
+	}
+	for _, cfg := range added { // last, since others can see it
+		if p.claimed[cfg.Name], err = m.claim(cfg, remembered{}); err != nil {
+			return nil, err
+		}
+		p.added = append(p.added, newGroup(m, cfg))
+	}
+	return p, nil
+}
+
+// drop forgets a group that is gone, once it is empty.
+func (m *Manager) drop(g *group) {
+	<-g.emptied
+	m.mu.Lock()
+	in := m.listeners[g.name]
+	delete(m.groups, g.name)
+	delete(m.listeners, g.name)
+	m.order = slices.DeleteFunc(slices.Clone(m.order), func(name string) bool { return name == g.name })
+	m.mu.Unlock()
+	in.close()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, st := range g.recent {
+		m.forget(st.ID)
+	}
+}
+
+// compare reports whether the group has this configuration, and whether its processes can go on with it. The error matches
+// [ErrRolling] where they cannot, or it is another one, and the group is being rolled.
+func (g *group) compare(cfg GroupConfig) (same, settled bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now, paused := g.cfg, false
+	if g.roll != nil {
+		now, paused = g.configs[g.roll.to], g.roll.state.Paused
+	}
+	same = reflect.DeepEqual(now, cfg)
+	if g.roll != nil && !paused && !same {
+		return false, false, fmt.Errorf("launcher: group %q: %w", g.name, ErrRolling)
+	}
+	return same, !paused && now.sameProcess(cfg), nil
+}
+
+// sameProcess reports whether a process of this configuration can go on as one of that: all that may differ is what the
+// launcher does with it.
+func (g GroupConfig) sameProcess(o GroupConfig) bool {
+	g.Desired, g.MinHealthy, g.MaxSurge = o.Desired, o.MinHealthy, o.MaxSurge
+	g.HealthCheckTimeout, g.MinReady = o.HealthCheckTimeout, o.MinReady
+	g.LivenessInterval, g.LivenessTimeout, g.LivenessFailures = o.LivenessInterval, o.LivenessTimeout, o.LivenessFailures
+	g.Shutdown, g.Restart, g.Roll = o.Shutdown, o.Restart, o.Roll
+	g.PreStop, g.DependsOn = o.PreStop, o.DependsOn
+	return reflect.DeepEqual(g, o)
+}
+
+// keepsListeners refuses others: the launcher holds them for the processes that run.
+func (g *group) keepsListeners(cfg GroupConfig) error {
+	now := g.config()
+	if len(cfg.Listen) > 0 && now.OnLauncherDeath != cfg.OnLauncherDeath {
+		return &ConfigError{g.name, "OnLauncherDeath", "cannot change while the launcher runs and listens for the group; start another launcher"}
+	}
+	if !slices.Equal(now.Listen, cfg.Listen) {
+		return &ConfigError{g.name, "Listen", "cannot change while the launcher runs; start another launcher, or another group"}
+	}
+	return nil
+}
+
+// take takes over a configuration that asks for no other processes.
+func (g *group) take(cfg GroupConfig) {
+	g.mu.Lock()
+	if cfg.Desired != g.cfg.Desired {
+		g.desired = cfg.Desired
+	}
+	g.cfg, g.configs[g.revision], g.missing = cfg, cfg, 0
+	all := slices.DeleteFunc(g.sorted(), func(p *process) bool { return p.revision != g.revision })
+	g.mu.Unlock()
+	for _, p := range all {
+		p.take(cfg)
+	}
+	g.wake()
+}
+
+// Reread reads the configuration anew, by Config.Reread, and returns how it differs. Unless that is all that is wanted, it is
+// then taken over, as [Manager.Reload] does.
+func (m *Manager) Reread(ctx context.Context, dry bool, reason string) (changes []string, err error) {
+	changes, wait, err := m.reread(ctx, dry, reason)
+	if err != nil {
+		return changes, err
+	}
+	return changes, wait(ctx)
+}
+
+func (m *Manager) reread(ctx context.Context, dry bool, reason string) (changes []string, wait func(context.Context) error, err error) {
+	if m.cfg.Reread == nil {
+		return nil, nil, errors.New("launcher: this launcher has no file to read again: it was told by flags, or by a program, what to run")
+	}
+	m.mu.Lock()
+	source := m.cfg.Source
+	m.mu.Unlock()
+	wait = func(context.Context) error { return nil }
+	next, changes, err := m.cfg.Reread(ctx, source)
+	if dry && len(changes) > 0 {
+		return changes, wait, nil
+	}
+	if err != nil || dry || len(changes) == 0 {
+		return changes, wait, err
+	}
+	wait, err = m.reload(next, reason)
+	return changes, wait, err
+}

@@ -1,0 +1,400 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/roll"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// A rolling is the replacement of all processes of a group. What it does and when is package roll's to decide; its states
+// are drawn there. Those who wait for it wait for a leg: up to the end, or to a pause, after which an order begins the next.
+type rolling struct {
+	from, to int // revisions
+	reason   string
+	state    roll.State
+	failures [2]int // by version, since it began
+	last     *RollError
+	waited   bool // for the canaries, as was told
+	leg      *leg
+}
+
+type leg struct {
+	done chan struct{}
+	err  error
+}
+
+// target is the version that there shall be more of.
+func (r *rolling) target() roll.Version {
+	if r.state.Phase == roll.RollingBack || r.state.Phase == roll.RolledBack {
+		return roll.Old
+	}
+	return roll.New
+}
+
+// wanted is the revision that a new process is of: while the roll is paused, the one that has worked.
+func (r *rolling) wanted() int {
+	if r.target() == roll.New && !r.state.Paused {
+		return r.to
+	}
+	return r.from
+}
+
+// count takes down that a process has failed.
+func (r *rolling) count(v roll.Version, id string, st Status) {
+	r.failures[v]++
+	r.last = &RollError{Group: st.Group, Process: id, Cause: errors.New(st.complaint())}
+}
+
+// failure returns what has gone wrong.
+func (r *rolling) failure(group string) *RollError {
+	if r.last != nil {
+		e := *r.last
+		return &e
+	}
+	return &RollError{Group: group, Cause: errors.New(r.state.Why)}
+}
+
+// A RollError says that a roll has not replaced all that there was.
+type RollError struct {
+	Group      string
+	Process    string // the replacement that failed, if it was one
+	RolledBack bool   // what was there before has been started again
+	Degraded   bool   // the rest has been replaced, and the roll is over
+	Cause      error
+}
+
+func (e *RollError) Error() string {
+	s := fmt.Sprintf("launcher: group %q: the roll has failed", e.Group)
+	if e.Process != "" {
+		s += fmt.Sprintf(": %s: %v", e.Process, e.Cause)
+	} else {
+		s += fmt.Sprintf(": %v", e.Cause)
+	}
+	switch {
+	case e.RolledBack:
+		return s + "; it has been rolled back"
+	case e.Degraded:
+		return s + "; it went on without those that failed"
+	}
+	return s + "; what has not been replaced runs on"
+}
+
+func (e *RollError) Unwrap() error { return e.Cause }
+
+func rolledBack(err error) bool {
+	e, ok := err.(*RollError)
+	return ok && e.RolledBack
+}
+
+// Errors of orders that do not fit what a group is doing.
+var (
+	ErrRolling    = errors.New("launcher: the group is being rolled already; wait for the end of that")
+	ErrNotPaused  = errors.New("launcher: no roll of the group is paused, so there is none to resume")
+	ErrNoWayBack  = errors.New("launcher: what the processes of an earlier launcher were started with is not known; roll to a configuration")
+	ErrNotRolling = errors.New("launcher: no roll of the group is under way or paused, so there is none to roll back")
+)
+
+// startRoll begins to replace all processes by those of a configuration, and returns what to wait for. A roll that is
+// paused is given up for it.
+func (g *group) startRoll(cfg GroupConfig, reason string) (*leg, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.mayRoll(); err != nil {
+		return nil, err
+	}
+	if g.roll != nil && !g.roll.state.Paused {
+		return nil, fmt.Errorf("launcher: group %q: %w", g.name, ErrRolling)
+	}
+	from, to := g.revision, g.revision+1
+	for r := range g.configs {
+		to = max(to, r+1)
+	}
+	g.roll = &rolling{from: from, to: to, reason: reason, leg: &leg{done: make(chan struct{})}}
+	maps.DeleteFunc(g.configs, func(r int, _ GroupConfig) bool { return r != from })
+	g.configs[to] = cfg
+	g.use(to)
+	g.roll.state = roll.Begin(cfg.arithmetic(g.desired), g.view(time.Now()))
+	g.forgive()
+	g.tell(Event{Kind: RollBegun, Message: fmt.Sprintf("from revision %d to %d: %s", from, to, reason)})
+	g.wake()
+	return g.roll.leg, nil
+}
+
+// mayRoll refuses orders to a group that is stopping.
+func (g *group) mayRoll() error {
+	if g.stopping || g.scope.Err() != nil {
+		return fmt.Errorf("launcher: group %q is stopping: %w", g.name, context.Cause(g.scope))
+	}
+	return nil
+}
+
+// resumeRoll has a roll that is paused go on.
+func (g *group) resumeRoll(reason string) (*leg, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.roll
+	if err := g.mayRoll(); err != nil {
+		return nil, err
+	}
+	if r == nil || !r.state.Paused {
+		return nil, fmt.Errorf("launcher: group %q: %w", g.name, ErrNotPaused)
+	}
+	r.state.Paused = false
+	g.use(r.wanted())
+	r.state = r.state.Resume(g.rollRules(), g.view(time.Now()))
+	g.goOn(fmt.Sprintf("%v is resumed: %s", r.state.Phase, reason))
+	return r.leg, nil
+}
+
+// turnBack has a roll turn back, whether it is paused or not.
+func (g *group) turnBack(reason string) (*leg, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.roll
+	if err := g.mayRoll(); err != nil {
+		return nil, err
+	}
+	if r == nil {
+		return nil, fmt.Errorf("launcher: group %q: %w", g.name, ErrNotRolling)
+	}
+	if r.onlyForward() {
+		return nil, fmt.Errorf("launcher: group %q: %w", g.name, ErrNoWayBack)
+	}
+	paused := r.state.Paused
+	r.last = &RollError{Group: g.name, Cause: errors.New("ordered to turn back: " + reason)}
+	r.state.Phase, r.state.Paused = roll.RollingBack, false
+	g.use(r.wanted())
+	r.state = r.state.Rollback(g.cfg.arithmetic(g.desired), g.view(time.Now()), reason)
+	if paused {
+		g.goOn(fmt.Sprintf("rolling back to revision %d: %s", r.from, reason))
+		return r.leg, nil
+	}
+	g.vacant = 0
+	g.tell(Event{Kind: RollStep, Roll: r.state.Phase.String(), Message: fmt.Sprintf("rolling back to revision %d: %s", r.from, reason)})
+	g.wake()
+	return r.leg, nil
+}
+
+// goOn begins the next leg of a roll that was paused.
+func (g *group) goOn(message string) {
+	g.roll.leg, g.roll.waited = &leg{done: make(chan struct{})}, false
+	g.forgive()
+	g.tell(Event{Kind: RollStep, Roll: g.roll.state.Phase.String(), Message: message})
+	g.wake()
+}
+
+// forgive forgets what has failed before an order.
+func (g *group) forgive() {
+	g.failures, g.notBefore, g.givenUp, g.missing, g.vacant = 0, time.Time{}, false, 0, 0
+}
+
+// use makes a revision the one that is wanted.
+func (g *group) use(revision int) {
+	if g.revision != revision {
+		g.revision, g.cfg = revision, g.configs[revision]
+		g.desired = g.cfg.Desired
+	}
+}
+
+// onlyForward reports whether the roll cannot turn back, since what was there before cannot be started again.
+func (r *rolling) onlyForward() bool { return r.from == r.to }
+
+// rollRules returns the rules of the roll that is under way.
+func (g *group) rollRules() roll.Config {
+	c := g.cfg.arithmetic(g.desired)
+	if g.roll.onlyForward() && c.OnFailure == roll.Rollback {
+		c.OnFailure = roll.Pause
+	}
+	return c
+}
+
+// rollOn asks package roll what the roll does next. Again says that the answer has changed what is wanted, and is to be
+// asked for anew.
+func (g *group) rollOn(now time.Time) (a roll.Action, again bool) {
+	r, was := g.roll, g.roll.state
+	c, v := g.rollRules(), g.view(now)
+	r.state, a = roll.Next(c, r.state, v)
+	is := r.state
+	step := func(format string, args ...any) {
+		g.tell(Event{Kind: RollStep, Roll: is.Phase.String(), Message: fmt.Sprintf(format, args...)})
+	}
+	if _, ok := is.CanaryUntil(c, v); ok && !r.waited {
+		r.waited = true
+		step("%d go first, and are available; the others follow if they stay for %v", c.Canary, c.CanaryWait)
+	}
+	if is.GivenUp > was.GivenUp {
+		step("goes on without %d that could not be replaced: %v", is.GivenUp, r.failure(g.name).reasonOnly())
+	} else if is.Tries > was.Tries && !is.Paused && is.Phase == was.Phase {
+		step("failure %d in a row, and %d are tried again, in %v: %v", is.Tries, c.Retries, max(0, is.Retry-v.Now), r.failure(g.name).reasonOnly())
+	}
+	if was.Phase == roll.Canary && is.Phase == roll.Rolling {
+		step("those that went first have stayed available for %v; the others follow", c.CanaryWait)
+	}
+	turned := was.Phase != roll.RollingBack && r.target() == roll.Old
+	if turned {
+		g.vacant = 0
+		g.use(r.wanted())
+		step("rolling back to revision %d: %v", r.from, r.failure(g.name).reasonOnly())
+	}
+	switch {
+	case is.Phase.Ended():
+		g.rolled(is.Phase)
+	case is.Paused:
+		failure := r.failure(g.name)
+		g.vacant = 0
+		g.use(r.wanted())
+		g.tell(Event{Kind: RollFailed, Roll: "paused", Message: failure.Error()})
+		r.leg.end(failure)
+	default:
+		return a, turned
+	}
+	return a, true
+}
+
+// reasonOnly is what has failed, without what becomes of it.
+func (e *RollError) reasonOnly() string {
+	if e.Process == "" {
+		return e.Cause.Error()
+	}
+	return e.Process + ": " + e.Cause.Error()
+}
+
+// rolled ends a roll that has come to its end.
+func (g *group) rolled(phase roll.Phase) {
+	var failure *RollError
+	switch phase {
+	case roll.Done:
+		g.endRoll(nil)
+		return
+	case roll.RolledBack:
+		failure = g.roll.failure(g.name)
+		failure.RolledBack = true
+	case roll.Degraded:
+		failure = g.roll.failure(g.name)
+		failure.Degraded = true
+		live := 0
+		for id := range g.all {
+			if !g.excused[id] {
+				live++
+			}
+		}
+		g.missing = max(0, g.desired-live)
+	}
+	g.endRoll(failure)
+}
+
+// endRoll ends a roll, if there is one; err is a *RollError, or nil.
+func (g *group) endRoll(err *RollError) {
+	r := g.roll
+	if r == nil {
+		return
+	}
+	g.roll, g.vacant = nil, 0
+	if r.state.Paused {
+		return // it has been told
+	}
+	if err == nil {
+		g.tell(Event{Kind: RollDone, Roll: r.state.Phase.String(), Message: fmt.Sprintf("all processes are of revision %d", g.revision)})
+		r.leg.end(nil)
+		return
+	}
+	g.tell(Event{Kind: RollFailed, Roll: r.state.Phase.String(), Message: err.Error()})
+	r.leg.end(err)
+}
+
+func (l *leg) end(err error) {
+	l.err = err
+	close(l.done)
+}
+
+// follow gives an order, and waits for what comes of it.
+func (g *group) follow(ctx context.Context, order func() (*leg, error)) error {
+	l, err := order()
+	if err != nil {
+		return err
+	}
+	return g.wait(ctx, l)
+}
+
+func (g *group) wait(ctx context.Context, l *leg) error {
+	select {
+	case <-l.done:
+		return l.err
+	case <-ctx.Done():
+		return fmt.Errorf("launcher: waiting for the roll of %s, which goes on: %w", g.name, context.Cause(ctx))
+	}
+}
+
+// config returns the configuration that a restart leads to: after a roll that failed, that is the one that worked.
+func (g *group) config() GroupConfig {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.cfg
+}
+
+// A RollStatus is how far a roll has come.
+type RollStatus struct {
+	From, To int       // revisions
+	Phase    string    // "canary", "rolling" or "rolling back"
+	Paused   bool      // it waits for [Manager.Resume], [Manager.Rollback] or a new roll
+	Why      string    // what has failed last; empty: nothing
+	GivenUp  int       // processes that will not be replaced
+	Canaries int       // with Until, how many have gone first
+	Until    time.Time // when those will have stayed for long enough, or what has failed is tried again; zero: neither
+}
+
+// String says it in a line.
+func (s *RollStatus) String() string {
+	if s.Paused {
+		return fmt.Sprintf("the roll to revision %d is paused: %s", s.To, s.Why)
+	}
+	text := fmt.Sprintf("rolling from revision %d to %d", s.From, s.To)
+	if s.Phase != roll.Rolling.String() {
+		text += ", " + s.Phase
+	}
+	left := time.Until(s.Until).Round(time.Second)
+	switch {
+	case s.Until.IsZero():
+	case s.Canaries > 0:
+		text += fmt.Sprintf("; %d are available, and the others follow in %v", s.Canaries, left)
+	default:
+		text += fmt.Sprintf("; tried again in %v: %s", left, s.Why)
+	}
+	return text
+}
+
+func (s *RollStatus) wire() *pb.RollStatus {
+	if s == nil {
+		return nil
+	}
+	out := &pb.RollStatus{From: int64(s.From), To: int64(s.To), Phase: s.Phase, Paused: s.Paused, Why: s.Why,
+		GivenUp: int32(s.GivenUp), Canaries: int32(s.Canaries), Message: s.String()}
+	if !s.Until.IsZero() {
+		out.Until = timestamppb.New(s.Until)
+	}
+	return out
+}
+
+func (g *group) rollStatus(now time.Time) *RollStatus {
+	r := g.roll
+	if r == nil {
+		return nil
+	}
+	s := &RollStatus{From: r.from, To: r.to, Phase: r.state.Phase.String(), Paused: r.state.Paused, GivenUp: r.state.GivenUp}
+	if r.last != nil || r.state.Why != "" {
+		s.Why = r.failure(g.name).reasonOnly()
+	}
+	c, v := g.rollRules(), g.view(now)
+	if at, ok := r.state.CanaryUntil(c, v); ok {
+		s.Canaries, s.Until = c.Canary, g.begun.Add(at)
+	} else if !s.Paused && r.state.Retry > v.Now {
+		s.Until = g.begun.Add(r.state.Retry)
+	}
+	return s
+}

@@ -1,0 +1,221 @@
+//go:build unix
+
+package launcher_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher"
+)
+
+// script is a group of test runners that a shell decides about first.
+func script(name string, desired int, decide string) launcher.GroupConfig {
+	g := runners(name, desired)
+	g.Command = []string{"/bin/sh", "-c", decide + "\nexec " + os.Args[0] + " --process-id {id} --work-duration 1ms"}
+	return g
+}
+
+// begin begins a roll, and returns what it will come to.
+func begin(h *harness, g launcher.GroupConfig) <-chan error {
+	over := make(chan error, 1)
+	go func() { over <- h.Roll(context.Background(), g, "test") }()
+	return over
+}
+
+func comes(t *testing.T, h *harness, over <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-over:
+		return err
+	case <-time.After(tooLong):
+		t.Fatalf("the roll does not come to an end\n%s", h.story())
+		return nil
+	}
+}
+
+// revisions counts the processes that run, by revision.
+func revisions(h *harness, group string) map[int]int {
+	n := map[int]int{}
+	for _, st := range h.running(group) {
+		n[st.Revision]++
+	}
+	return n
+}
+
+func step(phase, says string) func(launcher.Event) bool {
+	return func(e launcher.Event) bool {
+		return e.Kind == launcher.RollStep && e.Roll == phase && strings.Contains(e.Message, says)
+	}
+}
+
+// Canaries go first and are waited for, which can be seen. An old process that fails meanwhile is started again, as what it
+// was, and an order takes all of it back.
+func TestCanary(t *testing.T) {
+	g := runners("web", 3)
+	h := launch(t, g).ready()
+	g.Roll = launcher.RollConfig{Canary: 1, CanaryWait: time.Hour}
+	over := begin(h, g)
+	h.until("the canary is waited for", step("canary", "1 go first"))
+	h.until("an old one has made room", func(e launcher.Event) bool { return e.To == launcher.Complete })
+	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 2, 2: 1})
+	health, _ := h.GroupHealth("web")
+	if r := health.Roll; r == nil || r.Phase != "canary" || r.Canaries != 1 || time.Until(r.Until) < time.Minute || !strings.Contains(health.Message, "the others follow") {
+		t.Errorf("the wait is not shown: %+v, %q", r, health.Message)
+	}
+
+	kill(t, h.running("web")[0].PID)
+	next := h.until("somebody takes its place", func(e launcher.Event) bool { return e.To == launcher.Spawning })
+	st, _ := h.Process(next.Process)
+	if st.Revision != 1 {
+		t.Fatalf("%s takes the place of one of revision 1, and is of revision %d", st.ID, st.Revision)
+	}
+	h.enters(next.Process, launcher.Ready)
+
+	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
+	defer cancel()
+	if err := h.Rollback(ctx, "web", "it looks bad"); err != nil {
+		t.Fatalf("%v\n%s", err, h.story())
+	}
+	var failure *launcher.RollError
+	if err := comes(t, h, over); !errors.As(err, &failure) || !failure.RolledBack || !strings.Contains(err.Error(), "it looks bad") {
+		t.Errorf("Roll: %v", err)
+	}
+	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 3})
+	if err := h.Rollback(ctx, "web", "again"); !errors.Is(err, launcher.ErrNotRolling) {
+		t.Errorf("a second time: %v", err)
+	}
+}
+
+// When the canaries have stayed, the others follow.
+func TestCanariesThatStay(t *testing.T) {
+	g := runners("web", 3)
+	h := launch(t, g).ready()
+	g.Roll = launcher.RollConfig{Canary: 1, CanaryWait: 200 * time.Millisecond}
+	over := begin(h, g)
+	h.until("the canary is waited for", step("canary", "1 go first"))
+	began := 0
+	h.until("the others follow", func(e launcher.Event) bool {
+		if e.Kind == launcher.Transition && e.To == launcher.Spawning {
+			began++
+		}
+		return step("rolling", "the others follow")(e)
+	})
+	equal(t, "who was started while the canary was waited for", began, 0)
+	if err := comes(t, h, over); err != nil {
+		t.Error(err)
+	}
+	equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 3})
+}
+
+// A roll that is paused goes on by an order, where it was.
+func TestResume(t *testing.T) {
+	fixed := filepath.Join(shortDir(t), "fixed")
+	h := launch(t, runners("web", 2)).ready()
+	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
+	defer cancel()
+	if err := h.Resume(ctx, "web", "too early"); !errors.Is(err, launcher.ErrNotPaused) {
+		t.Errorf("with nothing to resume: %v", err)
+	}
+	bad := script("web", 2, "test -e "+fixed+" || exit 3")
+	var failure *launcher.RollError
+	if err := h.Roll(ctx, bad, "a bad build"); !errors.As(err, &failure) || failure.RolledBack || failure.Degraded {
+		t.Fatalf("Roll: %v", err)
+	}
+	health, _ := h.GroupHealth("web")
+	if r := health.Roll; r == nil || !r.Paused || !strings.Contains(r.Why, "web-3") {
+		t.Errorf("the pause is not shown: %+v", r)
+	}
+	if err := os.WriteFile(fixed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Resume(ctx, "web", "mended"); err != nil {
+		t.Fatalf("Resume: %v\n%s", err, h.story())
+	}
+	equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 2})
+}
+
+// With continue, a group goes on with fewer when some cannot be replaced, until the next order.
+func TestContinue(t *testing.T) {
+	g := runners("web", 3)
+	g.MaxSurge = launcher.Int(0)
+	h := launch(t, g).ready()
+	odd := script("web", 3, "test {id} != web-6 || exit 3")
+	odd.MaxSurge, odd.Roll = launcher.Int(0), launcher.RollConfig{OnFailure: launcher.Continue}
+	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
+	defer cancel()
+	var failure *launcher.RollError
+	if err := h.Roll(ctx, odd, "one bad machine"); !errors.As(err, &failure) || !failure.Degraded {
+		t.Fatalf("Roll: %v\n%s", err, h.story())
+	}
+	equal(t, "who has failed", failure.Process, "web-6")
+	health, _ := h.GroupHealth("web")
+	equal(t, "missing", health.Missing, 1)
+	equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 2})
+	equal(t, "least that were ready", leastReady(h), 2)
+	if err := h.Restart(ctx, "web", "mended"); err != nil {
+		t.Fatalf("%v\n%s", err, h.story())
+	}
+	equal(t, "processes by revision", revisions(h, "web"), map[int]int{3: 3})
+}
+
+// leastReady is how few were ready at a time, from the moment that three were.
+func leastReady(h *harness) int {
+	h.drainEvents()
+	ready, least := 0, 3
+	full := false
+	for _, e := range h.events {
+		switch {
+		case e.Kind != launcher.Transition:
+		case e.To == launcher.Ready:
+			ready++
+		case e.From == launcher.Ready:
+			ready--
+		}
+		full = full || ready == 3
+		if full {
+			least = min(least, ready)
+		}
+	}
+	return least
+}
+
+// A roll of which nothing comes is a failure.
+func TestProgressDeadline(t *testing.T) {
+	h := launch(t, runners("web", 1)).ready()
+	g := runners("web", 1, "--ready-after", "-1s")
+	g.Roll.ProgressDeadline = 200 * time.Millisecond
+	err := comes(t, h, begin(h, g))
+	if err == nil || !strings.Contains(err.Error(), "nothing has got better for 200ms") {
+		t.Errorf("Roll: %v", err)
+	}
+	equal(t, "state of the old one", stateOf(h, "web-1"), launcher.Ready)
+	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
+	defer cancel()
+	if err := h.Rollback(ctx, "web", "test"); err != nil {
+		t.Errorf("Rollback: %v\n%s", err, h.story())
+	}
+	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1})
+}
+
+// A stop of everything is bounded, whatever the groups may take by themselves.
+func TestTotalDeadlineOfAll(t *testing.T) {
+	g := runners("web", 2, "--behavior", "hang")
+	g.Shutdown.Grace, g.Shutdown.Max = 20*time.Minute, 20*time.Minute
+	db := runners("db", 1)
+	g.DependsOn = []string{"db"}
+	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g, db}, TotalDeadline: time.Second}).ready()
+	h.Shutdown()
+	for _, id := range []string{"web-1", "web-2"} {
+		st := h.ends(id)
+		equal(t, "outcome of "+id, st.Outcome, launcher.Killed)
+		if !strings.Contains(st.Message, "total deadline") || st.Took() < 800*time.Millisecond {
+			t.Errorf("%s was ended after %v, for %q", id, st.Took(), st.Message)
+		}
+	}
+}

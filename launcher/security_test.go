@@ -1,0 +1,133 @@
+//go:build unix
+
+package launcher_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/swansong-go/swansong/launcher"
+	"github.com/swansong-go/swansong/launcher/internal/peer"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// notifications is what a process pushes to.
+func (h *harness) notifications() pb.LauncherNotificationInterfaceClient {
+	h.t.Helper()
+	conn, err := grpc.NewClient("unix:"+launcher.SocketIn(h.dir), grpc.WithTransportCredentials(peer.Credentials()))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { conn.Close() })
+	return pb.NewLauncherNotificationInterfaceClient(conn)
+}
+
+// Who is no process of the launcher's cannot speak for one, although it is the same user.
+func TestOnlyTheProcessSpeaksForItself(t *testing.T) {
+	h := launch(t, runners("web", 1, "--ready-after", "-1s"))
+	h.enters("web-1", launcher.Starting)
+	_, err := h.notifications().NotifyReady(soon(t), &pb.ReadyNotification{ProcessId: "web-1"})
+	equal(t, "ready, says the test", status.Code(err), codes.PermissionDenied)
+	_, err = h.notifications().NotifyShutdownComplete(soon(t), &pb.ShutdownComplete{ProcessId: "web-1", DrainError: "boom"})
+	equal(t, "complete, says the test", status.Code(err), codes.PermissionDenied)
+	equal(t, "state", stateOf(h, "web-1"), launcher.Starting)
+	kill(t, h.running("web")[0].PID)
+}
+
+// What is sent has limits, and who goes beyond them is told so, and ends nobody.
+func TestMessagesHaveLimits(t *testing.T) {
+	h := launch(t, runners("web", 1)).ready()
+	_, err := h.admin().StopProcess(soon(t), &pb.StopProcessRequest{ProcessId: "web-1", Reason: strings.Repeat("x", 1<<20)})
+	equal(t, "a megabyte of reason", status.Code(err), codes.ResourceExhausted)
+	_, err = h.notifications().NotifyReady(soon(t), &pb.ReadyNotification{ProcessId: "web-1", Message: strings.Repeat("x", 1<<20)})
+	equal(t, "a megabyte of message", status.Code(err), codes.ResourceExhausted)
+	equal(t, "state", stateOf(h, "web-1"), launcher.Ready)
+
+	bad := group("bad", 1, "verbose")
+	bad.Restart.Policy = launcher.Never
+	e := launch(t, bad).enters("bad-1", launcher.Unhealthy)
+	if !strings.Contains(e.Message, "larger than max") {
+		t.Errorf("it is given up because %q, which does not speak of its size", e.Message)
+	}
+}
+
+// A line of 10 MiB takes no more memory than the log's buffer, is broken, and is all there, but for what is counted.
+func TestLongLine(t *testing.T) {
+	const length = 10 << 20
+	log := filepath.Join(t.TempDir(), "log")
+	g := group("long", 1, "long line")
+	g.Protocol, g.Restart.Policy, g.Log.Path, g.Log.MaxSize, g.Log.MaxLine = launcher.Signals, launcher.Never, log, 1<<30, 16<<10
+	h := launch(t, g)
+	h.ends("long-1")
+	h.close()
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	longest := 0
+	for line := range bytes.Lines(text) {
+		longest = max(longest, len(line))
+	}
+	if longest > 17<<10 {
+		t.Errorf("a line of the log has %d bytes", longest)
+	}
+	c := h.Stats().Groups["long"].Log
+	equal(t, "lines, written and dropped", c.Lines+c.DroppedLines, uint64(length/(16<<10)))
+	if c.Bytes+c.DroppedBytes < length {
+		t.Errorf("%d bytes written, %d dropped, of %d", c.Bytes, c.DroppedBytes, length)
+	}
+}
+
+// No shell, and nobody else, reads what is between the configuration and exec.
+func TestArgumentsAreVerbatim(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	args := []string{"$(touch " + filepath.Join(dir, "substituted") + ")", "`touch " + filepath.Join(dir, "quoted") + "`",
+		"; touch " + filepath.Join(dir, "second"), "two\nlines", "", " ", "*", "~", "$HOME", "a'b\"c\\", "--", "{not a placeholder}", "%s"}
+	g := group("odd", 1, "arguments", append([]string{out}, args...)...)
+	g.Protocol, g.Restart.Policy = launcher.Signals, launcher.Never
+	g.Env = append(g.Env, "ODD=$(id);`id`\n${HOME}")
+	h := launch(t, g)
+	equal(t, "outcome", h.ends("odd-1").Outcome, launcher.Clean)
+	text, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "what the process has got", got, append(args, "ODD=$(id);`id`\n${HOME}"))
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "files", len(files), 1)
+}
+
+// Names are parts of file names, and lead nowhere else.
+func TestNamesLeadNowhere(t *testing.T) {
+	dir := filepath.Join(shortDir(t), "run")
+	for _, name := range []string{"../web", "..", ".", "", "a/b", "/etc/x", "a\x00b", "a b", "-rf", "a\nb", strings.Repeat("x", 64)} {
+		_, err := launcher.Start(context.Background(), launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{runners(name, 1)}})
+		if !strings.Contains(errText(err), "is no name") {
+			t.Errorf("group %q: %v", name, err)
+		}
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("something was made for them: %v", err)
+	}
+	h := launch(t, runners("web", 1)).ready()
+	for _, id := range []string{"../launcher", "web-1/../web-1", "web-1.sock", "/etc/passwd"} {
+		_, err := h.admin().GetProcessStatus(soon(t), &pb.GetProcessStatusRequest{ProcessId: id})
+		equal(t, "process "+id, status.Code(err), codes.NotFound)
+	}
+}

@@ -1,0 +1,131 @@
+//go:build unix
+
+package launcher_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/launcher"
+)
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestGracefulShutdownClean(t *testing.T) {
+	h := launch(t, runners("web", 1)).ready()
+	st := h.stops("web-1")
+	equal(t, "outcome", st.Outcome, launcher.Clean)
+	equal(t, "state", st.State, launcher.Complete)
+	equal(t, "exit", st.Exit, "exit status 0")
+}
+
+func TestGracefulShutdownSlowDrain(t *testing.T) {
+	h := launch(t, runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "500ms")).ready()
+	st := h.stops("web-1")
+	equal(t, "outcome", st.Outcome, launcher.Clean)
+	if st.Took() < 500*time.Millisecond {
+		t.Errorf("it took %v, and it drains for 500 ms", st.Took())
+	}
+}
+
+func TestGracefulShutdownHang(t *testing.T) {
+	g := runners("web", 1, "--behavior", "hang")
+	g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 300*time.Millisecond, 200*time.Millisecond
+	h := launch(t, g).ready()
+	st := h.stops("web-1")
+	equal(t, "outcome", st.Outcome, launcher.Killed)
+	equal(t, "state", st.State, launcher.Forced)
+	equal(t, "exit", st.Exit, "signal: killed")
+	t.Logf("reaped %v after the bound of 500 ms", st.Took()-500*time.Millisecond)
+	if st.Took() < 500*time.Millisecond {
+		t.Errorf("killed after %v, which is before grace and SIGTERM time-out are over", st.Took())
+	}
+}
+
+func TestGracefulShutdownRequestMore(t *testing.T) {
+	g := runners("web", 1, "--behavior", "request-more", "--drain-duration", "1s", "--more", "15s")
+	g.Shutdown.Grace = 400 * time.Millisecond
+	h := launch(t, g).ready()
+	st := h.stops("web-1")
+	equal(t, "outcome", st.Outcome, launcher.Clean)
+	equal(t, "requests that were granted", st.Extension, 1)
+}
+
+func TestGracefulShutdownCrash(t *testing.T) {
+	h := launch(t, runners("web", 1, "--behavior", "crash")).ready()
+	st := h.stops("web-1")
+	equal(t, "outcome", st.Outcome, launcher.Crash)
+	equal(t, "state", st.State, launcher.Crashed)
+	equal(t, "exit", st.Exit, "exit status 2")
+}
+
+func TestProcessGroupShutdown(t *testing.T) {
+	h := launch(t, runners("web", 3, "--behavior", "slow-drain", "--drain-duration", "400ms")).ready()
+	// Each drains for longer than it takes to tell the others.
+	h.Shutdown()
+	draining := map[string]bool{}
+	h.until("all three drain at once", func(e launcher.Event) bool {
+		switch {
+		case e.To == launcher.ShutdownRequested:
+			draining[e.Process] = true
+		case e.To.Ended():
+			delete(draining, e.Process)
+		}
+		return len(draining) == 3
+	})
+	for _, id := range []string{"web-1", "web-2", "web-3"} {
+		equal(t, "outcome of "+id, h.ends(id).Outcome, launcher.Clean)
+	}
+}
+
+func TestRollingReplacement(t *testing.T) {
+	g := runners("web", 2)
+	g.MinHealthy = launcher.Int(1)
+	h := launch(t, g).ready()
+	ready, total := map[string]bool{}, map[string]bool{}
+	for _, st := range h.running("web") {
+		ready[st.ID], total[st.ID] = true, true
+	}
+	h.drainEvents()
+	h.events = nil
+	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
+	defer cancel()
+	if err := h.Restart(ctx, "web", "a new build"); err != nil {
+		t.Fatalf("%v\n%s", err, h.story())
+	}
+	var now []string
+	for _, st := range h.running("web") {
+		if st.Revision == 2 {
+			now = append(now, st.ID)
+		}
+	}
+	equal(t, "processes of the new revision", len(now), 2)
+
+	// What was told is enough to see that neither bound was ever passed.
+	h.drainEvents()
+	for _, e := range h.events {
+		if e.Kind != launcher.Transition {
+			continue
+		}
+		total[e.Process], ready[e.Process] = true, e.To == launcher.Ready
+		if e.To.Ended() {
+			delete(total, e.Process)
+		}
+		if !ready[e.Process] {
+			delete(ready, e.Process)
+		}
+		if len(ready) < 1 {
+			t.Errorf("with %s %v nobody is ready\n%s", e.Process, e.To, h.story())
+		}
+		if len(total) > 3 {
+			t.Errorf("with %s %v there are %d\n%s", e.Process, e.To, len(total), h.story())
+		}
+	}
+}

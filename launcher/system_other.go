@@ -1,0 +1,20 @@
+//go:build !unix
+
+package launcher
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+func tryLock(*os.File) error { return errors.New("launchers run on Linux and macOS only") }
+
+func ownedByUs(fs.FileInfo) bool { return true }
+
+const sigcont = syscall.Signal(0)
+
+// stopSignals are those that a group may name.
+var stopSignals = map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGINT": syscall.SIGINT, "SIGQUIT": syscall.SIGQUIT,
+	"SIGHUP": syscall.SIGHUP}

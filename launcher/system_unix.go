@@ -1,0 +1,24 @@
+//go:build unix
+
+package launcher
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// tryLock takes a lock that ends with the process, whatever ends that.
+func tryLock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
+
+func ownedByUs(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}
+
+const sigcont = syscall.SIGCONT
+
+// stopSignals are those that a group may name.
+var stopSignals = map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGINT": syscall.SIGINT, "SIGQUIT": syscall.SIGQUIT,
+	"SIGHUP":  syscall.SIGHUP,
+	"SIGUSR1": syscall.SIGUSR1, "SIGUSR2": syscall.SIGUSR2}
