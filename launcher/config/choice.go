@@ -1,0 +1,23 @@
+package config
+
+import "strings"
+
+// A choice is a string that can have a few values.
+type choice interface{ choices() []string }
+
+func (Grace) choices() []string         { return []string{"strict", "advisory"} }
+func (OnFailure) choices() []string     { return []string{"pause", "rollback", "continue"} }
+func (RetryPolicy) choices() []string   { return []string{"manual", "immediate", "exponential"} }
+func (RestartPolicy) choices() []string { return []string{"always", "on-failure", "never"} }
+func (LauncherDeath) choices() []string { return []string{"kill", "keep"} }
+func (Protocol) choices() []string      { return []string{"grpc", "signals"} }
+func (Transport) choices() []string     { return []string{"unix", "tcp"} }
+func (Network) choices() []string       { return []string{"tcp", "tcp4", "tcp6", "unix"} }
+func (Signal) choices() []string {
+	return []string{"SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2"}
+}
+
+func oneOf(all []string) string {
+	last := len(all) - 1
+	return strings.Join(all[:last], ", ") + " or " + all[last]
+}

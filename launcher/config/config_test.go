@@ -1,0 +1,396 @@
+package config_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/launcher/config"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func read(t *testing.T, name string) *config.Config {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, string(text))
+}
+
+func parse(t *testing.T, text string) *config.Config {
+	t.Helper()
+	c, err := config.Parse("launcher.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// standard is a group of which only the name is given.
+func standard(name string) config.Group {
+	return config.Group{
+		Name:               name,
+		Command:            name,
+		Desired:            1,
+		MinHealthy:         1,
+		MaxSurge:           1,
+		HealthCheckTimeout: 30 * time.Second,
+		ProgressDeadline:   10 * time.Minute,
+		OnFailure:          config.Pause,
+		Retry:              config.Retry{Policy: config.Manual, Limit: 3, Initial: time.Second, Max: time.Minute},
+		Canary:             config.Canary{Wait: time.Minute},
+		Shutdown: config.Shutdown{GracePeriod: 3 * time.Second, MaxDuration: 10 * time.Second, SIGTERMTimeout: 2 * time.Second,
+			PollInterval: 500 * time.Millisecond, Grace: config.Strict},
+		StopSignals:      []config.Signal{"SIGTERM"},
+		SuccessExitCodes: []int{0},
+		Restart:          config.Restart{Policy: config.IfItFailed, Initial: time.Second, Max: time.Minute, Limit: 10, Reset: 10 * time.Second},
+		Liveness:         config.Liveness{Interval: 2 * time.Second, Timeout: time.Second, Failures: 3},
+		OnLauncherDeath:  config.Kill,
+		Protocol:         config.GRPC,
+		Lifecycle:        config.Lifecycle{Transport: config.Unix},
+		Logs:             config.Logs{MaxSize: 10 << 20, Files: 5, MaxLine: 64 << 10, Buffer: 1 << 20},
+		Export:           config.Export{Port: 50051},
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	want := &config.Config{TotalDeadline: 15 * time.Second, Groups: []config.Group{standard("kv")}}
+	if diff := cmp.Diff(want, parse(t, "process_groups: [{name: kv}]")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestTheDocument reads the file of the RFC as it stands there.
+func TestTheDocument(t *testing.T) {
+	kv, pubsub := standard("keyvalue-runner"), standard("pubsub-runner")
+	kv.Desired, pubsub.Desired, pubsub.MinHealthy = 2, 3, 2
+	pubsub.HealthCheckTimeout = 45 * time.Second
+	pubsub.Shutdown.GracePeriod, pubsub.Shutdown.MaxDuration = 5*time.Second, 15*time.Second
+	want := &config.Config{TotalDeadline: 21250 * time.Millisecond, Groups: []config.Group{kv, pubsub}}
+	if diff := cmp.Diff(want, read(t, "rfc.yaml")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestEveryKey(t *testing.T) {
+	got := read(t, "full.yaml")
+	want := &config.Config{
+		StateDir:      "/var/lib/launcher",
+		TotalDeadline: 2 * time.Minute,
+		Admin: config.Admin{Address: "127.0.0.1:9443",
+			TLS: config.TLS{Cert: "/etc/launcher/tls.crt", Key: "/etc/launcher/tls.key", CA: "/etc/launcher/ca.crt"}},
+		Metrics: config.Metrics{Address: "127.0.0.1:9464"},
+		Redact:  []string{"*_PIN"},
+		Groups: []config.Group{standard("store"), {
+			Name:               "keyvalue-runner",
+			Command:            "/usr/bin/keyvalue-runner",
+			Args:               []string{"--data", "/var/lib/keyvalue", "--api-token=hunter2"},
+			Env:                map[string]string{"CARD_PIN": "1234", "DATABASE_URL": "postgres://kv:hunter2@db.example.com/kv", "LOG_LEVEL": "debug"},
+			WorkingDir:         "/var/lib/keyvalue",
+			DependsOn:          []string{"store"},
+			Desired:            4,
+			MinHealthy:         3,
+			MaxSurge:           2,
+			HealthCheckTimeout: 45 * time.Second,
+			MinReady:           2500 * time.Millisecond,
+			ProgressDeadline:   5 * time.Minute,
+			OnFailure:          config.Rollback,
+			Retry:              config.Retry{Policy: config.Exponential, Limit: 2, Initial: 250 * time.Millisecond, Max: 10 * time.Second},
+			Canary:             config.Canary{Instances: 1, Wait: 90 * time.Second},
+			Shutdown: config.Shutdown{GracePeriod: 1500 * time.Millisecond, MaxDuration: 15 * time.Second, SIGTERMTimeout: 4 * time.Second,
+				PollInterval: 100 * time.Millisecond, DeregisterDelay: 5 * time.Second, Grace: config.Advisory},
+			StopSignals:      []config.Signal{"SIGINT", "SIGTERM"},
+			SuccessExitCodes: []int{0, 143},
+			Restart:          config.Restart{Policy: config.Always, Initial: 2 * time.Second, Max: 30 * time.Second, Limit: 5, Reset: time.Minute},
+			Liveness:         config.Liveness{Interval: 5 * time.Second, Timeout: 500 * time.Millisecond, Failures: 2},
+			OnLauncherDeath:  config.Keep,
+			Protocol:         config.GRPC,
+			Lifecycle: config.Lifecycle{Transport: config.TCP, Address: "127.0.0.1:0",
+				TLS: config.TLS{Cert: "/etc/kv/tls.crt", Key: "/etc/kv/tls.key", CA: "/etc/kv/ca.crt"}},
+			Listeners: []config.Listener{{Name: "http", Network: config.NetworkTCP4, Address: "0.0.0.0:8080"}},
+			PreStop:   []config.Hook{{Command: "/usr/bin/deregister", Args: []string{"--service", "kv"}, Timeout: 3 * time.Second}},
+			Logs:      config.Logs{Dir: "/var/log/keyvalue", MaxSize: 1 << 20, Files: 3, MaxLine: 16 << 10, Buffer: 256 << 10},
+			Export:    config.Export{Image: "registry.example.com/keyvalue:1.0.0", Port: 9000},
+		}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// And these are all.
+	var walk func(path string, v reflect.Value)
+	walk = func(path string, v reflect.Value) {
+		if v.IsZero() {
+			t.Errorf("testdata/full.yaml does not set %s", path)
+		}
+		if v.Kind() == reflect.Struct {
+			for k := range v.NumField() {
+				walk(path+"."+v.Type().Field(k).Tag.Get("yaml"), v.Field(k))
+			}
+		}
+	}
+	walk("", reflect.ValueOf(*got))
+	walk("process_groups[1]", reflect.ValueOf(got.Groups[1]))
+}
+
+func TestStopBound(t *testing.T) {
+	// a and b stop at the same time, and then c: 2s of a hook + 10s + 2 × 2s, and 5s + 10s + 2s.
+	c := parse(t, `
+process_groups:
+  - {name: c, shutdown: {deregister_delay: 5s}}
+  - {name: a, depends_on: [c], stop_signals: [SIGINT, SIGTERM], pre_stop: [{command: "true", timeout: 2s}]}
+  - {name: b, depends_on: [c]}
+`)
+	if got := c.StopBound(); got != 33*time.Second {
+		t.Errorf("%v", got)
+	}
+	if got := c.TotalDeadline; got != 41250*time.Millisecond {
+		t.Errorf("a fifth of %v is not kept", got)
+	}
+}
+
+func TestWithoutSurgeOneFewerIsHealthy(t *testing.T) {
+	c := parse(t, "process_groups: [{name: a, desired_instances: 3, max_surge: 0}, {name: b, desired_instances: 0, max_surge: 0}]")
+	if a, b := c.Groups[0], c.Groups[1]; a.MinHealthy != 2 || b.MinHealthy != 0 {
+		t.Errorf("min_healthy_instances is %d of 3, %d of 0", a.MinHealthy, b.MinHealthy)
+	}
+}
+
+func TestAGraceThatIsNotGivenFits(t *testing.T) {
+	c := parse(t, "process_groups: [{name: a, shutdown: {max_duration: 700ms}}]")
+	if got := c.Groups[0].Shutdown.GracePeriod; got != 700*time.Millisecond {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestAliasesAndMerges(t *testing.T) {
+	c := parse(t, `
+process_groups:
+  - &kv
+    name: kv
+    shutdown: &slow {max_duration: 1m, deregister_delay: 1s}
+    args: [a]
+  - <<: *kv
+    name: other
+    args: [b]
+  - name: third
+    shutdown:
+      <<: [{max_duration: 2m}, *slow]
+      poll_interval: 1s
+`)
+	want := []config.Group{standard("kv"), standard("other"), standard("third")}
+	want[0].Args, want[1].Args, want[1].Command = []string{"a"}, []string{"b"}, "other"
+	want[0].Shutdown.MaxDuration, want[1].Shutdown.MaxDuration, want[2].Shutdown.MaxDuration = time.Minute, time.Minute, 2*time.Minute
+	want[2].Shutdown.PollInterval = time.Second
+	for k := range want {
+		want[k].Shutdown.DeregisterDelay = time.Second
+	}
+	if diff := cmp.Diff(want, c.Groups); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	const group = "process_groups: [{name: kv, "
+	for _, c := range []struct {
+		name, text string
+		want       []string // file:line:column: key: rule; the rule up to where it is clear
+	}{
+		{"nothing", "", []string{"f.yaml: is not YAML: "}},
+		{"a comment", "# soon", []string{"f.yaml: is not YAML: "}},
+		{"null", "null", []string{"f.yaml: process_groups: must have at least one"}},
+		{"two documents", "process_groups: [{name: kv}]\n---\n{}", []string{"f.yaml: is not YAML: "}},
+		{"no YAML", "process_groups:\n  - name: [", []string{"f.yaml:3:1: is not YAML: "}},
+		{"a list", "[]", []string{"f.yaml: process_groups: must have at least one", "f.yaml:1:1: must be a mapping, not a list"}},
+		{"an unknown key", "process_groups: [{name: kv}]\nsurge: 1", []string{"f.yaml:2:1: surge: there is no such key; there are admin, "}},
+		{"a misspelt key", "process_groups:\n  - name: kv\n    max_serge: 1", []string{"f.yaml:3:5: process_groups[0].max_serge: there is no such key; did you mean max_surge?"}},
+		{"a key given twice", "process_groups:\n  - name: kv\n    max_surge: 1\n    max_surge: 2", []string{"f.yaml:4:5: process_groups[0].max_surge: is given twice, first in line 3"}},
+		{"a key that is a list", "process_groups: [{name: kv, [a]: b}]", []string{"f.yaml:1:29: process_groups[0]: has a key that is a list"}},
+
+		{"a string for a number", group + "max_surge: one}]", []string{"f.yaml:1:40: process_groups[0].max_surge: must be a whole number, not a string"}},
+		{"a fraction for a number", group + "max_surge: 1.5}]", []string{"f.yaml:1:40: process_groups[0].max_surge: must be a whole number, not a fraction"}},
+		{"a list for a number", group + "max_surge: [1]}]", []string{"f.yaml:1:40: process_groups[0].max_surge: must be a whole number, not a list"}},
+		{"nothing for a number", group + "max_surge: }]", []string{"f.yaml:1:40: process_groups[0].max_surge: must be a whole number, not nothing"}},
+		{"more than a number", group + "max_surge: 99999999999999999999}]", []string{"f.yaml:1:40: process_groups[0].max_surge: must be a whole number"}},
+		{"a number for a string", group + "env: {PASSWORD: 12345}}]", []string{"f.yaml:1:45: process_groups[0].env.PASSWORD: must be a string, not a number; put it in quotes"}},
+		{"a truth value for a string", group + "args: [true]}]", []string{"f.yaml:1:36: process_groups[0].args[0]: must be a string, not a truth value; put it in quotes"}},
+		{"nothing for a string", group + "command: }]", []string{"f.yaml:1:38: process_groups[0].command: has no value"}},
+		{"a mapping for a list", group + "args: {a: b}}]", []string{"f.yaml:1:35: process_groups[0].args: must be a list, not a mapping"}},
+		{"a list for a mapping", group + "env: [A=b]}]", []string{"f.yaml:1:34: process_groups[0].env: must be a mapping of names to strings, not a list"}},
+		{"a scalar for a mapping", group + "shutdown: 3s}]", []string{"f.yaml:1:39: process_groups[0].shutdown: must be a mapping, not a string"}},
+		{"a number for a duration", group + "health_check_timeout: 30}]", []string{"f.yaml:1:51: process_groups[0].health_check_timeout: needs a unit: 30s, or 30ms?"}},
+		{"a word for a duration", group + "health_check_timeout: soon}]", []string{"f.yaml:1:51: process_groups[0].health_check_timeout: must be a duration"}},
+		{"too long", group + "health_check_timeout: 10000h}]", []string{"f.yaml:1:29: process_groups[0].health_check_timeout: must be 1ms to 24h0m0s"}},
+		{"no number of seconds", group + "min_ready_seconds: .inf}]", []string{"f.yaml:1:48: process_groups[0].min_ready_seconds: must be a number of seconds"}},
+		{"a size of what", group + "logs: {max_size: 10MB}}]", []string{"f.yaml:1:46: process_groups[0].logs.max_size: must be a size"}},
+		{"another choice", group + "on_failure: stop}]", []string{`f.yaml:1:41: process_groups[0].on_failure: must be pause, rollback or continue, not "stop"`}},
+		{"another restart policy", group + "restart_policy: rolling_replace}]", []string{`f.yaml:1:45: process_groups[0].restart_policy: must be always, on-failure or never`}},
+		{"another signal", group + "stop_signals: [SIGKILL]}]", []string{`f.yaml:1:44: process_groups[0].stop_signals[0]: must be SIGTERM,`}},
+		{"a NUL", group + `args: ["a\0b"]}]`, []string{"f.yaml:1:36: process_groups[0].args[0]: has a NUL byte"}},
+		{"a merge of a string", group + "<<: a}]", []string{"f.yaml:1:29: process_groups[0]: merges (<<) a string"}},
+
+		{"a merge of itself", "process_groups: [{name: kv, env: &a {<<: [*a, *a]}}]", []string{"f.yaml:1:34: process_groups[0].env: merges itself", "f.yaml:1:34: process_groups[0].env: merges itself"}},
+
+		{"no groups", "process_groups: []", []string{"f.yaml:1:1: process_groups: must have at least one group"}},
+		{"no name", "process_groups: [{command: kv}]", []string{"f.yaml:1:18: process_groups[0].name: is missing"}},
+		{"path traversal", "process_groups: [{name: ../../etc/cron.d/kv, command: kv}]", []string{"f.yaml:1:19: process_groups[0].name: must be up to 63 of"}},
+		{"a dot", "process_groups: [{name: ., command: kv}]", []string{"f.yaml:1:19: process_groups[0].name: must be up to 63 of"}},
+		{"path traversal in a listener", group + "listeners: [{name: a/b, address: ':1'}]}]", []string{"f.yaml:1:42: process_groups[0].listeners[0].name: must be up to 63 of"}},
+		{"path traversal in a path", group + "working_dir: /srv/../etc}]", []string{`f.yaml:1:29: process_groups[0].working_dir: must be a plain path: "/etc", not "/srv/../etc"`}},
+		{"relative to what", group + "command: bin/kv}]", []string{`f.yaml:1:29: process_groups[0].command: must be an absolute path, or a name`}},
+		{"a relative directory", group + "logs: {dir: logs}}]", []string{`f.yaml:1:36: process_groups[0].logs.dir: must be an absolute path, not "logs"`}},
+		{"duplicate names", "process_groups:\n  - name: kv\n  - name: kv", []string{`f.yaml:3:5: process_groups[1].name: "kv" is the name of a group already, in line 2`}},
+		{"negative instances", group + "desired_instances: -1}]", []string{"f.yaml:1:29: process_groups[0].desired_instances: must be 0 to 1000, not -1"}},
+		{"impossible instances", group + "desired_instances: 1000000}]", []string{"f.yaml:1:29: process_groups[0].desired_instances: must be 0 to 1000, not 1000000"}},
+		{"more healthy than there are", group + "min_healthy_instances: 2}]", []string{"f.yaml:1:29: process_groups[0].min_healthy_instances: must be 0 to desired_instances, which is 1, not 2"}},
+		{"no way to roll", group + "desired_instances: 2, min_healthy_instances: 2, max_surge: 0}]", []string{"f.yaml:1:77: process_groups[0].max_surge: 0 with min_healthy_instances = desired_instances (2) leaves no way"}},
+		{"more canaries than birds", group + "canary: {instances: 2}}]", []string{"f.yaml:1:38: process_groups[0].canary.instances: must be 0 to desired_instances, which is 1, not 2"}},
+		{"never in time", group + "min_ready_seconds: 20, progress_deadline: 10s}]", []string{"f.yaml:1:52: process_groups[0].progress_deadline: 10s is not longer than min_ready_seconds, 20s"}},
+		{"more grace than time", group + "shutdown: {grace_period: 11s}}]", []string{"f.yaml:1:40: process_groups[0].shutdown.grace_period: 11s is longer than max_duration, 10s"}},
+		{"back-off the wrong way", group + "retry: {initial_backoff: 2m}}]", []string{"f.yaml:1:29: process_groups[0].retry.max_backoff: 1m0s is shorter than initial_backoff, 2m0s"}},
+		{"no signal", group + "stop_signals: []}]", []string{"f.yaml:1:29: process_groups[0].stop_signals: must have at least one"}},
+		{"no exit code", group + "success_exit_codes: [256]}]", []string{"f.yaml:1:50: process_groups[0].success_exit_codes[0]: must be 0 to 255, not 256"}},
+		{"a variable of the launcher's", group + "env: {LISTEN_FDS: '3'}}]", []string{"f.yaml:1:35: process_groups[0].env.LISTEN_FDS: is set by the launcher"}},
+		{"no variable", group + "env: {A=B: c}}]", []string{"f.yaml:1:35: process_groups[0].env.A=B: the name of a variable"}},
+		{"kept where", group + "on_launcher_death: keep}]", []string{"f.yaml:1:29: process_groups[0].on_launcher_death: keep needs a state_dir"}},
+		{"TCP without TLS", group + "lifecycle: {transport: tcp, address: '127.0.0.1:0'}}]", []string{"f.yaml:1:29: process_groups[0].lifecycle.tls: is missing; transport tcp needs"}},
+		{"a protocol that is none", group + "protocol: signals, lifecycle: {transport: tcp, address: ':0', tls: {cert_file: /a, key_file: /b, ca_file: /c}}}]", []string{"f.yaml:1:60: process_groups[0].lifecycle.transport: is of no use"}},
+		{"half of TLS", "process_groups: [{name: kv}]\nadmin: {address: ':1', tls: {cert_file: /a, key_file: /b}}", []string{"f.yaml:2:24: admin.tls.ca_file: is missing"}},
+		{"TLS without TCP", "process_groups: [{name: kv}]\nadmin: {tls: {cert_file: /a}}", []string{"f.yaml:2:9: admin.tls: is of no use without admin.address"}},
+		{"one port for two", group + "lifecycle: {transport: tcp, address: 'a:1', tls: {cert_file: /a, key_file: /b, ca_file: /c}}}]", []string{"f.yaml:1:57: process_groups[0].lifecycle.address: must have port 0"}},
+		{"no address", group + "listeners: [{name: http, address: '8080'}]}]", []string{`f.yaml:1:54: process_groups[0].listeners[0].address: must be host:port`}},
+		{"two on one address", "process_groups:\n  - {name: a, listeners: [{name: l, address: ':80'}]}\n  - {name: b, listeners: [{name: l, address: ':80'}]}", []string{`f.yaml:3:37: process_groups[1].listeners[0].address: ":80" is what a listener listens on already, in line 2`}},
+		{"a socket with a long name", group + "listeners: [{name: l, network: unix, address: /" + strings.Repeat("a", 103) + "}]}]", []string{"f.yaml:1:66: process_groups[0].listeners[0].address: is 104 bytes long"}},
+		{"depends on nobody", group + "depends_on: [db]}]", []string{`f.yaml:1:42: process_groups[0].depends_on[0]: there is no group "db"`}},
+		{"depends on itself", group + "depends_on: [kv]}]", []string{"f.yaml:1:42: process_groups[0].depends_on[0]: goes in a circle: kv waits for kv"}},
+		{"depends in a circle", "process_groups:\n  - {name: z, depends_on: [a]}\n  - {name: a, depends_on: [b]}\n  - {name: b, depends_on: [c]}\n  - {name: c, depends_on: [a]}",
+			[]string{"f.yaml:5:28: process_groups[3].depends_on[0]: goes in a circle: a waits for b waits for c waits for a"}},
+		{"depends twice", "process_groups: [{name: a}, {name: b, depends_on: [a, a]}]", []string{`f.yaml:1:55: process_groups[1].depends_on[1]: "a" is in the list already`}},
+		{"an open bracket", "process_groups: [{name: kv}]\nredact: ['[']", []string{"f.yaml:2:10: redact[0]: must be a pattern"}},
+		{"a line longer than a file", group + "logs: {max_line: 20MiB, buffer: 1GiB}}]", []string{"f.yaml:1:36: process_groups[0].logs.max_line: must be 64 to max_size, which is 10MiB, not 20MiB"}},
+		{"an image with an end", group + `export: {image: "a b"}}]`, []string{"f.yaml:1:38: process_groups[0].export.image: has white space"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := config.Parse("f.yaml", []byte(c.text))
+			if got != nil {
+				t.Error("there is a configuration")
+			}
+			var errs config.Errors
+			if !errors.As(err, &errs) {
+				t.Fatalf("not Errors: %v", err)
+			}
+			if len(errs) != len(c.want) {
+				t.Fatalf("%d errors, not %d:\n%v", len(errs), len(c.want), err)
+			}
+			for k, want := range c.want {
+				if !strings.HasPrefix(errs[k].Error(), want) {
+					t.Errorf("got  %s\nwant %s…", errs[k], want)
+				}
+			}
+		})
+	}
+}
+
+func TestAllErrorsAtOnceFromTopToBottom(t *testing.T) {
+	_, err := config.Parse("f.yaml", []byte(`
+total_deadline: -1s
+process_groups:
+  - name: Kv
+    desired_instances: 2
+    min_healthy_instances: 3
+    depends_on: [db]
+  - command: ./kv
+    max_surge: many
+    surge: 1
+`))
+	want := strings.Join([]string{
+		"f.yaml:2:1: total_deadline: must be 1ms to 24h0m0s, not -1s",
+		`f.yaml:4:5: process_groups[0].name: must be up to 63 of a-z, 0-9 and -, begin with a letter and not end with -, not "Kv"`,
+		"f.yaml:6:5: process_groups[0].min_healthy_instances: must be 0 to desired_instances, which is 2, not 3",
+		`f.yaml:7:18: process_groups[0].depends_on[0]: there is no group "db"`,
+		"f.yaml:8:5: process_groups[1].name: is missing",
+		`f.yaml:8:5: process_groups[1].command: must be an absolute path, or a name that is looked up in PATH, not "./kv"`,
+		"f.yaml:9:16: process_groups[1].max_surge: must be a whole number, not a string",
+		"f.yaml:10:5: process_groups[1].surge: there is no such key; did you mean max_surge?",
+	}, "\n")
+	if diff := cmp.Diff(want, err.Error()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	var first *config.Error
+	if !errors.As(err, &first) || first.Line != 2 || first.Column != 1 || first.File != "f.yaml" || first.Key != "total_deadline" {
+		t.Errorf("the first is %+v", first)
+	}
+}
+
+func TestLoadLooksAtTheMachine(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "kv")
+	write := func(name, text string, mode os.FileMode) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(dir, "launcher.yaml")
+	load := func(text string) error {
+		write(file, text, 0o644)
+		_, err := config.Load(file)
+		return err
+	}
+	says := func(err error, want string) {
+		t.Helper()
+		if err == nil || !strings.HasPrefix(err.Error(), file+want) {
+			t.Errorf("got  %v\nwant %s%s…", err, file, want)
+		}
+	}
+	text := "process_groups:\n  - name: kv\n    command: " + program + "\n"
+	says(load(text), ":3:5: process_groups[0].command: there is no program ")
+	write(program, "", 0o644)
+	says(load(text), ":3:5: process_groups[0].command: there is no program ") // that can be run
+	if err := os.Chmod(program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := load(text); err != nil {
+		t.Error(err)
+	}
+	says(load("process_groups:\n  - name: surely-nobody-has-this"), ":2:5: process_groups[0].command: there is no program ")
+	says(load(text+"    working_dir: "+program), ":4:5: process_groups[0].working_dir: ")
+	says(load(text+"    pre_stop: [{command: /surely/not}]"), ":4:17: process_groups[0].pre_stop[0].command: there is no program ")
+	says(load(text+"admin: {address: ':0', tls: {cert_file: "+program+", key_file: "+program+", ca_file: /surely/not}}"), ":4:")
+
+	if _, err := config.Load(filepath.Join(dir, "gone.yaml")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+// doubled returns n mappings that each merge the one before twice.
+func doubled(n int) string {
+	s := ", &x0 {}"
+	for k := range n {
+		s += fmt.Sprintf(", &x%d {<<: [*x%d, *x%d]}", k+1, k, k)
+	}
+	return s
+}
+
+// A small file cannot become a big one.
+func TestAliasesAreBounded(t *testing.T) {
+	for name, text := range map[string]string{
+		"laughs": "redact: &a [" + strings.Repeat("x, ", 1000) + "x]\nprocess_groups: [" + strings.Repeat("{name: a, args: *a}, ", 200) + "{name: b}]",
+		"merges": "redact: [a, &x {}" + doubled(20) + "]\nprocess_groups: [{name: a, env: {<<: *x20}}]",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := config.Parse("f.yaml", []byte(text))
+			if err == nil || !strings.Contains(err.Error(), "with its aliases written out") {
+				t.Errorf("%.300v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,339 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// A position is where a key stands.
+type position struct{ line, column int }
+
+// A decoder reads YAML nodes into structs, by reflection, since all of it has to be known by line: the keys that there are,
+// what is wrong with each, and later the rules that they break. It goes on after an error.
+type decoder struct {
+	file  string
+	lines map[string]position // of the keys that are set
+	errs  Errors
+	wrong map[string]bool // the keys in errs
+	nodes int             // looked at, with aliases followed
+}
+
+// maxNodes bounds what a small file can grow to by aliases.
+const maxNodes = 100_000
+
+// index names an element.
+func index(key string, k int) string { return fmt.Sprintf("%s[%d]", key, k) }
+
+func join(key, name string) string {
+	if key == "" {
+		return name
+	}
+	return key + "." + name
+}
+
+// set reports whether the file has the key.
+func (d *decoder) set(key string) bool {
+	_, ok := d.lines[key]
+	return ok
+}
+
+// fail reports an error at the key, or where the file lacks it, at what is around it.
+func (d *decoder) fail(key, format string, args ...any) {
+	d.add(d.position(key), key, fmt.Sprintf(format, args...))
+}
+
+// position is where a key stands, or what is around it.
+func (d *decoder) position(key string) position {
+	for {
+		if p, ok := d.lines[key]; ok || key == "" {
+			return p
+		}
+		key = key[:max(strings.LastIndexAny(key, ".["), 0)]
+	}
+}
+
+func (d *decoder) failAt(n *yaml.Node, key, format string, args ...any) {
+	d.add(position{n.Line, n.Column}, key, fmt.Sprintf(format, args...))
+}
+
+func (d *decoder) add(at position, key, rule string) {
+	d.errs = append(d.errs, &Error{d.file, at.line, at.column, key, rule})
+	d.wrong[key] = true
+}
+
+// document reads a file that has exactly one document, and reports whether it has.
+func (d *decoder) document(text []byte, c *Config) bool {
+	prepare(reflect.ValueOf(c).Elem())
+	var doc yaml.Node
+	// Duplicate keys are found here, where they can be reported together with everything else.
+	if err := yaml.Load(text, &doc, yaml.WithUniqueKeys(false)); err != nil {
+		var e *yaml.LoadError
+		if errors.As(err, &e) {
+			d.add(position{e.Mark.Line, e.Mark.Column}, "", "is not YAML: "+strings.TrimPrefix(e.Message, "yaml: "))
+		} else {
+			d.add(position{}, "", "is not YAML: "+err.Error())
+		}
+		return false
+	}
+	d.value(doc.Content[0], "", reflect.ValueOf(c).Elem(), false)
+	return true
+}
+
+// prepare sets the defaults of v and of the structs in it.
+func prepare(v reflect.Value) {
+	if v.Kind() != reflect.Struct {
+		return
+	}
+	for k := range v.NumField() {
+		prepare(v.Field(k))
+	}
+	if p, ok := v.Addr().Interface().(defaulter); ok {
+		p.defaults()
+	}
+}
+
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	bytesType    = reflect.TypeFor[Bytes]()
+)
+
+// value reads a node. In seconds says that a bare number is one of seconds.
+func (d *decoder) value(n *yaml.Node, key string, v reflect.Value, seconds bool) {
+	if n = d.follow(n, key); n == nil {
+		return
+	}
+	if n.ShortTag() == "!!null" && (v.Kind() == reflect.Struct || v.Kind() == reflect.Slice || v.Kind() == reflect.Map) {
+		return // a key whose lines have all been commented out
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		if _, ok := v.Addr().Interface().(*Restart); ok && n.Kind == yaml.ScalarNode { // just the policy
+			d.value(n, key, v.FieldByName("Policy"), false)
+			return
+		}
+		d.mapping(n, key, v)
+	case reflect.Slice:
+		if n.Kind != yaml.SequenceNode {
+			d.failAt(n, key, "must be a list, not %s", kindOf(n))
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+		for k, e := range n.Content {
+			at := index(key, k)
+			d.lines[at] = position{e.Line, e.Column}
+			prepare(v.Index(k))
+			d.value(e, at, v.Index(k), false)
+		}
+	case reflect.Map:
+		if n.Kind != yaml.MappingNode {
+			d.failAt(n, key, "must be a mapping of names to strings, not %s", kindOf(n))
+			return
+		}
+		v.Set(reflect.MakeMap(v.Type()))
+		d.pairs(n, key, func(name, value *yaml.Node, at string) {
+			s := reflect.New(v.Type().Elem()).Elem()
+			d.value(value, at, s, false)
+			v.SetMapIndex(reflect.ValueOf(name.Value), s)
+		})
+	default:
+		if n.Kind != yaml.ScalarNode {
+			d.failAt(n, key, "must be %s, not %s", expected(v), kindOf(n))
+		} else if rule := scalar(n, v, seconds); rule != "" {
+			d.failAt(n, key, "%s", rule)
+		}
+	}
+}
+
+// follow returns what an alias stands for, and nil where there is too much of it.
+func (d *decoder) follow(n *yaml.Node, key string) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if d.nodes++; d.nodes > maxNodes {
+		if d.nodes == maxNodes+1 {
+			d.failAt(n, key, "is where the file has more than %d values, with its aliases written out", maxNodes)
+		}
+		return nil
+	}
+	return n
+}
+
+// mapping reads the keys of a struct.
+func (d *decoder) mapping(n *yaml.Node, key string, v reflect.Value) {
+	if n.Kind != yaml.MappingNode {
+		d.failAt(n, key, "must be a mapping, not %s", kindOf(n))
+		return
+	}
+	var names []string
+	fields := map[string]int{}
+	for k := range v.NumField() {
+		name := v.Type().Field(k).Tag.Get("yaml")
+		names = append(names, name)
+		fields[name] = k
+	}
+	d.pairs(n, key, func(name, value *yaml.Node, at string) {
+		k, ok := fields[name.Value]
+		if !ok {
+			d.failAt(name, at, "there is no such key%s", nearest(name.Value, names))
+			return
+		}
+		d.value(value, at, v.Field(k), v.Type().Field(k).Tag.Get("unit") != "")
+	})
+}
+
+// pairs calls f with each key and its value: first those that stand there, then those that are merged in and are not yet
+// there.
+func (d *decoder) pairs(n *yaml.Node, key string, f func(name, value *yaml.Node, at string)) {
+	seen := map[string]*yaml.Node{}
+	within := map[*yaml.Node]bool{}
+	var visit func(n *yaml.Node, merged bool)
+	visit = func(n *yaml.Node, merged bool) {
+		if within[n] {
+			d.failAt(n, key, "merges itself (<<)")
+			return
+		}
+		within[n] = true
+		defer delete(within, n)
+		for k := 0; k+1 < len(n.Content); k += 2 {
+			name, value := n.Content[k], n.Content[k+1]
+			if name.ShortTag() == "!!merge" {
+				continue
+			}
+			if name.Kind != yaml.ScalarNode || name.ShortTag() == "!!null" {
+				d.failAt(name, key, "has a key that is %s; keys are names", kindOf(name))
+				continue
+			}
+			at := join(key, name.Value)
+			if first := seen[name.Value]; first != nil {
+				if !merged {
+					d.failAt(name, at, "is given twice, first in line %d", first.Line)
+				}
+				continue
+			}
+			seen[name.Value] = name
+			d.lines[at] = position{name.Line, name.Column}
+			f(name, value, at)
+		}
+		for k := 0; k+1 < len(n.Content); k += 2 {
+			if n.Content[k].ShortTag() != "!!merge" {
+				continue
+			}
+			from := d.follow(n.Content[k+1], key)
+			var all []*yaml.Node
+			switch {
+			case from == nil:
+			case from.Kind == yaml.SequenceNode:
+				all = from.Content
+			default:
+				all = []*yaml.Node{from}
+			}
+			for _, m := range all {
+				if m = d.follow(m, key); m == nil {
+					return
+				}
+				if m.Kind != yaml.MappingNode {
+					d.failAt(n.Content[k], key, "merges (<<) %s; only mappings can be merged", kindOf(m))
+					continue
+				}
+				visit(m, true)
+			}
+		}
+	}
+	visit(n, false)
+}
+
+// scalar reads a value, and returns what is wrong with it.
+func scalar(n *yaml.Node, v reflect.Value, seconds bool) (rule string) {
+	tag := n.ShortTag()
+	switch {
+	case v.Type() == durationType:
+		d, err := time.ParseDuration(n.Value)
+		number := tag == "!!int" || tag == "!!float"
+		switch {
+		case number && seconds:
+			f, e := strconv.ParseFloat(n.Value, 64)
+			if e != nil || math.IsNaN(f) || math.Abs(f) > maxDuration.Seconds() {
+				return fmt.Sprintf("must be a number of seconds up to %.0f, not %s", maxDuration.Seconds(), n.Value)
+			}
+			d = time.Duration(math.Round(f * float64(time.Second)))
+		case number && d != 0, number && err != nil:
+			return fmt.Sprintf("needs a unit: %ss, or %sms?", n.Value, n.Value)
+		case err != nil || tag == "!!null":
+			return fmt.Sprintf("must be %s, not %s", expected(v), kindOf(n))
+		}
+		v.SetInt(int64(d))
+	case v.Type() == bytesType:
+		b, err := parseBytes(n.Value)
+		if err != nil {
+			return err.Error()
+		}
+		v.SetInt(int64(b))
+	case v.Kind() == reflect.Int:
+		var i int
+		if tag != "!!int" || n.Load(&i) != nil {
+			return fmt.Sprintf("must be %s, not %s", expected(v), kindOf(n))
+		}
+		v.SetInt(int64(i))
+	case tag != "!!str":
+		if tag == "!!null" {
+			return "has no value; leave the key out, or write \"\""
+		}
+		return fmt.Sprintf("must be a string, not %s; put it in quotes", kindOf(n)) // it may be a secret: not shown
+	default:
+		if strings.ContainsRune(n.Value, 0) {
+			return "has a NUL byte"
+		}
+		v.SetString(n.Value)
+		if c, ok := v.Interface().(choice); ok && !slices.Contains(c.choices(), n.Value) {
+			return fmt.Sprintf("must be %s, not %q", oneOf(c.choices()), n.Value)
+		}
+	}
+	return ""
+}
+
+func expected(v reflect.Value) string {
+	switch {
+	case v.Type() == durationType:
+		return "a duration, such as 500ms or 1m30s"
+	case v.Type() == bytesType:
+		return "a size, such as 64KiB"
+	case v.Kind() == reflect.Int:
+		return "a whole number"
+	}
+	return "a string"
+}
+
+// kindOf says what a node is, without its value, which may be a secret that has slipped into the wrong line.
+func kindOf(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return "an alias"
+	}
+	switch n.ShortTag() {
+	case "!!null":
+		return "nothing"
+	case "!!bool":
+		return "a truth value"
+	case "!!int":
+		return "a number"
+	case "!!float":
+		return "a fraction"
+	case "!!timestamp":
+		return "a date"
+	case "!!str":
+		return "a string"
+	}
+	return "a " + n.ShortTag()
+}

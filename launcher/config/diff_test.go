@@ -1,0 +1,68 @@
+package config_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/launcher/config"
+)
+
+func TestDiff(t *testing.T) {
+	now := parse(t, `
+state_dir: /var/lib/launcher
+process_groups:
+  - name: gone
+  - name: kv
+    desired_instances: 2
+    args: [--data, /srv, --token=hunter2]
+    env: {LEVEL: debug, PASSWORD: hunter2, OLD: "1"}
+    restart_policy: never
+    listeners: [{name: http, address: ":80"}]
+`)
+	next := parse(t, `
+state_dir: /srv/launcher
+metrics: {address: ":9464"}
+process_groups:
+  - name: fresh
+  - name: kv
+    desired_instances: 3
+    min_healthy_instances: 2
+    args: [--data, /data, --token=hunter3]
+    env: {PASSWORD: hunter3, LEVEL: "debug", NEW: "1"}
+    restart_policy: {policy: always, initial_backoff: 1000ms}
+    listeners: [{name: http, address: ":80"}, {name: grpc, address: ":90"}]
+    shutdown: {max_duration: 20s}
+`)
+	want := []string{
+		"~ state_dir: /var/lib/launcher → /srv/launcher (with the next launcher)",
+		"~ total_deadline: 15s → 27.5s (at once)",
+		"~ metrics.address: – → :9464 (with the next launcher)",
+		"- gone (stops the group)",
+		`~ kv: args: ["--data" "/srv" "--token=[redacted]"] → ["--data" "/data" "--token=[redacted]"] (rolls the group)`,
+		`~ kv: env.OLD: "1" → – (rolls the group)`,
+		`~ kv: env.PASSWORD: "[redacted]" → "[redacted]", changed (rolls the group)`,
+		"~ kv: desired_instances: 2 → 3 (starts or stops some)",
+		"~ kv: shutdown.max_duration: 10s → 20s (at once)",
+		"~ kv: restart_policy.policy: never → always (at once)",
+		`~ kv: env.NEW: – → "1" (rolls the group)`,
+		"~ kv: listeners[1].name: – → grpc (with the next launcher)",
+		"~ kv: listeners[1].network: – → tcp (with the next launcher)",
+		"~ kv: listeners[1].address: – → :90 (with the next launcher)",
+		"+ fresh (starts the group)",
+	}
+	var got []string
+	for _, c := range config.Diff(now, next) {
+		got = append(got, c.String())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDiffOfTheSame(t *testing.T) {
+	a := parse(t, "process_groups: [{name: a}, {name: b, env: {X: '1', Y: '2'}}]")
+	b := parse(t, "process_groups:\n- name: b\n  env: {Y: \"2\", X: \"1\"}\n  max_surge: 1\n- name: a\n")
+	if diff := config.Diff(a, b); len(diff) > 0 {
+		t.Errorf("%v", diff)
+	}
+}

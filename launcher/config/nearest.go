@@ -1,0 +1,45 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// nearest suggests a key, when one is close enough to be meant, or has what is given in it.
+func nearest(name string, names []string) string {
+	best, at := 1+len(name)/3, ""
+	for _, n := range names {
+		d := distance(name, n)
+		if len(name) > 3 && strings.Contains(n, name) {
+			d = min(d, best)
+		}
+		if d <= best {
+			best, at = d-1, n
+		}
+	}
+	if at == "" {
+		slices.Sort(names)
+		return "; there are " + strings.Join(names, ", ")
+	}
+	return "; did you mean " + at + "?"
+}
+
+// distance is how many letters have to be changed, added or left out.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for k := range row {
+		row[k] = k
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			d := diagonal
+			if a[i] != b[j] {
+				d = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], d
+		}
+	}
+	return row[len(b)]
+}

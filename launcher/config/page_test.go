@@ -1,0 +1,70 @@
+package config_test
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/launcher/config"
+)
+
+// The page of the launcher has a row for each key, with its default, and for nothing else.
+func TestPageHasEveryKey(t *testing.T) {
+	c, err := config.Parse("", []byte("process_groups: [{name: kv, listeners: [{name: l, address: ':0'}], pre_stop: [{command: x}]}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	keys(want, "", reflect.ValueOf(*c))
+	delete(want, "process_groups")
+	keys(want, "", reflect.ValueOf(c.Groups[0]))
+	for key, what := range map[string]string{"name": "–", "command": "`name`", "min_healthy_instances": "see below", "total_deadline": "see below",
+		"listeners.name": "–", "listeners.address": "–", "pre_stop.command": "–"} {
+		want[key] = what
+	}
+	page, err := os.ReadFile("../../docs/launcher.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page2, _ := strings.Cut(string(page), "## Every key")
+	page2, _, _ = strings.Cut(page2, "\n## ")
+	got := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| ([^|]*) \\|").FindAllStringSubmatch(page2, -1) {
+		got[m[1]] = strings.TrimSpace(m[2])
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rows of the page (-want +got):\n%s", diff)
+	}
+}
+
+// keys notes the keys of a struct, dotted, and what they are.
+func keys(all map[string]string, at string, v reflect.Value) {
+	for k := range v.NumField() {
+		f, key := v.Field(k), at+v.Type().Field(k).Tag.Get("yaml")
+		switch {
+		case f.Kind() == reflect.Struct:
+			keys(all, key+".", f)
+		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct && key != "process_groups":
+			keys(all, key+".", f.Index(0))
+		default:
+			all[key] = shown(f)
+		}
+	}
+}
+
+// shown is how the page writes a value.
+func shown(v reflect.Value) string {
+	switch {
+	case v.Kind() == reflect.Map, v.Kind() == reflect.Slice && v.Len() == 0, v.Kind() == reflect.String && v.Len() == 0:
+		return "–"
+	case v.Kind() == reflect.Slice:
+		return fmt.Sprintf("`%v`", v.Interface())
+	}
+	s := fmt.Sprint(v.Interface())
+	s = strings.TrimSuffix(s, "m0s") + map[bool]string{true: "m"}[strings.HasSuffix(s, "m0s")]
+	return "`" + s + "`"
+}

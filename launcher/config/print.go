@@ -1,0 +1,85 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Print writes the configuration as it is in effect: YAML with every default written out, and without secrets. What is
+// empty is left out.
+func (c *Config) Print(w io.Writer) error {
+	text, err := yaml.Dump(encode(reflect.ValueOf(*c.Redacted())), yaml.WithLineWidth(-1))
+	if err != nil {
+		return fmt.Errorf("config: %w", err)
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+// encode is the opposite of a decoder's value.
+func encode(v reflect.Value) *yaml.Node {
+	switch v.Kind() {
+	case reflect.Struct:
+		n := &yaml.Node{Kind: yaml.MappingNode}
+		for k := range v.NumField() {
+			if f := v.Field(k); !empty(f) {
+				n.Content = append(n.Content, text(v.Type().Field(k).Tag.Get("yaml")), encode(f))
+			}
+		}
+		return n
+	case reflect.Slice:
+		n := &yaml.Node{Kind: yaml.SequenceNode}
+		for k := range v.Len() {
+			n.Content = append(n.Content, encode(v.Index(k)))
+			if n.Content[k].Kind == yaml.ScalarNode {
+				n.Style = yaml.FlowStyle
+			}
+		}
+		return n
+	case reflect.Map:
+		n := &yaml.Node{Kind: yaml.MappingNode}
+		m := v.Interface().(map[string]string)
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			n.Content = append(n.Content, text(name), text(m[name]))
+		}
+		return n
+	case reflect.String:
+		return text(v.String())
+	case reflect.Int:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(v.Int(), 10)}
+	}
+	return text(show(v))
+}
+
+func text(s string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
+}
+
+// empty tells what is the same when it is left out.
+func empty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.String, reflect.Slice, reflect.Map:
+		return v.Len() == 0
+	case reflect.Struct:
+		return v.IsZero()
+	}
+	return false
+}
+
+// show is how a value is written.
+func show(v reflect.Value) string {
+	switch v := v.Interface().(type) {
+	case time.Duration:
+		return v.String()
+	case Bytes:
+		return v.String()
+	}
+	return fmt.Sprint(v.Interface())
+}

@@ -1,0 +1,40 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Bytes is a size, written as a number of bytes or with one of the units KiB, MiB and GiB.
+type Bytes int64
+
+var units = []struct {
+	name string
+	size Bytes
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
+
+func (b Bytes) String() string {
+	for _, u := range units {
+		if b != 0 && b%u.size == 0 {
+			return strconv.FormatInt(int64(b/u.size), 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(b), 10)
+}
+
+func parseBytes(s string) (Bytes, error) {
+	size := Bytes(1)
+	for _, u := range units {
+		if rest, ok := strings.CutSuffix(s, u.name); ok {
+			s, size = strings.TrimSpace(rest), u.size
+			break
+		}
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64/int64(size) {
+		return 0, fmt.Errorf("must be a size, such as 65536 or 64KiB (KiB, MiB, GiB)")
+	}
+	return Bytes(n) * size, nil
+}

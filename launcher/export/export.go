@@ -1,0 +1,127 @@
+// Package export writes what others need to run the groups of a launcher's configuration: Deployments for Kubernetes, jobs
+// for Nomad, units for systemd.
+//
+// Each of these knows how to replace, watch and stop processes, in its own words and not as exactly. What it has no words
+// for is not passed over: see [Gap]. Secrets are not written anywhere: the files refer to them, and a gap says where they
+// have to be put.
+//
+// A process can tell where it runs by nothing that is written here. It has to serve grpc.health.v1 on Export.Port, and to take
+// SIGTERM for what Shutdown is under the launcher; one that uses package client does.
+package export
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/config"
+)
+
+// A Result is what a target needs, and what it will not do.
+type Result struct {
+	Files []File
+	Gaps  []Gap
+}
+
+// A File is to be given to the target.
+type File struct {
+	Name string // without a directory
+	Text []byte
+}
+
+// A Gap is something that the configuration says and the target does not do, or does in another way.
+type Gap struct {
+	Group string
+	Key   string // as in the configuration
+	What  string // what the target does instead, and what can be done about it
+}
+
+func (g Gap) String() string { return fmt.Sprintf("%s: %s: %s", g.Group, g.Key, g.What) }
+
+// Targets are those that To knows.
+func Targets() []string { return slices.Sorted(maps.Keys(targets)) }
+
+var targets = map[string]func(*config.Config) (*Result, error){"kubernetes": Kubernetes, "nomad": Nomad, "systemd": Systemd}
+
+// To exports c to a target, by its name.
+func To(target string, c *config.Config) (*Result, error) {
+	f := targets[target]
+	if f == nil {
+		return nil, fmt.Errorf("export: there is no target %q; there are %s", target, strings.Join(Targets(), ", "))
+	}
+	return f(c)
+}
+
+// Write writes the files into a directory, over those of the same names.
+func (r *Result) Write(dir string) error {
+	for _, f := range r.Files {
+		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Text, 0o644); err != nil {
+			return fmt.Errorf("export: %w", err)
+		}
+	}
+	return nil
+}
+
+func (r *Result) file(name string, text []byte) { r.Files = append(r.Files, File{name, text}) }
+
+// A group is one that is being exported.
+type group struct {
+	*config.Group
+	config *config.Config
+	result *Result
+}
+
+// each calls f with each group.
+func each(c *config.Config, r *Result, f func(g group) error) (*Result, error) {
+	for k := range c.Groups {
+		if err := f(group{&c.Groups[k], c, r}); err != nil {
+			return nil, fmt.Errorf("export: %s: %w", c.Groups[k].Name, err)
+		}
+	}
+	return r, nil
+}
+
+// gap reports what the target does instead, where the configuration says something that it cannot do.
+func (g group) gap(says bool, key, format string, args ...any) {
+	if says {
+		g.result.Gaps = append(g.result.Gaps, Gap{g.Name, key, fmt.Sprintf(format, args...)})
+	}
+}
+
+// environment returns the variables that can be shown, and the names of those that are secrets.
+func (g group) environment() (plain map[string]string, secret []string) {
+	r := g.config.Redactor()
+	plain = map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(g.Env)) {
+		if r.Secret(name, g.Env[name]) {
+			secret = append(secret, name)
+		} else {
+			plain[name] = g.Env[name]
+		}
+	}
+	return plain, secret
+}
+
+// arguments returns the arguments without secrets, which no target takes from elsewhere.
+func (g group) arguments() []string {
+	args := g.config.Redactor().Args(g.Args)
+	g.gap(!slices.Equal(args, g.Args), "args", "has a secret, which is left out; pass it by env or by a file")
+	return args
+}
+
+// hookArguments is arguments, for a hook.
+func (g group) hookArguments(h config.Hook) []string {
+	args := g.config.Redactor().Args(h.Args)
+	g.gap(!slices.Equal(args, h.Args), "pre_stop", "has a secret, which is left out; pass it by a file")
+	return args
+}
+
+// up rounds up to whole seconds, so that nothing is cut short and nothing that is short becomes none at all.
+func up(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// maxUnavailable is what the launcher calls by its complement.
+func (g group) maxUnavailable() int { return g.Desired - g.MinHealthy }

@@ -1,0 +1,152 @@
+package export_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/launcher/config"
+	"github.com/swansong-go/swansong/launcher/export"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func parse(t *testing.T, text string) *config.Config {
+	t.Helper()
+	c, err := config.Parse("launcher.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func example(t *testing.T) *config.Config {
+	t.Helper()
+	text, err := os.ReadFile("testdata/launcher.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, string(text))
+}
+
+func to(t *testing.T, target string, c *config.Config) *export.Result {
+	t.Helper()
+	r, err := export.To(target, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestGolden compares what is written with testdata, where package exporttest has others read it.
+func TestGolden(t *testing.T) {
+	for _, target := range export.Targets() {
+		t.Run(target, func(t *testing.T) {
+			r, dir := to(t, target, example(t)), filepath.Join("testdata", target)
+			var gaps strings.Builder
+			for _, g := range r.Gaps {
+				fmt.Fprintln(&gaps, g)
+			}
+			r.Files = append(r.Files, export.File{Name: "gaps.txt", Text: []byte(gaps.String())})
+			if *update {
+				if err := os.RemoveAll(dir); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.MkdirAll(dir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.Write(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, got := map[string]string{}, map[string]string{}
+			for _, f := range r.Files {
+				got[f.Name] = string(f.Text)
+			}
+			entries, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want[e.Name()] = string(text)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("go test ./export -update writes the golden files (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNoSecretIsWritten(t *testing.T) {
+	for _, target := range export.Targets() {
+		r := to(t, target, example(t))
+		for _, f := range r.Files {
+			if strings.Contains(string(f.Text), "hunter2") {
+				t.Errorf("%s: %s has a secret", target, f.Name)
+			}
+		}
+		said := false
+		for _, g := range r.Gaps {
+			said = said || g.Key == "env" && strings.Contains(g.What, "DATABASE_URL, SIGNING_KEY")
+			if strings.Contains(g.String(), "hunter2") {
+				t.Errorf("%s: %v", target, g)
+			}
+		}
+		if !said {
+			t.Errorf("%s does not say where secrets belong", target)
+		}
+	}
+}
+
+func TestTheGracePeriodIsRoundedUpOnce(t *testing.T) {
+	for _, c := range []struct{ shutdown, want string }{
+		{"{}", "terminationGracePeriodSeconds: 12\n"},
+		{"{deregister_delay: 5s}", "terminationGracePeriodSeconds: 17\n"},
+		{"{deregister_delay: 300ms, max_duration: 10300ms, sigterm_timeout: 1400ms}", "terminationGracePeriodSeconds: 12\n"},
+		{"{deregister_delay: 300ms, max_duration: 10300ms, sigterm_timeout: 1401ms}", "terminationGracePeriodSeconds: 13\n"},
+	} {
+		r := to(t, "kubernetes", parse(t, "process_groups: [{name: kv, shutdown: "+c.shutdown+"}]"))
+		if text := string(r.Files[0].Text); !strings.Contains(text, c.want) {
+			t.Errorf("%s: no %q in\n%s", c.shutdown, c.want, text)
+		}
+	}
+}
+
+func TestRollsStayWithinTheirLimits(t *testing.T) {
+	for _, c := range []struct{ group, want string }{
+		{"desired_instances: 3, min_healthy_instances: 2", "maxSurge: 1\n      maxUnavailable: 1\n"},
+		{"desired_instances: 3", "maxSurge: 1\n      maxUnavailable: 0\n"},
+		{"desired_instances: 3, max_surge: 0", "maxSurge: 0\n      maxUnavailable: 1\n"},
+		{"desired_instances: 0, max_surge: 0", "maxSurge: 1\n      maxUnavailable: 0\n"},
+	} {
+		r := to(t, "kubernetes", parse(t, "process_groups: [{name: kv, "+c.group+"}]"))
+		if text := string(r.Files[0].Text); !strings.Contains(text, c.want) {
+			t.Errorf("%s: no %q in\n%s", c.group, c.want, text)
+		}
+	}
+}
+
+func TestUnknownTarget(t *testing.T) {
+	_, err := export.To("swarm", &config.Config{})
+	if err == nil || !strings.Contains(err.Error(), "there are kubernetes, nomad, systemd") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWriteNamesWhatItCannotWrite(t *testing.T) {
+	r := to(t, "systemd", example(t))
+	if err := r.Write(filepath.Join(t.TempDir(), "not", "there")); err == nil || !strings.Contains(err.Error(), "keyvalue-runner@.service") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,275 @@
+package export
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/swansong-go/swansong/launcher/config"
+	"go.yaml.in/yaml/v4"
+)
+
+// The types are as much of k8s.io/api as is written, in the order in which people write it. A test beside this package
+// reads the result into the real ones.
+
+type metadata struct {
+	Name   string            `yaml:"name,omitempty"`
+	Labels map[string]string `yaml:"labels"`
+}
+
+type deployment struct {
+	APIVersion string         `yaml:"apiVersion"`
+	Kind       string         `yaml:"kind"`
+	Metadata   metadata       `yaml:"metadata"`
+	Spec       deploymentSpec `yaml:"spec"`
+}
+
+type deploymentSpec struct {
+	Replicas                int      `yaml:"replicas"`
+	MinReadySeconds         int64    `yaml:"minReadySeconds"`
+	ProgressDeadlineSeconds int64    `yaml:"progressDeadlineSeconds"`
+	Selector                selector `yaml:"selector"`
+	Strategy                strategy `yaml:"strategy"`
+	Template                pod      `yaml:"template"`
+}
+
+type selector struct {
+	MatchLabels map[string]string `yaml:"matchLabels"`
+}
+
+type strategy struct {
+	Type          string        `yaml:"type"`
+	RollingUpdate rollingUpdate `yaml:"rollingUpdate"`
+}
+
+type rollingUpdate struct {
+	MaxSurge       int `yaml:"maxSurge"`
+	MaxUnavailable int `yaml:"maxUnavailable"`
+}
+
+type pod struct {
+	Metadata metadata `yaml:"metadata"`
+	Spec     podSpec  `yaml:"spec"`
+}
+
+type podSpec struct {
+	TerminationGracePeriodSeconds int64       `yaml:"terminationGracePeriodSeconds"`
+	Containers                    []container `yaml:"containers"`
+}
+
+type container struct {
+	Name           string     `yaml:"name"`
+	Image          string     `yaml:"image"`
+	Command        []string   `yaml:"command"`
+	Args           []string   `yaml:"args,omitempty"`
+	WorkingDir     string     `yaml:"workingDir,omitempty"`
+	Env            []variable `yaml:"env,omitempty"`
+	Ports          []port     `yaml:"ports,omitempty"`
+	StartupProbe   *probe     `yaml:"startupProbe,omitempty"`
+	ReadinessProbe *probe     `yaml:"readinessProbe,omitempty"`
+	LivenessProbe  *probe     `yaml:"livenessProbe,omitempty"`
+	Lifecycle      *lifecycle `yaml:"lifecycle,omitempty"`
+}
+
+type variable struct {
+	Name      string     `yaml:"name"`
+	Value     *string    `yaml:"value,omitempty"`
+	ValueFrom *valueFrom `yaml:"valueFrom,omitempty"`
+}
+
+type valueFrom struct {
+	SecretKeyRef struct {
+		Name string `yaml:"name"`
+		Key  string `yaml:"key"`
+	} `yaml:"secretKeyRef"`
+}
+
+type port struct {
+	Name          string `yaml:"name"`
+	ContainerPort int    `yaml:"containerPort"`
+}
+
+type probe struct {
+	GRPC struct {
+		Port int `yaml:"port"`
+	} `yaml:"grpc"`
+	PeriodSeconds    int64 `yaml:"periodSeconds"`
+	TimeoutSeconds   int64 `yaml:"timeoutSeconds,omitempty"`
+	FailureThreshold int64 `yaml:"failureThreshold"`
+}
+
+type lifecycle struct {
+	PreStop struct {
+		Sleep *sleep `yaml:"sleep,omitempty"`
+		Exec  *exec  `yaml:"exec,omitempty"`
+	} `yaml:"preStop"`
+}
+
+type sleep struct {
+	Seconds int64 `yaml:"seconds"`
+}
+
+type exec struct {
+	Command []string `yaml:"command"`
+}
+
+// Kubernetes exports a Deployment for each group.
+//
+//	desired_instances        replicas
+//	max_surge                maxSurge
+//	min_healthy_instances    maxUnavailable = desired - min_healthy
+//	min_ready_seconds        minReadySeconds
+//	progress_deadline        progressDeadlineSeconds
+//	deregister_delay         preStop.sleep
+//	deregister_delay + max_duration + sigterm_timeout    terminationGracePeriodSeconds
+//	readiness                readinessProbe.grpc
+//	health_check_timeout     startupProbe.grpc, which restarts what is not ready by then
+//	liveness                 livenessProbe.grpc
+//
+// Seconds are rounded up; those that preStop.sleep gains by it are taken from the end. Secrets are read from a Secret with the name of the group.
+func Kubernetes(c *config.Config) (*Result, error) {
+	return each(c, &Result{}, func(g group) error {
+		text, err := yaml.Dump(g.deployment(), yaml.WithLineWidth(-1))
+		if err != nil {
+			return err
+		}
+		g.result.file(g.Name+".deployment.yaml", text)
+		g.kubernetesGaps()
+		return nil
+	})
+}
+
+func (g group) deployment() deployment {
+	labels := map[string]string{"app.kubernetes.io/name": g.Name, "app.kubernetes.io/managed-by": "swansong-launcher"}
+	matched := map[string]string{"app.kubernetes.io/name": g.Name}
+	stop := g.Shutdown
+	grace := up(stop.DeregisterDelay + stop.MaxDuration + stop.SIGTERMTimeout)
+
+	con := container{
+		Name:       g.Name,
+		Image:      g.Export.Image,
+		Command:    []string{literal(g.Command)},
+		WorkingDir: g.WorkingDir,
+	}
+	for _, a := range g.arguments() {
+		con.Args = append(con.Args, literal(a))
+	}
+	if con.Image == "" {
+		con.Image = g.Name
+	}
+	plain, secret := g.environment()
+	for _, name := range slices.Sorted(maps.Keys(plain)) {
+		con.Env = append(con.Env, variable{Name: name, Value: value(plain[name])})
+	}
+	for _, name := range secret {
+		from := valueFrom{}
+		from.SecretKeyRef.Name, from.SecretKeyRef.Key = g.Name, name
+		con.Env = append(con.Env, variable{Name: name, ValueFrom: &from})
+	}
+	// What is left of the grace period once preStop is over: programs on package graceful check their own limits by it.
+	if _, ok := g.Env[graceVariable]; !ok {
+		con.Env = append(con.Env, variable{Name: graceVariable, Value: value(strconv.FormatInt(grace-up(stop.DeregisterDelay), 10))})
+	}
+	if g.Protocol == config.GRPC {
+		con.Ports = append(con.Ports, port{portName, g.Export.Port})
+		con.StartupProbe = g.probe(1, 0, max(up(g.HealthCheckTimeout), 1))
+		con.ReadinessProbe = g.probe(1, 0, 1)
+		if g.Liveness.Interval > 0 {
+			con.LivenessProbe = g.probe(up(g.Liveness.Interval), up(g.Liveness.Timeout), int64(g.Liveness.Failures))
+		}
+	}
+	for k, l := range g.Listeners {
+		if n, ok := containerPort(l); ok {
+			con.Ports = append(con.Ports, port{fmt.Sprintf("listener-%d", k+1), n})
+		}
+	}
+	switch {
+	case stop.DeregisterDelay > 0:
+		con.Lifecycle = &lifecycle{}
+		con.Lifecycle.PreStop.Sleep = &sleep{up(stop.DeregisterDelay)}
+	case len(g.PreStop) > 0:
+		con.Lifecycle = &lifecycle{}
+		con.Lifecycle.PreStop.Exec = &exec{append([]string{g.PreStop[0].Command}, g.hookArguments(g.PreStop[0])...)}
+	}
+
+	roll := rollingUpdate{g.MaxSurge, g.maxUnavailable()}
+	if roll == (rollingUpdate{}) { // no instances at all, and Kubernetes refuses two zeros even so
+		roll.MaxSurge = 1
+	}
+	deadline := up(g.ProgressDeadline)
+	if deadline == 0 {
+		deadline = math.MaxInt32 // for ever
+	}
+	return deployment{
+		APIVersion: "apps/v1",
+		Kind:       "Deployment",
+		Metadata:   metadata{g.Name, labels},
+		Spec: deploymentSpec{
+			Replicas:                g.Desired,
+			MinReadySeconds:         up(g.MinReady),
+			ProgressDeadlineSeconds: max(deadline, up(g.MinReady)+1),
+			Selector:                selector{matched},
+			Strategy:                strategy{"RollingUpdate", roll},
+			Template:                pod{metadata{Labels: labels}, podSpec{grace, []container{con}}},
+		},
+	}
+}
+
+// graceVariable is where package graceful looks for the time that it has.
+const graceVariable = "TERMINATION_GRACE_PERIOD_SECONDS"
+
+// portName is that of grpc.health.v1. Those of listeners are numbered, since Kubernetes has 15 bytes for a name.
+const portName = "grpc-health"
+
+// literal keeps Kubernetes from expanding $(NAME), which the launcher does not.
+func literal(s string) string { return strings.ReplaceAll(s, "$(", "$$(") }
+
+func value(s string) *string {
+	s = literal(s)
+	return &s
+}
+
+func containerPort(l config.Listener) (int, bool) {
+	if l.Network == config.NetworkUnix {
+		return 0, false
+	}
+	_, p, _ := net.SplitHostPort(l.Address)
+	n, err := strconv.Atoi(p)
+	return n, err == nil && n > 0
+}
+
+func (g group) probe(period, timeout, failures int64) *probe {
+	p := &probe{PeriodSeconds: period, TimeoutSeconds: timeout, FailureThreshold: failures}
+	p.GRPC.Port = g.Export.Port
+	return p
+}
+
+func (g group) kubernetesGaps() {
+	_, secret := g.environment()
+	g.gap(g.Export.Image == "", "export.image", "is missing; the name of the group stands in its place, and has to be replaced")
+	g.gap(len(secret) > 0, "env", "%s are read from a Secret that has to exist: kubectl create secret generic %s", strings.Join(secret, ", "), g.Name)
+	g.gap(len(g.DependsOn) > 0, "depends_on", "there is no order of Deployments; let the process wait, or not be ready, until %s can be reached", strings.Join(g.DependsOn, ", "))
+	g.gap(g.Protocol == config.Signals, "protocol", "signals is ready once it runs, and no probe looks at it")
+	g.gap(g.OnFailure == config.Pause, "on_failure", "a roll that fails is not paused but goes on trying, without ever going under maxUnavailable; kubectl rollout pause does it by hand")
+	g.gap(g.OnFailure == config.Rollback, "on_failure", "a roll that fails is not rolled back; kubectl rollout undo does it by hand")
+	g.gap(g.OnFailure == config.Continue, "on_failure", "a roll that fails goes on trying, and gives no instance up")
+	g.gap(true, "retry", "what fails is restarted with a back-off of Kubernetes's own, of 10s up to 5m, for ever")
+	g.gap(g.Canary.Instances > 0, "canary", "there are none; a second Deployment with the same labels, or a rollout controller, does it")
+	g.gap(g.Shutdown.Grace == config.Strict && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "there is no first limit; each process has all of max_duration, and need not ask for more")
+	g.gap(true, "shutdown.sigterm_timeout", "SIGTERM comes first, and SIGKILL when all of the time is over; the process gets max_duration and sigterm_timeout in one")
+	g.gap(!slices.Equal(g.StopSignals, []config.Signal{"SIGTERM"}), "stop_signals", "the image says which one it is (STOPSIGNAL), and there is only one")
+	g.gap(!slices.Equal(g.SuccessExitCodes, []int{0}), "success_exit_codes", "is not looked at; every end is followed by a restart")
+	g.gap(g.Restart.Policy != config.Always, "restart_policy", "%s is not possible; every end is followed by a restart", g.Restart.Policy)
+	g.gap(g.Restart.Limit > 0, "restart_policy.crash_loop_limit", "there is none; the pod is in CrashLoopBackOff, and is tried again every 5m")
+	if len(g.PreStop) > 0 {
+		g.gap(g.Shutdown.DeregisterDelay > 0, "pre_stop", "is left out, since there is one hook, and deregister_delay takes it (sleep)")
+		g.gap(g.Shutdown.DeregisterDelay == 0 && len(g.PreStop) > 1, "pre_stop", "there is one hook, which is the first; the others are left out")
+		g.gap(g.Shutdown.DeregisterDelay == 0, "pre_stop[0].timeout", "there is none; the hook uses up what the process has to stop in")
+	}
+	g.gap(len(g.Listeners) > 0, "listeners", "nobody hands them over; the process has to listen by itself, and a Service has to lead there")
+	g.gap(g.Logs.Dir != "", "logs", "stdout and stderr go to the node's log, with the node's limits")
+}

@@ -1,0 +1,279 @@
+package export
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/config"
+)
+
+// The types are as much of Nomad's api package as is written; durations are in nanoseconds. A test beside this package
+// reads the result into the real ones.
+
+type nomadJob struct {
+	ID         string
+	Name       string
+	Type       string
+	TaskGroups []nomadGroup
+}
+
+type nomadGroup struct {
+	Name             string
+	Count            int
+	ShutdownDelay    time.Duration
+	Update           nomadUpdate
+	RestartPolicy    nomadRestart
+	ReschedulePolicy *nomadReschedule `json:",omitempty"`
+	Networks         []nomadNetwork   `json:",omitempty"`
+	Services         []nomadService   `json:",omitempty"`
+	Tasks            []nomadTask
+}
+
+type nomadUpdate struct {
+	MaxParallel      int
+	Canary           int
+	AutoPromote      bool
+	AutoRevert       bool
+	HealthCheck      string
+	MinHealthyTime   time.Duration
+	HealthyDeadline  time.Duration
+	ProgressDeadline time.Duration
+}
+
+type nomadRestart struct {
+	Attempts int
+	Interval time.Duration
+	Delay    time.Duration
+	Mode     string
+}
+
+type nomadReschedule struct {
+	Attempts  int
+	Unlimited bool
+}
+
+type nomadNetwork struct {
+	DynamicPorts  []nomadPort `json:",omitempty"`
+	ReservedPorts []nomadPort `json:",omitempty"`
+}
+
+type nomadPort struct {
+	Label string
+	Value int `json:",omitempty"`
+	To    int `json:",omitempty"`
+}
+
+type nomadService struct {
+	Name      string
+	PortLabel string
+	Checks    []nomadCheck
+}
+
+type nomadCheck struct {
+	Type         string
+	Interval     time.Duration
+	Timeout      time.Duration
+	CheckRestart *nomadCheckRestart `json:",omitempty"`
+}
+
+type nomadCheckRestart struct {
+	Limit int
+	Grace time.Duration
+}
+
+type nomadTask struct {
+	Name        string
+	Driver      string
+	Config      map[string]any
+	Env         map[string]string `json:",omitempty"`
+	Templates   []nomadTemplate   `json:",omitempty"`
+	KillTimeout time.Duration
+	KillSignal  string
+}
+
+type nomadTemplate struct {
+	EmbeddedTmpl string
+	DestPath     string
+	Envvars      bool
+}
+
+// Nomad exports a job for each group, as JSON, which nomad job run -json takes.
+//
+//	desired_instances        Count
+//	min_healthy_instances    MaxParallel = desired - min_healthy; where that is 0, as many canaries as instances
+//	min_ready_seconds        MinHealthyTime
+//	health_check_timeout     HealthyDeadline = health_check_timeout + min_ready_seconds
+//	progress_deadline        ProgressDeadline
+//	on_failure: rollback     AutoRevert
+//	canary                   Canary, AutoPromote
+//	deregister_delay         ShutdownDelay
+//	max_duration + sigterm_timeout    KillTimeout
+//	readiness, liveness      a gRPC check, of a service that Consul knows
+//	restart_policy           RestartPolicy
+//
+// With export.image the driver is docker, else exec. Secrets are read from the Nomad variable of the job.
+func Nomad(c *config.Config) (*Result, error) {
+	return each(c, &Result{}, func(g group) error {
+		var text bytes.Buffer
+		out := json.NewEncoder(&text)
+		out.SetEscapeHTML(false)
+		out.SetIndent("", "  ")
+		if err := out.Encode(map[string]nomadJob{"Job": g.job()}); err != nil {
+			return err
+		}
+		g.result.file(g.Name+".nomad.json", text.Bytes())
+		g.nomadGaps()
+		return nil
+	})
+}
+
+func (g group) job() nomadJob {
+	plain, secret := g.environment()
+	t := nomadTask{
+		Name:        g.Name,
+		Driver:      "exec",
+		Config:      map[string]any{"command": g.Command, "args": g.arguments()},
+		Env:         plain,
+		KillTimeout: g.Shutdown.MaxDuration + g.Shutdown.SIGTERMTimeout,
+		KillSignal:  string(g.StopSignals[0]),
+	}
+	if len(secret) > 0 {
+		var b strings.Builder
+		fmt.Fprintf(&b, "{{ with nomadVar %q }}\n", variablePath(g.Name))
+		for _, name := range secret {
+			fmt.Fprintf(&b, "%s={{ index . %q }}\n", name, name)
+		}
+		b.WriteString("{{ end }}\n")
+		t.Templates = []nomadTemplate{{b.String(), "secrets/env", true}}
+	}
+	ports := nomadNetwork{}
+	var services []nomadService
+	if g.Protocol == config.GRPC {
+		p := nomadPort{Label: nomadPortName, To: g.Export.Port}
+		if g.Export.Image == "" { // no container whose port could be another one outside
+			p = nomadPort{Label: nomadPortName, Value: g.Export.Port}
+			ports.ReservedPorts = append(ports.ReservedPorts, p)
+		} else {
+			ports.DynamicPorts = append(ports.DynamicPorts, p)
+		}
+		check := nomadCheck{Type: "grpc", Interval: max(g.Liveness.Interval, time.Second), Timeout: max(g.Liveness.Timeout, time.Second)}
+		if g.Liveness.Interval > 0 {
+			check.CheckRestart = &nomadCheckRestart{g.Liveness.Failures, g.HealthCheckTimeout}
+		}
+		services = []nomadService{{g.Name, nomadPortName, []nomadCheck{check}}}
+	}
+	for _, l := range g.Listeners {
+		if n, ok := containerPort(l); ok {
+			ports.ReservedPorts = append(ports.ReservedPorts, nomadPort{Label: "l_" + strings.ReplaceAll(l.Name, "-", "_"), Value: n})
+		}
+	}
+	if g.Export.Image != "" {
+		t.Driver = "docker"
+		t.Config["image"] = g.Export.Image
+		var labels []string
+		for _, p := range append(slices.Clone(ports.DynamicPorts), ports.ReservedPorts...) {
+			labels = append(labels, p.Label)
+		}
+		if len(labels) > 0 {
+			t.Config["ports"] = labels
+		}
+		if g.WorkingDir != "" {
+			t.Config["work_dir"] = g.WorkingDir
+		}
+	}
+
+	tg := nomadGroup{
+		Name:          g.Name,
+		Count:         g.Desired,
+		ShutdownDelay: g.Shutdown.DeregisterDelay,
+		Update:        g.update(),
+		RestartPolicy: nomadRestart{Attempts: g.Restart.Limit, Delay: g.Restart.Initial, Mode: "fail"},
+		Services:      services,
+		Tasks:         []nomadTask{t},
+	}
+	// So many failures in a row, each after a while of being ready that is too short to end the row.
+	tg.RestartPolicy.Interval = max(time.Duration(g.Restart.Limit)*(g.Restart.Initial+g.Restart.Reset), leastInterval)
+	switch {
+	case g.Restart.Policy == config.NeverReturn:
+		tg.RestartPolicy.Attempts = 0
+		tg.ReschedulePolicy = &nomadReschedule{}
+	case g.Restart.Limit == 0:
+		tg.RestartPolicy.Attempts, tg.RestartPolicy.Mode = 1, "delay"
+	}
+	if len(ports.DynamicPorts)+len(ports.ReservedPorts) > 0 {
+		tg.Networks = []nomadNetwork{ports}
+	}
+	return nomadJob{g.Name, g.Name, "service", []nomadGroup{tg}}
+}
+
+const (
+	nomadPortName  = "grpc_health"
+	leastInterval  = 5 * time.Second  // Nomad's own
+	mostKill       = 30 * time.Second // a client's max_kill_timeout, unless it says otherwise
+	nomadUnlimited = 30 * 24 * time.Hour
+)
+
+func variablePath(job string) string { return "nomad/jobs/" + job }
+
+// update is how Nomad rolls: canaries first, beside the others, and then MaxParallel at a time, each stopped before it is
+// replaced. Without a single one that may be missing, all of them are canaries.
+func (g group) update() nomadUpdate {
+	u := nomadUpdate{
+		MaxParallel:      max(g.maxUnavailable(), 1),
+		Canary:           g.Canary.Instances,
+		AutoRevert:       g.OnFailure == config.Rollback,
+		HealthCheck:      "checks",
+		MinHealthyTime:   g.MinReady,
+		HealthyDeadline:  g.HealthCheckTimeout + g.MinReady,
+		ProgressDeadline: g.ProgressDeadline,
+	}
+	if len(g.Listeners) == 0 && g.Protocol == config.Signals {
+		u.HealthCheck = "task_states"
+	}
+	if g.blueGreen() {
+		u.Canary, u.MaxParallel = g.Desired, g.Desired
+	}
+	u.AutoPromote = u.Canary > 0
+	if u.ProgressDeadline == 0 { // to Nomad, 0 is the first failure
+		u.ProgressDeadline = nomadUnlimited
+	}
+	u.ProgressDeadline = max(u.ProgressDeadline, u.HealthyDeadline+time.Second) // Nomad wants it longer
+	return u
+}
+
+func (g group) blueGreen() bool { return g.Desired > 0 && g.maxUnavailable() == 0 }
+
+func (g group) nomadGaps() {
+	u := g.update()
+	plain, secret := g.environment()
+	interpolated := slices.ContainsFunc(append(slices.Collect(maps.Values(plain)), g.Args...), func(s string) bool { return strings.Contains(s, "${") })
+	g.gap(interpolated, "args", "Nomad puts something in the place of ${…} in them, and in env")
+	g.gap(g.Export.Image == "", "command", "the driver is exec: %s has to be on each client, inside of its chroot", g.Command)
+	g.gap(len(secret) > 0, "env", "%s are read from the variable %s, which has to exist: nomad var put %[2]s", strings.Join(secret, ", "), variablePath(g.Name))
+	g.gap(g.WorkingDir != "" && g.Export.Image == "", "working_dir", "the driver exec has one of its own")
+	g.gap(len(g.DependsOn) > 0, "depends_on", "there is no order of jobs; let the process wait, or not be ready, until %s can be reached", strings.Join(g.DependsOn, ", "))
+	g.gap(g.blueGreen(), "max_surge", "with no instance that may be missing, %d new ones are started beside the old ones, and promoted together", g.Desired)
+	g.gap(!g.blueGreen() && g.MaxSurge > 0, "max_surge", "there is none; %d at a time are stopped, and then replaced", u.MaxParallel)
+	g.gap(g.Canary.Instances > 0, "canary.wait", "canaries are promoted when they have been healthy for min_ready_seconds")
+	g.gap(g.OnFailure == config.Pause, "on_failure", "a roll whose instances fail goes on trying until progress_deadline, and has failed then; it stays as it is")
+	g.gap(g.OnFailure == config.Rollback, "on_failure", "a roll is reverted as a whole, to the last version that was stable, at progress_deadline")
+	g.gap(g.OnFailure == config.Continue, "on_failure", "a roll whose instances fail does not go on to the others")
+	g.gap(true, "retry", "what fails is placed again, on another client perhaps, with Nomad's back-off, until progress_deadline")
+	g.gap(u.ProgressDeadline != g.ProgressDeadline, "progress_deadline", "is %v, since Nomad needs one that is longer than health_check_timeout + min_ready_seconds", u.ProgressDeadline)
+	g.gap(g.Protocol == config.GRPC, "health_check_timeout", "the check is one of a Consul service; Nomad's own services know no gRPC")
+	g.gap(g.Protocol == config.GRPC && g.Export.Image == "" && g.Desired+g.MaxSurge > 1, "export.grpc_port", "is the same for all instances, so that no client can have two")
+	g.gap(g.Shutdown.Grace == config.Strict && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "there is no first limit; each process has all of max_duration, and need not ask for more")
+	g.gap(g.Shutdown.MaxDuration+g.Shutdown.SIGTERMTimeout > mostKill, "shutdown.max_duration", "needs max_kill_timeout of at least %v in the configuration of the clients, which is 30s by default", g.Shutdown.MaxDuration+g.Shutdown.SIGTERMTimeout)
+	g.gap(len(g.StopSignals) > 1, "stop_signals", "there is one, %s, and then SIGKILL", g.StopSignals[0])
+	g.gap(!slices.Equal(g.SuccessExitCodes, []int{0}), "success_exit_codes", "is not looked at; every end is followed by a restart")
+	g.gap(g.Restart.Policy == config.IfItFailed, "restart_policy", "on-failure is not possible; every end is followed by a restart")
+	g.gap(g.Restart.Policy != config.NeverReturn && g.Restart.Max > g.Restart.Initial, "restart_policy.max_backoff", "the pause is always %v, until the allocation has failed and is placed anew", g.Restart.Initial)
+	g.gap(len(g.PreStop) > 0, "pre_stop", "is left out; a task with the lifecycle hook poststop runs afterwards, and none before")
+	g.gap(len(g.Listeners) > 0, "listeners", "nobody hands them over; the process has to listen by itself, on a port that no other instance on the client has")
+	g.gap(g.Logs.Dir != "", "logs", "stdout and stderr go to the allocation's logs, with Nomad's limits")
+}
