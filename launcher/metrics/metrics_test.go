@@ -1,0 +1,261 @@
+//go:build unix
+
+package metrics_test
+
+import (
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/swansong-go/swansong/launcher"
+	"github.com/swansong-go/swansong/launcher/metrics"
+)
+
+// Names, units and help are as Prometheus has them, and all series are there from the first scrape on, whatever has happened
+// yet.
+func TestConventions(t *testing.T) {
+	m := launch(t, runners("web", 1), runners("worker", 1))
+	if err := m.Ready(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	reg := registry(t, m)
+	problems, err := testutil.GatherAndLint(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	before, err := testutil.GatherAndCount(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop(t, m, "web-1", true)
+	if err := m.Restart(soon(t), "worker", "to see what that adds"); err != nil {
+		t.Fatal(err)
+	}
+	after, err := testutil.GatherAndCount(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "series after a stop and a roll, compared with before", after, before)
+}
+
+func stop(t *testing.T, m *launcher.Manager, id string, replace bool) launcher.Status {
+	t.Helper()
+	if err := m.StopProcess(id, launcher.Stop{Reason: "the test says so", NoReplacement: !replace}); err != nil {
+		t.Fatal(err)
+	}
+	st, err := m.Wait(soon(t), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// A story whose end is known, and what is told of it.
+func TestStory(t *testing.T) {
+	web := runners("web", 2)
+	hang := runners("hang", 1, "--behavior", "hang")
+	hang.Shutdown.Grace, hang.Shutdown.SIGTERMTimeout = 50*time.Millisecond, 50*time.Millisecond
+	more := runners("more", 1, "--behavior", "request-more", "--drain-duration", "200ms")
+	loop := group("loop", 1, "exit")
+	loop.Restart.CrashLimit = 3
+	m := launch(t, web, hang, more, loop)
+	events, done := m.Watch()
+	defer done()
+	for _, h := range m.Health() {
+		if h.Group != "loop" {
+			await(t, m, events, h.Group, func(h launcher.Health) bool { return h.Healthy })
+		}
+	}
+	await(t, m, events, "loop", func(h launcher.Health) bool { return h.GivenUp })
+	equal(t, "outcome of web-1", stop(t, m, "web-1", false).Outcome, launcher.Clean)
+	equal(t, "outcome of hang-1", stop(t, m, "hang-1", false).Outcome, launcher.Killed)
+	equal(t, "outcome of more-1", stop(t, m, "more-1", false).Outcome, launcher.Clean)
+	if err := m.Restart(soon(t), "web", "a roll"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, m, events, "web", func(h launcher.Health) bool { return h.Healthy && h.Total == h.Desired })
+
+	got := gather(t, registry(t, m))
+	web2 := got["desired_processes web"] // a roll goes to the configured count
+	for key, least := range map[string]float64{"stopping_bound_seconds web": 40} {
+		if got[key] < least {
+			t.Errorf("%s is %v, less than %v", key, got[key], least)
+		}
+		delete(got, key)
+	}
+	want := map[string]float64{
+		"desired_processes web": web2, "min_healthy_processes web": web2, "ready_processes web": web2, "group_healthy web": 1,
+		"processes web ready": web2, "starts_total web": 2 + web2, "startup_duration_seconds web": 2 + web2,
+		"ends_total web clean": 2, "shutdown_duration_seconds web clean": 2, "rolls_begun_total web": 1, "rolls_total web done": 1,
+
+		"starts_total hang": 1, "startup_duration_seconds hang": 1, "ends_total hang forced": 1, "group_healthy hang": 1,
+		"shutdown_duration_seconds hang forced": 1,
+
+		"starts_total more": 1, "startup_duration_seconds more": 1, "ends_total more clean": 1, "group_healthy more": 1,
+		"shutdown_duration_seconds more clean": 1, "shutdown_extensions_total more": 1,
+
+		"desired_processes loop": 1, "min_healthy_processes loop": 1, "group_given_up loop": 1, "starts_total loop": 3,
+		"restarts_total loop": 2, "ends_total loop crashed": 3, "readiness_failures_total loop": 3,
+	}
+	equal(t, "metrics", got, want)
+}
+
+// await waits for a group to be in some way. Each change of that is an event.
+func await(t *testing.T, m *launcher.Manager, events <-chan launcher.Event, group string, is func(launcher.Health) bool) {
+	t.Helper()
+	ctx := soon(t)
+	for {
+		h, err := m.GroupHealth(group)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is(h) {
+			return
+		}
+		select {
+		case <-events:
+		case <-ctx.Done():
+			t.Fatalf("group %s does not become what it should: %+v", group, h)
+		}
+	}
+}
+
+// A process that was ready, and does not answer any more, has failed, although it is told to stop: another one takes its place
+// after a while, and not without end.
+func TestLivenessIsCounted(t *testing.T) {
+	g := runners("web", 1)
+	g.LivenessInterval, g.LivenessTimeout, g.LivenessFailures = 5*time.Millisecond, 300*time.Millisecond, 3
+	g.Restart.MinBackoff, g.Restart.MaxBackoff = time.Hour, time.Hour // so that what is counted is one
+	g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 50*time.Millisecond, 50*time.Millisecond
+	m := launch(t, g)
+	events, done := m.Watch()
+	defer done()
+	await(t, m, events, "web", func(h launcher.Health) bool { return h.Healthy })
+	if err := syscall.Kill(m.Health()[0].Processes[0].PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Wait(soon(t), "web-1"); err != nil {
+		t.Fatal(err)
+	}
+	got := gather(t, registry(t, m))
+	equal(t, "liveness failures", got["liveness_failures_total web"], 1.0)
+	equal(t, "restarts", got["restarts_total web"], 1.0)
+}
+
+// A slow reader of events misses some, and that can be seen.
+func TestMissedEvents(t *testing.T) {
+	g := group("loop", 1, "")
+	g.Command = []string{"false"}
+	g.Restart.CrashLimit, g.Restart.MaxBackoff = 350, time.Millisecond // more events than anybody is waited for
+	m := launch(t, g)
+	_, done := m.Watch() // and never reads
+	defer done()
+	events, stopped := m.Watch()
+	defer stopped()
+	await(t, m, events, "loop", func(h launcher.Health) bool { return h.GivenUp })
+	got := gather(t, registry(t, m))
+	if got["events_missed_total"] == 0 {
+		t.Errorf("of %v ends no event was missed", got["ends_total loop crashed"])
+	}
+	equal(t, "ends", got["ends_total loop crashed"], 350.0)
+}
+
+// What Prometheus does, to the end of the last process.
+func TestScrape(t *testing.T) {
+	m := launch(t, runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "400ms"))
+	if err := m.Ready(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	addr, err := metrics.Serve(m, ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(addr.String(), "127.0.0.1:") {
+		t.Errorf("an address without a host is %s", addr)
+	}
+	url := "http://" + addr.String() + "/metrics"
+	first := scrape(t, url)
+	equal(t, "ready", first["ready_processes web"], 1.0)
+
+	events, done := m.Watch()
+	defer done()
+	completion := m.Shutdown()
+	await(t, m, events, "web", func(h launcher.Health) bool { return h.Processes[0].State.Stopping() })
+	during := scrape(t, url)
+	equal(t, "stopping", during["processes web shutdown_requested"]+during["processes web draining"]+during["processes web blocked"], 1.0)
+	if during["stopping_longest_seconds web"] <= 0 {
+		t.Errorf("nobody is stopping: %v", during)
+	}
+	if err := completion.Wait(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := http.Get(url); err == nil {
+		t.Error("it is served after the end of the launcher")
+	}
+	if _, err := metrics.Serve(m, ":0"); err == nil {
+		t.Error("it can be served after the end of the launcher")
+	}
+}
+
+func scrape(t *testing.T, url string) map[string]float64 {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %v, %s", resp.Status, err, body)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(string(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"go_goroutines", "swansong_launcher_build_info"} {
+		if families[want] == nil {
+			t.Errorf("there is no %s", want)
+		}
+	}
+	return values(slices.Collect(maps.Values(families)))
+}
+
+func TestBadAddresses(t *testing.T) {
+	m := launch(t, runners("web", 1))
+	for address, want := range map[string]string{"9464": "host:port", "127.0.0.1:none": "port", "192.0.2.1:9464": "listen"} {
+		if _, err := metrics.Serve(m, address); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, which does not say %q", address, err, want)
+		}
+	}
+	if _, err := metrics.New(nil); err == nil {
+		t.Error("a collector of no launcher")
+	}
+	if _, err := metrics.Serve(nil, ":0"); err == nil {
+		t.Error("a server of no launcher")
+	}
+	c, err := metrics.New(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := prometheus.NewRegistry()
+	if err := reg.Register(c); err != nil {
+		t.Fatal(err)
+	}
+	if err := reg.Register(c); err == nil {
+		t.Error("it can be registered twice")
+	}
+}
