@@ -1,0 +1,188 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// patience is for answers of a launcher that are not waited for on purpose.
+const patience = 5 * time.Second
+
+// ask calls the launcher of a directory. With wait true it does so until ^C, otherwise not for long.
+func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error) error {
+	to, conn, where, err := at.dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	if !wait {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	err = f(ctx, to)
+	switch {
+	case err == nil:
+		return nil
+	case status.Code(err) == codes.Unavailable:
+		return fmt.Errorf("launcher: nobody answers at %s; is a launcher running there? (%s)", where, status.Convert(err).Message())
+	case status.Code(err) == codes.Canceled && ctx.Err() != nil:
+		return errors.New("launcher: interrupted; what was begun goes on")
+	}
+	if st, ok := status.FromError(err); ok {
+		return errors.New(st.Message())
+	}
+	return err
+}
+
+func stopCommand(at *place) *cobra.Command {
+	in := &pb.StopProcessRequest{}
+	var grace time.Duration
+	cmd := &cobra.Command{
+		Use:               "stop process",
+		Short:             "Stop one process; its group replaces it",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: at.complete(processes),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in.ProcessId = args[0]
+			if grace > 0 {
+				in.GracePeriod = durationpb.New(grace)
+			}
+			return ask(cmd, at, in.Wait, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
+				out, err := to.StopProcess(ctx, in)
+				if err == nil {
+					fmt.Fprintln(cmd.OutOrStdout(), out.GetMessage())
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&in.Wait, "wait", false, "until it has ended")
+	cmd.Flags().BoolVar(&in.NoReplacement, "no-replacement", false, "have one process less from now on")
+	cmd.Flags().DurationVar(&grace, "grace", 0, "for it to drain, instead of the configured time")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "for the log")
+	return cmd
+}
+
+func restartCommand(at *place) *cobra.Command {
+	in := &pb.RestartGroupRequest{}
+	var resume, rollback bool
+	cmd := &cobra.Command{
+		Use:   "restart group",
+		Short: "Replace all processes of a group, without a gap",
+		Long: "Replace all processes of a group, by its rules. Where a roll is paused, --resume has it go on, and --rollback has it put " +
+			"back what there was; the latter also turns back one that is under way. Without either, a new roll begins, and one that is paused is given up for it.",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: at.complete(groups),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in.Group = args[0]
+			switch {
+			case resume:
+				in.Order = pb.RollOrder_RESUME
+			case rollback:
+				in.Order = pb.RollOrder_ROLLBACK
+			}
+			return ask(cmd, at, in.Wait, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
+				out, err := to.RestartGroup(ctx, in)
+				if err == nil {
+					fmt.Fprintln(cmd.OutOrStdout(), out.GetMessage())
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&resume, "resume", false, "have the roll that is paused go on")
+	cmd.Flags().BoolVar(&rollback, "rollback", false, "have the roll that is paused or under way turn back")
+	cmd.MarkFlagsMutuallyExclusive("resume", "rollback")
+	cmd.Flags().BoolVar(&in.Wait, "wait", false, "until the last process has been replaced, or that has failed")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "for the log")
+	return cmd
+}
+
+func drainCommand(at *place) *cobra.Command {
+	var dry bool
+	cmd := &cobra.Command{
+		Use:               "drain --dry-run [process]",
+		Short:             "Show what a shutdown would have to drain, and stop nothing",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: at.complete(processes),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !dry {
+				return errors.New("launcher: drain is for --dry-run; to drain all for good, send the launcher a SIGTERM")
+			}
+			in := &pb.DryRunShutdownRequest{}
+			if len(args) > 0 {
+				in.ProcessId = args[0]
+			}
+			return ask(cmd, at, false, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
+				out, err := to.DryRunShutdown(ctx, in)
+				if err != nil {
+					return err
+				}
+				table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+				for _, p := range out.GetProcesses() {
+					m := p.GetMetrics()
+					fmt.Fprintf(table, "%s\t%s\t%d in flight\t%d connections\t%d bytes\tat most %v\t%s\n", clean(p.GetProcessId()), p.GetState(),
+						m.GetInFlightRequests(), m.GetOpenConnections(), m.GetBufferedBytes(), p.GetBound().AsDuration(),
+						clean(cmp.Or(strings.Join(m.GetBlockingOperations(), ", "), p.GetMessage())))
+				}
+				return table.Flush()
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "the only thing that it does")
+	return cmd
+}
+
+func eventsCommand(at *place) *cobra.Command {
+	return &cobra.Command{
+		Use:               "events [group]",
+		Short:             "Show what happens, from now on until ^C",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: at.complete(groups),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in := &pb.WatchEventsRequest{}
+			if len(args) > 0 {
+				in.Group = args[0]
+			}
+			return ask(cmd, at, true, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
+				events, err := to.WatchEvents(ctx, in)
+				if err != nil {
+					return err
+				}
+				for {
+					e, err := events.Recv()
+					if errors.Is(err, io.EOF) {
+						return nil
+					}
+					if err != nil {
+						return err
+					}
+					if e.GetMissed() > 0 {
+						fmt.Fprintf(cmd.OutOrStdout(), "(%d missed)\n", e.GetMissed())
+					}
+					what := e.GetKind()
+					if e.GetTo() != 0 {
+						what = e.GetTo().String()
+					}
+					fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s %s\n", e.GetTime().AsTime().Local().Format("15:04:05.000"),
+						clean(cmp.Or(e.GetProcessId(), e.GetGroup())), what, clean(e.GetMessage()))
+				}
+			})
+		},
+	}
+}

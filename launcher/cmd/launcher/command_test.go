@@ -1,0 +1,265 @@
+//go:build linux
+
+package main_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// health is what status says to programs.
+type health struct {
+	Groups []struct {
+		Group, Message, Revision string
+		Ready                    int
+		Roll                     *struct {
+			Phase, Why string
+			Paused     bool
+		}
+		Processes []struct {
+			ProcessID, State string
+			Metrics          struct{ BlockingOperations []string }
+		}
+	}
+}
+
+func (s *site) health() (h health) {
+	s.t.Helper()
+	if err := json.Unmarshal([]byte(s.must("status")), &h); err != nil {
+		s.t.Fatal(err)
+	}
+	return h
+}
+
+// until watches the launcher until it is as it should be.
+func (s *site) until(what string, is func(h health) bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command, "status", "--watch", "-f", s.file())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var h health
+		if err := json.Unmarshal(lines.Bytes(), &h); err != nil {
+			s.t.Fatalf("%v: %s", err, lines.Text())
+		}
+		if is(h) {
+			return
+		}
+	}
+	s.t.Fatalf("it does not come to this: %s", what)
+}
+
+// A file that has changed is shown and taken over: counts at once, other processes by a roll.
+func TestReload(t *testing.T) {
+	s := newSite(t, web+"    env: {API_TOKEN: hunter2}\n")
+	d := s.runs()
+	equal(t, "without a change", s.must("reload"), "nothing has changed\n")
+
+	s.write(web + "    env: {API_TOKEN: hunter2}\n    desired_instances: 2\n    max_surge: 2\n")
+	diff := "~ web: desired_instances: 1 → 2 (starts or stops some)\n~ web: min_healthy_instances: 1 → 2 (at once)\n~ web: max_surge: 1 → 2 (at once)\n"
+	equal(t, "what is only shown", s.must("reload", "--dry-run"), diff+"nothing was taken over\n")
+	equal(t, "processes after that", len(s.health().Groups[0].Processes), 1)
+	equal(t, "what is taken over", s.must("reload", "--wait"), diff+"taken over\n")
+	equal(t, "processes after that", len(s.health().Groups[0].Processes), 2)
+
+	s.write(web + "    env: {API_TOKEN: hunter3}\n    desired_instances: 2\n    max_surge: 2\n  - name: other\n    command: RUNNER\n")
+	equal(t, "a secret and a group", s.must("reload", "--wait"),
+		"~ web: env.API_TOKEN: \"[redacted]\" → \"[redacted]\", changed (rolls the group)\n+ other (starts the group)\ntaken over\n")
+	h := s.health()
+	equal(t, "groups", len(h.Groups), 2)
+	equal(t, "revision", h.Groups[0].Revision, "2")
+
+	// By the signal, as daemons do.
+	s.write(web + "    desired_instances: 0\n")
+	d.cmd.Process.Signal(syscall.SIGHUP)
+	s.until("nobody is left", func(h health) bool { return len(h.Groups) == 1 && h.Groups[0].Ready == 0 })
+
+	for name, c := range map[string]struct{ yaml, want string }{
+		"another directory": {strings.Replace(web, "STATE", "STATEx", 1), "needs another launcher"},
+		"another listener":  {web + "    listeners: [{name: a, address: '127.0.0.1:0'}]\n", "needs another launcher"},
+		"not YAML":          {"process_groups: [", "launcher.yaml:"},
+		"no such program":   {web + "  - {name: fresh, command: /no/such}\n", "launcher.yaml:6:19: process_groups[1].command"},
+	} {
+		s.write(c.yaml)
+		_, stderr, code := s.says("reload", "--dir", filepath.Join(s.dir, "s"))
+		if code != 1 || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s: exit code %d, %s", name, code, stderr)
+		}
+	}
+	s.write(web)
+	equal(t, "groups after what was refused", len(s.health().Groups), 1)
+	if strings.Contains(d.log(), "hunter") {
+		t.Errorf("there is a secret in the log:\n%s", d.log())
+	}
+}
+
+// An operator sees that a roll is paused, and has it go on or turn back.
+func TestPausedRoll(t *testing.T) {
+	const yaml = `state_dir: STATE
+process_groups:
+  - name: web
+    command: sh
+    args: [-c, 'test ! -e DIR/bad || exit 3; exec RUNNER --process-id {id} --work-duration 1ms']
+`
+	s := newSite(t, yaml)
+	s.runs()
+	bad := filepath.Join(s.dir, "bad")
+	for _, c := range []struct{ order, says, revision string }{
+		{"--resume", "all processes have been replaced\n", "2"},
+		{"--rollback", "all processes have been put back\n", "2"},
+	} {
+		if err := os.WriteFile(bad, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, stderr, code := s.says("restart", "-f", s.file(), "--wait", "web")
+		if code != 1 || !strings.Contains(stderr, "the roll has failed") {
+			t.Errorf("exit code %d, %s", code, stderr)
+		}
+		if r := s.health().Groups[0].Roll; r == nil || !r.Paused || !strings.Contains(r.Why, "exit status 3") {
+			t.Errorf("the pause is not shown: %+v", r)
+		}
+		if out := s.must("status", "--json=false"); !strings.Contains(out, "who blocks\n  web: the roll to revision ") || !strings.Contains(out, "restart --resume") {
+			t.Errorf("the view does not say what to do:\n%s", out)
+		}
+		if err := os.Remove(bad); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, c.order, s.must("restart", "web", "--wait", c.order), c.says)
+		equal(t, "revision", s.health().Groups[0].Revision, c.revision)
+	}
+}
+
+// status says who blocks, in colour where that can be seen, and without where nobody wants it.
+func TestStatusSaysWhoBlocks(t *testing.T) {
+	s := newSite(t, strings.Replace(web, "1ms]", "1ms, --behavior, slow-drain, --drain-duration, 1h]", 1)+
+		"    shutdown: {grace_period: 1h, max_duration: 1h, sigterm_timeout: 1s}\n")
+	d := s.runs()
+	if out := s.must("status", "--json=false"); !strings.Contains(out, "nobody blocks") || strings.Contains(out, "\x1b") {
+		t.Errorf("before: %q", out)
+	}
+	s.must("stop", "web-1", "--no-replacement")
+	s.until("web-1 is blocked", func(h health) bool {
+		p := h.Groups[0].Processes[0]
+		return p.State == "BLOCKED" && slices.Contains(p.Metrics.BlockingOperations, "a slow disk")
+	})
+	out := s.must("status", "--json=false")
+	if !strings.Contains(out, "who blocks\n  web-1: stopping for ") || !strings.Contains(out, "blocked by a slow disk\n") || !strings.Contains(out, "[----------]") {
+		t.Errorf("it says\n%s", out)
+	}
+	// Nothing waits for an hour: the second signal kills.
+	d.cmd.Process.Signal(syscall.SIGTERM)
+	s.until("the launcher is stopping", func(h health) bool { return h.Groups[0].Message == "stopping" })
+	d.cmd.Process.Signal(syscall.SIGTERM)
+	equal(t, "exit code", d.ends(), 2)
+}
+
+// What processes print goes on to the launcher's standard output, and is kept for who asks, each time without secrets.
+func TestLogs(t *testing.T) {
+	s := newSite(t, `state_dir: STATE
+redact: ["*_PIN"]
+process_groups:
+  - name: web
+    command: sh
+    args: [-c, 'echo card_pin=1234 as {id}; echo DB=postgres://kv:hunter2@db/kv >&2; exec RUNNER --process-id {id}']
+  - name: filed
+    command: sh
+    args: [-c, 'echo password=hunter2 as {id}; exec RUNNER --process-id {id}']
+    logs: {dir: DIR/logs}
+`)
+	d := s.runs()
+	out := s.must("logs", "web")
+	for _, want := range []string{"web-1 out | card_pin=[redacted] as web-1\n", "web-1 err | DB=postgres://kv:[redacted]@db/kv\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it has no %q:\n%s", want, out)
+		}
+	}
+	out = s.must("logs", "filed-1", "-n", "1")
+	if !strings.HasSuffix(out, "filed-1 out | password=[redacted] as filed-1\n") || strings.Count(out, "\n") != 1 {
+		t.Errorf("of one process, the last line: %q", out)
+	}
+	_, stderr, code := s.says("logs", "-f", s.file(), "nobody")
+	if code != 1 || !strings.Contains(stderr, `neither a group nor a process has the name "nobody"`) {
+		t.Errorf("of nobody: exit code %d, %s", code, stderr)
+	}
+	equal(t, "exit code", d.stops(), 0)
+	text, err := os.ReadFile(filepath.Join(s.dir, "logs", "filed-1.log"))
+	if err != nil || !strings.HasSuffix(string(text), "filed-1 out | password=[redacted] as filed-1\n") {
+		t.Errorf("the file of filed-1: %q, %v", text, err)
+	}
+	for l := range d.lines {
+		if strings.Contains(l, "hunter2") || strings.Contains(l, "1234") || strings.Contains(l, "filed-1") {
+			t.Errorf("on standard output: %s", l)
+		}
+	}
+}
+
+// logs --follow goes on to the end of the launcher.
+func TestFollow(t *testing.T) {
+	s := newSite(t, web+"    logs: {max_line: 64}\n")
+	s.write(strings.Replace(web, "1ms]", "1ms, -v]", 1))
+	d := s.runs()
+	followed := make(chan string, 1)
+	go func() {
+		out, _, _ := s.says("logs", "-f", s.file(), "--follow", "web")
+		followed <- out
+	}()
+	events := make(chan string, 1)
+	go func() {
+		out, _, _ := s.says("events", "-f", s.file())
+		events <- out
+	}()
+	s.must("restart", "web", "--wait")
+	s.must("restart", "web", "--wait")
+	d.stops()
+	if out := <-followed; !strings.Contains(out, "web-3 err | ") {
+		t.Errorf("it misses the last process:\n%s", out)
+	}
+	if out := <-events; !strings.Contains(out, "COMPLETE") {
+		t.Errorf("events has no end:\n%s", out)
+	}
+}
+
+// Files and names for others: shells, and those who run the groups elsewhere.
+func TestCompletionAndExport(t *testing.T) {
+	s := newSite(t, web)
+	s.runs()
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		out, _, code := s.says("completion", shell)
+		if code != 0 || !strings.Contains(out, "__complete") {
+			t.Errorf("%s: exit code %d, %.100q", shell, code, out)
+		}
+	}
+	out, _, _ := s.says("__complete", "-f", s.file(), "restart", "")
+	equal(t, "groups", strings.Split(out, "\n")[0], "web")
+	out, _, _ = s.says("__complete", "-f", s.file(), "stop", "")
+	equal(t, "processes", strings.Split(out, "\n")[0], "web-1")
+
+	for _, target := range []string{"kubernetes", "nomad", "systemd"} {
+		to := filepath.Join(s.dir, target)
+		_, stderr, code := s.says("export", target, "-f", s.file(), "-o", to)
+		files, _ := filepath.Glob(filepath.Join(to, "web*"))
+		if code != 0 || len(files) == 0 || !strings.Contains(stderr, "web: ") {
+			t.Errorf("%s: exit code %d, files %q, gaps %q", target, code, files, stderr)
+		}
+	}
+	out, _, code := s.says("validate", s.file())
+	equal(t, "validate", out, s.file()+" is valid: 1 groups\n")
+	equal(t, "exit code", code, 0)
+}

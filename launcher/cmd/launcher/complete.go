@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+)
+
+// completing is how long a shell waits for names.
+const completing = time.Second
+
+type completion func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
+
+// complete has a shell complete the first argument by names that the running launcher has.
+func (p *place) complete(names func(*pb.GetGroupHealthResponse) []string) completion {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		const no = cobra.ShellCompDirectiveNoFileComp
+		if len(args) > 0 {
+			return nil, no
+		}
+		to, conn, _, err := p.dial()
+		if err != nil {
+			return nil, no
+		}
+		defer conn.Close()
+		ctx, cancel := context.WithTimeout(cmd.Context(), completing)
+		defer cancel()
+		out, err := to.GetGroupHealth(ctx, &pb.GetGroupHealthRequest{})
+		if err != nil {
+			return nil, no
+		}
+		return names(out), no
+	}
+}
+
+func groups(out *pb.GetGroupHealthResponse) (names []string) {
+	for _, g := range out.GetGroups() {
+		names = append(names, g.GetGroup())
+	}
+	return names
+}
+
+func processes(out *pb.GetGroupHealthResponse) (names []string) {
+	for _, g := range out.GetGroups() {
+		for _, p := range g.GetProcesses() {
+			if p.GetOutcome() == pb.Outcome_OUTCOME_UNSPECIFIED {
+				names = append(names, p.GetProcessId())
+			}
+		}
+	}
+	return names
+}
+
+func groupsAndProcesses(out *pb.GetGroupHealthResponse) []string {
+	return append(groups(out), processes(out)...)
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/swansong-go/swansong/launcher/export"
+)
+
+func exportCommand(at *place) *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:       "export kubernetes|nomad|systemd -f file",
+		Short:     "Write what somebody else needs to run the groups of a file, and say what he cannot do",
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: export.Targets(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := at.read()
+			if err != nil {
+				return err
+			}
+			r, err := export.To(args[0], c)
+			if err != nil {
+				return err
+			}
+			for _, gap := range r.Gaps {
+				fmt.Fprintln(cmd.ErrOrStderr(), gap)
+			}
+			if dir != "" {
+				if err := os.MkdirAll(dir, 0o755); err != nil {
+					return fmt.Errorf("launcher: %w", err)
+				}
+				return r.Write(dir)
+			}
+			for _, f := range r.Files {
+				fmt.Fprintf(cmd.OutOrStdout(), "# %s\n%s", f.Name, f.Text)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&dir, "output", "o", "", "`directory` for the files (default: all of them on standard output)")
+	return cmd
+}

@@ -1,0 +1,108 @@
+//go:build linux
+
+package main_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const web = `state_dir: STATE
+process_groups:
+  - name: web
+    command: RUNNER
+    args: [--process-id, "{id}", --work-duration, 1ms]
+`
+
+// Whatever is wrong with a file is said with file, line, key and rule, and nobody is left who was started before that was
+// known.
+func TestBadInput(t *testing.T) {
+	for _, c := range []struct {
+		name, yaml string
+		want       string // after the name of the file
+	}{
+		{"an unknown key", web + "    max_serge: 1\n", ":6:5: process_groups[0].max_serge: there is no such key; did you mean max_surge?"},
+		{"a wrong type", web + "    desired_instances: many\n", ":6:24: process_groups[0].desired_instances: must be a whole number, not a string"},
+		{"a duration without its unit", web + "    health_check_timeout: 30\n", ":6:27: process_groups[0].health_check_timeout: needs a unit"},
+		{"a negative count", web + "    desired_instances: -1\n", ":6:5: process_groups[0].desired_instances: must be 0 to 1000, not -1"},
+		{"more healthy than there are", web + "    min_healthy_instances: 2\n", ":6:5: process_groups[0].min_healthy_instances: must be 0 to desired_instances, which is 1, not 2"},
+		{"no way to replace", web + "    min_healthy_instances: 1\n    max_surge: 0\n", ":7:5: process_groups[0].max_surge: 0 with min_healthy_instances = desired_instances (1) leaves no way"},
+		{"a name twice", web + "  - name: web\n    command: RUNNER\n", `:6:5: process_groups[1].name: "web" is the name of a group already, in line 3`},
+		{"a program that is not there", web + "  - name: other\n    command: /no/such/program\n", `:7:5: process_groups[1].command: there is no program "/no/such/program"`},
+		{"a directory that is not there", web + "    working_dir: /no/such\n", `:6:5: process_groups[0].working_dir: "/no/such" is no directory`},
+		{"a name that leads elsewhere", web + "  - name: ../web\n    command: RUNNER\n", ":6:5: process_groups[1].name: must be up to 63"},
+		{"an address that cannot be had", web + "    listeners: [{name: a, network: unix, address: /no/such/socket}]\n", ":6:5: process_groups[0].listeners: listen unix /no/such/socket"},
+		{"logs that cannot be", web + "    logs: {dir: /dev/null/logs}\n", ":6:12: process_groups[0].logs.dir: mkdir /dev/null"},
+
+		// These are only known when something runs already.
+		{"a child that is never ready", web + `  - name: late
+    command: RUNNER
+    args: [--process-id, "{id}", --ready-after, -1s]
+    health_check_timeout: 100ms
+    shutdown: {sigterm_timeout: 5s}
+    restart_policy: {initial_backoff: 1ms, crash_loop_limit: 2}
+`, ":6:5: process_groups[1].name: given up after 2 failures in a row; the last: late-2: not ready within 100ms"},
+		{"a child without the protocol", web + `  - name: mute
+    command: sleep
+    args: ["1000"]
+    health_check_timeout: 100ms
+    restart_policy: {initial_backoff: 1ms, crash_loop_limit: 1}
+`, ":6:5: process_groups[1].name: given up after 1 failures in a row; the last: mute-1: not ready within 100ms ("},
+		{"a child that ends", web + `  - name: gone
+    command: "false"
+    restart_policy: {initial_backoff: 1ms, crash_loop_limit: 3}
+`, ":6:5: process_groups[1].name: given up after 3 failures in a row; the last: gone-3: CRASHED: exit status 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSite(t, c.yaml)
+			stdout, stderr, code := s.says("run", "-f", s.file())
+			equal(t, "exit code", code, 1)
+			lines := strings.Split(strings.TrimSpace(stderr), "\n")
+			if last := lines[len(lines)-1]; !strings.HasPrefix(last, s.file()+c.want) {
+				t.Errorf("got  %s\nwant %s%s…", last, s.file(), c.want)
+			}
+			if strings.Contains(stdout, "ready\n") {
+				t.Errorf("it says that it is ready:\n%s", stdout)
+			}
+		})
+	}
+}
+
+// Two launchers cannot have one directory: the second one says so, and does not disturb the first.
+func TestTwoLaunchers(t *testing.T) {
+	s := newSite(t, web)
+	s.runs()
+	_, stderr, code := s.says("run", "-f", s.file())
+	equal(t, "exit code", code, 1)
+	if want := s.file() + ":1:1: state_dir: another launcher has this directory: " + filepath.Join(s.dir, "s"); !strings.HasPrefix(stderr, want) {
+		t.Errorf("got  %s\nwant %s…", stderr, want)
+	}
+	if out := s.must("status", "--json=false"); !strings.Contains(out, "web  healthy, 1 of 1 ready") {
+		t.Errorf("the first one is\n%s", out)
+	}
+}
+
+// What does not fit together on the command line is refused, too.
+func TestBadUsage(t *testing.T) {
+	s := newSite(t, web)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"run"}, "launcher: run what?"},
+		{[]string{"run", "-f", s.file(), "--desired", "2"}, "launcher: --desired is for a group without a file"},
+		{[]string{"run", "-f", s.file(), "--", "sleep"}, "launcher: run -f takes no command"},
+		{[]string{"run", "-f", "no.yaml"}, "config: open no.yaml: no such file"},
+		{[]string{"restart", "-f", s.file(), "--resume", "--rollback", "web"}, "if any flags in the group [resume rollback] are set none of the others can be"},
+		{[]string{"export", "docker", "-f", s.file()}, `export: there is no target "docker"; there are kubernetes, nomad, systemd`},
+		{[]string{"export", "nomad"}, "launcher: which file?"},
+		{[]string{"status", "-f", s.file()}, "launcher: nobody answers at " + filepath.Join(s.dir, "s", "launcher.sock")},
+		{[]string{"drain"}, "launcher: drain is for --dry-run"},
+	} {
+		_, stderr, code := s.says(c.args...)
+		if code != 1 || !strings.HasPrefix(stderr, c.want) {
+			t.Errorf("%q: exit code %d, %s\nwant %s…", c.args, code, stderr, c.want)
+		}
+	}
+}

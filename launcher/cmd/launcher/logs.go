@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+)
+
+func logsCommand(at *place) *cobra.Command {
+	in := &pb.ReadLogsRequest{}
+	var lines int
+	cmd := &cobra.Command{
+		Use:   "logs [group|process]",
+		Short: "Show what processes print",
+		Long: "Show what processes have printed last, as far as the launcher keeps it (1,000 lines and 64 KiB of each), with the " +
+			"secrets taken out. All of it is where the configuration says.",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: at.complete(groupsAndProcesses),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				in.Name = args[0]
+			}
+			in.Lines = int32(max(0, min(lines, 1<<20)))
+			return ask(cmd, at, in.Follow, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
+				stream, err := to.ReadLogs(ctx, in)
+				if err != nil {
+					return err
+				}
+				for {
+					l, err := stream.Recv()
+					if errors.Is(err, io.EOF) {
+						return nil
+					}
+					if err != nil {
+						return err
+					}
+					if l.GetMissed() > 0 {
+						fmt.Fprintf(cmd.OutOrStdout(), "(%d missed)\n", l.GetMissed())
+					}
+					fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s | %s\n", l.GetTime().AsTime().Local().Format("15:04:05.000"),
+						clean(l.GetProcessId()), l.GetStream(), clean(l.GetText()))
+				}
+			})
+		},
+	}
+	cmd.Flags().IntVarP(&lines, "lines", "n", 100, "how many of the last lines")
+	cmd.Flags().BoolVar(&in.Follow, "follow", false, "go on with those to come, until ^C")
+	return cmd
+}

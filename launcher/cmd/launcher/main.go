@@ -1,0 +1,127 @@
+// Launcher starts subprocesses, keeps them running, and stops and replaces them without loss.
+//
+//	launcher run -f launcher.yaml                    start what the file says, until ^C
+//	launcher run --name web --desired 2 -- ./web     start one group, by flags
+//	launcher status [--watch]                        who runs, who drains, and who blocks
+//	launcher logs web [--follow]                     what it prints
+//	launcher events                                  what happens, from now on
+//	launcher restart web                             replace all processes of a group
+//	launcher restart web --resume|--rollback         have a roll that is paused go on, or turn back
+//	launcher stop web-3                              stop one process
+//	launcher drain --dry-run                         what a shutdown would have to drain
+//	launcher reload [--dry-run]                      have the file taken over that has changed
+//	launcher validate launcher.yaml                  what is wrong with a file
+//	launcher export kubernetes -f launcher.yaml      the same for somebody else to run
+//
+// Those that ask a launcher that runs do it through the socket in its directory: that of --dir, else the state_dir of the
+// file of -f, else the default one.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/launcher"
+	"github.com/swansong-go/swansong/launcher/config"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc"
+)
+
+func main() {
+	err := root().ExecuteContext(context.Background())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(exitCode(err))
+}
+
+// exitCode is that of package graceful for run (2: cut short, 3: abandoned), and 1 for whatever else has failed.
+func exitCode(err error) int {
+	var forced *graceful.ForcedError
+	var abandoned *graceful.AbandonedError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &forced), errors.As(err, &abandoned):
+		return graceful.ExitCode(err)
+	}
+	return 1
+}
+
+func root() *cobra.Command {
+	at := &place{}
+	cmd := &cobra.Command{
+		Use:           "launcher",
+		Short:         "Start subprocesses, and stop and replace them without loss",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.PersistentFlags().StringVar(&at.dir, "dir", "", "the launcher's `directory`, where its socket is (default: the state_dir of --file, else "+config.DefaultDir()+")")
+	cmd.PersistentFlags().StringVarP(&at.file, "file", "f", "", "the launcher's configuration, a YAML `file`")
+	cmd.PersistentFlags().StringVar(&at.remote, "remote", "", "`host:port` of a launcher's admin service, instead of the socket in --dir; needs --cert, --key and --ca")
+	cmd.PersistentFlags().StringVar(&at.tls.Cert, "cert", "", "PEM `file` with the certificate to show to --remote")
+	cmd.PersistentFlags().StringVar(&at.tls.Key, "key", "", "PEM `file` with its key")
+	cmd.PersistentFlags().StringVar(&at.tls.CA, "ca", "", "PEM `file` with the authority of the launcher's certificate")
+	cmd.AddCommand(runCommand(at), execCommand(), guardCommand(), statusCommand(at), stopCommand(at), restartCommand(at), drainCommand(at),
+		eventsCommand(at), logsCommand(at), reloadCommand(at), validateCommand(at), exportCommand(at))
+	return cmd
+}
+
+// A place is where a launcher is.
+type place struct {
+	dir, file string
+	remote    string // host:port of its admin service, instead
+	tls       launcher.TLS
+}
+
+// dial returns a client of the launcher, which says where it is.
+func (p *place) dial() (to pb.LauncherAdminInterfaceClient, conn *grpc.ClientConn, where string, err error) {
+	if p.remote != "" {
+		to, conn, err = launcher.DialTLS(p.remote, p.tls)
+		return to, conn, p.remote, err
+	}
+	dir, err := p.directory()
+	if err != nil {
+		return nil, nil, "", err
+	}
+	to, conn, err = launcher.Dial(dir)
+	return to, conn, launcher.SocketIn(dir), err
+}
+
+// directory returns the launcher's directory.
+func (p *place) directory() (string, error) {
+	switch {
+	case p.dir != "":
+		return p.dir, nil
+	case p.file == "":
+		return config.DefaultDir(), nil
+	}
+	c, err := p.read()
+	if err != nil {
+		return "", err
+	}
+	return c.Dir(), nil
+}
+
+// read reads the file without a look at this machine.
+func (p *place) read() (*config.Config, error) {
+	if p.file == "" {
+		return nil, errors.New("launcher: which file? name it by -f")
+	}
+	text, err := os.ReadFile(p.file)
+	if err != nil {
+		return nil, fmt.Errorf("launcher: %w", err)
+	}
+	return config.Parse(p.file, text)
+}
+
+// interruptible is for commands that wait.
+func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+}

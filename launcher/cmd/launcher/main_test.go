@@ -1,0 +1,229 @@
+//go:build linux
+
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+// tooLong is for broken code.
+const tooLong = time.Minute
+
+var command, testrunner string // as they are built
+
+func TestMain(m *testing.M) {
+	bin, err := os.MkdirTemp("", "swl-bin")
+	if err != nil {
+		panic(err)
+	}
+	build := exec.Command("go", "build", "-o", bin, ".", "../testrunner")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "the command cannot be built:", err)
+		os.Exit(1)
+	}
+	command, testrunner = filepath.Join(bin, "launcher"), filepath.Join(bin, "testrunner")
+	code := m.Run()
+	os.RemoveAll(bin)
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// A site is a directory with a file for a launcher, and its state.
+type site struct {
+	t   *testing.T
+	dir string
+}
+
+// newSite has a short name, which leaves room for that of a socket.
+func newSite(t *testing.T, yaml string) *site {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "swl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t, dir}
+	t.Cleanup(func() {
+		s.nobodyIsLeft()
+		os.RemoveAll(dir)
+	})
+	s.write(yaml)
+	return s
+}
+
+func (s *site) file() string { return filepath.Join(s.dir, "launcher.yaml") }
+
+// write writes the file, with the paths of this machine: STATE, RUNNER and DIR.
+func (s *site) write(yaml string) {
+	s.t.Helper()
+	yaml = strings.NewReplacer("STATE", filepath.Join(s.dir, "s"), "RUNNER", testrunner, "DIR", s.dir).Replace(yaml)
+	if err := os.WriteFile(s.file(), []byte(yaml), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// environment marks who belongs here.
+func (s *site) environment() []string {
+	return append(os.Environ(), "SWL_TEST_SITE="+s.dir, "GORACE=atexit_sleep_ms=0")
+}
+
+// says runs the command to its end.
+func (s *site) says(args ...string) (stdout, stderr string, code int) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command, args...)
+	cmd.Dir, cmd.Env = s.dir, s.environment()
+	var out, err bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &err
+	var exit *exec.ExitError
+	if e := cmd.Run(); e != nil && !errors.As(e, &exit) {
+		s.t.Fatal(e)
+	}
+	if ctx.Err() != nil {
+		s.t.Fatalf("launcher %q does not end\n%s%s", args, &out, &err)
+	}
+	return out.String(), err.String(), cmd.ProcessState.ExitCode()
+}
+
+// must is says for what has to succeed.
+func (s *site) must(args ...string) string {
+	s.t.Helper()
+	stdout, stderr, code := s.says(append(args, "-f", s.file())...)
+	if code != 0 {
+		s.t.Fatalf("launcher %q: exit code %d\n%s%s", args, code, stdout, stderr)
+	}
+	return stdout
+}
+
+// nobodyIsLeft looks for processes that were started here, and for sockets.
+func (s *site) nobodyIsLeft() {
+	s.t.Helper()
+	all, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, name := range all {
+		env, err := os.ReadFile(name)
+		if err == nil && slices.Contains(strings.Split(string(env), "\x00"), "SWL_TEST_SITE="+s.dir) {
+			text, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
+			s.t.Errorf("%s is still there: %q", filepath.Dir(name), text)
+		}
+	}
+	sockets, _ := filepath.Glob(filepath.Join(s.dir, "s", "*.sock"))
+	equal(s.t, "sockets that are left", sockets, []string(nil))
+}
+
+// A daemon is a launcher that runs.
+type daemon struct {
+	*site
+	cmd   *exec.Cmd
+	lines chan string // of its standard output
+	ended chan struct{}
+
+	mu     sync.Mutex
+	stderr bytes.Buffer
+}
+
+func (d *daemon) Write(b []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.stderr.Write(b)
+}
+
+func (d *daemon) log() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.stderr.String()
+}
+
+// runs starts a launcher, waits until it is ready, and has it drained at the end of the test.
+func (s *site) runs() *daemon {
+	s.t.Helper()
+	d := &daemon{site: s, lines: make(chan string, 10_000), ended: make(chan struct{})}
+	d.cmd = exec.Command(command, "run", "-f", s.file())
+	d.cmd.Env, d.cmd.Stderr = s.environment(), d
+	out, err := d.cmd.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := d.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		defer close(d.ended)
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			d.lines <- lines.Text()
+		}
+		close(d.lines)
+		d.cmd.Wait()
+	}()
+	s.t.Cleanup(func() { d.stops() })
+	d.prints("ready")
+	return d
+}
+
+// prints waits for a line that contains a text, and returns it.
+func (d *daemon) prints(text string) string {
+	d.t.Helper()
+	late := time.NewTimer(tooLong)
+	defer late.Stop()
+	for {
+		select {
+		case l, ok := <-d.lines:
+			if !ok {
+				d.t.Fatalf("the launcher has ended, and not printed %q\n%s", text, d.log())
+			}
+			if strings.Contains(l, text) {
+				return l
+			}
+		case <-late.C:
+			d.t.Fatalf("the launcher does not print %q\n%s", text, d.log())
+		}
+	}
+}
+
+// stops has the launcher drain, and returns its exit code.
+func (d *daemon) stops() int {
+	d.t.Helper()
+	d.cmd.Process.Signal(syscall.SIGTERM)
+	return d.ends()
+}
+
+func (d *daemon) ends() int {
+	d.t.Helper()
+	select {
+	case <-d.ended:
+	case <-time.After(tooLong):
+		d.cmd.Process.Kill()
+		<-d.ended
+		d.t.Errorf("the launcher does not end\n%s", d.log())
+	}
+	return d.cmd.ProcessState.ExitCode()
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/lipgloss"
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// refresh is how often --watch looks.
+const refresh = 500 * time.Millisecond
+
+func statusCommand(at *place) *cobra.Command {
+	var asJSON, watch bool
+	cmd := &cobra.Command{
+		Use:   "status [group]",
+		Short: "Show who runs, who drains, and who blocks",
+		Long: "Show who runs, who drains, and who blocks: in colour on a terminal (unless NO_COLOR is set), as JSON otherwise. With " +
+			"--watch, go on until ^C or the end of the launcher.",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: at.complete(groups),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in := &pb.GetGroupHealthRequest{}
+			if len(args) > 0 {
+				in.Group = args[0]
+			}
+			terminal := isTerminal(cmd.OutOrStdout())
+			if !cmd.Flags().Changed("json") {
+				asJSON = !terminal
+			}
+			show := func(out *pb.GetGroupHealthResponse) error {
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), out, !watch)
+				}
+				text := newView(cmd.OutOrStdout(), time.Now()).health(out)
+				if watch && terminal {
+					text = "\x1b[H\x1b[2J" + text
+				}
+				_, err := io.WriteString(cmd.OutOrStdout(), text)
+				return err
+			}
+			return ask(cmd, at, watch, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
+				var last *pb.GetGroupHealthResponse
+				for {
+					out, err := to.GetGroupHealth(ctx, in)
+					if last != nil && status.Code(err) == codes.Unavailable {
+						fmt.Fprintln(cmd.ErrOrStderr(), "the launcher has ended")
+						return nil
+					}
+					if err != nil {
+						return err
+					}
+					if terminal || last == nil || !proto.Equal(out, last) {
+						if err := show(out); err != nil {
+							return err
+						}
+					}
+					if last = out; !watch {
+						return nil
+					}
+					select {
+					case <-time.After(refresh):
+					case <-ctx.Done():
+						return nil
+					}
+				}
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "for programs; --json=false is for people, wherever they read it")
+	cmd.Flags().BoolVar(&watch, "watch", false, "go on: on a terminal twice a second, else when something has changed")
+	return cmd
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+func printJSON(w io.Writer, m proto.Message, indent bool) error {
+	text, err := protojson.MarshalOptions{Multiline: indent, EmitUnpopulated: true}.Marshal(m)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s\n", text)
+	return err
+}
+
+// A view prints how groups are, for people.
+type view struct {
+	now                         time.Time
+	good, busy, bad, dim, title lipgloss.Style
+}
+
+// newView has colours if w is a terminal that has, and NO_COLOR is not set.
+func newView(w io.Writer, now time.Time) view {
+	r := lipgloss.NewRenderer(w)
+	colour := func(c string) lipgloss.Style { return r.NewStyle().Foreground(lipgloss.Color(c)) }
+	return view{now: now, good: colour("2"), busy: colour("3"), bad: colour("1").Bold(true), dim: r.NewStyle().Faint(true), title: r.NewStyle().Bold(true)}
+}
+
+func (v view) health(out *pb.GetGroupHealthResponse) string {
+	var b strings.Builder
+	for _, g := range out.GetGroups() {
+		health := v.good.Render("healthy")
+		if !g.GetHealthy() {
+			health = v.bad.Render("NOT HEALTHY")
+		}
+		fmt.Fprintf(&b, "%s  %s, %d of %d ready, revision %d", v.title.Render(clean(g.GetGroup())), health, g.GetReady(), g.GetDesired(), g.GetRevision())
+		if m := clean(g.GetMessage()); m != "" {
+			b.WriteString(", " + v.busy.Render(m))
+		}
+		b.WriteString("\n")
+		var rows [][]string
+		for _, p := range g.GetProcesses() {
+			rows = append(rows, []string{clean(p.GetProcessId()), fmt.Sprintf("pid %d", p.GetPid()), v.state(p), v.since(p), v.progress(p), doing(p)})
+		}
+		v.table(&b, rows)
+	}
+	b.WriteString(v.blocking(out))
+	return b.String()
+}
+
+// table pads columns, whatever colours there are in them.
+func (v view) table(b *strings.Builder, rows [][]string) {
+	var widths []int
+	for _, row := range rows {
+		for n, cell := range row {
+			if n == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[n] = max(widths[n], lipgloss.Width(cell))
+		}
+	}
+	for _, row := range rows {
+		line := " "
+		for n, cell := range row {
+			if widths[n] > 0 {
+				line += " " + cell + strings.Repeat(" ", widths[n]-lipgloss.Width(cell)+1)
+			}
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+}
+
+func (v view) state(p *pb.ProcessStatus) string {
+	name := p.GetState().String()
+	switch p.GetState() {
+	case pb.ProcessState_READY:
+		return v.good.Render(name)
+	case pb.ProcessState_COMPLETE:
+		return v.dim.Render(name)
+	case pb.ProcessState_BLOCKED, pb.ProcessState_UNHEALTHY, pb.ProcessState_FORCED, pb.ProcessState_CRASHED, pb.ProcessState_GONE:
+		return v.bad.Render(name)
+	}
+	return v.busy.Render(name)
+}
+
+func (v view) since(p *pb.ProcessStatus) string {
+	return v.now.Sub(p.GetSince().AsTime()).Round(time.Second).String()
+}
+
+// progress is how much of the time has gone by that a process that is being stopped has at most.
+func (v view) progress(p *pb.ProcessStatus) string {
+	took, bound := p.GetShutdownDuration().AsDuration(), p.GetBound().AsDuration()
+	if !stopping(p) || bound <= 0 {
+		return ""
+	}
+	const width = 10
+	full := min(width, int(took*width/bound))
+	return "[" + strings.Repeat("#", full) + strings.Repeat("-", width-full) + "]"
+}
+
+func stopping(p *pb.ProcessStatus) bool {
+	return p.GetState() >= pb.ProcessState_SHUTDOWN_REQUESTED && p.GetState() < pb.ProcessState_COMPLETE
+}
+
+// blocking answers the question of who blocks: a shutdown, a roll, or that the launcher is ready.
+func (v view) blocking(out *pb.GetGroupHealthResponse) string {
+	var who []string
+	for _, g := range out.GetGroups() {
+		if r := g.GetRoll(); r.GetPaused() {
+			who = append(who, fmt.Sprintf("%s: %s; order restart --resume, or restart --rollback", clean(g.GetGroup()), clean(r.GetMessage())))
+		}
+		for _, p := range g.GetProcesses() {
+			took := p.GetShutdownDuration().AsDuration().Round(100 * time.Millisecond)
+			switch by := p.GetMetrics().GetBlockingOperations(); {
+			case stopping(p):
+				line := fmt.Sprintf("%s: stopping for %v, of %v at most", clean(p.GetProcessId()), took, p.GetBound().AsDuration())
+				if len(by) > 0 {
+					line += ", blocked by " + clean(strings.Join(by, ", "))
+				} else if n := p.GetMetrics().GetInFlightRequests(); n > 0 {
+					line += fmt.Sprintf(", %d in flight", n)
+				}
+				who = append(who, line)
+			case p.GetState() > 0 && p.GetState() < pb.ProcessState_READY && !g.GetHealthy():
+				who = append(who, fmt.Sprintf("%s: %s for %s%s", clean(p.GetProcessId()), p.GetState(), v.since(p), prefixed(": ", clean(p.GetMessage()))))
+			}
+		}
+	}
+	if len(who) == 0 {
+		return v.dim.Render("nobody blocks") + "\n"
+	}
+	slices.Sort(who)
+	return v.title.Render("who blocks") + "\n  " + strings.Join(who, "\n  ") + "\n"
+}
+
+// doing is what a process says of itself.
+func doing(p *pb.ProcessStatus) string {
+	var words []string
+	if n := p.GetMetrics().GetInFlightRequests(); n > 0 {
+		words = append(words, fmt.Sprintf("%d in flight", n))
+	}
+	if n := p.GetMetrics().GetBufferedBytes(); n > 0 {
+		words = append(words, fmt.Sprintf("%d bytes to write", n))
+	}
+	if b := p.GetMetrics().GetBlockingOperations(); len(b) > 0 && p.GetOutcome() == pb.Outcome_OUTCOME_UNSPECIFIED {
+		words = append(words, "blocked by "+strings.Join(b, ", "))
+	}
+	if p.GetOutcome() != pb.Outcome_OUTCOME_UNSPECIFIED {
+		words = append(words, p.GetOutcome().String(), p.GetExit())
+	}
+	words = append(words, p.GetMessage())
+	return clean(strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), "; "))
+}
+
+// clean keeps what processes say of themselves from moving the cursor.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
