@@ -1,0 +1,500 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/launcher"
+	"github.com/swansong-go/swansong/launcher/config"
+	"github.com/swansong-go/swansong/launcher/internal/load"
+	"go.etcd.io/bbolt"
+	"go.uber.org/goleak"
+)
+
+// asServer has the test binary be the program.
+const asServer = "KEYVALUE_TEST_SERVER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asServer) != "" {
+		os.Exit(run(os.Args[1:], os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// tooLong is for broken code.
+const tooLong = time.Minute
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// A keyvalue is a group of this program under a launcher.
+type keyvalue struct {
+	*launcher.Manager
+	t      *testing.T
+	ctx    context.Context
+	dir    string // of the file, and of the launcher
+	addr   string
+	events <-chan launcher.Event
+}
+
+// launch starts a group as launcher.yaml has it.
+func launch(t *testing.T, args ...string) *keyvalue {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "kv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
+	t.Cleanup(cancel)
+	m, err := launcher.Start(ctx, launcher.Config{Dir: filepath.Join(dir, "l"), Groups: []launcher.GroupConfig{{
+		Name:    "keyvalue",
+		Command: append([]string{os.Args[0], "--db", filepath.Join(dir, "db")}, args...),
+		// The race detector has a program wait for a second when it ends.
+		Env:        []string{asServer + "=1", "GORACE=atexit_sleep_ms=0"},
+		Desired:    1,
+		MinHealthy: launcher.Int(0),
+		Listen:     []launcher.Listen{{Address: "127.0.0.1:0"}},
+		Shutdown:   launcher.ShutdownConfig{Grace: 10 * time.Second, Max: tooLong, Poll: 50 * time.Millisecond},
+		Restart:    launcher.RestartConfig{MinBackoff: time.Millisecond, ResetAfter: time.Millisecond},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, stop := m.Watch()
+	t.Cleanup(stop)
+	kv := &keyvalue{m, t, ctx, dir, m.Addrs("keyvalue")[0].String(), events}
+	t.Cleanup(kv.stop)
+	return kv
+}
+
+func (kv *keyvalue) stop() {
+	kv.t.Helper()
+	if err := kv.Shutdown().Wait(kv.ctx); err != nil {
+		kv.Force(errors.New("the test is over"))
+		kv.t.Errorf("the launcher does not drain: %v", err)
+	}
+}
+
+func (kv *keyvalue) ready() *keyvalue {
+	kv.t.Helper()
+	if err := kv.Ready(kv.ctx); err != nil {
+		kv.t.Fatal(err)
+	}
+	return kv
+}
+
+func (kv *keyvalue) client(keepAlive bool) *load.Client {
+	return &load.Client{KeepAlive: keepAlive, Dial: func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", kv.addr)
+	}}
+}
+
+// until waits for a process to enter a state.
+func (kv *keyvalue) until(id string, state launcher.State) {
+	kv.t.Helper()
+	kv.await(fmt.Sprintf("%s is %v", id, state), func(p launcher.Status) bool { return p.ID == id && p.State == state })
+}
+
+// replaced waits until another process than this one is ready.
+func (kv *keyvalue) replaced(pid int) {
+	kv.t.Helper()
+	kv.await("another one is ready", func(p launcher.Status) bool { return p.PID != pid && p.State == launcher.Ready })
+}
+
+// await looks whenever something has happened.
+func (kv *keyvalue) await(what string, want func(launcher.Status) bool) {
+	kv.t.Helper()
+	for !slices.ContainsFunc(kv.Health()[0].Processes, want) {
+		select {
+		case _, ok := <-kv.events:
+			if ok {
+				continue
+			}
+		case <-kv.ctx.Done():
+		}
+		kv.t.Fatalf("it does not happen that %s", what)
+	}
+}
+
+// serving returns the pid of the process that is ready.
+func (kv *keyvalue) serving() int {
+	kv.t.Helper()
+	for _, p := range kv.Health()[0].Processes {
+		if p.State == launcher.Ready {
+			return p.PID
+		}
+	}
+	kv.t.Fatal("nobody is ready")
+	return 0
+}
+
+// file returns what is in the file when nobody has it any more.
+func (kv *keyvalue) file() map[string]string {
+	kv.t.Helper()
+	kv.stop()
+	all := map[string]string{}
+	db, err := bbolt.Open(filepath.Join(kv.dir, "db"), 0o600, &bbolt.Options{Timeout: tooLong})
+	if err != nil {
+		kv.t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket(bucket).ForEach(func(k, v []byte) error {
+			all[string(k)] = string(v)
+			return nil
+		})
+	}); err != nil {
+		kv.t.Fatal(err)
+	}
+	return all
+}
+
+// missing returns the keys whose values are not in the file.
+func missing(file, want map[string]string) []string {
+	return slices.Sorted(func(yield func(string) bool) {
+		for k, v := range want {
+			if got, ok := file[k]; (!ok || got != v) && !yield(k) {
+				return
+			}
+		}
+	})
+}
+
+// Rolls under load lose no request, and nothing that was acknowledged, whether somebody has waited for the disk or not.
+func TestRollLosesNothing(t *testing.T) {
+	const rolls = 5
+	kv := launch(t).ready()
+	var l load.Ledger
+	ctx, stop := context.WithCancel(context.Background())
+	var clients sync.WaitGroup
+	for n := range 2 {
+		clients.Go(func() { l.Write(ctx, fmt.Sprint("kept", n), kv.client(true), nil) })
+		clients.Go(func() { l.Write(ctx, fmt.Sprint("closed", n), kv.client(false), nil) })
+	}
+	clients.Go(func() { l.Write(ctx, "async", kv.client(false), nil, load.Async) })
+	for range rolls {
+		if err := kv.Restart(kv.ctx, "keyvalue", "test"); err != nil {
+			t.Error(err)
+		}
+	}
+	stop()
+	clients.Wait()
+	for _, err := range l.Failures() {
+		t.Error(err)
+	}
+	file := kv.file()
+	equal(t, "lost, of those that waited", missing(file, l.Stored()), []string(nil))
+	equal(t, "lost, of those that did not wait", missing(file, l.Taken()), []string(nil))
+	if len(l.Stored()) == 0 || len(l.Taken()) == 0 {
+		t.Error("nothing was written")
+	}
+	sent, longest := l.Sent()
+	t.Logf("%d rolls, %d requests, the longest of which took %v, %d and %d writes", rolls, sent, longest, len(l.Stored()), len(l.Taken()))
+}
+
+// A kill -9 under load takes back nothing of what somebody was told is on disk.
+func TestKillTakesNothingBack(t *testing.T) {
+	const kills = 5
+	kv := launch(t).ready()
+	var l load.Ledger
+	ctx, stop := context.WithCancel(context.Background())
+	var clients sync.WaitGroup
+	var cut atomic.Int64
+	for n := range 4 {
+		clients.Go(func() {
+			l.Write(ctx, fmt.Sprint("c", n), kv.client(n%2 == 0), func(time.Time, error) bool { cut.Add(1); return kv.ctx.Err() == nil })
+		})
+	}
+	probe := kv.client(false)
+	for range kills {
+		for range 10 { // by when it is in the middle of something
+			if a, err := probe.Do(kv.ctx, "PUT", "/kv/probe", "value"); err != nil || a.Status != http.StatusNoContent {
+				t.Fatalf("%v, %+v", err, a)
+			}
+		}
+		pid := kv.serving()
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		kv.replaced(pid)
+	}
+	stop()
+	clients.Wait()
+	equal(t, "lost", missing(kv.file(), l.Stored()), []string(nil))
+	sent, _ := l.Sent()
+	t.Logf("%d kills, %d requests, %d cut off by them, %d writes", kills, sent, cut.Load(), len(l.Stored()))
+}
+
+// Who has been told is not asked to wait for the next commit: the kill comes as soon as the answer is there.
+func TestAnswerComesAfterTheDisk(t *testing.T) {
+	kv := launch(t, "--slow-disk", "50ms").ready()
+	c := kv.client(false)
+	want := map[string]string{}
+	for n := range 5 {
+		key := fmt.Sprint("key", n)
+		pid := kv.serving()
+		a, err := c.Do(kv.ctx, "PUT", "/kv/"+key, "on disk")
+		syscall.Kill(pid, syscall.SIGKILL)
+		if err != nil || a.Status != http.StatusNoContent {
+			t.Fatalf("%v, %+v", err, a)
+		}
+		want[key] = "on disk"
+		kv.replaced(pid)
+	}
+	equal(t, "lost", missing(kv.file(), want), []string(nil))
+}
+
+// The successor is started while its predecessor still serves, waits for the file, and says so.
+func TestSuccessorWaitsForTheFile(t *testing.T) {
+	kv := launch(t).ready()
+	conn, err := net.Dial("tcp", kv.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "PUT /kv/slow HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n")
+	answers := bufio.NewReader(conn)
+	if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
+		t.Fatalf("%q, %v", line, err) // by which the request is known to have been taken on
+	}
+	answers.ReadString('\n')
+
+	rolled := make(chan error, 1)
+	go func() { rolled <- kv.Restart(kv.ctx, "keyvalue", "test") }()
+	kv.until("keyvalue-2", launcher.Warming)
+	successor, err := kv.Process("keyvalue-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "what the successor says", successor.Message, "waiting for the lock of "+filepath.Join(kv.dir, "db"))
+
+	io.WriteString(conn, "the rest.\n")
+	resp, err := http.ReadResponse(answers, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	equal(t, "answer of the predecessor", resp.StatusCode, http.StatusNoContent)
+	if err := <-rolled; err != nil {
+		t.Fatal(err)
+	}
+	// It has nobody to wait for, although the listener that both have is idle.
+	predecessor, err := kv.Wait(kv.ctx, "keyvalue-1")
+	equal(t, "error", err, nil)
+	equal(t, "end of the predecessor", predecessor.Outcome, launcher.Clean)
+	a, err := kv.client(false).Do(kv.ctx, "GET", "/kv/slow", "")
+	equal(t, "what the successor has", a, load.Answer{Status: 200, Body: "the rest.\n"})
+	equal(t, "error", err, nil)
+}
+
+// A process that is told to stop before it has the file ends at once, and well.
+func TestStopWhileWaitingForTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	kv := launch(t, "--db", path)
+	kv.until("keyvalue-1", launcher.Warming)
+	if err := kv.StopProcess("keyvalue-1", launcher.Stop{NoReplacement: true}); err != nil {
+		t.Fatal(err)
+	}
+	st, err := kv.Wait(kv.ctx, "keyvalue-1")
+	equal(t, "error", err, nil)
+	equal(t, "outcome", st.Outcome, launcher.Clean)
+}
+
+// What nobody has waited for is on disk when the server has drained.
+func TestDrainWritesWhatNobodyWaitedFor(t *testing.T) {
+	kv := launch(t, "--flush-interval", "1h").ready()
+	want := kv.putLater(100)
+	equal(t, "lost", missing(kv.file(), want), []string(nil))
+}
+
+// putLater has values taken that nobody waits for.
+func (kv *keyvalue) putLater(n int) map[string]string {
+	kv.t.Helper()
+	c := kv.client(true)
+	defer c.Close()
+	taken := map[string]string{}
+	for i := range n {
+		key := fmt.Sprintf("later%d", i)
+		if a, err := c.Do(kv.ctx, "PUT", "/kv/"+key, "value", load.Async); err != nil || a.Status != http.StatusAccepted {
+			kv.t.Fatalf("%v, %+v", err, a)
+		}
+		taken[key] = "value"
+	}
+	return taken
+}
+
+// A flush that takes longer than the grace period asks for more time, and gets it.
+func TestSlowFlushAsksForMoreTime(t *testing.T) {
+	kv := launch(t, "--slow-disk", "300ms", "--flush-interval", "1h").ready()
+	c := kv.client(true)
+	defer c.Close()
+	if a, err := c.Do(kv.ctx, "PUT", "/kv/first", "by which the speed of the disk is known"); err != nil || a.Status != http.StatusNoContent {
+		t.Fatalf("%v, %+v", err, a)
+	}
+	want := kv.putLater(8 * chunk)
+	if err := kv.StopProcess("keyvalue-1", launcher.Stop{Grace: 1500 * time.Millisecond, NoReplacement: true}); err != nil {
+		t.Fatal(err)
+	}
+	kv.until("keyvalue-1", launcher.Blocked)
+	blocked, err := kv.Process("keyvalue-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "blocked by", blocked.Metrics.GetBlockingOperations(), []string{"flush to " + filepath.Join(kv.dir, "db")})
+	if blocked.Metrics.GetBufferedBytes() == 0 {
+		t.Error("it does not say how much there is to flush")
+	}
+	st, err := kv.Wait(kv.ctx, "keyvalue-1")
+	equal(t, "error", err, nil)
+	equal(t, "outcome", st.Outcome, launcher.Clean)
+	if st.Extension == 0 {
+		t.Error("it has not asked for more time")
+	}
+	equal(t, "lost", missing(kv.file(), want), []string(nil))
+}
+
+// What cannot be written in time is not passed over in silence.
+func TestFlushThatIsCutShortSaysWhatIsLost(t *testing.T) {
+	scope := ctxshutdown.New(context.Background())
+	defer scope.Shutdown()
+	s, err := openStore(scope, options{path: filepath.Join(t.TempDir(), "db"), interval: time.Hour, buffered: func(int64) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 * chunk {
+		if err := s.putLater([]byte{byte(n), byte(n >> 8)}, []byte("v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cause := errors.New("no time")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	err = s.close(ctx, func(time.Duration) { cancel(cause) })
+	if !errors.Is(err, cause) || !strings.Contains(err.Error(), fmt.Sprintf("%d writes (%d bytes)", chunk, 3*chunk)) {
+		t.Errorf("it says: %v", err)
+	}
+}
+
+// Writes reach the file in the order in which they came, whoever waits for them.
+func TestOrderOfWrites(t *testing.T) {
+	scope := ctxshutdown.New(context.Background())
+	defer scope.Shutdown()
+	s, err := openStore(scope, options{path: filepath.Join(t.TempDir(), "db"), interval: time.Hour, buffered: func(int64) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := []byte("key")
+	if err := errors.Join(s.putLater(key, []byte("1")), s.put(t.Context(), key, []byte("2")), s.putLater(key, []byte("3"))); err != nil {
+		t.Fatal(err)
+	}
+	value, _, err := s.get(key)
+	equal(t, "value on disk", string(value), "2")
+	equal(t, "error", err, nil)
+	equal(t, "bytes that wait", s.bytes, int64(4))
+	if err := s.putLater(key, make([]byte, mostWaiting)); !errors.Is(err, errFull) {
+		t.Errorf("with more than it holds: %v", err)
+	}
+	if err := s.put(t.Context(), key, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, found, _ := s.get(key)
+	equal(t, "found after its removal", found, false)
+	equal(t, "error", s.close(t.Context(), func(time.Duration) {}), nil)
+}
+
+func TestAnswers(t *testing.T) {
+	kv := launch(t).ready()
+	c := kv.client(true)
+	defer c.Close()
+	for _, x := range []struct {
+		method, path, body string
+		header             []string
+		want               load.Answer
+	}{
+		{"GET", "/kv/a", "", nil, load.Answer{Status: 404, Body: "no such key\n"}},
+		{"PUT", "/kv/a", "1", nil, load.Answer{Status: 204}},
+		{"PUT", "/kv/a/b%20c", "", nil, load.Answer{Status: 204}},
+		{"GET", "/kv/a", "", nil, load.Answer{Status: 200, Body: "1"}},
+		{"GET", "/kv/a/b%20c", "", nil, load.Answer{Status: 200}},
+		{"DELETE", "/kv/a", "", nil, load.Answer{Status: 204}},
+		{"DELETE", "/kv/a", "", nil, load.Answer{Status: 204}},
+		{"GET", "/kv/a", "", nil, load.Answer{Status: 404, Body: "no such key\n"}},
+		{"PUT", "/kv/a", "2", []string{load.Async}, load.Answer{Status: 202}},
+		{"PUT", "/kv/", "1", nil, load.Answer{Status: 400, Body: "keys are of 1 to 1024 bytes\n"}},
+		{"PUT", "/kv/" + strings.Repeat("k", longestKey+1), "1", nil, load.Answer{Status: 400, Body: "keys are of 1 to 1024 bytes\n"}},
+		{"PUT", "/kv/a", strings.Repeat("v", longestValue+1), nil, load.Answer{Status: 413, Body: "values are of 1 MiB at most\n"}},
+	} {
+		got, err := c.Do(kv.ctx, x.method, x.path, x.body, x.header...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, fmt.Sprintf("%s %.20s", x.method, x.path), got, x.want)
+	}
+}
+
+func TestBadUsage(t *testing.T) {
+	garbage := filepath.Join(t.TempDir(), "garbage")
+	if err := os.WriteFile(garbage, []byte(strings.Repeat("this is no store ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{nil, 2, "--db has to name a file"},
+		{[]string{"--db", garbage, "argument"}, 2, "no arguments"},
+		{[]string{"--db", garbage}, 1, garbage},
+		{[]string{"--db", filepath.Join(t.TempDir(), "db")}, 1, "nothing to serve at"},
+	} {
+		var said strings.Builder
+		equal(t, fmt.Sprint(x.args, " code"), run(x.args, &said), x.code)
+		if !strings.Contains(said.String(), x.says) {
+			t.Errorf("%q: it says %q, and not %q", x.args, said.String(), x.says)
+		}
+	}
+}
+
+// The file that the documentation speaks of is one that the launcher takes, and keeps to what it says.
+func TestYAML(t *testing.T) {
+	text, err := os.ReadFile("launcher.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Parse("launcher.yaml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := c.Group("keyvalue")
+	equal(t, "desired, min healthy, surge", []int{g.Desired, g.MinHealthy, g.MaxSurge}, []int{1, 0, 1})
+	if g.HealthCheckTimeout <= g.StopBound() {
+		t.Errorf("a successor has %v, and its predecessor may take %v", g.HealthCheckTimeout, g.StopBound())
+	}
+}

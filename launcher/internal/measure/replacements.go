@@ -1,0 +1,132 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher"
+	"github.com/swansong-go/swansong/launcher/internal/load"
+)
+
+// replacements rolls groups under load.
+func replacements(w io.Writer, rolls int) error {
+	dir, done, err := shortDir()
+	if err != nil {
+		return err
+	}
+	defer done()
+	server := filepath.Join(dir, "keyvalue-runner")
+	if out, err := exec.Command("go", "build", "-o", server, "github.com/swansong-go/swansong/launcher/examples/keyvalue-runner").CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	fmt.Fprintf(w, "\n## Replacements\n\n%d rolls of each group, under the load of four clients: medians (largest). READY to READY is from the moment that the only\n"+
+		"process is asked to stop until its successor is READY. It serves on while it drains, so what clients notice is the longest wait.\n\n", rolls)
+	fmt.Fprintf(w, "| group | of | min healthy | surge | start to READY | READY to READY | whole roll | requests | lost | longest wait |\n"+
+		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	for i, k := range []struct {
+		name                   string
+		desired, healthy, most int
+	}{
+		{"testrunner", 1, 1, 1}, {"testrunner", 3, 2, 1}, {"testrunner", 3, 3, 3}, {"testrunner", 1, 0, 0},
+		{"keyvalue-runner", 1, 0, 1}, {"keyvalue-runner", 1, 0, 0},
+	} {
+		g := runners("g", k.desired, "--initial-work", "0", "--work-duration", "1ms")
+		put := func(l *load.Ledger, ctx context.Context, c *load.Client, _ string) { l.Ask(ctx, c, nil) }
+		if k.name == "keyvalue-runner" {
+			g.Command, g.Env = []string{server, "--db", filepath.Join(dir, fmt.Sprint(i))}, nil
+			put = func(l *load.Ledger, ctx context.Context, c *load.Client, name string) { l.Write(ctx, name, c, nil) }
+		}
+		g.MinHealthy, g.MaxSurge = launcher.Int(k.healthy), launcher.Int(k.most)
+		g.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}}
+		r, err := rollUnderLoad(filepath.Join(dir, "d"), g, rolls, put)
+		if err != nil {
+			return fmt.Errorf("%s: %w", k.name, err)
+		}
+		requests, longest := r.Sent()
+		gap := "–"
+		if k.desired == 1 {
+			gap = spread(r.gaps)
+		}
+		fmt.Fprintf(w, "| %s | %d | %d | %d | %s | %s | %s | %d | %d | %v |\n", k.name, k.desired, k.healthy, k.most, spread(r.starts), gap,
+			spread(r.whole), requests, len(r.Failures()), round(longest))
+	}
+	return nil
+}
+
+// A rolled group is what has been seen of its rolls.
+type rolled struct {
+	load.Ledger
+	starts, gaps, whole []time.Duration
+}
+
+func rollUnderLoad(dir string, g launcher.GroupConfig, rolls int, put func(*load.Ledger, context.Context, *load.Client, string)) (*rolled, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	m, err := launcher.Start(ctx, launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{g}})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { m.Shutdown().Wait(ctx) }()
+	if err := m.Ready(ctx); err != nil {
+		return nil, err
+	}
+	r := &rolled{}
+	addr := m.Addrs(g.Name)[0].String()
+	loaded, stop := context.WithCancel(ctx)
+	var clients sync.WaitGroup
+	for n := range 4 {
+		clients.Go(func() {
+			c := &load.Client{KeepAlive: n%2 == 0, Dial: func(ctx context.Context) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "tcp", addr)
+			}}
+			put(&r.Ledger, loaded, c, fmt.Sprint("client", n))
+		})
+	}
+	for range rolls {
+		if err == nil {
+			err = r.roll(ctx, m, g.Name)
+		}
+	}
+	stop()
+	clients.Wait()
+	return r, err
+}
+
+// roll rolls the group once.
+func (r *rolled) roll(ctx context.Context, m *launcher.Manager, name string) error {
+	events, stop := m.Watch()
+	defer stop()
+	if err := m.Restart(ctx, name, "measured"); err != nil {
+		return err
+	}
+	var asked, ready, begun time.Time
+	spawned := map[string]time.Time{}
+	for e := range events {
+		switch {
+		case e.Kind == launcher.RollBegun:
+			begun = e.Time
+		case e.To == launcher.Spawning:
+			spawned[e.Process] = e.Time
+		case e.To == launcher.Ready:
+			ready = e.Time
+			if at, ok := spawned[e.Process]; ok { // else it is of what was before
+				r.starts = append(r.starts, e.Time.Sub(at))
+			}
+		case e.To == launcher.ShutdownRequested:
+			asked = e.Time
+		case e.Kind == launcher.RollDone:
+			r.gaps = append(r.gaps, ready.Sub(asked))
+			r.whole = append(r.whole, e.Time.Sub(begun))
+			return nil
+		}
+	}
+	return fmt.Errorf("the roll of %s has no end", name)
+}
