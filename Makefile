@@ -10,10 +10,10 @@ ALL  := work
 ROOT := github.com/swansong-go/swansong
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers race nested bench gate cover fuzz soak model mutants lint tidy tidy-check ci
+.PHONY: help demo demo-launcher test servers race nested bench gate cover fuzz soak model mutants lint tidy tidy-check proto traces kubernetes ci
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Without the workspace, so that nothing is downloaded for modules that take no part, and so that the root is built with
 # the versions that its users get.
@@ -21,6 +21,9 @@ demo test: export GOWORK = off
 
 demo: ## a web service under load, stopped in three ways; on a terminal, it then stays open until ^C
 	@set -x; if [ -t 0 ] && [ -t 1 ]; then $(GO) run ./examples/webservice -open; else $(GO) run ./examples/webservice; fi
+
+demo-launcher: ## two groups of processes under load: replaced, killed, hung, late; and what was lost
+	$(GO) run ./launcher/demo
 
 test: ## the tests of the root module
 	@[ -e bin/lsp/gopls ] || echo "test: real language servers are skipped, make servers installs them"
@@ -41,6 +44,7 @@ nested: ## the tests of the nested modules
 bench: ## the benchmark tables of the README, written to docs/benchmarks.md
 	$(GO) run ./bench -write
 	$(GO) run ./httpdrain/internal/measure -write
+	$(GO) run ./launcher/internal/measure -write
 
 gate: ## fail if what was reached in speed has been lost: ratios, and exact allocations
 	$(GO) run ./bench -gate
@@ -85,6 +89,17 @@ tidy: ## go mod tidy in all modules, which an unpublished root makes harder than
 
 tidy-check: ## fail if tidy would change anything
 	$(GO) run ./internal/cmd/tidy -diff
+
+proto: ## generate the code of the launcher's protocol anew; takes Debian's protobuf-compiler
+	launcher/proto/generate.sh
+
+# Not in ci, nor in the workspace: to build a kube-apiserver takes a quarter of an hour.
+traces: ## record anew what the controllers of Kubernetes decide, for the test of launcher/internal/roll
+	cd launcher/internal/kube && GOWORK=off $(GO) run ./record -out ../roll/testdata/kubernetes.jsonl
+
+kubernetes: ## ask a kube-apiserver, and Nomad's server code, whether they take the launcher's exports
+	cd launcher/internal/kube && GOWORK=off $(GO) run ./accept ../../export/testdata/kubernetes/*.yaml
+	cd launcher/internal/nomad && GOWORK=off $(GO) run ./accept ../../export/testdata/nomad/*.json
 
 ci: ## everything that CI runs
 	bash .ci/run
