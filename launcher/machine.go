@@ -52,8 +52,6 @@ type machine struct {
 	readyAt  time.Time
 	failures int // checks of liveness that failed, in a row
 
-	unhealthy bool // it was given up on, whatever it does now
-
 	reason        string
 	asked         time.Time // stop
 	leaveBy       time.Time // when leaving is over, whatever has come of it
@@ -448,7 +446,7 @@ func (m *machine) rule(e event) []action {
 // unready gives up on one that has never been ready: it has no work to lose, and is not asked.
 func (m *machine) unready(now time.Time, why string) []action {
 	m.enter(Unhealthy)
-	m.unhealthy, m.reason, m.asked = true, why, now
+	m.reason, m.asked = why, now
 	return m.terminate(now, why)
 }
 
@@ -458,7 +456,6 @@ func (m *machine) failed(now time.Time, why string) []action {
 		return m.tick(now)
 	}
 	m.enter(Unhealthy)
-	m.unhealthy = true
 	return m.stop(event{at: now, reason: fmt.Sprintf("unhealthy, %d times in a row: %s", m.failures, why)})
 }
 

@@ -341,17 +341,8 @@ func withoutOurs(env []string) []string {
 	return kept
 }
 
-// show publishes what has become of the machine. That it is unhealthy is seen, even if it is stopped in the same step: the
-// group has to know.
+// show publishes what has become of the machine.
 func (p *process) show(m *machine, before State, e event) {
-	if before < Unhealthy && m.unhealthy && m.state > Unhealthy {
-		p.mu.Lock()
-		p.status.State, p.status.Since, p.status.Reason = Unhealthy, e.at, p.manager.redact(m.reason)
-		p.mu.Unlock()
-		p.tell(Event{Kind: Transition, From: before, To: Unhealthy, Message: m.reason})
-		p.changed(p)
-		before = Unhealthy
-	}
 	p.mu.Lock()
 	s := &p.status
 	redact := p.manager.redact

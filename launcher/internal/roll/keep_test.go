@@ -1,105 +1,122 @@
 package roll_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/swansong-go/swansong/launcher/internal/roll"
 )
 
-// TestKeepModel looks at every small group, however it is: none of the promises of Keep is broken, and if all goes well it
-// comes to as many instances as are desired, all of them available.
-func TestKeepModel(t *testing.T) {
-	groups := 0
+// TestKeep looks at every small group in every state: Keep never takes away what has to be there, never adds what there is
+// no room for, and comes to an end with as many as are desired, unless it is not to stop anybody.
+func TestKeep(t *testing.T) {
 	everyConfig(func(c roll.Config) {
-		if c.Desired > 3 {
-			return
-		}
 		c.MinReady = time.Second
-		everyGroup(c, func(w *world) {
-			groups++
-			for range endless {
-				if !w.keeps() {
-					break
+		for _, paused := range []bool{false, true} {
+			everyGroup(c.Desired+c.MaxSurge+1, func(v roll.View) { keep(t, c, v, paused) })
+		}
+	})
+}
+
+// everyGroup calls f with all groups of up to so many, but for their order: starting, just ready, available and stopping.
+func everyGroup(most int, f func(roll.View)) {
+	if most > 5 {
+		most = 5
+	}
+	for starting := range most + 1 {
+		for ready := range most + 1 - starting {
+			for available := range most + 1 - starting - ready {
+				for stopping := range most + 1 - starting - ready - available {
+					v := roll.View{Now: time.Hour}
+					add := func(n int, h roll.Health, since time.Duration) {
+						for range n {
+							v.Instances = append(v.Instances, roll.Instance{ID: string(rune('a' + len(v.Instances))),
+								Version: roll.Version(len(v.Instances) % 2), Health: h, Since: since})
+						}
+					}
+					add(stopping, roll.Stopping, 0)
+					add(available, roll.Ready, 0)
+					add(ready, roll.Ready, v.Now)
+					add(starting, roll.Starting, 0)
+					f(v)
 				}
 			}
-			live := func(i roll.Instance) bool { return i.Health != roll.Stopping && i.Health != roll.Unhealthy }
-			if n := w.count(live); n != c.Desired || w.count(w.available) != n {
-				w.breach("it ends with %d instances, %d of them available", n, w.count(w.available))
-			}
-			if len(w.broken) > 0 {
-				t.Fatalf("%+v: %s\n%s", c, strings.Join(w.broken, "; "), strings.Join(w.log, "\n"))
-			}
-		})
-	})
-	t.Log(groups, "groups")
-}
-
-// everyGroup calls f with every group of up to Desired + MaxSurge + 1 instances.
-func everyGroup(c roll.Config, f func(*world)) {
-	most := c.Desired + c.MaxSurge + 1
-	var add func(w *world, from int)
-	add = func(w *world, from int) {
-		f(w.fork())
-		if len(w.view.Instances) == most {
-			return
-		}
-		for kind := from; kind < 10; kind++ {
-			next := w.fork()
-			next.add(roll.Version(kind/5), roll.Health(kind%5%4))
-			if last := len(next.view.Instances) - 1; kind%5 == int(roll.Ready) {
-				next.prove(last)
-			} else if kind%5 == 4 { // ready, and yet to prove itself
-				next.view.Instances[last].Health = roll.Ready
-			}
-			next.log = nil
-			add(next, kind)
 		}
 	}
-	w := newWorld(c, 0)
-	w.view.Now = time.Minute
-	add(w, 0)
 }
 
-// keeps does what Keep says until that is nothing, lets all that is under way succeed, and reports whether anything was.
-func (w *world) keeps() (moved bool) {
+func keep(t *testing.T, c roll.Config, v roll.View, paused bool) {
+	t.Helper()
+	w := &world{config: c, view: v}
+	begun := w.count(func(i roll.Instance) bool { return i.Health != roll.Stopping })
 	for range endless {
-		before := w.count(w.available)
-		a := roll.Keep(w.config, w.view, false)
+		a := roll.Keep(c, w.view, paused)
 		switch a.Do {
 		case roll.Start:
-			w.add(roll.New, roll.Starting)
-			w.note("start")
-			if n := len(w.view.Instances); n > w.config.Desired+w.config.MaxSurge {
-				w.breach("%d instances exist after a start", n)
+			w.add(roll.Old, roll.Starting)
+			if n := len(w.view.Instances); n > c.Desired+c.MaxSurge {
+				t.Fatalf("%+v %+v: %d exist after a start", c, v, n)
 			}
 		case roll.Stop:
-			k := w.at(a.ID)
-			i := &w.view.Instances[k]
-			was := i.Health
-			i.Health = roll.Stopping
-			w.note("stop %s", a.ID)
-			if n := w.count(w.available); was == roll.Ready && n < w.config.MinHealthy {
-				w.breach("%d are available after the stop of %s, before it %d", n, a.ID, before)
+			for k := range w.view.Instances {
+				i := &w.view.Instances[k]
+				if i.ID != a.ID {
+					continue
+				}
+				was := i.Health
+				i.Health = roll.Stopping
+				if n := w.count(w.available); was == roll.Ready && n < c.MinHealthy || paused {
+					t.Fatalf("%+v %+v, paused %v: %d are available after the stop of %s", c, v, paused, n, i.ID)
+				}
 			}
-		default:
+		case roll.Wait:
+			moved := false
 			for k := len(w.view.Instances) - 1; k >= 0; k-- {
-				switch i := w.view.Instances[k]; {
-				case i.Health == roll.Starting:
+				switch w.view.Instances[k].Health {
+				case roll.Starting:
 					w.becomeReady(k)
 					moved = true
-				case i.Health == roll.Ready && !w.available(i):
-					w.prove(k)
-					moved = true
-				case i.Health == roll.Stopping || i.Health == roll.Unhealthy:
+				case roll.Stopping:
 					w.end(k)
 					moved = true
 				}
 			}
-			return moved
+			if w.view.Now += time.Minute; moved {
+				continue
+			}
+			if a := roll.Keep(c, w.view, paused); a.Do != roll.Wait {
+				continue // what was ready is available now
+			}
+			want := c.Desired
+			if paused {
+				want = max(want, begun)
+			}
+			if len(w.view.Instances) != want {
+				t.Fatalf("%+v %+v, paused %v: ends with %d, want %d", c, v, paused, len(w.view.Instances), want)
+			}
+			return
 		}
 	}
-	w.breach("does not stop acting")
-	return false
+	t.Fatalf("%+v %+v, paused %v: does not come to an end", c, v, paused)
+}
+
+// Of those that are too many, the ones that are of least use go first, and of equals the youngest.
+func TestWhoGoesFirst(t *testing.T) {
+	v := roll.View{Now: time.Hour, Instances: []roll.Instance{
+		{ID: "old", Health: roll.Ready},
+		{ID: "first", Version: roll.New, Health: roll.Ready},
+		{ID: "second", Version: roll.New, Health: roll.Ready},
+		{ID: "starting", Version: roll.New},
+	}}
+	for _, want := range []string{"starting", "old", "second"} {
+		a := roll.Keep(roll.Config{Desired: 1, MinHealthy: 1, MaxSurge: 3}, v, false)
+		if a.ID != want {
+			t.Fatalf("%q goes, and not %q", a.ID, want)
+		}
+		for k := range v.Instances {
+			if v.Instances[k].ID == want {
+				v.Instances[k].Health = roll.Stopping
+			}
+		}
+	}
 }
