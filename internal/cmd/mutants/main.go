@@ -7,7 +7,7 @@
 // The patched files are handed to `go test` as an overlay. The working tree is never touched, so mutants run side by
 // side, and an interrupted run leaves nothing to undo.
 //
-//	go run ./internal/cmd/mutants [-C root] [-p 2] [-v] [name ...]
+//	go run ./internal/cmd/mutants [-C root] [-p 3] [-v] [name ...]
 //
 // testdata/mutants/README.md describes the patch files. The tool needs git, for `git apply`.
 package main
@@ -25,6 +25,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -71,7 +72,7 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) int {
 	flags := flag.NewFlagSet("mutants", flag.ExitOnError)
 	root := flags.String("C", ".", "`root` of the repository")
-	parallel := flags.Int("p", 2, "`number` of mutants to run at a time")
+	parallel := flags.Int("p", 1+runtime.NumCPU(), "`number` of mutants to run at a time; some wait for what does not come")
 	verbose := flags.Bool("v", false, "print what the killing test said: does it fail for the right reason?")
 	flags.Parse(args)
 
