@@ -10,10 +10,10 @@ ALL  := work
 ROOT := github.com/swansong-go/swansong
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-launcher test servers race nested bench gate cover fuzz soak model mutants lint tidy tidy-check proto traces kubernetes ci
+.PHONY: help demo demo-launcher test servers race nested bench gate cover fuzz soak model mutants lint tidy tidy-check test-integration-shutdown test-integration-shutdown-race proto traces kubernetes ci
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Without the workspace, so that nothing is downloaded for modules that take no part, and so that the root is built with
 # the versions that its users get.
@@ -89,6 +89,13 @@ tidy: ## go mod tidy in all modules, which an unpublished root makes harder than
 
 tidy-check: ## fail if tidy would change anything
 	$(GO) run ./internal/cmd/tidy -diff
+
+# By the names of RFC-041.
+SHUTDOWN := ^Test(GracefulShutdown|ProcessGroupShutdown|RollingReplacement)
+test-integration-shutdown: ## the integration tests of the launcher, with real processes in five behaviors
+	$(GO) test -count=1 -v -run '$(SHUTDOWN)' ./launcher
+test-integration-shutdown-race: ## the same under the race detector
+	$(GO) test -race -count=1 -v -run '$(SHUTDOWN)' ./launcher
 
 proto: ## generate the code of the launcher's protocol anew; takes Debian's protobuf-compiler
 	launcher/proto/generate.sh
