@@ -24,7 +24,7 @@ func fifo(dir, id, stream string) string { return filepath.Join(dir, id+"."+stre
 // inherit reads what an earlier launcher has remembered, ends what was to end with that one, and returns the rest. What it
 // returns has been checked: each process in it is there, or has been.
 func inherit(dir string) (remembered, error) {
-	r, err := readState(StateIn(dir))
+	r, err := readState(stateIn(dir))
 	if err != nil || r.Groups == nil {
 		return remembered{}, err
 	}

@@ -107,6 +107,9 @@ func (x *Machine) ReapedUnknown() []string { return x.step(event{kind: evReaped}
 
 func someState() *os.ProcessState { return new(os.ProcessState) }
 
+// StateIn is for tests that look into the state file, which is nobody else's business.
+var StateIn = stateIn
+
 // Follows is the table of states.
 var Follows = follows
 

@@ -91,7 +91,7 @@ func Guard(redact func(string) string) error {
 	if left := o.Pen.Empty(time.Now().Add(guardianPatience)); len(left) > 0 {
 		return fmt.Errorf("launcher: these live on without their launcher: %v", left)
 	}
-	r, err := readState(StateIn(o.Dir))
+	r, err := readState(stateIn(o.Dir))
 	if n := len(r.Guardians); err != nil || n == 0 || r.Guardians[n-1].PID != os.Getpid() { // there is another launcher by now
 		return err
 	}

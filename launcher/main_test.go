@@ -46,6 +46,10 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if len(os.Args) > 3 && os.Args[1] == "exec" {
+		fmt.Fprintln(os.Stderr, launcher.Exec(os.Args[3:]))
+		os.Exit(1)
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -164,7 +164,7 @@ func (m *Manager) retire() {
 // prepareToDie sees to it that whoever comes after this launcher knows what to do, before anything is started.
 func (m *Manager) prepareToDie() (err error) {
 	m.pen = proc.NewPen()
-	memory := newMemory(StateIn(m.dir), m.recall, func(err error) {
+	memory := newMemory(stateIn(m.dir), m.recall, func(err error) {
 		m.publish(Event{Kind: Alarm, Message: "the state file, without which the next launcher does not know what to do: " + err.Error()})
 	})
 	if len(m.cfg.Guardian) > 0 {

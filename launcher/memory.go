@@ -89,8 +89,8 @@ const (
 	stateVersion = 1
 )
 
-// StateIn returns where a launcher with this directory remembers its processes.
-func StateIn(dir string) string { return filepath.Join(dir, "state.json") }
+// stateIn returns where a launcher with this directory remembers its processes.
+func stateIn(dir string) string { return filepath.Join(dir, "state.json") }
 
 // A StateError says that the state file of an earlier launcher cannot be used. It has been left as it was.
 type StateError struct {

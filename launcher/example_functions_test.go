@@ -1,0 +1,181 @@
+//go:build unix
+
+package launcher_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/launcher"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+)
+
+// exampleDir returns a directory for a launcher, and what removes it.
+func exampleDir() (dir string, remove func()) {
+	dir, err := os.MkdirTemp("", "swl") // short, so that the names of sockets are
+	if err != nil {
+		panic(err)
+	}
+	return dir, func() { os.RemoveAll(dir) }
+}
+
+// sleepers is a group of a program that knows nothing of the protocol.
+func sleepers(n int) launcher.GroupConfig {
+	return launcher.GroupConfig{Name: "sleeper", Command: []string{"sleep", "1000"}, Protocol: launcher.Signals, Desired: n}
+}
+
+// A launcher belongs to the scope that it is started in: whoever stops that stops all its processes, and waits for them.
+func ExampleStart() {
+	dir, remove := exampleDir()
+	defer remove()
+	app := ctxshutdown.New(context.Background()) // or the context that graceful.Run gives
+
+	m, err := launcher.Start(app, launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{sleepers(2)}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("ready:", m.Ready(app))
+	fmt.Println("drained:", app.Shutdown().Wait(context.Background()))
+	for _, p := range m.Health()[0].Processes {
+		fmt.Println(p.State, p.Outcome)
+	}
+	// Output:
+	// ready: <nil>
+	// drained: <nil>
+	// COMPLETE CLEAN
+	// COMPLETE CLEAN
+}
+
+// Another program of the same user, such as a command for operators, needs the directory only.
+func ExampleDial() {
+	dir, remove := exampleDir()
+	defer remove()
+	ctx := context.Background()
+	m, err := launcher.Start(ctx, launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{sleepers(1)}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer m.Completion().Wait(ctx)
+	defer m.Shutdown()
+
+	to, conn, err := launcher.Dial(dir)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer conn.Close()
+	out, err := to.StopProcess(ctx, &pb.StopProcessRequest{ProcessId: "sleeper-1", Reason: "it is late", Wait: true})
+	fmt.Println(out.GetStatus().GetOutcome(), err)
+	// Output:
+	// CLEAN <nil>
+}
+
+// From another machine, both sides show a certificate. That the launcher is not there is told by the first call; that the
+// files are not, at once.
+func ExampleDialTLS() {
+	to, conn, err := launcher.DialTLS("build.example.com:9443", launcher.TLS{Cert: "alice.pem", Key: "alice.key", CA: "ca.pem"})
+	if err != nil {
+		fmt.Println("no certificate:", errors.Is(err, fs.ErrNotExist))
+		return
+	}
+	defer conn.Close()
+	out, err := to.GetGroupHealth(context.Background(), &pb.GetGroupHealthRequest{})
+	fmt.Println(len(out.GetGroups()), err)
+	// Output:
+	// no certificate: true
+}
+
+// A program that looks at LISTEN_PID, as sd_listen_fds(3) does, is started by a helper. That is the launcher's own program,
+// if its main begins with
+//
+//	if len(os.Args) > 3 && os.Args[1] == "exec" {
+//		log.Fatal(launcher.Exec(os.Args[3:]))
+//	}
+func ExampleExec() {
+	dir, remove := exampleDir()
+	defer remove()
+	ctx := context.Background()
+	printed, output := io.Pipe()
+	m, err := launcher.Start(ctx, launcher.Config{
+		Dir:    dir,
+		Output: output,
+		Helper: []string{os.Args[0], "exec", "--"},
+		Groups: []launcher.GroupConfig{{
+			Name:     "web",
+			Command:  []string{"sh", "-c", `test "$LISTEN_PID" = $$ && echo "$LISTEN_FDNAMES is for me"; exec sleep 1000`},
+			Protocol: launcher.Signals,
+			Desired:  1,
+			Listen:   []launcher.Listen{{Name: "http", Address: "127.0.0.1:0"}},
+		}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	line, _ := bufio.NewReader(printed).ReadString('\n')
+	_, line, _ = strings.Cut(line, " ") // without the time
+	fmt.Print(line)
+	printed.Close() // what comes now is for nobody
+	fmt.Println("drained:", m.Shutdown().Wait(ctx))
+	// Output:
+	// web-1 out | http is for me
+	// drained: <nil>
+}
+
+// A guardian sees to it that nothing outlives a launcher that is killed. It is the launcher's own program, too, if its main
+// begins with
+//
+//	if len(os.Args) > 1 && os.Args[1] == "guardian" {
+//		if err := launcher.Guard(nil); err != nil {
+//			log.Fatal(err)
+//		}
+//		return
+//	}
+func ExampleGuard() {
+	dir, remove := exampleDir()
+	defer remove()
+	ctx := context.Background()
+	m, err := launcher.Start(ctx, launcher.Config{
+		Dir:      dir,
+		Guardian: []string{os.Args[0], "guardian"},
+		Groups:   []launcher.GroupConfig{sleepers(2)},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("guarded:", m.Ready(ctx))
+	fmt.Println("drained:", m.Shutdown().Wait(ctx)) // and the guardian has been dismissed
+	// Output:
+	// guarded: <nil>
+	// drained: <nil>
+}
+
+// Where nil is the default, 0 has to be said. A service that cannot have two instances at once is stopped first.
+func ExampleInt() {
+	g := sleepers(1)
+	g.MaxSurge, g.MinHealthy = launcher.Int(0), launcher.Int(0)
+	fmt.Println(launcher.Config{Dir: "/run/sleeper", Groups: []launcher.GroupConfig{g}}.Validate())
+
+	g.MinHealthy = launcher.Int(1)
+	fmt.Println(launcher.Config{Dir: "/run/sleeper", Groups: []launcher.GroupConfig{g}}.Validate())
+	// Output:
+	// <nil>
+	// launcher: group "sleeper": MinHealthy: 1 with MaxSurge 0 lets nothing be replaced: one more may not be started, one less may not be ready; lower it, or raise MaxSurge
+}
+
+// For what is not Go: tools that speak gRPC, and health checks that look whether there is a launcher.
+func ExampleSocketIn() {
+	fmt.Println(launcher.SocketIn("/run/swansong"))
+	// Output:
+	// /run/swansong/launcher.sock
+}
