@@ -1,10 +1,91 @@
 package config_test
 
 import (
+	"context"
 	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
 
+	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/config"
 )
+
+// exampleFile writes a file, and returns its name and what removes it.
+func exampleFile(text string) (name string, remove func()) {
+	dir, err := os.MkdirTemp("", "config")
+	if err != nil {
+		panic(err)
+	}
+	name = filepath.Join(dir, "launcher.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		panic(err)
+	}
+	return name, func() { os.RemoveAll(dir) }
+}
+
+// What a file leaves open has its default.
+func ExampleLoad() {
+	file, remove := exampleFile("process_groups: [{name: sleeper, command: sleep, args: [\"1000\"], protocol: signals}]")
+	defer remove()
+	c, err := config.Load(file)
+	if err != nil {
+		panic(err)
+	}
+	g := c.Group("sleeper")
+	fmt.Println(g.Desired, g.Shutdown.MaxDuration, g.OnLauncherDeath)
+	// Output:
+	// 1 10s kill
+}
+
+// With the source, what only the start can find is told by line and key, too.
+func ExampleLoadSource() {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	defer taken.Close()
+	file, remove := exampleFile(`process_groups:
+  - name: sleeper
+    command: sleep
+    listeners: [{name: http, address: "` + taken.Addr().String() + `"}]
+`)
+	defer remove()
+	c, source, err := config.LoadSource(file)
+	if err != nil {
+		panic(err)
+	}
+	cfg := c.Launcher()
+	cfg.Dir = filepath.Join(filepath.Dir(file), "run")
+	_, err = launcher.Start(context.Background(), cfg)
+
+	where, what, _ := strings.Cut(source.Locate(err).Error(), ": listen tcp ")
+	fmt.Println(filepath.Base(where))
+	fmt.Println("says which address:", strings.HasPrefix(what, taken.Addr().String()))
+	// Output:
+	// launcher.yaml:4:5: process_groups[0].listeners
+	// says which address: true
+}
+
+// Under systemd, it is RuntimeDirectory=.
+func ExampleDefaultDir() {
+	defer os.Setenv("RUNTIME_DIRECTORY", os.Getenv("RUNTIME_DIRECTORY"))
+	os.Setenv("RUNTIME_DIRECTORY", "/run/swansong")
+	fmt.Println(config.DefaultDir())
+	// Output:
+	// /run/swansong
+}
+
+// A program's own names are added to those that everybody uses.
+func ExampleNewRedactor() {
+	r := config.NewRedactor("*-PIN")
+	fmt.Println(r.Text("card-pin=1234 token=hunter2 colour=green"))
+	fmt.Println(r.Environ([]string{"DATABASE_URL=postgres://kv:hunter2@db/kv", "HOME=/home/kv"}))
+	// Output:
+	// card-pin=[redacted] token=[redacted] colour=green
+	// [DATABASE_URL=postgres://kv:[redacted]@db/kv HOME=/home/kv]
+}
 
 // Everything that is wrong is said at once, and where it is.
 func ExampleParse() {

@@ -2,6 +2,8 @@ package export_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/swansong-go/swansong/launcher/config"
@@ -41,4 +43,91 @@ process_groups:
 	// maxUnavailable: 1
 	// terminationGracePeriodSeconds: 12
 	// keyvalue-runner: depends_on: there is no order of Deployments; let the process wait, or not be ready, until store can be reached
+}
+
+// store is a group that is exported without a gap but for what no target can do.
+func store() *config.Config {
+	c, err := config.Parse("launcher.yaml", []byte(`
+process_groups:
+  - name: store
+    command: /usr/bin/store
+    desired_instances: 3
+    min_ready_seconds: 5s
+    export: {image: registry.example.com/store:1.0.0}
+`))
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// grep prints the lines of a file that have one of some words.
+func grep(f export.File, words ...string) {
+	for line := range strings.Lines(string(f.Text)) {
+		for _, w := range words {
+			if strings.Contains(line, w) {
+				fmt.Println(strings.TrimSpace(line))
+			}
+		}
+	}
+}
+
+func ExampleTargets() {
+	fmt.Println(export.Targets())
+	// Output:
+	// [kubernetes nomad systemd]
+}
+
+func ExampleKubernetes() {
+	r, err := export.Kubernetes(store())
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(r.Files[0].Name)
+	grep(r.Files[0], "replicas", "minReadySeconds", "maxSurge", "GracePeriod")
+	// Output:
+	// store.deployment.yaml
+	// replicas: 3
+	// minReadySeconds: 5
+	// maxSurge: 1
+	// terminationGracePeriodSeconds: 12
+}
+
+func ExampleNomad() {
+	r, err := export.Nomad(store())
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(r.Files[0].Name)
+	grep(r.Files[0], `"Count"`, `"Driver"`)
+	// Output:
+	// store.nomad.json
+	// "Count": 3,
+	// "Driver": "docker",
+}
+
+// The files go where systemd looks for them.
+func ExampleSystemd() {
+	r, err := export.Systemd(store())
+	if err != nil {
+		panic(err)
+	}
+	dir, err := os.MkdirTemp("", "units") // for example /etc/systemd/system
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := r.Write(dir); err != nil {
+		panic(err)
+	}
+	written, _ := filepath.Glob(filepath.Join(dir, "*"))
+	for _, name := range written {
+		fmt.Println(filepath.Base(name))
+	}
+	grep(r.Files[0], "ExecStart=", "TimeoutStopSec")
+	// Output:
+	// store.target
+	// store@.service
+	// ExecStart=/usr/bin/store
+	// TimeoutStopSec=12
 }
