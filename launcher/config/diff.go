@@ -37,10 +37,10 @@ func (c Change) String() string {
 	if c.Group != "" {
 		at = strings.TrimSuffix(c.Group+": "+c.Key, ": ")
 	}
-	switch c.Effect {
-	case Starts:
+	switch {
+	case c.Effect == Starts, c.Effect == Restarts && c.Key == "":
 		return fmt.Sprintf("+ %s (%s)", at, c.Effect)
-	case Stops:
+	case c.Effect == Stops:
 		return fmt.Sprintf("- %s (%s)", at, c.Effect)
 	}
 	old, new := c.Old, c.New
@@ -66,7 +66,11 @@ func Diff(now, next *Config) []Change {
 		for _, key := range old.keysWith(new) {
 			o, n := old.at[key], new.at[key]
 			if o.raw != n.raw {
-				all = append(all, Change{group, key, o.seen, n.seen, max(o.effect, n.effect)})
+				effect := max(o.effect, n.effect)
+				if g := next.Group(group); key == "on_launcher_death" && len(g.Listeners) > 0 {
+					effect = Restarts // the guardian holds the listeners of those that are kept, from its start
+				}
+				all = append(all, Change{group, key, o.seen, n.seen, effect})
 			}
 		}
 	}
@@ -80,7 +84,11 @@ func Diff(now, next *Config) []Change {
 	}
 	for _, g := range next.Groups {
 		if now.Group(g.Name) == nil {
-			all = append(all, Change{Group: g.Name, Effect: Starts})
+			effect := Starts
+			if g.OnLauncherDeath == Keep && len(g.Listeners) > 0 {
+				effect = Restarts
+			}
+			all = append(all, Change{Group: g.Name, Effect: effect})
 		}
 	}
 	return all

@@ -59,6 +59,34 @@ process_groups:
 	}
 }
 
+// What the launcher refuses in a reload is said to take a new one.
+func TestDiffOfKeptListeners(t *testing.T) {
+	now := parse(t, `{state_dir: /run/launcher, process_groups: [{name: a, listeners: [{name: l, address: ":80"}]}, {name: b}]}`)
+	next := parse(t, `
+state_dir: /run/launcher
+process_groups:
+  - {name: a, listeners: [{name: l, address: ":80"}], on_launcher_death: keep}
+  - {name: b, on_launcher_death: keep}
+  - {name: c, listeners: [{name: l, address: ":90"}], on_launcher_death: keep}
+  - {name: d, listeners: [{name: l, address: ":91"}]}
+  - {name: e, on_launcher_death: keep}
+`)
+	want := []string{
+		"~ a: on_launcher_death: kill → keep (with the next launcher)",
+		"~ b: on_launcher_death: kill → keep (rolls the group)",
+		"+ c (with the next launcher)",
+		"+ d (starts the group)",
+		"+ e (starts the group)",
+	}
+	var got []string
+	for _, c := range config.Diff(now, next) {
+		got = append(got, c.String())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestDiffOfTheSame(t *testing.T) {
 	a := parse(t, "process_groups: [{name: a}, {name: b, env: {X: '1', Y: '2'}}]")
 	b := parse(t, "process_groups:\n- name: b\n  env: {Y: \"2\", X: \"1\"}\n  max_surge: 1\n- name: a\n")

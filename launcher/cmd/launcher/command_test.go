@@ -94,6 +94,7 @@ func TestReload(t *testing.T) {
 	for name, c := range map[string]struct{ yaml, want string }{
 		"another directory": {strings.Replace(web, "STATE", "STATEx", 1), "needs another launcher"},
 		"another listener":  {web + "    listeners: [{name: a, address: '127.0.0.1:0'}]\n", "needs another launcher"},
+		"a kept listener":   {web + "  - {name: fresh, command: sleep, on_launcher_death: keep, listeners: [{name: a, address: '127.0.0.1:0'}]}\n", "+ fresh (with the next launcher)"},
 		"not YAML":          {"process_groups: [", "launcher.yaml:"},
 		"no such program":   {web + "  - {name: fresh, command: /no/such}\n", "launcher.yaml:6:19: process_groups[1].command"},
 	} {
