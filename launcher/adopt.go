@@ -45,8 +45,8 @@ func inherit(dir string) (remembered, error) {
 		g.Processes = slices.DeleteFunc(g.Processes, func(p *rememberedProcess) bool {
 			switch {
 			case sameBoot && p.kept() && p.Kept.PID == 0: // the launcher died while it was started
-				k, ok := p.Kept.Leader()
-				if p.Kept = k; ok {
+				if k, ok := p.Kept.Leader(); ok {
+					p.Kept = k
 					return false
 				}
 				end(p.Kept.Pen)

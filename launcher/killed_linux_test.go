@@ -94,6 +94,11 @@ type another struct {
 // startAnother starts one, which does one more thing than to run.
 func startAnother(t *testing.T, cfg launcher.Config, todo string) *another {
 	t.Helper()
+	return enclosure{}.startAnother(t, cfg, todo)
+}
+
+func (e enclosure) startAnother(t *testing.T, cfg launcher.Config, todo string) *another {
+	t.Helper()
 	text, err := json.Marshal(struct {
 		Dir      string
 		Groups   []launcher.GroupConfig
@@ -105,6 +110,9 @@ func startAnother(t *testing.T, cfg launcher.Config, todo string) *another {
 	a := &another{Cmd: exec.Command(os.Args[0], string(text), todo), t: t}
 	a.Env = append(os.Environ(), asRole+"=launcher", "GORACE=atexit_sleep_ms=0")
 	a.Stderr = os.Stderr
+	if e.dir != nil {
+		a.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(e.dir.Fd())}
+	}
 	out, err := a.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -253,8 +261,9 @@ func TestKilledAnywhere_Kill(t *testing.T) {
 	g := b.of(runners("web", 2))
 	g.PreStop = []launcher.Hook{{Command: []string{"true"}}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
+	in := enclose(t)
 	for i := range 20 {
-		startAnother(t, cfg, []string{"", "roll", "stop"}[i%3]).killSoon(150 * time.Millisecond)
+		in.startAnother(t, cfg, []string{"", "roll", "stop"}[i%3]).killSoon(150 * time.Millisecond)
 		if i%2 == 0 {
 			b.gone(t)
 		}
@@ -265,6 +274,8 @@ func TestKilledAnywhere_Kill(t *testing.T) {
 	if diff := cmp.Diff(pids, b.alive()); diff != "" {
 		t.Errorf("not those that the launcher knows (-known +alive):\n%s", diff)
 	}
+	h.close()
+	equal(t, "cgroups that stay", in.holds(), []string(nil))
 }
 
 // pidsOf returns the pids of the processes of a group, in order.
@@ -339,14 +350,15 @@ func TestKilledAnywhere_Keep(t *testing.T) {
 	g := kept(b.of(runners("web", 2)))
 	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
-	last := startAnother(t, cfg, "").hears("ready")
+	in := enclose(t)
+	last := in.startAnother(t, cfg, "").hears("ready")
 	load := startTraffic(t, g.Listen[0].Address)
 	for i := range 20 {
 		if i%4 == 0 {
 			last.hears("ready")
 		}
 		last.killSoon(150 * time.Millisecond)
-		last = startAnother(t, cfg, []string{"", "roll", "", "stop"}[i%4])
+		last = in.startAnother(t, cfg, []string{"", "roll", "", "stop"}[i%4])
 	}
 	last.kill()
 	h := launchWith(t, cfg).ready()
@@ -359,6 +371,8 @@ func TestKilledAnywhere_Keep(t *testing.T) {
 	if diff := cmp.Diff(pidsOf(h, "web"), b.alive()); diff != "" {
 		t.Errorf("not those that the launcher knows (-known +alive):\n%s", diff)
 	}
+	h.close()
+	equal(t, "cgroups that stay", in.holds(), []string(nil))
 }
 
 // settled waits until a group has as many processes as are desired, all of them as they should be, and no others.

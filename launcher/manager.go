@@ -141,7 +141,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	pb.RegisterLauncherAdminInterfaceServer(m.server, &admin{manager: m})
 
 	m.retiring = before.Guardians
-	if err := m.prepareToDie(); err != nil {
+	if err := m.prepareToDie(before); err != nil {
 		ln.Close()
 		held.Release()
 		m.scope.Shutdown()
@@ -161,9 +161,19 @@ func (m *Manager) retire() {
 	m.memory.note()
 }
 
-// prepareToDie sees to it that whoever comes after this launcher knows what to do, before anything is started.
-func (m *Manager) prepareToDie() (err error) {
+// prepareToDie sees to it that whoever comes after this launcher knows what to do, before anything is started. The pen is
+// written down before it is made, with what an earlier launcher has left, to which nothing has happened yet.
+func (m *Manager) prepareToDie(before remembered) (err error) {
 	m.pen = proc.NewPen()
+	if err := before.expect(stateIn(m.dir), m.pen); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil && before.Groups == nil {
+			os.Remove(stateIn(m.dir)) // as it was
+		}
+	}()
+	m.pen.Make()
 	memory := newMemory(stateIn(m.dir), m.recall, func(err error) {
 		m.publish(Event{Kind: Alarm, Message: "the state file, without which the next launcher does not know what to do: " + err.Error()})
 	})

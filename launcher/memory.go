@@ -195,6 +195,18 @@ func digest(g GroupConfig) string {
 	return sumOf(text)
 }
 
+// expect writes down what an earlier launcher has left, and a pen that is about to be made.
+func (r remembered) expect(path string, pen proc.Pen) error {
+	r.Boot, r.Pen = proc.Boot(), pen
+	if r.Groups == nil {
+		r.Groups = map[string]rememberedGroup{}
+	}
+	if err := writeState(path, r); err != nil {
+		return fmt.Errorf("launcher: the state file: %w", err)
+	}
+	return nil
+}
+
 func newMemory(path string, recall func() remembered, failed func(error)) *memory {
 	return &memory{path: path, recall: recall, failed: failed, poke: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
 }

@@ -166,6 +166,7 @@ func (p *process) run() {
 		e = event{kind: evAdopted, readyAt: fromBoot(p.found.Ready), asked: fromBoot(p.found.Asked), reason: p.found.Reason, grace: p.found.Grace}
 	}
 	if err := p.start(); err != nil {
+		p.clear()
 		e = event{kind: evSpawnFailed, err: err.Error()}
 	} else {
 		exited, done = p.proc.Exited(), p.proc.Done()
@@ -196,6 +197,7 @@ func (p *process) run() {
 			exited, e = nil, event{kind: evExited}
 			p.calls.Go(p.leave)
 		case <-done:
+			p.clear()
 			e = event{kind: evReaped, exit: p.proc.Exit()}
 		case <-cut:
 			cut = nil
@@ -212,6 +214,11 @@ func (p *process) run() {
 		p.logs.Wait()
 		p.proc.Close()
 	}
+}
+
+// clear removes what a process leaves that has been reaped. It is remembered until then, so that what a launcher does not come
+// to, because it dies, the next one does.
+func (p *process) clear() {
 	os.Remove(p.lifecycleSocket())
 	os.Remove(p.serviceSocket())
 	if p.cfg.OnLauncherDeath == Keep {
@@ -309,6 +316,7 @@ func (p *process) prepareToKeep(spec *proc.Spec) (done func(), err error) {
 	if err = p.manager.memory.written(); err != nil {
 		return done, fmt.Errorf("it was not started, since the next launcher would not know of it: %w", err)
 	}
+	spec.In.Make()
 	return done, nil
 }
 

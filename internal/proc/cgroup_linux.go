@@ -26,7 +26,12 @@ func newCgroup(base string) *cgroup {
 	if base == "" {
 		return nil
 	}
-	path := filepath.Join(base, "swansong-"+rand.Text())
+	return makeCgroup(nameCgroup(base))
+}
+
+func nameCgroup(base string) string { return filepath.Join(base, "swansong-"+rand.Text()) }
+
+func makeCgroup(path string) *cgroup {
 	if os.Mkdir(path, 0o755) != nil {
 		return nil
 	}

@@ -7,13 +7,14 @@ import (
 
 // A Pen holds processes so that somebody who has not started them can find them, and end them: whoever outlives the program
 // that has, or comes after it. A process that is started in a pen, and all that it starts, carries the pen's mark, and is in
-// the pen's cgroup where one could be made. A Pen is plain data, to be written down before anything is put into it.
+// the pen's cgroup where one could be made. A Pen is plain data, to be written down before it is made: so there is never one
+// that nobody knows of, and that would stay for ever.
 //
 // Who is in a pen without a cgroup gets out by an environment without the mark; its process group and its session are of no
 // help, since when their leader has gone the numbers may be somebody else's. Linux only: elsewhere pens are empty.
 type Pen struct {
 	Mark   string `json:"mark"`
-	Cgroup string `json:"cgroup,omitempty"` // a directory; empty: none could be made
+	Cgroup string `json:"cgroup,omitempty"` // a directory, there if one could be made; empty: there is no place for one
 }
 
 // A Kept names a process that outlives who has started it.

@@ -10,14 +10,23 @@ import (
 	"time"
 )
 
-// NewPen makes a pen.
+// NewPen names a pen, and makes nothing yet.
 func NewPen() Pen {
 	p := Pen{Mark: rand.Text()}
-	if g := newCgroup(ownCgroup()); g != nil {
-		p.Cgroup = g.path
-		g.dir.Close()
+	if base := ownCgroup(); base != "" {
+		p.Cgroup = nameCgroup(base)
 	}
 	return p
+}
+
+// Make makes what there has to be before a process can be started in the pen, as far as it can be made.
+func (p Pen) Make() {
+	if p.Cgroup == "" {
+		return
+	}
+	if g := makeCgroup(p.Cgroup); g != nil {
+		g.dir.Close()
+	}
 }
 
 // container returns the pen as a container that has no leader.

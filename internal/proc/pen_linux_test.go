@@ -19,9 +19,9 @@ func init() {
 	roles["keeper"] = func(args []string) {
 		pen := proc.NewPen()
 		if args[0] == "walk" {
-			os.Remove(pen.Cgroup)
 			pen.Cgroup = ""
 		}
+		pen.Make()
 		spec := self("forked twice")
 		spec.In, spec.NoCgroup = pen, args[0] == "walk"
 		p, err := proc.Start(spec)
@@ -47,8 +47,10 @@ func penned(t *testing.T, test func(t *testing.T, kind string)) {
 	t.Run("walk", func(t *testing.T) { test(t, "walk") })
 	t.Run("cgroup", func(t *testing.T) {
 		pen := proc.NewPen()
+		pen.Make()
+		_, err := os.Stat(pen.Cgroup)
 		pen.Empty(time.Now())
-		if pen.Cgroup == "" {
+		if err != nil {
 			t.Skip("no cgroup of version 2 can be made here")
 		}
 		test(t, "cgroup")
@@ -78,6 +80,27 @@ func orphan(t *testing.T, kind string) proc.Kept {
 
 // marked returns those who are in a pen.
 func marked(pen proc.Pen) []int { return carrying(pen.Mark) }
+
+// There is nothing of a pen before it is made: somebody has to have written down its name by then.
+func TestPen_Make(t *testing.T) {
+	penned(t, func(t *testing.T, kind string) {
+		pen := proc.NewPen()
+		if kind == "walk" {
+			pen.Cgroup = ""
+		}
+		there := func() bool { _, err := os.Stat(pen.Cgroup); return err == nil }
+		if there() {
+			t.Error("it is there before it is made")
+		}
+		pen.Make()
+		if want := kind == "cgroup"; there() != want {
+			t.Errorf("there is a cgroup: %v, want %v", there(), want)
+		}
+		if left := pen.Empty(time.Now()); len(left) > 0 || there() {
+			t.Errorf("left: %v; it is there: %v", left, there())
+		}
+	})
+}
 
 // Who is in a pen is ended by somebody who has started nobody in it, and knows no pid.
 func TestPen_Empty(t *testing.T) {
@@ -185,7 +208,9 @@ func TestAdopt_TheLeaderHasGone(t *testing.T) {
 // BenchmarkPen_Empty is what it takes to look for who is in a pen: whoever starts pays it once.
 func BenchmarkPen_Empty(b *testing.B) {
 	for b.Loop() {
-		proc.NewPen().Empty(time.Now())
+		pen := proc.NewPen()
+		pen.Make()
+		pen.Empty(time.Now())
 	}
 	b.ReportMetric(float64(len(carrying(""))), "processes")
 }

@@ -7,8 +7,11 @@ import (
 	"time"
 )
 
-// NewPen makes a pen, of which nothing can be found again.
+// NewPen names a pen, of which nothing can be found again.
 func NewPen() Pen { return Pen{} }
+
+// Make makes nothing.
+func (Pen) Make() {}
 
 func (Pen) empty(time.Time) []Member { return nil }
 
