@@ -186,6 +186,25 @@ func TestDependencies(t *testing.T) {
 		"web-1 SHUTDOWN_REQUESTED", "web-1 COMPLETE", "db-1 SHUTDOWN_REQUESTED", "db-1 COMPLETE"})
 }
 
+// A hook that has all the time in the world does not have more than the process, whose total is the bound of all.
+func TestPreStopHooks_EndWithTheProcess(t *testing.T) {
+	g := runners("web", 1)
+	g.PreStop = []launcher.Hook{
+		{Command: []string{"/bin/sh", "-c", "sleep 1000"}, Timeout: time.Hour},
+		{Command: []string{"/bin/sh", "-c", "sleep 1001"}, Timeout: time.Hour},
+	}
+	g.Shutdown.TotalDeadline = time.Second
+	h := launch(t, g).ready()
+	equal(t, "outcome", h.stops("web-1").Outcome, launcher.Killed)
+	hooks := 0
+	for _, e := range h.events {
+		if e.Kind == launcher.HookRun {
+			hooks++
+		}
+	}
+	equal(t, "hooks that were begun", hooks, 1)
+}
+
 // Hooks run before the process is asked to stop, and one that fails, or hangs, holds nobody up for longer than it may.
 func TestPreStopHooks(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")

@@ -44,6 +44,8 @@ type process struct {
 	port      atomic.Int32  // where it serves the protocol over TCP; 0: it has not said yet
 	quit      chan struct{} // closed when nobody reads the inbox any more
 	over      chan struct{} // closed when all has been cleared away
+	hurry     chan struct{} // closed when the process is being ended, so that no hook is waited for any more
+	noHooks   func()        // closes it
 
 	conn  *grpc.ClientConn // nil without the protocol
 	child pb.ProcessLifecycleInterfaceClient
@@ -116,6 +118,8 @@ func newProcess(m *Manager, g *group, id string, revision int, cfg GroupConfig) 
 		inbox: make(chan event), quit: make(chan struct{}), over: make(chan struct{}),
 	}
 	p.digest = digest(cfg)
+	p.hurry = make(chan struct{})
+	p.noHooks = sync.OnceFunc(func() { close(p.hurry) })
 	p.settled = make(chan struct{})
 	p.settle = sync.OnceFunc(func() { close(p.settled) })
 	now := time.Now()
@@ -450,9 +454,11 @@ func (p *process) do(m *machine, a action) {
 			wake(p.proc)
 		}
 	case doTerminate:
+		p.noHooks()
 		p.tell(Event{Kind: Signalled, Message: "SIGTERM to all: " + m.forcedBecause})
 		p.proc.Terminate()
 	case doKill:
+		p.noHooks()
 		p.tell(Event{Kind: Signalled, Message: "SIGKILL to all: " + m.forcedBecause})
 		p.proc.Kill()
 	case doUnconfirmed:
@@ -549,6 +555,9 @@ func (p *process) route() error {
 // runHooks runs the pre-stop hooks, one after the other.
 func (p *process) runHooks() {
 	for _, h := range p.rules().PreStop {
+		if p.hurried() {
+			return
+		}
 		message := h.Command[0]
 		if err := p.runHook(h); err != nil {
 			message += ": " + err.Error()
@@ -570,17 +579,40 @@ func (p *process) runHook(h Hook) error {
 	if err != nil {
 		return err
 	}
+	go func() {
+		select {
+		case <-p.hurry:
+			hook.Kill()
+		case <-p.scope.Work().Done():
+			hook.Kill()
+		case <-hook.Done():
+		}
+	}()
 	late := time.Now().Add(h.Timeout)
 	exit, err := hook.End(proc.Deadlines{Terminate: late, Kill: late, GiveUp: late.Add(reapPatience)})
 	switch {
 	case err != nil:
 		return err
+	case exit.Killed && p.hurried():
+		return errors.New("killed, since the process has no more time to stop")
 	case exit.Terminated || exit.Killed:
 		return fmt.Errorf("killed after %v", h.Timeout)
 	case exit.Code != 0:
 		return errors.New(exit.String())
 	}
 	return nil
+}
+
+// hurried reports whether the time for hooks is over, whatever time they have for themselves.
+func (p *process) hurried() bool {
+	select {
+	case <-p.hurry:
+		return true
+	case <-p.scope.Work().Done():
+		return true
+	default:
+		return false
+	}
 }
 
 func wake(p *proc.Process) {
