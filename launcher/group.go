@@ -347,12 +347,11 @@ func (g *group) lost(p *process, st Status) {
 	g.excused[p.id] = true
 	rolls := g.roll != nil && !g.roll.state.Paused
 	if r := g.roll; r != nil {
-		v := g.versionOf(p.revision)
 		if st.State == Unhealthy || st.Asked.IsZero() {
-			r.count(v, p.id, st)
+			r.count(g.versionOf(p.revision), p.id, st)
 		}
-		if rolls && (v == roll.New || r.target() == roll.Old) {
-			return // the roll sees to it, or wants it gone
+		if rolls && !g.rollsPast(p) {
+			return
 		}
 	}
 	failed := st.State == Unhealthy || st.Outcome != Clean
@@ -371,6 +370,13 @@ func (g *group) lost(p *process, st Status) {
 	if rolls {
 		g.vacant++
 	}
+}
+
+// rollsPast reports whether the group is being rolled, and the roll has yet to come to the process, and so does not see to
+// it if another one is to take its place. All else it sees to, or wants gone.
+func (g *group) rollsPast(p *process) bool {
+	r := g.roll
+	return r != nil && !r.state.Paused && g.versionOf(p.revision) == roll.Old && r.target() == roll.New
 }
 
 // backOff counts a failure, and puts off the next start.
@@ -484,6 +490,8 @@ func (g *group) stopProcess(p *process, reason string, grace time.Duration, repl
 		g.excused[p.id] = true // ordered, so that however it ends, it is no failure
 		if !replace {
 			g.desired = max(0, g.desired-1)
+		} else if g.rollsPast(p) {
+			g.vacant++
 		}
 	}
 	g.mu.Unlock()

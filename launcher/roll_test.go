@@ -77,6 +77,17 @@ func TestCanary(t *testing.T) {
 	}
 	h.enters(next.Process, launcher.Ready)
 
+	// One that is stopped by an order, too.
+	stopped := h.running("web")[0]
+	equal(t, "revision of the oldest one", stopped.Revision, 1)
+	if err := h.StopProcess(stopped.ID, launcher.Stop{Reason: "it leaks"}); err != nil {
+		t.Fatal(err)
+	}
+	next = h.until("somebody takes the place of "+stopped.ID, func(e launcher.Event) bool { return e.To == launcher.Spawning })
+	st, _ = h.Process(next.Process)
+	equal(t, "revision of who takes the place of "+stopped.ID, st.Revision, 1)
+	h.enters(next.Process, launcher.Ready)
+
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 	defer cancel()
 	if err := h.Rollback(ctx, "web", "it looks bad"); err != nil {
