@@ -103,10 +103,7 @@ func (a *admin) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) (*
 }
 
 func (a *admin) Reload(ctx context.Context, in *pb.ReloadRequest) (*pb.ReloadResponse, error) {
-	reason := in.GetReason()
-	if reason == "" {
-		reason = "reload"
-	}
+	reason := reasonOf(ctx, cmp.Or(in.GetReason(), "reload"))
 	changes, wait, err := a.manager.reread(ctx, in.GetDryRun(), reason)
 	if err != nil {
 		return nil, wireError(err)

@@ -117,9 +117,6 @@ func (r rememberedGroup) listener(l Listen, guardians []proc.Kept) (net.Listener
 			}
 			ln, err := net.FileListener(f)
 			f.Close()
-			if unix, ok := ln.(*net.UnixListener); ok {
-				unix.SetUnlinkOnClose(true)
-			}
 			return ln, err
 		}
 		if failure == nil && l.Network == "unix" {
@@ -204,6 +201,9 @@ func (g *group) replaceFound() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	old := func(p *process) bool { return p.revision != g.revision && !g.excused[p.id] }
+	if g.roll != nil { // somebody was quicker to order one, and it replaces them, too
+		return
+	}
 	if g.stopping || g.desired == 0 || !slices.ContainsFunc(slices.Collect(maps.Values(g.all)), old) {
 		return
 	}
@@ -243,7 +243,7 @@ func (p *process) recall() *rememberedProcess {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st := &p.status
-	r := &rememberedProcess{ID: p.id, Revision: p.revision, Digest: p.digest, Config: forgetful(p.cfg), Kept: p.kept,
+	r := &rememberedProcess{ID: p.id, Revision: p.revision, Digest: p.digest, Config: forgetful(*p.rules()), Kept: p.kept,
 		Reason: st.Reason, Grace: p.grace, Port: p.port.Load()}
 	r.Ready, r.Asked = bootMillis(st.ReadyAt), bootMillis(st.Asked)
 	return r

@@ -27,7 +27,7 @@ const (
 )
 
 // checkDeath says why a group cannot be as it is to be when the launcher dies, and nothing if it can.
-func (c Config) checkDeath(g GroupConfig) []error {
+func (c *Config) checkDeath(g GroupConfig) []error {
 	switch {
 	case g.OnLauncherDeath != Keep:
 		return nil

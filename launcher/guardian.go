@@ -32,7 +32,7 @@ import (
 type guardian struct {
 	args   []string
 	orders orders
-	held   []*os.File
+	held   []*os.File // those of groups that are gone are closed
 	alarm  func(message string)
 	hired  func() // another one has been started
 	quit   context.CancelFunc
@@ -234,7 +234,14 @@ func (g *guardian) watch(ctx context.Context) {
 		}
 		g.alarm("the guardian has ended (" + g.proc.Exit().String() + "): until there is another one, nobody sees to it that all ends with the launcher")
 		g.proc.Close()
-		for g.start() != nil {
+		for tries := 0; ; tries++ {
+			err := g.start()
+			if err == nil {
+				break
+			}
+			if tries == 0 {
+				g.alarm("no other guardian can be started, which is tried again every second: " + err.Error())
+			}
 			select {
 			case <-time.After(time.Second):
 			case <-ctx.Done():

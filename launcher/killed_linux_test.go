@@ -670,15 +670,21 @@ func TestGuardianIsReplaced(t *testing.T) {
 	h.until("an alarm", func(e launcher.Event) bool {
 		return e.Kind == launcher.Alarm && strings.Contains(e.Message, "guardian")
 	})
-	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
-		if now := guardians(t, os.Getpid()); len(now) == 1 && now[0] != first[0] {
-			break
-		} else if time.Now().After(late) {
-			t.Fatal("there is no other one")
-		}
-	}
+	awaitAnotherGuardian(t, first[0])
 	h.close()
 	equal(t, "guardians in the end", len(guardians(t, os.Getpid())), 0)
+}
+
+// awaitAnotherGuardian waits for the one that takes the place of one that has ended.
+func awaitAnotherGuardian(t *testing.T, pid int) {
+	t.Helper()
+	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
+		if now := guardians(t, os.Getpid()); len(now) == 1 && now[0] != pid {
+			return
+		} else if time.Now().After(late) {
+			t.Fatal("there is no other guardian")
+		}
+	}
 }
 
 // guardians lists the guardians of a program.

@@ -52,6 +52,16 @@ func explain(err, taken error) string {
 		"run the launcher with CAP_SYS_PTRACE, or allow it by the sysctl kernel.yama.ptrace_scope=0, or end the process", err, taken)
 }
 
+// own has the files of sockets that were taken over go with them. Not before the launcher has started: one that fails to
+// leaves the service to those who go on with it, and it could not be reached any more.
+func (in inheritance) own() {
+	for _, ln := range in.listeners {
+		if unix, ok := ln.(*net.UnixListener); ok {
+			unix.SetUnlinkOnClose(true)
+		}
+	}
+}
+
 // sockets are for the next launcher to find.
 func (in inheritance) sockets() (all []rememberedSocket) {
 	for i, l := range in.wanted {
@@ -60,6 +70,14 @@ func (in inheritance) sockets() (all []rememberedSocket) {
 		}
 	}
 	return all
+}
+
+// end closes the listeners for all who have them, be it a guardian: nobody is to connect any more and wait for an answer.
+func (in inheritance) end() {
+	for _, f := range in.files {
+		stopListening(f)
+	}
+	in.close()
 }
 
 func (in inheritance) close() {

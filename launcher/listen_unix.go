@@ -11,6 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// stopListening ends the listening on a socket, whoever else has it open.
+func stopListening(f *os.File) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	raw.Control(func(fd uintptr) { unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+}
+
 // fileOf returns a file of a listener that can be inherited. It is not what the File method of a listener returns: os/exec
 // makes such a file blocking, and with it the socket, for all processes that have it by then. One that drains would wait
 // in accept for a client that may never come.

@@ -210,6 +210,9 @@ func (m *Manager) claim(g GroupConfig, before remembered) (inheritance, error) {
 }
 
 func (m *Manager) begin(ln net.Listener, held *ctxshutdown.Guard) {
+	for _, in := range m.listeners {
+		in.own()
+	}
 	for _, g := range m.allGroups() {
 		g.adopt()
 		m.loop(g)
@@ -221,10 +224,14 @@ func (m *Manager) begin(ln net.Listener, held *ctxshutdown.Guard) {
 // loop has a group begin.
 func (m *Manager) loop(g *group) {
 	m.running.Add(1)
-	if !g.scope.Go(func(context.Context) { defer m.running.Done(); g.loop() }) {
-		m.running.Done()
-		close(g.emptied)
+	if g.scope.Go(func(context.Context) { defer m.running.Done(); g.loop() }) {
+		return
 	}
+	go func() { // it was told to stop before it has begun, and may have adopted processes
+		defer m.running.Done()
+		defer close(g.emptied)
+		g.close()
+	}()
 }
 
 // serve answers until all groups are complete, and clears away.

@@ -18,7 +18,7 @@ var ErrReloading = errors.New("launcher: another configuration is being taken ov
 //     and so is one whose roll is paused: that roll is given up.
 //   - All else of a group holds at once: how many there are, and for the processes that run, their limits.
 //   - Of the rest, TotalDeadline, Redact and Source hold at once. What takes a new launcher is refused, by a [*ConfigError]: another
-//     Dir, and another Listen of a group that there is. Router, Logger, Output, Helper and Reread stay as they are.
+//     Dir, and another Listen of a group that there is. Router, Logger, Output, Helper, Guardian and Reread stay as they are.
 //
 // Nothing has changed where the configuration is refused, and where the error matches [ErrReloading], or [ErrRolling]
 // because a group that would change is being rolled. What was begun goes on when ctx ends.
@@ -131,6 +131,9 @@ func (m *Manager) plan(next Config) (_ *plan, err error) {
 	var added []GroupConfig
 	for _, cfg := range next.Groups {
 		cfg = cfg.withDefaults()
+		if err := errors.Join(m.cfg.checkDeath(cfg)...); err != nil { // by the guardian that there is
+			return nil, err
+		}
 		if err := checkFiles(cfg); err != nil {
 			return nil, err
 		}
@@ -177,11 +180,14 @@ func (m *Manager) drop(g *group) {
 	<-g.emptied
 	m.mu.Lock()
 	in := m.listeners[g.name]
+	m.mu.Unlock()
+	in.end()
+	m.mu.Lock()
 	delete(m.groups, g.name)
 	delete(m.listeners, g.name)
 	m.order = slices.DeleteFunc(slices.Clone(m.order), func(name string) bool { return name == g.name })
 	m.mu.Unlock()
-	in.close()
+	m.memory.note()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, st := range g.recent {

@@ -147,7 +147,12 @@ func (p *process) servesAt(port int32) error {
 	if !p.port.CompareAndSwap(0, port) && p.port.Load() != port {
 		return fmt.Errorf("process %q serves at port %d, by its own word", p.id, p.port.Load())
 	}
-	p.manager.memory.note()
+	if p.cfg.OnLauncherDeath == Keep {
+		// The process says it once. If the launcher dies before it is written down, the process has no answer, and says it anew.
+		if err := p.manager.memory.written(); err != nil {
+			return fmt.Errorf("the next launcher would not know of port %d: %w", port, err)
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.conn != nil {

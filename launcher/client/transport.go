@@ -63,7 +63,8 @@ func (l *Lifecycle) listen() (ln net.Listener, creds credentials.TransportCreden
 }
 
 // tellPort tells the launcher which port it is, over its unix socket: there it knows who speaks. It does so until it is
-// believed, since a process can be quicker than the launcher is in noting that it has started one.
+// believed, since a process can be quicker than the launcher is in noting that it has started one, and a launcher that dies
+// before it has answered may be followed by another one.
 func (l *Lifecycle) tellPort(port int) error {
 	if l.launcher == nil {
 		return nil // somebody has asked for this who will look at Addr
@@ -77,7 +78,8 @@ func (l *Lifecycle) tellPort(port int) error {
 		if err == nil {
 			return nil
 		}
-		if status.Code(err) != codes.PermissionDenied || !ctxshutdown.Sleep(ctx, 20*time.Millisecond) {
+		again := status.Code(err) == codes.PermissionDenied || status.Code(err) == codes.Unavailable
+		if !again || !ctxshutdown.Sleep(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("the launcher was not told of port %d, and cannot reach this process without: %w", port, err)
 		}
 	}

@@ -1,0 +1,232 @@
+package launcher_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher"
+	"github.com/swansong-go/swansong/launcher/internal/mtls/mtlstest"
+)
+
+// orphans are processes of a group that a launcher has kept, which is no more.
+func orphans(t *testing.T, g launcher.GroupConfig) (cfg launcher.Config, pids []int) {
+	t.Helper()
+	b := newBrood(t)
+	cfg = launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{b.of(g)}}
+	startAnother(t, cfg, "").hears("ready").kill()
+	pids = b.alive()
+	slices.Sort(pids)
+	equal(t, "processes without a launcher", len(pids), g.Desired)
+	return cfg, pids
+}
+
+// Processes that were started with another configuration are rolled, and the roll comes to an end.
+func TestKept_IsRolled(t *testing.T) {
+	cfg, _ := orphans(t, kept(runners("web", 3)))
+	cfg.Groups[0].Env = append(cfg.Groups[0].Env, "NEW=1")
+	h := launchWith(t, cfg)
+	h.until("the roll is over", func(e launcher.Event) bool {
+		if e.Kind == launcher.RollFailed {
+			t.Fatalf("it has failed\n%s", h.story())
+		}
+		return e.Kind == launcher.RollDone
+	})
+	equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 3})
+	equal(t, "least that were ready", leastReady(h), 3)
+	if err := h.Rollback(soon(t), "web", "test"); !errors.Is(err, launcher.ErrNotRolling) {
+		t.Errorf("a way back from what is over: %v", err)
+	}
+}
+
+// A roll of processes that were kept has no way back: it is paused where it would turn back, refuses to, and goes on by an
+// order. What there was runs on.
+func TestKept_HasNoWayBack(t *testing.T) {
+	cfg, pids := orphans(t, kept(runners("web", 2)))
+	fixed := filepath.Join(cfg.Dir, "fixed")
+	old := cfg.Groups[0]
+	cfg.Groups[0] = kept(script("web", 2, "test -e "+fixed+" || exit 3"))
+	cfg.Groups[0].Env = old.Env
+	cfg.Groups[0].Roll.OnFailure = launcher.Rollback
+	h := launchWith(t, cfg)
+	failed := h.until("the roll has failed", func(e launcher.Event) bool { return e.Kind == launcher.RollFailed })
+	equal(t, "what has come of it", failed.Roll, "paused")
+	running := pidsOf(h, "web")
+	for _, pid := range pids {
+		if !slices.Contains(running, pid) {
+			t.Errorf("pid %d was stopped; there are %v", pid, running)
+		}
+	}
+	if err := h.Rollback(soon(t), "web", "test"); !errors.Is(err, launcher.ErrNoWayBack) {
+		t.Errorf("the way back: %v", err)
+	}
+	health, _ := h.GroupHealth("web")
+	if r := health.Roll; r == nil || !r.Paused {
+		t.Errorf("after that, the roll is %+v", r)
+	}
+	if err := os.WriteFile(fixed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Resume(soon(t), "web", "mended"); err != nil {
+		t.Fatalf("Resume: %v\n%s", err, h.story())
+	}
+	equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 2})
+}
+
+// Whoever has ordered a roll before the launcher has come to its own hears of the end of it, which there is one of.
+func TestKept_OrderedBefore(t *testing.T) {
+	cfg, _ := orphans(t, kept(runners("web", 1)))
+	open := filepath.Join(cfg.Dir, "open")
+	web := cfg.Groups[0]
+	web.Env = append(web.Env, "NEW=1")
+	web.DependsOn = []string{"db"}
+	db := script("db", 1, "until test -e "+open+"; do sleep 0.01; done")
+	cfg.Groups = []launcher.GroupConfig{web, db}
+	h := launchWith(t, cfg)
+	over := make(chan error, 1)
+	go func() { over <- h.Restart(context.Background(), "web", "test") }()
+	h.until("a roll has begun", func(e launcher.Event) bool { return e.Kind == launcher.RollBegun })
+	if err := os.WriteFile(open, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := comes(t, h, over); err != nil {
+		t.Errorf("%v\n%s", err, h.story())
+	}
+	equal(t, "processes by revision", revisions(h, "web"), map[int]int{3: 1})
+}
+
+// A process that chose a port, and told the last launcher, is known to the next one, and stopped over it.
+func TestKept_OverTCP(t *testing.T) {
+	files := launcher.TLS(mtlstest.New(t).Issue(t, "web"))
+	cfg, pids := orphans(t, kept(overTCP(runners("web", 2), files)))
+	h := launchWith(t, cfg).ready()
+	equal(t, "pids", pidsOf(h, "web"), pids)
+	st := h.stops("web-1")
+	equal(t, "state", st.State, launcher.Gone)
+	h.close()
+	h.drainEvents()
+	for _, e := range h.events {
+		if e.Kind == launcher.Signalled || e.Kind == launcher.Alarm {
+			t.Errorf("%s: %s %s; it should have been asked, and have answered", e.Process, e.Kind, e.Message)
+		}
+	}
+}
+
+// A start that fails takes nothing from those who were kept: their socket can still be reached by its name.
+func TestKept_SocketOverAFailedStart(t *testing.T) {
+	g := kept(runners("web", 1))
+	g.Listen = []launcher.Listen{{Network: "unix", Address: filepath.Join(shortDir(t), "web")}}
+	cfg, pids := orphans(t, g)
+	bad := cfg
+	bad.Guardian = []string{"true"}
+	if m, err := launcher.Start(context.Background(), bad); err == nil {
+		m.Force(errors.New("the test is over")).Wait(soon(t))
+		t.Fatal("it was started")
+	}
+	get := func() error {
+		dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", g.Listen[0].Address)
+		}
+		return fetch(&http.Client{Timeout: tooLong, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}, "http://web")
+	}
+	if err := get(); err != nil {
+		t.Errorf("after a start that has failed: %v", err)
+	}
+	h := launchWith(t, cfg).ready()
+	equal(t, "pids", pidsOf(h, "web"), pids)
+	if err := get(); err != nil {
+		t.Errorf("with the next launcher: %v", err)
+	}
+	h.close()
+	if _, err := os.Stat(g.Listen[0].Address); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("in the end the socket is still there: %v", err)
+	}
+}
+
+// What a reload cannot do is refused, and nothing of it is done.
+func TestReload_Refuses(t *testing.T) {
+	held := kept(runners("held", 1))
+	held.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}}
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{held, runners("web", 1)}}
+	h := launchWith(t, cfg).ready()
+	before := append(pidsOf(h, "held"), pidsOf(h, "web")...)
+	bare := launch(t, runners("web", 1)).ready()
+	files := launcher.TLS(mtlstest.New(t).Issue(t, "launcher"))
+	for what, c := range map[string]struct {
+		h      *harness
+		change func(c *launcher.Config)
+		field  string
+	}{
+		"a group that keeps its listeners": {h, func(c *launcher.Config) {
+			added := held
+			added.Name = "added"
+			c.Groups = append(c.Groups, added)
+		}, "OnLauncherDeath"},
+		"another end of a group with listeners": {h, func(c *launcher.Config) { c.Groups[0].OnLauncherDeath = launcher.Kill }, "OnLauncherDeath"},
+		"no listeners any more":                 {h, func(c *launcher.Config) { c.Groups[0].Listen = nil }, "Listen"},
+		"another directory":                     {h, func(c *launcher.Config) { c.Dir += "x" }, "Dir"},
+		"an admin service": {h, func(c *launcher.Config) {
+			c.Admin = launcher.AdminConfig{Address: "127.0.0.1:0", TLS: files}
+		}, "Admin"},
+		"a group to keep, without a guardian": {bare, func(c *launcher.Config) {
+			c.Dir, c.Groups = bare.dir, []launcher.GroupConfig{runners("web", 1), kept(runners("added", 1))}
+		}, "OnLauncherDeath"},
+	} {
+		next := cfg
+		next.Groups = slices.Clone(cfg.Groups)
+		c.change(&next)
+		err := c.h.Reload(soon(t), next, "test")
+		var rule *launcher.ConfigError
+		if !errors.As(err, &rule) || rule.Field != c.field {
+			t.Errorf("%s: %v; want a refusal that names %s", what, err, c.field)
+		}
+		if _, err := c.h.GroupHealth("added"); !errors.Is(err, launcher.ErrNotFound) {
+			t.Errorf("%s: the group that was to be added: %v", what, err)
+		}
+	}
+	equal(t, "pids", append(pidsOf(h, "held"), pidsOf(h, "web")...), before)
+}
+
+// When a group is gone whose listeners a guardian holds, clients are refused, and the guardian can still be replaced.
+func TestReload_EndsListenersThatAreHeld(t *testing.T) {
+	held := kept(runners("held", 1))
+	held.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}}
+	web := runners("web", 1)
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{held, web}}
+	h := launchWith(t, cfg).ready()
+	address := h.Addrs("held")[0].String()
+	if err := fetch(&http.Client{Timeout: tooLong}, "http://"+address); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Groups = []launcher.GroupConfig{web}
+	if err := h.Reload(soon(t), cfg, "test"); err != nil {
+		t.Fatal(err)
+	}
+	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) { // the group is forgotten a moment after its end
+		if _, err := h.GroupHealth("held"); errors.Is(err, launcher.ErrNotFound) {
+			break
+		}
+		if time.Now().After(late) {
+			t.Fatal("the group is still there")
+		}
+	}
+	if conn, err := net.Dial("tcp", address); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("connected: %v, %v; nobody is there to answer", conn != nil, err)
+	}
+	first := guardians(t, os.Getpid())
+	equal(t, "guardians", len(first), 1)
+	kill(t, first[0])
+	awaitAnotherGuardian(t, first[0])
+	cfg.Groups = append(cfg.Groups, runners("held", 1)) // who keeps nothing may have the address
+	cfg.Groups[1].Listen = []launcher.Listen{{Address: address}}
+	if err := h.Reload(soon(t), cfg, "test"); err != nil {
+		t.Errorf("the address is not free: %v", err)
+	}
+}
