@@ -264,3 +264,27 @@ func TestCompletionAndExport(t *testing.T) {
 	equal(t, "validate", out, s.file()+" is valid: 1 groups\n")
 	equal(t, "exit code", code, 0)
 }
+
+// The end of a terminal drains what runs there, as SIGTERM does, and a second SIGHUP does not cut that short; with a file, it
+// ends nobody, not even in the drain.
+func TestHangup(t *testing.T) {
+	s := newSite(t, strings.Replace(web, "1ms]", "1ms, --behavior, slow-drain, --drain-duration, 1h]", 1)+
+		"    shutdown: {grace_period: 1h, max_duration: 1h}\n")
+	flags := []string{"--dir", filepath.Join(s.dir, "s"), "--name", "web", "--grace", "1h", "--max", "1h", "--",
+		testrunner, "--process-id", "{id}", "--behavior", "slow-drain", "--drain-duration", "1h"}
+	for name, c := range map[string]struct {
+		args []string
+		stop syscall.Signal
+	}{
+		"without a file": {flags, syscall.SIGHUP},
+		"with a file":    {nil, syscall.SIGTERM},
+	} {
+		d := s.runs(c.args...)
+		d.cmd.Process.Signal(c.stop)
+		s.until("the launcher is stopping", func(h health) bool { return h.Groups[0].Message == "stopping" })
+		d.cmd.Process.Signal(syscall.SIGHUP)
+		s.must("status")
+		d.cmd.Process.Signal(syscall.SIGTERM)
+		equal(t, "exit code "+name, d.ends(), 2)
+	}
+}

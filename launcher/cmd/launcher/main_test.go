@@ -162,11 +162,15 @@ func (d *daemon) log() string {
 	return d.stderr.String()
 }
 
-// runs starts a launcher, waits until it is ready, and has it drained at the end of the test.
-func (s *site) runs() *daemon {
+// runs starts a launcher with the file, or with these arguments, waits until it is ready, and has it drained at the end of
+// the test.
+func (s *site) runs(args ...string) *daemon {
 	s.t.Helper()
 	d := &daemon{site: s, lines: make(chan string, 10_000), ended: make(chan struct{})}
-	d.cmd = exec.Command(command, "run", "-f", s.file())
+	if len(args) == 0 {
+		args = []string{"-f", s.file()}
+	}
+	d.cmd = exec.Command(command, append([]string{"run"}, args...)...)
 	d.cmd.Env, d.cmd.Stderr = s.environment(), d
 	out, err := d.cmd.StdoutPipe()
 	if err != nil {

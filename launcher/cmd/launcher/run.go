@@ -28,7 +28,7 @@ func runCommand(at *place) *cobra.Command {
 		Use:   "run -f file | run [flags] -- command [argument ...]",
 		Short: "Start groups of processes, and keep them running until ^C or SIGTERM",
 		Long: "Start what a file says, or a group by flags, and keep it running until ^C or SIGTERM; all is then drained. A second signal " +
-			"kills what is left. SIGHUP has the file read again, as the command reload does.\n\nIn the command, {id} is the name of " +
+			"kills what is left. SIGHUP has the file read again, as the command reload does; without a file, it is a SIGTERM.\n\nIn the command, {id} is the name of " +
 			"the process, {dir} the launcher's directory, and {socket} a path that the process can listen on.\n\nThe exit code is 0 " +
 			"when all has been drained, 1 when something has failed, 2 when processes were killed by a second signal, and 3 when some are left.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -127,7 +127,15 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 			cfg.Guardian = append(cfg.Guardian, "--redact="+pattern)
 		}
 	}
+	// Caught to the end: the default would end the launcher, at its start and in its drain too, and drain nobody.
+	hangup := make(chan os.Signal, 1)
+	if cfg.Reread != nil || !signal.Ignored(syscall.SIGHUP) { // as by nohup
+		signal.Notify(hangup, syscall.SIGHUP)
+	}
 	return graceful.Run(cmd.Context(), func(s *ctxshutdown.Swansong) error {
+		if cfg.Reread == nil {
+			s.Go(func(context.Context) { stopOnHangup(s, hangup) })
+		}
 		m, err := launcher.Start(s, cfg)
 		if err != nil {
 			return err
@@ -143,7 +151,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 			fmt.Fprintln(cmd.OutOrStdout(), "operators at", addr)
 		}
 		if cfg.Reread != nil {
-			s.Go(func(context.Context) { rereadOnHangup(s, m, cfg.Logger) })
+			s.Go(func(context.Context) { rereadOnHangup(s, m, cfg.Logger, hangup) })
 		}
 		for _, g := range cfg.Groups {
 			for _, addr := range m.Addrs(g.Name) {
@@ -163,11 +171,20 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 	}, graceful.WithSoft(min(bound, 24*time.Hour)), graceful.WithOutput(cmd.ErrOrStderr()))
 }
 
+// stopOnHangup makes a SIGTERM of the first SIGHUP. Of a terminal that ends, more than one can come, and the second one must
+// not cut the drain short, as a second SIGTERM does.
+func stopOnHangup(s *ctxshutdown.Swansong, hangup <-chan os.Signal) {
+	select {
+	case <-hangup:
+		if self, err := os.FindProcess(os.Getpid()); err == nil {
+			self.Signal(syscall.SIGTERM)
+		}
+	case <-s.Done():
+	}
+}
+
 // rereadOnHangup has the file taken over at each SIGHUP.
-func rereadOnHangup(s *ctxshutdown.Swansong, m *launcher.Manager, logger *slog.Logger) {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
+func rereadOnHangup(s *ctxshutdown.Swansong, m *launcher.Manager, logger *slog.Logger, hangup <-chan os.Signal) {
 	for {
 		select {
 		case <-hangup:
