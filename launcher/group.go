@@ -359,6 +359,11 @@ func (g *group) lost(p *process, st Status) {
 	switch {
 	case !failed && !st.Asked.IsZero():
 		// Somebody has stopped it; another one takes its place at once.
+	case policy == Never && failed && st.ReadyAt.IsZero() && !rolls:
+		// A group with nobody in it would be healthy, and what has never worked is not.
+		g.failures++
+		g.giveUp(st)
+		return
 	case policy == Never || policy == OnFailure && !failed:
 		if !rolls { // whose successors are as many as are desired
 			g.desired = max(0, g.desired-1)
@@ -387,8 +392,7 @@ func (g *group) backOff(st Status) {
 	}
 	g.failures++
 	if policy.CrashLimit > 0 && g.failures >= policy.CrashLimit {
-		g.givenUp, g.lastError = true, st.ID+": "+st.complaint()
-		g.tell(Event{Kind: Alarm, Message: g.lostHope().Rule()})
+		g.giveUp(st)
 		return
 	}
 	wait := policy.MinBackoff
@@ -400,6 +404,11 @@ func (g *group) backOff(st Status) {
 	g.tell(Event{Kind: Restart, Process: st.ID, Message: fmt.Sprintf("failure %d in a row; another one is started in %v", g.failures, wait)})
 }
 
+func (g *group) giveUp(st Status) {
+	g.givenUp, g.lastError = true, st.ID+": "+st.complaint()
+	g.tell(Event{Kind: Alarm, Message: g.lostHope().Rule()})
+}
+
 // A GivenUpError says that the processes of a group have failed too often to be started again.
 type GivenUpError struct {
 	Group    string
@@ -409,7 +418,11 @@ type GivenUpError struct {
 
 // Rule says what has happened, and what to do.
 func (e *GivenUpError) Rule() string {
-	return fmt.Sprintf("given up after %d failures in a row; the last: %s; restart the group when that is mended", e.Failures, e.Last)
+	failures := "a failure"
+	if e.Failures > 1 {
+		failures = fmt.Sprintf("%d failures in a row", e.Failures)
+	}
+	return fmt.Sprintf("given up after %s; the last: %s; restart the group when that is mended", failures, e.Last)
 }
 
 func (e *GivenUpError) Error() string {

@@ -53,7 +53,8 @@ func TestRestartPolicies(t *testing.T) {
 		{launcher.OnFailure, "0", false, 0},
 		{launcher.OnFailure, "3", true, 1},
 		{launcher.Always, "0", true, 1},
-		{launcher.Never, "3", false, 0},
+		{launcher.Never, "0", false, 0},
+		{launcher.Never, "3", false, 1}, // and given up: it has never been ready
 	} {
 		t.Run(string(c.policy)+" "+c.code, func(t *testing.T) {
 			g := group("job", 1, "exit", c.code)
@@ -66,6 +67,7 @@ func TestRestartPolicies(t *testing.T) {
 			h.ends("job-1")
 			health, _ := h.GroupHealth("job")
 			equal(t, "desired", health.Desired, c.desired)
+			equal(t, "healthy", health.Healthy, c.desired == 0)
 			equal(t, "processes that there have been", len(health.Processes), 1)
 		})
 	}

@@ -460,10 +460,16 @@ func (m *machine) failed(now time.Time, why string) []action {
 }
 
 func (m *machine) heard() string {
-	if m.message != "" {
+	const hint = "if it does not speak the protocol, say so: protocol signals"
+	switch {
+	case m.spoke && m.message == "":
+		return "it says no more than " + m.state.String()
+	case m.spoke:
 		return "last heard: " + m.message
+	case m.message != "":
+		return "it has never answered: " + m.message + "; " + hint
 	}
-	return "nothing was heard of it; if it does not speak the protocol, say so: protocol signals"
+	return "it has never answered; " + hint
 }
 
 func (m *machine) stop(e event) []action {

@@ -48,7 +48,17 @@ func TestBadInput(t *testing.T) {
     args: ["1000"]
     health_check_timeout: 100ms
     restart_policy: {initial_backoff: 1ms, crash_loop_limit: 1}
-`, ":6:5: process_groups[1].name: given up after 1 failures in a row; the last: mute-1: not ready within 100ms ("},
+`, ":6:5: process_groups[1].name: given up after a failure; the last: mute-1: not ready within 100ms (it has never answered: "},
+		{"a child without the protocol, once", web + `  - name: mute
+    command: sleep
+    args: ["1000"]
+    health_check_timeout: 100ms
+    restart_policy: never
+`, ":6:5: process_groups[1].name: given up after a failure; the last: mute-1: not ready within 100ms (it has never answered: "},
+		{"a child that ends, once", web + `  - name: gone
+    command: "false"
+    restart_policy: never
+`, ":6:5: process_groups[1].name: given up after a failure; the last: gone-1: CRASHED: exit status 1"},
 		{"a child that ends", web + `  - name: gone
     command: "false"
     restart_policy: {initial_backoff: 1ms, crash_loop_limit: 3}
