@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,7 +42,8 @@ type group struct {
 	missing  int                  // fewer than desired, since a roll could not replace them
 	vacant   int                  // processes that a roll has not come to yet, have failed, and are to be started again
 
-	failures  int // in a row
+	waitsFor  []string // groups that are not healthy, before the first start
+	failures  int      // in a row
 	notBefore time.Time
 	givenUp   bool // too many failures
 	lastError string
@@ -105,7 +107,16 @@ func (g *group) awaitDependencies() bool {
 	events, stop := g.manager.events.watch()
 	defer stop()
 	for {
-		if !slices.ContainsFunc(needs, func(name string) bool { return !g.manager.healthy(name) }) {
+		var waitsFor []string
+		for _, name := range needs {
+			if !g.manager.healthy(name) {
+				waitsFor = append(waitsFor, name)
+			}
+		}
+		g.mu.Lock()
+		g.waitsFor = waitsFor
+		g.mu.Unlock()
+		if len(waitsFor) == 0 {
 			return g.scope.Err() == nil
 		}
 		select {
@@ -418,11 +429,14 @@ type GivenUpError struct {
 
 // Rule says what has happened, and what to do.
 func (e *GivenUpError) Rule() string {
-	failures := "a failure"
-	if e.Failures > 1 {
-		failures = fmt.Sprintf("%d failures in a row", e.Failures)
+	return fmt.Sprintf("given up after %s; the last: %s; restart the group when that is mended", inARow(e.Failures), e.Last)
+}
+
+func inARow(failures int) string {
+	if failures == 1 {
+		return "a failure"
 	}
-	return fmt.Sprintf("given up after %s; the last: %s; restart the group when that is mended", failures, e.Last)
+	return fmt.Sprintf("%d failures in a row", failures)
 }
 
 func (e *GivenUpError) Error() string {
@@ -490,8 +504,10 @@ func (g *group) healthLocked(now time.Time) Health {
 		h.Message = h.Roll.String()
 	case g.missing > 0:
 		h.Message = fmt.Sprintf("degraded: %d of %d could not be replaced; restart the group when that is mended", g.missing, g.desired)
+	case len(g.waitsFor) > 0:
+		h.Message = "waits for " + strings.Join(g.waitsFor, ", ")
 	case now.Before(g.notBefore):
-		h.Message = fmt.Sprintf("%d failures in a row; the next start is in %v", g.failures, g.notBefore.Sub(now).Round(time.Millisecond))
+		h.Message = fmt.Sprintf("%s; the next start is in %v", inARow(g.failures), g.notBefore.Sub(now).Round(time.Millisecond))
 	}
 	return h
 }

@@ -171,6 +171,30 @@ func TestStatusSaysWhoBlocks(t *testing.T) {
 	equal(t, "exit code", d.ends(), 2)
 }
 
+// While a launcher starts, status says who keeps it from being ready, also when nobody runs who could be named.
+func TestStatusSaysWhoIsWaitedFor(t *testing.T) {
+	s := newSite(t, `state_dir: STATE
+process_groups:
+  - name: kv
+    command: "false"
+    max_surge: 0
+    listeners: [{name: kv, address: "127.0.0.1:0"}]
+    restart_policy: {initial_backoff: 1h, max_backoff: 1h}
+  - name: web
+    command: RUNNER
+    depends_on: [kv]
+`)
+	d := s.starts()
+	d.prints("listening on")
+	s.until("kv has failed", func(h health) bool { return strings.HasPrefix(h.Groups[0].Message, "a failure; the next start is in ") })
+	out := s.must("status", "--json=false")
+	for _, want := range []string{"exit status 1\n", "who blocks\n  kv: 0 of 1 ready: a failure; the next start is in ", "\n  web: 0 of 1 ready: waits for kv\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q:\n%s", want, out)
+		}
+	}
+}
+
 // What processes print goes on to the launcher's standard output, and is kept for who asks, each time without secrets.
 func TestLogs(t *testing.T) {
 	s := newSite(t, `state_dir: STATE

@@ -162,9 +162,16 @@ func (d *daemon) log() string {
 	return d.stderr.String()
 }
 
-// runs starts a launcher with the file, or with these arguments, waits until it is ready, and has it drained at the end of
-// the test.
+// runs starts a launcher, and waits until it is ready.
 func (s *site) runs(args ...string) *daemon {
+	s.t.Helper()
+	d := s.starts(args...)
+	d.prints("ready")
+	return d
+}
+
+// starts starts a launcher with the file, or with these arguments, and has it drained at the end of the test.
+func (s *site) starts(args ...string) *daemon {
 	s.t.Helper()
 	d := &daemon{site: s, lines: make(chan string, 10_000), ended: make(chan struct{})}
 	if len(args) == 0 {
@@ -189,7 +196,6 @@ func (s *site) runs(args ...string) *daemon {
 		d.cmd.Wait()
 	}()
 	s.t.Cleanup(func() { d.stops() })
-	d.prints("ready")
 	return d
 }
 

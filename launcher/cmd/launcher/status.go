@@ -194,7 +194,11 @@ func (v view) blocking(out *pb.GetGroupHealthResponse) string {
 		if r := g.GetRoll(); r.GetPaused() {
 			who = append(who, fmt.Sprintf("%s: %s; order restart --resume, or restart --rollback", clean(g.GetGroup()), clean(r.GetMessage())))
 		}
+		coming := 0
 		for _, p := range g.GetProcesses() {
+			if p.GetOutcome() == pb.Outcome_OUTCOME_UNSPECIFIED {
+				coming++
+			}
 			took := p.GetShutdownDuration().AsDuration().Round(100 * time.Millisecond)
 			switch by := p.GetMetrics().GetBlockingOperations(); {
 			case stopping(p):
@@ -209,6 +213,9 @@ func (v view) blocking(out *pb.GetGroupHealthResponse) string {
 				who = append(who, fmt.Sprintf("%s: %s for %s%s", clean(p.GetProcessId()), p.GetState(), v.since(p), prefixed(": ", clean(p.GetMessage()))))
 			}
 		}
+		if !g.GetHealthy() && coming < max(int(g.GetMinHealthy()), 1) && !g.GetRoll().GetPaused() { // and nobody is on the way who could be named
+			who = append(who, fmt.Sprintf("%s: %d of %d ready%s", clean(g.GetGroup()), g.GetReady(), g.GetDesired(), prefixed(": ", clean(g.GetMessage()))))
+		}
 	}
 	if len(who) == 0 {
 		return v.dim.Render("nobody blocks") + "\n"
@@ -217,22 +224,28 @@ func (v view) blocking(out *pb.GetGroupHealthResponse) string {
 	return v.title.Render("who blocks") + "\n  " + strings.Join(who, "\n  ") + "\n"
 }
 
-// doing is what a process says of itself.
+// doing is what a process says of itself, or how it has ended.
 func doing(p *pb.ProcessStatus) string {
 	var words []string
-	if n := p.GetMetrics().GetInFlightRequests(); n > 0 {
-		words = append(words, fmt.Sprintf("%d in flight", n))
+	switch outcome := p.GetOutcome(); outcome {
+	case pb.Outcome_OUTCOME_UNSPECIFIED, pb.Outcome_KILLED: // of the latter, it is what was lost
+		if n := p.GetMetrics().GetInFlightRequests(); n > 0 {
+			words = append(words, fmt.Sprintf("%d in flight", n))
+		}
+		if n := p.GetMetrics().GetBufferedBytes(); n > 0 {
+			words = append(words, fmt.Sprintf("%d bytes to write", n))
+		}
+		if b := p.GetMetrics().GetBlockingOperations(); len(b) > 0 && outcome == pb.Outcome_OUTCOME_UNSPECIFIED {
+			words = append(words, "blocked by "+strings.Join(b, ", "))
+		}
+	case pb.Outcome_CRASH: // the state says it
+	default:
+		words = append(words, outcome.String())
 	}
-	if n := p.GetMetrics().GetBufferedBytes(); n > 0 {
-		words = append(words, fmt.Sprintf("%d bytes to write", n))
+	words = append(words, p.GetExit())
+	if m := p.GetMessage(); m != p.GetExit() {
+		words = append(words, m)
 	}
-	if b := p.GetMetrics().GetBlockingOperations(); len(b) > 0 && p.GetOutcome() == pb.Outcome_OUTCOME_UNSPECIFIED {
-		words = append(words, "blocked by "+strings.Join(b, ", "))
-	}
-	if p.GetOutcome() != pb.Outcome_OUTCOME_UNSPECIFIED {
-		words = append(words, p.GetOutcome().String(), p.GetExit())
-	}
-	words = append(words, p.GetMessage())
 	return clean(strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), "; "))
 }
 
