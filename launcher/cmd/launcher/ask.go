@@ -39,7 +39,7 @@ func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, t
 	case err == nil:
 		return nil
 	case status.Code(err) == codes.Unavailable:
-		return fmt.Errorf("launcher: nobody answers at %s; is a launcher running there? (%s)", where, status.Convert(err).Message())
+		return unreachable(at, where, status.Convert(err).Message())
 	case status.Code(err) == codes.Canceled && ctx.Err() != nil:
 		return errors.New("launcher: interrupted; what was begun goes on")
 	}
@@ -47,6 +47,31 @@ func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, t
 		return errors.New(st.Message())
 	}
 	return err
+}
+
+// unreachable says what to do about a launcher that cannot be asked.
+func unreachable(at *place, where, why string) error {
+	const handshake = "authentication handshake failed: "
+	switch _, refused, found := strings.Cut(strings.TrimSuffix(why, `"`), handshake); {
+	case found && at.remote != "":
+		return fmt.Errorf("launcher: no TLS with %s: %s; see --cert, --key, --ca, and the host in --remote", where, refused)
+	case found, strings.Contains(why, "error reading server preface"), strings.HasSuffix(why, `permission denied"`):
+		return fmt.Errorf("launcher: the launcher at %s belongs to another user; ask as that user (%s)", where, why)
+	case at.remote != "":
+		return fmt.Errorf("launcher: nobody answers at %s; is a launcher running there, with this admin.address? (%s)", where, why)
+	}
+	return fmt.Errorf("launcher: nobody answers at %s; is a launcher running there? Name its directory by --dir, or its file by -f (%s)", where, why)
+}
+
+// watch is ask for what may go on until ^C, which is no failure then.
+func watch(cmd *cobra.Command, at *place, goesOn bool, f func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error) error {
+	return ask(cmd, at, goesOn, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
+		err := f(ctx, to)
+		if goesOn && ctx.Err() != nil {
+			return nil
+		}
+		return err
+	})
 }
 
 func stopCommand(at *place) *cobra.Command {
@@ -159,7 +184,7 @@ func eventsCommand(at *place) *cobra.Command {
 			if len(args) > 0 {
 				in.Group = args[0]
 			}
-			return ask(cmd, at, true, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
+			return watch(cmd, at, true, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
 				events, err := to.WatchEvents(ctx, in)
 				if err != nil {
 					return err

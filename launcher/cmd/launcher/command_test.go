@@ -261,6 +261,49 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// ^C is how one leaves what goes on, and no failure.
+func TestInterruptedWatching(t *testing.T) {
+	s := newSite(t, strings.Replace(web, "1ms]", "1ms, -v]", 1))
+	s.runs()
+	for _, args := range [][]string{{"events"}, {"logs", "--follow"}, {"status", "--watch"}} {
+		cmd := exec.Command(command, append(args, "-f", s.file())...)
+		cmd.Env = s.environment()
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		seen := make(chan bool, 1)
+		rest := make(chan struct{})
+		go func() {
+			defer close(rest)
+			lines := bufio.NewScanner(out)
+			seen <- lines.Scan()
+			for lines.Scan() {
+			}
+		}()
+		for there := false; !there; { // until it listens
+			s.must("restart", "web", "--wait")
+			select {
+			case there = <-seen:
+				if !there {
+					t.Fatalf("%q has ended: %s", args, &stderr)
+				}
+			default:
+			}
+		}
+		cmd.Process.Signal(syscall.SIGINT)
+		<-rest
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%q: %v, %s", args, err, &stderr)
+		}
+	}
+}
+
 // Files and names for others: shells, and those who run the groups elsewhere.
 func TestCompletionAndExport(t *testing.T) {
 	s := newSite(t, web)

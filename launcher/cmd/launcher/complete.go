@@ -56,3 +56,16 @@ func processes(out *pb.GetGroupHealthResponse) (names []string) {
 func groupsAndProcesses(out *pb.GetGroupHealthResponse) []string {
 	return append(groups(out), processes(out)...)
 }
+
+// choice has a shell complete the value of a flag.
+func choice(cmd *cobra.Command, flag string, values ...string) {
+	cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// yamlFile has a shell complete the first argument by files.
+func yamlFile(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+}

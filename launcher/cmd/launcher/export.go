@@ -11,10 +11,15 @@ import (
 func exportCommand(at *place) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use:       "export kubernetes|nomad|systemd -f file",
-		Short:     "Write what somebody else needs to run the groups of a file, and say what he cannot do",
-		Args:      cobra.ExactArgs(1),
-		ValidArgs: export.Targets(),
+		Use:   "export kubernetes|nomad|systemd -f file",
+		Short: "Write what somebody else needs to run the groups of a file, and say what he cannot do",
+		Args:  cobra.ExactArgs(1),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return export.Targets(), cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := at.read()
 			if err != nil {

@@ -109,6 +109,8 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"export", "nomad"}, "launcher: which file?"},
 		{[]string{"status", "-f", s.file()}, "launcher: nobody answers at " + filepath.Join(s.dir, "s", "launcher.sock")},
 		{[]string{"drain"}, "launcher: drain is for --dry-run"},
+		{[]string{"status", "--cert", "a.pem"}, "launcher: --cert is for a launcher elsewhere; name its host:port by --remote"},
+		{[]string{"status", "--remote", "127.0.0.1:1", "--cert", "a.pem"}, "launcher: --remote needs --key, too"},
 	} {
 		_, stderr, code := s.says(c.args...)
 		if code != 1 || !strings.HasPrefix(stderr, c.want) {

@@ -25,7 +25,7 @@ func logsCommand(at *place) *cobra.Command {
 				in.Name = args[0]
 			}
 			in.Lines = int32(max(0, min(lines, 1<<20)))
-			return ask(cmd, at, in.Follow, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
+			return watch(cmd, at, in.Follow, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
 				stream, err := to.ReadLogs(ctx, in)
 				if err != nil {
 					return err

@@ -18,11 +18,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -59,6 +61,7 @@ func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "launcher",
 		Short:         "Start subprocesses, and stop and replace them without loss",
+		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -68,9 +71,23 @@ func root() *cobra.Command {
 	cmd.PersistentFlags().StringVar(&at.tls.Cert, "cert", "", "PEM `file` with the certificate to show to --remote")
 	cmd.PersistentFlags().StringVar(&at.tls.Key, "key", "", "PEM `file` with its key")
 	cmd.PersistentFlags().StringVar(&at.tls.CA, "ca", "", "PEM `file` with the authority of the launcher's certificate")
+	for _, name := range []string{"cert", "key", "ca"} {
+		cmd.MarkPersistentFlagFilename(name, "pem", "crt", "key")
+	}
+	cmd.MarkPersistentFlagFilename("file", "yaml", "yml")
+	cmd.MarkPersistentFlagDirname("dir")
 	cmd.AddCommand(runCommand(at), execCommand(), guardCommand(), statusCommand(at), stopCommand(at), restartCommand(at), drainCommand(at),
 		eventsCommand(at), logsCommand(at), reloadCommand(at), validateCommand(at), exportCommand(at))
 	return cmd
+}
+
+// version is that of the module, as far as whoever has built the command knows it.
+func version() string {
+	b, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return fmt.Sprintf("%s (%s)", cmp.Or(b.Main.Version, "unknown"), b.GoVersion)
 }
 
 // A place is where a launcher is.
@@ -82,6 +99,15 @@ type place struct {
 
 // dial returns a client of the launcher, which says where it is.
 func (p *place) dial() (to pb.LauncherAdminInterfaceClient, conn *grpc.ClientConn, where string, err error) {
+	files := [][2]string{{"--cert", p.tls.Cert}, {"--key", p.tls.Key}, {"--ca", p.tls.CA}}
+	for _, f := range files {
+		switch {
+		case p.remote == "" && f[1] != "":
+			return nil, nil, "", fmt.Errorf("launcher: %s is for a launcher elsewhere; name its host:port by --remote", f[0])
+		case p.remote != "" && f[1] == "":
+			return nil, nil, "", fmt.Errorf("launcher: --remote needs %s, too: over TCP, both ends show a certificate", f[0])
+		}
+	}
 	if p.remote != "" {
 		to, conn, err = launcher.DialTLS(p.remote, p.tls)
 		return to, conn, p.remote, err

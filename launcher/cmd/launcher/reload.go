@@ -77,9 +77,10 @@ func reloadCommand(at *place) *cobra.Command {
 func validateCommand(at *place) *cobra.Command {
 	var show bool
 	cmd := &cobra.Command{
-		Use:   "validate [file]",
-		Short: "Say all that is wrong with a file, by line",
-		Args:  cobra.MaximumNArgs(1),
+		Use:               "validate [file]",
+		Short:             "Say all that is wrong with a file, by line",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: yamlFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file := at.file
 			if len(args) > 0 {

@@ -76,6 +76,9 @@ func runCommand(at *place) *cobra.Command {
 	f.DurationVar(&g.Shutdown.DeregisterDelay, "deregister-delay", 0, "between leaving routing and draining")
 	f.StringVar(&g.Log.Path, "log", "", "`file` for what the processes print, rotated (default: standard output)")
 	f.StringVar(&metricsAt, "metrics", "", "`address` where Prometheus finds the metrics, such as "+metrics.DefaultAddress+" (default: nowhere)")
+	choice(cmd, "protocol", string(launcher.GRPC), string(launcher.Signals))
+	choice(cmd, "on-launcher-death", string(launcher.Kill), string(launcher.Keep))
+	choice(cmd, "restart", string(launcher.OnFailure), string(launcher.Always), string(launcher.Never))
 	f.StringArrayVar(&listen, "listen", nil, "`address` that the processes inherit a listener of (LISTEN_FDS)")
 	return cmd
 }

@@ -23,7 +23,7 @@ import (
 const refresh = 500 * time.Millisecond
 
 func statusCommand(at *place) *cobra.Command {
-	var asJSON, watch bool
+	var asJSON, goesOn bool
 	cmd := &cobra.Command{
 		Use:   "status [group]",
 		Short: "Show who runs, who drains, and who blocks",
@@ -42,16 +42,16 @@ func statusCommand(at *place) *cobra.Command {
 			}
 			show := func(out *pb.GetGroupHealthResponse) error {
 				if asJSON {
-					return printJSON(cmd.OutOrStdout(), out, !watch)
+					return printJSON(cmd.OutOrStdout(), out, !goesOn)
 				}
 				text := newView(cmd.OutOrStdout(), time.Now()).health(out)
-				if watch && terminal {
+				if goesOn && terminal {
 					text = "\x1b[H\x1b[2J" + text
 				}
 				_, err := io.WriteString(cmd.OutOrStdout(), text)
 				return err
 			}
-			return ask(cmd, at, watch, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
+			return watch(cmd, at, goesOn, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
 				var last *pb.GetGroupHealthResponse
 				for {
 					out, err := to.GetGroupHealth(ctx, in)
@@ -67,7 +67,7 @@ func statusCommand(at *place) *cobra.Command {
 							return err
 						}
 					}
-					if last = out; !watch {
+					if last = out; !goesOn {
 						return nil
 					}
 					select {
@@ -80,7 +80,7 @@ func statusCommand(at *place) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "for programs; --json=false is for people, wherever they read it")
-	cmd.Flags().BoolVar(&watch, "watch", false, "go on: on a terminal twice a second, else when something has changed")
+	cmd.Flags().BoolVar(&goesOn, "watch", false, "go on: on a terminal twice a second, else when something has changed")
 	return cmd
 }
 
