@@ -110,7 +110,15 @@ func (g group) environment() (plain map[string]string, secret []string) {
 func (g group) arguments() []string {
 	args := g.config.Redactor().Args(g.Args)
 	g.gap(!slices.Equal(args, g.Args), "args", "has a secret, which is left out; pass it by env or by a file")
+	g.gap(g.mentions("{dir}") || g.mentions("{socket}"), "args", "{dir} and {socket} are paths of the launcher's, and stand there as they are; name others")
 	return args
+}
+
+// mentions reports whether the launcher would put something in the place of this.
+func (g group) mentions(placeholder string) bool {
+	return slices.ContainsFunc(slices.Concat([]string{g.Command}, g.Args, slices.Collect(maps.Values(g.Env))), func(s string) bool {
+		return strings.Contains(s, placeholder)
+	})
 }
 
 // hookArguments is arguments, for a hook.

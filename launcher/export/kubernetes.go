@@ -82,10 +82,17 @@ type variable struct {
 }
 
 type valueFrom struct {
-	SecretKeyRef struct {
-		Name string `yaml:"name"`
-		Key  string `yaml:"key"`
-	} `yaml:"secretKeyRef"`
+	SecretKeyRef *secretKeyRef `yaml:"secretKeyRef,omitempty"`
+	FieldRef     *fieldRef     `yaml:"fieldRef,omitempty"`
+}
+
+type secretKeyRef struct {
+	Name string `yaml:"name"`
+	Key  string `yaml:"key"`
+}
+
+type fieldRef struct {
+	FieldPath string `yaml:"fieldPath"`
 }
 
 type port struct {
@@ -162,13 +169,14 @@ func (g group) deployment() deployment {
 		con.Image = g.Name
 	}
 	plain, secret := g.environment()
+	if g.mentions("{id}") { // first, since only what comes later can refer to it
+		con.Env = append(con.Env, variable{Name: idVariable, ValueFrom: &valueFrom{FieldRef: &fieldRef{"metadata.name"}}})
+	}
 	for _, name := range slices.Sorted(maps.Keys(plain)) {
 		con.Env = append(con.Env, variable{Name: name, Value: value(plain[name])})
 	}
 	for _, name := range secret {
-		from := valueFrom{}
-		from.SecretKeyRef.Name, from.SecretKeyRef.Key = g.Name, name
-		con.Env = append(con.Env, variable{Name: name, ValueFrom: &from})
+		con.Env = append(con.Env, variable{Name: name, ValueFrom: &valueFrom{SecretKeyRef: &secretKeyRef{g.Name, name}}})
 	}
 	// What is left of the grace period once preStop is over: programs on package graceful check their own limits by it.
 	if _, ok := g.Env[graceVariable]; !ok {
@@ -225,8 +233,16 @@ const graceVariable = "TERMINATION_GRACE_PERIOD_SECONDS"
 // portName is that of grpc.health.v1. Those of listeners are numbered, since Kubernetes has 15 bytes for a name.
 const portName = "grpc-health"
 
-// literal keeps Kubernetes from expanding $(NAME), which the launcher does not.
-func literal(s string) string { return strings.ReplaceAll(s, "$(", "$$(") }
+// idVariable has the name of the pod, for {id}.
+const idVariable = "POD_NAME"
+
+// literal keeps Kubernetes from expanding $(NAME) and $$, which the launcher does not, and has it expand {id}.
+func literal(s string) string {
+	if slices.ContainsFunc([]string{"$(", "$$", "${id}"}, func(special string) bool { return strings.Contains(s, special) }) {
+		s = strings.ReplaceAll(s, "$", "$$")
+	}
+	return strings.ReplaceAll(s, "{id}", "$("+idVariable+")")
+}
 
 func value(s string) *string {
 	s = literal(s)

@@ -134,10 +134,18 @@ func Nomad(c *config.Config) (*Result, error) {
 
 func (g group) job() nomadJob {
 	plain, secret := g.environment()
+	named := func(s string) string { return strings.ReplaceAll(s, "{id}", g.Name+"-${NOMAD_ALLOC_INDEX}") }
+	args := g.arguments()
+	for k := range args {
+		args[k] = named(args[k])
+	}
+	for name := range plain {
+		plain[name] = named(plain[name])
+	}
 	t := nomadTask{
 		Name:        g.Name,
 		Driver:      "exec",
-		Config:      map[string]any{"command": g.Command, "args": g.arguments()},
+		Config:      map[string]any{"command": g.Command, "args": args},
 		Env:         plain,
 		KillTimeout: g.Shutdown.MaxDuration + g.Shutdown.SIGTERMTimeout,
 		KillSignal:  string(g.StopSignals[0]),

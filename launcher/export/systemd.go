@@ -75,7 +75,7 @@ func (g group) service() string {
 	} else {
 		u.set("Type", "exec")
 	}
-	u.set("ExecStart", commandLine(g.Command, g.arguments()))
+	u.set("ExecStart", named(commandLine(g.Command, g.arguments())))
 	for _, h := range g.PreStop {
 		u.set("ExecStop", "-"+commandLine(h.Command, g.hookArguments(h)))
 	}
@@ -84,7 +84,7 @@ func (g group) service() string {
 	}
 	plain, secret := g.environment()
 	for _, name := range slices.Sorted(maps.Keys(plain)) {
-		u.set("Environment", specifiers(quote(name+"="+plain[name])))
+		u.set("Environment", named(specifiers(quote(name+"="+plain[name]))))
 	}
 	limit := g.Shutdown.MaxDuration + g.Shutdown.SIGTERMTimeout
 	if _, ok := g.Env[graceVariable]; !ok {
@@ -182,6 +182,9 @@ func seconds(d time.Duration) string {
 
 // specifiers keeps systemd from expanding %.
 func specifiers(s string) string { return strings.ReplaceAll(s, "%", "%%") }
+
+// named has systemd expand {id}.
+func named(s string) string { return strings.ReplaceAll(s, "{id}", "%p-%i") }
 
 // commandLine writes a command for systemd, which splits it at white space, and expands $ and %.
 func commandLine(command string, args []string) string {
