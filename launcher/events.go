@@ -116,7 +116,10 @@ func logEvent(logger *slog.Logger, e Event) {
 	case e.Kind == RouterError || e.Kind == Restart || e.Kind == Signalled || e.Kind == Extension || e.To == Unhealthy || e.To == Blocked:
 		level = slog.LevelWarn
 	}
-	attrs := []slog.Attr{slog.String("group", e.Group)}
+	var attrs []slog.Attr
+	if e.Group != "" {
+		attrs = append(attrs, slog.String("group", e.Group))
+	}
 	if e.Process != "" {
 		attrs = append(attrs, slog.String("process", e.Process))
 	}

@@ -19,6 +19,7 @@ type logFiles struct {
 	files  map[string]*logFile        // by path
 	counts map[string]*capture.Counts // by group
 	output *capture.File              // for who has no file; nil: nowhere
+	failed func(error)                // nil: nobody is told
 }
 
 type logFile struct {
@@ -71,7 +72,7 @@ func (l *logFiles) open(c LogConfig, id string) (_ *capture.File, done func(), e
 	defer l.mu.Unlock()
 	f := l.files[path]
 	if f == nil {
-		opened, err := capture.Open(path, c.MaxSize, max(0, c.MaxFiles), c.Buffer)
+		opened, err := capture.Open(path, c.MaxSize, max(0, c.MaxFiles), c.Buffer, l.failed)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -104,6 +104,9 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 			return nil, nil, err
 		}
 	}
+	m.logs.failed = func(err error) {
+		m.publish(Event{Kind: Alarm, Message: "some of what processes print is lost: " + err.Error()})
+	}
 	if m.lock, err = ownDirectory(dir); err != nil {
 		return nil, nil, err
 	}

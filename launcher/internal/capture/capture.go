@@ -39,11 +39,20 @@ type File struct {
 	out  io.Writer // instead of file
 	size int64
 	err  error
+	lost int  // lines that the disk has not taken since the last one that it did
+	torn bool // the last of them in part
+
+	failed func(error)
+	told   time.Time // when failed was called
 }
 
-// Open opens a log and begins to write it. The directory has to be there; the file is 0600.
-func Open(path string, maxSize int64, maxFiles, maxQueue int) (*File, error) {
-	f := &File{path: path, maxSize: maxSize, maxFiles: maxFiles, maxQueue: maxQueue, now: time.Now, done: make(chan struct{})}
+// silence is how long a disk that fails again and again is not told of.
+const silence = time.Minute
+
+// Open opens a log and begins to write it. The directory has to be there; the file is 0600. Who is told that lines are lost
+// can be nil; it is called from the goroutine that writes, and not for each of them.
+func Open(path string, maxSize int64, maxFiles, maxQueue int, failed func(error)) (*File, error) {
+	f := &File{path: path, maxSize: maxSize, maxFiles: maxFiles, maxQueue: maxQueue, failed: failed, now: time.Now, done: make(chan struct{})}
 	f.wake = sync.NewCond(&f.mu)
 	if err := f.open(); err != nil {
 		return nil, fmt.Errorf("capture: %w", err)
@@ -199,20 +208,41 @@ func (f *File) put(l line) {
 	}
 	out := f.out
 	if out == nil {
-		if f.file == nil && f.open() != nil {
-			l.counts.dropped(l.text)
-			return
+		if f.file == nil {
+			if err := f.open(); err != nil {
+				f.lose(l, err)
+				return
+			}
 		}
 		out = f.file
 	}
-	n, err := out.Write(l.text)
+	text := l.text
+	if f.lost > 0 {
+		note := "… " + strconv.Itoa(f.lost) + " lines dropped: " + f.err.Error() + "\n"
+		if f.torn {
+			note = "\n" + note
+		}
+		text = append([]byte(note), text...)
+	}
+	n, err := out.Write(text)
 	f.size += int64(n)
 	if err != nil {
-		f.err = fmt.Errorf("capture: %w", err)
-		l.counts.dropped(l.text)
+		f.torn = f.torn || n > 0
+		f.lose(l, err)
 		return
 	}
+	f.lost, f.torn = 0, false
 	l.counts.written(l.text)
+}
+
+func (f *File) lose(l line, err error) {
+	f.err = fmt.Errorf("capture: %w", err)
+	f.lost++
+	l.counts.dropped(l.text)
+	if now := f.now(); f.failed != nil && (f.told.IsZero() || now.Sub(f.told) >= silence) {
+		f.told = now
+		f.failed(err)
+	}
 }
 
 func (f *File) rotate() {

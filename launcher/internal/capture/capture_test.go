@@ -3,9 +3,11 @@
 package capture_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,7 +25,7 @@ const tooLong = 20 * time.Second
 
 func open(t *testing.T, path string, size int64, files, queue int) *capture.File {
 	t.Helper()
-	f, err := capture.Open(path, size, files, queue)
+	f, err := capture.Open(path, size, files, queue, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,4 +154,63 @@ func TestSlowDisk(t *testing.T) {
 		t.Error(err)
 	}
 	disk.Close()
+}
+
+// A full disk is told of, once and not for each line, and costs no more than the lines.
+func TestFullDisk(t *testing.T) {
+	const full = "/dev/full"
+	if _, err := os.Stat(full); err != nil {
+		t.Skip("there is no ", full)
+	}
+	told := make(chan error, 10)
+	f, err := capture.Open(full, 1<<20, 1, 1<<20, func(err error) { told <- err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var counts capture.Counts
+	if err := write(f, &counts, "one\ntwo\nthree\n"); err != nil {
+		t.Error(err)
+	}
+	if err := f.Close(tooLong); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Close: %v", err)
+	}
+	if len(told) != 1 || !errors.Is(<-told, syscall.ENOSPC) || counts.DroppedLines.Load() != 3 {
+		t.Errorf("told %d times too often, %d lines dropped", len(told), counts.DroppedLines.Load())
+	}
+}
+
+// A tearing disk takes half of a line each time that it is full.
+type tearing struct {
+	text strings.Builder
+	full []bool
+}
+
+func (d *tearing) Write(b []byte) (n int, err error) {
+	full := d.full[0]
+	d.full = d.full[1:]
+	if full {
+		b, err = b[:len(b)/2], syscall.ENOSPC
+	}
+	n, _ = d.text.Write(b)
+	return n, err
+}
+
+// What a disk that was full has not taken is said at the place where it is missing, and no line is glued to another one.
+func TestRoomAgain(t *testing.T) {
+	d := &tearing{full: []bool{false, true, true, false, false}}
+	f := capture.To(d, 1<<20)
+	if err := write(f, &capture.Counts{}, "one\ntwo\nthree\nfour\nfive\n"); err != nil {
+		t.Error(err)
+	}
+	f.Close(tooLong)
+	lines := strings.Split(d.text.String(), "\n")
+	var whole []string
+	for _, l := range lines {
+		if _, text, ok := strings.Cut(l, " | "); ok {
+			whole = append(whole, text)
+		}
+	}
+	if want := []string{"one", "four", "five"}; !slices.Equal(whole, want) || !slices.Contains(lines, "… 2 lines dropped: capture: no space left on device") {
+		t.Errorf("whole lines %q, all %q", whole, lines)
+	}
 }
