@@ -70,15 +70,19 @@ func (r *Redactor) Environ(environ []string) []string {
 }
 
 var (
-	pair     = regexp.MustCompile(`([\w.-]+)(=)("[^"]*"|'[^']*'|[^\s;,&"']+)`)
-	header   = regexp.MustCompile(`^([\w.-]+)(:\s*)(.+)$`)
+	pair   = regexp.MustCompile(`([\w.-]+)(=)("[^"]*"|'[^']*'|[^\s;,&"']+)`)
+	header = regexp.MustCompile(`^([\w.-]+)(:\s*)(.+)$`)
+	// A flag, and what comes after it, in a command line as shells and lists of strings have it.
+	flagName  = regexp.MustCompile(`(?:^|[\s"'])(--?\w[\w.-]*)`)
+	flagValue = regexp.MustCompile(`^["']?,?\s+("[^"]*"|'[^']*'|[^\s;,&"']+)`)
+
 	userinfo = regexp.MustCompile(`(://[^/?#\s:@]*:)\S*@`) // rather too much of an URL than too little of a password
 )
 
 // Text returns a line of text, such as one of a log, as far as it may be seen: without the passwords of URLs, and without the
-// values of what has a telling name.
+// values of what has a telling name, flags among them.
 func (r *Redactor) Text(s string) string {
-	s = userinfo.ReplaceAllString(s, "${1}"+Redacted+"@")
+	s = r.flags(userinfo.ReplaceAllString(s, "${1}"+Redacted+"@"))
 	for _, form := range []*regexp.Regexp{pair, header} {
 		s = form.ReplaceAllStringFunc(s, func(all string) string {
 			m := form.FindStringSubmatch(all)
@@ -89,6 +93,26 @@ func (r *Redactor) Text(s string) string {
 		})
 	}
 	return s
+}
+
+// flags takes out what Args does, of a command line in a text.
+func (r *Redactor) flags(s string) string {
+	if !strings.Contains(s, "-") {
+		return s
+	}
+	var b strings.Builder
+	done := 0
+	for _, at := range flagName.FindAllStringSubmatchIndex(s, -1) {
+		from, to := at[2], at[3]
+		if from < done || !r.secret(s[from:to]) {
+			continue
+		}
+		if v := flagValue.FindStringSubmatchIndex(s[to:]); v != nil {
+			b.WriteString(s[done:to+v[2]] + Redacted)
+			done = to + v[3]
+		}
+	}
+	return b.String() + s[done:]
 }
 
 // Args returns arguments, as far as they may be seen: of --name=value the name, and of --name value too, which may hide

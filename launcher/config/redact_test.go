@@ -44,6 +44,19 @@ func TestRedactor(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
+	t.Run("command lines in a text", func(t *testing.T) {
+		for text, want := range map[string]string{
+			"exec web --verbose --token hunter2 -n 1":       "exec web --verbose --token [redacted] -n 1",
+			`run ["web", "--api-key", "hunter2", "-v"]`:     `run ["web", "--api-key", [redacted], "-v"]`,
+			"-password 'hunter 2' --card-pin -1234":         "-password [redacted] --card-pin [redacted]",
+			"--- PASS: TestToken (0.1s), and a-token is it": "--- PASS: TestToken (0.1s), and a-token is it",
+			"--log-level debug --token":                     "--log-level debug --token",
+		} {
+			if diff := cmp.Diff(want, r.Text(text)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+	})
 	t.Run("arguments", func(t *testing.T) {
 		args := []string{"--data", "/srv", "--api-token=hunter2", "-password", "-hunter2", "--card-pin", "1234", "--token=", "PASSWORD=hunter2",
 			"--url=https://kv:hunter2@example.com/", "-H", "Authorization: Bearer hunter2", "--verbose", "--secret"}
