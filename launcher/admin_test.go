@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/swansong-go/swansong/launcher"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
@@ -129,8 +130,10 @@ func TestDryRun(t *testing.T) {
 		t.Errorf("it says %v, and there is a lot of initial work", m)
 	}
 	equal(t, "state", stateOf(h, "web-1"), launcher.Ready)
-	equal(t, "bound", out.GetProcesses()[0].GetBound().AsDuration(), h.running("web")[0].Bound)
-	kill(t, h.running("web")[0].PID) // it would take too long
+	web := h.running("web")[0]
+	equal(t, "bound", out.GetProcesses()[0].GetBound().AsDuration(), web.Bound)
+	equal(t, "bound where there is no router", web.Bound, (20+10+2)*time.Second)
+	kill(t, web.PID) // it would take too long
 }
 
 // Sockets are their owner's alone, in a directory that is.

@@ -311,8 +311,11 @@ func (g GroupConfig) arithmetic(desired int) roll.Config {
 }
 
 // leaveBound is the longest that leaving routing and the hooks can take. The router may be about to be told the contrary.
-func (g GroupConfig) leaveBound() time.Duration {
-	d := 2*routerPatience + g.Shutdown.DeregisterDelay
+func (g GroupConfig) leaveBound() time.Duration { return 2*routerPatience + g.delays() }
+
+// delays is leaveBound where there is no router.
+func (g GroupConfig) delays() time.Duration {
+	d := g.Shutdown.DeregisterDelay
 	for _, h := range g.PreStop {
 		d += h.Timeout
 	}
@@ -320,14 +323,27 @@ func (g GroupConfig) leaveBound() time.Duration {
 }
 
 // Bound returns the longest that a shutdown of one process can take, from the moment that it is ordered until the process
-// has been reaped, or is known not to die.
+// has been reaped, or is known not to die. It has room for a [Router]; [Status] has the bound where there is none.
 func (g GroupConfig) Bound() time.Duration {
 	g = g.withDefaults()
-	bound := g.leaveBound() + g.Shutdown.Max + g.Shutdown.SIGTERMTimeout
+	return g.boundAfter(g.leaveBound())
+}
+
+func (g GroupConfig) boundAfter(leaving time.Duration) time.Duration {
+	bound := leaving + g.Shutdown.Max + g.Shutdown.SIGTERMTimeout
 	if total := g.Shutdown.TotalDeadline; total > 0 {
 		bound = min(bound, total/10*9)
 	}
 	return bound + reapPatience
+}
+
+// bound is Bound, without what nobody can take.
+func (m *Manager) bound(g GroupConfig) time.Duration {
+	if m.cfg.Router == nil {
+		g = g.withDefaults()
+		return g.boundAfter(g.delays())
+	}
+	return g.Bound()
 }
 
 var goodName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)

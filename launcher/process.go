@@ -124,7 +124,7 @@ func newProcess(m *Manager, g *group, id string, revision int, cfg GroupConfig) 
 	p.settle = sync.OnceFunc(func() { close(p.settled) })
 	now := time.Now()
 	p.ruled.Store(&p.cfg)
-	p.status = Status{ID: id, Group: cfg.Name, Revision: revision, State: Spawning, Since: now, Started: now, Bound: cfg.Bound()}
+	p.status = Status{ID: id, Group: cfg.Name, Revision: revision, State: Spawning, Since: now, Started: now, Bound: m.bound(cfg)}
 	return p
 }
 
@@ -135,7 +135,7 @@ func (p *process) rules() *GroupConfig { return p.ruled.Load() }
 func (p *process) take(cfg GroupConfig) {
 	p.ruled.Store(&cfg)
 	p.mu.Lock()
-	p.status.Bound = cfg.Bound()
+	p.status.Bound = p.manager.bound(cfg)
 	p.mu.Unlock()
 	p.send(event{kind: evRules, rules: &cfg})
 }

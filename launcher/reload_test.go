@@ -41,8 +41,9 @@ func TestReload(t *testing.T) {
 	h.ready()
 	h.enters("web-3", launcher.Ready)
 	equal(t, "who was started to scale", started(), []string{"web-3"})
+	scaled, _ := h.Process("web-3")
 	st, _ := h.Process("web-1")
-	equal(t, "bound of one that has run all the time", st.Bound, web.Bound())
+	equal(t, "bound of one that has run all the time", st.Bound, scaled.Bound)
 
 	web.Env = append(web.Env, "COLOUR=green")
 	added := runners("added", 1)
