@@ -48,6 +48,7 @@ func reasonOf(ctx context.Context, given string) string {
 
 func (a *admin) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*pb.StopProcessResponse, error) {
 	how := Stop{Reason: reasonOf(ctx, in.GetReason()), Grace: in.GetGracePeriod().AsDuration(), NoReplacement: in.GetNoReplacement()}
+	before, _ := a.manager.Process(in.GetProcessId())
 	if err := a.manager.StopProcess(in.GetProcessId(), how); err != nil {
 		return nil, wireError(err)
 	}
@@ -59,7 +60,10 @@ func (a *admin) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*pb
 		return nil, wireError(err)
 	}
 	message := "stopping"
-	if st.State.Ended() {
+	switch {
+	case before.State.Ended():
+		message = "it had ended before: " + st.Outcome.String()
+	case st.State.Ended():
 		message = st.Outcome.String()
 	}
 	return &pb.StopProcessResponse{Acknowledged: true, Message: message, Status: wireStatus(st)}, nil

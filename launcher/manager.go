@@ -361,7 +361,7 @@ func (m *Manager) process(id string) (*process, error) {
 	if p, ok := m.processes[id]; ok {
 		return p, nil
 	}
-	return nil, fmt.Errorf("%w: process %q; GetGroupHealth lists those that there are", ErrNotFound, id)
+	return nil, fmt.Errorf("%w: process %q; status lists those that there are", ErrNotFound, id)
 }
 
 func (m *Manager) group(name string) (*group, error) {

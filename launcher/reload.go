@@ -206,7 +206,7 @@ func (g *group) compare(cfg GroupConfig) (same, settled bool, err error) {
 	}
 	same = reflect.DeepEqual(now, cfg)
 	if g.roll != nil && !paused && !same {
-		return false, false, fmt.Errorf("launcher: group %q: %w", g.name, ErrRolling)
+		return false, false, fmt.Errorf("%w: group %q", ErrRolling, g.name)
 	}
 	return same, !paused && now.sameProcess(cfg), nil
 }

@@ -109,7 +109,7 @@ func (g *group) startRoll(cfg GroupConfig, reason string) (*leg, error) {
 		return nil, err
 	}
 	if g.roll != nil && !g.roll.state.Paused {
-		return nil, fmt.Errorf("launcher: group %q: %w", g.name, ErrRolling)
+		return nil, fmt.Errorf("%w: group %q", ErrRolling, g.name)
 	}
 	from, to := g.revision, g.revision+1
 	for r := range g.configs {
@@ -143,7 +143,7 @@ func (g *group) resumeRoll(reason string) (*leg, error) {
 		return nil, err
 	}
 	if r == nil || !r.state.Paused {
-		return nil, fmt.Errorf("launcher: group %q: %w", g.name, ErrNotPaused)
+		return nil, fmt.Errorf("%w: group %q", ErrNotPaused, g.name)
 	}
 	r.state.Paused = false
 	g.use(r.wanted())
@@ -161,10 +161,10 @@ func (g *group) turnBack(reason string) (*leg, error) {
 		return nil, err
 	}
 	if r == nil {
-		return nil, fmt.Errorf("launcher: group %q: %w", g.name, ErrNotRolling)
+		return nil, fmt.Errorf("%w: group %q", ErrNotRolling, g.name)
 	}
 	if r.onlyForward() {
-		return nil, fmt.Errorf("launcher: group %q: %w", g.name, ErrNoWayBack)
+		return nil, fmt.Errorf("%w: group %q", ErrNoWayBack, g.name)
 	}
 	paused := r.state.Paused
 	r.last = &RollError{Group: g.name, Cause: errors.New("ordered to turn back: " + reason)}

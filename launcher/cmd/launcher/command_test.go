@@ -136,7 +136,7 @@ process_groups:
 		if r := s.health().Groups[0].Roll; r == nil || !r.Paused || !strings.Contains(r.Why, "exit status 3") {
 			t.Errorf("the pause is not shown: %+v", r)
 		}
-		if out := s.must("status", "--json=false"); !strings.Contains(out, "who blocks\n  web: the roll to revision ") || !strings.Contains(out, "restart --resume") {
+		if out := s.must("status", "--json=false"); !strings.Contains(out, "who blocks\n  web: the roll to revision ") || !strings.Contains(out, "; launcher restart web --resume, or --rollback\n") {
 			t.Errorf("the view does not say what to do:\n%s", out)
 		}
 		if err := os.Remove(bad); err != nil {

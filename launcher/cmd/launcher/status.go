@@ -192,7 +192,7 @@ func (v view) blocking(out *pb.GetGroupHealthResponse) string {
 	var who []string
 	for _, g := range out.GetGroups() {
 		if r := g.GetRoll(); r.GetPaused() {
-			who = append(who, fmt.Sprintf("%s: %s; order restart --resume, or restart --rollback", clean(g.GetGroup()), clean(r.GetMessage())))
+			who = append(who, fmt.Sprintf("%s: %s; launcher restart %[1]s --resume, or --rollback", clean(g.GetGroup()), clean(r.GetMessage())))
 		}
 		coming := 0
 		for _, p := range g.GetProcesses() {
