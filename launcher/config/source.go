@@ -25,10 +25,10 @@ func LoadSource(file string) (*Config, *Source, error) {
 	return parse(file, text, true)
 }
 
-// keys are the fields of package launcher that it finds fault with only when it starts, and how they are called here.
+// keys are the fields of package launcher, and of its command, that it finds fault with only when it starts, and how they are called here.
 var keys = map[string]string{"Name": "name", "Command": "command", "WorkDir": "working_dir", "Listen": "listeners", "PreStop": "pre_stop",
 	"Log.Dir": "logs.dir", "Transport.Address": "lifecycle.address", "Transport.TLS": "lifecycle.tls",
-	"Admin.Address": "admin.address", "Admin.TLS": "admin.tls"}
+	"Admin.Address": "admin.address", "Admin.TLS": "admin.tls", "Metrics.Address": "metrics.address"}
 
 // Locate adds file, line and key to what package launcher finds fault with, as far as that is in the file. The errors that it
 // returns still match those that it was given.

@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -76,6 +77,22 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("it says that it is ready:\n%s", stdout)
 			}
 		})
+	}
+}
+
+// An address that somebody else has is the file's fault, too, and ends what has been started.
+func TestAddressInUse(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	s := newSite(t, web+"metrics: {address: "+ln.Addr().String()+"}\n")
+	_, stderr, code := s.says("run", "-f", s.file())
+	equal(t, "exit code", code, 1)
+	lines := strings.Split(strings.TrimSpace(stderr), "\n")
+	if last, want := lines[len(lines)-1], s.file()+":6:11: metrics.address: listen tcp "+ln.Addr().String()+": "; !strings.HasPrefix(last, want) {
+		t.Errorf("got  %s\nwant %s…", last, want)
 	}
 }
 

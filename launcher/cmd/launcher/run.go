@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -146,7 +147,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 		if metricsAt != "" {
 			addr, err := metrics.Serve(m, metricsAt)
 			if err != nil {
-				return err
+				return &launcher.ConfigError{Field: "Metrics.Address", Rule: strings.TrimPrefix(err.Error(), "metrics: ")}
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "metrics at http://%v/metrics\n", addr)
 		}
