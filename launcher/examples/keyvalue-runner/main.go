@@ -147,7 +147,8 @@ func (r *runner) start() error {
 	r.served = make(chan error, len(listeners))
 	srv := &http.Server{Handler: handler(st), ReadHeaderTimeout: 10 * time.Second}
 	for _, ln := range listeners {
-		go func() { r.served <- httpdrain.Serve(r.scope, srv, ln) }()
+		// A client with a connection of its own may take a second from an answer to its next request.
+		go func() { r.served <- httpdrain.Serve(r.scope, srv, ln, httpdrain.WithLinger(time.Second)) }()
 	}
 	r.life.Readiness.Set(client.Ready, fmt.Sprintf("%d keys", keys))
 	return nil

@@ -166,7 +166,8 @@ func (r *runner) serve() <-chan struct{} {
 		defer close(over)
 		done := make(chan struct{}, len(r.httpListeners))
 		for _, ln := range r.httpListeners {
-			go func() { httpdrain.Serve(r.scope, srv, ln); done <- struct{}{} }()
+			// The clients of tests may be slow to send their next request, where they have to share two processors.
+			go func() { httpdrain.Serve(r.scope, srv, ln, httpdrain.WithLinger(2*time.Second)); done <- struct{}{} }()
 		}
 		for range r.httpListeners {
 			<-done
