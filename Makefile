@@ -32,10 +32,11 @@ test: ## the tests of the root module
 servers: ## install the language servers that the tests of lspconn stop, pinned, into bin/lsp
 	tools/lsp/install
 
-# Not vet and exporttest: they start no goroutine, and type checkers and the types of Kubernetes take minutes there.
+# Not those whose tests start no goroutine of ours, and which take minutes to build or to run there: analyzers, benchmarks with
+# all their peers, pages, and the types of Kubernetes.
 race: ## the tests of all modules under the race detector
 	@if [ -z "$$CI" ] && [ "$$($(GO) env CGO_ENABLED)" = 0 ]; then echo "race: skipped, it needs a C compiler"; exit; fi; \
-	set -x; $(GO) test -race $$($(GO) list $(ALL) | grep -v '^$(ROOT)/\(vet\|launcher/export/exporttest\)')
+	set -x; $(GO) test -race $$($(GO) list $(ALL) | grep -v '^$(ROOT)/\(vet\|bench\|docs\|launcher/export\|launcher/deploy\)')
 
 # Not from the cache: some of these tests read files outside of their module, which it does not look at.
 nested: ## the tests of the nested modules
@@ -70,7 +71,7 @@ model: ## check the models of the counting word and of the event loop, and the c
 
 mutants: ## prove that the tests notice each broken guarantee (NAMES="one another" for some)
 	@if [ -z "$$CI" ] && ! command -v git >/dev/null; then echo "mutants: skipped, they need git"; exit; fi; \
-	set -x; $(GO) run ./internal/cmd/mutants $(NAMES)
+	set -x; $(GO) run ./internal/cmd/mutants $(MUTANTS) $(NAMES)
 
 # staticcheck is built each time: when nothing has changed, the build cache answers at once, and after a change of
 # toolchain an old one could not read the new one's packages.

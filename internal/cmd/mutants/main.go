@@ -7,7 +7,7 @@
 // The patched files are handed to `go test` as an overlay. The working tree is never touched, so mutants run side by
 // side, and an interrupted run leaves nothing to undo.
 //
-//	go run ./internal/cmd/mutants [-C root] [-p 3] [-v] [name ...]
+//	go run ./internal/cmd/mutants [-C root] [-p 3] [-tested] [-v] [name ...]
 //
 // testdata/mutants/README.md describes the patch files. The tool needs git, for `git apply`.
 package main
@@ -57,6 +57,7 @@ type runner struct {
 	ctx       context.Context
 	root      string // absolute: the overlay goes by file name
 	temp      string
+	tested    bool // no baseline is needed; a test that is not there fails no mutant, and lets it survive
 	mu        sync.Mutex
 	baselines map[spec]func() outcome
 	programs  map[string]func() (string, string) // by build flags and package: see program
@@ -73,6 +74,7 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 	flags := flag.NewFlagSet("mutants", flag.ExitOnError)
 	root := flags.String("C", ".", "`root` of the repository")
 	parallel := flags.Int("p", 1+runtime.NumCPU(), "`number` of mutants to run at a time; some wait for what does not come")
+	tested := flags.Bool("tested", false, "all tests have just passed: do not run them without the patches again")
 	verbose := flags.Bool("v", false, "print what the killing test said: does it fail for the right reason?")
 	flags.Parse(args)
 
@@ -83,7 +85,7 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 		return 2
 	}
 	defer os.RemoveAll(temp)
-	r := &runner{ctx: ctx, root: dir, temp: temp, baselines: map[spec]func() outcome{}, programs: map[string]func() (string, string){}}
+	r := &runner{ctx: ctx, root: dir, temp: temp, tested: *tested, baselines: map[spec]func() outcome{}, programs: map[string]func() (string, string){}}
 	names := flags.Args()
 	if len(names) == 0 {
 		names, _ = filepath.Glob(filepath.Join(dir, "testdata", "mutants", "*.patch"))
@@ -137,8 +139,10 @@ func (r *runner) try(name string) outcome {
 	if err != nil {
 		return outcome{doesNotApply, why, err.Error()}
 	}
-	if o := r.baseline(s); o.verdict != "" {
-		return o
+	if !r.tested {
+		if o := r.baseline(s); o.verdict != "" {
+			return o
+		}
 	}
 	switch res := r.result(s, r.patched(s, overlay)); {
 	case !res.built:
