@@ -32,11 +32,10 @@ test: ## the tests of the root module
 servers: ## install the language servers that the tests of lspconn stop, pinned, into bin/lsp
 	tools/lsp/install
 
-# Not those whose tests start no goroutine of ours, and which take minutes to build or to run there: analyzers, benchmarks with
-# all their peers, pages, and the types of Kubernetes.
+# Not vet and exporttest: they start no goroutine, and type checkers and the types of Kubernetes take minutes there.
 race: ## the tests of all modules under the race detector
 	@if [ -z "$$CI" ] && [ "$$($(GO) env CGO_ENABLED)" = 0 ]; then echo "race: skipped, it needs a C compiler"; exit; fi; \
-	set -x; $(GO) test -race $$($(GO) list $(ALL) | grep -v '^$(ROOT)/\(vet\|bench\|docs\|launcher/export\|launcher/deploy\)')
+	set -x; $(GO) test -race $$($(GO) list $(ALL) | grep -v '^$(ROOT)/\(vet\|launcher/export/exporttest\)')
 
 # Not from the cache: some of these tests read files outside of their module, which it does not look at.
 nested: ## the tests of the nested modules

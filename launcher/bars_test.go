@@ -19,12 +19,12 @@ func TestRollsLoseNoRequest(t *testing.T) {
 	t.Run("router", func(t *testing.T) {
 		t.Parallel()
 		r := &table{}
-		g := patient(runners("web", 2, "--http", "{socket}", "--initial-work", "0"))
+		g := runners("web", 2, "--http", "{socket}", "--initial-work", "0")
 		rollUnderLoad(t, launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, Router: r}).ready(), rolls, r.dial)
 	})
 	t.Run("listener", func(t *testing.T) {
 		t.Parallel()
-		g := patient(runners("web", 2, "--initial-work", "0"))
+		g := runners("web", 2, "--initial-work", "0")
 		g.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}}
 		h := launch(t, g).ready()
 		addr := h.Addrs("web")[0].String()
@@ -32,12 +32,6 @@ func TestRollsLoseNoRequest(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)
 		})
 	})
-}
-
-// patient gives processes all the time that a slow machine may take: who is killed at a deadline answers nobody.
-func patient(g launcher.GroupConfig) launcher.GroupConfig {
-	g.Shutdown.Grace, g.Shutdown.Max = tooLong, tooLong
-	return g
 }
 
 func rollUnderLoad(t *testing.T, h *harness, rolls int, dial func(ctx context.Context) (net.Conn, error)) {

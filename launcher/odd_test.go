@@ -130,7 +130,7 @@ func TestSilenceIsUnhealthy(t *testing.T) {
 	}
 	select {
 	case <-unhealthy(h, "odd-1"):
-	case <-time.After(15 * time.Second):
+	case <-time.After(5 * time.Second):
 		kill(t, h.running("odd")[0].PID)
 		t.Fatalf("nobody notices\n%s", h.story())
 	}

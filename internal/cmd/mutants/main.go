@@ -139,7 +139,7 @@ func (r *runner) try(name string) outcome {
 	if err != nil {
 		return outcome{doesNotApply, why, err.Error()}
 	}
-	if !r.tested {
+	if !r.tested || s.flags != "" { // nobody else has run it with these flags
 		if o := r.baseline(s); o.verdict != "" {
 			return o
 		}
