@@ -53,7 +53,7 @@ func guardRows() (rs []row) {
 		})
 	}
 	return append(rs, row{
-		what: "Guard + Release, traced", peer: peer, allocs: 1,
+		what: "Guard + Release, traced", peer: peer,
 		ours: func() func(int) {
 			return guards{ctxshutdown.New(context.Background(), ctxshutdown.WithTrace())}.run
 		},

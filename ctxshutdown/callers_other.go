@@ -4,7 +4,4 @@ package ctxshutdown
 
 import "runtime"
 
-func callers() (at site) {
-	runtime.Callers(3, at[:])
-	return at
-}
+func (at *site) fill() { runtime.Callers(4, at[:]) }

@@ -114,9 +114,9 @@ func (s *Swansong) release(t *record) {
 		return
 	}
 	s.trace.reach(probe.Releasing)
-	s.trace.forget(t)
+	m := s.trace.forget(t)
 	s.node.Released(s.node.Discount())
-	s.trace.reportLate(s, t)
+	s.trace.reportLate(s, m)
 	s.trace.reach(probe.Released)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os/exec"
+	"reflect"
 	"regexp"
 	"runtime"
 	"strings"
@@ -150,6 +151,94 @@ func TestTrace_LateReleases(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// The record of a released guard serves the next one. The report tells of guards that are held, by their own sites.
+func TestTrace_RecordsServeAgain(t *testing.T) {
+	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace())
+	if n := testing.AllocsPerRun(1000, func() { s.Guard().Release() }); n != 0 {
+		t.Errorf("%v allocations for a traced guard", n)
+	}
+	for range 2 {
+		var early, late []*ctxshutdown.Guard
+		var earlySite, lateSite string
+		for range 100 {
+			early = append(early, s.Guard())
+			earlySite = lineAbove()
+		}
+		for i := 0; i < len(early); i += 2 {
+			early[i].Release()
+			early[i].Release()
+			late = append(late, s.Guard())
+			lateSite = lineAbove()
+		}
+		got := map[string]int{}
+		for _, e := range s.GuardReport().Entries() {
+			got[e.Site] += e.Count
+		}
+		if diff := cmp.Diff(map[string]int{earlySite: 50, lateSite: 50}, got); diff != "" {
+			t.Errorf("guards by site (-want +got):\n%s", diff)
+		}
+		for _, g := range append(early, late...) {
+			g.Release()
+		}
+		if got := s.GuardReport().Entries(); len(got) != 0 {
+			t.Errorf("still held: %v", got)
+		}
+	}
+}
+
+// The copy of a guard takes no record along that is another guard's, or nobody's.
+func TestTrace_ACopyIsReleased(t *testing.T) {
+	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace())
+	var site string
+	for range 2 {
+		s.Guard()
+		site = lineAbove()
+	}
+	g := s.Guard()
+	c := new(ctxshutdown.Guard)
+	reflect.ValueOf(c).Elem().Set(reflect.ValueOf(g).Elem()) // as vet would not let us
+	g.Release()
+	c.Release()
+	var got []string
+	for _, e := range s.GuardReport().Entries() {
+		got = append(got, fmt.Sprint(e.Site, " ×", e.Count))
+	}
+	if diff := cmp.Diff([]string{site + " ×2"}, got); diff != "" {
+		t.Errorf("still held (-want +got):\n%s", diff)
+	}
+}
+
+// Many at a time do not mistake each other's records for their own.
+func TestTrace_LateReleasesOfMany(t *testing.T) {
+	const goroutines, each = 4, 200
+	r := new(records)
+	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace(), r.logger())
+	s.Force(nil)
+	var wg sync.WaitGroup
+	sites := make([]string, goroutines)
+	for i := range goroutines {
+		wg.Go(func() {
+			for range each {
+				if i%2 == 0 {
+					s.Guard().Release()
+					sites[i] = lineAbove()
+				} else {
+					s.Guard().Release()
+					sites[i] = lineAbove()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	got := map[string]int{}
+	for _, line := range r.take() {
+		got[line["site"].(string)]++
+	}
+	if diff := cmp.Diff(map[string]int{sites[0]: 2 * each, sites[1]: 2 * each}, got); diff != "" {
+		t.Errorf("late releases by site (-want +got):\n%s", diff)
 	}
 }
 
