@@ -61,6 +61,7 @@ type runner struct {
 	mu        sync.Mutex
 	baselines map[spec]func() outcome
 	programs  map[string]func() (string, string) // by build flags and package: see program
+	kits      map[string]func() (*kit, error)    // by package
 }
 
 func main() {
@@ -85,7 +86,8 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 		return 2
 	}
 	defer os.RemoveAll(temp)
-	r := &runner{ctx: ctx, root: dir, temp: temp, tested: *tested, baselines: map[spec]func() outcome{}, programs: map[string]func() (string, string){}}
+	r := &runner{ctx: ctx, root: dir, temp: temp, tested: *tested,
+		baselines: map[spec]func() outcome{}, programs: map[string]func() (string, string){}, kits: map[string]func() (*kit, error){}}
 	names := flags.Args()
 	if len(names) == 0 {
 		names, _ = filepath.Glob(filepath.Join(dir, "testdata", "mutants", "*.patch"))
@@ -144,7 +146,12 @@ func (r *runner) try(name string) outcome {
 			return o
 		}
 	}
-	switch res := r.result(s, r.patched(s, overlay)); {
+	cmd := r.patched(s, overlay)
+	if program := r.relink(s, overlay); program != "" {
+		defer os.Remove(program)
+		cmd = r.built(s, program)
+	}
+	switch res := r.result(s, cmd); {
 	case !res.built:
 		return outcome{doesNotBuild, why, res.output}
 	case !res.finished:
@@ -173,7 +180,7 @@ func (r *runner) baseline(s spec) outcome {
 			if program == "" {
 				return outcome{badBaseline, fmt.Sprintf("%s does not build without the patch", s.pkg), complaint}
 			}
-			switch res := r.result(s, r.unpatched(s, program)); {
+			switch res := r.result(s, r.built(s, program)); {
 			case !res.passed:
 				return outcome{badBaseline, fmt.Sprintf("%s %s fails without the patch", s.pkg, s.run), res.output}
 			case res.passes == 0:
@@ -220,7 +227,8 @@ func readHeader(path string) (why string, s spec, err error) {
 	return why, s, err
 }
 
-// overlay applies the patch to copies of the files it touches and returns the file for `go test -overlay`.
+// overlay applies the patch to copies of the files it touches, in a folder that it returns; the file for `go test -overlay`
+// has its name with .json.
 func (r *runner) overlay(name, patch string) (string, error) {
 	dir := filepath.Join(r.temp, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -250,7 +258,7 @@ func (r *runner) overlay(name, patch string) (string, error) {
 		return "", err
 	}
 	text, _ := json.Marshal(map[string]any{"Replace": replace})
-	return dir + ".json", os.WriteFile(dir+".json", text, 0o644)
+	return dir, os.WriteFile(dir+".json", text, 0o644)
 }
 
 // gitApply is strict: every line of context must match, though it may be found further up or down. It runs outside of
@@ -284,19 +292,19 @@ type result struct {
 // quicker leaves out what only debuggers read. That is a sixth of what it takes to build a test program.
 var quicker = []string{"-gcflags=-dwarf=false", "-ldflags=-w"}
 
-// patched is the command that runs the named test with the patch. -json is what tells a test that fails from one that does
+// patched is the command that builds the test program with the patch and runs the named test. -json is what tells a test that fails from one that does
 // not build. vet is off because many a mutant is just what vet warns of. The mutant's own flags come last, so that they win.
 // A test that outlives its timeout is ended by go test.
 func (r *runner) patched(s spec, overlay string) *exec.Cmd {
-	args := []string{"test", "-json", "-vet=off", "-count=1", "-timeout=" + s.timeout.String(), "-run=" + s.run, "-overlay=" + overlay}
+	args := []string{"test", "-json", "-vet=off", "-count=1", "-timeout=" + s.timeout.String(), "-run=" + s.run, "-overlay=" + overlay + ".json"}
 	args = append(append(append(args, quicker...), strings.Fields(s.flags)...), s.pkg)
 	cmd := exec.CommandContext(r.ctx, "go", args...)
 	cmd.Dir = r.root
 	return cmd
 }
 
-// unpatched is the command that runs it without. It does what go test does with a test program, which here is there already.
-func (r *runner) unpatched(s spec, program string) *exec.Cmd {
+// built is the command that runs it in a test program that is there already, with the patch or without, as go test does.
+func (r *runner) built(s spec, program string) *exec.Cmd {
 	args := []string{"tool", "test2json", "-t", program, "-test.v=test2json", "-test.paniconexit0", "-test.count=1",
 		"-test.timeout=" + s.timeout.String(), "-test.run=" + s.run}
 	_, run := s.sorted()
@@ -381,7 +389,10 @@ func (r *runner) result(s spec, cmd *exec.Cmd) (res result) {
 	if err != nil && fail == 0 {
 		fmt.Fprintln(&text, err)
 	}
-	// Interrupted, or given a flag it does not know, go test ends without a word on any package.
+	if err != nil && cmp.Or(res.failing, running) != "" {
+		fail++ // without go test around it, a program that panics has no last word on the package
+	}
+	// Interrupted, or given a flag it does not know, go test ends without a word on any package or test.
 	res.finished = r.ctx.Err() == nil && (fail > 0 || err == nil && pass > 0)
 	res.passed = res.finished && fail == 0
 	res.failing = cmp.Or(res.failing, running)
