@@ -74,12 +74,16 @@ mutants: ## prove that the tests notice each broken guarantee (NAMES="one anothe
 
 # staticcheck is built each time: when nothing has changed, the build cache answers at once, and after a change of
 # toolchain an old one could not read the new one's packages.
-lint: ## gofmt, go vet for three systems, and staticcheck, on all modules
+#
+# swansongvet is built where go.work says which root it belongs to. It reads what users copy from: the examples and the code in docs.
+lint: ## gofmt, go vet for three systems, staticcheck on all modules, and swansongvet on what is there to be copied
 	@files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) || exit 1; \
 	if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi
 	GOOS=linux $(GO) vet $(ALL)
 	GOOS=darwin $(GO) vet $(ALL)
 	GOOS=windows $(GO) vet $(ALL)
+	$(GO) build -buildvcs=false -o bin/swansongvet ./vet/cmd/swansongvet
+	bin/swansongvet ./examples/... ./docs
 	@(cd tools && GOWORK=off $(GO) build -buildvcs=false -o ../bin/ honnef.co/go/tools/cmd/staticcheck) || \
 	if [ -z "$$CI" ]; then echo "lint: staticcheck skipped, it cannot be built here"; exit; else exit 1; fi; \
 	set -x; bin/staticcheck $(ALL)

@@ -77,7 +77,8 @@ func main() {
 
 const head = `# Benchmarks
 
-Produced by ` + "`make bench`" + `; do not edit. A ratio below 1 means that swansong is the cheaper one.
+Produced by ` + "`make bench`" + `; do not edit. A ratio below 1 means that swansong is the cheaper one. A target is what
+the median of this run was meant to reach, and a row that did not says *missed*; ` + "`make gate`" + ` fails a row only far above it.
 
 `
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"time"
 )
@@ -25,7 +26,11 @@ func printRows(w io.Writer, rows []row, rounds int) {
 
 func (r result) cells() []string {
 	ratio, limit, theirs := "–", "–", "–"
-	if r.their != nil {
+	ours := short(r.ourTime)
+	switch {
+	case r.counted == 0:
+		ours = "–" // nobody contended, so nothing is known, and nothing missed
+	case r.their != nil:
 		ratio = fmt.Sprintf("**%.2f ×** (%.2f–%.2f)", r.ratio, r.low, r.high)
 		if r.high < 0.01 {
 			ratio = "**< 0.01 ×**"
@@ -37,12 +42,20 @@ func (r result) cells() []string {
 	}
 	if r.limit > 0 {
 		limit = fmt.Sprintf("≤ %.2f ×", r.limit)
+		if r.missed() {
+			limit += ", **missed**"
+		}
 	}
 	allocs := "–" // of one run that does many things at once, the figure says nothing
 	if !r.once {
 		allocs = fmt.Sprintf("%.0f", r.allocated)
 	}
-	return []string{r.what, short(r.ourTime), cmp.Or(r.peer, "–"), theirs, ratio, limit, allocs}
+	return []string{r.what, ours, cmp.Or(r.peer, "–"), theirs, ratio, limit, allocs}
+}
+
+// missed reports whether the ratio is above its target. It goes by two digits, as printed, so that a reader sees the same.
+func (r result) missed() bool {
+	return r.limit > 0 && math.Round(100*r.ratio) > math.Round(100*r.limit)
 }
 
 // printPeers prints who can do which job, and for how much.

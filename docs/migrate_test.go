@@ -69,7 +69,8 @@ func follow(ctx context.Context, lines <-chan string, out io.Writer) *follower {
 func (f *follower) Stop(ctx context.Context) error { return f.scope.Shutdown().Wait(ctx) }
 
 func keepRunning(s *ctxshutdown.Swansong, name string, f func(context.Context) error) {
-	part, _ := ctxshutdown.WithCancel(s, ctxshutdown.WithName(name))
+	part, cancel := ctxshutdown.WithCancel(s, ctxshutdown.WithName(name))
+	_ = cancel // part lasts as long as s
 	part.Go(func(context.Context) {
 		for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 			err := f(part)

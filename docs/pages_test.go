@@ -107,6 +107,53 @@ func TestCode(t *testing.T) {
 	}
 }
 
+// The figures of README.md are those of docs/benchmarks.md, where make bench writes them: when and where they were measured, the rows
+// (without their targets), and those in sentences.
+func TestFigures(t *testing.T) {
+	all := pages(t)
+	readme, measured := all["README.md"], all["docs/benchmarks.md"]
+	_, costs, _ := strings.Cut(readme, "## What it costs")
+	costs, _, _ = strings.Cut(costs, "\n## ")
+	known := map[string]bool{}
+	for l := range strings.Lines(measured) {
+		known[l] = true
+		if cells := strings.Split(l, " | "); len(cells) == 7 {
+			known[strings.Join(append(cells[:5:5], cells[6]), " | ")] = true
+		}
+	}
+	rows := 0
+	for l := range strings.Lines(costs) {
+		if strings.HasPrefix(l, "Measured ") || strings.HasPrefix(l, "| ") {
+			rows++
+			if !known[l] {
+				t.Errorf("README.md: this is not in docs/benchmarks.md:\n%s", l)
+			}
+		}
+	}
+	if rows < 15 {
+		t.Errorf("README.md has %d rows of figures; has the test lost them?", rows)
+	}
+	costs = strings.Join(strings.Fields(costs), " ")
+	for _, f := range []struct{ says, row string }{
+		{"its floor (%s instructions", "TryGuard + Release, depth 4"},
+		{"the Guard takes %s,", "Guard + Release, depth 4"},
+		{"the `Err` %s,", "Err of a context.WithCancel"},
+		{"a WaitGroup's Add and Done %s)", "sync.WaitGroup Add + Done"},
+		{"A live child takes %s bytes", "child scope"},
+		{"%s with a guard", "child scope that holds a guard"},
+		{"%s when somebody waits on it; a", "child scope that is waited on"},
+		{"a `context.WithCancel` takes %s,", "context.WithCancel"},
+		{"and %s when somebody waits on it.", "context.WithCancel that is waited on"},
+	} {
+		m := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(f.row) + ` \| (\d+) \|$`).FindStringSubmatch(measured)
+		if m == nil {
+			t.Errorf("docs/benchmarks.md has no figure for %q", f.row)
+		} else if want := strings.Replace(f.says, "%s", m[1], 1); !strings.Contains(costs, want) {
+			t.Errorf("README.md does not say %q, as docs/benchmarks.md does", want)
+		}
+	}
+}
+
 func flat(code string) string {
 	lines := strings.Split(strings.TrimSpace(code), "\n")
 	for i, l := range lines {

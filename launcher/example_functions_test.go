@@ -36,6 +36,7 @@ func ExampleStart() {
 	dir, remove := exampleDir()
 	defer remove()
 	app := ctxshutdown.New(context.Background()) // or the context that graceful.Run gives
+	defer app.Shutdown()
 
 	m, err := launcher.Start(app, launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{sleepers(2)}})
 	if err != nil {

@@ -32,6 +32,7 @@ func ExampleStart() {
 
 func ExampleNewManager() {
 	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
 	manager, err := lspconn.NewManager(s, func(language string) (lspconn.Server, error) { return server(), nil })
 	if err != nil {
 		log.Fatal(err)

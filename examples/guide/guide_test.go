@@ -8,6 +8,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -58,8 +59,19 @@ type program struct {
 var serving = regexp.MustCompile(`serving(?: on |" addr=| addr=)(\S+)(?: admin=(\S+))?`)
 
 func start(t *testing.T, step string, args ...string) *program {
+	p, up := launch(t, step, append([]string{"-addr", "127.0.0.1:0"}, args...)...)
+	select {
+	case <-up:
+	case <-p.ended:
+		t.Fatalf("it does not start:\n%s", p.log.String())
+	}
+	return p
+}
+
+// launch starts a step, and returns a channel that is closed once it serves.
+func launch(t *testing.T, step string, args ...string) (_ *program, up chan struct{}) {
 	p := &program{T: t, ended: make(chan struct{})}
-	p.cmd = exec.Command(filepath.Join(bin, step), append([]string{"-addr", "127.0.0.1:0"}, args...)...)
+	p.cmd = exec.Command(filepath.Join(bin, step), args...)
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +84,7 @@ func start(t *testing.T, step string, args ...string) *program {
 		<-p.ended
 		http.DefaultClient.CloseIdleConnections()
 	})
-	up := make(chan struct{})
+	up = make(chan struct{})
 	go func() {
 		defer close(p.ended)
 		for in := bufio.NewScanner(stderr); in.Scan(); {
@@ -86,12 +98,7 @@ func start(t *testing.T, step string, args ...string) *program {
 		}
 		p.cmd.Wait()
 	}()
-	select {
-	case <-up:
-	case <-p.ended:
-		t.Fatalf("it does not start:\n%s", p.log.String())
-	}
-	return p
+	return p, up
 }
 
 // stop sends SIGTERM, and checks the exit code and what was logged.
@@ -151,6 +158,36 @@ func equal(t *testing.T, got, want any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A step that cannot listen has failed, which is exit code 1, and says why and nothing else. Had it started anything before that
+// nobody stops now, it would wait for that, cut it short, and say so: exit code 2.
+func TestPortTaken(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	taken := ln.Addr().String()
+	for name, args := range map[string][]string{
+		"1-bare":             {"-addr", taken},
+		"2-drain":            {"-addr", taken},
+		"3-work":             {"-addr", taken},
+		"4-order":            {"-addr", taken},
+		"5-streams":          {"-addr", taken},
+		"6-time":             {"-addr", taken},
+		"7-production":       {"-addr", taken, "-admin", "127.0.0.1:0"},
+		"7-production/admin": {"-addr", "127.0.0.1:0", "-admin", taken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			step, _, _ := strings.Cut(name, "/")
+			p, _ := launch(t, step, args...)
+			p.over(1, "listen tcp "+taken+": bind: address already in use")
+			if strings.Contains(p.log.String(), "drained after force") {
+				t.Error("something had been started that nobody has stopped")
+			}
+		})
 	}
 }
 

@@ -59,7 +59,8 @@ func (p *pipeline) close() error { return errors.Join(p.in.Close(), p.out.file.C
 func (p *pipeline) start(main *ctxshutdown.Swansong) bool {
 	return main.Go(func(work context.Context) {
 		stage := func(name string, goroutines int, f func(work context.Context)) {
-			s, _ := ctxshutdown.WithCancel(work, ctxshutdown.WithName(name))
+			s, cancel := ctxshutdown.WithCancel(work, ctxshutdown.WithName(name))
+			_ = cancel // it lasts as long as work, and its goroutines end when they run dry
 			for range goroutines {
 				s.Go(f)
 			}

@@ -28,6 +28,10 @@ func main() {
 
 func run(addr string) error {
 	return graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
+		ln, err := net.Listen("tcp", addr)
+		if err != nil {
+			return err
+		}
 		mux := http.NewServeMux()
 		mux.HandleFunc("POST /signup", func(w http.ResponseWriter, r *http.Request) {
 			// The answer does not wait for the mail, but the end of the program does. r.Context() would end with the answer.
@@ -44,10 +48,6 @@ func run(addr string) error {
 				sendMail(ctx, "news")
 			}
 		})
-		ln, err := net.Listen("tcp", addr)
-		if err != nil {
-			return err
-		}
 		log.Printf("serving on %v", ln.Addr())
 		return httpdrain.Serve(s, &http.Server{Handler: mux}, ln)
 	})

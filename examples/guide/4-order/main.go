@@ -37,6 +37,10 @@ func run(addr, name string) error {
 	}
 	defer file.Close()
 	return graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
+		ln, err := net.Listen("tcp", addr) // what can fail comes before what has to be stopped
+		if err != nil {
+			return err
+		}
 		// The stages derive from Work: the stop does not reach them by itself, InOrder tells them one by one.
 		web, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("web"))
 		store, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("store"))
@@ -57,10 +61,6 @@ func run(addr, name string) error {
 		})
 		store.Go(func(context.Context) { write(store, file, queue) })
 
-		ln, err := net.Listen("tcp", addr)
-		if err != nil {
-			return err
-		}
 		log.Printf("serving on %v", ln.Addr())
 		served := make(chan error, 1)
 		go func() {

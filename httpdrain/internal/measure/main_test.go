@@ -1,0 +1,26 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestRatio(t *testing.T) {
+	for _, test := range []struct {
+		ratios []float64
+		want   string
+	}{
+		{[]float64{0.9, 0.98, 1.1}, "**0.980** (0.980–1.100)"},
+		{[]float64{0.9, 0.97, 1.1}, "**0.970** (0.970–1.100)"},
+		{[]float64{0.9, 0.9696, 1.1}, "**0.970** (0.970–1.100)"},
+		{[]float64{0.9, 0.9694, 1.1}, "**0.969** (0.969–1.100), **missed**"},
+	} {
+		if diff := cmp.Diff(test.want, ratio(test.ratios)); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", test.ratios, diff)
+		}
+	}
+}
