@@ -389,10 +389,11 @@ func (g *group) lost(p *process, st Status) {
 }
 
 // rollsPast reports whether the group is being rolled, and the roll has yet to come to the process, and so does not see to
-// it if another one is to take its place. All else it sees to, or wants gone.
+// it if another one is to take its place. All else it sees to, or wants gone; and where no other one of its kind can be
+// started, new ones take the places of the old.
 func (g *group) rollsPast(p *process) bool {
 	r := g.roll
-	return r != nil && !r.state.Paused && g.versionOf(p.revision) == roll.Old && r.target() == roll.New
+	return r != nil && !r.state.Paused && !r.onlyForward() && g.versionOf(p.revision) == roll.Old && r.target() == roll.New
 }
 
 // backOff counts a failure, and puts off the next start.
