@@ -73,6 +73,19 @@ func TestRestartPolicies(t *testing.T) {
 	}
 }
 
+// Who ends before it is ready has failed in that moment, whatever time it would have had.
+func TestExitBeforeReady(t *testing.T) {
+	g := runners("web", 1, "--ready-after", "-1s")
+	g.HealthCheckTimeout = time.Hour
+	h := launch(t, g)
+	h.enters("web-1", launcher.Starting)
+	kill(t, h.running("web")[0].PID)
+	next := h.until("web-1 changes", func(e launcher.Event) bool { return e.Process == "web-1" && e.Kind == launcher.Transition })
+	equal(t, "state", next.To, launcher.Crashed)
+	equal(t, "message", next.Message, "signal: killed")
+	h.enters("web-2", launcher.Starting)
+}
+
 // A replacement that does not become ready costs nothing but itself.
 func TestRollFailures(t *testing.T) {
 	bad := func(g launcher.GroupConfig) launcher.GroupConfig {
