@@ -86,6 +86,16 @@ func TestExitBeforeReady(t *testing.T) {
 	h.enters("web-2", launcher.Starting)
 }
 
+// So has who ends after that, although nobody has asked for it, or would look for long.
+func TestExitWhileReady(t *testing.T) {
+	g := group("web", 1, "plain")
+	g.Protocol = launcher.Signals
+	h := launch(t, g).ready()
+	kill(t, h.running("web")[0].PID)
+	h.enters("web-1", launcher.Crashed)
+	h.enters("web-2", launcher.Ready)
+}
+
 // A replacement that does not become ready costs nothing but itself.
 func TestRollFailures(t *testing.T) {
 	bad := func(g launcher.GroupConfig) launcher.GroupConfig {
