@@ -40,6 +40,8 @@ type group struct {
 	number   int                  // of the last process started
 	roll     *rolling             // nil: none under way, or paused
 	missing  int                  // fewer than desired, since a roll could not replace them
+	through  int                  // fewer than desired, since they have ended, and the restart policy has nobody follow them
+	failed   int                  // of those, who have not ended well
 	vacant   int                  // processes that a roll has not come to yet, have failed, and are to be started again
 
 	waitsFor  []string // groups that are not healthy, before the first start
@@ -162,6 +164,9 @@ func (g *group) look(now time.Time) (again time.Time) {
 		if t.After(now) && (again.IsZero() || t.Before(again)) {
 			again = t
 		}
+	}
+	if g.desired >= g.cfg.Desired { // by an order, since
+		g.through, g.failed = 0, 0
 	}
 	for _, p := range g.all {
 		st := p.snapshot()
@@ -378,6 +383,10 @@ func (g *group) lost(p *process, st Status) {
 	case policy == Never || policy == OnFailure && !failed:
 		if !rolls { // whose successors are as many as are desired
 			g.desired = max(0, g.desired-1)
+			g.through++
+			if failed {
+				g.failed++
+			}
 		}
 		return
 	default:
@@ -505,12 +514,26 @@ func (g *group) healthLocked(now time.Time) Health {
 		h.Message = h.Roll.String()
 	case g.missing > 0:
 		h.Message = fmt.Sprintf("degraded: %d of %d could not be replaced; restart the group when that is mended", g.missing, g.desired)
+	case g.through > 0 && g.desired < g.cfg.Desired:
+		h.Message = g.completion()
 	case len(g.waitsFor) > 0:
 		h.Message = "waits for " + strings.Join(g.waitsFor, ", ")
 	case now.Before(g.notBefore):
 		h.Message = fmt.Sprintf("%s; the next start is in %v", inARow(g.failures), g.notBefore.Sub(now).Round(time.Millisecond))
 	}
 	return h
+}
+
+// completion says why there are fewer than were configured, although nothing is wrong.
+func (g *group) completion() string {
+	s := fmt.Sprintf("%d of %d have ended for good", g.through, g.through+g.desired)
+	if g.desired == 0 {
+		s = fmt.Sprintf("completed: all %d have ended", g.through)
+	}
+	if g.failed > 0 {
+		s += fmt.Sprintf(", %d of them with a failure", g.failed)
+	}
+	return fmt.Sprintf("%s; by the restart policy, %s, nobody follows before an order", s, g.cfg.Restart.Policy)
 }
 
 // stopProcess stops one. With replace false the group has one less from now on.

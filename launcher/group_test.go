@@ -5,6 +5,7 @@ package launcher_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,8 +70,36 @@ func TestRestartPolicies(t *testing.T) {
 			equal(t, "desired", health.Desired, c.desired)
 			equal(t, "healthy", health.Healthy, c.desired == 0)
 			equal(t, "processes that there have been", len(health.Processes), 1)
+			equal(t, "it is said to be completed", strings.HasPrefix(health.Message, "completed: all 1 have ended; by the restart policy, "+string(c.policy)), c.desired == 0)
 		})
 	}
+}
+
+// A group of processes that are to run once says how far it has come, and what has come of them, and runs them again by an
+// order.
+func TestRunsOnce(t *testing.T) {
+	g := runners("job", 2)
+	g.Restart.Policy = launcher.Never
+	h := launch(t, g).ready()
+	message := func(what, want string) {
+		t.Helper()
+		health, _ := h.GroupHealth("job")
+		equal(t, what, health.Message, want)
+	}
+	message("message while they run", "")
+	const policy = "; by the restart policy, never, nobody follows before an order"
+	for n, want := range []string{"1 of 2 have ended for good, 1 of them with a failure", "completed: all 2 have ended, 2 of them with a failure"} {
+		id := fmt.Sprintf("job-%d", n+1)
+		kill(t, h.running("job")[0].PID)
+		h.ends(id)
+		message("message after the end of "+id, want+policy)
+	}
+	if err := h.Restart(soon(t), "job", "once more"); err != nil {
+		t.Fatalf("%v\n%s", err, h.story())
+	}
+	health, _ := h.GroupHealth("job")
+	equal(t, "ready after the order", health.Ready, 2)
+	message("message after the order", "")
 }
 
 // Who ends before it is ready has failed in that moment, whatever time it would have had.
