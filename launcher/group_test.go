@@ -244,8 +244,8 @@ func TestDependencies(t *testing.T) {
 func TestPreStopHooks_EndWithTheProcess(t *testing.T) {
 	g := runners("web", 1)
 	g.PreStop = []launcher.Hook{
-		{Command: []string{"/bin/sh", "-c", "sleep 1000"}, Timeout: time.Hour},
-		{Command: []string{"/bin/sh", "-c", "sleep 1001"}, Timeout: time.Hour},
+		{Command: []string{"/bin/sh", "-c", "exec sleep 1000"}, Timeout: time.Hour},
+		{Command: []string{"/bin/sh", "-c", "exec sleep 1001"}, Timeout: time.Hour},
 	}
 	g.Shutdown.TotalDeadline = time.Second
 	h := launch(t, g).ready()
