@@ -20,7 +20,11 @@ const (
 	backlog = 4096
 )
 
-// A listener goes on accepting after the stop until nobody is waiting any more, and then closes.
+// A listener goes on accepting after the stop until nobody is waiting any more, and then closes. So it does where it was
+// inherited, and others have it, too (LISTEN_FDS), although whoever waits there would wait for them: nobody can tell from
+// a socket whether one of them accepts, or ever will. In a roll another one does; when all of a service is stopped, nobody
+// does, and leaving at once would lose those in the queue. Where people never cease to connect this takes longer, as backlog
+// has it, and loses nobody.
 //
 // The server calls Accept from one goroutine only.
 type listener struct {

@@ -40,6 +40,13 @@ func inherit(dir string) (remembered, error) {
 		r.Guardians = nil
 	} else {
 		end(r.Pen)
+		var here []proc.Kept
+		for _, k := range r.Guardians {
+			if k, ok := found(k); ok {
+				here = append(here, k)
+			}
+		}
+		r.Guardians = here
 	}
 	for name, g := range r.Groups {
 		g.Processes = slices.DeleteFunc(g.Processes, func(p *rememberedProcess) bool {

@@ -46,6 +46,31 @@ func TestKept_IsRolled(t *testing.T) {
 	}
 }
 
+// One of them that is lost while canaries are waited for is made up for at once, by one of what they are rolled to: what it
+// was itself nobody knows any more.
+func TestKept_LostInACanary(t *testing.T) {
+	cfg, pids := orphans(t, kept(runners("web", 3)))
+	g := &cfg.Groups[0]
+	g.Env = append(slices.Clone(g.Env), "NEW=1")
+	g.Roll = launcher.RollConfig{Canary: 1, CanaryWait: time.Hour}
+	h := launchWith(t, cfg)
+	h.until("the canary is waited for", step("canary", "1 go first"))
+	h.until("an old one has made room", func(e launcher.Event) bool { return e.To == launcher.Gone })
+	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 2, 2: 1})
+	for _, st := range h.running("web") {
+		if slices.Contains(pids, st.PID) {
+			kill(t, st.PID)
+			break
+		}
+	}
+	h.until("somebody takes its place", func(e launcher.Event) bool { return e.To == launcher.Ready })
+	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1, 2: 2})
+	health, _ := h.GroupHealth("web")
+	if r := health.Roll; r == nil || r.Phase != "canary" {
+		t.Errorf("the wait is over: %+v", r)
+	}
+}
+
 // A roll of processes that were kept has no way back: it is paused where it would turn back, refuses to, and goes on by an
 // order. What there was runs on.
 func TestKept_HasNoWayBack(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -40,6 +39,8 @@ type group struct {
 	number   int                  // of the last process started
 	roll     *rolling             // nil: none under way, or paused
 	missing  int                  // fewer than desired, since a roll could not replace them
+	through  int                  // fewer than desired, since they have ended, and the restart policy has nobody follow them
+	failed   int                  // of those, who have not ended well
 	vacant   int                  // processes that a roll has not come to yet, have failed, and are to be started again
 
 	waitsFor  []string // groups that are not healthy, before the first start
@@ -162,6 +163,9 @@ func (g *group) look(now time.Time) (again time.Time) {
 		if t.After(now) && (again.IsZero() || t.Before(again)) {
 			again = t
 		}
+	}
+	if g.desired >= g.cfg.Desired { // by an order, since
+		g.through, g.failed = 0, 0
 	}
 	for _, p := range g.all {
 		st := p.snapshot()
@@ -350,166 +354,9 @@ func (g *group) remove(p *process, st Status) {
 	}
 }
 
-// lost decides, once for each process that the group has not stopped itself, whether and when another one takes its place.
-func (g *group) lost(p *process, st Status) {
-	if g.excused[p.id] || g.stopping {
-		return
-	}
-	g.excused[p.id] = true
-	rolls := g.roll != nil && !g.roll.state.Paused
-	if r := g.roll; r != nil {
-		if st.State == Unhealthy || st.Asked.IsZero() {
-			r.count(g.versionOf(p.revision), p.id, st)
-		}
-		if rolls && !g.rollsPast(p) {
-			return
-		}
-	}
-	failed := st.State == Unhealthy || st.Outcome != Clean
-	policy := p.rules().Restart.Policy
-	switch {
-	case !failed && !st.Asked.IsZero():
-		// Somebody has stopped it; another one takes its place at once.
-	case policy == Never && failed && st.ReadyAt.IsZero() && !rolls:
-		// A group with nobody in it would be healthy, and what has never worked is not.
-		g.failures++
-		g.giveUp(st)
-		return
-	case policy == Never || policy == OnFailure && !failed:
-		if !rolls { // whose successors are as many as are desired
-			g.desired = max(0, g.desired-1)
-		}
-		return
-	default:
-		g.backOff(st)
-	}
-	if rolls {
-		g.vacant++
-	}
-}
-
-// rollsPast reports whether the group is being rolled, and the roll has yet to come to the process, and so does not see to
-// it if another one is to take its place. All else it sees to, or wants gone.
-func (g *group) rollsPast(p *process) bool {
-	r := g.roll
-	return r != nil && !r.state.Paused && g.versionOf(p.revision) == roll.Old && r.target() == roll.New
-}
-
-// backOff counts a failure, and puts off the next start.
-func (g *group) backOff(st Status) {
-	policy := g.cfg.Restart
-	if !st.ReadyAt.IsZero() && time.Since(st.ReadyAt) >= policy.ResetAfter {
-		g.failures = 0
-	}
-	g.failures++
-	if policy.CrashLimit > 0 && g.failures >= policy.CrashLimit {
-		g.giveUp(st)
-		return
-	}
-	wait := policy.MinBackoff
-	for n := 1; n < g.failures && wait < policy.MaxBackoff; n++ {
-		wait *= 2
-	}
-	wait = min(wait, policy.MaxBackoff)
-	g.notBefore = time.Now().Add(wait)
-	g.tell(Event{Kind: Restart, Process: st.ID, Message: fmt.Sprintf("failure %d in a row; another one is started in %v", g.failures, wait)})
-}
-
-func (g *group) giveUp(st Status) {
-	g.givenUp, g.lastError = true, st.ID+": "+st.complaint()
-	g.tell(Event{Kind: Alarm, Message: g.lostHope().Rule()})
-}
-
-// A GivenUpError says that the processes of a group have failed too often to be started again.
-type GivenUpError struct {
-	Group    string
-	Failures int    // in a row
-	Last     string // who has failed last, and of what
-}
-
-// Rule says what has happened, and what to do.
-func (e *GivenUpError) Rule() string {
-	return fmt.Sprintf("given up after %s; the last: %s; restart the group when that is mended", inARow(e.Failures), e.Last)
-}
-
-func inARow(failures int) string {
-	if failures == 1 {
-		return "a failure"
-	}
-	return fmt.Sprintf("%d failures in a row", failures)
-}
-
-func (e *GivenUpError) Error() string {
-	return fmt.Sprintf("launcher: group %q: %s", e.Group, e.Rule())
-}
-
-func (g *group) lostHope() *GivenUpError { return &GivenUpError{g.name, g.failures, g.lastError} }
-
-// hopeless returns a *GivenUpError if the group was given up.
-func (g *group) hopeless() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.givenUp {
-		return g.lostHope()
-	}
-	return nil
-}
-
 func (g *group) tell(e Event) {
 	e.Group = g.name
 	g.manager.publish(e)
-}
-
-// A Health is how a group is.
-type Health struct {
-	Group      string
-	Desired    int
-	MinHealthy int
-	Ready      int // available, that is ready for long enough
-	Total      int // with those that are shutting down
-	Healthy    bool
-	GivenUp    bool // too many processes have failed; it takes a restart of the group
-	Revision   int
-	Message    string      // what is wrong, or under way
-	Missing    int         // fewer than Desired, since a roll with [Continue] could not replace them
-	Roll       *RollStatus // nil: none is under way, or paused
-	Processes  []Status    // those that run, oldest first, then those that have ended, latest last
-}
-
-func (g *group) health() Health {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.healthLocked(time.Now())
-}
-
-func (g *group) healthLocked(now time.Time) Health {
-	h := Health{Group: g.name, Desired: g.desired, MinHealthy: min(*g.cfg.MinHealthy, g.desired), Total: len(g.all), Revision: g.revision,
-		Missing: g.missing, Roll: g.rollStatus(now)}
-	for _, p := range g.sorted() {
-		st := p.snapshot()
-		if st.available(now, g.cfg.MinReady) && !g.excused[p.id] {
-			h.Ready++
-		}
-		h.Processes = append(h.Processes, st)
-	}
-	h.Processes = append(h.Processes, g.recent...)
-	h.GivenUp = g.givenUp
-	h.Healthy = !g.givenUp && h.Ready >= h.MinHealthy && (h.Ready > 0 || h.Desired == 0)
-	switch {
-	case g.stopping:
-		h.Message = "stopping"
-	case g.givenUp:
-		h.Message = g.lostHope().Rule()
-	case g.roll != nil:
-		h.Message = h.Roll.String()
-	case g.missing > 0:
-		h.Message = fmt.Sprintf("degraded: %d of %d could not be replaced; restart the group when that is mended", g.missing, g.desired)
-	case len(g.waitsFor) > 0:
-		h.Message = "waits for " + strings.Join(g.waitsFor, ", ")
-	case now.Before(g.notBefore):
-		h.Message = fmt.Sprintf("%s; the next start is in %v", inARow(g.failures), g.notBefore.Sub(now).Round(time.Millisecond))
-	}
-	return h
 }
 
 // stopProcess stops one. With replace false the group has one less from now on.

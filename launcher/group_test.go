@@ -5,6 +5,7 @@ package launcher_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,8 +70,59 @@ func TestRestartPolicies(t *testing.T) {
 			equal(t, "desired", health.Desired, c.desired)
 			equal(t, "healthy", health.Healthy, c.desired == 0)
 			equal(t, "processes that there have been", len(health.Processes), 1)
+			equal(t, "it is said to be completed", strings.HasPrefix(health.Message, "completed: all 1 have ended; by the restart policy, "+string(c.policy)), c.desired == 0)
 		})
 	}
+}
+
+// A group of processes that are to run once says how far it has come, and what has come of them, and runs them again by an
+// order.
+func TestRunsOnce(t *testing.T) {
+	g := runners("job", 2)
+	g.Restart.Policy = launcher.Never
+	h := launch(t, g).ready()
+	message := func(what, want string) {
+		t.Helper()
+		health, _ := h.GroupHealth("job")
+		equal(t, what, health.Message, want)
+	}
+	message("message while they run", "")
+	const policy = "; by the restart policy, never, nobody follows before an order"
+	for n, want := range []string{"1 of 2 have ended for good, 1 of them with a failure", "completed: all 2 have ended, 2 of them with a failure"} {
+		id := fmt.Sprintf("job-%d", n+1)
+		kill(t, h.running("job")[0].PID)
+		h.ends(id)
+		message("message after the end of "+id, want+policy)
+	}
+	if err := h.Restart(soon(t), "job", "once more"); err != nil {
+		t.Fatalf("%v\n%s", err, h.story())
+	}
+	health, _ := h.GroupHealth("job")
+	equal(t, "ready after the order", health.Ready, 2)
+	message("message after the order", "")
+}
+
+// Who ends before it is ready has failed in that moment, whatever time it would have had.
+func TestExitBeforeReady(t *testing.T) {
+	g := runners("web", 1, "--ready-after", "-1s")
+	g.HealthCheckTimeout = time.Hour
+	h := launch(t, g)
+	h.enters("web-1", launcher.Starting)
+	kill(t, h.running("web")[0].PID)
+	next := h.until("web-1 changes", func(e launcher.Event) bool { return e.Process == "web-1" && e.Kind == launcher.Transition })
+	equal(t, "state", next.To, launcher.Crashed)
+	equal(t, "message", next.Message, "signal: killed")
+	h.enters("web-2", launcher.Starting)
+}
+
+// So has who ends after that, although nobody has asked for it, or would look for long.
+func TestExitWhileReady(t *testing.T) {
+	g := group("web", 1, "plain")
+	g.Protocol = launcher.Signals
+	h := launch(t, g).ready()
+	kill(t, h.running("web")[0].PID)
+	h.enters("web-1", launcher.Crashed)
+	h.enters("web-2", launcher.Ready)
 }
 
 // A replacement that does not become ready costs nothing but itself.
@@ -192,8 +244,8 @@ func TestDependencies(t *testing.T) {
 func TestPreStopHooks_EndWithTheProcess(t *testing.T) {
 	g := runners("web", 1)
 	g.PreStop = []launcher.Hook{
-		{Command: []string{"/bin/sh", "-c", "sleep 1000"}, Timeout: time.Hour},
-		{Command: []string{"/bin/sh", "-c", "sleep 1001"}, Timeout: time.Hour},
+		{Command: []string{"/bin/sh", "-c", "exec sleep 1000"}, Timeout: time.Hour},
+		{Command: []string{"/bin/sh", "-c", "exec sleep 1001"}, Timeout: time.Hour},
 	}
 	g.Shutdown.TotalDeadline = time.Second
 	h := launch(t, g).ready()

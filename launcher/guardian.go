@@ -29,23 +29,36 @@ import (
 // It holds the listeners of the processes that are to be kept, too. They may all be stopping just when the launcher dies, and
 // have closed theirs: then it is the guardian alone who has clients wait, where they would be refused, until the next launcher.
 // The next launcher sends that SIGTERM. A guardian that ends before its launcher is an alarm, and another one takes its place.
+//
+// Whenever the launcher dies, one guardian is in charge, and the next launcher finds it: each is in a pen of its own, which is
+// in the state file before the guardian is started, as with processes that are kept. Of several that live, the one that the
+// file has last is in charge.
 type guardian struct {
-	args   []string
-	orders orders
-	held   []*os.File // those of groups that are gone are closed
-	alarm  func(message string)
-	hired  func() // another one has been started
-	quit   context.CancelFunc
-	ended  chan struct{}
+	args    []string
+	orders  orders     // but for Self
+	held    []*os.File // those of groups that are gone are closed
+	alarm   func(message string)
+	written func() error // returns when the state file has what kept returns
+	quit    context.CancelFunc
+	ended   chan struct{}
 
 	mu   sync.Mutex
-	proc *proc.Process
+	pen  proc.Pen
+	proc *proc.Process // nil: about to be started
 }
 
 // orders are what a guardian is told: one line of JSON.
 type orders struct {
-	Pen proc.Pen `json:"pen"`
-	Dir string   `json:"dir"`
+	Pen  proc.Pen `json:"pen"`
+	Dir  string   `json:"dir"`
+	Self proc.Pen `json:"self"` // that the guardian is in
+}
+
+// guardianPen names a pen for a guardian. A cgroup would be one more thing to leave behind, and a guardian starts nobody.
+func guardianPen() proc.Pen {
+	pen := proc.NewPen()
+	pen.Cgroup = ""
+	return pen
 }
 
 const (
@@ -92,10 +105,28 @@ func Guard(redact func(string) string) error {
 		return fmt.Errorf("launcher: these live on without their launcher: %v", left)
 	}
 	r, err := readState(stateIn(o.Dir))
-	if n := len(r.Guardians); err != nil || n == 0 || r.Guardians[n-1].PID != os.Getpid() { // there is another launcher by now
+	if err != nil || !r.inCharge(o.Self) {
 		return err
 	}
 	return r.read(o.Dir, leave, redact)
+}
+
+// inCharge reports whether the guardian in this pen is to read what kept processes print. It is not if another launcher has
+// come, and ended it or has one of its own.
+func (r remembered) inCharge(self proc.Pen) bool {
+	i := slices.IndexFunc(r.Guardians, func(k proc.Kept) bool { return k.Mark == self.Mark })
+	return i >= 0 && !slices.ContainsFunc(r.Guardians[i+1:], func(k proc.Kept) bool {
+		k, found := found(k)
+		return found && k.Alive()
+	})
+}
+
+// found completes what is known of a guardian that was about to be started, and returns false if it was not.
+func found(k proc.Kept) (proc.Kept, bool) {
+	if k.PID != 0 {
+		return k, true
+	}
+	return k.Leader()
 }
 
 // read reads what the kept processes print, as their launcher would, until they end, or until told to leave.
@@ -162,10 +193,10 @@ func (r remembered) keeps() bool {
 	return false
 }
 
-// hire starts a guardian, which holds some files, and returns when it guards.
-func hire(args []string, o orders, held []*os.File, alarm func(string), hired func()) (*guardian, error) {
+// hire starts a guardian, which holds some files, in the pen that the state file has, and returns when it guards.
+func hire(args []string, o orders, held []*os.File, alarm func(string), written func() error) (*guardian, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	g := &guardian{args: args, orders: o, held: held, alarm: alarm, hired: hired, quit: cancel, ended: make(chan struct{})}
+	g := &guardian{args: args, orders: o, held: held, alarm: alarm, written: written, quit: cancel, ended: make(chan struct{}), pen: o.Self}
 	if err := g.start(); err != nil {
 		cancel()
 		return nil, err
@@ -181,7 +212,7 @@ func (g *guardian) start() error {
 	}
 	defer null.Close()
 	env := append(withoutOurs(os.Environ()), "GOMAXPROCS=1")
-	p, err := proc.Start(proc.Spec{Args: g.args, Env: env, Stderr: null, ExtraFiles: g.held, Linger: -1, NoCgroup: true})
+	p, err := proc.Start(proc.Spec{Args: g.args, Env: env, Stderr: null, ExtraFiles: g.held, In: g.pen, Linger: -1, NoCgroup: true})
 	if err != nil {
 		return &ConfigError{Field: "Guardian", Rule: err.Error()}
 	}
@@ -190,7 +221,9 @@ func (g *guardian) start() error {
 		line, _ := bufio.NewReader(p.Stdout()).ReadString('\n')
 		answer <- strings.TrimSpace(line)
 	}()
-	told, err := json.Marshal(g.orders)
+	o := g.orders
+	o.Self = g.pen
+	told, err := json.Marshal(o)
 	if err == nil {
 		_, err = p.Stdin().Write(append(told, '\n'))
 	}
@@ -220,7 +253,10 @@ func (g *guardian) kept() []proc.Kept {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return []proc.Kept{g.proc.Kept(proc.Pen{})}
+	if g.proc == nil {
+		return []proc.Kept{{Pen: g.pen}}
+	}
+	return []proc.Kept{g.proc.Kept(g.pen)}
 }
 
 // watch replaces a guardian that has ended.
@@ -234,6 +270,10 @@ func (g *guardian) watch(ctx context.Context) {
 		}
 		g.alarm("the guardian has ended (" + g.proc.Exit().String() + "): until there is another one, nobody sees to it that all ends with the launcher")
 		g.proc.Close()
+		g.mu.Lock()
+		g.pen, g.proc = guardianPen(), nil
+		g.mu.Unlock()
+		g.written() // if it cannot be, that is told, and a guardian that nobody finds is better than none
 		for tries := 0; ; tries++ {
 			err := g.start()
 			if err == nil {
@@ -248,7 +288,7 @@ func (g *guardian) watch(ctx context.Context) {
 				return
 			}
 		}
-		g.hired()
+		g.written() // by its number, too, should it have got rid of its mark
 	}
 }
 
@@ -259,6 +299,9 @@ func (g *guardian) dismiss() {
 	}
 	g.quit()
 	<-g.ended
+	if g.proc == nil { // there was none to be had
+		return
+	}
 	io.WriteString(g.proc.Stdin(), dismiss+"\n")
 	g.proc.Stdin().Close()
 	late := time.Now().Add(guardianPatience)

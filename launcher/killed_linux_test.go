@@ -56,6 +56,22 @@ func init() {
 		}
 		forever()
 	}
+	// A guardian. Once a file is there, one that ends its launcher in the moment in which it guards, before it says so.
+	roles["traitor"] = func(args []string) {
+		if _, err := os.Stat(args[0]); err == nil {
+			launcher := os.Getppid()
+			r, w, err := os.Pipe()
+			if err != nil {
+				panic(err)
+			}
+			os.Stdout = w
+			go func() {
+				bufio.NewReader(r).ReadString('\n')
+				syscall.Kill(launcher, syscall.SIGKILL)
+			}()
+		}
+		launcher.Guard(nil)
+	}
 	// What starts fifty others, each by two forks, in a session of its own and deaf to SIGTERM, and then is a test runner.
 	roles["clan"] = func(args []string) {
 		for range 50 {
@@ -487,6 +503,59 @@ func TestGuardianHoldsListeners(t *testing.T) {
 	if err != nil || line != "HTTP/1.0 200 OK\r\n" {
 		t.Errorf("the answer is %q, %v\n%s", line, err, h.story())
 	}
+}
+
+// A guardian whose launcher dies before it knows that it has one is in charge nevertheless, and the next launcher finds it.
+func TestGuardianIsInCharge_BeforeItsLauncherKnows(t *testing.T) {
+	b := newBrood(t)
+	g := kept(b.of(runners("web", 1)))
+	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
+	dir := shortDir(t)
+	betray := filepath.Join(dir, "betray")
+	cfg := launcher.Config{Dir: filepath.Join(dir, "l"), Groups: []launcher.GroupConfig{g},
+		Guardian: []string{"/usr/bin/env", asRole + "=traitor", os.Args[0], betray, "guardian"}}
+	last := startAnother(t, cfg, "").hears("ready")
+	if err := os.WriteFile(betray, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := guardians(t, last.Process.Pid)
+	equal(t, "guardians", len(first), 1)
+	kill(t, first[0])
+	last.Wait()
+	for _, pid := range b.alive() {
+		kill(t, pid)
+		awaitEnd(t, pid, tooLong)
+	}
+	left := commands(t, betray)
+	if len(left) != 1 {
+		t.Fatalf("there are %d guardians without a launcher", len(left))
+	}
+	conn, err := net.Dial("tcp", g.Listen[0].Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET / HTTP/1.0\r\n\r\n")
+	cfg.Guardian = guardianCommand
+	h := launchWith(t, cfg).ready()
+	equal(t, "guardians of the last launcher", commands(t, betray), []int(nil))
+	conn.SetReadDeadline(time.Now().Add(tooLong))
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || line != "HTTP/1.0 200 OK\r\n" {
+		t.Errorf("the answer is %q, %v\n%s", line, err, h.story())
+	}
+}
+
+// commands lists the processes with an argument.
+func commands(t *testing.T, arg string) (pids []int) {
+	t.Helper()
+	for _, p := range processes(t) {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+		if bytes.Contains(text, []byte("\x00"+arg+"\x00")) {
+			pids = append(pids, p.pid)
+		}
+	}
+	return pids
 }
 
 // A process that was being stopped goes on being stopped, and for the same reason, even if it does not react at all.

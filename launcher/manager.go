@@ -168,7 +168,11 @@ func (m *Manager) retire() {
 // written down before it is made, with what an earlier launcher has left, to which nothing has happened yet.
 func (m *Manager) prepareToDie(before remembered) (err error) {
 	m.pen = proc.NewPen()
-	if err := before.expect(stateIn(m.dir), m.pen); err != nil {
+	guards, expected := guardianPen(), before
+	if len(m.cfg.Guardian) > 0 {
+		expected.Guardians = append(slices.Clone(before.Guardians), proc.Kept{Pen: guards})
+	}
+	if err := expected.expect(stateIn(m.dir), m.pen); err != nil {
 		return err
 	}
 	defer func() {
@@ -188,7 +192,7 @@ func (m *Manager) prepareToDie(before remembered) (err error) {
 				held = append(held, m.listeners[name].files...)
 			}
 		}
-		if m.guardian, err = hire(m.cfg.Guardian, orders{m.pen, m.dir}, held, alarm, memory.note); err != nil {
+		if m.guardian, err = hire(m.cfg.Guardian, orders{m.pen, m.dir, guards}, held, alarm, memory.written); err != nil {
 			return err
 		}
 	}

@@ -3,20 +3,14 @@ package launcher
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/internal/proc"
-	"github.com/swansong-go/swansong/launcher/client"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -220,139 +214,6 @@ func (p *process) run() {
 	}
 }
 
-// clear removes what a process leaves that has been reaped. It is remembered until then, so that what a launcher does not come
-// to, because it dies, the next one does.
-func (p *process) clear() {
-	os.Remove(p.lifecycleSocket())
-	os.Remove(p.serviceSocket())
-	if p.cfg.OnLauncherDeath == Keep {
-		p.kept.Empty(time.Now()) // it is empty, unless somebody could not be ended; of that has been told
-		for _, stream := range streams {
-			os.Remove(fifo(p.manager.dir, p.id, stream))
-		}
-	}
-}
-
-func (p *process) lifecycleSocket() string { return filepath.Join(p.manager.dir, p.id+".sock") }
-func (p *process) serviceSocket() string   { return filepath.Join(p.manager.dir, p.id+".app") }
-
-// start starts the subprocess and the copying of what it prints.
-func (p *process) start() error {
-	expand := strings.NewReplacer("{id}", p.id, "{dir}", p.manager.dir, "{socket}", p.serviceSocket())
-	args := make([]string, len(p.cfg.Command))
-	for i, a := range p.cfg.Command {
-		args[i] = expand.Replace(a)
-	}
-	env := withoutOurs(os.Environ())
-	for _, v := range p.cfg.Env {
-		name, value, _ := strings.Cut(v, "=")
-		env = append(env, name+"="+expand.Replace(value))
-	}
-	env = append(env, client.EnvID+"="+p.id)
-	if p.cfg.Protocol == GRPC {
-		env = append(env, p.lifecycleEnv()...)
-		conn, err := p.connect()
-		if err != nil {
-			return err
-		}
-		p.mu.Lock()
-		p.conn, p.child = conn, pb.NewProcessLifecycleInterfaceClient(conn)
-		p.mu.Unlock()
-	}
-	if p.found != nil {
-		return p.adopt()
-	}
-	files, names := p.manager.inherited(p.group)
-	if len(files) > 0 {
-		env = append(env, fmt.Sprintf("LISTEN_FDS=%d", len(files)), "LISTEN_FDNAMES="+strings.Join(names, ":"))
-		if len(p.manager.cfg.Helper) > 0 {
-			args = append(append([]string{}, p.manager.cfg.Helper...), args...)
-		}
-	}
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		return fmt.Errorf("launcher: %w", err)
-	}
-	defer null.Close()
-	spec := proc.Spec{Dir: p.cfg.WorkDir, Env: env, Stdin: null, ExtraFiles: files, In: p.manager.pen, ParentDeath: parentDeath}
-	if p.cfg.OnLauncherDeath == Keep {
-		done, err := p.prepareToKeep(&spec)
-		defer done()
-		if err != nil {
-			return fmt.Errorf("launcher: process %q: %w", p.id, err)
-		}
-	}
-	// Not a subreaper: orphans are found by their mark, and a zombie that was adopted could not be told from a child that
-	// the program, whose package this is, waits for itself. So nobody would reap it.
-	spec.Args = args
-	// Whatever has this name is left over: names are given once, and the directory is ours alone.
-	os.Remove(p.lifecycleSocket())
-	started, err := proc.Start(spec)
-	if err != nil {
-		return fmt.Errorf("launcher: process %q: %w", p.id, err)
-	}
-	p.started(started)
-	return nil
-}
-
-// prepareToKeep has the process that is about to be started live on without this launcher, and be found by the next one.
-func (p *process) prepareToKeep(spec *proc.Spec) (done func(), err error) {
-	done = func() {
-		spec.Stdout.Close()
-		spec.Stderr.Close()
-	}
-	defer func() {
-		if err != nil {
-			spec.ReadStdout.Close()
-			spec.ReadStderr.Close()
-		}
-	}()
-	if spec.ReadStdout, spec.Stdout, err = makeFIFO(fifo(p.manager.dir, p.id, streams[0])); err != nil {
-		return done, err
-	}
-	if spec.ReadStderr, spec.Stderr, err = makeFIFO(fifo(p.manager.dir, p.id, streams[1])); err != nil {
-		return done, err
-	}
-	spec.In, spec.ParentDeath = proc.NewPen(), 0
-	p.mu.Lock()
-	p.kept = proc.Kept{Pen: spec.In}
-	p.mu.Unlock()
-	if err = p.manager.memory.written(); err != nil {
-		return done, fmt.Errorf("it was not started, since the next launcher would not know of it: %w", err)
-	}
-	spec.In.Make()
-	return done, nil
-}
-
-// started takes note of a process that runs.
-func (p *process) started(started *proc.Process) {
-	p.mu.Lock()
-	p.proc = started
-	p.kept = started.Kept(p.kept.Pen)
-	p.status.PID, p.status.Contained = started.Pid(), started.Containment()
-	p.mu.Unlock()
-	p.manager.memory.note()
-	for i, o := range []*proc.Output{started.Stdout(), started.Stderr()} {
-		if o != nil {
-			p.logs.Go(func() { p.copyOutput(streams[i], o) })
-		}
-	}
-}
-
-// withoutOurs removes what a launcher or a service manager that started us has told us, and not our children.
-func withoutOurs(env []string) []string {
-	var kept []string
-	for _, v := range env {
-		switch name, _, _ := strings.Cut(v, "="); name {
-		case client.EnvID, client.EnvAddress, client.EnvLauncher, client.EnvCert, client.EnvKey, client.EnvCA, "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES",
-			"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "MAINPID":
-		default:
-			kept = append(kept, v)
-		}
-	}
-	return kept
-}
-
 // show publishes what has become of the machine.
 func (p *process) show(m *machine, before State, e event) {
 	p.mu.Lock()
@@ -491,130 +352,6 @@ func (p *process) call(kind eventKind, patience time.Duration, f func(ctx contex
 	})
 }
 
-// want notes whether the process should be in routing. It never should again once it should not.
-func (p *process) want(routed bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.routed = routed
-}
-
-// join has the router take the process in, and again where it fails. Until then the process is not counted on: another one
-// that is stopped because this one is there would be missed.
-func (p *process) join() {
-	for p.route() != nil {
-		p.settle()
-		select {
-		case <-time.After(p.rules().Shutdown.Poll):
-		case <-p.quit:
-			return
-		}
-	}
-	p.settle()
-}
-
-// leave has it let the process go, and does not insist.
-func (p *process) leave() {
-	p.want(false)
-	p.route()
-}
-
-// route tells the router, if that is news to it.
-func (p *process) route() error {
-	p.routing.Lock()
-	defer p.routing.Unlock()
-	p.mu.Lock()
-	in, was := p.routed, p.status.Routed
-	p.mu.Unlock()
-	if in == was {
-		return nil
-	}
-	what, call := "remove", Router.Remove
-	if in {
-		what, call = "add", Router.Add
-	}
-	var err error
-	if r := p.manager.cfg.Router; r != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), routerPatience)
-		defer cancel()
-		i := Instance{Group: p.group, ID: p.id, PID: p.proc.Pid(), Socket: p.serviceSocket()}
-		_, err = ctxshutdown.Call(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(r, ctx, i) })
-	}
-	if err != nil {
-		p.tell(Event{Kind: RouterError, Message: what + ": " + err.Error()})
-		if in {
-			return err
-		}
-	}
-	p.mu.Lock()
-	p.status.Routed = in
-	p.mu.Unlock()
-	p.changed(p)
-	return nil
-}
-
-// runHooks runs the pre-stop hooks, one after the other.
-func (p *process) runHooks() {
-	for _, h := range p.rules().PreStop {
-		if p.hurried() {
-			return
-		}
-		message := h.Command[0]
-		if err := p.runHook(h); err != nil {
-			message += ": " + err.Error()
-		}
-		p.tell(Event{Kind: HookRun, Message: message})
-	}
-}
-
-func (p *process) runHook(h Hook) error {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	env := append(withoutOurs(os.Environ()), client.EnvID+"="+p.id, "SWANSONG_PROCESS_GROUP="+p.group,
-		fmt.Sprintf("SWANSONG_PROCESS_PID=%d", p.proc.Pid()))
-	hook, err := proc.Start(proc.Spec{Args: h.Command, Env: env, Stdin: null, Stdout: null, Stderr: null,
-		In: p.manager.pen, ParentDeath: parentDeath})
-	if err != nil {
-		return err
-	}
-	go func() {
-		select {
-		case <-p.hurry:
-			hook.Kill()
-		case <-p.scope.Work().Done():
-			hook.Kill()
-		case <-hook.Done():
-		}
-	}()
-	late := time.Now().Add(h.Timeout)
-	exit, err := hook.End(proc.Deadlines{Terminate: late, Kill: late, GiveUp: late.Add(reapPatience)})
-	switch {
-	case err != nil:
-		return err
-	case exit.Killed && p.hurried():
-		return errors.New("killed, since the process has no more time to stop")
-	case exit.Terminated || exit.Killed:
-		return fmt.Errorf("killed after %v", h.Timeout)
-	case exit.Code != 0:
-		return errors.New(exit.String())
-	}
-	return nil
-}
-
-// hurried reports whether the time for hooks is over, whatever time they have for themselves.
-func (p *process) hurried() bool {
-	select {
-	case <-p.hurry:
-		return true
-	case <-p.scope.Work().Done():
-		return true
-	default:
-		return false
-	}
-}
-
 func wake(p *proc.Process) {
 	if sigcont != 0 {
 		p.Signal(sigcont)
@@ -623,15 +360,3 @@ func wake(p *proc.Process) {
 
 func wireSeconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
 func wireMillis(d time.Duration) int64  { return int64((d + time.Millisecond - 1) / time.Millisecond) }
-
-// lookUp says early, and by name, what would fail later.
-func lookUp(command, dir string) error {
-	if dir != "" && strings.ContainsRune(command, filepath.Separator) && !filepath.IsAbs(command) {
-		command = filepath.Join(dir, command)
-	}
-	_, err := exec.LookPath(command)
-	return err
-}
-
-// parentDeath is what a launcher that is killed leaves to its processes.
-const parentDeath = syscall.SIGKILL

@@ -208,7 +208,8 @@ func (r *rolling) onlyForward() bool { return r.from == r.to }
 // rollRules returns the rules of the roll that is under way.
 func (g *group) rollRules() roll.Config {
 	c := g.cfg.arithmetic(g.desired)
-	if g.roll.onlyForward() && c.OnFailure == roll.Rollback {
+	c.OnlyForward = g.roll.onlyForward()
+	if c.OnlyForward && c.OnFailure == roll.Rollback {
 		c.OnFailure = roll.Pause
 	}
 	return c

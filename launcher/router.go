@@ -3,6 +3,8 @@ package launcher
 import (
 	"context"
 	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
 // A Router is told who takes on work. Its calls come one at a time for a process, from any goroutine, and their contexts
@@ -23,3 +25,64 @@ type Instance struct {
 
 // routerPatience is how long a router may take.
 const routerPatience = 2 * time.Second
+
+// want notes whether the process should be in routing. It never should again once it should not.
+func (p *process) want(routed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.routed = routed
+}
+
+// join has the router take the process in, and again where it fails. Until then the process is not counted on: another one
+// that is stopped because this one is there would be missed.
+func (p *process) join() {
+	for p.route() != nil {
+		p.settle()
+		select {
+		case <-time.After(p.rules().Shutdown.Poll):
+		case <-p.quit:
+			return
+		}
+	}
+	p.settle()
+}
+
+// leave has it let the process go, and does not insist.
+func (p *process) leave() {
+	p.want(false)
+	p.route()
+}
+
+// route tells the router, if that is news to it.
+func (p *process) route() error {
+	p.routing.Lock()
+	defer p.routing.Unlock()
+	p.mu.Lock()
+	in, was := p.routed, p.status.Routed
+	p.mu.Unlock()
+	if in == was {
+		return nil
+	}
+	what, call := "remove", Router.Remove
+	if in {
+		what, call = "add", Router.Add
+	}
+	var err error
+	if r := p.manager.cfg.Router; r != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), routerPatience)
+		defer cancel()
+		i := Instance{Group: p.group, ID: p.id, PID: p.proc.Pid(), Socket: p.serviceSocket()}
+		_, err = ctxshutdown.Call(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(r, ctx, i) })
+	}
+	if err != nil {
+		p.tell(Event{Kind: RouterError, Message: what + ": " + err.Error()})
+		if in {
+			return err
+		}
+	}
+	p.mu.Lock()
+	p.status.Routed = in
+	p.mu.Unlock()
+	p.changed(p)
+	return nil
+}

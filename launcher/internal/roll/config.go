@@ -29,6 +29,8 @@ type Config struct {
 	Canary     int           // instances that go first; 0 is no canary
 	CanaryWait time.Duration // how long these have to have been available before the others follow
 
+	OnlyForward bool // no old instance can be started, so that new ones take the places of those that are lost, canaries or not
+
 	OnFailure  OnFailure
 	Retries    int           // failures in a row that are just tried again; 0 leaves trying again to the operator
 	Backoff    time.Duration // pause before the first retry, doubled for each further one; 0 retries at once
@@ -50,6 +52,7 @@ func (c Config) Validate() error {
 		"MaxSurge 0 with MinHealthy = Desired leaves no way to replace an instance; allow one more, or one fewer")
 	check(c.Canary >= 0 && c.Canary <= c.Desired, "Canary is %d; it has to be within 0 and Desired, which is %d", c.Canary, c.Desired)
 	check(c.OnFailure >= Pause && c.OnFailure <= Continue, "OnFailure is %d; it is Pause, Rollback or Continue", int(c.OnFailure))
+	check(!c.OnlyForward || c.OnFailure != Rollback, "OnFailure is rollback, and OnlyForward leaves no way back; pause or continue")
 	check(c.Retries >= 0, "Retries is %d; it cannot be negative", c.Retries)
 	check(min(c.MinReady, c.ProgressDeadline, c.CanaryWait, c.Backoff, c.MaxBackoff) >= 0, "a duration is negative")
 	check(c.ProgressDeadline == 0 || c.ProgressDeadline > c.MinReady, "ProgressDeadline %v is not longer than MinReady %v: no instance could be in time", c.ProgressDeadline, c.MinReady)

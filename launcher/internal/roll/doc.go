@@ -34,6 +34,8 @@
 //
 //   - No start makes the instances, those that are stopping included, more than Desired + MaxSurge.
 //   - No stop of a ready instance leaves fewer than MinHealthy that are available: ready for MinReady.
+//   - Who is lost is made up for while the roll goes on, as far as the first one and Backoff allow: with OnlyForward by Next,
+//     and else, where old ones are lost that the roll has not come to, by the caller.
 //   - A roll comes to an end or to a pause if each instance that starts becomes ready or fails, each that stops ends, and
 //     failures come to an end. ProgressDeadline sees to it where they do not.
 package roll

@@ -1,6 +1,9 @@
 package roll
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Keep returns what to do next, one action at a time as Next does, in a group that is not being rolled, or whose roll is
 // paused: Desired instances, of whatever version. Which version a Start is of is the caller's to know, and so is when: an
@@ -53,11 +56,12 @@ func (s State) CanaryUntil(c Config, v View) (at time.Duration, ok bool) {
 	if s.Phase != Canary || s.Paused || tally(c, v).available[New] < c.Canary {
 		return 0, false
 	}
-	stay := 0
-	for _, i := range v.Instances { // which are sorted by age, and not by when they have become ready
+	var stay []time.Duration // until when
+	for _, i := range v.Instances {
 		if i.Version == New && i.available(c, v) {
-			at, stay = max(at, i.Since+c.MinReady+c.CanaryWait), stay+1
+			stay = append(stay, i.Since+c.MinReady+c.CanaryWait)
 		}
 	}
-	return at, stay >= c.Canary
+	slices.Sort(stay)
+	return stay[c.Canary-1], true
 }

@@ -34,6 +34,10 @@ func TestModel(t *testing.T) {
 					trouble = max(trouble, 2)
 				}
 				states += explore(t, c, trouble)
+				if canary > 0 && policy != roll.Rollback {
+					c.OnlyForward = true
+					states += explore(t, c, trouble)
+				}
 			}
 		}
 	})
@@ -94,12 +98,16 @@ func (w *world) branches() (all []*world) {
 			}
 			trouble(func(w *world) { w.becomeUnhealthy(k) })
 			trouble(func(w *world) { w.end(k) })
-			trouble(func(w *world) { w.restart(k) })
+			if !w.config.OnlyForward {
+				trouble(func(w *world) { w.restart(k) })
+			}
 		default:
 			branch(func(w *world) { w.end(k) })
 		}
 	}
-	trouble(func(w *world) { w.state = w.state.Rollback(w.config, w.view, "by order") })
+	if !w.config.OnlyForward {
+		trouble(func(w *world) { w.state = w.state.Rollback(w.config, w.view, "by order") })
+	}
 	if w.state.Paused {
 		trouble(func(w *world) { w.state = w.state.Resume(w.config, w.view) })
 	}

@@ -36,7 +36,7 @@ func Next(c Config, s State, v View) (State, Action) {
 	if s.Paused {
 		return s, Action{}
 	}
-	goal := s.goal(c)
+	goal := s.goal(c, n)
 	if n.live[t] < goal[t] && n.all() < c.Desired+c.MaxSurge && v.Now >= s.Retry {
 		return s, Action{Do: Start, Version: t}
 	}

@@ -62,6 +62,7 @@ func TestEveryConfiguration(t *testing.T) {
 			if r.IntN(2) == 0 {
 				c.ProgressDeadline = 10 * time.Second
 			}
+			c.OnlyForward = c.OnFailure != roll.Rollback && r.IntN(2) == 0
 			if err := c.Validate(); err != nil {
 				t.Fatal(err)
 			}
@@ -101,8 +102,8 @@ func storm(w *world, r *rand.Rand) {
 			if r.IntN(3) > 0 {
 				break
 			}
-			switch r.IntN(2) {
-			case 0:
+			switch {
+			case w.config.OnlyForward || r.IntN(2) == 0:
 				w.note("resume")
 				w.state = w.state.Resume(w.config, w.view)
 			default:
@@ -137,7 +138,7 @@ func storm(w *world, r *rand.Rand) {
 			case crashes > 0 && r.IntN(4) == 0:
 				crashes--
 				w.becomeUnhealthy(k)
-			case w.view.Instances[k].Version == roll.Old && r.IntN(10) == 0: // restarted by its policy
+			case w.view.Instances[k].Version == roll.Old && !w.config.OnlyForward && r.IntN(10) == 0: // restarted by its policy
 				w.restart(k)
 			}
 		default:

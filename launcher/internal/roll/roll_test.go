@@ -254,6 +254,31 @@ func TestCanary(t *testing.T) {
 	w.says(t, "1m0s rolling paused=false given up=0: ", "1m0s start new", "1m0s start new")
 }
 
+// Where no old instance can be started, a new one takes the place of each that is lost while canaries are waited for. It is
+// no canary: the wait is not made longer by it.
+func TestCanary_OnlyForward(t *testing.T) {
+	c := roll.Config{Desired: 3, MinHealthy: 2, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute, OnlyForward: true}
+	w := begin(c, 3)
+	w.isReady("new-4")
+	w.ends("old-1")
+	w.says(t, "0s start new", "0s stop old-1: replaced", "0s new-4 is ready", "0s old-1 has ended")
+	w.view.Now = 10 * time.Second
+	w.ends("old-2")
+	w.says(t, "10s old-2 crashes", "10s start new")
+	w.isReady("new-5")
+	w.isUnhealthy("old-3")
+	w.says(t, "10s new-5 is ready", "10s old-3 is unhealthy", "10s start new", "10s stop old-3: replaced")
+	w.isReady("new-6")
+	w.ends("old-3")
+	w.says(t, "10s new-6 is ready", "10s old-3 has ended")
+	if at, ok := w.state.CanaryUntil(c, w.view); at != time.Minute || !ok {
+		t.Errorf("canaries are waited for until %v, %v", at, ok)
+	}
+	w.view.Now = time.Minute
+	w.act()
+	w.says(t, "1m0s done paused=false given up=0: ")
+}
+
 func TestACanaryThatFailsHoldsUpTheOthers(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute, OnFailure: roll.Continue}, 3)
 	w.isReady("new-4")

@@ -86,12 +86,16 @@ func (s State) anew(c Config, v View) State {
 }
 
 // goal is how many of each version there shall be; of those that are not the target, at most.
-func (s State) goal(c Config) (goal [2]int) {
+func (s State) goal(c Config, n census) (goal [2]int) {
 	switch s.Phase {
 	case RollingBack:
 		goal[Old] = c.Desired
 	case Canary:
-		goal[New], goal[Old] = c.Canary, c.Desired-c.Canary
+		goal[New] = c.Canary
+		if c.OnlyForward { // nobody else can take the place of an old one that is lost
+			goal[New] = max(c.Canary, c.Desired-n.hale[Old])
+		}
+		goal[Old] = c.Desired - goal[New]
 	default:
 		goal[New], goal[Old] = c.Desired-s.GivenUp, s.GivenUp
 	}

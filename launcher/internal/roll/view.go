@@ -45,6 +45,7 @@ type View struct {
 type census struct {
 	exist     [2]int // all
 	live      [2]int // all but those that are stopping
+	hale      [2]int // of those, all that are not unhealthy
 	available [2]int // ready for long enough
 }
 
@@ -53,6 +54,9 @@ func tally(c Config, v View) (n census) {
 		n.exist[i.Version]++
 		if i.Health != Stopping {
 			n.live[i.Version]++
+			if i.Health != Unhealthy {
+				n.hale[i.Version]++
+			}
 		}
 		if i.available(c, v) {
 			n.available[i.Version]++

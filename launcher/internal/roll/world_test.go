@@ -83,6 +83,7 @@ func (w *world) act() time.Duration {
 		}
 		switch action.Do {
 		case roll.Wait:
+			w.mindsTheGap()
 			if action.Until != 0 && action.Until <= w.view.Now {
 				w.breach("waits for what is past: %v", action.Until)
 			}
@@ -97,8 +98,15 @@ func (w *world) act() time.Duration {
 				w.breach("a paused roll starts something")
 			}
 			going := func(i roll.Instance) bool { return i.Version == roll.New && i.Health != roll.Stopping }
-			if n := w.count(going); w.state.Phase == roll.Canary && n > w.config.Canary && action.Version == roll.New {
+			most := w.config.Canary
+			if w.config.OnlyForward {
+				most = max(most, w.config.Desired-w.count(w.hale(roll.Old)))
+			}
+			if n := w.count(going); w.state.Phase == roll.Canary && n > most && action.Version == roll.New {
 				w.breach("%d go ahead of the others", n)
+			}
+			if w.config.OnlyForward && action.Version == roll.Old {
+				w.breach("starts an old one, and nobody can")
 			}
 		case roll.Stop:
 			k := slices.IndexFunc(w.view.Instances, func(i roll.Instance) bool { return i.ID == action.ID })
@@ -120,6 +128,24 @@ func (w *world) act() time.Duration {
 	}
 	w.breach("does not stop acting")
 	return 0
+}
+
+// mindsTheGap looks, whenever the roll waits, whether it should rather have started somebody, where nobody else would.
+func (w *world) mindsTheGap() {
+	c, s := w.config, w.state
+	if !c.OnlyForward || s.Paused || s.Phase.Ended() || w.view.Now < s.Retry || len(w.view.Instances) >= c.Desired+c.MaxSurge {
+		return
+	}
+	if n := w.count(w.hale(roll.Old)) + w.count(w.hale(roll.New)); n < c.Desired-s.GivenUp {
+		w.breach("waits with %d, and %d are desired", n, c.Desired-s.GivenUp)
+	}
+}
+
+// hale is who runs and is not given up on.
+func (w *world) hale(v roll.Version) func(roll.Instance) bool {
+	return func(i roll.Instance) bool {
+		return i.Version == v && (i.Health == roll.Starting || i.Health == roll.Ready)
+	}
 }
 
 // What can become of an instance.

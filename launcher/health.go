@@ -1,0 +1,73 @@
+package launcher
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A Health is how a group is.
+type Health struct {
+	Group      string
+	Desired    int
+	MinHealthy int
+	Ready      int // available, that is ready for long enough
+	Total      int // with those that are shutting down
+	Healthy    bool
+	GivenUp    bool // too many processes have failed; it takes a restart of the group
+	Revision   int
+	Message    string      // what is wrong, or under way
+	Missing    int         // fewer than Desired, since a roll with [Continue] could not replace them
+	Roll       *RollStatus // nil: none is under way, or paused
+	Processes  []Status    // those that run, oldest first, then those that have ended, latest last
+}
+
+func (g *group) health() Health {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.healthLocked(time.Now())
+}
+
+func (g *group) healthLocked(now time.Time) Health {
+	h := Health{Group: g.name, Desired: g.desired, MinHealthy: min(*g.cfg.MinHealthy, g.desired), Total: len(g.all), Revision: g.revision,
+		Missing: g.missing, Roll: g.rollStatus(now)}
+	for _, p := range g.sorted() {
+		st := p.snapshot()
+		if st.available(now, g.cfg.MinReady) && !g.excused[p.id] {
+			h.Ready++
+		}
+		h.Processes = append(h.Processes, st)
+	}
+	h.Processes = append(h.Processes, g.recent...)
+	h.GivenUp = g.givenUp
+	h.Healthy = !g.givenUp && h.Ready >= h.MinHealthy && (h.Ready > 0 || h.Desired == 0)
+	switch {
+	case g.stopping:
+		h.Message = "stopping"
+	case g.givenUp:
+		h.Message = g.lostHope().Rule()
+	case g.roll != nil:
+		h.Message = h.Roll.String()
+	case g.missing > 0:
+		h.Message = fmt.Sprintf("degraded: %d of %d could not be replaced; restart the group when that is mended", g.missing, g.desired)
+	case g.through > 0 && g.desired < g.cfg.Desired:
+		h.Message = g.completion()
+	case len(g.waitsFor) > 0:
+		h.Message = "waits for " + strings.Join(g.waitsFor, ", ")
+	case now.Before(g.notBefore):
+		h.Message = fmt.Sprintf("%s; the next start is in %v", inARow(g.failures), g.notBefore.Sub(now).Round(time.Millisecond))
+	}
+	return h
+}
+
+// completion says why there are fewer than were configured, although nothing is wrong.
+func (g *group) completion() string {
+	s := fmt.Sprintf("%d of %d have ended for good", g.through, g.through+g.desired)
+	if g.desired == 0 {
+		s = fmt.Sprintf("completed: all %d have ended", g.through)
+	}
+	if g.failed > 0 {
+		s += fmt.Sprintf(", %d of them with a failure", g.failed)
+	}
+	return fmt.Sprintf("%s; by the restart policy, %s, nobody follows before an order", s, g.cfg.Restart.Policy)
+}

@@ -1,0 +1,118 @@
+package launcher
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/roll"
+)
+
+// lost decides, once for each process that the group has not stopped itself, whether and when another one takes its place.
+func (g *group) lost(p *process, st Status) {
+	if g.excused[p.id] || g.stopping {
+		return
+	}
+	g.excused[p.id] = true
+	rolls := g.roll != nil && !g.roll.state.Paused
+	if r := g.roll; r != nil {
+		if st.State == Unhealthy || st.Asked.IsZero() {
+			r.count(g.versionOf(p.revision), p.id, st)
+		}
+		if rolls && !g.rollsPast(p) {
+			return
+		}
+	}
+	failed := st.State == Unhealthy || st.Outcome != Clean
+	policy := p.rules().Restart.Policy
+	switch {
+	case !failed && !st.Asked.IsZero():
+		// Somebody has stopped it; another one takes its place at once.
+	case policy == Never && failed && st.ReadyAt.IsZero() && !rolls:
+		// A group with nobody in it would be healthy, and what has never worked is not.
+		g.failures++
+		g.giveUp(st)
+		return
+	case policy == Never || policy == OnFailure && !failed:
+		if !rolls { // whose successors are as many as are desired
+			g.desired = max(0, g.desired-1)
+			g.through++
+			if failed {
+				g.failed++
+			}
+		}
+		return
+	default:
+		g.backOff(st)
+	}
+	if rolls {
+		g.vacant++
+	}
+}
+
+// rollsPast reports whether the group is being rolled, and the roll has yet to come to the process, and so does not see to
+// it if another one is to take its place. All else it sees to, or wants gone; and where no other one of its kind can be
+// started, new ones take the places of the old.
+func (g *group) rollsPast(p *process) bool {
+	r := g.roll
+	return r != nil && !r.state.Paused && !r.onlyForward() && g.versionOf(p.revision) == roll.Old && r.target() == roll.New
+}
+
+// backOff counts a failure, and puts off the next start.
+func (g *group) backOff(st Status) {
+	policy := g.cfg.Restart
+	if !st.ReadyAt.IsZero() && time.Since(st.ReadyAt) >= policy.ResetAfter {
+		g.failures = 0
+	}
+	g.failures++
+	if policy.CrashLimit > 0 && g.failures >= policy.CrashLimit {
+		g.giveUp(st)
+		return
+	}
+	wait := policy.MinBackoff
+	for n := 1; n < g.failures && wait < policy.MaxBackoff; n++ {
+		wait *= 2
+	}
+	wait = min(wait, policy.MaxBackoff)
+	g.notBefore = time.Now().Add(wait)
+	g.tell(Event{Kind: Restart, Process: st.ID, Message: fmt.Sprintf("failure %d in a row; another one is started in %v", g.failures, wait)})
+}
+
+func (g *group) giveUp(st Status) {
+	g.givenUp, g.lastError = true, st.ID+": "+st.complaint()
+	g.tell(Event{Kind: Alarm, Message: g.lostHope().Rule()})
+}
+
+// A GivenUpError says that the processes of a group have failed too often to be started again.
+type GivenUpError struct {
+	Group    string
+	Failures int    // in a row
+	Last     string // who has failed last, and of what
+}
+
+// Rule says what has happened, and what to do.
+func (e *GivenUpError) Rule() string {
+	return fmt.Sprintf("given up after %s; the last: %s; restart the group when that is mended", inARow(e.Failures), e.Last)
+}
+
+func inARow(failures int) string {
+	if failures == 1 {
+		return "a failure"
+	}
+	return fmt.Sprintf("%d failures in a row", failures)
+}
+
+func (e *GivenUpError) Error() string {
+	return fmt.Sprintf("launcher: group %q: %s", e.Group, e.Rule())
+}
+
+func (g *group) lostHope() *GivenUpError { return &GivenUpError{g.name, g.failures, g.lastError} }
+
+// hopeless returns a *GivenUpError if the group was given up.
+func (g *group) hopeless() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.givenUp {
+		return g.lostHope()
+	}
+	return nil
+}
