@@ -140,9 +140,9 @@ func (p *place) read() (*config.Config, error) {
 	if p.file == "" {
 		return nil, errors.New("launcher: which file? name it by -f")
 	}
-	text, err := os.ReadFile(p.file)
+	text, err := config.ReadFile(p.file)
 	if err != nil {
-		return nil, fmt.Errorf("launcher: %w", err)
+		return nil, err
 	}
 	return config.Parse(p.file, text)
 }
