@@ -4,6 +4,8 @@ package launcher_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -151,9 +153,11 @@ func TestSocketsArePrivate(t *testing.T) {
 	equal(t, "modes", modes, map[string]string{"": "drwx------", "launcher.sock": "Srw-------", "web-1.sock": "Srw-------"})
 
 	_, err := launcher.Start(context.Background(), launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{runners("web", 1)}})
-	if !strings.Contains(errText(err), launcher.ErrInUse.Error()) {
+	if !errors.Is(err, launcher.ErrInUse) {
 		t.Errorf("a second launcher on the directory: %v", err)
 	}
+	equal(t, "what it says", errText(err), fmt.Sprintf(
+		"launcher: another launcher has this directory: %s (pid %d); stop that one first, or give this one a directory of its own", dir, os.Getpid()))
 	equal(t, "state, after that", stateOf(h, "web-1"), launcher.Ready)
 
 	open := filepath.Join(shortDir(t), "open")

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/peer"
 )
 
 // ErrInUse is returned where another launcher has the directory.
@@ -38,12 +40,19 @@ func ownDirectory(dir string) (lock *os.File, err error) {
 		return nil, &ConfigError{Field: "Dir", Rule: err.Error()}
 	}
 	err = tryLock(lock)
-	for late := time.Now().Add(lockPatience); err != nil && time.Now().Before(late); err = tryLock(lock) {
+	for late := time.Now().Add(lockPatience); isLocked(err) && time.Now().Before(late); err = tryLock(lock) {
 		time.Sleep(5 * time.Millisecond) // a wait for the lock could not be given up
 	}
-	if err != nil {
-		lock.Close()
-		return nil, fmt.Errorf("%w: %s: %w", ErrInUse, dir, err)
+	if err == nil {
+		return lock, nil
 	}
-	return lock, nil
+	lock.Close()
+	if !isLocked(err) {
+		return nil, &ConfigError{Field: "Dir", Rule: fmt.Sprintf("%s cannot be locked, which takes a local file system, on Linux or macOS: %v", dir, err)}
+	}
+	who := ""
+	if pid := peer.Server(SocketIn(dir)); pid > 0 {
+		who = fmt.Sprintf(" (pid %d)", pid)
+	}
+	return nil, fmt.Errorf("%w: %s%s; stop that one first, or give this one a directory of its own", ErrInUse, dir, who)
 }

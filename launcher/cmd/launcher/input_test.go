@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"fmt"
 	"net"
 	"path/filepath"
 	"strings"
@@ -102,12 +103,11 @@ func TestAddressInUse(t *testing.T) {
 // Two launchers cannot have one directory: the second one says so, and does not disturb the first.
 func TestTwoLaunchers(t *testing.T) {
 	s := newSite(t, web)
-	s.runs()
+	first := s.runs()
 	_, stderr, code := s.says("run", "-f", s.file())
 	equal(t, "exit code", code, 1)
-	if want := s.file() + ":1:1: state_dir: another launcher has this directory: " + filepath.Join(s.dir, "s"); !strings.HasPrefix(stderr, want) {
-		t.Errorf("got  %s\nwant %s…", stderr, want)
-	}
+	equal(t, "what it says", stderr, fmt.Sprintf("%s:1:1: state_dir: another launcher has this directory: %s (pid %d); stop that one first, or give this one a directory of its own\n",
+		s.file(), filepath.Join(s.dir, "s"), first.cmd.Process.Pid))
 	if out := s.must("status", "--json=false"); !strings.Contains(out, "web  healthy, 1 of 1 ready") {
 		t.Errorf("the first one is\n%s", out)
 	}

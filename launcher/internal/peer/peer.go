@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 )
@@ -49,6 +50,20 @@ func Listen(path string) (net.Listener, error) {
 		return nil, fmt.Errorf("peer: %w", err)
 	}
 	return ln, nil
+}
+
+// Server returns the process id of who listens at a path, as the kernel says, and 0 where nobody does, or nobody can know.
+func Server(path string) int {
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err != nil {
+		return 0
+	}
+	defer conn.Close()
+	info, err := of(conn.(*net.UnixConn))
+	if err != nil {
+		return 0
+	}
+	return info.PID
 }
 
 // Credentials checks both ends of connections over unix sockets. It encrypts nothing: nobody can listen in on those.
