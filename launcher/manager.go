@@ -178,7 +178,12 @@ func (m *Manager) prepareToDie(before remembered) (err error) {
 	}()
 	m.pen.Make()
 	memory := newMemory(stateIn(m.dir), m.recall, func(err error) {
-		m.publish(Event{Kind: Alarm, Message: "the state file, without which the next launcher does not know what to do: " + err.Error()})
+		if err == nil {
+			m.publish(Event{Kind: AllClear, Message: "the state file is written again"})
+			return
+		}
+		m.publish(Event{Kind: Alarm, Message: "the state file, without which the next launcher does not know what to do, cannot be written, " +
+			"which is tried again until it can: " + err.Error()})
 	})
 	if len(m.cfg.Guardian) > 0 {
 		alarm := func(message string) { m.publish(Event{Kind: Alarm, Message: message}) }
