@@ -14,7 +14,7 @@ import (
 var ErrInUse = errors.New("launcher: another launcher has this directory")
 
 // lockPatience is for the lock of a launcher that was killed while it started a process: between its fork and its exec that
-// has all that the launcher had open.
+// has all that the launcher had open. And it is for a guardian that cleans up.
 const lockPatience = time.Second
 
 // ownDirectory makes the directory if it is not there, and takes its lock. Whoever can write to it can be taken for a
@@ -39,10 +39,7 @@ func ownDirectory(dir string) (lock *os.File, err error) {
 	if err != nil {
 		return nil, &ConfigError{Field: "Dir", Rule: err.Error()}
 	}
-	err = tryLock(lock)
-	for late := time.Now().Add(lockPatience); isLocked(err) && time.Now().Before(late); err = tryLock(lock) {
-		time.Sleep(5 * time.Millisecond) // a wait for the lock could not be given up
-	}
+	err = lockSoon(lock)
 	if err == nil {
 		return lock, nil
 	}
@@ -55,4 +52,12 @@ func ownDirectory(dir string) (lock *os.File, err error) {
 		who = fmt.Sprintf(" (pid %d)", pid)
 	}
 	return nil, fmt.Errorf("%w: %s%s; stop that one first, or give this one a directory of its own", ErrInUse, dir, who)
+}
+
+func lockSoon(lock *os.File) error {
+	err := tryLock(lock)
+	for late := time.Now().Add(lockPatience); isLocked(err) && time.Now().Before(late); err = tryLock(lock) {
+		time.Sleep(5 * time.Millisecond) // a wait for the lock could not be given up
+	}
+	return err
 }

@@ -149,6 +149,9 @@ func sumOf(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// nextOf is where a state file is written before it is renamed.
+func nextOf(path string) string { return path + ".next" }
+
 func writeState(path string, r remembered) error {
 	state, err := json.Marshal(r)
 	if err != nil {
@@ -158,7 +161,7 @@ func writeState(path string, r remembered) error {
 	if err != nil {
 		return err
 	}
-	next := path + ".next"
+	next := nextOf(path)
 	f, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
