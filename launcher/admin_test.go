@@ -121,7 +121,9 @@ func TestAdminCallsAreDetached(t *testing.T) {
 
 // A dry run says what there is to drain, and stops nothing.
 func TestDryRun(t *testing.T) {
-	h := launch(t, group("web", 1, "testrunner", "--process-id", "{id}", "--initial-work", "1000", "--work-duration", "50ms")).ready()
+	g := group("web", 1, "testrunner", "--process-id", "{id}", "--initial-work", "1000", "--work-duration", "50ms")
+	g.Shutdown.Poll = 5 * time.Second // for an answer, on a machine that is slow
+	h := launch(t, g).ready()
 	out, err := h.admin().DryRunShutdown(soon(t), &pb.DryRunShutdownRequest{})
 	if err != nil {
 		t.Fatal(err)
