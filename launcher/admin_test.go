@@ -4,6 +4,8 @@ package launcher_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -119,7 +121,9 @@ func TestAdminCallsAreDetached(t *testing.T) {
 
 // A dry run says what there is to drain, and stops nothing.
 func TestDryRun(t *testing.T) {
-	h := launch(t, group("web", 1, "testrunner", "--process-id", "{id}", "--initial-work", "1000", "--work-duration", "50ms")).ready()
+	g := group("web", 1, "testrunner", "--process-id", "{id}", "--initial-work", "1000", "--work-duration", "50ms")
+	g.Shutdown.Poll = 5 * time.Second // for an answer, on a machine that is slow
+	h := launch(t, g).ready()
 	out, err := h.admin().DryRunShutdown(soon(t), &pb.DryRunShutdownRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -151,9 +155,11 @@ func TestSocketsArePrivate(t *testing.T) {
 	equal(t, "modes", modes, map[string]string{"": "drwx------", "launcher.sock": "Srw-------", "web-1.sock": "Srw-------"})
 
 	_, err := launcher.Start(context.Background(), launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{runners("web", 1)}})
-	if !strings.Contains(errText(err), launcher.ErrInUse.Error()) {
+	if !errors.Is(err, launcher.ErrInUse) {
 		t.Errorf("a second launcher on the directory: %v", err)
 	}
+	equal(t, "what it says", errText(err), fmt.Sprintf(
+		"launcher: another launcher has this directory: %s (pid %d); stop that one first, or give this one a directory of its own", dir, os.Getpid()))
 	equal(t, "state, after that", stateOf(h, "web-1"), launcher.Ready)
 
 	open := filepath.Join(shortDir(t), "open")

@@ -64,9 +64,7 @@ func inherit(dir string) (remembered, error) {
 					left = append(left, err.Error())
 				}
 			}
-			for _, suffix := range append([]string{"sock", "app"}, streams...) {
-				os.Remove(fifo(dir, p.ID, suffix))
-			}
+			removeFilesOf(dir, p.ID)
 			return true
 		})
 		r.Groups[name] = g

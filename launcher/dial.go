@@ -10,9 +10,10 @@ import (
 )
 
 // Dial returns a client of the launcher that has this directory. Both sides check that the other one belongs to the same
-// user, or to root. Nothing is connected before the first call. Close the connection when done.
+// user, or to root; root can ask the launcher of another user, whose the directory has to be. Nothing is connected before the
+// first call. Close the connection when done.
 func Dial(dir string) (pb.LauncherAdminInterfaceClient, *grpc.ClientConn, error) {
-	conn, err := grpc.NewClient("unix:"+SocketIn(dir), grpc.WithTransportCredentials(peer.Credentials()))
+	conn, err := grpc.NewClient("unix:"+SocketIn(dir), grpc.WithTransportCredentials(peer.CredentialsIn(dir)))
 	if err != nil {
 		return nil, nil, fmt.Errorf("launcher: %w", err)
 	}

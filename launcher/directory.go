@@ -6,13 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/peer"
 )
 
 // ErrInUse is returned where another launcher has the directory.
 var ErrInUse = errors.New("launcher: another launcher has this directory")
 
 // lockPatience is for the lock of a launcher that was killed while it started a process: between its fork and its exec that
-// has all that the launcher had open.
+// has all that the launcher had open. And it is for a guardian that cleans up.
 const lockPatience = time.Second
 
 // ownDirectory makes the directory if it is not there, and takes its lock. Whoever can write to it can be taken for a
@@ -37,13 +39,25 @@ func ownDirectory(dir string) (lock *os.File, err error) {
 	if err != nil {
 		return nil, &ConfigError{Field: "Dir", Rule: err.Error()}
 	}
-	err = tryLock(lock)
-	for late := time.Now().Add(lockPatience); err != nil && time.Now().Before(late); err = tryLock(lock) {
+	err = lockSoon(lock)
+	if err == nil {
+		return lock, nil
+	}
+	lock.Close()
+	if !isLocked(err) {
+		return nil, &ConfigError{Field: "Dir", Rule: fmt.Sprintf("%s cannot be locked, which takes a local file system, on Linux or macOS: %v", dir, err)}
+	}
+	who := ""
+	if pid := peer.Server(SocketIn(dir)); pid > 0 {
+		who = fmt.Sprintf(" (pid %d)", pid)
+	}
+	return nil, fmt.Errorf("%w: %s%s; stop that one first, or give this one a directory of its own", ErrInUse, dir, who)
+}
+
+func lockSoon(lock *os.File) error {
+	err := tryLock(lock)
+	for late := time.Now().Add(lockPatience); isLocked(err) && time.Now().Before(late); err = tryLock(lock) {
 		time.Sleep(5 * time.Millisecond) // a wait for the lock could not be given up
 	}
-	if err != nil {
-		lock.Close()
-		return nil, fmt.Errorf("%w: %s: %w", ErrInUse, dir, err)
-	}
-	return lock, nil
+	return err
 }

@@ -16,6 +16,7 @@ const (
 	Extension  Kind = "extension"  // a process was granted more time
 	Adopted    Kind = "adopted"    // a process that an earlier launcher has kept has been taken over
 	Alarm      Kind = "alarm"      // something has to be looked at by somebody
+	AllClear   Kind = "all-clear"  // what there was an Alarm for is over
 
 	GroupHealthy   Kind = "healthy"   // as many processes of a group are ready as have to be
 	GroupUnhealthy Kind = "unhealthy" // not any more

@@ -138,3 +138,15 @@ func AdoptedMachine(cfg GroupConfig, ready, stopping time.Duration) (*Machine, [
 	}
 	return x, x.step(e)
 }
+
+// A Memory writes the state file of a launcher without groups.
+type Memory struct{ m *memory }
+
+// NewMemory begins to write in a directory. Each try is told, and what the launcher would tell.
+func NewMemory(dir string, tried func(), told func(error)) (Memory, error) {
+	m := newMemory(stateIn(dir), func() remembered { tried(); return remembered{} }, told)
+	return Memory{m}, m.begin()
+}
+
+func (m Memory) Note()  { m.m.note() }
+func (m Memory) Close() { m.m.close(remembered{}) }

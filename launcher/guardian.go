@@ -24,6 +24,7 @@ import (
 //
 //	watching ──"over"──▶ done: the launcher has seen to everything itself
 //	   └─────the pipe ends──▶ kills what was to die with the launcher
+//	                            ├─ nobody is to be kept ─▶ removes the launcher's files, see cleanUp
 //	                            └─ processes are to be kept ─▶ reads what they print, into their logs, until SIGTERM
 //
 // It holds the listeners of the processes that are to be kept, too. They may all be stopping just when the launcher dies, and
@@ -108,6 +109,9 @@ func Guard(redact func(string) string) error {
 	if err != nil || !r.inCharge(o.Self) {
 		return err
 	}
+	if !r.keeps() {
+		return cleanUp(o.Dir)
+	}
 	return r.read(o.Dir, leave, redact)
 }
 
@@ -131,9 +135,6 @@ func found(k proc.Kept) (proc.Kept, bool) {
 
 // read reads what the kept processes print, as their launcher would, until they end, or until told to leave.
 func (r remembered) read(dir string, leave <-chan os.Signal, redact func(string) string) error {
-	if !r.keeps() {
-		return nil
-	}
 	var reading sync.WaitGroup
 	var files []*os.File
 	var all []error

@@ -271,6 +271,30 @@ func TestKilledLauncherLeavesNobody(t *testing.T) {
 	}
 }
 
+// Nor does it leave sockets that nobody answers at, and a state file: its guardian clears them away, if nobody is to be kept.
+func TestKilledLauncherLeavesNoFiles(t *testing.T) {
+	b := newBrood(t)
+	dir := shortDir(t)
+	app := filepath.Join(shortDir(t), "app")
+	web := b.of(runners("web", 2))
+	web.Listen = []launcher.Listen{{Name: "app", Network: "unix", Address: app}}
+	cfg := launcher.Config{Dir: dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
+	first := startAnother(t, cfg, "").hears("ready")
+	pids := guardians(t, first.Process.Pid)
+	first.kill()
+	for _, pid := range pids {
+		awaitEnd(t, pid, tooLong)
+	}
+	var left []string
+	for _, pattern := range []string{filepath.Join(dir, "*"), app} {
+		found, _ := filepath.Glob(pattern)
+		left = append(left, found...)
+	}
+	equal(t, "files", left, []string{filepath.Join(dir, "lock")})
+	b.gone(t)
+	launchWith(t, cfg).ready()
+}
+
 // Wherever a launcher is in its life when it is killed, nothing half-started stays, twenty times in a row.
 func TestKilledAnywhere_Kill(t *testing.T) {
 	b := newBrood(t)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
@@ -24,12 +25,16 @@ import (
 //     moment before the launcher died is found.
 //   - There is nothing secret in it: of commands and environments only a digest. It is 0600 nevertheless.
 //
+// While it cannot be written, it is tried again, with pauses that double up to retryMost, and at each change; its readers would
+// believe what was, else, until something changes again. That it begins to fail is told, and that it works again.
+//
 // The file is synced before it is renamed, so that after a crash of the machine it is not empty. That the rename is lost then
 // does not matter: nothing in it lives on.
 type memory struct {
 	path    string
 	recall  func() remembered // what there is to remember
-	failed  func(error)
+	told    func(error)       // that it begins to fail, or with nil, that it works again
+	failing atomic.Bool
 	poke    chan struct{}
 	quit    chan struct{}
 	ended   chan struct{}
@@ -144,6 +149,9 @@ func sumOf(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// nextOf is where a state file is written before it is renamed.
+func nextOf(path string) string { return path + ".next" }
+
 func writeState(path string, r remembered) error {
 	state, err := json.Marshal(r)
 	if err != nil {
@@ -153,7 +161,7 @@ func writeState(path string, r remembered) error {
 	if err != nil {
 		return err
 	}
-	next := path + ".next"
+	next := nextOf(path)
 	f, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -207,8 +215,8 @@ func (r remembered) expect(path string, pen proc.Pen) error {
 	return nil
 }
 
-func newMemory(path string, recall func() remembered, failed func(error)) *memory {
-	return &memory{path: path, recall: recall, failed: failed, poke: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
+func newMemory(path string, recall func() remembered, told func(error)) *memory {
+	return &memory{path: path, recall: recall, told: told, poke: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
 }
 
 // begin writes what there is, and goes on to write what becomes of it.
@@ -244,11 +252,22 @@ func (m *memory) written() error {
 	}
 }
 
+// Between tries to write the file.
+const (
+	retryLeast = 100 * time.Millisecond
+	retryMost  = 30 * time.Second
+)
+
 func (m *memory) loop() {
 	defer close(m.ended)
+	pause := retryLeast
+	again := time.NewTimer(pause)
+	defer again.Stop()
+	again.Stop()
 	for {
 		select {
 		case <-m.poke:
+		case <-again.C:
 		case <-m.quit:
 			return
 		}
@@ -257,8 +276,14 @@ func (m *memory) loop() {
 		m.waiting = nil
 		m.mu.Unlock()
 		err := writeState(m.path, m.recall())
+		if was := m.failing.Swap(err != nil); was != (err != nil) {
+			m.told(err)
+			pause = retryLeast
+		}
+		again.Stop()
 		if err != nil {
-			m.failed(err)
+			again.Reset(pause)
+			pause = min(2*pause, retryMost)
 		}
 		for _, w := range waiting {
 			w <- err

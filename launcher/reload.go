@@ -30,7 +30,8 @@ func (m *Manager) Reload(ctx context.Context, next Config, reason string) error 
 	return wait(ctx)
 }
 
-// reload begins, and returns what waits for the rest.
+// reload begins, and returns what waits for the rest. From the last look at what the groups are doing to the first thing that
+// is done to them it has all of them locked: an order for one of them comes before, and is seen, or after.
 func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Context) error, err error) {
 	if !m.reloading.TryLock() {
 		return nil, ErrReloading
@@ -38,6 +39,12 @@ func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Cont
 	defer m.reloading.Unlock()
 	plan, err := m.plan(next)
 	if err != nil {
+		return nil, err
+	}
+	unlock := plan.lock()
+	if err := plan.decide(); err != nil {
+		unlock()
+		plan.abandon()
 		return nil, err
 	}
 	m.redactor.Store(&next.Redact)
@@ -54,17 +61,22 @@ func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Cont
 	m.publish(Event{Kind: Reloaded, Message: reason})
 
 	var all []func(ctx context.Context) error
+	var tell []func()
 	for _, c := range plan.changed {
-		c.group.take(c.cfg)
+		tell = append(tell, c.group.take(c.cfg))
 	}
 	for _, c := range plan.rolled {
-		l, err := c.group.startRoll(c.cfg, reason)
+		l, err := c.group.startRollLocked(c.cfg, reason) // which fails only where all is about to stop
 		all = append(all, func(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
 			return c.group.wait(ctx, l)
 		})
+	}
+	unlock()
+	for _, f := range tell {
+		f()
 	}
 	for _, g := range plan.added {
 		m.loop(g)
@@ -96,7 +108,8 @@ type plan struct {
 	order           []string
 	added, gone     []*group
 	claimed         map[string]inheritance
-	rolled, changed []change
+	stay            []change // the groups that there are, and are to be
+	rolled, changed []change // those of them that decide has found to differ
 }
 
 type change struct {
@@ -120,12 +133,7 @@ func (m *Manager) plan(next Config) (_ *plan, err error) {
 	p := &plan{claimed: map[string]inheritance{}}
 	defer func() {
 		if err != nil {
-			for _, in := range p.claimed {
-				in.close()
-			}
-			for _, g := range p.added {
-				g.scope.Shutdown()
-			}
+			p.abandon()
 		}
 	}()
 	var added []GroupConfig
@@ -152,14 +160,13 @@ func (m *Manager) plan(next Config) (_ *plan, err error) {
 		if err := g.keepsListeners(cfg); err != nil {
 			return nil, err
 		}
-		switch same, settled, err := g.compare(cfg); {
-		case err != nil:
-			return nil, err
-		case !settled:
-			p.rolled = append(p.rolled, change{g, cfg})
-		case !same:
-			p.changed = append(p.changed, change{g, cfg})
-		}
+		p.stay = append(p.stay, change{g, cfg})
+	}
+	unlock := p.lock()
+	err = p.decide() // for now, and before anything is claimed
+	unlock()
+	if err != nil {
+		return nil, err
 	}
 	for _, g := range m.allGroups() {
 		if !slices.Contains(p.order, g.name) && g.scope.Err() == nil {
@@ -173,6 +180,50 @@ func (m *Manager) plan(next Config) (_ *plan, err error) {
 		p.added = append(p.added, newGroup(m, cfg))
 	}
 	return p, nil
+}
+
+// lock locks the groups that stay: in the order of the file, which is no matter, since nobody else locks more than one.
+func (p *plan) lock() (unlock func()) {
+	for _, c := range p.stay {
+		c.group.mu.Lock()
+	}
+	return func() {
+		for _, c := range p.stay {
+			c.group.mu.Unlock()
+		}
+	}
+}
+
+// decide finds out what is to be done to the groups, which are locked.
+func (p *plan) decide() error {
+	p.rolled, p.changed = nil, nil
+	for _, c := range p.stay {
+		same, settled, err := c.group.compare(c.cfg)
+		switch {
+		case err != nil:
+			return err
+		case !settled:
+			p.rolled = append(p.rolled, c)
+		case !same:
+			p.changed = append(p.changed, c)
+		}
+	}
+	for _, c := range append(slices.Clone(p.rolled), p.changed...) {
+		if err := c.group.mayRoll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// abandon gives back what was claimed.
+func (p *plan) abandon() {
+	for _, in := range p.claimed {
+		in.close()
+	}
+	for _, g := range p.added {
+		g.scope.Shutdown()
+	}
 }
 
 // drop forgets a group that is gone, once it is empty.
@@ -196,10 +247,8 @@ func (m *Manager) drop(g *group) {
 }
 
 // compare reports whether the group has this configuration, and whether its processes can go on with it. The error matches
-// [ErrRolling] where they cannot, or it is another one, and the group is being rolled.
+// [ErrRolling] where they cannot, or it is another one, and the group, which is locked, is being rolled.
 func (g *group) compare(cfg GroupConfig) (same, settled bool, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	now, paused := g.cfg, false
 	if g.roll != nil {
 		now, paused = g.configs[g.roll.to], g.roll.state.Paused
@@ -234,19 +283,20 @@ func (g *group) keepsListeners(cfg GroupConfig) error {
 	return nil
 }
 
-// take takes over a configuration that asks for no other processes.
-func (g *group) take(cfg GroupConfig) {
-	g.mu.Lock()
+// take takes over a configuration that asks for no other processes. The group is locked; what it returns tells its processes,
+// and wants it unlocked.
+func (g *group) take(cfg GroupConfig) (tell func()) {
 	if cfg.Desired != g.cfg.Desired {
 		g.desired = cfg.Desired
 	}
 	g.cfg, g.configs[g.revision], g.missing = cfg, cfg, 0
 	all := slices.DeleteFunc(g.sorted(), func(p *process) bool { return p.revision != g.revision })
-	g.mu.Unlock()
-	for _, p := range all {
-		p.take(cfg)
+	return func() {
+		for _, p := range all {
+			p.take(cfg)
+		}
+		g.wake()
 	}
-	g.wake()
 }
 
 // Reread reads the configuration anew, by Config.Reread, and returns how it differs. Unless that is all that is wanted, it is

@@ -5,7 +5,13 @@ package launcher_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/launcher"
@@ -82,4 +88,106 @@ func TestReload(t *testing.T) {
 	if _, err := h.GroupHealth("fresh"); !errors.Is(err, launcher.ErrNotFound) {
 		t.Errorf("a group of what was refused: %v", err)
 	}
+}
+
+// A roll that begins while a reload looks around is seen before anything is done: the reload is refused as a whole.
+func TestReloadIsAllOrNothing(t *testing.T) {
+	limits, web := runners("limits", 1), runners("web", 1)
+	h := launch(t, limits, web).ready()
+	dir := t.TempDir()
+	fifo := func(name string) launcher.GroupConfig { // whose log is opened when the test opens it
+		g := runners(name, 1)
+		g.Log.Path = filepath.Join(dir, name)
+		if err := syscall.Mkfifo(g.Log.Path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	first, second := fifo("first"), fifo("second")
+	meet := func(g launcher.GroupConfig) {
+		t.Helper()
+		f, err := os.Open(g.Log.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		os.Remove(g.Log.Path) // whoever comes now gets a file
+	}
+	changed, other := limits, web
+	changed.Desired = 2
+	other.Env = append(slices.Clone(web.Env), "COLOUR=green")
+	reloaded := make(chan error, 1)
+	go func() {
+		reloaded <- h.Reload(soon(t), launcher.Config{Dir: h.dir, TotalDeadline: time.Hour, Groups: []launcher.GroupConfig{changed, other, first, second}}, "test")
+	}()
+	meet(first) // it has looked at what the groups are doing, and claims what the new ones need
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := h.Roll(ctx, runners("web", 1, "--ready-after", "-1s"), "by somebody else"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the roll that comes between: %v", err)
+	}
+	meet(second)
+	if err := <-reloaded; !errors.Is(err, launcher.ErrRolling) {
+		t.Fatalf("it is not refused: %v", err)
+	}
+	h.drainEvents()
+	for _, e := range h.events {
+		if e.Kind == launcher.Reloaded {
+			t.Errorf("it is told to have been taken over: %+v", e)
+		}
+	}
+	was, err := h.GroupHealth("limits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "desired of what was to be scaled", was.Desired, 1)
+	for _, name := range []string{"first", "second"} {
+		if _, err := h.GroupHealth(name); !errors.Is(err, launcher.ErrNotFound) {
+			t.Errorf("group %s of what was refused: %v", name, err)
+		}
+	}
+}
+
+// So it is for whoever comes at any other moment.
+func TestReloadsAmongRolls(t *testing.T) {
+	a, b := runners("a", 0), runners("b", 0) // rolls of nobody, which are quick
+	h := launch(t, a, b).ready()
+	revision := func(name string) int {
+		t.Helper()
+		g, err := h.GroupHealth(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g.Revision
+	}
+	var restarting sync.WaitGroup
+	over := make(chan struct{})
+	restarting.Go(func() {
+		for {
+			if err := h.Restart(context.Background(), "b", "test"); err != nil && !errors.Is(err, launcher.ErrRolling) {
+				t.Error(err)
+			}
+			select {
+			case <-over:
+				return
+			default:
+			}
+		}
+	})
+	defer restarting.Wait()
+	defer close(over)
+	refused := 0
+	for n := range 200 {
+		a.WorkDir, b.WorkDir = []string{"/", "/dev"}[n%2], []string{"/", "/dev"}[n%2]
+		was := revision("a")
+		err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{a, b}}, "test")
+		switch is := revision("a"); {
+		case err == nil && is <= was+1: // the same, after one that was refused
+		case errors.Is(err, launcher.ErrRolling) && is == was:
+			refused++
+		default:
+			t.Fatalf("%v, and group a is of revision %d, after %d", err, is, was)
+		}
+	}
+	t.Logf("%d of 200 are refused", refused)
 }

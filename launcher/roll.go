@@ -105,6 +105,10 @@ var (
 func (g *group) startRoll(cfg GroupConfig, reason string) (*leg, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.startRollLocked(cfg, reason)
+}
+
+func (g *group) startRollLocked(cfg GroupConfig, reason string) (*leg, error) {
 	if err := g.mayRoll(); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 type Stats struct {
 	Groups       map[string]GroupStats // one of which nothing has been heard yet is not there
 	EventsMissed uint64                // by all who watch, or have watched
+	StateFailing bool                  // what the next launcher has to know cannot be written down, which is tried again
 }
 
 // A GroupStats counts the events of a group. Package metrics has them for Prometheus.
@@ -137,6 +138,7 @@ func (s GroupStats) clone() GroupStats {
 // Stats returns the counts as they are now.
 func (m *Manager) Stats() Stats {
 	s := m.events.snapshot()
+	s.StateFailing = m.memory.failing.Load()
 	for name, g := range s.Groups {
 		c := m.logs.counted(name)
 		g.Log = LogStats{Lines: c.Lines.Load(), Bytes: c.Bytes.Load(), DroppedLines: c.DroppedLines.Load(), DroppedBytes: c.DroppedBytes.Load()}

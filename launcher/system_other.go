@@ -11,6 +11,8 @@ import (
 
 func tryLock(*os.File) error { return errors.New("launchers run on Linux and macOS only") }
 
+func isLocked(error) bool { return false }
+
 func ownedByUs(fs.FileInfo) bool { return true }
 
 const sigcont = syscall.Signal(0)

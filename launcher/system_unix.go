@@ -3,6 +3,7 @@
 package launcher
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"syscall"
@@ -10,6 +11,9 @@ import (
 
 // tryLock takes a lock that ends with the process, whatever ends that.
 func tryLock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
+
+// isLocked says whether another one has the lock, rather than that there can be none.
+func isLocked(err error) bool { return errors.Is(err, syscall.EWOULDBLOCK) }
 
 func ownedByUs(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)

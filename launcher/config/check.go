@@ -107,19 +107,17 @@ func (k *checker) group(at string, g *Group, c *Config) {
 		k.must(!slices.Contains(reserved, name), key, "is set by the launcher, for what it hands over")
 	}
 
-	k.must(g.Desired >= 0 && g.Desired <= maxInstances, at+".desired_instances", "must be 0 to %d, not %d", maxInstances, g.Desired)
-	k.must(g.MaxSurge >= 0 && g.MaxSurge <= maxInstances, at+".max_surge", "must be 0 to %d, not %d", maxInstances, g.MaxSurge)
-	k.must(g.MinHealthy >= 0 && g.MinHealthy <= max(g.Desired, 0), at+".min_healthy_instances",
-		"must be 0 to desired_instances, which is %d, not %d", g.Desired, g.MinHealthy)
+	k.must(g.Desired >= 0 && g.Desired <= maxInstances, at+".desired_instances", "must be 0 to %d, not %v", maxInstances, k.said(at+".desired_instances", g.Desired))
+	k.must(g.MaxSurge >= 0 && g.MaxSurge <= maxInstances, at+".max_surge", "must be 0 to %d, not %v", maxInstances, k.said(at+".max_surge", g.MaxSurge))
+	k.share(at, "min_healthy_instances", g.MinHealthy, g.Desired)
 	k.must(g.MaxSurge != 0 || g.Desired <= 0 || g.MinHealthy != g.Desired, at+".max_surge",
 		"0 with min_healthy_instances = desired_instances (%d) leaves no way to replace an instance; allow one more, or one fewer", g.Desired)
-	k.must(g.Canary.Instances >= 0 && g.Canary.Instances <= max(g.Desired, 0), at+".canary.instances",
-		"must be 0 to desired_instances, which is %d, not %d", g.Desired, g.Canary.Instances)
+	k.share(at, "canary.instances", g.Canary.Instances, g.Desired)
 	k.duration(at+".canary.wait", g.Canary.Wait, 0)
 	k.duration(at+".health_check_timeout", g.HealthCheckTimeout, time.Millisecond)
 	k.duration(at+".min_ready_seconds", g.MinReady, 0)
 	k.duration(at+".progress_deadline", g.ProgressDeadline, 0)
-	k.must(g.ProgressDeadline == 0 || g.ProgressDeadline > g.MinReady, at+".progress_deadline",
+	k.must(k.wrong[at+".min_ready_seconds"] || g.ProgressDeadline == 0 || g.ProgressDeadline > g.MinReady, at+".progress_deadline",
 		"%v is not longer than min_ready_seconds, %v: no instance could be in time", g.ProgressDeadline, g.MinReady)
 
 	k.count(at+".retry.limit", g.Retry.Limit, 0)
@@ -131,7 +129,7 @@ func (k *checker) group(at string, g *Group, c *Config) {
 	s := g.Shutdown
 	k.duration(at+".shutdown.max_duration", s.MaxDuration, time.Millisecond)
 	k.duration(at+".shutdown.grace_period", s.GracePeriod, 0)
-	k.must(s.GracePeriod <= s.MaxDuration, at+".shutdown.grace_period", "%v is longer than max_duration, %v", s.GracePeriod, s.MaxDuration)
+	k.must(k.wrong[at+".shutdown.max_duration"] || s.GracePeriod <= s.MaxDuration, at+".shutdown.grace_period", "%v is longer than max_duration, %v", s.GracePeriod, s.MaxDuration)
 	k.duration(at+".shutdown.sigterm_timeout", s.SIGTERMTimeout, 0)
 	k.duration(at+".shutdown.poll_interval", s.PollInterval, time.Millisecond)
 	k.duration(at+".shutdown.deregister_delay", s.DeregisterDelay, 0)
@@ -139,13 +137,14 @@ func (k *checker) group(at string, g *Group, c *Config) {
 	k.must(len(g.StopSignals) > 0, at+".stop_signals", "must have at least one; the default is [SIGTERM]")
 	k.must(len(g.SuccessExitCodes) > 0, at+".success_exit_codes", "must have at least one; the default is [0]")
 	for n, code := range g.SuccessExitCodes {
-		k.must(code >= 0 && code <= 255, index(at+".success_exit_codes", n), "must be 0 to 255, not %d", code)
+		key := index(at+".success_exit_codes", n)
+		k.must(code >= 0 && code <= 255, key, "must be 0 to 255, not %v", k.said(key, code))
 	}
 
 	l := g.Liveness
 	k.duration(at+".liveness.interval", l.Interval, 0)
 	k.duration(at+".liveness.timeout", l.Timeout, time.Millisecond)
-	k.must(l.Interval == 0 || l.Timeout <= l.Interval, at+".liveness.timeout", "%v is longer than the interval, %v", l.Timeout, l.Interval)
+	k.must(k.wrong[at+".liveness.interval"] || l.Interval == 0 || l.Timeout <= l.Interval, at+".liveness.timeout", "%v is longer than the interval, %v", l.Timeout, l.Interval)
 	k.count(at+".liveness.failure_threshold", l.Failures, 1)
 
 	k.must(g.OnLauncherDeath != Keep || c.StateDir != "", at+".on_launcher_death",
@@ -182,25 +181,37 @@ func (k *checker) group(at string, g *Group, c *Config) {
 	k.count(at+".logs.max_files", g.Logs.Files, 1)
 
 	k.must(!strings.ContainsAny(g.Export.Image, " \t\r\n"), at+".export.image", "has white space in it")
-	k.must(g.Export.Port >= 1 && g.Export.Port <= 65535, at+".export.grpc_port", "must be 1 to 65535, not %d", g.Export.Port)
+	k.must(g.Export.Port >= 1 && g.Export.Port <= 65535, at+".export.grpc_port", "must be 1 to 65535, not %v", k.said(at+".export.grpc_port", g.Export.Port))
 }
 
 // reserved is what the protocols between launcher and process are about.
 var reserved = []string{"LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET"}
 
 func (k *checker) count(key string, n, least int) {
-	k.must(n >= least && n <= maxInstances, key, "must be %d to %d, not %d", least, maxInstances, n)
+	k.must(n >= least && n <= maxInstances, key, "must be %d to %d, not %v", least, maxInstances, k.said(key, n))
+}
+
+// share checks a number of the instances that are desired. Where those are wrong, there is nothing to compare it with.
+func (k *checker) share(at, name string, n, desired int) {
+	key := at + "." + name
+	if k.wrong[at+".desired_instances"] {
+		if k.set(key) {
+			k.count(key, n, 0)
+		}
+		return
+	}
+	k.must(n >= 0 && n <= desired, key, "must be 0 to desired_instances, which is %d, not %v", desired, k.said(key, n))
 }
 
 func (k *checker) duration(key string, d, least time.Duration) {
-	k.must(d >= least && d <= maxDuration, key, "must be %v to %v, not %v", least, maxDuration, d)
+	k.must(d >= least && d <= maxDuration, key, "must be %v to %v, not %v", least, maxDuration, k.said(key, d))
 	k.must(d <= 0 || d >= time.Millisecond, key, "must be 0, or at least 1ms, not %v", d)
 }
 
 func (k *checker) backoff(key string, initial, most time.Duration) {
 	k.duration(key+".initial_backoff", initial, 0)
 	k.duration(key+".max_backoff", most, 0)
-	k.must(initial <= most, key+".max_backoff", "%v is shorter than initial_backoff, %v", most, initial)
+	k.must(k.wrong[key+".initial_backoff"] || initial <= most, key+".max_backoff", "%v is shorter than initial_backoff, %v", most, initial)
 }
 
 // absolute checks the form of a path. It is one of a machine that a launcher runs on, wherever it is read.

@@ -310,7 +310,7 @@ func (c *Config) Group(name string) *Group {
 }
 
 // Load reads a file, and checks that what it names is there: programs, directories, certificates. Errors are [Errors],
-// except where the file itself cannot be read.
+// or an [*Error] where the file itself cannot be read.
 func Load(file string) (*Config, error) {
 	c, _, err := LoadSource(file)
 	return c, err
@@ -325,7 +325,7 @@ func Parse(file string, text []byte) (*Config, error) {
 
 func parse(file string, text []byte, here bool) (*Config, *Source, error) {
 	c := &Config{}
-	d := decoder{file: file, lines: map[string]position{}, wrong: map[string]bool{}}
+	d := decoder{file: file, lines: map[string]position{}, wrong: map[string]bool{}, texts: map[string]string{}}
 	if d.document(text, c) {
 		c.derive(&d)
 		k := checker{decoder: &d, here: here}

@@ -204,12 +204,24 @@ func TestErrors(t *testing.T) {
 		name, text string
 		want       []string // file:line:column: key: rule; the rule up to where it is clear
 	}{
-		{"nothing", "", []string{"f.yaml: is not YAML: "}},
-		{"a comment", "# soon", []string{"f.yaml: is not YAML: "}},
-		{"null", "null", []string{"f.yaml: process_groups: must have at least one"}},
-		{"two documents", "process_groups: [{name: kv}]\n---\n{}", []string{"f.yaml: is not YAML: "}},
+		{"nothing", "", []string{"f.yaml:1:1: has nothing in it; it needs process_groups"}},
+		{"a comment", "# soon", []string{"f.yaml:1:1: has nothing in it; it needs process_groups"}},
+		{"an empty document", "---\n", []string{"f.yaml:1:1: has nothing in it; it needs process_groups"}},
+		{"null", "null", []string{"f.yaml:1:1: has nothing in it; it needs process_groups"}},
+		{"two documents", "process_groups: [{name: kv}]\n---\n{}", []string{"f.yaml:2:1: a second document begins here (---)"}},
+		{"an empty second document", "process_groups: [{name: kv}]\n---\n", []string{"f.yaml:2:1: a second document begins here (---)"}},
+		{"a second document that is none", "process_groups: [{name: kv}]\n---\na: [", []string{"f.yaml:4:1: is not YAML: "}},
+		{"a byte that is none of UTF-8", "# soon\nprocess_groups: [{name: '\xff'}]", []string{"f.yaml:2:26: is not UTF-8: there is a byte 0xff"}},
+		{"a control character", "process_groups:\n  - name: \"\x01\"", []string{`f.yaml:2:12: is not YAML: there is a control character, U+0001; in double quotes it can be written as \u0001`}},
+		{"a tab", "process_groups:\n\t- name: kv", []string{"f.yaml:2:1: is not YAML: there is a tab; indent with spaces"}},
+		{"a tab further down", "process_groups:\n  - name: kv\n\tmax_surge: 1", []string{"f.yaml:3:1: is not YAML: there is a tab; indent with spaces"}},
+		{"a value that begins like none", "process_groups: [{name: kv, args: [@a]}]", []string{"f.yaml:1:36: is not YAML: no value can begin with '@'; put it in quotes"}},
+		{"a quote without its end", "process_groups: [{name: \"kv}]\n", []string{"f.yaml:2:1: is not YAML: found unexpected end of stream while scanning a quoted scalar that begins in line 1"}},
+		{"an anchor that is not there", "redact: *a", []string{"f.yaml:1:9: is not YAML: unknown anchor 'a'"}},
+		{"too deep", "process_groups: " + strings.Repeat("[", 20_000), []string{"f.yaml:1:10017: is not YAML: exceeded max depth of 10000"}},
 		{"no YAML", "process_groups:\n  - name: [", []string{"f.yaml:3:1: is not YAML: "}},
-		{"a list", "[]", []string{"f.yaml: process_groups: must have at least one", "f.yaml:1:1: must be a mapping, not a list"}},
+		{"a list", "[]", []string{"f.yaml:1:1: must be a mapping with process_groups in it, not a list"}},
+		{"a word", "kv", []string{"f.yaml:1:1: must be a mapping with process_groups in it, not a string"}},
 		{"an unknown key", "process_groups: [{name: kv}]\nsurge: 1", []string{"f.yaml:2:1: surge: there is no such key; there are admin, "}},
 		{"a misspelt key", "process_groups:\n  - name: kv\n    max_serge: 1", []string{"f.yaml:3:5: process_groups[0].max_serge: there is no such key; did you mean max_surge?"}},
 		{"a key given twice", "process_groups:\n  - name: kv\n    max_surge: 1\n    max_surge: 2", []string{"f.yaml:4:5: process_groups[0].max_surge: is given twice, first in line 3"}},
@@ -219,7 +231,22 @@ func TestErrors(t *testing.T) {
 		{"a fraction for a number", group + "max_surge: 1.5}]", []string{"f.yaml:1:40: process_groups[0].max_surge: must be a whole number, not a fraction"}},
 		{"a list for a number", group + "max_surge: [1]}]", []string{"f.yaml:1:40: process_groups[0].max_surge: must be a whole number, not a list"}},
 		{"nothing for a number", group + "max_surge: }]", []string{"f.yaml:1:40: process_groups[0].max_surge: must be a whole number, not nothing"}},
-		{"more than a number", group + "max_surge: 99999999999999999999}]", []string{"f.yaml:1:40: process_groups[0].max_surge: must be a whole number"}},
+		{"more than a number", group + "max_surge: 99999999999999999999}]", []string{"f.yaml:1:29: process_groups[0].max_surge: must be 0 to 1000, not 99999999999999999999"}},
+		{"less than a number", group + "max_surge: -99999999999999999999}]", []string{"f.yaml:1:29: process_groups[0].max_surge: must be 0 to 1000, not -99999999999999999999"}},
+		{"the first that is too many", group + "max_surge: 9223372036854775808}]", []string{"f.yaml:1:29: process_groups[0].max_surge: must be 0 to 1000, not 9223372036854775808"}},
+		{"so many desired that nothing is a share of it", group + "desired_instances: 99999999999999999999}]", []string{"f.yaml:1:29: process_groups[0].desired_instances: must be 0 to 1000, not 99999999999999999999"}},
+		{"a huge share", group + "min_healthy_instances: 99999999999999999999}]", []string{"f.yaml:1:29: process_groups[0].min_healthy_instances: must be 0 to desired_instances, which is 1, not 99999999999999999999"}},
+		{"a huge exit code", group + "success_exit_codes: [99999999999999999999]}]", []string{"f.yaml:1:50: process_groups[0].success_exit_codes[0]: must be 0 to 255, not 99999999999999999999"}},
+		{"a huge port", group + "export: {grpc_port: 99999999999999999999}}]", []string{"f.yaml:1:38: process_groups[0].export.grpc_port: must be 1 to 65535, not 99999999999999999999"}},
+		{"a huge threshold", group + "liveness: {failure_threshold: 99999999999999999999}}]", []string{"f.yaml:1:40: process_groups[0].liveness.failure_threshold: must be 1 to 1000, not 99999999999999999999"}},
+		{"a huge size", group + "logs: {max_size: 99999999999GiB}}]", []string{"f.yaml:1:46: process_groups[0].logs.max_size: must be 0 to 8589934591GiB"}},
+		{"a negative size", group + "logs: {max_size: -1}}]", []string{"f.yaml:1:46: process_groups[0].logs.max_size: must be 0 to 8589934591GiB"}},
+		{"an exponent", group + "max_surge: 1e9}]", []string{"f.yaml:1:40: process_groups[0].max_surge: must be a whole number, not a number with an exponent"}},
+		{"no number", group + "max_surge: .nan}]", []string{"f.yaml:1:40: process_groups[0].max_surge: must be a whole number, not .nan"}},
+		{"no end", group + "max_surge: -.inf}]", []string{"f.yaml:1:40: process_groups[0].max_surge: must be a whole number, not .inf"}},
+		{"a leading zero", group + "max_surge: 010}]", []string{"f.yaml:1:40: process_groups[0].max_surge: begins with a 0, which some take for an octal number"}},
+		{"a leading zero that is not octal", group + "max_surge: 08}]", []string{"f.yaml:1:40: process_groups[0].max_surge: begins with a 0"}},
+		{"a number in quotes", group + `max_surge: "1"}]`, []string{"f.yaml:1:40: process_groups[0].max_surge: must be a whole number, not a string; leave out the quotes"}},
 		{"a number for a string", group + "env: {PASSWORD: 12345}}]", []string{"f.yaml:1:45: process_groups[0].env.PASSWORD: must be a string, not a number; put it in quotes"}},
 		{"a truth value for a string", group + "args: [true]}]", []string{"f.yaml:1:36: process_groups[0].args[0]: must be a string, not a truth value; put it in quotes"}},
 		{"nothing for a string", group + "command: }]", []string{"f.yaml:1:38: process_groups[0].command: has no value"}},
@@ -229,7 +256,14 @@ func TestErrors(t *testing.T) {
 		{"a number for a duration", group + "health_check_timeout: 30}]", []string{"f.yaml:1:51: process_groups[0].health_check_timeout: needs a unit: 30s, or 30ms?"}},
 		{"a word for a duration", group + "health_check_timeout: soon}]", []string{"f.yaml:1:51: process_groups[0].health_check_timeout: must be a duration"}},
 		{"too long", group + "health_check_timeout: 10000h}]", []string{"f.yaml:1:29: process_groups[0].health_check_timeout: must be 1ms to 24h0m0s"}},
-		{"no number of seconds", group + "min_ready_seconds: .inf}]", []string{"f.yaml:1:48: process_groups[0].min_ready_seconds: must be a number of seconds"}},
+		{"no number of seconds", group + "min_ready_seconds: .nan}]", []string{"f.yaml:1:48: process_groups[0].min_ready_seconds: must be a number of seconds"}},
+		{"seconds without end", group + "min_ready_seconds: .inf}]", []string{"f.yaml:1:29: process_groups[0].min_ready_seconds: must be 0s to 24h0m0s, not .inf"}},
+		{"more seconds than there are", group + "min_ready_seconds: 99999999999999999999}]", []string{"f.yaml:1:29: process_groups[0].min_ready_seconds: must be 0s to 24h0m0s, not 99999999999999999999"}},
+		{"octal seconds", group + "min_ready_seconds: 010}]", []string{"f.yaml:1:48: process_groups[0].min_ready_seconds: begins with a 0"}},
+		{"longer than all durations", group + "health_check_timeout: 300000000h}]", []string{"f.yaml:1:29: process_groups[0].health_check_timeout: must be 1ms to 24h0m0s, not 300000000h"}},
+		{"shorter than all durations", group + "health_check_timeout: -300000000h}]", []string{"f.yaml:1:29: process_groups[0].health_check_timeout: must be 1ms to 24h0m0s, not -300000000h"}},
+		{"a unit that would not help", group + "health_check_timeout: 1e9}]", []string{"f.yaml:1:51: process_groups[0].health_check_timeout: must be a duration with its unit (ms, s, m or h)"}},
+		{"days", group + "health_check_timeout: 1d}]", []string{"f.yaml:1:51: process_groups[0].health_check_timeout: must be a duration with its unit (ms, s, m or h)"}},
 		{"a size of what", group + "logs: {max_size: 10MB}}]", []string{"f.yaml:1:46: process_groups[0].logs.max_size: must be a size"}},
 		{"another choice", group + "on_failure: stop}]", []string{`f.yaml:1:41: process_groups[0].on_failure: must be pause, rollback or continue, not "stop"`}},
 		{"another restart policy", group + "restart_policy: rolling_replace}]", []string{`f.yaml:1:45: process_groups[0].restart_policy: must be always, on-failure or never`}},
@@ -366,8 +400,41 @@ func TestLoadLooksAtTheMachine(t *testing.T) {
 	says(load(text+"    pre_stop: [{command: /surely/not}]"), ":4:17: process_groups[0].pre_stop[0].command: there is no program ")
 	says(load(text+"admin: {address: ':0', tls: {cert_file: "+program+", key_file: "+program+", ca_file: /surely/not}}"), ":4:")
 
+}
+
+// What is wrong with a file as a whole is said with its name, too.
+func TestUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	big := filepath.Join(dir, "big.yaml")
+	if err := os.WriteFile(big, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(big, 5<<20); err != nil {
+		t.Fatal(err)
+	}
+	for file, rule := range map[string]string{
+		filepath.Join(dir, "gone.yaml"): "cannot be read: ",
+		dir:                             "is a directory; name a file in it",
+		big:                             "has more than 4MiB, and so is no configuration",
+	} {
+		_, err := config.Load(file)
+		var e *config.Error
+		if !errors.As(err, &e) || e.File != file || !strings.HasPrefix(err.Error(), file+": "+rule) {
+			t.Errorf("got  %v\nwant %s: %s…", err, file, rule)
+		}
+	}
 	if _, err := config.Load(filepath.Join(dir, "gone.yaml")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
+	}
+}
+
+// Whatever YAML can write a number as is the same number everywhere.
+func TestNumbers(t *testing.T) {
+	for text, want := range map[string]int{"+12": 12, "0xc": 12, "0o14": 12, "0b1100": 12, "1_2": 12, "!!int '12'": 12, "-0": 0, "0": 0} {
+		g := parse(t, "process_groups: [{name: kv, desired_instances: "+text+", min_ready_seconds: "+text+"}]").Groups[0]
+		if g.Desired != want || g.MinReady != time.Duration(want)*time.Second {
+			t.Errorf("%s: %d instances, %v", text, g.Desired, g.MinReady)
+		}
 	}
 }
 

@@ -1,12 +1,9 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,8 +19,9 @@ type decoder struct {
 	file  string
 	lines map[string]position // of the keys that are set
 	errs  Errors
-	wrong map[string]bool // the keys in errs
-	nodes int             // looked at, with aliases followed
+	wrong map[string]bool   // the keys in errs
+	texts map[string]string // of numbers that are beyond all that can be read
+	nodes int               // looked at, with aliases followed
 }
 
 // maxNodes bounds what a small file can grow to by aliases.
@@ -67,24 +65,6 @@ func (d *decoder) failAt(n *yaml.Node, key, format string, args ...any) {
 func (d *decoder) add(at position, key, rule string) {
 	d.errs = append(d.errs, &Error{d.file, at.line, at.column, key, rule})
 	d.wrong[key] = true
-}
-
-// document reads a file that has exactly one document, and reports whether it has.
-func (d *decoder) document(text []byte, c *Config) bool {
-	prepare(reflect.ValueOf(c).Elem())
-	var doc yaml.Node
-	// Duplicate keys are found here, where they can be reported together with everything else.
-	if err := yaml.Load(text, &doc, yaml.WithUniqueKeys(false)); err != nil {
-		var e *yaml.LoadError
-		if errors.As(err, &e) {
-			d.add(position{e.Mark.Line, e.Mark.Column}, "", "is not YAML: "+strings.TrimPrefix(e.Message, "yaml: "))
-		} else {
-			d.add(position{}, "", "is not YAML: "+err.Error())
-		}
-		return false
-	}
-	d.value(doc.Content[0], "", reflect.ValueOf(c).Elem(), false)
-	return true
 }
 
 // prepare sets the defaults of v and of the structs in it.
@@ -146,7 +126,7 @@ func (d *decoder) value(n *yaml.Node, key string, v reflect.Value, seconds bool)
 	default:
 		if n.Kind != yaml.ScalarNode {
 			d.failAt(n, key, "must be %s, not %s", expected(v), kindOf(n))
-		} else if rule := scalar(n, v, seconds); rule != "" {
+		} else if rule := d.scalar(n, key, v, seconds); rule != "" {
 			d.failAt(n, key, "%s", rule)
 		}
 	}
@@ -251,25 +231,11 @@ func (d *decoder) pairs(n *yaml.Node, key string, f func(name, value *yaml.Node,
 }
 
 // scalar reads a value, and returns what is wrong with it.
-func scalar(n *yaml.Node, v reflect.Value, seconds bool) (rule string) {
+func (d *decoder) scalar(n *yaml.Node, key string, v reflect.Value, seconds bool) (rule string) {
 	tag := n.ShortTag()
 	switch {
 	case v.Type() == durationType:
-		d, err := time.ParseDuration(n.Value)
-		number := tag == "!!int" || tag == "!!float"
-		switch {
-		case number && seconds:
-			f, e := strconv.ParseFloat(n.Value, 64)
-			if e != nil || math.IsNaN(f) || math.Abs(f) > maxDuration.Seconds() {
-				return fmt.Sprintf("must be a number of seconds up to %.0f, not %s", maxDuration.Seconds(), n.Value)
-			}
-			d = time.Duration(math.Round(f * float64(time.Second)))
-		case number && d != 0, number && err != nil:
-			return fmt.Sprintf("needs a unit: %ss, or %sms?", n.Value, n.Value)
-		case err != nil || tag == "!!null":
-			return fmt.Sprintf("must be %s, not %s", expected(v), kindOf(n))
-		}
-		v.SetInt(int64(d))
+		return d.length(n, key, v, seconds)
 	case v.Type() == bytesType:
 		b, err := parseBytes(n.Value)
 		if err != nil {
@@ -277,11 +243,7 @@ func scalar(n *yaml.Node, v reflect.Value, seconds bool) (rule string) {
 		}
 		v.SetInt(int64(b))
 	case v.Kind() == reflect.Int:
-		var i int
-		if tag != "!!int" || n.Load(&i) != nil {
-			return fmt.Sprintf("must be %s, not %s", expected(v), kindOf(n))
-		}
-		v.SetInt(int64(i))
+		return d.whole(n, key, v)
 	case tag != "!!str":
 		if tag == "!!null" {
 			return "has no value; leave the key out, or write \"\""
@@ -302,7 +264,7 @@ func scalar(n *yaml.Node, v reflect.Value, seconds bool) (rule string) {
 func expected(v reflect.Value) string {
 	switch {
 	case v.Type() == durationType:
-		return "a duration, such as 500ms or 1m30s"
+		return "a duration with its unit (ms, s, m or h), such as 500ms or 1m30s"
 	case v.Type() == bytesType:
 		return "a size, such as 64KiB"
 	case v.Kind() == reflect.Int:
@@ -329,6 +291,16 @@ func kindOf(n *yaml.Node) string {
 	case "!!int":
 		return "a number"
 	case "!!float":
+		switch text := strings.ToLower(n.Value); {
+		case strings.Contains(text, "nan"):
+			return ".nan"
+		case strings.Contains(text, "inf"):
+			return ".inf"
+		case strings.Contains(text, "e"):
+			return "a number with an exponent"
+		case !strings.Contains(text, "."):
+			return "a number"
+		}
 		return "a fraction"
 	case "!!timestamp":
 		return "a date"

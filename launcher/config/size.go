@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -33,8 +34,11 @@ func parseBytes(s string) (Bytes, error) {
 		}
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 || n > math.MaxInt64/int64(size) {
-		return 0, fmt.Errorf("must be a size, such as 65536 or 64KiB (KiB, MiB, GiB)")
+	switch {
+	case errors.Is(err, strconv.ErrRange), err == nil && (n < 0 || n > math.MaxInt64/int64(size)):
+		return 0, fmt.Errorf("must be 0 to %v", Bytes(math.MaxInt64>>30<<30))
+	case err != nil:
+		return 0, errors.New("must be a size, such as 65536 or 64KiB (KiB, MiB, GiB)")
 	}
 	return Bytes(n) * size, nil
 }

@@ -2,8 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -18,9 +16,9 @@ type Source struct {
 
 // LoadSource is Load, with the Source.
 func LoadSource(file string) (*Config, *Source, error) {
-	text, err := os.ReadFile(file)
+	text, err := ReadFile(file)
 	if err != nil {
-		return nil, nil, fmt.Errorf("config: %w", err)
+		return nil, nil, err
 	}
 	return parse(file, text, true)
 }

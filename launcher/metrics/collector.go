@@ -68,7 +68,8 @@ var (
 	droppedLines = describe("log_dropped_lines_total", "Lines that were dropped because the disk was too slow, or full.", "group")
 	droppedBytes = describe("log_dropped_bytes_total", "Bytes that were dropped because the disk was too slow, or full.", "group")
 
-	missed = describe("events_missed_total", "Events that those who watch were too slow for.")
+	missed  = describe("events_missed_total", "Events that those who watch were too slow for.")
+	failing = describe("state_file_failing", "1 while the state file, which the next launcher goes by, cannot be written.")
 )
 
 // states are those that a process can be in before it has ended.
@@ -106,6 +107,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	health := c.manager.Health()
 	stats := c.manager.Stats()
 	counter(missed, stats.EventsMissed)
+	gauge(failing, truth(stats.StateFailing))
 	for _, h := range health {
 		now(gauge, h)
 		sinceTheStart(counter, h.Group, stats.Groups[h.Group])

@@ -56,7 +56,7 @@ func unreachable(at *place, where, why string) error {
 	case found && at.remote != "":
 		return fmt.Errorf("launcher: no TLS with %s: %s; see --cert, --key, --ca, and the host in --remote", where, refused)
 	case found, strings.Contains(why, "error reading server preface"), strings.HasSuffix(why, `permission denied"`):
-		return fmt.Errorf("launcher: the launcher at %s belongs to another user; ask as that user (%s)", where, why)
+		return fmt.Errorf("launcher: the launcher at %s belongs to another user; ask as that user, or as root (%s)", where, why)
 	case at.remote != "":
 		return fmt.Errorf("launcher: nobody answers at %s; is a launcher running there, with this admin.address? (%s)", where, why)
 	}

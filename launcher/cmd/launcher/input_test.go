@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"fmt"
 	"net"
 	"path/filepath"
 	"strings"
@@ -23,10 +24,13 @@ func TestBadInput(t *testing.T) {
 		name, yaml string
 		want       string // after the name of the file
 	}{
+		{"an empty file", "", ":1:1: has nothing in it; it needs process_groups"},
+		{"a second file in it", web + "---\n", ":6:1: a second document begins here (---)"},
 		{"an unknown key", web + "    max_serge: 1\n", ":6:5: process_groups[0].max_serge: there is no such key; did you mean max_surge?"},
 		{"a wrong type", web + "    desired_instances: many\n", ":6:24: process_groups[0].desired_instances: must be a whole number, not a string"},
 		{"a duration without its unit", web + "    health_check_timeout: 30\n", ":6:27: process_groups[0].health_check_timeout: needs a unit"},
 		{"a negative count", web + "    desired_instances: -1\n", ":6:5: process_groups[0].desired_instances: must be 0 to 1000, not -1"},
+		{"a count that no number holds", web + "    desired_instances: 99999999999999999999\n", ":6:5: process_groups[0].desired_instances: must be 0 to 1000, not 99999999999999999999"},
 		{"more healthy than there are", web + "    min_healthy_instances: 2\n", ":6:5: process_groups[0].min_healthy_instances: must be 0 to desired_instances, which is 1, not 2"},
 		{"no way to replace", web + "    min_healthy_instances: 1\n    max_surge: 0\n", ":7:5: process_groups[0].max_surge: 0 with min_healthy_instances = desired_instances (1) leaves no way"},
 		{"a name twice", web + "  - name: web\n    command: RUNNER\n", `:6:5: process_groups[1].name: "web" is the name of a group already, in line 3`},
@@ -99,12 +103,11 @@ func TestAddressInUse(t *testing.T) {
 // Two launchers cannot have one directory: the second one says so, and does not disturb the first.
 func TestTwoLaunchers(t *testing.T) {
 	s := newSite(t, web)
-	s.runs()
+	first := s.runs()
 	_, stderr, code := s.says("run", "-f", s.file())
 	equal(t, "exit code", code, 1)
-	if want := s.file() + ":1:1: state_dir: another launcher has this directory: " + filepath.Join(s.dir, "s"); !strings.HasPrefix(stderr, want) {
-		t.Errorf("got  %s\nwant %s…", stderr, want)
-	}
+	equal(t, "what it says", stderr, fmt.Sprintf("%s:1:1: state_dir: another launcher has this directory: %s (pid %d); stop that one first, or give this one a directory of its own\n",
+		s.file(), filepath.Join(s.dir, "s"), first.cmd.Process.Pid))
 	if out := s.must("status", "--json=false"); !strings.Contains(out, "web  healthy, 1 of 1 ready") {
 		t.Errorf("the first one is\n%s", out)
 	}
@@ -120,7 +123,7 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"run"}, "launcher: run what?"},
 		{[]string{"run", "-f", s.file(), "--desired", "2"}, "launcher: --desired is for a group without a file"},
 		{[]string{"run", "-f", s.file(), "--", "sleep"}, "launcher: run -f takes no command"},
-		{[]string{"run", "-f", "no.yaml"}, "config: open no.yaml: no such file"},
+		{[]string{"run", "-f", "no.yaml"}, "no.yaml: cannot be read: no such file"},
 		{[]string{"restart", "-f", s.file(), "--resume", "--rollback", "web"}, "if any flags in the group [resume rollback] are set none of the others can be"},
 		{[]string{"export", "docker", "-f", s.file()}, `export: there is no target "docker"; there are kubernetes, nomad, systemd`},
 		{[]string{"export", "nomad"}, "launcher: which file?"},

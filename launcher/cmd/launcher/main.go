@@ -31,6 +31,7 @@ import (
 	"github.com/swansong-go/swansong/graceful"
 	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/config"
+	"github.com/swansong-go/swansong/launcher/internal/peer"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc"
 )
@@ -116,6 +117,11 @@ func (p *place) dial() (to pb.LauncherAdminInterfaceClient, conn *grpc.ClientCon
 	if err != nil {
 		return nil, nil, "", err
 	}
+	if info, err := os.Stat(dir); err == nil && p.dir == "" && dir == config.DefaultDir() {
+		if owner := peer.OwnerOf(info); owner >= 0 && owner != os.Geteuid() { // in /tmp anybody can make one of that name
+			return nil, nil, "", fmt.Errorf("launcher: %s, the default, belongs to another user; if it is that user's launcher that you want to ask, name it by --dir", dir)
+		}
+	}
 	to, conn, err = launcher.Dial(dir)
 	return to, conn, launcher.SocketIn(dir), err
 }
@@ -140,9 +146,9 @@ func (p *place) read() (*config.Config, error) {
 	if p.file == "" {
 		return nil, errors.New("launcher: which file? name it by -f")
 	}
-	text, err := os.ReadFile(p.file)
+	text, err := config.ReadFile(p.file)
 	if err != nil {
-		return nil, fmt.Errorf("launcher: %w", err)
+		return nil, err
 	}
 	return config.Parse(p.file, text)
 }

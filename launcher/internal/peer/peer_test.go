@@ -173,6 +173,56 @@ func TestServerOfAnotherUser(t *testing.T) {
 	refused(t, err)
 }
 
+// Root can ask whose directory it has named: the owner of that, and nobody else.
+func TestRootAsksTheOwner(t *testing.T) {
+	dir, program := open(t)
+	theirs := filepath.Join(dir, "theirs")
+	if err := os.Mkdir(theirs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(theirs, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(theirs, "s")
+	cmd := asNobody(program, "listen", path)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	said := make([]byte, 64)
+	if n, err := stdout.Read(said); err != nil || !strings.HasPrefix(string(said[:n]), "listening <nil>") {
+		t.Fatalf("%s, %v", said[:n], err)
+	}
+	ask := func() error {
+		conn, err := net.DialTimeout("unix", path, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, _, err = peer.CredentialsIn(theirs).ClientHandshake(context.Background(), "", conn)
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Errorf("the owner: %v", err)
+	}
+	for what, change := range map[string]func() error{
+		"whose directory is another one's":  func() error { return os.Chown(theirs, nobody-1, nobody) },
+		"whose directory others can get at": func() error { return errors.Join(os.Chown(theirs, nobody, nobody), os.Chmod(theirs, 0o777)) },
+	} {
+		if err := errors.Join(os.Chmod(theirs, 0o700), change()); err != nil {
+			t.Fatal(err)
+		}
+		err := ask()
+		if !errors.Is(err, peer.ErrForeign) {
+			t.Errorf("one %s is asked: %v", what, err)
+		}
+	}
+}
+
 func refused(t *testing.T, err error) {
 	t.Helper()
 	if !errors.Is(err, peer.ErrForeign) || !strings.Contains(err.Error(), fmt.Sprintf("uid %d", nobody)) {

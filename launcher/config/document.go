@@ -1,0 +1,144 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// maxFile is more than any configuration needs, so that a wrong name, /dev/zero say, does not cost all memory.
+const maxFile = 4 << 20
+
+// ReadFile reads a file for [Parse]. Its errors say what is wrong with the file as a whole.
+func ReadFile(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, unreadable(file, err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, &Error{File: file, Rule: "is a directory; name a file in it"}
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, unreadable(file, err)
+	}
+	if len(text) > maxFile {
+		return nil, &Error{File: file, Rule: fmt.Sprintf("has more than %v, and so is no configuration", Bytes(maxFile))}
+	}
+	return text, nil
+}
+
+// unreadable says why a file cannot be read. The error matches that of the file system.
+func unreadable(file string, err error) error {
+	why := err
+	if e := (*fs.PathError)(nil); errors.As(err, &e) {
+		why = e.Err
+	}
+	return &locatedError{&Error{File: file, Rule: fmt.Sprintf("cannot be read: %v", why)}, err}
+}
+
+// document reads a file that has exactly one document, a mapping, and reports whether it has.
+func (d *decoder) document(text []byte, c *Config) bool {
+	prepare(reflect.ValueOf(c).Elem())
+	if at, rule := illegible(text); rule != "" {
+		d.add(at, "", rule)
+		return false
+	}
+	// Duplicate keys are found by pairs, where they can be reported together with everything else.
+	loader, err := yaml.NewLoader(bytes.NewReader(text), yaml.WithUniqueKeys(false))
+	var doc, next yaml.Node
+	if err == nil {
+		err = loader.Load(&doc)
+	}
+	switch {
+	case errors.Is(err, io.EOF), err == nil && len(doc.Content) == 0, err == nil && doc.Content[0].ShortTag() == "!!null":
+		d.add(position{1, 1}, "", "has nothing in it; it needs process_groups, as in process_groups: [{name: web}]")
+		return false
+	case err == nil:
+		err = loader.Load(&next)
+	}
+	switch {
+	case err == nil:
+		d.add(position{next.Line, next.Column}, "", "a second document begins here (---); a file has one, so put all groups into one, or another file")
+		return false
+	case !errors.Is(err, io.EOF):
+		d.notYAML(text, err)
+		return false
+	}
+	root := doc.Content[0]
+	if root.Kind != yaml.MappingNode {
+		d.failAt(root, "", "must be a mapping with process_groups in it, not %s", kindOf(root))
+		return false
+	}
+	d.value(root, "", reflect.ValueOf(c).Elem(), false)
+	return true
+}
+
+// notYAML reports what the parser has found, with what it was about to read, and in the user's words where that can be told.
+func (d *decoder) notYAML(text []byte, err error) {
+	var e *yaml.LoadError
+	if !errors.As(err, &e) {
+		d.add(position{1, 1}, "", "is not YAML: "+err.Error())
+		return
+	}
+	at := position{max(e.Mark.Line, 1), max(e.Mark.Column, 1)}
+	rule := strings.TrimPrefix(e.Message, "yaml: ")
+	if e.ContextMsg != "" {
+		rule += " " + e.ContextMsg
+		if e.ContextMark.Line > 0 && e.ContextMark.Line != at.line {
+			rule += fmt.Sprintf(" that begins in line %d", e.ContextMark.Line)
+		}
+	}
+	switch c := runeAt(text, at); {
+	case c == '\t':
+		rule = "there is a tab; indent with spaces"
+	case strings.Contains(rule, "cannot start any token"):
+		rule = fmt.Sprintf("no value can begin with %q; put it in quotes", c)
+	}
+	d.add(at, "", "is not YAML: "+rule)
+}
+
+// runeAt returns what stands at a position, 0 for nothing. Columns count characters.
+func runeAt(text []byte, at position) rune {
+	line := at.line
+	for l := range bytes.Lines(text) {
+		if line--; line > 0 {
+			continue
+		}
+		if all := []rune(string(l)); at.column <= len(all) {
+			return all[at.column-1]
+		}
+		break
+	}
+	return 0
+}
+
+// illegible finds what no YAML has in it, which the parser would report without its place.
+func illegible(text []byte) (at position, rule string) {
+	if bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff}) {
+		return position{}, "" // UTF-16, which is left to the parser
+	}
+	line, column := 1, 1
+	for rest := text; len(rest) > 0; {
+		c, n := utf8.DecodeRune(rest)
+		switch {
+		case c == utf8.RuneError && n == 1:
+			return position{line, column}, fmt.Sprintf("is not UTF-8: there is a byte 0x%02x; save it as UTF-8", rest[0])
+		case c < ' ' && c != '\t' && c != '\n' && c != '\r', c == 0xfffe, c == 0xffff:
+			return position{line, column}, fmt.Sprintf("is not YAML: there is a control character, %U; in double quotes it can be written as \\u%04x", c, c)
+		case c == '\n':
+			line, column = line+1, 0
+		}
+		rest, column = rest[n:], column+1
+	}
+	return position{}, ""
+}

@@ -1,0 +1,290 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/peer"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc"
+)
+
+// Start starts the groups of a configuration as part of the scope that ctx carries, or of one of its own, and returns when
+// all that can fail early has not: the configuration is sound, the directory is this launcher's alone, the programs and
+// working directories are there, and the addresses are listened on. If something does fail, nothing is left behind.
+// [Manager.Ready] waits for the processes.
+func Start(ctx context.Context, cfg Config) (*Manager, error) {
+	if ctx == nil {
+		panic("launcher: Start with a nil context")
+	}
+	m, begin, err := prepare(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	begin()
+	return m, nil
+}
+
+// prepare does all that can fail.
+func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, nil, err
+	}
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("launcher: %w", err)
+	}
+	m := &Manager{
+		cfg: cfg, dir: dir, events: newEventHub(cfg.Logger), printed: newLineHub(), logs: newLogFiles(cfg.Output),
+		groups: map[string]*group{}, listeners: map[string]inheritance{}, processes: map[string]*process{},
+	}
+	m.redactor.Store(&cfg.Redact)
+	defer func() {
+		if err != nil {
+			m.release()
+		}
+	}()
+	cfg.Groups = slices.Clone(cfg.Groups)
+	for i, g := range cfg.Groups {
+		cfg.Groups[i] = g.withDefaults()
+		if err := checkFiles(g); err != nil {
+			return nil, nil, err
+		}
+	}
+	m.logs.failed = func(err error) {
+		m.publish(Event{Kind: Alarm, Message: "some of what processes print is lost: " + err.Error()})
+	}
+	if m.lock, err = ownDirectory(dir); err != nil {
+		return nil, nil, err
+	}
+	before, err := inherit(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.Groups = append(cfg.Groups, before.orphans(cfg.Groups)...)
+	for _, g := range cfg.Groups {
+		if m.listeners[g.Name], err = m.claim(g, before); err != nil {
+			return nil, nil, err
+		}
+	}
+	if m.remote, err = m.listenRemote(); err != nil {
+		return nil, nil, err
+	}
+	ln, err := peer.Listen(m.socket())
+	if err != nil {
+		return nil, nil, fmt.Errorf("launcher: %w", err)
+	}
+	m.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName("launcher"))
+	held, ok := m.scope.TryGuard()
+	if !ok {
+		ln.Close()
+		return nil, nil, fmt.Errorf("launcher: not started: %w", context.Cause(m.scope))
+	}
+	m.groupsScope, _ = ctxshutdown.WithCancel(m.scope)
+	for _, g := range cfg.Groups {
+		m.groups[g.Name] = newGroup(m, g)
+		m.groups[g.Name].remember(before.Groups[g.Name])
+		m.order = append(m.order, g.Name)
+	}
+	m.server = grpc.NewServer(grpc.Creds(peer.Credentials()), grpc.MaxRecvMsgSize(maxMessage))
+	pb.RegisterLauncherNotificationInterfaceServer(m.server, &notifications{manager: m})
+	pb.RegisterLauncherAdminInterfaceServer(m.server, &admin{manager: m})
+
+	m.retiring = before.Guardians
+	if err := m.prepareToDie(before); err != nil {
+		ln.Close()
+		held.Release()
+		m.scope.Shutdown()
+		return nil, nil, err
+	}
+	return m, func() { m.retire(); m.begin(ln, held) }, nil
+}
+
+// retire ends the guardians of earlier launchers. Until then they are remembered, for the next launcher to do it.
+func (m *Manager) retire() {
+	for _, k := range m.retiring {
+		retire(k)
+	}
+	m.mu.Lock()
+	m.retiring = nil
+	m.mu.Unlock()
+	m.memory.note()
+}
+
+// prepareToDie sees to it that whoever comes after this launcher knows what to do, before anything is started. The pen is
+// written down before it is made, with what an earlier launcher has left, to which nothing has happened yet.
+func (m *Manager) prepareToDie(before remembered) (err error) {
+	m.pen = proc.NewPen()
+	guards, expected := guardianPen(), before
+	if len(m.cfg.Guardian) > 0 {
+		expected.Guardians = append(slices.Clone(before.Guardians), proc.Kept{Pen: guards})
+	}
+	if err := expected.expect(stateIn(m.dir), m.pen); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil && before.Groups == nil {
+			os.Remove(stateIn(m.dir)) // as it was
+		}
+	}()
+	m.pen.Make()
+	memory := newMemory(stateIn(m.dir), m.recall, func(err error) {
+		if err == nil {
+			m.publish(Event{Kind: AllClear, Message: "the state file is written again"})
+			return
+		}
+		m.publish(Event{Kind: Alarm, Message: "the state file, without which the next launcher does not know what to do, cannot be written, " +
+			"which is tried again until it can: " + err.Error()})
+	})
+	if len(m.cfg.Guardian) > 0 {
+		alarm := func(message string) { m.publish(Event{Kind: Alarm, Message: message}) }
+		var held []*os.File
+		for name, g := range m.groups {
+			if g.cfg.OnLauncherDeath == Keep {
+				held = append(held, m.listeners[name].files...)
+			}
+		}
+		if m.guardian, err = hire(m.cfg.Guardian, orders{m.pen, m.dir, guards}, held, alarm, memory.written); err != nil {
+			return err
+		}
+	}
+	if err := memory.begin(); err != nil {
+		return err
+	}
+	m.memory = memory
+	return nil
+}
+
+// claim takes what a group needs that somebody else may have.
+func (m *Manager) claim(g GroupConfig, before remembered) (inheritance, error) {
+	in, err := listen(g, before)
+	if err != nil {
+		return in, err
+	}
+	if field, err := m.logs.check(g.Log); err != nil {
+		in.close()
+		return inheritance{}, &ConfigError{g.Name, field, err.Error()}
+	}
+	return in, nil
+}
+
+func (m *Manager) begin(ln net.Listener, held *ctxshutdown.Guard) {
+	for _, in := range m.listeners {
+		in.own()
+	}
+	for _, g := range m.allGroups() {
+		g.adopt()
+		m.loop(g)
+	}
+	go m.serve(ln, held)
+	go m.keepTotal()
+}
+
+// loop has a group begin.
+func (m *Manager) loop(g *group) {
+	m.running.Add(1)
+	if g.scope.Go(func(context.Context) { defer m.running.Done(); g.loop() }) {
+		return
+	}
+	go func() { // it was told to stop before it has begun, and may have adopted processes
+		defer m.running.Done()
+		defer close(g.emptied)
+		g.close()
+	}()
+}
+
+// serve answers until all groups are complete, and clears away.
+func (m *Manager) serve(ln net.Listener, held *ctxshutdown.Guard) {
+	var serving sync.WaitGroup
+	serving.Go(func() { m.server.Serve(ln) })
+	serving.Go(m.remote.serve)
+	<-m.groupsScope.Completion().Done()
+	m.running.Wait()
+	m.events.close() // by which those who watch are answered
+	m.printed.close()
+	serving.Go(func() { stop(m.server) })
+	serving.Go(m.remote.stop)
+	serving.Wait()
+	m.release()
+	held.Release()
+	m.scope.Shutdown() // it has been told by now, or all groups were; it is no use without them
+}
+
+func stop(s *grpc.Server) {
+	t := time.AfterFunc(lastAnswers, s.Stop)
+	defer t.Stop()
+	s.GracefulStop()
+}
+
+// keepTotal keeps the deadline for the stop of everything, once that has begun.
+func (m *Manager) keepTotal() {
+	complete := m.groupsScope.Completion().Done()
+	select {
+	case <-m.groupsScope.Done():
+	case <-complete:
+		return
+	}
+	began := time.Now()
+	m.mu.Lock()
+	total := m.cfg.TotalDeadline
+	m.mu.Unlock()
+	if total <= 0 {
+		return
+	}
+	reached := func(at time.Time) bool {
+		t := time.NewTimer(time.Until(at))
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return true
+		case <-complete:
+			return false
+		}
+	}
+	if !reached(began.Add(total / 5 * 4)) {
+		return
+	}
+	m.mu.Lock()
+	late := slices.Collect(maps.Values(m.processes))
+	m.mu.Unlock()
+	for _, p := range late {
+		go p.send(event{kind: evTerminate, reason: fmt.Sprintf("four fifths of the total deadline of %v are over", total)})
+	}
+	if reached(began.Add(total / 10 * 9)) {
+		m.groupsScope.Force(fmt.Errorf("launcher: nine tenths of the total deadline of %v are over", total))
+	}
+}
+
+// lastAnswers is how long calls that are under way when everything is over may take: GracefulStop alone would wait for ever.
+const lastAnswers = 250 * time.Millisecond
+
+func (m *Manager) release() {
+	m.logs.close()
+	m.guardian.dismiss()
+	m.mu.Lock()
+	listeners := slices.Collect(maps.Values(m.listeners))
+	m.mu.Unlock()
+	for _, l := range listeners {
+		l.close()
+	}
+	m.remote.close()
+	m.pen.Empty(time.Now()) // removes it
+	if m.memory != nil {
+		m.memory.close(m.recall())
+	}
+	m.events.close()
+	m.printed.close()
+	if m.lock != nil {
+		os.Remove(m.socket())
+		m.lock.Close()
+	}
+}

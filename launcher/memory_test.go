@@ -1,0 +1,103 @@
+//go:build unix
+
+package launcher_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher"
+)
+
+// obstruct has the state file of a directory be written by nobody, be it root, until it is cleared.
+func obstruct(t *testing.T, dir string) (clear func()) {
+	t.Helper()
+	next := filepath.Join(dir, "state.json.next")
+	err := os.Mkdir(next, 0o700)
+	for errors.Is(err, fs.ErrExist) { // it is being written just now
+		err = os.Mkdir(next, 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.Remove(next); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What could not be written is written when it can be, without waiting for the next change.
+func TestStateFileIsWrittenAgain(t *testing.T) {
+	h := launch(t, runners("web", 1)).ready()
+	clear := obstruct(t, h.dir)
+	kill(t, h.running("web")[0].PID)
+	e := h.until("an alarm", func(e launcher.Event) bool { return e.Kind == launcher.Alarm })
+	if !strings.Contains(e.Message, "the state file") || !strings.Contains(e.Message, "state.json.next") {
+		t.Errorf("the alarm is %q", e.Message)
+	}
+	h.enters("web-2", launcher.Ready)
+	equal(t, "failing, says Stats", h.Stats().StateFailing, true)
+	clear()
+	h.until("the end of the alarm", func(e launcher.Event) bool { return e.Kind == launcher.AllClear })
+	equal(t, "failing, says Stats", h.Stats().StateFailing, false)
+	text, err := os.ReadFile(filepath.Join(h.dir, "state.json"))
+	if err != nil || !strings.Contains(string(text), `"web-2"`) {
+		t.Errorf("the state file: %s, %v", text, err)
+	}
+	h.drainEvents()
+	alarms := 0
+	for _, e := range h.events {
+		if e.Kind == launcher.Alarm {
+			alarms++
+		}
+	}
+	equal(t, "alarms", alarms, 1)
+}
+
+// Pauses double to a bound, begin anew after a success, and the end is not waited for.
+func TestStateFileBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		tries, told := make(chan time.Time, 1000), make(chan error, 1000)
+		m, err := launcher.NewMemory(dir, func() { tries <- time.Now() }, func(err error) { told <- err })
+		if err != nil {
+			t.Fatal(err)
+		}
+		fail := func(d time.Duration) (pauses []time.Duration, clear func()) {
+			clear = obstruct(t, dir)
+			m.Note()
+			last := time.Now()
+			time.Sleep(d)
+			synctest.Wait()
+			for <-tries; len(tries) > 0; {
+				at := <-tries
+				pauses, last = append(pauses, at.Sub(last)), at
+			}
+			return pauses, clear
+		}
+		<-tries // by which it has begun
+		const ms = time.Millisecond
+		pauses, clear := fail(2 * time.Minute)
+		equal(t, "pauses", pauses, []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms,
+			25600 * ms, 30 * time.Second, 30 * time.Second})
+		clear()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		equal(t, "what is told", []bool{<-told != nil, <-told != nil}, []bool{true, false})
+		equal(t, "more that is told", len(told), 0)
+		<-tries // which has succeeded, and is the last
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		equal(t, "tries when all is well", len(tries), 0)
+		pauses, _ = fail(time.Second)
+		equal(t, "pauses, the next time", pauses, []time.Duration{100 * ms, 200 * ms, 400 * ms})
+		m.Close()
+	})
+}
