@@ -49,7 +49,7 @@ type Manager struct {
 	remote      *remote        // nil: no admin service over TCP
 	running     sync.WaitGroup // the loops of the groups
 	reloading   sync.Mutex     // held while a configuration is taken over
-	redactor    atomic.Pointer[func(string) string]
+	redactor    atomic.Pointer[redactor]
 
 	mu        sync.Mutex
 	groups    map[string]*group
@@ -91,7 +91,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 		cfg: cfg, dir: dir, events: newEventHub(cfg.Logger), printed: newLineHub(), logs: newLogFiles(cfg.Output),
 		groups: map[string]*group{}, listeners: map[string]inheritance{}, processes: map[string]*process{},
 	}
-	m.redactor.Store(&cfg.Redact)
+	m.redactor.Store(&redactor{f: cfg.Redact})
 	defer func() {
 		if err != nil {
 			m.release()
@@ -105,7 +105,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 		}
 	}
 	m.logs.failed = func(err error) {
-		m.publish(Event{Kind: Alarm, Message: "some of what processes print is lost: " + err.Error()})
+		m.publish(Event{Kind: Alarm, Message: "some of what processes print is lost: " + err.Error(), Stack: stackOf(err)})
 	}
 	if m.lock, err = ownDirectory(dir); err != nil {
 		return nil, nil, err
@@ -333,13 +333,6 @@ func SocketIn(dir string) string { return filepath.Join(dir, "launcher.sock") }
 func (m *Manager) publish(e Event) {
 	e.Message = m.redact(e.Message)
 	m.events.publish(e)
-}
-
-func (m *Manager) redact(s string) string {
-	if f := m.redactor.Load(); f != nil && *f != nil {
-		return (*f)(s)
-	}
-	return s
 }
 
 func (m *Manager) register(p *process) {

@@ -528,19 +528,21 @@ func (p *process) route() error {
 	if in == was {
 		return nil
 	}
-	what, call := "remove", Router.Remove
+	what, name, call := "remove", "Remove", Router.Remove
 	if in {
-		what, call = "add", Router.Add
+		what, name, call = "add", "Add", Router.Add
 	}
 	var err error
 	if r := p.manager.cfg.Router; r != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), routerPatience)
 		defer cancel()
 		i := Instance{Group: p.group, ID: p.id, PID: p.proc.Pid(), Socket: p.serviceSocket()}
-		_, err = ctxshutdown.Call(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(r, ctx, i) })
+		err = tellRouter(ctx, "Router."+name, func(ctx context.Context) error { return call(r, ctx, i) }, func(late *PanicError) {
+			p.tell(Event{Kind: RouterError, Message: what + ", too late: " + late.Error(), Stack: string(late.Stack)})
+		})
 	}
 	if err != nil {
-		p.tell(Event{Kind: RouterError, Message: what + ": " + err.Error()})
+		p.tell(Event{Kind: RouterError, Message: what + ": " + err.Error(), Stack: stackOf(err)})
 		if in {
 			return err
 		}

@@ -2,13 +2,16 @@ package launcher
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
 // A Router is told who takes on work. Its calls come one at a time for a process, from any goroutine, and their contexts
 // end after two seconds. One that fails, or takes longer, is an event of the kind [RouterError]. Add is then called again,
 // and until it has succeeded nobody counts on the process; Remove is not, and who is to be stopped is. An Add that took too
-// long, and an Add that failed, may be followed by a Remove, or by none.
+// long, and an Add that failed, may be followed by a Remove, or by none. To panic is to fail.
 type Router interface {
 	Add(ctx context.Context, i Instance) error    // it is ready
 	Remove(ctx context.Context, i Instance) error // it is about to be stopped, or has ended
@@ -23,3 +26,30 @@ type Instance struct {
 
 // routerPatience is how long a router may take.
 const routerPatience = 2 * time.Second
+
+// tellRouter calls a router, and waits no longer than ctx lasts. Its panic is an error, and so is one in the text of its
+// error; late is told of one that comes when nobody waits any more.
+func tellRouter(ctx context.Context, callback string, call func(context.Context) error, late func(*PanicError)) error {
+	_, err := ctxshutdown.Call(ctx, func(ctx context.Context) (struct{}, error) {
+		result := make(chan error, 1)
+		go func() { // for a Goexit, of which Call would not know whose it was
+			var err error
+			protect(callback, func() {
+				if err = call(ctx); err != nil {
+					err = errors.New(err.Error())
+				}
+			}, func(p *PanicError) {
+				if p != nil {
+					err = p
+				}
+				result <- err
+			})
+		}()
+		err := <-result
+		if p, ok := err.(*PanicError); ok && ctx.Err() != nil {
+			late(p)
+		}
+		return struct{}{}, err
+	})
+	return err
+}
