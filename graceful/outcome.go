@@ -75,7 +75,7 @@ func unwrap(d *ctxshutdown.DrainError, err error) []error {
 	return []error{d, err}
 }
 
-// A PanicError is what [Run] panics with where f, or a hook, has panicked.
+// A PanicError is what [Run] panics with where f, a hook, or who is told of the run has panicked.
 type PanicError struct {
 	Value any
 	Stack []byte // of the panic

@@ -2,6 +2,7 @@ package graceful
 
 import (
 	"context"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,9 @@ type Process struct {
 	mu       sync.Mutex
 	ladder   ladder
 	watchers []*watcher
+	failed   *PanicError // the first of those who are told of the run
+	raised   bool        // Run looks at failed no more
+	broken   chan error  // holds failed until the ladder knows
 }
 
 type processKey struct{}
@@ -34,7 +38,7 @@ func FromContext(ctx context.Context) (*Process, bool) {
 }
 
 func newProcess(ctx context.Context, c config) *Process {
-	p := &Process{config: c, lame: make(chan struct{}), poke: make(chan struct{}, 1)}
+	p := &Process{config: c, lame: make(chan struct{}), poke: make(chan struct{}, 1), broken: make(chan error, 1)}
 	p.ladder = ladder{delay: c.lameDuck, soft: c.soft, hard: c.hard, most: c.most}
 	p.ladder.Since = time.Now()
 	// Values only: the end of ctx enters the ladder at its top, and not in the middle of it.
@@ -60,12 +64,12 @@ func (p *Process) LameDuck() <-chan struct{} { return p.lame }
 // Watch calls f with the status now, and after every change of it, one call at a time and in order, until stop is
 // called. The calls come from a goroutine of their own: an f that blocks misses nothing and keeps nobody waiting, except
 // that [Run] gives it up to a second to see the end. A call that is under way when stop is called, by f itself even, may
-// outlast it.
+// outlast it. A panic in f is treated as one of the function that [Run] runs is, and f is told no more.
 func (p *Process) Watch(f func(Status)) (stop func()) {
 	if f == nil {
 		panic("graceful: Watch with a nil function")
 	}
-	w := &watcher{f: f}
+	w := &watcher{f: f, fail: p.fail}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.watchers = append(p.watchers, w)
@@ -76,6 +80,33 @@ func (p *Process) Watch(f func(Status)) (stop func()) {
 		defer p.mu.Unlock()
 		p.watchers = slices.DeleteFunc(p.watchers, func(o *watcher) bool { return o == w })
 	}
+}
+
+// fail has the process stop, and Run raise err in the end: it is what somebody who was to be told of the run has panicked
+// with, on a goroutine of ours. Where Run is gone, nobody else is there to raise it.
+func (p *Process) fail(err error) {
+	failed, ok := err.(*PanicError)
+	if !ok {
+		failed = &PanicError{err, debug.Stack()} // a Goexit
+	}
+	p.mu.Lock()
+	raised := p.raised
+	if !raised && p.failed == nil {
+		p.failed = failed
+		p.broken <- failed
+	}
+	p.mu.Unlock()
+	if raised {
+		panic(failed)
+	}
+}
+
+// raise returns what Run is to panic with, if anything. From then on, fail panics itself.
+func (p *Process) raise() *PanicError {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.raised = true
+	return p.failed
 }
 
 // step takes note of an event, tells those who watch, and returns what is to be done.
@@ -148,7 +179,8 @@ func Extend(ctx context.Context, d time.Duration, reason string) (granted time.D
 
 // A watcher gets every status in order. It has a goroutine only while there is something to tell.
 type watcher struct {
-	f func(Status)
+	f    func(Status)
+	fail func(error) // is told what f has panicked with
 
 	mu      sync.Mutex
 	queue   []Status
@@ -182,7 +214,19 @@ func (w *watcher) run() {
 		st := w.queue[0]
 		w.queue = w.queue[1:]
 		w.mu.Unlock()
-		w.f(st)
+		ok := false
+		protect(func() error { w.f(st); return nil }, func(err error) {
+			if ok = err == nil; !ok {
+				w.fail(err) // before Run hears that this one knows everything
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.stopped, w.telling = true, false
+				close(w.idle)
+			}
+		})
+		if !ok {
+			return
+		}
 	}
 }
 

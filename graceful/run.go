@@ -35,7 +35,8 @@ const patience = time.Second
 //
 // Run returns what f and the hooks have returned, nil for a clean end, or a [*ForcedError] or an [*AbandonedError], which
 // contain that; [ExitCode] makes an exit code of it. An f that returns the scope's Err or its [context.Cause], as they
-// are, after the stop, has not failed. If f panics, Run drains, and then panics with a [*PanicError].
+// are, after the stop, has not failed. If f panics, Run drains, and then panics with a [*PanicError];
+// and so it does if a hook panics, or who is told of the run: a callback of [Process.Watch], a logger, an output.
 //
 // An option with a value that makes no sense, a ladder that is longer than the grace period in the environment, and a
 // second Run while one is under way are errors, and f is not called. Run panics if ctx or f is nil.
@@ -134,6 +135,8 @@ func (r *run) drain(ctx context.Context) error {
 		case <-watchdog:
 			manager.write("WATCHDOG=1") // where nobody hears it, that is seen soon enough
 			continue
+		case err := <-r.broken:
+			e = event{kind: returned, cause: err}
 		case <-r.poke:
 			continue
 		case <-complete:
@@ -296,9 +299,28 @@ func (r *run) end(line *line) error {
 	r.lastWords(line, err)
 	var p *PanicError
 	if errors.As(failure, &p) {
+		r.raise()
+		panic(p)
+	}
+	if p := r.raise(); p != nil {
 		panic(p)
 	}
 	return err
+}
+
+// print prints to the user's output, which may be anybody's code.
+func (r *run) print(text string) {
+	done := make(chan struct{})
+	go protect(func() error {
+		io.WriteString(r.config.output, text)
+		return nil
+	}, func(err error) {
+		defer close(done)
+		if err != nil {
+			r.fail(err)
+		}
+	})
+	<-done
 }
 
 // lastWords prints who was abandoned, and waits until everybody has been told of the end, but not for ever: a terminal
@@ -310,7 +332,7 @@ func (r *run) lastWords(line *line, err error) {
 		defer close(told)
 		line.stop()
 		if left, ok := err.(*AbandonedError); ok {
-			io.WriteString(r.config.output, epitaph(left))
+			r.print(epitaph(left))
 		}
 		r.mu.Lock()
 		watchers := slices.Clone(r.watchers)

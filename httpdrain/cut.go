@@ -78,16 +78,29 @@ func (e *CutError) Unwrap() error { return e.Cause }
 func (d *drain) cut() *CutError {
 	e := &CutError{Name: d.name, Cause: context.Cause(d.work)}
 	now := time.Since(epoch) // one for all, or to close some would age the others
+	var all []left
 	for _, c := range d.snapshot() {
-		e.Cut = append(e.Cut, c.left(now)...)
+		all = append(all, c.left(now)...)
 		c.sever()
+	}
+	for _, l := range all { // under no lock, and when all are closed: it may call anybody's code
+		if !l.matched {
+			l.Route = cmp.Or(d.pattern(l.Method, l.Route), l.Route)
+		}
+		e.Cut = append(e.Cut, l.Cut)
 	}
 	slices.SortFunc(e.Cut, func(a, b Cut) int { return cmp.Compare(b.Age, a.Age) })
 	return e
 }
 
+// A left is a Cut whose Route is still the path, unless it is matched.
+type left struct {
+	Cut
+	matched bool
+}
+
 // left returns what the connection is in the middle of; now is since epoch.
-func (c *conn) left(now time.Duration) (cuts []Cut) {
+func (c *conn) left(now time.Duration) (all []left) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	remote := ""
@@ -96,26 +109,22 @@ func (c *conn) left(now time.Duration) (cuts []Cut) {
 	}
 	for q := c.requests; q != nil; q = q.next {
 		if !q.watches {
-			cuts = append(cuts, Cut{Method: q.method, Route: q.pattern(), Remote: remote, Age: now - q.began, Hijacked: c.hijacked})
+			all = append(all, left{Cut{Method: q.method, Route: q.route, Remote: remote, Age: now - q.began, Hijacked: c.hijacked}, q.matched})
 		}
 	}
 	if c.begun && !c.h2 && !c.serving && !c.hijacked && !c.closed {
-		cuts = append(cuts, Cut{Remote: remote, Age: epoch.Add(now).Sub(c.since)})
+		all = append(all, left{Cut{Remote: remote, Age: epoch.Add(now).Sub(c.since)}, true})
 	}
-	return cuts
+	return all
 }
 
-// pattern may be called while the handler is running, and so reads nothing that belongs to it. conn.mu is held.
-func (q *request) pattern() string {
-	if q.matched {
-		return q.route
+// pattern returns the route of a path, empty if it is not known. It may be called while the handler is running, and so
+// reads nothing that belongs to it.
+func (d *drain) pattern(method, path string) (pattern string) {
+	if d.route != nil {
+		d.protect("WithRoute", func() { pattern = d.route(method, path) })
+	} else if mux, ok := d.server.handler.(*http.ServeMux); ok {
+		_, pattern = mux.Handler(&http.Request{Method: method, URL: &url.URL{Path: path}})
 	}
-	d := q.conn.drain
-	pattern := ""
-	if mux, ok := d.server.handler.(*http.ServeMux); d.route != nil {
-		pattern = d.route(q.method, q.route)
-	} else if ok {
-		_, pattern = mux.Handler(&http.Request{Method: q.method, URL: &url.URL{Path: q.route}})
-	}
-	return cmp.Or(pattern, q.route)
+	return pattern
 }

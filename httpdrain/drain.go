@@ -39,6 +39,8 @@ type drain struct {
 	accepted bool          // no more will come
 	quiet    chan struct{} // closed when the server has nothing left to serve
 	empty    chan struct{} // closed when there is nobody left to wait for
+
+	failed *PanicError // the first; of the goroutine of Serve
 }
 
 func (d *drain) add(nc net.Conn) net.Conn {

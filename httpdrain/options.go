@@ -78,13 +78,14 @@ func WithPacing(n float64) Option {
 //
 //	httpdrain.WithRoute(func(method, path string) string { return r.Find(chi.NewRouteContext(), method, path) }) // r is a *chi.Mux
 //
-// route is called when the drain is cut short, while handlers are still running; if it returns "", the path is used.
+// route is called when the drain has been cut short, while handlers may still be running; if it returns "", or panics, the
+// path is used. For a panic, see [PanicError].
 func WithRoute(route func(method, path string) string) Option {
 	return option(func(o *options) { o.route = route })
 }
 
 // WithLogger sets where the server tells that it begins to drain, that it has drained, and whom it has cut. Without it, or
-// with nil, nothing is logged.
+// with nil, nothing is logged. For a panic in its handler, see [PanicError].
 func WithLogger(l *slog.Logger) Option {
 	return option(func(o *options) { o.logger = l })
 }

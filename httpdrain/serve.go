@@ -146,6 +146,9 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 	l.Close()
 	scope.ShutdownCause(err)
 	cut := d.run(func() { finish(stopped) })
+	if d.failed != nil {
+		err = errors.Join(err, d.failed)
+	}
 	switch {
 	case cut == nil:
 		return err
@@ -161,8 +164,10 @@ var tlsListener = reflect.TypeOf(tls.NewListener(nil, nil))
 // run ends the connections, and returns when they have ended. It calls quiet when there is nothing left to serve.
 func (d *drain) run(quiet func()) *CutError {
 	n := d.begin()
-	log, ctx := d.logger.With("server", d.name), context.Background()
-	log.LogAttrs(ctx, slog.LevelInfo, "httpdrain: draining", slog.Int("connections", n), slog.Any("cause", context.Cause(d.scope)))
+	log := func(level slog.Level, message string, attrs ...slog.Attr) {
+		d.protect("WithLogger", func() { d.logger.With("server", d.name).LogAttrs(context.Background(), level, message, attrs...) })
+	}
+	log(slog.LevelInfo, "httpdrain: draining", slog.Int("connections", n), slog.Any("cause", context.Cause(d.scope)))
 	var pacing sync.WaitGroup
 	defer pacing.Wait()
 	if d.pace > 0 {
@@ -184,10 +189,10 @@ func (d *drain) run(quiet func()) *CutError {
 			}
 			cut := d.cut()
 			for _, c := range cut.Cut {
-				log.LogAttrs(ctx, slog.LevelWarn, "httpdrain: cut", slog.String("method", c.Method), slog.String("route", c.Route),
+				log(slog.LevelWarn, "httpdrain: cut", slog.String("method", c.Method), slog.String("route", c.Route),
 					slog.String("remote", c.Remote), slog.Duration("age", c.Age), slog.Bool("hijacked", c.Hijacked))
 			}
-			log.LogAttrs(ctx, slog.LevelWarn, "httpdrain: drain cut short", slog.Int("requests", len(cut.Cut)),
+			log(slog.LevelWarn, "httpdrain: drain cut short", slog.Int("requests", len(cut.Cut)),
 				slog.Duration("after", time.Since(d.began)), slog.Any("cause", cut.Cause))
 			return cut
 		}
@@ -195,6 +200,6 @@ func (d *drain) run(quiet func()) *CutError {
 	for _, c := range d.snapshot() {
 		c.sever() // who only watched
 	}
-	log.LogAttrs(ctx, slog.LevelInfo, "httpdrain: drained", slog.Duration("after", time.Since(d.began)))
+	log(slog.LevelInfo, "httpdrain: drained", slog.Duration("after", time.Since(d.began)))
 	return nil
 }

@@ -24,15 +24,18 @@ type Config struct {
 
 	Admin  AdminConfig
 	Router Router       // nil: nobody has to be told who takes on work
-	Logger *slog.Logger // nil: nothing is logged
-	Output io.Writer    // for what processes print whose group has no [LogConfig] of its own; nil: nowhere
+	Logger *slog.Logger // nil: nothing is logged. A message that its handler panics at is lost, and the first is an [Alarm]
+	Output io.Writer    // for what processes print whose group has no [LogConfig] of its own; nil: nowhere. To panic is to fail
 
 	// Redact takes the secrets out of what is shown: messages of events and of processes, and what processes print. nil
-	// shows all of it. It may be called concurrently.
+	// shows all of it. It may be called concurrently, under locks of the launcher, and must not end its goroutine. For what
+	// it panics at, a note is shown and not the text; the first time is an [Alarm].
 	Redact func(string) string
 
 	// Reread reads the configuration anew when an operator orders a reload, and says in lines for people how it differs from
 	// the one that holds, whose Source it gets. nil: a reload cannot be ordered. With an error, the lines are for looking at.
+	// A panic in it reaches the caller of [Manager.Reread]; where an operator has ordered it, the order fails, and it is an
+	// [Alarm], too.
 	Reread func(ctx context.Context, source any) (next Config, changes []string, err error)
 	Source any // whatever Reread wants to find again
 

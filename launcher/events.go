@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -45,6 +46,7 @@ type Event struct {
 	Took      time.Duration // of a Transition: to READY, since the process was started; else, since it was to be stopped, 0 if it was not
 	Survivors int           // of a Transition to an end: processes that it has left, and that could not be ended
 	Missed    int           // events that this watcher has missed before this one, being too slow
+	Stack     string        // where something of the program's has panicked; see [PanicError]
 }
 
 // An eventHub hands events to who watches. It never waits for any of them: not for a log on a disk that hangs, either.
@@ -55,6 +57,7 @@ type eventHub struct {
 	missed   uint64
 	over     bool
 	logged   chan struct{} // closed when the log has been written
+	deaf     atomic.Bool   // the logger has panicked, and that was told
 }
 
 // watched is how many events a watcher may be behind.
@@ -72,12 +75,7 @@ func newEventHub(logger *slog.Logger) *eventHub {
 		return h
 	}
 	events, _ := h.watch()
-	go func() {
-		defer close(h.logged)
-		for e := range events {
-			logEvent(logger, e)
-		}
-	}()
+	go h.log(logger, events)
 	return h
 }
 
@@ -138,6 +136,9 @@ func logEvent(logger *slog.Logger, e Event) {
 	}
 	if e.Missed > 0 {
 		attrs = append(attrs, slog.Int("missed", e.Missed))
+	}
+	if e.Stack != "" {
+		attrs = append(attrs, slog.String("stack", e.Stack))
 	}
 	logger.LogAttrs(context.Background(), level, string(e.Kind), attrs...)
 }

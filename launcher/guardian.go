@@ -75,11 +75,9 @@ const guardianPatience = 20 * time.Second
 
 // Guard is what a [Config].Guardian does. It reads what the launcher tells it from stdin, and returns when neither the
 // launcher nor a process that it was to look after is left. It ignores SIGTERM, SIGINT and SIGHUP as long as the launcher lives. What
-// goes into a log while there is no launcher goes through redact, as through [Config].Redact before; nil leaves it as it is.
+// goes into a log while there is no launcher goes through redact, as through [Config].Redact before, and with the same note
+// where that panics; nil leaves it as it is.
 func Guard(redact func(string) string) error {
-	if redact == nil {
-		redact = func(s string) string { return s }
-	}
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	in := bufio.NewReader(os.Stdin)
 	var o orders
@@ -134,7 +132,11 @@ func found(k proc.Kept) (proc.Kept, bool) {
 }
 
 // read reads what the kept processes print, as their launcher would, until they end, or until told to leave.
-func (r remembered) read(dir string, leave <-chan os.Signal, redact func(string) string) error {
+func (r remembered) read(dir string, leave <-chan os.Signal, f func(string) string) error {
+	show := func(s string) string {
+		shown, _ := redact(f, s)
+		return shown
+	}
 	var reading sync.WaitGroup
 	var files []*os.File
 	var all []error
@@ -160,7 +162,7 @@ func (r remembered) read(dir string, leave <-chan os.Signal, redact func(string)
 				reading.Go(func() {
 					capture.Lines(f, p.Config.Log.MaxLine, func(line []byte) {
 						if to != nil {
-							to.Line(p.ID+" "+stream, redact(string(line)), logs.counted(name))
+							to.Line(p.ID+" "+stream, show(string(line)), logs.counted(name))
 						}
 					})
 				})

@@ -47,7 +47,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 		cfg: cfg, dir: dir, events: newEventHub(cfg.Logger), printed: newLineHub(), logs: newLogFiles(cfg.Output),
 		groups: map[string]*group{}, listeners: map[string]inheritance{}, processes: map[string]*process{},
 	}
-	m.redactor.Store(&cfg.Redact)
+	m.redactor.Store(&redactor{f: cfg.Redact})
 	defer func() {
 		if err != nil {
 			m.release()
@@ -61,7 +61,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 		}
 	}
 	m.logs.failed = func(err error) {
-		m.publish(Event{Kind: Alarm, Message: "some of what processes print is lost: " + err.Error()})
+		m.publish(Event{Kind: Alarm, Message: "some of what processes print is lost: " + err.Error(), Stack: stackOf(err)})
 	}
 	if m.lock, err = ownDirectory(dir); err != nil {
 		return nil, nil, err

@@ -33,7 +33,11 @@ const outputBuffer = 1 << 20
 func newLogFiles(output io.Writer) *logFiles {
 	l := &logFiles{files: map[string]*logFile{}, counts: map[string]*capture.Counts{}}
 	if output != nil {
-		l.output = capture.To(output, outputBuffer)
+		l.output = capture.To(guarded(output), outputBuffer, func(err error) {
+			if l.failed != nil {
+				l.failed(err)
+			}
+		})
 	}
 	return l
 }

@@ -40,7 +40,16 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if len(os.Args) > 1 && os.Args[1] == "guardian" {
-		if err := launcher.Guard(nil); err != nil {
+		var redact func(string) string
+		if len(os.Args) > 2 {
+			redact = func(s string) string {
+				if strings.Contains(s, "xxx") {
+					panic("cannot redact " + s)
+				}
+				return s
+			}
+		}
+		if err := launcher.Guard(redact); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -43,7 +43,7 @@ type Manager struct {
 	remote      *remote        // nil: no admin service over TCP
 	running     sync.WaitGroup // the loops of the groups
 	reloading   sync.Mutex     // held while a configuration is taken over
-	redactor    atomic.Pointer[func(string) string]
+	redactor    atomic.Pointer[redactor]
 
 	mu        sync.Mutex
 	groups    map[string]*group
@@ -65,13 +65,6 @@ func SocketIn(dir string) string { return filepath.Join(dir, "launcher.sock") }
 func (m *Manager) publish(e Event) {
 	e.Message = m.redact(e.Message)
 	m.events.publish(e)
-}
-
-func (m *Manager) redact(s string) string {
-	if f := m.redactor.Load(); f != nil && *f != nil {
-		return (*f)(s)
-	}
-	return s
 }
 
 func (m *Manager) register(p *process) {

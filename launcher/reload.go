@@ -47,7 +47,7 @@ func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Cont
 		plan.abandon()
 		return nil, err
 	}
-	m.redactor.Store(&next.Redact)
+	m.redactor.Store(&redactor{f: next.Redact})
 	m.mu.Lock()
 	m.cfg.TotalDeadline, m.cfg.Source = next.TotalDeadline, next.Source
 	m.order = plan.order

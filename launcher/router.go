@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -10,7 +11,7 @@ import (
 // A Router is told who takes on work. Its calls come one at a time for a process, from any goroutine, and their contexts
 // end after two seconds. One that fails, or takes longer, is an event of the kind [RouterError]. Add is then called again,
 // and until it has succeeded nobody counts on the process; Remove is not, and who is to be stopped is. An Add that took too
-// long, and an Add that failed, may be followed by a Remove, or by none.
+// long, and an Add that failed, may be followed by a Remove, or by none. To panic is to fail.
 type Router interface {
 	Add(ctx context.Context, i Instance) error    // it is ready
 	Remove(ctx context.Context, i Instance) error // it is about to be stopped, or has ended
@@ -63,19 +64,21 @@ func (p *process) route() error {
 	if in == was {
 		return nil
 	}
-	what, call := "remove", Router.Remove
+	what, name, call := "remove", "Remove", Router.Remove
 	if in {
-		what, call = "add", Router.Add
+		what, name, call = "add", "Add", Router.Add
 	}
 	var err error
 	if r := p.manager.cfg.Router; r != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), routerPatience)
 		defer cancel()
 		i := Instance{Group: p.group, ID: p.id, PID: p.proc.Pid(), Socket: p.serviceSocket()}
-		_, err = ctxshutdown.Call(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(r, ctx, i) })
+		err = tellRouter(ctx, "Router."+name, func(ctx context.Context) error { return call(r, ctx, i) }, func(late *PanicError) {
+			p.tell(Event{Kind: RouterError, Message: what + ", too late: " + late.Error(), Stack: string(late.Stack)})
+		})
 	}
 	if err != nil {
-		p.tell(Event{Kind: RouterError, Message: what + ": " + err.Error()})
+		p.tell(Event{Kind: RouterError, Message: what + ": " + err.Error(), Stack: stackOf(err)})
 		if in {
 			return err
 		}
@@ -85,4 +88,31 @@ func (p *process) route() error {
 	p.mu.Unlock()
 	p.changed(p)
 	return nil
+}
+
+// tellRouter calls a router, and waits no longer than ctx lasts. Its panic is an error, and so is one in the text of its
+// error; late is told of one that comes when nobody waits any more.
+func tellRouter(ctx context.Context, callback string, call func(context.Context) error, late func(*PanicError)) error {
+	_, err := ctxshutdown.Call(ctx, func(ctx context.Context) (struct{}, error) {
+		result := make(chan error, 1)
+		go func() { // for a Goexit, of which Call would not know whose it was
+			var err error
+			protect(callback, func() {
+				if err = call(ctx); err != nil {
+					err = errors.New(err.Error())
+				}
+			}, func(p *PanicError) {
+				if p != nil {
+					err = p
+				}
+				result <- err
+			})
+		}()
+		err := <-result
+		if p, ok := err.(*PanicError); ok && ctx.Err() != nil {
+			late(p)
+		}
+		return struct{}{}, err
+	})
+	return err
 }

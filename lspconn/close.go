@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"syscall"
 	"time"
@@ -25,6 +26,7 @@ var ErrUnconfirmed = proc.ErrUnconfirmed
 
 // closeBy is Close with a deadline, if it is not zero, and none has been fixed before.
 func (c *Conn) closeBy(ctx context.Context, deadline time.Time) (Report, error) {
+	tell := func() {}
 	c.mu.Lock()
 	if !c.closing {
 		c.closing = true
@@ -32,10 +34,11 @@ func (c *Conn) closeBy(ctx context.Context, deadline time.Time) (Report, error) 
 			c.deadline = deadline
 		}
 		if c.state == Failed && c.exit != nil {
-			c.become(Closed)
+			tell = c.become(Closed)
 		}
 	}
 	c.mu.Unlock()
+	tell()
 	c.scope.ShutdownCause(ErrClosing)
 	select {
 	case <-c.settled:
@@ -62,18 +65,21 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// become changes the state; c.mu is held.
-func (c *Conn) become(next State) {
-	if !c.state.may(next) {
-		panic(fmt.Sprintf("lspconn: no way from %v to %v", c.state, next))
+// become changes the state; c.mu is held. What it returns tells the logger, and is to be called without.
+func (c *Conn) become(next State) (tell func()) {
+	last := c.state
+	if !last.may(next) {
+		panic(fmt.Sprintf("lspconn: no way from %v to %v", last, next))
 	}
-	if log := c.server.Logger; log != nil {
-		log.Debug("lspconn: "+next.String(), "server", c.server.Name, "from", c.state.String())
-	}
-	if c.state == Initializing {
-		defer close(c.ready)
+	if last == Initializing {
+		close(c.ready)
 	}
 	c.state = next
+	return func() {
+		c.log(func(log *slog.Logger) {
+			log.Debug("lspconn: "+next.String(), "server", c.server.Name, "from", last.String())
+		})
+	}
 }
 
 // A plan is the marks of a closing.
@@ -110,13 +116,14 @@ func (c *Conn) live() {
 		failure = c.serve()
 	}
 	begin := time.Now()
+	var tell func()
 	c.mu.Lock()
 	if failure == nil {
-		c.become(Closing)
+		tell = c.become(Closing)
 		c.closing = true
 	} else {
 		c.failure, c.failedAt = failure, begin
-		c.become(Failed)
+		tell = c.become(Failed)
 	}
 	deadline := c.deadline
 	if deadline.IsZero() {
@@ -129,6 +136,7 @@ func (c *Conn) live() {
 		c.disposeQueue()
 	}
 	c.mu.Unlock()
+	tell()
 	c.scope.ShutdownCause(failure)
 	c.end(newPlan(begin, deadline), writing && failure == nil)
 }
@@ -164,8 +172,9 @@ func (c *Conn) initialize() error {
 			c.result = a.result
 			c.outbox.queue = append([]*letter{{method: "initialized", params: []byte("{}"), id: -1,
 				sent: newDelivery(), guard: c.queued.Guard()}}, c.outbox.queue...)
-			c.become(Ready)
+			tell := c.become(Ready)
 			c.mu.Unlock()
+			tell()
 			return nil
 		case <-c.scope.Done():
 			return nil
@@ -173,6 +182,8 @@ func (c *Conn) initialize() error {
 			return c.broken(c.readErr)
 		case <-c.link.Exited():
 			return c.broken(io.EOF)
+		case <-c.panicEnd:
+			return c.panicked()
 		case <-limit.C:
 			return fmt.Errorf("%w, which is %v", errInitialize, c.server.InitializeTimeout)
 		}
@@ -188,6 +199,8 @@ func (c *Conn) serve() error {
 		return c.broken(c.readErr)
 	case <-c.writeEnd:
 		return c.broken(c.writeErr)
+	case <-c.panicEnd:
+		return c.panicked()
 	case <-c.link.Exited():
 		return c.broken(io.EOF)
 	}
@@ -322,11 +335,13 @@ func (c *Conn) end(p plan, handshake bool) {
 		c.rest(time.Now().Add(p.gap()))
 	}
 	c.link.Close()
+	tell := func() {}
 	c.mu.Lock()
 	if c.closing && c.state != Closed {
-		c.become(Closed)
+		tell = c.become(Closed)
 	}
 	c.mu.Unlock()
+	tell()
 	c.held.Release()
 	c.scope.Force(ErrClosing) // handlers that are still at it are told
 	close(c.done)
@@ -335,21 +350,23 @@ func (c *Conn) end(p plan, handshake bool) {
 // settle publishes the report and answers whoever is still waiting.
 func (c *Conn) settle(r Report, p plan) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.exit = r.Exit
 	r.Stray = c.report.Stray
 	r.Stderr = c.stderr.String()
 	if c.failure != nil {
 		r.Failure = c.failure
 	}
+	r.Failure = c.withPanic(r.Failure)
 	r.Total = time.Since(p.begin)
 	c.report = r
 	for id, waiting := range c.calls {
 		c.answer(id, answer{err: c.problem(waiting.method)})
 	}
-	if log := c.server.Logger; log != nil {
-		log.Info("lspconn: ended", "server", r.Name, "report", r)
-	}
+	c.mu.Unlock()
+	c.log(func(log *slog.Logger) { log.Info("lspconn: ended", "server", r.Name, "report", r) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.report.Failure = c.withPanic(c.report.Failure) // the logger may have panicked just now
 	close(c.settled)
 }
 

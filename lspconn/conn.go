@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"sync"
 	"time"
@@ -43,6 +44,7 @@ type Conn struct {
 	readEnd    chan struct{} // closed when nothing more will be read
 	readErr    error         // why; set before readEnd is closed
 	stderrEnd  chan struct{}
+	panicEnd   chan struct{} // closed when a callback has panicked
 
 	ready   chan struct{} // closed when the state is no longer Initializing
 	settled chan struct{} // closed when the report is there
@@ -60,6 +62,7 @@ type Conn struct {
 	failedAt time.Time
 	exit     *Exit
 	report   Report
+	panic    *PanicError // the first
 
 	unconfirmed error // what End returned at the deadline, if anything
 }
@@ -111,7 +114,7 @@ func start(ctx context.Context, server Server, spawn func(Server) (link, error))
 		link: l, pen: newPen(l.Stdin()), stderr: proc.NewTail(8 << 10),
 		room: make(chan struct{}, server.QueueLimit), wake: make(chan struct{}, 1),
 		idle: make(chan struct{}), writeEnd: make(chan struct{}),
-		readEnd: make(chan struct{}), stderrEnd: make(chan struct{}),
+		readEnd: make(chan struct{}), stderrEnd: make(chan struct{}), panicEnd: make(chan struct{}),
 		ready: make(chan struct{}), settled: make(chan struct{}), done: make(chan struct{}),
 		calls: map[int64]*call{},
 	}
@@ -155,18 +158,21 @@ func (c *Conn) Ready(ctx context.Context) (result json.RawMessage, err error) {
 // Closed then, or Failed.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Err returns nil while the connection is Initializing or Ready, and then why messages are refused.
+// Err returns nil while the connection is Initializing or Ready, and then why messages are refused. Where a callback has
+// panicked it matches that [*PanicError], also where that came too late for the report.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state == Initializing || c.state == Ready {
 		return nil
 	}
-	return c.problem("")
+	e := c.problem("")
+	e.Cause = c.withPanic(e.Cause)
+	return e
 }
 
 // problem returns why a message cannot be sent or answered; c.mu is held.
-func (c *Conn) problem(method string) error {
+func (c *Conn) problem(method string) *ConnError {
 	e := &ConnError{Name: c.server.Name, Method: method, State: c.state, Cause: c.failure, Exit: c.exit}
 	if c.failure != nil {
 		e.Stderr = c.stderr.String()
@@ -344,8 +350,9 @@ func (c *Conn) answer(id int64, a answer) bool {
 
 // giveUp ends a call whose ctx has ended, unless it has been answered by now.
 func (c *Conn) giveUp(ctx context.Context, l *letter) (json.RawMessage, error) {
+	cause := context.Cause(ctx) // not under mu: a context may be anybody's code
 	c.mu.Lock()
-	if !c.answer(l.id, answer{err: context.Cause(ctx)}) {
+	if !c.answer(l.id, answer{err: cause}) {
 		c.mu.Unlock()
 		a := <-l.call.answer
 		return a.result, a.err
@@ -451,10 +458,21 @@ func (c *Conn) response(m message) error {
 		return &ProtocolError{What: "it could not read what we sent", Err: m.Error}
 	}
 	id, err := strconv.ParseInt(string(m.ID), 10, 64)
+	taken, err := c.take(m, id, err)
+	if err == nil && !taken {
+		c.log(func(log *slog.Logger) {
+			log.Debug("lspconn: a response is ignored, its call was given up or has been answered", "server", c.server.Name, "id", id)
+		})
+	}
+	return err
+}
+
+// take answers a call with a response, and reports whether it was waiting for it.
+func (c *Conn) take(m message, id int64, err error) (taken bool, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil || id < 1 || id > c.lastID {
-		return &ProtocolError{What: "a response to a request that was never made, id " + quoted(m.ID)}
+		return false, &ProtocolError{What: "a response to a request that was never made, id " + quoted(m.ID)}
 	}
 	a := answer{result: m.Result}
 	if m.Error != nil {
@@ -463,13 +481,10 @@ func (c *Conn) response(m message) error {
 		a.result = null
 	}
 	if c.answer(id, a) {
-		return nil
+		return true, nil
 	}
 	c.report.Stray++
-	if log := c.server.Logger; log != nil {
-		log.Debug("lspconn: a response is ignored, its call was given up or has been answered", "server", c.server.Name, "id", id)
-	}
-	return nil
+	return false, nil
 }
 
 func (c *Conn) readStderr() {

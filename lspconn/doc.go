@@ -35,5 +35,9 @@
 // else process group, session, descendants and a mark in the environment; on macOS the process group; on Windows the
 // server alone, which is killed where others get a SIGTERM.
 //
+// # Panics
+//
+// A panic in a callback ends its connection and nothing else, and is named in its report: see [PanicError].
+//
 // Nothing is logged, unless [Server.Logger] is set.
 package lspconn

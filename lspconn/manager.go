@@ -59,7 +59,8 @@ func WithRestart(r Restart) ManagerOption {
 }
 
 // NewManager returns a manager whose connections live in a scope below the one that ctx carries. When ctx ends, they are
-// closed. servers tells what to start for a key; it may be called concurrently, for different keys.
+// closed. servers tells what to start for a key; it may be called concurrently, for different keys. A panic in it
+// reaches the caller of [Manager.Conn], and the next one to ask for the key has it called again.
 func NewManager(ctx context.Context, servers func(key string) (Server, error), opts ...ManagerOption) (*Manager, error) {
 	if servers == nil {
 		panic("lspconn: NewManager with a nil function")

@@ -1,6 +1,7 @@
 package lspconn
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -99,6 +100,10 @@ func (r Report) LogValue() slog.Value {
 	}
 	if r.Failure != nil {
 		attrs = append(attrs, slog.String("failure", r.Failure.Error()))
+	}
+	var p *PanicError
+	if errors.As(r.Failure, &p) {
+		attrs = append(attrs, slog.String("stack", string(p.Stack)))
 	}
 	if len(r.Survivors) > 0 {
 		attrs = append(attrs, slog.Any("survivors", r.Survivors))

@@ -28,27 +28,41 @@ func (c *Conn) request(m message) {
 			c.reply(m, nil, &ResponseError{Code: CodeMethodNotFound, Message: "method not found: " + *m.Method})
 			return
 		}
-		result, err := c.server.OnRequest(c.asked.Work(), *m.Method, m.Params)
+		var result json.RawMessage
 		var failure *ResponseError
-		if err != nil && !errors.As(err, &failure) {
-			failure = &ResponseError{Code: CodeInternalError, Message: err.Error()}
-		}
-		c.reply(m, result, failure)
+		c.protect("OnRequest", *m.Method, func() {
+			result, failure = encode(c.server.OnRequest(c.asked.Work(), *m.Method, m.Params))
+		}, func(p *PanicError) {
+			if p != nil { // while the connection is closing, the server may be waiting for this
+				failure = &ResponseError{Code: CodeInternalError, Message: p.Error()}
+			}
+			c.reply(m, result, failure)
+		})
 	}()
 }
 
-// reply writes a response. Where that fails, the writer or the reader finds out too.
-func (c *Conn) reply(m message, result any, failure *ResponseError) {
-	text, ok := result.(json.RawMessage)
-	if !ok || text == nil {
-		var err error
-		if text, err = json.Marshal(result); err != nil && failure == nil {
+// encode makes a response of what a handler has returned. It calls methods of that.
+func encode(result any, err error) (text json.RawMessage, failure *ResponseError) {
+	if err != nil {
+		if !errors.As(err, &failure) {
 			failure = &ResponseError{Code: CodeInternalError, Message: err.Error()}
 		}
-	} else if !json.Valid(text) && failure == nil {
+		return nil, failure
+	}
+	text, ok := result.(json.RawMessage)
+	if !ok || text == nil {
+		if text, err = json.Marshal(result); err != nil {
+			failure = &ResponseError{Code: CodeInternalError, Message: err.Error()}
+		}
+	} else if !json.Valid(text) {
 		failure = &ResponseError{Code: CodeInternalError, Message: "the result is not JSON"}
 	}
-	c.pen.write(reply(m.ID, text, failure))
+	return text, failure
+}
+
+// reply writes a response. Where that fails, the writer or the reader finds out too.
+func (c *Conn) reply(m message, result json.RawMessage, failure *ResponseError) {
+	c.pen.write(reply(m.ID, result, failure))
 }
 
 // notes hands notifications to Server.OnNotify, in their order and one at a time.
@@ -68,8 +82,18 @@ func newNotes(c *Conn) *notes {
 		g := scope.Guard()
 		go func() {
 			defer g.Release()
+			defer func() {
+				for range n.ch { // after a panic: the reader is not to wait for somebody who has gone
+				}
+			}()
 			for m := range n.ch {
-				c.server.OnNotify(*m.Method, m.Params)
+				ok := false
+				c.protect("OnNotify", *m.Method, func() {
+					c.server.OnNotify(*m.Method, m.Params)
+				}, func(p *PanicError) { ok = p == nil })
+				if !ok {
+					return
+				}
 			}
 		}()
 	}

@@ -26,11 +26,13 @@ type Server struct {
 
 	// OnRequest answers a request of the server. Each call has a goroutine of its own, up to 256 at once; beyond that the
 	// server is refused. ctx ends when the connection has. An error that is a *ResponseError goes to the server as it is,
-	// another one as an internal error with its text. Nil answers every request with "method not found".
+	// another one as an internal error with its text. Nil answers every request with "method not found". For a panic, in it
+	// or in the encoding of its result, see [PanicError].
 	OnRequest func(ctx context.Context, method string, params json.RawMessage) (result any, err error)
 
 	// OnNotify is called for each notification of the server, one after the other in their order. When it has fallen 1024
 	// behind, nothing is read from the server any more until it has caught up, responses included. Nil ignores them.
+	// After a panic in it, see [PanicError], it is not called any more.
 	OnNotify func(method string, params json.RawMessage)
 
 	// CloseTimeout is the deadline of Close: 5 s to 15 s. Zero means 10 s.
@@ -42,7 +44,8 @@ type Server struct {
 	// QueueLimit is how many messages may wait to be written before Call and Notify wait too. Zero means 1024.
 	QueueLimit int
 
-	// Logger is told of state changes, stray responses and reports. Nil logs nothing.
+	// Logger is told of state changes, stray responses, panics and reports, under no lock, and what it is told of waits for
+	// it. For a panic in its handler see [PanicError]. Nil logs nothing.
 	Logger *slog.Logger
 }
 

@@ -16,7 +16,7 @@ type State int
 const (
 	Initializing State = iota // messages are accepted, and wait until the server has answered initialize
 	Ready                     // messages are accepted, and written in order
-	Failed                    // the server has crashed, broken the protocol or refused initialize
+	Failed                    // the server has crashed, broken the protocol or refused initialize, or a callback has panicked
 	Closing                   // messages are refused
 	Closed                    // the process has been reaped
 )

@@ -22,7 +22,7 @@ import (
 //
 // A message that was received is delivered; nothing is received after the stop. Without a scope in the stream's context
 // only the client ends the loop. A goroutine receives ahead, by one message, until the handler returns, so nobody else
-// may receive from the stream afterwards.
+// may receive from the stream afterwards. A panic in Recv, of a stream that an interceptor has wrapped, is the loop's.
 func Messages[T any](stream interface {
 	Context() context.Context
 	Recv() (T, error)
@@ -37,8 +37,9 @@ func Messages[T any](stream interface {
 			stop = scope
 		}
 		type message struct {
-			v   T
-			err error
+			v      T
+			err    error
+			panics any
 		}
 		received, left := make(chan message), make(chan struct{})
 		defer close(left)
@@ -46,28 +47,43 @@ func Messages[T any](stream interface {
 			return
 		}
 		go func() { // Recv ends at the latest when the handler returns
+			defer close(received) // by itself, it says that Recv has called Goexit
 			for {
-				v, err := stream.Recv()
+				var m message
+				func() {
+					defer func() { m.panics = recover() }()
+					m.v, m.err = stream.Recv()
+				}()
 				select {
-				case received <- message{v, err}:
+				case received <- m:
 				case <-left:
 					return
 				}
-				if err != nil || stop.Err() != nil {
+				if m.err != nil || m.panics != nil || stop.Err() != nil {
 					return
 				}
 			}
 		}()
 		for {
 			var m message
+			ok := true
 			select {
-			case m = <-received:
+			case m, ok = <-received:
 			case <-stop.Done():
 				select {
-				case m = <-received:
+				case m, ok = <-received:
 				default:
 					return
 				}
+			}
+			if !ok {
+				if stop.Err() == nil {
+					yield(m.v, errGoexit)
+				}
+				return
+			}
+			if m.panics != nil {
+				panic(m.panics)
 			}
 			if errors.Is(m.err, io.EOF) || !yield(m.v, m.err) || m.err != nil {
 				return
@@ -75,3 +91,5 @@ func Messages[T any](stream interface {
 		}
 	}
 }
+
+var errGoexit = errors.New("grpcdrain: the Recv of the stream given to Messages ended its goroutine with runtime.Goexit")

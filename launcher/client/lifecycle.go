@@ -89,7 +89,8 @@ func WithLimits(grace, most time.Duration) Option {
 	})
 }
 
-// WithLogger logs what happens. Without it nothing is logged.
+// WithLogger logs what happens. Without it nothing is logged. A message that the handler panics at is lost, and told on
+// stderr, with the stack.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(c *config) error { c.logger = l; return nil })
 }
@@ -132,6 +133,8 @@ func Serve(opts ...Option) (*Lifecycle, error) {
 	}
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
+	} else {
+		c.logger = slog.New(contained{c.logger.Handler()})
 	}
 	l := &Lifecycle{
 		Shutdown:  NewShutdownCoordinator(c.id),
@@ -144,7 +147,7 @@ func Serve(opts ...Option) (*Lifecycle, error) {
 	l.closed = sync.OnceFunc(l.close)
 	l.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	l.Shutdown.onRequest, l.Shutdown.onMore, l.Shutdown.onEnd = l.asked, l.moreTime, l.ended
-	l.Readiness.onChange = l.changed
+	l.Readiness.onChange, l.Readiness.onPanic = l.changed, l.checkPanics
 
 	if c.launcher != "" {
 		conn, err := grpc.NewClient("unix:"+c.launcher, grpc.WithTransportCredentials(peer.Credentials()))
@@ -238,6 +241,11 @@ func (l *Lifecycle) changed(r Readiness, message string) {
 	}
 	l.health.SetServingStatus("", serving)
 	l.config.logger.Info("readiness", "state", r, "message", message)
+}
+
+// checkPanics is called under the lock of the readiness.
+func (l *Lifecycle) checkPanics(name string, value any, stack []byte) {
+	l.config.logger.Error("panic in a check", "check", name, "value", value, "stack", string(stack))
 }
 
 // push tells the launcher what it would also learn by asking.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -41,6 +42,7 @@ func (r Readiness) String() string {
 type ReadinessCoordinator struct {
 	id       string
 	onChange func(r Readiness, message string) // set before anything is served; called in the order of the changes
+	onPanic  func(check string, value any, stack []byte)
 
 	mu      sync.Mutex
 	set     Readiness
@@ -67,7 +69,7 @@ func (c *ReadinessCoordinator) Set(r Readiness, message string) {
 
 // Check adds a check that has to pass for the process to be Ready: those named "grpc server", "backend connected" and
 // "backend warmed" are told by the names that the protocol has for them, all others as custom checks. f is called when
-// somebody asks, one call at a time; it must be quick.
+// somebody asks, one call at a time; it must be quick. One that panics does not pass, and the message says so.
 func (c *ReadinessCoordinator) Check(name string, f func() bool) {
 	if f == nil {
 		panic("client: Check with a nil function")
@@ -97,7 +99,17 @@ func (c *ReadinessCoordinator) look() (r Readiness, message string, passed map[s
 	r, message, passed = c.set, c.message, map[string]bool{}
 	var failed []string
 	for _, name := range slices.Sorted(maps.Keys(c.checks)) {
-		if passed[name] = c.checks[name](); !passed[name] {
+		ok := false
+		value, stack := contain(func() { ok = c.checks[name]() })
+		if passed[name] = ok && value == nil; passed[name] {
+			continue
+		}
+		if value != nil {
+			failed = append(failed, fmt.Sprintf("%s (panic: %v)", name, value))
+			if c.onPanic != nil {
+				c.onPanic(name, value, stack)
+			}
+		} else {
 			failed = append(failed, name)
 		}
 	}

@@ -115,6 +115,8 @@ func (c *ShutdownCoordinator) Requested() <-chan struct{} { return c.requested }
 //
 // When Run returns, the launcher has been told, or could not be within a second. What is left is to exit: with a code other
 // than 0 if it returned an error, as [ExitCode] has it. Run can be called once.
+//
+// A panic in drain reaches the caller of Run, after the launcher has been told that the drain has failed.
 func (c *ShutdownCoordinator) Run(ctx context.Context, drain func(context.Context) error) error {
 	if ctx == nil || drain == nil {
 		panic("client: Run with a nil context or a nil function")
@@ -149,13 +151,33 @@ func (c *ShutdownCoordinator) Run(ctx context.Context, drain func(context.Contex
 	ctx, cancel := context.WithDeadlineCause(ctx, r.Received.Add(r.Max), ErrDeadline)
 	defer cancel()
 
-	err := drain(ctx)
+	returned := false
+	defer func() {
+		if !returned {
+			c.end(r, errNoReturn, errNoReturn.Error())
+		}
+	}()
+	err, failure := drain(ctx), ""
+	if err != nil {
+		failure = cmp.Or(err.Error(), "the drain has failed")
+	}
+	returned = true
+	c.end(r, err, failure)
+	if err != nil {
+		return fmt.Errorf("client: the drain (%s) has failed: %w", cmp.Or(r.Reason, "no reason given"), err)
+	}
+	return nil
+}
 
+var errNoReturn = errors.New("panic in the drain, or a runtime.Goexit: it has not returned")
+
+// end says what has come of the drain.
+func (c *ShutdownCoordinator) end(r Request, err error, failure string) {
 	c.mu.Lock()
 	if err == nil {
 		c.state, c.blocked, c.message = pb.ShutdownStatus_SHUTDOWN_COMPLETE, nil, "drained"
 	} else {
-		c.state, c.failure = pb.ShutdownStatus_SHUTDOWN_BLOCKED, cmp.Or(err.Error(), "the drain has failed")
+		c.state, c.failure = pb.ShutdownStatus_SHUTDOWN_BLOCKED, failure
 		c.message = c.failure
 	}
 	message := c.message
@@ -163,10 +185,6 @@ func (c *ShutdownCoordinator) Run(ctx context.Context, drain func(context.Contex
 	if c.onEnd != nil {
 		c.onEnd(time.Since(r.Received), message, err)
 	}
-	if err != nil {
-		return fmt.Errorf("client: the drain (%s) has failed: %w", cmp.Or(r.Reason, "no reason given"), err)
-	}
-	return nil
 }
 
 // Cut ends the context of the drain with this cause, now or as soon as there is one.

@@ -61,9 +61,9 @@ func Open(path string, maxSize int64, maxFiles, maxQueue int, failed func(error)
 	return f, nil
 }
 
-// To begins to write to w, which is never rotated, nor closed.
-func To(w io.Writer, maxQueue int) *File {
-	f := &File{maxSize: math.MaxInt64, maxQueue: maxQueue, now: time.Now, done: make(chan struct{}), out: w}
+// To begins to write to w, which is never rotated, nor closed. For failed, see [Open].
+func To(w io.Writer, maxQueue int, failed func(error)) *File {
+	f := &File{maxSize: math.MaxInt64, maxQueue: maxQueue, failed: failed, now: time.Now, done: make(chan struct{}), out: w}
 	f.wake = sync.NewCond(&f.mu)
 	go f.write()
 	return f

@@ -198,7 +198,7 @@ func (d *tearing) Write(b []byte) (n int, err error) {
 // What a disk that was full has not taken is said at the place where it is missing, and no line is glued to another one.
 func TestRoomAgain(t *testing.T) {
 	d := &tearing{full: []bool{false, true, true, false, false}}
-	f := capture.To(d, 1<<20)
+	f := capture.To(d, 1<<20, nil)
 	if err := write(f, &capture.Counts{}, "one\ntwo\nthree\nfour\nfive\n"); err != nil {
 		t.Error(err)
 	}
