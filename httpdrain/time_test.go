@@ -413,3 +413,22 @@ func TestServe_ForceEndsTheServer(t *testing.T) {
 		})
 	}
 }
+
+// A listener of a type that can be compared may still hold what cannot.
+func TestServe_UncomparableListener(t *testing.T) {
+	type around struct{ net.Listener }
+	type sliced struct {
+		*memory
+		any []string
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ln := listenInMemory()
+		v := startOn(t, around{sliced{memory: ln}}, handler(ok))
+		p := ln.dial(t)
+		p.send(get)
+		p.answered()
+		v.s.Shutdown()
+		p.closed()
+		v.drained()
+	})
+}
