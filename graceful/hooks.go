@@ -20,7 +20,7 @@ type hook struct {
 // from a service discovery, say. All of them run at once, and have half of the soft time, so that the other half is left
 // for the drain; their context ends then, or when a signal leads to the next rung, and the shutdown waits for them no
 // longer. The drain does: a hook is a guard of the scope "pre-stop/name". Its error becomes part of what [Run] returns, and
-// its panic is treated as one of f is.
+// its panic is treated as one of f is. Force leads past Soft: no hook begins then, which is no error.
 func WithPreStop(name string, f func(ctx context.Context) error) Option {
 	return option(func(c *config) error {
 		if f == nil {
@@ -70,7 +70,9 @@ func (p *Process) startHooks(h *hooks) {
 			})
 		})
 		if !started {
-			h.add(named(hook.name, fmt.Errorf("not run: %w", context.Cause(scope))))
+			if p.scope.Work().Err() == nil { // else it is Force, which skips them: nothing has failed
+				h.add(named(hook.name, fmt.Errorf("not run: %w", context.Cause(scope))))
+			}
 			running.Done()
 		}
 	}

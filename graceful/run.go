@@ -121,11 +121,9 @@ func (r *run) drain(ctx context.Context) error {
 		case <-shutDown:
 			shutDown = nil
 			e = event{kind: stopped, cause: context.Cause(r.scope)}
-		case <-cut:
+		case <-cut: // by Force, of which more below, or because all has drained
 			cut = nil
-			if e = r.forced(); e.cause == nil {
-				continue // the end of a drain ends Work, too
-			}
+			e = event{kind: ticked}
 		case <-r.hooks.over:
 			r.hooks.over = nil
 			e = event{kind: hooked}
@@ -139,12 +137,18 @@ func (r *run) drain(ctx context.Context) error {
 		case <-complete:
 			e = event{kind: stopped, cause: context.Cause(r.scope)}
 		}
-		// Whatever has happened: nobody is cut short who had ended before.
-		if now.Rung >= Soft && closed(complete) {
+		// Whatever was heard of first: Force leads to Hard, past the hooks, and nobody is cut short who had ended before.
+		over := closed(complete)
+		if over {
 			<-work.Done() // which says whether somebody else has forced it
-			if e = r.forced(); e.cause == nil || now.Rung == Hard {
-				e = event{kind: drained}
+		}
+		if now.Rung < Hard {
+			if f := r.forced(); f.cause != nil {
+				r.take(f)
 			}
+		}
+		if over && now.Rung >= Soft {
+			e = event{kind: drained}
 		}
 		r.take(e)
 	}
@@ -220,9 +224,15 @@ func (r *run) returned(err error) (cause error) {
 // same is == for errors, which need not be comparable.
 func same(a, b error) bool { return reflect.ValueOf(a).Comparable() && a == b }
 
-// forced returns the event of somebody else's Force, and one without a cause where there has been none.
+// forced returns the event of somebody else's Force, and one without a cause where there has been none. Force ends the soft
+// tier before the hard one, so what Run has heard of may be one that is not through yet: a Work that is made only now knows.
 func (r *run) forced() event {
 	cause := context.Cause(r.scope.Work())
+	if cause == nil {
+		late, cancel := ctxshutdown.WithCancel(r.scope.Work())
+		cause = context.Cause(late.Work())
+		cancel()
+	}
 	if cause == nil || cause == ctxshutdown.ErrShutdown {
 		return event{}
 	}
