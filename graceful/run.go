@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -173,6 +174,14 @@ func (r *run) start() {
 // take hands an event to the ladder, and does what that says.
 func (r *run) take(e event) {
 	e.at = time.Now()
+	// Who is left is asked before the step: with it everybody is told that these were cut short, or abandoned.
+	next := r.look()
+	var left *ctxshutdown.DrainError
+	if todo := next.step(e); slices.Contains(todo, force) || slices.Contains(todo, abandon) {
+		if left = blockers(r.scope.Completion(), next.why); left == nil && e.kind != forced {
+			return // just in time: the scope is complete, which is what comes next
+		}
+	}
 	todo, now := r.step(e)
 	for _, a := range todo {
 		switch a {
@@ -188,13 +197,11 @@ func (r *run) take(e event) {
 			r.scope.ShutdownCause(now.Cause)
 			r.release()
 		case force:
-			if r.atForce = r.blockers(now.why); r.atForce == nil {
-				r.atForce = &ctxshutdown.DrainError{Cause: now.why} // they have all ended just now, or by somebody else's Force
-			}
+			r.atForce = cmp.Or(left, &ctxshutdown.DrainError{Cause: now.why}) // nobody: they have ended by somebody else's Force
 			r.scope.Force(now.why)
 			r.release()
 		case abandon:
-			r.atExit = r.blockers(now.why)
+			r.atExit = left
 		}
 	}
 }
@@ -239,10 +246,14 @@ func (r *run) forced() event {
 	return event{kind: forced, cause: fmt.Errorf("graceful: by Force: %w", cause)}
 }
 
-// blockers returns which guards are held now, nil if the scope is complete.
-func (r *run) blockers(why error) *ctxshutdown.DrainError {
-	var held *ctxshutdown.DrainError
-	errors.As(r.scope.Completion().Wait(newMoment(why)), &held)
+// blockers returns which guards are held now, nil if the scope is complete. A report that names nobody is neither, so it is
+// asked for again: it has met the last guard in the middle of its release, or one that moves. (It would be both in a scope
+// that nobody has told to stop; in that of a run, f has a guard until then.)
+func blockers(c *ctxshutdown.Completion, why error) (held *ctxshutdown.DrainError) {
+	for errors.As(c.Wait(newMoment(why)), &held) && held.Report.Count() == 0 {
+		held = nil
+		runtime.Gosched()
+	}
 	return held
 }
 
@@ -284,9 +295,6 @@ func (r *run) end(line *line) error {
 	failure := r.failure
 	if err := r.hooks.err(); err != nil {
 		failure = errors.Join(failure, err)
-	}
-	if now.outcome == abandoned && r.atExit == nil {
-		now.outcome = cutShort // just in time
 	}
 	held := func(e *ctxshutdown.DrainError) int {
 		if e == nil {

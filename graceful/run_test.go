@@ -499,6 +499,54 @@ graceful: abandoned (not drained after 2s on rung Hard), with 1 held:
 	})
 }
 
+// Work that ends in the very moment when a rung is over has ended in time or has not, and whoever is told of it is told the
+// same: the log, whoever calls Run, and the counters.
+func TestEverybodyIsToldTheSame(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		until func(s *ctxshutdown.Swansong) // when the rung is over
+	}{
+		{"at the end of Soft", func(s *ctxshutdown.Swansong) { <-s.Done(); time.Sleep(10 * time.Second) }},
+		{"at the end of Hard", func(s *ctxshutdown.Swansong) { <-s.Work().Done(); time.Sleep(2 * time.Second) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			said := map[int]int{}
+			for i := range 300 {
+				bubble(t, func(b *testRun) {
+					var log output
+					var counted graceful.Stats
+					before := graceful.ReadStats()
+					err := b.run(func(s *ctxshutdown.Swansong) error {
+						test.until(s)
+						for range i % 100 * 10 { // to meet every moment of it
+							runtime.KeepAlive(i)
+						}
+						return nil
+					}, graceful.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+					code := graceful.ExitCode(err)
+					said[code]++
+					want := map[int]string{0: "msg=drained ", 2: `msg="drained after force" `, 3: "msg=abandoned "}[code]
+					if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); !strings.Contains(lines[len(lines)-1], want) {
+						t.Errorf("Run returned %v, and the log says %s", err, lines[len(lines)-1])
+					}
+					counted = graceful.ReadStats()
+					equal(t, "clean, forced, abandoned", []uint64{counted.Clean - before.Clean, counted.Forced - before.Forced, counted.Abandoned - before.Abandoned},
+						[]uint64{map[int]uint64{0: 1}[code], map[int]uint64{2: 1}[code], map[int]uint64{3: 1}[code]})
+					var drain *ctxshutdown.DrainError
+					if errors.As(err, &drain) && drain.Report.Count() == 0 {
+						t.Errorf("nobody was left, and yet Run returned %v", err)
+					}
+					time.Sleep(time.Hour)
+				})
+				if t.Failed() {
+					return
+				}
+			}
+			t.Logf("exit codes: %v", said)
+		})
+	}
+}
+
 func TestStats(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		before := graceful.ReadStats()
