@@ -37,17 +37,23 @@ type hooks struct {
 
 	mu     sync.Mutex
 	errors []error
+	taken  bool // they are: nobody asks any more
 }
 
 func (h *hooks) add(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if p, ok := err.(*PanicError); ok && h.taken {
+		panic(p) // nobody else is there to raise it
+	}
 	h.errors = append(h.errors, err)
 }
 
-func (h *hooks) err() error {
+// last returns what the hooks have returned, for Run that waits no longer.
+func (h *hooks) last() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.taken = true
 	return errors.Join(h.errors...)
 }
 

@@ -55,12 +55,14 @@ func Run(ctx context.Context, f func(s *ctxshutdown.Swansong) error, opts ...Opt
 		return errRunning
 	}
 	defer running.Store(false)
+	said := make(chan error, 1)
 	r := &run{
-		Process: newProcess(ctx, c),
-		f:       f,
-		result:  make(chan error, 1),
-		mayEnd:  make(chan struct{}),
-		hooks:   hooks{over: make(chan struct{})},
+		Process:  newProcess(ctx, c),
+		f:        f,
+		handover: handover{result: said},
+		result:   said,
+		mayEnd:   make(chan struct{}),
+		hooks:    hooks{over: make(chan struct{})},
 	}
 	return r.drain(ctx)
 }
@@ -68,15 +70,15 @@ func Run(ctx context.Context, f func(s *ctxshutdown.Swansong) error, opts ...Opt
 // A run is what Run knows. All but f happens on the goroutine of Run.
 type run struct {
 	*Process
-	f       func(s *ctxshutdown.Swansong) error
-	result  chan error // of f
-	failure error      // what f has returned, once result is nil
-	main    *ctxshutdown.Swansong
-	mayEnd  chan struct{} // closed when the guard of f, in main, is not needed any more
-	gone    atomic.Bool   // Run does not wait for f any more
-	hooks   hooks
-	atForce *ctxshutdown.DrainError // who was cut short
-	atExit  *ctxshutdown.DrainError // who is left
+	f        func(s *ctxshutdown.Swansong) error
+	handover handover
+	result   <-chan error // of f
+	failure  error        // what f has returned, once result is nil
+	main     *ctxshutdown.Swansong
+	mayEnd   chan struct{} // closed when the guard of f, in main, is not needed any more
+	hooks    hooks
+	atForce  *ctxshutdown.DrainError // who was cut short
+	atExit   *ctxshutdown.DrainError // who is left
 }
 
 func (r *run) drain(ctx context.Context) error {
@@ -162,10 +164,9 @@ func (r *run) start() {
 	r.main, _ = ctxshutdown.WithCancel(r.scope.Work(), ctxshutdown.WithName("main"))
 	r.main.Go(func(context.Context) {
 		protect(func() error { return r.f(r.scope) }, func(err error) {
-			if p, ok := err.(*PanicError); ok && r.gone.Load() {
+			if p, ok := err.(*PanicError); !r.handover.give(err) && ok {
 				panic(p) // nobody else is there to raise it
 			}
-			r.result <- err
 			<-r.mayEnd
 		})
 	})
@@ -284,16 +285,13 @@ func (m *moment) Err() error {
 // end counts the run, tells of it, and returns its error.
 func (r *run) end(line *line) error {
 	now := r.look()
-	r.gone.Store(true)
 	if r.result != nil {
-		select {
-		case err := <-r.result:
+		if err, ok := r.handover.last(); ok {
 			r.returned(err)
-		default: // f is among those who are abandoned
-		}
+		} // else f is among those who are abandoned
 	}
 	failure := r.failure
-	if err := r.hooks.err(); err != nil {
+	if err := r.hooks.last(); err != nil {
 		failure = errors.Join(failure, err)
 	}
 	held := func(e *ctxshutdown.DrainError) int {
