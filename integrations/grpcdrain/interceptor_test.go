@@ -276,6 +276,44 @@ func TestEndAtStop(t *testing.T) {
 	}
 }
 
+// What was received ahead when the stop comes is delivered, whichever of the two the loop looks at first, and nothing is
+// received after it. Many times, since chance has a say where both are there.
+func TestMessagesReceivedAheadAreDelivered(t *testing.T) {
+	for range 30 {
+		synctest.Test(t, func(t *testing.T) {
+			s := ctxshutdown.New(t.Context())
+			stream := &numbers{ctx: s, next: make(chan int, 3)}
+			stream.next <- 1
+			stream.next <- 2
+			stream.next <- 3
+			var got []int
+			for n, err := range grpcdrain.Messages(stream) {
+				equal(t, "error", err, nil)
+				if got = append(got, n); n == 1 {
+					synctest.Wait() // the second is there
+					s.Shutdown()
+				}
+			}
+			equal(t, "delivered", got, []int{1, 2})
+			synctest.Wait()
+			equal(t, "not received", len(stream.next), 1)
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// A stream of numbers.
+type numbers struct {
+	ctx  context.Context
+	next chan int
+}
+
+func (n *numbers) Context() context.Context { return n.ctx }
+
+func (n *numbers) Recv() (int, error) { return <-n.next, nil }
+
 func TestBadInputOfInterceptors(t *testing.T) {
 	panics := func(want string, f func()) {
 		t.Helper()
