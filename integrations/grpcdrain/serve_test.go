@@ -444,6 +444,31 @@ func TestListenerFails(t *testing.T) {
 	}
 }
 
+// One that fails as the stop comes changes nothing for a Serve that is told to stop: it returns when all has drained.
+func TestListenerFailsAtTheStop(t *testing.T) {
+	for range 200 {
+		s := ctxshutdown.New(t.Context())
+		ln := &failing{Listener: stopping{listen(t), s}, fail: make(chan struct{}), err: errors.New("no more files")}
+		close(ln.fail)
+		equal(t, "Serve", grpcdrain.Serve(s, grpc.NewServer(), ln), nil)
+		equal(t, "guards", s.GuardCount(), 0)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// A stopping listener tells a scope to stop when it is first asked for a connection.
+type stopping struct {
+	net.Listener
+	s *ctxshutdown.Swansong
+}
+
+func (l stopping) Accept() (net.Conn, error) {
+	l.s.Shutdown()
+	return nil, net.ErrClosed
+}
+
 type failing struct {
 	net.Listener
 	fail chan struct{}
