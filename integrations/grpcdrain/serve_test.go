@@ -227,7 +227,11 @@ func TestIdleConnectionIsSentAway(t *testing.T) {
 	cc := dial(t, r.addr)
 	_, err := pb.NewTestServiceClient(cc).UnaryCall(limit(t), &pb.SimpleRequest{})
 	equal(t, "a call", err, nil)
-	equal(t, "state", cc.GetState(), connectivity.Ready)
+	for state := cc.GetState(); state != connectivity.Ready; state = cc.GetState() { // grpc says so after the first call may begin
+		if !cc.WaitForStateChange(limit(t), state) {
+			t.Fatalf("the client stays in state %v", state)
+		}
+	}
 	r.scope.Shutdown()
 	equal(t, "Serve", mustGet(t, "Serve returns", r.served), nil)
 	if !cc.WaitForStateChange(limit(t), connectivity.Ready) {
