@@ -419,7 +419,7 @@ func TestServe_UncomparableListener(t *testing.T) {
 	type around struct{ net.Listener }
 	type sliced struct {
 		*memory
-		any []string
+		_ []string
 	}
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
