@@ -20,7 +20,7 @@ type hook struct {
 // from a service discovery, say. All of them run at once, and have half of the soft time, so that the other half is left
 // for the drain; their context ends then, or when a signal leads to the next rung, and the shutdown waits for them no
 // longer. The drain does: a hook is a guard of the scope "pre-stop/name". Its error becomes part of what [Run] returns, and
-// its panic is treated as one of f is.
+// its panic is treated as one of f is. Force leads past Soft: no hook begins then, which is no error.
 func WithPreStop(name string, f func(ctx context.Context) error) Option {
 	return option(func(c *config) error {
 		if f == nil {
@@ -37,17 +37,23 @@ type hooks struct {
 
 	mu     sync.Mutex
 	errors []error
+	taken  bool // they are: nobody asks any more
 }
 
 func (h *hooks) add(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if p, ok := err.(*PanicError); ok && h.taken {
+		panic(p) // nobody else is there to raise it
+	}
 	h.errors = append(h.errors, err)
 }
 
-func (h *hooks) err() error {
+// last returns what the hooks have returned, for Run that waits no longer.
+func (h *hooks) last() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.taken = true
 	return errors.Join(h.errors...)
 }
 
@@ -70,7 +76,9 @@ func (p *Process) startHooks(h *hooks) {
 			})
 		})
 		if !started {
-			h.add(named(hook.name, fmt.Errorf("not run: %w", context.Cause(scope))))
+			if p.scope.Work().Err() == nil { // else it is Force, which skips them: nothing has failed
+				h.add(named(hook.name, fmt.Errorf("not run: %w", context.Cause(scope))))
+			}
 			running.Done()
 		}
 	}

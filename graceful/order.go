@@ -58,8 +58,8 @@ func InOrder(ctx context.Context, stages ...*ctxshutdown.Swansong) error {
 		select {
 		case <-c.Done():
 		case <-work.Done():
-			if err := c.Wait(newMoment(fmt.Errorf("graceful: InOrder: out of time: %w", context.Cause(work)))); err != nil {
-				failure = append(failure, err)
+			if held := blockers(c, fmt.Errorf("graceful: InOrder: out of time: %w", context.Cause(work))); held != nil {
+				failure = append(failure, held)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -55,12 +56,14 @@ func Run(ctx context.Context, f func(s *ctxshutdown.Swansong) error, opts ...Opt
 		return errRunning
 	}
 	defer running.Store(false)
+	said := make(chan error, 1)
 	r := &run{
-		Process: newProcess(ctx, c),
-		f:       f,
-		result:  make(chan error, 1),
-		mayEnd:  make(chan struct{}),
-		hooks:   hooks{over: make(chan struct{})},
+		Process:  newProcess(ctx, c),
+		f:        f,
+		handover: handover{result: said},
+		result:   said,
+		mayEnd:   make(chan struct{}),
+		hooks:    hooks{over: make(chan struct{})},
 	}
 	return r.drain(ctx)
 }
@@ -68,15 +71,15 @@ func Run(ctx context.Context, f func(s *ctxshutdown.Swansong) error, opts ...Opt
 // A run is what Run knows. All but f happens on the goroutine of Run.
 type run struct {
 	*Process
-	f       func(s *ctxshutdown.Swansong) error
-	result  chan error // of f
-	failure error      // what f has returned, once result is nil
-	main    *ctxshutdown.Swansong
-	mayEnd  chan struct{} // closed when the guard of f, in main, is not needed any more
-	gone    atomic.Bool   // Run does not wait for f any more
-	hooks   hooks
-	atForce *ctxshutdown.DrainError // who was cut short
-	atExit  *ctxshutdown.DrainError // who is left
+	f        func(s *ctxshutdown.Swansong) error
+	handover handover
+	result   <-chan error // of f
+	failure  error        // what f has returned, once result is nil
+	main     *ctxshutdown.Swansong
+	mayEnd   chan struct{} // closed when the guard of f, in main, is not needed any more
+	hooks    hooks
+	atForce  *ctxshutdown.DrainError // who was cut short
+	atExit   *ctxshutdown.DrainError // who is left
 }
 
 func (r *run) drain(ctx context.Context) error {
@@ -122,11 +125,9 @@ func (r *run) drain(ctx context.Context) error {
 		case <-shutDown:
 			shutDown = nil
 			e = event{kind: stopped, cause: context.Cause(r.scope)}
-		case <-cut:
+		case <-cut: // by Force, of which more below, or because all has drained
 			cut = nil
-			if e = r.forced(); e.cause == nil {
-				continue // the end of a drain ends Work, too
-			}
+			e = event{kind: ticked}
 		case <-r.hooks.over:
 			r.hooks.over = nil
 			e = event{kind: hooked}
@@ -142,12 +143,18 @@ func (r *run) drain(ctx context.Context) error {
 		case <-complete:
 			e = event{kind: stopped, cause: context.Cause(r.scope)}
 		}
-		// Whatever has happened: nobody is cut short who had ended before.
-		if now.Rung >= Soft && closed(complete) {
+		// Whatever was heard of first: Force leads to Hard, past the hooks, and nobody is cut short who had ended before.
+		over := closed(complete)
+		if over {
 			<-work.Done() // which says whether somebody else has forced it
-			if e = r.forced(); e.cause == nil || now.Rung == Hard {
-				e = event{kind: drained}
+		}
+		if now.Rung < Hard {
+			if f := r.forced(); f.cause != nil {
+				r.take(f)
 			}
+		}
+		if over && now.Rung >= Soft {
+			e = event{kind: drained}
 		}
 		r.take(e)
 	}
@@ -160,10 +167,9 @@ func (r *run) start() {
 	r.main, _ = ctxshutdown.WithCancel(r.scope.Work(), ctxshutdown.WithName("main"))
 	r.main.Go(func(context.Context) {
 		protect(func() error { return r.f(r.scope) }, func(err error) {
-			if p, ok := err.(*PanicError); ok && r.gone.Load() {
+			if p, ok := err.(*PanicError); !r.handover.give(err) && ok {
 				panic(p) // nobody else is there to raise it
 			}
-			r.result <- err
 			<-r.mayEnd
 		})
 	})
@@ -172,6 +178,14 @@ func (r *run) start() {
 // take hands an event to the ladder, and does what that says.
 func (r *run) take(e event) {
 	e.at = time.Now()
+	// Who is left is asked before the step: with it everybody is told that these were cut short, or abandoned.
+	next := r.look()
+	var left *ctxshutdown.DrainError
+	if todo := next.step(e); slices.Contains(todo, force) || slices.Contains(todo, abandon) {
+		if left = blockers(r.scope.Completion(), next.why); left == nil && e.kind != forced {
+			return // just in time: the scope is complete, which is what comes next
+		}
+	}
 	todo, now := r.step(e)
 	for _, a := range todo {
 		switch a {
@@ -187,13 +201,11 @@ func (r *run) take(e event) {
 			r.scope.ShutdownCause(now.Cause)
 			r.release()
 		case force:
-			if r.atForce = r.blockers(now.why); r.atForce == nil {
-				r.atForce = &ctxshutdown.DrainError{Cause: now.why} // they have all ended just now, or by somebody else's Force
-			}
+			r.atForce = cmp.Or(left, &ctxshutdown.DrainError{Cause: now.why}) // nobody: they have ended by somebody else's Force
 			r.scope.Force(now.why)
 			r.release()
 		case abandon:
-			r.atExit = r.blockers(now.why)
+			r.atExit = left
 		}
 	}
 }
@@ -223,19 +235,29 @@ func (r *run) returned(err error) (cause error) {
 // same is == for errors, which need not be comparable.
 func same(a, b error) bool { return reflect.ValueOf(a).Comparable() && a == b }
 
-// forced returns the event of somebody else's Force, and one without a cause where there has been none.
+// forced returns the event of somebody else's Force, and one without a cause where there has been none. Force ends the soft
+// tier before the hard one, so what Run has heard of may be one that is not through yet: a Work that is made only now knows.
 func (r *run) forced() event {
 	cause := context.Cause(r.scope.Work())
+	if cause == nil {
+		late, cancel := ctxshutdown.WithCancel(r.scope.Work())
+		cause = context.Cause(late.Work())
+		cancel()
+	}
 	if cause == nil || cause == ctxshutdown.ErrShutdown {
 		return event{}
 	}
 	return event{kind: forced, cause: fmt.Errorf("graceful: by Force: %w", cause)}
 }
 
-// blockers returns which guards are held now, nil if the scope is complete.
-func (r *run) blockers(why error) *ctxshutdown.DrainError {
-	var held *ctxshutdown.DrainError
-	errors.As(r.scope.Completion().Wait(newMoment(why)), &held)
+// blockers returns which guards are held now, nil if the scope is complete. A report that names nobody is neither, so it is
+// asked for again: it has met the last guard in the middle of its release, or one that moves. (It would be both in a scope
+// that nobody has told to stop; in that of a run, f has a guard until then.)
+func blockers(c *ctxshutdown.Completion, why error) (held *ctxshutdown.DrainError) {
+	for errors.As(c.Wait(newMoment(why)), &held) && held.Report.Count() == 0 {
+		held = nil
+		runtime.Gosched()
+	}
 	return held
 }
 
@@ -266,20 +288,14 @@ func (m *moment) Err() error {
 // end counts the run, tells of it, and returns its error.
 func (r *run) end(line *line) error {
 	now := r.look()
-	r.gone.Store(true)
 	if r.result != nil {
-		select {
-		case err := <-r.result:
+		if err, ok := r.handover.last(); ok {
 			r.returned(err)
-		default: // f is among those who are abandoned
-		}
+		} // else f is among those who are abandoned
 	}
 	failure := r.failure
-	if err := r.hooks.err(); err != nil {
+	if err := r.hooks.last(); err != nil {
 		failure = errors.Join(failure, err)
-	}
-	if now.outcome == abandoned && r.atExit == nil {
-		now.outcome = cutShort // just in time
 	}
 	held := func(e *ctxshutdown.DrainError) int {
 		if e == nil {

@@ -290,13 +290,81 @@ func TestHooks(t *testing.T) {
 			})
 		})
 	}
-	t.Run("not after Force", func(t *testing.T) {
-		bubble(t, func(b *testRun) {
-			err := b.run(func(s *ctxshutdown.Swansong) error { s.Force(nil); return nil },
-				graceful.WithPreStop("a", func(ctx context.Context) error { <-ctx.Done(); return nil }))
-			equal(t, "exit code", graceful.ExitCode(err), 2)
+}
+
+// Force leads to Hard from anywhere: no hook runs, and that none did is no failure. What Run hears of first, the stop or
+// its hardness, is chance, so many times.
+func TestForceSkipsTheHooks(t *testing.T) {
+	mine := errors.New("mine")
+	duck := graceful.WithLameDuck(2 * time.Second)
+	for _, test := range []struct {
+		name string
+		f    func(s *ctxshutdown.Swansong) error
+		want []step
+	}{
+		{"while serving", func(s *ctxshutdown.Swansong) error { s.Force(mine); time.Sleep(time.Second); return nil },
+			[]step{{graceful.Serving, 0}, {graceful.Hard, 0}, {graceful.Exit, time.Second}}},
+		// To tell many takes a while, in which Run hears of the stop, and Work has not ended.
+		{"with a crowd to tell", func(s *ctxshutdown.Swansong) error {
+			for range 1000 {
+				one, _ := ctxshutdown.WithCancel(s)
+				one.Done()
+			}
+			s.Force(mine)
+			time.Sleep(time.Second)
+			return nil
+		}, []step{{graceful.Serving, 0}, {graceful.Hard, 0}, {graceful.Exit, time.Second}}},
+		{"after Shutdown", func(s *ctxshutdown.Swansong) error { s.Shutdown(); s.Force(mine); time.Sleep(time.Second); return nil }, nil},
+		{"and f returns", func(s *ctxshutdown.Swansong) error { s.Force(mine); return nil },
+			[]step{{graceful.Serving, 0}, {graceful.Hard, 0}, {graceful.Exit, 0}}},
+		{"in the lame duck", func(s *ctxshutdown.Swansong) error {
+			<-process(t, s).LameDuck()
+			s.Force(mine)
+			time.Sleep(time.Second)
+			return nil
+		}, []step{{graceful.Serving, 0}, {graceful.LameDuck, time.Second}, {graceful.Hard, time.Second}, {graceful.Exit, 2 * time.Second}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for range 50 {
+				bubble(t, func(b *testRun) {
+					err := b.run(test.f, duck, graceful.WithPreStop("dereg", func(ctx context.Context) error {
+						if test.want != nil {
+							t.Error("the hook runs")
+						}
+						return nil
+					}))
+					equal(t, "error", text(err), "graceful: drained after force (by Force: mine): 1 guard: main ×1")
+					if test.want != nil {
+						equal(t, "rungs", b.path.steps, test.want)
+					}
+				})
+				if t.Failed() {
+					return
+				}
+			}
 		})
-	})
+	}
+}
+
+// Nor is it one that the last of many hooks had not begun when the first of them called Force.
+func TestForceByAHook(t *testing.T) {
+	for range 20 {
+		bubble(t, func(b *testRun) {
+			opts := []graceful.Option{graceful.WithPreStop("first", func(ctx context.Context) error {
+				process(t, ctx).Scope().Force(errors.New("mine"))
+				return nil
+			})}
+			for range 200 {
+				opts = append(opts, graceful.WithPreStop("more", func(context.Context) error { return nil }))
+			}
+			if err := b.run(untilStopped, opts...); graceful.ExitCode(err) != 2 || strings.Contains(text(err), "also") {
+				t.Errorf("Run: %v", err)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
 }
 
 func TestExtend(t *testing.T) {
@@ -429,6 +497,54 @@ graceful: abandoned (not drained after 2s on rung Hard), with 1 held:
 `[1:])
 		time.Sleep(time.Hour)
 	})
+}
+
+// Work that ends in the very moment when a rung is over has ended in time or has not, and whoever is told of it is told the
+// same: the log, whoever calls Run, and the counters.
+func TestEverybodyIsToldTheSame(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		until func(s *ctxshutdown.Swansong) // when the rung is over
+	}{
+		{"at the end of Soft", func(s *ctxshutdown.Swansong) { <-s.Done(); time.Sleep(10 * time.Second) }},
+		{"at the end of Hard", func(s *ctxshutdown.Swansong) { <-s.Work().Done(); time.Sleep(2 * time.Second) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			said := map[int]int{}
+			for i := range 300 {
+				bubble(t, func(b *testRun) {
+					var log output
+					var counted graceful.Stats
+					before := graceful.ReadStats()
+					err := b.run(func(s *ctxshutdown.Swansong) error {
+						test.until(s)
+						for range i % 100 * 10 { // to meet every moment of it
+							runtime.KeepAlive(i)
+						}
+						return nil
+					}, graceful.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+					code := graceful.ExitCode(err)
+					said[code]++
+					want := map[int]string{0: "msg=drained ", 2: `msg="drained after force" `, 3: "msg=abandoned "}[code]
+					if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); !strings.Contains(lines[len(lines)-1], want) {
+						t.Errorf("Run returned %v, and the log says %s", err, lines[len(lines)-1])
+					}
+					counted = graceful.ReadStats()
+					equal(t, "clean, forced, abandoned", []uint64{counted.Clean - before.Clean, counted.Forced - before.Forced, counted.Abandoned - before.Abandoned},
+						[]uint64{map[int]uint64{0: 1}[code], map[int]uint64{2: 1}[code], map[int]uint64{3: 1}[code]})
+					var drain *ctxshutdown.DrainError
+					if errors.As(err, &drain) && drain.Report.Count() == 0 {
+						t.Errorf("nobody was left, and yet Run returned %v", err)
+					}
+					time.Sleep(time.Hour)
+				})
+				if t.Failed() {
+					return
+				}
+			}
+			t.Logf("exit codes: %v", said)
+		})
+	}
 }
 
 func TestStats(t *testing.T) {

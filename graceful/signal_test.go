@@ -71,6 +71,13 @@ var roles = map[string]func() error{
 		close(release)
 		select {}
 	},
+	"late panic of a hook": func() error {
+		release := make(chan struct{})
+		fmt.Println("error:", main1(untilStopped, graceful.WithSoft(time.Millisecond), graceful.WithHard(time.Millisecond),
+			graceful.WithPreStop("dereg", func(context.Context) error { <-release; panic("oops") })))
+		close(release)
+		select {}
+	},
 	"extends-duck": func() error {
 		return main1(func(s *ctxshutdown.Swansong) error {
 			p, _ := graceful.FromContext(s)
@@ -359,12 +366,16 @@ func TestPanicDrainsFirst(t *testing.T) {
 
 // Nobody is there any more to raise it, so it does what a panic does in any goroutine.
 func TestPanicAfterTheEnd(t *testing.T) {
-	p := start(t, "late panic")
-	p.until("Serving 0")
-	p.signal(syscall.SIGTERM)
-	equal(t, "exit code", p.ends(), 2)
-	if !strings.Contains(p.output(), "error: graceful: abandoned") || !strings.Contains(p.stderr.String(), "panic: oops") {
-		t.Errorf("said\n%s\n%s", p.output(), p.stderr.String())
+	for _, role := range []string{"late panic", "late panic of a hook"} {
+		t.Run(role, func(t *testing.T) {
+			p := start(t, role)
+			p.until("Serving 0")
+			p.signal(syscall.SIGTERM)
+			equal(t, "exit code", p.ends(), 2)
+			if !strings.Contains(p.output(), "error: graceful: abandoned") || !strings.Contains(p.stderr.String(), "panic: oops") {
+				t.Errorf("said\n%s\n%s", p.output(), p.stderr.String())
+			}
+		})
 	}
 }
 

@@ -85,10 +85,17 @@ func (d *drain) look() {
 }
 
 func shut(ch chan struct{}) {
+	if !closed(ch) {
+		close(ch)
+	}
+}
+
+func closed(ch <-chan struct{}) bool {
 	select {
 	case <-ch:
+		return true
 	default:
-		close(ch)
+		return false
 	}
 }
 

@@ -182,10 +182,9 @@ func (d *drain) run(quiet func()) *CutError {
 		case <-event.over:
 			event.then()
 		case <-d.work.Done():
-			select {
-			case <-d.empty: // both
+			if closed(event.over) { // both, and who has been served is not cut short
+				event.then()
 				continue
-			default:
 			}
 			cut := d.cut()
 			for _, c := range cut.Cut {

@@ -119,6 +119,9 @@ func (x *connContext) Value(key any) any {
 	return x.values.Value(key)
 }
 
+// comparable asks the value: what can be compared by its type may hold an interface around something that cannot.
+func comparable(ln net.Listener) bool { return reflect.ValueOf(ln).Comparable() }
+
 // begin notes that ln is about to be served, or says why not. It closes ln then, unless somebody else is serving it.
 func (sv *server) begin(ln net.Listener) error {
 	sv.mu.Lock()
@@ -127,10 +130,10 @@ func (sv *server) begin(ln net.Listener) error {
 	case sv.ended:
 		err := fmt.Errorf("httpdrain: Serve was given a server that has been drained, and is over for good; make a new one: %w", http.ErrServerClosed)
 		return errors.Join(err, ln.Close())
-	case reflect.TypeOf(ln).Comparable() && sv.listeners[ln]:
+	case comparable(ln) && sv.listeners[ln]:
 		return fmt.Errorf("httpdrain: Serve was given the listener on %v, which another Serve of this server is serving already", ln.Addr())
 	}
-	if reflect.TypeOf(ln).Comparable() {
+	if comparable(ln) {
 		sv.listeners[ln] = true
 	}
 	sv.serving++
@@ -140,7 +143,7 @@ func (sv *server) begin(ln net.Listener) error {
 // finish notes that there is nothing left to serve on ln, and that hijacked connections may be left.
 func (sv *server) finish(ln net.Listener, stopped bool) {
 	sv.mu.Lock()
-	if reflect.TypeOf(ln).Comparable() {
+	if comparable(ln) {
 		delete(sv.listeners, ln)
 	}
 	sv.serving--

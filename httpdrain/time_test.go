@@ -366,3 +366,69 @@ func TestServe_WaitsForHijackedConnections(t *testing.T) {
 		v.drained()
 	})
 }
+
+// However it has come to have nothing left to serve, a server that has been told to stop is shut down: also where Force is
+// how it was told, and where only a hijacked connection is left for that to cut. Both ends of the drain's wait come at once
+// then, so chance must not decide: many times.
+func TestServe_ForceEndsTheServer(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		hijacked int // connections, which are all that is left
+	}{{"nobody is left", 0}, {"a hijacked connection is left", 1}} {
+		t.Run(test.name, func(t *testing.T) {
+			for range 30 {
+				synctest.Test(t, func(t *testing.T) {
+					ln := listenInMemory()
+					shutdown := 0
+					srv := handler(func(w http.ResponseWriter, r *http.Request) {
+						if _, _, err := w.(http.Hijacker).Hijack(); err != nil {
+							t.Error(err)
+						}
+					})
+					srv.RegisterOnShutdown(func() { shutdown++ })
+					v := startOn(t, ln, srv)
+					for range test.hijacked {
+						ln.dial(t).send(get)
+					}
+					synctest.Wait()
+					v.s.Force(errTooLate)
+					err := <-v.done
+					var cut *httpdrain.CutError
+					if errors.As(err, &cut) != (test.hijacked > 0) || cut != nil && len(cut.Cut) != test.hijacked {
+						t.Errorf("Serve: %v", err)
+					}
+					synctest.Wait() // what is registered runs on goroutines of its own
+					if shutdown != 1 {
+						t.Fatalf("what is registered with RegisterOnShutdown has run %d times", shutdown)
+					}
+					err = httpdrain.Serve(ctxshutdown.New(t.Context()), srv, listenInMemory())
+					if !errors.Is(err, http.ErrServerClosed) {
+						t.Errorf("Serve of a server that has drained: %v", err)
+					}
+				})
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
+// A listener of a type that can be compared may still hold what cannot.
+func TestServe_UncomparableListener(t *testing.T) {
+	type around struct{ net.Listener }
+	type sliced struct {
+		*memory
+		_ []string
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ln := listenInMemory()
+		v := startOn(t, around{sliced{memory: ln}}, handler(ok))
+		p := ln.dial(t)
+		p.send(get)
+		p.answered()
+		v.s.Shutdown()
+		p.closed()
+		v.drained()
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,7 +106,8 @@ func newCalls(what string, s *ctxshutdown.Swansong, opts []InterceptorOption) *c
 }
 
 // A call is the context of one call: it ends with the client's and with a tier of the scope, and carries the values of
-// both. Those of the call come first: the span of a request must not be hidden by that of the program.
+// both. Those of the call come first: the span of a request must not be hidden by that of the program. Only the scope is
+// this one, whatever the call has come through: another's stop is not what its handler waits for.
 type call struct {
 	context.Context
 	client context.Context
@@ -135,13 +137,19 @@ func (cs *calls) begin(client context.Context, method string) (*call, error) {
 }
 
 func (c *call) Value(key any) any {
-	if v := c.Context.Value(key); v != nil {
+	v := c.Context.Value(key)
+	if _, scope := v.(*ctxshutdown.Swansong); v != nil && !(scope && asksForScope(key)) {
 		return v
 	}
 	if c.soft {
 		return c.scope.Value(key)
 	}
 	return c.scope.Work().Value(key) // made here: most handlers never ask for the scope, and it is the dearest part of a call
+}
+
+// asksForScope reports whether key is one of package ctxshutdown's own. Others may find a scope, too: somebody's value.
+func asksForScope(key any) bool {
+	return reflect.TypeOf(key).PkgPath() == reflect.TypeFor[ctxshutdown.Swansong]().PkgPath()
 }
 
 func (c *call) end() {

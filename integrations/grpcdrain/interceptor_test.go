@@ -3,6 +3,7 @@ package grpcdrain_test
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,6 +104,66 @@ func TestContextOfACall(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What comes in may carry a scope of somebody else's: an HTTP server's that grpc serves within, or an interceptor's before
+// this one. That of the call is nearer, and it is the one whose stop the handler hears of.
+func TestTheScopeOfTheCallIsNearest(t *testing.T) {
+	for name, incoming := range map[string]func(other *ctxshutdown.Swansong) context.Context{
+		"soft tier of another": func(other *ctxshutdown.Swansong) context.Context { return other },
+		"hard tier of another": func(other *ctxshutdown.Swansong) context.Context { return other.Work() },
+		"below another":        func(other *ctxshutdown.Swansong) context.Context { return context.WithValue(other, key("v"), "v") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothInABubble(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
+				other := ctxshutdown.New(t.Context(), ctxshutdown.WithName("http"))
+				s := ctxshutdown.New(t.Context(), ctxshutdown.WithName("grpc"))
+				client := context.WithValue(incoming(other), key("jobs"), other)
+				_ = call(s, client, func(ctx context.Context) error {
+					scope, _ := ctxshutdown.FromContext(ctx)
+					equal(t, "scope", scope.String(), "Swansong(grpc/test.Service/Method)")
+					equal(t, "a scope that is a value", ctx.Value(key("jobs")) == any(other), true)
+					equal(t, "a value of the call's", ctx.Value(key("v")) != nil, name == "below another")
+					equal(t, "no value", ctx.Value(key("none")), nil)
+
+					s.Shutdown()
+					equal(t, "the stop", scope.Err(), context.Canceled)
+					equal(t, "the stop, in the context", ctx.Err(), nil)
+					equal(t, "the stop, in Work", ctxshutdown.Work(ctx).Err(), nil)
+
+					// What has begun is written to its end: the context of a call is on the hard tier.
+					out, in := net.Pipe()
+					written := make(chan error, 1)
+					go func() {
+						_, err := ctxshutdown.NewWriter(ctx, out).Write([]byte("in two pieces"))
+						written <- err
+					}()
+					synctest.Wait()
+					s.Force(nil)
+					other.Force(nil) // and what came in, too, where it is another's hard tier
+					equal(t, "a write that nobody reads is cut", errors.Is(<-written, ctxshutdown.ErrForced), true)
+					in.Close()
+					return nil
+				})
+			})
+		})
+	}
+	t.Run("two interceptors", func(t *testing.T) {
+		bothInABubble(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
+			outer := ctxshutdown.New(t.Context(), ctxshutdown.WithName("outer"))
+			inner := ctxshutdown.New(t.Context(), ctxshutdown.WithName("inner"))
+			_ = call(outer, t.Context(), func(ctx context.Context) error {
+				return call(inner, ctx, func(ctx context.Context) error {
+					scope, _ := ctxshutdown.FromContext(ctx)
+					equal(t, "scope", scope.String(), "Swansong(inner/test.Service/Method)")
+					outer.Force(nil)
+					synctest.Wait()
+					equal(t, "cut by the outer one", context.Cause(ctx), error(ctxshutdown.ErrForced))
+					return nil
+				})
+			})
+		})
+	})
 }
 
 func TestRefusedAfterTheForceOnly(t *testing.T) {
@@ -214,6 +275,44 @@ func TestEndAtStop(t *testing.T) {
 		})
 	}
 }
+
+// What was received ahead when the stop comes is delivered, whichever of the two the loop looks at first, and nothing is
+// received after it. Many times, since chance has a say where both are there.
+func TestMessagesReceivedAheadAreDelivered(t *testing.T) {
+	for range 30 {
+		synctest.Test(t, func(t *testing.T) {
+			s := ctxshutdown.New(t.Context())
+			stream := &numbers{ctx: s, next: make(chan int, 3)}
+			stream.next <- 1
+			stream.next <- 2
+			stream.next <- 3
+			var got []int
+			for n, err := range grpcdrain.Messages(stream) {
+				equal(t, "error", err, nil)
+				if got = append(got, n); n == 1 {
+					synctest.Wait() // the second is there
+					s.Shutdown()
+				}
+			}
+			equal(t, "delivered", got, []int{1, 2})
+			synctest.Wait()
+			equal(t, "not received", len(stream.next), 1)
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// A stream of numbers.
+type numbers struct {
+	ctx  context.Context
+	next chan int
+}
+
+func (n *numbers) Context() context.Context { return n.ctx }
+
+func (n *numbers) Recv() (int, error) { return <-n.next, nil }
 
 func TestBadInputOfInterceptors(t *testing.T) {
 	panics := func(want string, f func()) {

@@ -20,9 +20,11 @@ import (
 //	}
 //	return stream.SendAndClose(summary)
 //
-// A message that was received is delivered; nothing is received after the stop. Without a scope in the stream's context
-// only the client ends the loop. A goroutine receives ahead, by one message, until the handler returns, so nobody else
-// may receive from the stream afterwards. A panic in Recv, of a stream that an interceptor has wrapped, is the loop's.
+// A goroutine receives ahead, by one message, until the handler returns, so nobody else may receive from the stream
+// afterwards. What it has when the loop hears of the stop is delivered, and nothing is received after that; a message that
+// arrives as the stop does may be dropped like those that come later: Recv, which waits for as long as the client likes,
+// cannot be asked whether it is about to return one. Without a scope in the stream's context only the client ends the loop.
+// A panic in Recv, of a stream that an interceptor has wrapped, is the loop's.
 func Messages[T any](stream interface {
 	Context() context.Context
 	Recv() (T, error)
@@ -71,7 +73,7 @@ func Messages[T any](stream interface {
 			case m, ok = <-received:
 			case <-stop.Done():
 				select {
-				case m, ok = <-received:
+				case m, ok = <-received: // both
 				default:
 					return
 				}

@@ -66,8 +66,8 @@ func KeepaliveTimeout(d time.Duration) Option {
 //
 //   - nil after a drain in which no call was cut off, also if s had been told to stop before,
 //   - a [*CutError] that names the calls which were cut off because the drain was cut short ([ctxshutdown.Swansong.Force]),
-//   - what [grpc.Server.Serve] returned, at once, if the listener failed; the connections that there are then drain in the
-//     background.
+//   - what [grpc.Server.Serve] returned, at once, if the listener failed before s was told to stop; the connections that
+//     there are then drain in the background.
 //
 // Until it returns it holds a guard of a scope named "connections" below s, so that whoever waits for s does so until the
 // last client has been turned away. Each listener of a server takes a Serve of its own. When it ends, srv is stopped for
@@ -127,17 +127,16 @@ func Serve(s *ctxshutdown.Swansong, srv *grpc.Server, ln net.Listener, opts ...O
 		defer g.Release()
 		return o.drain(s, own, srv, l)
 	}
-	if failure != nil {
+	if failure != nil && s.Err() == nil {
 		// Nobody has told s to stop, so streams may go on for long, and the caller has to hear of this now.
 		go drain()
 		return fmt.Errorf("grpcdrain: %w", failure)
 	}
 	cut := drain()
 	if running {
-		// Ended by the drain, which is no error; or the listener failed at the very moment, which nobody needs to know.
-		<-served
+		<-served // ended by the drain, which is no error
 	}
-	return cut
+	return cut // a listener that failed at the very moment of the stop has nothing to add
 }
 
 // drain turns the clients away and waits for the calls, until the hard tier ends.
@@ -160,6 +159,11 @@ func (o *server) drain(s, own *ctxshutdown.Swansong, srv *grpc.Server, l *listen
 	case <-drained:
 		return nil
 	case <-timer.C:
+		select {
+		case <-drained: // both
+			return nil
+		default:
+		}
 	}
 	err := &CutError{Calls: callsOf(s, own), Cause: context.Cause(work)}
 	srv.Stop()

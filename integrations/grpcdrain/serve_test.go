@@ -227,7 +227,11 @@ func TestIdleConnectionIsSentAway(t *testing.T) {
 	cc := dial(t, r.addr)
 	_, err := pb.NewTestServiceClient(cc).UnaryCall(limit(t), &pb.SimpleRequest{})
 	equal(t, "a call", err, nil)
-	equal(t, "state", cc.GetState(), connectivity.Ready)
+	for state := cc.GetState(); state != connectivity.Ready; state = cc.GetState() { // grpc says so after the first call may begin
+		if !cc.WaitForStateChange(limit(t), state) {
+			t.Fatalf("the client stays in state %v", state)
+		}
+	}
 	r.scope.Shutdown()
 	equal(t, "Serve", mustGet(t, "Serve returns", r.served), nil)
 	if !cc.WaitForStateChange(limit(t), connectivity.Ready) {
@@ -442,6 +446,31 @@ func TestListenerFails(t *testing.T) {
 	if err := s.Shutdown().Wait(limit(t)); err != nil {
 		t.Error(err)
 	}
+}
+
+// One that fails as the stop comes changes nothing for a Serve that is told to stop: it returns when all has drained.
+func TestListenerFailsAtTheStop(t *testing.T) {
+	for range 200 {
+		s := ctxshutdown.New(t.Context())
+		ln := &failing{Listener: stopping{listen(t), s}, fail: make(chan struct{}), err: errors.New("no more files")}
+		close(ln.fail)
+		equal(t, "Serve", grpcdrain.Serve(s, grpc.NewServer(), ln), nil)
+		equal(t, "guards", s.GuardCount(), 0)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// A stopping listener tells a scope to stop when it is first asked for a connection.
+type stopping struct {
+	net.Listener
+	s *ctxshutdown.Swansong
+}
+
+func (l stopping) Accept() (net.Conn, error) {
+	l.s.Shutdown()
+	return nil, net.ErrClosed
 }
 
 type failing struct {
