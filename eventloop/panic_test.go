@@ -129,7 +129,7 @@ func TestPanicInAPool(t *testing.T) {
 	if err := p.WaitIdle(t.Context()); err != nil {
 		t.Error(err)
 	}
-	equal(t, "the handler is told", told, []string{"job", "job", "offload", "job"})
+	equal(t, "the handler is told", told, []string{"job", "job", "offload", "offload"})
 	equal(t, "panics", p.Panics(), uint64(5))
 	is(t, "Err is the first", p.Err(), errCause)
 	isTrue(t, "the loop is none the worse", l.Err() == nil && l.State() == eventloop.Running)
