@@ -311,30 +311,42 @@ func (l *Loop) unwound(value any) {
 	in := "callback"
 	if l.inTimer {
 		in = "timer"
-		l.inTimer = false
-	} else {
-		l.count()
 	}
 	err := unwinding(in, value)
 	l.stats.panics.Add(1)
 	l.failed(err)
-	if value != nil && l.onPanic != nil && l.told(err) {
-		return
+	if l.inTimer {
+		l.inTimer = false
+		// fire was cut short: due is up, and no alarm is set. To call it here, and not after the next callback, would leave
+		// callbacks no room beside timers that panic.
+		l.box.kick()
+	} else {
+		l.count()
 	}
-	l.panicked.Store(true)
-	l.stop(err)
+	if value != nil && l.onPanic != nil {
+		l.report(err)
+	} else {
+		l.abort(err)
+	}
 }
 
-// told tells the panic handler, and reports whether that came to its end.
-func (l *Loop) told(err *PanicError) (ok bool) {
+// report calls the panic handler. One that does not come to its end stops the loop, and may have called Goexit.
+func (l *Loop) report(err *PanicError) {
+	returned := false
 	defer func() {
-		if !ok {
+		if !returned {
 			l.stats.panics.Add(1)
 			l.failed(unwinding("panic handler", recover()))
+			l.abort(err)
 		}
 	}()
 	l.onPanic(err)
-	return true
+	returned = true
+}
+
+func (l *Loop) abort(err error) {
+	l.panicked.Store(true)
+	l.stop(err)
 }
 
 func (l *Loop) failed(err error) { l.failure.CompareAndSwap(nil, &err) }
