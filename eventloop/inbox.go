@@ -178,20 +178,20 @@ func (b *inbox) kick() {
 	b.awake.Signal()
 }
 
-// stop begins the end, and reports whether it was this call that did.
-func (b *inbox) stop() bool {
+// stop begins the end, and reports whether it was this call that did, and from which state.
+func (b *inbox) stop() (from State, flipped bool) {
 	for {
 		switch s := State(b.state.Load()); s {
 		case Idle:
 			if b.swap(s, Stopped) {
-				return true
+				return s, true
 			}
 		case Starting, Running:
 			if b.swap(s, Stopping) {
-				return true
+				return s, true
 			}
 		default:
-			return false
+			return s, false
 		}
 	}
 }
