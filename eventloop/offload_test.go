@@ -256,3 +256,27 @@ func TestRefusedOffloadsAreNotCounted(t *testing.T) {
 		}
 	}
 }
+
+// Nor is one whose result has been handed over. Whoever reads the counts is in the way of those who change them, which is
+// when the loop could get to its end in between.
+func TestAnsweredOffloadsAreNotCounted(t *testing.T) {
+	p := pool(t, 2)
+	for range 300 {
+		l := started(t)
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			for l.State() != eventloop.Stopped {
+				l.Counts()
+			}
+		})
+		for range 4 {
+			eventloop.Offload(l, p, func(context.Context) (int, error) { return 1, nil }, func(int, error) {})
+		}
+		drains(t, l.Stop())
+		reading.Wait()
+		equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 4, Executed: 4})
+		if t.Failed() {
+			return
+		}
+	}
+}
