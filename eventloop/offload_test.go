@@ -226,7 +226,7 @@ func TestOffloadToAStoppedPool(t *testing.T) {
 func TestRefusedOffloadsAreNotCounted(t *testing.T) {
 	p := pool(t, 1)
 	drains(t, p.Stop())
-	for range 120 {
+	for range 80 {
 		l := started(t)
 		var again func()
 		again = func() { l.Post(again) }
@@ -261,7 +261,7 @@ func TestRefusedOffloadsAreNotCounted(t *testing.T) {
 // when the loop could get to its end in between.
 func TestAnsweredOffloadsAreNotCounted(t *testing.T) {
 	p := pool(t, 2)
-	for range 300 {
+	for range 200 {
 		l := started(t)
 		var reading sync.WaitGroup
 		reading.Go(func() {

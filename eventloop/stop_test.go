@@ -240,7 +240,7 @@ func TestTheScopeAboveStopsTheLoop(t *testing.T) {
 // goroutine of its own; with many timers that takes a while, in which a loop that is awake gets to its end.
 func TestTheCompletionComesLast(t *testing.T) {
 	const timers = 1_000
-	for range 300 {
+	for range 150 {
 		app := ctxshutdown.New(context.Background())
 		l := startedIn(t, app)
 		for range timers {
@@ -277,7 +277,7 @@ func TestTheCompletionOfAnIdleLoop(t *testing.T) {
 // Of two that stop a loop at once, the second does not return before the handle is told either. Here it is a callback, which
 // comes to it as soon as the first has flipped the state.
 func TestASecondStopReturnsNoSooner(t *testing.T) {
-	for range 100 {
+	for range 50 {
 		l := started(t)
 		for range 5_000 {
 			l.After(time.Hour, never(t, "a timer after the stop"))
