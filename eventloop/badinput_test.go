@@ -27,7 +27,10 @@ func TestNil(t *testing.T) {
 		"eventloop: Run with a nil context":                  func() { l.Run(none, func(context.Context) error { return nil }) },
 		"eventloop: Offload of a nil function":               func() { eventloop.Offload(l, p, nil, done) },
 		"eventloop: Offload to a nil pool":                   func() { eventloop.Offload(l, nil, work, done) },
-		"eventloop: wait with a nil context":                 func() { l.WaitRunners(none) },
+		"eventloop: Offload to a pool that was not made with NewPool": func() {
+			eventloop.Offload(l, new(eventloop.Pool), work, done)
+		},
+		"eventloop: wait with a nil context": func() { l.WaitRunners(none) },
 	} {
 		t.Run(want, func(t *testing.T) {
 			defer func() { equal(t, "panic", recover(), want) }()

@@ -75,9 +75,9 @@ func (b *inbox) swap(from, to State) bool { return b.state.CompareAndSwap(int32(
 // post accepts f, or refuses it.
 func (b *inbox) post(f func()) bool {
 	b.lock()
-	if !b.is(Running) {
+	if s := State(b.state.Load()); s != Running {
 		b.mu.Unlock()
-		b.refuse()
+		b.refuse(s)
 		return false
 	}
 	wake := b.push(f)
@@ -100,9 +100,10 @@ func (b *inbox) lock() {
 	b.mu.Lock()
 }
 
-func (b *inbox) refuse() {
+// refuse counts a callback that was refused because of s.
+func (b *inbox) refuse(s State) {
 	b.refused.Add(1)
-	if b.is(Stopping) {
+	if s == Stopping {
 		b.tooLate.Add(1)
 	}
 }
@@ -132,7 +133,10 @@ func (b *inbox) grow() *chunk {
 	return c
 }
 
-// owe promises the loop a completion, which pay delivers or forgive takes back. It is refused as post is.
+// owe promises the loop the completion of an offload, which pay delivers or forgive takes back. It is refused as post is.
+//
+// All three count the offload in the same step: neither is it missed while its completion is not owed yet, or not queued,
+// nor counted when the loop ends with that.
 func (b *inbox) owe() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -140,11 +144,11 @@ func (b *inbox) owe() bool {
 		return false
 	}
 	b.owed++
+	b.offloads.add()
 	return true
 }
 
-// pay delivers. An offload that is over is so in the same step: neither is it missed while its completion is not queued
-// yet, nor counted when the loop ends with that.
+// pay delivers. over says that the offload is not running any more; else it is until offloads.done is called.
 func (b *inbox) pay(f func(), over bool) {
 	b.mu.Lock()
 	b.owed--
@@ -161,6 +165,7 @@ func (b *inbox) pay(f func(), over bool) {
 func (b *inbox) forgive() {
 	b.mu.Lock()
 	b.owed--
+	b.offloads.done()
 	b.mu.Unlock()
 	b.kick() // it may have been the last thing that a stopping loop waits for
 }
@@ -173,20 +178,20 @@ func (b *inbox) kick() {
 	b.awake.Signal()
 }
 
-// stop begins the end, and reports whether it was this call that did.
-func (b *inbox) stop() bool {
+// stop begins the end, and reports whether it was this call that did, and from which state.
+func (b *inbox) stop() (from State, flipped bool) {
 	for {
 		switch s := State(b.state.Load()); s {
 		case Idle:
 			if b.swap(s, Stopped) {
-				return true
+				return s, true
 			}
 		case Starting, Running:
 			if b.swap(s, Stopping) {
-				return true
+				return s, true
 			}
 		default:
-			return false
+			return s, false
 		}
 	}
 }

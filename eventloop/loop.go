@@ -33,7 +33,7 @@ type Loop struct {
 	scope    *ctxshutdown.Swansong
 	offloads *ctxshutdown.Swansong // below scope, so that reports tell the three apart
 	handles  *ctxshutdown.Swansong
-	guard    *ctxshutdown.Guard // from the start until Stopped; the loop's goroutine releases it
+	guard    *ctxshutdown.Guard // until Stopped, and all that there is to tell is told
 
 	failure  atomic.Pointer[error] // the first
 	panicked atomic.Bool           // a panic has stopped the loop
@@ -48,7 +48,7 @@ type Loop struct {
 }
 
 // New returns a loop that has not been started. Its scope is a child of the nearest scope in ctx, as of
-// [ctxshutdown.WithCancel]: when ctx ends, the loop is told to stop.
+// [ctxshutdown.WithCancel]: when ctx ends, the loop is told to stop. It is a guard of its scope until it is Stopped.
 //
 // Call [Loop.Stop] when done with it, also if it was never started. New panics if ctx is nil.
 func New(ctx context.Context, opts ...Option) *Loop {
@@ -57,10 +57,14 @@ func New(ctx context.Context, opts ...Option) *Loop {
 	}
 	l := &Loop{box: newInbox(), shutdown: newShutdownHandle(), options: optionsOf("loop", opts)}
 	l.stats = &Stats{box: l.box}
-	l.timers = newTimers(l.box)
+	l.timers = newTimers(l.box, &l.stats.cancelledTimers)
 	l.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName(l.name))
 	l.offloads, _ = ctxshutdown.WithCancel(l.scope, ctxshutdown.WithName("offloads"))
 	l.handles, _ = ctxshutdown.WithCancel(l.scope, ctxshutdown.WithName("handles"))
+	var ok bool
+	if l.guard, ok = l.scope.TryGuard(); !ok {
+		l.halt()
+	}
 	context.AfterFunc(l.scope, l.halt)
 	return l
 }
@@ -165,7 +169,7 @@ func (l *Loop) Run(ctx context.Context, main func(ctx context.Context) error) er
 	return errors.Join(result, l.Err())
 }
 
-// begin takes the loop from Idle to Starting, and its guard.
+// begin takes the loop from Idle to Starting, unless a stop from above is on its way.
 func (l *Loop) begin() error {
 	if !l.box.swap(Idle, Starting) {
 		if s := l.State(); s == Stopping || s == Stopped {
@@ -173,13 +177,11 @@ func (l *Loop) begin() error {
 		}
 		return ErrStarted
 	}
-	guard, ok := l.scope.TryGuard()
-	if !ok {
+	if l.scope.Err() != nil {
 		l.halt()
-		l.box.end()
+		l.finish()
 		return ErrStopped
 	}
-	l.guard = guard
 	return nil
 }
 
@@ -196,13 +198,31 @@ func (l *Loop) stop(cause error) *ctxshutdown.Completion {
 	return l.scope.ShutdownCause(cause)
 }
 
-// halt flips the state. It is what every way to stop comes down to.
+// halt flips the state. It is what every way to stop comes down to. Whoever comes second tells as well: the first may have
+// flipped the state and no more.
 func (l *Loop) halt() {
-	if l.box.stop() {
-		l.stats.cancelledTimers.Add(uint64(l.timers.cancelAll()))
-		l.shutdown.Trigger()
+	from, flipped := l.box.stop()
+	l.tell()
+	if flipped {
 		l.box.kick()
 	}
+	if flipped && from == Idle { // else the loop's goroutine does, or begin
+		l.guard.Release()
+	}
+}
+
+// tell has the timers and the handle know that the loop is told to stop. They do when it returns, whoever else is at it.
+func (l *Loop) tell() {
+	l.timers.cancelAll()
+	l.shutdown.Trigger()
+}
+
+// finish makes a Stopping loop Stopped. It tells before that, for a stop from above may still be about to, and has the
+// completion resolve after it.
+func (l *Loop) finish() {
+	l.tell()
+	l.box.end()
+	l.guard.Release()
 }
 
 // serve is the loop's goroutine. ready is called once, when the loop is Running or will not be.
@@ -311,30 +331,42 @@ func (l *Loop) unwound(value any) {
 	in := "callback"
 	if l.inTimer {
 		in = "timer"
-		l.inTimer = false
-	} else {
-		l.count()
 	}
 	err := unwinding(in, value)
 	l.stats.panics.Add(1)
 	l.failed(err)
-	if value != nil && l.onPanic != nil && l.told(err) {
-		return
+	if l.inTimer {
+		l.inTimer = false
+		// fire was cut short: due is up, and no alarm is set. To call it here, and not after the next callback, would leave
+		// callbacks no room beside timers that panic.
+		l.box.kick()
+	} else {
+		l.count()
 	}
-	l.panicked.Store(true)
-	l.stop(err)
+	if value != nil && l.onPanic != nil {
+		l.report(err)
+	} else {
+		l.abort(err)
+	}
 }
 
-// told tells the panic handler, and reports whether that came to its end.
-func (l *Loop) told(err *PanicError) (ok bool) {
+// report calls the panic handler. One that does not come to its end stops the loop, and may have called Goexit.
+func (l *Loop) report(err *PanicError) {
+	returned := false
 	defer func() {
-		if !ok {
+		if !returned {
 			l.stats.panics.Add(1)
 			l.failed(unwinding("panic handler", recover()))
+			l.abort(err)
 		}
 	}()
 	l.onPanic(err)
-	return true
+	returned = true
+}
+
+func (l *Loop) abort(err error) {
+	l.panicked.Store(true)
+	l.stop(err)
 }
 
 func (l *Loop) failed(err error) { l.failure.CompareAndSwap(nil, &err) }
@@ -349,6 +381,5 @@ func (l *Loop) end() {
 		l.stats.abortedUnwinds.Add(1)
 		l.stats.leakedTasks.Add(offloads)
 	}
-	l.box.end()
-	l.guard.Release()
+	l.finish()
 }

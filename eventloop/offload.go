@@ -2,7 +2,6 @@ package eventloop
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -47,21 +46,22 @@ func mustOffload(p *Pool, functions bool) {
 	if p == nil {
 		panic("eventloop: Offload to a nil pool")
 	}
+	if p.scope == nil { // it would panic later, when the loop is owed
+		panic("eventloop: Offload to a pool that was not made with NewPool")
+	}
 }
 
 func offload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), work func(ctx context.Context) (T, error), done func(T, error)) error {
 	if !l.box.owe() {
 		return l.notRunning()
 	}
-	o := &offloaded[T]{loop: l, done: done, guard: l.offloads.Guard()}
-	l.box.offloads.add()
-	if !p.Submit(func() { o.run(ctx, cancel, p, work) }) {
+	o := &offloaded[T]{loop: l, ctx: ctx, cancel: cancel, done: done, guard: l.offloads.Guard()}
+	if !p.submit(&job{f: func() { o.run(work) }, in: "offload", over: o.over}) {
 		l.box.forgive()
-		l.box.offloads.done()
 		o.guard.Release()
 		return ErrPoolStopped
 	}
-	undo := context.AfterFunc(ctx, func() { o.expire(ctx, false) })
+	undo := context.AfterFunc(ctx, o.expire)
 	o.undo.Store(&undo)
 	if o.settled.Load() {
 		undo()
@@ -75,71 +75,72 @@ func offload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), work f
 //	  └──ctx ends────────▶ settled: done is queued with the cause ──work returns──▶ late
 //
 // Whoever swaps settled pays the debt to the loop, which therefore is not over before. A late result finds the debt paid
-// and never gets near the loop.
+// and never gets near the loop. What there is to count is counted before anybody who waits is woken.
 type offloaded[T any] struct {
 	loop    *Loop
+	ctx     context.Context
+	cancel  func() // ends ctx
 	done    func(T, error)
 	guard   *ctxshutdown.Guard // until work has returned
 	settled atomic.Bool
-	undo    atomic.Pointer[func() bool] // of the AfterFunc on its context
+	undo    atomic.Pointer[func() bool] // of the AfterFunc on ctx
+
+	// The worker's own.
+	begun  bool // work was called
+	result T
+	err    error
 }
 
 // run is the job of the pool.
-func (o *offloaded[T]) run(ctx context.Context, cancel func(), p *Pool, work func(ctx context.Context) (T, error)) {
-	defer o.guard.Release()
-	defer cancel()
-	if ctx.Err() != nil {
-		o.expire(ctx, true)
-		return
+func (o *offloaded[T]) run(work func(ctx context.Context) (T, error)) {
+	if o.begun = o.ctx.Err() == nil; o.begun {
+		o.result, o.err = work(o.ctx)
 	}
-	var v T
-	var err error
-	returned := false
-	defer func() {
-		if !returned {
-			value := recover()
-			e := unwinding("offload", value)
-			if value != nil { // a Goexit goes on, and the pool sees it
-				p.failed(e)
-			}
-			err = e
-		}
-		var used bool
-		if returned && err != nil && ctx.Err() != nil {
-			o.expire(ctx, true) // has listened to its context, whose cause says more
-		} else {
-			used = o.settle(v, err, true)
-		}
-		if !used {
-			o.loop.stats.late.Add(1)
-		}
-	}()
-	v, err = work(ctx)
-	returned = true
+}
+
+// over is the end of the job. No code of the user's runs in it: what panicked was reported before, by the pool.
+func (o *offloaded[T]) over(failed *PanicError) {
+	defer o.guard.Release()
+	defer o.cancel()
+	first := !o.settled.Swap(true)
+	listened := failed == nil && o.err != nil && o.ctx.Err() != nil // to its context, whose cause says more
+	if o.begun && (listened || !first) {
+		o.loop.stats.late.Add(1)
+	}
+	switch {
+	case !first:
+		o.loop.box.offloads.done()
+	case !o.begun || listened:
+		o.pay(*new(T), o.cause(), true)
+	case failed != nil:
+		o.pay(o.result, failed, true)
+	default:
+		o.pay(o.result, o.err, true)
+	}
 }
 
 // expire settles with the cause of the end of ctx.
-func (o *offloaded[T]) expire(ctx context.Context, over bool) {
-	var zero T
-	cause := context.Cause(ctx)
-	if o.settle(zero, cause, over) && errors.Is(cause, ErrOffloadTimeout) {
-		o.loop.stats.timedOut.Add(1)
+func (o *offloaded[T]) expire() {
+	if !o.settled.Swap(true) {
+		o.pay(*new(T), o.cause(), false)
 	}
 }
 
-// settle reports whether v and err are what done gets. over says that work is not running any more.
-func (o *offloaded[T]) settle(v T, err error, over bool) bool {
-	if o.settled.Swap(true) {
-		if over {
-			o.loop.box.offloads.done()
-		}
-		return false
+// cause is what done gets in place of a result. It counts a time-out: only who has settled asks.
+func (o *offloaded[T]) cause() error {
+	cause := context.Cause(o.ctx)
+	if cause == ErrOffloadTimeout {
+		o.loop.stats.timedOut.Add(1)
 	}
+	return cause
+}
+
+// pay has done run with v and err. over says that work is not running any more.
+func (o *offloaded[T]) pay(v T, err error, over bool) {
 	if undo := o.undo.Load(); undo != nil {
 		(*undo)()
 	}
 	o.loop.box.pay(func() { o.done(v, err) }, over)
-	return true
 }
 
 // WaitRunners waits until no offload of the loop is running any more, also those that timed out and those whose loop is

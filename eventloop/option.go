@@ -45,7 +45,7 @@ func WithInit(f func() error) Option {
 
 // WithPanicHandler has the loop go on after a panic in a callback, once it has told f, on its goroutine; without it, the
 // first panic stops the loop. For a pool, which always goes on, f is told from the goroutine of the worker. A panic in f
-// itself stops the loop; in a pool it is counted like any other. See also [Loop.Err] and [Pool.Err].
+// itself, or a Goexit, stops the loop; in a pool it is counted like any other. See also [Loop.Err] and [Pool.Err].
 func WithPanicHandler(f func(*PanicError)) Option {
 	return option(func(o *options) { o.onPanic = f })
 }

@@ -8,7 +8,7 @@ import (
 
 // A PanicError is a panic that was contained.
 type PanicError struct {
-	In    string // what panicked: "callback", "timer", "init", "offload", "job", "panic handler"
+	In    string // what panicked: "callback", "timer", "init", "main", "offload", "job", "panic handler"
 	Value any    // what it panicked with; [ErrGoexit] where it ended its goroutine instead
 	Stack []byte // where, as of runtime/debug.Stack
 }

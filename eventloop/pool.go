@@ -35,6 +35,8 @@ type Pool struct {
 // A job is under its guard from Submit until it is over.
 type job struct {
 	f     func()
+	in    string            // what it is, for a PanicError
+	over  func(*PanicError) // comes after f, whatever happens, and gets how f did not return; nil: nothing comes
 	guard *ctxshutdown.Guard
 	next  *job
 }
@@ -64,12 +66,16 @@ func (p *Pool) Scope() *ctxshutdown.Swansong { return p.scope }
 // A panic in f, or a Goexit, ends that job only. It is counted, see [Pool.Panics] and [Pool.Err].
 func (p *Pool) Submit(f func()) bool {
 	mustFunc(f != nil, "Submit")
+	return p.submit(&job{f: f, in: "job"})
+}
+
+func (p *Pool) submit(j *job) bool {
 	guard, ok := p.scope.TryGuard()
 	if !ok {
 		return false
 	}
 	p.jobs.add()
-	j := &job{f: f, guard: guard}
+	j.guard = guard
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.last == nil {
@@ -117,34 +123,43 @@ func (p *Pool) take() *job {
 func (p *Pool) run(j *job) {
 	defer j.guard.Release()
 	defer p.jobs.done()
+	var err *PanicError
+	if j.over != nil {
+		defer func() { j.over(err) }()
+	}
 	returned := false
 	defer func() {
 		if !returned {
-			p.failed(unwinding("job", recover()))
+			err = unwinding(j.in, recover())
+			p.failed(err) // which may not return: all that has to be done after it is deferred
 		}
 	}()
 	j.f()
 	returned = true
 }
 
-// failed counts a panic and tells the handler.
+// failed counts a panic and tells the handler. One that does not come to its end is counted as well.
 func (p *Pool) failed(err *PanicError) {
 	p.panics.Add(1)
 	p.failure.CompareAndSwap(nil, err)
-	if p.onPanic != nil {
-		defer func() {
-			if recover() != nil {
-				p.panics.Add(1)
-			}
-		}()
-		p.onPanic(err)
+	if p.onPanic == nil {
+		return
 	}
+	returned := false
+	defer func() {
+		if !returned {
+			recover()
+			p.panics.Add(1)
+		}
+	}()
+	p.onPanic(err)
+	returned = true
 }
 
 // Running returns the number of jobs accepted and not over.
 func (p *Pool) Running() int { return p.jobs.count() }
 
-// Panics returns the number of jobs that have panicked.
+// Panics returns the number of jobs that have panicked, and of calls of the panic handler that have.
 func (p *Pool) Panics() uint64 { return p.panics.Load() }
 
 // Err returns the first panic of a job, nil if there was none.

@@ -26,7 +26,7 @@ type Snapshot struct {
 	Executed uint64 // of those; the two are equal once the loop has stopped
 	Refused  uint64 // callbacks that were posted in vain
 
-	Panics          uint64 // in callbacks, timers and completions
+	Panics          uint64 // in callbacks, timers and completions, and in the panic handler
 	TimedOut        uint64 // offloads whose time ran out
 	LateCompletions uint64 // offloads that came to a result after their completion had run without it
 	CancelledTimers uint64 // timers that were pending when the loop was stopped

@@ -235,6 +235,70 @@ func TestTheScopeAboveStopsTheLoop(t *testing.T) {
 	equal(t, "accepted", s.Accepted, uint64(4))
 }
 
+// What is to be known when the completion has resolved is then known, and not only soon: that the loop is Stopped, that its
+// handle is told, and how many timers were cancelled. A stop from above flips the state and tells the rest after that, on a
+// goroutine of its own; with many timers that takes a while, in which a loop that is awake gets to its end.
+func TestTheCompletionComesLast(t *testing.T) {
+	const timers = 1_000
+	for range 150 {
+		app := ctxshutdown.New(context.Background())
+		l := startedIn(t, app)
+		for range timers {
+			l.After(time.Hour, never(t, "a timer after the stop"))
+		}
+		var again func()
+		again = func() { l.Post(again) }
+		does(t, l, again)
+		drains(t, app.Shutdown())
+		isTrue(t, "the handle is told", l.ShutdownHandle().IsShutdown())
+		equal(t, "cancelled", l.Stats().Snapshot().CancelledTimers, uint64(timers))
+		equal(t, "state", l.State(), eventloop.Stopped)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// The same for a loop that nobody has started, and for one that is made in a scope that has been stopped.
+func TestTheCompletionOfAnIdleLoop(t *testing.T) {
+	for range 100 {
+		app := ctxshutdown.New(context.Background())
+		l := eventloop.New(app)
+		drains(t, app.Shutdown())
+		equal(t, "state", l.State(), eventloop.Stopped)
+		isTrue(t, "the handle is told", l.ShutdownHandle().IsShutdown())
+		l = eventloop.New(app)
+		equal(t, "state of one made too late", l.State(), eventloop.Stopped)
+		isTrue(t, "its handle is told", l.ShutdownHandle().IsShutdown())
+		drains(t, app.Completion())
+	}
+}
+
+// Of two that stop a loop at once, the second does not return before the handle is told either. Here it is a callback, which
+// comes to it as soon as the first has flipped the state.
+func TestASecondStopReturnsNoSooner(t *testing.T) {
+	for range 50 {
+		l := started(t)
+		for range 5_000 {
+			l.After(time.Hour, never(t, "a timer after the stop"))
+		}
+		var again func()
+		again = func() {
+			if l.Post(again) {
+				return
+			}
+			l.Stop()
+			isTrue(t, "the handle is told", l.ShutdownHandle().IsShutdown())
+			equal(t, "pending", l.Counts().Timers, 0)
+		}
+		does(t, l, again)
+		drains(t, l.Stop())
+		if t.Failed() {
+			return
+		}
+	}
+}
+
 // Completions that a stopping loop was promised are run, and it is not over before.
 func TestStopWaitsForOffloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -79,8 +79,9 @@ func (t *Timer) Stop() bool {
 // A timer is set under mu while the state is Running, and fires in the loop's goroutine in the same way; cancelAll comes
 // after the state was changed. So none is set, and none fires, behind its back.
 type timers struct {
-	box *inbox
-	due atomic.Bool // the first may be due
+	box       *inbox
+	cancelled *atomic.Uint64 // the counter
+	due       atomic.Bool    // the first may be due
 
 	mu    sync.Mutex
 	heap  timerHeap
@@ -88,7 +89,9 @@ type timers struct {
 	alarm *time.Timer // nil until there is something to wait for
 }
 
-func newTimers(box *inbox) *timers { return &timers{box: box} }
+func newTimers(box *inbox, cancelled *atomic.Uint64) *timers {
+	return &timers{box: box, cancelled: cancelled}
+}
 
 func (ts *timers) set(t *Timer) bool {
 	ts.mu.Lock()
@@ -156,17 +159,17 @@ func (ts *timers) pop(now time.Time, turns uint64) func() {
 	return t.f
 }
 
-// cancelAll returns the number of timers that were pending.
-func (ts *timers) cancelAll() int {
+// cancelAll cancels the timers that are pending, and counts them. It counts under mu: when it returns they are counted,
+// also where another call has cancelled them.
+func (ts *timers) cancelAll() {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	n := len(ts.heap)
+	ts.cancelled.Add(uint64(len(ts.heap)))
 	for _, t := range ts.heap {
 		t.index = -1
 	}
 	ts.heap = nil
 	ts.arm()
-	return n
 }
 
 func (ts *timers) pending() int {

@@ -1,4 +1,5 @@
-/* The inbox: state, queue, debts and sleep. See ../inbox.go, whose names are used, and README.md. */
+/* The inbox: state, queue, debts and sleep; and what a stop tells, with the completion that comes after it. See ../inbox.go
+   and ../loop.go, whose names are used, and README.md. */
 
 #define IDLE 0
 #define STARTING 1
@@ -34,7 +35,13 @@ bit accepted[MAX], refused[MAX];
 bit stopReturned;
 bit settled;
 byte underWay; /* the tally of offloads */
+bit admitted;  /* the pool has taken it on */
 bit busy;      /* a callback is running */
+
+bit pending = 1, cancelled; /* a timer, and the counter */
+bit raised;                 /* the ShutdownHandle */
+bit scope;                  /* has been told to stop */
+bit guard = 1;              /* with scope: the completion resolves when it is released */
 
 inline lock() { atomic { mu == 0 -> mu = 1 } }
 inline unlock() { mu = 0 }
@@ -55,6 +62,46 @@ inline kick() {
 	d_step { kicked = 1; asleep = 0 };
 	unlock();
 	wake()
+}
+
+/* The timers have a mutex of their own, and the handle a Once. Nobody here looks in between: one step. */
+inline tell(n) {
+#ifdef COUNT_OUTSIDE
+	d_step { n = pending; pending = 0; raised = 1 };
+	cancelled = cancelled + n
+#else
+	d_step { cancelled = cancelled + pending; pending = 0; raised = 1 }
+#endif
+}
+
+inline halt(s, n, flipped) {
+	flipped = 0;
+	do
+	:: s = state;
+		if
+		:: s == IDLE -> atomic { if :: state == s -> state = STOPPED; flipped = 1 :: else fi }
+		:: s == STARTING || s == RUNNING -> atomic { if :: state == s -> state = STOPPING; flipped = 1 :: else fi }
+		:: else -> break
+		fi;
+		if :: flipped -> break :: else fi
+	od;
+#ifdef FIRST_TELLS
+	if :: flipped -> tell(n) :: else fi;
+#else
+	tell(n);
+#endif
+#ifndef NO_KICK
+	if :: flipped -> kick() :: else fi;
+#endif
+	if :: flipped && s == IDLE -> guard = 0 :: else fi
+}
+
+/* Whoever waits for the completion. */
+proctype waiter() {
+	atomic {
+		scope && guard == 0;
+		assert(state == STOPPED && raised && cancelled && !pending)
+	}
 }
 
 proctype producer(byte id) {
@@ -125,18 +172,25 @@ proctype offload() {
 	:: state != RUNNING -> unlock(); goto done
 	:: else
 	fi;
-	owed++;
+	d_step { owed++; underWay++ };
 	unlock();
-	underWay++;
 	if
 	:: true -> /* the pool refuses */
-		lock(); owed--; unlock();
+		lock();
+#ifdef FORGIVE_EARLY
+		owed--;
+#else
+		d_step { owed--; underWay-- };
+#endif
+		unlock();
 #ifndef NO_FORGIVE_KICK
 		kick();
 #endif
+#ifdef FORGIVE_EARLY
 		underWay--;
+#endif
 		goto done
-	:: true
+	:: true -> admitted = 1
 	fi;
 	accepted[COMPLETION] = 1;
 	if
@@ -158,25 +212,19 @@ done:
 
 proctype stopper() {
 	byte s;
+	bit n, flipped;
 #ifdef LATE_FLIP
 	stopReturned = 1;
 #endif
 #ifdef PATIENT
 	ran[0] || refused[0]; /* it may not be the stop that wakes the loop */
 #endif
-	do
-	:: s = state;
-		if
-		:: s == IDLE -> atomic { if :: state == s -> state = STOPPED; break :: else fi }
-		:: s == STARTING || s == RUNNING -> atomic { if :: state == s -> state = STOPPING; break :: else fi }
-		:: else -> goto done
-		fi
-	od;
-#ifndef NO_KICK
-	kick();
+#ifdef ABOVE
+	scope = 1; /* and halt is called after that */
 #endif
-done:
-	stopReturned = 1
+	halt(s, n, flipped);
+	assert(raised && !pending);
+	d_step { scope = 1; stopReturned = 1; s = 0; flipped = 0 }
 }
 
 /* Quiesce: one question, answered at once or by the loop. */
@@ -214,9 +262,17 @@ proctype quiesce() {
 }
 
 proctype loop() {
-	byte f, n;
+	byte f, n, s;
+	bit m, flipped;
 	/* begin and open */
 	atomic { if :: state == IDLE -> state = STARTING :: else -> goto out fi };
+#ifdef IDLE_WITHOUT_GUARD
+	guard = 1;
+#endif
+	if
+	:: scope -> halt(s, m, flipped); goto finish
+	:: else
+	fi;
 	atomic { if :: state == STARTING -> state = RUNNING :: else fi };
 take:
 	lock();
@@ -261,11 +317,17 @@ next:
 	lock();
 	goto next;
 over:
+	assert(underWay == 0 || admitted); /* what the counters say of the end */
+finish:
+#ifndef LOOP_TELLS_NOT
+	tell(m);
+#endif
 	lock();
 	atomic { assert(state == STOPPING); state = STOPPED };
 	answer();
 	unlock();
 	assert(len(queue) == 0);
+	guard = 0;
 out:
 	skip
 }
@@ -273,7 +335,11 @@ out:
 init {
 	byte i;
 	atomic {
+#ifdef IDLE_WITHOUT_GUARD
+		guard = 0;
+#endif
 		run loop();
+		run waiter();
 		i = 0;
 		do
 		:: i < PRODUCERS -> run producer(i); i++

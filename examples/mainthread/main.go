@@ -5,7 +5,7 @@
 //
 // init locks the main goroutine to the main thread; Run has the loop take that goroutine, and everything else has
 // goroutines of its own and posts. The window here is made of text: a frame is drawn by a timer on the main thread until -for
-// is over or ^C is pressed, and the window is closed there in the end.
+// is over, ^C is pressed or something panics there, and the window is closed on it in the end.
 package main
 
 import (
@@ -37,6 +37,9 @@ func main() {
 // run shows the window. It has to be called on the main thread.
 func run(ctx context.Context, length time.Duration, out io.Writer) error {
 	w := &window{out: out}
+	// The loop has this goroutine, and is over when Run returns, also after a panic: the window is closed on the same thread,
+	// and no timer can use it after that. Posted, the close would be refused by a loop that a panic has stopped.
+	defer w.close()
 	loop := eventloop.New(context.Background(), eventloop.WithName("ui"), eventloop.WithOSThread(), eventloop.WithInit(w.open))
 	return loop.Run(ctx, func(ctx context.Context) error {
 		// A goroutine of its own, on any thread. What has to do with the window, it posts.
@@ -48,15 +51,14 @@ func run(ctx context.Context, length time.Duration, out io.Writer) error {
 		case <-time.After(length):
 		case <-ctx.Done(): // ^C, or the loop was stopped
 		}
-		loop.Post(w.close) // the loop drains before Run returns
-		return nil
+		return nil // the loop drains before Run returns
 	})
 }
 
 // A window counts how often it was used, and remembers the thread on which it was opened: any other is an error.
 type window struct {
 	out    io.Writer
-	thread string
+	thread string // none: it is not open
 	frames int
 }
 
@@ -83,6 +85,10 @@ func (w *window) draw() {
 }
 
 func (w *window) close() {
+	if w.thread == "" {
+		return
+	}
 	w.use()
 	fmt.Fprintln(w.out, "closed on", w.thread)
+	w.thread = ""
 }

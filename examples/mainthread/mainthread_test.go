@@ -42,6 +42,33 @@ func TestTheMainThread(t *testing.T) {
 	}
 }
 
+// A panic on the main thread ends it as well, and does not keep the window from being closed there.
+func TestPanic(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	out := &broken{at: "title:"}
+	err := run(t.Context(), time.Hour, out)
+	if err == nil || !strings.Contains(err.Error(), "the screen is gone") {
+		t.Errorf("run: %v, want the panic", err)
+	}
+	if lines := strings.Count(out.String(), "\n"); lines != 2 || !strings.Contains(out.String(), "closed on "+thread()) {
+		t.Errorf("the window was not closed:\n%s", out)
+	}
+}
+
+// broken panics when something is written to it that contains at.
+type broken struct {
+	bytes.Buffer
+	at string
+}
+
+func (b *broken) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(b.at)) {
+		panic("the screen is gone")
+	}
+	return b.Buffer.Write(p)
+}
+
 // ^C ends it long before its time.
 func TestInterrupt(t *testing.T) {
 	runtime.LockOSThread()
