@@ -26,22 +26,37 @@ var ErrUnconfirmed = proc.ErrUnconfirmed
 // closeBy is Close with a deadline, if it is not zero, and none has been fixed before.
 func (c *Conn) closeBy(ctx context.Context, deadline time.Time) (Report, error) {
 	c.mu.Lock()
+	before := c.state
 	if !c.closing {
 		c.closing = true
-		if c.deadline.IsZero() {
-			c.deadline = deadline
+		if c.deadline.IsZero() { // from now on, also where live comes to it later
+			c.deadline = time.Now().Add(c.server.CloseTimeout)
+			if !deadline.IsZero() {
+				c.deadline = deadline
+			}
 		}
-		if c.state == Failed && c.exit != nil {
+		if c.state == Failed && c.exit != nil && isClosed(c.settled) {
 			c.become(Closed)
 		}
 	}
+	after, fixed := c.state, c.deadline
 	c.mu.Unlock()
+	c.moved(before, after)
+	if !deadline.IsZero() && fixed.After(deadline) { // it began before, by a later deadline of its own
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, deadline, ErrUnconfirmed)
+		defer cancel()
+		early := time.AfterFunc(time.Until(deadline)/10*9, func() { c.scope.Force(ErrClosing) }) // where others are killed
+		defer early.Stop()
+	}
 	c.scope.ShutdownCause(ErrClosing)
 	select {
 	case <-c.settled:
 	case <-ctx.Done():
-		err := fmt.Errorf("lspconn: %s is still closing: %w", c.server.Name, context.Cause(ctx))
-		return Report{Name: c.server.Name, Outcome: Unconfirmed}, err
+		if !isClosed(c.settled) { // what is known is told, also to those who are late
+			err := fmt.Errorf("lspconn: %s is still closing: %w", c.server.Name, context.Cause(ctx))
+			return Report{Name: c.server.Name, Outcome: Unconfirmed}, err
+		}
 	}
 	c.mu.Lock()
 	r, err := c.report, c.unconfirmed
@@ -62,18 +77,22 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// become changes the state; c.mu is held.
+// become changes the state; c.mu is held. Whoever calls it calls moved when it is not.
 func (c *Conn) become(next State) {
 	if !c.state.may(next) {
 		panic(fmt.Sprintf("lspconn: no way from %v to %v", c.state, next))
-	}
-	if log := c.server.Logger; log != nil {
-		log.Debug("lspconn: "+next.String(), "server", c.server.Name, "from", c.state.String())
 	}
 	if c.state == Initializing {
 		defer close(c.ready)
 	}
 	c.state = next
+}
+
+// moved tells the Logger of a change of state. c.mu is not held, since the Logger's handler may want it.
+func (c *Conn) moved(from, to State) {
+	if log := c.server.Logger; log != nil && from != to {
+		log.Debug("lspconn: "+to.String(), "server", c.server.Name, "from", from.String())
+	}
 }
 
 // A plan is the marks of a closing.
@@ -111,6 +130,7 @@ func (c *Conn) live() {
 	}
 	begin := time.Now()
 	c.mu.Lock()
+	before := c.state
 	if failure == nil {
 		c.become(Closing)
 		c.closing = true
@@ -118,10 +138,10 @@ func (c *Conn) live() {
 		c.failure, c.failedAt = failure, begin
 		c.become(Failed)
 	}
-	deadline := c.deadline
-	if deadline.IsZero() {
-		deadline = begin.Add(c.server.CloseTimeout)
+	if c.deadline.IsZero() {
+		c.deadline = begin.Add(c.server.CloseTimeout)
 	}
+	after, deadline := c.state, c.deadline
 	for _, l := range c.outbox.seal() {
 		l.sent.settle(c.problem(l.method))
 	}
@@ -129,6 +149,7 @@ func (c *Conn) live() {
 		c.disposeQueue()
 	}
 	c.mu.Unlock()
+	c.moved(before, after)
 	c.scope.ShutdownCause(failure)
 	c.end(newPlan(begin, deadline), writing && failure == nil)
 }
@@ -166,6 +187,7 @@ func (c *Conn) initialize() error {
 				sent: newDelivery(), guard: c.queued.Guard()}}, c.outbox.queue...)
 			c.become(Ready)
 			c.mu.Unlock()
+			c.moved(Initializing, Ready)
 			return nil
 		case <-c.scope.Done():
 			return nil
@@ -216,8 +238,15 @@ func (c *Conn) broken(err error) error {
 	if _, late := c.link.End(proc.Deadlines{Kill: soon, GiveUp: soon.Add(c.grace())}); late != nil {
 		return err
 	}
-	exit := &ExitError{*exitOf(c.link.Exit())}
 	c.rest(soon)
+	return c.ended()
+}
+
+// ended returns how a server has ended that nobody had told to, with what it said last if that was no message. The process
+// has been reaped, and what it wrote has been read, as far as it could be.
+func (c *Conn) ended() error {
+	exit := &ExitError{*exitOf(c.link.Exit())}
+	var broken *ProtocolError
 	if isClosed(c.readEnd) && errors.As(c.readErr, &broken) {
 		return fmt.Errorf("%w; %w", exit, broken)
 	}
@@ -298,9 +327,10 @@ func (c *Conn) end(p plan, handshake bool) {
 		r.Outcome = HandshakeTimeout
 	}
 	if err == nil {
+		c.rest(p.giveUp)
 		r.Exit = exitOf(exit)
 		if early {
-			r.Failure = &ExitError{*r.Exit}
+			r.Failure = c.ended()
 		}
 		if trouble == io.EOF && !early {
 			r.Failure = errEOF
@@ -308,7 +338,6 @@ func (c *Conn) end(p plan, handshake bool) {
 		if work := c.scope.Work(); exit.Killed && work.Err() != nil {
 			r.Failure = fmt.Errorf("cut short: %w", context.Cause(work))
 		}
-		c.rest(p.giveUp)
 	}
 	c.mu.Lock()
 	c.unconfirmed = err
@@ -323,10 +352,13 @@ func (c *Conn) end(p plan, handshake bool) {
 	}
 	c.link.Close()
 	c.mu.Lock()
+	before := c.state
 	if c.closing && c.state != Closed {
 		c.become(Closed)
 	}
+	after := c.state
 	c.mu.Unlock()
+	c.moved(before, after)
 	c.held.Release()
 	c.scope.Force(ErrClosing) // handlers that are still at it are told
 	close(c.done)
@@ -335,7 +367,6 @@ func (c *Conn) end(p plan, handshake bool) {
 // settle publishes the report and answers whoever is still waiting.
 func (c *Conn) settle(r Report, p plan) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.exit = r.Exit
 	r.Stray = c.report.Stray
 	r.Stderr = c.stderr.String()
@@ -347,6 +378,7 @@ func (c *Conn) settle(r Report, p plan) {
 	for id, waiting := range c.calls {
 		c.answer(id, answer{err: c.problem(waiting.method)})
 	}
+	c.mu.Unlock()
 	if log := c.server.Logger; log != nil {
 		log.Info("lspconn: ended", "server", r.Name, "report", r)
 	}

@@ -36,6 +36,8 @@ type Conn struct {
 	room chan struct{} // a token for each letter in the queue
 	wake chan struct{} // there may be something to write
 
+	refusals chan refusal // made and closed by the reader; nil: none yet
+
 	idle       chan struct{} // closed when the writer is to end once it is idle
 	stopWriter func()        // closes idle, once
 	writeEnd   chan struct{} // closed when the writer has ended
@@ -51,7 +53,7 @@ type Conn struct {
 	mu       sync.Mutex
 	state    State
 	closing  bool      // Close has been called, or the scope been stopped
-	deadline time.Time // of the closing; zero: CloseTimeout from its beginning
+	deadline time.Time // of the closing; zero: not fixed yet
 	outbox   outbox
 	calls    map[int64]*call
 	lastID   int64
@@ -395,8 +397,9 @@ func (c *Conn) write() {
 		err := c.pen.write(frames)
 		if err != nil {
 			c.mu.Lock()
-			for _, l := range batch {
-				c.dispose(l)
+			c.outbox.restore(batch) // not disposed of here: why the write failed is not known yet, see broken
+			if c.outbox.disposed {
+				c.disposeQueue()
 			}
 			c.mu.Unlock()
 			c.writeErr = fmt.Errorf("cannot write to the server: %w", err)
@@ -420,6 +423,7 @@ func (c *Conn) read() {
 	defer close(c.readEnd)
 	notes := newNotes(c)
 	defer notes.end()
+	defer c.endRefusals()
 	for in := newFrameReader(c.link.Stdout()); ; {
 		body, err := in.next()
 		if err != nil {
@@ -434,7 +438,7 @@ func (c *Conn) read() {
 			case m.ID == nil:
 				notes.add(m)
 			default:
-				c.request(m)
+				err = c.request(m)
 			}
 		}
 		if err != nil {
@@ -452,8 +456,8 @@ func (c *Conn) response(m message) error {
 	}
 	id, err := strconv.ParseInt(string(m.ID), 10, 64)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if err != nil || id < 1 || id > c.lastID {
+		c.mu.Unlock()
 		return &ProtocolError{What: "a response to a request that was never made, id " + quoted(m.ID)}
 	}
 	a := answer{result: m.Result}
@@ -462,11 +466,12 @@ func (c *Conn) response(m message) error {
 	} else if m.Result == nil {
 		a.result = null
 	}
-	if c.answer(id, a) {
-		return nil
+	stray := !c.answer(id, a)
+	if stray {
+		c.report.Stray++
 	}
-	c.report.Stray++
-	if log := c.server.Logger; log != nil {
+	c.mu.Unlock()
+	if log := c.server.Logger; stray && log != nil {
 		log.Debug("lspconn: a response is ignored, its call was given up or has been answered", "server", c.server.Name, "id", id)
 	}
 	return nil
