@@ -16,7 +16,7 @@ import (
 )
 
 func init() {
-	roles["leave"] = func([]string) { // a child in our group, which holds what we have as 3, and the end
+	roles["abandon"] = func([]string) { // a child in our group, which holds what we have as 3, and the end
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), asRole+"=wait")
 		cmd.ExtraFiles = []*os.File{os.NewFile(3, "held")}
@@ -33,7 +33,7 @@ func TestGroupIsEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	spec := self("leave")
+	spec := self("abandon")
 	spec.NoCgroup, spec.ExtraFiles, spec.Linger = true, []*os.File{w}, -1
 	p := start(t, spec)
 	w.Close()
