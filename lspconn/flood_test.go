@@ -32,6 +32,7 @@ func TestOnRequest_Flood(t *testing.T) {
 				_, err := conn.Call(context.Background(), "flood", fmt.Append(nil, n))
 				answer <- err
 			}()
+			time.Sleep(150 * time.Millisecond) // it has been written, and one answer is being written
 			synctest.Wait()
 			if more := runtime.NumGoroutine() - before; more > 300 {
 				t.Errorf("%d requests have made %d goroutines", n, more)
