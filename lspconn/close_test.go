@@ -725,7 +725,7 @@ func TestLogger_MayAsk(t *testing.T) {
 				made := make(chan struct{})
 				log := slog.New(handler(func(r slog.Record) {
 					<-made
-					time.Sleep(1) // until everybody else waits for something: then nobody holds it but who calls us
+					time.Sleep(time.Nanosecond) // until everybody else waits for something: then nobody holds it but who calls us
 					if !lspconn.MayAsk(conn) {
 						t.Errorf("%q is logged under the lock", r.Message)
 					}
