@@ -26,25 +26,38 @@ var ErrUnconfirmed = proc.ErrUnconfirmed
 
 // closeBy is Close with a deadline, if it is not zero, and none has been fixed before.
 func (c *Conn) closeBy(ctx context.Context, deadline time.Time) (Report, error) {
-	tell := func() {}
 	c.mu.Lock()
+	before := c.state
 	if !c.closing {
 		c.closing = true
-		if c.deadline.IsZero() {
-			c.deadline = deadline
+		if c.deadline.IsZero() { // from now on, also where live comes to it later
+			c.deadline = time.Now().Add(c.server.CloseTimeout)
+			if !deadline.IsZero() {
+				c.deadline = deadline
+			}
 		}
-		if c.state == Failed && c.exit != nil {
-			tell = c.become(Closed)
+		if c.state == Failed && c.exit != nil && isClosed(c.settled) {
+			c.become(Closed)
 		}
 	}
+	after, fixed := c.state, c.deadline
 	c.mu.Unlock()
-	tell()
+	c.moved(before, after)
+	if !deadline.IsZero() && fixed.After(deadline) { // it began before, by a later deadline of its own
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, deadline, ErrUnconfirmed)
+		defer cancel()
+		early := time.AfterFunc(time.Until(deadline)/10*9, func() { c.scope.Force(ErrClosing) }) // where others are killed
+		defer early.Stop()
+	}
 	c.scope.ShutdownCause(ErrClosing)
 	select {
 	case <-c.settled:
 	case <-ctx.Done():
-		err := fmt.Errorf("lspconn: %s is still closing: %w", c.server.Name, context.Cause(ctx))
-		return Report{Name: c.server.Name, Outcome: Unconfirmed}, err
+		if !isClosed(c.settled) { // what is known is told, also to those who are late
+			err := fmt.Errorf("lspconn: %s is still closing: %w", c.server.Name, context.Cause(ctx))
+			return Report{Name: c.server.Name, Outcome: Unconfirmed}, err
+		}
 	}
 	c.mu.Lock()
 	r, err := c.report, c.unconfirmed
@@ -65,19 +78,22 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// become changes the state; c.mu is held. What it returns tells the logger, and is to be called without.
-func (c *Conn) become(next State) (tell func()) {
-	last := c.state
-	if !last.may(next) {
-		panic(fmt.Sprintf("lspconn: no way from %v to %v", last, next))
+// become changes the state; c.mu is held. Whoever calls it calls moved when it is not.
+func (c *Conn) become(next State) {
+	if !c.state.may(next) {
+		panic(fmt.Sprintf("lspconn: no way from %v to %v", c.state, next))
 	}
-	if last == Initializing {
-		close(c.ready)
+	if c.state == Initializing {
+		defer close(c.ready)
 	}
 	c.state = next
-	return func() {
+}
+
+// moved tells the Logger of a change of state. c.mu is not held, since the Logger's handler may want it.
+func (c *Conn) moved(from, to State) {
+	if from != to {
 		c.log(func(log *slog.Logger) {
-			log.Debug("lspconn: "+next.String(), "server", c.server.Name, "from", last.String())
+			log.Debug("lspconn: "+to.String(), "server", c.server.Name, "from", from.String())
 		})
 	}
 }
@@ -116,19 +132,19 @@ func (c *Conn) live() {
 		failure = c.serve()
 	}
 	begin := time.Now()
-	var tell func()
 	c.mu.Lock()
+	before := c.state
 	if failure == nil {
-		tell = c.become(Closing)
+		c.become(Closing)
 		c.closing = true
 	} else {
 		c.failure, c.failedAt = failure, begin
-		tell = c.become(Failed)
+		c.become(Failed)
 	}
-	deadline := c.deadline
-	if deadline.IsZero() {
-		deadline = begin.Add(c.server.CloseTimeout)
+	if c.deadline.IsZero() {
+		c.deadline = begin.Add(c.server.CloseTimeout)
 	}
+	after, deadline := c.state, c.deadline
 	for _, l := range c.outbox.seal() {
 		l.sent.settle(c.problem(l.method))
 	}
@@ -136,7 +152,7 @@ func (c *Conn) live() {
 		c.disposeQueue()
 	}
 	c.mu.Unlock()
-	tell()
+	c.moved(before, after)
 	c.scope.ShutdownCause(failure)
 	c.end(newPlan(begin, deadline), writing && failure == nil)
 }
@@ -172,9 +188,9 @@ func (c *Conn) initialize() error {
 			c.result = a.result
 			c.outbox.queue = append([]*letter{{method: "initialized", params: []byte("{}"), id: -1,
 				sent: newDelivery(), guard: c.queued.Guard()}}, c.outbox.queue...)
-			tell := c.become(Ready)
+			c.become(Ready)
 			c.mu.Unlock()
-			tell()
+			c.moved(Initializing, Ready)
 			return nil
 		case <-c.scope.Done():
 			return nil
@@ -229,8 +245,15 @@ func (c *Conn) broken(err error) error {
 	if _, late := c.link.End(proc.Deadlines{Kill: soon, GiveUp: soon.Add(c.grace())}); late != nil {
 		return err
 	}
-	exit := &ExitError{*exitOf(c.link.Exit())}
 	c.rest(soon)
+	return c.ended()
+}
+
+// ended returns how a server has ended that nobody had told to, with what it said last if that was no message. The process
+// has been reaped, and what it wrote has been read, as far as it could be.
+func (c *Conn) ended() error {
+	exit := &ExitError{*exitOf(c.link.Exit())}
+	var broken *ProtocolError
 	if isClosed(c.readEnd) && errors.As(c.readErr, &broken) {
 		return fmt.Errorf("%w; %w", exit, broken)
 	}
@@ -311,9 +334,10 @@ func (c *Conn) end(p plan, handshake bool) {
 		r.Outcome = HandshakeTimeout
 	}
 	if err == nil {
+		c.rest(p.giveUp)
 		r.Exit = exitOf(exit)
 		if early {
-			r.Failure = &ExitError{*r.Exit}
+			r.Failure = c.ended()
 		}
 		if trouble == io.EOF && !early {
 			r.Failure = errEOF
@@ -321,7 +345,6 @@ func (c *Conn) end(p plan, handshake bool) {
 		if work := c.scope.Work(); exit.Killed && work.Err() != nil {
 			r.Failure = fmt.Errorf("cut short: %w", context.Cause(work))
 		}
-		c.rest(p.giveUp)
 	}
 	c.mu.Lock()
 	c.unconfirmed = err
@@ -335,13 +358,14 @@ func (c *Conn) end(p plan, handshake bool) {
 		c.rest(time.Now().Add(p.gap()))
 	}
 	c.link.Close()
-	tell := func() {}
 	c.mu.Lock()
+	before := c.state
 	if c.closing && c.state != Closed {
-		tell = c.become(Closed)
+		c.become(Closed)
 	}
+	after := c.state
 	c.mu.Unlock()
-	tell()
+	c.moved(before, after)
 	c.held.Release()
 	c.scope.Force(ErrClosing) // handlers that are still at it are told
 	close(c.done)

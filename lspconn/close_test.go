@@ -1,12 +1,14 @@
 package lspconn_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -14,6 +16,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +45,7 @@ func TestOutcome(t *testing.T) {
 		{"neither answers shutdown nor obeys exit", behaviours{Shutdown: "never", Exit: "ignore"}, lspconn.HandshakeTimeout, lspconn.Exit{}, 7 * time.Second, "not answered shutdown"},
 		{"ignores EOF", behaviours{EOF: "ignore"}, lspconn.Clean, lspconn.Exit{}, 0, ""},
 		{"exits on shutdown", behaviours{Shutdown: "exit", Code: 3}, lspconn.ExitedEarly, lspconn.Exit{Code: 3}, 0, "ended by itself: exit code 3"},
+		{"breaks off within its answer", behaviours{Shutdown: "half", Code: 3}, lspconn.ExitedEarly, lspconn.Exit{Code: 3}, 0, "exit code 3; the server broke the protocol: its output ends after 11 of the 100 bytes"},
 		{"does not answer shutdown", behaviours{Shutdown: "never"}, lspconn.HandshakeTimeout, lspconn.Exit{}, 6 * time.Second, "not answered shutdown"},
 		{"refuses shutdown", behaviours{Shutdown: "refuse", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, 0, "refuses shutdown: I would rather not (-32603)"},
 		{"closes stdout instead", behaviours{Shutdown: "close", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, time.Second / 2, "closed its output"},
@@ -566,3 +570,187 @@ func TestStart_BadInput(t *testing.T) {
 	_, err := lspconn.Start(ctx, fake(role{}))
 	contains(t, err, "is not started: too late")
 }
+
+// A deaf one fails the write of "x" as a process does that has closed its stdin, and dies of it 300 ms later.
+type deaf struct{ *goroutine }
+
+func (d *deaf) Stdin() io.WriteCloser { return deafPipe{d} }
+
+type deafPipe struct{ *deaf }
+
+func (p deafPipe) Close() error { return p.stdin.Close() }
+
+func (p deafPipe) Write(b []byte) (int, error) {
+	if !bytes.Contains(b, []byte(`"x"`)) {
+		return p.stdin.Write(b)
+	}
+	time.AfterFunc(300*time.Millisecond, func() { p.stdin.Write(lspconn.Frame(99, "die", nil)) })
+	return 0, syscall.EPIPE
+}
+
+// Who finds out about a crash by a write that fails is told of the crash, not of a close that nobody has asked for.
+func TestCrash_FailsAWrite(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		send func(*lspconn.Conn) error
+	}{
+		{"a notification", func(c *lspconn.Conn) error { return c.Notify(context.Background(), "x", nil) }},
+		{"a call", func(c *lspconn.Conn) error { _, err := c.Call(context.Background(), "x", nil); return err }},
+		{"a coalesced one", func(c *lspconn.Conn) error { return c.NotifyLatest("k", "x", nil).Wait(context.Background()) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := lspconn.Server{Name: "deaf", Command: []string{"deaf"}}
+				conn, err := lspconn.StartOver(t.Context(), server, &deaf{serveHere(behaviours{Code: 3})})
+				if err != nil {
+					t.Fatal(err)
+				}
+				conn.Ready(t.Context())
+				synctest.Wait()
+				err = test.send(conn)
+				var failed *lspconn.ConnError
+				var exited *lspconn.ExitError
+				if !errors.As(err, &failed) || failed.State != lspconn.Failed || !errors.As(err, &exited) || exited.Exit.Code != 3 {
+					t.Errorf("%#v", err)
+				}
+				equal(t, "outcome", lspconn.ExitedEarly, closed(t, conn).Outcome)
+				equal(t, "guards", 0, conn.Scope().GuardCount())
+			})
+		})
+	}
+	// Who gives up meanwhile gets what he has given up for.
+	synctest.Test(t, func(t *testing.T) {
+		server := lspconn.Server{Name: "deaf", Command: []string{"deaf"}}
+		conn, err := lspconn.StartOver(t.Context(), server, &deaf{serveHere(behaviours{Code: 3})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Ready(t.Context())
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		errs := make(chan error)
+		go func() { errs <- conn.Notify(ctx, "x", nil) }()
+		go func() { _, err := conn.Call(ctx, "x", nil); errs <- err }()
+		for range 2 {
+			if err := <-errs; err != context.DeadlineExceeded {
+				t.Errorf("%v", err)
+			}
+		}
+		closed(t, conn)
+		equal(t, "guards", 0, conn.Scope().GuardCount())
+	})
+}
+
+// A slowExit takes a second to be written the exit.
+type slowExit struct {
+	*goroutine
+	mu      sync.Mutex
+	written []string
+}
+
+func (s *slowExit) Stdin() io.WriteCloser { return slowExitPipe{s} }
+
+type slowExitPipe struct{ *slowExit }
+
+func (p slowExitPipe) Close() error { return p.stdin.Close() }
+
+func (p slowExitPipe) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	p.written = append(p.written, string(b))
+	p.mu.Unlock()
+	if bytes.Contains(b, []byte(`"exit"`)) {
+		time.Sleep(time.Second)
+	}
+	return p.stdin.Write(b)
+}
+
+// An answer that waits while exit is written is not written after it.
+func TestClose_NothingAfterExit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		link := &slowExit{goroutine: serveHere(behaviours{})}
+		conn, err := lspconn.StartOver(t.Context(), lspconn.Server{Name: "slow", Command: []string{"slow"},
+			OnRequest: func(context.Context, string, json.RawMessage) (any, error) { <-release; return "late", nil }}, link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Ready(t.Context())
+		go conn.Call(context.Background(), "ask", nil)
+		synctest.Wait()
+		time.AfterFunc(time.Second/2, func() { close(release) }) // exit is being written
+		closed(t, conn)
+		synctest.Wait()
+		if last := link.written[len(link.written)-1]; !strings.Contains(last, `"exit"`) {
+			t.Errorf("after exit came %s", last)
+		}
+	})
+}
+
+// The deadline of a Close is counted from the Close, also where a failure is just being looked into.
+func TestClose_WhileItFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := &immortal{serveHere(behaviours{}), make(chan struct{})}
+		conn, err := lspconn.StartOver(t.Context(), lspconn.Server{Name: "stuck", Command: []string{"x"}}, stuck)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Ready(t.Context())
+		conn.Notify(t.Context(), "die", nil) // its pipes end, and it does not
+		synctest.Wait()
+		begin := time.Now()
+		if _, err := conn.Close(t.Context()); !errors.Is(err, lspconn.ErrUnconfirmed) {
+			t.Errorf("%v", err)
+		}
+		equal(t, "time", 10*time.Second, time.Since(begin))
+		close(stuck.dies)
+		<-conn.Done()
+	})
+}
+
+// A Logger may look at the connection that it is told of: nothing is held while it is.
+func TestLogger_MayAsk(t *testing.T) {
+	for _, test := range []struct {
+		call string
+		want []string
+	}{
+		{"twice", []string{"Ready", "a response is ignored, its call was given up or has been answered", "Closing", "ended", "Closed"}},
+		{"die", []string{"Ready", "Failed", "ended", "Closed"}},
+	} {
+		t.Run(test.call, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var conn *lspconn.Conn
+				var mu sync.Mutex // the reader logs, too
+				var got []string
+				made := make(chan struct{})
+				log := slog.New(handler(func(r slog.Record) {
+					<-made
+					time.Sleep(time.Nanosecond) // until everybody else waits for something: then nobody holds it but who calls us
+					if !lspconn.MayAsk(conn) {
+						t.Errorf("%q is logged under the lock", r.Message)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					got = append(got, strings.TrimPrefix(r.Message, "lspconn: "))
+				}))
+				conn, _ = here(t, t.Context(), lspconn.Server{Logger: log}, behaviours{})
+				close(made)
+				conn.Ready(t.Context())
+				conn.Call(t.Context(), test.call, nil)
+				time.Sleep(time.Second) // the stray answer comes after the call's
+				closed(t, conn)
+				mu.Lock()
+				defer mu.Unlock()
+				equal(t, "log", test.want, got)
+			})
+		})
+	}
+}
+
+// A handler is a slog.Handler that calls a function.
+type handler func(slog.Record)
+
+func (h handler) Enabled(context.Context, slog.Level) bool      { return true }
+func (h handler) Handle(_ context.Context, r slog.Record) error { h(r); return nil }
+func (h handler) WithAttrs([]slog.Attr) slog.Handler            { return h }
+func (h handler) WithGroup(string) slog.Handler                 { return h }

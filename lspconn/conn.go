@@ -37,6 +37,8 @@ type Conn struct {
 	room chan struct{} // a token for each letter in the queue
 	wake chan struct{} // there may be something to write
 
+	refusals chan refusal // made and closed by the reader; nil: none yet
+
 	idle       chan struct{} // closed when the writer is to end once it is idle
 	stopWriter func()        // closes idle, once
 	writeEnd   chan struct{} // closed when the writer has ended
@@ -53,7 +55,7 @@ type Conn struct {
 	mu       sync.Mutex
 	state    State
 	closing  bool      // Close has been called, or the scope been stopped
-	deadline time.Time // of the closing; zero: CloseTimeout from its beginning
+	deadline time.Time // of the closing; zero: not fixed yet
 	outbox   outbox
 	calls    map[int64]*call
 	lastID   int64
@@ -402,8 +404,9 @@ func (c *Conn) write() {
 		err := c.pen.write(frames)
 		if err != nil {
 			c.mu.Lock()
-			for _, l := range batch {
-				c.dispose(l)
+			c.outbox.restore(batch) // not disposed of here: why the write failed is not known yet, see broken
+			if c.outbox.disposed {
+				c.disposeQueue()
 			}
 			c.mu.Unlock()
 			c.writeErr = fmt.Errorf("cannot write to the server: %w", err)
@@ -427,6 +430,7 @@ func (c *Conn) read() {
 	defer close(c.readEnd)
 	notes := newNotes(c)
 	defer notes.end()
+	defer c.endRefusals()
 	for in := newFrameReader(c.link.Stdout()); ; {
 		body, err := in.next()
 		if err != nil {
@@ -441,7 +445,7 @@ func (c *Conn) read() {
 			case m.ID == nil:
 				notes.add(m)
 			default:
-				c.request(m)
+				err = c.request(m)
 			}
 		}
 		if err != nil {

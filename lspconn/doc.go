@@ -32,8 +32,8 @@
 // Each step ends as soon as it can; the marks are where it is given up. A server that answers shutdown with an error, or
 // not at all because it has gone, is terminated at once, and so is one that has stopped reading. SIGTERM and SIGKILL go
 // to everything that the server has started, as far as the platform can tell; see internal/proc: on Linux a cgroup, or
-// else process group, session, descendants and a mark in the environment; on macOS the process group; on Windows the
-// server alone, which is killed where others get a SIGTERM.
+// else process group, session, descendants and a mark in the environment; on macOS and the BSDs the process group;
+// elsewhere the server alone, which on Windows is killed where others get a SIGTERM.
 //
 // # Panics
 //

@@ -34,14 +34,7 @@ type unmarshalable struct{ fault func() }
 func (u unmarshalable) MarshalJSON() ([]byte, error) { u.fault(); return nil, nil }
 func (u unmarshalable) Error() string                { u.fault(); return "" }
 
-// handler is a log handler that calls a function for each message.
-type handler struct{ f func(slog.Record) }
-
-func (h handler) Enabled(context.Context, slog.Level) bool      { return true }
-func (h handler) Handle(_ context.Context, r slog.Record) error { h.f(r); return nil }
-func (h handler) WithAttrs([]slog.Attr) slog.Handler            { return h }
-func (h handler) WithGroup(string) slog.Handler                 { return h }
-func told(f func(slog.Record)) *slog.Logger                     { return slog.New(handler{f}) }
+func told(f func(slog.Record)) *slog.Logger { return slog.New(handler(f)) }
 func at(message string, f func()) *slog.Logger {
 	return told(func(r slog.Record) { on(r, message, f) })
 }

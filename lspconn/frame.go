@@ -15,6 +15,7 @@ const (
 	maxHeaderLine = 8 << 10
 	maxHeader     = 32 << 10
 	maxBody       = 256 << 20
+	maxID         = 1 << 10
 	trusted       = 1 << 20 // a body up to this size is allocated before it has arrived
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ type Manager struct {
 	servers func(key string) (Server, error)
 	timeout time.Duration
 	restart Restart
+	spawn   func(Server) (link, error)
 
 	mu       sync.Mutex
 	seats    map[string]*seat
@@ -65,7 +67,7 @@ func NewManager(ctx context.Context, servers func(key string) (Server, error), o
 	if servers == nil {
 		panic("lspconn: NewManager with a nil function")
 	}
-	m := &Manager{servers: servers, timeout: defaultClose, seats: map[string]*seat{}}
+	m := &Manager{servers: servers, timeout: defaultClose, spawn: spawn, seats: map[string]*seat{}}
 	for _, opt := range opts {
 		if opt != nil {
 			if err := opt.apply(m); err != nil {
@@ -105,7 +107,7 @@ func (m *Manager) Conn(ctx context.Context, key string) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lspconn: no server for %q: %w", key, err)
 	}
-	conn, err := Start(m.scope, server)
+	conn, err := start(m.scope, server, m.spawn)
 	if m.scope.Err() != nil {
 		err = m.refusal(key) // a connection that was made nevertheless closes with the scope
 	}
@@ -139,10 +141,11 @@ func (m *Manager) refusal(key string) error { return &ConnError{Name: key, State
 
 // again waits until the server of a seat may be started again, with its turn.
 func (m *Manager) again(ctx context.Context, key string, s *seat) error {
-	if _, failed := s.conn.failed(); !failed { // closed by whoever uses it: that is no failure
+	at, failed := s.conn.failed()
+	if !failed { // closed by whoever uses it: that is no failure
 		return m.gone(ctx, s.conn)
 	}
-	if time.Since(s.started) >= m.restart.Reset && m.restart.Reset > 0 {
+	if at.Sub(s.started) >= m.restart.Reset && m.restart.Reset > 0 {
 		s.restarts = 0
 	}
 	d, ok := m.restart.wait(s.restarts + 1)
@@ -152,7 +155,6 @@ func (m *Manager) again(ctx context.Context, key string, s *seat) error {
 	if err := m.gone(ctx, s.conn); err != nil {
 		return err
 	}
-	at, _ := s.conn.failed()
 	t := time.NewTimer(time.Until(at.Add(d)))
 	defer t.Stop()
 	select {
@@ -175,14 +177,15 @@ func (m *Manager) gone(ctx context.Context, c *Conn) error {
 	case <-m.scope.Done():
 		return m.refusal(c.Name())
 	}
-	_, err := c.Close(ctx)
-	return err
+	c.Close(ctx) // for the state; if the deadline came first, it has been reaped nevertheless by now
+	return nil
 }
 
 // Close closes all connections side by side, and returns their reports, by name, when the last one is Closed or the
 // deadline has passed. None waits for another one. It may be called any number of times.
 //
-// The error joins those of the connections, and is nil if every process has been reaped.
+// The error joins those of the connections and one for each server that is still being started, and is nil if every process
+// has been reaped.
 func (m *Manager) Close(ctx context.Context) ([]Report, error) {
 	m.mu.Lock()
 	if m.deadline.IsZero() {
@@ -195,29 +198,43 @@ func (m *Manager) Close(ctx context.Context) ([]Report, error) {
 	}
 	m.mu.Unlock()
 	m.scope.ShutdownCause(ErrClosing)
-	late := time.NewTimer(time.Until(deadline))
-	defer late.Stop()
-	for _, s := range m.list() { // whoever is starting one lets go of the seat soon, and it closes with the scope
-		select {
-		case s.turn <- struct{}{}:
-			<-s.turn
-		case <-ctx.Done():
-		case <-late.C:
-		}
-	}
+	busy := m.awaitStarters(ctx, deadline)
 	m.mu.Lock()
 	conns = m.connections()
 	m.mu.Unlock()
 
-	force := time.AfterFunc(time.Until(deadline), func() { m.scope.Force(ErrClosing) }) // who had begun before, by a later one
-	defer force.Stop()
 	reports, errs := make([]Report, len(conns)), make([]error, len(conns))
 	var all sync.WaitGroup
 	for i, c := range conns {
 		all.Go(func() { reports[i], errs[i] = c.closeBy(ctx, deadline) })
 	}
 	all.Wait()
-	return reports, errors.Join(errs...)
+	return reports, errors.Join(append(errs, busy...)...)
+}
+
+// awaitStarters waits for those who are starting a server: they let go of the seat soon, and it closes with the scope. It
+// returns an error for each that has not by the deadline, or the end of ctx.
+func (m *Manager) awaitStarters(ctx context.Context, deadline time.Time) (busy []error) {
+	bound, cancel := context.WithDeadlineCause(ctx, deadline, ErrUnconfirmed)
+	defer cancel()
+	for _, key := range m.keys() {
+		m.mu.Lock()
+		turn := m.seats[key].turn
+		m.mu.Unlock()
+		select {
+		case turn <- struct{}{}: // also after the deadline
+			<-turn
+			continue
+		default:
+		}
+		select {
+		case turn <- struct{}{}:
+			<-turn
+		case <-bound.Done():
+			busy = append(busy, fmt.Errorf("lspconn: %q is still being started: %w", key, context.Cause(bound)))
+		}
+	}
+	return busy
 }
 
 // connections returns those that have been started, by name; m.mu is held.
@@ -231,11 +248,8 @@ func (m *Manager) connections() (conns []*Conn) {
 	return conns
 }
 
-func (m *Manager) list() (seats []*seat) {
+func (m *Manager) keys() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, s := range m.seats {
-		seats = append(seats, s)
-	}
-	return seats
+	return slices.Sorted(maps.Keys(m.seats))
 }

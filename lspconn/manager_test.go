@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -275,4 +276,174 @@ func TestNewManager_BadInput(t *testing.T) {
 	if reports, err := m.Close(t.Context()); len(reports) != 0 || err != nil {
 		t.Errorf("%v, %v", reports, err)
 	}
+}
+
+// The deadline of Close holds, however many seats are busy: what it could not wait for is named.
+func TestManager_CloseDoesNotWaitForStarters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		m, err := lspconn.NewManager(t.Context(), func(string) (lspconn.Server, error) {
+			<-release
+			return lspconn.Server{}, errors.New("too late")
+		}, lspconn.WithCloseTimeout(5*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"a", "b", "c"} {
+			go m.Conn(context.Background(), key)
+		}
+		synctest.Wait()
+		begin := time.Now()
+		_, err = m.Close(context.Background())
+		equal(t, "time", 5*time.Second, time.Since(begin))
+		if !errors.Is(err, lspconn.ErrUnconfirmed) {
+			t.Errorf("%v, while three are being started", err)
+		}
+		contains(t, err, `"a" is still being started`, `"b"`, `"c"`)
+
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(errors.New("no patience"))
+		_, err = m.Close(ctx)
+		contains(t, err, `"c" is still being started: no patience`)
+		close(release)
+		synctest.Wait()
+		if _, err := m.Close(context.Background()); err != nil { // the deadline has passed, and nobody is busy
+			t.Errorf("a second Close: %v", err)
+		}
+	})
+}
+
+// A connection that began to close before its manager, by a later deadline, has to keep that of the manager.
+func TestManager_CloseCutsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := &immortal{serveHere(behaviours{}), make(chan struct{})}
+		slow := serveHere(behaviours{Shutdown: "never", EOF: "ignore", Exit: "ignore", IgnoreTerm: true})
+		m, err := lspconn.NewManager(t.Context(), func(key string) (lspconn.Server, error) {
+			return lspconn.Server{Name: key, Command: []string{key}, CloseTimeout: 15 * time.Second}, nil
+		}, lspconn.WithCloseTimeout(5*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lspconn.StartsOver(m, func(s lspconn.Server) (lspconn.Link, error) {
+			if s.Name == "stuck" {
+				return stuck, nil
+			}
+			return slow, nil
+		})
+		for _, key := range []string{"slow", "stuck"} {
+			conn, err := m.Conn(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Ready(t.Context())
+			go conn.Close(context.Background())
+		}
+		synctest.Wait()
+		begin := time.Now()
+		reports, err := m.Close(context.Background())
+		equal(t, "time", 5*time.Second, time.Since(begin))
+		if !errors.Is(err, lspconn.ErrUnconfirmed) {
+			t.Errorf("%v", err)
+		}
+		contains(t, err, "stuck")
+		equal(t, "outcomes", "Killed Unconfirmed", fmt.Sprint(reports[0].Outcome, " ", reports[1].Outcome))
+		close(stuck.dies)
+		time.Sleep(time.Hour)
+		for range 20 { // the deadline has passed, and what is known is told nevertheless
+			again, _ := m.Close(context.Background())
+			equal(t, "reports of a second Close", fmt.Sprint(reports[0]), fmt.Sprint(again[0]))
+		}
+	})
+}
+
+// Only the time that a server was up counts for Reset, not the time until somebody asks for it.
+func TestManager_ResetIsByUptime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		started := 0
+		up := time.Millisecond
+		m, err := lspconn.NewManager(t.Context(), func(string) (lspconn.Server, error) {
+			return lspconn.Server{Name: "here", Command: []string{"here"}}, nil
+		}, lspconn.WithRestart(lspconn.Restart{Max: 1, First: time.Millisecond, Reset: time.Second}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lspconn.StartsOver(m, func(lspconn.Server) (lspconn.Link, error) {
+			started++
+			return serveHere(behaviours{Code: 1}), nil
+		})
+		ask := func() error {
+			conn, err := m.Conn(t.Context(), "k")
+			if err != nil {
+				return err
+			}
+			time.Sleep(up)
+			conn.Call(t.Context(), "die", nil)
+			return nil
+		}
+		for range 5 {
+			err = ask()
+			time.Sleep(1100 * time.Millisecond)
+		}
+		var exited *lspconn.ExitError
+		if !errors.As(err, &exited) {
+			t.Errorf("the last one was told %v", err)
+		}
+		equal(t, "started", 2, started)
+		m.Close(context.Background())
+	})
+}
+
+// One that was up for long begins anew, also if it is asked for at once.
+func TestManager_Reset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, err := lspconn.NewManager(t.Context(), func(string) (lspconn.Server, error) {
+			return lspconn.Server{Name: "here", Command: []string{"here"}}, nil
+		}, lspconn.WithRestart(lspconn.Restart{Max: 1, First: time.Millisecond, Reset: time.Second}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lspconn.StartsOver(m, func(lspconn.Server) (lspconn.Link, error) { return serveHere(behaviours{Code: 1}), nil })
+		for range 5 {
+			conn, err := m.Conn(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			conn.Call(t.Context(), "die", nil)
+		}
+		m.Close(context.Background())
+	})
+}
+
+// A server that was not known to have ended at the deadline, and has ended since, makes room for the next one.
+func TestManager_ReplacesTheUnconfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := &immortal{serveHere(behaviours{}), make(chan struct{})}
+		m, err := lspconn.NewManager(t.Context(), func(string) (lspconn.Server, error) {
+			return lspconn.Server{Name: "here", Command: []string{"here"}}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		links := []lspconn.Link{stuck, serveHere(behaviours{})}
+		lspconn.StartsOver(m, func(lspconn.Server) (lspconn.Link, error) {
+			l := links[0]
+			links = links[1:]
+			return l, nil
+		})
+		conn, err := m.Conn(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Ready(t.Context())
+		if _, err := conn.Close(t.Context()); !errors.Is(err, lspconn.ErrUnconfirmed) {
+			t.Errorf("%v", err)
+		}
+		time.AfterFunc(time.Hour, func() { close(stuck.dies) })
+		next, err := m.Conn(t.Context(), "k")
+		if err != nil || next == conn {
+			t.Errorf("%v", err)
+		}
+		m.Close(context.Background())
+	})
 }

@@ -24,6 +24,13 @@ func decode(body []byte) (m message, err error) {
 	if bytes.Equal(m.ID, null) {
 		m.ID = nil
 	}
+	switch {
+	case m.ID == nil:
+	case len(m.ID) > maxID:
+		return m, &ProtocolError{What: fmt.Sprintf("an id of %d bytes, more than the %d that are kept", len(m.ID), maxID)}
+	case m.ID[0] != '"' && m.ID[0] != '-' && (m.ID[0] < '0' || m.ID[0] > '9'):
+		return m, &ProtocolError{What: "an id that is neither text nor a number: " + quoted(m.ID)}
+	}
 	if m.Method == nil && m.ID == nil && m.Error == nil {
 		return m, &ProtocolError{What: "neither request, notification nor response: " + quoted(body)}
 	}

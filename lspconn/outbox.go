@@ -3,6 +3,7 @@ package lspconn
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
@@ -13,8 +14,8 @@ import (
 //	                       ▲ ahead of a Call or a Notify      ▲
 //	NotifyLatest ─▶ latest ┴──────── the queue is empty ──────┘
 //
-// Every letter leaves it once: to the writer, to whoever withdraws it, or to whoever disposes of it. Whoever takes it out
-// settles it, so everybody is answered exactly once. Coalesced notifications enter the queue before the next message that
+// Every letter leaves it once: to the writer, to whoever withdraws it, or to whoever disposes of it; the writer gives back
+// what it could not write. Whoever takes it out settles it, so everybody is answered exactly once. Coalesced notifications enter the queue before the next message that
 // is no such, so a request sees the state that it was made in, and the latest one replaces only what nobody can have
 // counted on.
 type outbox struct {
@@ -127,6 +128,14 @@ func (o *outbox) take(batch []*letter, guard func() *ctxshutdown.Guard) []*lette
 	}
 	o.drop(n)
 	return batch
+}
+
+// restore puts what could not be written back to the front, for whoever disposes of the queue.
+func (o *outbox) restore(batch []*letter) {
+	for _, l := range batch {
+		l.gone = false
+	}
+	o.queue = append(slices.Clone(batch), o.queue...)
 }
 
 // drop removes the first n.

@@ -22,24 +22,19 @@ func newPen(w io.WriteCloser) *pen {
 }
 
 // write writes whole messages. It waits for the pen, and for the server to read; closing the pipe ends both.
-func (p *pen) write(frames []byte) error {
+func (p *pen) write(frames []byte) error { return p.hold(frames, false) }
+
+// retire writes the last message.
+func (p *pen) retire(last []byte) error { return p.hold(last, true) }
+
+// hold takes the pen once: between a last message and the end of writing nobody else may get it.
+func (p *pen) hold(frames []byte, last bool) error {
 	<-p.free
 	defer func() { p.free <- struct{}{} }()
 	if p.retired {
 		return errRetired
 	}
 	_, err := p.w.Write(frames)
-	if err != nil {
-		p.retired = true // what follows part of a message would be taken for the rest of it
-	}
-	return err
-}
-
-// retire writes the last message.
-func (p *pen) retire(last []byte) error {
-	err := p.write(last)
-	<-p.free
-	p.retired = true
-	p.free <- struct{}{}
+	p.retired = last || err != nil // what follows part of a message would be taken for the rest of it
 	return err
 }

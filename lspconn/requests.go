@@ -3,7 +3,6 @@ package lspconn
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
@@ -13,14 +12,10 @@ const maxRequests = 256
 
 // request has a request of the server answered, also while the connection is closing: a server may not answer shutdown
 // before it has been answered itself. The reader never waits for it.
-func (c *Conn) request(m message) {
+func (c *Conn) request(m message) error {
 	g := c.asked.Guard() // not admission: it is part of what goes on until the server has left
 	if c.asked.GuardCount() > maxRequests {
-		go func() {
-			defer g.Release()
-			c.reply(m, nil, &ResponseError{Code: CodeRequestFailed, Message: fmt.Sprintf("more than %d requests at once", maxRequests)})
-		}()
-		return
+		return c.refuse(refusal{m.ID, g})
 	}
 	go func() {
 		defer g.Release()
@@ -39,6 +34,7 @@ func (c *Conn) request(m message) {
 			c.reply(m, result, failure)
 		})
 	}()
+	return nil
 }
 
 // encode makes a response of what a handler has returned. It calls methods of that.

@@ -25,9 +25,9 @@ type Server struct {
 	InitializeTimeout time.Duration
 
 	// OnRequest answers a request of the server. Each call has a goroutine of its own, up to 256 at once; beyond that the
-	// server is refused. ctx ends when the connection has. An error that is a *ResponseError goes to the server as it is,
-	// another one as an internal error with its text. Nil answers every request with "method not found". For a panic, in it
-	// or in the encoding of its result, see [PanicError].
+	// server is refused, and where it leaves 8192 refusals unread, the connection fails. ctx ends when the connection has.
+	// An error that is a *ResponseError goes to the server as it is, another one as an internal error with its text. Nil
+	// answers every request with "method not found". For a panic, in it or in the encoding of its result, see [PanicError].
 	OnRequest func(ctx context.Context, method string, params json.RawMessage) (result any, err error)
 
 	// OnNotify is called for each notification of the server, one after the other in their order. When it has fallen 1024
@@ -44,8 +44,8 @@ type Server struct {
 	// QueueLimit is how many messages may wait to be written before Call and Notify wait too. Zero means 1024.
 	QueueLimit int
 
-	// Logger is told of state changes, stray responses, panics and reports, under no lock, and what it is told of waits for
-	// it. For a panic in its handler see [PanicError]. Nil logs nothing.
+	// Logger is told of state changes, stray responses, panics and reports. Its handler may ask the connection for its state,
+	// and must not wait for it: the connection goes on when it returns. For a panic in it see [PanicError]. Nil logs nothing.
 	Logger *slog.Logger
 }
 

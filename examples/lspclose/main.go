@@ -21,6 +21,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -77,17 +78,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		return 2
 	}
 	var all sync.WaitGroup
+	var unused atomic.Bool
 	for name, k := range found {
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, *patience)
+			patient, cancel := context.WithTimeout(ctx, *patience)
 			defer cancel()
-			conn, err := manager.Conn(ctx, name)
+			conn, err := manager.Conn(patient, name)
 			if err == nil {
-				err = k.open(ctx, conn, dir)
+				err = k.open(patient, conn, dir)
 			}
 			var refused *lspconn.ResponseError
 			if err != nil && !(errors.As(err, &refused) && !errors.Is(err, lspconn.ErrClosing)) { // not every server hovers
 				fmt.Fprintf(stderr, "lspclose: %s: %v\n", name, err)
+				if ctx.Err() == nil { // a ^C is no fault of the server's
+					unused.Store(true)
+				}
 			}
 		})
 	}
@@ -103,8 +108,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 			code = 1
 		}
 	}
-	if len(reports) < len(found) {
-		code = 1 // one could not be started
+	if unused.Load() || len(reports) < len(found) {
+		code = 1 // one did not answer, or could not be started
 	}
 	if *asJSON {
 		enc := json.NewEncoder(stdout)

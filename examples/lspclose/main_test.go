@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/textproto"
 	"os"
 	"path/filepath"
@@ -21,16 +22,19 @@ import (
 	"go.uber.org/goleak"
 )
 
+// atHover is the address that zls calls when it is asked for hover.
+const atHover = "LSPCLOSE_TEST_AT_HOVER"
+
 // The test binary is a language server when it is called by the name of one.
 func TestMain(m *testing.M) {
-	if name := filepath.Base(os.Args[0]); name == "gopls" || name == "clangd" {
-		serve(name == "clangd")
+	if name := filepath.Base(os.Args[0]); name == "gopls" || name == "clangd" || name == "zls" {
+		serve(name)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// serve answers everything with null, and if it is rude, stays.
-func serve(rude bool) {
+// serve answers everything with null. clangd leaves when it is told shutdown, and zls does not answer hover.
+func serve(name string) {
 	in := bufio.NewReader(os.Stdin)
 	for {
 		header, err := textproto.NewReader(in).ReadMIMEHeader()
@@ -48,8 +52,10 @@ func serve(rude bool) {
 		switch {
 		case m.Method == "exit":
 			os.Exit(0)
-		case m.Method == "shutdown" && rude:
+		case m.Method == "shutdown" && name == "clangd":
 			os.Exit(9)
+		case m.Method == "textDocument/hover" && name == "zls":
+			net.Dial("tcp", os.Getenv(atHover))
 		case m.ID != nil:
 			reply := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":null}`, m.ID)
 			fmt.Printf("Content-Length: %d\r\n\r\n%s", len(reply), reply)
@@ -100,6 +106,36 @@ func TestRun_Table(t *testing.T) {
 	code := run(t.Context(), nil, &stdout, &stderr)
 	lines := strings.Split(stdout.String(), "\n")
 	if code != 0 || len(lines) < 2 || !strings.HasPrefix(lines[0], "server  outcome") || !strings.HasPrefix(lines[1], "gopls   Clean    0") {
+		t.Errorf("code %d:\n%s%s", code, &stdout, &stderr)
+	}
+}
+
+// A server that does not answer could not be used, however well it leaves.
+func TestRun_NoAnswer(t *testing.T) {
+	onPath(t, "zls")
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"-patience", "300ms"}, &stdout, &stderr)
+	if code != 1 || !strings.Contains(stderr.String(), "zls: context deadline exceeded") {
+		t.Errorf("code %d:\n%s%s", code, &stdout, &stderr)
+	}
+}
+
+// A ^C while it is at work is no fault of the server's.
+func TestRun_InterruptedAtWork(t *testing.T) {
+	onPath(t, "zls")
+	asked, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(atHover, asked.Addr().String())
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		asked.Accept()
+		asked.Close()
+		cancel()
+	}()
+	var stdout, stderr bytes.Buffer
+	if code := run(ctx, nil, &stdout, &stderr); code != 0 {
 		t.Errorf("code %d:\n%s%s", code, &stdout, &stderr)
 	}
 }

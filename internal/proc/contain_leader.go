@@ -1,4 +1,4 @@
-//go:build !linux && !darwin
+//go:build !linux && !darwin && !dragonfly && !freebsd && !netbsd && !openbsd
 
 package proc
 
@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A container is the leader alone.
+// A container is the leader alone: there is no wait for its end here that leaves it a zombie, so its number, which is that
+// of its group, may be somebody else's when it is noticed that it has ended. What it has started, it has to end itself.
 type container struct {
 	cmd   *exec.Cmd
 	state *os.ProcessState
@@ -27,7 +28,6 @@ func (c *container) name() string                     { return "leader" }
 func (c *container) lists() bool                      { return false }
 func (c *container) members() []Member                { return nil }
 func (c *container) leader() (Member, bool)           { return Member{}, false }
-func (c *container) wake([]Member)                    {}
 func (c *container) awaitMembers([]Member, time.Time) {}
 
 func (c *container) signal(_ []Member, sig syscall.Signal) {

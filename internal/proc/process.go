@@ -24,14 +24,16 @@ import (
 //
 //   - While Exited is not followed by Done, the leader is a zombie. That keeps its pid and the number of its process group
 //     from being given to somebody else, so a signal to the group hits nobody but the group. After Done no signal is sent.
+//     Where the leader alone is contained, it has been reaped by then, and no signal is sent after Exited.
 //   - What the leader leaves behind is told to end (SIGTERM), has Linger to do so, and is killed.
 //   - Signals are sent by the waiter before it reaps, and by others under mu, with reaped false.
 //
 // What is contained is what the container of the platform finds: on Linux all processes in a cgroup made for it; where
 // none can be made, the process group, the session, the descendants, and whoever carries the mark that was put into the
 // environment of the leader. A process that leaves all of these (it takes two forks, setsid, and an environment without
-// the mark) escapes where there is no cgroup. On other Unix systems the process group is all there is, and nobody can be
-// listed. On Windows it is the leader alone, and there is no SIGTERM.
+// the mark) escapes where there is no cgroup. On macOS and the BSDs the process group is all there is, and nobody can be
+// listed. On Windows it is the leader alone, and there is no SIGTERM; on other Unix systems it is the leader alone, too, and
+// what that leaves behind stays.
 //
 // All methods may be called concurrently.
 type Process struct {

@@ -18,7 +18,7 @@ import (
 // A Behaviour is what is wrong with a server. The zero Behaviour is a polite one.
 type Behaviour struct {
 	Initialize string // "": answered, "never", "refuse", "exit", "garbage"
-	Shutdown   string // "": answered, "never", "refuse", "exit", "ask": asks something first, and waits for the answer, "close": closes stdout
+	Shutdown   string // "": answered, "never", "refuse", "exit", "ask": asks something first, and waits for the answer, "close": closes stdout, "half": breaks off within the answer
 	Exit       string // "": obeyed, "ignore"
 	EOF        string // "": leaves, "ignore"
 	StopAfter  int    // reads no more after so many messages; 0: goes on
@@ -58,7 +58,7 @@ var ErrDies = errors.New("fakelsp: dies")
 // Methods: "echo" answers its params, "fail" an error, "never" nothing, "twice" answers twice, "stray" answers what nobody
 // has asked, "ask" asks the client and answers what that answered, "die" exits at once, "half" exits within a message, and
 // "garbage", "header", "negative", "huge", "json", "batch" send no message. "notes" sends as many notifications as its params
-// say.
+// say, and "flood" as many requests; it reads nothing meanwhile.
 func (s *Server) Serve(in io.Reader, out io.Writer, hang func()) (code int) {
 	s.out, s.asked = out, map[string]json.RawMessage{}
 	r := bufio.NewReader(in)
@@ -103,6 +103,8 @@ func (s *Server) Serve(in io.Reader, out io.Writer, hang func()) (code int) {
 			s.mu.Unlock()
 			if !ok {
 				s.fault("a response to what was not asked: " + string(m.ID))
+			} else if asker == nil {
+				continue
 			} else if m.Error != nil {
 				s.send(`{"jsonrpc":"2.0","id":%s,"result":{"error":%s}}`, asker, m.Error)
 			} else {
@@ -138,6 +140,9 @@ func (s *Server) Serve(in io.Reader, out io.Writer, hang func()) (code int) {
 				}
 			case "ask":
 				s.ask(m.ID)
+			case "half":
+				io.WriteString(s.out, "Content-Length: 100\r\n\r\n{\"jsonrpc\":")
+				return s.Code
 			default:
 				s.send(`{"jsonrpc":"2.0","id":%s,"result":null}`, m.ID)
 			}
@@ -169,6 +174,12 @@ func (s *Server) Serve(in io.Reader, out io.Writer, hang func()) (code int) {
 				s.send(`{"jsonrpc":"2.0","method":"note","params":%d}`, i)
 			}
 			s.send(`{"jsonrpc":"2.0","id":%s,"result":null}`, m.ID)
+		case "flood":
+			n, _ := strconv.Atoi(string(m.Params))
+			for range n {
+				s.ask(nil)
+			}
+			s.send(`{"jsonrpc":"2.0","id":%s,"result":null}`, m.ID)
 		case "die":
 			return s.Code
 		case "half":
@@ -194,13 +205,16 @@ func (s *Server) Serve(in io.Reader, out io.Writer, hang func()) (code int) {
 	}
 }
 
-// ask asks the client something, and answers asker with what it answers.
+// ask asks the client something, and answers asker, if there is one, with what it answers.
 func (s *Server) ask(asker json.RawMessage) {
 	s.mu.Lock()
 	s.nextID++
 	id := `"q` + strconv.Itoa(s.nextID) + `"`
 	s.asked[id] = asker
 	s.mu.Unlock()
+	if asker == nil {
+		asker = json.RawMessage("null")
+	}
 	s.send(`{"jsonrpc":"2.0","id":%s,"method":"client/ask","params":{"for":%s}}`, id, asker)
 }
 
