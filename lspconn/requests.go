@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/unwind"
 )
 
 // maxRequests is how many requests of the server are worked on at once.
@@ -23,7 +24,7 @@ func (c *Conn) request(m message) {
 		return
 	}
 	go func() {
-		defer g.Release()
+		defer unwind.UnlessPanic(g.Release)
 		if c.server.OnRequest == nil {
 			c.reply(m, nil, &ResponseError{Code: CodeMethodNotFound, Message: "method not found: " + *m.Method})
 			return
@@ -67,7 +68,7 @@ func newNotes(c *Conn) *notes {
 		scope, _ := ctxshutdown.WithCancel(c.scope, ctxshutdown.WithName("notifications"))
 		g := scope.Guard()
 		go func() {
-			defer g.Release()
+			defer unwind.UnlessPanic(g.Release)
 			for m := range n.ch {
 				c.server.OnNotify(*m.Method, m.Params)
 			}
