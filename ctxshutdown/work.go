@@ -139,7 +139,7 @@ func (t tier) String() string                          { return contextName(t.va
 // Cause is right.
 func (t tier) Value(key any) any {
 	if key == (softKey{}) {
-		return nil
+		return (*Swansong)(nil) // not nil: who looks in one context and then in another must not go on to the other
 	}
 	if v := t.work.hard.Value(key); v != nil {
 		return v

@@ -50,8 +50,8 @@ func NewWriter(ctx context.Context, w io.Writer, opts ...InterruptOption) *Write
 
 // isHard reports whether ctx ends with the Work of a scope.
 func isHard(ctx context.Context) bool {
-	_, found := fromContext(ctx)
-	return found && ctx.Value(softKey{}) == nil
+	soft, found := ctx.Value(softKey{}).(*Swansong)
+	return found && soft == nil
 }
 
 // Write writes p. Once the context is done it writes nothing and returns an error that matches [ErrShutdown] and the

@@ -100,6 +100,19 @@ func TestWriter_SaysWhyItRefuses(t *testing.T) {
 	}
 }
 
+// A merged context has the values of two, as a request's may, whose server has a context of its own.
+type merged struct {
+	context.Context
+	and context.Context
+}
+
+func (m merged) Value(key any) any {
+	if v := m.Context.Value(key); v != nil {
+		return v
+	}
+	return m.and.Value(key)
+}
+
 // A Write that blocks when its context ends is cut short if that is the hard tier, and else finished.
 func TestWriter_CutsAtTheHardTierOnly(t *testing.T) {
 	type scope = *ctxshutdown.Swansong
@@ -120,6 +133,7 @@ func TestWriter_CutsAtTheHardTierOnly(t *testing.T) {
 		{"Work of a child by Force of the root", func(_ *testing.T, root scope) context.Context { return child(root).Work() }, force, true},
 		{"Work of a context by Force", func(_ *testing.T, root scope) context.Context { return ctxshutdown.Work(request{root, "r"}) }, force, true},
 		{"derived from Work by Force", func(t *testing.T, root scope) context.Context { return timeout(t, request{root.Work(), "r"}) }, force, true},
+		{"Work with more values, of its root", func(_ *testing.T, root scope) context.Context { return merged{root.Work(), root} }, force, true},
 		{"time-out on Work", func(t *testing.T, root scope) context.Context { return timeout(t, root.Work()) }, hour, true},
 		{"Work of a child of Work by Force", func(_ *testing.T, root scope) context.Context { return child(root.Work()).Work() }, force, true},
 		{"root", func(_ *testing.T, root scope) context.Context { return root }, shutdown, false},
