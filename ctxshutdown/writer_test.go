@@ -269,6 +269,30 @@ func TestWriter_StoppedBetweenLookAndWrite(t *testing.T) {
 	}
 }
 
+// What a source returns from the Read in which the context ends is written, at the soft tier. At the hard tier nothing is
+// begun any more, and the error says what that costs: also to a Reader, for which a refusal in time is no error.
+func TestWriter_StoppedBetweenReadAndWrite(t *testing.T) {
+	for name, copied := range map[string]func(w *ctxshutdown.Writer, ctx context.Context, src io.Reader) (int64, error){
+		"ReadFrom": func(w *ctxshutdown.Writer, _ context.Context, src io.Reader) (int64, error) { return w.ReadFrom(src) },
+		"io.Copy of a Reader": func(w *ctxshutdown.Writer, ctx context.Context, src io.Reader) (int64, error) {
+			return io.Copy(w, ctxshutdown.NewReader(ctx, src))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
+				src := readerFunc(func(p []byte) (int, error) { end(); return copy(p, "bytes"), nil })
+				var text strings.Builder
+				n, err := copied(ctxshutdown.NewWriter(ctx, deadlinedWriter{&text}), ctx, src)
+				if _, soft := ctx.(*ctxshutdown.Swansong); !soft {
+					wantRefusal(t, ctx, result{N: int(n), Err: err}, 0, "ctxshutdown: write refused, and 5 bytes lost that had been read for it: shut down (the cause)")
+				} else if n != 5 || text.String() != "bytes" {
+					t.Errorf("%d bytes, %v; %q was written", n, err, text.String())
+				}
+			})
+		})
+	}
+}
+
 // Of many that write to one destination, each is cut short, though some see the end before package context has told
 // anybody, and others have failed before.
 func TestWriter_ManyWriteToOneDestination(t *testing.T) {
