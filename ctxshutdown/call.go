@@ -3,6 +3,8 @@ package ctxshutdown
 import (
 	"context"
 	"errors"
+
+	"github.com/swansong-go/swansong/internal/unwind"
 )
 
 // Call runs f with ctx and returns what f returns, or the zero value and [context.Cause] of ctx if ctx is done first:
@@ -10,7 +12,7 @@ import (
 // takes a context and does not look at it. If ctx is done already, f does not run.
 //
 // f runs in a goroutine of its own. A panic in it ends the program, as in any goroutine: the caller may be gone, and what
-// becomes of a panic should not depend on that. When f ends its goroutine by runtime.Goexit, Call returns an error that
+// becomes of a panic should not depend on that. Neither Call nor a drain returns before that; see [Swansong.Go]. When f ends its goroutine by runtime.Goexit, Call returns an error that
 // says so. The guard is released a moment after Call has the result.
 func Call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (T, error) {
 	var zero T
@@ -24,12 +26,7 @@ func Call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (T
 	done := make(chan result, 1)
 	ran := Go(ctx, func(ctx context.Context) {
 		r := result{err: errGoexit}
-		defer func() {
-			if v := recover(); v != nil {
-				panic(v) // and no result, with which the caller might end the program in peace
-			}
-			done <- r
-		}()
+		defer unwind.UnlessPanic(func() { done <- r })
 		r.v, r.err = f(ctx)
 	})
 	if !ran {

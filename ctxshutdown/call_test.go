@@ -2,11 +2,7 @@ package ctxshutdown_test
 
 import (
 	"context"
-	"errors"
-	"os"
-	"os/exec"
 	"runtime"
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -128,25 +124,4 @@ func TestCall_WithoutAScope(t *testing.T) {
 		wantReturned(t, returned{"", errCause}, <-got)
 		close(let)
 	})
-}
-
-const callCase = "CTXSHUTDOWN_TEST_CALL"
-
-func TestCall_APanicEndsTheProgram(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCall_Crash$")
-	cmd.Env = append(os.Environ(), callCase+"=1")
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), "panic: boom") {
-		t.Errorf("%v, want exit status 2 and the panic:\n%s", err, out)
-	}
-}
-
-// TestCall_Crash is the process that crashes; by itself it checks nothing.
-func TestCall_Crash(t *testing.T) {
-	if os.Getenv(callCase) == "" {
-		return
-	}
-	ctxshutdown.Call(ctxshutdown.New(context.Background()), func(context.Context) (string, error) { panic("boom") })
-	select {}
 }

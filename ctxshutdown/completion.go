@@ -93,7 +93,8 @@ func (c *Completion) resolved() bool {
 	}
 }
 
-// softKey finds the scope whose soft tier a context derives from.
+// softKey finds the scope whose soft tier a context derives from: a *Swansong, and a nil one for a context on the hard
+// tier. A context without a scope has no value for it.
 type softKey struct{}
 
 // endedByShutdown reports whether the shutdown that c stands for is what ended ctx, which survived the stop or did
@@ -119,8 +120,8 @@ func (c *Completion) endedByShutdown(ctx context.Context, survived bool) bool {
 			return true
 		}
 	}
-	s, ok := ctx.Value(softKey{}).(*Swansong)
-	return ok && s.Err() != nil && sameCause(cause, context.Cause(s)) && (s.under(c.scope) || c.scope.under(s))
+	s, _ := ctx.Value(softKey{}).(*Swansong)
+	return s != nil && s.Err() != nil && sameCause(cause, context.Cause(s)) && (s.under(c.scope) || c.scope.under(s))
 }
 
 // under reports whether s is t or below it.

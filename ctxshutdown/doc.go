@@ -30,6 +30,12 @@
 // Signals go down and completion comes up: a scope is complete when it is stopped and neither it nor anything below
 // it holds a guard. A child by itself is not work; it never delays anybody.
 //
+// # Panics
+//
+// A panic in a function that Go, [Call] or a [Group] runs ends the program, as in any goroutine, and keeps its guard: no
+// drain completes, and lets main return, before the runtime has printed it. Where somebody recovers, as net/http does for
+// its handlers, the guard has to be released: defer g.Release().
+//
 // # Interrupts
 //
 // Whatever blocks can be ended by a context: [NewReader], [NewWriter] and [NewListener] wrap what they are named

@@ -1,12 +1,17 @@
 package ctxshutdown
 
-import "context"
+import (
+	"context"
+
+	"github.com/swansong-go/swansong/internal/unwind"
+)
 
 // Go runs f in a goroutine of its own, under a guard and with [Swansong.Work] as its context. It returns false once
 // the scope has been told to stop; then f never runs.
 //
-// A panic in f releases the guard on its way and then ends the program, as in any goroutine. Handing it to whoever
-// waits would hide it until the drain, and lose it where nobody waits.
+// A panic in f ends the program, as in any goroutine. Handing it to whoever waits would hide it until the drain, and
+// lose it where nobody waits. The guard stays held: a drain that waits for it must not complete, and let main return,
+// before the runtime has printed the panic. A function that ends its goroutine by runtime.Goexit releases it.
 func (s *Swansong) Go(f func(ctx context.Context)) bool {
 	mustFunc(f)
 	g, ok := s.TryGuard()
@@ -37,7 +42,7 @@ func mustFunc(f func(context.Context)) {
 
 func run(ctx context.Context, g *Guard, f func(context.Context)) {
 	go func() {
-		defer g.Release()
+		defer unwind.UnlessPanic(g.Release)
 		f(g.label(ctx))
 	}()
 }

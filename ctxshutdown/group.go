@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/swansong-go/swansong/internal/unwind"
 )
 
 // A Group runs functions in goroutines under guards of a scope of its own, in the manner of
@@ -52,8 +54,8 @@ func (g *Group) SetLimit(n int) {
 // waits for a free place or for the stop. It returns false once the scope has been told to stop or a Wait has found
 // nothing running; then f never runs.
 //
-// A panic in f releases the guard on its way and then ends the program; see [Swansong.Go]. A function that ends its
-// goroutine by runtime.Goexit has returned no error.
+// A panic in f ends the program, and neither Wait nor the drain of the scope returns before that; see [Swansong.Go]. A
+// function that ends its goroutine by runtime.Goexit has returned no error.
 func (g *Group) Go(f func(ctx context.Context) error) bool {
 	sem := g.places(f)
 	if sem != nil {
@@ -104,9 +106,11 @@ func (g *Group) start(f func(ctx context.Context) error, sem chan struct{}) bool
 		return false
 	}
 	go func() {
-		defer g.exit()
-		defer guard.Release()
-		defer leave()
+		defer unwind.UnlessPanic(func() {
+			leave()
+			guard.Release()
+			g.exit()
+		})
 		if err := f(guard.label(g.scope)); err != nil {
 			g.decide(err)
 		}

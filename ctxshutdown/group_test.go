@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
-	"os/exec"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -359,61 +355,5 @@ func TestGo_GivesTheContextItPromises(t *testing.T) {
 		if ctxshutdown.Go(ctx, f); <-given != ctx {
 			t.Errorf("Go on %v gives something else", ctx)
 		}
-	}
-}
-
-// crashes are programs that must end in the standard library's way.
-var crashes = map[string]func(s *ctxshutdown.Swansong){
-	"Swansong.Go": func(s *ctxshutdown.Swansong) { s.Go(crash(s)) },
-	"Go":          func(s *ctxshutdown.Swansong) { ctxshutdown.Go(s.Work(), crash(s)) },
-	"Group.Go": func(s *ctxshutdown.Swansong) {
-		g := ctxshutdown.NewGroup(s)
-		g.Go(func(ctx context.Context) error { crash(s)(ctx); return nil })
-		g.Wait()
-	},
-}
-
-func crash(s *ctxshutdown.Swansong) func(context.Context) {
-	return func(context.Context) {
-		s.Force(nil) // from now on a release is late, and is told of
-		panic("boom")
-	}
-}
-
-const crashCase = "CTXSHUTDOWN_TEST_CRASH"
-
-// runCrash runs one of crashes in a process of its own.
-func runCrash(t *testing.T, name string) (output string, err error) {
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestGo_Crash$", "-test.timeout=10s")
-	cmd.Env = append(os.Environ(), crashCase+"="+name)
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
-// TestGo_Crash is the process that crashes; by itself it checks nothing.
-func TestGo_Crash(t *testing.T) {
-	name := os.Getenv(crashCase)
-	if name == "" {
-		return
-	}
-	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	crashes[name](ctxshutdown.New(context.Background(), ctxshutdown.WithName("job"), ctxshutdown.WithTrace(), ctxshutdown.WithLogger(logger)))
-	select {}
-}
-
-func TestGo_APanicReleasesTheGuardAndEndsTheProgram(t *testing.T) {
-	for _, name := range []string{"Swansong.Go", "Go", "Group.Go"} {
-		t.Run(name, func(t *testing.T) {
-			out, err := runCrash(t, name)
-			var exit *exec.ExitError
-			if !errors.As(err, &exit) || exit.ExitCode() != 2 {
-				t.Errorf("%v, want exit status 2", err)
-			}
-			released := strings.Index(out, "guard released late")
-			panicked := strings.Index(out, "panic: boom\n")
-			if released < 0 || panicked < 0 || released > panicked || strings.Count(out, "goroutine ") == 0 {
-				t.Errorf("want the guard released, the panic and a stack:\n%s", out)
-			}
-		})
 	}
 }

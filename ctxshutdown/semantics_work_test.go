@@ -202,3 +202,35 @@ func (c claim) workEnded(w context.Context, cause error) {
 	c.isTrue("Err is Canceled", w.Err() == context.Canceled)
 	c.isTrue("the cause is as it should be", context.Cause(w) == cause)
 }
+
+// A hookedContext calls a function when a scope that derives from it leaves, in the middle of that scope's Force.
+type hookedContext struct {
+	context.Context // for its values
+	done            chan struct{}
+	left            func()
+}
+
+func (h hookedContext) Done() <-chan struct{} { return h.done }
+func (h hookedContext) Err() error            { return nil }
+
+// AfterFunc is what package context looks for.
+func (h hookedContext) AfterFunc(func()) (stop func() bool) {
+	return func() bool { h.left(); return true }
+}
+
+// Two scopes, one above the other, are forced at once: the lower one's Force has been recorded, and has not come round to
+// Work, when the upper one's runs. Whoever asks which Work, and when: the first Force has won.
+func TestSemantic5_TheFirstForceWinsAlsoUnderWay(t *testing.T) {
+	c := claim{t, "semantic 5"}
+	root := ctxshutdown.New(t.Context())
+	other := errors.New("the second")
+	k := child(hookedContext{root, make(chan struct{}), func() { root.Force(other) }})
+	defer k.Guard().Release()
+	w, below := k.Work(), child(k).Work()
+	k.Done()
+	k.Force(errCause)
+	c.isTrue("the root was forced by the other", context.Cause(root.Work()) == other)
+	c.isTrue("of Work", context.Cause(w) == errCause)
+	c.isTrue("of a child's", context.Cause(below) == errCause)
+	c.isTrue("of one made later", context.Cause(child(k).Work()) == errCause)
+}

@@ -85,29 +85,40 @@ func (s *Swansong) Force(cause error) *Completion {
 		cause = ErrForced
 	}
 	// Recorded before the soft tier ends: that may complete an idle scope at once, and its Work ends with this cause.
-	// Where an ancestor was forced before, Work has ended by that.
-	recorded := cause
-	if above := s.forceCause(); above != nil {
-		recorded = above
-	}
-	s.forced.CompareAndSwap(nil, &recorded)
+	// Where an ancestor was forced before, Work has ended by that, and asking makes its cause the one of s.
+	s.forceCause()
+	s.forced.CompareAndSwap(nil, &cause)
 	s.stop(cause)
 	s.node.Walk(func(o packed.Owner, _ int) {
-		if w := scopeOf(o).work.Load(); w != nil {
-			w.end(recorded)
+		// One that was forced by itself before has its own cause, even if its Force has not come round to Work yet.
+		below := scopeOf(o)
+		if w := below.work.Load(); w != nil {
+			w.end(below.forceCause())
 		}
 	})
 	return s.completion()
 }
 
-// forceCause returns the cause of the Force that cut s short, nil if none did.
+// forceCause returns the cause of the Force that cut s short, nil if none did. What it finds above becomes that of s, or
+// a Force of s at the same time could still record another one: it answers the same from then on.
 func (s *Swansong) forceCause() error {
-	for ; s != nil; s = s.up() {
-		if cause := s.forced.Load(); cause != nil {
-			return *cause
-		}
+	if cause := s.forcedBy(); cause != nil {
+		return *cause
 	}
 	return nil
+}
+
+func (s *Swansong) forcedBy() *error {
+	if s == nil {
+		return nil
+	}
+	if cause := s.forced.Load(); cause != nil {
+		return cause
+	}
+	if above := s.up().forcedBy(); above != nil {
+		s.forced.CompareAndSwap(nil, above)
+	}
+	return s.forced.Load()
 }
 
 // Work returns the hard tier for code that sees only a ctx: a context with the values of ctx and no deadline, that
@@ -139,7 +150,7 @@ func (t tier) String() string                          { return contextName(t.va
 // Cause is right.
 func (t tier) Value(key any) any {
 	if key == (softKey{}) {
-		return nil
+		return (*Swansong)(nil) // not nil: who looks in one context and then in another must not go on to the other
 	}
 	if v := t.work.hard.Value(key); v != nil {
 		return v

@@ -50,8 +50,8 @@ func NewWriter(ctx context.Context, w io.Writer, opts ...InterruptOption) *Write
 
 // isHard reports whether ctx ends with the Work of a scope.
 func isHard(ctx context.Context) bool {
-	_, found := fromContext(ctx)
-	return found && ctx.Value(softKey{}) == nil
+	soft, found := ctx.Value(softKey{}).(*Swansong)
+	return found && soft == nil
 }
 
 // Write writes p. Once the context is done it writes nothing and returns an error that matches [ErrShutdown] and the
@@ -78,7 +78,11 @@ func (w *Writer) write(p []byte) (n int, err error) {
 	case n < len(p) && err == nil:
 		err = io.ErrShortWrite
 	}
-	if err != nil {
+	switch {
+	case err == errTooLate:
+		w.finish()
+		err = &stoppedError{cause: context.Cause(w.ctx)}
+	case err != nil:
 		err = w.failed(err)
 	}
 	return n, err
@@ -89,10 +93,13 @@ func (w *Writer) writeAwake(p []byte) (int, error) {
 	w.waker.enter(w.ctx)
 	defer w.leave()
 	if w.look.ended() {
-		return 0, os.ErrDeadlineExceeded // it ended before anybody could be woken
+		return 0, errTooLate // it ended before anybody could be woken
 	}
 	return w.dst.Write(p)
 }
+
+// errTooLate stands for a refusal by writeAwake, whose consequences are drawn when it has left.
+var errTooLate = errors.New("ctxshutdown: write refused")
 
 // leave ends what waker.enter began.
 func (w *Writer) leave() {
@@ -133,7 +140,8 @@ func (w *Writer) finish() {
 }
 
 // ReadFrom copies from r until its end; [io.Copy] calls it. It looks at the context before each Read, not between
-// a Read and its Write: when the context ends, it returns an error as Write does, and all that was read is written. A
+// a Read and its Write: when the soft tier ends, it returns an error as Write does, and all that was read is written. The
+// end of the hard tier cuts short here as it does in Write, or refuses what was read meanwhile, and the error says so. A
 // regular file is copied in pieces of 1 MiB by the means of [io.Copy], so that the bytes need not pass through
 // the program. r is not woken; if it can block, make it a [Reader].
 func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
@@ -141,7 +149,7 @@ func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 		n, err, _ = w.copyFrom(r)
 		return n, err
 	}
-	return io.Copy(writerFunc(w.write), &boundary{read: func(p []byte) (int, error) {
+	return io.Copy(writerFunc(w.writeRead), &boundary{read: func(p []byte) (int, error) {
 		if err := w.refusal(); err != nil {
 			return 0, err
 		}
@@ -167,6 +175,15 @@ func (w *Writer) copyAwake(src io.Reader) (n int64, err error, failed bool) {
 	w.waker.enter(w.ctx)
 	defer w.leave()
 	return copyPieces(w.dst, src, w.refusal)
+}
+
+// writeRead writes p, which has been read and is nobody's any more if it is refused.
+func (w *Writer) writeRead(p []byte) (n int, err error) {
+	n, err = w.write(p)
+	if e, ok := err.(*stoppedError); ok && !e.cut {
+		err = &stoppedError{cause: e.cause, lost: len(p) - n}
+	}
+	return n, err
 }
 
 type writerFunc func(p []byte) (int, error)
@@ -201,12 +218,16 @@ func (w *Writer) SetWriteDeadline(t time.Time) error {
 type stoppedError struct {
 	cause error
 	cut   bool // in the middle of a Write
+	lost  int  // bytes that ReadFrom had read for the Write that was refused
 }
 
 func (e *stoppedError) Error() string {
 	what := "write refused"
-	if e.cut {
+	switch {
+	case e.cut:
 		what = "write cut short"
+	case e.lost > 0:
+		what = fmt.Sprintf("write refused, and %d bytes lost that had been read for it", e.lost)
 	}
 	if e.cause == ErrShutdown {
 		return "ctxshutdown: " + what + ": shut down"
@@ -218,7 +239,7 @@ func (e *stoppedError) Error() string {
 func refusedInTime(w io.Writer, err error) bool {
 	_, ok := w.(*Writer)
 	var stopped *stoppedError
-	return ok && errors.As(err, &stopped) && !stopped.cut
+	return ok && errors.As(err, &stopped) && !stopped.cut && stopped.lost == 0
 }
 
 func (e *stoppedError) Is(target error) bool { return target == ErrShutdown }

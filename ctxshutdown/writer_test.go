@@ -100,6 +100,19 @@ func TestWriter_SaysWhyItRefuses(t *testing.T) {
 	}
 }
 
+// A merged context has the values of two, as a request's may, whose server has a context of its own.
+type merged struct {
+	context.Context
+	and context.Context
+}
+
+func (m merged) Value(key any) any {
+	if v := m.Context.Value(key); v != nil {
+		return v
+	}
+	return m.and.Value(key)
+}
+
 // A Write that blocks when its context ends is cut short if that is the hard tier, and else finished.
 func TestWriter_CutsAtTheHardTierOnly(t *testing.T) {
 	type scope = *ctxshutdown.Swansong
@@ -120,6 +133,7 @@ func TestWriter_CutsAtTheHardTierOnly(t *testing.T) {
 		{"Work of a child by Force of the root", func(_ *testing.T, root scope) context.Context { return child(root).Work() }, force, true},
 		{"Work of a context by Force", func(_ *testing.T, root scope) context.Context { return ctxshutdown.Work(request{root, "r"}) }, force, true},
 		{"derived from Work by Force", func(t *testing.T, root scope) context.Context { return timeout(t, request{root.Work(), "r"}) }, force, true},
+		{"Work with more values, of its root", func(_ *testing.T, root scope) context.Context { return merged{root.Work(), root} }, force, true},
 		{"time-out on Work", func(t *testing.T, root scope) context.Context { return timeout(t, root.Work()) }, hour, true},
 		{"Work of a child of Work by Force", func(_ *testing.T, root scope) context.Context { return child(root.Work()).Work() }, force, true},
 		{"root", func(_ *testing.T, root scope) context.Context { return root }, shutdown, false},
@@ -252,6 +266,30 @@ func TestWriter_StoppedBetweenLookAndWrite(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// What a source returns from the Read in which the context ends is written, at the soft tier. At the hard tier nothing is
+// begun any more, and the error says what that costs: also to a Reader, for which a refusal in time is no error.
+func TestWriter_StoppedBetweenReadAndWrite(t *testing.T) {
+	for name, copied := range map[string]func(w *ctxshutdown.Writer, ctx context.Context, src io.Reader) (int64, error){
+		"ReadFrom": func(w *ctxshutdown.Writer, _ context.Context, src io.Reader) (int64, error) { return w.ReadFrom(src) },
+		"io.Copy of a Reader": func(w *ctxshutdown.Writer, ctx context.Context, src io.Reader) (int64, error) {
+			return io.Copy(w, ctxshutdown.NewReader(ctx, src))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
+				src := readerFunc(func(p []byte) (int, error) { end(); return copy(p, "bytes"), nil })
+				var text strings.Builder
+				n, err := copied(ctxshutdown.NewWriter(ctx, deadlinedWriter{&text}), ctx, src)
+				if _, soft := ctx.(*ctxshutdown.Swansong); !soft {
+					wantRefusal(t, ctx, result{N: int(n), Err: err}, 0, "ctxshutdown: write refused, and 5 bytes lost that had been read for it: shut down (the cause)")
+				} else if n != 5 || text.String() != "bytes" {
+					t.Errorf("%d bytes, %v; %q was written", n, err, text.String())
+				}
+			})
+		})
 	}
 }
 

@@ -28,8 +28,8 @@ func (n *Node) Pretend(d int64) { n.spread.Load().pick().Add(d) }
 func (n *Node) StripesNow() (late func(operation func())) {
 	s := n.spread.Load()
 	return func(operation func()) {
-		n.spread.Store(s)
+		now := n.spread.Swap(s)
 		operation()
-		n.spread.Store(nil)
+		n.spread.Store(now)
 	}
 }

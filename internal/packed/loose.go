@@ -92,6 +92,7 @@ func (l *list) push(n *Node) {
 // matter either go first: nobody else would ever look at them, should n get no more children. It stops at the first
 // that does matter, so what it does has been paid for by the pushes of those it unlinks.
 func (l *list) drop(n *Node) bool {
+	n.gather()
 	for {
 		v := n.word.Load()
 		if v&(loose|announced|pinned) != 0 || !empty(v) {

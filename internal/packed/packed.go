@@ -45,7 +45,8 @@ const (
 	// canary is set in every word that [Node.Init] made. An addition too many carries into it and a release too many
 	// borrows from it, so that neither reaches the bits above before the caller panics; and a zero Node shows itself.
 	canary uint64 = 1 << 30
-	// kid is one announced child: bits 31 to 56.
+	// kid is one announced child: bits 31 to 56. Nobody looks whether they are enough: an announced child is a Node with a
+	// guard in its subtree, and 2^26 of them take tens of gigabytes.
 	kid uint64 = 1 << 31
 
 	live      uint64 = 1 << 57 // no stop has reached the scope

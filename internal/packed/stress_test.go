@@ -1,6 +1,7 @@
 package packed_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -258,7 +259,9 @@ func (c *crew) work(t *testing.T, r *rand.Rand, n int) {
 			c.holding(t, kid, nil)
 			done := kid.Done()
 			kid.Stop()
-			<-done
+			if !isClosed(done) {
+				c.violated(t, "a scope was stopped and holds nothing, and its channel is open")
+			}
 			if !seen && !kid.told.Load() {
 				c.violated(t, "a pinned scope completed and its owner was not told")
 			}
@@ -297,9 +300,11 @@ func TestStressEverything(t *testing.T) {
 			m.Stop()
 		}
 		for i, m := range c.scopes {
-			<-before[i]
-			if !m.Complete() || !isClosed(m.Done()) {
-				c.violated(t, "a scope that was stopped and holds nothing is not complete")
+			switch {
+			case !m.Complete() || !isClosed(m.Done()):
+				c.violated(t, fmt.Sprintf("scope %d was stopped and holds nothing, and is not complete", i))
+			case !isClosed(before[i]): // a lost wake-up: whoever waits would wait for ever
+				c.violated(t, fmt.Sprintf("scope %d is complete, and the channel that was asked for first is open", i))
 			}
 		}
 		acquisitions += int(c.acquisitions.Load())

@@ -14,6 +14,7 @@ import (
 // do the same. A scope where nothing clashes has no stripes and pays for one nil pointer.
 //
 //	alone → spread   grow, when enough clashes have been noticed in a short time
+//	spread → alone   gather, by a sweep of the parent's list that finds nothing held: it may be spread again
 //	spread → alone   fold, by the seal, before the scope stops being live; for good
 //
 // The pointer to the stripes is what the guard path looks at first. Who has read it goes by what it said, however late:
@@ -23,12 +24,14 @@ import (
 //
 //  1. A scope that is spread is live and linked, and its walk has not begun to seal it. Guards held are then the count
 //     in the word, less bias, and the sum of the stripes; each of these may be anything, only the total means something.
-//  2. The bias is in the word from before the first operation on a stripe until fold has put the sum there. To all that
-//     looks at the word it is guards that are held: the scope is not empty and does not drop out of its parent's list,
-//     and a release whose acquisition is in the sum cannot borrow from the canary.
-//  3. Fold takes the count of each stripe and leaves the mark sealed, in one step. So an operation on a stripe is either
-//     in the sum, or finds the mark and is done again on the word, as if it had come later. Whoever has returned is
+//  2. The bias is in the word from before the first operation on a stripe until fold or gather has put the sum there. To
+//     all that looks at the word it is guards that are held: the scope is not empty and does not drop out of its parent's
+//     list, and a release whose acquisition is in the sum cannot borrow from the canary. So who would have a scope drop
+//     out gathers first; else one that was hot once, and is forgotten, would never be collected, nor its stripes.
+//  3. Fold and gather take the count of each stripe and leave the mark sealed, in one step. So an operation on a stripe is
+//     either in the sum, or finds the mark and is done again on the word, as if it had come later. Whoever has returned is
 //     counted, then, when the fold is done; and the last release that finds the mark wakes who waits, as on any word.
+//     Stripes that were given up are never used again: who still goes by them finds the marks.
 //
 // Nothing else of the protocol knows of stripes: before and after, the scope is its word, and in between it is live.
 //
@@ -143,6 +146,17 @@ func (n *Node) grow(procs int) {
 	}
 }
 
+// take ends the stripes, and returns what was counted on them.
+func (s *stripes) take() (sum int64) {
+	for i := range s.cells {
+		sum += s.cells[i].count.Swap(sealed)
+	}
+	return sum
+}
+
+// total returns how many guards are held on a spread scope, whose word is v and whose stripes count sum.
+func total(v uint64, sum int64) int64 { return int64(v&locals) - int64(bias) + sum }
+
 // fold puts what is counted on the stripes into the word. The walk has begun, so there will be no others.
 func (n *Node) fold(e *effects) {
 	if n.spread.Load() == nil {
@@ -151,13 +165,13 @@ func (n *Node) fold(e *effects) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := n.spread.Load()
-	var sum int64
-	for i := range s.cells {
-		sum += s.cells[i].count.Swap(sealed)
+	if s == nil {
+		return // gathered a moment ago
 	}
+	sum := s.take()
 	for {
 		v := n.word.Load()
-		total := int64(v&locals) - int64(bias) + sum
+		total := total(v, sum)
 		held := uint64(max(0, min(total, int64(locals))))
 		if n.word.CompareAndSwap(v, v&^locals|held) {
 			switch {
@@ -170,6 +184,36 @@ func (n *Node) fold(e *effects) {
 		}
 	}
 	n.spread.Store(nil)
+}
+
+// gather folds a scope that looks as if it held nothing, which may be wrong: then its guards are in the word as well as on
+// stripes, and it will be spread again if it is still hot. The caller holds the parent's mu.
+func (n *Node) gather() {
+	if n.spread.Load() == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := n.spread.Load()
+	if s == nil || n.guards() > 0 {
+		return
+	}
+	sum := s.take()
+	for {
+		v := n.word.Load()
+		total := total(v, sum)
+		if uint64(total) > locals {
+			// Released and never acquired. It is not for who sweeps to hear of that, but for who stops: see fold.
+			s = newStripes(runtime.GOMAXPROCS(0))
+			s.cells[0].count.Store(sum)
+			break
+		}
+		if n.word.CompareAndSwap(v, v&^locals|uint64(total)) {
+			s = nil
+			break
+		}
+	}
+	n.spread.Store(s)
 }
 
 // guards returns how many guards are held on n itself. The caller holds mu, so no fold is under way; but who comes and

@@ -2,12 +2,14 @@ package packed_test
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/swansong-go/swansong/internal/packed"
 )
@@ -198,6 +200,114 @@ func TestSpreadScopeStaysLinked(t *testing.T) {
 	root.Stop()
 	check(t, "complete while held", root.Complete(), false)
 	n.Release()
+	check(t, "complete", root.Complete(), true)
+}
+
+// sweep has the list of n swept, several times.
+func sweep(n *packed.Node) {
+	for range 1000 {
+		k := newNode(n)
+		k.Acquire()
+		k.Release()
+	}
+}
+
+// A scope that was hot once and is forgotten is collected as any other is, and its stripes with it.
+func TestForgottenSpreadScopeIsCollected(t *testing.T) {
+	for name, forget := range map[string]func(root *packed.Node) weak.Pointer[packed.Node]{
+		"a child": func(root *packed.Node) weak.Pointer[packed.Node] {
+			n := newNode(root)
+			n.Acquire()
+			check(t, "spread", n.Spread(), true)
+			elsewhere(n.Acquire)
+			n.Release()
+			elsewhere(n.Release)
+			return weak.Make(n)
+		},
+		"a grandchild": func(root *packed.Node) weak.Pointer[packed.Node] {
+			n := newNode(newNode(root))
+			n.Acquire()
+			check(t, "spread", []bool{n.Spread(), n.Parent().Spread()}, []bool{true, true})
+			n.Release()
+			return weak.Make(n)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := newNode(nil)
+			n := forget(root)
+			sweep(root)
+			runtime.GC()
+			runtime.GC()
+			check(t, "collected", n.Value() == nil, true)
+			root.Stop()
+			check(t, "complete", root.Complete(), true)
+		})
+	}
+}
+
+// A sweep leaves a scope spread that is in use. One that it has found idle counts as before, and can be spread again; who
+// comes late, and goes by the stripes that it has lost, counts too.
+func TestSpreadScopeIsSwept(t *testing.T) {
+	root, n := newSpread(t)
+	n.Acquire()
+	sweep(root)
+	check(t, "spread while in use", n.IsSpread(), true)
+	n.Release()
+	late := n.StripesNow()
+	sweep(root)
+	check(t, "spread, and linked", []any{n.IsSpread(), linked(root) > 40}, []any{false, false})
+
+	n.Acquire()
+	check(t, "spread again", n.Spread(), true)
+	late(n.Acquire)
+	elsewhere(func() { late(n.Acquire) })
+	check(t, "guards", guards(root), 3)
+	late(n.Release)
+	check(t, "guards", guards(root), 2)
+	n.Release()
+	root.Stop()
+	check(t, "complete while held", root.Complete(), false)
+	n.Release()
+	check(t, "complete", root.Complete(), true)
+}
+
+// Who sweeps is not to blame for what others have released too often. The stop is told.
+func TestMisuseOfSpreadGuardsOutlivesASweep(t *testing.T) {
+	root, n := newSpread(t)
+	n.Pretend(-1)
+	sweep(root)
+	check(t, "spread", n.IsSpread(), true)
+	if got := panicOf(root.Stop); !strings.Contains(got, "never acquired") {
+		t.Errorf("Stop panicked with %q", got)
+	}
+	check(t, "complete", root.Complete(), true)
+}
+
+// While one goroutine takes and releases guards of a scope that is spread again and again, another one has it swept. No
+// guard is missed, and none is left.
+func TestGuardsDuringSweeps(t *testing.T) {
+	root, n := newSpread(t)
+	var over atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer over.Store(true)
+		for range 50_000 {
+			n.Acquire()
+			n.Spread()
+			if held := guards(n); held != 1 {
+				t.Errorf("%d guards, want 1", held)
+				return
+			}
+			n.Release()
+		}
+	})
+	wg.Go(func() {
+		for !over.Load() {
+			sweep(root)
+		}
+	})
+	wg.Wait()
+	root.Stop()
 	check(t, "complete", root.Complete(), true)
 }
 

@@ -1,7 +1,8 @@
 /* Stripes, stripes.go. The middle scope spreads its guards over two stripes at any time, and folds them when a stop
- * reaches it. GUARDS guards come and go on it; each operation falls on whichever stripe, so a guard may be released on
- * another than it was acquired on. One stopper stops the root, OTHER the middle itself. SWEEP sweeps the root's list and
- * ASK asks the root for a channel, at any time. The middle is loose in the beginning, or (KNOWN) linked.
+ * reaches it, or gathers them when the root's list is swept; then (AGAIN) it may spread them again, over two others.
+ * GUARDS guards come and go on it; each operation falls on whichever stripe, so a guard may be released on another than
+ * it was acquired on. One stopper stops the root, OTHER the middle itself. SWEEP sweeps the root's list and ASK asks the
+ * root for a channel, at any time. The middle is loose in the beginning, or (KNOWN) linked.
  *
  * Whoever has read the pointer to the stripes goes by what it said, however late.
  */
@@ -20,8 +21,15 @@
 #define BIAS 4
 #endif
 
-bit spread; /* the pointer of the middle scope is not nil */
-short stripe[2];
+#ifdef AGAIN
+#define GROWTHS 2
+#else
+#define GROWTHS 1
+#endif
+
+byte spread; /* the pointer of the middle scope: 0 is nil, 1 the first two stripes, 2 the others */
+byte grown;
+short stripe[2 * GROWTHS];
 short sum;
 
 #ifdef GROW_LATE
@@ -36,7 +44,7 @@ short sum;
 #define ALONE LOOSE
 #endif
 
-/* One step for the compare-and-swap loop, as everywhere. The stripes are empty: there is one growth at most. */
+/* One step for the compare-and-swap loop, as everywhere. The stripes are new, so they are empty. */
 inline grow1() {
 	lock(mu[1]);
 	d_step {
@@ -47,7 +55,7 @@ inline grow1() {
 		fi
 	}
 	if
-	:: ok -> ok = 0; spread = 1
+	:: ok -> ok = 0; d_step { grown++; spread = grown }
 	:: else
 	fi;
 	unlock(mu[1])
@@ -64,20 +72,48 @@ inline fold1() {
 	:: !spread
 	:: else ->
 		lock(mu[1]);
-		take(0);
-		take(1);
-		d_step {
+		if
+		:: !spread
+		:: else ->
+			take(2 * spread - 2);
+			take(2 * spread - 1);
+			d_step {
 #ifndef CONTROL
-			/* Releases that were counted were of guards that were counted. */
-			assert((word[1] & LOCALS) - BIAS + sum >= 0);
+				/* Releases that were counted were of guards that were counted. */
+				assert((word[1] & LOCALS) - BIAS + sum >= 0);
 #endif
-			word[1] = word[1] - BIAS + sum;
-			sum = 0
-		};
-		spread = 0;
+				word[1] = word[1] - BIAS + sum;
+				sum = 0
+			};
+			spread = 0
+		fi;
 		unlock(mu[1])
 	fi
 }
+
+/* Called with the parent's mu held. Whether the scope looks idle is a hint, and here anybody's guess. */
+#ifdef GATHER_UNMARKED
+inline gather(n) {
+	if
+	:: n == 1 && spread ->
+		lock(mu[1]);
+		if
+		:: spread && (word[1] & LOCALS) - BIAS + stripe[2 * spread - 2] + stripe[2 * spread - 1] == 0 ->
+			d_step { word[1] = word[1] & ~LOCALS; spread = 0 }
+		:: else
+		fi;
+		unlock(mu[1])
+	:: else
+	fi
+}
+#else
+inline gather(n) {
+	if
+	:: n == 1 && spread -> fold1()
+	:: skip
+	fi
+}
+#endif
 
 #ifdef ACQUIRE_ONCE
 #define ACQUIRED 1
@@ -93,16 +129,17 @@ inline fold1() {
 
 inline pick() {
 	if
-	:: i = 0
-	:: i = 1
+	:: i = 2 * p - 2
+	:: i = 2 * p - 1
 	fi
 }
 
 proctype guard() {
 	VARS;
-	bit i;
+	byte i, p;
+	p = spread;
 	if
-	:: spread ->
+	:: p ->
 		pick();
 		d_step {
 			stripe[i] = stripe[i] + 1;
@@ -115,8 +152,9 @@ proctype guard() {
 		fi
 	:: else -> acquire1(1)
 	fi;
+	p = spread;
 	if
-	:: spread ->
+	:: p ->
 		pick();
 		d_step {
 			stripe[i] = stripe[i] - 1;
@@ -164,6 +202,9 @@ init {
 		:: else -> break
 		od;
 		run grower();
+#ifdef AGAIN
+		run grower();
+#endif
 #ifdef OTHER
 		run other();
 #endif

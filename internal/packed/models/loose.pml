@@ -83,6 +83,9 @@ inline dropKids(n) { skip }
 
 /* Called with the parent's mu held. */
 inline drop(n, v) {
+#ifdef STRIPES
+	gather(n);
+#endif
 	do
 	:: v = word[n];
 		if

@@ -1,0 +1,107 @@
+package ctxshutdown_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+// A boom is what the programs below panic with. The runtime asks for its text when all deferred calls have run, and before
+// it prints anything: so it says "boom" only where nobody has been let go by then, and otherwise waits for main to end the
+// program. That makes certain what would be a race.
+type boom struct{ released func() bool }
+
+func (b boom) Error() string {
+	if b.released() {
+		select {}
+	}
+	return "boom"
+}
+
+// crashes are programs that wait for work that panics. The return of each is the end of the program, in peace.
+var crashes = map[string]func(s *ctxshutdown.Swansong){
+	"Swansong.Go": func(s *ctxshutdown.Swansong) {
+		s.Go(func(context.Context) { panic(boom{func() bool { return s.GuardCount() == 0 }}) })
+		<-s.Shutdown().Done()
+	},
+	"Go": func(s *ctxshutdown.Swansong) {
+		c := child(s)
+		ctxshutdown.Go(c, func(context.Context) { panic(boom{func() bool { return s.GuardCount() == 0 }}) })
+		<-c.Shutdown().Done()
+	},
+	"Group.Go, and the drain": func(s *ctxshutdown.Swansong) {
+		g := ctxshutdown.NewGroup(s)
+		g.Go(func(context.Context) error { panic(boom{func() bool { return s.GuardCount() == 0 }}) })
+		<-s.Shutdown().Done()
+	},
+	"Group.Go, and Wait": func(s *ctxshutdown.Swansong) {
+		g := ctxshutdown.NewGroup(s)
+		running := func() bool { return panicOf(func() { g.SetLimit(1) }) != noPanic }
+		g.Go(func(context.Context) error { panic(boom{func() bool { return !running() }}) })
+		g.Wait()
+	},
+	"Group.TryGo, and the next one": func(s *ctxshutdown.Swansong) {
+		g := ctxshutdown.NewGroup(s)
+		g.SetLimit(1)
+		nothing := func(context.Context) error { return nil }
+		g.TryGo(func(context.Context) error { panic(boom{func() bool { return g.TryGo(nothing) }}) })
+		g.Go(nothing)
+	},
+	"Call": func(s *ctxshutdown.Swansong) {
+		returned := make(chan struct{})
+		ctxshutdown.Call(s, func(context.Context) (string, error) {
+			panic(boom{func() bool {
+				select {
+				case <-returned:
+					return true
+				case <-time.After(100 * time.Millisecond): // for broken code to return in
+					return false
+				}
+			}})
+		})
+		close(returned)
+	},
+	"Call, given up": func(s *ctxshutdown.Swansong) {
+		running := make(chan struct{})
+		go ctxshutdown.Call(s, func(context.Context) (string, error) {
+			close(running)
+			<-s.Done()
+			panic(boom{func() bool { return s.GuardCount() == 0 }})
+		})
+		<-running
+		<-s.Shutdown().Done()
+	},
+}
+
+const crashCase = "CTXSHUTDOWN_TEST_CRASH"
+
+// TestGo_Crash is the process that crashes; by itself it checks nothing.
+func TestGo_Crash(t *testing.T) {
+	if run := crashes[os.Getenv(crashCase)]; run != nil {
+		run(ctxshutdown.New(context.Background()))
+		os.Exit(0)
+	}
+}
+
+// As in any goroutine: the panic is printed and the exit code is 2. Nobody who waits may be quicker than the runtime, see
+// the package unwind.
+func TestGo_APanicEndsTheProgram(t *testing.T) {
+	for name := range crashes {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestGo_Crash$", "-test.timeout=10s")
+			cmd.Env = append(os.Environ(), crashCase+"="+name, "GORACE=atexit_sleep_ms=0")
+			out, err := cmd.CombinedOutput()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), "panic: boom") ||
+				!strings.Contains(string(out), "crash_test.go") {
+				t.Errorf("%v, want exit status 2, the panic and where it was:\n%s", err, out)
+			}
+		})
+	}
+}
