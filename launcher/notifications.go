@@ -24,6 +24,7 @@ func (n *notifications) NotifyReady(ctx context.Context, in *pb.ReadyNotificatio
 	if err != nil {
 		return nil, err
 	}
+	p.redial()
 	return &pb.ReadyAck{Acknowledged: p.send(event{kind: evPushedReady, reason: in.GetMessage()})}, nil
 }
 

@@ -125,6 +125,7 @@ func TestSilenceIsUnhealthy(t *testing.T) {
 	g.LivenessInterval, g.LivenessFailures = 20*time.Millisecond, 2
 	g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 100*time.Millisecond, 100*time.Millisecond
 	h := launch(t, g).ready()
+	h.answers("odd-1") // else it would be the connection that fails
 	if err := syscall.Kill(h.running("odd")[0].PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -134,6 +135,38 @@ func TestSilenceIsUnhealthy(t *testing.T) {
 		kill(t, h.running("odd")[0].PID)
 		t.Fatalf("nobody notices\n%s", h.story())
 	}
+}
+
+// A process has been tried before it listened. Once it has said that it is ready, that counts no more.
+func TestReadyIsNotUnreachable(t *testing.T) {
+	g := runners("odd", 1)
+	g.LivenessInterval, g.LivenessFailures = 10*time.Millisecond, 2
+	g.Shutdown.Poll = 10 * time.Second // and it is tried again after a tenth of that
+	h := launch(t, g).ready()
+	h.answers("odd-1")
+	h.drainEvents()
+	for _, e := range h.events {
+		if e.To == launcher.Unhealthy {
+			t.Errorf("it never was: %s", e.Message)
+		}
+	}
+	equal(t, "state", stateOf(h, "odd-1"), launcher.Ready)
+}
+
+// answers waits until a process has answered a call.
+func (h *harness) answers(id string) {
+	h.t.Helper()
+	ctx := soon(h.t)
+	for ctx.Err() == nil {
+		runs, err := h.DryRun(ctx, id, "")
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if !strings.HasPrefix(runs[0].Message, "it ") { // is being started, does not answer
+			return
+		}
+	}
+	h.t.Fatalf("%s does not answer\n%s", id, h.story())
 }
 
 // unhealthy is closed when a process is.

@@ -153,10 +153,16 @@ func (p *process) servesAt(port int32) error {
 			return fmt.Errorf("the next launcher would not know of port %d: %w", port, err)
 		}
 	}
+	p.redial()
+	return nil
+}
+
+// redial connects at once to who has just been heard of. It may have been tried in vain before, and until the next try every
+// call would fail with what was said then.
+func (p *process) redial() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.conn != nil {
-		p.conn.ResetConnectBackoff() // it has been tried before there was a port
+		p.conn.ResetConnectBackoff()
 	}
-	return nil
 }
