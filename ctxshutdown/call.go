@@ -12,8 +12,9 @@ import (
 // takes a context and does not look at it. If ctx is done already, f does not run.
 //
 // f runs in a goroutine of its own. A panic in it ends the program, as in any goroutine: the caller may be gone, and what
-// becomes of a panic should not depend on that. Neither Call nor a drain returns before that; see [Swansong.Go]. When f ends its goroutine by runtime.Goexit, Call returns an error that
-// says so. The guard is released a moment after Call has the result.
+// becomes of a panic should not depend on that. Neither Call nor a drain returns before that; see [Swansong.Go]. When f
+// ends its goroutine by runtime.Goexit, Call returns an error that says so. The guard is released a moment after Call has
+// the result.
 func Call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (T, error) {
 	var zero T
 	if f == nil {
