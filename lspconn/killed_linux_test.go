@@ -1,0 +1,117 @@
+package lspconn_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/swansong-go/swansong/lspconn"
+)
+
+// SIGKILL from outside, by the kernel for want of memory or by somebody's hand, may come at any point of a conversation.
+// Every caller has an answer, the connection has failed by that signal, and nobody is left.
+func TestKilledAnywhere(t *testing.T) {
+	dir := workspace(t)
+	for _, test := range []struct {
+		name   string
+		rounds int
+		calls  int // at most so many are answered before
+		server func(t *testing.T) lspconn.Server
+		method string
+		params string
+	}{
+		{"fake", 30, 200, func(*testing.T) lspconn.Server { return fake(role{}) }, "echo", "[1]"},
+		{"gopls", 5, 10, func(t *testing.T) lspconn.Server { return reals[0].server(t, dir) }, "workspace/symbol", `{"query":"main"}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			seed := rand.Uint64()
+			random := rand.New(rand.NewPCG(seed, 0))
+			for range test.rounds {
+				killAfter(t, test.server(t), test.method, test.params, random.IntN(test.calls))
+				if t.Failed() {
+					t.Fatalf("seed %d", seed)
+				}
+			}
+		})
+	}
+}
+
+// killAfter kills a server when it has answered so many calls, or none and is not even ready, with more of them under way.
+func killAfter(t *testing.T, server lspconn.Server, method, params string, answers int) {
+	t.Helper()
+	before := children(t)
+	conn := start(t, server)
+	pid := 0
+	for child := range children(t) {
+		if !before[child] {
+			pid = child
+		}
+	}
+	if pid == 0 {
+		t.Fatal("no process was started")
+	}
+	var callers sync.WaitGroup
+	var answered atomic.Int64
+	enough := make(chan struct{})
+	reached := sync.OnceFunc(func() { close(enough) })
+	for range 8 {
+		callers.Go(func() {
+			for {
+				if int(answered.Load()) >= answers {
+					reached()
+				}
+				_, err := conn.Call(context.Background(), method, json.RawMessage(params))
+				if err == nil {
+					answered.Add(1)
+					continue
+				}
+				reached()
+				var failed *lspconn.ConnError
+				if !errors.As(err, &failed) || !strings.Contains(err.Error(), "killed") {
+					t.Errorf("after %d answers, a caller is told %v", answered.Load(), err)
+				}
+				return
+			}
+		})
+	}
+	<-enough
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	callers.Wait()
+	r := closed(t, conn)
+	if r.Exit == nil || r.Exit.Signal != "killed" || r.Outcome != lspconn.ExitedEarly || len(r.Survivors) > 0 {
+		t.Errorf("after %d answers: %v", answers, r)
+	}
+}
+
+// children returns the processes that this one has started.
+func children(t *testing.T) map[int]bool {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[int]bool{}
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:])) // state, parent, ...
+		if parent, _ := strconv.Atoi(fields[1]); parent == os.Getpid() {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			found[pid] = true
+		}
+	}
+	return found
+}
