@@ -39,6 +39,14 @@ func ExampleLoad() {
 	// 1 10s kill
 }
 
+// What cannot be a configuration is not read to its end.
+func ExampleReadFile() {
+	_, err := config.ReadFile("/dev/zero")
+	fmt.Println(err)
+	// Output:
+	// /dev/zero: has more than 4MiB, and so is no configuration
+}
+
 // With the source, what only the start can find is told by line and key, too.
 func ExampleLoadSource() {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
