@@ -7,7 +7,7 @@
 // The patched files are handed to `go test` as an overlay. The working tree is never touched, so mutants run side by
 // side, and an interrupted run leaves nothing to undo.
 //
-//	go run ./internal/cmd/mutants [-C root] [-p 3] [-tested] [-v] [name ...]
+//	go run ./internal/cmd/mutants [-C root] [-p 4] [-tested] [-v] [name ...]
 //
 // testdata/mutants/README.md describes the patch files. The tool needs git, for `git apply`.
 package main
@@ -61,7 +61,7 @@ type runner struct {
 	mu        sync.Mutex
 	baselines map[spec]func() outcome
 	programs  map[string]func() (string, string) // by build flags and package: see program
-	kits      map[string]func() (*kit, error)    // by package
+	kits      map[string]func() (kit, error)     // by package
 }
 
 func main() {
@@ -74,7 +74,7 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) int {
 	flags := flag.NewFlagSet("mutants", flag.ExitOnError)
 	root := flags.String("C", ".", "`root` of the repository")
-	parallel := flags.Int("p", 1+runtime.NumCPU(), "`number` of mutants to run at a time; some wait for what does not come")
+	parallel := flags.Int("p", 2+runtime.NumCPU(), "`number` of mutants to run at a time; some wait for what does not come")
 	tested := flags.Bool("tested", false, "all tests have just passed: do not run them without the patches again")
 	verbose := flags.Bool("v", false, "print what the killing test said: does it fail for the right reason?")
 	flags.Parse(args)
@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 	}
 	defer os.RemoveAll(temp)
 	r := &runner{ctx: ctx, root: dir, temp: temp, tested: *tested,
-		baselines: map[spec]func() outcome{}, programs: map[string]func() (string, string){}, kits: map[string]func() (*kit, error){}}
+		baselines: map[spec]func() outcome{}, programs: map[string]func() (string, string){}, kits: map[string]func() (kit, error){}}
 	names := flags.Args()
 	if len(names) == 0 {
 		names, _ = filepath.Glob(filepath.Join(dir, "testdata", "mutants", "*.patch"))
@@ -101,6 +101,7 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 		begin = time.Now()
 		slots = make(chan struct{}, max(1, *parallel))
 		count = map[string]int{}
+		left  []string // not killed
 		print sync.Mutex
 		wait  sync.WaitGroup
 	)
@@ -117,6 +118,9 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 			print.Lock()
 			defer print.Unlock()
 			count[o.verdict]++
+			if o.verdict != killed && o.verdict != skipped {
+				left = append(left, name)
+			}
 			fmt.Fprintf(out, "%-14s %6.1fs  %s: %s\n", o.verdict, time.Since(start).Seconds(), name, o.detail)
 			if text := strings.TrimSpace(o.output); text != "" && (o.verdict != killed || *verbose) {
 				fmt.Fprintf(out, "\t%s\n", strings.ReplaceAll(text, "\n", "\n\t"))
@@ -124,10 +128,12 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 		})
 	}
 	wait.Wait()
-	bad := len(names) - count[killed] - count[skipped]
 	fmt.Fprintf(out, "mutants: %d killed, %d not killed, %d skipped, in %.1fs\n",
-		count[killed], bad, count[skipped], time.Since(begin).Seconds())
-	return min(bad, 1)
+		count[killed], len(left), count[skipped], time.Since(begin).Seconds())
+	for _, name := range left { // again, at the end of what may be long
+		fmt.Fprintf(out, "not killed: %s\n", name)
+	}
+	return min(len(left), 1)
 }
 
 // try runs one mutant, cheapest check first.
@@ -149,7 +155,7 @@ func (r *runner) try(name string) outcome {
 	cmd := r.patched(s, overlay)
 	if program := r.relink(s, overlay); program != "" {
 		defer os.Remove(program)
-		cmd = r.built(s, program)
+		cmd = r.prebuilt(s, program)
 	}
 	switch res := r.result(s, cmd); {
 	case !res.built:
@@ -180,7 +186,7 @@ func (r *runner) baseline(s spec) outcome {
 			if program == "" {
 				return outcome{badBaseline, fmt.Sprintf("%s does not build without the patch", s.pkg), complaint}
 			}
-			switch res := r.result(s, r.built(s, program)); {
+			switch res := r.result(s, r.prebuilt(s, program)); {
 			case !res.passed:
 				return outcome{badBaseline, fmt.Sprintf("%s %s fails without the patch", s.pkg, s.run), res.output}
 			case res.passes == 0:
@@ -257,6 +263,16 @@ func (r *runner) overlay(name, patch string) (string, error) {
 	if _, err := r.gitApply(dir, "--whitespace=nowarn", patch); err != nil {
 		return "", err
 	}
+	for from, to := range replace {
+		before, err := os.ReadFile(from)
+		after, err2 := os.ReadFile(to)
+		if err := errors.Join(err, err2); err != nil {
+			return "", err
+		}
+		if strings.HasSuffix(to, ".go") {
+			os.WriteFile(to, []byte(align(string(before), string(after))), 0o644)
+		}
+	}
 	text, _ := json.Marshal(map[string]any{"Replace": replace})
 	return dir, os.WriteFile(dir+".json", text, 0o644)
 }
@@ -303,8 +319,8 @@ func (r *runner) patched(s spec, overlay string) *exec.Cmd {
 	return cmd
 }
 
-// built is the command that runs it in a test program that is there already, with the patch or without, as go test does.
-func (r *runner) built(s spec, program string) *exec.Cmd {
+// prebuilt is the command that runs it in a test program that is there already, with the patch or without, as go test does.
+func (r *runner) prebuilt(s spec, program string) *exec.Cmd {
 	args := []string{"tool", "test2json", "-t", program, "-test.v=test2json", "-test.paniconexit0", "-test.count=1",
 		"-test.timeout=" + s.timeout.String(), "-test.run=" + s.run}
 	_, run := s.sorted()

@@ -34,8 +34,18 @@ func Half(x int) int {
 	return x / 2
 }
 `,
+	"o/text": "embedded",
+	"o/inside_test.go": `package o
+
+var _ = text
+`,
 	"o/o.go": `// Package o is small.
 package o
+
+import _ "embed"
+
+//go:embed text
+var text string
 
 //go:noinline
 func Called() int { return 2 }
@@ -196,7 +206,7 @@ func TestRelink(t *testing.T) {
 		"inside":  patch("# x\nTest: ./n TestHalf", "\treturn x / 2", "\treturn x"),
 		"flags":   patchOf("o/o.go", "# x\nTest: ./o TestCalled\nFlags: -tags=x", "func Called() int { return 2 }", "func Called() int { return 3 }"),
 	})
-	r := &runner{ctx: t.Context(), root: root, temp: t.TempDir(), kits: map[string]func() (*kit, error){}}
+	r := &runner{ctx: t.Context(), root: root, temp: t.TempDir(), kits: map[string]func() (kit, error){}}
 	got := map[string]bool{}
 	for _, name := range []string{"called", "inlined", "inside", "flags"} {
 		path := filepath.Join(root, "testdata", "mutants", name+".patch")
