@@ -33,7 +33,11 @@ func TestServe_RequestsOnIdleConnectionsAreServed(t *testing.T) {
 
 func TestServe_HeaderInPieces(t *testing.T) {
 	v := start(t, handler(ok))
-	quiet, unused, begun, fresh := dial(t, v.addr), dial(t, v.addr), dial(t, v.addr), dial(t, v.addr)
+	quiet, begun, fresh := dial(t, v.addr), dial(t, v.addr), dial(t, v.addr)
+	var unused []*peer
+	for range 32 {
+		unused = append(unused, dial(t, v.addr))
+	}
 	for _, p := range []*peer{quiet, begun} {
 		p.send(get)
 		p.answered()
@@ -42,7 +46,9 @@ func TestServe_HeaderInPieces(t *testing.T) {
 	fresh.send(get[:20])
 	v.s.Shutdown()
 	quiet.closed() // the linger is over
-	unused.closed()
+	for _, p := range unused {
+		p.closed() // for everybody, and not only for the first
+	}
 	for _, p := range []*peer{begun, fresh} {
 		p.send(get[20:])
 		if p.answered() {
