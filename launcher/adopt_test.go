@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher"
 )
 
@@ -37,4 +38,18 @@ func TestAdopted(t *testing.T) {
 	equal(t, "of one whose time is long over", m.Pass(0), []string{"signal SIGTERM"})
 	m.Pass(2*time.Second - 1)
 	equal(t, "and", m.Pass(1), []string{"kill"})
+}
+
+// What is left over and cannot be known any more is killed at once, and not when the time for that is over: here an hour.
+func TestEndNow(t *testing.T) {
+	p, err := proc.Start(proc.Spec{Args: []string{"cat"}}) // which ends with this test, whatever becomes of it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := launcher.EndNow(p.Kept(proc.Pen{}), time.Now().Add(time.Hour)); err != nil {
+		t.Error(err)
+	}
+	<-p.Done()
+	equal(t, "it was killed", p.Exit().Signal != 0, true)
 }
