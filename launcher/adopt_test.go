@@ -8,6 +8,7 @@ import (
 
 	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
 // A process that was adopted is where it was: ready, or stopping. Of the time that it had to stop, what has passed has passed.
@@ -19,6 +20,13 @@ func TestAdopted(t *testing.T) {
 	equal(t, "of one that was ready: what is done", todo, []string{"join"})
 	equal(t, "state", m.State(), launcher.Ready)
 	equal(t, "at once it is asked whether it still is", m.Pass(0), []string{"ask readiness"})
+
+	quiet := cfg
+	quiet.LivenessInterval = -1
+	m, _ = launcher.AdoptedMachine(quiet, time.Minute, 0)
+	equal(t, "without liveness, at once", m.Pass(0), []string{"ask readiness"})
+	equal(t, "and by the answer", m.Readiness(pb.ReadinessResponse_READY), []string(nil))
+	equal(t, "it is never asked again", m.Next(), time.Duration(-1))
 
 	m, todo = launcher.AdoptedMachine(cfg, 0, 0)
 	equal(t, "of one that was not: what is done", todo, []string{"ask readiness"})
