@@ -149,7 +149,7 @@ func NewMemory(dir string, tried func(), told func(error)) (Memory, error) {
 }
 
 func (m Memory) Note()  { m.m.note() }
-func (m Memory) Close() { m.m.close(remembered{}) }
+func (m Memory) Close() { m.m.close(remembered{}, func() {}) }
 
 // EndNow ends a process that an earlier launcher has left.
 var EndNow = endNow
