@@ -190,7 +190,8 @@ func TestHungOpen(t *testing.T) {
 // A file that was full before is not added to: it is put aside first.
 func TestFullFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(path, []byte(strings.Repeat("x", 400)), 0o600); err != nil {
+	full := strings.Repeat("x", 399) + "\n"
+	if err := os.WriteFile(path, []byte(full), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f := open(path, 400, 1, 1<<20)
@@ -200,6 +201,9 @@ func TestFullFile(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"web-1 out | one"}, texts(t, path)); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+	if aside, err := os.ReadFile(path + ".1"); string(aside) != full {
+		t.Errorf("put aside are %d bytes of %d, %v", len(aside), len(full), err)
 	}
 }
 
