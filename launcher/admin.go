@@ -327,7 +327,7 @@ func (p *process) dryRun(ctx context.Context) DryRun {
 		r.Message = "it does not answer: " + status.Convert(err).Message()
 		return r
 	}
-	r.Metrics, r.Message = answer.GetMetrics(), p.manager.redact(answer.GetMessage())
+	r.Metrics, r.Message = p.manager.redactMetrics(answer.GetMetrics()), p.manager.redact(answer.GetMessage())
 	return r
 }
 

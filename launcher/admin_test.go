@@ -140,6 +140,34 @@ func TestDryRun(t *testing.T) {
 	kill(t, web.PID) // it would take too long
 }
 
+// What a process says that it is busy with has its secrets taken out like all else that it says, for whoever asks.
+func TestMetricsAreRedacted(t *testing.T) {
+	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{group("web", 1, "blocked")},
+		Redact: func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }}).ready()
+	want := []string{"COMMIT on postgres://app:***@db", "fine"}
+	var said *pb.ShutdownMetrics
+	for ctx := soon(t); said == nil; { // a slow machine may take longer to answer than it is asked
+		runs, err := h.DryRun(ctx, "web-1", "")
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		said = runs[0].Metrics
+	}
+	equal(t, "a dry run says", said.GetBlockingOperations(), want)
+	h.StopProcess("web-1", launcher.Stop{NoReplacement: true})
+	h.enters("web-1", launcher.Blocked)
+	reply, err := h.admin().GetProcessStatus(soon(t), &pb.GetProcessStatusRequest{ProcessId: "web-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "the status says", reply.GetMetrics().GetBlockingOperations(), want)
+	equal(t, "and how much", reply.GetMetrics().GetInFlightRequests(), int32(2))
+	kill(t, h.running("web")[0].PID)
+}
+
 // Sockets are their owner's alone, in a directory that is.
 func TestSocketsArePrivate(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")

@@ -75,14 +75,14 @@ func inherit(dir string) (remembered, error) {
 	return r, nil
 }
 
-// endNow kills a process that is not ours to wait for.
+// endNow kills a process that is not ours to wait for, at once: late is when it has to be gone.
 func endNow(k proc.Kept, late time.Time) error {
 	p, err := proc.Adopt(k, proc.Spec{Args: []string{"left over"}, Linger: -1})
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	_, err = p.End(proc.Deadlines{Terminate: late, GiveUp: late})
+	_, err = p.End(proc.Deadlines{GiveUp: late})
 	return err
 }
 

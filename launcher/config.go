@@ -27,9 +27,10 @@ type Config struct {
 	Logger *slog.Logger // nil: nothing is logged. A message that its handler panics at is lost, and the first is an [Alarm]
 	Output io.Writer    // for what processes print whose group has no [LogConfig] of its own; nil: nowhere. To panic is to fail
 
-	// Redact takes the secrets out of what is shown: messages of events and of processes, and what processes print. nil
-	// shows all of it. It may be called concurrently, under locks of the launcher, and must not end its goroutine. For what
-	// it panics at, a note is shown and not the text; the first time is an [Alarm].
+	// Redact takes the secrets out of what is shown: messages of events and of processes, what these say
+	// that they are busy with, and what they print. nil shows all of it. It may be called concurrently, under locks of the
+	// launcher, and must not end its goroutine. For what it panics at, a note is shown and not the text; the first time is an
+	// [Alarm].
 	Redact func(string) string
 
 	// Reread reads the configuration anew when an operator orders a reload, and says in lines for people how it differs from

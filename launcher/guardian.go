@@ -146,12 +146,8 @@ func (r remembered) read(dir string, leave <-chan os.Signal, f func(string) stri
 			if !p.kept() {
 				continue
 			}
-			to, done, err := logs.open(p.Config.Log, p.ID)
-			if err != nil {
-				all = append(all, err) // and what it prints is read nevertheless
-			} else {
-				defer done()
-			}
+			to, done := logs.open(p.Config.Log, p.ID)
+			defer done()
 			for _, stream := range streams {
 				f, err := openFIFO(fifo(dir, p.ID, stream))
 				if err != nil {

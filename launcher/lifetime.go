@@ -170,7 +170,7 @@ func (m *Manager) claim(g GroupConfig, before remembered) (inheritance, error) {
 	if err != nil {
 		return in, err
 	}
-	if field, err := m.logs.check(g.Log); err != nil {
+	if field, err := g.Log.check(); err != nil {
 		in.close()
 		return inheritance{}, &ConfigError{g.Name, field, err.Error()}
 	}
@@ -278,13 +278,19 @@ func (m *Manager) release() {
 	}
 	m.remote.close()
 	m.pen.Empty(time.Now()) // removes it
+	if m.lock != nil {
+		os.Remove(m.socket())
+	}
+	unlock := func() {
+		if m.lock != nil {
+			m.lock.Close()
+		}
+	}
 	if m.memory != nil {
-		m.memory.close(m.recall())
+		m.memory.close(m.recall(), unlock)
+	} else {
+		unlock()
 	}
 	m.events.close()
 	m.printed.close()
-	if m.lock != nil {
-		os.Remove(m.socket())
-		m.lock.Close()
-	}
 }

@@ -50,37 +50,32 @@ func (c LogConfig) file(id string) string {
 	return c.Path
 }
 
-// check says early, and by field, what would be lost later.
-func (l *logFiles) check(c LogConfig) (field string, err error) {
+// check says early, and by field, what would be lost later. It waits for the disk.
+func (c LogConfig) check() (field string, err error) {
 	if c.Dir != "" {
 		if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 			return "Log.Dir", err
 		}
 	} else if c.Path != "" {
-		_, done, err := l.open(c, "")
-		if err != nil {
+		if err := capture.Check(c.Path); err != nil {
 			return "Log.Path", err
 		}
-		done()
 	}
 	return "", nil
 }
 
-// open returns where to print, and what to call when there is nothing more to print; nil: nowhere.
-func (l *logFiles) open(c LogConfig, id string) (_ *capture.File, done func(), err error) {
+// open returns where to print, and what to call when there is nothing more to print; nil: nowhere. It does not wait for the
+// disk: there is one lock for all files.
+func (l *logFiles) open(c LogConfig, id string) (_ *capture.File, done func()) {
 	path := c.file(id)
 	if path == "" {
-		return l.output, func() {}, nil
+		return l.output, func() {}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := l.files[path]
 	if f == nil {
-		opened, err := capture.Open(path, c.MaxSize, max(0, c.MaxFiles), c.Buffer, l.failed)
-		if err != nil {
-			return nil, nil, err
-		}
-		f = &logFile{File: opened}
+		f = &logFile{File: capture.Open(path, c.MaxSize, max(0, c.MaxFiles), c.Buffer, l.failed)}
 		l.files[path] = f
 	}
 	f.users++
@@ -95,7 +90,7 @@ func (l *logFiles) open(c LogConfig, id string) (_ *capture.File, done func(), e
 		if last {
 			f.Close(logPatience)
 		}
-	}, nil
+	}
 }
 
 // counted returns what counts the lines of a group.
@@ -117,12 +112,8 @@ func (l *logFiles) close() {
 // copyOutput reads what the process prints, to its end: whatever becomes of it, nothing blocks the process.
 func (p *process) copyOutput(stream string, r io.Reader) {
 	m := p.manager
-	to, done, err := m.logs.open(p.cfg.Log, p.id)
-	if err != nil {
-		p.tell(Event{Kind: Alarm, Message: "what it prints is not written: " + err.Error()})
-	} else {
-		defer done()
-	}
+	to, done := m.logs.open(p.cfg.Log, p.id)
+	defer done()
 	counts := m.logs.counted(p.group)
 	capture.Lines(r, p.cfg.Log.MaxLine, func(line []byte) {
 		text := m.redact(string(line))

@@ -44,6 +44,7 @@ type machine struct {
 	state State
 	phase phase
 	asks  bool // a call is under way
+	stale bool // and was when it became ready, so that its answer may be of before
 
 	pollAt   time.Time
 	startBy  time.Time
@@ -277,7 +278,9 @@ func (m *machine) tick(now time.Time) []action {
 		}
 	case running:
 		if poll {
-			return m.ask(now, doAskReadiness, m.cfg.LivenessInterval)
+			todo := m.ask(now, doAskReadiness, 0)
+			m.watch(now) // without liveness, it was one look at one that was adopted, and there is no other
+			return todo
 		}
 	case leaving:
 		switch {
@@ -349,8 +352,13 @@ func follows(from, to State) bool {
 }
 
 func (m *machine) readiness(e event) []action {
+	stale := m.stale
+	m.stale = false
 	if m.phase != starting && m.phase != running {
 		return nil
+	}
+	if stale && e.readiness.GetState() != pb.ReadinessResponse_DRAINING { // which is never taken back
+		return m.tick(e.at)
 	}
 	if e.readiness == nil {
 		m.message = e.err
@@ -414,6 +422,7 @@ func (m *machine) adopt(e event) []action {
 func (m *machine) ready(now time.Time, message string) []action {
 	m.enter(Ready)
 	m.phase, m.readyAt, m.message = running, now, message
+	m.stale = m.asks
 	m.watch(now)
 	return []action{{kind: doJoin}}
 }

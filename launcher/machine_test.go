@@ -339,6 +339,32 @@ func TestLiveness(t *testing.T) {
 	}
 }
 
+// What a process answers to a call from before it said that it is ready does not count against it, unless it is that it drains.
+func TestStaleReadiness(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer func(m *launcher.Machine) []string
+		want   launcher.State
+	}{
+		"warming":   {func(m *launcher.Machine) []string { return m.Readiness(pb.ReadinessResponse_WARMING) }, launcher.Ready},
+		"unhealthy": {func(m *launcher.Machine) []string { return m.Readiness(pb.ReadinessResponse_UNHEALTHY) }, launcher.Ready},
+		"none":      {func(m *launcher.Machine) []string { return m.ReadinessFails(codes.Unavailable) }, launcher.Ready},
+		"draining":  {func(m *launcher.Machine) []string { return m.Readiness(pb.ReadinessResponse_DRAINING) }, launcher.ShutdownRequested},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := launcher.NewMachine(launcher.GroupConfig{LivenessFailures: 1})
+			m.Pass(0)
+			equal(t, "it says so while it is asked", m.PushReady(), []string{"join"})
+			c.answer(m)
+			equal(t, "state", m.State(), c.want)
+			if c.want == launcher.Ready {
+				equal(t, "it is asked anew", m.Pass(m.Next()), []string{"ask readiness"})
+				m.Readiness(pb.ReadinessResponse_WARMING)
+				equal(t, "state, by an answer of now", m.State(), launcher.Unhealthy)
+			}
+		})
+	}
+}
+
 func terminatedAsking(m *launcher.Machine) time.Duration {
 	for m.Next() >= 0 {
 		for _, a := range m.Pass(m.Next()) {

@@ -105,6 +105,10 @@ var roles = map[string]func(args []string){
 	"unimplemented": func([]string) { serveOdd(oddity{}) },
 	// What is ready, and will not.
 	"declines": func([]string) { serveOdd(oddity{declines: true}) },
+	// What waits, once it is to stop, for operations that nobody else should read of as they are.
+	"blocked": func([]string) {
+		serveOdd(oddity{blockedBy: []string{"COMMIT on postgres://app:hunter2@db", "fine"}})
+	},
 	// What prints without end, through a pipe that nobody may let it block on, and else is a test runner.
 	"noisy": func(args []string) {
 		go func() {
@@ -157,6 +161,7 @@ type oddity struct {
 	pb.UnimplementedProcessLifecycleInterfaceServer
 	hang, declines bool
 	message        string
+	blockedBy      []string
 }
 
 func (o oddity) GetReadinessStatus(context.Context, *pb.ReadinessRequest) (*pb.ReadinessResponse, error) {
@@ -169,8 +174,18 @@ func (o oddity) Shutdown(ctx context.Context, in *pb.ShutdownRequest) (*pb.Shutd
 		select {}
 	case o.declines:
 		return &pb.ShutdownAck{Message: "not now"}, nil
+	case o.blockedBy != nil:
+		return &pb.ShutdownAck{Acknowledged: true}, nil
 	}
 	return o.UnimplementedProcessLifecycleInterfaceServer.Shutdown(ctx, in)
+}
+
+func (o oddity) GetShutdownStatus(ctx context.Context, in *pb.ShutdownStatusRequest) (*pb.ShutdownStatus, error) {
+	if o.blockedBy == nil {
+		return o.UnimplementedProcessLifecycleInterfaceServer.GetShutdownStatus(ctx, in)
+	}
+	return &pb.ShutdownStatus{State: pb.ShutdownStatus_SHUTDOWN_BLOCKED,
+		Metrics: &pb.ShutdownMetrics{InFlightRequests: int32(len(o.blockedBy)), BlockingOperations: o.blockedBy}}, nil
 }
 
 func serveOdd(o oddity) {

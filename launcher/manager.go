@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -224,7 +225,8 @@ func (m *Manager) Wait(ctx context.Context, id string) (Status, error) {
 
 // Roll replaces all processes of the group that the configuration names by processes of that configuration, by its rules,
 // and returns when that is done, or has failed, or is paused, with a [*RollError]. When ctx ends, Roll returns, and the roll
-// goes on: half a roll is of no use to anybody. Name and Listen cannot be changed.
+// goes on: half a roll is of no use to anybody. Name, Listen and DependsOn cannot be changed:
+// for another order of the groups there is [Manager.Reload], which sees all of them.
 func (m *Manager) Roll(ctx context.Context, cfg GroupConfig, reason string) error {
 	g, err := m.group(cfg.Name)
 	if err != nil {
@@ -240,7 +242,14 @@ func (m *Manager) Roll(ctx context.Context, cfg GroupConfig, reason string) erro
 	if err := g.keepsListeners(cfg); err != nil {
 		return err
 	}
-	return g.follow(ctx, func() (*leg, error) { return g.startRoll(cfg, reason) })
+	return g.follow(ctx, func() (*leg, error) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if now := g.cfg.DependsOn; !slices.Equal(now, cfg.DependsOn) {
+			return nil, &ConfigError{g.name, "DependsOn", fmt.Sprintf("cannot change from %q by a roll, which does not know of the other groups; reload a whole configuration", now)}
+		}
+		return g.startRollLocked(cfg, reason)
+	})
 }
 
 // Restart is [Manager.Roll] to the configuration that the group has.

@@ -291,14 +291,29 @@ func (m *memory) loop() {
 	}
 }
 
-// close removes the file, if there is nothing left to remember.
-func (m *memory) close(r remembered) {
+// closePatience is how long a disk may take for the file at the end.
+const closePatience = time.Second
+
+// close removes the file, if there is nothing left to remember, and then calls closed: nobody else may write it before. Where the
+// disk hangs, close returns nevertheless, and that is done should the disk go on.
+func (m *memory) close(r remembered, closed func()) {
 	close(m.quit)
-	<-m.ended
-	for _, g := range r.Groups {
-		if len(g.Processes) > 0 {
-			return
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		defer closed()
+		<-m.ended
+		for _, g := range r.Groups {
+			if len(g.Processes) > 0 {
+				return
+			}
 		}
+		os.Remove(m.path)
+	}()
+	late := time.NewTimer(closePatience)
+	defer late.Stop()
+	select {
+	case <-over:
+	case <-late.C:
 	}
-	os.Remove(m.path)
 }

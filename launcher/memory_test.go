@@ -3,11 +3,14 @@
 package launcher_test
 
 import (
+	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +34,32 @@ func obstruct(t *testing.T, dir string) (clear func()) {
 			t.Error(err)
 		}
 	}
+}
+
+// A disk that hangs when a log is opened holds up neither the process that prints to it, nor others, nor the end.
+func TestLogHangs(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "odd-1.log")
+	if err := syscall.Mkfifo(log, 0o600); err != nil { // which nobody opens
+		t.Fatal(err)
+	}
+	odd := script("odd", 1, "i=0; while [ $i -lt 1000 ]; do echo $i; echo "+strings.Repeat("x", 1000)+"; i=$((i+1)); done")
+	odd.Log.Dir = dir
+	h := launch(t, odd).ready() // after it has printed more than fits into a pipe
+	answered := make(chan bool)
+	go func() { h.Stats(); close(answered) }()
+	select {
+	case <-answered:
+	case <-time.After(tooLong):
+		t.Error("nobody is told how things are")
+	}
+	h.close()
+	disk, err := os.OpenFile(log, os.O_RDWR, 0) // now it goes on
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { disk.Close() })
+	go io.Copy(io.Discard, disk)
 }
 
 // What could not be written is written when it can be, without waiting for the next change.
@@ -100,4 +129,42 @@ func TestStateFileBackOff(t *testing.T) {
 		equal(t, "pauses, the next time", pauses, []time.Duration{100 * ms, 200 * ms, 400 * ms})
 		m.Close()
 	})
+}
+
+// A disk that hangs with the state file holds up nobody's end, and nobody else writes the file before it goes on. Here it is a
+// pipe that nobody has opened.
+func TestStateFileHangs(t *testing.T) {
+	h := launch(t, runners("web", 1)).ready()
+	next := filepath.Join(h.dir, "state.json.next")
+	for {
+		err := syscall.Mkfifo(next, 0o600)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrExist) { // it is being written just now
+			t.Fatal(err)
+		}
+	}
+	h.Shutdown()
+	h.ends("web-1")
+	h.close()
+	cfg := launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{runners("web", 1)}}
+	if _, err := launcher.Start(context.Background(), cfg); !errors.Is(err, launcher.ErrInUse) {
+		t.Fatalf("another launcher, while the file is not written: %v", err)
+	}
+	disk, err := os.OpenFile(next, os.O_RDWR, 0) // now it goes on
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer disk.Close()
+	for ctx := soon(t); ; {
+		m, err := launcher.Start(context.Background(), cfg)
+		if err == nil {
+			m.Shutdown().Wait(ctx)
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
 }

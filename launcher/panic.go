@@ -9,6 +9,9 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
+
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/protobuf/proto"
 )
 
 // A PanicError says that something that a program has put into a [Config] has panicked, or ended its goroutine by
@@ -92,6 +95,20 @@ func (m *Manager) redact(s string) string {
 	shown, failed := redact(r.f, s)
 	if failed != nil && !r.told.Swap(true) {
 		m.events.publish(Event{Kind: Alarm, Message: failed.Error() + "; what it was to be shown is left out, now and whenever that happens", Stack: string(failed.Stack)})
+	}
+	return shown
+}
+
+// redactMetrics returns what may be shown of what a process has said of itself. What this launcher does not know of, it cannot
+// redact, and does not show.
+func (m *Manager) redactMetrics(said *pb.ShutdownMetrics) *pb.ShutdownMetrics {
+	if said == nil {
+		return nil
+	}
+	shown := proto.Clone(said).(*pb.ShutdownMetrics) // the machine goes on with what was said
+	shown.ProtoReflect().SetUnknown(nil)
+	for i, operation := range shown.BlockingOperations {
+		shown.BlockingOperations[i] = m.redact(operation)
 	}
 	return shown
 }

@@ -219,7 +219,7 @@ func (p *process) show(m *machine, before State, e event) {
 	p.mu.Lock()
 	s := &p.status
 	redact := p.manager.redact
-	s.State, s.Message, s.Reason, s.Metrics = m.state, redact(m.message), redact(m.reason), m.metrics
+	s.State, s.Message, s.Reason, s.Metrics = m.state, redact(m.message), redact(m.reason), p.manager.redactMetrics(m.metrics)
 	s.ReadyAt, s.Asked, s.Extension, s.Outcome = m.readyAt, m.asked, m.granted, m.outcome
 	if m.grace != p.cfg.Shutdown.Grace {
 		p.grace = m.grace

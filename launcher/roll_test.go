@@ -54,6 +54,23 @@ func step(phase, says string) func(launcher.Event) bool {
 	}
 }
 
+// A roll that would have a group depend on others, or on itself, is refused: nobody would look whether they are there, and the
+// group would wait for them at its start or its stop for ever.
+func TestRollKeepsDependencies(t *testing.T) {
+	web := runners("web", 1)
+	web.DependsOn = []string{"db"}
+	h := launch(t, runners("db", 1), web).ready()
+	for _, names := range [][]string{nil, {"db", "nobody"}, {"web"}} {
+		web.DependsOn = names
+		err := h.Roll(soon(t), web, "test")
+		if bad := (*launcher.ConfigError)(nil); !errors.As(err, &bad) || bad.Field != "DependsOn" {
+			t.Errorf("to depend on %q: %v", names, err)
+		}
+	}
+	web.DependsOn = []string{"db"}
+	equal(t, "to depend on who it does", h.Roll(soon(t), web, "test"), nil)
+}
+
 // Canaries go first and are waited for, which can be seen. An old process that fails meanwhile is started again, as what it
 // was, and an order takes all of it back.
 func TestCanary(t *testing.T) {

@@ -49,16 +49,23 @@ type File struct {
 // silence is how long a disk that fails again and again is not told of.
 const silence = time.Minute
 
-// Open opens a log and begins to write it. The directory has to be there; the file is 0600. Who is told that lines are lost
-// can be nil; it is called from the goroutine that writes, and not for each of them.
-func Open(path string, maxSize int64, maxFiles, maxQueue int, failed func(error)) (*File, error) {
+// Open begins to write a log. It waits for nobody: the file, which is 0600 and in a directory that has to be there, is opened by
+// the goroutine that writes, with the first line, since to open can take a disk as long as to write. Who is told that lines are
+// lost can be nil; it is called from that goroutine, and not for each of them.
+func Open(path string, maxSize int64, maxFiles, maxQueue int, failed func(error)) *File {
 	f := &File{path: path, maxSize: maxSize, maxFiles: maxFiles, maxQueue: maxQueue, failed: failed, now: time.Now, done: make(chan struct{})}
 	f.wake = sync.NewCond(&f.mu)
-	if err := f.open(); err != nil {
-		return nil, fmt.Errorf("capture: %w", err)
-	}
 	go f.write()
-	return f, nil
+	return f
+}
+
+// Check finds out whether a log can be opened, for as long as that takes.
+func Check(path string) error {
+	f := File{path: path}
+	if err := f.open(); err != nil {
+		return fmt.Errorf("capture: %w", err)
+	}
+	return f.file.Close()
 }
 
 // To begins to write to w, which is never rotated, nor closed. For failed, see [Open].
@@ -203,18 +210,10 @@ func (f *File) write() {
 
 // put writes a line. A disk that is full, or a file that cannot be opened, costs lines and nothing else.
 func (f *File) put(l line) {
-	if f.size > 0 && f.size+int64(len(l.text)) > f.maxSize {
-		f.rotate()
-	}
-	out := f.out
-	if out == nil {
-		if f.file == nil {
-			if err := f.open(); err != nil {
-				f.lose(l, err)
-				return
-			}
-		}
-		out = f.file
+	out, err := f.ready(len(l.text))
+	if err != nil {
+		f.lose(l, err)
+		return
 	}
 	text := l.text
 	if f.lost > 0 {
@@ -233,6 +232,25 @@ func (f *File) put(l line) {
 	}
 	f.lost, f.torn = 0, false
 	l.counts.written(l.text)
+}
+
+// ready returns where to write so many bytes.
+func (f *File) ready(n int) (io.Writer, error) {
+	if f.out != nil {
+		return f.out, nil
+	}
+	if f.file == nil {
+		if err := f.open(); err != nil {
+			return nil, err
+		}
+	}
+	if f.size > 0 && f.size+int64(n) > f.maxSize {
+		f.rotate()
+		if err := f.open(); err != nil {
+			return nil, err
+		}
+	}
+	return f.file, nil
 }
 
 func (f *File) lose(l line, err error) {

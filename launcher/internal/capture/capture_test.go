@@ -5,6 +5,7 @@ package capture_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,13 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // tooLong is for broken code.
 const tooLong = 20 * time.Second
 
-func open(t *testing.T, path string, size int64, files, queue int) *capture.File {
-	t.Helper()
-	f, err := capture.Open(path, size, files, queue, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+func open(path string, size int64, files, queue int) *capture.File {
+	return capture.Open(path, size, files, queue, nil)
 }
 
 // maxLine is where these tests break lines.
@@ -56,7 +52,7 @@ func texts(t *testing.T, path string) (all []string) {
 
 func TestLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	f := open(t, path, 1<<20, 1, 1<<20)
+	f := open(path, 1<<20, 1, 1<<20)
 	if err := write(f, &capture.Counts{}, "one\r\n\ntwo\n"+strings.Repeat("x", maxLine+1)+"\nlast"); err != nil {
 		t.Error(err)
 	}
@@ -76,7 +72,7 @@ func TestLines(t *testing.T) {
 
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
-	f := open(t, filepath.Join(dir, "log"), 400, 2, 1<<20)
+	f := open(filepath.Join(dir, "log"), 400, 2, 1<<20)
 	var text strings.Builder
 	for n := range 100 {
 		fmt.Fprintf(&text, "line %d\n", n)
@@ -122,7 +118,7 @@ func TestSlowDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := open(t, path, 1<<40, 1, 64<<10)
+	f := open(path, 1<<40, 1, 64<<10)
 	copied, counts := make(chan error, 1), &capture.Counts{}
 	go func() {
 		copied <- write(f, counts, strings.Repeat(strings.Repeat("x", 99)+"\n", 20_000))
@@ -156,6 +152,61 @@ func TestSlowDisk(t *testing.T) {
 	disk.Close()
 }
 
+// A disk that hangs when the file is opened is like one that hangs when it is written: here it is a pipe that nobody has opened.
+func TestHungOpen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan *capture.File)
+	go func() {
+		f := open(path, 1<<20, 1, 1<<20)
+		write(f, &capture.Counts{}, "one\n")
+		written <- f
+	}()
+	var f *capture.File
+	select {
+	case f = <-written:
+	case <-time.After(tooLong):
+		t.Fatal("who prints waits for the disk")
+	}
+	if err := f.Close(time.Millisecond); err == nil {
+		t.Error("Close says that all has been written")
+	}
+	disk, err := os.Open(path) // now it goes on
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer disk.Close()
+	if err := f.Close(tooLong); err != nil {
+		t.Error(err)
+	}
+	text, err := io.ReadAll(disk)
+	if err != nil || !strings.HasSuffix(string(text), " web-1 out | one\n") {
+		t.Errorf("it was given %q, %v", text, err)
+	}
+}
+
+// A file that was full before is not added to: it is put aside first.
+func TestFullFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	full := strings.Repeat("x", 399) + "\n"
+	if err := os.WriteFile(path, []byte(full), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := open(path, 400, 1, 1<<20)
+	write(f, &capture.Counts{}, "one\n")
+	if err := f.Close(tooLong); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"web-1 out | one"}, texts(t, path)); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+	if aside, err := os.ReadFile(path + ".1"); string(aside) != full {
+		t.Errorf("put aside are %d bytes of %d, %v", len(aside), len(full), err)
+	}
+}
+
 // A full disk is told of, once and not for each line, and costs no more than the lines.
 func TestFullDisk(t *testing.T) {
 	const full = "/dev/full"
@@ -163,10 +214,7 @@ func TestFullDisk(t *testing.T) {
 		t.Skip("there is no ", full)
 	}
 	told := make(chan error, 10)
-	f, err := capture.Open(full, 1<<20, 1, 1<<20, func(err error) { told <- err })
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := capture.Open(full, 1<<20, 1, 1<<20, func(err error) { told <- err })
 	var counts capture.Counts
 	if err := write(f, &counts, "one\ntwo\nthree\n"); err != nil {
 		t.Error(err)
