@@ -125,7 +125,7 @@ type RestartConfig struct {
 	Policy     RestartPolicy
 	MinBackoff time.Duration // before the first restart; it doubles with each failure in a row; default 1 s
 	MaxBackoff time.Duration // default 1 min
-	ResetAfter time.Duration // a process that was ready for so long ends the row; default 10 s
+	ResetAfter time.Duration // a process that was ready for so long, and not before the last failure, ends the row; default 10 s
 	CrashLimit int           // after so many failures in a row the group is given up until it is restarted; default 10, negative: never
 }
 

@@ -43,8 +43,9 @@ type group struct {
 	failed   int                  // of those, who have not ended well
 	vacant   int                  // processes that a roll has not come to yet, have failed, and are to be started again
 
-	waitsFor  []string // groups that are not healthy, before the first start
-	failures  int      // in a row
+	waitsFor  []string  // groups that are not healthy, before the first start
+	failures  int       // in a row
+	failedAt  time.Time // the last of them
 	notBefore time.Time
 	givenUp   bool // too many failures
 	lastError string
@@ -174,7 +175,7 @@ func (g *group) look(now time.Time) (again time.Time) {
 		}
 		stable := st.ReadyAt.Add(g.cfg.Restart.ResetAfter)
 		later(st.ReadyAt.Add(g.cfg.MinReady))
-		if g.failures > 0 {
+		if g.failures > 0 && !g.givenUp && g.endsRow(st) {
 			later(stable)
 			if !stable.After(now) {
 				g.failures = 0

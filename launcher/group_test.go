@@ -44,6 +44,28 @@ func TestCrashLoop(t *testing.T) {
 	}
 }
 
+// One that has been sound since before the failures of another does not end the row of those: it says nothing of what is
+// started now.
+func TestCrashLoop_BesideASoundOne(t *testing.T) {
+	g := script("web", 2, `case {id} in web-1) ;; *) until [ -e {dir}/go ]; do sleep 0.01; done; exit 3;; esac`)
+	g.Restart = launcher.RestartConfig{MinBackoff: 20 * time.Millisecond, MaxBackoff: 80 * time.Millisecond, CrashLimit: 4, ResetAfter: time.Millisecond}
+	h := launch(t, g)
+	h.enters("web-1", launcher.Ready)
+	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	last := h.until("it is told that something is wrong", func(e launcher.Event) bool {
+		return e.Kind == launcher.Alarm || e.Process == "web-6"
+	})
+	equal(t, "what is told", last.Kind, launcher.Alarm)
+	health, _ := h.GroupHealth("web")
+	equal(t, "given up", health.GivenUp, true)
+	if !strings.Contains(health.Message, "given up after 4 failures in a row") {
+		t.Errorf("it is said: %q\n%s", health.Message, h.story())
+	}
+	equal(t, "state of the sound one", stateOf(h, "web-1"), launcher.Ready)
+}
+
 func TestRestartPolicies(t *testing.T) {
 	for _, c := range []struct {
 		policy  launcher.RestartPolicy
