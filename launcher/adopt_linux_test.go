@@ -270,9 +270,9 @@ func TestKept_WithoutItsCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := launchWith(t, cfg)
-	alarm := h.until("somebody is told why", func(e launcher.Event) bool { return e.Kind == launcher.Alarm })
-	if alarm.Process != "web-1" || !strings.Contains(alarm.Message, files.Cert) {
-		t.Errorf("what is told of %s: %q", alarm.Process, alarm.Message)
+	alarm := h.until("somebody is told why", func(e launcher.Event) bool { return e.Kind == launcher.Alarm || e.To.Ended() })
+	if alarm.Kind != launcher.Alarm || alarm.Process != "web-1" || !strings.Contains(alarm.Message, files.Cert) {
+		t.Fatalf("what is told of %s: %q", alarm.Process, alarm.Message)
 	}
 	h.enters("web-2", launcher.Ready)
 	st := h.ends("web-1")
