@@ -164,7 +164,8 @@ const (
 )
 
 // A Hook is a command to run for a process. It has SWANSONG_PROCESS_ID, SWANSONG_PROCESS_GROUP and SWANSONG_PROCESS_PID in
-// its environment. One that fails, or is killed at its time-out, is an event, and stops nothing.
+// its environment. One that fails, or is killed at its time-out, is an event, and stops nothing. It is killed, too, when the process
+// has ended, and those after it are left out.
 type Hook struct {
 	Command []string
 	Timeout time.Duration // default 5 s

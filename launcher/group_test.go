@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -305,4 +306,38 @@ func TestPreStopHooks(t *testing.T) {
 		}
 	}
 	equal(t, "what was told", told, []string{"/bin/sh", "/bin/sh: exit status 3", "/bin/sh: killed after 50ms", "/bin/sh"})
+}
+
+// A process that is gone has no hooks: its number may be that of somebody else.
+func TestPreStopHooks_OfNobody(t *testing.T) {
+	dir := t.TempDir()
+	begun, out := filepath.Join(dir, "begun"), filepath.Join(dir, "out")
+	if err := syscall.Mkfifo(begun, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := runners("web", 1)
+	g.PreStop = []launcher.Hook{
+		{Command: []string{"/bin/sh", "-c", "echo >" + begun + "; exec sleep 1000"}, Timeout: time.Hour},
+		{Command: []string{"/bin/sh", "-c", "echo $SWANSONG_PROCESS_PID >" + out}, Timeout: time.Hour},
+	}
+	h := launch(t, g).ready()
+	pid := h.running("web")[0].PID
+	if err := h.StopProcess("web-1", launcher.Stop{NoReplacement: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadFile(begun); err != nil { // which waits for the hook
+		t.Fatal(err)
+	}
+	kill(t, pid)
+	h.ends("web-1")
+	var told []string
+	for _, e := range h.events {
+		if e.Kind == launcher.HookRun {
+			told = append(told, e.Message)
+		}
+	}
+	equal(t, "what was told", told, []string{"/bin/sh: killed, since the process has ended, or has no more time to stop"})
+	if _, err := os.Stat(out); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the hook after it has run: %v", err)
+	}
 }
