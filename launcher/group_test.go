@@ -125,6 +125,23 @@ func TestRunsOnce(t *testing.T) {
 	message("message after the order", "")
 }
 
+// A process that drains by itself has a successor at once, who stays, however it ends then.
+func TestRunsOnce_DrainsByItself(t *testing.T) {
+	g := runners("web", 1, "--behavior", "hang")
+	g.Restart.Policy = launcher.Never
+	g.LivenessInterval = 20 * time.Millisecond
+	g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 300*time.Millisecond, 50*time.Millisecond
+	h := launch(t, g).ready()
+	if err := syscall.Kill(h.running("web")[0].PID, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	h.enters("web-2", launcher.Ready)
+	equal(t, "end of the first", h.ends("web-1").State, launcher.Forced)
+	health, _ := h.GroupHealth("web")
+	equal(t, "desired", health.Desired, 1)
+	equal(t, "state of the second", stateOf(h, "web-2"), launcher.Ready)
+}
+
 // Who ends before it is ready has failed in that moment, whatever time it would have had.
 func TestExitBeforeReady(t *testing.T) {
 	g := runners("web", 1, "--ready-after", "-1s")

@@ -23,10 +23,11 @@ func (g *group) lost(p *process, st Status) {
 		}
 	}
 	failed := st.State == Unhealthy || st.Outcome != Clean
+	drained := !st.Asked.IsZero() && st.State != Unhealthy // by itself
 	policy := p.rules().Restart.Policy
 	switch {
-	case !failed && !st.Asked.IsZero():
-		// Somebody has stopped it; another one takes its place at once.
+	case !failed && !st.Asked.IsZero(), policy == Never && drained && !st.ReadyAt.IsZero():
+		// Somebody has stopped it; another one has taken its place at once.
 	case policy == Never && failed && st.ReadyAt.IsZero() && !rolls:
 		// A group with nobody in it would be healthy, and what has never worked is not.
 		g.failures++
