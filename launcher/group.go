@@ -102,15 +102,14 @@ func (g *group) loop() {
 
 // awaitDependencies returns true when the groups that this one needs are healthy, and false if it is told to stop before.
 func (g *group) awaitDependencies() bool {
-	needs := g.config().DependsOn
-	if len(needs) == 0 {
+	if len(g.config().DependsOn) == 0 {
 		return g.scope.Err() == nil
 	}
 	events, stop := g.manager.events.watch()
 	defer stop()
 	for {
 		var waitsFor []string
-		for _, name := range needs {
+		for _, name := range g.config().DependsOn { // which a reload can change meanwhile
 			if !g.manager.healthy(name) {
 				waitsFor = append(waitsFor, name)
 			}
@@ -123,6 +122,7 @@ func (g *group) awaitDependencies() bool {
 		}
 		select {
 		case <-events:
+		case <-g.poke:
 		case <-g.scope.Done():
 			return false
 		}

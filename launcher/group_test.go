@@ -280,6 +280,21 @@ func TestDependencies(t *testing.T) {
 		"web-1 SHUTDOWN_REQUESTED", "web-1 COMPLETE", "db-1 SHUTDOWN_REQUESTED", "db-1 COMPLETE"})
 }
 
+// A group that waits for others hears of it when it is not to wait for them any more.
+func TestDependencies_AreReloaded(t *testing.T) {
+	db, web := runners("db", 1, "--ready-after", "-1s"), runners("web", 1)
+	web.DependsOn = []string{"db"}
+	h := launch(t, db, web)
+	h.enters("db-1", launcher.Starting) // and no further
+	web.DependsOn = nil
+	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{db, web}}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	h.enters("web-1", launcher.Ready)
+	health, _ := h.GroupHealth("web")
+	equal(t, "message", health.Message, "")
+}
+
 // A hook that has all the time in the world does not have more than the process, whose total is the bound of all.
 func TestPreStopHooks_EndWithTheProcess(t *testing.T) {
 	g := runners("web", 1)
