@@ -80,7 +80,7 @@ func (a *admin) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) (*
 	switch in.GetOrder() {
 	case pb.RollOrder_BEGIN:
 		doing, done = "rolling", "all processes have been replaced"
-		l, err = g.startRoll(g.config(), reason)
+		l, err = g.restart(reason)
 	case pb.RollOrder_RESUME:
 		doing, done = "resumed", "all processes have been replaced"
 		l, err = g.resumeRoll(reason)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -254,4 +255,28 @@ func TestReload_EndsListenersThatAreHeld(t *testing.T) {
 	if err := h.Reload(soon(t), cfg, "test"); err != nil {
 		t.Errorf("the address is not free: %v", err)
 	}
+}
+
+// One whose certificates the next launcher cannot read is adopted nevertheless: it is rolled, and stopped by
+// signals, and not forgotten while it runs.
+func TestKept_WithoutItsCertificates(t *testing.T) {
+	auth := mtlstest.New(t)
+	files := launcher.TLS(auth.Issue(t, "web"))
+	g := kept(overTCP(runners("web", 1), files))
+	g.Shutdown.Grace = 100 * time.Millisecond
+	cfg, pids := orphans(t, g)
+	cfg.Groups[0].Transport.TLS = launcher.TLS(auth.Issue(t, "web"))
+	if err := os.Remove(files.Cert); err != nil {
+		t.Fatal(err)
+	}
+	h := launchWith(t, cfg)
+	alarm := h.until("somebody is told why", func(e launcher.Event) bool { return e.Kind == launcher.Alarm || e.To.Ended() })
+	if alarm.Kind != launcher.Alarm || alarm.Process != "web-1" || !strings.Contains(alarm.Message, files.Cert) {
+		t.Fatalf("what is told of %s: %q", alarm.Process, alarm.Message)
+	}
+	h.enters("web-2", launcher.Ready)
+	st := h.ends("web-1")
+	equal(t, "its pid", []int{st.PID}, pids)
+	equal(t, "its end", st.State, launcher.Gone)
+	awaitEnd(t, pids[0], 0) // it is said to have
 }

@@ -126,7 +126,7 @@ type RestartConfig struct {
 	Policy     RestartPolicy
 	MinBackoff time.Duration // before the first restart; it doubles with each failure in a row; default 1 s
 	MaxBackoff time.Duration // default 1 min
-	ResetAfter time.Duration // a process that was ready for so long ends the row; default 10 s
+	ResetAfter time.Duration // a process that was ready for so long, and not before the last failure, ends the row; default 10 s
 	CrashLimit int           // after so many failures in a row the group is given up until it is restarted; default 10, negative: never
 }
 
@@ -165,7 +165,8 @@ const (
 )
 
 // A Hook is a command to run for a process. It has SWANSONG_PROCESS_ID, SWANSONG_PROCESS_GROUP and SWANSONG_PROCESS_PID in
-// its environment. One that fails, or is killed at its time-out, is an event, and stops nothing.
+// its environment. One that fails, or is killed at its time-out, is an event, and stops nothing. It is killed, too, when the process
+// has ended, and those after it are left out.
 type Hook struct {
 	Command []string
 	Timeout time.Duration // default 5 s

@@ -153,3 +153,12 @@ func NewMemory(dir string, tried func(), told func(error)) (Memory, error) {
 
 func (m Memory) Note()  { m.m.note() }
 func (m Memory) Close() { m.m.close(remembered{}, func() {}) }
+
+// ConfigOf returns what a group has been told last, which is nobody else's business.
+func ConfigOf(m *Manager, group string) GroupConfig {
+	g, err := m.group(group)
+	if err != nil {
+		panic(err)
+	}
+	return g.config()
+}

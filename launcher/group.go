@@ -43,8 +43,9 @@ type group struct {
 	failed   int                  // of those, who have not ended well
 	vacant   int                  // processes that a roll has not come to yet, have failed, and are to be started again
 
-	waitsFor  []string // groups that are not healthy, before the first start
-	failures  int      // in a row
+	waitsFor  []string  // groups that are not healthy, before the first start
+	failures  int       // in a row
+	failedAt  time.Time // the last of them
 	notBefore time.Time
 	givenUp   bool // too many failures
 	lastError string
@@ -101,15 +102,14 @@ func (g *group) loop() {
 
 // awaitDependencies returns true when the groups that this one needs are healthy, and false if it is told to stop before.
 func (g *group) awaitDependencies() bool {
-	needs := g.config().DependsOn
-	if len(needs) == 0 {
+	if len(g.config().DependsOn) == 0 {
 		return g.scope.Err() == nil
 	}
 	events, stop := g.manager.events.watch()
 	defer stop()
 	for {
 		var waitsFor []string
-		for _, name := range needs {
+		for _, name := range g.config().DependsOn { // which a reload can change meanwhile
 			if !g.manager.healthy(name) {
 				waitsFor = append(waitsFor, name)
 			}
@@ -122,6 +122,7 @@ func (g *group) awaitDependencies() bool {
 		}
 		select {
 		case <-events:
+		case <-g.poke:
 		case <-g.scope.Done():
 			return false
 		}
@@ -174,7 +175,7 @@ func (g *group) look(now time.Time) (again time.Time) {
 		}
 		stable := st.ReadyAt.Add(g.cfg.Restart.ResetAfter)
 		later(st.ReadyAt.Add(g.cfg.MinReady))
-		if g.failures > 0 {
+		if g.failures > 0 && !g.givenUp && g.endsRow(st) {
 			later(stable)
 			if !stable.After(now) {
 				g.failures = 0

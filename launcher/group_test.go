@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -42,6 +43,28 @@ func TestCrashLoop(t *testing.T) {
 			t.Errorf("start %d came %v after the failure before it, and had to wait for %d ms", n+2, got, least)
 		}
 	}
+}
+
+// One that has been sound since before the failures of another does not end the row of those: it says nothing of what is
+// started now.
+func TestCrashLoop_BesideASoundOne(t *testing.T) {
+	g := script("web", 2, `case {id} in web-1) ;; *) until [ -e {dir}/go ]; do sleep 0.01; done; exit 3;; esac`)
+	g.Restart = launcher.RestartConfig{MinBackoff: 20 * time.Millisecond, MaxBackoff: 80 * time.Millisecond, CrashLimit: 4, ResetAfter: time.Millisecond}
+	h := launch(t, g)
+	h.enters("web-1", launcher.Ready)
+	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	last := h.until("it is told that something is wrong", func(e launcher.Event) bool {
+		return e.Kind == launcher.Alarm || e.Process == "web-6"
+	})
+	equal(t, "what is told", last.Kind, launcher.Alarm)
+	health, _ := h.GroupHealth("web")
+	equal(t, "given up", health.GivenUp, true)
+	if !strings.Contains(health.Message, "given up after 4 failures in a row") {
+		t.Errorf("it is said: %q\n%s", health.Message, h.story())
+	}
+	equal(t, "state of the sound one", stateOf(h, "web-1"), launcher.Ready)
 }
 
 func TestRestartPolicies(t *testing.T) {
@@ -100,6 +123,23 @@ func TestRunsOnce(t *testing.T) {
 	health, _ := h.GroupHealth("job")
 	equal(t, "ready after the order", health.Ready, 2)
 	message("message after the order", "")
+}
+
+// A process that drains by itself has a successor at once, who stays, however it ends then.
+func TestRunsOnce_DrainsByItself(t *testing.T) {
+	g := runners("web", 1, "--behavior", "hang")
+	g.Restart.Policy = launcher.Never
+	g.LivenessInterval = 20 * time.Millisecond
+	g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 300*time.Millisecond, 50*time.Millisecond
+	h := launch(t, g).ready()
+	if err := syscall.Kill(h.running("web")[0].PID, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	h.enters("web-2", launcher.Ready)
+	equal(t, "end of the first", h.ends("web-1").State, launcher.Forced)
+	health, _ := h.GroupHealth("web")
+	equal(t, "desired", health.Desired, 1)
+	equal(t, "state of the second", stateOf(h, "web-2"), launcher.Ready)
 }
 
 // Who ends before it is ready has failed in that moment, whatever time it would have had.
@@ -240,6 +280,21 @@ func TestDependencies(t *testing.T) {
 		"web-1 SHUTDOWN_REQUESTED", "web-1 COMPLETE", "db-1 SHUTDOWN_REQUESTED", "db-1 COMPLETE"})
 }
 
+// A group that waits for others hears of it when it is not to wait for them any more.
+func TestDependencies_AreReloaded(t *testing.T) {
+	db, web := runners("db", 1, "--ready-after", "-1s"), runners("web", 1)
+	web.DependsOn = []string{"db"}
+	h := launch(t, db, web)
+	h.enters("db-1", launcher.Starting) // and no further
+	web.DependsOn = nil
+	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{db, web}}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	h.enters("web-1", launcher.Ready)
+	health, _ := h.GroupHealth("web")
+	equal(t, "message", health.Message, "")
+}
+
 // A hook that has all the time in the world does not have more than the process, whose total is the bound of all.
 func TestPreStopHooks_EndWithTheProcess(t *testing.T) {
 	g := runners("web", 1)
@@ -283,4 +338,38 @@ func TestPreStopHooks(t *testing.T) {
 		}
 	}
 	equal(t, "what was told", told, []string{"/bin/sh", "/bin/sh: exit status 3", "/bin/sh: killed after 50ms", "/bin/sh"})
+}
+
+// A process that is gone has no hooks: its number may be that of somebody else.
+func TestPreStopHooks_OfNobody(t *testing.T) {
+	dir := t.TempDir()
+	begun, out := filepath.Join(dir, "begun"), filepath.Join(dir, "out")
+	if err := syscall.Mkfifo(begun, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := runners("web", 1)
+	g.PreStop = []launcher.Hook{
+		{Command: []string{"/bin/sh", "-c", "echo >" + begun + "; exec sleep 1000"}, Timeout: time.Hour},
+		{Command: []string{"/bin/sh", "-c", "echo $SWANSONG_PROCESS_PID >" + out}, Timeout: time.Hour},
+	}
+	h := launch(t, g).ready()
+	pid := h.running("web")[0].PID
+	if err := h.StopProcess("web-1", launcher.Stop{NoReplacement: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadFile(begun); err != nil { // which waits for the hook
+		t.Fatal(err)
+	}
+	kill(t, pid)
+	h.ends("web-1")
+	var told []string
+	for _, e := range h.events {
+		if e.Kind == launcher.HookRun {
+			told = append(told, e.Message)
+		}
+	}
+	equal(t, "what was told", told, []string{"/bin/sh: killed, since the process has ended, or has no more time to stop"})
+	if _, err := os.Stat(out); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the hook after it has run: %v", err)
+	}
 }

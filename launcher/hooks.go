@@ -43,6 +43,8 @@ func (p *process) runHook(h Hook) error {
 			hook.Kill()
 		case <-p.scope.Work().Done():
 			hook.Kill()
+		case <-p.proc.Done():
+			hook.Kill()
 		case <-hook.Done():
 		}
 	}()
@@ -52,7 +54,7 @@ func (p *process) runHook(h Hook) error {
 	case err != nil:
 		return err
 	case exit.Killed && p.hurried():
-		return errors.New("killed, since the process has no more time to stop")
+		return errors.New("killed, since the process has ended, or has no more time to stop")
 	case exit.Terminated || exit.Killed:
 		return fmt.Errorf("killed after %v", h.Timeout)
 	case exit.Code != 0:
@@ -67,6 +69,8 @@ func (p *process) hurried() bool {
 	case <-p.hurry:
 		return true
 	case <-p.scope.Work().Done():
+		return true
+	case <-p.proc.Done(): // its number may be that of somebody else by now
 		return true
 	default:
 		return false

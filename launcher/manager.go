@@ -254,7 +254,7 @@ func (m *Manager) Roll(ctx context.Context, cfg GroupConfig, reason string) erro
 
 // Restart is [Manager.Roll] to the configuration that the group has.
 func (m *Manager) Restart(ctx context.Context, name, reason string) error {
-	return m.command(ctx, name, func(g *group) (*leg, error) { return g.startRoll(g.config(), reason) })
+	return m.command(ctx, name, func(g *group) (*leg, error) { return g.restart(reason) })
 }
 
 // Resume has a roll that is paused go on where it is, and returns as Roll does. The error matches [ErrNotPaused] where none

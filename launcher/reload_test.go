@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -152,14 +153,6 @@ func TestReloadIsAllOrNothing(t *testing.T) {
 func TestReloadsAmongRolls(t *testing.T) {
 	a, b := runners("a", 0), runners("b", 0) // rolls of nobody, which are quick
 	h := launch(t, a, b).ready()
-	revision := func(name string) int {
-		t.Helper()
-		g, err := h.GroupHealth(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return g.Revision
-	}
 	var restarting sync.WaitGroup
 	over := make(chan struct{})
 	restarting.Go(func() {
@@ -179,9 +172,9 @@ func TestReloadsAmongRolls(t *testing.T) {
 	refused := 0
 	for n := range 200 {
 		a.WorkDir, b.WorkDir = []string{"/", "/dev"}[n%2], []string{"/", "/dev"}[n%2]
-		was := revision("a")
+		was := revisionOf(h, "a")
 		err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{a, b}}, "test")
-		switch is := revision("a"); {
+		switch is := revisionOf(h, "a"); {
 		case err == nil && is <= was+1: // the same, after one that was refused
 		case errors.Is(err, launcher.ErrRolling) && is == was:
 			refused++
@@ -190,4 +183,53 @@ func TestReloadsAmongRolls(t *testing.T) {
 		}
 	}
 	t.Logf("%d of 200 are refused", refused)
+}
+
+// A restart beside reloads is one to what was loaded last, and never puts back what was there before.
+func TestRestartKeepsReloads(t *testing.T) {
+	g := runners("a", 0) // a roll of nobody is quick
+	h := launch(t, g).ready()
+	var restarting sync.WaitGroup
+	over := make(chan struct{})
+	restarting.Go(func() {
+		for {
+			if err := h.Restart(context.Background(), "a", "test"); err != nil && !errors.Is(err, launcher.ErrRolling) {
+				t.Error(err)
+			}
+			select {
+			case <-over:
+				return
+			default:
+			}
+		}
+	})
+	defer restarting.Wait()
+	defer close(over)
+	restarts := 0
+	for n := 1; restarts < 300; n++ {
+		g.HealthCheckTimeout = time.Hour + time.Duration(n)*time.Millisecond
+		err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{g}}, "test")
+		if errors.Is(err, launcher.ErrRolling) {
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		before := revisionOf(h, "a")
+		for revisionOf(h, "a") == before { // the order that may have come at the same time, or the next one
+			runtime.Gosched()
+		}
+		restarts++
+		if got := launcher.ConfigOf(h.Manager, "a").HealthCheckTimeout; got != g.HealthCheckTimeout {
+			t.Fatalf("a restart has put back %v, where %v had been loaded", got, g.HealthCheckTimeout)
+		}
+	}
+}
+
+func revisionOf(h *harness, group string) int {
+	h.t.Helper()
+	health, err := h.GroupHealth(group)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return health.Revision
 }

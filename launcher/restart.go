@@ -23,13 +23,15 @@ func (g *group) lost(p *process, st Status) {
 		}
 	}
 	failed := st.State == Unhealthy || st.Outcome != Clean
+	drained := !st.Asked.IsZero() && st.State != Unhealthy // by itself
 	policy := p.rules().Restart.Policy
 	switch {
-	case !failed && !st.Asked.IsZero():
-		// Somebody has stopped it; another one takes its place at once.
+	case !failed && !st.Asked.IsZero(), policy == Never && drained && !st.ReadyAt.IsZero():
+		// Somebody has stopped it; another one has taken its place at once.
 	case policy == Never && failed && st.ReadyAt.IsZero() && !rolls:
 		// A group with nobody in it would be healthy, and what has never worked is not.
 		g.failures++
+		g.failedAt = time.Now()
 		g.giveUp(st)
 		return
 	case policy == Never || policy == OnFailure && !failed:
@@ -60,10 +62,14 @@ func (g *group) rollsPast(p *process) bool {
 // backOff counts a failure, and puts off the next start.
 func (g *group) backOff(st Status) {
 	policy := g.cfg.Restart
-	if !st.ReadyAt.IsZero() && time.Since(st.ReadyAt) >= policy.ResetAfter {
+	stable := !st.ReadyAt.IsZero() && time.Since(st.ReadyAt) >= policy.ResetAfter
+	if stable && g.endsRow(st) {
 		g.failures = 0
 	}
-	g.failures++
+	if !stable || g.failures == 0 { // one that had been sound for long is not one more start that came to nothing
+		g.failures++
+	}
+	g.failedAt = time.Now()
 	if policy.CrashLimit > 0 && g.failures >= policy.CrashLimit {
 		g.giveUp(st)
 		return
@@ -76,6 +82,10 @@ func (g *group) backOff(st Status) {
 	g.notBefore = time.Now().Add(wait)
 	g.tell(Event{Kind: Restart, Process: st.ID, Message: fmt.Sprintf("failure %d in a row; another one is started in %v", g.failures, wait)})
 }
+
+// endsRow reports whether a process can end the row of failures by being ready for long: one that was before the last of them
+// says nothing about those that are started now.
+func (g *group) endsRow(st Status) bool { return st.ReadyAt.After(g.failedAt) }
 
 func (g *group) giveUp(st Status) {
 	g.givenUp, g.lastError = true, st.ID+": "+st.complaint()

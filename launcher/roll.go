@@ -108,6 +108,13 @@ func (g *group) startRoll(cfg GroupConfig, reason string) (*leg, error) {
 	return g.startRollLocked(cfg, reason)
 }
 
+// restart is startRoll to the configuration that the group has: that of this moment, so that no reload is undone by it.
+func (g *group) restart(reason string) (*leg, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.startRollLocked(g.cfg, reason)
+}
+
 func (g *group) startRollLocked(cfg GroupConfig, reason string) (*leg, error) {
 	if err := g.mayRoll(); err != nil {
 		return nil, err

@@ -105,8 +105,13 @@ func (p *process) connect() (*grpc.ClientConn, error) {
 		}),
 	}
 	if t := p.cfg.Transport; t.Network == "tcp" {
-		id, err := mtls.Load(mtls.Files(t.TLS), func(err error) { p.tell(Event{Kind: Alarm, Message: err.Error()}) })
-		if err != nil {
+		alarm := func(err error) { p.tell(Event{Kind: Alarm, Message: err.Error()}) }
+		id, err := mtls.Load(mtls.Files(t.TLS), alarm)
+		if err != nil && p.found != nil {
+			// It runs, and is to be watched and stopped whether it can be spoken with or not.
+			alarm(fmt.Errorf("it cannot be spoken with, and unless that is mended first, is stopped by signals: %w", err))
+			id = mtls.Expect(mtls.Files(t.TLS), alarm)
+		} else if err != nil {
 			return nil, fmt.Errorf("launcher: process %q: %w", p.id, err)
 		}
 		// The name that the certificate has to be for is the configured host, whatever the port turns out to be.

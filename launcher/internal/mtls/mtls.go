@@ -51,16 +51,21 @@ type Identity struct {
 	others *x509.CertPool
 }
 
+// Expect is Load for files that may not be there yet: until they have been good once, handshakes fail, and say why.
+func Expect(files Files, report func(error)) *Identity {
+	if report == nil {
+		report = func(error) {}
+	}
+	return &Identity{files: files, report: report}
+}
+
 // Load reads the files. Later, report is told of files that are no good, once for each way in which they are not; it may be
 // nil.
 func Load(files Files, report func(error)) (*Identity, error) {
 	if err := files.Check(); err != nil {
 		return nil, fmt.Errorf("mtls: %w", err)
 	}
-	if report == nil {
-		report = func(error) {}
-	}
-	id := &Identity{files: files, report: report}
+	id := Expect(files, report)
 	if err := id.read(); err != nil {
 		return nil, err
 	}
@@ -111,12 +116,15 @@ func private(key string) error {
 	return nil
 }
 
-// config returns what the next handshake is to be made with.
-func (id *Identity) config() *tls.Config {
+// config returns what the next handshake is to be made with. It fails only where the files have never been good.
+func (id *Identity) config() (*tls.Config, error) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	said := ""
 	if err := id.read(); err != nil {
+		if id.others == nil {
+			return nil, err
+		}
 		said = err.Error()
 		if said != id.wrong {
 			id.report(fmt.Errorf("%w; what was there before is still used", err))
@@ -129,7 +137,7 @@ func (id *Identity) config() *tls.Config {
 		RootCAs:      id.others,
 		ClientCAs:    id.others,
 		ClientAuth:   tls.RequireAndVerifyClientCert,
-	}
+	}, nil
 }
 
 // Credentials are for gRPC, at either end. A client checks that the certificate of the server is for the host that it has
@@ -139,7 +147,11 @@ func (id *Identity) Credentials() credentials.TransportCredentials { return cred
 type creds struct{ id *Identity }
 
 func (c creds) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	secure, info, err := credentials.NewTLS(c.id.config()).ClientHandshake(ctx, authority, conn)
+	cfg, err := c.id.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	secure, info, err := credentials.NewTLS(cfg).ClientHandshake(ctx, authority, conn)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -172,7 +184,11 @@ func (o *opened) Read(b []byte) (int, error) {
 }
 
 func (c creds) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return credentials.NewTLS(c.id.config()).ServerHandshake(conn)
+	cfg, err := c.id.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	return credentials.NewTLS(cfg).ServerHandshake(conn)
 }
 
 func (creds) Info() credentials.ProtocolInfo {

@@ -208,3 +208,27 @@ func TestBadFiles(t *testing.T) {
 		})
 	}
 }
+
+// What is expected is used as soon as it is there, and until then it is said what is missing.
+func TestExpect(t *testing.T) {
+	ours := mtlstest.New(t)
+	server := serve(t, load(t, ours.Issue(t, "server"), nil))
+	files := ours.Issue(t, "client")
+	text, err := os.ReadFile(files.Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(files.Cert); err != nil {
+		t.Fatal(err)
+	}
+	creds := mtls.Expect(files, func(err error) { t.Errorf("told: %v", err) }).Credentials()
+	if got := call(t, server, creds); !strings.Contains(got, files.Cert) {
+		t.Errorf("without a certificate: %q, which does not name it", got)
+	}
+	if err := os.WriteFile(files.Cert, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := call(t, server, creds); got != "" {
+		t.Errorf("with one: %s", got)
+	}
+}
