@@ -50,12 +50,14 @@ func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Cont
 	m.redactor.Store(&redactor{f: next.Redact})
 	m.mu.Lock()
 	m.cfg.TotalDeadline, m.cfg.Source = next.TotalDeadline, next.Source
+	for _, name := range m.order { // those that are gone, also by an earlier reload, until they are empty
+		if !slices.Contains(plan.order, name) {
+			plan.order = append(plan.order, name)
+		}
+	}
 	m.order = plan.order
 	for _, g := range plan.added {
 		m.groups[g.name], m.listeners[g.name] = g, plan.claimed[g.name]
-	}
-	for _, g := range plan.gone {
-		m.order = append(m.order, g.name) // until it is empty
 	}
 	m.mu.Unlock()
 	m.publish(Event{Kind: Reloaded, Message: reason})
