@@ -355,3 +355,16 @@ func TestHangup(t *testing.T) {
 		equal(t, "exit code "+name, d.ends(), 2)
 	}
 }
+
+// The limits that hold when the launcher stops are those of the last reload, and not those that it was started with.
+func TestReloadedLimitsHoldInTheStop(t *testing.T) {
+	slow := strings.Replace(web, "1ms]", "1ms, --behavior, slow-drain, --drain-duration, 1200ms]", 1)
+	s := newSite(t, "total_deadline: 10ms\n"+slow)
+	d := s.runs()
+	s.write("total_deadline: 10m\n" + slow + "    shutdown: {grace_period: 1m, max_duration: 2m}\n")
+	s.must("reload", "--wait")
+	equal(t, "exit code", d.stops(), 0)
+	if strings.Contains(d.log(), "SIGKILL") || strings.Contains(d.log(), "not drained") {
+		t.Errorf("the drain was cut short:\n%s", d.log())
+	}
+}
