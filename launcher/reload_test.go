@@ -127,6 +127,25 @@ func TestReloadRemembersWhoIsLeaving(t *testing.T) {
 	})
 }
 
+// A group that was given up begins anew with another configuration, also with one that rolls nobody: that is what mends it.
+func TestReloadForgivesWhoWasGivenUp(t *testing.T) {
+	web := runners("web", 1, "--ready-after", "-1s")
+	web.HealthCheckTimeout, web.Restart.CrashLimit = 10*time.Millisecond, 2
+	h := launch(t, web)
+	var givenUp *launcher.GivenUpError
+	if err := h.Manager.Ready(soon(t)); !errors.As(err, &givenUp) {
+		t.Fatalf("it is not given up: %v", err)
+	}
+	web.HealthCheckTimeout = time.Hour
+	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web}}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	if health, err := h.GroupHealth("web"); err != nil || health.GivenUp {
+		t.Fatalf("it is given up still: %+v, %v", health, err)
+	}
+	h.enters("web-3", launcher.Spawning)
+}
+
 // A roll that begins while a reload looks around is seen before anything is done: the reload is refused as a whole.
 func TestReloadIsAllOrNothing(t *testing.T) {
 	limits, web := runners("limits", 1), runners("web", 1)
