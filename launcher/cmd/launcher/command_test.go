@@ -368,3 +368,29 @@ func TestReloadedLimitsHoldInTheStop(t *testing.T) {
 		t.Errorf("the drain was cut short:\n%s", d.log())
 	}
 }
+
+// What a shutdown would have to drain is shown of all, of a group, or of a process.
+func TestDryRun(t *testing.T) {
+	s := newSite(t, web+"    desired_instances: 2\n  - {name: other, command: RUNNER, args: [--process-id, '{id}']}\n")
+	s.runs()
+	for whom, want := range map[string][]string{
+		"":      {"other-1", "web-1", "web-2"},
+		"web":   {"web-1", "web-2"},
+		"web-2": {"web-2"},
+	} {
+		args := []string{"drain", "--dry-run"}
+		if whom != "" {
+			args = append(args, whom)
+		}
+		var got []string
+		for l := range strings.Lines(s.must(args...)) {
+			got = append(got, strings.Fields(l)[0])
+		}
+		slices.Sort(got)
+		equal(t, "of "+whom, got, want)
+	}
+	_, stderr, code := s.says("drain", "--dry-run", "-f", s.file(), "nobody")
+	if code != 1 || !strings.Contains(stderr, `neither a group nor a process has the name "nobody"`) {
+		t.Errorf("of nobody: exit code %d, %s", code, stderr)
+	}
+}
