@@ -54,7 +54,7 @@ type group struct {
 	healthy   bool            // as was told last
 }
 
-// recentKept is how many ended processes are remembered.
+// recentKept is how many ended processes are remembered, and have their files in LogConfig.Dir kept.
 const recentKept = 32
 
 func newGroup(m *Manager, cfg GroupConfig) *group {
@@ -350,7 +350,9 @@ func (g *group) remove(p *process, st Status) {
 	g.manager.memory.note()
 	g.recent = append(g.recent, st)
 	if len(g.recent) > recentKept {
-		g.manager.forget(g.recent[0].ID)
+		if old := g.manager.forget(g.recent[0].ID); old != nil {
+			g.manager.logs.remove(old)
+		}
 		g.recent = slices.Delete(g.recent, 0, 1)
 	}
 }

@@ -20,6 +20,8 @@ type logFiles struct {
 	counts map[string]*capture.Counts // by group
 	output *capture.File              // for who has no file; nil: nowhere
 	failed func(error)                // nil: nobody is told
+
+	removing sync.WaitGroup
 }
 
 type logFile struct {
@@ -93,6 +95,18 @@ func (l *logFiles) open(c LogConfig, id string) (_ *capture.File, done func()) {
 	}
 }
 
+// remove removes the files of a process that is remembered no more, if it has had some of its own. It waits for no disk.
+func (l *logFiles) remove(p *process) {
+	c := p.cfg.Log
+	if c.Dir == "" {
+		return
+	}
+	l.removing.Go(func() {
+		<-p.over                                         // it has ended, and by now its output, too
+		capture.Remove(c.file(p.id), max(0, c.MaxFiles)) // whose failure costs room, as that of a rotation does
+	})
+}
+
 // counted returns what counts the lines of a group.
 func (l *logFiles) counted(group string) *capture.Counts {
 	l.mu.Lock()
@@ -106,6 +120,12 @@ func (l *logFiles) counted(group string) *capture.Counts {
 func (l *logFiles) close() {
 	if l.output != nil {
 		l.output.Close(logPatience)
+	}
+	removed := make(chan struct{})
+	go func() { l.removing.Wait(); close(removed) }()
+	select {
+	case <-removed:
+	case <-time.After(logPatience):
 	}
 }
 

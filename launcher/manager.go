@@ -74,11 +74,14 @@ func (m *Manager) register(p *process) {
 	m.processes[p.id] = p
 }
 
-func (m *Manager) forget(id string) {
+// forget forgets a process that has ended, and returns what it was, nil if it is not known.
+func (m *Manager) forget(id string) *process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	p := m.processes[id]
 	delete(m.processes, id)
 	m.printed.forget(id)
+	return p
 }
 
 func (m *Manager) process(id string) (*process, error) {

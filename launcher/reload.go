@@ -16,7 +16,8 @@ var ErrReloading = errors.New("launcher: another configuration is being taken ov
 //   - Groups that are new are started, and those that are gone are drained.
 //   - A group of which something differs that a process is started with (Command, Env, WorkDir, Protocol, Log) is rolled,
 //     and so is one whose roll is paused: that roll is given up.
-//   - All else of a group holds at once: how many there are, and for the processes that run, their limits.
+//   - All else of a group holds at once: how many there are, and for the processes that run, their limits. One that was given
+//     up begins anew.
 //   - Of the rest, TotalDeadline, Redact and Source hold at once. What takes a new launcher is refused, by a [*ConfigError]: another
 //     Dir, and another Listen of a group that there is. Router, Logger, Output, Helper, Guardian and Reread stay as they are.
 //
@@ -50,12 +51,14 @@ func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Cont
 	m.redactor.Store(&redactor{f: next.Redact})
 	m.mu.Lock()
 	m.cfg.TotalDeadline, m.cfg.Source = next.TotalDeadline, next.Source
+	for _, name := range m.order { // those that are gone, also by an earlier reload, until they are empty
+		if !slices.Contains(plan.order, name) {
+			plan.order = append(plan.order, name)
+		}
+	}
 	m.order = plan.order
 	for _, g := range plan.added {
 		m.groups[g.name], m.listeners[g.name] = g, plan.claimed[g.name]
-	}
-	for _, g := range plan.gone {
-		m.order = append(m.order, g.name) // until it is empty
 	}
 	m.mu.Unlock()
 	m.publish(Event{Kind: Reloaded, Message: reason})
@@ -290,6 +293,9 @@ func (g *group) take(cfg GroupConfig) (tell func()) {
 		g.desired = cfg.Desired
 	}
 	g.cfg, g.configs[g.revision], g.missing = cfg, cfg, 0
+	if g.givenUp { // with what has failed
+		g.forgive()
+	}
 	all := slices.DeleteFunc(g.sorted(), func(p *process) bool { return p.revision != g.revision })
 	return func() {
 		for _, p := range all {

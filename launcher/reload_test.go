@@ -91,6 +91,62 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// A group that a reload has removed is there until its last process is gone, whatever is reloaded meanwhile: it is shown, and
+// what it needs outlasts it.
+func TestReloadRemembersWhoIsLeaving(t *testing.T) {
+	kv, web := runners("kv", 1), runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "1h")
+	web.DependsOn = []string{"kv"}
+	web.Shutdown.Grace, web.Shutdown.Max = time.Hour, time.Hour
+	h := launch(t, kv, web).ready()
+	begun, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := h.Reload(begun, launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{kv}}, "test"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the reload that web leaves by: %v", err)
+	}
+	kv.HealthCheckTimeout = time.Hour
+	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{kv}}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, g := range h.Health() {
+		names = append(names, g.Group)
+	}
+	equal(t, "groups", names, []string{"kv", "web"})
+
+	h.enters("web-1", launcher.Blocked)
+	h.Shutdown()
+	st, err := h.Process("web-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill(t, st.PID)
+	h.until("kv-1 is asked to stop, after web-1 has ended", func(e launcher.Event) bool {
+		if e.Process == "kv-1" && e.To >= launcher.Unhealthy {
+			t.Error("kv-1 is asked to stop before web-1, which needs it, has ended")
+		}
+		return e.Process == "web-1" && e.To.Ended()
+	})
+}
+
+// A group that was given up begins anew with another configuration, also with one that rolls nobody: that is what mends it.
+func TestReloadForgivesWhoWasGivenUp(t *testing.T) {
+	web := runners("web", 1, "--ready-after", "-1s")
+	web.HealthCheckTimeout, web.Restart.CrashLimit = 10*time.Millisecond, 2
+	h := launch(t, web)
+	var givenUp *launcher.GivenUpError
+	if err := h.Manager.Ready(soon(t)); !errors.As(err, &givenUp) {
+		t.Fatalf("it is not given up: %v", err)
+	}
+	web.HealthCheckTimeout = time.Hour
+	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web}}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	if health, err := h.GroupHealth("web"); err != nil || health.GivenUp {
+		t.Fatalf("it is given up still: %+v, %v", health, err)
+	}
+	h.enters("web-3", launcher.Spawning)
+}
+
 // A roll that begins while a reload looks around is seen before anything is done: the reload is refused as a whole.
 func TestReloadIsAllOrNothing(t *testing.T) {
 	limits, web := runners("limits", 1), runners("web", 1)

@@ -84,7 +84,10 @@ func stopCommand(at *place) *cobra.Command {
 		ValidArgsFunction: at.complete(processes),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.ProcessId = args[0]
-			if grace > 0 {
+			if cmd.Flags().Changed("grace") {
+				if grace <= 0 {
+					return fmt.Errorf("launcher: --grace has to be more than 0, and not %v; leave it out for the configured time", grace)
+				}
 				in.GracePeriod = durationpb.New(grace)
 			}
 			return ask(cmd, at, in.Wait, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
@@ -141,20 +144,26 @@ func restartCommand(at *place) *cobra.Command {
 func drainCommand(at *place) *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
-		Use:               "drain --dry-run [process]",
+		Use:               "drain --dry-run [group|process]",
 		Short:             "Show what a shutdown would have to drain, and stop nothing",
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: at.complete(processes),
+		ValidArgsFunction: at.complete(groupsAndProcesses),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !dry {
 				return errors.New("launcher: drain is for --dry-run; to drain all for good, send the launcher a SIGTERM")
 			}
-			in := &pb.DryRunShutdownRequest{}
+			name := ""
 			if len(args) > 0 {
-				in.ProcessId = args[0]
+				name = args[0]
 			}
 			return ask(cmd, at, false, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
-				out, err := to.DryRunShutdown(ctx, in)
+				out, err := to.DryRunShutdown(ctx, &pb.DryRunShutdownRequest{Group: name})
+				if name != "" && status.Code(err) == codes.NotFound {
+					out, err = to.DryRunShutdown(ctx, &pb.DryRunShutdownRequest{ProcessId: name})
+				}
+				if name != "" && status.Code(err) == codes.NotFound {
+					return fmt.Errorf("launcher: neither a group nor a process has the name %q; status lists those that there are", name)
+				}
 				if err != nil {
 					return err
 				}

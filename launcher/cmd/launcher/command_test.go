@@ -355,3 +355,42 @@ func TestHangup(t *testing.T) {
 		equal(t, "exit code "+name, d.ends(), 2)
 	}
 }
+
+// The limits that hold when the launcher stops are those of the last reload, and not those that it was started with.
+func TestReloadedLimitsHoldInTheStop(t *testing.T) {
+	slow := strings.Replace(web, "1ms]", "1ms, --behavior, slow-drain, --drain-duration, 1200ms]", 1)
+	s := newSite(t, "total_deadline: 10ms\n"+slow)
+	d := s.runs()
+	s.write("total_deadline: 10m\n" + slow + "    shutdown: {grace_period: 1m, max_duration: 2m}\n")
+	s.must("reload", "--wait")
+	equal(t, "exit code", d.stops(), 0)
+	if strings.Contains(d.log(), "SIGKILL") || strings.Contains(d.log(), "not drained") {
+		t.Errorf("the drain was cut short:\n%s", d.log())
+	}
+}
+
+// What a shutdown would have to drain is shown of all, of a group, or of a process.
+func TestDryRun(t *testing.T) {
+	s := newSite(t, web+"    desired_instances: 2\n  - {name: other, command: RUNNER, args: [--process-id, '{id}']}\n")
+	s.runs()
+	for whom, want := range map[string][]string{
+		"":      {"other-1", "web-1", "web-2"},
+		"web":   {"web-1", "web-2"},
+		"web-2": {"web-2"},
+	} {
+		args := []string{"drain", "--dry-run"}
+		if whom != "" {
+			args = append(args, whom)
+		}
+		var got []string
+		for l := range strings.Lines(s.must(args...)) {
+			got = append(got, strings.Fields(l)[0])
+		}
+		slices.Sort(got)
+		equal(t, "of "+whom, got, want)
+	}
+	_, stderr, code := s.says("drain", "--dry-run", "-f", s.file(), "nobody")
+	if code != 1 || !strings.Contains(stderr, `neither a group nor a process has the name "nobody"`) {
+		t.Errorf("of nobody: exit code %d, %s", code, stderr)
+	}
+}

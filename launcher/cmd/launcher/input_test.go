@@ -129,6 +129,9 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"export", "nomad"}, "launcher: which file?"},
 		{[]string{"status", "-f", s.file()}, "launcher: nobody answers at " + filepath.Join(s.dir, "s", "launcher.sock")},
 		{[]string{"drain"}, "launcher: drain is for --dry-run"},
+		{[]string{"stop", "web-1", "--grace", "-5s"}, "launcher: --grace has to be more than 0, and not -5s; leave it out for the configured time"},
+		{[]string{"stop", "web-1", "--grace", "0s"}, "launcher: --grace has to be more than 0"},
+		{[]string{"logs", "-n", "-5"}, "launcher: --lines has to be 0 or more, and not -5"},
 		{[]string{"status", "--cert", "a.pem"}, "launcher: --cert is for a launcher elsewhere; name its host:port by --remote"},
 		{[]string{"status", "--remote", "127.0.0.1:1", "--cert", "a.pem"}, "launcher: --remote needs --key, too"},
 	} {

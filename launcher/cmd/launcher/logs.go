@@ -24,7 +24,10 @@ func logsCommand(at *place) *cobra.Command {
 			if len(args) > 0 {
 				in.Name = args[0]
 			}
-			in.Lines = int32(max(0, min(lines, 1<<20)))
+			if lines < 0 {
+				return fmt.Errorf("launcher: --lines has to be 0 or more, and not %d", lines)
+			}
+			in.Lines = int32(min(lines, 1<<20))
 			return watch(cmd, at, in.Follow, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
 				stream, err := to.ReadLogs(ctx, in)
 				if err != nil {

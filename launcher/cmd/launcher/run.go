@@ -112,8 +112,12 @@ func runFile(cmd *cobra.Command, at *place) error {
 		return reread(at, now.(*config.Config))
 	}
 	// What is found fault with later is in the file of the beginning, unless another one was taken over.
-	return source.Locate(run(cmd, cfg, c.Metrics.Address, c.TotalDeadline+time.Second))
+	// The bound of a stop is the file's total_deadline, which the launcher keeps itself: a reload can make it longer.
+	return source.Locate(run(cmd, cfg, c.Metrics.Address, longest))
 }
+
+// longest is the most that the soft rung of a ladder can be.
+const longest = 24 * time.Hour
 
 // run runs a launcher. Its ladder is longer than the longest shutdown, so that it is the rules of the groups that decide when
 // a process is killed, and not the ladder.
@@ -172,7 +176,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 		graceful.Ready(s)
 		<-s.Done()
 		return nil
-	}, graceful.WithSoft(min(bound, 24*time.Hour)), graceful.WithOutput(cmd.ErrOrStderr()))
+	}, graceful.WithSoft(min(bound, longest)), graceful.WithOutput(cmd.ErrOrStderr()))
 }
 
 // stopOnHangup makes a SIGTERM of the first SIGHUP. Of a terminal that ends, more than one can come, and the second one must

@@ -3,8 +3,10 @@ package capture
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"strconv"
@@ -266,7 +268,7 @@ func (f *File) lose(l line, err error) {
 func (f *File) rotate() {
 	f.file.Close()
 	f.file = nil
-	name := func(n int) string { return f.path + "." + strconv.Itoa(n) }
+	name := func(n int) string { return rotated(f.path, n) }
 	os.Remove(name(f.maxFiles))
 	for n := f.maxFiles - 1; n >= 1; n-- {
 		os.Rename(name(n), name(n+1))
@@ -277,4 +279,21 @@ func (f *File) rotate() {
 		os.Remove(f.path)
 	}
 	f.size = 0
+}
+
+func rotated(path string, n int) string { return path + "." + strconv.Itoa(n) }
+
+// Remove removes a log that is not open any more, with the files beside it.
+func Remove(path string, maxFiles int) error {
+	var errs []error
+	for n := maxFiles; n >= 0; n-- {
+		name := path
+		if n > 0 {
+			name = rotated(path, n)
+		}
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("capture: %w", err))
+		}
+	}
+	return errors.Join(errs...)
 }
