@@ -10,7 +10,9 @@
 package export
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -64,6 +66,27 @@ func (r *Result) Write(dir string) error {
 		}
 	}
 	return nil
+}
+
+// Print writes the files one after the other, each under its name, so that programs can still tell them apart: what is YAML
+// as documents of their own. JSON has neither names nor a second document, so more than one file of it is an error.
+func (r *Result) Print(w io.Writer) error {
+	var all bytes.Buffer
+	for _, f := range r.Files {
+		switch filepath.Ext(f.Name) {
+		case ".json":
+			if len(r.Files) > 1 {
+				return fmt.Errorf("export: %d files of JSON do not fit into one stream, %s among them; have them written into a directory", len(r.Files), f.Name)
+			}
+		case ".yaml":
+			fmt.Fprintf(&all, "---\n# %s\n", f.Name)
+		default:
+			fmt.Fprintf(&all, "# %s\n", f.Name)
+		}
+		all.Write(f.Text)
+	}
+	_, err := w.Write(all.Bytes())
+	return err
 }
 
 func (r *Result) file(name string, text []byte) { r.Files = append(r.Files, File{name, text}) }

@@ -1,8 +1,11 @@
 package export_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +15,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/config"
 	"github.com/swansong-go/swansong/launcher/export"
 	"go.uber.org/goleak"
+	"go.yaml.in/yaml/v4"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -86,6 +90,56 @@ func TestGolden(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is printed can be read by those for whom it is: all of it.
+func TestPrintLosesNoGroup(t *testing.T) {
+	const one, two = "process_groups: [{name: aaa}]", "process_groups: [{name: aaa}, {name: bbb}]"
+	print := func(target, text string) (string, error) {
+		var out bytes.Buffer
+		err := to(t, target, parse(t, text)).Print(&out)
+		return out.String(), err
+	}
+	t.Run("kubernetes", func(t *testing.T) {
+		out, err := print("kubernetes", two)
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs, err := yaml.NewLoader(strings.NewReader(out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for {
+			var doc struct{ Metadata struct{ Name string } }
+			if err := docs.Load(&doc); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatalf("%v in\n%s", err, out)
+			}
+			names = append(names, doc.Metadata.Name)
+		}
+		if diff := cmp.Diff([]string{"aaa", "bbb"}, names); diff != "" {
+			t.Errorf("Deployments (-want +got):\n%s\n%s", diff, out)
+		}
+	})
+	t.Run("nomad", func(t *testing.T) {
+		out, err := print("nomad", one)
+		if err != nil || !json.Valid([]byte(out)) {
+			t.Errorf("%v, and no JSON:\n%s", err, out)
+		}
+		if out, err := print("nomad", two); err == nil || out != "" || !strings.Contains(err.Error(), "into a directory") {
+			t.Errorf("%v, and printed is\n%s", err, out)
+		}
+	})
+	t.Run("systemd", func(t *testing.T) {
+		out, err := print("systemd", two)
+		for _, name := range []string{"# aaa@.service\n", "# bbb.target\n"} {
+			if err != nil || !strings.Contains(out, name) {
+				t.Errorf("%v, and no %q in\n%s", err, name, out)
+			}
+		}
+	})
 }
 
 func TestNoSecretIsWritten(t *testing.T) {
