@@ -8,8 +8,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -163,18 +165,18 @@ func TestHealthIsNotServingFirst(t *testing.T) {
 	equal(t, "readiness at first", p.readiness(), pb.ReadinessResponse_STARTING)
 	p.Readiness.Set(client.Warming, "")
 	equal(t, "readiness", p.readiness(), pb.ReadinessResponse_WARMING)
-	ok := false
-	p.Readiness.Check(client.CheckWarmed, func() bool { return ok })
+	var ok atomic.Bool
+	p.Readiness.Check(client.CheckWarmed, ok.Load)
 	p.Readiness.Set(client.Ready, "")
 	equal(t, "readiness while a check fails", p.readiness(), pb.ReadinessResponse_WARMING)
-	ok = true
+	ok.Store(true)
 	equal(t, "readiness", p.readiness(), pb.ReadinessResponse_READY)
 	equal(t, "health", p.serving(), healthpb.HealthCheckResponse_SERVING)
-	ok = false
+	ok.Store(false)
 	equal(t, "readiness when a check fails later", p.readiness(), pb.ReadinessResponse_UNHEALTHY)
 	equal(t, "health", p.serving(), healthpb.HealthCheckResponse_NOT_SERVING)
-	ok = true
-	p.readiness()
+	ok.Store(true)
+	equal(t, "readiness when it passes again", p.readiness(), pb.ReadinessResponse_READY)
 
 	heard := make(chan [2]string, 1)
 	go func() {
@@ -185,6 +187,57 @@ func TestHealthIsNotServingFirst(t *testing.T) {
 	equal(t, "who waits for the request sees", <-heard, [2]string{"NOT_SERVING", "DRAINING"})
 	p.Readiness.Set(client.Ready, "never again")
 	equal(t, "readiness", p.readiness(), pb.ReadinessResponse_DRAINING)
+}
+
+// registered is what a program's own server is given.
+type registered struct{ healthpb.HealthServer }
+
+func (r *registered) RegisterService(_ *grpc.ServiceDesc, impl any) {
+	r.HealthServer = impl.(healthpb.HealthServer)
+}
+
+// Without a launcher that asks, grpc.health.v1 and systemd hear of checks as well.
+func TestChecksAreMirroredWhenNobodyAsks(t *testing.T) {
+	told := notified(t)
+	synctest.Test(t, func(t *testing.T) {
+		life, err := client.Serve(client.WithSignals())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer life.Close()
+		var server registered
+		life.RegisterHealth(&server)
+		after := func(d time.Duration) healthpb.HealthCheckResponse_ServingStatus {
+			time.Sleep(d)
+			synctest.Wait()
+			r, err := server.Check(t.Context(), &healthpb.HealthCheckRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r.GetStatus()
+		}
+		var ok atomic.Bool
+		var calls atomic.Int32
+		life.Readiness.Check("db", func() bool { calls.Add(1); return ok.Load() })
+		after(time.Hour)
+		equal(t, "calls before it counts", calls.Load(), int32(0))
+		life.Readiness.Set(client.Ready, "listening")
+		equal(t, "health while a check fails", after(2*time.Second), healthpb.HealthCheckResponse_NOT_SERVING)
+		ok.Store(true)
+		if got := after(time.Second); got != healthpb.HealthCheckResponse_SERVING {
+			t.Fatalf("a second after the check passes health is %v", got) // and systemd is not told
+		}
+		equal(t, "systemd", told(), "READY=1\nSTATUS=listening")
+		ok.Store(false)
+		equal(t, "health a second after it fails", after(time.Second), healthpb.HealthCheckResponse_NOT_SERVING)
+		ok.Store(true)
+		equal(t, "health a second after it passes again", after(time.Second), healthpb.HealthCheckResponse_SERVING)
+
+		life.Shutdown.Request(client.Request{})
+		before := calls.Load()
+		equal(t, "health in the shutdown", after(time.Hour), healthpb.HealthCheckResponse_NOT_SERVING)
+		equal(t, "calls in the shutdown", calls.Load(), before)
+	})
 }
 
 // The status names who holds guards, and asks for what was asked for.
@@ -260,8 +313,9 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Where systemd asks for it, it is told the same.
-func TestSystemdIsTold(t *testing.T) {
+// notified is systemd, and returns what it is told next.
+func notified(t *testing.T) (told func() string) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "swn")
 	if err != nil {
 		t.Fatal(err)
@@ -272,10 +326,10 @@ func TestSystemdIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { conn.Close() })
 	conn.SetReadDeadline(time.Now().Add(tooLong))
 	t.Setenv("NOTIFY_SOCKET", addr.Name)
-	told := func() string {
+	return func() string {
 		buf := make([]byte, 1000)
 		n, err := conn.Read(buf)
 		if err != nil {
@@ -283,6 +337,11 @@ func TestSystemdIsTold(t *testing.T) {
 		}
 		return string(buf[:n])
 	}
+}
+
+// Where systemd asks for it, it is told the same.
+func TestSystemdIsTold(t *testing.T) {
+	told := notified(t)
 	p := serve(t)
 	p.Readiness.Set(client.Ready, "listening")
 	equal(t, "at ready", told(), "READY=1\nSTATUS=listening")

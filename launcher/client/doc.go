@@ -34,6 +34,9 @@
 //	RequestMoreTime      need_more_time       -                      EXTEND_TIMEOUT_USEC
 //	Run's drain is over  COMPLETE, pushed     -                      -
 //
+// What a check comes to is looked at whenever the launcher asks, and once a second: the other two follow it where there is no
+// launcher, too, except that READY=1 cannot be taken back.
+//
 // The service of the protocol has a socket of its own, so that it answers until the very end, whatever happens to the
 // listeners of the program.
 package client

@@ -36,6 +36,7 @@ const TCP = "tcp:"
 const (
 	patience    = time.Second            // for whoever is told something
 	handshake   = 10 * time.Second       // for the launcher to hear of the port, without which it cannot ask anything
+	refresh     = time.Second            // the most that grpc.health.v1 and systemd lag behind a check
 	lastAnswers = 250 * time.Millisecond // for calls that are under way when everything is over
 	maxMessage  = 64 << 10
 )
@@ -109,6 +110,8 @@ type Lifecycle struct {
 	signals  chan os.Signal
 	closed   func()
 	pushes   sync.WaitGroup
+	over     chan struct{} // closed by Close
+	mirrored chan struct{} // closed when nobody looks any more
 }
 
 // Serve serves the protocol where the environment says so, hears signals, and tells systemd where that listens. It returns
@@ -143,6 +146,8 @@ func Serve(opts ...Option) (*Lifecycle, error) {
 		health:    health.NewServer(),
 		served:    make(chan struct{}),
 		signals:   make(chan os.Signal, 16),
+		over:      make(chan struct{}),
+		mirrored:  make(chan struct{}),
 	}
 	l.closed = sync.OnceFunc(l.close)
 	l.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
@@ -170,13 +175,33 @@ func Serve(opts ...Option) (*Lifecycle, error) {
 		signal.Notify(l.signals, c.signals...)
 	}
 	go l.hear()
+	go l.mirror()
 	return l, nil
 }
 
 // RegisterHealth puts grpc.health.v1 on a server of the program, for probes of Kubernetes and for clients that balance
-// load. It is SERVING while the process is Ready, and NOT_SERVING before anything else happens in a shutdown.
+// load. It is SERVING while the process is Ready, which is looked at once a second, and NOT_SERVING before anything else happens in a
+// shutdown.
 func (l *Lifecycle) RegisterHealth(r grpc.ServiceRegistrar) {
 	healthpb.RegisterHealthServer(r, l.health)
+}
+
+// mirror looks whether the process is Ready where nobody else does: without a launcher that asks, grpc.health.v1 and systemd
+// would never hear that a check passes, or that it does no longer.
+func (l *Lifecycle) mirror() {
+	defer close(l.mirrored)
+	tick := time.NewTicker(refresh)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.Shutdown.Requested():
+			return
+		case <-l.over:
+			return
+		case <-tick.C:
+			l.Readiness.refresh()
+		}
+	}
 }
 
 // hear takes signals: the first is a request, others cut the drain short.
@@ -267,6 +292,8 @@ func (l *Lifecycle) Close() { l.closed() }
 func (l *Lifecycle) close() {
 	signal.Stop(l.signals)
 	close(l.signals)
+	close(l.over)
+	<-l.mirrored // which pushes
 	l.pushes.Wait()
 	if l.server != nil {
 		stop(l.server)
