@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -156,6 +157,40 @@ func TestSignalsAreShutdowns(t *testing.T) {
 	equal(t, "exit code", client.ExitCode(err), 1)
 	equal(t, "what it says of the drain", p.status().GetDrainError(), "client: a signal has cut the drain short: user defined signal 1")
 	equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_BLOCKED)
+}
+
+// A signal says no limits. Where the environment says when the process is killed, the drain has until shortly before.
+func TestASignalHasTheTimeThatThereIs(t *testing.T) {
+	limits := client.WithLimits(time.Second, 7*time.Second)
+	for _, c := range []struct {
+		seconds string
+		opts    []client.Option
+		want    [2]time.Duration
+	}{
+		{"", nil, [2]time.Duration{client.DefaultGrace, client.DefaultMax}},
+		{"12", nil, [2]time.Duration{client.DefaultGrace, client.DefaultMax}}, // which is the export of the defaults
+		{"62", nil, [2]time.Duration{client.DefaultGrace, time.Minute}},
+		{"1", nil, [2]time.Duration{800 * time.Millisecond, 800 * time.Millisecond}},
+		{"62", []client.Option{limits}, [2]time.Duration{time.Second, 7 * time.Second}},
+		{"62", []client.Option{client.WithAddress(filepath.Join(t.TempDir(), "s"))}, [2]time.Duration{client.DefaultGrace, client.DefaultMax}},
+	} {
+		t.Setenv("TERMINATION_GRACE_PERIOD_SECONDS", c.seconds)
+		life, err := client.Serve(append(c.opts, client.WithSignals(syscall.SIGUSR1))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		syscall.Kill(os.Getpid(), syscall.SIGUSR1)
+		<-life.Shutdown.Requested()
+		r, _ := life.Shutdown.Request(client.Request{})
+		equal(t, "grace and max with "+c.seconds, [2]time.Duration{r.Grace, r.Max}, c.want)
+		life.Close()
+	}
+	for _, odd := range []string{"30s", "0", "-1", "99999999999999999999"} {
+		t.Setenv("TERMINATION_GRACE_PERIOD_SECONDS", odd)
+		if life, err := client.Serve(); err == nil || !strings.Contains(err.Error(), odd) {
+			t.Errorf("%s: %v, %v", odd, life, err)
+		}
+	}
 }
 
 // Those who balance load hear of a shutdown before anybody else.

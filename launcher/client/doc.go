@@ -23,7 +23,7 @@
 // # What asks the process to stop
 //
 // Under a launcher, the Shutdown call of its protocol; elsewhere SIGTERM or SIGINT, which is Shutdown with that reason and
-// the time limits of [WithLimits]. Asking again changes nothing, except that a signal that comes while the process drains
+// the time limits of [WithLimits], or of TERMINATION_GRACE_PERIOD_SECONDS. Asking again changes nothing, except that a signal that comes while the process drains
 // already means that the patience of somebody is at its end: it ends the context of the drain.
 //
 // # Who is told what

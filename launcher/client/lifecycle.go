@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,6 +31,9 @@ const (
 	EnvCA       = "SWANSONG_TLS_CA"    // and the authority that the launcher's certificate is of
 )
 
+// envGrace is how many seconds there are from SIGTERM to SIGKILL, as an export of the launcher says it, and many a deployment.
+const envGrace = "TERMINATION_GRACE_PERIOD_SECONDS"
+
 // TCP is what an address of TCP begins with, as in "tcp:127.0.0.1:0".
 const TCP = "tcp:"
 
@@ -37,6 +41,7 @@ const (
 	patience    = time.Second            // for whoever is told something
 	handshake   = 10 * time.Second       // for the launcher to hear of the port, without which it cannot ask anything
 	refresh     = time.Second            // the most that grpc.health.v1 and systemd lag behind a check
+	toEnd       = 2 * time.Second        // for a process to end in, when its drain is over and before it is killed
 	lastAnswers = 250 * time.Millisecond // for calls that are under way when everything is over
 	maxMessage  = 64 << 10
 )
@@ -78,8 +83,9 @@ func WithSignals(signals ...os.Signal) Option {
 	return option(func(c *config) error { c.signals = signals; return nil })
 }
 
-// WithLimits sets the limits of a shutdown that a signal asks for, which cannot say any: without it [DefaultGrace] and
-// [DefaultMax].
+// WithLimits sets the limits of a shutdown that a signal asks for, which cannot say any. Without it, they are [DefaultGrace] and
+// [DefaultMax]; or, where there is no launcher and TERMINATION_GRACE_PERIOD_SECONDS says when SIGKILL comes, the second is that,
+// less two seconds to end in, or less a fifth where that is less.
 func WithLimits(grace, most time.Duration) Option {
 	return option(func(c *config) error {
 		if grace <= 0 || most < grace {
@@ -124,7 +130,6 @@ func Serve(opts ...Option) (*Lifecycle, error) {
 		id: os.Getenv(EnvID), address: os.Getenv(EnvAddress), launcher: os.Getenv(EnvLauncher),
 		tls:     mtls.Files{Cert: os.Getenv(EnvCert), Key: os.Getenv(EnvKey), CA: os.Getenv(EnvCA)},
 		signals: []os.Signal{syscall.SIGTERM, os.Interrupt},
-		grace:   DefaultGrace, max: DefaultMax,
 	}
 	for _, opt := range opts {
 		if opt == nil {
@@ -133,6 +138,9 @@ func Serve(opts ...Option) (*Lifecycle, error) {
 		if err := opt.apply(&c); err != nil {
 			return nil, err
 		}
+	}
+	if err := c.limits(); err != nil {
+		return nil, err
 	}
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
@@ -177,6 +185,27 @@ func Serve(opts ...Option) (*Lifecycle, error) {
 	go l.hear()
 	go l.mirror()
 	return l, nil
+}
+
+// limits takes the limits of a signal from the environment, where no option sets them. With a launcher, what is there is the
+// launcher's own.
+func (c *config) limits() error {
+	if c.max > 0 {
+		return nil
+	}
+	c.grace, c.max = DefaultGrace, DefaultMax
+	said := os.Getenv(envGrace)
+	if said == "" || c.address != "" {
+		return nil
+	}
+	n, err := strconv.ParseInt(said, 10, 32)
+	if err != nil || n <= 0 {
+		return fmt.Errorf("client: %s=%q: must be a whole number of seconds, 1 or more", envGrace, said)
+	}
+	kill := time.Duration(n) * time.Second
+	c.max = kill - min(toEnd, kill/5)
+	c.grace = min(c.grace, c.max)
+	return nil
 }
 
 // RegisterHealth puts grpc.health.v1 on a server of the program, for probes of Kubernetes and for clients that balance

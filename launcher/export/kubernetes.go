@@ -227,7 +227,7 @@ func (g group) deployment() deployment {
 	}
 }
 
-// graceVariable is where package graceful looks for the time that it has.
+// graceVariable is where packages client and graceful look for the time that they have.
 const graceVariable = "TERMINATION_GRACE_PERIOD_SECONDS"
 
 // portName is that of grpc.health.v1. Those of listeners are numbered, since Kubernetes has 15 bytes for a name.

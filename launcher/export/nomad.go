@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -149,6 +150,9 @@ func (g group) job() nomadJob {
 		Env:         plain,
 		KillTimeout: g.Shutdown.MaxDuration + g.Shutdown.SIGTERMTimeout,
 		KillSignal:  string(g.StopSignals[0]),
+	}
+	if _, ok := g.Env[graceVariable]; !ok {
+		t.Env[graceVariable] = strconv.FormatInt(up(t.KillTimeout), 10)
 	}
 	if len(secret) > 0 {
 		var b strings.Builder
