@@ -23,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 )
@@ -273,6 +274,52 @@ func TestChecksAreMirroredWhenNobodyAsks(t *testing.T) {
 		equal(t, "health in the shutdown", after(time.Hour), healthpb.HealthCheckResponse_NOT_SERVING)
 		equal(t, "calls in the shutdown", calls.Load(), before)
 	})
+}
+
+// Where an export says that somebody probes, there is a port with grpc.health.v1, and with nothing by which to stop the process.
+func TestHealthIsServedWhereTheExportSays(t *testing.T) {
+	free, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(free.Addr().String())
+	t.Setenv(client.EnvHealth, port)
+	if life, err := client.Serve(client.WithSignals()); err == nil || !strings.Contains(err.Error(), client.EnvHealth+`="`+port+`"`) {
+		t.Fatalf("a port that is somebody else's: %v, %v", life, err)
+	}
+	serve(t) // a launcher is there, and asks elsewhere
+	free.Close()
+
+	life, err := client.Serve(client.WithSignals())
+	if errors.Is(err, syscall.EADDRINUSE) {
+		t.Skip("somebody has taken the port in between:", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer life.Close()
+	conn, err := grpc.NewClient("127.0.0.1:"+port, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
+	defer cancel()
+	p := &peerOf{life, t, ctx, pb.NewProcessLifecycleInterfaceClient(conn), healthpb.NewHealthClient(conn)}
+	equal(t, "health at first", p.serving(), healthpb.HealthCheckResponse_NOT_SERVING)
+	life.Readiness.Set(client.Ready, "")
+	equal(t, "health", p.serving(), healthpb.HealthCheckResponse_SERVING)
+	_, err = p.child.Shutdown(ctx, &pb.ShutdownRequest{})
+	equal(t, "a shutdown of anybody's", status.Code(err), codes.Unimplemented)
+	life.Shutdown.Request(client.Request{})
+	equal(t, "health in the shutdown", p.serving(), healthpb.HealthCheckResponse_NOT_SERVING)
+
+	for _, odd := range []string{"0", "65536", "http"} {
+		t.Setenv(client.EnvHealth, odd)
+		if life, err := client.Serve(client.WithSignals()); err == nil || !strings.Contains(err.Error(), "must be 1 to 65535") {
+			t.Errorf("%s: %v, %v", odd, life, err)
+		}
+	}
 }
 
 // The status names who holds guards, and asks for what was asked for.

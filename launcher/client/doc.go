@@ -37,6 +37,9 @@
 // What a check comes to is looked at whenever the launcher asks, and once a second: the other two follow it where there is no
 // launcher, too, except that READY=1 cannot be taken back.
 //
+// grpc.health.v1 is served beside the protocol; without a launcher at the port of [EnvHealth]; and by a server of the program, with
+// [Lifecycle.RegisterHealth].
+//
 // The service of the protocol has a socket of its own, so that it answers until the very end, whatever happens to the
 // listeners of the program.
 package client

@@ -29,6 +29,10 @@ const (
 	EnvCert     = "SWANSONG_TLS_CERT"  // for TCP, the names of PEM files: a certificate,
 	EnvKey      = "SWANSONG_TLS_KEY"   // its key,
 	EnvCA       = "SWANSONG_TLS_CA"    // and the authority that the launcher's certificate is of
+
+	// EnvHealth is the port at which a process without a launcher serves grpc.health.v1, and nothing else: in plain TCP, on all
+	// addresses, for the probes of Kubernetes and Nomad. Their exports set it.
+	EnvHealth = "SWANSONG_HEALTH_PORT"
 )
 
 // envGrace is how many seconds there are from SIGTERM to SIGKILL, as an export of the launcher says it, and many a deployment.
@@ -44,6 +48,8 @@ const (
 	toEnd       = 2 * time.Second        // for a process to end in, when its drain is over and before it is killed
 	lastAnswers = 250 * time.Millisecond // for calls that are under way when everything is over
 	maxMessage  = 64 << 10
+	maxProbe    = 1 << 10
+	maxProbes   = 16 // at once, of a connection
 )
 
 // An Option configures [Serve]. Of one that is given twice the last counts; a nil Option is ignored.
@@ -55,6 +61,7 @@ func (f option) apply(c *config) error { return f(c) }
 
 type config struct {
 	id, address, launcher string
+	probed                string // the port of EnvHealth, empty: none
 	tls                   mtls.Files
 	signals               []os.Signal
 	grace, max            time.Duration
@@ -112,6 +119,8 @@ type Lifecycle struct {
 	addr     net.Addr     // nil without an address
 	server   *grpc.Server // nil without an address
 	served   chan struct{}
+	probes   *grpc.Server // nil where nobody probes
+	probed   chan struct{}
 	launcher *grpc.ClientConn // nil without a launcher
 	signals  chan os.Signal
 	closed   func()
@@ -121,13 +130,13 @@ type Lifecycle struct {
 }
 
 // Serve serves the protocol where the environment says so, hears signals, and tells systemd where that listens. It returns
-// at once; where it was told to choose a TCP port, when the launcher has heard which. Under no launcher there is no socket, and
-// signals are all there is.
+// at once; where it was told to choose a TCP port, when the launcher has heard which. Under no launcher there are signals, and no
+// socket, but for the port of [EnvHealth] where that is set.
 //
 // Call [Lifecycle.Close] last of all.
 func Serve(opts ...Option) (*Lifecycle, error) {
 	c := config{
-		id: os.Getenv(EnvID), address: os.Getenv(EnvAddress), launcher: os.Getenv(EnvLauncher),
+		id: os.Getenv(EnvID), address: os.Getenv(EnvAddress), launcher: os.Getenv(EnvLauncher), probed: os.Getenv(EnvHealth),
 		tls:     mtls.Files{Cert: os.Getenv(EnvCert), Key: os.Getenv(EnvKey), CA: os.Getenv(EnvCA)},
 		signals: []os.Signal{syscall.SIGTERM, os.Interrupt},
 	}
@@ -153,6 +162,7 @@ func Serve(opts ...Option) (*Lifecycle, error) {
 		config:    c,
 		health:    health.NewServer(),
 		served:    make(chan struct{}),
+		probed:    make(chan struct{}),
 		signals:   make(chan os.Signal, 16),
 		over:      make(chan struct{}),
 		mirrored:  make(chan struct{}),
@@ -176,8 +186,15 @@ func Serve(opts ...Option) (*Lifecycle, error) {
 			}
 			return nil, fmt.Errorf("client: cannot serve the lifecycle protocol: %w", err)
 		}
+		close(l.probed) // what the environment says of probes is for the launcher
 	} else {
 		close(l.served)
+		if err := l.serveProbes(); err != nil {
+			if l.launcher != nil {
+				l.launcher.Close()
+			}
+			return nil, fmt.Errorf("client: cannot serve grpc.health.v1 at the port of %s=%q: %w", EnvHealth, c.probed, err)
+		}
 	}
 	if len(c.signals) > 0 {
 		signal.Notify(l.signals, c.signals...)
@@ -327,7 +344,11 @@ func (l *Lifecycle) close() {
 	if l.server != nil {
 		stop(l.server)
 	}
+	if l.probes != nil {
+		stop(l.probes)
+	}
 	<-l.served
+	<-l.probed
 	if l.launcher != nil {
 		l.launcher.Close()
 	}

@@ -5,8 +5,9 @@
 // for is not passed over: see [Gap]. Secrets are not written anywhere: the files refer to them, and a gap says where they
 // have to be put.
 //
-// A process can tell where it runs by nothing that is written here. It has to serve grpc.health.v1 on Export.Port, and to take
-// SIGTERM for what Shutdown is under the launcher; one that uses package client does.
+// A process is told how long it has, and for Kubernetes and Nomad a port, Export.Port, at which it has to serve grpc.health.v1.
+// It has to take SIGTERM for what Shutdown is under the launcher. One that uses package client does all of that; one that serves
+// its health at that port by itself sets SWANSONG_HEALTH_PORT to nothing in its Env.
 package export
 
 import (
@@ -17,9 +18,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/swansong-go/swansong/launcher/client"
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
@@ -107,6 +110,23 @@ func each(c *config.Config, r *Result, f func(g group) error) (*Result, error) {
 	}
 	return r, nil
 }
+
+// ours are the variables that package client looks for, as far as the group does not set them itself.
+func (g group) ours(seconds int64, probed bool) map[string]string {
+	all := map[string]string{graceVariable: strconv.FormatInt(seconds, 10)}
+	if probed && g.Protocol == config.GRPC {
+		all[healthVariable] = strconv.Itoa(g.Export.Port)
+	}
+	maps.DeleteFunc(all, func(name, _ string) bool { _, ok := g.Env[name]; return ok })
+	return all
+}
+
+// graceVariable is where packages client and graceful look for the time that they have, and healthVariable where client looks for
+// the port that is probed.
+const (
+	graceVariable  = "TERMINATION_GRACE_PERIOD_SECONDS"
+	healthVariable = client.EnvHealth
+)
 
 // gap reports what the target does instead, where the configuration says something that it cannot do.
 func (g group) gap(says bool, key, format string, args ...any) {

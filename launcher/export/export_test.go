@@ -177,6 +177,28 @@ func TestTheGracePeriodIsRoundedUpOnce(t *testing.T) {
 	}
 }
 
+// Who is probed is told where, unless the file says that the program has a server of its own there.
+func TestWhoIsProbedIsToldThePort(t *testing.T) {
+	for _, c := range []struct {
+		group string
+		told  bool
+	}{
+		{"export: {grpc_port: 1234}", true},
+		{"export: {grpc_port: 1234}, env: {SWANSONG_HEALTH_PORT: ''}", false},
+		{"protocol: signals", false},
+	} {
+		for target, want := range map[string]string{
+			"kubernetes": "- name: SWANSONG_HEALTH_PORT\n          value: '1234'\n",
+			"nomad":      `"SWANSONG_HEALTH_PORT": "1234"`,
+		} {
+			r := to(t, target, parse(t, "process_groups: [{name: kv, "+c.group+"}]"))
+			if text := string(r.Files[0].Text); strings.Contains(text, want) != c.told {
+				t.Errorf("%s: %q is there is not %v:\n%s", c.group, want, c.told, text)
+			}
+		}
+	}
+}
+
 func TestRollsStayWithinTheirLimits(t *testing.T) {
 	for _, c := range []struct{ group, want string }{
 		{"desired_instances: 3, min_healthy_instances: 2", "maxSurge: 1\n      maxUnavailable: 1\n"},

@@ -178,9 +178,10 @@ func (g group) deployment() deployment {
 	for _, name := range secret {
 		con.Env = append(con.Env, variable{Name: name, ValueFrom: &valueFrom{SecretKeyRef: &secretKeyRef{g.Name, name}}})
 	}
-	// What is left of the grace period once preStop is over: programs on package graceful check their own limits by it.
-	if _, ok := g.Env[graceVariable]; !ok {
-		con.Env = append(con.Env, variable{Name: graceVariable, Value: value(strconv.FormatInt(grace-up(stop.DeregisterDelay), 10))})
+	// The time is what is left of the grace period once preStop is over.
+	ours := g.ours(grace-up(stop.DeregisterDelay), true)
+	for _, name := range slices.Sorted(maps.Keys(ours)) {
+		con.Env = append(con.Env, variable{Name: name, Value: value(ours[name])})
 	}
 	if g.Protocol == config.GRPC {
 		con.Ports = append(con.Ports, port{portName, g.Export.Port})
@@ -226,9 +227,6 @@ func (g group) deployment() deployment {
 		},
 	}
 }
-
-// graceVariable is where packages client and graceful look for the time that they have.
-const graceVariable = "TERMINATION_GRACE_PERIOD_SECONDS"
 
 // portName is that of grpc.health.v1. Those of listeners are numbered, since Kubernetes has 15 bytes for a name.
 const portName = "grpc-health"

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -151,9 +150,7 @@ func (g group) job() nomadJob {
 		KillTimeout: g.Shutdown.MaxDuration + g.Shutdown.SIGTERMTimeout,
 		KillSignal:  string(g.StopSignals[0]),
 	}
-	if _, ok := g.Env[graceVariable]; !ok {
-		t.Env[graceVariable] = strconv.FormatInt(up(t.KillTimeout), 10)
-	}
+	maps.Copy(t.Env, g.ours(up(t.KillTimeout), true))
 	if len(secret) > 0 {
 		var b strings.Builder
 		fmt.Fprintf(&b, "{{ with nomadVar %q }}\n", variablePath(g.Name))

@@ -87,8 +87,9 @@ func (g group) service() string {
 		u.set("Environment", named(specifiers(quote(name+"="+plain[name]))))
 	}
 	limit := g.Shutdown.MaxDuration + g.Shutdown.SIGTERMTimeout
-	if _, ok := g.Env[graceVariable]; !ok {
-		u.set("Environment", graceVariable+"="+strconv.FormatInt(up(limit), 10))
+	ours := g.ours(up(limit), false)
+	for _, name := range slices.Sorted(maps.Keys(ours)) {
+		u.set("Environment", name+"="+ours[name])
 	}
 	if len(secret) > 0 {
 		u.set("EnvironmentFile", g.secretFile())
