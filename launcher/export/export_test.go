@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -196,6 +197,28 @@ func TestWhoIsProbedIsToldThePort(t *testing.T) {
 				t.Errorf("%s: %q is there is not %v:\n%s", c.group, want, c.told, text)
 			}
 		}
+	}
+}
+
+// What is lost on the way is said, or it is not lost.
+func TestGapsOfSystemdAndHooks(t *testing.T) {
+	const group = `process_groups: [{name: kv, on_failure: rollback, retry: {policy: exponential}, progress_deadline: 1m, pre_stop: [{command: "true"}]}]`
+	said := func(r *export.Result, key, what string) bool {
+		return slices.ContainsFunc(r.Gaps, func(g export.Gap) bool { return g.Key == key && strings.Contains(g.What, what) })
+	}
+	r := to(t, "systemd", parse(t, group))
+	for key, what := range map[string]string{"on_failure": "rollback", "retry": "RestartSec", "progress_deadline": "TimeoutStartSec", "pre_stop": "MAINPID"} {
+		if !said(r, key, what) {
+			t.Errorf("systemd: no gap of %s with %q in %v", key, what, r.Gaps)
+		}
+	}
+	for _, line := range []string{"Environment=SWANSONG_PROCESS_ID=%p-%i\n", "Environment=SWANSONG_PROCESS_GROUP=%p\n"} {
+		if text := string(r.Files[0].Text); !strings.Contains(text, line) {
+			t.Errorf("no %q in\n%s", line, text)
+		}
+	}
+	if r := to(t, "kubernetes", parse(t, group)); !said(r, "pre_stop", "SWANSONG_PROCESS_PID") {
+		t.Errorf("kubernetes: no gap of what the hook is not told in %v", r.Gaps)
 	}
 }
 

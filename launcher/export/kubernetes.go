@@ -282,6 +282,7 @@ func (g group) kubernetesGaps() {
 	if len(g.PreStop) > 0 {
 		g.gap(g.Shutdown.DeregisterDelay > 0, "pre_stop", "is left out, since there is one hook, and deregister_delay takes it (sleep)")
 		g.gap(g.Shutdown.DeregisterDelay == 0 && len(g.PreStop) > 1, "pre_stop", "there is one hook, which is the first; the others are left out")
+		g.gap(g.Shutdown.DeregisterDelay == 0, "pre_stop", "the hook is not told SWANSONG_PROCESS_ID, SWANSONG_PROCESS_GROUP and SWANSONG_PROCESS_PID; it runs in the container, whose HOSTNAME is the pod's name, and whose first process has the pid 1")
 		g.gap(g.Shutdown.DeregisterDelay == 0, "pre_stop[0].timeout", "there is none; the hook uses up what the process has to stop in")
 	}
 	g.gap(len(g.Listeners) > 0, "listeners", "nobody hands them over; the process has to listen by itself, and a Service has to lead there")
