@@ -8,8 +8,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 )
@@ -156,6 +160,40 @@ func TestSignalsAreShutdowns(t *testing.T) {
 	equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_BLOCKED)
 }
 
+// A signal says no limits. Where the environment says when the process is killed, the drain has until shortly before.
+func TestASignalHasTheTimeThatThereIs(t *testing.T) {
+	limits := client.WithLimits(time.Second, 7*time.Second)
+	for _, c := range []struct {
+		seconds string
+		opts    []client.Option
+		want    [2]time.Duration
+	}{
+		{"", nil, [2]time.Duration{client.DefaultGrace, client.DefaultMax}},
+		{"12", nil, [2]time.Duration{client.DefaultGrace, client.DefaultMax}}, // which is the export of the defaults
+		{"62", nil, [2]time.Duration{client.DefaultGrace, time.Minute}},
+		{"1", nil, [2]time.Duration{800 * time.Millisecond, 800 * time.Millisecond}},
+		{"62", []client.Option{limits}, [2]time.Duration{time.Second, 7 * time.Second}},
+		{"62", []client.Option{client.WithAddress(filepath.Join(t.TempDir(), "s"))}, [2]time.Duration{client.DefaultGrace, client.DefaultMax}},
+	} {
+		t.Setenv("TERMINATION_GRACE_PERIOD_SECONDS", c.seconds)
+		life, err := client.Serve(append(c.opts, client.WithSignals(syscall.SIGUSR1))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		syscall.Kill(os.Getpid(), syscall.SIGUSR1)
+		<-life.Shutdown.Requested()
+		r, _ := life.Shutdown.Request(client.Request{})
+		equal(t, "grace and max with "+c.seconds, [2]time.Duration{r.Grace, r.Max}, c.want)
+		life.Close()
+	}
+	for _, odd := range []string{"30s", "0", "-1", "99999999999999999999"} {
+		t.Setenv("TERMINATION_GRACE_PERIOD_SECONDS", odd)
+		if life, err := client.Serve(); err == nil || !strings.Contains(err.Error(), odd) {
+			t.Errorf("%s: %v, %v", odd, life, err)
+		}
+	}
+}
+
 // Those who balance load hear of a shutdown before anybody else.
 func TestHealthIsNotServingFirst(t *testing.T) {
 	p := serve(t)
@@ -163,18 +201,18 @@ func TestHealthIsNotServingFirst(t *testing.T) {
 	equal(t, "readiness at first", p.readiness(), pb.ReadinessResponse_STARTING)
 	p.Readiness.Set(client.Warming, "")
 	equal(t, "readiness", p.readiness(), pb.ReadinessResponse_WARMING)
-	ok := false
-	p.Readiness.Check(client.CheckWarmed, func() bool { return ok })
+	var ok atomic.Bool
+	p.Readiness.Check(client.CheckWarmed, ok.Load)
 	p.Readiness.Set(client.Ready, "")
 	equal(t, "readiness while a check fails", p.readiness(), pb.ReadinessResponse_WARMING)
-	ok = true
+	ok.Store(true)
 	equal(t, "readiness", p.readiness(), pb.ReadinessResponse_READY)
 	equal(t, "health", p.serving(), healthpb.HealthCheckResponse_SERVING)
-	ok = false
+	ok.Store(false)
 	equal(t, "readiness when a check fails later", p.readiness(), pb.ReadinessResponse_UNHEALTHY)
 	equal(t, "health", p.serving(), healthpb.HealthCheckResponse_NOT_SERVING)
-	ok = true
-	p.readiness()
+	ok.Store(true)
+	equal(t, "readiness when it passes again", p.readiness(), pb.ReadinessResponse_READY)
 
 	heard := make(chan [2]string, 1)
 	go func() {
@@ -185,6 +223,103 @@ func TestHealthIsNotServingFirst(t *testing.T) {
 	equal(t, "who waits for the request sees", <-heard, [2]string{"NOT_SERVING", "DRAINING"})
 	p.Readiness.Set(client.Ready, "never again")
 	equal(t, "readiness", p.readiness(), pb.ReadinessResponse_DRAINING)
+}
+
+// registered is what a program's own server is given.
+type registered struct{ healthpb.HealthServer }
+
+func (r *registered) RegisterService(_ *grpc.ServiceDesc, impl any) {
+	r.HealthServer = impl.(healthpb.HealthServer)
+}
+
+// Without a launcher that asks, grpc.health.v1 and systemd hear of checks as well.
+func TestChecksAreMirroredWhenNobodyAsks(t *testing.T) {
+	told := notified(t)
+	synctest.Test(t, func(t *testing.T) {
+		life, err := client.Serve(client.WithSignals())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer life.Close()
+		var server registered
+		life.RegisterHealth(&server)
+		after := func(d time.Duration) healthpb.HealthCheckResponse_ServingStatus {
+			time.Sleep(d)
+			synctest.Wait()
+			r, err := server.Check(t.Context(), &healthpb.HealthCheckRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r.GetStatus()
+		}
+		var ok atomic.Bool
+		var calls atomic.Int32
+		life.Readiness.Check("db", func() bool { calls.Add(1); return ok.Load() })
+		after(time.Hour)
+		equal(t, "calls before it counts", calls.Load(), int32(0))
+		life.Readiness.Set(client.Ready, "listening")
+		equal(t, "health while a check fails", after(2*time.Second), healthpb.HealthCheckResponse_NOT_SERVING)
+		ok.Store(true)
+		if got := after(time.Second); got != healthpb.HealthCheckResponse_SERVING {
+			t.Fatalf("a second after the check passes health is %v", got) // and systemd is not told
+		}
+		equal(t, "systemd", told(), "READY=1\nSTATUS=listening")
+		ok.Store(false)
+		equal(t, "health a second after it fails", after(time.Second), healthpb.HealthCheckResponse_NOT_SERVING)
+		ok.Store(true)
+		equal(t, "health a second after it passes again", after(time.Second), healthpb.HealthCheckResponse_SERVING)
+
+		life.Shutdown.Request(client.Request{})
+		before := calls.Load()
+		equal(t, "health in the shutdown", after(time.Hour), healthpb.HealthCheckResponse_NOT_SERVING)
+		equal(t, "calls in the shutdown", calls.Load(), before)
+	})
+}
+
+// Where an export says that somebody probes, there is a port with grpc.health.v1, and with nothing by which to stop the process.
+func TestHealthIsServedWhereTheExportSays(t *testing.T) {
+	free, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(free.Addr().String())
+	t.Setenv(client.EnvHealth, port)
+	if life, err := client.Serve(client.WithSignals()); err == nil || !strings.Contains(err.Error(), client.EnvHealth+`="`+port+`"`) {
+		t.Fatalf("a port that is somebody else's: %v, %v", life, err)
+	}
+	serve(t) // a launcher is there, and asks elsewhere
+	free.Close()
+
+	life, err := client.Serve(client.WithSignals())
+	if errors.Is(err, syscall.EADDRINUSE) {
+		t.Skip("somebody has taken the port in between:", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer life.Close()
+	conn, err := grpc.NewClient("127.0.0.1:"+port, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
+	defer cancel()
+	p := &peerOf{life, t, ctx, pb.NewProcessLifecycleInterfaceClient(conn), healthpb.NewHealthClient(conn)}
+	equal(t, "health at first", p.serving(), healthpb.HealthCheckResponse_NOT_SERVING)
+	life.Readiness.Set(client.Ready, "")
+	equal(t, "health", p.serving(), healthpb.HealthCheckResponse_SERVING)
+	_, err = p.child.Shutdown(ctx, &pb.ShutdownRequest{})
+	equal(t, "a shutdown of anybody's", status.Code(err), codes.Unimplemented)
+	life.Shutdown.Request(client.Request{})
+	equal(t, "health in the shutdown", p.serving(), healthpb.HealthCheckResponse_NOT_SERVING)
+
+	for _, odd := range []string{"0", "65536", "http"} {
+		t.Setenv(client.EnvHealth, odd)
+		if life, err := client.Serve(client.WithSignals()); err == nil || !strings.Contains(err.Error(), "must be 1 to 65535") {
+			t.Errorf("%s: %v, %v", odd, life, err)
+		}
+	}
 }
 
 // The status names who holds guards, and asks for what was asked for.
@@ -260,8 +395,9 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Where systemd asks for it, it is told the same.
-func TestSystemdIsTold(t *testing.T) {
+// notified is systemd, and returns what it is told next.
+func notified(t *testing.T) (told func() string) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "swn")
 	if err != nil {
 		t.Fatal(err)
@@ -272,10 +408,10 @@ func TestSystemdIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { conn.Close() })
 	conn.SetReadDeadline(time.Now().Add(tooLong))
 	t.Setenv("NOTIFY_SOCKET", addr.Name)
-	told := func() string {
+	return func() string {
 		buf := make([]byte, 1000)
 		n, err := conn.Read(buf)
 		if err != nil {
@@ -283,6 +419,11 @@ func TestSystemdIsTold(t *testing.T) {
 		}
 		return string(buf[:n])
 	}
+}
+
+// Where systemd asks for it, it is told the same.
+func TestSystemdIsTold(t *testing.T) {
+	told := notified(t)
 	p := serve(t)
 	p.Readiness.Set(client.Ready, "listening")
 	equal(t, "at ready", told(), "READY=1\nSTATUS=listening")

@@ -23,7 +23,7 @@
 // # What asks the process to stop
 //
 // Under a launcher, the Shutdown call of its protocol; elsewhere SIGTERM or SIGINT, which is Shutdown with that reason and
-// the time limits of [WithLimits]. Asking again changes nothing, except that a signal that comes while the process drains
+// the time limits of [WithLimits], or of TERMINATION_GRACE_PERIOD_SECONDS. Asking again changes nothing, except that a signal that comes while the process drains
 // already means that the patience of somebody is at its end: it ends the context of the drain.
 //
 // # Who is told what
@@ -33,6 +33,12 @@
 //	Shutdown             DRAINING             NOT_SERVING, first     STOPPING=1
 //	RequestMoreTime      need_more_time       -                      EXTEND_TIMEOUT_USEC
 //	Run's drain is over  COMPLETE, pushed     -                      -
+//
+// What a check comes to is looked at whenever the launcher asks, and once a second: the other two follow it where there is no
+// launcher, too, except that READY=1 cannot be taken back.
+//
+// grpc.health.v1 is served beside the protocol; without a launcher at the port of [EnvHealth]; and by a server of the program, with
+// [Lifecycle.RegisterHealth].
 //
 // The service of the protocol has a socket of its own, so that it answers until the very end, whatever happens to the
 // listeners of the program.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/swansong-go/swansong/launcher/client"
@@ -46,9 +47,9 @@ func TestFaults_Check(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log strings.Builder
 			p := serve(t, client.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-			broken := true
+			var mended atomic.Bool
 			p.Readiness.Check(client.CheckConnected, func() bool {
-				if broken {
+				if !mended.Load() {
 					fault.do()
 				}
 				return true
@@ -63,11 +64,12 @@ func TestFaults_Check(t *testing.T) {
 			if m := r.GetMessage(); !strings.Contains(m, "backend connected (panic: ") || !strings.Contains(m, fault.says) {
 				t.Errorf("message %q", m)
 			}
+			mended.Store(true)
+			equal(t, "once more", p.Readiness.State(), client.Ready)
+			p.Close() // after which nobody logs
 			if !strings.Contains(log.String(), "faults_test.go") {
 				t.Errorf("the log has no stack:\n%s", &log)
 			}
-			broken = false
-			equal(t, "once more", p.Readiness.State(), client.Ready)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,7 +29,14 @@ const (
 	EnvCert     = "SWANSONG_TLS_CERT"  // for TCP, the names of PEM files: a certificate,
 	EnvKey      = "SWANSONG_TLS_KEY"   // its key,
 	EnvCA       = "SWANSONG_TLS_CA"    // and the authority that the launcher's certificate is of
+
+	// EnvHealth is the port at which a process without a launcher serves grpc.health.v1, and nothing else: in plain TCP, on all
+	// addresses, for the probes of Kubernetes and Nomad. Their exports set it.
+	EnvHealth = "SWANSONG_HEALTH_PORT"
 )
+
+// envGrace is how many seconds there are from SIGTERM to SIGKILL, as an export of the launcher says it, and many a deployment.
+const envGrace = "TERMINATION_GRACE_PERIOD_SECONDS"
 
 // TCP is what an address of TCP begins with, as in "tcp:127.0.0.1:0".
 const TCP = "tcp:"
@@ -36,8 +44,12 @@ const TCP = "tcp:"
 const (
 	patience    = time.Second            // for whoever is told something
 	handshake   = 10 * time.Second       // for the launcher to hear of the port, without which it cannot ask anything
+	refresh     = time.Second            // the most that grpc.health.v1 and systemd lag behind a check
+	toEnd       = 2 * time.Second        // for a process to end in, when its drain is over and before it is killed
 	lastAnswers = 250 * time.Millisecond // for calls that are under way when everything is over
 	maxMessage  = 64 << 10
+	maxProbe    = 1 << 10
+	maxProbes   = 16 // at once, of a connection
 )
 
 // An Option configures [Serve]. Of one that is given twice the last counts; a nil Option is ignored.
@@ -49,6 +61,7 @@ func (f option) apply(c *config) error { return f(c) }
 
 type config struct {
 	id, address, launcher string
+	probed                string // the port of EnvHealth, empty: none
 	tls                   mtls.Files
 	signals               []os.Signal
 	grace, max            time.Duration
@@ -77,8 +90,9 @@ func WithSignals(signals ...os.Signal) Option {
 	return option(func(c *config) error { c.signals = signals; return nil })
 }
 
-// WithLimits sets the limits of a shutdown that a signal asks for, which cannot say any: without it [DefaultGrace] and
-// [DefaultMax].
+// WithLimits sets the limits of a shutdown that a signal asks for, which cannot say any. Without it, they are [DefaultGrace] and
+// [DefaultMax]; or, where there is no launcher and TERMINATION_GRACE_PERIOD_SECONDS says when SIGKILL comes, the second is that,
+// less two seconds to end in, or less a fifth where that is less.
 func WithLimits(grace, most time.Duration) Option {
 	return option(func(c *config) error {
 		if grace <= 0 || most < grace {
@@ -105,23 +119,26 @@ type Lifecycle struct {
 	addr     net.Addr     // nil without an address
 	server   *grpc.Server // nil without an address
 	served   chan struct{}
+	probes   *grpc.Server // nil where nobody probes
+	probed   chan struct{}
 	launcher *grpc.ClientConn // nil without a launcher
 	signals  chan os.Signal
 	closed   func()
 	pushes   sync.WaitGroup
+	over     chan struct{} // closed by Close
+	mirrored chan struct{} // closed when nobody looks any more
 }
 
 // Serve serves the protocol where the environment says so, hears signals, and tells systemd where that listens. It returns
-// at once; where it was told to choose a TCP port, when the launcher has heard which. Under no launcher there is no socket, and
-// signals are all there is.
+// at once; where it was told to choose a TCP port, when the launcher has heard which. Under no launcher there are signals, and no
+// socket, but for the port of [EnvHealth] where that is set.
 //
 // Call [Lifecycle.Close] last of all.
 func Serve(opts ...Option) (*Lifecycle, error) {
 	c := config{
-		id: os.Getenv(EnvID), address: os.Getenv(EnvAddress), launcher: os.Getenv(EnvLauncher),
+		id: os.Getenv(EnvID), address: os.Getenv(EnvAddress), launcher: os.Getenv(EnvLauncher), probed: os.Getenv(EnvHealth),
 		tls:     mtls.Files{Cert: os.Getenv(EnvCert), Key: os.Getenv(EnvKey), CA: os.Getenv(EnvCA)},
 		signals: []os.Signal{syscall.SIGTERM, os.Interrupt},
-		grace:   DefaultGrace, max: DefaultMax,
 	}
 	for _, opt := range opts {
 		if opt == nil {
@@ -130,6 +147,9 @@ func Serve(opts ...Option) (*Lifecycle, error) {
 		if err := opt.apply(&c); err != nil {
 			return nil, err
 		}
+	}
+	if err := c.limits(); err != nil {
+		return nil, err
 	}
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
@@ -142,7 +162,10 @@ func Serve(opts ...Option) (*Lifecycle, error) {
 		config:    c,
 		health:    health.NewServer(),
 		served:    make(chan struct{}),
+		probed:    make(chan struct{}),
 		signals:   make(chan os.Signal, 16),
+		over:      make(chan struct{}),
+		mirrored:  make(chan struct{}),
 	}
 	l.closed = sync.OnceFunc(l.close)
 	l.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
@@ -163,20 +186,68 @@ func Serve(opts ...Option) (*Lifecycle, error) {
 			}
 			return nil, fmt.Errorf("client: cannot serve the lifecycle protocol: %w", err)
 		}
+		close(l.probed) // what the environment says of probes is for the launcher
 	} else {
 		close(l.served)
+		if err := l.serveProbes(); err != nil {
+			if l.launcher != nil {
+				l.launcher.Close()
+			}
+			return nil, fmt.Errorf("client: cannot serve grpc.health.v1 at the port of %s=%q: %w", EnvHealth, c.probed, err)
+		}
 	}
 	if len(c.signals) > 0 {
 		signal.Notify(l.signals, c.signals...)
 	}
 	go l.hear()
+	go l.mirror()
 	return l, nil
 }
 
+// limits takes the limits of a signal from the environment, where no option sets them. With a launcher, what is there is the
+// launcher's own.
+func (c *config) limits() error {
+	if c.max > 0 {
+		return nil
+	}
+	c.grace, c.max = DefaultGrace, DefaultMax
+	said := os.Getenv(envGrace)
+	if said == "" || c.address != "" {
+		return nil
+	}
+	n, err := strconv.ParseInt(said, 10, 32)
+	if err != nil || n <= 0 {
+		return fmt.Errorf("client: %s=%q: must be a whole number of seconds, 1 or more", envGrace, said)
+	}
+	kill := time.Duration(n) * time.Second
+	c.max = kill - min(toEnd, kill/5)
+	c.grace = min(c.grace, c.max)
+	return nil
+}
+
 // RegisterHealth puts grpc.health.v1 on a server of the program, for probes of Kubernetes and for clients that balance
-// load. It is SERVING while the process is Ready, and NOT_SERVING before anything else happens in a shutdown.
+// load. It is SERVING while the process is Ready, which is looked at once a second, and NOT_SERVING before anything else happens in a
+// shutdown.
 func (l *Lifecycle) RegisterHealth(r grpc.ServiceRegistrar) {
 	healthpb.RegisterHealthServer(r, l.health)
+}
+
+// mirror looks whether the process is Ready where nobody else does: without a launcher that asks, grpc.health.v1 and systemd
+// would never hear that a check passes, or that it does no longer.
+func (l *Lifecycle) mirror() {
+	defer close(l.mirrored)
+	tick := time.NewTicker(refresh)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.Shutdown.Requested():
+			return
+		case <-l.over:
+			return
+		case <-tick.C:
+			l.Readiness.refresh()
+		}
+	}
 }
 
 // hear takes signals: the first is a request, others cut the drain short.
@@ -267,11 +338,17 @@ func (l *Lifecycle) Close() { l.closed() }
 func (l *Lifecycle) close() {
 	signal.Stop(l.signals)
 	close(l.signals)
+	close(l.over)
+	<-l.mirrored // which pushes
 	l.pushes.Wait()
 	if l.server != nil {
 		stop(l.server)
 	}
+	if l.probes != nil {
+		stop(l.probes)
+	}
 	<-l.served
+	<-l.probed
 	if l.launcher != nil {
 		l.launcher.Close()
 	}

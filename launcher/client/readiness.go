@@ -69,7 +69,7 @@ func (c *ReadinessCoordinator) Set(r Readiness, message string) {
 
 // Check adds a check that has to pass for the process to be Ready: those named "grpc server", "backend connected" and
 // "backend warmed" are told by the names that the protocol has for them, all others as custom checks. f is called when
-// somebody asks, one call at a time; it must be quick. One that panics does not pass, and the message says so.
+// somebody asks, and by a [Lifecycle] once a second while Ready is set; one call at a time, and it must be quick. One that panics does not pass, and the message says so.
 func (c *ReadinessCoordinator) Check(name string, f func() bool) {
 	if f == nil {
 		panic("client: Check with a nil function")
@@ -92,6 +92,15 @@ func (c *ReadinessCoordinator) State() Readiness {
 	defer c.mu.Unlock()
 	r, _, _ := c.look()
 	return r
+}
+
+// refresh runs the checks for those who are told of changes and do not ask.
+func (c *ReadinessCoordinator) refresh() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.set == Ready { // else no check counts
+		c.look()
+	}
 }
 
 // look runs the checks where they count, and tells of a change.

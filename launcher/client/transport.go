@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -37,6 +38,26 @@ func (l *Lifecycle) serve() error {
 		<-l.served
 		return err
 	}
+	return nil
+}
+
+// serveProbes serves grpc.health.v1 to those who probe from elsewhere, without TLS, which they do not speak. So there is nothing
+// else, and a request may be as long as the name of a service is.
+func (l *Lifecycle) serveProbes() error {
+	if l.config.probed == "" {
+		close(l.probed)
+		return nil
+	}
+	if n, err := strconv.Atoi(l.config.probed); err != nil || n < 1 || n > 65535 {
+		return errors.New("must be 1 to 65535")
+	}
+	ln, err := net.Listen("tcp", net.JoinHostPort("", l.config.probed))
+	if err != nil {
+		return err
+	}
+	l.probes = grpc.NewServer(grpc.MaxRecvMsgSize(maxProbe), grpc.MaxConcurrentStreams(maxProbes))
+	l.RegisterHealth(l.probes)
+	go func() { defer close(l.probed); l.probes.Serve(ln) }()
 	return nil
 }
 

@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	maxInstances = 1000           // of one launcher on one machine: more is a slip of the hand
-	maxDuration  = 24 * time.Hour // so that sums do not overflow, nor slips of the hand go unnoticed
+	maxInstances = 1000                  // of one launcher on one machine: more is a slip of the hand
+	maxDuration  = 24 * time.Hour        // so that sums do not overflow, nor slips of the hand go unnoticed
+	leastTotal   = 10 * time.Millisecond // of package launcher, which keeps a fifth of it to kill in
 )
 
 // A checker looks for what each key by itself cannot show.
@@ -49,14 +50,14 @@ func (k *checker) config(c *Config) {
 	for n := range c.Groups {
 		at := index("process_groups", n)
 		k.group(at, &c.Groups[n], c)
-		k.unique(names, c.Groups[n].Name, at+".name", "the name of a group")
+		k.unique(names, c.Groups[n].Name, c.Groups[n].Name, at+".name", "the name of a group")
 		for m, l := range c.Groups[n].Listeners {
 			if _, port, _ := net.SplitHostPort(l.Address); port != "0" && l.Address != "" {
 				family := "tcp"
 				if l.Network == NetworkUnix {
 					family = "unix"
 				}
-				k.unique(listeners, family+" "+l.Address, index(at+".listeners", m)+".address", "what a listener listens on")
+				k.unique(listeners, family+" "+l.Address, l.Address, index(at+".listeners", m)+".address", "what a listener listens on")
 			}
 		}
 	}
@@ -64,18 +65,19 @@ func (k *checker) config(c *Config) {
 		return // there is no bound
 	}
 	if k.set("total_deadline") {
-		k.duration("total_deadline", c.TotalDeadline, time.Millisecond)
+		k.duration("total_deadline", c.TotalDeadline, leastTotal)
 	} else {
-		c.TotalDeadline = min(c.StopBound()/4*5, maxDuration)
+		c.TotalDeadline = min(max(c.StopBound()/4*5, leastTotal), maxDuration)
 	}
 }
 
-func (k *checker) unique(seen map[string]string, what, key, kind string) {
+// unique reports what has been seen already. It is shown as the file has it.
+func (k *checker) unique(seen map[string]string, what, shown, key, kind string) {
 	if what == "" {
 		return
 	}
 	if first, ok := seen[what]; ok {
-		k.must(false, key, "%q is %s already, in line %d", strings.TrimPrefix(what, "tcp "), kind, k.lines[first].line)
+		k.must(false, key, "%q is %s already, in line %d", shown, kind, k.lines[first].line)
 		return
 	}
 	seen[what] = key
@@ -155,6 +157,9 @@ func (k *checker) group(at string, g *Group, c *Config) {
 	k.must(!tcp || g.Lifecycle.Address != "", at+".lifecycle.address", "is missing; transport tcp needs one, such as 127.0.0.1:0")
 	k.must(tcp || g.Lifecycle.Address == "", at+".lifecycle.address", "is for transport tcp")
 	k.address(at+".lifecycle.address", NetworkTCP, g.Lifecycle.Address, tcp && g.Desired+g.MaxSurge > 1)
+	host, _, err := net.SplitHostPort(g.Lifecycle.Address)
+	k.must(!tcp || g.Protocol != GRPC || err != nil || host != "" && !net.ParseIP(host).IsUnspecified(), at+".lifecycle.address",
+		"%q is every address of this machine; name one, such as 127.0.0.1:0", g.Lifecycle.Address)
 	k.tls(at+".lifecycle.tls", g.Lifecycle.TLS, tcp, "transport tcp")
 
 	names := map[string]string{}
@@ -164,7 +169,7 @@ func (k *checker) group(at string, g *Group, c *Config) {
 		if l.Name != "" {
 			k.name(key+".name", l.Name)
 		}
-		k.unique(names, l.Name, key+".name", "the name of a listener")
+		k.unique(names, l.Name, l.Name, key+".name", "the name of a listener")
 		k.must(l.Address != "", key+".address", "is missing")
 		k.address(key+".address", l.Network, l.Address, false)
 	}
@@ -299,7 +304,7 @@ func (k *checker) cycles(c *Config) (found bool) {
 		names := map[string]string{}
 		for m, d := range g.DependsOn {
 			key := index(index("process_groups", n)+".depends_on", m)
-			k.unique(names, d, key, "in the list")
+			k.unique(names, d, d, key, "in the list")
 			next := slices.IndexFunc(c.Groups, func(g Group) bool { return g.Name == d })
 			switch {
 			case next < 0:

@@ -302,6 +302,10 @@ func TestErrors(t *testing.T) {
 		{"one port for two", group + "lifecycle: {transport: tcp, address: 'a:1', tls: {cert_file: /a, key_file: /b, ca_file: /c}}}]", []string{"f.yaml:1:57: process_groups[0].lifecycle.address: must have port 0"}},
 		{"no address", group + "listeners: [{name: http, address: '8080'}]}]", []string{`f.yaml:1:54: process_groups[0].listeners[0].address: must be host:port`}},
 		{"two on one address", "process_groups:\n  - {name: a, listeners: [{name: l, address: ':80'}]}\n  - {name: b, listeners: [{name: l, address: ':80'}]}", []string{`f.yaml:3:37: process_groups[1].listeners[0].address: ":80" is what a listener listens on already, in line 2`}},
+		{"two on one socket", "process_groups:\n  - {name: a, listeners: [{name: l, network: unix, address: /a}]}\n  - {name: b, listeners: [{name: l, network: unix, address: /a}]}", []string{`f.yaml:3:52: process_groups[1].listeners[0].address: "/a" is what a listener listens on already, in line 2`}},
+		{"every address", group + "lifecycle: {transport: tcp, address: '0.0.0.0:0', tls: {cert_file: /a, key_file: /b, ca_file: /c}}}]", []string{`f.yaml:1:57: process_groups[0].lifecycle.address: "0.0.0.0:0" is every address of this machine; name one`}},
+		{"every address of both kinds", group + "lifecycle: {transport: tcp, address: ':0', tls: {cert_file: /a, key_file: /b, ca_file: /c}}}]", []string{`f.yaml:1:57: process_groups[0].lifecycle.address: ":0" is every address`}},
+		{"a deadline that is too short", group + "}]\ntotal_deadline: 9ms", []string{"f.yaml:2:1: total_deadline: must be 10ms to 24h0m0s, not 9ms"}},
 		{"a socket with a long name", group + "listeners: [{name: l, network: unix, address: /" + strings.Repeat("a", 103) + "}]}]", []string{"f.yaml:1:66: process_groups[0].listeners[0].address: is 104 bytes long"}},
 		{"depends on nobody", group + "depends_on: [db]}]", []string{`f.yaml:1:42: process_groups[0].depends_on[0]: there is no group "db"`}},
 		{"depends on itself", group + "depends_on: [kv]}]", []string{"f.yaml:1:42: process_groups[0].depends_on[0]: goes in a circle: kv waits for kv"}},
@@ -346,7 +350,7 @@ process_groups:
     surge: 1
 `))
 	want := strings.Join([]string{
-		"f.yaml:2:1: total_deadline: must be 1ms to 24h0m0s, not -1s",
+		"f.yaml:2:1: total_deadline: must be 10ms to 24h0m0s, not -1s",
 		`f.yaml:4:5: process_groups[0].name: must be up to 63 of a-z, 0-9 and -, begin with a letter and not end with -, not "Kv"`,
 		"f.yaml:6:5: process_groups[0].min_healthy_instances: must be 0 to desired_instances, which is 2, not 3",
 		`f.yaml:7:18: process_groups[0].depends_on[0]: there is no group "db"`,

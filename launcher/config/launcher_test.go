@@ -98,6 +98,32 @@ func TestEveryFieldIsReached(t *testing.T) {
 	walk("", reflect.ValueOf(g))
 }
 
+// What is valid here, package launcher takes: nobody learns of it only when it runs.
+func TestWhatIsValidCanRun(t *testing.T) {
+	const tls = "tls: {cert_file: /a, key_file: /b, ca_file: /c}"
+	for _, text := range []string{
+		"process_groups: [{name: kv}]\ntotal_deadline: 1ms",
+		"process_groups: [{name: kv}]\ntotal_deadline: 9999us",
+		"process_groups: [{name: kv}]\ntotal_deadline: 10ms",
+		"process_groups: [{name: kv, shutdown: {max_duration: 5ms, sigterm_timeout: 0s}}]",
+		"process_groups: [{name: kv, shutdown: {max_duration: 24h}}]",
+		"process_groups: [{name: kv, lifecycle: {transport: tcp, address: '0.0.0.0:0', " + tls + "}}]",
+		"process_groups: [{name: kv, lifecycle: {transport: tcp, address: '[::]:0', " + tls + "}}]",
+		"process_groups: [{name: kv, lifecycle: {transport: tcp, address: ':0', " + tls + "}}]",
+		"process_groups: [{name: kv, lifecycle: {transport: tcp, address: '127.0.0.1:0', " + tls + "}}]",
+	} {
+		c, err := config.Parse("f.yaml", []byte(text))
+		if err != nil {
+			continue // and nobody runs it
+		}
+		out := c.Launcher()
+		out.Dir = "/run/launcher"
+		if err := out.Validate(); err != nil {
+			t.Errorf("%s\nis valid, and then: %v", text, err)
+		}
+	}
+}
+
 func TestDir(t *testing.T) {
 	for _, c := range []struct{ yaml, systemd, user, want string }{
 		{"state_dir: /srv/l\nprocess_groups: [{name: kv}]", "/run/unit", "/run/user/1", "/srv/l"},
@@ -131,6 +157,7 @@ func TestLocate(t *testing.T) {
 		{&launcher.ConfigError{Group: "web", Field: "Protocol", Rule: "odd"}, file + ":3:5: process_groups[0]: odd"},
 		{&launcher.ConfigError{Group: "new", Field: "Listen", Rule: "in use"}, `launcher: group "new": Listen: in use`},
 		{&launcher.GivenUpError{Group: "web", Failures: 2, Last: "web-2: ill"}, file + ":3:5: process_groups[0].name: given up after 2 failures in a row; the last: web-2: ill; restart the group when that is mended"},
+		{&launcher.ConfigError{Field: "TotalDeadline", Rule: "odd"}, file + ": total_deadline: odd"}, // not in the file, and so in no line
 		{launcher.ErrInUse, file + ":1:1: state_dir: another launcher has this directory"},
 		{other, "something else"},
 	} {

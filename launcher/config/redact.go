@@ -16,8 +16,8 @@ var secrets = []string{"*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*_PASS", "*_PW
 	"*APIKEY*", "*_KEY", "KEY", "*AUTHORIZATION*", "*COOKIE*", "*_DSN", "BEARER"}
 
 // A Redactor takes secrets out of what is printed and logged: of environment variables by their name, of arguments by the
-// name of their flag, and of both where they contain a URL with a password or name=value pairs with a telling name. What
-// is neither, such as a password that is an argument by itself, it cannot know.
+// name of their flag, and of both where they contain a URL with a password, or name=value, name: value or "name": value with
+// a telling name. What is none of these, such as a password that is an argument by itself, it cannot know.
 //
 // Names are compared with patterns as path.Match has them, without regard to case, and with - taken for _. A Redactor is
 // safe for concurrent use.
@@ -40,9 +40,11 @@ func plain(name string) string {
 	return strings.NewReplacer("-", "_", "/", "_").Replace(strings.ToUpper(name))
 }
 
-func (r *Redactor) secret(name string) bool {
+func (r *Redactor) secret(name string) bool { return matches(r.patterns, name) }
+
+func matches(patterns []string, name string) bool {
 	name = plain(strings.TrimLeft(name, "-"))
-	return slices.ContainsFunc(r.patterns, func(p string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
 		ok, _ := path.Match(p, name)
 		return ok
 	})
@@ -69,50 +71,79 @@ func (r *Redactor) Environ(environ []string) []string {
 	return out
 }
 
+// The values that are looked for. The end of a quoted one may have been cut off with the line, and so may that of a list.
+const (
+	quoted = `"(?:[^"\\]|\\.)*(?:"|$)|'[^']*(?:'|$)`
+	inner  = `\\"(?:[^"\\]|\\\\(?:\\["\\]|[^"\\]))*(?:\\"|$)` // quoted, in a string of JSON
+	bare   = `(?:(?i:Basic|Bearer|Digest|Token)\s+)?[^\s;,&"']+`
+	list   = `[\[{].*`
+)
+
+// A form is one in which secrets are written: a name, in a group of its own, and then what is taken out, in such a group, too.
+type form struct {
+	has         string // of every text with such a name
+	name, value *regexp.Regexp
+	quotes      bool // those of the name are put around what stands in the place of the value
+}
+
 var (
-	pair   = regexp.MustCompile(`([\w.-]+)(=)("[^"]*"|'[^']*'|[^\s;,&"']+)`)
-	header = regexp.MustCompile(`^([\w.-]+)(:\s*)(.+)$`)
 	// A flag, and what comes after it, in a command line as shells and lists of strings have it.
-	flagName  = regexp.MustCompile(`(?:^|[\s"'])(--?\w[\w.-]*)`)
-	flagValue = regexp.MustCompile(`^["']?,?\s+("[^"]*"|'[^']*'|[^\s;,&"']+)`)
+	flag = &form{"-", regexp.MustCompile(`(?:^|[\s"'])(--?\w[\w.-]*)`), regexp.MustCompile(`^["']?,?\s+("[^"]*"|'[^']*'|[^\s;,&"']+)`), false}
+	pair = &form{"=", regexp.MustCompile(`([\w.-]+)=`), regexp.MustCompile(`^(` + quoted + `|` + bare + `)`), false}
+	// A member of JSON, which may stand in a string of JSON itself, and stays JSON.
+	member = &form{":", regexp.MustCompile(`(?:\\?["'])([\w.-]+)(?:\\?["'])\s*:\s*`), regexp.MustCompile(`^(` + quoted + `|` + inner + `|` + list + `|[^\s,}\]]+)`), true}
+	// What people, YAML and %+v write.
+	field = &form{":", regexp.MustCompile(`([\w.-]+):\s*`), regexp.MustCompile(`^(\[redacted\]|` + quoted + `|` + list + `|` + bare + `)`), false}
+
+	// A line that is a field, and a header, whose value has white space, commas and quotes in it.
+	line   = regexp.MustCompile(`^([\w.-]+)(:\s*)(.+)$`)
+	header = regexp.MustCompile(`((?i:[\w-]*(?:authorization|cookie)[\w-]*):\s*).+`)
 
 	userinfo = regexp.MustCompile(`(://[^/?#\s:@]*:)\S*@`) // rather too much of an URL than too little of a password
+
+	// A place in a source file, as stack traces have it, is no field.
+	sourceLine = regexp.MustCompile(`^[\w.-]+\.(?:go|c|cc|cpp|h|java|js|py|rb|rs|ts):\d+(?:[:)\s]|$)`)
 )
 
 // Text returns a line of text, such as one of a log, as far as it may be seen: without the passwords of URLs, and without the
-// values of what has a telling name, flags among them.
+// values of what has a telling name, be it a flag, name=value, name: value or a member of JSON.
 func (r *Redactor) Text(s string) string {
-	s = r.flags(userinfo.ReplaceAllString(s, "${1}"+Redacted+"@"))
-	for _, form := range []*regexp.Regexp{pair, header} {
-		s = form.ReplaceAllStringFunc(s, func(all string) string {
-			m := form.FindStringSubmatch(all)
-			if !r.secret(m[1]) {
-				return all
-			}
-			return m[1] + m[2] + Redacted
-		})
+	s = userinfo.ReplaceAllString(s, "${1}"+Redacted+"@")
+	s = r.hide(pair, r.hide(flag, s))
+	if m := line.FindStringSubmatch(s); m != nil && r.secret(m[1]) {
+		return m[1] + m[2] + Redacted
 	}
-	return s
+	return r.hide(field, header.ReplaceAllString(r.hide(member, s), "${1}"+Redacted))
 }
 
-// flags takes out what Args does, of a command line in a text.
-func (r *Redactor) flags(s string) string {
-	if !strings.Contains(s, "-") {
+// hide takes out the values of a form. It looks behind each name, so that none is lost in the value of another.
+func (r *Redactor) hide(f *form, s string) string {
+	if !strings.Contains(s, f.has) {
 		return s
 	}
 	var b strings.Builder
 	done := 0
-	for _, at := range flagName.FindAllStringSubmatchIndex(s, -1) {
-		from, to := at[2], at[3]
-		if from < done || !r.secret(s[from:to]) {
+	for _, at := range f.name.FindAllStringSubmatchIndex(s, -1) {
+		if at[2] < done || !r.secret(s[at[2]:at[3]]) || f == field && r.prose(s[at[2]:], at[3]-at[2]) {
 			continue
 		}
-		if v := flagValue.FindStringSubmatchIndex(s[to:]); v != nil {
-			b.WriteString(s[done:to+v[2]] + Redacted)
-			done = to + v[3]
+		if v := f.value.FindStringSubmatchIndex(s[at[1]:]); v != nil {
+			quote := ""
+			if f.quotes {
+				quote = s[at[0]:at[2]]
+			}
+			b.WriteString(s[done:at[1]+v[2]] + quote + Redacted + quote)
+			done = at[1] + v[3]
 		}
 	}
 	return b.String() + s[done:]
+}
+
+// prose reports whether what looks like a field of a name of n bytes is an ordinary word of a sentence ("--- PASS: TestX", "no
+// such key: a"), if nobody has asked for it, or a place in a source file.
+func (r *Redactor) prose(s string, n int) bool {
+	word := slices.Contains([]string{"KEY", "PASS"}, strings.ToUpper(s[:n])) && strings.HasPrefix(s[n:], ": ")
+	return word && !matches(r.patterns[len(secrets):], s[:n]) || sourceLine.MatchString(s)
 }
 
 // Args returns arguments, as far as they may be seen: of --name=value the name, and of --name value too, which may hide
@@ -122,16 +153,16 @@ func (r *Redactor) Args(args []string) []string {
 	hide := false
 	for k, a := range args {
 		name, value, given := strings.Cut(a, "=")
-		flag := strings.HasPrefix(a, "-") && r.secret(name)
+		named := strings.HasPrefix(a, "-") && r.secret(name)
 		switch {
 		case hide:
 			out[k] = Redacted
-		case flag && given && value != "":
+		case named && given && value != "":
 			out[k] = name + "=" + Redacted
 		default:
 			out[k] = r.Text(a)
 		}
-		hide = flag && !given
+		hide = named && !given
 	}
 	return out
 }

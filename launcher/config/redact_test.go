@@ -57,6 +57,43 @@ func TestRedactor(t *testing.T) {
 			}
 		}
 	})
+	t.Run("what logs have", func(t *testing.T) {
+		for text, want := range map[string]string{
+			`{"level":"info","password":"hunter2"}`:                       `{"level":"info","password":"[redacted]"}`,
+			`{"api_token": "hun\"ter2", "n": 1}`:                          `{"api_token": "[redacted]", "n": 1}`,
+			`{"card-pin":1234}`:                                           `{"card-pin":"[redacted]"}`,
+			`{"msg":"{\"password\":\"hun\\\"ter2\",\"n\":1}"}`:            `{"msg":"{\"password\":\"[redacted]\",\"n\":1}"}`,
+			`{"tokens":["hunter2","hunter2"]}`:                            `{"tokens":"[redacted]"`,
+			`{'secret': 'hunter2', 'n': 1}`:                               `{'secret': '[redacted]', 'n': 1}`,
+			`cut off: {"password":"hun ter`:                               `cut off: {"password":"[redacted]"`,
+			"GET / Authorization: Bearer hunter2":                         "GET / Authorization: [redacted]",
+			`GET / Authorization: Digest username="kv", nonce="hunter2"`:  "GET / Authorization: [redacted]",
+			"GET / Set-Cookie: a=hunter2; b=hunter2":                      "GET / Set-Cookie: [redacted]",
+			"map[Authorization:[Bearer hunter2] Accept:[a]]":              "map[Authorization:[redacted]",
+			"authorization=Bearer hunter2 n=1":                            "authorization=[redacted] n=1",
+			"login failed, password: hunter2":                             "login failed, password: [redacted]",
+			"ERROR: main: password: hunter2":                              "ERROR: main: password: [redacted]",
+			"of query=/kv?password=hunter2":                               "of query=/kv?password=[redacted]",
+			"login failed, password: hunter2, of kv":                      "login failed, password: [redacted], of kv",
+			`login failed, password: "hun ter2" of kv`:                    "login failed, password: [redacted] of kv",
+			"got {User:kv Password:hunter2}":                              "got {User:kv Password:[redacted]",
+			`msg=login password="hun\"ter2" user=kv`:                      "msg=login password=[redacted] user=kv",
+			"GET / Cookie: a=hunter2; b=hunter2\nof kv":                   "GET / Cookie: [redacted]\nof kv",
+			"of kv, card-pin: 1234":                                       "of kv, card-pin: [redacted]",
+			`{"level":"info","monkey":"ape","at":"12:30"}`:                `{"level":"info","monkey":"ape","at":"12:30"}`,
+			"no such key: ape":                                            "no such key: ape",
+			"\t/src/auth/token.go:12 +0x1f":                               "\t/src/auth/token.go:12 +0x1f",
+			"2026-01-02T12:30:00Z listening on [::1]:80: it is http://a/": "2026-01-02T12:30:00Z listening on [::1]:80: it is http://a/",
+		} {
+			got := r.Text(text)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(got, r.Text(got)); diff != "" {
+				t.Errorf("the second time there is another one (-first +second):\n%s", diff)
+			}
+		}
+	})
 	t.Run("arguments", func(t *testing.T) {
 		args := []string{"--data", "/srv", "--api-token=hunter2", "-password", "-hunter2", "--card-pin", "1234", "--token=", "PASSWORD=hunter2",
 			"--url=https://kv:hunter2@example.com/", "-H", "Authorization: Bearer hunter2", "--verbose", "--secret"}

@@ -26,7 +26,7 @@ func LoadSource(file string) (*Config, *Source, error) {
 // keys are the fields of package launcher, and of its command, that it finds fault with only when it starts, and how they are called here.
 var keys = map[string]string{"Name": "name", "Command": "command", "WorkDir": "working_dir", "Listen": "listeners", "PreStop": "pre_stop",
 	"Log.Dir": "logs.dir", "Transport.Address": "lifecycle.address", "Transport.TLS": "lifecycle.tls",
-	"Admin.Address": "admin.address", "Admin.TLS": "admin.tls", "Metrics.Address": "metrics.address"}
+	"Admin.Address": "admin.address", "Admin.TLS": "admin.tls", "Metrics.Address": "metrics.address", "TotalDeadline": "total_deadline"}
 
 // Locate adds file, line and key to what package launcher finds fault with, as far as that is in the file. The errors that it
 // returns still match those that it was given.

@@ -5,19 +5,24 @@
 // for is not passed over: see [Gap]. Secrets are not written anywhere: the files refer to them, and a gap says where they
 // have to be put.
 //
-// A process can tell where it runs by nothing that is written here. It has to serve grpc.health.v1 on Export.Port, and to take
-// SIGTERM for what Shutdown is under the launcher; one that uses package client does.
+// A process is told how long it has, and for Kubernetes and Nomad a port, Export.Port, at which it has to serve grpc.health.v1.
+// It has to take SIGTERM for what Shutdown is under the launcher. One that uses package client does all of that; one that serves
+// its health at that port by itself sets SWANSONG_HEALTH_PORT to nothing in its Env.
 package export
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/swansong-go/swansong/launcher/client"
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
@@ -66,6 +71,27 @@ func (r *Result) Write(dir string) error {
 	return nil
 }
 
+// Print writes the files one after the other, each under its name, so that programs can still tell them apart: what is YAML
+// as documents of their own. JSON has neither names nor a second document, so more than one file of it is an error.
+func (r *Result) Print(w io.Writer) error {
+	var all bytes.Buffer
+	for _, f := range r.Files {
+		switch filepath.Ext(f.Name) {
+		case ".json":
+			if len(r.Files) > 1 {
+				return fmt.Errorf("export: %d files of JSON do not fit into one stream, %s among them; have them written into a directory", len(r.Files), f.Name)
+			}
+		case ".yaml":
+			fmt.Fprintf(&all, "---\n# %s\n", f.Name)
+		default:
+			fmt.Fprintf(&all, "# %s\n", f.Name)
+		}
+		all.Write(f.Text)
+	}
+	_, err := w.Write(all.Bytes())
+	return err
+}
+
 func (r *Result) file(name string, text []byte) { r.Files = append(r.Files, File{name, text}) }
 
 // A group is one that is being exported.
@@ -84,6 +110,23 @@ func each(c *config.Config, r *Result, f func(g group) error) (*Result, error) {
 	}
 	return r, nil
 }
+
+// ours are the variables that package client looks for, as far as the group does not set them itself.
+func (g group) ours(seconds int64, probed bool) map[string]string {
+	all := map[string]string{graceVariable: strconv.FormatInt(seconds, 10)}
+	if probed && g.Protocol == config.GRPC {
+		all[healthVariable] = strconv.Itoa(g.Export.Port)
+	}
+	maps.DeleteFunc(all, func(name, _ string) bool { _, ok := g.Env[name]; return ok })
+	return all
+}
+
+// graceVariable is where packages client and graceful look for the time that they have, and healthVariable where client looks for
+// the port that is probed.
+const (
+	graceVariable  = "TERMINATION_GRACE_PERIOD_SECONDS"
+	healthVariable = client.EnvHealth
+)
 
 // gap reports what the target does instead, where the configuration says something that it cannot do.
 func (g group) gap(says bool, key, format string, args ...any) {

@@ -1,10 +1,14 @@
 package export_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +16,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/config"
 	"github.com/swansong-go/swansong/launcher/export"
 	"go.uber.org/goleak"
+	"go.yaml.in/yaml/v4"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -88,6 +93,56 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// What is printed can be read by those for whom it is: all of it.
+func TestPrintLosesNoGroup(t *testing.T) {
+	const one, two = "process_groups: [{name: aaa}]", "process_groups: [{name: aaa}, {name: bbb}]"
+	print := func(target, text string) (string, error) {
+		var out bytes.Buffer
+		err := to(t, target, parse(t, text)).Print(&out)
+		return out.String(), err
+	}
+	t.Run("kubernetes", func(t *testing.T) {
+		out, err := print("kubernetes", two)
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs, err := yaml.NewLoader(strings.NewReader(out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for {
+			var doc struct{ Metadata struct{ Name string } }
+			if err := docs.Load(&doc); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatalf("%v in\n%s", err, out)
+			}
+			names = append(names, doc.Metadata.Name)
+		}
+		if diff := cmp.Diff([]string{"aaa", "bbb"}, names); diff != "" {
+			t.Errorf("Deployments (-want +got):\n%s\n%s", diff, out)
+		}
+	})
+	t.Run("nomad", func(t *testing.T) {
+		out, err := print("nomad", one)
+		if err != nil || !json.Valid([]byte(out)) {
+			t.Errorf("%v, and no JSON:\n%s", err, out)
+		}
+		if out, err := print("nomad", two); err == nil || out != "" || !strings.Contains(err.Error(), "into a directory") {
+			t.Errorf("%v, and printed is\n%s", err, out)
+		}
+	})
+	t.Run("systemd", func(t *testing.T) {
+		out, err := print("systemd", two)
+		for _, name := range []string{"# aaa@.service\n", "# bbb.target\n"} {
+			if err != nil || !strings.Contains(out, name) {
+				t.Errorf("%v, and no %q in\n%s", err, name, out)
+			}
+		}
+	})
+}
+
 func TestNoSecretIsWritten(t *testing.T) {
 	for _, target := range export.Targets() {
 		r := to(t, target, example(t))
@@ -120,6 +175,50 @@ func TestTheGracePeriodIsRoundedUpOnce(t *testing.T) {
 		if text := string(r.Files[0].Text); !strings.Contains(text, c.want) {
 			t.Errorf("%s: no %q in\n%s", c.shutdown, c.want, text)
 		}
+	}
+}
+
+// Who is probed is told where, unless the file says that the program has a server of its own there.
+func TestWhoIsProbedIsToldThePort(t *testing.T) {
+	for _, c := range []struct {
+		group string
+		told  bool
+	}{
+		{"export: {grpc_port: 1234}", true},
+		{"export: {grpc_port: 1234}, env: {SWANSONG_HEALTH_PORT: ''}", false},
+		{"protocol: signals", false},
+	} {
+		for target, want := range map[string]string{
+			"kubernetes": "- name: SWANSONG_HEALTH_PORT\n          value: '1234'\n",
+			"nomad":      `"SWANSONG_HEALTH_PORT": "1234"`,
+		} {
+			r := to(t, target, parse(t, "process_groups: [{name: kv, "+c.group+"}]"))
+			if text := string(r.Files[0].Text); strings.Contains(text, want) != c.told {
+				t.Errorf("%s: %q is there is not %v:\n%s", c.group, want, c.told, text)
+			}
+		}
+	}
+}
+
+// What is lost on the way is said, or it is not lost.
+func TestGapsOfSystemdAndHooks(t *testing.T) {
+	const group = `process_groups: [{name: kv, on_failure: rollback, retry: {policy: exponential}, progress_deadline: 1m, pre_stop: [{command: "true"}]}]`
+	said := func(r *export.Result, key, what string) bool {
+		return slices.ContainsFunc(r.Gaps, func(g export.Gap) bool { return g.Key == key && strings.Contains(g.What, what) })
+	}
+	r := to(t, "systemd", parse(t, group))
+	for key, what := range map[string]string{"on_failure": "rollback", "retry": "RestartSec", "progress_deadline": "TimeoutStartSec", "pre_stop": "MAINPID"} {
+		if !said(r, key, what) {
+			t.Errorf("systemd: no gap of %s with %q in %v", key, what, r.Gaps)
+		}
+	}
+	for _, line := range []string{"Environment=SWANSONG_PROCESS_ID=%p-%i\n", "Environment=SWANSONG_PROCESS_GROUP=%p\n"} {
+		if text := string(r.Files[0].Text); !strings.Contains(text, line) {
+			t.Errorf("no %q in\n%s", line, text)
+		}
+	}
+	if r := to(t, "kubernetes", parse(t, group)); !said(r, "pre_stop", "SWANSONG_PROCESS_PID") {
+		t.Errorf("kubernetes: no gap of what the hook is not told in %v", r.Gaps)
 	}
 }
 

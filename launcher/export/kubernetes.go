@@ -178,9 +178,10 @@ func (g group) deployment() deployment {
 	for _, name := range secret {
 		con.Env = append(con.Env, variable{Name: name, ValueFrom: &valueFrom{SecretKeyRef: &secretKeyRef{g.Name, name}}})
 	}
-	// What is left of the grace period once preStop is over: programs on package graceful check their own limits by it.
-	if _, ok := g.Env[graceVariable]; !ok {
-		con.Env = append(con.Env, variable{Name: graceVariable, Value: value(strconv.FormatInt(grace-up(stop.DeregisterDelay), 10))})
+	// The time is what is left of the grace period once preStop is over.
+	ours := g.ours(grace-up(stop.DeregisterDelay), true)
+	for _, name := range slices.Sorted(maps.Keys(ours)) {
+		con.Env = append(con.Env, variable{Name: name, Value: value(ours[name])})
 	}
 	if g.Protocol == config.GRPC {
 		con.Ports = append(con.Ports, port{portName, g.Export.Port})
@@ -226,9 +227,6 @@ func (g group) deployment() deployment {
 		},
 	}
 }
-
-// graceVariable is where package graceful looks for the time that it has.
-const graceVariable = "TERMINATION_GRACE_PERIOD_SECONDS"
 
 // portName is that of grpc.health.v1. Those of listeners are numbered, since Kubernetes has 15 bytes for a name.
 const portName = "grpc-health"
@@ -284,6 +282,7 @@ func (g group) kubernetesGaps() {
 	if len(g.PreStop) > 0 {
 		g.gap(g.Shutdown.DeregisterDelay > 0, "pre_stop", "is left out, since there is one hook, and deregister_delay takes it (sleep)")
 		g.gap(g.Shutdown.DeregisterDelay == 0 && len(g.PreStop) > 1, "pre_stop", "there is one hook, which is the first; the others are left out")
+		g.gap(g.Shutdown.DeregisterDelay == 0, "pre_stop", "the hook is not told SWANSONG_PROCESS_ID, SWANSONG_PROCESS_GROUP and SWANSONG_PROCESS_PID; it runs in the container, whose HOSTNAME is the pod's name, and whose first process has the pid 1")
 		g.gap(g.Shutdown.DeregisterDelay == 0, "pre_stop[0].timeout", "there is none; the hook uses up what the process has to stop in")
 	}
 	g.gap(len(g.Listeners) > 0, "listeners", "nobody hands them over; the process has to listen by itself, and a Service has to lead there")

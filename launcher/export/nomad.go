@@ -150,6 +150,7 @@ func (g group) job() nomadJob {
 		KillTimeout: g.Shutdown.MaxDuration + g.Shutdown.SIGTERMTimeout,
 		KillSignal:  string(g.StopSignals[0]),
 	}
+	maps.Copy(t.Env, g.ours(up(t.KillTimeout), true))
 	if len(secret) > 0 {
 		var b strings.Builder
 		fmt.Fprintf(&b, "{{ with nomadVar %q }}\n", variablePath(g.Name))

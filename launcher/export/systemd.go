@@ -76,6 +76,10 @@ func (g group) service() string {
 		u.set("Type", "exec")
 	}
 	u.set("ExecStart", named(commandLine(g.Command, g.arguments())))
+	if len(g.PreStop) > 0 { // which are the process's, too, and to package client no sign of a launcher
+		u.set("Environment", "SWANSONG_PROCESS_ID=%p-%i")
+		u.set("Environment", "SWANSONG_PROCESS_GROUP=%p")
+	}
 	for _, h := range g.PreStop {
 		u.set("ExecStop", "-"+commandLine(h.Command, g.hookArguments(h)))
 	}
@@ -87,8 +91,9 @@ func (g group) service() string {
 		u.set("Environment", named(specifiers(quote(name+"="+plain[name]))))
 	}
 	limit := g.Shutdown.MaxDuration + g.Shutdown.SIGTERMTimeout
-	if _, ok := g.Env[graceVariable]; !ok {
-		u.set("Environment", graceVariable+"="+strconv.FormatInt(up(limit), 10))
+	ours := g.ours(up(limit), false)
+	for _, name := range slices.Sorted(maps.Keys(ours)) {
+		u.set("Environment", name+"="+ours[name])
 	}
 	if len(secret) > 0 {
 		u.set("EnvironmentFile", g.secretFile())
@@ -228,7 +233,10 @@ func (g group) systemdGaps() {
 	g.gap(g.Shutdown.DeregisterDelay > 0, "shutdown.deregister_delay", "there is no routing to leave; the process has to go on serving for that long by itself")
 	g.gap(g.Shutdown.Grace == config.Strict && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "there is no first limit; each process has all of max_duration, and need not ask for more")
 	g.gap(len(g.StopSignals) > 1, "stop_signals", "there is one, %s, and then SIGKILL", g.StopSignals[0])
-	g.gap(len(g.PreStop) > 0, "pre_stop", "a hook has TimeoutStopSec, and not its own timeout")
+	g.gap(g.OnFailure != config.Continue, "on_failure", "there is no roll that could fail, and so no %s; look at an instance before the next one is restarted", g.OnFailure)
+	g.gap(g.Retry.Policy != config.Manual, "retry", "there is none of a roll; what fails is started again by Restart, after RestartSec")
+	g.gap(g.ProgressDeadline > 0, "progress_deadline", "there is none; an instance that is not ready fails after TimeoutStartSec, and how often is tried StartLimitBurst says")
+	g.gap(len(g.PreStop) > 0, "pre_stop", "a hook has TimeoutStopSec, and not its own timeout; SWANSONG_PROCESS_ID is name-instance, and in the place of SWANSONG_PROCESS_PID there is MAINPID")
 	g.gap(g.Protocol == config.GRPC && g.Liveness.Interval > 0, "liveness", "nobody asks; a process that says WATCHDOG=1 by itself can be given WatchdogSec=")
 	g.gap(g.Restart.Policy != config.NeverReturn && g.Restart.Max > g.Restart.Initial, "restart_policy.max_backoff", "the pause is always %v (RestartSteps= of systemd 254 can make it grow)", g.Restart.Initial)
 	g.gap(len(g.Listeners) > 0 && g.Desired > 1, "listeners", "a connection that comes while no instance runs starts the first one only")

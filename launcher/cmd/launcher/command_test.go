@@ -327,7 +327,9 @@ func TestCompletionAndExport(t *testing.T) {
 			t.Errorf("%s: exit code %d, files %q, gaps %q", target, code, files, stderr)
 		}
 	}
-	out, _, code := s.says("validate", s.file())
+	out, _, code := s.says("export", "nomad", "-f", s.file())
+	equal(t, "a job on standard output", []any{json.Valid([]byte(out)), code}, []any{true, 0})
+	out, _, code = s.says("validate", s.file())
 	equal(t, "validate", out, s.file()+" is valid: 1 groups\n")
 	equal(t, "exit code", code, 0)
 }

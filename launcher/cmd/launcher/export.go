@@ -38,12 +38,12 @@ func exportCommand(at *place) *cobra.Command {
 				}
 				return r.Write(dir)
 			}
-			for _, f := range r.Files {
-				fmt.Fprintf(cmd.OutOrStdout(), "# %s\n%s", f.Name, f.Text)
+			if err := r.Print(cmd.OutOrStdout()); err != nil {
+				return fmt.Errorf("%w: -o directory", err)
 			}
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&dir, "output", "o", "", "`directory` for the files (default: all of them on standard output)")
+	cmd.Flags().StringVarP(&dir, "output", "o", "", "`directory` for the files (default: all of them on standard output, but for nomad with more than one group)")
 	return cmd
 }
