@@ -150,3 +150,6 @@ func NewMemory(dir string, tried func(), told func(error)) (Memory, error) {
 
 func (m Memory) Note()  { m.m.note() }
 func (m Memory) Close() { m.m.close(remembered{}) }
+
+// WithoutOurs is what of the launcher's environment processes and hooks get.
+var WithoutOurs = withoutOurs
