@@ -162,3 +162,6 @@ func ConfigOf(m *Manager, group string) GroupConfig {
 	}
 	return g.config()
 }
+
+// WithoutOurs is what of the launcher's environment processes and hooks get.
+var WithoutOurs = withoutOurs

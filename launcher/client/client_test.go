@@ -278,24 +278,24 @@ func TestChecksAreMirroredWhenNobodyAsks(t *testing.T) {
 
 // Where an export says that somebody probes, there is a port with grpc.health.v1, and with nothing by which to stop the process.
 func TestHealthIsServedWhereTheExportSays(t *testing.T) {
-	free, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(free.Addr().String())
-	t.Setenv(client.EnvHealth, port)
-	if life, err := client.Serve(client.WithSignals()); err == nil || !strings.Contains(err.Error(), client.EnvHealth+`="`+port+`"`) {
-		t.Fatalf("a port that is somebody else's: %v, %v", life, err)
-	}
-	serve(t) // a launcher is there, and asks elsewhere
-	free.Close()
-
-	life, err := client.Serve(client.WithSignals())
-	if errors.Is(err, syscall.EADDRINUSE) {
-		t.Skip("somebody has taken the port in between:", err)
-	}
-	if err != nil {
-		t.Fatal(err)
+	var life *client.Lifecycle
+	var port string
+	for life == nil {
+		taken, err := net.Listen("tcp", ":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, port, _ = net.SplitHostPort(taken.Addr().String())
+		t.Setenv(client.EnvHealth, port)
+		if life, err := client.Serve(client.WithSignals()); err == nil || !strings.Contains(err.Error(), client.EnvHealth+`="`+port+`"`) {
+			t.Fatalf("a port that is somebody else's: %v, %v", life, err)
+		}
+		serve(t) // a launcher is there, and asks elsewhere
+		taken.Close()
+		life, err = client.Serve(client.WithSignals())
+		if err != nil && !errors.Is(err, syscall.EADDRINUSE) { // else somebody was quicker
+			t.Fatal(err)
+		}
 	}
 	defer life.Close()
 	conn, err := grpc.NewClient("127.0.0.1:"+port, grpc.WithTransportCredentials(insecure.NewCredentials()))

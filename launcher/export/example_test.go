@@ -45,6 +45,26 @@ process_groups:
 	// keyvalue-runner: depends_on: there is no order of Deployments; let the process wait, or not be ready, until store can be reached
 }
 
+func ExampleResult_Print() {
+	r, err := export.Systemd(store())
+	if err != nil {
+		panic(err)
+	}
+	var out strings.Builder
+	if err := r.Print(&out); err != nil {
+		panic(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if strings.HasPrefix(line, "# ") || strings.HasPrefix(line, "TimeoutStop") {
+			fmt.Print(line)
+		}
+	}
+	// Output:
+	// # store@.service
+	// TimeoutStopSec=12
+	// # store.target
+}
+
 // store is a group that is exported without a gap but for what no target can do.
 func store() *config.Config {
 	c, err := config.Parse("launcher.yaml", []byte(`
