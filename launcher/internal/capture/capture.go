@@ -52,7 +52,7 @@ type File struct {
 const silence = time.Minute
 
 // Open begins to write a log. It waits for nobody: the file, which is 0600 and in a directory that has to be there, is opened by
-// the goroutine that writes, with the first line, since to open can take a disk as long as to write. Who is told that lines are
+// the goroutine that writes, since to open can take a disk as long as to write. Who is told that lines are
 // lost can be nil; it is called from that goroutine, and not for each of them.
 func Open(path string, maxSize int64, maxFiles, maxQueue int, failed func(error)) *File {
 	f := &File{path: path, maxSize: maxSize, maxFiles: maxFiles, maxQueue: maxQueue, failed: failed, now: time.Now, done: make(chan struct{})}
@@ -187,6 +187,11 @@ func (f *File) Close(patience time.Duration) error {
 
 func (f *File) write() {
 	defer close(f.done)
+	if f.out == nil {
+		if err := f.open(); err != nil {
+			f.tell(err) // and it is tried again with each line
+		}
+	}
 	for {
 		f.mu.Lock()
 		for len(f.queue) == 0 && !f.closing {
@@ -256,9 +261,14 @@ func (f *File) ready(n int) (io.Writer, error) {
 }
 
 func (f *File) lose(l line, err error) {
-	f.err = fmt.Errorf("capture: %w", err)
 	f.lost++
 	l.counts.dropped(l.text)
+	f.tell(err)
+}
+
+// tell tells of a failure, unless one was told of a short while ago.
+func (f *File) tell(err error) {
+	f.err = fmt.Errorf("capture: %w", err)
 	if now := f.now(); f.failed != nil && (f.told.IsZero() || now.Sub(f.told) >= silence) {
 		f.told = now
 		f.failed(err)
