@@ -251,7 +251,7 @@ func (m *Manager) Roll(ctx context.Context, cfg GroupConfig, reason string) erro
 		if now := g.cfg.DependsOn; !slices.Equal(now, cfg.DependsOn) {
 			return nil, &ConfigError{g.name, "DependsOn", fmt.Sprintf("cannot change from %q by a roll, which does not know of the other groups; reload a whole configuration", now)}
 		}
-		return g.startRollLocked(cfg, reason)
+		return g.startRoll(cfg, reason)
 	})
 }
 

@@ -69,7 +69,7 @@ func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Cont
 		tell = append(tell, c.group.take(c.cfg))
 	}
 	for _, c := range plan.rolled {
-		l, err := c.group.startRollLocked(c.cfg, reason) // which fails only where all is about to stop
+		l, err := c.group.startRoll(c.cfg, reason) // which fails only where all is about to stop
 		all = append(all, func(ctx context.Context) error {
 			if err != nil {
 				return err

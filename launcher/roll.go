@@ -100,22 +100,16 @@ var (
 	ErrNotRolling = errors.New("launcher: no roll of the group is under way or paused, so there is none to roll back")
 )
 
-// startRoll begins to replace all processes by those of a configuration, and returns what to wait for. A roll that is
-// paused is given up for it.
-func (g *group) startRoll(cfg GroupConfig, reason string) (*leg, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.startRollLocked(cfg, reason)
-}
-
 // restart is startRoll to the configuration that the group has: that of this moment, so that no reload is undone by it.
 func (g *group) restart(reason string) (*leg, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.startRollLocked(g.cfg, reason)
+	return g.startRoll(g.cfg, reason)
 }
 
-func (g *group) startRollLocked(cfg GroupConfig, reason string) (*leg, error) {
+// startRoll begins to replace all processes by those of a configuration, and returns what to wait for. A roll that is
+// paused is given up for it. g.mu is held.
+func (g *group) startRoll(cfg GroupConfig, reason string) (*leg, error) {
 	if err := g.mayRoll(); err != nil {
 		return nil, err
 	}
