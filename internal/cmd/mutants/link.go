@@ -156,10 +156,19 @@ func (r *runner) tool(dir, config string, archives map[string]string, args ...st
 	if err := os.WriteFile(config, []byte(text.String()), 0o644); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(r.ctx, "go", append([]string{"tool"}, args...)...)
+	tools, err := toolDir() // go tool would find it, and take longer for that than some of them for their work
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(r.ctx, filepath.Join(tools, args[0]), args[1:]...)
 	cmd.Dir = dir
 	return cmd.Run()
 }
+
+var toolDir = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("go", "env", "GOTOOLDIR").Output()
+	return strings.TrimSpace(string(out)), err
+})
 
 // packages returns the folders that hold the patched files, relative to the root.
 func (r *runner) packages(overlay string) (dirs []string) {
