@@ -5,6 +5,7 @@ go 1.25.0
 require (
 	github.com/google/go-cmp v0.7.0
 	github.com/hashicorp/nomad/api v0.0.0-20250930071859-eaa0fe0e27af
+	go.uber.org/goleak v1.3.0
 	k8s.io/api v0.35.10
 	k8s.io/apimachinery v0.35.10
 	sigs.k8s.io/yaml v1.6.0
