@@ -28,6 +28,7 @@ demo-launcher: ## two groups of processes under load: replaced, killed, hung, la
 test: ## the tests of the root module
 	@[ -e bin/lsp/gopls ] || echo "test: real language servers are skipped, make servers installs them"
 	$(GO) test ./...
+	$(GO) test -gcflags=-l -run '^TestReport_SitesAndAges$$|^TestTrace_LateReleases$$' ./ctxshutdown # as in a debugger: nothing is inlined
 
 servers: ## install the language servers that the tests of lspconn stop, pinned, into bin/lsp
 	tools/lsp/install

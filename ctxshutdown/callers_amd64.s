@@ -1,10 +1,10 @@
 #include "textflag.h"
 
-// func framePointers(pcs *[5]uintptr)
+// func framePointers(pcs *[9]uintptr)
 TEXT ·framePointers(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ pcs+0(FP), DI
 	MOVQ BP, SI
-	MOVQ $5, CX
+	MOVQ $9, CX
 next:
 	MOVQ 8(SI), AX // the return address lies above the caller's frame pointer
 	MOVQ AX, (DI)

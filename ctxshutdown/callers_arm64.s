@@ -1,10 +1,10 @@
 #include "textflag.h"
 
-// func framePointers(pcs *[5]uintptr)
+// func framePointers(pcs *[9]uintptr)
 TEXT ·framePointers(SB), NOSPLIT|NOFRAME, $0-8
 	MOVD pcs+0(FP), R0
 	MOVD R29, R1
-	MOVD $5, R2
+	MOVD $9, R2
 next:
 	MOVD 8(R1), R3 // the return address lies above the caller's frame pointer
 	MOVD R3, (R0)

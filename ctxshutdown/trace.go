@@ -30,7 +30,7 @@ type scopeTrace struct {
 	spares int
 }
 
-// maxSpares bounds the memory that a scope keeps for guards to come, at 3 KiB. To reuse a record takes a third off the
+// maxSpares bounds the memory that a scope keeps for guards to come, at 4 KiB. To reuse a record takes a third off the
 // price of a traced guard.
 const maxSpares = 32
 
@@ -47,9 +47,9 @@ type mark struct {
 	at   time.Duration // since the trace began: half the price of a time.Time
 }
 
-// A site holds the innermost return addresses of an acquisition, enough to leave this package. Resolving them is left to
-// whoever reads it.
-type site [5]uintptr
+// A site holds the innermost return addresses of an acquisition, enough to leave this package also where nothing is inlined,
+// as in a build for a debugger. Resolving them is left to whoever reads it.
+type site [9]uintptr
 
 const packagePath = "github.com/swansong-go/swansong/ctxshutdown."
 
