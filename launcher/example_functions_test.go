@@ -67,6 +67,10 @@ func ExampleDial() {
 	}
 	defer m.Completion().Wait(ctx)
 	defer m.Shutdown()
+	if err := m.Ready(ctx); err != nil { // Start does not wait for the processes
+		fmt.Println(err)
+		return
+	}
 
 	to, conn, err := launcher.Dial(dir)
 	if err != nil {
