@@ -3,6 +3,8 @@ package launcher
 import (
 	"os"
 	"path/filepath"
+
+	"github.com/swansong-go/swansong/internal/proc"
 )
 
 // cleanUp removes what a launcher that was killed has left in its directory: its sockets and its state file. Its guardian does
@@ -10,7 +12,7 @@ import (
 //
 //   - It has the lock meanwhile, which is not for long, so that no launcher goes by what is being removed.
 //   - Nobody is left whom the next launcher would have to end, or to adopt, nor another guardian: or it leaves all as it is.
-func cleanUp(dir string) error {
+func cleanUp(dir string, self proc.Pen) error {
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0)
 	if err != nil {
 		return nil // there is nothing any more
@@ -20,7 +22,7 @@ func cleanUp(dir string) error {
 		return nil // there is a launcher, and it sees to all this
 	}
 	r, err := readState(stateIn(dir))
-	if err != nil || len(r.Guardians) != 1 || r.Guardians[0].PID != os.Getpid() || r.keeps() {
+	if err != nil || len(r.Guardians) != 1 || r.Guardians[0].Mark != self.Mark || r.keeps() {
 		return err
 	}
 	for _, g := range r.Groups {

@@ -108,7 +108,7 @@ func Guard(redact func(string) string) error {
 		return err
 	}
 	if !r.keeps() {
-		return cleanUp(o.Dir)
+		return cleanUp(o.Dir, o.Self)
 	}
 	return r.read(o.Dir, leave, redact)
 }

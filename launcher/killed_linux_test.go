@@ -570,6 +570,27 @@ func TestGuardianIsInCharge_BeforeItsLauncherKnows(t *testing.T) {
 	}
 }
 
+// Nor does anything stay of a launcher that is killed in that moment and keeps nobody.
+func TestGuardianCleansUp_BeforeItsLauncherKnows(t *testing.T) {
+	b := newBrood(t)
+	dir := shortDir(t)
+	betray := filepath.Join(dir, "betray")
+	cfg := launcher.Config{Dir: filepath.Join(dir, "l"), Groups: []launcher.GroupConfig{b.of(runners("web", 1))},
+		Guardian: []string{"/usr/bin/env", asRole + "=traitor", os.Args[0], betray, "guardian"}}
+	last := startAnother(t, cfg, "").hears("ready")
+	if err := os.WriteFile(betray, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kill(t, guardians(t, last.Process.Pid)[0])
+	last.Wait()
+	for _, pid := range commands(t, betray) {
+		awaitEnd(t, pid, tooLong)
+	}
+	left, _ := filepath.Glob(filepath.Join(cfg.Dir, "*"))
+	equal(t, "files", left, []string{filepath.Join(cfg.Dir, "lock")})
+	b.gone(t)
+}
+
 // commands lists the processes with an argument.
 func commands(t *testing.T, arg string) (pids []int) {
 	t.Helper()
