@@ -17,13 +17,9 @@ import (
 // clear removes what a process leaves that has been reaped. It is remembered until then, so that what a launcher does not come
 // to, because it dies, the next one does.
 func (p *process) clear() {
-	os.Remove(p.lifecycleSocket())
-	os.Remove(p.serviceSocket())
+	removeFilesOf(p.manager.dir, p.id)
 	if p.cfg.OnLauncherDeath == Keep {
 		p.kept.Empty(time.Now()) // it is empty, unless somebody could not be ended; of that has been told
-		for _, stream := range streams {
-			os.Remove(fifo(p.manager.dir, p.id, stream))
-		}
 	}
 }
 

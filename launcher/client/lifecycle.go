@@ -170,7 +170,7 @@ func Serve(opts ...Option) (*Lifecycle, error) {
 	l.closed = sync.OnceFunc(l.close)
 	l.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	l.Shutdown.onRequest, l.Shutdown.onMore, l.Shutdown.onEnd = l.asked, l.moreTime, l.ended
-	l.Readiness.onChange, l.Readiness.onPanic = l.changed, l.checkPanics
+	l.Readiness.onChange, l.Readiness.onPanic = l.changed, l.checkPanicked
 
 	if c.launcher != "" {
 		conn, err := grpc.NewClient("unix:"+c.launcher, grpc.WithTransportCredentials(peer.Credentials()))
@@ -314,8 +314,8 @@ func (l *Lifecycle) changed(r Readiness, message string) {
 	l.config.logger.Info("readiness", "state", r, "message", message)
 }
 
-// checkPanics is called under the lock of the readiness.
-func (l *Lifecycle) checkPanics(name string, value any, stack []byte) {
+// checkPanicked is called under the lock of the readiness.
+func (l *Lifecycle) checkPanicked(name string, value any, stack []byte) {
 	l.config.logger.Error("panic in a check", "check", name, "value", value, "stack", string(stack))
 }
 

@@ -44,16 +44,17 @@ type ReadinessCoordinator struct {
 	onChange func(r Readiness, message string) // set before anything is served; called in the order of the changes
 	onPanic  func(check string, value any, stack []byte)
 
-	mu      sync.Mutex
-	set     Readiness
-	message string
-	shown   Readiness
-	checks  map[string]func() bool
+	mu       sync.Mutex
+	set      Readiness
+	message  string
+	shown    Readiness
+	checks   map[string]func() bool
+	panicked map[string]bool // of which it has been told
 }
 
 // NewReadinessCoordinator returns the coordinator of a process that the launcher knows by this id. [Serve] makes one.
 func NewReadinessCoordinator(processID string) *ReadinessCoordinator {
-	return &ReadinessCoordinator{id: processID, checks: map[string]func() bool{}}
+	return &ReadinessCoordinator{id: processID, checks: map[string]func() bool{}, panicked: map[string]bool{}}
 }
 
 // Set says how the process is. Ready counts once all checks pass. After Draining nothing changes any more.
@@ -69,7 +70,8 @@ func (c *ReadinessCoordinator) Set(r Readiness, message string) {
 
 // Check adds a check that has to pass for the process to be Ready: those named "grpc server", "backend connected" and
 // "backend warmed" are told by the names that the protocol has for them, all others as custom checks. f is called when
-// somebody asks, and by a [Lifecycle] once a second while Ready is set; one call at a time, and it must be quick. One that panics does not pass, and the message says so.
+// somebody asks, and by a [Lifecycle] once a second while Ready is set; one call at a time, and it must be quick. One that
+// panics does not pass, and the message says so; the logger is told the first time.
 func (c *ReadinessCoordinator) Check(name string, f func() bool) {
 	if f == nil {
 		panic("client: Check with a nil function")
@@ -115,9 +117,10 @@ func (c *ReadinessCoordinator) look() (r Readiness, message string, passed map[s
 		}
 		if value != nil {
 			failed = append(failed, fmt.Sprintf("%s (panic: %v)", name, value))
-			if c.onPanic != nil {
+			if !c.panicked[name] && c.onPanic != nil { // it is asked every second
 				c.onPanic(name, value, stack)
 			}
+			c.panicked[name] = true
 		} else {
 			failed = append(failed, name)
 		}

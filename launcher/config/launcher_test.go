@@ -101,20 +101,23 @@ func TestEveryFieldIsReached(t *testing.T) {
 // What is valid here, package launcher takes: nobody learns of it only when it runs.
 func TestWhatIsValidCanRun(t *testing.T) {
 	const tls = "tls: {cert_file: /a, key_file: /b, ca_file: /c}"
-	for _, text := range []string{
-		"process_groups: [{name: kv}]\ntotal_deadline: 1ms",
-		"process_groups: [{name: kv}]\ntotal_deadline: 9999us",
-		"process_groups: [{name: kv}]\ntotal_deadline: 10ms",
-		"process_groups: [{name: kv, shutdown: {max_duration: 5ms, sigterm_timeout: 0s}}]",
-		"process_groups: [{name: kv, shutdown: {max_duration: 24h}}]",
-		"process_groups: [{name: kv, lifecycle: {transport: tcp, address: '0.0.0.0:0', " + tls + "}}]",
-		"process_groups: [{name: kv, lifecycle: {transport: tcp, address: '[::]:0', " + tls + "}}]",
-		"process_groups: [{name: kv, lifecycle: {transport: tcp, address: ':0', " + tls + "}}]",
-		"process_groups: [{name: kv, lifecycle: {transport: tcp, address: '127.0.0.1:0', " + tls + "}}]",
+	for text, valid := range map[string]bool{
+		"process_groups: [{name: kv}]\ntotal_deadline: 1ms":                                              false,
+		"process_groups: [{name: kv}]\ntotal_deadline: 9999us":                                           false,
+		"process_groups: [{name: kv}]\ntotal_deadline: 10ms":                                             true,
+		"process_groups: [{name: kv, shutdown: {max_duration: 5ms, sigterm_timeout: 0s}}]":               true,
+		"process_groups: [{name: kv, shutdown: {max_duration: 24h}}]":                                    true,
+		"process_groups: [{name: kv, lifecycle: {transport: tcp, address: '0.0.0.0:0', " + tls + "}}]":   false,
+		"process_groups: [{name: kv, lifecycle: {transport: tcp, address: '[::]:0', " + tls + "}}]":      false,
+		"process_groups: [{name: kv, lifecycle: {transport: tcp, address: ':0', " + tls + "}}]":          false,
+		"process_groups: [{name: kv, lifecycle: {transport: tcp, address: '127.0.0.1:0', " + tls + "}}]": true,
 	} {
 		c, err := config.Parse("f.yaml", []byte(text))
+		if (err == nil) != valid {
+			t.Errorf("%s\nis valid: %v; the error is %v", text, valid, err)
+		}
 		if err != nil {
-			continue // and nobody runs it
+			continue // nobody runs it
 		}
 		out := c.Launcher()
 		out.Dir = "/run/launcher"

@@ -1,11 +1,12 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
-	"math/big"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,11 +25,8 @@ var (
 
 // beyond says whether text is a number of digits that no int64 holds, and returns the nearest that one does.
 func beyond(text string) (nearest int64, yes bool) {
-	n, ok := new(big.Int).SetString(strings.ReplaceAll(strings.TrimPrefix(text, "+"), "_", ""), 10)
-	if !digits.MatchString(text) || !ok || n.IsInt64() {
-		return 0, false
-	}
-	return extreme(text), true
+	nearest, err := strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, 64)
+	return nearest, digits.MatchString(text) && errors.Is(err, strconv.ErrRange)
 }
 
 func extreme(text string) int64 {
