@@ -1,9 +1,9 @@
 package httpdrain
 
 import (
-	"errors"
 	"fmt"
-	runtimedebug "runtime/debug"
+
+	"github.com/swansong-go/swansong/internal/unwind"
 )
 
 // A PanicError says that something that [Serve] was given as an option has panicked, or ended its goroutine by
@@ -26,27 +26,16 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-var errGoexit = errors.New("it ended its goroutine by runtime.Goexit")
-
 // protect calls f, on a goroutine of its own, which is all that a Goexit ends. The first panic is kept for Serve.
 func (d *drain) protect(option string, f func()) {
 	done := make(chan *PanicError)
-	go func() {
-		var failed *PanicError
-		returned := false
-		defer func() {
-			if !returned {
-				value := recover()
-				if value == nil {
-					value = errGoexit
-				}
-				failed = &PanicError{option, value, runtimedebug.Stack()}
-			}
-			done <- failed
-		}()
-		f()
-		returned = true
-	}()
+	go unwind.Catch(f, func(value any, stack []byte) {
+		if value == nil {
+			done <- nil
+		} else {
+			done <- &PanicError{option, value, stack}
+		}
+	})
 	if failed := <-done; d.failed == nil {
 		d.failed = failed
 	}

@@ -132,11 +132,11 @@ func (a *admin) reread(ctx context.Context, dry bool, reason string) (changes []
 	done := make(chan struct{})
 	go protect("Reread", func() {
 		changes, wait, err = a.manager.reread(ctx, dry, reason)
-	}, func(p *PanicError) {
+	}, func(p *panicError) {
 		defer close(done)
 		if p != nil {
 			changes, wait, err = nil, nil, p
-			a.manager.publish(Event{Kind: Alarm, Message: p.Error(), Stack: string(p.Stack)})
+			a.manager.publish(Event{Kind: Alarm, Message: p.Error(), Stack: string(p.stack)})
 		}
 	})
 	<-done

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/swansong-go/swansong/internal/unwind"
 )
 
 // Kind is what an event is about.
@@ -46,7 +48,7 @@ type Event struct {
 	Took      time.Duration // of a Transition: to READY, since the process was started; else, since it was to be stopped, 0 if it was not
 	Survivors int           // of a Transition to an end: processes that it has left, and that could not be ended
 	Missed    int           // events that this watcher has missed before this one, being too slow
-	Stack     string        // where something of the program's has panicked; see [PanicError]
+	Stack     string        // where something of the program's has panicked, or called runtime.Goexit, and been contained; the Message names it
 }
 
 // An eventHub hands events to who watches. It never waits for any of them: not for a log on a disk that hangs, either.
@@ -77,6 +79,25 @@ func newEventHub(logger *slog.Logger) *eventHub {
 	events, _ := h.watch()
 	go h.log(logger, events)
 	return h
+}
+
+// log hands events to a logger, to the last. One that panics costs one message each time, and the first is an alarm: to
+// tell the logger of all would have no end.
+func (h *eventHub) log(logger *slog.Logger, events <-chan Event) {
+	for e := range events {
+		protect("Logger", func() { logEvent(logger, e) }, func(p *panicError) {
+			if p == nil {
+				return
+			}
+			if !h.deaf.Swap(true) {
+				h.publish(Event{Kind: Alarm, Message: p.Error() + "; what it was told is lost, now and whenever that happens", Stack: string(p.stack)})
+			}
+			if p.value == unwind.ErrGoexit {
+				go h.log(logger, events) // this goroutine ends
+			}
+		})
+	}
+	close(h.logged)
 }
 
 func (h *eventHub) publish(e Event) {

@@ -73,8 +73,8 @@ func (p *process) route() error {
 		ctx, cancel := context.WithTimeout(context.Background(), routerPatience)
 		defer cancel()
 		i := Instance{Group: p.group, ID: p.id, PID: p.proc.Pid(), Socket: p.serviceSocket()}
-		err = tellRouter(ctx, "Router."+name, func(ctx context.Context) error { return call(r, ctx, i) }, func(late *PanicError) {
-			p.tell(Event{Kind: RouterError, Message: what + ", too late: " + late.Error(), Stack: string(late.Stack)})
+		err = tellRouter(ctx, "Router."+name, func(ctx context.Context) error { return call(r, ctx, i) }, func(late *panicError) {
+			p.tell(Event{Kind: RouterError, Message: what + ", too late: " + late.Error(), Stack: string(late.stack)})
 		})
 	}
 	if err != nil {
@@ -92,16 +92,16 @@ func (p *process) route() error {
 
 // tellRouter calls a router, and waits no longer than ctx lasts. Its panic is an error, and so is one in the text of its
 // error; late is told of one that comes when nobody waits any more.
-func tellRouter(ctx context.Context, callback string, call func(context.Context) error, late func(*PanicError)) error {
+func tellRouter(ctx context.Context, callback string, call func(context.Context) error, late func(*panicError)) error {
 	_, err := ctxshutdown.Call(ctx, func(ctx context.Context) (struct{}, error) {
 		result := make(chan error, 1)
 		go func() { // for a Goexit, of which Call would not know whose it was
 			var err error
 			protect(callback, func() {
 				if err = call(ctx); err != nil {
-					err = errors.New(err.Error())
+					err = errors.New(err.Error()) // its Error may panic, too
 				}
-			}, func(p *PanicError) {
+			}, func(p *panicError) {
 				if p != nil {
 					err = p
 				}
@@ -109,7 +109,7 @@ func tellRouter(ctx context.Context, callback string, call func(context.Context)
 			})
 		}()
 		err := <-result
-		if p, ok := err.(*PanicError); ok && ctx.Err() != nil {
+		if p, ok := err.(*panicError); ok && ctx.Err() != nil {
 			late(p)
 		}
 		return struct{}{}, err

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
+
+	"github.com/swansong-go/swansong/internal/unwind"
 )
 
 // A PanicError says that a callback of a [Server] has panicked, or ended its goroutine by runtime.Goexit. Callbacks run on
@@ -36,25 +37,17 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-var errGoexit = errors.New("it ended its goroutine by runtime.Goexit")
-
 // protect calls f, and then, also where f has called Goexit, with what it has panicked with, nil if it has not.
 func (c *Conn) protect(callback, method string, f func(), then func(*PanicError)) {
-	returned := false
-	defer func() {
-		var p *PanicError
-		if !returned {
-			value := recover()
-			if value == nil {
-				value = errGoexit
-			}
-			p = &PanicError{Callback: callback, Method: method, Value: value, Stack: debug.Stack()}
-			c.blame(p)
+	unwind.Catch(f, func(value any, stack []byte) {
+		if value == nil {
+			then(nil)
+			return
 		}
+		p := &PanicError{Callback: callback, Method: method, Value: value, Stack: stack}
+		c.blame(p)
 		then(p)
-	}()
-	f()
-	returned = true
+	})
 }
 
 // blame makes the first panic what the connection fails of, or what its report names besides.

@@ -1,6 +1,34 @@
 // Package unwind is about goroutines whose function does not return.
 package unwind
 
+import (
+	"errors"
+	"runtime/debug"
+)
+
+// ErrGoexit stands for a call of [runtime.Goexit], such as the FailNow of a test, where the value of a panic would be.
+var ErrGoexit = errors.New("it ended its goroutine by runtime.Goexit")
+
+// Catch calls f, and then, also where f has called Goexit, what is to come of it: with the value that f has panicked with and
+// the stack, as of [debug.Stack], or with nil and nil. A Goexit goes on after that, so that whoever has to outlive it gives
+// Catch a goroutine of its own.
+func Catch(f func(), then func(value any, stack []byte)) {
+	returned := false
+	defer func() {
+		var value any
+		var stack []byte
+		if !returned {
+			if value = recover(); value == nil {
+				value = ErrGoexit
+			}
+			stack = debug.Stack()
+		}
+		then(value, stack)
+	}()
+	f()
+	returned = true
+}
+
 // UnlessPanic is to be deferred, first of all, in a goroutine that runs a user's function. It calls f when that function
 // has returned or called [runtime.Goexit], and not when it has panicked.
 //

@@ -2,33 +2,21 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
-)
 
-var errGoexit = errors.New("it ended its goroutine by runtime.Goexit")
+	"github.com/swansong-go/swansong/internal/unwind"
+)
 
 // contain calls f on a goroutine of its own, which is all that a Goexit in it ends, and returns what it has panicked with,
 // and where; nil if it has not.
 func contain(f func()) (value any, stack []byte) {
 	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		returned := false
-		defer func() {
-			if !returned {
-				if value = recover(); value == nil {
-					value = errGoexit
-				}
-				stack = debug.Stack()
-			}
-		}()
-		f()
-		returned = true
-	}()
+	go unwind.Catch(f, func(v any, s []byte) {
+		value, stack = v, s
+		close(done)
+	})
 	<-done
 	return value, stack
 }
