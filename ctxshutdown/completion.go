@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/swansong-go/swansong/internal/scopekey"
 )
 
 // ErrWaitContext is returned by [Completion.Wait] where its context had ended already, or was ended by the very
@@ -93,10 +95,6 @@ func (c *Completion) resolved() bool {
 	}
 }
 
-// softKey finds the scope whose soft tier a context derives from: a *Swansong, and a nil one for a context on the hard
-// tier. A context without a scope has no value for it.
-type softKey struct{}
-
 // endedByShutdown reports whether the shutdown that c stands for is what ended ctx, which survived the stop or did
 // not. The two have the same cause then. A cause of the user's own is proof. Those that everybody uses prove nothing by
 // themselves: a time-out of ctx and a deadline of the scope are both DeadlineExceeded. Nor do those that are equal without
@@ -120,7 +118,7 @@ func (c *Completion) endedByShutdown(ctx context.Context, survived bool) bool {
 			return true
 		}
 	}
-	s, _ := ctx.Value(softKey{}).(*Swansong)
+	s, _ := ctx.Value(scopekey.Soft{}).(*Swansong)
 	return s != nil && s.Err() != nil && sameCause(cause, context.Cause(s)) && (s.under(c.scope) || c.scope.under(s))
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/internal/packed"
+	"github.com/swansong-go/swansong/internal/scopekey"
 )
 
 // A Swansong is one scope of work that is stopped and drained as a whole: a [context.Context] that is done once the
@@ -109,9 +110,6 @@ func newScope(ctx context.Context, up *Swansong, opts []Option) *Swansong {
 
 func (s *Swansong) cancel() { s.stop(ErrShutdown) }
 
-// scopeKey finds the nearest scope in a context.
-type scopeKey struct{}
-
 // FromContext returns the nearest scope that ctx carries, through any number of derived contexts. For a context
 // derived from [Swansong.Work] that is the scope whose Work it is.
 func FromContext(ctx context.Context) (*Swansong, bool) { return fromContext(ctx) }
@@ -123,7 +121,7 @@ func fromContext(ctx context.Context) (*Swansong, bool) {
 	case *Swansong:
 		return c, true
 	}
-	s, ok := ctx.Value(scopeKey{}).(*Swansong)
+	s, ok := ctx.Value(scopekey.Nearest{}).(*Swansong)
 	return s, ok
 }
 
@@ -145,7 +143,7 @@ func (s *Swansong) Err() error {
 
 // Value returns the value that the context it derives from associates with key.
 func (s *Swansong) Value(key any) any {
-	if key == (scopeKey{}) || key == (softKey{}) {
+	if key == (scopekey.Nearest{}) || key == (scopekey.Soft{}) {
 		return s
 	}
 	g := s.signal.Load()

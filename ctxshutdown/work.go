@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/internal/packed"
+	"github.com/swansong-go/swansong/internal/scopekey"
 )
 
 // A work is the hard tier of one scope.
@@ -149,7 +150,7 @@ func (t tier) String() string                          { return contextName(t.va
 // Value lets package context find the context behind Done, so that deriving from a tier takes no goroutine and
 // Cause is right.
 func (t tier) Value(key any) any {
-	if key == (softKey{}) {
+	if key == (scopekey.Soft{}) {
 		return (*Swansong)(nil) // not nil: who looks in one context and then in another must not go on to the other
 	}
 	if v := t.work.hard.Value(key); v != nil {

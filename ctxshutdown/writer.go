@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/swansong-go/swansong/internal/scopekey"
 )
 
 // A Writer writes to a destination until its context is done, and then refuses. It never cuts a Write short at the
@@ -50,7 +52,7 @@ func NewWriter(ctx context.Context, w io.Writer, opts ...InterruptOption) *Write
 
 // isHard reports whether ctx ends with the Work of a scope.
 func isHard(ctx context.Context) bool {
-	soft, found := ctx.Value(softKey{}).(*Swansong)
+	soft, found := ctx.Value(scopekey.Soft{}).(*Swansong)
 	return found && soft == nil
 }
 

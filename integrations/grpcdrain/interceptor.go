@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/scopekey"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -50,7 +50,9 @@ func EndAtStop(methods ...string) InterceptorOption {
 // A call that comes when the drain has been cut short, or is over, is refused with [codes.Unavailable] and told when to try
 // again, by a RetryInfo and, for clients with a retry policy, by grpc-retry-pushback-ms. A handler that ends with the error of its
 // context because the drain was cut short answers Unavailable, too, and not Canceled, which is the client's word. A panic
-// passes through and releases the guard.
+// passes through and releases the guard, for an interceptor before this one to recover from. gRPC itself does not: without
+// such an interceptor the panic ends the program, which may be draining, and whose main may be told that the drain is over,
+// and call os.Exit(0), before the runtime has printed the panic.
 //
 // Put it last in a chain where interceptors before it may answer by themselves, and first where they do work that the
 // drain has to wait for. It panics if s is nil.
@@ -147,9 +149,13 @@ func (c *call) Value(key any) any {
 	return c.scope.Work().Value(key) // made here: most handlers never ask for the scope, and it is the dearest part of a call
 }
 
-// asksForScope reports whether key is one of package ctxshutdown's own. Others may find a scope, too: somebody's value.
+// asksForScope tells the keys of package ctxshutdown from others that find a scope, too: somebody's value.
 func asksForScope(key any) bool {
-	return reflect.TypeOf(key).PkgPath() == reflect.TypeFor[ctxshutdown.Swansong]().PkgPath()
+	switch key.(type) {
+	case scopekey.Nearest, scopekey.Soft:
+		return true
+	}
+	return false
 }
 
 func (c *call) end() {
