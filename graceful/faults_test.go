@@ -33,8 +33,12 @@ func (f faulty) Write([]byte) (int, error) { f.fault(); return 0, nil }
 func TestFaults(t *testing.T) {
 	watch := func(rung graceful.Rung) func(t *testing.T, s *ctxshutdown.Swansong, fault func()) {
 		return func(t *testing.T, s *ctxshutdown.Swansong, fault func()) {
+			over := false
 			process(t, s).Watch(func(st graceful.Status) {
-				if st.Rung == rung {
+				if over {
+					t.Error("it is told more")
+				}
+				if over = st.Rung == rung; over {
 					fault()
 				}
 			})

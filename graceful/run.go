@@ -178,7 +178,8 @@ func (r *run) start() {
 // take hands an event to the ladder, and does what that says.
 func (r *run) take(e event) {
 	e.at = time.Now()
-	// Who is left is asked before the step: with it everybody is told that these were cut short, or abandoned.
+	// Who is left is asked before the step: with it everybody is told that these were cut short, or abandoned. Between the two
+	// somebody may Extend, so that less comes of the second one; nothing can have more come of it.
 	next := r.look()
 	var left *ctxshutdown.DrainError
 	if todo := next.step(e); slices.Contains(todo, force) || slices.Contains(todo, abandon) {

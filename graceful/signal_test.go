@@ -78,6 +78,21 @@ var roles = map[string]func() error{
 		close(release)
 		select {}
 	},
+	"late panic in Watch": func() error {
+		release := make(chan struct{})
+		fmt.Println("error:", main1(func(s *ctxshutdown.Swansong) error {
+			p, _ := graceful.FromContext(s)
+			p.Watch(func(st graceful.Status) {
+				if st.Rung == graceful.Exit {
+					<-release // for longer than Run waits
+					panic("oops")
+				}
+			})
+			return untilStopped(s)
+		}))
+		close(release)
+		select {}
+	},
 	"extends-duck": func() error {
 		return main1(func(s *ctxshutdown.Swansong) error {
 			p, _ := graceful.FromContext(s)
@@ -366,13 +381,17 @@ func TestPanicDrainsFirst(t *testing.T) {
 
 // Nobody is there any more to raise it, so it does what a panic does in any goroutine.
 func TestPanicAfterTheEnd(t *testing.T) {
-	for _, role := range []string{"late panic", "late panic of a hook"} {
+	for role, says := range map[string]string{
+		"late panic":           "error: graceful: abandoned",
+		"late panic of a hook": "error: graceful: abandoned",
+		"late panic in Watch":  "error: <nil>",
+	} {
 		t.Run(role, func(t *testing.T) {
 			p := start(t, role)
 			p.until("Serving 0")
 			p.signal(syscall.SIGTERM)
 			equal(t, "exit code", p.ends(), 2)
-			if !strings.Contains(p.output(), "error: graceful: abandoned") || !strings.Contains(p.stderr.String(), "panic: oops") {
+			if !strings.Contains(p.output(), says) || !strings.Contains(p.stderr.String(), "panic: oops") {
 				t.Errorf("said\n%s\n%s", p.output(), p.stderr.String())
 			}
 		})

@@ -34,15 +34,6 @@ func WaitOf(r Restart, n int) (time.Duration, bool) { return r.wait(n) }
 // StartsOver has a Manager start something else than processes.
 func StartsOver(m *Manager, spawn func(Server) (Link, error)) { m.spawn = spawn }
 
-// MayAsk reports whether nobody holds what the methods of a connection need.
-func MayAsk(c *Conn) bool {
-	free := c.mu.TryLock()
-	if free {
-		c.mu.Unlock()
-	}
-	return free
-}
-
 // Decode reads a message.
 func Decode(body []byte) error {
 	_, err := decode(body)

@@ -6,10 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -184,8 +181,9 @@ func TestFaults_OnNotifyWhileClosing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				closing := make(chan struct{})
+				calls := 0 // one at a time
 				conn, _ := here(t, t.Context(), lspconn.Server{
-					OnNotify: func(string, json.RawMessage) { <-closing; fault.do() },
+					OnNotify: func(string, json.RawMessage) { calls++; <-closing; fault.do() },
 					Logger:   at("Closing", func() { close(closing) }),
 				}, behaviours{})
 				conn.Ready(t.Context())
@@ -197,6 +195,7 @@ func TestFaults_OnNotifyWhileClosing(t *testing.T) {
 				if err := conn.Scope().Completion().Wait(context.Background()); err != nil {
 					t.Errorf("a guard is left: %v", err)
 				}
+				equal(t, "calls", 1, calls)
 			})
 		})
 	}
@@ -224,28 +223,6 @@ func TestFaults_TooLateForTheReport(t *testing.T) {
 		t.Errorf("a guard is left: %v", err)
 	}
 	blames(t, "Err", conn.Err(), "OnRequest", "client/ask", "injected")
-}
-
-// A Logger may ask the connection that it is told of.
-func TestFaults_LoggerAsks(t *testing.T) {
-	var conn atomic.Pointer[lspconn.Conn]
-	var mu sync.Mutex
-	var states []lspconn.State
-	s := fake(role{})
-	s.Logger = told(func(slog.Record) {
-		if c := conn.Load(); c != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			states = append(states, c.State())
-		}
-	})
-	c := ready(t, s)
-	conn.Store(c)
-	call(t, c, "twice", "")
-	call(t, c, "echo", "") // whose answer comes after the second one of twice
-	closed(t, c)
-	<-c.Done()
-	equal(t, "states", []lspconn.State{lspconn.Ready, lspconn.Closing, lspconn.Closed}, slices.Compact(states))
 }
 
 // What tells a Manager which server to start runs on the goroutine of who asks: a panic is theirs, and nobody else's turn
