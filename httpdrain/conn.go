@@ -119,6 +119,9 @@ func (c *conn) read(b []byte) (int, error) {
 // looksAgain reports whether a read that was ended is to be done again, because the socket has not been looked at: on a busy
 // machine the request may have been in it for a while.
 func (c *conn) looksAgain(err error, looks int) bool {
+	if !c.drain.draining.Load() {
+		return false // a read of the server's own ends in each request
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.ending || !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -432,12 +435,17 @@ type tcpConn struct {
 	conn
 }
 
-func (c *tcpConn) Read(b []byte) (int, error)        { return c.conn.read(b) }
-func (c *tcpConn) Write(b []byte) (int, error)       { c.conn.writes(); return c.TCPConn.Write(b) }
-func (c *tcpConn) SetReadDeadline(t time.Time) error { return c.conn.setReadDeadline(t) }
-func (c *tcpConn) SetDeadline(t time.Time) error     { return c.conn.setDeadline(t) }
-func (c *tcpConn) Close() error                      { return c.conn.close() }
-func (c *tcpConn) NetConn() net.Conn                 { return c.TCPConn }
+func (c *tcpConn) Read(b []byte) (int, error)  { return c.conn.read(b) }
+func (c *tcpConn) Write(b []byte) (int, error) { c.conn.writes(); return c.TCPConn.Write(b) }
+func (c *tcpConn) SetReadDeadline(t time.Time) error { // six times in a request
+	if !c.drain.draining.Load() {
+		return c.TCPConn.SetReadDeadline(t)
+	}
+	return c.conn.setReadDeadline(t)
+}
+func (c *tcpConn) SetDeadline(t time.Time) error { return c.conn.setDeadline(t) }
+func (c *tcpConn) Close() error                  { return c.conn.close() }
+func (c *tcpConn) NetConn() net.Conn             { return c.TCPConn }
 
 func (c *tcpConn) ReadFrom(r io.Reader) (int64, error) {
 	c.conn.writes()
