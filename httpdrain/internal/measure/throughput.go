@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// least is the throughput that a service is meant to keep, of what it has without httpdrain.
+const least = 0.97
+
+// ratio prints the ratios of all rounds, and says when they are too low by what is printed.
+func ratio(all []float64) string {
+	cell := fmt.Sprintf("**%.3f** (%.3f–%.3f)", median(all), quantile(all, .25), quantile(all, .75))
+	if math.Round(1000*median(all)) < math.Round(1000*least) {
+		cell += ", **missed**"
+	}
+	return cell
+}
+
+// throughput has clients send requests over connections that they keep, for a slice of time.
+func throughput(w io.Writer, rounds int) {
+	const slice = 25 * time.Millisecond
+	fmt.Fprintf(w, "\n## Throughput\n\nRequests a second: medians of %d interleaved rounds of %v, 16 connections, clients on the same machine.\nA ratio is meant to be %v or more; one that is not says *missed*.\n\n| load | httpdrain | net/http | ratio (middle half) | allocations | of net/http |\n| --- | ---: | ---: | ---: | ---: | ---: |\n", rounds, slice, least)
+	small := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") })
+	type order struct {
+		ID    int      `json:"id"`
+		Items []string `json:"items"`
+	}
+	encoding := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		list := make([]order, 10)
+		for i := range list {
+			list[i] = order{i, []string{"a feather", "a swan", "a song"}}
+		}
+		json.NewEncoder(w).Encode(list)
+	})
+	body := bytes.Repeat([]byte("x"), 16<<10)
+	large := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write(body) })
+	for _, load := range []struct {
+		name string
+		srv  func() *http.Server
+		conf *tls.Config
+		h2   bool
+	}{
+		{"HTTP/1.1, 2 bytes", func() *http.Server { return plain(small) }, nil, false},
+		{"HTTP/1.1, ten orders as JSON", func() *http.Server { return plain(encoding) }, nil, false},
+		{"HTTP/1.1, 16 KiB", func() *http.Server { return plain(large) }, nil, false},
+		{"HTTP/1.1 over TLS, 2 bytes", func() *http.Server { return secure(small) }, insecure, false},
+		{"h2c, 2 bytes", func() *http.Server { return cleartext2(small) }, nil, true},
+	} {
+		run := map[string]func(time.Duration) float64{}
+		var ends []func()
+		for _, how := range ways {
+			w := serve(how, load.srv())
+			run[how] = generator(w, load.conf, load.h2, &ends)
+			ends = append(ends, func() { w.stop(); <-w.done })
+		}
+		rates, ratios, allocs := map[string][]float64{}, []float64{}, map[string][]float64{}
+		for i := range rounds {
+			order := []string{ours, theirs}
+			if i%2 == 1 {
+				slices.Reverse(order)
+			}
+			for _, how := range order {
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				rate := run[how](slice)
+				runtime.ReadMemStats(&after)
+				rates[how] = append(rates[how], rate)
+				allocs[how] = append(allocs[how], float64(after.Mallocs-before.Mallocs)/(rate*slice.Seconds()))
+			}
+			ratios = append(ratios, rates[ours][i]/rates[theirs][i])
+		}
+		fmt.Fprintf(w, "| %s | %.0f | %.0f | %s | %.1f | %.1f |\n", load.name, median(rates[ours]), median(rates[theirs]),
+			ratio(ratios), median(allocs[ours]), median(allocs[theirs]))
+		for _, end := range ends {
+			end()
+		}
+	}
+}
+
+const get = "GET / HTTP/1.1\r\nHost: test\r\n\r\n"
+
+// generator returns a function that sends requests for some time and returns how many a second. What it allocates itself is
+// the same for both sides; for HTTP/1 it is nothing.
+func generator(w *way, config *tls.Config, h2 bool, ends *[]func()) func(time.Duration) float64 {
+	const conns = 16
+	var each []func()
+	for range conns {
+		if h2 {
+			c, url := client(w, "h2c")
+			each = append(each, func() {
+				resp, err := c.Get(url)
+				if err != nil {
+					panic(err)
+				}
+				io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			})
+			*ends = append(*ends, c.CloseIdleConnections)
+			continue
+		}
+		conn, err := net.Dial("tcp", w.addr)
+		if err != nil {
+			panic(err)
+		}
+		if config != nil {
+			conn = tls.Client(conn, config)
+		}
+		buf := make([]byte, 64<<10)
+		request := []byte(get)
+		io.WriteString(conn, get)
+		size := 0 // of a response: they are all the same
+		for n, want := 0, -1; want < 0 || n < want; {
+			m, err := conn.Read(buf[n:])
+			if err != nil {
+				panic(err)
+			}
+			n += m
+			if i := bytes.Index(buf[:n], []byte("\r\n\r\n")); i >= 0 && want < 0 {
+				resp, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(buf[:n])), nil)
+				if err != nil {
+					panic(err)
+				}
+				want = i + 4 + int(resp.ContentLength)
+				if resp.ContentLength < 0 { // chunked
+					for !bytes.HasSuffix(buf[:n], []byte("\r\n0\r\n\r\n")) {
+						m, err := conn.Read(buf[n:])
+						if err != nil {
+							panic(err)
+						}
+						n += m
+					}
+					want = n
+				}
+			}
+			size = n
+		}
+		each = append(each, func() {
+			conn.Write(request)
+			if _, err := io.ReadFull(conn, buf[:size]); err != nil {
+				panic(err)
+			}
+		})
+		*ends = append(*ends, func() { conn.Close() })
+	}
+	return func(d time.Duration) float64 {
+		var wg sync.WaitGroup
+		var n atomic.Int64
+		began := time.Now()
+		for _, f := range each {
+			wg.Go(func() {
+				for time.Since(began) < d {
+					f()
+					n.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		return float64(n.Load()) / time.Since(began).Seconds()
+	}
+}
