@@ -131,11 +131,13 @@ func (c *container) members() []Member {
 //     what they are in the end.
 //
 // It takes more than one such chance at a time to get away; a cgroup leaves none.
-func (c *container) walk() []Member {
+func (c *container) walk() []Member { return walk(c.look, c.leads) }
+
+func walk(look func() (found []Member, unsure bool), leads func(Member) bool) []Member {
 	nobody := false
 	for looks := 1; ; looks++ {
-		found, unsure := c.look()
-		others := slices.ContainsFunc(found, func(m Member) bool { return !c.leads(m) && !m.zombie })
+		found, unsure := look()
+		others := slices.ContainsFunc(found, func(m Member) bool { return !leads(m) && !m.zombie })
 		if !unsure && (others || nobody) || looks == maxLooks {
 			return found
 		}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -323,6 +324,49 @@ func TestEnd_Unconfirmed(t *testing.T) {
 		return
 	}
 	t.Error("a hundred processes have ended in no time")
+}
+
+// What one look at /proc misses, the next one finds. The looks are made up: which of them misses whom nobody can arrange.
+func TestWalk_LooksAgain(t *testing.T) {
+	type look struct {
+		found  []int
+		unsure bool
+	}
+	const leader, child, other = 1, 2, 3
+	nobody, alone := look{}, look{found: []int{leader}}
+	for _, test := range []struct {
+		name  string
+		looks []look // the last one is there to stay
+		want  []int
+		after int // looks
+	}{
+		{"somebody at once", []look{{found: []int{leader, child}}}, []int{leader, child}, 1},
+		{"who forked has died, and his child is on the next list", []look{nobody, {found: []int{child}}}, []int{child}, 2},
+		{"the leader's child is on the next list", []look{alone, {found: []int{leader, child}}}, []int{leader, child}, 2},
+		{"nobody, and nobody", []look{nobody, nobody}, nil, 2},
+		{"the leader, alone", []look{alone, alone}, []int{leader}, 2},
+		{"somebody has no environment for a moment", []look{{found: []int{child}, unsure: true}, {found: []int{child, other}}}, []int{child, other}, 2},
+		{"nobody, and then somebody of whom it cannot tell", []look{nobody, {unsure: true}, nobody, {found: []int{other}}}, nil, 3},
+		{"somebody has none for good", []look{{found: []int{child}, unsure: true}}, []int{child}, proc.MaxLooks},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			looks := 0
+			var got []int
+			for _, m := range proc.Walk(func() (found []proc.Member, unsure bool) {
+				l := test.looks[min(looks, len(test.looks)-1)]
+				looks++
+				for _, pid := range l.found {
+					found = append(found, proc.Member{PID: pid})
+				}
+				return found, l.unsure
+			}, func(m proc.Member) bool { return m.PID == leader }) {
+				got = append(got, m.PID)
+			}
+			if looks != test.after || !slices.Equal(got, test.want) {
+				t.Errorf("after %d looks %v, want %v after %d", looks, got, test.want, test.after)
+			}
+		})
+	}
 }
 
 // Processes come and go by the hundred without leaving anybody behind, whoever is ended how and at what point. Many are
