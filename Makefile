@@ -77,12 +77,13 @@ mutants: ## prove that the tests notice each broken guarantee (NAMES="one anothe
 # toolchain an old one could not read the new one's packages.
 #
 # swansongvet is built where go.work says which root it belongs to. It reads what users copy from: the examples and the code in docs.
-lint: ## gofmt, go vet for three systems, staticcheck on all modules, and swansongvet on what is there to be copied
+lint: ## gofmt, go vet for three systems and a bit of a fourth, staticcheck on all modules, and swansongvet on what is there to be copied
 	@files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) || exit 1; \
 	if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi
 	GOOS=linux $(GO) vet $(ALL)
 	GOOS=darwin $(GO) vet $(ALL)
 	GOOS=windows $(GO) vet $(ALL)
+	GOOS=freebsd $(GO) vet ./internal/proc
 	$(GO) build -buildvcs=false -o bin/swansongvet ./vet/cmd/swansongvet
 	bin/swansongvet ./examples/... ./docs
 	@(cd tools && GOWORK=off $(GO) build -buildvcs=false -o ../bin/ honnef.co/go/tools/cmd/staticcheck) || \
