@@ -26,6 +26,7 @@ type row struct {
 	allocs int  // ours, per operation; not looked at if rare or once
 	once   bool // the operation can be done once per preparation
 	each   int  // what is done once counts as so many; 0: one
+	often  int  // there are so many times as many rounds; 0: one
 	steady int  // timed runs are so many times as long as others; 0: one
 }
 

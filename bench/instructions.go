@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -12,6 +14,7 @@ import (
 	"strconv"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/httpdrain"
 )
 
 // Instructions do not depend on who else uses the machine, so they tell what a time cannot: how far an operation is from
@@ -24,21 +27,48 @@ const (
 type counted struct {
 	what   string
 	repeat func(n int)
+	large  bool // a thousand times as much as the others
 }
 
 func countable() []counted {
 	return []counted{
-		{"sync.WaitGroup Add + Done", (&waitGroup{}).run},
-		{"Guard + Release, depth 4", guards{deep(4)}.run},
-		{"TryGuard + Release, root", tries{deep(0)}.run},
-		{"TryGuard + Release, depth 4", tries{deep(4)}.run},
-		{"Err of a context.WithCancel", asks{cancellable()}.run},
-		{"a loop over an iter.Seq, an element", func(n int) { sum(numbers(n)) }},
-		{"Seq, an element", func(n int) { sum(ctxshutdown.Seq(deep(0), numbers(n))) }},
-		{"Read of a type of one's own through an interface", reads(&zeros{})},
-		{"the same through a Reader", reads(ctxshutdown.NewReader(deep(0), &zeros{}))},
+		{what: "sync.WaitGroup Add + Done", repeat: (&waitGroup{}).run},
+		{what: "Guard + Release, depth 4", repeat: guards{deep(4)}.run},
+		{what: "TryGuard + Release, root", repeat: tries{deep(0)}.run},
+		{what: "TryGuard + Release, depth 4", repeat: tries{deep(4)}.run},
+		{what: "Err of a context.WithCancel", repeat: asks{cancellable()}.run},
+		{what: "a loop over an iter.Seq, an element", repeat: func(n int) { sum(numbers(n)) }},
+		{what: "Seq, an element", repeat: func(n int) { sum(ctxshutdown.Seq(deep(0), numbers(n))) }},
+		{what: "Read of a type of one's own through an interface", repeat: reads(&zeros{})},
+		{what: "the same through a Reader", repeat: reads(ctxshutdown.NewReader(deep(0), &zeros{}))},
+		{what: "HTTP/1.1 request for 2 bytes, client and server", repeat: exchanges((*http.Server).Serve), large: true},
+		{what: "the same, served by httpdrain", repeat: exchanges(drained), large: true},
 	}
 }
+
+// exchanges returns what sends requests over one connection to a server, one at a time.
+func exchanges(serve func(*http.Server, net.Listener) error) func(n int) {
+	return func(n int) {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			panic(err)
+		}
+		go serve(&http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") })}, ln)
+		conn, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			panic(err)
+		}
+		request, response := []byte("GET / HTTP/1.1\r\nHost: test\r\n\r\n"), make([]byte, 4096)
+		for range n {
+			conn.Write(request)
+			if _, err := conn.Read(response); err != nil { // it comes in one piece
+				panic(err)
+			}
+		}
+	}
+}
+
+func drained(srv *http.Server, ln net.Listener) error { return httpdrain.Serve(deep(0), srv, ln) }
 
 type asks struct{ ctx context.Context }
 
@@ -80,7 +110,7 @@ const instructionNotes = `
 Of one operation, counted by callgrind. They show the floors: TryGuard is a Guard and a look whether the scope has been told to
 stop; below the root that look is the Err of a context.WithCancel, because others can end what the scope derives from. Of cache
 lines, each of Guard, TryGuard and Release writes one, that of the counting word; TryGuard reads that of the signal besides, which
-nobody writes before the stop.
+nobody writes before the stop. Of a request these are the instructions outside of the kernel, which take less than half of its time.
 
 `
 
@@ -94,15 +124,18 @@ func printInstructions(w io.Writer) {
 	fmt.Fprint(w, instructionNotes)
 	line(w, "operation", "instructions")
 	line(w, "---", "---:")
-	const few, many = 200_000, 1_200_000
 	for _, c := range countable() {
+		few, many := 200_000, 1_200_000
+		if c.large {
+			few, many = few/1000, many/1000
+		}
 		a, err1 := instructions(valgrind, c.what, few)
 		b, err2 := instructions(valgrind, c.what, many)
 		if err := cmp.Or(err1, err2); err != nil {
 			fmt.Fprintln(os.Stderr, "bench: counting the instructions of", c.what+":", err)
 			continue
 		}
-		line(w, c.what, fmt.Sprintf("%.0f", float64(b-a)/(many-few)))
+		line(w, c.what, fmt.Sprintf("%.0f", float64(b-a)/float64(many-few)))
 	}
 }
 
@@ -115,7 +148,7 @@ func instructions(valgrind, what string, times int) (int, error) {
 	}
 	for range 5 {
 		cmd := exec.Command(valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null", self)
-		cmd.Env = append(os.Environ(), repeatVar+"="+what, timesVar+"="+strconv.Itoa(times), "GOGC=off", "GODEBUG=asyncpreemptoff=1")
+		cmd.Env = append(os.Environ(), repeatVar+"="+what, timesVar+"="+strconv.Itoa(times), "GOGC=off", "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=1")
 		var out []byte
 		if out, err = cmd.CombinedOutput(); err == nil {
 			if m := collected.FindSubmatch(out); m != nil {

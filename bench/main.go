@@ -1,7 +1,7 @@
 // Command bench measures what the README claims: each row pairs an operation of swansong with what a user would
 // otherwise use, in turn, in one run. It prints the tables as Markdown.
 //
-//	go run ./bench [-rounds 31] [-write] [-only regexp]
+//	go run ./bench [-rounds 101] [-write] [-only regexp]
 //	go run ./bench -gate [-only regexp]
 //
 // With -write it also puts them into docs/benchmarks.md. Quote ratios: they hold when the machine's speed drifts.
@@ -24,7 +24,7 @@ func main() {
 	if repeated() {
 		return
 	}
-	rounds := flag.Int("rounds", 31, "timed runs of each side of a row")
+	rounds := flag.Int("rounds", 101, "timed runs of each side of a row")
 	write := flag.Bool("write", false, "also write docs/benchmarks.md")
 	gate := flag.Bool("gate", false, "instead, fail if a ratio is far above its target, or an operation allocates more or less than stated")
 	only := flag.String("only", "", "leave out the operations that do not match this `regexp`, and the other tables")
@@ -48,7 +48,7 @@ func main() {
 	}
 	var page strings.Builder
 	out := io.MultiWriter(os.Stdout, &page)
-	fmt.Fprintf(out, "Measured %s on %s: %d interleaved rounds a row, medians.\n\n", time.Now().Format(time.DateOnly), machine.String(), *rounds)
+	fmt.Fprintf(out, "Measured %s on %s: medians of %d interleaved rounds a row, and of %d\nwhere each has to be prepared.\n\n", time.Now().Format(time.DateOnly), machine.String(), *rounds, row{once: true}.rounds(*rounds))
 	printRows(out, rows, *rounds)
 	if *only != "" {
 		return

@@ -16,12 +16,16 @@ func printRows(w io.Writer, rows []row, rounds int) {
 	line(w, "operation", "swansong", "against", "its time", "ratio (middle half)", "target", "allocations")
 	line(w, "---", "---:", "---", "---:", "---:", "---:", "---:")
 	for _, r := range rows {
-		n := rounds
-		if r.once {
-			n = max(1, n/3) // preparing it takes longer than doing it
-		}
-		line(w, measure(r, n).cells()...)
+		line(w, measure(r, r.rounds(rounds)).cells()...)
 	}
+}
+
+// rounds returns in how many rounds the row is measured where others are in n.
+func (r row) rounds(n int) int {
+	if r.once {
+		n = max(1, n/3) // preparing it takes longer than doing it
+	}
+	return n * max(1, r.often)
 }
 
 func (r result) cells() []string {

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -120,6 +121,24 @@ func TestFigures(t *testing.T) {
 		if cells := strings.Split(l, " | "); len(cells) == 7 {
 			known[strings.Join(append(cells[:5:5], cells[6]), " | ")] = true
 		}
+	}
+	figure := func(cell string) float64 {
+		f, _ := strconv.ParseFloat(regexp.MustCompile(`\d+\.\d+`).FindString(cell), 64)
+		return f
+	}
+	targets := 0
+	for l := range strings.Lines(measured) {
+		cells := strings.Split(l, " | ")
+		if len(cells) != 7 || !strings.HasPrefix(cells[5], "≤") || strings.HasPrefix(cells[4], "–") {
+			continue
+		}
+		targets++
+		if missed := figure(cells[4]) > figure(cells[5]) && !strings.Contains(cells[4], "<"); missed != strings.Contains(cells[5], "missed") {
+			t.Errorf("docs/benchmarks.md: a row is to say that it has missed its target, and no other one:\n%s", l)
+		}
+	}
+	if targets < 30 || !strings.Contains(measured, "A target is what") {
+		t.Errorf("docs/benchmarks.md has %d rows with targets, and does not say what these are; make bench writes it", targets)
 	}
 	rows := 0
 	for l := range strings.Lines(costs) {
