@@ -127,8 +127,8 @@ func (l *Loop) Start() error {
 // loop is stopped; when main has returned and the loop has drained, Run returns what main did, joined with [Loop.Err].
 //
 // The context of main ends when ctx does or when the loop is told to stop. A main that does not look at it keeps Run from
-// returning. A panic in main ends the program, as in any goroutine, and Run does not return before that. Where the loop does not get to run, Run returns what
-// [Loop.Start] would, and main is never called.
+// returning. A panic in main ends the program, as in any goroutine, and Run does not return before that. Where the loop does
+// not get to run, Run returns what [Loop.Start] would, and main is never called.
 //
 // Run panics if ctx or main is nil. A callback that calls [runtime.Goexit] ends the calling goroutine once the loop has
 // drained and main has returned.

@@ -15,9 +15,9 @@ import (
 //	NotifyLatest ─▶ latest ┴──────── the queue is empty ──────┘
 //
 // Every letter leaves it once: to the writer, to whoever withdraws it, or to whoever disposes of it; the writer gives back
-// what it could not write. Whoever takes it out settles it, so everybody is answered exactly once. Coalesced notifications enter the queue before the next message that
-// is no such, so a request sees the state that it was made in, and the latest one replaces only what nobody can have
-// counted on.
+// what it could not write. Whoever takes it out settles it, so everybody is answered exactly once. Coalesced notifications
+// enter the queue before the next message that is no such, so a request sees the state that it was made in, and the latest
+// one replaces only what nobody can have counted on.
 type outbox struct {
 	queue    []*letter
 	latest   map[string]*letter
