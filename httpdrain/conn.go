@@ -296,7 +296,7 @@ func (c *conn) stay() {
 // begins to wait, which may be just now.
 func (c *conn) setReadDeadline(t time.Time) error {
 	if !c.drain.draining.Load() {
-		return c.raw.SetReadDeadline(t) // several times in a request, so without mu
+		return c.raw.SetReadDeadline(t)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -304,10 +304,6 @@ func (c *conn) setReadDeadline(t time.Time) error {
 		return nil
 	}
 	return c.raw.SetReadDeadline(t)
-}
-
-func (c *conn) setDeadline(t time.Time) error {
-	return errors.Join(c.setReadDeadline(t), c.raw.SetWriteDeadline(t))
 }
 
 func (c *conn) close() error {
@@ -433,19 +429,23 @@ func (c *conn) dispose() {
 type tcpConn struct {
 	*net.TCPConn
 	conn
+	deadline deadline
 }
 
 func (c *tcpConn) Read(b []byte) (int, error)  { return c.conn.read(b) }
 func (c *tcpConn) Write(b []byte) (int, error) { c.conn.writes(); return c.TCPConn.Write(b) }
-func (c *tcpConn) SetReadDeadline(t time.Time) error { // six times in a request
-	if !c.drain.draining.Load() {
-		return c.TCPConn.SetReadDeadline(t)
-	}
-	return c.conn.setReadDeadline(t)
+func (c *tcpConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
-func (c *tcpConn) SetDeadline(t time.Time) error { return c.conn.setDeadline(t) }
-func (c *tcpConn) Close() error                  { return c.conn.close() }
-func (c *tcpConn) NetConn() net.Conn             { return c.TCPConn }
+func (c *tcpConn) Close() error      { return c.conn.close() }
+func (c *tcpConn) NetConn() net.Conn { c.deadline.show(); return c.TCPConn }
+
+func (c *tcpConn) SetReadDeadline(t time.Time) error {
+	if c.drain.draining.Load() {
+		return c.conn.setReadDeadline(t)
+	}
+	return c.deadline.set(c.TCPConn, t)
+}
 
 func (c *tcpConn) ReadFrom(r io.Reader) (int64, error) {
 	c.conn.writes()
@@ -461,9 +461,11 @@ type anyConn struct {
 func (c *anyConn) Read(b []byte) (int, error)        { return c.conn.read(b) }
 func (c *anyConn) Write(b []byte) (int, error)       { c.conn.writes(); return c.Conn.Write(b) }
 func (c *anyConn) SetReadDeadline(t time.Time) error { return c.conn.setReadDeadline(t) }
-func (c *anyConn) SetDeadline(t time.Time) error     { return c.conn.setDeadline(t) }
-func (c *anyConn) Close() error                      { return c.conn.close() }
-func (c *anyConn) NetConn() net.Conn                 { return c.Conn }
+func (c *anyConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+func (c *anyConn) Close() error      { return c.conn.close() }
+func (c *anyConn) NetConn() net.Conn { return c.Conn }
 
 func (c *anyConn) ReadFrom(r io.Reader) (int64, error) {
 	c.conn.writes()

@@ -45,6 +45,9 @@ type drain struct {
 
 func (d *drain) add(nc net.Conn) net.Conn {
 	w, c := newConn(nc)
+	if tc, ok := w.(*tcpConn); ok && (d.server.connState != nil || d.server.connContext != nil) {
+		tc.deadline.show()
+	}
 	c.raw, c.drain, c.scope, c.work = nc, d, d.scope, d.work
 	if d.secure {
 		c.shaking = new(handshake)
