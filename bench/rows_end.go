@@ -29,7 +29,7 @@ func endRows() []row {
 			their: func() func(int) { return waitForChannels(timeout()) },
 		},
 		{
-			what: "HTTP request, with a guard", peer: "the same without", limit: 1 / 0.97, gate: 1.2, allocs: rare, steady: 10,
+			what: "HTTP request, with a guard", peer: "the same without", limit: 1 / 0.97, gate: 1.2, allocs: rare, steady: 2, often: 8,
 			ours:  func() func(int) { return requests(guarded) },
 			their: func() func(int) { return requests(unguarded) },
 		},
