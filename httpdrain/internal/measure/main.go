@@ -40,7 +40,7 @@ func main() {
 	fmt.Fprintf(w, "Measured %s on %s.\n\n", time.Now().Format(time.DateOnly), machine.String())
 	lost(w, *shutdowns)
 	latency(w, *rounds)
-	throughput(w, 16**rounds)
+	throughput(w, 32**rounds)
 	if *write {
 		if err := os.WriteFile("docs/httpdrain.md", []byte(head+page.String()), 0o666); err != nil {
 			fmt.Fprintln(os.Stderr, "measure: run it from the root of the repository:", err)

@@ -22,11 +22,24 @@ const least = 0.97
 
 // ratio prints the ratios of all rounds, and says when they are too low by what is printed.
 func ratio(all []float64) string {
-	cell := fmt.Sprintf("**%.3f** (%.3f–%.3f)", median(all), quantile(all, .25), quantile(all, .75))
-	if math.Round(1000*median(all)) < math.Round(1000*least) {
+	return mark(median(all), fmt.Sprintf(" (%.3f–%.3f)", quantile(all, .25), quantile(all, .75)))
+}
+
+func mark(ratio float64, spread string) string {
+	cell := fmt.Sprintf("**%.3f**", ratio) + spread
+	if math.Round(1000*ratio) < math.Round(1000*least) {
 		cell += ", **missed**"
 	}
 	return cell
+}
+
+// overall prints the geometric mean of the loads' ratios: the noise of one of them is more than what is to be seen.
+func overall(medians []float64) string {
+	product := 1.0
+	for _, m := range medians {
+		product *= m
+	}
+	return mark(math.Pow(product, 1/float64(len(medians))), "")
 }
 
 // throughput has clients send requests over connections that they keep, for a slice of time.
@@ -48,6 +61,7 @@ func throughput(w io.Writer, rounds int) {
 	})
 	body := bytes.Repeat([]byte("x"), 16<<10)
 	large := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write(body) })
+	var medians []float64
 	for _, load := range []struct {
 		name string
 		srv  func() *http.Server
@@ -85,10 +99,12 @@ func throughput(w io.Writer, rounds int) {
 		}
 		fmt.Fprintf(w, "| %s | %.0f | %.0f | %s | %.1f | %.1f |\n", load.name, median(rates[ours]), median(rates[theirs]),
 			ratio(ratios), median(allocs[ours]), median(allocs[theirs]))
+		medians = append(medians, median(ratios))
 		for _, end := range ends {
 			end()
 		}
 	}
+	fmt.Fprintf(w, "| all, geometric mean | | | %s | | |\n", overall(medians))
 }
 
 const get = "GET / HTTP/1.1\r\nHost: test\r\n\r\n"
