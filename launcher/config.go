@@ -22,6 +22,11 @@ type Config struct {
 	// fifth of it is kept: after four fifths whoever is left gets SIGTERM, after nine tenths SIGKILL.
 	TotalDeadline time.Duration
 
+	// TotalDeadlineDerived says that TotalDeadline is no wish, but made from how long the groups may take. Then a reload that
+	// makes it shorter takes nothing from the groups that it drops: until they are gone, what they had when they were dropped
+	// counts, where that is longer.
+	TotalDeadlineDerived bool
+
 	Admin  AdminConfig
 	Router Router       // nil: nobody has to be told who takes on work
 	Logger *slog.Logger // nil: nothing is logged. A message that its handler panics at is lost, and the first is an [Alarm]

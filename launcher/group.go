@@ -28,6 +28,8 @@ type group struct {
 	emptied chan struct{} // closed when the group has been stopped and its last process is gone
 	begun   time.Time     // package roll counts from here
 
+	had *time.Duration // the manager's: of a group that a reload has dropped, the total deadline until then
+
 	mu       sync.Mutex
 	cfg      GroupConfig // of the revision that is wanted
 	desired  int

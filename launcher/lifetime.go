@@ -235,7 +235,7 @@ func (m *Manager) keepTotal() {
 	}
 	began := time.Now()
 	m.mu.Lock()
-	total := m.cfg.TotalDeadline
+	total := m.totalDeadline()
 	m.mu.Unlock()
 	if total <= 0 {
 		return
@@ -262,6 +262,24 @@ func (m *Manager) keepTotal() {
 	if reached(began.Add(total / 10 * 9)) {
 		m.groupsScope.Force(fmt.Errorf("launcher: nine tenths of the total deadline of %v are over", total))
 	}
+}
+
+// totalDeadline returns what a stop of everything that begins now may take, 0 for any time. m.mu is held.
+func (m *Manager) totalDeadline() time.Duration {
+	total := m.cfg.TotalDeadline
+	if !m.cfg.TotalDeadlineDerived {
+		return total
+	}
+	for _, g := range m.groups {
+		switch {
+		case total == 0, g.had == nil:
+		case *g.had == 0:
+			total = 0
+		default:
+			total = max(total, *g.had)
+		}
+	}
+	return total
 }
 
 // lastAnswers is how long calls that are under way when everything is over may take: GracefulStop alone would wait for ever.

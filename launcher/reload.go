@@ -18,7 +18,7 @@ var ErrReloading = errors.New("launcher: another configuration is being taken ov
 //     and so is one whose roll is paused: that roll is given up.
 //   - All else of a group holds at once: how many there are, and for the processes that run, their limits. One that was given
 //     up begins anew.
-//   - Of the rest, TotalDeadline, Redact and Source hold at once. What takes a new launcher is refused, by a [*ConfigError]: another
+//   - Of the rest, TotalDeadline (but see TotalDeadlineDerived), Redact and Source hold at once. What takes a new launcher is refused, by a [*ConfigError]: another
 //     Dir, and another Listen of a group that there is. Router, Logger, Output, Helper, Guardian and Reread stay as they are.
 //
 // Nothing has changed where the configuration is refused, and where the error matches [ErrReloading], or [ErrRolling]
@@ -50,7 +50,11 @@ func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Cont
 	}
 	m.redactor.Store(&redactor{f: next.Redact})
 	m.mu.Lock()
-	m.cfg.TotalDeadline, m.cfg.Source = next.TotalDeadline, next.Source
+	for _, g := range plan.gone {
+		had := m.totalDeadline()
+		g.had = &had
+	}
+	m.cfg.TotalDeadline, m.cfg.TotalDeadlineDerived, m.cfg.Source = next.TotalDeadline, next.TotalDeadlineDerived, next.Source
 	for _, name := range m.order { // those that are gone, also by an earlier reload, until they are empty
 		if !slices.Contains(plan.order, name) {
 			plan.order = append(plan.order, name)

@@ -5,6 +5,7 @@ package launcher_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -229,6 +230,31 @@ func TestProgressDeadline(t *testing.T) {
 		t.Errorf("Rollback: %v\n%s", err, h.story())
 	}
 	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1})
+}
+
+// A reload that drops a slow group takes none of its time where the total deadline is made from what the groups may take, and
+// holds at once where it is what somebody wants.
+func TestTotalDeadlineOfWhoIsLeaving(t *testing.T) {
+	for _, c := range []struct {
+		had     time.Duration
+		derived bool
+		drain   string
+		want    launcher.Outcome
+	}{{0, true, "1s", launcher.Clean}, {time.Hour, true, "1s", launcher.Clean}, {time.Hour, false, "1h", launcher.Killed}} {
+		t.Run(fmt.Sprint(c.had, c.derived), func(t *testing.T) {
+			slow, kv := runners("slow", 1, "--behavior", "slow-drain", "--drain-duration", c.drain), runners("kv", 1)
+			slow.Shutdown.Grace, slow.Shutdown.Max = time.Hour, time.Hour
+			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{slow, kv}, TotalDeadline: c.had, TotalDeadlineDerived: true}).ready()
+			next := launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{kv}, TotalDeadline: 250 * time.Millisecond, TotalDeadlineDerived: c.derived}
+			begun, cancel := context.WithCancel(context.Background())
+			cancel()
+			if err := h.Reload(begun, next, "test"); !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			h.Shutdown()
+			equal(t, "outcome", h.ends("slow-1").Outcome, c.want)
+		})
+	}
 }
 
 // A stop of everything is bounded, whatever the groups may take by themselves.

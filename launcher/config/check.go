@@ -67,7 +67,7 @@ func (k *checker) config(c *Config) {
 	if k.set("total_deadline") {
 		k.duration("total_deadline", c.TotalDeadline, leastTotal)
 	} else {
-		c.TotalDeadline = min(max(c.StopBound()/4*5, leastTotal), maxDuration)
+		c.TotalDeadline = c.derivedTotal()
 	}
 }
 

@@ -275,6 +275,11 @@ func (c *Config) StopBound() time.Duration {
 	return c.along(func(g *Group) time.Duration { return g.StopBound() })
 }
 
+// derivedTotal is the TotalDeadline of a file that has none.
+func (c *Config) derivedTotal() time.Duration {
+	return min(max(c.StopBound()/4*5, leastTotal), maxDuration)
+}
+
 // along returns the largest sum along a chain of dependencies. There are no cycles.
 func (c *Config) along(f func(*Group) time.Duration) (most time.Duration) {
 	sums := map[string]time.Duration{}

@@ -31,7 +31,7 @@ func DefaultDir() string {
 // Launcher returns the configuration for package launcher, complete but for what a program adds: Logger, Output, Router,
 // Helper, Reread, and a server of package metrics.
 func (c *Config) Launcher() launcher.Config {
-	out := launcher.Config{Dir: c.Dir(), TotalDeadline: c.TotalDeadline, Redact: c.Redactor().Text,
+	out := launcher.Config{Dir: c.Dir(), TotalDeadline: c.TotalDeadline, TotalDeadlineDerived: c.TotalDeadline == c.derivedTotal(), Redact: c.Redactor().Text,
 		Admin: launcher.AdminConfig{Address: c.Admin.Address, TLS: launcher.TLS(c.Admin.TLS)}}
 	for k := range c.Groups {
 		out.Groups = append(out.Groups, c.Groups[k].launcher())

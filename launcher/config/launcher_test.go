@@ -60,6 +60,9 @@ process_groups:
     liveness: {interval: 0s}
     logs: {max_files: 1}
 `).Launcher()
+	if !none.TotalDeadlineDerived {
+		t.Error("a total_deadline that is not in the file is taken for one that somebody wants")
+	}
 	none.Dir = "/d"
 	if err := none.Validate(); err != nil {
 		t.Error(err)
