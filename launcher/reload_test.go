@@ -5,10 +5,12 @@ package launcher_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -126,6 +128,47 @@ func TestReloadRemembersWhoIsLeaving(t *testing.T) {
 		}
 		return e.Process == "web-1" && e.To.Ended()
 	})
+}
+
+// A roll that turns back after a reload leaves the order of the groups as the reload has made it: what there was before may
+// be gone, or go in a circle, in which nobody would be stopped.
+func TestRollbackAfterReloadKeepsOrder(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		before, next map[string][]string // who depends on whom
+		told         string
+	}{
+		{"gone", map[string][]string{"web": {"kv"}, "kv": nil}, map[string][]string{"web": nil}, `which was ["kv"], and stays []`},
+		{"circle", map[string][]string{"web": {"kv"}, "kv": nil}, map[string][]string{"web": nil, "kv": {"web"}}, `which was ["kv"], and stays []`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			groups := func(needs map[string][]string, args ...string) (all []launcher.GroupConfig) {
+				for _, name := range slices.Sorted(maps.Keys(needs)) {
+					g := runners(name, 1)
+					if name == "web" {
+						g = runners(name, 1, args...)
+						g.Roll.OnFailure = launcher.Rollback
+					}
+					g.DependsOn = needs[name]
+					all = append(all, g)
+				}
+				return all
+			}
+			h := launch(t, groups(c.before)...).ready()
+			next := groups(c.next, "--ready-after", "-1s")
+			next[len(next)-1].HealthCheckTimeout = 10 * time.Millisecond // who comes back has its own
+			var failure *launcher.RollError
+			err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: next}, "test")
+			if !errors.As(err, &failure) || !failure.RolledBack {
+				t.Fatalf("Reload: %v\n%s", err, h.story())
+			}
+			equal(t, "what web depends on", launcher.ConfigOf(h.Manager, "web").DependsOn, []string(nil))
+			equal(t, "who runs", revisions(h, "web"), map[int]int{1: 1})
+			if story := h.story(); !strings.Contains(story, c.told) {
+				t.Errorf("nobody is told of %q:\n%s", c.told, story)
+			}
+		})
+	}
 }
 
 // A group that was given up begins anew with another configuration, also with one that rolls nobody: that is what mends it.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
 	"time"
 
 	"github.com/swansong-go/swansong/launcher/internal/roll"
@@ -17,6 +17,7 @@ import (
 type rolling struct {
 	from, to int // revisions
 	reason   string
+	needed   []string // what from depended on before this roll
 	state    roll.State
 	failures [2]int // by version, since it began
 	last     *RollError
@@ -120,9 +121,12 @@ func (g *group) startRoll(cfg GroupConfig, reason string) (*leg, error) {
 	for r := range g.configs {
 		to = max(to, r+1)
 	}
-	g.roll = &rolling{from: from, to: to, reason: reason, leg: &leg{done: make(chan struct{})}}
-	maps.DeleteFunc(g.configs, func(r int, _ GroupConfig) bool { return r != from })
-	g.configs[to] = cfg
+	was := g.configs[from]
+	g.roll = &rolling{from: from, to: to, reason: reason, needed: was.DependsOn, leg: &leg{done: make(chan struct{})}}
+	// The order of the groups is that of the configuration that was loaded last, of which a way back is none: what this group
+	// depended on may be gone by then, or depend on this group.
+	was.DependsOn = cfg.DependsOn
+	g.configs = map[int]GroupConfig{from: was, to: cfg}
 	g.use(to)
 	g.roll.state = roll.Begin(cfg.arithmetic(g.desired), g.view(time.Now()))
 	g.forgive()
@@ -204,6 +208,10 @@ func (g *group) use(revision int) {
 	if g.revision != revision {
 		g.revision, g.cfg = revision, g.configs[revision]
 		g.desired = g.cfg.Desired
+		if r := g.roll; revision == r.from && !slices.Equal(r.needed, g.cfg.DependsOn) {
+			g.tell(Event{Kind: RollStep, Roll: r.state.Phase.String(), Message: fmt.Sprintf("revision %d is brought back but for DependsOn, "+
+				"which was %q, and stays %q, as the configuration says that was loaded last", revision, r.needed, g.cfg.DependsOn)})
+		}
 	}
 }
 
