@@ -3,6 +3,7 @@ package launcher_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -279,4 +280,33 @@ func TestKept_WithoutItsCertificates(t *testing.T) {
 	equal(t, "its pid", []int{st.PID}, pids)
 	equal(t, "its end", st.State, launcher.Gone)
 	awaitEnd(t, pids[0], 0) // it is said to have
+}
+
+// A disk that hangs with the state file, while a process that is to be kept waits for it to be started, and another guardian,
+// does not hold up the stop.
+func TestStateFileHangs_WhileSomebodyWaits(t *testing.T) {
+	h := launchWith(t, launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(runners("web", 1))}}).ready()
+	next := hang(t, h.dir)
+	kill(t, h.running("web")[0].PID)
+	kill(t, guardians(t, os.Getpid())[0])
+	missed, spawning := false, false
+	h.until("the guardian is missed, and web-2 is about to be started", func(e launcher.Event) bool {
+		missed = missed || e.Kind == launcher.Alarm
+		spawning = spawning || e.Process == "web-2" && e.To == launcher.Spawning
+		return missed && spawning
+	})
+	h.close()
+	disk, err := os.OpenFile(next, os.O_RDWR, 0) // now it goes on
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer disk.Close()
+	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) { // and is let go of
+		if _, err := os.Stat(next); errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatal("the state file is not written")
+		}
+	}
 }

@@ -151,8 +151,9 @@ func NewMemory(dir string, tried func(), told func(error)) (Memory, error) {
 	return Memory{m}, m.begin()
 }
 
-func (m Memory) Note()  { m.m.note() }
-func (m Memory) Close() { m.m.close(remembered{}, func() {}) }
+func (m Memory) Note()                              { m.m.note() }
+func (m Memory) Written(stop <-chan struct{}) error { return m.m.written(stop) }
+func (m Memory) Close()                             { m.m.close(remembered{}, func() {}) }
 
 // ConfigOf returns what a group has been told last, which is nobody else's business.
 func ConfigOf(m *Manager, group string) GroupConfig {

@@ -39,7 +39,7 @@ type guardian struct {
 	orders  orders     // but for Self
 	held    []*os.File // those of groups that are gone are closed
 	alarm   func(message string)
-	written func() error // returns when the state file has what kept returns
+	written func(stop <-chan struct{}) error // see memory.written: of what kept returns
 	quit    context.CancelFunc
 	ended   chan struct{}
 
@@ -193,7 +193,7 @@ func (r remembered) keeps() bool {
 }
 
 // hire starts a guardian, which holds some files, in the pen that the state file has, and returns when it guards.
-func hire(args []string, o orders, held []*os.File, alarm func(string), written func() error) (*guardian, error) {
+func hire(args []string, o orders, held []*os.File, alarm func(string), written func(stop <-chan struct{}) error) (*guardian, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	g := &guardian{args: args, orders: o, held: held, alarm: alarm, written: written, quit: cancel, ended: make(chan struct{}), pen: o.Self}
 	if err := g.start(); err != nil {
@@ -272,7 +272,7 @@ func (g *guardian) watch(ctx context.Context) {
 		g.mu.Lock()
 		g.pen, g.proc = guardianPen(), nil
 		g.mu.Unlock()
-		g.written() // if it cannot be, that is told, and a guardian that nobody finds is better than none
+		g.written(ctx.Done()) // if it cannot be, that is told, and a guardian that nobody finds is better than none
 		for tries := 0; ; tries++ {
 			err := g.start()
 			if err == nil {
@@ -287,7 +287,7 @@ func (g *guardian) watch(ctx context.Context) {
 				return
 			}
 		}
-		g.written() // by its number, too, should it have got rid of its mark
+		g.written(ctx.Done()) // by its number, too, should it have got rid of its mark
 	}
 }
 

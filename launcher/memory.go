@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -237,19 +238,34 @@ func (m *memory) note() {
 	}
 }
 
-// written returns when all that was to be remembered by now is in the file.
-func (m *memory) written() error {
+// writePatience is how long a disk may take for what somebody waits for.
+const writePatience = 10 * time.Second
+
+// written returns when all that was to be remembered by now is in the file. It waits for the disk no longer than
+// writePatience, and not at all for one that hangs when there is no more use for it, which is when stop is closed.
+func (m *memory) written(stop <-chan struct{}) error {
 	done := make(chan error, 1)
 	m.mu.Lock()
 	m.waiting = append(m.waiting, done)
 	m.mu.Unlock()
 	m.note()
+	late := time.NewTimer(writePatience)
+	defer late.Stop()
+	var err error
 	select {
 	case err := <-done:
 		return err
 	case <-m.ended:
 		return fs.ErrClosed
+	case <-stop:
+		err = fmt.Errorf("the disk has not taken %s before the stop", m.path)
+	case <-late.C:
+		err = fmt.Errorf("the disk has not taken %s within %v; see why it hangs", m.path, writePatience)
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting = slices.DeleteFunc(m.waiting, func(w chan error) bool { return w == done })
+	return err
 }
 
 // Between tries to write the file.

@@ -131,20 +131,57 @@ func TestStateFileBackOff(t *testing.T) {
 	})
 }
 
-// A disk that hangs with the state file holds up nobody's end, and nobody else writes the file before it goes on. Here it is a
-// pipe that nobody has opened.
-func TestStateFileHangs(t *testing.T) {
-	h := launch(t, runners("web", 1)).ready()
-	next := filepath.Join(h.dir, "state.json.next")
+// Who waits for the state file waits for a disk that hangs no longer than it may take, nor longer than there is use for it.
+func TestStateFileIsNotWaitedForForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs, writes := make(chan bool), make(chan bool, 1)
+		writes <- true // the first time
+		m, err := launcher.NewMemory(t.TempDir(), func() {
+			select {
+			case <-writes:
+			case <-hangs:
+			}
+		}, func(error) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct{ stopped, want time.Duration }{{time.Hour, 10 * time.Second}, {time.Second, time.Second}} {
+			begun := time.Now()
+			stop := make(chan struct{})
+			again := time.AfterFunc(c.stopped, func() { close(stop) })
+			if err := m.Written(stop); err == nil || !strings.Contains(err.Error(), "the disk has not taken") {
+				t.Errorf("it is written: %v", err)
+			}
+			again.Stop()
+			equal(t, "it took", time.Since(begun), c.want)
+		}
+		close(hangs)
+		if err := m.Written(nil); err != nil {
+			t.Error(err)
+		}
+		m.Close()
+	})
+}
+
+// hang has the disk hang with the state file: it is a pipe that nobody has opened.
+func hang(t *testing.T, dir string) (next string) {
+	t.Helper()
+	next = filepath.Join(dir, "state.json.next")
 	for {
 		err := syscall.Mkfifo(next, 0o600)
 		if err == nil {
-			break
+			return next
 		}
 		if !errors.Is(err, fs.ErrExist) { // it is being written just now
 			t.Fatal(err)
 		}
 	}
+}
+
+// A disk that hangs with the state file holds up nobody's end, and nobody else writes the file before it goes on.
+func TestStateFileHangs(t *testing.T) {
+	h := launch(t, runners("web", 1)).ready()
+	next := hang(t, h.dir)
 	h.Shutdown()
 	h.ends("web-1")
 	h.close()

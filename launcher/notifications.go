@@ -41,7 +41,7 @@ func (n *notifications) NotifyServing(ctx context.Context, in *pb.ServingNotific
 	if err != nil {
 		return nil, err
 	}
-	if err := p.servesAt(in.GetPort()); err != nil {
+	if err := p.servesAt(ctx, in.GetPort()); err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	return &pb.ServingAck{Acknowledged: true}, nil

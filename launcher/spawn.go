@@ -107,7 +107,7 @@ func (p *process) prepareToKeep(spec *proc.Spec) (done func(), err error) {
 	p.mu.Lock()
 	p.kept = proc.Kept{Pen: spec.In}
 	p.mu.Unlock()
-	if err = p.manager.memory.written(); err != nil {
+	if err = p.manager.memory.written(p.owner.scope.Done()); err != nil {
 		return done, fmt.Errorf("it was not started, since the next launcher would not know of it: %w", err)
 	}
 	spec.In.Make()

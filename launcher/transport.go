@@ -142,7 +142,7 @@ func (p *process) dial(ctx context.Context, address string) (net.Conn, error) {
 
 // servesAt notes the port that the process has got. The first one counts: nobody can have the launcher talk to somebody else
 // later.
-func (p *process) servesAt(port int32) error {
+func (p *process) servesAt(ctx context.Context, port int32) error {
 	if _, configured, err := splitAddress(p.cfg.Transport.Address); p.cfg.Transport.Network != "tcp" || err != nil || configured != 0 {
 		return fmt.Errorf("process %q was not told to choose a port", p.id)
 	}
@@ -154,7 +154,7 @@ func (p *process) servesAt(port int32) error {
 	}
 	if p.cfg.OnLauncherDeath == Keep {
 		// The process says it once. If the launcher dies before it is written down, the process has no answer, and says it anew.
-		if err := p.manager.memory.written(); err != nil {
+		if err := p.manager.memory.written(ctx.Done()); err != nil {
 			return fmt.Errorf("the next launcher would not know of port %d: %w", port, err)
 		}
 	}
