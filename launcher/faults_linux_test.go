@@ -2,8 +2,11 @@ package launcher_test
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -41,4 +44,41 @@ func TestFaults_Guard(t *testing.T) {
 	}
 	equal(t, "lines", withheld+bytes.Count(text, []byte("web-1 out | xxx")), 5000) // the last go through the next launcher
 	equal(t, "last lines", bytes.Count(text, []byte("web-1 out | all of it")), 1)
+}
+
+// A guardian that cannot write a log says so, once, with the path and what to do; the next launcher tells of it.
+func TestFaults_GuardWithoutLog(t *testing.T) {
+	b := newBrood(t)
+	g := kept(b.of(group("web", 1, "burst", "--process-id", "{id}", "--work-duration", "1ms")))
+	dir := shortDir(t)
+	logs := filepath.Join(dir, "logs")
+	g.Log = launcher.LogConfig{Dir: logs}
+	cfg := launcher.Config{Dir: filepath.Join(dir, "d"), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
+	first := startAnother(t, cfg, "").hears("ready")
+	awaitInFile(t, launcher.StateIn(cfg.Dir), `"ready":`)
+	if err := os.RemoveAll(logs); err != nil {
+		t.Fatal(err)
+	}
+	first.kill()
+	for _, pid := range b.alive() {
+		if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil { // it prints 5001 lines, and ends when the guardian has read most of them
+			t.Fatal(err)
+		}
+		awaitEnd(t, pid, tooLong)
+	}
+
+	h := launchWith(t, cfg).ready()
+	h.drainEvents()
+	var alarms []string
+	for _, e := range h.events {
+		if e.Kind == launcher.Alarm {
+			alarms = append(alarms, e.Message)
+		}
+	}
+	if len(alarms) != 1 || !strings.Contains(alarms[0], filepath.Join(logs, "web-1.log")) || !strings.Contains(alarms[0], "see to it that") {
+		t.Errorf("what is told: %q", alarms)
+	}
+	if _, err := os.Stat(filepath.Join(cfg.Dir, "guardian.err")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it will be told again: %v", err)
+	}
 }

@@ -76,7 +76,7 @@ const guardianPatience = 20 * time.Second
 // Guard is what a [Config].Guardian does. It reads what the launcher tells it from stdin, and returns when neither the
 // launcher nor a process that it was to look after is left. It ignores SIGTERM, SIGINT and SIGHUP as long as the launcher lives. What
 // goes into a log while there is no launcher goes through redact, as through [Config].Redact before, and with the same note
-// where that panics; nil leaves it as it is.
+// where that panics; nil leaves it as it is. What goes wrong is an [Alarm] of the next launcher, too.
 func Guard(redact func(string) string) error {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	in := bufio.NewReader(os.Stdin)
@@ -89,6 +89,14 @@ func Guard(redact func(string) string) error {
 		return fmt.Errorf("launcher: a guardian is started by a launcher, which tells it what to guard: %w", err)
 	}
 	fmt.Println(guarding)
+	if err := o.guard(in, redact); err != nil {
+		complain(o.Dir, err.Error())
+		return err
+	}
+	return nil
+}
+
+func (o orders) guard(in *bufio.Reader, redact func(string) string) error {
 	for {
 		line, err := in.ReadString('\n')
 		if strings.TrimSpace(line) == dismiss {
@@ -141,6 +149,7 @@ func (r remembered) read(dir string, leave <-chan os.Signal, f func(string) stri
 	var files []*os.File
 	var all []error
 	logs := newLogFiles(nil)
+	logs.failed = complainOnce(dir)
 	for name, g := range r.Groups {
 		for _, p := range g.Processes {
 			if !p.kept() {

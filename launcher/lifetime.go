@@ -114,6 +114,7 @@ func (m *Manager) retire() {
 	for _, k := range m.retiring {
 		retire(k)
 	}
+	m.hear()
 	m.mu.Lock()
 	m.retiring = nil
 	m.mu.Unlock()
