@@ -46,7 +46,14 @@ func reasonOf(ctx context.Context, given string) string {
 	return reason
 }
 
+// longestGrace is the longest that can be configured, too.
+const longestGrace = 24 * time.Hour
+
 func (a *admin) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*pb.StopProcessResponse, error) {
+	if d := in.GetGracePeriod(); d != nil && (d.CheckValid() != nil || d.AsDuration() <= 0 || d.AsDuration() > longestGrace) {
+		return nil, status.Errorf(codes.InvalidArgument, "launcher: grace_period has to be more than 0 and at most %v, and not %v; leave it out for the configured time",
+			longestGrace, d.AsDuration())
+	}
 	how := Stop{Reason: reasonOf(ctx, in.GetReason()), Grace: in.GetGracePeriod().AsDuration(), NoReplacement: in.GetNoReplacement()}
 	before, _ := a.manager.Process(in.GetProcessId())
 	if err := a.manager.StopProcess(in.GetProcessId(), how); err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 func (h *harness) admin() pb.LauncherAdminInterfaceClient {
@@ -89,6 +91,32 @@ func TestAdminUnknownNames(t *testing.T) {
 	} {
 		equal(t, name, status.Code(call()), codes.NotFound)
 	}
+}
+
+// A grace period that is none, or longer than any that can be configured, is refused, and nobody is stopped by it.
+func TestAdminGracePeriods(t *testing.T) {
+	h := launch(t, runners("web", 1)).ready()
+	to, ctx := h.admin(), soon(t)
+	for _, c := range []struct {
+		grace *durationpb.Duration
+		shown string
+	}{
+		{durationpb.New(-time.Second), "-1s"},
+		{&durationpb.Duration{}, "0s"},
+		{durationpb.New(24*time.Hour + 1), "24h0m0.000000001s"},
+		{&durationpb.Duration{Seconds: 1 << 62}, time.Duration(math.MaxInt64).String()},
+		{&durationpb.Duration{Seconds: 1, Nanos: -1}, "999.999999ms"}, // whose signs differ
+	} {
+		_, err := to.StopProcess(ctx, &pb.StopProcessRequest{ProcessId: "web-1", GracePeriod: c.grace})
+		want := "launcher: grace_period has to be more than 0 and at most 24h0m0s, and not " + c.shown + "; leave it out for the configured time"
+		equal(t, "code", status.Code(err), codes.InvalidArgument)
+		equal(t, "message", status.Convert(err).Message(), want)
+	}
+	equal(t, "state", stateOf(h, "web-1"), launcher.Ready)
+	if _, err := to.StopProcess(ctx, &pb.StopProcessRequest{ProcessId: "web-1", GracePeriod: durationpb.New(24 * time.Hour)}); err != nil {
+		t.Error(err)
+	}
+	equal(t, "outcome", h.ends("web-1").Outcome, launcher.Clean)
 }
 
 // A call that ends early changes nothing of what it has begun.

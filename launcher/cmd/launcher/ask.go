@@ -85,8 +85,8 @@ func stopCommand(at *place) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.ProcessId = args[0]
 			if cmd.Flags().Changed("grace") {
-				if grace <= 0 {
-					return fmt.Errorf("launcher: --grace has to be more than 0, and not %v; leave it out for the configured time", grace)
+				if err := checkDurations(cmd); err != nil {
+					return err
 				}
 				in.GracePeriod = durationpb.New(grace)
 			}

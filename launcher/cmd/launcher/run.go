@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -41,6 +42,9 @@ func runCommand(at *place) *cobra.Command {
 			}
 			if len(args) == 0 {
 				return errors.New("launcher: run what? name a file by -f, or a command after --")
+			}
+			if err := checkDurations(cmd, "min-ready", "deregister-delay"); err != nil {
+				return err
 			}
 			g.Command = args
 			g.Protocol, g.Restart.Policy = launcher.Protocol(protocol), launcher.RestartPolicy(restart)
@@ -84,6 +88,23 @@ func runCommand(at *place) *cobra.Command {
 	return cmd
 }
 
+// checkDurations refuses flags that are no time to wait for, by their names. A 0 is one where it is in none, and else it would be
+// taken for the default.
+func checkDurations(cmd *cobra.Command, none ...string) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		d, other := cmd.Flags().GetDuration(f.Name)
+		least, rule := time.Duration(1), "more than 0"
+		if slices.Contains(none, f.Name) {
+			least, rule = 0, "0 or more"
+		}
+		if other == nil && (d < least || d > longest) {
+			err = errors.Join(err, fmt.Errorf("launcher: --%s has to be %s and at most %v, and not %v; leave it out for what is configured, or the default",
+				f.Name, rule, longest, d))
+		}
+	})
+	return err
+}
+
 // onlyFile refuses what a file says as well.
 func onlyFile(cmd *cobra.Command, args []string) (err error) {
 	if len(args) > 0 {
@@ -116,7 +137,7 @@ func runFile(cmd *cobra.Command, at *place) error {
 	return source.Locate(run(cmd, cfg, c.Metrics.Address, longest))
 }
 
-// longest is the most that the soft rung of a ladder can be.
+// longest is the most that the soft rung of a ladder can be, and any time that somebody orders.
 const longest = 24 * time.Hour
 
 // run runs a launcher. Its ladder is longer than the longest shutdown, so that it is the rules of the groups that decide when
