@@ -3,6 +3,7 @@
 package launcher_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -193,6 +195,36 @@ func TestMetricsAreRedacted(t *testing.T) {
 	}
 	equal(t, "the status says", reply.GetMetrics().GetBlockingOperations(), want)
 	equal(t, "and how much", reply.GetMetrics().GetInFlightRequests(), int32(2))
+	kill(t, h.running("web")[0].PID)
+}
+
+// What a process says in a field that this launcher does not know, it cannot take secrets out of, and shows nobody.
+func TestUnknownFieldsAreNotShown(t *testing.T) {
+	h := launch(t, group("web", 1, "later version")).ready()
+	to, ctx := h.admin(), soon(t)
+	shown := func(answer proto.Message, m *pb.ShutdownMetrics) {
+		t.Helper()
+		equal(t, "what it is busy with", m.GetBlockingOperations(), []string{"work"})
+		text, err := proto.Marshal(answer)
+		if err != nil || bytes.Contains(text, []byte("hunter2")) {
+			t.Errorf("%v, %q", err, text)
+		}
+	}
+	var dry *pb.DryRunShutdownResponse
+	for dry == nil || dry.GetProcesses()[0].GetMetrics() == nil { // a slow machine may take longer to answer than it is asked
+		var err error
+		if dry, err = to.DryRunShutdown(ctx, &pb.DryRunShutdownRequest{ProcessId: "web-1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shown(dry, dry.GetProcesses()[0].GetMetrics())
+	h.StopProcess("web-1", launcher.Stop{NoReplacement: true})
+	h.enters("web-1", launcher.Blocked)
+	st, err := to.GetProcessStatus(ctx, &pb.GetProcessStatusRequest{ProcessId: "web-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown(st, st.GetMetrics())
 	kill(t, h.running("web")[0].PID)
 }
 

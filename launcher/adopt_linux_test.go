@@ -310,3 +310,28 @@ func TestStateFileHangs_WhileSomebodyWaits(t *testing.T) {
 		}
 	}
 }
+
+// While the state file cannot be written, nobody is started whom the next launcher would have to know of. Others are.
+func TestStateFileFails_NoneIsKept(t *testing.T) {
+	web := kept(runners("web", 1))
+	web.Restart.MaxBackoff, web.Restart.CrashLimit = web.Restart.MinBackoff, -1
+	h := launchWith(t, launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web, runners("other", 1)}}).ready()
+	clear := obstruct(t, h.dir)
+	kill(t, h.running("web")[0].PID)
+	kill(t, h.running("other")[0].PID)
+	var crashed, other bool
+	h.until("web-2 is not started, and other-2 is", func(e launcher.Event) bool {
+		if e.Process == "web-2" && e.To.Ended() {
+			crashed = true
+			if want := "it was not started, since the next launcher would not know of it: "; !strings.Contains(e.Message, want) {
+				t.Errorf("it says %q, and not %q", e.Message, want)
+			}
+		}
+		other = other || e.Process == "other-2" && e.To == launcher.Ready
+		return crashed && other || e.Process == "web-2" && e.To == launcher.Ready
+	})
+	clear()
+	h.ready()
+	st := h.running("web")[0]
+	awaitInFile(t, launcher.StateIn(h.dir), `"`+st.ID+`"`)
+}

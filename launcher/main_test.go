@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // asRole has the test binary be a subprocess: a name in roles, or the test runner.
@@ -109,6 +110,10 @@ var roles = map[string]func(args []string){
 	"blocked": func([]string) {
 		serveOdd(oddity{blockedBy: []string{"COMMIT on postgres://app:hunter2@db", "fine"}})
 	},
+	// What is of a later version, which says more of itself.
+	"later version": func([]string) {
+		serveOdd(oddity{blockedBy: []string{"work"}, unknown: "postgres://app:hunter2@db"})
+	},
 	// What prints without end, through a pipe that nobody may let it block on, and else is a test runner.
 	"noisy": func(args []string) {
 		go func() {
@@ -162,6 +167,7 @@ type oddity struct {
 	hang, declines bool
 	message        string
 	blockedBy      []string
+	unknown        string // what is in a field that this version of the protocol does not have
 }
 
 func (o oddity) GetReadinessStatus(context.Context, *pb.ReadinessRequest) (*pb.ReadinessResponse, error) {
@@ -184,8 +190,12 @@ func (o oddity) GetShutdownStatus(ctx context.Context, in *pb.ShutdownStatusRequ
 	if o.blockedBy == nil {
 		return o.UnimplementedProcessLifecycleInterfaceServer.GetShutdownStatus(ctx, in)
 	}
-	return &pb.ShutdownStatus{State: pb.ShutdownStatus_SHUTDOWN_BLOCKED,
-		Metrics: &pb.ShutdownMetrics{InFlightRequests: int32(len(o.blockedBy)), BlockingOperations: o.blockedBy}}, nil
+	out := &pb.ShutdownStatus{State: pb.ShutdownStatus_SHUTDOWN_BLOCKED,
+		Metrics: &pb.ShutdownMetrics{InFlightRequests: int32(len(o.blockedBy)), BlockingOperations: o.blockedBy}}
+	if o.unknown != "" {
+		out.Metrics.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 12345, protowire.BytesType), o.unknown))
+	}
+	return out, nil
 }
 
 func serveOdd(o oddity) {

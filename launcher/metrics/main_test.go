@@ -67,6 +67,11 @@ func launch(t *testing.T, groups ...launcher.GroupConfig) *launcher.Manager {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	return launchIn(t, dir, groups...)
+}
+
+func launchIn(t *testing.T, dir string, groups ...launcher.GroupConfig) *launcher.Manager {
+	t.Helper()
 	m, err := launcher.Start(context.Background(), launcher.Config{Dir: dir, Groups: groups})
 	if err != nil {
 		t.Fatal(err)

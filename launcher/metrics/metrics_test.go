@@ -3,9 +3,13 @@
 package metrics_test
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -152,6 +156,45 @@ func TestLivenessIsCounted(t *testing.T) {
 	got := gather(t, registry(t, m))
 	equal(t, "liveness failures", got["liveness_failures_total web"], 1.0)
 	equal(t, "restarts", got["restarts_total web"], 1.0)
+}
+
+// That the state file cannot be written is seen for as long as it cannot.
+func TestStateFileFailing(t *testing.T) {
+	dir, err := os.MkdirTemp("", "swm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	m := launchIn(t, dir, runners("web", 1))
+	events, done := m.Watch()
+	defer done()
+	await(t, m, events, "web", func(h launcher.Health) bool { return h.Healthy })
+	reg := registry(t, m)
+	seen := func(kind launcher.Kind) float64 {
+		t.Helper()
+		for ctx := soon(t); ; {
+			select {
+			case e := <-events:
+				if e.Kind == kind {
+					return gather(t, reg)["state_file_failing"]
+				}
+			case <-ctx.Done():
+				t.Fatalf("there is no %s", kind)
+			}
+		}
+	}
+	next := filepath.Join(dir, "state.json.next") // in the way of which is a directory
+	for err := os.Mkdir(next, 0o700); err != nil; err = os.Mkdir(next, 0o700) {
+		if !errors.Is(err, fs.ErrExist) { // it is being written just now
+			t.Fatal(err)
+		}
+	}
+	stop(t, m, "web-1", true)
+	equal(t, "failing, while it cannot be written", seen(launcher.Alarm), 1.0)
+	if err := os.Remove(next); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "failing, when it can be again", seen(launcher.AllClear), 0.0)
 }
 
 // A slow reader of events misses some, and that can be seen.

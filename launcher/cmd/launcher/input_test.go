@@ -3,8 +3,10 @@
 package main_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -137,6 +139,38 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"logs", "-n", "-5"}, "launcher: --lines has to be 0 or more, and not -5"},
 		{[]string{"status", "--cert", "a.pem"}, "launcher: --cert is for a launcher elsewhere; name its host:port by --remote"},
 		{[]string{"status", "--remote", "127.0.0.1:1", "--cert", "a.pem"}, "launcher: --remote needs --key, too"},
+	} {
+		_, stderr, code := s.says(c.args...)
+		if code != 1 || !strings.HasPrefix(stderr, c.want) {
+			t.Errorf("%q: exit code %d, %s\nwant %s…", c.args, code, stderr, c.want)
+		}
+	}
+}
+
+// A default directory of another user, which anybody can make in /tmp, is neither asked nor used, not even by root. Whoever
+// names it, means it.
+func TestDefaultDirectoryOfAnotherUser(t *testing.T) {
+	s := newSite(t, web)
+	theirs := filepath.Join(s.dir, "theirs")
+	belongs := theirs + " belongs to another user"
+	if os.Geteuid() == 0 {
+		if err := errors.Join(os.Mkdir(theirs, 0o700), os.Chown(theirs, 65534, 65534)); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		if err := os.Symlink("/", theirs); err != nil { // which is root's
+			t.Fatal(err)
+		}
+		belongs = theirs + " is no directory; a symbolic link will not do"
+	}
+	t.Setenv("RUNTIME_DIRECTORY", theirs)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"status"}, "launcher: " + theirs + ", the default, belongs to another user; if it is that user's launcher that you want to ask, name it by --dir"},
+		{[]string{"status", "--dir", theirs}, "launcher: nobody answers at " + filepath.Join(theirs, "launcher.sock")},
+		{[]string{"run", "--", "true"}, "launcher: Dir: " + belongs},
 	} {
 		_, stderr, code := s.says(c.args...)
 		if code != 1 || !strings.HasPrefix(stderr, c.want) {
