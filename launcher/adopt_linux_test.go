@@ -330,6 +330,7 @@ func TestStateFileFails_NoneIsKept(t *testing.T) {
 		other = other || e.Process == "other-2" && e.To == launcher.Ready
 		return crashed && other || e.Process == "web-2" && e.To == launcher.Ready
 	})
+	equal(t, "web-2 is refused", crashed, true)
 	clear()
 	h.ready()
 	st := h.running("web")[0]
