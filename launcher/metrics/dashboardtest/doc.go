@@ -1,0 +1,3 @@
+// Package dashboardtest reads the launcher's dashboard with Grafana's own types, which package metrics does not need to go along
+// with.
+package dashboardtest
