@@ -87,8 +87,8 @@ type form struct {
 }
 
 var (
-	// A flag, and what comes after it, in a command line as shells and lists of strings have it.
-	flag = &form{"-", regexp.MustCompile(`(?:^|[\s"'])(--?\w[\w.-]*)`), regexp.MustCompile(`^["']?,?\s+("[^"]*"|'[^']*'|[^\s;,&"']+)`), false}
+	// A flag, and what comes after it, in a command line as shells and lists of strings have it, also those of JSON in JSON.
+	flag = &form{"-", regexp.MustCompile(`(?:^|[\s"'])(--?\w[\w.-]*)`), regexp.MustCompile(`^(?:["']?,?\s+|\\?["'],\s*)(` + quoted + `|` + inner + `|[^\s;,&"']+)`), false}
 	pair = &form{"=", regexp.MustCompile(`([\w.-]+)=`), regexp.MustCompile(`^(` + quoted + `|` + bare + `)`), false}
 	// A member of JSON, which may stand in a string of JSON itself, and stays JSON.
 	member = &form{":", regexp.MustCompile(`(?:\\?["'])([\w.-]+)(?:\\?["'])\s*:\s*`), regexp.MustCompile(`^(` + quoted + `|` + inner + `|` + list + `|[^\s,}\]]+)`), true}

@@ -46,11 +46,15 @@ func TestRedactor(t *testing.T) {
 	})
 	t.Run("command lines in a text", func(t *testing.T) {
 		for text, want := range map[string]string{
-			"exec web --verbose --token hunter2 -n 1":       "exec web --verbose --token [redacted] -n 1",
-			`run ["web", "--api-key", "hunter2", "-v"]`:     `run ["web", "--api-key", [redacted], "-v"]`,
-			"-password 'hunter 2' --card-pin -1234":         "-password [redacted] --card-pin [redacted]",
-			"--- PASS: TestToken (0.1s), and a-token is it": "--- PASS: TestToken (0.1s), and a-token is it",
-			"--log-level debug --token":                     "--log-level debug --token",
+			"exec web --verbose --token hunter2 -n 1":        "exec web --verbose --token [redacted] -n 1",
+			`run ["web", "--api-key", "hunter2", "-v"]`:      `run ["web", "--api-key", [redacted], "-v"]`,
+			"-password 'hunter 2' --card-pin -1234":          "-password [redacted] --card-pin [redacted]",
+			"--- PASS: TestToken (0.1s), and a-token is it":  "--- PASS: TestToken (0.1s), and a-token is it",
+			`{"args":["--token","hunter2","-v"]}`:            `{"args":["--token",[redacted],"-v"]}`,
+			`{"args":["--token","hun\"ter2","-v"]}`:          `{"args":["--token",[redacted],"-v"]}`,
+			`{"msg":"[\"--token\",\"hun\\\"ter2\",\"-v\"]"}`: `{"msg":"[\"--token\",[redacted],\"-v\"]"}`,
+			`{"msg":"[\"--token\", \"hunter2\", \"-v\"]"}`:   `{"msg":"[\"--token\", [redacted], \"-v\"]"}`,
+			"--log-level debug --token":                      "--log-level debug --token",
 		} {
 			if diff := cmp.Diff(want, r.Text(text)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -63,6 +67,15 @@ func TestRedactor(t *testing.T) {
 			`{"api_token": "hun\"ter2", "n": 1}`:                          `{"api_token": "[redacted]", "n": 1}`,
 			`{"card-pin":1234}`:                                           `{"card-pin":"[redacted]"}`,
 			`{"msg":"{\"password\":\"hun\\\"ter2\",\"n\":1}"}`:            `{"msg":"{\"password\":\"[redacted]\",\"n\":1}"}`,
+			`{"password":""}`:                                             `{"password":"[redacted]"}`,
+			`{"password":null,"n":1}`:                                     `{"password":"[redacted]","n":1}`,
+			`{"secret":true}`:                                             `{"secret":"[redacted]"}`,
+			`{"db":{"user":"kv","password":"hunter2"},"n":1}`:             `{"db":{"user":"kv","password":"[redacted]"},"n":1}`,
+			`{"password":{"old":"hunter2","new":"hunter2"}}`:              `{"password":"[redacted]"`,
+			"{\n  \"token\" : \"hunter2\",\n  \"n\": 1\n}":                "{\n  \"token\" : \"[redacted]\",\n  \"n\": 1\n}",
+			`{"url":"postgres://kv:hunter2@db/kv","n":1}`:                 `{"url":"postgres://kv:[redacted]@db/kv","n":1}`,
+			`{"pass\u0077ord":"not a name that anybody writes"}`:          `{"pass\u0077ord":"not a name that anybody writes"}`,
+			`{"headers":{"Authorization":"Bearer hunter2","n":1}}`:        `{"headers":{"Authorization":"[redacted]","n":1}}`,
 			`{"tokens":["hunter2","hunter2"]}`:                            `{"tokens":"[redacted]"`,
 			`{'secret': 'hunter2', 'n': 1}`:                               `{'secret': '[redacted]', 'n': 1}`,
 			`cut off: {"password":"hun ter`:                               `cut off: {"password":"[redacted]"`,
