@@ -32,7 +32,7 @@ func ownDirectory(dir string) (lock *os.File, err error) {
 		return nil, &ConfigError{Field: "Dir", Rule: dir + " is no directory; a symbolic link will not do"}
 	case info.Mode().Perm()&0o077 != 0:
 		return nil, &ConfigError{Field: "Dir", Rule: fmt.Sprintf("%s is %v, others can look into it; it has to be 0700", dir, info.Mode().Perm())}
-	case !ownedByUs(info):
+	case peer.OfAnother(info):
 		return nil, &ConfigError{Field: "Dir", Rule: dir + " belongs to another user"}
 	}
 	lock, err = os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)

@@ -148,8 +148,7 @@ func (r remembered) read(dir string, leave <-chan os.Signal, f func(string) stri
 	var reading sync.WaitGroup
 	var files []*os.File
 	var all []error
-	logs := newLogFiles(nil)
-	logs.failed = complainOnce(dir)
+	logs := newLogFiles(nil, complainOnce(dir))
 	for name, g := range r.Groups {
 		for _, p := range g.Processes {
 			if !p.kept() {

@@ -44,10 +44,13 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 		return nil, nil, fmt.Errorf("launcher: %w", err)
 	}
 	m := &Manager{
-		cfg: cfg, dir: dir, events: newEventHub(cfg.Logger), printed: newLineHub(), logs: newLogFiles(cfg.Output),
+		cfg: cfg, dir: dir, events: newEventHub(cfg.Logger), printed: newLineHub(),
 		groups: map[string]*group{}, listeners: map[string]inheritance{}, processes: map[string]*process{},
 	}
 	m.redactor.Store(&redactor{f: cfg.Redact})
+	m.logs = newLogFiles(cfg.Output, func(err error) {
+		m.publish(Event{Kind: Alarm, Message: "some of what processes print is lost: " + err.Error(), Stack: stackOf(err)})
+	})
 	defer func() {
 		if err != nil {
 			m.release()
@@ -59,9 +62,6 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 		if err := checkFiles(g); err != nil {
 			return nil, nil, err
 		}
-	}
-	m.logs.failed = func(err error) {
-		m.publish(Event{Kind: Alarm, Message: "some of what processes print is lost: " + err.Error(), Stack: stackOf(err)})
 	}
 	if m.lock, err = ownDirectory(dir); err != nil {
 		return nil, nil, err

@@ -19,7 +19,7 @@ type logFiles struct {
 	files  map[string]*logFile        // by path
 	counts map[string]*capture.Counts // by group
 	output *capture.File              // for who has no file; nil: nowhere
-	failed func(error)                // nil: nobody is told
+	failed func(error)
 
 	removing sync.WaitGroup
 }
@@ -32,14 +32,10 @@ type logFile struct {
 // outputBuffer is what is held for a slow output.
 const outputBuffer = 1 << 20
 
-func newLogFiles(output io.Writer) *logFiles {
-	l := &logFiles{files: map[string]*logFile{}, counts: map[string]*capture.Counts{}}
+func newLogFiles(output io.Writer, failed func(error)) *logFiles {
+	l := &logFiles{files: map[string]*logFile{}, counts: map[string]*capture.Counts{}, failed: failed}
 	if output != nil {
-		l.output = capture.To(guarded(output), outputBuffer, func(err error) {
-			if l.failed != nil {
-				l.failed(err)
-			}
-		})
+		l.output = capture.To(guarded(output), outputBuffer, failed)
 	}
 	return l
 }
@@ -102,8 +98,8 @@ func (l *logFiles) remove(p *process) {
 		return
 	}
 	l.removing.Go(func() {
-		<-p.over                                         // it has ended, and by now its output, too
-		capture.Remove(c.file(p.id), max(0, c.MaxFiles)) // whose failure costs room, as that of a rotation does
+		<-p.over // it has ended, and by now its output, too
+		capture.Remove(c.file(p.id), max(0, c.MaxFiles))
 	})
 }
 

@@ -206,6 +206,9 @@ func (p *plan) decide() error {
 	p.rolled, p.changed = nil, nil
 	for _, c := range p.stay {
 		same, settled, err := c.group.compare(c.cfg)
+		if err == nil && !(same && settled) {
+			err = c.group.mayRoll()
+		}
 		switch {
 		case err != nil:
 			return err
@@ -213,11 +216,6 @@ func (p *plan) decide() error {
 			p.rolled = append(p.rolled, c)
 		case !same:
 			p.changed = append(p.changed, c)
-		}
-	}
-	for _, c := range append(slices.Clone(p.rolled), p.changed...) {
-		if err := c.group.mayRoll(); err != nil {
-			return err
 		}
 	}
 	return nil

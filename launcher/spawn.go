@@ -135,7 +135,7 @@ func withoutOurs(env []string) []string {
 	for _, v := range env {
 		switch name, _, _ := strings.Cut(v, "="); name {
 		case client.EnvID, client.EnvAddress, client.EnvLauncher, client.EnvCert, client.EnvKey, client.EnvCA, client.EnvHealth,
-			"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "TERMINATION_GRACE_PERIOD_SECONDS",
+			"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", client.EnvGrace,
 			"WATCHDOG_USEC", "WATCHDOG_PID", "MAINPID":
 		default:
 			kept = append(kept, v)

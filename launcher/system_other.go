@@ -4,7 +4,6 @@ package launcher
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"syscall"
 )
@@ -12,8 +11,6 @@ import (
 func tryLock(*os.File) error { return errors.New("launchers run on Linux and macOS only") }
 
 func isLocked(error) bool { return false }
-
-func ownedByUs(fs.FileInfo) bool { return true }
 
 const sigcont = syscall.Signal(0)
 

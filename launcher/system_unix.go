@@ -4,7 +4,6 @@ package launcher
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"syscall"
 )
@@ -14,11 +13,6 @@ func tryLock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_
 
 // isLocked says whether another one has the lock, rather than that there can be none.
 func isLocked(err error) bool { return errors.Is(err, syscall.EWOULDBLOCK) }
-
-func ownedByUs(info fs.FileInfo) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(st.Uid) == os.Geteuid()
-}
 
 const sigcont = syscall.SIGCONT
 

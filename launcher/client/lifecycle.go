@@ -33,10 +33,11 @@ const (
 	// EnvHealth is the port at which a process without a launcher serves grpc.health.v1, and nothing else: in plain TCP, on all
 	// addresses, for the probes of Kubernetes and Nomad. Their exports set it.
 	EnvHealth = "SWANSONG_HEALTH_PORT"
-)
 
-// envGrace is how many seconds there are from SIGTERM to SIGKILL, as an export of the launcher says it, and many a deployment.
-const envGrace = "TERMINATION_GRACE_PERIOD_SECONDS"
+	// EnvGrace is how many seconds there are from SIGTERM to SIGKILL where there is no launcher. Its exports set it, and many a
+	// deployment; package graceful reads it, too.
+	EnvGrace = "TERMINATION_GRACE_PERIOD_SECONDS"
+)
 
 // TCP is what an address of TCP begins with, as in "tcp:127.0.0.1:0".
 const TCP = "tcp:"
@@ -211,13 +212,13 @@ func (c *config) limits() error {
 		return nil
 	}
 	c.grace, c.max = DefaultGrace, DefaultMax
-	said := os.Getenv(envGrace)
+	said := os.Getenv(EnvGrace)
 	if said == "" || c.address != "" {
 		return nil
 	}
 	n, err := strconv.ParseInt(said, 10, 32)
 	if err != nil || n <= 0 {
-		return fmt.Errorf("client: %s=%q: must be a whole number of seconds, 1 or more", envGrace, said)
+		return fmt.Errorf("client: %s=%q: must be a whole number of seconds, 1 or more", EnvGrace, said)
 	}
 	kill := time.Duration(n) * time.Second
 	c.max = kill - min(toEnd, kill/5)

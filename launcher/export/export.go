@@ -113,20 +113,13 @@ func each(c *config.Config, r *Result, f func(g group) error) (*Result, error) {
 
 // ours are the variables that package client looks for, as far as the group does not set them itself.
 func (g group) ours(seconds int64, probed bool) map[string]string {
-	all := map[string]string{graceVariable: strconv.FormatInt(seconds, 10)}
+	all := map[string]string{client.EnvGrace: strconv.FormatInt(seconds, 10)}
 	if probed && g.Protocol == config.GRPC {
-		all[healthVariable] = strconv.Itoa(g.Export.Port)
+		all[client.EnvHealth] = strconv.Itoa(g.Export.Port)
 	}
 	maps.DeleteFunc(all, func(name, _ string) bool { _, ok := g.Env[name]; return ok })
 	return all
 }
-
-// graceVariable is where packages client and graceful look for the time that they have, and healthVariable where client looks for
-// the port that is probed.
-const (
-	graceVariable  = "TERMINATION_GRACE_PERIOD_SECONDS"
-	healthVariable = client.EnvHealth
-)
 
 // gap reports what the target does instead, where the configuration says something that it cannot do.
 func (g group) gap(says bool, key, format string, args ...any) {

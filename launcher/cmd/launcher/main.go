@@ -118,7 +118,7 @@ func (p *place) dial() (to pb.LauncherAdminInterfaceClient, conn *grpc.ClientCon
 		return nil, nil, "", err
 	}
 	if info, err := os.Stat(dir); err == nil && p.dir == "" && dir == config.DefaultDir() {
-		if owner := peer.OwnerOf(info); owner >= 0 && owner != os.Geteuid() { // in /tmp anybody can make one of that name
+		if peer.OfAnother(info) { // in /tmp anybody can make one of that name
 			return nil, nil, "", fmt.Errorf("launcher: %s, the default, belongs to another user; if it is that user's launcher that you want to ask, name it by --dir", dir)
 		}
 	}

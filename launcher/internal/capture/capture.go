@@ -3,10 +3,8 @@ package capture
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"strconv"
@@ -293,17 +291,11 @@ func (f *File) rotate() {
 
 func rotated(path string, n int) string { return path + "." + strconv.Itoa(n) }
 
-// Remove removes a log that is not open any more, with the files beside it.
-func Remove(path string, maxFiles int) error {
-	var errs []error
-	for n := maxFiles; n >= 0; n-- {
-		name := path
-		if n > 0 {
-			name = rotated(path, n)
-		}
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("capture: %w", err))
-		}
+// Remove removes a log that is not open any more, with the files beside it. What cannot be removed costs room, as where a
+// rotation fails.
+func Remove(path string, maxFiles int) {
+	for n := maxFiles; n >= 1; n-- {
+		os.Remove(rotated(path, n))
 	}
-	return errors.Join(errs...)
+	os.Remove(path)
 }
