@@ -666,13 +666,15 @@ func TestKept_OfAnotherConfiguration(t *testing.T) {
 	equal(t, "processes of the old group", len(h.running("old")), 0)
 }
 
-// While there is no launcher, a process that prints more than a pipe holds neither waits nor dies, and nothing is lost.
-func TestKept_PrintsWithoutLauncher(t *testing.T) {
+// printedUnseen has a process print more than a pipe holds, and end, while there is no launcher, and returns its log after the
+// next one.
+func printedUnseen(t *testing.T, guardian []string) []byte {
+	t.Helper()
 	b := newBrood(t)
 	g := kept(b.of(group("web", 1, "burst", "--process-id", "{id}", "--work-duration", "1ms")))
 	dir := shortDir(t)
 	g.Log = launcher.LogConfig{Path: filepath.Join(dir, "log"), Buffer: 4 << 20}
-	cfg := launcher.Config{Dir: filepath.Join(dir, "d"), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
+	cfg := launcher.Config{Dir: filepath.Join(dir, "d"), Guardian: guardian, Groups: []launcher.GroupConfig{g}}
 	first := startAnother(t, cfg, "").hears("ready")
 	awaitInFile(t, launcher.StateIn(cfg.Dir), `"ready":`) // a process that ends before it is written down is forgotten
 	first.kill()
@@ -691,6 +693,12 @@ func TestKept_PrintsWithoutLauncher(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return text
+}
+
+// While there is no launcher, a process that prints more than a pipe holds neither waits nor dies, and nothing is lost.
+func TestKept_PrintsWithoutLauncher(t *testing.T) {
+	text := printedUnseen(t, guardianCommand)
 	equal(t, "lines", bytes.Count(text, []byte("web-1 out | xxx")), 5000)
 	equal(t, "last lines", bytes.Count(text, []byte("web-1 out | all of it")), 1)
 }

@@ -363,6 +363,17 @@ func (h *harness) drainEvents() {
 	}
 }
 
+// count returns how many events of a kind there were.
+func (h *harness) count(kind launcher.Kind) (n int) {
+	h.drainEvents()
+	for _, e := range h.events {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
 // story is for failures.
 func (h *harness) story() string {
 	h.drainEvents()

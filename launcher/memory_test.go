@@ -80,14 +80,7 @@ func TestStateFileIsWrittenAgain(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), `"web-2"`) {
 		t.Errorf("the state file: %s, %v", text, err)
 	}
-	h.drainEvents()
-	alarms := 0
-	for _, e := range h.events {
-		if e.Kind == launcher.Alarm {
-			alarms++
-		}
-	}
-	equal(t, "alarms", alarms, 1)
+	equal(t, "alarms", h.count(launcher.Alarm), 1)
 }
 
 // Pauses double to a bound, begin anew after a success, and the end is not waited for.

@@ -248,16 +248,14 @@ func TestReloadIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// So it is for whoever comes at any other moment.
-func TestReloadsAmongRolls(t *testing.T) {
-	a, b := runners("a", 0), runners("b", 0) // rolls of nobody, which are quick
-	h := launch(t, a, b).ready()
+// restarts restarts a group again and again, until stop, which waits for the last time.
+func (h *harness) restarts(group string) (stop func()) {
 	var restarting sync.WaitGroup
 	over := make(chan struct{})
 	restarting.Go(func() {
 		for {
-			if err := h.Restart(context.Background(), "b", "test"); err != nil && !errors.Is(err, launcher.ErrRolling) {
-				t.Error(err)
+			if err := h.Restart(context.Background(), group, "test"); err != nil && !errors.Is(err, launcher.ErrRolling) {
+				h.t.Error(err)
 			}
 			select {
 			case <-over:
@@ -266,8 +264,17 @@ func TestReloadsAmongRolls(t *testing.T) {
 			}
 		}
 	})
-	defer restarting.Wait()
-	defer close(over)
+	return func() {
+		close(over)
+		restarting.Wait()
+	}
+}
+
+// So it is for whoever comes at any other moment.
+func TestReloadsAmongRolls(t *testing.T) {
+	a, b := runners("a", 0), runners("b", 0) // rolls of nobody, which are quick
+	h := launch(t, a, b).ready()
+	defer h.restarts("b")()
 	refused, taken := 0, 0
 	for n := 0; refused < 20 || taken < 20; n++ {
 		a.WorkDir, b.WorkDir = []string{"/", "/dev"}[n%2], []string{"/", "/dev"}[n%2]
@@ -288,22 +295,7 @@ func TestReloadsAmongRolls(t *testing.T) {
 func TestRestartKeepsReloads(t *testing.T) {
 	g := runners("a", 0) // a roll of nobody is quick
 	h := launch(t, g).ready()
-	var restarting sync.WaitGroup
-	over := make(chan struct{})
-	restarting.Go(func() {
-		for {
-			if err := h.Restart(context.Background(), "a", "test"); err != nil && !errors.Is(err, launcher.ErrRolling) {
-				t.Error(err)
-			}
-			select {
-			case <-over:
-				return
-			default:
-			}
-		}
-	})
-	defer restarting.Wait()
-	defer close(over)
+	defer h.restarts("a")()
 	restarts := 0
 	for n := 1; restarts < 300; n++ {
 		g.HealthCheckTimeout = time.Hour + time.Duration(n)*time.Millisecond
