@@ -146,10 +146,9 @@ func TestClientOfAnotherUser(t *testing.T) {
 	refused(t, <-refusals)
 }
 
-// A socket that somebody else has put where ours is expected is not spoken with.
-func TestServerOfAnotherUser(t *testing.T) {
-	dir, program := open(t)
-	path := filepath.Join(dir, "s")
+// nobodyListens has another user listen, to the end of the test.
+func nobodyListens(t *testing.T, program, path string) {
+	t.Helper()
 	cmd := asNobody(program, "listen", path)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -158,12 +157,18 @@ func TestServerOfAnotherUser(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	said := make([]byte, 64)
-	n, err := stdout.Read(said)
-	if err != nil || !strings.HasPrefix(string(said[:n]), "listening <nil>") {
+	if n, err := stdout.Read(said); err != nil || !strings.HasPrefix(string(said[:n]), "listening <nil>") {
 		t.Fatalf("%s, %v", said[:n], err)
 	}
+}
+
+// A socket that somebody else has put where ours is expected is not spoken with.
+func TestServerOfAnotherUser(t *testing.T) {
+	dir, program := open(t)
+	path := filepath.Join(dir, "s")
+	nobodyListens(t, program, path)
 	conn, err := net.DialTimeout("unix", path, time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -184,19 +189,7 @@ func TestRootAsksTheOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(theirs, "s")
-	cmd := asNobody(program, "listen", path)
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { cmd.Process.Kill(); cmd.Wait() }()
-	said := make([]byte, 64)
-	if n, err := stdout.Read(said); err != nil || !strings.HasPrefix(string(said[:n]), "listening <nil>") {
-		t.Fatalf("%s, %v", said[:n], err)
-	}
+	nobodyListens(t, program, path)
 	ask := func() error {
 		conn, err := net.DialTimeout("unix", path, time.Minute)
 		if err != nil {
