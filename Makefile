@@ -34,9 +34,10 @@ servers: ## install the language servers that the tests of lspconn stop, pinned,
 	tools/lsp/install
 
 # Not vet and exporttest: they start no goroutine, and type checkers and the types of Kubernetes take minutes there.
+# What is vetted by lint is not again by race, and what starts no goroutine does not race.
 race: ## the tests of all modules under the race detector
 	@if [ -z "$$CI" ] && [ "$$($(GO) env CGO_ENABLED)" = 0 ]; then echo "race: skipped, it needs a C compiler"; exit; fi; \
-	set -x; $(GO) test -race $$($(GO) list $(ALL) | grep -v '^$(ROOT)/\(vet\|launcher/export/exporttest\|launcher/metrics/dashboardtest\)')
+	set -x; $(GO) test -race -vet=off $$($(GO) list $(ALL) | grep -v '^$(ROOT)/\(vet\|launcher/export/exporttest\|launcher/metrics/dashboardtest\)')
 
 # Not from the cache: some of these tests read files outside of their module, which it does not look at.
 nested: ## the tests of the nested modules
