@@ -33,8 +33,8 @@ test: ## the tests of the root module
 servers: ## install the language servers that the tests of lspconn stop, pinned, into bin/lsp
 	tools/lsp/install
 
-# Not vet and exporttest: they start no goroutine, and type checkers and the types of Kubernetes take minutes there.
-# What is vetted by lint is not again by race, and what starts no goroutine does not race.
+# Not vet, exporttest and dashboardtest: they start no goroutine, and type checkers and the types of Kubernetes take minutes
+# there. Nor are the others vetted, which lint does.
 race: ## the tests of all modules under the race detector
 	@if [ -z "$$CI" ] && [ "$$($(GO) env CGO_ENABLED)" = 0 ]; then echo "race: skipped, it needs a C compiler"; exit; fi; \
 	set -x; $(GO) test -race -vet=off $$($(GO) list $(ALL) | grep -v '^$(ROOT)/\(vet\|launcher/export/exporttest\|launcher/metrics/dashboardtest\)')
