@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -120,4 +121,25 @@ func TestRedactor(t *testing.T) {
 			t.Errorf("the program gets other arguments (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// A pattern may have nothing in it that all its names have.
+func TestRedactor_AnyPattern(t *testing.T) {
+	for _, test := range []struct{ pattern, name string }{
+		{"*", "anything"}, {"???", "abc"}, {"[ab]c", "BC"}, {`\*d`, "*d"}, {"a?*z", "a-z"}, {"pin", "PIN"}, {"x-y*", "X_YZ"},
+	} {
+		r := config.NewRedactor("*PIN", test.pattern)
+		for text, want := range map[string]string{"--" + test.name + " hunter2": "--" + test.name + " [redacted]",
+			`{"` + test.name + `":"hunter2"}`: `{"` + test.name + `":"[redacted]"}`, test.name + "=hunter2": test.name + "=[redacted]"} {
+			if strings.HasPrefix(test.name, "*") {
+				want = text // which is no name
+			}
+			if diff := cmp.Diff(want, r.Text(text)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", test.pattern, diff)
+			}
+		}
+		if diff := cmp.Diff(config.Redacted, r.Env(test.name, "hunter2")); diff != "" {
+			t.Errorf("%s, of a variable (-want +got):\n%s", test.pattern, diff)
+		}
+	}
 }
