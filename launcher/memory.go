@@ -27,7 +27,8 @@ import (
 //   - There is nothing secret in it: of commands and environments only a digest. It is 0600 nevertheless.
 //
 // While it cannot be written, it is tried again, with pauses that double up to retryMost, and at each change; its readers would
-// believe what was, else, until something changes again. That it begins to fail is told, and that it works again.
+// believe what was, else, until something changes again. That it begins to fail is told, a disk that hangs included, and that
+// it works again.
 //
 // The file is synced before it is renamed, so that after a crash of the machine it is not empty. That the rename is lost then
 // does not matter: nothing in it lives on.
@@ -260,7 +261,7 @@ func (m *memory) written(stop <-chan struct{}) error {
 	case <-stop:
 		err = fmt.Errorf("the disk has not taken %s before the stop", m.path)
 	case <-late.C:
-		err = fmt.Errorf("the disk has not taken %s within %v; see why it hangs", m.path, writePatience)
+		err = m.hangs()
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -291,13 +292,11 @@ func (m *memory) loop() {
 		waiting := m.waiting
 		m.waiting = nil
 		m.mu.Unlock()
-		err := writeState(m.path, m.recall())
-		if was := m.failing.Swap(err != nil); was != (err != nil) {
-			m.told(err)
-			pause = retryLeast
-		}
+		err := m.write()
 		again.Stop()
-		if err != nil {
+		if err == nil {
+			pause = retryLeast
+		} else {
 			again.Reset(pause)
 			pause = min(2*pause, retryMost)
 		}
@@ -305,6 +304,32 @@ func (m *memory) loop() {
 			w <- err
 		}
 	}
+}
+
+// write writes the file, however long that takes, and tells when it fails, or takes too long.
+func (m *memory) write() error {
+	told := make(chan struct{})
+	late := time.AfterFunc(writePatience, func() {
+		defer close(told)
+		m.fails(m.hangs())
+	})
+	err := writeState(m.path, m.recall())
+	if !late.Stop() {
+		<-told
+	}
+	m.fails(err)
+	return err
+}
+
+// fails tells of a failure that was not there before, or with nil, of the end of one.
+func (m *memory) fails(err error) {
+	if was := m.failing.Swap(err != nil); was != (err != nil) {
+		m.told(err)
+	}
+}
+
+func (m *memory) hangs() error {
+	return fmt.Errorf("the disk has not taken %s within %v; see why it hangs", m.path, writePatience)
 }
 
 // closePatience is how long a disk may take for the file at the end.

@@ -156,6 +156,35 @@ func TestStateFileIsNotWaitedForForEver(t *testing.T) {
 	})
 }
 
+// A disk that hangs is told of like one that fails, and so is that it goes on.
+func TestStateFileThatHangsIsToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs, writes, told := make(chan bool), make(chan bool, 1), make(chan error, 2)
+		writes <- true // the first time
+		m, err := launcher.NewMemory(t.TempDir(), func() {
+			select {
+			case <-writes:
+			case <-hangs:
+			}
+		}, func(err error) { told <- err })
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		m.Note()
+		if err := <-told; err == nil || !strings.Contains(err.Error(), "the disk has not taken") {
+			t.Errorf("it is told of %v", err)
+		}
+		equal(t, "it took", time.Since(begun), 10*time.Second)
+		close(hangs)
+		if err := <-told; err != nil {
+			t.Errorf("it is told of %v, when it goes on", err)
+		}
+		m.Close()
+		equal(t, "more is told", len(told), 0)
+	})
+}
+
 // hang has the disk hang with the state file: it is a pipe that nobody has opened.
 func hang(t *testing.T, dir string) (next string) {
 	t.Helper()
