@@ -11,6 +11,10 @@ next:
 	MOVQ (SI), AX
 	CMPQ AX, SI // outer frames lie higher; the outermost has zero
 	JLS  done
+	MOVQ AX, DX
+	SUBQ SI, DX
+	CMPQ DX, $0x4000000 // too far for a frame: C has called back, and the next frame pointer is its, or no pointer at all
+	JHI  done
 	MOVQ AX, SI
 	ADDQ $8, DI
 	DECQ CX

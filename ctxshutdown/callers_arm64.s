@@ -11,6 +11,10 @@ next:
 	MOVD (R1), R3
 	CMP  R1, R3 // outer frames lie higher; the outermost has zero
 	BLS  done
+	SUB  R1, R3, R4
+	MOVD $0x4000000, R5
+	CMP  R5, R4 // too far for a frame: C has called back, and the next frame pointer is its, or no pointer at all
+	BHI  done
 	MOVD R3, R1
 	ADD  $8, R0
 	SUB  $1, R2
