@@ -437,7 +437,7 @@ func (c *tcpConn) Write(b []byte) (int, error) { c.conn.writes(); return c.TCPCo
 func (c *tcpConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
-func (c *tcpConn) Close() error      { return c.conn.close() }
+func (c *tcpConn) Close() error      { c.deadline.show(); return c.conn.close() }
 func (c *tcpConn) NetConn() net.Conn { c.deadline.show(); return c.TCPConn }
 
 func (c *tcpConn) SetReadDeadline(t time.Time) error {

@@ -10,7 +10,8 @@ import (
 // A deadline is the read deadline of a TCP connection, as the server sets it until it drains. The server lifts it five times
 // in a request, four times where there is none, and each time costs as much as all that we do in one; these are left out.
 //
-// Nothing is left out where somebody else may have set one: whoever is shown the connection itself by a hook or by NetConn.
+// Nothing is left out where somebody else may have set one: the listener, unless it is package net's, and whoever is shown the
+// connection itself, by a hook or by NetConn.
 type deadline struct {
 	none atomic.Bool // there is none
 

@@ -43,9 +43,10 @@ type drain struct {
 	failed *PanicError // the first; of the goroutine of Serve
 }
 
-func (d *drain) add(nc net.Conn) net.Conn {
+// add takes a connection on; own is whether nobody else can have got hold of it.
+func (d *drain) add(nc net.Conn, own bool) net.Conn {
 	w, c := newConn(nc)
-	if tc, ok := w.(*tcpConn); ok && (d.server.connState != nil || d.server.connContext != nil) {
+	if tc, ok := w.(*tcpConn); ok && (!own || d.server.connState != nil || d.server.connContext != nil) {
 		tc.deadline.show()
 	}
 	c.raw, c.drain, c.scope, c.work = nc, d, d.scope, d.work

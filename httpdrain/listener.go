@@ -116,7 +116,8 @@ func (l *listener) accepted(nc net.Conn, stopping bool) (net.Conn, error) {
 	if l.late == backlog {
 		l.Close() // the next Accept tells the server
 	}
-	return l.drain.add(nc), nil
+	_, own := l.Listener.(*net.TCPListener)
+	return l.drain.add(nc, own), nil
 }
 
 func errTLSListener(ln net.Listener) error {
