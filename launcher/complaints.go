@@ -14,24 +14,27 @@ import (
 // whose reader waits for its end. The next launcher reads it.
 func complaintsIn(dir string) string { return filepath.Join(dir, "guardian.err") }
 
-// complain says something there, and on stderr. If it cannot be said, there is nobody to tell.
-func complain(dir, text string) {
+// complain says something there, and on stderr.
+func complain(dir, text string) error {
 	fmt.Fprintln(os.Stderr, text)
 	f, err := os.OpenFile(complaintsIn(dir), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return
+		return err
 	}
-	defer f.Close()
-	f.WriteString(strings.ReplaceAll(text, "\n", "; ") + "\n")
+	_, err = f.WriteString(strings.ReplaceAll(text, "\n", "; ") + "\n")
+	return errors.Join(err, f.Close())
 }
 
 // complainOnce returns what says of each failure of a log, once, what is lost.
 func complainOnce(dir string) func(error) {
 	var told sync.Map
 	return func(err error) {
-		if _, again := told.LoadOrStore(err.Error(), true); !again {
-			complain(dir, fmt.Sprintf("launcher: some of what processes print is lost, which the guardian reads until there is a launcher: %v; "+
-				"see to it that it can write there: it tries again with each line", err))
+		if _, again := told.LoadOrStore(err.Error(), true); again {
+			return
+		}
+		if complain(dir, fmt.Sprintf("launcher: some of what processes print is lost, which the guardian reads until there is a launcher: %v; "+
+			"see to it that it can write there: it tries again with each line", err)) != nil {
+			told.Delete(err.Error()) // the disk that has no room for the log may have none for this; next time, it may
 		}
 	}
 }

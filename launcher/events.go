@@ -48,7 +48,7 @@ type Event struct {
 	Took      time.Duration // of a Transition: to READY, since the process was started; else, since it was to be stopped, 0 if it was not
 	Survivors int           // of a Transition to an end: processes that it has left, and that could not be ended
 	Missed    int           // events that this watcher has missed before this one, being too slow
-	Stack     string        // where something of the program's has panicked, or called runtime.Goexit, and been contained; the Message names it
+	Stack     string        // where something of the program's has panicked, or called runtime.Goexit; the Message names it
 }
 
 // An eventHub hands events to who watches. It never waits for any of them: not for a log on a disk that hangs, either.

@@ -202,8 +202,11 @@ type Stop struct {
 }
 
 // StopProcess tells a process to stop, and returns at once; [Manager.Wait] waits for the end. One that is stopping already
-// goes on as it is. The error matches [ErrNotFound].
+// goes on as it is. The error matches [ErrNotFound], and is a [*ConfigError] for a Grace that is no time to wait for.
 func (m *Manager) StopProcess(id string, how Stop) error {
+	if how.Grace < 0 || how.Grace > longestGrace {
+		return &ConfigError{Field: "Grace", Rule: fmt.Sprintf("must be 0, which is the configured one, or up to %v, and not %v", longestGrace, how.Grace)}
+	}
 	p, err := m.process(id)
 	if err != nil {
 		return err

@@ -243,7 +243,7 @@ func (m *memory) note() {
 const writePatience = 10 * time.Second
 
 // written returns when all that was to be remembered by now is in the file. It waits for the disk no longer than
-// writePatience, and not at all for one that hangs when there is no more use for it, which is when stop is closed.
+// writePatience, and than closePatience when there is no more use for it, which is when stop is closed.
 func (m *memory) written(stop <-chan struct{}) error {
 	done := make(chan error, 1)
 	m.mu.Lock()
@@ -252,21 +252,24 @@ func (m *memory) written(stop <-chan struct{}) error {
 	m.note()
 	late := time.NewTimer(writePatience)
 	defer late.Stop()
-	var err error
-	select {
-	case err := <-done:
-		return err
-	case <-m.ended:
-		return fs.ErrClosed
-	case <-stop:
-		err = fmt.Errorf("the disk has not taken %s before the stop", m.path)
-	case <-late.C:
-		err = m.hangs()
+	err := m.hangs()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-m.ended:
+			return fs.ErrClosed
+		case <-stop:
+			stop = nil
+			late.Reset(closePatience)
+			err = fmt.Errorf("the disk has not taken %s within %v of the stop", m.path, closePatience)
+		case <-late.C:
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.waiting = slices.DeleteFunc(m.waiting, func(w chan error) bool { return w == done })
+			return err
+		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.waiting = slices.DeleteFunc(m.waiting, func(w chan error) bool { return w == done })
-	return err
 }
 
 // Between tries to write the file.

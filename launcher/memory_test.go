@@ -138,7 +138,7 @@ func TestStateFileIsNotWaitedForForEver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range []struct{ stopped, want time.Duration }{{time.Hour, 10 * time.Second}, {time.Second, time.Second}} {
+		for _, c := range []struct{ stopped, want time.Duration }{{time.Hour, 10 * time.Second}, {time.Second, 2 * time.Second}} {
 			begun := time.Now()
 			stop := make(chan struct{})
 			again := time.AfterFunc(c.stopped, func() { close(stop) })

@@ -18,8 +18,11 @@ var ErrReloading = errors.New("launcher: another configuration is being taken ov
 //     and so is one whose roll is paused: that roll is given up.
 //   - All else of a group holds at once: how many there are, and for the processes that run, their limits. One that was given
 //     up begins anew.
-//   - Of the rest, TotalDeadline (but see TotalDeadlineDerived), Redact and Source hold at once. What takes a new launcher is refused, by a [*ConfigError]: another
-//     Dir, and another Listen of a group that there is. Router, Logger, Output, Helper, Guardian and Reread stay as they are.
+//   - Of the rest, TotalDeadline (but see TotalDeadlineDerived), Redact and Source hold at once. What takes a new launcher is
+//     refused, by a [*ConfigError]: another Dir, and another Listen of a group that there is. Router, Logger, Output, Helper,
+//     Guardian and Reread stay as they are.
+//
+// A roll that turns back puts back all of a group but DependsOn, which stays as it was loaded last.
 //
 // Nothing has changed where the configuration is refused, and where the error matches [ErrReloading], or [ErrRolling]
 // because a group that would change is being rolled. What was begun goes on when ctx ends.

@@ -79,6 +79,7 @@ func (c *ReadinessCoordinator) Check(name string, f func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.checks[name] = f
+	delete(c.panicked, name)
 }
 
 // The checks that the protocol has names for.

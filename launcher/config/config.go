@@ -275,7 +275,8 @@ func (c *Config) StopBound() time.Duration {
 	return c.along(func(g *Group) time.Duration { return g.StopBound() })
 }
 
-// derivedTotal is the TotalDeadline of a file that has none.
+// derivedTotal is the TotalDeadline of a file that has none. One that has the very same cannot be told from it, which is right for
+// the copy that is printed of a file.
 func (c *Config) derivedTotal() time.Duration {
 	return min(max(c.StopBound()/4*5, leastTotal), maxDuration)
 }
@@ -292,6 +293,7 @@ func (c *Config) along(f func(*Group) time.Duration) (most time.Duration) {
 		if g == nil {
 			return 0
 		}
+		sums[name] = 0 // for a circle, in a configuration that nobody has checked
 		below := time.Duration(0)
 		for _, d := range g.DependsOn {
 			below = max(below, visit(d))

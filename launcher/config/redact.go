@@ -64,7 +64,7 @@ func (r *Redactor) hinted(s string) bool {
 // Redactor returns the Redactor that the file asks for.
 func (c *Config) Redactor() *Redactor { return NewRedactor(c.Redact...) }
 
-var separators = strings.NewReplacer("-", "_", "/", "_")
+var separators = strings.NewReplacer("-", "_", "/", "_", "\u212a", "K") // which (?i:k) matches, too
 
 func plain(name string) string { return separators.Replace(strings.ToUpper(name)) }
 
@@ -101,8 +101,8 @@ func (r *Redactor) Environ(environ []string) []string {
 
 // The values that are looked for. The end of a quoted one may have been cut off with the line, and so may that of a list.
 const (
-	quoted = `"(?:[^"\\]|\\.)*(?:"|$)|'[^']*(?:'|$)`
-	inner  = `\\"(?:[^"\\]|\\\\(?:\\["\\]|[^"\\]))*(?:\\"|$)` // quoted, in a string of JSON
+	quoted = `"(?:[^"\\]|\\(?s:.|$))*(?:"|$)|'[^']*(?:'|$)`
+	inner  = `\\"(?:[^"\\]|\\\\(?:\\["\\]|[^"\\]|$))*(?:\\"|\\?$)` // quoted, in a string of JSON
 	bare   = `(?:(?i:Basic|Bearer|Digest|Token)\s+)?[^\s;,&"']+`
 	list   = `[\[{].*`
 )

@@ -88,13 +88,13 @@ func runCommand(at *place) *cobra.Command {
 	return cmd
 }
 
-// checkDurations refuses flags that are no time to wait for, by their names. A 0 is one where it is in none, and else it would be
-// taken for the default.
-func checkDurations(cmd *cobra.Command, none ...string) (err error) {
+// checkDurations refuses flags that are no time to wait for, by their names. A 0 would be taken for the default, unless the flag
+// may be 0.
+func checkDurations(cmd *cobra.Command, mayBeZero ...string) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		d, other := cmd.Flags().GetDuration(f.Name)
 		least, rule := time.Duration(1), "more than 0"
-		if slices.Contains(none, f.Name) {
+		if slices.Contains(mayBeZero, f.Name) {
 			least, rule = 0, "0 or more"
 		}
 		if other == nil && (d < least || d > longest) {
