@@ -90,3 +90,39 @@ func TestServe_DeadlinesBehindOurBack(t *testing.T) {
 	p.send("!")
 	p.closed()
 }
+
+// And so is one of a listener of the user's, which may keep what it has accepted.
+func TestServe_DeadlinesOfListeners(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := make(chan net.Conn, 1)
+	v := startOn(t, keeping{ln, kept}, handler(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case c := <-kept:
+			c.SetReadDeadline(past)
+			<-r.Context().Done() // the server has met it
+		default: // the second request
+		}
+		ok(w, r)
+	}))
+	p := dial(t, v.addr)
+	for range 2 {
+		p.send(get)
+		p.answered()
+	}
+}
+
+type keeping struct {
+	net.Listener
+	kept chan<- net.Conn
+}
+
+func (k keeping) Accept() (net.Conn, error) {
+	c, err := k.Listener.Accept()
+	if err == nil {
+		k.kept <- c
+	}
+	return c, err
+}
