@@ -285,11 +285,41 @@ func (m *Manager) recall() remembered {
 	return r
 }
 
+// hold opens what kept processes print to, before the guardian is ended that reads it: where a process has ended, nobody else has
+// its pipe open, and what is in it would be lost with the last who has.
+func (m *Manager) hold(before remembered) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.outputs = map[string]*os.File{}
+	for _, g := range before.Groups {
+		for _, p := range g.Processes {
+			for _, stream := range streams {
+				path := fifo(m.dir, p.ID, stream)
+				if f, err := openFIFO(path); err == nil { // else it is told of when the process is adopted
+					m.outputs[path] = f
+				}
+			}
+		}
+	}
+}
+
+// output returns what is held of it, or opens it.
+func (m *Manager) output(path string) (*os.File, error) {
+	m.mu.Lock()
+	f := m.outputs[path]
+	delete(m.outputs, path)
+	m.mu.Unlock()
+	if f != nil {
+		return f, nil
+	}
+	return openFIFO(path)
+}
+
 // adopt starts the process that another launcher has started.
 func (p *process) adopt() error {
 	var files [2]*os.File
 	for i, stream := range streams {
-		f, err := openFIFO(fifo(p.manager.dir, p.id, stream))
+		f, err := p.manager.output(fifo(p.manager.dir, p.id, stream))
 		if err != nil {
 			p.tell(Event{Kind: Alarm, Message: "what it prints is lost: " + err.Error()})
 			continue
