@@ -437,8 +437,12 @@ func (c *tcpConn) Write(b []byte) (int, error) { c.conn.writes(); return c.TCPCo
 func (c *tcpConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
-func (c *tcpConn) Close() error      { c.deadline.show(); return c.conn.close() }
 func (c *tcpConn) NetConn() net.Conn { c.deadline.show(); return c.TCPConn }
+
+func (c *tcpConn) Close() error {
+	c.deadline.show() // so that whoever lifts a deadline after that hears that it is closed
+	return c.conn.close()
+}
 
 func (c *tcpConn) SetReadDeadline(t time.Time) error {
 	if c.drain.draining.Load() {

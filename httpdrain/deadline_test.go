@@ -126,3 +126,22 @@ func (k keeping) Accept() (net.Conn, error) {
 	}
 	return c, err
 }
+
+// Whoever lifts a deadline of a connection that is closed is told.
+func TestServe_DeadlinesAfterClose(t *testing.T) {
+	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		conn.SetReadDeadline(time.Time{})
+		conn.Close()
+		if err := conn.SetReadDeadline(time.Time{}); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("lifted: %v", err)
+		}
+	}))
+	p := dial(t, v.addr)
+	p.send(get)
+	p.closed()
+}
