@@ -111,9 +111,8 @@ Of one operation, counted by callgrind. They show the floors: TryGuard is a Guar
 stop; below the root that look is the Err of a context.WithCancel, because others can end what the scope derives from. Of cache
 lines, each of Guard, TryGuard and Release writes one, that of the counting word; TryGuard reads that of the signal besides, which
 nobody writes before the stop. Seq and a Reader are one more call for each element or Read, and in it a look at a flag; they were meant
-to take 2.5 ns more than what they wrap, and take that or a little more, by how busy the machine is. Of a request these are the
-instructions outside of the kernel, which take less than half of its time; a guard is 0.3 % of them, and in the row of the HTTP
-request with a guard, whatever is beyond that is the noise of the network.
+to take 2.5 ns more than what they wrap, which the first table is to be held against. Of a request these are the instructions outside
+of the kernel, which take less than half of its time.
 
 `
 
