@@ -114,6 +114,9 @@ func TestAdminGracePeriods(t *testing.T) {
 		equal(t, "code", status.Code(err), codes.InvalidArgument)
 		equal(t, "message", status.Convert(err).Message(), want)
 	}
+	if err := h.StopProcess("web-1", launcher.Stop{Grace: -time.Second}); err == nil || !strings.Contains(err.Error(), "Grace is -1s") {
+		t.Errorf("a negative grace, without the wire: %v", err)
+	}
 	equal(t, "state", stateOf(h, "web-1"), launcher.Ready)
 	if _, err := to.StopProcess(ctx, &pb.StopProcessRequest{ProcessId: "web-1", GracePeriod: durationpb.New(24 * time.Hour)}); err != nil {
 		t.Error(err)

@@ -14,7 +14,7 @@ import (
 // whose reader waits for its end. The next launcher reads it.
 func complaintsIn(dir string) string { return filepath.Join(dir, "guardian.err") }
 
-// complain says something there, and on stderr.
+// complain says something there, and on stderr. Who has nobody else to tell drops its error.
 func complain(dir, text string) error {
 	fmt.Fprintln(os.Stderr, text)
 	f, err := os.OpenFile(complaintsIn(dir), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -25,16 +25,31 @@ func complain(dir, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// complainOnce returns what says of each failure of a log, once, what is lost.
-func complainOnce(dir string) func(error) {
-	var told sync.Map
-	return func(err error) {
-		if _, again := told.LoadOrStore(err.Error(), true); again {
-			return
-		}
-		if complain(dir, fmt.Sprintf("launcher: some of what processes print is lost, which the guardian reads until there is a launcher: %v; "+
-			"see to it that it can write there: it tries again with each line", err)) != nil {
-			told.Delete(err.Error()) // the disk that has no room for the log may have none for this; next time, it may
+// complaints says of each failure of a log, once, what is lost.
+type complaints struct {
+	dir string
+
+	mu   sync.Mutex
+	told map[string]bool // whether it could be said: a disk that has no room for the log may have none for this
+}
+
+func (c *complaints) add(err error) {
+	text := fmt.Sprintf("launcher: some of what processes print is lost, which the guardian reads until there is a launcher: %v; "+
+		"see to it that it can write there: it tries again with each line", err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, again := c.told[text]; !again {
+		c.told[text] = complain(c.dir, text) == nil
+	}
+}
+
+// end says what could not be said, for the last time.
+func (c *complaints) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for text, said := range c.told {
+		if !said {
+			complain(c.dir, text)
 		}
 	}
 }

@@ -24,8 +24,14 @@ func TestFaults_Guard(t *testing.T) {
 	equal(t, "last lines", bytes.Count(text, []byte("web-1 out | all of it")), 1)
 }
 
-// A guardian that cannot write a log says so, once, with the path and what to do; the next launcher tells of it.
+// A guardian that cannot write a log says so, once, with the path and what to do; the next launcher tells of it. It is told, too,
+// where the guardian could not say it either until it left.
 func TestFaults_GuardWithoutLog(t *testing.T) {
+	t.Run("told at once", func(t *testing.T) { guardWithoutLog(t, false) })
+	t.Run("told at last", func(t *testing.T) { guardWithoutLog(t, true) })
+}
+
+func guardWithoutLog(t *testing.T, speechless bool) {
 	b := newBrood(t)
 	g := kept(b.of(group("web", 1, "burst", "--process-id", "{id}", "--work-duration", "1ms")))
 	dir := shortDir(t)
@@ -37,6 +43,12 @@ func TestFaults_GuardWithoutLog(t *testing.T) {
 	if err := os.RemoveAll(logs); err != nil {
 		t.Fatal(err)
 	}
+	complaints := filepath.Join(cfg.Dir, "guardian.err")
+	if speechless {
+		if err := os.Mkdir(complaints, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
 	first.kill()
 	for _, pid := range b.alive() {
 		if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil { // it prints 5001 lines, and ends when the guardian has read most of them
@@ -45,6 +57,11 @@ func TestFaults_GuardWithoutLog(t *testing.T) {
 		awaitEnd(t, pid, tooLong)
 	}
 
+	if speechless {
+		if err := os.Remove(complaints); err != nil {
+			t.Fatal(err)
+		}
+	}
 	h := launchWith(t, cfg).ready()
 	h.drainEvents()
 	var alarms []string
@@ -56,7 +73,7 @@ func TestFaults_GuardWithoutLog(t *testing.T) {
 	if len(alarms) != 1 || !strings.Contains(alarms[0], filepath.Join(logs, "web-1.log")) || !strings.Contains(alarms[0], "see to it that") {
 		t.Errorf("what is told: %q", alarms)
 	}
-	if _, err := os.Stat(filepath.Join(cfg.Dir, "guardian.err")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(complaints); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it will be told again: %v", err)
 	}
 }

@@ -148,7 +148,9 @@ func (r remembered) read(dir string, leave <-chan os.Signal, f func(string) stri
 	var reading sync.WaitGroup
 	var files []*os.File
 	var all []error
-	logs := newLogFiles(nil, complainOnce(dir))
+	lost := &complaints{dir: dir, told: map[string]bool{}}
+	defer lost.end() // after the last lines have been written, or not
+	logs := newLogFiles(nil, lost.add)
 	for name, g := range r.Groups {
 		for _, p := range g.Processes {
 			if !p.kept() {
@@ -281,6 +283,9 @@ func (g *guardian) watch(ctx context.Context) {
 		g.pen, g.proc = guardianPen(), nil
 		g.mu.Unlock()
 		g.written(ctx.Done()) // if it cannot be, that is told, and a guardian that nobody finds is better than none
+		if ctx.Err() != nil {
+			return
+		}
 		for tries := 0; ; tries++ {
 			err := g.start()
 			if err == nil {

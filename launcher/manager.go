@@ -203,10 +203,10 @@ type Stop struct {
 }
 
 // StopProcess tells a process to stop, and returns at once; [Manager.Wait] waits for the end. One that is stopping already
-// goes on as it is. The error matches [ErrNotFound], and is a [*ConfigError] for a Grace that is no time to wait for.
+// goes on as it is. The error matches [ErrNotFound] where there is none of that id.
 func (m *Manager) StopProcess(id string, how Stop) error {
-	if how.Grace < 0 || how.Grace > longestGrace {
-		return &ConfigError{Field: "Grace", Rule: fmt.Sprintf("must be 0, which is the configured one, or up to %v, and not %v", longestGrace, how.Grace)}
+	if how.Grace < 0 {
+		return fmt.Errorf("launcher: Stop.Grace is %v, and has to be 0, for the configured one, or more", how.Grace)
 	}
 	p, err := m.process(id)
 	if err != nil {

@@ -250,9 +250,10 @@ func (m *memory) written(stop <-chan struct{}) error {
 	m.waiting = append(m.waiting, done)
 	m.mu.Unlock()
 	m.note()
+	by := time.Now().Add(writePatience)
 	late := time.NewTimer(writePatience)
 	defer late.Stop()
-	err := m.hangs()
+	hangs := m.hangs()
 	for {
 		select {
 		case err := <-done:
@@ -261,13 +262,13 @@ func (m *memory) written(stop <-chan struct{}) error {
 			return fs.ErrClosed
 		case <-stop:
 			stop = nil
-			late.Reset(closePatience)
-			err = fmt.Errorf("the disk has not taken %s within %v of the stop", m.path, closePatience)
+			late.Reset(min(closePatience, time.Until(by)))
+			hangs = fmt.Errorf("the disk has not taken %s within %v of the stop", m.path, closePatience)
 		case <-late.C:
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.waiting = slices.DeleteFunc(m.waiting, func(w chan error) bool { return w == done })
-			return err
+			return hangs
 		}
 	}
 }
@@ -335,7 +336,7 @@ func (m *memory) hangs() error {
 	return fmt.Errorf("the disk has not taken %s within %v; see why it hangs", m.path, writePatience)
 }
 
-// closePatience is how long a disk may take for the file at the end.
+// closePatience is how long a disk may take for the file once everything is about to stop.
 const closePatience = time.Second
 
 // close removes the file, if there is nothing left to remember, and then calls closed: nobody else may write it before. Where the

@@ -64,9 +64,13 @@ func TestFaults_Check(t *testing.T) {
 			if m := r.GetMessage(); !strings.Contains(m, "backend connected (panic: ") || !strings.Contains(m, fault.says) {
 				t.Errorf("message %q", m)
 			}
+			equal(t, "again", p.Readiness.State(), client.Warming) // of which nobody is told, since it is asked every second
 			mended.Store(true)
 			equal(t, "once more", p.Readiness.State(), client.Ready)
+			p.Readiness.Check(client.CheckConnected, func() bool { fault.do(); return true })
+			equal(t, "another check", p.Readiness.State(), client.Unhealthy)
 			p.Close() // after which nobody logs
+			equal(t, "panics logged", strings.Count(log.String(), "panic in a check"), 2)
 			if !strings.Contains(log.String(), "faults_test.go") {
 				t.Errorf("the log has no stack:\n%s", &log)
 			}

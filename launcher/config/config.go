@@ -275,8 +275,8 @@ func (c *Config) StopBound() time.Duration {
 	return c.along(func(g *Group) time.Duration { return g.StopBound() })
 }
 
-// derivedTotal is the TotalDeadline of a file that has none. One that has the very same cannot be told from it, which is right for
-// the copy that is printed of a file.
+// derivedTotal is the TotalDeadline of a file that has none. A file that has the same written out counts as one that has none: the
+// copy that validate prints has to mean what its original does.
 func (c *Config) derivedTotal() time.Duration {
 	return min(max(c.StopBound()/4*5, leastTotal), maxDuration)
 }

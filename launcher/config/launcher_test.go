@@ -173,3 +173,13 @@ func TestLocate(t *testing.T) {
 		}
 	}
 }
+
+// Nobody has to have checked what is handed over: what is wrong with it, package launcher says.
+func TestUncheckedCircle(t *testing.T) {
+	c := &config.Config{Groups: []config.Group{{Name: "a", DependsOn: []string{"b"}}, {Name: "b", DependsOn: []string{"a"}}}}
+	out := c.Launcher()
+	out.Dir = t.TempDir()
+	if err := out.Validate(); err == nil || !strings.Contains(err.Error(), "DependsOn") {
+		t.Errorf("a circle is valid: %v", err)
+	}
+}
