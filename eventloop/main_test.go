@@ -97,7 +97,8 @@ func busy(t *testing.T, l *eventloop.Loop) (free func()) {
 	return func() { close(release) }
 }
 
-// does runs f on the loop, and waits for it.
+// does runs f on the loop, and waits for it. Who then looks at the counters drains the loop first, or waits for its bubble: a callback
+// is counted after it.
 func does(t *testing.T, l *eventloop.Loop, f func()) {
 	t.Helper()
 	done := make(chan struct{})

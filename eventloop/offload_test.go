@@ -64,6 +64,7 @@ func TestLateCompletion(t *testing.T) {
 			t.Error(err)
 		}
 		does(t, l, func() { equal(t, "completions", len(got), 1) })
+		synctest.Wait()
 		equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 3, Executed: 3, TimedOut: 1, LateCompletions: 1})
 		drains(t, p.Stop())
 	})
@@ -81,6 +82,7 @@ func TestOffloadInTime(t *testing.T) {
 			})
 		time.Sleep(time.Hour)
 		does(t, l, func() { equal(t, "results", got, 7) })
+		synctest.Wait()
 		equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 2, Executed: 2})
 		drains(t, p.Stop())
 	})
