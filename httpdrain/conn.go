@@ -61,6 +61,7 @@ type conn struct {
 	watching int  // of these, the ones that the drain does not wait for
 	standing standing
 	requests *request
+	deadline deadline
 	released bool               // its scope has been told to stop
 	keeps    *ctxshutdown.Guard // of scope, from then on, so that Work does not end with the stop
 	holds    *ctxshutdown.Guard // of the hijacked ones, until Close
@@ -106,13 +107,19 @@ func tracked(nc net.Conn) *conn {
 func (c *conn) tracked() *conn { return c }
 
 func (c *conn) read(b []byte) (int, error) {
+	if !c.readBegins(len(b)) {
+		return 0, os.ErrDeadlineExceeded
+	}
 	n, err := c.raw.Read(b)
 	for looks := 0; n == 0 && c.looksAgain(err, looks); looks++ {
 		n, err = c.raw.Read(b)
 	}
+	c.mu.Lock()
+	c.deadline.reads--
 	if n > 0 {
 		c.came(b[:n])
 	}
+	c.mu.Unlock()
 	return n, err
 }
 
@@ -139,9 +146,8 @@ func (c *conn) looksAgain(err error, looks int) bool {
 	return something
 }
 
-// came notes that bytes have been read.
+// came notes that bytes have been read. mu is held.
 func (c *conn) came(b []byte) {
-	c.mu.Lock()
 	if !c.begun && !c.h2 {
 		c.begun = c.shaking == nil || c.shaking.saw(b)
 		if c.drain.draining.Load() {
@@ -149,7 +155,6 @@ func (c *conn) came(b []byte) {
 			c.plan()
 		}
 	}
-	c.mu.Unlock()
 }
 
 // writes notes that bytes are about to be written. Before and not after, when the answer to them may have been read.
@@ -181,6 +186,7 @@ func (c *conn) became(state http.ConnState) {
 	case http.StateHijacked:
 		c.hijacked = true
 		c.holds = c.drain.hijacks.Guard()
+		c.shown()
 		c.stay()
 	case http.StateClosed:
 		c.closed = true
@@ -273,7 +279,7 @@ func (c *conn) expire() {
 // just read would be carried out and never answered. This ends the server's wait for one, and it closes the connection.
 func (c *conn) end() {
 	c.ending = true
-	if c.raw.SetReadDeadline(time.Unix(1, 0)) != nil {
+	if c.raw.SetReadDeadline(longAgo) != nil {
 		c.raw.Close()
 	}
 	// Once more, should somebody who took us for running set a deadline only now.
@@ -290,20 +296,6 @@ func (c *conn) stay() {
 		c.ending = false
 		c.raw.SetReadDeadline(time.Time{})
 	}
-}
-
-// setReadDeadline is for everybody else. While the connection is to end, theirs is ignored: the server lifts its own when it
-// begins to wait, which may be just now.
-func (c *conn) setReadDeadline(t time.Time) error {
-	if !c.drain.draining.Load() {
-		return c.raw.SetReadDeadline(t)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ending {
-		return nil
-	}
-	return c.raw.SetReadDeadline(t)
 }
 
 func (c *conn) close() error {
@@ -429,7 +421,6 @@ func (c *conn) dispose() {
 type tcpConn struct {
 	*net.TCPConn
 	conn
-	deadline deadline
 }
 
 func (c *tcpConn) Read(b []byte) (int, error)  { return c.conn.read(b) }
@@ -437,18 +428,12 @@ func (c *tcpConn) Write(b []byte) (int, error) { c.conn.writes(); return c.TCPCo
 func (c *tcpConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
-func (c *tcpConn) NetConn() net.Conn { c.deadline.show(); return c.TCPConn }
+func (c *tcpConn) SetReadDeadline(t time.Time) error { return c.conn.setReadDeadline(t) }
+func (c *tcpConn) NetConn() net.Conn                 { c.conn.show(); return c.TCPConn }
 
 func (c *tcpConn) Close() error {
-	c.deadline.show() // so that whoever lifts a deadline after that hears that it is closed
+	c.conn.show() // so that whoever lifts a deadline after that hears that it is closed
 	return c.conn.close()
-}
-
-func (c *tcpConn) SetReadDeadline(t time.Time) error {
-	if c.drain.draining.Load() {
-		return c.conn.setReadDeadline(t)
-	}
-	return c.deadline.set(c.TCPConn, t)
 }
 
 func (c *tcpConn) ReadFrom(r io.Reader) (int64, error) {

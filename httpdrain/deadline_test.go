@@ -1,11 +1,15 @@
 package httpdrain_test
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -65,30 +69,31 @@ func TestServe_DeadlinesOfHooks(t *testing.T) {
 	}
 }
 
-// So is one that is set by what NetConn returns.
+// So is one of a connection that they were shown before TLS began.
 func TestServe_DeadlinesBehindOurBack(t *testing.T) {
-	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
+	shown := make(chan net.Conn, 1)
+	srv := secured(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case c := <-shown:
+			c.SetReadDeadline(past)
+			<-r.Context().Done() // the server has met it
+		default: // the second request
 		}
-		defer conn.Close()
-		raw := conn.(interface{ NetConn() net.Conn }).NetConn()
-		raw.SetReadDeadline(past)
-		conn.SetReadDeadline(time.Time{})
-		io.WriteString(conn, "?")
-		if _, err := conn.Read(make([]byte, 1)); err != nil {
-			t.Errorf("the deadline is not lifted: %v", err)
-		}
-	}))
-	p := dial(t, v.addr)
-	p.send(get)
-	if _, err := p.in.ReadByte(); err != nil {
+		ok(w, r)
+	})
+	srv.TLSConfig.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		shown <- hello.Conn.(interface{ NetConn() net.Conn }).NetConn()
+		return nil, nil
+	}
+	conn, err := tls.Dial("tcp", start(t, srv).addr, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
 		t.Fatal(err)
 	}
-	p.send("!")
-	p.closed()
+	p := newPeer(t, conn)
+	for range 2 {
+		p.send(get)
+		p.answered()
+	}
 }
 
 // And so is one of a listener of the user's, which may keep what it has accepted.
@@ -129,19 +134,83 @@ func (k keeping) Accept() (net.Conn, error) {
 
 // Whoever lifts a deadline of a connection that is closed is told.
 func TestServe_DeadlinesAfterClose(t *testing.T) {
-	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
+	srv := new(http.Server)
+	srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		srv.Close()
+		if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("lifted: %v", err)
+		}
+	})
+	p := dial(t, start(t, srv).addr)
+	p.send(get)
+	p.closed()
+}
+
+// A hijacked connection is read from in more ways than one, and a deadline ends each.
+func TestServe_DeadlinesAfterHijack(t *testing.T) {
+	v := start(t, handler(func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		conn.SetReadDeadline(time.Time{})
-		conn.Close()
-		if err := conn.SetReadDeadline(time.Time{}); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("lifted: %v", err)
+		defer conn.Close()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := conn.(io.WriterTo).WriteTo(io.Discard)
+			ended <- err
+		}()
+		await("(*TCPConn).WriteTo", "(*FD).Read")
+		conn.SetReadDeadline(past)
+		if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("WriteTo ends with %v", err)
 		}
 	}))
 	p := dial(t, v.addr)
 	p.send(get)
 	p.closed()
+}
+
+// A handler that takes its time is told when the client hangs up.
+func TestServe_ClientHangsUp(t *testing.T) {
+	began, ended := make(chan bool), make(chan bool)
+	v := start(t, handler(func(_ http.ResponseWriter, r *http.Request) {
+		close(began)
+		<-r.Context().Done()
+		close(ended)
+	}))
+	p := dial(t, v.addr)
+	p.send(get)
+	<-began
+	p.Close()
+	<-ended
+}
+
+// Where the server has begun to look whether the client hangs up, it comes back from that, and the connection is quiet.
+func TestServe_ClientDoesNotHangUp(t *testing.T) {
+	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
+		await("(*connReader).backgroundRead", "(*FD).Read")
+		ok(w, r)
+	}))
+	p := dial(t, v.addr)
+	for range 2 {
+		p.send(get)
+		p.answered()
+	}
+	v.s.Shutdown()
+	p.closed()
+	v.drained()
+}
+
+// await returns when a goroutine is in all of these functions.
+func await(functions ...string) {
+	stacks := make([]byte, 1<<20)
+	for {
+		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			if !slices.ContainsFunc(functions, func(f string) bool { return !strings.Contains(stack, f) }) {
+				return
+			}
+		}
+		runtime.Gosched()
+	}
 }

@@ -46,9 +46,8 @@ type drain struct {
 // add takes a connection on; own is whether nobody else can have got hold of it.
 func (d *drain) add(nc net.Conn, own bool) net.Conn {
 	w, c := newConn(nc)
-	if tc, ok := w.(*tcpConn); ok && (!own || d.server.connState != nil || d.server.connContext != nil) {
-		tc.deadline.show()
-	}
+	_, tcp := w.(*tcpConn)
+	c.deadline.ours = tcp && own && d.server.connState == nil && d.server.connContext == nil
 	c.raw, c.drain, c.scope, c.work = nc, d, d.scope, d.work
 	if d.secure {
 		c.shaking = new(handshake)

@@ -25,27 +25,27 @@ func ratio(all []float64) string {
 	return mark(median(all), fmt.Sprintf(" (%.3f–%.3f)", quantile(all, .25), quantile(all, .75)))
 }
 
-func mark(ratio float64, spread string) string {
-	cell := fmt.Sprintf("**%.3f**", ratio) + spread
-	if math.Round(1000*ratio) < math.Round(1000*least) {
+func mark(r float64, spread string) string {
+	cell := fmt.Sprintf("**%.3f**", r) + spread
+	if math.Round(1000*r) < math.Round(1000*least) {
 		cell += ", **missed**"
 	}
 	return cell
 }
 
-// overall prints the geometric mean of the loads' ratios: the noise of one of them is more than what is to be seen.
-func overall(medians []float64) string {
+// geometricMean is of the loads' medians: the noise of one of them is more than what is to be seen.
+func geometricMean(medians []float64) float64 {
 	product := 1.0
 	for _, m := range medians {
 		product *= m
 	}
-	return mark(math.Pow(product, 1/float64(len(medians))), "")
+	return math.Pow(product, 1/float64(len(medians)))
 }
 
 // throughput has clients send requests over connections that they keep, for a slice of time.
 func throughput(w io.Writer, rounds int) {
 	const slice = 25 * time.Millisecond
-	fmt.Fprintf(w, "\n## Throughput\n\nRequests a second: medians of %d interleaved rounds of %v, 16 connections, clients on the same machine.\nA ratio is meant to be %v or more; one that is not says *missed*.\n\n| load | httpdrain | net/http | ratio (middle half) | allocations | of net/http |\n| --- | ---: | ---: | ---: | ---: | ---: |\n", rounds, slice, least)
+	fmt.Fprintf(w, "\n## Throughput\n\nRequests a second: medians of %d interleaved rounds of %v, 16 connections, clients on the same machine.\nA ratio is meant to be %v or more; one that is not says *missed*. The processor time is what a request takes of it, client and kernel\nincluded, in proportion to net/http's: it varies less than the throughput, which is what is left of the machine.\n\n| load | httpdrain | net/http | ratio (middle half) | processor time | allocations | of net/http |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n", rounds, slice, least)
 	small := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") })
 	type order struct {
 		ID    int      `json:"id"`
@@ -61,7 +61,7 @@ func throughput(w io.Writer, rounds int) {
 	})
 	body := bytes.Repeat([]byte("x"), 16<<10)
 	large := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write(body) })
-	var medians []float64
+	var medians, cpuMedians []float64
 	for _, load := range []struct {
 		name string
 		srv  func() *http.Server
@@ -74,14 +74,15 @@ func throughput(w io.Writer, rounds int) {
 		{"HTTP/1.1 over TLS, 2 bytes", func() *http.Server { return secure(small) }, insecure, false},
 		{"h2c, 2 bytes", func() *http.Server { return cleartext2(small) }, nil, true},
 	} {
-		run := map[string]func(time.Duration) float64{}
+		run := map[string]func(time.Duration) (float64, time.Duration){}
 		var ends []func()
 		for _, how := range ways {
 			w := serve(how, load.srv())
 			run[how] = generator(w, load.conf, load.h2, &ends)
 			ends = append(ends, func() { w.stop(); <-w.done })
 		}
-		rates, ratios, allocs := map[string][]float64{}, []float64{}, map[string][]float64{}
+		rates, allocs, cpu := map[string][]float64{}, map[string][]float64{}, map[string][]float64{}
+		var ratios, cpuRatios []float64
 		for i := range rounds {
 			order := []string{ours, theirs}
 			if i%2 == 1 {
@@ -90,28 +91,32 @@ func throughput(w io.Writer, rounds int) {
 			for _, how := range order {
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				rate := run[how](slice)
+				used := cpuTime()
+				requests, took := run[how](slice)
+				used = cpuTime() - used
 				runtime.ReadMemStats(&after)
-				rates[how] = append(rates[how], rate)
-				allocs[how] = append(allocs[how], float64(after.Mallocs-before.Mallocs)/(rate*slice.Seconds()))
+				rates[how] = append(rates[how], requests/took.Seconds())
+				cpu[how] = append(cpu[how], float64(used)/requests)
+				allocs[how] = append(allocs[how], float64(after.Mallocs-before.Mallocs)/requests)
 			}
 			ratios = append(ratios, rates[ours][i]/rates[theirs][i])
+			cpuRatios = append(cpuRatios, cpu[ours][i]/cpu[theirs][i])
 		}
-		fmt.Fprintf(w, "| %s | %.0f | %.0f | %s | %.1f | %.1f |\n", load.name, median(rates[ours]), median(rates[theirs]),
-			ratio(ratios), median(allocs[ours]), median(allocs[theirs]))
-		medians = append(medians, median(ratios))
+		fmt.Fprintf(w, "| %s | %.0f | %.0f | %s | %.3f | %.1f | %.1f |\n", load.name, median(rates[ours]), median(rates[theirs]),
+			ratio(ratios), median(cpuRatios), median(allocs[ours]), median(allocs[theirs]))
+		medians, cpuMedians = append(medians, median(ratios)), append(cpuMedians, median(cpuRatios))
 		for _, end := range ends {
 			end()
 		}
 	}
-	fmt.Fprintf(w, "| all, geometric mean | | | %s | | |\n", overall(medians))
+	fmt.Fprintf(w, "| all, geometric mean | | | %s | %.3f | | |\n", mark(geometricMean(medians), ""), geometricMean(cpuMedians))
 }
 
 const get = "GET / HTTP/1.1\r\nHost: test\r\n\r\n"
 
-// generator returns a function that sends requests for some time and returns how many a second. What it allocates itself is
+// generator returns a function that sends requests for some time and returns how many, and how long it took. What it allocates itself is
 // the same for both sides; for HTTP/1 it is nothing.
-func generator(w *way, config *tls.Config, h2 bool, ends *[]func()) func(time.Duration) float64 {
+func generator(w *way, config *tls.Config, h2 bool, ends *[]func()) func(time.Duration) (requests float64, took time.Duration) {
 	const conns = 16
 	var each []func()
 	for range conns {
@@ -172,7 +177,7 @@ func generator(w *way, config *tls.Config, h2 bool, ends *[]func()) func(time.Du
 		})
 		*ends = append(*ends, func() { conn.Close() })
 	}
-	return func(d time.Duration) float64 {
+	return func(d time.Duration) (float64, time.Duration) {
 		var wg sync.WaitGroup
 		var n atomic.Int64
 		began := time.Now()
@@ -185,6 +190,6 @@ func generator(w *way, config *tls.Config, h2 bool, ends *[]func()) func(time.Du
 			})
 		}
 		wg.Wait()
-		return float64(n.Load()) / time.Since(began).Seconds()
+		return float64(n.Load()), time.Since(began)
 	}
 }
