@@ -88,7 +88,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			}
 			// Twice, because a deadline that passes before Accept has begun, on a busy machine, makes it return without
 			// a look at the queue.
-			if l.looks++; l.looks < 2 {
+			if l.looks++; l.looks < 2 || waiting(l.Listener) {
 				continue
 			}
 		case !l.isClosed() && !errors.Is(err, net.ErrClosed):
