@@ -321,16 +321,26 @@ func (r *runner) patched(s spec, overlay string) *exec.Cmd {
 
 // prebuilt is the command that runs it in a test program that is there already, with the patch or without, as go test does.
 func (r *runner) prebuilt(s spec, program string) *exec.Cmd {
-	args := []string{"tool", "test2json", "-t", program, "-test.v=test2json", "-test.paniconexit0", "-test.count=1",
+	args := []string{"-t", program, "-test.v=test2json", "-test.paniconexit0", "-test.count=1",
 		"-test.timeout=" + s.timeout.String(), "-test.run=" + s.run}
 	_, run := s.sorted()
 	for _, f := range run {
 		args = append(args, "-test."+strings.TrimLeft(f, "-"))
 	}
-	cmd := exec.CommandContext(r.ctx, "go", args...)
+	tool, err := test2json()
+	if err != nil {
+		tool, args = "go", append([]string{"tool", "test2json"}, args...) // which says what is wrong
+	}
+	cmd := exec.CommandContext(r.ctx, tool, args...)
 	cmd.Dir = filepath.Join(r.root, s.pkg)
 	return cmd
 }
+
+// test2json is where the go command has built it: to ask it each time takes an eighth of a second.
+var test2json = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("go", "tool", "-n", "test2json").Output()
+	return strings.TrimSpace(string(out)), err
+})
 
 // sorted returns the flags of the compiler, and those of the test program.
 func (s spec) sorted() (build, run []string) {
