@@ -140,8 +140,8 @@ func TestSilenceIsUnhealthy(t *testing.T) {
 // A process has been tried before it listened. Once it has said that it is ready, that counts no more.
 func TestReadyIsNotUnreachable(t *testing.T) {
 	g := runners("odd", 1)
-	g.LivenessInterval, g.LivenessFailures = 10*time.Millisecond, 2
-	g.Shutdown.Poll = 10 * time.Second // and it is tried again after a tenth of that
+	g.LivenessInterval, g.LivenessFailures = 500*time.Millisecond, 3
+	g.Shutdown.Poll = 30 * time.Second // and it is tried again after a tenth of that
 	h := launch(t, g).ready()
 	h.answers("odd-1")
 	h.drainEvents()
