@@ -111,6 +111,9 @@ func leave(how, role string) {
 	}
 	tell.Close()
 	io.Copy(io.Discard, told)
+	if how == "twice" || how == "escape" {
+		cmd.Wait() // it has closed what it was given, and still takes a moment to be gone
+	}
 }
 
 // alive asks the kernel. A zombie that nobody reaps is dead.
