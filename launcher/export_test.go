@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"context"
+	"io"
 	"os"
 	"syscall"
 	"time"
@@ -166,3 +167,9 @@ func ConfigOf(m *Manager, group string) GroupConfig {
 
 // WithoutOurs is what of the launcher's environment processes and hooks get.
 var WithoutOurs = withoutOurs
+
+// NewHandover begins to read what a process prints, for who is told to leave.
+func NewHandover(f *os.File, most int, patience time.Duration) (r io.Reader, leave func()) {
+	h := &handover{file: f, most: most, patience: patience}
+	return h, h.leave
+}
