@@ -128,6 +128,17 @@ func StartWatched(ctx context.Context, cfg Config) (*Manager, <-chan Event, erro
 	return m, events, nil
 }
 
+// StartStopped is Start for who is told to stop when all that can fail has not.
+func StartStopped(ctx context.Context, cfg Config) (*Manager, error) {
+	m, begin, err := prepare(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	m.Shutdown()
+	begin()
+	return m, nil
+}
+
 // AdoptedMachine returns the machine of a process that has been ready, and stopping, for some time, 0 if not at all, and what
 // is to be done first.
 func AdoptedMachine(cfg GroupConfig, ready, stopping time.Duration) (*Machine, []string) {

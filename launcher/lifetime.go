@@ -106,7 +106,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 		m.scope.Shutdown()
 		return nil, nil, err
 	}
-	return m, func() { m.hold(before); m.retire(); m.begin(ln, held) }, nil
+	return m, func() { before.hold(dir); m.retire(); m.begin(ln, held) }, nil
 }
 
 // retire ends the guardians of earlier launchers. Until then they are remembered, for the next launcher to do it.
@@ -290,13 +290,10 @@ func (m *Manager) release() {
 	m.logs.close()
 	m.guardian.dismiss()
 	m.mu.Lock()
-	listeners, outputs := slices.Collect(maps.Values(m.listeners)), slices.Collect(maps.Values(m.outputs))
+	listeners := slices.Collect(maps.Values(m.listeners))
 	m.mu.Unlock()
 	for _, l := range listeners {
 		l.close()
-	}
-	for _, f := range outputs {
-		f.Close()
 	}
 	m.remote.close()
 	m.pen.Empty(time.Now()) // removes it

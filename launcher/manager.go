@@ -51,7 +51,6 @@ type Manager struct {
 	order     []string
 	listeners map[string]inheritance
 	retiring  []proc.Kept         // guardians of earlier launchers
-	outputs   map[string]*os.File // by path, of those whom these have read for; see hold
 	processes map[string]*process // also those that have ended not long ago
 }
 

@@ -72,6 +72,8 @@ type rememberedProcess struct {
 	Reason   string        `json:"reason,omitempty"`
 	Grace    time.Duration `json:"grace,omitempty"`
 	Port     int32         `json:"port,omitempty"` // where it serves the protocol over TCP
+
+	outputs [2]*os.File // of streams, open until it is adopted; see hold
 }
 
 type rememberedSocket struct {
