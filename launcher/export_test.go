@@ -160,12 +160,12 @@ type Memory struct{ m *memory }
 // NewMemory begins to write in a directory. Each try is told, and what the launcher would tell.
 func NewMemory(dir string, tried func(), told func(error)) (Memory, error) {
 	m := newMemory(stateIn(dir), func() remembered { tried(); return remembered{} }, told)
-	return Memory{m}, m.begin()
+	return Memory{m}, m.begin(nil)
 }
 
 func (m Memory) Note()                              { m.m.note() }
 func (m Memory) Written(stop <-chan struct{}) error { return m.m.written(stop) }
-func (m Memory) Close()                             { m.m.close(remembered{}, func() {}) }
+func (m Memory) Close()                             { m.m.close(true, func() {}) }
 
 // ConfigOf returns what a group has been told last, which is nobody else's business.
 func ConfigOf(m *Manager, group string) GroupConfig {
