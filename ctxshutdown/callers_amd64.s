@@ -1,9 +1,11 @@
 #include "textflag.h"
 
-// func framePointers(pcs *[9]uintptr)
-TEXT ·framePointers(SB), NOSPLIT|NOFRAME, $0-8
+// func framePointers(pcs *[9]uintptr, from unsafe.Pointer)
+TEXT ·framePointers(SB), NOSPLIT|NOFRAME, $0-16
 	MOVQ pcs+0(FP), DI
-	MOVQ BP, SI
+	MOVQ from+8(FP), SI
+	TESTQ SI, SI
+	CMOVQEQ BP, SI
 	MOVQ $9, CX
 next:
 	MOVQ 8(SI), AX // the return address lies above the caller's frame pointer

@@ -1,9 +1,11 @@
 #include "textflag.h"
 
-// func framePointers(pcs *[9]uintptr)
-TEXT ·framePointers(SB), NOSPLIT|NOFRAME, $0-8
+// func framePointers(pcs *[9]uintptr, from unsafe.Pointer)
+TEXT ·framePointers(SB), NOSPLIT|NOFRAME, $0-16
 	MOVD pcs+0(FP), R0
-	MOVD R29, R1
+	MOVD from+8(FP), R1
+	CMP  $0, R1
+	CSEL EQ, R29, R1, R1
 	MOVD $9, R2
 next:
 	MOVD 8(R1), R3 // the return address lies above the caller's frame pointer

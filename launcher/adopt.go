@@ -191,7 +191,9 @@ func (g *group) adopt() {
 		if found.Asked != 0 {
 			g.excused[p.id] = true
 		}
-		if g.launch(p) {
+		if !g.launch(p) {
+			found.letGo() // it is for the next launcher to adopt
+		} else {
 			g.found = slices.DeleteFunc(slices.Clone(g.found), func(other *rememberedProcess) bool { return other == found })
 		}
 	}
@@ -287,44 +289,39 @@ func (m *Manager) recall() remembered {
 
 // hold opens what kept processes print to, before the guardian is ended that reads it: where a process has ended, nobody else has
 // its pipe open, and what is in it would be lost with the last who has.
-func (m *Manager) hold(before remembered) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.outputs = map[string]*os.File{}
-	for _, g := range before.Groups {
+func (r remembered) hold(dir string) {
+	for _, g := range r.Groups {
 		for _, p := range g.Processes {
-			for _, stream := range streams {
-				path := fifo(m.dir, p.ID, stream)
-				if f, err := openFIFO(path); err == nil { // else it is told of when the process is adopted
-					m.outputs[path] = f
-				}
+			for i, stream := range streams {
+				p.outputs[i], _ = openFIFO(fifo(dir, p.ID, stream)) // where that fails, it is told of when the process is adopted
 			}
 		}
 	}
 }
 
-// output returns what is held of it, or opens it.
-func (m *Manager) output(path string) (*os.File, error) {
-	m.mu.Lock()
-	f := m.outputs[path]
-	delete(m.outputs, path)
-	m.mu.Unlock()
-	if f != nil {
-		return f, nil
+// letGo closes what is held of a process that is not adopted; nil: there is none.
+func (r *rememberedProcess) letGo() {
+	if r == nil {
+		return
 	}
-	return openFIFO(path)
+	for i, f := range r.outputs {
+		f.Close()
+		r.outputs[i] = nil
+	}
 }
 
 // adopt starts the process that another launcher has started.
 func (p *process) adopt() error {
-	var files [2]*os.File
+	files := p.found.outputs
+	p.found.outputs = [2]*os.File{}
 	for i, stream := range streams {
-		f, err := p.manager.output(fifo(p.manager.dir, p.id, stream))
-		if err != nil {
-			p.tell(Event{Kind: Alarm, Message: "what it prints is lost: " + err.Error()})
+		if files[i] != nil {
 			continue
 		}
-		files[i] = f
+		var err error
+		if files[i], err = openFIFO(fifo(p.manager.dir, p.id, stream)); err != nil {
+			p.tell(Event{Kind: Alarm, Message: "what it prints is lost: " + err.Error()})
+		}
 	}
 	adopted, err := proc.Adopt(p.found.Kept, proc.Spec{Args: []string{p.id}, ReadStdout: files[0], ReadStderr: files[1]})
 	if err != nil {

@@ -3,6 +3,7 @@ package launcher_test
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -174,6 +175,34 @@ func TestKept_SocketOverAFailedStart(t *testing.T) {
 	h.close()
 	if _, err := os.Stat(g.Listen[0].Address); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("in the end the socket is still there: %v", err)
+	}
+}
+
+// A start that fails takes nothing from those who wait for the next one either, where nobody is left but the guardian that has them
+// wait.
+func TestKept_QueueOverAFailedStart(t *testing.T) {
+	g := kept(runners("web", 0))
+	g.Listen = []launcher.Listen{{Network: "unix", Address: filepath.Join(shortDir(t), "web")}}
+	cfg, _ := orphans(t, g)
+	conn, err := net.Dial("unix", g.Listen[0].Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	bad := cfg
+	bad.Guardian = []string{"true"}
+	if m, err := launcher.Start(context.Background(), bad); err == nil {
+		m.Force(errors.New("the test is over")).Wait(soon(t))
+		t.Fatal("it was started")
+	}
+	cfg.Groups[0].Desired = 1
+	launchWith(t, cfg).ready()
+	conn.SetReadDeadline(time.Now().Add(tooLong))
+	if answer, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.0 200") {
+		t.Errorf("who has waited gets %q, %v", answer, err)
 	}
 }
 

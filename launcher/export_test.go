@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"context"
+	"io"
 	"os"
 	"syscall"
 	"time"
@@ -127,6 +128,17 @@ func StartWatched(ctx context.Context, cfg Config) (*Manager, <-chan Event, erro
 	return m, events, nil
 }
 
+// StartStopped is Start for who is told to stop when all that can fail has not.
+func StartStopped(ctx context.Context, cfg Config) (*Manager, error) {
+	m, begin, err := prepare(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	m.Shutdown()
+	begin()
+	return m, nil
+}
+
 // AdoptedMachine returns the machine of a process that has been ready, and stopping, for some time, 0 if not at all, and what
 // is to be done first.
 func AdoptedMachine(cfg GroupConfig, ready, stopping time.Duration) (*Machine, []string) {
@@ -148,12 +160,12 @@ type Memory struct{ m *memory }
 // NewMemory begins to write in a directory. Each try is told, and what the launcher would tell.
 func NewMemory(dir string, tried func(), told func(error)) (Memory, error) {
 	m := newMemory(stateIn(dir), func() remembered { tried(); return remembered{} }, told)
-	return Memory{m}, m.begin()
+	return Memory{m}, m.begin(nil)
 }
 
 func (m Memory) Note()                              { m.m.note() }
 func (m Memory) Written(stop <-chan struct{}) error { return m.m.written(stop) }
-func (m Memory) Close()                             { m.m.close(remembered{}, func() {}) }
+func (m Memory) Close()                             { m.m.close(true, func() {}) }
 
 // ConfigOf returns what a group has been told last, which is nobody else's business.
 func ConfigOf(m *Manager, group string) GroupConfig {
@@ -166,3 +178,9 @@ func ConfigOf(m *Manager, group string) GroupConfig {
 
 // WithoutOurs is what of the launcher's environment processes and hooks get.
 var WithoutOurs = withoutOurs
+
+// NewHandover begins to read what a process prints, for who is told to leave.
+func NewHandover(f *os.File, most int, patience time.Duration) (r io.Reader, leave func()) {
+	h := &handover{file: f, most: most, patience: patience}
+	return h, h.leave
+}

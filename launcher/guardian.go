@@ -146,7 +146,7 @@ func (r remembered) read(dir string, leave <-chan os.Signal, f func(string) stri
 		return shown
 	}
 	var reading sync.WaitGroup
-	var files []*os.File
+	var streaming []*handover
 	var all []error
 	lost := &complaints{dir: dir, told: map[string]bool{}}
 	defer lost.end() // after the last lines have been written, or not
@@ -164,9 +164,11 @@ func (r remembered) read(dir string, leave <-chan os.Signal, f func(string) stri
 					all = append(all, err)
 					continue
 				}
-				files = append(files, f)
+				h := &handover{file: f, most: p.Config.Log.MaxLine, patience: linePatience}
+				streaming = append(streaming, h)
 				reading.Go(func() {
-					capture.Lines(f, p.Config.Log.MaxLine, func(line []byte) {
+					defer f.Close()
+					capture.Lines(h, p.Config.Log.MaxLine, func(line []byte) {
 						if to != nil {
 							to.Line(p.ID+" "+stream, show(string(line)), logs.counted(name))
 						}
@@ -185,8 +187,8 @@ func (r remembered) read(dir string, leave <-chan os.Signal, f func(string) stri
 		}
 	case <-leave:
 	}
-	for _, f := range files {
-		f.Close()
+	for _, h := range streaming {
+		h.leave()
 	}
 	<-over
 	return errors.Join(all...)

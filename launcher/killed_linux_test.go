@@ -72,6 +72,32 @@ func init() {
 		}
 		launcher.Guard(nil)
 	}
+	// A guardian that reads nothing of what processes print, and only has it open once it says so in a file.
+	roles["dozing guardian"] = func(args []string) {
+		in := bufio.NewReader(os.Stdin)
+		in.ReadString('\n')
+		fmt.Println("guarding")
+		io.Copy(io.Discard, in) // to the launcher's end
+		for _, stream := range []string{"out", "err"} {
+			if _, err := syscall.Open(filepath.Join(args[0], "web-1."+stream), syscall.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+				panic(err)
+			}
+		}
+		if err := os.WriteFile(args[1], []byte("dozing"), 0o600); err != nil {
+			panic(err)
+		}
+		forever()
+	}
+	// What prints something when it gets SIGUSR1, and ends.
+	roles["last words"] = func([]string) {
+		usr1 := make(chan os.Signal, 1)
+		signal.Notify(usr1, syscall.SIGUSR1)
+		fmt.Println("listening")
+		<-usr1
+		fmt.Println("last words")
+		fmt.Fprintln(os.Stderr, "last complaint")
+		os.Exit(3)
+	}
 	// What starts fifty others, each by two forks, in a session of its own and deaf to SIGTERM, and then is a test runner.
 	roles["clan"] = func(args []string) {
 		for range 50 {
@@ -701,6 +727,61 @@ func TestKept_PrintsWithoutLauncher(t *testing.T) {
 	text := printedUnseen(t, guardianCommand)
 	equal(t, "lines", bytes.Count(text, []byte("web-1 out | xxx")), 5000)
 	equal(t, "last lines", bytes.Count(text, []byte("web-1 out | all of it")), 1)
+}
+
+// What a process has printed last is not lost where it has ended, and the guardian leaves without having read it.
+func TestKept_LastWords(t *testing.T) {
+	b := newBrood(t)
+	g := kept(b.of(group("web", 1, "last words")))
+	g.Protocol, g.Restart.Policy = launcher.Signals, launcher.Never
+	dir := shortDir(t)
+	g.Log.Path = filepath.Join(dir, "log")
+	cfg := launcher.Config{Dir: filepath.Join(dir, "d"), Groups: []launcher.GroupConfig{g}}
+	dozing := filepath.Join(dir, "dozing")
+	cfg.Guardian = []string{"env", asRole + "=dozing guardian", os.Args[0], cfg.Dir, dozing}
+	first := startAnother(t, cfg, "").hears("ready")
+	awaitInFile(t, launcher.StateIn(cfg.Dir), `"ready":`)
+	awaitInFile(t, g.Log.Path, "listening")
+	first.kill()
+	awaitInFile(t, dozing, "dozing")
+	for _, pid := range b.alive() {
+		if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		awaitEnd(t, pid, tooLong)
+	}
+
+	cfg.Guardian = guardianCommand
+	h := launchWith(t, cfg)
+	equal(t, "outcome", h.ends("web-1").Outcome, launcher.Unknown)
+	h.close()
+	text, err := os.ReadFile(g.Log.Path)
+	if err != nil || !bytes.Contains(text, []byte("web-1 out | last words\n")) || !bytes.Contains(text, []byte("web-1 err | last complaint\n")) {
+		t.Errorf("the log: %s, %v", text, err)
+	}
+}
+
+// A launcher that is told to stop before it has taken over anybody leaves who was kept to the next one, and has nothing open.
+func TestKept_NotTakenOver(t *testing.T) {
+	cfg, pids := orphans(t, kept(runners("web", 1)))
+	m, err := launcher.StartStopped(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Completion().Wait(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range all {
+		if path, _ := os.Readlink("/proc/self/fd/" + fd.Name()); strings.HasPrefix(path, cfg.Dir) {
+			t.Errorf("%s is open", path)
+		}
+	}
+	h := launchWith(t, cfg).ready()
+	equal(t, "pids after that", pidsOf(h, "web"), pids)
 }
 
 // A state file that is not what it was, or not ours, is refused, left as it is, and nothing is touched.

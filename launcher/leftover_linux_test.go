@@ -1,10 +1,16 @@
 package launcher_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/launcher"
 )
 
@@ -62,4 +68,61 @@ func (e enclosure) holds() (names []string) {
 	}
 	names, _ = filepath.Glob(filepath.Join(e.dir.Name(), "swansong-*"))
 	return names
+}
+
+// A launcher whose disk hangs when it starts says so, leaves nothing behind, and can be told to stop meanwhile. Nobody else
+// writes the file before the disk goes on.
+func TestStartHangs(t *testing.T) {
+	for name, before := range map[string]bool{"with the first state file": true, "with the one that has the guardian": false} {
+		t.Run(name, func(t *testing.T) {
+			b := newBrood(t)
+			cfg := launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{b.of(runners("web", 1))}}
+			next := filepath.Join(cfg.Dir, "state.json.next")
+			cfg.Guardian = []string{"/usr/bin/env", string(b), "/bin/sh", "-c", `mkfifo "$1" && exec "$0" guardian`, os.Args[0], next}
+			if before {
+				hang(t, cfg.Dir)
+			}
+			above := ctxshutdown.New(context.Background())
+			failed := make(chan error)
+			go func() {
+				_, err := launcher.Start(above, cfg)
+				failed <- err
+			}()
+			for above.GuardCount() == 0 { // it is about to write the file, or does
+				time.Sleep(time.Millisecond)
+			}
+			above.Shutdown()
+			err := <-failed
+			if err == nil || !strings.Contains(err.Error(), "not started: the state file: the disk has not taken "+launcher.StateIn(cfg.Dir)) {
+				t.Fatalf("got %v", err)
+			}
+			if err := above.Completion().Wait(soon(t)); err != nil {
+				t.Error(err)
+			}
+			equal(t, "processes", len(b.alive()), 0)
+
+			cfg.Guardian = nil
+			if _, err := launcher.Start(context.Background(), cfg); !errors.Is(err, launcher.ErrInUse) {
+				t.Errorf("another launcher, while the file is not written: %v", err)
+			}
+			disk, err := os.OpenFile(next, os.O_RDWR, 0) // now it goes on
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer disk.Close()
+			lock, err := os.Open(filepath.Join(cfg.Dir, "lock"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lock.Close()
+			if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+				t.Fatal(err)
+			}
+			left, err := filepath.Glob(filepath.Join(cfg.Dir, "*"))
+			equal(t, "what is left", left, []string{filepath.Join(cfg.Dir, "lock")})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -106,7 +107,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 		m.scope.Shutdown()
 		return nil, nil, err
 	}
-	return m, func() { m.hold(before); m.retire(); m.begin(ln, held) }, nil
+	return m, func() { before.hold(dir); m.retire(); m.begin(ln, held) }, nil
 }
 
 // retire ends the guardians of earlier launchers. Until then they are remembered, for the next launcher to do it.
@@ -123,29 +124,35 @@ func (m *Manager) retire() {
 
 // prepareToDie sees to it that whoever comes after this launcher knows what to do, before anything is started. The pen is
 // written down before it is made, with what an earlier launcher has left, to which nothing has happened yet.
-func (m *Manager) prepareToDie(before remembered) (err error) {
+func (m *Manager) prepareToDie(before remembered) error {
 	m.pen = proc.NewPen()
+	m.unchanged = before.Groups != nil
 	guards, expected := guardianPen(), before
 	if len(m.cfg.Guardian) > 0 {
 		expected.Guardians = append(slices.Clone(before.Guardians), proc.Kept{Pen: guards})
 	}
-	if err := expected.expect(stateIn(m.dir), m.pen); err != nil {
-		return err
+	expected = expected.expecting(m.pen)
+	var prepared, begun atomic.Bool
+	recall := func() remembered {
+		if prepared.Load() {
+			return m.recall()
+		}
+		return expected
 	}
-	defer func() {
-		if err != nil && before.Groups == nil {
-			os.Remove(stateIn(m.dir)) // as it was
-		}
-	}()
-	m.pen.Make()
-	memory := newMemory(stateIn(m.dir), m.recall, func(err error) {
-		if err == nil {
+	m.memory = newMemory(stateIn(m.dir), recall, func(err error) {
+		switch {
+		case !begun.Load(): // it is what Start returns
+		case err == nil:
 			m.publish(Event{Kind: AllClear, Message: "the state file is written again"})
-			return
+		default:
+			m.publish(Event{Kind: Alarm, Message: "the state file, without which the next launcher does not know what to do, cannot be written, " +
+				"which is tried again until it can: " + err.Error()})
 		}
-		m.publish(Event{Kind: Alarm, Message: "the state file, without which the next launcher does not know what to do, cannot be written, " +
-			"which is tried again until it can: " + err.Error()})
 	})
+	if err := m.memory.begin(m.scope.Done()); err != nil {
+		return fmt.Errorf("launcher: not started: the state file: %w", err)
+	}
+	m.pen.Make()
 	if len(m.cfg.Guardian) > 0 {
 		alarm := func(message string) { m.publish(Event{Kind: Alarm, Message: message}) }
 		var held []*os.File
@@ -154,14 +161,17 @@ func (m *Manager) prepareToDie(before remembered) (err error) {
 				held = append(held, m.listeners[name].files...)
 			}
 		}
-		if m.guardian, err = hire(m.cfg.Guardian, orders{m.pen, m.dir, guards}, held, alarm, memory.written); err != nil {
+		var err error
+		if m.guardian, err = hire(m.cfg.Guardian, orders{m.pen, m.dir, guards}, held, alarm, m.memory.written); err != nil {
 			return err
 		}
 	}
-	if err := memory.begin(); err != nil {
-		return err
+	prepared.Store(true)
+	if err := m.memory.written(m.scope.Done()); err != nil {
+		return fmt.Errorf("launcher: not started: the state file: %w", err)
 	}
-	m.memory = memory
+	begun.Store(true)
+	m.unchanged = false
 	return nil
 }
 
@@ -290,13 +300,10 @@ func (m *Manager) release() {
 	m.logs.close()
 	m.guardian.dismiss()
 	m.mu.Lock()
-	listeners, outputs := slices.Collect(maps.Values(m.listeners)), slices.Collect(maps.Values(m.outputs))
+	listeners := slices.Collect(maps.Values(m.listeners))
 	m.mu.Unlock()
 	for _, l := range listeners {
 		l.close()
-	}
-	for _, f := range outputs {
-		f.Close()
 	}
 	m.remote.close()
 	m.pen.Empty(time.Now()) // removes it
@@ -309,7 +316,7 @@ func (m *Manager) release() {
 		}
 	}
 	if m.memory != nil {
-		m.memory.close(m.recall(), unlock)
+		m.memory.close(!m.unchanged && m.recall().dispensable(), unlock)
 	} else {
 		unlock()
 	}

@@ -40,6 +40,7 @@ type Manager struct {
 	pen         proc.Pen // of all that dies with this launcher
 	guardian    *guardian
 	memory      *memory
+	unchanged   bool // there is what an earlier launcher has left, and this one has not come to do anything about it
 	server      *grpc.Server
 	remote      *remote        // nil: no admin service over TCP
 	running     sync.WaitGroup // the loops of the groups
@@ -51,7 +52,6 @@ type Manager struct {
 	order     []string
 	listeners map[string]inheritance
 	retiring  []proc.Kept         // guardians of earlier launchers
-	outputs   map[string]*os.File // by path, of those whom these have read for; see hold
 	processes map[string]*process // also those that have ended not long ago
 }
 

@@ -72,6 +72,8 @@ type rememberedProcess struct {
 	Reason   string        `json:"reason,omitempty"`
 	Grace    time.Duration `json:"grace,omitempty"`
 	Port     int32         `json:"port,omitempty"` // where it serves the protocol over TCP
+
+	outputs [2]*os.File // of streams, open until it is adopted; see hold
 }
 
 type rememberedSocket struct {
@@ -205,30 +207,33 @@ func digest(g GroupConfig) string {
 	return sumOf(text)
 }
 
-// expect writes down what an earlier launcher has left, and a pen that is about to be made.
-func (r remembered) expect(path string, pen proc.Pen) error {
+// expecting returns what an earlier launcher has left, and a pen that is about to be made.
+func (r remembered) expecting(pen proc.Pen) remembered {
 	r.Boot, r.Pen = proc.Boot(), pen
 	if r.Groups == nil {
 		r.Groups = map[string]rememberedGroup{}
 	}
-	if err := writeState(path, r); err != nil {
-		return fmt.Errorf("launcher: the state file: %w", err)
+	return r
+}
+
+// dispensable reports whether there is nothing in it that the next launcher has to know.
+func (r remembered) dispensable() bool {
+	for _, g := range r.Groups {
+		if len(g.Processes) > 0 {
+			return false
+		}
 	}
-	return nil
+	return true
 }
 
 func newMemory(path string, recall func() remembered, told func(error)) *memory {
 	return &memory{path: path, recall: recall, told: told, poke: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// begin writes what there is, and goes on to write what becomes of it.
-func (m *memory) begin() error {
-	if err := writeState(m.path, m.recall()); err != nil {
-		close(m.ended)
-		return fmt.Errorf("launcher: the state file: %w", err)
-	}
+// begin writes what there is, and goes on to write what becomes of it, until close. It waits for the disk as written does.
+func (m *memory) begin(stop <-chan struct{}) error {
 	go m.loop()
-	return nil
+	return m.written(stop)
 }
 
 // note has the file written anew, soon.
@@ -339,21 +344,18 @@ func (m *memory) hangs() error {
 // closePatience is how long a disk may take for the file once everything is about to stop.
 const closePatience = time.Second
 
-// close removes the file, if there is nothing left to remember, and then calls closed: nobody else may write it before. Where the
-// disk hangs, close returns nevertheless, and that is done should the disk go on.
-func (m *memory) close(r remembered, closed func()) {
+// close removes the file, if it is no more use, and then calls closed: nobody else may write it before. Where the disk hangs, close
+// returns nevertheless, and that is done should the disk go on.
+func (m *memory) close(remove bool, closed func()) {
 	close(m.quit)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
 		defer closed()
 		<-m.ended
-		for _, g := range r.Groups {
-			if len(g.Processes) > 0 {
-				return
-			}
+		if remove {
+			os.Remove(m.path)
 		}
-		os.Remove(m.path)
 	}()
 	late := time.NewTimer(closePatience)
 	defer late.Stop()

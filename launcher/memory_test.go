@@ -156,6 +156,20 @@ func TestStateFileIsNotWaitedForForEver(t *testing.T) {
 	})
 }
 
+// A launcher whose state file cannot be written for the first time does not wait for the disk for ever either.
+func TestStateFileHangsAtFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs, begun := make(chan bool), time.Now()
+		m, err := launcher.NewMemory(t.TempDir(), func() { <-hangs }, func(error) {})
+		if err == nil || !strings.Contains(err.Error(), "the disk has not taken") {
+			t.Errorf("it has begun: %v", err)
+		}
+		equal(t, "it took", time.Since(begun), 10*time.Second)
+		close(hangs)
+		m.Close()
+	})
+}
+
 // A disk that hangs is told of like one that fails, and so is that it goes on.
 func TestStateFileThatHangsIsToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

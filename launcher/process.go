@@ -164,6 +164,7 @@ func (p *process) run() {
 		e = event{kind: evAdopted, readyAt: fromBoot(p.found.Ready), asked: fromBoot(p.found.Asked), reason: p.found.Reason, grace: p.found.Grace}
 	}
 	if err := p.start(); err != nil {
+		p.found.letGo()
 		p.clear()
 		e = event{kind: evSpawnFailed, err: err.Error()}
 	} else {

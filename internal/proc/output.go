@@ -36,7 +36,7 @@ func (o *Output) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	// All that the process and those with it wrote is in the pipe: it is read without waiting for more.
-	n, err := readNow(o.file, p[:min(len(p), o.drain)])
+	n, err := ReadNow(o.file, p[:min(len(p), o.drain)])
 	if o.drain -= n; n == 0 || err != nil || o.drain == 0 {
 		o.drain = -1
 	}

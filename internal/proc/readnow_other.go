@@ -4,5 +4,5 @@ package proc
 
 import "os"
 
-// readNow is not needed: without deadlines on pipes, an Output ends with its pipe.
-func readNow(f *os.File, p []byte) (int, error) { return f.Read(p) }
+// ReadNow is not needed: without deadlines on pipes, whoever reads one ends with it.
+func ReadNow(f *os.File, p []byte) (int, error) { return f.Read(p) }

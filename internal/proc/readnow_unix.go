@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// readNow reads what is there. It returns 0 where nothing is.
-func readNow(f *os.File, p []byte) (n int, err error) {
+// ReadNow reads what is there. It returns 0 where nothing is.
+func ReadNow(f *os.File, p []byte) (n int, err error) {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return 0, err

@@ -215,12 +215,14 @@ func (RollOrder) EnumDescriptor() ([]byte, []int) {
 }
 
 type StopProcessRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ProcessId     string                 `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	GracePeriod   *durationpb.Duration   `protobuf:"bytes,3,opt,name=grace_period,json=gracePeriod,proto3" json:"grace_period,omitempty"`        // not set: the configured one
-	Wait          bool                   `protobuf:"varint,4,opt,name=wait,proto3" json:"wait,omitempty"`                                        // answer when the process has ended, and not at once
-	NoReplacement bool                   `protobuf:"varint,5,opt,name=no_replacement,json=noReplacement,proto3" json:"no_replacement,omitempty"` // the group has one process less from now on
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProcessId string                 `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	Reason    string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Not set: the configured one. It has to be more than 0 and at most 24 hours; else the answer is INVALID_ARGUMENT, and nothing
+	// is stopped. More than the configured maximum is that.
+	GracePeriod   *durationpb.Duration `protobuf:"bytes,3,opt,name=grace_period,json=gracePeriod,proto3" json:"grace_period,omitempty"`
+	Wait          bool                 `protobuf:"varint,4,opt,name=wait,proto3" json:"wait,omitempty"`                                        // answer when the process has ended, and not at once
+	NoReplacement bool                 `protobuf:"varint,5,opt,name=no_replacement,json=noReplacement,proto3" json:"no_replacement,omitempty"` // the group has one process less from now on
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -141,13 +141,14 @@ func (ReadinessResponse_ReadinessState) EnumDescriptor() ([]byte, []int) {
 }
 
 type ShutdownRequest struct {
-	state              protoimpl.MessageState `protogen:"open.v1"`
-	ProcessId          string                 `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	Reason             string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	GracePeriodSeconds int32                  `protobuf:"varint,3,opt,name=grace_period_seconds,json=gracePeriodSeconds,proto3" json:"grace_period_seconds,omitempty"`
-	MaxShutdownSeconds int32                  `protobuf:"varint,4,opt,name=max_shutdown_seconds,json=maxShutdownSeconds,proto3" json:"max_shutdown_seconds,omitempty"`
-	GracePeriodMs      int64                  `protobuf:"varint,5,opt,name=grace_period_ms,json=gracePeriodMs,proto3" json:"grace_period_ms,omitempty"` // added
-	MaxShutdownMs      int64                  `protobuf:"varint,6,opt,name=max_shutdown_ms,json=maxShutdownMs,proto3" json:"max_shutdown_ms,omitempty"` // added
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProcessId string                 `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	Reason    string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Of 0, or less, the process has a default of its own; a grace period of more than the maximum is that.
+	GracePeriodSeconds int32 `protobuf:"varint,3,opt,name=grace_period_seconds,json=gracePeriodSeconds,proto3" json:"grace_period_seconds,omitempty"`
+	MaxShutdownSeconds int32 `protobuf:"varint,4,opt,name=max_shutdown_seconds,json=maxShutdownSeconds,proto3" json:"max_shutdown_seconds,omitempty"`
+	GracePeriodMs      int64 `protobuf:"varint,5,opt,name=grace_period_ms,json=gracePeriodMs,proto3" json:"grace_period_ms,omitempty"` // added
+	MaxShutdownMs      int64 `protobuf:"varint,6,opt,name=max_shutdown_ms,json=maxShutdownMs,proto3" json:"max_shutdown_ms,omitempty"` // added
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }

@@ -6,6 +6,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -314,10 +317,21 @@ func TestCompletionAndExport(t *testing.T) {
 			t.Errorf("%s: exit code %d, %.100q", shell, code, out)
 		}
 	}
-	out, _, _ := s.says("__complete", "-f", s.file(), "restart", "")
-	equal(t, "groups", strings.Split(out, "\n")[0], "web")
-	out, _, _ = s.says("__complete", "-f", s.file(), "stop", "")
-	equal(t, "processes", strings.Split(out, "\n")[0], "web-1")
+	s.must("restart", "web", "--wait")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"restart", ""}, "web"},
+		{[]string{"stop", ""}, "web-2"}, // and not one that has ended
+		{[]string{"logs", ""}, "web web-2"},
+		{[]string{"restart", "web", ""}, ""},
+		{[]string{"run", "--protocol", ""}, "grpc signals"},
+	} {
+		out, _, code := s.says(append([]string{"__complete", "-f", s.file()}, c.args...)...)
+		equal(t, fmt.Sprintf("what %q is completed to", c.args), strings.Join(strings.Fields(out), " "), strings.TrimSpace(c.want+" :4")) // and no files
+		equal(t, "exit code", code, 0)
+	}
 
 	for _, target := range []string{"kubernetes", "nomad", "systemd"} {
 		to := filepath.Join(s.dir, target)
@@ -329,9 +343,28 @@ func TestCompletionAndExport(t *testing.T) {
 	}
 	out, _, code := s.says("export", "nomad", "-f", s.file())
 	equal(t, "a job on standard output", []any{json.Valid([]byte(out)), code}, []any{true, 0})
-	out, _, code = s.says("validate", s.file())
-	equal(t, "validate", out, s.file()+" is valid: 1 groups\n")
-	equal(t, "exit code", code, 0)
+}
+
+// validate says all that is wrong with a file, by line, and touches nothing; what is right it shows without secrets.
+func TestValidate(t *testing.T) {
+	s := newSite(t, web+"    env: {API_TOKEN: hunter2}\n")
+	out, stderr, code := s.says("validate", s.file())
+	equal(t, "of a file that is valid", []any{out, stderr, code}, []any{s.file() + " is valid: 1 groups\n", "", 0})
+	out, _, code = s.says("validate", "--print", s.file())
+	if code != 0 || !strings.Contains(out, "max_surge: 1") || strings.Contains(out, "hunter2") {
+		t.Errorf("printed, exit code %d:\n%s", code, out)
+	}
+	s.write(web + "    max_serge: 1\n    desired_instances: many\n")
+	out, stderr, code = s.says("validate", s.file())
+	for _, want := range []string{":6:5: process_groups[0].max_serge: ", ":7:24: process_groups[0].desired_instances: "} {
+		if !strings.Contains(stderr, s.file()+want) {
+			t.Errorf("it does not say %s%s…:\n%s", s.file(), want, stderr)
+		}
+	}
+	equal(t, "of one that is not", []any{out, code}, []any{"", 1})
+	if _, err := os.Stat(filepath.Join(s.dir, "s")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the state_dir: %v", err)
+	}
 }
 
 // The end of a terminal drains what runs there, as SIGTERM does, and a second SIGHUP does not cut that short; with a file, it

@@ -19,26 +19,37 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	main "github.com/swansong-go/swansong/launcher/cmd/launcher"
+	runner "github.com/swansong-go/swansong/launcher/internal/testrunner"
 	"go.uber.org/goleak"
 )
 
 // tooLong is for broken code.
 const tooLong = time.Minute
 
-var command, testrunner string // as they are built
+var command, testrunner string // this program, under these names
 
+// TestMain has the test program be the command, and the test runner, where it is called so. What a mutant breaks is then in the
+// command, too, and so is the race detector.
 func TestMain(m *testing.M) {
+	switch filepath.Base(os.Args[0]) {
+	case "launcher":
+		main.Main()
+		os.Exit(0)
+	case "testrunner":
+		os.Exit(runner.Main(os.Args[1:], os.Stderr))
+	}
 	bin, err := os.MkdirTemp("", "swl-bin")
 	if err != nil {
 		panic(err)
 	}
-	build := exec.Command("go", "build", "-o", bin, ".", "../testrunner")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "the command cannot be built:", err)
-		os.Exit(1)
-	}
 	command, testrunner = filepath.Join(bin, "launcher"), filepath.Join(bin, "testrunner")
+	for _, name := range []string{command, testrunner} {
+		if err := copyOfThis(name); err != nil {
+			fmt.Fprintln(os.Stderr, "the test program cannot be the command:", err)
+			os.Exit(1)
+		}
+	}
 	code := m.Run()
 	os.RemoveAll(bin)
 	if code == 0 {
@@ -48,6 +59,22 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.Exit(code)
+}
+
+// copyOfThis gives this program another name. A symbolic link would not do: a program that looks for itself finds what that leads to.
+func copyOfThis(name string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if os.Link(self, name) == nil {
+		return nil
+	}
+	program, err := os.ReadFile(self) // it is on another disk
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, program, 0o700)
 }
 
 func equal(t *testing.T, what string, got, want any) {
