@@ -107,8 +107,8 @@ func tracked(nc net.Conn) *conn {
 func (c *conn) tracked() *conn { return c }
 
 func (c *conn) read(b []byte) (int, error) {
-	if !c.readBegins(len(b)) {
-		return 0, os.ErrDeadlineExceeded
+	if err := c.readBegins(); err != nil {
+		return 0, err
 	}
 	n, err := c.raw.Read(b)
 	for looks := 0; n == 0 && c.looksAgain(err, looks); looks++ {
@@ -278,7 +278,7 @@ func (c *conn) expire() {
 // end has the server end the connection, unless there is a request in the socket. Not Close: a request that the server has
 // just read would be carried out and never answered. This ends the server's wait for one, and it closes the connection.
 func (c *conn) end() {
-	c.ending = true
+	c.ending, c.deadline.over = true, false
 	if c.raw.SetReadDeadline(longAgo) != nil {
 		c.raw.Close()
 	}

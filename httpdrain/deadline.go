@@ -1,13 +1,11 @@
 package httpdrain
 
 import (
-	"sync"
+	"net"
+	"os"
 	"sync/atomic"
 	"time"
 )
-
-// hangUpLatency is how much later a handler may learn that its client has hung up.
-const hangUpLatency = 10 * time.Millisecond
 
 // longAgo is a deadline that has passed.
 var longAgo = time.Unix(1, 0)
@@ -16,9 +14,9 @@ var longAgo = time.Unix(1, 0)
 //
 // The server sets it all the time. In each request it lifts it five times, four times where there is none; and while the handler
 // runs, it has a goroutine read a byte, to learn that the client has hung up, which it ends by a deadline that has passed and is
-// lifted again. A look at the socket that finds nothing, and two calls of the poller: together more than all that we do in a
-// request. So a deadline is not lifted where there is none, and that read waits for hangUpLatency before it looks. Where the
-// handler has returned by then, the socket is never asked, nor told of the deadline.
+// lifted again. Each of these costs as much as all that we do in a request. So a deadline is not lifted where there is none; and
+// as long as nobody reads, the socket is not told of one that has passed: where the handler has returned before that goroutine
+// came to its read, it never is.
 //
 // All that is only where the deadline is ours: on a TCP connection that nobody else can have set one on, be it the listener,
 // unless it is package net's, or whoever is shown the connection, by a hook, by Hijack or by NetConn.
@@ -26,17 +24,15 @@ type deadline struct {
 	none atomic.Bool // there is none; the rest is under conn.mu
 
 	ours  bool
-	clear bool       // the socket has none
-	over  bool       // it has passed, and the socket has not been told
-	reads int        // of the socket, under way
-	waits bool       // a read has not begun yet
-	ends  *sync.Cond // some of this has changed
-	late  *time.Timer
+	clear bool // the socket has none
+	over  bool // it has passed, and the socket has not been told
+	reads int  // of the socket, under way
+	err   error
 }
 
 // setReadDeadline is for everybody but the drain. While the connection is to end, theirs is ignored: the server lifts its own
 // when it begins to wait, which may be just now.
-func (c *conn) setReadDeadline(t time.Time) error {
+func (c *conn) setReadDeadline(t time.Time) (err error) {
 	d := &c.deadline
 	if t.IsZero() && d.none.Load() {
 		return nil
@@ -46,10 +42,8 @@ func (c *conn) setReadDeadline(t time.Time) error {
 	if c.ending {
 		return nil
 	}
-	var err error
-	if d.over = d.ours && d.reads == 0 && !t.IsZero() && t.Before(epoch); d.over {
-		d.wake()
-	} else if !t.IsZero() || !d.clear {
+	d.over = d.ours && d.reads == 0 && !t.IsZero() && t.Before(epoch)
+	if !d.over && (!t.IsZero() || !d.clear) {
 		err = c.raw.SetReadDeadline(t)
 		d.clear = d.ours && t.IsZero() && err == nil
 	}
@@ -57,63 +51,27 @@ func (c *conn) setReadDeadline(t time.Time) error {
 	return err
 }
 
-// readBegins is called before a read of n bytes. It reports whether the socket is to be asked; if not, the deadline has passed.
-func (c *conn) readBegins(n int) bool {
+// readBegins is called before a read. It returns what the socket would, had it been told of the deadline.
+func (c *conn) readBegins() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	d := &c.deadline
-	if n == 1 && d.ours && c.serving && !c.h2 {
-		if d.wait(&c.mu); d.over {
-			return false
-		}
-	}
-	c.tell()
-	d.reads++
-	return true
-}
-
-// wait returns after hangUpLatency, or when the deadline has passed or is not ours any more. mu is held, but not meanwhile.
-func (d *deadline) wait(mu *sync.Mutex) {
-	if d.over {
-		return
-	}
-	d.waits = true
-	if d.late == nil {
-		d.ends = sync.NewCond(mu)
-		d.late = time.AfterFunc(hangUpLatency, func() {
-			mu.Lock()
-			defer mu.Unlock()
-			d.wake()
-		})
-	} else {
-		d.late.Reset(hangUpLatency)
-	}
-	for d.waits {
-		d.ends.Wait()
-	}
-	d.late.Stop()
-}
-
-func (d *deadline) wake() {
-	if d.waits {
-		d.waits = false
-		d.ends.Broadcast()
-	}
-}
-
-// tell has the socket know of a deadline that has passed. mu is held.
-func (c *conn) tell() {
 	if d := &c.deadline; d.over {
-		d.over, d.clear = false, false
-		c.raw.SetReadDeadline(longAgo)
+		if d.err == nil {
+			d.err = &net.OpError{Op: "read", Net: "tcp", Source: c.raw.LocalAddr(), Addr: c.raw.RemoteAddr(), Err: os.ErrDeadlineExceeded}
+		}
+		return d.err
 	}
+	c.deadline.reads++
+	return nil
 }
 
 // shown is called before somebody else gets hold of the connection. mu is held.
 func (c *conn) shown() {
-	c.tell()
 	d := &c.deadline
-	d.ours, d.clear = false, false
+	if d.over {
+		c.raw.SetReadDeadline(longAgo)
+	}
+	d.ours, d.clear, d.over = false, false, false
 	d.none.Store(false)
 }
 

@@ -171,21 +171,6 @@ func TestServe_DeadlinesAfterHijack(t *testing.T) {
 	p.closed()
 }
 
-// A handler that takes its time is told when the client hangs up.
-func TestServe_ClientHangsUp(t *testing.T) {
-	began, ended := make(chan bool), make(chan bool)
-	v := start(t, handler(func(_ http.ResponseWriter, r *http.Request) {
-		close(began)
-		<-r.Context().Done()
-		close(ended)
-	}))
-	p := dial(t, v.addr)
-	p.send(get)
-	<-began
-	p.Close()
-	<-ended
-}
-
 // Where the server has begun to look whether the client hangs up, it comes back from that, and the connection is quiet.
 func TestServe_ClientDoesNotHangUp(t *testing.T) {
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {

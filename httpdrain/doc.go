@@ -38,8 +38,7 @@
 // BaseContext the values are taken, and not its end, which would cancel requests in flight. Handlers get a ResponseWriter
 // that has all that the server's own has: Flusher, io.ReaderFrom (so that files are still sent by sendfile), io.StringWriter,
 // Hijacker on HTTP/1, Pusher on HTTP/2, and everything that [http.ResponseController] does. A hijacked connection is a
-// net.Conn around the accepted one, which its NetConn method returns. On HTTP/1 without TLS, the server looks only 10 ms after the
-// header has come whether the client has gone away: where the handler has returned by then, that look is spared.
+// net.Conn around the accepted one, which its NetConn method returns.
 //
 // # What remains
 //
