@@ -25,6 +25,7 @@ type row struct {
 
 	allocs int  // ours, per operation; not looked at if rare or once
 	once   bool // the operation can be done once per preparation
+	anew   bool // prepared for each run, so that where its objects happen to lie in memory is not the same for all of them
 	each   int  // what is done once counts as so many; 0: one
 	often  int  // there are so many times as many rounds; 0: one
 	steady int  // timed runs are so many times as long as others; 0: one
@@ -84,6 +85,7 @@ type runner struct {
 	timed func(n int)
 	n     int
 	once  bool
+	anew  bool
 	each  int
 	last  float64 // nanoseconds for one operation, of the last run
 }
@@ -92,7 +94,7 @@ func prepared(r row, s side) *runner {
 	if s == nil {
 		return &runner{}
 	}
-	p := &runner{side: s, n: 1, once: r.once, each: max(r.each, 1)}
+	p := &runner{side: s, n: 1, once: r.once, anew: r.anew, each: max(r.each, 1)}
 	if r.once {
 		return p
 	}
@@ -109,7 +111,7 @@ func (p *runner) run() {
 		return
 	}
 	timed := p.timed
-	if p.once {
+	if p.once || p.anew {
 		timed = p.side()
 	}
 	runtime.GC() // each run pays for its own garbage

@@ -17,7 +17,7 @@ func guardRows() (rs []row) {
 	their := func() func(int) { return (&waitGroup{}).run }
 	for _, depth := range []int{0, 4, 16} {
 		rs = append(rs, row{
-			what: fmt.Sprintf("Guard + Release, depth %d", depth), peer: peer, limit: 1.1,
+			what: fmt.Sprintf("Guard + Release, depth %d", depth), peer: peer, limit: 1.1, anew: true,
 			ours:  func() func(int) { return guards{deep(depth)}.run },
 			their: their,
 		})
@@ -29,12 +29,12 @@ func guardRows() (rs []row) {
 			their: func() func(int) { return twice((&waitGroup{}).run) },
 		},
 		row{
-			what: "TryGuard + Release, root", peer: peer, limit: 1.2,
+			what: "TryGuard + Release, root", peer: peer, limit: 1.2, anew: true,
 			ours:  func() func(int) { return tries{deep(0)}.run },
 			their: their,
 		},
 		row{
-			what: "TryGuard + Release, depth 4", peer: peer, limit: 1.2,
+			what: "TryGuard + Release, depth 4", peer: peer, limit: 1.2, anew: true,
 			ours:  func() func(int) { return tries{deep(4)}.run },
 			their: their,
 		},
@@ -47,13 +47,13 @@ func guardRows() (rs []row) {
 	// What Acquire costs is the search for the scope, and the look whether the context has ended.
 	for _, layers := range []int{0, 1, 8, 32} {
 		rs = append(rs, row{
-			what: fmt.Sprintf("Acquire(ctx) + Release, under %d contexts", layers), peer: "ctx.Err + ctx.Value + " + peer, limit: 1.5,
+			what: fmt.Sprintf("Acquire(ctx) + Release, under %d contexts", layers), peer: "ctx.Err + ctx.Value + " + peer, limit: 1.5, anew: true,
 			ours:  func() func(int) { return acquires{layered(layers)}.run },
 			their: func() func(int) { return (&lookups{ctx: layered(layers)}).run },
 		})
 	}
 	return append(rs, row{
-		what: "Guard + Release, traced", peer: peer,
+		what: "Guard + Release, traced", peer: peer, anew: true,
 		ours: func() func(int) {
 			return guards{ctxshutdown.New(context.Background(), ctxshutdown.WithTrace())}.run
 		},

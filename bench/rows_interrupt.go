@@ -14,17 +14,17 @@ import (
 func interruptRows() []row {
 	rs := []row{
 		{
-			what: "Seq, an element", peer: "the loop without it",
+			what: "Seq, an element", peer: "the loop without it", anew: true,
 			ours:  func() func(int) { s := running(); return func(n int) { sum(ctxshutdown.Seq(s, numbers(n))) } },
 			their: func() func(int) { return func(n int) { sum(numbers(n)) } },
 		},
 		{
-			what: "Seq, an element", peer: "the loop, with a look at ctx.Err in it", limit: 1.1,
+			what: "Seq, an element", peer: "the loop, with a look at ctx.Err in it", limit: 1.1, anew: true,
 			ours:  func() func(int) { s := running(); return func(n int) { sum(ctxshutdown.Seq(s, numbers(n))) } },
 			their: func() func(int) { s := running(); return func(n int) { sumUntil(s, numbers(n)) } },
 		},
 		{
-			what: "Reader.Read, from memory", peer: "the Read without it",
+			what: "Reader.Read, from memory", peer: "the Read without it", anew: true,
 			ours:  func() func(int) { return reads(ctxshutdown.NewReader(running(), &zeros{})) },
 			their: func() func(int) { return reads(&zeros{}) },
 		},
