@@ -80,21 +80,22 @@ func (r *runner) relink(s spec, overlay string) string {
 }
 
 // recompile compiles a package of the kit with the patch, and returns "" where that cannot be done. The go command can do it,
-// except for a package that has tests inside: it would compile those outside, too.
+// except for a package that has tests inside, where it would compile those outside, too; but it takes as long to find out what there
+// is to do as the compiler takes for a small package. So it is asked only where there is assembly or C.
 func (r *runner) recompile(k kit, dir, overlay, config string, archives map[string]string) (path, archive string) {
 	for path, p := range k {
 		if p.Dir != filepath.Join(r.root, dir) || p.Name == "main" || strings.HasSuffix(path, "_test") {
 			continue
 		}
-		if p.ForTest == "" {
+		if len(p.SFiles)+len(p.CgoFiles) > 0 || p.Module == nil {
+			if p.ForTest != "" {
+				return "", ""
+			}
 			err := r.compiled(func(p *built) { archive = p.Export }, "-overlay="+overlay+".json", "./"+filepath.ToSlash(dir))
 			if err != nil {
 				return "", ""
 			}
 			return path, archive
-		}
-		if len(p.SFiles)+len(p.CgoFiles) > 0 || p.Module == nil {
-			return "", ""
 		}
 		archive = overlay + "-" + filepath.Base(dir) + ".a"
 		from := filepath.Join(overlay, dir)

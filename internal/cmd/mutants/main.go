@@ -312,7 +312,7 @@ var quicker = []string{"-gcflags=-dwarf=false", "-ldflags=-w"}
 // not build. vet is off because many a mutant is just what vet warns of. The mutant's own flags come last, so that they win.
 // A test that outlives its timeout is ended by go test.
 func (r *runner) patched(s spec, overlay string) *exec.Cmd {
-	args := []string{"test", "-json", "-vet=off", "-count=1", "-timeout=" + s.timeout.String(), "-run=" + s.run, "-overlay=" + overlay + ".json"}
+	args := []string{"test", "-json", "-vet=off", "-failfast", "-count=1", "-timeout=" + s.timeout.String(), "-run=" + s.run, "-overlay=" + overlay + ".json"}
 	args = append(append(append(args, quicker...), strings.Fields(s.flags)...), s.pkg)
 	cmd := exec.CommandContext(r.ctx, "go", args...)
 	cmd.Dir = r.root
@@ -321,7 +321,7 @@ func (r *runner) patched(s spec, overlay string) *exec.Cmd {
 
 // prebuilt is the command that runs it in a test program that is there already, with the patch or without, as go test does.
 func (r *runner) prebuilt(s spec, program string) *exec.Cmd {
-	args := []string{"-t", program, "-test.v=test2json", "-test.paniconexit0", "-test.count=1",
+	args := []string{"-t", program, "-test.v=test2json", "-test.paniconexit0", "-test.failfast", "-test.count=1",
 		"-test.timeout=" + s.timeout.String(), "-test.run=" + s.run}
 	_, run := s.sorted()
 	for _, f := range run {
