@@ -285,18 +285,18 @@ func (brokenContext) Value(any) any { panic(errFault) }
 
 // The context of a call is asked under no lock: who brings one that panics has the panic, and nobody else notices.
 func TestFaults_ContextOfACall(t *testing.T) {
-	conn := ready(t, fake(role{}))
+	called, goOn := make(chan bool), make(chan bool)
+	conn := ready(t, asked(func() (any, error) { close(called); <-goOn; return nil, nil }))
 	ctx, cancel := context.WithCancel(context.Background())
 	value := make(chan any)
 	go func() {
 		defer func() { value <- recover() }()
-		conn.Call(brokenContext{ctx}, "never", nil)
+		conn.Call(brokenContext{ctx}, "ask", nil)
 	}()
-	for conn.Scope().GuardCount() < 2 { // the process, and the call
-		runtime.Gosched()
-	}
+	<-called // the server has been called, and asks back
 	cancel()
 	equal(t, "the caller gets", any(errFault.Error()), any((<-value).(error).Error()))
+	close(goOn)
 	equal(t, "works", "1", call(t, conn, "echo", "1"))
 	equal(t, "outcome", lspconn.Clean, closed(t, conn).Outcome)
 }
