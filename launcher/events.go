@@ -16,7 +16,7 @@ type Kind string
 const (
 	Transition Kind = "transition" // a process has entered a state
 	Signalled  Kind = "signal"     // a process, or all that it is, was sent a signal
-	Extension  Kind = "extension"  // a process was granted more time
+	Extension  Kind = "extension"  // a process has asked for more time
 	Adopted    Kind = "adopted"    // a process that an earlier launcher has kept has been taken over
 	Alarm      Kind = "alarm"      // something has to be looked at by somebody
 	AllClear   Kind = "all-clear"  // what there was an Alarm for is over

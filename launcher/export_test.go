@@ -45,7 +45,7 @@ func (x *Machine) State() State         { return x.m.state }
 func (x *Machine) Outcome() Outcome     { return x.m.outcome }
 func (x *Machine) Message() string      { return x.m.message }
 func (x *Machine) Why() string          { return x.m.forcedBecause }
-func (x *Machine) Extensions() int      { return x.m.granted }
+func (x *Machine) Extensions() int      { return x.m.extensions }
 func (x *Machine) Over() bool           { return x.m.phase == over }
 func (x *Machine) Since() time.Duration { return x.now.Sub(x.begun) }
 

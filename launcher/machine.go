@@ -63,7 +63,7 @@ type machine struct {
 	hung          bool      // a Shutdown call was not refused but not answered either
 	spoke         bool      // it takes part in the protocol: has answered, or pushed
 	grace         time.Duration
-	granted       int
+	extensions    int   // requests for more time
 	requests      int32 // as the process counts them
 	drainError    string
 	complete      bool // it says so
@@ -147,12 +147,13 @@ const (
 	doTerminate
 	doKill
 	doUnconfirmed // nobody knows whether it has ended: say so
-	doExtended    // more time was granted: say so
+	doExtended    // more time was asked for: say so
 )
 
 type action struct {
 	kind   actionKind
 	signal string
+	number int // of the request
 }
 
 func newMachine(cfg GroupConfig) *machine { return &machine{cfg: cfg, state: Spawning} }

@@ -104,15 +104,15 @@ func (m *machine) status(e event) []action {
 	case pb.ShutdownStatus_SHUTDOWN_COMPLETE:
 		m.complete = true
 	}
-	var todo []action
-	if e.status.GetNeedMoreTime() && !m.complete {
-		todo = m.extend(e)
+	asks := e.status.GetNeedMoreTime() && !m.complete
+	if asks {
+		m.extend(e)
 	}
-	return append(todo, m.tick(e.at)...)
+	return append(m.count(e.status.GetMoreTimeRequests(), asks), m.tick(e.at)...)
 }
 
 // extend grants more time, up to maxAt, which nothing moves.
-func (m *machine) extend(e event) []action {
+func (m *machine) extend(e event) {
 	more := wireDuration(e.status.GetAdditionalSeconds(), e.status.GetAdditionalMs())
 	if more == 0 {
 		more = m.grace
@@ -124,13 +124,24 @@ func (m *machine) extend(e event) []action {
 	if to.After(m.deadline) {
 		m.deadline = to
 	}
-	n := e.status.GetMoreTimeRequests()
-	if n != 0 && n == m.requests {
-		return nil // the same one, told again
+}
+
+// requestsTold bounds what is told of the requests of one poll: how many there were, only the process says.
+const requestsTold = 100
+
+// count tells of the requests for more time since the last poll, be the time that they asked for over by now. The process says how
+// many it has made; one that does not count has made another one where it asks.
+func (m *machine) count(made int32, asks bool) (todo []action) {
+	fresh := int64(made) - int64(m.requests) // 0: those that were told already
+	if asks && (made == 0 || fresh < 0) {
+		fresh = 1
 	}
-	m.requests = n
-	m.granted++
-	return []action{{kind: doExtended}}
+	m.requests = made
+	for range min(fresh, requestsTold) {
+		m.extensions++
+		todo = append(todo, action{kind: doExtended, number: m.extensions})
+	}
+	return todo
 }
 
 func (m *machine) why(now time.Time) string {
@@ -140,7 +151,7 @@ func (m *machine) why(now time.Time) string {
 		what = "the time that it had, and it said that it was complete,"
 	case !m.deadline.Before(m.maxAt):
 		what = "its maximum"
-	case m.granted > 0:
+	case m.extensions > 0:
 		what = "the time that it had asked for"
 	}
 	why := fmt.Sprintf("%s is over, after %v", what, now.Sub(m.began).Round(time.Millisecond))

@@ -4,6 +4,7 @@ package launcher_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -164,6 +165,26 @@ func TestShutdownExtensionRequest(t *testing.T) {
 		}
 		equal(t, "SIGTERM", terminated(t, m), 9*time.Second)
 		equal(t, "requests", m.Extensions(), 1)
+	})
+	t.Run("several, between two polls, and over by now", func(t *testing.T) {
+		m := draining(launcher.GroupConfig{})
+		m.Pass(time.Second)
+		s := reports(pb.ShutdownStatus_SHUTDOWN_DRAINING)
+		s.MoreTimeRequests = 3
+		equal(t, "what is told", strings.Count(strings.Join(m.Status(s), " "), "extended"), 3)
+		equal(t, "and not again", strings.Count(strings.Join(m.Status(s), " "), "extended"), 0)
+		equal(t, "requests", m.Extensions(), 3)
+		equal(t, "SIGTERM", terminated(t, m), 3*time.Second)
+	})
+	t.Run("more than anybody makes", func(t *testing.T) {
+		m := draining(launcher.GroupConfig{})
+		s := more(time.Second)
+		s.MoreTimeRequests = math.MaxInt32
+		m.Status(s)
+		equal(t, "requests", m.Extensions(), 100)
+		s.MoreTimeRequests = math.MinInt32 // it makes no sense, and does no harm
+		m.Status(s)
+		equal(t, "requests", m.Extensions(), 101)
 	})
 	t.Run("the grace period is advisory", func(t *testing.T) {
 		m := draining(launcher.GroupConfig{Shutdown: launcher.ShutdownConfig{GraceAdvisory: true}})

@@ -74,7 +74,7 @@ type Status struct {
 	Ended     time.Time
 	Reason    string // why it was to be stopped
 	Metrics   *pb.ShutdownMetrics
-	Extension int // requests for more time that were granted
+	Extension int // requests for more time
 	Outcome   Outcome
 	Exit      string        // such as "exit status 1"
 	Survivors []string      // who could not be ended, as far as that can be known
@@ -221,7 +221,7 @@ func (p *process) show(m *machine, before State, e event) {
 	s := &p.status
 	redact := p.manager.redact
 	s.State, s.Message, s.Reason, s.Metrics = m.state, redact(m.message), redact(m.reason), p.manager.redactMetrics(m.metrics)
-	s.ReadyAt, s.Asked, s.Extension, s.Outcome = m.readyAt, m.asked, m.granted, m.outcome
+	s.ReadyAt, s.Asked, s.Extension, s.Outcome = m.readyAt, m.asked, m.extensions, m.outcome
 	if m.grace != p.cfg.Shutdown.Grace {
 		p.grace = m.grace
 	}
@@ -332,7 +332,7 @@ func (p *process) do(m *machine, a action) {
 			reapPatience, strings.Join(names, ", "))})
 	case doExtended:
 		p.tell(Event{Kind: Extension, Message: fmt.Sprintf("request %d for more time: until %v after it was asked, of %v at most",
-			m.granted, m.deadline.Sub(m.began).Round(time.Millisecond), m.maxAt.Sub(m.began).Round(time.Millisecond))})
+			a.number, m.deadline.Sub(m.began).Round(time.Millisecond), m.maxAt.Sub(m.began).Round(time.Millisecond))})
 	}
 }
 

@@ -55,7 +55,7 @@ func TestGracefulShutdownRequestMore(t *testing.T) {
 	h := launch(t, g).ready()
 	st := h.stops("web-1")
 	equal(t, "outcome", st.Outcome, launcher.Clean)
-	equal(t, "requests that were granted", st.Extension, 1)
+	equal(t, "requests for more time", st.Extension, 1)
 }
 
 func TestGracefulShutdownCrash(t *testing.T) {

@@ -23,7 +23,7 @@ type GroupStats struct {
 	Ends              map[Outcome]uint64    // processes that have been reaped
 	Startup           Histogram             // from the start of a process until it was ready
 	Shutdowns         map[Outcome]Histogram // from the order to stop until the reap, of those that were told to
-	Extensions        uint64                // requests for more time that were granted
+	Extensions        uint64                // requests for more time
 	Unconfirmed       uint64                // processes that were killed, and were not known to have ended two seconds later
 	Survivors         uint64                // of the processes' processes, those that could not be ended
 	RollsBegun        uint64

@@ -125,7 +125,7 @@ type Grace string
 
 const (
 	Strict   Grace = "strict"   // ends a process that has not asked for more time
-	Advisory Grace = "advisory" // is logged; MaxDuration is the limit
+	Advisory Grace = "advisory" // ends nobody; MaxDuration is the limit
 )
 
 // OnFailure says what becomes of a roll whose instances fail for good.

@@ -40,12 +40,17 @@ type File struct {
 
 // A Gap is something that the configuration says and the target does not do, or does in another way.
 type Gap struct {
-	Group string
+	Group string // empty: the whole of it
 	Key   string // as in the configuration
 	What  string // what the target does instead, and what can be done about it
 }
 
-func (g Gap) String() string { return fmt.Sprintf("%s: %s: %s", g.Group, g.Key, g.What) }
+func (g Gap) String() string {
+	if g.Group == "" {
+		return fmt.Sprintf("%s: %s", g.Key, g.What)
+	}
+	return fmt.Sprintf("%s: %s: %s", g.Group, g.Key, g.What)
+}
 
 // Targets are those that To knows.
 func Targets() []string { return slices.Sorted(maps.Keys(targets)) }
@@ -103,6 +108,9 @@ type group struct {
 
 // each calls f with each group.
 func each(c *config.Config, r *Result, f func(g group) error) (*Result, error) {
+	if c.TotalDeadline > 0 && !c.Launcher().TotalDeadlineDerived {
+		r.Gaps = append(r.Gaps, Gap{"", "total_deadline", "there is none for all of them together; each process has the time of its own group"})
+	}
 	for k := range c.Groups {
 		if err := f(group{&c.Groups[k], c, r}); err != nil {
 			return nil, fmt.Errorf("export: %s: %w", c.Groups[k].Name, err)

@@ -222,6 +222,23 @@ func TestGapsOfSystemdAndHooks(t *testing.T) {
 	}
 }
 
+// The deadline of the launcher as a whole has no counterpart anywhere, which is said where the file has one.
+func TestGapOfTheTotalDeadline(t *testing.T) {
+	for text, want := range map[string]int{"process_groups: [{name: kv}]": 0, "total_deadline: 50s\nprocess_groups: [{name: kv}]": 1} {
+		for _, target := range export.Targets() {
+			said := 0
+			for _, g := range to(t, target, parse(t, text)).Gaps {
+				if strings.HasPrefix(g.String(), "total_deadline: there is none") {
+					said++
+				}
+			}
+			if said != want {
+				t.Errorf("%s: %q: %d gaps, want %d", target, text, said, want)
+			}
+		}
+	}
+}
+
 func TestRollsStayWithinTheirLimits(t *testing.T) {
 	for _, c := range []struct{ group, want string }{
 		{"desired_instances: 3, min_healthy_instances: 2", "maxSurge: 1\n      maxUnavailable: 1\n"},
