@@ -186,7 +186,7 @@ func (c *conn) became(state http.ConnState) {
 	case http.StateHijacked:
 		c.hijacked = true
 		c.holds = c.drain.hijacks.Guard()
-		c.shown()
+		c.showLocked()
 		c.stay()
 	case http.StateClosed:
 		c.closed = true

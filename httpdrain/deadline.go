@@ -65,8 +65,8 @@ func (c *conn) readBegins() error {
 	return nil
 }
 
-// shown is called before somebody else gets hold of the connection. mu is held.
-func (c *conn) shown() {
+// showLocked is called before somebody else gets hold of the connection. mu is held.
+func (c *conn) showLocked() {
 	d := &c.deadline
 	if d.over {
 		c.raw.SetReadDeadline(longAgo)
@@ -77,6 +77,6 @@ func (c *conn) shown() {
 
 func (c *conn) show() {
 	c.mu.Lock()
-	c.shown()
+	c.showLocked()
 	c.mu.Unlock()
 }

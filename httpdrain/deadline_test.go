@@ -72,15 +72,7 @@ func TestServe_DeadlinesOfHooks(t *testing.T) {
 // So is one of a connection that they were shown before TLS began.
 func TestServe_DeadlinesBehindOurBack(t *testing.T) {
 	shown := make(chan net.Conn, 1)
-	srv := secured(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case c := <-shown:
-			c.SetReadDeadline(past)
-			<-r.Context().Done() // the server has met it
-		default: // the second request
-		}
-		ok(w, r)
-	})
+	srv := secured(overdue(shown))
 	srv.TLSConfig.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		shown <- hello.Conn.(interface{ NetConn() net.Conn }).NetConn()
 		return nil, nil
@@ -103,7 +95,17 @@ func TestServe_DeadlinesOfListeners(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := make(chan net.Conn, 1)
-	v := startOn(t, keeping{ln, kept}, handler(func(w http.ResponseWriter, r *http.Request) {
+	v := startOn(t, keeping{ln, kept}, handler(overdue(kept)))
+	p := dial(t, v.addr)
+	for range 2 {
+		p.send(get)
+		p.answered()
+	}
+}
+
+// overdue sets a deadline that has passed on a connection, in the request of whoever has got hold of one.
+func overdue(kept <-chan net.Conn) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case c := <-kept:
 			c.SetReadDeadline(past)
@@ -111,11 +113,6 @@ func TestServe_DeadlinesOfListeners(t *testing.T) {
 		default: // the second request
 		}
 		ok(w, r)
-	}))
-	p := dial(t, v.addr)
-	for range 2 {
-		p.send(get)
-		p.answered()
 	}
 }
 
