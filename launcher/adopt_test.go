@@ -37,7 +37,12 @@ func TestAdopted(t *testing.T) {
 	equal(t, "of one that was stopping: what is done", todo, []string{"shutdown"})
 	equal(t, "state", m.State(), launcher.ShutdownRequested)
 	m.Ack(true)
+	before := more(0)
+	before.NeedMoreTime, before.MoreTimeRequests = false, 3
+	m.Status(before)
+	equal(t, "requests that another launcher has counted", m.Extensions(), 0)
 	m.Status(more(5 * time.Second))
+	equal(t, "requests", m.Extensions(), 1)
 	m.Pass(time.Second - 1)
 	equal(t, "when its time is over", m.Pass(1), []string{"terminate"})
 	equal(t, "and", m.Pass(2*time.Second), []string{"kill"})

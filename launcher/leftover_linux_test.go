@@ -83,13 +83,17 @@ func TestStartHangs(t *testing.T) {
 				hang(t, cfg.Dir)
 			}
 			above := ctxshutdown.New(context.Background())
-			failed := make(chan error)
+			failed := make(chan error, 1)
 			go func() {
 				_, err := launcher.Start(above, cfg)
 				failed <- err
 			}()
 			for above.GuardCount() == 0 { // it is about to write the file, or does
-				time.Sleep(time.Millisecond)
+				select {
+				case err := <-failed:
+					t.Fatalf("it failed before: %v", err)
+				case <-time.After(time.Millisecond):
+				}
 			}
 			above.Shutdown()
 			err := <-failed

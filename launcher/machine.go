@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
@@ -406,6 +407,7 @@ func (m *machine) adopt(e event) []action {
 	case !e.asked.IsZero():
 		// What it had asked for is not known, so it is told to stop anew; but all in all it gets no more time than it had.
 		m.stopBy = e.asked.Add(m.cfg.leaveBound() + m.cfg.Shutdown.Max)
+		m.requests = math.MaxInt32 // nor how often, and nobody is told twice
 		return m.stop(e)
 	case !e.readyAt.IsZero() || m.cfg.Protocol == Signals:
 		todo := m.ready(e.at, "it was ready")

@@ -126,8 +126,9 @@ func (m *machine) extend(e event) {
 	}
 }
 
-// requestsTold bounds what is told of the requests of one poll: how many there were, only the process says.
-const requestsTold = 100
+// requestsTold bounds what is told of the requests of one poll. How many there were, only the process says, and it could crowd out all
+// other events.
+const requestsTold = 10
 
 // count tells of the requests for more time since the last poll, be the time that they asked for over by now. The process says how
 // many it has made; one that does not count has made another one where it asks.

@@ -181,10 +181,10 @@ func TestShutdownExtensionRequest(t *testing.T) {
 		s := more(time.Second)
 		s.MoreTimeRequests = math.MaxInt32
 		m.Status(s)
-		equal(t, "requests", m.Extensions(), 100)
+		equal(t, "requests", m.Extensions(), 10)
 		s.MoreTimeRequests = math.MinInt32 // it makes no sense, and does no harm
 		m.Status(s)
-		equal(t, "requests", m.Extensions(), 101)
+		equal(t, "requests", m.Extensions(), 11)
 	})
 	t.Run("the grace period is advisory", func(t *testing.T) {
 		m := draining(launcher.GroupConfig{Shutdown: launcher.ShutdownConfig{GraceAdvisory: true}})

@@ -331,7 +331,7 @@ func (p *process) do(m *machine, a action) {
 		p.tell(Event{Kind: Alarm, Outcome: Unconfirmed, Message: fmt.Sprintf("not known to have ended %v after SIGKILL; still there: %s",
 			reapPatience, strings.Join(names, ", "))})
 	case doExtended:
-		p.tell(Event{Kind: Extension, Message: fmt.Sprintf("request %d for more time: until %v after it was asked, of %v at most",
+		p.tell(Event{Kind: Extension, Message: fmt.Sprintf("request %d for more time: it has until %v after it was asked, of %v at most",
 			a.number, m.deadline.Sub(m.began).Round(time.Millisecond), m.maxAt.Sub(m.began).Round(time.Millisecond))})
 	}
 }

@@ -281,7 +281,8 @@ func (c *Config) derivedTotal() time.Duration {
 	return min(max(c.StopBound()/4*5, leastTotal), maxDuration)
 }
 
-// along returns the largest sum along a chain of dependencies. There are no cycles.
+// along returns the largest sum along a chain of dependencies. A circle, in a configuration that nobody has checked,
+// counts once.
 func (c *Config) along(f func(*Group) time.Duration) (most time.Duration) {
 	sums := map[string]time.Duration{}
 	var visit func(name string) time.Duration
@@ -293,7 +294,7 @@ func (c *Config) along(f func(*Group) time.Duration) (most time.Duration) {
 		if g == nil {
 			return 0
 		}
-		sums[name] = 0 // for a circle, in a configuration that nobody has checked
+		sums[name] = 0 // ends a circle
 		below := time.Duration(0)
 		for _, d := range g.DependsOn {
 			below = max(below, visit(d))

@@ -55,7 +55,7 @@ var (
 	ends       = describe("ends_total", "Processes that have ended, by outcome.", "group", "outcome")
 	startup    = describe("startup_duration_seconds", "From the start of a process until it was ready.", "group")
 	shutdowns  = describe("shutdown_duration_seconds", "From the order to stop a process until it was reaped, by outcome.", "group", "outcome")
-	extensions = describe("shutdown_extensions_total", "Requests for more time that were granted.", "group")
+	extensions = describe("shutdown_extensions_total", "Requests for more time.", "group")
 	unknown    = describe("kills_unconfirmed_total", "Processes that were killed, and not known to have ended two seconds later.", "group")
 	survivors  = describe("survivors_total", "Processes, left behind by others, that could not be ended.", "group")
 
