@@ -4,7 +4,7 @@
 // run on the code as it is, where it must pass, and on the code with the patch, where it must fail. A mutant whose test
 // still passes has survived: the guarantee is written down but not guarded.
 //
-// The patched files are handed to `go test` as an overlay. The working tree is never touched, so mutants run side by
+// The patched files are handed to the go command as an overlay. The working tree is never touched, so mutants run side by
 // side, and an interrupted run leaves nothing to undo.
 //
 //	go run ./internal/cmd/mutants [-C root] [-p 4] [-tested] [-v] [name ...]
@@ -28,6 +28,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -52,6 +53,16 @@ type spec struct {
 	timeout         time.Duration
 }
 
+// A mutant is a patch file that has been read and applied to copies.
+type mutant struct {
+	name, why string
+	spec
+	overlay  string   // the folder of the copies
+	files    []string // relative to it, and to the root
+	together bool     // it is in the overlay that many share
+	decided  *outcome // it cannot be tried
+}
+
 // A runner holds what the mutants of one run share.
 type runner struct {
 	ctx       context.Context
@@ -59,9 +70,15 @@ type runner struct {
 	temp      string
 	tested    bool // no baseline is needed; a test that is not there fails no mutant, and lets it survive
 	mu        sync.Mutex
-	baselines map[spec]func() outcome
-	programs  map[string]func() (string, string) // by build flags and package: see program
-	kits      map[string]func() (kit, error)     // by package
+	baselines map[base]func() outcome
+	programs  map[base]func() (string, string)
+	alone     atomic.Int32 // mutants that took a program for themselves
+}
+
+// A base is a test in code where no mutant is chosen. For a program, it is any test of the package.
+type base struct {
+	spec
+	overlay string // the file of the one that many share, or none for the code as it is
 }
 
 func main() {
@@ -74,7 +91,7 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) int {
 	flags := flag.NewFlagSet("mutants", flag.ExitOnError)
 	root := flags.String("C", ".", "`root` of the repository")
-	parallel := flags.Int("p", 2+runtime.NumCPU(), "`number` of mutants to run at a time; some wait for what does not come")
+	parallel := flags.Int("p", 3*runtime.NumCPU(), "`number` of mutants to run at a time; many wait for what does not come")
 	tested := flags.Bool("tested", false, "all tests have just passed: do not run them without the patches again")
 	verbose := flags.Bool("v", false, "print what the killing test said: does it fail for the right reason?")
 	flags.Parse(args)
@@ -87,7 +104,7 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 	}
 	defer os.RemoveAll(temp)
 	r := &runner{ctx: ctx, root: dir, temp: temp, tested: *tested,
-		baselines: map[spec]func() outcome{}, programs: map[string]func() (string, string){}, kits: map[string]func() (kit, error){}}
+		baselines: map[base]func() outcome{}, programs: map[base]func() (string, string){}}
 	names := flags.Args()
 	if len(names) == 0 {
 		names, _ = filepath.Glob(filepath.Join(dir, "testdata", "mutants", "*.patch"))
@@ -105,13 +122,22 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 		print sync.Mutex
 		wait  sync.WaitGroup
 	)
-	for _, name := range names {
-		name = strings.TrimSuffix(filepath.Base(name), ".patch")
+	mutants := make([]*mutant, len(names))
+	for i, name := range names {
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			mutants[i] = r.read(strings.TrimSuffix(filepath.Base(name), ".patch"))
+		})
+	}
+	wait.Wait()
+	r.together(mutants)
+	for _, m := range mutants {
 		slots <- struct{}{} // taken here, so that mutants start in the order of their names
 		wait.Go(func() {
 			defer func() { <-slots }()
 			start := time.Now()
-			o := r.try(name)
+			o := r.try(m)
 			if ctx.Err() != nil {
 				o = outcome{broken, "interrupted", ""}
 			}
@@ -119,82 +145,97 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 			defer print.Unlock()
 			count[o.verdict]++
 			if o.verdict != killed && o.verdict != skipped {
-				left = append(left, name)
+				left = append(left, m.name)
 			}
-			fmt.Fprintf(out, "%-14s %6.1fs  %s: %s\n", o.verdict, time.Since(start).Seconds(), name, o.detail)
+			fmt.Fprintf(out, "%-14s %6.1fs  %s: %s\n", o.verdict, time.Since(start).Seconds(), m.name, o.detail)
 			if text := strings.TrimSpace(o.output); text != "" && (o.verdict != killed || *verbose) {
 				fmt.Fprintf(out, "\t%s\n", strings.ReplaceAll(text, "\n", "\n\t"))
 			}
 		})
 	}
 	wait.Wait()
-	fmt.Fprintf(out, "mutants: %d killed, %d not killed, %d skipped, in %.1fs\n",
-		count[killed], len(left), count[skipped], time.Since(begin).Seconds())
+	fmt.Fprintf(out, "mutants: %d killed, %d not killed, %d skipped, in %.1fs; %d were built alone\n",
+		count[killed], len(left), count[skipped], time.Since(begin).Seconds(), r.alone.Load())
 	for _, name := range left { // again, at the end of what may be long
 		fmt.Fprintf(out, "not killed: %s\n", name)
 	}
 	return min(len(left), 1)
 }
 
-// try runs one mutant, cheapest check first.
-func (r *runner) try(name string) outcome {
+// read reads a patch file and applies it.
+func (r *runner) read(name string) *mutant {
+	m := &mutant{name: name}
 	path := filepath.Join(r.root, "testdata", "mutants", name+".patch")
-	why, s, err := readHeader(path)
-	if err != nil {
-		return outcome{badHeader, err.Error(), ""}
+	var err error
+	if m.why, m.spec, err = readHeader(path); err != nil {
+		m.decided = &outcome{badHeader, err.Error(), ""}
+	} else if m.overlay, m.files, err = r.apply(name, path); err != nil {
+		m.decided = &outcome{doesNotApply, m.why, err.Error()}
 	}
-	overlay, err := r.overlay(name, path)
-	if err != nil {
-		return outcome{doesNotApply, why, err.Error()}
+	return m
+}
+
+// try runs one mutant.
+func (r *runner) try(m *mutant) outcome {
+	if m.decided != nil {
+		return *m.decided
 	}
-	if !r.tested || s.flags != "" { // nobody else has run it with these flags
-		if o := r.baseline(s); o.verdict != "" {
+	if m.together {
+		if b := (base{m.spec, r.combined()}); r.baseline(b).verdict == "" {
+			program, _ := r.program(b)
+			if res := r.result(m.spec, r.prebuilt(m.spec, program, m.name)); res.finished && !res.passed {
+				return outcome{killed, res.reason(), res.output}
+			}
+		}
+	}
+	if !r.tested || m.flags != "" { // nobody else has run it with these flags
+		if o := r.baseline(base{spec: m.spec}); o.verdict != "" {
 			return o
 		}
 	}
-	cmd := r.patched(s, overlay)
-	if program := r.relink(s, overlay); program != "" {
-		defer os.Remove(program)
-		cmd = r.prebuilt(s, program)
-	}
-	switch res := r.result(s, cmd); {
+	r.alone.Add(1)
+	switch res := r.result(m.spec, r.own(m)); {
 	case !res.built:
-		return outcome{doesNotBuild, why, res.output}
+		return outcome{doesNotBuild, m.why, res.output}
 	case !res.finished:
 		return outcome{broken, "go test came to no verdict", res.output}
 	case res.passed:
-		return outcome{survived, why, fmt.Sprintf("%s %s still passes", s.pkg, s.run)}
+		return outcome{survived, m.why, fmt.Sprintf("%s %s still passes", m.pkg, m.run)}
 	default:
 		return outcome{killed, res.reason(), res.output}
 	}
 }
 
-// baseline checks that the named test exists and passes without the patch: a test that fails anyway, or does not run,
-// proves nothing. The zero outcome says that all is well.
-func (r *runner) baseline(s spec) outcome {
+// baseline checks that the named test exists and passes while no mutant is chosen: a test that fails anyway, or does not
+// run, proves nothing. The zero outcome says that all is well.
+func (r *runner) baseline(b base) outcome {
 	r.mu.Lock()
-	check := r.baselines[s]
+	check := r.baselines[b]
 	if check == nil {
 		check = sync.OnceValue(func() outcome {
-			if strings.Contains(s.flags, "-race") && os.Getenv("CI") == "" {
+			if strings.Contains(b.flags, "-race") && os.Getenv("CI") == "" {
 				cgo, _ := exec.CommandContext(r.ctx, "go", "env", "CGO_ENABLED").Output() // 0 without a C compiler
 				if strings.TrimSpace(string(cgo)) == "0" {
 					return outcome{skipped, "-race needs a C compiler", ""}
 				}
 			}
-			program, complaint := r.program(s)
+			program, complaint := r.program(b)
 			if program == "" {
-				return outcome{badBaseline, fmt.Sprintf("%s does not build without the patch", s.pkg), complaint}
+				return outcome{badBaseline, fmt.Sprintf("%s does not build without the patch", b.pkg), complaint}
 			}
-			switch res := r.result(s, r.prebuilt(s, program)); {
+			chosen := ""
+			if b.overlay != "" {
+				chosen = nobody
+			}
+			switch res := r.result(b.spec, r.prebuilt(b.spec, program, chosen)); {
 			case !res.passed:
-				return outcome{badBaseline, fmt.Sprintf("%s %s fails without the patch", s.pkg, s.run), res.output}
+				return outcome{badBaseline, fmt.Sprintf("%s %s fails without the patch", b.pkg, b.run), res.output}
 			case res.passes == 0:
-				return outcome{badBaseline, fmt.Sprintf("%s has no test %s, or skips it", s.pkg, s.run), ""}
+				return outcome{badBaseline, fmt.Sprintf("%s has no test %s, or skips it", b.pkg, b.run), ""}
 			}
 			return outcome{}
 		})
-		r.baselines[s] = check
+		r.baselines[b] = check
 	}
 	r.mu.Unlock()
 	return check()
@@ -233,22 +274,22 @@ func readHeader(path string) (why string, s spec, err error) {
 	return why, s, err
 }
 
-// overlay applies the patch to copies of the files it touches, in a folder that it returns; the file for `go test -overlay`
-// has its name with .json.
-func (r *runner) overlay(name, patch string) (string, error) {
-	dir := filepath.Join(r.temp, name)
+// apply applies the patch to copies of the files it touches, and returns their folder and names; the file for
+// `go test -overlay` has the name of the folder with .json.
+func (r *runner) apply(name, patch string) (dir string, files []string, err error) {
+	dir = filepath.Join(r.temp, "alone", name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	stat, err := r.gitApply(dir, "--numstat", "-z", patch) // "added \t removed \t name \0" for each file
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	replace := map[string]string{}
 	for entry := range strings.SplitSeq(strings.TrimSuffix(stat, "\x00"), "\x00") {
 		file := entry[strings.LastIndexByte(entry, '\t')+1:]
 		if strings.HasSuffix(file, "_test.go") {
-			return "", errors.New(file + " is a test: a mutant breaks the code, not what checks it")
+			return "", nil, errors.New(file + " is a test: a mutant breaks the code, not what checks it")
 		}
 		from, to := filepath.Join(r.root, file), filepath.Join(dir, file)
 		text, err := os.ReadFile(from)
@@ -256,25 +297,16 @@ func (r *runner) overlay(name, patch string) (string, error) {
 			err = errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, text, 0o644))
 		}
 		if err != nil {
-			return "", err
+			return "", nil, err
 		}
 		replace[from] = to
+		files = append(files, file)
 	}
 	if _, err := r.gitApply(dir, "--whitespace=nowarn", patch); err != nil {
-		return "", err
-	}
-	for from, to := range replace {
-		before, err := os.ReadFile(from)
-		after, err2 := os.ReadFile(to)
-		if err := errors.Join(err, err2); err != nil {
-			return "", err
-		}
-		if strings.HasSuffix(to, ".go") {
-			os.WriteFile(to, []byte(align(string(before), string(after))), 0o644)
-		}
+		return "", nil, err
 	}
 	text, _ := json.Marshal(map[string]any{"Replace": replace})
-	return dir, os.WriteFile(dir+".json", text, 0o644)
+	return dir, files, os.WriteFile(dir+".json", text, 0o644)
 }
 
 // gitApply is strict: every line of context must match, though it may be found further up or down. It runs outside of
@@ -305,22 +337,20 @@ type result struct {
 	output                  string
 }
 
-// quicker leaves out what only debuggers read. That is a sixth of what it takes to build a test program.
-var quicker = []string{"-gcflags=-dwarf=false", "-ldflags=-w"}
-
-// patched is the command that builds the test program with the patch and runs the named test. -json is what tells a test that fails from one that does
-// not build. vet is off because many a mutant is just what vet warns of. The mutant's own flags come last, so that they win.
-// A test that outlives its timeout is ended by go test.
-func (r *runner) patched(s spec, overlay string) *exec.Cmd {
-	args := []string{"test", "-json", "-vet=off", "-failfast", "-count=1", "-timeout=" + s.timeout.String(), "-run=" + s.run, "-overlay=" + overlay + ".json"}
-	args = append(append(append(args, quicker...), strings.Fields(s.flags)...), s.pkg)
-	cmd := exec.CommandContext(r.ctx, "go", args...)
+// own is the command that builds the test program with the patch and runs the named test. -json is what tells a test
+// that fails from one that does not build. vet is off because many a mutant is just what vet warns of. The mutant's own
+// flags come last, so that they win. A test that outlives its timeout is ended by go test.
+func (r *runner) own(m *mutant) *exec.Cmd {
+	args := []string{"test", "-json", "-vet=off", "-failfast", "-count=1", "-ldflags=-w", "-timeout=" + m.timeout.String(),
+		"-run=" + m.run, "-overlay=" + m.overlay + ".json"}
+	cmd := exec.CommandContext(r.ctx, "go", append(append(args, strings.Fields(m.flags)...), m.pkg)...)
 	cmd.Dir = r.root
 	return cmd
 }
 
-// prebuilt is the command that runs it in a test program that is there already, with the patch or without, as go test does.
-func (r *runner) prebuilt(s spec, program string) *exec.Cmd {
+// prebuilt is the command that runs the test in a program that is there already, as go test does. If the program holds
+// mutants, one is chosen, or [nobody].
+func (r *runner) prebuilt(s spec, program, chosen string) *exec.Cmd {
 	args := []string{"-t", program, "-test.v=test2json", "-test.paniconexit0", "-test.failfast", "-test.count=1",
 		"-test.timeout=" + s.timeout.String(), "-test.run=" + s.run}
 	_, run := s.sorted()
@@ -333,6 +363,9 @@ func (r *runner) prebuilt(s spec, program string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(r.ctx, tool, args...)
 	cmd.Dir = filepath.Join(r.root, s.pkg)
+	if chosen != "" {
+		cmd.Env = append(os.Environ(), variable+"="+chosen)
+	}
 	return cmd
 }
 
@@ -355,25 +388,25 @@ func (s spec) sorted() (build, run []string) {
 	return build, run
 }
 
-// program builds the tests of a package without a patch, once for all baselines: to link them takes longer than to run
-// most. Where that fails, it returns what the compiler says.
-func (r *runner) program(s spec) (file, complaint string) {
-	build, _ := s.sorted()
-	key := strings.Join(append(build, s.pkg), " ")
+// program builds the tests of a package, once for all who run some of them. Where that fails, it returns what the
+// compiler says.
+func (r *runner) program(b base) (file, complaint string) {
+	build, _ := b.sorted()
+	b.spec = spec{pkg: b.pkg, flags: strings.Join(build, " ")}
 	r.mu.Lock()
-	once := r.programs[key]
+	once := r.programs[b]
 	if once == nil {
-		file := filepath.Join(r.temp, fmt.Sprintf("baseline-%d.test", len(r.programs)))
+		file := filepath.Join(r.temp, fmt.Sprintf("program-%d.test", len(r.programs)))
 		once = sync.OnceValues(func() (string, string) {
-			args := append(append([]string{"test", "-c", "-vet=off", "-o", file}, quicker...), build...)
-			cmd := exec.CommandContext(r.ctx, "go", append(args, s.pkg)...)
+			args := append([]string{"test", "-c", "-vet=off", "-ldflags=-w", "-o", file, "-overlay=" + b.overlay}, build...)
+			cmd := exec.CommandContext(r.ctx, "go", append(args, b.pkg)...)
 			cmd.Dir = r.root
 			if out, err := cmd.CombinedOutput(); err != nil {
 				return "", string(out)
 			}
 			return file, ""
 		})
-		r.programs[key] = once
+		r.programs[b] = once
 	}
 	r.mu.Unlock()
 	return once()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The module the mutants of this test are run on. Abs is guarded by a test, Half is not. Package o is tested from outside,
-// and so its test program can be linked anew from what is there, unless what may be inlined has changed.
+// The module the mutants of this test are run on. Abs is guarded by a test, Half is not. Package o is tested from
+// outside, too.
 var module = map[string]string{
 	"go.mod": "module example.test/m\n\ngo 1.25\n",
 	"n/n.go": `package n
@@ -34,7 +33,7 @@ func Half(x int) int {
 	return x / 2
 }
 `,
-	"o/text": "embedded",
+	"o/text": "embedded\ntext\n",
 	"o/inside_test.go": `package o
 
 var _ = text
@@ -53,6 +52,10 @@ func Called() int { return 2 }
 func Inlined() int { return 1 }
 
 var _ = Inlined
+
+func Set() { text = "set" }
+
+func Last() {}
 `,
 	"o/o_test.go": `package o_test
 
@@ -76,7 +79,26 @@ func TestCalled(t *testing.T) {
 `,
 	"n/n_test.go": `package n
 
-import "testing"
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+func TestEnvironment(t *testing.T) {
+	if os.Getenv("SWANSONG_MUTANT") != "" {
+		t.Fatal("what is this?")
+	}
+	TestAbs(t)
+}
+
+func TestSubprocess(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestAbs$")
+	cmd.Env = []string{"NOTHING=ELSE"}
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+}
 
 func TestAbs(t *testing.T) {
 	if got := Abs(-3); got != 3 {
@@ -92,17 +114,18 @@ func TestSkipped(t *testing.T) { t.Skip("not today") }
 `,
 }
 
-// patch writes the patch file of a mutant that replaces one line of n.go.
+// patch writes the patch file of a mutant that replaces a line of n.go.
 func patch(header, before, after string) string { return patchOf("n/n.go", header, before, after) }
 
 func patchOf(file, header, before, after string) string {
 	lines := strings.Split(module[file], "\n")
 	at := slices.Index(lines, before)
-	diff := fmt.Sprintf("-%s\n+%s\n %s\n", before, after, lines[at+1])
+	diff := fmt.Sprintf("-%s\n+%s\n %s\n", before, strings.ReplaceAll(after, "\n", "\n+"), lines[at+1])
+	added := 1 + strings.Count(after, "\n")
 	if at == 0 {
-		diff = "@@ -1,2 +1,2 @@\n" + diff
+		diff = fmt.Sprintf("@@ -1,2 +1,%d @@\n", 1+added) + diff
 	} else {
-		diff = fmt.Sprintf("@@ -%d,3 +%d,3 @@\n %s\n", at, at, lines[at-1]) + diff
+		diff = fmt.Sprintf("@@ -%d,3 +%d,%d @@\n %s\n", at, at, 2+added, lines[at-1]) + diff
 	}
 	return header + strings.ReplaceAll("\n\ndiff --git a/F b/F\n--- a/F\n+++ b/F\n", "F", file) + diff
 }
@@ -141,11 +164,11 @@ func TestVerdicts(t *testing.T) {
 		{"fails", "killed: TestAbs fails", patch(abs, "\t\treturn -x", "\t\treturn x")},
 		{"panics", "killed: TestAbs panics", patch(abs, "\t\treturn -x", "\t\tpanic(x)")},
 		{"hangs", "killed: TestAbs times out", patch(abs+"\nTimeout: 1s", "\t\treturn -x", "\t\tfor {}")},
-		{"relinked", "killed: TestCalled fails", patchOf("o/o.go", "# x\nTest: ./o TestCalled", "func Called() int { return 2 }", "func Called() int { return 3 }")},
-		{"relinked, panics", "killed: TestCalled panics", patchOf("o/o.go", "# x\nTest: ./o TestCalled", "func Called() int { return 2 }", "func Called() int { panic(3) }")},
-		{"relinked, hangs", "killed: TestCalled times out", patchOf("o/o.go", "# x\nTest: ./o TestCalled\nTimeout: 1s", "func Called() int { return 2 }", "func Called() int { for {} }")},
-		{"relinked, with a flag", "killed: TestCalled fails", patchOf("o/o.go", "# x\nTest: ./o TestCalled\nFlags: -count=2", "func Called() int { return 2 }", "func Called() int { return 3 }")},
-		{"relinked, survives", "SURVIVED: x", patchOf("o/o.go", "# x\nTest: ./o TestInlined", "func Called() int { return 2 }", "func Called() int { return 3 }")},
+		{"together", "killed: TestCalled fails", patchOf("o/o.go", "# x\nTest: ./o TestCalled", "func Called() int { return 2 }", "func Called() int { return 3 }")},
+		{"together, panics", "killed: TestCalled panics", patchOf("o/o.go", "# x\nTest: ./o TestCalled", "func Called() int { return 2 }", "func Called() int { panic(3) }")},
+		{"together, hangs", "killed: TestCalled times out", patchOf("o/o.go", "# x\nTest: ./o TestCalled\nTimeout: 1s", "func Called() int { return 2 }", "func Called() int { for {} }")},
+		{"together, with a flag", "killed: TestCalled fails", patchOf("o/o.go", "# x\nTest: ./o TestCalled\nFlags: -count=2", "func Called() int { return 2 }", "func Called() int { return 3 }")},
+		{"together, survives", "SURVIVED: x", patchOf("o/o.go", "# x\nTest: ./o TestInlined", "func Called() int { return 2 }", "func Called() int { return 3 }")},
 		{"inlined", "killed: TestInlined fails", patchOf("o/o.go", "# x\nTest: ./o TestInlined", "func Inlined() int { return 1 }", "func Inlined() int { return 3 }")},
 		{"survives", "SURVIVED: Half is the whole", patch("# Half is the whole\nTest: ./n TestHalf", "\treturn x / 2", "\treturn x")},
 		{"vetted", "SURVIVED: vet minds, we do not", patch("# vet minds, we do not\nTest: ./n TestHalf", "\treturn x / 2", "\tx = x; return x")},
@@ -198,26 +221,65 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// What go test would have built is linked from what has been compiled, but only where that comes to the same thing.
-func TestRelink(t *testing.T) {
+// Mutants share a program where that comes to the same thing.
+func TestTogether(t *testing.T) {
+	abs, neg := "# x\nTest: ./n TestAbs", "\t\treturn -x"
 	root := lay(t, map[string]string{
-		"called":  patchOf("o/o.go", "# x\nTest: ./o TestCalled", "func Called() int { return 2 }", "func Called() int { return 3 }"),
-		"inlined": patchOf("o/o.go", "# x\nTest: ./o TestInlined", "func Inlined() int { return 1 }", "func Inlined() int { return 3 }"),
-		"inside":  patch("# x\nTest: ./n TestHalf", "\treturn x / 2", "\treturn x"),
-		"flags":   patchOf("o/o.go", "# x\nTest: ./o TestCalled\nFlags: -tags=x", "func Called() int { return 2 }", "func Called() int { return 3 }"),
+		"body":          patch(abs, neg, "\t\treturn x"),
+		"same body":     patch(abs, neg, "\t\tx++\n\t\treturn -x"),
+		"no result":     patchOf("o/o.go", "# x\nTest: ./n TestAbs", "func Set() { text = \"set\" }", "func Set() {}"),
+		"one import":    patchOf("o/o.go", "# x\nTest: ./n TestAbs", "import _ \"embed\"", "import (\n\t_ \"embed\"\n\t_ \"os\"\n)"),
+		"signature":     patch(abs, "func Abs(x int) int {", "func Abs(x int) (y int) {"),
+		"declaration":   patch(abs, "func Half(x int) int {", "const two = 2\n\nfunc Half(x int) int {"),
+		"directive":     patchOf("o/o.go", "# x\nTest: ./n TestAbs", "//go:noinline", "//go:nosplit"),
+		"variable":      patchOf("o/o.go", "# x\nTest: ./n TestAbs", "var _ = Inlined", "var _ = Called"),
+		"parameter":     patch(abs, "\treturn x / 2", "\tx, y := x/2, x\n\t_ = y\n\treturn x"),
+		"label":         patch(abs, "\treturn x / 2", "a:\n\tfor x > 2 {\n\t\tbreak a\n\t}\n\treturn x"),
+		"not go":        patchOf("o/text", "# x\nTest: ./n TestAbs", "embedded", "other"),
+		"flags":         patch(abs+"\nFlags: -tags=x", neg, "\t\treturn x"),
+		"does not type": patch(abs, neg, "\t\treturn nil"),
+		"few":           patch("# x\nTest: ./o TestCalled", neg, "\t\treturn x"),
 	})
-	r := &runner{ctx: t.Context(), root: root, temp: t.TempDir(), kits: map[string]func() (kit, error){}}
-	got := map[string]bool{}
-	for _, name := range []string{"called", "inlined", "inside", "flags"} {
-		path := filepath.Join(root, "testdata", "mutants", name+".patch")
-		_, s, err := readHeader(path)
-		overlay, err2 := r.overlay(name, path)
-		if err := errors.Join(err, err2); err != nil {
-			t.Fatal(err)
+	r := &runner{ctx: t.Context(), root: root, temp: t.TempDir()}
+	var mutants []*mutant
+	files, _ := filepath.Glob(filepath.Join(root, "testdata", "mutants", "*.patch"))
+	for _, file := range files {
+		m := r.read(strings.TrimSuffix(filepath.Base(file), ".patch"))
+		if m.decided != nil {
+			t.Fatal(m.name, *m.decided)
 		}
-		got[name] = r.relink(s, overlay) != ""
+		mutants = append(mutants, m)
 	}
-	if diff := cmp.Diff(map[string]bool{"called": true, "inlined": false, "inside": false, "flags": false}, got); diff != "" {
-		t.Errorf("who was linked from what is there (-want +got):\n%s", diff)
+	r.together(mutants)
+	var got []string
+	for _, m := range mutants {
+		if m.together {
+			got = append(got, m.name)
+		}
+	}
+	if diff := cmp.Diff([]string{"body", "no result", "same body"}, got); diff != "" {
+		t.Errorf("who shares a program (-want +got):\n%s", diff)
+	}
+
+	// Lines are those of the files, as if nothing had been put in.
+	text, err := os.ReadFile(filepath.Join(r.temp, "together", "o", "o.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "/*line o.go:16:13*/ text = "; !strings.Contains(string(text), want) {
+		t.Errorf("no %q in\n%s", want, text)
+	}
+}
+
+// A mutant is tried alone where its test fails in the shared program anyway, or where the program is not told of it.
+func TestAlone(t *testing.T) {
+	patches := map[string]string{}
+	for i, test := range []string{"TestEnvironment", "TestSubprocess", "TestAbs"} {
+		patches[fmt.Sprint(i)] = patch("# x\nTest: ./n "+test, "\t\treturn -x", "\t\treturn x")
+	}
+	root := lay(t, patches)
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"-C", root}, &out); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, out.String())
 	}
 }
