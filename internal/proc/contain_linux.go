@@ -151,7 +151,8 @@ const maxLooks = 20
 
 // look is one walk. unsure is whether somebody is no member, but may be.
 func (c *container) look() (found []Member, unsure bool) {
-	all := processes()
+	t := newTable()
+	all := t.all
 	marks := map[int]mark{}
 	led := slices.ContainsFunc(all, c.leads) // while it is there, as a zombie at least, its group and session are its own
 	in := map[int]bool{c.pid: led}
@@ -163,7 +164,7 @@ func (c *container) look() (found []Member, unsure bool) {
 				continue
 			}
 			if _, known := marks[m.PID]; !known {
-				marks[m.PID] = markOf(m, c.mark)
+				marks[m.PID] = t.mark(m, c.mark)
 			}
 			if led && (m.PGID == c.pid || m.SID == c.pid) || in[m.PPID] || marks[m.PID] == marked {
 				in[m.PID], grown = true, true
@@ -171,35 +172,12 @@ func (c *container) look() (found []Member, unsure bool) {
 		}
 	}
 	for _, m := range all {
+		if in[m.PID] {
+			found = append(found, m)
+		}
 		unsure = unsure || !in[m.PID] && marks[m.PID] == unknown
 	}
-	return slices.DeleteFunc(all, func(m Member) bool { return !in[m.PID] }), unsure
-}
-
-// A mark is what an environment says of whose a process is.
-type mark int
-
-const (
-	unmarked mark = iota
-	marked
-	unknown
-)
-
-// markOf reads the environment that a process was started with. That of a process of another user cannot be read.
-func markOf(m Member, own string) mark {
-	env, err := os.ReadFile(procFile(m.PID, "environ"))
-	switch {
-	case err != nil || m.zombie:
-		return unmarked
-	case len(env) == 0:
-		return unknown
-	}
-	for v := range strings.SplitSeq(string(env), "\x00") {
-		if all, ok := strings.CutPrefix(v, markKey+"="); ok && slices.Contains(strings.Fields(all), own) {
-			return marked
-		}
-	}
-	return unmarked
+	return found, unsure
 }
 
 // signal sends sig to the group, which takes the leader in, and to the members outside of it.

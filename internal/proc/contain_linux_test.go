@@ -136,6 +136,27 @@ func contained(t *testing.T, test func(t *testing.T, contain func(proc.Spec) pro
 	})
 }
 
+// Who looks at /proc sees what was there before he looked, also where others look all the time.
+func TestLooksAreNew(t *testing.T) {
+	var lookers sync.WaitGroup
+	for range 8 {
+		lookers.Go(func() {
+			for range 100 {
+				cmd := exec.Command("true")
+				if err := cmd.Start(); err != nil {
+					t.Error(err)
+					return
+				}
+				if !proc.Listed(cmd.Process.Pid) { // as a zombie at least
+					t.Errorf("pid %d has been started, and is not there", cmd.Process.Pid)
+				}
+				cmd.Wait()
+			}
+		})
+	}
+	lookers.Wait()
+}
+
 func TestEnd_Escalates(t *testing.T) {
 	contained(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		for _, test := range []struct {
