@@ -157,6 +157,25 @@ func TestLooksAreNew(t *testing.T) {
 	lookers.Wait()
 }
 
+// A process without any environment may be about to become another program. After a while it is not, and holds up nobody.
+func TestWalk_ProcessWithoutEnvironment(t *testing.T) {
+	spec := self("wait")
+	spec.NoCgroup = true
+	p := start(t, spec)
+	says(t, p)
+	bare := exec.Command("sleep", "60")
+	bare.Env = []string{}
+	if err := bare.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { bare.Process.Kill(); bare.Wait() }()
+	for end := time.Now().Add(tooLong); p.Unsure(); {
+		if time.Now().After(end) {
+			t.Fatal("nobody knows whose it is, for ever")
+		}
+	}
+}
+
 func TestEnd_Escalates(t *testing.T) {
 	contained(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		for _, test := range []struct {

@@ -11,3 +11,9 @@ const MaxLooks = maxLooks
 func Listed(pid int) bool {
 	return slices.ContainsFunc(newTable().all, func(m Member) bool { return m.PID == pid })
 }
+
+// Unsure tells whether there is somebody who may be the process's or not.
+func (p *Process) Unsure() bool {
+	_, unsure := p.contain.look()
+	return unsure
+}

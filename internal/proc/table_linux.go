@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // A table is what /proc shows at one time. It is read once for all who look at that time: where many processes end
@@ -57,6 +58,9 @@ func (t *table) mark(m Member, own string) mark {
 	marks, known := t.marks[m.PID]
 	if !known {
 		marks = marksOf(m)
+		if marks == nil && bare.long(m, t.all) {
+			marks = []string{}
+		}
 		t.marks[m.PID] = marks
 	}
 	switch {
@@ -66,6 +70,42 @@ func (t *table) mark(m Member, own string) mark {
 		return marked
 	}
 	return unmarked
+}
+
+// bare is who has been seen without an environment, and since when.
+var bare bareProcesses
+
+type bareProcesses struct {
+	mu    sync.Mutex
+	since map[processID]time.Time
+}
+
+// A processID is of one process only, which a pid is not.
+type processID struct {
+	pid   int
+	start uint64
+}
+
+// long tells whether a process has been without an environment for longer than an exec takes: it never had one, and whose it
+// is cannot be told by it. Without this, one such process in the system, of whomever, has each end take all the looks there
+// are.
+func (b *bareProcesses) long(m Member, all []Member) bool {
+	const exec = 20 * time.Millisecond
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	id := processID{m.PID, m.start}
+	since, known := b.since[id]
+	if known {
+		return time.Since(since) > exec
+	}
+	alive := map[processID]time.Time{id: time.Now()}
+	for _, m := range all {
+		if since, known := b.since[processID{m.PID, m.start}]; known {
+			alive[processID{m.PID, m.start}] = since
+		}
+	}
+	b.since = alive // those that have ended are forgotten when another one comes
+	return false
 }
 
 // marksOf returns nil where there is no environment at all.
