@@ -24,6 +24,16 @@ func interruptRows() []row {
 			their: func() func(int) { s := running(); return func(n int) { sumUntil(s, numbers(n)) } },
 		},
 		{
+			what: "Seq, an element", peer: "the loop through a wrapper that does nothing", anew: true,
+			ours:  func() func(int) { s := running(); return func(n int) { sum(ctxshutdown.Seq(s, numbers(n))) } },
+			their: func() func(int) { return func(n int) { sum(through(numbers(n))) } },
+		},
+		{
+			what: "Reader.Read, from memory", peer: "the Read through a wrapper that does nothing", anew: true,
+			ours:  func() func(int) { return reads(ctxshutdown.NewReader(running(), &zeros{})) },
+			their: func() func(int) { return reads(&throughReader{&zeros{}}) },
+		},
+		{
 			what: "Reader.Read, from memory", peer: "the Read without it", anew: true,
 			ours:  func() func(int) { return reads(ctxshutdown.NewReader(running(), &zeros{})) },
 			their: func() func(int) { return reads(&zeros{}) },
@@ -114,6 +124,16 @@ func (z *zeros) Read(p []byte) (int, error) {
 	z.n++
 	return len(p), nil
 }
+
+// through is the least that a wrapper of a sequence can be.
+func through(seq iter.Seq[int]) iter.Seq[int] {
+	return func(yield func(int) bool) { seq(func(v int) bool { return yield(v) }) }
+}
+
+// A throughReader is the least that a wrapper of a Reader can be.
+type throughReader struct{ r io.Reader }
+
+func (t *throughReader) Read(p []byte) (int, error) { return t.r.Read(p) }
 
 func reads(r io.Reader) func(n int) {
 	p := make([]byte, 64)

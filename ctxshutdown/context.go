@@ -96,11 +96,12 @@ func newScope(ctx context.Context, up *Swansong, opts []Option) *Swansong {
 		panic("ctxshutdown: cannot create a scope from a nil context")
 	}
 	s := &Swansong{parent: ctx}
+	// What is between two scopes, or above a root, may end by itself.
 	if up == nil {
-		s.node.Init(nil, (*owner)(s))
+		s.node.Init(nil, (*owner)(s), ctx.Done() != nil)
 	} else {
 		up.from()
-		s.node.Init(&up.node, (*owner)(s))
+		s.node.Init(&up.node, (*owner)(s), ctx != up)
 	}
 	if len(opts) != 0 || up == nil || up.trace != nil {
 		s.configure(up, opts)

@@ -3,6 +3,7 @@ package ctxshutdown
 import (
 	"context"
 
+	"github.com/swansong-go/swansong/internal/packed"
 	"github.com/swansong-go/swansong/internal/probe"
 )
 
@@ -100,8 +101,9 @@ func (s *Swansong) try() (hold, bool) {
 	if !s.node.Live() && s.Err() != nil {
 		return hold{}, false // spares a stopped scope the coming and going of refused tries
 	}
-	s.node.Acquired(s.node.Count())
-	if g := s.signal.Load(); g == nil && s.pull() != nil || g != nil && g.ended() { // Err, but quicker
+	v := s.node.Count()
+	s.node.Acquired(v)
+	if !packed.Unsignalled(v) && !s.node.Unsignalled() && s.Err() != nil {
 		s.node.Released(s.node.Discount()) // in full: the last one out wakes whoever waits, refused or not
 		return hold{}, false
 	}

@@ -96,23 +96,68 @@ func forEver(yield func(struct{}) bool) {
 	}
 }
 
-// Whoever has seen a scope's own Done closed is refused, also while package context still tells those below.
-func TestTryGuard_RefusesWhoHasSeenTheStop(t *testing.T) {
-	for range 50 {
-		s := ctxshutdown.New(context.Background())
+// Whoever has seen a scope's own Done closed is refused, and gets no element, also while package context still tells those
+// below.
+func TestStop_RefusesWhoHasSeenIt(t *testing.T) {
+	for round := range 50 {
+		root := ctxshutdown.New(context.Background())
+		s := root
+		for range round % 2 * 3 { // every other time, three scopes down
+			s, _ = ctxshutdown.WithCancel(s)
+		}
+		g := s.Guard() // known above
 		for range 1000 {
 			owned(t)(context.WithCancel(s))
 		}
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			s.Shutdown()
+			root.Shutdown()
 		}()
 		<-s.Done()
 		if g, ok := s.TryGuard(); ok {
 			t.Errorf("a stopped scope admits: %v", s.GuardReport())
 			g.Release()
 		}
+		for range ctxshutdown.Seq(s, forEver) {
+			t.Error("a stopped scope iterates")
+			break
+		}
+		g.Release()
 		<-stopped
+	}
+}
+
+// Nobody warns of the end of a context that a scope derives from, be it above a root or between two scopes.
+func TestTryGuard_RefusesWhoseContextHasEnded(t *testing.T) {
+	root := ctxshutdown.New(context.Background())
+	defer root.Shutdown()
+	for name, from := range map[string]func(context.Context) *ctxshutdown.Swansong{
+		"root":  func(ctx context.Context) *ctxshutdown.Swansong { return ctxshutdown.New(ctx) },
+		"child": func(ctx context.Context) *ctxshutdown.Swansong { s, _ := ctxshutdown.WithCancel(ctx); return s },
+		"grandchild": func(ctx context.Context) *ctxshutdown.Swansong {
+			s, _ := ctxshutdown.WithCancel(ctx)
+			s, _ = ctxshutdown.WithCancel(s)
+			return s
+		},
+	} {
+		ctx, cancel := context.WithCancel(root)
+		if name == "root" {
+			ctx, cancel = context.WithCancel(context.Background())
+		}
+		s := from(ctx)
+		first, ok := s.TryGuard()
+		second, ok2 := s.TryGuard() // of a scope that is known above
+		if !ok || !ok2 {
+			t.Errorf("%s: a running scope refuses", name)
+		}
+		cancel()
+		if g, ok := s.TryGuard(); ok {
+			t.Errorf("%s: admitted although its context has ended", name)
+			g.Release()
+		}
+		first.Release()
+		second.Release()
+		s.Shutdown()
 	}
 }

@@ -24,9 +24,6 @@ type signal struct {
 	ending   atomic.Bool // set before that
 }
 
-// ended reports whether the signal has been given, without asking where nobody but us can have done so; see look.
-func (g *signal) ended() bool { return (!g.alone || g.ending.Load()) && g.ctx.Err() != nil }
-
 // shutDown is the signal of all scopes that were stopped before anybody waited on them. It never had an open channel.
 var shutDown = endedBy(ErrShutdown)
 
@@ -67,6 +64,7 @@ func (s *Swansong) pull() error {
 
 // end gives the signal. The first cause wins. When it returns, everything below that derives from here has it.
 func (s *Swansong) end(cause error) {
+	s.node.Warn()
 	g := s.signal.Load()
 	if g == nil && s.from().Err() == nil {
 		g = shutDown

@@ -154,9 +154,8 @@ func TestFigures(t *testing.T) {
 	}
 	costs = strings.Join(strings.Fields(costs), " ")
 	for _, f := range []struct{ says, row string }{
-		{"its floor (%s instructions", "TryGuard + Release, depth 4"},
+		{"been announced (%s instructions", "TryGuard + Release, depth 4"},
 		{"the Guard takes %s,", "Guard + Release, depth 4"},
-		{"the `Err` %s,", "Err of a context.WithCancel"},
 		{"a WaitGroup's Add and Done %s)", "sync.WaitGroup Add + Done"},
 		{"A live child takes %s bytes", "child scope"},
 		{"%s with a guard", "child scope that holds a guard"},

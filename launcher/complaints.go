@@ -30,16 +30,18 @@ type complaints struct {
 	dir string
 
 	mu   sync.Mutex
-	told map[string]bool // whether it could be said: a disk that has no room for the log may have none for this
+	said map[string]bool // false: a disk that has no room for the log may have none for this either
 }
+
+func newComplaints(dir string) *complaints { return &complaints{dir: dir, said: map[string]bool{}} }
 
 func (c *complaints) add(err error) {
 	text := fmt.Sprintf("launcher: some of what processes print is lost, which the guardian reads until there is a launcher: %v; "+
 		"see to it that it can write there: it tries again with each line", err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, again := c.told[text]; !again {
-		c.told[text] = complain(c.dir, text) == nil
+	if _, again := c.said[text]; !again {
+		c.said[text] = complain(c.dir, text) == nil
 	}
 }
 
@@ -47,7 +49,7 @@ func (c *complaints) add(err error) {
 func (c *complaints) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for text, said := range c.told {
+	for text, said := range c.said {
 		if !said {
 			complain(c.dir, text)
 		}

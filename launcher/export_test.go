@@ -114,6 +114,9 @@ var StateIn = stateIn
 // EndNow ends a process that an earlier launcher has left.
 var EndNow = endNow
 
+// HoldFor has guardians hold listeners for another time.
+func HoldFor(d time.Duration) { heldFor = d }
+
 // Follows is the table of states.
 var Follows = follows
 

@@ -68,7 +68,7 @@ const (
 )
 
 // heldFor is how long a guardian holds listeners when the last process that was kept has ended, and no launcher comes.
-const heldFor = time.Minute
+var heldFor = time.Minute // tests have less time
 
 // guardianPatience is how long a guardian may take to start, and to end.
 const guardianPatience = 20 * time.Second
@@ -148,7 +148,7 @@ func (r remembered) read(dir string, leave <-chan os.Signal, f func(string) stri
 	var reading sync.WaitGroup
 	var streaming []*handover
 	var all []error
-	lost := &complaints{dir: dir, told: map[string]bool{}}
+	lost := newComplaints(dir)
 	defer lost.end() // after the last lines have been written, or not
 	logs := newLogFiles(nil, lost.add)
 	for name, g := range r.Groups {

@@ -72,6 +72,11 @@ func init() {
 		}
 		launcher.Guard(nil)
 	}
+	// A guardian that does not hold listeners for long.
+	roles["brief guardian"] = func([]string) {
+		launcher.HoldFor(time.Millisecond)
+		launcher.Guard(nil)
+	}
 	// A guardian that reads nothing of what processes print, and only has it open once it says so in a file.
 	roles["dozing guardian"] = func(args []string) {
 		in := bufio.NewReader(os.Stdin)
@@ -553,6 +558,30 @@ func TestGuardianHoldsListeners(t *testing.T) {
 	if err != nil || line != "HTTP/1.0 200 OK\r\n" {
 		t.Errorf("the answer is %q, %v\n%s", line, err, h.story())
 	}
+}
+
+// It does not hold them for ever: where no launcher comes, it leaves, and clients are refused.
+func TestGuardianLeaves(t *testing.T) {
+	b := newBrood(t)
+	g := kept(b.of(runners("web", 1)))
+	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
+	cfg := launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{g}}
+	cfg.Guardian = []string{"/usr/bin/env", asRole + "=brief guardian", os.Args[0], "guardian"}
+	first := startAnother(t, cfg, "").hears("ready")
+	pids := guardians(t, first.Process.Pid)
+	equal(t, "guardians", len(pids), 1)
+	first.kill()
+	for _, pid := range b.alive() {
+		kill(t, pid)
+	}
+	awaitEnd(t, pids[0], tooLong)
+	if conn, err := net.Dial("tcp", g.Listen[0].Address); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("dialing when the guardian has left: %v, want that it is refused", err)
+		if err == nil {
+			conn.Close()
+		}
+	}
+	launchWith(t, cfg).ready() // has nothing to take over
 }
 
 // A guardian whose launcher dies before it knows that it has one is in charge nevertheless, and the next launcher finds it.

@@ -26,9 +26,12 @@ func (n *Node) join() {
 		p.mu.Unlock() // p joins first; should it drop out again meanwhile, once more
 		p.join()
 	}
-	born := loose
-	if p.closing || p.word.Load()&live == 0 {
+	born, v := loose, p.word.Load()
+	if p.closing || v&live == 0 {
 		born |= live
+	}
+	if v&warned != 0 {
+		n.word.Or(warned) // before n can be taken for one that would have been
 	}
 	p.kids.push(n)
 	n.word.And(^born)

@@ -30,6 +30,9 @@
 // One word is also one cache line. Where goroutines are seen to get into each other's way on it, a live scope spreads
 // its guards over several, until it is sealed. See stripes.go.
 //
+// A stop is announced to the words of all that it reaches before it is signalled, so that the addition that counts a guard
+// tells whether it came before. See warn.go.
+//
 // The models directory holds the protocol in Promela, with the variants that must fail.
 package packed
 
@@ -45,10 +48,11 @@ const (
 	// canary is set in every word that [Node.Init] made. An addition too many carries into it and a release too many
 	// borrows from it, so that neither reaches the bits above before the caller panics; and a zero Node shows itself.
 	canary uint64 = 1 << 30
-	// kid is one announced child: bits 31 to 56. Nobody looks whether they are enough: an announced child is a Node with a
-	// guard in its subtree, and 2^26 of them take tens of gigabytes.
+	// kid is one announced child: bits 31 to 55. Nobody looks whether they are enough: an announced child is a Node with a
+	// guard in its subtree, and 2^25 of them take ten gigabytes and more.
 	kid uint64 = 1 << 31
 
+	warned    uint64 = 1 << 56 // a stop may have been signalled, see Warn
 	live      uint64 = 1 << 57 // no stop has reached the scope
 	announced uint64 = 1 << 58 // counted as a kid at the parent
 	loose     uint64 = 1 << 59 // not in the parent's list
@@ -61,7 +65,7 @@ const (
 	minusKid = ^(kid - 1)
 
 	locals = canary - one
-	fields = locals | (live-1)&^(kid-1)
+	fields = locals | (warned-1)&^(kid-1)
 )
 
 // empty reports whether a word counts neither guards nor announced children.
@@ -101,12 +105,16 @@ type Node struct {
 	next, prev *Node // neighbours in the parent's list; guarded by the parent's mu
 }
 
-// Init prepares n under parent, or as a root when parent is nil. It touches nothing of the parent.
-func (n *Node) Init(parent *Node, owner Owner) {
+// Init prepares n under parent, or as a root when parent is nil. It touches nothing of the parent. surprising says that n
+// may be signalled without a [Node.Warn] here or above.
+func (n *Node) Init(parent *Node, owner Owner, surprising bool) {
 	n.parent, n.owner = parent, owner
 	v := live | canary
 	if parent != nil {
 		v |= loose
+	}
+	if surprising {
+		v |= warned
 	}
 	n.word.Store(v)
 }
@@ -289,10 +297,11 @@ func (n *Node) departed(v uint64, e *effects) {
 func (n *Node) Stop() {
 	// A scope that holds nothing, knows nobody and is waited on by nobody is done in one step. This is the usual end
 	// of a child: WithCancel, no guard of its own, cancel.
-	if n.word.CompareAndSwap(live|loose|canary, loose|canary|signalled) {
+	v := n.word.Load()
+	if v|warned == live|loose|canary|warned && n.word.CompareAndSwap(v, v&^live|signalled) {
 		return
 	}
-	if n.word.Load()&signalled != 0 {
+	if v&signalled != 0 {
 		return
 	}
 	var e effects

@@ -29,7 +29,7 @@ func (o *toldOwner) Completed() { o.told++ }
 
 func newNode(parent *packed.Node) *packed.Node {
 	n := &packed.Node{}
-	n.Init(parent, idle{})
+	n.Init(parent, idle{}, false)
 	return n
 }
 
@@ -277,7 +277,7 @@ func TestPinnedOwnerIsTold(t *testing.T) {
 	root := newNode(nil)
 	o := &toldOwner{}
 	n := &packed.Node{}
-	n.Init(root, o)
+	n.Init(root, o, false)
 	n.Pin()
 	n.Acquire()
 	n.Stop()

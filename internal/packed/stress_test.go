@@ -105,11 +105,11 @@ type real struct{ packed.Node }
 
 func newReal(depth int) tree {
 	root := &real{}
-	root.Init(nil, idle{})
+	root.Init(nil, idle{}, false)
 	leaf := root
 	for range depth {
 		n := &real{}
-		n.Init(&leaf.Node, idle{})
+		n.Init(&leaf.Node, idle{}, false)
 		leaf = n
 	}
 	return tree{root: root, leaf: leaf}
@@ -162,7 +162,7 @@ func (m *member) Completed() {
 
 func (m *member) child() *member {
 	c := &member{parent: m}
-	c.Init(&m.Node, c)
+	c.Init(&m.Node, c, false)
 	return c
 }
 
@@ -175,7 +175,7 @@ type crew struct {
 
 func newCrew() *crew {
 	root := &member{}
-	root.Init(nil, root)
+	root.Init(nil, root, false)
 	c := &crew{scopes: []*member{root}}
 	// Two siblings on every level, so that lists are shared, and a line of them four deep.
 	for _, parent := range []int{0, 0, 1, 1, 3, 3, 5, 5} {

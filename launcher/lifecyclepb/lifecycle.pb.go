@@ -144,7 +144,7 @@ type ShutdownRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProcessId string                 `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	Reason    string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Of 0, or less, the process has a default of its own; a grace period of more than the maximum is that.
+	// Of 0, or less, the process has a default of its own; a grace period of more than the maximum is cut to the maximum.
 	GracePeriodSeconds int32 `protobuf:"varint,3,opt,name=grace_period_seconds,json=gracePeriodSeconds,proto3" json:"grace_period_seconds,omitempty"`
 	MaxShutdownSeconds int32 `protobuf:"varint,4,opt,name=max_shutdown_seconds,json=maxShutdownSeconds,proto3" json:"max_shutdown_seconds,omitempty"`
 	GracePeriodMs      int64 `protobuf:"varint,5,opt,name=grace_period_ms,json=gracePeriodMs,proto3" json:"grace_period_ms,omitempty"` // added

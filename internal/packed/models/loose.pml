@@ -6,7 +6,17 @@
 #define BIRTH(p, v) ((closing[p] || !((v) & LIVE)) -> (LOOSE | LIVE) : LOOSE)
 #endif
 
+#if defined(WARN) && !defined(JOIN_UNWARNED)
+inline push(n, p, v) {
+	if
+	:: v & WARNED -> word[n] = word[n] | WARNED
+	:: else
+	fi;
+	d_step { listed[n] = 1; word[n] = word[n] & ~(BIRTH(p, v)) }
+}
+#else
 inline push(n, p, v) { d_step { listed[n] = 1; word[n] = word[n] & ~(BIRTH(p, v)) } }
+#endif
 
 inline join1(n) {
 	lock(mu[0]);

@@ -19,6 +19,7 @@
 #define PIN    1024
 #define WATCH  2048
 #define SIG    4096
+#define WARNED 8192
 #define LOCALS 7
 #define FIELDS 63
 

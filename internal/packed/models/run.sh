@@ -28,7 +28,7 @@ one() {
 	local optimize=-O0
 	case "$want $model $*" in
 	*GUARDS=1*) ;;
-	"holds line "* | "holds done "* | "holds fold "*) optimize=-O2 ;;
+	"holds line "* | "holds done "* | "holds fold "* | "holds warn "*) optimize=-O2 ;;
 	esac
 	# States are kept as they are: to compress them (COLLAPSE) takes half the memory and a third more time.
 	# The result is read from what pan prints: spin and pan exit with 0 in almost every case.
@@ -66,6 +66,9 @@ holds fold -DKNOWN
 holds fold
 holds try -DTRIES=2
 holds force -DFORCE -DPINS -DSWEEP -DWALK_ONLY
+holds warn -DWHERE=2
+holds warn -DWHERE=1
+holds warn -DMIDDLE
 holds line -DSTOPPED=2
 holds line -DSTOPPED=1 -DLEAFS=1 -DMID
 holds registry
@@ -79,6 +82,8 @@ holds done -DLINKED -DDEPTH=1
 holds done -DDEPTH=1
 holds try
 holds try -DDEPTH=2
+holds warn -DSWEEP
+holds warn -DLINKED -DAGAIN
 holds force -DSTOP -DASK
 holds force -DSTOP -DASK -DSWEEP
 holds force -DFORCE -DASK
@@ -106,6 +111,10 @@ fails done -DLINKED -DDEPTH=1 -DKEEP_CHANNEL
 fails try -DBARE
 fails try -DCHECK_BEFORE_COUNT
 fails try -DHASTY
+fails warn -DLINKED -DWARN_LATE
+fails warn -DLINKED -DAGAIN -DWARNED_IS_DONE
+fails warn -DWHERE=1 -DJOIN_UNWARNED
+fails warn -DWHERE=1 -DLIST_FIRST
 fails force -DFORCE -DPINS -DCHECK_BEFORE_PIN
 fails force -DFORCE -DPINS -DSWEEP -DWALK_ONLY -DDROP_PINNED
 fails fold -DGUARDS=1 -DKNOWN -DSWEEP -DCONTROL -DNO_BIAS

@@ -1,10 +1,10 @@
 //go:build unix
 
 // Command measure measures a launcher with real processes: a thousand shutdowns in mixed behaviors against the success
-// metrics of RFC-041, how long replacements take and how long clients wait for them, and what a launcher costs that has
-// nothing to do.
+// metrics of RFC-041, by how much the ends of stuck processes miss their deadline, how long replacements take and how long
+// clients wait for them, and what a launcher costs that has nothing to do.
 //
-//	go run ./launcher/internal/measure [-shutdowns 1000] [-rolls 20] [-children 200] [-write]
+//	go run ./launcher/internal/measure [-shutdowns 1000] [-stuck 50] [-rolls 20] [-children 200] [-write]
 package main
 
 import (
@@ -28,6 +28,8 @@ func main() {
 	switch os.Getenv(role) {
 	case "testrunner":
 		os.Exit(testrunner.Main(os.Args[1:], os.Stderr))
+	case "stuck":
+		fatal(stuckProcess(os.Args[1]))
 	case "idle":
 		if err := idleLauncher(os.Args[1:]); err != nil {
 			fatal(err)
@@ -35,6 +37,7 @@ func main() {
 		return
 	}
 	n := flag.Int("shutdowns", 1000, "how many")
+	times := flag.Int("stuck", 50, "shutdowns of each kind of stuck processes")
 	rolls := flag.Int("rolls", 20, "how many of each kind")
 	children := flag.Int("children", 200, "idle ones")
 	write := flag.Bool("write", false, "also write docs/launcher-figures.md")
@@ -44,6 +47,7 @@ func main() {
 	fmt.Fprintf(w, "Measured %s on %s.\n", time.Now().Format(time.DateOnly), machine.String())
 	for _, part := range []func() error{
 		func() error { return shutdowns(w, *n) },
+		func() error { return deadlines(w, *times) },
 		func() error { return replacements(w, *rolls) },
 		func() error { return idle(w, *children) },
 	} {
@@ -91,12 +95,18 @@ func shortDir() (dir string, done func(), err error) {
 
 // spread is the median and the largest.
 func spread(all []time.Duration) string {
+	if len(all) == 0 {
+		return "–"
+	}
 	slices.Sort(all)
 	return fmt.Sprintf("%v (%v)", round(at(all, 50)), round(all[len(all)-1]))
 }
 
-// at is a percentile of what is sorted.
+// at is a percentile of what is sorted, 0 of nothing.
 func at(all []time.Duration, percent int) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
 	return all[min(len(all)-1, len(all)*percent/100)]
 }
 

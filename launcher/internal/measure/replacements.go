@@ -9,6 +9,7 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,13 +32,16 @@ func replacements(w io.Writer, rolls int) error {
 		"process is asked to stop until its successor is READY. It serves on while it drains, so what clients notice is the longest wait.\n\n", rolls)
 	fmt.Fprintf(w, "| group | of | min healthy | surge | start to READY | READY to READY | whole roll | requests | lost | longest wait |\n"+
 		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
-	for i, k := range []struct {
+	var all rolled
+	var answered, failed int
+	groups := []struct {
 		name                   string
 		desired, healthy, most int
 	}{
 		{"testrunner", 1, 1, 1}, {"testrunner", 3, 2, 1}, {"testrunner", 3, 3, 3}, {"testrunner", 1, 0, 0},
 		{"keyvalue-runner", 1, 0, 1}, {"keyvalue-runner", 1, 0, 0},
-	} {
+	}
+	for i, k := range groups {
 		g := runners("g", k.desired, "--initial-work", "0", "--work-duration", "1ms")
 		put := func(l *load.Ledger, ctx context.Context, c *load.Client, _ string) { l.Ask(ctx, c, nil) }
 		if k.name == "keyvalue-runner" {
@@ -57,6 +61,19 @@ func replacements(w io.Writer, rolls int) error {
 		}
 		fmt.Fprintf(w, "| %s | %d | %d | %d | %s | %s | %s | %d | %d | %v |\n", k.name, k.desired, k.healthy, k.most, spread(r.starts), gap,
 			spread(r.whole), requests, len(r.Failures()), round(longest))
+		all.starts, all.whole, all.back = append(all.starts, r.starts...), append(all.whole, r.whole...), all.back+r.back
+		answered, failed = answered+requests-len(r.Failures()), failed+len(r.Failures())
+	}
+	slices.Sort(all.starts)
+	fmt.Fprintf(w, "\n| | RFC-041 | measured |\n| --- | ---: | ---: |\n")
+	for _, row := range [][3]string{
+		{"rolls that were completed, with no request lost", "> 99 %", fmt.Sprintf("%d of %d, %d lost", len(all.whole), len(groups)*rolls, failed)},
+		{"rolls that were taken back", "< 1 %", fmt.Sprint(all.back)},
+		{"start to READY, median", "< 5 s", round(at(all.starts, 50)).String()},
+		{"start to READY, 99 of 100", "< 15 s", round(at(all.starts, 99)).String()},
+		{"requests answered", "100 %", fmt.Sprintf("%.4g %%", 100*float64(answered)/float64(answered+failed))},
+	} {
+		fmt.Fprintf(w, "| %s | %s | %s |\n", row[0], row[1], row[2])
 	}
 	return nil
 }
@@ -65,6 +82,7 @@ func replacements(w io.Writer, rolls int) error {
 type rolled struct {
 	load.Ledger
 	starts, gaps, whole []time.Duration
+	back                int // rolls that were taken back
 }
 
 func rollUnderLoad(dir string, g launcher.GroupConfig, rolls int, put func(*load.Ledger, context.Context, *load.Client, string)) (*rolled, error) {
@@ -125,6 +143,11 @@ func (r *rolled) roll(ctx context.Context, m *launcher.Manager, name string) err
 		case e.Kind == launcher.RollDone:
 			r.gaps = append(r.gaps, ready.Sub(asked))
 			r.whole = append(r.whole, e.Time.Sub(begun))
+			return nil
+		case e.Kind == launcher.RollFailed:
+			if e.Roll == "rolled back" {
+				r.back++
+			}
 			return nil
 		}
 	}
