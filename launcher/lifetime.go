@@ -244,10 +244,7 @@ func (m *Manager) keepTotal() {
 	case <-complete:
 		return
 	}
-	began := time.Now()
-	m.mu.Lock()
-	total := m.totalDeadline()
-	m.mu.Unlock()
+	began, total := m.stopping()
 	if total <= 0 {
 		return
 	}
@@ -261,7 +258,7 @@ func (m *Manager) keepTotal() {
 			return false
 		}
 	}
-	if !reached(began.Add(total / 5 * 4)) {
+	if !reached(terminateAt(began, total)) {
 		return
 	}
 	m.mu.Lock()
@@ -273,6 +270,32 @@ func (m *Manager) keepTotal() {
 	if reached(began.Add(total / 10 * 9)) {
 		m.groupsScope.Force(fmt.Errorf("launcher: nine tenths of the total deadline of %v are over", total))
 	}
+}
+
+// terminateAt is when whoever is left of a stop of everything gets SIGTERM.
+func terminateAt(began time.Time, total time.Duration) time.Time { return began.Add(total / 5 * 4) }
+
+// stopping returns when all groups were told to stop, as the first who asks here has seen it, and how long that may take, 0 for
+// any time.
+func (m *Manager) stopping() (began time.Time, total time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopBegan.IsZero() {
+		m.stopBegan, m.stopTotal = time.Now(), m.totalDeadline()
+	}
+	return m.stopBegan, m.stopTotal
+}
+
+// left cuts what a process may take at what a stop of everything leaves it.
+func (m *Manager) left(d time.Duration) time.Duration {
+	if m.groupsScope.Err() == nil {
+		return d
+	}
+	began, total := m.stopping()
+	if total <= 0 {
+		return d
+	}
+	return min(d, time.Until(terminateAt(began, total)))
 }
 
 // totalDeadline returns what a stop of everything that begins now may take, 0 for any time. m.mu is held.

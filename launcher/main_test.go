@@ -106,6 +106,8 @@ var roles = map[string]func(args []string){
 	"unimplemented": func([]string) { serveOdd(oddity{}) },
 	// What is ready, and will not.
 	"declines": func([]string) { serveOdd(oddity{declines: true}) },
+	// What says in its refusal how long it was told that it has.
+	"repeats what it is told": func([]string) { serveOdd(oddity{declines: true, repeats: true}) },
 	// What waits, once it is to stop, for operations that nobody else should read of as they are.
 	"blocked": func([]string) {
 		serveOdd(oddity{blockedBy: []string{"COMMIT on postgres://app:hunter2@db", "fine"}})
@@ -130,7 +132,7 @@ var roles = map[string]func(args []string){
 	},
 	// What starts others, in sessions of their own, all of them deaf to SIGTERM, and then is a test runner.
 	"family": func(args []string) {
-		for range 10 {
+		for range 50 {
 			child := exec.Command(os.Args[0])
 			child.Env = append(os.Environ(), asRole+"=deaf")
 			child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -164,10 +166,10 @@ var roles = map[string]func(args []string){
 // An oddity serves the protocol in part.
 type oddity struct {
 	pb.UnimplementedProcessLifecycleInterfaceServer
-	hang, declines bool
-	message        string
-	blockedBy      []string
-	unknown        string // what is in a field that this version of the protocol does not have
+	hang, declines, repeats bool
+	message                 string
+	blockedBy               []string
+	unknown                 string // what is in a field that this version of the protocol does not have
 }
 
 func (o oddity) GetReadinessStatus(context.Context, *pb.ReadinessRequest) (*pb.ReadinessResponse, error) {
@@ -178,6 +180,8 @@ func (o oddity) Shutdown(ctx context.Context, in *pb.ShutdownRequest) (*pb.Shutd
 	switch {
 	case o.hang:
 		select {}
+	case o.repeats:
+		return &pb.ShutdownAck{Message: fmt.Sprintf("%d ms, %d ms", in.GetGracePeriodMs(), in.GetMaxShutdownMs())}, nil
 	case o.declines:
 		return &pb.ShutdownAck{Message: "not now"}, nil
 	case o.blockedBy != nil:

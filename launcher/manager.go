@@ -52,6 +52,8 @@ type Manager struct {
 	order     []string
 	listeners map[string]inheritance
 	retiring  []proc.Kept         // guardians of earlier launchers
+	stopBegan time.Time           // zero: nobody has told all groups to stop
+	stopTotal time.Duration       // what that may take, 0 for any time
 	processes map[string]*process // also those that have ended not long ago
 }
 

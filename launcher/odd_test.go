@@ -3,6 +3,7 @@
 package launcher_test
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -77,11 +78,47 @@ func TestOthersEndBySignals(t *testing.T) {
 	})
 }
 
+// A process is told what it has, and not more.
+func TestToldWhatItHas(t *testing.T) {
+	for _, test := range []struct {
+		name         string
+		group, total time.Duration // deadlines
+		grace, most  time.Duration
+	}{
+		{"its own", 0, 0, 10 * time.Second, 20 * time.Second},
+		{"a total deadline of the group", 15 * time.Second, 0, 10 * time.Second, 12 * time.Second},
+		{"a short one", 10 * time.Second, 0, 8 * time.Second, 8 * time.Second},
+		{"one of everything", 0, 15 * time.Second, 10 * time.Second, 12 * time.Second},
+		{"a short one of everything", 0, 10 * time.Second, 8 * time.Second, 8 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := group("odd", 1, "repeats what it is told")
+			g.Shutdown.TotalDeadline = test.group
+			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: test.total}).ready()
+			h.Shutdown()
+			e := h.until("its answer", func(e launcher.Event) bool { return e.Kind == launcher.Signalled })
+			var grace, most int
+			if _, err := fmt.Sscanf(e.Message, "SIGTERM: it declines: %d ms, %d ms", &grace, &most); err != nil {
+				t.Fatalf("%q: %v", e.Message, err)
+			}
+			for _, told := range []struct {
+				what      string
+				got, want time.Duration
+			}{{"grace", time.Duration(grace) * time.Millisecond, test.grace}, {"maximum", time.Duration(most) * time.Millisecond, test.most}} {
+				// Of a deadline for everything, some has gone by until it is asked.
+				if told.got > told.want || told.got < told.want-5*time.Second {
+					t.Errorf("told that it has %v of %s, want %v", told.got, told.what, told.want)
+				}
+			}
+		})
+	}
+}
+
 // Nobody is left, whatever a process has started.
 func TestNoSurvivor(t *testing.T) {
 	h := launch(t, group("family", 1, "family", "--process-id", "{id}", "--work-duration", "1ms")).ready()
 	leader := h.running("family")[0].PID
-	equal(t, "of the leader's children, alive while it runs", len(children(t, leader)), 10)
+	equal(t, "of the leader's children, alive while it runs", len(children(t, leader)), 50)
 	pids := children(t, leader)
 	st := h.stops("family-1")
 	equal(t, "outcome", st.Outcome, launcher.Clean)

@@ -287,7 +287,9 @@ func (p *process) do(m *machine, a action) {
 			return err
 		})
 	case doShutdown:
-		limit := m.cfg.Shutdown.Max
+		// What it is told is what it gets, where deadlines above it leave less than its own; never 0, which would be no limit.
+		limit := max(p.manager.left(m.maxAt.Sub(m.began)), time.Millisecond)
+		grace = min(grace, limit)
 		in := &pb.ShutdownRequest{ProcessId: p.id, Reason: cmp.Or(reason, "shutdown"),
 			GracePeriodSeconds: wireSeconds(grace), GracePeriodMs: wireMillis(grace),
 			MaxShutdownSeconds: wireSeconds(limit), MaxShutdownMs: wireMillis(limit)}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -16,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // health is what status says to programs.
@@ -172,6 +175,82 @@ func TestStatusSaysWhoBlocks(t *testing.T) {
 	s.until("the launcher is stopping", func(h health) bool { return h.Groups[0].Message == "stopping" })
 	d.cmd.Process.Signal(syscall.SIGTERM)
 	equal(t, "exit code", d.ends(), 2)
+}
+
+// On a terminal it is the view for people, in colours, unless nobody wants these; elsewhere JSON.
+func TestStatusOnATerminal(t *testing.T) {
+	s := newSite(t, web)
+	s.runs()
+	for _, test := range []struct {
+		name     string
+		env      []string
+		terminal bool
+		colours  bool
+	}{
+		{"a terminal", []string{"TERM=xterm-256color"}, true, true},
+		{"NO_COLOR", []string{"TERM=xterm-256color", "NO_COLOR=1"}, true, false},
+		{"one without colours", []string{"TERM=dumb"}, true, false},
+		{"a pipe", []string{"TERM=xterm-256color"}, false, false},
+	} {
+		cmd := exec.Command(command, "status", "--dir", filepath.Join(s.dir, "s"))
+		cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, test.env...)
+		var out string
+		if test.terminal {
+			out = onTerminal(t, cmd)
+		} else {
+			text, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("%s: %v", test.name, err)
+			}
+			out = string(text)
+		}
+		if colours := strings.Contains(out, "\x1b["); colours != test.colours {
+			t.Errorf("%s: colours: %v, want %v: %q", test.name, colours, test.colours, out)
+		}
+		if view := strings.Contains(out, "nobody blocks") && !strings.Contains(out, "{"); view != test.terminal {
+			t.Errorf("%s: for people: %v, want %v:\n%s", test.name, view, test.terminal, out)
+		}
+	}
+}
+
+// onTerminal runs a command on a pseudo-terminal, and returns what is then to be seen there.
+func onTerminal(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	var number int
+	conn, err := master.SyscallConn()
+	if err == nil {
+		err = conn.Control(func(fd uintptr) {
+			if err := unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err != nil {
+				t.Error(err)
+			}
+			if number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = slave, slave
+	err = cmd.Start()
+	slave.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := io.ReadAll(master) // until EIO: nobody has the other end open
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %v\n%s", cmd.Args, err, text)
+	}
+	return string(text)
 }
 
 // While a launcher starts, status says who keeps it from being ready, also when nobody runs who could be named.
