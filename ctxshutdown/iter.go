@@ -3,6 +3,7 @@ package ctxshutdown
 import (
 	"context"
 	"iter"
+	"sync/atomic"
 )
 
 // Seq returns seq, ended by ctx: once ctx is done, nothing more is pulled, and what was pulled has been delivered. The
@@ -15,7 +16,8 @@ func Seq[T any](ctx context.Context, seq iter.Seq[T]) iter.Seq[T] {
 		if ctx.ended() {
 			return
 		}
-		seq(func(v T) bool { return yield(v) && !ctx.ended() })
+		ending := (*uint32)(ctx.ending)
+		seq(func(v T) bool { return yield(v) && (atomic.LoadUint32(ending) == 0 || !ctx.ask()) })
 	}
 }
 
@@ -27,7 +29,8 @@ func Seq2[K, V any](ctx context.Context, seq iter.Seq2[K, V]) iter.Seq2[K, V] {
 		if ctx.ended() {
 			return
 		}
-		seq(func(k K, v V) bool { return yield(k, v) && !ctx.ended() })
+		ending := (*uint32)(ctx.ending)
+		seq(func(k K, v V) bool { return yield(k, v) && (atomic.LoadUint32(ending) == 0 || !ctx.ask()) })
 	}
 }
 

@@ -38,7 +38,7 @@ type Reader struct {
 	helper *helper // nil: not detached
 	holder holder
 
-	slow        atomic.Pointer[atomic.Bool] // a flag that is down while Read has nothing to do but to read
+	slow        atomic.Pointer[flag] // a flag that is down while Read has nothing to do but to read
 	closed      atomic.Bool
 	stopped     atomic.Bool
 	sourceEnded atomic.Bool   // the source has reported io.EOF
@@ -74,7 +74,7 @@ func NewReader(ctx context.Context, r io.Reader, opts ...InterruptOption) *Reade
 // Reader is closed, an error that matches [os.ErrClosed]. What the source returns is returned as it is, bytes together
 // with an error included. Time-outs of the user's deadline are returned, and do not end the Reader.
 func (r *Reader) Read(p []byte) (int, error) {
-	if r.slow.Load().Load() {
+	if r.slow.Load().up() {
 		return r.read(p)
 	}
 	n, err := r.src.Read(p)

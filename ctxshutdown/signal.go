@@ -3,7 +3,6 @@ package ctxshutdown
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 )
 
 var (
@@ -20,8 +19,8 @@ type signal struct {
 	cancel context.CancelCauseFunc
 	// detached: stopped before anybody waited, so ctx never joined the parent context and does not carry its values.
 	detached bool
-	alone    bool        // derived from what never ends, so that only end ends it; see look
-	ending   atomic.Bool // set before that
+	alone    bool // derived from what never ends, so that only end ends it; see look
+	ending   flag // raised before that
 }
 
 // shutDown is the signal of all scopes that were stopped before anybody waited on them. It never had an open channel.
@@ -31,7 +30,7 @@ func endedBy(cause error) *signal {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)
 	g := &signal{ctx: ctx, cancel: cancel, detached: true}
-	g.ending.Store(true)
+	g.ending.raise()
 	return g
 }
 
@@ -76,7 +75,7 @@ func (s *Swansong) end(cause error) {
 		}
 	}
 	g = s.wire()
-	g.ending.Store(true)
+	g.ending.raise()
 	g.cancel(cause)
 }
 
