@@ -301,7 +301,7 @@ func (n *Node) Stop() {
 	if v|warned == live|loose|canary|warned && n.word.CompareAndSwap(v, v&^live|signalled) {
 		return
 	}
-	if v&signalled != 0 {
+	if n.word.Load()&signalled != 0 { // not v: somebody may have been quicker
 		return
 	}
 	var e effects

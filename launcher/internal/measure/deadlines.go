@@ -36,11 +36,12 @@ func deadlines(w io.Writer, n int) error {
 	fmt.Fprintf(w, "| | processes | bound | late, median | late at most | in time | launcher done, late | at most |\n"+
 		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, c := range []struct {
-		kind         string
-		count, total int // total: by the total deadline
+		kind    string
+		count   int
+		byTotal bool
 	}{
 		{kind: inCall, count: 1}, {kind: inSocket, count: 1}, {kind: inStop, count: 1}, {kind: inStdout, count: 1},
-		{kind: inCall, count: 20}, {kind: inCall, count: 20, total: 1},
+		{kind: inCall, count: 20}, {kind: inCall, count: 20, byTotal: true},
 	} {
 		g := launcher.GroupConfig{Name: "stuck", Desired: c.count, LivenessFailures: 1000}
 		self, err := os.Executable()
@@ -52,7 +53,7 @@ func deadlines(w io.Writer, n int) error {
 		g.Restart.Policy = launcher.Never
 		cfg := launcher.Config{Groups: []launcher.GroupConfig{g}}
 		bound, name := grace+sigterm, c.kind
-		if c.total > 0 {
+		if c.byTotal {
 			cfg.TotalDeadline, bound, name = total, total, c.kind+", total deadline"
 		}
 		var late, done []time.Duration
