@@ -66,6 +66,7 @@ type mutant struct {
 // A runner holds what the mutants of one run share.
 type runner struct {
 	ctx       context.Context
+	out       io.Writer
 	root      string // absolute: the overlay goes by file name
 	temp      string
 	tested    bool // no baseline is needed; a test that is not there fails no mutant, and lets it survive
@@ -103,7 +104,7 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 		return 2
 	}
 	defer os.RemoveAll(temp)
-	r := &runner{ctx: ctx, root: dir, temp: temp, tested: *tested,
+	r := &runner{ctx: ctx, out: out, root: dir, temp: temp, tested: *tested,
 		baselines: map[base]func() outcome{}, programs: map[base]func() (string, string){}}
 	names := flags.Args()
 	if len(names) == 0 {

@@ -19,8 +19,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // The module the mutants of this test are run on. Abs is guarded by a test, Half is not. Package o is tested from
 // outside, too.
 var module = map[string]string{
-	"go.mod": "module example.test/m\n\ngo 1.25\n",
+	"go.mod":       "module example.test/m\n\ngo 1.25\n",
+	"half/half.go": "package half\n\nfunc Of(x int) int { return x / 2 }\n",
 	"n/n.go": `package n
+
+import "example.test/m/half"
 
 func Abs(x int) int {
 	if x < 0 {
@@ -31,6 +34,10 @@ func Abs(x int) int {
 
 func Half(x int) int {
 	return x / 2
+}
+
+func Quarter(x int) int {
+	return half.Of(half.Of(x))
 }
 `,
 	"o/text": "embedded\ntext\n",
@@ -172,6 +179,8 @@ func TestVerdicts(t *testing.T) {
 		{"inlined", "killed: TestInlined fails", patchOf("o/o.go", "# x\nTest: ./o TestInlined", "func Inlined() int { return 1 }", "func Inlined() int { return 3 }")},
 		{"survives", "SURVIVED: Half is the whole", patch("# Half is the whole\nTest: ./n TestHalf", "\treturn x / 2", "\treturn x")},
 		{"vetted", "SURVIVED: vet minds, we do not", patch("# vet minds, we do not\nTest: ./n TestHalf", "\treturn x / 2", "\tx = x; return x")},
+		{"no result at the end", "DOES NOT BUILD: Abs loses its sign", patch(abs, "\treturn x", "\tx++")},
+		{"an import too many", "DOES NOT BUILD: x", patch("# x\nTest: ./n TestHalf", "\treturn half.Of(half.Of(x))", "\treturn x")},
 		{"uncompiled", "DOES NOT BUILD: Abs loses its sign", patch(abs, "\t\treturn -x", "\t\treturn nil")},
 		{"unresolved", "DOES NOT BUILD: Abs loses its sign", patch(abs, "package n", "package n; import _ \"example.test/none\"")},
 		{"stale", "DOES NOT APPLY: Abs loses its sign", strings.Replace(patch(abs, "\t\treturn -x", "\t\treturn x"), "-x", "0-x", 1)},
@@ -205,7 +214,7 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("%s: no line says %q", tt.name, tt.want)
 		}
 	}
-	if want := "mutants: 8 killed, 14 not killed, 0 skipped"; !strings.Contains(out.String(), want) {
+	if want := "mutants: 8 killed, 16 not killed, 0 skipped"; !strings.Contains(out.String(), want) {
 		t.Errorf("the summary does not say %q", want)
 	}
 	if t.Failed() {
@@ -225,22 +234,24 @@ func TestVerdicts(t *testing.T) {
 func TestTogether(t *testing.T) {
 	abs, neg := "# x\nTest: ./n TestAbs", "\t\treturn -x"
 	root := lay(t, map[string]string{
-		"body":          patch(abs, neg, "\t\treturn x"),
-		"same body":     patch(abs, neg, "\t\tx++\n\t\treturn -x"),
-		"no result":     patchOf("o/o.go", "# x\nTest: ./n TestAbs", "func Set() { text = \"set\" }", "func Set() {}"),
-		"one import":    patchOf("o/o.go", "# x\nTest: ./n TestAbs", "import _ \"embed\"", "import (\n\t_ \"embed\"\n\t_ \"os\"\n)"),
-		"signature":     patch(abs, "func Abs(x int) int {", "func Abs(x int) (y int) {"),
-		"declaration":   patch(abs, "func Half(x int) int {", "const two = 2\n\nfunc Half(x int) int {"),
-		"directive":     patchOf("o/o.go", "# x\nTest: ./n TestAbs", "//go:noinline", "//go:nosplit"),
-		"variable":      patchOf("o/o.go", "# x\nTest: ./n TestAbs", "var _ = Inlined", "var _ = Called"),
-		"parameter":     patch(abs, "\treturn x / 2", "\tx, y := x/2, x\n\t_ = y\n\treturn x"),
-		"label":         patch(abs, "\treturn x / 2", "a:\n\tfor x > 2 {\n\t\tbreak a\n\t}\n\treturn x"),
-		"not go":        patchOf("o/text", "# x\nTest: ./n TestAbs", "embedded", "other"),
-		"flags":         patch(abs+"\nFlags: -tags=x", neg, "\t\treturn x"),
-		"does not type": patch(abs, neg, "\t\treturn nil"),
-		"few":           patch("# x\nTest: ./o TestCalled", neg, "\t\treturn x"),
+		"body":           patch(abs, neg, "\t\treturn x"),
+		"same body":      patch(abs, neg, "\t\tx++\n\t\treturn -x"),
+		"no result":      patchOf("o/o.go", "# x\nTest: ./n TestAbs", "func Set() { text = \"set\" }", "func Set() {}"),
+		"one import":     patchOf("o/o.go", "# x\nTest: ./n TestAbs", "import _ \"embed\"", "import (\n\t_ \"embed\"\n\t_ \"os\"\n)"),
+		"signature":      patch(abs, "func Abs(x int) int {", "func Abs(x int) (y int) {"),
+		"declaration":    patch(abs, "func Half(x int) int {", "const two = 2\n\nfunc Half(x int) int {"),
+		"directive":      patchOf("o/o.go", "# x\nTest: ./n TestAbs", "//go:noinline", "//go:nosplit"),
+		"variable":       patchOf("o/o.go", "# x\nTest: ./n TestAbs", "var _ = Inlined", "var _ = Called"),
+		"variable in it": patch(abs, "\treturn x / 2", "\tvar x int\n\treturn x"),
+		"falls through":  patch(abs, "\treturn x / 2", "\tx /= 2"),
+		"parameter":      patch(abs, "\treturn x / 2", "\tx, y := x/2, x\n\t_ = y\n\treturn x"),
+		"label":          patch(abs, "\treturn x / 2", "a:\n\tfor x > 2 {\n\t\tbreak a\n\t}\n\treturn x"),
+		"not go":         patchOf("o/text", "# x\nTest: ./n TestAbs", "embedded", "other"),
+		"flags":          patch(abs+"\nFlags: -tags=x", neg, "\t\treturn x"),
+		"does not type":  patch(abs, neg, "\t\treturn nil"),
+		"few":            patch("# x\nTest: ./o TestCalled", neg, "\t\treturn x"),
 	})
-	r := &runner{ctx: t.Context(), root: root, temp: t.TempDir()}
+	r := &runner{ctx: t.Context(), out: t.Output(), root: root, temp: t.TempDir()}
 	var mutants []*mutant
 	files, _ := filepath.Glob(filepath.Join(root, "testdata", "mutants", "*.patch"))
 	for _, file := range files {

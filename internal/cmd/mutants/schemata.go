@@ -57,6 +57,7 @@ func (r *runner) together(mutants []*mutant) {
 	for len(changes) > 0 {
 		dirs, err := r.combine(changes)
 		if err != nil {
+			fmt.Fprintf(r.out, "mutants: all are built alone, since they cannot be put together: %v\n", err)
 			return
 		}
 		cmd := exec.CommandContext(r.ctx, "go", append([]string{"list", "-export", "-overlay=" + r.combined()}, dirs...)...)
@@ -73,6 +74,7 @@ func (r *runner) together(mutants []*mutant) {
 		before := len(changes)
 		maps.DeleteFunc(changes, func(m *mutant, _ map[string][]rebody) bool { return culprits[m.name] })
 		if len(changes) == before {
+			fmt.Fprintf(r.out, "mutants: all are built alone, since together they do not build:\n%s", out)
 			return
 		}
 	}
@@ -132,7 +134,7 @@ func rebodies(before, after string) (bodies []rebody, ok bool) {
 			return nil, false
 		}
 		from, to := old.Decls[i], now.Decls[i]
-		if text(before, old, from.Pos(), from.End()) == text(after, now, to.Pos(), to.End()) || imports(from, to) {
+		if text(before, old, from.Pos(), from.End()) == text(after, now, to.Pos(), to.End()) {
 			continue
 		}
 		f, ok := from.(*ast.FuncDecl)
@@ -150,27 +152,9 @@ func rebodies(before, after string) (bodies []rebody, ok bool) {
 	return bodies, true
 }
 
-// imports tells whether both are declarations of imports, and the second has none that the first has not.
-func imports(before, after ast.Decl) bool {
-	old, ok := before.(*ast.GenDecl)
-	now, ok2 := after.(*ast.GenDecl)
-	if !ok || !ok2 || old.Tok != token.IMPORT || now.Tok != token.IMPORT {
-		return false
-	}
-	name := func(s ast.Spec) [2]string {
-		i := s.(*ast.ImportSpec)
-		if i.Name == nil {
-			return [2]string{"", i.Path.Value}
-		}
-		return [2]string{i.Name.Name, i.Path.Value}
-	}
-	return !slices.ContainsFunc(now.Specs, func(s ast.Spec) bool {
-		return !slices.ContainsFunc(old.Specs, func(o ast.Spec) bool { return name(o) == name(s) })
-	})
-}
-
-// movable tells whether a function's body means the same in a block of its own: it sets no parameter by :=, which there
-// would declare another variable, and has no label, which would be in the function twice.
+// movable tells whether a function's body means the same in a block of its own, and builds there if and only if it does as it
+// is: it declares no parameter's name, by := either, which there would be another variable; it has no label, which would be in
+// the function twice; and where there are results, it ends with one, or by a panic, and does not fall through to what follows.
 func movable(f *ast.FuncDecl) bool {
 	parameters := map[string]bool{}
 	for _, list := range []*ast.FieldList{f.Recv, f.Type.Params, f.Type.Results} {
@@ -183,11 +167,29 @@ func movable(f *ast.FuncDecl) bool {
 			}
 		}
 	}
+	if f.Type.Results != nil && (len(f.Body.List) == 0 || !ends(f.Body.List[len(f.Body.List)-1])) {
+		return false
+	}
 	for _, s := range f.Body.List {
-		if s, ok := s.(*ast.AssignStmt); ok && s.Tok == token.DEFINE && slices.ContainsFunc(s.Lhs, func(e ast.Expr) bool {
-			name, ok := e.(*ast.Ident)
-			return ok && parameters[name.Name]
-		}) {
+		var names []ast.Expr
+		switch s := s.(type) {
+		case *ast.AssignStmt:
+			if s.Tok == token.DEFINE {
+				names = s.Lhs
+			}
+		case *ast.DeclStmt:
+			for _, spec := range s.Decl.(*ast.GenDecl).Specs {
+				switch spec := spec.(type) {
+				case *ast.ValueSpec:
+					for _, name := range spec.Names {
+						names = append(names, name)
+					}
+				case *ast.TypeSpec:
+					names = append(names, spec.Name)
+				}
+			}
+		}
+		if slices.ContainsFunc(names, func(e ast.Expr) bool { name, ok := e.(*ast.Ident); return ok && parameters[name.Name] }) {
 			return false
 		}
 	}
@@ -198,6 +200,22 @@ func movable(f *ast.FuncDecl) bool {
 		return !labels
 	})
 	return !labels
+}
+
+// ends tells whether nothing that follows a statement is reached, as the compiler sees it. It knows the usual ones.
+func ends(s ast.Stmt) bool {
+	switch s := s.(type) {
+	case *ast.ReturnStmt:
+		return true
+	case *ast.ExprStmt:
+		call, ok := s.X.(*ast.CallExpr)
+		if !ok {
+			return false
+		}
+		name, ok := call.Fun.(*ast.Ident)
+		return ok && name.Name == "panic"
+	}
+	return false
 }
 
 // combine writes the overlay, and returns the folders that it changes, as the go command wants them.
@@ -265,7 +283,7 @@ func (r *runner) combine(changes map[*mutant]map[string][]rebody) (dirs []string
 			fmt.Fprintf(&out, "\tmutant%d = mutantName == %q\n", ids[m], m.name)
 		}
 		out.WriteString(")\n")
-		if err := write(filepath.Join(dir, "mutant.go"), out.Bytes()); err != nil {
+		if err := write(filepath.Join(dir, "zz_mutant_chosen.go"), out.Bytes()); err != nil {
 			return nil, err
 		}
 		dirs = append(dirs, "./"+filepath.ToSlash(dir))
