@@ -18,6 +18,7 @@ type row struct {
 	their side
 	limit float64 // ours may cost this many times theirs; 0: not stated
 	gate  float64 // the ratio at which the gate closes; 0: one and a half times the limit
+	more  float64 // instead of limit: ours may take so many nanoseconds more; the gate, which goes by ratios, leaves it alone
 
 	// alone is the peer without the contention that the row is about; nil: it is about none. Where the processors are two
 	// threads of one core, or take turns on one, nobody contends, so a round counts only if the peer takes twice as long.
@@ -38,7 +39,7 @@ const rare = -1
 type result struct {
 	row
 	ourTime, theirTime float64 // medians for one operation, in nanoseconds
-	ratio, low, high   float64 // median, and the middle half, of ours/theirs pair by pair
+	ratio, low, high   float64 // median, and the middle half, of ours/theirs pair by pair; where more is set, of ours-theirs
 	allocated          float64 // ours, per operation
 	counted            int     // rounds
 }
@@ -66,7 +67,11 @@ func measure(r row, rounds int) result {
 		ourTimes = append(ourTimes, ours.last)
 		if r.their != nil {
 			theirTimes = append(theirTimes, theirs.last)
-			ratios = append(ratios, ours.last/theirs.last)
+			if r.more > 0 {
+				ratios = append(ratios, ours.last-theirs.last)
+			} else {
+				ratios = append(ratios, ours.last/theirs.last)
+			}
 		}
 	}
 	if res.counted == 0 {

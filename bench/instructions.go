@@ -109,12 +109,12 @@ func repeated() bool {
 const instructionNotes = `
 ## Instructions
 
-Of one operation, counted by callgrind. They show the floors: TryGuard is a Guard whose word says that no stop has been announced.
-Of cache lines, each of Guard, TryGuard and Release writes one, that of the counting word, and reads those of the scope, which nobody
-else writes. Seq and a Reader are one more call for each element or Read, and in it a look at a flag; they were meant to take 2.5 ns
-more than what they wrap, which the first table is to be held against. A wrapper that does nothing is beside them: it takes half of
-that and more. The rest is the look at the flag, for a Reader through a pointer, and at the count that its source has returned. Of a
-request these are the instructions outside of the kernel, which take less than half of its time.
+Of one operation, counted by callgrind. They show the floors: TryGuard is a Guard whose word says that no stop has been warned of.
+Of cache lines, each of Guard, TryGuard and Release writes one, that of the counting word, and reads that word and a pointer beside
+it. Seq and a Reader are one more call for each element or Read, and in it a look at a flag, which lies where nobody counts. A wrapper
+that does nothing is beside them: it takes nearly half of what they add. The rest is the look at the flag, and for a Reader one at the
+count that its source has returned. Of a request these are the instructions outside of the kernel, which take less than half of its
+time.
 
 `
 

@@ -14,14 +14,14 @@ import (
 func interruptRows() []row {
 	rs := []row{
 		{
-			what: "Seq, an element", peer: "the loop without it", anew: true,
+			what: "Seq, an element", peer: "the loop without it", more: 2.5, anew: true,
 			ours:  func() func(int) { s := running(); return func(n int) { sum(ctxshutdown.Seq(s, numbers(n))) } },
 			their: func() func(int) { return func(n int) { sum(numbers(n)) } },
 		},
 		{
-			what: "Seq, an element", peer: "the loop, with a look at ctx.Err in it", limit: 1.1, anew: true,
-			ours:  func() func(int) { s := running(); return func(n int) { sum(ctxshutdown.Seq(s, numbers(n))) } },
-			their: func() func(int) { s := running(); return func(n int) { sumUntil(s, numbers(n)) } },
+			what: "Seq, an element, of a child with a guard", peer: "the loop without it", more: 2.5, anew: true,
+			ours:  func() func(int) { s := busy(); return func(n int) { sum(ctxshutdown.Seq(s, numbers(n))) } },
+			their: func() func(int) { return func(n int) { sum(numbers(n)) } },
 		},
 		{
 			what: "Seq, an element", peer: "the loop through a wrapper that does nothing", anew: true,
@@ -29,14 +29,29 @@ func interruptRows() []row {
 			their: func() func(int) { return func(n int) { sum(through(numbers(n))) } },
 		},
 		{
+			what: "Seq, an element", peer: "the loop, with a look at ctx.Err in it", limit: 1.1, anew: true,
+			ours:  func() func(int) { s := running(); return func(n int) { sum(ctxshutdown.Seq(s, numbers(n))) } },
+			their: func() func(int) { s := running(); return func(n int) { sumUntil(s, numbers(n)) } },
+		},
+		{
+			what: "Seq, an element, of a child with a guard", peer: "the loop, with a look at ctx.Err in it", limit: 1.1, anew: true,
+			ours:  func() func(int) { s := busy(); return func(n int) { sum(ctxshutdown.Seq(s, numbers(n))) } },
+			their: func() func(int) { s := busy(); return func(n int) { sumUntil(s, numbers(n)) } },
+		},
+		{
+			what: "Reader.Read, from memory", peer: "the Read without it", more: 2.5, anew: true,
+			ours:  func() func(int) { return reads(ctxshutdown.NewReader(running(), &zeros{})) },
+			their: func() func(int) { return reads(&zeros{}) },
+		},
+		{
+			what: "Reader.Read, from memory, of a child with a guard", peer: "the Read without it", more: 2.5, anew: true,
+			ours:  func() func(int) { return reads(ctxshutdown.NewReader(busy(), &zeros{})) },
+			their: func() func(int) { return reads(&zeros{}) },
+		},
+		{
 			what: "Reader.Read, from memory", peer: "the Read through a wrapper that does nothing", anew: true,
 			ours:  func() func(int) { return reads(ctxshutdown.NewReader(running(), &zeros{})) },
 			their: func() func(int) { return reads(&throughReader{&zeros{}}) },
-		},
-		{
-			what: "Reader.Read, from memory", peer: "the Read without it", anew: true,
-			ours:  func() func(int) { return reads(ctxshutdown.NewReader(running(), &zeros{})) },
-			their: func() func(int) { return reads(&zeros{}) },
 		},
 		{
 			what: "Reader.Read, from a TCP connection", peer: "the Read without it", limit: 1.1,
@@ -87,6 +102,13 @@ func interruptRows() []row {
 }
 
 func running() *ctxshutdown.Swansong { return ctxshutdown.New(context.Background()) }
+
+// busy returns a child that holds a guard.
+func busy() *ctxshutdown.Swansong {
+	s, _ := ctxshutdown.WithCancel(running())
+	s.Guard()
+	return s
+}
 
 func numbers(n int) iter.Seq[int] {
 	return func(yield func(int) bool) {

@@ -34,6 +34,9 @@ func (r result) cells() []string {
 	switch {
 	case r.counted == 0:
 		ours = "–" // nobody contended, so nothing is known, and nothing missed
+	case r.more > 0:
+		ratio = fmt.Sprintf("**%+.1f ns** (%+.1f–%+.1f)", r.ratio, r.low, r.high)
+		theirs = short(r.theirTime)
 	case r.their != nil:
 		ratio = fmt.Sprintf("**%.2f ×** (%.2f–%.2f)", r.ratio, r.low, r.high)
 		if r.high < 0.01 {
@@ -44,11 +47,14 @@ func (r result) cells() []string {
 	if r.alone != nil {
 		ratio += fmt.Sprintf(", %d rounds", r.counted)
 	}
-	if r.limit > 0 {
+	switch {
+	case r.limit > 0:
 		limit = fmt.Sprintf("≤ %.2f ×", r.limit)
-		if r.missed() {
-			limit += ", **missed**"
-		}
+	case r.more > 0:
+		limit = fmt.Sprintf("≤ %+.1f ns", r.more)
+	}
+	if r.missed() {
+		limit += ", **missed**"
 	}
 	allocs := "–" // of one run that does many things at once, the figure says nothing
 	if !r.once {
@@ -57,9 +63,9 @@ func (r result) cells() []string {
 	return []string{r.what, ours, cmp.Or(r.peer, "–"), theirs, ratio, limit, allocs}
 }
 
-// missed reports whether the ratio is above its target. It goes by two digits, as printed, so that a reader sees the same.
+// missed reports whether the ratio is above its target. It goes by the digits that are printed, so that a reader sees the same.
 func (r result) missed() bool {
-	return r.limit > 0 && math.Round(100*r.ratio) > math.Round(100*r.limit)
+	return r.more > 0 && math.Round(10*r.ratio) > math.Round(10*r.more) || r.limit > 0 && math.Round(100*r.ratio) > math.Round(100*r.limit)
 }
 
 // printPeers prints who can do which job, and for how much.

@@ -20,6 +20,8 @@ func TestCells(t *testing.T) {
 		{"above its target", result{row: row{their: against, limit: 1.2}, counted: 31, ratio: 1.206, low: 1, high: 1.3}, "**1.21 ×** (1.00–1.30)", "≤ 1.20 ×, **missed**"},
 		{"above its target, of some rounds", result{row: row{their: against, alone: against, limit: 0.25}, counted: 28, ratio: 0.29, low: 0.28, high: 0.32}, "**0.29 ×** (0.28–0.32), 28 rounds", "≤ 0.25 ×, **missed**"},
 		{"far below", result{row: row{their: against, limit: 1}, counted: 10, ratio: 0.001, low: 0.001, high: 0.002}, "**< 0.01 ×**", "≤ 1.00 ×"},
+		{"more by less than its target", result{row: row{their: against, more: 2.5}, counted: 31, ratio: 2.54, low: -1, high: 3}, "**+2.5 ns** (-1.0–+3.0)", "≤ +2.5 ns"},
+		{"more by more", result{row: row{their: against, more: 2.5}, counted: 31, ratio: 2.56, low: 2, high: 3}, "**+2.6 ns** (+2.0–+3.0)", "≤ +2.5 ns, **missed**"},
 		{"without a target", result{row: row{their: against}, counted: 31, ratio: 9, low: 8, high: 10}, "**9.00 ×** (8.00–10.00)", noTarget},
 		{"against nothing", result{counted: 31}, "–", noTarget},
 		{"not to be seen", result{row: row{their: against, alone: against, limit: 0.25}}, "–, 0 rounds", "≤ 0.25 ×"},

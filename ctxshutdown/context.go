@@ -234,4 +234,11 @@ type owner Swansong
 
 func (o *owner) Completed() { (*Swansong)(o).endWork() }
 
+// Unsure raises the flag that a [look] goes by.
+func (o *owner) Unsure() {
+	if g := o.signal.Load(); g != nil {
+		g.unsure.raise()
+	}
+}
+
 func scopeOf(o packed.Owner) *Swansong { return (*Swansong)(o.(*owner)) }

@@ -16,8 +16,7 @@ func Seq[T any](ctx context.Context, seq iter.Seq[T]) iter.Seq[T] {
 		if ctx.ended() {
 			return
 		}
-		ending := (*uint32)(ctx.ending)
-		seq(func(v T) bool { return yield(v) && (atomic.LoadUint32(ending) == 0 || !ctx.ask()) })
+		seq(func(v T) bool { return yield(v) && (atomic.LoadUint32((*uint32)(ctx.ending)) == 0 || !ctx.ask()) })
 	}
 }
 
@@ -29,8 +28,9 @@ func Seq2[K, V any](ctx context.Context, seq iter.Seq2[K, V]) iter.Seq2[K, V] {
 		if ctx.ended() {
 			return
 		}
-		ending := (*uint32)(ctx.ending)
-		seq(func(k K, v V) bool { return yield(k, v) && (atomic.LoadUint32(ending) == 0 || !ctx.ask()) })
+		seq(func(k K, v V) bool {
+			return yield(k, v) && (atomic.LoadUint32((*uint32)(ctx.ending)) == 0 || !ctx.ask())
+		})
 	}
 }
 

@@ -7,10 +7,14 @@ import (
 
 // A look is a context that is asked for its end very often: for each element, for each Read.
 //
-// Where nothing but our own code can end it (the scope of a New(context.Background()), a Work), a flag is raised before
-// that, and as long as it is down there is no need to ask. A raised flag proves nothing; then the context is asked, as it
-// always is where others may end it. That takes three times as long, for its call and its atomic value: see
-// docs/benchmarks.md.
+// Where nothing but our own code can end it, a flag is raised before that, and as long as it is down there is no need to
+// ask. A raised flag proves nothing; then the context is asked, as it always is where others may end it. That takes three
+// times as long, for its call and its atomic value: see docs/benchmarks.md. The flag is that of
+//
+//   - a Work
+//   - the scope of a New(context.Background())
+//   - a scope below that holds a guard now, if nothing but scopes is in between: a stop above finds it and raises its flag
+//     before it signals, as packed.Node.Warn tells
 type look struct {
 	ctx    context.Context
 	ending *flag
@@ -31,11 +35,11 @@ func lookAt(ctx context.Context) look {
 	case nil:
 		panic("ctxshutdown: nil context")
 	case *Swansong:
-		if g := c.wire(); g.alone {
-			return look{g.ctx, &g.ending}
-		} else {
-			return look{g.ctx, raised}
+		g := c.wire() // before the look at the word: who stops does it the other way round
+		if c.node.Unsignalled() {
+			return look{g.ctx, &g.unsure}
 		}
+		return look{g.ctx, raised}
 	case tier:
 		return look{c.work.hard, &c.work.ending}
 	}

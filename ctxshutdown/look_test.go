@@ -33,6 +33,35 @@ func TestInterrupts_EndNoLaterThanTheirContext(t *testing.T) {
 			root := ctxshutdown.New(context.Background())
 			return child(root), func() { root.Shutdown() }
 		},
+		"child with a guard, by its cancel": func() (context.Context, func()) {
+			s, cancel := ctxshutdown.WithCancel(ctxshutdown.New(context.Background()))
+			s.Guard()
+			return s, cancel
+		},
+		"child with a guard, by its parent": func() (context.Context, func()) {
+			root := ctxshutdown.New(context.Background())
+			s := child(root)
+			s.Guard()
+			return s, func() { root.Shutdown() }
+		},
+		"grandchild with a guard, by Force of the root": func() (context.Context, func()) {
+			root := ctxshutdown.New(context.Background())
+			s := child(child(root))
+			s.Guard()
+			return s, func() { root.Force(nil) }
+		},
+		"child with a guard, below a context": func() (context.Context, func()) {
+			ctx, cancel := context.WithCancel(ctxshutdown.New(context.Background()))
+			s := child(ctx)
+			s.Guard()
+			return s, cancel
+		},
+		"child with a guard, below a root under a context": func() (context.Context, func()) {
+			ctx, cancel := context.WithCancel(context.Background())
+			s := child(ctxshutdown.New(ctx))
+			s.Guard()
+			return s, cancel
+		},
 		"Work, by Force": func() (context.Context, func()) {
 			s := ctxshutdown.New(context.Background())
 			return s.Work(), func() { s.Force(nil) }
@@ -82,6 +111,32 @@ func TestInterrupts_EndNoLaterThanTheirContext(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A scope that no longer holds a guard may be out of sight from above, and its interrupts end all the same.
+func TestInterrupts_EndWhereTheirScopeIsForgotten(t *testing.T) {
+	root := ctxshutdown.New(context.Background())
+	s := child(root)
+	g := s.Guard()
+	r := ctxshutdown.NewReader(s, zeros{})
+	elements := 0
+	for range ctxshutdown.Seq(s, forEver) {
+		switch elements++; elements {
+		case 1:
+			g.Release()
+			for range 100 { // others come
+				other := child(root)
+				defer other.Guard().Release()
+			}
+		case 2:
+			root.Shutdown()
+		default:
+			t.Fatal("after the end, an element")
+		}
+	}
+	if n, err := r.Read(buffer[:]); n != 0 || err != io.EOF {
+		t.Errorf("after the end, Read: %d, %v", n, err)
 	}
 }
 

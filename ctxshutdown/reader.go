@@ -79,9 +79,9 @@ func (r *Reader) Read(p []byte) (int, error) {
 	}
 	n, err := r.src.Read(p)
 	if err != nil || uint(n) > uint(len(p)) {
-		return r.returned(p, n, err)
+		return r.returned(len(p), n, err)
 	}
-	return n, nil
+	return n, err // not nil, which would have to be written
 }
 
 // read is Read where there may be more to it than reading.
@@ -97,13 +97,13 @@ func (r *Reader) read(p []byte) (n int, err error) {
 	default:
 		n, err = r.src.Read(p)
 	}
-	return r.returned(p, n, err)
+	return r.returned(len(p), n, err)
 }
 
-// returned draws the consequences of what a Read has returned.
-func (r *Reader) returned(p []byte, n int, err error) (int, error) {
-	if uint(n) > uint(len(p)) {
-		n, err = 0, countError(r.src, "Read", n, len(p))
+// returned draws the consequences of what a Read of as many as room bytes has returned.
+func (r *Reader) returned(room, n int, err error) (int, error) {
+	if uint(n) > uint(room) {
+		n, err = 0, countError(r.src, "Read", n, room)
 	}
 	if err != nil {
 		r.note(err)

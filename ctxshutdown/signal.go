@@ -19,8 +19,7 @@ type signal struct {
 	cancel context.CancelCauseFunc
 	// detached: stopped before anybody waited, so ctx never joined the parent context and does not carry its values.
 	detached bool
-	alone    bool // derived from what never ends, so that only end ends it; see look
-	ending   flag // raised before that
+	unsure   flag // down, once the word has said that no stop was signalled, until one may be; see look
 }
 
 // shutDown is the signal of all scopes that were stopped before anybody waited on them. It never had an open channel.
@@ -29,9 +28,7 @@ var shutDown = endedBy(ErrShutdown)
 func endedBy(cause error) *signal {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)
-	g := &signal{ctx: ctx, cancel: cancel, detached: true}
-	g.ending.raise()
-	return g
+	return &signal{ctx: ctx, cancel: cancel, detached: true}
 }
 
 // wire gives the scope a context of its own, if it has none.
@@ -40,7 +37,7 @@ func (s *Swansong) wire() *signal {
 		return g
 	}
 	ctx, cancel := context.WithCancelCause(s.from())
-	g := &signal{ctx: ctx, cancel: cancel, alone: s.parent.Done() == nil}
+	g := &signal{ctx: ctx, cancel: cancel}
 	if !s.signal.CompareAndSwap(nil, g) {
 		cancel(nil) // leaves the parent's list
 		return s.signal.Load()
@@ -74,9 +71,7 @@ func (s *Swansong) end(cause error) {
 			return
 		}
 	}
-	g = s.wire()
-	g.ending.raise()
-	g.cancel(cause)
+	s.wire().cancel(cause)
 }
 
 // stop tells the scope to stop: first the signal, then the tree.

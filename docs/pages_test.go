@@ -154,7 +154,7 @@ func TestFigures(t *testing.T) {
 	}
 	costs = strings.Join(strings.Fields(costs), " ")
 	for _, f := range []struct{ says, row string }{
-		{"been announced (%s instructions", "TryGuard + Release, depth 4"},
+		{"been warned of (%s instructions", "TryGuard + Release, depth 4"},
 		{"the Guard takes %s,", "Guard + Release, depth 4"},
 		{"a WaitGroup's Add and Done %s)", "sync.WaitGroup Add + Done"},
 		{"A live child takes %s bytes", "child scope"},

@@ -33,3 +33,6 @@ func (n *Node) StripesNow() (late func(operation func())) {
 		n.spread.Store(now)
 	}
 }
+
+// WarnAlone is what a stopper begins with who is then held up.
+func (n *Node) WarnAlone() { n.word.Or(warned) }

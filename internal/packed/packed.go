@@ -30,8 +30,8 @@
 // One word is also one cache line. Where goroutines are seen to get into each other's way on it, a live scope spreads
 // its guards over several, until it is sealed. See stripes.go.
 //
-// A stop is announced to the words of all that it reaches before it is signalled, so that the addition that counts a guard
-// tells whether it came before. See warn.go.
+// Before a stop is signalled, a bit in the words of all that is linked below warns of it, so that the addition that counts a
+// guard tells whether it came before. See warn.go.
 //
 // The models directory holds the protocol in Promela, with the variants that must fail.
 package packed
@@ -76,6 +76,10 @@ func complete(v uint64) bool { return v&(live|signalled) == signalled && empty(v
 
 // An Owner is what a [Node] is part of.
 type Owner interface {
+	// Unsure is called when [Node.Unsignalled] has ceased to hold, before that can matter: by [Node.Warn], and by who takes
+	// the node out of its parent's list, where a warning from above no longer finds it. Mutexes of the tree are held: it
+	// may load and store, no more.
+	Unsure()
 	// Completed is called after a pinned node has become complete, with no lock of the tree held. It may be called
 	// more than once, and late: the node may hold a guard again.
 	Completed()

@@ -153,11 +153,31 @@ type member struct {
 	packed.Node
 	parent *member
 	told   atomic.Bool
+	unsure atomic.Bool
+	signal atomic.Bool // given here
 }
 
 func (m *member) Completed() {
 	m.told.Store(true)
 	m.Unpin()
+}
+
+func (m *member) Unsure() { m.unsure.Store(true) }
+
+// end gives the signal, in order.
+func (m *member) end() {
+	m.Warn()
+	m.signal.Store(true)
+	m.Stop()
+}
+
+func (m *member) signalled() bool {
+	for a := m; a != nil; a = a.parent {
+		if a.signal.Load() {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *member) child() *member {
@@ -265,6 +285,15 @@ func (c *crew) work(t *testing.T, r *rand.Rand, n int) {
 			if !seen && !kid.told.Load() {
 				c.violated(t, "a pinned scope completed and its owner was not told")
 			}
+		case dice < 191: // a loop that asks for no signal until it is told that there may be one
+			for sure := m.Unsignalled(); sure; {
+				c.holding(t, above, nil)
+				signalled := m.signalled()
+				if sure = !m.unsure.Load(); sure && signalled {
+					c.violated(t, "a scope was signalled, and who looks at its owner only does not know")
+				}
+				sure = sure && r.IntN(20) > 0
+			}
 		case dice < 193: // from now on, or not at all if it has been stopped
 			m.Spread()
 			c.holding(t, m, nil)
@@ -276,7 +305,7 @@ func (c *crew) work(t *testing.T, r *rand.Rand, n int) {
 				c.holding(t, m.child(), nil)
 			}
 		default:
-			m.Stop()
+			m.end()
 		}
 	}
 }
@@ -297,7 +326,7 @@ func TestStressEverything(t *testing.T) {
 		wg.Wait()
 		// Somebody has to signal every scope: the counting does not.
 		for _, m := range c.scopes {
-			m.Stop()
+			m.end()
 		}
 		for i, m := range c.scopes {
 			switch {

@@ -68,6 +68,7 @@ holds try -DTRIES=2
 holds force -DFORCE -DPINS -DSWEEP -DWALK_ONLY
 holds warn -DWHERE=2
 holds warn -DWHERE=1
+holds warn -DLINKED -DAGAIN -DLOOP
 holds warn -DMIDDLE
 holds line -DSTOPPED=2
 holds line -DSTOPPED=1 -DLEAFS=1 -DMID
@@ -82,8 +83,7 @@ holds done -DLINKED -DDEPTH=1
 holds done -DDEPTH=1
 holds try
 holds try -DDEPTH=2
-holds warn -DSWEEP
-holds warn -DLINKED -DAGAIN
+holds warn -DSWEEP -DLOOP
 holds force -DSTOP -DASK
 holds force -DSTOP -DASK -DSWEEP
 holds force -DFORCE -DASK
@@ -115,6 +115,10 @@ fails warn -DLINKED -DWARN_LATE
 fails warn -DLINKED -DAGAIN -DWARNED_IS_DONE
 fails warn -DWHERE=1 -DJOIN_UNWARNED
 fails warn -DWHERE=1 -DLIST_FIRST
+fails warn -DLOOP -DUNSURE_FIRST
+fails warn -DLOOP -DLOOK_FIRST
+fails warn -DLINKED -DAGAIN -DLOOP -DUNSURE_ONCE
+fails warn -DSWEEP -DLOOP -DDROP_UNTOLD
 fails force -DFORCE -DPINS -DCHECK_BEFORE_PIN
 fails force -DFORCE -DPINS -DSWEEP -DWALK_ONLY -DDROP_PINNED
 fails fold -DGUARDS=1 -DKNOWN -DSWEEP -DCONTROL -DNO_BIAS

@@ -3,10 +3,32 @@
  * where the addition has found no warning, or a look at the word after it, they do not ask for the signal.
  *
  * A try that succeeded was counted before the signal of its scope was given. SWEEP is a sweep of both lists at any time,
- * AGAIN a second stopper, of the root.
+ * AGAIN a second stopper, of the root. LOOP is somebody who asks for the grandchild's signal very often. If its word has no
+ * warning, he looks at a flag, which the owner keeps beside the signal once there is one; while that is down, none is given.
  */
 #define QUIET
 #define WARN
+bit wired[4]; /* the owner has a place for the flag */
+bit flag[4];
+#if defined(LOOP) && defined(UNSURE_FIRST)
+#define BEFORE_BIT(n) unsure(n)
+#define AFTER_BIT(n, v) skip
+#elif defined(LOOP) && defined(UNSURE_ONCE)
+#define BEFORE_BIT(n) skip
+#define AFTER_BIT(n, v) if :: v & WARNED :: else -> unsure(n) fi
+#elif defined(LOOP)
+#define BEFORE_BIT(n) skip
+#define AFTER_BIT(n, v) unsure(n)
+#else
+#define BEFORE_BIT(n) skip
+#define AFTER_BIT(n, v) skip
+#endif
+inline unsure(n) {
+	if
+	:: wired[n] -> flag[n] = 1
+	:: else
+	fi
+}
 #include "node.pml"
 
 #ifndef WHERE
@@ -21,18 +43,29 @@
 
 bit given[N];
 
-inline warn2(n) { word[n] = word[n] | WARNED }
+inline warn2(n) {
+	if
+	:: !(word[n] & LIVE)
+	:: else -> BEFORE_BIT(n); or(n, WARNED, v2); AFTER_BIT(n, v2)
+	fi
+}
 
 inline warn1(n) {
-	or(n, WARNED, v1);
 	if
-	:: HAS_KIN(v1) ->
-		d_step { mu[n] == 0 -> s2 = listed[2] };
+	:: !(word[n] & LIVE)
+	:: else ->
+		BEFORE_BIT(n);
+		or(n, WARNED, v1);
+		AFTER_BIT(n, v1);
 		if
-		:: s2 -> s2 = 0; warn2(2)
+		:: HAS_KIN(v1) ->
+			d_step { mu[n] == 0 -> s2 = listed[2] };
+			if
+			:: s2 -> s2 = 0; warn2(2)
+			:: else
+			fi
 		:: else
 		fi
-	:: else
 	fi
 }
 
@@ -45,31 +78,27 @@ inline warn0() {
 	:: else
 	fi
 }
-#elif defined(WARNED_IS_DONE)
-/* Whoever finds the bit set takes it that all below have been warned. */
-inline warn0() {
-	or(0, WARNED, v0);
-	if
-	:: HAS_KIN(v0) && !(v0 & WARNED) ->
-		d_step { mu[0] == 0 -> s1 = listed[1] };
-		if
-		:: s1 -> s1 = 0; warn1(1)
-		:: else
-		fi
-	:: else
-	fi
-}
 #else
+#ifdef WARNED_IS_DONE
+/* Whoever finds the bit set takes it that all below have been warned. */
+#define TO_BE_WALKED(v) (HAS_KIN(v) && !((v) & WARNED))
+#else
+#define TO_BE_WALKED(v) HAS_KIN(v)
+#endif
 inline warn0() {
-	or(0, WARNED, v0);
 	if
-	:: HAS_KIN(v0) ->
-		d_step { mu[0] == 0 -> s1 = listed[1] };
+	:: !(word[0] & LIVE)
+	:: else ->
+		or(0, WARNED, v0);
 		if
-		:: s1 -> s1 = 0; warn1(1)
+		:: TO_BE_WALKED(v0) ->
+			d_step { mu[0] == 0 -> s1 = listed[1] };
+			if
+			:: s1 -> s1 = 0; warn1(1)
+			:: else
+			fi
 		:: else
 		fi
-	:: else
 	fi
 }
 #endif
@@ -150,9 +179,26 @@ proctype try1() {
 	fi
 }
 
+#ifdef LOOP
+proctype loop2() {
+	bit sure;
+#ifdef LOOK_FIRST
+	sure = SURE(word[2]);
+	wired[2] = 1;
+#else
+	wired[2] = 1;
+	sure = SURE(word[2]);
+#endif
+	assert(!sure || flag[2] || !given[2])
+}
+#endif
+
 init {
 	atomic {
 		begin();
+#ifdef LOOP
+		run loop2();
+#endif
 		run try2();
 #if WHERE == 1
 		run try1();
