@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -107,7 +108,8 @@ var roles = map[string]func(args []string){
 	// What is ready, and will not.
 	"declines": func([]string) { serveOdd(oddity{declines: true}) },
 	// What says in its refusal how long it was told that it has.
-	"repeats what it is told": func([]string) { serveOdd(oddity{declines: true, repeats: true}) },
+	"repeats what it is told":       func([]string) { serveOdd(oddity{declines: true, repeats: true}) },
+	"repeats what it is told again": func([]string) { serveOdd(oddity{declines: true, repeats: true, busy: &atomic.Bool{}}) },
 	// What waits, once it is to stop, for operations that nobody else should read of as they are.
 	"blocked": func([]string) {
 		serveOdd(oddity{blockedBy: []string{"COMMIT on postgres://app:hunter2@db", "fine"}})
@@ -167,6 +169,7 @@ var roles = map[string]func(args []string){
 type oddity struct {
 	pb.UnimplementedProcessLifecycleInterfaceServer
 	hang, declines, repeats bool
+	busy                    *atomic.Bool // not nil: the first call is not answered
 	message                 string
 	blockedBy               []string
 	unknown                 string // what is in a field that this version of the protocol does not have
@@ -180,6 +183,9 @@ func (o oddity) Shutdown(ctx context.Context, in *pb.ShutdownRequest) (*pb.Shutd
 	switch {
 	case o.hang:
 		select {}
+	case o.busy != nil && o.busy.CompareAndSwap(false, true):
+		<-ctx.Done()
+		return nil, ctx.Err()
 	case o.repeats:
 		return &pb.ShutdownAck{Message: fmt.Sprintf("%d ms, %d ms", in.GetGracePeriodMs(), in.GetMaxShutdownMs())}, nil
 	case o.declines:

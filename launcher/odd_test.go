@@ -80,19 +80,26 @@ func TestOthersEndBySignals(t *testing.T) {
 
 // A process is told what it has, and not more.
 func TestToldWhatItHas(t *testing.T) {
+	const (
+		once, again = "repeats what it is told", "repeats what it is told again"
+		patience    = 200 * time.Millisecond
+	)
 	for _, test := range []struct {
 		name         string
+		role         string
 		group, total time.Duration // deadlines
 		grace, most  time.Duration
 	}{
-		{"its own", 0, 0, 10 * time.Second, 20 * time.Second},
-		{"a total deadline of the group", 15 * time.Second, 0, 10 * time.Second, 12 * time.Second},
-		{"a short one", 10 * time.Second, 0, 8 * time.Second, 8 * time.Second},
-		{"one of everything", 0, 15 * time.Second, 10 * time.Second, 12 * time.Second},
-		{"a short one of everything", 0, 10 * time.Second, 8 * time.Second, 8 * time.Second},
+		{"its own", once, 0, 0, 10 * time.Second, 20 * time.Second},
+		{"a total deadline of the group", once, 15 * time.Second, 0, 10 * time.Second, 12 * time.Second},
+		{"a short one", once, 10 * time.Second, 0, 8 * time.Second, 8 * time.Second},
+		{"one of everything", once, 0, 15 * time.Second, 10 * time.Second, 12 * time.Second},
+		{"a short one of everything", once, 0, 10 * time.Second, 8 * time.Second, 8 * time.Second},
+		{"what is left when it is asked again", again, 0, 0, 10*time.Second - patience, 20*time.Second - patience},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			g := group("odd", 1, "repeats what it is told")
+			g := group("odd", 1, test.role)
+			g.Shutdown.Poll = patience // with a call, too
 			g.Shutdown.TotalDeadline = test.group
 			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: test.total}).ready()
 			h.Shutdown()

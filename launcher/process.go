@@ -287,9 +287,13 @@ func (p *process) do(m *machine, a action) {
 			return err
 		})
 	case doShutdown:
-		// What it is told is what it gets, where deadlines above it leave less than its own; never 0, which would be no limit.
-		limit := max(p.manager.left(m.maxAt.Sub(m.began)), time.Millisecond)
+		// What it is told is what it gets from now on, where it is asked again or deadlines above it leave less than its own;
+		// never 0, which would be no limit.
+		limit := max(p.manager.left(time.Until(m.maxAt)), time.Millisecond)
 		grace = min(grace, limit)
+		if !m.cfg.Shutdown.GraceAdvisory {
+			grace = min(grace, max(time.Until(m.deadline), time.Millisecond))
+		}
 		in := &pb.ShutdownRequest{ProcessId: p.id, Reason: cmp.Or(reason, "shutdown"),
 			GracePeriodSeconds: wireSeconds(grace), GracePeriodMs: wireMillis(grace),
 			MaxShutdownSeconds: wireSeconds(limit), MaxShutdownMs: wireMillis(limit)}

@@ -1,6 +1,7 @@
 package proc_test
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -174,6 +175,50 @@ func TestWalk_ProcessWithoutEnvironment(t *testing.T) {
 			t.Fatal("nobody knows whose it is, for ever")
 		}
 	}
+}
+
+// Who has executed something else has been without an environment only since then.
+func TestWalk_ProcessWithoutEnvironmentAgain(t *testing.T) {
+	spec := self("wait")
+	spec.NoCgroup = true
+	p := start(t, spec)
+	says(t, p)
+	bare := exec.Command("sh", "-c", `read x; exec env -i A=1 sh -c "echo; read x; exec env -i sleep 60"`)
+	bare.Env = []string{}
+	in, out := pipes(t, bare)
+	if err := bare.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { bare.Process.Kill(); bare.Wait() }()
+	until := func(what string, done func() bool) {
+		for end := time.Now().Add(tooLong); !done(); {
+			if time.Now().After(end) {
+				t.Fatal(what)
+			}
+		}
+	}
+	until("nobody knows whose it is, for ever", func() bool { return !p.Unsure() })
+	in.Write([]byte("\n"))
+	out.Read(make([]byte, 1))
+	until("it has an environment, and nobody knows whose it is", func() bool { return !p.Unsure() })
+	in.Write([]byte("\n"))
+	until("it does not execute sleep", func() bool {
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", bare.Process.Pid))
+		return string(name) == "sleep\n"
+	})
+	if !p.Unsure() {
+		t.Error("it has lost its environment just now, as in the middle of an exec, and is taken for one that never had any")
+	}
+}
+
+func pipes(t *testing.T, cmd *exec.Cmd) (io.Writer, io.Reader) {
+	t.Helper()
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := cmp.Or(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	return in, out
 }
 
 func TestEnd_Escalates(t *testing.T) {

@@ -60,6 +60,8 @@ func (t *table) mark(m Member, own string) mark {
 		marks = marksOf(m)
 		if marks == nil && bare.long(m, t.all) {
 			marks = []string{}
+		} else if marks != nil {
+			bare.forget(m)
 		}
 		t.marks[m.PID] = marks
 	}
@@ -86,9 +88,9 @@ type processID struct {
 	start uint64
 }
 
-// long tells whether a process has been without an environment for longer than an exec takes: it never had one, and whose it
-// is cannot be told by it. Without this, one such process in the system, of whomever, has each end take all the looks there
-// are.
+// long tells whether a process has been without an environment, whenever somebody looked, for longer than an exec takes on a
+// machine that is not overwhelmed: it was given none, and whose it is cannot be told by it. Without this, one such process in
+// the system, of whomever, has each end take all the looks there are.
 func (b *bareProcesses) long(m Member, all []Member) bool {
 	const exec = 20 * time.Millisecond
 	b.mu.Lock()
@@ -104,8 +106,14 @@ func (b *bareProcesses) long(m Member, all []Member) bool {
 			alive[processID{m.PID, m.start}] = since
 		}
 	}
-	b.since = alive // those that have ended are forgotten when another one comes
+	b.since = alive // those that are not in all are forgotten when another comes: they have ended, or wait a little longer
 	return false
+}
+
+func (b *bareProcesses) forget(m Member) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.since, processID{m.PID, m.start})
 }
 
 // marksOf returns nil where there is no environment at all.
