@@ -207,7 +207,7 @@ func (a *admin) GetGroupHealth(_ context.Context, in *pb.GetGroupHealthRequest) 
 	out := &pb.GetGroupHealthResponse{}
 	for _, h := range all {
 		g := &pb.GroupHealth{Group: h.Group, Desired: int32(h.Desired), MinHealthy: int32(h.MinHealthy), Ready: int32(h.Ready),
-			Total: int32(h.Total), Healthy: h.Healthy, Message: h.Message, Revision: int64(h.Revision),
+			Updated: int32(h.Updated), Total: int32(h.Total), Healthy: h.Healthy, Message: h.Message, Revision: int64(h.Revision),
 			Missing: int32(h.Missing), Roll: h.Roll.wire()}
 		for _, st := range h.Processes {
 			g.Processes = append(g.Processes, wireStatus(st))

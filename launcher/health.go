@@ -12,6 +12,7 @@ type Health struct {
 	Desired    int
 	MinHealthy int
 	Ready      int // available, that is ready for long enough
+	Updated    int // of those, so many are of the revision that the group has, or that a roll leads to
 	Total      int // with those that are shutting down
 	Healthy    bool
 	GivenUp    bool // too many processes have failed; it takes a restart of the group
@@ -31,10 +32,17 @@ func (g *group) health() Health {
 func (g *group) healthLocked(now time.Time) Health {
 	h := Health{Group: g.name, Desired: g.desired, MinHealthy: min(*g.cfg.MinHealthy, g.desired), Total: len(g.all), Revision: g.revision,
 		Missing: g.missing, Roll: g.rollStatus(now)}
+	newest := g.revision
+	if g.roll != nil {
+		newest = g.roll.leadsTo()
+	}
 	for _, p := range g.sorted() {
 		st := p.snapshot()
 		if st.available(now, g.cfg.MinReady) && !g.excused[p.id] {
 			h.Ready++
+			if st.Revision == newest {
+				h.Updated++
+			}
 		}
 		h.Processes = append(h.Processes, st)
 	}
@@ -47,7 +55,7 @@ func (g *group) healthLocked(now time.Time) Health {
 	case g.givenUp:
 		h.Message = g.lostHope().Rule()
 	case g.roll != nil:
-		h.Message = h.Roll.String()
+		h.Message = fmt.Sprintf("%s; %d of %d replaced", h.Roll, h.Updated, h.Desired)
 	case g.missing > 0:
 		h.Message = fmt.Sprintf("degraded: %d of %d could not be replaced; restart the group when that is mended", g.missing, g.desired)
 	case g.through > 0 && g.desired < g.cfg.Desired:

@@ -38,6 +38,14 @@ func (r *rolling) target() roll.Version {
 	return roll.New
 }
 
+// leadsTo is the revision that all processes are of in the end, if nothing else fails.
+func (r *rolling) leadsTo() int {
+	if r.target() == roll.Old {
+		return r.from
+	}
+	return r.to
+}
+
 // wanted is the revision that a new process is of: while the roll is paused, the one that has worked.
 func (r *rolling) wanted() int {
 	if r.target() == roll.New && !r.state.Paused {

@@ -83,7 +83,8 @@ func TestCanary(t *testing.T) {
 	h.until("an old one has made room", func(e launcher.Event) bool { return e.To == launcher.Complete })
 	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 2, 2: 1})
 	health, _ := h.GroupHealth("web")
-	if r := health.Roll; r == nil || r.Phase != "canary" || r.Canaries != 1 || time.Until(r.Until) < time.Minute || !strings.Contains(health.Message, "the others follow") {
+	if r := health.Roll; r == nil || r.Phase != "canary" || r.Canaries != 1 || time.Until(r.Until) < time.Minute || !strings.Contains(health.Message, "the others follow") ||
+		!strings.HasSuffix(health.Message, fmt.Sprintf("; 1 of %d replaced", health.Desired)) {
 		t.Errorf("the wait is not shown: %+v, %q", r, health.Message)
 	}
 

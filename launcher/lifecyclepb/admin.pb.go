@@ -773,6 +773,7 @@ type GroupHealth struct {
 	Processes     []*ProcessStatus       `protobuf:"bytes,9,rep,name=processes,proto3" json:"processes,omitempty"`
 	Roll          *RollStatus            `protobuf:"bytes,10,opt,name=roll,proto3" json:"roll,omitempty"`        // not set: none is under way, or paused
 	Missing       int32                  `protobuf:"varint,11,opt,name=missing,proto3" json:"missing,omitempty"` // fewer than desired, since a roll could not replace them
+	Updated       int32                  `protobuf:"varint,12,opt,name=updated,proto3" json:"updated,omitempty"` // of those that are ready, so many are of the revision that the group has, or that a roll leads to
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -880,6 +881,13 @@ func (x *GroupHealth) GetRoll() *RollStatus {
 func (x *GroupHealth) GetMissing() int32 {
 	if x != nil {
 		return x.Missing
+	}
+	return 0
+}
+
+func (x *GroupHealth) GetUpdated() int32 {
+	if x != nil {
+		return x.Updated
 	}
 	return 0
 }
@@ -1622,7 +1630,7 @@ const file_admin_proto_rawDesc = "" +
 	"\x15GetGroupHealthRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"S\n" +
 	"\x16GetGroupHealthResponse\x129\n" +
-	"\x06groups\x18\x01 \x03(\v2!.swansong.launcher.v1.GroupHealthR\x06groups\"\xed\x02\n" +
+	"\x06groups\x18\x01 \x03(\v2!.swansong.launcher.v1.GroupHealthR\x06groups\"\x87\x03\n" +
 	"\vGroupHealth\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\adesired\x18\x02 \x01(\x05R\adesired\x12\x1f\n" +
@@ -1636,7 +1644,8 @@ const file_admin_proto_rawDesc = "" +
 	"\tprocesses\x18\t \x03(\v2#.swansong.launcher.v1.ProcessStatusR\tprocesses\x124\n" +
 	"\x04roll\x18\n" +
 	" \x01(\v2 .swansong.launcher.v1.RollStatusR\x04roll\x12\x18\n" +
-	"\amissing\x18\v \x01(\x05R\amissing\"\xf3\x01\n" +
+	"\amissing\x18\v \x01(\x05R\amissing\x12\x18\n" +
+	"\aupdated\x18\f \x01(\x05R\aupdated\"\xf3\x01\n" +
 	"\n" +
 	"RollStatus\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +

@@ -40,6 +40,7 @@ var (
 	desired    = describe("desired_processes", "Processes that the group should have.", "group")
 	minHealthy = describe("min_healthy_processes", "Processes that have to be ready for the group to be healthy.", "group")
 	ready      = describe("ready_processes", "Processes that are ready, for long enough, and routed to.", "group")
+	updated    = describe("updated_processes", "Processes that are ready and of the newest revision: while a group is rolled, so many of the desired are replaced.", "group")
 	healthy    = describe("group_healthy", "1 if the group is healthy.", "group")
 	givenUp    = describe("group_given_up", "1 if too many processes have failed, so that no more are started.", "group")
 	processes  = describe("processes", "Processes by state.", "group", "state")
@@ -121,6 +122,7 @@ func now(gauge func(*prometheus.Desc, float64, ...string), h launcher.Health) {
 	gauge(desired, float64(h.Desired), h.Group)
 	gauge(minHealthy, float64(h.MinHealthy), h.Group)
 	gauge(ready, float64(h.Ready), h.Group)
+	gauge(updated, float64(h.Updated), h.Group)
 	gauge(healthy, truth(h.Healthy), h.Group)
 	gauge(givenUp, truth(h.GivenUp), h.Group)
 	roll := ""

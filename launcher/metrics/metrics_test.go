@@ -100,7 +100,8 @@ func TestStory(t *testing.T) {
 		delete(got, key)
 	}
 	want := map[string]float64{
-		"desired_processes web": web2, "min_healthy_processes web": web2, "ready_processes web": web2, "group_healthy web": 1,
+		"desired_processes web": web2, "min_healthy_processes web": web2, "ready_processes web": web2, "updated_processes web": web2,
+		"group_healthy web":   1,
 		"processes web ready": web2, "starts_total web": 2 + web2, "startup_duration_seconds web": 2 + web2,
 		"ends_total web clean": 2, "shutdown_duration_seconds web clean": 2, "rolls_begun_total web": 1, "rolls_total web done": 1,
 
