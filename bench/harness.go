@@ -162,7 +162,7 @@ func bytesEach(n int, keep func() any) float64 {
 	}
 	after := heap()
 	runtime.KeepAlive(kept)
-	return (after-before)/float64(n) - 16 // without the slot in kept
+	return max(0, (after-before)/float64(n)-16) // without the slot in kept
 }
 
 // compare runs several sides in turn. It returns the median of each for one operation in nanoseconds, and its median ratio

@@ -120,5 +120,6 @@ func memory() []struct {
 				waitGroup
 			}{ctx: stdWaited(f)}
 		})},
+		{"coalesced change of 1 KiB to a language server that does not read", behind},
 	}
 }

@@ -11,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
 	"github.com/swansong-go/swansong/lspconn"
@@ -150,6 +152,20 @@ var dial = sync.OnceValue(func() *lspconn.Conn {
 	return conn
 })
 
+// behind sends changes of 1 KiB to a server that does not read them.
+func behind() func() any {
+	conn := must(lspconn.Start(context.Background(), echo()))
+	must(conn.Ready(context.Background()))
+	if err := conn.Notify(context.Background(), "hang", nil); err != nil {
+		panic(err)
+	}
+	text := json.RawMessage(`"` + strings.Repeat("x", 1<<10) + `"`)
+	return func() any {
+		conn.NotifyLatest("doc", "change", text)
+		return nil
+	}
+}
+
 func callOurs() func(int) {
 	conn := dial()
 	return func(n int) {
@@ -224,6 +240,12 @@ func serveRaw(in io.Reader, out io.Writer) {
 			Params json.RawMessage `json:"params"`
 		}
 		if json.Unmarshal(body, &m) != nil || m.Method == "exit" {
+			return
+		}
+		if m.Method == "hang" { // reads nothing any more, and does not outlive its client
+			for client := os.Getppid(); os.Getppid() == client; {
+				time.Sleep(100 * time.Millisecond)
+			}
 			return
 		}
 		if m.ID == nil {

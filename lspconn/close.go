@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"syscall"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
@@ -24,15 +25,16 @@ var ErrUnconfirmed = proc.ErrUnconfirmed
 
 // closeBy is Close with a deadline, if it is not zero, and none has been fixed before.
 func (c *Conn) closeBy(ctx context.Context, deadline time.Time) (Report, error) {
+	own := c.deadlineFrom(time.Now())
+	if !deadline.IsZero() {
+		own = deadline
+	}
 	c.mu.Lock()
 	before := c.state
 	if !c.closing {
 		c.closing = true
 		if c.deadline.IsZero() { // from now on, also where live comes to it later
-			c.deadline = time.Now().Add(c.server.CloseTimeout)
-			if !deadline.IsZero() {
-				c.deadline = deadline
-			}
+			c.deadline = own
 		}
 		if c.state == Failed && c.exit != nil && isClosed(c.settled) {
 			c.become(Closed)
@@ -41,12 +43,10 @@ func (c *Conn) closeBy(ctx context.Context, deadline time.Time) (Report, error) 
 	after, fixed := c.state, c.deadline
 	c.mu.Unlock()
 	c.moved(before, after)
-	if !deadline.IsZero() && fixed.After(deadline) { // it began before, by a later deadline of its own
+	if !deadline.IsZero() && fixed.After(deadline) { // see decide
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadlineCause(ctx, deadline, ErrUnconfirmed)
 		defer cancel()
-		early := time.AfterFunc(time.Until(deadline)/10*9, func() { c.scope.Force(ErrClosing) }) // where others are killed
-		defer early.Stop()
 	}
 	c.scope.ShutdownCause(ErrClosing)
 	select {
@@ -161,7 +161,7 @@ func (c *Conn) end(p plan, handshake bool) {
 	switch {
 	case err != nil:
 		r.Outcome = Unconfirmed
-	case exit.Killed:
+	case exit.Killed && exit.Signal == syscall.SIGKILL: // Force sends both signals, and the first may do
 		r.Outcome = Killed
 	case exit.Terminated:
 		r.Outcome = Terminated
@@ -274,9 +274,8 @@ func (c *Conn) drain(until time.Time) error {
 // shutdown is the third phase: nobody but us, and whoever answers a request of the server, has the pen. It returns nil if
 // the server has answered.
 func (c *Conn) shutdown(until time.Time) error {
+	id := c.lastID.Add(1)
 	c.mu.Lock()
-	c.lastID++
-	id := c.lastID
 	goodbye := &call{method: "shutdown", answer: make(chan answer, 1), guard: c.called.Guard()}
 	c.calls[id] = goodbye
 	c.mu.Unlock()
@@ -329,12 +328,25 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// decide fixes the deadline of a closing that has not begun.
-func (c *Conn) decide(deadline time.Time) {
+// deadlineFrom returns the deadline of a closing that begins now, where none has been fixed before.
+func (c *Conn) deadlineFrom(now time.Time) time.Time {
+	if c.manager != nil {
+		if deadline, stopped := c.manager.stopped(); stopped {
+			return deadline
+		}
+	}
+	return now.Add(c.server.CloseTimeout)
+}
+
+// decide fixes the deadline of a closing, at now. One that has begun by a later deadline of its own is cut short.
+func (c *Conn) decide(now, deadline time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closing {
+	switch {
+	case c.deadline.IsZero():
 		c.deadline = deadline
+	case c.deadline.After(deadline):
+		time.AfterFunc(newPlan(now, deadline).kill.Sub(now), func() { c.scope.Force(ErrClosing) }) // where others are killed
 	}
 }
 

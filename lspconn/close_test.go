@@ -3,6 +3,7 @@ package lspconn_test
 import (
 	"bytes"
 	"context"
+	crand "crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -248,20 +249,22 @@ func TestScope(t *testing.T) {
 	})
 }
 
-// Force does not wait for anything but the reap.
+// Force does not wait for anything but the reap. It sends SIGTERM and SIGKILL, and the report has the one that did it.
 func TestScope_Force(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		program := ctxshutdown.New(context.Background())
-		conn, _ := here(t, program, lspconn.Server{}, behaviours{Shutdown: "never", EOF: "ignore", IgnoreTerm: true})
-		conn.Ready(t.Context())
-		begin := time.Now()
-		program.Force(nil).Wait(context.Background())
-		equal(t, "time", time.Duration(0), time.Since(begin))
-		r := closed(t, conn)
-		if r.Outcome != lspconn.Killed || !errors.Is(r.Failure, ctxshutdown.ErrForced) {
-			t.Errorf("%v", r)
-		}
-	})
+	for ignores, want := range map[bool]lspconn.Outcome{true: lspconn.Killed, false: lspconn.Terminated} {
+		synctest.Test(t, func(t *testing.T) {
+			program := ctxshutdown.New(context.Background())
+			conn, _ := here(t, program, lspconn.Server{}, behaviours{Shutdown: "never", EOF: "ignore", IgnoreTerm: ignores})
+			conn.Ready(t.Context())
+			begin := time.Now()
+			program.Force(nil).Wait(context.Background())
+			equal(t, "time", time.Duration(0), time.Since(begin))
+			r := closed(t, conn)
+			if r.Outcome != want || (r.Exit.Signal == "killed") != ignores || !errors.Is(r.Failure, ctxshutdown.ErrForced) {
+				t.Errorf("%v, want %v", r, want)
+			}
+		})
+	}
 }
 
 // What is stuck in the kernel is called unconfirmed at the deadline, and Closed only after the reap.
@@ -319,6 +322,8 @@ func TestProcesses(t *testing.T) {
 		{"a flood of stderr", role{Flood: 3_000_000}, lspconn.Clean, false},
 		{"leaves a child that ignores SIGTERM", role{Child: "fork"}, lspconn.Clean, false},
 		{"leaves one in another session", role{Child: "setsid"}, lspconn.Clean, true},
+		{"leaves one that has forked twice", role{Child: "twice"}, lspconn.Clean, true},
+		{"is terminated, and leaves one that has forked twice", role{Behaviour: behaviours{Shutdown: "refuse", EOF: "ignore"}, Child: "twice"}, lspconn.Terminated, true},
 		{"refuses shutdown", role{Behaviour: behaviours{Shutdown: "refuse", EOF: "ignore"}}, lspconn.Terminated, false},
 		{"and ignores SIGTERM, with a child", role{Behaviour: behaviours{Shutdown: "refuse", EOF: "ignore", IgnoreTerm: true}, Child: "setsid"}, lspconn.Killed, true},
 		{"exits on shutdown", role{Behaviour: behaviours{Shutdown: "exit"}}, lspconn.ExitedEarly, false},
@@ -329,7 +334,9 @@ func TestProcesses(t *testing.T) {
 				t.Skip("only Linux can tell who has left the process group")
 			}
 			t.Parallel()
-			conn := ready(t, fake(test.role))
+			server := fake(test.role)
+			server.Env = append(server.Env, "LSPCONN_TEST_PROCESS="+crand.Text())
+			conn := ready(t, server)
 			if test.role.StopAfter > 0 { // the pipe is full then
 				big := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
 				for range 4 {
@@ -345,6 +352,7 @@ func TestProcesses(t *testing.T) {
 			if r.Outcome != test.outcome || len(r.Survivors) > 0 {
 				t.Errorf("%v, want %v and no survivor", r, test.outcome)
 			}
+			empty(t, server)
 			if test.role.Child != "" && test.outcome == lspconn.Clean && runtime.GOOS == "linux" && len(r.Left) != 1 {
 				t.Errorf("left behind: %v", r.Left)
 			}

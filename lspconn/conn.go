@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -22,15 +23,16 @@ import (
 //
 // Its methods may be called concurrently. What happened before a Call synchronizes before the answer to it.
 type Conn struct {
-	server Server
-	scope  *ctxshutdown.Swansong
-	queued *ctxshutdown.Swansong // a guard for each letter until it is written
-	called *ctxshutdown.Swansong // a guard for each call until it is answered
-	asked  *ctxshutdown.Swansong // a guard for each request of the server until it is answered
-	held   *ctxshutdown.Guard    // for the process, until it has been reaped
-	link   link
-	pen    *pen
-	stderr *proc.Tail
+	server  Server
+	manager *Manager // nil: none
+	scope   *ctxshutdown.Swansong
+	queued  *ctxshutdown.Swansong // a guard for each letter until it is written
+	called  *ctxshutdown.Swansong // a guard for each call until it is answered
+	asked   *ctxshutdown.Swansong // a guard for each request of the server until it is answered
+	held    *ctxshutdown.Guard    // for the process, until it has been reaped
+	link    link
+	pen     *pen
+	stderr  *proc.Tail
 
 	room chan struct{} // a token for each letter in the queue
 	wake chan struct{} // there may be something to write
@@ -50,13 +52,14 @@ type Conn struct {
 	settled chan struct{} // closed when the report is there
 	done    chan struct{} // closed when the process has been reaped and everybody answered
 
+	lastID atomic.Int64 // of a call
+
 	mu       sync.Mutex
 	state    State
 	closing  bool      // Close has been called, or the scope been stopped
 	deadline time.Time // of the closing; zero: not fixed yet
 	outbox   outbox
 	calls    map[int64]*call
-	lastID   int64
 	result   json.RawMessage // of initialize
 	failure  error
 	failedAt time.Time
@@ -85,10 +88,10 @@ type answer struct {
 // The connection lives in a scope of its own below the one that ctx carries. When ctx ends, the connection is closed. An
 // error of Start means that there is no process; it matches what os/exec and package os return.
 func Start(ctx context.Context, server Server) (*Conn, error) {
-	return start(ctx, server, spawn)
+	return start(ctx, server, spawn, nil)
 }
 
-func start(ctx context.Context, server Server, spawn func(Server) (link, error)) (*Conn, error) {
+func start(ctx context.Context, server Server, spawn func(Server) (link, error), manager *Manager) (*Conn, error) {
 	server, err := server.complete()
 	if err != nil {
 		return nil, err
@@ -110,7 +113,7 @@ func start(ctx context.Context, server Server, spawn func(Server) (link, error))
 		return nil, fmt.Errorf("lspconn: %s: %w", server.Name, err)
 	}
 	c := &Conn{
-		server: server, scope: scope, held: held,
+		server: server, scope: scope, held: held, manager: manager,
 		queued: child("queue"), called: child("calls"), asked: child("requests"),
 		link: l, pen: newPen(l.Stdin()), stderr: proc.NewTail(8 << 10),
 		room: make(chan struct{}, server.QueueLimit), wake: make(chan struct{}, 1),
@@ -188,7 +191,8 @@ func (c *Conn) refusal(method string) error {
 	return c.problem(method)
 }
 
-// Call sends a request and waits for its response. Params that are empty are left out. It returns
+// Call sends a request and waits for its response. Params that are empty are left out; they may be changed once it has
+// returned. It returns
 //
 //   - the result, or the [*ResponseError] that the server answered,
 //   - an error that matches [ErrClosing] if the connection is closing or has failed; a [*ConnError] with what is known,
@@ -203,9 +207,9 @@ func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage) 
 		return nil, err
 	}
 	l.call = &call{method: method, answer: make(chan answer, 1), guard: c.called.Guard()}
+	l.id = c.lastID.Add(1)
+	l.frame = frame(l.id, method, params)
 	c.mu.Lock()
-	c.lastID++
-	l.id = c.lastID
 	c.calls[l.id] = l.call
 	c.post(l)
 	c.mu.Unlock()
@@ -225,7 +229,7 @@ func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage
 	if err != nil {
 		return err
 	}
-	l.sent = newDelivery()
+	l.frame, l.sent = frame(-1, method, params), newDelivery()
 	c.mu.Lock()
 	c.post(l)
 	c.mu.Unlock()
@@ -235,19 +239,18 @@ func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage
 	case <-ctx.Done():
 	}
 	c.mu.Lock()
-	withdrawn := !l.gone
-	l.gone = true
+	withdrawn := c.withdraw(l)
 	c.mu.Unlock()
 	if withdrawn {
-		c.released(l)
 		return context.Cause(ctx)
 	}
 	return l.sent.Wait(ctx)
 }
 
 // NotifyLatest sends a notification of which only the latest with its key counts, such as the text of a document. It never
-// waits: it replaces the one with its key that has not been written yet, if no other message has been sent since, and the
-// memory that it takes does not depend on how often it is called. Messages that are sent after it are written after it.
+// waits: it replaces the one with its key that has not been written yet, if no other message has been sent since that has not
+// been withdrawn, and the memory that it takes does not depend on how often it is called. Messages that are sent after it are
+// written after it. Params may be changed once it has returned: they have been copied.
 //
 // What has not been written when the connection is closed is disposed of. The Delivery tells.
 func (c *Conn) NotifyLatest(key, method string, params json.RawMessage) *Delivery {
@@ -256,7 +259,7 @@ func (c *Conn) NotifyLatest(key, method string, params json.RawMessage) *Deliver
 		d.settle(err)
 		return d
 	}
-	l := &letter{method: method, params: params, id: -1, key: key, sent: d}
+	l := &letter{method: method, frame: frame(-1, method, params), key: key, coalesced: true, sent: d}
 	c.mu.Lock()
 	if c.outbox.sealed || c.scope.Err() != nil {
 		err := c.problem(method)
@@ -298,7 +301,7 @@ func (c *Conn) admit(ctx context.Context, method string, params json.RawMessage)
 		<-c.room
 		return nil, c.refusal(method)
 	}
-	return &letter{method: method, params: params, id: -1, guard: g, room: true}, nil
+	return &letter{method: method, guard: g, room: true}, nil
 }
 
 // post puts an admitted letter into the queue, or if that has been disposed of, fails it; c.mu is held.
@@ -308,7 +311,7 @@ func (c *Conn) post(l *letter) {
 		c.dispose(l)
 		return
 	}
-	c.outbox.enqueue(l, c.queued.Guard)
+	c.outbox.enqueue(l)
 	c.tell()
 }
 
@@ -319,9 +322,35 @@ func (c *Conn) tell() {
 	}
 }
 
+// withdraw takes an ordered letter back, with what it took along of QueueLimit and memory, and reports whether it was still
+// there; c.mu is held.
+func (c *Conn) withdraw(l *letter) bool {
+	if l.gone {
+		return false
+	}
+	for _, old := range c.outbox.withdraw(l) {
+		old.sent.settle(ErrSuperseded)
+		c.released(old)
+	}
+	if c.outbox.sealed { // those before it have nobody behind them any more
+		c.seal()
+	}
+	c.released(l)
+	return true
+}
+
+// seal fails coalesced notifications, but for those that are written ahead of others; c.mu is held.
+func (c *Conn) seal() {
+	for _, l := range c.outbox.seal() {
+		c.dispose(l)
+	}
+}
+
 // released is what is to be done when a letter has left the queue, whatever became of it.
 func (c *Conn) released(l *letter) {
-	l.guard.Release()
+	if l.guard != nil { // a coalesced one has none until it is being written
+		l.guard.Release()
+	}
 	if l.room {
 		<-c.room
 	}
@@ -358,18 +387,13 @@ func (c *Conn) giveUp(ctx context.Context, l *letter) (json.RawMessage, error) {
 		a := <-l.call.answer
 		return a.result, a.err
 	}
-	withdrawn := !l.gone
-	l.gone = true
-	if !withdrawn {
+	if !c.withdraw(l) {
 		if g, ok := c.queued.TryGuard(); ok { // after the stop, shutdown tells it more plainly
 			params := strconv.AppendInt([]byte(`{"id":`), l.id, 10)
-			c.post(&letter{method: "$/cancelRequest", params: append(params, '}'), id: -1, guard: g, sent: newDelivery()})
+			c.post(notice("$/cancelRequest", append(params, '}'), g))
 		}
 	}
 	c.mu.Unlock()
-	if withdrawn {
-		c.released(l)
-	}
 	a := <-l.call.answer
 	return nil, a.err
 }

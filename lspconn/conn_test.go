@@ -204,18 +204,176 @@ func TestNotifyLatest(t *testing.T) {
 func TestNotifyLatest_IsBounded(t *testing.T) {
 	conn := ready(t, fake(role{Behaviour: behaviours{StopAfter: 2}}))
 	big := json.RawMessage(`"` + strings.Repeat("x", 1<<10) + `"`)
+	bounded(t, func() {
+		for range 100_000 {
+			conn.NotifyLatest("doc", "note", big)
+		}
+	})
+	conn.Scope().Force(nil)
+}
+
+// bounded checks that f leaves next to nothing on the heap.
+func bounded(t *testing.T, f func()) {
+	t.Helper()
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	for range 100_000 {
-		conn.NotifyLatest("doc", "note", big)
-	}
+	f()
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 1<<20 {
-		t.Errorf("the heap has grown by %d bytes", grown)
+	grown := int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	if t.Logf("the heap has grown by %d bytes", grown); grown > 1<<20 {
+		t.Error("it takes more for more")
 	}
-	conn.Scope().Force(nil)
+}
+
+// stuck is a connection to a server that has stopped reading, with a message on its way.
+func stuck(t *testing.T, limit int) *lspconn.Conn {
+	t.Helper()
+	conn, _ := here(t, t.Context(), lspconn.Server{QueueLimit: limit}, behaviours{StopAfter: 2})
+	conn.Ready(t.Context())
+	synctest.Wait()
+	for range 2 { // one is read, and no more
+		go conn.Notify(context.Background(), "note", nil)
+		synctest.Wait()
+	}
+	return conn
+}
+
+// briefly is the patience of whoever types on.
+func briefly(t *testing.T, conn *lspconn.Conn, method string, params json.RawMessage) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	if _, err := conn.Call(ctx, method, params); err != context.DeadlineExceeded {
+		t.Errorf("withdrawn: %v", err)
+	}
+}
+
+// However many calls are given up before they are written, what they would have sent is not kept.
+func TestCall_WithdrawnIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := stuck(t, 4)
+		big := json.RawMessage(`"` + strings.Repeat("x", 20<<10) + `"`)
+		bounded(t, func() {
+			for range 500 {
+				briefly(t, conn, "echo", big)
+			}
+		})
+		closed(t, conn)
+	})
+}
+
+// Each keystroke changes the document and asks for a completion, and the next one withdraws that: the changes still take the
+// memory of one.
+func TestNotifyLatest_BetweenWithdrawnCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := stuck(t, 4)
+		big := json.RawMessage(`"` + strings.Repeat("x", 20<<10) + `"`)
+		var before *lspconn.Delivery
+		superseded := 0
+		bounded(t, func() {
+			for range 500 {
+				d := conn.NotifyLatest("doc", "note", big)
+				if before != nil && isDone(before) && before.Wait(t.Context()) == lspconn.ErrSuperseded {
+					superseded++
+				}
+				before = d
+				briefly(t, conn, "completion", nil)
+			}
+		})
+		equal(t, "superseded", 499, superseded)
+		closed(t, conn)
+	})
+}
+
+func isDone(d *lspconn.Delivery) bool {
+	select {
+	case <-d.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// Where a message is withdrawn, the coalesced ones on its two sides meet, and pass no other one.
+func TestNotifyLatest_AroundTheWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, g := slow(t, lspconn.Server{})
+		var ds []*lspconn.Delivery
+		latest := func(key, params string) {
+			ds = append(ds, conn.NotifyLatest(key, "note", json.RawMessage(params)))
+		}
+		send := func(f func(ctx context.Context)) (withdraw func()) {
+			ctx, cancel := context.WithCancel(context.Background())
+			go f(ctx)
+			synctest.Wait()
+			return func() { cancel(); synctest.Wait() }
+		}
+		latest("a", "1") // it is initializing: nothing is written yet
+		latest("b", "2")
+		first := send(func(ctx context.Context) { conn.Call(ctx, "echo", json.RawMessage("[0]")) })
+		latest("a", "3")
+		send(func(ctx context.Context) { conn.Call(ctx, "echo", json.RawMessage("[4]")) })
+		latest("a", "5")
+		latest("b", "6")
+		second := send(func(ctx context.Context) { conn.Notify(ctx, "note", json.RawMessage("[0]")) })
+		latest("b", "7")
+		first()
+		second()
+		latest("a", "8")
+		conn.Ready(t.Context())
+		var got []string
+		for _, d := range ds {
+			got = append(got, errString(d.Wait(t.Context())))
+		}
+		old := lspconn.ErrSuperseded.Error()
+		equal(t, "deliveries", []string{old, "", "", old, old, "", ""}, got)
+		closed(t, conn)
+		equal(t, "seen", []string{"note 2", "note 3", "echo [4]", "note 8", "note 7", "shutdown", "exit"}, seen(g))
+	})
+}
+
+// While the connection is closing, what is coalesced waits for nobody who has been withdrawn.
+func TestNotifyLatest_WithdrawnWhileClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, g := slow(t, lspconn.Server{})
+		conn.Ready(t.Context())
+		time.Sleep(time.Second)
+		go conn.Notify(context.Background(), "note", nil)
+		synctest.Wait() // it is being written
+		latest := conn.NotifyLatest("k", "note", json.RawMessage("1"))
+		ctx, cancel := context.WithCancel(context.Background())
+		go conn.Notify(ctx, "note", json.RawMessage("2"))
+		synctest.Wait()
+		go conn.Close(context.Background())
+		synctest.Wait()
+		if isDone(latest) {
+			t.Error("failed with somebody behind it")
+		}
+		cancel()
+		if err := latest.Wait(t.Context()); !errors.Is(err, lspconn.ErrClosing) {
+			t.Errorf("%v", err)
+		}
+		equal(t, "outcome", lspconn.Clean, closed(t, conn).Outcome)
+		equal(t, "seen", []string{"note", "shutdown", "exit"}, seen(g))
+		equal(t, "guards", 0, conn.Scope().GuardCount())
+	})
+}
+
+// Params are the caller's again when NotifyLatest has returned, though they have not been written.
+func TestNotifyLatest_CopiesParams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, g := slow(t, lspconn.Server{})
+		params := json.RawMessage("1")
+		d := conn.NotifyLatest("k", "note", params)
+		params[0] = '2'
+		if err := d.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		closed(t, conn)
+		equal(t, "seen", []string{"note 1", "shutdown", "exit"}, seen(g))
+	})
 }
 
 // Requests of the server are answered, side by side, whatever the handler does.

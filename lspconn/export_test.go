@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
 )
 
 // Link is the process of a connection, for tests that put something else in its place.
@@ -11,8 +13,18 @@ type Link = link
 
 // StartOver is Start with something else than a process.
 func StartOver(ctx context.Context, server Server, l Link) (*Conn, error) {
-	return start(ctx, server, func(Server) (link, error) { return l, nil })
+	return start(ctx, server, func(Server) (link, error) { return l, nil }, nil)
 }
+
+// StartByWalk is Start where no cgroup can be made: what the server starts is found by walks through /proc.
+func StartByWalk(ctx context.Context, server Server) (*Conn, error) {
+	return start(ctx, server, func(s Server) (link, error) {
+		return spawnBy(proc.Spec{Args: s.Command, Dir: s.Dir, Env: s.Env, NoCgroup: true})
+	}, nil)
+}
+
+// Frames returns a function that reads one message after the other.
+func Frames(r io.Reader) (next func() ([]byte, error)) { return newFrameReader(r).next }
 
 // ReadFrames reads messages until something is wrong, and returns that.
 func ReadFrames(r io.Reader) (bodies []string, err error) {

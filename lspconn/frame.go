@@ -59,9 +59,9 @@ func (f *frameReader) next() ([]byte, error) {
 		if !strings.EqualFold(string(name), "Content-Length") {
 			continue // Content-Type; there is one encoding
 		}
-		n, err := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64)
+		n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64) // digits only: no sign
 		switch {
-		case err != nil || n < 0:
+		case err != nil:
 			return nil, &ProtocolError{What: "no length: " + quoted(line)}
 		case n > maxBody:
 			return nil, &ProtocolError{What: fmt.Sprintf("a message of %d bytes, more than the %d that are read", n, maxBody)}

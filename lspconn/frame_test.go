@@ -30,6 +30,8 @@ func TestFrames(t *testing.T) {
 		{"two lengths", "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", nil, "two lengths, 2 and 3"},
 		{"no length", "X: y\r\n\r\n", nil, "a header without Content-Length"},
 		{"negative", "Content-Length: -2\r\n\r\n", nil, `no length: "Content-Length: -2"`},
+		{"with a sign", "Content-Length: +5\r\n\r\n[1,2]", nil, `no length: "Content-Length: +5"`},
+		{"negative zero", "Content-Length: -0\r\n\r\n", nil, `no length: "Content-Length: -0"`},
 		{"no number", "Content-Length: 2x\r\n\r\n", nil, `no length: "Content-Length: 2x"`},
 		{"past 64 bits", "Content-Length: 99999999999999999999\r\n\r\n", nil, "no length"},
 		{"oversized", "Content-Length: 268435457\r\n\r\n", nil, "a message of 268435457 bytes, more than the 268435456 that are read"},

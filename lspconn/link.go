@@ -25,7 +25,11 @@ func (p process) Stdout() io.Reader     { return p.Process.Stdout() }
 func (p process) Stderr() io.Reader     { return p.Process.Stderr() }
 
 func spawn(s Server) (link, error) {
-	p, err := proc.Start(proc.Spec{Args: s.Command, Dir: s.Dir, Env: s.Env})
+	return spawnBy(proc.Spec{Args: s.Command, Dir: s.Dir, Env: s.Env})
+}
+
+func spawnBy(spec proc.Spec) (link, error) {
+	p, err := proc.Start(spec)
 	if err != nil {
 		return nil, err
 	}

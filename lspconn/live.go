@@ -2,6 +2,7 @@ package lspconn
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,7 @@ func (c *Conn) live() {
 		failure = c.serve()
 	}
 	begin := time.Now()
+	own := c.deadlineFrom(begin)
 	c.mu.Lock()
 	before := c.state
 	if failure == nil {
@@ -36,12 +38,10 @@ func (c *Conn) live() {
 		c.become(Failed)
 	}
 	if c.deadline.IsZero() {
-		c.deadline = begin.Add(c.server.CloseTimeout)
+		c.deadline = own
 	}
 	after, deadline := c.state, c.deadline
-	for _, l := range c.outbox.seal() {
-		l.sent.settle(c.problem(l.method))
-	}
+	c.seal()
 	if c.server.Discard || !writing || failure != nil {
 		c.disposeQueue()
 	}
@@ -56,9 +56,8 @@ var errInitialize = errors.New("the server has not answered initialize in time")
 
 // initialize returns nil when the connection is Ready or has been told to stop, else what has failed.
 func (c *Conn) initialize() error {
+	id := c.lastID.Add(1)
 	c.mu.Lock()
-	c.lastID++
-	id := c.lastID
 	greeting := &call{answer: make(chan answer, 1), guard: c.called.Guard()}
 	c.calls[id] = greeting
 	c.mu.Unlock()
@@ -83,8 +82,7 @@ func (c *Conn) initialize() error {
 			}
 			c.mu.Lock()
 			c.result = a.result
-			c.outbox.queue = append([]*letter{{method: "initialized", params: []byte("{}"), id: -1,
-				sent: newDelivery(), guard: c.queued.Guard()}}, c.outbox.queue...)
+			c.outbox.link(nil, notice("initialized", json.RawMessage("{}"), c.queued.Guard()))
 			c.become(Ready)
 			c.mu.Unlock()
 			c.moved(Initializing, Ready)

@@ -24,7 +24,7 @@ const asServer = "LSPCONN_TEST_SERVER"
 // A role is what the test binary does as a server.
 type role struct {
 	fakelsp.Behaviour
-	Child string // "": none, "fork", "setsid": starts one that ignores SIGTERM and outlives its parent
+	Child string // "": none, "fork", "setsid", "twice": starts one that ignores SIGTERM and outlives its parent
 	Flood int    // bytes to stderr, at the start
 	Text  string // printed to stdout in place of a conversation, and then it ends
 	Log   string // a file: each message's method, and the faults
@@ -39,9 +39,13 @@ func TestMain(m *testing.M) {
 }
 
 func serve(text string) {
-	if text == "forever" {
+	switch text {
+	case "forever":
 		signal.Ignore(syscall.SIGTERM)
 		forever()
+	case "twice":
+		spawn("forever", true)
+		os.Exit(0) // and it is init's child
 	}
 	var r role
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -55,16 +59,11 @@ func serve(text string) {
 		fmt.Print(r.Text)
 		os.Exit(r.Code)
 	}
-	if r.Child != "" {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), asServer+"=forever")
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr // it holds the pipes
-		if r.Child == "setsid" {
-			newSession(cmd)
-		}
-		if err := cmd.Start(); err != nil {
-			panic(err)
-		}
+	switch r.Child {
+	case "fork", "setsid":
+		spawn("forever", r.Child == "setsid")
+	case "twice":
+		spawn("twice", false).Wait()
 	}
 	for n := r.Flood; n > 0; n -= 1000 {
 		fmt.Fprintf(os.Stderr, "%999d\n", n)
@@ -85,6 +84,20 @@ func serve(text string) {
 		f.Close()
 	}
 	os.Exit(code)
+}
+
+// spawn has the test binary start itself once more. That holds the pipes.
+func spawn(text string, session bool) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asServer+"="+text)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if session {
+		newSession(cmd)
+	}
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	return cmd
 }
 
 // forever is longer than any test, and has an end for the sake of those whose test program was killed.

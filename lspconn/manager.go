@@ -61,8 +61,8 @@ func WithRestart(r Restart) ManagerOption {
 }
 
 // NewManager returns a manager whose connections live in a scope below the one that ctx carries. When ctx ends, they are
-// closed. servers tells what to start for a key; it may be called concurrently, for different keys. A panic in it
-// reaches the caller of [Manager.Conn], and the next one to ask for the key has it called again.
+// closed, by the deadline that [Manager.Close] has. servers tells what to start for a key; it may be called concurrently, for
+// different keys. A panic in it reaches the caller of [Manager.Conn], and the next one to ask for the key has it called again.
 func NewManager(ctx context.Context, servers func(key string) (Server, error), opts ...ManagerOption) (*Manager, error) {
 	if servers == nil {
 		panic("lspconn: NewManager with a nil function")
@@ -76,6 +76,7 @@ func NewManager(ctx context.Context, servers func(key string) (Server, error), o
 		}
 	}
 	m.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName("lsp"))
+	context.AfterFunc(m.scope, func() { m.fix() }) // at the stop, also where it is the program's
 	return m, nil
 }
 
@@ -107,7 +108,7 @@ func (m *Manager) Conn(ctx context.Context, key string) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lspconn: no server for %q: %w", key, err)
 	}
-	conn, err := start(m.scope, server, m.spawn)
+	conn, err := start(m.scope, server, m.spawn, m)
 	if m.scope.Err() != nil {
 		err = m.refusal(key) // a connection that was made nevertheless closes with the scope
 	}
@@ -187,20 +188,11 @@ func (m *Manager) gone(ctx context.Context, c *Conn) error {
 // The error joins those of the connections and one for each server that is still being started, and is nil if every process
 // has been reaped.
 func (m *Manager) Close(ctx context.Context) ([]Report, error) {
-	m.mu.Lock()
-	if m.deadline.IsZero() {
-		m.deadline = time.Now().Add(m.timeout)
-	}
-	deadline := m.deadline
-	conns := m.connections()
-	for _, c := range conns {
-		c.decide(deadline) // before the scope stops them, for a deadline of their own
-	}
-	m.mu.Unlock()
+	deadline := m.fix()
 	m.scope.ShutdownCause(ErrClosing)
 	busy := m.awaitStarters(ctx, deadline)
 	m.mu.Lock()
-	conns = m.connections()
+	conns := m.connections()
 	m.mu.Unlock()
 
 	reports, errs := make([]Report, len(conns)), make([]error, len(conns))
@@ -210,6 +202,28 @@ func (m *Manager) Close(ctx context.Context) ([]Report, error) {
 	}
 	all.Wait()
 	return reports, errors.Join(append(errs, busy...)...)
+}
+
+// fix returns the deadline of all connections, which is fixed by the first call. That comes with the stop, or ahead of it.
+func (m *Manager) fix() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.deadline.IsZero() {
+		now := time.Now()
+		m.deadline = now.Add(m.timeout)
+		for _, c := range m.connections() {
+			c.decide(now, m.deadline)
+		}
+	}
+	return m.deadline
+}
+
+// stopped returns the deadline, if the scope has been stopped. A connection may learn of that before fix is called for it.
+func (m *Manager) stopped() (deadline time.Time, ok bool) {
+	if m.scope.Err() == nil {
+		return deadline, false
+	}
+	return m.fix(), true
 }
 
 // awaitStarters waits for those who are starting a server: they let go of the seat soon, and it closes with the scope. It

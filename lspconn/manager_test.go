@@ -131,6 +131,30 @@ func TestManager_ClosesSideBySide(t *testing.T) {
 	equal(t, "outcomes", map[string]string{"polite": "Clean", "hangs": "Terminated", "immortal": "Killed", "crashed": "ExitedEarly"}, got)
 }
 
+// None begins to close after another one has ended, however many there are.
+func TestManager_ClosesAllAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		side := gather(10)
+		m, err := lspconn.NewManager(t.Context(), func(key string) (lspconn.Server, error) {
+			return lspconn.Server{Name: key, Command: []string{key}, Logger: at("Closing", func() { side.by(t) })}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lspconn.StartsOver(m, func(lspconn.Server) (lspconn.Link, error) { return serveHere(behaviours{}), nil })
+		for i := range 10 {
+			conn, err := m.Conn(t.Context(), fmt.Sprint(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Ready(t.Context())
+		}
+		if reports, err := m.Close(context.Background()); err != nil || len(reports) != 10 {
+			t.Errorf("%v, %v", reports, err)
+		}
+	})
+}
+
 // Without a policy a server that has failed stays so; with one it is started again, but not at once, and not for ever.
 func TestManager_Restart(t *testing.T) {
 	crash := func(t *testing.T, m *lspconn.Manager) *lspconn.Conn {
@@ -354,6 +378,55 @@ func TestManager_CloseCutsShort(t *testing.T) {
 			equal(t, "reports of a second Close", fmt.Sprint(reports[0]), fmt.Sprint(again[0]))
 		}
 	})
+}
+
+// A stop of the program is a stop of them all: one deadline, the manager's, whatever those of the servers, and whoever closes
+// one afterwards, or has begun to before.
+func TestManager_StopOfTheProgram(t *testing.T) {
+	for _, keys := range [][]string{{"never"}, {"before"}, {"before", "after", "never"}} {
+		synctest.Test(t, func(t *testing.T) { stopOfTheProgram(t, keys) })
+	}
+}
+
+func stopOfTheProgram(t *testing.T, keys []string) {
+	program := ctxshutdown.New(context.Background())
+	m, err := lspconn.NewManager(program, func(key string) (lspconn.Server, error) {
+		return lspconn.Server{Name: key, Command: []string{key}, CloseTimeout: 15 * time.Second}, nil
+	}, lspconn.WithCloseTimeout(5*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lspconn.StartsOver(m, func(lspconn.Server) (lspconn.Link, error) {
+		return serveHere(behaviours{Shutdown: "never", EOF: "ignore", Exit: "ignore", IgnoreTerm: true}), nil
+	})
+	conns := map[string]*lspconn.Conn{}
+	for _, key := range keys {
+		if conns[key], err = m.Conn(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		conns[key].Ready(t.Context())
+	}
+	if conn := conns["before"]; conn != nil {
+		go conn.Close(context.Background())
+	}
+	synctest.Wait()
+	begin := time.Now()
+	drained := program.Shutdown()
+	if conn := conns["after"]; conn != nil {
+		go conn.Close(context.Background())
+	}
+	if err := drained.Wait(context.Background()); err != nil {
+		t.Error(err)
+	}
+	equal(t, "time", 4500*time.Millisecond, time.Since(begin)) // of the SIGKILL
+	reports, err := m.Close(context.Background())
+	if err != nil {
+		t.Error(err)
+	}
+	for _, r := range reports {
+		equal(t, r.Name, lspconn.Killed, r.Outcome)
+	}
+	equal(t, "reports", len(keys), len(reports))
 }
 
 // Only the time that a server was up counts for Reset, not the time until somebody asks for it.

@@ -10,7 +10,7 @@ import (
 func (c *Conn) write() {
 	defer close(c.writeEnd)
 	var batch []*letter
-	var frames []byte
+	var several []byte
 	for {
 		c.mu.Lock()
 		batch = c.outbox.take(batch[:0], c.queued.Guard)
@@ -23,14 +23,13 @@ func (c *Conn) write() {
 				return
 			}
 		}
-		frames = frames[:0]
-		for _, l := range batch {
-			f := frame(l.id, l.method, l.params)
-			if len(batch) == 1 {
-				frames = f
-			} else {
-				frames = append(frames, f...)
+		frames := batch[0].frame
+		if len(batch) > 1 {
+			several = several[:0]
+			for _, l := range batch {
+				several = append(several, l.frame...)
 			}
+			frames = several
 		}
 		err := c.pen.write(frames)
 		if err != nil {
@@ -48,10 +47,7 @@ func (c *Conn) write() {
 				l.sent.settle(nil)
 			}
 			c.released(l)
-			batch[i] = nil
-		}
-		if cap(frames) > 2*batchSize {
-			frames = nil
+			batch[i], l.frame = nil, nil // a call has its letter until it is answered
 		}
 	}
 }
@@ -106,7 +102,7 @@ func (c *Conn) response(m message) error {
 func (c *Conn) take(m message, id int64, err error) (taken bool, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err != nil || id < 1 || id > c.lastID {
+	if err != nil || id < 1 || id > c.lastID.Load() {
 		return false, &ProtocolError{What: "a response to a request that was never made, id " + quoted(m.ID)}
 	}
 	a := answer{result: m.Result}

@@ -16,8 +16,8 @@ const (
 	Clean            Outcome = iota // it answered shutdown, was told exit, and left; with whatever exit code
 	ExitedEarly                     // it ended before it was told to
 	HandshakeTimeout                // it did not answer shutdown, or not in time, but left when it was told exit or its stdin closed
-	Terminated                      // it took a SIGTERM
-	Killed                          // it took a SIGKILL
+	Terminated                      // SIGTERM ended it, or it left when it had been sent one
+	Killed                          // SIGKILL ended it
 	Unconfirmed                     // at the deadline it was not known to have ended
 )
 

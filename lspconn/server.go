@@ -19,6 +19,7 @@ type Server struct {
 	Env     []string // nil: that of this process
 
 	// Initialize is the params of the initialize request. Nil means a null processId, a null rootUri and no capabilities.
+	// It is not copied.
 	Initialize json.RawMessage
 
 	// InitializeTimeout is how long the server may take to answer it; then the connection fails. Zero means one minute.
@@ -35,7 +36,7 @@ type Server struct {
 	// After a panic in it, see [PanicError], it is not called any more.
 	OnNotify func(method string, params json.RawMessage)
 
-	// CloseTimeout is the deadline of Close: 5 s to 15 s. Zero means 10 s.
+	// CloseTimeout is the deadline of Close: 5 s to 15 s. Zero means 10 s. Where a Manager is closed or stopped, its counts.
 	CloseTimeout time.Duration
 
 	// Discard has Close fail the messages that are queued instead of writing them. The one under way is still completed.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -179,6 +180,7 @@ func TestTable(t *testing.T) {
 	reports := []lspconn.Report{
 		{Name: "a-server", Exit: &lspconn.Exit{Code: 1}, Handshake: 1500 * time.Microsecond, Leave: time.Second, Total: 1002 * time.Millisecond, Left: []string{"node[7]"}},
 		{Name: "b", Outcome: lspconn.Unconfirmed, Drain: 2 * time.Second, Total: 10 * time.Second, Survivors: []string{"b[8]", "c[9]"}},
+		{Name: "c", Outcome: lspconn.ExitedEarly, Exit: &lspconn.Exit{Code: 9}, Failure: errors.New("it has ended by itself")},
 	}
 	for _, colour := range []bool{false, true} {
 		var b bytes.Buffer
@@ -186,12 +188,15 @@ func TestTable(t *testing.T) {
 		want := `server    outcome      exit     drain  handshake  leave   total  left behind  survivors
 a-server  <32>Clean<0>        1            0        2ms     1s  1.002s  node[7]      none
 b         <31>Unconfirmed<0>  unknown     2s          0      0     10s  none         b[8] c[9]
+c         <33>ExitedEarly<0>  9            0          0      0       0  none         none
+
+c: it has ended by itself
 
 closed side by side in 10s; one after the other it would have been 11.002s
 `
 		r := strings.NewReplacer("<", "\x1b[", ">", "m")
 		if !colour {
-			r = strings.NewReplacer("<32>", "", "<31>", "", "<0>", "")
+			r = strings.NewReplacer("<32>", "", "<31>", "", "<33>", "", "<0>", "")
 		}
 		if diff := cmp.Diff(r.Replace(want), b.String()); diff != "" {
 			t.Errorf("colour %v (-want +got):\n%s", colour, diff)

@@ -76,6 +76,13 @@ func table(w io.Writer, reports []lspconn.Report, colour bool) {
 		}
 		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
 	}
+	gap := "\n"
+	for _, r := range reports {
+		if r.Failure != nil {
+			fmt.Fprintf(w, "%s%s: %v\n", gap, r.Name, r.Failure)
+			gap = ""
+		}
+	}
 	fmt.Fprintf(w, "\nclosed side by side in %s; one after the other it would have been %s\n", short(slowest), short(sum))
 }
 
