@@ -28,7 +28,9 @@ demo-launcher: ## two groups of processes under load: replaced, killed, hung, la
 	$(GO) run ./launcher/demo
 
 test: ## the tests of the root module
-	@[ -e bin/lsp/gopls ] || echo "test: real language servers are skipped, make servers installs them"
+	@skipped=; [ -e bin/lsp/gopls ] || skipped="gopls "; \
+	{ [ -e bin/lsp/node_modules/.package-lock.json ] && command -v node >/dev/null; } || skipped="$${skipped}those-on-node "; \
+	[ -z "$$skipped" ] || echo "test: real language servers are skipped: $${skipped}(make servers installs them, with npm those on node)"
 	$(GO) test ./...
 	$(GO) test -gcflags=-l -run '^TestReport_SitesAndAges$$|^TestTrace_LateReleases$$' ./ctxshutdown # as in a debugger: nothing is inlined
 
@@ -57,11 +59,12 @@ gate: ## fail if what was reached in speed has been lost: ratios, and exact allo
 cover: ## coverage of the core, whose every uncovered line is explained; of all with ARGS=-all
 	$(GO) run ./internal/cmd/cover $(ARGS)
 
+# Inputs are minimized by count: by time, the first that finds something new takes a minute, which is more than there is.
 fuzz: ## every fuzz test for FUZZTIME (10s)
 	@set -e; list=$$($(GO) test -list '^Fuzz' $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u)); \
 	targets=$$(echo "$$list" | awk '/^Fuzz/ { names = names " " $$1 } /^ok/ { n = split(names, f, " "); for (i = 1; i <= n; i++) print $$2 ":" f[i]; names = "" }'); \
 	[ -n "$$targets" ] || echo "fuzz: there are no fuzz tests"; \
-	for t in $$targets; do (set -x; $(GO) test -run '^$$' -fuzz "^$${t#*:}$$" -fuzztime $(FUZZTIME) "$${t%%:*}"); done
+	for t in $$targets; do (set -x; $(GO) test -run '^$$' -fuzz "^$${t#*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x "$${t%%:*}"); done
 
 soak: ## the lives of SOAK=10m of a service, whose memory must not grow; the stress tests for much longer; RUNS=1000 of the event loop
 	SOAK=$${SOAK:-10m} $(GO) test -race -count=1 -timeout 6h -v -run '^TestSoak$$' ./ctxshutdown
