@@ -12,7 +12,7 @@ SAME := launcher/export/exporttest\|launcher/metrics/dashboardtest
 ROOT := github.com/swansong-go/swansong
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-launcher test servers race nested bench gate cover fuzz soak model mutants lint tidy tidy-check test-integration-shutdown test-integration-shutdown-race proto traces kubernetes ci
+.PHONY: help demo demo-launcher test servers race nested bench gate cover fuzz soak soak-eventloop model mutants lint tidy tidy-check test-integration-shutdown test-integration-shutdown-race proto traces kubernetes ci
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,10 +66,14 @@ fuzz: ## every fuzz test for FUZZTIME (10s)
 	[ -n "$$targets" ] || echo "fuzz: there are no fuzz tests"; \
 	for t in $$targets; do (set -x; $(GO) test -run '^$$' -fuzz "^$${t#*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x "$${t%%:*}"); done
 
-soak: ## the lives of SOAK=10m of a service, whose memory must not grow; the stress tests for much longer; RUNS=1000 of the event loop
+soak: ## the lives of SOAK=10m of a service, whose memory must not grow; the stress tests for much longer; soak-eventloop
 	SOAK=$${SOAK:-10m} $(GO) test -race -count=1 -timeout 6h -v -run '^TestSoak$$' ./ctxshutdown
 	SWANSONG_STRESS=20000000 $(GO) test -race -count=1 -timeout 6h -run Stress ./internal/packed/
 	SWANSONG_STRESS=200000 $(GO) test -count=1 -timeout 6h ./internal/histories
+	$(MAKE) soak-eventloop
+
+# RUNS, CONCURRENCY, DEADLINE_MS, NODE_TIMEOUT_MS and TIMEOUT_PER_RUN come from the environment.
+soak-eventloop: ## RUNS=1000 of must-timeout and mostly-success scenarios of the event loop, TIMEOUT_PER_RUN=30 seconds each at most
 	RUNS=$${RUNS:-1000} $(GO) test -race -count=1 -timeout 6h -v -run '^TestSoak$$' ./eventloop
 
 model: ## check the models of the counting word and of the event loop, and the controls that must fail

@@ -10,11 +10,12 @@ import (
 
 	"github.com/dop251/goja"
 	gojaloop "github.com/dop251/goja_nodejs/eventloop"
+	"github.com/gammazero/workerpool"
 	"github.com/swansong-go/swansong/eventloop"
 )
 
 // loopRows compare an event loop with a buffered channel of functions that one goroutine receives from, which is what most
-// programs have instead, and with the loop of a library.
+// programs have instead, with the loop of a library, and with a pool of one worker. loopNotes say why with no others.
 func loopRows() (rs []row) {
 	for _, producers := range []int{1, 2, 8} {
 		what := fmt.Sprintf("Post until run, %d producers", producers)
@@ -27,6 +28,10 @@ func loopRows() (rs []row) {
 			row{
 				what: what, peer: "goja_nodejs RunOnLoop", limit: 0.5, ours: ours, allocs: rare,
 				their: func() func(int) { return produced(producers, newGoja(), func(*goja.Runtime) {}) },
+			},
+			row{
+				what: what, peer: "gammazero/workerpool of one worker", limit: 0.5, ours: ours, allocs: rare,
+				their: func() func(int) { return produced(producers, newWorker(), nothing) },
 			})
 	}
 	return append(rs,
@@ -77,6 +82,11 @@ func newGoja() loop[func(*goja.Runtime)] {
 	return loop[func(*goja.Runtime)]{post, func() { waitFor(func(f func()) { post(func(*goja.Runtime) { f() }) }) }}
 }
 
+func newWorker() loop[func()] {
+	p := workerpool.New(1)
+	return loop[func()]{p.Submit, func() { waitFor(p.Submit) }}
+}
+
 func waitFor(post func(func())) {
 	var wg sync.WaitGroup
 	wg.Add(1)
@@ -121,7 +131,19 @@ func handedOver(l loop[func()]) func(n int) {
 const loopNotes = `
 ## Event loops
 
+The peers: a buffered channel that one goroutine receives from; goja_nodejs, a loop that takes functions from any goroutine; and a
+pool of one worker (gammazero/workerpool), which runs them one at a time too, on a goroutine that ends when there is nothing to do.
+What else goes by the name does another job: gnet and evio wait for sockets in the kernel; that of k6 is part of its virtual users,
+and takes a callback only where one was announced; most other loops for JavaScript are copies of that of goja_nodejs. Of the other
+pools, ants has its caller wait while no worker is free, and a callback that posts would wait for itself.
+
 From Post until the callback runs, of a loop that sleeps, 20,000 times:
+
+`
+
+const idleNotes = `
+A loop that has nothing to do, and a timer in a day, takes no processor time: in a process with nothing else, no thread runs at all,
+which a test looks at. This process has more in it; in a second, it takes with so many loops:
 
 `
 
@@ -144,9 +166,16 @@ func printLoops(w io.Writer) {
 		{"eventloop", newLoop().post},
 		{"chan func(), buffer 1024", newChannel().post},
 		{"goja_nodejs", func(f func()) { goja_.post(func(*goja.Runtime) { f() }) }},
+		{"gammazero/workerpool of one worker", newWorker().post},
 	} {
 		times := latencies(l.post, 20_000)
 		line(w, l.name, short(quantile(times, 0.5)), short(quantile(times, 0.99)))
+	}
+	fmt.Fprint(w, idleNotes)
+	line(w, "loops", "processor time")
+	line(w, "---:", "---:")
+	for _, n := range []int{0, 1_000} {
+		line(w, fmt.Sprint(n), idle(n))
 	}
 	fmt.Fprint(w, queueNotes)
 	line(w, "callbacks queued", "Post, each", "drain, each", "bytes, each", "bytes left")
@@ -169,6 +198,29 @@ func latencies(post func(func()), n int) (times []float64) {
 		times = append(times, float64((<-ran).Sub(start)))
 	}
 	return times
+}
+
+// idle returns how much processor time the process takes in a second with so many loops that have run something before.
+func idle(n int) string {
+	var loops []*eventloop.Loop
+	for range n {
+		l := eventloop.New(context.Background())
+		if err := l.Start(); err != nil {
+			panic(err)
+		}
+		l.After(24*time.Hour, nothing)
+		waitFor(func(f func()) { l.Post(f) })
+		loops = append(loops, l)
+	}
+	runtime.GC()
+	time.Sleep(time.Second) // what the runtime does after that is over
+	before := processorTime()
+	time.Sleep(time.Second)
+	used := processorTime() - before
+	for _, l := range loops {
+		<-l.Stop().Done()
+	}
+	return short(float64(used))
 }
 
 func longQueue(n int) (cells []string) {

@@ -30,7 +30,11 @@ func TestNil(t *testing.T) {
 		"eventloop: Offload to a pool that was not made with NewPool": func() {
 			eventloop.Offload(l, new(eventloop.Pool), work, done)
 		},
-		"eventloop: wait with a nil context": func() { l.WaitRunners(none) },
+		"eventloop: wait with a nil context":                         func() { l.WaitRunners(none) },
+		"eventloop: Offload from a nil loop":                         func() { eventloop.Offload(nil, p, work, done) },
+		"eventloop: Offload from a loop that was not made with New":  func() { eventloop.Offload(new(eventloop.Loop), p, work, done) },
+		"eventloop: Submit to a nil pool":                            func() { (*eventloop.Pool)(nil).Submit(nop) },
+		"eventloop: Submit to a pool that was not made with NewPool": func() { new(eventloop.Pool).Submit(nop) },
 	} {
 		t.Run(want, func(t *testing.T) {
 			defer func() { equal(t, "panic", recover(), want) }()
@@ -42,6 +46,7 @@ func TestNil(t *testing.T) {
 		"Offload without done":    func() { eventloop.Offload(l, p, work, nil) },
 		"OffloadTimeout":          func() { eventloop.OffloadTimeout(l, p, time.Hour, work, nil) },
 		"OffloadTimeout, no pool": func() { eventloop.OffloadTimeout(l, nil, time.Hour, work, done) },
+		"OffloadTimeout, no loop": func() { eventloop.OffloadTimeout(nil, p, time.Hour, work, done) },
 		"WaitIdle":                func() { p.WaitIdle(none) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -138,13 +138,12 @@ func ExampleShutdownHandle() {
 func ExampleStats() {
 	loop := eventloop.New(context.Background())
 	stats := loop.Stats()
-	loop.Start()
-	loop.Post(func() {})
-	held, _ := loop.Handle() // forgotten
-	loop.Stop()
-	for loop.State() != eventloop.Stopped {
-		time.Sleep(time.Millisecond)
-	}
+	var held *eventloop.Handle
+	loop.Run(context.Background(), func(context.Context) error {
+		loop.Post(func() {})
+		held, _ = loop.Handle() // forgotten
+		return nil
+	})
 	s := stats.Snapshot()
 	fmt.Println(s.Executed, s.UnbalancedShutdowns)
 	held.Release()
@@ -255,7 +254,7 @@ func ExampleQuiesceTimeoutError() {
 	feed.Release()
 	<-loop.Stop().Done()
 	// Output:
-	// eventloop: not quiescent after 0s: 0 queued, 0 offloads running, 1 handles held, 0 timers pending; stop those who still post, or wait longer
+	// eventloop: not quiescent after 0s in state Idle: 0 queued, 0 offloads running, 1 handles held, 0 timers pending; stop those who still post, have what runs return, or wait longer
 }
 
 func ExampleWaitError() {

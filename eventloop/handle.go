@@ -29,10 +29,14 @@ func (l *Loop) Handle() (h *Handle, ok bool) {
 	return h, true
 }
 
-// Post is [Loop.Post] until the handle is released, and refuses then.
+// Post is [Loop.Post] until the handle is released, and refuses then, which is counted in the same way.
 func (h *Handle) Post(f func()) bool {
 	mustFunc(f != nil, "Post")
-	return h.guard.Load() != nil && h.loop.Post(f)
+	if h.guard.Load() == nil {
+		h.loop.box.refuse(h.loop.State())
+		return false
+	}
+	return h.loop.Post(f)
 }
 
 // Release gives the handle back. Again is a no-op.

@@ -42,6 +42,7 @@ type inbox struct {
 	asleep      bool        // the loop waits, and nobody has woken it yet
 	kicked      bool        // it has something to do that is not a callback
 	asking      []chan bool // who waits for it to be idle
+	in          string      // what the loop runs that is not a callback: Counts.In
 
 	offloads, handles tally // who outside is at work for the loop
 
@@ -71,6 +72,25 @@ func newInbox() *inbox {
 func (b *inbox) is(s State) bool { return State(b.state.Load()) == s }
 
 func (b *inbox) swap(from, to State) bool { return b.state.CompareAndSwap(int32(from), int32(to)) }
+
+// begin takes the inbox from Idle to Starting. in is what the loop runs first: nobody sees it Starting without that.
+func (b *inbox) begin(in string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.swap(Idle, Starting) {
+		return false
+	}
+	b.in = in
+	return true
+}
+
+// enter says that the loop begins to run something that is not a callback; with "", that this is over. Only the loop's
+// goroutine calls it, which may therefore read in without mu.
+func (b *inbox) enter(in string) {
+	b.mu.Lock()
+	b.in = in
+	b.mu.Unlock()
+}
 
 // post accepts f, or refuses it.
 func (b *inbox) post(f func()) bool {
@@ -231,6 +251,7 @@ func (b *inbox) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.swap(Stopping, Stopped)
+	b.in = "" // an init function that was not called
 	b.answer()
 }
 
@@ -258,16 +279,18 @@ func (b *inbox) answer() {
 	if len(b.asking) == 0 {
 		return
 	}
-	quiet := b.offloads.count() == 0 && b.handles.count() == 0 && b.owed == 0 && b.first == nil
+	quiet := b.counts().quiet()
 	for _, a := range b.asking {
 		a <- quiet
 	}
 	b.asking = nil
 }
 
-// queued returns the number of callbacks that are accepted and not over.
-func (b *inbox) queued() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return int(b.accepted - b.executed.Load())
+// counts returns what is going on, but for the timers that are pending. mu is held: until it is let go of, what is found to be
+// nothing stays nothing, but for the handles, which are looked at last. So if all is nothing, it is at that moment.
+func (b *inbox) counts() Counts {
+	c := Counts{Queued: int(b.accepted - b.executed.Load()), In: b.in}
+	c.Offloads = max(b.offloads.count(), b.owed) // work may have returned when the time-out is still to be queued
+	c.Handles = b.handles.count()
+	return c
 }

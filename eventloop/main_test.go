@@ -3,6 +3,8 @@ package eventloop_test
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -106,6 +108,21 @@ func does(t *testing.T, l *eventloop.Loop, f func()) {
 		t.Fatal("refused")
 	}
 	comes(t, "the callback", done)
+}
+
+// reads has so many goroutines read the counts of a loop until it is told to stop. For that they need what everybody needs
+// who queues and who sleeps.
+func reads(l *eventloop.Loop, n int) *sync.WaitGroup {
+	var reading sync.WaitGroup
+	for range n {
+		reading.Go(func() {
+			for l.State() == eventloop.Running {
+				l.Counts()
+				runtime.Gosched()
+			}
+		})
+	}
+	return &reading
 }
 
 func never(t *testing.T, what string) func() {

@@ -1,8 +1,10 @@
 package eventloop_test
 
 import (
+	"context"
 	"runtime"
 	"testing"
+	"time"
 	"weak"
 
 	"github.com/swansong-go/swansong/eventloop"
@@ -76,4 +78,51 @@ func postBig(l *eventloop.Loop) weak.Pointer[[1 << 10]int] {
 	big := new([1 << 10]int)
 	l.Post(func() { big[0]++ })
 	return weak.Make(big)
+}
+
+// grows returns by how much the heap has grown when f has run n times.
+func grows(n int, f func()) int64 {
+	f()
+	before, _ := heap()
+	for range n {
+		f()
+	}
+	after, _ := heap()
+	return int64(after) - int64(before)
+}
+
+// An offload that is over leaves nothing with the loop, or with the context that it was under.
+func TestOffloadsLeaveNothing(t *testing.T) {
+	work, done := func(context.Context) (int, error) { return 1, nil }, func(int, error) {}
+	for name, offload := range map[string]func(l *eventloop.Loop, p *eventloop.Pool) error{
+		"Offload": func(l *eventloop.Loop, p *eventloop.Pool) error { return eventloop.Offload(l, p, work, done) },
+		"OffloadTimeout": func(l *eventloop.Loop, p *eventloop.Pool) error {
+			return eventloop.OffloadTimeout(l, p, time.Hour, work, done)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, p := started(t), pool(t, 2)
+			left := grows(20, func() {
+				for range 1_000 {
+					is(t, "it", offload(l, p), nil)
+				}
+				is(t, "WaitIdle", p.WaitIdle(context.Background()), nil)
+				is(t, "Quiesce", l.Quiesce(tooLong), nil)
+			})
+			if left > 1<<20 { // 50 bytes each
+				t.Errorf("%d bytes are left of 20,000", left)
+			}
+		})
+	}
+}
+
+// Nor does a Quiesce that has timed out, while the loop is busy and answers nobody.
+func TestTimedOutQuiescesLeaveNothing(t *testing.T) {
+	l := started(t)
+	free := busy(t, l)
+	defer free()
+	left := grows(20_000, func() { is(t, "Quiesce", l.Quiesce(0), context.DeadlineExceeded) })
+	if left > 1<<20 {
+		t.Errorf("%d bytes are left of 20,000", left)
+	}
 }

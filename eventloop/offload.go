@@ -23,7 +23,7 @@ var ErrOffloadTimeout = fmt.Errorf("eventloop: the offload took too long: %w", c
 // A panic in work becomes the error of done, a [*PanicError], and is counted by the pool. Offload never waits; a pool's
 // queue has no limit. It panics if one of its arguments is nil.
 func Offload[T any](l *Loop, p *Pool, work func(ctx context.Context) (T, error), done func(T, error)) error {
-	mustOffload(p, work != nil && done != nil)
+	mustOffload(l, p, work != nil && done != nil)
 	return offload(l, p, l.scope.Work(), func() {}, work, done)
 }
 
@@ -32,7 +32,7 @@ func Offload[T any](l *Loop, p *Pool, work func(ctx context.Context) (T, error),
 // result, one wins, and done never runs twice. A d of zero or less has passed already. The time counts from the call, so
 // it includes the wait for a worker.
 func OffloadTimeout[T any](l *Loop, p *Pool, d time.Duration, work func(ctx context.Context) (T, error), done func(T, error)) error {
-	mustOffload(p, work != nil && done != nil)
+	mustOffload(l, p, work != nil && done != nil)
 	ctx, cancel := context.WithTimeoutCause(l.scope.Work(), d, ErrOffloadTimeout)
 	err := offload(l, p, ctx, cancel, work, done)
 	if err != nil {
@@ -41,14 +41,16 @@ func OffloadTimeout[T any](l *Loop, p *Pool, d time.Duration, work func(ctx cont
 	return err
 }
 
-func mustOffload(p *Pool, functions bool) {
+// mustOffload panics in the caller: later, the loop would be owed something.
+func mustOffload(l *Loop, p *Pool, functions bool) {
 	mustFunc(functions, "Offload")
-	if p == nil {
-		panic("eventloop: Offload to a nil pool")
+	if l == nil {
+		panic("eventloop: Offload from a nil loop")
 	}
-	if p.scope == nil { // it would panic later, when the loop is owed
-		panic("eventloop: Offload to a pool that was not made with NewPool")
+	if l.box == nil {
+		panic("eventloop: Offload from a loop that was not made with New")
 	}
+	mustPool(p, "Offload")
 }
 
 func offload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), work func(ctx context.Context) (T, error), done func(T, error)) error {

@@ -32,6 +32,35 @@ func TestWaitIdleThenStop(t *testing.T) {
 	equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: n, Executed: n})
 }
 
+// lifecycle, Drain Contract, wait_idle: when it has returned, and when a pool's completion has resolved, all completions are
+// queued. Whoever reads the counts is in the way of those who queue.
+func TestWaitIdleComesAfterTheCompletions(t *testing.T) {
+	for name, wait := range map[string]func(p *eventloop.Pool) error{
+		"WaitIdle": func(p *eventloop.Pool) error { return p.WaitIdle(context.Background()) },
+		"Stop":     func(p *eventloop.Pool) error { return p.Stop().Wait(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 100 {
+				l, p := started(t), pool(t, 4)
+				free := busy(t, l)
+				reading := reads(l, 2)
+				const n = 20
+				for range n {
+					eventloop.Offload(l, p, func(context.Context) (int, error) { return 1, nil }, func(int, error) {})
+				}
+				is(t, "the wait", wait(p), nil)
+				equal(t, "under way", l.Counts(), eventloop.Counts{Queued: n + 1})
+				l.Stop()
+				free()
+				reading.Wait()
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
 // lifecycle, Late Completion, 1 to 5: the time-out wins, the completion runs with it once, the work goes on, and its result
 // is dropped and counted.
 func TestLateCompletion(t *testing.T) {
@@ -70,16 +99,20 @@ func TestLateCompletion(t *testing.T) {
 	})
 }
 
-// The one that is in time is not timed out afterwards, and leaves no timer.
+// The one that is in time is not timed out afterwards, and leaves no timer: its context ends with it.
 func TestOffloadInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := startedIn(t, t.Context()), eventloop.NewPool(t.Context(), 1)
 		got := 0
-		eventloop.OffloadTimeout(l, p, time.Minute, func(context.Context) (int, error) { time.Sleep(time.Second); return 7, nil },
+		var its context.Context
+		eventloop.OffloadTimeout(l, p, time.Minute, func(ctx context.Context) (int, error) { its = ctx; time.Sleep(time.Second); return 7, nil },
 			func(v int, err error) {
 				isTrue(t, "no error", err == nil)
 				got += v
 			})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		is(t, "the end of its context, before the time-out", context.Cause(its), context.Canceled)
 		time.Sleep(time.Hour)
 		does(t, l, func() { equal(t, "results", got, 7) })
 		synctest.Wait()

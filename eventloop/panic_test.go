@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -140,30 +141,52 @@ func TestTimersGoOnAfterAPanic(t *testing.T) {
 	})
 }
 
+// What panics after a timer has is called by its own name, and counted as what it is.
+func TestACallbackPanicsAfterATimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		l := startedIn(t, t.Context(), eventloop.WithPanicHandler(func(err *eventloop.PanicError) { told = append(told, err.In) }))
+		for range 2 {
+			l.After(0, func() { panic(errCause) })
+			synctest.Wait()
+			l.Post(func() { panic(errCause) })
+			synctest.Wait()
+		}
+		equal(t, "the handler is told", told, []string{"timer", "callback", "timer", "callback"})
+		equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 2, Executed: 2, Panics: 4})
+	})
+}
+
 // Timers that panic, and set the next before that, leave room for callbacks as others do. In a bubble, where the time stands
 // still, one is always due.
 func TestTimersThatPanicStarveNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), eventloop.WithPanicHandler(func(*eventloop.PanicError) {}))
-		n := 0
+		var posted, ran atomic.Int64
+		timers := 0 // that have run while a callback waited, see TestTimersStarveNobody
 		begun := make(chan struct{})
 		var again func()
 		again = func() {
-			if n++; n == 1 {
-				close(begun)
+			if posted.Load() > ran.Load() {
+				timers++
+			} else {
+				timers = 0
 			}
-			if n < 10_000 {
+			if timers < 10_000 {
 				l.After(0, again)
 			}
 			panic(errCause)
 		}
-		does(t, l, func() { l.After(0, again) })
+		does(t, l, func() { l.After(0, func() { close(begun); again() }) })
 		<-begun
 		for range 100 {
-			does(t, l, func() {})
+			done := make(chan struct{})
+			isTrue(t, "it is taken", l.Post(func() { ran.Add(1); close(done) }))
+			posted.Add(1)
+			comes(t, "the callback", done)
 		}
 		drains(t, l.Stop())
-		isTrue(t, "the loop does nothing else", n < 10_000)
+		isTrue(t, "callbacks run between the timers", timers < 10_000)
 	})
 }
 

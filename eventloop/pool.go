@@ -61,12 +61,22 @@ func (p *Pool) Scope() *ctxshutdown.Swansong { return p.scope }
 
 // Submit has a worker run f, and returns true; or returns false once the pool has been told to stop, and then f never
 // runs. Jobs begin in the order in which they were submitted. Submit never waits: the queue has no limit but memory. It
-// synchronizes before the call of f, and panics if f is nil.
+// synchronizes before the call of f, and panics if f is nil, or the pool was not made with [NewPool].
 //
 // A panic in f, or a Goexit, ends that job only. It is counted, see [Pool.Panics] and [Pool.Err].
 func (p *Pool) Submit(f func()) bool {
 	mustFunc(f != nil, "Submit")
+	mustPool(p, "Submit")
 	return p.submit(&job{f: f, in: "job"})
+}
+
+func mustPool(p *Pool, what string) {
+	if p == nil {
+		panic("eventloop: " + what + " to a nil pool")
+	}
+	if p.scope == nil {
+		panic("eventloop: " + what + " to a pool that was not made with NewPool")
+	}
 }
 
 func (p *Pool) submit(j *job) bool {

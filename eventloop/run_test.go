@@ -81,6 +81,32 @@ func TestRunEndsMain(t *testing.T) {
 	}
 }
 
+// Run returns what main did joined with what has panicked, also where main has nothing to say.
+func TestRunReturnsThePanic(t *testing.T) {
+	for _, result := range []error{nil, context.Canceled} {
+		l := eventloop.New(context.Background())
+		err := l.Run(context.Background(), func(ctx context.Context) error {
+			l.Post(func() { panic(errCause) })
+			<-ctx.Done()
+			return result
+		})
+		is(t, "Run", err, errCause)
+		equal(t, "main's error in it", errors.Is(err, context.Canceled), result != nil)
+	}
+}
+
+// main learns why it is to end.
+func TestMainLearnsTheCause(t *testing.T) {
+	app := ctxshutdown.New(context.Background())
+	l := eventloop.New(app)
+	is(t, "the cause", l.Run(context.Background(), func(ctx context.Context) error {
+		app.ShutdownCause(errCause)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}), errCause)
+	drains(t, app.Completion())
+}
+
 // main may end its goroutine, and has then returned no result.
 func TestMainCallsGoexit(t *testing.T) {
 	l := eventloop.New(context.Background())

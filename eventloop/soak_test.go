@@ -41,7 +41,7 @@ type scenario struct {
 // lifecycle, Soak Testing: must-timeout and mostly-success scenarios again and again, with a loop, a pool and a shutdown
 // each, under a guard of TIMEOUT_PER_RUN seconds. Each request is answered exactly once, and in the end nothing is left.
 //
-//	RUNS=50 TIMEOUT_PER_RUN=10 go test -race -count=1 -v -run '^TestSoak$' ./eventloop
+//	RUNS=50 TIMEOUT_PER_RUN=10 make soak-eventloop
 //
 // DEADLINE_MS and NODE_TIMEOUT_MS hold for both scenarios; with _TIMEOUT or _SUCCESS at the end for one.
 func TestSoak(t *testing.T) {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/eventloop"
 )
 
@@ -59,7 +61,9 @@ func TestPostInEachState(t *testing.T) {
 		at(t, state, func(t *testing.T, l *eventloop.Loop) {
 			if state != eventloop.Running {
 				isTrue(t, "Post refuses", !l.Post(never(t, "a refused callback")))
-				equal(t, "refused", l.Stats().Snapshot().Refused, uint64(1))
+				s := l.Stats().Snapshot()
+				equal(t, "refused", s.Refused, uint64(1))
+				equal(t, "of these, too late", s.CrossQueueUndrained == 1, state == eventloop.Stopping)
 				return
 			}
 			does(t, l, func() {})
@@ -134,7 +138,8 @@ func TestStopDuringStart(t *testing.T) {
 	}
 }
 
-// Two goroutines, one that starts and one that stops: whatever wins, it ends, and what was accepted has run.
+// lifecycle, State Machine (Atomic CAS): two goroutines, one that starts and one that stops. Whatever wins, it ends, and what
+// was accepted has run.
 func TestStopRacesStart(t *testing.T) {
 	for range 500 {
 		l := eventloop.New(context.Background())
@@ -153,6 +158,88 @@ func TestStopRacesStart(t *testing.T) {
 			t.Errorf("%+v: what was accepted was not executed", s)
 		}
 	}
+}
+
+// lifecycle, State Machine (Atomic CAS): of many that start a loop at once, by Start and by Run, one does, and the others are
+// told so.
+func TestStartsRace(t *testing.T) {
+	for range 300 {
+		inits := 0
+		l := eventloop.New(context.Background(), eventloop.WithInit(func() error { inits++; return nil }))
+		main := func(ctx context.Context) error { <-ctx.Done(); return nil }
+		results := make(chan error, 4)
+		begin := make(chan struct{})
+		for range 2 {
+			go func() { <-begin; results <- l.Start() }()
+			go func() { <-begin; results <- l.Run(context.Background(), main) }()
+		}
+		close(begin)
+		began := 0
+		for n := range 4 {
+			if n == 3 && began == 0 { // the one that is left may be Run, which returns when the loop is told to stop
+				for l.State() != eventloop.Running {
+					runtime.Gosched()
+				}
+				l.Stop()
+			}
+			switch err := comes(t, "a result", results); err {
+			case nil:
+				began++
+			case eventloop.ErrStarted:
+			default:
+				t.Error(err)
+			}
+		}
+		drains(t, l.Stop())
+		equal(t, "those that have started it", began, 1)
+		equal(t, "calls of the init function", inits, 1)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// A stop from above that comes before the start is never too late, although it reaches the loop on a goroutine of its own.
+func TestStopFromAboveJustBeforeStart(t *testing.T) {
+	for range 500 {
+		app := ctxshutdown.New(context.Background())
+		l := eventloop.New(app, eventloop.WithInit(func() error { t.Error("init runs"); return nil }))
+		app.Shutdown()
+		is(t, "Start", l.Start(), eventloop.ErrStopped)
+		drains(t, app.Completion())
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// lifecycle, Thread Ownership: all that the loop runs runs on one goroutine. Each kind writes a variable that nothing guards,
+// of which the race detector, or the sum, would tell.
+func TestThreadOwnership(t *testing.T) {
+	p := pool(t, 4)
+	owned := 0
+	l := started(t,
+		eventloop.WithInit(func() error { owned++; return nil }),
+		eventloop.WithPanicHandler(func(*eventloop.PanicError) { owned++ }))
+	const posters, each = 4, 100
+	var posting sync.WaitGroup
+	for range posters {
+		posting.Go(func() {
+			for range each {
+				l.Post(func() { owned++ })
+				l.Post(func() { owned++; panic(errCause) }) // and the handler
+				timer := make(chan struct{})
+				l.After(0, func() { owned++; close(timer) })
+				eventloop.Offload(l, p, func(context.Context) (int, error) { return 1, nil }, func(n int, _ error) { owned += n })
+				eventloop.OffloadTimeout(l, p, 0, func(context.Context) (int, error) { return 1, nil }, func(int, error) { owned++ })
+				<-timer
+			}
+		})
+	}
+	posting.Wait()
+	is(t, "WaitIdle", p.WaitIdle(t.Context()), nil)
+	drains(t, l.Stop())
+	equal(t, "calls", owned, 1+posters*each*6)
 }
 
 // A scope that has been stopped starts nothing.

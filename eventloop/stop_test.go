@@ -15,7 +15,8 @@ import (
 )
 
 // lifecycle, Post Contract, "Critical", and the test "Post during Stop is rejected and rejected callbacks never execute":
-// accepted means executed exactly once, refused means never, and both are counted.
+// accepted means executed exactly once, refused means never, and both are counted. The Post() Double-Check Pattern is for that:
+// without its second look, at times what was accepted would never run.
 func TestPostDuringStop(t *testing.T) {
 	const posters, rounds, most = 8, 60, 2_000
 	for round := range rounds {
@@ -124,6 +125,41 @@ func TestStopContract(t *testing.T) {
 	isTrue(t, "what was accepted has run", ran)
 }
 
+// lifecycle, Stop Contract, "before any other work": whoever sees anything of a stop is refused. Here it is that the scope is
+// done, with so many contexts below that to end them all takes a while.
+func TestTheFlipComesBeforeTheScope(t *testing.T) {
+	for range 5 {
+		l := started(t)
+		for range 10_000 {
+			_, cancel := context.WithCancel(l.Scope())
+			defer cancel()
+		}
+		go l.Stop()
+		comes(t, "the end of the scope", l.Scope().Done())
+		isTrue(t, "refused", !l.Post(nop))
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// The same, where what is seen is that timers are cancelled, with so many of them that it takes a while.
+func TestTheFlipComesBeforeTheTimers(t *testing.T) {
+	for range 5 {
+		l := started(t)
+		for range 50_000 {
+			l.After(time.Hour, never(t, "a timer after the stop"))
+		}
+		go l.Stop()
+		for l.Stats().Snapshot().CancelledTimers == 0 {
+		}
+		isTrue(t, "refused", !l.Post(nop))
+		if t.Failed() {
+			return
+		}
+	}
+}
+
 // lifecycle, Stop Contract, "idempotent", and the test "Multiple Stop calls are idempotent".
 func TestStopIsIdempotent(t *testing.T) {
 	l := started(t)
@@ -188,7 +224,31 @@ func TestStopFromTheLoop(t *testing.T) {
 	}
 }
 
-// Waiting in a callback waits for itself. It ends with the context of the wait, and the loop goes on.
+// lifecycle, Stop-from-Loop-Thread, "Callbacks must not destroy the EventLoop": nothing can be destroyed here, but a callback
+// may be the last that has hold of its loop. It lets go, and the loop runs what it has accepted and hears a stop from above.
+func TestACallbackLetsGoOfTheLoop(t *testing.T) {
+	app := ctxshutdown.New(context.Background())
+	l := eventloop.New(app)
+	if err := l.Start(); err != nil {
+		t.Fatal(err)
+	}
+	free := busy(t, l)
+	handle, stats, ran := l.ShutdownHandle(), l.Stats(), make(chan struct{})
+	l.Post(func() {
+		l = nil
+		runtime.GC()
+		runtime.GC()
+	})
+	l.Post(func() { close(ran) })
+	free()
+	comes(t, "the next callback", ran)
+	drains(t, app.Shutdown())
+	isTrue(t, "the loop has heard it", handle.IsShutdown())
+	equal(t, "counters", stats.Snapshot(), eventloop.Snapshot{Accepted: 3, Executed: 3})
+}
+
+// lifecycle, Stop-from-Loop-Thread, where the destructor asserts: waiting in a callback waits for itself. It ends with the
+// context of the wait, and the loop goes on.
 func TestWaitInACallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), eventloop.WithName("loop"))
@@ -351,6 +411,31 @@ func TestForce(t *testing.T) {
 	drains(t, complete)
 	isTrue(t, "what was accepted has run", ran)
 	equal(t, "late", l.Stats().Snapshot().LateCompletions, uint64(1))
+}
+
+// The same for an offload with a time-out, which is below the same context: Force is the cause of its end, and not the time.
+func TestForceEndsOffloadsWithATimeout(t *testing.T) {
+	app := ctxshutdown.New(context.Background())
+	l := startedIn(t, app)
+	p := pool(t, 1)
+	began, got := make(chan struct{}), make(chan error, 2)
+	for range 2 { // one that runs and one that waits
+		err := eventloop.OffloadTimeout(l, p, time.Hour, func(ctx context.Context) (int, error) {
+			close(began)
+			<-ctx.Done()
+			return 1, context.Cause(ctx)
+		}, func(v int, err error) { equal(t, "value", v, 0); got <- err })
+		is(t, "OffloadTimeout", err, nil)
+	}
+	comes(t, "the work", began)
+	complete := app.Force(errCause)
+	for range 2 {
+		is(t, "the completion", comes(t, "it", got), errCause)
+	}
+	drains(t, complete)
+	s := l.Stats().Snapshot()
+	s.UnbalancedShutdowns = 0 // 1 where the work needed longer than the loop
+	equal(t, "counters", s, eventloop.Snapshot{Accepted: 2, Executed: 2, LateCompletions: 1})
 }
 
 // Stopped before it was started, it is Stopped at once, and stays so.

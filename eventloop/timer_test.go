@@ -34,6 +34,7 @@ func TestTimersFireInOrder(t *testing.T) {
 			stopped := set(1*time.Second, "stopped")
 			set(-time.Hour, "negative")
 			set(0, "zero")
+			set(-2*time.Hour, "more negative")
 			set(math.MaxInt64, "in 292 years")
 			isTrue(t, "Stop reports that it would have fired", stopped.Stop())
 			isTrue(t, "and not again", !stopped.Stop())
@@ -41,7 +42,7 @@ func TestTimersFireInOrder(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		does(t, l, func() {
-			equal(t, "calls", got, []string{"negative at 0s", "zero at 0s", "a at 1s", "a, second at 1s", "b at 2s", "c at 3s"})
+			equal(t, "calls", got, []string{"negative at 0s", "zero at 0s", "more negative at 0s", "a at 1s", "a, second at 1s", "b at 2s", "c at 3s"})
 		})
 		fired := set(0, "last")
 		synctest.Wait()
@@ -166,4 +167,23 @@ func TestTimerStopRaces(t *testing.T) {
 	}
 	does(t, l, func() {})
 	equal(t, "pending", l.Counts().Timers, 0)
+}
+
+// A timer that becomes due while the loop is at a long queue comes after the callback that is running, and not after all.
+func TestTimersFireBetweenCallbacks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := startedIn(t, t.Context())
+		free := busy(t, l)
+		began := time.Now()
+		var fired time.Duration
+		_, err := l.After(1500*time.Millisecond, func() { fired = time.Since(began) })
+		is(t, "After", err, nil)
+		for range 100 {
+			l.Post(func() { time.Sleep(time.Second) })
+		}
+		free()
+		is(t, "Quiesce", l.Quiesce(time.Hour), nil)
+		equal(t, "fired", fired, 2*time.Second)
+		equal(t, "the queue took", time.Since(began), 100*time.Second)
+	})
 }

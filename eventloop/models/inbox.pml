@@ -37,6 +37,7 @@ bit settled;
 byte underWay; /* the tally of offloads */
 bit admitted;  /* the pool has taken it on */
 bit busy;      /* a callback is running */
+byte pushed, executed;
 
 bit pending = 1, cancelled; /* a timer, and the counter */
 bit raised;                 /* the ShutdownHandle */
@@ -54,6 +55,7 @@ inline push(id, w) {
 	w = asleep;
 #endif
 	asleep = 0;
+	pushed++;
 	queue!id
 }
 
@@ -227,8 +229,28 @@ proctype stopper() {
 	d_step { scope = 1; stopReturned = 1; s = 0; flipped = 0 }
 }
 
-/* Quiesce: one question, answered at once or by the loop. */
+/* Quiesce: one question, answered at once or by the loop. Whose time is up looks for himself. */
 bit asking, answered;
+
+#ifdef QUIET_WHILE_BUSY
+#define EXECUTED (len(queue) == 0)
+#else
+#define EXECUTED (pushed == executed)
+#endif
+
+#ifdef OVERLOOK_DEBT
+#define NO_OFFLOAD (underWay == 0)
+#else
+#define NO_OFFLOAD (underWay == 0 && owed == 0)
+#endif
+
+/* counts, and what is so if it says that all is quiet */
+inline look() {
+	if
+	:: NO_OFFLOAD && EXECUTED -> assert(!busy && owed == 0 && len(queue) == 0)
+	:: else
+	fi
+}
 
 inline answer() {
 	d_step {
@@ -236,11 +258,7 @@ inline answer() {
 		:: asking ->
 			asking = 0;
 			answered = 1;
-			if
-			:: underWay == 0 && owed == 0 && len(queue) == 0 ->
-				assert(!busy) /* quiet */
-			:: else
-			fi
+			look()
 		:: else
 		fi
 	}
@@ -249,16 +267,18 @@ inline answer() {
 proctype quiesce() {
 	lock();
 	asking = 1;
-#ifdef QUIET_WHILE_BUSY
-	answer();
-#else
 	if
 	:: asleep || state == IDLE || state == STOPPED -> answer()
 	:: else
 	fi;
-#endif
 	unlock();
-	answered == 1
+	if
+	:: answered == 1
+	:: true -> /* the time is up */
+		lock();
+		d_step { asking = 0; look() };
+		unlock()
+	fi
 }
 
 proctype loop() {
@@ -280,15 +300,14 @@ next:
 	if
 	:: len(queue) > 0 ->
 		n = len(queue);
-		busy = 1;
 		unlock();
 		/* the chunk is ours; the queue stands for what is behind it as well, in the same order */
 		do
 		:: n > 0 ->
-			d_step { queue?f; ran[f]++; assert(ran[f] == 1); assert(accepted[f] || f == COMPLETION); n-- }
+			d_step { queue?f; busy = 1; ran[f]++; assert(ran[f] == 1); assert(accepted[f] || f == COMPLETION); n-- };
+			d_step { busy = 0; executed++ }
 		:: else -> break
 		od;
-		busy = 0;
 		goto take
 	:: else
 	fi;
