@@ -18,7 +18,10 @@ type row struct {
 	their side
 	limit float64 // ours may cost this many times theirs; 0: not stated
 	gate  float64 // the ratio at which the gate closes; 0: one and a half times the limit
-	more  float64 // instead of limit: ours may take so many nanoseconds more; the gate, which goes by ratios, leaves it alone
+
+	// Instead of limit, targets in nanoseconds, which the gate leaves alone: it goes by ratios.
+	more float64 // so many more than theirs
+	most float64 // so many
 
 	// alone is the peer without the contention that the row is about; nil: it is about none. Where the processors are two
 	// threads of one core, or take turns on one, nobody contends, so a round counts only if the peer takes twice as long.

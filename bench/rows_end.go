@@ -45,11 +45,11 @@ func endRows() []row {
 			},
 		},
 		{
-			what: "GuardReport of 100000 guards in 10000 scopes", once: true,
+			what: "GuardReport of 100000 guards in 10000 scopes", most: 50e6, once: true,
 			ours: func() func(int) { s := crowded(100_000, 10); return func(int) { s.GuardReport() } },
 		},
 		{
-			what: "GuardReport of 100000 guards, traced", once: true,
+			what: "GuardReport of 100000 guards, traced", most: 50e6, once: true,
 			ours: func() func(int) {
 				s := crowded(100_000, 10, ctxshutdown.WithTrace())
 				return func(int) { s.GuardReport() }

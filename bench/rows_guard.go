@@ -53,7 +53,7 @@ func guardRows() (rs []row) {
 		})
 	}
 	return append(rs, row{
-		what: "Guard + Release, traced", peer: peer, anew: true,
+		what: "Guard + Release, traced", peer: peer, most: 150, anew: true,
 		ours: func() func(int) {
 			return guards{ctxshutdown.New(context.Background(), ctxshutdown.WithTrace())}.run
 		},

@@ -52,6 +52,8 @@ func (r result) cells() []string {
 		limit = fmt.Sprintf("≤ %.2f ×", r.limit)
 	case r.more > 0:
 		limit = fmt.Sprintf("≤ %+.1f ns", r.more)
+	case r.most > 0:
+		limit = "≤ " + short(r.most)
 	}
 	if r.missed() {
 		limit += ", **missed**"
@@ -65,7 +67,15 @@ func (r result) cells() []string {
 
 // missed reports whether the ratio is above its target. It goes by the digits that are printed, so that a reader sees the same.
 func (r result) missed() bool {
-	return r.more > 0 && math.Round(10*r.ratio) > math.Round(10*r.more) || r.limit > 0 && math.Round(100*r.ratio) > math.Round(100*r.limit)
+	switch {
+	case r.limit > 0:
+		return math.Round(100*r.ratio) > math.Round(100*r.limit)
+	case r.more > 0:
+		return math.Round(10*r.ratio) > math.Round(10*r.more)
+	case r.most > 0:
+		return r.ourTime > r.most
+	}
+	return false
 }
 
 // printPeers prints who can do which job, and for how much.

@@ -22,6 +22,8 @@ func TestCells(t *testing.T) {
 		{"far below", result{row: row{their: against, limit: 1}, counted: 10, ratio: 0.001, low: 0.001, high: 0.002}, "**< 0.01 ×**", "≤ 1.00 ×"},
 		{"more by less than its target", result{row: row{their: against, more: 2.5}, counted: 31, ratio: 2.54, low: -1, high: 3}, "**+2.5 ns** (-1.0–+3.0)", "≤ +2.5 ns"},
 		{"more by more", result{row: row{their: against, more: 2.5}, counted: 31, ratio: 2.56, low: 2, high: 3}, "**+2.6 ns** (+2.0–+3.0)", "≤ +2.5 ns, **missed**"},
+		{"faster than its target", result{row: row{most: 150}, counted: 31, ourTime: 149}, "–", "≤ 150 ns"},
+		{"slower", result{row: row{most: 5e7}, counted: 31, ourTime: 51e6}, "–", "≤ 50.0 ms, **missed**"},
 		{"without a target", result{row: row{their: against}, counted: 31, ratio: 9, low: 8, high: 10}, "**9.00 ×** (8.00–10.00)", noTarget},
 		{"against nothing", result{counted: 31}, "–", noTarget},
 		{"not to be seen", result{row: row{their: against, alone: against, limit: 0.25}}, "–, 0 rounds", "≤ 0.25 ×"},
