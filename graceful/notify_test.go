@@ -2,6 +2,7 @@ package graceful_test
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -9,7 +10,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/graceful"
 )
 
 // A systemd is what listens at NOTIFY_SOCKET.
@@ -87,6 +92,36 @@ func TestNotify_LameDuck(t *testing.T) {
 		t.Errorf("asked for %v", left)
 	}
 	equal(t, "exit code", p.ends(), 0)
+}
+
+// In a bubble the messages have times: the watchdog is told at half of what it waits for, and what systemd is asked for is the
+// time until the end of the ladder and a second more.
+func TestNotify_Times(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "notify")
+	s := listen(t, name)
+	t.Setenv("NOTIFY_SOCKET", name)
+	t.Setenv("WATCHDOG_USEC", "4000000")
+	bubble(t, func(b *testRun) {
+		b.run(func(s *ctxshutdown.Swansong) error { // which is told to stop after a second
+			hold(s, "jobs", s, 6*time.Second)
+			<-s.Done()
+			synctest.Wait() // systemd knows
+			graceful.Extend(s, 15*time.Second, "")
+			return nil
+		})
+	})
+	last, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer last.Close()
+	io.WriteString(last, "that was all")
+	want := []string{"STOPPING=1", "EXTEND_TIMEOUT_USEC=18000000", "WATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1", "that was all"} // after 2, 4 and 6 of 7 s
+	var got []string
+	for len(got) == 0 || got[len(got)-1] != "that was all" {
+		got = append(got, s.hears())
+	}
+	equal(t, "messages", got, want)
 }
 
 // Nobody listens, or there is no such socket: that is logged, and all goes on.

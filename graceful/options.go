@@ -88,10 +88,10 @@ func WithSignals(signals ...os.Signal) Option {
 	return option(func(c *config) error {
 		c.signals = slices.Clone(signals)
 		for _, s := range signals {
-			switch s {
-			case nil:
+			switch {
+			case s == nil:
 				return errors.New("graceful: WithSignals(nil): must name a signal, such as os.Interrupt")
-			case os.Kill:
+			case slices.Contains(uncatchable, s):
 				return fmt.Errorf("graceful: WithSignals(%v): must be a signal that a program can catch", s)
 			}
 		}
@@ -152,8 +152,8 @@ func (c *config) fit(seconds string) error {
 		return fmt.Errorf("graceful: %s=%q: must be a whole number of seconds, 1 or more", graceVar, seconds)
 	}
 	grace, ladder := time.Duration(n)*time.Second, c.lameDuck+c.soft+c.hard
-	if ladder > grace {
-		return fmt.Errorf("graceful: the ladder is longer than the grace period: lame duck %v + soft %v + hard %v = %v > %v (%s=%s); "+
+	if ladder >= grace { // the last to be printed, and the exit, take time too
+		return fmt.Errorf("graceful: the ladder has to be shorter than the grace period: lame duck %v + soft %v + hard %v = %v >= %v (%s=%s); "+
 			"shorten a rung, or have whoever stops the process wait for longer", c.lameDuck, c.soft, c.hard, ladder, grace, graceVar, seconds)
 	}
 	if os.Getenv(socketVar) == "" {

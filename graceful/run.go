@@ -36,10 +36,11 @@ const patience = time.Second
 //
 // Run returns what f and the hooks have returned, nil for a clean end, or a [*ForcedError] or an [*AbandonedError], which
 // contain that; [ExitCode] makes an exit code of it. An f that returns the scope's Err or its [context.Cause], as they
-// are, after the stop, has not failed. If f panics, Run drains, and then panics with a [*PanicError];
-// and so it does if a hook panics, or who is told of the run: a callback of [Process.Watch], a logger, an output.
+// are, after the stop, has not failed, nor has one that returns the cause of Work after Force. If f panics, Run drains, and
+// then panics with a [*PanicError]; and so it does if a hook panics, or who is told of the run: a callback of
+// [Process.Watch], a logger, an output.
 //
-// An option with a value that makes no sense, a ladder that is longer than the grace period in the environment, and a
+// An option with a value that makes no sense, a ladder that is not shorter than the grace period in the environment, and a
 // second Run while one is under way are errors, and f is not called. Run panics if ctx or f is nil.
 func Run(ctx context.Context, f func(s *ctxshutdown.Swansong) error, opts ...Option) error {
 	switch {
@@ -295,6 +296,9 @@ func (r *run) end(line *line) error {
 		} // else f is among those who are abandoned
 	}
 	failure := r.failure
+	if now.outcome == cutShort && same(failure, context.Cause(r.scope.Work())) {
+		failure = nil // to return why one was cut short is to say nothing new, either
+	}
 	if err := r.hooks.last(); err != nil {
 		failure = errors.Join(failure, err)
 	}

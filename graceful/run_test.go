@@ -101,6 +101,10 @@ func TestErrors(t *testing.T) {
 			"graceful: abandoned (not drained after 2s on rung Hard): 1 guard: jobs ×1; also: the disk is full", 3},
 		{"forced", func(s *ctxshutdown.Swansong) error { <-s.Work().Done(); return nil },
 			"graceful: drained after force (not drained after 10s on rung Soft): 1 guard: main ×1", 2},
+		{"cause of Work", func(s *ctxshutdown.Swansong) error { <-s.Work().Done(); return context.Cause(s.Work()) },
+			"graceful: drained after force (not drained after 10s on rung Soft): 1 guard: main ×1", 2},
+		{"the error that it has forced with", func(s *ctxshutdown.Swansong) error { s.Force(full); return full },
+			"graceful: drained after force (by Force: the disk is full): 1 guard: main ×1", 2},
 		{"forced by somebody", func(s *ctxshutdown.Swansong) error { s.Force(full); time.Sleep(time.Second); return nil },
 			"graceful: drained after force (by Force: the disk is full): 1 guard: main ×1", 2},
 	} {
@@ -587,6 +591,22 @@ func TestStats(t *testing.T) {
 		want.Late++
 		equal(t, "both were released late", since(), want)
 		equal(t, "and are not counted twice", since(), want)
+		var scope *ctxshutdown.Swansong
+		b.run(func(s *ctxshutdown.Swansong) error {
+			scope = s
+			hold(s, "jobs", s.Work(), 10*time.Second)
+			hold(s, "jobs", s.Work(), 20*time.Second)
+			return untilStopped(s)
+		})
+		time.Sleep(10 * time.Second)
+		want.Abandoned, want.StillHeld, want.Late = 2, 4, want.Late+1
+		equal(t, "one of two more was released late", since(), want)
+		g := scope.Guard()
+		equal(t, "a guard acquired late takes nothing back", since(), want)
+		time.Sleep(10 * time.Second)
+		g.Release()
+		want.Late++
+		equal(t, "all were released late", since(), want)
 	})
 }
 
@@ -699,12 +719,14 @@ func TestGracePeriod(t *testing.T) {
 		opts    []graceful.Option
 		want    string
 	}{
-		{"12", nil, ""},
+		{"13", nil, ""},
 		{"", nil, ""},
-		{"11", nil, "graceful: the ladder is longer than the grace period: lame duck 0s + soft 10s + hard 2s = 12s > 11s (TERMINATION_GRACE_PERIOD_SECONDS=11); " +
+		{"12", nil, "graceful: the ladder has to be shorter than the grace period: lame duck 0s + soft 10s + hard 2s = 12s >= 12s (TERMINATION_GRACE_PERIOD_SECONDS=12); " +
+			"shorten a rung, or have whoever stops the process wait for longer"},
+		{"11", nil, "graceful: the ladder has to be shorter than the grace period: lame duck 0s + soft 10s + hard 2s = 12s >= 11s (TERMINATION_GRACE_PERIOD_SECONDS=11); " +
 			"shorten a rung, or have whoever stops the process wait for longer"},
 		{"30", []graceful.Option{graceful.WithLameDuck(5 * time.Second), graceful.WithSoft(25 * time.Second)},
-			"graceful: the ladder is longer than the grace period: lame duck 5s + soft 25s + hard 2s = 32s > 30s (TERMINATION_GRACE_PERIOD_SECONDS=30); " +
+			"graceful: the ladder has to be shorter than the grace period: lame duck 5s + soft 25s + hard 2s = 32s >= 30s (TERMINATION_GRACE_PERIOD_SECONDS=30); " +
 				"shorten a rung, or have whoever stops the process wait for longer"},
 		{"30s", nil, `graceful: TERMINATION_GRACE_PERIOD_SECONDS="30s": must be a whole number of seconds, 1 or more`},
 		{"0", nil, `graceful: TERMINATION_GRACE_PERIOD_SECONDS="0": must be a whole number of seconds, 1 or more`},

@@ -6,10 +6,43 @@ import (
 	"net"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/httpdrain"
 )
+
+// Where the scope and the user's BaseContext have a value for the same key, a request has that of the scope.
+func TestServe_BaseContextValues(t *testing.T) {
+	type values struct{ Both, Base any }
+	synctest.Test(t, func(t *testing.T) {
+		s := ctxshutdown.New(context.WithValue(t.Context(), keyOf("both"), "of the scope"))
+		ln := listenInMemory()
+		got := make(chan values, 1)
+		srv := handler(func(w http.ResponseWriter, r *http.Request) {
+			got <- values{r.Context().Value(keyOf("both")), r.Context().Value(keyOf("base"))}
+			ok(w, r)
+		})
+		srv.BaseContext = func(net.Listener) context.Context {
+			return context.WithValue(context.WithValue(t.Context(), keyOf("both"), "of the base"), keyOf("base"), "of the base")
+		}
+		done := make(chan error)
+		go func() { done <- httpdrain.Serve(s, srv, ln) }()
+		p := ln.dial(t)
+		p.send(get)
+		p.answered()
+		if diff := cmp.Diff(values{"of the scope", "of the base"}, <-got); diff != "" {
+			t.Errorf("values (-want +got):\n%s", diff)
+		}
+		s.Shutdown()
+		p.closed()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
 
 // The context of a request stays on the hard tier, whatever scope the user's BaseContext carries: Force cuts short a Write
 // that blocks.

@@ -14,8 +14,9 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// headerLimit is how long a request whose first bytes have come may take until its header is complete, while the server
-// drains. Without it, one client that sends half a line would keep the server until the hard tier.
+// headerLimit is how long a connection may be quiet in the middle of a request's header, while the server drains. Without it,
+// one client that sends half a line would keep the server until the hard tier. One that keeps sending does: it is not quiet,
+// and nobody but the hard tier can tell it from a request that still arrives.
 const headerLimit = 2 * time.Second
 
 // steps is in how many pieces a connection is waited for. A process that is kept from running for longer than the linger
@@ -35,8 +36,9 @@ const steps = 5
 // What the drain does about each:
 //
 //	waiting   closed after the linger, on HTTP/2 after a GOAWAY, which takes another
-//	begun     the same after headerLimit
-//	serving   the response says that it is the last one, if its header is not written yet
+//	begun     the same after headerLimit, which starts anew with all that arrives
+//	serving   the response says that it is the last one, if its header is not written yet; a guard stands for it where its
+//	          handler has returned
 //	hijacked  nothing; the handler is told by its scope
 //
 // On HTTP/1 a request has begun when bytes were read that nothing has been written after. That holds under TLS too, where
@@ -60,11 +62,12 @@ type conn struct {
 	active   int  // requests whose handler is running
 	watching int  // of these, the ones that the drain does not wait for
 	standing standing
-	requests *request
+	requests *request // the active ones; where there is none, the last one, until it is answered
 	deadline deadline
 	released bool               // its scope has been told to stop
 	keeps    *ctxshutdown.Guard // of scope, from then on, so that Work does not end with the stop
 	holds    *ctxshutdown.Guard // of the hijacked ones, until Close
+	owes     *ctxshutdown.Guard // of scope, in the drain, while the server is serving and no handler is running
 
 	timer  *time.Timer
 	due    time.Time // when timer fires; zero: never
@@ -74,6 +77,9 @@ type conn struct {
 	goAway func() // sends a GOAWAY on this connection; nil where nobody knows how
 	told   bool   // a GOAWAY is asked for, or on its way with a response
 	wrote  bool   // something was written since it was asked for
+
+	writing int      // writes under way, on HTTP/2 where somebody watches
+	flushed []func() // to be called when one ends
 }
 
 // newConn returns nc with a conn in between, keeping what net/http and io.Copy ask a connection for.
@@ -148,17 +154,21 @@ func (c *conn) looksAgain(err error, looks int) bool {
 
 // came notes that bytes have been read. mu is held.
 func (c *conn) came(b []byte) {
-	if !c.begun && !c.h2 {
+	if c.h2 {
+		return
+	}
+	if !c.begun {
 		c.begun = c.shaking == nil || c.shaking.saw(b)
-		if c.drain.draining.Load() {
-			c.stay()
-			c.plan()
-		}
+	}
+	if !c.serving && c.drain.draining.Load() {
+		c.stay()
+		c.plan()
 	}
 }
 
-// writes notes that bytes are about to be written. Before and not after, when the answer to them may have been read.
-func (c *conn) writes() {
+// writes notes that bytes are about to be written. Before and not after, when the answer to them may have been read. It counts
+// the write, and says so, where leaveWhen may want to know of its end.
+func (c *conn) writes() (counted bool) {
 	c.mu.Lock()
 	if c.shaking == nil {
 		c.begun = false
@@ -170,7 +180,11 @@ func (c *conn) writes() {
 			c.plan() // that was the GOAWAY
 		}
 	}
+	if counted = c.h2 && c.watching > 0; counted {
+		c.writing++
+	}
 	c.mu.Unlock()
+	return counted
 }
 
 // became is told what the server says of the connection.
@@ -183,6 +197,7 @@ func (c *conn) became(state http.ConnState) {
 		c.stay()
 	case http.StateIdle:
 		c.serving = false
+		c.forget()
 	case http.StateHijacked:
 		c.hijacked = true
 		c.holds = c.drain.hijacks.Guard()
@@ -190,8 +205,10 @@ func (c *conn) became(state http.ConnState) {
 		c.stay()
 	case http.StateClosed:
 		c.closed = true
+		c.forget()
 	}
 	if c.drain.draining.Load() {
+		c.owe()
 		c.plan()
 	}
 	if state == http.StateActive || state == http.StateIdle {
@@ -240,7 +257,7 @@ func (c *conn) plan() {
 		if c.since.IsZero() {
 			c.since = time.Now()
 		}
-		wait = time.Until(c.since.Add(max(headerLimit, c.drain.linger)))
+		wait = max(headerLimit, c.drain.linger)
 	}
 	c.steps, c.step = steps, wait/steps
 	c.next()
@@ -336,39 +353,123 @@ func (c *conn) speaksHTTP2(goAway func()) {
 // enter notes that q's handler is about to run.
 func (c *conn) enter(q *request) {
 	c.mu.Lock()
+	c.forget()
 	q.next = c.requests
 	c.requests = q
 	c.active++
-	c.account()
+	c.changed()
 }
 
-// leave notes that q's handler has returned. A request that has hijacked the connection stays, as what the connection is
-// known by.
+// leave notes that q's handler has returned. Its response may not be written yet: the server may be waiting for the rest of
+// the request's body before it writes the header, or for a client that does not read. On HTTP/2 nobody hears of the end of
+// one response among several, unless he asks before the handler has returned, which costs a goroutine. So that is done only
+// where the drain might otherwise believe that nobody is left but those who watch, and close the connection.
 func (c *conn) leave(q *request) {
 	c.mu.Lock()
+	if c.h2 && c.watching > 0 && !q.watches {
+		if w, ok := q.ResponseWriter.(interface{ CloseNotify() <-chan bool }); ok {
+			c.mu.Unlock()
+			c.leaveWhen(w.CloseNotify(), q)
+			return
+		}
+	}
+	c.drop(q)
+}
+
+// leaveWhen has q stay, with a guard, until its response is written: first into a buffer of the server's, which is what written
+// tells of, and then, without a pause, into the socket, which may have no room.
+func (c *conn) leaveWhen(written <-chan bool, q *request) {
+	g := c.scope.Guard()
+	drop := func() {
+		g.Release()
+		c.mu.Lock()
+		c.drop(q)
+	}
+	go func() {
+		<-written
+		time.Sleep(flushPause)
+		c.mu.Lock()
+		if c.writing > 0 {
+			c.flushed = append(c.flushed, drop)
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+		drop()
+	}()
+}
+
+// flushPause is by when the server has begun to write what is in its buffer.
+const flushPause = 100 * time.Millisecond
+
+// writeEnds is called after a write that writes has counted.
+func (c *conn) writeEnds() {
+	c.mu.Lock()
+	c.writing--
+	drops := c.flushed
+	c.flushed = nil
+	c.mu.Unlock()
+	for _, drop := range drops {
+		drop()
+	}
+}
+
+// drop notes that q is not active any more, and unlocks mu. The last one stays in the list until it is answered; and so does
+// one that has hijacked the connection, as what the connection is known by.
+func (c *conn) drop(q *request) {
 	c.active--
 	if q.watches {
+		q.watches = false
 		c.watching--
 	}
-	if !c.hijacked || c.closed {
+	last := c.active == 0 && c.serving
+	if c.closed || !last && !c.hijacked {
 		p := &c.requests
 		for *p != q {
 			p = &(*p).next
 		}
 		*p = q.next
 	}
+	c.changed()
+}
+
+// changed accounts for a change of the active requests, and unlocks mu.
+func (c *conn) changed() {
+	if c.drain.draining.Load() {
+		c.owe()
+	}
 	c.account()
 }
 
-// watch has the request that is running leave what the drain waits for, and be the last one on an HTTP/1 connection. Its
-// guard goes when it ends, which is when the drain is over, if not before. It is called by the request's handler. Where
-// several are running, nobody can tell which one it is, and nothing happens.
-func (c *conn) watch() {
+// forget drops the last request, if its handler has returned, and the connection is not known by it. mu is held.
+func (c *conn) forget() {
+	if c.active == 0 && !c.hijacked {
+		c.requests = nil
+	}
+}
+
+// owe sees to it that a response that is being written is a guard, though its handler has returned. Only in the drain: before,
+// it would cost each request a second guard, and nobody asks. mu is held.
+func (c *conn) owe() {
+	owes := c.serving && c.active == 0 && !c.hijacked && !c.closed
+	if owes && c.owes == nil {
+		c.owes = c.scope.Guard()
+	} else if !owes {
+		c.owes.Release()
+		c.owes = nil
+	}
+}
+
+// watch has the request that w answers leave what the drain waits for, and be the last one on its connection. Its guard goes
+// when it ends, which is when the drain is over, if not before. It is called by the request's handler. Where middleware hides
+// the request, and several are running, nobody can tell which one it is, and nothing happens.
+func (c *conn) watch(w http.ResponseWriter) {
+	q := requestOf(w)
 	c.mu.Lock()
-	var q *request
-	if c.active == c.watching+1 {
-		for q = c.requests; q.watches; q = q.next {
-		}
+	if q == nil || q.conn != c {
+		q = c.only()
+	}
+	if q != nil && !q.watches {
 		q.watches = true
 		c.watching++
 	}
@@ -376,6 +477,18 @@ func (c *conn) watch() {
 	if q != nil {
 		q.last()
 	}
+}
+
+// only returns the request that the drain waits for, nil if there are several. mu is held.
+func (c *conn) only() *request {
+	if c.active != c.watching+1 {
+		return nil
+	}
+	q := c.requests
+	for q.watches {
+		q = q.next
+	}
+	return q
 }
 
 // busy reports whether the connection is in the middle of something that may last.
@@ -423,8 +536,17 @@ type tcpConn struct {
 	conn
 }
 
-func (c *tcpConn) Read(b []byte) (int, error)  { return c.conn.read(b) }
-func (c *tcpConn) Write(b []byte) (int, error) { c.conn.writes(); return c.TCPConn.Write(b) }
+func (c *tcpConn) Read(b []byte) (int, error) { return c.conn.read(b) }
+
+func (c *tcpConn) Write(b []byte) (int, error) {
+	counted := c.conn.writes()
+	n, err := c.TCPConn.Write(b)
+	if counted {
+		c.conn.writeEnds()
+	}
+	return n, err
+}
+
 func (c *tcpConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
@@ -448,11 +570,20 @@ type anyConn struct {
 }
 
 func (c *anyConn) Read(b []byte) (int, error)        { return c.conn.read(b) }
-func (c *anyConn) Write(b []byte) (int, error)       { c.conn.writes(); return c.Conn.Write(b) }
 func (c *anyConn) SetReadDeadline(t time.Time) error { return c.conn.setReadDeadline(t) }
 func (c *anyConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
+
+func (c *anyConn) Write(b []byte) (int, error) {
+	counted := c.conn.writes()
+	n, err := c.Conn.Write(b)
+	if counted {
+		c.conn.writeEnds()
+	}
+	return n, err
+}
+
 func (c *anyConn) Close() error      { return c.conn.close() }
 func (c *anyConn) NetConn() net.Conn { return c.Conn }
 

@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// A Cut is somebody who was still being served when the drain was cut short.
+// A Cut is somebody who was still being served when the drain was cut short: also one whose handler had returned, while the
+// response was still being written. Of these, HTTP/2 knows the last one on a connection only.
 type Cut struct {
-	Method string // empty where the request's header had not come yet
+	Method string // empty where no handler had been called yet, most often because the request's header had not come
 	// Route is the pattern that r.Pattern had when the response began, such as "GET /orders/{id}", or else the one that
 	// [WithRoute], or the server's [http.ServeMux], has for the path, or else the path. Patterns for a host are not found.
 	Route    string
 	Remote   string        // the client's address
-	Age      time.Duration // since the request's header had come, or since its first bytes where it had not
+	Age      time.Duration // since the request's header had come, or since its first bytes where it had not; 0 if unknown
 	Hijacked bool          // the connection, for example to a websocket
 }
 
@@ -39,7 +40,7 @@ func (c Cut) String() string {
 // A CutError says that the drain was cut short by the end of Work, and who was cut.
 type CutError struct {
 	Name  string // of the server's scope
-	Cut   []Cut  // oldest first; may be empty, where only quiet connections were left
+	Cut   []Cut  // oldest first; empty where only quiet connections were left
 	Cause error  // why Work ended
 }
 
@@ -112,8 +113,13 @@ func (c *conn) left(now time.Duration) (all []left) {
 			all = append(all, left{Cut{Method: q.method, Route: q.route, Remote: remote, Age: now - q.began, Hijacked: c.hijacked}, q.matched})
 		}
 	}
-	if c.begun && !c.h2 && !c.serving && !c.hijacked && !c.closed {
-		all = append(all, left{Cut{Remote: remote, Age: epoch.Add(now).Sub(c.since)}, true})
+	begun := c.begun && !c.h2 || c.serving && c.h2
+	if begun && c.requests == nil && !c.hijacked && !c.closed {
+		somebody := Cut{Remote: remote}
+		if !c.since.IsZero() {
+			somebody.Age = epoch.Add(now).Sub(c.since)
+		}
+		all = append(all, left{somebody, true})
 	}
 	return all
 }

@@ -42,8 +42,10 @@ func AllowRemote(hosts ...string) DebugOption {
 // nothing while nobody looks: it has no goroutine, and takes note of the guards held when s is told to stop, and when it is
 // forced or complete, whichever comes first. Everything else is recorded while somebody looks.
 //
-// Under [Serve], a request is a guard until it is answered, but a stream is not. When Serve has drained it ends the
-// stream, and the last event may not get through. Under a server or middleware that counts in other ways, s may find itself
+// Under [Serve], a request is a guard until it is answered, but a stream is not, and it is the last request on its connection.
+// When Serve has drained it ends the stream, and the last event may not get through. A middleware's own ResponseWriter needs
+// an Unwrap method, as for [http.ResponseController], or the drain cannot tell a stream on HTTP/2 from the requests beside it,
+// and waits for all. Under a server or middleware that counts in other ways, s may find itself
 // waiting for a stream, until it is forced: mount Debug outside of such middleware, or on a server of its own that is closed
 // last, where it can be asked until the very end.
 func Debug(s *ctxshutdown.Swansong, opts ...DebugOption) http.Handler {

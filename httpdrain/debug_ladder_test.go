@@ -17,5 +17,5 @@ func DebugOn(s *ctxshutdown.Swansong, l DebugLadder, opts ...DebugOption) http.H
 
 // WithUncount returns r as a handler under Serve gets it.
 func WithUncount(r *http.Request, f func()) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), uncountKey{}, f))
+	return r.WithContext(context.WithValue(r.Context(), uncountKey{}, func(http.ResponseWriter) { f() }))
 }

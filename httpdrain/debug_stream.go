@@ -17,14 +17,15 @@ const (
 	slowest      = 10 * time.Second // that a reader may take for one event
 )
 
-// uncountKey is where Serve puts a func() into the context of a request, by which that leaves what the drain waits for.
+// uncountKey is where Serve puts a function into the context of a request, by which the one with that ResponseWriter leaves what
+// the drain waits for.
 type uncountKey struct{}
 
 // stream sends what there is to see whenever it has changed. It waits for nobody but the reader: events are made when
 // there is somebody to take them, from the newest state. It has no goroutine but the request's.
 func (d *debug) stream(w http.ResponseWriter, r *http.Request, filter string) {
-	if leave, ok := r.Context().Value(uncountKey{}).(func()); ok {
-		leave()
+	if leave, ok := r.Context().Value(uncountKey{}).(func(http.ResponseWriter)); ok {
+		leave(w)
 	}
 	s, record := d.record.scope, d.record
 	h, c := w.Header(), http.NewResponseController(w)

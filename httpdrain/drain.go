@@ -114,6 +114,7 @@ func (d *drain) begin() (n int) {
 	conns := d.snapshot()
 	for _, c := range conns {
 		c.mu.Lock()
+		c.owe()
 		c.plan()
 		c.mu.Unlock()
 	}

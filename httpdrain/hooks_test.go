@@ -339,6 +339,33 @@ func TestCutError(t *testing.T) {
 	}
 }
 
+// The response that a hijacker writes is not the end of the connection. A reverse proxy puts what is in Header into it.
+func TestServe_HijackedAfterTheStop(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-leave
+		w.Header().Set("Upgrade", "echo")
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		if diff := cmp.Diff(http.Header{"Upgrade": {"echo"}}, w.Header()); diff != "" {
+			t.Errorf("header (-want +got):\n%s", diff)
+		}
+	}))
+	p := dial(t, v.addr)
+	p.send(get)
+	<-entered
+	v.s.Shutdown()
+	<-v.drains
+	close(leave)
+	p.closed()
+	v.drained()
+}
+
 // Bytes of a client that come with the upgrade are in the reader that Hijack returns.
 func TestServe_HijackedBytes(t *testing.T) {
 	got := make(chan string, 1)

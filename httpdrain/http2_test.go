@@ -3,15 +3,21 @@ package httpdrain_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/httpdrain"
 )
 
 // certificate is the one of httptest, for example.com.
@@ -188,9 +194,171 @@ func TestServe_HTTP2Goodbye(t *testing.T) {
 	v.drained()
 }
 
-func frame(typ, flags byte, payload string) string {
+func frame(typ, flags byte, payload string) string { return frameOf(0, typ, flags, payload) }
+
+func frameOf(stream, typ, flags byte, payload string) string {
 	n := len(payload)
-	return string([]byte{byte(n >> 16), byte(n >> 8), byte(n), typ, flags, 0, 0, 0, 0}) + payload
+	return string([]byte{byte(n >> 16), byte(n >> 8), byte(n), typ, flags, 0, 0, 0, stream}) + payload
+}
+
+// What a client says: a setting by which there is no room for any body, a request, and that there is room for its body.
+const (
+	preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	noRoom  = "\x00\x04\x00\x00\x00\x00"
+)
+
+func request2(stream byte, path string) string {
+	return frameOf(stream, 1, 4|1, "\x82\x86\x04"+string(byte(len(path)))+path) // GET, http
+}
+
+func room(stream byte) string { return frameOf(stream, 8, 0, "\x3f\xff\xff\xff") }
+
+// until reads frames until there is one of that type.
+func (p *peer) until(want byte) {
+	p.t.Helper()
+	for {
+		switch typ, err := p.frame(); {
+		case err != nil:
+			p.t.Fatalf("read %v, want a frame of type %d", err, want)
+		case typ == want:
+			return
+		}
+	}
+}
+
+// A client that has no room for a response is waited for, as long as there is time, and named when that is over.
+func TestServe_HTTP2WithoutRoom(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			ln := listenInMemory()
+			v := startOn(t, ln, plain2(ok))
+			p := ln.dial(t)
+			p.send(preface + frame(4, 0, noRoom) + request2(1, "/"))
+			p.until(1) // its header
+			synctest.Wait()
+			v.s.Shutdown()
+			time.Sleep(time.Minute)
+			if got := v.s.GuardReport().String(); !strings.Contains(got, "http ×2") { // Serve's and the request's
+				t.Errorf("report: %s", got)
+			}
+			if !cut {
+				p.send(room(1))
+				p.until(0)
+				go io.Copy(io.Discard, p.in)
+				v.drained()
+				return
+			}
+			go io.Copy(io.Discard, p.in)
+			v.s.Force(errTooLate)
+			err := <-v.done
+			if want := "httpdrain: http: drain cut short (too late) with 1 request left: GET / from pipe for 1m0s"; err == nil || err.Error() != want {
+				t.Errorf("Serve: %v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+// A stream of Debug is told from the requests beside it on its connection: these are waited for until they are answered, and
+// it is not.
+func TestDebug_BesideOthersOnHTTP2(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		wrap func(http.ResponseWriter) http.ResponseWriter
+	}{
+		{"by itself", func(w http.ResponseWriter) http.ResponseWriter { return w }},
+		{"behind middleware", func(w http.ResponseWriter) http.ResponseWriter { return unwraps{w} }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ln := listenInMemory()
+				leave := make(chan struct{})
+				mux := http.NewServeMux()
+				v := startOn(t, ln, plain2(func(w http.ResponseWriter, r *http.Request) { mux.ServeHTTP(test.wrap(w), r) }))
+				mux.Handle("/events", httpdrain.Debug(v.s, httpdrain.AllowRemote("*")))
+				mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) { <-leave; io.WriteString(w, "ok") })
+				p := ln.dial(t)
+				ended, resume := make(chan byte, 2), make(chan struct{})
+				go p.endings(ended, resume)
+				p.send(preface + frame(4, 0, noRoom) + room(0) + request2(1, "/slow"))
+				synctest.Wait()
+				p.send(request2(3, "/events") + room(3))
+				synctest.Wait()
+				v.s.Shutdown()
+				time.Sleep(time.Second)
+				close(leave) // there is no room for what it has written
+				time.Sleep(1010 * time.Millisecond)
+				if got := v.s.GuardReport().String(); len(v.done) > 0 || !strings.Contains(got, "http ×3") { // Serve's, and each of the two
+					t.Errorf("with a response under way, Serve has returned: %v; report: %s", len(v.done) > 0, got)
+				}
+				p.SetReadDeadline(past)
+				synctest.Wait()
+				p.send(room(1)) // but the client does not read
+				time.Sleep(time.Second)
+				if len(v.done) > 0 {
+					t.Error("with a response that is not read, Serve has returned")
+				}
+				close(resume)
+				if got := <-ended; got != 1 {
+					t.Errorf("the end of stream %d comes first, want that of the response", got)
+				}
+				select {
+				case err := <-v.done:
+					if err != nil {
+						t.Errorf("Serve: %v", err)
+					}
+				case <-time.After(time.Minute):
+					t.Errorf("Serve has not returned: %v", v.s.GuardReport())
+				}
+			})
+		})
+	}
+}
+
+// unwraps is a middleware's ResponseWriter.
+type unwraps struct{ http.ResponseWriter }
+
+func (u unwraps) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+
+// endings reads frames, and sends the streams that are ended in these, and 0 for the end of the connection. When the read
+// deadline passes, it reads nothing until it is to resume.
+func (p *peer) endings(ended chan<- byte, resume <-chan struct{}) {
+	for {
+		var h [9]byte
+		_, err := io.ReadFull(p.in, h[:])
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			<-resume
+			p.SetReadDeadline(time.Time{})
+			continue
+		}
+		if err != nil {
+			ended <- 0
+			return
+		}
+		io.CopyN(io.Discard, p.in, int64(h[0])<<16|int64(h[1])<<8|int64(h[2]))
+		if h[3] == 0 && h[4]&1 != 0 {
+			ended <- h[8]
+		}
+	}
+}
+
+// A quiet HTTP/2 connection is closed after the IdleTimeout of the user's server.
+func TestServe_HTTP2IdleTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := listenInMemory()
+		srv := plain2(ok)
+		srv.IdleTimeout = time.Minute
+		v := startOn(t, ln, srv)
+		p := ln.dial(t)
+		p.send(preface + frame(4, 0, ""))
+		began := time.Now()
+		p.until(7)
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("a GOAWAY after %v, want the IdleTimeout", took)
+		}
+		go io.Copy(io.Discard, p.in)
+		v.s.Shutdown()
+		v.drained()
+	})
 }
 
 // frame reads one, and returns its type.

@@ -19,7 +19,7 @@ type request struct {
 	method string        // a copy, because handlers and middleware change what is in r
 	begun  bool          // the header is out of our hands
 
-	// Under conn.mu.
+	// Under conn.mu. The first is written by the handler's goroutine only.
 	matched bool
 	watches bool
 	route   string // the path, or the pattern once it is matched
@@ -41,13 +41,18 @@ func (q *request) begins() {
 		return
 	}
 	q.begun = true
-	if q.r.Pattern != "" {
+	q.match()
+	if q.conn.drain.draining.Load() {
+		q.last()
+	}
+}
+
+// match takes note of the pattern, once.
+func (q *request) match() {
+	if q.r.Pattern != "" && !q.matched {
 		q.conn.mu.Lock()
 		q.route, q.matched = q.r.Pattern, true
 		q.conn.mu.Unlock()
-	}
-	if q.conn.drain.draining.Load() {
-		q.last()
 	}
 }
 
@@ -85,6 +90,23 @@ func (q *request) FlushError() error {
 	return http.NewResponseController(q.ResponseWriter).Flush()
 }
 
+// itself is for requestOf.
+func (q *request) itself() *request { return q }
+
+// requestOf returns the request that w answers, nil if it is one of somebody else's who does not say what is below.
+func requestOf(w http.ResponseWriter) *request {
+	for {
+		if ours, ok := w.(interface{ itself() *request }); ok {
+			return ours.itself()
+		}
+		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return nil
+		}
+		w = outer.Unwrap()
+	}
+}
+
 // Unwrap is for [http.ResponseController].
 func (q *request) Unwrap() http.ResponseWriter { return q.ResponseWriter }
 
@@ -105,7 +127,7 @@ func (w *writer1) ReadFrom(r io.Reader) (int64, error) {
 }
 
 func (w *writer1) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	w.begins()
+	w.match() // and not begins: reverse proxies send the header on, and what is a connection from now on does not close
 	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 

@@ -95,6 +95,106 @@ func TestServe_HowLongItTakes(t *testing.T) {
 	}
 }
 
+// A header that keeps arriving is one of a request that still arrives, however long that takes.
+func TestServe_HeaderWithoutAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := listenInMemory()
+		v := startOn(t, ln, handler(ok))
+		p := ln.dial(t)
+		p.send(get[:len(get)-2])
+		synctest.Wait()
+		v.s.Shutdown()
+		for range 10 {
+			time.Sleep(time.Second)
+			p.send("X-Slow: yes\r\n")
+		}
+		p.send("\r\n")
+		if p.answered() {
+			t.Error("the response does not say Connection: close")
+		}
+		p.closed()
+		v.drained()
+	})
+}
+
+// A handler that returns early leaves the server waiting for the rest of the body, before it writes the response. That is a
+// guard too, until the response is written; and whoever waits for it is named when he is cut.
+func TestServe_ResponsesWithoutAHandler(t *testing.T) {
+	upload := "POST /upload HTTP/1.1\r\nHost: test\r\nContent-Length: 6\r\n\r\nfea"
+	begin := func(t *testing.T) (*service, *peer) {
+		ln := listenInMemory()
+		v := startOn(t, ln, handler(func(w http.ResponseWriter, r *http.Request) { http.Error(w, "no", http.StatusForbidden) }))
+		p := ln.dial(t)
+		p.send(upload)
+		synctest.Wait() // the handler has returned
+		time.Sleep(time.Second)
+		v.s.Shutdown()
+		time.Sleep(time.Minute)
+		if got := v.s.GuardReport().String(); !strings.Contains(got, "http ×2") { // Serve's and the request's
+			t.Errorf("report: %s", got)
+		}
+		return v, p
+	}
+	t.Run("answered", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			v, p := begin(t)
+			p.send("the")
+			p.receives(http.StatusForbidden, "no")
+			synctest.Wait()
+			if got := v.s.GuardReport().String(); !strings.Contains(got, "http ×1") {
+				t.Errorf("report, when it is answered: %s", got)
+			}
+			p.closed()
+			v.drained()
+		})
+	})
+	t.Run("cut", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			v, p := begin(t)
+			v.s.Force(errTooLate)
+			err := <-v.done
+			var cut *httpdrain.CutError
+			if !errors.As(err, &cut) {
+				t.Fatalf("Serve: %v", err)
+			}
+			want := []httpdrain.Cut{{Method: "POST", Route: "/upload", Remote: "pipe", Age: time.Minute + time.Second}}
+			if diff := cmp.Diff(want, cut.Cut); diff != "" {
+				t.Errorf("cut (-want +got):\n%s", diff)
+			}
+			p.closed()
+			if err := v.s.Shutdown().Wait(t.Context()); err != nil { // the guard has gone with the connection
+				t.Error(err)
+			}
+		})
+	})
+	t.Run("answered, and half of the next", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ln := listenInMemory()
+			v := startOn(t, ln, handler(ok))
+			p := ln.dial(t)
+			p.send(get)
+			p.answered()
+			p.send(get[:10])
+			synctest.Wait()
+			v.s.Shutdown()
+			time.Sleep(time.Second)
+			v.s.Force(errTooLate)
+			err := <-v.done
+			var cut *httpdrain.CutError
+			if !errors.As(err, &cut) {
+				t.Fatalf("Serve: %v", err)
+			}
+			want := []httpdrain.Cut{{Remote: "pipe", Age: time.Second}} // and not the one that has been answered
+			for i := range cut.Cut {
+				cut.Cut[i].Age = cut.Cut[i].Age.Round(10 * time.Millisecond) // as since does
+			}
+			if diff := cmp.Diff(want, cut.Cut); diff != "" {
+				t.Errorf("cut (-want +got):\n%s", diff)
+			}
+		})
+	})
+}
+
 // The linger begins anew with each response, and a request within it is served.
 func TestServe_RequestWithinTheLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
