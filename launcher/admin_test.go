@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -253,6 +254,16 @@ func TestSocketsArePrivate(t *testing.T) {
 		"launcher: another launcher has this directory: %s (pid %d); stop that one first, or give this one a directory of its own", dir, os.Getpid()))
 	equal(t, "state, after that", stateOf(h, "web-1"), launcher.Ready)
 
+	for _, name := range allFiles(t, dir) { // by somebody who tidies up
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) { // it has just been renamed
+			t.Fatal(err)
+		}
+	}
+	_, err = launcher.Start(context.Background(), launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{runners("web", 1)}})
+	if !errors.Is(err, launcher.ErrInUse) {
+		t.Errorf("a second launcher on the directory without its files: %v", err)
+	}
+
 	open := filepath.Join(shortDir(t), "open")
 	if err := os.Mkdir(open, 0o755); err != nil {
 		t.Fatal(err)
@@ -269,6 +280,21 @@ func TestSocketsArePrivate(t *testing.T) {
 	if !strings.Contains(errText(err), "symbolic link") {
 		t.Errorf("a directory that is a link: %v", err)
 	}
+}
+
+// allFiles returns the files of a directory that are no sockets.
+func allFiles(t *testing.T, dir string) (files []string) {
+	t.Helper()
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		if e.Type().IsRegular() {
+			files = append(files, filepath.Join(dir, e.Name()))
+		}
+	}
+	return files
 }
 
 func errText(err error) string {

@@ -100,15 +100,28 @@ func (r remembered) orphans(groups []GroupConfig) (orphans []GroupConfig) {
 	return orphans
 }
 
-// listener returns what an earlier launcher listened on for this group, nil if neither its guardian nor a process has it any more. A
-// connection that was waiting there goes on waiting, and none is refused.
-func (r rememberedGroup) listener(l Listen, guardians []proc.Kept) (net.Listener, error) {
+// listener returns what an earlier launcher listened on for a group, be it by another name, nil if neither its guardian nor a process
+// has it any more. A connection that was waiting there goes on waiting, and none is refused.
+func (r remembered) listener(group string, l Listen) (net.Listener, error) {
+	if ln, err := r.Groups[group].listener(r.Guardians, func(o Listen) bool { return l == o }); ln != nil || err != nil {
+		return ln, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Groups)) {
+		if ln, err := r.Groups[name].listener(r.Guardians, l.sameAddress); ln != nil || err != nil {
+			return ln, err
+		}
+	}
+	return nil, nil
+}
+
+// listener is that of the first socket of the group that is the one.
+func (r rememberedGroup) listener(guardians []proc.Kept, is func(Listen) bool) (net.Listener, error) {
 	holders := slices.Clone(guardians)
 	for _, p := range r.Processes {
 		holders = append(holders, p.Kept)
 	}
 	for _, s := range r.Sockets {
-		if s.Listen != l {
+		if !is(s.Listen) {
 			continue
 		}
 		var failure error
@@ -124,8 +137,8 @@ func (r rememberedGroup) listener(l Listen, guardians []proc.Kept) (net.Listener
 			f.Close()
 			return ln, err
 		}
-		if failure == nil && l.Network == "unix" {
-			removeStale(l.Address)
+		if failure == nil && s.Listen.Network == "unix" {
+			removeStale(s.Listen.Address)
 		}
 		return nil, failure
 	}
@@ -151,6 +164,7 @@ func (g *group) remember(r rememberedGroup) {
 		return
 	}
 	g.number, g.found = r.Number, r.Processes
+	source := g.sources[g.revision]
 	d := digest(g.cfg)
 	to := r.Revision
 	for _, p := range r.Processes {
@@ -165,7 +179,7 @@ func (g *group) remember(r rememberedGroup) {
 	if r.Digest == d {
 		g.revision = r.Revision
 	}
-	g.configs = map[int]GroupConfig{g.revision: g.cfg}
+	g.configs, g.sources = map[int]GroupConfig{g.revision: g.cfg}, map[int]any{g.revision: source}
 	for _, p := range r.Processes {
 		if p.Revision != g.revision {
 			g.configs[p.Revision] = p.Config // so that its number is not given again

@@ -365,3 +365,42 @@ func TestStateFileFails_NoneIsKept(t *testing.T) {
 	st := h.running("web")[0]
 	awaitInFile(t, launcher.StateIn(h.dir), `"`+st.ID+`"`)
 }
+
+// A start that the state file has held up is no failure of the process: no group is given up for it.
+func TestStateFileFails_IsNoCrashLoop(t *testing.T) {
+	web := kept(runners("web", 1))
+	web.Restart.MinBackoff, web.Restart.CrashLimit = time.Millisecond, 2 // of which the end of web-1 is one
+	h := launchWith(t, launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}).ready()
+	clear := obstruct(t, h.dir)
+	kill(t, h.running("web")[0].PID)
+	withheld := 0
+	h.until("three were not started", func(e launcher.Event) bool {
+		if e.Process != "web-1" && e.Kind == launcher.Restart {
+			withheld++
+			equal(t, "what is told", strings.HasPrefix(e.Message, "not started, which counts as no failure; another one is started in "), true)
+		}
+		return withheld == 3 || e.Kind == launcher.Alarm && strings.Contains(e.Message, "given up")
+	})
+	clear()
+	h.ready()
+	equal(t, "how many were not started", withheld >= 3, true)
+}
+
+// The listeners of a group that was kept are those of the group that has their addresses now, by whatever name: a client that waits is
+// served.
+func TestKept_ListenersOfARenamedGroup(t *testing.T) {
+	b := newBrood(t)
+	web := kept(b.of(runners("web", 1)))
+	web.Listen = []launcher.Listen{{Name: "http", Address: freeAddress(t)}}
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
+	startAnother(t, cfg, "").hears("ready").kill()
+
+	cfg.Groups[0].Name = "web2"
+	cfg.Groups[0].Listen = []launcher.Listen{{Name: "front", Address: web.Listen[0].Address}}
+	h := launchWith(t, cfg)
+	equal(t, "outcome of the old group", h.ends("web-1").Outcome, launcher.Unknown)
+	h.ready()
+	if err := fetch(&http.Client{Timeout: tooLong}, "http://"+web.Listen[0].Address); err != nil {
+		t.Error(err)
+	}
+}

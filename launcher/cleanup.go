@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"os"
-	"path/filepath"
 
 	"github.com/swansong-go/swansong/internal/proc"
 )
@@ -13,7 +12,7 @@ import (
 //   - It has the lock meanwhile, which is not for long, so that no launcher goes by what is being removed.
 //   - Nobody is left whom the next launcher would have to end, or to adopt, nor another guardian: or it leaves all as it is.
 func cleanUp(dir string, self proc.Pen) error {
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0)
+	lock, err := os.Open(dir)
 	if err != nil {
 		return nil // there is nothing any more
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/swansong-go/swansong/launcher/internal/roll"
@@ -12,8 +13,8 @@ import (
 
 // A Config says what to launch. It is plain data, but for what a program adds to it: Router and Logger.
 type Config struct {
-	// Dir is where the sockets and the lock of this launcher are: a directory of its own, which is made if it is not
-	// there, and which nobody else may be able to look into (0700). Its name is short, since those of sockets have to be.
+	// Dir is where the sockets of this launcher are: a directory of its own, which it locks. It is made if it is not
+	// there, and nobody else may be able to look into it (0700). Its name is short, since those of sockets have to be.
 	Dir string
 
 	Groups []GroupConfig
@@ -39,7 +40,8 @@ type Config struct {
 	Redact func(string) string
 
 	// Reread reads the configuration anew when an operator orders a reload, and says in lines for people how it differs from
-	// the one that holds, whose Source it gets. nil: a reload cannot be ordered. With an error, the lines are for looking at.
+	// the one that holds, whose Source it gets; see [GroupSource]. nil: a reload cannot be ordered. With an error, the lines are
+	// for looking at.
 	// A panic in it reaches the caller of [Manager.Reread]; where an operator has ordered it, the order fails, and it is an
 	// [Alarm], too.
 	Reread func(ctx context.Context, source any) (next Config, changes []string, err error)
@@ -54,6 +56,15 @@ type Config struct {
 	// dies, and sees to what becomes of its processes then; see [LauncherDeath]. Without it, it is the next launcher with this
 	// directory that does.
 	Guardian []string
+}
+
+// A GroupSource is a [Config].Source that knows of groups. What holds for a group need not be what was loaded last: a roll to
+// that may have gone back, or be paused. So Reread gets the Source that was loaded last, with each group as the Source has it
+// whose configuration the group has. One that a program has rolled ([Manager.Roll]) keeps the Source that it had.
+type GroupSource interface {
+	// WithGroup returns the Source with a group as another Source has it, but for what it depends on, which no roll changes. A
+	// group that it does not know is left out.
+	WithGroup(name string, of any) (source any)
 }
 
 // A GroupConfig says what a group of like processes is. Where zero is no sensible value, it means the default.
@@ -183,6 +194,12 @@ type Listen struct {
 	Name    string // for LISTEN_FDNAMES
 	Network string // "tcp", "tcp4", "tcp6" or "unix"; default "tcp"
 	Address string
+}
+
+// sameAddress reports whether only one of them can be had. Port 0 is another one each time.
+func (l Listen) sameAddress(o Listen) bool {
+	anyPort := l.Network != "unix" && strings.HasSuffix(l.Address, ":0")
+	return l.Network == o.Network && l.Address == o.Address && !anyPort
 }
 
 // A LogConfig says where stdout and stderr of the processes of a group go, line by line: to one file, to a file for each of

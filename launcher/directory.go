@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/swansong-go/swansong/launcher/internal/peer"
@@ -17,7 +16,8 @@ var ErrInUse = errors.New("launcher: another launcher has this directory")
 // has all that the launcher had open. And it is for a guardian that cleans up.
 const lockPatience = time.Second
 
-// ownDirectory makes the directory if it is not there, and takes its lock. Whoever can write to it can be taken for a
+// ownDirectory makes the directory if it is not there, and takes its lock: that of the directory itself, which nobody can remove
+// and leave the directory. Whoever can write to it can be taken for a
 // process of ours, so nobody else may be able to.
 func ownDirectory(dir string) (lock *os.File, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -35,7 +35,7 @@ func ownDirectory(dir string) (lock *os.File, err error) {
 	case peer.OfAnother(info):
 		return nil, &ConfigError{Field: "Dir", Rule: dir + " belongs to another user"}
 	}
-	lock, err = os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err = os.Open(dir)
 	if err != nil {
 		return nil, &ConfigError{Field: "Dir", Rule: err.Error()}
 	}

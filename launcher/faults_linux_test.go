@@ -2,9 +2,11 @@ package launcher_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -22,6 +24,20 @@ func TestFaults_Guard(t *testing.T) {
 	}
 	equal(t, "lines", withheld+bytes.Count(text, []byte("web-1 out | xxx")), 5000) // the last go through the next launcher
 	equal(t, "last lines", bytes.Count(text, []byte("web-1 out | all of it")), 1)
+}
+
+// A guardian whose launcher has died before it has heard the answer guards nevertheless.
+func TestGuardianAnswersNobody(t *testing.T) {
+	cmd := exec.CommandContext(soon(t), guardianCommand[0], guardianCommand[1:]...)
+	cmd.Stdin = strings.NewReader(`{"pen":{"mark":"nobody-` + rand.Text() + `"},"dir":"` + t.TempDir() + `","self":{"mark":"self"}}` + "\n")
+	answers, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers.Close()
+	if err := cmd.Run(); err != nil {
+		t.Error(err)
+	}
 }
 
 // A guardian that cannot write a log says so, once, with the path and what to do; the next launcher tells of it. It is told, too,

@@ -35,6 +35,7 @@ type group struct {
 	desired  int
 	revision int
 	configs  map[int]GroupConfig // by revision: the wanted one, and the one that a roll comes from
+	sources  map[int]any         // of those, the Source of the Config that they were loaded with
 	all      map[string]*process
 	found    []*rememberedProcess // kept by an earlier launcher, and not adopted yet
 	recent   []Status             // of those that have ended, the latest last
@@ -47,6 +48,7 @@ type group struct {
 
 	waitsFor  []string  // groups that are not healthy, before the first start
 	failures  int       // in a row
+	withheld  int       // starts in a row that the launcher has not come to make
 	failedAt  time.Time // the last of them
 	notBefore time.Time
 	givenUp   bool // too many failures
@@ -59,11 +61,11 @@ type group struct {
 // recentKept is how many ended processes are remembered, and have their files in LogConfig.Dir kept.
 const recentKept = 32
 
-func newGroup(m *Manager, cfg GroupConfig) *group {
+func newGroup(m *Manager, cfg GroupConfig, source any) *group {
 	scope, _ := ctxshutdown.WithCancel(m.groupsScope, ctxshutdown.WithName(cfg.Name))
 	return &group{
 		manager: m, name: cfg.Name, scope: scope, poke: make(chan struct{}, 1), emptied: make(chan struct{}), begun: time.Now(),
-		cfg: cfg, desired: cfg.Desired, revision: 1, configs: map[int]GroupConfig{1: cfg},
+		cfg: cfg, desired: cfg.Desired, revision: 1, configs: map[int]GroupConfig{1: cfg}, sources: map[int]any{1: source},
 		all: map[string]*process{}, excused: map[string]bool{},
 	}
 }
@@ -149,13 +151,22 @@ func (g *group) close() {
 	g.mu.Lock()
 	left := slices.Collect(maps.Values(g.all))
 	g.mu.Unlock()
-	reason := "launcher: " + context.Cause(g.scope).Error()
+	reason := g.whyItStops()
 	for _, p := range left {
 		go p.send(event{kind: evStop, reason: reason})
 	}
 	for _, p := range left {
 		<-p.over
 	}
+}
+
+func (g *group) whyItStops() string {
+	g.manager.mu.Lock()
+	defer g.manager.mu.Unlock()
+	if g.had != nil {
+		return "launcher: a reload has removed the group"
+	}
+	return "launcher: " + context.Cause(g.scope).Error()
 }
 
 // look does what is to be done now, and returns when to look again, zero if nothing is known to be due.
@@ -333,6 +344,9 @@ func (g *group) processChanged(p *process) {
 	st := p.snapshot()
 	g.mu.Lock()
 	if g.all[p.id] == p {
+		if st.PID != 0 {
+			g.withheld = 0
+		}
 		// One that is not wanted to go on is made up for when that is known, and not when it has ended: a process that fails
 		// may take its time to drain.
 		if st.State == Unhealthy || st.State.Ended() {

@@ -321,7 +321,7 @@ func TestKilledLauncherLeavesNoFiles(t *testing.T) {
 		found, _ := filepath.Glob(pattern)
 		left = append(left, found...)
 	}
-	equal(t, "files", left, []string{filepath.Join(dir, "lock")})
+	equal(t, "files", left, []string(nil))
 	b.gone(t)
 	launchWith(t, cfg).ready()
 }
@@ -411,7 +411,7 @@ func TestKept(t *testing.T) {
 	equal(t, "outcome of one that was not adopted", h.stops("web-3").Outcome, launcher.Clean)
 	h.close()
 	names, _ := filepath.Glob(filepath.Join(cfg.Dir, "*"))
-	equal(t, "files in the end", names, []string{filepath.Join(cfg.Dir, "lock")})
+	equal(t, "files in the end", names, []string(nil))
 	b.gone(t)
 }
 
@@ -642,7 +642,7 @@ func TestGuardianCleansUp_BeforeItsLauncherKnows(t *testing.T) {
 		awaitEnd(t, pid, tooLong)
 	}
 	left, _ := filepath.Glob(filepath.Join(cfg.Dir, "*"))
-	equal(t, "files", left, []string{filepath.Join(cfg.Dir, "lock")})
+	equal(t, "files", left, []string(nil))
 	b.gone(t)
 }
 

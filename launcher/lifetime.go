@@ -92,7 +92,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	}
 	m.groupsScope, _ = ctxshutdown.WithCancel(m.scope)
 	for _, g := range cfg.Groups {
-		m.groups[g.Name] = newGroup(m, g)
+		m.groups[g.Name] = newGroup(m, g, cfg.Source)
 		m.groups[g.Name].remember(before.Groups[g.Name])
 		m.order = append(m.order, g.Name)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 )
 
 // An inheritance is what the processes of a group inherit: listeners that the launcher holds for as long as it runs, so that
@@ -24,7 +25,7 @@ func listen(g GroupConfig, before remembered) (in inheritance, err error) {
 		}
 	}()
 	for _, l := range g.Listen {
-		ln, taken := before.Groups[g.Name].listener(l, before.Guardians)
+		ln, taken := before.listener(g.Name, l)
 		if ln == nil {
 			var err error
 			if ln, err = net.Listen(l.Network, l.Address); err != nil {
@@ -50,6 +51,22 @@ func explain(err, taken error) string {
 	}
 	return fmt.Sprintf("%v; a process that an earlier launcher has kept listens there, and the kernel does not let this one have the socket (%v): "+
 		"run the launcher with CAP_SYS_PTRACE, or allow it by the sysctl kernel.yama.ptrace_scope=0, or end the process", err, taken)
+}
+
+// mayListen refuses what a new group is to listen on, as long as a group has it that is no more in the configuration: the address
+// is not free before its last process has ended.
+func (m *Manager) mayListen(added GroupConfig) *ConfigError {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range added.Listen {
+		for name, in := range m.listeners {
+			if slices.ContainsFunc(in.wanted, l.sameAddress) {
+				return &ConfigError{added.Name, "Listen", fmt.Sprintf("group %q has %s %s until it is gone; take that out first, and add %q by another reload",
+					name, l.Network, l.Address, added.Name)}
+			}
+		}
+	}
+	return nil
 }
 
 // own has the files of sockets that were taken over go with them. Not before the launcher has started: one that fails to

@@ -257,11 +257,11 @@ func (m *Manager) Roll(ctx context.Context, cfg GroupConfig, reason string) erro
 		if now := g.cfg.DependsOn; !slices.Equal(now, cfg.DependsOn) {
 			return nil, &ConfigError{g.name, "DependsOn", fmt.Sprintf("cannot change from %q by a roll, which does not know of the other groups; reload a whole configuration", now)}
 		}
-		return g.startRoll(cfg, reason)
+		return g.startRoll(cfg, g.sources[g.revision], reason)
 	})
 }
 
-// Restart is [Manager.Roll] to the configuration that the group has.
+// Restart is [Manager.Roll] to the configuration that the group has: where a roll is paused, the one before that.
 func (m *Manager) Restart(ctx context.Context, name, reason string) error {
 	return m.command(ctx, name, func(g *group) (*leg, error) { return g.restart(reason) })
 }

@@ -29,6 +29,7 @@ type process struct {
 	cfg       GroupConfig                 // what it was started with
 	ruled     atomic.Pointer[GroupConfig] // what holds for it now
 	digest    string
+	withheld  bool               // it was not started, since it could not have been kept; run's
 	found     *rememberedProcess // nil: this launcher has started it
 	manager   *Manager
 	owner     *group

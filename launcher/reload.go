@@ -72,11 +72,14 @@ func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Cont
 
 	var all []func(ctx context.Context) error
 	var tell []func()
+	for _, c := range slices.Concat(plan.same, plan.changed) {
+		c.group.sources[c.group.revision] = next.Source
+	}
 	for _, c := range plan.changed {
 		tell = append(tell, c.group.take(c.cfg))
 	}
 	for _, c := range plan.rolled {
-		l, err := c.group.startRoll(c.cfg, reason) // which fails only where all is about to stop
+		l, err := c.group.startRoll(c.cfg, next.Source, reason) // which fails only where all is about to stop
 		all = append(all, func(ctx context.Context) error {
 			if err != nil {
 				return err
@@ -94,10 +97,11 @@ func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Cont
 	m.memory.note()
 	for _, g := range plan.gone {
 		g.scope.Shutdown()
-		go m.drop(g)
+		forgotten := make(chan struct{}) // with its listeners, which another group may have then
+		go func() { defer close(forgotten); m.drop(g) }()
 		all = append(all, func(ctx context.Context) error {
 			select {
-			case <-g.emptied:
+			case <-forgotten:
 				return nil
 			case <-ctx.Done():
 				return fmt.Errorf("launcher: waiting for the end of %s: %w", g.name, context.Cause(ctx))
@@ -115,11 +119,11 @@ func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Cont
 
 // A plan is what a reload does. Making it changes nothing but what is claimed for the groups that are added.
 type plan struct {
-	order           []string
-	added, gone     []*group
-	claimed         map[string]inheritance
-	stay            []change // the groups that there are, and are to be
-	rolled, changed []change // those of them that decide has found to differ
+	order                 []string
+	added, gone           []*group
+	claimed               map[string]inheritance
+	stay                  []change // the groups that there are, and are to be
+	same, changed, rolled []change // what decide has found these to be
 }
 
 type change struct {
@@ -184,10 +188,13 @@ func (m *Manager) plan(next Config) (_ *plan, err error) {
 		}
 	}
 	for _, cfg := range added { // last, since others can see it
+		if taken := m.mayListen(cfg); taken != nil {
+			return nil, taken
+		}
 		if p.claimed[cfg.Name], err = m.claim(cfg, remembered{}); err != nil {
 			return nil, err
 		}
-		p.added = append(p.added, newGroup(m, cfg))
+		p.added = append(p.added, newGroup(m, cfg, next.Source))
 	}
 	return p, nil
 }
@@ -206,7 +213,7 @@ func (p *plan) lock() (unlock func()) {
 
 // decide finds out what is to be done to the groups, which are locked.
 func (p *plan) decide() error {
-	p.rolled, p.changed = nil, nil
+	p.same, p.changed, p.rolled = nil, nil, nil
 	for _, c := range p.stay {
 		same, settled, err := c.group.compare(c.cfg)
 		if err == nil && !(same && settled) {
@@ -219,6 +226,8 @@ func (p *plan) decide() error {
 			p.rolled = append(p.rolled, c)
 		case !same:
 			p.changed = append(p.changed, c)
+		default:
+			p.same = append(p.same, c)
 		}
 	}
 	return nil
@@ -255,17 +264,14 @@ func (m *Manager) drop(g *group) {
 }
 
 // compare reports whether the group has this configuration, and whether its processes can go on with it. The error matches
-// [ErrRolling] where they cannot, or it is another one, and the group, which is locked, is being rolled.
+// [ErrRolling] where it is another one, and the group, which is locked, is being rolled.
 func (g *group) compare(cfg GroupConfig) (same, settled bool, err error) {
-	now, paused := g.cfg, false
-	if g.roll != nil {
-		now, paused = g.configs[g.roll.to], g.roll.state.Paused
-	}
-	same = reflect.DeepEqual(now, cfg)
+	paused := g.roll != nil && g.roll.state.Paused
+	same = reflect.DeepEqual(g.cfg, cfg)
 	if g.roll != nil && !paused && !same {
 		return false, false, fmt.Errorf("%w: group %q", ErrRolling, g.name)
 	}
-	return same, !paused && now.sameProcess(cfg), nil
+	return same, !paused && g.cfg.sameProcess(cfg), nil
 }
 
 // sameProcess reports whether a process of this configuration can go on as one of that: all that may differ is what the
@@ -324,11 +330,11 @@ func (m *Manager) reread(ctx context.Context, dry bool, reason string) (changes 
 	if m.cfg.Reread == nil {
 		return nil, nil, errors.New("launcher: this launcher has no file to read again: it was told by flags, or by a program, what to run")
 	}
-	m.mu.Lock()
-	source := m.cfg.Source
-	m.mu.Unlock()
 	wait = func(context.Context) error { return nil }
-	next, changes, err := m.cfg.Reread(ctx, source)
+	next, changes, err := m.cfg.Reread(ctx, m.source())
+	if err == nil {
+		changes = append(changes, m.besides(next)...)
+	}
 	if dry && len(changes) > 0 {
 		return changes, wait, nil
 	}
@@ -337,4 +343,40 @@ func (m *Manager) reread(ctx context.Context, dry bool, reason string) (changes 
 	}
 	wait, err = m.reload(next, reason)
 	return changes, wait, err
+}
+
+// source is what Reread compares with: each group as it is.
+func (m *Manager) source() any {
+	m.mu.Lock()
+	source := m.cfg.Source
+	m.mu.Unlock()
+	for _, g := range m.allGroups() {
+		if s, ok := source.(GroupSource); ok {
+			source = s.WithGroup(g.name, g.source())
+		}
+	}
+	return source
+}
+
+func (g *group) source() any {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.sources[g.revision]
+}
+
+// besides says what taking over a configuration does, or why it is refused, where that is not for what differs in it.
+func (m *Manager) besides(next Config) (lines []string) {
+	for _, cfg := range next.Groups {
+		g, err := m.group(cfg.Name)
+		if err != nil {
+			if taken := m.mayListen(cfg.withDefaults()); taken != nil {
+				lines = append(lines, fmt.Sprintf("! %s: %s (refused)", cfg.Name, taken.Rule))
+			}
+			continue
+		}
+		if r := g.pausedRoll(); r != nil {
+			lines = append(lines, fmt.Sprintf("~ %s: the roll to revision %d is paused, and given up for another one (rolls the group)", g.name, r.to))
+		}
+	}
+	return lines
 }

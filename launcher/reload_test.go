@@ -121,6 +121,7 @@ func TestReloadRemembersWhoIsLeaving(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	equal(t, "why it is leaving", st.Reason, "launcher: a reload has removed the group")
 	kill(t, st.PID)
 	h.until("kv-1 is asked to stop, after web-1 has ended", func(e launcher.Event) bool {
 		if e.Process == "kv-1" && e.To >= launcher.Unhealthy {
@@ -246,6 +247,46 @@ func TestReloadIsAllOrNothing(t *testing.T) {
 			t.Errorf("group %s of what was refused: %v", name, err)
 		}
 	}
+}
+
+// A group that turns back is on its way to what it had: what it was to be rolled to is another configuration by then, and takes another
+// roll.
+func TestReloadWhileARollTurnsBack(t *testing.T) {
+	was := runners("web", 1)
+	was.Shutdown.Grace, was.Shutdown.Max = time.Hour, time.Hour
+	h := launch(t, was).ready()
+	next := was
+	next.Env = append(slices.Clone(was.Env), "REV=2")
+	next.Command = append(slices.Clone(was.Command), "--behavior", "slow-drain", "--drain-duration", "1h")
+	next.MinReady = 5 * time.Minute // so that web-1 stays
+	rolled := make(chan error, 1)
+	go func() { rolled <- h.Roll(context.Background(), next, "test") }()
+	h.enters("web-2", launcher.Ready)
+	if err := h.Rollback(canceled(), "web", "test"); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	reload := func(g launcher.GroupConfig) error {
+		return h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{g}}, "test")
+	}
+	if err := reload(was); err != nil {
+		t.Errorf("what it turns back to: %v", err)
+	}
+	if err := reload(next); !errors.Is(err, launcher.ErrRolling) {
+		t.Errorf("what it turns back from: %v", err)
+	}
+	h.enters("web-2", launcher.Blocked)
+	st, err := h.Process("web-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill(t, st.PID)
+	<-rolled
+}
+
+func canceled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
 }
 
 // restarts restarts a group again and again, until stop, which waits for the last time.

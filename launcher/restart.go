@@ -14,6 +14,10 @@ func (g *group) lost(p *process, st Status) {
 	}
 	g.excused[p.id] = true
 	rolls := g.roll != nil && !g.roll.state.Paused
+	if p.withheld && !rolls { // for the roll it is one that has failed, as whatever keeps it from coming forward
+		g.putOff(st)
+		return
+	}
 	if r := g.roll; r != nil {
 		if st.State == Unhealthy || st.Asked.IsZero() {
 			r.count(g.versionOf(p.revision), p.id, st)
@@ -74,13 +78,27 @@ func (g *group) backOff(st Status) {
 		g.giveUp(st)
 		return
 	}
-	wait := policy.MinBackoff
-	for n := 1; n < g.failures && wait < policy.MaxBackoff; n++ {
+	g.startIn(policy.backoff(g.failures), st.ID, fmt.Sprintf("failure %d in a row", g.failures))
+}
+
+// putOff puts off the next start after one that the launcher has not come to make: that says nothing about the processes.
+func (g *group) putOff(st Status) {
+	g.withheld++
+	g.startIn(g.cfg.Restart.backoff(g.withheld), st.ID, "not started, which counts as no failure")
+}
+
+func (g *group) startIn(wait time.Duration, after, why string) {
+	g.notBefore = time.Now().Add(wait)
+	g.tell(Event{Kind: Restart, Process: after, Message: fmt.Sprintf("%s; another one is started in %v", why, wait)})
+}
+
+// backoff is the pause after the n-th in a row.
+func (c RestartConfig) backoff(n int) time.Duration {
+	wait := c.MinBackoff
+	for ; n > 1 && wait < c.MaxBackoff; n-- {
 		wait *= 2
 	}
-	wait = min(wait, policy.MaxBackoff)
-	g.notBefore = time.Now().Add(wait)
-	g.tell(Event{Kind: Restart, Process: st.ID, Message: fmt.Sprintf("failure %d in a row; another one is started in %v", g.failures, wait)})
+	return min(wait, c.MaxBackoff)
 }
 
 // endsRow reports whether a process can end the row of failures by being ready for long: one that was before the last of them

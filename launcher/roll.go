@@ -113,12 +113,12 @@ var (
 func (g *group) restart(reason string) (*leg, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.startRoll(g.cfg, reason)
+	return g.startRoll(g.cfg, g.sources[g.revision], reason)
 }
 
 // startRoll begins to replace all processes by those of a configuration, and returns what to wait for. A roll that is
-// paused is given up for it. g.mu is held.
-func (g *group) startRoll(cfg GroupConfig, reason string) (*leg, error) {
+// paused is given up for it. Source is that of the Config that has it. g.mu is held.
+func (g *group) startRoll(cfg GroupConfig, source any, reason string) (*leg, error) {
 	if err := g.mayRoll(); err != nil {
 		return nil, err
 	}
@@ -134,13 +134,23 @@ func (g *group) startRoll(cfg GroupConfig, reason string) (*leg, error) {
 	// The order of the groups is that of the configuration that was loaded last, of which a way back is none: what this group
 	// depended on may be gone by then, or depend on this group.
 	was.DependsOn = cfg.DependsOn
-	g.configs = map[int]GroupConfig{from: was, to: cfg}
+	g.configs, g.sources = map[int]GroupConfig{from: was, to: cfg}, map[int]any{from: g.sources[from], to: source}
 	g.use(to)
 	g.roll.state = roll.Begin(cfg.arithmetic(g.desired), g.view(time.Now()))
 	g.forgive()
 	g.tell(Event{Kind: RollBegun, Message: fmt.Sprintf("from revision %d to %d: %s", from, to, reason)})
 	g.wake()
 	return g.roll.leg, nil
+}
+
+// pausedRoll returns a roll that is paused, nil if there is none.
+func (g *group) pausedRoll() *rolling {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.roll == nil || !g.roll.state.Paused {
+		return nil
+	}
+	return g.roll
 }
 
 // mayRoll refuses orders to a group that is stopping.
@@ -208,7 +218,7 @@ func (g *group) goOn(message string) {
 
 // forgive forgets what has failed before an order.
 func (g *group) forgive() {
-	g.failures, g.notBefore, g.givenUp, g.missing, g.vacant = 0, time.Time{}, false, 0, 0
+	g.failures, g.withheld, g.notBefore, g.givenUp, g.missing, g.vacant = 0, 0, time.Time{}, false, 0, 0
 }
 
 // use makes a revision the one that is wanted.

@@ -69,6 +69,7 @@ func (p *process) start() error {
 		done, err := p.prepareToKeep(&spec)
 		defer done()
 		if err != nil {
+			p.withheld = true
 			return fmt.Errorf("launcher: process %q: %w", p.id, err)
 		}
 	}

@@ -114,7 +114,11 @@ func (k *checker) group(at string, g *Group, c *Config) {
 	k.share(at, "min_healthy_instances", g.MinHealthy, g.Desired)
 	k.must(g.MaxSurge != 0 || g.Desired <= 0 || g.MinHealthy != g.Desired, at+".max_surge",
 		"0 with min_healthy_instances = desired_instances (%d) leaves no way to replace an instance; allow one more, or one fewer", g.Desired)
-	k.share(at, "canary.instances", g.Canary.Instances, g.Desired)
+	if g.Desired == 0 { // for now: nobody goes first
+		k.count(at+".canary.instances", g.Canary.Instances, 0)
+	} else {
+		k.share(at, "canary.instances", g.Canary.Instances, g.Desired)
+	}
 	k.duration(at+".canary.wait", g.Canary.Wait, 0)
 	k.duration(at+".health_check_timeout", g.HealthCheckTimeout, time.Millisecond)
 	k.duration(at+".min_ready_seconds", g.MinReady, 0)

@@ -317,6 +317,28 @@ func (c *Config) Group(name string) *Group {
 	return &c.Groups[k]
 }
 
+// WithGroup returns the configuration with a group as another one has it, but for depends_on: a Config is a
+// [launcher.GroupSource].
+func (c *Config) WithGroup(name string, of any) any {
+	k := slices.IndexFunc(c.Groups, func(g Group) bool { return g.Name == name })
+	if k < 0 {
+		return c
+	}
+	out := *c
+	out.Groups = slices.Clone(c.Groups)
+	var has *Group
+	if other, ok := of.(*Config); ok {
+		has = other.Group(name)
+	}
+	if has == nil {
+		out.Groups = slices.Delete(out.Groups, k, k+1)
+		return &out
+	}
+	out.Groups[k] = *has
+	out.Groups[k].DependsOn = c.Groups[k].DependsOn
+	return &out
+}
+
 // Load reads a file, and checks that what it names is there: programs, directories, certificates. Errors are [Errors],
 // or an [*Error] where the file itself cannot be read.
 func Load(file string) (*Config, error) {

@@ -287,6 +287,8 @@ func TestErrors(t *testing.T) {
 		{"more healthy than there are", group + "min_healthy_instances: 2}]", []string{"f.yaml:1:29: process_groups[0].min_healthy_instances: must be 0 to desired_instances, which is 1, not 2"}},
 		{"no way to roll", group + "desired_instances: 2, min_healthy_instances: 2, max_surge: 0}]", []string{"f.yaml:1:77: process_groups[0].max_surge: 0 with min_healthy_instances = desired_instances (2) leaves no way"}},
 		{"more canaries than birds", group + "canary: {instances: 2}}]", []string{"f.yaml:1:38: process_groups[0].canary.instances: must be 0 to desired_instances, which is 1, not 2"}},
+		{"canaries of no birds", group + "desired_instances: 0, canary: {instances: -1}}]", []string{"f.yaml:1:60: process_groups[0].canary.instances: must be 0 to 1000, not -1"}},
+		{"no groups at all", "state_dir: /srv", []string{"f.yaml:1:1: process_groups: must have at least one group"}},
 		{"never in time", group + "min_ready_seconds: 20, progress_deadline: 10s}]", []string{"f.yaml:1:52: process_groups[0].progress_deadline: 10s is not longer than min_ready_seconds, 20s"}},
 		{"more grace than time", group + "shutdown: {grace_period: 11s}}]", []string{"f.yaml:1:40: process_groups[0].shutdown.grace_period: 11s is longer than max_duration, 10s"}},
 		{"back-off the wrong way", group + "retry: {initial_backoff: 2m}}]", []string{"f.yaml:1:29: process_groups[0].retry.max_backoff: 1m0s is shorter than initial_backoff, 2m0s"}},
@@ -463,5 +465,13 @@ func TestAliasesAreBounded(t *testing.T) {
 				t.Errorf("%.300v", err)
 			}
 		})
+	}
+}
+
+// A group that is scaled to 0 for a while keeps its canaries for later.
+func TestCanariesOfNobody(t *testing.T) {
+	c := parse(t, "process_groups: [{name: a, desired_instances: 0, canary: {instances: 1}}]")
+	if err := c.Launcher().Validate(); err != nil {
+		t.Error(err)
 	}
 }

@@ -94,3 +94,30 @@ func TestDiffOfTheSame(t *testing.T) {
 		t.Errorf("%v", diff)
 	}
 }
+
+// What one file says of a group is compared with what another one does, in the place of the first, but for the order of the groups.
+func TestWithGroup(t *testing.T) {
+	was := parse(t, `{process_groups: [{name: kv}, {name: web, command: a}]}`)
+	now := parse(t, `{process_groups: [{name: kv, command: a}, {name: web, command: b, depends_on: [kv]}, {name: fresh}]}`)
+	next := parse(t, `{process_groups: [{name: kv, command: a}, {name: web, command: c, depends_on: [kv]}, {name: fresh}]}`)
+	for name, c := range map[string]struct {
+		of   any
+		want []string
+	}{
+		"web":   {was, []string{"~ web: command: a → c (rolls the group)"}},
+		"fresh": {was, []string{"~ web: command: b → c (rolls the group)", "+ fresh (starts the group)"}},
+		"kv":    {nil, []string{"~ web: command: b → c (rolls the group)", "+ kv (starts the group)"}},
+		"other": {was, []string{"~ web: command: b → c (rolls the group)"}},
+	} {
+		var got []string
+		for _, change := range config.Diff(now.WithGroup(name, c.of).(*config.Config), next) {
+			got = append(got, change.String())
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if diff := cmp.Diff([]config.Change(nil), config.Diff(now, parse(t, `{process_groups: [{name: kv, command: a}, {name: web, command: b, depends_on: [kv]}, {name: fresh}]}`))); diff != "" {
+		t.Errorf("the first has changed (-want +got):\n%s", diff)
+	}
+}

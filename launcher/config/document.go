@@ -79,6 +79,7 @@ func (d *decoder) document(text []byte, c *Config) bool {
 		d.failAt(root, "", "must be a mapping with process_groups in it, not %s", kindOf(root))
 		return false
 	}
+	d.lines[""] = position{root.Line, root.Column} // of what is not there
 	d.value(root, "", reflect.ValueOf(c).Elem(), false)
 	return true
 }

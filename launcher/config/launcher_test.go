@@ -163,7 +163,7 @@ func TestLocate(t *testing.T) {
 		{&launcher.ConfigError{Group: "web", Field: "Protocol", Rule: "odd"}, file + ":3:5: process_groups[0]: odd"},
 		{&launcher.ConfigError{Group: "new", Field: "Listen", Rule: "in use"}, `launcher: group "new": Listen: in use`},
 		{&launcher.GivenUpError{Group: "web", Failures: 2, Last: "web-2: ill"}, file + ":3:5: process_groups[0].name: given up after 2 failures in a row; the last: web-2: ill; restart the group when that is mended"},
-		{&launcher.ConfigError{Field: "TotalDeadline", Rule: "odd"}, file + ": total_deadline: odd"}, // not in the file, and so in no line
+		{&launcher.ConfigError{Field: "TotalDeadline", Rule: "odd"}, file + ":1:1: total_deadline: odd"}, // not in the file, and so where that begins
 		{launcher.ErrInUse, file + ":1:1: state_dir: another launcher has this directory"},
 		{other, "something else"},
 	} {

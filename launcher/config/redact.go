@@ -16,8 +16,8 @@ var secrets = []string{"*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*_PASS", "*_PW
 	"*APIKEY*", "*_KEY", "KEY", "*AUTHORIZATION*", "*COOKIE*", "*_DSN", "BEARER"}
 
 // A Redactor takes secrets out of what is printed and logged: of environment variables by their name, of arguments by the
-// name of their flag, and of both where they contain a URL with a password, or name=value, name: value or "name": value with
-// a telling name. What is none of these, such as a password that is an argument by itself, it cannot know.
+// name of their flag, and of both where they contain a URL with a password, or name=value, name = value, name => value,
+// name: value or "name": value with a telling name. What is none of these, such as a password that is an argument by itself, it cannot know.
 //
 // Names are compared with patterns as path.Match has them, without regard to case, and with - taken for _. A Redactor is
 // safe for concurrent use.
@@ -117,7 +117,8 @@ type form struct {
 var (
 	// A flag, and what comes after it, in a command line as shells and lists of strings have it, also those of JSON in JSON.
 	flag = &form{"-", regexp.MustCompile(`(?:^|[\s"'])(--?\w[\w.-]*)`), regexp.MustCompile(`^(?:["']?,?\s+|\\?["'],\s*)(` + quoted + `|` + inner + `|[^\s;,&"']+)`), false}
-	pair = &form{"=", regexp.MustCompile(`([\w.-]+)=`), regexp.MustCompile(`^(` + quoted + `|` + bare + `)`), false}
+	// An assignment, as shells, INI files, programs and %v of some languages' maps have it.
+	pair = &form{"=", regexp.MustCompile(`([\w.-]+)(?:\\?["']?[ \t]*=>[ \t]*|=|[ \t]+:?==?[ \t]*)`), regexp.MustCompile(`^(` + quoted + `|` + inner + `|` + bare + `)`), false}
 	// A member of JSON, which may stand in a string of JSON itself, and stays JSON.
 	member = &form{":", regexp.MustCompile(`(?:\\?["'])([\w.-]+)(?:\\?["'])\s*:\s*`), regexp.MustCompile(`^(` + quoted + `|` + inner + `|` + list + `|[^\s,}\]]+)`), true}
 	// What people, YAML and %+v write.

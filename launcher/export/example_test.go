@@ -41,7 +41,7 @@ process_groups:
 	// keyvalue-runner.deployment.yaml
 	// store.deployment.yaml
 	// maxUnavailable: 1
-	// terminationGracePeriodSeconds: 12
+	// terminationGracePeriodSeconds: 13
 	// keyvalue-runner: depends_on: there is no order of Deployments; let the process wait, or not be ready, until store can be reached
 }
 
@@ -61,7 +61,7 @@ func ExampleResult_Print() {
 	}
 	// Output:
 	// # store@.service
-	// TimeoutStopSec=12
+	// TimeoutStopSec=13
 	// # store.target
 }
 
@@ -110,7 +110,7 @@ func ExampleKubernetes() {
 	// replicas: 3
 	// minReadySeconds: 5
 	// maxSurge: 1
-	// terminationGracePeriodSeconds: 12
+	// terminationGracePeriodSeconds: 13
 }
 
 func ExampleNomad() {
@@ -149,5 +149,23 @@ func ExampleSystemd() {
 	// store.target
 	// store@.service
 	// ExecStart=/usr/bin/store
-	// TimeoutStopSec=12
+	// TimeoutStopSec=13
+}
+
+// What a target does in another way is told by key, so that a program can decide which gaps it can live with.
+func ExampleGap() {
+	r, err := export.Kubernetes(store())
+	if err != nil {
+		panic(err)
+	}
+	bad := func(g export.Gap) bool { return !strings.HasPrefix(g.Key, "shutdown.") && g.Key != "retry" }
+	for _, gap := range r.Gaps {
+		if bad(gap) {
+			fmt.Println(gap.Group, "would differ in", gap.Key)
+		}
+	}
+	// Output:
+	// store would differ in on_failure
+	// store would differ in restart_policy
+	// store would differ in restart_policy.crash_loop_limit
 }

@@ -172,8 +172,17 @@ func (g group) hookArguments(h config.Hook) []string {
 	return args
 }
 
+// bound is how long a process may take to end, once it was told to: a second more than with the launcher. A program that checks
+// its own limits against this one, as package graceful does, wants them to be shorter, and by default its are as long as the launcher's.
+func (g group) bound() time.Duration {
+	return g.Shutdown.MaxDuration + g.Shutdown.SIGTERMTimeout + time.Second
+}
+
 // up rounds up to whole seconds, so that nothing is cut short and nothing that is short becomes none at all.
 func up(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// down is for what has to be over before a limit that is kept to the millisecond. There is nothing less than a second but none.
+func down(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
 // maxUnavailable is what the launcher calls by its complement.
 func (g group) maxUnavailable() int { return g.Desired - g.MinHealthy }

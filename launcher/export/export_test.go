@@ -8,11 +8,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/graceful"
 	"github.com/swansong-go/swansong/launcher/config"
 	"github.com/swansong-go/swansong/launcher/export"
 	"go.uber.org/goleak"
@@ -166,10 +169,10 @@ func TestNoSecretIsWritten(t *testing.T) {
 
 func TestTheGracePeriodIsRoundedUpOnce(t *testing.T) {
 	for _, c := range []struct{ shutdown, want string }{
-		{"{}", "terminationGracePeriodSeconds: 12\n"},
-		{"{deregister_delay: 5s}", "terminationGracePeriodSeconds: 17\n"},
-		{"{deregister_delay: 300ms, max_duration: 10300ms, sigterm_timeout: 1400ms}", "terminationGracePeriodSeconds: 12\n"},
-		{"{deregister_delay: 300ms, max_duration: 10300ms, sigterm_timeout: 1401ms}", "terminationGracePeriodSeconds: 13\n"},
+		{"{}", "terminationGracePeriodSeconds: 13\n"},
+		{"{deregister_delay: 5s}", "terminationGracePeriodSeconds: 18\n"},
+		{"{deregister_delay: 300ms, max_duration: 10300ms, sigterm_timeout: 1400ms}", "terminationGracePeriodSeconds: 13\n"},
+		{"{deregister_delay: 300ms, max_duration: 10300ms, sigterm_timeout: 1401ms}", "terminationGracePeriodSeconds: 14\n"},
 	} {
 		r := to(t, "kubernetes", parse(t, "process_groups: [{name: kv, shutdown: "+c.shutdown+"}]"))
 		if text := string(r.Files[0].Text); !strings.Contains(text, c.want) {
@@ -264,5 +267,53 @@ func TestWriteNamesWhatItCannotWrite(t *testing.T) {
 	r := to(t, "systemd", example(t))
 	if err := r.Write(filepath.Join(t.TempDir(), "not", "there")); err == nil || !strings.Contains(err.Error(), "keyvalue-runner@.service") {
 		t.Errorf("%v", err)
+	}
+}
+
+// systemd refuses a unit that listens where it cannot, and then the services that need it: so there is none.
+func TestSystemdWithoutSockets(t *testing.T) {
+	r := to(t, "systemd", parse(t, `process_groups: [{name: a, listeners: [{name: http, address: "127.0.0.1:80"}, {name: any, address: "127.0.0.1:0"}]}]`))
+	var names, sockets []string
+	for _, f := range r.Files {
+		names = append(names, f.Name)
+		for line := range strings.Lines(string(f.Text)) {
+			if strings.Contains(line, ".socket") {
+				sockets = append(sockets, strings.TrimSpace(line))
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"a@.service", "a-http.socket", "a.target"}, names); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"Requires=a-http.socket", "After=a-http.socket", "Sockets=a-http.socket"}, sockets); diff != "" {
+		t.Errorf("who is needed (-want +got):\n%s", diff)
+	}
+	left := slices.ContainsFunc(r.Gaps, func(g export.Gap) bool { return strings.HasPrefix(g.What, "any: is left out; ") })
+	if !left {
+		t.Errorf("nobody says what is left out: %v", r.Gaps)
+	}
+}
+
+// What is told to a process is never more than it gets.
+func TestGraceIsWithinTheLimit(t *testing.T) {
+	c := parse(t, `process_groups: [{name: a, shutdown: {grace_period: 1s, max_duration: 1s, sigterm_timeout: 200ms}}]`)
+	for target, file := range map[string]string{"systemd": "Environment=TERMINATION_GRACE_PERIOD_SECONDS=2\n", "nomad": `"TERMINATION_GRACE_PERIOD_SECONDS": "2"`} {
+		r := to(t, target, c)
+		if !slices.ContainsFunc(r.Files, func(f export.File) bool { return strings.Contains(string(f.Text), file) }) {
+			t.Errorf("%s does not say %s", target, file)
+		}
+	}
+}
+
+// A program with the defaults of package graceful runs where a file with the launcher's has been exported to.
+func TestDefaultsFitTogether(t *testing.T) {
+	r := to(t, "systemd", parse(t, `process_groups: [{name: a}]`))
+	grace := regexp.MustCompile(`TERMINATION_GRACE_PERIOD_SECONDS=(\d+)`).FindSubmatch(r.Files[0].Text)
+	if grace == nil {
+		t.Fatalf("no grace period in\n%s", r.Files[0].Text)
+	}
+	t.Setenv("TERMINATION_GRACE_PERIOD_SECONDS", string(grace[1]))
+	if err := graceful.Run(t.Context(), func(*ctxshutdown.Swansong) error { return nil }, graceful.WithOutput(t.Output())); err != nil {
+		t.Error(err)
 	}
 }

@@ -132,7 +132,7 @@ type exec struct {
 //	min_ready_seconds        minReadySeconds
 //	progress_deadline        progressDeadlineSeconds
 //	deregister_delay         preStop.sleep
-//	deregister_delay + max_duration + sigterm_timeout    terminationGracePeriodSeconds
+//	deregister_delay + max_duration + sigterm_timeout + 1s    terminationGracePeriodSeconds
 //	readiness                readinessProbe.grpc
 //	health_check_timeout     startupProbe.grpc, which restarts what is not ready by then
 //	liveness                 livenessProbe.grpc
@@ -154,7 +154,7 @@ func (g group) deployment() deployment {
 	labels := map[string]string{"app.kubernetes.io/name": g.Name, "app.kubernetes.io/managed-by": "swansong-launcher"}
 	matched := map[string]string{"app.kubernetes.io/name": g.Name}
 	stop := g.Shutdown
-	grace := up(stop.DeregisterDelay + stop.MaxDuration + stop.SIGTERMTimeout)
+	grace := up(stop.DeregisterDelay + g.bound())
 
 	con := container{
 		Name:       g.Name,

@@ -112,7 +112,7 @@ type nomadTemplate struct {
 //	on_failure: rollback     AutoRevert
 //	canary                   Canary, AutoPromote
 //	deregister_delay         ShutdownDelay
-//	max_duration + sigterm_timeout    KillTimeout
+//	max_duration + sigterm_timeout + 1s    KillTimeout
 //	readiness, liveness      a gRPC check, of a service that Consul knows
 //	restart_policy           RestartPolicy
 //
@@ -147,10 +147,10 @@ func (g group) job() nomadJob {
 		Driver:      "exec",
 		Config:      map[string]any{"command": g.Command, "args": args},
 		Env:         plain,
-		KillTimeout: g.Shutdown.MaxDuration + g.Shutdown.SIGTERMTimeout,
+		KillTimeout: g.bound(),
 		KillSignal:  string(g.StopSignals[0]),
 	}
-	maps.Copy(t.Env, g.ours(up(t.KillTimeout), true))
+	maps.Copy(t.Env, g.ours(down(t.KillTimeout), true))
 	if len(secret) > 0 {
 		var b strings.Builder
 		fmt.Fprintf(&b, "{{ with nomadVar %q }}\n", variablePath(g.Name))
@@ -277,7 +277,7 @@ func (g group) nomadGaps() {
 	g.gap(g.Protocol == config.GRPC, "health_check_timeout", "the check is one of a Consul service; Nomad's own services know no gRPC")
 	g.gap(g.Protocol == config.GRPC && g.Export.Image == "" && g.Desired+g.MaxSurge > 1, "export.grpc_port", "is the same for all instances, so that no client can have two")
 	g.gap(g.Shutdown.Grace == config.Strict && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "there is no first limit; each process has all of max_duration, and need not ask for more")
-	g.gap(g.Shutdown.MaxDuration+g.Shutdown.SIGTERMTimeout > mostKill, "shutdown.max_duration", "needs max_kill_timeout of at least %v in the configuration of the clients, which is 30s by default", g.Shutdown.MaxDuration+g.Shutdown.SIGTERMTimeout)
+	g.gap(g.bound() > mostKill, "shutdown.max_duration", "needs max_kill_timeout of at least %v in the configuration of the clients, which is 30s by default", g.bound())
 	g.gap(len(g.StopSignals) > 1, "stop_signals", "there is one, %s, and then SIGKILL", g.StopSignals[0])
 	g.gap(!slices.Equal(g.SuccessExitCodes, []int{0}), "success_exit_codes", "is not looked at; every end is followed by a restart")
 	g.gap(g.Restart.Policy == config.IfItFailed, "restart_policy", "on-failure is not possible; every end is followed by a restart")

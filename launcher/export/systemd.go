@@ -30,7 +30,7 @@ func (u *unit) set(key, value string) { u.WriteString(key + "=" + value + "\n") 
 //	desired_instances        instances name@1 to name@N, which name.target wants
 //	readiness                Type=notify
 //	health_check_timeout     TimeoutStartSec
-//	max_duration + sigterm_timeout    TimeoutStopSec
+//	max_duration + sigterm_timeout + 1s    TimeoutStopSec
 //	stop_signals             KillSignal
 //	pre_stop                 ExecStop
 //	restart_policy           Restart, RestartSec, StartLimitBurst, StartLimitIntervalSec
@@ -42,7 +42,7 @@ func (u *unit) set(key, value string) { u.WriteString(key + "=" + value + "\n") 
 func Systemd(c *config.Config) (*Result, error) {
 	return each(c, &Result{}, func(g group) error {
 		g.result.file(g.Name+"@.service", []byte(g.service()))
-		for _, l := range g.Listeners {
+		for _, l := range g.sockets() {
 			g.result.file(g.socketName(l), []byte(g.socket(l)))
 		}
 		g.result.file(g.Name+".target", []byte(g.target()))
@@ -60,7 +60,7 @@ func (g group) service() string {
 		u.set("Wants", d+".target")
 		u.set("After", d+".target")
 	}
-	for _, l := range g.Listeners {
+	for _, l := range g.sockets() {
 		u.set("Requires", g.socketName(l))
 		u.set("After", g.socketName(l))
 	}
@@ -90,8 +90,8 @@ func (g group) service() string {
 	for _, name := range slices.Sorted(maps.Keys(plain)) {
 		u.set("Environment", named(specifiers(quote(name+"="+plain[name]))))
 	}
-	limit := g.Shutdown.MaxDuration + g.Shutdown.SIGTERMTimeout
-	ours := g.ours(up(limit), false)
+	limit := g.bound()
+	ours := g.ours(down(limit), false)
 	for _, name := range slices.Sorted(maps.Keys(ours)) {
 		u.set("Environment", name+"="+ours[name])
 	}
@@ -114,10 +114,18 @@ func (g group) service() string {
 	if len(codes) > 0 {
 		u.set("SuccessExitStatus", strings.Join(codes, " "))
 	}
-	for _, l := range g.Listeners {
+	for _, l := range g.sockets() {
 		u.set("Sockets", g.socketName(l))
 	}
 	return u.String()
+}
+
+// sockets returns the listeners that systemd can have. It refuses a unit with another address, and then those that need it.
+func (g group) sockets() []config.Listener {
+	return slices.DeleteFunc(slices.Clone(g.Listeners), func(l config.Listener) bool {
+		_, ok := listenStream(l)
+		return !ok
+	})
 }
 
 func (g group) socketName(l config.Listener) string { return g.Name + "-" + l.Name + ".socket" }
@@ -131,8 +139,7 @@ func (g group) socket(l config.Listener) string {
 	if l.Network == config.NetworkTCP6 {
 		u.set("BindIPv6Only", "ipv6-only")
 	}
-	address, ok := listenStream(l)
-	g.gap(!ok, "listeners", "%s: systemd listens on IP addresses and ports, not on %s", l.Name, l.Address)
+	address, _ := listenStream(l)
 	u.set("ListenStream", specifiers(address))
 	u.set("FileDescriptorName", l.Name)
 	u.set("Service", g.Name+"@1.service")
@@ -239,6 +246,10 @@ func (g group) systemdGaps() {
 	g.gap(len(g.PreStop) > 0, "pre_stop", "a hook has TimeoutStopSec, and not its own timeout; SWANSONG_PROCESS_ID is name-instance, and in the place of SWANSONG_PROCESS_PID there is MAINPID")
 	g.gap(g.Protocol == config.GRPC && g.Liveness.Interval > 0, "liveness", "nobody asks; a process that says WATCHDOG=1 by itself can be given WatchdogSec=")
 	g.gap(g.Restart.Policy != config.NeverReturn && g.Restart.Max > g.Restart.Initial, "restart_policy.max_backoff", "the pause is always %v (RestartSteps= of systemd 254 can make it grow)", g.Restart.Initial)
+	for _, l := range g.Listeners {
+		_, ok := listenStream(l)
+		g.gap(!ok, "listeners", "%s: is left out; systemd listens on IP addresses and ports, not on %s", l.Name, l.Address)
+	}
 	g.gap(len(g.Listeners) > 0 && g.Desired > 1, "listeners", "a connection that comes while no instance runs starts the first one only")
 	g.gap(g.Logs.Dir != "", "logs", "stdout and stderr go to the journal, with its limits")
 }

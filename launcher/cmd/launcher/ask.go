@@ -113,7 +113,8 @@ func restartCommand(at *place) *cobra.Command {
 		Use:   "restart group",
 		Short: "Replace all processes of a group, without a gap",
 		Long: "Replace all processes of a group, by its rules. Where a roll is paused, --resume has it go on, and --rollback has it put " +
-			"back what there was; the latter also turns back one that is under way. Without either, a new roll begins, and one that is paused is given up for it.",
+			"back what there was; the latter also turns back one that is under way. Without either, a new roll begins, to what the group has: one that is paused is given up for it, and " +
+			"what that was to lead to comes by a reload.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: at.complete(groups),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -30,7 +30,7 @@ func runCommand(at *place) *cobra.Command {
 		Use:   "run -f file | run [flags] -- command [argument ...]",
 		Short: "Start groups of processes, and keep them running until ^C or SIGTERM",
 		Long: "Start what a file says, or a group by flags, and keep it running until ^C or SIGTERM; all is then drained. A second signal " +
-			"kills what is left. SIGHUP has the file read again, as the command reload does; without a file, it is a SIGTERM.\n\nIn the command, {id} is the name of " +
+			"kills what is left. SIGHUP has the file read again, as the command reload does; without a file, it is a SIGTERM. Nobody has to read what it prints.\n\nIn the command, {id} is the name of " +
 			"the process, {dir} the launcher's directory, and {socket} a path that the process can listen on.\n\nThe exit code is 0 " +
 			"when all has been drained, 1 when something has failed, 2 when processes were killed by a second signal, and 3 when some are left.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -157,6 +157,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 		}
 	}
 	// Caught to the end: the default would end the launcher, at its start and in its drain too, and drain nobody.
+	outlivePipes()
 	hangup := make(chan os.Signal, 1)
 	if cfg.Reread != nil || !signal.Ignored(syscall.SIGHUP) { // as by nohup
 		signal.Notify(hangup, syscall.SIGHUP)
@@ -199,6 +200,10 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 		return nil
 	}, graceful.WithSoft(min(bound, longest)), graceful.WithOutput(cmd.ErrOrStderr()))
 }
+
+// outlivePipes has writes to an output that nobody reads any more fail, where Go would have the first one to stdout or stderr
+// end the launcher, and with it its processes. Caught, and not ignored, which they would inherit.
+func outlivePipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // stopOnHangup makes a SIGTERM of the first SIGHUP. Of a terminal that ends, more than one can come, and the second one must
 // not cut the drain short, as a second SIGTERM does.

@@ -118,7 +118,7 @@ func TestArithmetic(t *testing.T) {
 	got := sums{*d.Spec.Replicas, d.Spec.MinReadySeconds, *d.Spec.ProgressDeadlineSeconds, int32(r.MaxSurge.IntValue()), int32(r.MaxUnavailable.IntValue()),
 		*pod.TerminationGracePeriodSeconds, c.Lifecycle.PreStop.Sleep.Seconds, c.StartupProbe.PeriodSeconds * c.StartupProbe.FailureThreshold, c.ReadinessProbe.GRPC.Port}
 	// 2.5s; 4.7s + 15s + 1.5s; 4.7s
-	want := sums{Replicas: 4, MinReady: 3, Deadline: 300, Surge: 2, Unavailable: 4 - 3, Grace: 22, Sleep: 5, Startup: 45, ReadinessPort: 9000}
+	want := sums{Replicas: 4, MinReady: 3, Deadline: 300, Surge: 2, Unavailable: 4 - 3, Grace: 23, Sleep: 5, Startup: 45, ReadinessPort: 9000}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -1,0 +1,110 @@
+//go:build linux
+
+package main_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	breaks = `state_dir: STATE
+process_groups:
+  - name: web
+    command: sh
+    args: [-c, 'test $REV = 1 -o ! -e DIR/bad || exit 3; exec RUNNER --process-id {id} --work-duration 1ms']
+    env: {REV: "1"}
+    on_failure: rollback
+  - {name: other, command: RUNNER, args: [--process-id, '{id}']}
+`
+	rolls   = "~ web: env.REV: \"1\" → \"2\" (rolls the group)\n"
+	nothing = "nothing has changed\n"
+	shown   = "nothing was taken over\n"
+)
+
+// breaks has a file loaded whose web does not start, until that is mended.
+func (s *site) breaks(yaml string) (mend func()) {
+	s.t.Helper()
+	bad := filepath.Join(s.dir, "bad")
+	if err := os.WriteFile(bad, nil, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	s.write(yaml)
+	_, stderr, code := s.says("reload", "-f", s.file(), "--wait")
+	if code != 1 || !strings.Contains(stderr, "the roll has failed") {
+		s.t.Errorf("exit code %d, %s", code, stderr)
+	}
+	return func() {
+		if err := os.Remove(bad); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// After a roll that has gone back, a reload shows what differs from what runs, and not from what was loaded.
+func TestReload_AfterARollback(t *testing.T) {
+	s := newSite(t, breaks)
+	s.runs()
+	next := strings.Replace(breaks, `"1"`, `"2"`, 1)
+	mend := s.breaks(next)
+	equal(t, "what the same file does", s.must("reload", "--dry-run"), rolls+shown)
+	s.write(breaks)
+	equal(t, "what the file does that was loaded before", s.must("reload", "--wait"), nothing)
+
+	limits := "~ other: health_check_timeout: 30s → 1m0s (at once)\n"
+	next = strings.Replace(next, "'{id}']", "'{id}'], health_check_timeout: 1m", 1)
+	s.write(next)
+	equal(t, "what a file does that differs elsewhere, too", s.must("reload", "--dry-run"), rolls+limits+shown)
+	mend()
+	equal(t, "what it does", s.must("reload", "--wait"), rolls+limits+"taken over\n")
+	equal(t, "revision", s.health().Groups[0].Revision, "3")
+	equal(t, "after that", s.must("reload"), nothing)
+}
+
+// So does one of a group whose roll is paused, which a restart leaves behind: it leads to what was there before.
+func TestReload_AfterAPause(t *testing.T) {
+	s := newSite(t, strings.Replace(breaks, "rollback", "pause", 1))
+	s.runs()
+	next := strings.NewReplacer(`"1"`, `"2"`, "rollback", "pause").Replace(breaks)
+	mend := s.breaks(next)
+	given := "~ web: the roll to revision 2 is paused, and given up for another one (rolls the group)\n"
+	equal(t, "what the same file does", s.must("reload", "--dry-run"), rolls+given+shown)
+	equal(t, "a restart", s.must("restart", "web", "--wait"), "all processes have been replaced\n")
+	equal(t, "what the same file does now", s.must("reload", "--dry-run"), rolls+shown)
+	mend()
+	equal(t, "what it does", s.must("reload", "--wait"), rolls+"taken over\n")
+	equal(t, "after that", s.must("reload"), nothing)
+}
+
+// A group that is to listen where another one does is refused until that is gone, and the preview says so.
+func TestReload_OfARenamedGroup(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := ln.Addr().String()
+	ln.Close()
+	other := "state_dir: STATE\nprocess_groups:\n  - {name: other, command: RUNNER, args: [--process-id, '{id}']}\n"
+	listens := func(name string) string {
+		return other + fmt.Sprintf("  - {name: %s, command: RUNNER, args: [--process-id, '{id}'], listeners: [{name: http, address: '%s'}]}\n", name, address)
+	}
+	s := newSite(t, listens("web"))
+	s.runs()
+	s.write(listens("web2"))
+	refused := fmt.Sprintf("group \"web\" has tcp %s until it is gone; take that out first, and add \"web2\" by another reload", address)
+	equal(t, "what is shown", s.must("reload", "--dry-run"), "- web (stops the group)\n+ web2 (starts the group)\n! web2: "+refused+" (refused)\n"+shown)
+	_, stderr, code := s.says("reload", "-f", s.file())
+	if code != 1 || !strings.Contains(stderr, refused) {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	equal(t, "groups after that", len(s.health().Groups), 2)
+
+	s.write(other)
+	s.must("reload", "--wait")
+	s.write(listens("web2"))
+	equal(t, "in two steps", s.must("reload", "--wait"), "+ web2 (starts the group)\ntaken over\n")
+}
