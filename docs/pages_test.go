@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -82,8 +83,8 @@ func slugs(text string) map[string]bool {
 	return found
 }
 
-// A block of Go that names its file is in it as it is, but for the indentation: so it is compiled, and mostly run. The others can
-// at least be parsed.
+// A block of Go names its file, and is in it as it is, but for the indentation: so it is compiled, and mostly run. The two of
+// peers whom the root module does not require, and no test of it downloads, can at least be parsed.
 func TestCode(t *testing.T) {
 	from := 0
 	for name, text := range pages(t) {
@@ -98,13 +99,50 @@ func TestCode(t *testing.T) {
 				} else if !strings.Contains(flat(string(file)), flat(code)) {
 					t.Errorf("%s: this is not in %s as it is:\n%s", name, source, code)
 				}
-			case language == "go" && !parses(code):
+			case language != "go":
+			case !slices.ContainsFunc(ofPeers, func(begins string) bool { return strings.HasPrefix(code, begins) }):
+				t.Errorf("%s: this does not say where it is compiled, as in <!-- from docs/snippets_test.go -->:\n%s", name, code)
+			case !parses(code):
 				t.Errorf("%s: this is no Go:\n%s", name, code)
 			}
 		}
 	}
 	if from == 0 {
 		t.Error("no block names its file")
+	}
+}
+
+// What docs/migrate.md has of oklog/run and of tomb.
+var ofPeers = []string{"var g run.Group\n", "f := &follower{}\nf.t.Go("}
+
+// A step of the guide says how to run it, by a program that is there and with an address that it has.
+func TestGuideRuns(t *testing.T) {
+	guide := pages(t)["docs/guide.md"]
+	steps, err := filepath.Glob(filepath.Join(root, "examples", "guide", "*", "main.go"))
+	if err != nil || len(steps) != 7 {
+		t.Fatalf("%d steps, %v", len(steps), err)
+	}
+	for _, step := range steps {
+		source, err := os.ReadFile(step)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Base(filepath.Dir(step))
+		_, says, ok := strings.Cut(guide, "`go run ./examples/guide/"+dir)
+		if !ok {
+			t.Errorf("docs/guide.md does not say how to run %s", dir)
+			continue
+		}
+		says, _, _ = strings.Cut(says, "\n\n")
+		asked := regexp.MustCompile(`curl [^`+"`"+`]*?127\.0\.0\.1:(\d+)(/\w+)`).FindAllStringSubmatch(says, -1)
+		if len(asked) == 0 {
+			t.Errorf("docs/guide.md does not say what to ask %s", dir)
+		}
+		for _, m := range asked {
+			if !strings.Contains(string(source), `"127.0.0.1:`+m[1]+`"`) || !regexp.MustCompile(`"(GET|POST) `+m[2]+`"`).Match(source) {
+				t.Errorf("docs/guide.md asks %s for %s at port %s, which it does not have", dir, m[2], m[1])
+			}
+		}
 	}
 }
 

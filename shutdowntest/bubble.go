@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,8 +45,30 @@ type run struct {
 
 const longest = time.Hour
 
+// patience is how long a run may take by the clock on the wall, before somebody is told where it is.
+var patience = time.Minute
+
+// watch tells where a run is that takes too long by the clock on the wall: that of the bubble stands still while somebody waits
+// for a mutex, so that no limit is reached. It does not fail the test, which may just be slow; go test has a -timeout for that.
+func (r *run) watch(t *testing.T) (stop func() bool) {
+	return time.AfterFunc(patience, func() {
+		where := "the stop is on its way"
+		if r.mu.TryLock() { // who hangs may have it
+			r.mu.Unlock()
+			where = r.where(t)
+		}
+		stuck := slices.DeleteFunc(traces(), func(trace string) bool {
+			m := header.FindStringSubmatch(trace)
+			return m == nil || m[3] == ""
+		})
+		fmt.Fprintf(os.Stderr, "shutdowntest: %s has run for %v, and its clock may stand still, as for a mutex that nobody unlocks; %s\n\n%s\n",
+			t.Name(), patience, where, strings.Join(stuck, "\n\n"))
+	}).Stop
+}
+
 func (r *run) do(t *testing.T) {
 	t.Helper()
+	defer r.watch(t)()
 	defer func() {
 		t.Helper()
 		switch e := recover().(type) {

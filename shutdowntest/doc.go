@@ -47,6 +47,11 @@
 // Where guards are held all along, the scenario can make moments in between: each s.Guard().Release() is four.
 //
 // Goroutines run as they do, so two runs need not be alike. They are, as a rule, where no two things happen at once, and
-// work that takes no time may be done by luck: have it take some, by time.Sleep, which costs nothing in a bubble. What waits for a network or a lock is not asleep, as package synctest
-// explains; use [net.Pipe].
+// work that takes no time may be done by luck: have it take some, by time.Sleep, which costs nothing in a bubble. The
+// scenario itself, and loops that outlive the stop, sleep by [ctxshutdown.Sleep]: one that goes on through the stop with
+// time.Sleep gives what was released too early the time to be done all the same, and so hides a release before the write.
+//
+// What waits for a network or a lock is not asleep, as package synctest explains; use [net.Pipe]. So the clock of the bubble
+// stands still while somebody waits for a mutex that nobody unlocks: no limit of [Run] is ever reached, and the test hangs
+// until the -timeout of go test. After a minute by the clock on the wall, stderr has where the stop came, and the goroutines.
 package shutdowntest

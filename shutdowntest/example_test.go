@@ -10,7 +10,7 @@ import (
 
 // A test of one's own is a scenario and a check: here, that each job which was accepted is done when everything has drained.
 func ExampleRun() {
-	_ = func(t *testing.T) { // func TestJobs(t *testing.T)
+	runs("TestJobs", func(t *testing.T) { // func TestJobs(t *testing.T)
 		shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 			accepted, done := 0, make(chan struct{}, 10)
 			for range 10 {
@@ -31,17 +31,27 @@ func ExampleRun() {
 				}
 			}
 		})
-	}
+	})
 }
 
 // What takes longer than ten seconds to drain, by the clock of the bubble, says so.
 func ExampleWithin() {
-	_ = func(t *testing.T) { // func TestExport(t *testing.T)
+	runs("TestExport", func(t *testing.T) { // func TestExport(t *testing.T)
 		shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 			export := s.Guard()
 			defer export.Release()
 			time.Sleep(5 * time.Minute)
 			return nil
 		}, shutdowntest.Within(10*time.Minute))
-	}
+	})
 }
+
+// An example has no testing.T, so it cannot run what it shows. This does: as tests, which is what they are.
+func TestExamples(t *testing.T) {
+	runs = func(name string, test func(*testing.T)) { t.Run(name, test) }
+	defer func() { runs = func(string, func(*testing.T)) {} }()
+	ExampleRun()
+	ExampleWithin()
+}
+
+var runs = func(name string, test func(*testing.T)) {}

@@ -47,7 +47,7 @@ func deferPlace(pass *analysis.Pass, h *holding, b binding) (at token.Pos, depth
 	}
 	switch stmt.ParentEdgeKind() {
 	case edge.BlockStmt_List, edge.CaseClause_Body, edge.CommClause_Body:
-		at, depth = stmt.Node().End(), pass.Fset.Position(stmt.Node().Pos()).Column-1
+		at, depth = stmt.Node().End(), column(pass, stmt.Node())-1
 		// After g, ok := s.TryGuard() one writes if !ok { return } first.
 		if next, ok := stmt.NextSibling(); ok && h.ok != nil {
 			if n, ok := next.Node().(*ast.IfStmt); ok && n.Init == nil && n.Else == nil && h.isNegated(n.Cond) && leaves(n.Body) {
@@ -56,7 +56,7 @@ func deferPlace(pass *analysis.Pass, h *holding, b binding) (at token.Pos, depth
 		}
 	case edge.IfStmt_Init:
 		n := stmt.Parent().Node().(*ast.IfStmt)
-		depth = pass.Fset.Position(n.Pos()).Column
+		depth = column(pass, n)
 		if h.isOK(n.Cond) {
 			at = n.Body.Lbrace + 1
 		} else if block, ok := n.Else.(*ast.BlockStmt); ok && h.isNegated(n.Cond) && leaves(n.Body) {
@@ -105,3 +105,6 @@ func insertLine(pass *analysis.Pass, h *holding, pos token.Pos, stmt string) ana
 	}
 	return analysis.TextEdit{Pos: pos, End: pos, NewText: []byte(text)}
 }
+
+// column returns where a node begins in its line, whatever a //line comment says, which for generated code may have no columns.
+func column(pass *analysis.Pass, n ast.Node) int { return pass.Fset.PositionFor(n.Pos(), false).Column }

@@ -15,7 +15,8 @@
 // # What they see
 //
 // They look at one function at a time, and at what its variables were assigned. A guard or a scope that is returned,
-// stored, sent, captured by a function that releases it or passed on is its new owner's from then on. Where they cannot
+// stored, sent, captured by a function that releases it or passed on is its new owner's from then on; only the function of a
+// go statement is looked at in its place. Where they cannot
 // tell, they are silent: a context that is a parameter may be on either tier, and a scope that two variables hold is taken
 // for two, unless one was assigned to the other. What they report, though, is not always wrong; the doc of each analyzer says when.
 //

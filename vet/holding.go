@@ -3,6 +3,7 @@ package vet
 import (
 	"cmp"
 	"go/ast"
+	"go/constant"
 	"go/token"
 	"go/types"
 	"slices"
@@ -246,7 +247,7 @@ func (h *holding) follow(visit func(ast.Node)) (lost []ast.Node) {
 		}
 		for i, next := range s.block.Succs {
 			if len(s.block.Succs) == 2 && len(nodes) > 0 {
-				if cond, ok := nodes[len(nodes)-1].(ast.Expr); ok && h.absent(cond, i == 0, s.known) {
+				if cond, ok := nodes[len(nodes)-1].(ast.Expr); ok && h.absent(h.compared(cond), i == 0, s.known) {
 					continue
 				}
 			}
@@ -284,6 +285,18 @@ func (h *holding) start() (*cfg.Block, int) {
 	return nil, 0
 }
 
+// compared returns what a condition of the graph stands for: of case x, in a switch with a tag, the graph has x alone.
+func (h *holding) compared(cond ast.Expr) ast.Expr {
+	cur, ok := h.fn.FindNode(cond)
+	if !ok || cur.ParentEdgeKind() != edge.CaseClause_List {
+		return cond
+	}
+	if of, ok := cur.Parent().Parent().Parent().Node().(*ast.SwitchStmt); ok && of.Tag != nil {
+		return &ast.BinaryExpr{X: of.Tag, OpPos: cond.Pos(), Op: token.EQL, Y: cond}
+	}
+	return cond
+}
+
 // absent reports whether nothing is held where cond has come out as outcome.
 func (h *holding) absent(cond ast.Expr, outcome, known bool) bool {
 	if h.gone != nil && h.gone(ast.Unparen(cond), outcome) {
@@ -303,7 +316,14 @@ func (h *holding) absent(cond ast.Expr, outcome, known bool) bool {
 			}
 			return x && y
 		case token.EQL, token.NEQ:
-			return outcome == (e.Op == token.EQL) && (h.isVar(e.X) && isNil(h.info, e.Y) || isNil(h.info, e.X) && h.isVar(e.Y))
+			equal := outcome == (e.Op == token.EQL)
+			if b, ok := isBool(h.info, e.Y); ok {
+				return h.absent(e.X, equal == b, known)
+			}
+			if b, ok := isBool(h.info, e.X); ok {
+				return h.absent(e.Y, equal == b, known)
+			}
+			return equal && (h.isVar(e.X) && isNil(h.info, e.Y) || isNil(h.info, e.X) && h.isVar(e.Y))
 		}
 	}
 	return false
@@ -316,6 +336,15 @@ func (h *holding) isVar(e ast.Expr) bool {
 }
 
 func isNil(info *types.Info, e ast.Expr) bool { return info.Types[e].IsNil() }
+
+// isBool returns the value of an expression that is true or false, whatever happens.
+func isBool(info *types.Info, e ast.Expr) (value, ok bool) {
+	v := info.Types[e].Value
+	if v == nil || v.Kind() != constant.Bool {
+		return false, false
+	}
+	return constant.BoolVal(v), true
+}
 
 // what names what is held.
 func (h *holding) what() string { return h.vars[0].Name() }

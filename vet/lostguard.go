@@ -33,7 +33,8 @@ Write
 	defer g.Release()
 
 or hand the guard to whoever ends the work: return it, store it, pass it on, capture it in a goroutine. That has to
-happen on every path, those of errors too. Releasing a guard again, and releasing a nil guard, does nothing.
+happen on every path, those of errors too, and on those of a go statement's function, which is looked at where nobody else
+has the guard. Releasing a guard again, and releasing a nil guard, does nothing.
 
 The suggested fix, a defer, is offered where the guard stays in the function and is not acquired in a loop. A path that
 ends in a panic is not reported, nor a guard whose ok is passed on or stored, nor one that is discarded in a _test.go file:
@@ -78,6 +79,11 @@ func checkGuard(pass *analysis.Pass, call inspector.Cursor, fn *types.Func) {
 		return // a variable that is declared elsewhere may be released under a condition like that of its assignment
 	}
 	lost := h.follow(nil)
+	if len(lost) == 0 {
+		if inside := startedWith(pass, h); inside != nil {
+			h, lost = inside, inside.follow(nil)
+		}
+	}
 	switch {
 	case len(lost) == 0:
 	case len(h.vars) == 0:
@@ -93,6 +99,45 @@ func checkGuard(pass *analysis.Pass, call inspector.Cursor, fn *types.Func) {
 			Related:        related,
 		})
 	}
+}
+
+// startedWith returns the holding of a goroutine that releases the guard of h, nil if there is none such: a go statement
+// whose function is a literal runs that once. Nobody else may have the guard, and nothing in the literal that runs at another
+// time: a literal in it, other than one it defers.
+func startedWith(pass *analysis.Pass, h *holding) *holding {
+	var lit inspector.Cursor
+	var body *ast.FuncLit
+	for _, m := range h.mentions {
+		in, ok := enclosing(m.cur).(*ast.FuncLit)
+		switch {
+		case m.effect == nothing:
+			continue
+		case m.effect != releases || !ok || body != nil && body != in:
+			return nil
+		}
+		body = in
+	}
+	if body == nil || ast.Node(body) == h.fn.Node() {
+		return nil
+	}
+	lit, ok := h.fn.FindNode(body)
+	if !ok {
+		return nil
+	}
+	call, kind, _ := above(lit)
+	if kind != edge.CallExpr_Fun || call.ParentEdgeKind() != edge.GoStmt_Call || enclosing(call) != h.fn.Node() {
+		return nil
+	}
+	graph := pass.ResultOf[ctrlflow.Analyzer].(*ctrlflow.CFGs).FuncLit(body)
+	if graph == nil {
+		return nil
+	}
+	inside := &holding{info: h.info, fn: lit, graph: graph, vars: h.vars, ok: h.ok}
+	inside.look(judgeGuard)
+	if inside.blurred {
+		return nil
+	}
+	return inside
 }
 
 // guardHolding returns the holding that an acquisition begins, not yet looked at; false if the guard is handed over at

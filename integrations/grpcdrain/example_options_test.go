@@ -150,3 +150,20 @@ func ExampleKeepaliveTimeout() {
 	// answered: <nil>
 	// drained: <nil>
 }
+
+// Who was cut off is named by its method.
+func ExampleCutError() {
+	err := error(&grpcdrain.CutError{ // as Serve returns it
+		Calls: []ctxshutdown.GuardEntry{{Path: "grpc/shop.Orders/Follow", Count: 2}, {Path: "grpc/shop.Orders/Export", Count: 1}},
+		Cause: errors.New("out of time"),
+	})
+	var cut *grpcdrain.CutError
+	if errors.As(err, &cut) {
+		for _, call := range cut.Calls {
+			fmt.Println(call.Path, call.Count)
+		}
+	}
+	// Output:
+	// grpc/shop.Orders/Follow 2
+	// grpc/shop.Orders/Export 1
+}

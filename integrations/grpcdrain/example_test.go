@@ -52,6 +52,8 @@ func Example() {
 
 // A long stream ends when its scope is told to stop, in the middle of nothing.
 func ExampleMessages() {
+	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
 	type summary struct{ messages int }
 	upload := func(stream interface { // such as pb.Service_UploadServer
 		Context() context.Context
@@ -63,9 +65,38 @@ func ExampleMessages() {
 			if err != nil {
 				return err
 			}
-			n++
+			if n++; n == 2 {
+				s.Shutdown() // the stop comes while the client is thinking about the third
+			}
 		}
 		return stream.SendAndClose(summary{n}) // what has come so far; the client goes on elsewhere
 	}
-	_ = upload
+	ctx, end := context.WithCancel(s.Work())
+	defer end() // as gRPC does when the handler has returned
+	client := &uploader[summary]{ctx: ctx, pieces: make(chan string, 2)}
+	client.pieces <- "one"
+	client.pieces <- "two"
+	fmt.Println(upload(client), client.answer)
+	// Output:
+	// <nil> {2}
 }
+
+// An uploader is the stream of a client that never says that it has sent all.
+type uploader[S any] struct {
+	ctx    context.Context
+	pieces chan string
+	answer S
+}
+
+func (u *uploader[S]) Context() context.Context { return u.ctx }
+
+func (u *uploader[S]) Recv() (string, error) {
+	select {
+	case piece := <-u.pieces:
+		return piece, nil
+	case <-u.ctx.Done():
+		return "", u.ctx.Err()
+	}
+}
+
+func (u *uploader[S]) SendAndClose(answer S) error { u.answer = answer; return nil }

@@ -210,3 +210,107 @@ func refused(s *ctxshutdown.Swansong) {
 		panic("admitted")
 	}
 }
+
+func comparedWithFalse(s *ctxshutdown.Swansong) {
+	g, ok := s.TryGuard()
+	if ok == false {
+		return
+	}
+	g.Release()
+	h, ok := s.TryGuard()
+	if true != ok {
+		return
+	}
+	h.Release()
+	const admitted = true
+	i, ok := s.TryGuard()
+	if !(ok == admitted) {
+		return
+	}
+	i.Release()
+}
+
+func switched(s *ctxshutdown.Swansong) {
+	g, ok := s.TryGuard()
+	switch ok {
+	case true:
+		g.Release()
+	case false:
+	}
+	switch h, ok := s.TryGuard(); ok {
+	case false:
+		return
+	case true:
+		h.Release()
+	}
+	i, ok := s.TryGuard()
+	switch ok {
+	case true:
+		i.Release()
+	}
+	j, _ := s.TryGuard()
+	switch j {
+	case nil:
+		return
+	}
+	j.Release()
+}
+
+func inAGoroutineOnAllPaths(s *ctxshutdown.Swansong, full bool) {
+	g, ok := s.TryGuard()
+	if !ok {
+		return
+	}
+	go func() {
+		if full {
+			g.Release()
+			return
+		}
+		for work() != nil {
+		}
+		g.Release()
+	}()
+	h, ok := s.TryGuard()
+	go func() {
+		if !ok {
+			return
+		}
+		work()
+		h.Release()
+	}()
+	i := s.Guard()
+	go func() {
+		defer func() { i.Release() }()
+		if full {
+			return
+		}
+		work()
+	}()
+}
+
+// A function that somebody else may call, or not, or twice, ends the guard when it does.
+func byFunctions(s *ctxshutdown.Swansong, full bool, jobs chan func()) {
+	g := s.Guard()
+	jobs <- func() {
+		if full {
+			return
+		}
+		g.Release()
+	}
+	h := s.Guard()
+	go func() {
+		if full {
+			return
+		}
+		h.Release()
+	}()
+	defer h.Release()
+	i := s.Guard()
+	go func() {
+		if full {
+			jobs <- func() { i.Release() }
+			return
+		}
+		i.Release()
+	}()
+}

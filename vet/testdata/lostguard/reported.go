@@ -242,3 +242,44 @@ func backToAReturn(s *ctxshutdown.Swansong, stop chan int) {
 		g.Release()
 	}
 }
+
+func comparedTheOtherWay(s *ctxshutdown.Swansong) {
+	g, ok := s.TryGuard() // want `the guard g is not released`
+	if ok == true {
+		return
+	}
+	g.Release()
+}
+
+func switchedTheOtherWay(s *ctxshutdown.Swansong) {
+	g, ok := s.TryGuard() // want `the guard g is not released`
+	switch ok {
+	case false:
+		g.Release()
+	case true:
+	}
+}
+
+// The goroutine has the guard, and is looked at as if it had acquired it.
+func inAGoroutineThatLeaves(s *ctxshutdown.Swansong, full bool) {
+	g, ok := s.TryGuard() // want `the guard g is not released when the function returns at line 271`
+	if !ok {
+		return
+	}
+	go func() {
+		if full {
+			return
+		}
+		work()
+		g.Release()
+	}()
+}
+
+func inAGoroutineThatEnds(s *ctxshutdown.Swansong) {
+	g := s.Guard() // want `the guard g is not released when the function returns at line 284`
+	go func() {
+		if work() == nil {
+			g.Release()
+		}
+	}()
+}

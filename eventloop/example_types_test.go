@@ -1,0 +1,102 @@
+package eventloop_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/swansong-go/swansong/eventloop"
+)
+
+// What belongs to the loop is touched by what the loop runs, and by nothing else: callbacks, timers, completions.
+func ExampleLoop() {
+	loop := eventloop.New(context.Background(), eventloop.WithName("ui"))
+	if err := loop.Start(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	frames, painted := 0, make(chan struct{})
+	loop.Post(func() { // of the loop's own goroutine, so that the timer cannot fire before it is assigned
+		var paint *eventloop.Timer
+		paint, _ = loop.Every(time.Millisecond, func() {
+			if frames++; frames == 2 {
+				paint.Stop()
+				close(painted)
+			}
+		})
+	})
+	<-painted
+	late, _ := loop.After(time.Hour, func() { fmt.Println("never") })
+	fmt.Println("pending:", loop.Counts().Timers)
+
+	<-loop.Stop().Done()
+	fmt.Println("frames:", frames, "the timer would have fired:", late.Stop())
+	_, err := loop.After(0, func() {})
+	fmt.Println(errors.Is(err, eventloop.ErrStopped), loop.Err())
+	fmt.Println("cancelled:", loop.Stats().Snapshot().CancelledTimers)
+	// Output:
+	// pending: 1
+	// frames: 2 the timer would have fired: false
+	// true <nil>
+	// cancelled: 1
+}
+
+// Somebody outside asks; main decides what follows, and in which order.
+func ExampleLoop_ShutdownHandle() {
+	loop := eventloop.New(context.Background())
+	go loop.ShutdownHandle().Trigger() // a window is closed
+	err := loop.Run(context.Background(), func(context.Context) error {
+		<-loop.ShutdownHandle().Signal()
+		loop.Post(func() { fmt.Println("saved") })
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// saved
+	// <nil>
+}
+
+// Before what offloads use is taken away, such as the heap of another language, the last of them has to have returned: those
+// that timed out go on until they notice.
+func ExampleLoop_WaitRunners() {
+	loop, pool := eventloop.New(context.Background()), eventloop.NewPool(context.Background(), 1)
+	defer pool.Stop()
+	loop.Start()
+	timedOut, finish := make(chan struct{}), make(chan struct{})
+	eventloop.OffloadTimeout(loop, pool, time.Millisecond, func(context.Context) (int, error) {
+		<-finish // does not look at its context
+		return 0, nil
+	}, func(int, error) { close(timedOut) })
+	<-timedOut
+
+	brief, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	err := loop.WaitRunners(brief)
+	var late *eventloop.WaitError
+	if errors.As(err, &late) {
+		fmt.Println("still running:", late.Running, late.What)
+	}
+
+	close(finish)
+	fmt.Println(loop.WaitRunners(context.Background()))
+	<-loop.Stop().Done()
+	// Output:
+	// still running: 1 offloads
+	// <nil>
+}
+
+// A panic ends its job and no other one. The first is kept, with its stack.
+func ExamplePool_Err() {
+	pool := eventloop.NewPool(context.Background(), 1)
+	release := make(chan struct{})
+	pool.Submit(func() { <-release; panic("no such pixel") })
+	pool.Submit(func() {})
+	fmt.Println("running:", pool.Running())
+	close(release)
+	<-pool.Stop().Done()
+	fmt.Println("running:", pool.Running(), pool.Err())
+	// Output:
+	// running: 2
+	// running: 0 eventloop: panic in a function of the kind "job": no such pixel
+}

@@ -1,0 +1,150 @@
+package config_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/swansong-go/swansong/launcher/config"
+)
+
+// A file is read, looked at, and handed to package launcher. What it leaves out is there with its default.
+func ExampleConfig() {
+	c, err := config.Parse("launcher.yaml", []byte(`
+process_groups:
+  - name: kv
+    desired_instances: 2
+    env: {API_TOKEN: hunter2}
+    shutdown: {grace_period: 5s}
+  - name: web
+    depends_on: [kv]
+`))
+	if err != nil {
+		panic(err)
+	}
+	kv := c.Group("kv")
+	fmt.Println(kv.Desired, kv.Restart.Policy, "a stop of all takes at most", c.StopBound())
+
+	cfg := c.Launcher()
+	fmt.Println(len(cfg.Groups), "groups in", cfg.Dir == c.Dir())
+
+	var text strings.Builder
+	if err := c.Redacted().Print(&text); err != nil {
+		panic(err)
+	}
+	for line := range strings.Lines(text.String()) {
+		if strings.Contains(line, "API_TOKEN") {
+			fmt.Println(strings.TrimSpace(line))
+		}
+	}
+	// Output:
+	// 2 on-failure a stop of all takes at most 24s
+	// 2 groups in true
+	// API_TOKEN: '[redacted]'
+}
+
+// One group after the other: each takes what its limits come to.
+func ExampleGroup() {
+	c, err := config.Parse("launcher.yaml", []byte("process_groups: [{name: kv, shutdown: {max_duration: 20s}}, {name: web, depends_on: [kv]}]"))
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range []string{"web", "kv"} {
+		var g *config.Group = c.Group(name)
+		fmt.Println(g.Name, g.StopBound())
+	}
+	fmt.Println("all", c.StopBound())
+	// Output:
+	// web 12s
+	// kv 22s
+	// all 34s
+}
+
+// What package launcher finds fault with later is told by file, line and key, too.
+func ExampleSource() {
+	file, remove := exampleFile("process_groups:\n  - name: sleeper\n    command: sleep\n    desired_instances: 2\n")
+	defer remove()
+	c, source, err := config.LoadSource(file)
+	if err != nil {
+		panic(err)
+	}
+	cfg := c.Launcher()
+	cfg.Groups[0].Desired = -1 // by a program that knows better
+	err = source.Locate(cfg.Validate())
+	_, what, _ := strings.Cut(err.Error(), "launcher.yaml:")
+	where, _, _ := strings.Cut(what, ": ")
+	fmt.Println(where)
+	// Output:
+	// 2:5
+}
+
+// Tools get what is wrong in parts: a line for an editor to mark, a key, and what is to be done.
+func ExampleErrors() {
+	_, err := config.Parse("launcher.yaml", []byte("process_groups:\n  - name: kv\n    desired_instances: none\n"))
+	var all config.Errors
+	if errors.As(err, &all) {
+		var first *config.Error = all[0]
+		fmt.Println(len(all), "at line", first.Line, "of", first.Key)
+	}
+	// Output:
+	// 1 at line 3 of process_groups[0].desired_instances
+}
+
+// A change says what becomes of the processes when it is taken over.
+func ExampleEffect() {
+	now, err := config.Parse("launcher.yaml", []byte("process_groups: [{name: kv, desired_instances: 2}]"))
+	if err != nil {
+		panic(err)
+	}
+	next, err := config.Parse("launcher.yaml", []byte("process_groups: [{name: kv, desired_instances: 2, args: [--fast]}]"))
+	if err != nil {
+		panic(err)
+	}
+	for _, change := range config.Diff(now, next) {
+		var effect config.Effect = change.Effect
+		fmt.Println(change.Key, "needs:", effect)
+	}
+	// Output:
+	// args needs: rolls the group
+}
+
+// Sizes have units, in the file and where they are printed.
+func ExampleBytes() {
+	fmt.Println(config.Bytes(10<<20), config.Bytes(1500))
+	// Output:
+	// 10MiB 1500
+}
+
+// A Redactor also says whether there is anything to hide, so that a program can refuse to print it at all.
+func ExampleRedactor() {
+	r := config.NewRedactor()
+	for _, name := range []string{"API_TOKEN", "HOME"} {
+		fmt.Println(name, r.Secret(name, "hunter2"), r.Env(name, "hunter2"))
+	}
+	fmt.Fprintln(os.Stdout, r.Args([]string{"--password=hunter2", "--port=80"}))
+	// Output:
+	// API_TOKEN true [redacted]
+	// HOME false hunter2
+	// [--password=[redacted] --port=80]
+}
+
+// A launcher that has rolled one group back compares the file with what holds for that group, and not with what was loaded.
+func ExampleConfig_WithGroup() {
+	parse := func(text string) *config.Config {
+		c, err := config.Parse("launcher.yaml", []byte(text))
+		if err != nil {
+			panic(err)
+		}
+		return c
+	}
+	before := parse("process_groups: [{name: kv, desired_instances: 2}, {name: web}]")
+	loaded := parse("process_groups: [{name: kv, desired_instances: 3}, {name: web, args: [--fast]}]")
+	holds := loaded.WithGroup("kv", before).(*config.Config)
+	for _, change := range config.Diff(holds, loaded) {
+		fmt.Println(change.Group, change.Key)
+	}
+	// Output:
+	// kv desired_instances
+	// kv min_healthy_instances
+}
