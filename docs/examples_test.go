@@ -17,8 +17,8 @@ import (
 //   - A function has one of its own.
 //   - A type has one, of its own or of what makes it or of one of its methods; or is used by name, itself or by one of its
 //     constants, in the examples of its package.
-//   - A method has one of its own, or is called in one of its type's or of its package. Calls are compared by name, without types: this looks
-//     at source code alone, so that it takes no module but the root's.
+//   - A method has one of its own, or is called in one of its type's or of its package. Calls are compared by name, without
+//     types: this looks at source code alone, so that it takes no module but the root's.
 func TestExamples(t *testing.T) {
 	packages := map[string][]string{} // files by directory
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {

@@ -17,8 +17,7 @@ var ErrInUse = errors.New("launcher: another launcher has this directory")
 const lockPatience = time.Second
 
 // ownDirectory makes the directory if it is not there, and takes its lock: that of the directory itself, which nobody can remove
-// and leave the directory. Whoever can write to it can be taken for a
-// process of ours, so nobody else may be able to.
+// and leave the directory. Whoever can write to it can be taken for a process of ours, so nobody else may be able to.
 func ownDirectory(dir string) (lock *os.File, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, &ConfigError{Field: "Dir", Rule: err.Error()}

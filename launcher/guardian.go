@@ -74,9 +74,10 @@ var heldFor = time.Minute // tests have less time
 const guardianPatience = 20 * time.Second
 
 // Guard is what a [Config].Guardian does. It reads what the launcher tells it from stdin, and returns when neither the
-// launcher nor a process that it was to look after is left. It ignores SIGTERM, SIGINT and SIGHUP as long as the launcher lives, and
-// SIGPIPE: it may be dead before it has heard the answer. What goes into a log while there is no launcher goes through redact, as through [Config].Redact before, and with the same note
-// where that panics; nil leaves it as it is. What goes wrong is an [Alarm] of the next launcher, too.
+// launcher nor a process that it was to look after is left. It ignores SIGTERM, SIGINT and SIGHUP as long as the launcher lives,
+// and SIGPIPE: the launcher may be dead before it has heard the answer. What goes into a log while there is no launcher goes
+// through redact, as through [Config].Redact before, and with the same note where that panics; nil leaves it as it is. What
+// goes wrong is an [Alarm] of the next launcher, too.
 func Guard(redact func(string) string) error {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	in := bufio.NewReader(os.Stdin)

@@ -17,7 +17,8 @@ var secrets = []string{"*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*_PASS", "*_PW
 
 // A Redactor takes secrets out of what is printed and logged: of environment variables by their name, of arguments by the
 // name of their flag, and of both where they contain a URL with a password, or name=value, name = value, name => value,
-// name: value or "name": value with a telling name. What is none of these, such as a password that is an argument by itself, it cannot know.
+// name: value or "name": value with a telling name. What is none of these, such as a password that is an argument by itself,
+// it cannot know.
 //
 // Names are compared with patterns as path.Match has them, without regard to case, and with - taken for _. A Redactor is
 // safe for concurrent use.
