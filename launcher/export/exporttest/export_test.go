@@ -183,7 +183,7 @@ func TestJobs(t *testing.T) {
 		})
 	}
 	j := jobs(t)["keyvalue-runner"].TaskGroups[0]
-	if got, want := *j.ShutdownDelay+*j.Tasks[0].KillTimeout, 21200*time.Millisecond; got != want {
+	if got, want := *j.ShutdownDelay+*j.Tasks[0].KillTimeout, 22200*time.Millisecond; got != want {
 		t.Errorf("a stop may take %v, not %v", got, want)
 	}
 }
