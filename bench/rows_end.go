@@ -30,8 +30,8 @@ func endRows() []row {
 		},
 		{
 			what: "HTTP request, with a guard", peer: "the same without", limit: 1 / 0.97, gate: 1.2, allocs: rare, steady: 2, often: 8,
-			ours:  func() func(int) { return requests(guarded) },
-			their: func() func(int) { return requests(unguarded) },
+			ours:  func() func(int) { return requests("/guard") },
+			their: func() func(int) { return requests("/plain") },
 		},
 		{
 			what: "Guard + Release while reports of 100000 guards are made", peer: "the same while something else is computed", limit: 2, once: true, each: bystanding,
@@ -127,21 +127,33 @@ func guarded(w http.ResponseWriter, r *http.Request) {
 	unguarded(w, r)
 }
 
-// requests starts a server, and makes requests by a few clients that keep their connections.
-func requests(handler http.HandlerFunc) func(n int) {
+const clients = 4 // that keep their connections
+
+// server serves both: of two servers, one may be a few percent slower for as long as it runs.
+var server = sync.OnceValues(func() (url string, client *http.Client) {
 	s := running()
-	srv := httptest.NewUnstartedServer(handler)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/guard" {
+			guarded(w, r)
+		} else {
+			unguarded(w, r)
+		}
+	}))
 	srv.Config.BaseContext = func(net.Listener) context.Context { return s.Work() }
 	srv.Start()
-	const clients = 4
-	transport := &http.Transport{MaxIdleConnsPerHost: clients}
-	client := &http.Client{Transport: transport}
+	return srv.URL, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
+})
+
+// requests makes requests by a few clients.
+func requests(path string) func(n int) {
+	url, client := server()
+	url += path
 	return func(n int) {
 		var wg sync.WaitGroup
 		for range clients {
 			wg.Go(func() {
 				for range (n + clients - 1) / clients {
-					res, err := client.Get(srv.URL)
+					res, err := client.Get(url)
 					if err != nil {
 						panic(err)
 					}

@@ -32,13 +32,13 @@ import (
 // Methods may be called concurrently where the source can be read concurrently. [Reader.Close],
 // [Reader.SetReadDeadline], [Reader.Stopped] and [Reader.CanWake] may always be.
 type Reader struct {
+	slow atomic.Pointer[flag] // a flag that is down while Read has nothing to do but to read; first, beside what that takes
+	src  io.Reader
 	look
-	src    io.Reader
 	waker  *waker  // nil: the source has no deadlines
 	helper *helper // nil: not detached
 	holder holder
 
-	slow        atomic.Pointer[flag] // a flag that is down while Read has nothing to do but to read
 	closed      atomic.Bool
 	stopped     atomic.Bool
 	sourceEnded atomic.Bool   // the source has reported io.EOF
