@@ -112,7 +112,7 @@ const instructionNotes = `
 Of one operation, counted by callgrind. They show the floors: TryGuard is a Guard whose word says that no stop has been warned of.
 Of cache lines, each of Guard, TryGuard and Release writes one, that of the counting word, and reads that word and a pointer beside
 it. Seq and a Reader are one more call for each element or Read, and in it a look at a flag, which lies where nobody counts. A wrapper
-that does nothing is beside them: it takes nearly half of what they add. The rest is the look at the flag, and for a Reader one at the
+that does nothing is beside them: it takes about half of what they add. The rest is the look at the flag, and for a Reader one at the
 count that its source has returned. Of a request these are the instructions outside of the kernel, which take less than half of its
 time.
 
