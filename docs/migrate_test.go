@@ -93,8 +93,13 @@ func Example_migrate() {
 		panic(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	stop()
-	fmt.Println(serveActors(ctx, &http.Server{}, ln))
+	srv := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { stop() })}
+	go func() {
+		if answer, err := http.Get("http://" + ln.Addr().String()); err == nil {
+			answer.Body.Close()
+		}
+	}()
+	fmt.Println(serveActors(ctx, srv, ln))
 
 	lines := make(chan string)
 	f := follow(context.Background(), lines, log.Writer())
