@@ -8,6 +8,7 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/internal/topscopes"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
@@ -35,7 +36,7 @@ func Observe(s *ctxshutdown.Swansong, mp metric.MeterProvider, opts ...Option) (
 	case mp == nil:
 		return nil, errors.New("oteldrain: Observe with a nil metric.MeterProvider; otel.GetMeterProvider() is the global one")
 	}
-	l := limits{top: defaultTop}
+	l := limits{top: topscopes.DefaultTop}
 	for _, o := range opts {
 		if o == nil {
 			continue
@@ -49,11 +50,11 @@ func Observe(s *ctxshutdown.Swansong, mp metric.MeterProvider, opts ...Option) (
 	oldest := m.gauge("swansong.guard.oldest_age", "s", "How long the oldest guard has been held, by scope path, where traced.")
 	state := m.upDown("swansong.scope.state", "1", "1 for the state that the scope is in.")
 	callbacks := []metric.Callback{func(_ context.Context, o metric.Observer) error {
-		for _, g := range l.groups(s.GuardReport()) {
-			at := l.on(attribute.String("swansong.scope", g.path))
-			o.ObserveInt64(guards, int64(g.count), at)
-			if g.traced {
-				o.ObserveFloat64(oldest, g.oldest.Seconds(), at)
+		for _, g := range topscopes.Of(s.GuardReport(), l.top, l.depth) {
+			at := l.on(attribute.String("swansong.scope", g.Path))
+			o.ObserveInt64(guards, int64(g.Count), at)
+			if g.Traced {
+				o.ObserveFloat64(oldest, g.Oldest.Seconds(), at)
 			}
 		}
 		now := s.State()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"testing"
@@ -92,14 +93,51 @@ func hold(t *testing.T, s *ctxshutdown.Swansong, name string, n int) {
 	}
 }
 
+// drains runs six programs, so that each counter of graceful.ReadStats has a value of its own.
+func drains(t *testing.T) graceful.Stats {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		run := func(code int, f func(s *ctxshutdown.Swansong)) {
+			err := graceful.Run(t.Context(), func(s *ctxshutdown.Swansong) error {
+				f(s)
+				return nil
+			}, graceful.WithSignals(), graceful.WithOutput(io.Discard))
+			equal(t, "exit code", graceful.ExitCode(err), code)
+		}
+		run(0, func(s *ctxshutdown.Swansong) {
+			s.Shutdown()
+			synctest.Wait()
+			for n := range 9 {
+				graceful.Extend(s, time.Duration(11+n)*time.Second, "one more batch")
+			}
+		})
+		for range 2 {
+			run(2, func(s *ctxshutdown.Swansong) { s.Go(func(work context.Context) { <-work.Done() }) })
+		}
+		for n := range 3 {
+			run(3, func(s *ctxshutdown.Swansong) {
+				for range n + 1 {
+					t.Cleanup(s.Guard().Release)
+				}
+			})
+		}
+	})
+	st := graceful.ReadStats()
+	values := map[uint64]bool{st.Clean: true, st.Forced: true, st.Abandoned: true, st.Late: true, st.Extensions: true, st.StillHeld: true}
+	if len(values) != 6 || values[0] || st.LongestDrain == 0 {
+		t.Fatalf("counters are alike, or zero: %+v", st)
+	}
+	return st
+}
+
 func TestObserve(t *testing.T) {
+	p := drains(t)
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"))
 	hold(t, s, "http", 3)
 	hold(t, s, "jobs", 2)
 	hold(t, s, "mail", 1)
 	g := s.Guard()
 	reader, stop := observe(t, s, oteldrain.Top(2), nil)
-	p := graceful.ReadStats()
 	want := map[string]float64{
 		"swansong.guard.count app/http": 3, "swansong.guard.count app/jobs": 2, "swansong.guard.count (other)": 2,
 		"swansong.scope.state running": 1, "swansong.scope.state shutting_down": 0, "swansong.scope.state complete": 0,
@@ -187,6 +225,7 @@ type event struct {
 	Name, Cause string
 	Guards      int64
 	Blockers    []string
+	Granted     float64 // seconds
 }
 
 type span struct {
@@ -212,6 +251,8 @@ func see(t *testing.T, exp *tracetest.InMemoryExporter) (spans []span) {
 				switch kv.Key {
 				case "swansong.cause":
 					ev.Cause = kv.Value.AsString()
+				case "swansong.granted_seconds":
+					ev.Granted = kv.Value.AsFloat64()
 				case "swansong.guards":
 					ev.Guards = kv.Value.AsInt64()
 				case "swansong.blockers":
@@ -227,8 +268,8 @@ func see(t *testing.T, exp *tracetest.InMemoryExporter) (spans []span) {
 
 func TestTrace(t *testing.T) {
 	errSignal, errLate := errors.New("SIGTERM"), errors.New("10s are over")
-	soft := event{"soft", "SIGTERM", 1, []string{"app/http ×1"}}
-	hard := event{"hard", "10s are over", 1, []string{"app/http ×1"}}
+	soft := event{"soft", "SIGTERM", 1, []string{"app/http ×1"}, 0}
+	hard := event{"hard", "10s are over", 1, []string{"app/http ×1"}, 0}
 	for _, c := range []struct {
 		name  string
 		drain func(s *ctxshutdown.Swansong, g *ctxshutdown.Guard)
@@ -251,7 +292,7 @@ func TestTrace(t *testing.T) {
 			s.Force(errLate)
 			synctest.Wait()
 			g.Release()
-		}, []span{{"swansong.drain", "forced", "", []event{{"soft", "10s are over", 1, []string{"app/http ×1"}}, hard}}}},
+		}, []span{{"swansong.drain", "forced", "", []event{{"soft", "10s are over", 1, []string{"app/http ×1"}, 0}, hard}}}},
 		{"abandoned", func(s *ctxshutdown.Swansong, _ *ctxshutdown.Guard) {
 			s.ShutdownCause(errSignal)
 			synctest.Wait()
@@ -297,15 +338,18 @@ func TestTraceOfAProcess(t *testing.T) {
 			synctest.Wait()
 			graceful.Extend(s, 15*time.Second, "one more batch")
 			synctest.Wait()
+			graceful.Extend(s, 17*time.Second, "and the last")
+			synctest.Wait()
 			return nil
 		}, graceful.WithSignals(), graceful.WithLameDuck(time.Second), graceful.WithScope(ctxshutdown.WithName("app")))
 		equal(t, "Run", err, nil)
 		end()
 		held := []string{"app/main ×1"}
 		equal(t, "spans", see(t, exp), []span{{"swansong.drain", "clean", "", []event{
-			{"lame_duck", "SIGTERM", 1, held},
-			{"soft", "SIGTERM", 1, held},
-			{"extended", "SIGTERM", 1, held},
+			{"lame_duck", "SIGTERM", 1, held, 0},
+			{"soft", "SIGTERM", 1, held, 0},
+			{"extended", "SIGTERM", 1, held, 5},
+			{"extended", "SIGTERM", 1, held, 2},
 		}}})
 	})
 }

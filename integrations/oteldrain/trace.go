@@ -10,6 +10,7 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/internal/topscopes"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -154,7 +155,7 @@ func blockers(r ctxshutdown.GuardReport) []attribute.KeyValue {
 	var list []string
 	entries := r.Entries()
 	for _, e := range entries[:min(shown, len(entries))] {
-		text := fmt.Sprintf("%s ×%d", cmp.Or(e.Path, unnamed), e.Count)
+		text := fmt.Sprintf("%s ×%d", cmp.Or(e.Path, topscopes.Unnamed), e.Count)
 		if e.Site != "" {
 			text += fmt.Sprintf(" at %s for %v", e.Site, e.Oldest.Round(time.Millisecond))
 		}

@@ -1,25 +1,13 @@
 package promdrain
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
-)
-
-const (
-	// defaultTop is how many scope paths get a series of their own.
-	defaultTop = 20
-
-	// In parentheses, as the reports have it: scopes are seldom named so.
-	other   = "(other)"
-	unnamed = "(unnamed)"
+	"github.com/swansong-go/swansong/internal/topscopes"
 )
 
 // An Option configures [NewScopeCollector].
@@ -83,7 +71,7 @@ func NewScopeCollector(s *ctxshutdown.Swansong, opts ...Option) (prometheus.Coll
 	if s == nil {
 		return nil, errors.New("promdrain: NewScopeCollector of a nil scope")
 	}
-	c := &scopeCollector{scope: s, top: defaultTop}
+	c := &scopeCollector{scope: s, top: topscopes.DefaultTop}
 	for _, o := range opts {
 		if o == nil {
 			continue
@@ -102,10 +90,10 @@ func (c *scopeCollector) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (c *scopeCollector) Collect(ch chan<- prometheus.Metric) {
-	for _, g := range c.groups() {
-		ch <- prometheus.MustNewConstMetric(guards, prometheus.GaugeValue, float64(g.count), g.path)
-		if g.traced {
-			ch <- prometheus.MustNewConstMetric(oldest, prometheus.GaugeValue, g.oldest.Seconds(), g.path)
+	for _, g := range topscopes.Of(c.scope.GuardReport(), c.top, c.depth) {
+		ch <- prometheus.MustNewConstMetric(guards, prometheus.GaugeValue, float64(g.Count), g.Path)
+		if g.Traced {
+			ch <- prometheus.MustNewConstMetric(oldest, prometheus.GaugeValue, g.Oldest.Seconds(), g.Path)
 		}
 	}
 	now := c.scope.State()
@@ -116,52 +104,6 @@ func (c *scopeCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		ch <- prometheus.MustNewConstMetric(state, prometheus.GaugeValue, v, st.label)
 	}
-}
-
-// A group is a series.
-type group struct {
-	path   string
-	count  int
-	traced bool
-	oldest time.Duration
-}
-
-func (g group) with(o group) group {
-	return group{g.path, g.count + o.count, g.traced || o.traced, max(g.oldest, o.oldest)}
-}
-
-// groups returns the paths with the most guards, and the sum of the others, which is always there: a series that comes
-// and goes cannot be alerted on.
-func (c *scopeCollector) groups() []group {
-	byPath := map[string]group{}
-	for _, e := range c.scope.GuardReport().Entries() {
-		path := cut(cmp.Or(strings.ToValidUTF8(e.Path, "�"), unnamed), c.depth)
-		byPath[path] = group{path: path}.with(byPath[path]).with(group{"", e.Count, e.Site != "", e.Oldest})
-	}
-	var list []group
-	rest := group{path: other}.with(byPath[other])
-	delete(byPath, other) // a scope of that name would be a duplicate
-	for _, g := range byPath {
-		list = append(list, g)
-	}
-	slices.SortFunc(list, func(a, b group) int { return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.path, b.path)) })
-	for len(list) > c.top {
-		rest = rest.with(list[len(list)-1])
-		list = list[:len(list)-1]
-	}
-	return append(list, rest)
-}
-
-// cut returns the first n segments of path, all of it for 0.
-func cut(path string, n int) string {
-	for i, r := range path {
-		if r == '/' {
-			if n--; n == 0 {
-				return path[:i]
-			}
-		}
-	}
-	return path
 }
 
 type processCollector struct{}

@@ -1,12 +1,16 @@
 package promdrain_test
 
 import (
+	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strconv"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -160,10 +164,47 @@ func TestOldestWhereTraced(t *testing.T) {
 	}
 }
 
+// drains runs six programs, so that each counter of graceful.ReadStats has a value of its own.
+func drains(t *testing.T) graceful.Stats {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		run := func(code int, f func(s *ctxshutdown.Swansong)) {
+			err := graceful.Run(t.Context(), func(s *ctxshutdown.Swansong) error {
+				f(s)
+				return nil
+			}, graceful.WithSignals(), graceful.WithOutput(io.Discard))
+			equal(t, "exit code", graceful.ExitCode(err), code)
+		}
+		run(0, func(s *ctxshutdown.Swansong) {
+			s.Shutdown()
+			synctest.Wait()
+			for n := range 9 {
+				graceful.Extend(s, time.Duration(11+n)*time.Second, "one more batch")
+			}
+		})
+		for range 2 {
+			run(2, func(s *ctxshutdown.Swansong) { s.Go(func(work context.Context) { <-work.Done() }) })
+		}
+		for n := range 3 {
+			run(3, func(s *ctxshutdown.Swansong) {
+				for range n + 1 {
+					t.Cleanup(s.Guard().Release)
+				}
+			})
+		}
+	})
+	st := graceful.ReadStats()
+	values := map[uint64]bool{st.Clean: true, st.Forced: true, st.Abandoned: true, st.Late: true, st.Extensions: true, st.StillHeld: true}
+	if len(values) != 6 || values[0] || st.LongestDrain == 0 {
+		t.Fatalf("counters are alike, or zero: %+v", st)
+	}
+	return st
+}
+
 func TestProcess(t *testing.T) {
+	s := drains(t)
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(promdrain.NewProcessCollector())
-	s := graceful.ReadStats()
 	equal(t, "process", scrape(t, reg), map[string]float64{
 		"swansong_drains_total clean":     float64(s.Clean),
 		"swansong_drains_total forced":    float64(s.Forced),

@@ -1,24 +1,11 @@
 package oteldrain
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
-	"github.com/swansong-go/swansong/ctxshutdown"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
-)
-
-const (
-	// defaultTop is how many scope paths get a series of their own.
-	defaultTop = 20
-
-	// In parentheses, as the reports have it: scopes are seldom named so.
-	other   = "(other)"
-	unnamed = "(unnamed)"
 )
 
 // An Option configures [Observe].
@@ -84,50 +71,4 @@ func Depth(n int) Option {
 		l.depth = n
 		return nil
 	})
-}
-
-// A group is a series.
-type group struct {
-	path   string
-	count  int
-	traced bool
-	oldest time.Duration
-}
-
-func (g group) with(o group) group {
-	return group{g.path, g.count + o.count, g.traced || o.traced, max(g.oldest, o.oldest)}
-}
-
-// groups returns the paths with the most guards, and the sum of the others, which is always there: a series that comes
-// and goes cannot be alerted on.
-func (l *limits) groups(r ctxshutdown.GuardReport) []group {
-	byPath := map[string]group{}
-	for _, e := range r.Entries() {
-		path := cut(cmp.Or(strings.ToValidUTF8(e.Path, "�"), unnamed), l.depth)
-		byPath[path] = group{path: path}.with(byPath[path]).with(group{"", e.Count, e.Site != "", e.Oldest})
-	}
-	var list []group
-	rest := group{path: other}.with(byPath[other])
-	delete(byPath, other) // a scope of that name would be a duplicate
-	for _, g := range byPath {
-		list = append(list, g)
-	}
-	slices.SortFunc(list, func(a, b group) int { return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.path, b.path)) })
-	for len(list) > l.top {
-		rest = rest.with(list[len(list)-1])
-		list = list[:len(list)-1]
-	}
-	return append(list, rest)
-}
-
-// cut returns the first n segments of path, all of it for 0.
-func cut(path string, n int) string {
-	for i, r := range path {
-		if r == '/' {
-			if n--; n == 0 {
-				return path[:i]
-			}
-		}
-	}
-	return path
 }
