@@ -61,9 +61,7 @@ func (k *checker) config(c *Config) {
 			}
 		}
 	}
-	if k.cycles(c) {
-		return // there is no bound
-	}
+	k.cycles(c)
 	if k.set("total_deadline") {
 		k.duration("total_deadline", c.TotalDeadline, leastTotal)
 	} else {
@@ -160,9 +158,9 @@ func (k *checker) group(at string, g *Group, c *Config) {
 	tcp := g.Lifecycle.Transport == TCP
 	k.must(!tcp || g.Lifecycle.Address != "", at+".lifecycle.address", "is missing; transport tcp needs one, such as 127.0.0.1:0")
 	k.must(tcp || g.Lifecycle.Address == "", at+".lifecycle.address", "is for transport tcp")
-	k.address(at+".lifecycle.address", NetworkTCP, g.Lifecycle.Address, tcp && g.Desired+g.MaxSurge > 1)
+	k.address(at+".lifecycle.address", NetworkTCP, g.Lifecycle.Address, g.Desired+g.MaxSurge > 1)
 	host, _, err := net.SplitHostPort(g.Lifecycle.Address)
-	k.must(!tcp || g.Protocol != GRPC || err != nil || host != "" && !net.ParseIP(host).IsUnspecified(), at+".lifecycle.address",
+	k.must(g.Protocol != GRPC || err != nil || host != "" && !net.ParseIP(host).IsUnspecified(), at+".lifecycle.address",
 		"%q is every address of this machine; name one, such as 127.0.0.1:0", g.Lifecycle.Address)
 	k.tls(at+".lifecycle.tls", g.Lifecycle.TLS, tcp, "transport tcp")
 
@@ -185,7 +183,7 @@ func (k *checker) group(at string, g *Group, c *Config) {
 
 	k.absolute(at+".logs.dir", g.Logs.Dir)
 	k.must(g.Logs.MaxSize >= 1<<10, at+".logs.max_size", "must be at least 1KiB, not %v", g.Logs.MaxSize)
-	k.must(g.Logs.MaxLine >= 64 && g.Logs.MaxLine <= g.Logs.MaxSize, at+".logs.max_line", "must be 64 to max_size, which is %v, not %v", g.Logs.MaxSize, g.Logs.MaxLine)
+	k.must(g.Logs.MaxLine >= 64 && (k.wrong[at+".logs.max_size"] || g.Logs.MaxLine <= g.Logs.MaxSize), at+".logs.max_line", "must be 64 to max_size, which is %v, not %v", g.Logs.MaxSize, g.Logs.MaxLine)
 	k.must(g.Logs.Buffer >= g.Logs.MaxLine, at+".logs.buffer", "must be at least max_line, which is %v, not %v", g.Logs.MaxLine, g.Logs.Buffer)
 	k.count(at+".logs.max_files", g.Logs.Files, 1)
 
@@ -287,14 +285,14 @@ func (k *checker) address(key string, network Network, address string, any bool)
 		k.must(len(address) <= 103, key, "is %d bytes long; the path of a socket has at most 103 on all systems", len(address))
 		return
 	}
-	_, port, err := net.SplitHostPort(address)
-	n, e := strconv.Atoi(port)
-	k.must(err == nil && e == nil && n >= 0 && n <= 65535, key, "must be host:port with a port of 0 to 65535, not %q", address)
+	_, port, _ := net.SplitHostPort(address)
+	n, err := strconv.Atoi(port) // of "" there is none
+	k.must(err == nil && n >= 0 && n <= 65535, key, "must be host:port with a port of 0 to 65535, not %q", address)
 	k.must(!any || n == 0, key, "must have port 0, since there can be more than one instance; each reports the one it got")
 }
 
 // cycles reports groups that wait for one another, and what they wait for that is not there.
-func (k *checker) cycles(c *Config) (found bool) {
+func (k *checker) cycles(c *Config) {
 	const (
 		visiting = 1
 		visited  = 2
@@ -314,7 +312,6 @@ func (k *checker) cycles(c *Config) (found bool) {
 			case next < 0:
 				k.must(false, key, "there is no group %q", d)
 			case state[d] == visiting:
-				found = true
 				cycle := append(slices.Clone(path[slices.Index(path, d):]), d)
 				k.must(false, key, "goes in a circle: %s", strings.Join(cycle, " waits for "))
 			case state[d] == 0:
@@ -328,5 +325,4 @@ func (k *checker) cycles(c *Config) (found bool) {
 			visit(n, nil)
 		}
 	}
-	return found
 }

@@ -403,9 +403,10 @@ func TestLoadLooksAtTheMachine(t *testing.T) {
 	}
 	says(load("process_groups:\n  - name: surely-nobody-has-this"), ":2:5: process_groups[0].command: there is no program ")
 	says(load(text+"    working_dir: "+program), ":4:5: process_groups[0].working_dir: ")
+	says(load(text+"    working_dir: /surely/not"), ":4:5: process_groups[0].working_dir: ")
 	says(load(text+"    pre_stop: [{command: /surely/not}]"), ":4:17: process_groups[0].pre_stop[0].command: there is no program ")
 	says(load(text+"admin: {address: ':0', tls: {cert_file: "+program+", key_file: "+program+", ca_file: /surely/not}}"), ":4:")
-
+	says(load(text+"admin: {address: ':0', tls: {cert_file: "+program+", key_file: "+program+", ca_file: "+dir+"}}"), ":4:")
 }
 
 // What is wrong with a file as a whole is said with its name, too.
@@ -461,7 +462,7 @@ func TestAliasesAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := config.Parse("f.yaml", []byte(text))
-			if err == nil || !strings.Contains(err.Error(), "with its aliases written out") {
+			if err == nil || strings.Count(err.Error(), "with its aliases written out") != 1 {
 				t.Errorf("%.300v", err)
 			}
 		})

@@ -32,6 +32,7 @@ process_groups:
     restart_policy: {policy: always, initial_backoff: 1000ms}
     listeners: [{name: http, address: ":80"}, {name: grpc, address: ":90"}]
     shutdown: {max_duration: 20s}
+    success_exit_codes: [0, 7]
 `)
 	want := []string{
 		"~ state_dir: /var/lib/launcher → /srv/launcher (with the next launcher)",
@@ -43,6 +44,7 @@ process_groups:
 		`~ kv: env.PASSWORD: "[redacted]" → "[redacted]", changed (rolls the group)`,
 		"~ kv: desired_instances: 2 → 3 (starts or stops some)",
 		"~ kv: shutdown.max_duration: 10s → 20s (at once)",
+		"~ kv: success_exit_codes: [0] → [0 7] (at once)",
 		"~ kv: restart_policy.policy: never → always (at once)",
 		`~ kv: env.NEW: – → "1" (rolls the group)`,
 		"~ kv: listeners[1].name: – → grpc (with the next launcher)",

@@ -1,0 +1,138 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf16"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/launcher/config"
+)
+
+// Each rule of each key says so, and says it once: a value that is wrong by itself is not compared with others.
+func TestRules(t *testing.T) {
+	long := strings.Repeat("a", 60)
+	for _, c := range []struct{ group, top, want string }{
+		{"", "state_dir: srv", `f:3:1: state_dir: must be an absolute path, not "srv"`},
+		{"", "state_dir: /srv/../etc", `f:3:1: state_dir: must be a plain path: "/etc", not "/srv/../etc"`},
+		{"", "state_dir: /srv/" + long + "/" + long, "f:2:3: process_groups[0].name: makes, in the state_dir, a socket with a path of 142 bytes, and 103 is the limit; shorten one of them"},
+		{"", "admin: {address: '8080', tls: {cert_file: /a, key_file: /b, ca_file: /c}}", `f:3:9: admin.address: must be host:port with a port of 0 to 65535, not "8080"`},
+		{"", "admin: {address: ':1', tls: {key_file: /b, ca_file: /c}}", "f:3:24: admin.tls.cert_file: is missing"},
+		{"", "admin: {address: ':1', tls: {cert_file: /a, ca_file: /c}}", "f:3:24: admin.tls.key_file: is missing"},
+		{"", "admin: {address: ':1', tls: {cert_file: a, key_file: /b, ca_file: /c}}", `f:3:30: admin.tls.cert_file: must be an absolute path, not "a"`},
+		{"", "metrics: {address: '80'}", `f:3:11: metrics.address: must be host:port with a port of 0 to 65535, not "80"`},
+		{"", "metrics: {address: ':65536'}", `f:3:11: metrics.address: must be host:port with a port of 0 to 65535, not ":65536"`},
+		{"", "metrics: {address: ':-1'}", `f:3:11: metrics.address: must be host:port with a port of 0 to 65535, not ":-1"`},
+		{"", "metrics: {address: ':http'}", `f:3:11: metrics.address: must be host:port with a port of 0 to 65535, not ":http"`},
+		{"", "redact: ['']", "f:3:10: redact[0]: must be a pattern of names, such as *_PIN"},
+		{"canary: {wait: -1s}", "", "f:2:23: process_groups[0].canary.wait: must be 0s to 24h0m0s, not -1s"},
+		{"canary: {wait: 1us}", "", "f:2:23: process_groups[0].canary.wait: must be 0, or at least 1ms, not 1µs"},
+		{"progress_deadline: -1s", "", "f:2:14: process_groups[0].progress_deadline: must be 0s to 24h0m0s, not -1s"},
+		{"min_ready_seconds: -1", "", "f:2:14: process_groups[0].min_ready_seconds: must be 0s to 24h0m0s, not -1s"},
+		{"min_ready_seconds: -1, progress_deadline: -1s", "", "f:2:14: process_groups[0].min_ready_seconds: must be 0s to 24h0m0s, not -1s\nf:2:37: process_groups[0].progress_deadline: must be 0s to 24h0m0s, not -1s"},
+		{"retry: {limit: -1}", "", "f:2:22: process_groups[0].retry.limit: must be 0 to 1000, not -1"},
+		{"retry: {initial_backoff: -1s}", "", "f:2:22: process_groups[0].retry.initial_backoff: must be 0s to 24h0m0s, not -1s"},
+		{"retry: {initial_backoff: 25h}", "", "f:2:22: process_groups[0].retry.initial_backoff: must be 0s to 24h0m0s, not 25h0m0s"},
+		{"retry: {initial_backoff: 0s, max_backoff: -1s}", "", "f:2:43: process_groups[0].retry.max_backoff: must be 0s to 24h0m0s, not -1s"},
+		{"restart_policy: {crash_loop_limit: -1}", "", "f:2:31: process_groups[0].restart_policy.crash_loop_limit: must be 0 to 1000, not -1"},
+		{"restart_policy: {reset_after: -1s}", "", "f:2:31: process_groups[0].restart_policy.reset_after: must be 0s to 24h0m0s, not -1s"},
+		{"restart_policy: {initial_backoff: 2m}", "", "f:2:14: process_groups[0].restart_policy.max_backoff: 1m0s is shorter than initial_backoff, 2m0s"},
+		{"shutdown: {max_duration: 0s}", "", "f:2:25: process_groups[0].shutdown.max_duration: must be 1ms to 24h0m0s, not 0s"},
+		{"shutdown: {max_duration: 0s, grace_period: 1s}", "", "f:2:25: process_groups[0].shutdown.max_duration: must be 1ms to 24h0m0s, not 0s"},
+		{"shutdown: {grace_period: -1s}", "", "f:2:25: process_groups[0].shutdown.grace_period: must be 0s to 24h0m0s, not -1s"},
+		{"shutdown: {sigterm_timeout: -1s}", "", "f:2:25: process_groups[0].shutdown.sigterm_timeout: must be 0s to 24h0m0s, not -1s"},
+		{"shutdown: {poll_interval: 0s}", "", "f:2:25: process_groups[0].shutdown.poll_interval: must be 1ms to 24h0m0s, not 0s"},
+		{"shutdown: {deregister_delay: -1s}", "", "f:2:25: process_groups[0].shutdown.deregister_delay: must be 0s to 24h0m0s, not -1s"},
+		{"success_exit_codes: []", "", "f:2:14: process_groups[0].success_exit_codes: must have at least one; the default is [0]"},
+		{"success_exit_codes: [-1]", "", "f:2:35: process_groups[0].success_exit_codes[0]: must be 0 to 255, not -1"},
+		{"liveness: {interval: -1s}", "", "f:2:25: process_groups[0].liveness.interval: must be 0s to 24h0m0s, not -1s"},
+		{"liveness: {timeout: 0s}", "", "f:2:25: process_groups[0].liveness.timeout: must be 1ms to 24h0m0s, not 0s"},
+		{"liveness: {timeout: 3s}", "", "f:2:25: process_groups[0].liveness.timeout: 3s is longer than the interval, 2s"},
+		{"liveness: {interval: -1s, timeout: 3s}", "", "f:2:25: process_groups[0].liveness.interval: must be 0s to 24h0m0s, not -1s"},
+		{"lifecycle: {transport: tcp, tls: {cert_file: /a, key_file: /b, ca_file: /c}}", "", "f:2:14: process_groups[0].lifecycle.address: is missing; transport tcp needs one, such as 127.0.0.1:0"},
+		{"lifecycle: {address: '127.0.0.1:0'}", "", "f:2:26: process_groups[0].lifecycle.address: is for transport tcp"},
+		{"lifecycle: {transport: tcp, address: x, tls: {cert_file: /a, key_file: /b, ca_file: /c}}", "", `f:2:42: process_groups[0].lifecycle.address: must be host:port with a port of 0 to 65535, not "x"`},
+		{"listeners: [{address: ':1'}]", "", "f:2:26: process_groups[0].listeners[0].name: is missing"},
+		{"listeners: [{name: a}]", "", "f:2:26: process_groups[0].listeners[0].address: is missing"},
+		{"listeners: [{name: a}, {name: b}]", "", "f:2:26: process_groups[0].listeners[0].address: is missing\nf:2:37: process_groups[0].listeners[1].address: is missing"},
+		{"listeners: [{name: a, address: ':1'}, {name: a, address: ':2'}]", "", `f:2:53: process_groups[0].listeners[1].name: "a" is the name of a listener already, in line 2`},
+		{"listeners: [{name: a, network: unix, address: a}]", "", `f:2:51: process_groups[0].listeners[0].address: must be an absolute path, not "a"`},
+		{"pre_stop: [{command: a, timeout: 0s}]", "", "f:2:38: process_groups[0].pre_stop[0].timeout: must be 1ms to 24h0m0s, not 0s"},
+		{"pre_stop: [{args: [a]}]", "", "f:2:25: process_groups[0].pre_stop[0].command: is missing"},
+		{"command: ''", "", "f:2:14: process_groups[0].command: is missing"},
+		{"command: /a/../b", "", `f:2:14: process_groups[0].command: must be a plain path: "/b", not "/a/../b"`},
+		{"env: {'': a}", "", "f:2:20: process_groups[0].env.: the name of a variable cannot be empty, nor have = or NUL in it"},
+		{"logs: {max_size: 1}", "", "f:2:21: process_groups[0].logs.max_size: must be at least 1KiB, not 1"},
+		{"logs: {max_line: 63}", "", "f:2:21: process_groups[0].logs.max_line: must be 64 to max_size, which is 10MiB, not 63"},
+		{"logs: {buffer: 1KiB}", "", "f:2:21: process_groups[0].logs.buffer: must be at least max_line, which is 64KiB, not 1KiB"},
+		{"logs: {max_files: 0}", "", "f:2:21: process_groups[0].logs.max_files: must be 1 to 1000, not 0"},
+		{"export: {grpc_port: 0}", "", "f:2:23: process_groups[0].export.grpc_port: must be 1 to 65535, not 0"},
+		{"desired_instances: -1, min_healthy_instances: 1001", "", "f:2:14: process_groups[0].desired_instances: must be 0 to 1000, not -1\nf:2:37: process_groups[0].min_healthy_instances: must be 0 to 1000, not 1001"},
+		{"desired_instances: -1, min_healthy_instances: -1", "", "f:2:14: process_groups[0].desired_instances: must be 0 to 1000, not -1\nf:2:37: process_groups[0].min_healthy_instances: must be 0 to 1000, not -1"},
+		{"min_healthy_instances: -1", "", "f:2:14: process_groups[0].min_healthy_instances: must be 0 to desired_instances, which is 1, not -1"},
+		{"depends_on: [kv]", "total_deadline: 9ms", "f:2:27: process_groups[0].depends_on[0]: goes in a circle: kv waits for kv\nf:3:1: total_deadline: must be 10ms to 24h0m0s, not 9ms"},
+		{"~: b", "", "f:2:14: process_groups[0]: has a key that is nothing; keys are names"},
+		{"max: 1", "", "f:2:14: process_groups[0].max: there is no such key; there are args, canary, command, depends_on, desired_instances, env, export, health_check_timeout, lifecycle, listeners, liveness, logs, max_surge, min_healthy_instances, min_ready_seconds, name, on_failure, on_launcher_death, pre_stop, progress_deadline, protocol, restart_policy, retry, shutdown, stop_signals, success_exit_codes, working_dir"},
+		{"shutdwn: 1", "", "f:2:14: process_groups[0].shutdwn: there is no such key; did you mean shutdown?"},
+		{"names: 1", "", "f:2:14: process_groups[0].names: there is no such key; did you mean name?"},
+	} {
+		text := "process_groups:\n- name: kv\n"
+		if c.group != "" {
+			text = "process_groups:\n- {name: kv, " + c.group + "}\n"
+		}
+		t.Run(c.group+c.top, func(t *testing.T) {
+			_, err := config.Parse("f", []byte(text+c.top))
+			if err == nil {
+				t.Fatal("it is valid")
+			}
+			if diff := cmp.Diff(c.want, err.Error()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What looks like a mistake and is none.
+func TestValid(t *testing.T) {
+	const tcp = "lifecycle: {transport: tcp, address: '127.0.0.1:5000', tls: {cert_file: /a, key_file: /b, ca_file: /c}}"
+	for name, text := range map[string]string{
+		"one port for the only one":             "process_groups: [{name: kv, min_healthy_instances: 0, max_surge: 0, " + tcp + "}]",
+		"any port, twice":                       "process_groups: [{name: a, listeners: [{name: a, address: ':0'}, {name: b, address: ':0'}]}]",
+		"keys whose lines have been taken out":  "process_groups:\n- name: kv\n  shutdown:\n  #  max_duration: 1s\n  args:\n  #- a\n  env:\n  # a: b\n",
+		"lines that end as on Windows":          "process_groups:\r\n- name: kv\r\n",
+		"the character that stands for another": "process_groups: [{name: kv, args: ['\uFFFD']}]",
+		"UTF-16":                                encode("\uFEFFprocess_groups: [{name: kv}]", false),
+		"UTF-16, the other way round":           encode("\uFEFFprocess_groups: [{name: kv}]", true),
+		"no liveness, and so no time-out of it": "process_groups: [{name: kv, liveness: {interval: 0s, timeout: 3s}}]",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := config.Parse("f", []byte(text)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// encode writes a text as UTF-16.
+func encode(text string, big bool) string {
+	var b strings.Builder
+	for _, u := range utf16.Encode([]rune(text)) {
+		if big {
+			u = u<<8 | u>>8
+		}
+		b.Write([]byte{byte(u), byte(u >> 8)})
+	}
+	return b.String()
+}
+
+// The arguments of hooks are no less secret than those of programs.
+func TestHooksShowNoSecrets(t *testing.T) {
+	c := parse(t, "process_groups: [{name: kv, pre_stop: [{command: a, args: [--token, hunter2]}]}]")
+	got := print(t, c)
+	if strings.Contains(got, "hunter2") || !strings.Contains(got, config.Redacted) {
+		t.Errorf("shows a secret:\n%s", got)
+	}
+	if diff := cmp.Diff([]string{"--token", "hunter2"}, c.Groups[0].PreStop[0].Args); diff != "" {
+		t.Errorf("the hook gets no secret any more (-want +got):\n%s", diff)
+	}
+}
