@@ -100,6 +100,52 @@ func keep(t *testing.T, c roll.Config, v roll.View, paused bool) {
 	t.Fatalf("%+v %+v, paused %v: does not come to an end", c, v, paused)
 }
 
+// The canaries have been waited for when so many of them have been available for long, whichever these are.
+func TestCanaryUntil(t *testing.T) {
+	c := roll.Config{Desired: 4, MaxSurge: 1, MinReady: time.Minute, Canary: 2, CanaryWait: time.Hour}
+	canaries := []roll.Instance{
+		{ID: "late", Version: roll.New, Health: roll.Ready, Since: 9 * time.Minute},
+		{ID: "early", Version: roll.New, Health: roll.Ready, Since: 2 * time.Minute},
+		{ID: "second", Version: roll.New, Health: roll.Ready, Since: 5 * time.Minute},
+		{ID: "not yet", Version: roll.New, Health: roll.Ready, Since: 10 * time.Minute},
+		{ID: "old", Health: roll.Ready},
+	}
+	for _, test := range []struct {
+		name      string
+		state     roll.State
+		instances []roll.Instance
+		want      time.Duration
+	}{
+		{"the second of four", roll.State{Phase: roll.Canary}, canaries, time.Hour + 6*time.Minute},
+		{"paused", roll.State{Phase: roll.Canary, Paused: true}, canaries, 0},
+		{"waited for already", roll.State{Phase: roll.Rolling}, canaries, 0},
+		{"one too few", roll.State{Phase: roll.Canary}, canaries[2:], 0},
+	} {
+		at, ok := test.state.CanaryUntil(c, roll.View{Now: 10*time.Minute + time.Second, Instances: test.instances})
+		if at != test.want || ok != (test.want > 0) {
+			t.Errorf("%s: %v, %v, want %v", test.name, at, ok, test.want)
+		}
+	}
+}
+
+// One that is ready, and has not been for long enough to be counted on, goes before one that has, and before those that are
+// needed.
+func TestTheNewlyReadyGoesFirst(t *testing.T) {
+	v := roll.View{Now: time.Hour, Instances: []roll.Instance{
+		{ID: "counted on", Health: roll.Ready},
+		{ID: "newly ready", Version: roll.New, Health: roll.Ready, Since: time.Hour},
+	}}
+	c := roll.Config{Desired: 1, MinHealthy: 1, MaxSurge: 1, MinReady: time.Minute}
+	if a := roll.Keep(c, v, false); a.ID != "newly ready" {
+		t.Errorf("%q goes", a.ID)
+	}
+	v.Instances[0].Health = roll.Stopping
+	v.Instances = append(v.Instances, roll.Instance{ID: "another", Version: roll.New, Health: roll.Ready, Since: time.Hour})
+	if a := roll.Keep(c, v, false); a.Do == roll.Stop {
+		t.Errorf("%q goes, and nobody can be counted on yet", a.ID)
+	}
+}
+
 // Of those that are too many, the ones that are of least use go first, and of equals the youngest.
 func TestWhoGoesFirst(t *testing.T) {
 	v := roll.View{Now: time.Hour, Instances: []roll.Instance{

@@ -323,6 +323,9 @@ func TestValidate(t *testing.T) {
 		{"no way", roll.Config{Desired: 3, MinHealthy: 3}, []string{"no way to replace"}},
 		{"all at once", roll.Config{Desired: -1, MinHealthy: 1, MaxSurge: -1, Canary: 7, OnFailure: 9, Retries: -1, MinReady: -1},
 			[]string{"Desired is -1", "MaxSurge is -1", "MinHealthy is 1", "no way to replace", "Canary is 7", "OnFailure is 9", "Retries is -1", "duration"}},
+		{"less than nothing", roll.Config{Desired: 2, MinHealthy: -1, Canary: -1, OnFailure: -1}, []string{"MinHealthy is -1", "Canary is -1", "OnFailure is -1"}},
+		{"surge for all", roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 1}, nil},
+		{"no way back", roll.Config{Desired: 3, MinHealthy: 2, OnlyForward: true, OnFailure: roll.Rollback}, []string{"leaves no way back"}},
 		{"never in time", roll.Config{MinReady: 2, ProgressDeadline: 1}, []string{"not longer than MinReady"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
