@@ -23,12 +23,9 @@ func (c *Conn) Close(ctx context.Context) (Report, error) { return c.closeBy(ctx
 // ErrUnconfirmed is matched by the error of Close where the process is not known to have ended.
 var ErrUnconfirmed = proc.ErrUnconfirmed
 
-// closeBy is Close with a deadline, if it is not zero, and none has been fixed before.
+// closeBy is Close that waits until a deadline, if it is not zero, and no longer.
 func (c *Conn) closeBy(ctx context.Context, deadline time.Time) (Report, error) {
-	own := c.deadlineFrom(time.Now())
-	if !deadline.IsZero() {
-		own = deadline
-	}
+	own := c.deadlineFrom(time.Now()) // where that is a manager's, so is deadline
 	c.mu.Lock()
 	before := c.state
 	if !c.closing {

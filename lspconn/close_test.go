@@ -36,26 +36,26 @@ func TestOutcome(t *testing.T) {
 		b       behaviours
 		outcome lspconn.Outcome
 		exit    lspconn.Exit
-		total   time.Duration
+		took    took
 		says    string // the report's failure
 	}{
-		{"polite", behaviours{}, lspconn.Clean, lspconn.Exit{}, 0, ""},
-		{"with an exit code", behaviours{Code: 1}, lspconn.Clean, lspconn.Exit{Code: 1}, 0, ""},
-		{"asks before it answers shutdown", behaviours{Shutdown: "ask"}, lspconn.Clean, lspconn.Exit{}, 0, ""},
-		{"takes EOF for exit", behaviours{Exit: "ignore"}, lspconn.Clean, lspconn.Exit{}, 2 * time.Second, ""},
-		{"neither answers shutdown nor obeys exit", behaviours{Shutdown: "never", Exit: "ignore"}, lspconn.HandshakeTimeout, lspconn.Exit{}, 7 * time.Second, "not answered shutdown"},
-		{"ignores EOF", behaviours{EOF: "ignore"}, lspconn.Clean, lspconn.Exit{}, 0, ""},
-		{"exits on shutdown", behaviours{Shutdown: "exit", Code: 3}, lspconn.ExitedEarly, lspconn.Exit{Code: 3}, 0, "ended by itself: exit code 3"},
-		{"breaks off within its answer", behaviours{Shutdown: "half", Code: 3}, lspconn.ExitedEarly, lspconn.Exit{Code: 3}, 0, "exit code 3; the server broke the protocol: its output ends after 11 of the 100 bytes"},
-		{"does not answer shutdown", behaviours{Shutdown: "never"}, lspconn.HandshakeTimeout, lspconn.Exit{}, 6 * time.Second, "not answered shutdown"},
-		{"refuses shutdown", behaviours{Shutdown: "refuse", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, 0, "refuses shutdown: I would rather not (-32603)"},
-		{"closes stdout instead", behaviours{Shutdown: "close", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, time.Second / 2, "closed its output"},
-		{"ignores exit and EOF", behaviours{Exit: "ignore", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, 8 * time.Second, ""},
-		{"ignores SIGTERM too", behaviours{Exit: "ignore", EOF: "ignore", IgnoreTerm: true}, lspconn.Killed, lspconn.Exit{Code: -1, Signal: "killed"}, 9 * time.Second, ""},
-		{"refuses shutdown and ignores SIGTERM", behaviours{Shutdown: "refuse", EOF: "ignore", IgnoreTerm: true}, lspconn.Killed, lspconn.Exit{Code: -1, Signal: "killed"}, time.Second, "refuses shutdown"},
-		{"stops reading", behaviours{StopAfter: 2}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, 2 * time.Second, "stopped reading"},
-		{"never initializes", behaviours{Initialize: "never", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, 0, ""},
-		{"never initializes and ignores SIGTERM", behaviours{Initialize: "never", EOF: "ignore", IgnoreTerm: true}, lspconn.Killed, lspconn.Exit{Code: -1, Signal: "killed"}, time.Second, ""},
+		{"polite", behaviours{}, lspconn.Clean, lspconn.Exit{}, took{}, ""},
+		{"with an exit code", behaviours{Code: 1}, lspconn.Clean, lspconn.Exit{Code: 1}, took{}, ""},
+		{"asks before it answers shutdown", behaviours{Shutdown: "ask"}, lspconn.Clean, lspconn.Exit{}, took{}, ""},
+		{"takes EOF for exit", behaviours{Exit: "ignore"}, lspconn.Clean, lspconn.Exit{}, took{Leave: 2 * time.Second}, ""},
+		{"neither answers shutdown nor obeys exit", behaviours{Shutdown: "never", Exit: "ignore"}, lspconn.HandshakeTimeout, lspconn.Exit{}, took{Handshake: 6 * time.Second, Leave: time.Second}, "not answered shutdown"},
+		{"ignores EOF", behaviours{EOF: "ignore"}, lspconn.Clean, lspconn.Exit{}, took{}, ""},
+		{"exits on shutdown", behaviours{Shutdown: "exit", Code: 3}, lspconn.ExitedEarly, lspconn.Exit{Code: 3}, took{}, "ended by itself: exit code 3"},
+		{"breaks off within its answer", behaviours{Shutdown: "half", Code: 3}, lspconn.ExitedEarly, lspconn.Exit{Code: 3}, took{}, "exit code 3; the server broke the protocol: its output ends after 11 of the 100 bytes"},
+		{"does not answer shutdown", behaviours{Shutdown: "never"}, lspconn.HandshakeTimeout, lspconn.Exit{}, took{Handshake: 6 * time.Second}, "not answered shutdown"},
+		{"refuses shutdown", behaviours{Shutdown: "refuse", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, took{}, "refuses shutdown: I would rather not (-32603)"},
+		{"closes stdout instead", behaviours{Shutdown: "close", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, took{Leave: time.Second / 2}, "closed its output"},
+		{"ignores exit and EOF", behaviours{Exit: "ignore", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, took{Leave: 8 * time.Second}, ""},
+		{"ignores SIGTERM too", behaviours{Exit: "ignore", EOF: "ignore", IgnoreTerm: true}, lspconn.Killed, lspconn.Exit{Code: -1, Signal: "killed"}, took{Leave: 9 * time.Second}, ""},
+		{"refuses shutdown and ignores SIGTERM", behaviours{Shutdown: "refuse", EOF: "ignore", IgnoreTerm: true}, lspconn.Killed, lspconn.Exit{Code: -1, Signal: "killed"}, took{Leave: time.Second}, "refuses shutdown"},
+		{"stops reading", behaviours{StopAfter: 2}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, took{Drain: 2 * time.Second}, "stopped reading"},
+		{"never initializes", behaviours{Initialize: "never", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, took{}, ""},
+		{"never initializes and ignores SIGTERM", behaviours{Initialize: "never", EOF: "ignore", IgnoreTerm: true}, lspconn.Killed, lspconn.Exit{Code: -1, Signal: "killed"}, took{Leave: time.Second}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -73,8 +73,8 @@ func TestOutcome(t *testing.T) {
 				r := closed(t, conn)
 				equal(t, "outcome", test.outcome, r.Outcome)
 				equal(t, "exit", &test.exit, r.Exit)
-				equal(t, "time", test.total, r.Total)
-				equal(t, "time by phases", r.Total, r.Drain+r.Handshake+r.Leave)
+				equal(t, "time", test.took, took{r.Drain, r.Handshake, r.Leave})
+				equal(t, "time of all phases", r.Drain+r.Handshake+r.Leave, r.Total)
 				equal(t, "faults", []string(nil), g.Faults())
 				if (r.Failure == nil) != (test.says == "") || r.Failure != nil && !strings.Contains(r.Failure.Error(), test.says) {
 					t.Errorf("failure %v, want %q", r.Failure, test.says)
@@ -87,6 +87,48 @@ func TestOutcome(t *testing.T) {
 			})
 		})
 	}
+}
+
+// took is how long a closing has taken, by phase.
+type took struct{ Drain, Handshake, Leave time.Duration }
+
+// What a server says while it ends is in the report, and the link is closed when all has been read.
+func TestClose_ReadsToTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := serveHere(behaviours{})
+		c := &chatty{g, io.MultiReader(after{g.exited}, strings.NewReader("and one more thing\n")), make(chan struct{})}
+		conn, err := lspconn.StartOver(t.Context(), lspconn.Server{Name: "chatty", Command: []string{"x"}}, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Ready(t.Context())
+		equal(t, "stderr", "and one more thing\n", closed(t, conn).Stderr)
+		<-conn.Done()
+		select {
+		case <-c.closed:
+		default:
+			t.Error("the link was not closed")
+		}
+	})
+}
+
+// A chatty server comes to its point a second after its process has ended: somebody else has its stderr, too.
+type chatty struct {
+	*goroutine
+	stderr io.Reader
+	closed chan struct{}
+}
+
+func (c *chatty) Stderr() io.Reader { return c.stderr }
+func (c *chatty) Close()            { c.goroutine.Close(); close(c.closed) }
+
+// after is at its end a second after something has happened.
+type after struct{ happens <-chan struct{} }
+
+func (a after) Read([]byte) (int, error) {
+	<-a.happens
+	time.Sleep(time.Second)
+	return 0, io.EOF
 }
 
 // What was accepted is written ahead of shutdown, in its order; with Discard it is not. What was coalesced fails in both.
@@ -288,6 +330,10 @@ func TestUnconfirmed(t *testing.T) {
 		close(immortal.dies)
 		<-conn.Done()
 		equal(t, "state", lspconn.Closed, conn.State())
+		var late *lspconn.ConnError
+		if _, err := conn.Call(t.Context(), "echo", nil); !errors.As(err, &late) || late.Exit == nil {
+			t.Errorf("how the process has ended is not told: %v", err)
+		}
 	})
 }
 
@@ -432,6 +478,8 @@ func TestCrash(t *testing.T) {
 	r := closed(t, conn)
 	equal(t, "outcome", lspconn.ExitedEarly, r.Outcome)
 	equal(t, "exit", &lspconn.Exit{Code: 3}, r.Exit)
+	equal(t, "stderr of the report", "first line\npanic: at the disco\n", r.Stderr)
+	contains(t, r.Failure, "the server has ended by itself: exit code 3")
 }
 
 // What is no LSP makes the connection fail, by a clear error, and ends the process.
@@ -753,6 +801,30 @@ func TestLogger_MayAsk(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The report that a Logger gets has the panic of a callback.
+func TestLogger_IsToldOfPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got string
+		log := slog.New(handler(func(r slog.Record) {
+			r.Attrs(func(a slog.Attr) bool {
+				if a.Key == "report" {
+					got = a.Value.Resolve().String()
+				}
+				return true
+			})
+		}))
+		server := lspconn.Server{Logger: log, OnNotify: func(string, json.RawMessage) { panic("at the disco") }}
+		conn, _ := here(t, t.Context(), server, behaviours{})
+		conn.Ready(t.Context())
+		conn.Call(t.Context(), "notes", json.RawMessage("1"))
+		synctest.Wait()
+		closed(t, conn)
+		if !strings.Contains(got, "at the disco") {
+			t.Errorf("the report of the logger is %q", got)
+		}
+	})
 }
 
 // A handler is a slog.Handler that calls a function.
