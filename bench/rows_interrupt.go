@@ -54,6 +54,26 @@ func interruptRows() []row {
 			their: func() func(int) { return reads(&throughReader{&zeros{}}) },
 		},
 		{
+			what: "Seq, an element, of a context that others may end", peer: "the loop without it", more: 2.5, anew: true,
+			ours:  func() func(int) { ctx := cancellable(); return func(n int) { sum(ctxshutdown.Seq(ctx, numbers(n))) } },
+			their: func() func(int) { return func(n int) { sum(numbers(n)) } },
+		},
+		{
+			what: "Seq, an element, of a context that others may end", peer: "the loop, with a look at ctx.Err in it", limit: 1.5, anew: true,
+			ours:  func() func(int) { ctx := cancellable(); return func(n int) { sum(ctxshutdown.Seq(ctx, numbers(n))) } },
+			their: func() func(int) { ctx := cancellable(); return func(n int) { sumUntil(ctx, numbers(n)) } },
+		},
+		{
+			what: "Reader.Read, from memory, of a context that others may end", peer: "the Read without it", more: 2.5, anew: true,
+			ours:  func() func(int) { return reads(ctxshutdown.NewReader(cancellable(), &zeros{})) },
+			their: func() func(int) { return reads(&zeros{}) },
+		},
+		{
+			what: "Reader.Read, from memory, of a context that others may end", peer: "the Read through a wrapper that looks at ctx.Err", limit: 1.5, anew: true,
+			ours:  func() func(int) { return reads(ctxshutdown.NewReader(cancellable(), &zeros{})) },
+			their: func() func(int) { return reads(&askingReader{cancellable(), &zeros{}}) },
+		},
+		{
 			what: "Reader.Read, from a TCP connection", peer: "the Read without it", limit: 1.1,
 			ours:  func() func(int) { return reads(ctxshutdown.NewReader(running(), fedByTCP())) },
 			their: func() func(int) { return reads(fedByTCP()) },
@@ -156,6 +176,19 @@ func through(seq iter.Seq[int]) iter.Seq[int] {
 type throughReader struct{ r io.Reader }
 
 func (t *throughReader) Read(p []byte) (int, error) { return t.r.Read(p) }
+
+// An askingReader is what one would write by hand.
+type askingReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (a *askingReader) Read(p []byte) (int, error) {
+	if a.ctx.Err() != nil {
+		return 0, io.EOF
+	}
+	return a.r.Read(p)
+}
 
 func reads(r io.Reader) func(n int) {
 	p := make([]byte, 64)

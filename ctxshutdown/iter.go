@@ -16,7 +16,9 @@ func Seq[T any](ctx context.Context, seq iter.Seq[T]) iter.Seq[T] {
 		if ctx.ended() {
 			return
 		}
-		seq(func(v T) bool { return yield(v) && (atomic.LoadUint32((*uint32)(ctx.ending)) == 0 || !ctx.ask()) })
+		seq(func(v T) bool {
+			return yield(v) && (atomic.LoadUint32((*uint32)(ctx.ending)) == 0 || ctx.ctx.Err() == nil)
+		})
 	}
 }
 
@@ -29,7 +31,7 @@ func Seq2[K, V any](ctx context.Context, seq iter.Seq2[K, V]) iter.Seq2[K, V] {
 			return
 		}
 		seq(func(k K, v V) bool {
-			return yield(k, v) && (atomic.LoadUint32((*uint32)(ctx.ending)) == 0 || !ctx.ask())
+			return yield(k, v) && (atomic.LoadUint32((*uint32)(ctx.ending)) == 0 || ctx.ctx.Err() == nil)
 		})
 	}
 }

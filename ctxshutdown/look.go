@@ -28,7 +28,12 @@ func (f *flag) raise()   { atomic.StoreUint32((*uint32)(f), 1) }
 func (f *flag) up() bool { return atomic.LoadUint32((*uint32)(f)) != 0 }
 
 // raised is the flag of contexts that others may end.
-var raised = func() *flag { f := flag(1); return &f }()
+var raised = newRaised()
+
+func newRaised() *flag {
+	f := flag(1)
+	return &f
+}
 
 func lookAt(ctx context.Context) look {
 	switch c := ctx.(type) {

@@ -32,7 +32,7 @@ import (
 // Methods may be called concurrently where the source can be read concurrently. [Reader.Close],
 // [Reader.SetReadDeadline], [Reader.Stopped] and [Reader.CanWake] may always be.
 type Reader struct {
-	slow atomic.Pointer[flag] // a flag that is down while Read has nothing to do but to read; first, beside what that takes
+	slow atomic.Pointer[flag] // that of look, or slowly; first, beside what else Read takes
 	src  io.Reader
 	look
 	waker  *waker  // nil: the source has no deadlines
@@ -64,7 +64,7 @@ func NewReader(ctx context.Context, r io.Reader, opts ...InterruptOption) *Reade
 	if rd.waker == nil && rd.helper == nil {
 		rd.slow.Store(rd.look.ending)
 	} else {
-		rd.slow.Store(raised)
+		rd.slow.Store(slowly)
 	}
 	rd.holder.hold(ctx, o)
 	return rd
@@ -75,7 +75,7 @@ func NewReader(ctx context.Context, r io.Reader, opts ...InterruptOption) *Reade
 // with an error included. Time-outs of the user's deadline are returned, and do not end the Reader.
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.slow.Load().up() {
-		return r.read(p)
+		return r.readAsking(p)
 	}
 	n, err := r.src.Read(p)
 	if err != nil {
@@ -89,18 +89,38 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return r.returned(len(p), n, err)
 }
 
-// read is Read where there may be more to it than reading.
+// slowly is the flag of a Reader that has more to do for a Read than to ask its context.
+var slowly = newRaised()
+
+// readAsking is Read where the flag is raised. That it ends in the same lines is so that the usual way takes no call more:
+// with the question in Read, which then jumps over it, a Read that asks nothing took 0.5 ns more.
+func (r *Reader) readAsking(p []byte) (int, error) {
+	if r.slow.Load() == slowly {
+		return r.read(p)
+	}
+	if r.ctx.Err() != nil { // apart: with a call in it, a condition of both goes through a variable
+		return r.read(p)
+	}
+	n, err := r.src.Read(p)
+	if err != nil {
+		return r.returned(len(p), n, err)
+	}
+	if uint(n) <= uint(len(p)) {
+		return n, err
+	}
+	return r.returned(len(p), n, err)
+}
+
+// read is Read where there is more to it, or nothing left to read for: a Reader without a waker and a helper comes here to be
+// refused.
 func (r *Reader) read(p []byte) (n int, err error) {
 	if err := r.refusal(); err != nil {
 		return 0, orEOF(err)
 	}
-	switch {
-	case r.waker != nil && (r.helper == nil || r.waker.canWake()):
+	if r.waker != nil && (r.helper == nil || r.waker.canWake()) {
 		n, err = r.readAwake(p)
-	case r.helper != nil:
+	} else {
 		n, err = r.readDetached(p)
-	default:
-		n, err = r.src.Read(p)
 	}
 	return r.returned(len(p), n, err)
 }
@@ -249,7 +269,7 @@ func (r *Reader) copyAwake(w io.Writer) (n int64, err error) {
 // another owner, and always returns nil.
 func (r *Reader) Close() error {
 	if r.closed.CompareAndSwap(false, true) {
-		r.slow.Store(raised)
+		r.slow.Store(slowly)
 		if r.waker != nil {
 			r.waker.wake()
 		}
