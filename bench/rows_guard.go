@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
@@ -27,6 +28,12 @@ func guardRows() (rs []row) {
 			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", the same", limit: 0.25, allocs: rare, alone: their,
 			ours:  func() func(int) { return twice(guards{deep(4)}.run) },
 			their: func() func(int) { return twice((&waitGroup{}).run) },
+		},
+		// Linear would be as if they had nothing in common. Unlike the row above, this one needs nobody to contend.
+		row{
+			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", 2 goroutines on one each", limit: 1.1, allocs: rare,
+			ours:  func() func(int) { return twice(guards{deep(4)}.run) },
+			their: func() func(int) { return apart((&waitGroup{}).run, (&waitGroup{}).run) },
 		},
 		row{
 			what: "TryGuard + Release, root", peer: peer, limit: 1.2, anew: true,
@@ -61,13 +68,50 @@ func guardRows() (rs []row) {
 	})
 }
 
-type waitGroup struct{ wg sync.WaitGroup }
+// floorRows show what two goroutines would take that have nothing in common, on a machine where the peer takes what it does.
+func floorRows() []row {
+	const peer = "sync.WaitGroup Add + Done, 2 goroutines on one"
+	alone := func() func(int) { return (&waitGroup{}).run }
+	their := func() func(int) { return twice((&waitGroup{}).run) }
+	return []row{
+		{
+			what: "an addition and a subtraction, 2 goroutines on a word each", peer: peer, their: their, alone: alone, allocs: rare,
+			ours: func() func(int) { return apart((&word{}).run, (&word{}).run) },
+		},
+		{
+			what: "sync.WaitGroup Add + Done, 2 goroutines on one each", peer: peer, their: their, alone: alone, allocs: rare,
+			ours: func() func(int) { return apart((&waitGroup{}).run, (&waitGroup{}).run) },
+		},
+	}
+}
+
+// A waitGroup is alone on its cache lines.
+type waitGroup struct {
+	_  [128]byte
+	wg sync.WaitGroup
+	_  [128]byte
+}
 
 //go:noinline
 func (w *waitGroup) run(n int) {
 	for range n {
 		w.wg.Add(1)
 		w.wg.Done()
+	}
+}
+
+// A word is the least that can be counted on, alone on its cache lines.
+type word struct {
+	_ [128]byte
+	n atomic.Int64
+	_ [128]byte
+}
+
+//go:noinline
+func (w *word) run(n int) {
+	for range n {
+		w.n.Add(1)
+		w.n.Add(-1)
 	}
 }
 
@@ -113,12 +157,14 @@ func deep(depth int) *ctxshutdown.Swansong {
 }
 
 // twice runs half the operations in each of two goroutines.
-func twice(run func(n int)) func(n int) {
+func twice(run func(n int)) func(n int) { return apart(run, run) }
+
+// apart runs half the operations in one goroutine by a, and half in another by b.
+func apart(a, b func(n int)) func(n int) {
 	return func(n int) {
 		var wg sync.WaitGroup
-		for range 2 {
-			wg.Go(func() { run((n + 1) / 2) })
-		}
+		wg.Go(func() { a((n + 1) / 2) })
+		wg.Go(func() { b((n + 1) / 2) })
 		wg.Wait()
 	}
 }

@@ -11,9 +11,9 @@ import (
 
 func line(w io.Writer, cells ...string) { fmt.Fprintln(w, "| "+strings.Join(cells, " | ")+" |") }
 
-// printRows prints what each operation costs next to what a user would do otherwise.
-func printRows(w io.Writer, rows []row, rounds int) {
-	line(w, "operation", "swansong", "against", "its time", "ratio (middle half)", "target", "allocations")
+// printRows prints what each operation costs, by whom, next to what a user would do otherwise.
+func printRows(w io.Writer, ours string, rows []row, rounds int) {
+	line(w, "operation", ours, "against", "its time", "ratio (middle half)", "target", "allocations")
 	line(w, "---", "---:", "---", "---:", "---:", "---:", "---:")
 	for _, r := range rows {
 		line(w, measure(r, r.rounds(rounds)).cells()...)
