@@ -17,9 +17,10 @@ type row struct {
 	ours  side
 	their side
 	limit float64 // ours may cost this many times theirs; 0: not stated
-	gate  float64 // the ratio at which the gate closes; 0: one and a half times the limit
+	gate  float64 // the ratio at which the gate closes; 0: one and a half times the limit, if there is one
 
-	// Instead of limit, targets in nanoseconds, which the gate leaves alone: it goes by ratios.
+	// Instead of limit, targets in nanoseconds, which the gate leaves alone: it goes by ratios. A row with most may have one,
+	// of a row with more there is another with a ratio.
 	more float64 // so many more than theirs
 	most float64 // so many
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/oklog/run"
 	"github.com/sourcegraph/conc"
@@ -54,7 +55,7 @@ func peers() []peer {
 		{"k8s SafeWaitGroup", [5]side{
 			func() func(int) { return (&safe{}).run },
 			func() func(int) { return twice((&safe{}).run) },
-			nil,
+			func() func(int) { return goSafe },
 			nil,
 			nil,
 		}},
@@ -79,8 +80,19 @@ func peers() []peer {
 			func() func(int) { ctx := context.Background(); return func(n int) { tombChildren(ctx, n) } },
 			func() func(int) { return stopTomb },
 		}},
-		{"oklog/run", [5]side{nil, nil, nil, nil, func() func(int) { return stopOklog }}},
-		{"suture", [5]side{nil, nil, nil, nil, func() func(int) { return stopSuture }}},
+		{"oklog/run", [5]side{
+			nil, nil,
+			func() func(int) { return goOklog },
+			nil,
+			func() func(int) { return stopOklog },
+		}},
+		{"suture", [5]side{
+			nil, nil,
+			nil, // its Serve ends with its context, not with its services
+			func() func(int) { return sutureChildren() },
+			func() func(int) { return stopSuture },
+		}},
+		{"http.Server.Shutdown", [5]side{}},
 	}
 }
 
@@ -123,6 +135,29 @@ func goTomb(n int) {
 			return nil
 		})
 		t.Wait()
+	}
+}
+
+// goSafe makes a new one for each batch too: once it has been waited for, it refuses.
+func goSafe(n int) {
+	for ; n > 0; n -= batch {
+		var wg waitgroup.SafeWaitGroup
+		for range min(n, batch) {
+			if wg.Add(1) == nil {
+				go wg.Done()
+			}
+		}
+		wg.Wait()
+	}
+}
+
+func goOklog(n int) {
+	for ; n > 0; n -= batch {
+		var g run.Group
+		for range min(n, batch) {
+			g.Add(func() error { return nil }, func(error) {})
+		}
+		g.Run()
 	}
 }
 
@@ -255,6 +290,19 @@ func stopOklog(n int) {
 type listening struct{}
 
 func (listening) Serve(ctx context.Context) error { <-ctx.Done(); return nil }
+
+// sutureChildren adds services to a supervisor that runs as long as the process, and removes them.
+func sutureChildren() func(n int) {
+	s := suture.New("bench", suture.Spec{EventHook: func(suture.Event) {}})
+	s.ServeBackground(context.Background())
+	return func(n int) {
+		for range n {
+			if err := s.RemoveAndWait(s.Add(listening{}), time.Minute); err != nil {
+				panic(err)
+			}
+		}
+	}
+}
 
 func stopSuture(n int) {
 	for range n {

@@ -11,6 +11,10 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
+// wrapped is the gate of what is meant to take 2.5 ns more than what it wraps: one and a half times that, where the loop takes
+// 2.3 ns and the loop through a wrapper that does nothing 3.4.
+const wrapped = 1.8
+
 func interruptRows() []row {
 	rs := []row{
 		{
@@ -24,7 +28,7 @@ func interruptRows() []row {
 			their: func() func(int) { return func(n int) { sum(numbers(n)) } },
 		},
 		{
-			what: "Seq, an element", peer: "the loop through a wrapper that does nothing", anew: true,
+			what: "Seq, an element", peer: "the loop through a wrapper that does nothing", gate: wrapped, anew: true,
 			ours:  func() func(int) { s := running(); return func(n int) { sum(ctxshutdown.Seq(s, numbers(n))) } },
 			their: func() func(int) { return func(n int) { sum(through(numbers(n))) } },
 		},
@@ -49,7 +53,7 @@ func interruptRows() []row {
 			their: func() func(int) { return reads(&zeros{}) },
 		},
 		{
-			what: "Reader.Read, from memory", peer: "the Read through a wrapper that does nothing", anew: true,
+			what: "Reader.Read, from memory", peer: "the Read through a wrapper that does nothing", gate: wrapped, anew: true,
 			ours:  func() func(int) { return reads(ctxshutdown.NewReader(running(), &zeros{})) },
 			their: func() func(int) { return reads(&throughReader{&zeros{}}) },
 		},
