@@ -108,10 +108,10 @@ const memoryNotes = `
 A child was meant to take 300 bytes at most, with what its guards take: a guard that escapes takes 16, and so does a cancel function.
 
 One that is waited on takes more: with the scope (192) it has what any context.WithCancel has that is waited on (227: its channel takes
-112, the context 80, its place in the parent's map the rest), what joins the two (32) and the function that ends the context (16). That
-is no waste to be found in 300 bytes: the child can be stopped by itself, so its channel is its own, and the scope and the channel make
-304; and from the other side, the context and its function leave 57 bytes for a scope. Its signal is a plain context because deadlines,
-causes, and that what derives from it needs no goroutine, rest on that.
+112, the context 80, its place in the parent's map the rest), what joins the two (32) and the function that ends the context (16). In
+300 that has no room: the child can be stopped by itself, so its channel is its own, and the scope and the channel alone make 304; or,
+from the other side, the context and its function leave 57 bytes for a scope. Its signal is a plain context because deadlines, causes,
+and that what derives from it needs no goroutine, rest on that.
 
 `
 

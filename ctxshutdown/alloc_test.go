@@ -3,6 +3,7 @@ package ctxshutdown_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -65,6 +66,30 @@ func TestGuardsDoNotAllocate(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A live child that nobody waits on, with a guard and a cancel function that have escaped, takes 300 bytes at most, all in.
+func TestChildrenAreSmall(t *testing.T) {
+	const n, most = 10_000, 300
+	type part struct {
+		guard  *ctxshutdown.Guard
+		cancel context.CancelFunc
+	}
+	root, parts := atDepth(t, 0), make([]part, n)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range parts {
+		s, cancel := ctxshutdown.WithCancel(root)
+		parts[i] = part{s.Guard(), cancel}
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / n; each > most {
+		t.Errorf("%d bytes each, and %d are too many", each, most)
+	}
+	for _, p := range parts {
+		p.guard.Release()
+		p.cancel()
 	}
 }
 
