@@ -118,10 +118,11 @@ and that what derives from it needs no goroutine, rest on that.
 const floorNotes = `
 ## The floor of two goroutines
 
-What could be reached at best, on this machine and in this run, where the row of two goroutines on one scope has its 0.25 ×: by two
-goroutines that have nothing in common. The first row is the two additions that a guard is made of, and not an instruction more. It is
-the machine that decides how far they are from the peer: two cores send its cache line back and forth, two threads of one core have
-the same cache, and share the rest as well. The rows count when the peer takes twice as long as with one goroutine.
+What could be reached at best, on this machine and in this run, where two goroutines on one scope are meant to take 0.25 × of what
+they take on one sync.WaitGroup. The first two rows are of goroutines that have nothing in common: with the two additions that a guard
+is made of, and not an instruction more; and with a sync.WaitGroup each. The other two say how much more two get done than one: 0.50 ×
+would be two whole processors. Two threads of one core are less, as the third row shows, and there the peer's cache line need not be
+sent back and forth, so that it takes less than elsewhere: of both the ratio is made.
 
 `
 

@@ -31,7 +31,7 @@ func guardRows() (rs []row) {
 		},
 		// Linear would be as if they had nothing in common. Unlike the row above, this one needs nobody to contend.
 		row{
-			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", 2 goroutines on one each", limit: 1.1, allocs: rare,
+			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", 2 goroutines on one each", limit: 1.5, allocs: rare,
 			ours:  func() func(int) { return twice(guards{deep(4)}.run) },
 			their: func() func(int) { return apart((&waitGroup{}).run, (&waitGroup{}).run) },
 		},
@@ -70,17 +70,22 @@ func guardRows() (rs []row) {
 
 // floorRows show what two goroutines would take that have nothing in common, on a machine where the peer takes what it does.
 func floorRows() []row {
-	const peer = "sync.WaitGroup Add + Done, 2 goroutines on one"
+	const each = "sync.WaitGroup Add + Done, 2 goroutines on one each"
+	const one = "sync.WaitGroup Add + Done, 2 goroutines on one"
 	alone := func() func(int) { return (&waitGroup{}).run }
-	their := func() func(int) { return twice((&waitGroup{}).run) }
+	shared := func() func(int) { return twice((&waitGroup{}).run) }
+	apiece := func() func(int) { return apart((&waitGroup{}).run, (&waitGroup{}).run) }
 	return []row{
 		{
-			what: "an addition and a subtraction, 2 goroutines on a word each", peer: peer, their: their, alone: alone, allocs: rare,
+			what: "an addition and a subtraction, 2 goroutines on a word each", peer: one, their: shared, alone: alone, allocs: rare,
 			ours: func() func(int) { return apart((&word{}).run, (&word{}).run) },
 		},
+		{what: each, peer: one, ours: apiece, their: shared, alone: alone, allocs: rare},
+		{what: each, peer: "the same by one goroutine", ours: apiece, their: alone, allocs: rare},
 		{
-			what: "sync.WaitGroup Add + Done, 2 goroutines on one each", peer: peer, their: their, alone: alone, allocs: rare,
-			ours: func() func(int) { return apart((&waitGroup{}).run, (&waitGroup{}).run) },
+			what: "Guard + Release, 2 goroutines on one scope", peer: "the same by one goroutine", allocs: rare,
+			ours:  func() func(int) { return twice(guards{deep(4)}.run) },
+			their: func() func(int) { return guards{deep(4)}.run },
 		},
 	}
 }
