@@ -37,7 +37,10 @@ type Swansong struct {
 	forced atomic.Pointer[error]     // the cause of Force, written before either tier ends
 	late   atomic.Pointer[time.Time] // when somebody first gave up waiting for the stopped scope
 	name   string
-	trace  *scopeTrace // nil where not traced
+	// trace is nil where not traced. Each guard looks at it. Beside what it writes, in the first line, it would be one line less to
+	// fetch for scopes out of cache, 1.0 instead of 1.8 misses of a simulated first level, and four or five instructions less;
+	// but a TryGuard in a loop took 0.89 instead of 0.86 of a WaitGroup, and scopes out of cache 0.94 of the time, give or take 0.3.
+	trace *scopeTrace
 }
 
 // State is what a scope is doing.
