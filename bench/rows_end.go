@@ -65,7 +65,7 @@ func endRows() []row {
 
 const handovers = 10_000
 
-// waitForScopes hands over from a goroutine that releases to one that waits, and back by a channel.
+// waitForScopes hands over from a goroutine that releases to one that waits, to and fro.
 func waitForScopes(ctx context.Context) func(int) {
 	held, done := make([]*ctxshutdown.Guard, handovers), make([]*ctxshutdown.Completion, handovers)
 	for i := range handovers {
@@ -106,18 +106,21 @@ func timeout() context.Context {
 	return ctx
 }
 
+// handOver has two goroutines let each other go on, in turn: there is nothing in it but what is let go, and waited for.
 func handOver(let, wait func(i int)) {
-	back := make(chan struct{})
+	over := make(chan struct{})
 	go func() {
-		for i := range handovers {
+		for i := 0; i < handovers; i += 2 {
 			wait(i)
-			back <- struct{}{}
+			let(i + 1)
 		}
+		close(over)
 	}()
-	for i := range handovers {
+	for i := 0; i < handovers; i += 2 {
 		let(i)
-		<-back
+		wait(i + 1)
 	}
+	<-over
 }
 
 func unguarded(http.ResponseWriter, *http.Request) {}

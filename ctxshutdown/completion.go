@@ -42,13 +42,13 @@ func (c *Completion) Wait(ctx context.Context) error {
 	if ctx == nil {
 		panic("ctxshutdown: Wait with a nil context")
 	}
-	if c.resolved() {
-		return nil
-	}
 	// A stop that ctx has survived is not what ends it. State waits until the stop has reached all that derives from
 	// the scope, so the order of these looks matters.
 	stopped := c.scope.Done()
 	survived := c.scope.State() != Running
+	if c.closed() {
+		return nil
+	}
 	if ctx.Err() != nil {
 		return ErrWaitContext
 	}
@@ -56,6 +56,9 @@ func (c *Completion) Wait(ctx context.Context) error {
 	if ended == nil { // nothing else can happen, and waiting for one channel is quicker
 		<-c.done
 		return nil
+	}
+	if survived {
+		stopped = nil // it has told all it can, and would be ready at once: a select more, a fifth of the time to wake up
 	}
 	for waiting := true; waiting; {
 		select {
@@ -87,6 +90,10 @@ func (c *Completion) Wait(ctx context.Context) error {
 
 func (c *Completion) resolved() bool {
 	c.scope.State() // where a signal came from above, somebody has to look
+	return c.closed()
+}
+
+func (c *Completion) closed() bool {
 	select {
 	case <-c.done:
 		return true
