@@ -34,9 +34,10 @@ type holding struct {
 	fresh bool         // vars are declared by def
 	gone  goneFunc     // nil: no other condition tells
 
-	mentions []mention // of vars, in source order
-	oks      []mention // of ok; only assignments
-	blurred  bool      // ok has gone where its value cannot be followed
+	mentions []mention         // of vars, in source order
+	oks      []mention         // of ok; only assignments
+	blurred  bool              // ok has gone where its value cannot be followed
+	comms    map[ast.Node]bool // the sends and receives of which a select does one
 }
 
 // An effect is what the mention of a variable does to its value.
@@ -128,6 +129,12 @@ func variable(info *types.Info, fn ast.Node, id *ast.Ident) *types.Var {
 // look finds the mentions of what h holds.
 func (h *holding) look(judge effectFunc) {
 	body := h.fn.Node()
+	h.comms = map[ast.Node]bool{}
+	for cur := range h.fn.Preorder((*ast.CommClause)(nil)) {
+		if comm := cur.Node().(*ast.CommClause).Comm; comm != nil {
+			h.comms[comm] = true
+		}
+	}
 	for cur := range h.fn.Preorder((*ast.Ident)(nil)) {
 		v, _ := h.info.Uses[cur.Node().(*ast.Ident)].(*types.Var)
 		switch {
@@ -181,10 +188,36 @@ func (h *holding) ends() bool {
 	return slices.ContainsFunc(h.mentions, func(m mention) bool { return m.effect >= releases })
 }
 
+// A chosen is the send or receive that a select has done. The graph has all of them before the select chooses.
+type chosen struct{ ast.Stmt }
+
+// enter returns the nodes of a block, after what a select has done to come there.
+func enter(b *cfg.Block) []ast.Node {
+	if clause, ok := b.Stmt.(*ast.CommClause); ok && b.Kind == cfg.KindSelectCaseBody {
+		return append([]ast.Node{chosen{clause.Comm}}, b.Nodes...)
+	}
+	return b.Nodes
+}
+
+// isCalled reports whether the mention is part of a call in n. Such are made before a select chooses.
+func (m mention) isCalled(n ast.Node) (called bool) {
+	for c := m.cur; c.Node() != n; c = c.Parent() {
+		switch c.Node().(type) {
+		case *ast.CallExpr:
+			called = true
+		case *ast.FuncLit:
+			called = false
+		}
+	}
+	return called
+}
+
 // effectOf returns what a node of the graph does to the value. The right side of an assignment comes first.
 func (h *holding) effectOf(n ast.Node) (e effect) {
 	for _, m := range within(h.mentions, n) {
-		e = max(e, m.effect)
+		if !h.comms[n] || m.isCalled(n) {
+			e = max(e, m.effect)
+		}
 	}
 	if ret, ok := n.(*ast.ReturnStmt); ok && ret.Results == nil && e == nothing && h.isResult() {
 		return handsOver
@@ -236,14 +269,14 @@ func (h *holding) follow(visit func(ast.Node)) (lost []ast.Node) {
 			} else if e != nothing {
 				return
 			}
-			if visit != nil {
+			if _, ok := n.(chosen); visit != nil && !ok {
 				visit(n)
 			}
 			if _, ok := n.(*ast.ReturnStmt); ok {
 				lost = append(lost, n)
 				return
 			}
-			s.known = s.known && len(within(h.oks, n)) == 0
+			s.known = s.known && (h.comms[n] || len(within(h.oks, n)) == 0)
 		}
 		for i, next := range s.block.Succs {
 			if len(s.block.Succs) == 2 && len(nodes) > 0 {
@@ -253,7 +286,7 @@ func (h *holding) follow(visit func(ast.Node)) (lost []ast.Node) {
 			}
 			if to := (state{next, s.known}); !seen[to] {
 				seen[to] = true
-				walk(to, next.Nodes)
+				walk(to, enter(next))
 			}
 		}
 	}

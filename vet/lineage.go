@@ -16,6 +16,7 @@ type name struct {
 	root  types.Object
 	path  string // ".app.scope"
 	scope bool   // it is a *ctxshutdown.Swansong
+	of    bool   // it is the scope of the context that root and path name
 }
 
 func (n name) String() string { return n.root.Name() + n.path }
@@ -40,7 +41,7 @@ type lineages struct {
 
 // A def is one assignment to a variable.
 type def struct {
-	at    ast.Node // the variable
+	at    *ast.Ident // the variable
 	value ast.Expr
 	index int // which result of value it is
 }
@@ -101,19 +102,25 @@ func (r *lineages) of(e ast.Expr) lineage {
 			return lineage{}
 		}
 		l := r.behind(v)
-		l.names = append([]name{{root: v, scope: isScope(v.Type())}}, l.names...)
+		l.names = append(embedding(name{root: v, scope: isScope(v.Type())}, v.Type()), l.names...)
 		return l
 	case *ast.SelectorExpr:
 		if n, ok := r.name(e); ok {
-			return lineage{names: []name{n}}
+			return lineage{names: embedding(n, r.info.TypeOf(e))}
 		}
 	case *ast.CallExpr:
+		if n, ok := r.name(e); ok {
+			return lineage{names: []name{n}}
+		}
 		if r.info.Types[e.Fun].IsType() && len(e.Args) == 1 {
 			return r.of(e.Args[0])
 		}
 		fn := callee(r.info, e)
 		if isNamed(fn, corePath, "Work", "Swansong.Work", "Swansong.BaseContext") {
 			return lineage{hard: true}
+		}
+		if isNamed(fn, corePath, "FromContext") {
+			return lineage{names: r.scopesOf(r.of(e.Args[0])), calls: []*ast.CallExpr{e}}
 		}
 		l := lineage{}
 		if derives(fn) && len(e.Args) > 0 {
@@ -155,6 +162,61 @@ func (r *lineages) behind(v *types.Var) (l lineage) {
 	return l
 }
 
+// embedding returns a name, and before it that of the scope which a struct embeds and is a context by.
+func embedding(n name, t types.Type) []name {
+	done, path, _ := types.LookupFieldOrMethod(t, true, nil, "Done")
+	if fn, ok := done.(*types.Func); ok && len(path) > 1 && isNamed(fn, corePath, "Swansong.Done") {
+		return []name{promoted(n, t, path), n}
+	}
+	return []name{n}
+}
+
+// promoted returns the name of what the embedded fields of path lead to, of which the last is the method that is found there.
+func promoted(n name, t types.Type, path []int) name {
+	for _, i := range path[:len(path)-1] {
+		if p, ok := t.Underlying().(*types.Pointer); ok {
+			t = p.Elem()
+		}
+		f := t.Underlying().(*types.Struct).Field(i)
+		n, t = name{root: n.root, path: n.path + "." + f.Name(), scope: isScope(f.Type())}, f.Type()
+	}
+	return n
+}
+
+// receiver returns the name of what a method is called on: of srv.Shutdown(), srv.Swansong where srv embeds that.
+func (r *lineages) receiver(call *ast.CallExpr) (name, bool) {
+	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+	if !ok {
+		return name{}, false
+	}
+	n, ok := r.name(sel.X)
+	if s := r.info.Selections[sel]; ok && s != nil && len(s.Index()) > 1 {
+		n = promoted(n, s.Recv(), s.Index())
+	}
+	return n, ok
+}
+
+// scopesOf returns the nearest scope of a context, under those names of the context that stand for one value, and the
+// scopes that the context is seen to derive from.
+func (r *lineages) scopesOf(l lineage) []name {
+	var scopes []name
+	for i, n := range l.names {
+		if n.scope {
+			return append(scopes, l.names[i:]...)
+		}
+		if r.isOne(n) {
+			scopes = append(scopes, name{root: n.root, path: n.path, scope: true, of: true})
+		}
+	}
+	return scopes
+}
+
+// isOne reports whether the variable of a name has one value only, that of its declaration or of the caller.
+func (r *lineages) isOne(n name) bool {
+	defs := r.defsOf(n)
+	return len(defs) == 0 || len(defs) == 1 && r.info.Defs[defs[0].at] != nil
+}
+
 // name returns the name that an expression is, if it is one.
 func (r *lineages) name(e ast.Expr) (name, bool) {
 	switch e := ast.Unparen(e).(type) {
@@ -168,7 +230,12 @@ func (r *lineages) name(e ast.Expr) (name, bool) {
 				return name{root: v, scope: isScope(v.Type())}, true
 			}
 			n, ok := r.name(e.X)
-			return name{n.root, n.path + "." + v.Name(), isScope(v.Type())}, ok
+			return name{root: n.root, path: n.path + "." + v.Name(), scope: isScope(v.Type())}, ok
+		}
+	case *ast.CallExpr:
+		if isNamed(callee(r.info, e), "net/http", "Request.Context") && method(e) != nil {
+			n, ok := r.name(method(e))
+			return name{root: n.root, path: n.path + ".Context()"}, ok
 		}
 	}
 	return name{}, false

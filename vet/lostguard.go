@@ -33,8 +33,8 @@ Write
 	defer g.Release()
 
 or hand the guard to whoever ends the work: return it, store it, pass it on, capture it in a goroutine. That has to
-happen on every path, those of errors too, and on those of a go statement's function, which is looked at where nobody else
-has the guard. Releasing a guard again, and releasing a nil guard, does nothing.
+happen on every path, those of errors too, also where a select does not send the guard, and on those of a go statement's
+function, which is looked at where nobody else has the guard. Releasing a guard again, and releasing a nil guard, does nothing.
 
 The suggested fix, a defer, is offered where the guard stays in the function and is not acquired in a loop. A path that
 ends in a panic is not reported, nor a guard whose ok is passed on or stored, nor one that is discarded in a _test.go file:
@@ -101,18 +101,23 @@ func checkGuard(pass *analysis.Pass, call inspector.Cursor, fn *types.Func) {
 	}
 }
 
-// startedWith returns the holding of a goroutine that releases the guard of h, nil if there is none such: a go statement
-// whose function is a literal runs that once. Nobody else may have the guard, and nothing in the literal that runs at another
-// time: a literal in it, other than one it defers.
+// startedWith returns the holding of a goroutine that captures the guard of h, or is given it, nil if there is none such: a go
+// statement whose function is a literal runs that once. Nobody else may have the guard, and nothing in the literal that runs
+// at another time: a literal in it, other than one it defers.
 func startedWith(pass *analysis.Pass, h *holding) *holding {
-	var lit inspector.Cursor
 	var body *ast.FuncLit
+	vars := h.vars
 	for _, m := range h.mentions {
-		in, ok := enclosing(m.cur).(*ast.FuncLit)
-		switch {
-		case m.effect == nothing:
+		if m.effect == nothing {
 			continue
-		case m.effect != releases || !ok || body != nil && body != in:
+		}
+		in, ok := enclosing(m.cur).(*ast.FuncLit)
+		if given, param := h.given(m); given != nil {
+			in, vars = given, []*types.Var{param}
+		} else if m.effect != releases || !ok {
+			return nil
+		}
+		if body != nil && body != in {
 			return nil
 		}
 		body = in
@@ -132,12 +137,29 @@ func startedWith(pass *analysis.Pass, h *holding) *holding {
 	if graph == nil {
 		return nil
 	}
-	inside := &holding{info: h.info, fn: lit, graph: graph, vars: h.vars, ok: h.ok}
+	inside := &holding{info: h.info, fn: lit, graph: graph, vars: vars, ok: h.ok}
 	inside.look(judgeGuard)
 	if inside.blurred {
 		return nil
 	}
 	return inside
+}
+
+// given returns the literal that is called with the mention as an argument, and the parameter that gets it.
+func (h *holding) given(m mention) (*ast.FuncLit, *types.Var) {
+	parent, kind, i := above(m.cur)
+	if kind != edge.CallExpr_Args || enclosing(m.cur) != h.fn.Node() {
+		return nil, nil
+	}
+	lit, ok := ast.Unparen(parent.Node().(*ast.CallExpr).Fun).(*ast.FuncLit)
+	if !ok {
+		return nil, nil
+	}
+	params := h.info.TypeOf(lit).(*types.Signature).Params()
+	if i >= params.Len() || !isPointerTo(params.At(i).Type(), corePath, "Guard") {
+		return nil, nil
+	}
+	return lit, params.At(i)
 }
 
 // guardHolding returns the holding that an acquisition begins, not yet looked at; false if the guard is handed over at

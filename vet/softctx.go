@@ -112,14 +112,17 @@ func (c *softCheck) deferred(cur inspector.Cursor, n *ast.DeferStmt) {
 
 // started checks a function that is given to Go.
 func (c *softCheck) started(cur inspector.Cursor, call *ast.CallExpr, fn *types.Func) {
-	scope, kind := method(call), 0
-	if fn.Signature().Recv() == nil {
-		scope, kind = call.Args[0], 1
-	}
-	if len(call.Args) <= kind {
+	f := len(call.Args) - 1
+	if f < 0 {
 		return
 	}
-	lit, ok := ast.Unparen(call.Args[kind]).(*ast.FuncLit)
+	var guarded lineage
+	if fn.Signature().Recv() == nil {
+		guarded = c.acquiredFrom(call.Args[0])
+	} else {
+		guarded = c.from.of(method(call))
+	}
+	lit, ok := ast.Unparen(call.Args[f]).(*ast.FuncLit)
 	if !ok {
 		return
 	}
@@ -128,8 +131,15 @@ func (c *softCheck) started(cur inspector.Cursor, call *ast.CallExpr, fn *types.
 		return
 	}
 	if f, graph := graphOf(c.pass, body); graph != nil {
-		c.check(&holding{info: c.pass.TypesInfo, fn: f, graph: graph}, c.from.of(scope))
+		c.check(&holding{info: c.pass.TypesInfo, fn: f, graph: graph}, guarded)
 	}
+}
+
+// acquiredFrom returns the lineage of the scope of a guard that is acquired from a context.
+func (c *softCheck) acquiredFrom(ctx ast.Expr) lineage {
+	l := c.from.of(ctx)
+	l.names = append(l.names, c.from.scopesOf(l)...)
+	return l
 }
 
 // guarded returns the lineage of the scope that a guard belongs to.
@@ -146,7 +156,7 @@ func (c *softCheck) guarded(guard ast.Expr) lineage {
 		case isNamed(fn, corePath, "Guard.Clone"):
 			return c.guarded(method(e))
 		case isNamed(fn, corePath, "Acquire"):
-			return c.from.of(e.Args[0])
+			return c.acquiredFrom(e.Args[0])
 		}
 	}
 	return lineage{}
@@ -201,6 +211,9 @@ func (c *softCheck) call(call *ast.CallExpr, guarded lineage) {
 		return
 	}
 	c.reported[call] = true
+	for i > 0 && given.names[i].of {
+		i-- // to what FromContext has been assigned to
+	}
 	scope := given.names[i]
 	d := analysis.Diagnostic{
 		Pos: arg.Pos(),

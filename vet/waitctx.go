@@ -70,9 +70,7 @@ func (r *lineages) completes(completion ast.Expr) (name, bool) {
 	switch e := ast.Unparen(completion).(type) {
 	case *ast.CallExpr:
 		if isNamed(callee(r.info, e), corePath, "Swansong.Shutdown", "Swansong.ShutdownCause", "Swansong.Force", "Swansong.Completion") {
-			if x := method(e); x != nil {
-				return r.name(x)
-			}
+			return r.receiver(e)
 		}
 	case *ast.Ident:
 		if n, ok := r.name(e); ok {

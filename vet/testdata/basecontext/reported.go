@@ -52,3 +52,9 @@ func byName(a *app) []http.Server {
 	var local = func(net.Listener) context.Context { return a.scope } // want `the BaseContext of the server derives from a.scope`
 	return []http.Server{{BaseContext: a.base}, {BaseContext: base}, {BaseContext: local}}
 }
+
+type embedding struct{ *ctxshutdown.Swansong }
+
+func ofAnEmbedding(e embedding) *http.Server {
+	return &http.Server{BaseContext: func(net.Listener) context.Context { return e }} // want `the BaseContext of the server derives from e.Swansong`
+}

@@ -314,3 +314,71 @@ func byFunctions(s *ctxshutdown.Swansong, full bool, jobs chan func()) {
 		i.Release()
 	}()
 }
+
+// What a select calls, it calls before it chooses.
+func bySelect(s *ctxshutdown.Swansong, jobs chan job, calls chan func()) {
+	g := s.Guard()
+	select {
+	case jobs <- job{g}:
+	default:
+		g.Release()
+	}
+	h := s.Guard()
+	select {
+	case jobs <- newJob(h):
+	default:
+	}
+	i := s.Guard()
+	select {
+	case calls <- func() { i.Release() }:
+	case <-s.Work().Done():
+		i.Release()
+	}
+	k, ok := s.TryGuard()
+	select {
+	case _, ok = <-calls: // the path on which ok is another
+		k.Release()
+	default:
+		if !ok {
+			return
+		}
+		k.Release()
+	}
+}
+
+func newJob(g *ctxshutdown.Guard) job { return job{g} }
+
+func givenToAGoroutine(s *ctxshutdown.Swansong, full bool) {
+	g := s.Guard()
+	go func(mine *ctxshutdown.Guard) {
+		defer mine.Release()
+		if full {
+			return
+		}
+		work()
+	}(g)
+	h := s.Guard()
+	go func(mine *ctxshutdown.Guard) {
+		if full {
+			keep(mine)
+			return
+		}
+		mine.Release()
+	}(h)
+	i := s.Guard()
+	go func(mine any) {
+		if full {
+			return
+		}
+		use(mine)
+	}(i)
+	k := s.Guard()
+	go func(mine ...*ctxshutdown.Guard) {
+		if full {
+			return
+		}
+		mine[0].Release()
+	}(k)
+}
+
+func keep(g *ctxshutdown.Guard) { last = g }

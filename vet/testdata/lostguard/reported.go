@@ -283,3 +283,44 @@ func inAGoroutineThatEnds(s *ctxshutdown.Swansong) {
 		}
 	}()
 }
+
+// Where there is no room for it, the guard is still there.
+func sentWhereThereIsRoom(s *ctxshutdown.Swansong, jobs chan job, calls chan func()) error {
+	g, ok := s.TryGuard() // want `the guard g is not released when the function returns at line 297`
+	if !ok {
+		return errStopping
+	}
+	select {
+	case jobs <- job{g}:
+		return nil
+	default:
+		return errors.New("too many jobs")
+	}
+}
+
+func sentInAFunction(s *ctxshutdown.Swansong, calls chan func()) {
+	g := s.Guard() // want `the guard g is not released`
+	select {
+	case calls <- func() { g.Release() }:
+	default:
+	}
+}
+
+func overwrittenByASelect(s *ctxshutdown.Swansong, guards chan *ctxshutdown.Guard) {
+	g := s.Guard() // want `the guard g is not released when g is overwritten at line 312`
+	select {
+	case g = <-guards:
+	default:
+	}
+	g.Release()
+}
+
+func givenToAGoroutineThatLeaves(s *ctxshutdown.Swansong, full bool) {
+	g := s.Guard() // want `the guard mine is not released when the function returns at line 322`
+	go func(mine *ctxshutdown.Guard) {
+		if full {
+			return
+		}
+		mine.Release()
+	}(g)
+}

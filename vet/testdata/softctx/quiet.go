@@ -106,3 +106,34 @@ func perhaps(s *ctxshutdown.Swansong, db *sql.DB, soft bool) {
 	}
 	db.PingContext(other)
 }
+
+func (e *embedding) onTheHardTier() {
+	g := e.Guard()
+	defer g.Release()
+	e.db.PingContext(e.Work())
+	e.db.PingContext(e.other)
+	h := e.other.Guard()
+	defer h.Release()
+	g.Release()
+	e.db.PingContext(e)
+}
+
+func inAHandler(r *http.Request, db *sql.DB) {
+	s, _ := ctxshutdown.FromContext(r.Context())
+	g, _ := ctxshutdown.Acquire(r.Context())
+	defer g.Release()
+	db.PingContext(r.Context())
+	db.PingContext(s.Work())
+}
+
+// By then, it is another request.
+func ofRequests(r *http.Request, ctx context.Context, db *sql.DB) {
+	s, _ := ctxshutdown.FromContext(r.Context())
+	r = r.WithContext(ctx)
+	g, _ := ctxshutdown.Acquire(r.Context())
+	defer g.Release()
+	db.PingContext(s)
+	h, _ := ctxshutdown.Acquire(ctx)
+	defer h.Release()
+	db.PingContext(s)
+}

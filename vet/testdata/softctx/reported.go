@@ -142,3 +142,52 @@ func twoGuards(s, t *ctxshutdown.Swansong, db *sql.DB) {
 	defer k.Release()
 	db.PingContext(s) // want `PingContext is cancelled when s`
 }
+
+type embedding struct {
+	*ctxshutdown.Swansong
+	other *ctxshutdown.Swansong
+	db    *sql.DB
+}
+
+func (e *embedding) handle() {
+	g, ok := e.TryGuard()
+	if !ok {
+		return
+	}
+	defer g.Release()
+	e.db.PingContext(e)          // want `PingContext is cancelled when e.Swansong is told to stop`
+	e.db.PingContext(e.Swansong) // want `PingContext is cancelled when e.Swansong is told to stop`
+	further := struct{ *embedding }{e}
+	h := further.Guard()
+	defer h.Release()
+	e.db.PingContext(further) // want `PingContext is cancelled when further.embedding.Swansong is told to stop`
+	e.Go(func(context.Context) {
+		e.db.PingContext(e) // want `PingContext is cancelled`
+	})
+}
+
+// The scope of the request, whatever it is, ends while its guard is held.
+func ofARequest(r *http.Request, db *sql.DB) {
+	s, ok := ctxshutdown.FromContext(r.Context())
+	if !ok {
+		return
+	}
+	g, ok := ctxshutdown.Acquire(r.Context())
+	if !ok {
+		return
+	}
+	defer g.Release()
+	db.PingContext(s) // want `PingContext is cancelled when s is told to stop, .*; pass s.Work\(\)`
+}
+
+func ofAContext(ctx context.Context, db *sql.DB) {
+	timed, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	ctxshutdown.Go(timed, func(work context.Context) {
+		s, _ := ctxshutdown.FromContext(work)
+		child, cancel := ctxshutdown.WithCancel(s)
+		defer cancel()
+		db.PingContext(work)
+		db.PingContext(child) // want `PingContext is cancelled when s is told to stop`
+	})
+}

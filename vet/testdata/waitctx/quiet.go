@@ -2,6 +2,7 @@ package waitctx
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -57,4 +58,12 @@ func whichever(s, t *ctxshutdown.Swansong, first bool) error {
 
 func another(s *ctxshutdown.Swansong, wg interface{ Wait(context.Context) }) {
 	wg.Wait(s)
+}
+
+func onTheSpot(ctx context.Context) error { return ctxshutdown.New(ctx).Shutdown().Wait(ctx) }
+
+func ofAnotherRequest(r *http.Request, ctx context.Context, s *ctxshutdown.Swansong) error {
+	<-r.Context().Done()
+	r = r.WithContext(ctx)
+	return s.Shutdown().Wait(r.Context())
 }

@@ -4,6 +4,7 @@ package waitctx
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"os/signal"
 	"time"
@@ -47,7 +48,7 @@ func run() error {
 	defer stop()
 	s := ctxshutdown.New(ctx)
 	<-ctx.Done()
-	return s.Shutdown().Wait(ctx) // want `the context given to Wait has ended, as ctx has by line 49, so nothing would be waited for`
+	return s.Shutdown().Wait(ctx) // want `the context given to Wait has ended, as ctx has by line 50, so nothing would be waited for`
 }
 
 func runWithALimit(ctx context.Context, failed chan error) error {
@@ -58,7 +59,7 @@ func runWithALimit(ctx context.Context, failed chan error) error {
 	case <-ctx.Done():
 		limit, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		if err := s.Shutdown().Wait(limit); err != nil { // want `the context given to Wait has ended, as ctx has by line 58`
+		if err := s.Shutdown().Wait(limit); err != nil { // want `the context given to Wait has ended, as ctx has by line 59`
 			return err
 		}
 	}
@@ -69,5 +70,19 @@ func anotherScope(s *ctxshutdown.Swansong) {
 	child, cancel := ctxshutdown.WithCancel(s.Work())
 	defer cancel()
 	<-s.Done()
-	child.Shutdown().Wait(s) // want `the context given to Wait has ended, as s has by line 71`
+	child.Shutdown().Wait(s) // want `the context given to Wait has ended, as s has by line 72`
+}
+
+type embedding struct{ *ctxshutdown.Swansong }
+
+func (e *embedding) stop() error {
+	if err := e.Shutdown().Wait(e.Swansong); err != nil { // want `ends when e.Swansong is told to stop`
+		return err
+	}
+	return e.Swansong.Shutdown().Wait(e) // want `ends when e.Swansong is told to stop`
+}
+
+func ofARequest(r *http.Request, s *ctxshutdown.Swansong) error {
+	<-r.Context().Done()
+	return s.Shutdown().Wait(r.Context()) // want `has ended, as r.Context\(\) has by line`
 }
