@@ -87,8 +87,9 @@ mutants: ## prove that the tests notice each broken guarantee (NAMES="one anothe
 # staticcheck is built each time: when nothing has changed, the build cache answers at once, and after a change of
 # toolchain an old one could not read the new one's packages.
 #
-# swansongvet is built where go.work says which root it belongs to. It reads what users copy from: the examples and the code in docs.
-lint: ## gofmt, go vet for three systems and a bit of a fourth, staticcheck on all modules, and swansongvet on what is there to be copied
+# swansongvet is built where go.work says which root it belongs to. It reads what users copy from: the examples and the code in docs, with tests; and what
+# users call, without, for tests lose guards and scopes on purpose, as bench does.
+lint: ## gofmt, go vet for three systems and a bit of a fourth, staticcheck on all modules, and swansongvet
 	@files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) || exit 1; \
 	if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi
 	GOOS=linux $(GO) vet $(ALL)
@@ -100,6 +101,9 @@ lint: ## gofmt, go vet for three systems and a bit of a fourth, staticcheck on a
 	GOOS=freebsd $(GO) vet ./internal/proc
 	$(GO) build -buildvcs=false -o bin/swansongvet ./vet/cmd/swansongvet
 	bin/swansongvet ./examples/... ./docs
+	@echo "bin/swansongvet -test=false work, but bench"; \
+	list=$$($(GO) list $(ALL)) || exit 1; \
+	bin/swansongvet -test=false $$(echo "$$list" | grep -v '^$(ROOT)/\(bench$$\|$(SAME)\)')
 	@(cd tools && GOWORK=off $(GO) build -buildvcs=false -o ../bin/ honnef.co/go/tools/cmd/staticcheck) || \
 	if [ -z "$$CI" ]; then echo "lint: staticcheck skipped, it cannot be built here"; exit; else exit 1; fi; \
 	set -x; bin/staticcheck $(ALL)

@@ -135,6 +135,7 @@ func TestDifference_8_CountingIsExact(t *testing.T) {
 					g := leaf.Guard()
 					if root.State() == ctxshutdown.Complete || resolved(root.Completion()) {
 						t.Errorf("%s: complete while a guard is held", c.source)
+						g.Release()
 						return
 					}
 					g.Release()

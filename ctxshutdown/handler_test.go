@@ -90,11 +90,11 @@ func TestHandler_InFlightDuringShutdownSeesItThrough(t *testing.T) {
 		}
 		sub, cancel := ctxshutdown.WithCancel(ctx, ctxshutdown.WithName("query"))
 		defer cancel()
-		if g, ok := sub.TryGuard(); !ok || sub.Err() != nil {
+		g, ok := sub.TryGuard()
+		if !ok || sub.Err() != nil {
 			failed <- "may not open a child"
-		} else {
-			defer g.Release()
 		}
+		defer g.Release()
 		timed, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
 		wrote := make(chan struct{})

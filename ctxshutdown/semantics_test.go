@@ -216,6 +216,7 @@ func testAdmissionStress(t *testing.T) {
 					switch {
 					case ok && seen:
 						t.Error("semantic 2: admitted after Done was seen closed")
+						g.Release()
 						return
 					case !ok:
 						if leaf.Err() == nil || context.Cause(leaf) != errCause {
@@ -291,6 +292,7 @@ func TestSemantic3_CompletionsAreMonotonicStatesAreNot(t *testing.T) {
 					for range 20 { // somebody may be about to close them
 						if closed(newer) || !over && closed(older) {
 							t.Error("semantic 3: a completion that was open under a late guard resolves before its release")
+							g.Release()
 							return
 						}
 					}

@@ -162,6 +162,7 @@ func TestTimedOutInTheQueue(t *testing.T) {
 func TestCompletionAfterTheLoopDied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
+		defer app.Shutdown()
 		l, p := startedIn(t, app), eventloop.NewPool(t.Context(), 1)
 		end := make(chan struct{})
 		got := make(chan error, 1)

@@ -88,6 +88,7 @@ func (a *tallied) add(b tallied) {
 
 func (s scenario) run(t *testing.T, concurrency int) (r tallied) {
 	app := ctxshutdown.New(context.Background())
+	defer app.Shutdown()
 	l, p := eventloop.New(app), eventloop.NewPool(app, 4)
 	if err := l.Start(); err != nil {
 		t.Error(err)

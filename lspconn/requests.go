@@ -74,7 +74,8 @@ func newNotes(c *Conn) *notes {
 	n := &notes{conn: c}
 	if c.server.OnNotify != nil {
 		n.ch = make(chan message, maxNotes)
-		scope, _ := ctxshutdown.WithCancel(c.scope, ctxshutdown.WithName("notifications"))
+		scope, cancel := ctxshutdown.WithCancel(c.scope, ctxshutdown.WithName("notifications"))
+		_ = cancel // it lasts as long as the connection
 		g := scope.Guard()
 		go func() {
 			defer g.Release()
