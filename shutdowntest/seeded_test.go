@@ -1,6 +1,7 @@
 package shutdowntest_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -22,7 +23,7 @@ const seededVar = "SHUTDOWNTEST_SEEDED"
 var seeded = []struct {
 	name     string
 	scenario scenario
-	says     []string // regular expressions
+	says     []string // regular expressions; after ! what it does not say
 }{
 	{
 		"a pool that takes a job and then asks", poolScenario(workThatTakesAndThenAsks, submitWithoutAGuard),
@@ -34,7 +35,7 @@ var seeded = []struct {
 	},
 	{
 		"a pool whose workers end with the stop", poolScenario(workThatEndsWithTheStop, (*pool).submit),
-		[]string{`the scenario has not returned within 10s of the stop: \d guards?: .*pool_test\.go:\d+ for 10s`, `pool\)\.submit`},
+		[]string{`the scenario has not returned within 10s of the stop: \d guards?: .*pool_test\.go:\d+ for 10s`, `pool\)\.submit`, `!never end`},
 	},
 	{
 		"a pool that forgets a guard", poolScenario(workThatForgetsAGuard, (*pool).submit),
@@ -61,14 +62,47 @@ var seeded = []struct {
 		[]string{`not drained within 10s of the stop: 1 guard`, `chan send`},
 	},
 	{
-		"a scenario that fails by itself", func(t *testing.T, s *ctxshutdown.Swansong) func() {
+		"a scenario that fails (by itself)", func(t *testing.T, s *ctxshutdown.Swansong) func() {
 			s.Guard().Release()
 			if s.Err() != nil {
 				t.Fatal("it is not what was hoped for")
 			}
 			return nil
 		},
-		[]string{`it is not what was hoped for`, `the stop came before a guard was acquired, at seeded_test\.go:\d+`},
+		[]string{`it is not what was hoped for`, `the stop came before a guard was acquired, at seeded_test\.go:\d+`, `!not returned`},
+	},
+	{
+		"a scenario that fails (by itself) at one moment", func(t *testing.T, s *ctxshutdown.Swansong) func() {
+			g := s.Guard()
+			before := s.Err()
+			g.Release()
+			if before == nil && s.Err() != nil {
+				t.Error("not now")
+			}
+			return nil
+		},
+		[]string{`not now`, `/stop=3`, `the stop came before a guard was released, at seeded_test\.go:\d+`},
+	},
+	{
+		"a drain that Force alone can end", func(t *testing.T, s *ctxshutdown.Swansong) func() {
+			s.Go(func(work context.Context) {
+				<-work.Done()
+				t.Log("cut short:", context.Cause(work))
+			})
+			return func() { t.Error("checked, although it has not drained") }
+		},
+		[]string{`not drained within 10s of the stop: 1 guard`, `cut short: shutdowntest: the drain has taken too long`, `!checked`},
+	},
+	{
+		"a goroutine that takes too long to get out", func(t *testing.T, s *ctxshutdown.Swansong) func() {
+			s.Guard().Release()
+			go func() {
+				<-s.Completion().Done()
+				time.Sleep(11 * time.Second)
+			}()
+			return nil
+		},
+		[]string{`these goroutines never end; the stop came at the end of the scenario`, `time\.Sleep`},
 	},
 	{
 		"a scenario that takes a guard on its last yards", func(t *testing.T, s *ctxshutdown.Swansong) func() {
@@ -116,6 +150,9 @@ func TestSeeded(t *testing.T) {
 		t.Run(bug.name, func(t *testing.T) {
 			output := failing(t, "^TestSeeded$/^"+strings.ReplaceAll(regexp.QuoteMeta(bug.name), " ", "_")+"$")
 			mustSay(t, output, bug.says)
+			if n := strings.Count(output, "that alone:"); n > 1 {
+				t.Errorf("%d runs fail, and the first was to be the last:\n%s", n, output)
+			}
 			again := replay.FindStringSubmatch(output)
 			if again == nil {
 				return // it needs no stop
@@ -124,6 +161,9 @@ func TestSeeded(t *testing.T) {
 			mustSay(t, alone, bug.says)
 			if got, want := replay.FindStringSubmatch(alone), again; got == nil || got[1] != want[1] {
 				t.Errorf("alone, it fails elsewhere:\n%s", alone)
+			}
+			if n := strings.Count(alone, "=== RUN ") - strings.Count(again[1], "/") - 1; n != 0 {
+				t.Errorf("alone, there are %d others:\n%s", n, alone)
 			}
 		})
 	}
@@ -138,7 +178,7 @@ func failing(t *testing.T, pattern string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, "-test.run", pattern, "-test.timeout", "1m")
+	cmd := exec.Command(self, "-test.run", pattern, "-test.v", "-test.timeout", "1m")
 	cmd.Env = append(os.Environ(), seededVar+"=1")
 	out, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || strings.Contains(string(out), "panic:") {
@@ -150,8 +190,8 @@ func failing(t *testing.T, pattern string) string {
 func mustSay(t *testing.T, output string, says []string) {
 	t.Helper()
 	for _, want := range says {
-		if !regexp.MustCompile(want).MatchString(output) {
-			t.Errorf("it does not say %q:\n%s", want, output)
+		if want, not := strings.CutPrefix(want, "!"); regexp.MustCompile(want).MatchString(output) == not {
+			t.Errorf("of saying %q, the opposite is true:\n%s", want, output)
 		}
 	}
 }

@@ -76,6 +76,26 @@ func TestSignals_NotWired(t *testing.T) {
 	})
 }
 
+// Nobody waits for a signal to be dealt with: sixteen are kept, and the next is lost.
+func TestSignals_Waiting(t *testing.T) {
+	for others, want := range map[int]string{15: "<nil>", 16: "nobody asked"} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, send := shutdowntest.Signals(t.Context())
+			for range others {
+				send(os.Kill)
+			}
+			send(os.Interrupt)
+			err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
+				if ctxshutdown.Sleep(s, time.Hour) {
+					return errors.New("nobody asked")
+				}
+				return nil
+			}, graceful.WithOutput(io.Discard))
+			equal(t, fmt.Sprintf("error, behind %d others", others), fmt.Sprint(err), want)
+		})
+	}
+}
+
 // A second signal cuts the drain short.
 func ExampleSignals() {
 	ctx, send := shutdowntest.Signals(context.Background())
