@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/oklog/run"
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/thejerf/suture/v4"
+	"gopkg.in/tomb.v2"
+)
+
+// The functions here are what docs/migrate.md shows of peers, before one moves. This module has them.
+
+func actorsBefore(ctx context.Context, srv *http.Server, ln net.Listener, poll func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var g run.Group
+	g.Add(func() error { return srv.Serve(ln) }, func(error) { srv.Close() })
+	g.Add(func() error { return poll(ctx) }, func(error) { cancel() })
+	g.Add(run.SignalHandler(ctx, syscall.SIGTERM))
+	return g.Run()
+}
+
+func TestMigrate_Actors(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	errPolled := errors.New("polled enough")
+	err = actorsBefore(t.Context(), &http.Server{}, ln, func(context.Context) error { return errPolled })
+	if !errors.Is(err, errPolled) {
+		t.Errorf("%v, want %v", err, errPolled)
+	}
+}
+
+type follower struct{ t tomb.Tomb }
+
+func followBefore(lines <-chan string, out io.Writer) error {
+	f := &follower{}
+	f.t.Go(func() error {
+		for {
+			select {
+			case line := <-lines:
+				fmt.Fprintln(out, line)
+			case <-f.t.Dying():
+				return nil
+			}
+		}
+	})
+	// …
+	f.t.Kill(nil)
+	return f.t.Wait()
+}
+
+func TestMigrate_Follower(t *testing.T) {
+	lines := make(chan string, 1)
+	lines <- "one" // which is written, or left behind: select takes either
+	var out bytes.Buffer
+	if err := followBefore(lines, &out); err != nil {
+		t.Error(err)
+	}
+	left := ""
+	if len(lines) > 0 {
+		left = <-lines + "\n"
+	}
+	if diff := cmp.Diff("one\n", out.String()+left); diff != "" {
+		t.Errorf("written, or left (-want +got):\n%s", diff)
+	}
+}
+
+// What the page says of peers besides.
+func TestMigrate_Claims(t *testing.T) {
+	var g run.Group
+	ended := make(chan struct{})
+	g.Add(func() error { return nil }, func(error) {})
+	g.Add(func() error { <-ended; return nil }, func(error) { close(ended) })
+	if err := g.Run(); err != nil {
+		t.Errorf("the first actor returned nil, and the group %v", err)
+	}
+
+	var dead tomb.Tomb
+	dead.Go(func() error { return nil })
+	<-dead.Dead()
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("a tomb that has ended takes on a goroutine")
+			}
+		}()
+		dead.Go(func() error { return nil })
+	}()
+
+	s := ctxshutdown.New(t.Context())
+	supervisor := suture.NewSimple("parts")
+	over := supervisor.ServeBackground(s)
+	s.Shutdown()
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Errorf("a supervisor whose scope is told to stop returned %v", err)
+	}
+}
