@@ -44,7 +44,10 @@
 //
 // What a second signal does, and a third, is tested with [Signals].
 //
-// Where guards are held all along, the scenario can make moments in between: each s.Guard().Release() is four.
+// Where guards are held all along, the scenario can make moments in between: each s.Guard().Release() is four. A scenario that
+// has started goroutines waits until they have done what the stop is to come into the middle of, for its return is a stop:
+//
+//	ctxshutdown.Sleep(s, time.Second)
 //
 // Goroutines run as they do, so two runs need not be alike. They are, as a rule, where no two things happen at once, and
 // work that takes no time may be done by luck: have it take some, by time.Sleep, which costs nothing in a bubble. The
