@@ -134,7 +134,7 @@ const loopNotes = `
 The peers: a buffered channel that one goroutine receives from; goja_nodejs, a loop that takes functions from any goroutine; and a
 pool of one worker (gammazero/workerpool), which runs them one at a time too, on a goroutine that ends when there is nothing to do.
 What else goes by the name does another job: the loops of gnet and evio are those of a server, and wait for its sockets in the kernel;
-evio takes no functions, gnet (Execute, as of v2.9) those of who has one of its connections. That of k6 is part of its virtual users,
+evio takes no functions, gnet v2.9 (Execute) those of who has one of its connections. That of k6 is part of its virtual users,
 and takes a callback only where one was announced; most other loops for JavaScript are copies of that of goja_nodejs. Of the other
 pools, ants has no queue: its caller waits while no worker is free, so that a callback that posts would wait for itself, or is refused
 (WithNonblocking).
