@@ -175,12 +175,17 @@ func ExampleWithLogger() {
 // Requests that come later still are sent elsewhere.
 func ExampleWithLinger() {
 	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
 	ln := listenForExample()
-	s.Shutdown()
-	err := httpdrain.Serve(s, &http.Server{}, ln, httpdrain.WithLinger(500*time.Millisecond), httpdrain.WithRetryAfter(5*time.Second))
-	fmt.Println(err != nil) // Serve on a scope that has stopped
+	served := make(chan error)
+	go func() {
+		served <- httpdrain.Serve(s, &http.Server{Handler: hello(s)}, ln, httpdrain.WithLinger(500*time.Millisecond))
+	}()
+	fetch(http.DefaultClient, "http://"+ln.Addr().String())
+	fmt.Println("drained:", <-served)
 	// Output:
-	// true
+	// 200 hello
+	// drained: <nil>
 }
 
 // Nobody is sent away later than a retry would come.
