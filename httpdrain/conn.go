@@ -371,7 +371,7 @@ func (c *conn) release() {
 	c.stop()
 }
 
-// dispose is called once, when nothing is left of the connection.
+// dispose is called when nothing is left of the connection, and again if it has come back since.
 func (c *conn) dispose() {
 	c.mu.Lock()
 	c.due = time.Time{}

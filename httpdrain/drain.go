@@ -34,7 +34,7 @@ type drain struct {
 	began    time.Time // set before draining is
 
 	mu       sync.Mutex
-	conns    map[*conn]struct{}
+	conns    map[*conn]int // 1; for a moment 2, where one that is gone comes back, see move
 	standing [gone]int     // how many of them
 	accepted bool          // no more will come
 	quiet    chan struct{} // closed when the server has nothing left to serve
@@ -57,19 +57,26 @@ func (d *drain) add(nc net.Conn, own bool) net.Conn {
 		c.work = c.scope.Work()
 	}
 	d.mu.Lock()
-	d.conns[c] = struct{}{}
+	d.conns[c]++
 	d.standing[served]++
 	d.mu.Unlock()
 	return w
 }
 
-// move is called with c's mu held, or when c is gone.
+// move is called with c's mu held, or when c is gone. One that is gone comes back with a handler that HTTP/2 has started before
+// the connection ended, and that begins only now; and it may do so before it is heard here that it was gone, so that counts.
 func (d *drain) move(c *conn, was, is standing) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.standing[was]--
+	if was == gone {
+		d.conns[c]++
+	} else {
+		d.standing[was]--
+	}
 	if is == gone {
-		delete(d.conns, c)
+		if d.conns[c]--; d.conns[c] == 0 {
+			delete(d.conns, c)
+		}
 	} else {
 		d.standing[is]++
 	}

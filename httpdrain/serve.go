@@ -124,7 +124,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 		scope:   scope,
 		hijacks: hijacks,
 		work:    scope.Work(),
-		conns:   map[*conn]struct{}{},
+		conns:   map[*conn]int{},
 		quiet:   make(chan struct{}),
 		empty:   make(chan struct{}),
 	}
