@@ -56,6 +56,7 @@ type conn struct {
 	since    time.Time  // the first of them, or the first plan made after it
 	shaking  *handshake // until the first request
 	h2       bool
+	greeted  bool // h2, and the client's preface has come
 	hijacked bool
 	closed   bool // by whoever is in charge of that: the server, or the hijacker
 	active   int  // requests whose handler is running
@@ -141,7 +142,7 @@ func (c *conn) looksAgain(err error, looks int) bool {
 	}
 	something, known := look(c.raw)
 	switch {
-	case !known || c.h2: // on HTTP/2, something need not be a request
+	case !known || c.greeted: // on HTTP/2, something need not be a request
 		c.raw.SetReadDeadline(time.Now().Add(lull))
 		return looks < 2 // as in Accept
 	case something:
@@ -153,7 +154,7 @@ func (c *conn) looksAgain(err error, looks int) bool {
 
 // came notes that bytes have been read. mu is held.
 func (c *conn) came(b []byte) {
-	if c.h2 {
+	if c.greeted {
 		return
 	}
 	if !c.begun {
@@ -169,7 +170,7 @@ func (c *conn) came(b []byte) {
 // the write, and says so, where leaveWhen may want to know of its end.
 func (c *conn) writes() (counted bool) {
 	c.mu.Lock()
-	if c.shaking == nil {
+	if c.shaking == nil && c.h2 == c.greeted { // else they are the server's settings, which answer nothing
 		c.begun = false
 		c.since = time.Time{}
 	}
@@ -192,6 +193,7 @@ func (c *conn) became(state http.ConnState) {
 	switch state {
 	case http.StateActive:
 		c.serving = true
+		c.greeted = c.h2
 		c.shaking = nil
 		c.stay()
 	case http.StateIdle:
@@ -250,7 +252,7 @@ func (c *conn) plan() {
 			c.timer.Stop()
 		}
 		return
-	case c.h2 || !c.begun && !c.shaking.underWay():
+	case c.greeted || !c.begun && !c.shaking.underWay():
 		wait = c.drain.linger
 	default:
 		if c.since.IsZero() {
@@ -282,7 +284,7 @@ func (c *conn) expire() {
 	case c.steps > 1:
 		c.steps--
 		c.next()
-	case c.h2 && !c.told && c.goAway != nil:
+	case c.greeted && !c.told && c.goAway != nil: // to a client that has not greeted, the server would say nothing, and wait
 		c.told, c.wrote = true, false
 		c.due = time.Time{} // until it is written
 		c.goAway()
