@@ -78,8 +78,9 @@ type conn struct {
 	told   bool   // a GOAWAY is asked for, or on its way with a response
 	wrote  bool   // something was written since it was asked for
 
-	writing int      // writes under way, on HTTP/2 where somebody watches
-	flushed []func() // to be called when one ends
+	writing int           // writes under way, on HTTP/2 where somebody watches
+	out     int64         // bytes that they have written
+	ended   chan struct{} // closed when one ends; nil where nobody waits for that
 }
 
 // newConn returns nc with a conn in between, keeping what net/http and io.Copy ask a connection for.

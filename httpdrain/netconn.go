@@ -19,7 +19,7 @@ func (c *tcpConn) Read(b []byte) (int, error) { return c.conn.read(b) }
 func (c *tcpConn) Write(b []byte) (int, error) {
 	counted := c.conn.writes()
 	n, err := c.TCPConn.Write(b)
-	c.conn.written(counted)
+	c.conn.written(counted, int64(n))
 	return n, err
 }
 
@@ -37,7 +37,7 @@ func (c *tcpConn) Close() error {
 func (c *tcpConn) ReadFrom(r io.Reader) (int64, error) {
 	counted := c.conn.writes()
 	n, err := c.TCPConn.ReadFrom(r)
-	c.conn.written(counted)
+	c.conn.written(counted, n)
 	return n, err
 }
 
@@ -56,7 +56,7 @@ func (c *anyConn) SetDeadline(t time.Time) error {
 func (c *anyConn) Write(b []byte) (int, error) {
 	counted := c.conn.writes()
 	n, err := c.Conn.Write(b)
-	c.conn.written(counted)
+	c.conn.written(counted, int64(n))
 	return n, err
 }
 
@@ -66,7 +66,7 @@ func (c *anyConn) NetConn() net.Conn { return c.Conn }
 func (c *anyConn) ReadFrom(r io.Reader) (int64, error) {
 	counted := c.conn.writes()
 	n, err := readFrom(c.Conn, r)
-	c.conn.written(counted)
+	c.conn.written(counted, n)
 	return n, err
 }
 

@@ -35,40 +35,53 @@ func (c *conn) leave(q *request) {
 // tells of, and then, without a pause, into the socket, which may have no room.
 func (c *conn) leaveWhen(written <-chan bool, q *request) {
 	g := c.scope.Guard()
-	drop := func() {
+	go func() {
+		<-written
+		c.mu.Lock()
+		enough := c.out + flushSize
+		c.mu.Unlock()
+		for {
+			for range steps {
+				time.Sleep(flushPause / steps)
+			}
+			c.mu.Lock()
+			if c.writing == 0 || c.out >= enough {
+				break
+			}
+			if c.ended == nil {
+				c.ended = make(chan struct{})
+			}
+			ended := c.ended
+			c.mu.Unlock()
+			<-ended // and once more: under TLS, what is in the buffer takes several writes
+		}
+		c.mu.Unlock()
 		g.Release()
 		c.mu.Lock()
 		c.drop(q)
-	}
-	go func() {
-		<-written
-		time.Sleep(flushPause)
-		c.mu.Lock()
-		if c.writing > 0 {
-			c.flushed = append(c.flushed, drop)
-			c.mu.Unlock()
-			return
-		}
-		c.mu.Unlock()
-		drop()
 	}()
 }
 
-// flushPause is by when the server has begun to write what is in its buffer.
-const flushPause = 100 * time.Millisecond
+const (
+	// flushPause is by when the server has begun to write what is in its buffer, in steps for the reason given there.
+	flushPause = 100 * time.Millisecond
+	// flushSize is more than the buffer holds, with what TLS adds: who has read as much has room for what was in it, however
+	// many others are being written to him.
+	flushSize = 8 << 10
+)
 
-// written is called after a write, with what writes has returned.
-func (c *conn) written(counted bool) {
+// written is called after a write, with what writes has returned, and how much it was.
+func (c *conn) written(counted bool, n int64) {
 	if !counted {
 		return
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.writing--
-	drops := c.flushed
-	c.flushed = nil
-	c.mu.Unlock()
-	for _, drop := range drops {
-		drop()
+	c.out += n
+	if c.ended != nil {
+		close(c.ended)
+		c.ended = nil
 	}
 }
 
