@@ -1,6 +1,8 @@
 package httpdrain_test
 
 import (
+	"bytes"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -61,3 +63,77 @@ func TestDebug_BesideASlowReader(t *testing.T) {
 		}
 	})
 }
+
+// A copier is a connection that is written to by io.Copy, as the HTTP/2 of somebody else may do.
+type copier struct{ net.Conn }
+
+func (c copier) Write(b []byte) (int, error) {
+	n, err := io.Copy(c.Conn, struct{ io.Reader }{bytes.NewReader(b)})
+	return int(n), err
+}
+
+// An unencrypted is how the functions of TLSNextProto are told of a connection without TLS.
+type unencrypted struct{ net.Conn }
+
+func (u unencrypted) UnencryptedNetConn() net.Conn { return u.Conn }
+
+// A response beside a stream is waited for until it is written, by whichever method of the connection.
+func TestDebug_BesideOthersThatAreCopied(t *testing.T) {
+	for _, tcp := range []bool{false, true} {
+		t.Run(map[bool]string{false: "pipe", true: "TCP"}[tcp], func(t *testing.T) {
+			entered, leave := make(chan string, 2), make(chan struct{})
+			mux := http.NewServeMux()
+			srv := plain2(func(w http.ResponseWriter, r *http.Request) { entered <- r.URL.Path; mux.ServeHTTP(w, r) })
+			protos := nextProtos()
+			serve := protos["unencrypted_http2"]
+			protos["unencrypted_http2"] = func(srv *http.Server, tc *tls.Conn, h http.Handler) {
+				under := tc.NetConn().(interface{ UnencryptedNetConn() net.Conn }).UnencryptedNetConn()
+				serve(srv, tls.Client(unencrypted{copier{under}}, nil), h)
+			}
+			srv.TLSNextProto = protos
+
+			var v *service
+			var p *peer
+			if tcp {
+				v = start(t, srv)
+				p = dial(t, v.addr)
+			} else {
+				ln := listenInMemory()
+				v = startOn(t, ln, srv)
+				p = ln.dial(t)
+			}
+			mux.Handle("/events", httpdrain.Debug(v.s, httpdrain.AllowRemote("*")))
+			mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) { <-leave; io.WriteString(w, "ok") })
+			ended := make(chan byte, 3)
+			p.send(preface + frame(4, 0, ""))
+			p.until(4)
+			p.send(request2(1, "/slow") + request2(3, "/events"))
+			<-entered
+			<-entered
+			p.until(0) // the stream has begun
+			go p.endings(ended, nil)
+			v.s.Shutdown()
+			<-v.drains
+			close(leave)
+			if got := <-ended; got != 1 {
+				t.Errorf("the end of stream %d comes first, want that of the response", got)
+			}
+			v.drained() // not before somebody has been told that each write is over
+		})
+	}
+}
+
+// nextProtos has the HTTP/2 of net/http, as users have it who set it up themselves.
+func nextProtos() map[string]func(*http.Server, *tls.Conn, http.Handler) {
+	srv := plain2(nil)
+	srv.Protocols.SetHTTP2(true)
+	srv.Serve(over{})
+	return srv.TLSNextProto
+}
+
+// An over is a listener that has been closed.
+type over struct{}
+
+func (over) Accept() (net.Conn, error) { return nil, net.ErrClosed }
+func (over) Close() error              { return nil }
+func (over) Addr() net.Addr            { return nil }
