@@ -72,11 +72,12 @@ type conn struct {
 	timer  *time.Timer
 	due    time.Time // when timer fires; zero: never
 	step   time.Duration
-	steps  int    // until there is something to do
-	ending bool   // the read deadline has passed, by us
-	goAway func() // sends a GOAWAY on this connection; nil where nobody knows how
-	told   bool   // a GOAWAY is asked for, or on its way with a response
-	wrote  bool   // something was written since it was asked for
+	steps  int       // until there is something to do
+	ending bool      // the read deadline has passed, by us
+	silent time.Time // since, where that was in the middle of a header, and nothing has come after it
+	goAway func()    // sends a GOAWAY on this connection; nil where nobody knows how
+	told   bool      // a GOAWAY is asked for, or on its way with a response
+	wrote  bool      // something was written since it was asked for
 
 	writing int           // writes under way, on HTTP/2 where somebody watches
 	out     int64         // bytes that they have written
@@ -158,6 +159,7 @@ func (c *conn) came(b []byte) {
 	if c.greeted {
 		return
 	}
+	c.silent = time.Time{}
 	if !c.begun {
 		c.begun = c.shaking == nil || c.shaking.saw(b)
 	}
@@ -208,6 +210,9 @@ func (c *conn) became(state http.ConnState) {
 	case http.StateClosed:
 		c.closed = true
 		c.forget()
+		if !c.silent.IsZero() {
+			c.drain.fellSilent(c.unnamed(c.silent, time.Since(epoch)))
+		}
 	}
 	if c.drain.draining.Load() {
 		c.owe()
@@ -290,6 +295,9 @@ func (c *conn) expire() {
 		c.due = time.Time{} // until it is written
 		c.goAway()
 	default:
+		if c.begun && !c.h2 {
+			c.silent = c.since
+		}
 		c.end()
 	}
 }

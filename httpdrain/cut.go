@@ -104,10 +104,7 @@ type left struct {
 func (c *conn) left(now time.Duration) (all []left) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	remote := ""
-	if addr := c.raw.RemoteAddr(); addr != nil {
-		remote = addr.String()
-	}
+	remote := c.remote()
 	for q := c.requests; q != nil; q = q.next {
 		if !q.watches {
 			all = append(all, left{Cut{Method: q.method, Route: q.route, Remote: remote, Age: now - q.began, Hijacked: c.hijacked}, q.matched})
@@ -115,13 +112,25 @@ func (c *conn) left(now time.Duration) (all []left) {
 	}
 	begun := c.begun && !c.h2 || c.serving && c.h2
 	if begun && c.requests == nil && !c.hijacked && !c.closed {
-		somebody := Cut{Remote: remote}
-		if !c.since.IsZero() {
-			somebody.Age = epoch.Add(now).Sub(c.since)
-		}
-		all = append(all, left{somebody, true})
+		all = append(all, left{c.unnamed(c.since, now), true})
 	}
 	return all
+}
+
+// unnamed returns the connection as one whose request's header has not come; now is since epoch. mu is held.
+func (c *conn) unnamed(since time.Time, now time.Duration) Cut {
+	somebody := Cut{Remote: c.remote()}
+	if !since.IsZero() {
+		somebody.Age = epoch.Add(now).Sub(since)
+	}
+	return somebody
+}
+
+func (c *conn) remote() string {
+	if addr := c.raw.RemoteAddr(); addr != nil {
+		return addr.String()
+	}
+	return ""
 }
 
 // pattern returns the route of a path, empty if it is not known. It may be called while the handler is running, and so

@@ -50,8 +50,15 @@
 //     else than a connection, as one does that limits their number, those in the queue are reset.
 //   - A client that sends its next request at the moment at which the linger ends is served if the request is there when the
 //     server looks. On its way, it meets a closed connection, as it may with any idle time-out.
-//   - A client that falls silent for two seconds in the middle of a header is closed as a quiet one is. One that has sent half
-//     a header together with the request before it is so after the linger: nothing but net/http knows that it has come.
+//   - A client that falls silent for two seconds (or the linger, if that is longer) in the middle of a header is closed as a
+//     quiet one is. That may be a request lost, so it is a warning in the log and counted by [ReadStats], but no error of
+//     Serve: a client that never finishes a header would make each drain one that has failed. Under TLS, a client that has
+//     shown a certificate and sent nothing else may be taken for one. One that has sent half a header together with the request
+//     before it is closed after the linger, and not counted: nothing but net/http knows that it has come.
+//   - The linger counts from when the kernel has taken a response, and not from when the client has read it. A client that needs
+//     longer than that for what is in the kernel's buffers finds the connection closed right behind the response.
+//   - On HTTP/2, a response that the client has no room for, and whose handler had returned before a stream of [Debug] began on
+//     the same connection, is not waited for.
 //   - On HTTP/1, requests pipelined behind one whose response says Connection: close are not read.
 //   - On HTTP/2, net/http sends one GOAWAY, with the last stream it has seen: a request on its way at that moment is refused by
 //     it, which tells the client that nothing of it was carried out, and clients send it again elsewhere. HTTP/2 connections

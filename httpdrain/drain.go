@@ -39,6 +39,7 @@ type drain struct {
 	accepted bool          // no more will come
 	quiet    chan struct{} // closed when the server has nothing left to serve
 	empty    chan struct{} // closed when there is nobody left to wait for
+	silent   []Cut         // who has been closed in the middle of a header
 
 	failed *PanicError // the first; of the goroutine of Serve
 }
@@ -81,6 +82,13 @@ func (d *drain) move(c *conn, was, is standing) {
 		d.standing[is]++
 	}
 	d.look()
+}
+
+// fellSilent is called with the conn's mu held, and before the end of the connection is heard of.
+func (d *drain) fellSilent(c Cut) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.silent = append(d.silent, c)
 }
 
 // look tells whoever waits for the end of the drain, or of its better part. mu is held.

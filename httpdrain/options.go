@@ -84,8 +84,8 @@ func WithRoute(route func(method, path string) string) Option {
 	return option(func(o *options) { o.route = route })
 }
 
-// WithLogger sets where the server tells that it begins to drain, that it has drained, and whom it has cut. Without it, or
-// with nil, nothing is logged. For a panic in its handler, see [PanicError].
+// WithLogger sets where the server tells that it begins to drain, that it has drained, whom it has cut, and who has fallen
+// silent in the middle of a header. Without it, or with nil, nothing is logged. For a panic in its handler, see [PanicError].
 func WithLogger(l *slog.Logger) Option {
 	return option(func(o *options) { o.logger = l })
 }

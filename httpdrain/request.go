@@ -178,6 +178,7 @@ func (sv *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *conn) refuse(w http.ResponseWriter, why string) {
+	counters.refused.Add(1)
 	c.last(w.Header())
 	http.Error(w, "503 "+why, http.StatusServiceUnavailable)
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -18,7 +19,7 @@ import (
 // Serve serves what connects to ln with srv until s is told to stop, and returns when it has drained: every connection has
 // ended, and every request's guard is released. ln is closed in any case. It returns
 //
-//   - nil if s was told to stop and everybody has been served,
+//   - nil if s was told to stop and everybody has been served, but for who fell silent in the middle of a header,
 //   - a [*CutError] if Work ended before that, by Force: it says who was cut, and unwraps to the cause,
 //   - an error that matches [http.ErrServerClosed] if Shutdown or Close of srv was called, or srv has been drained before,
 //   - otherwise what is wrong with the arguments or with ln. If ln fails while serving, its connections are drained first;
@@ -168,6 +169,16 @@ func (d *drain) run(quiet func()) *CutError {
 		d.protect("WithLogger", func() { d.logger.With("server", d.name).LogAttrs(context.Background(), level, message, attrs...) })
 	}
 	log(slog.LevelInfo, "httpdrain: draining", slog.Int("connections", n), slog.Any("cause", context.Cause(d.scope)))
+	over := func(outcome *atomic.Uint64) {
+		d.mu.Lock()
+		silent := d.silent
+		d.mu.Unlock()
+		for _, c := range silent {
+			log(slog.LevelWarn, "httpdrain: silent in the middle of a header", slog.String("remote", c.Remote), slog.Duration("age", c.Age))
+		}
+		counters.silent.Add(uint64(len(silent)))
+		outcome.Add(1)
+	}
 	var pacing sync.WaitGroup
 	defer pacing.Wait()
 	if d.pace > 0 {
@@ -187,6 +198,8 @@ func (d *drain) run(quiet func()) *CutError {
 				continue
 			}
 			cut := d.cut()
+			over(&counters.cutShort)
+			counters.cut.Add(uint64(len(cut.Cut)))
 			for _, c := range cut.Cut {
 				log(slog.LevelWarn, "httpdrain: cut", slog.String("method", c.Method), slog.String("route", c.Route),
 					slog.String("remote", c.Remote), slog.Duration("age", c.Age), slog.Bool("hijacked", c.Hijacked))
@@ -199,6 +212,7 @@ func (d *drain) run(quiet func()) *CutError {
 	for _, c := range d.snapshot() {
 		c.sever() // who only watched
 	}
+	over(&counters.clean)
 	log(slog.LevelInfo, "httpdrain: drained", slog.Duration("after", time.Since(d.began)))
 	return nil
 }

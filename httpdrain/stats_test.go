@@ -1,0 +1,141 @@
+package httpdrain_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/httpdrain"
+)
+
+// counted returns what f adds to the counters.
+func counted(f func()) httpdrain.Stats {
+	before := httpdrain.ReadStats()
+	f()
+	after := httpdrain.ReadStats()
+	return httpdrain.Stats{
+		Clean:    after.Clean - before.Clean,
+		CutShort: after.CutShort - before.CutShort,
+		Cut:      after.Cut - before.Cut,
+		Silent:   after.Silent - before.Silent,
+		Refused:  after.Refused - before.Refused,
+	}
+}
+
+// Who is closed in the middle of a header may have lost a request: that is told and counted, and nobody else is.
+func TestServe_SilentHeaders(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		client func(*peer)
+		silent string // how old
+	}{
+		{"in the first line", func(p *peer) { p.send("GET / HTT") }, "2s"},
+		{"in a later line", func(p *peer) { p.send(get[:len(get)-2]) }, "2s"},
+		{"after a pause", func(p *peer) { p.send("GET / HTT"); time.Sleep(time.Second); p.send("P/1.1\r\n") }, "3s"},
+		{"after a response", func(p *peer) { p.send(get); p.answered(); p.send("GE") }, "2s"},
+		{"finished at last", func(p *peer) { p.send(get[:9]); time.Sleep(time.Second); p.send(get[9:]); p.answered() }, ""},
+		{"gone by itself", func(p *peer) { p.send("GET / HTT"); p.Close() }, ""},
+		{"gone later", func(p *peer) { p.send("GET / HTT"); time.Sleep(time.Second); p.Close() }, ""},
+		{"idle", func(p *peer) { p.send(get); p.answered() }, ""},
+		{"nothing", func(*peer) {}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out strings.Builder
+				log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+					switch a.Key {
+					case "time":
+						return slog.Attr{}
+					case "age":
+						return slog.Duration("age", a.Value.Duration().Round(100*time.Millisecond))
+					}
+					return a
+				}}))
+				ln := listenInMemory()
+				v := startOn(t, ln, handler(ok), httpdrain.WithLogger(log))
+				p := ln.dial(t)
+				got := counted(func() {
+					go func() {
+						test.client(p)
+						io.Copy(io.Discard, p.in)
+					}()
+					synctest.Wait()
+					time.Sleep(50 * time.Millisecond)
+					v.s.Shutdown()
+					v.drained()
+				})
+				want, warning := httpdrain.Stats{Clean: 1}, ""
+				if test.silent != "" {
+					want.Silent = 1
+					warning = "level=WARN msg=\"httpdrain: silent in the middle of a header\" server=http remote=pipe age=" + test.silent + "\n"
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("counted (-want +got):\n%s", diff)
+				}
+				if diff := cmp.Diff(warning, out.String()); diff != "" {
+					t.Errorf("log (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestReadStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leave := make(chan struct{})
+		ln := listenInMemory()
+		v := startOn(t, ln, handler(func(http.ResponseWriter, *http.Request) { <-leave }), httpdrain.WithRetryAfter(time.Second))
+		idle, one, two := ln.dial(t), ln.dial(t), ln.dial(t)
+		one.send(get)
+		two.send(get)
+		synctest.Wait()
+		got := counted(func() {
+			v.s.Shutdown()
+			time.Sleep(90 * time.Millisecond)
+			idle.send("G") // after the linger of the server, and not of the connection
+			time.Sleep(time.Second)
+			idle.send(get[1:])
+			idle.receives(http.StatusServiceUnavailable, "503 the server is shutting down")
+			v.s.Force(errTooLate)
+			<-v.done
+		})
+		close(leave)
+		if diff := cmp.Diff(httpdrain.Stats{CutShort: 1, Cut: 2, Refused: 1}, got); diff != "" {
+			t.Errorf("counted (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Stats tell how drains have ended, for an alert on what should not happen.
+func ExampleReadStats() {
+	s := ctxshutdown.New(context.Background())
+	ln := listenForExample()
+	served := make(chan error)
+	before := httpdrain.ReadStats()
+	go func() { served <- httpdrain.Serve(s, &http.Server{Handler: hello(s)}, ln) }()
+	conn, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: half") // and no more
+	fetch(http.DefaultClient, "http://"+ln.Addr().String())
+
+	fmt.Println("drained:", <-served)
+	after := httpdrain.ReadStats()
+	fmt.Println("clean:", after.Clean-before.Clean, "silent:", after.Silent-before.Silent)
+	// Output:
+	// 200 hello
+	// drained: <nil>
+	// clean: 1 silent: 1
+}
