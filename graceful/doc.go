@@ -47,8 +47,9 @@
 // With NOTIFY_SOCKET in the environment, systemd is told READY=1 by [Ready], STOPPING=1 when Serving ends,
 // EXTEND_TIMEOUT_USEC with the time until Exit when Extend grants something, and WATCHDOG=1 at half of WATCHDOG_USEC.
 //
-// With TERMINATION_GRACE_PERIOD_SECONDS in the environment, a ladder that is not shorter is refused at start-up. Neither
-// Kubernetes nor systemd sets it: write it beside terminationGracePeriodSeconds or TimeoutStopSec.
+// With TERMINATION_GRACE_PERIOD_SECONDS in the environment, a ladder that is not shorter is refused at start-up, and without
+// NOTIFY_SOCKET no extension makes it end less than a second before: whoever kills would win a tie. Neither Kubernetes nor
+// systemd sets it: write it beside terminationGracePeriodSeconds or TimeoutStopSec.
 //
 // All variables are read by Run; importing the package does nothing. When Run returns, os/signal is as it was, and the next
 // signal does what it would have done before.

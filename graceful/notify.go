@@ -12,7 +12,8 @@ import (
 // is: children that see it are not listened to, with NotifyAccess=main.
 const socketVar = "NOTIFY_SOCKET"
 
-// margin is what the service manager is asked for beyond the end of the ladder, to print who was abandoned, and to exit.
+// margin is what an extension leaves beyond the end of the ladder, to print who was abandoned, and to exit: the service manager
+// is asked for it, too, and where nobody can be asked, it stays free in the grace period.
 const margin = time.Second
 
 // A manager is systemd, or whatever else listens at NOTIFY_SOCKET, see sd_notify(3). What it cannot be told is logged, and

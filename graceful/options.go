@@ -77,7 +77,7 @@ func WithHard(d time.Duration) Option {
 
 // WithMaxExtension sets by how much [Extend] can lengthen [Soft] in all: 30 seconds by default. It is 0, or 1 ms to 24 h.
 // Where the grace period is known from the environment and there is no NOTIFY_SOCKET to ask for more, no more is granted
-// than fits into it.
+// than lets the ladder end a second before it, and nothing where that leaves no second anyway.
 func WithMaxExtension(d time.Duration) Option {
 	return option(func(c *config) error { c.most = d; return duration("WithMaxExtension", d, 0) })
 }
@@ -157,7 +157,7 @@ func (c *config) fit(seconds string) error {
 			"shorten a rung, or have whoever stops the process wait for longer", c.lameDuck, c.soft, c.hard, ladder, grace, graceVar, seconds)
 	}
 	if os.Getenv(socketVar) == "" {
-		c.most = min(c.most, grace-ladder)
+		c.most = min(c.most, max(0, grace-ladder-margin))
 	}
 	return nil
 }

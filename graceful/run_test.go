@@ -740,17 +740,37 @@ func TestGracePeriod(t *testing.T) {
 			equal(t, "f was called", called, test.want == "")
 		})
 	}
-	// Where nobody can be asked for more time, an extension beyond it would only lead to SIGKILL.
-	t.Setenv("TERMINATION_GRACE_PERIOD_SECONDS", "20")
-	bubble(t, func(b *testRun) {
-		var got time.Duration
-		b.run(func(s *ctxshutdown.Swansong) error {
-			<-s.Done()
-			got = graceful.Extend(s, time.Minute, "")
-			return nil
+}
+
+// Where nobody can be asked for more time, an extension beyond the grace period would only lead to SIGKILL, which wins a tie.
+func TestGracePeriod_Extensions(t *testing.T) {
+	for _, test := range []struct {
+		seconds           string
+		granted, lastWord time.Duration
+	}{
+		{"60", 40 * time.Second, 42 * time.Second}, // by WithMaxExtension
+		{"20", 17 * time.Second, 19 * time.Second},
+		{"14", 11 * time.Second, 13 * time.Second},
+		{"13", 10 * time.Second, 12 * time.Second},
+	} {
+		t.Run(test.seconds, func(t *testing.T) {
+			t.Setenv("TERMINATION_GRACE_PERIOD_SECONDS", test.seconds)
+			bubble(t, func(b *testRun) {
+				var asked time.Time
+				leave := make(chan struct{})
+				err := b.run(func(s *ctxshutdown.Swansong) error {
+					<-s.Done()
+					asked = time.Now()
+					equal(t, "granted", graceful.Extend(s, time.Minute, ""), test.granted)
+					<-leave
+					return nil
+				})
+				equal(t, "exit code", graceful.ExitCode(err), 3)
+				equal(t, "abandoned after", time.Since(asked), test.lastWord)
+				close(leave)
+			})
 		})
-		equal(t, "granted", got, 18*time.Second)
-	})
+	}
 }
 
 func TestRungString(t *testing.T) {
