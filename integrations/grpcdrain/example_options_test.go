@@ -153,17 +153,51 @@ func ExampleKeepaliveTimeout() {
 
 // Who was cut off is named by its method.
 func ExampleCutError() {
-	err := error(&grpcdrain.CutError{ // as Serve returns it
-		Calls: []ctxshutdown.GuardEntry{{Path: "grpc/shop.Orders/Follow", Count: 2}, {Path: "grpc/shop.Orders/Export", Count: 1}},
-		Cause: errors.New("out of time"),
-	})
+	s := ctxshutdown.New(context.Background())
+	srv := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(grpcdrain.UnaryServerInterceptor(s)),
+		grpc.ChainStreamInterceptor(grpcdrain.StreamServerInterceptor(s)))
+	asked, answer := make(chan struct{}), make(chan struct{})
+	healthpb.RegisterHealthServer(srv, busy{asked: asked, answer: answer})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	served := make(chan error, 1)
+	go func() { served <- grpcdrain.Serve(s, srv, ln) }()
+	cc, err := grpc.NewClient(ln.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cc.Close()
+	for range 2 {
+		go healthpb.NewHealthClient(cc).Check(context.Background(), &healthpb.HealthCheckRequest{})
+		<-asked
+	}
+	s.Force(errors.New("out of time")) // as the ladder does
+
 	var cut *grpcdrain.CutError
-	if errors.As(err, &cut) {
+	if errors.As(<-served, &cut) {
 		for _, call := range cut.Calls {
-			fmt.Println(call.Path, call.Count)
+			fmt.Println(call.Path, call.Count, cut.Cause)
 		}
 	}
+	close(answer)
+	s.Shutdown().Wait(context.Background())
 	// Output:
-	// grpc/shop.Orders/Follow 2
-	// grpc/shop.Orders/Export 1
+	// grpc.health.v1.Health/Check 2 out of time
+}
+
+// A busy health service does not look at its context, and answers when it is told to.
+type busy struct {
+	healthpb.UnimplementedHealthServer
+	asked, answer chan struct{}
+}
+
+func (b busy) Check(context.Context, *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	b.asked <- struct{}{}
+	<-b.answer
+	return &healthpb.HealthCheckResponse{}, nil
 }

@@ -20,7 +20,15 @@ type listener struct {
 
 	mu          sync.Mutex
 	handshaking map[*conn]bool
-	cut         time.Time // when the last handshake has to be over, from the stop on
+	open        map[*conn]bool // not closed yet
+	fewer       sync.Cond      // there are fewer of these
+	cut         time.Time      // when the last handshake has to be over, from the stop on
+}
+
+func newListener(ln net.Listener, userTimeout time.Duration) *listener {
+	l := &listener{Listener: ln, userTimeout: userTimeout, handshaking: map[*conn]bool{}, open: map[*conn]bool{}}
+	l.fewer.L = &l.mu
+	return l
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -30,6 +38,9 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	setUserTimeout(nc, l.userTimeout)
 	c := &conn{Conn: nc, in: l}
+	l.mu.Lock()
+	l.open[c] = true
+	l.mu.Unlock()
 	if sc, ok := nc.(syscall.Conn); ok {
 		return &sysConn{c, sc}, nil // channelz asks for it
 	}
@@ -43,6 +54,15 @@ func (l *listener) hurry(d time.Duration) {
 	l.cut = time.Now().Add(d)
 	for c := range l.handshaking {
 		_ = c.Conn.SetDeadline(l.cut) // fails where it is closed
+	}
+}
+
+// wait returns when every connection is closed.
+func (l *listener) wait() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.open) > 0 {
+		l.fewer.Wait()
 	}
 }
 
@@ -66,10 +86,13 @@ func (c *conn) SetDeadline(t time.Time) error {
 }
 
 func (c *conn) Close() error {
+	err := c.Conn.Close()
 	c.in.mu.Lock()
+	defer c.in.mu.Unlock()
 	delete(c.in.handshaking, c)
-	c.in.mu.Unlock()
-	return c.Conn.Close()
+	delete(c.in.open, c)
+	c.in.fewer.Broadcast()
+	return err
 }
 
 type sysConn struct {

@@ -65,7 +65,8 @@ func KeepaliveTimeout(d time.Duration) Option {
 // call has been answered. It returns
 //
 //   - nil after a drain in which no call was cut off, also if s had been told to stop before,
-//   - a [*CutError] that names the calls which were cut off because the drain was cut short ([ctxshutdown.Swansong.Force]),
+//   - a [*CutError] that names the calls which were cut off because the drain was cut short ([ctxshutdown.Swansong.Force]);
+//     handlers that do not look at their context may still be running then,
 //   - what [grpc.Server.Serve] returned, at once, if the listener failed before s was told to stop; the connections that
 //     there are then drain in the background.
 //
@@ -92,7 +93,7 @@ func Serve(s *ctxshutdown.Swansong, srv *grpc.Server, ln net.Listener, opts ...O
 			return fmt.Errorf("grpcdrain: %w", err)
 		}
 	}
-	l := &listener{Listener: ln, userTimeout: o.userTimeout, handshaking: map[*conn]bool{}}
+	l := newListener(ln, o.userTimeout)
 
 	own, cancel := ctxshutdown.WithCancel(s, ctxshutdown.WithName("connections"))
 	g := own.Guard()
@@ -133,7 +134,7 @@ func Serve(s *ctxshutdown.Swansong, srv *grpc.Server, ln net.Listener, opts ...O
 		return fmt.Errorf("grpcdrain: %w", failure)
 	}
 	cut := drain()
-	if running {
+	if running && cut == nil { // else it ends when the last handler does
 		<-served // ended by the drain, which is no error
 	}
 	return cut // a listener that failed at the very moment of the stop has nothing to add
@@ -166,7 +167,8 @@ func (o *server) drain(s, own *ctxshutdown.Swansong, srv *grpc.Server, l *listen
 		}
 	}
 	err := &CutError{Calls: callsOf(s, own), Cause: context.Cause(work)}
-	srv.Stop()
+	go srv.Stop() // which may not return before all handlers have: GracefulStop waits for them, and keeps Stop's mutex meanwhile
+	l.wait()
 	return err
 }
 

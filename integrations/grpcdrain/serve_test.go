@@ -210,6 +210,39 @@ func TestEndlessStreamIsCutAndNamed(t *testing.T) {
 	mustGet(t, "completion", done.Done())
 }
 
+// A handler that looks at nothing does not keep Serve from saying so, not even where its client is gone: GracefulStop waits
+// for it then with a mutex that Stop needs.
+func TestDeafHandlersAreCutAndNamed(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		t.Run(map[bool]string{false: "waited for", true: "client gone"}[gone], func(t *testing.T) {
+			begun, leave := make(chan context.Context, 1), make(chan struct{})
+			r := serve(t, &service{unary: func(ctx context.Context, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+				begun <- ctx
+				<-leave
+				return &pb.SimpleResponse{}, nil
+			}})
+			cc := dial(t, r.addr)
+			told := make(chan error, 1)
+			go func() {
+				_, err := pb.NewTestServiceClient(cc).UnaryCall(limit(t), &pb.SimpleRequest{})
+				told <- err
+			}()
+			call := mustGet(t, "call", begun)
+			done := r.scope.Shutdown()
+			if gone {
+				cc.Close()
+				mustGet(t, "the end of the client", call.Done())
+			}
+			r.scope.Force(errors.New("out of time"))
+			err := mustGet(t, "Serve returns", r.served)
+			equal(t, "Serve", err.Error(), "grpcdrain: 1 call cut off (out of time): grpc/grpc.testing.TestService/UnaryCall ×1")
+			mustGet(t, "the client is told", told)
+			close(leave)
+			mustGet(t, "completion", done.Done())
+		})
+	}
+}
+
 func TestCutErrorIsOneLine(t *testing.T) {
 	e := &grpcdrain.CutError{Cause: ctxshutdown.ErrForced}
 	equal(t, "no calls", e.Error(), "grpcdrain: connections cut off before they were drained (ctxshutdown: forced)")
