@@ -13,26 +13,50 @@ import (
 
 // Who was cut is known by route, so that what keeps outliving the drain can be counted.
 func ExampleCut() {
+	s := ctxshutdown.New(context.Background())
+	begun, written := make(chan struct{}), make(chan struct{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /reports/{id}", func(http.ResponseWriter, *http.Request) {
+		begun <- struct{}{}
+		<-written // it does not look at its context, and goes on when it is over
+	})
+	mux.HandleFunc("GET /events", func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack() // as packages for websockets do
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		begun <- struct{}{}
+		<-written
+		conn.Close()
+	})
+	ln := listenForExample()
+	served := make(chan error)
+	go func() { served <- httpdrain.Serve(s, &http.Server{Handler: mux}, ln) }()
+	for _, path := range []string{"/reports/7", "/reports/8", "/events"} {
+		go http.Get("http://" + ln.Addr().String() + path)
+		<-begun
+	}
+	s.Force(errors.New("out of time")) // as the ladder does
+
 	byRoute := map[string]int{}
 	count := func(c httpdrain.Cut) {
-		if !c.Hijacked {
-			byRoute[c.Route]++
+		if c.Hijacked {
+			c.Route += " (hijacked)"
 		}
+		byRoute[c.Route]++
 	}
-	err := error(&httpdrain.CutError{Name: "http", Cut: []httpdrain.Cut{ // as Serve returns it
-		{Method: "GET", Route: "GET /reports/{id}", Remote: "192.0.2.1:4711"},
-		{Method: "GET", Route: "GET /reports/{id}", Remote: "192.0.2.2:4711"},
-		{Method: "GET", Route: "GET /events", Remote: "192.0.2.1:4712", Hijacked: true},
-	}, Cause: errors.New("out of time")})
 	var cut *httpdrain.CutError
-	if errors.As(err, &cut) {
+	if errors.As(<-served, &cut) {
 		for _, c := range cut.Cut {
 			count(c)
 		}
 	}
 	fmt.Println(byRoute)
+	close(written)
+	s.Shutdown().Wait(context.Background())
 	// Output:
-	// map[GET /reports/{id}:2]
+	// map[GET /events (hijacked):1 GET /reports/{id}:2]
 }
 
 // What a server was given by an option cannot keep it from draining. Its panic is part of what Serve returns.
