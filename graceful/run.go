@@ -36,9 +36,13 @@ const patience = time.Second
 //
 // Run returns what f and the hooks have returned, nil for a clean end, or a [*ForcedError] or an [*AbandonedError], which
 // contain that; [ExitCode] makes an exit code of it. An f that returns the scope's Err or its [context.Cause], as they
-// are, after the stop, has not failed, nor has one that returns the cause of Work after Force. If f panics, Run drains, and
-// then panics with a [*PanicError]; and so it does if a hook panics, or who is told of the run: a callback of
-// [Process.Watch], a logger, an output.
+// are, after the stop, has not failed, nor has one that returns the cause of Work after Force. One that returns an error
+// around it has: that is what httpdrain.Serve returns to a program that is told to stop while it is still starting, and the
+// exit code is 1, as if it had failed to start. An f for which that is a clean end looks at s.Err before it begins to serve,
+// and returns it.
+//
+// If f panics, Run drains, and then panics with a [*PanicError]; and so it does if a hook panics, or who is told of the run:
+// a callback of [Process.Watch], a logger, an output.
 //
 // An option with a value that makes no sense, a ladder that is not shorter than the grace period in the environment, and a
 // second Run while one is under way are errors, and f is not called. Run panics if ctx or f is nil.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/graceful"
 	"github.com/swansong-go/swansong/httpdrain"
 )
 
@@ -260,6 +261,33 @@ func TestServe_ArgumentsInvalid(t *testing.T) {
 	v2.s.Shutdown()
 	v.drained()
 	v2.drained()
+}
+
+// A program that is told to stop before it has come to Serve has failed to start, unless it looks.
+func TestServe_ToldToStopWhileStarting(t *testing.T) {
+	errTerminated := errors.New("terminated")
+	for _, looks := range []bool{false, true} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
+			cancel(errTerminated)
+			<-s.Done()
+			if looks && s.Err() != nil {
+				return s.Err()
+			}
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			return httpdrain.Serve(s, handler(ok), ln)
+		}, graceful.WithSignals())
+		want, code := "<nil>", 0
+		if !looks {
+			want, code = "httpdrain: Serve was given the scope Swansong, which has been told to stop already: terminated", 1
+		}
+		if diff := cmp.Diff([]any{want, code, !looks}, []any{fmt.Sprint(err), graceful.ExitCode(err), errors.Is(err, errTerminated)}); diff != "" {
+			t.Errorf("looks: %v; error, exit code, has the cause (-want +got):\n%s", looks, diff)
+		}
+	}
 }
 
 // Whoever calls Shutdown himself is told.
