@@ -215,6 +215,51 @@ func TestServe_RequestWithinTheLinger(t *testing.T) {
 	})
 }
 
+// Where nobody can look into a connection without reading, it is read from for a moment more before it is closed. What comes
+// then is the beginning of a request as any other.
+func TestServe_RequestRightAfterTheLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := listenInMemory()
+		v := startOn(t, ln, handler(ok))
+		p := ln.dial(t)
+		synctest.Wait()
+		v.s.Shutdown()
+		<-v.drains
+		time.Sleep(100*time.Millisecond + 1500*time.Microsecond)
+		p.send(get[:9])
+		time.Sleep(time.Second)
+		p.send(get[9:])
+		if p.answered() {
+			t.Error("the response does not say Connection: close")
+		}
+		p.closed()
+		v.drained()
+	})
+}
+
+// A request whose header has come in time is served, however long it takes the server to say so.
+func TestServe_ActiveAfterItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := listenInMemory()
+		srv := handler(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) })
+		srv.ConnState = func(_ net.Conn, state http.ConnState) {
+			if state == http.StateActive {
+				time.Sleep(time.Minute)
+			}
+		}
+		v := startOn(t, ln, srv)
+		p := ln.dial(t)
+		p.send("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\n")
+		synctest.Wait()
+		v.s.Shutdown()
+		time.Sleep(2 * time.Minute)
+		p.send("ok")
+		p.answered()
+		p.closed()
+		v.drained()
+	})
+}
+
 func TestServe_RetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
