@@ -336,6 +336,31 @@ func TestServe_Pacing(t *testing.T) {
 	})
 }
 
+// Under pacing, who is idle learns of the stop at once, and a request that still arrives is served all the same.
+func TestServe_PacingServesWhatStillArrives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := listenInMemory()
+		v := startOn(t, ln, handler(func(w http.ResponseWriter, r *http.Request) {
+			if err := r.Context().Err(); err != nil {
+				t.Errorf("the request's context: %v", err)
+			}
+			io.WriteString(w, "ok")
+		}), httpdrain.WithPacing(1))
+		p := ln.dial(t)
+		p.send(get)
+		p.answered()
+		v.s.Shutdown()
+		<-v.drains
+		time.Sleep(50 * time.Millisecond)
+		p.send(get)
+		if p.answered() {
+			t.Error("the response does not say Connection: close")
+		}
+		p.closed()
+		v.drained()
+	})
+}
+
 // Under pacing, the hard tier ends those whose turn has not come, too.
 func TestServe_PacingForced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
