@@ -18,12 +18,13 @@ import (
 // A thin connection lets through a byte at a time, once it is to.
 type thin struct {
 	net.Conn
-	now atomic.Bool
+	now  atomic.Bool
+	each time.Duration
 }
 
 func (c *thin) Read(b []byte) (int, error) {
 	if c.now.Load() && len(b) > 0 {
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(c.each)
 		b = b[:1]
 	}
 	return c.Conn.Read(b)
@@ -41,7 +42,7 @@ func TestDebug_BesideASlowReader(t *testing.T) {
 		mux.Handle("/events", httpdrain.Debug(v.s, httpdrain.AllowRemote("*")))
 		mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) { <-leave; io.WriteString(w, strings.Repeat("ok", 100)) })
 		client, server := net.Pipe()
-		slow := &thin{Conn: client}
+		slow := &thin{Conn: client, each: 100 * time.Millisecond}
 		p := newPeer(t, slow)
 		ln.queue <- server
 		ended := make(chan byte, 3)
@@ -59,6 +60,56 @@ func TestDebug_BesideASlowReader(t *testing.T) {
 		}
 		slow.now.Store(false)
 		v.drained()
+		for <-ended != 0 {
+		}
+	})
+}
+
+// A connection on which the server never ceases to write holds the drain no longer than until the response has been read.
+func TestDebug_BesideWritesThatNeverEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leave := make(chan struct{})
+		mux := http.NewServeMux()
+		ln := listenInMemory()
+		v := startOn(t, ln, plain2(mux.ServeHTTP))
+		mux.Handle("/events", httpdrain.Debug(v.s, httpdrain.AllowRemote("*")))
+		mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) { <-leave; io.WriteString(w, "ok") })
+		client, server := net.Pipe()
+		slow := &thin{Conn: client, each: time.Millisecond}
+		p := newPeer(t, slow)
+		ln.queue <- server
+		ended := make(chan byte, 3)
+		go p.endings(ended, nil)
+		p.send(preface + frame(4, 0, "") + request2(1, "/slow") + request2(3, "/events"))
+		synctest.Wait()
+		v.s.Shutdown()
+		synctest.Wait()
+		slow.now.Store(true)
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			for range 6000 { // a minute of pings, each of which is answered by more than is read meanwhile
+				if _, err := io.WriteString(p, frame(6, 0, "01234567")); err != nil {
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}()
+		time.Sleep(time.Second)
+		close(leave)
+		if got := <-ended; got != 1 {
+			t.Errorf("the end of stream %d comes first, want that of the response", got)
+		}
+		select {
+		case err := <-v.done:
+			if err != nil {
+				t.Errorf("Serve: %v", err)
+			}
+		case <-over:
+			t.Error("Serve has not returned")
+		}
+		p.Close()
+		<-over
 		for <-ended != 0 {
 		}
 	})
