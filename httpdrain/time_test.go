@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -332,6 +333,74 @@ func TestServe_Pacing(t *testing.T) {
 		synctest.Wait()
 		if v.s.GuardCount() != 0 {
 			t.Errorf("left: %v", v.s.GuardReport())
+		}
+	})
+}
+
+// A crowd is a listener at which people never cease to connect, once it is to begin.
+type crowd struct {
+	*memory
+	begin <-chan struct{}
+	came  int
+}
+
+func (c *crowd) Accept() (net.Conn, error) {
+	select {
+	case <-c.begin:
+	default:
+		return c.memory.Accept()
+	}
+	select {
+	case <-c.closed:
+		return nil, net.ErrClosed
+	default:
+	}
+	c.came++
+	client, server := net.Pipe()
+	client.Close()
+	return server, nil
+}
+
+// Where people never cease to connect, as many are served after the stop as a queue may have held.
+func TestServe_PeopleNeverCeaseToConnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := make(chan struct{})
+		ln := &crowd{memory: listenInMemory(), begin: begin}
+		v := startOn(t, ln, handler(ok))
+		p := ln.dial(t) // Accept returns once more
+		p.send(get)
+		p.answered()
+		close(begin)
+		v.s.Shutdown()
+		ln.dial(t)
+		p.closed()
+		v.drained()
+		if ln.came < 4000 || ln.came > 5000 {
+			t.Errorf("%d have come, want about 4096", ln.came)
+		}
+	})
+}
+
+// When the drain is over, the user has been told of the end of each connection.
+func TestServe_ConnStateHasReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told atomic.Bool
+		ln := listenInMemory()
+		srv := handler(ok)
+		srv.ConnState = func(_ net.Conn, state http.ConnState) {
+			if state == http.StateClosed {
+				time.Sleep(time.Second)
+				told.Store(true)
+			}
+		}
+		v := startOn(t, ln, srv)
+		p := ln.dial(t)
+		synctest.Wait()
+		v.s.Shutdown()
+		p.closed()
+		v.drained()
+		if !told.Load() {
+			t.Error("Serve has returned before ConnState")
 		}
 	})
 }
