@@ -394,6 +394,32 @@ func TestServe_HijackedAfterTheStop(t *testing.T) {
 	v.drained()
 }
 
+// What is hijacked behind middleware is known by its pattern, as other requests are.
+func TestServe_HijackedRoute(t *testing.T) {
+	hijacked, leave := make(chan net.Conn), make(chan struct{})
+	defer close(leave)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /ws/{room}", func(w http.ResponseWriter, r *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+		}
+		hijacked <- c
+		<-leave // or its return would tell
+	})
+	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) { mux.ServeHTTP(w, r) }))
+	p := dial(t, v.addr)
+	p.send("GET /ws/7 HTTP/1.1\r\nHost: test\r\n\r\n")
+	c := <-hijacked
+	defer c.Close()
+	v.s.Force(errTooLate)
+	err := <-v.done
+	var cut *httpdrain.CutError
+	if !errors.As(err, &cut) || len(cut.Cut) != 1 || cut.Cut[0].Route != "GET /ws/{room}" {
+		t.Errorf("Serve: %v; want the one, by its pattern", err)
+	}
+}
+
 // Bytes of a client that come with the upgrade are in the reader that Hijack returns.
 func TestServe_HijackedBytes(t *testing.T) {
 	got := make(chan string, 1)
