@@ -96,6 +96,24 @@ func TestServe_HowLongItTakes(t *testing.T) {
 	}
 }
 
+// A linger that is longer than what half a header is given goes for that, too.
+func TestServe_HalfAHeaderAndALongLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := listenInMemory()
+		v := startOn(t, ln, handler(ok), httpdrain.WithLinger(10*time.Second))
+		p := ln.dial(t)
+		p.send(get[:len(get)-2])
+		synctest.Wait()
+		began := time.Now()
+		v.s.Shutdown()
+		p.closed()
+		v.drained()
+		if took := since(began).Round(100 * time.Millisecond); took != 10*time.Second { // and some looks into the connection
+			t.Errorf("drained in %v, want 10s", took)
+		}
+	})
+}
+
 // A header that keeps arriving is one of a request that still arrives, however long that takes.
 func TestServe_HeaderWithoutAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
