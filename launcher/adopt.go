@@ -101,13 +101,22 @@ func (r remembered) orphans(groups []GroupConfig) (orphans []GroupConfig) {
 }
 
 // listener returns what an earlier launcher listened on for a group, be it by another name, nil if neither its guardian nor a process
-// has it any more. A connection that was waiting there goes on waiting, and none is refused.
-func (r remembered) listener(group string, l Listen) (net.Listener, error) {
-	if ln, err := r.Groups[group].listener(r.Guardians, func(o Listen) bool { return l == o }); ln != nil || err != nil {
+// has it any more. A connection that was waiting there goes on waiting, and none is refused. What the group has got already is
+// another one, though both may be a port 0.
+func (r remembered) listener(group string, l Listen, has inheritance) (net.Listener, error) {
+	free := func(s rememberedSocket) bool {
+		return !slices.ContainsFunc(has.files, func(f *os.File) bool { return inodeOf(f) == s.Inode })
+	}
+	if ln, err := r.Groups[group].listener(r.Guardians, func(s rememberedSocket) bool { return l == s.Listen && free(s) }); ln != nil || err != nil {
 		return ln, err
 	}
+	at, _ := l.resolve()
+	same := func(s rememberedSocket) bool {
+		is, _ := s.Listen.resolve()
+		return at.Same(is)
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Groups)) {
-		if ln, err := r.Groups[name].listener(r.Guardians, l.sameAddress); ln != nil || err != nil {
+		if ln, err := r.Groups[name].listener(r.Guardians, same); ln != nil || err != nil {
 			return ln, err
 		}
 	}
@@ -115,13 +124,13 @@ func (r remembered) listener(group string, l Listen) (net.Listener, error) {
 }
 
 // listener is that of the first socket of the group that is the one.
-func (r rememberedGroup) listener(guardians []proc.Kept, is func(Listen) bool) (net.Listener, error) {
+func (r rememberedGroup) listener(guardians []proc.Kept, is func(rememberedSocket) bool) (net.Listener, error) {
 	holders := slices.Clone(guardians)
 	for _, p := range r.Processes {
 		holders = append(holders, p.Kept)
 	}
 	for _, s := range r.Sockets {
-		if !is(s.Listen) {
+		if !is(s) {
 			continue
 		}
 		var failure error

@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/swansong-go/swansong/launcher/internal/roll"
@@ -194,12 +193,6 @@ type Listen struct {
 	Name    string // for LISTEN_FDNAMES
 	Network string // "tcp", "tcp4", "tcp6" or "unix"; default "tcp"
 	Address string
-}
-
-// sameAddress reports whether only one of them can be had. Port 0 is another one each time.
-func (l Listen) sameAddress(o Listen) bool {
-	anyPort := l.Network != "unix" && strings.HasSuffix(l.Address, ":0")
-	return l.Network == o.Network && l.Address == o.Address && !anyPort
 }
 
 // A LogConfig says where stdout and stderr of the processes of a group go, line by line: to one file, to a file for each of

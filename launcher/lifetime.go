@@ -73,6 +73,9 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	}
 	cfg.Groups = append(cfg.Groups, before.orphans(cfg.Groups)...)
 	for _, g := range cfg.Groups {
+		if taken := m.mayListen(g, nil, cfg.has); taken != nil {
+			return nil, nil, taken
+		}
 		if m.listeners[g.Name], err = m.claim(g, before); err != nil {
 			return nil, nil, err
 		}

@@ -1,10 +1,15 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"slices"
+	"syscall"
+
+	"github.com/swansong-go/swansong/launcher/internal/address"
 )
 
 // An inheritance is what the processes of a group inherit: listeners that the launcher holds for as long as it runs, so that
@@ -25,11 +30,11 @@ func listen(g GroupConfig, before remembered) (in inheritance, err error) {
 		}
 	}()
 	for _, l := range g.Listen {
-		ln, taken := before.listener(g.Name, l)
+		ln, taken := before.listener(g.Name, l, in)
 		if ln == nil {
 			var err error
 			if ln, err = net.Listen(l.Network, l.Address); err != nil {
-				return in, &ConfigError{g.Name, "Listen", explain(err, taken)}
+				return in, &ConfigError{g.Name, "Listen", before.explain(g.Name, l, in, err, taken)}
 			}
 		}
 		in.listeners = append(in.listeners, ln)
@@ -44,29 +49,103 @@ func listen(g GroupConfig, before remembered) (in inheritance, err error) {
 	return in, nil
 }
 
-// explain says why an address is in use, where a process that was kept has it and does not let us have it.
-func explain(err, taken error) string {
-	if taken == nil {
+// explain says why an address is in use, where this group has it, or a process that was kept: taken is why that does not let us have it.
+func (r remembered) explain(group string, l Listen, in inheritance, err, taken error) string {
+	if taken != nil {
+		return fmt.Sprintf("%v; a process that an earlier launcher has kept listens there, and the kernel does not let this one have the socket (%v): "+
+			"run the launcher with CAP_SYS_PTRACE, or allow it by the sysctl kernel.yama.ptrace_scope=0, or end the process", err, taken)
+	}
+	at, failed := l.resolve()
+	if failed != nil || !errors.Is(err, syscall.EADDRINUSE) {
 		return err.Error()
 	}
-	return fmt.Sprintf("%v; a process that an earlier launcher has kept listens there, and the kernel does not let this one have the socket (%v): "+
-		"run the launcher with CAP_SYS_PTRACE, or allow it by the sysctl kernel.yama.ptrace_scope=0, or end the process", err, taken)
-}
-
-// mayListen refuses what a new group is to listen on, as long as a group has it that is no more in the configuration: the address
-// is not free before its last process has ended.
-func (m *Manager) mayListen(added GroupConfig) *ConfigError {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, l := range added.Listen {
-		for name, in := range m.listeners {
-			if slices.ContainsFunc(in.wanted, l.sameAddress) {
-				return &ConfigError{added.Name, "Listen", fmt.Sprintf("group %q has %s %s until it is gone; take that out first, and add %q by another reload",
-					name, l.Network, l.Address, added.Name)}
+	if has, ok := in.listensOn(at); ok {
+		return fmt.Sprintf("the group has %s already; choose another address", l.over(has))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Groups)) {
+		for _, s := range r.Groups[name].Sockets {
+			if is, _ := s.Listen.resolve(); is.Overlaps(at) && len(r.Groups[name].Processes) > 0 {
+				return fmt.Sprintf("%v; processes of group %q, which an earlier launcher has kept, listen on %s: start once without %q, until they have ended, "+
+					"or choose another address", err, name, s.Listen.at(), group)
 			}
 		}
 	}
+	return err.Error()
+}
+
+func (l Listen) at() string { return l.Network + " " + l.Address }
+
+func (l Listen) resolve() (address.Address, error) { return address.Resolve(l.Network, l.Address) }
+
+// over says by which other one an address is taken, where that is not plain to see.
+func (l Listen) over(taken Listen) string {
+	if l.Network == taken.Network && l.Address == taken.Address {
+		return taken.at()
+	}
+	return fmt.Sprintf("%s, and with it %s,", taken.at(), l.at())
+}
+
+// checkAddresses finds addresses in a configuration that overlap, as far as that can be seen without a resolver.
+func (c Config) checkAddresses() (all []error) {
+	type taken struct {
+		group string
+		l     Listen
+		at    address.Address
+	}
+	var before []taken
+	for _, g := range c.Groups {
+		for _, l := range g.withDefaults().Listen {
+			at, err := address.Parse(l.Network, l.Address)
+			if err != nil {
+				continue
+			}
+			for _, t := range before {
+				if t.at.Overlaps(at) {
+					all = append(all, &ConfigError{g.Name, "Listen", fmt.Sprintf("group %q has %s already; choose another address", t.group, l.over(t.l))})
+					break
+				}
+			}
+			before = append(before, taken{g.Name, l, at})
+		}
+	}
+	return all
+}
+
+// mayListen refuses what a new group is to listen on as long as another one has it, also one that this is being claimed with. The
+// address of a group that is no more in the configuration is not free before its last process has ended.
+func (m *Manager) mayListen(added GroupConfig, claimed map[string]inheritance, stays func(group string) bool) *ConfigError {
+	m.mu.Lock()
+	all := maps.Clone(m.listeners)
+	m.mu.Unlock()
+	maps.Copy(all, claimed)
+	for _, l := range added.Listen {
+		at, err := l.resolve()
+		if err != nil {
+			continue // nor can it be listened on
+		}
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			has, ok := all[name].listensOn(at)
+			if !ok {
+				continue
+			}
+			if stays(name) {
+				return &ConfigError{added.Name, "Listen", fmt.Sprintf("group %q has %s already; choose another address", name, l.over(has))}
+			}
+			return &ConfigError{added.Name, "Listen", fmt.Sprintf("group %q has %s until it is gone; take that out first, and add %q by another reload",
+				name, l.over(has), added.Name)}
+		}
+	}
 	return nil
+}
+
+// listensOn returns as what an address is had.
+func (in inheritance) listensOn(at address.Address) (has Listen, ok bool) {
+	for i, ln := range in.listeners {
+		if l := in.wanted[i]; address.Of(l.Network, ln).Overlaps(at) {
+			return l, true
+		}
+	}
+	return Listen{}, false
 }
 
 // own has the files of sockets that were taken over go with them. Not before the launcher has started: one that fails to

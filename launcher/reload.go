@@ -188,7 +188,7 @@ func (m *Manager) plan(next Config) (_ *plan, err error) {
 		}
 	}
 	for _, cfg := range added { // last, since others can see it
-		if taken := m.mayListen(cfg); taken != nil {
+		if taken := m.mayListen(cfg, p.claimed, next.has); taken != nil {
 			return nil, taken
 		}
 		if p.claimed[cfg.Name], err = m.claim(cfg, remembered{}); err != nil {
@@ -316,6 +316,10 @@ func (g *group) take(cfg GroupConfig) (tell func()) {
 	}
 }
 
+func (c Config) has(group string) bool {
+	return slices.ContainsFunc(c.Groups, func(g GroupConfig) bool { return g.Name == group })
+}
+
 // Reread reads the configuration anew, by Config.Reread, and returns how it differs. Unless that is all that is wanted, it is
 // then taken over, as [Manager.Reload] does.
 func (m *Manager) Reread(ctx context.Context, dry bool, reason string) (changes []string, err error) {
@@ -369,7 +373,7 @@ func (m *Manager) besides(next Config) (lines []string) {
 	for _, cfg := range next.Groups {
 		g, err := m.group(cfg.Name)
 		if err != nil {
-			if taken := m.mayListen(cfg.withDefaults()); taken != nil {
+			if taken := m.mayListen(cfg.withDefaults(), nil, next.has); taken != nil {
 				lines = append(lines, fmt.Sprintf("! %s: %s (refused)", cfg.Name, taken.Rule))
 			}
 			continue

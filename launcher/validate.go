@@ -60,6 +60,7 @@ func (c Config) Validate() error {
 			}
 		}
 	}
+	all = append(all, c.checkAddresses()...)
 	if cycle := findCycle(c.Groups); cycle != nil {
 		all = append(all, &ConfigError{cycle[0], "DependsOn", "goes in a circle: " + strings.Join(cycle, " → ")})
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swansong-go/swansong/launcher/internal/address"
 	"github.com/swansong-go/swansong/launcher/internal/peer"
 )
 
@@ -46,19 +47,15 @@ func (k *checker) config(c *Config) {
 	k.must(len(c.Groups) > 0, "process_groups", "must have at least one group")
 
 	names := map[string]string{}
-	listeners := map[string]string{}
+	var listeners []listener
+	listeners = k.apart(listeners, Listener{Network: NetworkTCP, Address: c.Admin.Address}, "admin.address")
+	listeners = k.apart(listeners, Listener{Network: NetworkTCP, Address: c.Metrics.Address}, "metrics.address")
 	for n := range c.Groups {
 		at := index("process_groups", n)
 		k.group(at, &c.Groups[n], c)
 		k.unique(names, c.Groups[n].Name, c.Groups[n].Name, at+".name", "the name of a group")
 		for m, l := range c.Groups[n].Listeners {
-			if _, port, _ := net.SplitHostPort(l.Address); port != "0" && l.Address != "" {
-				family := "tcp"
-				if l.Network == NetworkUnix {
-					family = "unix"
-				}
-				k.unique(listeners, family+" "+l.Address, l.Address, index(at+".listeners", m)+".address", "what a listener listens on")
-			}
+			listeners = k.apart(listeners, l, index(at+".listeners", m)+".address")
 		}
 	}
 	k.cycles(c)
@@ -79,6 +76,32 @@ func (k *checker) unique(seen map[string]string, what, shown, key, kind string) 
 		return
 	}
 	seen[what] = key
+}
+
+// A listener is who has an address already.
+type listener struct {
+	key, address string
+	at           address.Address
+}
+
+// apart reports an address that cannot be listened on because of one before it. What a name stands for is not looked up.
+func (k *checker) apart(before []listener, l Listener, key string) []listener {
+	at, err := address.Parse(string(l.Network), l.Address)
+	if err != nil || l.Address == "" {
+		return before
+	}
+	for _, has := range before {
+		switch {
+		case !at.Overlaps(has.at):
+			continue
+		case has.address == l.Address:
+			k.must(false, key, "%q is listened on already, in line %d", l.Address, k.lines[has.key].line)
+		default:
+			k.must(false, key, "%q cannot be had beside %q, which is listened on already, in line %d", l.Address, has.address, k.lines[has.key].line)
+		}
+		return before
+	}
+	return append(before, listener{key, l.Address, at})
 }
 
 // A label is the least that DNS, Kubernetes, systemd, Nomad and file systems agree on. It has no way to say "../".

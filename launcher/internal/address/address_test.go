@@ -1,0 +1,148 @@
+package address_test
+
+import (
+	"errors"
+	"net"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/launcher/internal/address"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+type listen struct{ network, address string }
+
+const (
+	apart    = "apart"
+	overlaps = "overlaps"
+	same     = "same"
+)
+
+func relation(a, b address.Address) string {
+	switch {
+	case a.Same(b):
+		return same
+	case a.Overlaps(b):
+		return overlaps
+	}
+	return apart
+}
+
+func resolve(t *testing.T, l listen) address.Address {
+	t.Helper()
+	a, err := address.Resolve(l.network, l.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// What is said of two addresses is what the kernel says: where they overlap, it has one of them only.
+func TestOverlaps(t *testing.T) {
+	if ln, err := net.Listen("tcp6", "[::1]:0"); err != nil {
+		t.Skip("a host without IPv6: ", err)
+	} else {
+		ln.Close()
+	}
+	ln, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	ln.Close()
+	dir := t.TempDir()
+	tcp := func(host string) listen { return listen{"tcp", net.JoinHostPort(host, port)} }
+	four := func(host string) listen { return listen{"tcp4", net.JoinHostPort(host, port)} }
+	six := func(host string) listen { return listen{"tcp6", net.JoinHostPort(host, port)} }
+	for _, c := range []struct {
+		a, b listen
+		want string
+	}{
+		{tcp(""), tcp(""), same},
+		{tcp(""), tcp("0.0.0.0"), same},
+		{tcp(""), tcp("::"), same},
+		{tcp(""), tcp("127.0.0.1"), overlaps},
+		{tcp("0.0.0.0"), tcp("127.0.0.1"), overlaps},
+		{tcp("0.0.0.0"), tcp("localhost"), overlaps},
+		{tcp("::"), tcp("127.0.0.1"), overlaps},
+		{tcp("0.0.0.0"), tcp("::1"), overlaps},
+		{tcp("127.0.0.1"), four("127.0.0.1"), same},
+		{tcp("127.0.0.1"), four("localhost"), same},
+		{tcp("127.0.0.1"), tcp("::ffff:127.0.0.1"), same},
+		{tcp("127.0.0.1"), tcp("127.0.0.2"), apart},
+		{tcp("127.0.0.1"), tcp("::1"), apart},
+		{tcp("::1"), six("::1"), same},
+		{tcp(""), four(""), overlaps},
+		{tcp(""), six(""), overlaps},
+		{four(""), four("0.0.0.0"), same},
+		{four(""), six("::"), apart},
+		{four(""), tcp("127.0.0.1"), overlaps},
+		{four(""), tcp("::1"), apart},
+		{six(""), tcp("127.0.0.1"), apart},
+		{six(""), tcp("::1"), overlaps},
+		{tcp("127.0.0.1"), listen{"tcp", "127.0.0.1:0"}, apart},
+		{listen{"tcp", ":0"}, listen{"tcp", ":0"}, apart},
+		{listen{"unix", dir + "/a"}, listen{"unix", dir + "/a"}, same},
+		{listen{"unix", dir + "/a"}, listen{"unix", dir + "/./a"}, same},
+		{listen{"unix", dir + "/a"}, listen{"unix", dir + "/b"}, apart},
+		{listen{"unix", dir + "/a"}, tcp(""), apart},
+	} {
+		what := c.a.network + " " + c.a.address + " and " + c.b.network + " " + c.b.address
+		a, b := resolve(t, c.a), resolve(t, c.b)
+		equal(t, what, relation(a, b), c.want)
+		equal(t, what+", the other way round", relation(b, a), c.want)
+		if runtime.GOOS != "linux" { // others let somebody have one address where somebody else has all
+			continue
+		}
+		first, err := net.Listen(c.a.network, c.a.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := net.Listen(c.b.network, c.b.address)
+		equal(t, what+": the kernel lets both be", err == nil, c.want == apart)
+		if err == nil {
+			second.Close()
+		}
+		first.Close()
+	}
+}
+
+// A port 0 has become one.
+func TestOf(t *testing.T) {
+	for _, l := range []listen{{"tcp", ":0"}, {"tcp", "127.0.0.1:0"}, {"unix", filepath.Join(t.TempDir(), "s")}} {
+		ln, err := net.Listen(l.network, l.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		was := address.Of(l.network, ln)
+		equal(t, l.address, relation(was, resolve(t, listen{l.network, ln.Addr().String()})), same)
+	}
+}
+
+// What only a resolver knows is not guessed, and what is no address is none.
+func TestParse(t *testing.T) {
+	for text, want := range map[string]error{"127.0.0.1:80": nil, ":80": nil, "[::1]:80": nil, "localhost:80": address.ErrName} {
+		if _, err := address.Parse("tcp", text); !errors.Is(err, want) {
+			t.Errorf("%s: %v; want %v", text, err, want)
+		}
+	}
+	for _, text := range []string{"", "80", "127.0.0.1:no-such-port", "127.0.0.1:70000"} {
+		if a, err := address.Parse("tcp", text); err == nil {
+			t.Errorf("%q is %+v", text, a)
+		}
+	}
+	var none address.Address
+	equal(t, "nothing and nothing", relation(none, none), apart)
+}

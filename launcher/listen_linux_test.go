@@ -1,0 +1,124 @@
+package launcher_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/swansong-go/swansong/launcher"
+)
+
+// refused returns why a group may not listen.
+func refused(t *testing.T, err error) string {
+	t.Helper()
+	var rule *launcher.ConfigError
+	if !errors.As(err, &rule) || rule.Field != "Listen" {
+		t.Fatalf("%v; want a refusal that names Listen", err)
+	}
+	return rule.Rule
+}
+
+// Addresses of which only one can be had are told apart before anybody listens, and who has the other one is said, however the
+// two are written.
+func TestListenersThatOverlap(t *testing.T) {
+	_, port, _ := net.SplitHostPort(freeAddress(t))
+	at := func(name, network, host string) launcher.GroupConfig {
+		g := runners(name, 0)
+		g.Listen = []launcher.Listen{{Network: network, Address: net.JoinHostPort(host, port)}}
+		return g
+	}
+	start := func(groups ...launcher.GroupConfig) error {
+		_, err := launcher.Start(context.Background(), launcher.Config{Dir: shortDir(t), Groups: groups})
+		return err
+	}
+	none := runners("none", 0)
+	h := launch(t, none).ready()
+	reload := func(groups ...launcher.GroupConfig) error {
+		return h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: append(groups, none)}, "test")
+	}
+	type pair struct{ has, wants string }
+	pairs := []pair{{"127.0.0.1", "127.0.0.1"}, {"127.0.0.1", "localhost"}, {"localhost", "127.0.0.1"}, {"127.0.0.1", "0.0.0.0"}}
+	for _, host := range []string{"", "0.0.0.0", "::", "localhost", "127.0.0.1", "::1"} {
+		pairs = append(pairs, pair{"", host})
+	}
+	for _, p := range pairs {
+		has, web := at("has", "tcp", p.has), at("web", "tcp", p.wants)
+		what, said := p.has+" and "+p.wants, "tcp "+has.Listen[0].Address
+		if p.has != p.wants {
+			said += ", and with it tcp " + web.Listen[0].Address + ","
+		}
+		another := `group "has" has ` + said + ` already; choose another address`
+		equal(t, what+", start", refused(t, start(has, web)), another)
+		both := has
+		both.Listen = append(slices.Clone(has.Listen), web.Listen...)
+		equal(t, what+", start of one group", strings.HasSuffix(refused(t, start(both)), " has "+said+" already; choose another address"), true)
+		equal(t, what+", reload with two that are new", refused(t, reload(has, web)), another)
+		if err := reload(has); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, what+", reload", refused(t, reload(has, web)), another)
+		equal(t, what+", reload without the first one", refused(t, reload(web)),
+			`group "has" has `+said+` until it is gone; take that out first, and add "web" by another reload`)
+		if err := reload(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := reload(at("four", "tcp4", ""), at("six", "tcp6", "")); err != nil {
+		t.Errorf("all of IPv4, and all of IPv6: %v", err)
+	}
+}
+
+// A port 0 is known by the port that it has become.
+func TestListenersThatOverlap_AnyPort(t *testing.T) {
+	has, web := runners("has", 0), runners("web", 0)
+	has.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: "127.0.0.1:0"}}
+	h := launch(t, has).ready()
+	web.Listen = []launcher.Listen{{Address: h.Addrs("has")[1].String()}}
+	err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{has, web}}, "test")
+	equal(t, "why", refused(t, err), `group "has" has tcp 127.0.0.1:0, and with it tcp `+web.Listen[0].Address+`, already; choose another address`)
+}
+
+// Who was kept has what another one wants, and it is not the same: it is said who that is, and what to do.
+func TestKept_HasWhatOverlaps(t *testing.T) {
+	b := newBrood(t)
+	web := kept(b.of(runners("web", 1)))
+	_, port, _ := net.SplitHostPort(freeAddress(t))
+	web.Listen = []launcher.Listen{{Address: ":" + port}}
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
+	startAnother(t, cfg, "").hears("ready").kill()
+
+	next := kept(b.of(runners("next", 1)))
+	next.Listen = []launcher.Listen{{Address: "127.0.0.1:" + port}}
+	cfg.Groups = []launcher.GroupConfig{next}
+	_, err := launcher.Start(context.Background(), cfg)
+	want := `processes of group "web", which an earlier launcher has kept, listen on tcp :` + port + `: start once without "next", until they have ended, or choose another address`
+	if said := refused(t, err); !strings.HasSuffix(said, want) {
+		t.Errorf("%q does not say %q", said, want)
+	}
+
+	next.Listen[0].Address = "0.0.0.0:" + port // which is the same
+	h := launchWith(t, cfg)
+	h.ends("web-1")
+	h.ready()
+	if err := fetch(&http.Client{Timeout: tooLong}, "http://127.0.0.1:"+port); err != nil {
+		t.Error(err)
+	}
+}
+
+// Two listeners that are written alike are two, also for the next launcher.
+func TestKept_ListenersOnAnyPort(t *testing.T) {
+	b := newBrood(t)
+	web := kept(b.of(runners("web", 1)))
+	web.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: "127.0.0.1:0"}}
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
+	startAnother(t, cfg, "").hears("ready").kill()
+	h := launchWith(t, cfg).ready()
+	addrs := h.Addrs("web")
+	if addrs[0].String() == addrs[1].String() {
+		t.Errorf("both are %v", addrs[0])
+	}
+}
