@@ -45,6 +45,12 @@ func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Cont
 	if err != nil {
 		return nil, err
 	}
+	held, ok := m.groupsScope.TryGuard() // so that a stop of everything from now on finds all that is done here
+	if !ok {
+		plan.abandon()
+		return nil, m.notReloaded()
+	}
+	defer held.Release()
 	unlock := plan.lock()
 	if err := plan.decide(); err != nil {
 		unlock()
@@ -117,6 +123,11 @@ func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Cont
 	}, nil
 }
 
+// notReloaded is for a launcher that stops.
+func (m *Manager) notReloaded() error {
+	return fmt.Errorf("launcher: not reloaded: %w", context.Cause(m.groupsScope))
+}
+
 // A plan is what a reload does. Making it changes nothing but what is claimed for the groups that are added.
 type plan struct {
 	order                 []string
@@ -135,8 +146,8 @@ func (m *Manager) plan(next Config) (_ *plan, err error) {
 	if err := next.Validate(); err != nil {
 		return nil, err
 	}
-	if err := m.scope.Err(); err != nil {
-		return nil, fmt.Errorf("launcher: not reloaded: %w", context.Cause(m.scope))
+	if m.groupsScope.Err() != nil {
+		return nil, m.notReloaded()
 	}
 	if next.Dir != m.cfg.Dir {
 		return nil, &ConfigError{Field: "Dir", Rule: fmt.Sprintf("cannot change from %s while the launcher runs; start another one", m.cfg.Dir)}
@@ -243,24 +254,26 @@ func (p *plan) abandon() {
 	}
 }
 
-// drop forgets a group that is gone, once it is empty.
+// drop forgets a group that is gone, once nothing is done any more for its processes. That is more than that they have ended: a
+// router that is still being told of the last one would take it for one of the next group of this name.
 func (m *Manager) drop(g *group) {
 	<-g.emptied
+	<-g.scope.Completion().Done()
 	m.mu.Lock()
 	in := m.listeners[g.name]
 	m.mu.Unlock()
 	in.end()
+	g.mu.Lock()
+	for _, st := range g.recent { // before another group can have the name, whose processes have the same ones
+		m.forget(st.ID)
+	}
+	g.mu.Unlock()
 	m.mu.Lock()
 	delete(m.groups, g.name)
 	delete(m.listeners, g.name)
 	m.order = slices.DeleteFunc(slices.Clone(m.order), func(name string) bool { return name == g.name })
 	m.mu.Unlock()
 	m.memory.note()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, st := range g.recent {
-		m.forget(st.ID)
-	}
 }
 
 // compare reports whether the group has this configuration, and whether its processes can go on with it. The error matches

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/launcher"
 )
 
@@ -195,25 +197,8 @@ func TestReloadForgivesWhoWasGivenUp(t *testing.T) {
 func TestReloadIsAllOrNothing(t *testing.T) {
 	limits, web := runners("limits", 1), runners("web", 1)
 	h := launch(t, limits, web).ready()
-	dir := t.TempDir()
-	fifo := func(name string) launcher.GroupConfig { // whose log is opened when the test opens it
-		g := runners(name, 1)
-		g.Log.Path = filepath.Join(dir, name)
-		if err := syscall.Mkfifo(g.Log.Path, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return g
-	}
-	first, second := fifo("first"), fifo("second")
-	meet := func(g launcher.GroupConfig) {
-		t.Helper()
-		f, err := os.Open(g.Log.Path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { f.Close() })
-		os.Remove(g.Log.Path) // whoever comes now gets a file
-	}
+	first, meetFirst := fifoLog(t, "first")
+	second, meetSecond := fifoLog(t, "second")
 	changed, other := limits, web
 	changed.Desired = 2
 	other.Env = append(slices.Clone(web.Env), "COLOUR=green")
@@ -221,13 +206,13 @@ func TestReloadIsAllOrNothing(t *testing.T) {
 	go func() {
 		reloaded <- h.Reload(soon(t), launcher.Config{Dir: h.dir, TotalDeadline: time.Hour, Groups: []launcher.GroupConfig{changed, other, first, second}}, "test")
 	}()
-	meet(first) // it has looked at what the groups are doing, and claims what the new ones need
+	meetFirst() // it has looked at what the groups are doing, and claims what the new ones need
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := h.Roll(ctx, runners("web", 1, "--ready-after", "-1s"), "by somebody else"); !errors.Is(err, context.Canceled) {
 		t.Fatalf("the roll that comes between: %v", err)
 	}
-	meet(second)
+	meetSecond()
 	if err := <-reloaded; !errors.Is(err, launcher.ErrRolling) {
 		t.Fatalf("it is not refused: %v", err)
 	}
@@ -246,6 +231,111 @@ func TestReloadIsAllOrNothing(t *testing.T) {
 		if _, err := h.GroupHealth(name); !errors.Is(err, launcher.ErrNotFound) {
 			t.Errorf("group %s of what was refused: %v", name, err)
 		}
+	}
+}
+
+// fifoLog is a group whose log is opened when the test opens it, by open.
+func fifoLog(t *testing.T, name string) (g launcher.GroupConfig, open func()) {
+	t.Helper()
+	g = runners(name, 1)
+	g.Log.Path = filepath.Join(t.TempDir(), name)
+	if err := syscall.Mkfifo(g.Log.Path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return g, func() {
+		t.Helper()
+		f, err := os.Open(g.Log.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		os.Remove(g.Log.Path) // whoever comes now gets a file
+	}
+}
+
+// A launcher that has stopped while a reload looked around takes nothing over, does not say that it has, and keeps no address.
+func TestReloadWhileEverythingStops(t *testing.T) {
+	web := runners("web", 1)
+	h := launch(t, web).ready()
+	first, meetFirst := fifoLog(t, "first")
+	second, meetSecond := fifoLog(t, "second")
+	first.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}}
+	reloaded := make(chan error, 1)
+	go func() {
+		reloaded <- h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web, first, second}}, "test")
+	}()
+	meetFirst() // it listens
+	h.close()
+	meetSecond()
+	if err := <-reloaded; !errors.Is(err, ctxshutdown.ErrShutdown) {
+		t.Errorf("it is not refused: %v", err)
+	}
+	equal(t, "where it listens", h.Addrs("first"), []net.Addr(nil))
+	if _, err := h.GroupHealth("first"); !errors.Is(err, launcher.ErrNotFound) {
+		t.Errorf("a group of what was refused: %v", err)
+	}
+}
+
+// When a reload returns, what the groups that are gone have listened on is free, and their names are.
+func TestReloadWaitsForWhoIsGone(t *testing.T) {
+	web, gone := runners("web", 0), runners("gone", 1, "--behavior", "slow-drain", "--drain-duration", "100ms")
+	gone.Listen = []launcher.Listen{{Address: freeAddress(t)}}
+	h := launch(t, web, gone).ready()
+	for range 3 {
+		if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web}}, "test"); err != nil {
+			t.Fatal(err)
+		}
+		if conn, err := net.Dial("tcp", gone.Listen[0].Address); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("connected: %v, %v; nobody is there to answer", conn != nil, err)
+		}
+		if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web, gone}}, "test"); err != nil {
+			t.Fatal(err)
+		}
+		h.ready()
+		if _, err := h.Process("gone-1"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A removes is a router that looks around when somebody is removed.
+type removes func()
+
+func (removes) Add(context.Context, launcher.Instance) error { return nil }
+func (f removes) Remove(context.Context, launcher.Instance) error {
+	f()
+	return nil
+}
+
+// A group is not forgotten as long as the router is told of the end of one of its processes: another group of this name would
+// have processes of the same names.
+func TestReloadWaitsForTheRouter(t *testing.T) {
+	var h *harness
+	removing, gone := make(chan struct{}), make(chan error, 1)
+	web, other := runners("web", 1), runners("other", 0)
+	web.Restart.Policy = launcher.Never
+	router := removes(func() {
+		close(removing)
+		for late := time.Now().Add(time.Second); time.Now().Before(late); runtime.Gosched() { // in which the group would be forgotten
+			if _, err := h.GroupHealth("web"); err != nil {
+				gone <- err
+				return
+			}
+		}
+		gone <- nil
+	})
+	h = launchWith(t, launcher.Config{Router: router, Groups: []launcher.GroupConfig{web, other}}).ready()
+	st, err := h.Process("web-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill(t, st.PID)
+	<-removing
+	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{other}}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-gone; err != nil {
+		t.Errorf("the group is forgotten while the router is told of web-1: %v", err)
 	}
 }
 
