@@ -271,8 +271,15 @@ func (g *group) view(now time.Time) roll.View {
 	return v
 }
 
-// versionOf says what a revision is to the roll, or, where there is none, whether it is the one that is wanted.
+// versionOf says what a revision is to the roll, or, where there is none, whether it is the one that is wanted. There may be others
+// than the two of the roll, of a paused one that was given up for it: they are not where it leads, be it on its way back.
 func (g *group) versionOf(revision int) roll.Version {
+	if r := g.roll; r != nil && r.target() == roll.Old {
+		if revision == r.from {
+			return roll.Old
+		}
+		return roll.New
+	}
 	to := g.revision
 	if g.roll != nil {
 		to = g.roll.to

@@ -174,6 +174,43 @@ func TestRollbackAfterReloadKeepsOrder(t *testing.T) {
 	}
 }
 
+// A roll that turns back leads to what was there before it, also where a roll that was given up for it had replaced some already.
+func TestRollbackAfterAPausedRoll(t *testing.T) {
+	for name, turnBack := range map[string]func(h *harness, third launcher.GroupConfig) error{
+		"by itself": func(h *harness, third launcher.GroupConfig) error {
+			third.Roll.OnFailure = launcher.Rollback
+			return h.Roll(soon(t), third, "third")
+		},
+		"by an order": func(h *harness, third launcher.GroupConfig) error {
+			if err := h.Roll(soon(t), third, "third"); err == nil {
+				t.Error("the third one does not fail")
+			}
+			if err := h.Rollback(soon(t), "web", "test"); err != nil {
+				t.Fatal(err)
+			}
+			return &launcher.RollError{RolledBack: true}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			web := runners("web", 2)
+			h := launch(t, web).ready()
+			second, third := web, web
+			once := "mkdir " + filepath.Join(t.TempDir(), "once") + ` || exit 3; exec "$0" "$@"`
+			second.Command = append([]string{"/bin/sh", "-c", once}, web.Command...)
+			third.Command = []string{"/bin/sh", "-c", "exit 4"}
+			if err := h.Roll(soon(t), second, "second"); err == nil {
+				t.Error("the second one does not fail")
+			}
+			equal(t, "who runs while it is paused", revisions(h, "web"), map[int]int{1: 1, 2: 1})
+			var failure *launcher.RollError
+			if err := turnBack(h, third); !errors.As(err, &failure) || !failure.RolledBack {
+				t.Errorf("it is not rolled back: %v\n%s", err, h.story())
+			}
+			equal(t, "who runs after it has turned back", revisions(h, "web"), map[int]int{1: 2})
+		})
+	}
+}
+
 // A group that was given up begins anew with another configuration, also with one that rolls nobody: that is what mends it.
 func TestReloadForgivesWhoWasGivenUp(t *testing.T) {
 	web := runners("web", 1, "--ready-after", "-1s")

@@ -268,11 +268,14 @@ func (g *group) rollOn(now time.Time) (a roll.Action, again bool) {
 	if was.Phase == roll.Canary && is.Phase == roll.Rolling {
 		step("those that went first have stayed available for %v; the others follow", c.CanaryWait)
 	}
-	turned := was.Phase != roll.RollingBack && r.target() == roll.Old
-	if turned {
+	if was.Phase != roll.RollingBack && r.target() == roll.Old {
 		g.vacant = 0
+		r.state.Phase = roll.RollingBack
 		g.use(r.wanted())
+		r.state = r.state.Rollback(g.rollRules(), g.view(now), is.Why) // in which what is neither of the two is one to go
+		is = r.state
 		step("rolling back to revision %d: %v", r.from, r.failure(g.name).reasonOnly())
+		return a, true
 	}
 	switch {
 	case is.Phase.Ended():
@@ -284,7 +287,7 @@ func (g *group) rollOn(now time.Time) (a roll.Action, again bool) {
 		g.tell(Event{Kind: RollFailed, Roll: "paused", Message: failure.Error()})
 		r.leg.end(failure)
 	default:
-		return a, turned
+		return a, false
 	}
 	return a, true
 }
