@@ -105,6 +105,7 @@ const (
 	quoted = `"(?:[^"\\]|\\(?s:.|$))*(?:"|$)|'[^']*(?:'|$)`
 	inner  = `\\"(?:[^"\\]|\\\\(?:\\["\\]|[^"\\]|$))*(?:\\"|\\?$)` // quoted, in a string of JSON
 	bare   = `(?:(?i:Basic|Bearer|Digest|Token)\s+)?[^\s;,&"']+`
+	done   = `\[redacted\]`
 	list   = `[\[{].*`
 )
 
@@ -117,13 +118,13 @@ type form struct {
 
 var (
 	// A flag, and what comes after it, in a command line as shells and lists of strings have it, also those of JSON in JSON.
-	flag = &form{"-", regexp.MustCompile(`(?:^|[\s"'])(--?\w[\w.-]*)`), regexp.MustCompile(`^(?:["']?,?\s+|\\?["'],\s*)(` + quoted + `|` + inner + `|[^\s;,&"']+)`), false}
+	flag = &form{"-", regexp.MustCompile(`(?:^|[^\w-])(--?\w[\w.-]*)`), regexp.MustCompile(`^(?:["']?,?\s+|\\?["'],\s*)(` + done + `|` + quoted + `|` + inner + `|[^\s;,&"']+)`), false}
 	// An assignment, as shells, INI files, programs and %v of some languages' maps have it.
-	pair = &form{"=", regexp.MustCompile(`([\w.-]+)(?:\\?["']?[ \t]*=>[ \t]*|=|[ \t]+:?==?[ \t]*)`), regexp.MustCompile(`^(` + quoted + `|` + inner + `|` + bare + `)`), false}
+	pair = &form{"=", regexp.MustCompile(`([\w.-]+)(?:\\?["']?[ \t]*=>[ \t]*|=|[ \t]+:?==?[ \t]*)`), regexp.MustCompile(`^(` + done + `|` + quoted + `|` + inner + `|` + bare + `)`), false}
 	// A member of JSON, which may stand in a string of JSON itself, and stays JSON.
 	member = &form{":", regexp.MustCompile(`(?:\\?["'])([\w.-]+)(?:\\?["'])\s*:\s*`), regexp.MustCompile(`^(` + quoted + `|` + inner + `|` + list + `|[^\s,}\]]+)`), true}
 	// What people, YAML and %+v write.
-	field = &form{":", regexp.MustCompile(`([\w.-]+):\s*`), regexp.MustCompile(`^(\[redacted\]|` + quoted + `|` + list + `|` + bare + `)`), false}
+	field = &form{":", regexp.MustCompile(`([\w.-]+):\s*`), regexp.MustCompile(`^(` + done + `|` + quoted + `|` + list + `|` + bare + `)`), false}
 
 	// A line that is a field, and a header, whose value has white space, commas and quotes in it.
 	line   = regexp.MustCompile(`^([\w.-]+)(:\s*)(.+)$`)
@@ -131,17 +132,30 @@ var (
 
 	userinfo = regexp.MustCompile(`(://[^/?#\s:@]*:)\S*@`) // rather too much of an URL than too little of a password
 
+	openQuote = regexp.MustCompile(`^\\?["']`)
+	more      = regexp.MustCompile(`^(?:[^\s;,&"'\\(){}\[\]<>]|"[^"]+"|'[^']*')*`)
+
+	// What is between two strings of JSON, or after the last: with a name at the end of the first one, it looks like a quoted value.
+	between = regexp.MustCompile(`^\\?["'][\s,:{}\[\]]+(?:\\?["']?)$`)
+
 	// A place in a source file, as stack traces have it, is no field.
 	sourceLine = regexp.MustCompile(`^[\w.-]+\.(?:go|c|cc|cpp|h|java|js|py|rb|rs|ts):\d+(?:[:)\s]|$)`)
 )
 
 // Text returns a line of text, such as one of a log, as far as it may be seen: without the passwords of URLs, and without the
-// values of what has a telling name, be it a flag, name=value, name: value or a member of JSON.
+// values of what has a telling name, be it a flag, name=value, name: value or a member of JSON. What is JSON stays JSON.
 func (r *Redactor) Text(s string) string {
-	if strings.Contains(s, "://") {
+	url, hinted := strings.Contains(s, "://"), r.hinted(s)
+	if !url && !hinted {
+		return s
+	}
+	if shown, ok := r.json(s); ok {
+		return shown
+	}
+	if url {
 		s = userinfo.ReplaceAllString(s, "${1}"+Redacted+"@")
 	}
-	if !r.hinted(s) {
+	if !hinted {
 		return s
 	}
 	s = r.hide(pair, r.hide(flag, s))
@@ -157,21 +171,28 @@ func (r *Redactor) hide(f *form, s string) string {
 		return s
 	}
 	var b strings.Builder
-	done := 0
+	over := 0
 	for _, at := range f.name.FindAllStringSubmatchIndex(s, -1) {
-		if at[2] < done || !r.secret(s[at[2]:at[3]]) || f == field && r.prose(s[at[2]:], at[3]-at[2]) {
+		if at[2] < over || !r.secret(s[at[2]:at[3]]) || f == field && r.prose(s[at[2]:], at[3]-at[2]) {
 			continue
 		}
-		if v := f.value.FindStringSubmatchIndex(s[at[1]:]); v != nil {
-			quote := ""
-			if f.quotes {
-				quote = s[at[0]:at[2]]
-			}
-			b.WriteString(s[done:at[1]+v[2]] + quote + Redacted + quote)
-			done = at[1] + v[3]
+		v := f.value.FindStringSubmatchIndex(s[at[1]:])
+		if v == nil || between.MatchString(s[at[1]+v[2]:at[1]+v[3]]) {
+			continue
 		}
+		from, to, quote := at[1]+v[2], at[1]+v[3], ""
+		switch opens := openQuote.FindString(s[from:to]); {
+		case f.quotes:
+			quote = s[at[0]:at[2]]
+		case f == flag && strings.Contains(s[at[1]:from], ","): // an element of a list
+			quote = opens
+		case opens != "": // which shells put together with what comes next
+			to += len(more.FindString(s[to:]))
+		}
+		b.WriteString(s[over:from] + quote + Redacted + quote)
+		over = to
 	}
-	return b.String() + s[done:]
+	return b.String() + s[over:]
 }
 
 // prose reports whether what looks like a field of a name of n bytes is an ordinary word of a sentence ("--- PASS: TestX", "no

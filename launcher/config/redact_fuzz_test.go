@@ -1,0 +1,135 @@
+package config_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/swansong-go/swansong/launcher/config"
+)
+
+// What has been redacted once is not redacted again, and what was JSON is JSON.
+func FuzzRedactor(f *testing.F) {
+	for _, text := range []string{
+		`{"msg":"no password=","user":"kv"}`, `{"args":["--token","hunter2",{"a":"--token"}],"n":-1e3}`, `[ "password", {"token" : [1, "2"]} ]`,
+		`"{\"m\":\"no password=\",\"n\":\"kv\"}"`, `12:30 {"msg":"token = \"a\"","n":1}`, "--token 'a b' --api-key=c\\", "password: [a, b", "PASS: x",
+		"a://b:c@d token==x, secret => 'y", `{"passwords":{"a":{"b":[]}}}`, "Authorization: Bearer x", "token.go:12: --secret", `token=""0`, `{'secret': 'a', 'n': 1}`,
+	} {
+		f.Add(text)
+	}
+	r := config.NewRedactor("*-pin")
+	f.Fuzz(func(t *testing.T, text string) {
+		once := r.Text(text)
+		if twice := r.Text(once); twice != once {
+			t.Errorf("%q becomes %q, and then %q", text, once, twice)
+		}
+		if json.Valid([]byte(text)) && !json.Valid([]byte(once)) {
+			t.Errorf("%q is JSON, and %q is not", text, once)
+		}
+	})
+}
+
+// A teller makes up JSON, of which some is secret and some has to be seen.
+type teller struct {
+	*rand.Rand
+	secrets, seen int
+}
+
+func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
+
+func (g *teller) name() string {
+	return pick(g.Rand, "password", "DB_PASSWORD", "api-token", "Authorization", "client_secret", "set-cookie", "card-pin")
+}
+
+// secret returns what nobody may see, of all characters that mean something to somebody, or of those of a word.
+func (g *teller) secret(word bool) string {
+	g.secrets++
+	s := fmt.Sprint("hunter", g.IntN(1000))
+	if word {
+		return s
+	}
+	for range g.IntN(8) {
+		s += pick(g.Rand, `"`, `\`, "'", ",", "}", "]", ":", "=", " ", "\n", "\t", "é", "\u2028", "<", "@", "://", `\"`, `",`, "hunter2")
+	}
+	return s
+}
+
+// plain returns what has to be seen.
+func (g *teller) plain() string {
+	g.seen++
+	return fmt.Sprintf("seen%d", g.seen)
+}
+
+func (g *teller) message() string {
+	end := pick(g.Rand, "", " ", " of kv")
+	return g.plain() + pick(g.Rand, " ", " {", ` "`, ", ") + pick(g.Rand,
+		func() string { return g.name() + "=" + g.secret(true) },
+		func() string { return g.name() + ": " + g.secret(true) },
+		func() string { return g.name() + ` = "` + g.secret(true) + ` ` + g.secret(true) + `"` },
+		func() string { return "--" + g.name() + " " + g.secret(true) },
+		func() string { return "http://kv:" + g.secret(true) + "@db/kv" },
+		func() string { return "no " + g.name() + "=" },
+		func() string { return "what is --" + g.name() },
+	)() + end
+}
+
+func (g *teller) value(depth int) any {
+	if depth == 0 {
+		return pick(g.Rand, func() any { return g.plain() }, func() any { return g.message() }, func() any { return g.IntN(100) }, func() any { return nil })()
+	}
+	switch g.IntN(4) {
+	case 0:
+		all := []any{g.value(depth - 1), g.value(0)}
+		if g.IntN(2) == 0 {
+			all = append(all, "--"+g.name(), g.secret(false))
+		}
+		return append(all, g.plain())
+	case 1:
+		text, err := json.Marshal(g.value(depth - 1))
+		if err != nil {
+			panic(err)
+		}
+		return string(text)
+	}
+	members := map[string]any{g.plain(): g.value(depth - 1), "n": g.value(0)}
+	for range g.IntN(3) {
+		members[g.name()] = pick[any](g.Rand, g.secret(false), []any{g.secret(false), 1}, map[string]any{"a": g.secret(false)}, g.IntN(1000))
+	}
+	return members
+}
+
+// Of JSON all is seen but its secrets, and it is JSON still, however deep in strings of strings it is.
+func TestRedactor_JSON(t *testing.T) {
+	r := config.NewRedactor("*-pin")
+	secrets := 0
+	for seed := range uint64(5000) {
+		g := &teller{Rand: rand.New(rand.NewPCG(seed, 1))}
+		text, err := json.Marshal(g.value(4))
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrets += g.secrets
+		shown := r.Text(string(text))
+		switch {
+		case strings.Contains(shown, "hunter"):
+			t.Errorf("seed %d: %s shows a secret: %s", seed, text, shown)
+		case !json.Valid([]byte(shown)):
+			t.Errorf("seed %d: %s is no JSON any more: %s", seed, text, shown)
+		case r.Text(shown) != shown:
+			t.Errorf("seed %d: %s is another one the second time: %s", seed, shown, r.Text(shown))
+		}
+		for n := range g.seen {
+			if want := fmt.Sprintf("seen%d", n+1); strings.Contains(string(text), want) && !strings.Contains(shown, want) {
+				t.Errorf("seed %d: %s has %s, and %s has not", seed, text, want, shown)
+			}
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	if secrets < 10_000 {
+		t.Errorf("only %d secrets were made up", secrets)
+	}
+}
