@@ -80,7 +80,7 @@ func stopCommand(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "stop process",
 		Short:             "Stop one process; its group replaces it",
-		Args:              cobra.ExactArgs(1),
+		Args:              takes(1, 1, "which process? status lists those that there are"),
 		ValidArgsFunction: at.complete(processes),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.ProcessId = args[0]
@@ -115,7 +115,7 @@ func restartCommand(at *place) *cobra.Command {
 		Long: "Replace all processes of a group, by its rules. Where a roll is paused, --resume has it go on, and --rollback has it put " +
 			"back what there was; the latter also turns back one that is under way. Without either, a new roll begins, to what the group has: one that is paused is given up for it, and " +
 			"what that was to lead to comes by a reload.",
-		Args:              cobra.ExactArgs(1),
+		Args:              takes(1, 1, "which group? status lists those that there are"),
 		ValidArgsFunction: at.complete(groups),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.Group = args[0]
@@ -147,7 +147,7 @@ func drainCommand(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "drain --dry-run [group|process]",
 		Short:             "Show what a shutdown would have to drain, and stop nothing",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              takes(0, 1, ""),
 		ValidArgsFunction: at.complete(groupsAndProcesses),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !dry {
@@ -187,7 +187,7 @@ func eventsCommand(at *place) *cobra.Command {
 	return &cobra.Command{
 		Use:               "events [group]",
 		Short:             "Show what happens, from now on until ^C",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              takes(0, 1, ""),
 		ValidArgsFunction: at.complete(groups),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := &pb.WatchEventsRequest{}

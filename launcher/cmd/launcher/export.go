@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/swansong-go/swansong/launcher/export"
@@ -13,7 +14,7 @@ func exportCommand(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export kubernetes|nomad|systemd -f file",
 		Short: "Write what somebody else needs to run the groups of a file, and say what he cannot do",
-		Args:  cobra.ExactArgs(1),
+		Args:  takes(1, 1, "to what? There are "+strings.Join(export.Targets(), ", ")),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp

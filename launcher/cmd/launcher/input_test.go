@@ -178,3 +178,24 @@ func TestDefaultDirectoryOfAnotherUser(t *testing.T) {
 		}
 	}
 }
+
+// What is wrong with a command line is said with what to do instead, and without a launcher.
+func TestBadArguments(t *testing.T) {
+	s := newSite(t, web)
+	for args, want := range map[string]string{
+		"stop":                "launcher: stop which process? status lists those that there are\n",
+		"restart":             "launcher: restart which group? status lists those that there are\n",
+		"export":              "launcher: export to what? There are kubernetes, nomad, systemd\n",
+		"stop web-1 web-2":    "launcher: stop takes one argument, and after \"web-1\" there is \"web-2\"; call it once for each\n",
+		"logs web-1 web-2":    "launcher: logs takes one argument, and after \"web-1\" there is \"web-2\"; call it once for each\n",
+		"reload web":          "launcher: reload takes no argument, and there is \"web\"\n",
+		"status --output":     "launcher: status: unknown flag: --output; launcher status --help lists those that there are\n",
+		"stop web-1 --grace":  "launcher: stop: flag needs an argument: --grace; launcher stop --help lists those that there are\n",
+		"restart web --wait=": "launcher: restart: invalid argument \"\" for \"--wait\" flag: strconv.ParseBool: parsing \"\": invalid syntax; launcher restart --help lists those that there are\n",
+	} {
+		stdout, stderr, code := s.says(strings.Fields(args)...)
+		equal(t, args, stderr, want)
+		equal(t, args+": exit code", code, 1)
+		equal(t, args+": standard output", stdout, "")
+	}
+}

@@ -18,7 +18,7 @@ func logsCommand(at *place) *cobra.Command {
 		Short: "Show what processes print",
 		Long: "Show what processes have printed last, as far as the launcher keeps it (1,000 lines and 64 KiB of each), with the " +
 			"secrets taken out. All of it is where the configuration says.",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              takes(0, 1, ""),
 		ValidArgsFunction: at.complete(groupsAndProcesses),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {

@@ -66,6 +66,7 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	cmd.SetFlagErrorFunc(wrongFlag)
 	cmd.PersistentFlags().StringVar(&at.dir, "dir", "", "the launcher's `directory`, where its socket is (default: the state_dir of --file, else "+config.DefaultDir()+")")
 	cmd.PersistentFlags().StringVarP(&at.file, "file", "f", "", "the launcher's configuration, a YAML `file`")
 	cmd.PersistentFlags().StringVar(&at.remote, "remote", "", "`host:port` of a launcher's admin service, instead of the socket in --dir; needs --cert, --key and --ca")

@@ -45,7 +45,7 @@ func reloadCommand(at *place) *cobra.Command {
 		Short: "Show how the launcher's file has changed, and have it taken over",
 		Long: "Show how the launcher's file has changed, and have it taken over: groups are scaled at once, rolled where their processes " +
 			"have to be others, started and drained. What needs another launcher is refused, and then nothing is taken over.",
-		Args:              cobra.NoArgs,
+		Args:              takes(0, 0, ""),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ask(cmd, at, in.Wait, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
@@ -79,7 +79,7 @@ func validateCommand(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "validate [file]",
 		Short:             "Say all that is wrong with a file, by line",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              takes(0, 1, ""),
 		ValidArgsFunction: yamlFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file := at.file

@@ -29,7 +29,7 @@ func statusCommand(at *place) *cobra.Command {
 		Short: "Show who runs, who drains, and who blocks",
 		Long: "Show who runs, who drains, and who blocks: in colour on a terminal (unless NO_COLOR is set), as JSON otherwise. With " +
 			"--watch, go on until ^C or the end of the launcher.",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              takes(0, 1, ""),
 		ValidArgsFunction: at.complete(groups),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := &pb.GetGroupHealthRequest{}
