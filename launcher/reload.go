@@ -143,6 +143,7 @@ type change struct {
 }
 
 func (m *Manager) plan(next Config) (_ *plan, err error) {
+	next.Guardian = m.cfg.Guardian // the one that there is
 	if err := next.Validate(); err != nil {
 		return nil, err
 	}
@@ -164,9 +165,6 @@ func (m *Manager) plan(next Config) (_ *plan, err error) {
 	var added []GroupConfig
 	for _, cfg := range next.Groups {
 		cfg = cfg.withDefaults()
-		if err := errors.Join(m.cfg.checkDeath(cfg)...); err != nil { // by the guardian that there is
-			return nil, err
-		}
 		if err := checkFiles(cfg); err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -78,6 +79,20 @@ func TestReload_AfterAPause(t *testing.T) {
 	mend()
 	equal(t, "what it does", s.must("reload", "--wait"), rolls+"taken over\n")
 	equal(t, "after that", s.must("reload"), nothing)
+}
+
+// A group that outlives its launcher is reloaded as any other one is.
+func TestReload_OfAKeptGroup(t *testing.T) {
+	kept := "state_dir: STATE\nprocess_groups:\n  - {name: web, command: RUNNER, args: [--process-id, '{id}'], env: {REV: '1'}, on_launcher_death: keep}\n"
+	s := newSite(t, kept)
+	d := s.runs()
+	next := strings.Replace(kept, "'1'", "'2'", 1)
+	s.write(next)
+	equal(t, "what it does", s.must("reload", "--wait"), rolls+"taken over\n")
+	equal(t, "revision", s.health().Groups[0].Revision, "2")
+	s.write(next + "  - {name: other, command: RUNNER, args: [--process-id, '{id}'], on_launcher_death: keep}\n")
+	d.cmd.Process.Signal(syscall.SIGHUP)
+	s.until("there is another group", func(h health) bool { return len(h.Groups) == 2 && h.Groups[1].Ready == 1 })
 }
 
 // A group that is to listen where another one does is refused until that is gone, and the preview says so.
