@@ -464,17 +464,6 @@ func (h *harness) settled(group string, n int) {
 	}
 }
 
-// freeAddress returns an address that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
-}
-
 // Traffic is clients that send one request after the other, each over a connection of its own.
 type traffic struct {
 	quit chan struct{}

@@ -4,11 +4,15 @@ package launcher_test
 
 import (
 	"context"
+	"net"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/launcher"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
 func equal(t *testing.T, what string, got, want any) {
@@ -24,6 +28,24 @@ func TestGracefulShutdownClean(t *testing.T) {
 	equal(t, "outcome", st.Outcome, launcher.Clean)
 	equal(t, "state", st.State, launcher.Complete)
 	equal(t, "exit", st.Exit, "exit status 0")
+}
+
+// The document's own command line: at its port the runner tells whoever asks that it is ready.
+func TestGracefulShutdown_AtAPort(t *testing.T) {
+	address := freeAddress(t)
+	_, port, _ := net.SplitHostPort(address)
+	h := launch(t, runners("web", 1, "--port", port, "--behavior", "clean", "--drain-duration", "2s", "--work-duration", "100ms", "--initial-work", "5")).ready()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answer, err := healthpb.NewHealthClient(conn).Check(soon(t), &healthpb.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "status", answer.GetStatus(), healthpb.HealthCheckResponse_SERVING)
+	equal(t, "outcome", h.stops("web-1").Outcome, launcher.Clean)
 }
 
 func TestGracefulShutdownSlowDrain(t *testing.T) {
