@@ -177,8 +177,11 @@ func (m *Manager) plan(next Config) (_ *plan, err error) {
 			added = append(added, cfg)
 			continue
 		}
-		if g.scope.Err() != nil {
-			return nil, fmt.Errorf("launcher: group %q is stopping: %w", g.name, context.Cause(g.scope))
+		if leaving := g.leaving(); leaving != nil {
+			if m.groupsScope.Err() != nil {
+				return nil, m.notReloaded()
+			}
+			return nil, leaving
 		}
 		if err := g.keepsListeners(cfg); err != nil {
 			return nil, err
@@ -308,6 +311,15 @@ func (g *group) keepsListeners(cfg GroupConfig) error {
 	return nil
 }
 
+// leaving refuses a group as long as one of its name is there that an earlier reload has removed.
+func (g *group) leaving() *ConfigError {
+	if g.scope.Err() == nil {
+		return nil
+	}
+	return &ConfigError{g.name, "Name", "a group of this name was removed, and has not come to its end; add it again when that is gone, which the reload that " +
+		"has removed it can wait for"}
+}
+
 // take takes over a configuration that asks for no other processes. The group is locked; what it returns tells its processes,
 // and wants it unlocked.
 func (g *group) take(cfg GroupConfig) (tell func()) {
@@ -388,6 +400,9 @@ func (m *Manager) besides(next Config) (lines []string) {
 				lines = append(lines, fmt.Sprintf("! %s: %s (refused)", cfg.Name, taken.Rule))
 			}
 			continue
+		}
+		if leaving := g.leaving(); leaving != nil {
+			lines = append(lines, fmt.Sprintf("! %s: %s (refused)", cfg.Name, leaving.Rule))
 		}
 		if r := g.pausedRoll(); r != nil {
 			lines = append(lines, fmt.Sprintf("~ %s: the roll to revision %d is paused, and given up for another one (rolls the group)", g.name, r.to))

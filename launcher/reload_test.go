@@ -211,6 +211,25 @@ func TestRollbackAfterAPausedRoll(t *testing.T) {
 	}
 }
 
+// That somebody has ordered one fewer holds until a reload says how many there shall be.
+func TestReloadKeepsWhatWasOrdered(t *testing.T) {
+	web := runners("web", 2)
+	h := launch(t, web).ready()
+	h.stops("web-1")
+	for _, c := range []struct{ loaded, desired int }{{2, 1}, {3, 3}} {
+		web.Desired = c.loaded
+		web.HealthCheckTimeout += time.Hour
+		if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web}}, "test"); err != nil {
+			t.Fatal(err)
+		}
+		health, err := h.GroupHealth("web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "desired", health.Desired, c.desired)
+	}
+}
+
 // A group that was given up begins anew with another configuration, also with one that rolls nobody: that is what mends it.
 func TestReloadForgivesWhoWasGivenUp(t *testing.T) {
 	web := runners("web", 1, "--ready-after", "-1s")

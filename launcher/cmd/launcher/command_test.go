@@ -31,8 +31,8 @@ type health struct {
 			Paused     bool
 		}
 		Processes []struct {
-			ProcessID, State string
-			Metrics          struct{ BlockingOperations []string }
+			ProcessID, State, PID string
+			Metrics               struct{ BlockingOperations []string }
 		}
 	}
 }

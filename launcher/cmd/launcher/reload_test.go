@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -93,6 +94,43 @@ func TestReload_OfAKeptGroup(t *testing.T) {
 	s.write(next + "  - {name: other, command: RUNNER, args: [--process-id, '{id}'], on_launcher_death: keep}\n")
 	d.cmd.Process.Signal(syscall.SIGHUP)
 	s.until("there is another group", func(h health) bool { return len(h.Groups) == 2 && h.Groups[1].Ready == 1 })
+}
+
+// A group that was removed cannot be had again before it is gone, and the preview says so.
+func TestReload_OfAGroupThatIsLeaving(t *testing.T) {
+	other := "state_dir: STATE\ntotal_deadline: 2h\nprocess_groups:\n  - {name: other, command: RUNNER, args: [--process-id, '{id}']}\n"
+	both := other + "  - {name: web, command: RUNNER, args: [--process-id, '{id}', --behavior, hang], shutdown: {grace: advisory, max_duration: 1h}}\n"
+	s := newSite(t, both)
+	s.runs()
+	s.write(other)
+	equal(t, "without --wait", s.must("reload"), "- web (stops the group)\nbeing taken over\n")
+	s.write(both)
+	refused := "a group of this name was removed, and has not come to its end; add it again when that is gone, which the reload that has removed it can wait for"
+	equal(t, "what is shown", s.must("reload", "--dry-run"), "+ web (starts the group)\n! web: "+refused+" (refused)\n"+shown)
+	_, stderr, code := s.says("reload", "-f", s.file())
+	if code != 1 || stderr != "launcher: group \"web\": Name: "+refused+"\n" {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	s.killsAll(1)
+	s.until("it is gone", func(h health) bool { return len(h.Groups) == 1 })
+	equal(t, "after that", s.must("reload", "--wait"), "+ web (starts the group)\ntaken over\n")
+	s.write(other)
+	s.must("reload")
+	s.killsAll(1)
+}
+
+// killsAll kills the processes of the n-th group that run.
+func (s *site) killsAll(n int) {
+	s.t.Helper()
+	for _, p := range s.health().Groups[n].Processes {
+		pid, err := strconv.Atoi(p.PID)
+		if err == nil && p.State != "FORCED" && p.State != "CRASHED" {
+			err = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // A group that is to listen where another one does is refused until that is gone, and the preview says so.
