@@ -230,6 +230,44 @@ func TestReloadKeepsWhatWasOrdered(t *testing.T) {
 	}
 }
 
+// What a roll has gone on without is made up for by a reload that changes something of the group.
+func TestReloadMakesUpForWhatARollHasLost(t *testing.T) {
+	mended := filepath.Join(t.TempDir(), "mended")
+	web := runners("web", 2)
+	web.MinHealthy, web.MaxSurge, web.Roll.OnFailure = launcher.Int(1), launcher.Int(0), launcher.Continue
+	h := launch(t, web).ready()
+	web.Command = append([]string{"/bin/sh", "-c", "test -e " + mended + ` || exit 3; exec "$0" "$@"`}, web.Command...)
+	var failure *launcher.RollError
+	if err := h.Roll(soon(t), web, "test"); !errors.As(err, &failure) || !failure.Degraded {
+		t.Fatalf("it does not go on without some: %v", err)
+	}
+	equal(t, "who runs after the roll", revisions(h, "web"), map[int]int{1: 1})
+	if err := os.WriteFile(mended, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	web.HealthCheckTimeout = time.Hour
+	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web}}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	h.until("there is another one", func(e launcher.Event) bool {
+		return e.To == launcher.Ready && revisions(h, "web")[2] > 0
+	})
+}
+
+// What a reload says is to be taken out is, from then on.
+func TestReloadRedactsAtOnce(t *testing.T) {
+	web := runners("web", 1)
+	h := launch(t, web).ready()
+	redact := func(s string) string { return strings.ReplaceAll(s, "hunter2", "[redacted]") }
+	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web}, Redact: redact}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.StopProcess("web-1", launcher.Stop{Reason: "it has hunter2"}); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "reason", h.ends("web-1").Reason, "it has [redacted]")
+}
+
 // A group that was given up begins anew with another configuration, also with one that rolls nobody: that is what mends it.
 func TestReloadForgivesWhoWasGivenUp(t *testing.T) {
 	web := runners("web", 1, "--ready-after", "-1s")
@@ -332,6 +370,33 @@ func TestReloadWhileEverythingStops(t *testing.T) {
 	}
 }
 
+// While one reload looks around, another one is refused, and not put off.
+func TestReloadsOneAtATime(t *testing.T) {
+	slow, meet := fifoLog(t, "slow")
+	web := runners("web", 0)
+	h := launch(t, web).ready()
+	reload := func(groups ...launcher.GroupConfig) error {
+		return h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: groups}, "test")
+	}
+	reloaded := make(chan error, 1)
+	go func() {
+		err := reload(web, slow)
+		for errors.Is(err, launcher.ErrReloading) {
+			err = reload(web, slow)
+		}
+		reloaded <- err
+	}()
+	for err := error(nil); !errors.Is(err, launcher.ErrReloading); runtime.Gosched() { // which it is as soon as the first one has begun
+		if err = reload(web); err != nil && !errors.Is(err, launcher.ErrReloading) {
+			t.Fatal(err)
+		}
+	}
+	meet()
+	if err := <-reloaded; err != nil {
+		t.Error(err)
+	}
+}
+
 // When a reload returns, what the groups that are gone have listened on is free, and their names are.
 func TestReloadWaitsForWhoIsGone(t *testing.T) {
 	web, gone := runners("web", 0), runners("gone", 1, "--behavior", "slow-drain", "--drain-duration", "100ms")
@@ -343,6 +408,9 @@ func TestReloadWaitsForWhoIsGone(t *testing.T) {
 		}
 		if conn, err := net.Dial("tcp", gone.Listen[0].Address); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("connected: %v, %v; nobody is there to answer", conn != nil, err)
+		}
+		if _, err := h.Process("gone-1"); !errors.Is(err, launcher.ErrNotFound) {
+			t.Errorf("who was of a group that is gone: %v", err)
 		}
 		if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web, gone}}, "test"); err != nil {
 			t.Fatal(err)
