@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/refusal"
 )
 
 // InOrder waits until ctx, usually the scope that f was given, is told to stop, and then stops the stages one after
@@ -46,7 +47,7 @@ func InOrder(ctx context.Context, stages ...*ctxshutdown.Swansong) error {
 	work := ctxshutdown.Work(ctx)
 	var failure []error
 	for _, s := range stages {
-		if cause := context.Cause(s); cause != nil && cause != ctxshutdown.ErrShutdown && same(cause, context.Cause(ctx)) {
+		if cause := context.Cause(s); cause != nil && cause != ctxshutdown.ErrShutdown && refusal.Same(cause, context.Cause(ctx)) {
 			failure = append(failure, fmt.Errorf("graceful: InOrder: %v was stopped together with its parent, out of turn: derive it from Work", s))
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/internal/probe"
+	"github.com/swansong-go/swansong/internal/refusal"
 )
 
 var running atomic.Bool
@@ -36,10 +36,9 @@ const patience = time.Second
 //
 // Run returns what f and the hooks have returned, nil for a clean end, or a [*ForcedError] or an [*AbandonedError], which
 // contain that; [ExitCode] makes an exit code of it. An f that returns the scope's Err or its [context.Cause], as they
-// are, after the stop, has not failed, nor has one that returns the cause of Work after Force. One that returns an error
-// around it has: that is what httpdrain.Serve returns to a program that is told to stop while it is still starting, and the
-// exit code is 1, as if it had failed to start. An f for which that is a clean end looks at s.Err before it begins to serve,
-// and returns it.
+// are, after the stop, has not failed, nor has one that returns the cause of Work after Force. Neither has one that returns
+// the error of httpdrain.Serve for a scope that has been told to stop already: a signal that comes while the program is
+// starting is no failure to start. Any other error around these is one, since nobody knows what it says besides.
 //
 // If f panics, Run drains, and then panics with a [*PanicError]; and so it does if a hook panics, or who is told of the run:
 // a callback of [Process.Watch], a logger, an output.
@@ -228,7 +227,7 @@ func (r *run) release() {
 
 // returned takes note of what f has returned. To return why one was stopped is to say nothing new.
 func (r *run) returned(err error) (cause error) {
-	if r.scope.Err() != nil && (same(err, r.scope.Err()) || same(err, context.Cause(r.scope))) {
+	if r.scope.Err() != nil && (refusal.Says(err, r.scope.Err()) || refusal.Says(err, context.Cause(r.scope))) {
 		err = nil
 	}
 	r.failure, r.result = err, nil
@@ -237,9 +236,6 @@ func (r *run) returned(err error) (cause error) {
 	}
 	return cmp.Or(err, ErrReturned)
 }
-
-// same is == for errors, which need not be comparable.
-func same(a, b error) bool { return reflect.ValueOf(a).Comparable() && a == b }
 
 // forced returns the event of somebody else's Force, and one without a cause where there has been none. Force ends the soft
 // tier before the hard one, so what Run has heard of may be one that is not through yet: a Work that is made only now knows.
@@ -300,7 +296,7 @@ func (r *run) end(line *line) error {
 		} // else f is among those who are abandoned
 	}
 	failure := r.failure
-	if now.outcome == cutShort && same(failure, context.Cause(r.scope.Work())) {
+	if now.outcome == cutShort && refusal.Says(failure, context.Cause(r.scope.Work())) {
 		failure = nil // to return why one was cut short is to say nothing new, either
 	}
 	if err := r.hooks.last(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/refusal"
 )
 
 // Serve serves what connects to ln with srv until s is told to stop, and returns when it has drained: every connection has
@@ -86,7 +87,15 @@ func checked(s *ctxshutdown.Swansong, srv *http.Server) error {
 }
 
 func errStopped(s *ctxshutdown.Swansong) error {
-	return fmt.Errorf("httpdrain: Serve was given the scope %v, which has been told to stop already: %w", s, context.Cause(s))
+	return refusal.New(context.Cause(s), "httpdrain: Serve was given the scope %v, which has been told to stop already", s)
+}
+
+// closing closes a listener that is not served, and returns why, as it is where nothing else has gone wrong.
+func closing(ln net.Listener, why error) error {
+	if err := ln.Close(); err != nil {
+		return errors.Join(why, err)
+	}
+	return why
 }
 
 func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Option, secure bool, run func(net.Listener) error) error {
@@ -94,12 +103,14 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 		return errors.New("httpdrain: Serve needs a listener and was given nil")
 	}
 	o, err := configure(opts)
-	err = errors.Join(checked(s, srv), err)
+	if wrong := checked(s, srv); wrong != nil {
+		err = wrong
+	}
 	if err == nil && reflect.TypeOf(ln) == tlsListener {
 		err = errTLSListener(ln)
 	}
 	if err != nil {
-		return errors.Join(err, ln.Close())
+		return closing(ln, err)
 	}
 	sv := adopt(srv)
 	if err := sv.begin(ln); err != nil {
@@ -113,7 +124,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 	defer cancel()
 	g, ok := scope.TryGuard()
 	if !ok {
-		return errors.Join(errStopped(s), ln.Close())
+		return closing(ln, errStopped(s))
 	}
 	defer g.Release()
 	hijacks, _ := ctxshutdown.WithCancel(scope.Work(), ctxshutdown.WithName("hijacked"))
