@@ -14,6 +14,8 @@ func TestNil(t *testing.T) {
 	l, p := started(t), pool(t, 1)
 	h, _ := l.Handle()
 	defer h.Release()
+	released, _ := l.Handle()
+	released.Release()
 	work, done := func(context.Context) (int, error) { return 1, nil }, func(int, error) {}
 	var none context.Context
 	for want, f := range map[string]func(){
@@ -43,6 +45,7 @@ func TestNil(t *testing.T) {
 	}
 	for name, f := range map[string]func(){
 		"Handle.Post":             func() { h.Post(nil) },
+		"Handle.Post, released":   func() { released.Post(nil) },
 		"Offload without done":    func() { eventloop.Offload(l, p, work, nil) },
 		"OffloadTimeout":          func() { eventloop.OffloadTimeout(l, p, time.Hour, work, nil) },
 		"OffloadTimeout, no pool": func() { eventloop.OffloadTimeout(l, nil, time.Hour, work, done) },
