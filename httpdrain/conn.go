@@ -74,7 +74,7 @@ type conn struct {
 	step   time.Duration
 	steps  int       // until there is something to do
 	ending bool      // the read deadline has passed, by us
-	silent time.Time // since, where that was in the middle of a header, and nothing has come after it
+	silent time.Time // since, where that was in the middle of a header, and no request has come of it
 	goAway func()    // sends a GOAWAY on this connection; nil where nobody knows how
 	told   bool      // a GOAWAY is asked for, or on its way with a response
 	wrote  bool      // something was written since it was asked for

@@ -113,6 +113,7 @@ func (c *conn) left(now time.Duration) (all []left) {
 	begun := c.begun && !c.h2 || c.serving && c.h2
 	if begun && c.requests == nil && !c.hijacked && !c.closed {
 		all = append(all, left{c.unnamed(c.since, now), true})
+		c.silent = time.Time{} // it is cut
 	}
 	return all
 }

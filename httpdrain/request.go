@@ -63,6 +63,7 @@ func (c *conn) last(h http.Header) {
 	h.Set("Connection", "close")
 	c.mu.Lock()
 	c.told = true
+	c.silent = time.Time{} // where it is refused: it is answered
 	c.mu.Unlock()
 }
 

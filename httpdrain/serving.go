@@ -9,6 +9,7 @@ import (
 func (c *conn) enter(q *request) {
 	c.mu.Lock()
 	c.forget()
+	c.silent = time.Time{}
 	q.next = c.requests
 	c.requests = q
 	c.active++

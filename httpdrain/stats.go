@@ -6,7 +6,7 @@ import "sync/atomic"
 type Stats struct {
 	Clean, CutShort uint64 // how drains ended
 	Cut             uint64 // requests and hijacked connections that a CutError has named
-	Silent          uint64 // connections closed in a drain because their client had fallen silent in the middle of a header
+	Silent          uint64 // connections closed by the drain (and no time-out of the server's own) in the middle of a header
 	Refused         uint64 // requests answered by 503, after the linger (see WithRetryAfter) or after Force
 }
 

@@ -260,22 +260,30 @@ func TestServe_RequestRightAfterTheLinger(t *testing.T) {
 func TestServe_ActiveAfterItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
-		srv := handler(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) })
+		srv := handler(func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body); io.WriteString(w, "ok") })
 		srv.ConnState = func(_ net.Conn, state http.ConnState) {
 			if state == http.StateActive {
 				time.Sleep(time.Minute)
 			}
 		}
 		v := startOn(t, ln, srv)
-		p := ln.dial(t)
-		p.send("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\n")
-		synctest.Wait()
-		v.s.Shutdown()
-		time.Sleep(2 * time.Minute)
-		p.send("ok")
-		p.answered()
-		p.closed()
-		v.drained()
+		got := counted(func() {
+			p, another := ln.dial(t), ln.dial(t)
+			p.send("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\n")
+			another.send(get) // after which nothing more comes
+			synctest.Wait()
+			v.s.Shutdown()
+			time.Sleep(2 * time.Minute)
+			p.send("ok")
+			p.answered()
+			p.closed()
+			another.answered()
+			another.closed()
+			v.drained()
+		})
+		if diff := cmp.Diff(httpdrain.Stats{Clean: 1}, got); diff != "" {
+			t.Errorf("counted (-want +got):\n%s", diff)
+		}
 	})
 }
 

@@ -21,14 +21,12 @@ type listener struct {
 	mu          sync.Mutex
 	handshaking map[*conn]bool
 	open        map[*conn]bool // not closed yet
-	fewer       sync.Cond      // there are fewer of these
+	closed      chan struct{}  // closed when none of these is left; nil where nobody waits for that
 	cut         time.Time      // when the last handshake has to be over, from the stop on
 }
 
 func newListener(ln net.Listener, userTimeout time.Duration) *listener {
-	l := &listener{Listener: ln, userTimeout: userTimeout, handshaking: map[*conn]bool{}, open: map[*conn]bool{}}
-	l.fewer.L = &l.mu
-	return l
+	return &listener{Listener: ln, userTimeout: userTimeout, handshaking: map[*conn]bool{}, open: map[*conn]bool{}}
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -57,12 +55,21 @@ func (l *listener) hurry(d time.Duration) {
 	}
 }
 
-// wait returns when every connection is closed.
-func (l *listener) wait() {
+// none returns what is closed when every connection is. It is called once.
+func (l *listener) none() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.open) > 0 {
-		l.fewer.Wait()
+	none := make(chan struct{})
+	l.closed = none
+	l.look()
+	return none
+}
+
+// look tells who waits that no connection is left; mu is held.
+func (l *listener) look() {
+	if l.closed != nil && len(l.open) == 0 {
+		close(l.closed)
+		l.closed = nil
 	}
 }
 
@@ -91,7 +98,7 @@ func (c *conn) Close() error {
 	defer c.in.mu.Unlock()
 	delete(c.in.handshaking, c)
 	delete(c.in.open, c)
-	c.in.fewer.Broadcast()
+	c.in.look()
 	return err
 }
 

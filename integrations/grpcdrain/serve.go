@@ -167,8 +167,17 @@ func (o *server) drain(s, own *ctxshutdown.Swansong, srv *grpc.Server, l *listen
 		}
 	}
 	err := &CutError{Calls: callsOf(s, own), Cause: context.Cause(work)}
-	go srv.Stop() // which may not return before all handlers have: GracefulStop waits for them, and keeps Stop's mutex meanwhile
-	l.wait()
+	stopped := make(chan struct{})
+	go func() { // may last until all handlers have returned: GracefulStop waits for them, and keeps Stop's mutex meanwhile
+		defer close(stopped)
+		srv.Stop()
+	}()
+	timer.Reset(lastWords)
+	select {
+	case <-stopped:
+	case <-l.none():
+	case <-timer.C: // a connection that credentials have handed to somebody else (ErrConnDispatched) is that one's to close
+	}
 	return err
 }
 

@@ -1,6 +1,7 @@
 package grpcdrain_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -242,6 +243,74 @@ func TestDeafHandlersAreCutAndNamed(t *testing.T) {
 		})
 	}
 }
+
+// A connection that the server's credentials have handed to somebody else is not waited for: that one may keep it.
+func TestDispatchedConnectionsAreNotOurs(t *testing.T) {
+	s := ctxshutdown.New(t.Context(), ctxshutdown.WithName("grpc"))
+	creds := dispatcher{insecure.NewCredentials(), make(chan net.Conn, 1)}
+	begun, leave := make(chan context.Context, 1), make(chan struct{})
+	srv := grpc.NewServer(append(interceptors(s), grpc.Creds(creds))...)
+	pb.RegisterTestServiceServer(srv, &service{unary: func(ctx context.Context, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+		begun <- ctx
+		<-leave
+		return &pb.SimpleResponse{}, nil
+	}})
+	r := serveOn(t, s, srv)
+	nc, err := net.Dial("tcp", r.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if _, err := nc.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	theirs := mustGet(t, "what is handed on", creds.theirs)
+	defer theirs.Close()
+	cc := dial(t, r.addr)
+	go pb.NewTestServiceClient(cc).UnaryCall(limit(t), &pb.SimpleRequest{})
+	call := mustGet(t, "call", begun)
+	done := s.Shutdown()
+	cc.Close() // so that Stop waits for the handler
+	mustGet(t, "the end of the client", call.Done())
+	s.Force(errors.New("out of time"))
+	var cut *grpcdrain.CutError
+	if err := mustGet(t, "Serve returns", r.served); !errors.As(err, &cut) {
+		t.Errorf("Serve returned %v", err)
+	}
+	if _, err := nc.Write([]byte("x")); err != nil {
+		t.Errorf("the connection of somebody else: %v", err)
+	}
+	close(leave)
+	mustGet(t, "completion", done.Done())
+}
+
+// A dispatcher hands on what does not begin as HTTP/2 does.
+type dispatcher struct {
+	credentials.TransportCredentials
+	theirs chan net.Conn
+}
+
+func (d dispatcher) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	begin := make([]byte, 1)
+	if _, err := c.Read(begin); err != nil {
+		return nil, nil, err
+	}
+	if begin[0] == 'P' {
+		return d.TransportCredentials.ServerHandshake(&read{c, io.MultiReader(bytes.NewReader(begin), c)})
+	}
+	d.theirs <- c
+	return nil, nil, credentials.ErrConnDispatched
+}
+
+func (d dispatcher) Clone() credentials.TransportCredentials { return d }
+
+// read is a connection of which something has been read already.
+type read struct {
+	net.Conn
+	all io.Reader
+}
+
+func (r *read) Read(b []byte) (int, error) { return r.all.Read(b) }
 
 func TestCutErrorIsOneLine(t *testing.T) {
 	e := &grpcdrain.CutError{Cause: ctxshutdown.ErrForced}
