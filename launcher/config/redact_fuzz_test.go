@@ -16,6 +16,7 @@ func FuzzRedactor(f *testing.F) {
 		`{"msg":"no password=","user":"kv"}`, `{"args":["--token","hunter2",{"a":"--token"}],"n":-1e3}`, `[ "password", {"token" : [1, "2"]} ]`,
 		`"{\"m\":\"no password=\",\"n\":\"kv\"}"`, `12:30 {"msg":"token = \"a\"","n":1}`, "--token 'a b' --api-key=c\\", "password: [a, b", "PASS: x",
 		"a://b:c@d token==x, secret => 'y", `{"passwords":{"a":{"b":[]}}}`, "Authorization: Bearer x", "token.go:12: --secret", `token=""0`, `{'secret': 'a', 'n': 1}`,
+		`{"http://u:b@c/":1,"password=b":{"a":"--token=b"}}`,
 	} {
 		f.Add(text)
 	}
@@ -94,6 +95,12 @@ func (g *teller) value(depth int) any {
 		return string(text)
 	}
 	members := map[string]any{g.plain(): g.value(depth - 1), "n": g.value(0)}
+	switch g.IntN(4) { // of secrets in names
+	case 0:
+		members["http://kv:"+g.secret(true)+"@db/"+g.plain()] = g.value(depth - 1)
+	case 1:
+		members[g.plain()+" "+g.name()+"="+g.secret(true)] = g.IntN(1000)
+	}
 	for range g.IntN(3) {
 		members[g.name()] = pick[any](g.Rand, g.secret(false), []any{g.secret(false), 1}, map[string]any{"a": g.secret(false)}, g.IntN(1000))
 	}

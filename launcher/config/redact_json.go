@@ -36,7 +36,7 @@ func (w *jsonWriter) value(hidden bool) {
 	switch w.rest[0] {
 	case '{':
 		w.all('}', func() {
-			name := w.string()
+			name := w.text() // counters by URL have passwords in theirs
 			w.space()
 			w.take(1) // the colon
 			w.value(w.redactor.secret(name))
@@ -54,13 +54,7 @@ func (w *jsonWriter) value(hidden bool) {
 			w.value(hidden)
 		})
 	case '"':
-		text := w.peek()
-		if shown := w.redactor.Text(text); shown != text {
-			w.rest = w.rest[len(w.next()):]
-			w.out.WriteString(jsonString(shown))
-			return
-		}
-		w.string()
+		w.text()
 	default:
 		w.take(len(w.next()))
 	}
@@ -86,10 +80,15 @@ func (w *jsonWriter) take(n int) {
 
 func (w *jsonWriter) space() { w.take(len(w.rest) - len(strings.TrimLeft(w.rest, " \t\r\n"))) }
 
-// string takes a string over, and returns what it says.
-func (w *jsonWriter) string() string {
+// text takes a string over as far as it may be seen, be it a value or a name, and returns all that it says.
+func (w *jsonWriter) text() string {
 	text := w.peek()
-	w.take(len(w.next()))
+	if shown := w.redactor.Text(text); shown != text {
+		w.rest = w.rest[len(w.next()):]
+		w.out.WriteString(jsonString(shown))
+	} else {
+		w.take(len(w.next()))
+	}
 	return text
 }
 

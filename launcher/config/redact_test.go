@@ -93,6 +93,9 @@ func TestRedactor(t *testing.T) {
 			`{"url":"http://kv:hunter2@b","mail":"a@b"}`:                  `{"url":"http://kv:[redacted]@b","mail":"a@b"}`,
 			"{\"msg\":\"password=hunter2 <of> kv\",\"n\":\"<a>\\u0026\"}": "{\"msg\":\"password=[redacted] <of> kv\",\"n\":\"<a>\\u0026\"}",
 			` [ {"msg":"no password=","token":"hunter2"} , -1e3 ] `:       ` [ {"msg":"no password=","token":"[redacted]"} , -1e3 ] `,
+			`{"status":{"http://kv:hunter2@db/":200}}`:                    `{"status":{"http://kv:[redacted]@db/":200}}`,
+			`{"password=hunter2":1,"n":2}`:                                `{"password=[redacted]":"[redacted]","n":2}`,
+			`{"of {\"token\":\"hunter2\"}":[1]}`:                          `{"of {\"token\":\"[redacted]\"}":"[redacted]"}`,
 			// Of a line that is not JSON as a whole, what is JSON stays so where it can.
 			`12:30 {"msg":"no password=","user":"kv"}`:                    `12:30 {"msg":"no password=","user":"kv"}`,
 			`12:30 {"msg":"no password=","token":"hunter2"}`:              `12:30 {"msg":"no password=","token":"[redacted]"}`,
