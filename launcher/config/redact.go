@@ -106,7 +106,7 @@ const (
 	inner  = `\\"(?:[^"\\]|\\\\(?:\\["\\]|[^"\\]|$))*(?:\\"|\\?$)` // quoted, in a string of JSON
 	bare   = `(?:(?i:Basic|Bearer|Digest|Token)\s+)?[^\s;,&"']+`
 	done   = `\[redacted\]`
-	list   = `[\[{].*`
+	list   = `[\[{](?s:.*)` // which goes on behind the end of a line, as in what a string of JSON says
 )
 
 // A form is one in which secrets are written: a name, in a group of its own, and then what is taken out, in such a group, too.
@@ -126,9 +126,10 @@ var (
 	// What people, YAML and %+v write.
 	field = &form{":", regexp.MustCompile(`([\w.-]+):\s*`), regexp.MustCompile(`^(` + done + `|` + quoted + `|` + list + `|` + bare + `)`), false}
 
-	// A line that is a field, and a header, whose value has white space, commas and quotes in it.
+	// A line that is a field, and a header, whose value has white space, commas and quotes in it, and goes on in lines that are
+	// indented.
 	line   = regexp.MustCompile(`^([\w.-]+)(:\s*)(.+)$`)
-	header = regexp.MustCompile(`((?i:[\w-]*(?:authorization|cookie)[\w-]*):\s*).+`)
+	header = regexp.MustCompile(`((?i:[\w-]*(?:authorization|cookie)[\w-]*):\s*).+(?:\r?\n[ \t].*)*`)
 
 	userinfo = regexp.MustCompile(`(://[^/?#\s:@]*:)\S*@`) // rather too much of an URL than too little of a password
 

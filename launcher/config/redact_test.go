@@ -96,6 +96,13 @@ func TestRedactor(t *testing.T) {
 			`{"status":{"http://kv:hunter2@db/":200}}`:                    `{"status":{"http://kv:[redacted]@db/":200}}`,
 			`{"password=hunter2":1,"n":2}`:                                `{"password=[redacted]":"[redacted]","n":2}`,
 			`{"of {\"token\":\"hunter2\"}":[1]}`:                          `{"of {\"token\":\"[redacted]\"}":"[redacted]"}`,
+			// What a string says may have lines.
+			`{"msg":"credentials: {\n  user: u,\n  value: hunter2\n}","n":1}`:               `{"msg":"credentials: [redacted]","n":1}`,
+			`{"msg":"loaded: {\n \"credentials\": {\n  \"a\": \"hunter2\"\n }\n}"}`:         `{"msg":"loaded: {\n \"credentials\": \"[redacted]\""}`,
+			`{"msg":"tokens: [\n  hunter2,\n  hunter2\n]"}`:                                 `{"msg":"tokens: [redacted]"}`,
+			`{"msg":"Authorization: Digest a=\"hunter2\",\r\n b=\"hunter2\"\r\nAccept: a"}`: `{"msg":"Authorization: [redacted]\nAccept: a"}`,
+			`{"msg":"GET /\nCookie: a=hunter2;\n\tb=hunter2;\n c=hunter2\n\n of kv"}`:       `{"msg":"GET /\nCookie: [redacted]\n\n of kv"}`,
+			"GET /\nSet-Cookie:\n a=hunter2;\n b=hunter2\nof kv":                            "GET /\nSet-Cookie:\n [redacted]\nof kv",
 			// Of a line that is not JSON as a whole, what is JSON stays so where it can.
 			`12:30 {"msg":"no password=","user":"kv"}`:                    `12:30 {"msg":"no password=","user":"kv"}`,
 			`12:30 {"msg":"no password=","token":"hunter2"}`:              `12:30 {"msg":"no password=","token":"[redacted]"}`,
