@@ -126,12 +126,13 @@ var (
 	// What people, YAML and %+v write.
 	field = &form{":", regexp.MustCompile(`([\w.-]+):\s*`), regexp.MustCompile(`^(` + done + `|` + quoted + `|` + list + `|` + bare + `)`), false}
 
-	// A line that is a field, and a header, whose value has white space, commas and quotes in it, and goes on in lines that are
-	// indented.
+	// A line that is a field, and a header, whose values have white space, commas and quotes in them. That of a header goes on in
+	// lines that are indented.
 	line   = regexp.MustCompile(`^([\w.-]+)(:\s*)(.+)$`)
 	header = regexp.MustCompile(`((?i:[\w-]*(?:authorization|cookie)[\w-]*):\s*).+(?:\r?\n[ \t].*)*`)
 
-	userinfo = regexp.MustCompile(`(://[^/?#\s:@]*:)\S*@`) // rather too much of an URL than too little of a password
+	// Rather too much of an URL than too little of a password. Some write / as \/ in JSON.
+	userinfo = regexp.MustCompile(`(:\\*/\\*/[^/?#\s:@]*:)\S*@`)
 
 	openQuote = regexp.MustCompile(`^\\?["']`)
 	more      = regexp.MustCompile(`^(?:[^\s;,&"'\\(){}\[\]<>]|"[^"]+"|'[^']*')*`)
@@ -146,8 +147,8 @@ var (
 // Text returns a line of text, such as one of a log, as far as it may be seen: without the passwords of URLs, and without the
 // values of what has a telling name, be it a flag, name=value, name: value or a member of JSON. What is JSON stays JSON.
 func (r *Redactor) Text(s string) string {
-	url, hinted := strings.Contains(s, "://"), r.hinted(s)
-	if !url && !hinted {
+	url, hinted := strings.Contains(s, "://") || strings.Contains(s, `:\`), r.hinted(s)
+	if !url && !hinted && !strings.Contains(s, `\u`) { // by which JSON may write any of a name
 		return s
 	}
 	if shown, ok := r.json(s); ok {
