@@ -105,8 +105,10 @@ const (
 	quoted = `"(?:[^"\\]|\\(?s:.|$))*(?:"|$)|'[^']*(?:'|$)`
 	inner  = `\\"(?:[^"\\]|\\\\(?:\\["\\]|[^"\\]|$))*(?:\\"|\\?$)` // quoted, in a string of JSON
 	bare   = `(?:(?i:Basic|Bearer|Digest|Token)\s+)?[^\s;,&"']+`
-	done   = `\[redacted\]`
-	list   = `[\[{](?s:.*)` // which goes on behind the end of a line, as in what a string of JSON says
+	// With what only somebody else leaves right behind it.
+	done = `\[redacted\](?:[^\s;,&"'\\(){}\[\]<>@][^\s;,&"'\\(){}\[\]<>]*)?`
+	// Over all lines that follow, which what a string of JSON says may have.
+	list = `[\[{](?s:.*)`
 )
 
 // A form is one in which secrets are written: a name, in a group of its own, and then what is taken out, in such a group, too.
@@ -135,7 +137,8 @@ var (
 	userinfo = regexp.MustCompile(`(:\\*/\\*/[^/?#\s:@]*:)\S*@`)
 
 	openQuote = regexp.MustCompile(`^\\?["']`)
-	more      = regexp.MustCompile(`^(?:[^\s;,&"'\\(){}\[\]<>]|"[^"]+"|'[^']*')*`)
+	// 'it'\''s' is how set -x writes it's.
+	more = regexp.MustCompile(`^(?:[^\s;,&"'\\(){}\[\]<>]|"[^"]+"|'[^']*'|\\+')*`)
 
 	// What is between two strings of JSON, or after the last: with a name at the end of the first one, it looks like a quoted value.
 	between = regexp.MustCompile(`^\\?["'][\s,:{}\[\]]+(?:\\?["']?)$`)

@@ -16,7 +16,7 @@ func FuzzRedactor(f *testing.F) {
 		`{"msg":"no password=","user":"kv"}`, `{"args":["--token","hunter2",{"a":"--token"}],"n":-1e3}`, `[ "password", {"token" : [1, "2"]} ]`,
 		`"{\"m\":\"no password=\",\"n\":\"kv\"}"`, `12:30 {"msg":"token = \"a\"","n":1}`, "--token 'a b' --api-key=c\\", "password: [a, b", "PASS: x",
 		"a://b:c@d token==x, secret => 'y", `{"passwords":{"a":{"b":[]}}}`, "Authorization: Bearer x", "token.go:12: --secret", `token=""0`, `{'secret': 'a', 'n': 1}`,
-		"Cookie: a\r\n b\n\tc\n\n d", "token: {\n a\n}", `{"t\u006fken":"a"}`, `"a:\/\/b:c@d"`, "Cookie: \r\n\r\n a", `{"http://u:b@c/":1,"password=b":{"a":"--token=b"}}`,
+		"Cookie: a\r\n b\n\tc\n\n d", "token: {\n a\n}", `{"t\u006fken":"a"}`, `--token 'a'\''b' token=[redacted]b https://token:c@d`, `"a:\/\/b:c@d"`, "Cookie: \r\n\r\n a", `{"http://u:b@c/":1,"password=b":{"a":"--token=b"}}`,
 	} {
 		f.Add(text)
 	}
@@ -70,6 +70,10 @@ func (g *teller) message() string {
 		func() string { return g.name() + ": " + g.secret(true) },
 		func() string { return g.name() + ` = "` + g.secret(true) + ` ` + g.secret(true) + `"` },
 		func() string { return "--" + g.name() + " " + g.secret(true) },
+		func() string {
+			return "--" + g.name() + " '" + g.secret(true) + `'\''` + g.secret(true) + " " + g.secret(true) + "'"
+		},
+		func() string { return g.name() + pick(g.Rand, "=", ": ", " = ") + config.Redacted + g.secret(true) },
 		func() string {
 			return "http:" + pick(g.Rand, "//", `\/\/`) + "kv:" + g.secret(true) + "@db/kv"
 		},

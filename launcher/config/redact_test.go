@@ -58,14 +58,19 @@ func TestRedactor(t *testing.T) {
 			`{"msg":"[\"--token\",\"hun\\\"ter2\",\"-v\"]"}`: `{"msg":"[\"--token\",\"[redacted]\",\"-v\"]"}`,
 			`{"msg":"[\"--token\", \"hunter2\", \"-v\"]"}`:   `{"msg":"[\"--token\", \"[redacted]\", \"-v\"]"}`,
 			// Of a line that is not JSON as a whole, what is JSON stays so, too.
-			`12:30 {"args":["--token","hunter2","-v"]}`:            `12:30 {"args":["--token","[redacted]","-v"]}`,
-			`12:30 {"args":["--token","hun\"ter2","-v"]}`:          `12:30 {"args":["--token","[redacted]","-v"]}`,
-			`12:30 {"msg":"[\"--token\",\"hun\\\"ter2\",\"-v\"]"}`: `12:30 {"msg":"[\"--token\",\"[redacted]\",\"-v\"]"}`,
-			`12:30 {"msg":"[\"--token\", \"hunter2\", \"-v\"]"}`:   `12:30 {"msg":"[\"--token\", \"[redacted]\", \"-v\"]"}`,
-			"exec [--token hunter2 -v]":                            "exec [--token [redacted] -v]",
-			"{Args:[web -token hunter2]}":                          "{Args:[web -token [redacted]",
-			"mysql --password='a b'\"c d\"hunter2 -e":              "mysql --password=[redacted] -e",
-			"--log-level debug --token":                            "--log-level debug --token",
+			`12:30 {"args":["--token","hunter2","-v"]}`:              `12:30 {"args":["--token","[redacted]","-v"]}`,
+			`12:30 {"args":["--token","hun\"ter2","-v"]}`:            `12:30 {"args":["--token","[redacted]","-v"]}`,
+			`12:30 {"msg":"[\"--token\",\"hun\\\"ter2\",\"-v\"]"}`:   `12:30 {"msg":"[\"--token\",\"[redacted]\",\"-v\"]"}`,
+			`12:30 {"msg":"[\"--token\", \"hunter2\", \"-v\"]"}`:     `12:30 {"msg":"[\"--token\", \"[redacted]\", \"-v\"]"}`,
+			"exec [--token hunter2 -v]":                              "exec [--token [redacted] -v]",
+			"{Args:[web -token hunter2]}":                            "{Args:[web -token [redacted]",
+			"mysql --password='a b'\"c d\"hunter2 -e":                "mysql --password=[redacted] -e",
+			`+ mysql --password 'it'\''hunter2' -e`:                  "+ mysql --password [redacted] -e",
+			`+ mysql --password ''\''hun ter2'\''' -e`:               "+ mysql --password [redacted] -e",
+			`+ mysql --password 'it'"'"'s hunter2' -e`:               "+ mysql --password [redacted] -e",
+			`{"msg":"+ mysql --password='it'\\''hunter2' -e"}`:       `{"msg":"+ mysql --password=[redacted] -e"}`,
+			`12:30 {"msg":"+ mysql --password='it'\\''hunter2' -e"}`: `12:30 {"msg":"+ mysql --password=[redacted] -e"}`,
+			"--log-level debug --token":                              "--log-level debug --token",
 		} {
 			if diff := cmp.Diff(want, r.Text(text)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -105,6 +110,13 @@ func TestRedactor(t *testing.T) {
 			`12:30 {"url":"http:\/\/kv:hunter2@db\/kv"}`:                  `12:30 {"url":"http:\/\/kv:[redacted]@db\/kv"}`,
 			`12:30 {"msg":"{\"url\":\"http:\\\/\\\/kv:hunter2@db\"}"}`:    `12:30 {"msg":"{\"url\":\"http:\\\/\\\/kv:[redacted]@db\"}"}`,
 			`"C:\\kv"`: `"C:\\kv"`,
+			// That somebody else has redacted is no reason to show the rest.
+			"token=[redacted]hunter2 of kv":      "token=[redacted] of kv",
+			"of token: [redacted]hunter2, of kv": "of token: [redacted], of kv",
+			"--token [redacted]-hunter2 -v":      "--token [redacted] -v",
+			`{"msg":"token=[redacted]hunter2"}`:  `{"msg":"token=[redacted]"}`,
+			"got (token=[redacted])":             "got (token=[redacted])",
+			"https://token:hunter2@db/kv":        "https://token:[redacted]@db/kv",
 			// What a string says may have lines.
 			`{"msg":"credentials: {\n  user: u,\n  value: hunter2\n}","n":1}`:               `{"msg":"credentials: [redacted]","n":1}`,
 			`{"msg":"loaded: {\n \"credentials\": {\n  \"a\": \"hunter2\"\n }\n}"}`:         `{"msg":"loaded: {\n \"credentials\": \"[redacted]\""}`,
