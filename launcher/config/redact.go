@@ -122,7 +122,7 @@ var (
 	// A flag, and what comes after it, in a command line as shells and lists of strings have it, also those of JSON in JSON.
 	flag = &form{"-", regexp.MustCompile(`(?:^|[^\w-])(--?\w[\w.-]*)`), regexp.MustCompile(`^(?:["']?,?\s+|\\?["'],\s*)(` + done + `|` + quoted + `|` + inner + `|[^\s;,&"']+)`), false}
 	// An assignment, as shells, INI files, programs and %v of some languages' maps have it.
-	pair = &form{"=", regexp.MustCompile(`([\w.-]+)(?:\\?["']?[ \t]*=>[ \t]*|=|[ \t]+:?==?[ \t]*)`), regexp.MustCompile(`^(` + done + `|` + quoted + `|` + inner + `|` + bare + `)`), false}
+	pair = &form{"=", regexp.MustCompile(`([\w.-]+)(?:\\?["']?[ \t]*=>[ \t]*|=|[ \t]+:?==?[ \t]*)`), regexp.MustCompile(`^(` + done + `|` + quoted + `|` + inner + `|` + list + `|` + bare + `)`), false}
 	// A member of JSON, which may stand in a string of JSON itself, and stays JSON.
 	member = &form{":", regexp.MustCompile(`(?:\\?["'])([\w.-]+)(?:\\?["'])\s*:\s*`), regexp.MustCompile(`^(` + quoted + `|` + inner + `|` + list + `|[^\s,}\]]+)`), true}
 	// What people, YAML and %+v write.

@@ -109,7 +109,10 @@ func TestRedactor(t *testing.T) {
 			`{"at":"http:\/\/db\/"}`:                                      `{"at":"http:\/\/db\/"}`,
 			`12:30 {"url":"http:\/\/kv:hunter2@db\/kv"}`:                  `12:30 {"url":"http:\/\/kv:[redacted]@db\/kv"}`,
 			`12:30 {"msg":"{\"url\":\"http:\\\/\\\/kv:hunter2@db\"}"}`:    `12:30 {"msg":"{\"url\":\"http:\\\/\\\/kv:[redacted]@db\"}"}`,
-			`"C:\\kv"`: `"C:\\kv"`,
+			`"C:\\kv"`:                                       `"C:\\kv"`,
+			"tokens = [hunter2, hunter2] # of kv":            "tokens = [redacted]",
+			`n=1 credentials={"a":"hunter2", "b":"hunter2"}`: "n=1 credentials=[redacted]",
+			`{"msg":"credentials = {\n  user: u,\n  value: hunter2\n}","n":1}`: `{"msg":"credentials = [redacted]","n":1}`,
 			// That somebody else has redacted is no reason to show the rest.
 			"token=[redacted]hunter2 of kv":      "token=[redacted] of kv",
 			"of token: [redacted]hunter2, of kv": "of token: [redacted], of kv",
