@@ -44,6 +44,12 @@ func TestBadConfigurations(t *testing.T) {
 		{"an address that is taken", func(c *launcher.Config) {
 			c.Groups[0].Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Network: "unix", Address: "/no/such/socket"}}
 		}, "Listen", "no such file"},
+		{"a host that two groups name", func(c *launcher.Config) {
+			other := runners("other", 1)
+			other.Listen = []launcher.Listen{{Address: "no.such.host.invalid:80"}}
+			c.Groups[0].Listen = other.Listen
+			c.Groups = append(c.Groups, other)
+		}, "Listen", `group "web" has tcp no.such.host.invalid:80 already`},
 		{"a log that cannot be", func(c *launcher.Config) { c.Groups[0].Log.Path = "/no/such/log" }, "Log.Path", "no such file"},
 		{"a directory with a long name", func(c *launcher.Config) { c.Dir += strings.Repeat("x", 100) }, "Name", "shorten"},
 	} {

@@ -138,10 +138,16 @@ func (m *Manager) mayListen(added GroupConfig, claimed map[string]inheritance, s
 	return nil
 }
 
-// listensOn returns as what an address is had.
+// listensOn returns as what an address is had, or is about to be: there may be no listener yet.
 func (in inheritance) listensOn(at address.Address) (has Listen, ok bool) {
-	for i, ln := range in.listeners {
-		if l := in.wanted[i]; address.Of(l.Network, ln).Overlaps(at) {
+	for i, l := range in.wanted {
+		var is address.Address
+		if i < len(in.listeners) { // which knows its port
+			is = address.Of(l.Network, in.listeners[i])
+		} else {
+			is, _ = l.resolve()
+		}
+		if is.Overlaps(at) {
 			return l, true
 		}
 	}

@@ -393,12 +393,15 @@ func (g *group) source() any {
 
 // besides says what taking over a configuration does, or why it is refused, where that is not for what differs in it.
 func (m *Manager) besides(next Config) (lines []string) {
+	claimed := map[string]inheritance{} // as it will be
 	for _, cfg := range next.Groups {
 		g, err := m.group(cfg.Name)
 		if err != nil {
-			if taken := m.mayListen(cfg.withDefaults(), nil, next.has); taken != nil {
+			cfg = cfg.withDefaults()
+			if taken := m.mayListen(cfg, claimed, next.has); taken != nil {
 				lines = append(lines, fmt.Sprintf("! %s: %s (refused)", cfg.Name, taken.Rule))
 			}
+			claimed[cfg.Name] = inheritance{wanted: cfg.Listen}
 			continue
 		}
 		if leaving := g.leaving(); leaving != nil {

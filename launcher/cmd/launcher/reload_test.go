@@ -158,6 +158,18 @@ func TestReload_OfARenamedGroup(t *testing.T) {
 
 	s.write(other)
 	s.must("reload", "--wait")
+	_, port, _ := net.SplitHostPort(address)
+	two := listens("web") + strings.TrimPrefix(strings.ReplaceAll(listens("web2"), "127.0.0.1:", "localhost:"), other)
+	s.write(two)
+	another := fmt.Sprintf("group \"web\" has tcp %s, and with it tcp localhost:%s, already; choose another address", address, port)
+	equal(t, "what is shown of two that are new", s.must("reload", "--dry-run"), "+ web (starts the group)\n+ web2 (starts the group)\n! web2: "+another+" (refused)\n"+shown)
+	_, stderr, code = s.says("reload", "-f", s.file())
+	if code != 1 || !strings.Contains(stderr, another) {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+
+	s.write(other)
+	s.must("reload", "--wait")
 	s.write(listens("web2"))
 	equal(t, "in two steps", s.must("reload", "--wait"), "+ web2 (starts the group)\ntaken over\n")
 }

@@ -2,7 +2,6 @@
 package address
 
 import (
-	"errors"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -16,26 +15,29 @@ import (
 // families. "tcp4" and "tcp6" are for every one of one family.
 type Address struct {
 	path   string     // of a unix socket
+	name   string     // network and host, where nobody has looked up the host: it has neither ip nor families
 	port   uint16     // of TCP
 	ip     netip.Addr // invalid: every one
 	v4, v6 bool       // the families
 }
 
-// ErrName is returned by Parse where the host is a name, and it takes Resolve to know what it stands for.
-var ErrName = errors.New("the host is a name")
-
-// Parse returns what can be known of an address without asking anybody.
+// Parse returns what can be known of an address without asking anybody. A host that is a name overlaps with the same one, and it
+// takes Resolve to know with what else.
 func Parse(network, address string) (Address, error) {
 	if network == "unix" {
 		return unix(address), nil
 	}
-	host, _, err := net.SplitHostPort(address)
+	host, service, err := net.SplitHostPort(address)
 	if err != nil {
 		return Address{}, err
 	}
 	if host != "" {
 		if _, err := netip.ParseAddr(host); err != nil {
-			return Address{}, ErrName
+			port, err := net.LookupPort(network, service)
+			if err != nil {
+				return Address{}, err
+			}
+			return Address{name: network + " " + strings.ToLower(host), port: uint16(port)}, nil
 		}
 	}
 	return Resolve(network, address)
@@ -90,6 +92,8 @@ func (a Address) Overlaps(b Address) bool {
 		return a.path == b.path
 	case a.port == 0 || a.port != b.port:
 		return false
+	case a.name != "" || b.name != "":
+		return a.name == b.name
 	case a.ip.IsValid() && b.ip.IsValid():
 		return a.ip == b.ip
 	}

@@ -1,7 +1,6 @@
 package address_test
 
 import (
-	"errors"
 	"net"
 	"path/filepath"
 	"runtime"
@@ -131,14 +130,36 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// What only a resolver knows is not guessed, and what is no address is none.
+// What only a resolver knows is not guessed, but a name is what it is, and what is no address is none.
 func TestParse(t *testing.T) {
-	for text, want := range map[string]error{"127.0.0.1:80": nil, ":80": nil, "[::1]:80": nil, "localhost:80": address.ErrName} {
-		if _, err := address.Parse("tcp", text); !errors.Is(err, want) {
-			t.Errorf("%s: %v; want %v", text, err, want)
+	for _, c := range []struct {
+		a, b listen
+		want string
+	}{
+		{listen{"tcp", "127.0.0.1:80"}, listen{"tcp", ":80"}, overlaps},
+		{listen{"tcp", "[::1]:80"}, listen{"tcp", "[::1]:80"}, same},
+		{listen{"tcp", "no.such.host:80"}, listen{"tcp", "no.such.host:80"}, same},
+		{listen{"tcp", "no.such.host:80"}, listen{"tcp", "No.Such.Host:http"}, same},
+		{listen{"tcp", "no.such.host:80"}, listen{"tcp", "no.such.host:81"}, apart},
+		{listen{"tcp", "no.such.host:0"}, listen{"tcp", "no.such.host:0"}, apart},
+		{listen{"tcp", "no.such.host:80"}, listen{"tcp", "nor.such.host:80"}, apart},
+		{listen{"tcp4", "no.such.host:80"}, listen{"tcp6", "no.such.host:80"}, apart},
+		{listen{"tcp", "localhost:80"}, listen{"tcp", "127.0.0.1:80"}, apart},
+		{listen{"tcp", "no.such.host:80"}, listen{"unix", "/a"}, apart},
+	} {
+		what := c.a.network + " " + c.a.address + " and " + c.b.network + " " + c.b.address
+		var all []address.Address
+		for _, l := range []listen{c.a, c.b} {
+			a, err := address.Parse(l.network, l.address)
+			if err != nil {
+				t.Fatalf("%s: %v", l.address, err)
+			}
+			all = append(all, a)
 		}
+		equal(t, what, relation(all[0], all[1]), c.want)
+		equal(t, what+", the other way round", relation(all[1], all[0]), c.want)
 	}
-	for _, text := range []string{"", "80", "127.0.0.1:no-such-port", "127.0.0.1:70000"} {
+	for _, text := range []string{"", "80", "127.0.0.1:no-such-port", "no.such.host:no-such-port", "127.0.0.1:70000"} {
 		if a, err := address.Parse("tcp", text); err == nil {
 			t.Errorf("%q is %+v", text, a)
 		}
