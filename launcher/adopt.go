@@ -113,7 +113,7 @@ func (r remembered) listener(group string, l Listen, has inheritance) (net.Liste
 	at, _ := l.resolve()
 	same := func(s rememberedSocket) bool {
 		is, _ := s.Listen.resolve()
-		return at.Same(is)
+		return free(s) && at.Same(is)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Groups)) {
 		if ln, err := r.Groups[name].listener(r.Guardians, same); ln != nil || err != nil {

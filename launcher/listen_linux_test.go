@@ -109,6 +109,31 @@ func TestKept_HasWhatOverlaps(t *testing.T) {
 	}
 }
 
+// One socket that was kept is for one listener, however many are written that it could be: the others are refused, as they are where nobody
+// was kept.
+func TestKept_OneSocketIsForOne(t *testing.T) {
+	b := newBrood(t)
+	web := kept(b.of(runners("web", 1)))
+	has := freeAddress(t)
+	web.Listen = []launcher.Listen{{Address: has}}
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
+	startAnother(t, cfg, "").hears("ready").kill()
+
+	_, port, _ := net.SplitHostPort(has)
+	next := cfg
+	next.Groups = []launcher.GroupConfig{web}
+	next.Groups[0].Listen = []launcher.Listen{{Address: has}, {Address: "localhost:" + port}}
+	want := "the group has tcp " + has + ", and with it tcp localhost:" + port + ", already; choose another address"
+	m, err := launcher.Start(context.Background(), next)
+	if err == nil {
+		t.Errorf("it listens on %v", m.Addrs("web"))
+		m.Shutdown().Wait(soon(t))
+	} else {
+		equal(t, "why", refused(t, err), want)
+		launchWith(t, cfg).ready()
+	}
+}
+
 // Two listeners that are written alike are two, also for the next launcher.
 func TestKept_ListenersOnAnyPort(t *testing.T) {
 	b := newBrood(t)
