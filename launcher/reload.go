@@ -256,14 +256,15 @@ func (p *plan) abandon() {
 }
 
 // drop forgets a group that is gone, once nothing is done any more for its processes. That is more than that they have ended: a
-// router that is still being told of the last one would take it for one of the next group of this name.
+// router that is still being told of the last one would take it for one of the next group of this name. But nobody is there to
+// answer by then, so whoever connects is refused before.
 func (m *Manager) drop(g *group) {
 	<-g.emptied
-	<-g.scope.Completion().Done()
 	m.mu.Lock()
 	in := m.listeners[g.name]
 	m.mu.Unlock()
 	in.end()
+	<-g.scope.Completion().Done()
 	g.mu.Lock()
 	for _, st := range g.recent { // before another group can have the name, whose processes have the same ones
 		m.forget(st.ID)

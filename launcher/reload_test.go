@@ -5,6 +5,7 @@ package launcher_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -423,43 +424,64 @@ func TestReloadWaitsForWhoIsGone(t *testing.T) {
 }
 
 // A removes is a router that looks around when somebody is removed.
-type removes func()
+type removes func(ctx context.Context)
 
 func (removes) Add(context.Context, launcher.Instance) error { return nil }
-func (f removes) Remove(context.Context, launcher.Instance) error {
-	f()
+func (f removes) Remove(ctx context.Context, _ launcher.Instance) error {
+	f(ctx)
 	return nil
 }
 
 // A group is not forgotten as long as the router is told of the end of one of its processes: another group of this name would
-// have processes of the same names.
+// have processes of the same names. But when the last of them has ended, nobody waits for an answer.
 func TestReloadWaitsForTheRouter(t *testing.T) {
 	var h *harness
-	removing, gone := make(chan struct{}), make(chan error, 1)
+	removing, reloaded, seen := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	web, other := runners("web", 1), runners("other", 0)
 	web.Restart.Policy = launcher.Never
-	router := removes(func() {
+	web.Listen = []launcher.Listen{{Address: freeAddress(t)}}
+	look := func(ctx context.Context) error {
+		conn, err := net.Dial("tcp", web.Listen[0].Address) // web-1 has ended, and the launcher listens
 		close(removing)
-		for late := time.Now().Add(time.Second); time.Now().Before(late); runtime.Gosched() { // in which the group would be forgotten
-			if _, err := h.GroupHealth("web"); err != nil {
-				gone <- err
-				return
-			}
+		if err != nil {
+			return err
 		}
-		gone <- nil
-	})
-	h = launchWith(t, launcher.Config{Router: router, Groups: []launcher.GroupConfig{web, other}}).ready()
+		defer conn.Close()
+		late, _ := ctx.Deadline()
+		conn.SetReadDeadline(late)
+		if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			return errors.New("whoever has connected waits for nobody")
+		}
+		next := runners("next", 0)
+		next.Listen = web.Listen
+		var rule *launcher.ConfigError
+		err = h.Reload(ctx, launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{other, next}}, "test")
+		if !errors.As(err, &rule) || !strings.HasPrefix(rule.Rule, `group "web" has tcp `+web.Listen[0].Address+" until it is gone") {
+			return fmt.Errorf("another one on the same address: %w", err)
+		}
+		select {
+		case <-reloaded:
+		case <-time.After(200 * time.Millisecond): // in which the group would be forgotten
+		}
+		if _, err := h.GroupHealth("web"); err != nil && ctx.Err() == nil { // or else nobody waits for the router any more
+			return fmt.Errorf("the group is forgotten while the router is told of web-1: %w", err)
+		}
+		return nil
+	}
+	h = launchWith(t, launcher.Config{Router: removes(func(ctx context.Context) { seen <- look(ctx) }), Groups: []launcher.GroupConfig{web, other}}).ready()
 	st, err := h.Process("web-1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	kill(t, st.PID)
 	<-removing
-	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{other}}, "test"); err != nil {
+	err = h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{other}}, "test")
+	close(reloaded)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := <-gone; err != nil {
-		t.Errorf("the group is forgotten while the router is told of web-1: %v", err)
+	if err := <-seen; err != nil {
+		t.Error(err)
 	}
 }
 
