@@ -2,12 +2,14 @@ package launcher
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"syscall"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/roll"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc/codes"
 )
@@ -169,6 +171,55 @@ func NewMemory(dir string, tried func(), told func(error)) (Memory, error) {
 func (m Memory) Note()                              { m.m.note() }
 func (m Memory) Written(stop <-chan struct{}) error { return m.m.written(stop) }
 func (m Memory) Close()                             { m.m.close(true, func() {}) }
+
+// RollBack has a roll from revision 1 to 3 of processes of these revisions fail, and returns what that comes to. There are no real
+// processes, and no time passes: a new one takes so long to be ready.
+func RollBack(m *Manager, cfg GroupConfig, took time.Duration, revisions ...int) error {
+	cfg = cfg.withDefaults()
+	g := newGroup(m, cfg, nil)
+	defer g.scope.Shutdown()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.begun
+	start := func(revision int) {
+		g.number++
+		p := newProcess(m, g, fmt.Sprintf("%s-%d", g.name, g.number), revision, cfg)
+		p.status.Started = now.Add(time.Duration(g.number))
+		g.all[p.id] = p
+	}
+	wait := func() {
+		now = now.Add(took)
+		for _, p := range g.all {
+			if st := &p.status; st.State == Spawning {
+				st.State, st.Routed, st.ReadyAt = Ready, true, now
+			}
+		}
+	}
+	for _, revision := range revisions {
+		start(revision)
+	}
+	wait()
+	l := &leg{done: make(chan struct{})}
+	g.revision, g.configs = 3, map[int]GroupConfig{1: cfg, 3: cfg}
+	g.roll = &rolling{from: 1, to: 3, leg: l}
+	g.roll.state = roll.Begin(g.rollRules(), g.view(now))
+	g.roll.count(roll.New, "", Status{Group: g.name})
+	for {
+		switch a := g.next(now); a.Do {
+		case roll.Start:
+			start(g.revisionOf(a.Version))
+		case roll.Stop:
+			delete(g.all, a.ID)
+		default:
+			select {
+			case <-l.done:
+				return l.err
+			default:
+				wait()
+			}
+		}
+	}
+}
 
 // ConfigOf returns what a group has been told last, which is nobody else's business.
 func ConfigOf(m *Manager, group string) GroupConfig {

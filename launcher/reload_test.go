@@ -212,6 +212,18 @@ func TestRollbackAfterAPausedRoll(t *testing.T) {
 	}
 }
 
+// A roll that turns back has the time for progress from then on, and each of those that are replaced is some, also where it is of
+// neither of the two revisions.
+func TestRollbackAfterAPausedRoll_IsNoStall(t *testing.T) {
+	h := launch(t, runners("other", 0)).ready()
+	web := runners("web", 4)
+	web.Roll.OnFailure, web.Roll.ProgressDeadline = launcher.Rollback, 5*time.Second
+	var failure *launcher.RollError
+	if err := launcher.RollBack(h.Manager, web, 2*time.Second, 1, 2, 2, 2); !errors.As(err, &failure) || !failure.RolledBack {
+		t.Errorf("it is not rolled back: %v", err)
+	}
+}
+
 // That somebody has ordered one fewer holds until a reload says how many there shall be.
 func TestReloadKeepsWhatWasOrdered(t *testing.T) {
 	web := runners("web", 2)

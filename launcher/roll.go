@@ -31,8 +31,10 @@ type leg struct {
 }
 
 // target is the version that there shall be more of.
-func (r *rolling) target() roll.Version {
-	if r.state.Phase == roll.RollingBack || r.state.Phase == roll.RolledBack {
+func (r *rolling) target() roll.Version { return targetOf(r.state.Phase) }
+
+func targetOf(p roll.Phase) roll.Version {
+	if p == roll.RollingBack || p == roll.RolledBack {
 		return roll.Old
 	}
 	return roll.New
@@ -268,7 +270,7 @@ func (g *group) rollOn(now time.Time) (a roll.Action, again bool) {
 	if was.Phase == roll.Canary && is.Phase == roll.Rolling {
 		step("those that went first have stayed available for %v; the others follow", c.CanaryWait)
 	}
-	if was.Phase != roll.RollingBack && r.target() == roll.Old {
+	if targetOf(was.Phase) != r.target() { // which is once only: g.mu is held for as long as the answer is to ask again
 		g.vacant = 0
 		r.state.Phase = roll.RollingBack
 		g.use(r.wanted())
