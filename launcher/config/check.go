@@ -54,6 +54,7 @@ func (k *checker) config(c *Config) {
 		at := index("process_groups", n)
 		k.group(at, &c.Groups[n], c)
 		k.unique(names, c.Groups[n].Name, c.Groups[n].Name, at+".name", "the name of a group")
+		listeners = k.apart(listeners, Listener{Network: NetworkTCP, Address: c.Groups[n].Lifecycle.Address}, at+".lifecycle.address")
 		for m, l := range c.Groups[n].Listeners {
 			listeners = k.apart(listeners, l, index(at+".listeners", m)+".address")
 		}

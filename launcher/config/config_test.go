@@ -171,6 +171,11 @@ func TestAGraceThatIsNotGivenFits(t *testing.T) {
 	}
 }
 
+// alone is a group of one process, which has this port.
+func alone(name string) string {
+	return "{name: " + name + ", min_healthy_instances: 0, max_surge: 0, lifecycle: {transport: tcp, address: '127.0.0.1:5000', tls: {cert_file: /a, key_file: /b, ca_file: /c}}}"
+}
+
 func TestAliasesAndMerges(t *testing.T) {
 	c := parse(t, `
 process_groups:
@@ -309,6 +314,10 @@ func TestErrors(t *testing.T) {
 		{"the metrics on the address of a listener", "metrics: {address: '127.0.0.1:80'}\nprocess_groups:\n  - {name: a, listeners: [{name: l, address: ':80'}]}", []string{`f.yaml:3:37: process_groups[0].listeners[0].address: ":80" cannot be had beside "127.0.0.1:80", which is listened on already, in line 1`}},
 		{"two on one name", "process_groups:\n  - {name: a, listeners: [{name: l, address: 'localhost:80'}, {name: m, address: 'localhost:80'}]}", []string{`f.yaml:2:73: process_groups[0].listeners[1].address: "localhost:80" is listened on already, in line 2`}},
 		{"two groups on one name", "process_groups:\n  - {name: a, listeners: [{name: l, address: 'example.org:80'}]}\n  - {name: b, listeners: [{name: l, address: 'Example.org:80'}]}", []string{`f.yaml:3:37: process_groups[1].listeners[0].address: "Example.org:80" cannot be had beside "example.org:80", which is listened on already, in line 2`}},
+		{"a process on the address of another one", "process_groups:\n  - " + alone("a") + "\n  - " + alone("b"), []string{`f.yaml:3:83: process_groups[1].lifecycle.address: "127.0.0.1:5000" is listened on already, in line 2`}},
+		{"a process on the address of a listener", "process_groups:\n  - {name: a, listeners: [{name: l, address: ':5000'}]}\n  - " + alone("b"), []string{`f.yaml:3:83: process_groups[1].lifecycle.address: "127.0.0.1:5000" cannot be had beside ":5000", which is listened on already, in line 2`}},
+		{"a process on the address of a listener of its own", "process_groups:\n  - " + strings.TrimSuffix(alone("b"), "}") + ", listeners: [{name: l, address: ':5000'}]}", []string{`f.yaml:2:182: process_groups[0].listeners[0].address: ":5000" cannot be had beside "127.0.0.1:5000", which is listened on already, in line 2`}},
+		{"a process on the address of the metrics", "metrics: {address: '127.0.0.1:5000'}\nprocess_groups:\n  - " + alone("b"), []string{`f.yaml:3:83: process_groups[0].lifecycle.address: "127.0.0.1:5000" is listened on already, in line 1`}},
 		{"two on one socket", "process_groups:\n  - {name: a, listeners: [{name: l, network: unix, address: /a}]}\n  - {name: b, listeners: [{name: l, network: unix, address: /a}]}", []string{`f.yaml:3:52: process_groups[1].listeners[0].address: "/a" is listened on already, in line 2`}},
 		{"every address", group + "lifecycle: {transport: tcp, address: '0.0.0.0:0', tls: {cert_file: /a, key_file: /b, ca_file: /c}}}]", []string{`f.yaml:1:57: process_groups[0].lifecycle.address: "0.0.0.0:0" is every address of this machine; name one`}},
 		{"every address of both kinds", group + "lifecycle: {transport: tcp, address: ':0', tls: {cert_file: /a, key_file: /b, ca_file: /c}}}]", []string{`f.yaml:1:57: process_groups[0].lifecycle.address: ":0" is every address`}},

@@ -98,6 +98,7 @@ func TestValid(t *testing.T) {
 	for name, text := range map[string]string{
 		"one port for the only one":             "process_groups: [{name: kv, min_healthy_instances: 0, max_surge: 0, " + tcp + "}]",
 		"any port, twice":                       "process_groups: [{name: a, listeners: [{name: a, address: ':0'}, {name: b, address: ':0'}]}]",
+		"any port of processes, twice":          strings.ReplaceAll("process_groups: ["+alone("a")+", "+alone("b")+"]", ":5000", ":0"),
 		"any port of a name, twice":             "process_groups: [{name: a, listeners: [{name: a, address: 'localhost:0'}, {name: b, address: 'localhost:0'}]}]",
 		"keys whose lines have been taken out":  "process_groups:\n- name: kv\n  shutdown:\n  #  max_duration: 1s\n  args:\n  #- a\n  env:\n  # a: b\n",
 		"lines that end as on Windows":          "process_groups:\r\n- name: kv\r\n",
