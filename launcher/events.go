@@ -29,7 +29,7 @@ const (
 	RollDone    Kind = "roll-done"    // they have been
 	RollFailed  Kind = "roll-failed"  // they have not been, or not all, and are not being any more
 	Restart     Kind = "restart"      // a process that has failed will be replaced
-	Reloaded    Kind = "reloaded"     // a configuration was taken over
+	Reloaded    Kind = "reloaded"     // a configuration was taken over; by Reread, one for each change
 	HookRun     Kind = "hook"         // a hook has been run
 	RouterError Kind = "router-error" // the router was not told
 )

@@ -27,7 +27,7 @@ var ErrReloading = errors.New("launcher: another configuration is being taken ov
 // Nothing has changed where the configuration is refused, and where the error matches [ErrReloading], or [ErrRolling]
 // because a group that would change is being rolled. What was begun goes on when ctx ends.
 func (m *Manager) Reload(ctx context.Context, next Config, reason string) error {
-	wait, err := m.reload(next, reason)
+	wait, err := m.reload(next, reason, nil)
 	if err != nil {
 		return err
 	}
@@ -35,8 +35,9 @@ func (m *Manager) Reload(ctx context.Context, next Config, reason string) error 
 }
 
 // reload begins, and returns what waits for the rest. From the last look at what the groups are doing to the first thing that
-// is done to them it has all of them locked: an order for one of them comes before, and is seen, or after.
-func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Context) error, err error) {
+// is done to them it has all of them locked: an order for one of them comes before, and is seen, or after. It tells of the changes
+// itself: whoever looked at the file before may have seen others.
+func (m *Manager) reload(next Config, reason string, changes []string) (wait func(ctx context.Context) error, err error) {
 	if !m.reloading.TryLock() {
 		return nil, ErrReloading
 	}
@@ -74,7 +75,12 @@ func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Cont
 		m.groups[g.name], m.listeners[g.name] = g, plan.claimed[g.name]
 	}
 	m.mu.Unlock()
-	m.publish(Event{Kind: Reloaded, Message: reason})
+	if len(changes) == 0 {
+		m.publish(Event{Kind: Reloaded, Message: reason})
+	}
+	for _, c := range changes {
+		m.publish(Event{Kind: Reloaded, Message: reason + ": " + c})
+	}
 
 	var all []func(ctx context.Context) error
 	var tell []func()
@@ -345,7 +351,7 @@ func (c Config) has(group string) bool {
 }
 
 // Reread reads the configuration anew, by Config.Reread, and returns how it differs. Unless that is all that is wanted, it is
-// then taken over, as [Manager.Reload] does.
+// then taken over, as [Manager.Reload] does, and each change is an event of the kind [Reloaded].
 func (m *Manager) Reread(ctx context.Context, dry bool, reason string) (changes []string, err error) {
 	changes, wait, err := m.reread(ctx, dry, reason)
 	if err != nil {
@@ -369,7 +375,7 @@ func (m *Manager) reread(ctx context.Context, dry bool, reason string) (changes 
 	if err != nil || dry || len(changes) == 0 {
 		return changes, wait, err
 	}
-	wait, err = m.reload(next, reason)
+	wait, err = m.reload(next, reason, changes)
 	return changes, wait, err
 }
 

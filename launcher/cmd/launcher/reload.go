@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -61,10 +62,17 @@ func reloadCommand(at *place) *cobra.Command {
 					return nil
 				}
 				out, err := to.Reload(ctx, in)
-				if err == nil {
-					fmt.Fprintln(cmd.OutOrStdout(), out.GetMessage())
+				if err != nil {
+					return err
 				}
-				return err
+				if !slices.Equal(seen.GetChanges(), out.GetChanges()) {
+					fmt.Fprintln(cmd.OutOrStdout(), "the file has changed meanwhile; taken over was:")
+					for _, c := range out.GetChanges() {
+						fmt.Fprintln(cmd.OutOrStdout(), clean(c))
+					}
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), out.GetMessage())
+				return nil
 			})
 		},
 	}

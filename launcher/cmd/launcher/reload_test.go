@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -117,6 +118,63 @@ func TestReload_OfAGroupThatIsLeaving(t *testing.T) {
 	s.write(other)
 	s.must("reload")
 	s.killsAll(1)
+}
+
+// A SIGHUP is not put off until what the one before has begun is over, and what was taken over is in the log, once.
+func TestReload_ByTwoSignals(t *testing.T) {
+	other := "state_dir: STATE\ntotal_deadline: 2h\nprocess_groups:\n  - {name: other, command: RUNNER, args: [--process-id, '{id}']}\n"
+	s := newSite(t, other+"  - {name: web, command: RUNNER, args: [--process-id, '{id}', --behavior, hang], shutdown: {grace: advisory, max_duration: 1h}}\n")
+	d := s.runs()
+	s.write(other)
+	d.cmd.Process.Signal(syscall.SIGHUP)
+	s.until("web is leaving", func(h health) bool { return h.Groups[1].Message == "stopping" })
+	s.write(strings.Replace(other, "name: other,", "name: other, desired_instances: 2,", 1))
+	d.cmd.Process.Signal(syscall.SIGHUP)
+	s.until("there is another one", func(h health) bool { return h.Groups[0].Ready == 2 })
+	s.killsAll(1)
+	s.until("it is gone", func(h health) bool { return len(h.Groups) == 1 })
+	d.stops()
+	for _, change := range []string{"SIGHUP: - web (stops the group)", "SIGHUP: ~ other: desired_instances: 1 → 2 (starts or stops some)"} {
+		if n := strings.Count(d.log(), change); n != 1 {
+			t.Errorf("%q is in the log %d times:\n%s", change, n, d.log())
+		}
+	}
+}
+
+// Who writes the file between what is shown and what is taken over is told what that was, and so is the log.
+func TestReload_OfAFileThatChanges(t *testing.T) {
+	s := newSite(t, web)
+	d := s.runs()
+	first, second := filepath.Join(s.dir, "first"), filepath.Join(s.dir, "second")
+	s.write(web + "    health_check_timeout: 2m\n")
+	shows, err := os.ReadFile(s.file())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.write(web + "    health_check_timeout: 3m\n")
+	if err := errors.Join(os.Rename(s.file(), second), syscall.Mkfifo(first, 0o600), os.Rename(first, s.file())); err != nil {
+		t.Fatal(err)
+	}
+	wrote := make(chan error, 1)
+	go func() {
+		f, err := os.OpenFile(s.file(), os.O_WRONLY, 0) // when the launcher reads it for the first time
+		if err == nil {
+			_, failed := f.Write(shows)
+			err = errors.Join(os.Rename(second, s.file()), failed, f.Close())
+		}
+		wrote <- err
+	}()
+	out, stderr, code := s.says("reload", "--dir", filepath.Join(s.dir, "s"))
+	equal(t, "exit code, with "+stderr, code, 0)
+	if err := <-wrote; err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "what it says", out, "~ web: health_check_timeout: 30s → 2m0s (at once)\nthe file has changed meanwhile; taken over was:\n"+
+		"~ web: health_check_timeout: 30s → 3m0s (at once)\nbeing taken over\n")
+	d.stops()
+	if strings.Contains(d.log(), "2m0s") || !strings.Contains(d.log(), "~ web: health_check_timeout: 30s → 3m0s (at once)") {
+		t.Errorf("the log:\n%s", d.log())
+	}
 }
 
 // killsAll kills the processes of the n-th group that run.

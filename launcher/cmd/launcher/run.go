@@ -225,17 +225,30 @@ func rereadOnHangup(s *ctxshutdown.Swansong, m *launcher.Manager, logger *slog.L
 		case <-s.Done():
 			return
 		}
-		changes, err := m.Reread(s, true, "")
+		s.Go(func(ctx context.Context) { rereadNow(ctx, m, logger) }) // which may wait for long, and the next one need not
+	}
+}
+
+// rereadNow has the file read once: what is told to be taken over is what was. The launcher tells that itself, and here is told what
+// was not.
+func rereadNow(ctx context.Context, m *launcher.Manager, logger *slog.Logger) {
+	changes, err := m.Reread(ctx, false, "SIGHUP")
+	for errors.Is(err, launcher.ErrReloading) { // which may have read the file before it was what it is now
+		if !ctxshutdown.Sleep(ctx, 10*time.Millisecond) {
+			return
+		}
+		changes, err = m.Reread(ctx, false, "SIGHUP")
+	}
+	if err == nil {
+		return
+	}
+	var failed *launcher.RollError
+	if !errors.As(err, &failed) && ctx.Err() == nil { // or else it was taken over
 		for _, c := range changes {
 			logger.Info("reload", "change", c)
 		}
-		if err == nil {
-			_, err = m.Reread(s, false, "SIGHUP")
-		}
-		if err != nil {
-			logger.Error("reload", "error", err.Error())
-		}
 	}
+	logger.Error("reload", "error", err.Error())
 }
 
 func guardCommand() *cobra.Command {
