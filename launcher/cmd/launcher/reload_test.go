@@ -123,7 +123,7 @@ func TestReload_OfAGroupThatIsLeaving(t *testing.T) {
 // A SIGHUP is not put off until what the one before has begun is over, and what was taken over is in the log, once.
 func TestReload_ByTwoSignals(t *testing.T) {
 	other := "state_dir: STATE\ntotal_deadline: 2h\nprocess_groups:\n  - {name: other, command: RUNNER, args: [--process-id, '{id}']}\n"
-	s := newSite(t, other+"  - {name: web, command: RUNNER, args: [--process-id, '{id}', --behavior, hang], shutdown: {grace: advisory, max_duration: 1h}}\n")
+	s := newSite(t, other+"  - {name: web, command: RUNNER, args: [--process-id, '{id}', --behavior, hang], shutdown: {grace: advisory, max_duration: 20s}}\n")
 	d := s.runs()
 	s.write(other)
 	d.cmd.Process.Signal(syscall.SIGHUP)
@@ -131,6 +131,9 @@ func TestReload_ByTwoSignals(t *testing.T) {
 	s.write(strings.Replace(other, "name: other,", "name: other, desired_instances: 2,", 1))
 	d.cmd.Process.Signal(syscall.SIGHUP)
 	s.until("there is another one", func(h health) bool { return h.Groups[0].Ready == 2 })
+	if len(s.health().Groups) != 2 {
+		t.Fatal("web has been waited for")
+	}
 	s.killsAll(1)
 	s.until("it is gone", func(h health) bool { return len(h.Groups) == 1 })
 	d.stops()
