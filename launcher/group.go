@@ -156,7 +156,7 @@ func (g *group) close() {
 		go p.send(event{kind: evStop, reason: reason})
 	}
 	for _, p := range left {
-		<-p.over
+		<-p.quit // and not p.over: a router may still be told of it, which is a guard of the scope
 	}
 }
 
