@@ -34,7 +34,7 @@ type drain struct {
 	began    time.Time // set before draining is
 
 	mu       sync.Mutex
-	conns    map[*conn]int // 1; for a moment 2, where one that is gone comes back, see move
+	conns    map[*conn]int // how often each is here, see move
 	standing [gone]int     // how many of them
 	accepted bool          // no more will come
 	quiet    chan struct{} // closed when the server has nothing left to serve

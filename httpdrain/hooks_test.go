@@ -274,6 +274,7 @@ func TestServe_ToldToStopWhileStarting(t *testing.T) {
 	}{
 		{"as it is", func(err error) error { return err }, 0},
 		{"in other words", func(err error) error { return fmt.Errorf("web: %w", err) }, 0},
+		{"with a wrong option", nil, 1},
 		{"with something else", func(err error) error { return errors.Join(err, errOther) }, 1},
 		{"of what happened besides", func(err error) error { return fmt.Errorf("%w, %w", err, errOther) }, 1},
 		{"just its cause, in other words", func(err error) error { return fmt.Errorf("web: %w", errTooLate) }, 1},
@@ -286,6 +287,9 @@ func TestServe_ToldToStopWhileStarting(t *testing.T) {
 				ln, err := net.Listen("tcp", "127.0.0.1:0")
 				if err != nil {
 					return err
+				}
+				if test.words == nil {
+					return httpdrain.Serve(s, handler(ok), ln, httpdrain.WithLinger(-1))
 				}
 				return test.words(httpdrain.Serve(s, handler(ok), ln))
 			}, graceful.WithSignals())

@@ -103,8 +103,10 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 		return errors.New("httpdrain: Serve needs a listener and was given nil")
 	}
 	o, err := configure(opts)
-	if wrong := checked(s, srv); wrong != nil {
-		err = wrong
+	if wrong := checked(s, srv); err == nil {
+		err = wrong // as it is, for who tells a refusal from a failure
+	} else {
+		err = errors.Join(wrong, err)
 	}
 	if err == nil && reflect.TypeOf(ln) == tlsListener {
 		err = errTLSListener(ln)

@@ -64,7 +64,7 @@ func (c *conn) leaveWhen(written <-chan bool, q *request) {
 }
 
 const (
-	// flushPause is by when the server has begun to write what is in its buffer, in steps for the reason given there.
+	// flushPause is by when the server has begun to write what is in its buffer, in pieces for the reason given at steps.
 	flushPause = 100 * time.Millisecond
 	// flushSize is more than the buffer holds, with what TLS adds: who has read as much has room for what was in it, however
 	// many others are being written to him.

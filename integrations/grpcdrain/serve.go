@@ -134,7 +134,7 @@ func Serve(s *ctxshutdown.Swansong, srv *grpc.Server, ln net.Listener, opts ...O
 		return fmt.Errorf("grpcdrain: %w", failure)
 	}
 	cut := drain()
-	if running && cut == nil { // else it ends when the last handler does
+	if running && cut == nil { // else grpc's Serve returns only when the last handler has
 		<-served // ended by the drain, which is no error
 	}
 	return cut // a listener that failed at the very moment of the stop has nothing to add
