@@ -103,10 +103,25 @@ func init() {
 		fmt.Fprintln(os.Stderr, "last complaint")
 		os.Exit(3)
 	}
-	// What starts fifty others, each by two forks, in a session of its own and deaf to SIGTERM, and then is a test runner.
+	// What starts fifty others, each by two forks, in a session of its own and deaf to SIGTERM, and then is a test runner. Each
+	// has said that it is there: until then it could be in an exec, and have no environment that a test would know it by.
 	roles["clan"] = func(args []string) {
+		said, says, err := os.Pipe()
+		if err != nil {
+			panic(err)
+		}
+		never, open, err := os.Pipe() // nobody writes, and who reads has it open
+		if err != nil {
+			panic(err)
+		}
+		there := bufio.NewReader(said)
 		for range 50 {
-			if err := exec.Command("sh", "-c", `trap "" TERM; setsid sleep 300 &`).Run(); err != nil {
+			member := exec.Command("sh", "-c", `trap "" TERM; setsid sh -c "echo; read word <&3" &`)
+			member.Stdout, member.ExtraFiles = says, []*os.File{never, open}
+			if err := member.Run(); err != nil {
+				panic(err)
+			}
+			if _, err := there.ReadString('\n'); err != nil {
 				panic(err)
 			}
 		}
