@@ -130,7 +130,7 @@ var (
 
 	// A line that is a field, and a header, whose values have white space, commas and quotes in them. That of a header goes on in
 	// lines that are indented.
-	line   = regexp.MustCompile(`^([\w.-]+)(:\s*)(.+)$`)
+	line   = regexp.MustCompile(`(?m)^([ \t]*(?:- +)?)([\w.-]+)(:[ \t]*)(\S.*)$`)
 	header = regexp.MustCompile(`((?i:[\w-]*(?:authorization|cookie)[\w-]*):\s*).+(?:\r?\n[ \t].*)*`)
 
 	// Rather too much of an URL than too little of a password. Some write / as \/ in JSON.
@@ -164,10 +164,14 @@ func (r *Redactor) Text(s string) string {
 		return s
 	}
 	s = r.hide(pair, r.hide(flag, s))
-	if m := line.FindStringSubmatch(s); m != nil && r.secret(m[1]) {
-		return m[1] + m[2] + Redacted
-	}
-	return r.hide(field, header.ReplaceAllString(r.hide(member, s), "${1}"+Redacted))
+	s = r.hide(field, header.ReplaceAllString(r.hide(member, s), "${1}"+Redacted))
+	return line.ReplaceAllStringFunc(s, func(l string) string { // last: what goes on in the next lines is taken out by now
+		m := line.FindStringSubmatch(l)
+		if !r.secret(m[2]) || sourceLine.MatchString(l[len(m[1]):]) {
+			return l
+		}
+		return m[1] + m[2] + m[3] + Redacted
+	})
 }
 
 // hide takes out the values of a form. It looks behind each name, so that none is lost in the value of another.
