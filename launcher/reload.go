@@ -8,8 +8,13 @@ import (
 	"slices"
 )
 
-// ErrReloading is returned where another configuration is being taken over already.
-var ErrReloading = errors.New("launcher: another configuration is being taken over; wait for the end of that")
+var (
+	// ErrReloading is returned where another configuration is being read or taken over already.
+	ErrReloading = errors.New("launcher: another configuration is being read, or taken over; wait for the end of that")
+
+	// ErrNotReloaded matches all errors of Reload and Reread by which nothing was taken over. It is the text of none of them.
+	ErrNotReloaded = errors.New("launcher: nothing was taken over")
+)
 
 // Reload takes over another configuration, and returns when that is done, with all that has failed of it, joined:
 //
@@ -24,24 +29,42 @@ var ErrReloading = errors.New("launcher: another configuration is being taken ov
 //
 // A roll that turns back puts back all of a group but DependsOn, which stays as it was loaded last.
 //
-// Nothing has changed where the configuration is refused, and where the error matches [ErrReloading], or [ErrRolling]
-// because a group that would change is being rolled. What was begun goes on when ctx ends.
+// Nothing has changed where the error matches [ErrNotReloaded]: the configuration is refused, or the error matches
+// [ErrReloading], or [ErrRolling] because a group that would change is being rolled. What was begun goes on when ctx ends.
 func (m *Manager) Reload(ctx context.Context, next Config, reason string) error {
-	wait, err := m.reload(next, reason, nil)
+	wait, err := m.reload(next, reason)
 	if err != nil {
 		return err
 	}
 	return wait(ctx)
 }
 
-// reload begins, and returns what waits for the rest. From the last look at what the groups are doing to the first thing that
-// is done to them it has all of them locked: an order for one of them comes before, and is seen, or after. It tells of the changes
-// itself: whoever looked at the file before may have seen others.
-func (m *Manager) reload(next Config, reason string, changes []string) (wait func(ctx context.Context) error, err error) {
+func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Context) error, err error) {
 	if !m.reloading.TryLock() {
-		return nil, ErrReloading
+		return nil, refused(ErrReloading)
 	}
 	defer m.reloading.Unlock()
+	wait, err = m.takeOver(next, reason, nil)
+	return wait, refused(err)
+}
+
+// A refusal is an error by which nothing was taken over.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error        { return r.error }
+func (r refusal) Is(target error) bool { return target == ErrNotReloaded }
+
+func refused(err error) error {
+	if err == nil {
+		return nil
+	}
+	return refusal{err}
+}
+
+// takeOver begins, for who has m.reloading, and returns what waits for the rest. From the last look at what the groups are doing to
+// the first thing that is done to them it has all of them locked: an order for one of them comes before, and is seen, or after. It
+// tells of the changes itself: whoever looked at the file before may have seen others.
+func (m *Manager) takeOver(next Config, reason string, changes []string) (wait func(ctx context.Context) error, err error) {
 	plan, err := m.plan(next)
 	if err != nil {
 		return nil, err
@@ -351,7 +374,9 @@ func (c Config) has(group string) bool {
 }
 
 // Reread reads the configuration anew, by Config.Reread, and returns how it differs. Unless that is all that is wanted, it is
-// then taken over, as [Manager.Reload] does, and each change is an event of the kind [Reloaded].
+// then taken over, as [Manager.Reload] does, and each change is an event of the kind [Reloaded]. Then nobody else reads one to take
+// it over, or takes one over: what is taken over last is what was read last. An error that does not match
+// [ErrNotReloaded] is of what was begun.
 func (m *Manager) Reread(ctx context.Context, dry bool, reason string) (changes []string, err error) {
 	changes, wait, err := m.reread(ctx, dry, reason)
 	if err != nil {
@@ -362,7 +387,13 @@ func (m *Manager) Reread(ctx context.Context, dry bool, reason string) (changes 
 
 func (m *Manager) reread(ctx context.Context, dry bool, reason string) (changes []string, wait func(context.Context) error, err error) {
 	if m.cfg.Reread == nil {
-		return nil, nil, errors.New("launcher: this launcher has no file to read again: it was told by flags, or by a program, what to run")
+		return nil, nil, refused(errors.New("launcher: this launcher has no file to read again: it was told by flags, or by a program, what to run"))
+	}
+	if !dry {
+		if !m.reloading.TryLock() {
+			return nil, nil, refused(ErrReloading)
+		}
+		defer m.reloading.Unlock()
 	}
 	wait = func(context.Context) error { return nil }
 	next, changes, err := m.cfg.Reread(ctx, m.source())
@@ -373,10 +404,10 @@ func (m *Manager) reread(ctx context.Context, dry bool, reason string) (changes 
 		return changes, wait, nil
 	}
 	if err != nil || dry || len(changes) == 0 {
-		return changes, wait, err
+		return changes, wait, refused(err)
 	}
-	wait, err = m.reload(next, reason, changes)
-	return changes, wait, err
+	wait, err = m.takeOver(next, reason, changes)
+	return changes, wait, refused(err)
 }
 
 // source is what Reread compares with: each group as it is.

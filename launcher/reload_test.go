@@ -414,6 +414,76 @@ func TestReloadsOneAtATime(t *testing.T) {
 	}
 }
 
+// Nobody else reads a configuration to take it over, or takes one over, from when one is read for that: what is taken over last is
+// what was read last. To look at it is no matter.
+func TestRereadsOneAtATime(t *testing.T) {
+	reading := make(chan chan<- int)
+	cfg := launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{runners("web", 0)}}
+	cfg.Reread = func(context.Context, any) (launcher.Config, []string, error) {
+		desired := make(chan int)
+		reading <- desired
+		n := <-desired
+		return launcher.Config{Dir: cfg.Dir, Groups: []launcher.GroupConfig{runners("web", n)}}, []string{fmt.Sprint("web: ", n)}, nil
+	}
+	h := launchWith(t, cfg).ready()
+	type said struct {
+		changes []string
+		err     error
+	}
+	reread := func(dry bool) <-chan said {
+		told := make(chan said, 1)
+		go func() {
+			changes, err := h.Reread(soon(t), dry, "test")
+			told <- said{changes, err}
+		}()
+		return told
+	}
+	first := reread(false)
+	desired := <-reading
+	if err := h.Reload(soon(t), cfg, "test"); !errors.Is(err, launcher.ErrReloading) {
+		t.Errorf("Reload meanwhile: %v", err)
+	}
+	select {
+	case other := <-reading:
+		t.Error("another one reads, too")
+		other <- 3
+	case other := <-reread(false):
+		if !errors.Is(other.err, launcher.ErrReloading) {
+			t.Errorf("Reread meanwhile: %v", other.err)
+		}
+	}
+	look := reread(true)
+	(<-reading) <- 2
+	equal(t, "the look", fmt.Sprint(<-look), "{[web: 2] <nil>}")
+	desired <- 1
+	equal(t, "the first", fmt.Sprint(<-first), "{[web: 1] <nil>}")
+	h.ready()
+	equal(t, "processes", len(h.running("web")), 1)
+}
+
+// What was begun and has failed was taken over, and what was refused was not: the errors tell them apart, and say the same as ever.
+func TestErrNotReloaded(t *testing.T) {
+	release := make(chan struct{})
+	web, gone := runners("web", 0), runners("gone", 1)
+	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{web, gone}, Router: removes(func(context.Context) { <-release })}).ready()
+	reload := func(ctx context.Context, dir string, groups ...launcher.GroupConfig) error {
+		return h.Reload(ctx, launcher.Config{Dir: dir, Groups: groups}, "test")
+	}
+	err := reload(soon(t), shortDir(t), web)
+	if bad := (*launcher.ConfigError)(nil); !errors.Is(err, launcher.ErrNotReloaded) || !errors.As(err, &bad) || bad.Error() != err.Error() {
+		t.Errorf("another directory: %v", err)
+	}
+	if _, err := h.Reread(soon(t), true, "test"); !errors.Is(err, launcher.ErrNotReloaded) || errors.Is(err, launcher.ErrReloading) {
+		t.Errorf("of nothing: %v", err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := reload(over, h.dir, web); !errors.Is(err, context.Canceled) || errors.Is(err, launcher.ErrNotReloaded) {
+		t.Errorf("of what goes on: %v", err)
+	}
+	close(release)
+}
+
 // When a reload returns, what the groups that are gone have listened on is free, and their names are.
 func TestReloadWaitsForWhoIsGone(t *testing.T) {
 	web, gone := runners("web", 0), runners("gone", 1, "--behavior", "slow-drain", "--drain-duration", "100ms")

@@ -65,9 +65,13 @@ func reloadCommand(at *place) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if !slices.Equal(seen.GetChanges(), out.GetChanges()) {
-					fmt.Fprintln(cmd.OutOrStdout(), "the file has changed meanwhile; taken over was:")
-					for _, c := range out.GetChanges() {
+				switch taken := out.GetChanges(); {
+				case slices.Equal(seen.GetChanges(), taken):
+				case len(taken) == 0:
+					fmt.Fprintln(cmd.OutOrStdout(), "meanwhile that was undone, or somebody else has had it taken over:")
+				default:
+					fmt.Fprintln(cmd.OutOrStdout(), "meanwhile that has changed, to:")
+					for _, c := range taken {
 						fmt.Fprintln(cmd.OutOrStdout(), clean(c))
 					}
 				}

@@ -146,37 +146,43 @@ func TestReload_ByTwoSignals(t *testing.T) {
 
 // Who writes the file between what is shown and what is taken over is told what that was, and so is the log.
 func TestReload_OfAFileThatChanges(t *testing.T) {
-	s := newSite(t, web)
-	d := s.runs()
-	first, second := filepath.Join(s.dir, "first"), filepath.Join(s.dir, "second")
-	s.write(web + "    health_check_timeout: 2m\n")
-	shows, err := os.ReadFile(s.file())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.write(web + "    health_check_timeout: 3m\n")
-	if err := errors.Join(os.Rename(s.file(), second), syscall.Mkfifo(first, 0o600), os.Rename(first, s.file())); err != nil {
-		t.Fatal(err)
-	}
-	wrote := make(chan error, 1)
-	go func() {
-		f, err := os.OpenFile(s.file(), os.O_WRONLY, 0) // when the launcher reads it for the first time
-		if err == nil {
-			_, failed := f.Write(shows)
-			err = errors.Join(os.Rename(second, s.file()), failed, f.Close())
-		}
-		wrote <- err
-	}()
-	out, stderr, code := s.says("reload", "--dir", filepath.Join(s.dir, "s"))
-	equal(t, "exit code, with "+stderr, code, 0)
-	if err := <-wrote; err != nil {
-		t.Fatal(err)
-	}
-	equal(t, "what it says", out, "~ web: health_check_timeout: 30s → 2m0s (at once)\nthe file has changed meanwhile; taken over was:\n"+
-		"~ web: health_check_timeout: 30s → 3m0s (at once)\nbeing taken over\n")
-	d.stops()
-	if strings.Contains(d.log(), "2m0s") || !strings.Contains(d.log(), "~ web: health_check_timeout: 30s → 3m0s (at once)") {
-		t.Errorf("the log:\n%s", d.log())
+	for name, c := range map[string]struct{ then, says, taken string }{
+		"again":      {web + "    health_check_timeout: 3m\n", "meanwhile that has changed, to:\n~ web: health_check_timeout: 30s → 3m0s (at once)\nbeing taken over\n", "30s → 3m0s"},
+		"back again": {web, "meanwhile that was undone, or somebody else has had it taken over:\nnothing has changed\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, web)
+			d := s.runs()
+			first, second := filepath.Join(s.dir, "first"), filepath.Join(s.dir, "second")
+			s.write(web + "    health_check_timeout: 2m\n")
+			shows, err := os.ReadFile(s.file())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.write(c.then)
+			if err := errors.Join(os.Rename(s.file(), second), syscall.Mkfifo(first, 0o600), os.Rename(first, s.file())); err != nil {
+				t.Fatal(err)
+			}
+			wrote := make(chan error, 1)
+			go func() {
+				f, err := os.OpenFile(s.file(), os.O_WRONLY, 0) // when the launcher reads it for the first time
+				if err == nil {
+					_, failed := f.Write(shows)
+					err = errors.Join(os.Rename(second, s.file()), failed, f.Close())
+				}
+				wrote <- err
+			}()
+			out, stderr, code := s.says("reload", "--dir", filepath.Join(s.dir, "s"))
+			equal(t, "exit code, with "+stderr, code, 0)
+			if err := <-wrote; err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "what it says", out, "~ web: health_check_timeout: 30s → 2m0s (at once)\n"+c.says)
+			d.stops()
+			if strings.Contains(d.log(), "2m0s") || !strings.Contains(d.log(), c.taken) {
+				t.Errorf("the log:\n%s", d.log())
+			}
+		})
 	}
 }
 

@@ -233,7 +233,7 @@ func rereadOnHangup(s *ctxshutdown.Swansong, m *launcher.Manager, logger *slog.L
 // was not.
 func rereadNow(ctx context.Context, m *launcher.Manager, logger *slog.Logger) {
 	changes, err := m.Reread(ctx, false, "SIGHUP")
-	for errors.Is(err, launcher.ErrReloading) { // which may have read the file before it was what it is now
+	for errors.Is(err, launcher.ErrReloading) { // by who may have read the file before it was what it is now
 		if !ctxshutdown.Sleep(ctx, 10*time.Millisecond) {
 			return
 		}
@@ -242,8 +242,7 @@ func rereadNow(ctx context.Context, m *launcher.Manager, logger *slog.Logger) {
 	if err == nil {
 		return
 	}
-	var failed *launcher.RollError
-	if !errors.As(err, &failed) && ctx.Err() == nil { // or else it was taken over
+	if errors.Is(err, launcher.ErrNotReloaded) {
 		for _, c := range changes {
 			logger.Info("reload", "change", c)
 		}
