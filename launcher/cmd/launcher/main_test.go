@@ -172,6 +172,7 @@ type daemon struct {
 	cmd   *exec.Cmd
 	lines chan string // of its standard output
 	ended chan struct{}
+	wrote chan struct{} // has one in it after something was logged
 
 	mu     sync.Mutex
 	stderr bytes.Buffer
@@ -180,6 +181,10 @@ type daemon struct {
 func (d *daemon) Write(b []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	select {
+	case d.wrote <- struct{}{}:
+	default:
+	}
 	return d.stderr.Write(b)
 }
 
@@ -200,7 +205,7 @@ func (s *site) runs(args ...string) *daemon {
 // starts starts a launcher with the file, or with these arguments, and has it drained at the end of the test.
 func (s *site) starts(args ...string) *daemon {
 	s.t.Helper()
-	d := &daemon{site: s, lines: make(chan string, 10_000), ended: make(chan struct{})}
+	d := &daemon{site: s, lines: make(chan string, 10_000), ended: make(chan struct{}), wrote: make(chan struct{}, 1)}
 	if len(args) == 0 {
 		args = []string{"-f", s.file()}
 	}
@@ -242,6 +247,20 @@ func (d *daemon) prints(text string) string {
 			}
 		case <-late.C:
 			d.t.Fatalf("the launcher does not print %q\n%s", text, d.log())
+		}
+	}
+}
+
+// logs waits until the log contains a text.
+func (d *daemon) logs(text string) {
+	d.t.Helper()
+	late := time.NewTimer(tooLong)
+	defer late.Stop()
+	for !strings.Contains(d.log(), text) {
+		select {
+		case <-d.wrote:
+		case <-late.C:
+			d.t.Fatalf("the launcher does not log %q\n%s", text, d.log())
 		}
 	}
 }

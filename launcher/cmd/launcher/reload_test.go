@@ -144,6 +144,27 @@ func TestReload_ByTwoSignals(t *testing.T) {
 	}
 }
 
+// Where nobody looks on, the log says what a SIGHUP was to change: as the launcher's word where it has changed that, also if it has not
+// turned out well, and else, with what is wrong.
+func TestReload_BySignalThatFails(t *testing.T) {
+	s := newSite(t, breaks)
+	d := s.runs()
+	s.write(strings.Replace(breaks, "STATE", "STATEx", 1))
+	d.cmd.Process.Signal(syscall.SIGHUP)
+	d.logs("msg=reload error=\"launcher: nothing of ")
+	refused := `msg=reload change="~ state_dir: `
+	equal(t, "what was refused, in the log", strings.Count(d.log(), refused), 1)
+
+	if err := os.WriteFile(filepath.Join(s.dir, "bad"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.write(strings.Replace(breaks, `"1"`, `"2"`, 1))
+	d.cmd.Process.Signal(syscall.SIGHUP)
+	d.logs("msg=reload error=\"launcher: group \\\"web\\\": the roll has failed")
+	equal(t, "what was begun, in the log", strings.Count(d.log(), "SIGHUP: ~ web: env.REV"), 1)
+	equal(t, "what was refused", strings.Count(d.log(), "msg=reload change="), strings.Count(d.log(), refused))
+}
+
 // Who writes the file between what is shown and what is taken over is told what that was, and so is the log.
 func TestReload_OfAFileThatChanges(t *testing.T) {
 	for name, c := range map[string]struct{ then, says, taken string }{
