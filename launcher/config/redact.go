@@ -102,7 +102,7 @@ func (r *Redactor) Environ(environ []string) []string {
 
 // The values that are looked for. The end of a quoted one may have been cut off with the line, and so may that of a list.
 const (
-	quoted = `"(?:[^"\\]|\\(?s:.|$))*(?:"|$)|'[^']*(?:'|$)`
+	quoted = `"(?:[^"\\]|\\(?s:.|$))*(?:"|$)|'[^']*(?:'|$)|\$'(?:[^'\\]|\\(?s:.|$))*(?:'|$)`
 	inner  = `\\"(?:[^"\\]|\\\\(?:\\["\\]|[^"\\]|$))*(?:\\"|\\?$)` // quoted, in a string of JSON
 	bare   = `(?:(?i:Basic|Bearer|Digest|Token)\s+)?[^\s;,&"']+`
 	// With what only somebody else leaves right behind it.
@@ -130,13 +130,21 @@ var (
 
 	// A line that is a field, and a header, whose values have white space, commas and quotes in them. That of a header goes on in
 	// lines that are indented.
-	line   = regexp.MustCompile(`(?m)^([ \t]*(?:- +)?)([\w.-]+)(:[ \t]*)(\S.*)$`)
+	line   = regexp.MustCompile(`(?m)^([ \t]*(?:- +)?)([\w.-]+)(:[ \t]*)\S(?:.*\S)?`)
 	header = regexp.MustCompile(`((?i:[\w-]*(?:authorization|cookie)[\w-]*):\s*).+(?:\r?\n[ \t].*)*`)
 
 	// Rather too much of an URL than too little of a password. Some write / as \/ in JSON.
 	userinfo = regexp.MustCompile(`(:\\*/\\*/[^/?#\s:@]*:)\S*@`)
 
-	openQuote = regexp.MustCompile(`^\\?["']`)
+	openQuote = regexp.MustCompile(`^[\\$]?["']`)
+	// What is left of an argument that was quoted with its name, as in 'password=hun ter2', by its quote.
+	rest = map[string]*regexp.Regexp{
+		`'`:  regexp.MustCompile(`^[^']*`),
+		`"`:  regexp.MustCompile(`^(?:[^"\\]|\\(?s:.|$))*`),
+		`\"`: regexp.MustCompile(`^(?:[^"\\]|\\\\(?:\\["\\]|[^"\\]|$))*`),
+	}
+	closeQuote = regexp.MustCompile(`\\?["']$`)
+
 	// 'it'\''s' is how set -x writes it's.
 	more = regexp.MustCompile(`^(?:[^\s;,&"'\\(){}\[\]<>]|"[^"]+"|'[^']*'|\\+')*`)
 
@@ -157,21 +165,30 @@ func (r *Redactor) Text(s string) string {
 	if shown, ok := r.json(s); ok {
 		return shown
 	}
+	out := s
 	if url {
-		s = userinfo.ReplaceAllString(s, "${1}"+Redacted+"@")
+		out = userinfo.ReplaceAllString(out, "${1}"+Redacted+"@")
 	}
-	if !hinted {
+	if hinted {
+		out = r.hide(pair, r.hide(flag, out))
+		out = r.hide(field, header.ReplaceAllString(r.hide(member, out), "${1}"+Redacted))
+		out = line.ReplaceAllStringFunc(out, r.hideLine) // last: what goes on in the next lines is taken out by now
+	}
+	if out != s { // by which it may have become JSON: what was none of it was in a secret
+		if shown, ok := r.json(out); ok {
+			return shown
+		}
+	}
+	return out
+}
+
+// hideLine takes out the value of a line that is a field.
+func (r *Redactor) hideLine(s string) string {
+	m := line.FindStringSubmatch(s)
+	if !r.secret(m[2]) || sourceLine.MatchString(s[len(m[1]):]) {
 		return s
 	}
-	s = r.hide(pair, r.hide(flag, s))
-	s = r.hide(field, header.ReplaceAllString(r.hide(member, s), "${1}"+Redacted))
-	return line.ReplaceAllStringFunc(s, func(l string) string { // last: what goes on in the next lines is taken out by now
-		m := line.FindStringSubmatch(l)
-		if !r.secret(m[2]) || sourceLine.MatchString(l[len(m[1]):]) {
-			return l
-		}
-		return m[1] + m[2] + m[3] + Redacted
-	})
+	return m[1] + m[2] + m[3] + Redacted
 }
 
 // hide takes out the values of a form. It looks behind each name, so that none is lost in the value of another.
@@ -197,6 +214,10 @@ func (r *Redactor) hide(f *form, s string) string {
 			quote = opens
 		case opens != "": // which shells put together with what comes next
 			to += len(more.FindString(s[to:]))
+		case f == pair && s[at[3]:at[1]] == "=" && !strings.HasPrefix(s[from:], Redacted): // quoted with its name, maybe
+			if r := rest[closeQuote.FindString(s[:at[2]])]; r != nil {
+				to = max(to, at[1]+len(r.FindString(s[at[1]:])))
+			}
 		}
 		b.WriteString(s[over:from] + quote + Redacted + quote)
 		over = to
