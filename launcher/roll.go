@@ -177,7 +177,9 @@ func (g *group) resumeRoll(reason string) (*leg, error) {
 	r.state.Paused = false
 	g.use(r.wanted())
 	r.state = r.state.Resume(g.rollRules(), g.view(time.Now()))
-	g.goOn(fmt.Sprintf("%v is resumed: %s", r.state.Phase, reason))
+	g.nextLeg()
+	g.tell(Event{Kind: RollStep, Roll: r.state.Phase.String(), Message: fmt.Sprintf("%v is resumed: %s", r.state.Phase, reason)})
+	g.wake()
 	return r.leg, nil
 }
 
@@ -195,27 +197,33 @@ func (g *group) turnBack(reason string) (*leg, error) {
 	if r.onlyForward() {
 		return nil, fmt.Errorf("%w: group %q", ErrNoWayBack, g.name)
 	}
-	paused := r.state.Paused
 	r.last = &RollError{Group: g.name, Cause: errors.New("ordered to turn back: " + reason)}
-	r.state.Phase, r.state.Paused = roll.RollingBack, false
-	g.use(r.wanted())
-	r.state = r.state.Rollback(g.cfg.arithmetic(g.desired), g.view(time.Now()), reason)
-	if paused {
-		g.goOn(fmt.Sprintf("rolling back to revision %d: %s", r.from, reason))
-		return r.leg, nil
+	if r.state.Paused {
+		g.nextLeg()
 	}
-	g.vacant = 0
-	g.tell(Event{Kind: RollStep, Roll: r.state.Phase.String(), Message: fmt.Sprintf("rolling back to revision %d: %s", r.from, reason)})
+	g.back(time.Now(), reason, reason)
 	g.wake()
 	return r.leg, nil
 }
 
-// goOn begins the next leg of a roll that was paused.
-func (g *group) goOn(message string) {
+// back has the roll turn back: why is for the state, says for people.
+func (g *group) back(now time.Time, why, says string) {
+	r := g.roll
+	// The phase comes first: view goes by it. On the way back only the revision that the roll came from is old, and all others are to go,
+	// those of earlier rolls among them, which on the way there were old, too.
+	r.state.Phase, r.state.Paused = roll.RollingBack, false
+	g.vacant = 0
+	g.use(r.wanted())
+	// So Rollback counts more that is to go than was seen on the way there. By those counts nothing would be progress until fewer are
+	// left than they say, and a way back that moves could be taken for a stall.
+	r.state = r.state.Rollback(g.rollRules(), g.view(now), why)
+	g.tell(Event{Kind: RollStep, Roll: r.state.Phase.String(), Message: fmt.Sprintf("rolling back to revision %d: %s", r.from, says)})
+}
+
+// nextLeg begins the next leg of a roll that was paused.
+func (g *group) nextLeg() {
 	g.roll.leg, g.roll.waited = &leg{done: make(chan struct{})}, false
 	g.forgive()
-	g.tell(Event{Kind: RollStep, Roll: g.roll.state.Phase.String(), Message: message})
-	g.wake()
 }
 
 // forgive forgets what has failed before an order.
@@ -270,13 +278,10 @@ func (g *group) rollOn(now time.Time) (a roll.Action, again bool) {
 	if was.Phase == roll.Canary && is.Phase == roll.Rolling {
 		step("those that went first have stayed available for %v; the others follow", c.CanaryWait)
 	}
-	if targetOf(was.Phase) != r.target() { // which is once only: g.mu is held for as long as the answer is to ask again
-		g.vacant = 0
-		r.state.Phase = roll.RollingBack
-		g.use(r.wanted())
-		r.state = r.state.Rollback(g.rollRules(), g.view(now), is.Why) // in which what is neither of the two is one to go
-		is = r.state
-		step("rolling back to revision %d: %v", r.from, r.failure(g.name).reasonOnly())
+	// Package roll has turned back, and may have found that this is the end already, by a view of the way there: it is to be asked anew.
+	// That is once in a roll, and not for ever with g.mu held, since no way leads forward from a way back.
+	if targetOf(was.Phase) != r.target() {
+		g.back(now, is.Why, r.failure(g.name).reasonOnly())
 		return a, true
 	}
 	switch {
