@@ -50,6 +50,15 @@ func TestBadConfigurations(t *testing.T) {
 			c.Groups[0].Listen = other.Listen
 			c.Groups = append(c.Groups, other)
 		}, "Listen", `group "web" has tcp no.such.host.invalid:80 already`},
+		{"a host that two groups name, on two networks", func(c *launcher.Config) {
+			other := runners("other", 1)
+			other.Listen = []launcher.Listen{{Network: "tcp4", Address: "no.such.host.invalid:80"}}
+			c.Groups[0].Listen = []launcher.Listen{{Address: "no.such.host.invalid:80"}}
+			c.Groups = append(c.Groups, other)
+		}, "Listen", `group "web" has tcp no.such.host.invalid:80, and with it tcp4 no.such.host.invalid:80, already`},
+		{"a host beside every address", func(c *launcher.Config) {
+			c.Groups[0].Listen = []launcher.Listen{{Address: ":80"}, {Address: "no.such.host.invalid:80"}}
+		}, "Listen", `group "web" has tcp :80, and with it tcp no.such.host.invalid:80, already`},
 		{"a log that cannot be", func(c *launcher.Config) { c.Groups[0].Log.Path = "/no/such/log" }, "Log.Path", "no such file"},
 		{"a directory with a long name", func(c *launcher.Config) { c.Dir += strings.Repeat("x", 100) }, "Name", "shorten"},
 	} {

@@ -96,16 +96,18 @@ func TestRules(t *testing.T) {
 func TestValid(t *testing.T) {
 	const tcp = "lifecycle: {transport: tcp, address: '127.0.0.1:5000', tls: {cert_file: /a, key_file: /b, ca_file: /c}}"
 	for name, text := range map[string]string{
-		"one port for the only one":             "process_groups: [{name: kv, min_healthy_instances: 0, max_surge: 0, " + tcp + "}]",
-		"any port, twice":                       "process_groups: [{name: a, listeners: [{name: a, address: ':0'}, {name: b, address: ':0'}]}]",
-		"any port of processes, twice":          strings.ReplaceAll("process_groups: ["+alone("a")+", "+alone("b")+"]", ":5000", ":0"),
-		"any port of a name, twice":             "process_groups: [{name: a, listeners: [{name: a, address: 'localhost:0'}, {name: b, address: 'localhost:0'}]}]",
-		"keys whose lines have been taken out":  "process_groups:\n- name: kv\n  shutdown:\n  #  max_duration: 1s\n  args:\n  #- a\n  env:\n  # a: b\n",
-		"lines that end as on Windows":          "process_groups:\r\n- name: kv\r\n",
-		"the character that stands for another": "process_groups: [{name: kv, args: ['\uFFFD']}]",
-		"UTF-16":                                encode("\uFEFFprocess_groups: [{name: kv}]", false),
-		"UTF-16, the other way round":           encode("\uFEFFprocess_groups: [{name: kv}]", true),
-		"no liveness, and so no time-out of it": "process_groups: [{name: kv, liveness: {interval: 0s, timeout: 3s}}]",
+		"one port for the only one":               "process_groups: [{name: kv, min_healthy_instances: 0, max_surge: 0, " + tcp + "}]",
+		"any port, twice":                         "process_groups: [{name: a, listeners: [{name: a, address: ':0'}, {name: b, address: ':0'}]}]",
+		"any port of processes, twice":            strings.ReplaceAll("process_groups: ["+alone("a")+", "+alone("b")+"]", ":5000", ":0"),
+		"any port of a name, twice":               "process_groups: [{name: a, listeners: [{name: a, address: 'localhost:0'}, {name: b, address: 'localhost:0'}]}]",
+		"a name of each family":                   "process_groups: [{name: a, listeners: [{name: a, address: 'localhost:80'}, {name: b, network: tcp6, address: 'localhost:80'}]}]",
+		"every address of one family, and a name": "process_groups: [{name: a, listeners: [{name: a, network: tcp6, address: ':80'}, {name: b, address: 'localhost:80'}]}]",
+		"keys whose lines have been taken out":    "process_groups:\n- name: kv\n  shutdown:\n  #  max_duration: 1s\n  args:\n  #- a\n  env:\n  # a: b\n",
+		"lines that end as on Windows":            "process_groups:\r\n- name: kv\r\n",
+		"the character that stands for another":   "process_groups: [{name: kv, args: ['\uFFFD']}]",
+		"UTF-16":                                  encode("\uFEFFprocess_groups: [{name: kv}]", false),
+		"UTF-16, the other way round":             encode("\uFEFFprocess_groups: [{name: kv}]", true),
+		"no liveness, and so no time-out of it":   "process_groups: [{name: kv, liveness: {interval: 0s, timeout: 3s}}]",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := config.Parse("f", []byte(text)); err != nil {

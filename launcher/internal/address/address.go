@@ -12,17 +12,23 @@ import (
 // one with port 0, which is another one each time.
 //
 // As package net has it, a host that is left out, 0.0.0.0 and :: are all the same with network "tcp": every address of both
-// families. "tcp4" and "tcp6" are for every one of one family.
+// families. "tcp4" and "tcp6" are for every one of one family. A host that is a name is one address: with "tcp" of IPv4, where it has such
+// a one, and of IPv6 else.
 type Address struct {
 	path   string     // of a unix socket
-	name   string     // network and host, where nobody has looked up the host: it has neither ip nor families
+	name   string     // of a host that nobody has looked up
 	port   uint16     // of TCP
-	ip     netip.Addr // invalid: every one
-	v4, v6 bool       // the families
+	ip     netip.Addr // invalid: every one, or with a name, one that is not known
+	v4, v6 bool       // the families: all of them, or with a name, those that it can be of
 }
 
-// Parse returns what can be known of an address without asking anybody. A host that is a name overlaps with the same one, and it
-// takes Resolve to know with what else.
+// Parse returns what can be known of an address without asking anybody, and no more is said of it. A host that is a name overlaps
+//
+//   - with the same name, of the same network, and of "tcp" and "tcp4", which mean the same address where both mean one: "tcp" and
+//     "tcp6" need not;
+//   - with every address of all families that it can be of: one of IPv4 only ("tcp4") overlaps with names of "tcp4" only.
+//
+// With what else it does, only Resolve knows.
 func Parse(network, address string) (Address, error) {
 	if network == "unix" {
 		return unix(address), nil
@@ -37,7 +43,7 @@ func Parse(network, address string) (Address, error) {
 			if err != nil {
 				return Address{}, err
 			}
-			return Address{name: network + " " + strings.ToLower(host), port: uint16(port)}, nil
+			return Address{name: strings.ToLower(host), port: uint16(port), v4: network != "tcp6", v6: network != "tcp4"}, nil
 		}
 	}
 	return Resolve(network, address)
@@ -85,17 +91,26 @@ func of(network string, tcp *net.TCPAddr) Address {
 // Same reports whether a listener on one is one on the other.
 func (a Address) Same(b Address) bool { return a == b && a.Overlaps(b) }
 
-// Overlaps reports whether only one of them can be had.
+// Overlaps reports whether only one of them can be had. Of what [Parse] has returned for a name, it may be that more overlaps.
 func (a Address) Overlaps(b Address) bool {
 	switch {
 	case a.path != "" || b.path != "":
 		return a.path == b.path
 	case a.port == 0 || a.port != b.port:
 		return false
-	case a.name != "" || b.name != "":
-		return a.name == b.name
+	case a.name != "" && b.name != "":
+		return a.name == b.name && a.v4 == b.v4 // who can be of IPv4 is, where the name is
+	case a.name != "":
+		return b.covers(a)
+	case b.name != "":
+		return a.covers(b)
 	case a.ip.IsValid() && b.ip.IsValid():
 		return a.ip == b.ip
 	}
 	return a.v4 && b.v4 || a.v6 && b.v6
+}
+
+// covers reports whether this is every address of all families that a name can be of.
+func (a Address) covers(name Address) bool {
+	return !a.ip.IsValid() && (a.v4 || !name.v4) && (a.v6 || !name.v6)
 }
