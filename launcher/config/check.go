@@ -87,7 +87,11 @@ type listener struct {
 
 // apart reports an address that cannot be listened on because of one before it. What a name stands for is not looked up.
 func (k *checker) apart(before []listener, l Listener, key string) []listener {
-	at, err := address.Parse(string(l.Network), l.Address)
+	text := l.Address
+	if key == "metrics.address" && strings.HasPrefix(text, ":") {
+		text = "127.0.0.1" + text // see metrics.Serve
+	}
+	at, err := address.Parse(string(l.Network), text)
 	if err != nil || l.Address == "" {
 		return before
 	}

@@ -102,6 +102,7 @@ func TestValid(t *testing.T) {
 		"any port of a name, twice":               "process_groups: [{name: a, listeners: [{name: a, address: 'localhost:0'}, {name: b, address: 'localhost:0'}]}]",
 		"a name of each family":                   "process_groups: [{name: a, listeners: [{name: a, address: 'localhost:80'}, {name: b, network: tcp6, address: 'localhost:80'}]}]",
 		"every address of one family, and a name": "process_groups: [{name: a, listeners: [{name: a, network: tcp6, address: ':80'}, {name: b, address: 'localhost:80'}]}]",
+		"metrics without a host are 127.0.0.1":    "metrics: {address: ':80'}\nprocess_groups: [{name: a, listeners: [{name: a, address: '127.0.0.2:80'}, {name: b, address: 'example.org:80'}]}]",
 		"keys whose lines have been taken out":    "process_groups:\n- name: kv\n  shutdown:\n  #  max_duration: 1s\n  args:\n  #- a\n  env:\n  # a: b\n",
 		"lines that end as on Windows":            "process_groups:\r\n- name: kv\r\n",
 		"the character that stands for another":   "process_groups: [{name: kv, args: ['\uFFFD']}]",
