@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/swansong-go/swansong/launcher/internal/roll"
@@ -213,7 +212,8 @@ type LogConfig struct {
 // Int returns a pointer to n, for the fields where nil is the default.
 func Int(n int) *int { return &n }
 
-// withDefaults returns the configuration with nothing left open.
+// withDefaults returns the configuration with nothing left open. What means the same is the same then: what is empty is nil, also for
+// the digest in a state file.
 func (g GroupConfig) withDefaults() GroupConfig {
 	or := func(d *time.Duration, def time.Duration) {
 		if *d == 0 {
@@ -282,11 +282,11 @@ func (g GroupConfig) withDefaults() GroupConfig {
 	}
 	or(&rolls.MinBackoff, time.Second)
 	or(&rolls.MaxBackoff, max(time.Minute, rolls.MinBackoff))
-	g.PreStop = slices.Clone(g.PreStop)
+	g.Env, g.DependsOn = copied(g.Env), copied(g.DependsOn)
+	g.PreStop, g.Listen = copied(g.PreStop), copied(g.Listen)
 	for i := range g.PreStop {
 		or(&g.PreStop[i].Timeout, 5*time.Second)
 	}
-	g.Listen = slices.Clone(g.Listen)
 	for i := range g.Listen {
 		if g.Listen[i].Network == "" {
 			g.Listen[i].Network = "tcp"
@@ -306,6 +306,9 @@ func (g GroupConfig) withDefaults() GroupConfig {
 	}
 	return g
 }
+
+// copied returns a copy, nil of what is empty: slices.Clone would leave that empty.
+func copied[E any](all []E) []E { return append([]E(nil), all...) }
 
 // arithmetic returns the rules that package roll decides by. g is complete.
 func (g GroupConfig) arithmetic(desired int) roll.Config {

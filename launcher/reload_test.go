@@ -300,6 +300,46 @@ func TestReloadForgivesWhoWasGivenUp(t *testing.T) {
 	h.enters("web-3", launcher.Spawning)
 }
 
+// What is empty is what is left out: a reload to the same, written in another way, rolls nobody, and is no change that mends who was
+// given up.
+func TestReloadToTheSame(t *testing.T) {
+	web := launcher.GroupConfig{Name: "web", Command: []string{"sleep", "3600"}, Protocol: launcher.Signals, Desired: 1}
+	lost := web
+	lost.Name, lost.Command, lost.Protocol, lost.Restart.CrashLimit = "lost", []string{"false"}, launcher.GRPC, 1
+	h := launch(t, web, lost)
+	var givenUp *launcher.GivenUpError
+	if err := h.Manager.Ready(soon(t)); !errors.As(err, &givenUp) {
+		t.Fatalf("it is not given up: %v", err)
+	}
+	for _, c := range []struct {
+		name  string
+		empty func(g *launcher.GroupConfig)
+	}{
+		{"nothing", func(*launcher.GroupConfig) {}},
+		{"Env", func(g *launcher.GroupConfig) { g.Env = []string{} }},
+		{"Listen", func(g *launcher.GroupConfig) { g.Listen = []launcher.Listen{} }},
+		{"PreStop", func(g *launcher.GroupConfig) { g.PreStop = []launcher.Hook{} }},
+		{"DependsOn", func(g *launcher.GroupConfig) { g.DependsOn = []string{} }},
+		{"Shutdown.StopSignals", func(g *launcher.GroupConfig) { g.Shutdown.StopSignals = []string{} }},
+		{"Shutdown.SuccessCodes", func(g *launcher.GroupConfig) { g.Shutdown.SuccessCodes = []int{} }},
+	} {
+		next := launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web, lost}}
+		for i := range next.Groups {
+			c.empty(&next.Groups[i])
+		}
+		before := revisionOf(h, "web")
+		if err := h.Reload(soon(t), next, "test"); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, c.name+": revision", revisionOf(h, "web"), before)
+		health, err := h.GroupHealth("lost")
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, c.name+": still given up", health.GivenUp, true)
+	}
+}
+
 // A roll that begins while a reload looks around is seen before anything is done: the reload is refused as a whole.
 func TestReloadIsAllOrNothing(t *testing.T) {
 	limits, web := runners("limits", 1), runners("web", 1)
