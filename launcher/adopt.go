@@ -102,7 +102,8 @@ func (r remembered) orphans(groups []GroupConfig) (orphans []GroupConfig) {
 
 // listener returns what an earlier launcher listened on for a group, be it by another name, nil if neither its guardian nor a process
 // has it any more. A connection that was waiting there goes on waiting, and none is refused. What the group has got already is
-// another one, though both may be a port 0.
+// another one, though both may be a port 0. What that has become is for no other group: its own may be there, want it still, and have
+// processes that serve there.
 func (r remembered) listener(group string, l Listen, has inheritance) (net.Listener, error) {
 	free := func(s rememberedSocket) bool {
 		return !slices.ContainsFunc(has.files, func(f *os.File) bool { return inodeOf(f) == s.Inode })
@@ -111,10 +112,7 @@ func (r remembered) listener(group string, l Listen, has inheritance) (net.Liste
 		return ln, err
 	}
 	at, _ := l.resolve()
-	same := func(s rememberedSocket) bool {
-		is, _ := s.Listen.resolve()
-		return free(s) && at.Same(is)
-	}
+	same := func(s rememberedSocket) bool { return free(s) && !s.anyPort() && at.Same(s.at()) }
 	for _, name := range slices.Sorted(maps.Keys(r.Groups)) {
 		if ln, err := r.Groups[name].listener(r.Guardians, same); ln != nil || err != nil {
 			return ln, err

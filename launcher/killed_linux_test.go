@@ -53,6 +53,8 @@ func init() {
 				m.StopProcess(p.ID, launcher.Stop{Reason: "the test says so"})
 			}
 			fmt.Println("told")
+		case "address":
+			fmt.Println(m.Addrs(cfg.Groups[0].Name)[0])
 		}
 		forever()
 	}
@@ -197,6 +199,15 @@ func (a *another) hears(want string) *another {
 		a.t.Fatalf("the launcher says %q, and not %q", a.says.Text(), want)
 	}
 	return a
+}
+
+// line returns what it says next.
+func (a *another) line() string {
+	a.t.Helper()
+	if !a.says.Scan() {
+		a.t.Fatalf("the launcher says no more than %q: %v", a.says.Text(), a.says.Err())
+	}
+	return a.says.Text()
 }
 
 func (a *another) kill() {

@@ -63,11 +63,11 @@ func (r remembered) explain(group string, l Listen, in inheritance, err, taken e
 		return fmt.Sprintf("the group has %s already; choose another address", l.over(has))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Groups)) {
-		for _, s := range r.Groups[name].Sockets {
-			if is, _ := s.Listen.resolve(); is.Overlaps(at) && len(r.Groups[name].Processes) > 0 {
-				return fmt.Sprintf("%v; processes of group %q, which an earlier launcher has kept, listen on %s: start once without %q, until they have ended, "+
-					"or choose another address", err, name, s.Listen.at(), group)
-			}
+		g := r.Groups[name]
+		i := slices.IndexFunc(g.Sockets, func(s rememberedSocket) bool { return s.at().Overlaps(at) })
+		if i >= 0 && len(g.Processes) > 0 {
+			return fmt.Sprintf("%v; processes of group %q, which an earlier launcher has kept, listen on %v: start once without %q, until they have ended, "+
+				"or choose another address", err, name, g.Sockets[i], group)
 		}
 	}
 	return err.Error()
@@ -168,7 +168,7 @@ func (in inheritance) own() {
 func (in inheritance) sockets() (all []rememberedSocket) {
 	for i, l := range in.wanted {
 		if i < len(in.files) {
-			all = append(all, rememberedSocket{l, inodeOf(in.files[i])})
+			all = append(all, rememberedSocket{l, inodeOf(in.files[i]), in.listeners[i].Addr().String()})
 		}
 	}
 	return all

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/address"
 )
 
 // A memory is the state file: what the next launcher has to know should this one die. One goroutine, loop, writes it,
@@ -79,6 +80,27 @@ type rememberedProcess struct {
 type rememberedSocket struct {
 	Listen Listen `json:"listen"`
 	Inode  uint64 `json:"inode"`
+	Has    string `json:"has"` // the address: what a port 0 has become, and what the name of a host stood for
+}
+
+// at is where it listens.
+func (s rememberedSocket) at() address.Address {
+	at, _ := address.Resolve(s.Listen.Network, s.Has)
+	return at
+}
+
+// anyPort reports whether another one would have done.
+func (s rememberedSocket) anyPort() bool {
+	at, err := address.Parse(s.Listen.Network, s.Listen.Address)
+	return err == nil && at.AnyPort()
+}
+
+// String says where it listens, as it was written.
+func (s rememberedSocket) String() string {
+	if s.anyPort() {
+		return s.Listen.at() + ", which is " + s.Has
+	}
+	return s.Listen.at()
 }
 
 // kept reports whether it is for the next launcher to adopt.

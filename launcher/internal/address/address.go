@@ -88,6 +88,9 @@ func of(network string, tcp *net.TCPAddr) Address {
 	return a
 }
 
+// AnyPort reports whether it is a port 0, of TCP.
+func (a Address) AnyPort() bool { return a.path == "" && a.port == 0 }
+
 // Same reports whether a listener on one is one on the other.
 func (a Address) Same(b Address) bool { return a == b && a.Overlaps(b) }
 

@@ -131,6 +131,8 @@ func TestOf(t *testing.T) {
 		defer ln.Close()
 		was := address.Of(l.network, ln)
 		equal(t, l.address, relation(was, resolve(t, listen{l.network, ln.Addr().String()})), same)
+		equal(t, l.address+": any port", resolve(t, l).AnyPort(), l.network == "tcp")
+		equal(t, l.address+": any port still", was.AnyPort(), false)
 	}
 }
 
