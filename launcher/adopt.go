@@ -100,10 +100,22 @@ func (r remembered) orphans(groups []GroupConfig) (orphans []GroupConfig) {
 	return orphans
 }
 
+// keepFor has each group get what it had listened on, where it is to listen there still: what its port 0 has become could be taken over by
+// a group before it that wants that port, and its processes would serve there, too.
+func (r remembered) keepFor(groups []GroupConfig) {
+	for _, g := range groups {
+		sockets := r.Groups[g.Name].Sockets
+		for _, l := range g.Listen {
+			if i := slices.IndexFunc(sockets, func(s rememberedSocket) bool { return s.Listen == l && !s.wanted }); i >= 0 {
+				sockets[i].wanted = true
+			}
+		}
+	}
+}
+
 // listener returns what an earlier launcher listened on for a group, be it by another name, nil if neither its guardian nor a process
 // has it any more. A connection that was waiting there goes on waiting, and none is refused. What the group has got already is
-// another one, though both may be a port 0. What that has become is for no other group: its own may be there, want it still, and have
-// processes that serve there.
+// another one, though both may be a port 0.
 func (r remembered) listener(group string, l Listen, has inheritance) (net.Listener, error) {
 	free := func(s rememberedSocket) bool {
 		return !slices.ContainsFunc(has.files, func(f *os.File) bool { return inodeOf(f) == s.Inode })
@@ -112,7 +124,7 @@ func (r remembered) listener(group string, l Listen, has inheritance) (net.Liste
 		return ln, err
 	}
 	at, _ := l.resolve()
-	same := func(s rememberedSocket) bool { return free(s) && !s.anyPort() && at.Same(s.at()) }
+	same := func(s rememberedSocket) bool { return free(s) && !s.wanted && at.Same(s.at()) }
 	for _, name := range slices.Sorted(maps.Keys(r.Groups)) {
 		if ln, err := r.Groups[name].listener(r.Guardians, same); ln != nil || err != nil {
 			return ln, err

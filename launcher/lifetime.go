@@ -71,6 +71,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	if err != nil {
 		return nil, nil, err
 	}
+	before.keepFor(cfg.Groups)
 	cfg.Groups = append(cfg.Groups, before.orphans(cfg.Groups)...)
 	for _, g := range cfg.Groups {
 		if taken := m.mayListen(g, nil, cfg.has); taken != nil {

@@ -168,7 +168,7 @@ func (in inheritance) own() {
 func (in inheritance) sockets() (all []rememberedSocket) {
 	for i, l := range in.wanted {
 		if i < len(in.files) {
-			all = append(all, rememberedSocket{l, inodeOf(in.files[i]), in.listeners[i].Addr().String()})
+			all = append(all, rememberedSocket{Listen: l, Inode: inodeOf(in.files[i]), Has: in.listeners[i].Addr().String()})
 		}
 	}
 	return all

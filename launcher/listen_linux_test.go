@@ -109,7 +109,8 @@ func TestKept_HasWhatOverlaps(t *testing.T) {
 	}
 }
 
-// A port 0 that was kept is known by the port that it has become, and is not for another group: its own one may have it still.
+// A port 0 that was kept is known by the port that it has become. Whoever wants that one takes it over, unless its own group wants any
+// port still.
 func TestKept_HasAPortThatSomebodyWants(t *testing.T) {
 	b := newBrood(t)
 	web, next := kept(b.of(runners("web", 1))), kept(b.of(runners("next", 1)))
@@ -120,24 +121,40 @@ func TestKept_HasAPortThatSomebodyWants(t *testing.T) {
 	first.kill()
 
 	_, port, _ := net.SplitHostPort(has)
-	for _, wants := range []string{has, ":" + port, "localhost:" + port} {
-		for name, groups := range map[string][]launcher.GroupConfig{"alone": {next}, "first": {next, web}} {
-			groups[0].Listen = []launcher.Listen{{Address: wants}}
-			m, err := launcher.Start(context.Background(), launcher.Config{Dir: cfg.Dir, Guardian: cfg.Guardian, Groups: groups})
-			if err == nil {
-				t.Errorf("%s, %s: it listens on %v", wants, name, m.Addrs("next"))
-				m.Shutdown().Wait(soon(t))
-				return
-			}
-			want := `processes of group "web", which an earlier launcher has kept, listen on tcp 127.0.0.1:0, which is ` + has +
-				`: start once without "next", until they have ended, or choose another address`
-			if said := refused(t, err); !strings.HasSuffix(said, want) {
-				t.Errorf("%s, %s: %q does not say %q", wants, name, said, want)
-			}
+	for _, c := range []struct {
+		wants  string
+		groups []launcher.GroupConfig
+	}{
+		{":" + port, []launcher.GroupConfig{next}},
+		{":" + port, []launcher.GroupConfig{next, web}},
+		{has, []launcher.GroupConfig{next, web}},
+		{"localhost:" + port, []launcher.GroupConfig{next, web}},
+	} {
+		c.groups[0].Listen = []launcher.Listen{{Address: c.wants}}
+		m, err := launcher.Start(context.Background(), launcher.Config{Dir: cfg.Dir, Guardian: cfg.Guardian, Groups: c.groups})
+		if err == nil {
+			t.Errorf("%s: it listens on %v", c.wants, m.Addrs("next"))
+			m.Shutdown().Wait(soon(t))
+			return
+		}
+		want := `processes of group "web", which an earlier launcher has kept, listen on tcp 127.0.0.1:0, which is ` + has +
+			`: start once without "next", until they have ended, or choose another address`
+		if said := refused(t, err); !strings.HasSuffix(said, want) {
+			t.Errorf("%s: %q does not say %q", c.wants, said, want)
 		}
 	}
-	h := launchWith(t, cfg).ready()
-	equal(t, "where it listens again", h.Addrs("web")[0].String(), has)
+	again := startAnother(t, cfg, "address").hears("ready")
+	equal(t, "where it listens again", again.line(), has)
+	again.kill()
+
+	web.Listen[0].Address = has
+	h := launchWith(t, cfg)
+	equal(t, "where it listens by what it has become", h.Addrs("web")[0].String(), has)
+	h.ends("web-1")
+	h.ready()
+	if err := fetch(&http.Client{Timeout: tooLong}, "http://"+has); err != nil {
+		t.Error(err)
+	}
 }
 
 // One socket that was kept is for one listener, however many are written that it could be: the others are refused, as they are where nobody

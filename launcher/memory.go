@@ -81,6 +81,8 @@ type rememberedSocket struct {
 	Listen Listen `json:"listen"`
 	Inode  uint64 `json:"inode"`
 	Has    string `json:"has"` // the address: what a port 0 has become, and what the name of a host stood for
+
+	wanted bool // by the group that had it
 }
 
 // at is where it listens.
