@@ -115,16 +115,25 @@ func (r remembered) keepFor(groups []GroupConfig) {
 
 // listener returns what an earlier launcher listened on for a group, be it by another name, nil if neither its guardian nor a process
 // has it any more. A connection that was waiting there goes on waiting, and none is refused. What the group has got already is
-// another one, though both may be a port 0.
-func (r remembered) listener(group string, l Listen, has inheritance) (net.Listener, error) {
+// another one, though both may be a port 0. The name of a host is looked up only where there is another group's to be taken for it.
+func (r remembered) listener(group string, l Listen, lookUp func() (Listen, error), has inheritance) (net.Listener, error) {
 	free := func(s rememberedSocket) bool {
 		return !slices.ContainsFunc(has.files, func(f *os.File) bool { return inodeOf(f) == s.Inode })
 	}
 	if ln, err := r.Groups[group].listener(r.Guardians, func(s rememberedSocket) bool { return l == s.Listen && free(s) }); ln != nil || err != nil {
 		return ln, err
 	}
-	at, _ := l.resolve()
-	same := func(s rememberedSocket) bool { return free(s) && !s.wanted && at.Same(s.at()) }
+	same := func(s rememberedSocket) bool {
+		if s.wanted || !free(s) {
+			return false
+		}
+		found, err := lookUp()
+		if err != nil {
+			return false // nor can it be listened on
+		}
+		at, _ := found.resolve()
+		return at.Same(s.at())
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Groups)) {
 		if ln, err := r.Groups[name].listener(r.Guardians, same); ln != nil || err != nil {
 			return ln, err

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync"
 	"syscall"
 
 	"github.com/swansong-go/swansong/launcher/internal/address"
@@ -30,11 +31,15 @@ func listen(g GroupConfig, before remembered) (in inheritance, err error) {
 		}
 	}()
 	for _, l := range g.Listen {
-		ln, taken := before.listener(g.Name, l, in)
+		lookUp := sync.OnceValues(l.lookUp) // a moment later the name of a host may stand for another address
+		ln, taken := before.listener(g.Name, l, lookUp, in)
 		if ln == nil {
-			var err error
-			if ln, err = net.Listen(l.Network, l.Address); err != nil {
-				return in, &ConfigError{g.Name, "Listen", before.explain(g.Name, l, in, err, taken)}
+			at, err := lookUp()
+			if err == nil {
+				ln, err = net.Listen(at.Network, at.Address)
+			}
+			if err != nil {
+				return in, &ConfigError{g.Name, "Listen", before.explain(g.Name, l, at, in, err, taken)}
 			}
 		}
 		in.listeners = append(in.listeners, ln)
@@ -50,22 +55,25 @@ func listen(g GroupConfig, before remembered) (in inheritance, err error) {
 }
 
 // explain says why an address is in use, where this group has it, or a process that was kept: taken is why that does not let us have it.
-func (r remembered) explain(group string, l Listen, in inheritance, err, taken error) string {
+// Found is what l has been looked up as.
+func (r remembered) explain(group string, l, found Listen, in inheritance, err, taken error) string {
 	if taken != nil {
 		return fmt.Sprintf("%v; a process that an earlier launcher has kept listens there, and the kernel does not let this one have the socket (%v): "+
 			"run the launcher with CAP_SYS_PTRACE, or allow it by the sysctl kernel.yama.ptrace_scope=0, or end the process", err, taken)
 	}
-	at, failed := l.resolve()
-	if failed != nil || !errors.Is(err, syscall.EADDRINUSE) {
+	if !errors.Is(err, syscall.EADDRINUSE) {
 		return err.Error()
 	}
+	at, _ := found.resolve()
 	if has, ok := in.listensOn(at); ok {
 		return fmt.Sprintf("the group has %s already; choose another address", l.over(has))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Groups)) {
 		g := r.Groups[name]
-		i := slices.IndexFunc(g.Sockets, func(s rememberedSocket) bool { return s.at().Overlaps(at) })
-		if i >= 0 && len(g.Processes) > 0 {
+		if len(g.Processes) == 0 {
+			continue
+		}
+		if i := slices.IndexFunc(g.Sockets, func(s rememberedSocket) bool { return s.at().Overlaps(at) }); i >= 0 {
 			return fmt.Sprintf("%v; processes of group %q, which an earlier launcher has kept, listen on %v: start once without %q, until they have ended, "+
 				"or choose another address", err, name, g.Sockets[i], group)
 		}
@@ -76,6 +84,19 @@ func (r remembered) explain(group string, l Listen, in inheritance, err, taken e
 func (l Listen) at() string { return l.Network + " " + l.Address }
 
 func (l Listen) resolve() (address.Address, error) { return address.Resolve(l.Network, l.Address) }
+
+// lookUp returns l with the address that the name of its host stands for, as package net finds it to listen.
+func (l Listen) lookUp() (Listen, error) {
+	if l.Network == "unix" {
+		return l, nil
+	}
+	tcp, err := net.ResolveTCPAddr(l.Network, l.Address)
+	if err != nil {
+		return l, &net.OpError{Op: "listen", Net: l.Network, Err: err}
+	}
+	l.Address = tcp.String()
+	return l, nil
+}
 
 // over says by which other one an address is taken, where that is not plain to see.
 func (l Listen) over(taken Listen) string {
@@ -118,6 +139,10 @@ func (m *Manager) mayListen(added GroupConfig, claimed map[string]inheritance, s
 	all := maps.Clone(m.listeners)
 	m.mu.Unlock()
 	maps.Copy(all, claimed)
+	maps.DeleteFunc(all, func(_ string, in inheritance) bool { return len(in.wanted) == 0 })
+	if len(all) == 0 {
+		return nil // and nothing is looked up
+	}
 	for _, l := range added.Listen {
 		at, err := l.resolve()
 		if err != nil {

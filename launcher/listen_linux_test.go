@@ -1,12 +1,16 @@
 package launcher_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/swansong-go/swansong/launcher"
@@ -180,6 +184,75 @@ func TestKept_OneSocketIsForOne(t *testing.T) {
 		equal(t, "why", refused(t, err), want)
 		launchWith(t, cfg).ready()
 	}
+}
+
+// A name may stand for another address each time that it is looked up, and it takes time: so it is looked up once.
+func TestKept_NameOfAHost(t *testing.T) {
+	b := newBrood(t)
+	web, next := kept(b.of(runners("web", 1))), kept(b.of(runners("next", 1)))
+	_, port, _ := net.SplitHostPort(freeAddress(t))
+	web.Listen = []launcher.Listen{{Address: "127.0.0.2:" + port}}
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
+	startAnother(t, cfg, "").hears("ready").kill()
+
+	next.Listen = []launcher.Listen{{Network: "tcp4", Address: "web.test.:" + port}}
+	cfg.Groups = []launcher.GroupConfig{next}
+	other, err := net.Listen("tcp", "127.0.0.4:"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := lookUps(t, "127.0.0.4", "127.0.0.2")
+	_, err = launcher.Start(context.Background(), cfg)
+	equal(t, "why not", refused(t, err), "listen tcp4 127.0.0.4:"+port+": bind: address already in use")
+	equal(t, "look-ups for a refusal", asked.Load(), int32(1))
+	other.Close()
+
+	asked = lookUps(t)
+	_, err = launcher.Start(context.Background(), cfg)
+	if said := refused(t, err); !strings.HasPrefix(said, "listen tcp4: lookup web.test") {
+		t.Errorf("%q does not say that there is no such name", said)
+	}
+	equal(t, "look-ups of a name that is none", asked.Load(), int32(1))
+
+	asked = lookUps(t, "127.0.0.3", "127.0.0.2")
+	h := launchWith(t, cfg)
+	equal(t, "where it listens", h.Addrs("next")[0].String(), "127.0.0.3:"+port)
+	equal(t, "look-ups", asked.Load(), int32(1))
+	h.ends("web-1")
+	h.ready()
+}
+
+// lookUps has the names of hosts be looked up with a server of the test, which has other addresses each time, and after the last of these
+// none. It counts how often it is asked.
+func lookUps(t *testing.T, addresses ...string) *atomic.Int32 {
+	t.Helper()
+	asked := new(atomic.Int32)
+	resolver := net.DefaultResolver
+	t.Cleanup(func() { net.DefaultResolver = resolver })
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		go func() {
+			defer server.Close()
+			header := make([]byte, 2+12) // the length of the message, and what comes before the question: RFC 1035
+			if _, err := io.ReadFull(server, header); err != nil {
+				return
+			}
+			rest := make([]byte, int(binary.BigEndian.Uint16(header))-12)
+			if _, err := io.ReadFull(server, rest); err != nil {
+				return
+			}
+			question := rest[:bytes.IndexByte(rest, 0)+5]
+			said := slices.Concat(header[2:4], []byte{0x81, 0x83, 0, 1, 0, 0, 0, 0, 0, 0}, question) // there is no such name
+			if n := int(asked.Add(1)); n <= len(addresses) {
+				said[3], said[7] = 0x80, 1
+				said = append(said, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
+				said = append(said, net.ParseIP(addresses[n-1]).To4()...)
+			}
+			server.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(said))), said...))
+		}()
+		return client, nil
+	}}
+	return asked
 }
 
 // Two listeners that are written alike are two, also for the next launcher.
