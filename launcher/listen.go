@@ -73,7 +73,12 @@ func (r remembered) explain(group string, l, found Listen, in inheritance, err, 
 		if len(g.Processes) == 0 {
 			continue
 		}
-		if i := slices.IndexFunc(g.Sockets, func(s rememberedSocket) bool { return s.at().Overlaps(at) }); i >= 0 {
+		i := slices.IndexFunc(g.Sockets, func(s rememberedSocket) bool { return s.at().Overlaps(at) })
+		switch {
+		case i < 0:
+		case g.Sockets[i].wanted:
+			return l.hadBy(name, g.Sockets[i].Listen)
+		default:
 			return fmt.Sprintf("%v; processes of group %q, which an earlier launcher has kept, listen on %v: start once without %q, until they have ended, "+
 				"or choose another address", err, name, g.Sockets[i], group)
 		}
@@ -106,6 +111,11 @@ func (l Listen) over(taken Listen) string {
 	return fmt.Sprintf("%s, and with it %s,", taken.at(), l.at())
 }
 
+// hadBy says that another group has the address, and goes on having it.
+func (l Listen) hadBy(group string, taken Listen) string {
+	return fmt.Sprintf("group %q has %s already; choose another address", group, l.over(taken))
+}
+
 // checkAddresses finds addresses in a configuration that overlap, as far as that can be seen without a resolver.
 func (c Config) checkAddresses() (all []error) {
 	type taken struct {
@@ -122,7 +132,7 @@ func (c Config) checkAddresses() (all []error) {
 			}
 			for _, t := range before {
 				if t.at.Overlaps(at) {
-					all = append(all, &ConfigError{g.Name, "Listen", fmt.Sprintf("group %q has %s already; choose another address", t.group, l.over(t.l))})
+					all = append(all, &ConfigError{g.Name, "Listen", l.hadBy(t.group, t.l)})
 					break
 				}
 			}
@@ -154,7 +164,7 @@ func (m *Manager) mayListen(added GroupConfig, claimed map[string]inheritance, s
 				continue
 			}
 			if stays(name) {
-				return &ConfigError{added.Name, "Listen", fmt.Sprintf("group %q has %s already; choose another address", name, l.over(has))}
+				return &ConfigError{added.Name, "Listen", l.hadBy(name, has)}
 			}
 			return &ConfigError{added.Name, "Listen", fmt.Sprintf("group %q has %s until it is gone; take that out first, and add %q by another reload",
 				name, l.over(has), added.Name)}

@@ -125,26 +125,36 @@ func TestKept_HasAPortThatSomebodyWants(t *testing.T) {
 	first.kill()
 
 	_, port, _ := net.SplitHostPort(has)
+	leaves := `processes of group "web", which an earlier launcher has kept, listen on tcp 127.0.0.1:0, which is ` + has +
+		`: start once without "next", until they have ended, or choose another address`
+	stays := func(wants string) string {
+		return `group "web" has tcp 127.0.0.1:0, and with it tcp ` + wants + `, already; choose another address`
+	}
 	for _, c := range []struct {
 		wants  string
 		groups []launcher.GroupConfig
+		said   string
 	}{
-		{":" + port, []launcher.GroupConfig{next}},
-		{":" + port, []launcher.GroupConfig{next, web}},
-		{has, []launcher.GroupConfig{next, web}},
-		{"localhost:" + port, []launcher.GroupConfig{next, web}},
+		{":" + port, []launcher.GroupConfig{next}, leaves},
+		{":" + port, []launcher.GroupConfig{next, web}, stays(":" + port)},
+		{":" + port, []launcher.GroupConfig{web, next}, stays(":" + port)},
+		{has, []launcher.GroupConfig{next, web}, stays(has)},
+		{has, []launcher.GroupConfig{web, next}, stays(has)},
+		{"localhost:" + port, []launcher.GroupConfig{next, web}, stays("localhost:" + port)},
 	} {
-		c.groups[0].Listen = []launcher.Listen{{Address: c.wants}}
+		for i := range c.groups {
+			if c.groups[i].Name == "next" {
+				c.groups[i].Listen = []launcher.Listen{{Address: c.wants}}
+			}
+		}
 		m, err := launcher.Start(context.Background(), launcher.Config{Dir: cfg.Dir, Guardian: cfg.Guardian, Groups: c.groups})
 		if err == nil {
 			t.Errorf("%s: it listens on %v", c.wants, m.Addrs("next"))
 			m.Shutdown().Wait(soon(t))
 			return
 		}
-		want := `processes of group "web", which an earlier launcher has kept, listen on tcp 127.0.0.1:0, which is ` + has +
-			`: start once without "next", until they have ended, or choose another address`
-		if said := refused(t, err); !strings.HasSuffix(said, want) {
-			t.Errorf("%s: %q does not say %q", c.wants, said, want)
+		if said := refused(t, err); !strings.HasSuffix(said, c.said) {
+			t.Errorf("%s: %q does not say %q", c.wants, said, c.said)
 		}
 	}
 	again := startAnother(t, cfg, "address").hears("ready")
