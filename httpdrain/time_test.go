@@ -79,7 +79,11 @@ func TestServe_HowLongItTakes(t *testing.T) {
 				ln := listenInMemory()
 				v := startOn(t, ln, handler(slow), httpdrain.WithLinger(linger))
 				p := ln.dial(t)
-				go test.client(p)
+				served := make(chan struct{})
+				go func() {
+					defer close(served)
+					test.client(p)
+				}()
 				synctest.Wait()
 				if test.name == "an idle connection" {
 					test.want = linger
@@ -91,6 +95,7 @@ func TestServe_HowLongItTakes(t *testing.T) {
 				if took := since(began); took != test.want {
 					t.Errorf("drained in %v, want %v", took, test.want)
 				}
+				<-served
 			})
 		})
 	}
