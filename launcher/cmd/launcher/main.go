@@ -39,7 +39,9 @@ import (
 func main() {
 	err := root().ExecuteContext(context.Background())
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		errs := newPrinter(os.Stderr)
+		fmt.Fprintln(errs, err)
+		errs.end()
 	}
 	os.Exit(exitCode(err))
 }

@@ -5,16 +5,20 @@ package main_test
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Who reads what the launcher prints may go away: it serves on, drains when it is told to, and its processes do not inherit that it
@@ -57,6 +61,78 @@ func TestReadersGoAway(t *testing.T) {
 		cmd.Wait()
 		equal(t, fmt.Sprintf("how it ends without %q", gone), cmd.ProcessState.String(), "exit status 0")
 	}
+}
+
+// Who reads what the launcher prints may also cease to read, as a pager does, or a terminal after ^S: it says that it is ready, takes
+// a file over or refuses it, drains when it is told to, and ends.
+func TestReadersStall(t *testing.T) {
+	s := newSite(t, web)
+	socket := filepath.Join(s.dir, "notify")
+	notified, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { notified.Close() })
+	for _, text := range []string{web, "no file"} {
+		s.write(text)
+		cmd := exec.Command(command, "run", "-f", s.file())
+		cmd.Env = append(s.environment(), "NOTIFY_SOCKET="+socket)
+		cmd.Stdout, cmd.Stderr = full(t), full(t)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan string, 1)
+		go func() {
+			cmd.Wait()
+			ended <- cmd.ProcessState.String()
+		}()
+		t.Cleanup(func() { cmd.Process.Kill() }) // should it not have come to its end
+		want := "exit status 1"
+		if text == web {
+			want = "exit status 0"
+			notified.SetReadDeadline(time.Now().Add(tooLong))
+			for said := make([]byte, 1000); !strings.Contains(string(said), "READY=1"); {
+				if _, err := notified.Read(said); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := errors.Join(os.Remove(s.file()), syscall.Mkfifo(s.file(), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			cmd.Process.Signal(syscall.SIGHUP)
+			if err := os.WriteFile(s.file(), []byte("no file"), 0o600); err != nil { // when the launcher reads it
+				t.Fatal(err)
+			}
+			if err := os.Remove(s.file()); err != nil {
+				t.Fatal(err)
+			}
+			cmd.Process.Signal(syscall.SIGTERM)
+		}
+		select {
+		case how := <-ended:
+			equal(t, "how it ends", how, want)
+		case <-time.After(tooLong):
+			t.Fatal("it does not end")
+		}
+	}
+}
+
+// full is a pipe that is full, and that nobody reads.
+func full(t *testing.T) *os.File {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	w.SetWriteDeadline(time.Now().Add(time.Millisecond))
+	for err == nil {
+		_, err = w.Write(make([]byte, 4096))
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	return w
 }
 
 // ignores reports whether the process of a group ignores a signal.

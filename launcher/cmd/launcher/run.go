@@ -149,6 +149,9 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	cfg.Output = cmd.OutOrStdout()
+	out, errs := newPrinter(cmd.OutOrStdout()), newPrinter(cmd.ErrOrStderr()) // for what is not printed by the launcher, which waits for nobody
+	defer errs.end()
+	defer out.end()
 	cfg.Helper = []string{self, "exec", "--"}
 	cfg.Guardian = []string{self, "guard"}
 	if c, ok := cfg.Source.(*config.Config); ok {
@@ -175,17 +178,17 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 			if err != nil {
 				return &launcher.ConfigError{Field: "Metrics.Address", Rule: strings.TrimPrefix(err.Error(), "metrics: ")}
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "metrics at http://%v/metrics\n", addr)
+			fmt.Fprintf(out, "metrics at http://%v/metrics\n", addr)
 		}
 		if addr := m.AdminAddr(); addr != nil {
-			fmt.Fprintln(cmd.OutOrStdout(), "operators at", addr)
+			fmt.Fprintln(out, "operators at", addr)
 		}
 		if cfg.Reread != nil {
-			s.Go(func(context.Context) { rereadOnHangup(s, m, cfg.Logger, hangup) })
+			s.Go(func(context.Context) { rereadOnHangup(s, m, slog.New(slog.NewTextHandler(errs, nil)), hangup) })
 		}
 		for _, g := range cfg.Groups {
 			for _, addr := range m.Addrs(g.Name) {
-				fmt.Fprintln(cmd.OutOrStdout(), "listening on", addr)
+				fmt.Fprintln(out, "listening on", addr)
 			}
 		}
 		if err := m.Ready(s); err != nil {
@@ -194,7 +197,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 			}
 			return err
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), "ready")
+		fmt.Fprintln(out, "ready")
 		graceful.Ready(s)
 		<-s.Done()
 		return nil
