@@ -53,11 +53,17 @@ func (s *Swansong) TryGuard() (g *Guard, ok bool) {
 // synchronizes before the closing of the completion channels that it lets close. More releases than acquisitions, which
 // takes a copied Guard, panic: at once, or on a scope that many goroutines use at a time, when it is told to stop.
 func (g *Guard) Release() {
-	if g != nil && g.scope != nil {
-		s := g.scope
-		g.scope = nil
-		s.release(g.trace)
+	if g == nil || g.scope == nil {
+		return
 	}
+	s := g.scope
+	g.scope = nil
+	if g.trace != nil {
+		s.releaseTraced(g.trace)
+		return
+	}
+	// Here, not in a function that both ways share: one call more is a fifth of the time of a guard.
+	s.node.Released(s.node.Discount())
 }
 
 // Clone returns another guard of the same scope, counted on its own, also after the stop. The clone of a nil guard is
@@ -110,11 +116,7 @@ func (s *Swansong) try() (hold, bool) {
 	return hold{scope: s}, true
 }
 
-func (s *Swansong) release(t *record) {
-	if t == nil {
-		s.node.Released(s.node.Discount())
-		return
-	}
+func (s *Swansong) releaseTraced(t *record) {
 	s.trace.reach(probe.Releasing)
 	m := s.trace.forget(t)
 	s.node.Released(s.node.Discount())
