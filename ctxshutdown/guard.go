@@ -2,6 +2,7 @@ package ctxshutdown
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/swansong-go/swansong/internal/packed"
 	"github.com/swansong-go/swansong/internal/probe"
@@ -24,6 +25,9 @@ type Guard struct {
 type hold struct {
 	scope *Swansong // nil: released
 	trace *record   // nil: not traced
+	// count is where the guard is counted: to remember it takes less than to find it again. It is not beside scope, for one
+	// wide store that clears both makes a guard take a sixth more.
+	count *atomic.Uint64
 }
 
 // Guard returns a new guard of the scope. It always counts, also after the stop: then it delays every completion not
@@ -56,14 +60,14 @@ func (g *Guard) Release() {
 	if g == nil || g.scope == nil {
 		return
 	}
-	s := g.scope
-	g.scope = nil
+	s, c := g.scope, g.count
+	g.scope, g.count = nil, nil // who keeps a released guard keeps no scope
 	if g.trace != nil {
-		s.releaseTraced(g.trace)
+		s.releaseTraced(g.trace, c)
 		return
 	}
 	// Here, not in a function that both ways share: one call more is a fifth of the time of a guard.
-	s.node.Released(s.node.Discount())
+	s.node.Discount(c)
 }
 
 // Clone returns another guard of the same scope, counted on its own, also after the stop. The clone of a nil guard is
@@ -82,22 +86,24 @@ func (s *Swansong) acquire() hold {
 	if s.trace != nil {
 		return s.acquireTraced()
 	}
-	s.node.Acquired(s.node.Count())
-	return hold{scope: s}
+	c, v := s.node.Count()
+	s.node.Acquired(c, v)
+	return hold{scope: s, count: c}
 }
 
 func (s *Swansong) acquireTraced() hold {
 	s.trace.reach(probe.Acquiring)
-	s.node.Acquire()
-	return s.held()
+	c, v := s.node.Count()
+	s.node.Acquired(c, v)
+	return s.held(c)
 }
 
-// held returns the hold of an acquisition that has been counted.
-func (s *Swansong) held() hold {
+// held returns the hold of an acquisition that has been counted in c.
+func (s *Swansong) held(c *atomic.Uint64) hold {
 	if s.trace == nil {
-		return hold{scope: s}
+		return hold{scope: s, count: c}
 	}
-	return hold{s, s.trace.acquired()}
+	return hold{s, s.trace.acquired(), c}
 }
 
 func (s *Swansong) try() (hold, bool) {
@@ -107,19 +113,19 @@ func (s *Swansong) try() (hold, bool) {
 	if !s.node.Live() && s.Err() != nil {
 		return hold{}, false // spares a stopped scope the coming and going of refused tries
 	}
-	v := s.node.Count()
-	s.node.Acquired(v)
+	c, v := s.node.Count()
+	s.node.Acquired(c, v)
 	if !packed.Unsignalled(v) && !s.node.Unsignalled() && s.Err() != nil {
-		s.node.Released(s.node.Discount()) // in full: the last one out wakes whoever waits, refused or not
+		s.node.Discount(c) // in full: the last one out wakes whoever waits, refused or not
 		return hold{}, false
 	}
-	return hold{scope: s}, true
+	return hold{scope: s, count: c}, true
 }
 
-func (s *Swansong) releaseTraced(t *record) {
+func (s *Swansong) releaseTraced(t *record, c *atomic.Uint64) {
 	s.trace.reach(probe.Releasing)
 	m := s.trace.forget(t)
-	s.node.Released(s.node.Discount())
+	s.node.Discount(c)
 	s.trace.reportLate(s, m)
 	s.trace.reach(probe.Released)
 }
@@ -147,12 +153,13 @@ func acquireFrom(ctx context.Context) (hold, bool) {
 	case !found:
 		return hold{}, true
 	}
-	s.node.Acquired(s.node.Count())
+	c, v := s.node.Count()
+	s.node.Acquired(c, v)
 	if ctx.Err() != nil {
-		s.node.Released(s.node.Discount())
+		s.node.Discount(c)
 		return hold{}, false
 	}
-	return s.held(), true
+	return s.held(c), true
 }
 
 // noCopy makes go vet report copies.

@@ -25,6 +25,15 @@ func TestSpec_5_5_LifetimeAndCollectibility(t *testing.T) {
 			g.Release()
 			runtime.KeepAlive(s)
 		}},
+		{"a released guard does not keep its scope", func(c claim, s *ctxshutdown.Swansong) {
+			lost, g := func() (scope, *ctxshutdown.Guard) {
+				k := ctxshutdown.New(context.Background())
+				return weak.Make(k), k.Guard()
+			}()
+			g.Release()
+			c.isTrue("collected", collected(lost))
+			runtime.KeepAlive(g)
+		}},
 		{"an unresolved completion keeps its scope", func(c claim, s *ctxshutdown.Swansong) {
 			lost, done := func() (scope, *ctxshutdown.Completion) {
 				k := child(s)

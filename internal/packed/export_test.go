@@ -1,5 +1,11 @@
 package packed
 
+// Acquire acquires a guard, and forgets what it was counted in.
+func (n *Node) Acquire() { n.Acquired(n.Count()) }
+
+// Release gives a guard back, in what the calling goroutine would count one in now: a stripe has no bounds.
+func (n *Node) Release() { n.Discount(n.counter()) }
+
 // Deal returns how many stripes a scope gets for so many processors, and on which of them each stack falls.
 func Deal(procs int, stacks []uintptr) (stripes int, on []uint64) {
 	s := newStripes(procs)
@@ -22,7 +28,7 @@ func (n *Node) IsSpread() bool { return n.spread.Load() != nil }
 func (n *Node) Clash() { n.clashed() }
 
 // Pretend counts d guards on some stripe of a spread n.
-func (n *Node) Pretend(d int64) { n.spread.Load().pick().Add(d) }
+func (n *Node) Pretend(d int64) { n.spread.Load().pick().Add(uint64(d)) }
 
 // StripesNow returns what has operations go by the stripes that n has now, as if they had read the pointer to them in time.
 func (n *Node) StripesNow() (late func(operation func())) {

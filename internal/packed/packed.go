@@ -14,7 +14,7 @@
 // guard on it is one addition to its own word, at any depth. A sealed scope that is not empty is announced: it counts
 // as one kid in its parent's word. Three invariants carry everything:
 //
-//  1. A sealed scope whose subtree holds a guard is announced at its parent before any [Node.Acquire] on it returns.
+//  1. A sealed scope whose subtree holds a guard is announced at its parent before any acquisition of it returns.
 //  2. Each announced bit stands for exactly one kid in the parent's word.
 //  3. A scope is sealed only after every scope linked under it is. A second stopper waits for the first one's walk.
 //
@@ -126,68 +126,51 @@ func (n *Node) Init(parent *Node, owner Owner, surprising bool) {
 // Parent returns the node that n was made under, nil for a root.
 func (n *Node) Parent() *Node { return n.parent }
 
-// Acquire counts one guard on n. When it returns, every sealed ancestor knows.
+// Count begins to acquire a guard: it counts one in c, which then held v. What is to be done about that is left to
+// [Node.Acquired]. They are apart because either can be inlined, and both together could not.
+func (n *Node) Count() (c *atomic.Uint64, v uint64) {
+	c = n.counter()
+	return c, c.Add(one)
+}
+
+// Acquired takes what [Node.Count] has returned. When it returns, the guard has been acquired, and every sealed ancestor knows.
 //
 // It panics on a zero Node, and when 2^30 guards are held on one scope.
-func (n *Node) Acquire() { n.Acquired(n.Count()) }
-
-// Count is the first half of [Node.Acquire], and [Node.Acquired], which takes what it returns, the other. They are apart
-// because either can be inlined, and both together could not. Where guards are spread, Count does nothing and returns
-// zero, and the other half does it all.
-func (n *Node) Count() (v uint64) {
-	if n.spread.Load() == nil {
-		v = n.word.Add(one)
-	}
-	return v
-}
-
-// Acquired is the second half of [Node.Acquire].
-func (n *Node) Acquired(v uint64) {
+func (n *Node) Acquired(c *atomic.Uint64, v uint64) {
 	// Where no other guard is held, nobody can clash with us, and to know that costs nothing.
 	if v&(live|loose|canary|locals&^one) != live|canary {
-		n.acquireSlow(v)
+		n.acquireSlow(c, v)
 	}
 }
 
-// Release gives back what one [Node.Acquire] took. A call of Release synchronizes before the closing of every channel
-// that [Node.Done] hands out and this release lets close.
+// Discount gives back the guard that [Node.Count] has counted in c, whatever has become of c meanwhile. A call of Discount
+// synchronizes before the closing of every channel that [Node.Done] hands out and this release lets close.
 //
 // It panics when there is nothing to give back, and leaves the word as it was. While guards are spread, [Node.Stop]
 // does that later.
-func (n *Node) Release() { n.Released(n.Discount()) }
-
-// Discount is the first half of [Node.Release], and [Node.Released], which takes what it returns, the other.
-func (n *Node) Discount() (v uint64) {
-	if n.spread.Load() == nil {
-		v = n.word.Add(minusOne)
-	}
-	return v
-}
-
-// Released is the second half of [Node.Release].
-func (n *Node) Released(v uint64) {
-	if v&(live|canary) != live|canary {
-		n.releaseSlow(v)
+func (n *Node) Discount(c *atomic.Uint64) {
+	if v := c.Add(minusOne); v&(live|canary) != live|canary {
+		n.releaseSlow(c, v)
 	}
 }
 
-// acquireSlow finishes an acquisition that left v in the word, or was left to it, where v is zero.
-func (n *Node) acquireSlow(v uint64) {
-	if v == 0 {
-		if s := n.spread.Load(); s != nil {
-			c := s.pick()
-			if v := c.Add(1); v < sealed/2 {
-				if c.Load() != v {
-					n.clashed()
-				}
-				return
-			}
-		}
-		v = n.word.Add(one)
+// counter returns what the calling goroutine counts a guard in: the word, or a stripe.
+func (n *Node) counter() *atomic.Uint64 {
+	if s := n.spread.Load(); s != nil {
+		return s.pick()
 	}
-	if v&(live|loose|canary) != live|canary {
+	return &n.word
+}
+
+// acquireSlow finishes an acquisition that left v in c.
+func (n *Node) acquireSlow(c *atomic.Uint64, v uint64) {
+	if c != &n.word && v&live == 0 { // a stripe that was given up
+		c = &n.word
+		v = c.Add(one)
+	}
+	if c == &n.word && v&(live|loose|canary) != live|canary {
 		n.arriveSlow(v)
-	} else if n.word.Load() != v {
+	} else if c.Load() != v {
 		n.clashed()
 	}
 }
@@ -198,11 +181,11 @@ func (n *Node) arriveSlow(v uint64) {
 	e.run()
 }
 
-// releaseSlow finishes a release that left v in the word, or was left to it, where v is zero.
-func (n *Node) releaseSlow(v uint64) {
-	if v == 0 {
-		if s := n.spread.Load(); s != nil && s.pick().Add(-1) < sealed/2 {
-			return
+// releaseSlow finishes a release that left v in c.
+func (n *Node) releaseSlow(c *atomic.Uint64, v uint64) {
+	if c != &n.word {
+		if v&live != 0 {
+			return // fewer than none, which the fold will tell
 		}
 		v = n.word.Add(minusOne)
 	}

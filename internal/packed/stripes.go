@@ -17,8 +17,8 @@ import (
 //	spread → alone   gather, by a sweep of the parent's list that finds nothing held: it may be spread again
 //	spread → alone   fold, by the seal, before the scope stops being live; for good
 //
-// The pointer to the stripes is what the guard path looks at first. Who has read it goes by what it said, however late:
-// before and after, operations on the word and on stripes may be mixed in any way, since they all count in the total.
+// The pointer to the stripes is what an acquisition looks at first. A guard remembers what it was counted in, and is given back
+// there, however late: operations on the word and on stripes may be mixed in any way, since they all count in the total.
 //
 // What holds:
 //
@@ -35,9 +35,9 @@ import (
 //
 // Nothing else of the protocol knows of stripes: before and after, the scope is its word, and in between it is live.
 //
-// The count of a single stripe has no bounds (a pipeline acquires on one and releases on another), so while a scope is
-// spread nobody notices that guards are released that were never acquired, or that 2^30 are held. The fold does, and
-// Stop panics once its work is done: like a sync.WaitGroup, whose Wait may be the one to panic.
+// The count of a single stripe has no bounds that anybody looks at, so while a scope is spread nobody notices that guards are
+// released that were never acquired, or that 2^30 are held. The fold does, and Stop panics once its work is done: like a
+// sync.WaitGroup, whose Wait may be the one to panic.
 type stripes struct {
 	factor atomic.Uint64 // of the hash; odd
 	shift  uint8         // takes a hash to an index
@@ -47,15 +47,19 @@ type stripes struct {
 
 // A stripe is alone on its cache line, and on the pair of lines that some processors fetch at once.
 type stripe struct {
-	count atomic.Int64
+	count atomic.Uint64
 	_     [128 - 8]byte
 }
 
 const (
 	// bias stands in the word for what is counted on the stripes.
 	bias = canary / 2
-	// sealed marks a stripe whose count has been taken. The operations that still come by change it by a few.
-	sealed = int64(1) << 62
+	// fresh is a stripe that counts nothing. It looks like the word of a scope that is live and linked, so that the guard path
+	// has one test for both, and warned: whether a stop has been signalled is to be asked of the word.
+	fresh = live | warned | canary
+	// sealed marks a stripe whose count has been taken. It is not live, and the operations that still come by change it by
+	// a few, so it stays that way.
+	sealed = live / 2
 
 	golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio: neighbours are hashed far apart
 	redeal = 0xd1342543de82ef95 // any other odd number
@@ -73,14 +77,17 @@ func newStripes(procs int) *stripes {
 	log := bits.Len(uint(min(perProc*procs, maxStripes) - 1))
 	s := &stripes{shift: uint8(64 - log), cells: make([]stripe, 1<<log)}
 	s.factor.Store(golden)
+	for i := range s.cells {
+		s.cells[i].count.Store(fresh)
+	}
 	return s
 }
 
 // pick returns the stripe for the calling goroutine.
 //
 // Which stack a goroutine runs on is the one thing of its own that it can learn for nothing. Two kilobytes are the
-// smallest stack, so no two goroutines share a key, and one has few. Measured, for an addition and its counterpart, by
-// one goroutine and by two (where that is halved, they do not get into each other's way):
+// smallest stack, so no two goroutines share a key, and one has few. Measured, for an addition and its counterpart, which
+// picked anew then, by one goroutine and by two (where that is halved, they do not get into each other's way):
 //
 //	the stack's address             7 ns    4 ns
 //	the same, but only two stripes  7 ns   36 ns, once in two runs: the goroutines share one
@@ -88,7 +95,7 @@ func newStripes(procs int) *stripes {
 //	a token from a sync.Pool       33 ns   18 ns: no two processors share one, but it is taken and put back each time
 //
 // Two goroutines that do share a stripe notice that they clash, and clashed has all of them hashed anew.
-func (s *stripes) pick() *atomic.Int64 {
+func (s *stripes) pick() *atomic.Uint64 {
 	var here byte
 	return &s.cells[s.index(uintptr(unsafe.Pointer(&here)))].count
 }
@@ -149,7 +156,7 @@ func (n *Node) grow(procs int) {
 // take ends the stripes, and returns what was counted on them.
 func (s *stripes) take() (sum int64) {
 	for i := range s.cells {
-		sum += s.cells[i].count.Swap(sealed)
+		sum += int64(s.cells[i].count.Swap(sealed) - fresh)
 	}
 	return sum
 }
@@ -205,7 +212,7 @@ func (n *Node) gather() {
 		if uint64(total) > locals {
 			// Released and never acquired. It is not for who sweeps to hear of that, but for who stops: see fold.
 			s = newStripes(runtime.GOMAXPROCS(0))
-			s.cells[0].count.Store(sum)
+			s.cells[0].count.Add(uint64(sum))
 			break
 		}
 		if n.word.CompareAndSwap(v, v&^locals|uint64(total)) {
@@ -223,7 +230,7 @@ func (n *Node) guards() int {
 	if s := n.spread.Load(); s != nil {
 		held -= int64(bias)
 		for i := range s.cells {
-			held += s.cells[i].count.Load()
+			held += int64(s.cells[i].count.Load() - fresh)
 		}
 	}
 	return int(max(0, held))

@@ -179,6 +179,32 @@ func TestGuardsOutliveTheStripes(t *testing.T) {
 	check(t, "complete", root.Complete(), true)
 }
 
+// A guard is given back where it was counted, whatever has become of that meanwhile.
+func TestGuardsRememberWhatTheyWereCountedIn(t *testing.T) {
+	root, n := newSpread(t)
+	acquire := func() (release func()) {
+		c, v := n.Count()
+		n.Acquired(c, v)
+		return func() { n.Discount(c) }
+	}
+	late := n.StripesNow()
+	sweep(root)
+	onTheWord := acquire()
+	check(t, "spread again", n.Spread(), true)
+	onStripes := acquire()
+	var onLostStripes func()
+	late(func() { onLostStripes = acquire() })
+	check(t, "guards", guards(root), 3)
+	for i, release := range []func(){onTheWord, onLostStripes} {
+		release()
+		check(t, "guards", guards(root), 2-i)
+	}
+	root.Stop()
+	check(t, "complete while held", root.Complete(), false)
+	onStripes()
+	check(t, "complete", root.Complete(), true)
+}
+
 func TestSpreadScopeThatHoldsNothingCompletes(t *testing.T) {
 	root, n := newSpread(t)
 	done := n.Done()

@@ -8,8 +8,8 @@ import (
 
 // unsignalled acquires, and reports whether that came before any signal as far as the word knows.
 func unsignalled(n *packed.Node) bool {
-	v := n.Count()
-	n.Acquired(v)
+	c, v := n.Count()
+	n.Acquired(c, v)
 	return packed.Unsignalled(v)
 }
 
@@ -32,6 +32,11 @@ func TestWarn(t *testing.T) {
 	n := &packed.Node{}
 	n.Init(nil, idle{}, true)
 	check(t, "who may be signalled without a warning", unsignalled(n), false)
+
+	_, n = newSpread(t)
+	check(t, "on a stripe", []bool{unsignalled(n), n.Unsignalled()}, []bool{false, true})
+	n.Warn()
+	check(t, "on a stripe, warned", []bool{unsignalled(n), n.Unsignalled()}, []bool{false, false})
 }
 
 // A second stopper does not take the first one's bit for all of his warning.

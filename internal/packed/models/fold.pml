@@ -1,8 +1,9 @@
 /* Stripes, stripes.go. The middle scope spreads its guards over two stripes at any time, and folds them when a stop
  * reaches it, or gathers them when the root's list is swept; then (AGAIN) it may spread them again, over two others.
- * GUARDS guards come and go on it; each operation falls on whichever stripe, so a guard may be released on another than
- * it was acquired on. One stopper stops the root, OTHER the middle itself. SWEEP sweeps the root's list and ASK asks the
- * root for a channel, at any time. The middle is loose in the beginning, or (KNOWN) linked.
+ * GUARDS guards come and go on it. Each is counted on whichever stripe there is then, or on the word, and is given back there;
+ * or, which the code does not do, where it would be counted now. One stopper stops the root, OTHER the middle itself. SWEEP
+ * sweeps the root's list and ASK asks the root for a channel, at any time. The middle is loose in the beginning, or
+ * (KNOWN) linked.
  *
  * Whoever has read the pointer to the stripes goes by what it said, however late.
  */
@@ -152,10 +153,16 @@ proctype guard() {
 		fi
 	:: else -> acquire1(1)
 	fi;
-	p = spread;
+	if
+	:: skip /* p and i are remembered */
+	:: p = spread;
+		if
+		:: p -> pick()
+		:: else
+		fi
+	fi;
 	if
 	:: p ->
-		pick();
 		d_step {
 			stripe[i] = stripe[i] - 1;
 			ok = RELEASED;
