@@ -114,8 +114,8 @@ const instructionNotes = `
 ## Instructions
 
 Of one operation, counted by callgrind. They show the floors: TryGuard is a Guard whose word says that no stop has been warned of.
-Of cache lines, each of Guard, TryGuard and Release writes one, that of the counting word, and reads a pointer beside it; Guard and
-TryGuard read another of the same scope, which nobody writes and which says whether it is traced. Of a request these are the
+Of cache lines, each of Guard, TryGuard and Release writes one, that of the counting word. Guard and TryGuard read a pointer beside
+it, and another line of the same scope, which nobody writes and which says whether it is traced. Of a request these are the
 instructions outside of the kernel, which take less than half of its time.
 
 Seq and a Reader are one more call for each element or Read, and in it a look at a flag, which lies where nobody counts. A wrapper

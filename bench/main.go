@@ -105,7 +105,7 @@ own around it. http.Server.Shutdown does none of them for code other than handle
 const memoryNotes = `
 ## Memory
 
-A child was meant to take 300 bytes at most, with what its guards take: a guard that escapes takes 16, and so does a cancel function.
+A child was meant to take 300 bytes at most, with what its guards take: a guard that escapes takes 24, and a cancel function 16.
 
 One that is waited on takes more: with the scope (192) it has what any context.WithCancel has that is waited on (227: its channel takes
 112, the context 80, its place in the parent's map the rest), what joins the two (32) and the function that ends the context (16). In
