@@ -37,13 +37,19 @@ import (
 )
 
 func main() {
+	beInit()
 	err := root().ExecuteContext(context.Background())
 	if err != nil {
-		errs := newPrinter(os.Stderr)
-		fmt.Fprintln(errs, err)
-		errs.end()
+		lastWord(err)
 	}
 	os.Exit(exitCode(err))
+}
+
+// lastWord says why the command ends.
+func lastWord(err error) {
+	errs := newPrinter(os.Stderr)
+	fmt.Fprintln(errs, err)
+	errs.end()
 }
 
 // exitCode is that of package graceful for run (2: cut short, 3: abandoned), and 1 for whatever else has failed.

@@ -210,13 +210,21 @@ func (s *site) starts(args ...string) *daemon {
 		args = []string{"-f", s.file()}
 	}
 	d.cmd = exec.Command(command, append([]string{"run"}, args...)...)
-	d.cmd.Env, d.cmd.Stderr = s.environment(), d
+	d.cmd.Env = s.environment()
+	d.begin()
+	return d
+}
+
+// begin starts the command of a launcher.
+func (d *daemon) begin() {
+	d.t.Helper()
+	d.cmd.Stderr = d
 	out, err := d.cmd.StdoutPipe()
 	if err != nil {
-		s.t.Fatal(err)
+		d.t.Fatal(err)
 	}
 	if err := d.cmd.Start(); err != nil {
-		s.t.Fatal(err)
+		d.t.Fatal(err)
 	}
 	go func() {
 		defer close(d.ended)
@@ -227,8 +235,7 @@ func (s *site) starts(args ...string) *daemon {
 		close(d.lines)
 		d.cmd.Wait()
 	}()
-	s.t.Cleanup(func() { d.stops() })
-	return d
+	d.t.Cleanup(func() { d.stops() })
 }
 
 // prints waits for a line that contains a text, and returns it.
