@@ -253,7 +253,7 @@ func (g *group) replaceFound() {
 	if g.roll != nil { // somebody was quicker to order one, and it replaces them, too
 		return
 	}
-	if g.stopping || g.desired == 0 || !slices.ContainsFunc(slices.Collect(maps.Values(g.all)), old) {
+	if g.stopping || g.desired() == 0 || !slices.ContainsFunc(slices.Collect(maps.Values(g.all)), old) {
 		return
 	}
 	g.roll = &rolling{from: g.revision, to: g.revision, reason: "the launcher was started with another configuration", leg: &leg{done: make(chan struct{})}}

@@ -32,7 +32,6 @@ type group struct {
 
 	mu       sync.Mutex
 	cfg      GroupConfig // of the revision that is wanted
-	desired  int
 	revision int
 	configs  map[int]GroupConfig // by revision: the wanted one, and the one that a roll comes from
 	sources  map[int]any         // of those, the Source of the Config that they were loaded with
@@ -42,9 +41,8 @@ type group struct {
 	number   int                  // of the last process started
 	roll     *rolling             // nil: none under way, or paused
 	missing  int                  // fewer than desired, since a roll could not replace them
-	through  int                  // fewer than desired, since they have ended, and the restart policy has nobody follow them
-	failed   int                  // of those, who have not ended well
-	vacant   int                  // processes that a roll has not come to yet, have failed, and are to be started again
+	short    shortfall
+	vacant   int // processes that a roll has not come to yet, have failed, and are to be started again
 
 	waitsFor  []string  // groups that are not healthy, before the first start
 	failures  int       // in a row
@@ -58,6 +56,30 @@ type group struct {
 	healthy   bool            // as was told last
 }
 
+// A shortfall is why there are fewer processes than a configuration says, and nothing is wrong with that.
+type shortfall struct {
+	fewer   int // by order
+	through int // since they have ended, and the restart policy has nobody follow them
+	failed  int // of those, who have not ended well
+}
+
+// of is how many are left of those that are configured.
+func (s shortfall) of(cfg GroupConfig) int { return max(0, cfg.Desired-s.fewer-s.through) }
+
+// ends counts one that nobody follows.
+func (s *shortfall) ends(cfg GroupConfig, failed bool) {
+	if s.of(cfg) == 0 {
+		return
+	}
+	s.through++
+	if failed {
+		s.failed++
+	}
+}
+
+// desired is how many processes there shall be.
+func (g *group) desired() int { return g.short.of(g.cfg) }
+
 // recentKept is how many ended processes are remembered, and have their files in LogConfig.Dir kept.
 const recentKept = 32
 
@@ -65,7 +87,7 @@ func newGroup(m *Manager, cfg GroupConfig, source any) *group {
 	scope, _ := ctxshutdown.WithCancel(m.groupsScope, ctxshutdown.WithName(cfg.Name))
 	return &group{
 		manager: m, name: cfg.Name, scope: scope, poke: make(chan struct{}, 1), emptied: make(chan struct{}), begun: time.Now(),
-		cfg: cfg, desired: cfg.Desired, revision: 1, configs: map[int]GroupConfig{1: cfg}, sources: map[int]any{1: source},
+		cfg: cfg, revision: 1, configs: map[int]GroupConfig{1: cfg}, sources: map[int]any{1: source},
 		all: map[string]*process{}, excused: map[string]bool{},
 	}
 }
@@ -178,9 +200,6 @@ func (g *group) look(now time.Time) (again time.Time) {
 			again = t
 		}
 	}
-	if g.desired >= g.cfg.Desired { // by an order, since
-		g.through, g.failed = 0, 0
-	}
 	for _, p := range g.all {
 		st := p.snapshot()
 		if st.State != Ready || g.excused[p.id] {
@@ -233,14 +252,14 @@ func (g *group) next(now time.Time) roll.Action {
 		case a.Do == roll.Stop && a.ID == "":
 			g.vacant--
 			continue
-		case a.Do == roll.Wait && g.vacant > 0 && !hold && len(g.all) < g.desired+*g.cfg.MaxSurge:
+		case a.Do == roll.Wait && g.vacant > 0 && !hold && len(g.all) < g.desired()+*g.cfg.MaxSurge:
 			g.vacant--
 			return roll.Action{Do: roll.Start, Version: roll.Old}
 		}
 		return a
 	}
 	paused := g.roll != nil
-	a := roll.Keep(g.cfg.arithmetic(g.desired-g.missing), g.view(now), paused)
+	a := roll.Keep(g.cfg.arithmetic(g.desired()-g.missing), g.view(now), paused)
 	if a.Do == roll.Start && hold {
 		return roll.Action{}
 	}
@@ -391,7 +410,9 @@ func (g *group) stopProcess(p *process, reason string, grace time.Duration, repl
 	if !g.excused[p.id] && g.all[p.id] == p {
 		g.excused[p.id] = true // ordered, so that however it ends, it is no failure
 		if !replace {
-			g.desired = max(0, g.desired-1)
+			if g.desired() > 0 {
+				g.short.fewer++
+			}
 		} else if g.rollsPast(p) {
 			g.vacant++
 		}

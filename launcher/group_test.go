@@ -142,6 +142,120 @@ func TestRunsOnce_DrainsByItself(t *testing.T) {
 	equal(t, "state of the second", stateOf(h, "web-2"), launcher.Ready)
 }
 
+// brief is a group of processes that write a word to a file and end with a code, before anybody could count on them.
+func brief(file, word, code string) launcher.GroupConfig {
+	g := group("job", 2, "")
+	g.Command, g.Protocol, g.MinReady = []string{"/bin/sh", "-c", "echo " + word + " >>" + file + "; exit " + code}, launcher.Signals, time.Minute
+	g.Restart.Policy = launcher.Never
+	return g
+}
+
+// A group of processes that run once is restarted and reloaded by running each of them once more, however fast they end.
+func TestRunsOnce_Again(t *testing.T) {
+	for _, policy := range []launcher.RestartPolicy{launcher.Never, launcher.OnFailure} {
+		t.Run(string(policy), func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "ran")
+			job := func(word string) launcher.GroupConfig {
+				g := brief(file, word, "0")
+				g.Restart.Policy = policy
+				return g
+			}
+			ran := func(what, want string) {
+				t.Helper()
+				text, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				equal(t, "who has run after the "+what, string(text), want)
+			}
+			h := launch(t, job("a"))
+			h.ends("job-1")
+			h.ends("job-2")
+			ran("start", "a\na\n")
+			if err := h.Restart(soon(t), "job", "once more"); err != nil {
+				t.Fatalf("%v\n%s", err, h.story())
+			}
+			ran("restart", "a\na\na\na\n")
+			if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{job("b")}}, "another one"); err != nil {
+				t.Fatalf("%v\n%s", err, h.story())
+			}
+			ran("reload", "a\na\na\na\nb\nb\n")
+			health, _ := h.GroupHealth("job")
+			equal(t, "desired", health.Desired, 0)
+			if want := "completed: all 2 have ended; by the restart policy, " + string(policy); !strings.HasPrefix(health.Message, want) {
+				t.Errorf("it is said: %q, want %q", health.Message, want)
+			}
+			equal(t, "rolls that have failed", h.count(launcher.RollFailed), 0)
+		})
+	}
+}
+
+// Where that fails, what was there before is not run again: it was through when the roll began.
+func TestRunsOnce_AgainFails(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ran")
+	h := launch(t, brief(file, "good", "0"))
+	h.ends("job-1")
+	h.ends("job-2")
+	bad := brief(file, "bad", "3")
+	bad.MaxSurge, bad.MinHealthy = launcher.Int(0), launcher.Int(0)
+	var failure *launcher.RollError
+	if err := h.Roll(soon(t), bad, "a bad one"); !errors.As(err, &failure) {
+		t.Fatalf("Roll: %v\n%s", err, h.story())
+	}
+	desired := func(when string) {
+		t.Helper()
+		health, _ := h.GroupHealth("job")
+		equal(t, "desired "+when, health.Desired, 0)
+	}
+	desired("while the roll is paused")
+	if err := h.Rollback(soon(t), "job", "test"); err != nil {
+		t.Fatalf("%v\n%s", err, h.story())
+	}
+	desired("after the rollback")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "how often the good one has run", strings.Count(string(text), "good"), 2)
+}
+
+// Who has ended for good while others were to take its place is through as well when those come to nothing.
+func TestRunsOnce_EndsInARoll(t *testing.T) {
+	g := runners("job", 2)
+	g.Restart.Policy = launcher.Never
+	h := launch(t, g).ready()
+	next := script("job", 2, "until [ -e {dir}/go ]; do sleep 0.01; done; exit 3")
+	next.Restart.Policy = launcher.Never
+	over := begin(h, next)
+	h.enters("job-3", launcher.Spawning)
+	kill(t, h.running("job")[0].PID)
+	h.ends("job-1")
+	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := comes(t, h, over); err == nil {
+		t.Fatal("the roll does not fail")
+	}
+	health, _ := h.GroupHealth("job")
+	equal(t, "desired", health.Desired, 1)
+	equal(t, "those that there were", revisions(h, "job")[1], 1)
+}
+
+// With a policy that only allows that a process ends well, one that does so at once takes the place of nobody who runs.
+func TestRollToWhatEndsAtOnce(t *testing.T) {
+	h := launch(t, runners("web", 2)).ready()
+	bad := brief(filepath.Join(t.TempDir(), "ran"), "bad", "0")
+	bad.Name, bad.Restart.Policy = "web", launcher.OnFailure
+	var failure *launcher.RollError
+	if err := h.Roll(soon(t), bad, "it prints its version"); !errors.As(err, &failure) {
+		t.Fatalf("Roll: %v\n%s", err, h.story())
+	}
+	health, _ := h.GroupHealth("web")
+	equal(t, "desired", health.Desired, 2)
+	equal(t, "state of the first", stateOf(h, "web-1"), launcher.Ready)
+	equal(t, "state of the second", stateOf(h, "web-2"), launcher.Ready)
+}
+
 // Who ends before it is ready has failed in that moment, whatever time it would have had.
 func TestExitBeforeReady(t *testing.T) {
 	g := runners("web", 1, "--ready-after", "-1s")

@@ -30,7 +30,7 @@ func (g *group) health() Health {
 }
 
 func (g *group) healthLocked(now time.Time) Health {
-	h := Health{Group: g.name, Desired: g.desired, MinHealthy: min(*g.cfg.MinHealthy, g.desired), Total: len(g.all), Revision: g.revision,
+	h := Health{Group: g.name, Desired: g.desired(), MinHealthy: min(*g.cfg.MinHealthy, g.desired()), Total: len(g.all), Revision: g.revision,
 		Missing: g.missing, Roll: g.rollStatus(now)}
 	newest := g.revision
 	if g.roll != nil {
@@ -57,8 +57,8 @@ func (g *group) healthLocked(now time.Time) Health {
 	case g.roll != nil:
 		h.Message = fmt.Sprintf("%s; %d of %d replaced", h.Roll, h.Updated, h.Desired)
 	case g.missing > 0:
-		h.Message = fmt.Sprintf("degraded: %d of %d could not be replaced; restart the group when that is mended", g.missing, g.desired)
-	case g.through > 0 && g.desired < g.cfg.Desired:
+		h.Message = fmt.Sprintf("degraded: %d of %d could not be replaced; restart the group when that is mended", g.missing, h.Desired)
+	case g.short.through > 0:
 		h.Message = g.completion()
 	case len(g.waitsFor) > 0:
 		h.Message = "waits for " + strings.Join(g.waitsFor, ", ")
@@ -70,12 +70,13 @@ func (g *group) healthLocked(now time.Time) Health {
 
 // completion says why there are fewer than were configured, although nothing is wrong.
 func (g *group) completion() string {
-	s := fmt.Sprintf("%d of %d have ended for good", g.through, g.through+g.desired)
-	if g.desired == 0 {
-		s = fmt.Sprintf("completed: all %d have ended", g.through)
+	through := g.short.through
+	s := fmt.Sprintf("%d of %d have ended for good", through, through+g.desired())
+	if g.desired() == 0 {
+		s = fmt.Sprintf("completed: all %d have ended", through)
 	}
-	if g.failed > 0 {
-		s += fmt.Sprintf(", %d of them with a failure", g.failed)
+	if g.short.failed > 0 {
+		s += fmt.Sprintf(", %d of them with a failure", g.short.failed)
 	}
 	return fmt.Sprintf("%s; by the restart policy, %s, nobody follows before an order", s, g.cfg.Restart.Policy)
 }

@@ -354,7 +354,7 @@ func (g *group) leaving() *ConfigError {
 // and wants it unlocked.
 func (g *group) take(cfg GroupConfig) (tell func()) {
 	if cfg.Desired != g.cfg.Desired {
-		g.desired = cfg.Desired
+		g.short = shortfall{}
 	}
 	g.cfg, g.configs[g.revision], g.missing = cfg, cfg, 0
 	if g.givenUp { // with what has failed

@@ -18,17 +18,27 @@ func (g *group) lost(p *process, st Status) {
 		g.putOff(st)
 		return
 	}
-	if r := g.roll; r != nil {
+	failed := st.State == Unhealthy || st.Outcome != Clean
+	drained := !st.Asked.IsZero() && st.State != Unhealthy // by itself
+	policy := p.rules().Restart.Policy
+	last := policy == Never || policy == OnFailure && !failed // of its place
+	r := g.roll
+	if r != nil {
+		version := g.versionOf(p.revision)
+		// A new one that has done what it was there for, before the roll was over or has even seen that it was ready, is no failure. But
+		// where the policy only allows that, and those before it ran, it is: a server that ends at once would take the place of all.
+		if rolls && version == r.target() && last && !failed && !drained && (policy == Never || r.once) {
+			g.short.ends(g.cfg, false)
+			r.state = r.state.Completed(time.Since(g.begun))
+			return
+		}
 		if st.State == Unhealthy || st.Asked.IsZero() {
-			r.count(g.versionOf(p.revision), p.id, st)
+			r.count(version, p.id, st)
 		}
 		if rolls && !g.rollsPast(p) {
 			return
 		}
 	}
-	failed := st.State == Unhealthy || st.Outcome != Clean
-	drained := !st.Asked.IsZero() && st.State != Unhealthy // by itself
-	policy := p.rules().Restart.Policy
 	switch {
 	case !failed && !st.Asked.IsZero(), policy == Never && drained && !st.ReadyAt.IsZero():
 		// Somebody has stopped it; another one has taken its place at once.
@@ -38,13 +48,16 @@ func (g *group) lost(p *process, st Status) {
 		g.failedAt = time.Now()
 		g.giveUp(st)
 		return
-	case policy == Never || policy == OnFailure && !failed:
-		if !rolls { // whose successors are as many as are desired
-			g.desired = max(0, g.desired-1)
-			g.through++
-			if failed {
-				g.failed++
+	case last:
+		if rolls { // the successors of the old ones are as many as are desired; should it turn back, there is none
+			if !failed || !st.ReadyAt.IsZero() { // what has never worked is not through
+				r.other.ends(g.configs[r.from], failed)
 			}
+			return
+		}
+		g.short.ends(g.cfg, failed)
+		if r != nil && p.revision == r.to && !r.onlyForward() { // nor when it goes on
+			r.other.ends(g.configs[r.to], failed)
 		}
 		return
 	default:
@@ -53,6 +66,16 @@ func (g *group) lost(p *process, st Status) {
 	if rolls {
 		g.vacant++
 	}
+}
+
+// runs reports whether there is a process that is to go on.
+func (g *group) runs() bool {
+	for id := range g.all {
+		if !g.excused[id] {
+			return true
+		}
+	}
+	return false
 }
 
 // rollsPast reports whether the group is being rolled, and the roll has yet to come to the process, and so does not see to

@@ -21,7 +21,9 @@ type rolling struct {
 	state    roll.State
 	failures [2]int // by version, since it began
 	last     *RollError
-	waited   bool // for the canaries, as was told
+	waited   bool      // for the canaries, as was told
+	once     bool      // processes of the group have been through before, or there were none: one that ends well is no failure
+	other    shortfall // of the one of from and to that is not wanted now
 	leg      *leg
 }
 
@@ -132,13 +134,14 @@ func (g *group) startRoll(cfg GroupConfig, source any, reason string) (*leg, err
 		to = max(to, r+1)
 	}
 	was := g.configs[from]
-	g.roll = &rolling{from: from, to: to, reason: reason, needed: was.DependsOn, leg: &leg{done: make(chan struct{})}}
+	g.roll = &rolling{from: from, to: to, reason: reason, needed: was.DependsOn, leg: &leg{done: make(chan struct{})},
+		once: g.short.through > 0 || !g.runs()}
 	// The order of the groups is that of the configuration that was loaded last, of which a way back is none: what this group
 	// depended on may be gone by then, or depend on this group.
 	was.DependsOn = cfg.DependsOn
 	g.configs, g.sources = map[int]GroupConfig{from: was, to: cfg}, map[int]any{from: g.sources[from], to: source}
 	g.use(to)
-	g.roll.state = roll.Begin(cfg.arithmetic(g.desired), g.view(time.Now()))
+	g.roll.state = roll.Begin(cfg.arithmetic(g.desired()), g.view(time.Now()))
 	g.forgive()
 	g.tell(Event{Kind: RollBegun, Message: fmt.Sprintf("from revision %d to %d: %s", from, to, reason)})
 	g.wake()
@@ -231,11 +234,11 @@ func (g *group) forgive() {
 	g.failures, g.withheld, g.notBefore, g.givenUp, g.missing, g.vacant = 0, 0, time.Time{}, false, 0, 0
 }
 
-// use makes a revision the one that is wanted.
+// use makes a revision the one that is wanted, with as many processes as it had when it was so last.
 func (g *group) use(revision int) {
 	if g.revision != revision {
 		g.revision, g.cfg = revision, g.configs[revision]
-		g.desired = g.cfg.Desired
+		g.short, g.roll.other = g.roll.other, g.short
 		if r := g.roll; revision == r.from && !slices.Equal(r.needed, g.cfg.DependsOn) {
 			g.tell(Event{Kind: RollStep, Roll: r.state.Phase.String(), Message: fmt.Sprintf("revision %d is brought back but for DependsOn, "+
 				"which was %q, and stays %q, as the configuration says that was loaded last", revision, r.needed, g.cfg.DependsOn)})
@@ -248,7 +251,10 @@ func (r *rolling) onlyForward() bool { return r.from == r.to }
 
 // rollRules returns the rules of the roll that is under way.
 func (g *group) rollRules() roll.Config {
-	c := g.cfg.arithmetic(g.desired)
+	c := g.cfg.arithmetic(g.desired())
+	if g.roll.target() == roll.New {
+		c.Canary = max(0, c.Canary-g.short.through) // of whom those that are through need not be waited for
+	}
 	c.OnlyForward = g.roll.onlyForward()
 	if c.OnlyForward && c.OnFailure == roll.Rollback {
 		c.OnFailure = roll.Pause
@@ -276,7 +282,11 @@ func (g *group) rollOn(now time.Time) (a roll.Action, again bool) {
 		step("failure %d in a row, and %d are tried again, in %v: %v", is.Tries, c.Retries, max(0, is.Retry-v.Now), r.failure(g.name).reasonOnly())
 	}
 	if was.Phase == roll.Canary && is.Phase == roll.Rolling {
-		step("those that went first have stayed available for %v; the others follow", c.CanaryWait)
+		if c.Canary == 0 {
+			step("those that went first have done what they were there for; the others follow")
+		} else {
+			step("those that went first have stayed available for %v; the others follow", c.CanaryWait)
+		}
 	}
 	// Package roll has turned back, and may have found that this is the end already, by a view of the way there: it is to be asked anew.
 	// That is once in a roll, and not for ever with g.mu held, since no way leads forward from a way back.
@@ -326,7 +336,7 @@ func (g *group) rolled(phase roll.Phase) {
 				live++
 			}
 		}
-		g.missing = max(0, g.desired-live)
+		g.missing = max(0, g.desired()-live)
 	}
 	g.endRoll(failure)
 }

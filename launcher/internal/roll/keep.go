@@ -53,7 +53,7 @@ func (n census) surplus(c Config, v View) (stop Action) {
 // CanaryUntil returns when the canaries will have been waited for if they all stay, and false unless all of them are
 // available, and waited for.
 func (s State) CanaryUntil(c Config, v View) (at time.Duration, ok bool) {
-	if s.Phase != Canary || s.Paused || tally(c, v).available[New] < c.Canary {
+	if s.Phase != Canary || s.Paused || c.Canary == 0 || tally(c, v).available[New] < c.Canary {
 		return 0, false
 	}
 	var stay []time.Duration // until when

@@ -138,6 +138,8 @@ func storm(w *world, r *rand.Rand) {
 			case crashes > 0 && r.IntN(4) == 0:
 				crashes--
 				w.becomeUnhealthy(k)
+			case r.IntN(10) == 0:
+				w.complete(k)
 			case w.view.Instances[k].Version == roll.Old && !w.config.OnlyForward && r.IntN(10) == 0: // restarted by its policy
 				w.restart(k)
 			}

@@ -355,3 +355,34 @@ func TestBackoffDoesNotOverflow(t *testing.T) {
 		t.Errorf("waits until %v", until)
 	}
 }
+
+// A canary that has done what it was there for is not waited for, and not run again: there is one fewer to replace.
+func TestACanaryThatIsThrough(t *testing.T) {
+	w := begin(roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute}, 2)
+	w.isReady("new-3")
+	w.log = nil
+	w.complete(w.at("new-3"))
+	if at, ok := w.state.CanaryUntil(w.config, w.view); ok {
+		t.Errorf("it is waited for until %v", at)
+	}
+	w.act()
+	w.says(t, "0s new-3 is through", "0s rolling paused=false given up=0: ")
+	w.settle()
+	if w.state.Phase != roll.Done || w.count(of(roll.Old)) != 0 || w.count(of(roll.New)) != 1 {
+		t.Errorf("%v with %+v", w.state.Phase, w.view.Instances)
+	}
+}
+
+// The end of one that is through is progress.
+func TestWhoIsThroughIsProgress(t *testing.T) {
+	w := begin(roll.Config{Desired: 3, MaxSurge: 0, MinReady: time.Hour, ProgressDeadline: time.Hour + time.Minute}, 0)
+	for range 3 {
+		w.view.Now += time.Hour
+		w.act()
+		w.complete(0)
+	}
+	w.act()
+	if w.state.Phase != roll.Done {
+		t.Errorf("%v, paused %v: %s", w.state.Phase, w.state.Paused, w.state.Why)
+	}
+}

@@ -76,6 +76,13 @@ func (s State) Rollback(c Config, v View, why string) State {
 	return s.anew(c, v)
 }
 
+// Completed returns s after an instance of the target has done what it was there for, and nobody is to follow: from now on there
+// is one fewer in Desired, and in Canary where there is one. That is progress.
+func (s State) Completed(now time.Duration) State {
+	s.Tries, s.Progress, s.available = 0, max(s.Progress, now), max(0, s.available-1)
+	return s
+}
+
 // anew forgets failures and progress, which begin now.
 func (s State) anew(c Config, v View) State {
 	n := tally(c, v)
@@ -97,7 +104,8 @@ func (s State) goal(c Config, n census) (goal [2]int) {
 		}
 		goal[Old] = c.Desired - goal[New]
 	default:
-		goal[New], goal[Old] = c.Desired-s.GivenUp, s.GivenUp
+		goal[Old] = min(s.GivenUp, c.Desired) // which may have fallen since
+		goal[New] = c.Desired - goal[Old]
 	}
 	return goal
 }

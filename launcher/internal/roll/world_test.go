@@ -185,6 +185,26 @@ func (w *world) end(k int) {
 	w.view.Instances = slices.Delete(slices.Clone(w.view.Instances), k, k+1)
 }
 
+// complete has an instance of the target end as it should, and nobody is to follow. Others it does nothing to.
+func (w *world) complete(k int) {
+	c, i := &w.config, w.view.Instances[k]
+	if back := w.state.Phase == roll.RollingBack; w.over() || c.Desired == 0 || back != (i.Version == roll.Old) {
+		return
+	}
+	c.Desired--
+	if i.Version == roll.New {
+		c.Canary--
+	}
+	c.Canary = max(0, min(c.Canary, c.Desired))
+	c.MinHealthy = min(c.MinHealthy, c.Desired)
+	if c.MaxSurge == 0 {
+		c.MinHealthy = max(0, min(c.MinHealthy, c.Desired-1))
+	}
+	w.state = w.state.Completed(w.view.Now)
+	w.note("%s is through", i.ID)
+	w.view.Instances = slices.Delete(slices.Clone(w.view.Instances), k, k+1)
+}
+
 // over reports whether the roll is over, or waits for an order.
 func (w *world) over() bool { return w.state.Phase.Ended() || w.state.Paused }
 
