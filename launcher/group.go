@@ -44,7 +44,8 @@ type group struct {
 	short    shortfall
 	vacant   int // processes that a roll has not come to yet, have failed, and are to be started again
 
-	waitsFor  []string  // groups that are not healthy, before the first start
+	waits     bool      // until those that it depends on are healthy: its loop has yet to look
+	waitsFor  []string  // those that are not
 	failures  int       // in a row
 	withheld  int       // starts in a row that the launcher has not come to make
 	failedAt  time.Time // the last of them
@@ -87,7 +88,7 @@ func newGroup(m *Manager, cfg GroupConfig, source any) *group {
 	scope, _ := ctxshutdown.WithCancel(m.groupsScope, ctxshutdown.WithName(cfg.Name))
 	return &group{
 		manager: m, name: cfg.Name, scope: scope, poke: make(chan struct{}, 1), emptied: make(chan struct{}), begun: time.Now(),
-		cfg: cfg, revision: 1, configs: map[int]GroupConfig{1: cfg}, sources: map[int]any{1: source},
+		cfg: cfg, waits: true, revision: 1, configs: map[int]GroupConfig{1: cfg}, sources: map[int]any{1: source},
 		all: map[string]*process{}, excused: map[string]bool{},
 	}
 }
@@ -128,14 +129,15 @@ func (g *group) loop() {
 
 // awaitDependencies returns true when the groups that this one needs are healthy, and false if it is told to stop before.
 func (g *group) awaitDependencies() bool {
-	if len(g.config().DependsOn) == 0 {
+	if g.begins(nil) {
 		return g.scope.Err() == nil
 	}
 	events, stop := g.manager.events.watch()
 	defer stop()
 	for {
 		var waitsFor []string
-		for _, name := range g.config().DependsOn { // which a reload can change meanwhile
+		needs := g.config().DependsOn // which a reload can change meanwhile
+		for _, name := range needs {
 			if !g.manager.healthy(name) {
 				waitsFor = append(waitsFor, name)
 			}
@@ -143,7 +145,7 @@ func (g *group) awaitDependencies() bool {
 		g.mu.Lock()
 		g.waitsFor = waitsFor
 		g.mu.Unlock()
-		if len(waitsFor) == 0 {
+		if len(waitsFor) == 0 && g.begins(needs) {
 			return g.scope.Err() == nil
 		}
 		select {
@@ -154,6 +156,23 @@ func (g *group) awaitDependencies() bool {
 		}
 	}
 }
+
+// begins has the group begin, if these are the groups that it depends on.
+func (g *group) begins(needs []string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !slices.Equal(g.cfg.DependsOn, needs) {
+		return false
+	}
+	g.waits = false
+	if g.roll != nil { // of processes that were adopted; nothing could come of it before
+		g.roll.state.Progress = time.Since(g.begun)
+	}
+	return true
+}
+
+// unstarted reports whether nobody has been started yet, so that there is nobody to replace.
+func (g *group) unstarted() bool { return g.waits && len(g.all) == 0 && len(g.found) == 0 }
 
 // close stops all processes, once those who need them are gone, and returns when they are gone, too.
 func (g *group) close() {

@@ -409,6 +409,39 @@ func TestDependencies_AreReloaded(t *testing.T) {
 	equal(t, "message", health.Message, "")
 }
 
+// A group that waits for others begins with what was loaded last: nobody is there to replace, and no time for it passes.
+func TestDependencies_ReloadedMeanwhile(t *testing.T) {
+	dir := t.TempDir()
+	web := func(word string) launcher.GroupConfig {
+		g := script("web", 1, "echo "+word+" >>"+filepath.Join(dir, "began"))
+		g.DependsOn, g.Roll.ProgressDeadline = []string{"db"}, time.Millisecond
+		return g
+	}
+	db := script("db", 1, "until [ -e "+filepath.Join(dir, "go")+" ]; do sleep 0.01; done")
+	h := launch(t, db, web("first"))
+	h.enters("db-1", launcher.Spawning) // and no further
+	for _, word := range []string{"second", "third"} {
+		if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{db, web(word)}}, "test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.Restart(soon(t), "web", "test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.enters("web-1", launcher.Ready)
+	health, _ := h.GroupHealth("web")
+	equal(t, "message", health.Message, "")
+	equal(t, "rolls", h.count(launcher.RollBegun), 0)
+	text, err := os.ReadFile(filepath.Join(dir, "began"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "what has begun", string(text), "third\n")
+}
+
 // A hook that has all the time in the world does not have more than the process, whose total is the bound of all.
 func TestPreStopHooks_EndWithTheProcess(t *testing.T) {
 	g := runners("web", 1)

@@ -121,13 +121,20 @@ func (g *group) restart(reason string) (*leg, error) {
 }
 
 // startRoll begins to replace all processes by those of a configuration, and returns what to wait for. A roll that is
-// paused is given up for it. Source is that of the Config that has it. g.mu is held.
+// paused is given up for it. Where nobody has been started yet, nobody is replaced. Source is that of the Config that has it. g.mu is held.
 func (g *group) startRoll(cfg GroupConfig, source any, reason string) (*leg, error) {
 	if err := g.mayRoll(); err != nil {
 		return nil, err
 	}
 	if g.roll != nil && !g.roll.state.Paused {
 		return nil, fmt.Errorf("%w: group %q", ErrRolling, g.name)
+	}
+	if g.unstarted() {
+		g.sources[g.revision] = source
+		g.take(cfg)()
+		l := &leg{done: make(chan struct{})}
+		l.end(nil)
+		return l, nil
 	}
 	from, to := g.revision, g.revision+1
 	for r := range g.configs {
