@@ -221,6 +221,21 @@ func RollBack(m *Manager, cfg GroupConfig, took time.Duration, revisions ...int)
 	}
 }
 
+// StartsForTheUntold reports whether a group of two starts another one when one of them has ended, and it was not told of that.
+func StartsForTheUntold(m *Manager, cfg GroupConfig) bool {
+	g := newGroup(m, cfg.withDefaults(), nil)
+	defer g.scope.Shutdown()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, state := range []State{Complete, Ready} {
+		g.number++
+		p := newProcess(m, g, fmt.Sprintf("%s-%d", g.name, g.number), 1, g.cfg)
+		p.status.State, p.status.Routed = state, true
+		g.all[p.id] = p
+	}
+	return g.next(time.Now()).Do == roll.Start
+}
+
 // ConfigOf returns what a group has been told last, which is nobody else's business.
 func ConfigOf(m *Manager, group string) GroupConfig {
 	g, err := m.group(group)

@@ -296,8 +296,9 @@ func (g *group) view(now time.Time) roll.View {
 		st := p.snapshot()
 		i := roll.Instance{ID: p.id, Version: g.versionOf(p.revision)}
 		switch {
-		case st.State >= Unhealthy || g.excused[p.id]: // who is unhealthy stops by itself
+		case g.excused[p.id], st.State > Unhealthy && !st.State.Ended(): // who is unhealthy stops by itself
 			i.Health = roll.Stopping
+		case st.State >= Unhealthy: // and lost has yet to say whether anybody is to take its place
 		case st.State == Ready && st.Routed:
 			i.Health, i.Since = roll.Ready, st.ReadyAt.Sub(g.begun)
 		}

@@ -256,6 +256,14 @@ func TestRollToWhatEndsAtOnce(t *testing.T) {
 	equal(t, "state of the second", stateOf(h, "web-2"), launcher.Ready)
 }
 
+// Before the group has taken note that one has ended, and so whether anybody is to take its place, it starts nobody.
+func TestRunsOnce_StartsNobodyBeforeItKnows(t *testing.T) {
+	h := launch(t, runners("other", 0)).ready()
+	job := runners("job", 2)
+	job.Restart.Policy = launcher.Never
+	equal(t, "whether it starts another one", launcher.StartsForTheUntold(h.Manager, job), false)
+}
+
 // Who ends before it is ready has failed in that moment, whatever time it would have had.
 func TestExitBeforeReady(t *testing.T) {
 	g := runners("web", 1, "--ready-after", "-1s")
