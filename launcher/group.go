@@ -30,19 +30,20 @@ type group struct {
 
 	had *time.Duration // the manager's: of a group that a reload has dropped, the total deadline until then
 
-	mu       sync.Mutex
-	cfg      GroupConfig // of the revision that is wanted
-	revision int
-	configs  map[int]GroupConfig // by revision: the wanted one, and the one that a roll comes from
-	sources  map[int]any         // of those, the Source of the Config that they were loaded with
-	all      map[string]*process
-	found    []*rememberedProcess // kept by an earlier launcher, and not adopted yet
-	recent   []Status             // of those that have ended, the latest last
-	number   int                  // of the last process started
-	roll     *rolling             // nil: none under way, or paused
-	missing  int                  // fewer than desired, since a roll could not replace them
-	short    shortfall
-	vacant   int // processes that a roll has not come to yet, have failed, and are to be started again
+	mu        sync.Mutex
+	cfg       GroupConfig // of the revision that is wanted
+	revision  int
+	configs   map[int]GroupConfig // by revision: the wanted one, and the one that a roll comes from
+	sources   map[int]any         // of those, the Source of the Config that they were loaded with
+	all       map[string]*process
+	found     []*rememberedProcess // kept by an earlier launcher, and not adopted yet
+	recent    []Status             // of those that have ended, the latest last
+	number    int                  // of the last process started
+	roll      *rolling             // nil: none under way, or paused
+	givenUpOn int                  // how many a roll could not replace
+	missing   int                  // of those, fewer than desired
+	short     shortfall
+	vacant    int // processes that a roll has not come to yet, have failed, and are to be started again
 
 	waits     bool      // until those that it depends on are healthy: its loop has yet to look
 	waitsFor  []string  // those that are not

@@ -36,7 +36,11 @@ func (g *group) healthLocked(now time.Time) Health {
 	if g.roll != nil {
 		newest = g.roll.leadsTo()
 	}
+	unreplaced := h.Desired
 	for _, p := range g.sorted() {
+		if p.revision == g.revision && !g.excused[p.id] {
+			unreplaced--
+		}
 		st := p.snapshot()
 		if st.available(now, g.cfg.MinReady) && !g.excused[p.id] {
 			h.Ready++
@@ -56,8 +60,8 @@ func (g *group) healthLocked(now time.Time) Health {
 		h.Message = g.lostHope().Rule()
 	case g.roll != nil:
 		h.Message = fmt.Sprintf("%s; %d of %d replaced", h.Roll, h.Updated, h.Desired)
-	case g.missing > 0:
-		h.Message = fmt.Sprintf("degraded: %d of %d could not be replaced; restart the group when that is mended", g.missing, h.Desired)
+	case g.givenUpOn > 0 && unreplaced > 0: // those that have ended since have successors
+		h.Message = fmt.Sprintf("degraded: %d of %d could not be replaced; restart the group when that is mended", min(g.givenUpOn, unreplaced), h.Desired)
 	case g.short.through > 0:
 		h.Message = g.completion()
 	case len(g.waitsFor) > 0:

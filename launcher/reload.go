@@ -356,7 +356,7 @@ func (g *group) take(cfg GroupConfig) (tell func()) {
 	if cfg.Desired != g.cfg.Desired {
 		g.short = shortfall{}
 	}
-	g.cfg, g.configs[g.revision], g.missing = cfg, cfg, 0
+	g.cfg, g.configs[g.revision], g.givenUpOn, g.missing = cfg, cfg, 0, 0
 	if g.givenUp { // with what has failed
 		g.forgive()
 	}

@@ -249,12 +249,12 @@ func TestReloadMakesUpForWhatARollHasLost(t *testing.T) {
 	web := runners("web", 2)
 	web.MinHealthy, web.MaxSurge, web.Roll.OnFailure = launcher.Int(1), launcher.Int(0), launcher.Continue
 	h := launch(t, web).ready()
-	web.Command = append([]string{"/bin/sh", "-c", "test -e " + mended + ` || exit 3; exec "$0" "$@"`}, web.Command...)
+	web.Command = append([]string{"/bin/sh", "-c", "test {id} = web-3 || test -e " + mended + ` || exit 3; exec "$0" "$@"`}, web.Command...)
 	var failure *launcher.RollError
 	if err := h.Roll(soon(t), web, "test"); !errors.As(err, &failure) || !failure.Degraded {
 		t.Fatalf("it does not go on without some: %v", err)
 	}
-	equal(t, "who runs after the roll", revisions(h, "web"), map[int]int{1: 1})
+	equal(t, "who runs after the roll", revisions(h, "web"), map[int]int{2: 1})
 	if err := os.WriteFile(mended, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func TestReloadMakesUpForWhatARollHasLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.until("there is another one", func(e launcher.Event) bool {
-		return e.To == launcher.Ready && revisions(h, "web")[2] > 0
+		return e.To == launcher.Ready && revisions(h, "web")[2] > 1
 	})
 }
 

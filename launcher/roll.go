@@ -78,7 +78,7 @@ type RollError struct {
 	Group      string
 	Process    string // the replacement that failed, if it was one
 	RolledBack bool   // what was there before has been started again
-	Degraded   bool   // the rest has been replaced, and the roll is over
+	Degraded   bool   // the rest has been replaced, of which there is some, and the roll is over
 	Cause      error
 }
 
@@ -238,7 +238,7 @@ func (g *group) nextLeg() {
 
 // forgive forgets what has failed before an order.
 func (g *group) forgive() {
-	g.failures, g.withheld, g.notBefore, g.givenUp, g.missing, g.vacant = 0, 0, time.Time{}, false, 0, 0
+	g.failures, g.withheld, g.notBefore, g.givenUp, g.givenUpOn, g.missing, g.vacant = 0, 0, time.Time{}, false, 0, 0, 0
 }
 
 // use makes a revision the one that is wanted, with as many processes as it had when it was so last.
@@ -343,7 +343,7 @@ func (g *group) rolled(phase roll.Phase) {
 				live++
 			}
 		}
-		g.missing = max(0, g.desired()-live)
+		g.givenUpOn, g.missing = g.roll.state.GivenUp, max(0, g.desired()-live)
 	}
 	g.endRoll(failure)
 }

@@ -194,6 +194,47 @@ func TestContinue(t *testing.T) {
 	equal(t, "processes by revision", revisions(h, "web"), map[int]int{3: 3})
 }
 
+// With continue, and none that works, nobody is there to go on with: the group is again what it was, and its successors are of that.
+func TestContinue_WithNobody(t *testing.T) {
+	h := launch(t, runners("web", 3)).ready()
+	bad := script("web", 3, "exit 3")
+	bad.MinHealthy, bad.Roll = launcher.Int(2), launcher.RollConfig{OnFailure: launcher.Continue}
+	var failure *launcher.RollError
+	if err := h.Roll(soon(t), bad, "a bad build"); !errors.As(err, &failure) || !failure.RolledBack {
+		t.Fatalf("Roll: %v\n%s", err, h.story())
+	}
+	health, _ := h.GroupHealth("web")
+	equal(t, "revision", health.Revision, 1)
+	equal(t, "message", health.Message, "")
+	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 3})
+	h.drainEvents()
+	kill(t, h.running("web")[0].PID)
+	next := h.until("somebody takes its place", func(e launcher.Event) bool { return e.To == launcher.Spawning })
+	st, _ := h.Process(next.Process)
+	equal(t, "revision of who takes the place of one", st.Revision, 1)
+}
+
+// With continue, and some that cannot be replaced, it is said how many that are: also where others serve in their place.
+func TestContinue_WithSome(t *testing.T) {
+	h := launch(t, runners("web", 3)).ready()
+	odd := script("web", 3, "test {id} != web-4 || exit 3")
+	odd.Roll.OnFailure = launcher.Continue
+	var failure *launcher.RollError
+	if err := h.Roll(soon(t), odd, "one bad machine"); !errors.As(err, &failure) || !failure.Degraded {
+		t.Fatalf("Roll: %v\n%s", err, h.story())
+	}
+	health, _ := h.GroupHealth("web")
+	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1, 2: 2})
+	equal(t, "missing", health.Missing, 0)
+	equal(t, "message", health.Message, "degraded: 1 of 3 could not be replaced; restart the group when that is mended")
+
+	// When somebody has taken the place of that one, nothing is to be done any more.
+	kill(t, h.running("web")[0].PID)
+	h.until("somebody takes its place", func(e launcher.Event) bool { return e.To == launcher.Ready && revisions(h, "web")[2] == 3 })
+	health, _ = h.GroupHealth("web")
+	equal(t, "message when it has a successor", health.Message, "")
+}
+
 // leastReady is how few were ready at a time, from the moment that three were.
 func leastReady(h *harness) int {
 	h.drainEvents()

@@ -22,7 +22,7 @@
 //	        └────┬────┘                          └────┬────┘
 //	             │        failed for good             │
 //	             ├────────────────────────────────────┘
-//	             │ rollback: also ordered from outside, also when paused
+//	             │ rollback: also ordered from outside, also when paused, and where continue has nobody left to go on with
 //	             ▼
 //	       ┌─────────────┐  all put back
 //	       │ RollingBack ├──────────────────────────────────────────────────► RolledBack

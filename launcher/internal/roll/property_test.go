@@ -175,7 +175,7 @@ func (w *world) check() {
 			w.breach("rolled back with %d old and %d new, %d available", oldest, newest, good)
 		}
 	case roll.Degraded:
-		if g := w.state.GivenUp; g == 0 || c.OnFailure != roll.Continue || newest != c.Desired-g || oldest > g {
+		if g := w.state.GivenUp; g == 0 || c.OnFailure != roll.Continue || newest != max(0, c.Desired-g) || oldest > g || newest+w.through == 0 && !c.OnlyForward {
 			w.breach("degraded by %d with %d old and %d new", g, oldest, newest)
 		}
 	}

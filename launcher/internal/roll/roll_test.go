@@ -201,13 +201,18 @@ func TestContinueLeavesAnOldOneForEachFailure(t *testing.T) {
 	}
 }
 
-func TestContinueEndsWhenNothingSucceeds(t *testing.T) {
+// Where all have failed, there is nobody to go on with.
+func TestContinueTurnsBackWhenNothingSucceeds(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 2, OnFailure: roll.Continue}, 3)
 	w.ends("old-1")
 	w.ends("new-4")
 	w.ends("new-5")
 	w.ends("new-6")
-	if w.state.Phase != roll.Degraded || w.count(ready) != 2 {
+	if w.state.Phase != roll.RollingBack || w.count(ready) != 2 {
+		t.Errorf("%v with %+v", w.state.Phase, w.view.Instances)
+	}
+	w.settle()
+	if w.state.Phase != roll.RolledBack || w.count(of(roll.Old)) != 3 {
 		t.Errorf("%v with %+v", w.state.Phase, w.view.Instances)
 	}
 }

@@ -14,7 +14,7 @@ const (
 	RollingBack
 	Done       // every instance is new
 	RolledBack // every instance is old
-	Degraded   // some are new, and what could not be replaced is old or missing
+	Degraded   // some are new, unless OnlyForward, and what could not be replaced is old or missing
 )
 
 func (p Phase) String() string {
@@ -158,6 +158,9 @@ func (s State) failed(c Config, v View, failures int) State {
 			s.GivenUp = min(s.GivenUp+1, c.Desired)
 		}
 		s.Progress = v.Now
+		if s.GivenUp >= c.Desired && !c.OnlyForward { // nobody is left who could show that it works
+			return s.Rollback(c, v, s.Why)
+		}
 		return s
 	}
 	return s.giveUp(c, v)

@@ -19,6 +19,7 @@ type world struct {
 	terse  bool     // keeps no log: there are too many worlds
 	broken []string // promises
 
+	through int // instances, in complete
 	trouble int // that may still come, where that is counted
 }
 
@@ -192,6 +193,7 @@ func (w *world) complete(k int) {
 		return
 	}
 	c.Desired--
+	w.through++
 	if i.Version == roll.New {
 		c.Canary--
 	}
