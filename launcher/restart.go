@@ -32,7 +32,8 @@ func (g *group) lost(p *process, st Status) {
 			r.state = r.state.Completed(time.Since(g.begun))
 			return
 		}
-		if st.State == Unhealthy || st.Asked.IsZero() {
+		// Others are no reason why a roll does not come forward, nor why it is paused.
+		if rolls && version == r.target() && (st.State == Unhealthy || st.Asked.IsZero()) {
 			r.count(version, p.id, st)
 		}
 		if rolls && !g.rollsPast(p) {

@@ -184,7 +184,7 @@ func (g *group) resumeRoll(reason string) (*leg, error) {
 	if r == nil || !r.state.Paused {
 		return nil, fmt.Errorf("%w: group %q", ErrNotPaused, g.name)
 	}
-	r.state.Paused = false
+	r.state.Paused, r.last = false, nil
 	g.use(r.wanted())
 	r.state = r.state.Resume(g.rollRules(), g.view(time.Now()))
 	g.nextLeg()

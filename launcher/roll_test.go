@@ -97,6 +97,8 @@ func TestCanary(t *testing.T) {
 	h.enters(next.Process, launcher.Ready)
 
 	// One that is stopped by an order, too.
+	health, _ = h.GroupHealth("web")
+	equal(t, "what is wrong with the roll", health.Roll.Why, "")
 	stopped := h.running("web")[0]
 	equal(t, "revision of the oldest one", stopped.Revision, 1)
 	if err := h.StopProcess(stopped.ID, launcher.Stop{Reason: "it leaks"}); err != nil {
@@ -152,7 +154,7 @@ func TestResume(t *testing.T) {
 	if err := h.Resume(ctx, "web", "too early"); !errors.Is(err, launcher.ErrNotPaused) {
 		t.Errorf("with nothing to resume: %v", err)
 	}
-	bad := script("web", 2, "test -e "+fixed+" || exit 3")
+	bad := script("web", 2, "test -e "+fixed+" || exit 3; until [ -e "+fixed+"/go ]; do sleep 0.01; done")
 	var failure *launcher.RollError
 	if err := h.Roll(ctx, bad, "a bad build"); !errors.As(err, &failure) || failure.RolledBack || failure.Degraded {
 		t.Fatalf("Roll: %v", err)
@@ -161,10 +163,23 @@ func TestResume(t *testing.T) {
 	if r := health.Roll; r == nil || !r.Paused || !strings.Contains(r.Why, "web-3") {
 		t.Errorf("the pause is not shown: %+v", r)
 	}
-	if err := os.WriteFile(fixed, nil, 0o600); err != nil {
+	reason := health.Roll.Why
+	kill(t, h.running("web")[0].PID) // which is no reason for the pause
+	h.enters("web-4", launcher.Ready)
+	health, _ = h.GroupHealth("web")
+	equal(t, "reason", health.Roll.Why, reason)
+	if err := os.Mkdir(fixed, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Resume(ctx, "web", "mended"); err != nil {
+	resumed := make(chan error, 1)
+	go func() { resumed <- h.Resume(ctx, "web", "mended") }()
+	h.enters("web-5", launcher.Spawning)
+	health, _ = h.GroupHealth("web")
+	equal(t, "reason when it goes on", health.Roll.Why, "")
+	if err := os.WriteFile(filepath.Join(fixed, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := comes(t, h, resumed); err != nil {
 		t.Fatalf("Resume: %v\n%s", err, h.story())
 	}
 	equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 2})
