@@ -383,6 +383,7 @@ func (g *group) stop(a roll.Action) {
 		}
 	}
 	g.excused[a.ID] = true
+	p.spared = p.spared || a.Why == roll.Surplus
 	go p.send(event{kind: evStop, reason: why})
 }
 
@@ -425,18 +426,35 @@ func (g *group) tell(e Event) {
 	g.manager.publish(e)
 }
 
+// oneFewer has the group have one process less from now on, wherever a roll that is under way leads.
+func (g *group) oneFewer() {
+	if g.desired() > 0 {
+		g.short.fewer++
+	}
+	r := g.roll
+	if r == nil || r.onlyForward() {
+		return
+	}
+	other := r.from
+	if g.revision == r.from {
+		other = r.to
+	}
+	if r.other.of(g.configs[other]) > 0 {
+		r.other.fewer++
+	}
+}
+
 // stopProcess stops one. With replace false the group has one less from now on.
 func (g *group) stopProcess(p *process, reason string, grace time.Duration, replace bool) {
 	g.mu.Lock()
-	if !g.excused[p.id] && g.all[p.id] == p {
-		g.excused[p.id] = true // ordered, so that however it ends, it is no failure
-		if !replace {
-			if g.desired() > 0 {
-				g.short.fewer++
-			}
-		} else if g.rollsPast(p) {
+	if g.all[p.id] == p {
+		if !replace && !p.spared { // also of one that the group is replacing: it has one less then
+			p.spared = true
+			g.oneFewer()
+		} else if replace && !g.excused[p.id] && g.rollsPast(p) {
 			g.vacant++
 		}
+		g.excused[p.id] = true // ordered, so that however it ends, it is no failure
 	}
 	g.mu.Unlock()
 	g.wake()

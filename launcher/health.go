@@ -69,6 +69,9 @@ func (g *group) healthLocked(now time.Time) Health {
 	case now.Before(g.notBefore):
 		h.Message = fmt.Sprintf("%s; the next start is in %v", inARow(g.failures), g.notBefore.Sub(now).Round(time.Millisecond))
 	}
+	if n := g.short.fewer; n > 0 && !g.stopping {
+		h.Message = strings.TrimPrefix(fmt.Sprintf("%s; %d fewer than desired_instances, %d, by order", h.Message, n, g.cfg.Desired), "; ")
+	}
 	return h
 }
 

@@ -29,6 +29,7 @@ type process struct {
 	cfg       GroupConfig                 // what it was started with
 	ruled     atomic.Pointer[GroupConfig] // what holds for it now
 	digest    string
+	spared    bool               // nobody follows it, by order, or since it was one too many; the group's
 	withheld  bool               // it was not started, since it could not have been kept; run's
 	found     *rememberedProcess // nil: this launcher has started it
 	manager   *Manager

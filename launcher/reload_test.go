@@ -230,6 +230,12 @@ func TestReloadKeepsWhatWasOrdered(t *testing.T) {
 	h := launch(t, web).ready()
 	h.stops("web-1")
 	for _, c := range []struct{ loaded, desired int }{{2, 1}, {3, 3}} {
+		if err := h.Restart(soon(t), "web", "test"); err != nil {
+			t.Fatal(err)
+		}
+		health, _ := h.GroupHealth("web")
+		equal(t, "desired after a restart", health.Desired, 1)
+		equal(t, "message after a restart", health.Message, "1 fewer than desired_instances, 2, by order")
 		web.Desired = c.loaded
 		web.HealthCheckTimeout += time.Hour
 		if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web}}, "test"); err != nil {

@@ -147,6 +147,9 @@ func (g *group) startRoll(cfg GroupConfig, source any, reason string) (*leg, err
 	// depended on may be gone by then, or depend on this group.
 	was.DependsOn = cfg.DependsOn
 	g.configs, g.sources = map[int]GroupConfig{from: was, to: cfg}, map[int]any{from: g.sources[from], to: source}
+	if cfg.Desired == g.cfg.Desired {
+		g.roll.other.fewer = g.short.fewer // of which the configuration says nothing new
+	}
 	g.use(to)
 	g.roll.state = roll.Begin(cfg.arithmetic(g.desired()), g.view(time.Now()))
 	g.forgive()

@@ -209,6 +209,66 @@ func TestContinue(t *testing.T) {
 	equal(t, "processes by revision", revisions(h, "web"), map[int]int{3: 3})
 }
 
+// An order to have one less holds when it comes in a roll, for one that the roll is stopping, also when that turns back; once for each.
+func TestOneFewerInARoll(t *testing.T) {
+	g := runners("web", 3, "--behavior", "hang")
+	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
+	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}).ready()
+	g.Roll.CanaryWait, g.Roll.Canary = time.Hour, 1
+	over := begin(h, g)
+	stopped := h.until("an old one is to stop", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
+	for range 2 {
+		if err := h.StopProcess(stopped, launcher.Stop{NoReplacement: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	desired := func(when string) {
+		t.Helper()
+		health, _ := h.GroupHealth("web")
+		equal(t, "desired "+when, health.Desired, 2)
+		if want := "1 fewer than desired_instances, 3, by order"; !strings.HasSuffix(health.Message, want) {
+			t.Errorf("it is said %s: %q, and not %q", when, health.Message, want)
+		}
+	}
+	desired("on the way there")
+	turned := make(chan error, 1)
+	go func() { turned <- h.Rollback(soon(t), "web", "test") }()
+	hangs := func(id string) {
+		st, _ := h.Process(id)
+		kill(t, st.PID)
+	}
+	hangs(stopped)
+	h.until("it has turned back", func(e launcher.Event) bool {
+		if e.To == launcher.ShutdownRequested {
+			hangs(e.Process)
+		}
+		return e.Roll == "rolled back"
+	})
+	if err := comes(t, h, turned); err != nil {
+		t.Fatalf("%v\n%s", err, h.story())
+	}
+	<-over
+	desired("after the way back")
+	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 2})
+}
+
+// Who is one too many has no replacement, and to say that it is to have none changes nothing.
+func TestOneFewer_OfOneTooMany(t *testing.T) {
+	g := runners("web", 3, "--behavior", "hang")
+	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
+	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}).ready()
+	g.Desired, g.MinHealthy = 2, nil
+	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	stopped := h.until("one is to stop", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
+	if err := h.StopProcess(stopped, launcher.Stop{NoReplacement: true}); err != nil {
+		t.Fatal(err)
+	}
+	health, _ := h.GroupHealth("web")
+	equal(t, "desired", health.Desired, 2)
+}
+
 // With continue, and none that works, nobody is there to go on with: the group is again what it was, and its successors are of that.
 func TestContinue_WithNobody(t *testing.T) {
 	h := launch(t, runners("web", 3)).ready()

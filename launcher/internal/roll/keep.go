@@ -44,7 +44,7 @@ func (n census) surplus(c Config, v View) (stop Action) {
 			may, worth = available > c.MinHealthy, 3
 		}
 		if worth = 2*worth + int(i.Version); may && (least == 0 || worth <= least) {
-			stop, least = Action{Do: Stop, ID: i.ID, Why: "one too many"}, worth
+			stop, least = Action{Do: Stop, ID: i.ID, Why: Surplus}, worth
 		}
 	}
 	return stop

@@ -11,6 +11,9 @@ const (
 	Stop
 )
 
+// Surplus is why one is stopped that there is one too many of.
+const Surplus = "one too many"
+
 // An Action is what to do next.
 type Action struct {
 	Do      Verb
@@ -88,7 +91,7 @@ func (n census) victim(c Config, v View, goal [2]int, t Version) (stop Action) {
 		if may && (least == 0 || worth < least) {
 			stop, least = Action{Do: Stop, ID: i.ID, Why: "replaced"}, worth
 			if i.Version == t {
-				stop.Why = "one too many"
+				stop.Why = Surplus
 			}
 		}
 	}
