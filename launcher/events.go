@@ -26,7 +26,7 @@ const (
 
 	RollBegun   Kind = "roll-begun"   // the processes of a group are being replaced
 	RollStep    Kind = "roll-step"    // something has come of that: canaries are waited for, one is tried again, it turns back
-	RollDone    Kind = "roll-done"    // they have been
+	RollDone    Kind = "roll-done"    // they have been, or have been put back where that was ordered
 	RollFailed  Kind = "roll-failed"  // they have not been, or not all, and are not being any more
 	Restart     Kind = "restart"      // a process that has failed will be replaced
 	Reloaded    Kind = "reloaded"     // a configuration was taken over; by Reread, one for each change

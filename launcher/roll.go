@@ -21,6 +21,7 @@ type rolling struct {
 	state    roll.State
 	failures [2]int // by version, since it began
 	last     *RollError
+	ordered  bool      // to turn back, and not since something had failed
 	waited   bool      // for the canaries, as was told
 	once     bool      // processes of the group have been through before, or there were none: one that ends well is no failure
 	other    shortfall // of the one of from and to that is not wanted now
@@ -187,7 +188,10 @@ func (g *group) resumeRoll(reason string) (*leg, error) {
 	if r == nil || !r.state.Paused {
 		return nil, fmt.Errorf("%w: group %q", ErrNotPaused, g.name)
 	}
-	r.state.Paused, r.last = false, nil
+	r.state.Paused = false
+	if r.target() == roll.New { // on the way back it is why that was taken
+		r.last = nil
+	}
 	g.use(r.wanted())
 	r.state = r.state.Resume(g.rollRules(), g.view(time.Now()))
 	g.nextLeg()
@@ -210,7 +214,9 @@ func (g *group) turnBack(reason string) (*leg, error) {
 	if r.onlyForward() {
 		return nil, fmt.Errorf("%w: group %q", ErrNoWayBack, g.name)
 	}
-	r.last = &RollError{Group: g.name, Cause: errors.New("ordered to turn back: " + reason)}
+	if r.target() == roll.New || r.state.Paused { // else it turns back already, for a reason of its own
+		r.last, r.ordered = &RollError{Group: g.name, Cause: errors.New("ordered to turn back: " + reason)}, true
+	}
 	if r.state.Paused {
 		g.nextLeg()
 	}
@@ -364,6 +370,11 @@ func (g *group) endRoll(err *RollError) {
 	if err == nil {
 		g.tell(Event{Kind: RollDone, Roll: r.state.Phase.String(), Message: fmt.Sprintf("all processes are of revision %d", g.revision)})
 		r.leg.end(nil)
+		return
+	}
+	if err.RolledBack && r.ordered { // what was ordered has been done, and only who waited for the way there has not got it
+		g.tell(Event{Kind: RollDone, Roll: r.state.Phase.String(), Message: fmt.Sprintf("all processes are of revision %d again, as was ordered", g.revision)})
+		r.leg.end(err)
 		return
 	}
 	g.tell(Event{Kind: RollFailed, Roll: r.state.Phase.String(), Message: err.Error()})

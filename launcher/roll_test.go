@@ -119,6 +119,9 @@ func TestCanary(t *testing.T) {
 		t.Errorf("Roll: %v", err)
 	}
 	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 3})
+	equal(t, "rolls that have failed", h.count(launcher.RollFailed), 0)
+	equal(t, "rolls that were done", h.count(launcher.RollDone), 1)
+	equal(t, "rolls that were turned back", h.Stats().Groups["web"].Rolls["rolled back"], uint64(1))
 	if err := h.Rollback(ctx, "web", "again"); !errors.Is(err, launcher.ErrNotRolling) {
 		t.Errorf("a second time: %v", err)
 	}
