@@ -115,7 +115,8 @@ func TestKept_OrderedBefore(t *testing.T) {
 	web := cfg.Groups[0]
 	web.Env = append(web.Env, "NEW=1")
 	web.DependsOn = []string{"db"}
-	db := script("db", 1, "until test -e "+open+"; do sleep 0.01; done")
+	web.Roll.ProgressDeadline = 3 * time.Second // of which none passes before the group begins
+	db := script("db", 1, "until test -e "+open+"; do sleep 0.01; done; sleep 3.1")
 	cfg.Groups = []launcher.GroupConfig{web, db}
 	h := launchWith(t, cfg)
 	over := make(chan error, 1)

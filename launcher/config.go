@@ -166,7 +166,7 @@ type RollFailure string
 const (
 	Pause    RollFailure = "pause"    // what is replaced stays, the rest is left alone until there is an order; the default
 	Rollback RollFailure = "rollback" // what is replaced is replaced by what was there before
-	Continue RollFailure = "continue" // with the others: each failure leaves one that was there, or one fewer; never under MinHealthy
+	Continue RollFailure = "continue" // with the others: each failure leaves one that was there, or one fewer; never under MinHealthy; where all fail, Rollback
 )
 
 // Retry is whether and when a replacement that has failed is tried again.

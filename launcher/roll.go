@@ -122,7 +122,8 @@ func (g *group) restart(reason string) (*leg, error) {
 }
 
 // startRoll begins to replace all processes by those of a configuration, and returns what to wait for. A roll that is
-// paused is given up for it. Where nobody has been started yet, nobody is replaced. Source is that of the Config that has it. g.mu is held.
+// paused is given up for it. Where nobody has been started yet, nobody is replaced. Source is that of the Config that has it.
+// g.mu is held.
 func (g *group) startRoll(cfg GroupConfig, source any, reason string) (*leg, error) {
 	if err := g.mayRoll(); err != nil {
 		return nil, err
