@@ -45,6 +45,10 @@ type Config struct {
 	Reread func(ctx context.Context, source any) (next Config, changes []string, err error)
 	Source any // whatever Reread wants to find again
 
+	// Locate says of an error by which a reload to this configuration is refused where in its file the fault is, as
+	// config.Source.Locate does; what it returns has to match what it was given. nil: errors stay as they are.
+	Locate func(error) error
+
 	// Helper is put before the command of a process that inherits listeners, as in {"/proc/self/exe", "exec", "--"}. It
 	// has to set LISTEN_PID to its own process id, and to become the command: [Exec] does. Without it the variable is left
 	// out, which package client understands, and sd_listen_fds(3) does not.

@@ -185,9 +185,9 @@ func (m *Manager) claim(g GroupConfig, before remembered) (inheritance, error) {
 	if err != nil {
 		return in, err
 	}
-	if field, err := g.Log.check(); err != nil {
+	if err := g.checkLog(); err != nil {
 		in.close()
-		return inheritance{}, &ConfigError{g.Name, field, err.Error()}
+		return inheritance{}, err
 	}
 	return in, nil
 }

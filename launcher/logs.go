@@ -48,18 +48,18 @@ func (c LogConfig) file(id string) string {
 	return c.Path
 }
 
-// check says early, and by field, what would be lost later. It waits for the disk.
-func (c LogConfig) check() (field string, err error) {
-	if c.Dir != "" {
-		if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-			return "Log.Dir", err
+// checkLog says early, and by field, what would be lost later. It waits for the disk.
+func (g GroupConfig) checkLog() error {
+	if g.Log.Dir != "" {
+		if err := os.MkdirAll(g.Log.Dir, 0o700); err != nil {
+			return &ConfigError{g.Name, "Log.Dir", err.Error()}
 		}
-	} else if c.Path != "" {
-		if err := capture.Check(c.Path); err != nil {
-			return "Log.Path", err
+	} else if g.Log.Path != "" {
+		if err := capture.Check(g.Log.Path); err != nil {
+			return &ConfigError{g.Name, "Log.Path", err.Error()}
 		}
 	}
-	return "", nil
+	return nil
 }
 
 // open returns where to print, and what to call when there is nothing more to print; nil: nowhere. It does not wait for the

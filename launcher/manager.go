@@ -251,6 +251,9 @@ func (m *Manager) Roll(ctx context.Context, cfg GroupConfig, reason string) erro
 	if err := g.keepsListeners(cfg); err != nil {
 		return err
 	}
+	if err := g.checkLog(cfg); err != nil {
+		return err
+	}
 	return g.follow(ctx, func() (*leg, error) {
 		g.mu.Lock()
 		defer g.mu.Unlock()

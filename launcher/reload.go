@@ -45,7 +45,7 @@ func (m *Manager) reload(next Config, reason string) (wait func(ctx context.Cont
 	}
 	defer m.reloading.Unlock()
 	wait, err = m.takeOver(next, reason, nil)
-	return wait, refused(err)
+	return wait, refused(next.located(err))
 }
 
 // A refusal is an error by which nothing was taken over.
@@ -59,6 +59,14 @@ func refused(err error) error {
 		return nil
 	}
 	return refusal{err}
+}
+
+// located says where the fault is, if somebody knows.
+func (c Config) located(err error) error {
+	if err == nil || c.Locate == nil {
+		return err
+	}
+	return c.Locate(err)
 }
 
 // takeOver begins, for who has m.reloading, and returns what waits for the rest. From the last look at what the groups are doing to
@@ -223,6 +231,11 @@ func (m *Manager) plan(next Config) (_ *plan, err error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, c := range p.rolled {
+		if err := c.group.checkLog(c.cfg); err != nil {
+			return nil, err
+		}
+	}
 	for _, g := range m.allGroups() {
 		if !slices.Contains(p.order, g.name) && g.scope.Err() == nil {
 			p.gone = append(p.gone, g)
@@ -329,6 +342,15 @@ func (g GroupConfig) sameProcess(o GroupConfig) bool {
 	return reflect.DeepEqual(g, o)
 }
 
+// checkLog makes where another configuration prints to, or refuses it, as [Start] does. It waits for the disk, and so without a lock;
+// where that has not changed, nobody has to.
+func (g *group) checkLog(cfg GroupConfig) error {
+	if g.config().Log == cfg.Log {
+		return nil
+	}
+	return cfg.checkLog()
+}
+
 // keepsListeners refuses others: the launcher holds them for the processes that run.
 func (g *group) keepsListeners(cfg GroupConfig) error {
 	now := g.config()
@@ -407,7 +429,7 @@ func (m *Manager) reread(ctx context.Context, dry bool, reason string) (changes 
 		return changes, wait, refused(err)
 	}
 	wait, err = m.takeOver(next, reason, changes)
-	return changes, wait, refused(err)
+	return changes, wait, refused(next.located(err))
 }
 
 // source is what Reread compares with: each group as it is.

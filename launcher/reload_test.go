@@ -96,6 +96,45 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// Where a group that runs is to print to from now on is made, or refused before anything has changed: what it prints would be lost.
+func TestReloadChecksWhereToPrint(t *testing.T) {
+	web := runners("web", 1)
+	h := launch(t, web).ready()
+	orders := map[string]func(g launcher.GroupConfig) error{
+		"a reload": func(g launcher.GroupConfig) error {
+			return h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{g}}, "test")
+		},
+		"a roll": func(g launcher.GroupConfig) error { return h.Roll(soon(t), g, "test") },
+	}
+	for what, order := range orders {
+		for _, c := range []struct {
+			field string
+			log   launcher.LogConfig
+		}{
+			{"Log.Dir", launcher.LogConfig{Dir: "/dev/null/logs"}},
+			{"Log.Path", launcher.LogConfig{Path: filepath.Join(t.TempDir(), "none", "log")}},
+		} {
+			wrong := web
+			wrong.Log = c.log
+			var rule *launcher.ConfigError
+			if err := order(wrong); !errors.As(err, &rule) || rule.Group != "web" || rule.Field != c.field {
+				t.Errorf("%s, %s: %v", what, c.field, err)
+			}
+		}
+	}
+	equal(t, "who runs after what was refused", revisions(h, "web"), map[int]int{1: 1})
+	for what, order := range orders {
+		next := web
+		next.Log.Dir = filepath.Join(t.TempDir(), "not", "there")
+		if err := order(next); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if _, err := os.Stat(next.Log.Dir); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // A group that a reload has removed is there until its last process is gone, whatever is reloaded meanwhile: it is shown, and
 // what it needs outlasts it.
 func TestReloadRemembersWhoIsLeaving(t *testing.T) {

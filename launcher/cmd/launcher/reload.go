@@ -15,7 +15,7 @@ import (
 
 // reread reads the file anew, and says how it differs. What needs another launcher is refused.
 func reread(at *place, now *config.Config) (launcher.Config, []string, error) {
-	next, err := config.Load(at.file)
+	next, source, err := config.LoadSource(at.file)
 	if err != nil {
 		return launcher.Config{}, nil, err
 	}
@@ -30,7 +30,7 @@ func reread(at *place, now *config.Config) (launcher.Config, []string, error) {
 	if at.dir != "" {
 		cfg.Dir = at.dir
 	}
-	cfg.Source = next
+	cfg.Source, cfg.Locate = next, source.Locate
 	if len(refused) > 0 {
 		err = fmt.Errorf("launcher: nothing of %s was taken over, since some of it needs another launcher; undo that, or stop this one and start it anew:\n%s",
 			at.file, strings.Join(refused, "\n"))

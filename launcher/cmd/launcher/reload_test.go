@@ -109,7 +109,7 @@ func TestReload_OfAGroupThatIsLeaving(t *testing.T) {
 	refused := "a group of this name was removed, and has not come to its end; add it again when that is gone, which the reload that has removed it can wait for"
 	equal(t, "what is shown", s.must("reload", "--dry-run"), "+ web (starts the group)\n! web: "+refused+" (refused)\n"+shown)
 	_, stderr, code := s.says("reload", "-f", s.file())
-	if code != 1 || stderr != "launcher: group \"web\": Name: "+refused+"\n" {
+	if code != 1 || stderr != s.file()+":5:6: process_groups[1].name: "+refused+"\n" {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	s.killsAll(1)
@@ -118,6 +118,21 @@ func TestReload_OfAGroupThatIsLeaving(t *testing.T) {
 	s.write(other)
 	s.must("reload")
 	s.killsAll(1)
+}
+
+// What is found fault with when a file is taken over is said with file, line and key, as at a start, and nothing has changed.
+func TestReload_ThatIsRefused(t *testing.T) {
+	s := newSite(t, web)
+	d := s.runs()
+	s.write(web + "    logs: {dir: /dev/null/logs}\n")
+	_, stderr, code := s.says("reload", "-f", s.file())
+	want := s.file() + ":6:12: process_groups[0].logs.dir: mkdir /dev/null"
+	if code != 1 || !strings.HasPrefix(stderr, want) {
+		t.Fatalf("exit code %d, %swant %s…", code, stderr, want)
+	}
+	d.cmd.Process.Signal(syscall.SIGHUP)
+	d.logs(`msg=reload error="` + want)
+	equal(t, "revision", s.health().Groups[0].Revision, "1")
 }
 
 // A SIGHUP is not put off until what the one before has begun is over, and what was taken over is in the log, once.
