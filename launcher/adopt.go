@@ -295,6 +295,7 @@ func (p *process) recall() *rememberedProcess {
 	r := &rememberedProcess{ID: p.id, Revision: p.revision, Digest: p.digest, Config: forgetful(*p.rules()), Kept: p.kept,
 		Reason: st.Reason, Grace: p.grace, Port: p.port.Load()}
 	r.Ready, r.Asked = bootMillis(st.ReadyAt), bootMillis(st.Asked)
+	r.Began, r.Granted = bootMillis(p.asked.began), bootMillis(p.asked.granted)
 	return r
 }
 

@@ -159,6 +159,18 @@ func AdoptedMachine(cfg GroupConfig, ready, stopping time.Duration) (*Machine, [
 	return x, x.step(e)
 }
 
+// AskedMachine returns the machine of an adopted process that was asked to stop some time ago, the moment it was told to, and has so much
+// more time, 0 if it has not asked for it; and what is to be done first.
+func AskedMachine(cfg GroupConfig, asked, granted time.Duration) (*Machine, []string) {
+	x := NewMachine(cfg)
+	x.m = newMachine(x.m.cfg)
+	e := event{kind: evAdopted, reason: "test", asked: x.now.Add(-asked), began: x.now.Add(-asked)}
+	if granted > 0 {
+		e.granted = x.now.Add(granted)
+	}
+	return x, x.step(e)
+}
+
 // A Memory writes the state file of a launcher without groups.
 type Memory struct{ m *memory }
 

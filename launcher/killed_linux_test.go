@@ -701,6 +701,31 @@ func TestKept_StopGoesOn(t *testing.T) {
 	}
 }
 
+// The times of a process that was asked to stop go on under the next launcher, and that says how long it has really had.
+func TestKept_StopTakesNoLonger(t *testing.T) {
+	b := newBrood(t)
+	g := kept(b.of(runners("web", 1, "--behavior", "hang")))
+	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
+	first := startAnother(t, cfg, "stop").hears("ready").hears("told")
+	awaitInFile(t, launcher.StateIn(cfg.Dir), `"began":`)
+	asked := time.Now() // or before
+	first.kill()
+	// The new grace period is long over, but for the one time that it can ask for more.
+	shutdown := &cfg.Groups[0].Shutdown
+	shutdown.Grace, shutdown.Poll, shutdown.SIGTERMTimeout = time.Millisecond, 2*time.Second, time.Millisecond
+	h := launchWith(t, cfg)
+	adopted := h.until("it is adopted", func(e launcher.Event) bool { return e.Kind == launcher.Adopted })
+	e := h.until("its end", func(e launcher.Event) bool { return e.Kind == launcher.Signalled })
+	took, ok := strings.CutPrefix(e.Message, "SIGTERM to all: its grace period is over, after ")
+	took, _, _ = strings.Cut(took, ";")
+	d, err := time.ParseDuration(took)
+	if least := adopted.Time.Sub(asked); !ok || err != nil || d < least.Truncate(time.Millisecond) {
+		t.Errorf("%q, and it was asked %v before it was adopted, or more (%v)", e.Message, least, err)
+	}
+	h.ends("web-1")
+}
+
 // awaitInFile waits until a file says something. Its writers rename it, and nobody tells when.
 func awaitInFile(t *testing.T, path, want string) {
 	t.Helper()

@@ -40,7 +40,8 @@ import (
 //   - Each phase from leaving on has a deadline, and next returns the earliest one, so a call that hangs delays nothing.
 //   - maxAt is set once.
 type machine struct {
-	cfg GroupConfig // complete: defaults are filled in
+	cfg    GroupConfig // complete: defaults are filled in
+	router bool        // there is one, which takes its time
 
 	state State
 	phase phase
@@ -58,6 +59,7 @@ type machine struct {
 	left          bool      // routing and hooks have been seen to
 	began         time.Time // the first Shutdown call, or the stop signal
 	deadline      time.Time
+	granted       time.Time // what it was moved to, for a request
 	maxAt         time.Time
 	escalateBy    time.Time // zero without a total deadline
 	stopBy        time.Time // zero unless another launcher has told it to stop
@@ -115,7 +117,7 @@ const (
 	evReaped                       // exit
 	evSpawnFailed                  // it never ran
 	evLostSight                    // it cannot be watched any more
-	evAdopted                      // it runs, and another launcher has started it: readyAt, asked, reason, grace
+	evAdopted                      // it runs, and another launcher has started it: readyAt, asked, began, granted, reason, grace
 	numEventKinds = int(evAdopted) + 1
 )
 
@@ -132,6 +134,8 @@ type event struct {
 	rules      *GroupConfig
 	readyAt    time.Time
 	asked      time.Time // zero: it was not told to stop before
+	began      time.Time // zero: nor asked to
+	granted    time.Time // zero: nor given more time
 	drainError string
 	exit       proc.Exit
 }
@@ -405,9 +409,13 @@ func (m *machine) adopt(e event) []action {
 	m.startBy, m.pollAt = e.at.Add(m.cfg.HealthCheckTimeout), e.at
 	switch {
 	case !e.asked.IsZero():
-		// What it had asked for is not known, so it is told to stop anew; but all in all it gets no more time than it had.
-		m.stopBy = e.asked.Add(m.cfg.leaveBound() + m.cfg.Shutdown.Max)
-		m.requests = math.MaxInt32 // nor how often, and nobody is told twice
+		// How far it is, nobody knows, so it is told to stop anew; but all in all it gets no more time than it had.
+		leaving := m.cfg.delays()
+		if m.router {
+			leaving = m.cfg.leaveBound()
+		}
+		m.stopBy = e.asked.Add(leaving + m.cfg.Shutdown.Max)
+		m.requests = math.MaxInt32 // nor how often it has asked for more, and nobody is told twice
 		return m.stop(e)
 	case !e.readyAt.IsZero() || m.cfg.Protocol == Signals:
 		todo := m.ready(e.at, "it was ready")

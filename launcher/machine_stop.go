@@ -32,10 +32,15 @@ func (m *machine) stop(e event) []action {
 	if total := m.cfg.Shutdown.TotalDeadline; total > 0 {
 		m.escalateBy = m.asked.Add(total / 5 * 4)
 	}
+	if !e.began.IsZero() {
+		return m.goOn(e)
+	}
 	if !routed && len(m.cfg.PreStop) == 0 {
 		return m.begin(e.at)
 	}
-	m.leaveBy = e.at.Add(m.cfg.leaveBound())
+	if m.leaveBy = m.asked.Add(m.cfg.leaveBound()); !m.leaveBy.After(e.at) { // under another launcher
+		return m.begin(e.at)
+	}
 	return []action{{kind: doLeave}}
 }
 
@@ -49,6 +54,20 @@ func (m *machine) begin(now time.Time) []action {
 	}
 	m.phase, m.deadline = asking, m.bounded(now.Add(min(m.grace, m.cfg.Shutdown.Max)))
 	return m.ask(now, doShutdown, m.cfg.Shutdown.Poll)
+}
+
+// goOn asks a process to stop that another launcher has asked before: its grace period and its maximum have begun then. While there was no
+// launcher it could not ask for more time: where its deadline has passed meanwhile, it can still do so once, which takes two calls.
+func (m *machine) goOn(e event) []action {
+	m.enter(ShutdownRequested)
+	m.began, m.granted = e.began, e.granted
+	m.maxAt = m.bounded(e.began.Add(m.cfg.Shutdown.Max))
+	if m.cfg.Protocol == Signals {
+		return m.signal(e.at, "it has no protocol")
+	}
+	latest := slices.MaxFunc([]time.Time{e.began.Add(m.grace), e.granted, e.at.Add(2 * m.cfg.Shutdown.Poll)}, time.Time.Compare)
+	m.phase, m.deadline = asking, slices.MinFunc([]time.Time{latest, m.maxAt}, time.Time.Compare)
+	return m.ask(e.at, doShutdown, m.cfg.Shutdown.Poll)
 }
 
 // bounded cuts a deadline at four fifths of the total, where there is one, and at the end of the time that another launcher
@@ -122,7 +141,7 @@ func (m *machine) extend(e event) {
 		to = m.maxAt
 	}
 	if to.After(m.deadline) {
-		m.deadline = to
+		m.deadline, m.granted = to, to
 	}
 }
 

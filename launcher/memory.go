@@ -68,8 +68,10 @@ type rememberedProcess struct {
 	Digest   string        `json:"digest"`
 	Config   GroupConfig   `json:"config"` // see forgetful
 	Kept     proc.Kept     `json:"process"`
-	Ready    int64         `json:"ready,omitempty"` // when it became so
-	Asked    int64         `json:"asked,omitempty"` // when it was to be stopped
+	Ready    int64         `json:"ready,omitempty"`   // when it became so
+	Asked    int64         `json:"asked,omitempty"`   // when it was to be stopped
+	Began    int64         `json:"began,omitempty"`   // when it was asked to, from which its times count
+	Granted  int64         `json:"granted,omitempty"` // until when it has, where it has asked for more
 	Reason   string        `json:"reason,omitempty"`
 	Grace    time.Duration `json:"grace,omitempty"`
 	Port     int32         `json:"port,omitempty"` // where it serves the protocol over TCP

@@ -54,11 +54,18 @@ type process struct {
 	routed bool // wanted in routing
 	kept   proc.Kept
 	grace  time.Duration // as it was told to stop
+	asked  asked
 
 	settled chan struct{} // closed when the router has been told for the first time, or will not be
 	settle  func()
 
 	routing sync.Mutex // held while the router is told, for as long as it takes
+}
+
+// asked is what has come of it that a process was asked to stop, as the next launcher has to know it.
+type asked struct {
+	began   time.Time // zero: it was not
+	granted time.Time // zero: it has not asked for more time
 }
 
 // A Status is what is known of a process.
@@ -157,13 +164,15 @@ func (p *process) run() {
 	defer close(p.over)
 	defer p.settle()
 	m := newMachine(p.cfg)
+	m.router = p.manager.cfg.Router != nil
 	var exited, done <-chan struct{}
 	e := event{kind: evSpawned}
 	if p.found == nil {
 		p.tell(Event{Kind: Transition, To: Spawning, Message: p.cfg.Command[0]})
 	} else {
 		p.tell(Event{Kind: Adopted, Message: fmt.Sprintf("pid %d, of revision %d", p.found.Kept.PID, p.revision)})
-		e = event{kind: evAdopted, readyAt: fromBoot(p.found.Ready), asked: fromBoot(p.found.Asked), reason: p.found.Reason, grace: p.found.Grace}
+		e = event{kind: evAdopted, readyAt: fromBoot(p.found.Ready), asked: fromBoot(p.found.Asked), began: fromBoot(p.found.Began),
+			granted: fromBoot(p.found.Granted), reason: p.found.Reason, grace: p.found.Grace}
 	}
 	if err := p.start(); err != nil {
 		p.found.letGo()
@@ -240,6 +249,9 @@ func (p *process) show(m *machine, before State, e event) {
 		}
 	}
 	now := *s
+	since := asked{m.began, m.granted}
+	news := p.asked != since
+	p.asked = since
 	p.mu.Unlock()
 	if m.state != before {
 		message := now.Message
@@ -261,6 +273,9 @@ func (p *process) show(m *machine, before State, e event) {
 	}
 	if len(now.Survivors) > 0 && m.phase == over {
 		p.tell(Event{Kind: Alarm, Message: "could not be ended: " + strings.Join(now.Survivors, ", ")})
+	}
+	if news && p.cfg.OnLauncherDeath == Keep {
+		p.manager.memory.note()
 	}
 	if m.state != before || e.kind == evReaped {
 		p.manager.memory.note()
