@@ -201,9 +201,10 @@ type Listen struct {
 // A LogConfig says where stdout and stderr of the processes of a group go, line by line: to one file, to a file for each of
 // them, or, with neither named, to [Config].Output. What is longer than MaxLine becomes several lines.
 //
-// In Dir are the files of those that run, and of the 32 that ended last of each group; what older ones have printed is removed.
-// So it holds no more than (Desired + MaxSurge + 32) * (MaxFiles + 1) * MaxSize of a group, for as long as this launcher runs
-// it. What is there when the group, or the launcher, ends is left, and added to by those of the same name.
+// In Dir are the files of those that run, and of the 32 that ended last of each group; what older ones have printed is removed,
+// whichever launcher they had. So it holds no more than (Desired + MaxSurge + 32) * (MaxFiles + 1) * MaxSize of a group. What is
+// there when the group, or the launcher, ends is left; of a group that is not started again, nobody removes it. Processes of the
+// same name may add to it.
 type LogConfig struct {
 	Path     string // the file of all
 	Dir      string // the directory of a file for each, by the name of the process with ".log"

@@ -4,6 +4,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,8 +22,22 @@ type logFiles struct {
 	counts map[string]*capture.Counts // by group
 	output *capture.File              // for who has no file; nil: nowhere
 	failed func(error)
+	left   map[*group]*leftLogs
+	going  map[string]chan struct{} // files of earlier launchers that are being removed; closed when they are
 
 	removing sync.WaitGroup
+}
+
+// leftLogs is what is kept of a group besides what those print that run.
+type leftLogs struct {
+	earlier []leftLog // of processes of an earlier launcher, or of a group of this name, the oldest first
+	ended   int       // processes that have ended, and are remembered
+}
+
+type leftLog struct {
+	id    string
+	last  time.Time // when it was written
+	paths []string
 }
 
 type logFile struct {
@@ -33,7 +49,8 @@ type logFile struct {
 const outputBuffer = 1 << 20
 
 func newLogFiles(output io.Writer, failed func(error)) *logFiles {
-	l := &logFiles{files: map[string]*logFile{}, counts: map[string]*capture.Counts{}, failed: failed}
+	l := &logFiles{files: map[string]*logFile{}, counts: map[string]*capture.Counts{}, failed: failed,
+		left: map[*group]*leftLogs{}, going: map[string]chan struct{}{}}
 	if output != nil {
 		l.output = capture.To(guarded(output), outputBuffer, failed)
 	}
@@ -73,7 +90,7 @@ func (l *logFiles) open(c LogConfig, id string) (_ *capture.File, done func()) {
 	defer l.mu.Unlock()
 	f := l.files[path]
 	if f == nil {
-		f = &logFile{File: capture.Open(path, c.MaxSize, max(0, c.MaxFiles), c.Buffer, l.failed)}
+		f = &logFile{File: capture.Open(path, c.MaxSize, max(0, c.MaxFiles), c.Buffer, l.failed, l.going[path])}
 		l.files[path] = f
 	}
 	f.users++
@@ -100,7 +117,106 @@ func (l *logFiles) remove(p *process) {
 	l.removing.Go(func() {
 		<-p.over // it has ended, and by now its output, too
 		capture.Remove(c.file(p.id), max(0, c.MaxFiles))
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if left := l.left[p.owner]; left != nil {
+			left.ended--
+		}
 	})
+}
+
+// tidy removes what is left of the processes of a group that an earlier launcher has had, but for the newest, as that would have done: the
+// files would be more with each launcher. It waits for no disk.
+func (l *logFiles) tidy(g *group) {
+	c := g.config().Log
+	if c.Dir == "" || g.scope.Err() != nil {
+		return
+	}
+	left := &leftLogs{}
+	l.mu.Lock()
+	l.left[g] = left
+	l.mu.Unlock()
+	l.removing.Go(func() {
+		earlier := logsIn(c.Dir, g.name)
+		l.mu.Lock()
+		left.earlier = earlier
+		l.mu.Unlock()
+		l.trim(g, left)
+	})
+}
+
+// logsIn returns the files in a directory that processes of a group have printed to, the oldest first. Other files are nobody's.
+func logsIn(dir, group string) (all []leftLog) {
+	name := regexp.MustCompile("^(" + regexp.QuoteMeta(group) + `-[1-9][0-9]*)\.log(\.[1-9][0-9]*)?$`)
+	files, _ := os.ReadDir(dir) // what cannot be read costs room
+	for _, f := range files {
+		is := name.FindStringSubmatch(f.Name())
+		info, err := f.Info()
+		if is == nil || err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		i := slices.IndexFunc(all, func(other leftLog) bool { return other.id == is[1] })
+		if i < 0 {
+			all, i = append(all, leftLog{id: is[1]}), len(all)
+		}
+		all[i].paths = append(all[i].paths, filepath.Join(dir, f.Name()))
+		if info.ModTime().After(all[i].last) {
+			all[i].last = info.ModTime()
+		}
+	}
+	slices.SortStableFunc(all, func(a, b leftLog) int { return a.last.Compare(b.last) })
+	return all
+}
+
+// trim removes files of earlier processes until there are no more than are kept, with those that have ended since. What a process has that
+// runs, or is remembered, is its own, whoever had the name before. One that starts while the file of its name is being removed waits
+// for that to print, and nobody else does.
+func (l *logFiles) trim(g *group, left *leftLogs) {
+	for {
+		l.mu.Lock()
+		left.earlier = slices.DeleteFunc(left.earlier, func(e leftLog) bool {
+			_, err := g.manager.process(e.id)
+			return err == nil
+		})
+		if len(left.earlier)+left.ended <= recentKept || len(left.earlier) == 0 {
+			l.mu.Unlock()
+			return
+		}
+		old := left.earlier[0]
+		left.earlier = left.earlier[1:]
+		path, gone := LogConfig{Dir: filepath.Dir(old.paths[0])}.file(old.id), make(chan struct{})
+		l.going[path] = gone
+		l.mu.Unlock()
+		for _, p := range old.paths {
+			os.Remove(p)
+		}
+		l.mu.Lock()
+		delete(l.going, path)
+		l.mu.Unlock()
+		close(gone)
+	}
+}
+
+// ended makes room for what a process has printed that has ended.
+func (l *logFiles) ended(p *process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := l.left[p.owner]
+	if p.cfg.Log.Dir == "" || left == nil {
+		return
+	}
+	left.ended++
+	left.earlier = slices.DeleteFunc(left.earlier, func(e leftLog) bool { return e.id == p.id })
+	if len(left.earlier) > 0 {
+		l.removing.Go(func() { l.trim(p.owner, left) })
+	}
+}
+
+// forget is for a group that is gone. Its files stay.
+func (l *logFiles) forget(g *group) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.left, g)
 }
 
 // counted returns what counts the lines of a group.

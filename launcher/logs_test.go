@@ -3,11 +3,14 @@
 package launcher_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/launcher"
@@ -55,5 +58,62 @@ func TestLogsOfTheForgottenAreRemoved(t *testing.T) {
 	slices.Sort(got)
 	if diff := cmp.Diff(want, slices.Compact(got)); diff != "" {
 		t.Errorf("who has files (-want +got):\n%s", diff)
+	}
+}
+
+// What an earlier launcher has left counts, too: of the processes that have ended, whoever had them, the newest are kept, with all their
+// files, and nothing else is touched. What a process prints that runs is in the file of its name, however old one of that name was.
+func TestLogsOfEarlierLaunchersAreRemoved(t *testing.T) {
+	const remembered = 32
+	dir := t.TempDir()
+	write := func(name string, age time.Duration) {
+		t.Helper()
+		path, at := filepath.Join(dir, name), time.Now().Add(-age)
+		if err := errors.Join(os.WriteFile(path, []byte("before\n"), 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	others := []string{"web.log", "web-0.log", "web-01.log", "web-1-1.log", "web-1.log.gz", "web-x.log", "a-web-1.log", "web-40.logs"}
+	for _, name := range others {
+		write(name, time.Hour)
+	}
+	for n := 1; n <= 40; n++ { // web-1 is the oldest, but for web-40, which has begun another file since
+		write(fmt.Sprintf("web-%d.log", n), time.Duration(50-n)*time.Minute)
+	}
+	write("web-40.log", time.Hour)
+	write("web-40.log.1", 2*time.Hour)
+	write("web-9.log.7", 2*time.Hour) // by more files than there are now
+	write("web-30.log.1", 2*time.Hour)
+	g := group("web", 1, "")
+	g.Command, g.Protocol, g.Log.Dir = []string{"/bin/sh", "-c", "echo as {id}; exec sleep 3600"}, launcher.Signals, dir
+	h := launch(t, g).ready()
+	if lines, more, stop, err := h.Printed("web-1", 1); err != nil {
+		t.Fatal(err)
+	} else if len(lines) == 0 {
+		<-more
+		stop()
+	} else {
+		stop()
+	}
+	h.close()
+	want := slices.Concat(others, []string{"web-1.log", "web-30.log.1"})
+	for n := 9; n < 40; n++ { // with web-1, that has ended by now
+		want = append(want, fmt.Sprintf("web-%d.log", n))
+	}
+	want = append(want, "web-9.log.7")
+	equal(t, "who is kept", len(want)-len(others)-2, remembered)
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range files {
+		got = append(got, f.Name())
+	}
+	slices.Sort(want)
+	equal(t, "files", got, want)
+	text, err := os.ReadFile(filepath.Join(dir, "web-1.log"))
+	if err != nil || !strings.HasSuffix(string(text), "as web-1\n") {
+		t.Errorf("web-1.log: %q, %v", text, err)
 	}
 }

@@ -224,6 +224,7 @@ func (p *process) run() {
 		p.logs.Wait()
 		p.proc.Close()
 	}
+	p.manager.logs.ended(p)
 }
 
 // show publishes what has become of the machine.

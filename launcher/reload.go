@@ -312,6 +312,7 @@ func (m *Manager) drop(g *group) {
 		m.forget(st.ID)
 	}
 	g.mu.Unlock()
+	m.logs.forget(g)
 	m.mu.Lock()
 	delete(m.groups, g.name)
 	delete(m.listeners, g.name)

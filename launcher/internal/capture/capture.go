@@ -44,6 +44,7 @@ type File struct {
 
 	failed func(error)
 	told   time.Time // when failed was called
+	after  <-chan struct{}
 }
 
 // silence is how long a disk that fails again and again is not told of.
@@ -51,9 +52,9 @@ const silence = time.Minute
 
 // Open begins to write a log. It waits for nobody: the file, which is 0600 and in a directory that has to be there, is opened by
 // the goroutine that writes, since to open can take a disk as long as to write. Who is told that lines are
-// lost can be nil; it is called from that goroutine, and not for each of them.
-func Open(path string, maxSize int64, maxFiles, maxQueue int, failed func(error)) *File {
-	f := &File{path: path, maxSize: maxSize, maxFiles: maxFiles, maxQueue: maxQueue, failed: failed, now: time.Now, done: make(chan struct{})}
+// lost can be nil; it is called from that goroutine, and not for each of them. That goroutine begins when after is closed, nil: at once.
+func Open(path string, maxSize int64, maxFiles, maxQueue int, failed func(error), after <-chan struct{}) *File {
+	f := &File{path: path, maxSize: maxSize, maxFiles: maxFiles, maxQueue: maxQueue, failed: failed, now: time.Now, done: make(chan struct{}), after: after}
 	f.wake = sync.NewCond(&f.mu)
 	go f.write()
 	return f
@@ -185,6 +186,9 @@ func (f *File) Close(patience time.Duration) error {
 
 func (f *File) write() {
 	defer close(f.done)
+	if f.after != nil {
+		<-f.after
+	}
 	if f.out == nil {
 		if err := f.open(); err != nil {
 			f.tell(err) // and it is tried again with each line

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const tooLong = 20 * time.Second
 
 func open(path string, size int64, files, queue int) *capture.File {
-	return capture.Open(path, size, files, queue, nil)
+	return capture.Open(path, size, files, queue, nil, nil)
 }
 
 // maxLine is where these tests break lines.
@@ -152,6 +152,26 @@ func TestSlowDisk(t *testing.T) {
 	disk.Close()
 }
 
+// Nothing is opened before what it is to come after: a file that is being removed would be opened, and go on without a name.
+func TestOpenAfter(t *testing.T) {
+	for range 100 { // whoever does not wait is quick enough in one of them
+		dir, after := filepath.Join(t.TempDir(), "dir"), make(chan struct{})
+		path := filepath.Join(dir, "log")
+		f := capture.Open(path, 1<<20, 1, 1<<20, func(err error) { t.Error(err) }, after)
+		f.Line("a", "one", &capture.Counts{})
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		close(after)
+		if err := f.Close(tooLong); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"a | one"}, texts(t, path)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
 // A disk that hangs when the file is opened is like one that hangs when it is written: here it is a pipe that nobody has opened.
 func TestHungOpen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
@@ -214,7 +234,7 @@ func TestFullDisk(t *testing.T) {
 		t.Skip("there is no ", full)
 	}
 	told := make(chan error, 10)
-	f := capture.Open(full, 1<<20, 1, 1<<20, func(err error) { told <- err })
+	f := capture.Open(full, 1<<20, 1, 1<<20, func(err error) { told <- err }, nil)
 	var counts capture.Counts
 	if err := write(f, &counts, "one\ntwo\nthree\n"); err != nil {
 		t.Error(err)
