@@ -208,7 +208,7 @@ func (a *admin) GetGroupHealth(_ context.Context, in *pb.GetGroupHealthRequest) 
 	for _, h := range all {
 		g := &pb.GroupHealth{Group: h.Group, Desired: int32(h.Desired), MinHealthy: int32(h.MinHealthy), Ready: int32(h.Ready),
 			Updated: int32(h.Updated), Total: int32(h.Total), Healthy: h.Healthy, Message: h.Message, Revision: int64(h.Revision),
-			Missing: int32(h.Missing), Roll: h.Roll.wire()}
+			Missing: int32(h.Missing), Roll: h.Roll.wire(), Stopping: h.Stopping, StopsAfter: h.StopsAfter}
 		for _, st := range h.Processes {
 			g.Processes = append(g.Processes, wireStatus(st))
 		}

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,18 +21,42 @@ type Health struct {
 	Message    string      // what is wrong, or under way
 	Missing    int         // fewer than Desired, since a roll with [Continue] could not replace them
 	Roll       *RollStatus // nil: none is under way, or paused
-	Processes  []Status    // those that run, oldest first, then those that have ended, latest last
+	Stopping   bool
+	StopsAfter []string // where it is Stopping, groups that need it, and are not gone yet
+	Processes  []Status // those that run, oldest first, then those that have ended, latest last
 }
 
 func (g *group) health() Health {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.healthLocked(time.Now())
+	h := g.healthLocked(time.Now())
+	g.mu.Unlock()
+	if !h.Stopping {
+		return h
+	}
+	for _, other := range g.manager.allGroups() { // with no more than one group locked
+		if slices.Contains(other.config().DependsOn, g.name) && !other.empty() {
+			h.StopsAfter = append(h.StopsAfter, other.name)
+		}
+	}
+	if len(h.StopsAfter) > 0 {
+		h.Message = "stopping, after " + strings.Join(h.StopsAfter, ", ")
+	}
+	return h
+}
+
+// empty reports whether the group has been stopped, and its last process is gone.
+func (g *group) empty() bool {
+	select {
+	case <-g.emptied:
+		return true
+	default:
+		return false
+	}
 }
 
 func (g *group) healthLocked(now time.Time) Health {
 	h := Health{Group: g.name, Desired: g.desired(), MinHealthy: min(*g.cfg.MinHealthy, g.desired()), Total: len(g.all), Revision: g.revision,
-		Missing: g.missing, Roll: g.rollStatus(now)}
+		Missing: g.missing, Roll: g.rollStatus(now), Stopping: g.stopping}
 	newest := g.revision
 	if g.roll != nil {
 		newest = g.roll.leadsTo()

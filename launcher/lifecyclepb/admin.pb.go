@@ -774,6 +774,8 @@ type GroupHealth struct {
 	Roll          *RollStatus            `protobuf:"bytes,10,opt,name=roll,proto3" json:"roll,omitempty"`        // not set: none is under way, or paused
 	Missing       int32                  `protobuf:"varint,11,opt,name=missing,proto3" json:"missing,omitempty"` // fewer than desired, since a roll could not replace them
 	Updated       int32                  `protobuf:"varint,12,opt,name=updated,proto3" json:"updated,omitempty"` // of those that are ready, so many are of the revision that the group has, or that a roll leads to
+	Stopping      bool                   `protobuf:"varint,13,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	StopsAfter    []string               `protobuf:"bytes,14,rep,name=stops_after,json=stopsAfter,proto3" json:"stops_after,omitempty"` // groups that need it, and are not gone: its processes are stopped after those
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -890,6 +892,20 @@ func (x *GroupHealth) GetUpdated() int32 {
 		return x.Updated
 	}
 	return 0
+}
+
+func (x *GroupHealth) GetStopping() bool {
+	if x != nil {
+		return x.Stopping
+	}
+	return false
+}
+
+func (x *GroupHealth) GetStopsAfter() []string {
+	if x != nil {
+		return x.StopsAfter
+	}
+	return nil
 }
 
 type RollStatus struct {
@@ -1630,7 +1646,7 @@ const file_admin_proto_rawDesc = "" +
 	"\x15GetGroupHealthRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"S\n" +
 	"\x16GetGroupHealthResponse\x129\n" +
-	"\x06groups\x18\x01 \x03(\v2!.swansong.launcher.v1.GroupHealthR\x06groups\"\x87\x03\n" +
+	"\x06groups\x18\x01 \x03(\v2!.swansong.launcher.v1.GroupHealthR\x06groups\"\xc4\x03\n" +
 	"\vGroupHealth\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\adesired\x18\x02 \x01(\x05R\adesired\x12\x1f\n" +
@@ -1645,7 +1661,10 @@ const file_admin_proto_rawDesc = "" +
 	"\x04roll\x18\n" +
 	" \x01(\v2 .swansong.launcher.v1.RollStatusR\x04roll\x12\x18\n" +
 	"\amissing\x18\v \x01(\x05R\amissing\x12\x18\n" +
-	"\aupdated\x18\f \x01(\x05R\aupdated\"\xf3\x01\n" +
+	"\aupdated\x18\f \x01(\x05R\aupdated\x12\x1a\n" +
+	"\bstopping\x18\r \x01(\bR\bstopping\x12\x1f\n" +
+	"\vstops_after\x18\x0e \x03(\tR\n" +
+	"stopsAfter\"\xf3\x01\n" +
 	"\n" +
 	"RollStatus\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +

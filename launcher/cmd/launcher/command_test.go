@@ -177,6 +177,35 @@ func TestStatusSaysWhoBlocks(t *testing.T) {
 	equal(t, "exit code", d.ends(), 2)
 }
 
+// In a stop, who is over blocks nobody. A group that has nobody left, and waits for those who need it, says so.
+func TestStatusSaysWhoBlocksAStop(t *testing.T) {
+	s := newSite(t, `state_dir: STATE
+process_groups:
+  - {name: kv, command: RUNNER, args: [--process-id, '{id}']}
+  - {name: over, command: RUNNER, args: [--process-id, '{id}']}
+  - name: web
+    command: RUNNER
+    args: [--process-id, '{id}', --behavior, hang]
+    depends_on: [kv]
+    shutdown: {grace: advisory, max_duration: 1h}
+`)
+	d := s.runs()
+	d.cmd.Process.Signal(syscall.SIGTERM)
+	s.until("over is over", func(h health) bool {
+		return h.Groups[1].Message == "stopping" && h.Groups[1].Processes[0].State == "COMPLETE"
+	})
+	s.until("kv waits", func(h health) bool { return h.Groups[0].Message == "stopping, after web" })
+	s.killsAll(0)
+	s.until("kv has nobody left", func(h health) bool { return h.Groups[0].Processes[0].State == "CRASHED" })
+	out := s.must("status", "--json=false")
+	_, who, _ := strings.Cut(out, "who blocks\n")
+	if !strings.HasPrefix(who, "  kv: 0 of 1 ready: stopping, after web\n  web-1: stopping for ") || strings.Contains(who, "over") {
+		t.Errorf("it says\n%s", out)
+	}
+	s.killsAll(2)
+	d.ends()
+}
+
 // On a terminal it is the view for people, in colours, unless nobody wants these; elsewhere JSON.
 func TestStatusOnATerminal(t *testing.T) {
 	s := newSite(t, web)
