@@ -115,7 +115,7 @@ func (a *admin) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) (*
 
 func (a *admin) Reload(ctx context.Context, in *pb.ReloadRequest) (*pb.ReloadResponse, error) {
 	reason := reasonOf(ctx, cmp.Or(in.GetReason(), "reload"))
-	changes, wait, err := a.reread(ctx, in.GetDryRun(), reason)
+	changes, file, wait, err := a.reread(ctx, in.GetDryRun(), reason)
 	if err != nil {
 		return nil, wireError(err)
 	}
@@ -131,23 +131,23 @@ func (a *admin) Reload(ctx context.Context, in *pb.ReloadRequest) (*pb.ReloadRes
 		}
 		message = "taken over"
 	}
-	return &pb.ReloadResponse{Changes: changes, Message: message}, nil
+	return &pb.ReloadResponse{Changes: changes, Message: message, File: file}, nil
 }
 
 // reread is that of the manager, on a goroutine of its own: nobody here could recover, and an operator is to be answered.
-func (a *admin) reread(ctx context.Context, dry bool, reason string) (changes []string, wait func(context.Context) error, err error) {
+func (a *admin) reread(ctx context.Context, dry bool, reason string) (changes []string, file string, wait func(context.Context) error, err error) {
 	done := make(chan struct{})
 	go protect("Reread", func() {
-		changes, wait, err = a.manager.reread(ctx, dry, reason)
+		changes, file, wait, err = a.manager.reread(ctx, dry, reason)
 	}, func(p *panicError) {
 		defer close(done)
 		if p != nil {
-			changes, wait, err = nil, nil, p
+			changes, file, wait, err = nil, "", nil, p
 			a.manager.publish(Event{Kind: Alarm, Message: p.Error(), Stack: string(p.stack)})
 		}
 	})
 	<-done
-	return changes, wait, err
+	return changes, file, wait, err
 }
 
 func (a *admin) ReadLogs(in *pb.ReadLogsRequest, to grpc.ServerStreamingServer[pb.LogLine]) error {

@@ -45,6 +45,9 @@ type Config struct {
 	Reread func(ctx context.Context, source any) (next Config, changes []string, err error)
 	Source any // whatever Reread wants to find again
 
+	// File is what Reread has read, for who orders that and may think of another one; empty: no file.
+	File string
+
 	// Locate says of an error by which a reload to this configuration is refused where in its file the fault is, as
 	// config.Source.Locate does; what it returns has to match what it was given. nil: errors stay as they are.
 	Locate func(error) error

@@ -401,20 +401,20 @@ func (c Config) has(group string) bool {
 // it over, or takes one over: what is taken over last is what was read last. An error that does not match
 // [ErrNotReloaded] is of what was begun.
 func (m *Manager) Reread(ctx context.Context, dry bool, reason string) (changes []string, err error) {
-	changes, wait, err := m.reread(ctx, dry, reason)
+	changes, _, wait, err := m.reread(ctx, dry, reason)
 	if err != nil {
 		return changes, err
 	}
 	return changes, wait(ctx)
 }
 
-func (m *Manager) reread(ctx context.Context, dry bool, reason string) (changes []string, wait func(context.Context) error, err error) {
+func (m *Manager) reread(ctx context.Context, dry bool, reason string) (changes []string, file string, wait func(context.Context) error, err error) {
 	if m.cfg.Reread == nil {
-		return nil, nil, refused(errors.New("launcher: this launcher has no file to read again: it was told by flags, or by a program, what to run"))
+		return nil, "", nil, refused(errors.New("launcher: this launcher has no file to read again: it was told by flags, or by a program, what to run"))
 	}
 	if !dry {
 		if !m.reloading.TryLock() {
-			return nil, nil, refused(ErrReloading)
+			return nil, "", nil, refused(ErrReloading)
 		}
 		defer m.reloading.Unlock()
 	}
@@ -424,13 +424,13 @@ func (m *Manager) reread(ctx context.Context, dry bool, reason string) (changes 
 		changes = append(changes, m.besides(next)...)
 	}
 	if dry && len(changes) > 0 {
-		return changes, wait, nil
+		return changes, next.File, wait, nil
 	}
 	if err != nil || dry || len(changes) == 0 {
-		return changes, wait, refused(err)
+		return changes, next.File, wait, refused(err)
 	}
 	wait, err = m.takeOver(next, reason, changes)
-	return changes, wait, refused(next.located(err))
+	return changes, next.File, wait, refused(next.located(err))
 }
 
 // source is what Reread compares with: each group as it is.

@@ -1376,6 +1376,7 @@ type ReloadResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Changes       []string               `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"` // for people; secrets are left out
 	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	File          string                 `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"` // what the launcher has read; empty where it does not say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1420,6 +1421,13 @@ func (x *ReloadResponse) GetChanges() []string {
 func (x *ReloadResponse) GetMessage() string {
 	if x != nil {
 		return x.Message
+	}
+	return ""
+}
+
+func (x *ReloadResponse) GetFile() string {
+	if x != nil {
+		return x.File
 	}
 	return ""
 }
@@ -1704,10 +1712,11 @@ const file_admin_proto_rawDesc = "" +
 	"\rReloadRequest\x12\x17\n" +
 	"\adry_run\x18\x01 \x01(\bR\x06dryRun\x12\x12\n" +
 	"\x04wait\x18\x02 \x01(\bR\x04wait\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"D\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"X\n" +
 	"\x0eReloadResponse\x12\x18\n" +
 	"\achanges\x18\x01 \x03(\tR\achanges\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"L\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
+	"\x04file\x18\x03 \x01(\tR\x04file\"L\n" +
 	"\x15DryRunShutdownRequest\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x14\n" +

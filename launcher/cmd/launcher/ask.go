@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/swansong-go/swansong/launcher/internal/peer"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -40,6 +43,9 @@ func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, t
 		return nil
 	case status.Code(err) == codes.Unavailable:
 		return unreachable(at, where, status.Convert(err).Message())
+	case status.Code(err) == codes.DeadlineExceeded && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("launcher: nothing has come from %s within %v: the launcher hangs, or is stopped, and has perhaps done what it was told. "+
+			"See what its process waits for; SIGCONT has one go on that is stopped (%s)", where, patience, status.Convert(err).Message())
 	case status.Code(err) == codes.Canceled && ctx.Err() != nil:
 		return errors.New("launcher: interrupted; what was begun goes on")
 	}
@@ -55,12 +61,20 @@ func unreachable(at *place, where, why string) error {
 	switch _, refused, found := strings.Cut(strings.TrimSuffix(why, `"`), handshake); {
 	case found && at.remote != "":
 		return fmt.Errorf("launcher: no TLS with %s: %s; see --cert, --key, --ca, and the host in --remote", where, refused)
-	case found, strings.Contains(why, "error reading server preface"), strings.HasSuffix(why, `permission denied"`):
+	case at.remote == "" && ofAnother(where):
 		return fmt.Errorf("launcher: the launcher at %s belongs to another user; ask as that user, or as root (%s)", where, why)
+	case at.remote == "" && !strings.Contains(why, "while dialing"): // there was somebody
+		return fmt.Errorf("launcher: the launcher at %s has ended while it was asked; is another one running by now? What it had begun may have been done (%s)", where, why)
 	case at.remote != "":
 		return fmt.Errorf("launcher: nobody answers at %s; is a launcher running there, with this admin.address? (%s)", where, why)
 	}
 	return fmt.Errorf("launcher: nobody answers at %s; is a launcher running there? Name its directory by --dir, or its file by -f (%s)", where, why)
+}
+
+// ofAnother reports whether a launcher is that of another user, whom the kernel, or the launcher, has it not answer. It answers root.
+func ofAnother(socket string) bool {
+	info, err := os.Stat(socket)
+	return errors.Is(err, fs.ErrPermission) || err == nil && os.Geteuid() != 0 && peer.OfAnother(info)
 }
 
 // watch is ask for what may go on until ^C, which is no failure then.

@@ -179,6 +179,42 @@ func TestDefaultDirectoryOfAnotherUser(t *testing.T) {
 	}
 }
 
+// A launcher that does not answer is no launcher of another user: what becomes of the call says why.
+func TestNoAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		serve func(ln net.Listener)
+		want  string
+	}{
+		"it ends while it is asked": {func(ln net.Listener) {
+			for {
+				conn, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				conn.Close()
+			}
+		}, "launcher: the launcher at SOCKET has ended while it was asked; "},
+		"it hangs": {func(net.Listener) {}, "launcher: nothing has come from SOCKET within 5s: the launcher hangs, or is stopped, "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := newSite(t, web).dir
+			socket := filepath.Join(dir, "launcher.sock")
+			ln, err := net.Listen("unix", socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			served := make(chan struct{})
+			go func() { defer close(served); c.serve(ln) }()
+			_, stderr, code := (&site{t, dir}).says("status", "--dir", dir)
+			ln.Close()
+			<-served
+			if want := strings.Replace(c.want, "SOCKET", socket, 1); code != 1 || !strings.HasPrefix(stderr, want) {
+				t.Errorf("exit code %d, %s\nwant %s…", code, stderr, want)
+			}
+		})
+	}
+}
+
 // What is wrong with a command line is said with what to do instead, and without a launcher.
 func TestBadArguments(t *testing.T) {
 	s := newSite(t, web)

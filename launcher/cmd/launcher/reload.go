@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -31,11 +33,29 @@ func reread(at *place, now *config.Config) (launcher.Config, []string, error) {
 		cfg.Dir = at.dir
 	}
 	cfg.Source, cfg.Locate = next, source.Locate
+	cfg.File, _ = filepath.Abs(at.file)
 	if len(refused) > 0 {
 		err = fmt.Errorf("launcher: nothing of %s was taken over, since some of it needs another launcher; undo that, or stop this one and start it anew:\n%s",
 			at.file, strings.Join(refused, "\n"))
 	}
 	return cfg, changes, err
+}
+
+// sameFile refuses to take over another file than the one that was named.
+func sameFile(at *place, read string) error {
+	if at.file == "" || read == "" || at.remote != "" {
+		return nil
+	}
+	named, err := filepath.Abs(at.file)
+	if err != nil || named == read {
+		return err
+	}
+	a, failedA := os.Stat(named)
+	b, failedB := os.Stat(read)
+	if failedA == nil && failedB == nil && os.SameFile(a, b) {
+		return nil
+	}
+	return fmt.Errorf("launcher: the launcher reads %s, with which it was started, and not %s; nothing was taken over. Write what is to hold into the former, or start a launcher with the latter", read, named)
 }
 
 func reloadCommand(at *place) *cobra.Command {
@@ -52,6 +72,9 @@ func reloadCommand(at *place) *cobra.Command {
 			return ask(cmd, at, in.Wait, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
 				seen, err := to.Reload(ctx, &pb.ReloadRequest{DryRun: true})
 				if err != nil {
+					return err
+				}
+				if err := sameFile(at, seen.GetFile()); err != nil {
 					return err
 				}
 				for _, c := range seen.GetChanges() {

@@ -135,6 +135,31 @@ func TestReload_ThatIsRefused(t *testing.T) {
 	equal(t, "revision", s.health().Groups[0].Revision, "1")
 }
 
+// Who names another file than the launcher reads is told so, and nothing is taken over. By another name it is the same one.
+func TestReload_OfAnotherFile(t *testing.T) {
+	s := newSite(t, web)
+	s.runs()
+	was := s.file()
+	other := filepath.Join(s.dir, "other.yaml")
+	s.write(web + "    health_check_timeout: 2m\n")
+	text, err := os.ReadFile(was)
+	if err == nil {
+		err = errors.Join(os.WriteFile(other, text, 0o600), os.Symlink(was, filepath.Join(s.dir, "link.yaml")))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dry := range []string{"--dry-run", "--wait"} {
+		out, stderr, code := s.says("reload", "-f", other, dry)
+		if want := "launcher: the launcher reads " + was + ", with which it was started, and not " + other + "; "; code != 1 || !strings.HasPrefix(stderr, want) {
+			t.Errorf("exit code %d, %s\nwant %s…", code, stderr, want)
+		}
+		equal(t, "what it shows", out, "")
+	}
+	out, stderr, _ := s.says("reload", "-f", "link.yaml")
+	equal(t, "by another name, with "+stderr, out, "~ web: health_check_timeout: 30s → 2m0s (at once)\nbeing taken over\n")
+}
+
 // A SIGHUP is not put off until what the one before has begun is over, and what was taken over is in the log, once.
 func TestReload_ByTwoSignals(t *testing.T) {
 	other := "state_dir: STATE\ntotal_deadline: 2h\nprocess_groups:\n  - {name: other, command: RUNNER, args: [--process-id, '{id}']}\n"
