@@ -185,7 +185,7 @@ const (
 	Exponential Retry = "exponential" // after a pause, which doubles
 )
 
-// A Hook is a command to run for a process. It has SWANSONG_PROCESS_ID, SWANSONG_PROCESS_GROUP and SWANSONG_PROCESS_PID in
+// A Hook is a command to run for a process, with {id}, {dir} and {socket} in it as in that of the process. It has SWANSONG_PROCESS_ID, SWANSONG_PROCESS_GROUP and SWANSONG_PROCESS_PID in
 // its environment. One that fails, or is killed at its time-out, is an event, and stops nothing. It is killed, too, when the process
 // has ended, and those after it are left out.
 type Hook struct {

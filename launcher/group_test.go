@@ -478,14 +478,14 @@ func TestPreStopHooks(t *testing.T) {
 	g := runners("web", 1)
 	slow := hook("sleep 100")
 	slow.Timeout = 50 * time.Millisecond
-	g.PreStop = []launcher.Hook{hook("echo $SWANSONG_PROCESS_ID >> " + out), hook("exit 3"), slow, hook("kill -0 $SWANSONG_PROCESS_PID && echo alive >> " + out)}
+	g.PreStop = []launcher.Hook{hook("echo $SWANSONG_PROCESS_ID {id} {dir} {socket} >> " + out), hook("exit 3"), slow, hook("kill -0 $SWANSONG_PROCESS_PID && echo alive >> " + out)}
 	h := launch(t, g).ready()
 	equal(t, "outcome", h.stops("web-1").Outcome, launcher.Clean)
 	text, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "what the hooks wrote", string(text), "web-1\nalive\n")
+	equal(t, "what the hooks wrote", string(text), fmt.Sprintf("web-1 web-1 %s %[1]s/web-1.app\nalive\n", h.dir))
 	var told []string
 	for _, e := range h.events {
 		if e.Kind == launcher.HookRun {

@@ -32,7 +32,11 @@ func (p *process) runHook(h Hook) error {
 	defer null.Close()
 	env := append(withoutOurs(os.Environ()), client.EnvID+"="+p.id, "SWANSONG_PROCESS_GROUP="+p.group,
 		fmt.Sprintf("SWANSONG_PROCESS_PID=%d", p.proc.Pid()))
-	hook, err := proc.Start(proc.Spec{Args: h.Command, Env: env, Stdin: null, Stdout: null, Stderr: null,
+	args := make([]string, len(h.Command))
+	for i, expand := 0, p.placeholders(); i < len(args); i++ {
+		args[i] = expand.Replace(h.Command[i])
+	}
+	hook, err := proc.Start(proc.Spec{Args: args, Env: env, Stdin: null, Stdout: null, Stderr: null,
 		In: p.manager.pen, ParentDeath: parentDeath})
 	if err != nil {
 		return err

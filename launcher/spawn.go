@@ -26,9 +26,14 @@ func (p *process) clear() {
 func (p *process) lifecycleSocket() string { return filepath.Join(p.manager.dir, p.id+".sock") }
 func (p *process) serviceSocket() string   { return filepath.Join(p.manager.dir, p.id+".app") }
 
+// placeholders puts what is the process's own in the place of {id}, {dir} and {socket}.
+func (p *process) placeholders() *strings.Replacer {
+	return strings.NewReplacer("{id}", p.id, "{dir}", p.manager.dir, "{socket}", p.serviceSocket())
+}
+
 // start starts the subprocess and the copying of what it prints.
 func (p *process) start() error {
-	expand := strings.NewReplacer("{id}", p.id, "{dir}", p.manager.dir, "{socket}", p.serviceSocket())
+	expand := p.placeholders()
 	args := make([]string, len(p.cfg.Command))
 	for i, a := range p.cfg.Command {
 		args[i] = expand.Replace(a)

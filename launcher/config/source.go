@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/swansong-go/swansong/launcher"
 )
@@ -36,6 +37,8 @@ func (s *Source) Locate(err error) error {
 	switch {
 	case errors.As(err, &wrong) && wrong.Group != "":
 		return s.at(wrong.Group, keys[wrong.Field], wrong.Rule, err)
+	case errors.As(err, &lost) && strings.Contains(lost.Last, syscall.ENOEXEC.Error()): // which only its start shows
+		return s.at(lost.Group, "command", lost.Rule()+"; is it a script without a first line as #!/bin/sh?", err)
 	case errors.As(err, &lost):
 		return s.at(lost.Group, "name", lost.Rule(), err)
 	case errors.As(err, &wrong) && keys[wrong.Field] != "":

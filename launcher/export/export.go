@@ -169,7 +169,13 @@ func (g group) mentions(placeholder string) bool {
 func (g group) hookArguments(h config.Hook) []string {
 	args := g.config.Redactor().Args(h.Args)
 	g.gap(!slices.Equal(args, h.Args), "pre_stop", "has a secret, which is left out; pass it by a file")
+	g.gap(mentions(h, "{dir}") || mentions(h, "{socket}"), "pre_stop", "{dir} and {socket} are paths of the launcher's, and stand there as they are; name others")
 	return args
+}
+
+// mentions is that of a group, for a hook.
+func mentions(h config.Hook, placeholder string) bool {
+	return slices.ContainsFunc(append([]string{h.Command}, h.Args...), func(s string) bool { return strings.Contains(s, placeholder) })
 }
 
 // bound is how long a process may take to end, once it was told to: a second more than with the launcher. A program that checks

@@ -202,6 +202,7 @@ func (g group) deployment() deployment {
 		con.Lifecycle.PreStop.Sleep = &sleep{up(stop.DeregisterDelay)}
 	case len(g.PreStop) > 0:
 		con.Lifecycle = &lifecycle{}
+		g.gap(mentions(g.PreStop[0], "{id}"), "pre_stop", "{id} stands there as it is: a hook's command has no variables but those of a shell; $HOSTNAME is the name of the pod")
 		con.Lifecycle.PreStop.Exec = &exec{append([]string{g.PreStop[0].Command}, g.hookArguments(g.PreStop[0])...)}
 	}
 

@@ -81,7 +81,7 @@ func (g group) service() string {
 		u.set("Environment", "SWANSONG_PROCESS_GROUP=%p")
 	}
 	for _, h := range g.PreStop {
-		u.set("ExecStop", "-"+commandLine(h.Command, g.hookArguments(h)))
+		u.set("ExecStop", "-"+named(commandLine(h.Command, g.hookArguments(h))))
 	}
 	if g.WorkingDir != "" {
 		u.set("WorkingDirectory", specifiers(g.WorkingDir))

@@ -42,6 +42,9 @@ func TestBadInput(t *testing.T) {
 		{"an address that cannot be had", web + "    listeners: [{name: a, network: unix, address: /no/such/socket}]\n", ":6:5: process_groups[0].listeners: listen unix /no/such/socket"},
 		{"logs that cannot be", web + "    logs: {dir: /dev/null/logs}\n", ":6:12: process_groups[0].logs.dir: mkdir /dev/null"},
 
+		{"a script that does not say of what", web + "  - name: script\n    command: DIR/script\n    restart_policy: {initial_backoff: 1ms, crash_loop_limit: 1}\n",
+			":7:5: process_groups[1].command: given up after a failure; the last: script-1: "},
+
 		// These are only known when something runs already.
 		{"a child that is never ready", web + `  - name: late
     command: RUNNER
@@ -73,6 +76,9 @@ func TestBadInput(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSite(t, c.yaml)
+			if err := os.WriteFile(filepath.Join(s.dir, "script"), []byte("exit 0\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
 			stdout, stderr, code := s.says("run", "-f", s.file())
 			equal(t, "exit code", code, 1)
 			lines := strings.Split(strings.TrimSpace(stderr), "\n")
