@@ -61,6 +61,12 @@ func dash(s string) string {
 // by its name. The order of groups and how their values are written make no difference.
 func Diff(now, next *Config) []Change {
 	a, b := flatten(now, *now), flatten(next, *next)
+	for c, all := range map[*Config]leaves{now: a, next: b} {
+		if l := all.at["total_deadline"]; c.TotalDeadline == c.derivedTotal() { // which no file has to have
+			l.seen += " by default"
+			all.at["total_deadline"] = l
+		}
+	}
 	var all []Change
 	compare := func(group string, old, new leaves) {
 		for _, key := range old.keysWith(new) {

@@ -36,7 +36,7 @@ process_groups:
 `)
 	want := []string{
 		"~ state_dir: /var/lib/launcher → /srv/launcher (with the next launcher)",
-		"~ total_deadline: 15s → 27.5s (at once)",
+		"~ total_deadline: 15s by default → 27.5s by default (at once)",
 		"~ metrics.address: – → :9464 (with the next launcher)",
 		"- gone (stops the group)",
 		`~ kv: args: ["--data" "/srv" "--token=[redacted]"] → ["--data" "/data" "--token=[redacted]"] (rolls the group)`,
@@ -58,6 +58,15 @@ process_groups:
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A total deadline that is made from the groups is told from one that a file has.
+func TestDiffOfTotalDeadlines(t *testing.T) {
+	const groups = "process_groups: [{name: a}]\n"
+	got := config.Diff(parse(t, groups), parse(t, groups+"total_deadline: 30s\n"))
+	if len(got) != 1 || got[0].String() != "~ total_deadline: 15s by default → 30s (at once)" {
+		t.Errorf("%v", got)
 	}
 }
 
