@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -208,7 +209,7 @@ func (g *group) whyItStops() string {
 	if g.had != nil {
 		return "launcher: a reload has removed the group"
 	}
-	return "launcher: " + context.Cause(g.scope).Error()
+	return "launcher: " + strings.TrimPrefix(context.Cause(g.scope).Error(), "launcher: ")
 }
 
 // look does what is to be done now, and returns when to look again, zero if nothing is known to be due.

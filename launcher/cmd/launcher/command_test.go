@@ -537,3 +537,13 @@ func TestDryRun(t *testing.T) {
 		t.Errorf("of nobody: exit code %d, %s", code, stderr)
 	}
 }
+
+// Where one group cannot be started, the others are told why they are to stop, in words that are said once.
+func TestFailedStart(t *testing.T) {
+	s := newSite(t, web+"  - {name: broken, command: sh, args: [-c, exit 3], restart_policy: never}\n")
+	d := s.starts()
+	equal(t, "exit code", d.ends(), 1)
+	if log := d.log(); !strings.Contains(log, `message="launcher: group \"broken\"`) {
+		t.Errorf("the log:\n%s", log)
+	}
+}
