@@ -1,9 +1,12 @@
 package packed
 
+import "sync/atomic"
+
 // Acquire acquires a guard, and forgets what it was counted in.
 func (n *Node) Acquire() { n.Acquired(n.Count()) }
 
-// Release gives a guard back, in what the calling goroutine would count one in now: a stripe has no bounds.
+// Release gives a guard back in what the calling goroutine would count one in now. The code gives it back where it was counted; this is
+// harsher, for a stripe may fall below nothing by it, and has to hold, too.
 func (n *Node) Release() { n.Discount(n.counter()) }
 
 // Deal returns how many stripes a scope gets for so many processors, and on which of them each stack falls.
@@ -23,6 +26,9 @@ func (n *Node) Spread() bool {
 
 // IsSpread reports whether n counts on stripes.
 func (n *Node) IsSpread() bool { return n.spread.Load() != nil }
+
+// CountedOn returns how many guards are counted on the stripe c.
+func CountedOn(c *atomic.Uint64) int64 { return int64(c.Load() - fresh) }
 
 // Clash has n believe that two goroutines got into each other's way.
 func (n *Node) Clash() { n.clashed() }

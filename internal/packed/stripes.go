@@ -42,7 +42,7 @@ type stripes struct {
 	factor atomic.Uint64 // of the hash; odd
 	shift  uint8         // takes a hash to an index
 	cells  []stripe
-	_      [128 - 40]byte // every operation reads this: no neighbour may write beside it
+	_      [128 - 40]byte // every acquisition reads this: no neighbour may write beside it
 }
 
 // A stripe is alone on its cache line, and on the pair of lines that some processors fetch at once.

@@ -205,6 +205,26 @@ func TestGuardsRememberWhatTheyWereCountedIn(t *testing.T) {
 	check(t, "complete", root.Complete(), true)
 }
 
+// That is so also where somebody else gives it back, who would count one elsewhere: it takes a look at nothing shared.
+func TestGuardsAreGivenBackWhereTheyWereCounted(t *testing.T) {
+	_, n := newSpread(t)
+	c, v := n.Count()
+	n.Acquired(c, v)
+	for range 100 { // of which one at least is on another stripe
+		elsewhere(func() {
+			d, v := n.Count()
+			n.Acquired(d, v)
+			n.Discount(c)
+			check(t, "guards where the first was", packed.CountedOn(c) == 0 || c == d, true)
+			n.Discount(d)
+			c, v = n.Count()
+			n.Acquired(c, v)
+		})
+	}
+	n.Discount(c)
+	check(t, "guards", guards(n), 0)
+}
+
 func TestSpreadScopeThatHoldsNothingCompletes(t *testing.T) {
 	root, n := newSpread(t)
 	done := n.Done()
@@ -386,14 +406,14 @@ func TestMisuseOfSpreadGuardsPanicsInStop(t *testing.T) {
 	}
 }
 
-// The last guard, taken on a stripe, is released at some moment of the fold: on a stripe that has been counted, on one
-// that has not, or on the word.
+// The last guard is given back on its stripe at some moment of the fold: before that has been counted, or after, and then on the word.
 func TestReleaseDuringTheFold(t *testing.T) {
 	var clock atomic.Int64
 	for round := range 20_000 {
 		root := newNode(nil)
 		root.Spread()
-		root.Acquire()
+		c, v := root.Count()
+		root.Acquired(c, v)
 		done := root.Done()
 		var meet together
 		var wg sync.WaitGroup
@@ -402,7 +422,7 @@ func TestReleaseDuringTheFold(t *testing.T) {
 			for range round % 200 {
 				clock.Load()
 			}
-			root.Release()
+			root.Discount(c)
 		})
 		wg.Go(func() {
 			meet.wait(2)
