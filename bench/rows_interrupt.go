@@ -7,6 +7,8 @@ import (
 	"iter"
 	"net"
 	"os"
+	"sync/atomic"
+	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
@@ -76,6 +78,16 @@ func interruptRows() []row {
 			what: "Reader.Read, from memory, of a context that others may end", peer: "the Read through a wrapper that looks at ctx.Err", limit: 1.5, anew: true,
 			ours:  func() func(int) { return reads(ctxshutdown.NewReader(cancellable(), &zeros{})) },
 			their: func() func(int) { return reads(&askingReader{cancellable(), &zeros{}}) },
+		},
+		{
+			what: "Reader.Read, from memory, of a source that can be woken", peer: "the Read without it", more: 2.5, anew: true,
+			ours:  func() func(int) { return reads(ctxshutdown.NewReader(running(), &wakeable{})) },
+			their: func() func(int) { return reads(&wakeable{}) },
+		},
+		{
+			what: "Reader.Read, from memory, of a source that can be woken", peer: "the Read through a wrapper that counts who is inside", limit: 1.5, anew: true,
+			ours:  func() func(int) { return reads(ctxshutdown.NewReader(running(), &wakeable{})) },
+			their: func() func(int) { return reads(&countingReader{r: &wakeable{}}) },
 		},
 		{
 			what: "Reader.Read, from a TCP connection", peer: "the Read without it", limit: 1.1,
@@ -169,6 +181,27 @@ type zeros struct{ n int }
 func (z *zeros) Read(p []byte) (int, error) {
 	z.n++
 	return len(p), nil
+}
+
+// A wakeable has deadlines, which are heeded by nobody: it never blocks.
+type wakeable struct{ zeros }
+
+func (*wakeable) SetReadDeadline(time.Time) error { return nil }
+
+// A countingReader does the least by which somebody else can tell whether there is a Read to wake, when several may read.
+type countingReader struct {
+	inside atomic.Int64
+	over   atomic.Bool
+	r      io.Reader
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	c.inside.Add(1)
+	defer c.inside.Add(-1) // also when r panics
+	if c.over.Load() {
+		return 0, io.EOF
+	}
+	return c.r.Read(p)
 }
 
 // through is the least that a wrapper of a sequence can be.

@@ -61,10 +61,13 @@ func NewReader(ctx context.Context, r io.Reader, opts ...InterruptOption) *Reade
 	if o.detached {
 		rd.helper, rd.closing = &helper{src: r}, make(chan struct{})
 	}
-	if rd.waker == nil && rd.helper == nil {
-		rd.slow.Store(rd.look.ending)
-	} else {
+	switch {
+	case rd.helper != nil:
 		rd.slow.Store(slowly)
+	case rd.waker != nil:
+		rd.slow.Store(counting)
+	default:
+		rd.slow.Store(rd.look.ending)
 	}
 	rd.holder.hold(ctx, o)
 	return rd
@@ -74,8 +77,15 @@ func NewReader(ctx context.Context, r io.Reader, opts ...InterruptOption) *Reade
 // Reader is closed, an error that matches [os.ErrClosed]. What the source returns is returned as it is, bytes together
 // with an error included. Time-outs of the user's deadline are returned, and do not end the Reader.
 func (r *Reader) Read(p []byte) (int, error) {
-	if r.slow.Load().up() {
-		return r.readAsking(p)
+	if slow := r.slow.Load(); slow.up() {
+		if slow != counting {
+			return r.readAsking(p)
+		}
+		n, err := r.readCounted(p)
+		if err == nil && uint(n) <= uint(len(p)) {
+			return n, err
+		}
+		return r.awoken(len(p), n, err)
 	}
 	n, err := r.src.Read(p)
 	if err != nil {
@@ -89,8 +99,11 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return r.returned(len(p), n, err)
 }
 
-// slowly is the flag of a Reader that has more to do for a Read than to ask its context.
-var slowly = newRaised()
+// The flags of a Reader that has more to do for a Read than to ask its context.
+var (
+	counting = newRaised() // each Read is counted in and out, so that it can be woken
+	slowly   = newRaised() // or there is yet more to it
+)
 
 // readAsking is Read where the flag is raised. That it ends in the same lines is so that the usual way takes no call more:
 // with the question in Read, which then jumps over it, a Read that asks nothing took 0.5 ns more.
@@ -111,17 +124,16 @@ func (r *Reader) readAsking(p []byte) (int, error) {
 	return r.returned(len(p), n, err)
 }
 
-// read is Read where there is more to it, or nothing left to read for: a Reader without a waker and a helper comes here to be
-// refused.
-func (r *Reader) read(p []byte) (n int, err error) {
+// read is Read where there is more to it, or nothing left to read for: a Reader without a helper comes here to be refused.
+func (r *Reader) read(p []byte) (int, error) {
 	if err := r.refusal(); err != nil {
 		return 0, orEOF(err)
 	}
-	if r.waker != nil && (r.helper == nil || r.waker.canWake()) {
-		n, err = r.readAwake(p)
-	} else {
-		n, err = r.readDetached(p)
+	if r.waker != nil && r.waker.canWake() {
+		n, err := r.readCounted(p)
+		return r.awoken(len(p), n, err)
 	}
+	n, err := r.readDetached(p)
 	return r.returned(len(p), n, err)
 }
 
@@ -179,29 +191,54 @@ func (r *Reader) finish() {
 	}
 }
 
-// leave ends what waker.enter began.
+// leave ends what waker.enter, or readCounted, began.
 func (r *Reader) leave() {
-	r.waker.leave()
+	if !usual(r.waker.calls.Add(^uint64(0))) {
+		r.left()
+	}
+}
+
+func (r *Reader) left() {
+	r.waker.left()
 	if r.closed.Load() {
 		r.waker.forget()
 	}
 }
 
-// readAwake reads from a source that the end of the context wakes, if it can.
-func (r *Reader) readAwake(p []byte) (n int, err error) {
-	r.waker.enter(r.ctx)
-	defer r.leave()
-	if err := r.refusal(); err != nil {
-		return 0, orEOF(err)
+// readCounted reads from a source that the end of the context wakes, if it can. What its error means is for awoken to say, when
+// it has left. All that usually happens is in this one function, in Read and in leave: with a call for each step, and the
+// registration in a word of its own, a Read took 18 ns beyond its source's, and takes 7. Of these the two additions take 3, and
+// the deferral 1.5.
+func (r *Reader) readCounted(p []byte) (int, error) {
+	entered := r.waker.calls.Add(1)
+	defer r.leave() // also where the source panics
+	if (!usual(entered) || r.look.ending.up()) && r.late(entered) {
+		return 0, errTooLate
 	}
-	n, err = r.src.Read(p)
-	if err != nil && isTimeout(err) && (r.closed.Load() || r.look.ended()) {
-		if n > 0 {
-			return n, nil // the next Read is refused
+	return r.src.Read(p)
+}
+
+// late is asked by who has been counted in, and reports whether there is nothing to read for any more. Else whatever comes
+// now finds the call inside.
+func (r *Reader) late(entered uint64) bool {
+	if r.closed.Load() || r.look.ended() {
+		return true
+	}
+	if !usual(entered) {
+		r.waker.register(r.ctx)
+	}
+	return false
+}
+
+// awoken draws the consequences of what readCounted has returned.
+func (r *Reader) awoken(room, n int, err error) (int, error) {
+	if err == errTooLate || isTimeout(err) && (r.closed.Load() || r.look.ended()) {
+		if n == 0 {
+			return 0, orEOF(r.refusal())
 		}
-		return 0, orEOF(r.refusal())
+		err = nil // the next Read is refused
 	}
-	return n, err
+	return r.returned(room, n, err)
 }
 
 func (r *Reader) readDetached(p []byte) (n int, err error) {

@@ -237,8 +237,60 @@ func TestReader_ReturnsWhatTheSourceDoes(t *testing.T) {
 	}
 }
 
-// A context that ends between the look at it and the waiting is seen at the second look: whoever is told of the end
-// finds nobody waiting.
+// A Read of a source that panics has left: the end of the context finds nobody to wake, and the next owner the source as
+// it was.
+func TestReader_LeavesASourceThatPanics(t *testing.T) {
+	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
+		client, conn := net.Pipe()
+		defer conn.Close()
+		r := ctxshutdown.NewReader(ctx, &onceInstead{Conn: conn, read: func() (int, error) { panic(errCause) }})
+		func() {
+			defer func() {
+				if p := recover(); p != errCause {
+					t.Errorf("it panics with %v, want %v", p, errCause)
+				}
+			}()
+			readOnce(r)
+		}()
+		brings(t, r, client, "the next Read")
+		end()
+		synctest.Wait()
+		brings(t, conn, client, "the next owner")
+	})
+}
+
+// An error has the Reader let go of its context. Where the source has more after that, the stop wakes who waits for it.
+func TestReader_IsWokenAfterAnError(t *testing.T) {
+	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
+		client, conn := net.Pipe()
+		defer client.Close()
+		r := ctxshutdown.NewReader(ctx, &onceInstead{Conn: conn, read: func() (int, error) { return 0, errCause }})
+		wantResult(t, "Read", result{"", 0, errCause}, readOnce(r))
+		got := reading(r)
+		synctest.Wait()
+		if len(got) > 0 {
+			t.Fatal("it does not block")
+		}
+		end()
+		wantResult(t, "the next Read", atEOF, <-got)
+	})
+}
+
+// onceInstead calls read for the first Read.
+type onceInstead struct {
+	net.Conn
+	read func() (int, error)
+}
+
+func (c *onceInstead) Read(p []byte) (int, error) {
+	if read := c.read; read != nil {
+		c.read = nil
+		return read()
+	}
+	return c.Conn.Read(p)
+}
+
+// A context that ends between the look at it and the waiting: whoever is told of the end has to find the Read inside.
 func TestReader_StoppedBetweenLookAndRead(t *testing.T) {
 	for _, readBefore := range []bool{false, true} {
 		for look := range int32(3) {

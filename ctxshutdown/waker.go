@@ -15,21 +15,29 @@ import (
 //	                     │ wake             ▲
 //	                     └─▶ woken ──leave──┘   deadline put back
 //
-// A call enters first and looks at its context again then: a wake that came before saw nobody inside, and one that
-// comes after wakes it.
+// A call enters first and looks at its context then: a wake that came before saw nobody inside, and one that comes after
+// wakes it.
 type waker struct {
 	set func(time.Time) error // SetReadDeadline or SetWriteDeadline
 
-	calls atomic.Int64 // inside, plus wakened once somebody has tried to wake
-	hook  atomic.Pointer[hook]
+	calls atomic.Uint64 // inside, and marks
 
 	mu       sync.Mutex
-	deadline time.Time // the user's
-	over     bool      // the deadline of the source is one that is over
+	deadline time.Time   // the user's
+	over     bool        // the deadline of the source is one that is over
+	undo     func() bool // ends the registration with the context; nil where there is none
 	ability  atomic.Int32
 }
 
-const wakened = 1 << 62
+// Marks beside the number of the calls that are inside.
+const (
+	registered = 1 << 61 // with the context, whose end wakes
+	wakened    = 1 << 62 // somebody has tried to wake
+	marks      = registered | wakened
+)
+
+// usual reports whether a call has nothing more to do: registered, and not wakened, in one comparison.
+func usual(calls uint64) bool { return calls-registered < wakened-registered }
 
 // What is known of a source's deadlines. Having the method proves nothing: os.Stdin and regular files refuse.
 const (
@@ -41,25 +49,25 @@ const (
 // longAgo is over, whatever the clock says.
 var longAgo = time.Unix(1, 0)
 
-// A hook is the registration with a context.
-type hook struct{ undo func() bool }
-
 // enter notes that a call is about to block, and has it woken when ctx ends.
 func (w *waker) enter(ctx context.Context) {
-	w.calls.Add(1)
-	if w.hook.Load() == nil {
+	if !usual(w.calls.Add(1)) {
 		w.register(ctx)
 	}
 }
 
 // leave notes that a call has returned.
 func (w *waker) leave() {
-	if w.calls.Add(-1) != wakened {
-		return
+	if !usual(w.calls.Add(^uint64(0))) {
+		w.left()
 	}
+}
+
+// left puts back the deadline where the last call has left and one that is over was set.
+func (w *waker) left() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.over && w.calls.Load() == wakened {
+	if w.over && w.calls.Load()&^marks == 0 {
 		w.over = false
 		_ = w.set(w.deadline) // fails where the source has been closed
 	}
@@ -69,23 +77,18 @@ func (w *waker) leave() {
 func (w *waker) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	inside := w.calls.Or(wakened) &^ wakened
+	inside := w.calls.Or(wakened) &^ marks
 	if inside > 0 && !w.over && w.ability.Load() != unable {
 		w.over = w.set(longAgo) == nil
 	}
 }
 
 func (w *waker) register(ctx context.Context) {
-	h := new(hook)
-	if !w.hook.CompareAndSwap(nil, h) {
-		return // by somebody else, a moment ago or right now
-	}
-	undo := context.AfterFunc(ctx, w.wake)
 	w.mu.Lock()
-	h.undo = undo
-	w.mu.Unlock()
-	if w.hook.Load() != h {
-		undo() // forgotten meanwhile
+	defer w.mu.Unlock()
+	if w.undo == nil {
+		w.undo = context.AfterFunc(ctx, w.wake)
+		w.calls.Or(registered)
 	}
 }
 
@@ -93,19 +96,20 @@ func (w *waker) register(ctx context.Context) {
 // registration. The next call to enter registers again.
 func (w *waker) release(ctx context.Context) {
 	w.forget()
-	if w.calls.Load()&^wakened > 0 { // looked at after: whoever comes in now registers for itself
+	if w.calls.Load()&^marks > 0 { // looked at after: whoever comes in now registers for itself
 		w.register(ctx)
 	}
 }
 
 // forget forgets the context.
 func (w *waker) forget() {
-	h := w.hook.Swap(nil)
-	if h == nil {
-		return
+	if w.calls.Load()&registered == 0 {
+		return // or somebody is about to, and asks when leaving whether that was right
 	}
 	w.mu.Lock()
-	undo := h.undo
+	undo := w.undo
+	w.undo = nil
+	w.calls.And(^uint64(registered))
 	w.mu.Unlock()
 	if undo != nil {
 		undo()
