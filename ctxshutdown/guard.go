@@ -34,10 +34,11 @@ type hold struct {
 // yet resolved, and makes a complete scope ShuttingDown again. Code that takes on new work asks [Swansong.TryGuard];
 // Guard is for work that is part of something already admitted.
 //
-// It takes no lock while the scope is running, with two exceptions: a guard that makes a child known to its parent,
-// the child's first or the first after a long idle time, takes a mutex of the parent for a few loads and stores; and a
-// traced guard takes one of its scope. Like a sync.WaitGroup, it panics at an absurd count, of 2^30 guards on one scope;
-// a scope whose guards are spread over processors, because goroutines got into each other's way, does when it is stopped.
+// It takes no lock while the scope is running, with three exceptions: a guard that makes a child known to its parent,
+// the child's first or the first after a long idle time, takes a mutex of the parent for a few loads and stores; a
+// traced guard takes one of its scope; and so does, once, the guard that finds that goroutines have got into each other's
+// way 64 times in a millisecond, and spreads the scope's guards over processors (512 B for each, 32 kB at most). Like a sync.WaitGroup, it panics at an absurd count, of 2^30 guards on one scope;
+// a scope whose guards are spread does when it is stopped.
 func (s *Swansong) Guard() *Guard {
 	return &Guard{hold: s.acquire()}
 }

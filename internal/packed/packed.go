@@ -185,7 +185,7 @@ func (n *Node) arriveSlow(v uint64) {
 func (n *Node) releaseSlow(c *atomic.Uint64, v uint64) {
 	if c != &n.word {
 		if v&live != 0 {
-			return // fewer than none, which the fold will tell
+			return // fewer than none, or absurdly many, which the fold will tell
 		}
 		v = n.word.Add(minusOne)
 	}

@@ -23,7 +23,7 @@ import (
 // What holds:
 //
 //  1. A scope that is spread is live and linked, and its walk has not begun to seal it. Guards held are then the count
-//     in the word, less bias, and the sum of the stripes; each of these may be anything, only the total means something.
+//     in the word, less bias, and the sum of the stripes. While a fold or gather is under way, only the total means something.
 //  2. The bias is in the word from before the first operation on a stripe until fold or gather has put the sum there. To
 //     all that looks at the word it is guards that are held: the scope is not empty and does not drop out of its parent's
 //     list, and a release whose acquisition is in the sum cannot borrow from the canary. So who would have a scope drop
@@ -57,8 +57,8 @@ const (
 	// fresh is a stripe that counts nothing. It looks like the word of a scope that is live and linked, so that the guard path
 	// has one test for both, and warned: whether a stop has been signalled is to be asked of the word.
 	fresh = live | warned | canary
-	// sealed marks a stripe whose count has been taken. It is not live, and the operations that still come by change it by
-	// a few, so it stays that way.
+	// sealed marks a stripe whose count has been taken. It is not live, and stays so: that would take more operations that
+	// still come by than there can be guards.
 	sealed = live / 2
 
 	golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio: neighbours are hashed far apart

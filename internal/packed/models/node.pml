@@ -1,6 +1,7 @@
 /* One scope of internal/packed, for models of at most three levels: 0 is the root, 1 its child, 2 and 3 are children of
  * 1. Every inline carries the name of the Go function it stands for, and the level of the scope it works on, because
- * Promela has no recursion: departed2 calls departed1 where Go calls itself.
+ * Promela has no recursion: departed2 calls departed1 where Go calls itself. An acquisition is Count and Acquired, and a
+ * release is Discount.
  *
  * Grain. A d_step, or a single assignment, is one atomic operation on a word, or one access to something that only the
  * holder of a mutex can see. A mutex is taken in a step of its own wherever the section behind it touches a word, since
