@@ -89,7 +89,7 @@ mutants: ## prove that the tests notice each broken guarantee (NAMES="one anothe
 #
 # swansongvet is built where go.work says which root it belongs to. It reads what users copy from: the examples and the code in docs, with tests; and what
 # users call, without, for tests lose guards and scopes on purpose, as bench does.
-lint: ## gofmt, go vet for three systems and a bit of a fourth, staticcheck on all modules, and swansongvet
+lint: ## gofmt, go vet for three systems, a bit of a fourth and three processors, staticcheck on all modules, and swansongvet
 	@files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) || exit 1; \
 	if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi
 	GOOS=linux $(GO) vet $(ALL)
@@ -99,6 +99,8 @@ lint: ## gofmt, go vet for three systems and a bit of a fourth, staticcheck on a
 		GOOS=$$os $(GO) vet $$(echo "$$list" | grep -v '^$(ROOT)/\($(SAME)\)') || exit 1; \
 	done
 	GOOS=freebsd $(GO) vet ./internal/proc
+	GOARCH=386 $(GO) vet ./...
+	GOARCH=arm64 $(GO) vet ./...
 	$(GO) build -buildvcs=false -o bin/swansongvet ./vet/cmd/swansongvet
 	bin/swansongvet ./examples/... ./docs
 	@echo "bin/swansongvet -test=false work, but bench"; \

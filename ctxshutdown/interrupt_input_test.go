@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"net"
 	"runtime"
 	"strings"
@@ -101,7 +102,7 @@ func inAllWays(t *testing.T, src func() io.Reader, test func(t *testing.T, r *ct
 
 // A count that no Reader may return does not reach the caller, who would slice by it.
 func TestBadInput_SourceThatMiscounts(t *testing.T) {
-	for _, count := range []int{-1, -1 << 62, 101, 1 << 62} {
+	for _, count := range []int{-1, math.MinInt / 2, 101, math.MaxInt / 2} {
 		t.Run(fmt.Sprint(count), func(t *testing.T) {
 			good := false
 			src := func() io.Reader {
@@ -266,7 +267,7 @@ func TestBadInput_DestinationThatMiscounts(t *testing.T) {
 		text  string
 	}{
 		{-1, nil, result{}, "is broken: its Write returned the count -1 for a buffer of 5 bytes"},
-		{-1 << 62, errCause, result{}, "is broken: its Write returned the count -4611686018427387904 for a buffer of 5 bytes"},
+		{math.MinInt / 2, errCause, result{}, fmt.Sprintf("is broken: its Write returned the count %d for a buffer of 5 bytes", math.MinInt/2)},
 		{6, nil, result{}, "is broken: its Write returned the count 6 for a buffer of 5 bytes"},
 		{3, nil, result{N: 3}, "short write"},
 		{0, nil, result{N: 0}, "short write"},

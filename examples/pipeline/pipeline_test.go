@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -192,7 +193,7 @@ func TestProcess(t *testing.T) {
 
 // Force ends the work on a line that would take for ever.
 func TestProcess_CutShort(t *testing.T) {
-	p := &pipeline{rounds: 1 << 50}
+	p := &pipeline{rounds: math.MaxInt}
 	s := ctxshutdown.New(t.Context())
 	defer s.Guard().Release()
 	time.AfterFunc(time.Millisecond, func() { s.Force(nil) })

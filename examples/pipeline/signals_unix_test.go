@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -271,7 +272,7 @@ func TestSecondInterruptCutsShort(t *testing.T) {
 	write(t, in, orders(500))
 	want := regexp.MustCompile(`cut short: ctxshutdown: not drained when the wait ended \(a second signal: interrupt\): \d guards?: work ×[12], `)
 	for ticks := 0; ; ticks++ {
-		p := start(t, nil, "-in", in, "-workers", "2", "-rounds", strconv.Itoa(1<<50), "-patience", "1h")
+		p := start(t, nil, "-in", in, "-workers", "2", "-rounds", strconv.Itoa(math.MaxInt), "-patience", "1h")
 		p.await(begins)
 		for range ticks {
 			p.await("lines/s")

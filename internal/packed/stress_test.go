@@ -2,6 +2,7 @@ package packed_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -92,7 +93,7 @@ func holdAndLook(newTree func(depth int) tree, acquisitions int, enough func(vio
 
 func TestStressCatchesTheNaiveWalk(t *testing.T) {
 	begin := time.Now()
-	done, violations := holdAndLook(newNaive, 1<<40, func(violations int) bool {
+	done, violations := holdAndLook(newNaive, math.MaxInt, func(violations int) bool {
 		return violations > 0 || time.Since(begin) > 30*time.Second
 	})
 	t.Logf("%d acquisitions, %d violations", done, violations)
