@@ -221,7 +221,7 @@ func (r *Reader) readCounted(p []byte) (int, error) {
 // late is asked by who has been counted in, and reports whether there is nothing to read for any more. Else whatever comes
 // now finds the call inside.
 func (r *Reader) late(entered uint64) bool {
-	if r.closed.Load() || r.look.ended() {
+	if r.closed.Load() || r.ctx.Err() != nil {
 		return true
 	}
 	if !usual(entered) {
