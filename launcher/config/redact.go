@@ -215,7 +215,8 @@ func (r *Redactor) hide(f *form, s string) string {
 		case opens != "": // which shells put together with what comes next
 			to += len(more.FindString(s[to:]))
 		case f == pair && s[at[3]:at[1]] == "=" && !strings.HasPrefix(s[from:], Redacted): // quoted with its name, maybe
-			if r := rest[closeQuote.FindString(s[:at[2]])]; r != nil {
+			// Of what may be much before it, only what can be a quote.
+			if r := rest[closeQuote.FindString(s[max(0, at[2]-2):at[2]])]; r != nil {
 				to = max(to, at[1]+len(r.FindString(s[at[1]:])))
 			}
 		}

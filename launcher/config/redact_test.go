@@ -239,3 +239,15 @@ func TestRedactor_AnyPattern(t *testing.T) {
 		}
 	}
 }
+
+// Whoever prints long lines that are full of names holds nobody up: what it costs is by the byte, whatever is in them. Where each name has
+// all before it looked at, this would take minutes.
+func TestRedactor_LongLines(t *testing.T) {
+	const times = 30_000
+	r := config.NewRedactor()
+	for unit, shown := range map[string]string{"PASSWORD=a ": "PASSWORD=[redacted] ", "token=a\"": "token=[redacted]\""} {
+		if got := r.Text(strings.Repeat(unit, times)); got != strings.Repeat(shown, times) {
+			t.Errorf("%q many times becomes %.50q … of %d bytes", unit, got, len(got))
+		}
+	}
+}
