@@ -18,7 +18,7 @@ var secrets = []string{"*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*_PASS", "*_PW
 // A Redactor takes secrets out of what is printed and logged: of environment variables by their name, of arguments by the
 // name of their flag, and of both where they contain a URL with a password, or name=value, name = value, name => value,
 // name: value or "name": value with a telling name. What is none of these, such as a password that is an argument by itself,
-// it cannot know.
+// or the second value of a flag, it cannot know.
 //
 // Names are compared with patterns as path.Match has them, without regard to case, and with - taken for _. A Redactor is
 // safe for concurrent use.
@@ -126,12 +126,12 @@ var (
 	// A member of JSON, which may stand in a string of JSON itself, and stays JSON.
 	member = &form{":", regexp.MustCompile(`(?:\\?["'])([\w.-]+)(?:\\?["'])\s*:\s*`), regexp.MustCompile(`^(` + quoted + `|` + inner + `|` + list + `|[^\s,}\]]+)`), true}
 	// What people, YAML and %+v write.
-	field = &form{":", regexp.MustCompile(`([\w.-]+):\s*`), regexp.MustCompile(`^(` + done + `|` + quoted + `|` + list + `|` + bare + `)`), false}
+	field = &form{":", regexp.MustCompile(`([\w.-]+):\s*(?:-[ \t]+)?`), regexp.MustCompile(`^(` + done + `|` + quoted + `|` + list + `|` + bare + `)`), false}
 
-	// A line that is a field, and a header, whose values have white space, commas and quotes in them. That of a header goes on in
-	// lines that are indented.
-	line   = regexp.MustCompile(`(?m)^([ \t]*(?:- +)?)([\w.-]+)(:[ \t]*)\S(?:.*\S)?`)
-	header = regexp.MustCompile(`((?i:[\w-]*(?:authorization|cookie)[\w-]*):\s*).+(?:\r?\n[ \t].*)*`)
+	// A line that is a field, and a header, whose values have white space, commas and quotes in them. They go on in lines that are
+	// indented.
+	line   = regexp.MustCompile(`(?m)^([ \t]*(?:- +)*)([\w.-]+)(:[ \t]*)(\S(?:.*\S)?)?`)
+	header = regexp.MustCompile(`((?i:[\w-]*(?:authorization|cookie)[\w-]*):\s*(?:-[ \t]+)?).+(?:\r?\n[ \t].*)*`)
 
 	// Rather too much of an URL than too little of a password. Some write / as \/ in JSON.
 	userinfo = regexp.MustCompile(`(:\\*/\\*/[^/?#\s:@]*:)\S*@`)
@@ -156,7 +156,8 @@ var (
 )
 
 // Text returns a line of text, such as one of a log, as far as it may be seen: without the passwords of URLs, and without the
-// values of what has a telling name, be it a flag, name=value, name: value or a member of JSON. What is JSON stays JSON.
+// values of what has a telling name, be it a flag, name=value, name: value or a member of JSON. What is JSON stays JSON. A value
+// may go on in the next lines of s; of those that it is given one by one, a Redactor remembers nothing.
 func (r *Redactor) Text(s string) string {
 	url, hinted := strings.Contains(s, "://") || strings.Contains(s, `:\`), r.hinted(s)
 	if !url && !hinted && !strings.Contains(s, `\u`) { // by which JSON may write any of a name
@@ -172,7 +173,7 @@ func (r *Redactor) Text(s string) string {
 	if hinted {
 		out = r.hide(pair, r.hide(flag, out))
 		out = r.hide(field, header.ReplaceAllString(r.hide(member, out), "${1}"+Redacted))
-		out = line.ReplaceAllStringFunc(out, r.hideLine) // last: what goes on in the next lines is taken out by now
+		out = r.hideLines(out) // last: what is quoted, or a list in brackets, is taken out by now, over all its lines
 	}
 	if out != s { // by which it may have become JSON: what was none of it was in a secret
 		if shown, ok := r.json(out); ok {
@@ -182,13 +183,52 @@ func (r *Redactor) Text(s string) string {
 	return out
 }
 
-// hideLine takes out the value of a line that is a field.
-func (r *Redactor) hideLine(s string) string {
-	m := line.FindStringSubmatch(s)
-	if !r.secret(m[2]) || sourceLine.MatchString(s[len(m[1]):]) {
-		return s
+// hideLines takes out the values of lines that are a field, with those below.
+func (r *Redactor) hideLines(s string) string {
+	var b strings.Builder
+	over := 0
+	for _, at := range line.FindAllStringSubmatchIndex(s, -1) {
+		if at[0] < over || !r.secret(s[at[4]:at[5]]) || sourceLine.MatchString(s[at[4]:]) {
+			continue
+		}
+		begins := at[8] < 0 // in the next line
+		n := 0
+		if !header.MatchString(s[at[4]:at[1]]) { // which is taken out by now, up to an empty line
+			n = below(s[at[1]:], at[4]-at[0], begins)
+		}
+		if begins && n == 0 {
+			continue
+		}
+		b.WriteString(s[over:at[7]])
+		if begins && s[at[7]-1] == ':' {
+			b.WriteByte(' ')
+		}
+		b.WriteString(Redacted)
+		over = at[1] + n
 	}
-	return m[1] + m[2] + m[3] + Redacted
+	return b.String() + s[over:]
+}
+
+// below returns how many bytes of s, which is what comes after a field, belong to its value, as YAML has it: lines that are indented more
+// than its name, and the elements of a list, where the value begins below, that are indented as that is.
+func below(s string, indent int, begins bool) (n int) {
+	for i := strings.IndexByte(s, '\n') + 1; i > 0; {
+		next := strings.IndexByte(s[i:], '\n') + 1
+		text, _, _ := strings.Cut(s[i:], "\n")
+		trimmed := strings.TrimLeft(text, " \t")
+		switch by := len(text) - len(trimmed); {
+		case strings.TrimRight(trimmed, "\r") == "":
+		case by > indent || begins && by == indent && strings.HasPrefix(trimmed, "- "):
+			n = i + len(strings.TrimRight(text, "\r"))
+		default:
+			return n
+		}
+		if next == 0 {
+			return n
+		}
+		i += next
+	}
+	return n
 }
 
 // hide takes out the values of a form. It looks behind each name, so that none is lost in the value of another.
