@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"syscall"
 	"time"
@@ -264,4 +265,15 @@ var WithoutOurs = withoutOurs
 func NewHandover(f *os.File, most int, patience time.Duration) (r io.Reader, leave func()) {
 	h := &handover{file: f, most: most, patience: patience}
 	return h, h.leave
+}
+
+// TrimLogs removes the log files of a group that has so many of earlier processes, but for those that are kept, and returns how many those
+// are. They are in files, and in no directory.
+func TrimLogs(files fs.FS) (found, kept int) {
+	const dir = "/dev/null/logs"
+	g := &group{manager: &Manager{}, name: "web"}
+	left := &leftLogs{earlier: logsIn(files, dir, g.name)}
+	found = len(left.earlier)
+	newLogFiles(nil, nil).trim(g, left)
+	return found, len(left.earlier)
 }

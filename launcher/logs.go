@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -137,7 +138,7 @@ func (l *logFiles) tidy(g *group) {
 	l.left[g] = left
 	l.mu.Unlock()
 	l.removing.Go(func() {
-		earlier := logsIn(c.Dir, g.name)
+		earlier := logsIn(os.DirFS(c.Dir), c.Dir, g.name)
 		l.mu.Lock()
 		left.earlier = earlier
 		l.mu.Unlock()
@@ -146,18 +147,24 @@ func (l *logFiles) tidy(g *group) {
 }
 
 // logsIn returns the files in a directory that processes of a group have printed to, the oldest first. Other files are nobody's.
-func logsIn(dir, group string) (all []leftLog) {
+func logsIn(files fs.FS, dir, group string) (all []leftLog) {
 	name := regexp.MustCompile("^(" + regexp.QuoteMeta(group) + `-[1-9][0-9]*)\.log(\.[1-9][0-9]*)?$`)
-	files, _ := os.ReadDir(dir) // what cannot be read costs room
-	for _, f := range files {
+	entries, _ := fs.ReadDir(files, ".") // what cannot be read costs room
+	at := map[string]int{}               // in all, by process: there may be many thousand
+	for _, f := range entries {
 		is := name.FindStringSubmatch(f.Name())
-		info, err := f.Info()
-		if is == nil || err != nil || !info.Mode().IsRegular() {
+		if is == nil {
 			continue
 		}
-		i := slices.IndexFunc(all, func(other leftLog) bool { return other.id == is[1] })
-		if i < 0 {
-			all, i = append(all, leftLog{id: is[1]}), len(all)
+		info, err := f.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		i, known := at[is[1]]
+		if !known {
+			i = len(all)
+			at[is[1]] = i
+			all = append(all, leftLog{id: is[1]})
 		}
 		all[i].paths = append(all[i].paths, filepath.Join(dir, f.Name()))
 		if info.ModTime().After(all[i].last) {
@@ -172,18 +179,16 @@ func logsIn(dir, group string) (all []leftLog) {
 // runs, or is remembered, is its own, whoever had the name before. One that starts while the file of its name is being removed waits
 // for that to print, and nobody else does.
 func (l *logFiles) trim(g *group, left *leftLogs) {
-	for {
-		l.mu.Lock()
-		left.earlier = slices.DeleteFunc(left.earlier, func(e leftLog) bool {
-			_, err := g.manager.process(e.id)
-			return err == nil
-		})
-		if len(left.earlier)+left.ended <= recentKept || len(left.earlier) == 0 {
-			l.mu.Unlock()
-			return
-		}
+	ours := func(e leftLog) bool { return g.manager.knows(e.id) }
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left.earlier = slices.DeleteFunc(left.earlier, ours) // once, and not for each that is removed: there may be many thousand
+	for len(left.earlier) > 0 && len(left.earlier)+left.ended > recentKept {
 		old := left.earlier[0]
 		left.earlier = left.earlier[1:]
+		if ours(old) { // it was started since
+			continue
+		}
 		path, gone := LogConfig{Dir: filepath.Dir(old.paths[0])}.file(old.id), make(chan struct{})
 		l.going[path] = gone
 		l.mu.Unlock()
@@ -192,7 +197,6 @@ func (l *logFiles) trim(g *group, left *leftLogs) {
 		}
 		l.mu.Lock()
 		delete(l.going, path)
-		l.mu.Unlock()
 		close(gone)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -116,4 +117,17 @@ func TestLogsOfEarlierLaunchersAreRemoved(t *testing.T) {
 	if err != nil || !strings.HasSuffix(string(text), "as web-1\n") {
 		t.Errorf("web-1.log: %q, %v", text, err)
 	}
+}
+
+// A directory with very many files of a group is cleared in a time that is by the file. Where each is compared with all others, this
+// would take minutes, and a process that starts would wait for that.
+func TestManyLogsOfEarlierLaunchers(t *testing.T) {
+	const many, remembered = 100_000, 32
+	files := fstest.MapFS{}
+	for n := range many {
+		files[fmt.Sprintf("web-%d.log", n+1)] = &fstest.MapFile{}
+	}
+	found, kept := launcher.TrimLogs(files)
+	equal(t, "processes that have files", found, many)
+	equal(t, "whose files are kept", kept, remembered)
 }

@@ -87,6 +87,12 @@ func (m *Manager) forget(id string) *process {
 	return p
 }
 
+func (m *Manager) knows(process string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.processes[process] != nil
+}
+
 func (m *Manager) process(id string) (*process, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
