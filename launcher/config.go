@@ -206,8 +206,9 @@ type Listen struct {
 //
 // In Dir are the files of those that run, and of the 32 that ended last of each group; what older ones have printed is removed,
 // whichever launcher they had. So it holds no more than (Desired + MaxSurge + 32) * (MaxFiles + 1) * MaxSize of a group. What is
-// there when the group, or the launcher, ends is left; of a group that is not started again, nobody removes it. Processes of the
-// same name may add to it.
+// there when the group, or the launcher, ends is left; of a group that is not started again, or with another Dir, nobody removes it.
+// Processes of the same name may add to it. Launchers can share a Dir where no two of their groups have the same name: each would take
+// the other's files for such as are left.
 type LogConfig struct {
 	Path     string // the file of all
 	Dir      string // the directory of a file for each, by the name of the process with ".log"

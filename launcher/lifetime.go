@@ -206,7 +206,6 @@ func (m *Manager) begin(ln net.Listener, held *ctxshutdown.Guard) {
 
 // loop has a group begin.
 func (m *Manager) loop(g *group) {
-	m.logs.tidy(g)
 	m.running.Add(1)
 	if g.scope.Go(func(context.Context) { defer m.running.Done(); g.loop() }) {
 		return

@@ -31,12 +31,14 @@ type logFiles struct {
 
 // leftLogs is what is kept of a group besides what those print that run.
 type leftLogs struct {
-	earlier []leftLog // of processes of an earlier launcher, or of a group of this name, the oldest first
-	ended   int       // processes that have ended, and are remembered
+	earlier []leftLog       // of processes of an earlier launcher, or of a group of this name, the oldest first
+	ended   int             // processes that have ended, and are remembered
+	dirs    map[string]bool // that were looked into
 }
 
 type leftLog struct {
 	id    string
+	path  string    // of that which it has printed to last
 	last  time.Time // when it was written
 	paths []string
 }
@@ -126,27 +128,35 @@ func (l *logFiles) remove(p *process) {
 	})
 }
 
-// tidy removes what is left of the processes of a group that an earlier launcher has had, but for the newest, as that would have done: the
-// files would be more with each launcher. It waits for no disk.
-func (l *logFiles) tidy(g *group) {
-	c := g.config().Log
-	if c.Dir == "" || g.scope.Err() != nil {
+// look removes what is left of the processes of a group that an earlier launcher has had, but for the newest, as that would have done: the
+// files would be more with each launcher. It looks once into each directory that processes of the group print to. It waits for no disk.
+func (l *logFiles) look(g *group, c LogConfig) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.Dir == "" || l.of(g).dirs[c.Dir] {
 		return
 	}
-	left := &leftLogs{}
-	l.mu.Lock()
-	l.left[g] = left
-	l.mu.Unlock()
+	left := l.of(g)
+	left.dirs[c.Dir] = true
 	l.removing.Go(func() {
 		earlier := logsIn(os.DirFS(c.Dir), c.Dir, g.name)
 		l.mu.Lock()
-		left.earlier = earlier
+		left.earlier = append(left.earlier, earlier...)
+		slices.SortStableFunc(left.earlier, func(a, b leftLog) int { return a.last.Compare(b.last) })
 		l.mu.Unlock()
 		l.trim(g, left)
 	})
 }
 
-// logsIn returns the files in a directory that processes of a group have printed to, the oldest first. Other files are nobody's.
+// of returns what is kept of a group, for who has l.mu.
+func (l *logFiles) of(g *group) *leftLogs {
+	if l.left[g] == nil {
+		l.left[g] = &leftLogs{dirs: map[string]bool{}}
+	}
+	return l.left[g]
+}
+
+// logsIn returns the files in a directory that processes of a group have printed to. Other files are nobody's.
 func logsIn(files fs.FS, dir, group string) (all []leftLog) {
 	name := regexp.MustCompile("^(" + regexp.QuoteMeta(group) + `-[1-9][0-9]*)\.log(\.[1-9][0-9]*)?$`)
 	entries, _ := fs.ReadDir(files, ".") // what cannot be read costs room
@@ -164,22 +174,21 @@ func logsIn(files fs.FS, dir, group string) (all []leftLog) {
 		if !known {
 			i = len(all)
 			at[is[1]] = i
-			all = append(all, leftLog{id: is[1]})
+			all = append(all, leftLog{id: is[1], path: LogConfig{Dir: dir}.file(is[1])})
 		}
 		all[i].paths = append(all[i].paths, filepath.Join(dir, f.Name()))
 		if info.ModTime().After(all[i].last) {
 			all[i].last = info.ModTime()
 		}
 	}
-	slices.SortStableFunc(all, func(a, b leftLog) int { return a.last.Compare(b.last) })
 	return all
 }
 
-// trim removes files of earlier processes until there are no more than are kept, with those that have ended since. What a process has that
-// runs, or is remembered, is its own, whoever had the name before. One that starts while the file of its name is being removed waits
+// trim removes files of earlier processes until there are no more than are kept, with those that have ended since. What a process prints to
+// that runs, or is remembered, is its own, whoever had the name before. One that starts while the file of its name is being removed waits
 // for that to print, and nobody else does.
 func (l *logFiles) trim(g *group, left *leftLogs) {
-	ours := func(e leftLog) bool { return g.manager.knows(e.id) }
+	ours := func(e leftLog) bool { return g.manager.printsTo(e.id, e.path) }
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	left.earlier = slices.DeleteFunc(left.earlier, ours) // once, and not for each that is removed: there may be many thousand
@@ -189,14 +198,14 @@ func (l *logFiles) trim(g *group, left *leftLogs) {
 		if ours(old) { // it was started since
 			continue
 		}
-		path, gone := LogConfig{Dir: filepath.Dir(old.paths[0])}.file(old.id), make(chan struct{})
-		l.going[path] = gone
+		gone := make(chan struct{})
+		l.going[old.path] = gone
 		l.mu.Unlock()
 		for _, p := range old.paths {
 			os.Remove(p)
 		}
 		l.mu.Lock()
-		delete(l.going, path)
+		delete(l.going, old.path)
 		close(gone)
 	}
 }
@@ -205,12 +214,12 @@ func (l *logFiles) trim(g *group, left *leftLogs) {
 func (l *logFiles) ended(p *process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	left := l.left[p.owner]
-	if p.cfg.Log.Dir == "" || left == nil {
+	if p.cfg.Log.Dir == "" {
 		return
 	}
+	left := l.of(p.owner)
 	left.ended++
-	left.earlier = slices.DeleteFunc(left.earlier, func(e leftLog) bool { return e.id == p.id })
+	left.earlier = slices.DeleteFunc(left.earlier, func(e leftLog) bool { return e.path == p.cfg.Log.file(p.id) })
 	if len(left.earlier) > 0 {
 		l.removing.Go(func() { l.trim(p.owner, left) })
 	}
@@ -248,6 +257,7 @@ func (l *logFiles) close() {
 // copyOutput reads what the process prints, to its end: whatever becomes of it, nothing blocks the process.
 func (p *process) copyOutput(stream string, r io.Reader) {
 	m := p.manager
+	m.logs.look(p.owner, p.cfg.Log)
 	to, done := m.logs.open(p.cfg.Log, p.id)
 	defer done()
 	counts := m.logs.counted(p.group)

@@ -119,6 +119,44 @@ func TestLogsOfEarlierLaunchersAreRemoved(t *testing.T) {
 	}
 }
 
+// So they are where a group is to print to another directory from now on, be it one that it has had before: those of that which is left are
+// older, or are remembered.
+func TestLogsInAnotherDirectoryAreRemoved(t *testing.T) {
+	const remembered = 32
+	before, dir := t.TempDir(), t.TempDir()
+	for n := range 40 {
+		path, at := filepath.Join(dir, fmt.Sprintf("web-%d.log", n+1)), time.Now().Add(-time.Duration(50-n)*time.Minute)
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := group("web", 1, "")
+	g.Command, g.Protocol, g.Log.Dir = []string{"/bin/sleep", "3600"}, launcher.Signals, before
+	h := launch(t, g).ready()
+	g.Log.Dir = dir
+	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{g}}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	h.close()
+	want := []string{"web-1.log", "web-2.log"} // that before, and that of the second process, which was somebody else's before
+	for n := 41 - (remembered - 2); n <= 40; n++ {
+		want = append(want, fmt.Sprintf("web-%d.log", n))
+	}
+	var got []string
+	for _, d := range []string{before, dir} {
+		files, err := os.ReadDir(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			got = append(got, f.Name())
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	equal(t, "files", got, want)
+}
+
 // A directory with very many files of a group is cleared in a time that is by the file. Where each is compared with all others, this
 // would take minutes, and a process that starts would wait for that.
 func TestManyLogsOfEarlierLaunchers(t *testing.T) {

@@ -87,10 +87,12 @@ func (m *Manager) forget(id string) *process {
 	return p
 }
 
-func (m *Manager) knows(process string) bool {
+// printsTo reports whether a process that is known prints to a file of its own, or has done so.
+func (m *Manager) printsTo(process, path string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.processes[process] != nil
+	p := m.processes[process]
+	return p != nil && p.cfg.Log.file(process) == path
 }
 
 func (m *Manager) process(id string) (*process, error) {
