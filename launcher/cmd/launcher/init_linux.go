@@ -44,16 +44,19 @@ func beInit() {
 	}()
 	for {
 		var how syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &how, 0, nil)
+		pid, err := syscall.Wait4(-1, &how, syscall.WUNTRACED, nil)
 		switch {
 		case err == syscall.EINTR:
 		case err != nil:
 			lastWord(fmt.Errorf("launcher: waiting for its end: %w", err))
 			os.Exit(1)
-		case pid == cmd.Process.Pid && how.Signaled():
+		case pid != cmd.Process.Pid:
+		case how.Signaled():
 			os.Exit(128 + int(how.Signal())) // as shells have it
-		case pid == cmd.Process.Pid:
+		case how.Exited():
 			os.Exit(how.ExitStatus())
+		case how.Stopped() && how.StopSignal() == syscall.SIGTSTP: // by ^Z, and there is no shell to have it go on
+			syscall.Kill(-pid, syscall.SIGCONT)
 		}
 	}
 }

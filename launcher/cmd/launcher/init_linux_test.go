@@ -2,14 +2,19 @@ package main_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // As the first process of a container, the launcher has somebody wait for orphans: here, no process starts before the kernel has
@@ -21,30 +26,11 @@ process_groups:
     command: sh
     args: [-c, 'sh -c "setsid true & echo \$!" > DIR/orphan; while kill -0 $(cat DIR/orphan); do sleep 0.01; done; exec RUNNER --process-id {id}']
 `)
-	unshare := []string{"--pid", "--fork", "--mount-proc", "--kill-child"}
-	if os.Geteuid() != 0 {
-		unshare = append(unshare, "--user", "--map-root-user")
-	}
-	inside := func(command ...string) *exec.Cmd {
-		cmd := exec.Command("unshare", slices.Concat(unshare, command)...)
-		cmd.Env = s.environment()
-		return cmd
-	}
-	if out, err := inside("true").CombinedOutput(); err != nil && os.Getenv("CI") == "" {
-		t.Skipf("there are no PID namespaces to be had: %s", out)
-	}
+	inside := s.inside()
 	d := &daemon{site: s, cmd: inside(command, "run", "-f", s.file()), lines: make(chan string, 10_000), ended: make(chan struct{}), wrote: make(chan struct{}, 1)}
 	d.begin()
 	d.prints("ready")
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", d.cmd.Process.Pid, d.cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := strconv.Atoi(strings.TrimSpace(string(children)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(first, syscall.SIGTERM); err != nil {
+	if err := syscall.Kill(d.first(), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	<-d.ended
@@ -56,4 +42,108 @@ process_groups:
 	refused.Stderr = &stderr
 	refused.Run()
 	equal(t, "how it ends where it does not begin, with "+stderr.String(), refused.ProcessState.String(), "exit status 1")
+}
+
+// With a terminal, as by "docker run -it", ^C tells the launcher to stop, and only once, since the second time kills what is left. And ^Z
+// does not stop it for good: there is no shell that would have it go on.
+func TestFirstProcess_Terminal(t *testing.T) {
+	s := newSite(t, `state_dir: STATE
+process_groups:
+  - name: web
+    command: sh
+    args: [-c, 'trap "while ! [ -e DIR/go ]; do sleep 0.01; done; exit 0" TERM; while :; do sleep 0.01; done']
+    protocol: signals
+    shutdown: {max_duration: 1m}
+`)
+	master, slave := terminal(t)
+	d := &daemon{site: s, cmd: s.inside()("setsid", "--ctty", command, "run", "-f", s.file()), lines: make(chan string, 10_000),
+		ended: make(chan struct{}), wrote: make(chan struct{}, 1)}
+	d.cmd.Stdin = slave
+	d.begin()
+	d.prints("ready")
+	types := func(key byte, shown string) {
+		t.Helper()
+		if _, err := master.Write([]byte{key}); err != nil {
+			t.Fatal(err)
+		}
+		master.SetReadDeadline(time.Now().Add(tooLong))
+		var said []byte
+		for b := make([]byte, 100); !strings.Contains(string(said), shown); { // which the kernel says when it has sent the signal
+			n, err := master.Read(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said = append(said, b[:n]...)
+		}
+	}
+	types('Z'-'@', "^Z")
+	s.must("status")
+	types('C'-'@', "^C")
+	d.logs("SHUTDOWN_REQUESTED")
+	s.must("status")
+	if err := os.WriteFile(filepath.Join(s.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "how it ends with "+d.log(), d.ends(), 0)
+}
+
+// inside returns what makes a command the first process of a PID namespace.
+func (s *site) inside() func(command ...string) *exec.Cmd {
+	s.t.Helper()
+	unshare := []string{"--pid", "--fork", "--mount-proc", "--kill-child"}
+	if os.Geteuid() != 0 {
+		unshare = append(unshare, "--user", "--map-root-user")
+	}
+	inside := func(command ...string) *exec.Cmd {
+		cmd := exec.Command("unshare", slices.Concat(unshare, command)...)
+		cmd.Env = s.environment()
+		return cmd
+	}
+	if out, err := inside("true").CombinedOutput(); err != nil && os.Getenv("CI") == "" {
+		s.t.Skipf("there are no PID namespaces to be had: %s", out)
+	}
+	return inside
+}
+
+// first is the first process of the namespace.
+func (d *daemon) first() int {
+	d.t.Helper()
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", d.cmd.Process.Pid, d.cmd.Process.Pid))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	first, err := strconv.Atoi(strings.TrimSpace(string(children)))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return first
+}
+
+// terminal returns both ends of a terminal, which nobody has yet.
+func terminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("there are no terminals to be had: ", err)
+	}
+	t.Cleanup(func() { master.Close() })
+	conn, err := master.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := 0
+	control := conn.Control(func(fd uintptr) {
+		if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err == nil {
+			number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+		}
+	})
+	if err := errors.Join(control, err); err != nil {
+		t.Fatal(err)
+	}
+	slave, err = os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { slave.Close() })
+	return master, slave
 }
