@@ -21,7 +21,7 @@ func beInit() {
 	signal.Notify(signals) // before there is somebody to pass them on to: the kernel drops what the first process has no handler for
 	self, err := os.Executable()
 	if err != nil {
-		lastWord(fmt.Errorf("launcher: %w", err))
+		printed().end(fmt.Errorf("launcher: %w", err))
 		os.Exit(1)
 	}
 	cmd := exec.Command(self, os.Args[1:]...)
@@ -30,7 +30,7 @@ func beInit() {
 	// What a terminal sends, it sends to a group of processes, and what is sent to this one is passed on: nothing is to come twice.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Foreground: hasTerminal()}
 	if err := cmd.Start(); err != nil {
-		lastWord(fmt.Errorf("launcher: %w", err))
+		printed().end(fmt.Errorf("launcher: %w", err))
 		os.Exit(1)
 	}
 	go func() {
@@ -48,7 +48,7 @@ func beInit() {
 		switch {
 		case err == syscall.EINTR:
 		case err != nil:
-			lastWord(fmt.Errorf("launcher: waiting for its end: %w", err))
+			printed().end(fmt.Errorf("launcher: waiting for its end: %w", err))
 			os.Exit(1)
 		case pid != cmd.Process.Pid:
 		case how.Signaled():

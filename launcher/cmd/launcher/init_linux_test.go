@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -76,6 +75,17 @@ process_groups:
 			said = append(said, b[:n]...)
 		}
 	}
+	// It sends what is typed to a group. The first process is not to be in it, since it passes on what comes to it; two signals at once may
+	// be one.
+	foreground, err := control(t, master, func(fd int) (int, error) { return unix.IoctlGetInt(fd, unix.TIOCGPGRP) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	group, err := syscall.Getpgid(d.first())
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "the first process is told by the terminal", group == foreground, false)
 	types('Z'-'@', "^Z")
 	s.must("status")
 	types('C'-'@', "^C")
@@ -127,17 +137,13 @@ func terminal(t *testing.T) (master, slave *os.File) {
 		t.Skip("there are no terminals to be had: ", err)
 	}
 	t.Cleanup(func() { master.Close() })
-	conn, err := master.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	number := 0
-	control := conn.Control(func(fd uintptr) {
-		if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err == nil {
-			number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+	number, err := control(t, master, func(fd int) (int, error) {
+		if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+			return 0, err
 		}
+		return unix.IoctlGetInt(fd, unix.TIOCGPTN)
 	})
-	if err := errors.Join(control, err); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	slave, err = os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -146,4 +152,17 @@ func terminal(t *testing.T) (master, slave *os.File) {
 	}
 	t.Cleanup(func() { slave.Close() })
 	return master, slave
+}
+
+// control asks the kernel about a file that is read meanwhile.
+func control(t *testing.T, file *os.File, f func(fd int) (int, error)) (n int, err error) {
+	t.Helper()
+	conn, err := file.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := conn.Control(func(fd uintptr) { n, err = f(int(fd)) }); e != nil {
+		t.Fatal(e)
+	}
+	return n, err
 }

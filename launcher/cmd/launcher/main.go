@@ -39,17 +39,8 @@ import (
 func main() {
 	beInit()
 	err := root().ExecuteContext(context.Background())
-	if err != nil {
-		lastWord(err)
-	}
+	printed().end(err)
 	os.Exit(exitCode(err))
-}
-
-// lastWord says why the command ends.
-func lastWord(err error) {
-	errs := newPrinter(os.Stderr)
-	fmt.Fprintln(errs, err)
-	errs.end()
 }
 
 // exitCode is that of package graceful for run (2: cut short, 3: abandoned), and 1 for whatever else has failed.

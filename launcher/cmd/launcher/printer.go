@@ -1,57 +1,38 @@
 package main
 
 import (
-	"bytes"
+	"fmt"
 	"io"
+	"os"
+	"sync"
 	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/capture"
 )
 
-// A printer prints what it is told on a goroutine of its own, so that who tells it need not wait for somebody to read: a pager, a
-// terminal that ^S has stopped, a collector of logs that hangs. What is more than it holds is not printed.
-type printer struct {
-	to    io.Writer
-	queue chan []byte // nil: all before it was printed
-	all   chan struct{}
+// A printer prints what it is told without waiting for somebody to read: a pager, a terminal that ^S has stopped, a collector of logs
+// that hangs. What is more than it holds is not printed.
+type printer struct{ out, errs *capture.File }
+
+// printed is what the launcher, or the command, says on stdout and stderr by itself. The other commands wait for who reads them.
+var printed = sync.OnceValue(func() *printer { return newPrinter(os.Stdout, os.Stderr) })
+
+func newPrinter(out, errs io.Writer) *printer {
+	const held = 1 << 20
+	return &printer{capture.To(out, held, nil), capture.To(errs, held, nil)}
 }
 
-func newPrinter(to io.Writer) *printer {
-	p := &printer{to, make(chan []byte, 1000), make(chan struct{}, 1)}
-	go func() {
-		for text := range p.queue {
-			if text == nil {
-				p.all <- struct{}{}
-				continue
-			}
-			p.to.Write(text) // nobody could be told
-		}
-	}()
-	return p
-}
-
-// Write never fails, and keeps nothing of text.
-func (p *printer) Write(text []byte) (int, error) {
-	if len(text) > 0 {
-		select {
-		case p.queue <- bytes.Clone(text):
-		default:
-		}
-	}
-	return len(text), nil
-}
-
-// end waits until all is printed that there is, but not for long.
-func (p *printer) end() {
-	late := time.After(lastPatience)
-	select {
-	case p.queue <- nil:
-	case <-late:
-		return
-	}
-	select {
-	case <-p.all:
-	case <-late:
-	}
-}
-
-// lastPatience is how long the last word waits for somebody to read it.
+// lastPatience is how long the last words wait for somebody to read them.
 const lastPatience = 2 * time.Second
+
+// end says why the command ends, if anything has failed, and waits until all is printed that there is, but not for long. Who does not read the
+// one takes no time from the other.
+func (p *printer) end(err error) {
+	if err != nil {
+		fmt.Fprintln(p.errs, err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() { p.out.Close(lastPatience) })
+	all.Go(func() { p.errs.Close(lastPatience) })
+	all.Wait()
+}

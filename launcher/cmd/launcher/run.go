@@ -149,9 +149,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	cfg.Output = cmd.OutOrStdout()
-	out, errs := newPrinter(cmd.OutOrStdout()), newPrinter(cmd.ErrOrStderr()) // for what is not printed by the launcher, which waits for nobody
-	defer errs.end()
-	defer out.end()
+	out := printed().out // for what is not printed by the launcher, which waits for nobody
 	cfg.Helper = []string{self, "exec", "--"}
 	cfg.Guardian = []string{self, "guard"}
 	if c, ok := cfg.Source.(*config.Config); ok {
@@ -184,7 +182,8 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 			fmt.Fprintln(out, "operators at", addr)
 		}
 		if cfg.Reread != nil {
-			s.Go(func(context.Context) { rereadOnHangup(s, m, slog.New(slog.NewTextHandler(errs, nil)), hangup) })
+			logger := slog.New(slog.NewTextHandler(printed().errs, nil))
+			s.Go(func(context.Context) { rereadOnHangup(s, m, logger, hangup) })
 		}
 		for _, g := range cfg.Groups {
 			for _, addr := range m.Addrs(g.Name) {

@@ -152,19 +152,29 @@ func (f *File) Line(name, text string, counts *Counts) {
 	b = append(b, " | "...)
 	b = append(append(b, text...), '\n')
 
+	f.add(line{b, counts})
+}
+
+// Write has text written as it is, by itself. It never fails, waits for nobody, and keeps nothing of text.
+func (f *File) Write(text []byte) (int, error) {
+	f.add(line{bytes.Clone(text), &Counts{}})
+	return len(text), nil
+}
+
+func (f *File) add(l line) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closing || f.queued+len(b) > f.maxQueue {
+	if f.closing || f.queued+len(l.text) > f.maxQueue {
 		f.dropped++
-		counts.dropped(b)
+		l.counts.dropped(l.text)
 		return
 	}
 	if f.dropped > 0 {
-		b = append([]byte("… "+strconv.Itoa(f.dropped)+" lines dropped: the disk is too slow\n"), b...)
+		l.text = append([]byte("… "+strconv.Itoa(f.dropped)+" lines dropped: the disk is too slow\n"), l.text...)
 		f.dropped = 0
 	}
-	f.queue = append(f.queue, line{b, counts})
-	f.queued += len(b)
+	f.queue = append(f.queue, l)
+	f.queued += len(l.text)
 	f.wake.Signal()
 }
 
