@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 // patience is for answers of a launcher that are not waited for on purpose.
@@ -213,25 +214,33 @@ func eventsCommand(at *place) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				for {
-					e, err := events.Recv()
-					if errors.Is(err, io.EOF) {
-						return nil
-					}
-					if err != nil {
-						return err
-					}
-					if e.GetMissed() > 0 {
-						fmt.Fprintf(cmd.OutOrStdout(), "(%d missed)\n", e.GetMissed())
-					}
+				return printAll(cmd.OutOrStdout(), events, func(e *pb.Event) string {
 					what := e.GetKind()
 					if e.GetTo() != 0 {
 						what = e.GetTo().String()
 					}
-					fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s %s\n", e.GetTime().AsTime().Local().Format("15:04:05.000"),
-						clean(cmp.Or(e.GetProcessId(), e.GetGroup())), what, clean(e.GetMessage()))
-				}
+					return fmt.Sprintf("%s %s %s %s", clock(e.GetTime()), clean(cmp.Or(e.GetProcessId(), e.GetGroup())), what, clean(e.GetMessage()))
+				})
 			})
 		},
 	}
 }
+
+// printAll prints a line for each of what a launcher sends, to the end of that, and how many were missed.
+func printAll[T interface{ GetMissed() int64 }](w io.Writer, stream interface{ Recv() (T, error) }, line func(T) string) error {
+	for {
+		next, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if next.GetMissed() > 0 {
+			fmt.Fprintf(w, "(%d missed)\n", next.GetMissed())
+		}
+		fmt.Fprintln(w, line(next))
+	}
+}
+
+func clock(at *timestamppb.Timestamp) string { return at.AsTime().Local().Format("15:04:05.000") }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
@@ -33,20 +31,9 @@ func logsCommand(at *place) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				for {
-					l, err := stream.Recv()
-					if errors.Is(err, io.EOF) {
-						return nil
-					}
-					if err != nil {
-						return err
-					}
-					if l.GetMissed() > 0 {
-						fmt.Fprintf(cmd.OutOrStdout(), "(%d missed)\n", l.GetMissed())
-					}
-					fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s | %s\n", l.GetTime().AsTime().Local().Format("15:04:05.000"),
-						clean(l.GetProcessId()), l.GetStream(), clean(l.GetText()))
-				}
+				return printAll(cmd.OutOrStdout(), stream, func(l *pb.LogLine) string {
+					return fmt.Sprintf("%s %s %s | %s", clock(l.GetTime()), clean(l.GetProcessId()), l.GetStream(), clean(l.GetText()))
+				})
 			})
 		},
 	}
