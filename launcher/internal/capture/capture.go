@@ -3,10 +3,13 @@ package capture
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -38,6 +41,7 @@ type File struct {
 	file *os.File  // the writer's
 	out  io.Writer // instead of file
 	size int64
+	at   time.Time // when it was looked whether file is still what is at path
 	err  error
 	lost int  // lines that the disk has not taken since the last one that it did
 	torn bool // the last of them in part
@@ -46,6 +50,9 @@ type File struct {
 	told   time.Time // when failed was called
 	after  <-chan struct{}
 }
+
+// glance is how often it is looked whether somebody has taken the file away.
+const glance = time.Second
 
 // silence is how long a disk that fails again and again is not told of.
 const silence = time.Minute
@@ -258,18 +265,51 @@ func (f *File) ready(n int) (io.Writer, error) {
 	if f.out != nil {
 		return f.out, nil
 	}
+	f.look()
 	if f.file == nil {
-		if err := f.open(); err != nil {
+		if err := f.openAnew(); err != nil {
 			return nil, err
 		}
 	}
 	if f.size > 0 && f.size+int64(n) > f.maxSize {
 		f.rotate()
-		if err := f.open(); err != nil {
+		if err := f.openAnew(); err != nil {
 			return nil, err
 		}
 	}
 	return f.file, nil
+}
+
+// look closes a file that somebody has removed or put aside: what is written to it would be seen by nobody, or not where it is looked for.
+// One that was emptied has room again.
+func (f *File) look() {
+	now := f.now()
+	if f.file == nil || now.Sub(f.at) < glance {
+		return
+	}
+	f.at = now
+	its, err := f.file.Stat()
+	if err != nil {
+		return
+	}
+	switch there, err := os.Stat(f.path); {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(its, there):
+		f.file.Close()
+		f.file = nil
+	case its.Mode().IsRegular():
+		f.size = its.Size()
+	}
+}
+
+// openAnew opens a file of which there was one, in a directory that may have been removed since.
+func (f *File) openAnew() error {
+	err := f.open()
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(f.path), 0o700); err == nil {
+			err = f.open()
+		}
+	}
+	return err
 }
 
 func (f *File) lose(l line, err error) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -224,6 +225,51 @@ func TestFullFile(t *testing.T) {
 	}
 	if aside, err := os.ReadFile(path + ".1"); string(aside) != full {
 		t.Errorf("put aside are %d bytes of %d, %v", len(aside), len(full), err)
+	}
+}
+
+// A file that somebody takes away is begun anew, with its directory, where what comes later would be lost, or be in what is put aside. One that
+// is emptied is full when it is, and not before.
+func TestFileIsTakenAway(t *testing.T) {
+	for what, c := range map[string]struct {
+		take func(path string) error
+		size int64 // 70 is enough for both lines
+		want []string
+	}{
+		"removed":                    {os.Remove, 70, []string{"a | two"}},
+		"removed with its directory": {func(path string) error { return os.RemoveAll(filepath.Dir(path)) }, 70, []string{"a | two"}},
+		"put aside":                  {func(path string) error { return os.Rename(path, path+".aside") }, 70, []string{"a | two"}},
+		"replaced": {func(path string) error {
+			return errors.Join(os.Remove(path), os.WriteFile(path, []byte("x three\n"), 0o600))
+		}, 70, []string{"three", "a | two"}},
+		"emptied": {func(path string) error { return os.Truncate(path, 0) }, 40, []string{"a | two"}},
+		"left":    {func(string) error { return nil }, 70, []string{"a | one", "a | two"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "logs", "log")
+			if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				f := capture.Open(path, c.size, 1, 1<<20, func(err error) { t.Error(err) }, nil)
+				f.Line("a", "one", &capture.Counts{})
+				synctest.Wait()
+				if err := c.take(path); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				f.Line("a", "two", &capture.Counts{})
+				if err := f.Close(tooLong); err != nil {
+					t.Error(err)
+				}
+				if diff := cmp.Diff(c.want, texts(t, path)); diff != "" {
+					t.Errorf("lines (-want +got):\n%s", diff)
+				}
+				if _, err := os.Stat(path + ".1"); err == nil {
+					t.Error("it was taken for a full one")
+				}
+			})
+		})
 	}
 }
 
