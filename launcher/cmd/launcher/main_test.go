@@ -219,6 +219,7 @@ func (s *site) starts(args ...string) *daemon {
 func (d *daemon) begin() {
 	d.t.Helper()
 	d.cmd.Stderr = d
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // should this program be killed, or time out, which is no end of a test
 	out, err := d.cmd.StdoutPipe()
 	if err != nil {
 		d.t.Fatal(err)
