@@ -436,11 +436,7 @@ func (g *group) oneFewer() {
 	if r == nil || r.onlyForward() {
 		return
 	}
-	other := r.from
-	if g.revision == r.from {
-		other = r.to
-	}
-	if r.other.of(g.configs[other]) > 0 {
+	if r.other.of(g.configs[g.otherRevision()]) > 0 {
 		r.other.fewer++
 	}
 }

@@ -23,9 +23,10 @@ type rolling struct {
 	last     *RollError
 	ordered  bool      // to turn back, and not since something had failed
 	waited   bool      // for the canaries, as was told
-	once     bool      // processes of the group have been through before, or there were none: one that ends well is no failure
-	other    shortfall // of the one of from and to that is not wanted now
+	other    shortfall // see otherRevision
 	leg      *leg
+
+	mayComplete bool // processes of the group have been through before, or there were none: one that ends well is no failure
 }
 
 type leg struct {
@@ -144,7 +145,7 @@ func (g *group) startRoll(cfg GroupConfig, source any, reason string) (*leg, err
 	}
 	was := g.configs[from]
 	g.roll = &rolling{from: from, to: to, reason: reason, needed: was.DependsOn, leg: &leg{done: make(chan struct{})},
-		once: g.short.through > 0 || !g.runs()}
+		mayComplete: g.short.through > 0 || !g.runs()}
 	// The order of the groups is that of the configuration that was loaded last, of which a way back is none: what this group
 	// depended on may be gone by then, or depend on this group.
 	was.DependsOn = cfg.DependsOn
@@ -261,6 +262,14 @@ func (g *group) use(revision int) {
 				"which was %q, and stays %q, as the configuration says that was loaded last", revision, r.needed, g.cfg.DependsOn)})
 		}
 	}
+}
+
+// otherRevision returns the one of from and to that is not wanted now. Where the roll leads only forward, there is none.
+func (g *group) otherRevision() int {
+	if g.revision == g.roll.from {
+		return g.roll.to
+	}
+	return g.roll.from
 }
 
 // onlyForward reports whether the roll cannot turn back, since what was there before cannot be started again.
