@@ -427,16 +427,27 @@ func (g *group) tell(e Event) {
 	g.manager.publish(e)
 }
 
-// oneFewer has the group have one process less from now on, wherever a roll that is under way leads.
-func (g *group) oneFewer() {
-	if g.desired() > 0 {
+// ends counts a process that nobody follows where the group is to have a revision.
+func (g *group) ends(p *process, revision int, failed bool) {
+	s := &g.short
+	if revision != g.revision {
+		s = &g.roll.other
+	}
+	s.ends(g.configs[revision], failed)
+	p.through = append(p.through, revision)
+}
+
+// oneFewer has the group have one process less from now on, wherever a roll that is under way leads, but where that is counted as
+// through: that would take another one away.
+func (g *group) oneFewer(p *process) {
+	if g.desired() > 0 && !slices.Contains(p.through, g.revision) {
 		g.short.fewer++
 	}
 	r := g.roll
 	if r == nil || r.onlyForward() {
 		return
 	}
-	if r.other.of(g.configs[g.otherRevision()]) > 0 {
+	if other := g.otherRevision(); r.other.of(g.configs[other]) > 0 && !slices.Contains(p.through, other) {
 		r.other.fewer++
 	}
 }
@@ -447,7 +458,7 @@ func (g *group) stopProcess(p *process, reason string, grace time.Duration, repl
 	if g.all[p.id] == p {
 		if !replace && !p.spared { // also of one that the group is replacing: it has one less then
 			p.spared = true
-			g.oneFewer()
+			g.oneFewer(p)
 		} else if replace && !g.excused[p.id] && g.rollsPast(p) {
 			g.vacant++
 		}

@@ -213,7 +213,8 @@ type Stop struct {
 }
 
 // StopProcess tells a process to stop, and returns at once; [Manager.Wait] waits for the end. One that is stopping already
-// goes on as it is, but that with NoReplacement its group has one less, unless it was one too many. The error matches [ErrNotFound] where there is none of that id.
+// goes on as it is, but that with NoReplacement its group has one less, unless it was one too many, or has nobody follow it anyway. The error
+// matches [ErrNotFound] where there is none of that id.
 func (m *Manager) StopProcess(id string, how Stop) error {
 	if how.Grace < 0 {
 		return fmt.Errorf("launcher: Stop.Grace is %v, and has to be 0, for the configured one, or more", how.Grace)

@@ -30,6 +30,7 @@ type process struct {
 	ruled     atomic.Pointer[GroupConfig] // what holds for it now
 	digest    string
 	spared    bool               // nobody follows it, by order, or since it was one too many; the group's
+	through   []int              // revisions in which nobody follows it, by the restart policy; the group's
 	withheld  bool               // it was not started, since it could not have been kept; run's
 	found     *rememberedProcess // nil: this launcher has started it
 	manager   *Manager

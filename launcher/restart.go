@@ -28,7 +28,7 @@ func (g *group) lost(p *process, st Status) {
 		// A new one that has done what it was there for, before the roll was over or has even seen that it was ready, is no failure. But
 		// where the policy only allows that, and those before it ran, it is: a server that ends at once would take the place of all.
 		if rolls && version == r.target() && last && !failed && !drained && (policy == Never || r.mayComplete) {
-			g.short.ends(g.cfg, false)
+			g.ends(p, g.revision, false)
 			r.state = r.state.Completed(time.Since(g.begun))
 			return
 		}
@@ -52,13 +52,13 @@ func (g *group) lost(p *process, st Status) {
 	case last:
 		if rolls { // the successors of the old ones are as many as are desired; should it turn back, there is none
 			if !failed || !st.ReadyAt.IsZero() { // what has never worked is not through
-				r.other.ends(g.configs[g.otherRevision()], failed)
+				g.ends(p, g.otherRevision(), failed)
 			}
 			return
 		}
-		g.short.ends(g.cfg, failed)
+		g.ends(p, g.revision, failed)
 		if r != nil && p.revision == r.to && !r.onlyForward() { // nor when it goes on
-			r.other.ends(g.configs[g.otherRevision()], failed)
+			g.ends(p, g.otherRevision(), failed)
 		}
 		return
 	default:

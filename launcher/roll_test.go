@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -270,6 +271,59 @@ func TestOneFewer_OfOneTooMany(t *testing.T) {
 	}
 	health, _ := h.GroupHealth("web")
 	equal(t, "desired", health.Desired, 2)
+}
+
+// Nor does it take another one away where somebody is through, and has yet to end: in a roll, where that turns back. What it leads to
+// has one fewer, as for any other one that a roll replaces.
+func TestOneFewer_OfWhoIsThrough(t *testing.T) {
+	for _, rolled := range []bool{false, true} {
+		t.Run(fmt.Sprintf("rolled %v", rolled), func(t *testing.T) {
+			g := runners("job", 2)
+			g.Restart.Policy = launcher.Never
+			g.LivenessInterval, g.LivenessFailures = 20*time.Millisecond, 2
+			g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
+			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}).ready()
+			var over <-chan error
+			if rolled {
+				next := runners("job", 2, "--ready-after", "-1s")
+				next.HealthCheckTimeout = time.Hour
+				over = begin(h, next)
+				h.enters("job-3", launcher.Spawning)
+			}
+			h.answers("job-1")
+			silent, _ := h.Process("job-1")
+			if err := syscall.Kill(silent.PID, syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			h.enters("job-1", launcher.Unhealthy)
+			desired := func(when string, want int) {
+				t.Helper()
+				health, _ := h.GroupHealth("job")
+				equal(t, "desired "+when, health.Desired, want)
+			}
+			before := 1
+			if rolled {
+				before = 2
+			}
+			desired("before the order", before)
+			if err := h.StopProcess("job-1", launcher.Stop{NoReplacement: true}); err != nil {
+				t.Fatal(err)
+			}
+			desired("after the order", 1)
+			if rolled {
+				turned := make(chan error, 1)
+				go func() { turned <- h.Rollback(soon(t), "job", "test") }()
+				h.enters("job-3", launcher.ShutdownRequested)
+				desired("on the way back", 1)
+				kill(t, silent.PID)
+				if err := comes(t, h, turned); err != nil {
+					t.Fatalf("%v\n%s", err, h.story())
+				}
+				<-over
+			}
+			equal(t, "state of the other one", stateOf(h, "job-2"), launcher.Ready)
+		})
+	}
 }
 
 // With continue, and none that works, nobody is there to go on with: the group is again what it was, and its successors are of that.
