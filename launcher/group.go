@@ -444,7 +444,11 @@ func (g *group) oneFewer(p *process) {
 		g.short.fewer++
 	}
 	r := g.roll
-	if r == nil || r.onlyForward() {
+	if r == nil {
+		return
+	}
+	r.state = r.state.OneFewer(g.rollRules(), g.view(time.Now()), p.id)
+	if r.onlyForward() {
 		return
 	}
 	if other := g.otherRevision(); r.other.of(g.configs[other]) > 0 && !slices.Contains(p.through, other) {

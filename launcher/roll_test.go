@@ -326,6 +326,46 @@ func TestOneFewer_OfWhoIsThrough(t *testing.T) {
 	}
 }
 
+// Nor where a roll has left somebody in the place of one that could not be replaced: that one is not missing any more.
+func TestOneFewer_OfWhoIsLeft(t *testing.T) {
+	g := runners("web", 3, "--behavior", "hang")
+	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
+	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}).ready()
+	odd := script("web", 3, "test {id} != web-4 || { until [ -e {dir}/go ]; do sleep 0.01; done; exit 3; }")
+	odd.MinHealthy, odd.Roll.OnFailure = launcher.Int(2), launcher.Continue
+	over := begin(h, odd)
+	stops := func() (id string, pid int) {
+		t.Helper()
+		id = h.until("one is to stop", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
+		st, _ := h.Process(id)
+		return id, st.PID
+	}
+	_, pid := stops() // and with it there is no place for another one yet
+	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.until("web-4 is given up", step("rolling", "goes on without 1"))
+	kill(t, pid)
+	second, pid := stops() // the roll is not over before it is gone
+	h.until("both new ones are there", func(launcher.Event) bool { return revisions(h, "web")[2] == 2 })
+	var left launcher.Status
+	for _, st := range h.running("web") {
+		if st.Revision == 1 && st.ID != second {
+			left = st
+		}
+	}
+	if err := h.StopProcess(left.ID, launcher.Stop{NoReplacement: true}); err != nil {
+		t.Fatal(err)
+	}
+	kill(t, left.PID)
+	kill(t, pid)
+	equal(t, "what has come of the roll", comes(t, h, over), nil)
+	equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 2})
+	if story := h.story(); strings.Contains(story, "one too many") {
+		t.Errorf("somebody is taken for one too many:\n%s", story)
+	}
+}
+
 // With continue, and none that works, nobody is there to go on with: the group is again what it was, and its successors are of that.
 func TestContinue_WithNobody(t *testing.T) {
 	h := launch(t, runners("web", 3)).ready()

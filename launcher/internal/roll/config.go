@@ -12,7 +12,7 @@ type OnFailure int
 const (
 	Pause    OnFailure = iota // leave everything as it is, and wait for an order
 	Rollback                  // replace what is new by what was there before
-	Continue                  // go on with the others: each failure leaves an old instance in its place, or one fewer. Where all have failed, turn back
+	Continue                  // go on with the others: each failure leaves an old instance in its place, or one fewer. Where all have failed, and none has done what it was there for, turn back
 )
 
 func (f OnFailure) String() string { return [...]string{"pause", "rollback", "continue"}[f] }

@@ -22,7 +22,7 @@
 //	        └────┬────┘                          └────┬────┘
 //	             │        failed for good             │
 //	             ├────────────────────────────────────┘
-//	             │ rollback: also ordered from outside, also when paused, and where continue has nobody left to go on with
+//	             │ rollback: also ordered from outside, also when paused, and where all have failed that continue goes on with
 //	             ▼
 //	       ┌─────────────┐  all put back
 //	       │ RollingBack ├──────────────────────────────────────────────────► RolledBack

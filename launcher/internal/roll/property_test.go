@@ -39,7 +39,7 @@ func seedOf(t *testing.T) uint64 {
 	return seed
 }
 
-// TestEveryConfiguration rolls every small group through random crashes, late readiness and slow ends.
+// TestEveryConfiguration rolls every small group through random crashes, late readiness, slow ends, and such as nobody is to follow.
 func TestEveryConfiguration(t *testing.T) {
 	seed, n := seedOf(t), uint64(0)
 	rounds := 12
@@ -121,6 +121,10 @@ func storm(w *world, r *rand.Rand) {
 		switch k := r.IntN(len(w.view.Instances)); w.view.Instances[k].Health {
 		case roll.Starting:
 			switch {
+			case r.IntN(10) == 0:
+				w.complete(k)
+			case r.IntN(20) == 0:
+				w.fewer(k)
 			case crashes > 0 && r.IntN(2) == 0:
 				crashes--
 				w.end(k)
@@ -140,6 +144,8 @@ func storm(w *world, r *rand.Rand) {
 				w.becomeUnhealthy(k)
 			case r.IntN(10) == 0:
 				w.complete(k)
+			case r.IntN(20) == 0:
+				w.fewer(k)
 			case w.view.Instances[k].Version == roll.Old && !w.config.OnlyForward && r.IntN(10) == 0: // restarted by its policy
 				w.restart(k)
 			}
@@ -175,7 +181,7 @@ func (w *world) check() {
 			w.breach("rolled back with %d old and %d new, %d available", oldest, newest, good)
 		}
 	case roll.Degraded:
-		if g := w.state.GivenUp; g == 0 || c.OnFailure != roll.Continue || newest != max(0, c.Desired-g) || oldest > g || newest+w.through == 0 && !c.OnlyForward {
+		if g := w.state.GivenUp; g == 0 || c.OnFailure != roll.Continue || newest != max(0, c.Desired-g) || oldest > g || newest+w.through+w.ordered == 0 && !c.OnlyForward {
 			w.breach("degraded by %d with %d old and %d new", g, oldest, newest)
 		}
 	}

@@ -217,6 +217,51 @@ func TestContinueTurnsBackWhenNothingSucceeds(t *testing.T) {
 	}
 }
 
+// Where one has done what it was there for, that shows that it works: the others have not failed all. Nor have they where there is
+// nobody left to replace.
+func TestContinueGoesOnWhereOneIsThrough(t *testing.T) {
+	w := begin(roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 1, OnFailure: roll.Continue}, 3)
+	w.complete(w.at("new-4"))
+	w.act()
+	w.ends("old-1")
+	w.ends("new-5")
+	w.ends("new-6")
+	w.settle()
+	if w.state.Phase != roll.Degraded || w.count(of(roll.Old)) != 2 || len(w.broken) > 0 {
+		t.Errorf("%v with %+v: %s\n%s", w.state.Phase, w.view.Instances, w.broken, strings.Join(w.log, "\n"))
+	}
+
+	w = begin(roll.Config{Desired: 1, MinHealthy: 1, MaxSurge: 1, OnFailure: roll.Continue}, 1)
+	w.fewer(w.at("old-1"))
+	w.ends("new-2")
+	if w.state.Phase == roll.RollingBack {
+		t.Error("it turns back for nobody")
+	}
+}
+
+// Where the old one that is left in a place is to stop, and nobody to follow, the place is gone, and not another one besides.
+func TestOneFewerOfWhoIsLeft(t *testing.T) {
+	w := begin(roll.Config{Desired: 3, MinHealthy: 2, MaxSurge: 1, OnFailure: roll.Continue}, 3)
+	w.ends("new-4")
+	w.ends("old-1")
+	w.isReady("new-5")
+	w.isReady("new-6")
+	w.fewer(w.at("old-3")) // while old-2 is still stopping
+	w.log = nil
+	w.act()
+	w.ends("old-3")
+	w.ends("old-2")
+	w.says(t, "0s old-3 has ended", "0s old-2 has ended", "0s done paused=false given up=0: failures of new instances in a row: 1")
+
+	// As long as there are more of them, it is one that was yet to be replaced.
+	w = begin(roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 1, OnFailure: roll.Continue}, 3)
+	w.ends("new-4")
+	w.fewer(w.at("old-1"))
+	if w.settle(); w.state.Phase != roll.Degraded || w.count(of(roll.Old)) != 1 || w.count(of(roll.New)) != 1 {
+		t.Errorf("%v with %+v", w.state.Phase, w.view.Instances)
+	}
+}
+
 func TestRetries(t *testing.T) {
 	w := begin(roll.Config{Desired: 1, MinHealthy: 1, MaxSurge: 1, Retries: 3, Backoff: time.Second, MaxBackoff: 3 * time.Second}, 1)
 	w.ends("new-2")

@@ -43,6 +43,7 @@ type State struct {
 	GivenUp  int           // instances that will not be replaced
 	Retry    time.Duration // when to try again
 	Progress time.Duration // when something last got better
+	Worked   bool          // an instance of where the roll leads has done what it was there for
 
 	seen      int // failures of the target that have been dealt with
 	available int // most that there have been of the target
@@ -72,14 +73,25 @@ func (s State) Rollback(c Config, v View, why string) State {
 	if s.Phase.Ended() {
 		return s
 	}
-	s.Phase, s.Paused, s.Why, s.GivenUp = RollingBack, false, why, 0
+	s.Phase, s.Paused, s.Why, s.GivenUp, s.Worked = RollingBack, false, why, 0, false
 	return s.anew(c, v)
 }
 
 // Completed returns s after an instance of the target has done what it was there for, and nobody is to follow: from now on there
-// is one fewer in Desired, and in Canary where there is one. That is progress.
+// is one fewer in Desired, and in Canary where there is one. That is progress, and shows that the target works.
 func (s State) Completed(now time.Duration) State {
-	s.Tries, s.Progress, s.available = 0, max(s.Progress, now), max(0, s.available-1)
+	s.Tries, s.Progress, s.available, s.Worked = 0, max(s.Progress, now), max(0, s.available-1), true
+	return s
+}
+
+// OneFewer returns s after an order to stop an instance that v still shows, and nobody is to follow: from now on there is one fewer in
+// Desired. Where it is one of the old ones that are left for those that were given up, its place counts as one of these no more.
+func (s State) OneFewer(c Config, v View, id string) State {
+	for _, i := range v.Instances {
+		if i.ID == id && i.Version == Old && i.Health != Stopping && tally(c, v).live[Old] <= s.GivenUp {
+			s.GivenUp--
+		}
+	}
 	return s
 }
 
@@ -158,7 +170,7 @@ func (s State) failed(c Config, v View, failures int) State {
 			s.GivenUp = min(s.GivenUp+1, c.Desired)
 		}
 		s.Progress = v.Now
-		if s.GivenUp >= c.Desired && !c.OnlyForward { // nobody is left who could show that it works
+		if s.GivenUp >= c.Desired && c.Desired > 0 && !s.Worked && !c.OnlyForward { // nobody is left who could show that it works
 			return s.Rollback(c, v, s.Why)
 		}
 		return s

@@ -20,6 +20,7 @@ type world struct {
 	broken []string // promises
 
 	through int // instances, in complete
+	ordered int // fewer, in fewer
 	trouble int // that may still come, where that is counted
 }
 
@@ -82,6 +83,9 @@ func (w *world) act() time.Duration {
 		if before.Phase != state.Phase || before.Paused != state.Paused || before.GivenUp != state.GivenUp {
 			w.note("%v paused=%v given up=%d: %s", state.Phase, state.Paused, state.GivenUp, state.Why)
 		}
+		if w.config.OnFailure == roll.Continue && before.Phase != state.Phase && state.Phase == roll.RollingBack && (w.through > 0 || w.config.Desired == 0) {
+			w.breach("turns back, and %d are through, %d desired", w.through, w.config.Desired)
+		}
 		switch action.Do {
 		case roll.Wait:
 			w.mindsTheGap()
@@ -117,6 +121,9 @@ func (w *world) act() time.Duration {
 			}
 			i := &w.view.Instances[k]
 			w.note("stop %s: %s", i.ID, action.Why)
+			if n := w.count(func(i roll.Instance) bool { return i.Health != roll.Stopping }); action.Why == roll.Surplus && n <= w.config.Desired {
+				w.breach("%s is one too many of %d, and %d are desired", i.ID, n, w.config.Desired)
+			}
 			was := i.Health
 			i.Health = roll.Stopping
 			if n := w.count(w.available); was == roll.Ready && n < w.config.MinHealthy {
@@ -188,23 +195,41 @@ func (w *world) end(k int) {
 
 // complete has an instance of the target end as it should, and nobody is to follow. Others it does nothing to.
 func (w *world) complete(k int) {
-	c, i := &w.config, w.view.Instances[k]
-	if back := w.state.Phase == roll.RollingBack; w.over() || c.Desired == 0 || back != (i.Version == roll.Old) {
+	i := w.view.Instances[k]
+	if back := w.state.Phase == roll.RollingBack; w.over() || w.config.Desired == 0 || back != (i.Version == roll.Old) {
 		return
 	}
-	c.Desired--
 	w.through++
 	if i.Version == roll.New {
-		c.Canary--
+		w.config.Canary = max(0, w.config.Canary-1)
 	}
-	c.Canary = max(0, min(c.Canary, c.Desired))
-	c.MinHealthy = min(c.MinHealthy, c.Desired)
-	if c.MaxSurge == 0 {
-		c.MinHealthy = max(0, min(c.MinHealthy, c.Desired-1))
-	}
+	w.scale(w.config.Desired - 1)
 	w.state = w.state.Completed(w.view.Now)
 	w.note("%s is through", i.ID)
 	w.view.Instances = slices.Delete(slices.Clone(w.view.Instances), k, k+1)
+}
+
+// fewer has an instance stop by an order, and nobody is to follow, wherever the roll leads.
+func (w *world) fewer(k int) {
+	i := &w.view.Instances[k]
+	if w.over() || w.config.Desired == 0 || i.Health == roll.Stopping {
+		return
+	}
+	w.ordered++
+	w.state = w.state.OneFewer(w.config, w.view, i.ID)
+	w.scale(w.config.Desired - 1)
+	i.Health = roll.Stopping
+	w.note("%s is to stop, and nobody is to follow", i.ID)
+}
+
+// scale has another number of instances be desired.
+func (w *world) scale(desired int) {
+	c := &w.config
+	c.Desired = desired
+	c.Canary, c.MinHealthy = min(c.Canary, desired), min(c.MinHealthy, desired)
+	if c.MaxSurge == 0 {
+		c.MinHealthy = max(0, min(c.MinHealthy, desired-1))
+	}
 }
 
 // over reports whether the roll is over, or waits for an order.
