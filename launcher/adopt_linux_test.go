@@ -131,6 +131,33 @@ func TestKept_OrderedBefore(t *testing.T) {
 	equal(t, "processes by revision", revisions(h, "web"), map[int]int{3: 1})
 }
 
+// One of them that was through before its group began is no canary of the roll that comes then.
+func TestKept_ThroughBeforeACanary(t *testing.T) {
+	jobs := kept(runners("job", 3))
+	jobs.Restart.Policy = launcher.Never
+	cfg, pids := orphans(t, jobs)
+	open := filepath.Join(cfg.Dir, "open")
+	job := cfg.Groups[0]
+	job.Env = append(slices.Clone(job.Env), "NEW=1")
+	job.DependsOn = []string{"db"}
+	job.Roll = launcher.RollConfig{Canary: 1, CanaryWait: time.Hour}
+	cfg.Groups = []launcher.GroupConfig{job, script("db", 1, "until test -e "+open+"; do sleep 0.01; done")}
+	h := launchWith(t, cfg)
+	n := 0
+	h.until("all are ready", func(e launcher.Event) bool {
+		if e.Group == "job" && e.To == launcher.Ready {
+			n++
+		}
+		return n == 3
+	})
+	kill(t, pids[0])
+	h.until("it is through", func(e launcher.Event) bool { return e.Group == "job" && e.To == launcher.Gone })
+	health, _ := h.GroupHealth("job")
+	equal(t, "desired", health.Desired, 2)
+	write(t, open)
+	equal(t, "what is said of the canaries", goFirst(h), "1 go first")
+}
+
 // A process that chose a port, and told the last launcher, is known to the next one, and stopped over it.
 func TestKept_OverTCP(t *testing.T) {
 	files := launcher.TLS(mtlstest.New(t).Issue(t, "web"))

@@ -241,6 +241,61 @@ func TestRunsOnce_EndsInARoll(t *testing.T) {
 	equal(t, "those that there were", revisions(h, "job")[1], 1)
 }
 
+// A canary that has failed while the roll was paused, and has nobody follow, is none that has done what it was there for: as many as
+// before go first when the roll goes on. One that has done that is one less.
+func TestRunsOnce_CanaryEndsInAPause(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		ends  func(t *testing.T, h *harness, st launcher.Status)
+		first int
+	}{
+		{"killed", func(t *testing.T, _ *harness, st launcher.Status) { kill(t, st.PID) }, 2},
+		{"done", func(t *testing.T, h *harness, _ launcher.Status) { write(t, filepath.Join(h.dir, "done")) }, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := runners("job", 4)
+			g.Restart.Policy = launcher.Never
+			h := launch(t, g).ready()
+			next := group("job", 4, "")
+			next.Command = []string{"/bin/sh", "-c", "case {id} in job-5) until [ -e {dir}/done ]; do sleep 0.01; done;; job-6) exit 3;; *) exec sleep 1000;; esac"}
+			next.Protocol, next.Restart.Policy = launcher.Signals, launcher.Never
+			next.Roll = launcher.RollConfig{Canary: 2, CanaryWait: time.Hour}
+			if err := comes(t, h, begin(h, next)); err == nil {
+				t.Fatal("the roll does not fail")
+			}
+			first, err := h.Process("job-5")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.ends(t, h, first)
+			h.ends("job-5")
+			ctx, cancel := context.WithCancel(soon(t))
+			over := make(chan error, 1)
+			go func() { over <- h.Resume(ctx, "job", "test") }()
+			equal(t, "what is said of them", goFirst(h), fmt.Sprintf("%d go first", c.first))
+			cancel()
+			<-over
+		})
+	}
+}
+
+// goFirst is what is said when canaries are waited for.
+func goFirst(h *harness) string {
+	h.t.Helper()
+	says, _, _ := strings.Cut(h.until("canaries are waited for, or not", func(e launcher.Event) bool {
+		return step("canary", "go first")(e) || e.Kind == launcher.RollDone
+	}).Message, ",")
+	return says
+}
+
+// write makes a file.
+func write(t *testing.T, path string) {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // With a policy that only allows that a process ends well, one that does so at once takes the place of nobody who runs.
 func TestRollToWhatEndsAtOnce(t *testing.T) {
 	h := launch(t, runners("web", 2)).ready()

@@ -29,7 +29,7 @@ func (g *group) lost(p *process, st Status) {
 		// where the policy only allows that, and those before it ran, it is: a server that ends at once would take the place of all.
 		if rolls && version == r.target() && last && !failed && !drained && (policy == Never || r.mayComplete) {
 			g.ends(p, g.revision, false)
-			r.state = r.state.Completed(time.Since(g.begun))
+			r.completed(time.Since(g.begun))
 			return
 		}
 		// Others are no reason why a roll does not come forward, nor why it is paused.
@@ -59,6 +59,9 @@ func (g *group) lost(p *process, st Status) {
 		g.ends(p, g.revision, failed)
 		if r != nil && p.revision == r.to && !r.onlyForward() { // nor when it goes on
 			g.ends(p, g.otherRevision(), failed)
+		}
+		if r != nil && !failed && g.versionOf(p.revision) == r.target() {
+			r.completed(time.Since(g.begun))
 		}
 		return
 	default:

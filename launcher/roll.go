@@ -26,6 +26,7 @@ type rolling struct {
 	other    shortfall // see otherRevision
 	leg      *leg
 
+	through     int  // processes of where it leads that have done what they were there for
 	mayComplete bool // processes of the group have been through before, or there were none: one that ends well is no failure
 }
 
@@ -64,6 +65,12 @@ func (r *rolling) wanted() int {
 func (r *rolling) count(v roll.Version, id string, st Status) {
 	r.failures[v]++
 	r.last = &RollError{Group: st.Group, Process: id, Cause: errors.New(st.complaint())}
+}
+
+// completed takes down that a process of where the roll leads has done what it was there for.
+func (r *rolling) completed(now time.Duration) {
+	r.through++
+	r.state = r.state.Completed(now)
 }
 
 // failure returns what has gone wrong.
@@ -278,8 +285,8 @@ func (r *rolling) onlyForward() bool { return r.from == r.to }
 // rollRules returns the rules of the roll that is under way.
 func (g *group) rollRules() roll.Config {
 	c := g.cfg.arithmetic(g.desired())
-	if g.roll.target() == roll.New {
-		c.Canary = max(0, c.Canary-g.short.through) // of whom those that are through need not be waited for
+	if g.roll.target() == roll.New { // those that are through need not be waited for
+		c.Canary = min(c.Desired, max(0, g.cfg.Roll.Canary-g.roll.through))
 	}
 	c.OnlyForward = g.roll.onlyForward()
 	if c.OnlyForward && c.OnFailure == roll.Rollback {
