@@ -3,6 +3,7 @@ package launcher_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -143,19 +144,53 @@ func TestKept_ThroughBeforeACanary(t *testing.T) {
 	job.Roll = launcher.RollConfig{Canary: 1, CanaryWait: time.Hour}
 	cfg.Groups = []launcher.GroupConfig{job, script("db", 1, "until test -e "+open+"; do sleep 0.01; done")}
 	h := launchWith(t, cfg)
-	n := 0
-	h.until("all are ready", func(e launcher.Event) bool {
-		if e.Group == "job" && e.To == launcher.Ready {
-			n++
-		}
-		return n == 3
-	})
+	h.allReady("job", 3)
 	kill(t, pids[0])
-	h.until("it is through", func(e launcher.Event) bool { return e.Group == "job" && e.To == launcher.Gone })
+	h.ends(h.until("it is through", func(e launcher.Event) bool { return e.Group == "job" && e.To == launcher.Gone }).Process)
 	health, _ := h.GroupHealth("job")
 	equal(t, "desired", health.Desired, 2)
 	write(t, open)
 	equal(t, "what is said of the canaries", goFirst(h), "1 go first")
+}
+
+// A group that waits for others, and whose processes from an earlier launcher are through, or have failed, starts them again by an order,
+// and at once.
+func TestKept_EndedBeforeARestart(t *testing.T) {
+	for _, policy := range []launcher.RestartPolicy{launcher.Never, launcher.OnFailure} {
+		t.Run(string(policy), func(t *testing.T) {
+			jobs := kept(runners("job", 2))
+			jobs.Restart = launcher.RestartConfig{Policy: policy, MinBackoff: time.Hour, MaxBackoff: time.Hour}
+			cfg, pids := orphans(t, jobs)
+			open := filepath.Join(cfg.Dir, "open")
+			cfg.Groups[0].DependsOn = []string{"db"}
+			cfg.Groups = append(cfg.Groups, script("db", 1, "until test -e "+open+"; do sleep 0.01; done"))
+			h := launchWith(t, cfg)
+			h.allReady("job", 2)
+			for _, pid := range pids {
+				kill(t, pid)
+			}
+			h.ends("job-1")
+			h.ends("job-2")
+			if err := h.Restart(soon(t), "job", "once more"); err != nil {
+				t.Fatal(err)
+			}
+			write(t, open)
+			h.allReady("job", 2)
+			health, _ := h.GroupHealth("job")
+			equal(t, "desired", health.Desired, 2)
+		})
+	}
+}
+
+// allReady waits until so many processes of a group have become ready.
+func (h *harness) allReady(group string, n int) {
+	h.t.Helper()
+	h.until(fmt.Sprintf("%d of %s are ready", n, group), func(e launcher.Event) bool {
+		if e.Group == group && e.To == launcher.Ready {
+			n--
+		}
+		return n == 0
+	})
 }
 
 // A process that chose a port, and told the last launcher, is known to the next one, and stopped over it.
