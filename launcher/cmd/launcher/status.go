@@ -213,8 +213,8 @@ func (v view) blocking(out *pb.GetGroupHealthResponse) string {
 				who = append(who, fmt.Sprintf("%s: %s for %s%s", clean(p.GetProcessId()), p.GetState(), v.since(p), prefixed(": ", clean(p.GetMessage()))))
 			}
 		}
-		if g.GetStopping() && g.GetTotal() == 0 && len(g.GetStopsAfter()) == 0 {
-			continue // it is over
+		if g.GetStopping() {
+			continue // who of it is stopping has been named; else it is over, or waits for others, who block
 		}
 		if !g.GetHealthy() && coming < max(int(g.GetMinHealthy()), 1) && !g.GetRoll().GetPaused() { // and nobody is on the way who could be named
 			who = append(who, fmt.Sprintf("%s: %d of %d ready%s", clean(g.GetGroup()), g.GetReady(), g.GetDesired(), prefixed(": ", clean(g.GetMessage()))))
