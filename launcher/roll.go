@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/launcher/internal/roll"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -92,6 +93,9 @@ type RollError struct {
 }
 
 func (e *RollError) Error() string {
+	if errors.Is(e.Cause, ctxshutdown.ErrShutdown) {
+		return fmt.Sprintf("launcher: group %q: the roll was cut off, since the group is stopping", e.Group)
+	}
 	s := fmt.Sprintf("launcher: group %q: the roll has failed", e.Group)
 	if e.Process != "" {
 		s += fmt.Sprintf(": %s: %v", e.Process, e.Cause)

@@ -205,6 +205,32 @@ func TestReload_BySignalThatFails(t *testing.T) {
 	equal(t, "what was refused", strings.Count(d.log(), "msg=reload change="), strings.Count(d.log(), refused))
 }
 
+// What a stop of the launcher cuts off is in the log, and not as an error, beside what has failed before.
+func TestReload_CutOffByAStop(t *testing.T) {
+	both := breaks + "  - {name: slow, command: RUNNER, args: [--process-id, '{id}']}\n"
+	s := newSite(t, both)
+	d := s.runs()
+	if err := os.WriteFile(filepath.Join(s.dir, "bad"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	slow := "name: slow, command: RUNNER, args: ["
+	s.write(strings.NewReplacer(`"1"`, `"2"`, slow, slow+"--ready-after, '-1s', ").Replace(both))
+	d.cmd.Process.Signal(syscall.SIGHUP)
+	d.logs("it has been rolled back")
+	s.until("slow is being rolled", func(h health) bool { return len(h.Groups[2].Processes) == 2 })
+	d.stops()
+	var lines []string
+	for l := range strings.Lines(d.log()) {
+		if _, says, ok := strings.Cut(l, "msg=reload "); ok {
+			lines = append(lines, says)
+		}
+	}
+	if len(lines) != 2 || !strings.HasPrefix(lines[0], `error="launcher: group \"web\": the roll has failed`) ||
+		lines[1] != `cut="launcher: group \"slow\": the roll was cut off, since the group is stopping"`+"\n" {
+		t.Errorf("the log has of the reload\n%s", strings.Join(lines, ""))
+	}
+}
+
 // Who writes the file between what is shown and what is taken over is told what that was, and so is the log.
 func TestReload_OfAFileThatChanges(t *testing.T) {
 	for name, c := range map[string]struct{ then, says, taken string }{

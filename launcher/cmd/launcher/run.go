@@ -249,7 +249,31 @@ func rereadNow(ctx context.Context, m *launcher.Manager, logger *slog.Logger) {
 			logger.Info("reload", "change", c)
 		}
 	}
-	logger.Error("reload", "error", err.Error())
+	// What a stop has cut off, of the launcher or of a group that a later reload removes, is no failure of this one, and nothing that who
+	// looks for errors in the log could mend. It is said nevertheless, so that nobody takes for done what was begun.
+	failed, cut := cutOff(err, ctxshutdown.ErrShutdown, context.Cause(m.Scope()), context.Cause(ctx))
+	if failed != nil {
+		logger.Error("reload", "error", failed.Error())
+	}
+	if cut != nil {
+		logger.Info("reload", "cut", cut.Error())
+	}
+}
+
+// cutOff tells what has failed of a reload from what a stop has cut off, for one of these causes, some of which may be nil.
+func cutOff(err error, causes ...error) (failed, cut error) {
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
+	}
+	for _, e := range all {
+		if slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(e, cause) }) {
+			cut = errors.Join(cut, e)
+		} else {
+			failed = errors.Join(failed, e)
+		}
+	}
+	return failed, cut
 }
 
 func guardCommand() *cobra.Command {
