@@ -227,9 +227,7 @@ func (g *group) adopt() {
 			cfg.PreStop = g.cfg.PreStop
 		}
 		p := newProcess(g.manager, g, found.ID, found.Revision, cfg)
-		p.found, p.digest, p.kept = found, found.Digest, found.Kept
-		p.port.Store(found.Port)
-		p.status.Started = now.Add(time.Duration(found.Kept.Born)*tick - sinceBoot())
+		p.finds(found, now)
 		if found.Asked != 0 {
 			g.excused[p.id] = true
 		}
@@ -239,6 +237,17 @@ func (g *group) adopt() {
 			g.found = slices.DeleteFunc(slices.Clone(g.found), func(other *rememberedProcess) bool { return other == found })
 		}
 	}
+}
+
+// finds has a process be one that another launcher has started. The next one has to know of it what is known here, also before it is
+// heard of: a launcher can be killed at any time.
+func (p *process) finds(found *rememberedProcess, now time.Time) {
+	p.found, p.digest, p.kept, p.grace = found, found.Digest, found.Kept, found.Grace
+	p.port.Store(found.Port)
+	st := &p.status
+	st.Started = now.Add(time.Duration(found.Kept.Born)*tick - sinceBoot())
+	st.ReadyAt, st.Asked, st.Reason = fromBoot(found.Ready), fromBoot(found.Asked), found.Reason
+	p.asked = asked{fromBoot(found.Began), fromBoot(found.Granted)}
 }
 
 // tick is what the kernel counts the ages of processes in, on all machines that Go runs on.

@@ -193,6 +193,13 @@ func (h *harness) allReady(group string, n int) {
 	})
 }
 
+// What is known of a process that was found is not lost to the next launcher where this one is killed before it has heard of it.
+func TestKept_FoundTwice(t *testing.T) {
+	h := launch(t, runners("other", 0)).ready()
+	want := launcher.Remembered{Ready: 50 * time.Second, Asked: 40 * time.Second, Began: 30 * time.Second, Granted: -20 * time.Second, Reason: "test", Grace: time.Hour, Port: 1}
+	equal(t, "what the next one is to know", launcher.FoundAndRecalled(h.Manager, kept(runners("web", 1)), want), want)
+}
+
 // A process that chose a port, and told the last launcher, is known to the next one, and stopped over it.
 func TestKept_OverTCP(t *testing.T) {
 	files := launcher.TLS(mtlstest.New(t).Issue(t, "web"))

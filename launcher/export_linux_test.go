@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"path/filepath"
+	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
 )
@@ -18,6 +19,27 @@ func DieStarting(dir string, g GroupConfig) (cgroups []string, err error) {
 		g.Name: {Config: forgetful(g), Revision: 1, Digest: digest(g), Number: 1, Processes: []*rememberedProcess{p}},
 	}}
 	return []string{own.Cgroup, its.Cgroup}, writeState(stateIn(dir), r)
+}
+
+// A Remembered is what the state file has of a process, with instants as how long ago they are, negative: yet to come.
+type Remembered struct {
+	Ready, Asked, Began, Granted time.Duration
+	Reason                       string
+	Grace                        time.Duration
+	Port                         int32
+}
+
+// FoundAndRecalled returns what the next launcher is to know of a process that this one has found as that, and not heard of yet.
+func FoundAndRecalled(m *Manager, cfg GroupConfig, r Remembered) Remembered {
+	g := newGroup(m, cfg.withDefaults(), nil)
+	defer g.scope.Shutdown()
+	p := newProcess(m, g, cfg.Name+"-1", 1, g.cfg)
+	now := time.Now()
+	ms := func(ago time.Duration) int64 { return bootMillis(now.Add(-ago)) }
+	p.finds(&rememberedProcess{Ready: ms(r.Ready), Asked: ms(r.Asked), Began: ms(r.Began), Granted: ms(r.Granted), Reason: r.Reason, Grace: r.Grace, Port: r.Port}, now)
+	found := p.recall()
+	ago := func(ms int64) time.Duration { return now.Sub(fromBoot(ms)).Round(10 * time.Second) }
+	return Remembered{ago(found.Ready), ago(found.Asked), ago(found.Began), ago(found.Granted), found.Reason, found.Grace, found.Port}
 }
 
 // OwnCgroup returns where cgroups are made, empty where none can be.

@@ -172,8 +172,9 @@ func (p *process) run() {
 		p.tell(Event{Kind: Transition, To: Spawning, Message: p.cfg.Command[0]})
 	} else {
 		p.tell(Event{Kind: Adopted, Message: fmt.Sprintf("pid %d, of revision %d", p.found.Kept.PID, p.revision)})
-		e = event{kind: evAdopted, readyAt: fromBoot(p.found.Ready), asked: fromBoot(p.found.Asked), began: fromBoot(p.found.Began),
-			granted: fromBoot(p.found.Granted), reason: p.found.Reason, grace: p.found.Grace}
+		st := p.snapshot()
+		e = event{kind: evAdopted, readyAt: st.ReadyAt, asked: st.Asked, began: p.asked.began, granted: p.asked.granted,
+			reason: p.found.Reason, grace: p.found.Grace}
 	}
 	if err := p.start(); err != nil {
 		p.found.letGo()
