@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/address"
 	"github.com/swansong-go/swansong/launcher/internal/roll"
 )
 
@@ -101,14 +102,24 @@ func (r remembered) orphans(groups []GroupConfig) (orphans []GroupConfig) {
 }
 
 // keepFor has each group get what it had listened on, where it is to listen there still: what its port 0 has become could be taken over by
-// a group before it that wants that port, and its processes would serve there, too.
+// a group before it that wants that port, and its processes would serve there, too. Within a group a port that is named goes before any
+// port, for which another socket is as good.
 func (r remembered) keepFor(groups []GroupConfig) {
+	named := func(l Listen, s rememberedSocket) bool {
+		at, err := address.Parse(l.Network, l.Address) // the name of a host is not looked up for this
+		return err == nil && at.Same(s.at())
+	}
+	alike := func(l Listen, s rememberedSocket) bool { return l == s.Listen }
 	for _, g := range groups {
-		sockets := r.Groups[g.Name].Sockets
-		for _, l := range g.Listen {
-			if i := slices.IndexFunc(sockets, func(s rememberedSocket) bool { return s.Listen == l && !s.wanted }); i >= 0 {
-				sockets[i].wanted = true
-			}
+		sockets, left := r.Groups[g.Name].Sockets, slices.Clone(g.Listen)
+		for _, is := range []func(Listen, rememberedSocket) bool{named, alike} {
+			left = slices.DeleteFunc(left, func(l Listen) bool {
+				i := slices.IndexFunc(sockets, func(s rememberedSocket) bool { return s.wanted == nil && is(l, s) })
+				if i >= 0 {
+					sockets[i].wanted = &l
+				}
+				return i >= 0
+			})
 		}
 	}
 }
@@ -120,11 +131,11 @@ func (r remembered) listener(group string, l Listen, lookUp func() (Listen, erro
 	free := func(s rememberedSocket) bool {
 		return !slices.ContainsFunc(has.files, func(f *os.File) bool { return inodeOf(f) == s.Inode })
 	}
-	if ln, err := r.Groups[group].listener(r.Guardians, func(s rememberedSocket) bool { return l == s.Listen && free(s) }); ln != nil || err != nil {
+	if ln, err := r.Groups[group].listener(r.Guardians, func(s rememberedSocket) bool { return s.wanted != nil && *s.wanted == l && free(s) }); ln != nil || err != nil {
 		return ln, err
 	}
 	same := func(s rememberedSocket) bool {
-		if s.wanted || !free(s) {
+		if s.wanted != nil || !free(s) {
 			return false
 		}
 		found, err := lookUp()

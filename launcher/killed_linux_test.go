@@ -54,7 +54,9 @@ func init() {
 			}
 			fmt.Println("told")
 		case "address":
-			fmt.Println(m.Addrs(cfg.Groups[0].Name)[0])
+			for _, addr := range m.Addrs(cfg.Groups[0].Name) {
+				fmt.Println(addr)
+			}
 		}
 		forever()
 	}

@@ -76,8 +76,8 @@ func (r remembered) explain(group string, l, found Listen, in inheritance, err, 
 		i := slices.IndexFunc(g.Sockets, func(s rememberedSocket) bool { return s.at().Overlaps(at) })
 		switch {
 		case i < 0:
-		case g.Sockets[i].wanted:
-			return l.hadBy(name, g.Sockets[i].Listen)
+		case g.Sockets[i].wanted != nil:
+			return l.hadBy(name, *g.Sockets[i].wanted)
 		default:
 			return fmt.Sprintf("%v; processes of group %q, which an earlier launcher has kept, listen on %v: start once without %q, until they have ended, "+
 				"or choose another address", err, name, g.Sockets[i], group)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -277,4 +278,20 @@ func TestKept_ListenersOnAnyPort(t *testing.T) {
 	if addrs[0].String() == addrs[1].String() {
 		t.Errorf("both are %v", addrs[0])
 	}
+}
+
+// Where one of two ports 0 is named by what it has become, that is it, and the other one is the other.
+func TestKept_OneOfTwoPortsIsNamed(t *testing.T) {
+	b := newBrood(t)
+	web := kept(b.of(runners("web", 1)))
+	web.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: "127.0.0.1:0"}}
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
+	first := startAnother(t, cfg, "address").hears("ready")
+	one, other := first.line(), first.line()
+	first.kill()
+	cfg.Groups[0].Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: one}}
+	h := launchWith(t, cfg)
+	equal(t, "where it listens", fmt.Sprint(h.Addrs("web")), fmt.Sprint([]string{other, one}))
+	h.ends("web-1")
+	h.ready()
 }

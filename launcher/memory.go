@@ -84,7 +84,7 @@ type rememberedSocket struct {
 	Inode  uint64 `json:"inode"`
 	Has    string `json:"has"` // the address: what a port 0 has become, and what the name of a host stood for
 
-	wanted bool // by the group that had it
+	wanted *Listen // as what the group that had it wants it; nil: it does not
 }
 
 // at is where it listens.
