@@ -162,6 +162,7 @@ func drainCommand(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "drain --dry-run [group|process]",
 		Short:             "Show what a shutdown would have to drain, and stop nothing",
+		Long:              "Show what a shutdown would have to drain, of all, or of a group, or a process, or both where they have the same name, and stop nothing.",
 		Args:              takes(0, 1, ""),
 		ValidArgsFunction: at.complete(groupsAndProcesses),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -173,18 +174,27 @@ func drainCommand(at *place) *cobra.Command {
 				name = args[0]
 			}
 			return ask(cmd, at, false, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
-				out, err := to.DryRunShutdown(ctx, &pb.DryRunShutdownRequest{Group: name})
-				if name != "" && status.Code(err) == codes.NotFound {
-					out, err = to.DryRunShutdown(ctx, &pb.DryRunShutdownRequest{ProcessId: name})
+				whom := []*pb.DryRunShutdownRequest{{Group: name}}
+				if name != "" {
+					whom = append(whom, &pb.DryRunShutdownRequest{ProcessId: name})
 				}
-				if name != "" && status.Code(err) == codes.NotFound {
+				var all []*pb.DryRun
+				unknown := 0
+				for _, in := range whom {
+					out, err := to.DryRunShutdown(ctx, in)
+					switch {
+					case status.Code(err) == codes.NotFound:
+						unknown++
+					case err != nil:
+						return err
+					}
+					all = append(all, out.GetProcesses()...)
+				}
+				if unknown == len(whom) {
 					return fmt.Errorf("launcher: neither a group nor a process has the name %q; status lists those that there are", name)
 				}
-				if err != nil {
-					return err
-				}
 				table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-				for _, p := range out.GetProcesses() {
+				for _, p := range all {
 					m := p.GetMetrics()
 					fmt.Fprintf(table, "%s\t%s\t%d in flight\t%d connections\t%d bytes\tat most %v\t%s\n", clean(p.GetProcessId()), p.GetState(),
 						m.GetInFlightRequests(), m.GetOpenConnections(), m.GetBufferedBytes(), p.GetBound().AsDuration(),

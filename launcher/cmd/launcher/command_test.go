@@ -521,13 +521,14 @@ func TestReloadedLimitsHoldInTheStop(t *testing.T) {
 	}
 }
 
-// What a shutdown would have to drain is shown of all, of a group, or of a process.
+// What a shutdown would have to drain is shown of all, of a group, or of a process, and of both where they have the same name.
 func TestDryRun(t *testing.T) {
-	s := newSite(t, web+"    desired_instances: 2\n  - {name: other, command: RUNNER, args: [--process-id, '{id}']}\n")
+	s := newSite(t, web+"    desired_instances: 2\n  - {name: web-1, command: RUNNER, args: [--process-id, '{id}']}\n")
 	s.runs()
 	for whom, want := range map[string][]string{
-		"":      {"other-1", "web-1", "web-2"},
+		"":      {"web-1", "web-1-1", "web-2"},
 		"web":   {"web-1", "web-2"},
+		"web-1": {"web-1", "web-1-1"},
 		"web-2": {"web-2"},
 	} {
 		args := []string{"drain", "--dry-run"}
