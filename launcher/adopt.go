@@ -203,6 +203,9 @@ func (g *group) remember(r rememberedGroup) {
 		return
 	}
 	g.number, g.found = r.Number, r.Processes
+	if len(r.Processes) > 0 && r.Config.Desired == g.cfg.Desired { // of which the configuration says nothing new; where nobody is left, all begins anew
+		g.short.fewer = r.Fewer
+	}
 	source := g.sources[g.revision]
 	d := digest(g.cfg)
 	to := r.Revision
@@ -253,7 +256,7 @@ func (g *group) adopt() {
 // finds has a process be one that another launcher has started. The next one has to know of it what is known here, also before it is
 // heard of: a launcher can be killed at any time.
 func (p *process) finds(found *rememberedProcess, now time.Time) {
-	p.found, p.digest, p.kept, p.grace = found, found.Digest, found.Kept, found.Grace
+	p.found, p.digest, p.kept, p.grace, p.spared = found, found.Digest, found.Kept, found.Grace, found.Spared
 	p.port.Store(found.Port)
 	st := &p.status
 	st.Started = now.Add(time.Duration(found.Kept.Born)*tick - sinceBoot())
@@ -298,10 +301,12 @@ func (g *group) settle() {
 func (g *group) recall(sockets []rememberedSocket) rememberedGroup {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	r := rememberedGroup{Config: forgetful(g.cfg), Revision: g.revision, Digest: g.digest(), Number: g.number, Sockets: sockets,
-		Processes: slices.Clone(g.found)}
+	r := rememberedGroup{Config: forgetful(g.cfg), Revision: g.revision, Digest: g.digest(), Number: g.number, Fewer: g.short.fewer,
+		Sockets: sockets, Processes: slices.Clone(g.found)}
 	for _, p := range g.sorted() {
-		r.Processes = append(r.Processes, p.recall())
+		found := p.recall()
+		found.Spared = p.spared
+		r.Processes = append(r.Processes, found)
 	}
 	return r
 }

@@ -463,6 +463,7 @@ func (g *group) stopProcess(p *process, reason string, grace time.Duration, repl
 		if !replace && !p.spared { // also of one that the group is replacing: it has one less then
 			p.spared = true
 			g.oneFewer(p)
+			g.manager.memory.note() // also of one that was to stop before
 		} else if replace && !g.excused[p.id] && g.rollsPast(p) {
 			g.vacant++
 		}

@@ -53,6 +53,8 @@ func init() {
 				m.StopProcess(p.ID, launcher.Stop{Reason: "the test says so"})
 			}
 			fmt.Println("told")
+		case "one fewer":
+			m.StopProcess(m.Health()[0].Processes[0].ID, launcher.Stop{NoReplacement: true})
 		case "address":
 			for _, addr := range m.Addrs(cfg.Groups[0].Name) {
 				fmt.Println(addr)
@@ -726,6 +728,37 @@ func TestKept_StopTakesNoLonger(t *testing.T) {
 		t.Errorf("%q, and it was asked %v before it was adopted, or more (%v)", e.Message, least, err)
 	}
 	h.ends("web-1")
+}
+
+// An order to have one fewer holds under the next launcher, which takes processes of the group over, and counts once for a process
+// that is still stopping; unless the configuration says by now how many there shall be.
+func TestKept_OneFewer(t *testing.T) {
+	for _, c := range []struct{ loaded, desired int }{{2, 1}, {3, 3}} {
+		t.Run(fmt.Sprintf("%d loaded", c.loaded), func(t *testing.T) {
+			b := newBrood(t)
+			g := kept(b.of(runners("web", 2, "--behavior", "hang")))
+			g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
+			cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}
+			first := startAnother(t, cfg, "one fewer").hears("ready")
+			awaitInFile(t, launcher.StateIn(cfg.Dir), `"asked":`)
+			first.kill()
+			cfg.Groups[0].Desired = c.loaded
+			h := launchWith(t, cfg).ready()
+			var stops string
+			for _, st := range h.running("web") {
+				if st.State.Stopping() {
+					stops = st.ID
+				}
+			}
+			for _, when := range []string{"then", "after the same order"} {
+				health, _ := h.GroupHealth("web")
+				equal(t, "desired "+when, health.Desired, c.desired)
+				if err := h.StopProcess(stops, launcher.Stop{NoReplacement: true}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
 }
 
 // awaitInFile waits until a file says something. Its writers rename it, and nobody tells when.

@@ -56,8 +56,9 @@ type remembered struct {
 type rememberedGroup struct {
 	Config    GroupConfig          `json:"config"` // of the wanted revision, see forgetful
 	Revision  int                  `json:"revision"`
-	Digest    string               `json:"digest"` // see digest
-	Number    int                  `json:"number"` // of the process that was started last
+	Digest    string               `json:"digest"`          // see digest
+	Number    int                  `json:"number"`          // of the process that was started last
+	Fewer     int                  `json:"fewer,omitempty"` // than Config.Desired, by order
 	Sockets   []rememberedSocket   `json:"sockets,omitempty"`
 	Processes []*rememberedProcess `json:"processes,omitempty"`
 }
@@ -74,7 +75,8 @@ type rememberedProcess struct {
 	Granted  int64         `json:"granted,omitempty"` // until when it has, where it has asked for more
 	Reason   string        `json:"reason,omitempty"`
 	Grace    time.Duration `json:"grace,omitempty"`
-	Port     int32         `json:"port,omitempty"` // where it serves the protocol over TCP
+	Port     int32         `json:"port,omitempty"`   // where it serves the protocol over TCP
+	Spared   bool          `json:"spared,omitempty"` // nobody follows it, by order, or since it was one too many
 
 	outputs [2]*os.File // of streams, open until it is adopted; see hold
 }
