@@ -343,6 +343,22 @@ func (h *harness) stops(id string) launcher.Status {
 	return h.ends(id)
 }
 
+// answers waits until a process has answered a call.
+func (h *harness) answers(id string) {
+	h.t.Helper()
+	ctx := soon(h.t)
+	for ctx.Err() == nil {
+		runs, err := h.DryRun(ctx, id, "")
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if !strings.HasPrefix(runs[0].Message, "it ") { // is being started, does not answer
+			return
+		}
+	}
+	h.t.Fatalf("%s does not answer\n%s", id, h.story())
+}
+
 func (h *harness) ends(id string) launcher.Status {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)

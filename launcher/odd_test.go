@@ -197,22 +197,6 @@ func TestReadyIsNotUnreachable(t *testing.T) {
 	equal(t, "state", stateOf(h, "odd-1"), launcher.Ready)
 }
 
-// answers waits until a process has answered a call.
-func (h *harness) answers(id string) {
-	h.t.Helper()
-	ctx := soon(h.t)
-	for ctx.Err() == nil {
-		runs, err := h.DryRun(ctx, id, "")
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		if !strings.HasPrefix(runs[0].Message, "it ") { // is being started, does not answer
-			return
-		}
-	}
-	h.t.Fatalf("%s does not answer\n%s", id, h.story())
-}
-
 // unhealthy is closed when a process is.
 func unhealthy(h *harness, id string) <-chan struct{} {
 	events, stop := h.Watch()
