@@ -743,13 +743,8 @@ func TestKept_OneFewer(t *testing.T) {
 			awaitInFile(t, launcher.StateIn(cfg.Dir), `"asked":`)
 			first.kill()
 			cfg.Groups[0].Desired = c.loaded
-			h := launchWith(t, cfg).ready()
-			var stops string
-			for _, st := range h.running("web") {
-				if st.State.Stopping() {
-					stops = st.ID
-				}
-			}
+			h := launchWith(t, cfg)
+			stops := h.until("one goes on stopping", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
 			for _, when := range []string{"then", "after the same order"} {
 				health, _ := h.GroupHealth("web")
 				equal(t, "desired "+when, health.Desired, c.desired)
