@@ -50,6 +50,9 @@ func inherit(dir string) (remembered, error) {
 		r.Guardians = here
 	}
 	for name, g := range r.Groups {
+		if !sameBoot {
+			g.Through, g.Failed = 0, 0
+		}
 		g.Processes = slices.DeleteFunc(g.Processes, func(p *rememberedProcess) bool {
 			switch {
 			case sameBoot && p.kept() && p.Kept.PID == 0: // the launcher died while it was started
@@ -203,11 +206,16 @@ func (g *group) remember(r rememberedGroup) {
 		return
 	}
 	g.number, g.found = r.Number, r.Processes
-	if len(r.Processes) > 0 && r.Config.Desired == g.cfg.Desired { // of which the configuration says nothing new; where nobody is left, all begins anew
-		g.short.fewer = r.Fewer
-	}
 	source := g.sources[g.revision]
 	d := digest(g.cfg)
+	if r.Config.Desired == g.cfg.Desired { // of which the configuration says nothing new
+		if r.Config.OnLauncherDeath == Keep && r.Digest == d { // a job that is done is not done again
+			g.short.through, g.short.failed = r.Through, r.Failed
+		}
+		if len(r.Processes) > 0 || g.short.through > 0 { // where nobody is left, and none is through, all begins anew
+			g.short.fewer = r.Fewer
+		}
+	}
 	to := r.Revision
 	for _, p := range r.Processes {
 		to = max(to, p.Revision)
@@ -302,10 +310,13 @@ func (g *group) recall(sockets []rememberedSocket) rememberedGroup {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r := rememberedGroup{Config: forgetful(g.cfg), Revision: g.revision, Digest: g.digest(), Number: g.number, Fewer: g.short.fewer,
-		Sockets: sockets, Processes: slices.Clone(g.found)}
+		Through: g.short.through, Failed: g.short.failed, Sockets: sockets, Processes: slices.Clone(g.found)}
 	for _, p := range g.sorted() {
 		found := p.recall()
 		found.Spared = p.spared
+		if found.Asked == 0 && slices.Contains(p.through, g.revision) { // unhealthy: the next launcher will count it
+			r.Through, r.Failed = max(0, r.Through-1), max(0, r.Failed-1)
+		}
 		r.Processes = append(r.Processes, found)
 	}
 	return r

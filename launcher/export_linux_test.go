@@ -42,6 +42,19 @@ func FoundAndRecalled(m *Manager, cfg GroupConfig, r Remembered) Remembered {
 	return Remembered{ago(found.Ready), ago(found.Asked), ago(found.Began), ago(found.Granted), found.Reason, found.Grace, found.Port}
 }
 
+// ThroughAndRecalled returns how many jobs are through for the next launcher where one is unhealthy, and was asked to stop, or is about to be.
+func ThroughAndRecalled(m *Manager, cfg GroupConfig, asked bool) int {
+	g := newGroup(m, cfg.withDefaults(), nil)
+	defer g.scope.Shutdown()
+	p := newProcess(m, g, cfg.Name+"-1", 1, g.cfg)
+	if asked {
+		p.status.Asked = time.Now()
+	}
+	g.all[p.id] = p
+	g.ends(p, g.revision, true)
+	return g.recall(nil).Through
+}
+
 // OwnCgroup returns where cgroups are made, empty where none can be.
 func OwnCgroup() string {
 	if c := proc.NewPen().Cgroup; c != "" {

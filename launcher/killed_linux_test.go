@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,6 +54,15 @@ func init() {
 				m.StopProcess(p.ID, launcher.Stop{Reason: "the test says so"})
 			}
 			fmt.Println("told")
+		case "kill one":
+			syscall.Kill(m.Health()[0].Processes[0].PID, syscall.SIGKILL)
+		case "one fewer, and kill one":
+			all := m.Health()[0].Processes
+			m.StopProcess(all[0].ID, launcher.Stop{NoReplacement: true})
+			for !slices.ContainsFunc(m.Health()[0].Processes, func(st launcher.Status) bool { return st.ID == all[0].ID && st.State.Ended() }) {
+				time.Sleep(time.Millisecond)
+			}
+			syscall.Kill(all[1].PID, syscall.SIGKILL)
 		case "one fewer":
 			m.StopProcess(m.Health()[0].Processes[0].ID, launcher.Stop{NoReplacement: true})
 		case "address":
@@ -753,6 +763,85 @@ func TestKept_OneFewer(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A job that is done is not done again by the next launcher, whether it takes others of the group over or nobody is left. It is, if the
+// configuration says by now that it is another one, or was not to be kept.
+func TestKept_JobsThatAreThrough(t *testing.T) {
+	const policy = "; by the restart policy, never, nobody follows before an order"
+	done := kept(group("job", 2, "exit", "0"))
+	other := done
+	other.Env = append(slices.Clone(done.Env), "OTHER=1")
+	more := done
+	more.Desired = 3
+	for name, c := range map[string]struct {
+		was, is launcher.GroupConfig
+		todo    string
+		message string // of the next launcher, if it starts nobody
+	}{
+		"all":                  {done, done, "nothing", "completed: all 2 have ended" + policy},
+		"one of two":           {kept(runners("job", 2)), kept(runners("job", 2)), "kill one", "1 of 2 have ended for good, 1 of them with a failure" + policy},
+		"one, by order":        {kept(runners("job", 2)), kept(runners("job", 2)), "one fewer, and kill one", "completed: all 1 have ended, 1 of them with a failure" + policy + "; 1 fewer than desired_instances, 2, by order"},
+		"of another command":   {done, other, "nothing", ""},
+		"more of them":         {done, more, "nothing", ""},
+		"not kept, all of two": {group("job", 2, "exit", "0"), done, "nothing", ""},
+		"before a boot":        {done, done, "nothing", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.was.Restart.Policy, c.is.Restart.Policy = launcher.Never, launcher.Never
+			cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{c.was}}
+			first := startAnother(t, cfg, c.todo).hears("ready")
+			awaitInFile(t, launcher.StateIn(cfg.Dir), map[bool]string{true: `"through":2`, false: `"through":1`}[c.todo == "nothing"])
+			first.kill()
+			if name == "before a boot" {
+				bootAnew(t, launcher.StateIn(cfg.Dir))
+			}
+			cfg.Groups = []launcher.GroupConfig{c.is}
+			h := launchWith(t, cfg)
+			if c.message == "" {
+				h.ends("job-3") // 1 and 2 were those of before
+				return
+			}
+			h.ready()
+			health, _ := h.GroupHealth("job")
+			equal(t, "what is said", health.Message, c.message)
+			equal(t, "processes", len(health.Processes), health.Desired)
+		})
+	}
+}
+
+// An unhealthy job counts as through before it has ended. The next launcher counts it itself where it was not asked to stop yet.
+func TestKept_UnhealthyJobCountsOnce(t *testing.T) {
+	h := launch(t, runners("other", 0)).ready()
+	for asked, want := range map[bool]int{false: 0, true: 1} {
+		equal(t, fmt.Sprintf("through, asked to stop: %v", asked), launcher.ThroughAndRecalled(h.Manager, kept(runners("job", 2)), asked), want)
+	}
+}
+
+// bootAnew has the state file be that of another boot.
+func bootAnew(t *testing.T, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file map[string]json.RawMessage
+	var state map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(text, &file), json.Unmarshal(file["state"], &state)); err != nil {
+		t.Fatal(err)
+	}
+	state["boot"] = json.RawMessage(`"another"`)
+	inside, err := json.Marshal(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file["state"], file["sha256"] = inside, fmt.Appendf(nil, `"%x"`, sha256.Sum256(inside))
+	if text, err = json.Marshal(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -56,9 +56,11 @@ type remembered struct {
 type rememberedGroup struct {
 	Config    GroupConfig          `json:"config"` // of the wanted revision, see forgetful
 	Revision  int                  `json:"revision"`
-	Digest    string               `json:"digest"`          // see digest
-	Number    int                  `json:"number"`          // of the process that was started last
-	Fewer     int                  `json:"fewer,omitempty"` // than Config.Desired, by order
+	Digest    string               `json:"digest"`            // see digest
+	Number    int                  `json:"number"`            // of the process that was started last
+	Fewer     int                  `json:"fewer,omitempty"`   // than Config.Desired, by order
+	Through   int                  `json:"through,omitempty"` // who are not among Processes any more, or were asked to stop; see shortfall
+	Failed    int                  `json:"failed,omitempty"`  // of these
 	Sockets   []rememberedSocket   `json:"sockets,omitempty"`
 	Processes []*rememberedProcess `json:"processes,omitempty"`
 }
