@@ -11,13 +11,15 @@ import (
 //
 //   - It has the lock meanwhile, which is not for long, so that no launcher goes by what is being removed.
 //   - Nobody is left whom the next launcher would have to end, or to adopt, nor another guardian: or it leaves all as it is.
-func cleanUp(dir string, self proc.Pen) error {
+//
+// Told to leave, it waits no longer for the lock: a launcher that has it waits for us.
+func cleanUp(dir string, self proc.Pen, leave <-chan os.Signal) error {
 	lock, err := os.Open(dir)
 	if err != nil {
 		return nil // there is nothing any more
 	}
 	defer lock.Close()
-	if lockSoon(lock) != nil {
+	if lockSoon(lock, leave) != nil {
 		return nil // there is a launcher, and it sees to all this
 	}
 	r, err := readState(stateIn(dir))

@@ -14,7 +14,7 @@ var ErrInUse = errors.New("launcher: another launcher has this directory")
 
 // lockPatience is for the lock of a launcher that was killed while it started a process: between its fork and its exec that
 // has all that the launcher had open. And it is for a guardian that cleans up.
-const lockPatience = time.Second
+var lockPatience = time.Second // a test has a guardian with more
 
 // ownDirectory makes the directory if it is not there, and takes its lock: that of the directory itself, which nobody can remove
 // and leave the directory. Whoever can write to it can be taken for a process of ours, so nobody else may be able to.
@@ -38,7 +38,7 @@ func ownDirectory(dir string) (lock *os.File, err error) {
 	if err != nil {
 		return nil, &ConfigError{Field: "Dir", Rule: err.Error()}
 	}
-	err = lockSoon(lock)
+	err = lockSoon(lock, nil)
 	if err == nil {
 		return lock, nil
 	}
@@ -53,10 +53,20 @@ func ownDirectory(dir string) (lock *os.File, err error) {
 	return nil, fmt.Errorf("%w: %s%s; stop that one first, or give this one a directory of its own", ErrInUse, dir, who)
 }
 
-func lockSoon(lock *os.File) error {
-	err := tryLock(lock)
-	for late := time.Now().Add(lockPatience); isLocked(err) && time.Now().Before(late); err = tryLock(lock) {
-		time.Sleep(5 * time.Millisecond) // a wait for the lock could not be given up
+// lockSoon takes the lock, or returns why it could not, for as long as there is patience and nobody says to leave.
+func lockSoon(lock *os.File, leave <-chan os.Signal) error {
+	late := time.After(lockPatience)
+	for {
+		err := tryLock(lock)
+		if !isLocked(err) {
+			return err
+		}
+		select {
+		case <-time.After(5 * time.Millisecond): // a wait for the lock could not be given up
+		case <-leave:
+			return err
+		case <-late:
+			return err
+		}
 	}
-	return err
 }

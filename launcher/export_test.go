@@ -120,6 +120,9 @@ var EndNow = endNow
 // HoldFor has guardians hold listeners for another time.
 func HoldFor(d time.Duration) { heldFor = d }
 
+// WaitForLock has those who want the lock of a directory wait for another time.
+func WaitForLock(d time.Duration) { lockPatience = d }
+
 // Follows is the table of states.
 var Follows = follows
 

@@ -117,7 +117,7 @@ func (o orders) guard(in *bufio.Reader, redact func(string) string) error {
 		return err
 	}
 	if !r.keeps() {
-		return cleanUp(o.Dir, o.Self)
+		return cleanUp(o.Dir, o.Self, leave)
 	}
 	return r.read(o.Dir, leave, redact)
 }
@@ -195,10 +195,10 @@ func (r remembered) read(dir string, leave <-chan os.Signal, f func(string) stri
 	return errors.Join(all...)
 }
 
-// keeps reports whether there is something to be kept.
+// keeps reports whether there is something to be kept, be it only what is known of the jobs that are done.
 func (r remembered) keeps() bool {
 	for _, g := range r.Groups {
-		if g.Config.OnLauncherDeath == Keep && len(g.Sockets) > 0 || slices.ContainsFunc(g.Processes, (*rememberedProcess).kept) {
+		if g.Config.OnLauncherDeath == Keep && (len(g.Sockets) > 0 || g.Through > 0) || slices.ContainsFunc(g.Processes, (*rememberedProcess).kept) {
 			return true
 		}
 	}

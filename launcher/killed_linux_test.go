@@ -93,6 +93,11 @@ func init() {
 		launcher.HoldFor(time.Millisecond)
 		launcher.Guard(nil)
 	}
+	// A guardian that waits for the lock for ever.
+	roles["patient guardian"] = func([]string) {
+		launcher.WaitForLock(time.Hour)
+		launcher.Guard(nil)
+	}
 	// A guardian that reads nothing of what processes print, and only has it open once it says so in a file.
 	roles["dozing guardian"] = func(args []string) {
 		in := bufio.NewReader(os.Stdin)
@@ -160,7 +165,14 @@ func init() {
 	}
 }
 
-var guardianCommand = []string{os.Args[0], "guardian"}
+var (
+	guardianCommand = []string{os.Args[0], "guardian"}
+	briefGuardian   = guardianOf("brief guardian")
+)
+
+func guardianOf(role string) []string {
+	return []string{"/usr/bin/env", asRole + "=" + role, os.Args[0], "guardian"}
+}
 
 // another is a launcher that is a process of its own.
 type another struct {
@@ -595,7 +607,7 @@ func TestGuardianLeaves(t *testing.T) {
 	g := kept(b.of(runners("web", 1)))
 	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
 	cfg := launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{g}}
-	cfg.Guardian = []string{"/usr/bin/env", asRole + "=brief guardian", os.Args[0], "guardian"}
+	cfg.Guardian = briefGuardian
 	first := startAnother(t, cfg, "").hears("ready")
 	pids := guardians(t, first.Process.Pid)
 	equal(t, "guardians", len(pids), 1)
@@ -611,6 +623,38 @@ func TestGuardianLeaves(t *testing.T) {
 		}
 	}
 	launchWith(t, cfg).ready() // has nothing to take over
+}
+
+// A guardian that is told to leave waits for no lock: the launcher that tells it has that, and waits for it.
+func TestGuardian_LeavesTheLockToTheNext(t *testing.T) {
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianOf("patient guardian"), Groups: []launcher.GroupConfig{newBrood(t).of(runners("web", 1))}}
+	first := startAnother(t, cfg, "").hears("ready")
+	guardian := guardians(t, first.Process.Pid)[0]
+	dir, err := os.Open(cfg.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	locked := make(chan error)
+	go func() { locked <- unix.Flock(int(dir.Fd()), unix.LOCK_EX) }() // as soon as the launcher is gone
+	first.kill()
+	if err := <-locked; err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.PidfdOpen(guardian, 0)
+	if err != nil {
+		return // it has ended
+	}
+	defer unix.Close(fd)
+	for late := time.Now().Add(tooLong); ; {
+		unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0) // again: it may not have been listening yet
+		if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10); n > 0 {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatal("the guardian waits for the lock")
+		}
+	}
 }
 
 // A guardian whose launcher dies before it knows that it has one is in charge nevertheless, and the next launcher finds it.
@@ -778,29 +822,34 @@ func TestKept_JobsThatAreThrough(t *testing.T) {
 	for name, c := range map[string]struct {
 		was, is launcher.GroupConfig
 		todo    string
-		message string // of the next launcher, if it starts nobody
+		next    string // whom the next launcher starts, if anybody
+		message string // of that, if nobody
 	}{
-		"all":                  {done, done, "nothing", "completed: all 2 have ended" + policy},
-		"one of two":           {kept(runners("job", 2)), kept(runners("job", 2)), "kill one", "1 of 2 have ended for good, 1 of them with a failure" + policy},
-		"one, by order":        {kept(runners("job", 2)), kept(runners("job", 2)), "one fewer, and kill one", "completed: all 1 have ended, 1 of them with a failure" + policy + "; 1 fewer than desired_instances, 2, by order"},
-		"of another command":   {done, other, "nothing", ""},
-		"more of them":         {done, more, "nothing", ""},
-		"not kept, all of two": {group("job", 2, "exit", "0"), done, "nothing", ""},
-		"before a boot":        {done, done, "nothing", ""},
+		"all":                  {done, done, "nothing", "", "completed: all 2 have ended" + policy},
+		"one of two":           {kept(runners("job", 2)), kept(runners("job", 2)), "kill one", "", "1 of 2 have ended for good, 1 of them with a failure" + policy},
+		"one, by order":        {kept(runners("job", 2)), kept(runners("job", 2)), "one fewer, and kill one", "", "completed: all 1 have ended, 1 of them with a failure" + policy + "; 1 fewer than desired_instances, 2, by order"},
+		"of another command":   {done, other, "nothing", "job-3", ""},
+		"more of them":         {done, more, "nothing", "job-3", ""},
+		"not kept, all of two": {group("job", 2, "exit", "0"), done, "nothing", "job-1", ""},
+		"before a boot":        {done, done, "nothing", "job-3", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.was.Restart.Policy, c.is.Restart.Policy = launcher.Never, launcher.Never
-			cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{c.was}}
+			cfg := launcher.Config{Dir: shortDir(t), Guardian: briefGuardian, Groups: []launcher.GroupConfig{c.was}}
 			first := startAnother(t, cfg, c.todo).hears("ready")
 			awaitInFile(t, launcher.StateIn(cfg.Dir), map[bool]string{true: `"through":2`, false: `"through":1`}[c.todo == "nothing"])
+			guardian := guardians(t, first.Process.Pid)[0]
 			first.kill()
+			if c.todo != "kill one" { // with nobody left, it leaves
+				awaitEnd(t, guardian, tooLong)
+			}
 			if name == "before a boot" {
 				bootAnew(t, launcher.StateIn(cfg.Dir))
 			}
 			cfg.Groups = []launcher.GroupConfig{c.is}
 			h := launchWith(t, cfg)
-			if c.message == "" {
-				h.ends("job-3") // 1 and 2 were those of before
+			if c.next != "" {
+				h.ends(c.next)
 				return
 			}
 			h.ready()
