@@ -304,10 +304,10 @@ func ExampleManager_Force() {
 	}
 	fmt.Println(m.Force(errors.New("the power is going")).Wait(ctx))
 	st, err := m.Process("sleeper-1")
-	fmt.Println(st.Outcome, st.Exit, err)
+	fmt.Println(st.Outcome, err) // by SIGKILL, or by the SIGTERM of the stop that comes with it
 	// Output:
 	// <nil>
-	// FORCED signal: killed <nil>
+	// FORCED <nil>
 }
 
 // What processes print is kept for a while, and can be followed.
