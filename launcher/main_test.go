@@ -359,6 +359,23 @@ func (h *harness) answers(id string) {
 	h.t.Fatalf("%s does not answer\n%s", id, h.story())
 }
 
+// desires waits until a group is to have so many processes: what one of them has become is told before the group has counted it.
+func (h *harness) desires(group string, n int) {
+	h.t.Helper()
+	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
+		health, err := h.GroupHealth(group)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if health.Desired == n {
+			return
+		}
+		if time.Now().After(late) {
+			h.t.Fatalf("%s is to have %d processes, want %d\n%s", group, health.Desired, n, h.story())
+		}
+	}
+}
+
 func (h *harness) ends(id string) launcher.Status {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)

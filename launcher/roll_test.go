@@ -305,7 +305,7 @@ func TestOneFewer_OfWhoIsThrough(t *testing.T) {
 			if rolled {
 				before = 2
 			}
-			desired("before the order", before)
+			h.desires("job", before)
 			if err := h.StopProcess("job-1", launcher.Stop{NoReplacement: true}); err != nil {
 				t.Fatal(err)
 			}
