@@ -205,14 +205,18 @@ func (s *site) runs(args ...string) *daemon {
 // starts starts a launcher with the file, or with these arguments, and has it drained at the end of the test.
 func (s *site) starts(args ...string) *daemon {
 	s.t.Helper()
-	d := &daemon{site: s, lines: make(chan string, 10_000), ended: make(chan struct{}), wrote: make(chan struct{}, 1)}
 	if len(args) == 0 {
 		args = []string{"-f", s.file()}
 	}
-	d.cmd = exec.Command(command, append([]string{"run"}, args...)...)
+	d := s.daemon(exec.Command(command, append([]string{"run"}, args...)...))
 	d.cmd.Env = s.environment()
 	d.begin()
 	return d
+}
+
+// daemon is a launcher that this command will start.
+func (s *site) daemon(cmd *exec.Cmd) *daemon {
+	return &daemon{site: s, cmd: cmd, lines: make(chan string, 10_000), ended: make(chan struct{}), wrote: make(chan struct{}, 1)}
 }
 
 // begin starts the command of a launcher.
