@@ -124,14 +124,22 @@ var (
 	// An assignment, as shells, INI files, programs and %v of some languages' maps have it.
 	pair = &form{"=", regexp.MustCompile(`([\w.-]+)(?:\\?["']?[ \t]*=>[ \t]*|=|[ \t]+:?==?[ \t]*)`), regexp.MustCompile(`^(` + done + `|` + quoted + `|` + inner + `|` + list + `|` + bare + `)`), false}
 	// A member of JSON, which may stand in a string of JSON itself, and stays JSON.
-	member = &form{":", regexp.MustCompile(`(?:\\?["'])([\w.-]+)(?:\\?["'])\s*:\s*`), regexp.MustCompile(`^(` + quoted + `|` + inner + `|` + list + `|[^\s,}\]]+)`), true}
+	member = &form{":", regexp.MustCompile(`(?:\\?["'])([\w.-]+)(?:\\?["'])\s*:\s*(?:-[ \t]+)*`), regexp.MustCompile(`^(` + quoted + `|` + inner + `|` + list + `|[^\s,}\]]+)`), true}
 	// What people, YAML and %+v write.
-	field = &form{":", regexp.MustCompile(`([\w.-]+):\s*(?:-[ \t]+)?`), regexp.MustCompile(`^(` + done + `|` + quoted + `|` + list + `|` + bare + `)`), false}
+	field = &form{":", regexp.MustCompile(`([\w.-]+):\s*(?:-[ \t]+)*`), regexp.MustCompile(`^(` + done + `|` + quoted + `|` + list + `|` + bare + `)`), false}
 
 	// A line that is a field, and a header, whose values have white space, commas and quotes in them. They go on in lines that are
 	// indented.
-	line   = regexp.MustCompile(`(?m)^([ \t]*(?:- +)*)([\w.-]+)(:[ \t]*)(\S(?:.*\S)?)?`)
+	line   = regexp.MustCompile(`(?m)^([ \t]*(?:- +)*)(["']?)([\w.-]+)(["']?)(:[ \t]*)(\S(?:.*\S)?)?`)
 	header = regexp.MustCompile(`((?i:[\w-]*(?:authorization|cookie)[\w-]*):\s*(?:-[ \t]+)?).+(?:\r?\n[ \t].*)*`)
+
+	// The value of a member that has been taken out, which stays JSON.
+	stays = regexp.MustCompile(`(?m)\A\s*["']\[redacted\]["'](?:[ \t]*[}\]]|,[ \t]*["'{\[]|,?[ \t]*\r?$)`)
+	// A field that ends its line, wherever it begins, with a text or with a list of YAML in those below.
+	block = regexp.MustCompile(`(?m)(["']?)([\w.-]+)(["']?):[ \t]+([|>][-+\d]*(?:[ \t]+#.*)?)[ \t]*\r?$`)
+	items = regexp.MustCompile(`(["']?)([\w.-]+)(["']?):()[ \t]*(?:\r?\n[ \t]*)+-[ \t\r\n]`)
+	item  = regexp.MustCompile(`^-(?:[ \t\r]|$)`)
+	start = regexp.MustCompile(`^[ \t]*(?:- +)*`)
 
 	// Rather too much of an URL than too little of a password. Some write / as \/ in JSON.
 	userinfo = regexp.MustCompile(`(:\\*/\\*/[^/?#\s:@]*:)\S*@`)
@@ -171,9 +179,10 @@ func (r *Redactor) Text(s string) string {
 		out = userinfo.ReplaceAllString(out, "${1}"+Redacted+"@")
 	}
 	if hinted {
+		out = r.hideBelow(block, out) // first: what is in a text is only text
 		out = r.hide(pair, r.hide(flag, out))
 		out = r.hide(field, header.ReplaceAllString(r.hide(member, out), "${1}"+Redacted))
-		out = r.hideLines(out) // last: what is quoted, or a list in brackets, is taken out by now, over all its lines
+		out = r.hideLines(r.hideBelow(items, out)) // last: what is quoted, or a list in brackets, is taken out by now, over all its lines
 	}
 	if out != s { // by which it may have become JSON: what was none of it was in a secret
 		if shown, ok := r.json(out); ok {
@@ -183,27 +192,56 @@ func (r *Redactor) Text(s string) string {
 	return out
 }
 
+// hideBelow takes out the values of fields that are in the lines below: form is block or items.
+func (r *Redactor) hideBelow(form *regexp.Regexp, s string) string {
+	var b strings.Builder
+	over := 0
+	for _, at := range form.FindAllStringSubmatchIndex(s, -1) {
+		if at[0] < over || !r.secret(s[at[4]:at[5]]) {
+			continue
+		}
+		indent := start.FindString(s[strings.LastIndexByte(s[:at[0]], '\n')+1 : at[0]])
+		b.WriteString(s[over:at[8]])
+		if form == items {
+			b.WriteByte(' ')
+		}
+		quote := s[at[6]:at[7]]
+		if s[at[2]:at[3]] != quote { // it is that of a text with the field in it
+			quote = ""
+		}
+		b.WriteString(quote + Redacted + quote)
+		over = at[9] + below(s[at[9]:], len(indent), form == items)
+	}
+	return b.String() + s[over:]
+}
+
 // hideLines takes out the values of lines that are a field, with those below.
 func (r *Redactor) hideLines(s string) string {
 	var b strings.Builder
 	over := 0
 	for _, at := range line.FindAllStringSubmatchIndex(s, -1) {
-		if at[0] < over || !r.secret(s[at[4]:at[5]]) || sourceLine.MatchString(s[at[4]:]) {
+		name, quote, colon := at[6], s[at[8]:at[9]], at[11]
+		if at[0] < over || s[at[4]:at[5]] != quote || !r.secret(s[name:at[7]]) || sourceLine.MatchString(s[name:]) {
 			continue
 		}
-		begins := at[8] < 0 // in the next line
+		begins := at[12] < 0 // in the next line
 		n := 0
-		if !header.MatchString(s[at[4]:at[1]]) { // which is taken out by now, up to an empty line
-			n = below(s[at[1]:], at[4]-at[0], begins)
+		if !header.MatchString(s[name:at[1]]) { // which is taken out by now, up to an empty line
+			n = below(s[at[1]:], at[3]-at[0], begins)
 		}
 		if begins && n == 0 {
 			continue
 		}
-		b.WriteString(s[over:at[7]])
-		if begins && s[at[7]-1] == ':' {
+		if hidden := stays.FindStringIndex(s[colon : at[1]+n]); hidden != nil && quote != "" {
+			b.WriteString(s[over:max(at[1], colon+hidden[1])])
+			over = at[1] + n
+			continue
+		}
+		b.WriteString(s[over:colon])
+		if begins && s[colon-1] == ':' {
 			b.WriteByte(' ')
 		}
-		b.WriteString(Redacted)
+		b.WriteString(quote + Redacted + quote)
 		over = at[1] + n
 	}
 	return b.String() + s[over:]
@@ -218,7 +256,7 @@ func below(s string, indent int, begins bool) (n int) {
 		trimmed := strings.TrimLeft(text, " \t")
 		switch by := len(text) - len(trimmed); {
 		case strings.TrimRight(trimmed, "\r") == "":
-		case by > indent || begins && by == indent && strings.HasPrefix(trimmed, "- "):
+		case by > indent || begins && by == indent && item.MatchString(trimmed):
 			n = i + len(strings.TrimRight(text, "\r"))
 		default:
 			return n
@@ -247,6 +285,9 @@ func (r *Redactor) hide(f *form, s string) string {
 			continue
 		}
 		from, to, quote := at[1]+v[2], at[1]+v[3], ""
+		if s[from:to] == "-" && f.has == ":" { // the element of a list that is in the next line
+			continue
+		}
 		switch opens := openQuote.FindString(s[from:to]); {
 		case f.quotes:
 			quote = s[at[0]:at[2]]
