@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -389,6 +390,12 @@ func (r *rememberedProcess) letGo() {
 	}
 }
 
+// clearedAway reports whether a pipe of the process is not there since its launcher has seen it end, and died before it could write that
+// down. Nothing is lost then.
+func (r *rememberedProcess) clearedAway(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) && !r.Kept.Alive()
+}
+
 // adopt starts the process that another launcher has started.
 func (p *process) adopt() error {
 	files := p.found.outputs
@@ -398,7 +405,7 @@ func (p *process) adopt() error {
 			continue
 		}
 		var err error
-		if files[i], err = openFIFO(fifo(p.manager.dir, p.id, stream)); err != nil {
+		if files[i], err = openFIFO(fifo(p.manager.dir, p.id, stream)); err != nil && !p.found.clearedAway(err) {
 			p.tell(Event{Kind: Alarm, Message: "what it prints is lost: " + err.Error()})
 		}
 	}

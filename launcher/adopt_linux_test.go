@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,7 +28,6 @@ func orphans(t *testing.T, g launcher.GroupConfig) (cfg launcher.Config, pids []
 	cfg = launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{b.of(g)}}
 	startAnother(t, cfg, "").hears("ready").kill()
 	pids = b.alive()
-	slices.Sort(pids)
 	equal(t, "processes without a launcher", len(pids), g.Desired)
 	return cfg, pids
 }
@@ -180,6 +180,41 @@ func TestKept_EndedBeforeARestart(t *testing.T) {
 			equal(t, "desired", health.Desired, 2)
 		})
 	}
+}
+
+// A launcher can be killed when it has seen a process end, and before its disk has taken that. The next one is not alarmed, and goes on
+// with the roll that the process was a part of: nobody can know whether it was to end.
+func TestKept_EndedBeforeItWasWritten(t *testing.T) {
+	dir := t.TempDir()
+	ready, pids := dir+"/ready-", dir+"/pid-of-"
+	b := newBrood(t)
+	g := kept(b.of(script("web", 1, "echo $$ >"+pids+"{id}; until test -e "+ready+"{id}; do sleep 0.01; done")))
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
+	write(t, ready+"web-1")
+	first := startAnother(t, cfg, "roll").hears("ready")
+	pid, err := strconv.Atoi(strings.TrimSpace(awaitInFile(t, pids+"web-2", "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitInFile(t, launcher.StateIn(cfg.Dir), fmt.Sprintf(`"pid":%d,`, pid))
+	clear := obstruct(t, cfg.Dir)
+	kill(t, pid)
+	for { // until its files are cleared away
+		if _, err := os.Stat(filepath.Join(cfg.Dir, "web-2.err")); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	first.kill()
+	clear()
+
+	h := launchWith(t, cfg)
+	equal(t, "outcome", h.ends("web-2").Outcome, launcher.Unknown)
+	write(t, ready+"web-3")
+	h.until("the roll is over", func(e launcher.Event) bool { return e.Kind == launcher.RollDone })
+	equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 1})
+	equal(t, "rolls that have failed", h.count(launcher.RollFailed), 0)
+	equal(t, "alarms", h.count(launcher.Alarm), 0)
 }
 
 // allReady waits until so many processes of a group have become ready.

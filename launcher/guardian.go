@@ -161,6 +161,9 @@ func (r remembered) read(dir string, leave <-chan os.Signal, f func(string) stri
 			defer done()
 			for _, stream := range streams {
 				f, err := openFIFO(fifo(dir, p.ID, stream))
+				if p.clearedAway(err) {
+					continue
+				}
 				if err != nil {
 					all = append(all, err)
 					continue

@@ -260,7 +260,7 @@ func newBrood(t *testing.T) brood {
 	return b
 }
 
-// alive lists it. Zombies have no environment.
+// alive lists it, in order. Zombies have no environment.
 func (b brood) alive() (pids []int) {
 	dirs, _ := os.ReadDir("/proc")
 	for _, d := range dirs {
@@ -269,6 +269,7 @@ func (b brood) alive() (pids []int) {
 			pids = append(pids, pid)
 		}
 	}
+	slices.Sort(pids)
 	return pids
 }
 
@@ -439,7 +440,6 @@ func TestKept(t *testing.T) {
 	}
 
 	h := launchWith(t, cfg).ready()
-	slices.Sort(before)
 	equal(t, "pids", pidsOf(h, "web"), before)
 	if diff := cmp.Diff(before, b.alive()); diff != "" {
 		t.Errorf("processes (-before +after):\n%s", diff)
@@ -894,13 +894,13 @@ func bootAnew(t *testing.T, path string) {
 	}
 }
 
-// awaitInFile waits until a file says something. Its writers rename it, and nobody tells when.
-func awaitInFile(t *testing.T, path, want string) {
+// awaitInFile waits until a file says something, and returns all of it. Its writers rename it, and nobody tells when.
+func awaitInFile(t *testing.T, path, want string) string {
 	t.Helper()
 	for late := time.Now().Add(tooLong); ; {
 		text, _ := os.ReadFile(path)
 		if strings.Contains(string(text), want) {
-			return
+			return string(text)
 		}
 		if time.Now().After(late) {
 			t.Fatalf("%s does not say %s: %s", path, want, text)
