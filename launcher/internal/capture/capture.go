@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,8 +58,8 @@ const glance = time.Second
 // silence is how long a disk that fails again and again is not told of.
 const silence = time.Minute
 
-// Open begins to write a log. It waits for nobody: the file, which is 0600 and in a directory that has to be there, is opened by
-// the goroutine that writes, since to open can take a disk as long as to write. Who is told that lines are
+// Open begins to write a log. It waits for nobody: the file, which is 0600, and its directory, which is 0700, are made where they are
+// missing, by the goroutine that writes, since to open can take a disk as long as to write. Who is told that lines are
 // lost can be nil; it is called from that goroutine, and not for each of them. That goroutine begins when after is closed, nil: at once.
 func Open(path string, maxSize int64, maxFiles, maxQueue int, failed func(error), after <-chan struct{}) *File {
 	f := &File{path: path, maxSize: maxSize, maxFiles: maxFiles, maxQueue: maxQueue, failed: failed, now: time.Now, done: make(chan struct{}), after: after}
@@ -177,7 +178,7 @@ func (f *File) add(l line) {
 		return
 	}
 	if f.dropped > 0 {
-		l.text = append([]byte("… "+strconv.Itoa(f.dropped)+" lines dropped: the disk is too slow\n"), l.text...)
+		l.text = append([]byte("… "+strconv.Itoa(f.dropped)+" lines dropped: "+f.taker()+" is too slow\n"), l.text...)
 		f.dropped = 0
 	}
 	f.queue = append(f.queue, l)
@@ -197,8 +198,16 @@ func (f *File) Close(patience time.Duration) error {
 	case <-f.done:
 		return f.err
 	case <-t.C:
-		return fmt.Errorf("capture: %s: the disk did not take the last lines within %v", f.path, patience)
+		return fmt.Errorf("capture: %s did not take the last lines within %v", strings.TrimPrefix(f.path+": "+f.taker(), ": "), patience)
 	}
+}
+
+// taker is who takes the lines.
+func (f *File) taker() string {
+	if f.out != nil { // a pipe, or a terminal
+		return "who reads this"
+	}
+	return "the disk"
 }
 
 func (f *File) write() {
@@ -207,7 +216,7 @@ func (f *File) write() {
 		<-f.after
 	}
 	if f.out == nil {
-		if err := f.open(); err != nil {
+		if err := f.openAnew(); err != nil {
 			f.tell(err) // and it is tried again with each line
 		}
 	}
@@ -301,7 +310,7 @@ func (f *File) look() {
 	}
 }
 
-// openAnew opens a file of which there was one, in a directory that may have been removed since.
+// openAnew opens a file whose directory may have been removed since it was checked.
 func (f *File) openAnew() error {
 	err := f.open()
 	if errors.Is(err, fs.ErrNotExist) {

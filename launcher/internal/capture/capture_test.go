@@ -135,8 +135,8 @@ func TestSlowDisk(t *testing.T) {
 	if n := counts.DroppedLines.Load(); n < 1000 {
 		t.Errorf("%d lines were dropped, of 2 MB, with 64 KiB to hold them", n)
 	}
-	if err := f.Close(time.Millisecond); err == nil {
-		t.Error("Close says that all has been written")
+	if err, want := f.Close(time.Millisecond), "capture: "+path+": the disk did not take the last lines within 1ms"; err == nil || err.Error() != want {
+		t.Errorf("Close: %v, and not %s", err, want)
 	}
 	// Now it takes something, and the writer ends.
 	go func() {
@@ -151,6 +151,45 @@ func TestSlowDisk(t *testing.T) {
 		t.Error(err)
 	}
 	disk.Close()
+}
+
+// Who reads slowly, and has no disk, is told what is missing, and no disk is blamed.
+func TestSlowReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader, out := io.Pipe()
+		f := capture.To(out, 100, nil)
+		long := strings.Repeat("x", 99) + "\n"
+		for _, text := range []string{long, "lost\n", "lost\n"} {
+			io.WriteString(f, text)
+		}
+		got := make([]byte, 200)
+		io.ReadFull(reader, got[:len(long)])
+		synctest.Wait()
+		io.WriteString(f, "last\n")
+		if err := f.Close(time.Second); err == nil || err.Error() != "capture: who reads this did not take the last lines within 1s" {
+			t.Errorf("Close: %v", err)
+		}
+		n, err := reader.Read(got)
+		if want := "… 2 lines dropped: who reads this is too slow\nlast\n"; string(got[:n]) != want || err != nil {
+			t.Errorf("%q, %v, and not %q", got[:n], err, want)
+		}
+		if err := f.Close(time.Second); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A directory that is missing is made, as one is that was removed later.
+func TestMissingDirectory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "logs", "of kv", "log")
+	f := capture.Open(path, 1<<20, 1, 1<<20, func(err error) { t.Error(err) }, nil)
+	f.Line("a", "one", &capture.Counts{})
+	if err := f.Close(tooLong); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"a | one"}, texts(t, path)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 // Nothing is opened before what it is to come after: a file that is being removed would be opened, and go on without a name.
