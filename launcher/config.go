@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/swansong-go/swansong/launcher/internal/roll"
@@ -210,7 +211,7 @@ type Listen struct {
 // Processes of the same name may add to it. Launchers can share a Dir where no two of their groups have the same name: each would take
 // the other's files for such as are left.
 type LogConfig struct {
-	Path     string // the file of all
+	Path     string // the file of all; as Dir, from where the launcher runs, unless absolute
 	Dir      string // the directory of a file for each, by the name of the process with ".log"
 	MaxSize  int64  // bytes before a new file is begun; default 10 MiB
 	MaxFiles int    // files kept beside it, as Path.1, Path.2 and so on; default 4, negative: none
@@ -299,6 +300,11 @@ func (g GroupConfig) withDefaults() GroupConfig {
 	for i := range g.Listen {
 		if g.Listen[i].Network == "" {
 			g.Listen[i].Network = "tcp"
+		}
+	}
+	for _, path := range []*string{&g.Log.Path, &g.Log.Dir} {
+		if abs, err := filepath.Abs(*path); *path != "" && err == nil { // also for a launcher that comes later, and runs elsewhere
+			*path = abs
 		}
 	}
 	if g.Log.MaxSize == 0 {

@@ -345,20 +345,22 @@ func TestReloadForgivesWhoWasGivenUp(t *testing.T) {
 	h.enters("web-3", launcher.Spawning)
 }
 
-// What is empty is what is left out: a reload to the same, written in another way, rolls nobody, and is no change that mends who was
-// given up.
+// What is empty is what is left out, and a path is one from where the launcher runs: a reload to the same, written in another way, rolls
+// nobody, and is no change that mends who was given up.
 func TestReloadToTheSame(t *testing.T) {
+	t.Chdir(t.TempDir())
 	web := launcher.GroupConfig{Name: "web", Command: []string{"sleep", "3600"}, Protocol: launcher.Signals, Desired: 1}
 	lost := web
 	lost.Name, lost.Command, lost.Protocol, lost.Restart.CrashLimit = "lost", []string{"false"}, launcher.GRPC, 1
+	web.Log.Dir, lost.Log.Path = "logs", "lost.log"
 	h := launch(t, web, lost)
 	var givenUp *launcher.GivenUpError
 	if err := h.Manager.Ready(soon(t)); !errors.As(err, &givenUp) {
 		t.Fatalf("it is not given up: %v", err)
 	}
 	for _, c := range []struct {
-		name  string
-		empty func(g *launcher.GroupConfig)
+		name    string
+		rewrite func(g *launcher.GroupConfig)
 	}{
 		{"nothing", func(*launcher.GroupConfig) {}},
 		{"Env", func(g *launcher.GroupConfig) { g.Env = []string{} }},
@@ -367,10 +369,12 @@ func TestReloadToTheSame(t *testing.T) {
 		{"DependsOn", func(g *launcher.GroupConfig) { g.DependsOn = []string{} }},
 		{"Shutdown.StopSignals", func(g *launcher.GroupConfig) { g.Shutdown.StopSignals = []string{} }},
 		{"Shutdown.SuccessCodes", func(g *launcher.GroupConfig) { g.Shutdown.SuccessCodes = []int{} }},
+		{"Log.Dir", func(g *launcher.GroupConfig) { g.Log.Dir = otherwise(t, g.Log.Dir) }},
+		{"Log.Path", func(g *launcher.GroupConfig) { g.Log.Path = otherwise(t, g.Log.Path) }},
 	} {
 		next := launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web, lost}}
 		for i := range next.Groups {
-			c.empty(&next.Groups[i])
+			c.rewrite(&next.Groups[i])
 		}
 		before := revisionOf(h, "web")
 		if err := h.Reload(soon(t), next, "test"); err != nil {
@@ -383,6 +387,19 @@ func TestReloadToTheSame(t *testing.T) {
 		}
 		equal(t, c.name+": still given up", health.GivenUp, true)
 	}
+}
+
+// otherwise names the same place by another path, and none by none.
+func otherwise(t *testing.T, path string) string {
+	t.Helper()
+	if path == "" {
+		return ""
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // A roll that begins while a reload looks around is seen before anything is done: the reload is refused as a whole.
