@@ -163,7 +163,9 @@ func TestKept_EndedBeforeARestart(t *testing.T) {
 			cfg, pids := orphans(t, jobs)
 			open := filepath.Join(cfg.Dir, "open")
 			cfg.Groups[0].DependsOn = []string{"db"}
-			cfg.Groups = append(cfg.Groups, script("db", 1, "until test -e "+open+"; do sleep 0.01; done"))
+			db := script("db", 1, "until test -e "+open+"; do sleep 0.01; done")
+			db.HealthCheckTimeout = time.Hour
+			cfg.Groups = append(cfg.Groups, db)
 			h := launchWith(t, cfg)
 			h.allReady("job", 2)
 			for _, pid := range pids {
@@ -171,9 +173,11 @@ func TestKept_EndedBeforeARestart(t *testing.T) {
 			}
 			h.ends("job-1")
 			h.ends("job-2")
+			launcher.AwaitMemory(h.Manager)
 			if err := h.Restart(soon(t), "job", "once more"); err != nil {
 				t.Fatal(err)
 			}
+			awaitInFile(t, launcher.StateIn(cfg.Dir), `"number":2}`) // and not that they are through, should the launcher be killed now
 			write(t, open)
 			h.allReady("job", 2)
 			health, _ := h.GroupHealth("job")

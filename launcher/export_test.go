@@ -175,6 +175,13 @@ func AskedMachine(cfg GroupConfig, asked, granted time.Duration) (*Machine, []st
 	return x, x.step(e)
 }
 
+// AwaitMemory returns when the state file has all that there was to remember, and nobody is about to write it.
+func AwaitMemory(m *Manager) {
+	for again := true; again; again = len(m.memory.poke) > 0 {
+		m.memory.written(nil)
+	}
+}
+
 // A Memory writes the state file of a launcher without groups.
 type Memory struct{ m *memory }
 

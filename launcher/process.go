@@ -174,7 +174,7 @@ func (p *process) run() {
 		p.tell(Event{Kind: Adopted, Message: fmt.Sprintf("pid %d, of revision %d", p.found.Kept.PID, p.revision)})
 		st := p.snapshot()
 		e = event{kind: evAdopted, readyAt: st.ReadyAt, asked: st.Asked, began: p.asked.began, granted: p.asked.granted,
-			reason: p.found.Reason, grace: p.found.Grace}
+			reason: st.Reason, grace: p.grace}
 	}
 	if err := p.start(); err != nil {
 		p.found.letGo()

@@ -148,6 +148,7 @@ func (g *group) startRoll(cfg GroupConfig, source any, reason string) (*leg, err
 		g.short = shortfall{fewer: g.short.fewer} // those that were adopted may be through
 		g.forgive()
 		g.take(cfg)() // which tells nobody, as there is no process: with g.mu held, telling one could wait for ever
+		g.manager.memory.note()
 		l := &leg{done: make(chan struct{})}
 		l.end(nil)
 		return l, nil

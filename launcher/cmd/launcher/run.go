@@ -260,7 +260,8 @@ func rereadNow(ctx context.Context, m *launcher.Manager, logger *slog.Logger) {
 	}
 }
 
-// cutOff tells what has failed of a reload from what a stop has cut off, for one of these causes, some of which may be nil.
+// cutOff tells what has failed of a reload from what a stop has cut off, for one of these causes, some of which may be nil. Of a reload
+// there is one error, or there are those of several groups, joined: nothing else in it has more than one cause.
 func cutOff(err error, causes ...error) (failed, cut error) {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -2,6 +2,7 @@ package roll
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -87,10 +88,9 @@ func (s State) Completed(now time.Duration) State {
 // OneFewer returns s after an order to stop an instance that v still shows, and nobody is to follow: from now on there is one fewer in
 // Desired. Where it is one of the old ones that are left for those that were given up, its place counts as one of these no more.
 func (s State) OneFewer(c Config, v View, id string) State {
-	for _, i := range v.Instances {
-		if i.ID == id && i.Version == Old && i.Health != Stopping && tally(c, v).live[Old] <= s.GivenUp {
-			s.GivenUp--
-		}
+	left := slices.ContainsFunc(v.Instances, func(i Instance) bool { return i.ID == id && i.Version == Old && i.Health != Stopping })
+	if left && tally(c, v).live[Old] <= s.GivenUp { // which is not 0 then, as it is among those that are counted
+		s.GivenUp--
 	}
 	return s
 }
