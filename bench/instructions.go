@@ -41,13 +41,14 @@ func countable() []counted {
 		{what: "the same through a wrapper that does nothing", repeat: func(n int) { sum(through(numbers(n))) }},
 		{what: "Seq, an element", repeat: func(n int) { sum(ctxshutdown.Seq(deep(0), numbers(n))) }},
 		{what: "the loop, with a look at ctx.Err in it", repeat: func(n int) { sumUntil(cancellable(), numbers(n)) }},
+		{what: "the same through a wrapper that looks at ctx.Err", repeat: func(n int) { sum(asking(cancellable(), numbers(n))) }},
 		{what: "Seq, an element, of a context that others may end", repeat: func(n int) { sum(ctxshutdown.Seq(cancellable(), numbers(n))) }},
 		{what: "Read of a type of one's own through an interface", repeat: reads(&zeros{})},
 		{what: "the same through another that does nothing", repeat: reads(&throughReader{&zeros{}})},
 		{what: "the same through a Reader", repeat: reads(ctxshutdown.NewReader(deep(0), &zeros{}))},
 		{what: "the same through a wrapper that counts who is inside", repeat: reads(&countingReader{r: &wakeable{}})},
 		{what: "the same through a Reader, of a source that can be woken", repeat: reads(ctxshutdown.NewReader(deep(0), &wakeable{}))},
-		{what: "the same through a wrapper that looks at ctx.Err", repeat: reads(&askingReader{cancellable(), &zeros{}})},
+		{what: "the same Read through a wrapper that looks at ctx.Err", repeat: reads(&askingReader{cancellable(), &zeros{}})},
 		{what: "the same through a Reader, of a context that others may end", repeat: reads(ctxshutdown.NewReader(cancellable(), &zeros{}))},
 		{what: "HTTP/1.1 request for 2 bytes, client and server", repeat: exchanges((*http.Server).Serve), large: true},
 		{what: "the same, served by httpdrain", repeat: exchanges(drained), large: true},
@@ -122,18 +123,8 @@ instructions outside of the kernel, which take less than half of its time.
 
 Seq and a Reader are one more call for each element or Read, and in it a look at a flag, which lies where nobody counts. A wrapper
 that does nothing is beside them: it takes about half of what they add. The rest is the look at the flag, and for a Reader one at the
-count that its source has returned.
-
-That is for a scope which only scopes can end: below New(context.Background()), with a guard held, or a Work. Of any other context, and
-of a child that holds no guard, each look asks ctx.Err, and then more is added than the 2.5 ns that were meant. The floor is the loop
-with such a look in it, which is beside them: the look alone adds about as many instructions as the whole loop has. Nothing cheaper is
-exact. Package context tells nobody before it has closed Done, so a flag would be raised too late for who has seen that; a receive from
-Done with a default takes twice as long.
-
-A source that can be woken, such as a connection, takes more, too. Between any two Reads it may pass to another owner, without a word to
-the Reader; so who ends the context has to know whether there is a Read to wake, and each Read counts itself in and out. Several may
-read at once: both are locked additions, and the second one is made also where the source panics. A wrapper that does so, and
-looks at a flag, is beside it, and is beyond the 2.5 ns by itself. Of a Read from the kernel all this is a hundredth.
+count that its source has returned. That is for a scope which only scopes can end: below New(context.Background()), with a guard held,
+or a Work. What they are for other contexts, and for sources that can be woken, is beside the wrappers of the table before this one.
 
 `
 

@@ -65,9 +65,9 @@ func interruptRows() []row {
 			their: func() func(int) { return func(n int) { sum(numbers(n)) } },
 		},
 		{
-			what: "Seq, an element, of a context that others may end", peer: "the loop, with a look at ctx.Err in it", limit: 1.5, anew: true,
+			what: "Seq, an element, of a context that others may end", peer: "the loop through a wrapper that looks at ctx.Err", limit: 1.1, anew: true,
 			ours:  func() func(int) { ctx := cancellable(); return func(n int) { sum(ctxshutdown.Seq(ctx, numbers(n))) } },
-			their: func() func(int) { ctx := cancellable(); return func(n int) { sumUntil(ctx, numbers(n)) } },
+			their: func() func(int) { ctx := cancellable(); return func(n int) { sum(asking(ctx, numbers(n))) } },
 		},
 		{
 			what: "Reader.Read, from memory, of a context that others may end", peer: "the Read without it", more: 2.5, anew: true,
@@ -135,6 +135,37 @@ func interruptRows() []row {
 		})
 	}
 	return rs
+}
+
+// interruptFloorRows show what the least takes that does what Seq and a Reader have to do.
+func interruptFloorRows() []row {
+	return []row{
+		{
+			what: "the loop, with a look at ctx.Err in it", peer: "the loop without it", more: 2.5, anew: true,
+			ours:  func() func(int) { ctx := cancellable(); return func(n int) { sumUntil(ctx, numbers(n)) } },
+			their: func() func(int) { return func(n int) { sum(numbers(n)) } },
+		},
+		{
+			what: "the loop through a wrapper that does nothing", peer: "the loop without it", more: 2.5, anew: true,
+			ours:  func() func(int) { return func(n int) { sum(through(numbers(n))) } },
+			their: func() func(int) { return func(n int) { sum(numbers(n)) } },
+		},
+		{
+			what: "the loop through a wrapper that looks at ctx.Err", peer: "the loop without it", more: 2.5, anew: true,
+			ours:  func() func(int) { ctx := cancellable(); return func(n int) { sum(asking(ctx, numbers(n))) } },
+			their: func() func(int) { return func(n int) { sum(numbers(n)) } },
+		},
+		{
+			what: "the Read through a wrapper that looks at ctx.Err", peer: "the Read without it", more: 2.5, anew: true,
+			ours:  func() func(int) { return reads(&askingReader{cancellable(), &zeros{}}) },
+			their: func() func(int) { return reads(&zeros{}) },
+		},
+		{
+			what: "the Read through a wrapper that counts who is inside", peer: "the Read without it", more: 2.5, anew: true,
+			ours:  func() func(int) { return reads(&countingReader{r: &wakeable{}}) },
+			their: func() func(int) { return reads(&wakeable{}) },
+		},
+	}
 }
 
 func running() *ctxshutdown.Swansong { return ctxshutdown.New(context.Background()) }
@@ -209,12 +240,17 @@ func through(seq iter.Seq[int]) iter.Seq[int] {
 	return func(yield func(int) bool) { seq(func(v int) bool { return yield(v) }) }
 }
 
+// asking is what one would write by hand.
+func asking(ctx context.Context, seq iter.Seq[int]) iter.Seq[int] {
+	return func(yield func(int) bool) { seq(func(v int) bool { return yield(v) && ctx.Err() == nil }) }
+}
+
 // A throughReader is the least that a wrapper of a Reader can be.
 type throughReader struct{ r io.Reader }
 
 func (t *throughReader) Read(p []byte) (int, error) { return t.r.Read(p) }
 
-// An askingReader is what one would write by hand.
+// An askingReader is that of a Reader.
 type askingReader struct {
 	ctx context.Context
 	r   io.Reader
