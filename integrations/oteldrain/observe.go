@@ -8,6 +8,7 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/httpdrain"
 	"github.com/swansong-go/swansong/internal/topscopes"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -24,11 +25,11 @@ var states = []struct {
 	{ctxshutdown.Complete, "complete"},
 }
 
-// Observe registers the metrics of s, of what is below it, and of [graceful.ReadStats], with a meter of mp. They are
-// looked up when somebody collects and cost nothing in between. stop unregisters them; again is a no-op.
+// Observe registers the metrics of s, of what is below it, and of [graceful.ReadStats] and [httpdrain.ReadStats], with a meter
+// of mp. They are looked up when somebody collects and cost nothing in between. stop unregisters them; again is a no-op.
 //
-// For several scopes, each needs [Attributes] of its own, and all but one [WithoutProcess]: the figures of ReadStats are the
-// program's.
+// For several scopes, each needs [Attributes] of its own, and all but one [WithoutProcess]: the figures of both ReadStats are
+// the program's.
 func Observe(s *ctxshutdown.Swansong, mp metric.MeterProvider, opts ...Option) (stop func() error, err error) {
 	switch {
 	case s == nil:
@@ -121,11 +122,22 @@ func (m *instruments) process() metric.Callback {
 	abandoned := m.counter("swansong.guard.abandoned", "{guard}", "Guards still held when a drain was abandoned.")
 	extensions := m.counter("swansong.drain.extensions", "{extension}", "Extensions of a drain that were granted.")
 	longest := m.gauge("swansong.drain.longest", "s", "How long the longest drain took.")
-	return func(_ context.Context, o metric.Observer) error {
-		s := graceful.ReadStats()
-		for outcome, n := range map[string]uint64{"clean": s.Clean, "forced": s.Forced, "abandoned": s.Abandoned} {
-			o.ObserveInt64(drains, int64(n), metric.WithAttributes(attribute.String("swansong.outcome", outcome)))
+	httpDrains := m.counter("swansong.http.drain.count", "{drain}", "Drains of HTTP servers that have ended, by outcome.")
+	cut := m.counter("swansong.http.cut", "{request}", "Requests and hijacked connections that a drain has cut off.")
+	silent := m.counter("swansong.http.silent", "{connection}", "Connections that a drain has closed in the middle of a header.")
+	refused := m.counter("swansong.http.refused", "{request}", "Requests that were answered by 503 while a server drained.")
+	byOutcome := func(o metric.Observer, count metric.Int64Observable, outcomes map[string]uint64) {
+		for outcome, n := range outcomes {
+			o.ObserveInt64(count, int64(n), metric.WithAttributes(attribute.String("swansong.outcome", outcome)))
 		}
+	}
+	return func(_ context.Context, o metric.Observer) error {
+		s, h := graceful.ReadStats(), httpdrain.ReadStats()
+		byOutcome(o, drains, map[string]uint64{"clean": s.Clean, "forced": s.Forced, "abandoned": s.Abandoned})
+		byOutcome(o, httpDrains, map[string]uint64{"clean": h.Clean, "cut_short": h.CutShort})
+		o.ObserveInt64(cut, int64(h.Cut))
+		o.ObserveInt64(silent, int64(h.Silent))
+		o.ObserveInt64(refused, int64(h.Refused))
 		o.ObserveInt64(late, int64(s.Late))
 		o.ObserveInt64(abandoned, int64(s.StillHeld))
 		o.ObserveInt64(extensions, int64(s.Extensions))

@@ -94,7 +94,7 @@ func hold(t *testing.T, s *ctxshutdown.Swansong, name string, n int) {
 }
 
 func TestObserve(t *testing.T) {
-	p := drainstest.Stats(t)
+	p, h := drainstest.Stats(t), drainstest.HTTPStats(t)
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"))
 	hold(t, s, "http", 3)
 	hold(t, s, "jobs", 2)
@@ -111,6 +111,12 @@ func TestObserve(t *testing.T) {
 		"swansong.guard.abandoned":       float64(p.StillHeld),
 		"swansong.drain.extensions":      float64(p.Extensions),
 		"swansong.drain.longest":         p.LongestDrain.Seconds(),
+
+		"swansong.http.drain.count clean":     float64(h.Clean),
+		"swansong.http.drain.count cut_short": float64(h.CutShort),
+		"swansong.http.cut":                   float64(h.Cut),
+		"swansong.http.silent":                float64(h.Silent),
+		"swansong.http.refused":               float64(h.Refused),
 	}
 	got, units := collect(t, reader)
 	equal(t, "running", got, want)
@@ -118,6 +124,8 @@ func TestObserve(t *testing.T) {
 		"swansong.guard.count": "{guard}", "swansong.scope.state": "1",
 		"swansong.drain.count": "{drain}", "swansong.guard.late": "{guard}", "swansong.guard.abandoned": "{guard}",
 		"swansong.drain.extensions": "{extension}", "swansong.drain.longest": "s",
+		"swansong.http.drain.count": "{drain}", "swansong.http.cut": "{request}", "swansong.http.silent": "{connection}",
+		"swansong.http.refused": "{request}",
 	})
 	s.Shutdown()
 	g.Release()

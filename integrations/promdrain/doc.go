@@ -13,6 +13,10 @@
 //	swansong_guards_abandoned_total           guards still held when a drain was abandoned
 //	swansong_drain_extensions_total           extensions of a drain that were granted
 //	swansong_drain_longest_seconds            how long the longest drain took
+//	swansong_http_drains_total{outcome}       drains of HTTP servers that ended clean or cut_short
+//	swansong_http_cut_total                   requests and hijacked connections that a drain has cut off
+//	swansong_http_silent_total                connections that a drain has closed in the middle of a header
+//	swansong_http_refused_total               requests that were answered by 503 while a server drained
 //
 // A program that drains is scraped until its listener closes, and not afterwards: keep the port of /metrics open until
 // the end, outside of the scope that it shows, or the last scrapes miss what they are for.

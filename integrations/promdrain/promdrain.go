@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/httpdrain"
 	"github.com/swansong-go/swansong/internal/topscopes"
 )
 
@@ -114,20 +115,25 @@ var (
 	abandoned  = prometheus.NewDesc("swansong_guards_abandoned_total", "Guards still held when a drain was abandoned.", nil, nil)
 	extensions = prometheus.NewDesc("swansong_drain_extensions_total", "Extensions of a drain that were granted.", nil, nil)
 	longest    = prometheus.NewDesc("swansong_drain_longest_seconds", "How long the longest drain took.", nil, nil)
+
+	httpDrains  = prometheus.NewDesc("swansong_http_drains_total", "Drains of HTTP servers that have ended, by outcome.", []string{"outcome"}, nil)
+	httpCut     = prometheus.NewDesc("swansong_http_cut_total", "Requests and hijacked connections that a drain has cut off.", nil, nil)
+	httpSilent  = prometheus.NewDesc("swansong_http_silent_total", "Connections that a drain has closed in the middle of a header.", nil, nil)
+	httpRefused = prometheus.NewDesc("swansong_http_refused_total", "Requests that were answered by 503 while a server drained.", nil, nil)
 )
 
-// NewProcessCollector returns a collector for [graceful.ReadStats], which counts for the whole program: one in a
-// registry is enough, and a second is a duplicate.
+// NewProcessCollector returns a collector for [graceful.ReadStats] and [httpdrain.ReadStats], which count for the whole program:
+// one in a registry is enough, and a second is a duplicate.
 func NewProcessCollector() prometheus.Collector { return processCollector{} }
 
 func (processCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{drains, late, abandoned, extensions, longest} {
+	for _, d := range []*prometheus.Desc{drains, late, abandoned, extensions, longest, httpDrains, httpCut, httpSilent, httpRefused} {
 		ch <- d
 	}
 }
 
 func (processCollector) Collect(ch chan<- prometheus.Metric) {
-	s := graceful.ReadStats()
+	s, h := graceful.ReadStats(), httpdrain.ReadStats()
 	count := func(d *prometheus.Desc, n uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
@@ -138,4 +144,9 @@ func (processCollector) Collect(ch chan<- prometheus.Metric) {
 	count(abandoned, s.StillHeld)
 	count(extensions, s.Extensions)
 	ch <- prometheus.MustNewConstMetric(longest, prometheus.GaugeValue, s.LongestDrain.Seconds())
+	count(httpDrains, h.Clean, "clean")
+	count(httpDrains, h.CutShort, "cut_short")
+	count(httpCut, h.Cut)
+	count(httpSilent, h.Silent)
+	count(httpRefused, h.Refused)
 }

@@ -161,7 +161,7 @@ func TestOldestWhereTraced(t *testing.T) {
 }
 
 func TestProcess(t *testing.T) {
-	s := drainstest.Stats(t)
+	s, h := drainstest.Stats(t), drainstest.HTTPStats(t)
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(promdrain.NewProcessCollector())
 	equal(t, "process", scrape(t, reg), map[string]float64{
@@ -172,6 +172,12 @@ func TestProcess(t *testing.T) {
 		"swansong_guards_abandoned_total": float64(s.StillHeld),
 		"swansong_drain_extensions_total": float64(s.Extensions),
 		"swansong_drain_longest_seconds":  s.LongestDrain.Seconds(),
+
+		"swansong_http_drains_total clean":     float64(h.Clean),
+		"swansong_http_drains_total cut_short": float64(h.CutShort),
+		"swansong_http_cut_total":              float64(h.Cut),
+		"swansong_http_silent_total":           float64(h.Silent),
+		"swansong_http_refused_total":          float64(h.Refused),
 	})
 }
 
@@ -187,7 +193,7 @@ func TestLint(t *testing.T) {
 	}
 	n, err := testutil.GatherAndCount(reg)
 	equal(t, "error", err, nil)
-	equal(t, "series", n, 1+1+1+3+7)
+	equal(t, "series", n, 1+1+1+3+7+5)
 }
 
 func TestBadInput(t *testing.T) {

@@ -1,0 +1,99 @@
+package drainstest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/httpdrain"
+)
+
+// HTTPStats drains servers until each counter of httpdrain.ReadStats has a value of its own. No other test of the program may.
+func HTTPStats(t *testing.T) httpdrain.Stats {
+	t.Helper()
+	const request = "GET / HTTP/1.1\r\nHost: test\r\n\r\n"
+	synctest.Test(t, func(t *testing.T) {
+		for n := range 5 {
+			v := serve(t, func(http.ResponseWriter, *http.Request) {})
+			for range n % 2 * 2 {
+				io.WriteString(v.dial(t), request[:9]) // and no more
+			}
+			synctest.Wait()
+			v.scope.Shutdown()
+			if err := <-v.done; err != nil {
+				t.Error(err)
+			}
+		}
+		leave := make(chan struct{})
+		defer close(leave)
+		v := serve(t, func(http.ResponseWriter, *http.Request) { <-leave })
+		for range 3 {
+			io.WriteString(v.dial(t), request)
+		}
+		late := []net.Conn{v.dial(t), v.dial(t)}
+		synctest.Wait()
+		v.scope.Shutdown()
+		time.Sleep(90 * time.Millisecond) // the linger of the server, and not that of a connection
+		for _, c := range late {
+			io.WriteString(c, request[:1])
+		}
+		time.Sleep(time.Second)
+		for _, c := range late {
+			io.WriteString(c, request[1:])
+		}
+		synctest.Wait()
+		v.scope.Force(errors.New("it takes too long"))
+		<-v.done
+	})
+	got, want := httpdrain.ReadStats(), httpdrain.Stats{CutShort: 1, Refused: 2, Cut: 3, Silent: 4, Clean: 5}
+	if got != want {
+		t.Fatalf("counters are %+v, want %+v", got, want)
+	}
+	return got
+}
+
+// A server is one whose connections are pipes.
+type server struct {
+	scope  *ctxshutdown.Swansong
+	done   chan error
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func serve(t *testing.T, h http.HandlerFunc) *server {
+	v := &server{ctxshutdown.New(context.Background()), make(chan error, 1), make(chan net.Conn), make(chan struct{})}
+	go func() {
+		v.done <- httpdrain.Serve(v.scope, &http.Server{Handler: h}, v, httpdrain.WithRetryAfter(time.Second))
+	}()
+	return v
+}
+
+func (v *server) dial(t *testing.T) net.Conn {
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { ours.Close() })
+	go io.Copy(io.Discard, ours)
+	v.conns <- theirs
+	return ours
+}
+
+func (v *server) Accept() (net.Conn, error) {
+	select {
+	case c := <-v.conns:
+		return c, nil
+	case <-v.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (v *server) Close() error {
+	close(v.closed)
+	return nil
+}
+
+func (v *server) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
