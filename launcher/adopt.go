@@ -391,7 +391,7 @@ func (r *rememberedProcess) letGo() {
 }
 
 // clearedAway reports whether a pipe of the process is not there since its launcher has seen it end, and died before it could write that
-// down. Nothing is lost then.
+// down. No more is lost then than what a launcher that is killed has in its hands.
 func (r *rememberedProcess) clearedAway(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) && !r.Kept.Alive()
 }

@@ -187,12 +187,20 @@ func TestKept_EndedBeforeARestart(t *testing.T) {
 }
 
 // A launcher can be killed when it has seen a process end, and before its disk has taken that. The next one is not alarmed, and goes on
-// with the roll that the process was a part of: nobody can know whether it was to end.
+// with the roll that the process was a part of: nobody can know whether it was to end. Of a job nobody can know whether it was done, and it
+// is not done again.
 func TestKept_EndedBeforeItWasWritten(t *testing.T) {
+	for _, policy := range []launcher.RestartPolicy{launcher.OnFailure, launcher.Never} {
+		t.Run(string(policy), func(t *testing.T) { keptEndedBeforeItWasWritten(t, policy) })
+	}
+}
+
+func keptEndedBeforeItWasWritten(t *testing.T, policy launcher.RestartPolicy) {
 	dir := t.TempDir()
 	ready, pids := dir+"/ready-", dir+"/pid-of-"
 	b := newBrood(t)
 	g := kept(b.of(script("web", 1, "echo $$ >"+pids+"{id}; until test -e "+ready+"{id}; do sleep 0.01; done")))
+	g.Restart.Policy = policy
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
 	write(t, ready+"web-1")
 	first := startAnother(t, cfg, "roll").hears("ready")
@@ -203,22 +211,38 @@ func TestKept_EndedBeforeItWasWritten(t *testing.T) {
 	awaitInFile(t, launcher.StateIn(cfg.Dir), fmt.Sprintf(`"pid":%d,`, pid))
 	clear := obstruct(t, cfg.Dir)
 	kill(t, pid)
-	for { // until its files are cleared away
-		if _, err := os.Stat(filepath.Join(cfg.Dir, "web-2.err")); errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	awaitFile(t, filepath.Join(cfg.Dir, "web-2.err"), false)
 	first.kill()
 	clear()
 
 	h := launchWith(t, cfg)
 	equal(t, "outcome", h.ends("web-2").Outcome, launcher.Unknown)
+	if policy == launcher.Never {
+		if h.count(launcher.RollFailed) == 0 {
+			h.until("the roll has failed", func(e launcher.Event) bool { return e.Kind == launcher.RollFailed })
+		}
+		equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1})
+		return
+	}
 	write(t, ready+"web-3")
 	h.until("the roll is over", func(e launcher.Event) bool { return e.Kind == launcher.RollDone })
 	equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 1})
 	equal(t, "rolls that have failed", h.count(launcher.RollFailed), 0)
 	equal(t, "alarms", h.count(launcher.Alarm), 0)
+}
+
+// awaitFile waits until a file is there, or is not.
+func awaitFile(t *testing.T, path string, there bool) {
+	t.Helper()
+	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
+		_, err := os.Stat(path)
+		if there && err == nil || !there && errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
 }
 
 // allReady waits until so many processes of a group have become ready.

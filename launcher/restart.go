@@ -33,8 +33,10 @@ func (g *group) lost(p *process, st Status) {
 			return
 		}
 		// Others are no reason why a roll does not come forward, nor why it is paused. Nor is one whose end nobody can know: an earlier
-		// launcher has started it, and may have been stopping it when it died. Should it have failed by itself, the next one will.
-		if rolls && version == r.target() && st.Outcome != Unknown && (st.State == Unhealthy || st.Asked.IsZero()) {
+		// launcher has started it, and may have been stopping it when it died. Should it have failed by itself, the next one will. But a
+		// job may have done its work, and is not done again without an order.
+		unknown := st.Outcome == Unknown && policy != Never
+		if rolls && version == r.target() && !unknown && (st.State == Unhealthy || st.Asked.IsZero()) {
 			r.count(version, p.id, st)
 		}
 		if rolls && !g.rollsPast(p) {

@@ -35,7 +35,7 @@ type GroupStats struct {
 // A LogStats counts what the processes of a group have printed. Bytes are those of the log, with times and names.
 type LogStats struct {
 	Lines, Bytes               uint64 // that have been written
-	DroppedLines, DroppedBytes uint64 // because the disk was too slow, or full
+	DroppedLines, DroppedBytes uint64 // because the disk, or who reads the launcher's output, was too slow, or the disk full
 }
 
 // A Histogram counts durations.

@@ -136,7 +136,7 @@ var (
 	// The value of a member that has been taken out, which stays JSON.
 	stays = regexp.MustCompile(`(?m)\A\s*["']\[redacted\]["'](?:[ \t]*[}\]]|,[ \t]*["'{\[]|,?[ \t]*\r?$)`)
 	// A field that ends its line, wherever it begins, with a text or with a list of YAML in those below.
-	block = regexp.MustCompile(`(?m)(["']?)([\w.-]+)(["']?):[ \t]+([|>][-+\d]*(?:[ \t]+#.*)?)[ \t]*\r?$`)
+	block = regexp.MustCompile(`(?m)(["']?)([\w.-]+)(["']?):[ \t]+([|>][-+\d]*(?:[ \t]+#[^"'\n]*)?)[ \t]*\r?$`)
 	items = regexp.MustCompile(`(["']?)([\w.-]+)(["']?):()[ \t]*(?:\r?\n[ \t]*)+-[ \t\r\n]`)
 	item  = regexp.MustCompile(`^-(?:[ \t\r]|$)`)
 	start = regexp.MustCompile(`^[ \t]*(?:- +)*`)
@@ -197,10 +197,14 @@ func (r *Redactor) hideBelow(form *regexp.Regexp, s string) string {
 	var b strings.Builder
 	over := 0
 	for _, at := range form.FindAllStringSubmatchIndex(s, -1) {
-		if at[0] < over || !r.secret(s[at[4]:at[5]]) {
+		if at[0] < over || !r.secret(s[at[4]:at[5]]) || r.prose(s[at[4]:], at[5]-at[4]) {
 			continue
 		}
 		indent := start.FindString(s[strings.LastIndexByte(s[:at[0]], '\n')+1 : at[0]])
+		n := below(s[at[9]:], len(indent), form == items)
+		if form == items && n == 0 {
+			continue
+		}
 		b.WriteString(s[over:at[8]])
 		if form == items {
 			b.WriteByte(' ')
@@ -210,7 +214,7 @@ func (r *Redactor) hideBelow(form *regexp.Regexp, s string) string {
 			quote = ""
 		}
 		b.WriteString(quote + Redacted + quote)
-		over = at[9] + below(s[at[9]:], len(indent), form == items)
+		over = at[9] + n
 	}
 	return b.String() + s[over:]
 }
@@ -233,6 +237,9 @@ func (r *Redactor) hideLines(s string) string {
 			continue
 		}
 		if hidden := stays.FindStringIndex(s[colon : at[1]+n]); hidden != nil && quote != "" {
+			if strings.Contains(s[colon:colon+hidden[1]], ",") { // of JSON, where nothing below is of its value
+				continue
+			}
 			b.WriteString(s[over:max(at[1], colon+hidden[1])])
 			over = at[1] + n
 			continue
@@ -285,7 +292,9 @@ func (r *Redactor) hide(f *form, s string) string {
 			continue
 		}
 		from, to, quote := at[1]+v[2], at[1]+v[3], ""
-		if s[from:to] == "-" && f.has == ":" { // the element of a list that is in the next line
+		// What is in the next line begins below a dash, or has a name of its own: that is for hideLines.
+		next := strings.Contains(s[at[3]:at[1]], "\n")
+		if f.has == ":" && (s[from:to] == "-" || next && (s[to-1] == ':' || strings.HasPrefix(s[to:], ":"))) {
 			continue
 		}
 		switch opens := openQuote.FindString(s[from:to]); {

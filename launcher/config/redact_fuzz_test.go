@@ -16,7 +16,7 @@ func FuzzRedactor(f *testing.F) {
 		`{"msg":"no password=","user":"kv"}`, `{"args":["--token","hunter2",{"a":"--token"}],"n":-1e3}`, `[ "password", {"token" : [1, "2"]} ]`,
 		`"{\"m\":\"no password=\",\"n\":\"kv\"}"`, `12:30 {"msg":"token = \"a\"","n":1}`, "--token 'a b' --api-key=c\\", "password: [a, b", "PASS: x",
 		"a://b:c@d token==x, secret => 'y", `{"passwords":{"a":{"b":[]}}}`, "Authorization: Bearer x", "token.go:12: --secret", `token=""0`, `{'secret': 'a', 'n': 1}`,
-		"Cookie: a\r\n b\n\tc\n\n d", "token: {\n a\n}", `{"t\u006fken":"a"}`, "token = [a, b] token=x", `--token 'a'\''b' token=[redacted]b https://token:c@d`, `"a:\/\/b:c@d"`, "Cookie: \r\n\r\n a", "Cookie: \n 0", "a:\n - token: b c\n", "token: |\n  a\n\n  b\nc", "tokens:\n- a\n- b", "token:\r\n a: \"\r\n  b\"", "\"pass=\"\" a", "\"pass:\\ \"", "\"pass:\\&\"", "'--token=a b' --token=$'a\\'b c'", `{"http://u:b@c/":1,"password=b":{"a":"--token=b"}}`,
+		"Cookie: a\r\n b\n\tc\n\n d", "token: {\n a\n}", `{"t\u006fken":"a"}`, "token = [a, b] token=x", `--token 'a'\''b' token=[redacted]b https://token:c@d`, `"a:\/\/b:c@d"`, "Cookie: \r\n\r\n a", "Cookie: \n 0", "a:\n - token: b c\n", "token: |\n  a\n\n  b\nc", "tokens:\n- a\n- b", "- Cookie: \n- }", "- \"token\":\n- password: a", "a: token: |\n  b", "token:\n-\n  a: b", "token:\r\n a: \"\r\n  b\"", "\"pass=\"\" a", "\"pass:\\ \"", "\"pass:\\&\"", "'--token=a b' --token=$'a\\'b c'", `{"http://u:b@c/":1,"password=b":{"a":"--token=b"}}`,
 	} {
 		f.Add(text)
 	}

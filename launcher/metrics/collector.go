@@ -66,8 +66,8 @@ var (
 
 	logLines     = describe("log_lines_total", "Lines of the processes that have been written to the log.", "group")
 	logBytes     = describe("log_bytes_total", "Bytes that have been written to the log.", "group")
-	droppedLines = describe("log_dropped_lines_total", "Lines that were dropped because the disk was too slow, or full.", "group")
-	droppedBytes = describe("log_dropped_bytes_total", "Bytes that were dropped because the disk was too slow, or full.", "group")
+	droppedLines = describe("log_dropped_lines_total", "Lines that were dropped because the disk, or who reads the launcher's output, was too slow, or the disk full.", "group")
+	droppedBytes = describe("log_dropped_bytes_total", "Bytes that were dropped because the disk, or who reads the launcher's output, was too slow, or the disk full.", "group")
 
 	missed  = describe("events_missed_total", "Events that those who watch were too slow for.")
 	failing = describe("state_file_failing", "1 while the state file, which the next launcher goes by, cannot be written.")
