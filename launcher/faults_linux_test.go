@@ -56,7 +56,8 @@ func guardWithoutLog(t *testing.T, speechless bool) {
 	cfg := launcher.Config{Dir: filepath.Join(dir, "d"), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
 	first := startAnother(t, cfg, "").hears("ready")
 	awaitInFile(t, launcher.StateIn(cfg.Dir), `"ready":`)
-	awaitFile(t, filepath.Join(logs, "web-1.log"), true) // or it would be made anew
+	// It is there, or it would be made anew.
+	awaitFile(t, filepath.Join(logs, "web-1.log"), true)
 	if err := errors.Join(os.RemoveAll(logs), os.WriteFile(logs, nil, 0o600)); err != nil { // in which nothing can be made
 		t.Fatal(err)
 	}
