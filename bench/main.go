@@ -142,9 +142,8 @@ the target, too, nobody can reach it who goes through a wrapper, and is exact.
   ends the context has to know whether there is a Read to wake, and each Read counts itself in and out. Several may read at once: both are
   locked additions, and the second one is made also where the source panics. Of a Read from the kernel all this is a hundredth.
 
-Of cache lines, an element reads that of the flag, and a Read two more, of the Reader; nobody writes them. Of a context that others may end
-it is the line of its error instead of that of the flag. Of a source that can be woken each Read writes one line besides, that of its
-counter, twice.
+Of cache lines, an element reads that of the flag, and a Read also one of the Reader, or two; nobody writes them. Of a context that others
+may end it is the line of its error besides. Of a source that can be woken each Read writes one line, that of its counter, twice.
 
 `
 
