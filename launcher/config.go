@@ -211,7 +211,7 @@ type Listen struct {
 // Processes of the same name may add to it. Launchers can share a Dir where no two of their groups have the same name: each would take
 // the other's files for such as are left.
 type LogConfig struct {
-	Path     string // the file of all; as Dir, from where the launcher runs, unless absolute
+	Path     string // the file of all; as Dir, from where the launcher runs, unless absolute: kept by one that ran elsewhere, the group is rolled
 	Dir      string // the directory of a file for each, by the name of the process with ".log"
 	MaxSize  int64  // bytes before a new file is begun; default 10 MiB
 	MaxFiles int    // files kept beside it, as Path.1, Path.2 and so on; default 4, negative: none
