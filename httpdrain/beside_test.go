@@ -44,7 +44,7 @@ func TestDebug_BesideASlowReader(t *testing.T) {
 		client, server := net.Pipe()
 		slow := &thin{Conn: client, each: 100 * time.Millisecond}
 		p := newPeer(t, slow)
-		ln.queue <- server
+		ln.Queue <- server
 		ended := make(chan byte, 3)
 		go p.endings(ended, nil)
 		p.send(preface + frame(4, 0, "") + request2(1, "/slow") + request2(3, "/events"))
@@ -77,7 +77,7 @@ func TestDebug_BesideWritesThatNeverEnd(t *testing.T) {
 		client, server := net.Pipe()
 		slow := &thin{Conn: client, each: time.Millisecond}
 		p := newPeer(t, slow)
-		ln.queue <- server
+		ln.Queue <- server
 		ended := make(chan byte, 3)
 		go p.endings(ended, nil)
 		p.send(preface + frame(4, 0, "") + request2(1, "/slow") + request2(3, "/events"))

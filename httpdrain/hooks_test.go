@@ -190,7 +190,7 @@ func TestServe_OptionsInvalid(t *testing.T) {
 		if err := httpdrain.Serve(s, handler(ok), ln, nil, opt); err == nil || err.Error() != want {
 			t.Errorf("Serve: %v, want %s", err, want)
 		}
-		<-ln.closed
+		<-ln.Closed
 		if err := httpdrain.ListenAndServe(s, handler(ok), opt); err == nil || err.Error() != want {
 			t.Errorf("ListenAndServe: %v, want %s", err, want)
 		}
@@ -222,7 +222,7 @@ func TestServe_ArgumentsInvalid(t *testing.T) {
 	secure := listenInMemory()
 	hidden := listenInMemory()
 	_, server := net.Pipe()
-	hidden.queue <- tls.Server(server, &tls.Config{})
+	hidden.Queue <- tls.Server(server, &tls.Config{})
 	for _, test := range []struct {
 		name string
 		err  error

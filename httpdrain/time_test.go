@@ -17,38 +17,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/httpdrain"
+	"github.com/swansong-go/swansong/internal/drainstest"
 )
 
-// A memory is a listener whose connections are pipes, so that what takes time can be tested in a bubble.
-type memory struct {
-	queue  chan net.Conn
-	closed chan struct{}
-	fail   chan error
-}
+// A memory is a listener whose connections are pipes.
+type memory struct{ *drainstest.Listener }
 
-func listenInMemory() *memory {
-	return &memory{make(chan net.Conn, 100), make(chan struct{}), make(chan error, 1)}
-}
+func listenInMemory() *memory { return &memory{drainstest.Listen()} }
 
-func (m *memory) Accept() (net.Conn, error) {
-	select {
-	case c := <-m.queue:
-		return c, nil
-	case err := <-m.fail:
-		return nil, err
-	case <-m.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (m *memory) Close() error   { close(m.closed); return nil } // twice is a panic
-func (m *memory) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "memory"} }
-
-func (m *memory) dial(t *testing.T) *peer {
-	client, server := net.Pipe()
-	m.queue <- server
-	return newPeer(t, client)
-}
+func (m *memory) dial(t *testing.T) *peer { return newPeer(t, m.Dial()) }
 
 // since rounds to the linger's order: a listener that has no deadline is given two milliseconds to be empty.
 func since(t time.Time) time.Duration { return time.Since(t).Round(10 * time.Millisecond) }
@@ -382,7 +359,7 @@ func (c *crowd) Accept() (net.Conn, error) {
 		return c.memory.Accept()
 	}
 	select {
-	case <-c.closed:
+	case <-c.Closed:
 		return nil, net.ErrClosed
 	default:
 	}
@@ -489,7 +466,7 @@ func TestServe_TheListenerFails(t *testing.T) {
 			p := ln.dial(t)
 			p.send(get)
 			synctest.Wait()
-			ln.fail <- broken
+			ln.Fail <- broken
 			synctest.Wait()
 			select {
 			case err := <-v.done:
@@ -514,7 +491,7 @@ func TestServe_TheListenerFails(t *testing.T) {
 			p := ln.dial(t)
 			synctest.Wait()
 			v.s.Shutdown()
-			ln.fail <- broken
+			ln.Fail <- broken
 			p.send(get)
 			p.answered()
 			want := "httpdrain: the listener on memory failed while the server drained, and whoever was waiting to be accepted is lost: broken"

@@ -1,4 +1,4 @@
-// Package drainstest has drains for the tests of what shows the counters of package graceful.
+// Package drainstest has drains for the tests of what shows the counters of packages graceful and httpdrain, and a listener in memory.
 package drainstest
 
 import (

@@ -20,7 +20,7 @@ func HTTPStats(t *testing.T) httpdrain.Stats {
 	const request = "GET / HTTP/1.1\r\nHost: test\r\n\r\n"
 	synctest.Test(t, func(t *testing.T) {
 		for n := range 5 {
-			v := serve(t, func(http.ResponseWriter, *http.Request) {})
+			v := serve(func(http.ResponseWriter, *http.Request) {})
 			for range n % 2 * 2 {
 				io.WriteString(v.dial(t), request[:9]) // and no more
 			}
@@ -32,7 +32,7 @@ func HTTPStats(t *testing.T) httpdrain.Stats {
 		}
 		leave := make(chan struct{})
 		defer close(leave)
-		v := serve(t, func(http.ResponseWriter, *http.Request) { <-leave })
+		v := serve(func(http.ResponseWriter, *http.Request) { <-leave })
 		for range 3 {
 			io.WriteString(v.dial(t), request)
 		}
@@ -58,42 +58,24 @@ func HTTPStats(t *testing.T) httpdrain.Stats {
 	return got
 }
 
-// A server is one whose connections are pipes.
 type server struct {
-	scope  *ctxshutdown.Swansong
-	done   chan error
-	conns  chan net.Conn
-	closed chan struct{}
+	scope *ctxshutdown.Swansong
+	done  chan error
+	ln    *Listener
 }
 
-func serve(t *testing.T, h http.HandlerFunc) *server {
-	v := &server{ctxshutdown.New(context.Background()), make(chan error, 1), make(chan net.Conn), make(chan struct{})}
+func serve(h http.HandlerFunc) *server {
+	v := &server{ctxshutdown.New(context.Background()), make(chan error, 1), Listen()}
 	go func() {
-		v.done <- httpdrain.Serve(v.scope, &http.Server{Handler: h}, v, httpdrain.WithRetryAfter(time.Second))
+		v.done <- httpdrain.Serve(v.scope, &http.Server{Handler: h}, v.ln, httpdrain.WithRetryAfter(time.Second))
 	}()
 	return v
 }
 
+// dial returns a client that reads all that comes.
 func (v *server) dial(t *testing.T) net.Conn {
-	ours, theirs := net.Pipe()
-	t.Cleanup(func() { ours.Close() })
-	go io.Copy(io.Discard, ours)
-	v.conns <- theirs
-	return ours
+	c := v.ln.Dial()
+	t.Cleanup(func() { c.Close() })
+	go io.Copy(io.Discard, c)
+	return c
 }
-
-func (v *server) Accept() (net.Conn, error) {
-	select {
-	case c := <-v.conns:
-		return c, nil
-	case <-v.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (v *server) Close() error {
-	close(v.closed)
-	return nil
-}
-
-func (v *server) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
