@@ -123,8 +123,8 @@ instructions outside of the kernel, which take less than half of its time.
 
 Seq and a Reader are one more call for each element or Read, and in it a look at a flag, which lies where nobody counts. A wrapper
 that does nothing is beside them: it takes about half of what they add. The rest is the look at the flag, and for a Reader one at the
-count that its source has returned. That is for a scope which only scopes can end: below New(context.Background()), with a guard held,
-or a Work. For other contexts, and for sources that can be woken, they are beside the wrappers whose times are in the table before this one.
+count that its source has returned. That is for a scope which only scopes can end, below New(context.Background()), or a Work. For
+other contexts, and for sources that can be woken, they are beside the wrappers whose times are in the table before this one.
 
 `
 

@@ -25,8 +25,8 @@ func interruptRows() []row {
 			their: func() func(int) { return func(n int) { sum(numbers(n)) } },
 		},
 		{
-			what: "Seq, an element, of a child with a guard", peer: "the loop without it", more: 2.5, anew: true,
-			ours:  func() func(int) { s := busy(); return func(n int) { sum(ctxshutdown.Seq(s, numbers(n))) } },
+			what: "Seq, an element, of a child", peer: "the loop without it", more: 2.5, anew: true,
+			ours:  func() func(int) { s := lone(); return func(n int) { sum(ctxshutdown.Seq(s, numbers(n))) } },
 			their: func() func(int) { return func(n int) { sum(numbers(n)) } },
 		},
 		{
@@ -40,9 +40,9 @@ func interruptRows() []row {
 			their: func() func(int) { s := running(); return func(n int) { sumUntil(s, numbers(n)) } },
 		},
 		{
-			what: "Seq, an element, of a child with a guard", peer: "the loop, with a look at ctx.Err in it", limit: 1.1, anew: true,
-			ours:  func() func(int) { s := busy(); return func(n int) { sum(ctxshutdown.Seq(s, numbers(n))) } },
-			their: func() func(int) { s := busy(); return func(n int) { sumUntil(s, numbers(n)) } },
+			what: "Seq, an element, of a child", peer: "the loop, with a look at ctx.Err in it", limit: 1.1, anew: true,
+			ours:  func() func(int) { s := lone(); return func(n int) { sum(ctxshutdown.Seq(s, numbers(n))) } },
+			their: func() func(int) { s := lone(); return func(n int) { sumUntil(s, numbers(n)) } },
 		},
 		{
 			what: "Reader.Read, from memory", peer: "the Read without it", more: 2.5, anew: true,
@@ -50,8 +50,8 @@ func interruptRows() []row {
 			their: func() func(int) { return reads(&zeros{}) },
 		},
 		{
-			what: "Reader.Read, from memory, of a child with a guard", peer: "the Read without it", more: 2.5, anew: true,
-			ours:  func() func(int) { return reads(ctxshutdown.NewReader(busy(), &zeros{})) },
+			what: "Reader.Read, from memory, of a child", peer: "the Read without it", more: 2.5, anew: true,
+			ours:  func() func(int) { return reads(ctxshutdown.NewReader(lone(), &zeros{})) },
 			their: func() func(int) { return reads(&zeros{}) },
 		},
 		{
@@ -170,10 +170,9 @@ func interruptFloorRows() []row {
 
 func running() *ctxshutdown.Swansong { return ctxshutdown.New(context.Background()) }
 
-// busy returns a child that holds a guard.
-func busy() *ctxshutdown.Swansong {
+// lone returns a child that holds no guard.
+func lone() *ctxshutdown.Swansong {
 	s, _ := ctxshutdown.WithCancel(running())
-	s.Guard()
 	return s
 }
 

@@ -154,7 +154,7 @@ func (s *Swansong) Value(key any) any {
 	if g == nil {
 		return s.from().Value(key)
 	}
-	if v := g.ctx.Value(key); v != nil || !g.detached {
+	if v := g.ctx.Value(key); v != nil || !g.detached() {
 		return v
 	}
 	return s.from().Value(key)
@@ -236,12 +236,5 @@ func (s *Swansong) up() *Swansong {
 type owner Swansong
 
 func (o *owner) Completed() { (*Swansong)(o).endWork() }
-
-// Unsure raises the flag that a [look] goes by.
-func (o *owner) Unsure() {
-	if g := o.signal.Load(); g != nil {
-		g.unsure.raise()
-	}
-}
 
 func scopeOf(o packed.Owner) *Swansong { return (*Swansong)(o.(*owner)) }

@@ -2,6 +2,8 @@ package ctxshutdown
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"sync/atomic"
 )
 
@@ -12,13 +14,29 @@ import (
 // times as long, for its call and its atomic value: see docs/benchmarks.md. The flag is that of
 //
 //   - a Work
-//   - the scope of a New(context.Background())
-//   - a scope below that holds a guard now, if nothing but scopes is in between: a stop above finds it and raises its flag
-//     before it signals, as packed.Node.Warn tells
+//   - the scope of a New(context.Background()), or one below, if nothing but scopes is in between
 type look struct {
 	ctx    context.Context
 	ending *flag
 }
+
+func lookAt(ctx context.Context) look {
+	switch c := ctx.(type) {
+	case nil:
+		panic("ctxshutdown: nil context")
+	case *Swansong:
+		return look{c.wire().ctx, c.flag()}
+	case tier:
+		return look{c.work.hard, &c.work.ending}
+	}
+	return look{ctx, raised}
+}
+
+// ended is small enough to be inlined, ask is what it spares.
+func (l *look) ended() bool { return l.ending.up() && l.ask() }
+
+//go:noinline
+func (l *look) ask() bool { return l.ctx.Err() != nil }
 
 // A flag is raised once. It is no atomic.Bool because of Seq: into a function literal that was inlined itself, the compiler
 // inlines nothing, but does know the functions of package atomic.
@@ -35,24 +53,80 @@ func newRaised() *flag {
 	return &f
 }
 
-func lookAt(ctx context.Context) look {
-	switch c := ctx.(type) {
-	case nil:
-		panic("ctxshutdown: nil context")
-	case *Swansong:
-		g := c.wire() // before the look at the word: who stops does it the other way round
-		if c.node.Unsignalled() {
-			return look{g.ctx, &g.unsure}
-		}
-		return look{g.ctx, raised}
-	case tier:
-		return look{c.work.hard, &c.work.ending}
-	}
-	return look{ctx, raised}
+// flags are those that a stop of one scope has to raise: its own, and those of what is looked at below, at any depth.
+//
+//	who looks   puts the flag of its scope where each stop that ends it will raise it, and then asks for warnings
+//	who stops   warns (packed.Node.Warn), and then raises what is there, and then signals
+//
+// So either the one sees the warning, or the other the flag. The scopes themselves are not held on to, and need not be known
+// to the tree of counts: a child that is looked at, holds no guard and is forgotten can be collected, and leaves a flag.
+type flags struct {
+	own   flag
+	known atomic.Bool // own is where it belongs, or has been raised because that is too late
+
+	mu    sync.Mutex
+	below []*flag
+	limit int // the length at which the next one sweeps
 }
 
-// ended is small enough to be inlined, ask is what it spares.
-func (l *look) ended() bool { return l.ending.up() && l.ask() }
+// flag returns the flag of s, which is raised before anybody ends s.
+func (s *Swansong) flag() *flag {
+	g := s.wire()
+	if f := g.flags.Load(); f != nil && f.known.Load() {
+		return &f.own
+	}
+	if s.node.Warned() {
+		return raised
+	}
+	f := g.lookedAt()
+	for above := s.up(); above != nil; above = above.up() {
+		if g := above.wire(); !g.detached() { // else it has been stopped, and that is the signal of many
+			g.lookedAt().add(&f.own)
+		}
+	}
+	if late := s.node.Warned(); late {
+		f.own.raise()
+	}
+	f.known.Store(true)
+	return &f.own
+}
 
-//go:noinline
-func (l *look) ask() bool { return l.ctx.Err() != nil }
+func (g *signal) lookedAt() *flags {
+	if f := g.flags.Load(); f != nil {
+		return f
+	}
+	g.flags.CompareAndSwap(nil, new(flags))
+	return g.flags.Load()
+}
+
+// warn has whoever looks here or below ask the signal from now on.
+func (g *signal) warn() {
+	if f := g.flags.Load(); f != nil {
+		f.raise()
+	}
+}
+
+const minFlags = 32
+
+// add adds a flag of a scope below. Those of scopes that were stopped stay until their number has doubled since the last
+// sweep, so that a sweep costs each of them a constant.
+func (f *flags) add(below *flag) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.below) >= max(f.limit, minFlags) {
+		f.below = slices.DeleteFunc(f.below, (*flag).up)
+		f.limit = 2 * len(f.below)
+	}
+	f.below = append(f.below, below)
+}
+
+// raise returns when all are up, whoever raised them.
+func (f *flags) raise() {
+	f.own.raise()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, below := range f.below {
+		below.raise()
+	}
+	f.below = nil
+}

@@ -3,6 +3,9 @@ package ctxshutdown_test
 import (
 	"context"
 	"io"
+	"math/rand/v2"
+	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -32,6 +35,26 @@ func TestInterrupts_EndNoLaterThanTheirContext(t *testing.T) {
 		"child, by its parent": func() (context.Context, func()) {
 			root := ctxshutdown.New(context.Background())
 			return child(root), func() { root.Shutdown() }
+		},
+		"grandchild, by its root": func() (context.Context, func()) {
+			root := ctxshutdown.New(context.Background())
+			return child(child(root)), func() { root.Shutdown() }
+		},
+		"grandchild, by its parent": func() (context.Context, func()) {
+			s, cancel := ctxshutdown.WithCancel(ctxshutdown.New(context.Background()))
+			return child(s), cancel
+		},
+		"grandchild, by Force of the root": func() (context.Context, func()) {
+			root := ctxshutdown.New(context.Background())
+			return child(child(root)), func() { root.Force(nil) }
+		},
+		"child, below a context": func() (context.Context, func()) {
+			ctx, cancel := context.WithCancel(ctxshutdown.New(context.Background()))
+			return child(ctx), cancel
+		},
+		"child, below a root under a context": func() (context.Context, func()) {
+			ctx, cancel := context.WithCancel(context.Background())
+			return child(ctxshutdown.New(ctx)), cancel
 		},
 		"child with a guard, by its cancel": func() (context.Context, func()) {
 			s, cancel := ctxshutdown.WithCancel(ctxshutdown.New(context.Background()))
@@ -114,30 +137,117 @@ func TestInterrupts_EndNoLaterThanTheirContext(t *testing.T) {
 	}
 }
 
-// A scope that no longer holds a guard may be out of sight from above, and its interrupts end all the same.
-func TestInterrupts_EndWhereTheirScopeIsForgotten(t *testing.T) {
-	root := ctxshutdown.New(context.Background())
-	s := child(root)
-	g := s.Guard()
-	r := ctxshutdown.NewReader(s, zeros{})
-	elements := 0
-	for range ctxshutdown.Seq(s, forEver) {
-		switch elements++; elements {
-		case 1:
-			g.Release()
-			for range 100 { // others come
-				other := child(root)
-				defer other.Guard().Release()
+// A scope is not lost sight of from above, whether it holds a guard, has held one, or never will, and whoever comes and goes.
+func TestInterrupts_EndWhoeverComesAndGoes(t *testing.T) {
+	for name, idle := range map[string]func(s *ctxshutdown.Swansong) (release func()){
+		"held a guard": func(s *ctxshutdown.Swansong) func() { return s.Guard().Release },
+		"held none":    func(*ctxshutdown.Swansong) func() { return func() {} },
+	} {
+		root := ctxshutdown.New(context.Background())
+		s := child(root)
+		release := idle(s)
+		r := ctxshutdown.NewReader(s, zeros{})
+		elements := 0
+		for range ctxshutdown.Seq(s, forEver) {
+			switch elements++; elements {
+			case 1:
+				release()
+				others(root)
+			case 2:
+				root.Shutdown()
+			default:
+				t.Fatalf("%s: after the end, an element", name)
 			}
-		case 2:
-			root.Shutdown()
-		default:
-			t.Fatal("after the end, an element")
+		}
+		if n, err := r.Read(buffer[:]); n != 0 || err != io.EOF {
+			t.Errorf("%s: after the end, Read: %d, %v", name, n, err)
 		}
 	}
-	if n, err := r.Read(buffer[:]); n != 0 || err != io.EOF {
-		t.Errorf("after the end, Read: %d, %v", n, err)
+}
+
+// The same where all of it happens at once: whoever has seen a scope end gets no further element of it.
+func TestStress_InterruptsEndNoLaterThanTheirContext(t *testing.T) {
+	rounds := 30_000
+	if testing.Short() {
+		rounds = 3000
 	}
+	for round := range rounds {
+		r := rand.New(rand.NewPCG(uint64(round), 0))
+		line := []*ctxshutdown.Swansong{ctxshutdown.New(context.Background())}
+		for range 3 {
+			line = append(line, child(line[len(line)-1]))
+		}
+		var wg sync.WaitGroup
+		for range 3 {
+			s := line[r.IntN(len(line))]
+			wg.Go(func() {
+				for range 20 { // early enough to find it running, and late enough not to
+					seen := false
+					for range ctxshutdown.Seq(s, forEver) {
+						if seen {
+							t.Error("an element of a scope that has been seen to have ended")
+							return
+						}
+						if seen = s.Err() != nil; !seen {
+							break
+						}
+					}
+				}
+			})
+		}
+		for range 2 { // often of the same scope
+			s := line[r.IntN(2)]
+			wg.Go(func() { s.Shutdown() })
+		}
+		wg.Wait()
+		line[0].Shutdown()
+	}
+}
+
+// others come, enough of them for whoever keeps lists of them to look which are still needed. Every other one stays.
+func others(parent *ctxshutdown.Swansong) {
+	for i := range 200 {
+		s, cancel := ctxshutdown.WithCancel(parent)
+		s.Guard()
+		once(s)
+		if i%2 == 0 {
+			cancel()
+		}
+	}
+}
+
+// once looks at ctx by a sequence and by a Reader, which is not closed.
+func once(ctx context.Context) {
+	for range ctxshutdown.Seq(ctx, forEver) {
+		break
+	}
+	readOnce(ctxshutdown.NewReader(ctx, zeros{}))
+}
+
+// A parent that lives long keeps nothing of the interrupts of its children, once those have been stopped.
+func TestInterrupts_LeaveNothingWithTheParent(t *testing.T) {
+	root := ctxshutdown.New(context.Background())
+	defer root.Shutdown()
+	const many, each = 50_000, 8 // bytes; a flag that stays takes fifty
+	before := heap()
+	for range many {
+		s, cancel := ctxshutdown.WithCancel(root)
+		once(s)
+		once(child(s))
+		cancel()
+	}
+	if grown := heap() - before; grown > many*each {
+		t.Errorf("%d children have come and gone, and left %d bytes", many, grown)
+	}
+}
+
+// heap returns how many bytes are alive.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 var buffer [16]byte

@@ -3,6 +3,7 @@ package ctxshutdown
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 )
 
 var (
@@ -16,10 +17,19 @@ var (
 // costs, most of it for a place in the parent's list of children; so a scope that nobody waits on has none.
 type signal struct {
 	ctx    context.Context
-	cancel context.CancelCauseFunc
-	// detached: stopped before anybody waited, so ctx never joined the parent context and does not carry its values.
-	detached bool
-	unsure   flag // down, once the word has said that no stop was signalled, until one may be; see look
+	cancel context.CancelCauseFunc // nil where detached
+	flags  atomic.Pointer[flags]   // nil until somebody looks at the scope, or below; see look
+}
+
+// detached reports whether the scope was stopped before anybody waited, so that ctx never joined the parent context and does
+// not carry its values.
+func (g *signal) detached() bool { return g.cancel == nil }
+
+// end gives the signal, if it has not been given.
+func (g *signal) end(cause error) {
+	if !g.detached() {
+		g.cancel(cause)
+	}
 }
 
 // shutDown is the signal of all scopes that were stopped before anybody waited on them. It never had an open channel.
@@ -28,7 +38,7 @@ var shutDown = endedBy(ErrShutdown)
 func endedBy(cause error) *signal {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)
-	return &signal{ctx: ctx, cancel: cancel, detached: true}
+	return &signal{ctx: ctx}
 }
 
 // wire gives the scope a context of its own, if it has none.
@@ -61,8 +71,9 @@ func (s *Swansong) pull() error {
 // end gives the signal. The first cause wins. When it returns, everything below that derives from here has it.
 func (s *Swansong) end(cause error) {
 	s.node.Warn()
-	g := s.signal.Load()
-	if g == nil && s.from().Err() == nil {
+	if g := s.signal.Load(); g != nil {
+		g.warn()
+	} else if s.from().Err() == nil {
 		g = shutDown
 		if cause != ErrShutdown {
 			g = endedBy(cause)
@@ -71,7 +82,7 @@ func (s *Swansong) end(cause error) {
 			return
 		}
 	}
-	s.wire().cancel(cause)
+	s.wire().end(cause)
 }
 
 // stop tells the scope to stop: first the signal, then the tree.
@@ -93,7 +104,7 @@ func (s *Swansong) settle() {
 	if s.node.Signalled() {
 		return
 	}
-	s.wire().cancel(nil)
+	s.wire().end(nil)
 	s.node.Stop()
 }
 

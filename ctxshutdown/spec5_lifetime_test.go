@@ -92,6 +92,15 @@ func TestSpec_5_5_LifetimeAndCollectibility(t *testing.T) {
 			}
 			runtime.KeepAlive(s)
 		}},
+		{"interrupts that are over do not keep a scope", func(c claim, s *ctxshutdown.Swansong) {
+			lost := func() scope {
+				k := child(s)
+				once(k)
+				return weak.Make(k)
+			}()
+			c.isTrue("collected", collected(lost))
+			runtime.KeepAlive(s)
+		}},
 		{"a leaked guard keeps its scope registered and named", func(c claim, s *ctxshutdown.Swansong) {
 			child(s, ctxshutdown.WithName("leak")).Guard()
 			for range 100 { // so that a clean-up has every reason to run

@@ -103,9 +103,6 @@ func (l *list) drop(n *Node) bool {
 		}
 		if v&kin == 0 {
 			if n.word.CompareAndSwap(v, v|loose) {
-				if v&(live|warned) == live {
-					n.owner.Unsure()
-				}
 				break
 			}
 			continue

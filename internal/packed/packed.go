@@ -76,10 +76,6 @@ func complete(v uint64) bool { return v&(live|signalled) == signalled && empty(v
 
 // An Owner is what a [Node] is part of.
 type Owner interface {
-	// Unsure is called when [Node.Unsignalled] has ceased to hold, before that can matter: by [Node.Warn], and by who takes
-	// the node out of its parent's list, where a warning from above no longer finds it. Mutexes of the tree are held: it
-	// may load and store, no more.
-	Unsure()
 	// Completed is called after a pinned node has become complete, with no lock of the tree held. It may be called
 	// more than once, and late: the node may hold a guard again.
 	Completed()

@@ -21,16 +21,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type idle struct{}
 
 func (idle) Completed() {}
-func (idle) Unsure()    {}
 
-// toldOwner counts how often it is told of its completion, and whether it is unsure.
+// toldOwner counts how often it is told of its completion.
 type toldOwner struct {
-	told   int
-	unsure bool
+	told int
 }
 
 func (o *toldOwner) Completed() { o.told++ }
-func (o *toldOwner) Unsure()    { o.unsure = true }
 
 func newNode(parent *packed.Node) *packed.Node {
 	n := &packed.Node{}

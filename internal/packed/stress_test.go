@@ -154,7 +154,6 @@ type member struct {
 	packed.Node
 	parent *member
 	told   atomic.Bool
-	unsure atomic.Bool
 	signal atomic.Bool // given here
 }
 
@@ -162,8 +161,6 @@ func (m *member) Completed() {
 	m.told.Store(true)
 	m.Unpin()
 }
-
-func (m *member) Unsure() { m.unsure.Store(true) }
 
 // end gives the signal, in order.
 func (m *member) end() {
@@ -286,14 +283,9 @@ func (c *crew) work(t *testing.T, r *rand.Rand, n int) {
 			if !seen && !kid.told.Load() {
 				c.violated(t, "a pinned scope completed and its owner was not told")
 			}
-		case dice < 191: // a loop that asks for no signal until it is told that there may be one
-			for sure := m.Unsignalled(); sure; {
-				c.holding(t, above, nil)
-				signalled := m.signalled()
-				if sure = !m.unsure.Load(); sure && signalled {
-					c.violated(t, "a scope was signalled, and who looks at its owner only does not know")
-				}
-				sure = sure && r.IntN(20) > 0
+		case dice < 191:
+			if m.signalled() && !m.Warned() {
+				c.violated(t, "a scope was signalled, and nobody has warned")
 			}
 		case dice < 193: // from now on, or not at all if it has been stopped
 			m.Spread()

@@ -9,9 +9,6 @@ package packed
 // An addition that finds the bit unset was made before the bit was set, and so before the signal. A loose scope learns of
 // nothing, and who counts on it asks. A set bit proves nothing: a signal may be about to be given, or may be given by
 // others, without a warning. Nor does it prove that those below have theirs: a second stopper walks as well.
-//
-// Who asks very often, for each element of a loop, looks at the word once. If [Node.Unsignalled] holds, it does until the
-// owner is told that it is unsure, which the owner can keep where nobody counts.
 
 // Warn is called before the stop of n is signalled. When it returns, [Unsignalled] holds for no acquisition here or below
 // that begins from then on.
@@ -19,9 +16,7 @@ func (n *Node) Warn() {
 	if n.word.Load()&live == 0 {
 		return // nor is anybody below live, nor will who joins be
 	}
-	v := n.word.Or(warned)
-	n.owner.Unsure() // even if the bit was set: who set it may not have come to this
-	if v&kin == 0 {
+	if n.word.Or(warned)&kin == 0 {
 		return // who joins from now on sees the bit
 	}
 	n.mu.Lock()
@@ -37,5 +32,16 @@ func (n *Node) Warn() {
 func Unsignalled(v uint64) bool { return v&(live|loose|canary|warned) == live|canary }
 
 // Unsignalled reports whether all that came before the call, such as an acquisition on a stripe, came before any stop of n
-// was signalled. If so, none is signalled before [Owner.Unsure] has been called.
+// was signalled.
 func (n *Node) Unsignalled() bool { return Unsignalled(n.word.Load()) }
+
+// Warned reports whether a stop of n may have been signalled, linked or loose. If not, no [Node.Warn] of n or of what is above
+// it has begun.
+func (n *Node) Warned() bool {
+	for ; n != nil; n = n.parent {
+		if n.word.Load()&warned != 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -50,37 +50,19 @@ func TestWarn_Again(t *testing.T) {
 	check(t, "the second has warned it", leaf.Unsignalled(), false)
 }
 
-// The owner is told before the word ceases to speak for the scope: by a warning, whoever set the bit, and by who takes the
-// scope out of its parent's list.
-func TestUnsure(t *testing.T) {
-	told := func() (*toldOwner, *packed.Node, *packed.Node) {
-		o, parent := &toldOwner{}, newNode(nil)
-		n := &packed.Node{}
-		n.Init(parent, o, false)
-		n.Acquire()
-		check(t, "sure", []bool{n.Unsignalled(), o.unsure}, []bool{true, false})
-		return o, n, parent
-	}
-	o, n, _ := told()
-	n.Warn()
-	check(t, "warned", o.unsure, true)
+// Warned asks those above, too, since who is loose learns of nothing.
+func TestWarned(t *testing.T) {
+	root := newNode(nil)
+	middle := newNode(root)
+	leaf := newNode(middle)
+	check(t, "quiet", []bool{root.Warned(), middle.Warned(), leaf.Warned()}, []bool{false, false, false})
+	middle.Warn()
+	check(t, "the middle is warned", []bool{root.Warned(), middle.Warned(), leaf.Warned()}, []bool{false, true, true})
+	check(t, "linked to nobody", linked(root), 0)
 
-	o, n, _ = told()
-	n.WarnAlone()
-	n.Warn()
-	check(t, "warned by a second", o.unsure, true)
-
-	o, _, parent := told()
-	parent.Warn()
-	check(t, "warned from above", o.unsure, true)
-
-	o, n, parent = told()
-	n.Release()
-	check(t, "idle", []bool{n.Unsignalled(), o.unsure}, []bool{true, false})
-	for range 40 { // enough of them for a sweep
-		newNode(parent).Acquire()
-	}
-	check(t, "dropped out", []bool{n.Unsignalled(), o.unsure}, []bool{false, true})
+	n := &packed.Node{}
+	n.Init(nil, idle{}, true)
+	check(t, "who may be signalled without a warning, and below", []bool{n.Warned(), newNode(n).Warned()}, []bool{true, true})
 }
 
 // A scope that has been warned of is stopped as any other, in one step where nobody knows it.

@@ -18,13 +18,6 @@ inline push(n, p, v) {
 inline push(n, p, v) { d_step { listed[n] = 1; word[n] = word[n] & ~(BIRTH(p, v)) } }
 #endif
 
-/* Its owner is told that a warning from above no longer finds it. */
-#if defined(LOOP) && !defined(DROP_UNTOLD)
-#define DROPPED(n, v) if :: (v & (LIVE | WARNED)) == LIVE -> unsure(n) :: else fi
-#else
-#define DROPPED(n, v) skip
-#endif
-
 inline join1(n) {
 	lock(mu[0]);
 	if
@@ -133,7 +126,7 @@ inline drop(n, v) {
 					fi
 				}
 				if
-				:: ok -> ok = 0; DROPPED(n, v); break
+				:: ok -> ok = 0; break
 				:: else
 				fi
 #ifndef DROP_KIN

@@ -68,7 +68,6 @@ holds try -DTRIES=2
 holds force -DFORCE -DPINS -DSWEEP -DWALK_ONLY
 holds warn -DWHERE=2
 holds warn -DWHERE=1
-holds warn -DLINKED -DAGAIN -DLOOP
 holds warn -DMIDDLE
 holds line -DSTOPPED=2
 holds line -DSTOPPED=1 -DLEAFS=1 -DMID
@@ -83,7 +82,10 @@ holds done -DLINKED -DDEPTH=1
 holds done -DDEPTH=1
 holds try
 holds try -DDEPTH=2
-holds warn -DSWEEP -DLOOP
+holds warn -DSWEEP
+holds warn -DLINKED -DAGAIN
+holds look
+holds look -DAGAIN
 holds force -DSTOP -DASK
 holds force -DSTOP -DASK -DSWEEP
 holds force -DFORCE -DASK
@@ -115,10 +117,13 @@ fails warn -DLINKED -DWARN_LATE
 fails warn -DLINKED -DAGAIN -DWARNED_IS_DONE
 fails warn -DWHERE=1 -DJOIN_UNWARNED
 fails warn -DWHERE=1 -DLIST_FIRST
-fails warn -DLOOP -DUNSURE_FIRST
-fails warn -DLOOP -DLOOK_FIRST
-fails warn -DLINKED -DAGAIN -DLOOP -DUNSURE_ONCE
-fails warn -DSWEEP -DLOOP -DDROP_UNTOLD
+fails look -DASK_FIRST
+fails look -DKNOWN_FIRST
+fails look -DPARENT_ONLY
+fails look -DRAISE_FIRST
+fails look -DRAISE_LATE
+fails look -DAGAIN -DEMPTY_IS_RAISED
+fails look -DSWEEP_DOWN
 fails force -DFORCE -DPINS -DCHECK_BEFORE_PIN
 fails force -DFORCE -DPINS -DSWEEP -DWALK_ONLY -DDROP_PINNED
 fails fold -DGUARDS=1 -DKNOWN -DSWEEP -DCONTROL -DNO_BIAS

@@ -3,32 +3,10 @@
  * where the addition has found no warning, or a look at the word after it, they do not ask for the signal.
  *
  * A try that succeeded was counted before the signal of its scope was given. SWEEP is a sweep of both lists at any time,
- * AGAIN a second stopper, of the root. LOOP is somebody who asks for the grandchild's signal very often. If its word has no
- * warning, he looks at a flag, which the owner keeps beside the signal once there is one; while that is down, none is given.
+ * AGAIN a second stopper, of the root.
  */
 #define QUIET
 #define WARN
-bit wired[4]; /* the owner has a place for the flag */
-bit flag[4];
-#if defined(LOOP) && defined(UNSURE_FIRST)
-#define BEFORE_BIT(n) unsure(n)
-#define AFTER_BIT(n, v) skip
-#elif defined(LOOP) && defined(UNSURE_ONCE)
-#define BEFORE_BIT(n) skip
-#define AFTER_BIT(n, v) if :: v & WARNED :: else -> unsure(n) fi
-#elif defined(LOOP)
-#define BEFORE_BIT(n) skip
-#define AFTER_BIT(n, v) unsure(n)
-#else
-#define BEFORE_BIT(n) skip
-#define AFTER_BIT(n, v) skip
-#endif
-inline unsure(n) {
-	if
-	:: wired[n] -> flag[n] = 1
-	:: else
-	fi
-}
 #include "node.pml"
 
 #ifndef WHERE
@@ -46,7 +24,7 @@ bit given[N];
 inline warn2(n) {
 	if
 	:: !(word[n] & LIVE)
-	:: else -> BEFORE_BIT(n); or(n, WARNED, v2); AFTER_BIT(n, v2)
+	:: else -> or(n, WARNED, v2)
 	fi
 }
 
@@ -54,9 +32,7 @@ inline warn1(n) {
 	if
 	:: !(word[n] & LIVE)
 	:: else ->
-		BEFORE_BIT(n);
 		or(n, WARNED, v1);
-		AFTER_BIT(n, v1);
 		if
 		:: HAS_KIN(v1) ->
 			d_step { mu[n] == 0 -> s2 = listed[2] };
@@ -179,26 +155,9 @@ proctype try1() {
 	fi
 }
 
-#ifdef LOOP
-proctype loop2() {
-	bit sure;
-#ifdef LOOK_FIRST
-	sure = SURE(word[2]);
-	wired[2] = 1;
-#else
-	wired[2] = 1;
-	sure = SURE(word[2]);
-#endif
-	assert(!sure || flag[2] || !given[2])
-}
-#endif
-
 init {
 	atomic {
 		begin();
-#ifdef LOOP
-		run loop2();
-#endif
 		run try2();
 #if WHERE == 1
 		run try1();
