@@ -137,7 +137,7 @@ the target, too, nobody can reach it who goes through a wrapper, and is exact.
 
 - *Of a context that others may end* each look asks ctx.Err: a call through an interface, and an atomic load. Nothing cheaper is exact.
   Package context tells nobody before it has closed Done, so a flag would be raised too late for who has seen that; a receive from Done
-  with a default takes twice as long. Of a scope and of a Work, it is not asked, unless there is such a context above.
+  with a default takes twice as long. Of a scope, with values or not, and of a Work, it is not asked, unless there is such a context above.
 - *A source that can be woken*, such as a connection, may pass to another owner between any two Reads, without a word to the Reader. So who
   ends the context has to know whether there is a Read to wake, and each Read counts itself in and out. Several may read at once: both are
   locked additions, and the second one is made also where the source panics. Of a Read from the kernel all this is a hundredth.

@@ -30,6 +30,11 @@ func interruptRows() []row {
 			their: func() func(int) { return func(n int) { sum(numbers(n)) } },
 		},
 		{
+			what: "Seq, an element, of a child with values", peer: "the loop without it", more: 2.5, anew: true,
+			ours:  func() func(int) { ctx := valued(); return func(n int) { sum(ctxshutdown.Seq(ctx, numbers(n))) } },
+			their: func() func(int) { return func(n int) { sum(numbers(n)) } },
+		},
+		{
 			what: "Seq, an element", peer: "the loop through a wrapper that does nothing", gate: wrapped, anew: true,
 			ours:  func() func(int) { s := running(); return func(n int) { sum(ctxshutdown.Seq(s, numbers(n))) } },
 			their: func() func(int) { return func(n int) { sum(through(numbers(n))) } },
@@ -52,6 +57,11 @@ func interruptRows() []row {
 		{
 			what: "Reader.Read, from memory, of a child", peer: "the Read without it", more: 2.5, anew: true,
 			ours:  func() func(int) { return reads(ctxshutdown.NewReader(lone(), &zeros{})) },
+			their: func() func(int) { return reads(&zeros{}) },
+		},
+		{
+			what: "Reader.Read, from memory, of a child with values", peer: "the Read without it", more: 2.5, anew: true,
+			ours:  func() func(int) { return reads(ctxshutdown.NewReader(valued(), &zeros{})) },
 			their: func() func(int) { return reads(&zeros{}) },
 		},
 		{
@@ -175,6 +185,10 @@ func lone() *ctxshutdown.Swansong {
 	s, _ := ctxshutdown.WithCancel(running())
 	return s
 }
+
+type valueKey struct{}
+
+func valued() context.Context { return context.WithValue(lone(), valueKey{}, 1) }
 
 func numbers(n int) iter.Seq[int] {
 	return func(yield func(int) bool) {

@@ -15,6 +15,8 @@ import (
 //
 //   - a Work
 //   - the scope of a New(context.Background()), or one below, if nothing but scopes is in between
+//   - either of them with values, or whatever else has its Done
+//   - nobody, where there is no Done: such a context does not end
 type look struct {
 	ctx    context.Context
 	ending *flag
@@ -28,6 +30,18 @@ func lookAt(ctx context.Context) look {
 		return look{c.wire().ctx, c.flag()}
 	case tier:
 		return look{c.work.hard, &c.work.ending}
+	}
+	done := ctx.Done()
+	if done == nil {
+		return look{ctx, &never}
+	}
+	if s, ok := fromContext(ctx); ok {
+		if g := s.signal.Load(); g != nil && done == g.ctx.Done() {
+			return lookAt(s)
+		}
+		if w := s.work.Load(); w != nil && done == w.hard.Done() {
+			return lookAt(w.ctx)
+		}
 	}
 	return look{ctx, raised}
 }
@@ -45,8 +59,11 @@ type flag uint32
 func (f *flag) raise()   { atomic.StoreUint32((*uint32)(f), 1) }
 func (f *flag) up() bool { return atomic.LoadUint32((*uint32)(f)) != 0 }
 
-// raised is the flag of contexts that others may end.
-var raised = newRaised()
+// raised is the flag of contexts that others may end, and never that of those that nobody ends.
+var (
+	raised = newRaised()
+	never  flag
+)
 
 func newRaised() *flag {
 	f := flag(1)

@@ -97,6 +97,20 @@ func TestInterrupts_EndNoLaterThanTheirContext(t *testing.T) {
 			s := ctxshutdown.New(context.Background())
 			return child(s.Work()), func() { s.Force(nil) }
 		},
+		"child with a value": func() (context.Context, func()) {
+			s, cancel := ctxshutdown.WithCancel(ctxshutdown.New(context.Background()))
+			return context.WithValue(s, key("k"), 1), cancel
+		},
+		"Work with a value": func() (context.Context, func()) {
+			s := ctxshutdown.New(context.Background())
+			return context.WithValue(s.Work(), key("k"), 1), func() { s.Force(nil) }
+		},
+		"std, of a child": func() (context.Context, func()) {
+			return context.WithCancel(child(ctxshutdown.New(context.Background())))
+		},
+		"std, of a Work": func() (context.Context, func()) {
+			return context.WithCancel(ctxshutdown.New(context.Background()).Work())
+		},
 		"std": func() (context.Context, func()) {
 			ctx, cancel := context.WithCancel(context.Background())
 			return ctx, cancel
