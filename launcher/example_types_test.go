@@ -293,18 +293,25 @@ func ExampleManager_Force() {
 	dir, remove := exampleDir()
 	defer remove()
 	ctx := context.Background()
-	m, err := launcher.Start(ctx, launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{sleepers(1)}})
+	g := sleepers(1)
+	g.Command = []string{"sh", "-c", "trap '' TERM; echo deaf; exec sleep 1000"} // who heeds SIGTERM may be quicker, and clean
+	m, err := launcher.Start(ctx, launcher.Config{Dir: dir, Output: io.Discard, Groups: []launcher.GroupConfig{g}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	if err := m.Ready(ctx); err != nil {
+	lines, more, stop, err := m.Printed("sleeper", 10)
+	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	defer stop()
+	if len(lines) == 0 {
+		<-more
+	}
 	fmt.Println(m.Force(errors.New("the power is going")).Wait(ctx))
 	st, err := m.Process("sleeper-1")
-	fmt.Println(st.Outcome, err) // by SIGKILL, or by the SIGTERM of the stop that comes with it
+	fmt.Println(st.Outcome, err)
 	// Output:
 	// <nil>
 	// FORCED <nil>
