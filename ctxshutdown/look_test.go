@@ -105,6 +105,21 @@ func TestInterrupts_EndNoLaterThanTheirContext(t *testing.T) {
 			s := ctxshutdown.New(context.Background())
 			return context.WithValue(s.Work(), key("k"), 1), func() { s.Force(nil) }
 		},
+		"child below a value, by its root": func() (context.Context, func()) {
+			root := ctxshutdown.New(context.Background())
+			return child(context.WithValue(child(root), key("k"), 1)), func() { root.Shutdown() }
+		},
+		"child of Work, by completion": func() (context.Context, func()) {
+			s := ctxshutdown.New(context.Background())
+			return child(s.Work()), func() { s.Shutdown() }
+		},
+		"grandchild of Work with a value, by Force of the root": func() (context.Context, func()) {
+			root := ctxshutdown.New(context.Background())
+			return child(child(context.WithValue(child(root).Work(), key("k"), 1))), func() { root.Force(nil) }
+		},
+		"child of WithoutCancel, by its cancel": func() (context.Context, func()) {
+			return ctxshutdown.WithCancel(context.WithoutCancel(ctxshutdown.New(context.Background())))
+		},
 		"std, of a child": func() (context.Context, func()) {
 			return context.WithCancel(child(ctxshutdown.New(context.Background())))
 		},

@@ -18,7 +18,7 @@ var (
 type signal struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc // nil where detached
-	flags  atomic.Pointer[flags]   // nil until somebody looks at the scope, or below; see look
+	flags  atomic.Pointer[flags]   // nil until somebody looks at the scope, or below, or ends it; see look
 }
 
 // detached reports whether the scope was stopped before anybody waited, so that ctx never joined the parent context and does
@@ -28,6 +28,7 @@ func (g *signal) detached() bool { return g.cancel == nil }
 // end gives the signal, if it has not been given.
 func (g *signal) end(cause error) {
 	if !g.detached() {
+		g.warn()
 		g.cancel(cause)
 	}
 }
@@ -38,7 +39,9 @@ var shutDown = endedBy(ErrShutdown)
 func endedBy(cause error) *signal {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)
-	return &signal{ctx: ctx}
+	g := &signal{ctx: ctx}
+	g.flags.Store(over)
+	return g
 }
 
 // wire gives the scope a context of its own, if it has none.
@@ -71,9 +74,8 @@ func (s *Swansong) pull() error {
 // end gives the signal. The first cause wins. When it returns, everything below that derives from here has it.
 func (s *Swansong) end(cause error) {
 	s.node.Warn()
-	if g := s.signal.Load(); g != nil {
-		g.warn()
-	} else if s.from().Err() == nil {
+	g := s.signal.Load()
+	if g == nil && s.from().Err() == nil {
 		g = shutDown
 		if cause != ErrShutdown {
 			g = endedBy(cause)

@@ -20,12 +20,12 @@ type work struct {
 	ctx    context.Context // the tier of the scope itself
 	hard   context.Context // carries no values, so it answers for its own cancellation and for nothing else
 	cancel context.CancelCauseFunc
-	ending flag        // raised before cancel is called; see look
+	flags  flags       // raised before cancel is called; see look
 	ready  atomic.Bool // registered with everything that may end it
 }
 
 func (w *work) end(cause error) {
-	w.ending.raise()
+	w.flags.raise()
 	w.cancel(cause)
 }
 

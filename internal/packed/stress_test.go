@@ -283,10 +283,6 @@ func (c *crew) work(t *testing.T, r *rand.Rand, n int) {
 			if !seen && !kid.told.Load() {
 				c.violated(t, "a pinned scope completed and its owner was not told")
 			}
-		case dice < 191:
-			if m.signalled() && !m.Warned() {
-				c.violated(t, "a scope was signalled, and nobody has warned")
-			}
 		case dice < 193: // from now on, or not at all if it has been stopped
 			m.Spread()
 			c.holding(t, m, nil)

@@ -34,14 +34,3 @@ func Unsignalled(v uint64) bool { return v&(live|loose|canary|warned) == live|ca
 // Unsignalled reports whether all that came before the call, such as an acquisition on a stripe, came before any stop of n
 // was signalled.
 func (n *Node) Unsignalled() bool { return Unsignalled(n.word.Load()) }
-
-// Warned reports whether a stop of n may have been signalled, linked or loose. If not, no [Node.Warn] of n or of what is above
-// it has begun.
-func (n *Node) Warned() bool {
-	for ; n != nil; n = n.parent {
-		if n.word.Load()&warned != 0 {
-			return true
-		}
-	}
-	return false
-}

@@ -50,21 +50,6 @@ func TestWarn_Again(t *testing.T) {
 	check(t, "the second has warned it", leaf.Unsignalled(), false)
 }
 
-// Warned asks those above, too, since who is loose learns of nothing.
-func TestWarned(t *testing.T) {
-	root := newNode(nil)
-	middle := newNode(root)
-	leaf := newNode(middle)
-	check(t, "quiet", []bool{root.Warned(), middle.Warned(), leaf.Warned()}, []bool{false, false, false})
-	middle.Warn()
-	check(t, "the middle is warned", []bool{root.Warned(), middle.Warned(), leaf.Warned()}, []bool{false, true, true})
-	check(t, "linked to nobody", linked(root), 0)
-
-	n := &packed.Node{}
-	n.Init(nil, idle{}, true)
-	check(t, "who may be signalled without a warning, and below", []bool{n.Warned(), newNode(n).Warned()}, []bool{true, true})
-}
-
 // A scope that has been warned of is stopped as any other, in one step where nobody knows it.
 func TestWarn_ThenStop(t *testing.T) {
 	root := newNode(nil)

@@ -1,95 +1,100 @@
 /* Looks, ../../../ctxshutdown/look.go. Somebody asks very often whether the leaf of a root, a middle and a leaf has been ended. He
- * puts its flag where each stop that ends it raises it, asks for warnings after that, and from then on goes by the flag. Each
- * of the three is stopped, or (AGAIN) the root by two and the middle. Who stops warns, raises what flags he finds, and then
- * signals.
+ * puts its flag where each stop that ends it raises flags, unless it is too late, and from then on goes by the flag. Each of the
+ * three is stopped, or (AGAIN) the root by two and the middle. Who stops raises what flags he finds, or leaves a mark where
+ * nobody has looked yet, and then signals.
  *
- * As long as the flag is down, the leaf's signal has not been given. A warning of those below, and a list of children, is not
- * needed for that: the scopes may be loose.
+ * As long as the flag is down, the leaf's signal has not been given. Nothing is needed of the tree of counts: the scopes may be
+ * loose.
  */
-bit warned[3];
 bit given[3];
-bit made[3];   /* somebody looks at the scope, or below: there is a place for flags */
+bit made[3];   /* there is a place for flags, or a mark that it is too late for one */
+bit over[3];   /* its own flag is up */
 bit listed[3]; /* the leaf's flag is in it */
 bit mu[3];
-bit flag;
-bit known;     /* the flag is where it belongs */
+bit known;     /* the leaf's flag is where it belongs */
+#define flag over[2]
 
 inline lock(n) { d_step { mu[n] == 0 -> mu[n] = 1 } }
 
 inline add(n) {
 	made[n] = 1;
+#ifdef CHECK_OUTSIDE
+	ok = !over[n];
+	if
+	:: !ok
+	:: else -> lock(n); listed[n] = 1; mu[n] = 0
+	fi
+#else
 	lock(n);
-	listed[n] = 1;
+	ok = !over[n];
+	if
+	:: ok -> listed[n] = 1
+	:: else
+	fi;
 	mu[n] = 0
-}
-
-inline askWords() {
-	ok = !warned[2];
-	ok = ok && !warned[1];
-	ok = ok && !warned[0]
+#endif
 }
 
 proctype looker() {
-	bit ok, sure;
+	bit ok;
+	made[2] = 1;
 	if
-	:: known -> sure = 1
+	:: known
 	:: else ->
-		askWords();
-		if
-		:: !ok
-		:: else ->
-			made[2] = 1;
 #ifdef KNOWN_FIRST
-			known = 1;
+		known = 1;
 #endif
-#ifdef ASK_FIRST
-			askWords();
-#endif
-			add(1);
+		add(1);
 #ifndef PARENT_ONLY
-			add(0);
+		if
+		:: ok -> add(0)
+		:: else
+		fi;
 #endif
-#ifndef ASK_FIRST
-			askWords();
-#endif
-			if
-			:: !ok -> flag = 1
-			:: else
-			fi;
-			known = 1;
-			sure = 1
-		fi
+		if
+		:: !ok -> flag = 1
+		:: else
+		fi;
+		known = 1
 	fi;
-	assert(!sure || flag || !given[2])
+	assert(flag || !given[2])
 }
 
 inline raise(n) {
-	if
-	:: !made[n]
-	:: else ->
-		if
-		:: n == 2 -> flag = 1
-		:: else
-		fi;
+	over[n] = 1;
+	lock(n);
 #ifdef EMPTY_IS_RAISED
-		/* Taken out under the mutex, and raised outside of it: a second stopper finds nothing. */
-		lock(n);
-		mine = listed[n];
-		listed[n] = 0;
-		mu[n] = 0;
+	/* Taken out under the mutex, and raised outside of it: a second stopper finds nothing. */
+	mine = listed[n];
+	listed[n] = 0;
+	mu[n] = 0;
+	if
+	:: mine -> flag = 1
+	:: else
+	fi
+#else
+	if
+	:: listed[n] -> flag = 1
+	:: else
+	fi;
+	listed[n] = 0;
+	mu[n] = 0
+#endif
+}
+
+inline warn(n) {
+	d_step {
+		mine = made[n];
+#ifndef NO_MARK
 		if
-		:: mine -> flag = 1
+		:: !mine -> made[n] = 1; over[n] = 1
 		:: else
 		fi
-#else
-		lock(n);
-		if
-		:: listed[n] -> flag = 1
-		:: else
-		fi;
-		listed[n] = 0;
-		mu[n] = 0
 #endif
+	}
+	if
+	:: mine -> mine = 0; raise(n)
+	:: else
 	fi
 }
 
@@ -104,17 +109,11 @@ inline signal(n) {
 
 proctype stopper(byte n) {
 	bit mine;
-#ifdef RAISE_FIRST
-	raise(n);
-	warned[n] = 1;
-	signal(n)
-#elif defined(RAISE_LATE)
-	warned[n] = 1;
+#ifdef RAISE_LATE
 	signal(n);
-	raise(n)
+	warn(n)
 #else
-	warned[n] = 1;
-	raise(n);
+	warn(n);
 	signal(n)
 #endif
 }

@@ -117,10 +117,10 @@ fails warn -DLINKED -DWARN_LATE
 fails warn -DLINKED -DAGAIN -DWARNED_IS_DONE
 fails warn -DWHERE=1 -DJOIN_UNWARNED
 fails warn -DWHERE=1 -DLIST_FIRST
-fails look -DASK_FIRST
+fails look -DCHECK_OUTSIDE
 fails look -DKNOWN_FIRST
 fails look -DPARENT_ONLY
-fails look -DRAISE_FIRST
+fails look -DNO_MARK
 fails look -DRAISE_LATE
 fails look -DAGAIN -DEMPTY_IS_RAISED
 fails look -DSWEEP_DOWN
