@@ -283,6 +283,15 @@ func (c *crew) work(t *testing.T, r *rand.Rand, n int) {
 			if !seen && !kid.told.Load() {
 				c.violated(t, "a pinned scope completed and its owner was not told")
 			}
+		case dice < 191: // a try, which is told by what it has counted in whether a stop was signalled before
+			late := m.signalled()
+			counted, v := m.Count()
+			m.Acquired(counted, v)
+			if late && (packed.Unsignalled(v) || m.Unsignalled()) {
+				c.violated(t, "a scope was signalled, and who counted after that does not know")
+			}
+			c.acquisitions.Add(1)
+			m.Discount(counted)
 		case dice < 193: // from now on, or not at all if it has been stopped
 			m.Spread()
 			c.holding(t, m, nil)
