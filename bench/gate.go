@@ -8,20 +8,23 @@ import (
 	"strings"
 )
 
-// The gate keeps what was reached. It looks at ratios, never at times: those depend on the machine. A noisy machine is
-// asked again, with more rounds, before the gate closes. Allocations do not depend on noise, and are exact.
+// The gate fails if the code has become slower, or allocates more or less. It checks ratios and not
+// times, because times depend on the machine. If a ratio is too high, the row is measured again
+// with more rounds, because the machine may be busy. Allocations do not depend on the load of the
+// machine, so they must be exact.
 
-// attempts are the rounds of each look at a row.
+// attempts are the numbers of rounds of the measurements of a row.
 var attempts = []int{5, 11, 31}
 
-// slack is how far above its target a ratio may be, where a row does not say otherwise.
+// slack is how many times its target a ratio may be, if the row has no gate of its own.
 const slack = 1.5
 
-// pass reports whether every row that has a target, or states its allocations, passes. It prints a line for each look.
-func pass(w io.Writer, rows []row, measure func(r row, rounds int) result) bool {
-	closed := 0
+// passGate reports whether every row that has a target, or states its allocations, passes. It
+// prints a line for each measurement.
+func passGate(w io.Writer, rows []row, measure func(r row, rounds int) result) bool {
+	failed := 0
 	for _, r := range rows {
-		if math.IsInf(r.closesAt(), 1) && !r.exact() {
+		if math.IsInf(r.maxRatio(), 1) && !r.hasExactAllocs() {
 			continue
 		}
 		var fault string
@@ -30,12 +33,12 @@ func pass(w io.Writer, rows []row, measure func(r row, rounds int) result) bool 
 			fault = res.fault()
 			line := fmt.Sprintf("%-72s", r.what)
 			if r.alone != nil && 2*res.counted < rounds {
-				fmt.Fprintln(w, line+" not to be seen here and now")
+				fmt.Fprintln(w, line+" skipped: no contention on this machine")
 				fault = ""
 				break
 			}
-			if !math.IsInf(r.closesAt(), 1) {
-				line += fmt.Sprintf(" %5.2f × (≤ %.2f)", res.ratio, r.closesAt())
+			if !math.IsInf(r.maxRatio(), 1) {
+				line += fmt.Sprintf(" %5.2f × (≤ %.2f)", res.ratio, r.maxRatio())
 			}
 			fmt.Fprintln(w, strings.TrimSpace(line+"  "+fault))
 			if fault == "" {
@@ -43,20 +46,20 @@ func pass(w io.Writer, rows []row, measure func(r row, rounds int) result) bool 
 			}
 		}
 		if fault != "" {
-			closed++
+			failed++
 		}
 	}
-	if closed > 0 {
-		fmt.Fprintf(w, "gate: %d rows do not pass, at %v rounds each\n", closed, slices.Max(attempts))
+	if failed > 0 {
+		fmt.Fprintf(w, "gate: %d rows are too slow, or allocate more or less than stated, after %d rounds each\n", failed, slices.Max(attempts))
 	}
-	return closed == 0
+	return failed == 0
 }
 
-// exact reports whether the allocations of an operation are known.
-func (r row) exact() bool { return r.allocs != rare && !r.once }
+// hasExactAllocs reports whether each operation makes the same number of allocations.
+func (r row) hasExactAllocs() bool { return r.allocs != rare && !r.once }
 
-// closesAt returns the ratio above which a row does not pass.
-func (r row) closesAt() float64 {
+// maxRatio returns the ratio above which a row does not pass.
+func (r row) maxRatio() float64 {
 	switch {
 	case r.gate > 0:
 		return r.gate
@@ -66,13 +69,14 @@ func (r row) closesAt() float64 {
 	return slack * r.limit
 }
 
-// fault returns why a result does not pass, or nothing.
+// fault returns why a result does not pass, or "".
 func (r result) fault() string {
-	// What the runtime allocates beside us now and then makes for a hundredth at most.
-	if r.exact() && math.Abs(r.allocated-float64(r.allocs)) > 0.1 {
+	// The runtime allocates now and then, which adds at most a hundredth of an allocation per
+	// operation.
+	if r.hasExactAllocs() && math.Abs(r.allocated-float64(r.allocs)) > 0.1 {
 		return fmt.Sprintf("allocates %.1f times per operation, not %d", r.allocated, r.allocs)
 	}
-	if r.ratio > r.closesAt() {
+	if r.ratio > r.maxRatio() {
 		return "too slow"
 	}
 	return ""

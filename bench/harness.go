@@ -2,67 +2,67 @@ package main
 
 import (
 	"runtime"
-	"slices"
 	"time"
+
+	"github.com/swansong-go/swansong/internal/figures"
 )
 
-// A side is one of the two things that a row compares. It prepares whatever is not timed and returns what is: a
-// function that does the operation n times.
+// A side is one of the two operations that a row compares. It makes the preparations, which are not
+// timed, and returns the function that is timed: it does the operation n times.
 type side func() (timed func(n int))
 
 // A row is one line of the table.
 type row struct {
 	what  string
-	peer  string // what a user would otherwise use; empty where nothing else does the job
+	peer  string // what a user would use instead; "" if nothing else does the job
 	ours  side
 	their side
-	limit float64 // ours may cost this many times theirs; 0: not stated
-	gate  float64 // the ratio at which the gate closes; 0: one and a half times the limit, if there is one
+	limit float64 // the target: the maximum ratio of ours to theirs; 0: no target
+	gate  float64 // the maximum ratio for the gate; 0: one and a half times the limit, if there is one
 
-	// Instead of limit, targets in nanoseconds, which the gate leaves alone: it goes by ratios. A row with most may have one,
-	// of a row with more there is another with a ratio.
-	more float64 // so many more than theirs
-	most float64 // so many
+	// most is a target for our time in nanoseconds, instead of limit. The gate ignores it, because
+	// it checks only ratios. Such a row may have a gate.
+	most float64
 
-	// alone is the peer without the contention that the row is about; nil: it is about none. Where the processors are two
-	// threads of one core, or take turns on one, nobody contends, so a round counts only if the peer takes twice as long.
+	// alone is the peer without contention; nil for rows that are not about contention. Two
+	// processors may be threads of one core, or take turns on one core, so that there is no
+	// contention. A round counts only if the contention makes the peer take at least twice as long
+	// as alone.
 	alone side
 
-	allocs int  // ours, per operation; not looked at if rare or once
-	once   bool // the operation can be done once per preparation
-	anew   bool // prepared for each run, so that where its objects happen to lie in memory is not the same for all of them
-	each   int  // what is done once counts as so many; 0: one
-	often  int  // there are so many times as many rounds; 0: one
-	steady int  // timed runs are so many times as long as others; 0: one
+	allocs int  // ours, per operation, if neither rare nor once
+	once   bool // the timed function can be called once per preparation
+	anew   bool // prepare before each run, so that the addresses of the objects vary between runs
+	each   int  // for once: the number of operations in the timed function; 0: one
+	often  int  // factor for the number of rounds; 0: one
+	steady int  // factor for the length of a timed run; 0: one
 }
 
-// rare is for operations that allocate now and then, or in part.
+// rare is the value of allocs for operations that do not allocate each time.
 const rare = -1
 
-// A result is what was measured for a row.
+// A result has the measurements of a row.
 type result struct {
 	row
 	ourTime, theirTime float64 // medians for one operation, in nanoseconds
-	ratio, low, high   float64 // median, and the middle half, of ours/theirs pair by pair; where more is set, of ours-theirs
+	ratio, low, high   float64 // median and quartiles of the ratios ours/theirs of each round
 	allocated          float64 // ours, per operation
-	counted            int     // rounds
+	counted            int     // rounds that counted, see row.alone
 }
 
-const slice = 10 * time.Millisecond // how long one timed run is meant to take
+const slice = 10 * time.Millisecond // the minimum length of a timed run
 
-// measure runs both sides in turn, so that what disturbs the machine disturbs both, and compares them pair by pair.
+// measure runs the two sides alternately, so that a disturbance of the machine affects both, and
+// compares the two runs of each round.
 func measure(r row, rounds int) result {
 	res := result{row: r}
 	ours, theirs, alone := prepared(r, r.ours), prepared(r, r.their), prepared(r, r.alone)
 	res.allocated = ours.allocs()
 	var ourTimes, theirTimes, ratios []float64
-	for i := range rounds {
-		first, second := ours, theirs
-		if i%2 == 1 {
-			first, second = second, first
+	for _, order := range figures.Rounds(rounds, ours, theirs) {
+		for _, p := range order {
+			p.run()
 		}
-		first.run()
-		second.run()
 		alone.run()
 		if r.alone != nil && theirs.last < 2*alone.last {
 			continue
@@ -71,20 +71,16 @@ func measure(r row, rounds int) result {
 		ourTimes = append(ourTimes, ours.last)
 		if r.their != nil {
 			theirTimes = append(theirTimes, theirs.last)
-			if r.more > 0 {
-				ratios = append(ratios, ours.last-theirs.last)
-			} else {
-				ratios = append(ratios, ours.last/theirs.last)
-			}
+			ratios = append(ratios, ours.last/theirs.last)
 		}
 	}
 	if res.counted == 0 {
 		return res
 	}
-	res.ourTime = quantile(ourTimes, 0.5)
+	res.ourTime = figures.Median(ourTimes)
 	if r.their != nil {
-		res.theirTime = quantile(theirTimes, 0.5)
-		res.ratio, res.low, res.high = quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75)
+		res.theirTime = figures.Median(theirTimes)
+		res.ratio, res.low, res.high = figures.Median(ratios), figures.Quantile(ratios, 0.25), figures.Quantile(ratios, 0.75)
 	}
 	return res
 }
@@ -96,7 +92,7 @@ type runner struct {
 	once  bool
 	anew  bool
 	each  int
-	last  float64 // nanoseconds for one operation, of the last run
+	last  float64 // nanoseconds per operation in the last run
 }
 
 func prepared(r row, s side) *runner {
@@ -123,7 +119,7 @@ func (p *runner) run() {
 	if p.once || p.anew {
 		timed = p.side()
 	}
-	runtime.GC() // each run pays for its own garbage
+	runtime.GC() // so that no run collects the garbage of another
 	start := time.Now()
 	timed(p.n)
 	p.last = float64(time.Since(start)) / float64(p.n*p.each)
@@ -145,12 +141,7 @@ func (p *runner) allocs() float64 {
 	return float64(after.Mallocs-before.Mallocs) / float64(n)
 }
 
-func quantile(xs []float64, q float64) float64 {
-	s := slices.Sorted(slices.Values(xs))
-	return s[int(q*float64(len(s)-1)+0.5)]
-}
-
-// bytesEach returns the live heap per kept object.
+// bytesEach calls keep n times and returns by how many bytes the live heap has grown per call.
 func bytesEach(n int, keep func() any) float64 {
 	heap := func() float64 {
 		var m runtime.MemStats
@@ -166,11 +157,12 @@ func bytesEach(n int, keep func() any) float64 {
 	}
 	after := heap()
 	runtime.KeepAlive(kept)
-	return max(0, (after-before)/float64(n)-16) // without the slot in kept
+	return max(0, (after-before)/float64(n)-16) // 16 bytes are the element of kept
 }
 
-// compare runs several sides in turn. It returns the median of each for one operation in nanoseconds, and its median ratio
-// to the first one pair by pair. Sides that are nil have zeros.
+// compare runs several sides alternately. It returns the median time of each for one operation, in
+// nanoseconds, and the median of its ratios to the first side in each round. If a side is nil, its
+// results are zero.
 func compare(sides []side, rounds int) (times, ratios []float64) {
 	runners := make([]*runner, len(sides))
 	for i, s := range sides {
@@ -179,9 +171,9 @@ func compare(sides []side, rounds int) (times, ratios []float64) {
 		}
 	}
 	all, ratio := make([][]float64, len(sides)), make([][]float64, len(sides))
-	for round := range rounds {
-		for k := range runners { // another one first each time
-			if r := runners[(k+round)%len(runners)]; r != nil {
+	for _, order := range figures.Rounds(rounds, runners...) {
+		for _, r := range order {
+			if r != nil {
 				r.run()
 			}
 		}
@@ -195,7 +187,7 @@ func compare(sides []side, rounds int) (times, ratios []float64) {
 	times, ratios = make([]float64, len(sides)), make([]float64, len(sides))
 	for i, r := range runners {
 		if r != nil {
-			times[i], ratios[i] = quantile(all[i], 0.5), quantile(ratio[i], 0.5)
+			times[i], ratios[i] = figures.Median(all[i]), figures.Median(ratio[i])
 		}
 	}
 	return times, ratios

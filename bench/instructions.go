@@ -15,10 +15,12 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/httpdrain"
+	"github.com/swansong-go/swansong/internal/figures"
 )
 
-// Instructions do not depend on who else uses the machine, so they tell what a time cannot: how far an operation is from
-// its floor. They are counted by callgrind, which runs this program again with these variables set.
+// Unlike times, numbers of instructions do not depend on the load of the machine. They show how far
+// an operation is from the same operation written by hand. callgrind counts them: it runs this
+// program again, with these environment variables set.
 const (
 	repeatVar = "SWANSONG_BENCH_REPEAT"
 	timesVar  = "SWANSONG_BENCH_TIMES"
@@ -27,7 +29,7 @@ const (
 type counted struct {
 	what   string
 	repeat func(n int)
-	large  bool // a thousand times as much as the others
+	large  bool // about a thousand times as many instructions as the others
 }
 
 func countable() []counted {
@@ -37,25 +39,19 @@ func countable() []counted {
 		{what: "TryGuard + Release, root", repeat: tries{deep(0)}.run},
 		{what: "TryGuard + Release, depth 4", repeat: tries{deep(4)}.run},
 		{what: "Err of a context.WithCancel", repeat: asks{cancellable()}.run},
-		{what: "a loop over an iter.Seq, an element", repeat: func(n int) { sum(numbers(n)) }},
-		{what: "the same through a wrapper that does nothing", repeat: func(n int) { sum(through(numbers(n))) }},
-		{what: "Seq, an element", repeat: func(n int) { sum(ctxshutdown.Seq(deep(0), numbers(n))) }},
-		{what: "the loop, with a look at ctx.Err in it", repeat: func(n int) { sumUntil(cancellable(), numbers(n)) }},
-		{what: "the same through a wrapper that looks at ctx.Err", repeat: func(n int) { sum(asking(cancellable(), numbers(n))) }},
-		{what: "Seq, an element, of a context that others may end", repeat: func(n int) { sum(ctxshutdown.Seq(cancellable(), numbers(n))) }},
-		{what: "Read of a type of one's own through an interface", repeat: reads(&zeros{})},
-		{what: "the same through another that does nothing", repeat: reads(&throughReader{&zeros{}})},
+		{what: "a loop over an iter.Seq, per element", repeat: func(n int) { sum(numbers(n)) }},
+		{what: "the loop with ctx.Err() in its body", repeat: func(n int) { sumUntil(cancellable(), numbers(n)) }},
+		{what: "Seq, per element", repeat: func(n int) { sum(ctxshutdown.Seq(deep(0), numbers(n))) }},
+		{what: "Read through an interface", repeat: reads(&zeros{})},
+		{what: "the same through a wrapper that checks ctx.Err()", repeat: reads(&checkingReader{cancellable(), &zeros{}})},
 		{what: "the same through a Reader", repeat: reads(ctxshutdown.NewReader(deep(0), &zeros{}))},
-		{what: "the same through a wrapper that counts who is inside", repeat: reads(&countingReader{r: &wakeable{}})},
-		{what: "the same through a Reader, of a source that can be woken", repeat: reads(ctxshutdown.NewReader(deep(0), &wakeable{}))},
-		{what: "the same Read through a wrapper that looks at ctx.Err", repeat: reads(&askingReader{cancellable(), &zeros{}})},
-		{what: "the same through a Reader, of a context that others may end", repeat: reads(ctxshutdown.NewReader(cancellable(), &zeros{}))},
 		{what: "HTTP/1.1 request for 2 bytes, client and server", repeat: exchanges((*http.Server).Serve), large: true},
 		{what: "the same, served by httpdrain", repeat: exchanges(drained), large: true},
 	}
 }
 
-// exchanges returns what sends requests over one connection to a server, one at a time.
+// exchanges returns a function that sends n requests to a server, one at a time over one
+// connection.
 func exchanges(serve func(*http.Server, net.Listener) error) func(n int) {
 	return func(n int) {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -70,7 +66,7 @@ func exchanges(serve func(*http.Server, net.Listener) error) func(n int) {
 		request, response := []byte("GET / HTTP/1.1\r\nHost: test\r\n\r\n"), make([]byte, 4096)
 		for range n {
 			conn.Write(request)
-			if _, err := conn.Read(response); err != nil { // it comes in one piece
+			if _, err := conn.Read(response); err != nil { // the response arrives in one piece
 				panic(err)
 			}
 		}
@@ -92,12 +88,13 @@ func (b asks) run(n int) {
 
 func cancellable() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
-	_ = cancel // it lasts as long as the program
+	_ = cancel // the context is used until the process ends
 	return ctx
 }
 
-// repeated does what callgrind is to count, if this is the run for that.
-func repeated() bool {
+// repeatForCallgrind repeats the operation that callgrind is counting. It returns false at once if
+// this is not a run under callgrind.
+func repeatForCallgrind() bool {
 	what := os.Getenv(repeatVar)
 	if what == "" {
 		return false
@@ -106,7 +103,7 @@ func repeated() bool {
 	all := countable()
 	i := slices.IndexFunc(all, func(c counted) bool { return c.what == what })
 	if err != nil || i < 0 {
-		fmt.Fprintf(os.Stderr, "bench: %s and %s are for its own use\n", repeatVar, timesVar)
+		fmt.Fprintf(os.Stderr, "bench: %s or %s has an unknown value; unset them, bench sets them for its own processes\n", repeatVar, timesVar)
 		os.Exit(2)
 	}
 	all[i].repeat(n)
@@ -116,28 +113,28 @@ func repeated() bool {
 const instructionNotes = `
 ## Instructions
 
-Of one operation, counted by callgrind. They show the floors: TryGuard is a Guard whose word says that no stop has been warned of.
-Of cache lines, each of Guard, TryGuard and Release writes one, that of the counting word. Guard and TryGuard read a pointer beside
-it, and another line of the same scope, which nobody writes and which says whether it is traced. Of a request these are the
-instructions outside of the kernel, which take less than half of its time.
+Instructions of one operation, counted by callgrind. TryGuard is a Guard that also checks a bit of the counting word,
+which says that no stop has been announced. Guard, TryGuard and Release each write one cache line, that of the counting
+word. Guard and TryGuard read a pointer on the same line, and another line of the scope that is never written and says
+whether the scope is traced. For HTTP requests, the instructions of the kernel are not counted; they take more than half
+of the time.
 
-Seq and a Reader are one more call for each element or Read, and in it a look at a flag, which lies where nobody counts. A wrapper
-that does nothing is beside them: it takes about half of what they add. The rest is the look at the flag, and for a Reader one at the
-count that its source has returned. That is for a scope which only scopes can end, below New(context.Background()), or a Work. For
-other contexts, and for sources that can be woken, they are beside the wrappers whose times are in the table before this one.
+Seq and a Reader check their context with ctx.Err() for each element or Read, as a user would. That takes one more call,
+and a Reader also checks whether it is closed and what its source has returned.
 
 `
 
-// printInstructions prints nothing but a reason where there is no valgrind.
+// printInstructions prints the numbers of instructions. Without valgrind it only writes a line to
+// stderr.
 func printInstructions(w io.Writer) {
 	valgrind, err := exec.LookPath("valgrind")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench: instructions are not counted, there is no valgrind")
+		fmt.Fprintln(os.Stderr, "bench: instructions are not counted: valgrind is not installed")
 		return
 	}
 	fmt.Fprint(w, instructionNotes)
-	line(w, "operation", "instructions")
-	line(w, "---", "---:")
+	figures.Row(w, "operation", "instructions")
+	figures.Row(w, "---", "---:")
 	for _, c := range countable() {
 		few, many := 200_000, 1_200_000
 		if c.large {
@@ -146,10 +143,10 @@ func printInstructions(w io.Writer) {
 		a, err1 := instructions(valgrind, c.what, few)
 		b, err2 := instructions(valgrind, c.what, many)
 		if err := cmp.Or(err1, err2); err != nil {
-			fmt.Fprintln(os.Stderr, "bench: counting the instructions of", c.what+":", err)
+			fmt.Fprintln(os.Stderr, "bench: count the instructions of", c.what+":", err)
 			continue
 		}
-		line(w, c.what, fmt.Sprintf("%.0f", float64(b-a)/float64(many-few)))
+		figures.Row(w, c.what, fmt.Sprintf("%.0f", float64(b-a)/float64(many-few)))
 	}
 }
 
@@ -169,7 +166,7 @@ func instructions(valgrind, what string, times int) (int, error) {
 				return strconv.Atoi(string(m[1]))
 			}
 		}
-		// It does not always survive the signals that the runtime sends to its own threads.
+		// valgrind sometimes crashes when the runtime sends signals to its own threads.
 	}
-	return 0, fmt.Errorf("valgrind fails again and again: %w", err)
+	return 0, fmt.Errorf("valgrind failed five times: %w", err)
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// lspconn and sourcegraph/jsonrpc2 understand each other, in both directions and under load.
-func TestLspconnSpeaksWithJSONRPC2(t *testing.T) {
+// A client with lspconn and a server with sourcegraph/jsonrpc2 exchange concurrent requests in both
+// directions.
+func TestLspconn_TalksToJSONRPC2Server(t *testing.T) {
 	server := echo()
 	server.Env = append(os.Environ(), asLanguageServer+"=jsonrpc2")
 	server.OnRequest = func(_ context.Context, method string, params json.RawMessage) (any, error) {

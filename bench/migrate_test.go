@@ -11,14 +11,15 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/oklog/run"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/thejerf/suture/v4"
 	"gopkg.in/tomb.v2"
 )
 
-// The functions here are what docs/migrate.md shows of peers, before one moves. This module has them.
+// The functions named …Before are shown in docs/migrate.md as the code before a migration. They are
+// here because this module requires the other libraries.
 
 func actorsBefore(ctx context.Context, srv *http.Server, ln net.Listener, poll func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -30,7 +31,7 @@ func actorsBefore(ctx context.Context, srv *http.Server, ln net.Listener, poll f
 	return g.Run()
 }
 
-func TestMigrate_Actors(t *testing.T) {
+func TestMigrate_ActorsBehaveAsDocumented(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -61,9 +62,9 @@ func followBefore(lines <-chan string, out io.Writer) error {
 	return f.t.Wait()
 }
 
-func TestMigrate_Follower(t *testing.T) {
+func TestMigrate_FollowerBehavesAsDocumented(t *testing.T) {
 	lines := make(chan string, 1)
-	lines <- "one" // which is written, or left behind: select takes either
+	lines <- "one" // select may write it or leave it in the channel
 	var out bytes.Buffer
 	if err := followBefore(lines, &out); err != nil {
 		t.Error(err)
@@ -72,19 +73,17 @@ func TestMigrate_Follower(t *testing.T) {
 	if len(lines) > 0 {
 		left = <-lines + "\n"
 	}
-	if diff := cmp.Diff("one\n", out.String()+left); diff != "" {
-		t.Errorf("written, or left (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "lines written or left in the channel", out.String()+left, "one\n")
 }
 
-// What the page says of peers besides.
-func TestMigrate_Claims(t *testing.T) {
+// TestMigrate_ClaimsAboutPeersHold checks other statements of docs/migrate.md about these libraries.
+func TestMigrate_ClaimsAboutPeersHold(t *testing.T) {
 	var g run.Group
 	ended := make(chan struct{})
 	g.Add(func() error { return nil }, func(error) {})
 	g.Add(func() error { <-ended; return nil }, func(error) { close(ended) })
 	if err := g.Run(); err != nil {
-		t.Errorf("the first actor returned nil, and the group %v", err)
+		t.Errorf("the group returned %v, want nil, the error of the first actor", err)
 	}
 
 	var dead tomb.Tomb
@@ -93,7 +92,7 @@ func TestMigrate_Claims(t *testing.T) {
 	func() {
 		defer func() {
 			if recover() == nil {
-				t.Error("a tomb that has ended takes on a goroutine")
+				t.Error("Go of a tomb whose goroutines have ended does not panic")
 			}
 		}()
 		dead.Go(func() error { return nil })
@@ -104,6 +103,6 @@ func TestMigrate_Claims(t *testing.T) {
 	over := supervisor.ServeBackground(s)
 	s.Shutdown()
 	if err := <-over; !errors.Is(err, context.Canceled) {
-		t.Errorf("a supervisor whose scope is told to stop returned %v", err)
+		t.Errorf("a supervisor whose scope was stopped returned %v, want context.Canceled", err)
 	}
 }

@@ -14,13 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/waitgroup"
 )
 
-// jobs are what a program that stops well has to have done, one way or another.
+// jobs are what a program needs for a graceful stop.
 var jobs = []struct{ name, says string }{
-	{"admit", "take on a piece of work unless stopped, and finish it"},
-	{"admit, 2 goroutines", "the same, by two goroutines at once"},
-	{"goroutine", "start a goroutine that is waited for, and have it end"},
-	{"child", "make a part that can be stopped by itself, and stop it"},
-	{"stop 1000", "start 1000 goroutines that wait for the stop, stop them, wait for them"},
+	{"admit", "accept a piece of work unless stopped, and finish it"},
+	{"admit, 2 goroutines", "the same in two goroutines at once"},
+	{"goroutine", "start a goroutine, and wait for its end"},
+	{"child", "create a child that can be stopped separately, and stop it"},
+	{"stop 1000", "start 1000 goroutines that wait for the stop, stop them, and wait for their end"},
 }
 
 // A peer is a library, with a side for each job that it can do.
@@ -39,7 +39,7 @@ func peers() []peer {
 			func() func(int) { return stopSwansong },
 		}},
 		{"sync.WaitGroup, context", [5]side{
-			nil, // does not refuse
+			nil, // cannot refuse
 			nil,
 			func() func(int) { var wg sync.WaitGroup; return startMany(func() { wg.Go(func() {}) }, wg.Wait) },
 			func() func(int) { return newFamily(0, nil).runStd },
@@ -88,7 +88,7 @@ func peers() []peer {
 		}},
 		{"suture", [5]side{
 			nil, nil,
-			nil, // its Serve ends with its context, not with its services
+			nil, // Serve ends with its context, not with its services
 			func() func(int) { return sutureChildren() },
 			func() func(int) { return stopSuture },
 		}},
@@ -96,7 +96,8 @@ func peers() []peer {
 	}
 }
 
-// batch is how many goroutines are started before they are waited for, so that they do not pile up.
+// batch is the number of goroutines that are started before the next wait, which bounds their
+// number.
 const batch = 64
 
 func startMany(start, wait func()) func(n int) {
@@ -111,7 +112,7 @@ func startMany(start, wait func()) func(n int) {
 	}
 }
 
-// goSwansong stops a scope to wait for it, and makes a new one for the next batch.
+// goSwansong creates a scope for each batch, and stops it to wait for its goroutines.
 func goSwansong(n int) {
 	for ; n > 0; n -= batch {
 		s := running()
@@ -124,7 +125,7 @@ func goSwansong(n int) {
 	}
 }
 
-// goTomb makes a new tomb for each batch too: one whose goroutines have ended is dead.
+// goTomb creates a tomb for each batch: a tomb whose goroutines have ended cannot start new ones.
 func goTomb(n int) {
 	for ; n > 0; n -= batch {
 		var t tomb.Tomb
@@ -138,7 +139,7 @@ func goTomb(n int) {
 	}
 }
 
-// goSafe makes a new one for each batch too: once it has been waited for, it refuses.
+// goSafe creates a SafeWaitGroup for each batch: after Wait, its Add returns an error.
 func goSafe(n int) {
 	for ; n > 0; n -= batch {
 		var wg waitgroup.SafeWaitGroup
@@ -161,7 +162,7 @@ func goOklog(n int) {
 	}
 }
 
-// A stopper is admission by a lock and a counter: the shape of CockroachDB's util/stop.
+// A stopper admits work with a lock and a counter, like CockroachDB's util/stop.
 type stopper struct {
 	mu        sync.RWMutex
 	quiescing bool
@@ -214,12 +215,13 @@ func tombChildren(ctx context.Context, n int) {
 	}
 }
 
-const listeners = 1000
+// waiters is the number of goroutines that wait for a stop.
+const waiters = 1000
 
 func stopSwansong(n int) {
 	for range n {
 		s := running()
-		for range listeners {
+		for range waiters {
 			s.Go(func(context.Context) { <-s.Done() })
 		}
 		if err := s.Shutdown().Wait(context.Background()); err != nil {
@@ -232,7 +234,7 @@ func stopStd(n int) {
 	for range n {
 		var wg sync.WaitGroup
 		ctx, cancel := context.WithCancel(context.Background())
-		for range listeners {
+		for range waiters {
 			wg.Go(func() { <-ctx.Done() })
 		}
 		cancel()
@@ -244,7 +246,7 @@ func stopErrgroup(n int) {
 	for range n {
 		parent, cancel := context.WithCancel(context.Background())
 		g, ctx := errgroup.WithContext(parent)
-		for range listeners {
+		for range waiters {
 			g.Go(func() error { <-ctx.Done(); return nil })
 		}
 		cancel()
@@ -256,7 +258,7 @@ func stopConc(n int) {
 	for range n {
 		ctx, cancel := context.WithCancel(context.Background())
 		p := pool.New().WithContext(ctx)
-		for range listeners {
+		for range waiters {
 			p.Go(func(ctx context.Context) error { <-ctx.Done(); return nil })
 		}
 		cancel()
@@ -267,7 +269,7 @@ func stopConc(n int) {
 func stopTomb(n int) {
 	for range n {
 		var t tomb.Tomb
-		for range listeners {
+		for range waiters {
 			t.Go(func() error { <-t.Dying(); return nil })
 		}
 		t.Kill(nil)
@@ -278,7 +280,7 @@ func stopTomb(n int) {
 func stopOklog(n int) {
 	for range n {
 		var g run.Group
-		for range listeners {
+		for range waiters {
 			ctx, cancel := context.WithCancel(context.Background())
 			g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
 		}
@@ -287,9 +289,10 @@ func stopOklog(n int) {
 	}
 }
 
-type listening struct{}
+// A waiting is a service that waits for its context.
+type waiting struct{}
 
-func (listening) Serve(ctx context.Context) error { <-ctx.Done(); return nil }
+func (waiting) Serve(ctx context.Context) error { <-ctx.Done(); return nil }
 
 // sutureChildren adds services to a supervisor that runs as long as the process, and removes them.
 func sutureChildren() func(n int) {
@@ -297,7 +300,7 @@ func sutureChildren() func(n int) {
 	s.ServeBackground(context.Background())
 	return func(n int) {
 		for range n {
-			if err := s.RemoveAndWait(s.Add(listening{}), time.Minute); err != nil {
+			if err := s.RemoveAndWait(s.Add(waiting{}), time.Minute); err != nil {
 				panic(err)
 			}
 		}
@@ -307,8 +310,8 @@ func sutureChildren() func(n int) {
 func stopSuture(n int) {
 	for range n {
 		s := suture.New("bench", suture.Spec{EventHook: func(suture.Event) {}})
-		for range listeners {
-			s.Add(listening{})
+		for range waiters {
+			s.Add(waiting{})
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		done := s.ServeBackground(ctx)

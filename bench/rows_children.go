@@ -12,19 +12,19 @@ func childRows() (rs []row) {
 	for _, siblings := range []int{0, 1_000, 100_000} {
 		rs = append(rs, row{
 			what: fmt.Sprintf("child + cancel, %d live siblings", siblings), peer: "context.WithCancel + cancel, the same", limit: 1.25, allocs: 2,
-			ours:  func() func(int) { return newFamily(siblings, heldChild).run },
+			ours:  func() func(int) { return newFamily(siblings, guardedChild).run },
 			their: func() func(int) { return newFamily(siblings, stdChild).runStd },
 		})
 	}
 	rs = append(rs,
 		row{
 			what: "child + Guard + Release + cancel, 1000 live siblings", peer: "context.WithCancel + cancel, the same", limit: 1.25, allocs: 2,
-			ours:  func() func(int) { return newFamily(1_000, heldChild).runGuarded },
+			ours:  func() func(int) { return newFamily(1_000, guardedChild).runGuarded },
 			their: func() func(int) { return newFamily(1_000, stdChild).runStd },
 		},
 		row{
 			what: "child + Done + cancel, 1000 live siblings", peer: "context.WithCancel + Done + cancel, the same", limit: 2, allocs: 6,
-			ours:  func() func(int) { return newFamily(1_000, heldChild).runWaited },
+			ours:  func() func(int) { return newFamily(1_000, guardedChild).runWaited },
 			their: func() func(int) { return newFamily(1_000, stdChild).runStdWaited },
 		},
 	)
@@ -35,27 +35,27 @@ func childRows() (rs []row) {
 		child func(*family) any
 		std   func(*family) any
 	}{
-		{"nobody waits on", 1, idleChild, stdChild},
-		{"nobody waits on and that held a guard", 1, usedChild, stdChild},
-		{"nobody waits on and that hold a guard", 1, heldChild, stdChild},
-		{"somebody waits on", 2, waitedChild, stdWaited},
+		{"without waiters", 1, idleChild, stdChild},
+		{"without waiters, after a guard each", 1, usedChild, stdChild},
+		{"without waiters, with a guard each", 1, guardedChild, stdChild},
+		{"with a waiter each", 2, waitedChild, stdWaited},
 	} {
 		rs = append(rs, row{
-			what: fmt.Sprintf("stop %d children that %s", many, kind.what), peer: "cancel of as many context.WithCancel",
+			what: fmt.Sprintf("stop %d children %s", many, kind.what), peer: "the same with context.WithCancel",
 			limit: kind.limit, once: true,
 			ours:  func() func(int) { f := newFamily(many, kind.child); return f.stop },
 			their: func() func(int) { f := newFamily(many, kind.std); return f.stopStd },
 		})
 	}
 	return append(rs, row{
-		what: fmt.Sprintf("stop %d children that nobody waits on, then ask each for Err", many), peer: "the same with context.WithCancel",
+		what: fmt.Sprintf("stop %d children without waiters, then call Err of each", many), peer: "the same with context.WithCancel",
 		limit: 1, once: true,
-		ours:  func() func(int) { f := newFamily(many, idleChild); return f.stopAndAsk },
-		their: func() func(int) { f := newFamily(many, stdChild); return f.stopAndAskStd },
+		ours:  func() func(int) { f := newFamily(many, idleChild); return f.stopAndCheck },
+		their: func() func(int) { f := newFamily(many, stdChild); return f.stopAndCheckStd },
 	})
 }
 
-// A family is a parent with live children, in both worlds.
+// A family has a parent scope and a parent context, one of which has children.
 type family struct {
 	scope  *ctxshutdown.Swansong
 	ctx    context.Context
@@ -77,7 +77,7 @@ func idleChild(f *family) any {
 	return s
 }
 
-func heldChild(f *family) any {
+func guardedChild(f *family) any {
 	s, _ := ctxshutdown.WithCancel(f.scope)
 	return s.Guard()
 }
@@ -96,13 +96,13 @@ func waitedChild(f *family) any {
 
 func stdChild(f *family) any {
 	ctx, cancel := context.WithCancel(f.ctx)
-	_ = cancel // ends with its parent
+	_ = cancel // the context ends with its parent
 	return ctx
 }
 
 func stdWaited(f *family) any {
 	ctx, cancel := context.WithCancel(f.ctx)
-	_ = cancel // ends with its parent
+	_ = cancel // the context ends with its parent
 	ctx.Done()
 	return ctx
 }
@@ -154,20 +154,21 @@ func (f *family) runStdWaited(n int) {
 func (f *family) stop(int)    { f.scope.Shutdown() }
 func (f *family) stopStd(int) { f.cancel() }
 
-func (f *family) stopAndAsk(int) {
+func (f *family) stopAndCheck(int) {
 	f.stop(1)
-	f.ask()
+	f.checkErr()
 }
 
-func (f *family) stopAndAskStd(int) {
+func (f *family) stopAndCheckStd(int) {
 	f.stopStd(1)
-	f.ask()
+	f.checkErr()
 }
 
-func (f *family) ask() {
+// checkErr calls Err of each child.
+func (f *family) checkErr() {
 	for _, child := range f.kept {
 		if child.(context.Context).Err() == nil {
-			panic("bench: a child has not been stopped")
+			panic("bench: Err of a child is nil after the stop of its parent")
 		}
 	}
 }

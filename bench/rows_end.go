@@ -17,27 +17,27 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// endRows are about whole ways: from a release to whoever waits, through an HTTP server, to a report.
+// endRows measure larger operations: a wakeup from Release to Wait, an HTTP request, a report.
 func endRows() []row {
-	var others bystanders
+	var others background
 	return []row{
 		{
-			what: "the last Release, until Wait returns", peer: "close of a channel, until its receiver goes on", limit: 2, once: true, each: handovers,
+			what: "last Release until Wait returns", peer: "close of a channel until its receiver continues", limit: 2, once: true, each: handovers,
 			ours:  func() func(int) { return waitForScopes(context.Background()) },
 			their: func() func(int) { return waitForChannels(context.Background()) },
 		},
 		{
-			what: "the same, Wait with a time-out", peer: "the same, select with ctx.Done", limit: 2, once: true, each: handovers,
+			what: "last Release until Wait with a timeout returns", peer: "close of a channel until select with ctx.Done continues", limit: 2, once: true, each: handovers,
 			ours:  func() func(int) { return waitForScopes(timeout()) },
 			their: func() func(int) { return waitForChannels(timeout()) },
 		},
 		{
-			what: "HTTP request, with a guard", peer: "the same without", limit: 1 / 0.97, gate: 1.2, allocs: rare, steady: 2, often: 8,
+			what: "HTTP request, with a guard", peer: "the same without a guard", limit: 1 / 0.97, gate: 1.2, allocs: rare, steady: 2, often: 8,
 			ours:  func() func(int) { return requests("/guard") },
 			their: func() func(int) { return requests("/plain") },
 		},
 		{
-			what: "Guard + Release while reports of 100000 guards are made", peer: "the same while something else is computed", limit: 2, once: true, each: bystanding,
+			what: "Guard + Release during reports of 100000 guards", peer: "the same during another computation", limit: 2, once: true, each: besideOps,
 			ours: func() func(int) {
 				s := crowded(100_000, 10)
 				return others.beside(func() { s.GuardReport() }, guards{child(s)}.run)
@@ -65,7 +65,7 @@ func endRows() []row {
 
 const handovers = 10_000
 
-// waitForScopes hands over from a goroutine that releases to one that waits, to and fro.
+// waitForScopes returns a function in which two goroutines wake each other by Release and Wait.
 func waitForScopes(ctx context.Context) func(int) {
 	held, done := make([]*ctxshutdown.Guard, handovers), make([]*ctxshutdown.Completion, handovers)
 	for i := range handovers {
@@ -81,6 +81,7 @@ func waitForScopes(ctx context.Context) func(int) {
 	}
 }
 
+// waitForChannels returns a function in which two goroutines wake each other by closing channels.
 func waitForChannels(ctx context.Context) func(int) {
 	done := make([]chan struct{}, handovers)
 	for i := range done {
@@ -102,25 +103,25 @@ func waitForChannels(ctx context.Context) func(int) {
 
 func timeout() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-	_ = cancel // lives as long as the process
+	_ = cancel // the context is used until the process ends
 	return ctx
 }
 
-// handOver has two goroutines let each other go on, in turn: there is nothing in it but what is let go, and waited for.
-func handOver(let, wait func(i int)) {
-	over := make(chan struct{})
+// handOver runs two goroutines that wake each other alternately: wake(i) lets wait(i) return.
+func handOver(wake, wait func(i int)) {
+	done := make(chan struct{})
 	go func() {
 		for i := 0; i < handovers; i += 2 {
 			wait(i)
-			let(i + 1)
+			wake(i + 1)
 		}
-		close(over)
+		close(done)
 	}()
 	for i := 0; i < handovers; i += 2 {
-		let(i)
+		wake(i)
 		wait(i + 1)
 	}
-	<-over
+	<-done
 }
 
 func unguarded(http.ResponseWriter, *http.Request) {}
@@ -135,9 +136,10 @@ func guarded(w http.ResponseWriter, r *http.Request) {
 	unguarded(w, r)
 }
 
-const clients = 4 // that keep their connections
+const clients = 4 // each with a persistent connection
 
-// server serves both: of two servers, one may be a few percent slower for as long as it runs.
+// server returns one server for both sides: of two servers, one may be a few percent slower as long
+// as it runs.
 var server = sync.OnceValues(func() (url string, client *http.Client) {
 	s := running()
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -152,7 +154,7 @@ var server = sync.OnceValues(func() (url string, client *http.Client) {
 	return srv.URL, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 })
 
-// requests makes requests by a few clients.
+// requests returns a function that sends n requests from several clients.
 func requests(path string) func(n int) {
 	url, client := server()
 	url += path
@@ -174,7 +176,7 @@ func requests(path string) func(n int) {
 	}
 }
 
-// crowded returns a root with n guards, so many on each child.
+// crowded returns a root with n guards in its children, each of which has the same number.
 func crowded(n, each int, opts ...ctxshutdown.Option) *ctxshutdown.Swansong {
 	root := ctxshutdown.New(context.Background(), opts...)
 	for i := range n / each {
@@ -186,12 +188,14 @@ func crowded(n, each int, opts ...ctxshutdown.Option) *ctxshutdown.Swansong {
 	return root
 }
 
-// manyReported is the gate of reports: one and a half times 50 ms, where the peer takes 20.
+// manyReported is the gate of reports: one and a half times the target of 50 ms. The peer takes 20
+// ms.
 const manyReported = 3.75
 
-const byHand = "a map of as many under a lock, counted and sorted"
+const byHand = "a map of the guards with a lock, counted and sorted"
 
-// A register is what one would have by hand, to say who still works: it blocks who comes and goes meanwhile.
+// A register is what a user would write to list the running work. Its report blocks the goroutines
+// that begin or end work meanwhile.
 type register struct {
 	mu   sync.Mutex
 	held map[int]registration
@@ -238,15 +242,15 @@ func child(s *ctxshutdown.Swansong) *ctxshutdown.Swansong {
 	return c
 }
 
-// bystanding is how often an operation is done while something else goes on: for much longer than a report takes.
-const bystanding = 5_000_000
+// besideOps is the number of operations during reports: they take much longer than a report.
+const besideOps = 5_000_000
 
-// bystanders are goroutines that keep the machine busy in a way of their own. There is one at a time: who prepares a run waits
-// until that of the run before has ended, which takes as long as what it was doing, and is not part of any run.
-type bystanders struct{ sync.WaitGroup }
+// background runs one goroutine at a time that keeps a processor busy. The preparation of a run
+// waits until the goroutine of the run before has ended, which may take as long as a report.
+type background struct{ sync.WaitGroup }
 
-// beside returns what runs something, while something else is done again and again.
-func (b *bystanders) beside(other func(), run func(n int)) func(int) {
+// beside returns a function that calls run while a goroutine calls other repeatedly.
+func (b *background) beside(other func(), run func(n int)) func(int) {
 	b.Wait()
 	return func(int) {
 		var stop atomic.Bool
@@ -255,7 +259,7 @@ func (b *bystanders) beside(other func(), run func(n int)) func(int) {
 				other()
 			}
 		})
-		run(bystanding)
+		run(besideOps)
 		stop.Store(true)
 	}
 }

@@ -12,13 +12,15 @@ import (
 	gojaloop "github.com/dop251/goja_nodejs/eventloop"
 	"github.com/gammazero/workerpool"
 	"github.com/swansong-go/swansong/eventloop"
+	"github.com/swansong-go/swansong/internal/figures"
 )
 
-// loopRows compare an event loop with a buffered channel of functions that one goroutine receives from, which is what most
-// programs have instead, with the loop of a library, and with a pool of one worker. loopNotes say why with no others.
+// loopRows compare an event loop with what most programs use instead, a goroutine that receives
+// functions from a buffered channel, with the loop of a library, and with a pool of one worker.
+// loopNotes say why there are no other peers.
 func loopRows() (rs []row) {
 	for _, producers := range []int{1, 2, 8} {
-		what := fmt.Sprintf("Post until run, %d producers", producers)
+		what := fmt.Sprintf("Post until the callback has run, producers: %d", producers)
 		ours := func() func(int) { return produced(producers, newLoop(), nothing) }
 		rs = append(rs,
 			row{
@@ -41,7 +43,7 @@ func loopRows() (rs []row) {
 			their: func() func(int) { return produced(1, newChannel(), nothing) },
 		},
 		row{
-			what: "Post to a loop that sleeps, until run", peer: "send on chan func(), until run", limit: 1.5,
+			what: "Post to an idle loop until the callback has run", peer: "send on chan func() until the function has run", limit: 1.5,
 			ours:  func() func(int) { return handedOver(newLoop()) },
 			their: func() func(int) { return handedOver(newChannel()) },
 		},
@@ -50,10 +52,10 @@ func loopRows() (rs []row) {
 
 func nothing() {}
 
-// A loop takes functions of type F. They live as long as the process.
+// A loop runs functions of type F. Loops exist until the process ends.
 type loop[F any] struct {
 	post func(F)
-	wait func() // until all that was posted before has run
+	wait func() // returns when all functions that were posted before have run
 }
 
 func newLoop() loop[func()] {
@@ -94,7 +96,8 @@ func waitFor(post func(func())) {
 	wg.Wait()
 }
 
-// produced posts from so many goroutines at once, and waits until all has run.
+// produced returns a function that posts n functions from several goroutines, and waits until all
+// have run.
 func produced[F any](producers int, l loop[F], f F) func(n int) {
 	return func(n int) {
 		if producers == 1 {
@@ -131,35 +134,36 @@ func handedOver(l loop[func()]) func(n int) {
 const loopNotes = `
 ## Event loops
 
-The peers: a buffered channel that one goroutine receives from; goja_nodejs, a loop that takes functions from any goroutine; and a
-pool of one worker (gammazero/workerpool), which runs them one at a time too, on a goroutine that ends when there is nothing to do.
-What else goes by the name does another job: the loops of gnet and evio are those of a server, and wait for its sockets in the kernel;
-evio takes no functions, gnet v2.9 (Execute) those of who has one of its connections. That of k6 is part of its virtual users,
-and takes a callback only where one was announced; most other loops for JavaScript are copies of that of goja_nodejs. Of the other
-pools, ants has no queue: its caller waits while no worker is free, so that a callback that posts would wait for itself, or is refused
-(WithNonblocking).
+The peers are a goroutine that receives functions from a buffered channel; goja_nodejs, a loop that runs functions from
+any goroutine; and a pool of one worker (gammazero/workerpool), which also runs one function at a time, in a goroutine
+that ends when it is idle. Other event loops do another job. Those of gnet and evio belong to a server and wait for its
+sockets in the kernel; evio runs no functions from outside, and gnet v2.9 (Execute) only those of a goroutine that has
+one of its connections. The loop of k6 is part of its virtual users, and runs only callbacks that were announced. Most
+other loops for JavaScript are copies of goja_nodejs. Of the other pools, ants has no queue: its caller waits while no
+worker is free, so a callback that posts would wait for itself, or is refused (WithNonblocking).
 
-From Post until the callback runs, of a loop that sleeps, 20,000 times:
+The time from Post until the callback runs on an idle loop, 20,000 times:
 
 `
 
 const idleNotes = `
-A loop that has nothing to do, and a timer in a day, takes no processor time: in a process with nothing else, no thread runs at all,
-which a test looks at. This process has more in it; in a second, it takes with so many loops:
+An idle loop with a timer that fires in a day takes no processor time: in a process that does nothing else, no thread
+runs, as a test checks. The process of this benchmark has other threads. The processor time that it takes in one second,
+by number of idle loops:
 
 `
 
 const queueNotes = `
-A queue that grows while the loop is busy, and is drained then. What is queued is neither copied nor moved, and the memory is
-given back:
+The queue grows while the loop is busy, and is drained afterwards. Queued callbacks are neither copied nor moved, and
+their memory is returned:
 
 `
 
-// printLoops prints what is not a ratio of two times.
+// printLoops measures and prints latencies, the processor time of idle loops, and long queues.
 func printLoops(w io.Writer) {
 	fmt.Fprint(w, loopNotes)
-	line(w, "", "median", "p99")
-	line(w, "---", "---:", "---:")
+	figures.Row(w, "", "median", "p99")
+	figures.Row(w, "---", "---:", "---:")
 	goja_ := newGoja()
 	for _, l := range []struct {
 		name string
@@ -171,23 +175,24 @@ func printLoops(w io.Writer) {
 		{"gammazero/workerpool of one worker", newWorker().post},
 	} {
 		times := latencies(l.post, 20_000)
-		line(w, l.name, short(quantile(times, 0.5)), short(quantile(times, 0.99)))
+		figures.Row(w, l.name, short(figures.Median(times)), short(figures.Quantile(times, 0.99)))
 	}
 	fmt.Fprint(w, idleNotes)
-	line(w, "loops", "processor time")
-	line(w, "---:", "---:")
+	figures.Row(w, "loops", "processor time")
+	figures.Row(w, "---:", "---:")
 	for _, n := range []int{0, 1_000} {
-		line(w, fmt.Sprint(n), idle(n))
+		figures.Row(w, fmt.Sprint(n), idle(n))
 	}
 	fmt.Fprint(w, queueNotes)
-	line(w, "callbacks queued", "Post, each", "drain, each", "bytes, each", "bytes left")
-	line(w, "---:", "---:", "---:", "---:", "---:")
+	figures.Row(w, "callbacks queued", "Post, each", "drain, each", "bytes, each", "bytes left")
+	figures.Row(w, "---:", "---:", "---:", "---:", "---:")
 	for _, n := range []int{100_000, 1_000_000, 10_000_000} {
-		line(w, longQueue(n)...)
+		figures.Row(w, longQueue(n)...)
 	}
 }
 
-// latencies returns how long each took in nanoseconds. It lets the loop fall asleep in between.
+// latencies returns the nanoseconds from each of n posts until the function ran. Between the posts
+// the loop becomes idle.
 func latencies(post func(func()), n int) (times []float64) {
 	ran := make(chan time.Time, 1)
 	f := func() { ran <- time.Now() }
@@ -202,7 +207,8 @@ func latencies(post func(func()), n int) (times []float64) {
 	return times
 }
 
-// idle returns how much processor time the process takes in a second with so many loops that have run something before.
+// idle returns the processor time that the process takes in one second with n idle loops, each of
+// which has run a callback before.
 func idle(n int) string {
 	var loops []*eventloop.Loop
 	for range n {
@@ -215,10 +221,10 @@ func idle(n int) string {
 		loops = append(loops, l)
 	}
 	runtime.GC()
-	time.Sleep(time.Second) // what the runtime does after that is over
-	before := processorTime()
+	time.Sleep(time.Second) // until the runtime has finished its work after the collection
+	before := figures.CPUTime()
 	time.Sleep(time.Second)
-	used := processorTime() - before
+	used := figures.CPUTime() - before
 	for _, l := range loops {
 		<-l.Stop().Done()
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// The timed functions are methods and functions of their own, marked noinline: what is compiled as part of a function
-// literal may be inlined differently, and allocate differently, from what a user writes.
+// The timed functions are declared functions, marked noinline. Within a function literal, the
+// compiler may inline and allocate differently from what it does in the code of a user.
 
-// guardRows compare a guard with a count in a sync.WaitGroup.
+// guardRows compare a guard with a sync.WaitGroup.
 func guardRows() (rs []row) {
 	const peer = "sync.WaitGroup Add + Done"
 	their := func() func(int) { return (&waitGroup{}).run }
@@ -29,7 +29,8 @@ func guardRows() (rs []row) {
 			ours:  func() func(int) { return twice(guards{deep(4)}.run) },
 			their: func() func(int) { return twice((&waitGroup{}).run) },
 		},
-		// Linear would be as if they had nothing in common. Unlike the row above, this one needs nobody to contend.
+		// If guards scaled linearly, two goroutines on one scope would be as fast as on two. Unlike
+		// the row above, this one has a result without contention, too.
 		row{
 			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", 2 goroutines on one each", limit: 1.5, allocs: rare,
 			ours:  func() func(int) { return twice(guards{deep(4)}.run) },
@@ -51,16 +52,16 @@ func guardRows() (rs []row) {
 			their: func() func(int) { return twice((&waitGroup{}).run) },
 		},
 	)
-	// What Acquire costs is the search for the scope, and the look whether the context has ended.
+	// Acquire searches the context for its scope, and checks whether the context has ended.
 	for _, layers := range []int{0, 1, 8, 32} {
 		rs = append(rs, row{
-			what: fmt.Sprintf("Acquire(ctx) + Release, under %d contexts", layers), peer: "ctx.Err + ctx.Value + " + peer, limit: 1.5, anew: true,
+			what: fmt.Sprintf("Acquire(ctx) + Release, ctx %d levels below the scope", layers), peer: "ctx.Err + ctx.Value + " + peer, limit: 1.5, anew: true,
 			ours:  func() func(int) { return acquires{layered(layers)}.run },
 			their: func() func(int) { return (&lookups{ctx: layered(layers)}).run },
 		})
 	}
 	return append(rs, row{
-		what: "Guard + Release, traced", peer: peer, most: 150, gate: 20, anew: true, // a time and a half that, where the peer takes 11 ns
+		what: "Guard + Release, traced", peer: peer, limit: 45, anew: true,
 		ours: func() func(int) {
 			return guards{ctxshutdown.New(context.Background(), ctxshutdown.WithTrace())}.run
 		},
@@ -68,20 +69,21 @@ func guardRows() (rs []row) {
 	})
 }
 
-// floorRows show what two goroutines would take that have nothing in common, on a machine where the peer takes what it does.
+// floorRows measure two goroutines that share no memory: the best that two goroutines on one scope
+// could reach on this machine.
 func floorRows() []row {
 	const each = "sync.WaitGroup Add + Done, 2 goroutines on one each"
 	const one = "sync.WaitGroup Add + Done, 2 goroutines on one"
 	alone := func() func(int) { return (&waitGroup{}).run }
 	shared := func() func(int) { return twice((&waitGroup{}).run) }
-	apiece := func() func(int) { return apart((&waitGroup{}).run, (&waitGroup{}).run) }
+	separate := func() func(int) { return apart((&waitGroup{}).run, (&waitGroup{}).run) }
 	return []row{
 		{
 			what: "an addition and a subtraction, 2 goroutines on a word each", peer: one, their: shared, alone: alone, allocs: rare,
 			ours: func() func(int) { return apart((&word{}).run, (&word{}).run) },
 		},
-		{what: each, peer: one, ours: apiece, their: shared, alone: alone, allocs: rare},
-		{what: each, peer: "the same by one goroutine", ours: apiece, their: alone, allocs: rare},
+		{what: each, peer: one, ours: separate, their: shared, alone: alone, allocs: rare},
+		{what: each, peer: "the same by one goroutine", ours: separate, their: alone, allocs: rare},
 		{
 			what: "Guard + Release, 2 goroutines on one scope", peer: "the same by one goroutine", allocs: rare,
 			ours:  func() func(int) { return twice(guards{deep(4)}.run) },
@@ -90,7 +92,7 @@ func floorRows() []row {
 	}
 }
 
-// A waitGroup is alone on its cache lines.
+// A waitGroup shares its cache lines with no other data.
 type waitGroup struct {
 	_  [128]byte
 	wg sync.WaitGroup
@@ -105,7 +107,7 @@ func (w *waitGroup) run(n int) {
 	}
 }
 
-// A word is the least that can be counted on, alone on its cache lines.
+// A word is the simplest counter. It shares its cache lines with no other data.
 type word struct {
 	_ [128]byte
 	n atomic.Int64
@@ -150,7 +152,8 @@ func (b acquires) run(n int) {
 	}
 }
 
-// deep returns a scope that far below a root, in the state of a scope in use: linked, and waited on.
+// deep returns a scope that many levels below a root, in the state of a scope in use: linked to its
+// parent, and with a Done channel.
 func deep(depth int) *ctxshutdown.Swansong {
 	s := ctxshutdown.New(context.Background())
 	for range depth {
@@ -161,10 +164,11 @@ func deep(depth int) *ctxshutdown.Swansong {
 	return s
 }
 
-// twice runs half the operations in each of two goroutines.
+// twice returns a function that runs half of the operations in each of two goroutines.
 func twice(run func(n int)) func(n int) { return apart(run, run) }
 
-// apart runs half the operations in one goroutine by a, and half in another by b.
+// apart returns a function that runs half of the operations in one goroutine with a, and the other
+// half in another goroutine with b.
 func apart(a, b func(n int)) func(n int) {
 	return func(n int) {
 		var wg sync.WaitGroup
@@ -174,7 +178,8 @@ func apart(a, b func(n int)) func(n int) {
 	}
 }
 
-// layered returns a context that many contexts below a scope, half of them with values and half of them with a cancel.
+// layered returns a context n levels below a scope. Every second context has a value, the others
+// can be cancelled.
 func layered(n int) (ctx context.Context) {
 	ctx = deep(1)
 	for i := range n {
@@ -183,7 +188,7 @@ func layered(n int) (ctx context.Context) {
 		} else {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithCancel(ctx)
-			_ = cancel // lives as long as the process
+			_ = cancel // the context is used until the process ends
 		}
 	}
 	return ctx
@@ -191,7 +196,7 @@ func layered(n int) (ctx context.Context) {
 
 type key int
 
-// lookups do by hand what Acquire has to: find something at the far end of a context, and count.
+// lookups do what Acquire does: check a context, find a value at its root, and count.
 type lookups struct {
 	ctx context.Context
 	wg  sync.WaitGroup

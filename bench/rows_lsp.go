@@ -19,7 +19,8 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// asLanguageServer has this program be a language server: "raw", or "jsonrpc2", in its words.
+// asLanguageServer is an environment variable that makes this program a language server: "raw" is
+// serveRaw, "jsonrpc2" is serveJSONRPC2.
 const asLanguageServer = "SWANSONG_BENCH_LSP"
 
 func init() {
@@ -33,6 +34,9 @@ func init() {
 	}
 }
 
+// lspRows compare lspconn with sourcegraph/jsonrpc2.
+//
+// Long because: it is a table.
 func lspRows() []row {
 	return []row{
 		{
@@ -44,7 +48,7 @@ func lspRows() []row {
 			ours: callOurs, their: callJSONRPC2,
 		},
 		{
-			what: "language server: 1000 pending calls, each", peer: "sourcegraph/jsonrpc2", limit: 1, once: true, each: pending,
+			what: "language server: 1000 concurrent calls, each", peer: "sourcegraph/jsonrpc2", limit: 1, once: true, each: pending,
 			ours: func() func(int) {
 				conn := dial()
 				return func(int) { together(pending, func() { must(conn.Call(context.Background(), "echo", small)) }) }
@@ -87,7 +91,7 @@ func lspRows() []row {
 			},
 		},
 		{
-			what: "language server: close of 12", peer: "shutdown, exit and Wait, one after the other", limit: 1, once: true,
+			what: "language server: close of 12 servers", peer: "shutdown, exit and Wait, one server after the other", limit: 1, once: true,
 			ours: func() func(int) {
 				m, err := lspconn.NewManager(context.Background(), func(string) (lspconn.Server, error) { return echo(), nil })
 				if err != nil {
@@ -145,14 +149,14 @@ func echo() lspconn.Server {
 	return lspconn.Server{Command: []string{must(os.Executable())}, Env: append(os.Environ(), asLanguageServer+"=raw")}
 }
 
-// dial returns a connection to a server that lives as long as the program.
+// dial returns a connection to a server that runs until the program ends.
 var dial = sync.OnceValue(func() *lspconn.Conn {
 	conn := must(lspconn.Start(context.Background(), echo()))
 	must(conn.Ready(context.Background()))
 	return conn
 })
 
-// behind sends changes of 1 KiB to a server that does not read them.
+// behind returns a function that sends a change of 1 KiB to a server that does not read.
 func behind() func() any {
 	conn := must(lspconn.Start(context.Background(), echo()))
 	must(conn.Ready(context.Background()))
@@ -227,7 +231,7 @@ func callJSONRPC2() func(int) {
 	}
 }
 
-// serveRaw answers requests with their params, without looking at more than it must.
+// serveRaw answers requests with their params. It parses only the id, the method and the params.
 func serveRaw(in io.Reader, out io.Writer) {
 	for r := bufio.NewReader(in); ; {
 		body, err := unframed(r)
@@ -242,7 +246,7 @@ func serveRaw(in io.Reader, out io.Writer) {
 		if json.Unmarshal(body, &m) != nil || m.Method == "exit" {
 			return
 		}
-		if m.Method == "hang" { // reads nothing any more, and does not outlive its client
+		if m.Method == "hang" { // stops reading, and ends with its client
 			for client := os.Getppid(); os.Getppid() == client; {
 				time.Sleep(100 * time.Millisecond)
 			}
@@ -282,7 +286,8 @@ func unframed(r *bufio.Reader) ([]byte, error) {
 	return body, err
 }
 
-// serveJSONRPC2 is a server by another hand. It asks its client something for each "ask".
+// serveJSONRPC2 is a server that uses sourcegraph/jsonrpc2. For each request "ask", it sends a
+// request to its client.
 func serveJSONRPC2() {
 	h := func(ctx context.Context, c *jsonrpc2.Conn, r *jsonrpc2.Request) (any, error) {
 		switch r.Method {

@@ -5,25 +5,25 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
 	"time"
+
+	"github.com/swansong-go/swansong/internal/figures"
 )
 
-func line(w io.Writer, cells ...string) { fmt.Fprintln(w, "| "+strings.Join(cells, " | ")+" |") }
-
-// printRows prints what each operation costs, by whom, next to what a user would do otherwise.
+// printRows measures rows and prints them as a table: the operation, and what a user would use
+// instead.
 func printRows(w io.Writer, ours string, rows []row, rounds int) {
-	line(w, "operation", ours, "against", "its time", "ratio (middle half)", "target", "allocations")
-	line(w, "---", "---:", "---", "---:", "---:", "---:", "---:")
+	figures.Row(w, "operation", ours, "against", "its time", "ratio (middle half)", "target", "allocations")
+	figures.Row(w, "---", "---:", "---", "---:", "---:", "---:", "---:")
 	for _, r := range rows {
-		line(w, measure(r, r.rounds(rounds)).cells()...)
+		figures.Row(w, measure(r, r.rounds(rounds)).cells()...)
 	}
 }
 
-// rounds returns in how many rounds the row is measured where others are in n.
+// rounds returns the number of rounds for the row, if that of an ordinary row is n.
 func (r row) rounds(n int) int {
 	if r.once {
-		n = max(1, n/3) // preparing it takes longer than doing it
+		n = max(1, n/3) // the preparation takes longer than the operation
 	}
 	return n * max(1, r.often)
 }
@@ -33,10 +33,7 @@ func (r result) cells() []string {
 	ours := short(r.ourTime)
 	switch {
 	case r.counted == 0:
-		ours = "–" // nobody contended, so nothing is known, and nothing missed
-	case r.more > 0:
-		ratio = fmt.Sprintf("**%+.1f ns** (%+.1f–%+.1f)", r.ratio, r.low, r.high)
-		theirs = short(r.theirTime)
+		ours = "–" // there was no contention, so the row has no result
 	case r.their != nil:
 		ratio = fmt.Sprintf("**%.2f ×** (%.2f–%.2f)", r.ratio, r.low, r.high)
 		if r.high < 0.01 {
@@ -50,35 +47,32 @@ func (r result) cells() []string {
 	switch {
 	case r.limit > 0:
 		limit = fmt.Sprintf("≤ %.2f ×", r.limit)
-	case r.more > 0:
-		limit = fmt.Sprintf("≤ %+.1f ns", r.more)
 	case r.most > 0:
 		limit = "≤ " + short(r.most)
 	}
 	if r.missed() {
 		limit += ", **missed**"
 	}
-	allocs := "–" // of one run that does many things at once, the figure says nothing
+	allocs := "–" // one run has many operations, so that the number would be misleading
 	if !r.once {
 		allocs = fmt.Sprintf("%.0f", r.allocated)
 	}
 	return []string{r.what, ours, cmp.Or(r.peer, "–"), theirs, ratio, limit, allocs}
 }
 
-// missed reports whether the ratio is above its target. It goes by the digits that are printed, so that a reader sees the same.
+// missed reports whether the result is above its target. It compares ratios as they are printed, so
+// that a reader of the table comes to the same conclusion.
 func (r result) missed() bool {
 	switch {
 	case r.limit > 0:
 		return math.Round(100*r.ratio) > math.Round(100*r.limit)
-	case r.more > 0:
-		return math.Round(10*r.ratio) > math.Round(10*r.more)
 	case r.most > 0:
 		return r.ourTime > r.most
 	}
 	return false
 }
 
-// printPeers prints who can do which job, and for how much.
+// printPeers prints a table of the jobs that each library can do, and their times.
 func printPeers(w io.Writer, peers []peer, rounds int) {
 	cells := make([][]string, len(peers))
 	for i, p := range peers {
@@ -100,14 +94,14 @@ func printPeers(w io.Writer, peers []peer, rounds int) {
 			cells[i] = append(cells[i], cell)
 		}
 	}
-	line(w, head...)
-	line(w, rule...)
+	figures.Row(w, head...)
+	figures.Row(w, rule...)
 	for _, c := range cells {
-		line(w, c...)
+		figures.Row(w, c...)
 	}
 }
 
-// short prints nanoseconds with about three digits.
+// short formats a duration in nanoseconds with about three digits.
 func short(ns float64) string {
 	switch {
 	case ns < 10:

@@ -3,12 +3,12 @@ package main
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-func TestCells(t *testing.T) {
+func TestResult_FormatsCells(t *testing.T) {
 	const noTarget = "–"
-	against := func() func(int) { return nil } // what is not measured here
+	against := func() func(int) { return nil } // is not called
 	for _, test := range []struct {
 		name          string
 		res           result
@@ -18,21 +18,17 @@ func TestCells(t *testing.T) {
 		{"at its target", result{row: row{their: against, limit: 1.2}, counted: 31, ratio: 1.2, low: 1, high: 1.3}, "**1.20 ×** (1.00–1.30)", "≤ 1.20 ×"},
 		{"at its target, as printed", result{row: row{their: against, limit: 1.2}, counted: 31, ratio: 1.204, low: 1, high: 1.3}, "**1.20 ×** (1.00–1.30)", "≤ 1.20 ×"},
 		{"above its target", result{row: row{their: against, limit: 1.2}, counted: 31, ratio: 1.206, low: 1, high: 1.3}, "**1.21 ×** (1.00–1.30)", "≤ 1.20 ×, **missed**"},
-		{"above its target, of some rounds", result{row: row{their: against, alone: against, limit: 0.25}, counted: 28, ratio: 0.29, low: 0.28, high: 0.32}, "**0.29 ×** (0.28–0.32), 28 rounds", "≤ 0.25 ×, **missed**"},
+		{"above its target, some rounds counted", result{row: row{their: against, alone: against, limit: 0.25}, counted: 28, ratio: 0.29, low: 0.28, high: 0.32}, "**0.29 ×** (0.28–0.32), 28 rounds", "≤ 0.25 ×, **missed**"},
 		{"far below", result{row: row{their: against, limit: 1}, counted: 10, ratio: 0.001, low: 0.001, high: 0.002}, "**< 0.01 ×**", "≤ 1.00 ×"},
-		{"more by less than its target", result{row: row{their: against, more: 2.5}, counted: 31, ratio: 2.54, low: -1, high: 3}, "**+2.5 ns** (-1.0–+3.0)", "≤ +2.5 ns"},
-		{"more by more", result{row: row{their: against, more: 2.5}, counted: 31, ratio: 2.56, low: 2, high: 3}, "**+2.6 ns** (+2.0–+3.0)", "≤ +2.5 ns, **missed**"},
-		{"faster than its target", result{row: row{most: 150}, counted: 31, ourTime: 149}, "–", "≤ 150 ns"},
-		{"slower", result{row: row{most: 5e7}, counted: 31, ourTime: 51e6}, "–", "≤ 50.0 ms, **missed**"},
+		{"with a time as target", result{row: row{most: 150}, counted: 31, ourTime: 149}, "–", "≤ 150 ns"},
+		{"above a time as target", result{row: row{most: 5e7}, counted: 31, ourTime: 51e6}, "–", "≤ 50.0 ms, **missed**"},
 		{"without a target", result{row: row{their: against}, counted: 31, ratio: 9, low: 8, high: 10}, "**9.00 ×** (8.00–10.00)", noTarget},
-		{"against nothing", result{counted: 31}, "–", noTarget},
-		{"not to be seen", result{row: row{their: against, alone: against, limit: 0.25}}, "–, 0 rounds", "≤ 0.25 ×"},
+		{"without a peer", result{counted: 31}, "–", noTarget},
+		{"without contention", result{row: row{their: against, alone: against, limit: 0.25}}, "–, 0 rounds", "≤ 0.25 ×"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cells := test.res.cells()
-			if diff := cmp.Diff([]string{test.ratio, test.target}, cells[4:6]); diff != "" {
-				t.Errorf("ratio and target (-want +got):\n%s", diff)
-			}
+			testkit.Equal(t, "ratio and target", cells[4:6], []string{test.ratio, test.target})
 		})
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// atDepth returns the scope so many levels below a new root.
+// atDepth returns a scope with the given number of ancestors.
 func atDepth(t *testing.T, depth int) *ctxshutdown.Swansong {
 	s := ctxshutdown.New(t.Context())
 	for range depth {
@@ -18,7 +18,7 @@ func atDepth(t *testing.T, depth int) *ctxshutdown.Swansong {
 	return s
 }
 
-func TestGuardsDoNotAllocate(t *testing.T) {
+func TestGuard_DoesNotAllocate(t *testing.T) {
 	for _, depth := range []int{0, 1, 4} {
 		s := atDepth(t, depth)
 		var ctx context.Context = s
@@ -54,23 +54,24 @@ func TestGuardsDoNotAllocate(t *testing.T) {
 					defer g.Release()
 				}
 			},
-			"the look": func() {
+			"Err and State": func() {
 				if s.Err() != nil || s.State() != ctxshutdown.Running {
-					t.Error("stopped by nobody")
+					t.Error("the scope has ended without a stop")
 				}
 			},
 		} {
 			t.Run(fmt.Sprintf("%s at depth %d", name, depth), func(t *testing.T) {
 				if n := testing.AllocsPerRun(1000, take); n != 0 {
-					t.Errorf("%v allocations", n)
+					t.Errorf("%v allocations, want none", n)
 				}
 			})
 		}
 	}
 }
 
-// A live child that nobody waits on, with a guard and a cancel function that have escaped, takes 300 bytes at most, all in.
-func TestChildrenAreSmall(t *testing.T) {
+// A running child scope for which no standard context was created takes at most 300 bytes. That
+// includes a guard and a cancel function that have escaped to the heap.
+func TestWithCancel_ChildTakesLittleMemory(t *testing.T) {
 	const n, most = 10_000, 300
 	type part struct {
 		guard  *ctxshutdown.Guard
@@ -85,7 +86,7 @@ func TestChildrenAreSmall(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if each := (after.TotalAlloc - before.TotalAlloc) / n; each > most {
-		t.Errorf("%d bytes each, and %d are too many", each, most)
+		t.Errorf("a child takes %d bytes, want at most %d", each, most)
 	}
 	for _, p := range parts {
 		p.guard.Release()
@@ -93,8 +94,8 @@ func TestChildrenAreSmall(t *testing.T) {
 	}
 }
 
-// Of a scope that has been stopped: a late guard, and a refusal.
-func TestGuardsDoNotAllocate_AfterTheStop(t *testing.T) {
+// After the stop, neither the acquisition of a guard nor the refusal of one allocates.
+func TestGuard_DoesNotAllocateAfterStop(t *testing.T) {
 	for _, depth := range []int{0, 4} {
 		s := atDepth(t, depth)
 		held := s.Guard()
@@ -106,18 +107,18 @@ func TestGuardsDoNotAllocate_AfterTheStop(t *testing.T) {
 			},
 			"TryGuard": func() {
 				if _, ok := s.TryGuard(); ok {
-					t.Error("admitted")
+					t.Error("a stopped scope admits a guard")
 				}
 			},
 			"Acquire": func() {
 				if _, ok := ctxshutdown.Acquire(s); ok {
-					t.Error("admitted")
+					t.Error("a stopped scope admits a guard")
 				}
 			},
 		} {
 			t.Run(fmt.Sprintf("%s at depth %d", name, depth), func(t *testing.T) {
 				if n := testing.AllocsPerRun(1000, take); n != 0 {
-					t.Errorf("%v allocations", n)
+					t.Errorf("%v allocations, want none", n)
 				}
 			})
 		}
@@ -125,8 +126,9 @@ func TestGuardsDoNotAllocate_AfterTheStop(t *testing.T) {
 	}
 }
 
-// A child is one allocation, and its cancel function another; so is a shutdown's result.
-func TestChildrenAllocateLittle(t *testing.T) {
+// Creating a child scope allocates twice: the scope and its cancel function. Creating a Completion
+// allocates once.
+func TestWithCancel_AllocatesAtMostTwice(t *testing.T) {
 	for _, depth := range []int{0, 4} {
 		s := atDepth(t, depth)
 		for _, test := range []struct {
@@ -134,17 +136,17 @@ func TestChildrenAllocateLittle(t *testing.T) {
 			most float64
 			do   func()
 		}{
-			{"a child that nobody waits on", 2, func() {
+			{"child and cancel", 2, func() {
 				_, cancel := ctxshutdown.WithCancel(s)
 				cancel()
 			}},
-			{"with a guard", 2, func() {
+			{"child, guard and cancel", 2, func() {
 				c, cancel := ctxshutdown.WithCancel(s)
 				defer cancel()
 				g := c.Guard()
 				g.Release()
 			}},
-			{"Shutdown", 1, func() { s.Completion() }},
+			{"Completion", 1, func() { s.Completion() }},
 		} {
 			t.Run(fmt.Sprintf("%s at depth %d", test.name, depth), func(t *testing.T) {
 				if n := testing.AllocsPerRun(1000, test.do); n > test.most {

@@ -11,14 +11,14 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// noPanic is the answer of what does not panic.
+// noPanic is what panicOf returns for a function that does not panic.
 const noPanic = "(no panic)"
 
-// panicOf returns the text that f panics with.
+// panicOf calls f and returns the text of the value that f panics with.
 func panicOf(f func()) (text string) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -29,7 +29,7 @@ func panicOf(f func()) (text string) {
 	return noPanic
 }
 
-// An input is a call that nobody should make, and the whole text of its answer.
+// input is an invalid call, and the complete text of the panic that it must cause.
 type input struct {
 	name string
 	call func()
@@ -39,14 +39,12 @@ type input struct {
 func testInputs(t *testing.T, inputs []input) {
 	for _, in := range inputs {
 		t.Run(in.name, func(t *testing.T) {
-			if diff := cmp.Diff(in.want, panicOf(in.call)); diff != "" {
-				t.Errorf("panic (-want +got):\n%s", diff)
-			}
+			testkit.Equal(t, "panic", panicOf(in.call), in.want)
 		})
 	}
 }
 
-func TestBadInput_NilContext(t *testing.T) {
+func TestFunctions_PanicOnNilContext(t *testing.T) {
 	var none context.Context
 	nothing := func(context.Context) {}
 	const want = "ctxshutdown: nil context"
@@ -64,7 +62,7 @@ func TestBadInput_NilContext(t *testing.T) {
 	})
 }
 
-func TestBadInput_ZeroSwansong(t *testing.T) {
+func TestSwansong_PanicsOnUseOfZeroValue(t *testing.T) {
 	zero := func() *ctxshutdown.Swansong { return new(ctxshutdown.Swansong) }
 	nothing := func(context.Context) {}
 	const want = "ctxshutdown: use of a zero Swansong; make one with New or WithCancel"
@@ -99,7 +97,7 @@ func TestBadInput_ZeroSwansong(t *testing.T) {
 	})
 }
 
-func TestBadInput_OtherZeroValues(t *testing.T) {
+func TestZeroValues_PanicOrAreUsableAsDocumented(t *testing.T) {
 	f := func(context.Context) error { return nil }
 	const group = "ctxshutdown: use of a zero Group; make one with NewGroup"
 	testInputs(t, []input{
@@ -113,26 +111,26 @@ func TestBadInput_OtherZeroValues(t *testing.T) {
 		{"nil Guard.Clone", func() { (*ctxshutdown.Guard)(nil).Clone().Clone().Release() }, noPanic},
 	})
 	const dereference = "runtime error: invalid memory address or nil pointer dereference"
-	testInputs(t, []input{ // as for any pointer that no function of the package returns
+	testInputs(t, []input{ // no function of the package returns such a pointer
 		{"nil Completion.Done", func() { (*ctxshutdown.Completion)(nil).Done() }, dereference},
 		{"nil Completion.Wait", func() { (*ctxshutdown.Completion)(nil).Wait(t.Context()) }, dereference},
 		{"zero Completion.Wait", func() { new(ctxshutdown.Completion).Wait(t.Context()) }, dereference},
 		{"nil Swansong", func() { (*ctxshutdown.Swansong)(nil).Shutdown() }, dereference},
 		{"nil Group", func() { (*ctxshutdown.Group)(nil).Wait() }, dereference},
 	})
-	t.Run("a nil guard stands for no guard", func(t *testing.T) {
+	t.Run("the clone of a nil guard is nil", func(t *testing.T) {
 		if g := (*ctxshutdown.Guard)(nil).Clone(); g != nil {
-			t.Errorf("its clone is %v, want nil", g)
+			t.Errorf("the clone of a nil Guard is %v, want nil", g)
 		}
 	})
 	t.Run("GuardReport", func(t *testing.T) {
 		var r ctxshutdown.GuardReport
 		if r.Count() != 0 || len(r.Entries()) != 0 || r.String() != "no guards" || r.LogValue().String() != "[count=0]" {
-			t.Errorf("the zero report: %v, %v", r, r.LogValue())
+			t.Errorf("the zero GuardReport prints as %v and logs as %v", r, r.LogValue())
 		}
 	})
 	t.Run("DrainError", func(t *testing.T) {
-		const want = "ctxshutdown: the wait ended first (<nil>), with no guard held: has the scope been told to stop?"
+		const want = "ctxshutdown: Wait ended (<nil>) although no guard was held; if the scope was not told to stop, call Shutdown before Wait"
 		if err := (&ctxshutdown.DrainError{}); err.Error() != want || err.Unwrap() != nil {
 			t.Errorf("the zero DrainError: %v", err)
 		}
@@ -140,12 +138,12 @@ func TestBadInput_OtherZeroValues(t *testing.T) {
 	t.Run("State", func(t *testing.T) {
 		got := fmt.Sprint(ctxshutdown.State(-1), ctxshutdown.Running, ctxshutdown.ShuttingDown, ctxshutdown.Complete, ctxshutdown.State(3))
 		if want := "State(?) Running ShuttingDown Complete State(?)"; got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("states print as %q, want %q", got, want)
 		}
 	})
 }
 
-func TestBadInput_NilFunctions(t *testing.T) {
+func TestGo_PanicsOnNilFunction(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	limited := ctxshutdown.NewGroup(s)
 	limited.SetLimit(1)
@@ -162,17 +160,17 @@ func TestBadInput_NilFunctions(t *testing.T) {
 		{"Group.Go when stopped", func() { ctxshutdown.NewGroup(stopped).Go(nil) }, want},
 		{"Group.TryGo", func() { ctxshutdown.NewGroup(s).TryGo(nil) }, want},
 		{"Group.Go with a limit", func() { limited.Go(nil) }, want},
-		{"Group.Go with a limit again: the place was given back", func() { limited.Go(nil) }, want},
+		{"Group.Go with a limit, again", func() { limited.Go(nil) }, want},
 	})
 	if n := s.GuardCount(); n != 0 {
-		t.Errorf("%d guards are left", n)
+		t.Errorf("%d guards are held after all calls have panicked", n)
 	}
 }
 
-func TestBadInput_OptionsNilAndTwice(t *testing.T) {
+func TestOptions_MayBeNilOrRepeated(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), nil, ctxshutdown.WithLogger(nil), ctxshutdown.WithTrace(), nil, ctxshutdown.WithTrace(), ctxshutdown.WithLogger(nil))
 	s.Force(nil)
-	s.Guard().Release() // late, with nowhere to tell it
+	s.Guard().Release() // the guard is released after Force, and no logger is set
 	for _, test := range []struct {
 		names []string
 		want  string
@@ -193,7 +191,7 @@ func TestBadInput_OptionsNilAndTwice(t *testing.T) {
 	}
 }
 
-func TestBadInput_Names(t *testing.T) {
+func TestWithName_EscapesUntrustedNames(t *testing.T) {
 	for _, test := range []struct{ name, in, want string }{
 		{"as it is", "http/conn-42 é 世界 👋", "http/conn-42 é 世界 👋"},
 		{"newlines", "a\nb\r\n", `a\nb\r\n`},
@@ -214,34 +212,32 @@ func TestBadInput_Names(t *testing.T) {
 			defer s.Guard().Release()
 			want := []string{"Swansong(" + test.want + ")", test.want, "1 guard: " + test.want + " ×1"}
 			r := s.GuardReport()
-			if diff := cmp.Diff(want, []string{s.String(), r.Entries()[0].Path, r.String()}); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			testkit.Equal(t, "the name in String", []string{s.String(), r.Entries()[0].Path, r.String()}, want)
 		})
 	}
 }
 
-func FuzzBadInput_Names(f *testing.F) {
+func FuzzWithName(f *testing.F) {
 	f.Add("a\nb\u202e\xff")
 	f.Add(strings.Repeat("é", 100))
 	f.Fuzz(func(t *testing.T, name string) {
 		s := ctxshutdown.New(t.Context(), ctxshutdown.WithName(name))
 		got := s.String()
 		if len(got) > 600 || !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			t.Errorf("named %q, it goes by %q", name, got)
+			t.Errorf("the scope named %q is shown as %q", name, got)
 		}
 	})
 }
 
-func TestBadInput_Guards(t *testing.T) {
-	t.Run("double release is a no-op", func(t *testing.T) {
+func TestGuard_CountStaysRightAfterMisuse(t *testing.T) {
+	t.Run("a second release does nothing", func(t *testing.T) {
 		s := ctxshutdown.New(t.Context())
 		g, other := s.Guard(), s.Guard()
 		for range 3 {
 			g.Release()
 		}
-		if s.GuardCount() != 1 || resolved(s.Shutdown()) {
-			t.Errorf("%d guards, want the other one", s.GuardCount())
+		if s.GuardCount() != 1 || isResolved(s.Shutdown()) {
+			t.Errorf("%d guards are held, want one", s.GuardCount())
 		}
 		other.Release()
 	})
@@ -253,10 +249,10 @@ func TestBadInput_Guards(t *testing.T) {
 			t.Error(got)
 		}
 		if s.GuardCount() != 0 {
-			t.Error("it counts")
+			t.Error("a refused Clone is counted")
 		}
 	})
-	// Only a copy of a guard can be released too often, which go vet tells.
+	// Only a copy of a Guard can be released too often. The tool go vet reports such copies.
 	for _, stopped := range []bool{false, true} {
 		for _, opts := range [][]ctxshutdown.Option{nil, {ctxshutdown.WithTrace()}} {
 			t.Run(fmt.Sprintf("more releases than acquisitions, stopped %v, %d options", stopped, len(opts)), func(t *testing.T) {
@@ -276,7 +272,7 @@ func TestBadInput_Guards(t *testing.T) {
 				}
 				late := s.Guard()
 				if root.GuardCount() != 1 || s.GuardCount() != 1 || s.GuardReport().Count() != 1 {
-					t.Errorf("guards: %d, %d, %d; want 1 everywhere", root.GuardCount(), s.GuardCount(), s.GuardReport().Count())
+					t.Errorf("guards of the root: %d, of the scope: %d, in the report: %d; want 1 each", root.GuardCount(), s.GuardCount(), s.GuardReport().Count())
 				}
 				late.Release()
 				if err := root.Shutdown().Wait(context.Background()); err != nil {
@@ -289,37 +285,37 @@ func TestBadInput_Guards(t *testing.T) {
 		s := ctxshutdown.New(t.Context())
 		done := s.Shutdown()
 		g := s.Guard()
-		if s.State() != ctxshutdown.ShuttingDown || !resolved(done) || resolved(s.Completion()) {
-			t.Errorf("%v, want ShuttingDown with a new completion", s.State())
+		if s.State() != ctxshutdown.ShuttingDown || !isResolved(done) || isResolved(s.Completion()) {
+			t.Errorf("state %v under a late guard, want ShuttingDown with a new completion", s.State())
 		}
 		g.Release()
 		if s.State() != ctxshutdown.Complete {
-			t.Errorf("%v, want Complete", s.State())
+			t.Errorf("state %v after the release, want Complete", s.State())
 		}
 	})
 }
 
-// copyGuard does what go vet forbids.
+// copyGuard copies a Guard by reflection, so that go vet does not report the copy.
 func copyGuard(g *ctxshutdown.Guard) *ctxshutdown.Guard {
 	forged := new(ctxshutdown.Guard)
 	reflect.ValueOf(forged).Elem().Set(reflect.ValueOf(g).Elem())
 	return forged
 }
 
-func TestBadInput_WaitOnTheContextBeingShutDown(t *testing.T) {
+func TestWait_RejectsContextOfStoppedScope(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	defer s.Guard().Release()
 	timed, cancel := context.WithTimeout(s, time.Hour)
 	defer cancel()
 	for name, ctx := range map[string]context.Context{"the scope": s, "derived": timed, "a child": child(s)} {
 		err := s.Shutdown().Wait(ctx)
-		const want = "ctxshutdown: Wait was given a context that ends with the shutdown, so nothing was waited for; " +
-			"give it one of its own, such as context.WithTimeout(context.Background(), 10*time.Second)"
+		const want = "ctxshutdown: the context passed to Wait had ended, or ended with the shutdown, so Wait did not wait; " +
+			"pass a separate context, such as context.WithTimeout(context.Background(), 10*time.Second)"
 		if !errors.Is(err, ctxshutdown.ErrWaitContext) || err.Error() != want {
 			t.Errorf("%s: %v", name, err)
 		}
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: passes for a time-out", name)
+			t.Errorf("%s: the error matches a time-out", name)
 		}
 	}
 }

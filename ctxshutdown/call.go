@@ -1,20 +1,27 @@
 package ctxshutdown
 
+// Interrupts: Call, which stops waiting for a function that ignores its context.
+//
+// A goroutine cannot be stopped from outside, so the function continues to run after Call has
+// stopped waiting for it. The function keeps its guard until it returns. Until then the scope does
+// not complete, and reports list the guard.
+
 import (
 	"context"
 	"errors"
 
-	"github.com/swansong-go/swansong/internal/unwind"
+	"github.com/swansong-go/swansong/internal/panics"
 )
 
-// Call runs f with ctx and returns what f returns, or the zero value and [context.Cause] of ctx if ctx is done first:
-// it stops waiting, and f goes on under a guard of the nearest scope in ctx until it returns. It is for code that
-// takes a context and does not look at it. If ctx is done already, f does not run.
+// Call calls f(ctx) and returns its results. If ctx is done before f returns, Call stops waiting
+// and returns the zero value and [context.Cause] of ctx, while f keeps running. If ctx carries a
+// scope, f holds a guard of the nearest scope until f returns. If ctx is done before the call, f
+// does not run. Use Call for functions that take a context but do not return when the context ends.
 //
-// f runs in a goroutine of its own. A panic in it ends the program, as in any goroutine: the caller may be gone, and what
-// becomes of a panic should not depend on that. Neither Call nor a drain returns before that; see [Swansong.Go]. When f
-// ends its goroutine by runtime.Goexit, Call returns an error that says so. The guard is released a moment after Call has
-// the result.
+// f runs in a new goroutine. A panic in f ends the program, even if Call has returned before; a
+// drain that waits for f does not complete before the program ends, see [Swansong.Go]. If f calls
+// runtime.Goexit, Call returns an error that says so. The guard of f can be released shortly after
+// Call has returned. Call panics if ctx or f is nil.
 func Call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (T, error) {
 	var zero T
 	if f == nil {
@@ -24,13 +31,13 @@ func Call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (T
 		v   T
 		err error
 	}
-	done := make(chan result, 1)
-	ran := Go(ctx, func(ctx context.Context) {
-		r := result{err: errGoexit}
-		defer unwind.UnlessPanic(func() { done <- r })
+	done := make(chan result, 1) // has room for the result, so f never blocks after Call has returned
+	started := Go(ctx, func(ctx context.Context) {
+		r := result{err: errGoexit} // stays if f calls Goexit
+		defer panics.UnlessPanic(func() { done <- r })
 		r.v, r.err = f(ctx)
 	})
-	if !ran {
+	if !started {
 		return zero, context.Cause(ctx)
 	}
 	select {
@@ -39,11 +46,11 @@ func Call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (T
 	case <-ctx.Done():
 	}
 	select {
-	case r := <-done: // both were ready: the result is worth more
+	case r := <-done: // if f has returned by now, prefer its result
 		return r.v, r.err
 	default:
 		return zero, context.Cause(ctx)
 	}
 }
 
-var errGoexit = errors.New("ctxshutdown: the function given to Call ended its goroutine with runtime.Goexit")
+var errGoexit = errors.New("ctxshutdown: Call: the function ended its goroutine with runtime.Goexit")

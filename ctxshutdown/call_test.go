@@ -10,7 +10,7 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// returned is what Call returns.
+// returned has the two results of Call.
 type returned struct {
 	Value string
 	Err   error
@@ -28,28 +28,28 @@ func wantReturned(t *testing.T, want, got returned) {
 	}
 }
 
-func TestCall_ReturnsWhatTheFunctionDoes(t *testing.T) {
+func TestCall_ReturnsResult(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, _ func()) {
 		for _, want := range []returned{{"value", nil}, {"", errLate}, {"value", errLate}, {}} {
 			wantReturned(t, want, call(ctx, func(given context.Context) (string, error) {
 				if given != ctx {
-					t.Errorf("it is given %v, want %v", given, ctx)
+					t.Errorf("the function is given %v, want %v", given, ctx)
 				}
 				return want.Value, want.Err
 			}))
 		}
 		s, _ := ctxshutdown.FromContext(ctx)
-		other := s.GuardCount() // at the hard tier
+		other := s.GuardCount() // not zero if ctx is a Work, because a test helper holds a guard then
 		call(ctx, func(context.Context) (string, error) {
 			if n := s.GuardCount(); n <= other {
-				t.Errorf("%d guards while it runs", n)
+				t.Errorf("%d guards are held while the function runs", n)
 			}
 			return "", nil
 		})
 	})
 }
 
-func TestCall_GivesUpAndTheFunctionKeepsItsGuard(t *testing.T) {
+func TestCall_KeepsGuardAfterGivingUp(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		s, _ := ctxshutdown.FromContext(ctx)
 		before := s.GuardCount()
@@ -62,18 +62,19 @@ func TestCall_GivesUpAndTheFunctionKeepsItsGuard(t *testing.T) {
 		wantReturned(t, returned{"", errCause}, <-got)
 		synctest.Wait()
 		if n := s.GuardCount(); n != before+1 || s.State() != ctxshutdown.ShuttingDown {
-			t.Errorf("%d guards and %v while it runs, %d guards before", n, s.State(), before)
+			t.Errorf("%d guards and state %v while the function runs, %d guards before", n, s.State(), before)
 		}
 		close(let)
 		synctest.Wait()
 		if n := s.GuardCount(); n != before {
-			t.Errorf("%d guards when it has returned, %d before", n, before)
+			t.Errorf("%d guards after the function has returned, %d before", n, before)
 		}
 	})
 }
 
-// A function that looks at its context often returns at the same time: its result is worth more than none.
-func TestCall_PrefersTheResult(t *testing.T) {
+// If the function returns at the moment when its context ends, Call returns the result of the
+// function and not the cause of the context.
+func TestCall_PrefersResultToCauseOfStop(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		for range manyTimes {
 			wantReturned(t, returned{"value", nil}, call(resultFirst{ctx}, func(context.Context) (string, error) { return "value", nil }))
@@ -81,38 +82,39 @@ func TestCall_PrefersTheResult(t *testing.T) {
 	})
 }
 
-// resultFirst is a context that is done when it is asked for Done, and no sooner than everything else in its bubble.
+// resultFirst is a context whose Done waits for all other goroutines of the bubble and then returns
+// a closed channel.
 type resultFirst struct{ context.Context }
 
 func (ctx resultFirst) Done() <-chan struct{} {
 	synctest.Wait()
-	return over
+	return closedChannel
 }
 
-func TestCall_DoesNotRunWhenItIsTooLate(t *testing.T) {
+func TestCall_DoesNotRunFunctionIfContextIsDone(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		end()
 		wantReturned(t, returned{"", errCause}, call(ctx, func(context.Context) (string, error) {
-			t.Error("it runs")
+			t.Error("the function runs although the context is done")
 			return "value", nil
 		}))
 	})
 }
 
-func TestCall_Goexit(t *testing.T) {
+func TestCall_ReturnsErrorAfterGoexit(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, _ func()) {
 		got := call(ctx, func(context.Context) (string, error) {
 			runtime.Goexit()
 			return "value", nil
 		})
-		const want = "ctxshutdown: the function given to Call ended its goroutine with runtime.Goexit"
+		const want = "ctxshutdown: Call: the function ended its goroutine with runtime.Goexit"
 		if got.Value != "" || got.Err == nil || got.Err.Error() != want {
 			t.Errorf("Call: %v", got)
 		}
 	})
 }
 
-func TestCall_WithoutAScope(t *testing.T) {
+func TestCall_WorksWithoutScope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		wantReturned(t, returned{"value", nil}, call(ctx, func(context.Context) (string, error) { return "value", nil }))

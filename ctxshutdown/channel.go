@@ -1,11 +1,22 @@
 package ctxshutdown
 
-import "context"
+// Interrupts: operations on a channel, and pauses.
+//
+// Recv, Send and Sleep check ctx.Err before they select. Without that check, a loop over a full
+// channel would receive several more elements after ctx has ended, because a select with two ready
+// cases picks one at random. An element that becomes ready at the moment when ctx ends can still be
+// received, and is then returned.
 
-// Recv receives from ch. It returns false when ch is closed or ctx is done. It prefers the end of ctx to an element
-// that is ready, and leaves that element in the channel for the next owner. A nil channel blocks until ctx is done.
+import (
+	"context"
+	"time"
+)
+
+// Recv receives a value from ch. It returns false if ch is closed or ctx is done. If ctx is done
+// before the call, Recv leaves all values in the channel. If ch is nil, Recv blocks until ctx is
+// done. Recv panics if ctx is nil.
 func Recv[T any](ctx context.Context, ch <-chan T) (v T, ok bool) {
-	mustIterate(ctx, false)
+	checkContext(ctx)
 	if ctx.Err() != nil {
 		return v, false
 	}
@@ -17,15 +28,37 @@ func Recv[T any](ctx context.Context, ch <-chan T) (v T, ok bool) {
 	}
 }
 
-// Send sends v to ch. It returns false, with v not sent, when ctx is done; it prefers that to a receiver that is
-// ready. A nil channel blocks until ctx is done. As any send, it panics when ch is closed.
+// Send sends v to ch and returns true. If ctx is done first, Send returns false and does not send
+// v. If ctx is done before the call, that is so even if a receiver is ready. If ch is nil, Send
+// blocks until ctx is done. Send panics if ch is closed, like any send, or if ctx is nil.
 func Send[T any](ctx context.Context, ch chan<- T, v T) bool {
-	mustIterate(ctx, false)
+	checkContext(ctx)
 	if ctx.Err() != nil {
 		return false
 	}
 	select {
 	case ch <- v:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Sleep pauses for the duration d and returns true. It returns false as soon as ctx ends, or at
+// once if ctx has ended before the call. If d is zero or negative, Sleep does not pause and only
+// checks ctx. Sleep panics if ctx is nil.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	checkContext(ctx)
+	if ctx.Err() != nil {
+		return false
+	}
+	if d <= 0 {
+		return true
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
 		return true
 	case <-ctx.Done():
 		return false

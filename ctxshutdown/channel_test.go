@@ -8,14 +8,15 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// manyTimes is for what the runtime decides by chance: a select of two that are ready.
+// manyTimes is the number of times that a test repeats a select with two ready cases. The runtime
+// picks one of the two cases at random.
 const manyTimes = 100
 
-func TestRecv_PrefersTheStopAndLeavesTheElement(t *testing.T) {
+func TestRecv_PrefersStopToReadyElement(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		ch := make(chan int, 3)
 		ch <- 1
@@ -33,34 +34,32 @@ func TestRecv_PrefersTheStopAndLeavesTheElement(t *testing.T) {
 				t.Fatalf("after the stop, All: %d", v)
 			}
 		}
-		if diff := cmp.Diff([]int{2, 3}, []int{<-ch, <-ch}); diff != "" {
-			t.Errorf("the next owner (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "elements left in the channel", []int{<-ch, <-ch}, []int{2, 3})
 	})
 }
 
-func TestSend_PrefersTheStopAndDoesNotSend(t *testing.T) {
+func TestSend_PrefersStopToReadyReceiver(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		ch, waiting := make(chan int, 2), make(chan int)
 		if !ctxshutdown.Send(ctx, ch, 1) {
-			t.Error("before the stop: not sent")
+			t.Error("Send returns false before the stop")
 		}
 		go func() { <-waiting }()
 		synctest.Wait()
 		end()
 		for range manyTimes {
 			if ctxshutdown.Send(ctx, ch, 2) || ctxshutdown.Send(ctx, waiting, 2) {
-				t.Fatal("sent after the stop")
+				t.Fatal("Send returns true after the stop")
 			}
 		}
 		if len(ch) != 1 || <-ch != 1 {
-			t.Error("the channel has more than was sent")
+			t.Error("the channel has other elements than were sent")
 		}
 		waiting <- 0
 	})
 }
 
-func TestChannels_BlockedWhenTheStopComes(t *testing.T) {
+func TestChannels_StopWakesBlockedCalls(t *testing.T) {
 	for name, ends := range map[string]func(ctx context.Context, ch chan int) bool{
 		"Recv": func(ctx context.Context, ch chan int) bool {
 			v, ok := ctxshutdown.Recv(ctx, ch)
@@ -75,8 +74,8 @@ func TestChannels_BlockedWhenTheStopComes(t *testing.T) {
 		},
 	} {
 		for kind, ch := range map[string]func() chan int{
-			"nobody there": func() chan int { return make(chan int) },
-			"nil":          func() chan int { return nil },
+			"unbuffered": func() chan int { return make(chan int) },
+			"nil":        func() chan int { return nil },
 		} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
@@ -84,11 +83,11 @@ func TestChannels_BlockedWhenTheStopComes(t *testing.T) {
 					go func() { got <- ends(ctx, ch()) }()
 					synctest.Wait()
 					if len(got) != 0 {
-						t.Fatal("it does not block")
+						t.Fatal("the call returns before the stop")
 					}
 					end()
 					if !<-got {
-						t.Error("something was received or sent")
+						t.Error("the call has received or sent an element")
 					}
 				})
 			})
@@ -96,7 +95,7 @@ func TestChannels_BlockedWhenTheStopComes(t *testing.T) {
 	}
 }
 
-func TestChannels_Closed(t *testing.T) {
+func TestChannels_HandleClosedChannel(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		ch := make(chan string, 2)
 		ch <- "a"
@@ -106,26 +105,20 @@ func TestChannels_Closed(t *testing.T) {
 		for v := range ctxshutdown.All(ctx, ch) {
 			all = append(all, v)
 		}
-		if diff := cmp.Diff([]string{"a", "b"}, all); diff != "" {
-			t.Errorf("All (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "All", all, []string{"a", "b"})
 		if v, ok := ctxshutdown.Recv(ctx, ch); v != "" || ok {
 			t.Errorf("Recv: %q, %v", v, ok)
 		}
 		send := func() { ctxshutdown.Send(ctx, ch, "c") }
-		if diff := cmp.Diff("send on closed channel", panicOf(send)); diff != "" {
-			t.Errorf("Send panics (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "Send panics", panicOf(send), "send on closed channel")
 		end()
-		if diff := cmp.Diff(noPanic, panicOf(send)); diff != "" {
-			t.Errorf("Send after the stop panics (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "Send after the stop panics", panicOf(send), noPanic)
 	})
 }
 
-// Under the race detector: between many senders and receivers that all stop at once, each element that was sent has
-// been received, or is still in the channel.
-func TestChannels_LoseNothingInTheRace(t *testing.T) {
+// A scope is stopped while several goroutines send to a channel and several others receive from it.
+// Each element that was sent has been received, or is still in the channel.
+func TestChannels_StopLosesNoElement(t *testing.T) {
 	for range 5 {
 		onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 			ch := make(chan int, 3)
@@ -149,7 +142,7 @@ func TestChannels_LoseNothingInTheRace(t *testing.T) {
 			end()
 			racing.Wait()
 			if left := int64(len(ch)); sent.Load() != received.Load()+left {
-				t.Errorf("%d sent, %d received, %d left", sent.Load(), received.Load(), left)
+				t.Errorf("%d elements sent, %d received, %d left in the channel", sent.Load(), received.Load(), left)
 			}
 		})
 	}

@@ -1,49 +1,56 @@
 package ctxshutdown
 
+// Scopes: the type Swansong, its creation, its state and its stop.
+//
+// A scope consists of a context and a node. The context tells whether the scope has been told to
+// stop; it is a chain of standard contexts, see lazycontext.go. The node counts guards in a tree
+// and tells whether the scope is complete; see package packed. The methods stop and syncTree
+// connect the two.
+
 import (
 	"context"
 	"net"
 	"sync/atomic"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/ctxkey"
 	"github.com/swansong-go/swansong/internal/packed"
-	"github.com/swansong-go/swansong/internal/scopekey"
 )
 
-// A Swansong is one scope of work that is stopped and drained as a whole: a [context.Context] that is done once the
-// scope is told to stop, and a registry of guards. Scopes form a tree.
+// A Swansong is a scope of work that is stopped and drained as a whole. It is a [context.Context]
+// that is done once the scope is told to stop, and it counts guards. Scopes form a tree.
 //
-//	Running ──Shutdown, or the context it derives from ends──▶ ShuttingDown ──last guard released──▶ Complete
-//	                                                              ▲                                    │
-//	                                                              └──────────── a late Guard ──────────┘
+//	Running ──Shutdown, or end of the parent context──▶ ShuttingDown ──last Release──▶ Complete
+//	                                                         ▲                            │
+//	                                                         └──────── a late Guard ──────┘
 //
-// Two things are kept apart on purpose. The signal is a plain standard-library context derived from the parent
-// context, so Err, Cause, deadlines and every function of package context are exactly right. The tree only counts.
-// Invariants:
-//
-//   - signal is set at most once. While it is nil, the scope has no context of its own: nobody has waited on it, and
-//     Err asks the parent. The first Done, the first error seen and the first Shutdown compete for setting it.
-//   - The node is told to stop after the signal has been given, here and in everything that derives from here.
-//   - No function of package context is called under a lock of the tree: they call back.
-//
-// All methods may be called from any number of goroutines at once. A Swansong must not be copied. The zero value is
-// not usable: its methods panic, String excepted.
+// All methods may be called concurrently. A Swansong must not be copied. The zero value is not
+// usable: its methods panic, except for String.
 type Swansong struct {
-	node   packed.Node
-	parent context.Context
-	signal atomic.Pointer[signal]
-	watch  atomic.Pointer[func() bool] // undoes the AfterFunc on signal
-	work   atomic.Pointer[work]
-	forced atomic.Pointer[error]     // the cause of Force, written before either tier ends
-	late   atomic.Pointer[time.Time] // when somebody first gave up waiting for the stopped scope
-	name   string
-	// trace is nil where not traced. Each guard looks at it. Beside what it writes, in the first line, it would be one line less to
-	// fetch for scopes out of cache, 1.0 instead of 1.8 misses of a simulated first level, and four or five instructions less;
-	// but a TryGuard in a loop took 0.89 instead of 0.86 of a WaitGroup, and scopes out of cache 0.94 of the time, give or take 0.3.
+	// The signal to stop is a standard context, so Err, Cause, deadlines and every function of
+	// package context behave as they do for context.WithCancel. The node only counts guards.
+	//
+	//   - std is set at most once. While it is nil, Err asks the parent context. The first call of
+	//     Done, the first Err that is not nil and the first Shutdown compete for setting it.
+	//   - The node is stopped after the context of the scope, and every context that derives from
+	//     it, has been cancelled.
+	//   - No function of package context is called with a lock of the tree held, because such
+	//     functions call methods of scopes, which may need the same lock.
+	node          packed.Node
+	parent        context.Context
+	std           atomic.Pointer[stdContext]
+	stopAfterFunc atomic.Pointer[func() bool] // ends the registration of syncTree with std
+	work          atomic.Pointer[work]
+	// forced is the cause of a Force of this scope or an ancestor. It is set before a context is
+	// cancelled.
+	forced   atomic.Pointer[error]
+	gaveUpAt atomic.Pointer[time.Time] // time when a Wait first gave up after the stop
+	name     string
+	// trace is nil if the scope is not traced and has no logger. Every guard operation reads it.
 	trace *scopeTrace
 }
 
-// State is what a scope is doing.
+// State is the phase of a scope: Running, ShuttingDown or Complete.
 type State int
 
 const (
@@ -52,6 +59,7 @@ const (
 	Complete                  // told to stop, and no guard held in its subtree
 )
 
+// String returns the name of the constant.
 func (st State) String() string {
 	switch st {
 	case Running:
@@ -64,46 +72,50 @@ func (st State) String() string {
 	return "State(?)"
 }
 
-// New returns a running root scope whose signal derives from ctx: when ctx ends, the scope is told to stop, with the
-// error and the cause of ctx. A scope found in ctx does not become its parent; that is what [WithCancel] is for.
+// New returns a running root scope that derives from ctx: when ctx ends, the scope is told to stop,
+// with the error and the cause of ctx. If ctx carries a scope, that scope does not become the
+// parent; use [WithCancel] for that.
 //
-// Call [Swansong.Shutdown] when done with it. New panics if ctx is nil, as context.WithCancel does.
+// Call [Swansong.Shutdown] when the scope is no longer needed. New panics if ctx is nil.
 func New(ctx context.Context, opts ...Option) *Swansong {
 	s := newScope(ctx, nil, opts)
-	s.wire()
-	s.reportLoss()
+	s.derive()
+	s.watchForLoss()
 	return s
 }
 
-// WithCancel returns a child scope and a function that stops it. Its signal derives from parent, and its place in the
-// tree is under the nearest scope that parent carries, through any number of derived contexts; it is a root if parent
-// carries none. A child of a context derived from [Swansong.Work] keeps running when that scope is told to stop: its
-// guards count there, and its own signal is the end of that Work.
+// WithCancel returns a child scope and a function that stops it. The child derives from the context
+// parent, and its guards count at the nearest scope that parent carries, through any number of
+// derived contexts, and at every scope above that. If parent carries no scope, the new scope is a
+// root. A child of a context that derives from [Swansong.Work] keeps running when the scope is told
+// to stop, and is told to stop when that Work ends.
 //
-// cancel is [Swansong.Shutdown] without the result, and as with context.WithCancel the code should call it when done.
-// A child that is never cancelled costs no more than a context.WithCancel never cancelled.
-//
-// WithCancel panics if parent is nil, as context.WithCancel does.
+// cancel is [Swansong.Shutdown] without the result. As with context.WithCancel, call it when the
+// scope is no longer needed; a child that is never cancelled costs no more than a
+// context.WithCancel that is never cancelled. WithCancel panics if parent is nil.
 func WithCancel(parent context.Context, opts ...Option) (s *Swansong, cancel context.CancelFunc) {
 	up, _ := fromContext(parent)
 	s = newScope(parent, up, opts)
 	if up == nil {
-		s.wire()
-		s.reportLoss()
+		s.derive()
+		s.watchForLoss()
 	}
 	return s, s.cancel
 }
 
+// newScope returns a scope that derives from ctx and is a child of up, or a root if up is nil.
 func newScope(ctx context.Context, up *Swansong, opts []Option) *Swansong {
 	if ctx == nil {
 		panic("ctxshutdown: cannot create a scope from a nil context")
 	}
 	s := &Swansong{parent: ctx}
-	// What is between two scopes, or above a root, may end by itself.
+	// A context between two scopes, or above a root, can be cancelled by code outside this package.
+	// No warning in the tree precedes such a cancellation, so TryGuard of a scope below such a
+	// context must always check the context.
 	if up == nil {
 		s.node.Init(nil, (*owner)(s), ctx.Done() != nil)
 	} else {
-		up.from()
+		up.parentContext()
 		s.node.Init(&up.node, (*owner)(s), ctx != up)
 	}
 	if len(opts) != 0 || up == nil || up.trace != nil {
@@ -112,10 +124,12 @@ func newScope(ctx context.Context, up *Swansong, opts []Option) *Swansong {
 	return s
 }
 
+// cancel is the cancel function of WithCancel.
 func (s *Swansong) cancel() { s.stop(ErrShutdown) }
 
-// FromContext returns the nearest scope that ctx carries, through any number of derived contexts. For a context
-// derived from [Swansong.Work] that is the scope whose Work it is.
+// FromContext returns the nearest scope that ctx carries, through any number of derived contexts.
+// For a context that derives from [Swansong.Work] it is the scope of that Work. FromContext panics
+// if ctx is nil.
 func FromContext(ctx context.Context) (*Swansong, bool) { return fromContext(ctx) }
 
 func fromContext(ctx context.Context) (*Swansong, bool) {
@@ -125,48 +139,53 @@ func fromContext(ctx context.Context) (*Swansong, bool) {
 	case *Swansong:
 		return c, true
 	}
-	s, ok := ctx.Value(scopekey.Nearest{}).(*Swansong)
+	s, ok := ctx.Value(ctxkey.NearestScope{}).(*Swansong)
 	return s, ok
 }
 
 // Deadline returns the deadline of the context that the scope derives from.
-func (s *Swansong) Deadline() (deadline time.Time, ok bool) { return s.from().Deadline() }
+func (s *Swansong) Deadline() (deadline time.Time, ok bool) { return s.parentContext().Deadline() }
 
-// Done returns a channel that is closed when the scope is told to stop: the soft tier. What must outlive the stop
-// takes [Swansong.Work] instead.
-func (s *Swansong) Done() <-chan struct{} { return s.wire().ctx.Done() }
+// Done returns a channel that is closed when the scope is told to stop. Work that must outlive the
+// stop uses the context of [Swansong.Work] instead.
+func (s *Swansong) Done() <-chan struct{} { return s.derive().ctx.Done() }
 
-// Err is nil until the scope is told to stop, then [context.Canceled], or [context.DeadlineExceeded] if that was what
-// ended it. [context.Cause] tells more.
+// Err returns nil until the scope is told to stop. Then it returns [context.Canceled], or
+// [context.DeadlineExceeded] if the scope was stopped by a deadline of the context that it derives
+// from. [context.Cause] returns the reason.
 func (s *Swansong) Err() error {
-	if g := s.signal.Load(); g != nil {
-		return g.ctx.Err()
+	if c := s.std.Load(); c != nil {
+		return c.ctx.Err()
 	}
-	return s.pull()
+	return s.parentErr()
 }
 
-// Value returns the value that the context it derives from associates with key.
+// Value returns the value for key in the context from which the scope derives.
 func (s *Swansong) Value(key any) any {
-	if key == (scopekey.Nearest{}) || key == (scopekey.Soft{}) {
+	if key == (ctxkey.NearestScope{}) || key == (ctxkey.SoftScope{}) {
 		return s
 	}
-	g := s.signal.Load()
-	if g == nil {
-		return s.from().Value(key)
+	c := s.std.Load()
+	if c == nil {
+		return s.parentContext().Value(key)
 	}
-	if v := g.ctx.Value(key); v != nil || !g.detached() {
+	if v := c.ctx.Value(key); v != nil || c.isDerived() {
 		return v
 	}
-	return s.from().Value(key)
+	return s.parentContext().Value(key)
 }
 
-// Shutdown tells the scope and everything below it to stop, with the cause [ErrShutdown], and returns what to wait
-// on. It never waits for guards, is idempotent, and may be called from anywhere. When it returns, Err is set here and
-// in all that derives from here (through context types that are not the standard library's, a moment later), and every
-// guard acquired before is counted.
+// Shutdown tells the scope and its descendants to stop, with the cause [ErrShutdown], and returns
+// the [Completion] to wait for. It never waits for guards, may be called more than once, and from
+// anywhere.
+//
+// When Shutdown returns, Err is set in the scope and in every context that derives from it, and
+// every guard acquired before the call is counted. (A derived context whose type is not from the
+// standard library can end a moment later.)
 func (s *Swansong) Shutdown() *Completion { return s.ShutdownCause(ErrShutdown) }
 
-// ShutdownCause is [Swansong.Shutdown] with a cause for [context.Cause]. The first cause wins; nil means ErrShutdown.
+// ShutdownCause is [Swansong.Shutdown] with a cause for [context.Cause]. The first cause wins; nil
+// means [ErrShutdown].
 func (s *Swansong) ShutdownCause(cause error) *Completion {
 	if cause == nil {
 		cause = ErrShutdown
@@ -175,40 +194,46 @@ func (s *Swansong) ShutdownCause(cause error) *Completion {
 	return s.completion()
 }
 
-// Completion returns what to wait on, without telling anybody to stop.
+// Completion returns the [Completion] to wait for. Unlike [Swansong.Shutdown] it does not tell the
+// scope to stop.
 func (s *Swansong) Completion() *Completion {
-	s.observe()
+	s.watchContext()
 	return s.completion()
 }
 
-// State returns what the scope is doing. Complete can become ShuttingDown again by a late [Swansong.Guard].
+// State returns the phase of the scope. A late [Swansong.Guard] turns Complete into ShuttingDown
+// again.
 func (s *Swansong) State() State {
 	if s.Err() == nil {
 		return Running
 	}
-	s.settle()
-	if s.node.Complete() {
+	s.syncTree()
+	if s.node.IsComplete() {
 		return Complete
 	}
 	return ShuttingDown
 }
 
-// GuardCount returns the number of guards held in the subtree. It takes time proportional to the scopes that hold
-// guards, and guards that come and go meanwhile may be counted or not.
+// GuardCount returns the number of guards held in the subtree. It takes time proportional to the
+// number of scopes that hold guards. A guard that is acquired or released during the call may be
+// counted or not.
 func (s *Swansong) GuardCount() int {
-	s.from()
+	s.parentContext()
 	total := 0
 	s.node.Walk(func(_ packed.Owner, guards int) { total += guards })
 	return total
 }
 
-// BaseContext returns [Swansong.Work]; it is for [net/http.Server.BaseContext], so that requests outlive the stop.
+// BaseContext returns [Swansong.Work]. It has the signature of [net/http.Server.BaseContext], so
+// that requests outlive the stop.
 //
-// It counts nothing by itself. Without a guard per request, Shutdown completes at once and every request's context
-// ends with it: use it with a handler that calls [Acquire] on the request's context.
+// BaseContext acquires no guard. If requests hold no guards, the scope completes as soon as
+// Shutdown is called, and the context of every request ends with the completion. So combine
+// BaseContext with a handler that calls [Acquire] on the context of the request.
 func (s *Swansong) BaseContext(net.Listener) context.Context { return s.Work() }
 
-// String returns the scope's path, for logs and for the String methods of derived contexts.
+// String returns "Swansong(path)", with the names from the root to the scope, or "Swansong" if no
+// scope on the path has a name.
 func (s *Swansong) String() string {
 	if p := s.path(); p != "" {
 		return "Swansong(" + p + ")"
@@ -216,25 +241,29 @@ func (s *Swansong) String() string {
 	return "Swansong"
 }
 
-// from returns the context the scope derives from. Every method of a zero Swansong ends up here or in the node.
-func (s *Swansong) from() context.Context {
+// parentContext returns the context that the scope derives from. It panics if s is the zero value.
+// Every exported method of Swansong except String calls parentContext, or a method of the node that
+// panics for a zero node.
+func (s *Swansong) parentContext() context.Context {
 	if s.parent == nil {
 		panic("ctxshutdown: use of a zero Swansong; make one with New or WithCancel")
 	}
 	return s.parent
 }
 
-// up returns the parent scope, nil for a root.
-func (s *Swansong) up() *Swansong {
+// parentScope returns the parent of s in the tree, or nil if s is a root.
+func (s *Swansong) parentScope() *Swansong {
 	if p := s.node.Parent(); p != nil {
 		return scopeOf(p.Owner())
 	}
 	return nil
 }
 
-// An owner is a Swansong as its node knows it; the type keeps Completed out of the public method set.
+// owner is a Swansong in the role of the owner of its node. It is a separate type so that
+// OnComplete, which the node calls, is not an exported method of Swansong.
 type owner Swansong
 
-func (o *owner) Completed() { (*Swansong)(o).endWork() }
+func (o *owner) OnComplete() { (*Swansong)(o).cancelWork() }
 
+// scopeOf returns the Swansong that owns a node.
 func scopeOf(o packed.Owner) *Swansong { return (*Swansong)(o.(*owner)) }

@@ -13,32 +13,34 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"golang.org/x/sync/errgroup"
 )
 
-// A tier says which signal a context has.
+// tier says what ends a context.
 type tier int
 
 const (
-	soft    tier = iota // the scope's
-	hard                // its Work's
-	neither             // none
+	soft    tier = iota // ended by the stop of the scope
+	hard                // ended with the Work of the scope
+	neither             // ended by nothing
 )
 
-// sources are the contexts that a root hands out, directly and through others.
+// sources are functions that return contexts of a root scope: the scope itself, its Work, and
+// contexts of child scopes.
 var sources = []struct {
 	name string
 	tier tier
 	of   func(root *ctxshutdown.Swansong) context.Context
 }{
 	{"root", soft, func(root *ctxshutdown.Swansong) context.Context { return root }},
-	{"unwired child", soft, func(root *ctxshutdown.Swansong) context.Context { return child(root) }},
-	{"wired child", soft, func(root *ctxshutdown.Swansong) context.Context {
+	{"child without a context of its own", soft, func(root *ctxshutdown.Swansong) context.Context { return child(root) }},
+	{"child with a context of its own", soft, func(root *ctxshutdown.Swansong) context.Context {
 		s := child(root)
 		s.Done()
 		return s
 	}},
-	{"child stopped with its root, waited on later", soft, func(root *ctxshutdown.Swansong) context.Context {
+	{"grandchild that gets its context after the stop", soft, func(root *ctxshutdown.Swansong) context.Context {
 		return child(context.WithValue(child(root), key("k"), 1))
 	}},
 	{"Work", hard, func(root *ctxshutdown.Swansong) context.Context { return root.Work() }},
@@ -52,7 +54,8 @@ var sources = []struct {
 	{"child of WithoutCancel", neither, func(root *ctxshutdown.Swansong) context.Context { return child(context.WithoutCancel(root)) }},
 }
 
-// derivations are the functions of the standard library and of others that make a context from a context.
+// derivations are functions that derive a context: from the standard library, from this package,
+// and from other packages.
 var derivations = []struct {
 	name string
 	from func(t *testing.T, ctx context.Context) context.Context
@@ -81,13 +84,14 @@ var derivations = []struct {
 	}},
 }
 
-// request is a context type of the user's own.
+// request is a context type that a user of the package could write.
 type request struct {
 	context.Context
 	id string
 }
 
-// owned has a context cancelled when the test is over.
+// owned returns a function that takes the results of a function such as context.WithCancel. It
+// returns the context and cancels it when the test ends.
 func owned(t *testing.T) func(context.Context, context.CancelFunc) context.Context {
 	return func(ctx context.Context, cancel context.CancelFunc) context.Context {
 		t.Cleanup(cancel)
@@ -95,12 +99,12 @@ func owned(t *testing.T) func(context.Context, context.CancelFunc) context.Conte
 	}
 }
 
-// An end is what a context has to say for itself.
+// end has the error and the cause of a context that has ended, or two nils.
 type end struct{ Err, Cause error }
 
 func endOf(ctx context.Context) end {
-	if (ctx.Err() != nil) != closed(ctx.Done()) {
-		return end{errors.New("Err and Done contradict each other"), nil}
+	if (ctx.Err() != nil) != testkit.IsClosed(ctx.Done()) {
+		return end{errors.New("either Err is set or Done is closed, not both"), nil}
 	}
 	return end{ctx.Err(), context.Cause(ctx)}
 }
@@ -113,8 +117,8 @@ var (
 	errLate = errors.New("too late")
 )
 
-// endings are the ways to end a root whose context has a deadline in an hour. One guard is held, and released
-// afterwards.
+// endings are the ways to end a root scope. The parent context of the root has a deadline in an
+// hour. A guard is held while the scope ends.
 var endings = []struct {
 	name       string
 	end        func(root *ctxshutdown.Swansong, cancel context.CancelCauseFunc)
@@ -151,13 +155,13 @@ var endings = []struct {
 	}, end{context.DeadlineExceeded, errLate}, end{context.Canceled, errCause}},
 }
 
-// pass lets time pass in a bubble, and what is due then happen.
+// pass sleeps in a bubble and then waits until all other goroutines are blocked.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func TestContexts_ErrAndCause(t *testing.T) {
+func TestContexts_HaveErrAndCauseOfTheirEnd(t *testing.T) {
 	for _, ending := range endings {
 		t.Run(ending.name, func(t *testing.T) {
 			for _, source := range sources {
@@ -199,8 +203,9 @@ func TestContexts_ErrAndCause(t *testing.T) {
 	}
 }
 
-// A signal given by a call has arrived everywhere when the call returns. No waiting for a cascade.
-func TestContexts_SignalsArriveBeforeTheCallReturns(t *testing.T) {
+// All derived contexts have ended when Shutdown or Force returns. So the test checks them at once,
+// without waiting.
+func TestContexts_EndBeforeShutdownReturns(t *testing.T) {
 	for _, source := range sources {
 		for _, d := range derivations {
 			t.Run(source.name+", "+d.name, func(t *testing.T) {
@@ -222,7 +227,7 @@ func TestContexts_SignalsArriveBeforeTheCallReturns(t *testing.T) {
 	}
 }
 
-func TestContexts_AfterFunc(t *testing.T) {
+func TestContexts_RunAfterFuncAtTheirEnd(t *testing.T) {
 	for _, source := range sources {
 		t.Run(source.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -230,11 +235,11 @@ func TestContexts_AfterFunc(t *testing.T) {
 				g := root.Guard()
 				ctx := source.of(root)
 				ran := make([]tier, 0, 1)
-				undone := context.AfterFunc(ctx, func() { t.Error("runs although it was undone") })
+				stopAfterFunc := context.AfterFunc(ctx, func() { t.Error("the AfterFunc runs although it was stopped") })
 				context.AfterFunc(ctx, func() { ran = append(ran, source.tier) })
 				synctest.Wait()
-				if !undone() || undone() {
-					t.Error("AfterFunc is not undone, once")
+				if !stopAfterFunc() || stopAfterFunc() {
+					t.Error("stop of an AfterFunc does not return true and then false")
 				}
 
 				var want []tier
@@ -253,7 +258,7 @@ func TestContexts_AfterFunc(t *testing.T) {
 	}
 }
 
-func TestContexts_WithoutCancelHidesBothSignals(t *testing.T) {
+func TestContexts_WithoutCancelNeverEnds(t *testing.T) {
 	for _, source := range sources {
 		t.Run(source.name, func(t *testing.T) {
 			root := ctxshutdown.New(context.WithValue(t.Context(), key("k"), "v"))
@@ -263,10 +268,10 @@ func TestContexts_WithoutCancelHidesBothSignals(t *testing.T) {
 				t.Errorf("Err %v, Cause %v, want none", ctx.Err(), context.Cause(ctx))
 			}
 			if _, ok := ctxshutdown.FromContext(ctx); !ok {
-				t.Error("the scope is lost")
+				t.Error("FromContext finds no scope")
 			}
 			if g, ok := ctxshutdown.Acquire(ctx); !ok || root.GuardCount() != 1 {
-				t.Errorf("Acquire: %v, %d guards in the tree, want true and 1: it goes by the context", ok, root.GuardCount())
+				t.Errorf("Acquire: %v, %d guards in the tree, want true and 1, because the context has not ended", ok, root.GuardCount())
 			} else {
 				g.Release()
 			}
@@ -274,7 +279,7 @@ func TestContexts_WithoutCancelHidesBothSignals(t *testing.T) {
 	}
 }
 
-func TestContexts_SignalNotifyContext(t *testing.T) {
+func TestContexts_WorkWithSignalNotifyContext(t *testing.T) {
 	for _, source := range sources {
 		t.Run(source.name, func(t *testing.T) {
 			root := ctxshutdown.New(t.Context())
@@ -290,7 +295,7 @@ func TestContexts_SignalNotifyContext(t *testing.T) {
 			}
 			stop()
 			if endOf(s) == running || root.GuardCount() != 1 {
-				t.Error("a scope below does not end with the context of the signal")
+				t.Error("the scope does not end with the context of signal.NotifyContext")
 			}
 		})
 	}
@@ -304,8 +309,10 @@ func TestContexts_SignalNotifyContext(t *testing.T) {
 	})
 }
 
-// In a program the failing function, the group's context and the scope above must agree on what happened.
-func TestContexts_ErrgroupOnAScope(t *testing.T) {
+// The context of an errgroup derives from a scope, and another scope derives from that context. An
+// error of a function of the errgroup ends the context and the scope below it, with the error as
+// the cause. It does not end the scope above.
+func TestContexts_ErrorOfErrgroupStopsScopesBelowOnly(t *testing.T) {
 	root := ctxshutdown.New(t.Context())
 	g, ctx := errgroup.WithContext(root)
 	below := child(ctx)
@@ -320,7 +327,7 @@ func TestContexts_ErrgroupOnAScope(t *testing.T) {
 	}
 }
 
-func TestContexts_NoGoroutinePerDerivation(t *testing.T) {
+func TestContexts_StartNoGoroutines(t *testing.T) {
 	for _, source := range sources {
 		t.Run(source.name, func(t *testing.T) {
 			for _, d := range derivations {
@@ -336,10 +343,10 @@ func TestContexts_NoGoroutinePerDerivation(t *testing.T) {
 		})
 	}
 	for name, stop := range map[string]func(s *ctxshutdown.Swansong){
-		"before anybody waited": func(s *ctxshutdown.Swansong) { s.Shutdown() },
-		"later":                 func(s *ctxshutdown.Swansong) { s.Done(); s.Shutdown() },
-		"with a cause":          func(s *ctxshutdown.Swansong) { s.ShutdownCause(errCause) },
-		"by Force":              func(s *ctxshutdown.Swansong) { s.Force(nil) },
+		"before its context is used": func(s *ctxshutdown.Swansong) { s.Shutdown() },
+		"after its context is used":  func(s *ctxshutdown.Swansong) { s.Done(); s.Shutdown() },
+		"with a cause":               func(s *ctxshutdown.Swansong) { s.ShutdownCause(errCause) },
+		"by Force":                   func(s *ctxshutdown.Swansong) { s.Force(nil) },
 	} {
 		testGoroutines(t, "from a child stopped "+name, func(t *testing.T, root *ctxshutdown.Swansong) {
 			s := child(root)
@@ -351,8 +358,7 @@ func TestContexts_NoGoroutinePerDerivation(t *testing.T) {
 	}
 }
 
-// testGoroutines derives a hundred times: with ten derivations, a thousand for each source. A bubble waits at its end
-// for what ran in it, and leaves the next one none.
+// testGoroutines calls derive a hundred times and checks that no goroutine has been started.
 func testGoroutines(t *testing.T, name string, derive func(t *testing.T, root *ctxshutdown.Swansong)) {
 	synctest.Test(t, func(t *testing.T) {
 		root := ctxshutdown.New(t.Context())
@@ -361,7 +367,9 @@ func testGoroutines(t *testing.T, name string, derive func(t *testing.T, root *c
 			derive(t, root)
 		}
 		grown := runtime.NumGoroutine() - before
-		for i := 0; i < 100 && grown > 0; i++ { // for a moment of a collection, the runtime counts dead goroutines too
+		// During a garbage collection, the runtime also counts goroutines that have ended. So
+		// repeat the count.
+		for i := 0; i < 100 && grown > 0; i++ {
 			runtime.GC()
 			grown = runtime.NumGoroutine() - before
 		}
@@ -371,7 +379,7 @@ func testGoroutines(t *testing.T, name string, derive func(t *testing.T, root *c
 	})
 }
 
-func TestContexts_DeadlineOfTheSoftTierOnly(t *testing.T) {
+func TestContexts_WorkHasNoDeadline(t *testing.T) {
 	at := time.Now().Add(time.Hour)
 	for _, source := range sources {
 		for _, stopped := range []bool{false, true} {
@@ -383,23 +391,23 @@ func TestContexts_DeadlineOfTheSoftTierOnly(t *testing.T) {
 			}
 			deadline, ok := got.Deadline()
 			if want := source.tier == soft; ok != want || want && !deadline.Equal(at) {
-				t.Errorf("%s, stopped %v: Deadline %v, %v", source.name, stopped, deadline, ok)
+				t.Errorf("Deadline of %s, stopped %v: %v, %v", source.name, stopped, deadline, ok)
 			}
 			cancel()
 		}
 	}
 }
 
-func TestContexts_Values(t *testing.T) {
-	type other string // a key of another type with the same text
+func TestContexts_InheritValues(t *testing.T) {
+	type other string // a different key type with the same value
 	for _, source := range sources {
 		t.Run(source.name, func(t *testing.T) {
 			root := ctxshutdown.New(context.WithValue(context.WithValue(t.Context(), key("above"), "above"), key("masked"), "old"))
 			ctx := source.of(root)
 			masked := context.WithValue(ctx, key("masked"), "new")
-			inner, unwired := child(masked), child(masked)
+			inner, underived := child(masked), child(masked)
 			forms := map[string]context.Context{
-				"derived": masked, "child": inner, "unwired child": unwired, "Work of the child": inner.Work(), "Work": ctxshutdown.Work(masked),
+				"derived": masked, "child": inner, "underived child": underived, "Work of the child": inner.Work(), "Work": ctxshutdown.Work(masked),
 				"standard": owned(t)(context.WithCancel(inner)), "child of Work": child(inner.Work()),
 			}
 			look := func(when string) {
@@ -416,7 +424,7 @@ func TestContexts_Values(t *testing.T) {
 				}
 			}
 			look("running")
-			unwired.Shutdown() // nobody has waited on it
+			underived.Shutdown() // stopped before a standard context was created for it
 			look("one child stopped")
 			root.Shutdown()
 			look("all stopped")
@@ -426,11 +434,11 @@ func TestContexts_Values(t *testing.T) {
 	}
 }
 
-func TestContexts_FromContextFindsTheNearestScope(t *testing.T) {
+func TestFromContext_ReturnsNearestScope(t *testing.T) {
 	for _, d := range derivations[:9] {
 		t.Run(d.name, func(t *testing.T) {
 			if _, ok := ctxshutdown.FromContext(context.WithValue(t.Context(), key("k"), 1)); ok {
-				t.Error("found a scope where there is none")
+				t.Error("FromContext finds a scope in a context without one")
 			}
 			outer := ctxshutdown.New(t.Context())
 			inner := child(outer)

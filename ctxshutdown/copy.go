@@ -1,5 +1,16 @@
 package ctxshutdown
 
+// Interrupts: io.Copy through a Reader or a Writer.
+//
+// Between sockets, pipes and files, io.Copy lets the kernel move the bytes (splice, sendfile,
+// copy_file_range on Linux). It recognizes such a pair by the types of its arguments, so a wrapper
+// around one of them would prevent that. Reader.WriteTo and Writer.ReadFrom therefore pass the
+// wrapped source and destination to io.Copy, as far as the copy can be ended by the context:
+//
+//	the source can be woken    as a whole; the wake ends it
+//	a regular file             in pieces, with a check of the context before each
+//	other sources              by single Reads and Writes through the wrapper
+
 import (
 	"errors"
 	"io"
@@ -8,14 +19,16 @@ import (
 	"net"
 )
 
-// piece is how much is copied between two looks at the context where the system copies without us.
-const piece = 1 << 20
+// pieceSize is the number of bytes that the kernel copies between two checks of the context.
+const pieceSize = 1 << 20
 
-// transfer copies src to dst as io.Copy does, by splice or sendfile where it can. It also reports whether it was dst
-// that failed: whoever has woken src must not take a time-out of dst for it, and lose what was read unnoticed.
-func transfer(dst io.Writer, src io.Reader) (n int64, err error, failed bool) {
+// transfer copies src to dst by io.Copy, with splice or sendfile if possible. It also reports
+// whether the error is one of dst. A caller that has woken src by a deadline in the past ignores
+// the time-out of src. It must not ignore a time-out of dst, because then bytes that were read and
+// not written would be lost without an error.
+func transfer(dst io.Writer, src io.Reader) (n int64, err error, dstFailed bool) {
 	if _, ok := dst.(*net.UnixConn); !ok && !isReaderFrom(dst) {
-		w := &watched{dst: dst}
+		w := &errorTracker{dst: dst}
 		n, err = io.Copy(w, src)
 		return n, err, w.failed
 	}
@@ -23,29 +36,34 @@ func transfer(dst io.Writer, src io.Reader) (n int64, err error, failed bool) {
 	if op := (*net.OpError)(nil); err == nil || errors.As(err, &op) && op.Op == "read" {
 		return n, err, false
 	}
-	_, failure := dst.Write(nil) // a connection whose deadline has passed, or a bufio.Writer that has failed, says so
+	// Find out whether dst has failed: an empty Write returns an error if the deadline of a
+	// connection has passed, or if a bufio.Writer has failed before.
+	_, failure := dst.Write(nil)
 	return n, err, failure != nil
 }
 
+// isReaderFrom reports whether w has a method ReadFrom, as sockets, files and bufio.Writer have.
+// io.Copy then leaves the copy to that method.
 func isReaderFrom(w io.Writer) bool {
 	_, ok := w.(io.ReaderFrom)
 	return ok
 }
 
-// watched notes whether a Write has failed.
-type watched struct {
+// errorTracker records whether the last Write has failed.
+type errorTracker struct {
 	dst    io.Writer
 	failed bool
 }
 
-func (w *watched) Write(p []byte) (int, error) {
+func (w *errorTracker) Write(p []byte) (int, error) {
 	n, err := w.dst.Write(p)
 	w.failed = err != nil
 	return n, err
 }
 
-// copyPieces is transfer with a check before each piece, and reads no more than it writes.
-func copyPieces(dst io.Writer, src io.Reader, check func() error) (n int64, err error, failed bool) {
+// copyPieces is like transfer, but copies in pieces of pieceSize bytes. It calls the function check
+// before each piece, and ends if check returns an error. It reads no more than it writes.
+func copyPieces(dst io.Writer, src io.Reader, check func() error) (n int64, err error, dstFailed bool) {
 	all, ok := src.(*io.LimitedReader)
 	if !ok {
 		all = &io.LimitedReader{R: src, N: math.MaxInt64}
@@ -54,24 +72,27 @@ func copyPieces(dst io.Writer, src io.Reader, check func() error) (n int64, err 
 		if err := check(); err != nil {
 			return n, err, false
 		}
-		// The system's short cuts look into one LimitedReader, not into two.
-		size := min(all.N, piece)
-		m, err, failed := transfer(dst, &io.LimitedReader{R: all.R, N: size})
+		// Package net uses sendfile for a file in one LimitedReader, but not in two. So each piece
+		// has a new LimitedReader of all.R, instead of one of all.
+		size := min(all.N, pieceSize)
+		m, err, dstFailed := transfer(dst, &io.LimitedReader{R: all.R, N: size})
 		n += m
 		all.N -= m
 		if err != nil || m < size {
-			return n, err, failed
+			return n, err, dstFailed
 		}
 	}
 	return n, nil, false
 }
 
-// isRegular reports whether src is a regular file, or a part of one: something that never waits for anybody.
+// isRegular reports whether src is a regular file or a part of one. Reads of such a source do not
+// block for long.
 func isRegular(src io.Reader) bool {
 	if l, ok := src.(*io.LimitedReader); ok {
 		src = l.R
 	}
-	// Not just *os.File: to a Writer, io.Copy hands a file in a type of package os that hides its WriteTo.
+	// Do not check for the type *os.File: io.Copy from a file to a Writer passes another type of
+	// package os, which hides the method WriteTo of the file.
 	f, ok := src.(interface{ Stat() (fs.FileInfo, error) })
 	if !ok {
 		return false
@@ -80,21 +101,22 @@ func isRegular(src io.Reader) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// A boundary hides from io.Copy what else a source can do, so that it comes by for every piece that it reads. And it
-// does not wait for ever for a source that never has anything.
-type boundary struct {
-	read  func([]byte) (int, error)
-	empty int
+// plainReader hides all methods of a source but Read, so that io.Copy calls Read for every piece.
+// It also ends a copy from a source that returns neither bytes nor an error.
+type plainReader struct {
+	read       func([]byte) (int, error)
+	emptyReads int // number of Reads in a row that returned neither bytes nor an error
 }
 
-// maxEmpty is how many Reads in a row may return neither bytes nor an error, as in package bufio.
-const maxEmpty = 100
+// maxEmptyReads is the number of empty Reads in a row after which a copy fails. Package bufio has
+// the same limit.
+const maxEmptyReads = 100
 
-func (b *boundary) Read(p []byte) (int, error) {
-	n, err := b.read(p)
+func (r *plainReader) Read(p []byte) (int, error) {
+	n, err := r.read(p)
 	if n != 0 || err != nil {
-		b.empty = 0
-	} else if b.empty++; b.empty >= maxEmpty {
+		r.emptyReads = 0
+	} else if r.emptyReads++; r.emptyReads >= maxEmptyReads {
 		err = io.ErrNoProgress
 	}
 	return n, err

@@ -12,9 +12,10 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// A boom is what the programs below panic with. The runtime asks for its text when all deferred calls have run, and before
-// it prints anything: so it says "boom" only where nobody has been let go by then, and otherwise waits for main to end the
-// program. That makes certain what would be a race.
+// boom is the value with which the programs in the map crashes panic. The runtime calls the method
+// Error of the value after all deferred calls have run and before it prints the panic. If a wait
+// has returned too early, Error blocks until main ends the program, so the panic is never printed.
+// So the result of the test does not depend on whether main or the runtime is faster.
 type boom struct{ released func() bool }
 
 func (b boom) Error() string {
@@ -24,7 +25,8 @@ func (b boom) Error() string {
 	return "boom"
 }
 
-// crashes are programs that wait for work that panics. The return of each is the end of the program, in peace.
+// crashes are programs that wait for a function that panics. If the wait returns, the program ends
+// with exit code 0.
 var crashes = map[string]func(s *ctxshutdown.Swansong){
 	"Swansong.Go": func(s *ctxshutdown.Swansong) {
 		s.Go(func(context.Context) { panic(boom{func() bool { return s.GuardCount() == 0 }}) })
@@ -60,7 +62,7 @@ var crashes = map[string]func(s *ctxshutdown.Swansong){
 				select {
 				case <-returned:
 					return true
-				case <-time.After(100 * time.Millisecond): // for broken code to return in
+				case <-time.After(100 * time.Millisecond): // gives broken code the time to return
 					return false
 				}
 			}})
@@ -81,7 +83,7 @@ var crashes = map[string]func(s *ctxshutdown.Swansong){
 
 const crashCase = "CTXSHUTDOWN_TEST_CRASH"
 
-// TestGo_Crash is the process that crashes; by itself it checks nothing.
+// TestGo_Crash is not a test. TestGo_PanicEndsProgram runs it in another process, which must crash.
 func TestGo_Crash(t *testing.T) {
 	if run := crashes[os.Getenv(crashCase)]; run != nil {
 		run(ctxshutdown.New(context.Background()))
@@ -89,9 +91,10 @@ func TestGo_Crash(t *testing.T) {
 	}
 }
 
-// As in any goroutine: the panic is printed and the exit code is 2. Nobody who waits may be quicker than the runtime, see
-// the package unwind.
-func TestGo_APanicEndsTheProgram(t *testing.T) {
+// If a function that this package runs panics, the panic is printed and ends the program with exit
+// code 2, as in any goroutine. Before that, no call that waits for the function may return: see
+// docs/internals/core.md#semantic-11.
+func TestGo_PanicEndsProgram(t *testing.T) {
 	for name := range crashes {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestGo_Crash$", "-test.timeout=10s")
@@ -100,7 +103,7 @@ func TestGo_APanicEndsTheProgram(t *testing.T) {
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), "panic: boom") ||
 				!strings.Contains(string(out), "crash_test.go") {
-				t.Errorf("%v, want exit status 2, the panic and where it was:\n%s", err, out)
+				t.Errorf("%v, want exit status 2, the panic and its stack:\n%s", err, out)
 			}
 		})
 	}

@@ -1,122 +1,143 @@
 package ctxshutdown
 
+// Interrupts: the option Detached of a Reader.
+//
+// If a source has no deadlines, a blocked Read of the source cannot be woken. So a detached Reader
+// calls Read of the source in another goroutine, and leaves that goroutine behind when the context
+// ends. The bytes that the goroutine reads afterwards must not be lost. It stores them in the
+// backgroundReader, and Reader.Rest returns them before it reads from the source again.
+
 import (
 	"errors"
 	"io"
 	"sync"
 )
 
-// A helper reads from a source that cannot be woken, in goroutines that may be left behind. One read is under way at
-// most; what it brings is kept until somebody takes it.
+// backgroundReader reads from a source that cannot be woken. Each read runs in a goroutine that
+// stays behind if its caller gives up. At most one read is in flight, and its result is kept until
+// it is taken.
 //
-//	idle ──start──▶ in flight ──the source returns──▶ full ──taken──▶ idle
-type helper struct {
+//	idle ──start──▶ in flight ──the source returns──▶ full ──take──▶ idle
+type backgroundReader struct {
 	src io.Reader
 
-	mu     sync.Mutex
-	flight chan struct{} // closed when the read in flight is over; nil: none
-	full   bool          // what follows has not been taken
-	buf    []byte
-	data   []byte // in buf
-	err    error  // comes after data
-	panics any    // comes instead
+	mu         sync.Mutex
+	inFlight   chan struct{} // closed when the read in flight returns; nil if no read is in flight
+	full       bool          // the fields below have the result of a read that no caller has taken
+	buf        []byte
+	data       []byte // the bytes in buf that no caller has taken
+	err        error  // the error to return after data
+	panicValue any    // value of a panic in the source; take panics with it
 }
 
-// read returns what is there, or has it read. It returns false when it was given up first.
-func (h *helper) read(p []byte, given, up <-chan struct{}) (n int, err error, ok bool) {
-	for {
-		h.mu.Lock()
-		if h.full {
-			defer h.mu.Unlock()
-			n, err = h.take(p)
-			return n, err, true
-		}
-		if h.flight == nil {
-			h.start(len(p))
-		}
-		flight := h.flight
-		h.mu.Unlock()
-		select {
-		case <-flight:
-		case <-given:
-			return 0, nil, false
-		case <-up:
-			return 0, nil, false
-		}
-	}
-}
-
-// take hands over what the last read brought. A panic of the source is raised here, in whoever asks, as iter.Pull
-// does: in the helper's goroutine nobody could recover from it.
-func (h *helper) take(p []byte) (n int, err error) {
-	if v := h.panics; v != nil {
-		h.full, h.panics = false, nil
-		panic(v)
-	}
-	n = copy(p, h.data)
-	if h.data = h.data[n:]; len(h.data) > 0 {
-		return n, nil
-	}
-	err = h.err
-	h.full, h.err = false, nil
-	return n, err
-}
-
-// maxFlight bounds the buffer, which lives as long as the Reader.
-const maxFlight = 64 << 10
-
-// start has the source read, never more than somebody has asked for: whoever leaves the Reader between two Reads finds
-// the source where it should be.
-func (h *helper) start(size int) {
-	size = min(size, maxFlight)
-	if cap(h.buf) < size {
-		h.buf = make([]byte, size)
-	}
-	flight, buf := make(chan struct{}), h.buf[:size]
-	h.flight = flight
-	go func() {
-		n, err := 0, errGoexitInRead
-		defer func() {
-			v := recover()
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.data, h.err, h.panics = buf[:n], err, v
-			h.flight, h.full = nil, true
-			close(flight)
-		}()
-		if n, err = h.src.Read(buf); uint(n) > uint(len(buf)) {
-			n, err = 0, countError(h.src, "Read", n, len(buf))
-		}
-	}()
-}
-
-var errGoexitInRead = errors.New("ctxshutdown: the source of a Reader ended its goroutine with runtime.Goexit")
-
-// pending reports whether there is something that the source has given up, or is about to.
-func (h *helper) pending() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.full || h.flight != nil
-}
-
-// A rest is what is left of a source after a detached Reader.
-type rest struct{ h *helper }
-
-func (r rest) Read(p []byte) (int, error) {
+// read returns the result of the last background read, if no caller has taken it yet. Otherwise it
+// starts a read, unless one is in flight, and waits for the result. It returns errEnded if the
+// channel done or the channel closing is closed first.
+func (b *backgroundReader) read(p []byte, done, closing <-chan struct{}) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
 	for {
-		r.h.mu.Lock()
-		if r.h.full {
-			defer r.h.mu.Unlock()
-			return r.h.take(p)
+		b.mu.Lock()
+		if b.full {
+			defer b.mu.Unlock()
+			return b.take(p)
 		}
-		flight := r.h.flight
-		r.h.mu.Unlock()
-		if flight == nil {
-			return r.h.src.Read(p)
+		if b.inFlight == nil {
+			b.start(len(p))
 		}
-		<-flight
+		inFlight := b.inFlight
+		b.mu.Unlock()
+		select {
+		case <-inFlight:
+		case <-done:
+			return 0, errEnded
+		case <-closing:
+			return 0, errEnded
+		}
+	}
+}
+
+// take returns the result of the last background read. If the source panicked in that read, take
+// panics with the same value, as iter.Pull does: the caller of take can recover from the panic,
+// which is impossible for a panic in the background goroutine.
+func (b *backgroundReader) take(p []byte) (n int, err error) {
+	if v := b.panicValue; v != nil {
+		b.full, b.panicValue = false, nil
+		panic(v)
+	}
+	n = copy(p, b.data)
+	if b.data = b.data[n:]; len(b.data) > 0 {
+		return n, nil
+	}
+	err = b.err
+	b.full, b.err = false, nil
+	return n, err
+}
+
+// maxBackgroundRead is the maximum size of the buffer of a backgroundReader in bytes. It is limited
+// because the buffer stays in memory as long as the Reader.
+const maxBackgroundRead = 64 << 10
+
+// start begins a read of at most size bytes in a new goroutine. It never reads more than the caller
+// of Read has asked for, so that the source is at the expected position when other code reads from
+// the source after the Reader.
+func (b *backgroundReader) start(size int) {
+	size = min(size, maxBackgroundRead)
+	if cap(b.buf) < size {
+		b.buf = make([]byte, size)
+	}
+	inFlight, buf := make(chan struct{}), b.buf[:size]
+	b.inFlight = inFlight
+	go func() {
+		n, err := 0, errGoexitInRead // stays if Read calls Goexit
+		defer func() {
+			// Store a result even if Read has panicked or called Goexit. Otherwise the caller of
+			// read would wait for ever.
+			v := recover()
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.data, b.err, b.panicValue = buf[:n], err, v
+			b.inFlight, b.full = nil, true
+			close(inFlight)
+		}()
+		if n, err = b.src.Read(buf); uint(n) > uint(len(buf)) {
+			n, err = 0, countError(b.src, "Read", n, len(buf))
+		}
+	}()
+}
+
+var errGoexitInRead = errors.New("ctxshutdown: Reader: the source ended its goroutine with runtime.Goexit")
+
+// isPending reports whether a background read is in flight, or has a result that no caller has
+// taken.
+func (b *backgroundReader) isPending() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.full || b.inFlight != nil
+}
+
+// restReader is what Reader.Rest returns for a detached Reader. It returns the result of the
+// background read and then reads from the source.
+type restReader struct{ b *backgroundReader }
+
+// Read first returns the result of the background read, and waits for that read if it is in flight.
+// Then it reads from the source. The end of the Reader's context does not wake this Read.
+func (r restReader) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for {
+		r.b.mu.Lock()
+		if r.b.full {
+			defer r.b.mu.Unlock()
+			return r.b.take(p)
+		}
+		inFlight := r.b.inFlight
+		r.b.mu.Unlock()
+		if inFlight == nil {
+			return r.b.src.Read(p)
+		}
+		<-inFlight
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// A loop over a connection ends when its scope is told to stop, also while nothing comes.
+// When its scope is told to stop, a loop that reads from a connection ends, even while no data
+// arrives.
 func ExampleNewReader() {
 	client, conn := net.Pipe()
 	s := ctxshutdown.New(context.Background())
@@ -39,7 +40,7 @@ func ExampleNewReader() {
 	// stopped: true <nil>
 }
 
-// The next owner takes up the connection where the last one was stopped.
+// After a stop, the bytes that were not read are still in the connection.
 func ExampleReader_Rest() {
 	client, conn := net.Pipe()
 	s := ctxshutdown.New(context.Background())
@@ -59,7 +60,8 @@ func ExampleReader_Rest() {
 	// "all of it" <nil>
 }
 
-// io.Copy ends with the scope, and still lets the system copy between sockets where it can.
+// When the scope is told to stop, io.Copy from a Reader ends. It still uses splice and sendfile
+// where the operating system supports them.
 func ExampleReader_WriteTo() {
 	s := ctxshutdown.New(context.Background())
 	var dst bytes.Buffer
@@ -73,14 +75,15 @@ func ExampleReader_WriteTo() {
 	// 0 <nil>
 }
 
-// Standard input cannot be woken. A helper reads it, and what it reads after the stop is not lost.
+// A Read of standard input cannot be woken. With the option Detached, Read returns when the scope
+// is told to stop, and input that arrives later is not lost.
 func ExampleDetached() {
-	keyboard, stdin := io.Pipe() // has no deadlines either
+	keyboard, stdin := io.Pipe() // has no deadlines, like standard input
 	s := ctxshutdown.New(context.Background())
 	r := ctxshutdown.NewReader(s, keyboard, ctxshutdown.Detached())
 
 	time.AfterFunc(time.Millisecond, func() { s.Shutdown() })
-	n, err := r.Read(make([]byte, 80)) // nobody types
+	n, err := r.Read(make([]byte, 80)) // no input arrives
 	fmt.Println(n, err, r.Stopped())
 
 	go func() {
@@ -94,7 +97,8 @@ func ExampleDetached() {
 	// "typed too late"
 }
 
-// A guarded reader holds up the drain until what it has read is dealt with: until its next Read, or its Close.
+// A guarded Reader delays the drain until its next Read or its Close: only then has the caller
+// handled the bytes of the last Read.
 func ExampleGuarded() {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("import"))
 	r := ctxshutdown.NewReader(s, strings.NewReader("a line\nanother\n"), ctxshutdown.Guarded())
@@ -110,7 +114,7 @@ func ExampleGuarded() {
 	// Complete EOF
 }
 
-// A writer refuses what comes after the stop, and says why.
+// After the stop, a Writer refuses to write, and the error has the cause of the stop.
 func ExampleNewWriter() {
 	s := ctxshutdown.New(context.Background())
 	w := ctxshutdown.NewWriter(s, os.Stdout)
@@ -125,7 +129,8 @@ func ExampleNewWriter() {
 	// true
 }
 
-// The stop closes the listener and ends the loop that accepts. Connections go on, under guards of their own.
+// When the scope is told to stop, the listener is closed and the accept loop ends. Each connection
+// holds a guard, so the drain waits for the connections.
 func ExampleNewListener() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
@@ -147,7 +152,7 @@ func ExampleNewListener() {
 	// Output: closed
 }
 
-// Each element that the loop has been given is dealt with; the next one stays where it is.
+// Every element that the loop has pulled from the queue is handled. The others stay in the queue.
 func ExampleSeq() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
@@ -208,7 +213,7 @@ func ExampleAll() {
 	// left: 1
 }
 
-// Both prefer the stop to a channel that is ready.
+// After the stop, Recv returns false and leaves a ready element in the channel.
 func ExampleRecv() {
 	s := ctxshutdown.New(context.Background())
 	ch := make(chan string, 1)
@@ -234,13 +239,14 @@ func ExampleSend() {
 	// false 1
 }
 
-// Call stops waiting for what does not listen. The guard makes the drain wait for it all the same.
+// Call stops waiting for a function that ignores its context. The function holds a guard, so the
+// drain still waits for it.
 func ExampleCall() {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("legacy"))
 	release := make(chan struct{})
 	time.AfterFunc(time.Millisecond, func() { s.Shutdown() })
 	v, err := ctxshutdown.Call(s, func(context.Context) (int, error) {
-		<-release // no context here
+		<-release // this function does not check its context
 		return 42, nil
 	})
 	fmt.Println(v, err)

@@ -1,25 +1,29 @@
 package ctxshutdown_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
 func Example() {
-	s := ctxshutdown.New(context.Background()) // in main, the context of signal.NotifyContext
+	s := ctxshutdown.New(context.Background()) // a program passes the context of signal.NotifyContext
 	defer s.Shutdown()
 
 	s.Go(func(work context.Context) {
 		for ctxshutdown.Sleep(s, time.Millisecond) {
-			// Take on a job from the queue, until s is told to stop.
+			// Take jobs from a queue until s is told to stop.
 		}
 		fmt.Println("flushing:", work.Err()) // work outlives the stop
 	})
@@ -45,7 +49,8 @@ func Example() {
 	// drained: <nil>
 }
 
-// The stop comes from a context: in a program, of signal.NotifyContext.
+// The scope is stopped when the context that it derives from ends, such as a context of
+// signal.NotifyContext.
 func ExampleNew() {
 	ctx, stop := context.WithCancel(context.Background())
 	s := ctxshutdown.New(ctx, ctxshutdown.WithName("app"))
@@ -68,7 +73,7 @@ func ExampleWithCancel() {
 
 	g := conn.Guard()
 	defer g.Release()
-	server.Shutdown() // stops everything below, and waits for it
+	server.Shutdown() // stops the scope and its children
 	fmt.Println(conn.Err())
 	fmt.Println(server.GuardReport())
 	// Output:
@@ -76,17 +81,18 @@ func ExampleWithCancel() {
 	// 1 guard: http/conn-42 ×1
 }
 
-// Under trace, what is released after everybody has given up is told of, with the line that acquired it.
+// A traced scope with a logger logs a warning if a guard is released after Force or after a Wait
+// has given up.
 func ExampleWithLogger() {
 	plain := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == "held" || a.Key == "site" {
-			return slog.Attr{} // so that the output of this example is always the same
+			return slog.Attr{} // these attributes change from run to run
 		}
 		return a
 	}}))
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("upload"), ctxshutdown.WithTrace(), ctxshutdown.WithLogger(plain))
 	g := s.Guard()
-	s.Force(nil) // out of patience
+	s.Force(nil) // the drain has taken too long
 	g.Release()
 	// Output:
 	// level=WARN msg="guard released late" scope=upload
@@ -114,8 +120,8 @@ func ExampleSwansong_TryGuard() {
 func ExampleSwansong_Go() {
 	s := ctxshutdown.New(context.Background())
 	s.Go(func(ctx context.Context) {
-		<-s.Done()             // told to stop taking on work
-		fmt.Println(ctx.Err()) // and still allowed to finish it
+		<-s.Done()             // the scope is stopped
+		fmt.Println(ctx.Err()) // the function can still finish its work
 	})
 	<-s.Shutdown().Done()
 	fmt.Println(s.Go(func(context.Context) { fmt.Println("never") }))
@@ -130,14 +136,14 @@ func ExampleSwansong_Work() {
 	work := s.Work()
 
 	s.Shutdown()
-	fmt.Println("soft tier:", s.Err())
-	fmt.Println("hard tier:", work.Err())
+	fmt.Println("scope:  ", s.Err())
+	fmt.Println("work:   ", work.Err())
 	g.Release()
-	fmt.Println("drained:  ", work.Err())
+	fmt.Println("drained:", work.Err())
 	// Output:
-	// soft tier: context canceled
-	// hard tier: <nil>
-	// drained:   context canceled
+	// scope:   context canceled
+	// work:    <nil>
+	// drained: context canceled
 }
 
 func ExampleSwansong_Force() {
@@ -153,7 +159,8 @@ func ExampleSwansong_Force() {
 	// gave up: second signal
 }
 
-// BaseContext lets requests outlive the stop, and counts nothing: it goes with a guard for each request.
+// With BaseContext, requests outlive the stop. BaseContext acquires no guard, so the handler
+// acquires one for each request.
 func ExampleSwansong_BaseContext() {
 	s := ctxshutdown.New(context.Background())
 	guarded := func(next http.Handler) http.Handler {
@@ -188,7 +195,9 @@ func ExampleSwansong_BaseContext() {
 	// 503 Complete
 }
 
-// A library sees only a context. Without a scope in it, Acquire asks for nothing and returns nil, which may be released.
+// A library that is given a context can call Acquire without knowing whether the context carries a
+// scope. If the context carries none, Acquire returns a nil guard, and Release of a nil guard does
+// nothing.
 func ExampleAcquire() {
 	save := func(ctx context.Context) {
 		g, ok := ctxshutdown.Acquire(ctx)
@@ -214,7 +223,7 @@ func ExampleGo() {
 	s := ctxshutdown.New(context.Background())
 	ctx, cancel := context.WithCancel(s)
 	defer cancel()
-	ctxshutdown.Go(ctx, func(ctx context.Context) { // counted at s
+	ctxshutdown.Go(ctx, func(ctx context.Context) { // the goroutine holds a guard of s
 		<-ctx.Done()
 		fmt.Println("flushed")
 	})
@@ -223,7 +232,8 @@ func ExampleGo() {
 	// flushed
 }
 
-// Work sees a transaction through, whoever stops meanwhile: it keeps the values of ctx and drops its end.
+// Work returns a context for a transaction that must be finished. The context has the values of
+// ctx, and does not end when the scope is told to stop.
 func ExampleWork() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Guard().Release()
@@ -282,7 +292,7 @@ func ExampleGuard_Clone() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
 	g := s.Guard()
-	handedOn := g.Clone() // counted on its own
+	handedOn := g.Clone() // must be released separately
 	g.Release()
 	fmt.Println(s.GuardCount())
 	handedOn.Release()
@@ -294,7 +304,7 @@ func ExampleGuard_Clone() {
 
 func ExampleCompletion_Wait() {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
-	g := s.Guard() // of somebody who is slow
+	g := s.Guard() // held by a slow request
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
@@ -302,18 +312,19 @@ func ExampleCompletion_Wait() {
 	var drain *ctxshutdown.DrainError
 	if errors.As(err, &drain) {
 		fmt.Println("gave up:", drain.Cause)
-		fmt.Println("held up by", drain.Report)
+		fmt.Println("blocked by", drain.Report)
 	}
 
 	g.Release()
 	fmt.Println(s.Completion().Wait(context.Background()))
 	// Output:
 	// gave up: context deadline exceeded
-	// held up by 1 guard: app ×1
+	// blocked by 1 guard: app ×1
 	// <nil>
 }
 
-// The mistake that this package will not let pass: the context to wait with is the one that the stop ends.
+// Wait must be given a context that does not end when the scope is told to stop. Otherwise it
+// returns ErrWaitContext.
 func ExampleCompletion_Wait_mistake() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Guard().Release()
@@ -346,7 +357,8 @@ func ExampleGuardReport() {
 	// app 1
 }
 
-// Patience has an end: what has not finished by then is cut short.
+// If Wait times out, the error names the guards that are still held. Force then cancels the Work of
+// the scope.
 func ExampleDrainError() {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
 	s.Go(func(ctx context.Context) { <-ctx.Done() })
@@ -359,7 +371,7 @@ func ExampleDrainError() {
 		fmt.Println("forced:", s.Force(err).Wait(context.Background()))
 	}
 	// Output:
-	// ctxshutdown: not drained when the wait ended (context deadline exceeded): 1 guard: app ×1; wait longer, or cancel their Work with Force
+	// ctxshutdown: Wait ended (context deadline exceeded) with work still running: 1 guard: app ×1; wait longer, or call Force to cancel that work
 	// forced: <nil>
 }
 
@@ -377,12 +389,12 @@ func ExampleState() {
 	// Complete
 }
 
-// A guard may be released elsewhere than where it was acquired.
+// A goroutine can release a guard that another goroutine has acquired.
 func ExampleGuard() {
 	s := ctxshutdown.New(context.Background())
 	queue := make(chan *ctxshutdown.Guard, 1)
 	if g, ok := s.TryGuard(); ok {
-		queue <- g // with the job that it stands for
+		queue <- g // send the guard together with its job
 	}
 	drained := s.Shutdown()
 	go func() { (<-queue).Release() }()
@@ -390,4 +402,205 @@ func ExampleGuard() {
 	fmt.Println(s.State())
 	// Output:
 	// Complete
+}
+
+// A report shows each scope that holds guards by its path: the names of the scopes from the root.
+func ExampleWithName() {
+	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
+	defer app.Shutdown()
+	conn, cancel := ctxshutdown.WithCancel(app, ctxshutdown.WithName("conn-42"))
+	defer cancel()
+	defer conn.Guard().Release()
+	fmt.Println(app.GuardReport())
+	// Output:
+	// 1 guard: app/conn-42 ×1
+}
+
+// With the option WithTrace, a report also shows which line acquired the guards and how old the
+// oldest of them is.
+func ExampleWithTrace() {
+	s := ctxshutdown.New(context.Background(), ctxshutdown.WithTrace())
+	defer s.Shutdown()
+	defer s.Guard().Release()
+	for _, e := range s.GuardReport().Entries() {
+		file, _, _ := strings.Cut(e.Site, ":")
+		fmt.Println(e.Count, "guard, acquired in", file)
+	}
+	// Output:
+	// 1 guard, acquired in example_test.go
+}
+
+// The scope of a group is a child of the scope in the context of the group: it is stopped and
+// drained with that scope.
+func ExampleNewGroup() {
+	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
+	g := ctxshutdown.NewGroup(s, ctxshutdown.WithName("fetch"))
+	g.Go(func(ctx context.Context) error { return errors.New("no route") })
+	g.Go(func(ctx context.Context) error {
+		<-ctx.Done() // the first error stops the group
+		return ctx.Err()
+	})
+	fmt.Println(g.Wait())
+	fmt.Println(s.Shutdown().Wait(context.Background()))
+	// Output:
+	// no route
+	// <nil>
+}
+
+// A scope is a context: it has the values and the deadline of the context that it derives from.
+func ExampleSwansong() {
+	ctx := context.WithValue(context.Background(), key("user"), "ada")
+	ctx, cancel := context.WithDeadline(ctx, time.Date(2099, time.December, 31, 0, 0, 0, 0, time.UTC))
+	defer cancel()
+	s := ctxshutdown.New(ctx, ctxshutdown.WithName("app"))
+
+	until, _ := s.Deadline()
+	fmt.Println(s.String(), s.Value(key("user")), until.Year())
+	_, limited := s.Work().Deadline() // Work outlives the stop
+	fmt.Println("work has a deadline:", limited)
+
+	select {
+	case <-s.Done():
+	default:
+		s.ShutdownCause(errors.New("the licence has run out"))
+	}
+	fmt.Println(s.Err(), "because", context.Cause(s))
+	// Output:
+	// Swansong(app) ada 2099
+	// work has a deadline: false
+	// context canceled because the licence has run out
+}
+
+// context.Cause returns the cause of the first stop.
+func ExampleSwansong_ShutdownCause() {
+	errDisk := errors.New("disk is full")
+	s := ctxshutdown.New(context.Background())
+	s.ShutdownCause(errDisk)
+	s.ShutdownCause(errors.New("too late"))
+	fmt.Println(context.Cause(s), errors.Is(context.Cause(s), errDisk))
+	// Output:
+	// disk is full true
+}
+
+// A select can wait for the Done channel of a Completion and for other events.
+func ExampleCompletion() {
+	s := ctxshutdown.New(context.Background())
+	g := s.Guard()
+	secondSignal := make(chan os.Signal, 1)
+	secondSignal <- os.Interrupt
+
+	drained := s.Shutdown()
+	select {
+	case <-drained.Done():
+		fmt.Println("drained")
+	case sig := <-secondSignal:
+		fmt.Println(sig, "with", s.GuardCount(), "guard held")
+	}
+	g.Release()
+	<-drained.Done()
+	fmt.Println(drained.Wait(context.Background()))
+	// Output:
+	// interrupt with 1 guard held
+	// <nil>
+}
+
+// A program can read the entries of a report. The entry with the most guards comes first.
+func ExampleGuardEntry() {
+	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("shop"))
+	defer s.Shutdown()
+	orders, cancel := ctxshutdown.WithCancel(s, ctxshutdown.WithName("orders"))
+	defer cancel()
+	defer s.Guard().Release()
+	defer orders.Guard().Release()
+	defer orders.Guard().Release()
+
+	report := s.GuardReport()
+	var most ctxshutdown.GuardEntry = report.Entries()[0]
+	fmt.Printf("%s holds %d of %d\n", most.Path, most.Count, report.Count())
+	// Output:
+	// shop/orders holds 2 of 3
+}
+
+// TryGo is for work that can be skipped while the group runs as many functions as its limit allows.
+func ExampleGroup_TryGo() {
+	g := ctxshutdown.NewGroup(context.Background())
+	g.SetLimit(1)
+	release := make(chan struct{})
+	g.Go(func(context.Context) error { <-release; return nil })
+	fmt.Println("refreshed the cache:", g.TryGo(func(context.Context) error { return nil }))
+	close(release)
+	fmt.Println(g.Wait())
+	// Output:
+	// refreshed the cache: false
+	// <nil>
+}
+
+// Set deadlines by SetReadDeadline of the Reader. After the Reader has woken a Read, it restores
+// the deadline. A time-out does not end the Reader.
+func ExampleReader() {
+	client, conn := net.Pipe()
+	defer client.Close()
+	s := ctxshutdown.New(context.Background())
+	r := ctxshutdown.NewReader(s, conn)
+	defer r.Close()
+	fmt.Println("woken by a stop:", r.CanWake())
+
+	buf := make([]byte, 80)
+	r.SetReadDeadline(time.Now()) // the client is idle
+	_, err := r.Read(buf)
+	fmt.Println("timed out:", errors.Is(err, os.ErrDeadlineExceeded), "stopped:", r.Stopped())
+
+	r.SetReadDeadline(time.Time{})
+	go fmt.Fprint(client, "a request")
+	n, err := r.Read(buf)
+	fmt.Printf("%q %v\n", buf[:n], err)
+
+	s.Shutdown()
+	_, err = r.Read(buf)
+	fmt.Println(err, "stopped:", r.Stopped())
+	// Output:
+	// woken by a stop: true
+	// timed out: true stopped: false
+	// "a request" <nil>
+	// EOF stopped: true
+}
+
+// A Writer whose context is a Work still writes during the drain. If Force cuts a Write short, the
+// Write returns the number of bytes written.
+func ExampleWriter() {
+	client, conn := net.Pipe()
+	defer client.Close()
+	s := ctxshutdown.New(context.Background())
+	defer s.Guard().Release() // held by the request in flight
+	w := ctxshutdown.NewWriter(s.Work(), conn)
+	defer w.Close()
+
+	s.Shutdown()
+	go func() {
+		io.CopyN(io.Discard, client, 3) // the client stops reading after three bytes
+		s.Force(errors.New("drain timeout"))
+	}()
+	n, err := w.Write([]byte("answer"))
+	fmt.Println(n, err)
+	// The connection can still be written to, with a new deadline.
+	fmt.Println(w.SetWriteDeadline(time.Now().Add(time.Second)))
+	// Output:
+	// 3 ctxshutdown: write cut short: shut down (drain timeout)
+	// <nil>
+}
+
+// io.Copy to a Writer writes everything that it has read. After the stop, io.Copy reads no more and
+// returns an error with the cause.
+func ExampleWriter_ReadFrom() {
+	s := ctxshutdown.New(context.Background())
+	var dst bytes.Buffer
+	w := ctxshutdown.NewWriter(s, &dst)
+	n, err := io.Copy(w, strings.NewReader("some bytes"))
+	fmt.Println(n, err)
+	s.Shutdown()
+	n, err = io.Copy(w, strings.NewReader("more bytes"))
+	fmt.Println(n, err)
+	// Output:
+	// 10 <nil>
+	// 0 ctxshutdown: write refused: shut down
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// panics is everything of the user's that we call, in one type, and panics in all of it.
+// panics implements every interface whose methods this package calls. Most of its methods panic.
 type panics struct{}
 
 func (panics) Read([]byte) (int, error)                  { panic(errCause) }
@@ -31,8 +31,9 @@ func (panics) Handle(context.Context, slog.Record) error { panic(errCause) }
 func (p panics) WithAttrs([]slog.Attr) slog.Handler      { return p }
 func (p panics) WithGroup(string) slog.Handler           { return p }
 
-// A panic in what is called leaves no guard behind, and no lock: it reaches the caller, and the scope drains.
-func TestFaults_PanicsInCallbacks(t *testing.T) {
+// If a method that the user has implemented panics, the panic reaches the caller. No guard and no
+// lock stays held, so the scope drains afterwards.
+func TestScope_DrainsAfterPanicInCallback(t *testing.T) {
 	guarded := ctxshutdown.Guarded()
 	numbers := iter.Seq[int](func(yield func(int) bool) {
 		yield(1)
@@ -89,24 +90,25 @@ func TestFaults_PanicsInCallbacks(t *testing.T) {
 		}},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
-			c := claim{t, "faults"}
+			c := claim{t, "docs/internals/core.md#semantic-10"}
 			s := ctxshutdown.New(t.Context())
 			func() {
 				defer func() { c.isTrue("the panic reaches the caller", recover() != nil) }()
 				fault.do(s)
 			}()
-			c.sees(s, ctxshutdown.Running, 0)
+			c.checkState(s, ctxshutdown.Running, 0)
 			g, ok := s.TryGuard()
-			c.isTrue("goes on", ok)
+			c.isTrue("TryGuard succeeds after the panic", ok)
 			g.Release()
-			c.drains(s.Shutdown())
-			c.ends("Work", s.Work().Done())
+			c.awaitCompletion(s.Shutdown())
+			c.awaitClosed("Work", s.Work().Done())
 		})
 	}
 }
 
-// A file that somebody closes under a reader or a writer is an error, ends it, and lets go of its guard.
-func TestFaults_ClosedFiles(t *testing.T) {
+// If other code closes the file of a Reader or a Writer, the next call returns an error, the Reader
+// or Writer ends, and its guard is released.
+func TestInterrupts_ReleaseGuardIfFileIsClosed(t *testing.T) {
 	for name, op := range map[string]func(s *ctxshutdown.Swansong, f *os.File) (io.Closer, error){
 		"Read": func(s *ctxshutdown.Swansong, f *os.File) (io.Closer, error) {
 			r := ctxshutdown.NewReader(s, f, ctxshutdown.Guarded())
@@ -134,17 +136,17 @@ func TestFaults_ClosedFiles(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := claim{t, "faults"}
+			c := claim{t, "docs/internals/core.md#semantic-10"}
 			s := ctxshutdown.New(t.Context())
 			f, err := os.Create(filepath.Join(t.TempDir(), "file"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			closer, err := op(s, f)
-			c.isTrue("the error says so: "+errString(err), errors.Is(err, os.ErrClosed))
+			c.isTrue("the error matches os.ErrClosed: "+errString(err), errors.Is(err, os.ErrClosed))
 			closer.Close()
-			c.sees(s, ctxshutdown.Running, 0)
-			c.drains(s.Shutdown())
+			c.checkState(s, ctxshutdown.Running, 0)
+			c.awaitCompletion(s.Shutdown())
 		})
 	}
 }

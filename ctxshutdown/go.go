@@ -1,48 +1,56 @@
 package ctxshutdown
 
+// Scopes: goroutines that hold a guard.
+
 import (
 	"context"
 
-	"github.com/swansong-go/swansong/internal/unwind"
+	"github.com/swansong-go/swansong/internal/panics"
 )
 
-// Go runs f in a goroutine of its own, under a guard and with [Swansong.Work] as its context. It returns false once
-// the scope has been told to stop; then f never runs.
+// Go calls f in a new goroutine that holds a guard of the scope, with [Swansong.Work] as its
+// context. The guard is released when f returns. Go returns false, without calling f, once the
+// scope has been told to stop. It panics if f is nil.
 //
-// A panic in f ends the program, as in any goroutine. Handing it to whoever waits would hide it until the drain, and
-// lose it where nobody waits. The guard stays held: a drain that waits for it must not complete, and let main return,
-// before the runtime has printed the panic. A function that ends its goroutine by runtime.Goexit releases it.
+// A panic in f ends the program, as in any goroutine, and leaves the guard held: otherwise the
+// drain could complete, and main return, before the runtime has printed the panic. If f calls
+// runtime.Goexit, the guard is released.
 func (s *Swansong) Go(f func(ctx context.Context)) bool {
-	mustFunc(f)
+	checkFunc(f)
 	g, ok := s.TryGuard()
 	if !ok {
 		return false
 	}
-	run(s.Work(), g, f)
+	startGuarded(s.Work(), g, f)
 	return true
 }
 
-// Go runs f in a goroutine of its own, under a guard of the nearest scope in ctx, if any, and with ctx as its
-// context. It returns false if ctx is done; then f never runs. For panics see [Swansong.Go].
+// Go calls f in a new goroutine, with ctx as its context. If ctx carries a scope, the goroutine
+// holds a guard of the nearest one until f returns. Go returns false, without calling f, if ctx is
+// done. It panics if ctx or f is nil. For panics in f see [Swansong.Go].
 func Go(ctx context.Context, f func(ctx context.Context)) bool {
-	mustFunc(f)
+	checkFunc(f)
 	g, ok := Acquire(ctx)
 	if !ok {
 		return false
 	}
-	run(ctx, g, f)
+	startGuarded(ctx, g, f)
 	return true
 }
 
-func mustFunc(f func(context.Context)) {
+// checkFunc panics if f is nil: in the goroutine that calls Go, instead of later in the new one.
+func checkFunc(f func(context.Context)) {
 	if f == nil {
 		panic("ctxshutdown: Go with a nil function")
 	}
 }
 
-func run(ctx context.Context, g *Guard, f func(context.Context)) {
+// startGuarded calls f in a new goroutine and releases g when f has returned.
+func startGuarded(ctx context.Context, g *Guard, f func(context.Context)) {
 	go func() {
-		defer unwind.UnlessPanic(g.Release)
+		// A plain defer would release the guard after a panic in f. Then main could return before
+		// the runtime has printed the panic.
+		defer panics.UnlessPanic(g.Release)
 		f(g.label(ctx))
 	}()
 }

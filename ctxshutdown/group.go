@@ -1,33 +1,42 @@
 package ctxshutdown
 
+// Scopes: groups of goroutines.
+//
+// A running function is counted three times: in the semaphore of the limit, by its guard for the
+// drain of the scope, and in running for Wait. When the function returns, it is removed from the
+// three counts in the same order. So when Wait returns, the guards of all functions have been
+// released.
+
 import (
 	"context"
 	"fmt"
 	"sync"
 
-	"github.com/swansong-go/swansong/internal/unwind"
+	"github.com/swansong-go/swansong/internal/panics"
 )
 
-// A Group runs functions in goroutines under guards of a scope of its own, in the manner of
-// [golang.org/x/sync/errgroup]: the first error stops that scope and is what Wait returns. It differs in that its
-// functions get the scope as their context, that Go refuses once the scope has been told to stop, and that a Go that
-// is waiting for a free place is woken by the stop.
+// A Group runs functions in goroutines that hold guards of a scope of its own. Like
+// [golang.org/x/sync/errgroup.Group], it stops that scope at the first error and returns the error
+// from Wait. It differs from errgroup in three ways: the functions get the scope as their context,
+// Go returns false once the scope has been told to stop, and the stop also wakes a Go that is
+// blocked by the limit.
 //
-// Its methods may be called concurrently. The zero value is not usable: make one with [NewGroup].
+// The methods of a Group may be called concurrently. The zero value is not usable; call [NewGroup].
 type Group struct {
 	scope *Swansong
 
 	mu      sync.Mutex
-	sem     chan struct{} // nil: no limit
+	sem     chan struct{} // one element for each running function; nil if there is no limit
 	running int
-	idle    *sync.Cond // running is zero
-	over    bool       // a Wait has found the group idle: nothing is started any more
+	idle    *sync.Cond // signalled when running becomes zero
+	closed  bool       // set when a Wait has found no function running; prevents new ones
 
-	once sync.Once // decides err and the scope's cause together
+	once sync.Once // sets err and the cause of the scope together
 	err  error
 }
 
-// NewGroup returns a group whose scope is made with [WithCancel] from ctx. Call [Group.Wait], which also releases it.
+// NewGroup returns a group whose scope is created by [WithCancel] from ctx. Call [Group.Wait] to
+// wait for its functions and to stop the scope. NewGroup panics if ctx is nil.
 func NewGroup(ctx context.Context, opts ...Option) *Group {
 	s, _ := WithCancel(ctx, opts...)
 	g := &Group{scope: s}
@@ -35,14 +44,15 @@ func NewGroup(ctx context.Context, opts ...Option) *Group {
 	return g
 }
 
-// SetLimit lets at most n functions run at once; negative means no limit, and zero lets none run. It holds for the
-// calls of Go that begin after it, and panics while functions are running, as errgroup does.
+// SetLimit limits the number of functions that run at the same time to n. A negative n means no
+// limit, and zero lets no function run. The limit holds for calls of Go that begin after SetLimit.
+// SetLimit panics while functions are running.
 func (g *Group) SetLimit(n int) {
-	g.mustBeMade()
+	g.checkInit()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.running != 0 {
-		panic(fmt.Sprintf("ctxshutdown: SetLimit of a Group while %d of its functions are running", g.running))
+		panic(fmt.Sprintf("ctxshutdown: SetLimit called while functions of the Group are running (%d); call SetLimit before Go", g.running))
 	}
 	g.sem = nil
 	if n >= 0 {
@@ -50,14 +60,15 @@ func (g *Group) SetLimit(n int) {
 	}
 }
 
-// Go runs f in a goroutine of its own, under a guard and with the group's scope as its context. With a limit, it
-// waits for a free place or for the stop. It returns false once the scope has been told to stop or a Wait has found
-// nothing running; then f never runs.
+// Go calls f in a new goroutine that holds a guard, with the group's scope as its context. With a
+// limit, Go blocks until fewer functions are running or the scope is told to stop. It returns
+// false, without calling f, once the scope has been told to stop or a Wait has found no function
+// running. It panics if f is nil.
 //
-// A panic in f ends the program, and neither Wait nor the drain of the scope returns before that; see [Swansong.Go]. A
-// function that ends its goroutine by runtime.Goexit has returned no error.
+// A panic in f ends the program; see [Swansong.Go]. A function that calls runtime.Goexit counts as
+// returned without an error.
 func (g *Group) Go(f func(ctx context.Context) error) bool {
-	sem := g.places(f)
+	sem := g.semaphore(f)
 	if sem != nil {
 		select {
 		case sem <- struct{}{}:
@@ -68,9 +79,9 @@ func (g *Group) Go(f func(ctx context.Context) error) bool {
 	return g.start(f, sem)
 }
 
-// TryGo is [Group.Go], but returns false instead of waiting for a free place.
+// TryGo is like [Group.Go], but returns false instead of blocking for the limit.
 func (g *Group) TryGo(f func(ctx context.Context) error) bool {
-	sem := g.places(f)
+	sem := g.semaphore(f)
 	if sem != nil {
 		select {
 		case sem <- struct{}{}:
@@ -81,9 +92,10 @@ func (g *Group) TryGo(f func(ctx context.Context) error) bool {
 	return g.start(f, sem)
 }
 
-// places checks a call and returns where to take a place, nil where there is no limit.
-func (g *Group) places(f func(ctx context.Context) error) chan struct{} {
-	g.mustBeMade()
+// semaphore panics if the group is the zero value or f is nil. It returns the semaphore of the
+// limit, or nil if the group has no limit.
+func (g *Group) semaphore(f func(ctx context.Context) error) chan struct{} {
+	g.checkInit()
 	if f == nil {
 		panic("ctxshutdown: Go with a nil function")
 	}
@@ -92,13 +104,18 @@ func (g *Group) places(f func(ctx context.Context) error) chan struct{} {
 	return g.sem
 }
 
-// start runs f in a place of sem that has been taken.
+// start calls f in a new goroutine and returns true. It returns false if the scope has been told to
+// stop or a Wait has found no function running. The caller has sent an element to sem, unless sem
+// is nil.
 func (g *Group) start(f func(ctx context.Context) error, sem chan struct{}) bool {
 	leave := func() {
 		if sem != nil {
 			<-sem
 		}
 	}
+	// TryGuard refuses once the scope has been told to stop, and enter refuses once a Wait has
+	// found no function running. Such a Wait also stops the scope, but a moment later. Until then
+	// only enter refuses.
 	guard, ok := g.scope.TryGuard()
 	if !ok || !g.enter() {
 		guard.Release()
@@ -106,28 +123,31 @@ func (g *Group) start(f func(ctx context.Context) error, sem chan struct{}) bool
 		return false
 	}
 	go func() {
-		defer unwind.UnlessPanic(func() {
+		defer panics.UnlessPanic(func() {
 			leave()
 			guard.Release()
 			g.exit()
 		})
 		if err := f(guard.label(g.scope)); err != nil {
-			g.decide(err)
+			g.setResult(err)
 		}
 	}()
 	return true
 }
 
+// enter counts a function that is about to start. It returns false if a Wait has found no function
+// running.
 func (g *Group) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.over {
+	if g.closed {
 		return false
 	}
 	g.running++
 	return true
 }
 
+// exit counts a function that has returned, and wakes Wait after the last one.
 func (g *Group) exit() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -136,31 +156,32 @@ func (g *Group) exit() {
 	}
 }
 
-// decide fixes the result of the group and the cause of its scope in one step. Of two functions that fail at once,
-// the same one must be in both.
-func (g *Group) decide(err error) {
+// setResult sets the error of the group and the cause of its scope, in the first call only. One
+// sync.Once sets both, so that they agree if two functions fail at the same time.
+func (g *Group) setResult(err error) {
 	g.once.Do(func() {
 		g.err = err
 		g.scope.ShutdownCause(err)
 	})
 }
 
-// Wait waits until no function is running, tells the group's scope to stop, and returns the first error, if any. That
-// error is also the scope's cause, unless the scope had been told to stop before. Every function that was started has
-// returned when Wait returns, and what it did synchronizes before that.
+// Wait blocks until no function is running, tells the group's scope to stop, and returns the first
+// error, if any. That error is also the cause of the scope, unless the scope had been told to stop
+// before. The return of every started function synchronizes before the return of Wait.
 func (g *Group) Wait() error {
-	g.mustBeMade()
+	g.checkInit()
 	g.mu.Lock()
 	for g.running > 0 {
 		g.idle.Wait()
 	}
-	g.over = true
+	g.closed = true
 	g.mu.Unlock()
-	g.decide(nil)
+	g.setResult(nil)
 	return g.err
 }
 
-func (g *Group) mustBeMade() {
+// checkInit panics if g is the zero value.
+func (g *Group) checkInit() {
 	if g.scope == nil {
 		panic("ctxshutdown: use of a zero Group; make one with NewGroup")
 	}

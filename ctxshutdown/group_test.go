@@ -15,22 +15,22 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-func TestGroup_Wait(t *testing.T) {
+func TestGroup_WaitReturnsFirstError(t *testing.T) {
 	ok := func(context.Context) error { return nil }
 	fail := func(context.Context) error { return errCause }
 	obey := func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
 	for _, test := range []struct {
 		name      string
 		functions []func(context.Context) error
-		stop      error // what the scope above is stopped with, if it is
+		stop      error // if not nil, the scope above is stopped with this cause
 		err       error
 		cause     error
 	}{
 		{"no functions", nil, nil, nil, ctxshutdown.ErrShutdown},
 		{"no error", []func(context.Context) error{ok, ok}, nil, nil, ctxshutdown.ErrShutdown},
 		{"one error stops the others", []func(context.Context) error{obey, fail, obey}, nil, errCause, errCause},
-		{"stopped from above, all obey", []func(context.Context) error{obey, obey}, errLate, errLate, errLate},
-		{"stopped from above, none minds", []func(context.Context) error{ok}, errLate, nil, errLate},
+		{"stopped from above, functions return its error", []func(context.Context) error{obey, obey}, errLate, errLate, errLate},
+		{"stopped from above, functions return nil", []func(context.Context) error{ok}, errLate, nil, errLate},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -43,14 +43,14 @@ func TestGroup_Wait(t *testing.T) {
 				})
 				for _, f := range test.functions {
 					if !g.Go(f) && test.err == nil {
-						t.Error("Go refuses")
+						t.Error("Go returns false")
 					}
 				}
 				synctest.Wait()
 				if test.stop != nil {
 					above.ShutdownCause(test.stop)
 				}
-				for range 2 { // the answer stays the same
+				for range 2 { // the second Wait returns the same error
 					if err := g.Wait(); err != test.err {
 						t.Errorf("Wait: %v, want %v", err, test.err)
 					}
@@ -59,17 +59,17 @@ func TestGroup_Wait(t *testing.T) {
 					t.Errorf("the group's scope after Wait (-want +got):\n%s", diff)
 				}
 				if scope.State() != ctxshutdown.Complete || above.GuardCount() != 0 || (above.Err() != nil) != (test.stop != nil) {
-					t.Errorf("%v, %d guards above, Err above %v", scope.State(), above.GuardCount(), above.Err())
+					t.Errorf("state %v, %d guards above, Err above %v", scope.State(), above.GuardCount(), above.Err())
 				}
 				if g.Go(ok) || g.TryGo(ok) {
-					t.Error("it runs functions after Wait")
+					t.Error("Go or TryGo starts a function after Wait")
 				}
 			})
 		})
 	}
 }
 
-func TestGroup_GuardsItsFunctions(t *testing.T) {
+func TestGroup_FunctionsHoldGuards(t *testing.T) {
 	above := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"))
 	g := ctxshutdown.NewGroup(above.Work(), ctxshutdown.WithName("jobs"))
 	working, goOn := make(chan struct{}), make(chan struct{})
@@ -81,10 +81,10 @@ func TestGroup_GuardsItsFunctions(t *testing.T) {
 	<-working
 	done := above.Shutdown()
 	if got, want := above.GuardReport().String(), "1 guard: app/jobs ×1"; got != want {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("report during the drain %q, want %q", got, want)
 	}
 	if !g.TryGo(func(ctx context.Context) error { return ctx.Err() }) {
-		t.Error("a group on Work refuses during the drain")
+		t.Error("TryGo of a group on Work returns false during the drain")
 	}
 	close(goOn)
 	if err := g.Wait(); err != nil {
@@ -93,8 +93,9 @@ func TestGroup_GuardsItsFunctions(t *testing.T) {
 	<-done.Done()
 }
 
-// Two functions fail at once: what Wait returns and the cause of the scope are the error of the same one.
-func TestGroup_ErrorAndCauseAreDecidedTogether(t *testing.T) {
+// If two functions of a group fail at the same time, Wait returns the error that is also the cause
+// of the scope.
+func TestGroup_ErrorMatchesCause(t *testing.T) {
 	for range 1000 {
 		g := ctxshutdown.NewGroup(context.Background())
 		var ready sync.WaitGroup
@@ -116,12 +117,12 @@ func TestGroup_ErrorAndCauseAreDecidedTogether(t *testing.T) {
 	}
 }
 
-// errUncomparable is an error whose values cannot be compared.
+// errUncomparable is an error type whose values cannot be compared with ==.
 type errUncomparable []string
 
 func (errUncomparable) Error() string { return "several" }
 
-func TestGroup_AnyError(t *testing.T) {
+func TestGroup_AcceptsIncomparableError(t *testing.T) {
 	g := ctxshutdown.NewGroup(t.Context())
 	g.Go(func(context.Context) error { return errUncomparable{"a"} })
 	var got errUncomparable
@@ -130,7 +131,7 @@ func TestGroup_AnyError(t *testing.T) {
 	}
 }
 
-func TestGroup_SetLimit(t *testing.T) {
+func TestGroup_LimitsConcurrentFunctions(t *testing.T) {
 	for _, test := range []struct{ limit, tasks, most int }{{1, 20, 1}, {3, 20, 3}, {100, 20, 20}, {-1, 20, 20}} {
 		t.Run(fmt.Sprint(test.limit), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -147,20 +148,20 @@ func TestGroup_SetLimit(t *testing.T) {
 						running.Add(-1)
 						return nil
 					}) {
-						t.Error("Go refuses")
+						t.Error("Go returns false")
 					}
 				}
 				if err := g.Wait(); err != nil || int(most.Load()) != test.most {
-					t.Errorf("%d at once, want %d; %v", most.Load(), test.most, err)
+					t.Errorf("%d functions ran at the same time, want %d; Wait: %v", most.Load(), test.most, err)
 				}
 			})
 		})
 	}
 }
 
-// Go, from outside of the group, while others wait: what was started has returned when Wait returns, and nothing is
-// started afterwards.
-func TestGroup_GoWhileOthersWait(t *testing.T) {
+// Go is called concurrently with Wait. When Wait returns, every started function has returned, and
+// no function is started afterwards.
+func TestGroup_RunsNothingAfterWait(t *testing.T) {
 	for range 3000 {
 		g := ctxshutdown.NewGroup(context.Background())
 		var active, waited atomic.Int32
@@ -191,23 +192,23 @@ func TestGroup_GoWhileOthersWait(t *testing.T) {
 	}
 }
 
-func TestGroup_WaitInTheMiddleOfAGo(t *testing.T) {
+func TestGroup_GoReturnsFalseAfterConcurrentWait(t *testing.T) {
 	var g *ctxshutdown.Group
 	waited := false
 	g = ctxshutdown.NewGroup(onErr{ctxshutdown.New(t.Context()), new(atomic.Int32), func(call int32, ctx context.Context) error {
-		if call == 1 { // Go has a guard and asks whether the scope is running
+		if call == 1 { // Go has counted a guard and now checks whether the scope is stopped
 			waited = true
 			g.Wait()
 		}
 		return ctx.Err()
 	}})
 	if g.Go(func(context.Context) error { return nil }) || !waited {
-		t.Errorf("Wait has returned: %v, and Go starts something after it", waited)
+		t.Errorf("Wait has returned: %v, and Go has started a function after it", waited)
 	}
 }
 
-// With an error, with Goexit: the place becomes free.
-func TestGroup_APlaceIsGivenBack(t *testing.T) {
+// After a function has failed or called runtime.Goexit, it no longer counts towards the limit.
+func TestGroup_GoexitFreesPlaceInLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := ctxshutdown.NewGroup(t.Context())
 		g.SetLimit(1)
@@ -217,7 +218,7 @@ func TestGroup_APlaceIsGivenBack(t *testing.T) {
 			func(context.Context) error { return errCause },
 		} {
 			if !g.Go(f) {
-				t.Errorf("Go %d refuses", i)
+				t.Errorf("Go %d returns false", i)
 			}
 		}
 		if err := g.Wait(); err != errCause {
@@ -226,7 +227,7 @@ func TestGroup_APlaceIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestGroup_TryGoDoesNotWait(t *testing.T) {
+func TestGroup_TryGoDoesNotBlock(t *testing.T) {
 	g := ctxshutdown.NewGroup(t.Context())
 	g.SetLimit(1)
 	goOn := make(chan struct{})
@@ -235,11 +236,11 @@ func TestGroup_TryGoDoesNotWait(t *testing.T) {
 	second := g.TryGo(func(context.Context) error { ran = true; return nil })
 	close(goOn)
 	if err := g.Wait(); !first || second || ran || err != nil {
-		t.Errorf("TryGo: %v, then %v; ran %v, error %v", first, second, ran, err)
+		t.Errorf("TryGo returns %v, then %v; the second function ran: %v; Wait: %v", first, second, ran, err)
 	}
 }
 
-func TestGroup_LimitOfZeroRunsNone(t *testing.T) {
+func TestGroup_LimitZeroStartsNothing(t *testing.T) {
 	for name, end := range map[string]func(s *ctxshutdown.Swansong, g *ctxshutdown.Group){
 		"until the stop": func(s *ctxshutdown.Swansong, _ *ctxshutdown.Group) { s.Shutdown() },
 		"until a Wait":   func(_ *ctxshutdown.Swansong, g *ctxshutdown.Group) { g.Wait() },
@@ -249,16 +250,16 @@ func TestGroup_LimitOfZeroRunsNone(t *testing.T) {
 				s := ctxshutdown.New(t.Context())
 				g := ctxshutdown.NewGroup(s)
 				g.SetLimit(0)
-				f := func(context.Context) error { t.Error("it runs"); return nil }
+				f := func(context.Context) error { t.Error("the function runs"); return nil }
 				if g.TryGo(f) {
-					t.Error("TryGo says that it runs")
+					t.Error("TryGo returns true")
 				}
-				went := make(chan bool)
-				go func() { went <- g.Go(f) }()
-				synctest.Wait() // it waits for a place
+				started := make(chan bool)
+				go func() { started <- g.Go(f) }()
+				synctest.Wait() // now Go is blocked by the limit
 				end(s, g)
-				if <-went {
-					t.Error("Go says that it runs")
+				if <-started {
+					t.Error("Go returns true")
 				}
 				if err := g.Wait(); err != nil {
 					t.Error(err)
@@ -268,12 +269,12 @@ func TestGroup_LimitOfZeroRunsNone(t *testing.T) {
 	}
 }
 
-// A Go that waits for a place is woken by whatever stops the scope, and refuses.
-func TestGroup_StopWhileWaitingForAPlace(t *testing.T) {
+// A call of Go that is blocked by the limit returns false when the scope is stopped.
+func TestGroup_StopWakesBlockedGo(t *testing.T) {
 	for name, stop := range map[string]func(above *ctxshutdown.Swansong, fail chan<- error){
-		"from above":  func(above *ctxshutdown.Swansong, _ chan<- error) { above.Shutdown() },
-		"by an error": func(_ *ctxshutdown.Swansong, fail chan<- error) { fail <- errCause },
-		"by the time": func(*ctxshutdown.Swansong, chan<- error) { pass(time.Hour) },
+		"from above":    func(above *ctxshutdown.Swansong, _ chan<- error) { above.Shutdown() },
+		"by an error":   func(_ *ctxshutdown.Swansong, fail chan<- error) { fail <- errCause },
+		"by a deadline": func(*ctxshutdown.Swansong, chan<- error) { pass(time.Hour) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -284,14 +285,14 @@ func TestGroup_StopWhileWaitingForAPlace(t *testing.T) {
 				for range 2 {
 					g.Go(func(context.Context) error { return <-fail })
 				}
-				went := make(chan bool)
+				started := make(chan bool)
 				go func() {
-					went <- g.Go(func(context.Context) error { t.Error("it runs"); return nil })
+					started <- g.Go(func(context.Context) error { t.Error("the function runs"); return nil })
 				}()
 				synctest.Wait()
 				stop(above, fail)
-				if <-went {
-					t.Error("Go says that it runs")
+				if <-started {
+					t.Error("Go returns true")
 				}
 				close(fail)
 				g.Wait()
@@ -300,14 +301,14 @@ func TestGroup_StopWhileWaitingForAPlace(t *testing.T) {
 	}
 }
 
-func TestGroup_SetLimitWhileRunning(t *testing.T) {
+func TestGroup_SetLimitPanicsWhileFunctionsRun(t *testing.T) {
 	for _, limit := range []int{3, -1} {
 		t.Run(fmt.Sprintf("with a limit of %d before", limit), func(t *testing.T) {
 			g := ctxshutdown.NewGroup(t.Context())
 			g.SetLimit(limit)
 			goOn := make(chan struct{})
 			g.Go(func(context.Context) error { <-goOn; return nil })
-			const want = "ctxshutdown: SetLimit of a Group while 1 of its functions are running"
+			const want = "ctxshutdown: SetLimit called while functions of the Group are running (1); call SetLimit before Go"
 			if got := panicOf(func() { g.SetLimit(2) }); got != want {
 				t.Errorf("panic %q, want %q", got, want)
 			}
@@ -317,7 +318,7 @@ func TestGroup_SetLimitWhileRunning(t *testing.T) {
 	}
 }
 
-func TestGo_GoexitReleasesTheGuard(t *testing.T) {
+func TestGo_GoexitReleasesGuard(t *testing.T) {
 	exit := func(context.Context) { runtime.Goexit() }
 	for name, start := range map[string]func(s *ctxshutdown.Swansong) bool{
 		"Swansong.Go": func(s *ctxshutdown.Swansong) bool { return s.Go(exit) },
@@ -326,7 +327,7 @@ func TestGo_GoexitReleasesTheGuard(t *testing.T) {
 			g := ctxshutdown.NewGroup(s)
 			ok := g.Go(func(ctx context.Context) error { exit(ctx); return errCause })
 			if err := g.Wait(); err != nil {
-				t.Errorf("Wait: %v, of a function that returned nothing", err)
+				t.Errorf("Wait: %v, want nil for a function that called Goexit", err)
 			}
 			return ok
 		},
@@ -335,7 +336,7 @@ func TestGo_GoexitReleasesTheGuard(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := ctxshutdown.New(t.Context())
 				if !start(s) {
-					t.Error("refused")
+					t.Error("Go returns false")
 				}
 				<-s.Shutdown().Done()
 			})
@@ -343,17 +344,17 @@ func TestGo_GoexitReleasesTheGuard(t *testing.T) {
 	}
 }
 
-func TestGo_GivesTheContextItPromises(t *testing.T) {
+func TestGo_PassesContextToFunction(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	given := make(chan context.Context, 3)
 	f := func(ctx context.Context) { given <- ctx }
 	s.Go(f)
 	if got := <-given; got != s.Work() {
-		t.Errorf("Swansong.Go gives %v", got)
+		t.Errorf("Swansong.Go calls the function with %v, want Work", got)
 	}
 	for _, ctx := range []context.Context{s, s.Work(), t.Context(), request{s, "r"}} {
 		if ctxshutdown.Go(ctx, f); <-given != ctx {
-			t.Errorf("Go on %v gives something else", ctx)
+			t.Errorf("Go calls the function with another context than %v", ctx)
 		}
 	}
 }

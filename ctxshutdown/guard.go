@@ -1,78 +1,105 @@
 package ctxshutdown
 
+// Scopes: guards.
+//
+// Acquiring a guard is one atomic addition to the counter of its scope and releasing it one
+// subtraction, at any depth: the ancestors of a running scope are not told about its guards.
+//
+//	Guard       counts
+//	TryGuard    counts, and then checks that the stop was not signalled before
+//	Acquire     checks the context, counts, and checks the context again
+//
+// A refusal releases the guard that was counted. Traced scopes take the same steps, and also record
+// the guard and call the hook of a test.
+
 import (
 	"context"
-	"sync/atomic"
 
+	"github.com/swansong-go/swansong/internal/ctxkey"
 	"github.com/swansong-go/swansong/internal/packed"
-	"github.com/swansong-go/swansong/internal/probe"
 )
 
-// A Guard is a piece of committed work: until it is released, its scope and every scope above are not complete. The
-// zero Guard counts as released.
+// A Guard stands for a piece of work that must finish. Until it is released, its scope and every
+// ancestor of the scope are not complete. A guard that is never released prevents its scope from
+// completing for ever, and every report lists it. The zero Guard counts as released.
 //
-// It is made to live on the stack: as long as it does not escape, acquiring and releasing allocate nothing. (It does
-// escape where it is acquired in a function literal that is itself inlined; go build -gcflags=-m tells.) It must not
-// be copied, and its methods must not be called concurrently with its own Release. A leaked guard blocks its scope
-// for ever, and is named by every report.
+// Acquiring and releasing a guard does not allocate if the guard does not escape to the heap. (A
+// guard escapes if it is acquired in a function literal that the compiler inlines; go build
+// -gcflags=-m shows it.) A Guard must not be copied, and its methods must not be called
+// concurrently with its Release.
 type Guard struct {
 	_ noCopy
-	hold
+	guardState
 }
 
-// A hold is what a guard holds. Passing it around instead of its parts keeps the constructors of Guard small enough
-// to be inlined; else every guard would be on the heap. TestGuardsDoNotAllocate watches over it.
-type hold struct {
-	scope *Swansong // nil: released
-	trace *record   // nil: not traced
-	// count is where the guard is counted: to remember it takes less than to find it again. It is not beside scope, for one
-	// wide store that clears both makes a guard take a sixth more.
-	count *atomic.Uint64
+// guardState is the content of a Guard. The functions that acquire a guard return a guardState by
+// value. So the exported functions that create a Guard are small enough to be inlined, and the
+// Guard can stay on the stack of the caller. See TestGuard_DoesNotAllocate.
+type guardState struct {
+	scope *Swansong    // nil if the guard has been released
+	trace *guardRecord // nil if the scope is not traced
+	// count is the counter in which the guard was counted. The field trace separates it from the
+	// field scope on purpose: Release clears scope and count, and one wide store to both takes
+	// longer than two stores.
+	count *packed.Counter
 }
 
-// Guard returns a new guard of the scope. It always counts, also after the stop: then it delays every completion not
-// yet resolved, and makes a complete scope ShuttingDown again. Code that takes on new work asks [Swansong.TryGuard];
-// Guard is for work that is part of something already admitted.
+// Guard returns a new guard of the scope. It also counts after the stop: such a late guard delays
+// every completion that has not resolved yet, and turns a complete scope into ShuttingDown again.
+// Use Guard for a part of work that was already admitted, and [Swansong.TryGuard] to take on new
+// work.
 //
-// It takes no lock while the scope is running, with three exceptions: a guard that makes a child known to its parent,
-// the child's first or the first after a long idle time, takes a mutex of the parent for a few loads and stores; a
-// traced guard takes one of its scope; and so does, once, the guard that finds that goroutines have got into each other's
-// way 64 times in a millisecond, and spreads the scope's guards over processors (512 B for each, 32 kB at most). Like a sync.WaitGroup, it panics at an absurd count, of 2^30 guards on one scope;
-// a scope whose guards are spread does when it is stopped.
+// Guard takes no lock while the scope is running, except in these cases:
+//
+//   - The first guard of a child scope, or its first guard after a long idle time, takes a mutex of
+//     the parent scope for a few loads and stores.
+//   - A traced guard takes a mutex of its scope.
+//   - If goroutines have collided on the counter 64 times within a millisecond, one guard takes a
+//     mutex once and spreads the counter over the processors (512 bytes each, 32 KiB at most).
+//
+// Guard panics if 2^30 guards are held on one scope. A scope whose counter is spread panics when it
+// is stopped.
 func (s *Swansong) Guard() *Guard {
-	return &Guard{hold: s.acquire()}
+	return &Guard{guardState: s.acquire()}
 }
 
-// TryGuard returns a guard, or nil and false once the scope has been told to stop: counting and admission in one
-// step. If it returns true, the guard was counted before the stop was signalled, and the stop waits for it. If it
-// returns false, Err and Cause are set. For locks see [Swansong.Guard].
+// TryGuard returns a new guard and true, or nil and false once the scope has been told to stop. If
+// it returns true, the guard was counted before the signal to stop was given, so the scope does not
+// complete before the guard is released. If it returns false, Err and [context.Cause] of the scope
+// are set. For locks and panics see [Swansong.Guard].
 func (s *Swansong) TryGuard() (g *Guard, ok bool) {
-	h, ok := s.try()
+	state, ok := s.tryAcquire()
 	if ok {
-		g = &Guard{hold: h}
+		g = &Guard{guardState: state}
 	}
 	return g, ok
 }
 
-// Release gives the guard back; again is a no-op, and so is Release of a nil guard. What happened before Release
-// synchronizes before the closing of the completion channels that it lets close. More releases than acquisitions, which
-// takes a copied Guard, panic: at once, or on a scope that many goroutines use at a time, when it is told to stop.
+// Release gives the guard back. It does nothing if g is nil or has been released. A Release
+// synchronizes before the closing of the Done channel of every [Completion] that had to wait for
+// the guard.
+//
+// Release panics if guards of the scope are released more often than they were acquired, which is
+// possible only with a copied Guard. If many goroutines use the scope at the same time, the call
+// that stops the scope panics instead.
 func (g *Guard) Release() {
 	if g == nil || g.scope == nil {
 		return
 	}
 	s, c := g.scope, g.count
-	g.scope, g.count = nil, nil // who keeps a released guard keeps no scope
+	g.scope, g.count = nil, nil // a retained released Guard must not keep the scope alive
 	if g.trace != nil {
 		s.releaseTraced(g.trace, c)
 		return
 	}
-	// Here, not in a function that both ways share: one call more is a fifth of the time of a guard.
-	s.node.Discount(c)
+	// releaseTraced repeats this call. A helper function for both would be one more call for every
+	// release, which takes a fifth of the time of a guard.
+	s.node.Release(c)
 }
 
-// Clone returns another guard of the same scope, counted on its own, also after the stop. The clone of a nil guard is
-// nil. Clone panics if g has been released: what it stood for may be over.
+// Clone returns a new guard of the same scope, which is counted and released independently of g.
+// Clone also succeeds after the scope has been told to stop. The clone of a nil guard is nil. Clone
+// panics if g has been released, because the work that g stood for might have ended.
 func (g *Guard) Clone() *Guard {
 	if g == nil {
 		return nil
@@ -80,90 +107,103 @@ func (g *Guard) Clone() *Guard {
 	if g.scope == nil {
 		panic("ctxshutdown: Clone of a released Guard")
 	}
-	return &Guard{hold: g.scope.acquire()}
+	return &Guard{guardState: g.scope.acquire()}
 }
 
-func (s *Swansong) acquire() hold {
+// acquire counts a guard in every state of the scope.
+func (s *Swansong) acquire() guardState {
 	if s.trace != nil {
 		return s.acquireTraced()
 	}
 	c, v := s.node.Count()
-	s.node.Acquired(c, v)
-	return hold{scope: s, count: c}
+	s.node.FinishAcquire(c, v)
+	return guardState{scope: s, count: c}
 }
 
-func (s *Swansong) acquireTraced() hold {
-	s.trace.reach(probe.Acquiring)
+func (s *Swansong) acquireTraced() guardState {
+	s.trace.callHook(ctxkey.BeforeAcquire)
 	c, v := s.node.Count()
-	s.node.Acquired(c, v)
-	return s.held(c)
+	s.node.FinishAcquire(c, v)
+	return s.newGuardState(c)
 }
 
-// held returns the hold of an acquisition that has been counted in c.
-func (s *Swansong) held(c *atomic.Uint64) hold {
+// newGuardState returns the content of a guard that was counted in c, and records it if the scope
+// is traced.
+func (s *Swansong) newGuardState(c *packed.Counter) guardState {
 	if s.trace == nil {
-		return hold{scope: s, count: c}
+		return guardState{scope: s, count: c}
 	}
-	return hold{s, s.trace.acquired(), c}
+	return guardState{s, s.trace.add(), c}
 }
 
-func (s *Swansong) try() (hold, bool) {
+// tryAcquire counts a guard unless the scope has been told to stop.
+//
+// It counts first and checks afterwards: a check before the count would leave a gap in which a stop
+// misses the guard. See docs/internals/core.md#semantic-2.
+func (s *Swansong) tryAcquire() (guardState, bool) {
 	if s.trace != nil {
-		return acquireFrom(s) // the same, without the shortcuts
+		return acquireFromContext(s) // does the same without the fast path, and calls the hook
 	}
-	if !s.node.Live() && s.Err() != nil {
-		return hold{}, false // spares a stopped scope the coming and going of refused tries
+	if !s.node.IsLive() && s.Err() != nil {
+		return guardState{}, false // the scope has been stopped, so no guard needs to be counted
 	}
 	c, v := s.node.Count()
-	s.node.Acquired(c, v)
-	if !packed.Unsignalled(v) && !s.node.Unsignalled() && s.Err() != nil {
-		s.node.Discount(c) // in full: the last one out wakes whoever waits, refused or not
-		return hold{}, false
+	s.node.FinishAcquire(c, v)
+	// If the value returned by the addition is from before the warning, no stop has been signalled,
+	// and there is no need to call Err. See docs/internals/counting.md#warning.
+	if !packed.BeforeWarning(v) && !s.node.BeforeWarning() && s.Err() != nil {
+		// Release the guard, instead of only subtracting it from the count: if it was the last
+		// guard, the release must complete the scope.
+		s.node.Release(c)
+		return guardState{}, false
 	}
-	return hold{scope: s, count: c}, true
+	return guardState{scope: s, count: c}, true
 }
 
-func (s *Swansong) releaseTraced(t *record, c *atomic.Uint64) {
-	s.trace.reach(probe.Releasing)
-	m := s.trace.forget(t)
-	s.node.Discount(c)
-	s.trace.reportLate(s, m)
-	s.trace.reach(probe.Released)
+func (s *Swansong) releaseTraced(r *guardRecord, c *packed.Counter) {
+	s.trace.callHook(ctxkey.BeforeRelease)
+	acquired := s.trace.remove(r)
+	s.node.Release(c)
+	s.trace.logLateRelease(s, acquired)
+	s.trace.callHook(ctxkey.AfterRelease)
 }
 
-// Acquire returns a guard of the nearest scope in ctx. By the rule that the tier belongs to the context, it refuses
-// if and only if ctx is done: a handler whose ctx derives from [Swansong.Work] acquires during the drain. When ctx is
-// not done and carries no scope, Acquire returns nil and true; a nil guard may be released and cloned, so a library
-// can always ask.
+// Acquire returns a new guard of the nearest scope in ctx and true, or nil and false if ctx is
+// done. A handler whose context derives from [Swansong.Work] can therefore acquire guards during
+// the drain.
+//
+// If ctx is not done and carries no scope, Acquire returns nil and true. A nil guard can be
+// released and cloned, so a library can call Acquire without knowing whether there is a scope.
+// Acquire panics if ctx is nil.
 func Acquire(ctx context.Context) (g *Guard, ok bool) {
-	h, ok := acquireFrom(ctx)
-	if h.scope != nil {
-		g = &Guard{hold: h}
+	state, ok := acquireFromContext(ctx)
+	if state.scope != nil {
+		g = &Guard{guardState: state}
 	}
 	return g, ok
 }
 
-func acquireFrom(ctx context.Context) (hold, bool) {
+func acquireFromContext(ctx context.Context) (guardState, bool) {
 	s, found := fromContext(ctx)
 	if found && s.trace != nil {
-		s.trace.reach(probe.Acquiring)
+		s.trace.callHook(ctxkey.BeforeAcquire)
 	}
 	switch {
 	case ctx.Err() != nil:
-		return hold{}, false
+		return guardState{}, false
 	case !found:
-		return hold{}, true
+		return guardState{}, true
 	}
 	c, v := s.node.Count()
-	s.node.Acquired(c, v)
-	if ctx.Err() != nil {
-		s.node.Discount(c)
-		return hold{}, false
+	s.node.FinishAcquire(c, v)
+	if ctx.Err() != nil { // check again after counting: see tryAcquire
+		s.node.Release(c)
+		return guardState{}, false
 	}
-	return s.held(c), true
+	return s.newGuardState(c), true
 }
 
-// noCopy makes go vet report copies.
+// noCopy makes go vet report copies of the struct that contains it.
 type noCopy struct{}
 
 func (*noCopy) Lock()   {}

@@ -12,7 +12,8 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// admit is the middleware that goes with BaseContext: a guard for each request, or 503.
+// admit is middleware for a server with BaseContext: it holds a guard for each request, or replies
+// 503.
 func admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g, ok := ctxshutdown.Acquire(r.Context())
@@ -43,14 +44,14 @@ func serve(t *testing.T, s *ctxshutdown.Swansong, h http.Handler) string {
 	return "http://" + ln.Addr().String()
 }
 
-// answer is what a client got.
+// answer is the response that a client received.
 type answer struct {
 	code int
 	body string
 	err  error
 }
 
-// get asks on a connection of its own.
+// get sends a request on a new connection.
 func get(t *testing.T, url string) <-chan answer {
 	got := make(chan answer, 1)
 	go func() {
@@ -73,7 +74,7 @@ func get(t *testing.T, url string) <-chan answer {
 	return got
 }
 
-func TestHandler_InFlightDuringShutdownSeesItThrough(t *testing.T) {
+func TestHandler_CompletesRequestDuringDrain(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithName("http"))
 	entered, stopped := make(chan struct{}), make(chan struct{})
 	failed := make(chan string, 10)
@@ -82,29 +83,29 @@ func TestHandler_InFlightDuringShutdownSeesItThrough(t *testing.T) {
 		close(entered)
 		<-stopped
 		if ctx.Err() != nil {
-			failed <- "its context ended with the stop"
+			failed <- "has a context that ended at the stop"
 		}
 		more, ok := ctxshutdown.Acquire(ctx)
 		if !ok {
-			failed <- "may not acquire"
+			failed <- "cannot acquire a guard"
 		}
 		sub, cancel := ctxshutdown.WithCancel(ctx, ctxshutdown.WithName("query"))
 		defer cancel()
 		g, ok := sub.TryGuard()
 		if !ok || sub.Err() != nil {
-			failed <- "may not open a child"
+			failed <- "cannot open a child scope"
 		}
 		defer g.Release()
 		timed, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
 		wrote := make(chan struct{})
 		if !ctxshutdown.Go(timed, func(ctx context.Context) { defer close(wrote); io.WriteString(w, "all of it") }) {
-			failed <- "may not start a goroutine"
+			failed <- "cannot start a goroutine"
 		} else {
 			<-wrote
 		}
 		if n := s.GuardCount(); n < 3 {
-			failed <- "its guards are not counted"
+			failed <- "holds guards that are not counted"
 		}
 		more.Release()
 	})
@@ -113,8 +114,8 @@ func TestHandler_InFlightDuringShutdownSeesItThrough(t *testing.T) {
 	got := get(t, url)
 	<-entered
 	done := s.Shutdown()
-	if resolved(done) {
-		t.Error("complete with a request in flight")
+	if isResolved(done) {
+		t.Error("the scope is complete while a request is in flight")
 	}
 	if report := s.GuardReport().String(); report != "1 guard: http ×1" {
 		t.Errorf("the report of a request in flight: %q", report)
@@ -136,9 +137,9 @@ func TestHandler_InFlightDuringShutdownSeesItThrough(t *testing.T) {
 	}
 }
 
-// While the drain lasts, a new request on the server still works: refusing it is for the listener, or for a handler
-// that asks the scope.
-func TestHandler_NewRequestDuringTheDrain(t *testing.T) {
+// A new request that arrives during the drain is served. It is up to the listener, or to a handler
+// that checks the scope, to refuse new requests.
+func TestHandler_ServesNewRequestDuringDrain(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	url := serve(t, s, admit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scope, _ := ctxshutdown.FromContext(r.Context())
@@ -158,7 +159,7 @@ func TestHandler_NewRequestDuringTheDrain(t *testing.T) {
 	}
 }
 
-func TestHandler_ForceEndsTheRequest(t *testing.T) {
+func TestHandler_ForceEndsRequest(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	entered := make(chan struct{})
 	url := serve(t, s, admit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -178,8 +179,9 @@ func TestHandler_ForceEndsTheRequest(t *testing.T) {
 	}
 }
 
-// The documented trap: BaseContext counts nothing by itself.
-func TestHandler_WithoutAGuardTheRequestEndsWithTheStop(t *testing.T) {
+// If the handler acquires no guard, the context of the request ends as soon as the scope is
+// stopped. See docs/internals/core.md#semantic-5.
+func TestHandler_RequestWithoutGuardEndsWhenScopeStops(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	entered := make(chan struct{})
 	url := serve(t, s, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -189,7 +191,7 @@ func TestHandler_WithoutAGuardTheRequestEndsWithTheStop(t *testing.T) {
 	}))
 	got := get(t, url)
 	<-entered
-	if !resolved(s.Shutdown()) {
+	if !isResolved(s.Shutdown()) {
 		t.Error("Shutdown waits for a request without a guard")
 	}
 	if a := <-got; a != (answer{503, ctxshutdown.ErrShutdown.Error() + "\n", nil}) {

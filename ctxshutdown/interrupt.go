@@ -1,5 +1,13 @@
 package ctxshutdown
 
+// Interrupts: the options and helpers that they share.
+//
+// An interrupt ends if and only if the context that it was given is done. It never asks for the
+// state of a scope: see docs/internals/core.md#rule-1. It checks the context before each operation,
+// so that nothing is taken from a source after the stop. If a blocked operation can be woken, the
+// interrupt registers with the context by context.AfterFunc, and unregisters when it ends, because
+// a context can live as long as the program and keeps registered functions in memory.
+
 import (
 	"context"
 	"errors"
@@ -8,7 +16,8 @@ import (
 	"sync/atomic"
 )
 
-// An InterruptOption configures a [Reader], a [Writer] or a listener. A nil InterruptOption is ignored.
+// An InterruptOption configures a [Reader], a [Writer] or a listener. A nil InterruptOption is
+// ignored.
 type InterruptOption interface{ applyInterrupt(*interruptOptions) }
 
 type interruptOptions struct{ guarded, detached bool }
@@ -17,24 +26,30 @@ type interruptOption func(*interruptOptions)
 
 func (f interruptOption) applyInterrupt(o *interruptOptions) { f(o) }
 
-// Guarded has the wrapper hold a guard of the nearest scope in its context until it ends or is closed. It ends when a
-// call on it returns the end of the input, an error that is no time-out, or the end of its context; a listener ends
-// when it is closed, by whomever. So a reader that is stopped between two Reads holds its guard until the next Read:
-// what was read is dealt with by then. A wrapper made when its context is done holds none.
+// Guarded makes the wrapper hold a guard of the nearest scope in its context until the wrapper ends
+// or is closed. A wrapper that is created when its context is done holds no guard.
+//
+// A Reader or Writer ends when one of its methods reports the end of the input, an error other than
+// a time-out, or the end of the context. So if the context ends between two Reads, a Reader holds
+// its guard until the next Read: only then has the caller handled what the last Read returned. A
+// listener ends when Close or the end of the context closes it.
 func Guarded() InterruptOption {
 	return interruptOption(func(o *interruptOptions) { o.guarded = true })
 }
 
-// Detached has a [Reader] read a source that cannot be woken in a helper goroutine, so that Read returns at once when
-// the context ends. What the helper reads after that is the first thing that [Reader.Rest] returns. It costs a
-// goroutine and a copy for each Read, and is ignored where the source can be woken, and by writers and listeners.
+// Detached makes a [Reader] read in a background goroutine if its source cannot be woken. Read then
+// returns at once when the context ends, and [Reader.Rest] first returns what the background
+// goroutine reads after that. Detached costs a goroutine and a copy for each Read. It is ignored if
+// the source can be woken, and by writers and listeners.
 //
-// If nobody writes to the source or closes it, the helper waits in it for ever.
+// The background goroutine stays blocked until the source returns from its Read. It leaks if
+// nothing is ever written to the source and the source is not closed.
 func Detached() InterruptOption {
 	return interruptOption(func(o *interruptOptions) { o.detached = true })
 }
 
-func interruptOptionsOf(opts []InterruptOption) (o interruptOptions) {
+// newInterruptOptions returns the settings that result from opts.
+func newInterruptOptions(opts []InterruptOption) (o interruptOptions) {
 	for _, opt := range opts {
 		if opt != nil {
 			opt.applyInterrupt(&o)
@@ -43,32 +58,58 @@ func interruptOptionsOf(opts []InterruptOption) (o interruptOptions) {
 	return o
 }
 
-// A holder holds the guard of a wrapper, if it was asked for one.
-type holder struct{ guard atomic.Pointer[Guard] }
+// guardSlot contains the guard of a wrapper that was created with the option Guarded.
+type guardSlot struct{ guard atomic.Pointer[Guard] }
 
-func (h *holder) hold(ctx context.Context, o interruptOptions) {
+// acquire acquires a guard of the nearest scope in ctx, if the option Guarded was given and ctx is
+// not done.
+func (s *guardSlot) acquire(ctx context.Context, o interruptOptions) {
 	if o.guarded {
 		g, _ := Acquire(ctx)
-		h.guard.Store(g)
+		s.guard.Store(g)
 	}
 }
 
-func (h *holder) letGo() {
-	if h.guard.Load() != nil {
-		h.guard.Swap(nil).Release()
+// release releases the guard in the first call, and does nothing in later ones. Several causes can
+// end a wrapper, even at the same time: an error of one call, the end of the context in another
+// call, and Close.
+func (s *guardSlot) release() {
+	if s.guard.Load() != nil {
+		s.guard.Swap(nil).Release()
 	}
 }
 
+// checkContext panics if ctx is nil.
+func checkContext(ctx context.Context) {
+	if ctx == nil {
+		panic("ctxshutdown: nil context")
+	}
+}
+
+// pollable returns a context with the same Err, Done and Cause as ctx for a loop that calls Err for
+// each element. Without a standard context, each Err of a scope asks all ancestors of the scope. So
+// pollable gives a standard context to the scope that ctx derives from, if there is one.
+func pollable(ctx context.Context) context.Context {
+	checkContext(ctx)
+	if s, ok := ctx.(*Swansong); ok {
+		return s.derive().ctx
+	}
+	ctx.Done()
+	return ctx
+}
+
+// closedError returns the error of a call on a closed Reader or Writer.
 func closedError(what string) error {
 	return fmt.Errorf("ctxshutdown: use of a closed %s: %w", what, os.ErrClosed)
 }
 
-// countError is for a source or a destination that breaks the contract of its interface.
+// countError returns the error for a Read or a Write, named by op, that returned the invalid count
+// n for a buffer of the given size.
 func countError(of any, op string, n, size int) error {
 	return fmt.Errorf("ctxshutdown: %T is broken: its %s returned the count %d for a buffer of %d bytes", of, op, n, size)
 }
 
-// isTimeout reports whether err is what an operation returns when its deadline has passed.
+// isTimeout reports whether err is the error of an operation whose deadline has passed.
 func isTimeout(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &t) && t.Timeout()

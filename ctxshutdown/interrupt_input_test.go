@@ -14,13 +14,14 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// Interrupts of what nobody should hand them.
+// This file tests invalid arguments, and sources and destinations that break the contract of their
+// interface.
 
-func TestBadInput_InterruptsOfNil(t *testing.T) {
+func TestInterrupts_PanicOnNilArguments(t *testing.T) {
 	var none context.Context
 	var seq iter.Seq[int]
 	var pairs iter.Seq2[int, int]
@@ -32,7 +33,7 @@ func TestBadInput_InterruptsOfNil(t *testing.T) {
 		{"NewWriter, context", func() { ctxshutdown.NewWriter(none, io.Discard) }, ctx},
 		{"NewListener, context", func() { ctxshutdown.NewListener(none, ln) }, ctx},
 		{"NewListener, context, guarded", func() { ctxshutdown.NewListener(none, ln, ctxshutdown.Guarded()) }, ctx},
-		{"Seq, context", func() { ctxshutdown.Seq(none, forEver) }, ctx},
+		{"Seq, context", func() { ctxshutdown.Seq(none, endless) }, ctx},
 		{"Seq2, context", func() { ctxshutdown.Seq2(none, queueOf(1).pairs) }, ctx},
 		{"All, context", func() { ctxshutdown.All(none, make(chan int)) }, ctx},
 		{"Recv, context", func() { ctxshutdown.Recv(none, make(chan int)) }, ctx},
@@ -41,8 +42,8 @@ func TestBadInput_InterruptsOfNil(t *testing.T) {
 		{"NewReader", func() { ctxshutdown.NewReader(t.Context(), nil) }, "ctxshutdown: NewReader of a nil io.Reader"},
 		{"NewWriter", func() { ctxshutdown.NewWriter(t.Context(), nil) }, "ctxshutdown: NewWriter of a nil io.Writer"},
 		{"NewListener", func() { ctxshutdown.NewListener(t.Context(), nil) }, "ctxshutdown: NewListener of a nil net.Listener"},
-		{"Seq", func() { ctxshutdown.Seq(t.Context(), seq) }, "ctxshutdown: nil sequence"},
-		{"Seq2", func() { ctxshutdown.Seq2(t.Context(), pairs) }, "ctxshutdown: nil sequence"},
+		{"Seq", func() { ctxshutdown.Seq(t.Context(), seq) }, "ctxshutdown: Seq or Seq2 of a nil sequence"},
+		{"Seq2", func() { ctxshutdown.Seq2(t.Context(), pairs) }, "ctxshutdown: Seq or Seq2 of a nil sequence"},
 		{"Call", func() { ctxshutdown.Call(t.Context(), f) }, "ctxshutdown: Call of a nil function"},
 		{"options", func() {
 			ctxshutdown.NewReader(t.Context(), strings.NewReader(""), nil, ctxshutdown.Guarded(), nil)
@@ -51,11 +52,11 @@ func TestBadInput_InterruptsOfNil(t *testing.T) {
 		}, noPanic},
 	})
 	if ln.closes != 0 {
-		t.Error("the listener was closed")
+		t.Error("a constructor that panics has closed the listener")
 	}
 }
 
-func TestBadInput_InterruptsOfAZeroSwansong(t *testing.T) {
+func TestInterrupts_PanicOnZeroSwansong(t *testing.T) {
 	zero := new(ctxshutdown.Swansong)
 	const want = "ctxshutdown: use of a zero Swansong; make one with New or WithCancel"
 	testInputs(t, []input{
@@ -63,7 +64,7 @@ func TestBadInput_InterruptsOfAZeroSwansong(t *testing.T) {
 		{"NewWriter", func() { ctxshutdown.NewWriter(zero, io.Discard) }, want},
 		{"NewListener", func() { ctxshutdown.NewListener(zero, newFakeListener()) }, want},
 		{"Seq", func() {
-			for range ctxshutdown.Seq(zero, forEver) {
+			for range ctxshutdown.Seq(zero, endless) {
 			}
 		}, want},
 		{"All", func() {
@@ -76,16 +77,17 @@ func TestBadInput_InterruptsOfAZeroSwansong(t *testing.T) {
 	})
 }
 
-// ways are the ways in which a Reader gets at its source.
+// ways are functions that create a Reader, one for each way in which a Reader reads from its
+// source.
 var ways = map[string]func(ctx context.Context, src io.Reader, opts ...ctxshutdown.InterruptOption) *ctxshutdown.Reader{
-	"dull": ctxshutdown.NewReader,
+	"unwakeable": ctxshutdown.NewReader,
 	"with deadlines": func(ctx context.Context, src io.Reader, opts ...ctxshutdown.InterruptOption) *ctxshutdown.Reader {
 		return ctxshutdown.NewReader(ctx, &deadlined{src}, opts...)
 	},
 	"deadlines refused": func(ctx context.Context, src io.Reader, opts ...ctxshutdown.InterruptOption) *ctxshutdown.Reader {
 		return ctxshutdown.NewReader(ctx, refusing{src}, opts...)
 	},
-	"by helper": func(ctx context.Context, src io.Reader, opts ...ctxshutdown.InterruptOption) *ctxshutdown.Reader {
+	"detached": func(ctx context.Context, src io.Reader, opts ...ctxshutdown.InterruptOption) *ctxshutdown.Reader {
 		return ctxshutdown.NewReader(ctx, src, append(opts, ctxshutdown.Detached())...)
 	},
 }
@@ -100,8 +102,9 @@ func inAllWays(t *testing.T, src func() io.Reader, test func(t *testing.T, r *ct
 	}
 }
 
-// A count that no Reader may return does not reach the caller, who would slice by it.
-func TestBadInput_SourceThatMiscounts(t *testing.T) {
+// If the source returns an invalid count of bytes, Read does not return that count, because the
+// caller would slice its buffer with it.
+func TestReader_ReportsInvalidCountOfSource(t *testing.T) {
 	for _, count := range []int{-1, math.MinInt / 2, 101, math.MaxInt / 2} {
 		t.Run(fmt.Sprint(count), func(t *testing.T) {
 			good := false
@@ -129,7 +132,7 @@ func TestBadInput_SourceThatMiscounts(t *testing.T) {
 	}
 }
 
-func TestBadInput_SourceThatNeverHasAnything(t *testing.T) {
+func TestReader_ReturnsEmptyReadsOfSource(t *testing.T) {
 	src := func() io.Reader { return readerFunc(func([]byte) (int, error) { return 0, nil }) }
 	inAllWays(t, src, func(t *testing.T, r *ctxshutdown.Reader, end func()) {
 		for range 1000 {
@@ -154,7 +157,7 @@ func TestBadInput_SourceThatNeverHasAnything(t *testing.T) {
 	})
 }
 
-func TestBadInput_ReadOfNoBytes(t *testing.T) {
+func TestReader_ReadsNothingIntoEmptyBuffer(t *testing.T) {
 	inAllWays(t, func() io.Reader { return strings.NewReader("bytes") }, func(t *testing.T, r *ctxshutdown.Reader, end func()) {
 		for _, p := range [][]byte{nil, {}} {
 			if n, err := r.Read(p); n != 0 || err != nil {
@@ -169,8 +172,9 @@ func TestBadInput_ReadOfNoBytes(t *testing.T) {
 	})
 }
 
-// A panic of the source reaches the caller, whatever reads it. The Reader stays usable, if the source does.
-func TestBadInput_SourceThatPanics(t *testing.T) {
+// A panic of the source reaches the caller of Read, even if the source is read in the background
+// goroutine. Afterwards the Reader is still usable.
+func TestReader_PanicOfSourceReachesCaller(t *testing.T) {
 	src := func() io.Reader {
 		panics := 2
 		return readerFunc(func(p []byte) (int, error) {
@@ -182,9 +186,7 @@ func TestBadInput_SourceThatPanics(t *testing.T) {
 	}
 	inAllWays(t, src, func(t *testing.T, r *ctxshutdown.Reader, end func()) {
 		for range 2 {
-			if diff := cmp.Diff("the cause", panicOf(func() { readOnce(r) })); diff != "" {
-				t.Errorf("panic (-want +got):\n%s", diff)
-			}
+			testkit.Equal(t, "panic", panicOf(func() { readOnce(r) }), "the cause")
 		}
 		wantResult(t, "Read", data("bytes"), readOnce(r))
 		end()
@@ -193,8 +195,9 @@ func TestBadInput_SourceThatPanics(t *testing.T) {
 	})
 }
 
-// A connection that panics has its deadline back all the same.
-func TestBadInput_SourceThatPanicsWhenItIsWoken(t *testing.T) {
+// If a wake makes Read of a connection panic, the Reader still restores the deadline of the
+// connection.
+func TestReader_RestoresDeadlineAfterPanic(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		client, conn := net.Pipe()
 		r := ctxshutdown.NewReader(ctx, panicking{conn})
@@ -205,7 +208,7 @@ func TestBadInput_SourceThatPanicsWhenItIsWoken(t *testing.T) {
 		if got := <-panicked; got != "read pipe: i/o timeout" {
 			t.Errorf("panic: %s", got)
 		}
-		brings(t, conn, client, "bytes")
+		checkTransfer(t, conn, client, "bytes")
 	})
 }
 
@@ -219,16 +222,18 @@ func (c panicking) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Directly, Goexit ends the goroutine of the caller. In a helper, it would leave the caller waiting for ever.
-func TestBadInput_SourceThatEndsItsGoroutine(t *testing.T) {
+// If the source calls runtime.Goexit, the goroutine that called Read ends. If the source does so in
+// the background goroutine of a detached Reader, the goroutine that called Read must not stay
+// blocked for ever.
+func TestReader_SurvivesGoexitInSource(t *testing.T) {
 	goexit := readerFunc(func([]byte) (int, error) {
 		runtime.Goexit()
 		return 0, nil
 	})
-	t.Run("by helper", func(t *testing.T) {
+	t.Run("detached", func(t *testing.T) {
 		inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 			r := ctxshutdown.NewReader(ctx, goexit, ctxshutdown.Detached(), ctxshutdown.Guarded())
-			const want = "ctxshutdown: the source of a Reader ended its goroutine with runtime.Goexit"
+			const want = "ctxshutdown: Reader: the source ended its goroutine with runtime.Goexit"
 			for range 2 {
 				if got := readOnce(r); got.N != 0 || got.Err == nil || got.Err.Error() != want {
 					t.Errorf("Read: %v", got)
@@ -239,7 +244,7 @@ func TestBadInput_SourceThatEndsItsGoroutine(t *testing.T) {
 		})
 	})
 	for name, read := range ways {
-		if name == "by helper" {
+		if name == "detached" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -249,7 +254,7 @@ func TestBadInput_SourceThatEndsItsGoroutine(t *testing.T) {
 				go func() {
 					defer close(over)
 					readOnce(r)
-					t.Error("it goes on")
+					t.Error("Read returns after Goexit")
 				}()
 				<-over
 				end()
@@ -259,7 +264,7 @@ func TestBadInput_SourceThatEndsItsGoroutine(t *testing.T) {
 	}
 }
 
-func TestBadInput_DestinationThatMiscounts(t *testing.T) {
+func TestWriter_ReportsInvalidCountOfDestination(t *testing.T) {
 	for _, test := range []struct {
 		count int
 		err   error
@@ -275,7 +280,7 @@ func TestBadInput_DestinationThatMiscounts(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(test.count, " ", test.err), func(t *testing.T) {
 			for name, wrap := range map[string]func(io.Writer) io.Writer{
-				"dull":           func(w io.Writer) io.Writer { return w },
+				"unwakeable":     func(w io.Writer) io.Writer { return w },
 				"with deadlines": func(w io.Writer) io.Writer { return deadlinedWriter{w} },
 			} {
 				onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
@@ -294,11 +299,11 @@ func TestBadInput_DestinationThatMiscounts(t *testing.T) {
 	}
 }
 
-// plain hides what else a reader can do.
+// plain returns a reader of text that has no methods but Read.
 func plain(text string) io.Reader { return struct{ io.Reader }{strings.NewReader(text)} }
 
-// A panic of the destination reaches the caller, and a connection has its deadline back all the same.
-func TestBadInput_DestinationThatPanics(t *testing.T) {
+// A panic of the destination reaches the caller of Write. Afterwards the Writer is still usable.
+func TestWriter_PanicOfDestinationReachesCaller(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		panics := true
 		var text bytes.Buffer
@@ -308,9 +313,7 @@ func TestBadInput_DestinationThatPanics(t *testing.T) {
 			}
 			return text.Write(p)
 		})})
-		if diff := cmp.Diff("the cause", panicOf(func() { writeOnce(w, "bytes") })); diff != "" {
-			t.Errorf("panic (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "panic", panicOf(func() { writeOnce(w, "bytes") }), "the cause")
 		panics = false
 		wantResult(t, "Write", result{N: 5}, writeOnce(w, "bytes"))
 		end()

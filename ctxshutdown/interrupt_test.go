@@ -16,12 +16,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// What all interrupts have in common, and what the tests of each of them share.
-
-// tiers are contexts to give to an interrupt, and how they end: with errCause. The hard ones outlive a stop that has
-// been given before.
+// tiers are functions that create a context for an interrupt, and a function end that ends the
+// context with errCause. If the context is hard, its scope has been stopped before.
 var tiers = []struct {
 	name string
 	make func(t *testing.T) (ctx context.Context, end func())
@@ -57,7 +56,7 @@ func onTiers(t *testing.T, test func(t *testing.T, ctx context.Context, end func
 	}
 }
 
-// inBubbles is onTiers with a bubble for each.
+// inBubbles is like onTiers, with each test in a synctest bubble.
 func inBubbles(t *testing.T, test func(t *testing.T, ctx context.Context, end func())) {
 	for _, tier := range tiers {
 		t.Run(tier.name, func(t *testing.T) {
@@ -69,9 +68,9 @@ func inBubbles(t *testing.T, test func(t *testing.T, ctx context.Context, end fu
 	}
 }
 
-// A result is what a Read or a Write returns.
+// result is the result of a Read or a Write.
 type result struct {
-	Text string // that was read
+	Text string // the bytes read
 	N    int
 	Err  error
 }
@@ -80,7 +79,7 @@ func data(text string) result { return result{text, len(text), nil} }
 
 var atEOF = result{"", 0, io.EOF}
 
-// readOnce is where the stacks show a Read that blocks.
+// readOnce calls Read. Its name identifies a blocked Read in stack dumps; see awaitState.
 //
 //go:noinline
 func readOnce(r io.Reader) result {
@@ -89,21 +88,21 @@ func readOnce(r io.Reader) result {
 	return result{string(p[:max(n, 0)]), n, err}
 }
 
-// reading reads once, in a goroutine of its own.
+// reading calls readOnce in a new goroutine and returns a channel that receives the result.
 func reading(r io.Reader) <-chan result {
 	got := make(chan result, 1)
 	go func() { got <- readOnce(r) }()
 	return got
 }
 
-// await returns what must come.
+// await receives from ch, and fails the test if nothing arrives in time.
 func await[T any](t *testing.T, ch <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-ch:
 	case <-time.After(tooLong):
 		stacks := make([]byte, 1<<20)
-		t.Fatalf("it hangs:\n%s", stacks[:runtime.Stack(stacks, true)])
+		t.Fatalf("no result in time:\n%s", stacks[:runtime.Stack(stacks, true)])
 	}
 	return v
 }
@@ -115,8 +114,8 @@ func wantResult(t *testing.T, what string, want, got result) {
 	}
 }
 
-// awaitState returns once a goroutine that has called function is in one of the states that the stacks tell, such as
-// "IO wait".
+// awaitState waits until a goroutine whose stack contains the given function is blocked in the
+// given state, such as "IO wait". It looks for the state in a stack dump.
 func awaitState(t *testing.T, function, state string) {
 	t.Helper()
 	stacks := make([]byte, 1<<20)
@@ -127,28 +126,31 @@ func awaitState(t *testing.T, function, state string) {
 			}
 		}
 	}
-	t.Fatalf("nobody gets to %q in %s:\n%s", state, function, stacks[:runtime.Stack(stacks, true)])
+	t.Fatalf("no goroutine reaches the state %q in %s:\n%s", state, function, stacks[:runtime.Stack(stacks, true)])
 }
 
-// fedPipe is pipeWith for a test that leaves some of it.
+// fedPipe is like pipeWith, but closes the pipe when the test ends. It is for tests that do not
+// read to the end.
 func fedPipe(t *testing.T, text string) io.Reader {
 	r := pipeWith(text)
 	t.Cleanup(func() { r.(net.Conn).Close() })
 	return r
 }
 
-// A dull source or destination is one that cannot be woken, and blocks until somebody is at its other end.
-func dull() (io.Reader, io.WriteCloser) { return io.Pipe() }
+// unwakeable returns the two ends of a pipe without deadlines. A call on one end blocks until the
+// other end is used.
+func unwakeable() (io.Reader, io.WriteCloser) { return io.Pipe() }
 
-// A manual context ends in two steps: then it is done, and later it tells those who asked for it. So package context
-// does too, for a shorter time.
+// manual is a context that ends in two steps, so that a test can act between them. The method end
+// closes the Done channel, and runAfterFuncs calls the functions registered by AfterFunc. The
+// contexts of package context take the same two steps right after each other.
 type manual struct {
-	context.Context // for its values
+	context.Context // used only for its values
 	done            chan struct{}
 	mu              sync.Mutex
 	err             error
 	funcs           map[int]func()
-	asked           int
+	lastID          int
 }
 
 func newManual(values context.Context) *manual {
@@ -163,12 +165,13 @@ func (m *manual) Err() error {
 	return m.err
 }
 
-// AfterFunc is what package context looks for.
+// AfterFunc registers f. It is called by package context when a context is derived from m, and by
+// context.AfterFunc.
 func (m *manual) AfterFunc(f func()) (undo func() bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.asked++
-	id := m.asked
+	m.lastID++
+	id := m.lastID
 	m.funcs[id] = f
 	return func() bool {
 		m.mu.Lock()
@@ -179,7 +182,7 @@ func (m *manual) AfterFunc(f func()) (undo func() bool) {
 	}
 }
 
-// registered returns how many have asked to be told of the end.
+// registered returns the number of functions registered by AfterFunc.
 func (m *manual) registered() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -195,7 +198,7 @@ func (m *manual) end() {
 	}
 }
 
-func (m *manual) tell() {
+func (m *manual) runAfterFuncs() {
 	m.mu.Lock()
 	funcs := m.funcs
 	m.funcs = nil
@@ -205,14 +208,14 @@ func (m *manual) tell() {
 	}
 }
 
-// guarded are the interrupts that may hold a guard, and all the ways in which they let go of it: what is done to them
-// while their context lives, and what once it has ended.
+// guarded are the interrupts that accept the option Guarded, each with all actions that must
+// release its guard.
 var guarded = []struct {
 	name string
 	make func(t *testing.T, ctx context.Context) any
-	use  func(t *testing.T, it any) // what does not end it
+	use  func(t *testing.T, it any) // uses the interrupt without ending it
 	ends map[string]func(t *testing.T, it any)
-	stop func(t *testing.T, it any) // what shows it the end of its context
+	stop func(t *testing.T, it any) // makes the interrupt notice the end of its context
 }{
 	{
 		"Reader",
@@ -236,7 +239,7 @@ var guarded = []struct {
 			it.(io.Reader).Read(make([]byte, 5))
 			it.(*ctxshutdown.Reader).SetReadDeadline(time.Unix(1, 0))
 			if got := readOnce(it.(io.Reader)); !errors.Is(got.Err, os.ErrDeadlineExceeded) {
-				t.Errorf("past its deadline: %v", got)
+				t.Errorf("Read after its deadline: %v", got)
 			}
 			it.(*ctxshutdown.Reader).SetReadDeadline(time.Time{})
 		},
@@ -309,7 +312,7 @@ var guarded = []struct {
 	},
 }
 
-func TestGuarded_HoldsUpTheDrainUntilItEnds(t *testing.T) {
+func TestGuarded_HoldsGuardUntilInterruptEnds(t *testing.T) {
 	for _, g := range guarded {
 		for name, end := range g.ends {
 			t.Run(g.name+" until "+name, func(t *testing.T) {
@@ -318,22 +321,22 @@ func TestGuarded_HoldsUpTheDrainUntilItEnds(t *testing.T) {
 					func(s *ctxshutdown.Swansong) context.Context { return request{s, "r"} },
 					(*ctxshutdown.Swansong).Work,
 				} {
-					c, s := claim{t, "Guarded"}, ctxshutdown.New(t.Context())
+					c, s := claim{t, "docs/internals/core.md#semantic-7"}, ctxshutdown.New(t.Context())
 					it := g.make(t, tier(s))
-					c.sees(s, ctxshutdown.Running, 1)
+					c.checkState(s, ctxshutdown.Running, 1)
 					g.use(t, it)
-					c.sees(s, ctxshutdown.Running, 1)
+					c.checkState(s, ctxshutdown.Running, 1)
 					end(t, it)
-					c.sees(s, ctxshutdown.Running, 0)
+					c.checkState(s, ctxshutdown.Running, 0)
 					end(t, it)
-					c.sees(s, ctxshutdown.Running, 0)
-					c.drains(s.Shutdown())
+					c.checkState(s, ctxshutdown.Running, 0)
+					c.awaitCompletion(s.Shutdown())
 				}
 			})
 		}
 		t.Run(g.name+" until it sees the end of its context", func(t *testing.T) {
 			onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
-				c, s := claim{t, "Guarded"}, child(ctx)
+				c, s := claim{t, "docs/internals/core.md#semantic-7"}, child(ctx)
 				it := g.make(t, ctx)
 				done := s.Completion()
 				held, _ := ctxshutdown.FromContext(ctx)
@@ -341,7 +344,7 @@ func TestGuarded_HoldsUpTheDrainUntilItEnds(t *testing.T) {
 				end()
 				g.stop(t, it)
 				c.equal("guards that are gone", before-held.GuardCount(), 1)
-				c.drains(done)
+				c.awaitCompletion(done)
 			})
 		})
 		t.Run(g.name+" made too late", func(t *testing.T) {
@@ -350,7 +353,7 @@ func TestGuarded_HoldsUpTheDrainUntilItEnds(t *testing.T) {
 				end()
 				before := s.GuardCount()
 				it := g.make(t, ctx)
-				claim{t, "Guarded"}.equal("guards", s.GuardCount(), before)
+				claim{t, "docs/internals/core.md#semantic-7"}.equal("guards", s.GuardCount(), before)
 				g.stop(t, it)
 			})
 		})
@@ -364,26 +367,25 @@ func TestGuarded_HoldsUpTheDrainUntilItEnds(t *testing.T) {
 	}
 }
 
-// A stop between two Reads waits for the next one: what was read is dealt with by then.
-func TestGuarded_ReaderStoppedBetweenTwoReads(t *testing.T) {
-	c, s := claim{t, "Guarded"}, ctxshutdown.New(t.Context())
+// If a scope is stopped between two Reads of a guarded Reader, the Reader holds its guard until the
+// next Read: only then has the caller handled the bytes of the last Read.
+func TestGuarded_ReaderHoldsGuardUntilNextRead(t *testing.T) {
+	c, s := claim{t, "docs/internals/core.md#semantic-7"}, ctxshutdown.New(t.Context())
 	r := ctxshutdown.NewReader(s, strings.NewReader("0123456789"), ctxshutdown.Guarded())
 	r.Read(make([]byte, 5))
 	done := s.Shutdown()
-	c.sees(s, ctxshutdown.ShuttingDown, 1)
-	c.isTrue("not complete", !resolved(done))
+	c.checkState(s, ctxshutdown.ShuttingDown, 1)
+	c.isTrue("the scope is not complete before the next Read", !isResolved(done))
 	wantResult(t, "the next Read", atEOF, readOnce(r))
-	c.drains(done)
+	c.awaitCompletion(done)
 }
 
-func TestGuarded_IsReportedWhereItWasMade(t *testing.T) {
+func TestGuarded_ReportsSiteOfConstructor(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace())
 	sites := map[string]string{}
 	site := func(name, want string) {
 		sites[name] = want
-		if diff := cmp.Diff(want, s.GuardReport().Entries()[0].Site); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		testkit.Equal(t, name, s.GuardReport().Entries()[0].Site, want)
 	}
 	r := ctxshutdown.NewReader(s, strings.NewReader(""), ctxshutdown.Guarded())
 	site("Reader", lineAbove())
@@ -398,12 +400,14 @@ func TestGuarded_IsReportedWhereItWasMade(t *testing.T) {
 	site("listener", lineAbove())
 	ln.Close()
 	if n := s.GuardCount(); n != 0 || len(sites) != 4 {
-		t.Errorf("%d guards are left", n)
+		t.Errorf("%d guards are held after the end", n)
 	}
 }
 
-// One release too many panics, see TestBadInput_Guards, and one too few is seen here.
-func TestGuarded_IsReleasedOnceHoweverManyEndIt(t *testing.T) {
+// Several goroutines end the same interrupt at the same time. The test fails if its guard is never
+// released. If it were released twice, the second release would panic: see
+// TestGuard_CountStaysRightAfterMisuse.
+func TestGuarded_ReleasesGuardOnce(t *testing.T) {
 	for range 200 {
 		s := ctxshutdown.New(t.Context())
 		client, conn := net.Pipe()
@@ -424,32 +428,33 @@ func TestGuarded_IsReleasedOnceHoweverManyEndIt(t *testing.T) {
 			racing.Go(end)
 		}
 		racing.Wait()
-		claim{t, "Guarded"}.sees(s, ctxshutdown.Complete, 0)
+		claim{t, "docs/internals/core.md#semantic-7"}.checkState(s, ctxshutdown.Complete, 0)
 	}
 }
 
-// What has ended or was closed is forgotten by its context, which may live as long as the program.
-func TestInterrupts_LeaveNothingBehindInTheirContext(t *testing.T) {
-	closed := func(t *testing.T) net.Conn {
+// An interrupt unregisters from its context when it ends or is closed, because the context may live
+// as long as the program.
+func TestInterrupts_UnregisterFromContextAtTheirEnd(t *testing.T) {
+	closedConn := func(t *testing.T) net.Conn {
 		client, conn := net.Pipe()
 		client.Close()
 		return conn
 	}
 	for name, use := range map[string]func(t *testing.T, ctx *manual){
-		"Reader that was not read": func(t *testing.T, ctx *manual) { ctxshutdown.NewReader(ctx, closed(t)) },
+		"Reader that was not read": func(t *testing.T, ctx *manual) { ctxshutdown.NewReader(ctx, closedConn(t)) },
 		"Reader at its end": func(t *testing.T, ctx *manual) {
-			wantResult(t, "Read", atEOF, readOnce(ctxshutdown.NewReader(ctx, closed(t))))
+			wantResult(t, "Read", atEOF, readOnce(ctxshutdown.NewReader(ctx, closedConn(t))))
 		},
 		"Reader at its end, by io.Copy": func(t *testing.T, ctx *manual) {
-			io.Copy(io.Discard, ctxshutdown.NewReader(ctx, closed(t)))
+			io.Copy(io.Discard, ctxshutdown.NewReader(ctx, closedConn(t)))
 		},
 		"Reader at an error": func(t *testing.T, ctx *manual) {
-			conn := closed(t)
+			conn := closedConn(t)
 			conn.Close()
 			readOnce(ctxshutdown.NewReader(ctx, conn))
 		},
 		"Reader at an error, by io.Copy": func(t *testing.T, ctx *manual) {
-			conn := closed(t)
+			conn := closedConn(t)
 			conn.Close()
 			io.Copy(io.Discard, ctxshutdown.NewReader(ctx, conn))
 		},
@@ -457,11 +462,11 @@ func TestInterrupts_LeaveNothingBehindInTheirContext(t *testing.T) {
 			r := ctxshutdown.NewReader(ctx, fedPipe(t, "bytes"))
 			wantResult(t, "Read", data("bytes"), readOnce(r))
 			if ctx.registered() != 1 {
-				t.Error("this test does not count what it should")
+				t.Error("no registration is counted before the end, so the test is broken")
 			}
 			r.Close()
 		},
-		"Reader closed while it reads": func(t *testing.T, ctx *manual) {
+		"Reader closed during a Read": func(t *testing.T, ctx *manual) {
 			_, conn := net.Pipe()
 			r := ctxshutdown.NewReader(ctx, conn)
 			got := reading(r)
@@ -469,8 +474,8 @@ func TestInterrupts_LeaveNothingBehindInTheirContext(t *testing.T) {
 			r.Close()
 			await(t, got)
 		},
-		"Reader closed while it reads what cannot be woken": func(t *testing.T, ctx *manual) {
-			src, w := dull()
+		"Reader closed during a Read that cannot be woken": func(t *testing.T, ctx *manual) {
+			src, w := unwakeable()
 			r := ctxshutdown.NewReader(ctx, refusing{src})
 			got := reading(r)
 			awaitState(t, "readOnce", "select")
@@ -491,12 +496,12 @@ func TestInterrupts_LeaveNothingBehindInTheirContext(t *testing.T) {
 		"listener closed": func(t *testing.T, ctx *manual) {
 			ln := ctxshutdown.NewListener(ctx, newFakeListener())
 			if ctx.registered() != 1 {
-				t.Error("this test does not count what it should")
+				t.Error("no registration is counted before the end, so the test is broken")
 			}
 			ln.Close()
 		},
 		"Seq": func(t *testing.T, ctx *manual) {
-			for range ctxshutdown.Seq(ctx, forEver) {
+			for range ctxshutdown.Seq(ctx, endless) {
 				break
 			}
 		},
@@ -510,7 +515,7 @@ func TestInterrupts_LeaveNothingBehindInTheirContext(t *testing.T) {
 			ctx := newManual(t.Context())
 			use(t, ctx)
 			if n := ctx.registered(); n != 0 {
-				t.Errorf("%d registrations are left", n)
+				t.Errorf("%d functions are still registered with the context", n)
 			}
 		})
 	}
@@ -523,17 +528,17 @@ func TestInterrupts_LeaveNothingBehindInTheirContext(t *testing.T) {
 			w := ctxshutdown.NewWriter(ctx, conn)
 			io.WriteString(w, "bytes")
 			if ctx.registered() != 1 {
-				t.Error("this test does not count what it should")
+				t.Error("no registration is counted before the end, so the test is broken")
 			}
 			w.Close()
 		},
-		"at an error": func(t *testing.T, ctx *manual) { io.WriteString(ctxshutdown.NewWriter(ctx, closed(t)), "bytes") },
+		"at an error": func(t *testing.T, ctx *manual) { io.WriteString(ctxshutdown.NewWriter(ctx, closedConn(t)), "bytes") },
 		"at an error, from a file": func(t *testing.T, ctx *manual) {
 			conn, other := connections(t, "tcp")
 			defer other.Close()
 			conn.Close()
 			if _, err := io.Copy(ctxshutdown.NewWriter(ctx, conn), file(t, "bytes")); err == nil {
-				t.Error("no error")
+				t.Error("the copy returns no error")
 			}
 		},
 		"closed while it writes": func(t *testing.T, ctx *manual) {
@@ -550,14 +555,14 @@ func TestInterrupts_LeaveNothingBehindInTheirContext(t *testing.T) {
 			ctx := hard(t)
 			use(t, ctx)
 			if n := ctx.registered(); n != 0 {
-				t.Errorf("%d registrations are left", n)
+				t.Errorf("%d functions are still registered with the context", n)
 			}
 		})
 	}
 }
 
-// So its memory is free, buffers and all.
-func TestReader_IsCollectedUnderALongLivedScope(t *testing.T) {
+// After a Reader has ended or is closed, the garbage collector frees it and its buffers.
+func TestReader_IsCollectedAfterItsEnd(t *testing.T) {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
 	for name, end := range map[string]func(r *ctxshutdown.Reader){
@@ -569,13 +574,13 @@ func TestReader_IsCollectedUnderALongLivedScope(t *testing.T) {
 			end(r)
 			return weak.Make(r)
 		}
-		if !collected(forget()) {
-			t.Errorf("%s: its scope keeps it", name)
+		if !isCollected(forget()) {
+			t.Errorf("Reader %s: the scope keeps it in memory", name)
 		}
 	}
 }
 
-// refusing has the method, and refuses.
+// refusing is a reader whose method SetReadDeadline returns an error.
 type refusing struct{ io.Reader }
 
 func (refusing) SetReadDeadline(time.Time) error { return os.ErrNoDeadline }

@@ -1,45 +1,53 @@
 package ctxshutdown
 
+// Interrupts: range loops.
+//
+// An iterator passes an element to the loop body by calling yield, and pulls the next one when
+// yield returns true. So Seq checks the context after each yield: the body has handled its element,
+// and the next element has not been pulled. A check before yield would lose the element that was
+// just pulled.
+
 import (
 	"context"
 	"iter"
-	"sync/atomic"
 )
 
-// Seq returns seq, ended by ctx: once ctx is done, nothing more is pulled, and what was pulled has been delivered. The
-// check comes before the first element and after each body, so a body that is running when ctx ends finishes first.
-// A seq that blocks for its next element is not woken; for a channel use [All].
+// Seq returns a sequence of the elements of seq that ends when ctx is done. It checks ctx before
+// the first element and after each loop body. So a body that is running when ctx ends runs to its
+// end, and no further element is pulled from seq. A seq that blocks before its next element is not
+// woken; for a channel use [All]. Seq panics if ctx or seq is nil.
 func Seq[T any](ctx context.Context, seq iter.Seq[T]) iter.Seq[T] {
-	mustIterate(ctx, seq == nil)
+	checkContext(ctx)
+	checkSeq(seq == nil)
 	return func(yield func(T) bool) {
-		ctx := lookAt(ctx)
-		if ctx.ended() {
+		ctx := pollable(ctx)
+		if ctx.Err() != nil {
 			return
 		}
-		seq(func(v T) bool {
-			return yield(v) && (atomic.LoadUint32((*uint32)(ctx.ending)) == 0 || ctx.ctx.Err() == nil)
-		})
+		seq(func(v T) bool { return yield(v) && ctx.Err() == nil })
 	}
 }
 
 // Seq2 is [Seq] for sequences of pairs.
 func Seq2[K, V any](ctx context.Context, seq iter.Seq2[K, V]) iter.Seq2[K, V] {
-	mustIterate(ctx, seq == nil)
+	checkContext(ctx)
+	checkSeq(seq == nil)
 	return func(yield func(K, V) bool) {
-		ctx := lookAt(ctx)
-		if ctx.ended() {
+		ctx := pollable(ctx)
+		if ctx.Err() != nil {
 			return
 		}
-		seq(func(k K, v V) bool {
-			return yield(k, v) && (atomic.LoadUint32((*uint32)(ctx.ending)) == 0 || ctx.ctx.Err() == nil)
-		})
+		seq(func(k K, v V) bool { return yield(k, v) && ctx.Err() == nil })
 	}
 }
 
-// All returns the elements of ch until it is closed or ctx is done, for v := range All(ctx, ch). Once ctx is done no
-// element is taken from ch, ready or not. An element that was taken is delivered.
+// All returns a sequence of the elements received from ch. It ends when ch is closed or ctx is
+// done. Once ctx is done, no element is received, also if one is ready; an element that was
+// received is delivered. All panics if ctx is nil.
+//
+//	for v := range ctxshutdown.All(ctx, ch) {
 func All[T any](ctx context.Context, ch <-chan T) iter.Seq[T] {
-	mustIterate(ctx, false)
+	checkContext(ctx)
 	return func(yield func(T) bool) {
 		for {
 			v, ok := Recv(ctx, ch)
@@ -50,12 +58,9 @@ func All[T any](ctx context.Context, ch <-chan T) iter.Seq[T] {
 	}
 }
 
-// mustIterate panics in whoever makes the loop, rather than in the loop.
-func mustIterate(ctx context.Context, nilSeq bool) {
-	if ctx == nil {
-		panic("ctxshutdown: nil context")
-	}
-	if nilSeq {
-		panic("ctxshutdown: nil sequence")
+// checkSeq panics in the goroutine that calls Seq, instead of later in the loop.
+func checkSeq(isNil bool) {
+	if isNil {
+		panic("ctxshutdown: Seq or Seq2 of a nil sequence")
 	}
 }

@@ -12,9 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// A queue is destroyed by reading it: what was popped and not delivered is lost.
+// queue is a sequence that removes each element that it yields. So an element that is pulled from
+// the queue and not passed to the loop body is lost.
 type queue struct {
 	left  []int
 	onPop func(popped int)
@@ -48,7 +50,7 @@ func (q *queue) pairs(yield func(int, string) bool) {
 	}
 }
 
-// loops are the ways to go through a queue until ctx is done.
+// loops are the ways to iterate over a queue until ctx is done.
 var loops = map[string]func(ctx context.Context, q *queue, body func(v int) bool){
 	"Seq": func(ctx context.Context, q *queue, body func(v int) bool) {
 		for v := range ctxshutdown.Seq(ctx, q.all) {
@@ -98,14 +100,15 @@ var loops = map[string]func(ctx context.Context, q *queue, body func(v int) bool
 	},
 }
 
-// Wherever the stop comes, in a body or while an element is pulled: what was pulled is delivered, in whole bodies,
-// and the rest is still in the queue.
-func TestLoops_LoseNoElement(t *testing.T) {
+// The scope is stopped in a loop body, or while an element is being pulled. Every element that was
+// pulled is passed to a loop body, and that body runs to its end. All other elements are still in
+// the queue.
+func TestLoops_PassEveryPulledElementToBody(t *testing.T) {
 	const n = 10
 	for name, loop := range loops {
 		for _, within := range []string{"a body", "a pull"} {
 			if within == "a pull" && name == "All" {
-				continue // nobody is asked there
+				continue // All receives from a channel, so no pull of an element can stop the scope
 			}
 			t.Run(name+", stopped in "+within, func(t *testing.T) {
 				for k := range n + 1 {
@@ -119,14 +122,14 @@ func TestLoops_LoseNoElement(t *testing.T) {
 							}
 						}
 						if k == n {
-							end() // before the loop
+							end() // stops the scope before the loop
 						}
 						var done []int
 						loop(ctx, q, func(v int) bool {
 							if within == "a body" && v == k {
 								end()
 							}
-							done = append(done, v) // the body goes on after the stop
+							done = append(done, v) // the body continues after the stop
 							return true
 						})
 						want := k + 1
@@ -146,7 +149,7 @@ func TestLoops_LoseNoElement(t *testing.T) {
 	}
 }
 
-func TestLoops_RunThrough(t *testing.T) {
+func TestLoops_YieldAllElements(t *testing.T) {
 	for name, loop := range loops {
 		t.Run(name, func(t *testing.T) {
 			onTiers(t, func(t *testing.T, ctx context.Context, _ func()) {
@@ -155,40 +158,34 @@ func TestLoops_RunThrough(t *testing.T) {
 					done = append(done, v)
 					return true
 				})
-				if diff := cmp.Diff(queueOf(10).left, done); diff != "" {
-					t.Errorf("-want +got:\n%s", diff)
-				}
+				testkit.Equal(t, "elements", done, queueOf(10).left)
 			})
 		})
 	}
 }
 
-func TestLoops_Break(t *testing.T) {
+func TestLoops_KeepElementsAfterBreak(t *testing.T) {
 	for name, loop := range loops {
 		t.Run(name, func(t *testing.T) {
 			onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 				q := queueOf(10)
 				loop(ctx, q, func(v int) bool { return v < 3 })
-				if diff := cmp.Diff([]int{4, 5, 6, 7, 8, 9}, q.left); diff != "" {
-					t.Errorf("left after the break (-want +got):\n%s", diff)
-				}
+				testkit.Equal(t, "left after the break", q.left, []int{4, 5, 6, 7, 8, 9})
 				loop(ctx, q, func(v int) bool { end(); return false })
-				if diff := cmp.Diff([]int{5, 6, 7, 8, 9}, q.left); diff != "" {
-					t.Errorf("left after a break at the stop (-want +got):\n%s", diff)
-				}
+				testkit.Equal(t, "left after a break at the stop", q.left, []int{5, 6, 7, 8, 9})
 			})
 		})
 	}
 }
 
-// A sequence can be gone through again, as its source can.
-func TestSeq_TwiceAndAgainAfterTheStop(t *testing.T) {
+// A sequence that Seq or Seq2 returns can be iterated again if its source can be.
+func TestSeq_CanBeIteratedAgain(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		seq := ctxshutdown.Seq(ctx, slices.Values([]int{1, 2, 3}))
 		pairs := ctxshutdown.Seq2(ctx, maps.All(map[int]string{1: "one"}))
 		for range 2 {
 			if diff := cmp.Diff([]int{1, 2, 3}, slices.Collect(seq)); diff != "" || len(maps.Collect(pairs)) != 1 {
-				t.Errorf("-want +got:\n%s", diff)
+				t.Errorf("elements of the second iteration (-want +got):\n%s", diff)
 			}
 		}
 		end()
@@ -198,8 +195,9 @@ func TestSeq_TwiceAndAgainAfterTheStop(t *testing.T) {
 	})
 }
 
-// Of two loops, one in the other, each ends after its body.
-func TestSeq_InABodyOfAnother(t *testing.T) {
+// If the scope is stopped in the inner one of two nested loops, both loops end when their current
+// bodies have run to the end.
+func TestSeq_EndsNestedLoopsAfterTheirBodies(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		outer, inner := queueOf(3), queueOf(5)
 		var done [][2]int
@@ -212,13 +210,14 @@ func TestSeq_InABodyOfAnother(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff([][2]int{{0, 0}, {0, 1}}, done); diff != "" || len(outer.left) != 2 || len(inner.left) != 3 {
-			t.Errorf("left: %v, %v; done (-want +got):\n%s", outer.left, inner.left, diff)
+			t.Errorf("elements left: %v and %v; elements handled (-want +got):\n%s", outer.left, inner.left, diff)
 		}
 	})
 }
 
-// What the body or the source does to its goroutine is its own business, and what was deferred runs.
-func TestLoops_PanicsAndGoexitPass(t *testing.T) {
+// If the loop body or the source panics or calls runtime.Goexit, the loop ends and deferred calls
+// run. The panic reaches the caller.
+func TestLoops_PanicAndGoexitEndLoop(t *testing.T) {
 	for name, loop := range loops {
 		for cause, act := range map[string]func(){"panic": func() { panic(errCause) }, "Goexit": runtime.Goexit} {
 			for _, in := range []string{"body", "source"} {
@@ -241,14 +240,14 @@ func TestLoops_PanicsAndGoexitPass(t *testing.T) {
 						defer func() { recovered = recover() }()
 						defer s.Guard().Release()
 						loop(s, q, body)
-						t.Error("it goes on")
+						t.Error("the loop continues")
 					}()
 					await(t, over)
 					if want := map[string]any{"panic": errCause, "Goexit": nil}[cause]; recovered != want {
 						t.Errorf("recovered %v, want %v", recovered, want)
 					}
 					if len(q.left) != 4 || s.GuardCount() != 0 {
-						t.Errorf("left: %v, and %d guards", q.left, s.GuardCount())
+						t.Errorf("elements left: %v; guards held: %d", q.left, s.GuardCount())
 					}
 				})
 			}

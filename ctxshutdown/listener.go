@@ -1,5 +1,12 @@
 package ctxshutdown
 
+// Interrupts: listeners.
+//
+// A blocked Accept can only be woken by closing the listener. A function registered by
+// context.AfterFunc does that. Package context calls such functions a moment after the context is
+// done, but code that has seen the end of the context must find the port closed. So Accept checks
+// the context as well, and closes the listener itself.
+
 import (
 	"context"
 	"errors"
@@ -8,42 +15,50 @@ import (
 	"sync"
 )
 
-// NewListener returns a listener that ends with ctx: the stop closes ln, which wakes Accept, and Accept returns an
-// error that matches [net.ErrClosed]. A connection that is accepted while ctx ends is returned, not dropped. Close
-// closes ln, once; where the stop has closed it, and when called again, Close returns nil.
+// NewListener returns a listener that ends with ctx. When ctx ends, ln is closed, which wakes
+// Accept, and Accept returns an error that matches [net.ErrClosed]. A connection that is accepted
+// while ctx ends is returned. Close closes ln once; it returns nil if ln was closed before, by ctx
+// or by Close.
 //
-// With [Guarded], the guard is held until ln is closed. NewListener panics if ctx or ln is nil.
+// With the option [Guarded], the guard is held until ln is closed. NewListener panics if ctx or ln
+// is nil.
 func NewListener(ctx context.Context, ln net.Listener, opts ...InterruptOption) net.Listener {
 	if ln == nil {
 		panic("ctxshutdown: NewListener of a nil net.Listener")
 	}
-	l := &listener{Listener: ln, look: lookAt(ctx)}
-	l.holder.hold(ctx, interruptOptionsOf(opts))
-	l.undo = context.AfterFunc(l.ctx, l.stop)
+	l := &listener{Listener: ln, ctx: pollable(ctx)}
+	l.guard.acquire(ctx, newInterruptOptions(opts))
+	l.unregister = context.AfterFunc(l.ctx, func() { _ = l.closeOnce() })
 	return l
 }
 
+// listener is a net.Listener that is closed once, by Close or by the end of its context.
 type listener struct {
 	net.Listener
-	look
-	undo   func() bool
-	holder holder
-	once   sync.Once
+	ctx        context.Context
+	unregister func() bool // ends the registration of the function that closes the listener
+	guard      guardSlot
+	once       sync.Once
 }
 
+// Accept returns the next connection, even if the context has ended while the connection was being
+// accepted. A connection that Accept dropped would be reset, and its client would lose a request.
 func (l *listener) Accept() (net.Conn, error) {
-	if l.look.ended() {
-		l.stop() // its own goroutine may not have come to it yet
-		return nil, l.ended(net.ErrClosed)
+	if l.ctx.Err() != nil {
+		_ = l.closeOnce() // the AfterFunc may not have run yet
+		return nil, l.acceptError(net.ErrClosed)
 	}
 	c, err := l.Listener.Accept()
-	if err != nil && l.look.ended() && !errors.Is(err, net.ErrClosed) {
-		err = l.ended(fmt.Errorf("%w (%w)", net.ErrClosed, err)) // listeners have many words for it
+	if err != nil && l.ctx.Err() != nil && !errors.Is(err, net.ErrClosed) {
+		// Listeners return different errors after Close. Wrap the error, so that it also matches
+		// net.ErrClosed.
+		err = l.acceptError(fmt.Errorf("%w (%w)", net.ErrClosed, err))
 	}
 	return c, err
 }
 
-func (l *listener) ended(err error) error {
+// acceptError returns err in the form in which package net returns errors of Accept.
+func (l *listener) acceptError(err error) error {
 	e := &net.OpError{Op: "accept", Addr: l.Addr(), Err: err}
 	if e.Addr != nil {
 		e.Net = e.Addr.Network()
@@ -51,17 +66,18 @@ func (l *listener) ended(err error) error {
 	return e
 }
 
-func (l *listener) stop() { _ = l.close() }
-
-func (l *listener) close() (err error) {
+// closeOnce closes the underlying listener and releases the guard, in the first call only. Later
+// calls return nil.
+func (l *listener) closeOnce() (err error) {
 	l.once.Do(func() {
 		err = l.Listener.Close()
-		l.holder.letGo()
+		l.guard.release()
 	})
 	return err
 }
 
+// Close closes the underlying listener. The second Close, and a Close after the stop, return nil.
 func (l *listener) Close() error {
-	l.undo()
-	return l.close()
+	l.unregister()
+	return l.closeOnce()
 }

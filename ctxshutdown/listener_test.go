@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
 func listen(t *testing.T, network string) net.Listener {
@@ -30,7 +31,7 @@ func listen(t *testing.T, network string) net.Listener {
 	return ln
 }
 
-// accepted is what Accept returns.
+// accepted has the two results of Accept.
 type accepted struct {
 	conn net.Conn
 	err  error
@@ -55,7 +56,7 @@ func wantClosed(t *testing.T, what string, got accepted) {
 	}
 }
 
-func TestListener_EndsWithItsContext(t *testing.T) {
+func TestListener_ClosesWhenContextEnds(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
 			onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
@@ -79,12 +80,10 @@ func TestListener_EndsWithItsContext(t *testing.T) {
 				wantClosed(t, "the Accept that was blocked", await(t, blocked))
 				wantClosed(t, "the next Accept", acceptOnce(ln))
 				if _, err := net.Dial(network, inner.Addr().String()); err == nil {
-					t.Error("it still takes connections")
+					t.Error("the port still accepts connections after the stop")
 				}
-				brings(t, before.conn, client, "an old connection goes on")
-				if diff := cmp.Diff(inner.Addr(), ln.Addr()); diff != "" {
-					t.Errorf("Addr (-want +got):\n%s", diff)
-				}
+				checkTransfer(t, before.conn, client, "an old connection goes on")
+				testkit.Equal(t, "Addr", ln.Addr(), inner.Addr())
 				for range 2 {
 					if err := ln.Close(); err != nil {
 						t.Errorf("Close after the stop: %v", err)
@@ -95,8 +94,9 @@ func TestListener_EndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Whoever sees the context end finds the port free, though package context has not told the listener yet.
-func TestListener_IsClosedByTheFirstAcceptAfterTheStop(t *testing.T) {
+// If the context has ended, Accept closes the listener, even before package context has called the
+// function that closes it.
+func TestListener_AcceptClosesListenerAfterStop(t *testing.T) {
 	ctx := newManual(t.Context())
 	inner := newFakeListener()
 	ln := ctxshutdown.NewListener(ctx, inner)
@@ -107,7 +107,7 @@ func TestListener_IsClosedByTheFirstAcceptAfterTheStop(t *testing.T) {
 	}
 }
 
-func TestListener_OfAContextThatHasEnded(t *testing.T) {
+func TestListener_ClosesAtOnceIfContextIsDone(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		end()
 		inner := newFakeListener()
@@ -117,7 +117,7 @@ func TestListener_OfAContextThatHasEnded(t *testing.T) {
 	})
 }
 
-// fakeListener has words of its own for its end.
+// fakeListener is a listener whose methods return the error errGone after Close.
 type fakeListener struct {
 	closed          chan struct{}
 	accept          func() (net.Conn, error)
@@ -157,7 +157,7 @@ func (f *fakeListener) Close() error {
 
 func (f *fakeListener) Addr() net.Addr { return f.addr }
 
-func TestListener_ReturnsTheConnectionOfTheRace(t *testing.T) {
+func TestListener_ReturnsConnectionAcceptedDuringStop(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		inner := newFakeListener()
 		client, server := net.Pipe()
@@ -171,16 +171,17 @@ func TestListener_ReturnsTheConnectionOfTheRace(t *testing.T) {
 		if got.conn != server || got.err != nil {
 			t.Fatalf("Accept: %v, %v; want the connection", got.conn, got.err)
 		}
-		brings(t, got.conn, client, "it lives")
+		checkTransfer(t, got.conn, client, "it lives")
 		wantClosed(t, "the next Accept", acceptOnce(ln))
 		if inner.accepts != 1 {
-			t.Errorf("the listener was asked %d times", inner.accepts)
+			t.Errorf("Accept of the inner listener was called %d times", inner.accepts)
 		}
 	})
 }
 
-// Servers end their loops by net.ErrClosed. What the listener said can still be seen.
-func TestListener_OtherWordsForClosed(t *testing.T) {
+// After the stop, every error of Accept matches both net.ErrClosed and the error of the inner
+// listener. Servers end their accept loops at net.ErrClosed.
+func TestListener_ErrorsMatchErrClosedAfterStop(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		for _, addr := range []net.Addr{nil, &net.UnixAddr{Name: "there", Net: "unix"}} {
 			ctx, cancel := context.WithCancel(ctx)
@@ -196,22 +197,21 @@ func TestListener_OtherWordsForClosed(t *testing.T) {
 			answer := <-got
 			wantClosed(t, "Accept", answer)
 			if !errors.Is(answer.err, errGone) {
-				t.Errorf("%v does not match the listener's error", answer.err)
+				t.Errorf("%v does not match the error of the inner listener", answer.err)
 			}
 			want := "accept: use of closed network connection (the listener is gone)"
 			if addr != nil {
 				want = "accept unix there: use of closed network connection (the listener is gone)"
 			}
-			if diff := cmp.Diff(want, answer.err.Error()); diff != "" {
-				t.Errorf("its text (-want +got):\n%s", diff)
-			}
+			testkit.Equal(t, "text of the error", answer.err.Error(), want)
 			cancel()
 		}
 	})
 }
 
-// Before the stop, errors are the listener's own, and do not end it.
-func TestListener_ErrorsBeforeTheStop(t *testing.T) {
+// Before the stop, Accept returns the errors of the inner listener unchanged. Such an error does
+// not end the listener.
+func TestListener_ReturnsErrorsOfInnerListenerBeforeStop(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		inner := newFakeListener()
 		inner.accept = func() (net.Conn, error) { return nil, errCause }
@@ -224,16 +224,16 @@ func TestListener_ErrorsBeforeTheStop(t *testing.T) {
 			}
 		}
 		if s.GuardCount() != guards {
-			t.Error("the guard is gone")
+			t.Error("the guard was released")
 		}
 		ln.Close()
 	})
 }
 
-func TestListener_ClosesTheInnerOneOnce(t *testing.T) {
+func TestListener_ClosesInnerListenerOnce(t *testing.T) {
 	for name, closes := range map[string]struct {
 		do    func(ln net.Listener, end func())
-		first error // of the first Close by the user
+		first error // what the first Close by the user returns
 	}{
 		"Close twice":      {func(ln net.Listener, end func()) {}, errCause},
 		"Close, then stop": {func(ln net.Listener, end func()) {}, errCause},
@@ -273,7 +273,7 @@ func TestListener_CloseWakesAccept(t *testing.T) {
 	})
 }
 
-func TestListener_UnlinksItsSocketFile(t *testing.T) {
+func TestListener_RemovesSocketFile(t *testing.T) {
 	for name, ends := range map[string]func(ln net.Listener, end func()){
 		"stop":             func(_ net.Listener, end func()) { end() },
 		"Close":            func(ln net.Listener, _ func()) { ln.Close() },
@@ -293,8 +293,8 @@ func TestListener_UnlinksItsSocketFile(t *testing.T) {
 	}
 }
 
-// A Serve loop ends, and what it has accepted goes on.
-func TestListener_EndsAServer(t *testing.T) {
+// When the scope is stopped, http.Server.Serve returns, and requests in flight continue.
+func TestListener_EndsHTTPServer(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		inside, let := make(chan struct{}), make(chan struct{})
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -313,7 +313,7 @@ func TestListener_EndsAServer(t *testing.T) {
 		}
 		close(let)
 		if got := await(t, answered); got.err != nil || got.body != "served" {
-			t.Errorf("the request under way: %q, %v", got.body, got.err)
+			t.Errorf("the request in flight: %q, %v", got.body, got.err)
 		}
 		if err := server.Close(); err != nil {
 			t.Errorf("Close of the server: %v", err)
@@ -321,8 +321,9 @@ func TestListener_EndsAServer(t *testing.T) {
 	})
 }
 
-// Under the race detector: whoever has connected before the stop and was accepted is served, and nobody hangs.
-func TestListener_DropsNobodyInTheRace(t *testing.T) {
+// Clients connect while the scope is being stopped. Accept returns every connection that the inner
+// listener has accepted.
+func TestListener_StopLosesNoConnection(t *testing.T) {
 	for range 50 {
 		s := ctxshutdown.New(t.Context())
 		inner := newFakeListener()
@@ -358,7 +359,7 @@ func TestListener_DropsNobodyInTheRace(t *testing.T) {
 		})
 		racing.Wait()
 		if given != taken {
-			t.Fatalf("%d connections were given, %d returned", given, taken)
+			t.Fatalf("the inner listener accepted %d connections, and Accept returned %d", given, taken)
 		}
 	}
 }

@@ -1,5 +1,11 @@
 package ctxshutdown
 
+// Scopes: options.
+//
+// A child inherits tracing, the logger and the test hook of its parent scope. Options can override
+// tracing and the logger. A root is traced if the environment variable CTXSHUTDOWN_TRACE is true or
+// if its context carries a test hook.
+
 import (
 	"log/slog"
 	"os"
@@ -7,35 +13,39 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/swansong-go/swansong/internal/probe"
+	"github.com/swansong-go/swansong/internal/ctxkey"
 )
 
-// An Option configures a scope where it is made. Of an option given twice the last one counts; a nil Option is
+// An Option configures a new scope. If an option is given twice, the last one wins. A nil Option is
 // ignored.
 type Option interface{ apply(*options) }
 
+// options are the settings of a new scope.
 type options struct {
 	name   string
 	traced bool
 	logger *slog.Logger
-	probe  probe.Func
+	hook   ctxkey.GuardHook
 }
 
 type option func(*options)
 
 func (f option) apply(o *options) { f(o) }
 
-// maxName is the length in bytes at which a name is cut.
+// maxName is the maximum length of a name in bytes.
 const maxName = 128
 
-// WithName names the scope in reports, errors and logs, where it is one segment of the path from the root, as in
-// "http/conn-42". A scope without a name, or with an empty one, goes by its parent's path. Names may come from
-// outside: what is not printable is escaped as in a Go string, so that a name never breaks a line or a terminal, and
-// what is longer than 128 bytes is cut. Slashes are kept: a name may be a path itself.
+// WithName names the scope in reports, errors and logs. They show the path from the root, one name
+// for each scope, as in "http/conn-42". A scope without a name, or with an empty one, is shown by
+// the path of its parent.
+//
+// A name may contain untrusted input: characters that are not printable are escaped as in a Go
+// string, and a name of more than 128 bytes is cut. Slashes are kept, so a name can be a path.
 func WithName(name string) Option {
 	return option(func(o *options) { o.name = cleanName(name) })
 }
 
+// cleanName cuts a name to maxName bytes and escapes characters that are not printable.
 func cleanName(name string) string {
 	if len(name) > maxName {
 		cut := maxName
@@ -48,33 +58,36 @@ func cleanName(name string) string {
 	return q[1 : len(q)-1]
 }
 
-// WithTrace records where and when every guard of the scope and of the scopes below was acquired, for reports. The
-// environment variable CTXSHUTDOWN_TRACE=1 does so for every root made afterwards.
+// WithTrace records for reports where and when every guard of the scope and its descendants is
+// acquired. The environment variable CTXSHUTDOWN_TRACE=1 does the same for every new root. Tracing
+// is meant for debugging: a traced guard takes some 40 times as long as an untraced one.
 //
-// Goroutines started there by Go carry the pprof label "swansong" with the path of their scope, along with the labels
-// of their context, so that goroutine and CPU profiles tell whose they are; the context that they get carries the labels.
-// When a wait ends before the scope is complete, [DrainError] says where they are.
+// Goroutines started by Go in a traced scope carry the pprof label "swansong" with the path of the
+// scope, in addition to the labels of their context. So goroutine and CPU profiles show which scope
+// a goroutine belongs to, and a [DrainError] has the stacks of the goroutines that delay the drain.
+// The context that they get carries the label.
 func WithTrace() Option {
 	return option(func(o *options) { o.traced = true })
 }
 
-// WithLogger sets where a traced scope, and those below, tell of guards released late (after Force, or after a Wait
-// gave up) and of roots lost without a Shutdown, when the garbage collector finds them. Without it, or with nil, nothing
-// is logged.
+// WithLogger sets the logger of the scope and its descendants. If they are traced, they log a
+// warning for each guard that is released after Force or after a Wait has given up, and for each
+// root that is garbage collected without having been stopped. Without WithLogger, or with a nil
+// logger, nothing is logged.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(o *options) { o.logger = l })
 }
 
-// configure sets what s inherits and what it was given.
+// configure applies opts and the settings that s inherits from its parent scope up.
 func (s *Swansong) configure(up *Swansong, opts []Option) {
 	var o options
 	if up == nil {
 		o.traced, _ = strconv.ParseBool(os.Getenv("CTXSHUTDOWN_TRACE"))
-		if p, ok := s.parent.Value(probe.Key{}).(probe.Func); ok {
-			o.traced, o.probe = true, p
+		if p, ok := s.parent.Value(ctxkey.Hook{}).(ctxkey.GuardHook); ok {
+			o.traced, o.hook = true, p
 		}
 	} else if up.trace != nil {
-		o.traced, o.logger, o.probe = up.trace.traced, up.trace.logger, up.trace.probe
+		o.traced, o.logger, o.hook = up.trace.traced, up.trace.logger, up.trace.hook
 	}
 	for _, opt := range opts {
 		if opt != nil {
@@ -82,7 +95,9 @@ func (s *Swansong) configure(up *Swansong, opts []Option) {
 		}
 	}
 	s.name = o.name
+	// A scope that is not traced and has no logger gets no scopeTrace. So its guards take the fast
+	// path.
 	if o.traced || o.logger != nil {
-		s.trace = &scopeTrace{traced: o.traced, logger: o.logger, probe: o.probe, began: time.Now()}
+		s.trace = &scopeTrace{traced: o.traced, logger: o.logger, hook: o.hook, start: time.Now()}
 	}
 }

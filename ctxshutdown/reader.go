@@ -1,5 +1,21 @@
 package ctxshutdown
 
+// Interrupts: readers.
+//
+// A Read takes one of three ways, depending on the source:
+//
+//	no deadlines    src.Read        returns when the source returns
+//	deadlines       readWakeable    returns at the end of the context, if the deadlines work
+//	Detached        readDetached    returns at the end of the context, and leaves the source to a
+//	                                goroutine, if it cannot be woken
+//
+// A Reader has ended after any of the following. Its guard is then released, and it is no longer
+// registered with the context.
+//
+//	the context is done    Read returns io.EOF; Stopped returns true
+//	Close                  Read returns an error that matches os.ErrClosed
+//	an error of the source, or its io.EOF    Read returns it; a later Read asks the source again
+
 import (
 	"context"
 	"errors"
@@ -10,150 +26,140 @@ import (
 	"time"
 )
 
-// A Reader reads from a source until its context is done, and then reports [io.EOF]. No byte is lost by that: what was
-// read is delivered, and the source is left to its next owner, see [Reader.Rest].
+// A Reader reads from a source until its context is done, and then returns [io.EOF]. The stop loses
+// no byte: what was read is returned, and the rest stays in the source; see [Reader.Rest].
 //
-// How soon a Read that blocks returns when the context ends depends on the source:
+// How soon a blocked Read returns when the context ends depends on the source:
 //
-//   - Woken at once: what has read deadlines that work, such as network connections, TLS, net.Pipe, and files of
-//     os.Pipe, FIFOs and terminals where Go opened them for polling. Afterwards the deadline is the one set through
-//     [Reader.SetReadDeadline], or none.
-//   - Checked at the boundary: anything else, such as os.Stdin, an *os.File after Fd (which accepts deadlines without
-//     effect), and readers around others. A Read that blocks returns when the source does; no further one is begun.
-//   - By helper: the same with [Detached]. Read returns at once and leaves the source to a goroutine. (Not a file after
-//     Fd: it looks as if it could be woken.)
+//   - At once, if the source accepts read deadlines and obeys them. Such sources are network
+//     connections, TLS, net.Pipe, and files that Go has opened for polling, such as those of
+//     os.Pipe, FIFOs and terminals. The Reader wakes the Read by a deadline in the past. Afterwards
+//     the source has the deadline set by [Reader.SetReadDeadline], or none.
+//   - When the source returns, for all other sources, such as os.Stdin, readers that wrap others,
+//     and an *os.File whose method Fd has been called: such a file accepts deadlines, but ignores
+//     them. No further Read of the source begins.
+//   - With the option [Detached], at once for these other sources as well: the Reader leaves the
+//     source to a goroutine. This does not help for a file after Fd, which seems to support
+//     deadlines.
 //
-// A regular file never blocks for long, so the boundary is all it needs. Around a connection, wrap the connection
-// and put bufio, gzip or a decoder around the Reader, not the other way round: then it can be woken. Note that these
-// take the io.EOF of a stop for the end of the data. A bufio.Scanner delivers the half line before it as a line, and gzip
-// reports io.ErrUnexpectedEOF; [Reader.Stopped] tells. Deal with what is in their buffers: nobody else has it. And have a
-// TLS connection shake hands before it gets here: package tls keeps a time-out of the handshake for good.
+// A regular file never blocks for long. Wrap a connection itself, and put bufio, gzip or a decoder
+// around the Reader, not the other way round. Such a wrapper takes the io.EOF of a stop for the end
+// of the data: a bufio.Scanner then returns half a line as a line, and gzip returns
+// io.ErrUnexpectedEOF. [Reader.Stopped] tells the two apart. What the wrapper has buffered exists
+// nowhere else, so handle it. Complete the handshake of a TLS connection before the first Read:
+// package tls keeps a time-out of the handshake for good.
 //
-// Methods may be called concurrently where the source can be read concurrently. [Reader.Close],
-// [Reader.SetReadDeadline], [Reader.Stopped] and [Reader.CanWake] may always be.
+// Close, SetReadDeadline, Stopped and CanWake may be called concurrently with any method. The other
+// methods may be called concurrently if the source can be read concurrently.
 type Reader struct {
-	slow atomic.Pointer[flag] // that of look, or slowly; first, beside what else Read takes
-	src  io.Reader
-	look
-	waker  *waker  // nil: the source has no deadlines
-	helper *helper // nil: not detached
-	holder holder
+	src        io.Reader
+	ctx        context.Context
+	waker      *waker            // nil if the source has no deadlines
+	background *backgroundReader // nil without the option Detached
+	guard      guardSlot
 
 	closed      atomic.Bool
 	stopped     atomic.Bool
-	sourceEnded atomic.Bool   // the source has reported io.EOF
-	closing     chan struct{} // closed with closed; nil where not detached
+	sourceEnded atomic.Bool   // the source has returned io.EOF
+	closing     chan struct{} // closed by Close; nil without the option Detached
 }
 
-// NewReader returns a Reader of r that ends with ctx. It touches r no sooner than it is told to read. Close it, or
-// read it to its end or the stop, so that a long-lived ctx does not keep it.
+// NewReader returns a Reader of r that ends with ctx. It does not use r before the first call of a
+// method. Close the Reader, or read it to the end of the source or of ctx; otherwise a long-lived
+// ctx keeps it in memory.
 //
 // NewReader panics if ctx or r is nil.
 func NewReader(ctx context.Context, r io.Reader, opts ...InterruptOption) *Reader {
 	if r == nil {
 		panic("ctxshutdown: NewReader of a nil io.Reader")
 	}
-	o := interruptOptionsOf(opts)
-	rd := &Reader{look: lookAt(ctx), src: r}
+	o := newInterruptOptions(opts)
+	rd := &Reader{ctx: pollable(ctx), src: r}
 	if d, ok := r.(interface{ SetReadDeadline(time.Time) error }); ok {
 		rd.waker = &waker{set: d.SetReadDeadline}
 	}
 	if o.detached {
-		rd.helper, rd.closing = &helper{src: r}, make(chan struct{})
+		rd.background, rd.closing = &backgroundReader{src: r}, make(chan struct{})
 	}
-	switch {
-	case rd.helper != nil:
-		rd.slow.Store(slowly)
-	case rd.waker != nil:
-		rd.slow.Store(counting)
-	default:
-		rd.slow.Store(rd.look.ending)
-	}
-	rd.holder.hold(ctx, o)
+	rd.guard.acquire(ctx, o)
 	return rd
 }
 
-// Read reads from the source. Once the context is done it returns 0 and [io.EOF], whatever the source has; once the
-// Reader is closed, an error that matches [os.ErrClosed]. What the source returns is returned as it is, bytes together
-// with an error included. Time-outs of the user's deadline are returned, and do not end the Reader.
+// Read reads from the source. Once the context is done it returns 0 and [io.EOF], even if the
+// source has more bytes. After Close it returns an error that matches [os.ErrClosed]. Otherwise it
+// returns what the source returns, including bytes together with an error. A time-out of a deadline
+// that the caller has set is returned, and does not end the Reader.
 func (r *Reader) Read(p []byte) (int, error) {
-	if slow := r.slow.Load(); slow.up() {
-		if slow != counting {
-			return r.readAsking(p)
-		}
-		n, err := r.readCounted(p)
-		if err == nil && uint(n) <= uint(len(p)) {
-			return n, err
-		}
-		return r.awoken(len(p), n, err)
+	var n int
+	var err error
+	switch {
+	case r.waker != nil && r.background == nil:
+		n, err = r.readWakeable(p)
+	case r.hasEnded():
+		err = errEnded
+	case r.background != nil:
+		n, err = r.readDetached(p)
+	default:
+		n, err = r.src.Read(p)
 	}
-	n, err := r.src.Read(p)
-	if err != nil {
-		return r.returned(len(p), n, err)
+	if err != nil || uint(n) > uint(len(p)) {
+		return r.handleResult(len(p), n, err)
 	}
-	// Two conditions, and this way round, so that the usual way jumps nowhere. One for both took two jumps: of the 2.6 ns
-	// that a Read cost beyond its source's, 0.4.
-	if uint(n) <= uint(len(p)) {
-		return n, err // not nil, which would have to be written
-	}
-	return r.returned(len(p), n, err)
+	return n, nil
 }
 
-// The flags of a Reader that has more to do for a Read than to ask its context.
-var (
-	counting = newRaised() // each Read is counted in and out, so that it can be woken
-	slowly   = newRaised() // or there is yet more to it
-)
-
-// readAsking is Read where the flag is raised. That it ends in the same lines is so that the usual way takes no call more:
-// with the question in Read, which then jumps over it, a Read that asks nothing took 0.5 ns more.
-func (r *Reader) readAsking(p []byte) (int, error) {
-	if r.slow.Load() == slowly {
-		return r.read(p)
+// readWakeable reads from a source with deadlines. If the source accepts deadlines, the end of the
+// context and Close wake a blocked Read.
+func (r *Reader) readWakeable(p []byte) (int, error) {
+	registered := r.waker.enter()
+	defer r.leave() // must run even if the source panics
+	if r.hasEnded() {
+		return 0, errEnded
 	}
-	if r.ctx.Err() != nil { // apart: with a call in it, a condition of both goes through a variable
-		return r.read(p)
+	if !registered {
+		r.waker.register(r.ctx)
 	}
-	n, err := r.src.Read(p)
-	if err != nil {
-		return r.returned(len(p), n, err)
-	}
-	if uint(n) <= uint(len(p)) {
-		return n, err
-	}
-	return r.returned(len(p), n, err)
+	return r.src.Read(p)
 }
 
-// read is Read where there is more to it, or nothing left to read for: a Reader without a helper comes here to be refused.
-func (r *Reader) read(p []byte) (int, error) {
-	if err := r.refusal(); err != nil {
-		return 0, orEOF(err)
-	}
+// readDetached reads in a background goroutine, unless the source accepts deadlines.
+func (r *Reader) readDetached(p []byte) (int, error) {
 	if r.waker != nil && r.waker.canWake() {
-		n, err := r.readCounted(p)
-		return r.awoken(len(p), n, err)
+		return r.readWakeable(p)
 	}
-	n, err := r.readDetached(p)
-	return r.returned(len(p), n, err)
+	return r.background.read(p, r.ctx.Done(), r.closing)
 }
 
-// returned draws the consequences of what a Read of as many as room bytes has returned.
-func (r *Reader) returned(room, n int, err error) (int, error) {
-	if uint(n) > uint(room) {
-		n, err = 0, countError(r.src, "Read", n, room)
+// handleResult turns the result n and err of the source into the result of Read for a buffer of the
+// given size. Read calls it if err is not nil or n is invalid. The calling goroutine must have left
+// the waker: see finish.
+func (r *Reader) handleResult(size, n int, err error) (int, error) {
+	if err == errEnded || r.waker != nil && isTimeout(err) && r.hasEnded() {
+		if n == 0 {
+			return 0, toEOF(r.checkOpen())
+		}
+		err = nil // return the bytes; the next Read reports the end
+	}
+	if uint(n) > uint(size) {
+		n, err = 0, countError(r.src, "Read", n, size)
 	}
 	if err != nil {
-		r.note(err)
+		r.recordError(err)
 	}
 	return n, err
 }
 
-// refusal returns why nothing is read any more, nil if it is.
-func (r *Reader) refusal() error {
+// hasEnded reports whether the Reader is closed or its context is done.
+func (r *Reader) hasEnded() bool { return r.closed.Load() || r.ctx.Err() != nil }
+
+// checkOpen returns an error that matches os.ErrClosed if the Reader is closed, errStop if its
+// context is done, and nil otherwise.
+func (r *Reader) checkOpen() error {
 	if r.closed.Load() {
 		return closedError("Reader")
 	}
-	if r.look.ended() {
+	if r.ctx.Err() != nil {
+		// If the source has ended before the context, the Reader does not count as stopped.
 		if !r.sourceEnded.Load() {
 			r.stopped.Store(true)
 		}
@@ -163,18 +169,25 @@ func (r *Reader) refusal() error {
 	return nil
 }
 
-// errStop stands for the io.EOF of a stop, so that it is not mistaken for an io.EOF of the source or the destination.
-var errStop = errors.New("ctxshutdown: stopped")
+// errEnded is returned by the read methods if the Reader ended before anything was read. checkOpen
+// returns the reason.
+var errEnded = errors.New("ctxshutdown: Reader ended")
 
-func orEOF(err error) error {
+// errStop means that the context has ended. The caller of Read gets io.EOF instead. errStop is a
+// value of its own, because io.EOF could also come from the source or from the destination of a
+// copy.
+var errStop = errors.New("ctxshutdown: Reader stopped")
+
+// toEOF turns errStop into io.EOF.
+func toEOF(err error) error {
 	if err == errStop {
 		return io.EOF
 	}
 	return err
 }
 
-// note draws the consequences of an error.
-func (r *Reader) note(err error) {
+// recordError records an error of the source. Every error except a time-out ends the Reader.
+func (r *Reader) recordError(err error) {
 	if err == io.EOF && !r.stopped.Load() {
 		r.sourceEnded.Store(true)
 	}
@@ -183,146 +196,107 @@ func (r *Reader) note(err error) {
 	}
 }
 
-// finish lets go of the guard and of the context. A source that has more after an error can be read on.
+// finish releases the guard and unregisters the Reader from the context. The caller can still call
+// Read, because some sources return more bytes after an error. Unless the context has ended, the
+// calling goroutine must have left the waker: the waker registers again as long as it counts a
+// call.
 func (r *Reader) finish() {
-	r.holder.letGo()
+	r.guard.release()
 	if r.waker != nil {
-		r.waker.release(r.ctx)
+		r.waker.unregisterIfIdle(r.ctx)
 	}
 }
 
-// leave ends what waker.enter, or readCounted, began.
+// leave ends a call that began with waker.enter.
 func (r *Reader) leave() {
-	if !usual(r.waker.calls.Add(^uint64(0))) {
-		r.left()
-	}
-}
-
-func (r *Reader) left() {
-	r.waker.left()
+	r.waker.leave()
 	if r.closed.Load() {
-		r.waker.forget()
+		r.waker.unregister()
 	}
 }
 
-// readCounted reads from a source that the end of the context wakes, if it can. What its error means is for awoken to say, when
-// it has left. All that usually happens is in this one function, in Read and in leave: with a call for each step, and the
-// registration in a word of its own, a Read took 18 ns beyond its source's, and takes 7. Of these the two additions take 3, and
-// the deferral 1.5.
-func (r *Reader) readCounted(p []byte) (int, error) {
-	entered := r.waker.calls.Add(1)
-	defer r.leave() // also where the source panics
-	if (!usual(entered) || r.look.ending.up()) && r.late(entered) {
-		return 0, errTooLate
-	}
-	return r.src.Read(p)
-}
-
-// late is asked by who has been counted in, and reports whether there is nothing to read for any more. Else whatever comes
-// now finds the call inside.
-func (r *Reader) late(entered uint64) bool {
-	if r.closed.Load() || r.ctx.Err() != nil {
-		return true
-	}
-	if !usual(entered) {
-		r.waker.register(r.ctx)
-	}
-	return false
-}
-
-// awoken draws the consequences of what readCounted has returned.
-func (r *Reader) awoken(room, n int, err error) (int, error) {
-	if err == errTooLate || isTimeout(err) && (r.closed.Load() || r.look.ended()) {
-		if n == 0 {
-			return 0, orEOF(r.refusal())
-		}
-		err = nil // the next Read is refused
-	}
-	return r.returned(room, n, err)
-}
-
-func (r *Reader) readDetached(p []byte) (n int, err error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	n, err, ok := r.helper.read(p, r.ctx.Done(), r.closing)
-	if !ok {
-		return 0, orEOF(r.refusal())
-	}
-	return n, err
-}
-
-// WriteTo copies to w until the end of the source or of the context; [io.Copy] calls it. It returns nil in both cases,
-// and [Reader.Stopped] tells which it was. What was read is written, unless writing fails.
+// WriteTo copies to w until the end of the source or of the context, and returns nil in both cases;
+// [Reader.Stopped] tells them apart. [io.Copy] calls it. Everything that was read is written,
+// unless a Write fails.
 //
-// A source that can be woken is copied whole, by the means of [io.Copy]: so between sockets, pipes and files the bytes
-// need not pass through the program (splice and sendfile, on Linux). So is a regular file, in pieces of 1 MiB with a
-// look at the context between them. Any other source is asked for one Read at a time, with a look before each.
+// If the source can be woken, WriteTo copies it as a whole by [io.Copy], so between sockets, pipes
+// and files the kernel can move the bytes (splice and sendfile on Linux). A regular file is copied
+// in the same way in pieces of 1 MiB, and WriteTo checks the context before each piece. Any other
+// source is read by single Reads, with a check before each.
 func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	switch {
 	case r.waker != nil && r.waker.canWake():
-		n, err = r.copyAwake(w)
-	case r.helper == nil && isReaderFrom(w) && isRegular(r.src):
-		n, err, _ = copyPieces(w, r.src, r.refusal)
+		n, err = r.copyWakeable(w)
+	case r.background == nil && isReaderFrom(w) && isRegular(r.src):
+		n, err, _ = copyPieces(w, r.src, r.checkOpen)
 	default:
-		n, err = io.Copy(w, &boundary{read: r.Read})
+		n, err = io.Copy(w, &plainReader{read: r.Read})
 	}
-	if refusedInTime(w, err) && r.look.ended() {
-		err = r.refusal() // both have ended, and the Writer only happened to look first
+	if isRefusedUnread(w, err) && r.ctx.Err() != nil {
+		// The contexts of the Reader and of the Writer w have both ended, and w has checked its
+		// context first. No byte was lost, so the copy was stopped and has not failed.
+		err = r.checkOpen()
 	}
 	switch err {
 	case nil:
-		r.note(io.EOF)
+		r.recordError(io.EOF)
 	case errStop:
 		err = nil
 	default:
-		r.note(err)
+		r.recordError(err)
 	}
 	return n, err
 }
 
-func (r *Reader) copyAwake(w io.Writer) (n int64, err error) {
-	r.waker.enter(r.ctx)
+func (r *Reader) copyWakeable(w io.Writer) (n int64, err error) {
+	registered := r.waker.enter()
 	defer r.leave()
-	if err := r.refusal(); err != nil {
+	if err := r.checkOpen(); err != nil {
 		return 0, err
 	}
-	failed := false
-	if d, ok := w.(*Writer); ok {
-		n, err, failed = d.copyFrom(r.src)
-	} else {
-		n, err, failed = transfer(w, r.src)
+	if !registered {
+		r.waker.register(r.ctx)
 	}
-	if err != nil && !failed && isTimeout(err) {
-		if refused := r.refusal(); refused != nil {
-			err = refused
+	// A Writer copies to its destination itself. So io.Copy gets the destination and not the
+	// Writer, and the kernel can move the bytes.
+	dstFailed := false
+	if d, ok := w.(*Writer); ok {
+		n, err, dstFailed = d.copyFrom(r.src)
+	} else {
+		n, err, dstFailed = transfer(w, r.src)
+	}
+	// If the context has ended, the wake has caused the time-out of the source, so the time-out is
+	// not an error.
+	if err != nil && !dstFailed && isTimeout(err) {
+		if ended := r.checkOpen(); ended != nil {
+			err = ended
 		}
 	}
 	return n, err
 }
 
-// Close lets go of the guard and of the context, and has a Read that blocks return where the end of the context would.
-// From then on Read returns an error that matches [os.ErrClosed]. Close does not close the source, which may have
-// another owner, and always returns nil.
+// Close releases the guard and ends the Reader: a blocked Read returns as it would at the end of
+// the context, and from then on Read returns an error that matches [os.ErrClosed]. Close does not
+// close the source. It always returns nil.
 func (r *Reader) Close() error {
 	if r.closed.CompareAndSwap(false, true) {
-		r.slow.Store(slowly)
 		if r.waker != nil {
 			r.waker.wake()
 		}
 		if r.closing != nil {
 			close(r.closing)
 		}
-		r.holder.letGo()
+		r.guard.release()
 		if r.waker != nil {
-			r.waker.forget()
+			r.waker.unregister()
 		}
 	}
 	return nil
 }
 
-// SetReadDeadline sets the deadline of the source, which is also what the source has after a wake-up. It returns an
-// error that matches [os.ErrNoDeadline] if the source has none.
+// SetReadDeadline sets the deadline of the source. After the Reader has woken a Read, it restores
+// this deadline. SetReadDeadline returns an error that matches [os.ErrNoDeadline] if the source has
+// no deadlines.
 func (r *Reader) SetReadDeadline(t time.Time) error {
 	if r.waker == nil {
 		return fmt.Errorf("ctxshutdown: %T: %w", r.src, os.ErrNoDeadline)
@@ -330,22 +304,24 @@ func (r *Reader) SetReadDeadline(t time.Time) error {
 	return r.waker.setDeadline(t)
 }
 
-// Stopped reports whether the Reader has returned [io.EOF] because its context is done, and not because the source
-// has ended.
+// Stopped reports whether the Reader has returned [io.EOF] because its context is done, and not
+// because the source has ended.
 func (r *Reader) Stopped() bool { return r.stopped.Load() }
 
-// CanWake reports whether a Read that blocks returns at once when the context ends. It finds out by setting the
-// source's deadline to the one set through the Reader, or none; so does WriteTo, and so does Read with [Detached].
+// CanWake reports whether a blocked Read returns at once when the context ends. The first call
+// tries to set the deadline of the source, to the one set by SetReadDeadline or to none. The first
+// WriteTo, and with the option [Detached] the first Read, do the same.
 func (r *Reader) CanWake() bool {
-	return r.waker != nil && r.waker.canWake() || r.helper != nil
+	return r.waker != nil && r.waker.canWake() || r.background != nil
 }
 
-// Rest returns what is left for the next owner: the source, or, with [Detached], what the read in flight brings and
-// then the source. Call it when Read has returned for the last time; then no byte is lost. A panic of the source in
-// the read in flight is raised in the next owner's Read.
+// Rest returns a reader of everything that the Reader has not returned. It is the source, or with
+// the option [Detached] first the result of a background read in flight and then the source. Call
+// Rest when the last Read has returned; then no byte is lost. If the source panicked in a
+// background read, the Read of the returned reader panics with the same value.
 func (r *Reader) Rest() io.Reader {
-	if r.helper != nil && r.helper.pending() {
-		return rest{r.helper}
+	if r.background != nil && r.background.isPending() {
+		return restReader{r.background}
 	}
 	return r.src
 }

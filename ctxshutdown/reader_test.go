@@ -14,17 +14,20 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// The deadline of a source, and what a Reader and its helper do with what the source returns. How each kind of source
-// ends is in interrupt_sources_test.go.
+// This file tests what happens to the deadline of a source, and what Read returns for each result
+// of the source. The tests in reader_sources_test.go check how soon a Read ends for each kind of
+// source.
 
-// However often a deadline is set through the Reader, before, during and after the Read that is woken: the next owner
-// finds the one set last, or none.
-func TestReader_LeavesTheDeadlineOfItsUser(t *testing.T) {
-	type times = [3]time.Duration // from the beginning; zero: not set, negative: cleared
+// The test sets deadlines through the Reader before, during and after a Read that is woken.
+// Afterwards the source has the deadline that was set last, or none if none was set.
+func TestReader_RestoresDeadline(t *testing.T) {
+	// Times since the start of the test. Zero means not set, and a negative value removes the
+	// deadline.
+	type times = [3]time.Duration
 	set := func(r *ctxshutdown.Reader, start time.Time, d time.Duration) {
 		var at time.Time
 		if d > 0 {
@@ -49,13 +52,13 @@ func TestReader_LeavesTheDeadlineOfItsUser(t *testing.T) {
 						set(r, start, during)
 						synctest.Wait()
 						if len(got) > 0 {
-							t.Fatal("it does not block")
+							t.Fatal("Read does not block")
 						}
 						time.Sleep(time.Minute)
 						end()
 						wantResult(t, "Read", atEOF, <-got)
 						if waited := time.Since(start); waited != time.Minute {
-							t.Errorf("woken after %v", waited)
+							t.Errorf("the Read returned after %v, want at the stop", waited)
 						}
 						set(r, start, after)
 
@@ -72,7 +75,7 @@ func TestReader_LeavesTheDeadlineOfItsUser(t *testing.T) {
 						}
 						wantResult(t, "the next owner", result{Err: os.ErrDeadlineExceeded}, readOnce(r.Rest()))
 						if waited := time.Since(start); waited != want {
-							t.Errorf("its deadline was after %v, want %v", waited, want)
+							t.Errorf("the deadline of the source passed after %v, want %v", waited, want)
 						}
 					})
 				})
@@ -81,7 +84,7 @@ func TestReader_LeavesTheDeadlineOfItsUser(t *testing.T) {
 	}
 }
 
-// A slow connection has been woken, and its Read takes its time to return.
+// slowConn is a connection whose Read returns only some time after it was woken.
 type slowConn struct {
 	woken, let chan struct{}
 	mu         sync.Mutex
@@ -106,7 +109,7 @@ func (c *slowConn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-func TestReader_DeadlineSetBetweenWakeAndReturn(t *testing.T) {
+func TestReader_AcceptsNewDeadlineWhileBeingWoken(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		conn := newSlowConn()
 		r := ctxshutdown.NewReader(ctx, conn)
@@ -121,13 +124,14 @@ func TestReader_DeadlineSetBetweenWakeAndReturn(t *testing.T) {
 		close(conn.let)
 		wantResult(t, "Read", atEOF, await(t, got))
 		if last := conn.deadlines[len(conn.deadlines)-1]; len(conn.deadlines) != 2 || !last.Equal(at) {
-			t.Errorf("deadlines %v, want one that is over and then %v", conn.deadlines, at)
+			t.Errorf("deadlines %v, want one in the past and then %v", conn.deadlines, at)
 		}
 	})
 }
 
-// A deadline set on the source itself is not touched until there is a wake-up, or a question that takes it.
-func TestReader_DeadlineOfTheSourceItself(t *testing.T) {
+// A deadline that the user has set on the source itself stays until the Reader wakes a Read, or
+// until a method of the Reader must set a deadline, as CanWake does.
+func TestReader_KeepsDeadlineSetOnSource(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		use   func(r *ctxshutdown.Reader)
@@ -153,8 +157,9 @@ func TestReader_DeadlineOfTheSourceItself(t *testing.T) {
 	}
 }
 
-// The user's time-out is the user's: it is returned, and the Reader reads on.
-func TestReader_TimeoutsDoNotEndIt(t *testing.T) {
+// If a deadline that the user has set passes, Read returns the time-out, and the Reader does not
+// end.
+func TestReader_ContinuesAfterTimeout(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		client, conn := net.Pipe()
 		defer client.Close()
@@ -164,10 +169,10 @@ func TestReader_TimeoutsDoNotEndIt(t *testing.T) {
 			wantResult(t, "Read", result{Err: os.ErrDeadlineExceeded}, readOnce(r))
 		}
 		if r.Stopped() {
-			t.Error("stopped by a time-out")
+			t.Error("Stopped is true after a time-out")
 		}
 		r.SetReadDeadline(time.Time{})
-		brings(t, r, client, "bytes")
+		checkTransfer(t, r, client, "bytes")
 		got := reading(r)
 		synctest.Wait()
 		end()
@@ -175,7 +180,7 @@ func TestReader_TimeoutsDoNotEndIt(t *testing.T) {
 	})
 }
 
-func TestReader_SetReadDeadlineOfWhatHasNone(t *testing.T) {
+func TestReader_SetReadDeadlineFailsIfUnsupported(t *testing.T) {
 	for name, src := range map[string]io.Reader{"no method": strings.NewReader(""), "it refuses": refusing{strings.NewReader("")}} {
 		r := ctxshutdown.NewReader(t.Context(), src)
 		if err := r.SetReadDeadline(time.Now()); !errors.Is(err, os.ErrNoDeadline) {
@@ -184,8 +189,8 @@ func TestReader_SetReadDeadlineOfWhatHasNone(t *testing.T) {
 	}
 }
 
-// Bytes that come together with the time-out of the wake-up are bytes.
-func TestReader_DeliversWhatComesWithTheWakeUp(t *testing.T) {
+// If a wake makes the source return bytes together with a time-out, Read returns these bytes.
+func TestReader_ReturnsBytesThatArriveWithTimeout(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		conn := &deadlined{readerFunc(func(p []byte) (int, error) {
 			end()
@@ -195,25 +200,26 @@ func TestReader_DeliversWhatComesWithTheWakeUp(t *testing.T) {
 		wantResult(t, "Read", data("bytes"), readOnce(r))
 		wantResult(t, "the next Read", atEOF, readOnce(r))
 		if !r.Stopped() {
-			t.Error("not Stopped")
+			t.Error("Stopped is false")
 		}
 	})
 }
 
-// deadlined is what can be woken, or says so.
+// deadlined is a source that accepts read deadlines and ignores them.
 type deadlined struct{ io.Reader }
 
 func (*deadlined) SetReadDeadline(time.Time) error { return nil }
 
-// What the source returns after the stop is delivered as it is, errors and its end included.
-func TestReader_ReturnsWhatTheSourceDoes(t *testing.T) {
+// If a Read is blocked when the context ends, it returns the result of the source unchanged, even
+// if that is an error or io.EOF.
+func TestReader_ReturnsResultOfSource(t *testing.T) {
 	for _, want := range []result{
 		data("bytes"), {"bytes", 5, io.EOF}, {"bytes", 5, errCause}, {"", 0, io.EOF}, {"", 0, errCause}, {"", 0, nil},
 		{"bytes", 5, io.ErrUnexpectedEOF}, {"", 0, net.ErrClosed},
 	} {
 		t.Run(fmt.Sprintf("%q and %v", want.Text, want.Err), func(t *testing.T) {
 			for name, wrap := range map[string]func(io.Reader) io.Reader{
-				"dull":           func(r io.Reader) io.Reader { return r },
+				"unwakeable":     func(r io.Reader) io.Reader { return r },
 				"with deadlines": func(r io.Reader) io.Reader { return &deadlined{r} },
 			} {
 				onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
@@ -225,7 +231,7 @@ func TestReader_ReturnsWhatTheSourceDoes(t *testing.T) {
 					})))
 					wantResult(t, name, want, readOnce(r))
 					if r.Stopped() {
-						t.Errorf("%s: Stopped by what the source returned", name)
+						t.Errorf("%s: Stopped is true after a result of the source", name)
 					}
 					wantResult(t, name+", the next Read", atEOF, readOnce(r))
 					if r.Stopped() != (want.Err != io.EOF) || reads != 1 {
@@ -237,9 +243,9 @@ func TestReader_ReturnsWhatTheSourceDoes(t *testing.T) {
 	}
 }
 
-// A Read of a source that panics has left: the end of the context finds nobody to wake, and the next owner the source as
-// it was.
-func TestReader_LeavesASourceThatPanics(t *testing.T) {
+// A source panics and so ends a Read. After that the end of the context must not set a deadline on
+// the source, because no Read is in progress.
+func TestReader_SetsNoDeadlineAfterPanicOfSource(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		client, conn := net.Pipe()
 		defer conn.Close()
@@ -247,20 +253,21 @@ func TestReader_LeavesASourceThatPanics(t *testing.T) {
 		func() {
 			defer func() {
 				if p := recover(); p != errCause {
-					t.Errorf("it panics with %v, want %v", p, errCause)
+					t.Errorf("Read panics with %v, want %v", p, errCause)
 				}
 			}()
 			readOnce(r)
 		}()
-		brings(t, r, client, "the next Read")
+		checkTransfer(t, r, client, "the next Read")
 		end()
 		synctest.Wait()
-		brings(t, conn, client, "the next owner")
+		checkTransfer(t, conn, client, "next")
 	})
 }
 
-// An error has the Reader let go of its context. Where the source has more after that, the stop wakes who waits for it.
-func TestReader_IsWokenAfterAnError(t *testing.T) {
+// An error of the source unregisters the Reader from its context. The next Read registers it again,
+// so the end of the context still wakes that Read.
+func TestReader_WakesAfterErrorOfSource(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		client, conn := net.Pipe()
 		defer client.Close()
@@ -269,14 +276,15 @@ func TestReader_IsWokenAfterAnError(t *testing.T) {
 		got := reading(r)
 		synctest.Wait()
 		if len(got) > 0 {
-			t.Fatal("it does not block")
+			t.Fatal("Read does not block")
 		}
 		end()
 		wantResult(t, "the next Read", atEOF, <-got)
 	})
 }
 
-// onceInstead calls read for the first Read.
+// onceInstead is a connection whose first Read calls the function read. Later Reads use the
+// connection.
 type onceInstead struct {
 	net.Conn
 	read func() (int, error)
@@ -290,55 +298,58 @@ func (c *onceInstead) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// A context that ends between the look at it and the waiting: whoever is told of the end has to find the Read inside.
-func TestReader_StoppedBetweenLookAndRead(t *testing.T) {
+// The context ends after Read has checked it and before Read reads from the source. The read from
+// the source must be woken.
+func TestReader_WakesIfStoppedJustBeforeSourceRead(t *testing.T) {
 	for _, readBefore := range []bool{false, true} {
-		for look := range int32(3) {
-			t.Run(fmt.Sprintf("read before %v, at look %d", readBefore, look+1), func(t *testing.T) {
+		for check := range int32(3) {
+			t.Run(fmt.Sprintf("read before %v, at check %d", readBefore, check+1), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					client, conn := net.Pipe()
 					defer conn.Close()
 					ctx := &endingAt{manual: newManual(t.Context())}
 					r := ctxshutdown.NewReader(ctx, conn)
 					if readBefore {
-						brings(t, r, client, "bytes")
+						checkTransfer(t, r, client, "bytes")
 					}
-					ctx.looks.Store(look + 1)
+					ctx.remaining.Store(check + 1)
 					got := reading(r)
 					time.Sleep(time.Minute)
-					ctx.endNow() // where it was asked less often, and now blocks
+					ctx.endNow() // ends the context if Read has called Err fewer times and is blocked
 					wantResult(t, "Read", atEOF, <-got)
-					brings(t, conn, client, "the next owner")
+					checkTransfer(t, conn, client, "next")
 				})
 			})
 		}
 	}
 }
 
-// endingAt ends right after it was asked for Err for the n-th time, and has told everybody before the answer arrives.
+// endingAt is a context that ends during a chosen call of its method Err. That call still returns
+// nil. The functions registered by AfterFunc have run when Err returns.
 type endingAt struct {
 	*manual
-	looks atomic.Int32 // left
+	remaining atomic.Int32 // number of calls of Err until the context ends
 }
 
 func (ctx *endingAt) Err() error {
 	err := ctx.manual.Err()
-	if ctx.looks.Add(-1) == 0 {
+	if ctx.remaining.Add(-1) == 0 {
 		ctx.endNow()
 	}
 	return err
 }
 
 func (ctx *endingAt) endNow() {
-	ctx.looks.Store(0)
+	ctx.remaining.Store(0)
 	ctx.end()
-	ctx.tell()
+	ctx.runAfterFuncs()
 	synctest.Wait()
 }
 
-// Of many that read one source, each returns at the stop, though some see it before package context has told anybody,
-// and others have failed before.
-func TestReader_ManyReadOneSource(t *testing.T) {
+// Several goroutines read from one source. All of these Reads return when the context ends. That is
+// so even if one Read notices the end of the context before the AfterFunc that wakes the others
+// runs, or if a Read has failed before.
+func TestReader_WakesAllConcurrentReads(t *testing.T) {
 	for name, happens := range map[string]func(ctx *manual, r *ctxshutdown.Reader, fail chan<- error){
 		"another Read sees the end first": func(ctx *manual, r *ctxshutdown.Reader, _ chan<- error) {
 			ctx.end()
@@ -375,20 +386,21 @@ func TestReader_ManyReadOneSource(t *testing.T) {
 				}
 				synctest.Wait()
 				happens(ctx, r, fail)
-				ctx.tell()
+				ctx.runAfterFuncs()
 				for _, got := range all {
 					if got := await(t, got); got != atEOF && got.Err != errCause {
 						t.Errorf("Read: %v", got)
 					}
 				}
 				synctest.Wait()
-				brings(t, conn, client, "the deadline is gone")
+				checkTransfer(t, conn, client, "the deadline is gone")
 			})
 		})
 	}
 }
 
-// failing is a connection of which a Read fails when it is told to, as those of a UDP socket do one by one.
+// failing is a connection whose Read returns each error that is sent to the channel fail. A UDP
+// socket returns such errors for ICMP messages.
 type failing struct {
 	net.Conn
 	fail chan error
@@ -408,10 +420,11 @@ func (f failing) Read(p []byte) (int, error) {
 	}
 }
 
-// Under the race detector: every byte comes once, whoever reads it, and everybody returns.
-func TestReader_ManyReadWhileItIsStopped(t *testing.T) {
+// Several goroutines read from one source while the scope is stopped. All of them return, and each
+// byte is returned to one of them or by Rest.
+func TestReader_ConcurrentReadsLoseNoByteDuringStop(t *testing.T) {
 	for name, opts := range map[string][]ctxshutdown.InterruptOption{
-		"woken": nil, "by helper": {ctxshutdown.Detached(), ctxshutdown.Guarded()},
+		"woken": nil, "detached": {ctxshutdown.Detached(), ctxshutdown.Guarded()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
@@ -449,19 +462,20 @@ func TestReader_ManyReadWhileItIsStopped(t *testing.T) {
 				}
 				rest, err := io.ReadAll(r.Rest())
 				if n += len(rest); n != sent || err != nil {
-					t.Errorf("%d of %d bytes, %v", n, sent, err)
+					t.Errorf("%d of %d bytes were read; %v", n, sent, err)
 				}
 			})
 		})
 	}
 }
 
-// Close has a blocked Read return where a stop would, and does no more.
-func TestReader_CloseWhileItReads(t *testing.T) {
+// When a Reader is closed, a blocked Read returns just as it would after a stop. Stopped of the
+// Reader stays false.
+func TestReader_CloseWakesBlockedRead(t *testing.T) {
 	closedError := result{Err: os.ErrClosed}
 	for name, wrap := range map[string]func(conn net.Conn) (io.Reader, []ctxshutdown.InterruptOption){
 		"woken": func(conn net.Conn) (io.Reader, []ctxshutdown.InterruptOption) { return conn, nil },
-		"by helper": func(conn net.Conn) (io.Reader, []ctxshutdown.InterruptOption) {
+		"detached": func(conn net.Conn) (io.Reader, []ctxshutdown.InterruptOption) {
 			return struct{ io.Reader }{conn}, []ctxshutdown.InterruptOption{ctxshutdown.Detached()}
 		},
 	} {
@@ -487,16 +501,16 @@ func TestReader_CloseWhileItReads(t *testing.T) {
 				end()
 				wantResult(t, "Read after the stop", closedError, readOnce(r))
 				if r.Stopped() {
-					t.Error("Stopped by its Close")
+					t.Error("Stopped is true after Close")
 				}
-				brings(t, r.Rest(), client, "one")
-				brings(t, r.Rest(), client, "two")
+				checkTransfer(t, r.Rest(), client, "one")
+				checkTransfer(t, r.Rest(), client, "two")
 			})
 		})
 	}
 	t.Run("at the boundary", func(t *testing.T) {
 		inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
-			src, w := dull()
+			src, w := unwakeable()
 			r := ctxshutdown.NewReader(ctx, src)
 			got := reading(r)
 			synctest.Wait()
@@ -514,7 +528,7 @@ func TestReader_CloseWhileItReads(t *testing.T) {
 			r.Close()
 			wantResult(t, "Read after Close", closedError, readOnce(r))
 			if !r.Stopped() {
-				t.Error("not Stopped any more")
+				t.Error("Stopped is false after Close of a stopped Reader")
 			}
 			wantResult(t, "Rest", data("bytes"), readOnce(r.Rest()))
 			readOnce(r.Rest())
@@ -522,12 +536,13 @@ func TestReader_CloseWhileItReads(t *testing.T) {
 	})
 }
 
-// A flight is what a source returns to the helper after the stop.
-func TestDetached_RestBringsTheReadInFlight(t *testing.T) {
+// The source returns a result to the background goroutine after the scope has been stopped. Rest
+// returns that result first, and then reads from the source.
+func TestDetached_RestReturnsBytesOfPendingRead(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		flight func(p []byte) (int, error)
-		want   []result // and then "next", from the source
+		want   []result // what Rest returns first; after that the source returns "next"
 		panics any
 	}{
 		{"bytes", func(p []byte) (int, error) { return copy(p, "0123456789"), nil }, []result{data("0123456789")}, nil},
@@ -555,7 +570,7 @@ func TestDetached_RestBringsTheReadInFlight(t *testing.T) {
 				wantResult(t, "Read", atEOF, <-got)
 				rest := r.Rest()
 				if n, err := rest.Read(nil); n != 0 || err != nil {
-					t.Errorf("Read of nothing: %d, %v", n, err)
+					t.Errorf("Read into an empty buffer: %d, %v", n, err)
 				}
 				close(let)
 				if test.panics != nil {
@@ -566,7 +581,7 @@ func TestDetached_RestBringsTheReadInFlight(t *testing.T) {
 							}
 						}()
 						readOnce(rest)
-						t.Error("no panic")
+						t.Error("Read does not panic")
 					}()
 				}
 				for _, want := range test.want {
@@ -583,11 +598,12 @@ func TestDetached_RestBringsTheReadInFlight(t *testing.T) {
 	}
 }
 
-// The next owner may have less room than the Read that was given up.
-func TestDetached_RestInSmallReads(t *testing.T) {
+// If a buffer is too small for the result of the background read, Rest returns the result in
+// pieces.
+func TestDetached_RestServesSmallReads(t *testing.T) {
 	for _, size := range []int{1, 3, 7, 100} {
 		inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
-			src, w := dull()
+			src, w := unwakeable()
 			r := ctxshutdown.NewReader(ctx, src, ctxshutdown.Detached())
 			got := reading(r)
 			synctest.Wait()
@@ -607,14 +623,12 @@ func TestDetached_RestInSmallReads(t *testing.T) {
 					break
 				}
 			}
-			if diff := cmp.Diff("what was in flight, and then the source", text); diff != "" {
-				t.Errorf("in Reads of %d (-want +got):\n%s", size, diff)
-			}
+			testkit.Equal(t, fmt.Sprintf("in Reads of %d", size), text, "what was in flight, and then the source")
 		})
 	}
 }
 
-// What the helper brings while nobody reads is kept, be it stopped or not.
+// A detached Reader never reads more bytes from its source than its caller has asked for.
 func TestDetached_NeverReadsAhead(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		src := strings.NewReader("0123456789")
@@ -625,7 +639,7 @@ func TestDetached_NeverReadsAhead(t *testing.T) {
 			n, err := r.Read(p)
 			synctest.Wait()
 			if n != size || err != nil || left-src.Len() != size {
-				t.Errorf("Read of %d: %d, %v, and the source has given %d", size, n, err, left-src.Len())
+				t.Errorf("Read of %d: %d, %v, and %d bytes were read from the source", size, n, err, left-src.Len())
 			}
 		}
 		end()
@@ -634,8 +648,8 @@ func TestDetached_NeverReadsAhead(t *testing.T) {
 	})
 }
 
-// Readers around Readers, each with a part of the scope's life.
-func TestReader_AroundAReader(t *testing.T) {
+// A Reader reads from another Reader. Each of the two can be stopped by a context of its own.
+func TestReader_CanWrapAnotherReader(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		client, conn := net.Pipe()
 		defer client.Close()
@@ -646,9 +660,9 @@ func TestReader_AroundAReader(t *testing.T) {
 		end()
 		wantResult(t, "Read", atEOF, <-got)
 		if !outer.Stopped() || inner.Stopped() {
-			t.Errorf("Stopped: %v for the one that was, %v for the one that was not", outer.Stopped(), inner.Stopped())
+			t.Errorf("Stopped is %v for the Reader that was stopped, %v for the other one", outer.Stopped(), inner.Stopped())
 		}
-		brings(t, conn, client, "bytes")
+		checkTransfer(t, conn, client, "bytes")
 
 		first, cancel := ctxshutdown.WithCancel(t.Context())
 		inner = ctxshutdown.NewReader(first, ctxshutdown.NewReader(t.Context(), conn))
@@ -656,6 +670,6 @@ func TestReader_AroundAReader(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		wantResult(t, "woken through a Reader", atEOF, <-got)
-		brings(t, inner.Rest(), client, "bytes")
+		checkTransfer(t, inner.Rest(), client, "bytes")
 	})
 }

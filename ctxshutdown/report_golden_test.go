@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Reports as a user sees them, in every form, kept in testdata/reports: a change shows in the diff of a commit.
-func TestReport_Golden(t *testing.T) {
+// Compares every form of a report with the golden files in testdata/reports.
+func TestReport_MatchesGoldenFiles(t *testing.T) {
 	for name, build := range map[string]func(root *ctxshutdown.Swansong){
 		"nothing-held": func(*ctxshutdown.Swansong) {},
 		"untraced": func(root *ctxshutdown.Swansong) {
@@ -94,7 +94,7 @@ func TestReport_Golden(t *testing.T) {
 	}
 }
 
-// everyForm returns all that a report of root can be turned into.
+// everyForm returns a report of root in every form in which a user can see it.
 func everyForm(t *testing.T, root *ctxshutdown.Swansong) string {
 	var b bytes.Buffer
 	r := root.GuardReport()
@@ -122,7 +122,7 @@ func everyForm(t *testing.T, root *ctxshutdown.Swansong) string {
 		fmt.Fprintf(&b, "Stacks:\n%s", drain.Stacks)
 	}
 	if n := strings.Count(fmt.Sprint(r, err), "\n"); n > 0 {
-		t.Errorf("a report or an error of %d lines", n+1)
+		t.Errorf("the report or the error has %d lines, want one", n+1)
 	}
 	return b.String()
 }
@@ -133,7 +133,8 @@ func checkGolden(t *testing.T, name, got string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got = strings.ReplaceAll(got, here+string(filepath.Separator), "") // of the files in stacks
+	// Remove the directory from the file paths in stacks.
+	got = strings.ReplaceAll(got, here+string(filepath.Separator), "")
 	path := filepath.Join("..", "testdata", "reports", name+".golden")
 	if *update {
 		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
@@ -148,7 +149,7 @@ func checkGolden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; run go test with -update if that is what it should be):\n%s", path, diff)
+		t.Errorf("%s (-want +got; run go test with -update to accept the change):\n%s", path, diff)
 	}
 }
 

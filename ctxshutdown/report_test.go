@@ -14,17 +14,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// lineAbove returns the site of the line before the one it is called in.
+// lineAbove returns the file and the number of the line above the one that calls it.
 func lineAbove() string {
 	_, file, line, _ := runtime.Caller(1)
 	return fmt.Sprintf("%s:%d", filepath.Base(file), line-1)
 }
 
-// hold takes n guards on a new scope of the given name under parent.
+// hold creates a child of parent with the given name, and acquires n guards of that child.
 func hold(parent context.Context, name string, n int) *ctxshutdown.Swansong {
 	s := child(parent, ctxshutdown.WithName(name))
 	for range n {
@@ -35,7 +35,7 @@ func hold(parent context.Context, name string, n int) *ctxshutdown.Swansong {
 
 type entries = []ctxshutdown.GuardEntry
 
-func TestReport_ByScope(t *testing.T) {
+func TestReport_GroupsByScope(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		build   func(root *ctxshutdown.Swansong)
@@ -45,16 +45,16 @@ func TestReport_ByScope(t *testing.T) {
 		{"nothing", func(root *ctxshutdown.Swansong) { child(root).Done(); root.Guard().Release() }, nil, "no guards"},
 		{"one on an unnamed root", func(root *ctxshutdown.Swansong) { root.Guard() },
 			entries{{Count: 1}}, "1 guard: (unnamed) ×1"},
-		{"paths name what is named", func(root *ctxshutdown.Swansong) {
+		{"a path has the names of named scopes", func(root *ctxshutdown.Swansong) {
 			hold(child(hold(root, "http", 0)), "conn-42", 2)
 		}, entries{{Path: "http/conn-42", Count: 2}}, "2 guards: http/conn-42 ×2"},
-		{"through contexts and tiers", func(root *ctxshutdown.Swansong) {
+		{"through derived and hard contexts", func(root *ctxshutdown.Swansong) {
 			http := hold(root, "http", 0)
 			hold(context.WithValue(http, key("k"), 1), "a", 1)
 			hold(http.Work(), "b", 1)
 			hold(context.WithoutCancel(http), "c", 1)
 		}, entries{{Path: "http/a", Count: 1}, {Path: "http/b", Count: 1}, {Path: "http/c", Count: 1}}, "3 guards: http/a ×1, http/b ×1, http/c ×1"},
-		{"an unnamed scope goes by its parent", func(root *ctxshutdown.Swansong) {
+		{"an unnamed scope has the path of its parent", func(root *ctxshutdown.Swansong) {
 			http := hold(root, "http", 1)
 			hold(http, "", 2)
 		}, entries{{Path: "http", Count: 3}}, "3 guards: http ×3"},
@@ -78,9 +78,7 @@ func TestReport_ByScope(t *testing.T) {
 					root.Shutdown()
 				}
 				r := root.GuardReport()
-				if diff := cmp.Diff(test.entries, r.Entries()); diff != "" {
-					t.Errorf("Entries (-want +got):\n%s", diff)
-				}
+				testkit.Equal(t, "Entries", r.Entries(), test.entries)
 				if got := r.String(); got != test.text {
 					t.Errorf("String: %q, want %q", got, test.text)
 				}
@@ -92,29 +90,30 @@ func TestReport_ByScope(t *testing.T) {
 	}
 }
 
-func TestReport_OfASubtree(t *testing.T) {
+func TestReport_CoversSubtreeOnly(t *testing.T) {
 	root := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"))
 	root.Guard()
 	http := hold(root, "http", 1)
 	hold(http, "conn", 1)
 	if got, want := http.GuardReport().String(), "2 guards: app/http ×1, app/http/conn ×1"; got != want {
-		t.Errorf("%q, want %q: paths are from the root, guards of the subtree only", got, want)
+		t.Errorf("report of a subtree %q, want %q: paths from the root, and guards of the subtree only", got, want)
 	}
 }
 
-func TestReport_IsASnapshot(t *testing.T) {
+func TestReport_DoesNotChangeLater(t *testing.T) {
 	root := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"))
 	g := root.Guard()
 	r := root.GuardReport()
 	g.Release()
 	r.Entries()[0].Path = "changed"
 	if got, want := r.String(), "1 guard: app ×1"; got != want || root.GuardCount() != 0 {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("report after a release %q, want the unchanged %q", got, want)
 	}
 }
 
-// A report is part of errors and of log lines: it is one line, and not a long one.
-func TestReport_IsShortened(t *testing.T) {
+// String and LogValue list ten groups at most, because errors and log lines contain them. Entries
+// returns all groups.
+func TestReport_LimitsGroups(t *testing.T) {
 	for _, test := range []struct {
 		groups int
 		rest   string
@@ -133,7 +132,7 @@ func TestReport_IsShortened(t *testing.T) {
 			t.Errorf("%d groups: %s", test.groups, got)
 		}
 		if len(r.Entries()) != test.groups {
-			t.Errorf("%d entries, want %d: only texts are shortened", len(r.Entries()), test.groups)
+			t.Errorf("%d entries, want all %d", len(r.Entries()), test.groups)
 		}
 		if got := r.LogValue().Group()[1].Value.String(); got != list {
 			t.Errorf("%d groups: LogValue has %s", test.groups, got)
@@ -141,7 +140,7 @@ func TestReport_IsShortened(t *testing.T) {
 	}
 }
 
-func TestReport_LogValue(t *testing.T) {
+func TestReport_LogsCountAndGroups(t *testing.T) {
 	var buffer bytes.Buffer
 	logger := slog.New(slog.NewJSONHandler(&buffer, nil))
 	logged := func(r ctxshutdown.GuardReport) (got any) {
@@ -159,12 +158,11 @@ func TestReport_LogValue(t *testing.T) {
 	hold(root, "http", 2)
 	hold(root, "flush", 1)
 	got = append(got, logged(root.GuardReport()))
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("as JSON (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "as JSON", got, want)
 }
 
-// Sites and ages, by every function that acquires.
+// Each function that acquires a guard is called once. The report has the site and the age of each
+// guard.
 func TestReport_SitesAndAges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"), ctxshutdown.WithTrace())
@@ -204,9 +202,7 @@ func TestReport_SitesAndAges(t *testing.T) {
 			text = append(text, fmt.Sprintf("%s ×1 at %s for %v", paths[i], site, age))
 		}
 		r := root.GuardReport()
-		if diff := cmp.Diff(want, r.Entries()); diff != "" {
-			t.Errorf("Entries, oldest first (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "Entries, oldest first", r.Entries(), want)
 		if want := "8 guards: " + strings.Join(text, ", "); r.String() != want {
 			t.Errorf("String:\n%s\nwant\n%s", r, want)
 		}
@@ -220,7 +216,7 @@ func TestReport_SitesAndAges(t *testing.T) {
 		}
 		<-root.Completion().Done()
 		if r := root.GuardReport(); r.Count() != 0 {
-			t.Errorf("released, and still reported: %v", r)
+			t.Errorf("all guards are released, and the report is %v", r)
 		}
 	})
 }
@@ -242,13 +238,11 @@ func TestReport_GroupsBySite(t *testing.T) {
 		guards[0].Release()
 		guards[4].Release()
 		want := entries{{Path: "app", Count: 2, Site: old, Oldest: 2 * time.Minute}, {Path: "app", Count: 4, Site: young}}
-		if diff := cmp.Diff(want, root.GuardReport().Entries()); diff != "" {
-			t.Errorf("Entries (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "Entries", root.GuardReport().Entries(), want)
 	})
 }
 
-func TestReport_DrainErrorSaysWhoAndWhy(t *testing.T) {
+func TestDrainError_SaysWhatWasWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := ctxshutdown.New(t.Context())
 		hold(root, "http", 2)
@@ -258,22 +252,20 @@ func TestReport_DrainErrorSaysWhoAndWhy(t *testing.T) {
 		if !errors.As(err, &drain) || drain.Cause != errCause || errors.Unwrap(err) != errCause {
 			t.Fatalf("%#v, want a DrainError with the cause of the context", err)
 		}
-		if diff := cmp.Diff(entries{{Path: "http", Count: 2}}, drain.Report.Entries()); diff != "" {
-			t.Errorf("its report (-want +got):\n%s", diff)
-		}
-		const text = "ctxshutdown: not drained when the wait ended (the cause): 2 guards: http ×2; wait longer, or cancel their Work with Force"
+		testkit.Equal(t, "report of the error", drain.Report.Entries(), entries{{Path: "http", Count: 2}})
+		const text = "ctxshutdown: Wait ended (the cause) with work still running: 2 guards: http ×2; wait longer, or call Force to cancel that work"
 		if err.Error() != text {
-			t.Errorf("%q, want %q", err, text)
+			t.Errorf("DrainError prints as %q, want %q", err, text)
 		}
 		idle := ctxshutdown.New(t.Context()).Completion().Wait(owned(t)(context.WithTimeout(context.Background(), time.Second)))
-		const idleText = "ctxshutdown: the wait ended first (context deadline exceeded), with no guard held: has the scope been told to stop?"
+		const idleText = "ctxshutdown: Wait ended (context deadline exceeded) although no guard was held; if the scope was not told to stop, call Shutdown before Wait"
 		if idle.Error() != idleText {
-			t.Errorf("%q, want %q", idle, idleText)
+			t.Errorf("DrainError without guards prints as %q, want %q", idle, idleText)
 		}
 	})
 }
 
-func TestReport_NamesInContexts(t *testing.T) {
+func TestSwansong_PrintsItsPathInDerivedContexts(t *testing.T) {
 	root := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
 	s := child(root, ctxshutdown.WithName("http"))
 	got := []any{
@@ -286,7 +278,7 @@ func TestReport_NamesInContexts(t *testing.T) {
 	}
 	for i := range got {
 		if text := fmt.Sprint(got[i]); text != want[i] {
-			t.Errorf("%q, want %q", text, want[i])
+			t.Errorf("context prints as %q, want %q", text, want[i])
 		}
 	}
 }

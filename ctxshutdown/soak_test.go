@@ -15,14 +15,14 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// TestSoak is the life of a service: scopes, guards, contexts, interrupts and completions come and go below a root that
-// stays, by goroutines that do as chance has it, and what is alive must not grow. SOAK=10m lets it live for ten minutes; by
-// default it does as much as a second or two takes.
+// TestSoak simulates a long-running service: goroutines create and end scopes, guards, contexts,
+// interrupts and completions at random below one root. The memory in use must not grow. SOAK=10m
+// runs it for ten minutes; by default it runs for a second or two.
 func TestSoak(t *testing.T) {
 	const (
 		goroutines = 8
 		samples    = 40
-		lives      = 100 // of each goroutine between two samples
+		lives      = 100 // each goroutine calls life this many times between two samples
 	)
 	total, err := time.ParseDuration(os.Getenv("SOAK"))
 	if err != nil && os.Getenv("SOAK") != "" {
@@ -50,16 +50,17 @@ func TestSoak(t *testing.T) {
 		for _, n := range counts {
 			done += n
 		}
-		c.sees(s, ctxshutdown.Running, 0)
+		c.checkState(s, ctxshutdown.Running, 0)
 		runtime.GC()
-		runtime.GC() // what has cleanups goes with the second
+		runtime.GC() // the second collection frees objects that have cleanups
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		heap, stacks = append(heap, m.HeapAlloc), append(stacks, uint64(runtime.NumGoroutine()))
 	}
-	c.drains(s.Shutdown())
+	c.awaitCompletion(s.Shutdown())
 
-	// The first quarter is for what is pooled and for stripes that grow; from there on it is level.
+	// The memory in use may grow during the first quarter of the test, because pools and stripes
+	// grow. After that it must stay the same.
 	middle := func(of []uint64) uint64 { return slices.Sorted(slices.Values(of))[len(of)/2] }
 	early, late := middle(heap[samples/4:samples/2]), middle(heap[samples*3/4:])
 	report := fmt.Sprintf("%d lives; heap after a quarter %d KiB, at the end %d KiB; goroutines %d, %d", done, early>>10, late>>10,
@@ -69,11 +70,12 @@ func TestSoak(t *testing.T) {
 		t.Errorf("memory grows: %s", report)
 	}
 	if middle(stacks[samples*3/4:]) > middle(stacks[samples/4:samples/2]) {
-		t.Errorf("goroutines are left: %s", report)
+		t.Errorf("the number of goroutines grows: %s", report)
 	}
 }
 
-// A life is that of a request, a connection or a tenant: short, and not always as its author had meant it.
+// life simulates a request or a connection: it creates a scope, calls methods of the scope at
+// random, some of them wrongly, and then cancels the scope.
 func life(s *ctxshutdown.Swansong, r *rand.Rand) {
 	up := context.Context(s)
 	if r.IntN(2) == 0 {
@@ -104,13 +106,13 @@ func life(s *ctxshutdown.Swansong, r *rand.Rand) {
 				held[0].Release()
 				held = held[1:]
 			}
-		case 6: // a part of it that somebody waits on, and that ends first
+		case 6: // creates a child scope, stops it, and waits for its completion
 			part, end := ctxshutdown.WithCancel(conn)
 			g := part.Guard()
 			end()
 			g.Release()
 			<-part.Completion().Done()
-		case 7: // one that nobody ends
+		case 7: // creates a child scope that is never cancelled
 			lost, _ := ctxshutdown.WithCancel(conn.Work())
 			lost.Guard().Release()
 		case 8:

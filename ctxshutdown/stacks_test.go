@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
 // labels returns the pprof labels of ctx.
@@ -24,7 +25,8 @@ func labels(ctx context.Context) map[string]string {
 	return got
 }
 
-// profiled returns what a goroutine profile says of the labels of the goroutines that are in straggle.
+// profiled returns the pprof labels of all goroutines that run the function straggle. It finds them
+// in a goroutine profile.
 func profiled(t *testing.T) (labels []string) {
 	t.Helper()
 	var b strings.Builder
@@ -41,7 +43,7 @@ func profiled(t *testing.T) (labels []string) {
 	return labels
 }
 
-func TestLabels_NameTheScope(t *testing.T) {
+func TestGo_SetsPprofLabelIfTraced(t *testing.T) {
 	for name, start := range map[string]func(s *ctxshutdown.Swansong, f func(context.Context)) bool{
 		"Swansong.Go": (*ctxshutdown.Swansong).Go,
 		"Go":          func(s *ctxshutdown.Swansong, f func(context.Context)) bool { return ctxshutdown.Go(s, f) },
@@ -57,7 +59,7 @@ func TestLabels_NameTheScope(t *testing.T) {
 					want, wantLabels, wantProfile := 0, map[string]string{"request": "r1"}, []string{""}
 					if traced {
 						opts = append(opts, ctxshutdown.WithTrace())
-						want, wantLabels["swansong"] = 1, `app/jo\"b` // the name, as reports have it
+						want, wantLabels["swansong"] = 1, `app/jo\"b` // the escaped name, as in reports
 						wantProfile = []string{`{"request":"r1", "swansong":"app/jo\\\"b"}`}
 					}
 					ctx := pprof.WithLabels(context.Background(), pprof.Labels("request", "r1"))
@@ -65,22 +67,21 @@ func TestLabels_NameTheScope(t *testing.T) {
 					got := make(chan map[string]string, 1)
 					if !start(s, func(ctx context.Context) {
 						got <- labels(ctx)
-						// What others add goes away again, and leaves ours.
+						// When pprof.Do returns, it removes the labels that it has added. The label
+						// of the scope must remain.
 						pprof.Do(ctx, pprof.Labels("other", "x"), func(context.Context) {})
 						straggle(ctx)
 					}) {
-						t.Fatal("not started")
+						t.Fatal("the goroutine was not started")
 					}
-					if diff := cmp.Diff(wantLabels, <-got); diff != "" {
-						t.Errorf("labels of the context (-want +got):\n%s", diff)
-					}
+					testkit.Equal(t, "labels of the context", <-got, wantLabels)
 					synctest.Wait()
 					if diff := cmp.Diff(wantProfile, profiled(t)); traced && diff != "" {
 						t.Errorf("labels in the profile (-want +got):\n%s", diff)
 					}
 					stacks := strings.Count(drainError(t, s).Stacks, "ctxshutdown_test.straggle\n")
 					if stacks != want {
-						t.Errorf("%d stacks of the straggler, want %d", stacks, want)
+						t.Errorf("%d stacks of straggle, want %d", stacks, want)
 					}
 					s.Force(nil)
 				})
@@ -89,7 +90,7 @@ func TestLabels_NameTheScope(t *testing.T) {
 	}
 }
 
-// drainError gives up on s, without telling it to stop.
+// drainError calls Wait for s, with a time-out, and returns the DrainError. It does not stop s.
 func drainError(t *testing.T, s *ctxshutdown.Swansong) *ctxshutdown.DrainError {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -101,7 +102,7 @@ func drainError(t *testing.T, s *ctxshutdown.Swansong) *ctxshutdown.DrainError {
 	return drain
 }
 
-func TestStacks_AreThoseOfTheSubtree(t *testing.T) {
+func TestDrainError_HasStacksOfSubtree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"), ctxshutdown.WithTrace())
 		here := child(root, ctxshutdown.WithName("here"))
@@ -112,7 +113,8 @@ func TestStacks_AreThoseOfTheSubtree(t *testing.T) {
 			s.Go(straggle)
 		}
 		group.Go(func(ctx context.Context) error { straggle(ctx); return nil })
-		// One that says it were of here, in the value of another label, and one of nobody.
+		// These two goroutines must not be listed. The first has the text of the label in the value
+		// of another label. The second has no label.
 		go pprof.Do(context.Background(), pprof.Labels("a", `", "swansong":"app/here`), func(context.Context) { straggle(root) })
 		go straggle(root)
 		synctest.Wait()
@@ -132,10 +134,10 @@ func TestStacks_AreThoseOfTheSubtree(t *testing.T) {
 		}
 		want := map[string]int{"1 goroutine of app/here:": 1, "2 goroutines of app/here/below:": 1, "1 goroutine of app/here/group:": 1}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("whose stacks (-want +got):\n%s\n%s", diff, err.Stacks)
+			t.Errorf("scopes of the stacks (-want +got):\n%s\n%s", diff, err.Stacks)
 		}
 		if strings.Contains(err.Error(), "straggle") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("the text of the error has stacks: %q", err)
+			t.Errorf("the message of the error contains stacks: %q", err)
 		}
 		root.Force(nil)
 		<-root.Completion().Done()
@@ -143,7 +145,7 @@ func TestStacks_AreThoseOfTheSubtree(t *testing.T) {
 	})
 }
 
-func TestStacks_AreBounded(t *testing.T) {
+func TestDrainError_LimitsStacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := ctxshutdown.New(context.Background(), ctxshutdown.WithTrace())
 		for i := range 60 {
@@ -152,15 +154,16 @@ func TestStacks_AreBounded(t *testing.T) {
 		synctest.Wait()
 		stacks := drainError(t, root).Stacks
 		if n := strings.Count(stacks, "1 goroutine of conn-"); n != 50 || !strings.HasSuffix(stacks, "\nand 10 more stacks\n") {
-			t.Errorf("%d stacks of 60, want 50 and a word on the others, got\n%s", n, stacks)
+			t.Errorf("%d stacks of 60, want 50 and the number of the others; got\n%s", n, stacks)
 		}
 		root.Force(nil)
 		<-root.Completion().Done()
 	})
 }
 
-// A report of very many guards is right, and those who acquire and release meanwhile are not held up by it.
-func TestReport_OfManyGuards(t *testing.T) {
+// A report lists 100,000 guards exactly, while another goroutine acquires and releases further
+// guards.
+func TestReport_CountsManyGuardsUnderConcurrency(t *testing.T) {
 	const scopes, each = 1_000, 100
 	for _, traced := range []bool{false, true} {
 		t.Run(fmt.Sprintf("traced %v", traced), func(t *testing.T) {
@@ -180,9 +183,9 @@ func TestReport_OfManyGuards(t *testing.T) {
 				want["app/"+name] = each
 			}
 			stop, done := make(chan struct{}), make(chan struct{})
-			go func() { // comes and goes, and is counted or not
+			go func() { // the report may count these guards or not
 				defer close(done)
-				for !closed(stop) {
+				for !testkit.IsClosed(stop) {
 					child(root, opts...).Guard().Release()
 				}
 			}()
@@ -195,17 +198,15 @@ func TestReport_OfManyGuards(t *testing.T) {
 					got[e.Path] += e.Count
 				}
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("guards by scope (-want +got):\n%s", diff)
-			}
+			testkit.Equal(t, "guards by scope", got, want)
 			if s := r.String(); strings.Contains(s, "\n") || len(s) > 2000 {
-				t.Errorf("a text of %d bytes: %s", len(s), s)
+				t.Errorf("String has %d bytes: %s", len(s), s)
 			}
 			for _, g := range guards {
 				g.Release()
 			}
 			if s := root.GuardReport().String(); s != "no guards" {
-				t.Errorf("all released: %s", s)
+				t.Errorf("all guards are released, and the report is %s", s)
 			}
 			root.Shutdown()
 		})

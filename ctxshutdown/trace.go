@@ -1,59 +1,69 @@
 package ctxshutdown
 
+// Scopes: tracing, which is a debugging mode.
+//
+// A traced scope keeps a record of each guard that is held, with the line and the time of the
+// acquisition. The records are used by GuardReport, and for warnings about late releases. Two more
+// features are active in traced scopes only: pprof labels of goroutines, and warnings about roots
+// that are collected without a stop. An untraced scope pays for all this with the check of one
+// pointer for each guard.
+
 import (
 	"context"
 	"log/slog"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/swansong-go/swansong/internal/probe"
+	"github.com/swansong-go/swansong/internal/ctxkey"
 )
 
-// A scopeTrace is what a scope remembers for debugging: the sites and ages of its guards.
+// scopeTrace is the tracing state of one scope: its settings and the list of its guards.
 type scopeTrace struct {
-	traced bool // false: only hands the logger down to scopes that are
+	traced bool // if false, no guards are recorded, and descendants still inherit the logger
 	logger *slog.Logger
-	probe  probe.Func // nil but in a test with package shutdowntest
-	began  time.Time
+	hook   ctxkey.GuardHook // set only in tests with package shutdowntest
+	start  time.Time
 
-	stopped atomic.Bool // for reportLoss
+	stopped atomic.Bool // the scope was told to stop; see watchForLoss
 
-	mu     sync.Mutex
-	first  *record
-	held   int
-	spare  *record // records of released guards, for those to come
-	spares int
+	mu        sync.Mutex
+	first     *guardRecord // doubly linked list of the guards held
+	count     int          // its length
+	free      *guardRecord // singly linked list of records for reuse
+	freeCount int          // its length
 }
 
-// maxSpares bounds the memory that a scope keeps for guards to come, at 4 KiB. To reuse a record takes a third off the
-// price of a traced guard.
-const maxSpares = 32
+// maxFree limits the records that a scope keeps for reuse to 2.5 KiB. Reuse saves a quarter of the
+// time of a traced guard.
+const maxFree = 32
 
-// A record is one traced guard.
-type record struct {
-	mark
-	next, prev *record
-	gone       bool // a copied guard may be released again, and is told so by the panic that follows
+// guardRecord is the trace of one guard.
+type guardRecord struct {
+	acquisition
+	next, prev *guardRecord
+	removed    bool // set by the first release; a copied Guard can be released twice
 }
 
-// A mark says where and when a guard was acquired.
-type mark struct {
+// acquisition is where and when a guard was acquired.
+type acquisition struct {
 	site site
-	at   time.Duration // since the trace began: half the price of a time.Time
+	at   time.Duration // time since scopeTrace.start
 }
 
-// A site holds the innermost return addresses of an acquisition, enough to leave this package also where nothing is inlined,
-// as in a build for a debugger. Resolving them is left to whoever reads it.
-type site [9]uintptr
+// site has the return addresses of the innermost stack frames of an acquisition. There are enough
+// of them to include the function that called this package. Only a report turns them into a file
+// and a line.
+type site [5]uintptr
 
 const packagePath = "github.com/swansong-go/swansong/ctxshutdown."
 
-// String returns "file.go:12" for the first frame outside of this package.
+// String returns "file.go:12" for the first frame outside this package.
 func (at site) String() string {
 	n := 0
 	for n < len(at) && at[n] != 0 {
@@ -62,66 +72,52 @@ func (at site) String() string {
 	frames := runtime.CallersFrames(at[:n])
 	for {
 		f, more := frames.Next()
+		// If all frames belong to this package, return the last one rather than none.
 		if !strings.HasPrefix(f.Function, packagePath) || !more {
 			return filepath.Base(f.File) + ":" + strconv.Itoa(f.Line)
 		}
 	}
 }
 
-// acquired records a guard and returns nil where guards are not traced.
-func (t *scopeTrace) acquired() *record {
+// add records a guard that is being acquired. It returns nil if guards are not traced.
+func (t *scopeTrace) add() *guardRecord {
 	if !t.traced {
 		return nil
 	}
-	m := mark{at: time.Since(t.began)}
-	m.site.fill()
+	a := acquisition{at: time.Since(t.start)}
+	// Skip the frames of Callers, add, newGuardState and the caller of newGuardState. At most four
+	// more frames belong to this package: Group.Go, start, TryGuard and tryAcquire.
+	runtime.Callers(4, a.site[:])
 	t.mu.Lock()
-	r := t.spare
+	r := t.free
 	if r != nil {
-		t.spare = r.next
-		t.spares--
+		t.free = r.next
+		t.freeCount--
 	} else {
-		r = new(record)
+		r = new(guardRecord)
 	}
-	*r = record{mark: m, next: t.first}
+	*r = guardRecord{acquisition: a, next: t.first}
 	if r.next != nil {
 		r.next.prev = r
 	}
 	t.first = r
-	t.held++
+	t.count++
 	t.mu.Unlock()
-	t.reach(probe.Acquired)
+	t.callHook(ctxkey.AfterAcquire)
 	return r
 }
 
-// reach tells the probe of a moment of a guard operation.
-func (t *scopeTrace) reach(m probe.Moment) {
-	if t.probe != nil {
-		t.probe(m)
-	}
-}
-
-// copy returns the marks of the guards that are held: what a report makes of them need not keep anybody waiting.
-func (t *scopeTrace) copy() []mark {
+// remove deletes the record of a guard that is being released, and returns its acquisition. The
+// record may be reused when remove returns.
+func (t *scopeTrace) remove(r *guardRecord) acquisition {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	marks := make([]mark, 0, t.held)
-	for r := t.first; r != nil; r = r.next {
-		marks = append(marks, r.mark)
+	a := r.acquisition
+	if r.removed {
+		return a
 	}
-	return marks
-}
-
-// forget returns the mark of a guard that is released, whose record may serve another one from now on.
-func (t *scopeTrace) forget(r *record) mark {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	m := r.mark
-	if r.gone {
-		return m
-	}
-	r.gone = true
-	t.held--
+	r.removed = true
+	t.count--
 	if r.prev != nil {
 		r.prev.next = r.next
 	} else {
@@ -130,51 +126,91 @@ func (t *scopeTrace) forget(r *record) mark {
 	if r.next != nil {
 		r.next.prev = r.prev
 	}
-	if r.next, r.prev = nil, nil; t.spares < maxSpares {
-		r.next, t.spare = t.spare, r
-		t.spares++
+	if r.next, r.prev = nil, nil; t.freeCount < maxFree {
+		r.next, t.free = t.free, r
+		t.freeCount++
 	}
-	return m
+	return a
 }
 
-// reportLate tells of a guard of s that was released after somebody had given up on it. The guard counts no more: a
-// logger that blocks or panics delays nobody's drain.
-func (t *scopeTrace) reportLate(s *Swansong, m mark) {
+// snapshot returns a copy of the acquisitions of all guards held. Reports are made from the copy
+// and not under the lock, because acquisitions and releases wait for the lock.
+func (t *scopeTrace) snapshot() []acquisition {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]acquisition, 0, t.count)
+	for r := t.first; r != nil; r = r.next {
+		all = append(all, r.acquisition)
+	}
+	return all
+}
+
+// callHook calls the hook of a test, if there is one, at a point of a guard operation.
+func (t *scopeTrace) callHook(m ctxkey.GuardEvent) {
+	if t.hook != nil {
+		t.hook(m)
+	}
+}
+
+// logLateRelease logs the release of a guard of s if it came after Force, or after a Wait gave up.
+// The guard is no longer counted, so a logger that blocks or panics does not delay the drain.
+func (t *scopeTrace) logLateRelease(s *Swansong, a acquisition) {
 	if t.logger == nil {
 		return
 	}
-	if since := t.began.Add(m.at); s.givenUp(since) {
-		t.logger.Warn("guard released late", "scope", s.path(), "site", m.site.String(), "held", time.Since(since))
+	if since := t.start.Add(a.at); s.isLate(since) {
+		t.logger.Warn("guard released late", "scope", s.path(), "site", a.site.String(), "held", time.Since(since))
 	}
 }
 
-// givenUp reports whether somebody has given up on a guard acquired at that time.
-func (s *Swansong) givenUp(acquired time.Time) bool {
-	for up := s; up != nil; up = up.up() {
-		if late := up.late.Load(); late != nil && !acquired.After(*late) {
+// isLate reports whether the release of a guard that was acquired at the given time is late: the
+// scope or an ancestor was forced, or a Wait on one of them gave up after that time.
+func (s *Swansong) isLate(acquired time.Time) bool {
+	for up := s; up != nil; up = up.parentScope() {
+		if at := up.gaveUpAt.Load(); at != nil && !acquired.After(*at) {
 			return true
 		}
 	}
 	return s.forceCause() != nil
 }
 
-// reportLoss has a traced root tell when it is collected without having been stopped. It never stops it, and looks
-// at nothing but a flag: a cleanup runs outside of every synctest bubble and may not touch a context's channel.
-func (s *Swansong) reportLoss() {
+// watchForLoss makes a traced root with a logger log a warning if it is garbage collected without
+// having been stopped. The collection does not stop the scope: see
+// docs/internals/core.md#lost-roots.
+func (s *Swansong) watchForLoss() {
 	if s.trace == nil || !s.trace.traced || s.trace.logger == nil {
 		return
 	}
-	type loss struct {
-		trace *scopeTrace // does not lead back to the scope, or it would never be collected
+	// The argument of the cleanup must not refer to s, or s is never collected.
+	type lossReport struct {
+		trace *scopeTrace
 		path  string
 		site  site
 	}
-	l := loss{trace: s.trace, path: s.path()}
-	l.site.fill()
-	context.AfterFunc(s.wire().ctx, func() { l.trace.stopped.Store(true) })
-	runtime.AddCleanup(s, func(l loss) {
+	l := lossReport{trace: s.trace, path: s.path()}
+	runtime.Callers(3, l.site[:]) // skip Callers, watchForLoss, and New or WithCancel
+	context.AfterFunc(s.derive().ctx, func() { l.trace.stopped.Store(true) })
+	// The runtime calls cleanups outside of every synctest bubble. So this one must not use a
+	// channel that was made in a bubble, such as Done.
+	runtime.AddCleanup(s, func(l lossReport) {
 		if !l.trace.stopped.Load() {
-			l.trace.logger.Warn("root scope lost without Shutdown", "scope", l.path, "site", l.site.String())
+			l.trace.logger.Warn("root scope garbage collected without Shutdown", "scope", l.path, "site", l.site.String())
 		}
 	}, l)
+}
+
+// labelKey is the key of the pprof label of goroutines that Go starts in a traced scope. Its value
+// is the path of the scope.
+const labelKey = "swansong"
+
+// label sets the pprof label of the calling goroutine, which holds g, if g is traced. It returns
+// the context for the goroutine. The context carries the label as well, because [pprof.Do] restores
+// the labels of the context that it is given, not those of the goroutine.
+func (g *Guard) label(ctx context.Context) context.Context {
+	if g == nil || g.trace == nil {
+		return ctx
+	}
+	ctx = pprof.WithLabels(ctx, pprof.Labels(labelKey, g.scope.path()))
+	pprof.SetGoroutineLabels(ctx)
+	return ctx
 }

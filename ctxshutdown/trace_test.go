@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os/exec"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"runtime"
@@ -14,12 +14,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-func TestTrace_OfASubtreeOnly(t *testing.T) {
+func TestTrace_CoversSubtreeOnly(t *testing.T) {
 	root := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"))
 	traced := child(root, ctxshutdown.WithName("traced"), ctxshutdown.WithTrace())
 	hold(root, "beside", 2)
@@ -32,15 +33,13 @@ func TestTrace_OfASubtreeOnly(t *testing.T) {
 		sites[e.Path] = e.Site != ""
 	}
 	want := map[string]bool{"app": false, "app/beside": false, "app/traced": true, "app/traced/below": true}
-	if diff := cmp.Diff(want, sites); diff != "" {
-		t.Errorf("who has sites (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "scopes with sites", sites, want)
 	if n := root.GuardReport().Count(); n != 6 {
 		t.Errorf("%d guards reported, want 6", n)
 	}
 }
 
-func TestTrace_ByTheEnvironment(t *testing.T) {
+func TestTrace_IsEnabledByEnvironmentVariable(t *testing.T) {
 	for value, want := range map[string]bool{"1": true, "true": true, "0": false, "false": false, "": false, "nonsense": false} {
 		t.Run(value, func(t *testing.T) {
 			isTraced := func(s *ctxshutdown.Swansong) bool {
@@ -52,14 +51,12 @@ func TestTrace_ByTheEnvironment(t *testing.T) {
 			t.Setenv("CTXSHUTDOWN_TRACE", value)
 			root := ctxshutdown.New(t.Context(), ctxshutdown.WithName("root"))
 			got := []bool{isTraced(root), isTraced(child(root)), isTraced(child(t.Context())), isTraced(before), isTraced(child(before))}
-			if diff := cmp.Diff([]bool{want, want, want, false, false}, got); diff != "" {
-				t.Errorf("root, child, root by WithCancel, root made before, a child of that (-want +got):\n%s", diff)
-			}
+			testkit.Equal(t, "root, child, root by WithCancel, root made before, a child of that", got, []bool{want, want, want, false, false})
 		})
 	}
 }
 
-// records are the records that a logger was given.
+// records collects the lines that a JSON logger writes.
 type records struct {
 	mu   sync.Mutex
 	list []map[string]any
@@ -88,7 +85,7 @@ func (r *records) take() []map[string]any {
 	return r.list
 }
 
-// giveUp waits for a second of a bubble.
+// giveUp waits for the completion of s, for one second at most.
 func giveUp(s *ctxshutdown.Swansong) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -145,20 +142,19 @@ func TestTrace_LateReleases(t *testing.T) {
 							"level": "WARN", "msg": "guard released late", "scope": "app/s", "site": site, "held": float64(time.Since(begin)),
 						}}
 					}
-					if diff := cmp.Diff(want, r.take()); diff != "" {
-						t.Errorf("logged (-want +got):\n%s", diff)
-					}
+					testkit.Equal(t, "logged", r.take(), want)
 				})
 			})
 		}
 	}
 }
 
-// The record of a released guard serves the next one. The report tells of guards that are held, by their own sites.
-func TestTrace_RecordsServeAgain(t *testing.T) {
+// The next guard reuses the record of a released guard. A report still lists each guard that is
+// held with its own site.
+func TestTrace_ReusesRecords(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace())
 	if n := testing.AllocsPerRun(1000, func() { s.Guard().Release() }); n != 0 {
-		t.Errorf("%v allocations for a traced guard", n)
+		t.Errorf("%v allocations for a traced guard, want none", n)
 	}
 	for range 2 {
 		var early, late []*ctxshutdown.Guard
@@ -177,20 +173,18 @@ func TestTrace_RecordsServeAgain(t *testing.T) {
 		for _, e := range s.GuardReport().Entries() {
 			got[e.Site] += e.Count
 		}
-		if diff := cmp.Diff(map[string]int{earlySite: 50, lateSite: 50}, got); diff != "" {
-			t.Errorf("guards by site (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "guards by site", got, map[string]int{earlySite: 50, lateSite: 50})
 		for _, g := range append(early, late...) {
 			g.Release()
 		}
 		if got := s.GuardReport().Entries(); len(got) != 0 {
-			t.Errorf("still held: %v", got)
+			t.Errorf("still reported as held: %v", got)
 		}
 	}
 }
 
-// The copy of a guard takes no record along that is another guard's, or nobody's.
-func TestTrace_ACopyIsReleased(t *testing.T) {
+// A copied guard is released twice. The second release must not remove the record of another guard.
+func TestTrace_ReleaseOfCopyKeepsOtherRecords(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace())
 	var site string
 	for range 2 {
@@ -199,20 +193,18 @@ func TestTrace_ACopyIsReleased(t *testing.T) {
 	}
 	g := s.Guard()
 	c := new(ctxshutdown.Guard)
-	reflect.ValueOf(c).Elem().Set(reflect.ValueOf(g).Elem()) // as vet would not let us
+	reflect.ValueOf(c).Elem().Set(reflect.ValueOf(g).Elem()) // go vet would report a plain copy
 	g.Release()
 	c.Release()
 	var got []string
 	for _, e := range s.GuardReport().Entries() {
 		got = append(got, fmt.Sprint(e.Site, " ×", e.Count))
 	}
-	if diff := cmp.Diff([]string{site + " ×2"}, got); diff != "" {
-		t.Errorf("still held (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "still reported as held", got, []string{site + " ×2"})
 }
 
-// Many at a time do not mistake each other's records for their own.
-func TestTrace_LateReleasesOfMany(t *testing.T) {
+// When several goroutines release guards late, each release is logged with the right site.
+func TestTrace_LogsConcurrentLateReleases(t *testing.T) {
 	const goroutines, each = 4, 200
 	r := new(records)
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace(), r.logger())
@@ -237,30 +229,29 @@ func TestTrace_LateReleasesOfMany(t *testing.T) {
 	for _, line := range r.take() {
 		got[line["site"].(string)]++
 	}
-	if diff := cmp.Diff(map[string]int{sites[0]: 2 * each, sites[1]: 2 * each}, got); diff != "" {
-		t.Errorf("late releases by site (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "late releases by site", got, map[string]int{sites[0]: 2 * each, sites[1]: 2 * each})
 }
 
-// A guard counts no more when its late release is told of: what the logger does delays nobody.
-func TestTrace_TheLoggerIsToldAfterTheRelease(t *testing.T) {
+// A late release is logged after the guard has been released, so a slow logger cannot delay the
+// drain.
+func TestTrace_LogsAfterRelease(t *testing.T) {
 	var s *ctxshutdown.Swansong
-	told := false
+	logged := false
 	logger := slog.New(slog.NewTextHandler(lateWriter(func() {
-		told = true
+		logged = true
 		if s.State() != ctxshutdown.Complete {
-			t.Errorf("%v while a late release is told of", s.State())
+			t.Errorf("state %v while a late release is logged", s.State())
 		}
 		panic("a logger that panics")
 	}), nil))
 	s = ctxshutdown.New(t.Context(), ctxshutdown.WithTrace(), ctxshutdown.WithLogger(logger))
 	g := s.Guard()
 	s.Force(nil)
-	if got := panicOf(g.Release); got != "a logger that panics" || !told {
-		t.Errorf("told %v, panic %q", told, got)
+	if got := panicOf(g.Release); got != "a logger that panics" || !logged {
+		t.Errorf("logged %v, panic %q", logged, got)
 	}
 	if s.GuardCount() != 0 || s.GuardReport().Count() != 0 {
-		t.Errorf("%d guards, %v", s.GuardCount(), s.GuardReport())
+		t.Errorf("%d guards are held, report: %v", s.GuardCount(), s.GuardReport())
 	}
 }
 
@@ -271,8 +262,9 @@ func (f lateWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What a WithCancel without a parent, and a Group without one, lose, is lost by their caller.
-func TestTrace_ALostRootByOtherMeans(t *testing.T) {
+// Each function that creates a root is called. If the root is garbage collected without having been
+// stopped, the log names the line that called the function.
+func TestTrace_ReportsWhereGarbageCollectedRootWasCreated(t *testing.T) {
 	for name, lose := range map[string]func(opts ...ctxshutdown.Option) (site string){
 		"WithCancel": func(opts ...ctxshutdown.Option) string {
 			s, _ := ctxshutdown.WithCancel(context.Background(), opts...)
@@ -291,77 +283,43 @@ func TestTrace_ALostRootByOtherMeans(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, reports := claim{t, "trace"}, make(lines, 10)
+			c, reports := claim{t, "docs/internals/core.md#lost-roots"}, make(lines, 10)
 			site := lose(ctxshutdown.WithTrace(), ctxshutdown.WithName("lost"), ctxshutdown.WithLogger(slog.New(slog.NewTextHandler(reports, nil))))
-			want := fmt.Sprintf(`^time=\S+ level=WARN msg="root scope lost without Shutdown" scope=lost site=%s\n$`, regexp.QuoteMeta(site))
+			want := fmt.Sprintf(`^time=\S+ level=WARN msg="root scope garbage collected without Shutdown" scope=lost site=%s\n$`, regexp.QuoteMeta(site))
 			got := reports.await(c)
 			c.isTrue(fmt.Sprintf("%q matches %s", got, want), regexp.MustCompile(want).MatchString(got))
 		})
 	}
 }
 
-func TestTrace_NothingIsLoggedByDefault(t *testing.T) {
+func TestTrace_LogsNothingByDefault(t *testing.T) {
 	reports := make(lines, 100)
 	defer slog.SetDefault(slog.Default())
 	slog.SetDefault(slog.New(slog.NewTextHandler(reports, nil)))
 	for _, opts := range [][]ctxshutdown.Option{nil, {ctxshutdown.WithTrace()}, {ctxshutdown.WithTrace(), ctxshutdown.WithLogger(nil)}} {
 		func() {
-			ctxshutdown.New(context.Background(), opts...).Completion() // lost
+			ctxshutdown.New(context.Background(), opts...).Completion() // collected without Shutdown
 			s := ctxshutdown.New(context.Background(), opts...)
 			g := s.Guard()
 			s.Force(nil)
-			g.Release() // late
+			g.Release() // this guard is released late
 		}()
 		runtime.GC()
 		runtime.GC()
 	}
-	// One that may be told of, collected after all that may not.
-	ctxshutdown.New(context.Background(), ctxshutdown.WithTrace(), ctxshutdown.WithName("told"), ctxshutdown.WithLogger(slog.Default()))
-	if got := reports.await(claim{t, "semantic 12"}); !strings.Contains(got, "scope=told") || len(reports) > 0 {
-		t.Errorf("logged without a logger: %s", got)
+	// The last root has a logger. It is collected after the others, so its log line must be the
+	// first one.
+	ctxshutdown.New(context.Background(), ctxshutdown.WithTrace(), ctxshutdown.WithName("logged"), ctxshutdown.WithLogger(slog.Default()))
+	if got := reports.await(claim{t, "docs/internals/core.md#semantic-12"}); !strings.Contains(got, "scope=logged") || len(reports) > 0 {
+		t.Errorf("a scope without a logger has logged: %s", got)
 	}
 }
 
-// stacksAtInit are all goroutines when the package had been initialized, and nothing else had happened.
-var stacksAtInit = func() string {
-	stacks := make([]byte, 1<<20)
-	return string(stacks[:runtime.Stack(stacks, true)])
-}()
-
-func TestImport_StartsNothing(t *testing.T) {
-	for _, by := range []string{"created by github.com/swansong-go/swansong/ctxshutdown.", "created by github.com/swansong-go/swansong/internal/"} {
-		if strings.Contains(stacksAtInit, by) {
-			t.Errorf("a goroutine runs after the import:\n%s", stacksAtInit)
-		}
-	}
-}
-
-// Signals and HTTP belong to packages that a program imports when it wants them.
-func TestImport_OfLittle(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	deps := strings.Fields(string(out))
-	for _, dep := range deps {
-		switch dep {
-		case "net/http", "os/signal", "os/exec", "expvar", "flag", "testing", "crypto/tls", "log/syslog":
-			t.Errorf("the package imports %s", dep)
-		}
-		if first, _, _ := strings.Cut(dep, "/"); strings.Contains(first, ".") && !strings.HasPrefix(dep, "github.com/swansong-go/swansong/") {
-			t.Errorf("the package imports %s, which is not of the standard library", dep)
-		}
-	}
-	if len(deps) < 10 {
-		t.Errorf("go list knows only %v", deps)
-	}
-}
-
-// The site is right wherever the stack is, and wherever it moves meanwhile.
-func TestTrace_SitesOnMovingStacks(t *testing.T) {
+// A report has the right site of a guard even if the runtime has moved the stack of the goroutine.
+func TestTrace_RecordsSitesOnGrowingStacks(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace())
 	var site string
-	var deeper func(n int) // each call needs more stack, which is moved to make room
+	var deeper func(n int) // each call makes the stack larger, so the runtime moves it
 	deeper = func(n int) {
 		var room [512]byte
 		room[n%len(room)] = 1
@@ -371,22 +329,85 @@ func TestTrace_SitesOnMovingStacks(t *testing.T) {
 		if n > 0 {
 			deeper(n - int(room[n%len(room)]))
 		} else if r := s.GuardReport(); len(r.Entries()) != 1 || r.Entries()[0].Site != site {
-			t.Errorf("%v, want all at %s", r, site)
+			t.Errorf("report %v, want all guards at %s", r, site)
 		}
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { // shrinks stacks
+	wg.Go(func() { // each garbage collection shrinks stacks
 		for range 10 {
 			runtime.GC()
 		}
 	})
 	for range 50 {
 		done := make(chan struct{})
-		go func() { // on a small stack
+		go func() { // a new goroutine has a small stack
 			defer close(done)
 			deeper(100)
 		}()
 		<-done
 	}
 	wg.Wait()
+}
+
+// If a traced root is garbage collected without having been stopped, a warning is logged with the
+// line that created the root. The collection does not stop the root. Nothing is logged for a root
+// that was stopped.
+func TestTrace_ReportsCollectedRoot(t *testing.T) {
+	c := claim{t, "docs/internals/core.md#lost-roots"}
+	reports := make(lines, 10)
+	logger := slog.New(slog.NewTextHandler(reports, nil))
+	lose := func(name string) (root, kid <-chan struct{}, end func(), site string) {
+		_, file, line, _ := runtime.Caller(0)
+		s := ctxshutdown.New(context.Background(), ctxshutdown.WithName(name), ctxshutdown.WithTrace(), ctxshutdown.WithLogger(logger))
+		return s.Done(), child(s).Done(), func() { s.Shutdown() }, fmt.Sprintf("site=%s:%d", filepath.Base(file), line+1)
+	}
+
+	_, kid, shutdown, _ := lose("governed")
+	shutdown()
+	c.awaitClosed("the child of a root that was shut down", kid)
+	root, kid, _, site := lose("lost")
+	got := reports.await(c)
+	for _, want := range []string{"root scope garbage collected", "scope=lost", site} {
+		c.isTrue(fmt.Sprintf("the report says %s: %s", want, got), strings.Contains(got, want))
+	}
+	c.isTrue("the collected root and its child are not stopped", !testkit.IsClosed(root) && !testkit.IsClosed(kid))
+	c.equal("number of further reports", len(reports), 0)
+}
+
+// lines is a writer for a logger. It sends each line that the logger writes to the channel.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
+// await runs the garbage collector until a line arrives, and returns the line.
+func (l lines) await(c claim) string {
+	for range 100 {
+		runtime.GC()
+		select {
+		case line := <-l:
+			return line
+		// The cleanup might run only after another garbage collection.
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	c.Fatalf("%s: no line was logged", c.source)
+	return ""
+}
+
+// If an untraced root is garbage collected without having been stopped, nothing is logged. The
+// collection does not stop the root.
+func TestTrace_DoesNotReportUntracedRoot(t *testing.T) {
+	t.Setenv("CTXSHUTDOWN_TRACE", "")
+	c := claim{t, "docs/internals/core.md#lost-roots"}
+	reports := make(lines, 10)
+	lost, done := func() (weak.Pointer[ctxshutdown.Swansong], <-chan struct{}) {
+		s := ctxshutdown.New(context.Background(), ctxshutdown.WithLogger(slog.New(slog.NewTextHandler(reports, nil))))
+		return weak.Make(s), s.Done()
+	}()
+	c.isTrue("the root is collected", isCollected(lost))
+	c.isTrue("the root is not stopped", !testkit.IsClosed(done))
+	c.equal("number of reports", len(reports), 0)
 }

@@ -1,129 +1,143 @@
 package ctxshutdown
 
+// Scopes: the hard context, and Force.
+//
+// See docs/internals/core.md#semantic-5.
+
 import (
 	"context"
 	"sync/atomic"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/ctxkey"
 	"github.com/swansong-go/swansong/internal/packed"
-	"github.com/swansong-go/swansong/internal/scopekey"
 )
 
-// A work is the hard tier of one scope.
+// work is the hard context of one scope.
 //
-//	(none) ──first Work()──▶ alive ──Force here or above──▶ ended, cause: Force's
-//	                           └─────scope complete───────▶ ended, cause: ErrShutdown
+//	(none) ──first Work()──▶ alive ──Force here or above──▶ ended, with the cause of Force
+//	                           └─────scope complete───────▶ ended, with ErrShutdown
 //
-// It is not derived from the parent's: a parent that completes while a child runs on (a child of WithoutCancel) must
-// not end the child's Work. Force finds it through the tree instead, where the first Work pins the scope.
+// It does not derive from the hard context of the parent scope: the parent can complete while a
+// child made from context.WithoutCancel keeps running, and must not end the child's Work. Force
+// finds the hard contexts of descendants through the tree. The first Work therefore pins the node,
+// which keeps it in the child list of its parent without a guard.
 type work struct {
-	ctx    context.Context // the tier of the scope itself
-	hard   context.Context // carries no values, so it answers for its own cancellation and for nothing else
-	cancel context.CancelCauseFunc
-	flags  flags       // raised before cancel is called; see look
-	ready  atomic.Bool // registered with everything that may end it
+	ctx        context.Context // returned by Work; has the values of the scope and ends when hard ends
+	hard       context.Context // carries no values; package context finds its cancellation by its Value
+	cancel     context.CancelCauseFunc
+	registered atomic.Bool // whatever must end the Work finds it from now on
 }
 
-func (w *work) end(cause error) {
-	w.flags.raise()
-	w.cancel(cause)
-}
-
-// Work returns the hard tier: a context with the values of s that outlives the stop. It ends when [Swansong.Force] is
-// called on s or an ancestor, with that cause, or right after the completion of s, with [ErrShutdown]. Asked for after
-// either, it is born ended, and once ended it stays so. It has no deadline of its own.
+// Work returns the hard context of the scope: a context with the values of s that outlives the
+// stop. It ends when [Swansong.Force] is called on s or an ancestor, with the cause of Force, or
+// right after s has completed, with [ErrShutdown]. If either has happened before the first call of
+// Work, the context has ended from the start. A Work that has ended stays so. It has no deadline.
 //
-// Pass it to whatever must be seen through once begun, and hold a guard meanwhile.
+// Pass it to functions that must finish what they have begun, and hold a guard while they run.
 func (s *Swansong) Work() context.Context {
 	w := s.work.Load()
-	if w == nil || !w.ready.Load() {
-		w = s.startWork(w)
+	if w == nil || !w.registered.Load() {
+		w = s.registerWork(w)
 	}
 	return w.ctx
 }
 
-func (s *Swansong) startWork(w *work) *work {
+// registerWork creates the hard context if w is nil. When it returns, Force, the completion of the
+// scope and the end of the parent context can find the hard context and end it.
+func (s *Swansong) registerWork(w *work) *work {
 	if w == nil {
-		s.from()
+		s.parentContext()
 		hard, cancel := context.WithCancelCause(context.Background())
 		w = &work{hard: hard, cancel: cancel}
-		w.ctx = tier{values: s, work: w}
+		w.ctx = workContext{values: s, work: w}
 		if !s.work.CompareAndSwap(nil, w) {
 			w = s.work.Load()
 		}
 	}
-	// Published first, registered then: whatever ends Work from now on finds it, what happened before is found here.
-	// A second caller does the same instead of waiting for the first, and may not return before it is done.
+	// The work is stored in s before these checks. A Force or a completion from now on finds the
+	// work and ends it, and the checks find a Force or a completion from before. Another goroutine
+	// that calls Work at the same time makes the same checks instead of waiting, because it must
+	// not return before they are made.
 	s.node.Pin()
 	if cause := s.forceCause(); cause != nil {
-		w.end(cause)
+		w.cancel(cause)
 	}
-	s.observe()
-	if s.node.Complete() {
-		s.endWork()
+	s.watchContext()
+	if s.node.IsComplete() {
+		s.cancelWork()
 	}
-	w.ready.Store(true)
+	w.registered.Store(true)
 	return w
 }
 
-// endWork ends the Work of a scope that has completed.
-func (s *Swansong) endWork() {
+// cancelWork ends the hard context of a scope that has completed.
+func (s *Swansong) cancelWork() {
 	if w := s.work.Load(); w != nil {
 		cause := s.forceCause()
 		if cause == nil {
 			cause = ErrShutdown
 		}
-		w.end(cause)
+		w.cancel(cause)
 	}
 	s.node.Unpin()
 }
 
-// Force cuts the drain short: it cancels the Work of the whole subtree with cause, and implies Shutdown. On a running
-// scope both tiers get the cause; on one that is stopped already, its own cause stays what it was. The first Force
-// wins; nil means [ErrForced]. Guards still have to be released for the scope to complete.
+// Force cuts the drain short: it cancels the [Swansong.Work] of the scope and of all descendants
+// with cause, and implies [Swansong.Shutdown]. If the scope was running, cause is also the cause of
+// its stop. If the scope was stopped, the cause of that stop remains. The first Force wins; a nil
+// cause means [ErrForced].
+//
+// Force does not release guards: the scope is complete when its guards have been released.
 func (s *Swansong) Force(cause error) *Completion {
 	if cause == nil {
 		cause = ErrForced
 	}
-	// Recorded before the soft tier ends: that may complete an idle scope at once, and its Work ends with this cause.
-	// Where an ancestor was forced before, Work has ended by that, and asking makes its cause the one of s.
+	// Store the cause before the context is cancelled: the cancellation can complete an idle scope
+	// at once, and the Work of that scope must end with this cause. Call forceCause before that: if
+	// an ancestor was forced earlier, it stores the cause of the ancestor in s.
 	s.forceCause()
 	s.forced.CompareAndSwap(nil, &cause)
 	s.stop(cause)
+	// Work is cancelled in the whole tree below, also in scopes that the stop has not reached, such
+	// as a child of context.WithoutCancel.
 	s.node.Walk(func(o packed.Owner, _ int) {
-		// One that was forced by itself before has its own cause, even if its Force has not come round to Work yet.
+		// A descendant that was forced earlier keeps its own cause.
 		below := scopeOf(o)
 		if w := below.work.Load(); w != nil {
-			w.end(below.forceCause())
+			w.cancel(below.forceCause())
 		}
 	})
 	return s.completion()
 }
 
-// forceCause returns the cause of the Force that cut s short, nil if none did. What it finds above becomes that of s, or
-// a Force of s at the same time could still record another one: it answers the same from then on.
+// forceCause returns the cause of the Force of s or an ancestor, nil if there was none. The answer
+// does not change once it is not nil.
 func (s *Swansong) forceCause() error {
-	if cause := s.forcedBy(); cause != nil {
+	if cause := s.findForce(); cause != nil {
 		return *cause
 	}
 	return nil
 }
 
-func (s *Swansong) forcedBy() *error {
+// findForce returns the cause of the first Force found from s upwards. It stores the cause of an
+// ancestor in s, because a concurrent Force of s could store a different cause later.
+func (s *Swansong) findForce() *error {
 	if s == nil {
 		return nil
 	}
 	if cause := s.forced.Load(); cause != nil {
 		return cause
 	}
-	if above := s.up().forcedBy(); above != nil {
+	if above := s.parentScope().findForce(); above != nil {
 		s.forced.CompareAndSwap(nil, above)
 	}
 	return s.forced.Load()
 }
 
-// Work returns the hard tier for code that sees only a ctx: a context with the values of ctx and no deadline, that
-// ends with [Swansong.Work] of the nearest scope in ctx. It is ctx itself when that carries no scope.
+// Work returns the hard context for code that has only ctx: a context with the values of ctx and
+// without a deadline, which ends with [Swansong.Work] of the nearest scope in ctx. It returns ctx
+// if ctx carries no scope, and panics if ctx is nil.
 func Work(ctx context.Context) context.Context {
 	s, ok := fromContext(ctx)
 	if !ok {
@@ -132,29 +146,32 @@ func Work(ctx context.Context) context.Context {
 	if ctx == context.Context(s) {
 		return s.Work()
 	}
-	s.Work()
-	return tier{values: ctx, work: s.work.Load()}
+	s.Work() // creates s.work
+	return workContext{values: ctx, work: s.work.Load()}
 }
 
-// A tier is a context with the signal of one context and the values of another.
-type tier struct {
+// workContext is a context that ends with a work and has the values of another context.
+type workContext struct {
 	values context.Context
 	work   *work
 }
 
-func (t tier) Deadline() (deadline time.Time, ok bool) { return }
-func (t tier) Done() <-chan struct{}                   { return t.work.hard.Done() }
-func (t tier) Err() error                              { return t.work.hard.Err() }
-func (t tier) String() string                          { return contextName(t.values) + ".Work" }
+func (c workContext) Deadline() (deadline time.Time, ok bool) { return }
+func (c workContext) Done() <-chan struct{}                   { return c.work.hard.Done() }
+func (c workContext) Err() error                              { return c.work.hard.Err() }
+func (c workContext) String() string                          { return contextName(c.values) + ".Work" }
 
-// Value lets package context find the context behind Done, so that deriving from a tier takes no goroutine and
-// Cause is right.
-func (t tier) Value(key any) any {
-	if key == (scopekey.Soft{}) {
-		return (*Swansong)(nil) // not nil: who looks in one context and then in another must not go on to the other
+// Value asks the hard context first, so that package context finds the standard context that Done
+// belongs to. Then context.Cause returns the right cause, and deriving a context starts no
+// goroutine.
+func (c workContext) Value(key any) any {
+	if key == (ctxkey.SoftScope{}) {
+		// Return a nil *Swansong and not a nil interface. A context that merges the values of
+		// several contexts then stops its search here.
+		return (*Swansong)(nil)
 	}
-	if v := t.work.hard.Value(key); v != nil {
+	if v := c.work.hard.Value(key); v != nil {
 		return v
 	}
-	return t.values.Value(key)
+	return c.values.Value(key)
 }

@@ -1,5 +1,16 @@
 package ctxshutdown
 
+// Interrupts: writers.
+//
+//	context ends      soft context             hard context
+//	before a Write    the Write is refused     the Write is refused
+//	during a Write    the Write continues      the Write is cut short, if deadlines work
+//
+// ReadFrom has one more case. If the Write of bytes that ReadFrom has read is refused, these bytes
+// are lost, because no buffer of the caller contains them. So with a soft context, ReadFrom checks
+// the context only before it reads, and always writes what it has read. With a hard context, the
+// error of ReadFrom has the number of bytes lost.
+
 import (
 	"context"
 	"errors"
@@ -9,28 +20,31 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/swansong-go/swansong/internal/scopekey"
+	"github.com/swansong-go/swansong/internal/ctxkey"
 )
 
-// A Writer writes to a destination until its context is done, and then refuses. It never cuts a Write short at the
-// soft tier: a half-written record ruins a TLS connection, and half a line a log. It refuses the next one.
+// A Writer writes to a destination until its context is done, and then refuses to write.
 //
-// At the hard tier, with a [Swansong.Work] or a context derived from one, its end also cuts short the Write that is
-// blocking, where the destination has write deadlines that work. Afterwards the deadline is the one set through
-// [Writer.SetWriteDeadline], or none. A scope made below a Work is the soft tier of its own: pass its Work. A context that
-// carries no scope counts as soft.
+// With a soft context, the end of the context never cuts a Write short, because half a record makes
+// a TLS connection unusable, and half a line spoils a log. Only the next Write is refused. A
+// context that carries no scope counts as soft, and so does a scope that derives from a Work.
 //
-// Where one loop reads and writes, stop the reading ([NewReader], [Seq]) and give the writing the hard tier: what was
-// read is then written. A Writer that refuses while the caller holds bytes leaves them with the caller.
+// With a hard context, which is [Swansong.Work] or derives from one, the end of the context also
+// cuts short a blocked Write, if the write deadlines of the destination work. Afterwards the
+// destination has the deadline set by [Writer.SetWriteDeadline], or none.
 //
-// Methods may be called concurrently where the destination can be written to concurrently. [Writer.Close] and
-// [Writer.SetWriteDeadline] may always be.
+// In a loop that reads and writes, end the reading at the stop ([NewReader], [Seq]) and give the
+// Writer the hard context; then everything that was read is written. The bytes of a refused Write
+// remain with the caller.
+//
+// Close and SetWriteDeadline may be called concurrently with any method. The other methods may be
+// called concurrently if the destination can be written to concurrently.
 type Writer struct {
-	look
+	ctx    context.Context
 	dst    io.Writer
-	set    func(time.Time) error // nil: no deadlines
-	waker  *waker                // nil: never cut short
-	holder holder
+	set    func(time.Time) error // sets the write deadline; nil if dst has no deadlines
+	waker  *waker                // nil if a Write is never cut short
+	guard  guardSlot
 	closed atomic.Bool
 }
 
@@ -39,40 +53,42 @@ func NewWriter(ctx context.Context, w io.Writer, opts ...InterruptOption) *Write
 	if w == nil {
 		panic("ctxshutdown: NewWriter of a nil io.Writer")
 	}
-	wr := &Writer{look: lookAt(ctx), dst: w}
+	wr := &Writer{ctx: pollable(ctx), dst: w}
 	if d, ok := w.(interface{ SetWriteDeadline(time.Time) error }); ok {
 		wr.set = d.SetWriteDeadline
 		if isHard(ctx) {
 			wr.waker = &waker{set: wr.set}
 		}
 	}
-	wr.holder.hold(ctx, interruptOptionsOf(opts))
+	wr.guard.acquire(ctx, newInterruptOptions(opts))
 	return wr
 }
 
-// isHard reports whether ctx ends with the Work of a scope.
+// isHard reports whether ctx is a Work or derives from one, without a scope in between.
 func isHard(ctx context.Context) bool {
-	soft, found := ctx.Value(scopekey.Soft{}).(*Swansong)
+	soft, found := ctx.Value(ctxkey.SoftScope{}).(*Swansong)
 	return found && soft == nil
 }
 
-// Write writes p. Once the context is done it writes nothing and returns an error that matches [ErrShutdown] and the
-// cause of the context; once the Writer is closed, one that matches [os.ErrClosed]. A Write that was cut short returns
-// how much was written and such an error. A destination that writes less without an error is reported as
+// Write writes p. Once the context is done it writes nothing and returns an error that matches
+// [ErrShutdown] and the cause of the context. After Close it returns an error that matches
+// [os.ErrClosed]. A Write that is cut short returns the number of bytes written and an error that
+// matches ErrShutdown. If the destination writes less than p without an error, Write returns
 // [io.ErrShortWrite].
 func (w *Writer) Write(p []byte) (n int, err error) {
-	if err := w.refusal(); err != nil {
+	if err := w.checkOpen(); err != nil {
 		return 0, err
 	}
 	return w.write(p)
 }
 
-// write writes p, refused or not.
+// write writes p. Unlike Write, it does not call checkOpen. If the Writer has a waker and its
+// context has ended, write still refuses.
 func (w *Writer) write(p []byte) (n int, err error) {
 	if w.waker == nil {
 		n, err = w.dst.Write(p)
 	} else {
-		n, err = w.writeAwake(p)
+		n, err = w.writeWakeable(p)
 	}
 	switch {
 	case uint(n) > uint(len(p)):
@@ -81,105 +97,123 @@ func (w *Writer) write(p []byte) (n int, err error) {
 		err = io.ErrShortWrite
 	}
 	switch {
-	case err == errTooLate:
+	case err == errRefused:
 		w.finish()
 		err = &stoppedError{cause: context.Cause(w.ctx)}
 	case err != nil:
-		err = w.failed(err)
+		err = w.handleError(err)
 	}
 	return n, err
 }
 
-// writeAwake writes to a destination that the end of the context wakes, if it can.
-func (w *Writer) writeAwake(p []byte) (int, error) {
-	w.waker.enter(w.ctx)
+// writeWakeable writes to a destination with deadlines. If they work, the end of the context wakes
+// a blocked Write. If the context has ended, it returns errRefused.
+func (w *Writer) writeWakeable(p []byte) (int, error) {
+	registered := w.waker.enter()
 	defer w.leave()
-	if w.look.ended() {
-		return 0, errTooLate // it ended before anybody could be woken
+	if w.ctx.Err() != nil {
+		return 0, errRefused
+	}
+	if !registered {
+		w.waker.register(w.ctx)
 	}
 	return w.dst.Write(p)
 }
 
-// errTooLate stands for a refusal by writeAwake, whose consequences are drawn when it has left.
-var errTooLate = errors.New("ctxshutdown: write refused")
+// errRefused means that the context had ended when writeWakeable was called. The method write
+// replaces it by a stoppedError, after the call has left the waker: see finish.
+var errRefused = errors.New("ctxshutdown: write refused")
 
-// leave ends what waker.enter began.
+// leave ends a call that began with waker.enter.
 func (w *Writer) leave() {
 	w.waker.leave()
 	if w.closed.Load() {
-		w.waker.forget()
+		w.waker.unregister()
 	}
 }
 
-// refusal returns why nothing more is written, nil if it is.
-func (w *Writer) refusal() error {
+// checkOpen returns the error of a Write if the Writer is closed or its context is done, nil
+// otherwise.
+func (w *Writer) checkOpen() error {
 	if w.closed.Load() {
 		return closedError("Writer")
 	}
-	if w.look.ended() {
+	if w.ctx.Err() != nil {
 		w.finish()
 		return &stoppedError{cause: context.Cause(w.ctx)}
 	}
 	return nil
 }
 
-// failed draws the consequences of an error of the destination.
-func (w *Writer) failed(err error) error {
+// handleError handles an error of the destination and returns the error for the caller: a
+// stoppedError if the end of the context has cut a Write short, and otherwise err.
+func (w *Writer) handleError(err error) error {
 	if !isTimeout(err) {
 		w.finish()
-	} else if w.waker != nil && w.look.ended() {
+	} else if w.waker != nil && w.ctx.Err() != nil {
 		w.finish()
 		return &stoppedError{cause: context.Cause(w.ctx), cut: true}
 	}
 	return err
 }
 
+// finish releases the guard and unregisters the Writer from the context. Unless the context has
+// ended, the calling goroutine must have left the waker: the waker registers again as long as it
+// counts a call.
 func (w *Writer) finish() {
-	w.holder.letGo()
+	w.guard.release()
 	if w.waker != nil {
-		w.waker.release(w.ctx)
+		w.waker.unregisterIfIdle(w.ctx)
 	}
 }
 
-// ReadFrom copies from r until its end; [io.Copy] calls it. It looks at the context before each Read, not between
-// a Read and its Write: when the soft tier ends, it returns an error as Write does, and all that was read is written. The
-// end of the hard tier cuts short here as it does in Write, or refuses what was read meanwhile, and the error says so. A
-// regular file is copied in pieces of 1 MiB by the means of [io.Copy], so that the bytes need not pass through
-// the program. r is not woken; if it can block, make it a [Reader].
+// ReadFrom copies from r until its end. [io.Copy] calls it. ReadFrom checks the context before each
+// Read, and not between a Read and its Write.
+//
+// With a soft context, everything that was read is written, and then ReadFrom returns the error
+// that Write returns. With a hard context, the Write of bytes that were read can be cut short or
+// refused, and the error tells how many bytes were lost.
+//
+// A regular file is copied by [io.Copy] in pieces of 1 MiB, so that the kernel can move the bytes.
+// ReadFrom does not wake r; if r can block, pass a [Reader] of it.
 func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 	if isReaderFrom(w.dst) && isRegular(r) {
 		n, err, _ = w.copyFrom(r)
 		return n, err
 	}
-	return io.Copy(writerFunc(w.writeRead), &boundary{read: func(p []byte) (int, error) {
-		if err := w.refusal(); err != nil {
+	return io.Copy(writerFunc(w.writeRead), &plainReader{read: func(p []byte) (int, error) {
+		if err := w.checkOpen(); err != nil {
 			return 0, err
 		}
 		return r.Read(p)
 	}})
 }
 
-// copyFrom copies by the shortest way from a source that somebody wakes, or that need not be woken. Like transfer it
-// reports whether it was the destination that failed.
-func (w *Writer) copyFrom(src io.Reader) (n int64, err error, failed bool) {
+// copyFrom copies in pieces from a source that does not block, or that the caller wakes. Like
+// transfer, it also reports whether the destination failed.
+func (w *Writer) copyFrom(src io.Reader) (n int64, err error, dstFailed bool) {
 	if w.waker == nil {
-		n, err, failed = copyPieces(w.dst, src, w.refusal)
+		n, err, dstFailed = copyPieces(w.dst, src, w.checkOpen)
 	} else {
-		n, err, failed = w.copyAwake(src)
+		n, err, dstFailed = w.copyWakeable(src)
 	}
-	if failed {
-		err = w.failed(err)
+	if dstFailed {
+		err = w.handleError(err)
 	}
-	return n, err, failed
+	return n, err, dstFailed
 }
 
-func (w *Writer) copyAwake(src io.Reader) (n int64, err error, failed bool) {
-	w.waker.enter(w.ctx)
+func (w *Writer) copyWakeable(src io.Reader) (n int64, err error, dstFailed bool) {
+	registered := w.waker.enter()
 	defer w.leave()
-	return copyPieces(w.dst, src, w.refusal)
+	if !registered {
+		w.waker.register(w.ctx)
+	}
+	return copyPieces(w.dst, src, w.checkOpen)
 }
 
-// writeRead writes p, which has been read and is nobody's any more if it is refused.
+// writeRead writes p, which ReadFrom has read from a source. If the Write is refused, the bytes in
+// p are lost, and the error has their number.
 func (w *Writer) writeRead(p []byte) (n int, err error) {
 	n, err = w.write(p)
 	if e, ok := err.(*stoppedError); ok && !e.cut {
@@ -192,20 +226,21 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// Close lets go of the guard and of the context. From then on Write returns an error that matches [os.ErrClosed]. A
-// Write that blocks goes on. Close does not close the destination, and always returns nil.
+// Close releases the guard. From then on Write returns an error that matches [os.ErrClosed], while
+// a blocked Write continues. Close does not close the destination. It always returns nil.
 func (w *Writer) Close() error {
 	if w.closed.CompareAndSwap(false, true) {
-		w.holder.letGo()
+		w.guard.release()
 		if w.waker != nil {
-			w.waker.forget()
+			w.waker.unregister()
 		}
 	}
 	return nil
 }
 
-// SetWriteDeadline sets the deadline of the destination, which is also what it has after a Write was cut short. It
-// returns an error that matches [os.ErrNoDeadline] if the destination has none.
+// SetWriteDeadline sets the deadline of the destination. After the end of the context has cut a
+// Write short, the Writer restores this deadline. SetWriteDeadline returns an error that matches
+// [os.ErrNoDeadline] if the destination has no deadlines.
 func (w *Writer) SetWriteDeadline(t time.Time) error {
 	switch {
 	case w.waker != nil:
@@ -216,11 +251,11 @@ func (w *Writer) SetWriteDeadline(t time.Time) error {
 	return fmt.Errorf("ctxshutdown: %T: %w", w.dst, os.ErrNoDeadline)
 }
 
-// A stoppedError is what a Writer returns once its context is done.
+// stoppedError is the error of a Write after the end of the context.
 type stoppedError struct {
 	cause error
-	cut   bool // in the middle of a Write
-	lost  int  // bytes that ReadFrom had read for the Write that was refused
+	cut   bool // the Write was cut short
+	lost  int  // number of bytes that ReadFrom had read for a refused Write
 }
 
 func (e *stoppedError) Error() string {
@@ -229,7 +264,7 @@ func (e *stoppedError) Error() string {
 	case e.cut:
 		what = "write cut short"
 	case e.lost > 0:
-		what = fmt.Sprintf("write refused, and %d bytes lost that had been read for it", e.lost)
+		what = fmt.Sprintf("write refused, and %d bytes that had been read are lost", e.lost)
 	}
 	if e.cause == ErrShutdown {
 		return "ctxshutdown: " + what + ": shut down"
@@ -237,12 +272,13 @@ func (e *stoppedError) Error() string {
 	return fmt.Sprintf("ctxshutdown: %s: shut down (%v)", what, e.cause)
 }
 
-// refusedInTime reports whether err is that of a Writer that has not taken what it did not write.
-func refusedInTime(w io.Writer, err error) bool {
+func (e *stoppedError) Is(target error) bool { return target == ErrShutdown }
+func (e *stoppedError) Unwrap() error        { return e.cause }
+
+// isRefusedUnread reports whether err means that the Writer w refused to write before anything was
+// read for the Write.
+func isRefusedUnread(w io.Writer, err error) bool {
 	_, ok := w.(*Writer)
 	var stopped *stoppedError
 	return ok && errors.As(err, &stopped) && !stopped.cut && stopped.lost == 0
 }
-
-func (e *stoppedError) Is(target error) bool { return target == ErrShutdown }
-func (e *stoppedError) Unwrap() error        { return e.cause }

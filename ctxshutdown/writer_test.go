@@ -22,14 +22,15 @@ func writeOnce(w io.Writer, text string) result {
 	return result{N: n, Err: err}
 }
 
-// writing writes once, in a goroutine of its own.
+// writing calls writeOnce in a new goroutine and returns a channel that receives the result.
 func writing(w io.Writer, text string) <-chan result {
 	got := make(chan result, 1)
 	go func() { got <- writeOnce(w, text) }()
 	return got
 }
 
-// wantRefusal checks the result of a Write that the stop refused or cut short.
+// wantRefusal checks the result of a Write that was refused or cut short because the context had
+// ended.
 func wantRefusal(t *testing.T, ctx context.Context, got result, n int, text string) {
 	t.Helper()
 	for _, want := range []error{ctxshutdown.ErrShutdown, context.Cause(ctx)} {
@@ -38,10 +39,10 @@ func wantRefusal(t *testing.T, ctx context.Context, got result, n int, text stri
 		}
 	}
 	if errors.Is(got.Err, os.ErrDeadlineExceeded) || errors.Is(got.Err, os.ErrClosed) {
-		t.Errorf("Write: %v, matches what it is not", got.Err)
+		t.Errorf("Write: %v, matches an error that it must not match", got.Err)
 	}
 	if diff := cmp.Diff(text, fmt.Sprint(got.Err)); got.N != n || diff != "" {
-		t.Errorf("Write: %d bytes, want %d; its text (-want +got):\n%s", got.N, n, diff)
+		t.Errorf("Write: %d bytes, want %d; text of the error (-want +got):\n%s", got.N, n, diff)
 	}
 }
 
@@ -50,9 +51,9 @@ const (
 	cut     = "ctxshutdown: write cut short: shut down (the cause)"
 )
 
-func TestWriter_RefusesAfterTheStop(t *testing.T) {
+func TestWriter_RefusesAfterStop(t *testing.T) {
 	for name, wrap := range map[string]func(w io.Writer) io.Writer{
-		"dull":           func(w io.Writer) io.Writer { return w },
+		"unwakeable":     func(w io.Writer) io.Writer { return w },
 		"with deadlines": func(w io.Writer) io.Writer { return deadlinedWriter{w} },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,14 +68,14 @@ func TestWriter_RefusesAfterTheStop(t *testing.T) {
 					t.Errorf("io.Copy: %d, %v", n, err)
 				}
 				if text.String() != "before" {
-					t.Errorf("%q was written", text.String())
+					t.Errorf("%q was written after the stop", text.String())
 				}
 			})
 		})
 	}
 }
 
-// deadlinedWriter is what can be woken, or says so.
+// deadlinedWriter is a destination that accepts write deadlines and ignores them.
 type deadlinedWriter struct{ io.Writer }
 
 func (deadlinedWriter) SetWriteDeadline(time.Time) error { return nil }
@@ -100,7 +101,7 @@ func TestWriter_SaysWhyItRefuses(t *testing.T) {
 	}
 }
 
-// A merged context has the values of two, as a request's may, whose server has a context of its own.
+// merged is a context that has the values of two contexts. A server might create one for a request.
 type merged struct {
 	context.Context
 	and context.Context
@@ -113,8 +114,9 @@ func (m merged) Value(key any) any {
 	return m.and.Value(key)
 }
 
-// A Write that blocks when its context ends is cut short if that is the hard tier, and else finished.
-func TestWriter_CutsAtTheHardTierOnly(t *testing.T) {
+// When a hard context ends, a blocked Write is cut short. When a soft context ends, a blocked Write
+// continues.
+func TestWriter_IsCutShortByHardContextOnly(t *testing.T) {
 	type scope = *ctxshutdown.Swansong
 	force := func(_ *testing.T, root scope, _ context.Context) { root.Force(errCause) }
 	shutdown := func(_ *testing.T, root scope, _ context.Context) { root.ShutdownCause(errCause) }
@@ -175,7 +177,7 @@ func TestWriter_CutsAtTheHardTierOnly(t *testing.T) {
 	}
 }
 
-func TestWriter_LeavesTheDeadlineOfItsUser(t *testing.T) {
+func TestWriter_RestoresDeadline(t *testing.T) {
 	for _, tier := range tiers {
 		for name, set := range map[string]struct{ before, during, after time.Duration }{
 			"before": {before: time.Hour}, "during": {during: time.Hour}, "before and during": {time.Minute * 2, time.Hour, 0},
@@ -189,7 +191,7 @@ func TestWriter_LeavesTheDeadlineOfItsUser(t *testing.T) {
 					w := ctxshutdown.NewWriter(ctx, conn)
 					deadline := func(d time.Duration) {
 						if d > 0 && w.SetWriteDeadline(start.Add(d)) != nil {
-							t.Error("it refuses")
+							t.Error("SetWriteDeadline fails")
 						}
 					}
 					deadline(set.before)
@@ -199,14 +201,14 @@ func TestWriter_LeavesTheDeadlineOfItsUser(t *testing.T) {
 					time.Sleep(time.Minute)
 					end()
 					synctest.Wait()
-					if len(got) == 0 { // the soft tier
+					if len(got) == 0 { // the context is soft, so the Write is still blocked
 						readOnce(client)
 					}
 					<-got
 					deadline(set.after)
 					wantResult(t, "the next owner", result{Err: os.ErrDeadlineExceeded}, writeOnce(conn, "bytes"))
 					if waited := time.Since(start); waited != time.Hour {
-						t.Errorf("its deadline was after %v, want an hour", waited)
+						t.Errorf("the deadline of the destination passed after %v, want an hour", waited)
 					}
 				})
 			})
@@ -214,8 +216,9 @@ func TestWriter_LeavesTheDeadlineOfItsUser(t *testing.T) {
 	}
 }
 
-// The user's time-out is the user's, and the Writer writes on.
-func TestWriter_TimeoutsDoNotEndIt(t *testing.T) {
+// If a deadline that the user has set passes, Write returns the time-out, and the Writer does not
+// end.
+func TestWriter_ContinuesAfterTimeout(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		client, conn := net.Pipe()
 		w := ctxshutdown.NewWriter(ctx, conn, ctxshutdown.Guarded())
@@ -224,7 +227,7 @@ func TestWriter_TimeoutsDoNotEndIt(t *testing.T) {
 		w.SetWriteDeadline(time.Now().Add(time.Second))
 		wantResult(t, "Write", result{Err: os.ErrDeadlineExceeded}, writeOnce(w, "bytes"))
 		if s.GuardCount() != guards {
-			t.Error("the guard is gone")
+			t.Error("the guard was released")
 		}
 		w.SetWriteDeadline(time.Time{})
 		got := writing(w, "bytes")
@@ -233,7 +236,7 @@ func TestWriter_TimeoutsDoNotEndIt(t *testing.T) {
 	})
 }
 
-func TestWriter_SetWriteDeadlineOfWhatHasNone(t *testing.T) {
+func TestWriter_SetWriteDeadlineFailsIfUnsupported(t *testing.T) {
 	for _, tier := range tiers {
 		ctx, _ := tier.make(t)
 		if err := ctxshutdown.NewWriter(ctx, io.Discard).SetWriteDeadline(time.Now()); !errors.Is(err, os.ErrNoDeadline) {
@@ -242,36 +245,38 @@ func TestWriter_SetWriteDeadlineOfWhatHasNone(t *testing.T) {
 	}
 }
 
-// As TestReader_StoppedBetweenLookAndRead.
-func TestWriter_StoppedBetweenLookAndWrite(t *testing.T) {
+// The context ends after Write has checked it and before Write writes to the destination. The write
+// to the destination must be woken.
+func TestWriter_WakesIfStoppedJustBeforeDestinationWrite(t *testing.T) {
 	for _, wroteBefore := range []bool{false, true} {
-		for look := range int32(3) {
-			t.Run(fmt.Sprintf("wrote before %v, at look %d", wroteBefore, look+1), func(t *testing.T) {
+		for check := range int32(3) {
+			t.Run(fmt.Sprintf("wrote before %v, at check %d", wroteBefore, check+1), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					client, conn := net.Pipe()
 					defer conn.Close()
 					ctx := &endingAt{manual: newManual(ctxshutdown.New(t.Context()).Work())}
 					w := ctxshutdown.NewWriter(ctx, conn)
 					if wroteBefore {
-						brings(t, client, w, "bytes")
+						checkTransfer(t, client, w, "bytes")
 					}
-					ctx.looks.Store(look + 1)
+					ctx.remaining.Store(check + 1)
 					got := writing(w, "bytes")
 					time.Sleep(time.Minute)
-					ctx.endNow() // where it was asked less often, and now blocks
+					ctx.endNow() // ends the context if Write has called Err fewer times and is blocked
 					if got := <-got; got.N != 0 || !errors.Is(got.Err, ctxshutdown.ErrShutdown) {
 						t.Errorf("Write: %v", got)
 					}
-					brings(t, client, conn, "the next owner")
+					checkTransfer(t, client, conn, "the next owner")
 				})
 			})
 		}
 	}
 }
 
-// What a source returns from the Read in which the context ends is written, at the soft tier. At the hard tier nothing is
-// begun any more, and the error says what that costs: also to a Reader, for which a refusal in time is no error.
-func TestWriter_StoppedBetweenReadAndWrite(t *testing.T) {
+// The context ends while ReadFrom reads from the source. With a soft context, ReadFrom still writes
+// the bytes that it has read. With a hard context, it does not write them, and returns an error
+// with the number of bytes lost. The same holds for io.Copy from a Reader.
+func TestWriter_WritesOrReportsBytesReadBeforeStop(t *testing.T) {
 	for name, copied := range map[string]func(w *ctxshutdown.Writer, ctx context.Context, src io.Reader) (int64, error){
 		"ReadFrom": func(w *ctxshutdown.Writer, _ context.Context, src io.Reader) (int64, error) { return w.ReadFrom(src) },
 		"io.Copy of a Reader": func(w *ctxshutdown.Writer, ctx context.Context, src io.Reader) (int64, error) {
@@ -284,18 +289,19 @@ func TestWriter_StoppedBetweenReadAndWrite(t *testing.T) {
 				var text strings.Builder
 				n, err := copied(ctxshutdown.NewWriter(ctx, deadlinedWriter{&text}), ctx, src)
 				if _, soft := ctx.(*ctxshutdown.Swansong); !soft {
-					wantRefusal(t, ctx, result{N: int(n), Err: err}, 0, "ctxshutdown: write refused, and 5 bytes lost that had been read for it: shut down (the cause)")
+					wantRefusal(t, ctx, result{N: int(n), Err: err}, 0, "ctxshutdown: write refused, and 5 bytes that had been read are lost: shut down (the cause)")
 				} else if n != 5 || text.String() != "bytes" {
-					t.Errorf("%d bytes, %v; %q was written", n, err, text.String())
+					t.Errorf("the copy returns %d, %v; %q was written", n, err, text.String())
 				}
 			})
 		})
 	}
 }
 
-// Of many that write to one destination, each is cut short, though some see the end before package context has told
-// anybody, and others have failed before.
-func TestWriter_ManyWriteToOneDestination(t *testing.T) {
+// Several goroutines write to one destination. When the hard context ends, all of these Writes are
+// cut short. That is so even if one Write notices the end of the context before the AfterFunc that
+// wakes the others runs, or if a Write has failed before.
+func TestWriter_CutsAllConcurrentWritesShort(t *testing.T) {
 	for name, happens := range map[string]func(ctx *manual, w *ctxshutdown.Writer, fail chan<- error){
 		"another Write sees the end first": func(ctx *manual, w *ctxshutdown.Writer, _ chan<- error) {
 			ctx.end()
@@ -315,7 +321,7 @@ func TestWriter_ManyWriteToOneDestination(t *testing.T) {
 				all := []<-chan result{writing(w, "bytes"), writing(w, "bytes"), writing(w, "bytes")}
 				synctest.Wait()
 				happens(ctx, w, dst.fail)
-				ctx.tell()
+				ctx.runAfterFuncs()
 				for _, got := range all {
 					if got := await(t, got); got.Err != errCause && !errors.Is(got.Err, ctxshutdown.ErrShutdown) {
 						t.Errorf("Write: %v", got)
@@ -326,7 +332,8 @@ func TestWriter_ManyWriteToOneDestination(t *testing.T) {
 	}
 }
 
-// blockedWriter blocks until it is told to fail, or its deadline is over.
+// blockedWriter is a destination whose Write blocks until an error is sent to the channel fail or
+// the write deadline passes.
 type blockedWriter struct {
 	fail chan error
 	over chan struct{}
@@ -348,7 +355,7 @@ func (b blockedWriter) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-func TestWriter_Close(t *testing.T) {
+func TestWriter_CloseLetsBlockedWriteFinish(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		client, conn := net.Pipe()
 		w := ctxshutdown.NewWriter(ctx, conn)
@@ -373,13 +380,14 @@ func TestWriter_Close(t *testing.T) {
 	})
 }
 
-// A TLS connection is as good as new after a stop at the soft tier, be it in the middle of a Read or of a Write.
-func TestWriter_TLSSurvivesTheSoftStop(t *testing.T) {
+// A soft context ends while a Write to a TLS connection is blocked. Afterwards the TLS connection
+// is still usable.
+func TestWriter_KeepsTLSConnectionUsable(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	w, r := connections(t, "tcp")
 	client, server := openTLS(t, w, r)
 	writer := ctxshutdown.NewWriter(s, server)
-	const size = 16 << 20 // more than the sockets hold
+	const size = 16 << 20 // more bytes than the socket buffers hold
 	got := writing(writer, strings.Repeat("x", size))
 	awaitState(t, "writeOnce", "IO wait")
 	s.ShutdownCause(errCause)
@@ -388,11 +396,11 @@ func TestWriter_TLSSurvivesTheSoftStop(t *testing.T) {
 	}
 	wantResult(t, "Write", result{N: size}, await(t, got))
 	wantRefusal(t, s, writeOnce(writer, "more"), 0, refused)
-	brings(t, client, server, "the next owner")
+	checkTransfer(t, client, server, "the next owner")
 }
 
-// At the hard tier it is cut, also on TCP. The deadline is none again.
-func TestWriter_ForceCutsAConnection(t *testing.T) {
+// Force cuts short a blocked Write to a connection. Afterwards the connection has no deadline.
+func TestWriter_ForceCutsWriteToConnection(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
 			s := ctxshutdown.New(t.Context())
@@ -408,13 +416,13 @@ func TestWriter_ForceCutsAConnection(t *testing.T) {
 			s.Force(errCause)
 			result := await(t, got)
 			if result.N == 0 || result.N == size {
-				t.Errorf("%d bytes are written", result.N)
+				t.Errorf("Write returns %d bytes written", result.N)
 			}
 			wantRefusal(t, s.Work(), result, result.N, cut)
 			if n, err := io.CopyN(io.Discard, client, int64(result.N)); err != nil {
-				t.Errorf("%d of the %d bytes that it tells of have come: %v", n, result.N, err)
+				t.Errorf("%d of the %d bytes that Write reported have arrived: %v", n, result.N, err)
 			}
-			brings(t, client, conn, "the next owner")
+			checkTransfer(t, client, conn, "the next owner")
 		})
 	}
 }

@@ -12,14 +12,16 @@ import (
 	"testing"
 )
 
-// What users can call has an example, and every example says what it prints, so that it is run.
+// TestExamples_CoverExportedNames checks that every exported function, type and method has an example, and that every
+// example has an output, so that go test runs it.
 //
-//   - A function has one of its own.
-//   - A type has one, of its own or of what makes it or of one of its methods; or is used by name, itself or by one of its
-//     constants, in the examples of its package.
-//   - A method has one of its own, or is called in one of its type's or of its package. Calls are compared by name, without
-//     types: this looks at source code alone, so that it takes no module but the root's.
-func TestExamples(t *testing.T) {
+//   - A function has an example of its own.
+//   - A type has an example: its own, that of a function which returns it, or that of one of its
+//     methods. Or the examples of its package use the type or one of its constants.
+//   - A method has an example of its own, or an example of its type or package calls it. Calls are
+//     compared by name and not by type, because the test reads source code only. So it needs no
+//     module but the root's.
+func TestExamples_CoverExportedNames(t *testing.T) {
 	packages := map[string][]string{} // files by directory
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -55,12 +57,12 @@ func TestExamples(t *testing.T) {
 		}
 		p, err := doc.NewFromFiles(set, parsed, "example.test/"+filepath.ToSlash(dir))
 		if err != nil || p.Name == "main" {
-			continue // tests alone, or a program
+			continue // only tests, or a program
 		}
 		pkg, _ := filepath.Rel("..", dir)
-		excused := func(name string) bool {
+		isExempt := func(name string) bool {
 			for _, key := range []string{filepath.ToSlash(pkg) + "." + name, name[strings.LastIndex(name, ".")+1:]} {
-				if excuses[key] != "" {
+				if exempt[key] != "" {
 					used[key] = true
 					return true
 				}
@@ -69,8 +71,8 @@ func TestExamples(t *testing.T) {
 		}
 		checkRun := func(all []*doc.Example) {
 			for _, e := range all {
-				if e.Output == "" && !e.EmptyOutput && !excused("Example"+e.Name) {
-					t.Errorf("%s: Example%s has no output, so it is compiled and never run", pkg, e.Name)
+				if e.Output == "" && !e.EmptyOutput && !isExempt("Example"+e.Name) {
+					t.Errorf("%s: Example%s has no output comment, so go test compiles it and never runs it", pkg, e.Name)
 				}
 			}
 		}
@@ -98,8 +100,8 @@ func TestExamples(t *testing.T) {
 			}
 			checkRun(typ.Examples)
 			types++
-			if len(of) == 0 && !slices.ContainsFunc(namesOf(typ), func(name string) bool { return mentioned[name] }) && !excused(typ.Name) {
-				t.Errorf("%s: the type %s has no example, and those of others do not use it", pkg, typ.Name)
+			if len(of) == 0 && !slices.ContainsFunc(namesOf(typ), func(name string) bool { return mentioned[name] }) && !isExempt(typ.Name) {
+				t.Errorf("%s: the type %s has no example, and no other example uses it", pkg, typ.Name)
 			}
 			called := map[string]bool{}
 			for _, e := range append(of, p.Examples...) {
@@ -109,23 +111,23 @@ func TestExamples(t *testing.T) {
 			}
 			for _, m := range typ.Methods {
 				methods++
-				if len(m.Examples) == 0 && !called[m.Name] && !excused(typ.Name+"."+m.Name) {
+				if len(m.Examples) == 0 && !called[m.Name] && !isExempt(typ.Name+"."+m.Name) {
 					t.Errorf("%s: no example of %s calls its method %s", pkg, typ.Name, m.Name)
 				}
 			}
 		}
 	}
-	for key := range excuses {
+	for key := range exempt {
 		if !used[key] {
-			t.Errorf("%s is excused, and needs no excuse", key)
+			t.Errorf("%s is exempt from having an example, but needs no exemption; remove it from the list", key)
 		}
 	}
 	if functions < 80 || types < 120 || methods < 180 {
-		t.Errorf("there are %d functions, %d types and %d methods in all; has the test lost them?", functions, types, methods)
+		t.Errorf("only %d functions, %d types and %d methods are found in the whole repository; does the test look in the wrong place?", functions, types, methods)
 	}
 }
 
-// namesOf returns the name of a type, and those of the constants that belong to it.
+// namesOf returns the name of a type and the names of its constants.
 func namesOf(typ *doc.Type) []string {
 	names := []string{typ.Name}
 	for _, c := range typ.Consts {
@@ -134,7 +136,7 @@ func namesOf(typ *doc.Type) []string {
 	return names
 }
 
-// selected returns the names that are selected from x, of anything if x is empty.
+// selected returns the names in selector expressions x.name, for every x if x is empty.
 func selected[N ast.Node](nodes []N, x string) map[string]bool {
 	found := map[string]bool{}
 	for _, n := range nodes {
@@ -152,23 +154,25 @@ func selected[N ast.Node](nodes []N, x string) map[string]bool {
 
 var notForUsers = []string{"internal", "testdata", "examples", "bench", "tools", "docs", "node_modules", "bin", "lifecyclepb"}
 
-// excuses says what needs no example, and why: methods of any type, and, by their packages, types and examples that are not run.
-var excuses = map[string]string{
-	"Error":       "what prints the error calls it",
+// exempt lists what needs no example, with the reason: methods of every type, and types and
+// examples by package.
+var exempt = map[string]string{
+	"Error":       "printing the error calls it",
 	"Unwrap":      "errors.Is and errors.As call it",
 	"String":      "package fmt calls it",
 	"LogValue":    "package slog calls it",
 	"MarshalText": "package json calls it",
 
+	"launcher.Outcome":     "an alias; examples use its constants, such as launcher.Clean",
 	"launcher.GroupSource": "a config.Config is one; ExampleConfig_WithGroup is there",
 
-	"shutdowntest.ExampleRun":    "it takes a testing.T; the package's TestExamples runs it",
-	"shutdowntest.ExampleWithin": "it takes a testing.T; the package's TestExamples runs it",
+	"shutdowntest.ExampleRun":    "it needs a testing.T; TestExamples_CoverExportedNames of that package runs it",
+	"shutdowntest.ExampleWithin": "it needs a testing.T; TestExamples_CoverExportedNames of that package runs it",
 }
 
 func init() {
 	for _, name := range strings.Fields(`Admin Canary Export Grace Hook LauncherDeath Lifecycle Listener Liveness Logs Metrics Network
 		OnFailure Protocol Restart RestartPolicy Retry RetryPolicy Shutdown Signal TLS Transport`) {
-		excuses["launcher/config."+name] = "a part of the file: it is written in YAML, which docs/launcher.md shows"
+		exempt["launcher/config."+name] = "part of the configuration file, which is written in YAML; docs/reference/launcher.md shows it"
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/swansong-go/swansong/httpdrain"
 )
 
-// The functions here are what docs/migrate.md shows under "after".
+// The functions below are the listings that docs/migrate.md shows under "after".
 
 func fetchAll(ctx context.Context, urls []string) error {
 	g := ctxshutdown.NewGroup(ctx)

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// Every package says what it is for.
-func TestPackages(t *testing.T) {
+// TestPackages_HaveDocComments checks that every package has a doc comment.
+func TestPackages_HaveDocComments(t *testing.T) {
 	documented := map[string]bool{} // by directory
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -38,17 +38,18 @@ func TestPackages(t *testing.T) {
 	}
 	for dir, has := range documented {
 		if !has {
-			t.Errorf("%s has no package documentation", dir)
+			t.Errorf("%s has no package doc comment", dir)
 		}
 	}
 	if len(documented) < 50 {
-		t.Errorf("there are %d packages in all; has the test lost them?", len(documented))
+		t.Errorf("only %d packages are found in the whole repository; does the test look in the wrong place?", len(documented))
 	}
 }
 
-// The tests of every package end with a look for goroutines that are left.
-func TestGoleak(t *testing.T) {
-	looks := map[string]bool{} // by directory
+// TestPackages_CheckForLeakedGoroutines checks that the tests of every package end with goleak, in
+// TestMain.
+func TestPackages_CheckForLeakedGoroutines(t *testing.T) {
+	checked := map[string]bool{} // by directory
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -64,21 +65,21 @@ func TestGoleak(t *testing.T) {
 			return err
 		}
 		dir := filepath.ToSlash(filepath.Dir(path))
-		looks[dir] = looks[dir] || goleaks.Match(source)
+		checked[dir] = checked[dir] || goleaks.Match(source)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for dir, does := range looks {
-		if !does {
-			t.Errorf("%s: no test looks for goroutines that are left, by goleak.VerifyTestMain or goleak.Find", dir)
+	for dir, ok := range checked {
+		if !ok {
+			t.Errorf("%s: TestMain does not check for leaked goroutines; call goleak.VerifyTestMain or goleak.Find", dir)
 		}
 	}
-	if len(looks) < 40 {
-		t.Errorf("there are %d packages with tests in all; has the test lost them?", len(looks))
+	if len(checked) < 40 {
+		t.Errorf("only %d packages with tests are found in the whole repository; does the test look in the wrong place?", len(checked))
 	}
 }
 
-// The look is made by TestMain, after all tests.
+// goleaks matches a TestMain that checks for leaked goroutines after all tests.
 var goleaks = regexp.MustCompile(`(?s)\nfunc TestMain\(m \*testing\.M\) \{.*goleak\.(VerifyTestMain\(m\b|Find\()`)

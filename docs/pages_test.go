@@ -1,4 +1,4 @@
-// Package docs has no code. Its test reads every page of the repository.
+// Package docs has no code. Its tests check every Markdown page of the repository.
 package docs
 
 import (
@@ -15,7 +15,7 @@ import (
 
 const root = ".."
 
-// pages returns the Markdown files of the repository, by their path below its root.
+// pages returns the Markdown files of the repository, by their path from its root.
 func pages(t *testing.T) map[string]string {
 	found := map[string]string{}
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
@@ -35,7 +35,7 @@ func pages(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	if len(found) < 5 {
-		t.Fatalf("only %d pages are found", len(found))
+		t.Fatalf("only %d pages are found; does the test look in the wrong place?", len(found))
 	}
 	return found
 }
@@ -44,11 +44,13 @@ var (
 	block   = regexp.MustCompile("(?s)(?:<!-- from ([^ ]+) -->\n)?[ \t]*```(\\w*)\n(.*?)```")
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	anchor  = regexp.MustCompile(`<a id="([^"]+)"></a>`)
 	noSlug  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// A link leads to a file that is there, and to a heading that it has. Those that leave the repository are not followed.
-func TestLinks(t *testing.T) {
+// TestLinks_Exist checks that every relative link leads to an existing file and heading. Links to other
+// sites are not followed.
+func TestLinks_Exist(t *testing.T) {
 	all := pages(t)
 	for name, text := range all {
 		text = block.ReplaceAllString(text, "")
@@ -56,33 +58,39 @@ func TestLinks(t *testing.T) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
-			file, anchor, _ := strings.Cut(m[1], "#")
+			file, section, _ := strings.Cut(m[1], "#")
 			target := name
 			if file != "" {
 				target = path.Join(path.Dir(name), file)
 			}
 			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
-				t.Errorf("%s: a link to %s, which is not there", name, m[1])
+				t.Errorf("%s links to %s, but there is no such file", name, m[1])
 				continue
 			}
-			if anchor != "" && !slugs(all[target])[anchor] {
-				t.Errorf("%s: a link to %s, but there is no such heading", name, m[1])
+			if section != "" && !slugs(all[target])[section] {
+				t.Errorf("%s links to %s, but the page has no such heading", name, m[1])
 			}
 		}
 	}
 }
 
-// slugs returns the anchors that a forge makes of the headings of a page.
+// slugs returns the anchors of a page: those that GitHub derives from its headings, and explicit
+// ones.
 func slugs(text string) map[string]bool {
 	found := map[string]bool{}
+	text = block.ReplaceAllString(text, "")
+	for _, m := range anchor.FindAllStringSubmatch(text, -1) {
+		found[m[1]] = true
+	}
 	for _, m := range heading.FindAllStringSubmatch(text, -1) {
 		found[strings.ReplaceAll(noSlug.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
 	}
 	return found
 }
 
-// A block of Go names its file, and is in it as it is, but for the indentation: so it is compiled, and mostly run.
-func TestCode(t *testing.T) {
+// TestCode_IsFromNamedFile checks that every Go block names the file that it is from, and that the file contains
+// it, whatever the indentation. So all code in pages is compiled, and most of it is run.
+func TestCode_IsFromNamedFile(t *testing.T) {
 	from := 0
 	for name, text := range pages(t) {
 		for _, m := range block.FindAllStringSubmatch(text, -1) {
@@ -94,20 +102,21 @@ func TestCode(t *testing.T) {
 				if err != nil {
 					t.Errorf("%s: %v", name, err)
 				} else if !strings.Contains(flat(string(file)), flat(code)) {
-					t.Errorf("%s: this is not in %s as it is:\n%s", name, source, code)
+					t.Errorf("%s: the block is not in %s in this form; copy it from there again:\n%s", name, source, code)
 				}
 			case language == "go":
-				t.Errorf("%s: this does not say where it is compiled, as in <!-- from docs/snippets_test.go -->:\n%s", name, code)
+				t.Errorf("%s: the block does not name the file that it is from; put a line such as <!-- from docs/snippets_test.go --> before it:\n%s", name, code)
 			}
 		}
 	}
 	if from == 0 {
-		t.Error("no block names its file")
+		t.Error("no block names its file; is the pattern of this test wrong?")
 	}
 }
 
-// A step of the guide says how to run it, by a program that is there and with an address that it has.
-func TestGuideRuns(t *testing.T) {
+// TestGuide_StepsMatchPrograms checks that every step of the guide says how to run its program, and that the program
+// serves the addresses which the guide requests.
+func TestGuide_StepsMatchPrograms(t *testing.T) {
 	guide := pages(t)["docs/guide.md"]
 	steps, err := filepath.Glob(filepath.Join(root, "examples", "guide", "*", "main.go"))
 	if err != nil || len(steps) != 7 {
@@ -119,29 +128,30 @@ func TestGuideRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		dir := filepath.Base(filepath.Dir(step))
-		_, says, ok := strings.Cut(guide, "`go run ./examples/guide/"+dir)
+		_, instructions, ok := strings.Cut(guide, "`go run ./examples/guide/"+dir)
 		if !ok {
 			t.Errorf("docs/guide.md does not say how to run %s", dir)
 			continue
 		}
-		says, _, _ = strings.Cut(says, "\n\n")
-		asked := regexp.MustCompile(`curl [^`+"`"+`]*?127\.0\.0\.1:(\d+)(/\w+)`).FindAllStringSubmatch(says, -1)
-		if len(asked) == 0 {
-			t.Errorf("docs/guide.md does not say what to ask %s", dir)
+		instructions, _, _ = strings.Cut(instructions, "\n\n")
+		requests := regexp.MustCompile(`curl [^`+"`"+`]*?127\.0\.0\.1:(\d+)(/\w+)`).FindAllStringSubmatch(instructions, -1)
+		if len(requests) == 0 {
+			t.Errorf("docs/guide.md does not say which request to send to %s", dir)
 		}
-		for _, m := range asked {
+		for _, m := range requests {
 			if !strings.Contains(string(source), `"127.0.0.1:`+m[1]+`"`) || !regexp.MustCompile(`"(GET|POST) `+m[2]+`"`).Match(source) {
-				t.Errorf("docs/guide.md asks %s for %s at port %s, which it does not have", dir, m[2], m[1])
+				t.Errorf("docs/guide.md sends a request to %s for %s at port %s, which that program does not serve", dir, m[2], m[1])
 			}
 		}
 	}
 }
 
-// The figures of README.md are those of docs/benchmarks.md, where make bench writes them: when and where they were measured, the rows
-// (without their targets), and those in sentences.
-func TestFigures(t *testing.T) {
+// TestFigures_MatchBenchmarks checks that the figures of README.md are those of docs/measured/benchmarks.md, which
+// make bench writes: date and machine, the rows (without their targets), and the figures in
+// sentences.
+func TestFigures_MatchBenchmarks(t *testing.T) {
 	all := pages(t)
-	readme, measured := all["README.md"], all["docs/benchmarks.md"]
+	readme, measured := all["README.md"], all["docs/measured/benchmarks.md"]
 	_, costs, _ := strings.Cut(readme, "## What it costs")
 	costs, _, _ = strings.Cut(costs, "\n## ")
 	known := map[string]bool{}
@@ -172,40 +182,40 @@ func TestFigures(t *testing.T) {
 		}
 		targets++
 		if missed := figure(took) > figure(cells[5]) && !strings.Contains(took, "<"); missed != strings.Contains(cells[5], "missed") {
-			t.Errorf("docs/benchmarks.md: a row is to say that it has missed its target, and no other one:\n%s", l)
+			t.Errorf("docs/measured/benchmarks.md: a row that misses its target must say missed, and no other row:\n%s", l)
 		}
 	}
 	if targets < 30 || !strings.Contains(measured, "A target is what") {
-		t.Errorf("docs/benchmarks.md has %d rows with targets, and does not say what these are; make bench writes it", targets)
+		t.Errorf("docs/measured/benchmarks.md has %d rows with targets, or does not explain targets; run make bench", targets)
 	}
 	rows := 0
 	for l := range strings.Lines(costs) {
 		if strings.HasPrefix(l, "Measured ") || strings.HasPrefix(l, "| ") {
 			rows++
 			if !known[l] {
-				t.Errorf("README.md: this is not in docs/benchmarks.md:\n%s", l)
+				t.Errorf("README.md has a row that is not in docs/measured/benchmarks.md:\n%s", l)
 			}
 		}
 	}
 	if rows < 15 {
-		t.Errorf("README.md has %d rows of figures; has the test lost them?", rows)
+		t.Errorf("README.md has only %d rows of figures; is the pattern of this test wrong?", rows)
 	}
 	costs = strings.Join(strings.Fields(costs), " ")
 	for _, f := range []struct{ says, row string }{
-		{"been warned of (%s instructions", "TryGuard + Release, depth 4"},
-		{"the Guard takes %s,", "Guard + Release, depth 4"},
-		{"a WaitGroup's Add and Done %s)", "sync.WaitGroup Add + Done"},
+		{"checks a bit of the word: %s instructions", "TryGuard + Release, depth 4"},
+		{"a `Guard` takes %s,", "Guard + Release, depth 4"},
+		{"`Add` and `Done` of a WaitGroup %s.", "sync.WaitGroup Add + Done"},
 		{"A live child takes %s bytes", "child scope"},
 		{"%s with a guard", "child scope that holds a guard"},
-		{"%s when somebody waits on it; a", "child scope that is waited on"},
-		{"a `context.WithCancel` takes %s,", "context.WithCancel"},
-		{"and %s when somebody waits on it.", "context.WithCancel that is waited on"},
+		{"and %s when a goroutine waits on it. A", "child scope that is waited on"},
+		{"A `context.WithCancel` takes %s bytes,", "context.WithCancel"},
+		{"and %s when a goroutine waits on it.", "context.WithCancel that is waited on"},
 	} {
 		m := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(f.row) + ` \| (\d+) \|$`).FindStringSubmatch(measured)
 		if m == nil {
-			t.Errorf("docs/benchmarks.md has no figure for %q", f.row)
+			t.Errorf("docs/measured/benchmarks.md has no row %q", f.row)
 		} else if want := strings.Replace(f.says, "%s", m[1], 1); !strings.Contains(costs, want) {
-			t.Errorf("README.md does not say %q, as docs/benchmarks.md does", want)
+			t.Errorf("README.md does not say %q, as docs/measured/benchmarks.md does", want)
 		}
 	}
 }

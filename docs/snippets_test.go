@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The functions here are what pages show of things that are not run: what one has before one moves (docs/migrate.md), and where
-// to put a line (README.md, docs/interrupts.md).
+// The functions below are listings of pages that are compiled and not run: code before a migration
+// (docs/migrate.md), and fragments (README.md, docs/reference/interrupts.md).
 
 var _ = []any{errgroupBefore, shutdownBefore, guarded, readLines, copyAll}
 

@@ -15,18 +15,20 @@ import (
 
 const asCrash = "EVENTLOOP_TEST_CRASH"
 
-// A boom is what main panics with. The runtime asks for its text when all deferred calls have run, and before it prints
-// anything; whoever has been let go by then is given the time to end the program in peace.
-type boom struct{ released func() bool }
+// A lateValue is the value with which main panics. The runtime calls its Error method after all
+// deferred calls and before it prints anything. Error waits, so that a goroutine that was released
+// too early would have the time to end the program without the panic.
+type lateValue struct{ released func() bool }
 
-func (b boom) Error() string {
+func (b lateValue) Error() string {
 	if b.released() {
 		select {}
 	}
-	return "boom"
+	return "lateValue"
 }
 
-// TestMain_Crash is the process that crashes; by itself it checks nothing.
+// TestMain_Crash is the program that TestRun_PanicInMainEndsProgram starts. If it is run directly,
+// it checks nothing.
 func TestMain_Crash(t *testing.T) {
 	if os.Getenv(asCrash) == "" {
 		return
@@ -35,21 +37,22 @@ func TestMain_Crash(t *testing.T) {
 	l := eventloop.New(app)
 	l.Run(context.Background(), func(context.Context) error {
 		app.Shutdown()
-		for app.GuardCount() > 1 { // the loop's own
+		for app.GuardCount() > 1 { // the last guard is that of the loop itself
 			runtime.Gosched()
 		}
-		panic(boom{func() bool { return app.GuardCount() == 0 }})
+		panic(lateValue{func() bool { return app.GuardCount() == 0 }})
 	})
 	os.Exit(0)
 }
 
-// As in any goroutine: the panic is printed and the exit code is 2, whoever waits for the loop.
-func TestAPanicInMainEndsTheProgram(t *testing.T) {
+// A panic in main ends the program like a panic in any goroutine, even if another goroutine waits
+// for the loop: the panic is printed, and the exit code is 2.
+func TestRun_PanicInMainEndsProgram(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMain_Crash$", "-test.timeout=10s")
 	cmd.Env = append(os.Environ(), asCrash+"=1", "GORACE=atexit_sleep_ms=0")
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), "panic: boom") {
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), "panic: lateValue") {
 		t.Errorf("%v, want exit status 2 and the panic:\n%s", err, out)
 	}
 }

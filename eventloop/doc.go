@@ -1,4 +1,5 @@
-// Package eventloop runs callbacks on one goroutine, fed from any number of others, and stops without losing one.
+// Package eventloop runs callbacks on one goroutine. Any number of goroutines may post callbacks, and the
+// loop stops without losing one.
 //
 //	loop := eventloop.New(ctx)
 //	if err := loop.Start(); err != nil {
@@ -7,42 +8,47 @@
 //	if !loop.Post(func() { state++ }) {
 //		// refused: the loop is not running, and the callback never runs
 //	}
-//	err := loop.Stop().Wait(waitCtx) // what was accepted has run
+//	err := loop.Stop().Wait(waitCtx) // every accepted callback has run
 //
-// What only callbacks touch needs no lock. A [Loop] runs what is posted to it, in order, along with its timers and the
-// completions of what it has a [Pool] do for it ([Offload], [OffloadTimeout]).
+// Data that only callbacks access needs no lock. A [Loop] runs callbacks in the order in which they were
+// posted, together with its timers and with the completions of work that a [Pool] does for it
+// ([Offload], [OffloadTimeout]).
 //
 // # The contract
 //
-// A callback that was accepted is executed exactly once; one that was refused never is. Which of the two it is, is
-// decided in one step together with the state of the loop:
+// A callback that was accepted runs exactly once; one that was refused never runs. The decision is
+// made in one step together with the state of the loop:
 //
 //	Idle ──Start, Run──▶ Starting ──ready──▶ Running ──Stop──▶ Stopping ──drained──▶ Stopped
 //	  │                      └────────────Stop────────────────▶┘                       ▲
 //	  └────────────────────────────────────Stop────────────────────────────────────────┘
 //
-// Only a Running loop accepts anything. A Stopping one runs what it has accepted, the completions of its offloads
-// included, and cancels its timers. [Loop.Stop] never waits, so it may be called from anywhere: a callback, a timer, a
-// completion. Whoever wants to wait does so on what it returns, and not in a callback of the loop.
+// Only a Running loop accepts callbacks. A Stopping loop runs what it has accepted, including the
+// completions of its offloads, and cancels its timers. [Loop.Stop] never blocks, so it may be called
+// from a callback, a timer or a completion. To wait for the end of the loop, wait for the completion
+// that Stop returns, outside of the loop's callbacks.
 //
-// A loop is a child scope of the context it is made with (see [ctxshutdown.WithCancel]): stopping that scope stops the
-// loop, the scope is complete only after the loop has drained, and reports name the loop, its offloads and its handles.
-// Force ends the context of the work that was offloaded and has its completions run with the cause at once.
+// A loop is a child scope of its context (see [ctxshutdown.WithCancel]): stopping the parent scope
+// stops the loop, the parent is complete only after the loop has drained, and reports name the loop,
+// its offloads and its handles. Force ends the context of offloaded work and runs its completions at
+// once with the cause.
 //
 // # Shutting down
 //
-// In this order, nothing is lost and every counter of [Stats] but those of ordinary life stays zero:
+// In the following order nothing is lost, and the counters of [Stats] that indicate a wrong order stay
+// zero:
 //
-//  1. Trigger the [ShutdownHandle], and have whatever takes on requests stop at its Signal.
-//  2. Let requests in flight end, or time out.
-//  3. [Pool.WaitIdle]: all that was offloaded has been handed back to the loop.
+//  1. Trigger the [ShutdownHandle]. The code that accepts requests stops at its Signal.
+//  2. Wait until requests in progress have ended or timed out.
+//  3. [Pool.WaitIdle]: the results of all offloads have been queued at the loop.
 //  4. [Loop.Quiesce], with a time limit of your choice, and [Loop.Stop].
 //  5. Wait for the completion that Stop returns: the loop's goroutine has ended.
 //  6. Release what the callbacks used, and read the [Stats].
 //
-// Stopping the scope that the loop and the pool are in does 3 to 5 by itself. The steps are for who wants to know at
-// which of them it got stuck.
+// Stopping the scope that contains the loop and the pool performs steps 3 to 5. The single steps show
+// where a shutdown is blocked.
 //
-// The contract is that of two event loops in other languages. From a C++ one come the states, Post and Stop, the drain of
-// pools and the late completion; from a Rust one the trigger, the quiescence with a mandatory limit and the counters.
+// The contract comes from event loops in two other languages: states, Post, Stop, the drain of pools
+// and late completions from one in C++; the trigger, quiescence with a mandatory limit, and the counters
+// from one in Rust.
 package eventloop

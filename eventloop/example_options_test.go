@@ -9,7 +9,7 @@ import (
 	"github.com/swansong-go/swansong/eventloop"
 )
 
-// A loop is part of the scope that it is made in, and stops with it.
+// A loop belongs to the scope in which it is created and stops with it.
 func ExampleNew() {
 	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
 	loop := eventloop.New(app)
@@ -20,7 +20,7 @@ func ExampleNew() {
 	// <nil> Stopped
 }
 
-// In reports, a loop and a pool go by their names.
+// Reports contain the names of a loop and of a pool.
 func ExampleWithName() {
 	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
 	defer app.Shutdown()
@@ -32,20 +32,21 @@ func ExampleWithName() {
 	// 1 guard: app/ui ×1
 }
 
-// What has to be set up on the goroutine of the loop is, before anything else runs there; if that fails, nothing does.
+// The init function runs on the loop's goroutine before any callback. If it fails, no callback
+// runs.
 func ExampleWithInit() {
 	loop := eventloop.New(context.Background(), eventloop.WithInit(func() error { return errors.New("no display") }))
 	fmt.Println(loop.Start())
 	fmt.Println(loop.Post(func() {}))
 	// Output:
-	// eventloop: the init function of the loop failed: no display
+	// eventloop: init function of the loop failed: no display
 	// false
 }
 
-// Libraries for graphics want all calls from one thread of the operating system.
+// Graphics libraries require that all calls come from one operating system thread.
 func ExampleWithOSThread() {
 	loop := eventloop.New(context.Background(), eventloop.WithOSThread(), eventloop.WithInit(func() error {
-		return nil // gl.Init(), say
+		return nil // a real program calls gl.Init(), for example
 	}))
 	fmt.Println(loop.Start())
 	loop.Post(func() { loop.Stop() })
@@ -56,14 +57,14 @@ func ExampleWithOSThread() {
 	// Stopped
 }
 
-// A pool does what takes the processors their time, as many at once as it has workers.
+// A pool runs work that takes processor time, on as many goroutines as it has workers.
 func ExampleNewPool() {
 	pool := eventloop.NewPool(context.Background(), 2)
 	sum := make(chan int, 10)
 	for n := range 10 {
 		pool.Submit(func() { sum <- n * n })
 	}
-	pool.Stop() // what was accepted is done
+	pool.Stop() // jobs that were accepted still run
 	<-pool.Scope().Completion().Done()
 	close(sum)
 	total := 0

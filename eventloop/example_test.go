@@ -19,7 +19,7 @@ func Example() {
 		return
 	}
 
-	hits := 0 // only callbacks touch it
+	hits := 0 // only callbacks access this variable
 	for range 3 {
 		loop.Post(func() { hits++ })
 	}
@@ -27,7 +27,7 @@ func Example() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	fmt.Println("stopped:", app.Shutdown().Wait(ctx)) // what stops the scope stops the loop, and waits for it
+	fmt.Println("stopped:", app.Shutdown().Wait(ctx)) // Shutdown stops the loop, and Wait waits for it
 	fmt.Println("accepted:", loop.Post(func() { fmt.Println("never") }))
 	// Output:
 	// hits: 3
@@ -35,7 +35,7 @@ func Example() {
 	// accepted: false
 }
 
-// A callback may stop its loop. What was accepted before still runs.
+// A callback may stop its loop. Callbacks that were accepted before still run.
 func ExampleLoop_Stop() {
 	loop := eventloop.New(context.Background())
 	loop.Start()
@@ -55,7 +55,8 @@ func ExampleLoop_Stop() {
 	// Stopped
 }
 
-// The calling goroutine is the loop, which matters where it is tied to a thread. Everything else is in main.
+// Run uses the calling goroutine for the loop, which matters if that goroutine is locked to a
+// thread. The rest of the program runs in main.
 func ExampleLoop_Run() {
 	loop := eventloop.New(context.Background(), eventloop.WithOSThread())
 	err := loop.Run(context.Background(), func(ctx context.Context) error {
@@ -85,7 +86,7 @@ func ExampleLoop_Quiesce() {
 	loop := eventloop.New(context.Background())
 	loop.Start()
 	defer loop.Stop()
-	driver, _ := loop.Handle() // somebody outside who may still post
+	driver, _ := loop.Handle() // for a thread of a driver that posts to the loop
 
 	err := loop.Quiesce(time.Millisecond)
 	var late *eventloop.QuiesceTimeoutError
@@ -124,7 +125,7 @@ func ExampleHandle() {
 
 func ExampleShutdownHandle() {
 	loop := eventloop.New(context.Background())
-	shutdown := loop.ShutdownHandle() // hand it to whoever may ask for it
+	shutdown := loop.ShutdownHandle() // pass it to the code that may request a shutdown
 	time.AfterFunc(time.Millisecond, shutdown.Trigger)
 	err := loop.Run(context.Background(), func(context.Context) error {
 		<-shutdown.Signal()
@@ -134,14 +135,15 @@ func ExampleShutdownHandle() {
 	// Output: true <nil>
 }
 
-// The counters are read when the loop is gone. A shutdown in order leaves the last four at zero.
+// Read the counters when the loop has ended. If the program was shut down in the documented order,
+// the last four are zero.
 func ExampleStats() {
 	loop := eventloop.New(context.Background())
 	stats := loop.Stats()
 	var held *eventloop.Handle
 	loop.Run(context.Background(), func(context.Context) error {
 		loop.Post(func() {})
-		held, _ = loop.Handle() // forgotten
+		held, _ = loop.Handle() // never released
 		return nil
 	})
 	s := stats.Snapshot()
@@ -188,7 +190,7 @@ func ExamplePool() {
 	// false
 }
 
-// The work runs on the pool, the completion on the loop, which may touch what is its own.
+// The work runs on the pool. The completion runs on the loop and may access the loop's data.
 func ExampleOffload() {
 	loop, pool := eventloop.New(context.Background()), eventloop.NewPool(context.Background(), 4)
 	loop.Start()
@@ -215,15 +217,15 @@ func ExampleOffloadTimeout() {
 	}, func(_ string, err error) {
 		fmt.Println(err)
 	})
-	<-loop.Stop().Done() // waits for the completion, and for the work
+	<-loop.Stop().Done() // waits until the completion has run and the work has returned
 	fmt.Println(loop.Stats().Snapshot().TimedOut)
 	<-pool.Stop().Done()
 	// Output:
-	// eventloop: the offload took too long: context deadline exceeded
+	// eventloop: offloaded work did not finish in time: context deadline exceeded
 	// 1
 }
 
-// The loop goes on after a panic.
+// With a panic handler, the loop continues after a panic.
 func ExampleWithPanicHandler() {
 	loop := eventloop.New(context.Background(), eventloop.WithPanicHandler(func(err *eventloop.PanicError) {
 		fmt.Println(err)
@@ -241,7 +243,7 @@ func ExamplePanicError() {
 	loop := eventloop.New(context.Background())
 	loop.Start()
 	loop.Post(func() { panic(errors.New("disk on fire")) })
-	<-loop.Scope().Completion().Done() // it has stopped the loop
+	<-loop.Scope().Completion().Done() // the panic has stopped the loop
 	var err *eventloop.PanicError
 	fmt.Println(errors.As(loop.Err(), &err), err.Unwrap())
 	// Output: true disk on fire
@@ -254,7 +256,7 @@ func ExampleQuiesceTimeoutError() {
 	feed.Release()
 	<-loop.Stop().Done()
 	// Output:
-	// eventloop: not quiescent after 0s in state Idle: 0 queued, 0 offloads running, 1 handles held, 0 timers pending; stop those who still post, have what runs return, or wait longer
+	// eventloop: not quiescent after 0s in state Idle: 0 queued, 0 offloads running, 1 handles held, 0 timers pending; stop the producers, let running work return, or wait longer
 }
 
 func ExampleWaitError() {

@@ -9,7 +9,8 @@ import (
 	"github.com/swansong-go/swansong/eventloop"
 )
 
-// What belongs to the loop is touched by what the loop runs, and by nothing else: callbacks, timers, completions.
+// Callbacks, timers and completions may access the loop's data without a lock. Other goroutines
+// must not access it.
 func ExampleLoop() {
 	loop := eventloop.New(context.Background(), eventloop.WithName("ui"))
 	if err := loop.Start(); err != nil {
@@ -17,7 +18,8 @@ func ExampleLoop() {
 		return
 	}
 	frames, painted := 0, make(chan struct{})
-	loop.Post(func() { // of the loop's own goroutine, so that the timer cannot fire before it is assigned
+	// Create the timer on the loop's goroutine, so that it cannot fire before it is assigned.
+	loop.Post(func() {
 		var paint *eventloop.Timer
 		paint, _ = loop.Every(time.Millisecond, func() {
 			if frames++; frames == 2 {
@@ -42,10 +44,10 @@ func ExampleLoop() {
 	// cancelled: 1
 }
 
-// Somebody outside asks; main decides what follows, and in which order.
+// Any code may request the shutdown. What happens then, and in which order, is decided in main.
 func ExampleLoop_ShutdownHandle() {
 	loop := eventloop.New(context.Background())
-	go loop.ShutdownHandle().Trigger() // a window is closed
+	go loop.ShutdownHandle().Trigger() // a real program calls Trigger when a window is closed, for example
 	err := loop.Run(context.Background(), func(context.Context) error {
 		<-loop.ShutdownHandle().Signal()
 		loop.Post(func() { fmt.Println("saved") })
@@ -57,15 +59,15 @@ func ExampleLoop_ShutdownHandle() {
 	// <nil>
 }
 
-// Before what offloads use is taken away, such as the heap of another language, the last of them has to have returned: those
-// that timed out go on until they notice.
+// Offloaded work that has timed out continues until it notices that its context has ended. Wait for
+// it before you release what it uses, such as the heap of another language.
 func ExampleLoop_WaitRunners() {
 	loop, pool := eventloop.New(context.Background()), eventloop.NewPool(context.Background(), 1)
 	defer pool.Stop()
 	loop.Start()
 	timedOut, finish := make(chan struct{}), make(chan struct{})
 	eventloop.OffloadTimeout(loop, pool, time.Millisecond, func(context.Context) (int, error) {
-		<-finish // does not look at its context
+		<-finish // this work ignores its context
 		return 0, nil
 	}, func(int, error) { close(timedOut) })
 	<-timedOut
@@ -86,7 +88,7 @@ func ExampleLoop_WaitRunners() {
 	// <nil>
 }
 
-// A panic ends its job and no other one. The first is kept, with its stack.
+// A panic ends only the job that panicked. Err returns the first panic of a job, with its stack.
 func ExamplePool_Err() {
 	pool := eventloop.NewPool(context.Background(), 1)
 	release := make(chan struct{})

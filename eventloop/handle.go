@@ -6,18 +6,18 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// A Handle says that somebody outside of the loop may still post to it: a driver thread, a connection, a subscription.
-// [Loop.Quiesce] waits for all handles to be released, and the completion of the loop's scope does. It does not keep the
-// loop from stopping.
+// A Handle announces that code outside of the loop may still post to it: a driver thread, a
+// connection, a subscription. [Loop.Quiesce] waits until all handles have been released, and so
+// does the completion of the loop's scope. A handle does not keep the loop from stopping.
 //
-// Its methods may be called concurrently.
+// The methods may be called concurrently.
 type Handle struct {
 	loop  *Loop
 	guard atomic.Pointer[ctxshutdown.Guard]
 }
 
-// Handle returns a new handle of the loop, which must be released. It may be had before the start; nil and false once the
-// loop has been told to stop.
+// Handle returns a new handle of the loop. The caller must release it. It can be created before the
+// loop is started. Handle returns nil and false once the loop has been stopped.
 func (l *Loop) Handle() (h *Handle, ok bool) {
 	guard, ok := l.handles.TryGuard()
 	if !ok {
@@ -29,17 +29,18 @@ func (l *Loop) Handle() (h *Handle, ok bool) {
 	return h, true
 }
 
-// Post is [Loop.Post] until the handle is released, and refuses then, which is counted in the same way.
+// Post is [Loop.Post] until the handle is released. Afterwards it returns false, and the callback
+// is counted as refused.
 func (h *Handle) Post(f func()) bool {
 	mustFunc(f != nil, "Post")
 	if h.guard.Load() == nil {
-		h.loop.box.refuse(h.loop.State())
+		h.loop.box.countRefused(h.loop.State())
 		return false
 	}
 	return h.loop.Post(f)
 }
 
-// Release gives the handle back. Again is a no-op.
+// Release releases the handle. Further calls have no effect.
 func (h *Handle) Release() {
 	if g := h.guard.Swap(nil); g != nil {
 		h.loop.box.handles.done()

@@ -15,7 +15,7 @@ import (
 	"github.com/swansong-go/swansong/eventloop"
 )
 
-// asIdle has the test binary be a program with loops that have nothing to do.
+// If the environment contains asIdle, the test binary runs idle loops.
 const asIdle = "EVENTLOOP_TEST_AS_IDLE"
 
 func init() {
@@ -37,12 +37,13 @@ func init() {
 	os.Exit(0)
 }
 
-// An idle loop uses no processor: in a process of its own, no thread runs at all between two looks. How soon the runtime
-// comes to rest after the start is its own affair, so there may be many looks; a loop that woke up now and then would fail
-// all of them.
-func TestIdleLoopsDoNothing(t *testing.T) {
+// A loop with nothing to do uses no processor time. In a separate process with idle loops, no
+// thread runs between two samples. The Go runtime needs some time to become idle after the start,
+// so the test takes many samples. A loop that woke up periodically would fail all of them.
+func TestLoop_IdleUsesNoProcessor(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), asIdle+"=1", "GOGC=off") // the runtime collects every two minutes, whatever happens
+	// With GOGC=off, the runtime does not collect garbage every two minutes.
+	cmd.Env = append(os.Environ(), asIdle+"=1", "GOGC=off")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -57,32 +58,33 @@ func TestIdleLoopsDoNothing(t *testing.T) {
 	defer cmd.Wait()
 	defer stdin.Close()
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "idle\n" {
-		t.Fatalf("the program says %q, %v", line, err)
+		t.Fatalf("the program printed %q, %v", line, err)
 	}
-	last := runs(t, cmd.Process.Pid)
+	last := threadTimes(t, cmd.Process.Pid)
 	for range 20 {
 		time.Sleep(500 * time.Millisecond)
-		now := runs(t, cmd.Process.Pid)
+		now := threadTimes(t, cmd.Process.Pid)
 		if now == last {
 			return
 		}
 		last = now
 	}
-	t.Errorf("the threads keep running: %s", last)
+	t.Errorf("the threads of idle loops keep running: %s", last)
 }
 
-// runs returns, for each thread, its processor time in ticks and how often it was put to sleep.
-func runs(t *testing.T, pid int) string {
+// threadTimes returns for each thread its processor time in ticks, and how often the thread was put
+// to sleep.
+func threadTimes(t *testing.T, pid int) string {
 	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 	if err != nil || len(tasks) == 0 {
-		t.Fatalf("no threads: %v", err)
+		t.Fatalf("cannot read the threads: %v", err)
 	}
 	var all strings.Builder
 	for _, task := range tasks {
 		stat, err := os.ReadFile(filepath.Join(task, "stat"))
 		if err != nil {
-			continue // it has just ended
+			continue // the thread has ended
 		}
 		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 		fmt.Fprintf(&all, "%s: %s+%s ticks", filepath.Base(task), fields[11], fields[12])

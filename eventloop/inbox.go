@@ -7,61 +7,63 @@ import (
 	"sync/atomic"
 )
 
-// An inbox is the state of a loop and the callbacks it has accepted. The two belong together: whether a callback is
-// accepted is decided by the state, and whether the loop is over by both.
+// An inbox is the state of a loop together with the callbacks that it has accepted. The state decides
+// whether a callback is accepted; both together decide whether the loop has drained.
 //
 //	Idle ──▶ Starting ──▶ Running ──▶ Stopping ──▶ Stopped
 //	  │          └────────────────────▶┘             ▲
 //	  └──────────────────────────────────────────────┘
 //
-// Every transition is one compare-and-swap on state. Invariants:
+// Every transition is one compare-and-swap of state. Invariants:
 //
-//  1. A callback is pushed under mu after the state was seen to be Running under mu, or against a debt that was
-//     incurred so.
-//  2. The loop takes itself for drained under mu, when the state is Stopping, nothing is queued and nothing is owed.
-//     Whoever saw Running under mu has pushed by then, and whoever comes later sees Stopping. So nothing is accepted
-//     behind the loop's back, and no lock is needed to stop it.
-//  3. Only the loop's goroutine takes, in the order of the pushes, and what it takes it runs.
+//  1. A callback is pushed while its producer holds mu and has seen Running under mu, or as a
+//     completion that was promised in that way.
+//  2. The loop considers itself drained while it holds mu, the state is Stopping, the queue is empty
+//     and no completion is promised. Every producer that saw Running under mu has pushed by then, and
+//     every later one sees Stopping. So no callback is accepted after that, and stopping the loop
+//     needs no lock.
+//  3. Only the loop's goroutine takes callbacks, in the order in which they were pushed, and it runs
+//     every callback that it takes.
 //
-// models/inbox.pml checks that over every interleaving, together with variants that must fail.
+// models/inbox.pml checks this over every interleaving, together with variants that must fail.
 //
-// A mutex and chunks, and not an atomic counter that hands out slots: that takes two atomic operations a callback as
-// well, twice the memory, and was slower at every number of producers. Measured as Post until run, on two processors of an
-// AMD EPYC, medians of 11 interleaved rounds, with 1, 2, 8 producers: this 14, 21, 44 ns, slots 32, 62, 58 ns, a chan func()
-// with a buffer of 1024 82, 88, 105 ns.
+// The alternative to a mutex and chunks is an atomic counter that assigns slots. It takes as many
+// atomic operations per callback and twice the memory. From Post to the call it took 32, 62 and 58 ns
+// with 1, 2 and 8 producers, and this 14, 21 and 44 ns.
 type inbox struct {
-	state atomic.Int32 // a State
+	state atomic.Int32 // contains a State
 
-	refused atomic.Uint64 // callbacks
-	tooLate atomic.Uint64 // those refused while Stopping
+	refused     atomic.Uint64 // the number of refused callbacks
+	refusedLate atomic.Uint64 // the number of refused callbacks that were posted while Stopping
 
-	mu          sync.Mutex
-	awake       sync.Cond
-	first, last *chunk
-	accepted    uint64      // callbacks, with those that paid a debt
-	owed        int         // completions that were promised: the loop is not over without them
-	asleep      bool        // the loop waits, and nobody has woken it yet
-	kicked      bool        // it has something to do that is not a callback
-	asking      []chan bool // who waits for it to be idle
-	in          string      // what the loop runs that is not a callback: Counts.In
+	mu            sync.Mutex
+	awake         sync.Cond
+	first, last   *chunk
+	accepted      uint64      // the number of callbacks accepted and completions delivered
+	promised      int         // the number of completions that will still be delivered; the loop does not end before that
+	sleeping      bool        // the loop's goroutine is asleep and has not been woken yet
+	wakeRequested bool        // the loop must check its timers and its state
+	idleWaiters   []chan bool // each receives an answer when the loop next has nothing to run
+	running       string      // the kind of function that is running, unless it is a callback; see Counts.In
 
-	offloads, handles tally // who outside is at work for the loop
+	offloads, handles counter // what is active outside of the loop's goroutine
 
-	_        [64]byte      // producers write above, the loop below
-	executed atomic.Uint64 // callbacks
+	_        [64]byte      // padding: producers write the fields above, and only the loop writes the field below
+	executed atomic.Uint64 // the number of callbacks that have run
 }
 
-// A chunk holds callbacks in order. It takes two kilobytes, with the eight bytes that the allocator adds: with eight
-// kilobytes it was no faster, and a program may have a loop for each of its thousand actors.
+// A chunk holds callbacks in order. With the eight bytes that the allocator adds, it takes two
+// kilobytes. Eight kilobytes were not faster, and a program may have a thousand loops.
 type chunk struct {
 	next *chunk
 	n    int
 	fs   [253]func()
 }
 
-// chunks are emptied ones, for all loops. Those that nobody needs go with the second collection of garbage, so a queue that
-// was long is given back, and an idle loop has none. Where producers are ahead of the loop, allocating was a third of the
-// time. With eight spare chunks for each loop, two producers took 0.6 of a channel's time where this takes 0.4.
+// chunks holds empty chunks for all loops. The second garbage collection frees those that are not
+// needed, so an idle loop has none. Without reuse, allocation took a third of the time when
+// producers were faster than the loop; with eight spare chunks per loop, two producers took 0.6 of
+// a channel's time instead of 0.4.
 var chunks = sync.Pool{New: func() any { return new(chunk) }}
 
 func newInbox() *inbox {
@@ -74,31 +76,33 @@ func (b *inbox) is(s State) bool { return State(b.state.Load()) == s }
 
 func (b *inbox) swap(from, to State) bool { return b.state.CompareAndSwap(int32(from), int32(to)) }
 
-// begin takes the inbox from Idle to Starting. in is what the loop runs first: nobody sees it Starting without that.
-func (b *inbox) begin(in string) bool {
+// begin changes the state from Idle to Starting. The parameter running is the kind of function that
+// the loop calls first.
+func (b *inbox) begin(running string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.swap(Idle, Starting) {
 		return false
 	}
-	b.in = in
+	b.running = running
 	return true
 }
 
-// enter says that the loop begins to run something that is not a callback; with "", that this is over. Only the loop's
-// goroutine calls it, which may therefore read in without mu.
-func (b *inbox) enter(in string) {
+// setRunning records that the loop runs a function of the given kind, other than a callback. An
+// empty string records that this function has returned. Only the loop's goroutine calls setRunning,
+// so that goroutine may read running without holding mu.
+func (b *inbox) setRunning(running string) {
 	b.mu.Lock()
-	b.in = in
+	b.running = running
 	b.mu.Unlock()
 }
 
-// post accepts f, or refuses it.
+// post queues f if the state is Running, and otherwise counts it as refused.
 func (b *inbox) post(f func()) bool {
 	b.lock()
 	if s := State(b.state.Load()); s != Running {
 		b.mu.Unlock()
-		b.refuse(s)
+		b.countRefused(s)
 		return false
 	}
 	wake := b.push(f)
@@ -109,10 +113,11 @@ func (b *inbox) post(f func()) bool {
 	return true
 }
 
-// lock looks a few times whether mu, which is held for some ten nanoseconds, is free before it queues for it, and in between
-// gives way to whoever may hold it and wait for a processor. Mutex.Lock itself does not look where goroutines wait for one, and
-// pays for a sleep and a wake-up. 8 producers on two processors take 0.6 of a channel's time with Lock alone, 0.5 where they
-// look, and 0.35 where they give way too.
+// lock tries to lock mu a few times before it blocks, since mu is held for some ten nanoseconds
+// only, and yields in between to a goroutine that may hold mu without a processor. Mutex.Lock alone
+// puts the goroutine to sleep when others are waiting. With eight producers on two processors a
+// callback takes 0.6 of a channel's time with Lock, 0.5 with TryLock, and 0.35 with TryLock and
+// Gosched.
 func (b *inbox) lock() {
 	for range 10 {
 		for range 20 {
@@ -125,15 +130,16 @@ func (b *inbox) lock() {
 	b.mu.Lock()
 }
 
-// refuse counts a callback that was refused because of s.
-func (b *inbox) refuse(s State) {
+// countRefused counts a callback that was refused in state s.
+func (b *inbox) countRefused(s State) {
 	b.refused.Add(1)
 	if s == Stopping {
-		b.tooLate.Add(1)
+		b.refusedLate.Add(1)
 	}
 }
 
-// push reports whether the loop has to be woken. mu is held.
+// push appends f to the queue and reports whether the loop's goroutine must be woken. The caller
+// holds mu.
 func (b *inbox) push(f func()) (wake bool) {
 	c := b.last
 	if c == nil || c.n == len(c.fs) {
@@ -142,8 +148,8 @@ func (b *inbox) push(f func()) (wake bool) {
 	c.fs[c.n] = f
 	c.n++
 	b.accepted++
-	wake = b.asleep
-	b.asleep = false
+	wake = b.sleeping
+	b.sleeping = false
 	return wake
 }
 
@@ -158,27 +164,31 @@ func (b *inbox) grow() *chunk {
 	return c
 }
 
-// owe promises the loop the completion of an offload, which pay delivers or forgive takes back. It is refused as post is.
+// promise announces that the completion of an offload will be delivered. The caller must call
+// deliver or cancelPromise afterwards. promise returns false if the state is not Running.
 //
-// All three count the offload in the same step: neither is it missed while its completion is not owed yet, or not queued,
-// nor counted when the loop ends with that.
-func (b *inbox) owe() bool {
+// promise, deliver and cancelPromise change the number of offloads in the same critical section as
+// the promised completions and the queue. So an offload that is running, or whose completion is
+// still to be queued, is always counted, and one that has finished is no longer counted when the
+// loop ends.
+func (b *inbox) promise() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.is(Running) {
 		return false
 	}
-	b.owed++
+	b.promised++
 	b.offloads.add()
 	return true
 }
 
-// pay delivers. over says that the offload is not running any more; else it is until offloads.done is called.
-func (b *inbox) pay(f func(), over bool) {
+// deliver queues a promised completion. The parameter returned reports whether the work of the
+// offload has returned. If it has not, offloads.done is called when it does.
+func (b *inbox) deliver(f func(), returned bool) {
 	b.mu.Lock()
-	b.owed--
+	b.promised--
 	wake := b.push(f)
-	if over {
+	if returned {
 		b.offloads.done()
 	}
 	b.mu.Unlock()
@@ -187,24 +197,25 @@ func (b *inbox) pay(f func(), over bool) {
 	}
 }
 
-func (b *inbox) forgive() {
+func (b *inbox) cancelPromise() {
 	b.mu.Lock()
-	b.owed--
+	b.promised--
 	b.offloads.done()
 	b.mu.Unlock()
-	b.kick() // it may have been the last thing that a stopping loop waits for
+	b.wake() // this may be the last completion that a stopping loop is waiting for
 }
 
-// kick has the loop look around.
-func (b *inbox) kick() {
+// wake makes the loop check its timers and its state.
+func (b *inbox) wake() {
 	b.mu.Lock()
-	b.kicked, b.asleep = true, false
+	b.wakeRequested, b.sleeping = true, false
 	b.mu.Unlock()
 	b.awake.Signal()
 }
 
-// stop begins the end, and reports whether it was this call that did, and from which state.
-func (b *inbox) stop() (from State, flipped bool) {
+// stop changes the state to Stopping, or to Stopped if it was Idle. It returns the previous state,
+// and whether this call changed the state.
+func (b *inbox) stop() (from State, changed bool) {
 	for {
 		switch s := State(b.state.Load()); s {
 		case Idle:
@@ -221,9 +232,10 @@ func (b *inbox) stop() (from State, flipped bool) {
 	}
 }
 
-// take returns the next chunk, which is the caller's until it is given back as old. It waits for one, and returns nil
-// after a kick, or with over when there will be none.
-func (b *inbox) take(old *chunk) (c *chunk, over bool) {
+// take returns the next chunk of callbacks. The chunk belongs to the caller until it is passed to
+// take as old. take blocks while there is nothing to do. It returns a nil chunk if the loop must
+// check its timers and its state; drained is then true if no callback will follow.
+func (b *inbox) take(old *chunk) (c *chunk, drained bool) {
 	if old != nil {
 		old.n = 0
 		chunks.Put(old)
@@ -239,36 +251,37 @@ func (b *inbox) take(old *chunk) (c *chunk, over bool) {
 				b.last = nil
 			}
 			return c, false
-		case b.is(Stopping) && b.owed == 0:
+		case b.is(Stopping) && b.promised == 0:
 			return nil, true
-		case b.kicked:
-			b.kicked = false
+		case b.wakeRequested:
+			b.wakeRequested = false
 			return nil, false
 		}
-		b.answer()
-		b.asleep = true
+		b.notifyIdleWaiters()
+		b.sleeping = true
 		b.awake.Wait()
 	}
 }
 
-// end is the last thing the loop does.
+// end changes the state from Stopping to Stopped. It is the last operation of the loop.
 func (b *inbox) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.swap(Stopping, Stopped)
-	b.in = "" // an init function that was not called
-	b.answer()
+	b.running = "" // still set if the loop was stopped before it called its init function
+	b.notifyIdleWaiters()
 }
 
-// idle returns a channel on which the loop says, when it has nothing to run, whether nothing else is going on either.
-// Whoever does not wait for that any more says so with forget.
+// idle returns a channel that receives a value the next time the loop has nothing to run. The value
+// is true if no offload is running and no handle is held at that time. A caller that stops waiting
+// calls forget.
 func (b *inbox) idle() chan bool {
 	answer := make(chan bool, 1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.asking = append(b.asking, answer)
-	if b.asleep || b.is(Idle) || b.is(Stopped) {
-		b.answer()
+	b.idleWaiters = append(b.idleWaiters, answer)
+	if b.sleeping || b.is(Idle) || b.is(Stopped) {
+		b.notifyIdleWaiters()
 	}
 	return answer
 }
@@ -276,26 +289,29 @@ func (b *inbox) idle() chan bool {
 func (b *inbox) forget(answer chan bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.asking = slices.DeleteFunc(b.asking, func(a chan bool) bool { return a == answer })
+	b.idleWaiters = slices.DeleteFunc(b.idleWaiters, func(a chan bool) bool { return a == answer })
 }
 
-// answer tells those who asked. mu is held, and no callback is running.
-func (b *inbox) answer() {
-	if len(b.asking) == 0 {
+// notifyIdleWaiters sends an answer to every goroutine that waits for the loop to be idle. The
+// caller holds mu, and no callback is running.
+func (b *inbox) notifyIdleWaiters() {
+	if len(b.idleWaiters) == 0 {
 		return
 	}
-	quiet := b.counts().quiet()
-	for _, a := range b.asking {
+	quiet := b.counts().isQuiet()
+	for _, a := range b.idleWaiters {
 		a <- quiet
 	}
-	b.asking = nil
+	b.idleWaiters = nil
 }
 
-// counts returns what is going on, but for the timers that are pending. mu is held: until it is let go of, what is found to be
-// nothing stays nothing, but for the handles, which are looked at last. So if all is nothing, it is at that moment.
+// counts returns all counts except for the number of pending timers. The caller holds mu. While mu
+// is held, a count of zero stays zero, except for the number of handles, which is read last. So if
+// all counts are zero, there is a time at which they were all zero.
 func (b *inbox) counts() Counts {
-	c := Counts{Queued: int(b.accepted - b.executed.Load()), In: b.in}
-	c.Offloads = max(b.offloads.count(), b.owed) // work may have returned when the time-out is still to be queued
+	c := Counts{Queued: int(b.accepted - b.executed.Load()), In: b.running}
+	// After a time-out, the work may have returned although the completion has not been queued yet.
+	c.Offloads = max(b.offloads.count(), b.promised)
 	c.Handles = b.handles.count()
 	return c
 }

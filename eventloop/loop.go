@@ -8,22 +8,23 @@ import (
 	"sync/atomic"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
-	"github.com/swansong-go/swansong/internal/unwind"
+	"github.com/swansong-go/swansong/internal/panics"
 )
 
 var (
 	// ErrStarted is returned by the second Start or Run of a loop.
-	ErrStarted = errors.New("eventloop: this loop has been started; a loop runs once, for another run make another with New")
-	// ErrStopped is returned where a loop, or the scope it is in, has been told to stop.
-	ErrStopped = errors.New("eventloop: this loop has been told to stop, and takes on nothing; make another with New")
-	// ErrNotRunning is returned where a loop accepts nothing because it is not running yet.
-	ErrNotRunning = errors.New("eventloop: this loop is not running; call Start first, or Run")
+	ErrStarted = errors.New("eventloop: the loop was started before; a loop runs once, create another with New")
+	// ErrStopped is returned after the loop, or the scope that it is in, has been stopped.
+	ErrStopped = errors.New("eventloop: the loop has been stopped; create another with New")
+	// ErrNotRunning is returned before the loop is running.
+	ErrNotRunning = errors.New("eventloop: the loop is not running; call Start or Run first")
 )
 
-// A Loop runs callbacks on one goroutine. See the documentation of the package for its states and its contract.
+// A Loop runs callbacks on one goroutine. The package documentation describes its states and its
+// contract.
 //
-// All methods may be called from any number of goroutines at once, callbacks of the loop included. The zero value is not
-// usable: make one with [New].
+// The methods may be called concurrently, also from callbacks of the loop. The zero value is not
+// usable: create a Loop with [New].
 type Loop struct {
 	box      *inbox
 	timers   *timers
@@ -32,32 +33,35 @@ type Loop struct {
 	options
 
 	scope    *ctxshutdown.Swansong
-	offloads *ctxshutdown.Swansong // below scope, so that reports tell the three apart
+	offloads *ctxshutdown.Swansong // a scope below scope, so that reports list offloads separately
 	handles  *ctxshutdown.Swansong
-	guard    *ctxshutdown.Guard // until Stopped, and all that there is to tell is told
+	guard    *ctxshutdown.Guard // released once the loop is Stopped, its timers are cancelled and its shutdown handle is triggered
 
-	failure  atomic.Pointer[error] // the first
-	panicked atomic.Bool           // a panic has stopped the loop
+	failure  atomic.Pointer[error] // the first error, see Err
+	panicked atomic.Bool           // whether a panic has stopped the loop
 
-	// What follows is the loop's goroutine's own. Producers read what is above.
+	// Only the loop's goroutine uses the following fields. Producers read the fields before them.
 	_        [64]byte
-	chunk    *chunk // being run
-	at       int    // the next callback in it
+	chunk    *chunk // the chunk whose callbacks are being run
+	at       int    // the index of the next callback in the chunk
 	executed uint64
-	over     bool // take has said so
+	drained  bool // whether all accepted callbacks have run and none can follow
 }
 
-// New returns a loop that has not been started. Its scope is a child of the nearest scope in ctx, as of
-// [ctxshutdown.WithCancel]: when ctx ends, the loop is told to stop. It is a guard of its scope until it is Stopped.
+// New returns a loop that has not been started. Its scope is a child of the nearest scope in ctx,
+// as with [ctxshutdown.WithCancel]: the end of ctx stops the loop. The loop holds a guard of its
+// scope until it is Stopped.
 //
-// That one guard stands for all callbacks that were accepted: the loop is not Stopped before they have run, so the scope
-// waits for each of them as if it had a guard of its own, and the report names the loop as long as one is left. How many
-// there are is for [Loop.Counts] to say. (A guard each would cost another 15 ns, and a pointer in the queue.)
+// This one guard stands for all accepted callbacks: the loop is not Stopped before they have run.
+// So the scope waits for each of them as if it had a guard of its own, and reports name the loop as
+// long as one is left. [Loop.Counts] tells how many there are. (A guard per callback would cost
+// another 15 ns and a pointer in the queue.)
 //
-// Call [Loop.Stop] when done with it, also if it was never started. New panics if ctx is nil.
+// Call [Loop.Stop] when the loop is no longer needed, even if it was never started. New panics if
+// ctx is nil.
 func New(ctx context.Context, opts ...Option) *Loop {
 	if ctx == nil {
-		panic("eventloop: cannot create a loop from a nil context")
+		panic("eventloop: New with a nil context")
 	}
 	l := &Loop{box: newInbox(), shutdown: newShutdownHandle(), options: optionsOf("loop", opts)}
 	l.stats = &Stats{box: l.box}
@@ -67,27 +71,28 @@ func New(ctx context.Context, opts ...Option) *Loop {
 	l.handles, _ = ctxshutdown.WithCancel(l.scope, ctxshutdown.WithName("handles"))
 	var ok bool
 	if l.guard, ok = l.scope.TryGuard(); !ok {
-		l.halt()
+		l.beginStop()
 	}
-	context.AfterFunc(l.scope, l.halt)
+	context.AfterFunc(l.scope, l.beginStop)
 	return l
 }
 
-// Scope returns the loop's scope: its context is done when the loop is told to stop, its Work is the context of what is
-// offloaded, and its report tells what the loop is waiting for.
+// Scope returns the loop's scope. It is done when the loop is stopped, its Work is the context of
+// offloaded work, and its report names what the loop is waiting for.
 func (l *Loop) Scope() *ctxshutdown.Swansong { return l.scope }
 
-// State returns what the loop is doing.
+// State returns the current state.
 func (l *Loop) State() State { return State(l.box.state.Load()) }
 
-// ShutdownHandle returns the handle of this loop. It is always the same.
+// ShutdownHandle returns the loop's shutdown handle. Every call returns the same handle.
 func (l *Loop) ShutdownHandle() *ShutdownHandle { return l.shutdown }
 
-// Stats returns the counters of this loop. They are always the same.
+// Stats returns the loop's counters. Every call returns the same counters.
 func (l *Loop) Stats() *Stats { return l.stats }
 
-// Err returns the first panic of a callback, a timer or a completion, as a [*PanicError], or the error of the init
-// function; nil if there was none. Where it stopped the loop, it is the cause of the loop's scope as well.
+// Err returns the first panic of a callback, a timer or a completion, as a [*PanicError], or the
+// error of the init function, or nil. If the loop was stopped by that panic or error, the cause of
+// the loop's scope is the same error.
 func (l *Loop) Err() error {
 	if err := l.failure.Load(); err != nil {
 		return *err
@@ -95,15 +100,16 @@ func (l *Loop) Err() error {
 	return nil
 }
 
-// Post has the loop run f, after what was posted before, and returns true; or returns false if the loop is not Running,
-// and then f never runs. Posts of one goroutine run in their order.
+// Post queues f to run after everything that was posted before, and returns true. If the loop is
+// not Running, Post returns false and f never runs. The posts of one goroutine run in order.
 //
-// Once Stop has returned, Post returns false. A stop that comes from a scope above reaches the loop a moment later, by
-// context.AfterFunc; what is accepted until then is run and waited for like the rest. (To ask the scope at each Post would
-// cost a third of its speed: 0.45 of a channel's time instead of 0.32.)
+// After Stop has returned, Post returns false. A stop of a scope above reaches the loop shortly
+// after it, through context.AfterFunc; callbacks that are accepted in between run and are waited
+// for. (Checking the scope in each Post would cost a third of its speed: 0.45 of a channel's time
+// instead of 0.32.)
 //
-// It never waits for the loop: the queue has no limit but memory. A call of Post synchronizes before the call of f, and
-// callbacks synchronize before those that run after them. Post panics if f is nil.
+// Post never blocks: the queue is limited by memory only. A call of Post synchronizes before the
+// call of f, and callbacks synchronize before those that run after them. Post panics if f is nil.
 func (l *Loop) Post(f func()) bool {
 	mustFunc(f != nil, "Post")
 	return l.box.post(f)
@@ -111,12 +117,12 @@ func (l *Loop) Post(f func()) bool {
 
 func mustFunc(ok bool, what string) {
 	if !ok {
-		panic("eventloop: " + what + " of a nil function")
+		panic("eventloop: " + what + " with a nil function")
 	}
 }
 
-// Start runs the loop on a goroutine of its own, and returns when it is Running. Otherwise it returns [ErrStarted],
-// [ErrStopped] or what the init function did.
+// Start runs the loop on a new goroutine and returns when it is Running. It returns [ErrStarted],
+// [ErrStopped] or the error of the init function if the loop does not get there.
 func (l *Loop) Start() error {
 	if err := l.begin(); err != nil {
 		return err
@@ -126,15 +132,16 @@ func (l *Loop) Start() error {
 	return <-ready
 }
 
-// Run runs the loop on the calling goroutine, and main on one of its own once the loop is Running. When main returns, the
-// loop is stopped; when main has returned and the loop has drained, Run returns what main did, joined with [Loop.Err].
+// Run runs the loop on the calling goroutine, and main on another one once the loop is Running.
+// When main returns, the loop is stopped. Run returns once main has returned and the loop has
+// drained, with the error of main joined with [Loop.Err].
 //
-// The context of main ends when ctx does or when the loop is told to stop. A main that does not look at it keeps Run from
-// returning. A panic in main ends the program, as in any goroutine, and Run does not return before that. Where the loop does
-// not get to run, Run returns what [Loop.Start] would, and main is never called.
+// The context of main ends when ctx ends or the loop is stopped. Run does not return before main
+// does. A panic of main ends the program, like a panic in any goroutine. If the loop does not
+// become Running, Run returns the error that [Loop.Start] would return, without calling main.
 //
-// Run panics if ctx or main is nil. A callback that calls [runtime.Goexit] ends the calling goroutine once the loop has
-// drained and main has returned.
+// Run panics if ctx or main is nil. If a callback calls [runtime.Goexit], the calling goroutine
+// ends once the loop has drained and main has returned.
 func (l *Loop) Run(ctx context.Context, main func(ctx context.Context) error) error {
 	if ctx == nil {
 		panic("eventloop: Run with a nil context")
@@ -145,13 +152,13 @@ func (l *Loop) Run(ctx context.Context, main func(ctx context.Context) error) er
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	undo := context.AfterFunc(l.scope, func() { cancel(context.Cause(l.scope)) })
-	defer undo()
+	stopAfterFunc := context.AfterFunc(l.scope, func() { cancel(context.Cause(l.scope)) })
+	defer stopAfterFunc()
 
 	var notReady error
 	result := error(&PanicError{In: "main", Value: ErrGoexit})
 	returned := make(chan struct{})
-	defer func() { <-returned }() // also on the way of a Goexit
+	defer func() { <-returned }() // wait for main even if a callback has called Goexit
 	guard := l.guard.Clone()
 	l.serve(func(err error) {
 		if notReady = err; err != nil {
@@ -160,7 +167,7 @@ func (l *Loop) Run(ctx context.Context, main func(ctx context.Context) error) er
 			return
 		}
 		go func() {
-			defer unwind.UnlessPanic(func() {
+			defer panics.UnlessPanic(func() {
 				l.Stop()
 				guard.Release()
 				close(returned)
@@ -175,7 +182,8 @@ func (l *Loop) Run(ctx context.Context, main func(ctx context.Context) error) er
 	return errors.Join(result, l.Err())
 }
 
-// begin takes the loop from Idle to Starting, unless a stop from above is on its way.
+// begin changes the state from Idle to Starting. It returns an error if the loop was started before
+// or its scope has been stopped.
 func (l *Loop) begin() error {
 	in := ""
 	if l.init != nil {
@@ -188,73 +196,80 @@ func (l *Loop) begin() error {
 		return ErrStarted
 	}
 	if l.scope.Err() != nil {
-		l.halt()
+		l.beginStop()
 		l.finish()
 		return ErrStopped
 	}
 	return nil
 }
 
-// Stop tells the loop to stop, and returns what to wait on. Before anything else the state becomes Stopping, and from then
-// on nothing is accepted; what was accepted runs. It never waits, is idempotent and may be called from anywhere. Stopping a
-// loop that was not started makes it Stopped at once.
+// Stop stops the loop and returns the completion to wait for. The state becomes Stopping before
+// anything else happens; from then on nothing is accepted, and what was accepted runs. Stop never
+// blocks, may be called repeatedly, and may be called from anywhere. A loop that was not started
+// becomes Stopped at once.
 //
-// The completion resolves when the loop is Stopped, all its offloads have returned and its handles are released. Do not
-// wait for it in a callback: the loop would wait for itself, until the context of the wait ends.
+// The completion resolves when the loop is Stopped, all its offloads have returned and its handles
+// have been released. Do not wait for it in a callback of the loop: the loop would wait for itself
+// until the context of the wait ends.
 func (l *Loop) Stop() *ctxshutdown.Completion { return l.stop(nil) }
 
 func (l *Loop) stop(cause error) *ctxshutdown.Completion {
-	l.halt()
+	l.beginStop()
 	return l.scope.ShutdownCause(cause)
 }
 
-// halt flips the state. It is what every way to stop comes down to. Whoever comes second tells as well: the first may have
-// flipped the state and no more.
-func (l *Loop) halt() {
-	from, flipped := l.box.stop()
-	l.tell()
-	if flipped {
-		l.box.kick()
+// beginStop begins to stop the loop: it changes the state, cancels the timers and triggers the
+// shutdown handle. Every way to stop a loop calls it. A second call does the same, because the
+// first one may not be finished yet.
+func (l *Loop) beginStop() {
+	from, changed := l.box.stop()
+	l.notifyStopped()
+	if changed {
+		l.box.wake()
 	}
-	if flipped && from == Idle { // else the loop's goroutine does, or begin
+	// If the loop has been started, its goroutine releases the guard, or begin does.
+	if changed && from == Idle {
 		l.guard.Release()
 	}
 }
 
-// tell has the timers and the handle know that the loop is told to stop. They do when it returns, whoever else is at it.
-func (l *Loop) tell() {
+// notifyStopped cancels the timers and triggers the shutdown handle. When it returns, both have
+// happened, even if another goroutine calls it at the same time.
+func (l *Loop) notifyStopped() {
 	l.timers.cancelAll()
 	l.shutdown.Trigger()
 }
 
-// finish makes a Stopping loop Stopped. It tells before that, for a stop from above may still be about to, and has the
-// completion resolve after it.
+// finish changes the state from Stopping to Stopped. Before that it calls notifyStopped, since the
+// goroutine that stopped a scope above may not have done so yet. At last it releases the loop's
+// guard, which lets the completion resolve.
 func (l *Loop) finish() {
-	l.tell()
+	l.notifyStopped()
 	l.box.end()
 	l.guard.Release()
 }
 
-// serve is the loop's goroutine. ready is called once, when the loop is Running or will not be.
+// serve is the body of the loop's goroutine. It calls ready once: when the loop is Running, or when
+// it is certain that the loop will never be Running.
 func (l *Loop) serve(ready func(error)) {
 	if l.lockThread {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 	}
-	defer l.run() // deferred, for an init function that calls Goexit
-	l.open(ready)
+	defer l.run() // run is deferred, because the init function may call Goexit
+	l.runInit(ready)
 }
 
-func (l *Loop) open(ready func(error)) {
+func (l *Loop) runInit(ready func(error)) {
 	var err error
 	finished := false
 	defer func() {
 		if !finished {
-			err = unwinding("init", recover())
+			err = newPanicError("init", recover())
 		}
-		l.box.enter("")
+		l.box.setRunning("")
 		if err != nil {
-			l.failed(err)
+			l.recordFailure(err)
 			l.stop(err)
 		} else if !l.box.swap(Starting, Running) {
 			err = ErrStopped
@@ -263,65 +278,68 @@ func (l *Loop) open(ready func(error)) {
 	}()
 	if l.init != nil {
 		if err = l.init(); err != nil {
-			err = fmt.Errorf("eventloop: the init function of the loop failed: %w", err)
+			err = fmt.Errorf("eventloop: init function of the loop failed: %w", err)
 		}
 	}
 	finished = true
 }
 
-// run runs what is accepted until there will be no more. A callback that calls Goexit ends the goroutine, but only after
-// its deferred calls: there the loop goes on. It is stopped then, so that this comes to an end.
+// run runs callbacks until none will follow. If a callback calls runtime.Goexit, its goroutine only
+// executes deferred calls any more, so run continues in a deferred call. This ends, because the
+// loop has then been stopped.
 func (l *Loop) run() {
 	defer func() {
-		if !l.over {
+		if !l.drained {
 			l.run()
 		}
 	}()
-	for !l.over {
-		l.spin()
+	for !l.drained {
+		l.runCallbacks()
 	}
 	l.end()
 }
 
-// spin runs callbacks until the loop is over or one of them does not return.
-func (l *Loop) spin() {
+// runCallbacks runs callbacks until the loop has drained, or a callback panics or calls
+// runtime.Goexit.
+func (l *Loop) runCallbacks() {
 	returned := false
 	defer func() {
 		if !returned {
-			l.unwound(recover())
+			l.handlePanic(recover())
 		}
 	}()
 	for {
 		for c := l.chunk; c != nil && l.at < c.n; {
 			f := c.fs[l.at]
-			c.fs[l.at] = nil // what it captures may go
+			c.fs[l.at] = nil // lets the garbage collector free what the callback has captured
 			l.at++
 			f()
-			l.count()
+			l.countExecuted()
 			if l.timers.due.Load() {
-				l.fire()
+				l.runTimers()
 			}
 		}
 		empty := l.chunk
-		l.chunk = nil // it may be another loop's while this one sleeps
-		l.chunk, l.over = l.box.take(empty)
-		if l.over {
+		l.chunk = nil // the chunk now belongs to the inbox, which may give it to another loop
+		l.chunk, l.drained = l.box.take(empty)
+		if l.drained {
 			break
 		}
 		l.at = 0
-		l.fire()
+		l.runTimers()
 	}
 	returned = true
 }
 
-func (l *Loop) count() {
+func (l *Loop) countExecuted() {
 	l.executed++
 	l.box.executed.Store(l.executed)
 }
 
-// fire runs the timers that are due now. One that becomes due meanwhile comes after the next callback: timers alone never
-// keep the loop busy.
-func (l *Loop) fire() {
+// runTimers calls the functions of the timers that are due now. Timers that become due during these
+// calls must wait until another callback has run, so timers alone never keep callbacks from
+// running.
+func (l *Loop) runTimers() {
 	if !l.timers.due.Load() {
 		return
 	}
@@ -331,51 +349,10 @@ func (l *Loop) fire() {
 		if f == nil {
 			return
 		}
-		l.box.enter("timer")
+		l.box.setRunning("timer")
 		f()
-		l.box.enter("")
+		l.box.setRunning("")
 	}
-}
-
-// unwound deals with a callback that has panicked with value, or called Goexit. It is not over before the panic handler is,
-// which may call Goexit itself.
-func (l *Loop) unwound(value any) {
-	in := "callback"
-	if l.box.in == "timer" {
-		in = "timer"
-		defer l.refire()
-	} else {
-		defer l.count()
-	}
-	err := unwinding(in, value)
-	l.stats.panics.Add(1)
-	l.failed(err)
-	if value != nil && l.onPanic != nil {
-		l.report(err)
-	} else {
-		l.abort(err)
-	}
-}
-
-// refire is for a fire that was cut short: due is up, and no alarm is set. To call fire here, and not after the next
-// callback, would leave callbacks no room beside timers that panic.
-func (l *Loop) refire() {
-	l.box.enter("")
-	l.box.kick()
-}
-
-// report calls the panic handler. One that does not come to its end stops the loop, and may have called Goexit.
-func (l *Loop) report(err *PanicError) {
-	returned := false
-	defer func() {
-		if !returned {
-			l.stats.panics.Add(1)
-			l.failed(unwinding("panic handler", recover()))
-			l.abort(err)
-		}
-	}()
-	l.onPanic(err)
-	returned = true
 }
 
 func (l *Loop) abort(err error) {
@@ -383,9 +360,9 @@ func (l *Loop) abort(err error) {
 	l.stop(err)
 }
 
-func (l *Loop) failed(err error) { l.failure.CompareAndSwap(nil, &err) }
+func (l *Loop) recordFailure(err error) { l.failure.CompareAndSwap(nil, &err) }
 
-// end is the last thing that happens on the loop's goroutine.
+// end updates the counters of Stats and calls finish. It is the last call on the loop's goroutine.
 func (l *Loop) end() {
 	offloads, handles := uint64(l.box.offloads.count()), uint64(l.box.handles.count())
 	switch {

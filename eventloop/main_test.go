@@ -8,38 +8,29 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/eventloop"
 	"go.uber.org/goleak"
 )
 
-// The contract is that of two documents. Tests name the one they are about: "lifecycle" is the shutdown and drain contract
-// of an event loop with states, "sequence" the shutdown sequence of a runtime with a trigger, a quiescence and counters.
+// The tests cite the sections of docs/internals/eventloop.md that state the rules.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errCause = errors.New("the cause")
 
-// tooLong is for broken code.
+// tooLong is a time-out that is reached only if the code under test is broken.
 const tooLong = 20 * time.Second
-
-func equal(t *testing.T, what string, got, want any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
 
 func isTrue(t *testing.T, what string, ok bool) {
 	t.Helper()
 	if !ok {
-		t.Errorf("not so: %s", what)
+		t.Errorf("this should be true, but is not: %s", what)
 	}
 }
 
-// drains waits for a completion that must come.
-func drains(t *testing.T, done *ctxshutdown.Completion) {
+// awaitDone waits until a completion has resolved. If it does not resolve, the test fails.
+func awaitDone(t *testing.T, done *ctxshutdown.Completion) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 	defer cancel()
@@ -48,26 +39,19 @@ func drains(t *testing.T, done *ctxshutdown.Completion) {
 	}
 }
 
-// comes waits for a channel that must be closed, or sent to.
-func comes[T any](t *testing.T, what string, c <-chan T) (v T) {
+// receive waits until a channel is closed or receives a value. If neither happens, the test fails.
+func receive[T any](t *testing.T, what string, c <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
 	case <-time.After(tooLong):
-		t.Fatalf("does not come: %s", what)
+		t.Fatalf("waited in vain for %s", what)
 	}
 	return v
 }
 
-func is(t *testing.T, what string, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%s: %v, want %v", what, err, want)
-	}
-}
-
-// started returns a running loop that the test stops at its end.
-func started(t *testing.T, opts ...eventloop.Option) *eventloop.Loop {
+// startLoop returns a running loop that is stopped when the test ends.
+func startLoop(t *testing.T, opts ...eventloop.Option) *eventloop.Loop {
 	t.Helper()
 	return startedIn(t, context.Background(), opts...)
 }
@@ -78,41 +62,42 @@ func startedIn(t *testing.T, ctx context.Context, opts ...eventloop.Option) *eve
 	if err := l.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { drains(t, l.Stop()) })
+	t.Cleanup(func() { awaitDone(t, l.Stop()) })
 	return l
 }
 
-// pool returns a pool that the test stops at its end.
-func pool(t *testing.T, workers int, opts ...eventloop.Option) *eventloop.Pool {
+// newPool returns a pool that is stopped when the test ends.
+func newPool(t *testing.T, workers int, opts ...eventloop.Option) *eventloop.Pool {
 	t.Helper()
 	p := eventloop.NewPool(context.Background(), workers, opts...)
-	t.Cleanup(func() { drains(t, p.Stop()) })
+	t.Cleanup(func() { awaitDone(t, p.Stop()) })
 	return p
 }
 
-// busy has the loop wait in a callback, until the function that it returns is called.
-func busy(t *testing.T, l *eventloop.Loop) (free func()) {
+// block posts a callback that blocks the loop until the returned function is called.
+func block(t *testing.T, l *eventloop.Loop) (free func()) {
 	t.Helper()
 	entered, release := make(chan struct{}), make(chan struct{})
 	isTrue(t, "accepted", l.Post(func() { close(entered); <-release }))
-	comes(t, "the callback", entered)
+	receive(t, "the callback", entered)
 	return func() { close(release) }
 }
 
-// does runs f on the loop, and waits for it. Who then looks at the counters drains the loop first, or waits for its bubble: a callback
-// is counted after it.
-func does(t *testing.T, l *eventloop.Loop, f func()) {
+// runOn runs f on the loop and waits until it has run. The loop counts a callback only after it has
+// returned. So a test that reads the counters must first drain the loop, or wait for its synctest
+// bubble.
+func runOn(t *testing.T, l *eventloop.Loop, f func()) {
 	t.Helper()
 	done := make(chan struct{})
 	if !l.Post(func() { defer close(done); f() }) {
-		t.Fatal("refused")
+		t.Fatal("the loop has refused the callback")
 	}
-	comes(t, "the callback", done)
+	receive(t, "the callback", done)
 }
 
-// reads has so many goroutines read the counts of a loop until it is told to stop. For that they need what everybody needs
-// who queues and who sleeps.
-func reads(l *eventloop.Loop, n int) *sync.WaitGroup {
+// contend starts n goroutines that read the counts of a loop until it is stopped. They contend for
+// the lock that producers and the loop need.
+func contend(l *eventloop.Loop, n int) *sync.WaitGroup {
 	var reading sync.WaitGroup
 	for range n {
 		reading.Go(func() {
@@ -126,5 +111,5 @@ func reads(l *eventloop.Loop, n int) *sync.WaitGroup {
 }
 
 func never(t *testing.T, what string) func() {
-	return func() { t.Errorf("runs: %s", what) }
+	return func() { t.Errorf("this function should not have been called: %s", what) }
 }

@@ -8,15 +8,17 @@ import (
 	"weak"
 
 	"github.com/swansong-go/swansong/eventloop"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
 func nop() {}
 
-// A callback that captures nothing costs no allocation, also of a loop that falls behind.
-func TestPostDoesNotAllocate(t *testing.T) {
-	l := started(t)
+// Posting a callback that captures nothing does not allocate, even if the loop is slower than its
+// producers.
+func TestPost_DoesNotAllocate(t *testing.T) {
+	l := startLoop(t)
 	if n := testing.AllocsPerRun(20_000, func() { l.Post(nop) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("Post made %v allocations", n)
 	}
 }
 
@@ -28,12 +30,12 @@ func heap() (live, total uint64) {
 	return m.HeapAlloc, m.TotalAlloc
 }
 
-// A queue of any length takes little more than a pointer each, is never copied, which would make it quadratic or spiky, and
-// is given back.
-func TestLongQueue(t *testing.T) {
+// A queue takes little more than a pointer per callback, is never copied, and is freed when it is
+// empty.
+func TestLoop_FreesMemoryOfLongQueue(t *testing.T) {
 	const n = 2_000_000
-	l := started(t)
-	free := busy(t, l)
+	l := startLoop(t)
+	free := block(t, l)
 	before, totalBefore := heap()
 	for range n {
 		l.Post(nop)
@@ -55,15 +57,16 @@ func TestLongQueue(t *testing.T) {
 	}
 }
 
-// What a callback has captured may go when it has run, also while the loop is busy with the next one.
-func TestCallbacksAreCollected(t *testing.T) {
-	l := started(t)
-	free := busy(t, l)
+// What a callback has captured can be garbage-collected once the callback has returned, even while
+// the next one is running.
+func TestLoop_FreesCallbacks(t *testing.T) {
+	l := startLoop(t)
+	free := block(t, l)
 	gone := postBig(l)
 	next, release := make(chan struct{}), make(chan struct{})
 	l.Post(func() { close(next); <-release })
 	free()
-	comes(t, "the next callback", next)
+	receive(t, "the next callback", next)
 	defer close(release)
 	for range 10 {
 		if runtime.GC(); gone.Value() == nil {
@@ -73,15 +76,15 @@ func TestCallbacksAreCollected(t *testing.T) {
 	t.Error("the loop keeps what a callback has captured")
 }
 
-// postBig posts what alone has hold of something.
+// postBig posts a callback that captures the only reference to a large value.
 func postBig(l *eventloop.Loop) weak.Pointer[[1 << 10]int] {
 	big := new([1 << 10]int)
 	l.Post(func() { big[0]++ })
 	return weak.Make(big)
 }
 
-// grows returns by how much the heap has grown when f has run n times.
-func grows(n int, f func()) int64 {
+// heapGrowth returns how many bytes the heap grows by while f is called n times.
+func heapGrowth(n int, f func()) int64 {
 	f()
 	before, _ := heap()
 	for range n {
@@ -91,8 +94,8 @@ func grows(n int, f func()) int64 {
 	return int64(after) - int64(before)
 }
 
-// An offload that is over leaves nothing with the loop, or with the context that it was under.
-func TestOffloadsLeaveNothing(t *testing.T) {
+// A finished offload leaves nothing in the loop or in the context that it used.
+func TestOffload_FreesMemory(t *testing.T) {
 	work, done := func(context.Context) (int, error) { return 1, nil }, func(int, error) {}
 	for name, offload := range map[string]func(l *eventloop.Loop, p *eventloop.Pool) error{
 		"Offload": func(l *eventloop.Loop, p *eventloop.Pool) error { return eventloop.Offload(l, p, work, done) },
@@ -101,27 +104,27 @@ func TestOffloadsLeaveNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, p := started(t), pool(t, 2)
-			left := grows(20, func() {
+			l, p := startLoop(t), newPool(t, 2)
+			left := heapGrowth(20, func() {
 				for range 1_000 {
-					is(t, "it", offload(l, p), nil)
+					testkit.ErrorIs(t, "it", offload(l, p), nil)
 				}
-				is(t, "WaitIdle", p.WaitIdle(context.Background()), nil)
-				is(t, "Quiesce", l.Quiesce(tooLong), nil)
+				testkit.ErrorIs(t, "WaitIdle", p.WaitIdle(context.Background()), nil)
+				testkit.ErrorIs(t, "Quiesce", l.Quiesce(tooLong), nil)
 			})
-			if left > 1<<20 { // 50 bytes each
+			if left > 1<<20 { // this is 50 bytes for each offload
 				t.Errorf("%d bytes are left of 20,000", left)
 			}
 		})
 	}
 }
 
-// Nor does a Quiesce that has timed out, while the loop is busy and answers nobody.
-func TestTimedOutQuiescesLeaveNothing(t *testing.T) {
-	l := started(t)
-	free := busy(t, l)
+// A call of Quiesce that has timed out leaves nothing in the memory of a busy loop.
+func TestQuiesce_FreesMemoryAfterTimeout(t *testing.T) {
+	l := startLoop(t)
+	free := block(t, l)
 	defer free()
-	left := grows(20_000, func() { is(t, "Quiesce", l.Quiesce(0), context.DeadlineExceeded) })
+	left := heapGrowth(20_000, func() { testkit.ErrorIs(t, "Quiesce", l.Quiesce(0), context.DeadlineExceeded) })
 	if left > 1<<20 {
 		t.Errorf("%d bytes are left of 20,000", left)
 	}

@@ -9,28 +9,30 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// ErrOffloadTimeout is what the completion of an offload gets whose time ran out. It is a context.DeadlineExceeded.
-var ErrOffloadTimeout = fmt.Errorf("eventloop: the offload took too long: %w", context.DeadlineExceeded)
+// ErrOffloadTimeout is the error of an offload that has timed out. It wraps
+// context.DeadlineExceeded.
+var ErrOffloadTimeout = fmt.Errorf("eventloop: offloaded work did not finish in time: %w", context.DeadlineExceeded)
 
-// Offload has p run work, and l run done with what work returned. Once Offload has returned nil, done runs exactly once,
-// on the loop, also when the loop is told to stop meanwhile: it stops after that. Otherwise neither function ever runs, and
-// the error is [ErrNotRunning], [ErrStopped] or [ErrPoolStopped].
+// Offload makes p run work, and l run done with the result of work. Once Offload has returned nil,
+// done runs exactly once, on the loop, even if the loop is stopped meanwhile: it drains first. If
+// Offload returns [ErrNotRunning], [ErrStopped] or [ErrPoolStopped], neither function runs.
 //
-// The context of work is the Work of the loop's scope. When Force ends it, done runs at once, with the cause, and work
-// that has not begun never does. What work returns after that comes too late: it is dropped and counted, and touches
-// nothing. Work that brings something that must be given back asks its context before it returns.
+// The context of work is the Work of the loop's scope. When Force ends it, done runs at once with
+// the cause, and work that has not begun never runs. A result that arrives afterwards is discarded
+// and counted. Work that acquires something checks its context before it returns, so that it can
+// give it back.
 //
-// A panic in work becomes the error of done, a [*PanicError], and is counted by the pool. Offload never waits; a pool's
-// queue has no limit. It panics if one of its arguments is nil.
+// A panic of work is passed to done as a [*PanicError] and counted by the pool. Offload never
+// blocks: the queue of a pool is limited by memory only. It panics if an argument is nil.
 func Offload[T any](l *Loop, p *Pool, work func(ctx context.Context) (T, error), done func(T, error)) error {
 	mustOffload(l, p, work != nil && done != nil)
 	return offload(l, p, l.scope.Work(), func() {}, work, done)
 }
 
-// OffloadTimeout is [Offload], and when d has passed done runs with [ErrOffloadTimeout] at once. The context of work ends
-// then; work that does not look at it goes on, and can be waited for with [Loop.WaitRunners]. Of the time-out and the
-// result, one wins, and done never runs twice. A d of zero or less has passed already. The time counts from the call, so
-// it includes the wait for a worker.
+// OffloadTimeout is [Offload] with a time limit. When d has passed, done runs at once with
+// [ErrOffloadTimeout], and the context of work ends. Work that ignores its context continues;
+// [Loop.WaitRunners] waits for it. done runs exactly once, with the result or the time-out. If d is
+// zero or negative, it has passed already. The time includes the wait for a worker.
 func OffloadTimeout[T any](l *Loop, p *Pool, d time.Duration, work func(ctx context.Context) (T, error), done func(T, error)) error {
 	mustOffload(l, p, work != nil && done != nil)
 	ctx, cancel := context.WithTimeoutCause(l.scope.Work(), d, ErrOffloadTimeout)
@@ -41,94 +43,100 @@ func OffloadTimeout[T any](l *Loop, p *Pool, d time.Duration, work func(ctx cont
 	return err
 }
 
-// mustOffload panics in the caller: later, the loop would be owed something.
+// mustOffload panics if an argument is invalid. It is called before a completion is promised, so
+// that the panic reaches the caller of Offload and leaves nothing behind.
 func mustOffload(l *Loop, p *Pool, functions bool) {
 	mustFunc(functions, "Offload")
 	if l == nil {
 		panic("eventloop: Offload from a nil loop")
 	}
 	if l.box == nil {
-		panic("eventloop: Offload from a loop that was not made with New")
+		panic("eventloop: Offload from a loop that was not created with New")
 	}
 	mustPool(p, "Offload")
 }
 
 func offload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), work func(ctx context.Context) (T, error), done func(T, error)) error {
-	if !l.box.owe() {
+	if !l.box.promise() {
 		return l.notRunning()
 	}
 	o := &offloaded[T]{loop: l, ctx: ctx, cancel: cancel, done: done, guard: l.offloads.Guard()}
-	if !p.submit(&job{f: func() { o.run(work) }, in: "offload", over: o.over}) {
-		l.box.forgive()
+	if !p.submit(&job{f: func() { o.run(work) }, kind: "offload", finish: o.finish}) {
+		l.box.cancelPromise()
 		o.guard.Release()
 		return ErrPoolStopped
 	}
-	undo := context.AfterFunc(ctx, o.expire)
-	o.undo.Store(&undo)
+	stopAfterFunc := context.AfterFunc(ctx, o.expire)
+	o.stopAfterFunc.Store(&stopAfterFunc)
 	if o.settled.Load() {
-		undo()
+		stopAfterFunc()
 	}
 	return nil
 }
 
-// An offloaded is one offload on its way.
+// An offloaded is one offload in progress.
 //
-//	owed ──work returns──▶ settled: done is queued with its result
-//	  └──ctx ends────────▶ settled: done is queued with the cause ──work returns──▶ late
+//	promised ──work returns──▶ settled: done is queued with the result
+//	   └──────ctx ends───────▶ settled: done is queued with the cause ──work returns──▶ late
 //
-// Whoever swaps settled pays the debt to the loop, which therefore is not over before. A late result finds the debt paid
-// and never gets near the loop. What there is to count is counted before anybody who waits is woken.
+// The goroutine that sets settled delivers the promised completion, so the loop does not end before
+// that. A late result finds settled set and does not reach the loop. Counters are updated before
+// waiting goroutines are woken.
 type offloaded[T any] struct {
-	loop    *Loop
-	ctx     context.Context
-	cancel  func() // ends ctx
-	done    func(T, error)
-	guard   *ctxshutdown.Guard // until work has returned
-	settled atomic.Bool
-	undo    atomic.Pointer[func() bool] // of the AfterFunc on ctx
+	loop          *Loop
+	ctx           context.Context
+	cancel        func() // ends ctx
+	done          func(T, error)
+	guard         *ctxshutdown.Guard // released when the work has returned
+	settled       atomic.Bool
+	stopAfterFunc atomic.Pointer[func() bool] // cancels the call of expire at the end of ctx
 
-	// The worker's own.
-	begun  bool // work was called
+	// Only the worker uses the fields below.
+	begun  bool // whether the work was called
 	result T
 	err    error
 }
 
-// run is the job of the pool.
+// run is the job that the pool runs. It calls the work unless its context has ended.
 func (o *offloaded[T]) run(work func(ctx context.Context) (T, error)) {
 	if o.begun = o.ctx.Err() == nil; o.begun {
 		o.result, o.err = work(o.ctx)
 	}
 }
 
-// over is the end of the job. No code of the user's runs in it: what panicked was reported before, by the pool.
-func (o *offloaded[T]) over(failed *PanicError) {
+// finish delivers the result of the job, or discards it if the offload was completed without it. It
+// calls no function of the user; a panic of the work has been reported by the pool before.
+func (o *offloaded[T]) finish(failed *PanicError) {
 	defer o.guard.Release()
 	defer o.cancel()
 	first := !o.settled.Swap(true)
-	listened := failed == nil && o.err != nil && o.ctx.Err() != nil // to its context, whose cause says more
-	if o.begun && (listened || !first) {
+	// If the work failed because its context ended, the cause of the context says more than the
+	// error.
+	cancelled := failed == nil && o.err != nil && o.ctx.Err() != nil
+	if o.begun && (cancelled || !first) {
 		o.loop.stats.late.Add(1)
 	}
 	switch {
 	case !first:
 		o.loop.box.offloads.done()
-	case !o.begun || listened:
-		o.pay(*new(T), o.cause(), true)
+	case !o.begun || cancelled:
+		o.deliver(*new(T), o.cause(), true)
 	case failed != nil:
-		o.pay(o.result, failed, true)
+		o.deliver(o.result, failed, true)
 	default:
-		o.pay(o.result, o.err, true)
+		o.deliver(o.result, o.err, true)
 	}
 }
 
-// expire settles with the cause of the end of ctx.
+// expire is called when ctx ends. It delivers the cause, unless a result has been delivered.
 func (o *offloaded[T]) expire() {
 	if !o.settled.Swap(true) {
-		o.pay(*new(T), o.cause(), false)
+		o.deliver(*new(T), o.cause(), false)
 	}
 }
 
-// cause is what done gets in place of a result. It counts a time-out: only who has settled asks.
+// cause returns the error that the completion receives instead of a result. If the offload timed
+// out, cause counts that. Only the goroutine that has set settled calls cause.
 func (o *offloaded[T]) cause() error {
 	cause := context.Cause(o.ctx)
 	if cause == ErrOffloadTimeout {
@@ -137,15 +145,18 @@ func (o *offloaded[T]) cause() error {
 	return cause
 }
 
-// pay has done run with v and err. over says that work is not running any more.
-func (o *offloaded[T]) pay(v T, err error, over bool) {
-	if undo := o.undo.Load(); undo != nil {
-		(*undo)()
+// deliver queues the completion with the result v and err. The parameter returned reports whether
+// the work has returned.
+func (o *offloaded[T]) deliver(v T, err error, returned bool) {
+	if stopAfterFunc := o.stopAfterFunc.Load(); stopAfterFunc != nil {
+		(*stopAfterFunc)()
 	}
-	o.loop.box.pay(func() { o.done(v, err) }, over)
+	o.loop.box.deliver(func() { o.done(v, err) }, returned)
 }
 
-// WaitRunners waits until no offload of the loop is running any more, also those that timed out and those whose loop is
-// gone: then nothing that was offloaded touches anything. If ctx ends first it returns a [*WaitError]; if nothing is
-// running, nil whatever ctx is. Offloads that begin meanwhile may be waited for or not. It panics if ctx is nil.
+// WaitRunners waits until all work that was offloaded before the call has returned, including work
+// that has timed out and work of a loop that has ended. When WaitRunners returns nil, that work no
+// longer uses shared data. WaitRunners might also wait for work that is offloaded during the call.
+// If ctx ends first, WaitRunners returns a [*WaitError]; if no work is running, it returns nil even
+// if ctx has ended. It panics if ctx is nil.
 func (l *Loop) WaitRunners(ctx context.Context) error { return l.box.offloads.wait(ctx, "offloads") }

@@ -11,11 +11,13 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/eventloop"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// lifecycle, Drain Contract: what was offloaded has been handed back when WaitIdle returns, and runs before the loop is over.
-func TestWaitIdleThenStop(t *testing.T) {
-	l, p := started(t), pool(t, 3)
+// When WaitIdle returns, the completions have been queued, and they run before the loop ends.
+// docs/internals/eventloop.md#pool
+func TestWaitIdle_ThenStopRunsCompletions(t *testing.T) {
+	l, p := startLoop(t), newPool(t, 3)
 	const n = 500
 	sum := 0
 	for i := range n {
@@ -27,29 +29,30 @@ func TestWaitIdleThenStop(t *testing.T) {
 	if err := p.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	drains(t, l.Stop())
-	equal(t, "sum", sum, n*(n-1)/2)
-	equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: n, Executed: n})
+	awaitDone(t, l.Stop())
+	testkit.Equal(t, "sum", sum, n*(n-1)/2)
+	testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: n, Executed: n})
 }
 
-// lifecycle, Drain Contract, wait_idle: when it has returned, and when a pool's completion has resolved, all completions are
-// queued. Whoever reads the counts is in the way of those who queue.
-func TestWaitIdleComesAfterTheCompletions(t *testing.T) {
+// When WaitIdle returns, or the pool's completion resolves, all completions of offloads have been
+// queued at their loops. To make a mistake likely, other goroutines read the counts and so delay
+// the goroutines that queue completions. docs/internals/eventloop.md#pool
+func TestWaitIdle_ReturnsAfterCompletionsAreQueued(t *testing.T) {
 	for name, wait := range map[string]func(p *eventloop.Pool) error{
 		"WaitIdle": func(p *eventloop.Pool) error { return p.WaitIdle(context.Background()) },
 		"Stop":     func(p *eventloop.Pool) error { return p.Stop().Wait(context.Background()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 100 {
-				l, p := started(t), pool(t, 4)
-				free := busy(t, l)
-				reading := reads(l, 2)
+				l, p := startLoop(t), newPool(t, 4)
+				free := block(t, l)
+				reading := contend(l, 2)
 				const n = 20
 				for range n {
 					eventloop.Offload(l, p, func(context.Context) (int, error) { return 1, nil }, func(int, error) {})
 				}
-				is(t, "the wait", wait(p), nil)
-				equal(t, "under way", l.Counts(), eventloop.Counts{Queued: n + 1})
+				testkit.ErrorIs(t, "the wait", wait(p), nil)
+				testkit.Equal(t, "under way", l.Counts(), eventloop.Counts{Queued: n + 1})
 				l.Stop()
 				free()
 				reading.Wait()
@@ -61,20 +64,20 @@ func TestWaitIdleComesAfterTheCompletions(t *testing.T) {
 	}
 }
 
-// lifecycle, Late Completion, 1 to 5: the time-out wins, the completion runs with it once, the work goes on, and its result
-// is dropped and counted.
-func TestLateCompletion(t *testing.T) {
+// After a time-out, the completion runs once with the time-out, the work continues, and its result
+// is discarded and counted. docs/internals/eventloop.md#late-completions
+func TestOffload_DiscardsLateResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := startedIn(t, t.Context()), eventloop.NewPool(t.Context(), 1)
 		var got []error
 		end := make(chan struct{})
 		err := eventloop.OffloadTimeout(l, p, time.Minute, func(ctx context.Context) (string, error) {
 			<-ctx.Done()
-			is(t, "the context of work", context.Cause(ctx), eventloop.ErrOffloadTimeout)
+			testkit.ErrorIs(t, "the context of work", context.Cause(ctx), eventloop.ErrOffloadTimeout)
 			<-end
 			return "late", nil
 		}, func(v string, err error) {
-			equal(t, "value", v, "")
+			testkit.Equal(t, "value", v, "")
 			got = append(got, err)
 		})
 		if err != nil {
@@ -82,25 +85,26 @@ func TestLateCompletion(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		does(t, l, func() {
-			equal(t, "completions", len(got), 1)
-			is(t, "the completion", got[0], eventloop.ErrOffloadTimeout)
-			is(t, "the completion", got[0], context.DeadlineExceeded)
+		runOn(t, l, func() {
+			testkit.Equal(t, "completions", len(got), 1)
+			testkit.ErrorIs(t, "the completion", got[0], eventloop.ErrOffloadTimeout)
+			testkit.ErrorIs(t, "the completion", got[0], context.DeadlineExceeded)
 		})
-		equal(t, "still running", l.Counts(), eventloop.Counts{Offloads: 1})
+		testkit.Equal(t, "still running", l.Counts(), eventloop.Counts{Offloads: 1})
 		close(end)
 		if err := l.WaitRunners(t.Context()); err != nil {
 			t.Error(err)
 		}
-		does(t, l, func() { equal(t, "completions", len(got), 1) })
+		runOn(t, l, func() { testkit.Equal(t, "completions", len(got), 1) })
 		synctest.Wait()
-		equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 3, Executed: 3, TimedOut: 1, LateCompletions: 1})
-		drains(t, p.Stop())
+		testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 3, Executed: 3, TimedOut: 1, LateCompletions: 1})
+		awaitDone(t, p.Stop())
 	})
 }
 
-// The one that is in time is not timed out afterwards, and leaves no timer: its context ends with it.
-func TestOffloadInTime(t *testing.T) {
+// If an offload finishes in time, its context ends with it. So it does not time out later, and it
+// leaves no timer.
+func TestOffload_InTimeLeavesNoTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := startedIn(t, t.Context()), eventloop.NewPool(t.Context(), 1)
 		got := 0
@@ -112,18 +116,19 @@ func TestOffloadInTime(t *testing.T) {
 			})
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		is(t, "the end of its context, before the time-out", context.Cause(its), context.Canceled)
+		testkit.ErrorIs(t, "the end of its context, before the time-out", context.Cause(its), context.Canceled)
 		time.Sleep(time.Hour)
-		does(t, l, func() { equal(t, "results", got, 7) })
+		runOn(t, l, func() { testkit.Equal(t, "results", got, 7) })
 		synctest.Wait()
-		equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 2, Executed: 2})
-		drains(t, p.Stop())
+		testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 2, Executed: 2})
+		awaitDone(t, p.Stop())
 	})
 }
 
-// The cause wins over what work makes of it, whoever is first.
-func TestOffloadThatListens(t *testing.T) {
-	l, p := started(t), pool(t, 2)
+// If the context of offloaded work ends, the completion receives the cause of that, whatever the
+// work returns, and even if the work returns first.
+func TestOffload_CompletionReceivesCauseOnCancel(t *testing.T) {
+	l, p := startLoop(t), newPool(t, 2)
 	const n = 300
 	got := make(chan error, n)
 	for range n {
@@ -131,35 +136,35 @@ func TestOffloadThatListens(t *testing.T) {
 			func(_ int, err error) { got <- err })
 	}
 	for range n {
-		if err := comes(t, "a completion", got); err != eventloop.ErrOffloadTimeout {
-			t.Fatalf("the completion gets %v", err)
+		if err := receive(t, "a completion", got); err != eventloop.ErrOffloadTimeout {
+			t.Fatalf("the completion received %v", err)
 		}
 	}
 	if err := l.Quiesce(tooLong); err != nil {
 		t.Error(err)
 	}
-	equal(t, "timed out", l.Stats().Snapshot().TimedOut, uint64(n))
+	testkit.Equal(t, "timed out", l.Stats().Snapshot().TimedOut, uint64(n))
 }
 
-// Work that has timed out before a worker was free never begins.
-func TestTimedOutInTheQueue(t *testing.T) {
-	l, p := started(t), pool(t, 1)
+// Work that times out before a worker is free is never called.
+func TestOffload_TimesOutInQueue(t *testing.T) {
+	l, p := startLoop(t), newPool(t, 1)
 	release := make(chan struct{})
 	p.Submit(func() { <-release })
 	got := make(chan error, 1)
 	eventloop.OffloadTimeout(l, p, 0, func(context.Context) (int, error) { t.Error("work begins after its time-out"); return 1, nil },
 		func(_ int, err error) { got <- err })
-	is(t, "the completion", comes(t, "it", got), eventloop.ErrOffloadTimeout)
+	testkit.ErrorIs(t, "the completion", receive(t, "it", got), eventloop.ErrOffloadTimeout)
 	close(release)
 	if err := l.Quiesce(tooLong); err != nil {
 		t.Error(err)
 	}
-	equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1, Executed: 1, TimedOut: 1})
+	testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1, Executed: 1, TimedOut: 1})
 }
 
-// lifecycle, Late Completion and Known Limitation: the loop is gone, the work is not. Its result touches nothing, the scope
-// waits for it, WaitRunners does, and the counters tell.
-func TestCompletionAfterTheLoopDied(t *testing.T) {
+// Work can outlive its loop. Its result is discarded and counted, and the scope and WaitRunners
+// wait for it. docs/internals/eventloop.md#late-completions
+func TestOffload_OutlivesLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
 		defer app.Shutdown()
@@ -170,36 +175,37 @@ func TestCompletionAfterTheLoopDied(t *testing.T) {
 		eventloop.OffloadTimeout(l, p, time.Millisecond, func(context.Context) (int, error) { close(began); <-end; return 1, nil },
 			func(_ int, err error) { got <- err })
 		<-began
-		is(t, "the completion", <-got, eventloop.ErrOffloadTimeout)
+		testkit.ErrorIs(t, "the completion", <-got, eventloop.ErrOffloadTimeout)
 		done := l.Stop()
 		synctest.Wait()
-		equal(t, "state", l.State(), eventloop.Stopped)
+		testkit.Equal(t, "state", l.State(), eventloop.Stopped)
 		want := eventloop.Snapshot{Accepted: 1, Executed: 1, TimedOut: 1, UnbalancedShutdowns: 1}
-		equal(t, "counters", l.Stats().Snapshot(), want)
-		equal(t, "report", app.GuardReport().Entries(), []ctxshutdown.GuardEntry{{Path: "app/loop/offloads", Count: 1}})
+		testkit.Equal(t, "counters", l.Stats().Snapshot(), want)
+		testkit.Equal(t, "report", app.GuardReport().Entries(), []ctxshutdown.GuardEntry{{Path: "app/loop/offloads", Count: 1}})
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cancel(errCause)
 		var late *eventloop.WaitError
 		err := l.WaitRunners(ctx)
 		isTrue(t, "WaitRunners says what it was waiting for", errors.As(err, &late) && late.Running == 1 && late.What == "offloads")
-		is(t, "WaitRunners", err, errCause)
+		testkit.ErrorIs(t, "WaitRunners", err, errCause)
 		var quiesce *eventloop.QuiesceTimeoutError
 		isTrue(t, "so does Quiesce", errors.As(l.Quiesce(0), &quiesce) && quiesce.Counts == eventloop.Counts{Offloads: 1})
 		close(end)
 		if err := l.WaitRunners(context.Background()); err != nil {
 			t.Error(err)
 		}
-		drains(t, done)
-		drains(t, p.Stop())
+		awaitDone(t, done)
+		awaitDone(t, p.Stop())
 		want.LateCompletions = 1
-		equal(t, "counters", l.Stats().Snapshot(), want)
-		is(t, "Quiesce", l.Quiesce(0), nil)
-		is(t, "WaitRunners, with nothing running, whatever the context is", l.WaitRunners(ctx), nil)
+		testkit.Equal(t, "counters", l.Stats().Snapshot(), want)
+		testkit.ErrorIs(t, "Quiesce", l.Quiesce(0), nil)
+		testkit.ErrorIs(t, "WaitRunners, with nothing running, whatever the context is", l.WaitRunners(ctx), nil)
 	})
 }
 
-// Time-out, result, stop and Force race for each of many offloads: one completion each, none of them lost.
-func TestOffloadRaces(t *testing.T) {
+// The time-out, the result, the stop of the loop and Force happen at about the same time for many
+// offloads. Each completion runs exactly once.
+func TestOffload_CompletesOnceInEveryRace(t *testing.T) {
 	for range 200 {
 		app := ctxshutdown.New(context.Background())
 		l, p := eventloop.New(app), eventloop.NewPool(app, 3)
@@ -230,43 +236,44 @@ func TestOffloadRaces(t *testing.T) {
 		})
 		racing.Go(func() { app.Shutdown(); app.Force(nil) })
 		racing.Wait()
-		drains(t, app.Completion())
-		equal(t, "running when all is complete", running.Load(), int32(0))
+		awaitDone(t, app.Completion())
+		testkit.Equal(t, "running when all is complete", running.Load(), int32(0))
 		for i := range n {
 			if want := map[bool]int{true: 1}[accepted[i]]; completed[i] != want {
 				t.Fatalf("offload %d, accepted %v, completed %d times", i, accepted[i], completed[i])
 			}
 		}
 		s := l.Stats().Snapshot()
-		equal(t, "executed", s.Executed, s.Accepted)
+		testkit.Equal(t, "executed", s.Executed, s.Accepted)
 		isTrue(t, "unbalanced are only those that were accepted and completed without their result", s.UnbalancedShutdowns <= failed)
 	}
 }
 
-// A pool that has been told to stop takes on nothing, and the loop is not left with a debt.
-func TestOffloadToAStoppedPool(t *testing.T) {
-	l, p := started(t), pool(t, 1)
-	drains(t, p.Stop())
+// A stopped pool refuses offloads. The loop does not wait for the completion of a refused offload.
+func TestOffload_FailsOnStoppedPool(t *testing.T) {
+	l, p := startLoop(t), newPool(t, 1)
+	awaitDone(t, p.Stop())
 	for _, err := range []error{
-		eventloop.Offload(l, p, func(context.Context) (int, error) { t.Error("work runs"); return 1, nil }, func(int, error) { t.Error("done runs") }),
-		eventloop.OffloadTimeout(l, p, time.Hour, func(context.Context) (int, error) { t.Error("work runs"); return 1, nil }, func(int, error) { t.Error("done runs") }),
+		eventloop.Offload(l, p, func(context.Context) (int, error) { t.Error("the work was called"); return 1, nil }, func(int, error) { t.Error("the completion was called") }),
+		eventloop.OffloadTimeout(l, p, time.Hour, func(context.Context) (int, error) { t.Error("the work was called"); return 1, nil }, func(int, error) { t.Error("the completion was called") }),
 	} {
-		is(t, "Offload", err, eventloop.ErrPoolStopped)
+		testkit.ErrorIs(t, "Offload", err, eventloop.ErrPoolStopped)
 	}
-	equal(t, "under way", l.Counts(), eventloop.Counts{})
-	drains(t, l.Stop())
+	testkit.Equal(t, "under way", l.Counts(), eventloop.Counts{})
+	awaitDone(t, l.Stop())
 }
 
-// One that a pool refuses was never under way for a loop that is being stopped meanwhile, nor for its counters. The loop is
-// awake, and may be over as soon as the last of them is taken back.
-func TestRefusedOffloadsAreNotCounted(t *testing.T) {
-	p := pool(t, 1)
-	drains(t, p.Stop())
+// An offload that the pool refuses is never counted as running, even while the loop is being
+// stopped. In the test, the loop is awake and may end as soon as the last promised completion is
+// cancelled.
+func TestOffload_RefusedIsNotCounted(t *testing.T) {
+	p := newPool(t, 1)
+	awaitDone(t, p.Stop())
 	for range 80 {
-		l := started(t)
+		l := startLoop(t)
 		var again func()
 		again = func() { l.Post(again) }
-		does(t, l, again)
+		runOn(t, l, again)
 		var racing sync.WaitGroup
 		stop := make(chan struct{}, 4)
 		for range 4 {
@@ -276,29 +283,29 @@ func TestRefusedOffloadsAreNotCounted(t *testing.T) {
 					if i == 20 {
 						stop <- struct{}{}
 					}
-					err = eventloop.Offload(l, p, func(context.Context) (int, error) { t.Error("work runs"); return 1, nil },
-						func(int, error) { t.Error("done runs") })
+					err = eventloop.Offload(l, p, func(context.Context) (int, error) { t.Error("the work was called"); return 1, nil },
+						func(int, error) { t.Error("the completion was called") })
 				}
-				is(t, "Offload", err, eventloop.ErrStopped)
+				testkit.ErrorIs(t, "Offload", err, eventloop.ErrStopped)
 			})
 		}
 		<-stop
 		l.Stop()
 		racing.Wait()
-		drains(t, l.Stop())
-		equal(t, "unbalanced", l.Stats().Snapshot().UnbalancedShutdowns, uint64(0))
+		awaitDone(t, l.Stop())
+		testkit.Equal(t, "unbalanced", l.Stats().Snapshot().UnbalancedShutdowns, uint64(0))
 		if t.Failed() {
 			return
 		}
 	}
 }
 
-// Nor is one whose result has been handed over. Whoever reads the counts is in the way of those who change them, which is
-// when the loop could get to its end in between.
-func TestAnsweredOffloadsAreNotCounted(t *testing.T) {
-	p := pool(t, 2)
+// An offload is no longer counted once its completion has been queued. In the test, other
+// goroutines read the counts to delay the two steps, so that the loop could end between them.
+func TestOffload_CompletedIsNotCounted(t *testing.T) {
+	p := newPool(t, 2)
 	for range 200 {
-		l := started(t)
+		l := startLoop(t)
 		var reading sync.WaitGroup
 		reading.Go(func() {
 			for l.State() != eventloop.Stopped {
@@ -308,9 +315,9 @@ func TestAnsweredOffloadsAreNotCounted(t *testing.T) {
 		for range 4 {
 			eventloop.Offload(l, p, func(context.Context) (int, error) { return 1, nil }, func(int, error) {})
 		}
-		drains(t, l.Stop())
+		awaitDone(t, l.Stop())
 		reading.Wait()
-		equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 4, Executed: 4})
+		testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 4, Executed: 4})
 		if t.Failed() {
 			return
 		}

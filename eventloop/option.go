@@ -1,7 +1,7 @@
 package eventloop
 
-// An Option configures a loop or a pool where it is made. Of an option given twice the last one counts; a nil Option is
-// ignored.
+// An Option configures a new loop or pool. If an option is given twice, the last one counts. A nil
+// Option is ignored.
 type Option interface{ apply(*options) }
 
 type options struct {
@@ -25,27 +25,30 @@ func optionsOf(name string, opts []Option) options {
 	return o
 }
 
-// WithName names the scope of a loop or a pool in reports, as [ctxshutdown.WithName] does. Without it they are called
-// "loop" and "pool".
+// WithName sets the name of the scope of a loop or a pool, as [ctxshutdown.WithName] does. The
+// defaults are "loop" and "pool".
 func WithName(name string) Option {
 	return option(func(o *options) { o.name = name })
 }
 
-// WithOSThread has the loop lock its goroutine to an operating system thread for as long as it runs. Under [Loop.Run] that
-// is the thread of the caller: the main thread, if main.init has called [runtime.LockOSThread]. It is of no use to a pool.
+// WithOSThread locks the loop's goroutine to an operating system thread while the loop runs. With
+// [Loop.Run] this is the thread of the caller: the main thread, if main.init has called
+// [runtime.LockOSThread]. The option has no effect on a pool.
 func WithOSThread() Option {
 	return option(func(o *options) { o.lockThread = true })
 }
 
-// WithInit has the loop call f on its goroutine before it accepts anything, while it is Starting. An error of f ends the
-// loop, and is what Start or Run returns. It is of no use to a pool.
+// WithInit makes the loop call f on its goroutine before it accepts callbacks, while it is
+// Starting. An error of f ends the loop and is returned by Start or Run. The option has no effect
+// on a pool.
 func WithInit(f func() error) Option {
 	return option(func(o *options) { o.init = f })
 }
 
-// WithPanicHandler has the loop go on after a panic in a callback, once it has told f, on its goroutine; without it, the
-// first panic stops the loop. For a pool, which always goes on, f is told from the goroutine of the worker. A panic in f
-// itself, or a Goexit, stops the loop; in a pool it is counted like any other. See also [Loop.Err] and [Pool.Err].
+// WithPanicHandler makes the loop call f on its goroutine after a panic in a callback, and
+// continue. Without it, the first panic stops the loop. A pool always continues; it calls f on the
+// worker's goroutine. If f panics or calls Goexit, a loop stops, and a pool counts it like any
+// other panic. See also [Loop.Err] and [Pool.Err].
 func WithPanicHandler(f func(*PanicError)) Option {
 	return option(func(o *options) { o.onPanic = f })
 }

@@ -1,36 +1,80 @@
 package eventloop
 
 import (
-	"errors"
 	"fmt"
-	"runtime/debug"
+
+	"github.com/swansong-go/swansong/internal/panics"
 )
 
-// A PanicError is a panic that was contained.
+// A PanicError reports a panic in a function that a loop or a pool called. The loop or pool has
+// recovered from it.
 type PanicError struct {
-	In    string // what panicked: "callback", "timer", "init", "main", "offload", "job", "panic handler"
-	Value any    // what it panicked with; [ErrGoexit] where it ended its goroutine instead
-	Stack []byte // where, as of runtime/debug.Stack
+	// In is the kind of function that panicked: "callback", "timer", "init", "main", "offload",
+	// "job" or "panic handler".
+	In    string
+	Value any    // the value of the panic, or [ErrGoexit]
+	Stack []byte // the stack of the panic, in the format of runtime/debug.Stack
 }
 
-// ErrGoexit stands for a call of [runtime.Goexit] in a callback, such as the FailNow of a test.
-var ErrGoexit = errors.New("runtime.Goexit was called")
+// ErrGoexit is the Value of a [PanicError] for a function that called [runtime.Goexit] instead of
+// panicking. The FailNow method of a test does that.
+var ErrGoexit = panics.ErrGoexit
 
+// Error returns the kind of function and the value, without the stack.
 func (e *PanicError) Error() string {
 	return fmt.Sprintf("eventloop: panic in a function of the kind %q: %v", e.In, e.Value)
 }
 
-// Unwrap returns the value, if it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
+// Unwrap returns Value if it is an error, and nil otherwise.
+func (e *PanicError) Unwrap() error { return panics.Unwrap(e.Value) }
+
+// newPanicError returns the error for a function that panicked or called runtime.Goexit, given the
+// result of recover. See [panics.Recovered] for where it may be called.
+func newPanicError(in string, recovered any) *PanicError {
+	value, stack := panics.Recovered(recovered)
+	return &PanicError{In: in, Value: value, Stack: stack}
 }
 
-// unwinding turns what recover returned in a function that did not come to its end into an error. It is called in the
-// deferred function, where the stack still shows the place.
-func unwinding(in string, value any) *PanicError {
-	if value == nil {
-		value = ErrGoexit
+// handlePanic handles a callback that has panicked with value, or has called runtime.Goexit. It
+// calls the panic handler, which may call runtime.Goexit itself. The callback counts as running
+// until the panic handler has returned.
+func (l *Loop) handlePanic(value any) {
+	in := "callback"
+	if l.box.running == "timer" {
+		in = "timer"
+		defer l.resumeTimers()
+	} else {
+		defer l.countExecuted()
 	}
-	return &PanicError{In: in, Value: value, Stack: debug.Stack()}
+	err := newPanicError(in, value)
+	l.stats.panics.Add(1)
+	l.recordFailure(err)
+	if value != nil && l.onPanic != nil {
+		l.callPanicHandler(err)
+	} else {
+		l.abort(err)
+	}
+}
+
+// resumeTimers makes the loop continue with its timers after a timer function has panicked. At that
+// point the flag due is set and no alarm is armed. resumeTimers wakes the loop instead of calling
+// runTimers, so that panicking timers cannot keep callbacks from running.
+func (l *Loop) resumeTimers() {
+	l.box.setRunning("")
+	l.box.wake()
+}
+
+// callPanicHandler calls the panic handler. If the handler panics or calls runtime.Goexit, the loop
+// is stopped.
+func (l *Loop) callPanicHandler(err *PanicError) {
+	returned := false
+	defer func() {
+		if !returned {
+			l.stats.panics.Add(1)
+			l.recordFailure(newPanicError("panic handler", recover()))
+			l.abort(err)
+		}
+	}()
+	l.onPanic(err)
+	returned = true
 }

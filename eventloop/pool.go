@@ -10,42 +10,44 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// ErrPoolStopped is returned by an offload to a pool that has been told to stop.
-var ErrPoolStopped = errors.New("eventloop: this pool has been told to stop, and takes on nothing; make another with NewPool")
+// ErrPoolStopped is returned by an offload to a pool that has been stopped.
+var ErrPoolStopped = errors.New("eventloop: the pool has been stopped; create another with NewPool")
 
-// A Pool runs jobs on a bounded number of goroutines, which exist only while there is something to do. Its scope is a
-// child of the context it is made with: stopping that scope stops the pool, every job accepted is a guard, and reports
-// name the pool.
+// A Pool runs jobs on a bounded number of goroutines, which exist only while there are jobs. Its
+// scope is a child of the nearest scope in its context: stopping that scope stops the pool. Each
+// accepted job holds a guard, and reports name the pool.
 //
-// All methods may be called concurrently. The zero value is not usable: make one with [NewPool].
+// The methods may be called concurrently. The zero value is not usable: create a Pool with
+// [NewPool].
 type Pool struct {
 	scope   *ctxshutdown.Swansong
 	limit   int
 	onPanic func(*PanicError)
 
-	jobs    tally // accepted and not over
+	jobs    counter // the number of jobs that were accepted and have not finished
 	panics  atomic.Uint64
-	failure atomic.Pointer[PanicError] // the first
+	failure atomic.Pointer[PanicError] // the first panic of a job
 
 	mu          sync.Mutex
 	first, last *job
 	workers     int
 }
 
-// A job is under its guard from Submit until it is over.
+// A job is a function that a pool has accepted. It holds its guard until it has finished.
 type job struct {
-	f     func()
-	in    string            // what it is, for a PanicError
-	over  func(*PanicError) // comes after f, whatever happens, and gets how f did not return; nil: nothing comes
-	guard *ctxshutdown.Guard
-	next  *job
+	f      func()
+	kind   string            // the kind of function, for a PanicError
+	finish func(*PanicError) // if not nil, called after f with the panic of f, or with nil
+	guard  *ctxshutdown.Guard
+	next   *job
 }
 
-// NewPool returns a pool of as many workers; of less than one, it has [runtime.GOMAXPROCS]. It starts no goroutine by
-// itself. Call [Pool.Stop] when done with it. NewPool panics if ctx is nil.
+// NewPool returns a pool with the given number of workers, or [runtime.GOMAXPROCS] workers if the
+// number is less than one. Goroutines are started when jobs are submitted. Call [Pool.Stop] when
+// the pool is no longer needed. NewPool panics if ctx is nil.
 func NewPool(ctx context.Context, workers int, opts ...Option) *Pool {
 	if ctx == nil {
-		panic("eventloop: cannot create a pool from a nil context")
+		panic("eventloop: NewPool with a nil context")
 	}
 	if workers < 1 {
 		workers = runtime.GOMAXPROCS(0)
@@ -59,15 +61,17 @@ func NewPool(ctx context.Context, workers int, opts ...Option) *Pool {
 // Scope returns the pool's scope.
 func (p *Pool) Scope() *ctxshutdown.Swansong { return p.scope }
 
-// Submit has a worker run f, and returns true; or returns false once the pool has been told to stop, and then f never
-// runs. Jobs begin in the order in which they were submitted. Submit never waits: the queue has no limit but memory. It
-// synchronizes before the call of f, and panics if f is nil, or the pool was not made with [NewPool].
+// Submit queues f for a worker and returns true. If the pool has been stopped, Submit returns false
+// and f never runs. Jobs start in the order in which they were submitted. Submit never blocks: the
+// queue is limited by memory only. It synchronizes before the call of f, and panics if f is nil or
+// the pool was not created with [NewPool].
 //
-// A panic in f, or a Goexit, ends that job only. It is counted, see [Pool.Panics] and [Pool.Err].
+// A panic or Goexit in f ends only that job. [Pool.Panics] counts it, and [Pool.Err] returns the
+// first one.
 func (p *Pool) Submit(f func()) bool {
 	mustFunc(f != nil, "Submit")
 	mustPool(p, "Submit")
-	return p.submit(&job{f: f, in: "job"})
+	return p.submit(&job{f: f, kind: "job"})
 }
 
 func mustPool(p *Pool, what string) {
@@ -75,7 +79,7 @@ func mustPool(p *Pool, what string) {
 		panic("eventloop: " + what + " to a nil pool")
 	}
 	if p.scope == nil {
-		panic("eventloop: " + what + " to a pool that was not made with NewPool")
+		panic("eventloop: " + what + " to a pool that was not created with NewPool")
 	}
 }
 
@@ -101,21 +105,23 @@ func (p *Pool) submit(j *job) bool {
 	return true
 }
 
-// work runs jobs until there are none.
+// work runs jobs until the queue is empty.
 func (p *Pool) work() {
-	ended := false
+	emptied := false
 	defer func() {
-		if !ended { // a job has called Goexit: the place is another goroutine's
+		// A job has called runtime.Goexit, which ends this goroutine, so another one continues its
+		// work.
+		if !emptied {
 			go p.work()
 		}
 	}()
 	for j := p.take(); j != nil; j = p.take() {
 		p.run(j)
 	}
-	ended = true
+	emptied = true
 }
 
-// take returns the next job, or gives up the worker's place.
+// take returns the next job. If there is none, it ends the worker and returns nil.
 func (p *Pool) take() *job {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,22 +140,23 @@ func (p *Pool) run(j *job) {
 	defer j.guard.Release()
 	defer p.jobs.done()
 	var err *PanicError
-	if j.over != nil {
-		defer func() { j.over(err) }()
+	if j.finish != nil {
+		defer func() { j.finish(err) }()
 	}
 	returned := false
 	defer func() {
 		if !returned {
-			err = unwinding(j.in, recover())
-			p.failed(err) // which may not return: all that has to be done after it is deferred
+			err = newPanicError(j.kind, recover())
+			p.recordPanic(err) // the panic handler may call Goexit, so the rest of run is in deferred calls
 		}
 	}()
 	j.f()
 	returned = true
 }
 
-// failed counts a panic and tells the handler. One that does not come to its end is counted as well.
-func (p *Pool) failed(err *PanicError) {
+// recordPanic counts a panic and calls the panic handler. If the handler panics or calls
+// runtime.Goexit, recordPanic counts that, too.
+func (p *Pool) recordPanic(err *PanicError) {
 	p.panics.Add(1)
 	p.failure.CompareAndSwap(nil, err)
 	if p.onPanic == nil {
@@ -166,13 +173,13 @@ func (p *Pool) failed(err *PanicError) {
 	returned = true
 }
 
-// Running returns the number of jobs accepted and not over.
+// Running returns the number of jobs that have been accepted and have not finished.
 func (p *Pool) Running() int { return p.jobs.count() }
 
-// Panics returns the number of jobs that have panicked, and of calls of the panic handler that have.
+// Panics returns the number of panics in jobs and in calls of the panic handler.
 func (p *Pool) Panics() uint64 { return p.panics.Load() }
 
-// Err returns the first panic of a job, nil if there was none.
+// Err returns the first panic of a job, or nil.
 func (p *Pool) Err() error {
 	if err := p.failure.Load(); err != nil {
 		return err
@@ -180,11 +187,13 @@ func (p *Pool) Err() error {
 	return nil
 }
 
-// WaitIdle waits until no job is accepted that is not over. What a job did synchronizes before that, so all completions
-// that it owed to a loop have been queued there. If ctx ends first it returns a [*WaitError]; if the pool is idle, nil
-// whatever ctx is. It stops nobody from submitting more. It panics if ctx is nil.
+// WaitIdle waits until no job is queued or running. The jobs synchronize before its return, so the
+// completions of their offloads have been queued at their loops. If ctx ends first, it returns a
+// [*WaitError]; if the pool is idle, it returns nil even if ctx has ended. WaitIdle does not keep
+// other goroutines from submitting jobs. It panics if ctx is nil.
 func (p *Pool) WaitIdle(ctx context.Context) error { return p.jobs.wait(ctx, "jobs") }
 
-// Stop tells the pool to stop, and returns what to wait on. From then on nothing is accepted; what was accepted runs. It
-// never waits, is idempotent and may be called from anywhere, jobs included.
+// Stop stops the pool and returns the completion to wait for. From then on nothing is accepted;
+// accepted jobs run. Stop never blocks, may be called repeatedly, and may be called from anywhere,
+// also from jobs.
 func (p *Pool) Stop() *ctxshutdown.Completion { return p.scope.Shutdown() }

@@ -12,10 +12,12 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/eventloop"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// The number of workers is bounded, all of them are used, and none is left when there is nothing to do.
-func TestPoolIsBounded(t *testing.T) {
+// A pool uses as many goroutines as it has workers, never more, and none when there is nothing to
+// do.
+func TestPool_RunsAtMostItsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers = 3
 		p := eventloop.NewPool(t.Context(), workers)
@@ -30,18 +32,18 @@ func TestPoolIsBounded(t *testing.T) {
 				now.Add(-1)
 			}))
 		}
-		equal(t, "running", p.Running(), 4*workers)
-		equal(t, "guards", p.Scope().GuardCount(), 4*workers)
-		is(t, "WaitIdle", p.WaitIdle(t.Context()), nil)
-		equal(t, "at once", most.Load(), int32(workers))
-		equal(t, "it took", time.Since(began), 4*time.Second)
-		synctest.Wait() // and a bubble that ends with a goroutine blocked fails
-		drains(t, p.Stop())
+		testkit.Equal(t, "running", p.Running(), 4*workers)
+		testkit.Equal(t, "guards", p.Scope().GuardCount(), 4*workers)
+		testkit.ErrorIs(t, "WaitIdle", p.WaitIdle(t.Context()), nil)
+		testkit.Equal(t, "at once", most.Load(), int32(workers))
+		testkit.Equal(t, "it took", time.Since(began), 4*time.Second)
+		synctest.Wait() // a bubble fails if it ends with a blocked goroutine
+		awaitDone(t, p.Stop())
 	})
 }
 
-func TestPoolRunsJobsInOrder(t *testing.T) {
-	p := pool(t, 1)
+func TestPool_RunsJobsInOrder(t *testing.T) {
+	p := newPool(t, 1)
 	var got []int
 	for i := range 1_000 {
 		p.Submit(func() { got = append(got, i) })
@@ -54,27 +56,28 @@ func TestPoolRunsJobsInOrder(t *testing.T) {
 			t.Fatalf("job %d ran at place %d", n, i)
 		}
 	}
-	equal(t, "jobs", len(got), 1_000)
+	testkit.Equal(t, "jobs", len(got), 1_000)
 }
 
-// A pool of none or less has as many workers as there are processors.
-func TestPoolOfNoWorkers(t *testing.T) {
+// A pool of zero or fewer workers has as many workers as there are processors.
+func TestPool_HasAsManyWorkersAsProcessors(t *testing.T) {
 	for _, n := range []int{0, -1} {
-		p := pool(t, n)
+		p := newPool(t, n)
 		all := make(chan struct{})
 		var here sync.WaitGroup
 		here.Add(runtime.GOMAXPROCS(0))
 		for range runtime.GOMAXPROCS(0) {
 			p.Submit(func() { here.Done(); <-all })
 		}
-		here.Wait() // all of them at once
+		here.Wait() // waits until all workers are running
 		close(all)
 	}
 }
 
-// lifecycle, ThreadPool::wait_idle: it waits for what is in flight, and says what is if it has to give up.
-func TestWaitIdle(t *testing.T) {
-	p := pool(t, 1)
+// WaitIdle waits for queued and running jobs. If its context ends first, the error says how many
+// are left. docs/internals/eventloop.md#pool
+func TestWaitIdle_WaitsForRunningJobs(t *testing.T) {
+	p := newPool(t, 1)
 	end := make(chan struct{})
 	for range 3 {
 		p.Submit(func() { <-end })
@@ -83,15 +86,16 @@ func TestWaitIdle(t *testing.T) {
 	cancel(errCause)
 	var err *eventloop.WaitError
 	isTrue(t, "WaitIdle says what it was waiting for", errors.As(p.WaitIdle(ctx), &err) && err.Running == 3)
-	equal(t, "message", err.Error(), "eventloop: 3 jobs still running when the wait ended (the cause); wait longer, or end their context with Force")
-	is(t, "it", err, errCause)
+	testkit.Equal(t, "message", err.Error(), "eventloop: 3 jobs still running when the wait ended (the cause); wait longer, or end their context with Force")
+	testkit.ErrorIs(t, "it", err, errCause)
 	close(end)
-	is(t, "WaitIdle", p.WaitIdle(context.Background()), nil)
-	is(t, "WaitIdle of an idle pool, whatever the context is", p.WaitIdle(ctx), nil)
+	testkit.ErrorIs(t, "WaitIdle", p.WaitIdle(context.Background()), nil)
+	testkit.ErrorIs(t, "WaitIdle of an idle pool, whatever the context is", p.WaitIdle(ctx), nil)
 }
 
-// Submit during Stop, from many goroutines: accepted means run exactly once, refused means never.
-func TestSubmitDuringStop(t *testing.T) {
+// While a pool is stopped, other goroutines call Submit. A job that was accepted runs exactly once,
+// and a refused one never runs.
+func TestPool_RunsAcceptedJobsDuringStop(t *testing.T) {
 	for range 200 {
 		app := ctxshutdown.New(context.Background())
 		p := eventloop.NewPool(app, 2)
@@ -107,20 +111,20 @@ func TestSubmitDuringStop(t *testing.T) {
 		}
 		racing.Go(func() { app.Shutdown() })
 		racing.Wait()
-		drains(t, app.Completion())
-		equal(t, "jobs", ran.Load(), accepted.Load())
+		awaitDone(t, app.Completion())
+		testkit.Equal(t, "jobs", ran.Load(), accepted.Load())
 	}
 }
 
-// A job may stop its pool, and submit to it.
-func TestPoolStopFromAJob(t *testing.T) {
-	p := pool(t, 1)
+// A job may stop its own pool and may submit jobs to it.
+func TestPool_JobMayStopPool(t *testing.T) {
+	p := newPool(t, 1)
 	ran := make(chan struct{})
 	p.Submit(func() {
 		isTrue(t, "accepted", p.Submit(func() { close(ran) }))
 		p.Stop()
 		isTrue(t, "refused", !p.Submit(never(t, "a job after the stop")))
 	})
-	comes(t, "the job that was accepted", ran)
-	drains(t, p.Stop())
+	receive(t, "the job that was accepted", ran)
+	awaitDone(t, p.Stop())
 }

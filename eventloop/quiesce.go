@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Counts say what is going on in and around a loop.
+// Counts is a snapshot of what a loop, and the goroutines that work for it, are doing.
 type Counts struct {
-	Queued   int    // callbacks accepted and not over, the one that is running included
-	Offloads int    // offloads whose work has not returned, those that timed out included
-	Handles  int    // handles that are held
-	Timers   int    // timers that are pending
-	In       string // "init" or "timer" while the loop runs a function of that kind, which is none of the queued; else ""
+	Queued   int    // the number of callbacks that were accepted and have not finished, including the running one
+	Offloads int    // the number of offloads whose work has not returned, including those that have timed out
+	Handles  int    // the number of handles that have not been released
+	Timers   int    // the number of pending timers
+	In       string // "init" or "timer" while the loop runs such a function, which Queued does not count; otherwise empty
 }
 
-// Counts returns what is going on. The figures may be of slightly different moments, but where all but Timers are zero, they
-// were so at one moment.
+// Counts returns the current counts. They may have been read at slightly different times. But if
+// all counts except Timers are zero, there was a time at which they were all zero.
 func (l *Loop) Counts() Counts {
 	l.box.mu.Lock()
 	c := l.box.counts()
@@ -25,8 +25,9 @@ func (l *Loop) Counts() Counts {
 	return c
 }
 
-// quiet is what Quiesce waits for.
-func (c Counts) quiet() bool {
+// isQuiet reports whether no function is queued or running and no handle is held. It ignores
+// pending timers.
+func (c Counts) isQuiet() bool {
 	c.Timers = 0
 	return c == Counts{}
 }
@@ -39,13 +40,15 @@ func (c Counts) String() string {
 	return s
 }
 
-// Quiesce waits until the loop has nothing to run, none of its offloads is running and no handle is held, all at one
-// moment; else it returns a [*QuiesceTimeoutError] after timeout. Timers that are pending are not waited for. It stops
-// nothing and nobody: producers must have been told before, or it means little.
+// Quiesce waits until, at one point in time, the loop has nothing to run, none of its offloads is
+// running and no handle is held. Otherwise it returns a [*QuiesceTimeoutError] after timeout. It
+// does not wait for pending timers. It stops nothing: stop the producers first, since the result is
+// otherwise outdated at once.
 //
-// There is no default for timeout: only the program knows how long its producers take to settle. Zero or less asks
-// whether the loop is quiescent now. Then and before the start, when nothing can be queued, it still asks for handles;
-// after the stop, for handles and for offloads that came too late. In whatever the loop runs it always times out.
+// timeout has no default, because only the program knows how long its producers take. Zero or less
+// checks whether the loop is quiescent now. Before the start Quiesce waits for handles only, and
+// after the stop for handles and late offloads. Called from the loop's goroutine, it always times
+// out.
 func (l *Loop) Quiesce(timeout time.Duration) error {
 	timer := time.NewTimer(max(timeout, 0))
 	defer timer.Stop()
@@ -66,15 +69,17 @@ func (l *Loop) Quiesce(timeout time.Duration) error {
 			return nil
 		}
 	}
-	// We look for ourselves: a loop that has nothing to run may not have come to say so yet, and an error would name nobody.
+	// Check once more. The loop may have become idle without having answered yet, and the error
+	// would then show only zeros.
 	counts := l.Counts()
-	if counts.quiet() {
+	if counts.isQuiet() {
 		return nil
 	}
 	return &QuiesceTimeoutError{Timeout: timeout, State: l.State(), Counts: counts}
 }
 
-// await receives from c, unless the timer fires first. What can be received has been by then, however late we are.
+// await receives a value from c, unless the timer fires first. If a value is available, await
+// receives it even if the timer has fired.
 func await[T any](c <-chan T, timer *time.Timer) (v T, ok bool) {
 	select {
 	case v = <-c:
@@ -89,8 +94,8 @@ func await[T any](c <-chan T, timer *time.Timer) (v T, ok bool) {
 	}
 }
 
-// A QuiesceTimeoutError says that a loop was not quiescent in time, and what it was busy with then. Find out who has not
-// let go, or decide on a longer limit, and try again; to stop the loop all the same is not wrong, but the Stats will tell.
+// A QuiesceTimeoutError reports why a loop was not quiescent when the time-out of Quiesce was over.
+// The program may wait longer, or stop the loop anyway; Stats then counts what was left.
 type QuiesceTimeoutError struct {
 	Timeout time.Duration
 	State   State
@@ -98,7 +103,7 @@ type QuiesceTimeoutError struct {
 }
 
 func (e *QuiesceTimeoutError) Error() string {
-	return fmt.Sprintf("eventloop: not quiescent after %v in state %v: %v; stop those who still post, have what runs return, or wait longer",
+	return fmt.Sprintf("eventloop: not quiescent after %v in state %v: %v; stop the producers, let running work return, or wait longer",
 		e.Timeout, e.State, e.Counts)
 }
 

@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/eventloop"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// sequence, Quiesce: it returns when the queue is drained and nothing is under way, and not before.
-func TestQuiesce(t *testing.T) {
+// Quiesce returns when the queue is empty and nothing is running, and not before.
+// docs/internals/eventloop.md#quiesce
+func TestQuiesce_ReturnsWhenNothingRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := startedIn(t, t.Context()), eventloop.NewPool(t.Context(), 1)
-		is(t, "Quiesce of an idle loop", l.Quiesce(0), nil)
+		testkit.ErrorIs(t, "Quiesce of an idle loop", l.Quiesce(0), nil)
 		var over []string
 		l.Post(func() {
 			time.Sleep(time.Second)
@@ -37,21 +39,22 @@ func TestQuiesce(t *testing.T) {
 		ticks := 0
 		tick, _ := l.Every(3*time.Second, func() { ticks++ })
 		began := time.Now()
-		is(t, "Quiesce", l.Quiesce(time.Hour), nil)
-		equal(t, "it took", time.Since(began), 10*time.Second)
+		testkit.ErrorIs(t, "Quiesce", l.Quiesce(time.Hour), nil)
+		testkit.Equal(t, "it took", time.Since(began), 10*time.Second)
 		synctest.Wait()
-		equal(t, "over", over, []string{"completion", "callback", "handle's callback"})
-		equal(t, "ticks, which it does not wait for", ticks, 3)
+		testkit.Equal(t, "over", over, []string{"completion", "callback", "handle's callback"})
+		testkit.Equal(t, "ticks, which it does not wait for", ticks, 3)
 		isTrue(t, "the ticking goes on", tick.Stop())
-		drains(t, p.Stop())
+		awaitDone(t, p.Stop())
 	})
 }
 
-// sequence, "If step 2 returns Err(QuiesceTimeout)": with the right counts, and it may be tried again.
-func TestQuiesceTimesOut(t *testing.T) {
+// The error of Quiesce contains the current counts, and Quiesce can be called again.
+// docs/internals/eventloop.md#quiesce
+func TestQuiesce_TimesOutWithCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := startedIn(t, t.Context()), eventloop.NewPool(t.Context(), 5)
-		does(t, l, func() {})
+		runOn(t, l, func() {})
 		end := make(chan struct{})
 		l.Every(time.Hour, never(t, "a timer"))
 		for range 2 {
@@ -70,24 +73,24 @@ func TestQuiesceTimesOut(t *testing.T) {
 			began := time.Now()
 			var err *eventloop.QuiesceTimeoutError
 			if !errors.As(l.Quiesce(timeout), &err) {
-				t.Fatal("quiescent")
+				t.Fatal("Quiesce returned nil")
 			}
-			equal(t, "error", err, &eventloop.QuiesceTimeoutError{
+			testkit.Equal(t, "error", err, &eventloop.QuiesceTimeoutError{
 				Timeout: timeout, State: eventloop.Running, Counts: eventloop.Counts{Queued: 3, Offloads: 4, Handles: 5, Timers: 1}})
-			equal(t, "message", err.Error(), fmt.Sprintf(
-				"eventloop: not quiescent after %v in state Running: 3 queued, 4 offloads running, 5 handles held, 1 timers pending; stop those who still post, have what runs return, or wait longer", timeout))
-			is(t, "it", err, context.DeadlineExceeded)
-			equal(t, "it took", time.Since(began), max(timeout, 0))
+			testkit.Equal(t, "message", err.Error(), fmt.Sprintf(
+				"eventloop: not quiescent after %v in state Running: 3 queued, 4 offloads running, 5 handles held, 1 timers pending; stop the producers, let running work return, or wait longer", timeout))
+			testkit.ErrorIs(t, "it", err, context.DeadlineExceeded)
+			testkit.Equal(t, "it took", time.Since(began), max(timeout, 0))
 		}
 		close(end)
-		is(t, "Quiesce, again", l.Quiesce(time.Second), nil)
-		drains(t, p.Stop())
+		testkit.ErrorIs(t, "Quiesce, again", l.Quiesce(time.Second), nil)
+		awaitDone(t, p.Stop())
 	})
 }
 
-// A callback that posts for ever is never quiescent: one is always queued.
-func TestQuiesceOfALoopThatPostsForEver(t *testing.T) {
-	l := started(t)
+// If a callback always posts itself again, the loop is never quiescent.
+func TestQuiesce_TimesOutOnEndlessPosts(t *testing.T) {
+	l := startLoop(t)
 	var again func()
 	var enough atomic.Bool
 	again = func() {
@@ -98,28 +101,29 @@ func TestQuiesceOfALoopThatPostsForEver(t *testing.T) {
 	l.Post(again)
 	var err *eventloop.QuiesceTimeoutError
 	isTrue(t, "it times out", errors.As(l.Quiesce(10*time.Millisecond), &err))
-	isTrue(t, "one or two are queued", err != nil && (err.Queued == 1 || err.Queued == 2)) // it has posted, and is not over
+	// The callback has posted itself and may not have returned yet.
+	isTrue(t, "one or two are queued", err != nil && (err.Queued == 1 || err.Queued == 2))
 	enough.Store(true)
-	is(t, "Quiesce, when it is over", l.Quiesce(tooLong), nil)
-	equal(t, "counts", l.Counts(), eventloop.Counts{})
+	testkit.ErrorIs(t, "Quiesce, when it is over", l.Quiesce(tooLong), nil)
+	testkit.Equal(t, "counts", l.Counts(), eventloop.Counts{})
 }
 
-// Before the start nothing can be queued, but handles may be held.
-func TestQuiesceBeforeStart(t *testing.T) {
+// Before a loop is started, nothing can be queued, but handles may be held.
+func TestQuiesce_WaitsForHandlesBeforeStart(t *testing.T) {
 	l := eventloop.New(context.Background())
-	is(t, "Quiesce", l.Quiesce(tooLong), nil)
+	testkit.ErrorIs(t, "Quiesce", l.Quiesce(tooLong), nil)
 	h, ok := l.Handle()
 	isTrue(t, "a handle before the start", ok)
 	var err *eventloop.QuiesceTimeoutError
 	isTrue(t, "it waits for it", errors.As(l.Quiesce(0), &err) && err.Counts == eventloop.Counts{Handles: 1})
 	h.Release()
-	is(t, "Quiesce", l.Quiesce(tooLong), nil)
-	drains(t, l.Stop())
-	is(t, "Quiesce after the stop", l.Quiesce(0), nil)
+	testkit.ErrorIs(t, "Quiesce", l.Quiesce(tooLong), nil)
+	awaitDone(t, l.Stop())
+	testkit.ErrorIs(t, "Quiesce after the stop", l.Quiesce(0), nil)
 }
 
-// Whoever waits is told, also by a loop that stops, or does not start.
-func TestQuiesceDuringTheEnd(t *testing.T) {
+// Quiesce also returns if the loop is stopped while Quiesce waits, or is never started.
+func TestQuiesce_ReturnsWhenLoopEnds(t *testing.T) {
 	for range 300 {
 		l := eventloop.New(context.Background(), eventloop.WithInit(func() error { return nil }))
 		var racing sync.WaitGroup
@@ -136,9 +140,10 @@ func TestQuiesceDuringTheEnd(t *testing.T) {
 	}
 }
 
-// Nobody is told that all is quiet while something is under way: tokens go round between callbacks, offloads and timers.
-func TestQuiesceIsExact(t *testing.T) {
-	l, p := started(t), pool(t, 2)
+// Quiesce never returns nil while something is running. In the test, callbacks, offloads and timers
+// start one another, so that something is always running.
+func TestQuiesce_NeverReturnsWhileSomethingRuns(t *testing.T) {
+	l, p := startLoop(t), newPool(t, 2)
 	for range 300 {
 		var over atomic.Bool
 		l.Post(func() {
@@ -152,13 +157,14 @@ func TestQuiesceIsExact(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !over.Load() {
-			t.Fatal("quiescent while something was under way")
+			t.Fatal("Quiesce returned nil while something was running")
 		}
 	}
 }
 
-// sequence, Quiesce, "log the diagnostic counts": what keeps it waiting is named, also where it is nothing that can be counted.
-func TestQuiesceNamesWhatRuns(t *testing.T) {
+// The error of Quiesce names the kind of function that is running, even if it is not a callback
+// that Queued counts. docs/internals/eventloop.md#quiesce
+func TestQuiesce_NamesRunningFunction(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		hang  func(l *eventloop.Loop, until chan struct{})
@@ -169,7 +175,7 @@ func TestQuiesceNamesWhatRuns(t *testing.T) {
 		{"a timer", func(l *eventloop.Loop, until chan struct{}) { l.After(0, func() { <-until }) },
 			eventloop.Running, eventloop.Counts{In: "timer"},
 			`eventloop: not quiescent after 1s in state Running: 0 queued, 0 offloads running, 0 handles held, 0 timers pending, ` +
-				`running a function of the kind "timer"; stop those who still post, have what runs return, or wait longer`},
+				`running a function of the kind "timer"; stop the producers, let running work return, or wait longer`},
 		{"a ticking one", func(l *eventloop.Loop, until chan struct{}) { l.Every(1, func() { <-until; l.Stop() }) },
 			eventloop.Running, eventloop.Counts{In: "timer", Timers: 1}, ""},
 		{"the handler of a timer's panic", func(l *eventloop.Loop, until chan struct{}) { l.After(0, func() { panic(until) }) },
@@ -187,20 +193,21 @@ func TestQuiesceNamesWhatRuns(t *testing.T) {
 				time.Sleep(time.Second)
 				synctest.Wait()
 				err := l.Quiesce(time.Second)
-				equal(t, "error", err, error(&eventloop.QuiesceTimeoutError{Timeout: time.Second, State: row.state, Counts: row.want}))
+				testkit.Equal(t, "error", err, error(&eventloop.QuiesceTimeoutError{Timeout: time.Second, State: row.state, Counts: row.want}))
 				if row.text != "" {
-					equal(t, "message", err.Error(), row.text)
+					testkit.Equal(t, "message", err.Error(), row.text)
 				}
 				close(until)
-				is(t, "Quiesce, again", l.Quiesce(time.Second), nil)
-				equal(t, "counts", l.Counts(), eventloop.Counts{})
+				testkit.ErrorIs(t, "Quiesce, again", l.Quiesce(time.Second), nil)
+				testkit.Equal(t, "counts", l.Counts(), eventloop.Counts{})
 			})
 		})
 	}
 }
 
-// The same for an init function that does not return, also when the loop has been told to stop meanwhile.
-func TestQuiesceNamesTheInit(t *testing.T) {
+// The error of Quiesce names an init function that does not return, even if the loop has been
+// stopped since.
+func TestQuiesce_NamesInitFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		until := make(chan struct{})
 		l := eventloop.New(t.Context(), eventloop.WithInit(func() error { <-until; return nil }))
@@ -208,29 +215,30 @@ func TestQuiesceNamesTheInit(t *testing.T) {
 		go func() { startedUp <- l.Start() }()
 		synctest.Wait()
 		for _, state := range []eventloop.State{eventloop.Starting, eventloop.Stopping} {
-			equal(t, "error", l.Quiesce(time.Second), error(&eventloop.QuiesceTimeoutError{
+			testkit.Equal(t, "error", l.Quiesce(time.Second), error(&eventloop.QuiesceTimeoutError{
 				Timeout: time.Second, State: state, Counts: eventloop.Counts{In: "init"}}))
 			l.Stop()
 		}
 		close(until)
-		is(t, "Quiesce, when it has returned", l.Quiesce(time.Second), nil)
-		is(t, "Start", <-startedUp, eventloop.ErrStopped)
+		testkit.ErrorIs(t, "Quiesce, when it has returned", l.Quiesce(time.Second), nil)
+		testkit.ErrorIs(t, "Start", <-startedUp, eventloop.ErrStopped)
 	})
 }
 
-// Zero asks what is so now: a loop that has nothing to run is quiescent, whether its goroutine has gone to sleep yet or not.
-// Whoever reads the counts is in its way to that.
-func TestQuiesceNow(t *testing.T) {
+// If the time-out is zero and the loop has nothing to run, Quiesce returns nil even if the loop's
+// goroutine is not asleep yet. In the test, other goroutines read the counts to keep it awake
+// longer.
+func TestQuiesce_ZeroTimeoutChecksOnce(t *testing.T) {
 	for range 20 {
-		l := started(t)
-		is(t, "Quiesce after Start", l.Quiesce(0), nil)
-		reading := reads(l, 2)
+		l := startLoop(t)
+		testkit.ErrorIs(t, "Quiesce after Start", l.Quiesce(0), nil)
+		reading := contend(l, 2)
 		for range 20 {
 			l.Post(nop)
 			for l.Counts().Queued > 0 {
 				runtime.Gosched()
 			}
-			is(t, "Quiesce after the last callback", l.Quiesce(0), nil)
+			testkit.ErrorIs(t, "Quiesce after the last callback", l.Quiesce(0), nil)
 		}
 		l.Stop()
 		reading.Wait()
@@ -240,9 +248,10 @@ func TestQuiesceNow(t *testing.T) {
 	}
 }
 
-// An error names somebody, however soon the last one lets go after the time is up.
-func TestQuiesceNeverNamesNobody(t *testing.T) {
-	l := started(t)
+// An error of Quiesce never shows only zeros, even if the last handle is released right after the
+// time-out.
+func TestQuiesce_ErrorNamesSomething(t *testing.T) {
+	l := startLoop(t)
 	for range 20_000 {
 		h, ok := l.Handle()
 		isTrue(t, "a handle", ok)
@@ -258,11 +267,11 @@ func TestQuiesceNeverNamesNobody(t *testing.T) {
 	}
 }
 
-// A handle that somebody has taken while Quiesce was waiting for the loop is waited for.
-func TestQuiesceAsksAgainForHandles(t *testing.T) {
+// Quiesce waits for a handle that is created while Quiesce waits for the loop.
+func TestQuiesce_WaitsForNewHandle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context())
-		free := busy(t, l)
+		free := block(t, l)
 		began := time.Now()
 		time.AfterFunc(time.Second, func() {
 			h, ok := l.Handle()
@@ -270,30 +279,34 @@ func TestQuiesceAsksAgainForHandles(t *testing.T) {
 			time.AfterFunc(time.Second, h.Release)
 			free()
 		})
-		is(t, "Quiesce", l.Quiesce(time.Hour), nil)
-		equal(t, "it took", time.Since(began), 2*time.Second)
+		testkit.ErrorIs(t, "Quiesce", l.Quiesce(time.Hour), nil)
+		testkit.Equal(t, "it took", time.Since(began), 2*time.Second)
 	})
 }
 
-// The same for time-outs, which may come when the work is over already, and are still to be queued.
-func TestQuiesceWaitsForTimeouts(t *testing.T) {
-	l, p := started(t), pool(t, 2)
+// An offload has timed out, and its work returns before its completion is queued. Quiesce waits for
+// that completion.
+func TestQuiesce_WaitsForCompletionOfTimeout(t *testing.T) {
+	l, p := startLoop(t), newPool(t, 2)
 	for range 2_000 {
-		over := false // Quiesce, when it returns, comes after what the loop did
+		// The loop writes this variable and the test reads it after Quiesce, so the race detector
+		// checks the synchronization.
+		over := false
 		err := eventloop.OffloadTimeout(l, p, 10*time.Microsecond, func(ctx context.Context) (int, error) { <-ctx.Done(); return 1, nil },
 			func(int, error) { over = true })
-		is(t, "OffloadTimeout", err, nil)
-		is(t, "Quiesce", l.Quiesce(tooLong), nil)
+		testkit.ErrorIs(t, "OffloadTimeout", err, nil)
+		testkit.ErrorIs(t, "Quiesce", l.Quiesce(tooLong), nil)
 		if !over {
-			t.Fatal("quiescent before the completion of a time-out")
+			t.Fatal("Quiesce returned nil before the completion of a time-out")
 		}
 	}
 }
 
-// sequence, Shutting down cleanly, 1: producers come first. Each of them has a handle, by which Quiesce tells who has not
-// been stopped, and refuses when it has been: what it posts then is counted.
-func TestProducersComeFirst(t *testing.T) {
-	l := started(t)
+// Each producer holds a handle and is stopped before the loop. Quiesce reports the producers that
+// have not been stopped. Callbacks that a producer posts after it has released its handle are
+// refused and counted. docs/internals/eventloop.md#shutdown-handle
+func TestQuiesce_NamesProducersThatWereNotStopped(t *testing.T) {
+	l := startLoop(t)
 	const producers = 3
 	var stop [producers]chan struct{}
 	stopped := make(chan *eventloop.Handle)
@@ -319,10 +332,10 @@ func TestProducersComeFirst(t *testing.T) {
 		var err *eventloop.QuiesceTimeoutError
 		isTrue(t, "Quiesce names those who are left", errors.As(l.Quiesce(0), &err) && err.Handles == producers-i)
 		close(stop[i])
-		isTrue(t, "refused", !comes(t, "the end of a producer", stopped).Post(never(t, "a callback of a released handle")))
+		isTrue(t, "refused", !receive(t, "the end of a producer", stopped).Post(never(t, "a callback of a released handle")))
 	}
-	is(t, "Quiesce", l.Quiesce(tooLong), nil)
-	drains(t, l.Stop())
+	testkit.ErrorIs(t, "Quiesce", l.Quiesce(tooLong), nil)
+	awaitDone(t, l.Stop())
 	s := l.Stats().Snapshot()
-	equal(t, "counters", s, eventloop.Snapshot{Accepted: s.Accepted, Executed: s.Accepted, Refused: producers})
+	testkit.Equal(t, "counters", s, eventloop.Snapshot{Accepted: s.Accepted, Executed: s.Accepted, Refused: producers})
 }

@@ -10,10 +10,12 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/eventloop"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// sequence, Triggering shutdown: main waits for the signal, comes from anywhere; when it returns, the loop drains.
-func TestRun(t *testing.T) {
+// The function main waits for the shutdown signal. When main returns, the loop drains.
+// docs/internals/eventloop.md#run
+func TestRun_DrainsWhenMainReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := eventloop.New(t.Context())
 		handle, stats := l.ShutdownHandle(), l.Stats()
@@ -21,22 +23,22 @@ func TestRun(t *testing.T) {
 		isTrue(t, "not yet", !handle.IsShutdown())
 		ran := 0
 		err := l.Run(context.Background(), func(ctx context.Context) error {
-			equal(t, "state", l.State(), eventloop.Running)
+			testkit.Equal(t, "state", l.State(), eventloop.Running)
 			l.Post(func() { ran++ })
 			<-handle.Signal()
 			isTrue(t, "triggered, and the loop goes on", handle.IsShutdown() && l.State() == eventloop.Running && ctx.Err() == nil)
 			l.Post(func() { time.Sleep(time.Second); ran++ })
 			return errCause
 		})
-		is(t, "Run returns what main did", err, errCause)
-		equal(t, "callbacks", ran, 2)
-		equal(t, "state", l.State(), eventloop.Stopped)
-		equal(t, "counters", stats.Snapshot(), eventloop.Snapshot{Accepted: 2, Executed: 2})
+		testkit.ErrorIs(t, "Run returns what main did", err, errCause)
+		testkit.Equal(t, "callbacks", ran, 2)
+		testkit.Equal(t, "state", l.State(), eventloop.Stopped)
+		testkit.Equal(t, "counters", stats.Snapshot(), eventloop.Snapshot{Accepted: 2, Executed: 2})
 	})
 }
 
-// The loop has the goroutine of the caller.
-func TestRunOnTheCallersGoroutine(t *testing.T) {
+// Run uses the goroutine of its caller for the loop.
+func TestRun_UsesCallersGoroutine(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	l := eventloop.New(context.Background(), eventloop.WithOSThread())
@@ -45,17 +47,17 @@ func TestRunOnTheCallersGoroutine(t *testing.T) {
 		defer close(ended)
 		l := eventloop.New(context.Background())
 		l.Run(context.Background(), func(context.Context) error {
-			l.Post(runtime.Goexit) // ends the goroutine that Run was called on
+			l.Post(runtime.Goexit) // this ends the goroutine that called Run
 			<-l.Scope().Done()
 			return nil
 		})
-		t.Error("Run returns from a goroutine that was to end")
+		t.Error("Run returned in a goroutine that should have ended")
 	}()
-	comes(t, "the end of the goroutine", ended)
-	is(t, "Run", l.Run(context.Background(), func(context.Context) error { return nil }), nil)
+	receive(t, "the end of the goroutine", ended)
+	testkit.ErrorIs(t, "Run", l.Run(context.Background(), func(context.Context) error { return nil }), nil)
 }
 
-func TestRunEndsMain(t *testing.T) {
+func TestRun_EndsMain(t *testing.T) {
 	for name, stop := range map[string]func(l *eventloop.Loop, cancel context.CancelFunc){
 		"Stop":             func(l *eventloop.Loop, _ context.CancelFunc) { l.Stop() },
 		"Stop on the loop": func(l *eventloop.Loop, _ context.CancelFunc) { l.Post(func() { l.Stop() }) },
@@ -73,16 +75,16 @@ func TestRunEndsMain(t *testing.T) {
 				return context.Cause(ctx)
 			})
 			var panicked *eventloop.PanicError
-			equal(t, "a panic in the error", errors.As(err, &panicked), name == "a panic")
+			testkit.Equal(t, "a panic in the error", errors.As(err, &panicked), name == "a panic")
 			isTrue(t, "main has returned with the cause", err != nil)
-			equal(t, "state", l.State(), eventloop.Stopped)
-			drains(t, app.Shutdown())
+			testkit.Equal(t, "state", l.State(), eventloop.Stopped)
+			awaitDone(t, app.Shutdown())
 		})
 	}
 }
 
-// Run returns what main did joined with what has panicked, also where main has nothing to say.
-func TestRunReturnsThePanic(t *testing.T) {
+// Run returns the error of main joined with the first panic, even if main returns nil.
+func TestRun_ReturnsPanic(t *testing.T) {
 	for _, result := range []error{nil, context.Canceled} {
 		l := eventloop.New(context.Background())
 		err := l.Run(context.Background(), func(ctx context.Context) error {
@@ -90,31 +92,31 @@ func TestRunReturnsThePanic(t *testing.T) {
 			<-ctx.Done()
 			return result
 		})
-		is(t, "Run", err, errCause)
-		equal(t, "main's error in it", errors.Is(err, context.Canceled), result != nil)
+		testkit.ErrorIs(t, "Run", err, errCause)
+		testkit.Equal(t, "main's error in it", errors.Is(err, context.Canceled), result != nil)
 	}
 }
 
-// main learns why it is to end.
-func TestMainLearnsTheCause(t *testing.T) {
+// The cause of the context of main says why the loop was stopped.
+func TestRun_MainContextHasCauseOfStop(t *testing.T) {
 	app := ctxshutdown.New(context.Background())
 	l := eventloop.New(app)
-	is(t, "the cause", l.Run(context.Background(), func(ctx context.Context) error {
+	testkit.ErrorIs(t, "the cause", l.Run(context.Background(), func(ctx context.Context) error {
 		app.ShutdownCause(errCause)
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}), errCause)
-	drains(t, app.Completion())
+	awaitDone(t, app.Completion())
 }
 
-// main may end its goroutine, and has then returned no result.
-func TestMainCallsGoexit(t *testing.T) {
+// If main calls Goexit, the error of Run says so.
+func TestRun_ReportsGoexitInMain(t *testing.T) {
 	l := eventloop.New(context.Background())
-	is(t, "Run", l.Run(context.Background(), func(context.Context) error { runtime.Goexit(); return nil }), eventloop.ErrGoexit)
+	testkit.ErrorIs(t, "Run", l.Run(context.Background(), func(context.Context) error { runtime.Goexit(); return nil }), eventloop.ErrGoexit)
 }
 
-// While main is there the scope is not complete.
-func TestMainIsWaitedFor(t *testing.T) {
+// The scope of the loop is not complete while main is running.
+func TestRun_WaitsForMain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		app := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"))
 		l := eventloop.New(app)
@@ -126,8 +128,8 @@ func TestMainIsWaitedFor(t *testing.T) {
 		synctest.Wait()
 		done := app.Shutdown()
 		synctest.Wait()
-		equal(t, "state", l.State(), eventloop.Stopped)
-		equal(t, "report", app.GuardReport().String(), "1 guard: app/loop ×1")
-		drains(t, done)
+		testkit.Equal(t, "state", l.State(), eventloop.Stopped)
+		testkit.Equal(t, "report", app.GuardReport().String(), "1 guard: app/loop ×1")
+		awaitDone(t, done)
 	})
 }

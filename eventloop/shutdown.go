@@ -2,12 +2,12 @@ package eventloop
 
 import "sync"
 
-// A ShutdownHandle is how somebody outside tells a program with a loop to shut down, and how the program learns of it. It
-// is a flag that can be waited for, and no more: what follows, and in which order, is for the program to say. A loop that
-// is stopped raises it too.
+// A ShutdownHandle is a flag by which code outside of the loop asks a program to shut down.
+// Goroutines can wait for it. What happens then, and in which order, is up to the program. Stopping
+// the loop also sets the flag.
 //
-// All methods may be called from anywhere, at any time, also when the loop is long gone: a handle keeps nothing of it
-// alive. What happened before the first Trigger synchronizes before the closing of the channel of Signal.
+// The methods may be called concurrently, also after the loop has ended: a handle does not keep the
+// loop's memory alive. The first Trigger synchronizes before the closing of the Signal channel.
 type ShutdownHandle struct {
 	once   sync.Once
 	signal chan struct{}
@@ -15,10 +15,10 @@ type ShutdownHandle struct {
 
 func newShutdownHandle() *ShutdownHandle { return &ShutdownHandle{signal: make(chan struct{})} }
 
-// Trigger raises the flag. Again is a no-op. It never blocks.
+// Trigger sets the flag. Further calls have no effect. It never blocks.
 func (h *ShutdownHandle) Trigger() { h.once.Do(func() { close(h.signal) }) }
 
-// IsShutdown reports whether the flag is up.
+// IsShutdown reports whether the flag is set.
 func (h *ShutdownHandle) IsShutdown() bool {
 	select {
 	case <-h.signal:
@@ -28,5 +28,5 @@ func (h *ShutdownHandle) IsShutdown() bool {
 	}
 }
 
-// Signal returns a channel that is closed when the flag goes up.
+// Signal returns a channel that is closed when the flag is set.
 func (h *ShutdownHandle) Signal() <-chan struct{} { return h.signal }

@@ -14,7 +14,8 @@ import (
 	"github.com/swansong-go/swansong/eventloop"
 )
 
-// knob returns the number that the environment gives by the first of these names that is set.
+// knob returns the number in the first of the given environment variables that is set, or the
+// parameter fallback if none is set.
 func knob(t *testing.T, fallback int, names ...string) int {
 	t.Helper()
 	for _, name := range names {
@@ -31,19 +32,22 @@ func knob(t *testing.T, fallback int, names ...string) int {
 	return fallback
 }
 
-// A scenario is a load of requests. Each of them asks a node, that is to say offloads something with a time-out.
+// A scenario is a load of requests. For each request, the loop offloads a call of a node, with a
+// time-out.
 type scenario struct {
 	name     string
-	deadline time.Duration // for a request
-	node     time.Duration // how long a node takes
+	deadline time.Duration // after this time, a request times out
+	node     time.Duration // how long a node takes to answer
 }
 
-// lifecycle, Soak Testing: must-timeout and mostly-success scenarios again and again, with a loop, a pool and a shutdown
-// each, under a guard of TIMEOUT_PER_RUN seconds. Each request is answered exactly once, and in the end nothing is left.
+// TestSoak runs two scenarios many times: in one, every request times out, and in the other, most requests succeed. Each
+// run has a loop, a pool and a shutdown of its own, and must end within TIMEOUT_PER_RUN seconds. Each request must be
+// answered exactly once, and in the end nothing may be left.
 //
 //	RUNS=50 TIMEOUT_PER_RUN=10 make soak-eventloop
 //
-// DEADLINE_MS and NODE_TIMEOUT_MS hold for both scenarios; with _TIMEOUT or _SUCCESS at the end for one.
+// DEADLINE_MS and NODE_TIMEOUT_MS apply to both scenarios. With _TIMEOUT or _SUCCESS at the end of their names, they
+// apply to one of them.
 func TestSoak(t *testing.T) {
 	runs := knob(t, 20, "RUNS")
 	concurrency := knob(t, 32, "CONCURRENCY")
@@ -94,7 +98,7 @@ func (s scenario) run(t *testing.T, concurrency int) (r tallied) {
 		t.Error(err)
 		return r
 	}
-	const each = 4 // requests of a client, one after the other
+	const each = 4 // the number of consecutive requests of each client
 	answers := make([]int, concurrency*each)
 	var refused atomic.Int64
 	var clients sync.WaitGroup
@@ -105,7 +109,7 @@ func (s scenario) run(t *testing.T, concurrency int) (r tallied) {
 				answered := make(chan struct{})
 				asked := l.Post(func() {
 					err := eventloop.OffloadTimeout(l, p, s.deadline, func(context.Context) (int, error) {
-						time.Sleep(s.node) // a node that does not listen
+						time.Sleep(s.node) // the node ignores its context
 						return n, nil
 					}, func(v int, err error) {
 						defer close(answered)
@@ -130,7 +134,7 @@ func (s scenario) run(t *testing.T, concurrency int) (r tallied) {
 				}
 				<-answered
 				if n == len(answers)/2 {
-					app.Shutdown() // in the middle of it all
+					app.Shutdown() // this happens while requests are in progress
 				}
 			}
 		})
@@ -144,7 +148,7 @@ func (s scenario) run(t *testing.T, concurrency int) (r tallied) {
 	}
 	stats := l.Stats().Snapshot()
 	if stats.Accepted != stats.Executed || l.Counts() != (eventloop.Counts{}) || p.Running() != 0 {
-		t.Errorf("left behind: %+v, %v, %d jobs", stats, l.Counts(), p.Running())
+		t.Errorf("something is left after the run: %+v, %v, %d jobs", stats, l.Counts(), p.Running())
 	}
 	r.refused, r.late = int(refused.Load()), int(stats.LateCompletions)
 	return r

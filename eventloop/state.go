@@ -1,14 +1,14 @@
 package eventloop
 
-// State is what a loop is doing.
+// State is the state of a loop.
 type State int32
 
 const (
-	Idle     State = iota // not started: nothing is accepted
-	Starting              // started, and not ready: nothing is accepted yet
-	Running               // accepting
-	Stopping              // accepting nothing, running what was accepted
-	Stopped               // nothing runs any more; final
+	Idle     State = iota // not started; the loop accepts nothing
+	Starting              // started but not ready; the loop accepts nothing yet
+	Running               // the loop accepts callbacks
+	Stopping              // the loop accepts nothing, and runs the callbacks that it has accepted
+	Stopped               // the loop has ended and cannot be started again
 )
 
 func (st State) String() string {

@@ -11,10 +11,11 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/eventloop"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// at has f run on a loop in each of the states, and brings the loop to its end after that.
-func at(t *testing.T, state eventloop.State, f func(t *testing.T, l *eventloop.Loop)) {
+// inState runs f with a loop in the given state, and ends the loop afterwards.
+func inState(t *testing.T, state eventloop.State, f func(t *testing.T, l *eventloop.Loop)) {
 	t.Run(state.String(), func(t *testing.T) {
 		entered, release := make(chan struct{}), make(chan struct{})
 		l := eventloop.New(context.Background(), eventloop.WithInit(func() error {
@@ -29,79 +30,80 @@ func at(t *testing.T, state eventloop.State, f func(t *testing.T, l *eventloop.L
 		switch state {
 		case eventloop.Starting:
 			go func() { startedUp <- l.Start() }()
-			comes(t, "the init function", entered)
-			finish = func() { close(release); comes(t, "the start", startedUp) }
+			receive(t, "the init function", entered)
+			finish = func() { close(release); receive(t, "the start", startedUp) }
 		case eventloop.Running, eventloop.Stopping, eventloop.Stopped:
 			if err := l.Start(); err != nil {
 				t.Fatal(err)
 			}
 			if state == eventloop.Stopping {
-				free := busy(t, l)
+				free := block(t, l)
 				finish = free
 				l.Stop()
 			}
 			if state == eventloop.Stopped {
-				drains(t, l.Stop())
+				awaitDone(t, l.Stop())
 			}
 		}
-		equal(t, "state", l.State(), state)
+		testkit.Equal(t, "state", l.State(), state)
 		f(t, l)
 		finish()
-		drains(t, l.Stop())
-		equal(t, "state", l.State(), eventloop.Stopped)
+		awaitDone(t, l.Stop())
+		testkit.Equal(t, "state", l.State(), eventloop.Stopped)
 	})
 }
 
 var states = []eventloop.State{eventloop.Idle, eventloop.Starting, eventloop.Running, eventloop.Stopping, eventloop.Stopped}
 
-// lifecycle, Lifecycle States and Post Contract: every row of both tables. Also the tests "Post before Start returns false
-// and callback never executes" and "Post after Stop returns false and callback never executes".
-func TestPostInEachState(t *testing.T) {
+// Post accepts callbacks in the Running state only, and a refused callback never runs.
+// docs/internals/eventloop.md#post
+func TestPost_IsAcceptedOnlyWhileRunning(t *testing.T) {
 	for _, state := range states {
-		at(t, state, func(t *testing.T, l *eventloop.Loop) {
+		inState(t, state, func(t *testing.T, l *eventloop.Loop) {
 			if state != eventloop.Running {
 				isTrue(t, "Post refuses", !l.Post(never(t, "a refused callback")))
 				s := l.Stats().Snapshot()
-				equal(t, "refused", s.Refused, uint64(1))
-				equal(t, "of these, too late", s.CrossQueueUndrained == 1, state == eventloop.Stopping)
+				testkit.Equal(t, "refused", s.Refused, uint64(1))
+				testkit.Equal(t, "of these, too late", s.CrossQueueUndrained == 1, state == eventloop.Stopping)
 				return
 			}
-			does(t, l, func() {})
-			equal(t, "refused", l.Stats().Snapshot().Refused, uint64(0))
+			runOn(t, l, func() {})
+			testkit.Equal(t, "refused", l.Stats().Snapshot().Refused, uint64(0))
 		})
 	}
 }
 
-// The same for all else that a loop can be given, and for the errors that say why.
-func TestTakingOnInEachState(t *testing.T) {
+// Timers, offloads and handles are accepted only in the documented states. In other states, the
+// error says why not.
+func TestLoop_AcceptsTimersAndOffloadsByState(t *testing.T) {
 	for _, state := range states {
-		at(t, state, func(t *testing.T, l *eventloop.Loop) {
+		inState(t, state, func(t *testing.T, l *eventloop.Loop) {
 			why := map[eventloop.State]error{eventloop.Idle: eventloop.ErrNotRunning, eventloop.Starting: eventloop.ErrNotRunning,
 				eventloop.Stopping: eventloop.ErrStopped, eventloop.Stopped: eventloop.ErrStopped}[state]
-			p := pool(t, 1)
+			p := newPool(t, 1)
 			ran := make(chan struct{}, 3)
 			run := func() {
 				ran <- struct{}{}
 				if why != nil {
-					t.Error("runs, although it was refused")
+					t.Error("a refused function was called")
 				}
 			}
 			timer, err := l.After(-1, run)
-			is(t, "After", err, why)
+			testkit.ErrorIs(t, "After", err, why)
 			isTrue(t, "no timer where there is an error", (timer == nil) == (why != nil))
 			timer, err = l.Every(time.Hour, run)
-			is(t, "Every", err, why)
+			testkit.ErrorIs(t, "Every", err, why)
 			isTrue(t, "no timer where there is an error", (timer == nil) == (why != nil))
 			err = eventloop.Offload(l, p, func(context.Context) (int, error) { run(); return 1, nil }, func(int, error) { run() })
-			is(t, "Offload", err, why)
+			testkit.ErrorIs(t, "Offload", err, why)
 			if why == nil {
 				for _, what := range []string{"the timer", "the work", "its completion"} {
-					comes(t, what, ran)
+					receive(t, what, ran)
 				}
 				isTrue(t, "the ticking one is pending", timer.Stop())
 			}
 			h, ok := l.Handle()
-			equal(t, "Handle", ok, state != eventloop.Stopping && state != eventloop.Stopped)
+			testkit.Equal(t, "Handle", ok, state != eventloop.Stopping && state != eventloop.Stopped)
 			if ok {
 				h.Release()
 			}
@@ -109,12 +111,13 @@ func TestTakingOnInEachState(t *testing.T) {
 	}
 }
 
-func TestStateString(t *testing.T) {
-	equal(t, "names", fmt.Sprint(states, eventloop.State(9)), "[Idle Starting Running Stopping Stopped] State(?)")
+func TestState_StringNamesState(t *testing.T) {
+	testkit.Equal(t, "names", fmt.Sprint(states, eventloop.State(9)), "[Idle Starting Running Stopping Stopped] State(?)")
 }
 
-// lifecycle, Lifecycle States: the arrow "Stop() during init", from everywhere that a stop can come.
-func TestStopDuringStart(t *testing.T) {
+// If a loop is stopped while its init function runs, it ends, however it is stopped.
+// docs/internals/eventloop.md#states
+func TestStop_TakesEffectDuringStart(t *testing.T) {
 	for name, stop := range map[string]func(l *eventloop.Loop, cancel func()){
 		"Stop":            func(l *eventloop.Loop, _ func()) { l.Stop() },
 		"the scope above": func(l *eventloop.Loop, cancel func()) { cancel(); <-l.ShutdownHandle().Signal() },
@@ -123,14 +126,14 @@ func TestStopDuringStart(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			var l *eventloop.Loop
 			l = eventloop.New(ctx, eventloop.WithInit(func() error {
-				equal(t, "state in init", l.State(), eventloop.Starting)
+				testkit.Equal(t, "state in init", l.State(), eventloop.Starting)
 				stop(l, cancel)
-				equal(t, "state after it", l.State(), eventloop.Stopping)
+				testkit.Equal(t, "state after it", l.State(), eventloop.Stopping)
 				return nil
 			}))
-			is(t, "Start", l.Start(), eventloop.ErrStopped)
-			drains(t, l.Stop())
-			equal(t, "state", l.State(), eventloop.Stopped)
+			testkit.ErrorIs(t, "Start", l.Start(), eventloop.ErrStopped)
+			awaitDone(t, l.Stop())
+			testkit.Equal(t, "state", l.State(), eventloop.Stopped)
 			isTrue(t, "Post refuses", !l.Post(never(t, "a refused callback")))
 			isTrue(t, "no failure", l.Err() == nil)
 			cancel()
@@ -138,9 +141,9 @@ func TestStopDuringStart(t *testing.T) {
 	}
 }
 
-// lifecycle, State Machine (Atomic CAS): two goroutines, one that starts and one that stops. Whatever wins, it ends, and what
-// was accepted has run.
-func TestStopRacesStart(t *testing.T) {
+// One goroutine starts a loop while another one stops it. Whichever comes first, the loop ends, and
+// all accepted callbacks have run.
+func TestStop_EndsLoopWhenRacingStart(t *testing.T) {
 	for range 500 {
 		l := eventloop.New(context.Background())
 		var racing sync.WaitGroup
@@ -152,17 +155,17 @@ func TestStopRacesStart(t *testing.T) {
 		})
 		racing.Go(func() { l.Stop() })
 		racing.Wait()
-		drains(t, l.Stop())
-		equal(t, "state", l.State(), eventloop.Stopped)
+		awaitDone(t, l.Stop())
+		testkit.Equal(t, "state", l.State(), eventloop.Stopped)
 		if s := l.Stats().Snapshot(); s.Accepted != s.Executed {
-			t.Errorf("%+v: what was accepted was not executed", s)
+			t.Errorf("not all accepted callbacks have run: %+v", s)
 		}
 	}
 }
 
-// lifecycle, State Machine (Atomic CAS): of many that start a loop at once, by Start and by Run, one does, and the others are
-// told so.
-func TestStartsRace(t *testing.T) {
+// Many goroutines call Start or Run at the same time. One succeeds, and the others receive
+// ErrStarted.
+func TestStart_SucceedsOnceAmongMany(t *testing.T) {
 	for range 300 {
 		inits := 0
 		l := eventloop.New(context.Background(), eventloop.WithInit(func() error { inits++; return nil }))
@@ -176,13 +179,14 @@ func TestStartsRace(t *testing.T) {
 		close(begin)
 		began := 0
 		for n := range 4 {
-			if n == 3 && began == 0 { // the one that is left may be Run, which returns when the loop is told to stop
+			// The last goroutine may be in Run, which returns only when the loop is stopped.
+			if n == 3 && began == 0 {
 				for l.State() != eventloop.Running {
 					runtime.Gosched()
 				}
 				l.Stop()
 			}
-			switch err := comes(t, "a result", results); err {
+			switch err := receive(t, "a result", results); err {
 			case nil:
 				began++
 			case eventloop.ErrStarted:
@@ -190,35 +194,37 @@ func TestStartsRace(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		drains(t, l.Stop())
-		equal(t, "those that have started it", began, 1)
-		equal(t, "calls of the init function", inits, 1)
+		awaitDone(t, l.Stop())
+		testkit.Equal(t, "those that have started it", began, 1)
+		testkit.Equal(t, "calls of the init function", inits, 1)
 		if t.Failed() {
 			return
 		}
 	}
 }
 
-// A stop from above that comes before the start is never too late, although it reaches the loop on a goroutine of its own.
-func TestStopFromAboveJustBeforeStart(t *testing.T) {
+// If the scope of a loop is stopped before Start, the loop never runs, although another goroutine
+// tells the loop about the stop.
+func TestStart_FailsIfScopeWasStoppedBefore(t *testing.T) {
 	for range 500 {
 		app := ctxshutdown.New(context.Background())
-		l := eventloop.New(app, eventloop.WithInit(func() error { t.Error("init runs"); return nil }))
+		l := eventloop.New(app, eventloop.WithInit(func() error { t.Error("the init function was called"); return nil }))
 		app.Shutdown()
-		is(t, "Start", l.Start(), eventloop.ErrStopped)
-		drains(t, app.Completion())
+		testkit.ErrorIs(t, "Start", l.Start(), eventloop.ErrStopped)
+		awaitDone(t, app.Completion())
 		if t.Failed() {
 			return
 		}
 	}
 }
 
-// lifecycle, Thread Ownership: all that the loop runs runs on one goroutine. Each kind writes a variable that nothing guards,
-// of which the race detector, or the sum, would tell.
-func TestThreadOwnership(t *testing.T) {
-	p := pool(t, 4)
+// A loop calls all functions on one goroutine. Functions of every kind increment the same variable
+// without synchronization, so the race detector or the sum would reveal a second goroutine.
+// docs/internals/eventloop.md#run
+func TestLoop_RunsEverythingOnOneGoroutine(t *testing.T) {
+	p := newPool(t, 4)
 	owned := 0
-	l := started(t,
+	l := startLoop(t,
 		eventloop.WithInit(func() error { owned++; return nil }),
 		eventloop.WithPanicHandler(func(*eventloop.PanicError) { owned++ }))
 	const posters, each = 4, 100
@@ -227,7 +233,7 @@ func TestThreadOwnership(t *testing.T) {
 		posting.Go(func() {
 			for range each {
 				l.Post(func() { owned++ })
-				l.Post(func() { owned++; panic(errCause) }) // and the handler
+				l.Post(func() { owned++; panic(errCause) }) // the panic handler increments it, too
 				timer := make(chan struct{})
 				l.After(0, func() { owned++; close(timer) })
 				eventloop.Offload(l, p, func(context.Context) (int, error) { return 1, nil }, func(n int, _ error) { owned += n })
@@ -237,31 +243,31 @@ func TestThreadOwnership(t *testing.T) {
 		})
 	}
 	posting.Wait()
-	is(t, "WaitIdle", p.WaitIdle(t.Context()), nil)
-	drains(t, l.Stop())
-	equal(t, "calls", owned, 1+posters*each*6)
+	testkit.ErrorIs(t, "WaitIdle", p.WaitIdle(t.Context()), nil)
+	awaitDone(t, l.Stop())
+	testkit.Equal(t, "calls", owned, 1+posters*each*6)
 }
 
-// A scope that has been stopped starts nothing.
-func TestStartInAStoppedScope(t *testing.T) {
+// A loop that is created in a stopped scope cannot be started.
+func TestStart_FailsInStoppedScope(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	l := eventloop.New(ctx, eventloop.WithInit(func() error { t.Error("init runs"); return nil }))
-	is(t, "Start", l.Start(), eventloop.ErrStopped)
-	equal(t, "state", l.State(), eventloop.Stopped)
-	is(t, "Run", eventloop.New(ctx).Run(context.Background(), func(context.Context) error { t.Error("main runs"); return nil }), eventloop.ErrStopped)
+	l := eventloop.New(ctx, eventloop.WithInit(func() error { t.Error("the init function was called"); return nil }))
+	testkit.ErrorIs(t, "Start", l.Start(), eventloop.ErrStopped)
+	testkit.Equal(t, "state", l.State(), eventloop.Stopped)
+	testkit.ErrorIs(t, "Run", eventloop.New(ctx).Run(context.Background(), func(context.Context) error { t.Error("main was called"); return nil }), eventloop.ErrStopped)
 }
 
-func TestInitFails(t *testing.T) {
+func TestWithInit_ErrorIsReturnedByStart(t *testing.T) {
 	l := eventloop.New(context.Background(), eventloop.WithInit(func() error { return errCause }))
-	is(t, "Start", l.Start(), errCause)
-	drains(t, l.Stop())
-	is(t, "Err", l.Err(), errCause)
-	is(t, "the cause of the scope", context.Cause(l.Scope()), errCause)
-	equal(t, "state", l.State(), eventloop.Stopped)
+	testkit.ErrorIs(t, "Start", l.Start(), errCause)
+	awaitDone(t, l.Stop())
+	testkit.ErrorIs(t, "Err", l.Err(), errCause)
+	testkit.ErrorIs(t, "the cause of the scope", context.Cause(l.Scope()), errCause)
+	testkit.Equal(t, "state", l.State(), eventloop.Stopped)
 	isTrue(t, "no counter", l.Stats().Snapshot() == eventloop.Snapshot{})
 
 	l = eventloop.New(context.Background(), eventloop.WithInit(func() error { return errCause }))
-	is(t, "Run", l.Run(context.Background(), func(context.Context) error { t.Error("main runs"); return nil }), errCause)
+	testkit.ErrorIs(t, "Run", l.Run(context.Background(), func(context.Context) error { t.Error("main was called"); return nil }), errCause)
 	isTrue(t, "init is what failed", !errors.Is(l.Err(), eventloop.ErrGoexit))
 }

@@ -2,11 +2,11 @@ package eventloop
 
 import "sync/atomic"
 
-// Stats are the counters of a loop. They survive it: whoever holds them may read them when the loop is gone, and keeps
-// nothing else of it alive. All methods may be called concurrently.
+// Stats are the counters of a loop. They remain readable after the loop has ended, and do not keep
+// its other memory alive. The methods may be called concurrently.
 //
-// The loop does not log them. After [Loop.Stop] and its completion, or where that took too long, look at them and tell
-// whom you want to tell.
+// The loop does not log its counters. Read them after the completion of [Loop.Stop], or when that
+// takes too long.
 type Stats struct {
 	box *inbox
 
@@ -20,41 +20,45 @@ type Stats struct {
 	unbalancedShutdowns atomic.Uint64
 }
 
-// A Snapshot is what the counters of a loop were at one moment.
+// A Snapshot contains the values of a loop's counters at one time.
 type Snapshot struct {
-	Accepted uint64 // callbacks, and completions of offloads
-	Executed uint64 // of those; the two are equal once the loop has stopped
-	Refused  uint64 // callbacks that were posted in vain
+	Accepted uint64 // the number of callbacks and completions of offloads that the loop has accepted
+	Executed uint64 // how many of the Accepted have run; equal to Accepted once the loop has stopped
+	Refused  uint64 // the number of callbacks for which Post returned false
 
-	Panics          uint64 // in callbacks, timers and completions, and in the panic handler
-	TimedOut        uint64 // offloads whose time ran out
-	LateCompletions uint64 // offloads that came to a result after their completion had run without it
-	CancelledTimers uint64 // timers that were pending when the loop was stopped
+	Panics          uint64 // the number of panics in callbacks, timers, completions and the panic handler
+	TimedOut        uint64 // the number of offloads that timed out
+	LateCompletions uint64 // the number of offloads whose work returned only after they had been completed without a result
+	CancelledTimers uint64 // the number of timers that were pending when the loop was stopped
 
-	// What follows tells of a shutdown in the wrong order. All of it is zero where producers were stopped, pools waited for
-	// and the loop was quiescent before it was stopped.
+	// The following counters indicate that a program was shut down in the wrong order. They are
+	// zero if the program stopped the producers, waited for the pools, and waited until the loop
+	// was quiescent, before it stopped the loop.
 
-	// AbortedUnwinds is 1 if a panic stopped the loop and it ended while offloads were running or handles held. Where memory
-	// is not collected that is the moment to abort the process; here they are on their own, and safe.
+	// AbortedUnwinds is 1 if a panic stopped the loop, and offloads were running or handles were
+	// held when the loop ended. In a language without garbage collection the process would have to
+	// be aborted then; in Go, these offloads and the owners of these handles can safely continue.
 	AbortedUnwinds uint64
-	// LeakedTasks counts the offloads that were running when a loop ended that a panic had stopped. Nobody takes their
-	// results; [Loop.WaitRunners] still waits for them.
+	// LeakedTasks counts, for a loop that a panic has stopped, the offloads that were still running
+	// when the loop ended. Their results are discarded; [Loop.WaitRunners] still waits for them.
 	LeakedTasks uint64
-	// UnbalancedShutdowns counts the offloads running and the handles held when a loop ended that was stopped in order.
-	// Quiesce would have told of them.
+	// UnbalancedShutdowns counts, for a loop that was stopped without a panic, the offloads that
+	// were still running and the handles that were still held when the loop ended. Quiesce would
+	// have reported them.
 	UnbalancedShutdowns uint64
-	// CrossQueueUndrained counts the callbacks posted between the stop of the loop and its end. They were refused, so
-	// nothing is lost behind anybody's back, but a producer was at it still: a longer Quiesce would help.
+	// CrossQueueUndrained counts the callbacks that were posted, and refused, after the loop had
+	// been stopped and before it ended. They show that a producer was still active, and that the
+	// program should have waited longer in Quiesce.
 	CrossQueueUndrained uint64
 }
 
-// Snapshot returns the counters. Read while the loop is running, they may be of slightly different moments, but never are
-// more callbacks executed than accepted.
+// Snapshot returns the values of the counters. While the loop is running, they may have been read
+// at slightly different times, but Executed is never greater than Accepted.
 func (s *Stats) Snapshot() Snapshot {
 	n := Snapshot{
 		Executed:            s.box.executed.Load(),
 		Refused:             s.box.refused.Load(),
-		CrossQueueUndrained: s.box.tooLate.Load(),
+		CrossQueueUndrained: s.box.refusedLate.Load(),
 		Panics:              s.panics.Load(),
 		TimedOut:            s.timedOut.Load(),
 		LateCompletions:     s.late.Load(),

@@ -10,11 +10,13 @@ import (
 	"weak"
 
 	"github.com/swansong-go/swansong/eventloop"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// stuck returns a loop with an offload that has timed out and goes on, and with a handle that is held, in a bubble. end
-// lets go of both.
-func stuck(t *testing.T) (l *eventloop.Loop, end func()) {
+// leakyLoop returns a loop in a synctest bubble. The loop has an offload that has timed out and is
+// still running, and a handle that is held. The function end ends the offload and releases the
+// handle.
+func leakyLoop(t *testing.T) (l *eventloop.Loop, end func()) {
 	l = startedIn(t, t.Context())
 	p := eventloop.NewPool(t.Context(), 1)
 	release := make(chan struct{})
@@ -26,13 +28,13 @@ func stuck(t *testing.T) (l *eventloop.Loop, end func()) {
 	return l, func() {
 		close(release)
 		h.Release()
-		drains(t, l.Stop())
-		drains(t, p.Stop())
+		awaitDone(t, l.Stop())
+		awaitDone(t, p.Stop())
 	}
 }
 
-// sequence, What each counter signifies: a row each.
-func TestCounters(t *testing.T) {
+// Each counter is incremented in one of the cases. docs/internals/eventloop.md#counters
+func TestStats_CountEachKind(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		stop func(l *eventloop.Loop)
@@ -48,34 +50,35 @@ func TestCounters(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, end := stuck(t)
+				l, end := leakyLoop(t)
 				row.stop(l)
 				synctest.Wait()
-				equal(t, "state", l.State(), eventloop.Stopped)
-				equal(t, "counters", l.Stats().Snapshot(), row.want)
+				testkit.Equal(t, "state", l.State(), eventloop.Stopped)
+				testkit.Equal(t, "counters", l.Stats().Snapshot(), row.want)
 				end()
 				row.want.LateCompletions = 1
-				equal(t, "counters, when all is over", l.Stats().Snapshot(), row.want)
+				testkit.Equal(t, "counters, when all is over", l.Stats().Snapshot(), row.want)
 			})
 		})
 	}
 	t.Run("a panic with nothing outstanding", func(t *testing.T) {
-		l := started(t)
+		l := startLoop(t)
 		l.Post(func() { panic("ouch") })
-		drains(t, l.Scope().Completion())
-		equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1, Executed: 1, Panics: 1})
+		awaitDone(t, l.Scope().Completion())
+		testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1, Executed: 1, Panics: 1})
 	})
 	t.Run("after the stop, what is refused is not too late but wrong", func(t *testing.T) {
-		l := started(t)
-		drains(t, l.Stop())
+		l := startLoop(t)
+		awaitDone(t, l.Stop())
 		l.Post(never(t, "a refused callback"))
-		equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Refused: 1})
+		testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Refused: 1})
 	})
 }
 
-// sequence, Shutting down cleanly, and lifecycle, Recommended Shutdown Sequence: in that order, no counter fires.
-func TestShutdownInOrder(t *testing.T) {
-	l, p := started(t), pool(t, 2)
+// After a shutdown in the documented order, all counters that indicate a wrong order are zero.
+// docs/internals/eventloop.md#counters
+func TestStats_AreZeroAfterShutdownInOrder(t *testing.T) {
+	l, p := startLoop(t), newPool(t, 2)
 	handle := l.ShutdownHandle()
 	var producers sync.WaitGroup
 	for range 4 {
@@ -86,37 +89,38 @@ func TestShutdownInOrder(t *testing.T) {
 			for !handle.IsShutdown() {
 				h.Post(func() {
 					eventloop.OffloadTimeout(l, p, time.Hour, func(context.Context) (int, error) { return 1, nil }, func(_ int, err error) {
-						is(t, "the offload", err, nil)
+						testkit.ErrorIs(t, "the offload", err, nil)
 					})
 				})
 				runtime.Gosched()
 			}
 		})
 	}
-	does(t, l, func() {})
-	handle.Trigger() // 1
-	producers.Wait() // 2
+	runOn(t, l, func() {})
+	handle.Trigger() // step 1
+	producers.Wait() // step 2
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 	defer cancel()
-	is(t, "WaitIdle", p.WaitIdle(ctx), nil)   // 3
-	is(t, "Quiesce", l.Quiesce(tooLong), nil) // 4
-	is(t, "WaitRunners", l.WaitRunners(ctx), nil)
-	is(t, "Stop", l.Stop().Wait(ctx), nil) // 5
+	testkit.ErrorIs(t, "WaitIdle", p.WaitIdle(ctx), nil)   // step 3
+	testkit.ErrorIs(t, "Quiesce", l.Quiesce(tooLong), nil) // step 4
+	testkit.ErrorIs(t, "WaitRunners", l.WaitRunners(ctx), nil)
+	testkit.ErrorIs(t, "Stop", l.Stop().Wait(ctx), nil) // step 5
 	s := l.Stats().Snapshot()
-	equal(t, "executed", s.Executed, s.Accepted)
+	testkit.Equal(t, "executed", s.Executed, s.Accepted)
 	s.Accepted, s.Executed = 0, 0
-	equal(t, "all other counters", s, eventloop.Snapshot{})
+	testkit.Equal(t, "all other counters", s, eventloop.Snapshot{})
 }
 
-// sequence, Key API touchpoints: the handle and the counters outlive the loop, and keep nothing of it alive.
-func TestHandlesOutliveTheLoop(t *testing.T) {
+// The shutdown handle and the counters can be used after the loop has ended, and do not keep the
+// memory of the loop alive. docs/internals/eventloop.md#counters
+func TestStats_OutliveTheLoop(t *testing.T) {
 	l := eventloop.New(context.Background())
 	if err := l.Start(); err != nil {
 		t.Fatal(err)
 	}
-	does(t, l, func() {})
+	runOn(t, l, func() {})
 	handle, stats, gone := l.ShutdownHandle(), l.Stats(), weak.Make(l)
-	drains(t, l.Stop())
+	awaitDone(t, l.Stop())
 	l = nil
 	for range 10 {
 		if runtime.GC(); gone.Value() == nil {
@@ -125,13 +129,14 @@ func TestHandlesOutliveTheLoop(t *testing.T) {
 	}
 	isTrue(t, "the loop is collected", gone.Value() == nil)
 	handle.Trigger()
-	comes(t, "the signal", handle.Signal())
-	equal(t, "counters", stats.Snapshot(), eventloop.Snapshot{Accepted: 1, Executed: 1})
+	receive(t, "the signal", handle.Signal())
+	testkit.Equal(t, "counters", stats.Snapshot(), eventloop.Snapshot{Accepted: 1, Executed: 1})
 }
 
-// sequence, ShutdownHandle: safe from any goroutine, any number of times.
-func TestTrigger(t *testing.T) {
-	handle := started(t).ShutdownHandle()
+// Trigger may be called from any goroutine, any number of times.
+// docs/internals/eventloop.md#shutdown-handle
+func TestShutdownHandle_TriggersFromAnyGoroutine(t *testing.T) {
+	handle := startLoop(t).ShutdownHandle()
 	var racing sync.WaitGroup
 	for range 8 {
 		racing.Go(handle.Trigger)
@@ -140,12 +145,15 @@ func TestTrigger(t *testing.T) {
 	racing.Wait()
 }
 
-// sequence, ShutdownStats: while all is running they can be read, and never show more executed than accepted.
-func TestStatsWhileRunning(t *testing.T) {
-	l := started(t)
+// Counters can be read while the loop is running, and never show more callbacks executed than
+// accepted. docs/internals/eventloop.md#counters
+func TestStats_NeverShowMoreExecutedThanAccepted(t *testing.T) {
+	l := startLoop(t)
 	var again func()
-	again = func() { l.Post(again) } // but for one or two, all is executed: it would show if that were read later
-	does(t, l, again)
+	// Executed then stays close to Accepted, so that reading the two in the wrong order would be
+	// noticed.
+	again = func() { l.Post(again) }
+	runOn(t, l, again)
 	var racing sync.WaitGroup
 	for range 4 {
 		racing.Go(func() {

@@ -12,12 +12,13 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/eventloop"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// lifecycle, Post Contract, "Critical", and the test "Post during Stop is rejected and rejected callbacks never execute":
-// accepted means executed exactly once, refused means never, and both are counted. The Post() Double-Check Pattern is for that:
-// without its second look, at times what was accepted would never run.
-func TestPostDuringStop(t *testing.T) {
+// While a loop is stopped, other goroutines post callbacks. An accepted callback runs exactly once,
+// and a refused one never runs; both are counted. If Post did not check the state while it holds
+// the lock, some accepted callbacks would not run. docs/internals/eventloop.md#post
+func TestPost_DuringStopRunsAcceptedCallbacks(t *testing.T) {
 	const posters, rounds, most = 8, 60, 2_000
 	for round := range rounds {
 		l := eventloop.New(context.Background())
@@ -50,7 +51,7 @@ func TestPostDuringStop(t *testing.T) {
 			})
 		}
 		racing.Wait()
-		drains(t, l.Stop())
+		awaitDone(t, l.Stop())
 		var want eventloop.Snapshot
 		for p := range posters {
 			for i := range most {
@@ -70,14 +71,14 @@ func TestPostDuringStop(t *testing.T) {
 		got := l.Stats().Snapshot()
 		isTrue(t, "those in between are some of the refused", got.CrossQueueUndrained <= got.Refused)
 		got.CrossQueueUndrained = 0
-		equal(t, "counters", got, want)
+		testkit.Equal(t, "counters", got, want)
 	}
 }
 
-// Posts of one goroutine run in order, also those of the drain.
-func TestPostsRunInOrder(t *testing.T) {
-	l := started(t)
-	free := busy(t, l)
+// The callbacks that one goroutine posts run in order, even while the loop drains.
+func TestPost_RunsInOrder(t *testing.T) {
+	l := startLoop(t)
+	free := block(t, l)
 	const posters, each = 3, 3_000
 	var got [posters][]int
 	var posting sync.WaitGroup
@@ -90,52 +91,53 @@ func TestPostsRunInOrder(t *testing.T) {
 	}
 	posting.Wait()
 	free()
-	drains(t, l.Stop())
+	awaitDone(t, l.Stop())
 	for p := range posters {
 		for i, n := range got[p] {
 			if i != n {
 				t.Fatalf("poster %d: callback %d ran at place %d", p, n, i)
 			}
 		}
-		equal(t, "all of them", len(got[p]), each)
+		testkit.Equal(t, "all of them", len(got[p]), each)
 	}
 }
 
-// lifecycle, Stop Contract: "early state flip", "drains accepted work", "joins thread".
-func TestStopContract(t *testing.T) {
-	l := started(t)
-	free := busy(t, l)
+// Stop changes the state before it returns, accepted callbacks run, and the completion resolves
+// when the loop's goroutine has ended. docs/internals/eventloop.md#stop
+func TestStop_ChangesStateThenDrains(t *testing.T) {
+	l := startLoop(t)
+	free := block(t, l)
 	ran := false
 	isTrue(t, "accepted", l.Post(func() {
 		ran = true
 		isTrue(t, "refused in the drain", !l.Post(never(t, "a callback posted in the drain")))
-		equal(t, "state in the drain", l.State(), eventloop.Stopping)
+		testkit.Equal(t, "state in the drain", l.State(), eventloop.Stopping)
 	}))
 	done := l.Stop()
-	equal(t, "state when Stop has returned", l.State(), eventloop.Stopping)
+	testkit.Equal(t, "state when Stop has returned", l.State(), eventloop.Stopping)
 	isTrue(t, "refused", !l.Post(never(t, "a callback after Stop")))
 	select {
 	case <-done.Done():
-		t.Error("complete while a callback is running")
+		t.Error("the completion has resolved while a callback is running")
 	default:
 	}
 	free()
-	drains(t, done)
-	equal(t, "state when it has completed", l.State(), eventloop.Stopped)
+	awaitDone(t, done)
+	testkit.Equal(t, "state when it has completed", l.State(), eventloop.Stopped)
 	isTrue(t, "what was accepted has run", ran)
 }
 
-// lifecycle, Stop Contract, "before any other work": whoever sees anything of a stop is refused. Here it is that the scope is
-// done, with so many contexts below that to end them all takes a while.
-func TestTheFlipComesBeforeTheScope(t *testing.T) {
+// Once the loop's scope is done, Post is refused. In the test, it takes a while to stop the scope,
+// because the scope has many descendants. docs/internals/eventloop.md#stop
+func TestStop_StateChangesBeforeScope(t *testing.T) {
 	for range 5 {
-		l := started(t)
+		l := startLoop(t)
 		for range 10_000 {
 			_, cancel := context.WithCancel(l.Scope())
 			defer cancel()
 		}
 		go l.Stop()
-		comes(t, "the end of the scope", l.Scope().Done())
+		receive(t, "the end of the scope", l.Scope().Done())
 		isTrue(t, "refused", !l.Post(nop))
 		if t.Failed() {
 			return
@@ -143,10 +145,11 @@ func TestTheFlipComesBeforeTheScope(t *testing.T) {
 	}
 }
 
-// The same, where what is seen is that timers are cancelled, with so many of them that it takes a while.
-func TestTheFlipComesBeforeTheTimers(t *testing.T) {
+// Once a timer has been cancelled by Stop, Post is refused. In the test, it takes a while to cancel
+// the timers, because there are many.
+func TestStop_StateChangesBeforeTimers(t *testing.T) {
 	for range 5 {
-		l := started(t)
+		l := startLoop(t)
 		for range 50_000 {
 			l.After(time.Hour, never(t, "a timer after the stop"))
 		}
@@ -160,10 +163,10 @@ func TestTheFlipComesBeforeTheTimers(t *testing.T) {
 	}
 }
 
-// lifecycle, Stop Contract, "idempotent", and the test "Multiple Stop calls are idempotent".
-func TestStopIsIdempotent(t *testing.T) {
-	l := started(t)
-	free := busy(t, l)
+// Stop may be called repeatedly. docs/internals/eventloop.md#stop
+func TestStop_MayBeCalledRepeatedly(t *testing.T) {
+	l := startLoop(t)
+	free := block(t, l)
 	var racing sync.WaitGroup
 	for range 8 {
 		racing.Go(func() {
@@ -174,18 +177,18 @@ func TestStopIsIdempotent(t *testing.T) {
 	}
 	racing.Wait()
 	free()
-	drains(t, l.Stop())
-	drains(t, l.Stop())
-	equal(t, "state", l.State(), eventloop.Stopped)
+	awaitDone(t, l.Stop())
+	awaitDone(t, l.Stop())
+	testkit.Equal(t, "state", l.State(), eventloop.Stopped)
 }
 
-// lifecycle, Stop-from-Loop-Thread, and the test "Stop from within callback": it is never lost and never a deadlock,
-// whatever kind of callback it comes from.
-func TestStopFromTheLoop(t *testing.T) {
+// A callback, a timer function or a completion may call Stop. The loop then stops and does not
+// deadlock. docs/internals/eventloop.md#stop-from-a-callback
+func TestStop_FromCallbackTakesEffect(t *testing.T) {
 	for name, from := range map[string]func(t *testing.T, l *eventloop.Loop, stop func()){
 		"a callback": func(t *testing.T, l *eventloop.Loop, stop func()) { l.Post(stop) },
 		"two callbacks": func(t *testing.T, l *eventloop.Loop, stop func()) {
-			free := busy(t, l)
+			free := block(t, l)
 			l.Post(stop)
 			l.Post(stop)
 			free()
@@ -196,43 +199,43 @@ func TestStopFromTheLoop(t *testing.T) {
 			l.Post(func() { defer stop(); panic("on its way") })
 		},
 		"a completion": func(t *testing.T, l *eventloop.Loop, stop func()) {
-			eventloop.Offload(l, pool(t, 1), func(context.Context) (int, error) { return 1, nil }, func(int, error) { stop() })
+			eventloop.Offload(l, newPool(t, 1), func(context.Context) (int, error) { return 1, nil }, func(int, error) { stop() })
 		},
 		"the completion of a time-out": func(t *testing.T, l *eventloop.Loop, stop func()) {
-			eventloop.OffloadTimeout(l, pool(t, 1), -1, func(context.Context) (int, error) { return 1, nil }, func(int, error) { stop() })
+			eventloop.OffloadTimeout(l, newPool(t, 1), -1, func(context.Context) (int, error) { return 1, nil }, func(int, error) { stop() })
 		},
 		"offloaded work": func(t *testing.T, l *eventloop.Loop, stop func()) {
-			eventloop.Offload(l, pool(t, 1), func(context.Context) (int, error) { stop(); return 1, nil }, func(int, error) {})
+			eventloop.Offload(l, newPool(t, 1), func(context.Context) (int, error) { stop(); return 1, nil }, func(int, error) {})
 		},
 		"another goroutine, during a callback": func(t *testing.T, l *eventloop.Loop, stop func()) {
-			free := busy(t, l)
+			free := block(t, l)
 			stop()
 			free()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := started(t)
+			l := startLoop(t)
 			done := make(chan *ctxshutdown.Completion, 10)
 			from(t, l, func() {
 				c := l.Stop()
 				isTrue(t, "refused at once", !l.Post(never(t, "a callback after Stop")))
 				done <- c
 			})
-			drains(t, comes(t, "the stop", done))
-			equal(t, "state", l.State(), eventloop.Stopped)
+			awaitDone(t, receive(t, "the stop", done))
+			testkit.Equal(t, "state", l.State(), eventloop.Stopped)
 		})
 	}
 }
 
-// lifecycle, Stop-from-Loop-Thread, "Callbacks must not destroy the EventLoop": nothing can be destroyed here, but a callback
-// may be the last that has hold of its loop. It lets go, and the loop runs what it has accepted and hears a stop from above.
-func TestACallbackLetsGoOfTheLoop(t *testing.T) {
+// A callback may drop the last reference to its loop. The loop still runs what it has accepted, and
+// a stop of its scope still stops it. docs/internals/eventloop.md#stop-from-a-callback
+func TestStop_ReachesLoopWithoutReferences(t *testing.T) {
 	app := ctxshutdown.New(context.Background())
 	l := eventloop.New(app)
 	if err := l.Start(); err != nil {
 		t.Fatal(err)
 	}
-	free := busy(t, l)
+	free := block(t, l)
 	handle, stats, ran := l.ShutdownHandle(), l.Stats(), make(chan struct{})
 	l.Post(func() {
 		l = nil
@@ -241,34 +244,34 @@ func TestACallbackLetsGoOfTheLoop(t *testing.T) {
 	})
 	l.Post(func() { close(ran) })
 	free()
-	comes(t, "the next callback", ran)
-	drains(t, app.Shutdown())
+	receive(t, "the next callback", ran)
+	awaitDone(t, app.Shutdown())
 	isTrue(t, "the loop has heard it", handle.IsShutdown())
-	equal(t, "counters", stats.Snapshot(), eventloop.Snapshot{Accepted: 3, Executed: 3})
+	testkit.Equal(t, "counters", stats.Snapshot(), eventloop.Snapshot{Accepted: 3, Executed: 3})
 }
 
-// lifecycle, Stop-from-Loop-Thread, where the destructor asserts: waiting in a callback waits for itself. It ends with the
-// context of the wait, and the loop goes on.
-func TestWaitInACallback(t *testing.T) {
+// If a callback waits for its own loop to end, it blocks until the context of the wait ends. After
+// that the loop continues. docs/internals/eventloop.md#stop-from-a-callback
+func TestStop_WaitInCallbackBlocksUntilContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), eventloop.WithName("loop"))
-		does(t, l, func() {
+		runOn(t, l, func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			err := l.Stop().Wait(ctx)
-			is(t, "Wait", err, context.DeadlineExceeded)
+			testkit.ErrorIs(t, "Wait", err, context.DeadlineExceeded)
 			isTrue(t, "the error names the loop", strings.Contains(err.Error(), "loop ×1"))
-			is(t, "Quiesce", l.Quiesce(time.Second), context.DeadlineExceeded)
+			testkit.ErrorIs(t, "Quiesce", l.Quiesce(time.Second), context.DeadlineExceeded)
 		})
 	})
 }
 
-// lifecycle, the test "Destruction without Stop": what is above the loop stops it, and names it meanwhile.
-func TestTheScopeAboveStopsTheLoop(t *testing.T) {
+// If a scope above is stopped, the loop stops. Reports name the loop until it has drained.
+func TestStop_OfParentScopeStopsLoop(t *testing.T) {
 	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
 	l := startedIn(t, app, eventloop.WithName("ui"))
 	p := eventloop.NewPool(app, 2, eventloop.WithName("cpu"))
-	free := busy(t, l)
+	free := block(t, l)
 	handle, _ := l.Handle()
 	work, end := make(chan struct{}), make(chan struct{})
 	for range 3 {
@@ -277,10 +280,10 @@ func TestTheScopeAboveStopsTheLoop(t *testing.T) {
 	<-work
 	<-work
 	done := app.Shutdown()
-	comes(t, "the handle is told", l.ShutdownHandle().Signal())
-	equal(t, "state", l.State(), eventloop.Stopping)
+	receive(t, "the handle is told", l.ShutdownHandle().Signal())
+	testkit.Equal(t, "state", l.State(), eventloop.Stopping)
 	isTrue(t, "refused", !l.Post(never(t, "a callback after the stop")) && !p.Submit(never(t, "a job after the stop")))
-	equal(t, "report", app.GuardReport().Entries(), []ctxshutdown.GuardEntry{
+	testkit.Equal(t, "report", app.GuardReport().Entries(), []ctxshutdown.GuardEntry{
 		{Path: "app/cpu", Count: 3}, {Path: "app/ui/offloads", Count: 3},
 		{Path: "app/ui", Count: 1}, {Path: "app/ui/handles", Count: 1},
 	})
@@ -288,19 +291,20 @@ func TestTheScopeAboveStopsTheLoop(t *testing.T) {
 	close(end)
 	<-work
 	handle.Release()
-	drains(t, done)
-	equal(t, "state", l.State(), eventloop.Stopped)
+	awaitDone(t, done)
+	testkit.Equal(t, "state", l.State(), eventloop.Stopped)
 	s := l.Stats().Snapshot()
-	equal(t, "executed", s.Executed, uint64(4))
-	equal(t, "accepted", s.Accepted, uint64(4))
+	testkit.Equal(t, "executed", s.Executed, uint64(4))
+	testkit.Equal(t, "accepted", s.Accepted, uint64(4))
 }
 
-// What is to be known when the completion has resolved is then known, and not only soon: that the loop is Stopped, that its
-// handle is told, and how many timers were cancelled. A stop from above flips the state and tells the rest after that, on a
-// goroutine of its own; with many timers that takes a while, in which a loop that is awake gets to its end.
-func TestTheCompletionComesLast(t *testing.T) {
-	const timers = 1_000
-	for range 150 {
+// When the completion has resolved, the loop is Stopped, its shutdown handle is triggered, and
+// cancelled timers are counted. If a scope above is stopped, the state changes first, and another
+// goroutine does the rest. With many timers that takes a while, during which the loop must not end.
+func TestStop_CompletionComesLast(t *testing.T) {
+	// Cancelling this many timers takes so long that the loop could end first.
+	const timers = 50_000
+	for range 30 {
 		app := ctxshutdown.New(context.Background())
 		l := startedIn(t, app)
 		for range timers {
@@ -308,38 +312,41 @@ func TestTheCompletionComesLast(t *testing.T) {
 		}
 		var again func()
 		again = func() { l.Post(again) }
-		does(t, l, again)
-		drains(t, app.Shutdown())
+		runOn(t, l, again)
+		awaitDone(t, app.Shutdown())
 		isTrue(t, "the handle is told", l.ShutdownHandle().IsShutdown())
-		equal(t, "cancelled", l.Stats().Snapshot().CancelledTimers, uint64(timers))
-		equal(t, "state", l.State(), eventloop.Stopped)
+		testkit.Equal(t, "cancelled", l.Stats().Snapshot().CancelledTimers, uint64(timers))
+		testkit.Equal(t, "state", l.State(), eventloop.Stopped)
 		if t.Failed() {
 			return
 		}
 	}
 }
 
-// The same for a loop that nobody has started, and for one that is made in a scope that has been stopped.
-func TestTheCompletionOfAnIdleLoop(t *testing.T) {
+// If a loop was never started, or was created in a stopped scope, its completion also resolves only
+// after the shutdown handle has been triggered.
+func TestStop_IdleLoopCompletesAfterNotification(t *testing.T) {
 	for range 100 {
 		app := ctxshutdown.New(context.Background())
 		l := eventloop.New(app)
-		drains(t, app.Shutdown())
-		equal(t, "state", l.State(), eventloop.Stopped)
+		awaitDone(t, app.Shutdown())
+		testkit.Equal(t, "state", l.State(), eventloop.Stopped)
 		isTrue(t, "the handle is told", l.ShutdownHandle().IsShutdown())
 		l = eventloop.New(app)
-		equal(t, "state of one made too late", l.State(), eventloop.Stopped)
+		testkit.Equal(t, "state of one made too late", l.State(), eventloop.Stopped)
 		isTrue(t, "its handle is told", l.ShutdownHandle().IsShutdown())
-		drains(t, app.Completion())
+		awaitDone(t, app.Completion())
 	}
 }
 
-// Of two that stop a loop at once, the second does not return before the handle is told either. Here it is a callback, which
-// comes to it as soon as the first has flipped the state.
-func TestASecondStopReturnsNoSooner(t *testing.T) {
+// If two goroutines call Stop, the second call, too, returns only when the shutdown handle has been
+// triggered. In the test, a callback makes the second call as soon as the first one has changed the
+// state.
+func TestStop_SecondCallWaitsForNotification(t *testing.T) {
 	for range 10 {
-		l := started(t)
-		for range 50_000 { // to cancel them takes long enough for the second
+		l := startLoop(t)
+		// Cancelling this many timers takes so long that the second call begins meanwhile.
+		for range 50_000 {
 			l.After(time.Hour, never(t, "a timer after the stop"))
 		}
 		var again func()
@@ -349,18 +356,18 @@ func TestASecondStopReturnsNoSooner(t *testing.T) {
 			}
 			l.Stop()
 			isTrue(t, "the handle is told", l.ShutdownHandle().IsShutdown())
-			equal(t, "pending", l.Counts().Timers, 0)
+			testkit.Equal(t, "pending", l.Counts().Timers, 0)
 		}
-		does(t, l, again)
-		drains(t, l.Stop())
+		runOn(t, l, again)
+		awaitDone(t, l.Stop())
 		if t.Failed() {
 			return
 		}
 	}
 }
 
-// Completions that a stopping loop was promised are run, and it is not over before.
-func TestStopWaitsForOffloads(t *testing.T) {
+// A stopping loop runs the completions of its offloads before it ends.
+func TestStop_WaitsForOffloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := startedIn(t, t.Context()), eventloop.NewPool(t.Context(), 1)
 		end := make(chan struct{})
@@ -368,33 +375,34 @@ func TestStopWaitsForOffloads(t *testing.T) {
 		eventloop.Offload(l, p, func(context.Context) (int, error) { <-end; return 42, nil }, func(v int, err error) { got <- v })
 		done := l.Stop()
 		synctest.Wait()
-		equal(t, "state", l.State(), eventloop.Stopping)
-		equal(t, "scope", l.Scope().State(), ctxshutdown.ShuttingDown)
+		testkit.Equal(t, "state", l.State(), eventloop.Stopping)
+		testkit.Equal(t, "scope", l.Scope().State(), ctxshutdown.ShuttingDown)
 		close(end)
-		drains(t, done)
+		awaitDone(t, done)
 		if len(got) != 1 {
 			t.Fatal("the completion did not run")
 		}
-		equal(t, "the result", <-got, 42)
-		equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1, Executed: 1})
-		drains(t, p.Stop())
+		testkit.Equal(t, "the result", <-got, 42)
+		testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1, Executed: 1})
+		awaitDone(t, p.Stop())
 	})
 }
 
-// Force: what was accepted still runs, offloads are completed with the cause, and their context ends.
-func TestForce(t *testing.T) {
+// After Force, accepted callbacks still run, offloads complete with the cause, and the context of
+// their work ends.
+func TestForce_CompletesOffloadsAndRunsQueue(t *testing.T) {
 	app := ctxshutdown.New(context.Background())
 	l := startedIn(t, app)
-	p := pool(t, 1)
-	free := busy(t, l)
+	p := newPool(t, 1)
+	free := block(t, l)
 	end := make(chan struct{})
 	got := make(chan error, 2)
-	done := func(v int, err error) { equal(t, "value", v, 0); got <- err }
+	done := func(v int, err error) { testkit.Equal(t, "value", v, 0); got <- err }
 	began := make(chan struct{})
 	eventloop.Offload(l, p, func(ctx context.Context) (int, error) {
 		close(began)
 		<-ctx.Done()
-		is(t, "the context of work", context.Cause(ctx), errCause)
+		testkit.ErrorIs(t, "the context of work", context.Cause(ctx), errCause)
 		<-end
 		return 1, nil
 	}, done)
@@ -404,52 +412,53 @@ func TestForce(t *testing.T) {
 	<-began
 	complete := app.Force(errCause)
 	free()
-	is(t, "the completion of the one that runs", comes(t, "it", got), errCause)
-	is(t, "the completion of the one that waits", comes(t, "it", got), errCause)
+	testkit.ErrorIs(t, "the completion of the one that runs", receive(t, "it", got), errCause)
+	testkit.ErrorIs(t, "the completion of the one that waits", receive(t, "it", got), errCause)
 	isTrue(t, "the scope waits for the work", l.Scope().State() == ctxshutdown.ShuttingDown)
 	close(end)
-	drains(t, complete)
+	awaitDone(t, complete)
 	isTrue(t, "what was accepted has run", ran)
-	equal(t, "late", l.Stats().Snapshot().LateCompletions, uint64(1))
+	testkit.Equal(t, "late", l.Stats().Snapshot().LateCompletions, uint64(1))
 }
 
-// The same for an offload with a time-out, which is below the same context: Force is the cause of its end, and not the time.
-func TestForceEndsOffloadsWithATimeout(t *testing.T) {
+// After Force, the completion of an offload with a time-out receives the cause of Force, not the
+// time-out.
+func TestForce_IsCauseOfOffloadsWithTimeout(t *testing.T) {
 	app := ctxshutdown.New(context.Background())
 	l := startedIn(t, app)
-	p := pool(t, 1)
+	p := newPool(t, 1)
 	began, got := make(chan struct{}), make(chan error, 2)
-	for range 2 { // one that runs and one that waits
+	for range 2 { // the worker runs one of them, and the other one waits
 		err := eventloop.OffloadTimeout(l, p, time.Hour, func(ctx context.Context) (int, error) {
 			close(began)
 			<-ctx.Done()
 			return 1, context.Cause(ctx)
-		}, func(v int, err error) { equal(t, "value", v, 0); got <- err })
-		is(t, "OffloadTimeout", err, nil)
+		}, func(v int, err error) { testkit.Equal(t, "value", v, 0); got <- err })
+		testkit.ErrorIs(t, "OffloadTimeout", err, nil)
 	}
-	comes(t, "the work", began)
+	receive(t, "the work", began)
 	complete := app.Force(errCause)
 	for range 2 {
-		is(t, "the completion", comes(t, "it", got), errCause)
+		testkit.ErrorIs(t, "the completion", receive(t, "it", got), errCause)
 	}
-	drains(t, complete)
+	awaitDone(t, complete)
 	s := l.Stats().Snapshot()
-	s.UnbalancedShutdowns = 0 // 1 where the work needed longer than the loop
-	equal(t, "counters", s, eventloop.Snapshot{Accepted: 2, Executed: 2, LateCompletions: 1})
+	s.UnbalancedShutdowns = 0 // ignore this counter, which is 1 if the work took longer than the loop
+	testkit.Equal(t, "counters", s, eventloop.Snapshot{Accepted: 2, Executed: 2, LateCompletions: 1})
 }
 
-// Stopped before it was started, it is Stopped at once, and stays so.
-func TestStopBeforeStart(t *testing.T) {
+// A loop that is stopped before it was started is Stopped at once and cannot be started any more.
+func TestStop_BeforeStartIsFinal(t *testing.T) {
 	l := eventloop.New(context.Background())
-	drains(t, l.Stop())
-	equal(t, "state", l.State(), eventloop.Stopped)
-	is(t, "Start", l.Start(), eventloop.ErrStopped)
+	awaitDone(t, l.Stop())
+	testkit.Equal(t, "state", l.State(), eventloop.Stopped)
+	testkit.ErrorIs(t, "Start", l.Start(), eventloop.ErrStopped)
 	isTrue(t, "the handle is told", l.ShutdownHandle().IsShutdown())
 }
 
-// A callback that posts for ever does not keep a stop from coming.
-func TestACallbackThatPostsForEver(t *testing.T) {
-	l := started(t)
+// If a callback always posts itself again, Stop still ends the loop.
+func TestStop_EndsLoopDespiteEndlessPosts(t *testing.T) {
+	l := startLoop(t)
 	var again func()
 	n := 0
 	again = func() {
@@ -461,7 +470,7 @@ func TestACallbackThatPostsForEver(t *testing.T) {
 		}
 	}
 	l.Post(again)
-	drains(t, l.Scope().Completion())
-	equal(t, "calls", n, 1_000)
-	equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1_000, Executed: 1_000, Refused: 1, CrossQueueUndrained: 1})
+	awaitDone(t, l.Scope().Completion())
+	testkit.Equal(t, "calls", n, 1_000)
+	testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1_000, Executed: 1_000, Refused: 1, CrossQueueUndrained: 1})
 }

@@ -8,30 +8,33 @@ import (
 	"time"
 )
 
-// A Timer has the loop call a function later. Its method may be called concurrently, and on a nil Timer.
+// A Timer makes the loop call a function later. Stop may be called concurrently, and on a nil
+// Timer.
 type Timer struct {
 	timers *timers
 	f      func()
-	period time.Duration // 0: once
+	period time.Duration // the time between two calls; 0 for a timer that fires once
 
 	at    time.Time
-	turn  uint64 // among those of the same time, the order in which they were set
-	index int    // in the heap; -1: not pending
+	seq   uint64 // orders timers that are due at the same time
+	index int    // the index in the heap, or -1 if the timer is not pending
 }
 
-// After has the loop call f once d has passed. A d of zero or less has passed already: f runs as soon as the loop gets to
-// it, and never before After returns to a callback. Timers run in the order of their times, and where these are equal in
-// the order in which they were set. A panic in f is one in a callback.
+// After makes the loop call f once d has passed. If d is zero or negative, f runs as soon as the
+// loop gets to it, but never before After has returned to a callback. Timers run in the order of
+// their times, and timers of the same time in the order in which they were set. A panic in f is
+// treated like a panic in a callback.
 //
-// It returns a nil Timer and [ErrNotRunning] or [ErrStopped] if the loop is not Running. A timer that is pending when the
-// loop is told to stop is cancelled. After panics if f is nil.
+// After returns a nil Timer and [ErrNotRunning] or [ErrStopped] if the loop is not Running.
+// Stopping the loop cancels pending timers. After panics if f is nil.
 func (l *Loop) After(d time.Duration, f func()) (*Timer, error) {
 	mustFunc(f != nil, "After")
 	return l.timer(max(d, 0), 0, f)
 }
 
-// Every is [Loop.After], again and again, until the timer or the loop is stopped. When the loop is late, calls are left
-// out rather than made up for. A period of zero or less is an error: it would leave the loop no time for anything else.
+// Every is [Loop.After], repeated until the timer or the loop is stopped. If the loop is late, it
+// skips calls instead of making up for them. A period that is not positive is an error, since it
+// would leave the loop no time for callbacks.
 func (l *Loop) Every(period time.Duration, f func()) (*Timer, error) {
 	mustFunc(f != nil, "Every")
 	if period <= 0 {
@@ -48,7 +51,7 @@ func (l *Loop) timer(d, period time.Duration, f func()) (*Timer, error) {
 	return t, nil
 }
 
-// notRunning says why the loop has refused something.
+// notRunning returns the error with which the loop refuses timers and offloads.
 func (l *Loop) notRunning() error {
 	if s := l.State(); s == Stopping || s == Stopped {
 		return ErrStopped
@@ -56,8 +59,9 @@ func (l *Loop) notRunning() error {
 	return ErrNotRunning
 }
 
-// Stop has the timer not fire any more. It reports whether it would have: false if it has fired already, or begun to, was
-// stopped before, or was cancelled with its loop. It does not wait for a call that has begun.
+// Stop cancels the timer and reports whether it would have fired. It returns false if the timer has
+// fired or is firing, was stopped before, or was cancelled with its loop. It does not wait for a
+// call in progress.
 func (t *Timer) Stop() bool {
 	if t == nil {
 		return false
@@ -73,20 +77,20 @@ func (t *Timer) Stop() bool {
 	return true
 }
 
-// timers are the pending timers of a loop. One timer of the runtime stands for the first of them; it does no more than
-// raise due and kick the loop, so a loop without a timer that is due is not woken.
+// timers are the pending timers of a loop. One runtime timer, the alarm, is set for the first of them.
+// It only sets due and wakes the loop, so a loop is not woken for a timer that is not due.
 //
-// A timer is set under mu while the state is Running, and fires in the loop's goroutine in the same way; cancelAll comes
-// after the state was changed. So none is set, and none fires, behind its back.
+// A timer is set, and fires, while mu is held and the state is Running. cancelAll is called after the
+// state has changed. So no timer is set and none fires after cancelAll.
 type timers struct {
 	box       *inbox
-	cancelled *atomic.Uint64 // the counter
-	due       atomic.Bool    // the first may be due
+	cancelled *atomic.Uint64 // points to Stats.cancelledTimers
+	due       atomic.Bool    // whether the first timer may be due
 
-	mu    sync.Mutex
-	heap  timerHeap
-	turns uint64
-	alarm *time.Timer // nil until there is something to wait for
+	mu      sync.Mutex
+	heap    timerHeap
+	nextSeq uint64
+	alarm   *time.Timer // the runtime timer; nil until a timer is first set
 }
 
 func newTimers(box *inbox, cancelled *atomic.Uint64) *timers {
@@ -107,12 +111,13 @@ func (ts *timers) set(t *Timer) bool {
 }
 
 func (ts *timers) push(t *Timer) {
-	t.turn = ts.turns
-	ts.turns++
+	t.seq = ts.nextSeq
+	ts.nextSeq++
 	heap.Push(&ts.heap, t)
 }
 
-// arm sets the alarm for the first timer. mu is held.
+// arm sets the alarm to the time of the first timer, or stops the alarm if there is no timer. The
+// caller holds mu.
 func (ts *timers) arm() {
 	switch {
 	case len(ts.heap) == 0:
@@ -120,36 +125,39 @@ func (ts *timers) arm() {
 			ts.alarm.Stop()
 		}
 	case ts.alarm == nil:
-		ts.alarm = time.AfterFunc(time.Until(ts.heap[0].at), ts.ring)
+		ts.alarm = time.AfterFunc(time.Until(ts.heap[0].at), ts.onAlarm)
 	default:
 		ts.alarm.Reset(time.Until(ts.heap[0].at))
 	}
 }
 
-func (ts *timers) ring() {
+func (ts *timers) onAlarm() {
 	ts.due.Store(true)
-	ts.box.kick()
+	ts.box.wake()
 }
 
-// now returns what tells the timers that are due from those set later, for the same time perhaps.
-func (ts *timers) now() (now time.Time, turns uint64) {
+// now returns the current time and the next sequence number. With both, pop distinguishes the
+// timers that were due when now was called from those that were set later, possibly for the same
+// time.
+func (ts *timers) now() (now time.Time, nextSeq uint64) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	return time.Now(), ts.turns
+	return time.Now(), ts.nextSeq
 }
 
-// pop returns the function of the first timer if it is due; else it lowers due, sets the alarm anew and returns nil.
-func (ts *timers) pop(now time.Time, turns uint64) func() {
+// pop removes the first timer if it was due, and returns its function. If it was not due, pop
+// clears the flag due, arms the alarm and returns nil.
+func (ts *timers) pop(now time.Time, nextSeq uint64) func() {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	if !ts.box.is(Running) || len(ts.heap) == 0 || ts.heap[0].at.After(now) || ts.heap[0].turn >= turns {
+	if !ts.box.is(Running) || len(ts.heap) == 0 || ts.heap[0].at.After(now) || ts.heap[0].seq >= nextSeq {
 		ts.due.Store(false)
 		ts.arm()
 		return nil
 	}
 	t := ts.heap[0]
 	heap.Pop(&ts.heap)
-	if t.period > 0 { // set anew before the call, which may stop it
+	if t.period > 0 { // set the timer again before the call, because the function may stop it
 		t.at = t.at.Add(t.period)
 		if late := now.Sub(t.at); late >= 0 {
 			t.at = t.at.Add((late/t.period + 1) * t.period)
@@ -159,8 +167,8 @@ func (ts *timers) pop(now time.Time, turns uint64) func() {
 	return t.f
 }
 
-// cancelAll cancels the timers that are pending, and counts them. It counts under mu: when it returns they are counted,
-// also where another call has cancelled them.
+// cancelAll cancels all pending timers and counts them. It does both while it holds mu. So when it
+// returns, all timers have been counted, even if a concurrent call has cancelled some.
 func (ts *timers) cancelAll() {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -186,7 +194,7 @@ func (h timerHeap) Less(i, j int) bool {
 	if c := h[i].at.Compare(h[j].at); c != 0 {
 		return c < 0
 	}
-	return h[i].turn < h[j].turn
+	return h[i].seq < h[j].seq
 }
 
 func (h timerHeap) Swap(i, j int) {

@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/eventloop"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-func TestTimersFireInOrder(t *testing.T) {
+func TestTimers_FireInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context())
 		began := time.Now()
@@ -26,7 +27,7 @@ func TestTimersFireInOrder(t *testing.T) {
 			}
 			return timer
 		}
-		does(t, l, func() {
+		runOn(t, l, func() {
 			set(3*time.Second, "c")
 			set(1*time.Second, "a")
 			set(2*time.Second, "b")
@@ -41,28 +42,28 @@ func TestTimersFireInOrder(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		does(t, l, func() {
-			equal(t, "calls", got, []string{"negative at 0s", "zero at 0s", "more negative at 0s", "a at 1s", "a, second at 1s", "b at 2s", "c at 3s"})
+		runOn(t, l, func() {
+			testkit.Equal(t, "calls", got, []string{"negative at 0s", "zero at 0s", "more negative at 0s", "a at 1s", "a, second at 1s", "b at 2s", "c at 3s"})
 		})
 		fired := set(0, "last")
 		synctest.Wait()
 		isTrue(t, "one that has fired cannot be stopped", !fired.Stop())
-		equal(t, "pending", l.Counts().Timers, 1)
+		testkit.Equal(t, "pending", l.Counts().Timers, 1)
 	})
 }
 
-func TestEvery(t *testing.T) {
+func TestEvery_SkipsMissedPeriods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context())
 		began := time.Now()
 		var got []time.Duration
 		var tick *eventloop.Timer
-		does(t, l, func() {
+		runOn(t, l, func() {
 			tick, _ = l.Every(time.Second, func() {
 				got = append(got, time.Since(began))
 				switch len(got) {
 				case 2:
-					time.Sleep(2500 * time.Millisecond) // the calls at 3 and 4 are left out
+					time.Sleep(2500 * time.Millisecond) // the calls that were due at 3 s and 4 s are skipped
 				case 4:
 					isTrue(t, "stopped by its own call", tick.Stop())
 				}
@@ -70,30 +71,34 @@ func TestEvery(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		equal(t, "calls", got, []time.Duration{1 * time.Second, 2 * time.Second, 4500 * time.Millisecond, 5 * time.Second})
+		testkit.Equal(t, "calls", got, []time.Duration{1 * time.Second, 2 * time.Second, 4500 * time.Millisecond, 5 * time.Second})
 	})
 }
 
-// A timer that is set by one that is due does not keep the callbacks waiting, and a period that is too short does not either.
-func TestTimersLeaveRoom(t *testing.T) {
-	l := started(t)
-	does(t, l, func() {
+// Callbacks run even if every timer that fires sets the next one, or if the period of a timer is
+// too short.
+func TestTimers_LeaveRoomForCallbacks(t *testing.T) {
+	l := startLoop(t)
+	runOn(t, l, func() {
 		l.Every(1, func() {})
 		var again func()
 		again = func() { l.After(0, again) }
 		again()
 	})
 	for range 100 {
-		does(t, l, func() {})
+		runOn(t, l, func() {})
 	}
 }
 
-// In a bubble, where the time stands still, a timer that sets the next is due for ever.
-func TestTimersStarveNobody(t *testing.T) {
+// Callbacks run even if a timer is always due. In a synctest bubble, where time stands still, this
+// is the case if each timer sets the next one.
+func TestTimers_DoNotStarveCallbacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context())
 		var posted, ran atomic.Int64
-		timers := 0 // that have run while a callback waited: how many do while there is none, is for the scheduler to say
+		// This is the number of timers that have run while a callback was waiting. At other times,
+		// the scheduler decides how many run.
+		timers := 0
 		begun := make(chan struct{})
 		var again func()
 		again = func() {
@@ -107,20 +112,20 @@ func TestTimersStarveNobody(t *testing.T) {
 			}
 			l.After(0, again)
 		}
-		does(t, l, func() { l.After(0, func() { close(begun); again() }) })
+		runOn(t, l, func() { l.After(0, func() { close(begun); again() }) })
 		<-begun
 		for range 100 {
 			done := make(chan struct{})
 			isTrue(t, "it is taken", l.Post(func() { ran.Add(1); close(done) }))
 			posted.Add(1)
-			comes(t, "the callback", done)
+			receive(t, "the callback", done)
 		}
-		drains(t, l.Stop())
+		awaitDone(t, l.Stop())
 	})
 }
 
-// Those pending when the loop is told to stop are cancelled and counted, and those set later are refused.
-func TestTimersAtStop(t *testing.T) {
+// Stop cancels and counts the timers that are pending. After that, new timers are refused.
+func TestTimers_AreCancelledByStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context())
 		var timers []*eventloop.Timer
@@ -132,13 +137,13 @@ func TestTimersAtStop(t *testing.T) {
 			tick, _ := l.Every(time.Second, never(t, "a ticking timer after the stop"))
 			timers = append(timers, tick)
 			timers[0].Stop()
-			time.Sleep(2 * time.Second) // they are due
+			time.Sleep(2 * time.Second) // by now the timers are due
 			l.Stop()
 			_, err := l.After(0, never(t, "a timer set after the stop"))
-			is(t, "After", err, eventloop.ErrStopped)
+			testkit.ErrorIs(t, "After", err, eventloop.ErrStopped)
 		})
-		drains(t, l.Scope().Completion())
-		equal(t, "cancelled", l.Stats().Snapshot().CancelledTimers, uint64(3))
+		awaitDone(t, l.Scope().Completion())
+		testkit.Equal(t, "cancelled", l.Stats().Snapshot().CancelledTimers, uint64(3))
 		for _, timer := range timers {
 			isTrue(t, "a cancelled timer cannot be stopped", !timer.Stop())
 		}
@@ -146,9 +151,9 @@ func TestTimersAtStop(t *testing.T) {
 	})
 }
 
-// Timers that are set, stopped and fire from many goroutines: each fires or is stopped, never both.
-func TestTimerStopRaces(t *testing.T) {
-	l := started(t)
+// Goroutines set and stop timers while the timers fire. Each timer either fires or is stopped.
+func TestTimers_FireOrStopNeverBoth(t *testing.T) {
+	l := startLoop(t)
 	for range 2_000 {
 		fired := make(chan struct{})
 		timer, err := l.After(1, func() { close(fired) })
@@ -158,32 +163,33 @@ func TestTimerStopRaces(t *testing.T) {
 		if timer.Stop() {
 			select {
 			case <-fired:
-				t.Fatal("stopped, and fired")
+				t.Fatal("a timer was stopped and has fired")
 			default:
 			}
 		} else {
-			comes(t, "the call", fired)
+			receive(t, "the call", fired)
 		}
 	}
-	does(t, l, func() {})
-	equal(t, "pending", l.Counts().Timers, 0)
+	runOn(t, l, func() {})
+	testkit.Equal(t, "pending", l.Counts().Timers, 0)
 }
 
-// A timer that becomes due while the loop is at a long queue comes after the callback that is running, and not after all.
-func TestTimersFireBetweenCallbacks(t *testing.T) {
+// A timer that becomes due while the loop runs a long queue fires after the running callback, not
+// after the whole queue.
+func TestTimers_FireBetweenCallbacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context())
-		free := busy(t, l)
+		free := block(t, l)
 		began := time.Now()
 		var fired time.Duration
 		_, err := l.After(1500*time.Millisecond, func() { fired = time.Since(began) })
-		is(t, "After", err, nil)
+		testkit.ErrorIs(t, "After", err, nil)
 		for range 100 {
 			l.Post(func() { time.Sleep(time.Second) })
 		}
 		free()
-		is(t, "Quiesce", l.Quiesce(time.Hour), nil)
-		equal(t, "fired", fired, 2*time.Second)
-		equal(t, "the queue took", time.Since(began), 100*time.Second)
+		testkit.ErrorIs(t, "Quiesce", l.Quiesce(time.Hour), nil)
+		testkit.Equal(t, "fired", fired, 2*time.Second)
+		testkit.Equal(t, "the queue took", time.Since(began), 100*time.Second)
 	})
 }

@@ -1,5 +1,5 @@
-// Package graceful ends a process well. [Run] is what main calls: it makes the root scope, wires the signals, and returns
-// when everything has been drained, so that every defer in main runs on every path.
+// Package graceful ends a process cleanly. [Run] is called by main: it creates the root scope, handles
+// signals, and returns when all work has finished, so that every deferred call in main runs.
 //
 //	func main() {
 //		err := serve()
@@ -21,42 +21,50 @@
 //		})
 //	}
 //
-// # The ladder
+// # The phases of a stop
 //
-// A process that is asked to stop goes down a ladder. Each rung is entered by time or by the next signal, and ends early
-// when everything has drained.
+// A process that is asked to stop passes through phases; type [Rung] names them. A phase ends when its
+// time is over or the next signal comes. The stop ends early when everything has drained.
 //
-//	rung       entered                         what happens                                          exit code if it ends here
-//	LameDuck   first signal; skipped where     readiness turns false, work is still accepted, so
-//	           its delay is 0, the default     that load balancers notice
-//	Soft       delay over, or next signal      pre-stop hooks, then Shutdown: listeners close,       0: drained (1: f has failed)
-//	                                           interrupts on the soft tier end, TryGuard refuses
-//	Hard       soft + 10 s + extensions,       Force: Work contexts are cancelled                    2: drained after force
-//	           or next signal
-//	Exit       hard + 2 s, or next signal      blockers are printed and returned                     3: abandoned
+//	phase      begins                          what happens                                     exit code if it ends here
+//	LameDuck   at the first signal; skipped    readiness turns false, work is still accepted,
+//	           if its delay is 0, the default  so that load balancers notice
+//	Soft       after the delay, or at the      pre-stop hooks, then Shutdown: listeners close,  0: drained (1: f has failed)
+//	           next signal                     interrupts end, TryGuard fails
+//	Hard       10 s and extensions after       Force: Work contexts are cancelled               2: drained after force
+//	           Soft, or at the next signal
+//	Exit       2 s after Hard, or at the       blockers are printed and returned                3: abandoned
+//	           next signal
 //
-// The end of Run's context is a first signal, too. So is a Shutdown of the root scope by anybody, and the return of f, but
-// these lead to Soft at once; Force leads to Hard. The first signal that comes after one of them changes nothing, so that
-// the one SIGTERM of a service manager never cuts short a drain that has begun already.
+// The end of Run's context has the effect of the first signal. A Shutdown of the root scope by other
+// code, and the return of f, begin Soft at once; Force begins Hard at once. The first signal after
+// any of these changes nothing, so that the single SIGTERM of a service manager never cuts short a
+// drain that has already begun.
 //
-// # Around it
+// # Further functions
 //
-// [Extend] asks for more time, [InOrder] stops scopes one after another, [WithPreStop] adds a hook. Progress is told to a
-// logger ([WithLogger]), to a terminal ([WithOutput]), and to anything else ([Process.Watch]). [ReadStats] has counters.
+// [Extend] requests more time, [InOrder] stops scopes one after another, [WithPreStop] adds a hook.
+// Progress goes to a logger ([WithLogger]), a terminal ([WithOutput]) and callbacks
+// ([Process.Watch]). [ReadStats] returns counters.
 //
-// With NOTIFY_SOCKET in the environment, systemd is told READY=1 by [Ready], STOPPING=1 when Serving ends,
-// EXTEND_TIMEOUT_USEC with the time until Exit when Extend grants something, and WATCHDOG=1 at half of WATCHDOG_USEC.
+// # Environment
 //
-// With TERMINATION_GRACE_PERIOD_SECONDS in the environment, a ladder that is not shorter is refused at start-up, and without
-// NOTIFY_SOCKET no extension makes it end less than a second before: whoever kills would win a tie. Neither Kubernetes nor
-// systemd sets it: write it beside terminationGracePeriodSeconds or TimeoutStopSec.
+// With NOTIFY_SOCKET, Run notifies systemd: READY=1 on [Ready], STOPPING=1 when Serving ends,
+// EXTEND_TIMEOUT_USEC with the time until Exit when Extend grants time, and WATCHDOG=1 at half the
+// interval of WATCHDOG_USEC.
 //
-// All variables are read by Run; importing the package does nothing. When Run returns, os/signal is as it was, and the next
-// signal does what it would have done before.
+// With TERMINATION_GRACE_PERIOD_SECONDS, Run refuses to start unless the phases together are shorter
+// than that, and without NOTIFY_SOCKET extensions leave at least one second of it: at equality the
+// process could be killed before it exits. Neither Kubernetes nor systemd sets the variable; write it
+// next to terminationGracePeriodSeconds or TimeoutStopSec.
+//
+// Run reads all variables; importing the package has no effect. After Run has returned, os/signal is
+// in its previous state, and the next signal has its previous effect.
 //
 // # Systems
 //
-// On Windows nobody can send a signal to another process. Ctrl-C and Ctrl-Break come as [os.Interrupt]; closing the console
-// window, logging off and shutting down come as SIGTERM, after which Windows grants about five seconds, whatever the ladder
-// says. The line of progress is for Linux, macOS and FreeBSD.
+// On Windows no process can send a signal to another. Ctrl-C and Ctrl-Break arrive as [os.Interrupt];
+// closing the console window, logging off and shutting down arrive as SIGTERM, after which Windows
+// kills the process in about five seconds, whatever the phases allow. The progress line is available
+// on Linux, macOS and FreeBSD.
 package graceful

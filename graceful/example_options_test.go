@@ -12,14 +12,16 @@ import (
 	"github.com/swansong-go/swansong/graceful"
 )
 
-// asked is a context that ends a moment from now, as a signal would come.
-func asked() (context.Context, context.CancelFunc) {
+// endSoon returns a context that ends shortly. In these examples, its end takes the place of a
+// signal.
+func endSoon() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 10*time.Millisecond)
 }
 
-// Between the signal and the end of s there is the lame duck: work goes on, and the load balancers find out.
+// Between the signal and the stop of the scope s, the process reports that it is not ready but
+// still accepts work, so that load balancers notice.
 func ExampleWithLameDuck() {
-	ctx, cancel := asked()
+	ctx, cancel := endSoon()
 	defer cancel()
 	graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
 		p, _ := graceful.FromContext(s)
@@ -34,7 +36,8 @@ func ExampleWithLameDuck() {
 	// told to stop
 }
 
-// What has not ended when the soft time is over is cancelled, and abandoned when it has not ended after the hard time.
+// Work that has not finished when the soft time is over is cancelled. If it has not returned when
+// the hard time is over, it is abandoned.
 func ExampleWithHard() {
 	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		s.Go(func(work context.Context) {
@@ -45,7 +48,7 @@ func ExampleWithHard() {
 	}, graceful.WithSoft(10*time.Millisecond), graceful.WithHard(10*time.Second), graceful.WithOutput(io.Discard))
 	fmt.Println("exit code:", graceful.ExitCode(err))
 	// Output:
-	// cancelled: graceful: not drained after 10ms on rung Soft
+	// cancelled: graceful: not drained within the 10ms of phase Soft
 	// exit code: 2
 }
 
@@ -64,7 +67,7 @@ func ExampleWithMaxExtension() {
 	// granted an hour: false
 }
 
-// The blockers are printed on the last rung, here to standard output.
+// The guards that are still held at the end are printed, here to standard output.
 func ExampleWithOutput() {
 	stuck := make(chan struct{})
 	defer close(stuck)
@@ -75,13 +78,13 @@ func ExampleWithOutput() {
 		graceful.WithScope(ctxshutdown.WithName("shop")))
 	fmt.Println("exit code:", graceful.ExitCode(err))
 	// Output:
-	// graceful: abandoned (not drained after 1ms on rung Hard), with 1 held:
+	// graceful: abandoned (not drained within the 1ms of phase Hard), with 1 held:
 	// 	shop ×1
-	// 	CTXSHUTDOWN_TRACE=1 tells where, for how long, and what they are doing.
+	// 	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired, for how long they are held, and their stacks.
 	// exit code: 3
 }
 
-// With a name and trace for the root scope, reports say more.
+// If the root scope has a name and tracing, reports contain more details.
 func ExampleWithScope() {
 	graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		g := s.Guard()
@@ -93,7 +96,8 @@ func ExampleWithScope() {
 	// shop/main
 }
 
-// Ready is called when everything that clients can see is open. Under systemd, the unit is started then.
+// Call Ready when the program accepts requests. Under systemd, the unit counts as started from then
+// on.
 func ExampleReady() {
 	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -102,7 +106,7 @@ func ExampleReady() {
 		}
 		defer ln.Close()
 		graceful.Ready(s)
-		return nil // or serve on ln until s is done
+		return nil // a real program serves on ln until s is done
 	})
 	fmt.Println(err)
 	// Output:

@@ -13,10 +13,11 @@ import (
 	"github.com/swansong-go/swansong/graceful"
 )
 
-// Who has stopped the process is the cause of everything that ends with it.
+// The cause of the stop is a SignalError that names the signal. Every context of the program has
+// this cause.
 func ExampleSignalError() {
 	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
-		syscall.Kill(os.Getpid(), syscall.SIGTERM) // somebody else does
+		syscall.Kill(os.Getpid(), syscall.SIGTERM) // the signal usually comes from another process
 		<-s.Done()
 		var by *graceful.SignalError
 		if errors.As(context.Cause(s), &by) {

@@ -13,8 +13,8 @@ import (
 	"github.com/swansong-go/swansong/graceful"
 )
 
-// A main function is os.Exit(graceful.ExitCode(serve())), so that the defers of serve run on every path. Here, the end of
-// a context stands for the signal.
+// A main function calls os.Exit(graceful.ExitCode(serve())), so that the deferred calls of serve
+// always run. In this example, a context ends instead of a signal being sent.
 func Example() {
 	serve := func(ctx context.Context) error {
 		defer fmt.Println("database closed")
@@ -24,7 +24,7 @@ func Example() {
 				fmt.Println("flushed:", work.Err())
 			})
 			graceful.Ready(s)
-			<-s.Done() // or httpdrain.Serve(s, srv, ln)
+			<-s.Done() // a real program calls httpdrain.Serve(s, srv, ln) instead
 			return nil
 		}, graceful.WithSoft(20*time.Second))
 	}
@@ -37,7 +37,7 @@ func Example() {
 	// exit code: 0
 }
 
-// When f returns, by itself or not, what it has started is drained.
+// When f returns, with or without an error, the work that it has started is drained.
 func ExampleRun() {
 	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		s.Go(func(context.Context) {
@@ -52,7 +52,8 @@ func ExampleRun() {
 	// listen: address in use 1
 }
 
-// Who does not return, even when its work is cancelled, is named.
+// If a goroutine does not return even though its work was cancelled, the error of Run names its
+// scope.
 func ExampleAbandonedError() {
 	release := make(chan struct{})
 	defer close(release)
@@ -63,33 +64,33 @@ func ExampleAbandonedError() {
 	}, graceful.WithSoft(time.Millisecond), graceful.WithHard(time.Millisecond), graceful.WithOutput(os.Stdout))
 	var left *graceful.AbandonedError
 	if errors.As(err, &left) {
-		fmt.Println("somebody has to look at", left.Report)
+		fmt.Println("page the operator:", left.Report)
 	}
 	fmt.Println("exit code:", graceful.ExitCode(err))
 	// Output:
-	// graceful: abandoned (not drained after 1ms on rung Hard), with 1 held:
+	// graceful: abandoned (not drained within the 1ms of phase Hard), with 1 held:
 	// 	jobs ×1
-	// 	CTXSHUTDOWN_TRACE=1 tells where, for how long, and what they are doing.
-	// somebody has to look at 1 guard: jobs ×1
+	// 	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired, for how long they are held, and their stacks.
+	// page the operator: 1 guard: jobs ×1
 	// exit code: 3
 }
 
 func ExampleForcedError() {
 	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		queries, _ := ctxshutdown.WithCancel(s, ctxshutdown.WithName("queries"))
-		queries.Go(func(work context.Context) { <-work.Done() }) // until it is cancelled
+		queries.Go(func(work context.Context) { <-work.Done() }) // returns when the work is cancelled
 		return nil
 	}, graceful.WithSoft(time.Millisecond))
 	fmt.Println(err)
 	fmt.Println("exit code:", graceful.ExitCode(err))
 	// Output:
-	// graceful: drained after force (not drained after 1ms on rung Soft): 1 guard: queries ×1
+	// graceful: drained after force (not drained within the 1ms of phase Soft): 1 guard: queries ×1
 	// exit code: 2
 }
 
 func ExampleExitCode() {
 	err := graceful.Run(context.Background(), func(*ctxshutdown.Swansong) error { return nil })
-	fmt.Println(graceful.ExitCode(err)) // in main: os.Exit(graceful.ExitCode(err))
+	fmt.Println(graceful.ExitCode(err)) // main calls os.Exit(graceful.ExitCode(err)) instead
 	// Output: 0
 }
 
@@ -115,7 +116,7 @@ func ExampleExtend() {
 	// Output: granted 25s
 }
 
-// Readers stop first, then what they feed.
+// The stage that reads requests stops first, then the stages that process them.
 func ExampleInOrder() {
 	ctx, cancel := context.WithCancel(context.Background())
 	err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
@@ -161,7 +162,7 @@ func ExampleProcess_Watch() {
 	// Exit graceful: the function given to Run has returned
 }
 
-// Readiness turns false at the first signal, and work is still accepted until the lame duck is over.
+// Readiness turns false at the first signal. Work is accepted until the lame-duck delay is over.
 func ExampleProcess_LameDuck() {
 	ctx, cancel := context.WithCancel(context.Background())
 	graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
@@ -175,7 +176,7 @@ func ExampleProcess_LameDuck() {
 }
 
 func ExampleWithLogger() {
-	log := slog.New(short{slog.NewTextHandler(os.Stdout, nil)}) // in main: slog.Default()
+	log := slog.New(short{slog.NewTextHandler(os.Stdout, nil)}) // main uses slog.Default() instead
 	graceful.Run(context.Background(), nothing, graceful.WithLogger(log))
 	// Output:
 	// INFO serving
@@ -183,7 +184,7 @@ func ExampleWithLogger() {
 	// INFO drained
 }
 
-// A short handler leaves out the time, the rung, the cause, and who holds guards.
+// A short is a log handler that omits the time and the attributes.
 type short struct{ slog.Handler }
 
 func (short) Handle(_ context.Context, r slog.Record) error {
@@ -191,7 +192,8 @@ func (short) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Reload on SIGHUP is the program's own affair; it must not end it.
+// A program that reloads its configuration on SIGHUP handles that signal itself, so SIGHUP must not
+// stop the process.
 func ExampleWithSignals() {
 	err := graceful.Run(context.Background(), func(*ctxshutdown.Swansong) error { return nil },
 		graceful.WithSignals(syscall.SIGTERM))
@@ -199,7 +201,7 @@ func ExampleWithSignals() {
 	// Output: <nil>
 }
 
-// A value that makes no sense is refused at start-up.
+// If an option has an invalid value, Run returns an error without calling f.
 func ExampleWithSoft() {
 	fmt.Println(graceful.Run(context.Background(), nothing, graceful.WithSoft(10)))
 	// Output: graceful: WithSoft(10ns): must be at least 1ms; is the unit missing, as in 10*time.Second?

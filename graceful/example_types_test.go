@@ -9,7 +9,7 @@ import (
 	"github.com/swansong-go/swansong/graceful"
 )
 
-// What is specific to a rung asks for it: a log line, a metric, a line on a terminal.
+// Code that depends on the phase, such as a log line or a metric, reads it from the status.
 func ExampleRung() {
 	graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		p, _ := graceful.FromContext(s)
@@ -29,7 +29,8 @@ func ExampleRung() {
 	// finishing what was begun: Soft
 }
 
-// The root scope is what has everything below it, also for those who were only given a context.
+// The root scope contains all work of the process. FromContext finds the process in any context
+// that derives from the root scope.
 func ExampleProcess() {
 	graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		conn, cancel := ctxshutdown.WithCancel(s, ctxshutdown.WithName("conn-42"))
@@ -38,7 +39,7 @@ func ExampleProcess() {
 		defer g.Release()
 		if p, ok := graceful.FromContext(conn); ok {
 			fmt.Println(p.Scope() == s, p.Status().Signals)
-			p.Scope().Shutdown() // such as an order by HTTP
+			p.Scope().Shutdown() // for example when an administrator requests it
 			<-p.LameDuck()
 			fmt.Println(conn.Err())
 		}
@@ -49,7 +50,7 @@ func ExampleProcess() {
 	// context canceled
 }
 
-// A panic of a part of the program is that of Run, once the rest has drained.
+// If one part of the program panics, Run waits until the rest has drained and then panics.
 func ExamplePanicError() {
 	defer func() {
 		if err, ok := recover().(*graceful.PanicError); ok {

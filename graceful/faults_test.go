@@ -13,30 +13,32 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// A faulty is all that Run tells something, and does not return from any of it.
-type faulty struct{ fault func() }
+// A panicking value implements every callback of Run. Each of its methods panics or calls
+// runtime.Goexit.
+type panicking struct{ fault func() }
 
-func (f faulty) Enabled(context.Context, slog.Level) bool { return true }
-func (f faulty) WithAttrs([]slog.Attr) slog.Handler       { return f }
-func (f faulty) WithGroup(string) slog.Handler            { return f }
-func (f faulty) Handle(_ context.Context, r slog.Record) error {
+func (f panicking) Enabled(context.Context, slog.Level) bool { return true }
+func (f panicking) WithAttrs([]slog.Attr) slog.Handler       { return f }
+func (f panicking) WithGroup(string) slog.Handler            { return f }
+func (f panicking) Handle(_ context.Context, r slog.Record) error {
 	if r.Message == "draining" {
 		f.fault()
 	}
 	return nil
 }
-func (f faulty) Write([]byte) (int, error) { f.fault(); return 0, nil }
+func (f panicking) Write([]byte) (int, error) { f.fault(); return 0, nil }
 
-// Who is told of the run and does not return makes the process stop, as f does, and Run drains before it raises that.
-func TestFaults(t *testing.T) {
+// A callback that panics stops the process like a panic of f. Run drains before it panics.
+func TestRun_DrainsBeforeCallbackPanics(t *testing.T) {
 	watch := func(rung graceful.Rung) func(t *testing.T, s *ctxshutdown.Swansong, fault func()) {
 		return func(t *testing.T, s *ctxshutdown.Swansong, fault func()) {
 			over := false
 			process(t, s).Watch(func(st graceful.Status) {
 				if over {
-					t.Error("it is told more")
+					t.Error("the callback was called again after its panic")
 				}
 				if over = st.Rung == rung; over {
 					fault()
@@ -47,15 +49,15 @@ func TestFaults(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		do    func(t *testing.T, s *ctxshutdown.Swansong, fault func())
-		opts  func(f faulty) []graceful.Option
-		cause string // of the stop
+		opts  func(f panicking) []graceful.Option
+		cause string // the expected cause of the stop
 		holds time.Duration
 	}{
 		{name: "Watch, while serving", do: watch(graceful.Serving)},
 		{name: "Watch, in the drain", do: watch(graceful.Soft), cause: "enough"},
 		{name: "Watch, at the end", do: watch(graceful.Exit), cause: "enough"},
-		{name: "WithLogger", opts: func(f faulty) []graceful.Option { return []graceful.Option{graceful.WithLogger(slog.New(f))} }, cause: "enough"},
-		{name: "WithOutput", opts: func(f faulty) []graceful.Option {
+		{name: "WithLogger", opts: func(f panicking) []graceful.Option { return []graceful.Option{graceful.WithLogger(slog.New(f))} }, cause: "enough"},
+		{name: "WithOutput", opts: func(f panicking) []graceful.Option {
 			return []graceful.Option{graceful.WithOutput(f), graceful.WithSoft(time.Second), graceful.WithHard(time.Second)}
 		}, cause: "enough", holds: time.Minute},
 	} {
@@ -72,7 +74,7 @@ func TestFaults(t *testing.T) {
 					causes := make(chan string, 1)
 					var opts []graceful.Option
 					if test.opts != nil {
-						opts = test.opts(faulty{fault.do})
+						opts = test.opts(panicking{fault.do})
 					}
 					func() {
 						defer func() {
@@ -81,13 +83,13 @@ func TestFaults(t *testing.T) {
 								t.Fatal("Run has not panicked with a PanicError")
 							}
 							if !strings.Contains(p.Error(), fault.says) || !bytes.Contains(p.Stack, []byte("faults_test.go")) {
-								t.Errorf("it does not say what it was, and where:\n%v", p)
+								t.Errorf("the PanicError does not say what the panic was, and where:\n%v", p)
 							}
 						}()
 						b.run(func(s *ctxshutdown.Swansong) error {
 							s.Go(func(context.Context) {
 								<-s.Done()
-								causes <- text(context.Cause(s))
+								causes <- testkit.ErrorText(context.Cause(s))
 								time.Sleep(max(test.holds, 500*time.Millisecond))
 								drained.Store(true)
 							})
@@ -98,13 +100,13 @@ func TestFaults(t *testing.T) {
 							return nil
 						}, opts...)
 					}()
-					equal(t, "drained before", drained.Load(), test.holds == 0)
+					testkit.Equal(t, "drained before", drained.Load(), test.holds == 0)
 					if cause := <-causes; !strings.Contains(cause, test.cause) || test.cause == "" && !strings.Contains(cause, fault.says) {
 						t.Errorf("the cause of the stop is %q", cause)
 					}
-					equal(t, "rungs", b.path.steps[len(b.path.steps)-1].Rung, graceful.Exit)
+					testkit.Equal(t, "rungs", b.path.steps[len(b.path.steps)-1].Rung, graceful.Exit)
 					time.Sleep(test.holds)
-					equal(t, "a Run after it", text(b.run(untilStopped)), "")
+					testkit.Equal(t, "a Run after it", testkit.ErrorText(b.run(untilStopped)), "")
 				})
 			})
 		}

@@ -2,26 +2,28 @@ package graceful
 
 import "sync/atomic"
 
-// A handover is how Run gets to know what f has returned, as long as it waits for that. Who is first, f or the end of Run, is
-// decided by one swap: were it looked at first and said then, a panic in between would be raised by neither.
+// A handover passes the error of f to Run, unless Run has stopped waiting for f. Without it, f
+// could panic after Run has checked for a panic for the last time and before Run returns; then
+// neither goroutine would raise that panic. An atomic swap decides which of the two happens first.
 type handover struct {
-	result chan error // holds one
-	over   atomic.Bool
+	result chan error // has room for one error
+	closed atomic.Bool
 }
 
-// give hands over what f has returned. It reports false if nobody is there any more to take it.
+// give passes the error of f to Run. It returns false if Run no longer waits for f.
 func (h *handover) give(err error) bool {
-	if h.over.Swap(true) {
+	if h.closed.Swap(true) {
 		return false
 	}
 	h.result <- err
 	return true
 }
 
-// last takes what was given, for Run that waits no longer. It reports false if f has not returned; give will, too, then.
-func (h *handover) last() (error, bool) {
-	if !h.over.Swap(true) {
+// close makes later calls of give return false. If give was called before, close returns the error
+// that give has passed.
+func (h *handover) close() (error, bool) {
+	if !h.closed.Swap(true) {
 		return nil, false
 	}
-	return <-h.result, true // which is there, or just about to be
+	return <-h.result, true // give sends the error right after the swap, so this does not block for long
 }

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// However close they come: what f gives is taken, or f is told that it is not.
-func TestHandover(t *testing.T) {
+// However the calls of give and close are ordered, either close returns the error, or give returns
+// false.
+func TestHandover_ErrorIsReceivedOrRefused(t *testing.T) {
 	said := errors.New("said")
 	meet := make(chan *handover)
 	given := make(chan bool)
@@ -21,10 +22,10 @@ func TestHandover(t *testing.T) {
 	for i := range 10_000 {
 		h := &handover{result: make(chan error, 1)}
 		meet <- h
-		for range i % 300 { // to meet every moment of it
-			h.over.Load()
+		for range i % 300 { // varies the time between the two calls
+			h.closed.Load()
 		}
-		err, taken := h.last()
+		err, taken := h.close()
 		if gave := <-given; gave != taken || taken != (err == said) {
 			t.Fatalf("given: %v; taken: %v, %v", gave, taken, err)
 		}

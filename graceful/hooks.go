@@ -4,61 +4,68 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/panics"
 )
 
-// A hook is what WithPreStop was given.
+// A hook is a function passed to WithPreStop, with its name.
 type hook struct {
 	name string
 	f    func(ctx context.Context) error
 }
 
-// WithPreStop adds a function that runs at the beginning of [Soft], before the root scope is shut down: to deregister
-// from a service discovery, say. All of them run at once, and have half of the soft time, so that the other half is left
-// for the drain; their context ends then, or when a signal leads to the next rung, and the shutdown waits for them no
-// longer. The drain does: a hook is a guard of the scope "pre-stop/name". Its error becomes part of what [Run] returns, and
-// its panic is treated as one of f is. Force leads past Soft: no hook begins then, which is no error.
+// WithPreStop adds a function that runs at the beginning of [Soft], before the root scope is shut
+// down, for example to deregister from service discovery.
+//
+// All hooks run concurrently. They have half of the soft time, so that the other half is left for the
+// drain. Their context ends when that time is over or a signal leads to the next phase; Shutdown then
+// no longer waits for them. The drain does: a hook holds a guard of the scope "pre-stop/name" until
+// it returns. If Force skips the Soft phase, hooks that have not started are not called, which is not
+// an error.
+//
+// The error of a hook becomes part of the error of [Run]. A panic of a hook is treated like a panic of
+// the function that Run runs.
 func WithPreStop(name string, f func(ctx context.Context) error) Option {
 	return option(func(c *config) error {
 		if f == nil {
-			return fmt.Errorf("graceful: WithPreStop(%q, nil): must be a function", name)
+			return fmt.Errorf("graceful: WithPreStop(%q, nil): the function must not be nil", name)
 		}
 		c.hooks = append(c.hooks, hook{name, f})
 		return nil
 	})
 }
 
-// hooks are the pre-stop hooks of a run.
+// hooks contains the pre-stop hooks of a run that have been started.
 type hooks struct {
-	over chan struct{} // closed when the shutdown need not wait any more
+	done chan struct{} // closed when Shutdown no longer has to wait for the hooks
 
 	mu     sync.Mutex
 	errors []error
-	taken  bool // they are: nobody asks any more
+	closed bool // Run does not read the errors any more
 }
 
 func (h *hooks) add(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if p, ok := err.(*PanicError); ok && h.taken {
-		panic(p) // nobody else is there to raise it
+	if p, ok := err.(*PanicError); ok && h.closed {
+		panic(p) // Run has returned and cannot raise this panic any more
 	}
 	h.errors = append(h.errors, err)
 }
 
-// last returns what the hooks have returned, for Run that waits no longer.
-func (h *hooks) last() error {
+// close returns the errors of the hooks that have failed so far. Run calls it when it stops waiting
+// for hooks.
+func (h *hooks) close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.taken = true
+	h.closed = true
 	return errors.Join(h.errors...)
 }
 
-// startHooks runs the hooks in scopes below the Work of the root: somebody may have shut it down, which does not mean
-// that nobody needs to be told.
+// startHooks starts the hooks. Their scopes derive from Work of the root scope and not from the
+// root scope itself, because hooks must run even if the root scope has been shut down already.
 func (p *Process) startHooks(h *hooks) {
 	parent, cancel := ctxshutdown.WithCancel(p.scope.Work(), ctxshutdown.WithName("pre-stop"))
 	limit := p.config.soft / 2
@@ -68,16 +75,16 @@ func (p *Process) startHooks(h *hooks) {
 		running.Add(1)
 		scope, _ := ctxshutdown.WithCancel(ctx, ctxshutdown.WithName(hook.name))
 		started := ctxshutdown.Go(scope, func(ctx context.Context) {
-			protect(func() error { return hook.f(ctx) }, func(err error) {
+			catchPanic(func() error { return hook.f(ctx) }, func(err error) {
 				if err != nil {
-					h.add(named(hook.name, err))
+					h.add(hookError(hook.name, err))
 				}
 				running.Done()
 			})
 		})
 		if !started {
-			if p.scope.Work().Err() == nil { // else it is Force, which skips them: nothing has failed
-				h.add(named(hook.name, fmt.Errorf("not run: %w", context.Cause(scope))))
+			if p.scope.Work().Err() == nil { // after Force, the hooks are skipped
+				h.add(hookError(hook.name, fmt.Errorf("not run: %w", context.Cause(scope))))
 			}
 			running.Done()
 		}
@@ -94,27 +101,31 @@ func (p *Process) startHooks(h *hooks) {
 		case <-done:
 		case <-ctx.Done():
 		}
-		close(h.over)
+		close(h.done)
 	}()
 }
 
-func named(hook string, err error) error {
+func hookError(hook string, err error) error {
 	if _, ok := err.(*PanicError); ok {
 		return err
 	}
 	return fmt.Errorf("graceful: pre-stop hook %q: %w", hook, err)
 }
 
-var errGoexit = errors.New("graceful: the function has ended its goroutine by runtime.Goexit")
+var errGoexit = errors.New("graceful: the function called runtime.Goexit")
 
-// protect calls f and hands on what it returns, or a PanicError.
-func protect(f func() error, deliver func(error)) {
-	err := errGoexit
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{v, debug.Stack()}
+// catchPanic calls f and passes an error to deliver: the error that f returned, a [PanicError] if f
+// panicked, or errGoexit if f called runtime.Goexit.
+func catchPanic(f func() error, deliver func(error)) {
+	var err error
+	panics.Catch(func() { err = f() }, func(value any, stack []byte) {
+		switch value {
+		case nil:
+		case panics.ErrGoexit:
+			err = errGoexit
+		default:
+			err = &PanicError{value, stack}
 		}
 		deliver(err)
-	}()
-	err = f()
+	})
 }

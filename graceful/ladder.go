@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// A Rung is a step of the ladder that a process goes down when it ends.
+// A Rung is a phase of the process's end. The phase only changes to a later one.
 type Rung int
 
 const (
-	Serving  Rung = iota // nobody has asked the process to stop
-	LameDuck             // readiness is false, work is still accepted
-	Soft                 // pre-stop hooks, then Shutdown: no new work
-	Hard                 // Force: Work contexts are cancelled
-	Exit                 // given up, or over
+	Serving  Rung = iota // the process works and has not been asked to stop
+	LameDuck             // the process reports that it is not ready, but still accepts work
+	Soft                 // pre-stop hooks run, and then Shutdown makes the process refuse new work
+	Hard                 // Force has been called, which cancels Work contexts
+	Exit                 // all work has drained or was abandoned, and Run returns
 )
 
 func (r Rung) String() string {
@@ -23,23 +23,23 @@ func (r Rung) String() string {
 	return [...]string{"Serving", "LameDuck", "Soft", "Hard", "Exit"}[r]
 }
 
-// Status is where a process is on the ladder.
+// Status is the current phase of a process, together with when and why the phase began.
 type Status struct {
 	Rung     Rung
-	Since    time.Time     // when the rung was entered
-	Until    time.Time     // when the next one is entered if nothing happens before; zero: by a signal only, or never
+	Since    time.Time     // when the current phase began
+	Until    time.Time     // when the next phase begins at the latest; zero if this phase has no time limit
 	Cause    error         // why the process stops; nil while Serving
-	Signals  int           // signals received
-	Extended time.Duration // time granted by Extend, in all
-	Reason   string        // of the last extension, as it was given
-	Ready    bool          // Ready was called while Serving
+	Signals  int           // the number of signals received
+	Extended time.Duration // the total time granted by Extend
+	Reason   string        // the reason passed to the latest call of Extend
+	Ready    bool          // whether Ready was called while Serving
 }
 
-// A ladder decides, and does nothing: events go in, and what is to be done comes out.
+// A ladder is the side-effect-free state machine of a stop: it takes events and returns actions.
 //
 //	           asked: signal, or end of the context          stopped, or f returned
 //	Serving ───────────────┬───────────────────────────────────────────┐
-//	                       │ delay 0: straight on ────────────────────▶│
+//	                       │ delay 0 ─────────────────────────────────▶│
 //	                       ▼          delay over, signal               ▼        soft over, signal        hard over, signal
 //	                    LameDuck ───────────────────────────────────▶ Soft ──────────────────────▶ Hard ──────────────────▶ Exit
 //	                    readiness false                               hooks, then Shutdown         Force                    abandoned
@@ -50,34 +50,37 @@ type Status struct {
 //
 // Invariants:
 //
-//   - It goes down only, and skips no rung but LameDuck, except that somebody else's Force leads to Hard from anywhere.
-//   - The first signal asks the process to stop, so it changes nothing where that was asked for in another way already:
-//     one SIGTERM never cuts a drain short. Each signal after it goes one rung down.
-//   - The end of Soft moves by extensions only, and by no more than most in all.
+//   - Phases only advance. None is skipped except LameDuck, and those before Hard by a Force of other
+//     code.
+//   - The first signal asks the process to stop. It has no effect if the process is already stopping
+//     for another reason, so a single SIGTERM never cuts a drain short. Each further signal advances
+//     by one phase.
+//   - The end of Soft moves by extensions only, in total by no more than maxExtension.
 type ladder struct {
-	delay, soft, hard time.Duration // of LameDuck, Soft and Hard
-	most              time.Duration // that Extend grants in all
+	delay, soft, hard time.Duration // the durations of LameDuck, Soft and Hard
+	maxExtension      time.Duration // how much time Extend grants in total at most
 
 	Status
-	why     error     // what has led to the rung
-	stopped time.Time // when Soft was entered
-	outcome outcome   // once on Exit
+	why     error     // the cause of the latest change of phase
+	stopped time.Time // when Soft began
+	outcome outcome   // how the drain ended; valid in phase Exit only
 }
 
 type eventKind int
 
 const (
-	asked     eventKind = iota // to stop, by the end of the context that Run was given
-	signalled                  // to stop, or to hurry
-	returned                   // f has
-	stopped                    // by somebody else's Shutdown of the root scope
-	forced                     // by somebody else's Force of it
-	hooked                     // the pre-stop hooks are over, or out of time
-	ticked                     // the time may have come
-	drained                    // no guard is held
+	asked      eventKind = iota // the context given to Run has ended
+	signalled                   // a signal was received
+	returned                    // f has returned
+	stopped                     // the root scope was shut down by other code
+	forced                      // the root scope was forced by other code
+	hooksDone                   // the pre-stop hooks have returned or used up their time
+	timerFired                  // the time of the current phase may be over
+	drained                     // the root scope is complete
 )
 
-// An event is what has happened. The cause is for asked, signalled, returned, stopped and forced.
+// An event is an input of the ladder. The events asked, signalled, returned, stopped and forced
+// have a cause.
 type event struct {
 	kind  eventKind
 	at    time.Time
@@ -87,14 +90,14 @@ type event struct {
 type action int
 
 const (
-	turnUnready action = iota // close LameDuck
-	runHooks                  // and report hooked
-	shutdown                  // the root scope
-	force                     // it
-	abandon                   // whoever is left
+	turnUnready action = iota // close the channel that LameDuck returns
+	runHooks                  // start the pre-stop hooks, whose end is the event hooksDone
+	shutdown                  // shut down the root scope
+	force                     // force the root scope
+	abandon                   // record the guards that are still held, for the AbandonedError
 )
 
-// step takes note of an event and returns what to do, in that order.
+// step processes an event and returns the actions that the caller must execute, in this order.
 func (l *ladder) step(e event) []action {
 	switch e.kind {
 	case signalled:
@@ -103,7 +106,7 @@ func (l *ladder) step(e event) []action {
 		case l.Rung == Serving:
 			return l.begin(e)
 		case l.Signals > 1:
-			return l.down(e)
+			return l.advance(e)
 		}
 	case asked:
 		if l.Rung == Serving {
@@ -117,17 +120,17 @@ func (l *ladder) step(e event) []action {
 		if l.Rung < Hard {
 			return l.enter(Hard, e)
 		}
-	case hooked:
+	case hooksDone:
 		if l.Rung == Soft {
 			return []action{shutdown}
 		}
-	case ticked:
+	case timerFired:
 		if !l.Until.IsZero() && !e.at.Before(l.Until) {
-			e.cause = fmt.Errorf("graceful: not drained after %v on rung %v", l.Until.Sub(l.Since), l.Rung)
-			return l.down(e)
+			e.cause = fmt.Errorf("graceful: not drained within the %v of phase %v", l.Until.Sub(l.Since), l.Rung)
+			return l.advance(e)
 		}
 	case drained:
-		if l.Rung == Soft || l.Rung == Hard { // f is a guard: there is no drained scope before
+		if l.Rung == Soft || l.Rung == Hard { // f holds a guard before Soft, so the scope cannot drain earlier
 			if l.Rung == Hard {
 				l.outcome = cutShort
 			}
@@ -137,7 +140,7 @@ func (l *ladder) step(e event) []action {
 	return nil
 }
 
-// begin leaves Serving.
+// begin leaves the phase Serving.
 func (l *ladder) begin(e event) []action {
 	if l.delay > 0 {
 		return l.enter(LameDuck, e)
@@ -145,17 +148,17 @@ func (l *ladder) begin(e event) []action {
 	return l.enter(Soft, e)
 }
 
-func (l *ladder) down(e event) []action {
+func (l *ladder) advance(e event) []action {
 	if l.Rung == Exit {
 		return nil
 	}
 	return l.enter(l.Rung+1, e)
 }
 
-func (l *ladder) enter(r Rung, e event) (todo []action) {
+func (l *ladder) enter(r Rung, e event) (actions []action) {
 	if l.Rung == Serving {
 		l.Cause = e.cause
-		todo = append(todo, turnUnready)
+		actions = append(actions, turnUnready)
 	}
 	l.Rung, l.Since, l.Until, l.why = r, e.at, time.Time{}, e.cause
 	if r >= Soft && l.stopped.IsZero() {
@@ -164,19 +167,20 @@ func (l *ladder) enter(r Rung, e event) (todo []action) {
 	switch r {
 	case LameDuck:
 		l.Until = e.at.Add(l.delay)
-		return todo
+		return actions
 	case Soft:
 		l.Until = e.at.Add(l.soft + l.Extended)
-		return append(todo, runHooks)
+		return append(actions, runHooks)
 	case Hard:
 		l.Until = e.at.Add(l.hard)
-		return append(todo, force)
+		return append(actions, force)
 	}
 	l.outcome = abandoned
-	return append(todo, abandon)
+	return append(actions, abandon)
 }
 
-// softEnd returns when Hard is entered if nothing happens before; zero if no time runs, or that time is past.
+// softEnd returns when Hard begins at the latest. It returns zero in the phases in which Extend has
+// no effect.
 func (l *ladder) softEnd() time.Time {
 	switch l.Rung {
 	case LameDuck:
@@ -187,14 +191,14 @@ func (l *ladder) softEnd() time.Time {
 	return time.Time{}
 }
 
-// extend sees to it that Soft ends no sooner than d from now, as far as that can be granted. It returns how much of d
-// there is now, and by how much the end has moved.
+// extend moves the end of Soft so that it is at least d from now, within the limit maxExtension. It
+// returns how much of d is available now, and by how much the end of Soft has moved.
 func (l *ladder) extend(now time.Time, d time.Duration, reason string) (granted, moved time.Duration) {
 	end := l.softEnd()
 	if end.IsZero() || d <= 0 {
 		return 0, 0
 	}
-	if moved = min(now.Add(d).Sub(end), l.most-l.Extended); moved > 0 {
+	if moved = min(now.Add(d).Sub(end), l.maxExtension-l.Extended); moved > 0 {
 		l.Extended += moved
 		l.Reason = reason
 		if l.Rung == Soft {

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// The ladder has few states, so every sequence of events is tried, as far as it leads to a new one, and each step is held
-// against the rules.
-func TestLadder_EverySequence(t *testing.T) {
+// The ladder has few states. The test extends every sequence of events until it leads to a state
+// that is already known, and checks every step.
+func TestLadder_ObeysRulesForEverySequence(t *testing.T) {
 	const depth = 12
 	why := errors.New("why")
 	for _, delay := range []time.Duration{0, 5 * time.Second} {
-		start := ladder{delay: delay, soft: 10 * time.Second, hard: 2 * time.Second, most: 3 * time.Second}
+		start := ladder{delay: delay, soft: 10 * time.Second, hard: 2 * time.Second, maxExtension: 3 * time.Second}
 		start.Since = time.Unix(0, 0)
 		tried, seen := 0, map[string]int{}
 		var try func(l ladder, did []action, trail string, n int)
@@ -28,8 +28,8 @@ func TestLadder_EverySequence(t *testing.T) {
 			seen[state] = n
 			for kind := asked; kind <= drained; kind++ {
 				for _, after := range []time.Duration{time.Second, 20 * time.Second} {
-					if after > time.Second && kind != ticked {
-						continue // how late it is matters to nobody else
+					if after > time.Second && kind != timerFired {
+						continue // other events do not depend on the exact time
 					}
 					next := l
 					e := event{kind: kind, at: l.Since.Add(after), cause: why}
@@ -51,7 +51,7 @@ func TestLadder_EverySequence(t *testing.T) {
 	}
 }
 
-// check is what has to be true of every step.
+// check compares one step of the ladder with the rules in its documentation.
 func check(l ladder, e event, next ladder, todo, did []action) error {
 	down := int(next.Rung - l.Rung)
 	has := func(list []action, a action) bool { return slices.Contains(list, a) }
@@ -77,9 +77,9 @@ func check(l ladder, e event, next ladder, todo, did []action) error {
 		return errors.New("a signal did not lead to the next rung")
 	case e.kind == asked && l.Rung > Serving && down != 0:
 		return errors.New("the end of the context hurried a stop that was under way")
-	case e.kind == ticked && (l.Until.IsZero() || e.at.Before(l.Until)) && down != 0:
+	case e.kind == timerFired && (l.Until.IsZero() || e.at.Before(l.Until)) && down != 0:
 		return errors.New("its time had not come")
-	case e.kind == ticked && l.Rung < Exit && !l.Until.IsZero() && !e.at.Before(l.Until) && down != 1:
+	case e.kind == timerFired && l.Rung < Exit && !l.Until.IsZero() && !e.at.Before(l.Until) && down != 1:
 		return errors.New("its time had come")
 	case e.kind == drained && (next.Rung == Exit) != (l.Rung >= Soft):
 		return errors.New("it went on when all was drained")
@@ -93,9 +93,9 @@ func check(l ladder, e event, next ladder, todo, did []action) error {
 		return errors.New("readiness was left on")
 	case down > 0 && next.Rung == Soft && !has(todo, runHooks):
 		return errors.New("no hooks")
-	case has(todo, shutdown) && (!has(did, runHooks) || e.kind != hooked):
+	case has(todo, shutdown) && (!has(did, runHooks) || e.kind != hooksDone):
 		return errors.New("shutdown before the hooks were over")
-	case e.kind == hooked && l.Rung == Soft && !has(todo, shutdown):
+	case e.kind == hooksDone && l.Rung == Soft && !has(todo, shutdown):
 		return errors.New("no shutdown after the hooks")
 	case down > 0 && next.Rung == Hard && !has(todo, force):
 		return errors.New("no force")
@@ -110,18 +110,19 @@ func check(l ladder, e event, next ladder, todo, did []action) error {
 	return nil
 }
 
-// Whatever is asked for, and whenever: the end of Soft never comes sooner, and moves by most in all.
-func TestLadder_EveryExtension(t *testing.T) {
+// No sequence of extensions moves the end of Soft to an earlier time, or by more than maxExtension
+// in total.
+func TestLadder_LimitsEveryExtension(t *testing.T) {
 	start := time.Unix(0, 0)
 	for _, delay := range []time.Duration{0, 5 * time.Second} {
-		l := ladder{delay: delay, soft: 10 * time.Second, hard: 2 * time.Second, most: 7 * time.Second}
+		l := ladder{delay: delay, soft: 10 * time.Second, hard: 2 * time.Second, maxExtension: 7 * time.Second}
 		l.step(event{kind: signalled, at: start, cause: errors.New("why")})
 		first := l.softEnd()
 		for at := time.Duration(0); ; at += 500 * time.Millisecond {
 			now := start.Add(at)
-			if l.step(event{kind: ticked, at: now}); l.Rung == Hard {
-				if want := first.Add(l.most); now != want || l.Extended != l.most {
-					t.Errorf("delay %v: Hard at %v with %v granted, want %v with %v", delay, now.Sub(start), l.Extended, want.Sub(start), l.most)
+			if l.step(event{kind: timerFired, at: now}); l.Rung == Hard {
+				if want := first.Add(l.maxExtension); now != want || l.Extended != l.maxExtension {
+					t.Errorf("delay %v: Hard at %v with %v granted, want %v with %v", delay, now.Sub(start), l.Extended, want.Sub(start), l.maxExtension)
 				}
 				if granted, moved := l.extend(now, time.Second, ""); granted != 0 || moved != 0 {
 					t.Errorf("on Hard, %v was granted", granted)
@@ -137,10 +138,10 @@ func TestLadder_EveryExtension(t *testing.T) {
 				t.Fatalf("at %v: moved %v, said %v", at, end.Sub(before), moved)
 			case granted > d || granted > end.Sub(now) || granted < 0:
 				t.Fatalf("at %v: %v of %v granted, with %v left", at, granted, d, end.Sub(now))
-			case granted < d && l.Extended != l.most:
-				t.Fatalf("at %v: only %v of %v granted, with %v not used", at, granted, d, l.most-l.Extended)
-			case l.Extended > l.most || end != first.Add(l.Extended):
-				t.Fatalf("at %v: extended by %v of %v", at, l.Extended, l.most)
+			case granted < d && l.Extended != l.maxExtension:
+				t.Fatalf("at %v: only %v of %v granted, with %v not used", at, granted, d, l.maxExtension-l.Extended)
+			case l.Extended > l.maxExtension || end != first.Add(l.Extended):
+				t.Fatalf("at %v: extended by %v of %v", at, l.Extended, l.maxExtension)
 			}
 		}
 	}

@@ -9,13 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
 	"go.uber.org/goleak"
 )
 
-// The test binary plays a part when it is started by start.
+// If a test has started the test binary as a subprocess, TestMain runs one of the roles instead of
+// the tests.
 func TestMain(m *testing.M) {
 	for _, v := range []string{"CTXSHUTDOWN_TRACE", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "TERMINATION_GRACE_PERIOD_SECONDS"} {
 		if os.Getenv(roleVar) == "" {
@@ -28,21 +28,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func equal(t *testing.T, what string, got, want any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
-// text is the text of an error, with none for nil.
-func text(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
 func process(t *testing.T, ctx context.Context) *graceful.Process {
 	t.Helper()
 	p, ok := graceful.FromContext(ctx)
@@ -52,13 +37,13 @@ func process(t *testing.T, ctx context.Context) *graceful.Process {
 	return p
 }
 
-// A step is a rung and when it was entered, counted from the beginning of the run.
+// A step is a phase and the time at which it began, counted from the start of the run.
 type step struct {
 	Rung graceful.Rung
 	At   time.Duration
 }
 
-// A path is how a process has gone down the ladder.
+// A path is the sequence of phases of a run.
 type path struct {
 	mu    sync.Mutex
 	began time.Time
@@ -76,19 +61,21 @@ func (p *path) watch(st graceful.Status) {
 	}
 }
 
-// A testRun is a run in a bubble, which begins to stop after a second by the end of its context.
+// A testRun is a call of Run in a synctest bubble. Its context ends after one second, which begins
+// the stop.
 type testRun struct {
 	*testing.T
 	path path
 	out  output
 }
 
-// bubble runs f in a bubble, where nothing takes time but what waits. No signals go there; they are in signal_test.go.
+// bubble runs f in a synctest bubble. A test in a bubble cannot send signals; the tests in
+// signal_test.go do.
 func bubble(t *testing.T, f func(t *testRun)) {
 	synctest.Test(t, func(t *testing.T) { f(&testRun{T: t}) })
 }
 
-// run runs f and returns what became of it.
+// run calls Run with f and returns what happened.
 func (t *testRun) run(f func(s *ctxshutdown.Swansong) error, opts ...graceful.Option) error {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	timer := time.AfterFunc(time.Second, func() { cancel(errEnough) })
@@ -102,7 +89,7 @@ func (t *testRun) run(f func(s *ctxshutdown.Swansong) error, opts ...graceful.Op
 
 var errEnough = errors.New("enough")
 
-// output is a buffer that is safe to use concurrently.
+// An output is a buffer that several goroutines may use at the same time.
 type output struct {
 	mu sync.Mutex
 	b  []byte
@@ -121,7 +108,7 @@ func (b *output) String() string {
 	return string(b.b)
 }
 
-// hold holds a guard of a child until ctx ends, and for d more.
+// hold holds a guard of a child scope until ctx ends, and then for the time d.
 func hold(s *ctxshutdown.Swansong, name string, ctx context.Context, d time.Duration) {
 	c, _ := ctxshutdown.WithCancel(s, ctxshutdown.WithName(name))
 	c.Go(func(context.Context) {
@@ -130,7 +117,7 @@ func hold(s *ctxshutdown.Swansong, name string, ctx context.Context, d time.Dura
 	})
 }
 
-// untilStopped is what an f does that has nothing to do itself.
+// untilStopped is a function to pass to Run. It only waits for the stop.
 func untilStopped(s *ctxshutdown.Swansong) error {
 	<-s.Done()
 	return nil

@@ -8,19 +8,21 @@ import (
 	"time"
 )
 
-// socketVar is the environment variable by which systemd says where it wants to hear from the process. It is left as it
-// is: children that see it are not listened to, with NotifyAccess=main.
+// socketVar is the environment variable in which systemd passes the address of its notification
+// socket. Run does not unset it: with NotifyAccess=main, systemd ignores messages of child
+// processes.
 const socketVar = "NOTIFY_SOCKET"
 
-// margin is what an extension leaves beyond the end of the ladder, to print who was abandoned, and to exit: the service manager
-// is asked for it, too, and where nobody can be asked, it stays free in the grace period.
+// margin is the time that remains after the last phase for printing the abandoned guards and
+// exiting. Run adds it to the time that it requests from the service manager. Without a service
+// manager, extensions end at least this long before the grace period.
 const margin = time.Second
 
-// A manager is systemd, or whatever else listens at NOTIFY_SOCKET, see sd_notify(3). What it cannot be told is logged, and
-// otherwise ignored: no program should fail because nobody listens.
+// A manager is systemd, or another service manager that listens at NOTIFY_SOCKET; see sd_notify(3).
+// Messages that cannot be sent are logged and otherwise ignored.
 type manager struct {
 	p      *Process
-	socket string // a path, or an abstract name behind an @, which package net knows about; empty: there is none
+	socket string // a path, or an abstract name that begins with @; empty if there is no service manager
 	last   Status
 }
 
@@ -40,13 +42,15 @@ func (m *manager) watch(st Status) {
 		m.send("STOPPING=1")
 	}
 	if st.Extended > m.last.Extended {
-		// Not what was granted, but the time until the end: systemd counts it from now, and kills when it is over.
+		// systemd counts EXTEND_TIMEOUT_USEC from now and kills the process when that time is over.
+		// So the value is the time until the end of the last phase, not the time that Extend has
+		// granted.
 		m.send(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", (time.Until(m.p.config.end(st)) + margin).Microseconds()))
 	}
 	m.last = st
 }
 
-// end returns when Exit is entered if nothing happens before.
+// end returns when Exit begins at the latest.
 func (c *config) end(st Status) time.Time {
 	switch st.Rung {
 	case LameDuck:
@@ -57,10 +61,11 @@ func (c *config) end(st Status) time.Time {
 	return st.Until
 }
 
-// send sends one message. It does not wait for long: a manager that does not read is not worth a drain.
+// send sends one message. It waits only for a short time, so that a service manager that does not
+// read its socket does not delay the drain.
 func (m *manager) send(message string) {
 	if err := m.write(message); err != nil && m.p.config.logger != nil {
-		m.p.config.logger.Warn("service manager not told", "message", message, "err", err)
+		m.p.config.logger.Warn("service manager could not be notified", "message", message, "err", err)
 	}
 }
 
@@ -70,13 +75,13 @@ func (m *manager) write(message string) error {
 		return err
 	}
 	defer conn.Close()
-	conn.SetWriteDeadline(time.Now().Add(patience / 10))
+	conn.SetWriteDeadline(time.Now().Add(notifyTimeout / 10))
 	_, err = conn.Write([]byte(message))
 	return err
 }
 
-// watchdog returns a channel that says when the manager wants to hear that the process is alive: twice as often as it
-// would have to.
+// watchdog returns a channel that ticks at half the watchdog interval of the service manager, which
+// expects a message in every interval. The function stop stops the ticks.
 func (m *manager) watchdog() (tick <-chan time.Time, stop func()) {
 	usec, err := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
 	pid := os.Getenv("WATCHDOG_PID")

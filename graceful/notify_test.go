@@ -15,9 +15,10 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// A systemd is what listens at NOTIFY_SOCKET.
+// A systemd is a stand-in for the service manager. It listens on a notification socket.
 type systemd struct {
 	*testing.T
 	*net.UnixConn
@@ -36,8 +37,8 @@ func listen(t *testing.T, name string) systemd {
 	return systemd{t, conn}
 }
 
-// hears returns the next message.
-func (s systemd) hears() string {
+// next returns the next message that the socket receives.
+func (s systemd) next() string {
 	s.Helper()
 	b := make([]byte, 4096)
 	n, err := s.Read(b)
@@ -47,7 +48,7 @@ func (s systemd) hears() string {
 	return string(b[:n])
 }
 
-func TestNotify(t *testing.T) {
+func TestNotify_TellsSystemdEachPhase(t *testing.T) {
 	sockets := map[string]string{"path": filepath.Join(t.TempDir(), "notify")}
 	if runtime.GOOS == "linux" {
 		sockets["abstract"] = fmt.Sprintf("@swansong-%d", os.Getpid())
@@ -56,56 +57,58 @@ func TestNotify(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := listen(t, name)
 			p := start(t, "extends", "NOTIFY_SOCKET="+name)
-			equal(t, "first", s.hears(), "READY=1")
+			testkit.Equal(t, "first", s.next(), "READY=1")
 			p.signal(syscall.SIGTERM)
-			equal(t, "second", s.hears(), "STOPPING=1")
-			third := s.hears()
+			testkit.Equal(t, "second", s.next(), "STOPPING=1")
+			third := s.next()
 			var usec int64
 			if n, err := fmt.Sscanf(third, "EXTEND_TIMEOUT_USEC=%d", &usec); n != 1 || err != nil {
-				t.Fatalf("third: %q", third)
+				t.Fatalf("the third message is %q", third)
 			}
-			// Soft would have ended an hour after the signal, and ends ninety minutes after it; then comes an hour of Hard.
+			// Soft would have ended one hour after the signal. With the extension it ends 90
+			// minutes after it, and Hard takes another hour.
 			if left := time.Duration(usec) * time.Microsecond; left <= 2*time.Hour || left > 2*time.Hour+30*time.Minute+time.Second {
-				t.Errorf("asked for %v", left)
+				t.Errorf("Run requested %v from systemd", left)
 			}
-			equal(t, "exit code", p.ends(), 0)
+			testkit.Equal(t, "exit code", p.awaitExit(), 0)
 			if !strings.Contains(p.output(), "extended by about 30m0s") {
-				t.Errorf("no extension:\n%s", p.output())
+				t.Errorf("no extension was granted:\n%s", p.output())
 			}
 		})
 	}
 }
 
-// In the lame duck, the time until the end has three rungs in it.
-func TestNotify_LameDuck(t *testing.T) {
+// During LameDuck, the time that Run requests from systemd covers all three phases.
+func TestNotify_ExtensionIncludesLameDuck(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "notify")
 	s := listen(t, name)
 	p := start(t, "extends-duck", "NOTIFY_SOCKET="+name)
 	p.until("Serving 0")
 	p.signal(syscall.SIGTERM)
-	equal(t, "first", s.hears(), "STOPPING=1")
+	testkit.Equal(t, "first", s.next(), "STOPPING=1")
 	var usec int64
-	if _, err := fmt.Sscanf(s.hears(), "EXTEND_TIMEOUT_USEC=%d", &usec); err != nil {
+	if _, err := fmt.Sscanf(s.next(), "EXTEND_TIMEOUT_USEC=%d", &usec); err != nil {
 		t.Fatal(err)
 	}
 	if left := time.Duration(usec) * time.Microsecond; left <= 3*time.Hour || left > 3*time.Hour+30*time.Minute+time.Second {
-		t.Errorf("asked for %v", left)
+		t.Errorf("Run requested %v from systemd", left)
 	}
-	equal(t, "exit code", p.ends(), 0)
+	testkit.Equal(t, "exit code", p.awaitExit(), 0)
 }
 
-// In a bubble the messages have times: the watchdog is told at half of what it waits for, and what systemd is asked for is the
-// time until the end of the ladder and a second more.
-func TestNotify_Times(t *testing.T) {
+// Run notifies the watchdog at half of its interval. The time that Run requests from systemd ends
+// one second after the last phase. The test runs in a synctest bubble, where the times of messages
+// are exact.
+func TestNotify_SendsWatchdogAndExtensionInTime(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "notify")
 	s := listen(t, name)
 	t.Setenv("NOTIFY_SOCKET", name)
 	t.Setenv("WATCHDOG_USEC", "4000000")
 	bubble(t, func(b *testRun) {
-		b.run(func(s *ctxshutdown.Swansong) error { // which is told to stop after a second
+		b.run(func(s *ctxshutdown.Swansong) error { // the stop begins after one second
 			hold(s, "jobs", s, 6*time.Second)
 			<-s.Done()
-			synctest.Wait() // systemd knows
+			synctest.Wait() // wait until the message has been sent
 			graceful.Extend(s, 15*time.Second, "")
 			return nil
 		})
@@ -116,29 +119,32 @@ func TestNotify_Times(t *testing.T) {
 	}
 	defer last.Close()
 	io.WriteString(last, "that was all")
-	want := []string{"STOPPING=1", "EXTEND_TIMEOUT_USEC=18000000", "WATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1", "that was all"} // after 2, 4 and 6 of 7 s
+	// The messages to the watchdog are sent after the others.
+	want := []string{"STOPPING=1", "EXTEND_TIMEOUT_USEC=18000000", "WATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1", "that was all"}
 	var got []string
 	for len(got) == 0 || got[len(got)-1] != "that was all" {
-		got = append(got, s.hears())
+		got = append(got, s.next())
 	}
-	equal(t, "messages", got, want)
+	testkit.Equal(t, "messages", got, want)
 }
 
-// Nobody listens, or there is no such socket: that is logged, and all goes on.
-func TestNotify_Nobody(t *testing.T) {
+// If no process listens on the notification socket, or the socket does not exist, Run logs that and
+// continues.
+func TestNotify_ContinuesWithoutListener(t *testing.T) {
 	p := start(t, "extends", "NOTIFY_SOCKET="+filepath.Join(t.TempDir(), "nobody"))
 	p.until("Serving 0")
 	p.signal(syscall.SIGTERM)
-	equal(t, "exit code", p.ends(), 0)
+	testkit.Equal(t, "exit code", p.awaitExit(), 0)
 	for _, message := range []string{"READY=1", "STOPPING=1", "EXTEND_TIMEOUT_USEC="} {
-		if !strings.Contains(p.output(), `level=WARN msg="service manager not told" message="`+message) {
+		if !strings.Contains(p.output(), `level=WARN msg="service manager could not be notified" message="`+message) {
 			t.Errorf("%s is missing in the log:\n%s", message, p.output())
 		}
 	}
 }
 
-// Somebody listens who never reads: the drain does not wait for that.
-func TestNotify_FullSocket(t *testing.T) {
+// If the process that listens on the notification socket never reads, the drain does not wait for
+// it.
+func TestNotify_DoesNotBlockOnFullSocket(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "notify")
 	s := listen(t, name)
 	full, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
@@ -153,32 +159,32 @@ func TestNotify_FullSocket(t *testing.T) {
 	p := start(t, "extends", "NOTIFY_SOCKET="+name)
 	p.until("Serving 0")
 	p.signal(syscall.SIGTERM)
-	equal(t, "exit code", p.ends(), 0)
+	testkit.Equal(t, "exit code", p.awaitExit(), 0)
 	s.Close()
 }
 
-func TestWatchdog(t *testing.T) {
+func TestWatchdog_SendsSignsOfLife(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "notify")
 	s := listen(t, name)
 	p := start(t, "soft", "NOTIFY_SOCKET="+name, "WATCHDOG_USEC=20000")
 	for range 3 {
-		equal(t, "message", s.hears(), "WATCHDOG=1")
+		testkit.Equal(t, "message", s.next(), "WATCHDOG=1")
 	}
 	p.signal(syscall.SIGTERM)
-	equal(t, "exit code", p.ends(), 0)
+	testkit.Equal(t, "exit code", p.awaitExit(), 0)
 }
 
-// A watchdog that is meant for another process, or makes no sense, is left alone.
-func TestWatchdog_NotOurs(t *testing.T) {
+// A watchdog interval that is invalid or meant for another process is ignored.
+func TestWatchdog_IgnoresInvalidSettings(t *testing.T) {
 	for _, env := range []string{"WATCHDOG_PID=1", "WATCHDOG_USEC=0", "WATCHDOG_USEC=-5", "WATCHDOG_USEC=soon"} {
 		t.Run(env, func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), "notify")
 			s := listen(t, name)
 			p := start(t, "extends", "NOTIFY_SOCKET="+name, "WATCHDOG_USEC=2000", env)
-			equal(t, "first", s.hears(), "READY=1")
+			testkit.Equal(t, "first", s.next(), "READY=1")
 			p.signal(syscall.SIGTERM)
-			equal(t, "second", s.hears(), "STOPPING=1")
-			equal(t, "exit code", p.ends(), 0)
+			testkit.Equal(t, "second", s.next(), "STOPPING=1")
+			testkit.Equal(t, "exit code", p.awaitExit(), 0)
 		})
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// An Option configures [Run], which refuses a value that makes no sense with an error that names the value and the rule.
-// Of an option given twice the last one counts, except for [WithPreStop], which adds; a nil Option is ignored.
+// An Option configures [Run]. If a value is invalid, Run returns an error that names the value and
+// the rule. If an option is given twice, the last one counts, except for [WithPreStop], which adds
+// a hook. A nil Option is ignored.
 type Option interface{ apply(*config) error }
 
 type option func(*config) error
@@ -25,7 +26,7 @@ func (f option) apply(c *config) error { return f(c) }
 type config struct {
 	signals              []os.Signal
 	lameDuck, soft, hard time.Duration
-	most                 time.Duration
+	maxExtension         time.Duration
 	hooks                []hook
 	scope                []ctxshutdown.Option
 	logger               *slog.Logger
@@ -39,15 +40,16 @@ const (
 	longest  = 24 * time.Hour
 )
 
-// duration refuses what is no time for a rung: in most cases, somebody has forgotten the unit.
-func duration(option string, d, least time.Duration) error {
+// checkDuration returns an error if d is not a valid duration for an option. A positive duration
+// below one millisecond usually means that the caller forgot the unit.
+func checkDuration(option string, d, least time.Duration) error {
 	switch {
 	case d < 0:
 		return fmt.Errorf("graceful: %s(%v): must not be negative", option, d)
 	case d == 0 && least == 0:
 		return nil
 	case d == 0:
-		return fmt.Errorf("graceful: %s(0s): must be at least %v; work needs time to end", option, shortest)
+		return fmt.Errorf("graceful: %s(0s): must be at least %v; work needs time to finish", option, shortest)
 	case d < shortest:
 		return fmt.Errorf("graceful: %s(%v): must be at least %v; is the unit missing, as in %d*time.Second?", option, d, shortest, d)
 	case d > longest:
@@ -56,80 +58,84 @@ func duration(option string, d, least time.Duration) error {
 	return nil
 }
 
-// WithLameDuck sets how long the process still takes on work after it was asked to stop, with readiness turned false, so
-// that load balancers notice. It is 0 by default, which skips the rung; on Kubernetes, 3 to 5 seconds. It is 0, or 1 ms to
-// 24 h.
+// WithLameDuck sets how long the process accepts work after it was asked to stop, while its
+// readiness is already false, so that load balancers notice. The default is 0, which skips the
+// phase; 3 to 5 seconds suit Kubernetes. Valid values are 0 and 1 ms to 24 h.
 func WithLameDuck(d time.Duration) Option {
-	return option(func(c *config) error { c.lameDuck = d; return duration("WithLameDuck", d, 0) })
+	return option(func(c *config) error { c.lameDuck = d; return checkDuration("WithLameDuck", d, 0) })
 }
 
-// WithSoft sets how long work may take to end before it is cancelled: 10 seconds by default, 1 ms to 24 h. The pre-stop
-// hooks are part of it.
+// WithSoft sets how long work may take to finish before it is cancelled, including the pre-stop
+// hooks. The default is 10 seconds. Valid values are 1 ms to 24 h.
 func WithSoft(d time.Duration) Option {
-	return option(func(c *config) error { c.soft = d; return duration("WithSoft", d, shortest) })
+	return option(func(c *config) error { c.soft = d; return checkDuration("WithSoft", d, shortest) })
 }
 
-// WithHard sets how long work may take to end once it is cancelled, before it is abandoned: 2 seconds by default, 1 ms to
-// 24 h.
+// WithHard sets how long work may take to return after it was cancelled, before it is abandoned.
+// The default is 2 seconds. Valid values are 1 ms to 24 h.
 func WithHard(d time.Duration) Option {
-	return option(func(c *config) error { c.hard = d; return duration("WithHard", d, shortest) })
+	return option(func(c *config) error { c.hard = d; return checkDuration("WithHard", d, shortest) })
 }
 
-// WithMaxExtension sets by how much [Extend] can lengthen [Soft] in all: 30 seconds by default. It is 0, or 1 ms to 24 h.
-// Where the grace period is known from the environment and there is no NOTIFY_SOCKET to ask for more, no more is granted
-// than lets the ladder end a second before it, and nothing where that leaves no second anyway.
+// WithMaxExtension sets by how much [Extend] can lengthen [Soft] in total. The default is 30
+// seconds. Valid values are 0 and 1 ms to 24 h.
+//
+// If the environment contains the grace period but no NOTIFY_SOCKET, extensions are limited further
+// so that the last phase ends at least one second before the grace period.
 func WithMaxExtension(d time.Duration) Option {
-	return option(func(c *config) error { c.most = d; return duration("WithMaxExtension", d, 0) })
+	return option(func(c *config) error { c.maxExtension = d; return checkDuration("WithMaxExtension", d, 0) })
 }
 
-// WithSignals sets the signals that ask the process to stop: SIGINT and SIGTERM by default. Without any, nothing is
-// wired, as it has to be in a testing/synctest bubble; the end of the context is what asks then.
+// WithSignals sets the signals that ask the process to stop. The default is SIGINT and SIGTERM.
+// Without arguments Run handles no signal, as is necessary in a testing/synctest bubble; the end of
+// the context then asks the process to stop.
 func WithSignals(signals ...os.Signal) Option {
 	return option(func(c *config) error {
 		c.signals = slices.Clone(signals)
 		for _, s := range signals {
 			switch {
 			case s == nil:
-				return errors.New("graceful: WithSignals(nil): must name a signal, such as os.Interrupt")
+				return errors.New("graceful: WithSignals: nil signal; pass a signal such as os.Interrupt")
 			case slices.Contains(uncatchable, s):
-				return fmt.Errorf("graceful: WithSignals(%v): must be a signal that a program can catch", s)
+				return fmt.Errorf("graceful: WithSignals(%v): a program cannot catch this signal", s)
 			}
 		}
 		return nil
 	})
 }
 
-// WithScope configures the root scope, by [ctxshutdown.WithName], [ctxshutdown.WithTrace] and [ctxshutdown.WithLogger].
+// WithScope sets options of the root scope: [ctxshutdown.WithName], [ctxshutdown.WithTrace],
+// [ctxshutdown.WithLogger].
 func WithScope(opts ...ctxshutdown.Option) Option {
 	return option(func(c *config) error { c.scope = opts; return nil })
 }
 
-// WithLogger sets where every change of [Status] is told of. Without it, or with nil, nothing is logged.
+// WithLogger sets the logger for changes of [Status]. With nil, the default, nothing is logged.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(c *config) error { c.logger = l; return nil })
 }
 
-// WithOutput sets where the line of progress goes, if that is a terminal, and where the blockers are printed on [Exit]:
-// standard error by default. With [io.Discard] there is neither.
+// WithOutput sets where the blockers are printed on [Exit], and the progress line if it is a
+// terminal. The default is standard error. [io.Discard] disables both.
 func WithOutput(w io.Writer) Option {
 	return option(func(c *config) error {
 		if w == nil {
-			return errors.New("graceful: WithOutput(nil): must be a writer; io.Discard is for nothing at all")
+			return errors.New("graceful: WithOutput: nil writer; use io.Discard to disable output")
 		}
 		c.output = w
 		return nil
 	})
 }
 
-// graceVar is the environment variable that has the time after which the process is killed, in seconds. Kubernetes has
-// no way to hand terminationGracePeriodSeconds to a container, nor has systemd for TimeoutStopSec: manifests and units
-// repeat it there.
+// graceVar is the environment variable that contains the time in seconds after which the process is
+// killed. Kubernetes cannot pass terminationGracePeriodSeconds to a container, nor systemd
+// TimeoutStopSec, so manifests and units repeat the value in this variable.
 const graceVar = "TERMINATION_GRACE_PERIOD_SECONDS"
 
 func configure(opts []Option) (config, error) {
 	c := config{
 		signals: []os.Signal{os.Interrupt, syscall.SIGTERM},
-		soft:    defaultSoft, hard: 2 * time.Second, most: 30 * time.Second,
+		soft:    defaultSoft, hard: 2 * time.Second, maxExtension: 30 * time.Second,
 		output: os.Stderr,
 	}
 	for _, opt := range opts {
@@ -139,11 +145,12 @@ func configure(opts []Option) (config, error) {
 			}
 		}
 	}
-	return c, c.fit(os.Getenv(graceVar))
+	return c, c.applyGracePeriod(os.Getenv(graceVar))
 }
 
-// fit compares the ladder with the grace period.
-func (c *config) fit(seconds string) error {
+// applyGracePeriod returns an error unless the phases end before the grace period, and limits
+// extensions so that they do, too.
+func (c *config) applyGracePeriod(seconds string) error {
 	if seconds == "" {
 		return nil
 	}
@@ -151,13 +158,13 @@ func (c *config) fit(seconds string) error {
 	if err != nil || n == 0 {
 		return fmt.Errorf("graceful: %s=%q: must be a whole number of seconds, 1 or more", graceVar, seconds)
 	}
-	grace, ladder := time.Duration(n)*time.Second, c.lameDuck+c.soft+c.hard
-	if ladder >= grace { // the last to be printed, and the exit, take time too
-		return fmt.Errorf("graceful: the ladder has to be shorter than the grace period: lame duck %v + soft %v + hard %v = %v >= %v (%s=%s); "+
-			"shorten a rung, or have whoever stops the process wait for longer", c.lameDuck, c.soft, c.hard, ladder, grace, graceVar, seconds)
+	grace, phases := time.Duration(n)*time.Second, c.lameDuck+c.soft+c.hard
+	if phases >= grace { // equal is too long, because printing and exiting take time, too
+		return fmt.Errorf("graceful: the phases take longer than the grace period: lame duck %v + soft %v + hard %v = %v >= %v (%s=%s); "+
+			"shorten a phase or lengthen the grace period", c.lameDuck, c.soft, c.hard, phases, grace, graceVar, seconds)
 	}
 	if os.Getenv(socketVar) == "" {
-		c.most = min(c.most, max(0, grace-ladder-margin))
+		c.maxExtension = min(c.maxExtension, max(0, grace-phases-margin))
 	}
 	return nil
 }

@@ -10,26 +10,28 @@ import (
 	"github.com/swansong-go/swansong/internal/refusal"
 )
 
-// InOrder waits until ctx, usually the scope that f was given, is told to stop, and then stops the stages one after
-// another, each when the one before it has drained or has had its share of the time. It returns when all of them have
-// drained, or when Work of ctx ends. Stages are scopes of their own, which the stop of ctx must not reach by itself; they
-// derive from its Work:
+// InOrder waits until ctx is stopped, usually the scope that f received, and then stops the stages one
+// after another: each when the previous one has drained or has used its share of the time. It
+// returns when all stages have drained, or when Work of ctx ends. A stage is a scope that the stop of
+// ctx must not reach directly, so it derives from Work of ctx:
 //
 //	ingress, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("ingress"))
 //	storage, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("storage"))
 //	…
 //	return graceful.InOrder(s, ingress, storage)
 //
-// The time is what is left of [Soft], extensions included; 10 seconds from the stop where ctx does not come from [Run].
-// A stage's share of it is what is left when its turn comes, divided by the number of stages whose turn has not passed,
-// its own included. So time that is not used goes to those who follow, and of a budget B for n stages each has B/n at
-// least. A stage that does not drain in its share is not cut short for that: the next one is told to stop beside it, and
-// it has until Work ends, like everybody else.
+// The time is what remains of [Soft], including extensions, or 10 seconds from the stop if ctx does
+// not derive from the scope of [Run]. The share of a stage is the time that remains at its turn,
+// divided by the number of remaining stages, itself included. So time that a stage does not use goes
+// to the following ones, and of n stages each has at least 1/n of the time. A stage that has not
+// drained within its share continues to drain while the next one is stopped, until Work ends.
 //
-// Whoever calls InOrder holds a guard, as f does anyway, or there might be none between two stages, which ends Work.
+// The caller of InOrder must hold a guard, as f does. Otherwise no guard might be held between two
+// stages, and the scope would be complete.
 //
-// The error names the stages that have not drained, each by a [*ctxshutdown.DrainError]. It also names a stage that was
-// stopped together with ctx, out of turn. A nil stage panics.
+// The error contains a [*ctxshutdown.DrainError] for each stage that has not drained. It also names
+// each stage that was stopped together with ctx instead of in its turn. InOrder panics if a stage is
+// nil.
 func InOrder(ctx context.Context, stages ...*ctxshutdown.Swansong) error {
 	if ctx == nil {
 		panic("graceful: InOrder with a nil context")
@@ -47,8 +49,8 @@ func InOrder(ctx context.Context, stages ...*ctxshutdown.Swansong) error {
 	work := ctxshutdown.Work(ctx)
 	var failure []error
 	for _, s := range stages {
-		if cause := context.Cause(s); cause != nil && cause != ctxshutdown.ErrShutdown && refusal.Same(cause, context.Cause(ctx)) {
-			failure = append(failure, fmt.Errorf("graceful: InOrder: %v was stopped together with its parent, out of turn: derive it from Work", s))
+		if cause := context.Cause(s); cause != nil && cause != ctxshutdown.ErrShutdown && refusal.Equal(cause, context.Cause(ctx)) {
+			failure = append(failure, fmt.Errorf("graceful: InOrder: %v was stopped together with its parent instead of in its turn; derive it from Work", s))
 		}
 	}
 	for i, s := range stages {
@@ -67,9 +69,9 @@ func InOrder(ctx context.Context, stages ...*ctxshutdown.Swansong) error {
 	return errors.Join(failure...)
 }
 
-// A budget is the time that stages share.
+// A budget is the time that the stages share.
 type budget struct {
-	p       *Process // nil: there is none
+	p       *Process // nil if ctx does not derive from the scope of Run
 	end     time.Time
 	changed chan struct{}
 	stop    func()
@@ -89,7 +91,8 @@ func newBudget(ctx context.Context) *budget {
 	return b
 }
 
-// begin starts the time, for now: the ladder may not know yet that somebody has told its scope to stop.
+// begin starts to count the time of the budget. If the ladder has not noticed yet that the scope
+// was stopped, begin estimates the end of the budget; until corrects it later.
 func (b *budget) begin() {
 	soft := defaultSoft
 	if b.p != nil {
@@ -98,7 +101,7 @@ func (b *budget) begin() {
 	b.end = time.Now().Add(soft)
 }
 
-// until returns the end of the budget as it is now.
+// until returns when the time of the budget ends.
 func (b *budget) until() time.Time {
 	if b.p != nil {
 		if st := b.p.Status(); st.Rung == Soft {
@@ -108,7 +111,8 @@ func (b *budget) until() time.Time {
 	return b.end
 }
 
-// wait waits for a stage, which is the first of n whose turn has not passed, for its share at most.
+// wait waits until a stage has drained, but no longer than the stage's share of the remaining time.
+// The parameter n is the number of stages that remain, including this one.
 func (b *budget) wait(c *ctxshutdown.Completion, n int, work context.Context) {
 	began := time.Now()
 	timer := time.NewTimer(0)
@@ -125,7 +129,7 @@ func (b *budget) wait(c *ctxshutdown.Completion, n int, work context.Context) {
 			return
 		case <-work.Done():
 			return
-		case <-b.changed: // an extension, maybe
+		case <-b.changed: // compute the share again, since Extend may have been called
 		case <-timer.C:
 		}
 	}

@@ -9,16 +9,18 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// Three stages share twelve seconds. Each takes so long to drain once it has been told to stop.
-func TestInOrder_Shares(t *testing.T) {
+// Three stages share twelve seconds. Each stage takes a given time to drain after it has been
+// stopped.
+func TestInOrder_DividesRemainingTimeAmongStages(t *testing.T) {
 	const s = time.Second
 	const never = time.Hour
 	for _, test := range []struct {
 		name    string
 		take    [3]time.Duration
-		extend  time.Duration // asked for when the drain begins
+		extend  time.Duration // the extension to request when the drain begins
 		stopped [3]time.Duration
 		over    time.Duration
 		want    string
@@ -27,9 +29,9 @@ func TestInOrder_Shares(t *testing.T) {
 		{"each after the other", [3]time.Duration{1 * s, 2 * s, 3 * s}, 0, [3]time.Duration{0, 1 * s, 3 * s}, 6 * s, ""},
 		{"a slow first has a third", [3]time.Duration{11 * s, 0, 0}, 0, [3]time.Duration{0, 4 * s, 4 * s}, 11 * s, ""},
 		{"a slow second has half of what is left", [3]time.Duration{2 * s, 11 * s, 0}, 0, [3]time.Duration{0, 2 * s, 7 * s}, 13 * s,
-			"graceful: drained after force (not drained after 12s on rung Soft): 2 guards: main ×1, two ×1; also: " +
-				"ctxshutdown: not drained when the wait ended (graceful: InOrder: out of time: graceful: not drained after 12s on rung Soft): 1 guard: two ×1; " +
-				"wait longer, or cancel their Work with Force"},
+			"graceful: drained after force (not drained within the 12s of phase Soft): 2 guards: main ×1, two ×1; also: " +
+				"ctxshutdown: Wait ended (graceful: InOrder: out of time: graceful: not drained within the 12s of phase Soft) with work still running: 1 guard: two ×1; " +
+				"wait longer, or call Force to cancel that work"},
 		{"unused time flows on", [3]time.Duration{0, 0, 11 * s}, 0, [3]time.Duration{0, 0, 0}, 11 * s, ""},
 		{"two slow ones", [3]time.Duration{never, never, 0}, 0, [3]time.Duration{0, 4 * s, 8 * s}, 14 * s, "abandoned"},
 		{"three slow ones", [3]time.Duration{never, never, never}, 0, [3]time.Duration{0, 4 * s, 8 * s}, 14 * s, "abandoned"},
@@ -37,7 +39,7 @@ func TestInOrder_Shares(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(b *testRun) {
-				began := time.Now().Add(s) // then the context of Run ends
+				began := time.Now().Add(s) // the context of Run ends at this time
 				var stopped [3]time.Duration
 				err := b.run(func(r *ctxshutdown.Swansong) error {
 					var stages []*ctxshutdown.Swansong
@@ -52,29 +54,30 @@ func TestInOrder_Shares(t *testing.T) {
 					}
 					context.AfterFunc(r, func() {
 						if test.extend > 0 {
-							time.Sleep(s) // the first share has begun
+							time.Sleep(s) // wait until the first stage's share has begun
 							graceful.Extend(r, test.extend-s, "")
 						}
 					})
 					return graceful.InOrder(r, stages...)
 				}, graceful.WithSoft(12*s))
 				over := time.Since(began)
-				time.Sleep(2 * never) // whoever was abandoned ends
+				time.Sleep(2 * never) // wait until abandoned goroutines have ended
 				synctest.Wait()
-				equal(t, "stopped", stopped, test.stopped)
-				equal(t, "over", over, test.over)
+				testkit.Equal(t, "stopped", stopped, test.stopped)
+				testkit.Equal(t, "over", over, test.over)
 				if test.want == "abandoned" {
-					equal(t, "exit code", graceful.ExitCode(err), 3)
+					testkit.Equal(t, "exit code", graceful.ExitCode(err), 3)
 				} else {
-					equal(t, "error", text(err), test.want)
+					testkit.Equal(t, "error", testkit.ErrorText(err), test.want)
 				}
 			})
 		})
 	}
 }
 
-// A stage begins to stop when the one before it has drained, and not before: work may still flow from one to the next.
-func TestInOrder_WorkFlowsDown(t *testing.T) {
+// A stage is stopped only when the previous one has drained, so work can still flow from one to the
+// next.
+func TestInOrder_StopsStageAfterPreviousDrained(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		var stored atomic.Int32
 		err := b.run(func(s *ctxshutdown.Swansong) error {
@@ -92,26 +95,26 @@ func TestInOrder_WorkFlowsDown(t *testing.T) {
 			}
 			return graceful.InOrder(s, ingress, storage)
 		})
-		equal(t, "error", text(err), "")
-		equal(t, "stored", stored.Load(), int32(10))
+		testkit.Equal(t, "error", testkit.ErrorText(err), "")
+		testkit.Equal(t, "stored", stored.Load(), int32(10))
 	})
 }
 
-func TestInOrder_OutOfTurn(t *testing.T) {
+func TestInOrder_ReportsStageStoppedOutOfTurn(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		err := b.run(func(s *ctxshutdown.Swansong) error {
 			first, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("first"))
 			early, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("early"))
 			wrong, _ := ctxshutdown.WithCancel(s, ctxshutdown.WithName("wrong"))
-			early.Shutdown() // has ended before, which is fine
+			early.Shutdown() // a stage that has already ended does not cause an error
 			return graceful.InOrder(s, first, early, wrong)
 		})
-		equal(t, "error", text(err), "graceful: InOrder: Swansong(wrong) was stopped together with its parent, out of turn: derive it from Work")
+		testkit.Equal(t, "error", testkit.ErrorText(err), "graceful: InOrder: Swansong(wrong) was stopped together with its parent instead of in its turn; derive it from Work")
 	})
 }
 
-// A second signal, or a Force, ends it at once, and the stages that were not told to stop yet are.
-func TestInOrder_Forced(t *testing.T) {
+// A second signal or a call of Force ends InOrder at once. The remaining stages are then stopped.
+func TestInOrder_EndsOnForce(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		began := time.Now()
 		err := b.run(func(s *ctxshutdown.Swansong) error {
@@ -122,13 +125,13 @@ func TestInOrder_Forced(t *testing.T) {
 			time.AfterFunc(2*time.Second, func() { s.Force(errEnough) })
 			return graceful.InOrder(s, one, two)
 		})
-		equal(t, "exit code", graceful.ExitCode(err), 2)
-		equal(t, "took", time.Since(began), 2*time.Second)
+		testkit.Equal(t, "exit code", graceful.ExitCode(err), 2)
+		testkit.Equal(t, "took", time.Since(began), 2*time.Second)
 	})
 }
 
-// In a scope that no Run has made, the budget is ten seconds.
-func TestInOrder_WithoutARun(t *testing.T) {
+// If the scope does not come from Run, the stages share ten seconds.
+func TestInOrder_HasTenSecondsWithoutRun(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		s := ctxshutdown.New(b.Context())
 		var stopped [2]time.Duration
@@ -144,9 +147,9 @@ func TestInOrder_WithoutARun(t *testing.T) {
 			})
 		}
 		s.Shutdown()
-		equal(t, "error", text(graceful.InOrder(s, stages...)), "")
-		equal(t, "stopped", stopped, [2]time.Duration{0, 5 * time.Second})
-		equal(t, "over", time.Since(began), 12*time.Second)
+		testkit.Equal(t, "error", testkit.ErrorText(graceful.InOrder(s, stages...)), "")
+		testkit.Equal(t, "stopped", stopped, [2]time.Duration{0, 5 * time.Second})
+		testkit.Equal(t, "over", time.Since(began), 12*time.Second)
 		<-s.Completion().Done()
 	})
 }

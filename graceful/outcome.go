@@ -7,93 +7,94 @@ import (
 	"strings"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/panics"
 )
 
-// An outcome is how a drain has ended.
+// An outcome is how a drain ended.
 type outcome int
 
 const (
-	clean     outcome = iota // every guard was released
-	cutShort                 // every guard was released, after Work was cancelled
-	abandoned                // guards are still held
+	clean     outcome = iota // every guard was released, without a Force
+	cutShort                 // every guard was released, but only after Force was called
+	abandoned                // guards were still held when Run returned
 )
 
-// ErrReturned is the cause of a stop that nobody asked for: f has returned, without an error.
+// ErrReturned is the cause of a stop that happened because f returned without an error.
 var ErrReturned = errors.New("graceful: the function given to Run has returned")
 
-// A SignalError is the cause of a stop by a signal.
+// A SignalError is the cause of a stop that a signal requested.
 type SignalError struct{ Signal os.Signal }
 
 // Error names the signal.
 func (e *SignalError) Error() string { return fmt.Sprintf("graceful: %v signal received", e.Signal) }
 
-// A ForcedError says that the drain was cut short: Work was cancelled, and then every guard was released. Its report is of
-// the guards that were held when Work was cancelled, and its Cause is why it was: a [*SignalError], the time, or whatever
-// the scope's Force was called with.
+// A ForcedError reports that Work was cancelled before all guards had been released, and that they
+// were released afterwards. Its report lists the guards that were held when Work was cancelled. Its
+// Cause tells why: a [*SignalError], an expired phase, or the cause passed to Force.
 type ForcedError struct {
 	*ctxshutdown.DrainError
-	Err error // what f and the hooks have returned, if anything
+	Err error // the errors of f and of the hooks, or nil
 }
 
-// Error names the guards that were cut short.
+// Error names the guards that were held when Work was cancelled.
 func (e *ForcedError) Error() string {
-	return fmt.Sprintf("graceful: drained after force (%s): %v%s", bare(e.Cause), e.Report, and(e.Err))
+	return fmt.Sprintf("graceful: drained after force (%s): %v%s", withoutPrefix(e.Cause), e.Report, withError(e.Err))
 }
 
 // Unwrap returns the DrainError and Err.
-func (e *ForcedError) Unwrap() []error { return unwrap(e.DrainError, e.Err) }
+func (e *ForcedError) Unwrap() []error { return joinErrors(e.DrainError, e.Err) }
 
-// An AbandonedError says that guards were still held when the last rung was over, or when the last signal came. Whoever
-// holds them may still be running: f itself, too, as "main".
+// An AbandonedError reports that guards were still held when the last phase ended or the last
+// signal came. The goroutines that hold them may still be running; "main" is f itself.
 type AbandonedError struct {
 	*ctxshutdown.DrainError
-	Err error // what f and the hooks have returned, if they have
+	Err error // the errors of f and of the hooks that have returned, or nil
 }
 
 // Error names the guards that are still held.
 func (e *AbandonedError) Error() string {
-	return fmt.Sprintf("graceful: abandoned (%s): %v%s", bare(e.Cause), e.Report, and(e.Err))
+	return fmt.Sprintf("graceful: abandoned (%s): %v%s", withoutPrefix(e.Cause), e.Report, withError(e.Err))
 }
 
 // Unwrap returns the DrainError and Err.
-func (e *AbandonedError) Unwrap() []error { return unwrap(e.DrainError, e.Err) }
+func (e *AbandonedError) Unwrap() []error { return joinErrors(e.DrainError, e.Err) }
 
-// bare is the text of a cause within a sentence of this package.
-func bare(cause error) string { return strings.TrimPrefix(cause.Error(), "graceful: ") }
+// withoutPrefix returns the text of a cause without the prefix "graceful: ", for use within a
+// message of this package.
+func withoutPrefix(cause error) string { return strings.TrimPrefix(cause.Error(), "graceful: ") }
 
-func and(err error) string {
+// withError formats err so that it can be appended to a message.
+func withError(err error) string {
 	if err == nil {
 		return ""
 	}
 	return "; also: " + err.Error()
 }
 
-func unwrap(d *ctxshutdown.DrainError, err error) []error {
+func joinErrors(d *ctxshutdown.DrainError, err error) []error {
 	if err == nil {
 		return []error{d}
 	}
 	return []error{d, err}
 }
 
-// A PanicError is what [Run] panics with where f, a hook, or who is told of the run has panicked.
+// A PanicError is the value that [Run] panics with after the drain, if the function it runs, a
+// pre-stop hook, a function given to [Process.Watch], the logger or the output has panicked.
 type PanicError struct {
-	Value any
-	Stack []byte // of the panic
+	Value any    // the value of the panic
+	Stack []byte // the stack of the panic, in the format of runtime/debug.Stack
 }
 
-// Error has the value, and the stack.
+// Error returns the value of the panic, followed by the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("%v\n\n%s", e.Value, e.Stack) }
 
-// Unwrap returns the value, if that is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
+// Unwrap returns Value if it is an error, and nil otherwise.
+func (e *PanicError) Unwrap() error { return panics.Unwrap(e.Value) }
 
-// ExitCode returns the exit code for what [Run] has returned:
+// ExitCode returns the exit code for an error of [Run]:
 //
 //	0  drained
-//	1  drained, but f or a hook has failed; also, Run has refused to start
+//	1  drained, but f or a hook has failed; or Run has not started f
 //	2  drained after force
 //	3  abandoned
 func ExitCode(err error) int {

@@ -10,25 +10,26 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// A Process is a run of the ladder. It is found with [FromContext] in the scope that [Run] gives to f, and in whatever
-// derives from it; the zero value is not usable. Its methods may be called concurrently, and after the run.
+// A Process is one call of [Run]. [FromContext] finds it in the scope that Run passes to f, and in
+// every context derived from that scope. The zero value is not usable. The methods may be called
+// concurrently, and after Run has returned.
 type Process struct {
-	config config
-	scope  *ctxshutdown.Swansong
-	lame   chan struct{} // closed when Serving ends
-	poke   chan struct{} // the end of the rung has moved
+	config   config
+	scope    *ctxshutdown.Swansong
+	lameDuck chan struct{} // closed when the phase Serving ends
+	extended chan struct{} // receives a value when the end of the current phase has moved
 
-	mu       sync.Mutex
-	ladder   ladder
-	watchers []*watcher
-	failed   *PanicError // the first of those who are told of the run
-	raised   bool        // Run looks at failed no more
-	broken   chan error  // holds failed until the ladder knows
+	mu             sync.Mutex
+	ladder         ladder
+	watchers       []*watcher
+	callbackPanic  *PanicError // the first panic of a callback
+	panicTaken     bool        // Run no longer reads callbackPanic
+	callbackPanics chan error  // passes callbackPanic to Run; has room for one error
 }
 
 type processKey struct{}
 
-// FromContext returns the process whose [Run] ctx comes from.
+// FromContext returns the process of the [Run] from whose scope ctx derives.
 func FromContext(ctx context.Context) (*Process, bool) {
 	if ctx == nil {
 		panic("graceful: nil context")
@@ -38,10 +39,11 @@ func FromContext(ctx context.Context) (*Process, bool) {
 }
 
 func newProcess(ctx context.Context, c config) *Process {
-	p := &Process{config: c, lame: make(chan struct{}), poke: make(chan struct{}, 1), broken: make(chan error, 1)}
-	p.ladder = ladder{delay: c.lameDuck, soft: c.soft, hard: c.hard, most: c.most}
+	p := &Process{config: c, lameDuck: make(chan struct{}), extended: make(chan struct{}, 1), callbackPanics: make(chan error, 1)}
+	p.ladder = ladder{delay: c.lameDuck, soft: c.soft, hard: c.hard, maxExtension: c.maxExtension}
 	p.ladder.Since = time.Now()
-	// Values only: the end of ctx enters the ladder at its top, and not in the middle of it.
+	// The scope takes only the values of ctx, not its cancellation: when ctx ends, the process
+	// begins its first phase instead of being cancelled.
 	values := context.WithValue(context.WithoutCancel(ctx), processKey{}, p)
 	p.scope = ctxshutdown.New(values, c.scope...)
 	return p
@@ -50,21 +52,22 @@ func newProcess(ctx context.Context, c config) *Process {
 // Scope returns the root scope.
 func (p *Process) Scope() *ctxshutdown.Swansong { return p.scope }
 
-// Status returns where the process is now.
+// Status returns the current status.
 func (p *Process) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ladder.Status
 }
 
-// LameDuck returns a channel that is closed when readiness turns false: at the first signal or whatever else makes the
-// process stop, whatever the delay.
-func (p *Process) LameDuck() <-chan struct{} { return p.lame }
+// LameDuck returns a channel that is closed when the process stops being ready. This is when the
+// process is first asked to stop, even if the lame-duck delay is 0.
+func (p *Process) LameDuck() <-chan struct{} { return p.lameDuck }
 
-// Watch calls f with the status now, and after every change of it, one call at a time and in order, until stop is
-// called. The calls come from a goroutine of their own: an f that blocks misses nothing and keeps nobody waiting, except
-// that [Run] gives it up to a second to see the end. A call that is under way when stop is called, by f itself even, may
-// outlast it. A panic in f is treated as one of the function that [Run] runs is, and f is told no more.
+// Watch calls f with the current status and after every change of it, in order and one call at a
+// time, until stop is called. The calls come from a separate goroutine: an f that blocks misses
+// nothing and delays nothing, except that [Run] waits up to one second for f to see the end. A call
+// that is in progress when stop is called may outlast stop; f may call stop itself. If f panics, it
+// is not called again, and the panic is treated like one of the function that [Run] runs.
 func (p *Process) Watch(f func(Status)) (stop func()) {
 	if f == nil {
 		panic("graceful: Watch with a nil function")
@@ -73,7 +76,7 @@ func (p *Process) Watch(f func(Status)) (stop func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.watchers = append(p.watchers, w)
-	w.tell(p.ladder.Status)
+	w.notify(p.ladder.Status)
 	return func() {
 		w.stop()
 		p.mu.Lock()
@@ -82,60 +85,63 @@ func (p *Process) Watch(f func(Status)) (stop func()) {
 	}
 }
 
-// fail has the process stop, and Run raise err in the end: it is what somebody who was to be told of the run has panicked
-// with, on a goroutine of ours. Where Run is gone, nobody else is there to raise it.
+// fail records that a callback has panicked, and stops the process. Run panics with that value at
+// its end. If Run has already returned, fail panics.
 func (p *Process) fail(err error) {
 	failed, ok := err.(*PanicError)
 	if !ok {
-		failed = &PanicError{err, debug.Stack()} // a Goexit
+		failed = &PanicError{err, debug.Stack()} // the callback called runtime.Goexit, and err is errGoexit
 	}
 	p.mu.Lock()
-	raised := p.raised
-	if !raised && p.failed == nil {
-		p.failed = failed
-		p.broken <- failed
+	taken := p.panicTaken
+	if !taken && p.callbackPanic == nil {
+		p.callbackPanic = failed
+		p.callbackPanics <- failed
 	}
 	p.mu.Unlock()
-	if raised {
+	if taken {
 		panic(failed)
 	}
 }
 
-// raise returns what Run is to panic with, if anything. From then on, fail panics itself.
-func (p *Process) raise() *PanicError {
+// takePanic returns the panic of a callback that Run must raise, or nil. If a callback panics after
+// this call, fail raises that panic.
+func (p *Process) takePanic() *PanicError {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.raised = true
-	return p.failed
+	p.panicTaken = true
+	return p.callbackPanic
 }
 
-// step takes note of an event, tells those who watch, and returns what is to be done.
+// step passes an event to the ladder, notifies watchers if the status has changed, and returns the
+// actions to execute.
 func (p *Process) step(e event) ([]action, ladder) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.ladder.Status
-	todo := p.ladder.step(e)
+	actions := p.ladder.step(e)
 	if p.ladder.Rung != before.Rung || p.ladder.Signals != before.Signals {
-		p.changed()
+		p.notifyWatchers()
 	}
-	return todo, p.ladder
+	return actions, p.ladder
 }
 
-func (p *Process) changed() {
+func (p *Process) notifyWatchers() {
 	for _, w := range p.watchers {
-		w.tell(p.ladder.Status)
+		w.notify(p.ladder.Status)
 	}
 }
 
-func (p *Process) look() ladder {
+func (p *Process) current() ladder {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ladder
 }
 
-// Ready says that the program is up: that it serves. Under systemd this is READY=1, which a unit with Type=notify is
-// waiting for, so f calls it when its listeners are open. It does nothing when called again, when the process has been
-// asked to stop, and where ctx does not come from [Run].
+// Ready reports that the program is serving. Under systemd it sends READY=1, which a unit with
+// Type=notify waits for, so f calls it when its listeners are open. It has no effect if it was
+// called before, if the process has been asked to stop, or if ctx does not derive from the scope of
+// [Run].
 func Ready(ctx context.Context) {
 	p, ok := FromContext(ctx)
 	if !ok {
@@ -145,17 +151,20 @@ func Ready(ctx context.Context) {
 	defer p.mu.Unlock()
 	if p.ladder.Rung == Serving && !p.ladder.Ready {
 		p.ladder.Ready = true
-		p.changed()
+		p.notifyWatchers()
 	}
 }
 
-// Extend asks that the caller, who holds a guard, have d from now on before Work is cancelled. It returns how much of
-// that there is. Where the drain would end sooner, its end moves, but in all runs of Extend together by no more than
-// [WithMaxExtension], so that many who ask at once share one extension. The reason is for people.
+// Extend requests that Work is not cancelled before d has passed. The caller must hold a guard.
+// Extend returns how much of d is available.
 //
-// While [Serving] nothing is granted, since no time runs: ask when the scope is done. From [Hard] on nothing is granted
-// either, and a signal ends what was granted. It returns 0 then, and where d is not positive or ctx does not come from
-// [Run]. It does not block.
+// If Soft would end earlier, its end moves, but in total by no more than [WithMaxExtension].
+// Callers that ask at the same time share one extension. The reason is shown in logs and on the
+// progress line.
+//
+// Extend returns 0 while [Serving], since no time limit runs yet: call it once the scope is done.
+// It also returns 0 from [Hard] on, if d is not positive, and if ctx does not derive from the scope
+// of [Run]. A signal ends an extension. Extend does not block.
 func Extend(ctx context.Context, d time.Duration, reason string) (granted time.Duration) {
 	p, ok := FromContext(ctx)
 	if !ok {
@@ -168,77 +177,11 @@ func Extend(ctx context.Context, d time.Duration, reason string) (granted time.D
 		counters.Lock()
 		counters.Extensions++
 		counters.Unlock()
-		p.changed()
+		p.notifyWatchers()
 		select {
-		case p.poke <- struct{}{}:
+		case p.extended <- struct{}{}:
 		default:
 		}
 	}
 	return granted
-}
-
-// A watcher gets every status in order. It has a goroutine only while there is something to tell.
-type watcher struct {
-	f    func(Status)
-	fail func(error) // is told what f has panicked with
-
-	mu      sync.Mutex
-	queue   []Status
-	idle    chan struct{} // closed once the queue has been told; nil at first
-	telling bool
-	stopped bool
-}
-
-func (w *watcher) tell(st Status) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stopped {
-		return
-	}
-	w.queue = append(w.queue, st)
-	if !w.telling {
-		w.telling, w.idle = true, make(chan struct{})
-		go w.run()
-	}
-}
-
-func (w *watcher) run() {
-	for {
-		w.mu.Lock()
-		if w.stopped || len(w.queue) == 0 {
-			w.telling = false
-			close(w.idle)
-			w.mu.Unlock()
-			return
-		}
-		st := w.queue[0]
-		w.queue = w.queue[1:]
-		w.mu.Unlock()
-		ok := false
-		protect(func() error { w.f(st); return nil }, func(err error) {
-			if ok = err == nil; !ok {
-				w.fail(err) // before Run hears that this one knows everything
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.stopped, w.telling = true, false
-				close(w.idle)
-			}
-		})
-		if !ok {
-			return
-		}
-	}
-}
-
-func (w *watcher) stop() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stopped = true
-}
-
-// told returns a channel that is closed when the watcher knows everything; nil if it has never been told anything.
-func (w *watcher) told() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.idle
 }

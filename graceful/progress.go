@@ -14,7 +14,7 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// A logger tells of every change of status.
+// A logger logs every change of status.
 type logger struct {
 	*Process
 	last Status
@@ -23,7 +23,7 @@ type logger struct {
 func (l *logger) watch(st Status) {
 	was := l.last
 	l.last = st
-	attrs := []slog.Attr{slog.String("rung", st.Rung.String())}
+	attrs := []slog.Attr{slog.String("phase", st.Rung.String())}
 	if st.Cause != nil {
 		attrs = append(attrs, slog.String("cause", st.Cause.Error()), slog.Any("guards", l.scope.GuardReport()))
 	}
@@ -37,7 +37,7 @@ func (l *logger) watch(st Status) {
 	case st.Rung == Serving:
 		message = "serving"
 	case st.Rung == Exit:
-		now := l.look()
+		now := l.current()
 		attrs = append(attrs, slog.Duration("took", now.Since.Sub(now.stopped)))
 		switch now.outcome {
 		case clean:
@@ -63,22 +63,24 @@ func (l *logger) watch(st Status) {
 	l.config.logger.LogAttrs(context.Background(), level, message, attrs...)
 }
 
-// frame is how often the line is drawn at most.
-const frame = 100 * time.Millisecond
+// frameInterval is the shortest time between two updates of the progress line.
+const frameInterval = 100 * time.Millisecond
 
-// A line says on a terminal how far the drain is. It is drawn over itself, by one write for each frame and only when it
-// has changed, so that it does not flicker; the cursor stays at its beginning, so that a log line begins there. A drain
-// that is shorter than a frame is not shown at all.
-type line struct {
+// A progressLine shows on a terminal how far the drain has come. Each update overwrites the line
+// with a single write, and only if the text has changed, so the line does not flicker. The cursor
+// stays at the beginning of the line, so that log output begins there. A drain shorter than
+// frameInterval shows nothing.
+type progressLine struct {
 	*Process
 	out  *os.File
 	quit chan struct{}
 	done chan struct{}
 }
 
-// newLine returns a line that draws itself until stop, or does nothing where there is no terminal.
-func newLine(p *Process) *line {
-	l := &line{Process: p, quit: make(chan struct{}), done: make(chan struct{})}
+// newProgressLine returns a progress line that updates itself until its method stop is called. If
+// the output is not a terminal, the line does nothing.
+func newProgressLine(p *Process) *progressLine {
+	l := &progressLine{Process: p, quit: make(chan struct{}), done: make(chan struct{})}
 	out, ok := p.config.output.(*os.File)
 	if term := os.Getenv("TERM"); !ok || term == "" || term == "dumb" || columns(out) == 0 {
 		close(l.done)
@@ -89,8 +91,8 @@ func newLine(p *Process) *line {
 	return l
 }
 
-// stop has the line taken away, and returns when it is.
-func (l *line) stop() {
+// stop erases the progress line and returns when the line has been erased.
+func (l *progressLine) stop() {
 	close(l.quit)
 	<-l.done
 }
@@ -100,14 +102,14 @@ const (
 	erase      = "\r" + eraseToEnd
 )
 
-func (l *line) draw() {
+func (l *progressLine) draw() {
 	defer close(l.done)
 	select {
-	case <-l.lame:
+	case <-l.lameDuck:
 	case <-l.quit:
 		return
 	}
-	tick := time.NewTimer(frame)
+	tick := time.NewTimer(frameInterval)
 	defer tick.Stop()
 	shown := ""
 	for {
@@ -125,12 +127,13 @@ func (l *line) draw() {
 			shown = text
 			l.out.WriteString("\r" + text + eraseToEnd + "\r")
 		}
-		// A tree so large that looking at it takes time is looked at less often.
-		tick.Reset(max(frame, 20*time.Since(began)))
+		// If making the report takes long because the tree of scopes is large, update the line less
+		// often.
+		tick.Reset(max(frameInterval, 20*time.Since(began)))
 	}
 }
 
-// describe says in at most width columns how far the drain is, as in
+// describe returns the text of the progress line in at most width columns, as in
 //
 //	draining 3 guards · 2.1 s of 10 s · http ×2, flush ×1
 func describe(st Status, now time.Time, held ctxshutdown.GuardReport, width int) string {
@@ -165,7 +168,7 @@ func describe(st Status, now time.Time, held ctxshutdown.GuardReport, width int)
 	return cut(b.String(), width)
 }
 
-// byPath has one entry for each path, in the order of the report.
+// byPath merges the entries of a report that have the same path, in the order of the report.
 func byPath(r ctxshutdown.GuardReport) (groups []ctxshutdown.GuardEntry) {
 	at := map[string]int{}
 	for _, e := range r.Entries() {
@@ -182,12 +185,13 @@ func byPath(r ctxshutdown.GuardReport) (groups []ctxshutdown.GuardEntry) {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-// cut makes s fit into a line of a terminal, whatever is in it: a reason may come from outside. How wide a character is
-// depends on the terminal, so whatever might take two columns counts as two.
+// cut shortens s to the width of a terminal line and replaces unprintable characters: a reason may
+// contain text from outside the program. The width of a character depends on the terminal, so every
+// non-ASCII character counts as two columns.
 func cut(s string, width int) string {
 	const ellipsis = "…"
 	var b strings.Builder
-	used, fits := 0, 0 // columns; bytes after which there is room for an ellipsis
+	used, fits := 0, 0 // the columns used so far; the number of bytes after which an ellipsis still fits
 	for _, r := range s {
 		if !unicode.IsPrint(r) {
 			r = '?'

@@ -16,11 +16,12 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// Every test here begins to stop after one second, when the context of Run ends.
+// In the tests of this file, the context of Run ends after one second, which begins the stop.
 
-func TestTimes(t *testing.T) {
+func TestRun_PhasesBeginAtTheirTimes(t *testing.T) {
 	const s = time.Second
 	type paths = []step
 	duck := graceful.WithLameDuck(5 * s)
@@ -62,18 +63,18 @@ func TestTimes(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(b *testRun) {
 				err := b.run(test.f, test.opts...)
-				equal(t, "exit code", graceful.ExitCode(err), test.code)
+				testkit.Equal(t, "exit code", graceful.ExitCode(err), test.code)
 				if test.want != nil {
-					equal(t, "rungs", b.path.steps, test.want)
+					testkit.Equal(t, "rungs", b.path.steps, test.want)
 				}
-				time.Sleep(time.Hour) // whoever was abandoned ends
+				time.Sleep(time.Hour) // wait until abandoned goroutines have ended
 			})
 		})
 	}
 }
 
-// What f returns, and what becomes of it.
-func TestErrors(t *testing.T) {
+// TestRun_ReturnsErrorsOfF tests which errors of f are failures, and what Run returns for them.
+func TestRun_ReturnsErrorsOfF(t *testing.T) {
 	full := errors.New("the disk is full")
 	stubborn := func(r *ctxshutdown.Swansong) error {
 		hold(r, "jobs", r, time.Minute)
@@ -96,29 +97,29 @@ func TestErrors(t *testing.T) {
 		{"failure", func(*ctxshutdown.Swansong) error { return full }, "the disk is full", 1},
 		{"failure in the drain", func(s *ctxshutdown.Swansong) error { <-s.Done(); return full }, "the disk is full", 1},
 		{"Goexit", func(*ctxshutdown.Swansong) error { runtime.Goexit(); return nil },
-			"graceful: the function has ended its goroutine by runtime.Goexit", 1},
+			"graceful: the function called runtime.Goexit", 1},
 		{"failure and abandoned", stubborn,
-			"graceful: abandoned (not drained after 2s on rung Hard): 1 guard: jobs ×1; also: the disk is full", 3},
+			"graceful: abandoned (not drained within the 2s of phase Hard): 1 guard: jobs ×1; also: the disk is full", 3},
 		{"forced", func(s *ctxshutdown.Swansong) error { <-s.Work().Done(); return nil },
-			"graceful: drained after force (not drained after 10s on rung Soft): 1 guard: main ×1", 2},
+			"graceful: drained after force (not drained within the 10s of phase Soft): 1 guard: main ×1", 2},
 		{"cause of Work", func(s *ctxshutdown.Swansong) error { <-s.Work().Done(); return context.Cause(s.Work()) },
-			"graceful: drained after force (not drained after 10s on rung Soft): 1 guard: main ×1", 2},
+			"graceful: drained after force (not drained within the 10s of phase Soft): 1 guard: main ×1", 2},
 		{"the error that it has forced with", func(s *ctxshutdown.Swansong) error { s.Force(full); return full },
-			"graceful: drained after force (by Force: the disk is full): 1 guard: main ×1", 2},
+			"graceful: drained after force (Force was called: the disk is full): 1 guard: main ×1", 2},
 		{"forced by somebody", func(s *ctxshutdown.Swansong) error { s.Force(full); time.Sleep(time.Second); return nil },
-			"graceful: drained after force (by Force: the disk is full): 1 guard: main ×1", 2},
+			"graceful: drained after force (Force was called: the disk is full): 1 guard: main ×1", 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(b *testRun) {
 				err := b.run(test.f)
-				equal(t, "error", text(err), test.want)
-				equal(t, "exit code", graceful.ExitCode(err), test.code)
+				testkit.Equal(t, "error", testkit.ErrorText(err), test.want)
+				testkit.Equal(t, "exit code", graceful.ExitCode(err), test.code)
 				if test.code > 1 {
 					var drain *ctxshutdown.DrainError
-					equal(t, "it has a DrainError", errors.As(err, &drain), true)
+					testkit.Equal(t, "it has a DrainError", errors.As(err, &drain), true)
 				}
 				if strings.Contains(test.want, "full") {
-					equal(t, "it unwraps to what f returned", errors.Is(err, full), true)
+					testkit.Equal(t, "it unwraps to what f returned", errors.Is(err, full), true)
 				}
 				time.Sleep(time.Hour)
 			})
@@ -130,58 +131,50 @@ type uncomparable []string
 
 func (e uncomparable) Error() string { return fmt.Sprint([]string(e)) }
 
-// The scope has the values of Run's context, and neither its end nor its deadline.
-func TestContext(t *testing.T) {
+// The scope that Run passes to f has the values of Run's context, but neither its cancellation nor
+// its deadline.
+func TestRun_ScopeHasValuesButNotCancellation(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		type key struct{}
 		ctx, cancel := context.WithTimeout(context.WithValue(b.Context(), key{}, "v"), time.Second)
 		defer cancel()
 		err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
 			p := process(t, s)
-			equal(t, "value", s.Value(key{}), any("v"))
-			equal(t, "value of Work", s.Work().Value(key{}), any("v"))
+			testkit.Equal(t, "value", s.Value(key{}), any("v"))
+			testkit.Equal(t, "value of Work", s.Work().Value(key{}), any("v"))
 			_, has := s.Deadline()
-			equal(t, "deadline", has, false)
-			equal(t, "the process of a derived context", process(t, ctxshutdown.Work(s)) == p, true)
-			equal(t, "the scope of the process", p.Scope() == s, true)
+			testkit.Equal(t, "deadline", has, false)
+			testkit.Equal(t, "the process of a derived context", process(t, ctxshutdown.Work(s)) == p, true)
+			testkit.Equal(t, "the scope of the process", p.Scope() == s, true)
 
-			equal(t, "ready", isClosed(p.LameDuck()), false)
+			testkit.Equal(t, "ready", testkit.IsClosed(p.LameDuck()), false)
 			<-p.LameDuck()
-			equal(t, "a guard in the lame duck", s.Go(func(context.Context) {}), true)
-			equal(t, "cause", text(p.Status().Cause), "context deadline exceeded")
+			testkit.Equal(t, "a guard in the lame duck", s.Go(func(context.Context) {}), true)
+			testkit.Equal(t, "cause", testkit.ErrorText(p.Status().Cause), "context deadline exceeded")
 			<-s.Done()
-			equal(t, "a guard after the stop", s.Go(func(context.Context) {}), false)
+			testkit.Equal(t, "a guard after the stop", s.Go(func(context.Context) {}), false)
 			return nil
 		}, graceful.WithSignals(), graceful.WithLameDuck(time.Second))
-		equal(t, "error", text(err), "")
+		testkit.Equal(t, "error", testkit.ErrorText(err), "")
 	})
 	if _, ok := graceful.FromContext(t.Context()); ok {
-		t.Error("a process where there is none")
+		t.Error("FromContext found a process where there is none")
 	}
 }
 
-func isClosed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
-	}
-}
-
-// Work lives as long as f does, without any other guard.
-func TestWorkOutlivesTheStop(t *testing.T) {
+// Work of the root scope lasts as long as f runs, even if no other guard is held.
+func TestRun_WorkLastsUntilFReturns(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		err := b.run(func(s *ctxshutdown.Swansong) error {
 			<-s.Done()
 			time.Sleep(5 * time.Second)
 			return s.Work().Err()
 		})
-		equal(t, "error", text(err), "")
+		testkit.Equal(t, "error", testkit.ErrorText(err), "")
 	})
 }
 
-func TestPanic(t *testing.T) {
+func TestRun_PanicsAfterDrain(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		drained := false
 		defer func() {
@@ -189,12 +182,12 @@ func TestPanic(t *testing.T) {
 			if !ok {
 				t.Fatalf("Run has not panicked with a PanicError")
 			}
-			equal(t, "value", p.Value, any("oops"))
-			equal(t, "drained before", drained, true)
-			if !bytes.Contains(p.Stack, []byte("TestPanic")) || !strings.Contains(p.Error(), "oops\n\ngoroutine ") {
+			testkit.Equal(t, "value", p.Value, any("oops"))
+			testkit.Equal(t, "drained before", drained, true)
+			if !bytes.Contains(p.Stack, []byte("TestRun_PanicsAfterDrain")) || !strings.Contains(p.Error(), "oops\n\ngoroutine ") {
 				t.Errorf("the stack is missing:\n%v", p)
 			}
-			equal(t, "a Run after it", text(b.run(untilStopped)), "")
+			testkit.Equal(t, "a Run after it", testkit.ErrorText(b.run(untilStopped)), "")
 		}()
 		b.run(func(s *ctxshutdown.Swansong) error {
 			s.Go(func(context.Context) {
@@ -207,24 +200,24 @@ func TestPanic(t *testing.T) {
 	})
 }
 
-func TestPanicError(t *testing.T) {
-	equal(t, "an error that was panicked with", errors.Is(&graceful.PanicError{Value: errEnough}, errEnough), true)
-	equal(t, "something else", errors.Unwrap(&graceful.PanicError{Value: 5}), nil)
+func TestPanicError_UnwrapsErrorValue(t *testing.T) {
+	testkit.Equal(t, "an error that was panicked with", errors.Is(&graceful.PanicError{Value: errEnough}, errEnough), true)
+	testkit.Equal(t, "something else", errors.Unwrap(&graceful.PanicError{Value: 5}), nil)
 }
 
-func TestSecondRun(t *testing.T) {
+func TestRun_RejectsSecondRun(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		err := b.run(func(s *ctxshutdown.Swansong) error {
-			want := "graceful: Run: another Run is under way, and a signal can lead down one ladder only; call it once, in main"
-			equal(t, "a Run in a Run", text(graceful.Run(s, func(*ctxshutdown.Swansong) error { t.Error("f was called"); return nil })), want)
+			want := "graceful: Run is already running; call it once per process, from main"
+			testkit.Equal(t, "a Run in a Run", testkit.ErrorText(graceful.Run(s, func(*ctxshutdown.Swansong) error { t.Error("f was called"); return nil })), want)
 			return nil
 		})
-		equal(t, "error", text(err), "")
-		equal(t, "a Run after a Run", text(b.run(untilStopped)), "")
+		testkit.Equal(t, "error", testkit.ErrorText(err), "")
+		testkit.Equal(t, "a Run after a Run", testkit.ErrorText(b.run(untilStopped)), "")
 	})
 }
 
-func TestHooks(t *testing.T) {
+func TestWithPreStop_RunsHooksBeforeShutdown(t *testing.T) {
 	wait := func(d time.Duration) func(context.Context) error {
 		return func(ctx context.Context) error {
 			if !ctxshutdown.Sleep(ctx, d) {
@@ -237,7 +230,7 @@ func TestHooks(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		hooks   map[string]func(context.Context) error
-		stopped time.Duration // when the scope is told to stop
+		stopped time.Duration // the time at which the scope is stopped
 		over    time.Duration
 		want    string
 	}{
@@ -246,7 +239,7 @@ func TestHooks(t *testing.T) {
 			`graceful: pre-stop hook "slow": graceful: pre-stop hooks have 5s, half of the soft time`},
 		{"one that does not", map[string]func(context.Context) error{"deaf": func(context.Context) error { time.Sleep(7 * s); return nil }}, 6 * s, 8 * s, ""},
 		{"one that never ends", map[string]func(context.Context) error{"dead": func(context.Context) error { time.Sleep(time.Minute); return nil }}, 6 * s, 13 * s,
-			"graceful: abandoned (not drained after 2s on rung Hard): 1 guard: pre-stop/dead ×1"},
+			"graceful: abandoned (not drained within the 2s of phase Hard): 1 guard: pre-stop/dead ×1"},
 		{"failures", map[string]func(context.Context) error{"a": func(context.Context) error { return errors.New("no such service") },
 			"b": func(ctx context.Context) error { wait(s)(ctx); return errors.New("no answer") }}, 2 * s, 2 * s,
 			"graceful: pre-stop hook \"a\": no such service\ngraceful: pre-stop hook \"b\": no answer"},
@@ -260,8 +253,8 @@ func TestHooks(t *testing.T) {
 				}
 				var stopped time.Duration
 				err := b.run(func(s *ctxshutdown.Swansong) error { <-s.Done(); stopped = time.Since(began); return nil }, opts...)
-				equal(t, "stopped, over", []time.Duration{stopped, time.Since(began)}, []time.Duration{test.stopped, test.over})
-				equal(t, "error", text(err), test.want)
+				testkit.Equal(t, "stopped, over", []time.Duration{stopped, time.Since(began)}, []time.Duration{test.stopped, test.over})
+				testkit.Equal(t, "error", testkit.ErrorText(err), test.want)
 				time.Sleep(time.Hour)
 			})
 		})
@@ -277,7 +270,8 @@ func TestHooks(t *testing.T) {
 			b.run(untilStopped, graceful.WithPreStop("a", func(context.Context) error { panic("oops") }))
 		})
 	})
-	// However the stop comes: who is registered has to be deregistered, with f gone and nothing left to drain.
+	// Hooks run however the stop begins. They run even if f has returned and there is nothing to
+	// drain, because the process may still have to be deregistered.
 	for name, f := range map[string]func(s *ctxshutdown.Swansong) error{
 		"f returned":         func(*ctxshutdown.Swansong) error { return nil },
 		"Shutdown":           func(s *ctxshutdown.Swansong) error { s.Shutdown(); return nil },
@@ -290,15 +284,15 @@ func TestHooks(t *testing.T) {
 					ran = ctxshutdown.Sleep(ctx, s)
 					return nil
 				}))
-				equal(t, "ran to its end", ran, true)
+				testkit.Equal(t, "ran to its end", ran, true)
 			})
 		})
 	}
 }
 
-// Force leads to Hard from anywhere: no hook runs, and that none did is no failure. What Run hears of first, the stop or
-// its hardness, is chance, so many times.
-func TestForceSkipsTheHooks(t *testing.T) {
+// Force begins Hard from any phase. Hooks are then not called, which is not an error. Run may
+// notice the stop of the scope or the end of Work first, so the test repeats this many times.
+func TestWithPreStop_ForceSkipsHooks(t *testing.T) {
 	mine := errors.New("mine")
 	duck := graceful.WithLameDuck(2 * time.Second)
 	for _, test := range []struct {
@@ -308,8 +302,9 @@ func TestForceSkipsTheHooks(t *testing.T) {
 	}{
 		{"while serving", func(s *ctxshutdown.Swansong) error { s.Force(mine); time.Sleep(time.Second); return nil },
 			[]step{{graceful.Serving, 0}, {graceful.Hard, 0}, {graceful.Exit, time.Second}}},
-		// To tell many takes a while, in which Run hears of the stop, and Work has not ended.
-		{"with a crowd to tell", func(s *ctxshutdown.Swansong) error {
+		// Cancelling many contexts takes time, so Run can notice that the scope has been stopped
+		// while Work is still running.
+		{"with many contexts", func(s *ctxshutdown.Swansong) error {
 			for range 1000 {
 				one, _ := ctxshutdown.WithCancel(s)
 				one.Done()
@@ -333,13 +328,13 @@ func TestForceSkipsTheHooks(t *testing.T) {
 				bubble(t, func(b *testRun) {
 					err := b.run(test.f, duck, graceful.WithPreStop("dereg", func(ctx context.Context) error {
 						if test.want != nil {
-							t.Error("the hook runs")
+							t.Error("the hook was called")
 						}
 						return nil
 					}))
-					equal(t, "error", text(err), "graceful: drained after force (by Force: mine): 1 guard: main ×1")
+					testkit.Equal(t, "error", testkit.ErrorText(err), "graceful: drained after force (Force was called: mine): 1 guard: main ×1")
 					if test.want != nil {
-						equal(t, "rungs", b.path.steps, test.want)
+						testkit.Equal(t, "rungs", b.path.steps, test.want)
 					}
 				})
 				if t.Failed() {
@@ -350,8 +345,9 @@ func TestForceSkipsTheHooks(t *testing.T) {
 	}
 }
 
-// Nor is it one that the last of many hooks had not begun when the first of them called Force.
-func TestForceByAHook(t *testing.T) {
+// If the first hook calls Force, the hooks that have not started are not called, which is not an
+// error.
+func TestWithPreStop_HookMayCallForce(t *testing.T) {
 	for range 20 {
 		bubble(t, func(b *testRun) {
 			opts := []graceful.Option{graceful.WithPreStop("first", func(ctx context.Context) error {
@@ -361,7 +357,7 @@ func TestForceByAHook(t *testing.T) {
 			for range 200 {
 				opts = append(opts, graceful.WithPreStop("more", func(context.Context) error { return nil }))
 			}
-			if err := b.run(untilStopped, opts...); graceful.ExitCode(err) != 2 || strings.Contains(text(err), "also") {
+			if err := b.run(untilStopped, opts...); graceful.ExitCode(err) != 2 || strings.Contains(testkit.ErrorText(err), "also") {
 				t.Errorf("Run: %v", err)
 			}
 		})
@@ -371,39 +367,39 @@ func TestForceByAHook(t *testing.T) {
 	}
 }
 
-func TestExtend(t *testing.T) {
+func TestExtend_MovesEndOfSoftWithinLimit(t *testing.T) {
 	const s = time.Second
 	bubble(t, func(b *testRun) {
 		var got []time.Duration
 		err := b.run(func(r *ctxshutdown.Swansong) error {
 			ask := func(d time.Duration) { got = append(got, graceful.Extend(r, d, "a batch")) }
-			ask(s) // no time runs
+			ask(s) // grants nothing, because no time limit runs while Serving
 			<-process(t, r).LameDuck()
-			ask(20 * s) // of which there are 15 s: 5 s more
-			<-r.Done()  // after 5 s
-			ask(s)      // there is that much
-			ask(16 * s) // 1 s more
+			ask(20 * s) // 15 s are left, so the end moves by 5 s
+			<-r.Done()  // the scope is stopped after 5 s
+			ask(s)      // changes nothing, because more time is left
+			ask(16 * s) // the end moves by 1 s
 			ask(0)
 			ask(-s)
-			time.Sleep(14 * s) // 2 s are left
-			for range 100 {    // a hundred share one extension
+			time.Sleep(14 * s) // now 2 s are left
+			for range 100 {    // concurrent callers share one extension
 				ask(4 * s)
 			}
-			equal(t, "extended", process(t, r).Status().Extended, 8*s)
+			testkit.Equal(t, "extended", process(t, r).Status().Extended, 8*s)
 			got = got[:8]
-			ask(time.Duration(1<<63 - 1)) // 2 s more is all there is
+			ask(time.Duration(1<<63 - 1)) // only 2 s more can be granted in total
 			<-r.Work().Done()
 			ask(s)
 			return nil
 		}, graceful.WithLameDuck(5*s), graceful.WithMaxExtension(10*s))
-		equal(t, "granted", got, []time.Duration{0, 20 * s, s, 16 * s, 0, 0, 4 * s, 4 * s, 6 * s, 0})
-		equal(t, "rungs", b.path.steps, []step{{graceful.Serving, 0}, {graceful.LameDuck, s}, {graceful.Soft, 6 * s}, {graceful.Hard, 26 * s}, {graceful.Exit, 26 * s}})
-		equal(t, "exit code", graceful.ExitCode(err), 2)
+		testkit.Equal(t, "granted", got, []time.Duration{0, 20 * s, s, 16 * s, 0, 0, 4 * s, 4 * s, 6 * s, 0})
+		testkit.Equal(t, "rungs", b.path.steps, []step{{graceful.Serving, 0}, {graceful.LameDuck, s}, {graceful.Soft, 6 * s}, {graceful.Hard, 26 * s}, {graceful.Exit, 26 * s}})
+		testkit.Equal(t, "exit code", graceful.ExitCode(err), 2)
 	})
-	equal(t, "granted without a process", graceful.Extend(t.Context(), s, ""), time.Duration(0))
+	testkit.Equal(t, "granted without a process", graceful.Extend(t.Context(), s, ""), time.Duration(0))
 }
 
-func TestWatch(t *testing.T) {
+func TestWatch_DeliversEveryStatusInOrder(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		type seen struct {
 			Rung     graceful.Rung
@@ -418,11 +414,11 @@ func TestWatch(t *testing.T) {
 			p := process(t, s)
 			p.Watch(func(st graceful.Status) {
 				if calls++; calls != 1 {
-					t.Error("two calls at a time")
+					t.Error("two calls of the callback at the same time")
 				}
-				time.Sleep(time.Millisecond) // a slow one misses nothing
+				time.Sleep(time.Millisecond) // a slow callback receives every status nevertheless
 				calls--
-				v := seen{Rung: st.Rung, Cause: text(st.Cause), Extended: st.Extended, Ready: st.Ready}
+				v := seen{Rung: st.Rung, Cause: testkit.ErrorText(st.Cause), Extended: st.Extended, Ready: st.Ready}
 				if !st.Until.IsZero() {
 					v.Left = st.Until.Sub(st.Since)
 				}
@@ -438,21 +434,21 @@ func TestWatch(t *testing.T) {
 			graceful.Ready(s)
 			return nil
 		})
-		equal(t, "seen", all, []seen{
+		testkit.Equal(t, "seen", all, []seen{
 			{Rung: graceful.Serving},
 			{Rung: graceful.Serving, Ready: true},
 			{Rung: graceful.Soft, Left: 10 * time.Second, Cause: "enough", Ready: true},
 			{Rung: graceful.Soft, Left: 12 * time.Second, Cause: "enough", Extended: 2 * time.Second, Ready: true},
 			{Rung: graceful.Exit, Cause: "enough", Extended: 2 * time.Second, Ready: true},
 		})
-		equal(t, "calls of the one that was stopped", stopped, 1)
+		testkit.Equal(t, "calls of the one that was stopped", stopped, 1)
 	})
 }
 
 const s500 = 500 * time.Millisecond
 
-// A callback that blocks keeps the end waiting for a second, and not for ever; nor does it keep the ladder waiting.
-func TestWatcherThatBlocks(t *testing.T) {
+// A callback that blocks delays the return of Run by one second, and does not delay the phases.
+func TestWatch_BlockedCallbackDelaysRunOneSecond(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		began := time.Now()
 		release := make(chan struct{})
@@ -461,12 +457,12 @@ func TestWatcherThatBlocks(t *testing.T) {
 			process(t, s).Watch(func(graceful.Status) { <-release })
 			return untilStopped(s)
 		})
-		equal(t, "error", text(err), "")
-		equal(t, "took", time.Since(began), 2*time.Second)
+		testkit.Equal(t, "error", testkit.ErrorText(err), "")
+		testkit.Equal(t, "took", time.Since(began), 2*time.Second)
 	})
 }
 
-func TestLogger(t *testing.T) {
+func TestWithLogger_LogsEachPhase(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		var log output
 		opts := &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
@@ -485,30 +481,30 @@ func TestLogger(t *testing.T) {
 			synctest.Wait()
 			return nil
 		}, graceful.WithLogger(slog.New(slog.NewTextHandler(&log, opts))), graceful.WithLameDuck(3*time.Second))
-		equal(t, "log", log.String(), `
-level=INFO msg=serving rung=Serving
-level=INFO msg=ready rung=Serving
-level=INFO msg="no longer ready, still serving" rung=LameDuck cause=enough guards.count=2 guards.held="jobs ×1, main ×1" next=3s
-level=INFO msg=draining rung=Soft cause=enough guards.count=2 guards.held="jobs ×1, main ×1" next=10s
-level=INFO msg="drain extended" rung=Soft cause=enough guards.count=2 guards.held="jobs ×1, main ×1" next=13s by=3s reason="one more\nbatch"
-level=WARN msg="drain cut short" rung=Hard cause=enough guards.count=1 guards.held="jobs ×1" next=2s
-level=ERROR msg=abandoned rung=Exit cause=enough guards.count=1 guards.held="jobs ×1" took=15s
+		testkit.Equal(t, "log", log.String(), `
+level=INFO msg=serving phase=Serving
+level=INFO msg=ready phase=Serving
+level=INFO msg="no longer ready, still serving" phase=LameDuck cause=enough guards.count=2 guards.held="jobs ×1, main ×1" next=3s
+level=INFO msg=draining phase=Soft cause=enough guards.count=2 guards.held="jobs ×1, main ×1" next=10s
+level=INFO msg="drain extended" phase=Soft cause=enough guards.count=2 guards.held="jobs ×1, main ×1" next=13s by=3s reason="one more\nbatch"
+level=WARN msg="drain cut short" phase=Hard cause=enough guards.count=1 guards.held="jobs ×1" next=2s
+level=ERROR msg=abandoned phase=Exit cause=enough guards.count=1 guards.held="jobs ×1" took=15s
 `[1:])
-		equal(t, "output", b.out.String(), `
-graceful: abandoned (not drained after 2s on rung Hard), with 1 held:
+		testkit.Equal(t, "output", b.out.String(), `
+graceful: abandoned (not drained within the 2s of phase Hard), with 1 held:
 	jobs ×1
-	CTXSHUTDOWN_TRACE=1 tells where, for how long, and what they are doing.
+	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired, for how long they are held, and their stacks.
 `[1:])
 		time.Sleep(time.Hour)
 	})
 }
 
-// Work that ends in the very moment when a rung is over has ended in time or has not, and whoever is told of it is told the
-// same: the log, whoever calls Run, and the counters.
-func TestEverybodyIsToldTheSame(t *testing.T) {
+// If work ends at the very moment at which a phase ends, it counts as in time or as late. The log,
+// the error of Run and the counters agree on which.
+func TestRun_LogErrorAndCountersAgree(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		until func(s *ctxshutdown.Swansong) // when the rung is over
+		until func(s *ctxshutdown.Swansong) // blocks until the phase ends
 	}{
 		{"at the end of Soft", func(s *ctxshutdown.Swansong) { <-s.Done(); time.Sleep(10 * time.Second) }},
 		{"at the end of Hard", func(s *ctxshutdown.Swansong) { <-s.Work().Done(); time.Sleep(2 * time.Second) }},
@@ -522,7 +518,7 @@ func TestEverybodyIsToldTheSame(t *testing.T) {
 					before := graceful.ReadStats()
 					err := b.run(func(s *ctxshutdown.Swansong) error {
 						test.until(s)
-						for range i % 100 * 10 { // to meet every moment of it
+						for range i % 100 * 10 { // varies the time
 							runtime.KeepAlive(i)
 						}
 						return nil
@@ -534,11 +530,11 @@ func TestEverybodyIsToldTheSame(t *testing.T) {
 						t.Errorf("Run returned %v, and the log says %s", err, lines[len(lines)-1])
 					}
 					counted = graceful.ReadStats()
-					equal(t, "clean, forced, abandoned", []uint64{counted.Clean - before.Clean, counted.Forced - before.Forced, counted.Abandoned - before.Abandoned},
+					testkit.Equal(t, "clean, forced, abandoned", []uint64{counted.Clean - before.Clean, counted.Forced - before.Forced, counted.Abandoned - before.Abandoned},
 						[]uint64{map[int]uint64{0: 1}[code], map[int]uint64{2: 1}[code], map[int]uint64{3: 1}[code]})
 					var drain *ctxshutdown.DrainError
 					if errors.As(err, &drain) && drain.Report.Count() == 0 {
-						t.Errorf("nobody was left, and yet Run returned %v", err)
+						t.Errorf("no guard was held, but Run returned %v", err)
 					}
 					time.Sleep(time.Hour)
 				})
@@ -551,7 +547,7 @@ func TestEverybodyIsToldTheSame(t *testing.T) {
 	}
 }
 
-func TestStats(t *testing.T) {
+func TestReadStats_CountsRunsAndLateGuards(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		before := graceful.ReadStats()
 		since := func() graceful.Stats {
@@ -566,16 +562,16 @@ func TestStats(t *testing.T) {
 			return st
 		}
 		b.run(untilStopped)
-		equal(t, "clean", since(), graceful.Stats{Clean: 1})
+		testkit.Equal(t, "clean", since(), graceful.Stats{Clean: 1})
 		b.run(func(s *ctxshutdown.Swansong) error {
 			hold(s, "jobs", s.Work(), s500)
 			hold(s, "jobs", s.Work(), s500)
 			<-s.Done()
-			graceful.Extend(s, 5*time.Second, "") // there are
+			graceful.Extend(s, 5*time.Second, "") // the end moves by 5 s
 			graceful.Extend(s, time.Hour, "")
 			return nil
 		}, graceful.WithMaxExtension(24*time.Hour))
-		equal(t, "forced", since(), graceful.Stats{Clean: 1, Forced: 1, Late: 2, Extensions: 1, LongestDrain: time.Hour + s500 - before.LongestDrain})
+		testkit.Equal(t, "forced", since(), graceful.Stats{Clean: 1, Forced: 1, Late: 2, Extensions: 1, LongestDrain: time.Hour + s500 - before.LongestDrain})
 		b.run(func(s *ctxshutdown.Swansong) error {
 			hold(s, "jobs", s.Work(), s500)
 			hold(s, "jobs", s.Work(), 10*time.Second)
@@ -583,14 +579,14 @@ func TestStats(t *testing.T) {
 			return untilStopped(s)
 		})
 		want := graceful.Stats{Clean: 1, Forced: 1, Abandoned: 1, Late: 3, Extensions: 1, StillHeld: 2, LongestDrain: time.Hour + s500 - before.LongestDrain}
-		equal(t, "abandoned", since(), want)
+		testkit.Equal(t, "abandoned", since(), want)
 		time.Sleep(10 * time.Second)
 		want.Late++
-		equal(t, "one was released late", since(), want)
+		testkit.Equal(t, "one was released late", since(), want)
 		time.Sleep(10 * time.Second)
 		want.Late++
-		equal(t, "both were released late", since(), want)
-		equal(t, "and are not counted twice", since(), want)
+		testkit.Equal(t, "both were released late", since(), want)
+		testkit.Equal(t, "and are not counted twice", since(), want)
 		var scope *ctxshutdown.Swansong
 		b.run(func(s *ctxshutdown.Swansong) error {
 			scope = s
@@ -600,18 +596,19 @@ func TestStats(t *testing.T) {
 		})
 		time.Sleep(10 * time.Second)
 		want.Abandoned, want.StillHeld, want.Late = 2, 4, want.Late+1
-		equal(t, "one of two more was released late", since(), want)
+		testkit.Equal(t, "one of two more was released late", since(), want)
 		g := scope.Guard()
-		equal(t, "a guard acquired late takes nothing back", since(), want)
+		testkit.Equal(t, "a guard acquired late takes nothing back", since(), want)
 		time.Sleep(10 * time.Second)
 		g.Release()
 		want.Late++
-		equal(t, "all were released late", since(), want)
+		testkit.Equal(t, "all were released late", since(), want)
 	})
 }
 
-// Everybody does everything at any time: the run ends within its time, down the ladder, and says truly how.
-func TestAnything(t *testing.T) {
+// Many goroutines use a run in every possible way at random times. The run ends within its time
+// limits, its phases only advance, and its result is consistent.
+func TestStress_RunEndsWithConsistentResult(t *testing.T) {
 	const duck, soft, hard, most = 3 * time.Second, 5 * time.Second, 2 * time.Second, 4 * time.Second
 	for seed := range uint64(300) {
 		bubble(t, func(b *testRun) {
@@ -665,14 +662,14 @@ func TestAnything(t *testing.T) {
 				t.Errorf("seed %d: exit code %d with %d guards held, on %v", seed, code, left, last.Rung)
 			}
 			after := graceful.ReadStats()
-			equal(t, "clean, forced, abandoned", []uint64{after.Clean - before.Clean, after.Forced - before.Forced, after.Abandoned - before.Abandoned},
+			testkit.Equal(t, "clean, forced, abandoned", []uint64{after.Clean - before.Clean, after.Forced - before.Forced, after.Abandoned - before.Abandoned},
 				[]uint64{map[int]uint64{0: 1}[code], map[int]uint64{2: 1}[code], map[int]uint64{3: 1}[code]})
 			time.Sleep(time.Hour)
 		})
 	}
 }
 
-func TestBadInput(t *testing.T) {
+func TestRun_RejectsBadInput(t *testing.T) {
 	f := func(*ctxshutdown.Swansong) error { t.Error("f was called"); return nil }
 	for _, test := range []struct {
 		opt  graceful.Option
@@ -681,23 +678,23 @@ func TestBadInput(t *testing.T) {
 		{graceful.WithLameDuck(-1), "graceful: WithLameDuck(-1ns): must not be negative"},
 		{graceful.WithLameDuck(5), "graceful: WithLameDuck(5ns): must be at least 1ms; is the unit missing, as in 5*time.Second?"},
 		{graceful.WithLameDuck(25 * time.Hour), "graceful: WithLameDuck(25h0m0s): must be at most 24h0m0s"},
-		{graceful.WithSoft(0), "graceful: WithSoft(0s): must be at least 1ms; work needs time to end"},
+		{graceful.WithSoft(0), "graceful: WithSoft(0s): must be at least 1ms; work needs time to finish"},
 		{graceful.WithSoft(-10 * time.Second), "graceful: WithSoft(-10s): must not be negative"},
 		{graceful.WithSoft(10), "graceful: WithSoft(10ns): must be at least 1ms; is the unit missing, as in 10*time.Second?"},
 		{graceful.WithSoft(1<<63 - 1), "graceful: WithSoft(2562047h47m16.854775807s): must be at most 24h0m0s"},
-		{graceful.WithHard(0), "graceful: WithHard(0s): must be at least 1ms; work needs time to end"},
+		{graceful.WithHard(0), "graceful: WithHard(0s): must be at least 1ms; work needs time to finish"},
 		{graceful.WithHard(-1), "graceful: WithHard(-1ns): must not be negative"},
 		{graceful.WithMaxExtension(-time.Second), "graceful: WithMaxExtension(-1s): must not be negative"},
 		{graceful.WithMaxExtension(30), "graceful: WithMaxExtension(30ns): must be at least 1ms; is the unit missing, as in 30*time.Second?"},
-		{graceful.WithSignals(os.Interrupt, nil), "graceful: WithSignals(nil): must name a signal, such as os.Interrupt"},
-		{graceful.WithSignals(os.Kill), "graceful: WithSignals(killed): must be a signal that a program can catch"},
-		{graceful.WithOutput(nil), "graceful: WithOutput(nil): must be a writer; io.Discard is for nothing at all"},
-		{graceful.WithPreStop("consul", nil), `graceful: WithPreStop("consul", nil): must be a function`},
+		{graceful.WithSignals(os.Interrupt, nil), "graceful: WithSignals: nil signal; pass a signal such as os.Interrupt"},
+		{graceful.WithSignals(os.Kill), "graceful: WithSignals(killed): a program cannot catch this signal"},
+		{graceful.WithOutput(nil), "graceful: WithOutput: nil writer; use io.Discard to disable output"},
+		{graceful.WithPreStop("consul", nil), `graceful: WithPreStop("consul", nil): the function must not be nil`},
 	} {
 		if runtime.GOOS == "windows" {
 			test.want = strings.Replace(test.want, "killed", "kill", 1)
 		}
-		equal(t, "error", text(graceful.Run(t.Context(), f, nil, test.opt)), test.want)
+		testkit.Equal(t, "error", testkit.ErrorText(graceful.Run(t.Context(), f, nil, test.opt)), test.want)
 	}
 	for name, call := range map[string]func(){
 		"graceful: Run with a nil context":                                         func() { graceful.Run(nil, f) }, //lint:ignore SA1012 that is the test
@@ -707,13 +704,13 @@ func TestBadInput(t *testing.T) {
 		"graceful: InOrder with a nil stage; make one with ctxshutdown.WithCancel": func() { graceful.InOrder(t.Context(), nil) },
 	} {
 		func() {
-			defer func() { equal(t, "panic", recover(), any(name)) }()
+			defer func() { testkit.Equal(t, "panic", recover(), any(name)) }()
 			call()
 		}()
 	}
 }
 
-func TestGracePeriod(t *testing.T) {
+func TestRun_RejectsPhasesLongerThanGracePeriod(t *testing.T) {
 	for _, test := range []struct {
 		seconds string
 		opts    []graceful.Option
@@ -721,13 +718,13 @@ func TestGracePeriod(t *testing.T) {
 	}{
 		{"13", nil, ""},
 		{"", nil, ""},
-		{"12", nil, "graceful: the ladder has to be shorter than the grace period: lame duck 0s + soft 10s + hard 2s = 12s >= 12s (TERMINATION_GRACE_PERIOD_SECONDS=12); " +
-			"shorten a rung, or have whoever stops the process wait for longer"},
-		{"11", nil, "graceful: the ladder has to be shorter than the grace period: lame duck 0s + soft 10s + hard 2s = 12s >= 11s (TERMINATION_GRACE_PERIOD_SECONDS=11); " +
-			"shorten a rung, or have whoever stops the process wait for longer"},
+		{"12", nil, "graceful: the phases take longer than the grace period: lame duck 0s + soft 10s + hard 2s = 12s >= 12s (TERMINATION_GRACE_PERIOD_SECONDS=12); " +
+			"shorten a phase or lengthen the grace period"},
+		{"11", nil, "graceful: the phases take longer than the grace period: lame duck 0s + soft 10s + hard 2s = 12s >= 11s (TERMINATION_GRACE_PERIOD_SECONDS=11); " +
+			"shorten a phase or lengthen the grace period"},
 		{"30", []graceful.Option{graceful.WithLameDuck(5 * time.Second), graceful.WithSoft(25 * time.Second)},
-			"graceful: the ladder has to be shorter than the grace period: lame duck 5s + soft 25s + hard 2s = 32s >= 30s (TERMINATION_GRACE_PERIOD_SECONDS=30); " +
-				"shorten a rung, or have whoever stops the process wait for longer"},
+			"graceful: the phases take longer than the grace period: lame duck 5s + soft 25s + hard 2s = 32s >= 30s (TERMINATION_GRACE_PERIOD_SECONDS=30); " +
+				"shorten a phase or lengthen the grace period"},
 		{"30s", nil, `graceful: TERMINATION_GRACE_PERIOD_SECONDS="30s": must be a whole number of seconds, 1 or more`},
 		{"0", nil, `graceful: TERMINATION_GRACE_PERIOD_SECONDS="0": must be a whole number of seconds, 1 or more`},
 		{"-1", nil, `graceful: TERMINATION_GRACE_PERIOD_SECONDS="-1": must be a whole number of seconds, 1 or more`},
@@ -736,19 +733,20 @@ func TestGracePeriod(t *testing.T) {
 			t.Setenv("TERMINATION_GRACE_PERIOD_SECONDS", test.seconds)
 			called := false
 			err := graceful.Run(t.Context(), func(*ctxshutdown.Swansong) error { called = true; return nil }, test.opts...)
-			equal(t, "error", text(err), test.want)
-			equal(t, "f was called", called, test.want == "")
+			testkit.Equal(t, "error", testkit.ErrorText(err), test.want)
+			testkit.Equal(t, "f was called", called, test.want == "")
 		})
 	}
 }
 
-// Where nobody can be asked for more time, an extension beyond the grace period would only lead to SIGKILL, which wins a tie.
-func TestGracePeriod_Extensions(t *testing.T) {
+// Without a service manager, extensions end before the grace period, since a process that runs
+// longer is killed with SIGKILL.
+func TestExtend_EndsBeforeGracePeriod(t *testing.T) {
 	for _, test := range []struct {
 		seconds           string
 		granted, lastWord time.Duration
 	}{
-		{"60", 40 * time.Second, 42 * time.Second}, // by WithMaxExtension
+		{"60", 40 * time.Second, 42 * time.Second}, // WithMaxExtension limits the extension
 		{"20", 17 * time.Second, 19 * time.Second},
 		{"14", 11 * time.Second, 13 * time.Second},
 		{"13", 10 * time.Second, 12 * time.Second},
@@ -761,28 +759,28 @@ func TestGracePeriod_Extensions(t *testing.T) {
 				err := b.run(func(s *ctxshutdown.Swansong) error {
 					<-s.Done()
 					asked = time.Now()
-					equal(t, "granted", graceful.Extend(s, time.Minute, ""), test.granted)
+					testkit.Equal(t, "granted", graceful.Extend(s, time.Minute, ""), test.granted)
 					<-leave
 					return nil
 				})
-				equal(t, "exit code", graceful.ExitCode(err), 3)
-				equal(t, "abandoned after", time.Since(asked), test.lastWord)
+				testkit.Equal(t, "exit code", graceful.ExitCode(err), 3)
+				testkit.Equal(t, "abandoned after", time.Since(asked), test.lastWord)
 				close(leave)
 			})
 		})
 	}
 }
 
-func TestRungString(t *testing.T) {
+func TestRung_StringNamesPhase(t *testing.T) {
 	var got []string
 	for r := graceful.Serving - 1; r <= graceful.Exit+1; r++ {
 		got = append(got, r.String())
 	}
-	equal(t, "names", got, []string{"Rung(?)", "Serving", "LameDuck", "Soft", "Hard", "Exit", "Rung(?)"})
+	testkit.Equal(t, "names", got, []string{"Rung(?)", "Serving", "LameDuck", "Soft", "Hard", "Exit", "Rung(?)"})
 }
 
-func TestExitCode(t *testing.T) {
+func TestExitCode_TellsOutcomesApart(t *testing.T) {
 	wrapped := fmt.Errorf("main: %w", &graceful.AbandonedError{DrainError: &ctxshutdown.DrainError{Cause: errEnough}})
-	equal(t, "of an error around it", graceful.ExitCode(wrapped), 3)
-	equal(t, "of no outcome", graceful.ExitCode(errEnough), 1)
+	testkit.Equal(t, "of an error around it", graceful.ExitCode(wrapped), 3)
+	testkit.Equal(t, "of no outcome", graceful.ExitCode(errEnough), 1)
 }

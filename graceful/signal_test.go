@@ -19,26 +19,29 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// The tests in this file start real processes and send real signals. No rung ends by itself in them, unless it is said:
-// each signal is sent when the process has said on which rung it is.
+// The tests in this file start real processes and send real signals. Unless stated otherwise, the
+// phases are so long that only signals end them. A test sends each signal when the process has
+// printed its phase.
 
 const (
 	roleVar     = "GRACEFUL_ROLE"
-	terminalVar = "GRACEFUL_TERMINAL" // set for those on a terminal
+	terminalVar = "GRACEFUL_TERMINAL" // set in processes that a test runs on a terminal
 )
 
-// long rungs do not end before the test does.
+// long returns options for phases that last longer than any test.
 func long(opts ...graceful.Option) []graceful.Option {
 	return append([]graceful.Option{graceful.WithSoft(time.Hour), graceful.WithHard(time.Hour)}, opts...)
 }
 
 var lameDuck = graceful.WithLameDuck(time.Hour)
 
-// roles are programs. What they print on standard output is what the tests go by.
+// roles are the programs that the tests start. The tests read their standard output.
 var roles = map[string]func() error{
-	// Work that ends at the stop, when it is cancelled, and never.
+	// These programs have work that ends when the scope is stopped, when the work is cancelled, and
+	// never.
 	"soft":      func() error { return main1(worker((*ctxshutdown.Swansong).Done), long()...) },
 	"soft-duck": func() error { return main1(worker((*ctxshutdown.Swansong).Done), long(lameDuck)...) },
 	"hard":      func() error { return main1(worker(work), long()...) },
@@ -50,14 +53,14 @@ var roles = map[string]func() error{
 	"traced": func() error {
 		return main1(worker(never), long(graceful.WithScope(ctxshutdown.WithName("app"), ctxshutdown.WithTrace()))...)
 	},
-	// By time alone.
+	// In this program, only time ends the phases.
 	"short": func() error {
 		return main1(func(s *ctxshutdown.Swansong) error { select {} }, graceful.WithSoft(time.Millisecond), graceful.WithHard(time.Millisecond))
 	},
 	"main never": func() error {
 		return main1(func(s *ctxshutdown.Swansong) error { select {} }, long()...)
 	},
-	// f returns at once, and what it has started goes on.
+	// In this program, f returns at once, and the goroutines that it has started continue.
 	"returned": func() error {
 		return main1(func(s *ctxshutdown.Swansong) error {
 			s.Go(func(context.Context) { select {} })
@@ -84,7 +87,7 @@ var roles = map[string]func() error{
 			p, _ := graceful.FromContext(s)
 			p.Watch(func(st graceful.Status) {
 				if st.Rung == graceful.Exit {
-					<-release // for longer than Run waits
+					<-release // the callback blocks for longer than Run waits
 					panic("oops")
 				}
 			})
@@ -129,7 +132,8 @@ var roles = map[string]func() error{
 			return nil
 		}, long(graceful.WithMaxExtension(time.Hour), graceful.WithLogger(slog.New(slog.NewTextHandler(os.Stdout, nil))))...)
 	},
-	// Somebody who holds on until standard input ends, with a name and a reason that come from outside.
+	// This program has work that lasts until standard input ends. The name of its scope and the
+	// reason of its extension contain escape sequences.
 	"terminal": func() error {
 		return main1(func(s *ctxshutdown.Swansong) error {
 			jobs, _ := ctxshutdown.WithCancel(s, ctxshutdown.WithName("jobs\x1b[31m\r\n漢字"))
@@ -156,7 +160,7 @@ var roles = map[string]func() error{
 			}
 		}
 		fmt.Println("over")
-		<-time.After(5 * time.Second) // for broken code
+		<-time.After(5 * time.Second) // reached only if the code under test is broken
 		return nil
 	},
 	"hup": func() error { return main1(untilStopped, long(graceful.WithSignals(syscall.SIGHUP))...) },
@@ -165,7 +169,8 @@ var roles = map[string]func() error{
 func work(s *ctxshutdown.Swansong) <-chan struct{} { return s.Work().Done() }
 func never(*ctxshutdown.Swansong) <-chan struct{}  { return nil }
 
-// worker is an f whose work, in scope "jobs", goes on until there is something in the channel.
+// worker returns a function to pass to Run. It starts work in the scope "jobs" that lasts until the
+// channel returned by until is ready.
 func worker(until func(s *ctxshutdown.Swansong) <-chan struct{}) func(s *ctxshutdown.Swansong) error {
 	return func(s *ctxshutdown.Swansong) error {
 		jobs, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("jobs"))
@@ -175,12 +180,13 @@ func worker(until func(s *ctxshutdown.Swansong) <-chan struct{}) func(s *ctxshut
 	}
 }
 
-// main1 is a main function: it says where it is, and that its defers have run.
+// main1 serves as the main function of a program. It prints the phases of Run, and prints a line in
+// a deferred call.
 func main1(f func(s *ctxshutdown.Swansong) error, opts ...graceful.Option) error {
 	defer fmt.Println("deferred")
 	ctx := context.Background()
 	if os.Getenv(roleVar) == "early" {
-		ctx = eager{ctx}
+		ctx = signallingContext{ctx}
 	}
 	return graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
 		p, _ := graceful.FromContext(s)
@@ -189,10 +195,11 @@ func main1(f func(s *ctxshutdown.Swansong) error, opts ...graceful.Option) error
 	}, opts...)
 }
 
-// An eager context sends a signal when Run asks for its end: after the signals are wired, and before f.
-type eager struct{ context.Context }
+// A signallingContext is a context that sends a signal to its own process when Run calls Done. At
+// that time Run handles signals but has not called f yet.
+type signallingContext struct{ context.Context }
 
-func (c eager) Done() <-chan struct{} {
+func (c signallingContext) Done() <-chan struct{} {
 	self, _ := os.FindProcess(os.Getpid())
 	got := make(chan os.Signal, 1)
 	signal.Notify(got, syscall.SIGTERM)
@@ -208,14 +215,15 @@ func play(role string) int {
 		fmt.Println("error:", err)
 	}
 	if os.Getenv(terminalVar) != "" {
-		// When the leader of a session ends, its terminal forgets what has not been read yet.
+		// When the leader of a session exits, its terminal discards output that has not been read.
+		// So the process waits for input before it exits.
 		fmt.Println("bye")
 		os.Stdin.Read(make([]byte, 1))
 	}
 	return graceful.ExitCode(err)
 }
 
-// A program is a process of this very binary.
+// A program is a subprocess that runs this test binary.
 type program struct {
 	*testing.T
 	cmd    *exec.Cmd
@@ -245,10 +253,10 @@ func start(t *testing.T, role string, env ...string) *program {
 	return p
 }
 
-// tooLong is for broken code.
+// tooLong is a time-out that is reached only if the code under test is broken.
 const tooLong = 30 * time.Second
 
-// until reads until the program says something that begins with that.
+// until reads the output of the program until a line begins with the given text.
 func (p *program) until(says string) {
 	p.Helper()
 	for p.out.Scan() {
@@ -268,8 +276,9 @@ func (p *program) signal(s os.Signal) {
 	}
 }
 
-// ends waits for the end, and returns the exit code, -1 if it was by a signal.
-func (p *program) ends() int {
+// awaitExit waits until the process has exited and returns its exit code, or -1 if a signal ended
+// it.
+func (p *program) awaitExit() int {
 	p.Helper()
 	for p.out.Scan() {
 		p.said = append(p.said, p.out.Text())
@@ -278,14 +287,14 @@ func (p *program) ends() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// output is what the program has said, one line after the other.
+// output returns the lines that the process has printed.
 func (p *program) output() string { return strings.Join(p.said, "\n") }
 
-// One to four signals, at each rung, with work that ends there or does not.
-func TestSignals(t *testing.T) {
+// A program receives one to four signals. Its work ends in one of the phases, or never.
+func TestRun_SignalsAdvancePhases(t *testing.T) {
 	for _, test := range []struct {
 		role  string
-		rungs string // as the program says them; a signal is sent at each but the last
+		rungs string // the phases that the program prints, in this order; a signal is sent in each of them except the last
 		code  int
 	}{
 		{"soft", "Serving 0, Soft 1, Exit 1", 0},
@@ -295,7 +304,7 @@ func TestSignals(t *testing.T) {
 		{"hard-duck", "Serving 0, LameDuck 1, Soft 2, Hard 3, Exit 3", 2},
 		{"never-duck", "Serving 0, LameDuck 1, Soft 2, Hard 3, Exit 4", 3},
 		{"main never", "Serving 0, Soft 1, Hard 2, Exit 3", 3},
-		{"returned", "Serving 0, Soft 0, Soft 1, Hard 2, Exit 3", 3}, // the first signal asks for what is under way
+		{"returned", "Serving 0, Soft 0, Soft 1, Hard 2, Exit 3", 3}, // the first signal has no effect, because the drain has already begun
 		{"failed", "Serving 0, Soft 1, Exit 1", 1},
 	} {
 		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
@@ -314,7 +323,7 @@ func TestSignals(t *testing.T) {
 						p.signal(sig)
 					}
 				}
-				equal(t, "exit code", p.ends(), test.code)
+				testkit.Equal(t, "exit code", p.awaitExit(), test.code)
 				var said []string
 				deferred := false
 				for _, line := range p.said {
@@ -323,34 +332,35 @@ func TestSignals(t *testing.T) {
 						said = append(said, line)
 					}
 				}
-				equal(t, "rungs", strings.Join(said, ", "), test.rungs)
-				equal(t, "the defers of main ran", deferred, true)
-				equal(t, "it says on standard error who was abandoned", strings.Contains(p.stderr.String(), "abandoned"), test.code == 3)
+				testkit.Equal(t, "rungs", strings.Join(said, ", "), test.rungs)
+				testkit.Equal(t, "the defers of main ran", deferred, true)
+				testkit.Equal(t, "it says on standard error who was abandoned", strings.Contains(p.stderr.String(), "abandoned"), test.code == 3)
 			})
 		}
 	}
 }
 
-// No signal comes after the first: time alone leads down, and to the same end.
-func TestTimeIsEnough(t *testing.T) {
+// A program receives one signal. After that the phases end when their time is over, and the result
+// is the same as with more signals.
+func TestRun_PhasesEndByTime(t *testing.T) {
 	p := start(t, "short")
 	p.until("Serving 0")
 	p.signal(syscall.SIGTERM)
-	equal(t, "exit code", p.ends(), 3)
-	equal(t, "standard error", p.stderr.String(), `
-graceful: abandoned (not drained after 1ms on rung Hard), with 1 held:
+	testkit.Equal(t, "exit code", p.awaitExit(), 3)
+	testkit.Equal(t, "standard error", p.stderr.String(), `
+graceful: abandoned (not drained within the 1ms of phase Hard), with 1 held:
 	main ×1
-	CTXSHUTDOWN_TRACE=1 tells where, for how long, and what they are doing.
+	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired, for how long they are held, and their stacks.
 `[1:])
 }
 
-func TestBlockersArePrinted(t *testing.T) {
+func TestRun_PrintsBlockers(t *testing.T) {
 	p := start(t, "traced")
 	for _, rung := range []string{"Serving 0", "Soft 1", "Hard 2"} {
 		p.until(rung)
 		p.signal(syscall.SIGTERM)
 	}
-	equal(t, "exit code", p.ends(), 3)
+	testkit.Equal(t, "exit code", p.awaitExit(), 3)
 	shape := regexp.MustCompile(`^graceful: abandoned \(terminated signal received\), with 1 held:
 	app/jobs ×1 at signal_test\.go:\d+ for \d+m?s
 1 goroutine of app/jobs:
@@ -365,22 +375,22 @@ $`)
 	}
 }
 
-func TestPanicDrainsFirst(t *testing.T) {
+func TestRun_PanicDrainsFirst(t *testing.T) {
 	p := start(t, "panic")
-	equal(t, "exit code", p.ends(), 2)
+	testkit.Equal(t, "exit code", p.awaitExit(), 2)
 	flushed, deferred := strings.Index(p.output(), "flushed"), strings.Index(p.output(), "deferred")
 	if flushed < 0 || deferred < flushed {
-		t.Errorf("not drained, or not before the defers of main:\n%s", p.output())
+		t.Errorf("Run did not drain, or not before the deferred calls of main:\n%s", p.output())
 	}
 	for _, want := range []string{"panic: ", "index out of range", "graceful_test.init.func", "signal_test.go:", "graceful.Run("} {
 		if !strings.Contains(p.stderr.String(), want) {
-			t.Errorf("the traceback does not have %q:\n%s", want, p.stderr.String())
+			t.Errorf("the traceback does not contain %q:\n%s", want, p.stderr.String())
 		}
 	}
 }
 
-// Nobody is there any more to raise it, so it does what a panic does in any goroutine.
-func TestPanicAfterTheEnd(t *testing.T) {
+// If f panics after Run has returned, the process ends as after a panic in any goroutine.
+func TestRun_PanicAfterReturn(t *testing.T) {
 	for role, says := range map[string]string{
 		"late panic":           "error: graceful: abandoned",
 		"late panic of a hook": "error: graceful: abandoned",
@@ -390,24 +400,25 @@ func TestPanicAfterTheEnd(t *testing.T) {
 			p := start(t, role)
 			p.until("Serving 0")
 			p.signal(syscall.SIGTERM)
-			equal(t, "exit code", p.ends(), 2)
+			testkit.Equal(t, "exit code", p.awaitExit(), 2)
 			if !strings.Contains(p.output(), says) || !strings.Contains(p.stderr.String(), "panic: oops") {
-				t.Errorf("said\n%s\n%s", p.output(), p.stderr.String())
+				t.Errorf("the process printed\n%s\n%s", p.output(), p.stderr.String())
 			}
 		})
 	}
 }
 
-func TestSignalBeforeF(t *testing.T) {
+func TestRun_NoticesSignalBeforeF(t *testing.T) {
 	p := start(t, "early")
-	equal(t, "exit code", p.ends(), 0)
+	testkit.Equal(t, "exit code", p.awaitExit(), 0)
 	if !strings.Contains(p.output(), "graceful: terminated signal received") {
-		t.Errorf("f has not heard of the signal:\n%s", p.output())
+		t.Errorf("f did not learn of the signal:\n%s", p.output())
 	}
 }
 
-// Run after Run is fine, and after the last a signal does again what it does by default.
-func TestSignalsAreRestored(t *testing.T) {
+// Run can be called again after it has returned. After the last call, signals have their default
+// effect again.
+func TestRun_RestoresSignals(t *testing.T) {
 	p := start(t, "twice")
 	for range 2 {
 		p.until("Serving 0")
@@ -416,18 +427,18 @@ func TestSignalsAreRestored(t *testing.T) {
 	}
 	p.until("over")
 	p.signal(syscall.SIGTERM)
-	equal(t, "exit code", p.ends(), -1)
-	equal(t, "end", p.cmd.ProcessState.String(), "signal: terminated")
+	testkit.Equal(t, "exit code", p.awaitExit(), -1)
+	testkit.Equal(t, "end", p.cmd.ProcessState.String(), "signal: terminated")
 }
 
-func TestWithSignals(t *testing.T) {
+func TestWithSignals_HandlesListedSignalsOnly(t *testing.T) {
 	p := start(t, "hup")
 	p.until("Serving 0")
 	p.signal(syscall.SIGHUP)
-	equal(t, "exit code", p.ends(), 0)
+	testkit.Equal(t, "exit code", p.awaitExit(), 0)
 
 	p = start(t, "hup")
 	p.until("Serving 0")
 	p.signal(syscall.SIGTERM)
-	equal(t, "exit code", p.ends(), -1)
+	testkit.Equal(t, "exit code", p.awaitExit(), -1)
 }

@@ -8,38 +8,44 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// Stats are counters over all runs in this program.
+// Stats are counters over all calls of Run in this program.
 type Stats struct {
-	Clean, Forced, Abandoned uint64        // how drains ended
-	Late                     uint64        // guards released after somebody had given up on them
-	Extensions               uint64        // granted
-	StillHeld                uint64        // guards held when runs were abandoned
-	LongestDrain             time.Duration // from Soft to the end
+	Clean, Forced, Abandoned uint64        // the numbers of runs that ended in each way
+	Late                     uint64        // the number of guards released after Force or after their run was abandoned
+	Extensions               uint64        // the number of extensions granted
+	StillHeld                uint64        // the number of guards that were held when their runs were abandoned
+	LongestDrain             time.Duration // the longest time from Soft to the end of a run
 }
 
-// counters keep the scopes that were abandoned, whose guards may be released late, until that has happened.
+// counters contains the counters of all runs, and the scopes of abandoned runs until their guards
+// have been released.
 var counters struct {
 	sync.Mutex
 	Stats
-	left []*leftover
+	abandoned []*abandonedScope
 }
 
-type leftover struct {
+type abandonedScope struct {
 	scope *ctxshutdown.Swansong
-	held  int // when it was abandoned
-	late  int // of these, the ones that are counted as released
+	held  int // the number of guards that were held when the run was abandoned
+	late  int // the number of these guards that Late already counts
 }
 
-// ReadStats returns the counters. They outlive the runs, never go down, and are updated at the end of each run, Late also
-// after it, and Extensions at once. Late is what was held when Work was cancelled, or when the run was abandoned, and is
-// held no more; a guard acquired so late may hide one that has not been counted yet.
+// ReadStats returns the counters. They never decrease. They are updated at the end of each run,
+// Late also afterwards, and Extensions at once.
 //
-// It may be called concurrently, and takes time proportional to the scopes that hold guards in abandoned runs.
+// Late counts the guards that were held when Work was cancelled or when the run was abandoned and
+// have been released since. A guard acquired after that may hide one that has not been counted yet.
+//
+// ReadStats may be called concurrently. It takes time proportional to the number of scopes that
+// hold guards in abandoned runs.
 func ReadStats() Stats {
 	counters.Lock()
 	defer counters.Unlock()
-	counters.left = slices.DeleteFunc(counters.left, func(l *leftover) bool {
-		left := l.scope.GuardCount() // and not State: that may belong to a synctest bubble, of which no channel may be touched here
+	counters.abandoned = slices.DeleteFunc(counters.abandoned, func(l *abandonedScope) bool {
+		// Use GuardCount, not State: the scope may belong to a synctest bubble, whose channels must
+		// not be used here.
+		left := l.scope.GuardCount()
 		late := max(l.late, l.held-left)
 		counters.Late += uint64(late - l.late)
 		l.late = late
@@ -48,8 +54,8 @@ func ReadStats() Stats {
 	return counters.Stats
 }
 
-// count takes the end of a run.
-func count(o outcome, s *ctxshutdown.Swansong, atForce, atExit int, took time.Duration) {
+// countRun adds one run to the counters.
+func countRun(o outcome, s *ctxshutdown.Swansong, atForce, atExit int, took time.Duration) {
 	counters.Lock()
 	defer counters.Unlock()
 	switch o {
@@ -60,7 +66,7 @@ func count(o outcome, s *ctxshutdown.Swansong, atForce, atExit int, took time.Du
 	case abandoned:
 		counters.Abandoned++
 		counters.StillHeld += uint64(atExit)
-		counters.left = append(counters.left, &leftover{scope: s, held: atExit})
+		counters.abandoned = append(counters.abandoned, &abandonedScope{scope: s, held: atExit})
 	}
 	counters.Late += uint64(max(0, atForce-atExit))
 	counters.LongestDrain = max(counters.LongestDrain, took)

@@ -13,9 +13,11 @@ import (
 	"time"
 	"unicode/utf8"
 	"unsafe"
+
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// A terminal is a pseudo-terminal with a program on it.
+// A terminal is a pseudo-terminal on which a program runs.
 type terminal struct {
 	*testing.T
 	cmd    *exec.Cmd
@@ -78,7 +80,7 @@ func startOnTerminal(t *testing.T, role string, columns uint16, env ...string) *
 			default:
 			}
 			if err != nil {
-				return // EIO: nobody has the other end open
+				return // the error is EIO when no process has the other end open
 			}
 		}
 	}()
@@ -109,7 +111,7 @@ func (tty *terminal) press(keys string) {
 	}
 }
 
-func (tty *terminal) ends() int {
+func (tty *terminal) awaitExit() int {
 	tty.Helper()
 	tty.until("bye")
 	tty.press("\n")
@@ -118,11 +120,11 @@ func (tty *terminal) ends() int {
 	return tty.cmd.ProcessState.ExitCode()
 }
 
-// ^C once, twice, three times.
-func TestControlC(t *testing.T) {
+// The user presses ^C once, twice or three times on a terminal.
+func TestTerminal_ControlCAdvancesPhases(t *testing.T) {
 	for _, test := range []struct {
 		role  string
-		rungs []string // at which ^C is pressed
+		rungs []string // the phases in which the user presses ^C
 		code  int
 	}{
 		{"soft", []string{"Serving 0"}, 0},
@@ -136,15 +138,15 @@ func TestControlC(t *testing.T) {
 				tty.until(rung)
 				tty.press("\x03")
 			}
-			equal(t, "exit code", tty.ends(), test.code)
-			equal(t, "it was an interrupt", strings.Contains(tty.screen(), "interrupt"), test.code > 0)
+			testkit.Equal(t, "exit code", tty.awaitExit(), test.code)
+			testkit.Equal(t, "it was an interrupt", strings.Contains(tty.screen(), "interrupt"), test.code > 0)
 		})
 	}
 }
 
-// The line is redrawn in place, fits, and has no escape in it but the one that erases what is left of the line before,
-// whatever names and reasons there are.
-func TestLineOfProgress(t *testing.T) {
+// The progress line is redrawn in place, fits the width, and contains no escape sequence except the
+// one that erases the rest of the line, whatever the names and reasons contain.
+func TestTerminal_ProgressLineFitsWidth(t *testing.T) {
 	for _, columns := range []uint16{120, 40, 7, 2, 1} {
 		t.Run(fmt.Sprint(columns), func(t *testing.T) {
 			t.Parallel()
@@ -154,8 +156,8 @@ func TestLineOfProgress(t *testing.T) {
 			if columns < 3 {
 				tty.until("Soft 1")
 				tty.press("\n")
-				equal(t, "exit code", tty.ends(), 0)
-				equal(t, "there is no room for a line", strings.Contains(tty.screen(), "\x1b"), false)
+				testkit.Equal(t, "exit code", tty.awaitExit(), 0)
+				testkit.Equal(t, "there is no room for a line", strings.Contains(tty.screen(), "\x1b"), false)
 				return
 			}
 			tty.until("\x1b[K")
@@ -163,18 +165,18 @@ func TestLineOfProgress(t *testing.T) {
 				tty.until(`jobs\x1b[31m\r\n漢字 ×1`)
 			}
 			tty.press("\n")
-			equal(t, "exit code", tty.ends(), 0)
+			testkit.Equal(t, "exit code", tty.awaitExit(), 0)
 
 			frames := regexp.MustCompile(`\r([^\r\n]*)\x1b\[K\r`).FindAllStringSubmatch(tty.screen(), -1)
 			if len(frames) == 0 {
-				t.Fatalf("no line of progress:\n%q", tty.screen())
+				t.Fatalf("there is no progress line:\n%q", tty.screen())
 			}
 			for i, f := range frames {
 				if n := utf8.RuneCountInString(f[1]); n >= int(columns) {
 					t.Errorf("%d characters on %d columns: %q", n, columns, f[1])
 				}
 				if strings.ContainsFunc(f[1], func(r rune) bool { return r < ' ' || r == '\u202e' || r == 0x7f }) {
-					t.Errorf("garbage in %q", f[1])
+					t.Errorf("unprintable characters in %q", f[1])
 				}
 				if i > 0 && f[1] == frames[i-1][1] {
 					t.Errorf("%q was drawn twice", f[1])
@@ -183,37 +185,37 @@ func TestLineOfProgress(t *testing.T) {
 			if columns == 120 {
 				shape := regexp.MustCompile(`^draining 2 guards · \d+\.\d s of 3630 s · extended by 30\.0 s \(\?]0;title\?\?\[2J\?gnp\.\?\) · jobs\\x1b\[31m\\r\\n漢字 ×1, main ×1$`)
 				if last := frames[len(frames)-1][1]; !shape.MatchString(last) {
-					t.Errorf("the line is %q", last)
+					t.Errorf("the last progress line is %q", last)
 				}
 			}
 			rest := regexp.MustCompile(`\r[^\r\n]*\x1b\[K\r?`).ReplaceAllString(tty.screen(), "")
 			if strings.Contains(rest, "\x1b") {
-				t.Errorf("escapes elsewhere: %q", rest)
+				t.Errorf("escape sequences outside of the progress line: %q", rest)
 			}
 			if end := strings.LastIndex(tty.screen(), "\r\x1b[K"); end < strings.LastIndex(tty.screen(), "guard") {
-				t.Errorf("the line was left standing:\n%q", tty.screen())
+				t.Errorf("the progress line was not erased:\n%q", tty.screen())
 			}
 		})
 	}
 }
 
-func TestNoLineOnADumbTerminal(t *testing.T) {
+func TestTerminal_DumbShowsNoProgressLine(t *testing.T) {
 	tty := startOnTerminal(t, "terminal", 80, "TERM=dumb")
 	tty.until("Serving 0")
 	tty.press("\x03")
 	tty.until("Soft 1")
 	tty.press("\n")
-	equal(t, "exit code", tty.ends(), 0)
+	testkit.Equal(t, "exit code", tty.awaitExit(), 0)
 	if bytes.Contains([]byte(tty.screen()), []byte("\x1b")) || strings.Contains(tty.screen(), "draining") {
 		t.Errorf("progress on a dumb terminal:\n%q", tty.screen())
 	}
 }
 
-func TestLineOfProgress_Rungs(t *testing.T) {
+func TestTerminal_ProgressLineNamesPhase(t *testing.T) {
 	tty := startOnTerminal(t, "never-duck", 80)
 	tty.until("Serving 0")
 	for _, says := range []string{
-		"not ready, still serving 2 guards · ", // and f
+		"not ready, still serving 2 guards · ", // f holds the second guard
 		"draining 1 guard · ",
 		"cut short, waiting for 1 guard · ",
 	} {
@@ -221,8 +223,8 @@ func TestLineOfProgress_Rungs(t *testing.T) {
 		tty.until(says)
 	}
 	tty.press("\x03")
-	equal(t, "exit code", tty.ends(), 3)
+	testkit.Equal(t, "exit code", tty.awaitExit(), 3)
 	if before, _, ok := strings.Cut(tty.screen(), "graceful: abandoned"); !ok || strings.LastIndex(before, "\r\x1b[K") < strings.LastIndex(before, "guard") {
-		t.Errorf("the blockers are printed into the line:\n%q", tty.screen())
+		t.Errorf("the abandoned guards are printed into the progress line:\n%q", tty.screen())
 	}
 }

@@ -4,5 +4,6 @@ package graceful
 
 import "os"
 
-// columns returns 0: whether f is a terminal, and one that understands escapes, is not known here.
+// columns returns 0: on this system it is unknown whether f is a terminal that understands escape
+// sequences.
 func columns(*os.File) int { return 0 }

@@ -8,9 +8,9 @@ import (
 	"unsafe"
 )
 
-// columns returns how wide the terminal is, 0 if f is none.
+// columns returns the width of the terminal f, or 0 if f is not a terminal.
 func columns(f *os.File) int {
-	conn, err := f.SyscallConn() // unlike Fd, this leaves the file as it is
+	conn, err := f.SyscallConn() // unlike Fd, SyscallConn leaves the file in non-blocking mode
 	if err != nil {
 		return 0
 	}
@@ -23,7 +23,7 @@ func columns(f *os.File) int {
 	case err != nil || errno != 0:
 		return 0
 	case size.columns == 0:
-		return 80 // a terminal that does not say
+		return 80 // assume 80 columns if the terminal does not report its size
 	}
 	return int(size.columns)
 }

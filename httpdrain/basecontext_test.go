@@ -9,13 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/httpdrain"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// Where the scope and the user's BaseContext have a value for the same key, a request has that of the scope.
-func TestServe_BaseContextValues(t *testing.T) {
+// If the scope and the user's BaseContext have a value for the same key, a request's context has
+// the value of the scope.
+func TestServe_ScopeValuesOverrideBaseContext(t *testing.T) {
 	type values struct{ Both, Base any }
 	synctest.Test(t, func(t *testing.T) {
 		s := ctxshutdown.New(context.WithValue(t.Context(), keyOf("both"), "of the scope"))
@@ -33,9 +34,7 @@ func TestServe_BaseContextValues(t *testing.T) {
 		p := ln.dial(t)
 		p.send(get)
 		p.answered()
-		if diff := cmp.Diff(values{"of the scope", "of the base"}, <-got); diff != "" {
-			t.Errorf("values (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "values", <-got, values{"of the scope", "of the base"})
 		s.Shutdown()
 		p.closed()
 		if err := <-done; err != nil {
@@ -44,12 +43,12 @@ func TestServe_BaseContextValues(t *testing.T) {
 	})
 }
 
-// The context of a request stays on the hard tier, whatever scope the user's BaseContext carries: Force cuts short a Write
-// that blocks.
-func TestServe_BaseContextOnTheSoftTier(t *testing.T) {
+// The context of a request is Work, whichever scope the user's BaseContext carries, so Force ends a
+// Write that blocks.
+func TestServe_RequestContextIsWork(t *testing.T) {
 	user := ctxshutdown.New(context.Background())
 	writing, written := make(chan struct{}), make(chan error, 1)
-	nobody, conn := net.Pipe()
+	unread, conn := net.Pipe()
 	srv := handler(func(_ http.ResponseWriter, r *http.Request) {
 		w := ctxshutdown.NewWriter(r.Context(), conn)
 		close(writing)
@@ -57,8 +56,8 @@ func TestServe_BaseContextOnTheSoftTier(t *testing.T) {
 		written <- err
 	})
 	srv.BaseContext = func(net.Listener) context.Context { return user }
-	v := start(t, srv, patient)
-	t.Cleanup(func() { nobody.Close(); conn.Close() })
+	v := start(t, srv, longLinger)
+	t.Cleanup(func() { unread.Close(); conn.Close() })
 	dial(t, v.addr).send(get)
 	<-writing
 	v.s.Shutdown()

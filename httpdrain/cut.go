@@ -11,20 +11,22 @@ import (
 	"time"
 )
 
-// A Cut is somebody who was still being served when the drain was cut short: also one whose handler had returned, while the
-// response was still being written. Of these, HTTP/2 knows the last one on a connection only.
+// A Cut describes a request or a hijacked connection that was not finished when Force ended the
+// drain. It may be a request whose handler has returned but whose response was not written
+// completely. On an HTTP/2 connection, only the last request of that kind is known.
 type Cut struct {
-	Method string // empty where no handler had been called yet, most often because the request's header had not come
-	// Route is the pattern that r.Pattern had when the response began, such as "GET /orders/{id}", or else the one that
-	// [WithRoute], or the server's [http.ServeMux], has for the path, or else the path. Patterns for a host are not found.
+	Method string // empty if no handler was called, usually because the header was incomplete
+	// Route is the pattern in r.Pattern when the response began, such as "GET /orders/{id}". If
+	// there was none, it is the pattern that [WithRoute], or the server's [http.ServeMux], returns
+	// for the path, or else the path. Patterns with a host are not found.
 	Route    string
 	Remote   string        // the client's address
-	Age      time.Duration // since the request's header had come, or since its first bytes where it had not; 0 if unknown
-	Hijacked bool          // the connection, for example to a websocket
+	Age      time.Duration // since the header was read or, if it is incomplete, its first bytes; 0 if unknown
+	Hijacked bool          // the connection was hijacked, for example for a websocket
 }
 
 func (c Cut) String() string {
-	what := "a header"
+	what := "an incomplete header"
 	switch {
 	case strings.HasPrefix(c.Route, c.Method+" "):
 		what = c.Route
@@ -37,17 +39,18 @@ func (c Cut) String() string {
 	return fmt.Sprintf("%s from %s for %v", what, c.Remote, c.Age.Round(time.Millisecond))
 }
 
-// A CutError says that the drain was cut short by the end of Work, and who was cut.
+// A CutError reports that the context [ctxshutdown.Swansong.Work] was cancelled, by Force, before
+// the drain was complete. It lists the requests and connections that were not finished.
 type CutError struct {
-	Name  string // of the server's scope
-	Cut   []Cut  // oldest first; empty where only quiet connections were left
-	Cause error  // why Work ended
+	Name  string // name of the server's scope
+	Cut   []Cut  // oldest first; empty if only quiet connections were left
+	Cause error  // why Work was cancelled
 }
 
-// mentioned is how many are named in an error.
-const mentioned = 5
+// maxListed is how many entries of Cut the message of a CutError lists.
+const maxListed = 5
 
-// Error names the oldest.
+// Error returns a message that lists the oldest entries of Cut.
 func (e *CutError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "httpdrain: %s: drain cut short (%v)", e.Name, e.Cause)
@@ -60,7 +63,7 @@ func (e *CutError) Error() string {
 		fmt.Fprintf(&b, " with %d requests left: ", n)
 	}
 	for i, c := range e.Cut {
-		if i == mentioned {
+		if i == maxListed {
 			fmt.Fprintf(&b, " and %d more", len(e.Cut)-i)
 			break
 		}
@@ -72,59 +75,63 @@ func (e *CutError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the cause.
+// Unwrap returns e.Cause.
 func (e *CutError) Unwrap() error { return e.Cause }
 
-// cut closes what is left, and says what that was.
-func (d *drain) cut() *CutError {
+// cutShort closes all connections and returns an error that lists the unfinished requests.
+func (d *drain) cutShort() *CutError {
 	e := &CutError{Name: d.name, Cause: context.Cause(d.work)}
-	now := time.Since(epoch) // one for all, or to close some would age the others
-	var all []left
+	now := time.Since(epoch) // the same time for all connections, because closing the first ones takes time
+	var all []unfinished
 	for _, c := range d.snapshot() {
-		all = append(all, c.left(now)...)
-		c.sever()
+		all = append(all, c.unfinished(now)...)
+		c.close()
 	}
-	for _, l := range all { // under no lock, and when all are closed: it may call anybody's code
-		if !l.matched {
-			l.Route = cmp.Or(d.pattern(l.Method, l.Route), l.Route)
+	// findPattern may call the user's code, so it is called only now: no lock is held, and all
+	// connections are closed.
+	for _, u := range all {
+		if !u.hasPattern {
+			u.Route = cmp.Or(d.findPattern(u.Method, u.Route), u.Route)
 		}
-		e.Cut = append(e.Cut, l.Cut)
+		e.Cut = append(e.Cut, u.Cut)
 	}
 	slices.SortFunc(e.Cut, func(a, b Cut) int { return cmp.Compare(b.Age, a.Age) })
 	return e
 }
 
-// A left is a Cut whose Route is still the path, unless it is matched.
-type left struct {
+// An unfinished is a Cut whose Route is either a pattern, if hasPattern is set, or the path of the
+// request.
+type unfinished struct {
 	Cut
-	matched bool
+	hasPattern bool
 }
 
-// left returns what the connection is in the middle of; now is since epoch.
-func (c *conn) left(now time.Duration) (all []left) {
+// unfinished returns the unfinished requests of c. now is the time since epoch.
+func (c *conn) unfinished(now time.Duration) (all []unfinished) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	remote := c.remote()
 	for q := c.requests; q != nil; q = q.next {
-		if !q.watches {
-			all = append(all, left{Cut{Method: q.method, Route: q.route, Remote: remote, Age: now - q.began, Hijacked: c.hijacked}, q.matched})
+		if !q.isStream {
+			all = append(all, unfinished{Cut{Method: q.method, Route: q.route, Remote: remote, Age: now - q.start, Hijacked: c.state.hijacked}, q.isMatched})
 		}
 	}
-	begun := c.begun && !c.h2 || c.serving && c.h2
-	if begun && c.requests == nil && !c.hijacked && !c.closed {
-		all = append(all, left{c.unnamed(c.since, now), true})
-		c.silent = time.Time{} // it is cut
+	if c.requests != nil || !c.state.hasUnknownRequest() {
+		c.mu.Unlock()
+		return all
 	}
+	all = append(all, unfinished{c.unknownRequest(c.state.unansweredSince, now), true})
+	c.stepUnlock(connEvent{kind: eventListed})
 	return all
 }
 
-// unnamed returns the connection as one whose request's header has not come; now is since epoch. mu is held.
-func (c *conn) unnamed(since time.Time, now time.Duration) Cut {
-	somebody := Cut{Remote: c.remote()}
+// unknownRequest returns a Cut for a request whose handler was not called, and whose first bytes
+// were read at the time since. now is the time since epoch. The caller holds c.mu.
+func (c *conn) unknownRequest(since time.Time, now time.Duration) Cut {
+	cut := Cut{Remote: c.remote()}
 	if !since.IsZero() {
-		somebody.Age = epoch.Add(now).Sub(since)
+		cut.Age = epoch.Add(now).Sub(since)
 	}
-	return somebody
+	return cut
 }
 
 func (c *conn) remote() string {
@@ -134,9 +141,9 @@ func (c *conn) remote() string {
 	return ""
 }
 
-// pattern returns the route of a path, empty if it is not known. It may be called while the handler is running, and so
-// reads nothing that belongs to it.
-func (d *drain) pattern(method, path string) (pattern string) {
+// findPattern returns the route pattern for a path, or "" if there is none. It must not use the
+// http.Request, because the request's handler may be running.
+func (d *drain) findPattern(method, path string) (pattern string) {
 	if d.route != nil {
 		d.protect("WithRoute", func() { pattern = d.route(method, path) })
 	} else if mux, ok := d.server.handler.(*http.ServeMux); ok {

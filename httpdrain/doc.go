@@ -1,66 +1,85 @@
-// Package httpdrain serves HTTP until a scope is told to stop, and then ends every connection without losing a request.
+// Package httpdrain serves HTTP until a scope is stopped, and then ends every connection without
+// losing a request.
 //
 //	s := ctxshutdown.New(ctx)
 //	srv := &http.Server{Addr: ":8080", Handler: mux}
-//	err := httpdrain.ListenAndServe(s, srv) // nil: s was told to stop, and everybody has been served
+//	err := httpdrain.ListenAndServe(s, srv) // nil: stopped, and all requests were answered
 //
-// A request is lost when bytes of it were sent on an established connection and no complete response came back.
-// [http.Server.Shutdown] loses requests under load, because it closes idle connections that already have a request in the
-// socket. This is the order that loses none:
+// A request is lost if a client has sent bytes of it on an established connection and received no
+// complete response. [http.Server.Shutdown] loses requests under load, because it closes idle
+// connections that have a request in the socket. This package loses none, by this order:
 //
-//  1. Lame duck: [Ready] says no, and everything else goes on (see package graceful).
-//  2. The scope is told to stop. Accept until the kernel's queue is empty, then close the listener.
-//  3. Every response whose header is not written yet says Connection: close; on HTTP/2 that is a GOAWAY. A request that
-//     still arrives is served, however long its header takes.
-//  4. A connection that has been quiet for the linger is closed, on HTTP/2 after a GOAWAY. So is one that never sent a
-//     byte, for which net/http alone waits five seconds and more.
-//  5. Hijacked connections, such as websockets, are waited for until they are closed. Their handlers, and those of server-sent
-//     events and long polls, learn of the stop from the scope in the request's context.
-//  6. Hard: when Work ends, by [ctxshutdown.Swansong.Force], what is left is closed, and Serve returns who that was.
+//  1. Lame duck: [Ready] answers 503, everything else continues (see package graceful).
+//  2. The scope is stopped. Accept until the kernel's accept queue is empty, then close the
+//     listener.
+//  3. Each response whose header is not written yet says Connection: close. On HTTP/2, a GOAWAY is
+//     sent instead. A request that still arrives is served, however slow its header is.
+//  4. A connection that has been quiet for the linger is closed, on HTTP/2 after a GOAWAY. So is a
+//     connection that never sent a byte, for which net/http alone waits five seconds and more.
+//  5. Hijacked connections, such as websockets, are waited for until they are closed. Their
+//     handlers, and those of server-sent events and long polls, learn of the stop from the scope in
+//     the request's context.
+//  6. Force: when Work ends, by [ctxshutdown.Swansong.Force], the remaining connections are closed,
+//     and Serve returns a list of the unfinished requests.
 //
 // # In a handler
 //
-// Every request holds a guard of the server's scope, which is a child of s. The request's context is on the hard tier: it
-// ends when the client goes away, when the handler returns, and by Force, but not by the stop. What lasts asks the scope:
+// Every request holds a guard of the server's scope, which is a child of s. The context of the
+// request is Work: it is cancelled when the client disconnects, when the handler returns, and by
+// Force, but not by the stop. A handler that runs for long waits for the scope too:
 //
 //	scope, _ := ctxshutdown.FromContext(r.Context())
 //	select {
 //	case e := <-events:
 //		…
-//	case <-scope.Done(): // told to stop: say goodbye and return
-//	case <-r.Context().Done(): // the client is gone, or the drain was cut short
+//	case <-scope.Done(): // the server was stopped: send a last message and return
+//	case <-r.Context().Done(): // the client has disconnected, or Force was called
 //	}
 //
-// # What is changed in the server
+// # Changes to the http.Server
 //
-// The first Serve of a server chains its Handler, ConnState, ConnContext, BaseContext and TLSNextProto; they must be set
-// before. ConnState and ConnContext are given the connection that the listener accepted, or the [*tls.Conn] around it. From
-// BaseContext the values are taken, and not its end, which would cancel requests in flight; where s has a value for the same
-// key, that counts, since the request belongs to s. Handlers get a ResponseWriter that has all that the server's own has to
-// show: Flusher, io.ReaderFrom (so that files are still sent by sendfile), io.StringWriter, Hijacker on HTTP/1, Pusher on
-// HTTP/2, and everything that [http.ResponseController] does. What [http.MaxBytesReader] asks of it is net/http's own secret:
-// of a body that is too large, the server reads up to 256 KB more, and keeps the connection if that is all, unless the handler
-// sets Connection: close. A hijacked connection is a net.Conn around the accepted one, which its NetConn method returns.
+// The first Serve of an http.Server wraps its Handler, ConnState, ConnContext, BaseContext and
+// TLSNextProto. Set them before.
 //
-// # What remains
+//   - ConnState and ConnContext are called with the connection that the listener accepted, or with
+//     the [*tls.Conn] around it.
+//   - Requests have the values of BaseContext, but not its cancellation. If s has a value for the
+//     same key, requests have that value.
+//   - The ResponseWriter of a handler implements the same interfaces as net/http's: Flusher,
+//     io.ReaderFrom (so that files are sent by sendfile), io.StringWriter, Hijacker on HTTP/1,
+//     Pusher on HTTP/2, and everything that [http.ResponseController] uses. It cannot implement the
+//     unexported method that [http.MaxBytesReader] uses. So after a body that is too large, the
+//     server reads up to 256 KB more, and keeps the connection if that is the rest of the body,
+//     unless the handler sets Connection: close.
+//   - A hijacked connection is a net.Conn around the accepted one, which its NetConn method
+//     returns.
 //
-//   - A client that connects between the last look at the kernel's queue and the closing of the listener is reset; handing
-//     the listener over to a successor is the only full answer.
-//   - A listener without a SetDeadline that works is closed a few milliseconds after the stop. If its Accept waits for something
-//     else than a connection, as one does that limits their number, those in the queue are reset.
-//   - A client that sends its next request at the moment at which the linger ends is served if the request is there when the
-//     server looks. On its way, it meets a closed connection, as it may with any idle time-out.
-//   - A client that falls silent for two seconds (or the linger, if that is longer) in the middle of a header is closed as a
-//     quiet one is. That may be a request lost, so it is a warning in the log and counted by [ReadStats], but no error of
-//     Serve: a client that never finishes a header would make each drain one that has failed. Under TLS, a client that has
-//     shown a certificate and sent nothing else may be taken for one. One that has sent half a header together with the request
-//     before it is closed after the linger, and not counted: nothing but net/http knows that it has come.
-//   - The linger counts from when the kernel has taken a response, and not from when the client has read it. A client that needs
-//     longer than that for what is in the kernel's buffers finds the connection closed right behind the response.
-//   - On HTTP/2, a response that the client has no room for, and whose handler had returned before a stream of [Debug] began on
-//     the same connection, is not waited for.
-//   - On HTTP/1, requests pipelined behind one whose response says Connection: close are not read.
-//   - On HTTP/2, net/http sends one GOAWAY, with the last stream it has seen: a request on its way at that moment is refused by
-//     it, which tells the client that nothing of it was carried out, and clients send it again elsewhere. HTTP/2 connections
-//     of golang.org/x/net/http2/h2c are hijacked ones for the server: use [http.Server.Protocols].
+// # Limitations
+//
+//   - A client that connects after the accept queue was found empty and before the listener is
+//     closed is reset. Only handing the listener over to a successor avoids that.
+//   - A listener without a working SetDeadline is closed a few milliseconds after the stop. If its
+//     Accept is waiting for something else than a connection then, as in a listener that limits
+//     their number, the connections in the queue are reset.
+//   - A client that sends its next request just as the linger ends is served if the request has
+//     reached the server when the server looks for it. Otherwise it finds a closed connection, as
+//     with any idle time-out.
+//   - A client that pauses for two seconds, or the linger if that is longer, in the middle of a
+//     header is closed like a quiet one. Its request may be lost, so that is logged as a warning
+//     and counted by [ReadStats]. It is not an error of Serve: otherwise a single client that never
+//     finishes a header would make every drain fail. With TLS, a client that has sent a certificate
+//     and nothing else may be taken for such a client. A client that has sent half a header
+//     together with the request before is closed after the linger, and not counted: only net/http
+//     knows that the half header was received.
+//   - The linger begins when the kernel has accepted the response for sending, not when the client
+//     has read it. A client that takes longer than the linger to read from the kernel's buffers
+//     finds the connection closed right after the response.
+//   - On HTTP/2, the drain does not wait for a response for which the client has no room if its
+//     handler had returned before a stream of [Debug] began on the same connection.
+//   - On HTTP/1, requests pipelined after one whose response says Connection: close are not read.
+//   - On HTTP/2, net/http sends a single GOAWAY, with the last request that it has seen. It refuses
+//     a request that is on its way at that time. This tells the client that the request was not
+//     processed, and clients repeat it on another connection.
+//   - HTTP/2 connections of golang.org/x/net/http2/h2c are hijacked connections for the server. Use
+//     [http.Server.Protocols] instead.
 package httpdrain

@@ -10,105 +10,102 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// A standing is what a connection is to the drain.
-type standing int
-
-const (
-	served  standing = iota // in the hands of the server
-	taken                   // hijacked, waited for
-	watched                 // all its requests only watch, and are not waited for
-	gone
-)
-
-// A drain knows the connections of one listener, and ends them. Until it begins, all it does is count: when connections
-// come and go, and not for each request.
+// A drain tracks the connections of one call of Serve, and ends them after the scope has been
+// stopped. Until then it does work only when a connection is accepted, hijacked or closed, and for
+// streams of [Debug]. It does none for any other request.
 type drain struct {
 	options
 	server  *server
-	secure  bool // TLS
+	secure  bool // the server uses TLS
 	scope   *ctxshutdown.Swansong
-	hijacks *ctxshutdown.Swansong // counts hijacked connections, so that reports tell them from requests
-	work    context.Context       // hard tier of scope
+	hijacks *ctxshutdown.Swansong // has a guard for each hijacked connection, so that reports show them separately
+	work    context.Context       // scope.Work(), which Force cancels
 
 	draining atomic.Bool
-	began    time.Time // set before draining is
+	began    time.Time // when the drain began; set before draining
 
 	mu       sync.Mutex
-	conns    map[*conn]int // how often each is here, see move
-	standing [gone]int     // how many of them
-	accepted bool          // no more will come
-	quiet    chan struct{} // closed when the server has nothing left to serve
-	empty    chan struct{} // closed when there is nobody left to wait for
-	silent   []Cut         // who has been closed in the middle of a header
+	conns    map[*conn]int // tracked connections; for the number, see move
+	count    [roleGone]int // connections, by role
+	accepted bool          // all connections have been accepted
+	quiet    chan struct{} // closed when only hijacked connections and streams of Debug are left
+	empty    chan struct{} // closed when only streams of Debug are left
+	silent   []Cut         // connections that the drain closed in the middle of a header
 
-	failed *PanicError // the first; of the goroutine of Serve
+	panicErr *PanicError // the first panic; only the goroutine that called Serve uses it
 }
 
-// add takes a connection on; own is whether nobody else can have got hold of it.
-func (d *drain) add(nc net.Conn, own bool) net.Conn {
+// add starts to track the accepted connection nc, and returns the connection that the server is to
+// use instead. isExclusive says that no other code can have a reference to nc, because the listener
+// is of package net.
+func (d *drain) add(nc net.Conn, isExclusive bool) net.Conn {
 	w, c := newConn(nc)
 	_, tcp := w.(*tcpConn)
-	c.deadline.ours = tcp && own && d.server.connState == nil && d.server.connContext == nil
+	c.deadline.isExclusive = tcp && isExclusive && d.server.connState == nil && d.server.connContext == nil
 	c.raw, c.drain, c.scope, c.work = nc, d, d.scope, d.work
-	if d.secure {
-		c.shaking = new(handshake)
-	}
+	c.state.linger, c.state.inHandshake = d.linger, d.secure
 	if d.pace > 0 {
-		c.scope, c.stop = ctxshutdown.WithCancel(d.work)
+		c.scope, c.pacing.stop = ctxshutdown.WithCancel(d.work)
 		c.work = c.scope.Work()
 	}
 	d.mu.Lock()
 	d.conns[c]++
-	d.standing[served]++
+	d.count[roleServed]++
 	d.mu.Unlock()
 	return w
 }
 
-// move is called with c's mu held, or when c is gone. One that is gone comes back with a handler that HTTP/2 has started before
-// the connection ended, and that begins only now; and it may do so before it is heard here that it was gone, so that counts.
-func (d *drain) move(c *conn, was, is standing) {
+// move counts the connection c, whose role has changed from before to after. The caller holds c.mu,
+// unless after is roleGone.
+//
+// On HTTP/2, a handler may begin to run after its connection was closed. Then a connection that was
+// gone is served again. The two calls of move may arrive in either order, so d.conns holds a number
+// for each connection.
+func (d *drain) move(c *conn, before, after role) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if was == gone {
+	if before == roleGone {
 		d.conns[c]++
 	} else {
-		d.standing[was]--
+		d.count[before]--
 	}
-	if is == gone {
+	if after == roleGone {
 		if d.conns[c]--; d.conns[c] == 0 {
 			delete(d.conns, c)
 		}
 	} else {
-		d.standing[is]++
+		d.count[after]++
 	}
-	d.look()
+	d.closeChannels()
 }
 
-// fellSilent is called with the conn's mu held, and before the end of the connection is heard of.
-func (d *drain) fellSilent(c Cut) {
+// recordSilent records a connection that the drain closed in the middle of a header. The caller
+// holds the mutex of that connection, whose role is not roleGone yet.
+func (d *drain) recordSilent(c Cut) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.silent = append(d.silent, c)
 }
 
-// look tells whoever waits for the end of the drain, or of its better part. mu is held.
-func (d *drain) look() {
-	if !d.accepted || d.standing[served] > 0 {
+// closeChannels closes the channels quiet and empty if their conditions hold. The caller holds
+// d.mu.
+func (d *drain) closeChannels() {
+	if !d.accepted || d.count[roleServed] > 0 {
 		return
 	}
-	shut(d.quiet)
-	if d.standing[taken] == 0 {
-		shut(d.empty)
+	closeOnce(d.quiet)
+	if d.count[roleHijacked] == 0 {
+		closeOnce(d.empty)
 	}
 }
 
-func shut(ch chan struct{}) {
-	if !closed(ch) {
+func closeOnce(ch chan struct{}) {
+	if !isClosed(ch) {
 		close(ch)
 	}
 }
 
-func closed(ch <-chan struct{}) bool {
+func isClosed(ch <-chan struct{}) bool {
 	select {
 	case <-ch:
 		return true
@@ -117,21 +114,19 @@ func closed(ch <-chan struct{}) bool {
 	}
 }
 
-// begin ends the connections, each in its time. No more of them come: they do until the listener is closed, because each
-// one that ends may be followed by another.
+// begin starts to end the connections, and returns their number. It is called after the last
+// connection has been accepted.
 func (d *drain) begin() (n int) {
 	d.began = time.Now()
 	d.draining.Store(true)
 	d.mu.Lock()
 	d.accepted = true
-	d.look()
+	d.closeChannels()
 	d.mu.Unlock()
 	conns := d.snapshot()
 	for _, c := range conns {
 		c.mu.Lock()
-		c.owe()
-		c.plan()
-		c.mu.Unlock()
+		c.stepUnlock(connEvent{kind: eventDrain})
 	}
 	return len(conns)
 }
@@ -146,7 +141,7 @@ func (d *drain) snapshot() []*conn {
 	return conns
 }
 
-// late reports whether a request is to be refused.
-func (d *drain) late() bool {
+// refusesRequests reports whether a request that arrives now is refused, see WithRetryAfter.
+func (d *drain) refusesRequests() bool {
 	return d.retryAfter > 0 && d.draining.Load() && time.Since(d.began) >= d.linger
 }

@@ -12,18 +12,18 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/httpdrain"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-func TestServe_RequestsOnIdleConnectionsAreServed(t *testing.T) {
-	v := start(t, handler(ok), patient)
+func TestServe_AnswersRequestOnIdleConnection(t *testing.T) {
+	v := start(t, handler(ok), longLinger)
 	p := dial(t, v.addr)
 	p.send(get)
 	p.answered()
 	v.s.Shutdown()
-	for keep := true; keep; { // until the drain has come as far as saying so
+	for keep := true; keep; { // the drain may begin a little after the stop
 		p.send(get)
 		keep = p.answered()
 	}
@@ -31,7 +31,7 @@ func TestServe_RequestsOnIdleConnectionsAreServed(t *testing.T) {
 	v.drained()
 }
 
-func TestServe_HeaderInPieces(t *testing.T) {
+func TestServe_AnswersHeaderInPieces(t *testing.T) {
 	v := start(t, handler(ok))
 	quiet, begun, fresh := dial(t, v.addr), dial(t, v.addr), dial(t, v.addr)
 	var unused []*peer
@@ -45,9 +45,9 @@ func TestServe_HeaderInPieces(t *testing.T) {
 	begun.send(get[:20])
 	fresh.send(get[:20])
 	v.s.Shutdown()
-	quiet.closed() // the linger is over
+	quiet.closed() // the linger has passed
 	for _, p := range unused {
-		p.closed() // for everybody, and not only for the first
+		p.closed() // the server has closed all quiet connections, not only the first
 	}
 	for _, p := range []*peer{begun, fresh} {
 		p.send(get[20:])
@@ -59,25 +59,25 @@ func TestServe_HeaderInPieces(t *testing.T) {
 	v.drained()
 }
 
-// A stoppedListener accepts nobody before the stop.
-type stoppedListener struct {
+// A delayedListener accepts no connection before the stop.
+type delayedListener struct {
 	*net.TCPListener
 	stop chan struct{}
 }
 
-func (l *stoppedListener) Accept() (net.Conn, error) {
+func (l *delayedListener) Accept() (net.Conn, error) {
 	<-l.stop
 	return l.TCPListener.Accept()
 }
 
-// Who has connected is served, also when the server has not accepted anybody by the time of the stop.
-func TestServe_ConnectionsInTheQueueAreServed(t *testing.T) {
+// Connections that are in the accept queue when the scope is stopped are served.
+func TestServe_ServesAcceptQueue(t *testing.T) {
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln := &stoppedListener{tcp.(*net.TCPListener), make(chan struct{})}
-	v := startOn(t, ln, handler(ok), patient)
+	ln := &delayedListener{tcp.(*net.TCPListener), make(chan struct{})}
+	v := startOn(t, ln, handler(ok), longLinger)
 	var peers []*peer
 	for range 100 {
 		p := dial(t, v.addr)
@@ -87,15 +87,16 @@ func TestServe_ConnectionsInTheQueueAreServed(t *testing.T) {
 	v.s.Shutdown()
 	close(ln.stop)
 	for _, p := range peers {
-		for keep := p.answered(); keep; keep = p.answered() { // until the drain says that it is the last one
+		// Send requests until a response says Connection: close.
+		for keep := p.answered(); keep; keep = p.answered() {
 			p.send(get)
 		}
 	}
 	v.drained()
 }
 
-// The stop comes at the busiest moment, many times.
-func TestServe_UnderLoad(t *testing.T) {
+// Clients send requests without a pause while the server is stopped. No request is lost.
+func TestServe_LosesNoRequestUnderLoad(t *testing.T) {
 	for range 10 {
 		var requests atomic.Int32
 		busy := make(chan struct{})
@@ -105,7 +106,7 @@ func TestServe_UnderLoad(t *testing.T) {
 				close(busy)
 			}
 			ok(w, r)
-		}), patient)
+		}), longLinger)
 		var answered atomic.Int32
 		var wg sync.WaitGroup
 		for range 50 {
@@ -118,16 +119,16 @@ func TestServe_UnderLoad(t *testing.T) {
 					p := newPeer(t, conn)
 					for keep := true; keep; {
 						if _, err := io.WriteString(p, "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n\r\nbody"); err != nil {
-							t.Errorf("lost: %v", err)
+							t.Errorf("a request was lost: %v", err)
 							return
 						}
 						resp, err := http.ReadResponse(p.in, nil)
 						if err != nil {
-							t.Errorf("lost: %v", err)
+							t.Errorf("a request was lost: %v", err)
 							return
 						}
 						if b, err := io.ReadAll(resp.Body); err != nil || string(b) != "ok" {
-							t.Errorf("lost: %q, %v", b, err)
+							t.Errorf("a request was lost: response %q, error %v", b, err)
 						}
 						answered.Add(1)
 						keep = !resp.Close
@@ -146,7 +147,7 @@ func TestServe_UnderLoad(t *testing.T) {
 	}
 }
 
-func TestServe_AThousandIdleConnections(t *testing.T) {
+func TestServe_ClosesThousandIdleConnections(t *testing.T) {
 	v := start(t, handler(ok))
 	peers := make([]*peer, 1000)
 	for i := range peers {
@@ -161,8 +162,8 @@ func TestServe_AThousandIdleConnections(t *testing.T) {
 	v.drained()
 }
 
-// What was asked before the stop is answered after it, and says that it is the last.
-func TestServe_ResponsesUnderWaySayClose(t *testing.T) {
+// If a request was read before the stop, its response still says Connection: close.
+func TestServe_RunningHandlerSendsConnectionClose(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var scope *ctxshutdown.Swansong
 	var ctx context.Context
@@ -172,17 +173,18 @@ func TestServe_ResponsesUnderWaySayClose(t *testing.T) {
 		close(entered)
 		<-leave
 		ok(w, r)
-	}), patient)
+	}), longLinger)
 	p := dial(t, v.addr)
 	p.send(get)
 	<-entered
 	v.s.Shutdown()
 	<-v.drains
 	if scope.Err() == nil || ctx.Err() != nil {
-		t.Errorf("scope: %v, context: %v; want the one done, and the other not", scope.Err(), ctx.Err())
+		t.Errorf("scope: %v, context: %v; want the scope stopped, and the context not", scope.Err(), ctx.Err())
 	}
-	if got := v.s.GuardReport().String(); !strings.Contains(got, "http ×2") { // Serve's and the request's
-		t.Errorf("report: %s", got)
+	// Serve and the request each hold a guard.
+	if got := v.s.GuardReport().String(); !strings.Contains(got, "http ×2") {
+		t.Errorf("wrong guard report: %s", got)
 	}
 	close(leave)
 	if p.answered() {
@@ -192,13 +194,13 @@ func TestServe_ResponsesUnderWaySayClose(t *testing.T) {
 	v.drained()
 }
 
-func TestServe_TheClientGoesAway(t *testing.T) {
+func TestServe_DrainsAfterClientDisconnects(t *testing.T) {
 	entered, gone := make(chan struct{}), make(chan struct{})
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-r.Context().Done()
 		close(gone)
-	}), patient)
+	}), longLinger)
 	p := dial(t, v.addr)
 	p.send(get)
 	<-entered
@@ -208,7 +210,7 @@ func TestServe_TheClientGoesAway(t *testing.T) {
 	v.drained()
 }
 
-func TestServe_EventStream(t *testing.T) {
+func TestServe_EventStreamEndsAtStop(t *testing.T) {
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprint(w, "data: hello\n\n")
@@ -231,12 +233,12 @@ func TestServe_EventStream(t *testing.T) {
 	v.s.Shutdown()
 	rest, err := io.ReadAll(resp.Body)
 	if got := string(hello) + string(rest); err != nil || got != "data: hello\n\ndata: bye\n\n" {
-		t.Errorf("read %q, %v", got, err)
+		t.Errorf("the client read %q and the error %v", got, err)
 	}
 	v.drained()
 }
 
-func TestServe_SlowUpload(t *testing.T) {
+func TestServe_WaitsForSlowUpload(t *testing.T) {
 	entered := make(chan struct{})
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		close(entered)
@@ -248,14 +250,14 @@ func TestServe_SlowUpload(t *testing.T) {
 	<-entered
 	v.s.Shutdown()
 	<-v.drains
-	unused.closed() // the linger is over
+	unused.closed() // the linger has passed
 	p.send("the")
 	p.receives(200, "feathe <nil>")
 	p.closed()
 	v.drained()
 }
 
-func TestServe_SlowReader(t *testing.T) {
+func TestServe_WaitsForSlowReader(t *testing.T) {
 	const size = 32 << 20
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", fmt.Sprint(size))
@@ -282,8 +284,8 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// A hijacked connection is waited for, also when its handler has returned.
-func TestServe_HijackedConnections(t *testing.T) {
+// The drain waits for a hijacked connection even after its handler has returned.
+func TestServe_WaitsForHijackedConnectionAfterHandler(t *testing.T) {
 	hijacked := make(chan net.Conn, 1)
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -311,7 +313,7 @@ func TestServe_HijackedConnections(t *testing.T) {
 	p.send("still here")
 	b := make([]byte, len("still here"))
 	if _, err := io.ReadFull(p.in, b); err != nil || string(b) != "still here" {
-		t.Errorf("read %q, %v", b, err)
+		t.Errorf("the client read %q and the error %v", b, err)
 	}
 	select {
 	case err := <-v.done:
@@ -319,27 +321,27 @@ func TestServe_HijackedConnections(t *testing.T) {
 	default:
 	}
 	conn.Close()
-	conn.Close() // again changes nothing
+	conn.Close() // a second Close has no effect
 	v.drained()
 }
 
-func TestServe_Force(t *testing.T) {
+func TestServe_ForceCutsRequestsOff(t *testing.T) {
 	var entered sync.WaitGroup
 	entered.Add(3)
 	leave := make(chan struct{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
-		r.Method, r.URL.Path = "TRACE", "/elsewhere" // middleware does such things
+		r.Method, r.URL.Path = "TRACE", "/elsewhere" // some middleware changes these fields
 		entered.Done()
 		<-r.Context().Done()
 		if cause := context.Cause(r.Context()); !errors.Is(cause, errTooLate) {
 			t.Errorf("cause: %v", cause)
 		}
-		<-leave // it does not listen
+		<-leave // the handler ignores its context
 	})
 	mux.HandleFunc("/events", func(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).Flush()
-		r.Pattern = "of somebody else"
+		r.Pattern = "changed by the handler"
 		entered.Done()
 		<-leave
 	})
@@ -347,7 +349,7 @@ func TestServe_Force(t *testing.T) {
 		http.NewResponseController(w).Hijack()
 		entered.Done()
 	})
-	v := start(t, &http.Server{Handler: mux}, patient)
+	v := start(t, &http.Server{Handler: mux}, longLinger)
 	defer close(leave)
 	var peers []*peer
 	for _, path := range []string{"/orders/7", "/events", "/ws"} {
@@ -380,7 +382,7 @@ func TestServe_Force(t *testing.T) {
 	}
 	for _, p := range append(peers, begun) {
 		if !remotes[p.LocalAddr().String()] {
-			t.Errorf("nobody at %v in %v", p.LocalAddr(), err)
+			t.Errorf("%v is not listed in %v", p.LocalAddr(), err)
 		}
 	}
 	sortCuts(cut.Cut)
@@ -390,15 +392,13 @@ func TestServe_Force(t *testing.T) {
 		{Method: "GET", Route: "/ws", Hijacked: true},
 		{Method: "GET", Route: "GET /orders/{id}"},
 	}
-	if diff := cmp.Diff(want, cut.Cut); diff != "" {
-		t.Errorf("cut (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "cut", cut.Cut, want)
 }
 
 var errTooLate = errors.New("too late")
 
-// A handler that panics or ends its goroutine takes its connection with it, and nothing else.
-func TestServe_HandlersThatPanic(t *testing.T) {
+// If a handler panics or calls runtime.Goexit, its connection is closed and the drain goes on.
+func TestServe_SurvivesPanicInHandler(t *testing.T) {
 	for name, end := range map[string]func(){
 		"panic":  func() { panic(http.ErrAbortHandler) },
 		"Goexit": goexit,
@@ -409,7 +409,7 @@ func TestServe_HandlersThatPanic(t *testing.T) {
 				close(entered)
 				<-leave
 				end()
-			}), patient)
+			}), longLinger)
 			p := dial(t, v.addr)
 			p.send(get)
 			<-entered
@@ -421,11 +421,11 @@ func TestServe_HandlersThatPanic(t *testing.T) {
 	}
 }
 
-func TestServe_TwoListeners(t *testing.T) {
+func TestServe_DrainsTwoListeners(t *testing.T) {
 	srv := handler(ok)
 	shutdown := make(chan struct{})
 	srv.RegisterOnShutdown(func() { close(shutdown) })
-	one, two := start(t, srv, patient), start(t, srv, patient)
+	one, two := start(t, srv, longLinger), start(t, srv, longLinger)
 	p, q := dial(t, one.addr), dial(t, two.addr)
 	p.send(get)
 	p.answered()
@@ -440,12 +440,12 @@ func TestServe_TwoListeners(t *testing.T) {
 	for range 3 {
 		q.send(get)
 		if !q.answered() {
-			t.Error("the other listener drains, too")
+			t.Error("the other listener is draining too")
 		}
 	}
 	select {
 	case <-shutdown:
-		t.Error("the server was shut down with a listener left")
+		t.Error("the server was shut down while a listener was served")
 	default:
 	}
 	two.s.Shutdown()

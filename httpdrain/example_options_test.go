@@ -18,7 +18,7 @@ import (
 	"github.com/swansong-go/swansong/httpdrain"
 )
 
-// hello is a handler that is told to stop by its only request.
+// hello returns a handler that stops s in its first request.
 func hello(s *ctxshutdown.Swansong) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.Shutdown()
@@ -26,7 +26,7 @@ func hello(s *ctxshutdown.Swansong) http.Handler {
 	})
 }
 
-// fetch asks by a client, and prints what comes.
+// fetch sends a GET request and prints the response.
 func fetch(client *http.Client, url string) {
 	resp, err := client.Get(url)
 	if err != nil {
@@ -38,7 +38,7 @@ func fetch(client *http.Client, url string) {
 	fmt.Println(resp.StatusCode, string(body))
 }
 
-// An address is all it takes. A port that is in use is an error, at once.
+// ListenAndServe needs only an address. It returns an error if the port is in use.
 func ExampleListenAndServe() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
@@ -59,11 +59,11 @@ func ExampleListenAndServeTLS() {
 	// true
 }
 
-// The certificates may also be in the server's configuration. HTTP/2 is spoken to who can.
+// The certificates may also be in TLSConfig of the server. Clients that support HTTP/2 use HTTP/2.
 func ExampleServeTLS() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
-	certified := httptest.NewTLSServer(nil) // has a certificate, and a client that trusts it
+	certified := httptest.NewTLSServer(nil) // a server with a certificate, and with a client that trusts it
 	defer certified.Close()
 
 	srv := &http.Server{Handler: hello(s), TLSConfig: &tls.Config{Certificates: certified.TLS.Certificates}}
@@ -78,45 +78,48 @@ func ExampleServeTLS() {
 	// drained: <nil>
 }
 
-// Probes speak for a scope. Ready turns false when the stop is announced, Live when the drain is over or was cut short.
+// Probes report the state of a scope. Ready fails as soon as the scope is stopped, and Live fails
+// when the drain has ended.
 func ExampleLive() {
 	s := ctxshutdown.New(context.Background())
 	work := s.Guard()
-	ask := func(h http.Handler) int {
+	get := func(h http.Handler) int {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 		return w.Code
 	}
 	ready, live := httpdrain.Ready(s), httpdrain.Live(s)
-	fmt.Println("running: ", ask(ready), ask(live))
+	fmt.Println("running: ", get(ready), get(live))
 	s.Shutdown()
-	fmt.Println("draining:", ask(ready), ask(live))
+	fmt.Println("draining:", get(ready), get(live))
 	work.Release()
-	fmt.Println("drained: ", ask(ready), ask(live))
+	fmt.Println("drained: ", get(ready), get(live))
 	// Output:
 	// running:  200 200
 	// draining: 503 200
 	// drained:  503 503
 }
 
-// The page is for the machine that it runs on. Behind a proxy that asks for credentials, others may see it, too.
+// By default, Debug answers requests from the local machine only.
 func ExampleDebug() {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("shop"))
 	defer s.Shutdown()
 	defer s.Guard().Release()
 	page := httpdrain.Debug(s)
-	ask := func(h http.Handler, remote string) int {
+	get := func(h http.Handler, remote string) int {
 		r := httptest.NewRequest("GET", "http://localhost/debug/shutdown", nil)
 		r.RemoteAddr = remote
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		return w.Code
 	}
-	fmt.Println(ask(page, "127.0.0.1:4711"), ask(page, "192.0.2.1:4711"))
+	fmt.Println(get(page, "127.0.0.1:4711"), get(page, "192.0.2.1:4711"))
 	// Output:
 	// 200 403
 }
 
+// Behind a proxy that authenticates its clients, Debug may answer requests for the proxy's host
+// name.
 func ExampleAllowRemote() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
@@ -133,7 +136,8 @@ func ExampleAllowRemote() {
 	// rebound.example.net 403
 }
 
-// A public server and one for operators can be told apart in reports.
+// Names distinguish several servers of a program in reports, for example a public and an internal
+// one.
 func ExampleWithName() {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("shop"))
 	ln := listenForExample()
@@ -158,7 +162,7 @@ func ExampleWithLogger() {
 		case slog.MessageKey, "server":
 			return a
 		}
-		return slog.Attr{} // times, and who was there
+		return slog.Attr{} // omit the time, and the attributes that are numbers
 	}}))
 	ln := listenForExample()
 	served := make(chan error)
@@ -171,8 +175,7 @@ func ExampleWithLogger() {
 	// msg="httpdrain: drained" server=http
 }
 
-// Behind a proxy that takes 300 ms to notice that a connection is not to be used any more, the linger is longer than that.
-// Requests that come later still are sent elsewhere.
+// The linger must be longer than a proxy needs to stop using a connection, here 300 ms.
 func ExampleWithLinger() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
@@ -188,7 +191,7 @@ func ExampleWithLinger() {
 	// drained: <nil>
 }
 
-// Nobody is sent away later than a retry would come.
+// The shortest time for Retry-After is a second, because the header has whole seconds.
 func ExampleWithRetryAfter() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
@@ -198,7 +201,8 @@ func ExampleWithRetryAfter() {
 	// httpdrain: WithRetryAfter(1ms): must be from 1s to 24h0m0s
 }
 
-// A thousand websockets whose clients come back at once would be a thousand handshakes at the instances that are left.
+// Pacing prevents the clients of a thousand websockets from reconnecting to the other servers at
+// once.
 func ExampleWithPacing() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
@@ -212,7 +216,7 @@ func ExampleWithPacing() {
 	// drained: <nil>
 }
 
-// Behind a router of one's own, who was cut is named by its routes.
+// A router that is not a ServeMux needs a function that returns its patterns for CutError.
 func ExampleWithRoute() {
 	s := ctxshutdown.New(context.Background())
 	entered, written := make(chan struct{}), make(chan struct{})

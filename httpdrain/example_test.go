@@ -21,11 +21,11 @@ func listenForExample() net.Listener {
 }
 
 func ExampleServe() {
-	s := ctxshutdown.New(context.Background()) // in main, the context of signal.NotifyContext
+	s := ctxshutdown.New(context.Background()) // in main, use the context of signal.NotifyContext
 	defer s.Shutdown()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /hello", func(w http.ResponseWriter, r *http.Request) {
-		s.Shutdown() // the stop comes in the middle of a request
+		s.Shutdown() // the scope is stopped during this request
 		fmt.Fprint(w, "the request's context: ", r.Context().Err())
 	})
 
@@ -46,7 +46,7 @@ func ExampleServe() {
 	// drained: <nil>
 }
 
-// A stream asks the scope when to stop, and says goodbye.
+// A handler of server-sent events learns of the stop from the scope, and sends a last message.
 func ExampleServe_events() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
@@ -57,14 +57,15 @@ func ExampleServe_events() {
 		select {
 		case <-scope.Done():
 			fmt.Fprint(w, "retry: 1000\ndata: bye\n\n")
-		case <-r.Context().Done(): // the client is gone
+		case <-r.Context().Done(): // the client has disconnected
 		}
 	}
 
 	ln := listenForExample()
 	served := make(chan error)
 	srv := &http.Server{Handler: http.HandlerFunc(events)}
-	go func() { served <- httpdrain.Serve(s, srv, ln, httpdrain.WithPacing(100)) }() // not all at once
+	// With pacing, the clients do not all reconnect at once.
+	go func() { served <- httpdrain.Serve(s, srv, ln, httpdrain.WithPacing(100)) }()
 
 	resp, err := http.Get("http://" + ln.Addr().String())
 	if err != nil {
@@ -84,14 +85,14 @@ func ExampleServe_events() {
 	// drained: <nil>
 }
 
-// Who does not come to an end is cut when the hard tier ends, and named.
+// CutError lists the requests that were not finished when Force was called.
 func ExampleCutError() {
 	s := ctxshutdown.New(context.Background())
 	entered, written := make(chan struct{}), make(chan struct{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /reports/{id}", func(http.ResponseWriter, *http.Request) {
 		close(entered)
-		<-written // it does not look at its context, and goes on when it is over
+		<-written // the handler ignores its context
 	})
 
 	ln := listenForExample()

@@ -11,17 +11,17 @@ import (
 	"github.com/swansong-go/swansong/httpdrain"
 )
 
-// Who was cut is known by route, so that what keeps outliving the drain can be counted.
+// The routes of unfinished requests show which handlers often last longer than the drain.
 func ExampleCut() {
 	s := ctxshutdown.New(context.Background())
 	begun, written := make(chan struct{}), make(chan struct{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /reports/{id}", func(http.ResponseWriter, *http.Request) {
 		begun <- struct{}{}
-		<-written // it does not look at its context, and goes on when it is over
+		<-written // the handler ignores its context
 	})
 	mux.HandleFunc("GET /events", func(w http.ResponseWriter, _ *http.Request) {
-		conn, _, err := http.NewResponseController(w).Hijack() // as packages for websockets do
+		conn, _, err := http.NewResponseController(w).Hijack() // as websocket packages do
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -37,7 +37,7 @@ func ExampleCut() {
 		go http.Get("http://" + ln.Addr().String() + path)
 		<-begun
 	}
-	s.Force(errors.New("out of time")) // as the ladder does
+	s.Force(errors.New("out of time")) // as graceful.Run does
 
 	byRoute := map[string]int{}
 	count := func(c httpdrain.Cut) {
@@ -59,7 +59,7 @@ func ExampleCut() {
 	// map[GET /events (hijacked):1 GET /reports/{id}:2]
 }
 
-// What a server was given by an option cannot keep it from draining. Its panic is part of what Serve returns.
+// A panic in an option does not prevent the drain. Serve returns it as an error.
 func ExamplePanicError() {
 	s := ctxshutdown.New(context.Background())
 	log := slog.New(broken{slog.DiscardHandler})
@@ -80,7 +80,7 @@ func ExamplePanicError() {
 	// Complete
 }
 
-// A broken handler of a logger.
+// broken is a log handler that panics.
 type broken struct{ slog.Handler }
 
 func (b broken) WithAttrs([]slog.Attr) slog.Handler { return b }

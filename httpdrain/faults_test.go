@@ -9,34 +9,36 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/httpdrain"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
 var errFault = errors.New("injected")
 
-// faults are the ways in which an option does not return, and what is then said of it.
+// faults are the ways in which a function that is given as an option can fail to return. Each has a
+// text that the error message must then contain.
 var faults = map[string]struct {
 	do   func()
-	says string
+	want string
 }{
 	"panic":  {func() { panic(errFault) }, "injected"},
 	"Goexit": {goexit, "runtime.Goexit"},
 }
 
-func blames(t *testing.T, err error, option, says string) {
+func wantPanicError(t *testing.T, err error, option, want string) {
 	t.Helper()
 	var p *httpdrain.PanicError
-	if !errors.As(err, &p) || p.Option != option || !strings.Contains(err.Error(), says) {
-		t.Fatalf("Serve: %v; want a PanicError of %s that says %q", err, option, says)
+	if !errors.As(err, &p) || p.Option != option || !strings.Contains(err.Error(), want) {
+		t.Fatalf("Serve: %v; want a PanicError of %s that contains %q", err, option, want)
 	}
 	if !strings.Contains(string(p.Stack), "faults_test.go") {
-		t.Errorf("the stack does not show the place:\n%s", p.Stack)
+		t.Errorf("the stack does not contain the function that panicked:\n%s", p.Stack)
 	}
 }
 
-// A route that does not return keeps nobody from being cut, or from being named.
-func TestFaults_WithRoute(t *testing.T) {
+// If the function given to WithRoute panics or calls Goexit, all connections are still closed and
+// listed.
+func TestWithRoute_PanicDoesNotBlockDrain(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			var entered sync.WaitGroup
@@ -45,7 +47,7 @@ func TestFaults_WithRoute(t *testing.T) {
 			v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 				entered.Done()
 				<-leave
-			}), patient, httpdrain.WithRoute(func(_, path string) string {
+			}), longLinger, httpdrain.WithRoute(func(_, path string) string {
 				if path == "/a" {
 					fault.do()
 				}
@@ -59,19 +61,17 @@ func TestFaults_WithRoute(t *testing.T) {
 			<-v.drains
 			v.s.Force(errTooLate)
 			err := <-v.done
-			blames(t, err, "WithRoute", fault.says)
+			wantPanicError(t, err, "WithRoute", fault.want)
 			var cut *httpdrain.CutError
 			if !errors.As(err, &cut) {
-				t.Fatalf("Serve: %v; want a CutError besides", err)
+				t.Fatalf("Serve returned %v; want a CutError too", err)
 			}
 			sortCuts(cut.Cut)
 			var routes []string
 			for _, c := range cut.Cut {
 				routes = append(routes, c.Route)
 			}
-			if diff := cmp.Diff([]string{"/a", "a route"}, routes); diff != "" {
-				t.Errorf("cut (-want +got):\n%s", diff)
-			}
+			testkit.Equal(t, "cut", routes, []string{"/a", "a route"})
 			a.closed()
 			b.closed()
 			close(leave)
@@ -79,15 +79,16 @@ func TestFaults_WithRoute(t *testing.T) {
 	}
 }
 
-// A route may wait for a handler that is writing: it is called under no lock.
-func TestFaults_WithRouteWaits(t *testing.T) {
+// The function given to WithRoute may wait for a handler that is writing, because Serve holds no
+// lock during the call.
+func TestWithRoute_MayWaitForHandler(t *testing.T) {
 	entered, routing, written := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-routing
 		w.Write([]byte("too late"))
 		close(written)
-	}), patient, httpdrain.WithRoute(func(string, string) string {
+	}), longLinger, httpdrain.WithRoute(func(string, string) string {
 		close(routing)
 		<-written
 		return ""
@@ -99,11 +100,11 @@ func TestFaults_WithRouteWaits(t *testing.T) {
 	<-v.drains
 	v.s.Force(errTooLate)
 	if err := <-v.done; !errors.Is(err, errTooLate) {
-		t.Errorf("Serve: %v", err)
+		t.Errorf("Serve returned an unexpected result: %v", err)
 	}
 }
 
-// A faultyHandler is a log handler that breaks at everything.
+// A faultyHandler is a log handler whose Handle panics or calls Goexit.
 type faultyHandler struct{ fault func() }
 
 func (h faultyHandler) Enabled(context.Context, slog.Level) bool  { return true }
@@ -111,8 +112,9 @@ func (h faultyHandler) WithAttrs([]slog.Attr) slog.Handler        { return h }
 func (h faultyHandler) WithGroup(string) slog.Handler             { return h }
 func (h faultyHandler) Handle(context.Context, slog.Record) error { h.fault(); return nil }
 
-// A log handler that does not return keeps the requests that are under way from nothing, and the idle from no end.
-func TestFaults_WithLogger(t *testing.T) {
+// If the log handler panics or calls Goexit, requests are still answered and idle connections
+// closed.
+func TestWithLogger_PanicDoesNotBlockDrain(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			entered, leave := make(chan struct{}), make(chan struct{})
@@ -133,7 +135,7 @@ func TestFaults_WithLogger(t *testing.T) {
 			close(leave)
 			slow.receives(200, "ok")
 			slow.closed()
-			blames(t, <-v.done, "WithLogger", fault.says)
+			wantPanicError(t, <-v.done, "WithLogger", fault.want)
 		})
 	}
 }

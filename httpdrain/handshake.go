@@ -1,60 +1,71 @@
 package httpdrain
 
-// A handshake tells the bytes of a TLS handshake from those of the first request, which it does from the outside: the
-// connection is below TLS. Records have a type, and what the client sends under type 23, application data, is a request,
-// with one exception: in TLS 1.3, its last word in the handshake comes under that type, too. That has a length of its own.
+// A handshake finds the end of a TLS handshake in the encrypted bytes that a client sends. The
+// connection that httpdrain sees is below TLS, but the type and the length of each record are
+// readable. A record of type 23, application data, is part of a request, with one exception: in TLS
+// 1.3 the client's last handshake message has that type too. It is recognized by its length.
 //
-// It may be wrong about a client that has a certificate, and takes two records more for a request. Then a connection that
-// is not used gets the headerLimit instead of the linger.
+// The last handshake messages of a client that sends a certificate are longer, and are taken for
+// part of a request. If such a client sends nothing after the handshake, its connection is closed
+// after headerTimeout instead of after the linger.
 type handshake struct {
-	header   [5]byte
-	have     int // bytes of the header
-	left     int // bytes of the record's body
-	begun    bool
-	changed  bool // cipher spec
-	finished bool
+	header     [5]byte
+	headerLen  int // number of bytes of the current record's header read so far
+	bodyLeft   int // number of bytes of the current record's body not read yet
+	begun      bool
+	newCipher  bool // the client has sent ChangeCipherSpec; in TLS 1.2, one more message follows
+	isFinished bool
 }
 
-// underWay reports whether the client has begun and not finished: it is about to come to its request.
-func (h *handshake) underWay() bool { return h != nil && h.begun && !h.finished }
+// isUnderWay reports whether the client has begun the handshake and not finished it. Such a client
+// will probably send a request soon.
+func (h *handshake) isUnderWay() bool { return h.begun && !h.isFinished }
 
+// Types of TLS records.
 const (
-	changeCipherSpec = 20
-	handshaking      = 22
-	applicationData  = 23
-	// A message of 4 bytes and a hash, a byte for its type and 16 for the authentication.
+	recordChangeCipherSpec = 20
+	recordHandshake        = 22
+	recordApplicationData  = 23
+)
+
+// Lengths of the record with the client's last handshake message in TLS 1.3: four bytes and a hash,
+// one byte for the record's type and 16 bytes for the authentication tag.
+const (
 	finishedSHA256 = 4 + 32 + 1 + 16
 	finishedSHA384 = 4 + 48 + 1 + 16
 )
 
-// saw takes the next bytes that were read, and reports whether there are some of a request among them.
-func (h *handshake) saw(b []byte) bool {
+// hasRequest examines b, the next bytes from the client, and reports whether they contain part of a
+// request.
+func (h *handshake) hasRequest(b []byte) bool {
 	h.begun = true
 	for len(b) > 0 {
-		if h.left > 0 {
-			n := min(h.left, len(b))
-			h.left -= n
+		if h.bodyLeft > 0 {
+			n := min(h.bodyLeft, len(b))
+			h.bodyLeft -= n
 			b = b[n:]
 			continue
 		}
-		n := copy(h.header[h.have:], b)
-		h.have += n
+		n := copy(h.header[h.headerLen:], b)
+		h.headerLen += n
 		b = b[n:]
-		if h.have < len(h.header) {
+		if h.headerLen < len(h.header) {
 			break
 		}
-		h.have = 0
-		h.left = int(h.header[3])<<8 | int(h.header[4])
+		h.headerLen = 0
+		h.bodyLeft = int(h.header[3])<<8 | int(h.header[4])
 		switch h.header[0] {
-		case changeCipherSpec:
-			h.changed = true
-		case handshaking:
-			h.finished = h.changed // TLS 1.2; or a second hello of TLS 1.3, which then has the linger for the rest
-		case applicationData:
-			if h.finished || h.left != finishedSHA256 && h.left != finishedSHA384 {
+		case recordChangeCipherSpec:
+			h.newCipher = true
+		case recordHandshake:
+			// In TLS 1.3 this may be the client's second hello, after which the handshake is not
+			// finished. The client then has only the linger to finish it.
+			h.isFinished = h.newCipher
+		case recordApplicationData:
+			if h.isFinished || h.bodyLeft != finishedSHA256 && h.bodyLeft != finishedSHA384 {
 				return true
 			}
-			h.finished = true
+			h.isFinished = true
 		}
 	}
 	return false

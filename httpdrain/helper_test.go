@@ -24,7 +24,7 @@ func sortCuts(cuts []httpdrain.Cut) {
 
 const exitVar = "HTTPDRAIN_TEST_EXIT"
 
-// serveAndExit is a process whose handler calls os.Exit.
+// serveAndExit is the main function of a process whose handler calls os.Exit.
 func serveAndExit() {
 	s := ctxshutdown.New(context.Background())
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -44,7 +44,8 @@ func serveAndExit() {
 	}), ln))
 }
 
-// isRefused reports whether nobody listens any more, so that nothing was sent.
+// isRefused reports whether err says that the client could not connect, so that it has sent no
+// request.
 func isRefused(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"

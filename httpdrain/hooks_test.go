@@ -23,18 +23,19 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
 	"github.com/swansong-go/swansong/httpdrain"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
 type keyOf string
 
-// The hooks of the server are still called, with what the listener accepted.
-func TestServe_HooksAreChained(t *testing.T) {
+// The server calls the user's hooks with the connection that the listener accepted.
+func TestServe_CallsHooksOfServer(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
 			var mu sync.Mutex
 			var states []http.ConnState
 			hooked := map[string]bool{}
-			saw := func(hook string, nc net.Conn) {
+			called := func(hook string, nc net.Conn) {
 				mu.Lock()
 				defer mu.Unlock()
 				if tc, ok := nc.(*tls.Conn); ok && strings.Contains(p.name, "TLS") {
@@ -47,19 +48,19 @@ func TestServe_HooksAreChained(t *testing.T) {
 			user, cancel := context.WithCancel(context.WithValue(context.Background(), keyOf("base"), "of the base"))
 			srv := p.make(func(w http.ResponseWriter, r *http.Request) {
 				ctx := r.Context()
-				cancel() // of the user's base: it is for values only
+				cancel() // cancelling the context of BaseContext must not cancel the request
 				s, ok := ctxshutdown.FromContext(ctx)
 				fmt.Fprintln(w, ctx.Value(keyOf("base")), ctx.Value(keyOf("conn")), ctx.Value(http.ServerContextKey) != nil, ok, s.Err(), ctx.Err())
 			})
 			srv.ConnState = func(nc net.Conn, state http.ConnState) {
-				saw("ConnState", nc)
+				called("ConnState", nc)
 				mu.Lock()
 				defer mu.Unlock()
 				states = append(states, state)
 			}
 			srv.BaseContext = func(ln net.Listener) context.Context { hooked["BaseContext"] = ln.Addr() != nil; return user }
 			srv.ConnContext = func(ctx context.Context, nc net.Conn) context.Context {
-				saw("ConnContext", nc)
+				called("ConnContext", nc)
 				if s, ok := ctxshutdown.FromContext(ctx); !ok || s.Err() != nil {
 					t.Error("ConnContext is given a context without the scope")
 				}
@@ -67,26 +68,27 @@ func TestServe_HooksAreChained(t *testing.T) {
 			}
 			v := start(t, srv)
 			if got, want := newAgent(t, v, srv, p.proto).gets("/", p.proto), "of the base of the connection true true <nil> <nil>\n"; got != want {
-				t.Errorf("the handler says %q, want %q", got, want)
+				t.Errorf("response %q, want %q", got, want)
 			}
 			v.s.Shutdown()
 			v.drained()
 			if diff := cmp.Diff(map[string]bool{"ConnState": true, "BaseContext": true, "ConnContext": true}, hooked); diff != "" {
 				t.Error(diff)
 			}
-			if n := len(states); states[0] != http.StateNew || states[n-1] != http.StateClosed { // before Serve has returned
-				t.Errorf("states: %v", states)
+			// Serve must not return before ConnState was called with StateClosed.
+			if n := len(states); states[0] != http.StateNew || states[n-1] != http.StateClosed {
+				t.Errorf("wrong states in the events: %v", states)
 			}
 		})
 	}
 }
 
-// A ConnContext that returns a context of its own loses the scope, and no guard.
-func TestServe_ForeignConnContext(t *testing.T) {
+// If the user's ConnContext returns a context without the scope, requests still hold guards.
+func TestServe_GuardsRequestsWithoutScopeInContext(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	srv := handler(func(w http.ResponseWriter, r *http.Request) { close(entered); <-leave; ok(w, r) })
 	srv.ConnContext = func(context.Context, net.Conn) context.Context { return context.Background() }
-	v := start(t, srv, patient)
+	v := start(t, srv, longLinger)
 	p := dial(t, v.addr)
 	p.send(get)
 	<-entered
@@ -102,9 +104,9 @@ func TestServe_ForeignConnContext(t *testing.T) {
 	v.drained()
 }
 
-// A handler finds in its ResponseWriter what it finds without us, and nothing more.
-func TestServe_ResponseWriter(t *testing.T) {
-	abilities := func(w http.ResponseWriter) string {
+// The ResponseWriter implements the same interfaces as with net/http alone.
+func TestServe_ResponseWriterKeepsInterfaces(t *testing.T) {
+	interfaces := func(w http.ResponseWriter) string {
 		_, flusher := w.(http.Flusher)
 		_, errFlusher := w.(interface{ FlushError() error })
 		_, hijacker := w.(http.Hijacker)
@@ -121,25 +123,25 @@ func TestServe_ResponseWriter(t *testing.T) {
 	}
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
-			h := func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, abilities(w)) }
-			ours, theirs := p.make(h), p.make(h)
-			v := start(t, ours)
+			h := func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, interfaces(w)) }
+			drained, plain := p.make(h), p.make(h)
+			v := start(t, drained)
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
 			}
-			served, secure := make(chan struct{}), theirs.TLSConfig != nil
-			a, b := newAgent(t, v, ours, p.proto), newAgent(t, &service{t: t, addr: ln.Addr().String()}, theirs, p.proto)
+			served, secure := make(chan struct{}), plain.TLSConfig != nil
+			a, b := newAgent(t, v, drained, p.proto), newAgent(t, &service{t: t, addr: ln.Addr().String()}, plain, p.proto)
 			go func() {
 				defer close(served)
 				if secure {
-					theirs.ServeTLS(ln, "", "")
+					plain.ServeTLS(ln, "", "")
 				} else {
-					theirs.Serve(ln)
+					plain.Serve(ln)
 				}
 			}()
 			got, want := a.gets("/", p.proto), b.gets("/", p.proto)
-			theirs.Close()
+			plain.Close()
 			<-served
 			if got != want {
 				t.Errorf("with Serve %s, without %s", got, want)
@@ -148,8 +150,8 @@ func TestServe_ResponseWriter(t *testing.T) {
 	}
 }
 
-// A response before the response is not what says that the connection is at its end.
-func TestServe_InformationalResponse(t *testing.T) {
+// The final response says Connection: close, and an informational response does not.
+func TestServe_SetsCloseInFinalResponseOnly(t *testing.T) {
 	hinted, leave := make(chan struct{}), make(chan struct{})
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusEarlyHints)
@@ -157,7 +159,7 @@ func TestServe_InformationalResponse(t *testing.T) {
 		<-leave
 		w.WriteHeader(http.StatusEarlyHints)
 		ok(w, r)
-	}), patient)
+	}), longLinger)
 	p := dial(t, v.addr)
 	p.send(get)
 	<-hinted
@@ -175,7 +177,7 @@ func TestServe_InformationalResponse(t *testing.T) {
 	v.drained()
 }
 
-func TestServe_OptionsInvalid(t *testing.T) {
+func TestServe_RejectsInvalidOptions(t *testing.T) {
 	for want, opt := range map[string]httpdrain.Option{
 		"httpdrain: WithLinger(-1s): must be from 0 to 1m0s":                         httpdrain.WithLinger(-time.Second),
 		"httpdrain: WithLinger(2562047h47m16.854775807s): must be from 0 to 1m0s":    httpdrain.WithLinger(1<<63 - 1),
@@ -201,7 +203,7 @@ func TestServe_OptionsInvalid(t *testing.T) {
 func nan() float64  { return zero() / zero() }
 func zero() float64 { return float64(len("")) }
 
-func TestServe_ArgumentsInvalid(t *testing.T) {
+func TestServe_RejectsInvalidArguments(t *testing.T) {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
 	stopped := ctxshutdown.New(context.Background(), ctxshutdown.WithName("web"))
@@ -229,32 +231,32 @@ func TestServe_ArgumentsInvalid(t *testing.T) {
 		want string
 		is   error
 	}{
-		{"nil scope", httpdrain.Serve(nil, handler(ok), listenInMemory()), "httpdrain: Serve needs a scope and was given nil: make one with ctxshutdown.New", nil},
-		{"nil server", httpdrain.Serve(s, nil, listenInMemory()), "httpdrain: Serve needs an http.Server and was given nil", nil},
-		{"nil listener", httpdrain.Serve(s, handler(ok), nil), "httpdrain: Serve needs a listener and was given nil", nil},
-		{"nil server, by address", httpdrain.ListenAndServe(s, nil), "httpdrain: Serve needs an http.Server and was given nil", nil},
+		{"nil scope", httpdrain.Serve(nil, handler(ok), listenInMemory()), "httpdrain: Serve: nil scope; create one with ctxshutdown.New", nil},
+		{"nil server", httpdrain.Serve(s, nil, listenInMemory()), "httpdrain: Serve: nil http.Server", nil},
+		{"nil listener", httpdrain.Serve(s, handler(ok), nil), "httpdrain: Serve: nil listener", nil},
+		{"nil server, by address", httpdrain.ListenAndServe(s, nil), "httpdrain: Serve: nil http.Server", nil},
 		{"a stopped scope", httpdrain.Serve(stopped, handler(ok), listenInMemory()),
-			`httpdrain: Serve was given the scope Swansong(web), which has been told to stop already: too late`, errTooLate},
+			`httpdrain: Serve: the scope Swansong(web) has already been stopped: too late`, errTooLate},
 		{"a port in use", httpdrain.ListenAndServe(s, &http.Server{Addr: taken.Addr().String()}),
-			fmt.Sprintf("httpdrain: cannot serve on %q: listen tcp %[1]s: bind: %s", taken.Addr().String(), inUse), nil},
-		{"no port", httpdrain.ListenAndServeTLS(s, &http.Server{Addr: "127.0.0.1:99999"}, "", ""),
-			`httpdrain: cannot serve on "127.0.0.1:99999": listen tcp: address 99999: invalid port`, nil},
+			fmt.Sprintf("httpdrain: serve on %q: listen tcp %[1]s: bind: %s", taken.Addr().String(), inUse), nil},
+		{"an invalid port", httpdrain.ListenAndServeTLS(s, &http.Server{Addr: "127.0.0.1:99999"}, "", ""),
+			`httpdrain: serve on "127.0.0.1:99999": listen tcp: address 99999: invalid port`, nil},
 		{"a server that has drained", httpdrain.Serve(s, drained, listenInMemory()),
-			"httpdrain: Serve was given a server that has been drained, and is over for good; make a new one: http: Server closed", http.ErrServerClosed},
+			"httpdrain: Serve: the http.Server has already been drained; create a new one: http: Server closed", http.ErrServerClosed},
 		{"a listener that is being served", httpdrain.Serve(s, served, same),
-			"httpdrain: Serve was given the listener on memory, which another Serve of this server is serving already", nil},
+			"httpdrain: Serve: the listener on memory is already served by another call for this http.Server", nil},
 		{"a TLS listener", httpdrain.Serve(s, handler(ok), tls.NewListener(secure, &tls.Config{})),
-			"httpdrain: Serve was given *tls.listener, a TLS listener, and cannot see the connections below it: give ServeTLS the listener that it wraps, and the server its TLSConfig", nil},
-		{"a TLS listener in disguise", httpdrain.Serve(s, handler(ok), hidden),
-			"httpdrain: serving on memory ended: httpdrain: Serve was given *httpdrain_test.memory, a TLS listener, and cannot see the connections below it: give ServeTLS the listener that it wraps, and the server its TLSConfig", nil},
+			"httpdrain: Serve: *tls.listener is a TLS listener, which hides the connections below TLS: call ServeTLS with the listener that it wraps, and set TLSConfig of the server", nil},
+		{"a listener that accepts TLS connections", httpdrain.Serve(s, handler(ok), hidden),
+			"httpdrain: serve on memory: httpdrain: Serve: *httpdrain_test.pipeListener is a TLS listener, which hides the connections below TLS: call ServeTLS with the listener that it wraps, and set TLSConfig of the server", nil},
 		{"no certificate", httpdrain.ServeTLS(s, handler(ok), listenInMemory(), "no.crt", "no.key"),
-			"httpdrain: serving on memory ended: open no.crt: " + noFile, os.ErrNotExist},
+			"httpdrain: serve on memory: open no.crt: " + noFile, os.ErrNotExist},
 	} {
 		if test.err == nil || test.err.Error() != test.want || test.is != nil && !errors.Is(test.err, test.is) {
 			t.Errorf("%s: %v, want %s", test.name, test.err, test.want)
 		}
 	}
-	p := same.dial(t) // a second Serve has not closed the first one's listener
+	p := same.dial(t) // the second Serve has failed, and must not have closed the listener
 	p.send(get)
 	p.answered()
 	v.s.Shutdown()
@@ -263,21 +265,21 @@ func TestServe_ArgumentsInvalid(t *testing.T) {
 	v2.drained()
 }
 
-// A program that is told to stop before it has come to Serve has not failed, whoever says it in whatever words; but what has
-// failed as well has.
-func TestServe_ToldToStopWhileStarting(t *testing.T) {
+// A program that is stopped before it calls Serve exits with code 0, also if it wraps the error
+// that Serve returns. It exits with code 1 if it returns another error as well.
+func TestServe_StopWhileStartingExitsZero(t *testing.T) {
 	errOther := errors.New("and the database is gone")
 	for _, test := range []struct {
-		name  string
-		words func(err error) error
-		code  int
+		name string
+		wrap func(err error) error
+		code int
 	}{
-		{"as it is", func(err error) error { return err }, 0},
-		{"in other words", func(err error) error { return fmt.Errorf("web: %w", err) }, 0},
-		{"with a wrong option", nil, 1},
-		{"with something else", func(err error) error { return errors.Join(err, errOther) }, 1},
-		{"of what happened besides", func(err error) error { return fmt.Errorf("%w, %w", err, errOther) }, 1},
-		{"just its cause, in other words", func(err error) error { return fmt.Errorf("web: %w", errTooLate) }, 1},
+		{"unwrapped", func(err error) error { return err }, 0},
+		{"wrapped", func(err error) error { return fmt.Errorf("web: %w", err) }, 0},
+		{"with an invalid option", nil, 1},
+		{"joined with another error", func(err error) error { return errors.Join(err, errOther) }, 1},
+		{"wrapped with another error", func(err error) error { return fmt.Errorf("%w, %w", err, errOther) }, 1},
+		{"only its cause, wrapped", func(err error) error { return fmt.Errorf("web: %w", errTooLate) }, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -288,10 +290,10 @@ func TestServe_ToldToStopWhileStarting(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if test.words == nil {
+				if test.wrap == nil {
 					return httpdrain.Serve(s, handler(ok), ln, httpdrain.WithLinger(-1))
 				}
-				return test.words(httpdrain.Serve(s, handler(ok), ln))
+				return test.wrap(httpdrain.Serve(s, handler(ok), ln))
 			}, graceful.WithSignals())
 			if got := graceful.ExitCode(err); got != test.code {
 				t.Errorf("exit code %d, want %d: %v", got, test.code, err)
@@ -300,8 +302,8 @@ func TestServe_ToldToStopWhileStarting(t *testing.T) {
 	}
 }
 
-// Whoever calls Shutdown himself is told.
-func TestServe_ShutdownOfTheServer(t *testing.T) {
+// If the user calls Shutdown of the http.Server, Serve returns an error.
+func TestServe_ReportsShutdownOfTheServer(t *testing.T) {
 	srv := handler(ok)
 	v := start(t, srv)
 	p := dial(t, v.addr)
@@ -315,8 +317,8 @@ func TestServe_ShutdownOfTheServer(t *testing.T) {
 	}
 }
 
-// A handler that calls os.Exit ends the process, with its code, and nothing is in the way.
-func TestServe_HandlerCallsExit(t *testing.T) {
+// A handler may call os.Exit, and the process then exits with the given code.
+func TestServe_HandlerMayCallExit(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), exitVar+"=1")
 	out, err := cmd.CombinedOutput()
@@ -326,7 +328,7 @@ func TestServe_HandlerCallsExit(t *testing.T) {
 	}
 }
 
-func TestServe_Log(t *testing.T) {
+func TestServe_LogsUnfinishedRequests(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		switch a.Key {
@@ -351,15 +353,13 @@ func TestServe_Log(t *testing.T) {
 	}
 	want := `
 level=INFO msg="httpdrain: draining" server=shop connections=1 cause="ctxshutdown: shut down"
-level=WARN msg="httpdrain: cut" server=shop method=GET route="GET /orders/{id}" hijacked=false
+level=WARN msg="httpdrain: request cut short" server=shop method=GET route="GET /orders/{id}" hijacked=false
 level=WARN msg="httpdrain: drain cut short" server=shop requests=1 cause="too late"
 `[1:]
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("log (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "log", out.String(), want)
 }
 
-func TestCutError(t *testing.T) {
+func TestCutError_ListsRequests(t *testing.T) {
 	e := &httpdrain.CutError{Name: "http", Cause: errTooLate}
 	if got, want := e.Error(), "httpdrain: http: drain cut short (too late) with no request left"; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
@@ -371,14 +371,16 @@ func TestCutError(t *testing.T) {
 		{}, {}, {}, {},
 	}
 	want := "httpdrain: http: drain cut short (too late) with 7 requests left: GET /events from 192.0.2.1:1 for 1m30s, " +
-		"GET /ws (hijacked) from 192.0.2.1:2 for 2ms, a header from 192.0.2.1:3 for 1s, a header from  for 0s, a header from  for 0s and 2 more"
+		"GET /ws (hijacked) from 192.0.2.1:2 for 2ms, an incomplete header from 192.0.2.1:3 for 1s, " +
+		"an incomplete header from  for 0s, an incomplete header from  for 0s and 2 more"
 	if got := e.Error(); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
 
-// The response that a hijacker writes is not the end of the connection. A reverse proxy puts what is in Header into it.
-func TestServe_HijackedAfterTheStop(t *testing.T) {
+// Hijack after the stop does not set Connection: close in the header, because a reverse proxy sends
+// that header to the client.
+func TestServe_HijackAfterStopSetsNoConnectionClose(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		close(entered)
@@ -390,9 +392,7 @@ func TestServe_HijackedAfterTheStop(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		if diff := cmp.Diff(http.Header{"Upgrade": {"echo"}}, w.Header()); diff != "" {
-			t.Errorf("header (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "header", w.Header(), http.Header{"Upgrade": {"echo"}})
 	}))
 	p := dial(t, v.addr)
 	p.send(get)
@@ -404,8 +404,8 @@ func TestServe_HijackedAfterTheStop(t *testing.T) {
 	v.drained()
 }
 
-// What is hijacked behind middleware is known by its pattern, as other requests are.
-func TestServe_HijackedRoute(t *testing.T) {
+// A CutError lists a hijacked connection with the pattern of its request, also behind middleware.
+func TestServe_ListsHijackedConnectionByPattern(t *testing.T) {
 	hijacked, leave := make(chan net.Conn), make(chan struct{})
 	defer close(leave)
 	mux := http.NewServeMux()
@@ -415,7 +415,7 @@ func TestServe_HijackedRoute(t *testing.T) {
 			t.Error(err)
 		}
 		hijacked <- c
-		<-leave // or its return would tell
+		<-leave // the pattern must be recorded before the handler returns
 	})
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) { mux.ServeHTTP(w, r) }))
 	p := dial(t, v.addr)
@@ -426,12 +426,12 @@ func TestServe_HijackedRoute(t *testing.T) {
 	err := <-v.done
 	var cut *httpdrain.CutError
 	if !errors.As(err, &cut) || len(cut.Cut) != 1 || cut.Cut[0].Route != "GET /ws/{room}" {
-		t.Errorf("Serve: %v; want the one, by its pattern", err)
+		t.Errorf("Serve: %v; want one Cut with the pattern", err)
 	}
 }
 
-// Bytes of a client that come with the upgrade are in the reader that Hijack returns.
-func TestServe_HijackedBytes(t *testing.T) {
+// Bytes that the client sends right after the request are in the reader that Hijack returns.
+func TestServe_HijackReturnsBufferedBytes(t *testing.T) {
 	got := make(chan string, 1)
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		conn, rw, err := w.(http.Hijacker).Hijack()

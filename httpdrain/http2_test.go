@@ -20,19 +20,19 @@ import (
 	"github.com/swansong-go/swansong/httpdrain"
 )
 
-// certificate is the one of httptest, for example.com.
+// certificate returns the certificate of package httptest, which is for example.com.
 var certificate = sync.OnceValue(func() tls.Certificate {
 	ts := httptest.NewTLSServer(nil)
 	defer ts.Close()
 	return ts.TLS.Certificates[0]
 })
 
-// secured returns a server for TLS, with HTTP/1 and HTTP/2.
+// secured returns a server with a certificate, for HTTP/1 and HTTP/2.
 func secured(h http.HandlerFunc) *http.Server {
 	return &http.Server{Handler: h, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate()}}}
 }
 
-// plain2 returns a server that speaks HTTP/1 and HTTP/2 without TLS.
+// plain2 returns a server for HTTP/1 and HTTP/2 without TLS.
 func plain2(h http.HandlerFunc) *http.Server {
 	srv := &http.Server{Handler: h, Protocols: new(http.Protocols)}
 	srv.Protocols.SetHTTP1(true)
@@ -40,12 +40,12 @@ func plain2(h http.HandlerFunc) *http.Server {
 	return srv
 }
 
-// An agent is a net/http client with one connection at a time.
+// An agent is a net/http client that uses one connection at a time.
 type agent struct {
 	*http.Client
 	t     *testing.T
 	url   string
-	conns atomic.Int32 // dialled
+	conns atomic.Int32 // number of connections dialled
 }
 
 func newAgent(t *testing.T, v *service, srv *http.Server, protocol string) *agent {
@@ -75,17 +75,17 @@ func newAgent(t *testing.T, v *service, srv *http.Server, protocol string) *agen
 	return a
 }
 
-// gets returns the body of the response.
+// gets sends a GET request and returns the body of the response.
 func (a *agent) gets(path, wantProtocol string) string {
 	a.t.Helper()
 	resp, err := a.Get(a.url + path)
 	if err != nil {
-		a.t.Fatalf("lost: %v", err)
+		a.t.Fatalf("a request was lost: %v", err)
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil || resp.Proto != wantProtocol {
-		a.t.Fatalf("lost: %s, %v, %s", resp.Proto, err, b)
+		a.t.Fatalf("a request was lost: protocol %s, error %v, body %s", resp.Proto, err, b)
 	}
 	return string(b)
 }
@@ -101,7 +101,7 @@ var protocols = []struct {
 	{"h2c", plain2, "HTTP/2.0"},
 }
 
-func TestServe_EachProtocol(t *testing.T) {
+func TestServe_DrainsEachProtocol(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
 			entered, leave := make(chan struct{}), make(chan struct{})
@@ -130,14 +130,15 @@ func TestServe_EachProtocol(t *testing.T) {
 			}
 			v.drained()
 			if _, err := idle.Get(idle.url); err == nil {
-				t.Error("the server is still there")
+				t.Error("the server still answers")
 			}
 		})
 	}
 }
 
-// On HTTP/2, a request after the stop is served, and its response goes with a GOAWAY. What runs beside it is not touched.
-func TestServe_HTTP2RequestsAfterTheStop(t *testing.T) {
+// On HTTP/2, a request that arrives after the stop is served, and the server sends a GOAWAY with
+// its response. Other requests on the connection continue.
+func TestServe_AnswersHTTP2RequestAfterStop(t *testing.T) {
 	for _, p := range protocols[2:] {
 		t.Run(p.name, func(t *testing.T) {
 			entered, leave := make(chan struct{}), make(chan struct{})
@@ -148,14 +149,14 @@ func TestServe_HTTP2RequestsAfterTheStop(t *testing.T) {
 				}
 				io.WriteString(w, "ok")
 			})
-			v := start(t, srv, patient)
+			v := start(t, srv, longLinger)
 			a := newAgent(t, v, srv, p.proto)
 			answer := make(chan string)
 			go func() { answer <- a.gets("/slow", p.proto) }()
 			<-entered
 			v.s.Shutdown()
 			<-v.drains
-			for a.conns.Load() == 1 { // until the GOAWAY has the client try another connection
+			for a.conns.Load() == 1 { // repeat until the GOAWAY makes the client use another connection
 				resp, err := a.Get(a.url)
 				if err != nil {
 					break
@@ -171,24 +172,24 @@ func TestServe_HTTP2RequestsAfterTheStop(t *testing.T) {
 	}
 }
 
-// An HTTP/2 connection that has been quiet for the linger gets a GOAWAY, and is closed if the client does not do so.
-func TestServe_HTTP2Goodbye(t *testing.T) {
+// An HTTP/2 connection that was quiet for the linger gets a GOAWAY, and is then closed.
+func TestServe_SendsGoAwayToQuietHTTP2(t *testing.T) {
 	srv := plain2(ok)
 	v := start(t, srv)
 	p := dial(t, v.addr)
 	p.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, ""))
-	for typ := byte(0); typ != 4; typ, _ = p.frame() { // the server's settings
+	for typ := byte(0); typ != 4; typ, _ = p.frame() { // read frames up to the server's settings
 	}
 	v.s.Shutdown()
-	said := false
+	goAway := false
 	for {
 		typ, err := p.frame()
 		if err != nil {
 			break
 		}
-		said = said || typ == 7
+		goAway = goAway || typ == 7
 	}
-	if !said {
+	if !goAway {
 		t.Error("closed without a GOAWAY")
 	}
 	v.drained()
@@ -201,19 +202,21 @@ func frameOf(stream, typ, flags byte, payload string) string {
 	return string([]byte{byte(n >> 16), byte(n >> 8), byte(n), typ, flags, 0, 0, 0, stream}) + payload
 }
 
-// What a client says: a setting by which there is no room for any body, a request, and that there is room for its body.
+// Frames that a client sends: the preface, and a setting that leaves no room for response bodies.
 const (
 	preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	noRoom  = "\x00\x04\x00\x00\x00\x00"
 )
 
+// request2 returns the HTTP/2 frame of a GET request.
 func request2(stream byte, path string) string {
-	return frameOf(stream, 1, 4|1, "\x82\x86\x04"+string(byte(len(path)))+path) // GET, http
+	return frameOf(stream, 1, 4|1, "\x82\x86\x04"+string(byte(len(path)))+path) // the method GET and the scheme http
 }
 
+// room returns an HTTP/2 frame with which a client makes room for the body of a response.
 func room(stream byte) string { return frameOf(stream, 8, 0, "\x3f\xff\xff\xff") }
 
-// until reads frames until there is one of that type.
+// until reads HTTP/2 frames up to the first frame of the type want.
 func (p *peer) until(want byte) {
 	p.t.Helper()
 	for {
@@ -226,20 +229,22 @@ func (p *peer) until(want byte) {
 	}
 }
 
-// A client that has no room for a response is waited for, as long as there is time, and named when that is over.
-func TestServe_HTTP2WithoutRoom(t *testing.T) {
+// If a client has no room for a response, the drain waits for it until Force, and the CutError
+// lists the request.
+func TestServe_WaitsForHTTP2FlowControlUntilForce(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			ln := listenInMemory()
 			v := startOn(t, ln, plain2(ok))
 			p := ln.dial(t)
 			p.send(preface + frame(4, 0, noRoom) + request2(1, "/"))
-			p.until(1) // its header
+			p.until(1) // wait for the header of the response
 			synctest.Wait()
 			v.s.Shutdown()
 			time.Sleep(time.Minute)
-			if got := v.s.GuardReport().String(); !strings.Contains(got, "http ×2") { // Serve's and the request's
-				t.Errorf("report: %s", got)
+			// Serve and the request each hold a guard.
+			if got := v.s.GuardReport().String(); !strings.Contains(got, "http ×2") {
+				t.Errorf("wrong guard report: %s", got)
 			}
 			if !cut {
 				p.send(room(1))
@@ -258,14 +263,14 @@ func TestServe_HTTP2WithoutRoom(t *testing.T) {
 	}
 }
 
-// A stream of Debug is told from the requests beside it on its connection: these are waited for until they are answered, and
-// it is not.
-func TestDebug_BesideOthersOnHTTP2(t *testing.T) {
+// On an HTTP/2 connection with a stream of Debug and another request, the drain waits for the other
+// request only.
+func TestDebug_DrainWaitsForRequestBesideStreamOnHTTP2(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		wrap func(http.ResponseWriter) http.ResponseWriter
 	}{
-		{"by itself", func(w http.ResponseWriter) http.ResponseWriter { return w }},
+		{"direct", func(w http.ResponseWriter) http.ResponseWriter { return w }},
 		{"behind middleware", func(w http.ResponseWriter) http.ResponseWriter { return unwraps{w} }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -285,26 +290,27 @@ func TestDebug_BesideOthersOnHTTP2(t *testing.T) {
 				synctest.Wait()
 				v.s.Shutdown()
 				time.Sleep(time.Second)
-				close(leave) // there is no room for what it has written
+				close(leave) // the client has no room for the response
 				time.Sleep(1010 * time.Millisecond)
-				if got := v.s.GuardReport().String(); len(v.done) > 0 || !strings.Contains(got, "http ×3") { // Serve's, and each of the two
-					t.Errorf("with a response under way, Serve has returned: %v; report: %s", len(v.done) > 0, got)
+				// Serve and each of the two requests hold a guard.
+				if got := v.s.GuardReport().String(); len(v.done) > 0 || !strings.Contains(got, "http ×3") {
+					t.Errorf("before the response is sent: Serve has returned: %v; report: %s", len(v.done) > 0, got)
 				}
 				p.SetReadDeadline(past)
 				synctest.Wait()
-				p.send(room(1)) // but the client does not read
+				p.send(room(1)) // now the client has room, but it does not read
 				time.Sleep(time.Second)
 				if len(v.done) > 0 {
-					t.Error("with a response that is not read, Serve has returned")
+					t.Error("Serve has returned before the client has read the response")
 				}
 				close(resume)
 				if got := <-ended; got != 1 {
-					t.Errorf("the end of stream %d comes first, want that of the response", got)
+					t.Errorf("HTTP/2 stream %d ends first, want stream 1, the response", got)
 				}
 				select {
 				case err := <-v.done:
 					if err != nil {
-						t.Errorf("Serve: %v", err)
+						t.Errorf("Serve returned an unexpected result: %v", err)
 					}
 				case <-time.After(time.Minute):
 					t.Errorf("Serve has not returned: %v", v.s.GuardReport())
@@ -314,13 +320,14 @@ func TestDebug_BesideOthersOnHTTP2(t *testing.T) {
 	}
 }
 
-// unwraps is a middleware's ResponseWriter.
+// unwraps is a ResponseWriter of middleware, with an Unwrap method.
 type unwraps struct{ http.ResponseWriter }
 
 func (u unwraps) Unwrap() http.ResponseWriter { return u.ResponseWriter }
 
-// endings reads frames, and sends the streams that are ended in these, and 0 for the end of the connection. When the read
-// deadline passes, it reads nothing until it is to resume.
+// endings reads HTTP/2 frames. It sends the number of each HTTP/2 stream that ends to the channel
+// ended, and 0 when the connection ends. When the read deadline passes, it pauses until the channel
+// resume is closed.
 func (p *peer) endings(ended chan<- byte, resume <-chan struct{}) {
 	for {
 		var h [9]byte
@@ -341,8 +348,8 @@ func (p *peer) endings(ended chan<- byte, resume <-chan struct{}) {
 	}
 }
 
-// A quiet HTTP/2 connection is closed after the IdleTimeout of the user's server.
-func TestServe_HTTP2IdleTimeout(t *testing.T) {
+// IdleTimeout of the user's server applies to its HTTP/2 connections.
+func TestServe_KeepsIdleTimeoutOfHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		srv := plain2(ok)
@@ -361,7 +368,7 @@ func TestServe_HTTP2IdleTimeout(t *testing.T) {
 	})
 }
 
-// frame reads one, and returns its type.
+// frame reads an HTTP/2 frame and returns its type.
 func (p *peer) frame() (typ byte, err error) {
 	var h [9]byte
 	if _, err := io.ReadFull(p.in, h[:]); err != nil {
@@ -371,7 +378,7 @@ func (p *peer) frame() (typ byte, err error) {
 	return h[3], err
 }
 
-func TestServe_HTTP2UnderLoad(t *testing.T) {
+func TestServe_LosesNoHTTP2RequestUnderLoad(t *testing.T) {
 	for _, p := range protocols[2:] {
 		t.Run(p.name, func(t *testing.T) {
 			for range 3 {
@@ -384,7 +391,7 @@ func TestServe_HTTP2UnderLoad(t *testing.T) {
 					}
 					io.WriteString(w, "ok")
 				})
-				v := start(t, srv, patient)
+				v := start(t, srv, longLinger)
 				var wg sync.WaitGroup
 				for range 20 {
 					a := newAgent(t, v, srv, p.proto)
@@ -395,11 +402,11 @@ func TestServe_HTTP2UnderLoad(t *testing.T) {
 								return
 							}
 							if err != nil {
-								t.Errorf("lost: %v", err)
+								t.Errorf("a request was lost: %v", err)
 								return
 							}
 							if b, err := io.ReadAll(resp.Body); err != nil || string(b) != "ok" {
-								t.Errorf("lost: %q, %v", b, err)
+								t.Errorf("a request was lost: response %q, error %v", b, err)
 							}
 							resp.Body.Close()
 						}
@@ -414,8 +421,8 @@ func TestServe_HTTP2UnderLoad(t *testing.T) {
 	}
 }
 
-// HTTP/2 that is switched off stays so.
-func TestServe_HTTP2SwitchedOff(t *testing.T) {
+// Serve does not enable HTTP/2 if the user has disabled it.
+func TestServe_LeavesHTTP2Disabled(t *testing.T) {
 	for name, off := range map[string]func(*http.Server){
 		"by TLSNextProto": func(srv *http.Server) { srv.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){} },
 		"by Protocols":    func(srv *http.Server) { srv.Protocols = new(http.Protocols); srv.Protocols.SetHTTP1(true) },
@@ -430,7 +437,7 @@ func TestServe_HTTP2SwitchedOff(t *testing.T) {
 			}
 			defer conn.Close()
 			if got := conn.ConnectionState().NegotiatedProtocol; got != "http/1.1" {
-				t.Errorf("negotiated %q", got)
+				t.Errorf("TLS negotiated the protocol %q", got)
 			}
 			v.s.Shutdown()
 			v.drained()

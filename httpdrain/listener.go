@@ -12,56 +12,64 @@ import (
 )
 
 const (
-	// lull is how long nobody may connect before the listener counts as empty, and how long a last look at a socket takes.
+	// lull is the time without a new connection after which the accept queue counts as empty. It is
+	// also how long the drain waits for data on a connection whose socket it cannot examine, before
+	// it closes the connection.
 	lull = time.Millisecond
-	// backlog bounds what is accepted after the stop where people never cease to connect. It is as long as the kernel's
-	// queue gets by default, so that whoever was in it is served. A time would not do: a process that is kept from
-	// running for that long would close a full queue.
-	backlog = 4096
+	// maxLateConns limits how many connections are accepted after the scope has been stopped, in
+	// case clients connect all the time. It is the kernel's default limit for the accept queue, so
+	// that all connections that were in the queue are accepted. A time limit would not ensure that:
+	// a process that was suspended for so long would close a full queue.
+	maxLateConns = 4096
 )
 
-// A listener goes on accepting after the stop until nobody is waiting any more, and then closes. So it does where it was
-// inherited, and others have it, too (LISTEN_FDS), although whoever waits there would wait for them: nobody can tell from
-// a socket whether one of them accepts, or ever will. In a roll another one does; when all of a service is stopped, nobody
-// does, and leaving at once would lose those in the queue. Where people never cease to connect this takes longer, as backlog
-// has it, and loses nobody.
+// A listener accepts connections after the scope has been stopped until the accept queue is empty,
+// and then closes.
+//
+// It does so even if it was inherited (LISTEN_FDS) and another process, which also has it, could
+// accept the connections in the queue. A process cannot learn from a socket whether another process
+// accepts from it. When a service is replaced, another process does. When the service is stopped,
+// none does, and closing the listener at once would lose the connections in the queue. If clients
+// connect all the time, the listener closes after maxLateConns connections. Even then, no
+// connection is lost that was in the queue when the scope was stopped.
 //
 // The server calls Accept from one goroutine only.
 type listener struct {
 	net.Listener
-	drain *drain
-	stop  context.Context
-	late  int // how many were accepted after the stop
-	looks int // how often in a row nobody was there
+	drain    *drain
+	stop     context.Context
+	late     int // number of connections accepted after the stop
+	timeouts int // consecutive timeouts of Accept after the stop
 
-	mu       sync.Mutex
-	deadline func(time.Time) error // nil where the listener has none: then timer closes it
-	timer    *time.Timer
-	closed   bool
-	closeErr error
-	failed   error // what ended the accepting after the stop, where it was not we
+	mu          sync.Mutex
+	setDeadline func(time.Time) error // nil if the listener has no such method; then timer closes the listener
+	timer       *time.Timer
+	closed      bool
+	closeErr    error
+	acceptErr   error // the error that ended Accept after the stop, unless the listener was closed
 }
 
 func newListener(ln net.Listener, d *drain, stop context.Context) *listener {
 	l := &listener{Listener: ln, drain: d, stop: stop}
 	if dl, ok := ln.(interface{ SetDeadline(time.Time) error }); ok {
-		l.deadline = dl.SetDeadline
+		l.setDeadline = dl.SetDeadline
 	}
 	return l
 }
 
-// hurry gives Accept, now or when it is called next, a lull for somebody to come.
-func (l *listener) hurry() {
+// limitAccept makes the current or next call of Accept return if no client connects for the time
+// lull.
+func (l *listener) limitAccept() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return
 	}
-	if l.deadline != nil {
-		if l.deadline(time.Now().Add(lull)) == nil {
+	if l.setDeadline != nil {
+		if l.setDeadline(time.Now().Add(lull)) == nil {
 			return
 		}
-		l.deadline = nil // it has the method, and not what it does
+		l.setDeadline = nil // the listener does not support deadlines
 	}
 	if l.timer == nil {
 		l.timer = time.AfterFunc(2*lull, func() { l.Close() })
@@ -74,27 +82,29 @@ func (l *listener) Accept() (net.Conn, error) {
 	for {
 		stopping := l.stop.Err() != nil
 		if stopping {
-			l.hurry()
+			l.limitAccept()
 		}
 		nc, err := l.Listener.Accept()
 		switch {
 		case err == nil:
-			return l.accepted(nc, stopping)
+			return l.accept(nc, stopping)
 		case l.stop.Err() == nil:
 			return nil, err
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if !stopping {
-				continue // woken by the stop: the queue has not been looked at yet
+				continue // this call began before the stop, so the queue might not be empty
 			}
-			// Twice, because a deadline that passes before Accept has begun, on a busy machine, makes it return without
-			// a look at the queue.
-			if l.looks++; l.looks < 2 || waiting(l.Listener) {
+			// One timeout does not show that the queue is empty: on a busy machine a deadline may
+			// pass before Accept has begun, and then Accept returns without looking at the queue.
+			if l.timeouts++; l.timeouts < 2 || hasQueued(l.Listener) {
 				continue
 			}
 		case !l.isClosed() && !errors.Is(err, net.ErrClosed):
-			// Not to the server, which sleeps up to a second where it believes that the error will pass.
+			// If the error is a temporary one, the server would sleep for up to a second. So it
+			// gets net.ErrClosed instead.
 			l.mu.Lock()
-			l.failed = fmt.Errorf("httpdrain: the listener on %v failed while the server drained, and whoever was waiting to be accepted is lost: %w", l.Addr(), err)
+			l.acceptErr = fmt.Errorf("httpdrain: the listener on %v failed after the stop, "+
+				"so connections in the accept queue were lost: %w", l.Addr(), err)
 			l.mu.Unlock()
 		}
 		l.Close()
@@ -102,30 +112,30 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *listener) accepted(nc net.Conn, stopping bool) (net.Conn, error) {
+func (l *listener) accept(nc net.Conn, stopping bool) (net.Conn, error) {
 	if tc, ok := nc.(*tls.Conn); ok {
-		// The server has to see a *tls.Conn to speak HTTP/2, so it cannot be wrapped; and unwrapped, nobody would know
-		// when a hijacked one ends, or whether a request has begun.
+		// net/http serves HTTP/2 only on a *tls.Conn, so tc cannot be wrapped. Without a wrapper,
+		// httpdrain would notice neither its reads nor that a handler closes it after Hijack.
 		tc.NetConn().Close()
 		return nil, errTLSListener(l.Listener)
 	}
-	l.looks = 0
+	l.timeouts = 0
 	if stopping {
 		l.late++
 	}
-	if l.late == backlog {
-		l.Close() // the next Accept tells the server
+	if l.late == maxLateConns {
+		l.Close() // the next Accept returns net.ErrClosed
 	}
-	_, own := l.Listener.(*net.TCPListener)
-	return l.drain.add(nc, own), nil
+	_, isNetListener := l.Listener.(*net.TCPListener)
+	return l.drain.add(nc, isNetListener), nil
 }
 
 func errTLSListener(ln net.Listener) error {
-	return fmt.Errorf("httpdrain: Serve was given %T, a TLS listener, and cannot see the connections below it: "+
-		"give ServeTLS the listener that it wraps, and the server its TLSConfig", ln)
+	return fmt.Errorf("httpdrain: Serve: %T is a TLS listener, which hides the connections below TLS: "+
+		"call ServeTLS with the listener that it wraps, and set TLSConfig of the server", ln)
 }
 
-// Close closes the listener once, whoever calls it.
+// Close closes the listener. All calls return the result of the first one.
 func (l *listener) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,8 +155,9 @@ func (l *listener) isClosed() bool {
 	return l.closed
 }
 
+// failure returns the error that ended Accept after the stop, or nil.
 func (l *listener) failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.failed
+	return l.acceptErr
 }

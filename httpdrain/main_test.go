@@ -25,20 +25,21 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Unsetenv("CTXSHUTDOWN_TRACE")
-	log.SetOutput(io.Discard) // net/http tells of each handshake that does not come to its end
+	log.SetOutput(io.Discard) // net/http logs each TLS handshake that fails
 	goleak.VerifyTestMain(m)
 }
 
-// patient is for tests in which no connection is to be closed for being quiet, however slow the machine.
-var patient = httpdrain.WithLinger(time.Minute)
+// longLinger is used in tests in which the server must not close any connection for being quiet,
+// even on a slow machine.
+var longLinger = httpdrain.WithLinger(time.Minute)
 
-// A service is a Serve under the test's control.
+// A service is a running call of Serve.
 type service struct {
 	t      *testing.T
 	s      *ctxshutdown.Swansong
 	addr   string
-	drains chan struct{} // closed when the listener is, and every response is its connection's last
-	done   chan error    // what Serve returned
+	drains chan struct{} // closed when the drain has begun
+	done   chan error    // receives the result of Serve
 }
 
 // start serves srv on a port of the loopback interface, over TLS if srv has a certificate.
@@ -53,8 +54,8 @@ func start(t *testing.T, srv *http.Server, opts ...httpdrain.Option) *service {
 
 func startOn(t *testing.T, ln net.Listener, srv *http.Server, opts ...httpdrain.Option) *service {
 	v := &service{t: t, s: ctxshutdown.New(context.Background()), addr: ln.Addr().String(), drains: make(chan struct{}), done: make(chan error, 1)}
-	opts = append([]httpdrain.Option{httpdrain.WithLogger(slog.New(listening{slog.DiscardHandler, v.drains}))}, opts...)
-	running := v.s.Guard() // so that the scope is not complete before Serve has begun
+	opts = append([]httpdrain.Option{httpdrain.WithLogger(slog.New(drainObserver{slog.DiscardHandler, v.drains}))}, opts...)
+	running := v.s.Guard() // keeps the scope from being complete before Serve has begun
 	go func() {
 		defer running.Release()
 		if srv.TLSConfig != nil && srv.TLSConfig.Certificates != nil {
@@ -69,34 +70,34 @@ func startOn(t *testing.T, ln net.Listener, srv *http.Server, opts ...httpdrain.
 			t.Error(err)
 		}
 	})
-	for v.s.GuardCount() < 2 && len(v.done) == 0 { // Serve has its own once it has begun
+	for v.s.GuardCount() < 2 && len(v.done) == 0 { // Serve acquires a guard when it begins
 		runtime.Gosched()
 	}
 	return v
 }
 
-// A listening closes a channel when it hears that a server drains.
-type listening struct {
+// A drainObserver is a log handler that closes a channel when a drain begins.
+type drainObserver struct {
 	slog.Handler
 	drains chan struct{}
 }
 
-func (listening) Enabled(context.Context, slog.Level) bool { return true }
+func (drainObserver) Enabled(context.Context, slog.Level) bool { return true }
 
-func (l listening) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (o drainObserver) WithAttrs([]slog.Attr) slog.Handler { return o }
 
-func (l listening) Handle(_ context.Context, r slog.Record) error {
+func (o drainObserver) Handle(_ context.Context, r slog.Record) error {
 	if r.Message == "httpdrain: draining" {
-		close(l.drains)
+		close(o.drains)
 	}
 	return nil
 }
 
-// drained waits for Serve to return nil.
+// drained waits for Serve to return, and fails the test if the result is not nil.
 func (v *service) drained() {
 	v.t.Helper()
 	if err := <-v.done; err != nil {
-		v.t.Errorf("Serve: %v", err)
+		v.t.Errorf("Serve returned an unexpected result: %v", err)
 	}
 }
 
@@ -106,7 +107,7 @@ func ok(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }
 
 const get = "GET / HTTP/1.1\r\nHost: test\r\n\r\n"
 
-// A peer is a connection under the test's control.
+// A peer is the client's end of a connection.
 type peer struct {
 	t *testing.T
 	net.Conn
@@ -134,12 +135,12 @@ func (p *peer) send(text string) {
 	}
 }
 
-// receives reads a complete response with this status and body, and returns it.
+// receives reads a complete response, checks its status and body, and returns it.
 func (p *peer) receives(status int, body string) *http.Response {
 	p.t.Helper()
 	r, err := http.ReadResponse(p.in, nil)
 	if err != nil {
-		p.t.Fatalf("lost: %v", err)
+		p.t.Fatalf("a request was lost: %v", err)
 	}
 	defer r.Body.Close()
 	b, err := io.ReadAll(r.Body)
@@ -149,16 +150,17 @@ func (p *peer) receives(status int, body string) *http.Response {
 	return r
 }
 
-// answered reads "ok", and returns whether the connection may be used again.
+// answered reads the response "ok", and reports whether the connection may be used again.
 func (p *peer) answered() (keep bool) {
 	p.t.Helper()
 	return !p.receives(http.StatusOK, "ok").Close
 }
 
-// closed waits until the server has closed the connection, with nothing more on it.
+// closed waits until the server has closed the connection. It fails the test if the server sends
+// anything before that.
 func (p *peer) closed() {
 	p.t.Helper()
 	if b, err := p.in.ReadByte(); err != io.EOF {
-		p.t.Fatalf("read %q, %v; want the end", b, err)
+		p.t.Fatalf("read %q, %v; want io.EOF", b, err)
 	}
 }

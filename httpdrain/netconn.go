@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A tcpConn keeps all that a *net.TCPConn has, sendfile and splice among them.
+// A tcpConn has all methods of *net.TCPConn, among them those for sendfile and splice.
 type tcpConn struct {
 	*net.TCPConn
 	conn
@@ -17,9 +17,9 @@ type tcpConn struct {
 func (c *tcpConn) Read(b []byte) (int, error) { return c.conn.read(b) }
 
 func (c *tcpConn) Write(b []byte) (int, error) {
-	counted := c.conn.writes()
+	counted := c.conn.beginWrite()
 	n, err := c.TCPConn.Write(b)
-	c.conn.written(counted, int64(n))
+	c.conn.endWrite(counted, int64(n))
 	return n, err
 }
 
@@ -27,21 +27,24 @@ func (c *tcpConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 func (c *tcpConn) SetReadDeadline(t time.Time) error { return c.conn.setReadDeadline(t) }
-func (c *tcpConn) NetConn() net.Conn                 { c.conn.show(); return c.TCPConn }
+func (c *tcpConn) NetConn() net.Conn                 { c.conn.lockAndRevealDeadline(); return c.TCPConn }
 
 func (c *tcpConn) Close() error {
-	c.conn.show() // so that whoever lifts a deadline after that hears that it is closed
+	// After Close, a call that lifts a deadline must return net.ErrClosed, also if the deadline was
+	// withheld from the socket.
+	c.conn.lockAndRevealDeadline()
 	return c.conn.close()
 }
 
 func (c *tcpConn) ReadFrom(r io.Reader) (int64, error) {
-	counted := c.conn.writes()
+	counted := c.conn.beginWrite()
 	n, err := c.TCPConn.ReadFrom(r)
-	c.conn.written(counted, n)
+	c.conn.endWrite(counted, n)
 	return n, err
 }
 
-// An anyConn keeps what net/http looks for in a connection.
+// An anyConn wraps any connection but a *net.TCPConn. It has the optional methods of a connection
+// that net/http uses.
 type anyConn struct {
 	net.Conn
 	conn
@@ -54,9 +57,9 @@ func (c *anyConn) SetDeadline(t time.Time) error {
 }
 
 func (c *anyConn) Write(b []byte) (int, error) {
-	counted := c.conn.writes()
+	counted := c.conn.beginWrite()
 	n, err := c.Conn.Write(b)
-	c.conn.written(counted, int64(n))
+	c.conn.endWrite(counted, int64(n))
 	return n, err
 }
 
@@ -64,9 +67,9 @@ func (c *anyConn) Close() error      { return c.conn.close() }
 func (c *anyConn) NetConn() net.Conn { return c.Conn }
 
 func (c *anyConn) ReadFrom(r io.Reader) (int64, error) {
-	counted := c.conn.writes()
+	counted := c.conn.beginWrite()
 	n, err := readFrom(c.Conn, r)
-	c.conn.written(counted, n)
+	c.conn.endWrite(counted, n)
 	return n, err
 }
 
@@ -77,7 +80,8 @@ func (c *anyConn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// A secureConn is one of a TLS implementation that is not crypto/tls: the server asks it for its state.
+// A secureConn wraps a TLS connection that is not of crypto/tls. The server calls its method
+// ConnectionState.
 type secureConn struct{ anyConn }
 
 func (c *secureConn) ConnectionState() tls.ConnectionState {

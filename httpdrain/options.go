@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// An Option configures a call of Serve. Of an option given twice the last one counts; a nil Option is ignored. A value
-// outside its limits is an error of Serve that names both.
+// An Option configures a call of Serve. If an option is given twice, the last one counts. A nil
+// Option is ignored. Serve returns an error for a value outside an option's limits.
 type Option interface{ apply(*options) }
 
 type options struct {
 	name       string
 	linger     time.Duration
-	retryAfter time.Duration // zero: requests are served after the linger too
-	pace       float64       // long-lived connections released per second; zero: all at once
+	retryAfter time.Duration // 0: the server also serves requests that arrive after the linger
+	pace       float64       // number of busy connections whose scope is stopped per second; 0: all at once
 	logger     *slog.Logger
 	route      func(method, path string) string
-	bad        error
+	invalid    error
 }
 
 type option func(*options)
@@ -32,16 +32,19 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// WithName names the server's scope in reports and logs; it is "http" otherwise. See [ctxshutdown.WithName].
+// WithName sets the name of the server's scope in reports and logs. The default is "http". See
+// [ctxshutdown.WithName].
 func WithName(name string) Option {
 	return option(func(o *options) { o.name = name })
 }
 
-// WithLinger sets how long a connection may be quiet while the server drains before it is closed, from 0 to 1 minute; it
-// is 100 ms otherwise. A client that is about to send its next request does so within the linger, is answered, and learns
-// that the connection is at its end. So the linger should exceed the round trip to the clients, and a proxy's pause
-// between taking an idle connection out of its pool and writing to it; and it is about how long a drain takes where
-// connections are idle.
+// WithLinger sets how long a connection must be quiet before a draining server closes it, from 0 to
+// 1 minute. The default is 100 ms.
+//
+// A client that was about to send its next request sends it within the linger, gets its response,
+// and learns from it that the connection will be closed. So the linger should exceed the round trip
+// to the clients, and the time between a proxy's choice of an idle connection and its write to it.
+// With idle connections, a drain takes about as long as the linger.
 func WithLinger(d time.Duration) Option {
 	return option(func(o *options) {
 		o.check(d >= 0 && d <= maxLinger, "WithLinger(%v): must be from 0 to %v", d, maxLinger)
@@ -49,9 +52,10 @@ func WithLinger(d time.Duration) Option {
 	})
 }
 
-// WithRetryAfter has requests that arrive later than the linger after the stop answered with 503, Connection: close and
-// a Retry-After of d, in whole seconds rounded up, instead of being served. It is for load balancers that send such a
-// request elsewhere. d is from 1 second to 24 hours.
+// WithRetryAfter makes the server refuse each request that arrives when more than the linger has
+// passed since the stop. The response has the status 503, Connection: close, and a Retry-After of d
+// in whole seconds, rounded up. Use this option if a load balancer sends a refused request to
+// another server. d is from 1 second to 24 hours.
 func WithRetryAfter(d time.Duration) Option {
 	return option(func(o *options) {
 		o.check(d >= time.Second && d <= maxRetryAfter, "WithRetryAfter(%v): must be from %v to %v", d, time.Second, maxRetryAfter)
@@ -59,12 +63,14 @@ func WithRetryAfter(d time.Duration) Option {
 	})
 }
 
-// WithPacing spreads the stop over the connections that are in the middle of a request, or hijacked, when it comes: at most
-// n of them a second learn of it, in random order and at irregular intervals, so that their clients do not all connect to
-// the successors at once. Done of the scope that a request's context carries is then that of its connection, and closes
-// when its turn has come. All connections that are not in a request learn of the stop at once. n is from 0.01 to 1e6.
+// WithPacing spreads the stop over time, so that long-lived clients do not all reconnect to the
+// other servers at once. Each connection gets a scope of its own, which the context of its requests
+// carries. When the server's scope is stopped, the scopes of idle connections are stopped at once.
+// The scopes of connections that are serving a request or are hijacked are stopped one after
+// another, in random order and at irregular intervals, at most n per second. n is from 0.01 to 1e6.
 //
-// The drain takes as long as it takes to go through them: give the hard tier a limit that allows for it.
+// The drain takes at least as long as it takes to stop all these scopes. Choose the time until
+// Force accordingly.
 func WithPacing(n float64) Option {
 	return option(func(o *options) {
 		o.check(!math.IsNaN(n) && n >= 0.01 && n <= 1e6, "WithPacing(%v): must be from 0.01 to 1e6 connections a second", n)
@@ -72,31 +78,37 @@ func WithPacing(n float64) Option {
 	})
 }
 
-// WithRoute sets how the list of who was cut finds the route of a request. It is for handlers that are not a
-// [http.ServeMux] themselves: a router puts its pattern into the request that it is given, and behind middleware, and in
-// routers that keep their own things in the context, as chi does, that is another than the server's.
+// WithRoute sets a function that returns the route pattern of a path, for the list of unfinished
+// requests in a [CutError]. It is needed if the server's handler is not a [http.ServeMux] and does
+// not set Pattern of the request that Serve passes to it. Middleware often passes a copy of the
+// request on, and routers such as chi keep the pattern in the context.
 //
-//	httpdrain.WithRoute(func(method, path string) string { return r.Find(chi.NewRouteContext(), method, path) }) // r is a *chi.Mux
+//	// r is a *chi.Mux
+//	httpdrain.WithRoute(func(method, path string) string {
+//		return r.Find(chi.NewRouteContext(), method, path)
+//	})
 //
-// route is called when the drain has been cut short, while handlers may still be running; if it returns "", or panics, the
-// path is used. For a panic, see [PanicError].
+// route is called when the drain was cut short, possibly while handlers are running. If it returns
+// "" or panics, the path is used. For a panic, see [PanicError].
 func WithRoute(route func(method, path string) string) Option {
 	return option(func(o *options) { o.route = route })
 }
 
-// WithLogger sets where the server tells that it begins to drain, that it has drained, whom it has cut, and who has fallen
-// silent in the middle of a header. Without it, or with nil, nothing is logged. For a panic in its handler, see [PanicError].
+// WithLogger sets a logger, which receives a message when the drain begins, when it ends, for each
+// request that Force cuts short, and for each connection that the drain closes in the middle of a
+// header. By default, or if l is nil, nothing is logged. For a panic in l's handler, see
+// [PanicError].
 func WithLogger(l *slog.Logger) Option {
 	return option(func(o *options) { o.logger = l })
 }
 
 func (o *options) check(ok bool, format string, args ...any) {
 	if !ok {
-		o.bad = errors.Join(o.bad, fmt.Errorf("httpdrain: "+format, args...))
+		o.invalid = errors.Join(o.invalid, fmt.Errorf("httpdrain: "+format, args...))
 	}
 }
 
-func configure(opts []Option) (options, error) {
+func newOptions(opts []Option) (options, error) {
 	o := options{name: "http", linger: defaultLinger}
 	for _, opt := range opts {
 		if opt != nil {
@@ -106,5 +118,5 @@ func configure(opts []Option) (options, error) {
 	if o.logger == nil {
 		o.logger = slog.New(slog.DiscardHandler)
 	}
-	return o, o.bad
+	return o, o.invalid
 }

@@ -3,40 +3,41 @@ package httpdrain
 import (
 	"fmt"
 
-	"github.com/swansong-go/swansong/internal/unwind"
+	"github.com/swansong-go/swansong/internal/panics"
 )
 
-// A PanicError says that something that [Serve] was given as an option has panicked, or ended its goroutine by
-// runtime.Goexit. It keeps nothing from being drained, or cut; Serve returns it in the end, with whatever else it returns.
-// Handlers and hooks of the http.Server are net/http's to call, and their panics its own, as they are without this package.
+// A PanicError reports that a function or logger given to [Serve] as an option panicked or called
+// [runtime.Goexit]. The drain continues. When it has ended, Serve returns the first PanicError,
+// joined with its other errors.
+//
+// Panics in handlers and hooks of the http.Server are handled by net/http, as without this package.
 type PanicError struct {
 	Option string // "WithRoute" or "WithLogger"
-	Value  any    // what it panicked with; an error that says so where it was runtime.Goexit
-	Stack  []byte // where, as of runtime/debug.Stack
+	Value  any    // the value of the panic, or an error that says that runtime.Goexit was called
+	Stack  []byte // the stack of the panic, in the format of runtime/debug.Stack
 }
 
-// Error has all but the stack.
+// Error returns a message with the option and the value, without the stack.
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("httpdrain: panic in what %s was given: %v", e.Option, e.Value)
+	return fmt.Sprintf("httpdrain: panic in the function passed to %s: %v", e.Option, e.Value)
 }
 
-// Unwrap returns the value, if it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
+// Unwrap returns Value if it is an error, and nil otherwise.
+func (e *PanicError) Unwrap() error { return panics.Unwrap(e.Value) }
 
-// protect calls f, on a goroutine of its own, which is all that a Goexit ends. The first panic is kept for Serve.
+// protect calls f. If f panics or calls runtime.Goexit, and no earlier call did, protect records
+// that in d.panicErr. f runs on a new goroutine, so that Goexit does not end the goroutine that
+// called Serve.
 func (d *drain) protect(option string, f func()) {
 	done := make(chan *PanicError)
-	go unwind.Catch(f, func(value any, stack []byte) {
+	go panics.Catch(f, func(value any, stack []byte) {
 		if value == nil {
 			done <- nil
 		} else {
 			done <- &PanicError{option, value, stack}
 		}
 	})
-	if failed := <-done; d.failed == nil {
-		d.failed = failed
+	if err := <-done; d.panicErr == nil {
+		d.panicErr = err
 	}
 }

@@ -10,11 +10,13 @@ import (
 	"github.com/swansong-go/swansong/graceful"
 )
 
-// Ready returns a handler for readiness probes: 200 while work should be sent here, and 503 from the lame duck on, or from
-// the stop of s where s does not belong to a [graceful.Process]. It answers in text, "ready" or why not, or in JSON, as in
-// {"ready":false,"state":"lame duck"}, to those who accept application/json.
+// Ready returns a handler for readiness probes. It answers 200 while the process accepts work, and
+// 503 from the lame duck phase on. If s does not belong to a [graceful.Process], it answers 503
+// from the stop of s on. The body is text, "ready" or the state, or JSON for requests that accept
+// application/json, such as {"ready":false,"state":"lame duck"}.
 //
-// Let it be served by the server that it speaks for: after the lame duck its listener is closed, which says the same.
+// Mount it on the server whose readiness it reports. After the lame duck phase that server's
+// listener is closed, which also fails the probe.
 func Ready(s *ctxshutdown.Swansong) http.Handler {
 	var lameDuck <-chan struct{}
 	if p, ok := graceful.FromContext(s); ok {
@@ -36,20 +38,22 @@ func Ready(s *ctxshutdown.Swansong) http.Handler {
 	})
 }
 
-// Live returns a handler for liveness probes: 200 unless Work of s has ended. A process that drains is alive, and must
-// not be restarted for it. It answers as [Ready] does, with "live".
+// Live returns a handler for liveness probes. It answers 200 until the context s.Work() is done. In
+// particular it answers 200 while the process drains, because a draining process must not be
+// restarted. The body is like that of [Ready], with "live" instead of "ready".
 func Live(s *ctxshutdown.Swansong) http.Handler {
 	work := s.Work()
 	return probe("live", func() string {
 		if work.Err() != nil {
-			return "over"
+			return "ended"
 		}
 		return ""
 	})
 }
 
-// probe answers 200 and what, unless there is something against it.
-func probe(what string, against func() string) http.Handler {
+// probe returns a handler that answers 200 with state if the function failure returns "", and
+// otherwise 503 with the result of failure.
+func probe(state string, failure func() string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -57,23 +61,21 @@ func probe(what string, against func() string) http.Handler {
 			http.Error(w, "405 method not allowed", http.StatusMethodNotAllowed)
 			return
 		}
-		why, status := against(), http.StatusOK
-		state := why
-		if why != "" {
-			status = http.StatusServiceUnavailable
-		} else {
-			state = what
+		current, status := failure(), http.StatusServiceUnavailable
+		ok := current == ""
+		if ok {
+			current, status = state, http.StatusOK
 		}
 		h.Set("Cache-Control", "no-store")
 		h.Set("X-Content-Type-Options", "nosniff")
 		if strings.Contains(r.Header.Get("Accept"), "application/json") {
 			h.Set("Content-Type", "application/json")
 			w.WriteHeader(status)
-			json.NewEncoder(w).Encode(map[string]any{what: why == "", "state": state})
+			json.NewEncoder(w).Encode(map[string]any{state: ok, "state": current})
 			return
 		}
 		h.Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(status)
-		io.WriteString(w, state+"\n")
+		io.WriteString(w, current+"\n")
 	})
 }

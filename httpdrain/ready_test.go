@@ -16,7 +16,7 @@ import (
 	"github.com/swansong-go/swansong/httpdrain"
 )
 
-func ask(h http.Handler, method, accept string) string {
+func probe(h http.Handler, method, accept string) string {
 	r := httptest.NewRequest(method, "/", nil)
 	r.Header.Set("Accept", accept)
 	w := httptest.NewRecorder()
@@ -24,28 +24,28 @@ func ask(h http.Handler, method, accept string) string {
 	return fmt.Sprint(w.Code, " ", w.Header().Get("Content-Type"), " ", w.Body)
 }
 
-func TestReady(t *testing.T) {
+func TestReady_FollowsPhases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
-		var said []string
+		var got []string
 		err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
 			ready, live := httpdrain.Ready(s), httpdrain.Live(s)
-			look := func() { said = append(said, ask(ready, "GET", "*/*"), ask(live, "GET", "*/*")) }
-			look()
-			cancel() // asks the process to stop
+			probeBoth := func() { got = append(got, probe(ready, "GET", "*/*"), probe(live, "GET", "*/*")) }
+			probeBoth()
+			cancel() // begins the shutdown
 			synctest.Wait()
 			if s.Err() != nil {
-				t.Error("the lame duck has been skipped")
+				t.Error("the lame duck phase was skipped")
 			}
-			look()
-			said = append(said, ask(ready, "GET", "application/json"))
-			time.Sleep(4 * time.Second) // the lame duck is over
-			look()
-			<-s.Work().Done() // and so is the soft tier
-			look()
+			probeBoth()
+			got = append(got, probe(ready, "GET", "application/json"))
+			time.Sleep(4 * time.Second) // the lame duck phase has ended
+			probeBoth()
+			<-s.Work().Done() // the soft phase has ended too
+			probeBoth()
 			return nil
 		}, graceful.WithLameDuck(3*time.Second), graceful.WithSignals(), graceful.WithOutput(io.Discard))
-		if graceful.ExitCode(err) != 2 { // drained after force
+		if graceful.ExitCode(err) != 2 { // exit code 2: the drain was completed after Force
 			t.Errorf("Run: %v", err)
 		}
 		const text = " text/plain; charset=utf-8 "
@@ -54,30 +54,30 @@ func TestReady(t *testing.T) {
 			"503" + text + "lame duck\n", "200" + text + "live\n",
 			"503 application/json {\"ready\":false,\"state\":\"lame duck\"}\n",
 			"503" + text + "shutting down\n", "200" + text + "live\n",
-			"503" + text + "shutting down\n", "503" + text + "over\n",
+			"503" + text + "shutting down\n", "503" + text + "ended\n",
 		}
-		if diff := cmp.Diff(want, said); diff != "" {
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
 }
 
-func TestReady_WithoutAProcess(t *testing.T) {
+func TestReady_FollowsScopeWithoutProcess(t *testing.T) {
 	s := ctxshutdown.New(context.Background())
 	ready, live := httpdrain.Ready(s), httpdrain.Live(s)
-	got := []string{ask(ready, "HEAD", ""), ask(ready, "POST", ""), ask(live, "GET", "text/html, application/json")}
+	got := []string{probe(ready, "HEAD", ""), probe(ready, "POST", ""), probe(live, "GET", "text/html, application/json")}
 	s.Shutdown()
-	got = append(got, ask(ready, "GET", ""), ask(live, "GET", ""))
+	got = append(got, probe(ready, "GET", ""), probe(live, "GET", ""))
 	const text = " text/plain; charset=utf-8 "
 	want := []string{"200" + text + "ready\n", "405" + text + "405 method not allowed\n", "200 application/json {\"live\":true,\"state\":\"live\"}\n",
-		"503" + text + "complete\n", "503" + text + "over\n"}
+		"503" + text + "complete\n", "503" + text + "ended\n"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// Somebody who watches the drain does not keep it waiting, and sees it through.
-func TestServe_WatchersAreNotWaitedFor(t *testing.T) {
+// A client that watches the debug page does not delay the drain, and stays connected until its end.
+func TestDebug_StreamDoesNotDelayDrain(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	mux := http.NewServeMux()
 	v := start(t, &http.Server{Handler: mux})
@@ -97,11 +97,11 @@ func TestServe_WatchersAreNotWaitedFor(t *testing.T) {
 	close(leave)
 	p.answered()
 	v.drained()
-	io.Copy(io.Discard, r.Body) // ends
+	io.Copy(io.Discard, r.Body) // returns when the drain closes the connection
 }
 
 func ExampleReady() {
-	s := ctxshutdown.New(context.Background()) // in main, the one of graceful.Run
+	s := ctxshutdown.New(context.Background()) // in main, use the scope of graceful.Run
 	mux := http.NewServeMux()
 	mux.Handle("GET /readyz", httpdrain.Ready(s))
 	mux.Handle("GET /livez", httpdrain.Live(s))

@@ -9,96 +9,98 @@ import (
 	"time"
 )
 
-// A request is an entry of the list that the hard tier makes, and the handler's ResponseWriter, in one object: it is what
-// a request costs in allocations, and kept small. (Its guard is on the handler's stack.) It sees the last moment at which the response can say that the connection is at its end.
+// A request is the ResponseWriter that a handler gets, and an entry in its connection's list of
+// requests. It is a single small object because httpdrain allocates one for each request. As a
+// ResponseWriter it notices when the header is about to be written, which is the last time at which
+// a response can say that its connection will be closed.
 type request struct {
 	http.ResponseWriter
-	r      *http.Request // the handler's own; nobody else may read it
-	conn   *conn
-	began  time.Duration // since epoch
-	method string        // a copy, because handlers and middleware change what is in r
-	begun  bool          // the header is out of our hands
+	r             *http.Request // only the handler's goroutine may read it
+	conn          *conn
+	start         time.Duration // when the header was read, as the time since epoch
+	method        string        // a copy of r.Method, because handlers and middleware change r
+	headerWritten bool
 
-	// Under conn.mu. The first is written by the handler's goroutine only.
-	matched bool
-	watches bool
-	route   string // the path, or the pattern once it is matched
-	next    *request
+	// The fields below are guarded by conn.mu. Only the handler's goroutine writes isMatched.
+	isMatched bool
+	isStream  bool   // a stream of Debug
+	route     string // r.Pattern if isMatched, else the path
+	next      *request
 }
 
-// epoch is for ages: to ask for the time since then is half as dear as to ask for the time.
+// epoch is the time from which the start of each request is measured: time.Since(epoch) is faster
+// than time.Now().
 var epoch = time.Now()
 
 func (q *request) init(c *conn, w http.ResponseWriter, r *http.Request) *request {
 	q.ResponseWriter, q.r, q.conn = w, r, c
-	q.method, q.route, q.began = r.Method, r.URL.Path, time.Since(epoch)
+	q.method, q.route, q.start = r.Method, r.URL.Path, time.Since(epoch)
 	return q
 }
 
-// begins is called when the header is about to be written.
-func (q *request) begins() {
-	if q.begun {
+// beginHeader is called before the header of the response is written.
+func (q *request) beginHeader() {
+	if q.headerWritten {
 		return
 	}
-	q.begun = true
-	q.match()
+	q.headerWritten = true
+	q.recordPattern()
 	if q.conn.drain.draining.Load() {
-		q.last()
+		q.sayLast()
 	}
 }
 
-// match takes note of the pattern, once.
-func (q *request) match() {
-	if q.r.Pattern != "" && !q.matched {
+// recordPattern makes q.route the pattern that a mux has set in the request, if a mux has set one.
+func (q *request) recordPattern() {
+	if q.r.Pattern != "" && !q.isMatched {
 		q.conn.mu.Lock()
-		q.route, q.matched = q.r.Pattern, true
+		q.route, q.isMatched = q.r.Pattern, true
 		q.conn.mu.Unlock()
 	}
 }
 
-// last has the response say that it is the last one on its connection. On HTTP/2, the server makes a GOAWAY of that.
-func (q *request) last() { q.conn.last(q.Header()) }
+// sayLast makes the response say that it is the last one on its connection.
+func (q *request) sayLast() { q.conn.sayLast(q.Header()) }
 
-func (c *conn) last(h http.Header) {
+// sayLast sets Connection: close in h. On HTTP/2, this makes net/http send a GOAWAY.
+func (c *conn) sayLast(h http.Header) {
 	h.Set("Connection", "close")
 	c.mu.Lock()
-	c.told = true
-	c.silent = time.Time{} // where it is refused: it is answered
-	c.mu.Unlock()
+	c.stepUnlock(connEvent{kind: eventLastResponse})
 }
 
 func (q *request) WriteHeader(code int) {
-	if code >= 200 { // others come before the header
-		q.begins()
+	if code >= 200 { // codes below 200 are informational, and the header follows later
+		q.beginHeader()
 	}
 	q.ResponseWriter.WriteHeader(code)
 }
 
 func (q *request) Write(b []byte) (int, error) {
-	q.begins()
+	q.beginHeader()
 	return q.ResponseWriter.Write(b)
 }
 
 func (q *request) WriteString(s string) (int, error) {
-	q.begins()
+	q.beginHeader()
 	return io.WriteString(q.ResponseWriter, s)
 }
 
 func (q *request) Flush() { q.FlushError() }
 
 func (q *request) FlushError() error {
-	q.begins()
+	q.beginHeader()
 	return http.NewResponseController(q.ResponseWriter).Flush()
 }
 
-// itself is for requestOf.
 func (q *request) itself() *request { return q }
 
-// requestOf returns the request that w answers, nil if it is one of somebody else's who does not say what is below.
+// requestOf returns the request that w answers. It returns nil if w is, or contains, a
+// ResponseWriter of other code without an Unwrap method.
 func requestOf(w http.ResponseWriter) *request {
 	for {
-		if ours, ok := w.(interface{ itself() *request }); ok {
-			return ours.itself()
+		if own, ok := w.(interface{ itself() *request }); ok {
+			return own.itself()
 		}
 		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })
 		if !ok {
@@ -108,10 +110,10 @@ func requestOf(w http.ResponseWriter) *request {
 	}
 }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap returns the server's ResponseWriter, for [http.ResponseController].
 func (q *request) Unwrap() http.ResponseWriter { return q.ResponseWriter }
 
-// CloseNotify is for handlers from before there were contexts.
+// CloseNotify implements the deprecated [http.CloseNotifier], for old handlers.
 func (q *request) CloseNotify() <-chan bool {
 	if cn, ok := q.ResponseWriter.(interface{ CloseNotify() <-chan bool }); ok {
 		return cn.CloseNotify()
@@ -119,20 +121,22 @@ func (q *request) CloseNotify() <-chan bool {
 	return make(chan bool)
 }
 
-// A writer1 has what a ResponseWriter of HTTP/1 has.
+// A writer1 is a request with the additional methods of a ResponseWriter for HTTP/1.
 type writer1 struct{ request }
 
 func (w *writer1) ReadFrom(r io.Reader) (int64, error) {
-	w.begins()
+	w.beginHeader()
 	return readFrom(w.ResponseWriter, r)
 }
 
 func (w *writer1) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	w.match() // and not begins: reverse proxies send the header on, and what is a connection from now on does not close
+	// beginHeader is not called here because it may set Connection: close. A reverse proxy would
+	// send that header to the client, although the connection stays open.
+	w.recordPattern()
 	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 
-// A writer2 has what a ResponseWriter of HTTP/2 has.
+// A writer2 is a request with the additional methods of a ResponseWriter for HTTP/2.
 type writer2 struct{ request }
 
 func (w *writer2) Push(target string, opts *http.PushOptions) error {
@@ -142,7 +146,7 @@ func (w *writer2) Push(target string, opts *http.PushOptions) error {
 	return http.ErrNotSupported
 }
 
-// ServeHTTP runs the user's handler for a request, as a guard.
+// ServeHTTP calls the user's handler and holds a guard until the handler returns.
 func (sv *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	handler := sv.handler
 	if handler == nil {
@@ -150,14 +154,14 @@ func (sv *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c, ok := r.Context().Value(connKey{}).(*conn)
 	if !ok || c.drain.server != sv {
-		handler.ServeHTTP(w, r) // not by way of a server of ours
+		handler.ServeHTTP(w, r) // no Serve of this package accepted the connection for this server
 		return
 	}
 	if c.work.Err() != nil {
 		c.refuse(w, "the server has been stopped")
 		return
 	}
-	if c.drain.late() {
+	if c.drain.refusesRequests() {
 		w.Header().Set("Retry-After", strconv.FormatInt(int64((c.drain.retryAfter+time.Second-1)/time.Second), 10))
 		c.refuse(w, "the server is shutting down")
 		return
@@ -170,22 +174,22 @@ func (sv *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w2 := new(writer2)
 		q, w = w2.init(c, w, r), w2
 	}
-	c.enter(q)
-	defer c.leave(q)     // after the guard: when the drain is over, so are the guards
-	g := c.scope.Guard() // Acquire of the context would go and look for the scope
-	defer g.Release()    // also when the handler panics
+	c.beginHandler(q)
+	defer c.endHandler(q) // runs after g.Release, so that no guard is left after the drain
+	g := c.scope.Guard()  // faster than Acquire, which searches the context for the scope
+	defer g.Release()
 	handler.ServeHTTP(w, r)
-	q.begins() // if it has written nothing, the server does
+	q.beginHeader() // if the handler has written nothing, the server now writes the header
 }
 
-func (c *conn) refuse(w http.ResponseWriter, why string) {
+func (c *conn) refuse(w http.ResponseWriter, reason string) {
 	counters.refused.Add(1)
-	c.last(w.Header())
-	http.Error(w, "503 "+why, http.StatusServiceUnavailable)
+	c.sayLast(w.Header())
+	http.Error(w, "503 "+reason, http.StatusServiceUnavailable)
 }
 
-// readFrom is w.ReadFrom, and with it sendfile, where there is one. io.Copy would ask r for WriteTo first, which has been
-// done by whoever comes here.
+// readFrom calls w.ReadFrom, which may use sendfile, if w has it. io.Copy alone would try r.WriteTo
+// first, which the caller of ReadFrom has already tried.
 func readFrom(w io.Writer, r io.Reader) (int64, error) {
 	if rf, ok := w.(io.ReaderFrom); ok {
 		return rf.ReadFrom(r)

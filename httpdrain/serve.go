@@ -10,57 +10,63 @@ import (
 	"net/http"
 	"reflect"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/internal/refusal"
 )
 
-// Serve serves what connects to ln with srv until s is told to stop, and returns when it has drained: every connection has
-// ended, and every request's guard is released. ln is closed in any case. It returns
+// Serve accepts connections on ln and serves them with srv until s is stopped. It returns when the
+// server has drained: all connections are closed, and the guards of all requests are released. It
+// closes ln in every case. It returns
 //
-//   - nil if s was told to stop and everybody has been served, but for who fell silent in the middle of a header,
-//   - a [*CutError] if Work ended before that, by Force: it says who was cut, and unwraps to the cause,
-//   - an error that matches [http.ErrServerClosed] if Shutdown or Close of srv was called, or srv has been drained before,
-//   - otherwise what is wrong with the arguments or with ln. If ln fails while serving, its connections are drained first;
-//     s is not told to stop, but the server's scope is.
+//   - nil if s was stopped and all requests were finished, except from clients that paused for too
+//     long in the middle of a header,
+//   - a [*CutError] if Work ended before that, by Force. It lists the unfinished requests and
+//     unwraps to the cause,
+//   - an error that matches [http.ErrServerClosed] if Shutdown or Close of srv was called, or if
+//     srv has been drained before,
+//   - any other error of the arguments or of ln. If ln fails while the server is serving, its
+//     connections are drained before Serve returns. That stops the server's scope, but not s.
 //
-// The server's scope is a child of s, and one for each call. Serve holds a guard of it, so that s is not complete before
-// Serve returns; each request and each hijacked connection holds another.
+// The server's scope is a child of s, one for each call. Serve holds a guard of it, so that s is
+// not complete before Serve returns. Each request and each hijacked connection holds another.
 //
-// A server may be served on several listeners at once, by as many calls. Each has connections, options and a drain of its
-// own. When the last of them has been told to stop and has served its last request, srv.Shutdown is called, which runs
-// what was registered with RegisterOnShutdown: later than under Shutdown itself, so use the scope. A server that has
-// drained cannot be served again.
+// Several calls may serve srv on different listeners. Each has its own connections, options and
+// drain. When the last of them was stopped and has nothing left to serve, Serve calls
+// srv.Shutdown, which runs the functions registered with RegisterOnShutdown. Because that is
+// later than with Shutdown alone, use the scope instead. A server that has drained cannot be
+// served again.
 //
-// Between two Serve calls nothing may be changed in srv. Call neither srv.Shutdown nor SetKeepAlivesEnabled(false): they
-// close connections that already have a request in the socket.
+// From the first call of Serve on, srv must not be changed. Do not call srv.Shutdown or
+// SetKeepAlivesEnabled(false): they close connections that may have a request in the socket.
 func Serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts ...Option) error {
 	return serve(s, srv, ln, opts, false, srv.Serve)
 }
 
-// ServeTLS is [Serve] with TLS, by the rules of [http.Server.ServeTLS] for certFile and keyFile. It speaks HTTP/2 where srv
-// does. ln is the listener below TLS.
+// ServeTLS is like [Serve], but uses TLS. certFile and keyFile are as for [http.Server.ServeTLS].
+// The server speaks HTTP/2 if srv is configured for that. ln must not be a TLS listener.
 func ServeTLS(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, certFile, keyFile string, opts ...Option) error {
 	return serve(s, srv, ln, opts, true, func(ln net.Listener) error { return srv.ServeTLS(ln, certFile, keyFile) })
 }
 
-// ListenAndServe is [Serve] on the TCP address srv.Addr, or ":http" if that is empty.
+// ListenAndServe calls [Serve] with a listener on the TCP address srv.Addr, or ":http" if that is
+// empty.
 func ListenAndServe(s *ctxshutdown.Swansong, srv *http.Server, opts ...Option) error {
 	return listen(s, srv, opts, ":http", func(ln net.Listener) error { return Serve(s, srv, ln, opts...) })
 }
 
-// ListenAndServeTLS is [ServeTLS] on the TCP address srv.Addr, or ":https" if that is empty.
+// ListenAndServeTLS calls [ServeTLS] with a listener on the TCP address srv.Addr, or ":https" if
+// that is empty.
 func ListenAndServeTLS(s *ctxshutdown.Swansong, srv *http.Server, certFile, keyFile string, opts ...Option) error {
 	return listen(s, srv, opts, ":https", func(ln net.Listener) error { return ServeTLS(s, srv, ln, certFile, keyFile, opts...) })
 }
 
 func listen(s *ctxshutdown.Swansong, srv *http.Server, opts []Option, addr string, serve func(net.Listener) error) error {
-	if err := checked(s, srv); err != nil {
+	if err := checkArgs(s, srv); err != nil {
 		return err
 	}
-	if _, err := configure(opts); err != nil {
+	if _, err := newOptions(opts); err != nil {
 		return err
 	}
 	if srv.Addr != "" {
@@ -68,18 +74,17 @@ func listen(s *ctxshutdown.Swansong, srv *http.Server, opts []Option, addr strin
 	}
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
-		return fmt.Errorf("httpdrain: cannot serve on %q: %w", addr, err)
+		return fmt.Errorf("httpdrain: serve on %q: %w", addr, err)
 	}
 	return serve(ln)
 }
 
-// checked says what is wrong with s and srv.
-func checked(s *ctxshutdown.Swansong, srv *http.Server) error {
+func checkArgs(s *ctxshutdown.Swansong, srv *http.Server) error {
 	switch {
 	case s == nil:
-		return errors.New("httpdrain: Serve needs a scope and was given nil: make one with ctxshutdown.New")
+		return errors.New("httpdrain: Serve: nil scope; create one with ctxshutdown.New")
 	case srv == nil:
-		return errors.New("httpdrain: Serve needs an http.Server and was given nil")
+		return errors.New("httpdrain: Serve: nil http.Server")
 	case s.Err() != nil:
 		return errStopped(s)
 	}
@@ -87,46 +92,47 @@ func checked(s *ctxshutdown.Swansong, srv *http.Server) error {
 }
 
 func errStopped(s *ctxshutdown.Swansong) error {
-	return refusal.New(context.Cause(s), "httpdrain: Serve was given the scope %v, which has been told to stop already", s)
+	return refusal.New(context.Cause(s), "httpdrain: Serve: the scope %v has already been stopped", s)
 }
 
-// closing closes a listener that is not served, and returns why, as it is where nothing else has gone wrong.
-func closing(ln net.Listener, why error) error {
-	if err := ln.Close(); err != nil {
-		return errors.Join(why, err)
+// closeListener closes a listener that is not served because of err. It returns err, joined with
+// the error of Close if there is one.
+func closeListener(ln net.Listener, err error) error {
+	if closeErr := ln.Close(); closeErr != nil {
+		return errors.Join(err, closeErr)
 	}
-	return why
+	return err
 }
 
 func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Option, secure bool, run func(net.Listener) error) error {
 	if ln == nil {
-		return errors.New("httpdrain: Serve needs a listener and was given nil")
+		return errors.New("httpdrain: Serve: nil listener")
 	}
-	o, err := configure(opts)
-	if wrong := checked(s, srv); err == nil {
-		err = wrong // as it is, for who tells a refusal from a failure
+	o, err := newOptions(opts)
+	if argErr := checkArgs(s, srv); err == nil {
+		err = argErr // argErr alone, so that package graceful recognizes a stopped scope
 	} else {
-		err = errors.Join(wrong, err)
+		err = errors.Join(argErr, err)
 	}
-	if err == nil && reflect.TypeOf(ln) == tlsListener {
+	if err == nil && reflect.TypeOf(ln) == tlsListenerType {
 		err = errTLSListener(ln)
 	}
 	if err != nil {
-		return closing(ln, err)
+		return closeListener(ln, err)
 	}
-	sv := adopt(srv)
+	sv := serverOf(srv)
 	if err := sv.begin(ln); err != nil {
 		return err
 	}
 	var once sync.Once
-	finish := func(drained bool) { once.Do(func() { sv.finish(ln, drained) }) }
+	finish := func(stopped bool) { once.Do(func() { sv.finish(ln, stopped) }) }
 	defer finish(false)
 
 	scope, cancel := ctxshutdown.WithCancel(s, ctxshutdown.WithName(o.name))
 	defer cancel()
 	g, ok := scope.TryGuard()
 	if !ok {
-		return closing(ln, errStopped(s))
+		return closeListener(ln, errStopped(s))
 	}
 	defer g.Release()
 	hijacks, _ := ctxshutdown.WithCancel(scope.Work(), ctxshutdown.WithName("hijacked"))
@@ -143,7 +149,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 		empty:   make(chan struct{}),
 	}
 	l := newListener(ln, d, scope)
-	stop := context.AfterFunc(scope, l.hurry)
+	stop := context.AfterFunc(scope, l.limitAccept)
 	defer stop()
 	defer l.Close()
 
@@ -151,17 +157,17 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 	stopped := s.Err() != nil
 	switch {
 	case errors.Is(err, http.ErrServerClosed):
-		err = fmt.Errorf("httpdrain: Shutdown or Close of the server was called: %w", err)
+		err = fmt.Errorf("httpdrain: Shutdown or Close of the http.Server was called: %w", err)
 	case !stopped || !errors.Is(err, net.ErrClosed):
-		err = fmt.Errorf("httpdrain: serving on %v ended: %w", ln.Addr(), err)
+		err = fmt.Errorf("httpdrain: serve on %v: %w", ln.Addr(), err)
 	default:
 		err = l.failure()
 	}
 	l.Close()
 	scope.ShutdownCause(err)
 	cut := d.run(func() { finish(stopped) })
-	if d.failed != nil {
-		err = errors.Join(err, d.failed)
+	if d.panicErr != nil {
+		err = errors.Join(err, d.panicErr)
 	}
 	switch {
 	case cut == nil:
@@ -172,60 +178,71 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 	return errors.Join(cut, err)
 }
 
-// tlsListener is the type of what tls.NewListener returns.
-var tlsListener = reflect.TypeOf(tls.NewListener(nil, nil))
+var tlsListenerType = reflect.TypeOf(tls.NewListener(nil, nil))
 
-// run ends the connections, and returns when they have ended. It calls quiet when there is nothing left to serve.
-func (d *drain) run(quiet func()) *CutError {
+// run ends the connections and returns when they are closed. It calls onQuiet when only hijacked
+// connections and streams of Debug are left.
+func (d *drain) run(onQuiet func()) *CutError {
 	n := d.begin()
-	log := func(level slog.Level, message string, attrs ...slog.Attr) {
-		d.protect("WithLogger", func() { d.logger.With("server", d.name).LogAttrs(context.Background(), level, message, attrs...) })
-	}
-	log(slog.LevelInfo, "httpdrain: draining", slog.Int("connections", n), slog.Any("cause", context.Cause(d.scope)))
-	over := func(outcome *atomic.Uint64) {
-		d.mu.Lock()
-		silent := d.silent
-		d.mu.Unlock()
-		for _, c := range silent {
-			log(slog.LevelWarn, "httpdrain: silent in the middle of a header", slog.String("remote", c.Remote), slog.Duration("age", c.Age))
-		}
-		counters.silent.Add(uint64(len(silent)))
-		outcome.Add(1)
-	}
+	d.log(slog.LevelInfo, "httpdrain: draining", slog.Int("connections", n), slog.Any("cause", context.Cause(d.scope)))
 	var pacing sync.WaitGroup
 	defer pacing.Wait()
 	if d.pace > 0 {
 		conns := d.snapshot()
-		pacing.Go(func() { d.paced(conns) })
+		pacing.Go(func() { d.stopPaced(conns) })
 	}
-	for _, event := range []struct {
-		over <-chan struct{}
-		then func()
-	}{{d.quiet, quiet}, {d.empty, func() {}}} {
+	cut := false
+	select {
+	case <-d.quiet:
+	case <-d.work.Done():
+		cut = !isClosed(d.quiet) // if quiet is closed as well, all requests were finished
+	}
+	if !cut {
+		onQuiet()
 		select {
-		case <-event.over:
-			event.then()
+		case <-d.empty:
 		case <-d.work.Done():
-			if closed(event.over) { // both, and who has been served is not cut short
-				event.then()
-				continue
-			}
-			cut := d.cut()
-			over(&counters.cutShort)
-			counters.cut.Add(uint64(len(cut.Cut)))
-			for _, c := range cut.Cut {
-				log(slog.LevelWarn, "httpdrain: cut", slog.String("method", c.Method), slog.String("route", c.Route),
-					slog.String("remote", c.Remote), slog.Duration("age", c.Age), slog.Bool("hijacked", c.Hijacked))
-			}
-			log(slog.LevelWarn, "httpdrain: drain cut short", slog.Int("requests", len(cut.Cut)),
-				slog.Duration("after", time.Since(d.began)), slog.Any("cause", cut.Cause))
-			return cut
+			cut = !isClosed(d.empty)
 		}
 	}
-	for _, c := range d.snapshot() {
-		c.sever() // who only watched
+	if cut {
+		e := d.cutShort()
+		d.reportCut(e)
+		return e
 	}
-	over(&counters.clean)
-	log(slog.LevelInfo, "httpdrain: drained", slog.Duration("after", time.Since(d.began)))
+	for _, c := range d.snapshot() {
+		c.close() // only streams of Debug are left
+	}
+	d.reportSilent()
+	counters.clean.Add(1)
+	d.log(slog.LevelInfo, "httpdrain: drained", slog.Duration("after", time.Since(d.began)))
 	return nil
+}
+
+func (d *drain) reportCut(e *CutError) {
+	d.reportSilent()
+	counters.cutShort.Add(1)
+	counters.cut.Add(uint64(len(e.Cut)))
+	for _, c := range e.Cut {
+		d.log(slog.LevelWarn, "httpdrain: request cut short", slog.String("method", c.Method), slog.String("route", c.Route),
+			slog.String("remote", c.Remote), slog.Duration("age", c.Age), slog.Bool("hijacked", c.Hijacked))
+	}
+	d.log(slog.LevelWarn, "httpdrain: drain cut short", slog.Int("requests", len(e.Cut)),
+		slog.Duration("after", time.Since(d.began)), slog.Any("cause", e.Cause))
+}
+
+// reportSilent logs and counts the connections that the drain closed in the middle of a header.
+func (d *drain) reportSilent() {
+	d.mu.Lock()
+	silent := d.silent
+	d.mu.Unlock()
+	for _, c := range silent {
+		d.log(slog.LevelWarn, "httpdrain: connection closed in the middle of a request header",
+			slog.String("remote", c.Remote), slog.Duration("age", c.Age))
+	}
+	counters.silent.Add(uint64(len(silent)))
+}
+
+func (d *drain) log(level slog.Level, message string, attrs ...slog.Attr) {
+	d.protect("WithLogger", func() { d.logger.With("server", d.name).LogAttrs(context.Background(), level, message, attrs...) })
 }

@@ -11,31 +11,33 @@ import (
 	"sync"
 )
 
-// A server is what an http.Server becomes when Serve is called with it for the first time: it is the http.Server's Handler,
-// which is also how later calls find it. Its hooks serve any number of listeners, each with a drain of its own, and pass
-// on what does not come from one.
+// A server extends an http.Server. The first call of Serve for the http.Server creates the server
+// and stores it as the http.Server's Handler, where later calls of Serve find it. Each call of Serve
+// has its own listener and drain. The server sets these fields of the http.Server:
 //
-//	Handler ──▶ guard, ResponseWriter ──▶ handler
-//	ConnContext ──▶ hard tier with the base's values ──▶ connContext ──▶ the conn, for Handler to find
-//	ConnState ──▶ connState ──▶ the conn
-//	TLSNextProto ──▶ "this one speaks HTTP/2" ──▶ HTTP/2
+//	ConnContext   replaces the context by Work, with the values of the user's context and the conn
+//	ConnState     calls conn.onConnState
+//	Handler       finds the conn in the context, acquires a guard, wraps the ResponseWriter
+//	TLSNextProto  tells the conn that it will speak HTTP/2, see http2.go
 type server struct {
 	*http.Server
+	// The user's handler and hooks, which the server has replaced in the http.Server.
 	handler     http.Handler
 	connState   func(net.Conn, http.ConnState)
 	connContext func(context.Context, net.Conn) context.Context
 
 	mu        sync.Mutex
-	listeners map[net.Listener]bool // being served, those that are comparable
-	serving   int                   // calls of Serve that have something left to serve
-	ended     bool                  // drained, and shut down
+	listeners map[net.Listener]bool // listeners being served, except those that cannot be map keys
+	serving   int                   // number of calls of Serve that still have something to serve
+	ended     bool                  // the http.Server has been drained and shut down
 }
 
-var adopting sync.Mutex
+var serverMu sync.Mutex
 
-func adopt(srv *http.Server) *server {
-	adopting.Lock()
-	defer adopting.Unlock()
+// serverOf returns the server that extends srv. The first call for srv creates it.
+func serverOf(srv *http.Server) *server {
+	serverMu.Lock()
+	defer serverMu.Unlock()
 	if sv, ok := srv.Handler.(*server); ok && sv.Server == srv {
 		return sv
 	}
@@ -57,38 +59,39 @@ func adopt(srv *http.Server) *server {
 			return base(ln)
 		}
 	}
-	adoptHTTP2(srv)
+	wrapNextProtos(srv)
 	return sv
 }
 
 func (sv *server) onConnState(nc net.Conn, state http.ConnState) {
-	c := tracked(nc)
+	c := connOf(nc)
 	if sv.connState != nil {
-		sv.connState(outside(nc), state)
+		sv.connState(usersConn(nc), state)
 	}
 	if c != nil {
-		c.became(state) // last, so that the user's has returned when the drain is over
+		c.onConnState(state) // called last: the drain must not end before the user's hook has returned
 	}
 }
 
 func (sv *server) onConnContext(ctx context.Context, nc net.Conn) context.Context {
-	c := tracked(nc)
+	c := connOf(nc)
 	if c != nil {
 		ctx = &connContext{Context: c.work, values: ctx, conn: c}
 	}
 	if sv.connContext != nil {
-		ctx = sv.connContext(ctx, outside(nc))
+		ctx = sv.connContext(ctx, usersConn(nc))
 	}
-	if c != nil && ctx != nil && ctx.Value(connKey{}) != c { // nil: net/http has something to say about it
+	if c != nil && ctx != nil && ctx.Value(connKey{}) != c { // net/http panics if ctx is nil
 		ctx = context.WithValue(ctx, connKey{}, c)
 	}
 	return ctx
 }
 
-// outside is what the user's hooks are given for nc.
-func outside(nc net.Conn) net.Conn {
+// usersConn returns the connection that is passed to the user's hooks: the TLS connection, or the
+// one that the listener accepted.
+func usersConn(nc net.Conn) net.Conn {
 	if _, ok := nc.(*tls.Conn); !ok {
-		if c := tracked(nc); c != nil {
+		if c := connOf(nc); c != nil {
 			return c.raw
 		}
 	}
@@ -97,21 +100,19 @@ func outside(nc net.Conn) net.Conn {
 
 type connKey struct{}
 
-// A connContext is on the hard tier, with the values of the user's BaseContext too.
+// A connContext is the context of a connection: it is Work with, in addition, the conn and the
+// values of the user's BaseContext.
 type connContext struct {
-	context.Context // Work
+	context.Context // Work of the connection's scope
 	values          context.Context
 	conn            *conn
 }
 
-// Value asks Work first, so that scope and cancellation are its own, and not those of another context that BaseContext
-// may have been derived from.
+// Value prefers the values of Work to those of the user's BaseContext. Otherwise a scope or a
+// cancellation in the BaseContext would replace that of Work.
 func (x *connContext) Value(key any) any {
-	switch key.(type) {
-	case connKey:
+	if key == (connKey{}) {
 		return x.conn
-	case uncountKey:
-		return x.conn.watch
 	}
 	if v := x.Context.Value(key); v != nil {
 		return v
@@ -119,31 +120,35 @@ func (x *connContext) Value(key any) any {
 	return x.values.Value(key)
 }
 
-// comparable asks the value: what can be compared by its type may hold an interface around something that cannot.
-func comparable(ln net.Listener) bool { return reflect.ValueOf(ln).Comparable() }
+// isComparable reports whether ln can be a map key. It examines the value, because a comparable
+// type may contain an interface whose value is not comparable.
+func isComparable(ln net.Listener) bool { return reflect.ValueOf(ln).Comparable() }
 
-// begin notes that ln is about to be served, or says why not. It closes ln then, unless somebody else is serving it.
+// begin records that a call of Serve is about to serve ln. If it returns an error, it has closed
+// ln, unless another call of Serve is serving ln.
 func (sv *server) begin(ln net.Listener) error {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
 	switch {
 	case sv.ended:
-		err := fmt.Errorf("httpdrain: Serve was given a server that has been drained, and is over for good; make a new one: %w", http.ErrServerClosed)
+		err := fmt.Errorf("httpdrain: Serve: the http.Server has already been drained; create a new one: %w", http.ErrServerClosed)
 		return errors.Join(err, ln.Close())
-	case comparable(ln) && sv.listeners[ln]:
-		return fmt.Errorf("httpdrain: Serve was given the listener on %v, which another Serve of this server is serving already", ln.Addr())
+	case isComparable(ln) && sv.listeners[ln]:
+		return fmt.Errorf("httpdrain: Serve: the listener on %v is already served by another call for this http.Server", ln.Addr())
 	}
-	if comparable(ln) {
+	if isComparable(ln) {
 		sv.listeners[ln] = true
 	}
 	sv.serving++
 	return nil
 }
 
-// finish notes that there is nothing left to serve on ln, and that hijacked connections may be left.
+// finish records that a call of Serve has nothing left to serve on ln, except perhaps hijacked
+// connections. stopped says that the call ended because its scope was stopped. If it is the last
+// such call, finish shuts the http.Server down.
 func (sv *server) finish(ln net.Listener, stopped bool) {
 	sv.mu.Lock()
-	if comparable(ln) {
+	if isComparable(ln) {
 		delete(sv.listeners, ln)
 	}
 	sv.serving--
@@ -151,6 +156,6 @@ func (sv *server) finish(ln net.Listener, stopped bool) {
 	sv.ended = sv.ended || last
 	sv.mu.Unlock()
 	if last {
-		sv.Shutdown(over) // nobody is left whom it could hurt
+		sv.Shutdown(cancelled) // no connection is left that Shutdown could close too early
 	}
 }

@@ -2,18 +2,18 @@ package httpdrain
 
 import "sync/atomic"
 
-// Stats are counters over all servers in this program.
+// Stats counts events of all servers in the program.
 type Stats struct {
-	Clean, CutShort uint64 // how drains ended
-	Cut             uint64 // requests and hijacked connections that a CutError has named
-	Silent          uint64 // connections closed by the drain (and no time-out of the server's own) in the middle of a header
-	Refused         uint64 // requests answered by 503, after the linger (see WithRetryAfter) or after Force
+	Clean, CutShort uint64 // number of drains that ended by themselves, and that Force cut short
+	Cut             uint64 // number of requests and hijacked connections listed in CutErrors
+	Silent          uint64 // number of connections that a drain closed in the middle of a header
+	Refused         uint64 // number of requests answered with 503, after Force or by WithRetryAfter
 }
 
 var counters struct{ clean, cutShort, cut, silent, refused atomic.Uint64 }
 
-// ReadStats returns the counters, which never go down. They are updated at the end of each drain, Refused at once. It may be
-// called concurrently.
+// ReadStats returns the counters. They never decrease. Refused is updated at once, the others at
+// the end of each drain. ReadStats may be called concurrently.
 func ReadStats() Stats {
 	return Stats{
 		Clean:    counters.clean.Load(),

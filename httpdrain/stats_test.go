@@ -12,12 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/httpdrain"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// counted returns what f adds to the counters.
+// counted calls f and returns by how much the counters have increased.
 func counted(f func()) httpdrain.Stats {
 	before := httpdrain.ReadStats()
 	f()
@@ -31,20 +31,21 @@ func counted(f func()) httpdrain.Stats {
 	}
 }
 
-// Who is closed in the middle of a header may have lost a request: that is told and counted, and nobody else is.
-func TestServe_SilentHeaders(t *testing.T) {
+// A connection that the drain closes in the middle of a header is logged and counted, because a
+// request may have been lost. No other closed connection is logged or counted.
+func TestServe_ReportsIncompleteHeader(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		client func(*peer)
-		silent string // how old
+		silent string // age of the header in the log; empty if none is logged
 	}{
 		{"in the first line", func(p *peer) { p.send("GET / HTT") }, "2s"},
 		{"in a later line", func(p *peer) { p.send(get[:len(get)-2]) }, "2s"},
 		{"after a pause", func(p *peer) { p.send("GET / HTT"); time.Sleep(time.Second); p.send("P/1.1\r\n") }, "3s"},
 		{"after a response", func(p *peer) { p.send(get); p.answered(); p.send("GE") }, "2s"},
-		{"finished at last", func(p *peer) { p.send(get[:9]); time.Sleep(time.Second); p.send(get[9:]); p.answered() }, ""},
-		{"gone by itself", func(p *peer) { p.send("GET / HTT"); p.Close() }, ""},
-		{"gone later", func(p *peer) { p.send("GET / HTT"); time.Sleep(time.Second); p.Close() }, ""},
+		{"completed in time", func(p *peer) { p.send(get[:9]); time.Sleep(time.Second); p.send(get[9:]); p.answered() }, ""},
+		{"closed by the client", func(p *peer) { p.send("GET / HTT"); p.Close() }, ""},
+		{"closed by the client later", func(p *peer) { p.send("GET / HTT"); time.Sleep(time.Second); p.Close() }, ""},
 		{"idle", func(p *peer) { p.send(get); p.answered() }, ""},
 		{"nothing", func(*peer) {}, ""},
 	} {
@@ -76,20 +77,16 @@ func TestServe_SilentHeaders(t *testing.T) {
 				want, warning := httpdrain.Stats{Clean: 1}, ""
 				if test.silent != "" {
 					want.Silent = 1
-					warning = "level=WARN msg=\"httpdrain: silent in the middle of a header\" server=http remote=pipe age=" + test.silent + "\n"
+					warning = "level=WARN msg=\"httpdrain: connection closed in the middle of a request header\" server=http remote=pipe age=" + test.silent + "\n"
 				}
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("counted (-want +got):\n%s", diff)
-				}
-				if diff := cmp.Diff(warning, out.String()); diff != "" {
-					t.Errorf("log (-want +got):\n%s", diff)
-				}
+				testkit.Equal(t, "counted", got, want)
+				testkit.Equal(t, "log", out.String(), warning)
 			})
 		})
 	}
 }
 
-func TestReadStats(t *testing.T) {
+func TestReadStats_CountsDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})
 		ln := listenInMemory()
@@ -101,7 +98,7 @@ func TestReadStats(t *testing.T) {
 		got := counted(func() {
 			v.s.Shutdown()
 			time.Sleep(90 * time.Millisecond)
-			idle.send("G") // after the linger of the server, and not of the connection
+			idle.send("G") // begins a header, so that the linger does not end this connection
 			time.Sleep(time.Second)
 			idle.send(get[1:])
 			idle.receives(http.StatusServiceUnavailable, "503 the server is shutting down")
@@ -109,13 +106,11 @@ func TestReadStats(t *testing.T) {
 			<-v.done
 		})
 		close(leave)
-		if diff := cmp.Diff(httpdrain.Stats{CutShort: 1, Cut: 2, Refused: 1}, got); diff != "" {
-			t.Errorf("counted (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "counted", got, httpdrain.Stats{CutShort: 1, Cut: 2, Refused: 1})
 	})
 }
 
-// Stats tell how drains have ended, for an alert on what should not happen.
+// Stats count how drains ended, for example to alert on requests cut short.
 func ExampleReadStats() {
 	s := ctxshutdown.New(context.Background())
 	ln := listenForExample()
@@ -128,7 +123,7 @@ func ExampleReadStats() {
 		return
 	}
 	defer conn.Close()
-	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: half") // and no more
+	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: half") // the rest of the header is never sent
 	fetch(http.DefaultClient, "http://"+ln.Addr().String())
 
 	fmt.Println("drained:", <-served)

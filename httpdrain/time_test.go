@@ -17,20 +17,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/httpdrain"
-	"github.com/swansong-go/swansong/internal/drainstest"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// A memory is a listener whose connections are pipes.
-type memory struct{ *drainstest.Listener }
+// A pipeListener is a listener whose connections are pipes.
+type pipeListener struct{ *testkit.Listener }
 
-func listenInMemory() *memory { return &memory{drainstest.Listen()} }
+func listenInMemory() *pipeListener { return &pipeListener{testkit.Listen()} }
 
-func (m *memory) dial(t *testing.T) *peer { return newPeer(t, m.Dial()) }
+func (m *pipeListener) dial(t *testing.T) *peer { return newPeer(t, m.Dial()) }
 
-// since rounds to the linger's order: a listener that has no deadline is given two milliseconds to be empty.
+// since returns the time since t, rounded to hide the two milliseconds that the listener needs to
+// close.
 func since(t time.Time) time.Duration { return time.Since(t).Round(10 * time.Millisecond) }
 
-func TestServe_HowLongItTakes(t *testing.T) {
+func TestServe_DrainTakesAsLongAsItsClients(t *testing.T) {
 	const linger = 300 * time.Millisecond
 	slow := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/begun" {
@@ -44,7 +45,7 @@ func TestServe_HowLongItTakes(t *testing.T) {
 		client func(*peer)
 		want   time.Duration
 	}{
-		{"nobody", func(p *peer) { p.Close() }, 0},
+		{"no connection", func(p *peer) { p.Close() }, 0},
 		{"a connection that sends nothing", func(p *peer) { p.closed() }, linger},
 		{"an idle connection", func(p *peer) { p.send(get); p.answered(); p.closed() }, 1*time.Second + linger},
 		{"a request under way", func(p *peer) { p.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n"); p.answered(); p.closed() }, 1 * time.Second},
@@ -70,7 +71,7 @@ func TestServe_HowLongItTakes(t *testing.T) {
 				v.s.Shutdown()
 				v.drained()
 				if took := since(began); took != test.want {
-					t.Errorf("drained in %v, want %v", took, test.want)
+					t.Errorf("the drain took %v, want %v", took, test.want)
 				}
 				<-served
 			})
@@ -78,8 +79,9 @@ func TestServe_HowLongItTakes(t *testing.T) {
 	}
 }
 
-// A linger that is longer than what half a header is given goes for that, too.
-func TestServe_HalfAHeaderAndALongLinger(t *testing.T) {
+// If the linger is longer than headerTimeout, a client that has sent half a header also gets the
+// linger.
+func TestServe_WaitsLingerForHalfHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, handler(ok), httpdrain.WithLinger(10*time.Second))
@@ -90,14 +92,15 @@ func TestServe_HalfAHeaderAndALongLinger(t *testing.T) {
 		v.s.Shutdown()
 		p.closed()
 		v.drained()
-		if took := since(began).Round(100 * time.Millisecond); took != 10*time.Second { // and some looks into the connection
-			t.Errorf("drained in %v, want 10s", took)
+		// The drain may take a few milliseconds longer, for its last reads.
+		if took := since(began).Round(100 * time.Millisecond); took != 10*time.Second {
+			t.Errorf("the drain took %v, want 10s", took)
 		}
 	})
 }
 
-// A header that keeps arriving is one of a request that still arrives, however long that takes.
-func TestServe_HeaderWithoutAPause(t *testing.T) {
+// A client that keeps sending its header is served, however long the header takes.
+func TestServe_WaitsForSlowHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, handler(ok))
@@ -118,9 +121,10 @@ func TestServe_HeaderWithoutAPause(t *testing.T) {
 	})
 }
 
-// A handler that returns early leaves the server waiting for the rest of the body, before it writes the response. That is a
-// guard too, until the response is written; and whoever waits for it is named when he is cut.
-func TestServe_ResponsesWithoutAHandler(t *testing.T) {
+// If a handler returns early, the server reads the rest of the request's body before it writes the
+// response. Until the response is written, a guard is held for the request, and a CutError lists
+// the request.
+func TestServe_ResponseAfterHandlerHasGuard(t *testing.T) {
 	upload := "POST /upload HTTP/1.1\r\nHost: test\r\nContent-Length: 6\r\n\r\nfea"
 	begin := func(t *testing.T) (*service, *peer) {
 		ln := listenInMemory()
@@ -131,8 +135,9 @@ func TestServe_ResponsesWithoutAHandler(t *testing.T) {
 		time.Sleep(time.Second)
 		v.s.Shutdown()
 		time.Sleep(time.Minute)
-		if got := v.s.GuardReport().String(); !strings.Contains(got, "http ×2") { // Serve's and the request's
-			t.Errorf("report: %s", got)
+		// Serve and the request each hold a guard.
+		if got := v.s.GuardReport().String(); !strings.Contains(got, "http ×2") {
+			t.Errorf("wrong guard report: %s", got)
 		}
 		return v, p
 	}
@@ -143,32 +148,31 @@ func TestServe_ResponsesWithoutAHandler(t *testing.T) {
 			p.receives(http.StatusForbidden, "no")
 			synctest.Wait()
 			if got := v.s.GuardReport().String(); !strings.Contains(got, "http ×1") {
-				t.Errorf("report, when it is answered: %s", got)
+				t.Errorf("report after the response: %s", got)
 			}
 			p.closed()
 			v.drained()
 		})
 	})
-	t.Run("cut", func(t *testing.T) {
+	t.Run("forced", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			v, p := begin(t)
 			v.s.Force(errTooLate)
 			err := <-v.done
 			var cut *httpdrain.CutError
 			if !errors.As(err, &cut) {
-				t.Fatalf("Serve: %v", err)
+				t.Fatalf("Serve returned an unexpected result: %v", err)
 			}
 			want := []httpdrain.Cut{{Method: "POST", Route: "/upload", Remote: "pipe", Age: time.Minute + time.Second}}
-			if diff := cmp.Diff(want, cut.Cut); diff != "" {
-				t.Errorf("cut (-want +got):\n%s", diff)
-			}
+			testkit.Equal(t, "cut", cut.Cut, want)
 			p.closed()
-			if err := v.s.Shutdown().Wait(t.Context()); err != nil { // the guard has gone with the connection
+			// The guard was released when the connection was closed.
+			if err := v.s.Shutdown().Wait(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
 	})
-	t.Run("answered, and half of the next", func(t *testing.T) {
+	t.Run("answered, then half a header", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ln := listenInMemory()
 			v := startOn(t, ln, handler(ok))
@@ -183,21 +187,19 @@ func TestServe_ResponsesWithoutAHandler(t *testing.T) {
 			err := <-v.done
 			var cut *httpdrain.CutError
 			if !errors.As(err, &cut) {
-				t.Fatalf("Serve: %v", err)
+				t.Fatalf("Serve returned an unexpected result: %v", err)
 			}
-			want := []httpdrain.Cut{{Remote: "pipe", Age: time.Second}} // and not the one that has been answered
+			want := []httpdrain.Cut{{Remote: "pipe", Age: time.Second}} // the request that was answered is not listed
 			for i := range cut.Cut {
-				cut.Cut[i].Age = cut.Cut[i].Age.Round(10 * time.Millisecond) // as since does
+				cut.Cut[i].Age = cut.Cut[i].Age.Round(10 * time.Millisecond) // rounded for the reason given at since
 			}
-			if diff := cmp.Diff(want, cut.Cut); diff != "" {
-				t.Errorf("cut (-want +got):\n%s", diff)
-			}
+			testkit.Equal(t, "cut", cut.Cut, want)
 		})
 	})
 }
 
-// The linger begins anew with each response, and a request within it is served.
-func TestServe_RequestWithinTheLinger(t *testing.T) {
+// If the client begins a header within the linger, it may complete the header after the linger.
+func TestServe_AnswersRequestBegunWithinLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, handler(ok))
@@ -206,7 +208,7 @@ func TestServe_RequestWithinTheLinger(t *testing.T) {
 		v.s.Shutdown()
 		time.Sleep(90 * time.Millisecond)
 		p.send(get[:10])
-		time.Sleep(90 * time.Millisecond) // more than the linger after the stop
+		time.Sleep(90 * time.Millisecond) // in total, more than the linger has passed since the stop
 		p.send(get[10:])
 		if p.answered() {
 			t.Error("the response does not say Connection: close")
@@ -216,9 +218,9 @@ func TestServe_RequestWithinTheLinger(t *testing.T) {
 	})
 }
 
-// Where nobody can look into a connection without reading, it is read from for a moment more before it is closed. What comes
-// then is the beginning of a request as any other.
-func TestServe_RequestRightAfterTheLinger(t *testing.T) {
+// On a connection that cannot be examined for unread data, such as a pipe, the server reads for one
+// more lull before it closes the connection. A header that begins in that time is served.
+func TestServe_AnswersRequestRightAfterLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, handler(ok))
@@ -238,8 +240,9 @@ func TestServe_RequestRightAfterTheLinger(t *testing.T) {
 	})
 }
 
-// A request whose header has come in time is served, however long it takes the server to say so.
-func TestServe_ActiveAfterItsTime(t *testing.T) {
+// A request whose header was complete within the linger is served, even if the user's ConnState
+// delays the server for a minute.
+func TestServe_AnswersDespiteSlowConnState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		srv := handler(func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body); io.WriteString(w, "ok") })
@@ -252,7 +255,7 @@ func TestServe_ActiveAfterItsTime(t *testing.T) {
 		got := counted(func() {
 			p, another := ln.dial(t), ln.dial(t)
 			p.send("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\n")
-			another.send(get) // after which nothing more comes
+			another.send(get) // this client sends nothing after the request
 			synctest.Wait()
 			v.s.Shutdown()
 			time.Sleep(2 * time.Minute)
@@ -263,13 +266,11 @@ func TestServe_ActiveAfterItsTime(t *testing.T) {
 			another.closed()
 			v.drained()
 		})
-		if diff := cmp.Diff(httpdrain.Stats{Clean: 1}, got); diff != "" {
-			t.Errorf("counted (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "counted", got, httpdrain.Stats{Clean: 1})
 	})
 }
 
-func TestServe_RetryAfter(t *testing.T) {
+func TestServe_SendsRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, handler(ok), httpdrain.WithRetryAfter(1500*time.Millisecond))
@@ -292,15 +293,15 @@ func TestServe_RetryAfter(t *testing.T) {
 	})
 }
 
-func TestServe_Pacing(t *testing.T) {
+func TestServe_SpreadsClosingOverPacing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
-		told := make(chan time.Duration, 100)
+		stops := make(chan time.Duration, 100)
 		var began time.Time
 		v := startOn(t, ln, handler(func(w http.ResponseWriter, r *http.Request) {
 			scope, _ := ctxshutdown.FromContext(r.Context())
 			<-scope.Done()
-			told <- time.Since(began)
+			stops <- time.Since(began)
 			if err := r.Context().Err(); err != nil {
 				t.Errorf("the request's context has ended: %v", err)
 			}
@@ -321,22 +322,22 @@ func TestServe_Pacing(t *testing.T) {
 		v.drained()
 		var times []time.Duration
 		for range 20 {
-			times = append(times, <-told)
+			times = append(times, <-stops)
 		}
 		slices.Sort(times)
 		if times[0] > 10*time.Millisecond {
-			t.Errorf("the first is told after %v, want at once", times[0])
+			t.Errorf("the first scope was stopped after %v, want at once", times[0])
 		}
 		gaps := map[time.Duration]bool{}
 		for i := 1; i < len(times); i++ {
 			gap := times[i] - times[i-1]
 			gaps[gap] = true
 			if gap < 100*time.Millisecond || gap > 150*time.Millisecond {
-				t.Errorf("%v between two, want 100 to 150 ms", gap)
+				t.Errorf("%v between two stops, want 100 to 150 ms", gap)
 			}
 		}
 		if len(gaps) == 1 {
-			t.Error("all the gaps are the same")
+			t.Error("all intervals are equal, want random ones")
 		}
 		synctest.Wait()
 		if v.s.GuardCount() != 0 {
@@ -345,37 +346,38 @@ func TestServe_Pacing(t *testing.T) {
 	})
 }
 
-// A crowd is a listener at which people never cease to connect, once it is to begin.
-type crowd struct {
-	*memory
-	begin <-chan struct{}
-	came  int
+// A busyListener is a listener. After the channel begin is closed, clients connect to it without a
+// pause.
+type busyListener struct {
+	*pipeListener
+	begin    <-chan struct{}
+	accepted int
 }
 
-func (c *crowd) Accept() (net.Conn, error) {
+func (l *busyListener) Accept() (net.Conn, error) {
 	select {
-	case <-c.begin:
+	case <-l.begin:
 	default:
-		return c.memory.Accept()
+		return l.pipeListener.Accept()
 	}
 	select {
-	case <-c.Closed:
+	case <-l.Closed:
 		return nil, net.ErrClosed
 	default:
 	}
-	c.came++
+	l.accepted++
 	client, server := net.Pipe()
 	client.Close()
 	return server, nil
 }
 
-// Where people never cease to connect, as many are served after the stop as a queue may have held.
-func TestServe_PeopleNeverCeaseToConnect(t *testing.T) {
+// If clients connect without a pause, the number of connections accepted after the stop is limited.
+func TestServe_LimitsNewConnectionsAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := make(chan struct{})
-		ln := &crowd{memory: listenInMemory(), begin: begin}
+		ln := &busyListener{pipeListener: listenInMemory(), begin: begin}
 		v := startOn(t, ln, handler(ok))
-		p := ln.dial(t) // Accept returns once more
+		p := ln.dial(t) // makes Accept return once more
 		p.send(get)
 		p.answered()
 		close(begin)
@@ -383,22 +385,23 @@ func TestServe_PeopleNeverCeaseToConnect(t *testing.T) {
 		ln.dial(t)
 		p.closed()
 		v.drained()
-		if ln.came < 4000 || ln.came > 5000 {
-			t.Errorf("%d have come, want about 4096", ln.came)
+		if ln.accepted < 4000 || ln.accepted > 5000 {
+			t.Errorf("%d connections were accepted, want about 4096", ln.accepted)
 		}
 	})
 }
 
-// When the drain is over, the user has been told of the end of each connection.
-func TestServe_ConnStateHasReturned(t *testing.T) {
+// Serve returns only after the user's ConnState was called for the end of each connection and has
+// returned.
+func TestServe_WaitsForConnState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told atomic.Bool
+		var returned atomic.Bool
 		ln := listenInMemory()
 		srv := handler(ok)
 		srv.ConnState = func(_ net.Conn, state http.ConnState) {
 			if state == http.StateClosed {
 				time.Sleep(time.Second)
-				told.Store(true)
+				returned.Store(true)
 			}
 		}
 		v := startOn(t, ln, srv)
@@ -407,14 +410,15 @@ func TestServe_ConnStateHasReturned(t *testing.T) {
 		v.s.Shutdown()
 		p.closed()
 		v.drained()
-		if !told.Load() {
+		if !returned.Load() {
 			t.Error("Serve has returned before ConnState")
 		}
 	})
 }
 
-// Under pacing, who is idle learns of the stop at once, and a request that still arrives is served all the same.
-func TestServe_PacingServesWhatStillArrives(t *testing.T) {
+// With pacing, the scope of an idle connection is stopped at once. If a request still arrives on
+// the connection, it is served.
+func TestServe_AnswersRequestOnPacedIdleConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, handler(func(w http.ResponseWriter, r *http.Request) {
@@ -438,8 +442,8 @@ func TestServe_PacingServesWhatStillArrives(t *testing.T) {
 	})
 }
 
-// Under pacing, the hard tier ends those whose turn has not come, too.
-func TestServe_PacingForced(t *testing.T) {
+// Force also closes connections whose scope has not been stopped yet because of pacing.
+func TestServe_ForceEndsPacedConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, handler(func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), httpdrain.WithPacing(0.01))
@@ -451,12 +455,12 @@ func TestServe_PacingForced(t *testing.T) {
 		time.Sleep(time.Second)
 		v.s.Force(errTooLate)
 		if err := <-v.done; !errors.Is(err, errTooLate) {
-			t.Errorf("Serve: %v", err)
+			t.Errorf("Serve returned an unexpected result: %v", err)
 		}
 	})
 }
 
-func TestServe_TheListenerFails(t *testing.T) {
+func TestServe_ReturnsWhenListenerFails(t *testing.T) {
 	broken := errors.New("broken")
 	t.Run("while serving", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -476,8 +480,8 @@ func TestServe_TheListenerFails(t *testing.T) {
 			close(leave)
 			p.answered()
 			p.closed()
-			if err := <-v.done; !errors.Is(err, broken) || err.Error() != "httpdrain: serving on memory ended: broken" {
-				t.Errorf("Serve: %v", err)
+			if err := <-v.done; !errors.Is(err, broken) || err.Error() != "httpdrain: serve on memory: broken" {
+				t.Errorf("Serve returned an unexpected result: %v", err)
 			}
 			if v.s.Err() != nil {
 				t.Error("the scope that Serve was given is stopped")
@@ -494,23 +498,23 @@ func TestServe_TheListenerFails(t *testing.T) {
 			ln.Fail <- broken
 			p.send(get)
 			p.answered()
-			want := "httpdrain: the listener on memory failed while the server drained, and whoever was waiting to be accepted is lost: broken"
+			want := "httpdrain: the listener on memory failed after the stop, so connections in the accept queue were lost: broken"
 			if err := <-v.done; !errors.Is(err, broken) || err.Error() != want {
-				t.Errorf("Serve: %v", err)
+				t.Errorf("Serve returned an unexpected result: %v", err)
 			}
 		})
 	})
 }
 
-// Below TLS nothing is to be seen of a request but records, and yet: a connection that is not used is quiet after its
-// handshake, one in the middle of a handshake or of a header is not.
-func TestServe_QuietUnderTLS(t *testing.T) {
+// Although the bytes of a TLS connection are encrypted, the connection counts as quiet after its
+// handshake, and does not count as quiet in the middle of the handshake or of a header.
+func TestServe_NoticesHandshakeAndHeaderUnderTLS(t *testing.T) {
 	const linger = 300 * time.Millisecond
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for _, test := range []struct {
 			name   string
-			before string // what is sent before the stop
-			after  string // and a second later
+			before string // what the client sends before the stop
+			after  string // what the client sends a second after the stop
 			want   time.Duration
 		}{
 			{"an unused connection", "", "", linger},
@@ -546,7 +550,7 @@ func TestServe_QuietUnderTLS(t *testing.T) {
 					go io.Copy(io.Discard, p.in)
 					v.drained()
 					if took := since(began); took != test.want {
-						t.Errorf("drained in %v, want %v", took, test.want)
+						t.Errorf("the drain took %v, want %v", took, test.want)
 					}
 				})
 			})
@@ -561,12 +565,12 @@ func TestServe_QuietUnderTLS(t *testing.T) {
 			tc := tls.Client(slow, &tls.Config{InsecureSkipVerify: true})
 			done := make(chan error)
 			go func() { done <- tc.Handshake() }()
-			synctest.Wait() // the client's first word is under way
+			synctest.Wait() // the client has sent its hello
 			v.s.Shutdown()
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-			slow.over = true
+			slow.done = true
 			p.Conn, p.in = tc, bufio.NewReader(tc)
 			p.send(get)
 			p.answered()
@@ -576,15 +580,16 @@ func TestServe_QuietUnderTLS(t *testing.T) {
 	})
 }
 
-// A slowConn takes longer than the linger for each step after the first, until the handshake is over.
+// A slowConn is a connection on which each write after the first takes longer than the linger,
+// until the field done is set.
 type slowConn struct {
 	net.Conn
-	steps int
-	over  bool
+	writes int
+	done   bool
 }
 
 func (c *slowConn) Write(b []byte) (int, error) {
-	if c.steps++; c.steps > 1 && !c.over {
+	if c.writes++; c.writes > 1 && !c.done {
 		time.Sleep(400 * time.Millisecond)
 	}
 	return c.Conn.Write(b)
@@ -614,14 +619,14 @@ func TestServe_WaitsForHijackedConnections(t *testing.T) {
 	})
 }
 
-// However it has come to have nothing left to serve, a server that has been told to stop is shut down: also where Force is
-// how it was told, and where only a hijacked connection is left for that to cut. Both ends of the drain's wait come at once
-// then, so chance must not decide: many times.
-func TestServe_ForceEndsTheServer(t *testing.T) {
+// The http.Server is shut down when it has nothing left to serve, also after Force, and also if
+// only a hijacked connection is left. The drain and Work may end at the same time, and then select
+// chooses at random, so the test is repeated.
+func TestServe_ForceShutsServerDown(t *testing.T) {
 	for _, test := range []struct {
 		name     string
-		hijacked int // connections, which are all that is left
-	}{{"nobody is left", 0}, {"a hijacked connection is left", 1}} {
+		hijacked int // number of hijacked connections
+	}{{"no connection", 0}, {"a hijacked connection", 1}} {
 		t.Run(test.name, func(t *testing.T) {
 			for range 30 {
 				synctest.Test(t, func(t *testing.T) {
@@ -642,11 +647,11 @@ func TestServe_ForceEndsTheServer(t *testing.T) {
 					err := <-v.done
 					var cut *httpdrain.CutError
 					if errors.As(err, &cut) != (test.hijacked > 0) || cut != nil && len(cut.Cut) != test.hijacked {
-						t.Errorf("Serve: %v", err)
+						t.Errorf("Serve returned an unexpected result: %v", err)
 					}
-					synctest.Wait() // what is registered runs on goroutines of its own
+					synctest.Wait() // the registered functions run on their own goroutines
 					if shutdown != 1 {
-						t.Fatalf("what is registered with RegisterOnShutdown has run %d times", shutdown)
+						t.Fatalf("the function registered with RegisterOnShutdown was called %d times, want once", shutdown)
 					}
 					err = httpdrain.Serve(ctxshutdown.New(t.Context()), srv, listenInMemory())
 					if !errors.Is(err, http.ErrServerClosed) {
@@ -661,16 +666,16 @@ func TestServe_ForceEndsTheServer(t *testing.T) {
 	}
 }
 
-// A listener of a type that can be compared may still hold what cannot.
-func TestServe_UncomparableListener(t *testing.T) {
-	type around struct{ net.Listener }
-	type sliced struct {
-		*memory
+// A comparable listener type may contain a value that is not comparable.
+func TestServe_AcceptsUncomparableListener(t *testing.T) {
+	type wrapper struct{ net.Listener }
+	type uncomparable struct {
+		*pipeListener
 		_ []string
 	}
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
-		v := startOn(t, around{sliced{memory: ln}}, handler(ok))
+		v := startOn(t, wrapper{uncomparable{pipeListener: ln}}, handler(ok))
 		p := ln.dial(t)
 		p.send(get)
 		p.answered()

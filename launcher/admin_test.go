@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc/codes"
@@ -39,8 +40,8 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// An admin stops a process through the launcher, and sees it COMPLETE.
-func TestAdminDelegatedShutdown(t *testing.T) {
+// StopProcess over the admin service stops a process, which becomes COMPLETE.
+func TestAdmin_StopProcessReportsReasonOfCaller(t *testing.T) {
 	h := launch(t, runners("web", 2)).ready()
 	to, ctx := h.admin(), soon(t)
 	events, err := to.WatchEvents(ctx, &pb.WatchEventsRequest{Group: "web"})
@@ -54,12 +55,12 @@ func TestAdminDelegatedShutdown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "outcome", out.GetStatus().GetOutcome(), pb.Outcome_CLEAN)
+	testkit.Equal(t, "outcome", out.GetStatus().GetOutcome(), pb.Outcome_CLEAN)
 	st, err := to.GetProcessStatus(ctx, &pb.GetProcessStatusRequest{ProcessId: "web-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "state", st.GetState(), pb.ProcessState_COMPLETE)
+	testkit.Equal(t, "state", st.GetState(), pb.ProcessState_COMPLETE)
 	var seen []pb.ProcessState
 	for len(seen) == 0 || seen[len(seen)-1] != pb.ProcessState_COMPLETE {
 		e, err := events.Recv()
@@ -70,11 +71,11 @@ func TestAdminDelegatedShutdown(t *testing.T) {
 			seen = append(seen, e.GetTo())
 		}
 	}
-	equal(t, "states", seen, []pb.ProcessState{pb.ProcessState_SHUTDOWN_REQUESTED, pb.ProcessState_COMPLETE})
-	h.enters("web-3", launcher.Ready) // in its place
+	testkit.Equal(t, "states", seen, []pb.ProcessState{pb.ProcessState_SHUTDOWN_REQUESTED, pb.ProcessState_COMPLETE})
+	h.enters("web-3", launcher.Ready) // web-3 replaces the stopped process
 }
 
-func TestAdminUnknownNames(t *testing.T) {
+func TestAdmin_RefusesUnknownNames(t *testing.T) {
 	h := launch(t, runners("web", 1)).ready()
 	to, ctx := h.admin(), soon(t)
 	for name, call := range map[string]func() error{
@@ -92,12 +93,13 @@ func TestAdminUnknownNames(t *testing.T) {
 			return err
 		},
 	} {
-		equal(t, name, status.Code(call()), codes.NotFound)
+		testkit.Equal(t, name, status.Code(call()), codes.NotFound)
 	}
 }
 
-// A grace period that is none, or longer than any that can be configured, is refused, and nobody is stopped by it.
-func TestAdminGracePeriods(t *testing.T) {
+// A grace period that is not positive, or longer than can be configured, is refused, and no process
+// is stopped.
+func TestAdmin_RefusesInvalidGracePeriods(t *testing.T) {
 	h := launch(t, runners("web", 1)).ready()
 	to, ctx := h.admin(), soon(t)
 	for _, c := range []struct {
@@ -108,25 +110,25 @@ func TestAdminGracePeriods(t *testing.T) {
 		{&durationpb.Duration{}, "0s"},
 		{durationpb.New(24*time.Hour + 1), "24h0m0.000000001s"},
 		{&durationpb.Duration{Seconds: 1 << 62}, time.Duration(math.MaxInt64).String()},
-		{&durationpb.Duration{Seconds: 1, Nanos: -1}, "999.999999ms"}, // whose signs differ
+		{&durationpb.Duration{Seconds: 1, Nanos: -1}, "999.999999ms"}, // seconds and nanoseconds have different signs
 	} {
 		_, err := to.StopProcess(ctx, &pb.StopProcessRequest{ProcessId: "web-1", GracePeriod: c.grace})
-		want := "launcher: grace_period has to be more than 0 and at most 24h0m0s, and not " + c.shown + "; leave it out for the configured time"
-		equal(t, "code", status.Code(err), codes.InvalidArgument)
-		equal(t, "message", status.Convert(err).Message(), want)
+		want := "launcher: grace_period is " + c.shown + "; it must be more than 0 and at most 24h0m0s; omit it to use the configured one"
+		testkit.Equal(t, "code", status.Code(err), codes.InvalidArgument)
+		testkit.Equal(t, "message", status.Convert(err).Message(), want)
 	}
 	if err := h.StopProcess("web-1", launcher.Stop{Grace: -time.Second}); err == nil || !strings.Contains(err.Error(), "Grace is -1s") {
-		t.Errorf("a negative grace, without the wire: %v", err)
+		t.Errorf("StopProcess with a negative grace: %v", err)
 	}
-	equal(t, "state", stateOf(h, "web-1"), launcher.Ready)
+	testkit.Equal(t, "state", stateOf(h, "web-1"), launcher.Ready)
 	if _, err := to.StopProcess(ctx, &pb.StopProcessRequest{ProcessId: "web-1", GracePeriod: durationpb.New(24 * time.Hour)}); err != nil {
 		t.Error(err)
 	}
-	equal(t, "outcome", h.ends("web-1").Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome", h.ends("web-1").Outcome, launcher.Clean)
 }
 
-// A call that ends early changes nothing of what it has begun.
-func TestAdminCallsAreDetached(t *testing.T) {
+// When a client cancels its call, a stop that the call has begun continues.
+func TestAdmin_StopContinuesWhenClientCancelsCall(t *testing.T) {
 	h := launch(t, runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "300ms")).ready()
 	to := h.admin()
 	ctx, cancel := context.WithCancel(soon(t))
@@ -137,8 +139,8 @@ func TestAdminCallsAreDetached(t *testing.T) {
 	}()
 	h.enters("web-1", launcher.ShutdownRequested)
 	cancel()
-	equal(t, "code", status.Code(<-answered), codes.Canceled)
-	equal(t, "outcome", h.ends("web-1").Outcome, launcher.Clean)
+	testkit.Equal(t, "code", status.Code(<-answered), codes.Canceled)
+	testkit.Equal(t, "outcome", h.ends("web-1").Outcome, launcher.Clean)
 	h.ready()
 
 	ctx, cancel = context.WithCancel(soon(t))
@@ -148,39 +150,39 @@ func TestAdminCallsAreDetached(t *testing.T) {
 	}()
 	h.until("the roll has begun", func(e launcher.Event) bool { return e.Kind == launcher.RollBegun })
 	cancel()
-	equal(t, "code", status.Code(<-answered), codes.Canceled)
-	end := h.until("the roll is over", func(e launcher.Event) bool { return e.Kind == launcher.RollDone || e.Kind == launcher.RollFailed })
-	equal(t, "how the roll has ended", end.Kind, launcher.RollDone)
+	testkit.Equal(t, "code", status.Code(<-answered), codes.Canceled)
+	end := h.until("the roll ends", func(e launcher.Event) bool { return e.Kind == launcher.RollDone || e.Kind == launcher.RollFailed })
+	testkit.Equal(t, "kind of the last event", end.Kind, launcher.RollDone)
 }
 
-// A dry run says what there is to drain, and stops nothing.
-func TestDryRun(t *testing.T) {
+// A dry run reports what a process would have to drain, and stops nothing.
+func TestDryRun_ReportsWorkWithoutStoppingProcess(t *testing.T) {
 	g := group("web", 1, "testrunner", "--process-id", "{id}", "--initial-work", "1000", "--work-duration", "50ms")
-	g.Shutdown.Poll = 5 * time.Second // for an answer, on a machine that is slow
+	g.Shutdown.Poll = 5 * time.Second // gives a slow machine time to answer
 	h := launch(t, g).ready()
 	out, err := h.admin().DryRunShutdown(soon(t), &pb.DryRunShutdownRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "processes", len(out.GetProcesses()), 1)
+	testkit.Equal(t, "processes", len(out.GetProcesses()), 1)
 	m := out.GetProcesses()[0].GetMetrics()
 	if m.GetInFlightRequests() < 100 || !strings.Contains(strings.Join(m.GetBlockingOperations(), ","), "initial work") {
-		t.Errorf("it says %v, and there is a lot of initial work", m)
+		t.Errorf("metrics are %v, want the initial work", m)
 	}
-	equal(t, "state", stateOf(h, "web-1"), launcher.Ready)
+	testkit.Equal(t, "state", stateOf(h, "web-1"), launcher.Ready)
 	web := h.running("web")[0]
-	equal(t, "bound", out.GetProcesses()[0].GetBound().AsDuration(), web.Bound)
-	equal(t, "bound where there is no router", web.Bound, (20+10+2)*time.Second)
-	kill(t, web.PID) // it would take too long
+	testkit.Equal(t, "bound", out.GetProcesses()[0].GetBound().AsDuration(), web.Bound)
+	testkit.Equal(t, "bound without a router", web.Bound, (20+10+2)*time.Second)
+	kill(t, web.PID) // killed, because its drain would take too long
 }
 
-// What a process says that it is busy with has its secrets taken out like all else that it says, for whoever asks.
-func TestMetricsAreRedacted(t *testing.T) {
+// Blocking operations that a process reports are redacted in every answer.
+func TestDrainMetrics_AreShownWithoutSecrets(t *testing.T) {
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{group("web", 1, "blocked")},
 		Redact: func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }}).ready()
 	want := []string{"COMMIT on postgres://app:***@db", "fine"}
 	var said *pb.ShutdownMetrics
-	for ctx := soon(t); said == nil; { // a slow machine may take longer to answer than it is asked
+	for ctx := soon(t); said == nil; { // retry, because a slow machine might miss the timeout
 		runs, err := h.DryRun(ctx, "web-1", "")
 		if err == nil {
 			err = ctx.Err()
@@ -190,32 +192,32 @@ func TestMetricsAreRedacted(t *testing.T) {
 		}
 		said = runs[0].Metrics
 	}
-	equal(t, "a dry run says", said.GetBlockingOperations(), want)
+	testkit.Equal(t, "operations in the dry run", said.GetBlockingOperations(), want)
 	h.StopProcess("web-1", launcher.Stop{NoReplacement: true})
 	h.enters("web-1", launcher.Blocked)
 	reply, err := h.admin().GetProcessStatus(soon(t), &pb.GetProcessStatusRequest{ProcessId: "web-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "the status says", reply.GetMetrics().GetBlockingOperations(), want)
-	equal(t, "and how much", reply.GetMetrics().GetInFlightRequests(), int32(2))
+	testkit.Equal(t, "operations in the status", reply.GetMetrics().GetBlockingOperations(), want)
+	testkit.Equal(t, "requests in the status", reply.GetMetrics().GetInFlightRequests(), int32(2))
 	kill(t, h.running("web")[0].PID)
 }
 
-// What a process says in a field that this launcher does not know, it cannot take secrets out of, and shows nobody.
-func TestUnknownFieldsAreNotShown(t *testing.T) {
+// Fields that this launcher does not know cannot be redacted, so they are not shown.
+func TestDrainMetrics_UnknownFieldsAreNotShown(t *testing.T) {
 	h := launch(t, group("web", 1, "later version")).ready()
 	to, ctx := h.admin(), soon(t)
 	shown := func(answer proto.Message, m *pb.ShutdownMetrics) {
 		t.Helper()
-		equal(t, "what it is busy with", m.GetBlockingOperations(), []string{"work"})
+		testkit.Equal(t, "blocking operations", m.GetBlockingOperations(), []string{"work"})
 		text, err := proto.Marshal(answer)
 		if err != nil || bytes.Contains(text, []byte("hunter2")) {
 			t.Errorf("%v, %q", err, text)
 		}
 	}
 	var dry *pb.DryRunShutdownResponse
-	for dry == nil || dry.GetProcesses()[0].GetMetrics() == nil { // a slow machine may take longer to answer than it is asked
+	for dry == nil || dry.GetProcesses()[0].GetMetrics() == nil { // retry, because a slow machine might miss the timeout
 		var err error
 		if dry, err = to.DryRunShutdown(ctx, &pb.DryRunShutdownRequest{ProcessId: "web-1"}); err != nil {
 			t.Fatal(err)
@@ -232,8 +234,8 @@ func TestUnknownFieldsAreNotShown(t *testing.T) {
 	kill(t, h.running("web")[0].PID)
 }
 
-// Sockets are their owner's alone, in a directory that is.
-func TestSocketsArePrivate(t *testing.T) {
+// Sockets can be used only by their owner, in a directory that only the owner can read.
+func TestSockets_CanBeUsedOnlyByOwner(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
 	h := launchWith(t, launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{runners("web", 1)}}).ready()
 	modes := map[string]string{}
@@ -244,24 +246,24 @@ func TestSocketsArePrivate(t *testing.T) {
 		}
 		modes[name] = info.Mode().String()
 	}
-	equal(t, "modes", modes, map[string]string{"": "drwx------", "launcher.sock": "Srw-------", "web-1.sock": "Srw-------"})
+	testkit.Equal(t, "modes", modes, map[string]string{"": "drwx------", "launcher.sock": "Srw-------", "web-1.sock": "Srw-------"})
 
 	_, err := launcher.Start(context.Background(), launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{runners("web", 1)}})
 	if !errors.Is(err, launcher.ErrInUse) {
-		t.Errorf("a second launcher on the directory: %v", err)
+		t.Errorf("second launcher with the directory: %v", err)
 	}
-	equal(t, "what it says", errText(err), fmt.Sprintf(
+	testkit.Equal(t, "error", testkit.ErrorText(err), fmt.Sprintf(
 		"launcher: another launcher has this directory: %s (pid %d); stop that one first, or give this one a directory of its own", dir, os.Getpid()))
-	equal(t, "state, after that", stateOf(h, "web-1"), launcher.Ready)
+	testkit.Equal(t, "state after the refusal", stateOf(h, "web-1"), launcher.Ready)
 
-	for _, name := range allFiles(t, dir) { // by somebody who tidies up
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) { // it has just been renamed
+	for _, name := range allFiles(t, dir) { // as a program that cleans up /tmp would do
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) { // the launcher can rename a file meanwhile
 			t.Fatal(err)
 		}
 	}
 	_, err = launcher.Start(context.Background(), launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{runners("web", 1)}})
 	if !errors.Is(err, launcher.ErrInUse) {
-		t.Errorf("a second launcher on the directory without its files: %v", err)
+		t.Errorf("second launcher with the directory after its files were removed: %v", err)
 	}
 
 	open := filepath.Join(shortDir(t), "open")
@@ -269,20 +271,20 @@ func TestSocketsArePrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = launcher.Start(context.Background(), launcher.Config{Dir: open, Groups: []launcher.GroupConfig{runners("web", 1)}})
-	if !strings.Contains(errText(err), "0700") {
-		t.Errorf("a directory that others can look into: %v", err)
+	if !strings.Contains(testkit.ErrorText(err), "0700") {
+		t.Errorf("launcher with a directory that others can read: %v", err)
 	}
 	link := filepath.Join(shortDir(t), "link")
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
 	_, err = launcher.Start(context.Background(), launcher.Config{Dir: link, Groups: []launcher.GroupConfig{runners("web", 1)}})
-	if !strings.Contains(errText(err), "symbolic link") {
-		t.Errorf("a directory that is a link: %v", err)
+	if !strings.Contains(testkit.ErrorText(err), "symbolic link") {
+		t.Errorf("launcher with a symbolic link as directory: %v", err)
 	}
 }
 
-// allFiles returns the files of a directory that are no sockets.
+// allFiles returns the files of a directory that are not sockets.
 func allFiles(t *testing.T, dir string) (files []string) {
 	t.Helper()
 	all, err := os.ReadDir(dir)
@@ -297,26 +299,19 @@ func allFiles(t *testing.T, dir string) (files []string) {
 	return files
 }
 
-func errText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-// A process speaks for itself, and for nobody else.
-func TestImpostor(t *testing.T) {
+// A process can send notifications about itself, but not about another process.
+func TestNotifyReady_IsRefusedForAnotherProcess(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	victim := runners("victim", 1, "--ready-after", "-1s")
 	victim.Restart.Policy = launcher.Never
 	bad := group("impostor", 1, "impostor")
 	bad.Log.Path, bad.Restart.Policy = log, launcher.Never
 	h := launch(t, victim, bad)
-	h.enters("impostor-1", launcher.Ready) // it may say so of itself
-	equal(t, "state of the victim", stateOf(h, "victim-1") < launcher.Ready, true)
+	h.enters("impostor-1", launcher.Ready) // the process may send notifications about itself
+	testkit.Equal(t, "state of the victim", stateOf(h, "victim-1") < launcher.Ready, true)
 	h.ends("impostor-1")
 	kill(t, h.running("victim")[0].PID)
-	h.close() // by which the log is written
+	h.close() // close waits until the log has been written
 	text, err := os.ReadFile(log)
 	if err != nil {
 		t.Fatal(err)
@@ -327,5 +322,5 @@ func TestImpostor(t *testing.T) {
 			said = append(said, strings.TrimSpace(line[strings.Index(line, "|")+1:]))
 		}
 	}
-	equal(t, "what the launcher told it", said, []string{"PermissionDenied", "OK"})
+	testkit.Equal(t, "answers of the launcher", said, []string{"PermissionDenied", "OK"})
 }

@@ -1,418 +1,182 @@
 package launcher
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
-	"net"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/swansong-go/swansong/launcher/internal/revision"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+
 	"github.com/swansong-go/swansong/internal/proc"
-	"github.com/swansong-go/swansong/launcher/internal/address"
+	"github.com/swansong-go/swansong/launcher/internal/output"
 	"github.com/swansong-go/swansong/launcher/internal/roll"
 )
 
-// streams are what a process prints to.
-var streams = []string{"out", "err"}
-
-// fifo is where a process that may outlive its launcher prints to.
-func fifo(dir, id, stream string) string { return filepath.Join(dir, id+"."+stream) }
-
-// inherit reads what an earlier launcher has remembered, ends what was to end with that one, and returns the rest. What it
-// returns has been checked: each process in it is there, or has been.
-func inherit(dir string) (remembered, error) {
-	r, err := readState(stateIn(dir))
-	if err != nil || r.Groups == nil {
-		return remembered{}, err
-	}
-	sameBoot := r.Boot == proc.Boot()
-	late := time.Now().Add(guardianPatience)
-	var left []string
-	end := func(pen proc.Pen) {
-		for _, m := range pen.Empty(late) {
-			left = append(left, m.String())
-		}
-	}
-	if !sameBoot {
-		r.Guardians = nil
-	} else {
-		end(r.Pen)
-		var here []proc.Kept
-		for _, k := range r.Guardians {
-			if k, ok := found(k); ok {
-				here = append(here, k)
-			}
-		}
-		r.Guardians = here
-	}
-	for name, g := range r.Groups {
-		if !sameBoot {
-			g.Through, g.Failed = 0, 0
-		}
-		g.Processes = slices.DeleteFunc(g.Processes, func(p *rememberedProcess) bool {
-			switch {
-			case sameBoot && p.kept() && p.Kept.PID == 0: // the launcher died while it was started
-				if k, ok := p.Kept.Leader(); ok {
-					p.Kept = k
-					return false
-				}
-				end(p.Kept.Pen)
-			case sameBoot && p.kept():
-				return false
-			case sameBoot && p.Kept.PID != 0 && p.Kept.Alive(): // it has got rid of its mark
-				if err := endNow(p.Kept, late); err != nil {
-					left = append(left, err.Error())
-				}
-			}
-			removeFilesOf(dir, p.ID)
-			return true
-		})
-		r.Groups[name] = g
-	}
-	if len(left) > 0 {
-		return r, fmt.Errorf("launcher: what an earlier launcher has left does not end: %s; end it, or find out what holds it, and start again", strings.Join(left, ", "))
-	}
-	return r, nil
-}
-
-// endNow kills a process that is not ours to wait for, at once: late is when it has to be gone.
-func endNow(k proc.Kept, late time.Time) error {
-	p, err := proc.Adopt(k, proc.Spec{Args: []string{"left over"}, Linger: -1})
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	_, err = p.End(proc.Deadlines{GiveUp: late})
-	return err
-}
-
-// orphans returns the groups of processes that were kept, and whose group is not in the configuration: with none desired.
-func (r remembered) orphans(groups []GroupConfig) (orphans []GroupConfig) {
-	for _, name := range slices.Sorted(maps.Keys(r.Groups)) {
-		g := r.Groups[name]
-		if len(g.Processes) == 0 || slices.ContainsFunc(groups, func(c GroupConfig) bool { return c.Name == name }) {
-			continue
-		}
-		c := g.Config
-		c.Desired, c.MinHealthy, c.DependsOn, c.Listen = 0, Int(0), nil, nil
-		orphans = append(orphans, c.withDefaults())
-	}
-	return orphans
-}
-
-// keepFor has each group get what it had listened on, where it is to listen there still: what its port 0 has become could be taken over by
-// a group before it that wants that port, and its processes would serve there, too. Within a group a port that is named goes before any
-// port, for which another socket is as good.
-func (r remembered) keepFor(groups []GroupConfig) {
-	named := func(l Listen, s rememberedSocket) bool {
-		at, err := address.Parse(l.Network, l.Address) // the name of a host is not looked up for this
-		return err == nil && at.Same(s.at())
-	}
-	alike := func(l Listen, s rememberedSocket) bool { return l == s.Listen }
-	for _, g := range groups {
-		sockets, left := r.Groups[g.Name].Sockets, slices.Clone(g.Listen)
-		for _, is := range []func(Listen, rememberedSocket) bool{named, alike} {
-			left = slices.DeleteFunc(left, func(l Listen) bool {
-				i := slices.IndexFunc(sockets, func(s rememberedSocket) bool { return s.wanted == nil && is(l, s) })
-				if i >= 0 {
-					sockets[i].wanted = &l
-				}
-				return i >= 0
-			})
-		}
-	}
-}
-
-// listener returns what an earlier launcher listened on for a group, be it by another name, nil if neither its guardian nor a process
-// has it any more. A connection that was waiting there goes on waiting, and none is refused. What the group has got already is
-// another one, though both may be a port 0. The name of a host is looked up only where there is another group's to be taken for it.
-func (r remembered) listener(group string, l Listen, lookUp func() (Listen, error), has inheritance) (net.Listener, error) {
-	free := func(s rememberedSocket) bool {
-		return !slices.ContainsFunc(has.files, func(f *os.File) bool { return inodeOf(f) == s.Inode })
-	}
-	if ln, err := r.Groups[group].listener(r.Guardians, func(s rememberedSocket) bool { return s.wanted != nil && *s.wanted == l && free(s) }); ln != nil || err != nil {
-		return ln, err
-	}
-	same := func(s rememberedSocket) bool {
-		if s.wanted != nil || !free(s) {
-			return false
-		}
-		found, err := lookUp()
-		if err != nil {
-			return false // nor can it be listened on
-		}
-		at, _ := found.resolve()
-		return at.Same(s.at())
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.Groups)) {
-		if ln, err := r.Groups[name].listener(r.Guardians, same); ln != nil || err != nil {
-			return ln, err
-		}
-	}
-	return nil, nil
-}
-
-// listener is that of the first socket of the group that is the one.
-func (r rememberedGroup) listener(guardians []proc.Kept, is func(rememberedSocket) bool) (net.Listener, error) {
-	holders := slices.Clone(guardians)
-	for _, p := range r.Processes {
-		holders = append(holders, p.Kept)
-	}
-	for _, s := range r.Sockets {
-		if !is(s) {
-			continue
-		}
-		var failure error
-		for _, k := range holders {
-			f, err := takeSocket(k, s.Inode)
-			if err != nil {
-				failure = err
-			}
-			if f == nil {
-				continue
-			}
-			ln, err := net.FileListener(f)
-			f.Close()
-			return ln, err
-		}
-		if failure == nil && s.Listen.Network == "unix" {
-			removeStale(s.Listen.Address)
-		}
-		return nil, failure
-	}
-	return nil, nil
-}
-
-// removeStale removes a socket that an earlier launcher has made and that nobody listens on any more.
-func removeStale(path string) {
-	info, err := os.Lstat(path)
-	if err != nil || info.Mode()&fs.ModeSocket == 0 {
-		return
-	}
-	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		conn.Close()
-		return
-	}
-	os.Remove(path)
-}
-
-// remember has the group go on where an earlier launcher was.
-func (g *group) remember(r rememberedGroup) {
+// restore restores what an earlier launcher has recorded of the group.
+func (c *controller) restore(r statefile.Group) {
 	if r.Revision == 0 {
 		return
 	}
-	g.number, g.found = r.Number, r.Processes
-	source := g.sources[g.revision]
-	d := digest(g.cfg)
-	if r.Config.Desired == g.cfg.Desired { // of which the configuration says nothing new
-		if r.Config.OnLauncherDeath == Keep && r.Digest == d { // a job that is done is not done again
-			g.short.through, g.short.failed = r.Through, r.Failed
+	c.lastNumber, c.unadopted = r.LastNumber, r.Processes
+	wanted := c.revisions.Wanted()
+	d := statefile.Digest(wanted.Config)
+	if r.Config.Desired == wanted.Config.Desired { // the configuration says nothing new about the number
+		short := &wanted.Shortfall
+		if r.Config.OnLauncherDeath == Keep && r.Digest == d { // processes that finished under the same configuration are not run again
+			short.Finished, short.Failed = r.Finished, r.FinishedFailed
 		}
-		if len(r.Processes) > 0 || g.short.through > 0 { // where nobody is left, and none is through, all begins anew
-			g.short.fewer = r.Fewer
+		if len(r.Processes) > 0 || short.Finished > 0 { // otherwise the group begins anew
+			short.ScaledDown = r.ScaledDown
 		}
 	}
-	to := r.Revision
+	highest := r.Revision
 	for _, p := range r.Processes {
-		to = max(to, p.Revision)
+		highest = max(highest, p.Revision)
 	}
-	g.revision = to + 1
+	number := highest + 1
 	for _, p := range r.Processes {
 		if p.Digest == d {
-			g.revision = p.Revision
+			number = p.Revision
 		}
 	}
 	if r.Digest == d {
-		g.revision = r.Revision
+		number = r.Revision
 	}
-	g.configs, g.sources = map[int]GroupConfig{g.revision: g.cfg}, map[int]any{g.revision: source}
+	c.revisions = revision.Set{Current: number, ByNumber: map[int]*revision.Revision{number: wanted}}
 	for _, p := range r.Processes {
-		if p.Revision != g.revision {
-			g.configs[p.Revision] = p.Config // so that its number is not given again
+		if p.Revision != number {
+			// Listed so that its number is not used again.
+			c.revisions.ByNumber[p.Revision] = &revision.Revision{Config: p.Config}
 		}
 	}
 }
 
-// adopt takes over the processes that were kept.
+// adopt adopts the processes that an earlier launcher has kept.
 func (g *group) adopt() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := time.Now()
-	for _, found := range g.found {
-		cfg := g.cfg
-		if found.Digest != digest(g.cfg) {
-			cfg = found.Config.withDefaults()
-			cfg.PreStop = g.cfg.PreStop
+	c, now := g.controller, time.Now()
+	for _, found := range c.unadopted {
+		cfg := *c.config()
+		if found.Digest != statefile.Digest(cfg) {
+			hooks := cfg.PreStop
+			cfg = found.Config
+			cfg.PreStop = hooks
 		}
 		p := newProcess(g.manager, g, found.ID, found.Revision, cfg)
-		p.finds(found, now)
-		if found.Asked != 0 {
-			g.excused[p.id] = true
-		}
+		p.restore(found, now)
 		if !g.launch(p) {
-			found.letGo() // it is for the next launcher to adopt
-		} else {
-			g.found = slices.DeleteFunc(slices.Clone(g.found), func(other *rememberedProcess) bool { return other == found })
+			found.CloseOutputs() // the next launcher adopts it
+			continue
 		}
+		i := c.instances[p.id]
+		i.accounted, i.noReplacement = found.StopAt != 0, found.NotReplaced
+		c.unadopted = slices.DeleteFunc(slices.Clone(c.unadopted), func(other *statefile.Process) bool { return other == found })
 	}
 }
 
-// finds has a process be one that another launcher has started. The next one has to know of it what is known here, also before it is
-// heard of: a launcher can be killed at any time.
-func (p *process) finds(found *rememberedProcess, now time.Time) {
-	p.found, p.digest, p.kept, p.grace, p.spared = found, found.Digest, found.Kept, found.Grace, found.Spared
-	p.port.Store(found.Port)
+// restore fills p from the record found. It also writes that record to the state file again, at
+// once and without waiting until the process answers, because the launcher can be killed at any
+// time.
+func (p *process) restore(found *statefile.Process, now time.Time) {
+	p.adopted, p.digest, p.adoptable, p.grace = found, found.Digest, found.Adoptable, found.Grace
+	p.conn.RestorePort(found.Port)
 	st := &p.status
-	st.Started = now.Add(time.Duration(found.Kept.Born)*tick - sinceBoot())
-	st.ReadyAt, st.Asked, st.Reason = fromBoot(found.Ready), fromBoot(found.Asked), found.Reason
-	p.asked = asked{fromBoot(found.Began), fromBoot(found.Granted)}
+	st.Started = statefile.StartTime(found.Adoptable, now)
+	st.ReadyAt, st.Asked, st.Reason = statefile.FromMillis(found.ReadyAt), statefile.FromMillis(found.StopAt), found.Reason
+	p.stopTimes = stopTimes{statefile.FromMillis(found.AskedAt), statefile.FromMillis(found.GrantedUntil)}
 }
 
-// tick is what the kernel counts the ages of processes in, on all machines that Go runs on.
-const tick = 10 * time.Millisecond
-
-// replaceFound begins to replace the adopted processes that are of another configuration. There is no way back: what they
-// were started with is not in the state file.
-func (g *group) replaceFound() {
+// replaceAdopted begins to replace the adopted processes that have another configuration. That roll
+// cannot turn back, because the state file does not have what they were started with.
+func (g *group) replaceAdopted() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	old := func(p *process) bool { return p.revision != g.revision && !g.excused[p.id] }
-	if g.roll != nil { // somebody was quicker to order one, and it replaces them, too
+	c := g.controller
+	if c.roll != nil { // an order for a roll came first; that roll replaces them, too
 		return
 	}
-	if g.stopping || g.desired() == 0 || !slices.ContainsFunc(slices.Collect(maps.Values(g.all)), old) {
+	old := func(i *instance) bool { return i.revision != c.revisions.Current && !i.accounted }
+	if c.stopping || c.desired() == 0 || !slices.ContainsFunc(c.instances.sorted(), old) {
 		return
 	}
-	g.roll = &rolling{from: g.revision, to: g.revision, reason: "the launcher was started with another configuration", leg: &leg{done: make(chan struct{})}}
-	g.roll.state = roll.Begin(g.rollRules(), g.view(time.Now()))
-	g.tell(Event{Kind: RollBegun, Message: fmt.Sprintf("to revision %d: %s", g.roll.to, g.roll.reason)})
+	c.beginRoll(&roll.Roll{From: c.revisions.Current, To: c.revisions.Current, Reason: "the launcher was started with another configuration"})
+	c.publish(Event{Kind: RollBegun, Message: fmt.Sprintf("to revision %d: %s", c.roll.To, c.roll.Reason)})
 }
 
-// settle waits until the processes that were adopted as ready are counted on, so that none of them is taken for one that is
-// not, and another one is stopped too many.
-func (g *group) settle() {
-	g.mu.Lock()
-	all := slices.Collect(maps.Values(g.all))
-	g.mu.Unlock()
-	for _, p := range all {
-		if p.found != nil && p.found.Ready != 0 && p.found.Asked == 0 {
-			<-p.settled
+// awaitAdopted waits until the processes that were adopted as ready count as available. Otherwise
+// they could be taken for processes that are not ready, and too many others be stopped.
+func (g *group) awaitAdopted() {
+	for _, p := range g.processes() {
+		if p.adopted != nil && p.adopted.ReadyAt != 0 && p.adopted.StopAt == 0 {
+			<-p.routeTried
 		}
 	}
 }
 
-// recall returns what the next launcher has to know of the group.
-func (g *group) recall(sockets []rememberedSocket) rememberedGroup {
+// record returns what the state file has about the group.
+func (g *group) record(sockets []statefile.Socket) statefile.Group {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	r := rememberedGroup{Config: forgetful(g.cfg), Revision: g.revision, Digest: g.digest(), Number: g.number, Fewer: g.short.fewer,
-		Through: g.short.through, Failed: g.short.failed, Sockets: sockets, Processes: slices.Clone(g.found)}
-	for _, p := range g.sorted() {
-		found := p.recall()
-		found.Spared = p.spared
-		if found.Asked == 0 && slices.Contains(p.through, g.revision) { // unhealthy: the next launcher will count it
-			r.Through, r.Failed = max(0, r.Through-1), max(0, r.Failed-1)
+	c := g.controller
+	cfg, short := *c.config(), c.revisions.Wanted().Shortfall
+	r := statefile.Group{Config: statefile.WithoutSecrets(cfg), Revision: c.revisions.Current, Digest: statefile.Digest(cfg), LastNumber: c.lastNumber, ScaledDown: short.ScaledDown,
+		Finished: short.Finished, FinishedFailed: short.Failed, Sockets: sockets, Processes: slices.Clone(c.unadopted)}
+	for _, i := range c.instances.sorted() {
+		p := i.record()
+		p.NotReplaced = i.noReplacement
+		// The process is unhealthy and not stopped yet: the next launcher counts it.
+		if p.StopAt == 0 && slices.Contains(i.finishedIn, c.revisions.Current) {
+			r.Finished, r.FinishedFailed = max(0, r.Finished-1), max(0, r.FinishedFailed-1)
 		}
-		r.Processes = append(r.Processes, found)
+		r.Processes = append(r.Processes, p)
 	}
 	return r
 }
 
-func (g *group) digest() string { return digest(g.cfg) }
-
-func (p *process) recall() *rememberedProcess {
+// record returns what the state file has about the process.
+func (p *process) record() *statefile.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st := &p.status
-	r := &rememberedProcess{ID: p.id, Revision: p.revision, Digest: p.digest, Config: forgetful(*p.rules()), Kept: p.kept,
-		Reason: st.Reason, Grace: p.grace, Port: p.port.Load()}
-	r.Ready, r.Asked = bootMillis(st.ReadyAt), bootMillis(st.Asked)
-	r.Began, r.Granted = bootMillis(p.asked.began), bootMillis(p.asked.granted)
+	r := &statefile.Process{ID: p.id, Revision: p.revision, Digest: p.digest, Config: statefile.WithoutSecrets(*p.config()), Adoptable: p.adoptable,
+		Reason: st.Reason, Grace: p.grace, Port: p.conn.Port()}
+	r.ReadyAt, r.StopAt = statefile.ToMillis(st.ReadyAt), statefile.ToMillis(st.Asked)
+	r.AskedAt, r.GrantedUntil = statefile.ToMillis(p.stopTimes.asked), statefile.ToMillis(p.stopTimes.grantedUntil)
 	return r
 }
 
-// bootMillis returns an instant for another program on this machine, 0 for none.
-func bootMillis(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return max(1, (sinceBoot() - time.Since(t)).Milliseconds())
-}
-
-// fromBoot returns the instant that another program has written down.
-func fromBoot(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.Now().Add(time.Duration(ms)*time.Millisecond - sinceBoot())
-}
-
-// recall returns what the next launcher has to know.
-func (m *Manager) recall() remembered {
+// record returns the state file.
+func (m *Manager) record() statefile.State {
 	m.mu.Lock()
-	guardians := slices.Concat(m.retiring, m.guardian.kept())
+	guardians := slices.Concat(m.previousGuardians, m.guardian.Adoptable())
 	m.mu.Unlock()
-	r := remembered{Boot: proc.Boot(), Pen: m.pen, Guardians: guardians, Groups: map[string]rememberedGroup{}}
+	r := statefile.State{Boot: proc.Boot(), Containment: m.containment, Guardians: guardians, Groups: map[string]statefile.Group{}}
 	for _, g := range m.allGroups() {
-		m.mu.Lock()
-		in := m.listeners[g.name]
-		m.mu.Unlock()
-		r.Groups[g.name] = g.recall(in.sockets())
+		r.Groups[g.name] = g.record(m.listenersOf(g.name).Sockets())
 	}
 	return r
 }
 
-// hold opens what kept processes print to, before the guardian is ended that reads it: where a process has ended, nobody else has
-// its pipe open, and what is in it would be lost with the last who has.
-func (r remembered) hold(dir string) {
-	for _, g := range r.Groups {
-		for _, p := range g.Processes {
-			for i, stream := range streams {
-				p.outputs[i], _ = openFIFO(fifo(dir, p.ID, stream)) // where that fails, it is told of when the process is adopted
-			}
-		}
-	}
-}
-
-// letGo closes what is held of a process that is not adopted; nil: there is none.
-func (r *rememberedProcess) letGo() {
-	if r == nil {
-		return
-	}
-	for i, f := range r.outputs {
-		f.Close()
-		r.outputs[i] = nil
-	}
-}
-
-// clearedAway reports whether a pipe of the process is not there since its launcher has seen it end, and died before it could write that
-// down. No more is lost then than what a launcher that is killed has in its hands.
-func (r *rememberedProcess) clearedAway(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) && !r.Kept.Alive()
-}
-
-// adopt starts the process that another launcher has started.
+// adopt opens the outputs of a process that an earlier launcher started, and watches it.
 func (p *process) adopt() error {
-	files := p.found.outputs
-	p.found.outputs = [2]*os.File{}
-	for i, stream := range streams {
+	files := p.adopted.Outputs
+	p.adopted.Outputs = [2]*os.File{}
+	for i, stream := range output.Streams {
 		if files[i] != nil {
 			continue
 		}
 		var err error
-		if files[i], err = openFIFO(fifo(p.manager.dir, p.id, stream)); err != nil && !p.found.clearedAway(err) {
-			p.tell(Event{Kind: Alarm, Message: "what it prints is lost: " + err.Error()})
+		if files[i], err = output.OpenFIFO(statefile.FileOf(p.manager.dir, p.id, stream)); err != nil && !p.adopted.OutputRemoved(err) {
+			p.publish(Event{Kind: Alarm, Message: "its output is lost: " + err.Error()})
 		}
 	}
-	adopted, err := proc.Adopt(p.found.Kept, proc.Spec{Args: []string{p.id}, ReadStdout: files[0], ReadStderr: files[1]})
+	running, err := proc.Adopt(p.adopted.Adoptable, proc.Spec{Args: []string{p.id}, ReadStdout: files[0], ReadStderr: files[1]})
 	if err != nil {
 		return fmt.Errorf("launcher: process %q: %w", p.id, err)
 	}
-	p.started(adopted)
+	p.onStarted(running)
 	return nil
 }

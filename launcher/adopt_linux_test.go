@@ -17,67 +17,70 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/internal/mtls/mtlstest"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// orphans are processes of a group that a launcher has kept, which is no more.
+// orphans starts a launcher with a group that keeps its processes, kills the launcher, and returns
+// the pids of the processes.
 func orphans(t *testing.T, g launcher.GroupConfig) (cfg launcher.Config, pids []int) {
 	t.Helper()
 	b := newBrood(t)
 	cfg = launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{b.of(g)}}
 	startAnother(t, cfg, "").hears("ready").kill()
 	pids = b.alive()
-	equal(t, "processes without a launcher", len(pids), g.Desired)
+	testkit.Equal(t, "processes without a launcher", len(pids), g.Desired)
 	return cfg, pids
 }
 
-// Processes that were started with another configuration are rolled, and the roll comes to an end.
-func TestKept_IsRolled(t *testing.T) {
+// The next launcher rolls kept processes that were started with another configuration.
+func TestKeep_NextLauncherRollsProcessesToItsConfiguration(t *testing.T) {
 	cfg, _ := orphans(t, kept(runners("web", 3)))
 	cfg.Groups[0].Env = append(cfg.Groups[0].Env, "NEW=1")
 	h := launchWith(t, cfg)
-	h.until("the roll is over", func(e launcher.Event) bool {
+	h.until("the roll ends", func(e launcher.Event) bool {
 		if e.Kind == launcher.RollFailed {
-			t.Fatalf("it has failed\n%s", h.story())
+			t.Fatalf("the roll has failed\n%s", h.story())
 		}
 		return e.Kind == launcher.RollDone
 	})
-	equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 3})
-	equal(t, "least that were ready", leastReady(h), 3)
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 3})
+	testkit.Equal(t, "smallest number of ready processes", leastReady(h), 3)
 	if err := h.Rollback(soon(t), "web", "test"); !errors.Is(err, launcher.ErrNotRolling) {
-		t.Errorf("a way back from what is over: %v", err)
+		t.Errorf("Rollback after the roll: %v", err)
 	}
 }
 
-// One of them that is lost while canaries are waited for is made up for at once, by one of what they are rolled to: what it
-// was itself nobody knows any more.
-func TestKept_LostInACanary(t *testing.T) {
+// While the next launcher waits for canaries, a kept process fails. It is replaced at once by a
+// process of the new configuration, because the launcher does not know the old one.
+func TestKeep_FailedProcessIsReplacedWhileRollWaitsForCanary(t *testing.T) {
 	cfg, pids := orphans(t, kept(runners("web", 3)))
 	g := &cfg.Groups[0]
 	g.Env = append(slices.Clone(g.Env), "NEW=1")
 	g.Roll = launcher.RollConfig{Canary: 1, CanaryWait: time.Hour}
 	h := launchWith(t, cfg)
-	h.until("the canary is waited for", step("canary", "1 go first"))
-	h.until("an old one has made room", func(e launcher.Event) bool { return e.To == launcher.Gone })
-	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 2, 2: 1})
+	h.until("the canary is waited for", step("canary", "the first 1 are available"))
+	h.until("an old process has ended", func(e launcher.Event) bool { return e.To == launcher.Gone })
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 2, 2: 1})
 	for _, st := range h.running("web") {
 		if slices.Contains(pids, st.PID) {
 			kill(t, st.PID)
 			break
 		}
 	}
-	h.until("somebody takes its place", func(e launcher.Event) bool { return e.To == launcher.Ready })
-	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1, 2: 2})
+	h.until("its replacement is ready", func(e launcher.Event) bool { return e.To == launcher.Ready })
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1, 2: 2})
 	health, _ := h.GroupHealth("web")
 	if r := health.Roll; r == nil || r.Phase != "canary" {
-		t.Errorf("the wait is over: %+v", r)
+		t.Errorf("the canary is not waited for any more: %+v", r)
 	}
 }
 
-// A roll of processes that were kept has no way back: it is paused where it would turn back, refuses to, and goes on by an
-// order. What there was runs on.
-func TestKept_HasNoWayBack(t *testing.T) {
+// A roll of kept processes cannot be rolled back. With on_failure rollback it pauses, an order to
+// roll back is refused, and the old processes keep running. Resume continues it.
+func TestKeep_RollOfAdoptedProcessesCannotBeRolledBack(t *testing.T) {
 	cfg, pids := orphans(t, kept(runners("web", 2)))
 	fixed := filepath.Join(cfg.Dir, "fixed")
 	old := cfg.Groups[0]
@@ -86,19 +89,19 @@ func TestKept_HasNoWayBack(t *testing.T) {
 	cfg.Groups[0].Roll.OnFailure = launcher.Rollback
 	h := launchWith(t, cfg)
 	failed := h.until("the roll has failed", func(e launcher.Event) bool { return e.Kind == launcher.RollFailed })
-	equal(t, "what has come of it", failed.Roll, "paused")
+	testkit.Equal(t, "result of the roll", failed.Roll, "paused")
 	running := pidsOf(h, "web")
 	for _, pid := range pids {
 		if !slices.Contains(running, pid) {
-			t.Errorf("pid %d was stopped; there are %v", pid, running)
+			t.Errorf("pid %d was stopped; running are %v", pid, running)
 		}
 	}
 	if err := h.Rollback(soon(t), "web", "test"); !errors.Is(err, launcher.ErrNoWayBack) {
-		t.Errorf("the way back: %v", err)
+		t.Errorf("Rollback: %v", err)
 	}
 	health, _ := h.GroupHealth("web")
 	if r := health.Roll; r == nil || !r.Paused {
-		t.Errorf("after that, the roll is %+v", r)
+		t.Errorf("roll after Rollback: %+v", r)
 	}
 	if err := os.WriteFile(fixed, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -106,17 +109,18 @@ func TestKept_HasNoWayBack(t *testing.T) {
 	if err := h.Resume(soon(t), "web", "mended"); err != nil {
 		t.Fatalf("Resume: %v\n%s", err, h.story())
 	}
-	equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 2})
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 2})
 }
 
-// Whoever has ordered a roll before the launcher has come to its own hears of the end of it, which there is one of.
-func TestKept_OrderedBefore(t *testing.T) {
+// The user calls Roll before the next launcher begins to roll its kept processes. The roll of the
+// user replaces the other one, and the user gets its result.
+func TestKeep_RollByUserReplacesRollOfAdoptedProcesses(t *testing.T) {
 	cfg, _ := orphans(t, kept(runners("web", 1)))
 	open := filepath.Join(cfg.Dir, "open")
 	web := cfg.Groups[0]
 	web.Env = append(web.Env, "NEW=1")
 	web.DependsOn = []string{"db"}
-	web.Roll.ProgressDeadline = 3 * time.Second // of which none passes before the group begins
+	web.Roll.ProgressDeadline = 3 * time.Second // the deadline counts from the time when the group begins
 	db := script("db", 1, "until test -e "+open+"; do sleep 0.01; done; sleep 3.1")
 	cfg.Groups = []launcher.GroupConfig{web, db}
 	h := launchWith(t, cfg)
@@ -126,14 +130,15 @@ func TestKept_OrderedBefore(t *testing.T) {
 	if err := os.WriteFile(open, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := comes(t, h, over); err != nil {
+	if err := awaitRoll(t, h, over); err != nil {
 		t.Errorf("%v\n%s", err, h.story())
 	}
-	equal(t, "processes by revision", revisions(h, "web"), map[int]int{3: 1})
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{3: 1})
 }
 
-// One of them that was through before its group began is no canary of the roll that comes then.
-func TestKept_ThroughBeforeACanary(t *testing.T) {
+// A kept job that finished before its group began does not count as a canary of the roll that
+// follows.
+func TestKeep_JobFinishedBeforeRollDoesNotCountAsCanary(t *testing.T) {
 	jobs := kept(runners("job", 3))
 	jobs.Restart.Policy = launcher.Never
 	cfg, pids := orphans(t, jobs)
@@ -146,16 +151,16 @@ func TestKept_ThroughBeforeACanary(t *testing.T) {
 	h := launchWith(t, cfg)
 	h.allReady("job", 3)
 	kill(t, pids[0])
-	h.ends(h.until("it is through", func(e launcher.Event) bool { return e.Group == "job" && e.To == launcher.Gone }).Process)
+	h.ends(h.until("a job has finished", func(e launcher.Event) bool { return e.Group == "job" && e.To == launcher.Gone }).Process)
 	health, _ := h.GroupHealth("job")
-	equal(t, "desired", health.Desired, 2)
+	testkit.Equal(t, "desired", health.Desired, 2)
 	write(t, open)
-	equal(t, "what is said of the canaries", goFirst(h), "1 go first")
+	testkit.Equal(t, "announcement", announcedCanaries(h), "the first 1 are available")
 }
 
-// A group that waits for others, and whose processes from an earlier launcher are through, or have failed, starts them again by an order,
-// and at once.
-func TestKept_EndedBeforeARestart(t *testing.T) {
+// A restart of a group that waits for its dependencies starts processes again at once, although the
+// kept ones have finished or failed.
+func TestKeep_RestartRunsEndedProcessesAgain(t *testing.T) {
 	for _, policy := range []launcher.RestartPolicy{launcher.Never, launcher.OnFailure} {
 		t.Run(string(policy), func(t *testing.T) {
 			jobs := kept(runners("job", 2))
@@ -173,23 +178,23 @@ func TestKept_EndedBeforeARestart(t *testing.T) {
 			}
 			h.ends("job-1")
 			h.ends("job-2")
-			launcher.AwaitMemory(h.Manager)
+			launcher.AwaitStateFile(h.Manager)
 			if err := h.Restart(soon(t), "job", "once more"); err != nil {
 				t.Fatal(err)
 			}
-			awaitInFile(t, launcher.StateIn(cfg.Dir), `"number":2}`) // and not that they are through, should the launcher be killed now
+			awaitInFile(t, statefile.Path(cfg.Dir), `"number":2}`) // without finished processes, in case the launcher is killed now
 			write(t, open)
 			h.allReady("job", 2)
 			health, _ := h.GroupHealth("job")
-			equal(t, "desired", health.Desired, 2)
+			testkit.Equal(t, "desired", health.Desired, 2)
 		})
 	}
 }
 
-// A launcher can be killed when it has seen a process end, and before its disk has taken that. The next one is not alarmed, and goes on
-// with the roll that the process was a part of: nobody can know whether it was to end. Of a job nobody can know whether it was done, and it
-// is not done again.
-func TestKept_EndedBeforeItWasWritten(t *testing.T) {
+// A launcher can be killed between the end of a process and the writing of the state file. The next
+// one raises no alarm and continues the roll of that process, whose outcome is unknown. A job whose
+// outcome is unknown is not run again.
+func TestKeep_NextLauncherHandlesExitMissingFromStateFile(t *testing.T) {
 	for _, policy := range []launcher.RestartPolicy{launcher.OnFailure, launcher.Never} {
 		t.Run(string(policy), func(t *testing.T) { keptEndedBeforeItWasWritten(t, policy) })
 	}
@@ -208,7 +213,7 @@ func keptEndedBeforeItWasWritten(t *testing.T, policy launcher.RestartPolicy) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	awaitInFile(t, launcher.StateIn(cfg.Dir), fmt.Sprintf(`"pid":%d,`, pid))
+	awaitInFile(t, statefile.Path(cfg.Dir), fmt.Sprintf(`"pid":%d,`, pid))
 	clear := obstruct(t, cfg.Dir)
 	kill(t, pid)
 	awaitFile(t, filepath.Join(cfg.Dir, "web-2.err"), false)
@@ -216,22 +221,22 @@ func keptEndedBeforeItWasWritten(t *testing.T, policy launcher.RestartPolicy) {
 	clear()
 
 	h := launchWith(t, cfg)
-	equal(t, "outcome", h.ends("web-2").Outcome, launcher.Unknown)
+	testkit.Equal(t, "outcome", h.ends("web-2").Outcome, launcher.Unknown)
 	if policy == launcher.Never {
 		if h.count(launcher.RollFailed) == 0 {
 			h.until("the roll has failed", func(e launcher.Event) bool { return e.Kind == launcher.RollFailed })
 		}
-		equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1})
+		testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1})
 		return
 	}
 	write(t, ready+"web-3")
-	h.until("the roll is over", func(e launcher.Event) bool { return e.Kind == launcher.RollDone })
-	equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 1})
-	equal(t, "rolls that have failed", h.count(launcher.RollFailed), 0)
-	equal(t, "alarms", h.count(launcher.Alarm), 0)
+	h.until("the roll ends", func(e launcher.Event) bool { return e.Kind == launcher.RollDone })
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 1})
+	testkit.Equal(t, "failed rolls", h.count(launcher.RollFailed), 0)
+	testkit.Equal(t, "alarms", h.count(launcher.Alarm), 0)
 }
 
-// awaitFile waits until a file is there, or is not.
+// awaitFile waits until a file exists, or does not exist.
 func awaitFile(t *testing.T, path string, there bool) {
 	t.Helper()
 	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
@@ -245,7 +250,7 @@ func awaitFile(t *testing.T, path string, there bool) {
 	}
 }
 
-// allReady waits until so many processes of a group have become ready.
+// allReady waits until n processes of a group have become ready.
 func (h *harness) allReady(group string, n int) {
 	h.t.Helper()
 	h.until(fmt.Sprintf("%d of %s are ready", n, group), func(e launcher.Event) bool {
@@ -256,32 +261,34 @@ func (h *harness) allReady(group string, n int) {
 	})
 }
 
-// What is known of a process that was found is not lost to the next launcher where this one is killed before it has heard of it.
-func TestKept_FoundTwice(t *testing.T) {
+// The state file has everything about an adopted process at once, even if the launcher is killed
+// before the process has answered.
+func TestKeep_StateFileHasAllOfAdoptedProcessAtOnce(t *testing.T) {
 	h := launch(t, runners("other", 0)).ready()
-	want := launcher.Remembered{Ready: 50 * time.Second, Asked: 40 * time.Second, Began: 30 * time.Second, Granted: -20 * time.Second, Reason: "test", Grace: time.Hour, Port: 1}
-	equal(t, "what the next one is to know", launcher.FoundAndRecalled(h.Manager, kept(runners("web", 1)), want), want)
+	want := launcher.Remembered{Ready: 50 * time.Second, Stop: 40 * time.Second, Asked: 30 * time.Second, Granted: -20 * time.Second, Reason: "test", Grace: time.Hour, Port: 1}
+	testkit.Equal(t, "entry in the state file", launcher.RestoredAndRecalled(h.Manager, kept(runners("web", 1)), want), want)
 }
 
-// A process that chose a port, and told the last launcher, is known to the next one, and stopped over it.
-func TestKept_OverTCP(t *testing.T) {
+// A process that has chosen a port and reported it to the earlier launcher is stopped over that
+// port by the next one.
+func TestKeep_NextLauncherStopsProcessOverTCP(t *testing.T) {
 	files := launcher.TLS(mtlstest.New(t).Issue(t, "web"))
 	cfg, pids := orphans(t, kept(overTCP(runners("web", 2), files)))
 	h := launchWith(t, cfg).ready()
-	equal(t, "pids", pidsOf(h, "web"), pids)
+	testkit.Equal(t, "pids", pidsOf(h, "web"), pids)
 	st := h.stops("web-1")
-	equal(t, "state", st.State, launcher.Gone)
+	testkit.Equal(t, "state", st.State, launcher.Gone)
 	h.close()
 	h.drainEvents()
 	for _, e := range h.events {
 		if e.Kind == launcher.Signalled || e.Kind == launcher.Alarm {
-			t.Errorf("%s: %s %s; it should have been asked, and have answered", e.Process, e.Kind, e.Message)
+			t.Errorf("%s: %s %s; want an answered Shutdown call", e.Process, e.Kind, e.Message)
 		}
 	}
 }
 
-// A start that fails takes nothing from those who were kept: their socket can still be reached by its name.
-func TestKept_SocketOverAFailedStart(t *testing.T) {
+// A launcher that fails to start leaves the socket of a kept group usable.
+func TestKeep_FailedStartLeavesSocketUsable(t *testing.T) {
 	g := kept(runners("web", 1))
 	g.Listen = []launcher.Listen{{Network: "unix", Address: filepath.Join(shortDir(t), "web")}}
 	cfg, pids := orphans(t, g)
@@ -289,7 +296,7 @@ func TestKept_SocketOverAFailedStart(t *testing.T) {
 	bad.Guardian = []string{"true"}
 	if m, err := launcher.Start(context.Background(), bad); err == nil {
 		m.Force(errors.New("the test is over")).Wait(soon(t))
-		t.Fatal("it was started")
+		t.Fatal("the launcher was started")
 	}
 	get := func() error {
 		dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -298,22 +305,22 @@ func TestKept_SocketOverAFailedStart(t *testing.T) {
 		return fetch(&http.Client{Timeout: tooLong, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}, "http://web")
 	}
 	if err := get(); err != nil {
-		t.Errorf("after a start that has failed: %v", err)
+		t.Errorf("connection after the failed start: %v", err)
 	}
 	h := launchWith(t, cfg).ready()
-	equal(t, "pids", pidsOf(h, "web"), pids)
+	testkit.Equal(t, "pids", pidsOf(h, "web"), pids)
 	if err := get(); err != nil {
-		t.Errorf("with the next launcher: %v", err)
+		t.Errorf("connection with the next launcher: %v", err)
 	}
 	h.close()
 	if _, err := os.Stat(g.Listen[0].Address); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("in the end the socket is still there: %v", err)
+		t.Errorf("the socket exists at the end: %v", err)
 	}
 }
 
-// A start that fails takes nothing from those who wait for the next one either, where nobody is left but the guardian that has them
-// wait.
-func TestKept_QueueOverAFailedStart(t *testing.T) {
+// The guardian holds a listener for the next launcher, and no process is left. If the next launcher
+// fails to start, connections that wait on the listener are not lost.
+func TestKeep_FailedStartKeepsWaitingConnections(t *testing.T) {
 	g := kept(runners("web", 0))
 	g.Listen = []launcher.Listen{{Network: "unix", Address: filepath.Join(shortDir(t), "web")}}
 	cfg, _ := orphans(t, g)
@@ -329,18 +336,18 @@ func TestKept_QueueOverAFailedStart(t *testing.T) {
 	bad.Guardian = []string{"true"}
 	if m, err := launcher.Start(context.Background(), bad); err == nil {
 		m.Force(errors.New("the test is over")).Wait(soon(t))
-		t.Fatal("it was started")
+		t.Fatal("the launcher was started")
 	}
 	cfg.Groups[0].Desired = 1
 	launchWith(t, cfg).ready()
 	conn.SetReadDeadline(time.Now().Add(tooLong))
 	if answer, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.0 200") {
-		t.Errorf("who has waited gets %q, %v", answer, err)
+		t.Errorf("the waiting client gets %q, %v", answer, err)
 	}
 }
 
-// What a reload cannot do is refused, and nothing of it is done.
-func TestReload_Refuses(t *testing.T) {
+// A reload of a kept group that needs a restart of the launcher is refused, and changes nothing.
+func TestReload_RefusesChangesOfKeptGroupThatNeedRestart(t *testing.T) {
 	held := kept(runners("held", 1))
 	held.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{held, runners("web", 1)}}
@@ -377,14 +384,15 @@ func TestReload_Refuses(t *testing.T) {
 			t.Errorf("%s: %v; want a refusal that names %s", what, err, c.field)
 		}
 		if _, err := c.h.GroupHealth("added"); !errors.Is(err, launcher.ErrNotFound) {
-			t.Errorf("%s: the group that was to be added: %v", what, err)
+			t.Errorf("%s: health of the group to be added: %v", what, err)
 		}
 	}
-	equal(t, "pids", append(pidsOf(h, "held"), pidsOf(h, "web")...), before)
+	testkit.Equal(t, "pids", append(pidsOf(h, "held"), pidsOf(h, "web")...), before)
 }
 
-// When a group is gone whose listeners a guardian holds, clients are refused, and the guardian can still be replaced.
-func TestReload_EndsListenersThatAreHeld(t *testing.T) {
+// A guardian holds the listeners of a group that a reload removes. When the group has ended,
+// clients are refused, and another guardian can still replace this one.
+func TestReload_ClosesListenersOfRemovedGroupInGuardian(t *testing.T) {
 	held := kept(runners("held", 1))
 	held.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}}
 	web := runners("web", 1)
@@ -399,25 +407,25 @@ func TestReload_EndsListenersThatAreHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := h.GroupHealth("held"); !errors.Is(err, launcher.ErrNotFound) {
-		t.Errorf("the group that is gone: %v", err)
+		t.Errorf("health of the removed group: %v", err)
 	}
 	if conn, err := net.Dial("tcp", address); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("connected: %v, %v; nobody is there to answer", conn != nil, err)
+		t.Errorf("connected: %v, %v; want connection refused", conn != nil, err)
 	}
 	first := guardians(t, os.Getpid())
-	equal(t, "guardians", len(first), 1)
+	testkit.Equal(t, "guardians", len(first), 1)
 	kill(t, first[0])
 	awaitAnotherGuardian(t, first[0])
-	cfg.Groups = append(cfg.Groups, runners("held", 1)) // who keeps nothing may have the address
+	cfg.Groups = append(cfg.Groups, runners("held", 1)) // without keep, another group may use the address
 	cfg.Groups[1].Listen = []launcher.Listen{{Address: address}}
 	if err := h.Reload(soon(t), cfg, "test"); err != nil {
 		t.Errorf("the address is not free: %v", err)
 	}
 }
 
-// One whose certificates the next launcher cannot read is adopted nevertheless: it is rolled, and stopped by
-// signals, and not forgotten while it runs.
-func TestKept_WithoutItsCertificates(t *testing.T) {
+// A kept process is adopted even if the next launcher cannot read its certificates: it is rolled,
+// stopped by signals, and not forgotten while it runs.
+func TestKeep_ProcessIsAdoptedWithoutReadableCertificates(t *testing.T) {
 	auth := mtlstest.New(t)
 	files := launcher.TLS(auth.Issue(t, "web"))
 	g := kept(overTCP(runners("web", 1), files))
@@ -428,37 +436,37 @@ func TestKept_WithoutItsCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := launchWith(t, cfg)
-	alarm := h.until("somebody is told why", func(e launcher.Event) bool { return e.Kind == launcher.Alarm || e.To.Ended() })
+	alarm := h.until("an alarm", func(e launcher.Event) bool { return e.Kind == launcher.Alarm || e.To.Ended() })
 	if alarm.Kind != launcher.Alarm || alarm.Process != "web-1" || !strings.Contains(alarm.Message, files.Cert) {
-		t.Fatalf("what is told of %s: %q", alarm.Process, alarm.Message)
+		t.Fatalf("event of %s: %q", alarm.Process, alarm.Message)
 	}
 	h.enters("web-2", launcher.Ready)
 	st := h.ends("web-1")
-	equal(t, "its pid", []int{st.PID}, pids)
-	equal(t, "its end", st.State, launcher.Gone)
-	awaitEnd(t, pids[0], 0) // it is said to have
+	testkit.Equal(t, "pid", []int{st.PID}, pids)
+	testkit.Equal(t, "state at the end", st.State, launcher.Gone)
+	awaitEnd(t, pids[0], 0) // according to its state, the process has ended
 }
 
-// A disk that hangs with the state file, while a process that is to be kept waits for it to be started, and another guardian,
-// does not hold up the stop.
-func TestStateFileHangs_WhileSomebodyWaits(t *testing.T) {
+// A disk that hangs does not delay a stop, although a kept process and a new guardian wait for the
+// state file to be written.
+func TestStateFile_HangingDiskDoesNotDelayStopOfKeptGroup(t *testing.T) {
 	h := launchWith(t, launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(runners("web", 1))}}).ready()
 	next := hang(t, h.dir)
 	kill(t, h.running("web")[0].PID)
 	kill(t, guardians(t, os.Getpid())[0])
 	missed, spawning := false, false
-	h.until("the guardian is missed, and web-2 is about to be started", func(e launcher.Event) bool {
+	h.until("the guardian has ended and web-2 is being started", func(e launcher.Event) bool {
 		missed = missed || e.Kind == launcher.Alarm
 		spawning = spawning || e.Process == "web-2" && e.To == launcher.Spawning
 		return missed && spawning
 	})
 	h.close()
-	disk, err := os.OpenFile(next, os.O_RDWR, 0) // now it goes on
+	disk, err := os.OpenFile(next, os.O_RDWR, 0) // the disk writes again
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer disk.Close()
-	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) { // and is let go of
+	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) { // until the launcher has released the file
 		if _, err := os.Stat(next); errors.Is(err, fs.ErrNotExist) {
 			return
 		}
@@ -468,8 +476,9 @@ func TestStateFileHangs_WhileSomebodyWaits(t *testing.T) {
 	}
 }
 
-// While the state file cannot be written, nobody is started whom the next launcher would have to know of. Others are.
-func TestStateFileFails_NoneIsKept(t *testing.T) {
+// While the state file cannot be written, no process is started that the next launcher would have
+// to adopt. Other processes are started.
+func TestStateFile_FullDiskStartsNoKeptProcess(t *testing.T) {
 	web := kept(runners("web", 1))
 	web.Restart.MaxBackoff, web.Restart.CrashLimit = web.Restart.MinBackoff, -1
 	h := launchWith(t, launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web, runners("other", 1)}}).ready()
@@ -477,46 +486,47 @@ func TestStateFileFails_NoneIsKept(t *testing.T) {
 	kill(t, h.running("web")[0].PID)
 	kill(t, h.running("other")[0].PID)
 	var crashed, other bool
-	h.until("web-2 is not started, and other-2 is", func(e launcher.Event) bool {
+	h.until("web-2 has failed to start, and other-2 runs", func(e launcher.Event) bool {
 		if e.Process == "web-2" && e.To.Ended() {
 			crashed = true
-			if want := "it was not started, since the next launcher would not know of it: "; !strings.Contains(e.Message, want) {
-				t.Errorf("it says %q, and not %q", e.Message, want)
+			if want := "it was not started, because the next launcher would not find it: "; !strings.Contains(e.Message, want) {
+				t.Errorf("message is %q, want %q", e.Message, want)
 			}
 		}
 		other = other || e.Process == "other-2" && e.To == launcher.Ready
 		return crashed && other || e.Process == "web-2" && e.To == launcher.Ready
 	})
-	equal(t, "web-2 is refused", crashed, true)
+	testkit.Equal(t, "web-2 has failed to start", crashed, true)
 	clear()
 	h.ready()
 	st := h.running("web")[0]
-	awaitInFile(t, launcher.StateIn(h.dir), `"`+st.ID+`"`)
+	awaitInFile(t, statefile.Path(h.dir), `"`+st.ID+`"`)
 }
 
-// A start that the state file has held up is no failure of the process: no group is given up for it.
-func TestStateFileFails_IsNoCrashLoop(t *testing.T) {
+// A start that failed because the state file could not be written does not count as a failure, so
+// the group is not given up.
+func TestStateFile_FullDiskDoesNotCountAsProcessFailure(t *testing.T) {
 	web := kept(runners("web", 1))
-	web.Restart.MinBackoff, web.Restart.CrashLimit = time.Millisecond, 2 // of which the end of web-1 is one
+	web.Restart.MinBackoff, web.Restart.CrashLimit = time.Millisecond, 2 // the exit of web-1 counts as one failure
 	h := launchWith(t, launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}).ready()
 	clear := obstruct(t, h.dir)
 	kill(t, h.running("web")[0].PID)
-	withheld := 0
-	h.until("three were not started", func(e launcher.Event) bool {
+	notStarted := 0
+	h.until("three starts have failed", func(e launcher.Event) bool {
 		if e.Process != "web-1" && e.Kind == launcher.Restart {
-			withheld++
-			equal(t, "what is told", strings.HasPrefix(e.Message, "not started, which counts as no failure; another one is started in "), true)
+			notStarted++
+			testkit.Equal(t, "message", strings.HasPrefix(e.Message, "could not be started, which does not count as a failure; the next process is started in "), true)
 		}
-		return withheld == 3 || e.Kind == launcher.Alarm && strings.Contains(e.Message, "given up")
+		return notStarted == 3 || e.Kind == launcher.Alarm && strings.Contains(e.Message, "given up")
 	})
 	clear()
 	h.ready()
-	equal(t, "how many were not started", withheld >= 3, true)
+	testkit.Equal(t, "at least three failed starts", notStarted >= 3, true)
 }
 
-// The listeners of a group that was kept are those of the group that has their addresses now, by whatever name: a client that waits is
-// served.
-func TestKept_ListenersOfARenamedGroup(t *testing.T) {
+// A kept group gets another name in the configuration. The group with the new name takes over its
+// listeners, because it has the same addresses, and a waiting client is served.
+func TestKeep_RenamedGroupTakesOverListeners(t *testing.T) {
 	b := newBrood(t)
 	web := kept(b.of(runners("web", 1)))
 	web.Listen = []launcher.Listen{{Name: "http", Address: freeAddress(t)}}
@@ -526,7 +536,7 @@ func TestKept_ListenersOfARenamedGroup(t *testing.T) {
 	cfg.Groups[0].Name = "web2"
 	cfg.Groups[0].Listen = []launcher.Listen{{Name: "front", Address: web.Listen[0].Address}}
 	h := launchWith(t, cfg)
-	equal(t, "outcome of the old group", h.ends("web-1").Outcome, launcher.Unknown)
+	testkit.Equal(t, "outcome of the old group", h.ends("web-1").Outcome, launcher.Unknown)
 	h.ready()
 	if err := fetch(&http.Client{Timeout: tooLong}, "http://"+web.Listen[0].Address); err != nil {
 		t.Error(err)

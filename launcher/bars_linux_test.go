@@ -11,14 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/internal/testrunner"
 	"golang.org/x/sys/unix"
 )
 
 func init() {
-	// A test runner that starts others, which are deaf to SIGTERM: one in a session of its own, and one that has gone through
-	// two forks and two sessions, and is nobody's child any more.
+	// A test runner that starts two processes that ignore SIGTERM: one in a session of its own, and
+	// one that has forked twice and has no parent in the group.
 	roles["trio"] = func(args []string) {
 		out, in, err := os.Pipe()
 		if err != nil {
@@ -43,8 +44,9 @@ func startAway(role string, stdout *os.File) {
 	}
 }
 
-// However a process ends, that is told when it has been reaped, and when nobody is left of what it has started.
-func TestEndsAreTrue(t *testing.T) {
+// However a process ends, the event of its end comes after it has been reaped and after all its
+// descendants have ended.
+func TestExitEvent_ComesAfterKernelRemovedAllDescendants(t *testing.T) {
 	ends := map[string]launcher.State{
 		"clean": launcher.Complete, "slow-drain": launcher.Complete, "request-more": launcher.Complete, "hang": launcher.Forced,
 		"crash": launcher.Crashed, "killed": launcher.Crashed, "silent": launcher.Forced,
@@ -71,7 +73,7 @@ func TestEndsAreTrue(t *testing.T) {
 	leaders := map[string]int{}
 	for name := range ends {
 		if n := len(marked(t, marks[name])); n != 3 {
-			t.Fatalf("%s: there are %d processes, and there should be three", name, n)
+			t.Fatalf("%s: %d processes, want 3", name, n)
 		}
 		pid := h.running(name)[0].PID
 		fd, err := unix.PidfdOpen(pid, 0)
@@ -90,20 +92,20 @@ func TestEndsAreTrue(t *testing.T) {
 	h.Shutdown()
 	got := map[string]launcher.State{}
 	for len(got) < len(ends) {
-		e := h.until("the end of another one", func(e launcher.Event) bool { return e.To.Ended() })
-		// A zombie can be sent a signal, one that has been reaped cannot.
+		e := h.until("the next end of a process", func(e launcher.Event) bool { return e.To.Ended() })
+		// A zombie can be signalled, but a reaped process cannot.
 		if err := unix.PidfdSendSignal(leaders[e.Group], 0, nil, 0); err != unix.ESRCH {
 			t.Errorf("%s is %v before it has been reaped: %v", e.Process, e.To, err)
 		}
 		if left := marked(t, marks[e.Group]); len(left) > 0 {
-			t.Errorf("%s is %v, and of what it has started %v are still there", e.Process, e.To, left)
+			t.Errorf("%s is %v, and its descendants %v are left", e.Process, e.To, left)
 		}
 		got[e.Group] = e.To
 	}
-	equal(t, "ends", got, ends)
+	testkit.Equal(t, "ends", got, ends)
 }
 
-// marked returns the processes with this in their environment.
+// marked returns the processes with this mark in their environment.
 func marked(t *testing.T, mark string) (pids []string) {
 	t.Helper()
 	names, err := filepath.Glob("/proc/[0-9]*/environ")

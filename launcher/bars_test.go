@@ -12,9 +12,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/load"
 )
 
-// Twenty rolls under load that never stops lose nothing: by a router that knows who is there, and by a listener that is
-// handed on; with connections that are kept, and with one for each request.
-func TestRollsLoseNoRequest(t *testing.T) {
+// Twenty rolls under constant load lose no request, with a router and with an inherited listener,
+// with persistent connections and with one connection per request.
+func TestRoll_LosesNoRequestUnderLoad(t *testing.T) {
 	const rolls = 20
 	t.Run("router", func(t *testing.T) {
 		t.Parallel()
@@ -56,7 +56,7 @@ func rollUnderLoad(t *testing.T, h *harness, rolls int, dial func(ctx context.Co
 	}
 	sent, longest := l.Sent()
 	if sent == 0 {
-		t.Error("there was no load")
+		t.Error("no request was sent")
 	}
 	if t.Failed() {
 		t.Log(h.story())

@@ -11,7 +11,8 @@ import (
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// benchmarked starts a group of one test runner that has nothing to do. docs/launcher-figures.md has the figures of many.
+// benchmarked starts a group of one idle test runner. docs/measured/launcher-figures.md has figures
+// of larger groups.
 func benchmarked(b *testing.B) *launcher.Manager {
 	b.Helper()
 	dir, err := os.MkdirTemp("", "swb")
@@ -42,7 +43,8 @@ func drain(b *testing.B, m *launcher.Manager) {
 	}
 }
 
-// BenchmarkShutdown is what a shutdown costs by itself, from the order to the reap.
+// BenchmarkShutdown measures the time from the call of Shutdown until a process without work has
+// been reaped.
 func BenchmarkShutdown(b *testing.B) {
 	for range b.N {
 		b.StopTimer()
@@ -52,7 +54,7 @@ func BenchmarkShutdown(b *testing.B) {
 	}
 }
 
-// BenchmarkRoll is a process that is started, becomes ready, and takes the place of another one.
+// BenchmarkRoll measures the replacement of one process.
 func BenchmarkRoll(b *testing.B) {
 	m := benchmarked(b)
 	defer drain(b, m)

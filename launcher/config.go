@@ -4,379 +4,288 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"path/filepath"
 	"time"
 
-	"github.com/swansong-go/swansong/launcher/internal/roll"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// A Config says what to launch. It is plain data, but for what a program adds to it: Router and Logger.
+// A Config says what to launch.
 type Config struct {
-	// Dir is where the sockets of this launcher are: a directory of its own, which it locks. It is made if it is not
-	// there, and nobody else may be able to look into it (0700). Its name is short, since those of sockets have to be.
+	// Dir is the launcher's own directory, with its sockets and its lock. It is created with mode
+	// 0700 if it does not exist; a directory that other users can read is refused. The name must be
+	// short, because the paths of sockets have to be.
 	Dir string
 
 	Groups []GroupConfig
 
-	// TotalDeadline, where it is not 0, bounds the stop of everything, from the moment that the launcher is told to stop. A
-	// fifth of it is kept: after four fifths whoever is left gets SIGTERM, after nine tenths SIGKILL.
+	// TotalDeadline, unless it is 0, bounds the stop of everything, from the moment that the
+	// launcher is asked to stop. After four fifths of it the remaining processes get SIGTERM, after
+	// nine tenths SIGKILL.
 	TotalDeadline time.Duration
 
-	// TotalDeadlineDerived says that TotalDeadline is no wish, but made from how long the groups may take. Then a reload that
-	// makes it shorter takes nothing from the groups that it drops: until they are gone, what they had when they were dropped
-	// counts, where that is longer.
+	// TotalDeadlineDerived says that TotalDeadline was computed from the bounds of the groups, not
+	// configured. A reload that shortens such a deadline does not shorten the stop of a group that
+	// it removes: until the group has ended, the longer of the two deadlines applies.
 	TotalDeadlineDerived bool
 
 	Admin  AdminConfig
-	Router Router       // nil: nobody has to be told who takes on work
-	Logger *slog.Logger // nil: nothing is logged. A message that its handler panics at is lost, and the first is an [Alarm]
-	Output io.Writer    // for what processes print whose group has no [LogConfig] of its own; nil: nowhere. To panic is to fail
+	Router Router // notified when processes start and stop taking requests; nil: no router
 
-	// Redact takes the secrets out of what is shown: messages of events and of processes, what these say
-	// that they are busy with, and what they print. nil shows all of it. It may be called concurrently, under locks of the
-	// launcher, and must not end its goroutine. For what it panics at, a note is shown and not the text; the first time is an
-	// [Alarm].
+	// Logger logs events; nil: nothing is logged. If its handler panics, that message is lost, and
+	// the first panic is reported as an [Alarm].
+	Logger *slog.Logger
+
+	// Output gets the output of processes whose group has no [LogConfig]; nil: the output is
+	// discarded. A panic in Write counts as a write error.
+	Output io.Writer
+
+	// Redact removes secrets from what is shown: messages of events and processes, operations that
+	// processes report, and output. nil: everything is shown. It may be called concurrently and
+	// while the launcher holds locks, and must not call runtime.Goexit. If it panics, a note is
+	// shown instead of the text, and the first panic is reported as an [Alarm].
 	Redact func(string) string
 
-	// Reread reads the configuration anew when an operator orders a reload, and says in lines for people how it differs from
-	// the one that holds, whose Source it gets; see [GroupSource]. nil: a reload cannot be ordered. With an error, the lines are
-	// for looking at.
-	// A panic in it reaches the caller of [Manager.Reread]; where an operator has ordered it, the order fails, and it is an
-	// [Alarm], too.
+	// Reread reads the configuration again when an operator asks for a reload. It returns the new
+	// configuration and, for display, lines that describe the changes from the current one, whose
+	// Source is passed; see [GroupSource]. If it returns an error as well, the lines are only
+	// displayed. nil: operators cannot reload.
+	//
+	// A panic in Reread reaches the caller of [Manager.Reread]. If an operator asked for the
+	// reload, the reload fails, and the panic is also reported as an [Alarm].
 	Reread func(ctx context.Context, source any) (next Config, changes []string, err error)
-	Source any // whatever Reread wants to find again
+	Source any // passed to Reread
 
-	// File is what Reread has read, for who orders that and may think of another one; empty: no file.
+	// File is the file that Reread reads, so that an operator can compare it with the intended one;
+	// empty: no file.
 	File string
 
-	// Locate says of an error by which a reload to this configuration is refused where in its file the fault is, as
-	// config.Source.Locate does; what it returns has to match what it was given. nil: errors stay as they are.
+	// Locate adds to an error that refuses a reload to this configuration where the cause is in the
+	// configuration file, as config.Source.Locate does. The result must match the original error.
+	// nil: errors are not changed.
 	Locate func(error) error
 
-	// Helper is put before the command of a process that inherits listeners, as in {"/proc/self/exe", "exec", "--"}. It
-	// has to set LISTEN_PID to its own process id, and to become the command: [Exec] does. Without it the variable is left
-	// out, which package client understands, and sd_listen_fds(3) does not.
+	// Helper is prepended to the command of a process that inherits listeners, as in
+	// {"/proc/self/exe", "exec", "--"}. It must set LISTEN_PID to its own process id and then
+	// become the command, as [Exec] does. Without a helper, LISTEN_PID is not set: package client
+	// accepts that, sd_listen_fds(3) does not.
 	Helper []string
 
-	// Guardian is a command that calls [Guard], as in {"/proc/self/exe", "guard"}: a process that outlives a launcher that
-	// dies, and sees to what becomes of its processes then; see [LauncherDeath]. Without it, it is the next launcher with this
-	// directory that does.
+	// Guardian is a command that calls [Guard], as in {"/proc/self/exe", "guard"}. It runs beside
+	// the launcher, and handles the launcher's processes if the launcher dies; see [LauncherDeath].
+	// Without a guardian, the next launcher with the same Dir does that.
 	Guardian []string
 }
 
-// A GroupSource is a [Config].Source that knows of groups. What holds for a group need not be what was loaded last: a roll to
-// that may have gone back, or be paused. So Reread gets the Source that was loaded last, with each group as the Source has it
-// whose configuration the group has. One that a program has rolled ([Manager.Roll]) keeps the Source that it had.
+// A GroupSource is a [Config].Source that can be combined group by group.
+//
+// The configuration that a group runs need not be the one that was loaded last: its roll may have
+// been rolled back, or be paused. So Reread is called with the Source that was loaded last, in
+// which every group has been replaced by the one from the Source that the group runs. A group that
+// a program has changed by [Manager.Roll] keeps its Source.
 type GroupSource interface {
-	// WithGroup returns the Source with a group as another Source has it, but for what it depends on, which no roll changes. A
-	// group that it does not know is left out.
+	// WithGroup returns the Source with the named group taken from another Source, except for its
+	// dependencies, which a roll does not change. If the other Source does not have the group, the
+	// result does not either.
 	WithGroup(name string, of any) (source any)
 }
 
-// A GroupConfig says what a group of like processes is. Where zero is no sensible value, it means the default.
+// A GroupConfig describes a group: a number of processes that run the same program.
 type GroupConfig struct {
 	Name string
 
-	// Command is the program and its arguments; no shell is between. In it, and in the values of Env, {id} is the name of
-	// the process, {dir} the launcher's directory and {socket} a path in it that the process can listen on.
+	// NoDefaults says that zero values are meant as they are. Otherwise a field that is zero, or
+	// empty, gets its default. A nil MinHealthy or MaxSurge gets its default in both cases.
+	NoDefaults bool
+
+	// Command is the program and its arguments; it is not passed to a shell. In Command and in the
+	// values of Env, {id} stands for the id of the process, {dir} for the launcher's directory, and
+	// {socket} for a path in that directory that the process can listen on.
 	Command []string
-	WorkDir string   // empty: that of the launcher
-	Env     []string // NAME=value, beside those of the launcher
+	WorkDir string   // empty: the launcher's
+	Env     []string // NAME=value, in addition to the launcher's
 
 	Protocol  Protocol
 	Transport TransportConfig
 
 	Desired    int
-	MinHealthy *int // how many have to be ready while they are replaced; nil: Desired where MaxSurge is above 0, else one less
-	MaxSurge   *int // how many there may be above Desired, with those that are shutting down; nil: 1
+	MinHealthy *int // how many must be ready during a roll; default Desired, or Desired-1 if MaxSurge is 0
+	MaxSurge   *int // how many processes there may be beyond Desired, including those that are stopping; default 1
 
-	HealthCheckTimeout time.Duration // for a process to become ready; default 30 s
-	MinReady           time.Duration // for a process to be ready before it is counted on; default 0
-	LivenessInterval   time.Duration // between checks of one that is ready; default 2 s, negative: there are none
-	LivenessTimeout    time.Duration // for the answer to one; default 1 s, and no longer than the interval
-	LivenessFailures   int           // in a row, for it to be replaced; default 3
+	HealthCheckTimeout time.Duration // from the start of a process until it is ready; default 30 s
+	MinReady           time.Duration // how long a process must be ready before a roll relies on it; default 0
+	LivenessInterval   time.Duration // between checks of a ready process; default 2 s, negative: no checks
+	LivenessTimeout    time.Duration // for the answer to a check; default 1 s, or LivenessInterval if that is shorter
+	LivenessFailures   int           // consecutive failed checks after which a process is replaced; default 3
 
 	Shutdown ShutdownConfig
 	Restart  RestartConfig
 	Roll     RollConfig
 
 	PreStop         []Hook        // run one after the other, before a process is asked to stop
-	OnLauncherDeath LauncherDeath // what becomes of the processes of a launcher that is killed; default Kill
+	OnLauncherDeath LauncherDeath // what happens to the processes if the launcher is killed; default Kill
 
-	DependsOn []string // groups that have to be healthy before this one is started, and outlive it
+	DependsOn []string // groups that must be healthy before this one starts, and that stop after it
 	Listen    []Listen // listeners that every process of the group inherits
 	Log       LogConfig
 }
 
-// Protocol is how a process is spoken with.
-type Protocol string
+// Protocol is how the launcher talks to a process.
+type Protocol = spec.Protocol
 
 const (
-	GRPC    Protocol = "grpc"    // the lifecycle protocol; the default
-	Signals Protocol = "signals" // none: ready when it runs, stopped by signals
+	GRPC    Protocol = spec.GRPC    // by the lifecycle protocol; the default
+	Signals Protocol = spec.Signals // not at all: a process is ready once it runs, and is stopped by signals
 )
 
-// A ShutdownConfig bounds a shutdown. The longest that one can take, from the moment that the process is asked, is
-// Max + SIGTERMTimeout + two seconds for the kernel; [GroupConfig.Bound] adds what comes before.
-type ShutdownConfig struct {
-	Grace          time.Duration // without a request for more time, this is all there is; default 3 s
-	Max            time.Duration // with any number of them, this is; default 10 s
-	GraceAdvisory  bool          // a process that is still draining after Grace has until Max, without asking
-	Poll           time.Duration // between calls, each of which has to be answered within it; default 500 ms
-	SIGTERMTimeout time.Duration // from SIGTERM to SIGKILL; default 2 s
+// A TransportConfig says how the launcher connects to a process. Notifications of the process
+// always go to the launcher's unix socket, because only there does the kernel say which process
+// they come from.
+type TransportConfig struct {
+	Network string // "unix", the default: each process has a socket in Dir. Or "tcp", with mutual TLS
 
-	// TotalDeadline, where it is not 0, bounds all of it, from the moment that the process leaves routing. A fifth of it is
-	// kept for the escalation.
-	TotalDeadline time.Duration
+	// Address is the host and port that a process listens on, for tcp. A group that can have more
+	// than one process needs port 0; each process then reports its port. The certificate must be
+	// valid for the host.
+	Address string
 
-	DeregisterDelay time.Duration // between leaving routing and being asked, for routers that learn late; default 0
-	StopSignals     []string      // for those that do not take part, one after the other; default SIGTERM
-	SuccessCodes    []int         // exit codes of a clean end; default 0
+	// TLS is used by both sides, for tcp. The process gets the names of the files and reads them
+	// itself. Every client with a certificate of the same authority can stop the process, so use an
+	// authority of its own.
+	TLS TLS
 }
 
-// RestartPolicy says which processes that end by themselves are replaced.
-type RestartPolicy string
+// TLS names PEM files for mutual TLS 1.3: the certificate to present, with intermediate
+// certificates; its key, which other users must not be able to read; and the authorities that the
+// other side's certificate may come from. Replaced files are used from the next connection on.
+// While they do not fit together, the files before them stay in use.
+type TLS struct{ Cert, Key, CA string }
+
+// A ShutdownConfig bounds a shutdown. From the moment that the process is asked to stop, a shutdown
+// takes at most Max + SIGTERMTimeout + 2 s for the kernel to end the process; [GroupConfig.Bound]
+// includes what comes before.
+type ShutdownConfig struct {
+	Grace           time.Duration // for a process that does not ask for more time; default 3 s
+	Max             time.Duration // for a process that does, however often; default 10 s, or Grace if that is longer
+	GraceAdvisory   bool          // a process that still drains after Grace has until Max without asking
+	Poll            time.Duration // between calls to the process, and the timeout of each call; default 500 ms
+	SIGTERMTimeout  time.Duration // from SIGTERM to SIGKILL; default 2 s
+	TotalDeadline   time.Duration // unless 0, for all of it; a fifth is reserved for SIGTERM and SIGKILL
+	DeregisterDelay time.Duration // between leaving the router and being asked to stop; default 0
+	StopSignals     []string      // sent one after the other to a process without the protocol; default SIGTERM
+	SuccessCodes    []int         // exit codes of a clean exit; default 0
+}
+
+// RestartPolicy says which processes that exit without having been asked to are replaced.
+type RestartPolicy = spec.RestartPolicy
 
 const (
-	OnFailure RestartPolicy = "on-failure" // those that fail; the default
-	Always    RestartPolicy = "always"     // all of them
-	Never     RestartPolicy = "never"      // none
+	OnFailure RestartPolicy = spec.OnFailure // those that fail; the default
+	Always    RestartPolicy = spec.Always    // all
+	Never     RestartPolicy = spec.Never     // none
 )
 
-// A RestartConfig bounds what processes that fail cost.
+// A RestartConfig limits how often failing processes are restarted.
 type RestartConfig struct {
 	Policy     RestartPolicy
-	MinBackoff time.Duration // before the first restart; it doubles with each failure in a row; default 1 s
-	MaxBackoff time.Duration // default 1 min
-	ResetAfter time.Duration // a process that was ready for so long, and not before the last failure, ends the row; default 10 s
-	CrashLimit int           // after so many failures in a row the group is given up until it is restarted; default 10, negative: never
+	MinBackoff time.Duration // before the first restart, doubled with each consecutive failure; default 1 s
+	MaxBackoff time.Duration // default 1 min, or MinBackoff if that is longer
+
+	// ResetAfter is how long a process must be ready for the count of consecutive failures to start
+	// again at 0. The process must have become ready after the last failure. Default 10 s.
+	ResetAfter time.Duration
+
+	// CrashLimit is the number of consecutive failures after which the group is given up until an
+	// operator restarts it. Default 10, negative: no limit.
+	CrashLimit int
 }
 
-// A RollConfig says which replacements go first, and what to do when one does not become ready.
+// A RollConfig says which replacements go first, and what happens when one does not become ready.
 type RollConfig struct {
-	Canary     int           // how many go first, and are waited for; 0, or not less than Desired: none
-	CanaryWait time.Duration // how long these have to stay available, before the others follow; default 1 min
+	Canary     int           // how many processes are replaced first; 0, or at least Desired: no canaries
+	CanaryWait time.Duration // how long the canaries must stay available before the others follow; default 1 min
 
-	// ProgressDeadline is how long nothing may get better, back-off and the wait for canaries apart, before that counts as
-	// a failure. Default 10 min, negative: for ever.
+	// ProgressDeadline is how long a roll may make no progress before that counts as a failure.
+	// Back-off and CanaryWait do not count. Default 10 min, negative: no deadline.
 	ProgressDeadline time.Duration
 
 	OnFailure  RollFailure
 	Retry      Retry
-	Retries    int           // with Retry, how many failures in a row are tried again, before OnFailure; default 3
-	MinBackoff time.Duration // with Exponential, before the first; it doubles with each failure in a row; default 1 s
-	MaxBackoff time.Duration // default 1 min
+	Retries    int           // consecutive failures that are retried before OnFailure applies; default 3
+	MinBackoff time.Duration // before the first retry if Retry is Exponential, doubled with each further one; default 1 s
+	MaxBackoff time.Duration // default 1 min, or MinBackoff if that is longer
 }
 
-// RollFailure is what becomes of a roll that has failed.
-type RollFailure string
+// RollFailure says what a roll does when a replacement fails for good.
+type RollFailure = spec.RollFailure
 
 const (
-	Pause    RollFailure = "pause"    // what is replaced stays, the rest is left alone until there is an order; the default
-	Rollback RollFailure = "rollback" // what is replaced is replaced by what was there before
-	Continue RollFailure = "continue" // with the others: each failure leaves one that was there, or one fewer; never under MinHealthy; where all fail, Rollback
+	// Pause keeps what has been replaced, and waits for an operator. It is the default.
+	Pause RollFailure = spec.Pause
+
+	// Rollback replaces what has been replaced by what was there before.
+	Rollback RollFailure = spec.Rollback
+
+	// Continue goes on with the other processes. Each failure leaves an old process running, or one
+	// process fewer, but never fewer than MinHealthy. If all replacements fail, the roll is rolled
+	// back.
+	Continue RollFailure = spec.Continue
 )
 
-// Retry is whether and when a replacement that has failed is tried again.
-type Retry string
+// Retry says whether and when a failed replacement is tried again.
+type Retry = spec.Retry
 
 const (
-	Manual      Retry = "manual"      // by [Manager.Resume]; the default
-	Immediate   Retry = "immediate"   // at once
-	Exponential Retry = "exponential" // after a pause, which doubles
+	Manual      Retry = spec.Manual      // by [Manager.Resume]; the default
+	Immediate   Retry = spec.Immediate   // at once
+	Exponential Retry = spec.Exponential // after a pause that doubles with each failure
 )
 
-// A Hook is a command to run for a process, with {id}, {dir} and {socket} in it as in that of the process. It has SWANSONG_PROCESS_ID, SWANSONG_PROCESS_GROUP and SWANSONG_PROCESS_PID in
-// its environment. One that fails, or is killed at its time-out, is an event, and stops nothing. It is killed, too, when the process
-// has ended, and those after it are left out.
+// A Hook is a command that is run before a process is asked to stop. {id}, {dir} and {socket} are
+// replaced in it as in [GroupConfig].Command, and its environment has SWANSONG_PROCESS_ID,
+// SWANSONG_PROCESS_GROUP and SWANSONG_PROCESS_PID.
+//
+// A hook that fails, or is killed at its timeout, is reported as an event, and the shutdown
+// continues. If the process exits meanwhile, the hook is killed, and the remaining hooks are not
+// run.
 type Hook struct {
 	Command []string
 	Timeout time.Duration // default 5 s
 }
 
-// A Listen is an address that the launcher listens on for a group. What the processes inherit is non-blocking (O_NONBLOCK),
-// which is a property of the socket that all who hold it share, and must be left as it is.
+// A Listen is an address that the launcher listens on for a group. The inherited sockets are
+// non-blocking (O_NONBLOCK). All processes share this property of the socket, and must not change
+// it.
 type Listen struct {
 	Name    string // for LISTEN_FDNAMES
 	Network string // "tcp", "tcp4", "tcp6" or "unix"; default "tcp"
 	Address string
 }
 
-// A LogConfig says where stdout and stderr of the processes of a group go, line by line: to one file, to a file for each of
-// them, or, with neither named, to [Config].Output. What is longer than MaxLine becomes several lines.
+// A LogConfig says where the standard output and standard error of processes go, line by line: to
+// one file for the group, to one file for each process, or, if neither Path nor Dir is set, to
+// [Config].Output. A line longer than MaxLine is split.
 //
-// In Dir are the files of those that run, and of the 32 that ended last of each group; what older ones have printed is removed,
-// whichever launcher they had. So it holds no more than (Desired + MaxSurge + 32) * (MaxFiles + 1) * MaxSize of a group. What is
-// there when the group, or the launcher, ends is left; of a group that is not started again, or with another Dir, nobody removes it.
-// Processes of the same name may add to it. Launchers can share a Dir where no two of their groups have the same name: each would take
-// the other's files for such as are left.
+// Dir has the files of the running processes, and of the 32 processes of each group that ended
+// last; the files of older ones are removed, also those of earlier launchers. So a group uses at
+// most (Desired + MaxSurge + 32) * (MaxFiles + 1) * MaxSize bytes. The files stay when the group or
+// the launcher ends. If the group is not started again, or with another Dir, they are never
+// removed. A process whose id was used before appends to the old file.
+//
+// Launchers can share a Dir if no two of their groups have the same name. Otherwise each would
+// remove the other's files.
 type LogConfig struct {
-	Path     string // the file of all; as Dir, from where the launcher runs, unless absolute: kept by one that ran elsewhere, the group is rolled
-	Dir      string // the directory of a file for each, by the name of the process with ".log"
-	MaxSize  int64  // bytes before a new file is begun; default 10 MiB
-	MaxFiles int    // files kept beside it, as Path.1, Path.2 and so on; default 4, negative: none
+	Path     string // one file for all processes; relative to the launcher's working directory, as Dir is
+	Dir      string // one file for each process, named after its id, with the extension .log
+	MaxSize  int64  // bytes after which a file is rotated; default 10 MiB
+	MaxFiles int    // rotated files that are kept: Path.1, Path.2 and so on; default 4, negative: none
 	MaxLine  int    // bytes; default 64 KiB
-	Buffer   int    // bytes held for a slow disk, before lines are dropped and counted; default 1 MiB
+	Buffer   int    // bytes that are buffered for a slow disk, before lines are dropped and counted; default 1 MiB
 }
 
-// Int returns a pointer to n, for the fields where nil is the default.
+// Int returns a pointer to n, for fields in which nil is the default.
 func Int(n int) *int { return &n }
 
-// withDefaults returns the configuration with nothing left open. What means the same is the same then: what is empty is nil, also for
-// the digest in a state file.
-func (g GroupConfig) withDefaults() GroupConfig {
-	or := func(d *time.Duration, def time.Duration) {
-		if *d == 0 {
-			*d = def
-		}
-	}
-	if g.Protocol == "" {
-		g.Protocol = GRPC
-	}
-	if g.Transport.Network == "" {
-		g.Transport.Network = "unix"
-	}
-	if g.OnLauncherDeath == "" {
-		g.OnLauncherDeath = Kill
-	}
-	if g.MaxSurge == nil {
-		g.MaxSurge = Int(1)
-	}
-	if g.MinHealthy == nil {
-		g.MinHealthy = Int(g.Desired)
-		if *g.MaxSurge == 0 {
-			g.MinHealthy = Int(max(0, g.Desired-1))
-		}
-	}
-	or(&g.HealthCheckTimeout, 30*time.Second)
-	or(&g.LivenessInterval, 2*time.Second)
-	or(&g.LivenessTimeout, time.Second)
-	if g.LivenessInterval > 0 {
-		g.LivenessTimeout = min(g.LivenessTimeout, g.LivenessInterval)
-	}
-	if g.LivenessFailures == 0 {
-		g.LivenessFailures = 3
-	}
-	s := &g.Shutdown
-	or(&s.Grace, 3*time.Second)
-	or(&s.Max, max(10*time.Second, s.Grace))
-	or(&s.Poll, 500*time.Millisecond)
-	or(&s.SIGTERMTimeout, 2*time.Second)
-	if len(s.StopSignals) == 0 {
-		s.StopSignals = []string{"SIGTERM"}
-	}
-	if len(s.SuccessCodes) == 0 {
-		s.SuccessCodes = []int{0}
-	}
-	r := &g.Restart
-	if r.Policy == "" {
-		r.Policy = OnFailure
-	}
-	or(&r.MinBackoff, time.Second)
-	or(&r.MaxBackoff, max(time.Minute, r.MinBackoff))
-	or(&r.ResetAfter, 10*time.Second)
-	if r.CrashLimit == 0 {
-		r.CrashLimit = 10
-	}
-	rolls := &g.Roll
-	or(&rolls.CanaryWait, time.Minute)
-	or(&rolls.ProgressDeadline, 10*time.Minute)
-	if rolls.OnFailure == "" {
-		rolls.OnFailure = Pause
-	}
-	if rolls.Retry == "" {
-		rolls.Retry = Manual
-	}
-	if rolls.Retries == 0 {
-		rolls.Retries = 3
-	}
-	or(&rolls.MinBackoff, time.Second)
-	or(&rolls.MaxBackoff, max(time.Minute, rolls.MinBackoff))
-	g.Env, g.DependsOn = copied(g.Env), copied(g.DependsOn)
-	g.PreStop, g.Listen = copied(g.PreStop), copied(g.Listen)
-	for i := range g.PreStop {
-		or(&g.PreStop[i].Timeout, 5*time.Second)
-	}
-	for i := range g.Listen {
-		if g.Listen[i].Network == "" {
-			g.Listen[i].Network = "tcp"
-		}
-	}
-	for _, path := range []*string{&g.Log.Path, &g.Log.Dir} {
-		if abs, err := filepath.Abs(*path); *path != "" && err == nil { // also for a launcher that comes later, and runs elsewhere
-			*path = abs
-		}
-	}
-	if g.Log.MaxSize == 0 {
-		g.Log.MaxSize = 10 << 20
-	}
-	if g.Log.MaxFiles == 0 {
-		g.Log.MaxFiles = 4
-	}
-	if g.Log.MaxLine == 0 {
-		g.Log.MaxLine = 64 << 10
-	}
-	if g.Log.Buffer == 0 {
-		g.Log.Buffer = 1 << 20
-	}
-	return g
-}
-
-// copied returns a copy, nil of what is empty: slices.Clone would leave that empty.
-func copied[E any](all []E) []E { return append([]E(nil), all...) }
-
-// arithmetic returns the rules that package roll decides by. g is complete.
-func (g GroupConfig) arithmetic(desired int) roll.Config {
-	c := roll.Config{
-		Desired: desired, MinHealthy: min(*g.MinHealthy, desired), MaxSurge: *g.MaxSurge,
-		MinReady: g.MinReady, ProgressDeadline: max(0, g.Roll.ProgressDeadline),
-		Canary: min(g.Roll.Canary, desired), CanaryWait: g.Roll.CanaryWait,
-		OnFailure: map[RollFailure]roll.OnFailure{Pause: roll.Pause, Rollback: roll.Rollback, Continue: roll.Continue}[g.Roll.OnFailure],
-	}
-	if c.MaxSurge == 0 {
-		c.MinHealthy = max(0, min(c.MinHealthy, desired-1)) // of those that are left when some were not to be replaced
-	}
-	if g.Roll.Retry != Manual {
-		c.Retries = max(0, g.Roll.Retries)
-	}
-	if g.Roll.Retry == Exponential {
-		c.Backoff, c.MaxBackoff = g.Roll.MinBackoff, g.Roll.MaxBackoff
-	}
-	return c
-}
-
-// leaveBound is the longest that leaving routing and the hooks can take. The router may be about to be told the contrary.
-func (g GroupConfig) leaveBound() time.Duration { return 2*routerPatience + g.delays() }
-
-// delays is leaveBound where there is no router.
-func (g GroupConfig) delays() time.Duration {
-	d := g.Shutdown.DeregisterDelay
-	for _, h := range g.PreStop {
-		d += h.Timeout
-	}
-	return d
-}
-
-// Bound returns the longest that a shutdown of one process can take, from the moment that it is ordered until the process
-// has been reaped, or is known not to die. It has room for a [Router]; [Status] has the bound where there is none.
-func (g GroupConfig) Bound() time.Duration {
-	g = g.withDefaults()
-	return g.boundAfter(g.leaveBound())
-}
-
-func (g GroupConfig) boundAfter(leaving time.Duration) time.Duration {
-	bound := leaving + g.Shutdown.Max + g.Shutdown.SIGTERMTimeout
-	if total := g.Shutdown.TotalDeadline; total > 0 {
-		bound = min(bound, total/10*9)
-	}
-	return bound + reapPatience
-}
-
-// bound is Bound, without what nobody can take.
-func (m *Manager) bound(g GroupConfig) time.Duration {
-	if m.cfg.Router == nil {
-		g = g.withDefaults()
-		return g.boundAfter(g.delays())
-	}
-	return g.Bound()
-}
+// Bound returns the longest time from the order to stop a process until the process has been
+// reaped, or has survived SIGKILL. It includes the time for a [Router]; [Status].Bound does so only
+// if there is one.
+func (g GroupConfig) Bound() time.Duration { return g.resolve().Bound(true) }

@@ -1,40 +1,63 @@
 package launcher
 
-import "runtime"
+import (
+	"runtime"
 
-// LauncherDeath says what becomes of the processes of a launcher that dies, of SIGKILL for one, without stopping them.
-//
-// With Kill, all that the launcher has started ends with it, in three ways, each of which is enough where it works:
-//
-//   - The kernel kills each process as the launcher dies (PR_SET_PDEATHSIG), but not what that has started.
-//   - The [Config].Guardian, if there is one, kills all there is: by its cgroup, where one of version 2 could be made, or by
-//     the mark that each process carries in its environment and hands on.
-//   - The next launcher with the same directory does the same, before it starts anything.
-//
-// Without a cgroup, what gets rid of its environment escapes the latter two (env -i, a daemon that cleans up after its
-// forks, a program of another user). Anywhere but on Linux a launcher that is killed leaves its processes.
-//
-// With Keep, the processes run on, and the next launcher with the same directory adopts each of them, once: it is known by
-// its pid and the tick in which it was started. It is watched, stopped and replaced as before, but its exit status is not
-// for the launcher to see, so that its end is [Gone], with the outcome [Unknown]. One that was being stopped goes on being
-// stopped, and its pre-stop hooks are run again. What the configuration does not have any more is replaced, or stopped.
-// Linux only.
-type LauncherDeath string
-
-const (
-	Kill LauncherDeath = "kill" // the default
-	Keep LauncherDeath = "keep"
+	"github.com/swansong-go/swansong/launcher/internal/callback"
+	"github.com/swansong-go/swansong/launcher/internal/guardian"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// checkDeath says why a group cannot be as it is to be when the launcher dies, and nothing if it can.
+// LauncherDeath says what becomes of the processes if the launcher dies without stopping them, for
+// instance by SIGKILL.
+//
+// With Kill, all processes that the launcher has started end with it, directly or indirectly, by
+// three mechanisms:
+//
+//   - The kernel kills each process when the launcher dies (PR_SET_PDEATHSIG), but not the
+//     processes that it has started.
+//   - The [Config].Guardian, if there is one, kills them all: by their cgroup of version 2, if one
+//     could be made, or by a mark that each process has in its environment, and its children
+//     inherit.
+//   - The next launcher with the same directory does the same before it starts anything.
+//
+// Without a cgroup, a process that removes the mark from its environment escapes the guardian and
+// the next launcher (env -i, some daemons, a program of another user). On other systems than Linux,
+// processes survive a launcher that is killed.
+//
+// With Keep, which is for Linux only, the processes go on running, and the next launcher with the
+// same directory adopts each of them once. It recognizes a process by its pid and its start time.
+// An adopted process is watched, stopped and replaced like any other, but its exit status cannot be
+// known: it ends in the state [Gone], with the outcome [Unknown]. The stop of a process is
+// continued, and its pre-stop hooks are run again. A process that differs from the configuration is
+// replaced or stopped.
+type LauncherDeath = spec.LauncherDeath
+
+const (
+	Kill LauncherDeath = spec.Kill // the default
+	Keep LauncherDeath = spec.Keep
+)
+
+// checkDeath checks OnLauncherDeath of a group.
 func (c *Config) checkDeath(g GroupConfig) []error {
 	switch {
 	case g.OnLauncherDeath != Keep:
 		return nil
 	case runtime.GOOS != "linux":
-		return []error{&ConfigError{g.Name, "OnLauncherDeath", "keep is for Linux only, where a process can be told from another one with its number; use kill"}}
+		return []error{&ConfigError{g.Name, "OnLauncherDeath", "keep works on Linux only, where a process cannot be confused with a later one of the same pid; use kill"}}
 	case len(c.Guardian) == 0:
-		return []error{&ConfigError{g.Name, "OnLauncherDeath", "keep needs Config.Guardian: while there is no launcher, somebody has to read what the processes print, or they block"}}
+		return []error{&ConfigError{g.Name, "OnLauncherDeath", "keep needs Config.Guardian: while no launcher runs, the guardian reads what the processes print; otherwise they would block"}}
 	}
 	return nil
 }
+
+// Guard is the main function of a guardian; see [Config].Guardian. It reads its orders from stdin,
+// and returns when the launcher has ended and no process is left that the guardian looks after.
+// While the launcher lives, it ignores SIGTERM, SIGINT and SIGHUP.
+//
+// While no launcher runs, the guardian writes the output of kept processes to their logs, as redact
+// returns it. If redact panics, a note is written instead of the text. nil leaves the text as it
+// is.
+//
+// Problems are printed on stderr, and reported as an [Alarm] by the next launcher.
+func Guard(redact func(string) string) error { return guardian.Guard(callback.Redacting(redact)) }

@@ -1,6 +1,7 @@
-// Package launcher starts subprocesses in groups, keeps them running, and stops and replaces them without loss. The command
-// launcher (cmd/launcher) runs groups from a file; this is what it is made of, for programs that start processes by
-// themselves. docs/launcher.md has the concepts, all defaults and what each of them is for.
+// Package launcher starts subprocesses in groups, keeps them running, and stops and replaces them
+// without losing requests. The command launcher (cmd/launcher) runs groups from a file; this
+// package is for programs that start processes themselves. docs/reference/launcher.md explains the
+// concepts and all defaults.
 //
 //	m, err := launcher.Start(ctx, launcher.Config{Groups: []launcher.GroupConfig{{
 //		Name:    "web",
@@ -8,35 +9,52 @@
 //		Desired: 4,
 //	}}})
 //	err = m.Ready(ctx)                          // all groups are healthy
-//	err = m.Restart(ctx, "web", "a new binary") // all processes are replaced, the old ones when new ones are ready
-//	err = m.Shutdown().Wait(ctx)                // the last process has been reaped
+//	err = m.Restart(ctx, "web", "a new binary") // all processes have been replaced
+//	err = m.Shutdown().Wait(ctx)                // all processes have been reaped
 //
-// # A process
+// # Processes
 //
-// One that takes part serves a protocol on a socket whose address it is given: package launcher/client does, so that a
-// shutdown says how far it is, who is blocking it, and asks for more time when it has to. One that does not ([Signals])
-// is ready when it runs, and ends by signals.
+// A process that takes part serves the lifecycle protocol on a socket whose address the launcher
+// passes to it, with package launcher/client. It reports when it is ready, how far its shutdown is
+// and what blocks it, and it can ask for more time. A process that does not take part ([Signals])
+// counts as ready when it runs, and is stopped by signals.
 //
-//	SPAWNING ─▶ STARTING ─▶ WARMING ─▶ READY ──────┐ stop, or it drains by itself
+//	SPAWNING ─▶ STARTING ─▶ WARMING ─▶ READY ──────┐ stopped, or drains by itself
 //	    │           │           │        │         ▼
 //	    └───────────┴───────────┴──▶ UNHEALTHY ─▶ SHUTDOWN_REQUESTED ─▶ DRAINING ◀──▶ BLOCKED
 //
-//	and from each of them, when the process has been reaped: COMPLETE, FORCED, CRASHED or GONE
+//	from every state, when the process has been reaped: COMPLETE, FORCED, CRASHED or GONE
 //
-// Each stop has an end: the grace period, moved by requests for more time up to a maximum, then SIGTERM and SIGKILL to the
-// process and all that it has started, then the reap. What is left behind is ended too, or named.
+// Every stop is bounded: the grace period, which requests for more time extend up to a maximum, is
+// followed by SIGTERM and SIGKILL to the process and its descendants. Descendants that survive are
+// named in the [Status].
 //
 // # Scopes
 //
-// A [Manager] is a scope of package ctxshutdown below the one that its ctx carries, each group one below it, and each
-// process one below its group that holds a guard until it has been reaped. So a program that stops stops its processes, in
-// the order of their dependencies, and waiting for it waits for them.
+// A [Manager] is a scope of package ctxshutdown, a child of the scope that its ctx carries. Each
+// group is a child of the manager, and each process a child of its group, which holds a guard until
+// the process has been reaped. So a program that stops its scope stops its processes, in the order
+// of their dependencies, and waits for them.
 //
-// # A launcher that dies
+// # When the launcher dies
 //
-// What becomes of the processes of a launcher that is killed, [GroupConfig.OnLauncherDeath] says: [Kill], or [Keep], for
-// the next launcher with the same directory to adopt.
+// [GroupConfig.OnLauncherDeath] says what becomes of the processes of a launcher that is killed:
+// they are killed, too ([Kill]), or adopted by the next launcher with the same directory ([Keep]).
 //
-// Launchers run on Linux and on macOS, where a process that leaves its group can get away; docs/launcher.md has the
-// differences. Elsewhere the package compiles, and Start fails.
+// # Platforms
+//
+// Launchers run on Linux and macOS. On macOS a process that leaves its process group can survive
+// its stop; docs/reference/launcher.md lists the differences. On other systems the package
+// compiles, and Start returns an error.
+//
+// # Where things are
+//
+// A [Manager] finds groups in its registry. A group runs in a goroutine of its own and asks its
+// controller what to start and to stop. The controller decides with packages that start nothing:
+// internal/restart decides whether and when a process is replaced that has ended, internal/roll
+// what a roll does next, and internal/revision has the configurations of the group.
+//
+// A process runs one subprocess as the state machine in internal/lifecycle says. Its command and
+// environment come from internal/spawn, and its connection is a type of internal/transport. The
+// deadline for the stop of all groups is in internal/deadline.
 package launcher

@@ -4,66 +4,75 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/swansong-go/swansong/internal/unwind"
+	"github.com/swansong-go/swansong/launcher/internal/callback"
 )
 
-// Kind is what an event is about.
+// Kind is the kind of an [Event].
 type Kind string
 
 const (
-	Transition Kind = "transition" // a process has entered a state
-	Signalled  Kind = "signal"     // a process, or all that it is, was sent a signal
-	Extension  Kind = "extension"  // a process has asked for more time
-	Adopted    Kind = "adopted"    // a process that an earlier launcher has kept has been taken over
-	Alarm      Kind = "alarm"      // something has to be looked at by somebody
-	AllClear   Kind = "all-clear"  // what there was an Alarm for is over
+	Transition Kind = "transition" // a process has changed its state
+	Signalled  Kind = "signal"     // a signal was sent to a process, or to it and all its descendants
+	Extension  Kind = "extension"  // a process has asked for more time to stop
+	Adopted    Kind = "adopted"    // a process that an earlier launcher started has been adopted
+	Alarm      Kind = "alarm"      // a problem that needs an operator
+	AllClear   Kind = "all-clear"  // the problem of an earlier Alarm is over
 
-	GroupHealthy   Kind = "healthy"   // as many processes of a group are ready as have to be
-	GroupUnhealthy Kind = "unhealthy" // not any more
+	GroupHealthy   Kind = "healthy"   // a group has enough ready processes
+	GroupUnhealthy Kind = "unhealthy" // a group has too few ready processes
 
-	RollBegun   Kind = "roll-begun"   // the processes of a group are being replaced
-	RollStep    Kind = "roll-step"    // something has come of that: canaries are waited for, one is tried again, it turns back
-	RollDone    Kind = "roll-done"    // they have been, or have been put back where that was ordered
-	RollFailed  Kind = "roll-failed"  // they have not been, or not all, and are not being any more
-	Restart     Kind = "restart"      // a process that has failed will be replaced
-	Reloaded    Kind = "reloaded"     // a configuration was taken over; by Reread, one for each change
-	HookRun     Kind = "hook"         // a hook has been run
-	RouterError Kind = "router-error" // the router was not told
+	RollBegun Kind = "roll-begun" // a roll has begun to replace the processes of a group
+	// Progress of a roll: it waits for canaries, retries, is resumed or turns back.
+	RollStep Kind = "roll-step"
+	// A roll has replaced all processes, or a rollback by order has brought back all.
+	RollDone    Kind = "roll-done"
+	RollFailed  Kind = "roll-failed"  // a roll has ended without replacing all processes, or has paused
+	Restart     Kind = "restart"      // a process has failed and will be replaced after a pause
+	Reloaded    Kind = "reloaded"     // a configuration was applied; with Reread, one event for each change
+	HookRun     Kind = "hook"         // a pre-stop hook has ended
+	RouterError Kind = "router-error" // a call of the Router failed
 )
 
-// An Event is something that has happened to a process or to a group.
+// An Event is something that has happened to a process, to a group or to the launcher.
 type Event struct {
 	Time     time.Time
 	Kind     Kind
 	Group    string
-	Process  string // empty: it is about the group
+	Process  string // empty: the event is about the group
 	From, To State  // of a Transition
 	Outcome  Outcome
-	Roll     string // of RollStep, RollDone and RollFailed: canary, rolling, rolling back, paused, done, rolled back or degraded
-	Message  string
+	// Of RollStep, RollDone and RollFailed: canary, rolling, rolling back, paused, done, rolled
+	// back or degraded.
+	Roll    string
+	Message string
 
-	Took      time.Duration // of a Transition: to READY, since the process was started; else, since it was to be stopped, 0 if it was not
-	Survivors int           // of a Transition to an end: processes that it has left, and that could not be ended
-	Missed    int           // events that this watcher has missed before this one, being too slow
-	Stack     string        // where something of the program's has panicked, or called runtime.Goexit; the Message names it
+	// Of a Transition: to READY, since the start of the process; otherwise since it was stopped, 0
+	// if it was not.
+	Took time.Duration
+	// Of a Transition to an end: descendants that the process has left and that could not be
+	// killed.
+	Survivors int
+	Missed    int // events before this one that this watcher was too slow to receive
+	// Where a callback of the program has panicked or called runtime.Goexit; Message names the
+	// callback.
+	Stack string
 }
 
-// An eventHub hands events to who watches. It never waits for any of them: not for a log on a disk that hangs, either.
+// An eventHub sends events to watchers and to the logger. It waits for none of them, so a log on a
+// disk that hangs blocks nothing.
 type eventHub struct {
 	mu       sync.Mutex
 	watchers map[*watcher]bool
 	groups   map[string]GroupStats
 	missed   uint64
-	over     bool
+	closed   bool
 	logged   chan struct{} // closed when the log has been written
-	deaf     atomic.Bool   // the logger has panicked, and that was told
 }
 
-// watched is how many events a watcher may be behind.
-const watched = 1024
+// watcherBuffer is the number of events that a watcher may be behind before it misses some.
+const watcherBuffer = 1024
 
 type watcher struct {
 	events chan Event
@@ -81,21 +90,16 @@ func newEventHub(logger *slog.Logger) *eventHub {
 	return h
 }
 
-// log hands events to a logger, to the last. One that panics costs one message each time, and the first is an alarm: to
-// tell the logger of all would have no end.
+// log passes all events to a logger. If the logger panics, the message is lost. Only the first
+// panic is an alarm, because the logger gets the alarm, too, and may panic again.
 func (h *eventHub) log(logger *slog.Logger, events <-chan Event) {
+	loggerFailed := false // an alarm says that the logger has panicked
 	for e := range events {
-		protect("Logger", func() { logEvent(logger, e) }, func(p *panicError) {
-			if p == nil {
-				return
-			}
-			if !h.deaf.Swap(true) {
-				h.publish(Event{Kind: Alarm, Message: p.Error() + "; what it was told is lost, now and whenever that happens", Stack: string(p.stack)})
-			}
-			if p.value == unwind.ErrGoexit {
-				go h.log(logger, events) // this goroutine ends
-			}
-		})
+		p := callback.Call("Logger", func() { logEvent(logger, e) })
+		if p != nil && !loggerFailed {
+			loggerFailed = true
+			h.publish(Event{Kind: Alarm, Message: p.Error() + "; the message is lost, and so are later ones at which the logger panics", Stack: string(p.Stack)})
+		}
 	}
 	close(h.logged)
 }
@@ -127,7 +131,8 @@ func (h *eventHub) snapshot() Stats {
 	return s
 }
 
-// logEvent tells names, states and what processes say of themselves; never arguments, never environments.
+// logEvent tells names, states and what processes say of themselves; never arguments, never
+// environments.
 func logEvent(logger *slog.Logger, e Event) {
 	level := slog.LevelInfo
 	switch {
@@ -164,12 +169,12 @@ func logEvent(logger *slog.Logger, e Event) {
 	logger.LogAttrs(context.Background(), level, string(e.Kind), attrs...)
 }
 
-// watch returns a channel of events, which is closed by stop and by the end of the hub.
+// watch returns a channel of events, which stop and close close.
 func (h *eventHub) watch() (events <-chan Event, stop func()) {
-	w := &watcher{events: make(chan Event, watched)}
+	w := &watcher{events: make(chan Event, watcherBuffer)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over {
+	if h.closed {
 		close(w.events)
 		return w.events, func() {}
 	}
@@ -184,10 +189,10 @@ func (h *eventHub) watch() (events <-chan Event, stop func()) {
 	}
 }
 
-// close ends all watches, and waits a moment for the log.
+// close ends all watches and waits up to a second for the logger.
 func (h *eventHub) close() {
 	h.mu.Lock()
-	h.over = true
+	h.closed = true
 	for w := range h.watchers {
 		delete(h.watchers, w)
 		close(w.events)

@@ -17,25 +17,26 @@ import (
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
-// exampleDir returns a directory for a launcher, and what removes it.
+// exampleDir returns a directory for a launcher and a function that removes it.
 func exampleDir() (dir string, remove func()) {
-	dir, err := os.MkdirTemp("", "swl") // short, so that the names of sockets are
+	dir, err := os.MkdirTemp("", "swl") // a short path, because the length of socket paths is limited
 	if err != nil {
 		panic(err)
 	}
 	return dir, func() { os.RemoveAll(dir) }
 }
 
-// sleepers is a group of a program that knows nothing of the protocol.
+// sleepers returns a group of a program that does not speak the protocol.
 func sleepers(n int) launcher.GroupConfig {
 	return launcher.GroupConfig{Name: "sleeper", Command: []string{"sleep", "1000"}, Protocol: launcher.Signals, Desired: n}
 }
 
-// A launcher belongs to the scope that it is started in: whoever stops that stops all its processes, and waits for them.
+// A launcher is part of the scope that it is started in. Stopping that scope stops all processes
+// and waits for them.
 func ExampleStart() {
 	dir, remove := exampleDir()
 	defer remove()
-	app := ctxshutdown.New(context.Background()) // or the context that graceful.Run gives
+	app := ctxshutdown.New(context.Background()) // a real program uses the scope that graceful.Run passes
 	defer app.Shutdown()
 
 	m, err := launcher.Start(app, launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{sleepers(2)}})
@@ -55,7 +56,7 @@ func ExampleStart() {
 	// COMPLETE CLEAN
 }
 
-// Another program of the same user, such as a command for operators, needs the directory only.
+// Another program of the same user, such as a command for operators, needs only the directory.
 func ExampleDial() {
 	dir, remove := exampleDir()
 	defer remove()
@@ -84,8 +85,8 @@ func ExampleDial() {
 	// CLEAN <nil>
 }
 
-// From another machine, both sides show a certificate. That the launcher is not there is told by the first call; that the
-// files are not, at once.
+// Over TCP both sides present a certificate. DialTLS itself fails if the files are missing; a
+// launcher that does not listen is reported by the first call.
 func ExampleDialTLS() {
 	to, conn, err := launcher.DialTLS("build.example.com:9443", launcher.TLS{Cert: "alice.pem", Key: "alice.key", CA: "ca.pem"})
 	if err != nil {
@@ -99,8 +100,8 @@ func ExampleDialTLS() {
 	// no certificate: true
 }
 
-// A program that looks at LISTEN_PID, as sd_listen_fds(3) does, is started by a helper. That is the launcher's own program,
-// if its main begins with
+// A program that checks LISTEN_PID, as sd_listen_fds(3) does, is started by a helper. The helper
+// can be the launcher's own program, if its main begins with
 //
 //	if len(os.Args) > 3 && os.Args[1] == "exec" {
 //		log.Fatal(launcher.Exec(os.Args[3:]))
@@ -129,14 +130,14 @@ func ExampleExec() {
 	line, _ := bufio.NewReader(printed).ReadString('\n')
 	_, line, _ = strings.Cut(line, " ") // without the time
 	fmt.Print(line)
-	printed.Close() // what comes now is for nobody
+	printed.Close() // later lines are not read
 	fmt.Println("drained:", m.Shutdown().Wait(ctx))
 	// Output:
 	// web-1 out | http is for me
 	// drained: <nil>
 }
 
-// A guardian sees to it that nothing outlives a launcher that is killed. It is the launcher's own program, too, if its main
+// A guardian kills what a killed launcher leaves. It can be the launcher's own program, if its main
 // begins with
 //
 //	if len(os.Args) > 1 && os.Args[1] == "guardian" {
@@ -159,13 +160,14 @@ func ExampleGuard() {
 		return
 	}
 	fmt.Println("guarded:", m.Ready(ctx))
-	fmt.Println("drained:", m.Shutdown().Wait(ctx)) // and the guardian has been dismissed
+	fmt.Println("drained:", m.Shutdown().Wait(ctx)) // by then the guardian has ended, too
 	// Output:
 	// guarded: <nil>
 	// drained: <nil>
 }
 
-// Where nil is the default, 0 has to be said. A service that cannot have two instances at once is stopped first.
+// A nil MaxSurge means the default, so 0 has to be given with Int. A service that cannot have two
+// instances at a time is stopped first.
 func ExampleInt() {
 	g := sleepers(1)
 	g.MaxSurge, g.MinHealthy = launcher.Int(0), launcher.Int(0)
@@ -175,10 +177,10 @@ func ExampleInt() {
 	fmt.Println(launcher.Config{Dir: "/run/sleeper", Groups: []launcher.GroupConfig{g}}.Validate())
 	// Output:
 	// <nil>
-	// launcher: group "sleeper": MinHealthy: 1 with MaxSurge 0 lets nothing be replaced: one more may not be started, one less may not be ready; lower it, or raise MaxSurge
+	// launcher: group "sleeper": MaxSurge: 0 with MinHealthy = Desired (1) leaves no way to replace an instance; allow one more, or one fewer
 }
 
-// For what is not Go: tools that speak gRPC, and health checks that look whether there is a launcher.
+// The path of the socket is for programs in other languages that speak gRPC.
 func ExampleSocketIn() {
 	fmt.Println(launcher.SocketIn("/run/swansong"))
 	// Output:

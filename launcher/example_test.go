@@ -11,7 +11,7 @@ import (
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// A group of two, of a program that knows nothing of the protocol.
+// A group of two processes of a program that does not speak the protocol.
 func Example() {
 	dir, err := os.MkdirTemp("", "launcher")
 	if err != nil {

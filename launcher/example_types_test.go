@@ -15,8 +15,8 @@ import (
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// Limits and rules are plain data. Those that are left out have their defaults, and those that make no sense are refused
-// before anything is started, each by group and field.
+// Limits and rules are plain data. Omitted ones have defaults. Invalid ones are refused before
+// anything is started, with an error for each that names group and field.
 func ExampleConfig() {
 	web := launcher.GroupConfig{
 		Name:      "web",
@@ -51,7 +51,7 @@ func ExampleConfig() {
 	// web MinHealthy
 }
 
-// Each limit bounds a part of a stop. What is left of them for whoever waits is one figure.
+// Each limit bounds a part of a stop. Bound returns the longest time that the whole stop can take.
 func ExampleGroupConfig() {
 	g := launcher.GroupConfig{Shutdown: launcher.ShutdownConfig{Max: 20 * time.Second, SIGTERMTimeout: 3 * time.Second}}
 	fmt.Println("gone within", g.Bound())
@@ -62,7 +62,7 @@ func ExampleGroupConfig() {
 	// and with a hook, within 34s
 }
 
-// A status says what a process is doing, and how it has ended.
+// A status says what a process is doing and how it has ended.
 func ExampleStatus() {
 	dir, remove := exampleDir()
 	defer remove()
@@ -89,7 +89,7 @@ func ExampleStatus() {
 	// drained: <nil>
 }
 
-// Of a state, it can be asked whether there is still a process.
+// A State says whether the process is stopping and whether it has ended.
 func ExampleState() {
 	for _, st := range []launcher.State{launcher.Ready, launcher.Draining, launcher.Complete} {
 		fmt.Println(st, st.Stopping(), st.Ended())
@@ -100,7 +100,7 @@ func ExampleState() {
 	// COMPLETE false true
 }
 
-// What a manager has been told to do can be asked for, waited for and counted.
+// A manager stops a process, waits for it, and counts what has happened.
 func ExampleManager() {
 	dir, remove := exampleDir()
 	defer remove()
@@ -119,7 +119,7 @@ func ExampleManager() {
 	fmt.Println("listens at", len(m.Addrs("sleeper")), "address, for operators at", m.AdminAddr())
 	fmt.Println("the scope is", m.Scope().State())
 
-	// One of them goes, and nobody takes its place.
+	// One process is stopped without a replacement.
 	if err := m.StopProcess("sleeper-1", launcher.Stop{Reason: "too many", NoReplacement: true}); err != nil {
 		fmt.Println(err)
 	}
@@ -150,7 +150,7 @@ func ExampleManager() {
 	// 2 starts, 2 clean ends
 }
 
-// Each step that a process takes is an event.
+// Each change of a process's state is an event.
 func ExampleManager_Watch() {
 	dir, remove := exampleDir()
 	defer remove()
@@ -181,8 +181,8 @@ func ExampleManager_Watch() {
 	// sleeper-1 DRAINING → COMPLETE
 }
 
-// A build that does not run pauses the roll, with enough of what was there before still running. An operator looks, and turns
-// back.
+// A build that does not run pauses the roll, and the old processes keep running. An operator rolls
+// it back.
 func ExampleManager_Roll() {
 	dir, remove := exampleDir()
 	defer remove()
@@ -201,7 +201,7 @@ func ExampleManager_Roll() {
 
 	bad := sleepers(1)
 	bad.Command = []string{"sh", "-c", "exit 3"}
-	bad.MinReady = time.Minute // to run is not enough
+	bad.MinReady = time.Minute // it must stay ready for a minute
 	err = m.Roll(ctx, bad, "a new build")
 	var failed *launcher.RollError
 	if errors.As(err, &failed) {
@@ -220,7 +220,7 @@ func ExampleManager_Roll() {
 	// again: true
 }
 
-// When what was in the way is gone, the roll goes on.
+// When the cause of the failure has been removed, Resume continues the roll.
 func ExampleManager_Resume() {
 	dir, remove := exampleDir()
 	defer remove()
@@ -253,7 +253,7 @@ func ExampleManager_Resume() {
 	// revision 2 updated: 2
 }
 
-// Of another configuration, that is done which makes a difference: here, one more process and one more group.
+// Reload applies what differs in another configuration: here, one more process and one more group.
 func ExampleManager_Reload() {
 	dir, remove := exampleDir()
 	defer remove()
@@ -264,7 +264,7 @@ func ExampleManager_Reload() {
 		batch.Name = "batch"
 		return launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{sleepers(2), batch}}
 	}
-	cfg.Reread = func(ctx context.Context, source any) (launcher.Config, []string, error) { // for operators: here, of no file
+	cfg.Reread = func(ctx context.Context, source any) (launcher.Config, []string, error) { // for operators; this one reads no file
 		return next(), []string{"sleeper: 1 → 2", "batch is new"}, nil
 	}
 	m, err := launcher.Start(ctx, cfg)
@@ -288,13 +288,13 @@ func ExampleManager_Reload() {
 	// batch 1
 }
 
-// When there is no time left for a drain, all processes are killed. They are reaped all the same.
+// Force kills all processes. They are reaped all the same.
 func ExampleManager_Force() {
 	dir, remove := exampleDir()
 	defer remove()
 	ctx := context.Background()
 	g := sleepers(1)
-	g.Command = []string{"sh", "-c", "trap '' TERM; echo deaf; exec sleep 1000"} // who heeds SIGTERM may be quicker, and clean
+	g.Command = []string{"sh", "-c", "trap '' TERM; echo deaf; exec sleep 1000"} // a program that handles SIGTERM could end cleanly before
 	m, err := launcher.Start(ctx, launcher.Config{Dir: dir, Output: io.Discard, Groups: []launcher.GroupConfig{g}})
 	if err != nil {
 		fmt.Println(err)
@@ -317,7 +317,7 @@ func ExampleManager_Force() {
 	// FORCED <nil>
 }
 
-// What processes print is kept for a while, and can be followed.
+// Recent output of processes is kept, and new lines can be followed.
 func ExampleManager_Printed() {
 	dir, remove := exampleDir()
 	defer remove()
@@ -339,7 +339,7 @@ func ExampleManager_Printed() {
 	}
 	defer stop()
 	if len(lines) == 0 {
-		lines = append(lines, <-more) // it has not printed yet
+		lines = append(lines, <-more) // the process might not have printed its line before
 	}
 	var first launcher.Line = lines[0]
 	fmt.Println(first.Process, first.Stream, first.Text)
@@ -347,7 +347,7 @@ func ExampleManager_Printed() {
 	// sleeper-1 out hello
 }
 
-// A router is told who takes on work, and who does no longer, before that is stopped.
+// A router is called when a process is ready, and before it is stopped.
 func ExampleRouter() {
 	dir, remove := exampleDir()
 	defer remove()
@@ -366,7 +366,7 @@ func ExampleRouter() {
 	// drained: <nil>
 }
 
-// printed is a router that prints what it would do.
+// printed is a router that prints its calls.
 type printed struct{}
 
 func (printed) Add(_ context.Context, i launcher.Instance) error {
@@ -379,7 +379,8 @@ func (printed) Remove(_ context.Context, i launcher.Instance) error {
 	return nil
 }
 
-// A program that cannot run is not started for ever. It takes a restart of the group, when it has been mended.
+// A program that always fails is given up after some starts. When it has been fixed, the group is
+// restarted.
 func ExampleGivenUpError() {
 	dir, remove := exampleDir()
 	defer remove()
@@ -402,10 +403,10 @@ func ExampleGivenUpError() {
 	}
 	// Output:
 	// sleeper 2
-	// given up after 2 failures in a row; the last: sleeper-2: CRASHED: exit status 3; restart the group when that is mended
+	// given up after 2 failures in a row; the last: sleeper-2: CRASHED: exit status 3; restart the group when that is fixed
 }
 
-// Before a stop, one can ask what it would have to deal with.
+// A dry run says what a stop would have to wait for.
 func ExampleManager_DryRun() {
 	dir, remove := exampleDir()
 	defer remove()
@@ -422,7 +423,7 @@ func ExampleManager_DryRun() {
 		return
 	}
 	var what []launcher.DryRun
-	what, err = m.DryRun(ctx, "web-1", "") // one, and no whole group
+	what, err = m.DryRun(ctx, "web-1", "") // asks one process and not a whole group
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -432,7 +433,7 @@ func ExampleManager_DryRun() {
 	// web-1 READY says what is in flight: true
 }
 
-// What has become of processes is counted, and how long they took.
+// Starts, ends and durations of processes are counted.
 func ExampleHistogram() {
 	dir, remove := exampleDir()
 	defer remove()
@@ -460,7 +461,8 @@ func ExampleHistogram() {
 	// 0 lines were lost to a slow disk
 }
 
-// Where a launcher cannot read what the one before has written down, it does not guess: processes may be running.
+// A launcher that cannot read the state file of its predecessor does not start, because processes
+// may be running.
 func ExampleStateError() {
 	dir, remove := exampleDir()
 	defer remove()

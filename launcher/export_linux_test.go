@@ -4,60 +4,69 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+
 	"github.com/swansong-go/swansong/internal/proc"
 )
 
-// DieStarting leaves in a directory what a launcher leaves there that dies before it has started the only process of a group:
-// its own pen, and that of the process, with nobody in them. It returns their cgroups.
-func DieStarting(dir string, g GroupConfig) (cgroups []string, err error) {
-	g = g.withDefaults()
-	own, its := proc.NewPen(), proc.NewPen()
+// DieStarting leaves the files of a launcher that died before it had started the only process of a
+// group: a state file, and the empty cgroups of the launcher and of the process. It returns these
+// cgroups.
+func DieStarting(dir string, cfg GroupConfig) (cgroups []string, err error) {
+	g := cfg.resolve()
+	own, its := proc.NewContainment(), proc.NewContainment()
 	own.Make()
 	its.Make()
-	p := &rememberedProcess{ID: g.Name + "-1", Revision: 1, Digest: digest(g), Config: forgetful(g), Kept: proc.Kept{Pen: its}}
-	r := remembered{Boot: proc.Boot(), Pen: own, Groups: map[string]rememberedGroup{
-		g.Name: {Config: forgetful(g), Revision: 1, Digest: digest(g), Number: 1, Processes: []*rememberedProcess{p}},
+	p := &statefile.Process{ID: g.Name + "-1", Revision: 1, Digest: statefile.Digest(g), Config: statefile.WithoutSecrets(g), Adoptable: proc.Adoptable{Containment: its}}
+	s := statefile.State{Boot: proc.Boot(), Containment: own, Groups: map[string]statefile.Group{
+		g.Name: {Config: statefile.WithoutSecrets(g), Revision: 1, Digest: statefile.Digest(g), LastNumber: 1, Processes: []*statefile.Process{p}},
 	}}
-	return []string{own.Cgroup, its.Cgroup}, writeState(stateIn(dir), r)
+	return []string{own.Cgroup, its.Cgroup}, statefile.Write(statefile.Path(dir), s)
 }
 
-// A Remembered is what the state file has of a process, with instants as how long ago they are, negative: yet to come.
+// Remembered lists what the state file contains about a process. Times are given as how long ago
+// they were; a negative one is in the future.
 type Remembered struct {
-	Ready, Asked, Began, Granted time.Duration
-	Reason                       string
-	Grace                        time.Duration
-	Port                         int32
+	Ready, Stop, Asked, Granted time.Duration
+	Reason                      string
+	Grace                       time.Duration
+	Port                        int32
 }
 
-// FoundAndRecalled returns what the next launcher is to know of a process that this one has found as that, and not heard of yet.
-func FoundAndRecalled(m *Manager, cfg GroupConfig, r Remembered) Remembered {
-	g := newGroup(m, cfg.withDefaults(), nil)
+// RestoredAndRecalled restores a process from the given entry of a state file. It returns the entry
+// that the new launcher would write while the adopted process has not answered yet.
+func RestoredAndRecalled(m *Manager, cfg GroupConfig, r Remembered) Remembered {
+	g := newGroup(m, cfg.resolve(), nil)
 	defer g.scope.Shutdown()
-	p := newProcess(m, g, cfg.Name+"-1", 1, g.cfg)
+	p := newProcess(m, g, cfg.Name+"-1", 1, g.config())
 	now := time.Now()
-	ms := func(ago time.Duration) int64 { return bootMillis(now.Add(-ago)) }
-	p.finds(&rememberedProcess{Ready: ms(r.Ready), Asked: ms(r.Asked), Began: ms(r.Began), Granted: ms(r.Granted), Reason: r.Reason, Grace: r.Grace, Port: r.Port}, now)
-	found := p.recall()
-	ago := func(ms int64) time.Duration { return now.Sub(fromBoot(ms)).Round(10 * time.Second) }
-	return Remembered{ago(found.Ready), ago(found.Asked), ago(found.Began), ago(found.Granted), found.Reason, found.Grace, found.Port}
+	ms := func(ago time.Duration) int64 { return statefile.ToMillis(now.Add(-ago)) }
+	p.restore(&statefile.Process{ReadyAt: ms(r.Ready), StopAt: ms(r.Stop), AskedAt: ms(r.Asked), GrantedUntil: ms(r.Granted), Reason: r.Reason, Grace: r.Grace, Port: r.Port}, now)
+	found := p.record()
+	ago := func(ms int64) time.Duration { return now.Sub(statefile.FromMillis(ms)).Round(10 * time.Second) }
+	return Remembered{ago(found.ReadyAt), ago(found.StopAt), ago(found.AskedAt), ago(found.GrantedUntil), found.Reason, found.Grace, found.Port}
 }
 
-// ThroughAndRecalled returns how many jobs are through for the next launcher where one is unhealthy, and was asked to stop, or is about to be.
-func ThroughAndRecalled(m *Manager, cfg GroupConfig, asked bool) int {
-	g := newGroup(m, cfg.withDefaults(), nil)
+// RecalledFinished returns how many finished processes the state file lists for a group with one
+// process. That process counts as finished because it is unhealthy. The parameter asked says
+// whether the launcher has asked it to stop or is about to.
+func RecalledFinished(m *Manager, cfg GroupConfig, asked bool) int {
+	g := newGroup(m, cfg.resolve(), nil)
 	defer g.scope.Shutdown()
-	p := newProcess(m, g, cfg.Name+"-1", 1, g.cfg)
+	p := newProcess(m, g, cfg.Name+"-1", 1, g.config())
 	if asked {
 		p.status.Asked = time.Now()
 	}
-	g.all[p.id] = p
-	g.ends(p, g.revision, true)
-	return g.recall(nil).Through
+	c := g.controller
+	c.instances.add(p)
+	c.finish(c.instances[p.id], c.revisions.Current, true)
+	return g.record(nil).Finished
 }
 
-// OwnCgroup returns where cgroups are made, empty where none can be.
+// OwnCgroup returns the cgroup in which the launcher creates cgroups. It returns an empty string if
+// the launcher cannot create any.
 func OwnCgroup() string {
-	if c := proc.NewPen().Cgroup; c != "" {
+	if c := proc.NewContainment().Cgroup; c != "" {
 		return filepath.Dir(c)
 	}
 	return ""

@@ -12,22 +12,25 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// What the redact of a guardian panics at is not shown; the guardian goes on, so that no process is held up by its pipe.
-func TestFaults_Guard(t *testing.T) {
+// The redact function of a guardian panics. The text is not shown, and the guardian continues to
+// read, so that no process blocks when its pipe is full.
+func TestGuardian_ReadsOnWhenRedactPanics(t *testing.T) {
 	text := printedUnseen(t, append(guardianCommand[:2:2], "panics"))
-	withheld := bytes.Count(text, []byte("web-1 out | [not shown: Redact has panicked]\n"))
-	if withheld == 0 {
-		t.Error("nothing is withheld")
+	replaced := bytes.Count(text, []byte("web-1 out | [not shown: Redact has panicked]\n"))
+	if replaced == 0 {
+		t.Error("no line is replaced by a note")
 	}
-	equal(t, "lines", withheld+bytes.Count(text, []byte("web-1 out | xxx")), 5000) // the last go through the next launcher
-	equal(t, "last lines", bytes.Count(text, []byte("web-1 out | all of it")), 1)
+	testkit.Equal(t, "lines", replaced+bytes.Count(text, []byte("web-1 out | xxx")), 5000) // the next launcher writes the last lines
+	testkit.Equal(t, "last lines", bytes.Count(text, []byte("web-1 out | all of it")), 1)
 }
 
-// A guardian whose launcher has died before it has heard the answer guards nevertheless.
-func TestGuardianAnswersNobody(t *testing.T) {
+// A guardian does its work even if the launcher has died before it read the guardian's answer.
+func TestGuardian_GuardsWhenLauncherDiesBeforeReadingAnswer(t *testing.T) {
 	cmd := exec.CommandContext(soon(t), guardianCommand[0], guardianCommand[1:]...)
 	cmd.Stdin = strings.NewReader(`{"pen":{"mark":"nobody-` + rand.Text() + `"},"dir":"` + t.TempDir() + `","self":{"mark":"self"}}` + "\n")
 	answers, err := cmd.StdoutPipe()
@@ -40,11 +43,12 @@ func TestGuardianAnswersNobody(t *testing.T) {
 	}
 }
 
-// A guardian that cannot write a log says so, once, with the path and what to do; the next launcher tells of it. It is told, too,
-// where the guardian could not say it either until it left.
-func TestFaults_GuardWithoutLog(t *testing.T) {
-	t.Run("told at once", func(t *testing.T) { guardWithoutLog(t, false) })
-	t.Run("told at last", func(t *testing.T) { guardWithoutLog(t, true) })
+// A guardian that cannot write a log reports that once, with the path and what to do, and the next
+// launcher publishes it as an alarm. This holds, too, if the guardian could not write its report
+// until it ended.
+func TestGuardian_ReportsUnwritableLogOnce(t *testing.T) {
+	t.Run("the guardian writes its report at once", func(t *testing.T) { guardWithoutLog(t, false) })
+	t.Run("the guardian writes its report when it ends", func(t *testing.T) { guardWithoutLog(t, true) })
 }
 
 func guardWithoutLog(t *testing.T, speechless bool) {
@@ -55,10 +59,10 @@ func guardWithoutLog(t *testing.T, speechless bool) {
 	g.Log = launcher.LogConfig{Dir: logs}
 	cfg := launcher.Config{Dir: filepath.Join(dir, "d"), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
 	first := startAnother(t, cfg, "").hears("ready")
-	awaitInFile(t, launcher.StateIn(cfg.Dir), `"ready":`)
-	// It is there, or it would be made anew.
+	awaitInFile(t, statefile.Path(cfg.Dir), `"ready":`)
+	// The directory exists already. If it did not, the guardian would create it.
 	awaitFile(t, filepath.Join(logs, "web-1.log"), true)
-	if err := errors.Join(os.RemoveAll(logs), os.WriteFile(logs, nil, 0o600)); err != nil { // in which nothing can be made
+	if err := errors.Join(os.RemoveAll(logs), os.WriteFile(logs, nil, 0o600)); err != nil { // puts a file in the place of the directory
 		t.Fatal(err)
 	}
 	complaints := filepath.Join(cfg.Dir, "guardian.err")
@@ -69,7 +73,7 @@ func guardWithoutLog(t *testing.T, speechless bool) {
 	}
 	first.kill()
 	for _, pid := range b.alive() {
-		if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil { // it prints 5001 lines, and ends when the guardian has read most of them
+		if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil { // the process prints 5001 lines and ends when the guardian has read most of them
 			t.Fatal(err)
 		}
 		awaitEnd(t, pid, tooLong)
@@ -91,10 +95,10 @@ func guardWithoutLog(t *testing.T, speechless bool) {
 			alarms = append(alarms, e.Message)
 		}
 	}
-	if len(alarms) != 1 || !strings.Contains(alarms[0], filepath.Join(logs, "web-1.log")) || !strings.Contains(alarms[0], "see to it that") {
-		t.Errorf("what is told: %q", alarms)
+	if len(alarms) != 1 || !strings.Contains(alarms[0], filepath.Join(logs, "web-1.log")) || !strings.Contains(alarms[0], "make it possible to write there") {
+		t.Errorf("alarms are %q", alarms)
 	}
 	if _, err := os.Stat(complaints); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("it will be told again: %v", err)
+		t.Errorf("the report was not removed: %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc/codes"
@@ -21,7 +22,7 @@ import (
 
 var errFault = errors.New("injected")
 
-// faults are the ways in which a callback does not return, and what is then said of it.
+// faults are the ways in which a callback can fail to return, with what the event then says.
 var faults = map[string]struct {
 	do   func()
 	says string
@@ -30,13 +31,14 @@ var faults = map[string]struct {
 	"Goexit": {runtime.Goexit, "runtime.Goexit"},
 }
 
-// blames reads events up to one of a kind that names a callback, with what it has panicked with and where.
+// blames reads events up to one of this kind that names a callback, its panic and where it
+// happened.
 func (h *harness) blames(kind launcher.Kind, parts ...string) {
 	h.t.Helper()
 	e := h.until(strings.Join(parts, " … "), func(e launcher.Event) bool { return e.Kind == kind && e.Stack != "" })
 	for _, part := range parts {
 		if !strings.Contains(e.Message, part) {
-			h.t.Errorf("the event says %q, not %q", e.Message, part)
+			h.t.Errorf("event message is %q, want %q", e.Message, part)
 		}
 	}
 	if !strings.Contains(e.Stack, "faults_test.go") {
@@ -44,7 +46,7 @@ func (h *harness) blames(kind launcher.Kind, parts ...string) {
 	}
 }
 
-// faultyError is an error that breaks when it is looked at.
+// faultyError is an error whose Error method panics.
 type faultyError struct{ fault func() }
 
 func (e faultyError) Error() string { e.fault(); return "" }
@@ -80,8 +82,9 @@ func (r *faultyRouter) Remove(ctx context.Context, i launcher.Instance) error {
 	return r.table.Remove(ctx, i)
 }
 
-// A router that does not return has failed: it is asked again where that is so, and who is to be stopped is.
-func TestFaults_Router(t *testing.T) {
+// A router whose call panics has failed. Add is retried; Remove is not, and the process is stopped
+// all the same.
+func TestRouter_PanickingCallCountsAsFailed(t *testing.T) {
 	for name, fault := range faults {
 		for where, f := range map[string]func() error{
 			"the call":  func() error { fault.do(); return nil },
@@ -93,31 +96,32 @@ func TestFaults_Router(t *testing.T) {
 				h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, Router: &faultyRouter{add: once(f), remove: once(f)}})
 				h.blames(launcher.RouterError, "add: panic in Router.Add: ", fault.says)
 				h.ready()
-				equal(t, "routed", h.running("web")[0].Routed, true)
+				testkit.Equal(t, "routed", h.running("web")[0].Routed, true)
 				if err := h.StopProcess("web-1", launcher.Stop{NoReplacement: true}); err != nil {
 					t.Fatal(err)
 				}
 				h.blames(launcher.RouterError, "remove: panic in Router.Remove: ", fault.says)
-				equal(t, "outcome", h.ends("web-1").Outcome, launcher.Clean)
+				testkit.Equal(t, "outcome", h.ends("web-1").Outcome, launcher.Clean)
 			})
 		}
 	}
 }
 
-// One that panics when nobody waits for it any more is told of all the same.
-func TestFaults_RouterTooLate(t *testing.T) {
-	t.Parallel() // it takes as long as a router may
+// A panic of the router after its timeout is reported, too.
+func TestRouter_PanicAfterTimeoutIsReported(t *testing.T) {
+	t.Parallel() // parallel, because the test takes as long as the timeout of the router
 	release := make(chan struct{})
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{runners("web", 1)},
 		Router: &faultyRouter{add: once(func() error { <-release; panic(errFault) }), remove: once(func() error { return nil })}})
-	h.until("the router takes too long", func(e launcher.Event) bool { return e.Kind == launcher.RouterError })
+	h.until("the router times out", func(e launcher.Event) bool { return e.Kind == launcher.RouterError })
 	close(release)
-	h.blames(launcher.RouterError, "add, too late: panic in Router.Add: injected")
+	h.blames(launcher.RouterError, "add, after its timeout: panic in Router.Add: injected")
 	h.ready()
 }
 
-// What Redact panics at is not shown, and neither is the value, which may be the secret; and that is told once.
-func TestFaults_Redact(t *testing.T) {
+// If Redact panics, neither the text nor the value of the panic is shown, because both may contain
+// the secret. There is one alarm.
+func TestRedact_PanicHidesText(t *testing.T) {
 	var out bytes.Buffer
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{script("web", 1, "echo hunter2; echo hunter2 >&2; echo fine")}, Output: &out,
 		Redact: func(s string) string {
@@ -130,8 +134,8 @@ func TestFaults_Redact(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := h.ends("web-1")
-	equal(t, "outcome", st.Outcome, launcher.Clean)
-	equal(t, "reason", st.Reason, "[not shown: Redact has panicked]")
+	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
+	testkit.Equal(t, "reason", st.Reason, "[not shown: Redact has panicked]")
 	h.close()
 	h.drainEvents()
 	alarms := 0
@@ -143,17 +147,18 @@ func TestFaults_Redact(t *testing.T) {
 			}
 		}
 		if strings.Contains(e.Message+e.Stack, "hunter2") {
-			t.Errorf("the secret is out: %+v", e)
+			t.Errorf("event contains the secret: %+v", e)
 		}
 	}
-	equal(t, "alarms", alarms, 1)
-	equal(t, "lines withheld", strings.Count(out.String(), "| [not shown: Redact has panicked]\n"), 2)
-	equal(t, "lines shown", strings.Count(out.String(), "| fine\n"), 1)
-	equal(t, "secrets", strings.Count(out.String(), "hunter2"), 0)
+	testkit.Equal(t, "alarms", alarms, 1)
+	testkit.Equal(t, "lines replaced by a note", strings.Count(out.String(), "| [not shown: Redact has panicked]\n"), 2)
+	testkit.Equal(t, "lines shown", strings.Count(out.String(), "| fine\n"), 1)
+	testkit.Equal(t, "secrets", strings.Count(out.String(), "hunter2"), 0)
 }
 
-// An operator whose order to reload makes Reread panic is told so, and so is everybody; and another order works.
-func TestFaults_Reread(t *testing.T) {
+// Reread panics during a reload that an operator has requested. The operator gets an error, an
+// alarm is raised, and the next reload works.
+func TestReread_PanicFailsReloadAndRaisesAlarm(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			again := once(func() error { fault.do(); return nil })
@@ -164,30 +169,31 @@ func TestFaults_Reread(t *testing.T) {
 			h := launchWith(t, cfg).ready()
 			_, err := h.admin().Reload(soon(t), &pb.ReloadRequest{})
 			if status.Code(err) != codes.FailedPrecondition || !strings.Contains(status.Convert(err).Message(), "panic in Reread: ") {
-				t.Errorf("the operator is told %v", err)
+				t.Errorf("error of the order is %v", err)
 			}
 			h.blames(launcher.Alarm, "panic in Reread: ", fault.says)
 			reply, err := h.admin().Reload(soon(t), &pb.ReloadRequest{})
 			if err != nil || reply.GetMessage() != "nothing has changed" {
-				t.Errorf("once more: %v, %v", reply, err)
+				t.Errorf("second order: %v, %v", reply, err)
 			}
 		})
 	}
-	t.Run("by a program", func(t *testing.T) { // whose goroutine it is
+	t.Run("by a program", func(t *testing.T) { // in this subtest, the program calls Reload on its own goroutine
 		again := once(func() error { panic(errFault) })
 		h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{runners("web", 1)},
 			Reread: func(context.Context, any) (launcher.Config, []string, error) { return launcher.Config{}, nil, again() }}).ready()
 		func() {
-			defer func() { equal(t, "the caller gets", recover() == any(errFault), true) }()
+			defer func() { testkit.Equal(t, "the caller recovers the panic", recover() == any(errFault), true) }()
 			h.Reread(soon(t), false, "test")
 		}()
 		if _, err := h.Reread(soon(t), false, "test"); err != nil {
-			t.Errorf("once more: %v", err)
+			t.Errorf("second call: %v", err)
 		}
 	})
 }
 
-// A handler is a log handler that takes down what it is told, except where it is told to break.
+// A handler is a log handler that calls the function fault for each record, and then records the
+// message.
 type handler struct {
 	fault func(r slog.Record)
 
@@ -206,9 +212,9 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A log handler that does not return costs its message, however often; the first time is an alarm, which it may not be able
-// to take either.
-func TestFaults_Logger(t *testing.T) {
+// If the log handler panics, its message is lost. Only the first panic raises an alarm, and the
+// handler may panic at the message of that alarm, too.
+func TestLogger_PanicRaisesOneAlarm(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			log := &handler{fault: func(r slog.Record) {
@@ -219,9 +225,9 @@ func TestFaults_Logger(t *testing.T) {
 			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{runners("web", 1)}, Logger: slog.New(log)})
 			h.blames(launcher.Alarm, "panic in Logger: ", fault.says)
 			h.ready()
-			equal(t, "outcome", h.stops("web-1").Outcome, launcher.Clean)
+			testkit.Equal(t, "outcome", h.stops("web-1").Outcome, launcher.Clean)
 			h.close()
-			equal(t, "further alarms", h.count(launcher.Alarm), 1)
+			testkit.Equal(t, "further alarms", h.count(launcher.Alarm), 1)
 			log.mu.Lock()
 			defer log.mu.Unlock()
 			var rest []string
@@ -230,13 +236,13 @@ func TestFaults_Logger(t *testing.T) {
 					rest = append(rest, string(e.Kind))
 				}
 			}
-			equal(t, "it is told the rest, to the end", log.told, rest)
-			equal(t, "of which the first", rest[:min(1, len(rest))], []string{string(launcher.GroupHealthy)})
+			testkit.Equal(t, "messages of the handler", log.told, rest)
+			testkit.Equal(t, "first message", rest[:min(1, len(rest))], []string{string(launcher.GroupHealthy)})
 		})
 	}
 }
 
-// A faultyWriter breaks at lines that say so.
+// A faultyWriter calls its function fault at lines that contain a marker.
 type faultyWriter struct {
 	fault func()
 	out   bytes.Buffer
@@ -249,21 +255,21 @@ func (w *faultyWriter) Write(b []byte) (int, error) {
 	return w.out.Write(b)
 }
 
-// An Output that does not return has not taken the line, which is counted; the next ones it gets.
-func TestFaults_Output(t *testing.T) {
+// If Output panics, the line counts as dropped, and the next lines are written.
+func TestOutput_PanicDropsOneLine(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			out := &faultyWriter{fault: fault.do}
 			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{script("web", 1, "echo one; echo break; echo two")}, Output: out})
-			h.blames(launcher.Alarm, "some of what processes print is lost", "panic in Output.Write: ", fault.says)
+			h.blames(launcher.Alarm, "some output of processes is lost", "panic in Output.Write: ", fault.says)
 			h.ready()
-			equal(t, "outcome", h.stops("web-1").Outcome, launcher.Clean)
+			testkit.Equal(t, "outcome", h.stops("web-1").Outcome, launcher.Clean)
 			h.close()
 			log := h.Stats().Groups["web"].Log
-			equal(t, "lines lost", log.DroppedLines, uint64(1))
+			testkit.Equal(t, "dropped lines", log.DroppedLines, uint64(1))
 			for _, want := range []string{"| one\n", "| two\n", "1 lines dropped: "} {
 				if !strings.Contains(out.out.String(), want) {
-					t.Errorf("the output does not have %q:\n%s", want, &out.out)
+					t.Errorf("output does not contain %q:\n%s", want, &out.out)
 				}
 			}
 		})

@@ -3,124 +3,76 @@ package launcher
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
+	"github.com/swansong-go/swansong/launcher/internal/output"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/launcher/internal/roll"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// A group keeps as many processes of one kind as are desired, replaces those that fail, and all of them in a roll.
-//
-// One goroutine, loop, starts processes and tells them to stop; it looks at what there is whenever something has changed,
-// and does what package roll says. All else only changes fields, under mu, and wakes it. Invariants:
-//
-//   - Every process is in all until its machine has come to an end, so that roll counts those that are shutting down.
-//   - revision is what a new process is of: in a roll what that leads to, unless it is paused or on its way back.
-//   - vacant is 0 but in a roll on its way forward.
+// A group runs the processes of one [GroupConfig]. Its goroutine, run, waits for a change, asks the
+// controller what to do, and starts and stops processes. Orders, reloads and processes change the
+// controller with mu held, and wake the goroutine.
 type group struct {
 	manager *Manager
 	name    string
 	scope   *ctxshutdown.Swansong
-	poke    chan struct{}
+	wakeups chan struct{}
 	emptied chan struct{} // closed when the group has been stopped and its last process is gone
-	begun   time.Time     // package roll counts from here
+	removed atomic.Bool   // a reload has removed the group
+	logs    *output.GroupLogs
 
-	had *time.Duration // the manager's: of a group that a reload has dropped, the total deadline until then
-
-	mu        sync.Mutex
-	cfg       GroupConfig // of the revision that is wanted
-	revision  int
-	configs   map[int]GroupConfig // by revision: the wanted one, and the one that a roll comes from
-	sources   map[int]any         // of those, the Source of the Config that they were loaded with
-	all       map[string]*process
-	found     []*rememberedProcess // kept by an earlier launcher, and not adopted yet
-	recent    []Status             // of those that have ended, the latest last
-	number    int                  // of the last process started
-	roll      *rolling             // nil: none under way, or paused
-	givenUpOn int                  // how many a roll could not replace
-	missing   int                  // of those, fewer than desired
-	short     shortfall
-	vacant    int // processes that a roll has not come to yet, have failed, and are to be started again
-
-	waits     bool      // until those that it depends on are healthy: its loop has yet to look
-	waitsFor  []string  // those that are not
-	failures  int       // in a row
-	withheld  int       // starts in a row that the launcher has not come to make
-	failedAt  time.Time // the last of them
-	notBefore time.Time
-	givenUp   bool // too many failures
-	lastError string
-	stopping  bool
-	excused   map[string]bool // those whose end changes nothing any more: the group has told them to stop, or has lost them already
-	healthy   bool            // as was told last
+	mu         sync.Mutex
+	controller *controller
 }
 
-// A shortfall is why there are fewer processes than a configuration says, and nothing is wrong with that.
-type shortfall struct {
-	fewer   int // by order
-	through int // since they have ended, and the restart policy has nobody follow them
-	failed  int // of those, who have not ended well
-}
-
-// of is how many are left of those that are configured.
-func (s shortfall) of(cfg GroupConfig) int { return max(0, cfg.Desired-s.fewer-s.through) }
-
-// ends counts one that nobody follows.
-func (s *shortfall) ends(cfg GroupConfig, failed bool) {
-	if s.of(cfg) == 0 {
-		return
-	}
-	s.through++
-	if failed {
-		s.failed++
-	}
-}
-
-// desired is how many processes there shall be.
-func (g *group) desired() int { return g.short.of(g.cfg) }
-
-// recentKept is how many ended processes are remembered, and have their files in LogConfig.Dir kept.
-const recentKept = 32
-
-func newGroup(m *Manager, cfg GroupConfig, source any) *group {
+func newGroup(m *Manager, cfg spec.Group, source any) *group {
 	scope, _ := ctxshutdown.WithCancel(m.groupsScope, ctxshutdown.WithName(cfg.Name))
-	return &group{
-		manager: m, name: cfg.Name, scope: scope, poke: make(chan struct{}, 1), emptied: make(chan struct{}), begun: time.Now(),
-		cfg: cfg, waits: true, revision: 1, configs: map[int]GroupConfig{1: cfg}, sources: map[int]any{1: source},
-		all: map[string]*process{}, excused: map[string]bool{},
-	}
+	g := &group{manager: m, name: cfg.Name, scope: scope, wakeups: make(chan struct{}, 1), emptied: make(chan struct{})}
+	g.logs = m.logs.Group(cfg.Name, keptStatuses, m.printsTo)
+	g.controller = newController(cfg, source, g.publish)
+	return g
 }
 
+func (g *group) publish(e Event) {
+	e.Group = g.name
+	g.manager.publish(e)
+}
+
+// wake has run call reconcile.
 func (g *group) wake() {
 	select {
-	case g.poke <- struct{}{}:
+	case g.wakeups <- struct{}{}:
 	default:
 	}
 }
 
-// loop runs until the group has been told to stop and is empty.
-func (g *group) loop() {
+// run returns when the group has been stopped and is empty.
+func (g *group) run() {
 	defer close(g.emptied)
-	g.settle()
+	g.awaitAdopted()
 	if !g.awaitDependencies() {
 		g.close()
 		return
 	}
-	g.replaceFound()
+	g.replaceAdopted()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	stop := g.scope.Done()
 	for {
 		timer.Stop()
-		if at := g.look(time.Now()); !at.IsZero() {
+		if at := g.reconcile(time.Now()); !at.IsZero() {
 			timer.Reset(time.Until(at))
 		}
 		select {
-		case <-g.poke:
+		case <-g.wakeups:
 		case <-timer.C:
 		case <-stop:
 			g.close()
@@ -129,347 +81,244 @@ func (g *group) loop() {
 	}
 }
 
-// awaitDependencies returns true when the groups that this one needs are healthy, and false if it is told to stop before.
+// awaitDependencies waits until the groups that this one depends on are healthy. It returns false
+// if the group is stopped before.
 func (g *group) awaitDependencies() bool {
-	if g.begins(nil) {
+	if g.beginIfDependingOn(nil) {
 		return g.scope.Err() == nil
 	}
 	events, stop := g.manager.events.watch()
 	defer stop()
 	for {
-		var waitsFor []string
-		needs := g.config().DependsOn // which a reload can change meanwhile
-		for _, name := range needs {
-			if !g.manager.healthy(name) {
-				waitsFor = append(waitsFor, name)
+		var unhealthy []string
+		needed := g.config().DependsOn // a reload can change it while the group waits
+		for _, name := range needed {
+			if !g.manager.isHealthy(name) {
+				unhealthy = append(unhealthy, name)
 			}
 		}
 		g.mu.Lock()
-		g.waitsFor = waitsFor
+		g.controller.waitsFor = unhealthy
 		g.mu.Unlock()
-		if len(waitsFor) == 0 && g.begins(needs) {
+		if len(unhealthy) == 0 && g.beginIfDependingOn(needed) {
 			return g.scope.Err() == nil
 		}
 		select {
 		case <-events:
-		case <-g.poke:
+		case <-g.wakeups:
 		case <-g.scope.Done():
 			return false
 		}
 	}
 }
 
-// begins has the group begin, if these are the groups that it depends on.
-func (g *group) begins(needs []string) bool {
+// beginIfDependingOn ends the wait for dependencies and returns true, if these are still the groups
+// that this one depends on.
+func (g *group) beginIfDependingOn(needed []string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !slices.Equal(g.cfg.DependsOn, needs) {
+	c := g.controller
+	if !slices.Equal(c.config().DependsOn, needed) {
 		return false
 	}
-	g.waits = false
-	if g.roll != nil { // of processes that were adopted; nothing could come of it before
-		g.roll.state.Progress = time.Since(g.begun)
+	c.awaitsDependencies = false
+	if c.roll != nil { // a roll of adopted processes, which could make no progress until now
+		c.roll.DelayProgress(time.Since(c.epoch))
 	}
 	return true
 }
 
-// unstarted reports whether nobody has been started yet, so that there is nobody to replace.
-func (g *group) unstarted() bool { return g.waits && len(g.all) == 0 && len(g.found) == 0 }
-
-// close stops all processes, once those who need them are gone, and returns when they are gone, too.
+// close stops all processes after the groups that depend on this one are empty, and returns when
+// the processes are gone.
 func (g *group) close() {
 	g.mu.Lock()
-	g.stopping = true
-	g.endRoll(&RollError{Group: g.name, Cause: ctxshutdown.ErrShutdown})
+	g.controller.stopping = true
+	g.controller.endRoll(&RollError{Group: g.name, Cause: ctxshutdown.ErrShutdown})
 	g.mu.Unlock()
-	cut := g.scope.Work().Done()
+	forced := g.scope.Work().Done()
 	for _, other := range g.manager.allGroups() {
 		if slices.Contains(other.config().DependsOn, g.name) {
 			select {
 			case <-other.emptied:
-			case <-cut:
+			case <-forced:
 			}
 		}
 	}
 	g.mu.Lock()
-	left := slices.Collect(maps.Values(g.all))
+	left := g.controller.instances.sorted()
 	g.mu.Unlock()
-	reason := g.whyItStops()
-	for _, p := range left {
-		go p.send(event{kind: evStop, reason: reason})
+	reason := "launcher: " + strings.TrimPrefix(context.Cause(g.scope).Error(), "launcher: ")
+	if g.removed.Load() {
+		reason = "launcher: a reload has removed the group"
 	}
-	for _, p := range left {
-		<-p.quit // and not p.over: a router may still be told of it, which is a guard of the scope
+	for _, i := range left {
+		go i.send(lifecycle.Event{Kind: lifecycle.OnStop, Reason: reason})
+	}
+	for _, i := range left {
+		// Not i.ended, because a call of the router may still hold a guard of the scope.
+		<-i.quit
 	}
 }
 
-func (g *group) whyItStops() string {
-	g.manager.mu.Lock()
-	defer g.manager.mu.Unlock()
-	if g.had != nil {
-		return "launcher: a reload has removed the group"
-	}
-	return "launcher: " + strings.TrimPrefix(context.Cause(g.scope).Error(), "launcher: ")
-}
-
-// look does what is to be done now, and returns when to look again, zero if nothing is known to be due.
-func (g *group) look(now time.Time) (again time.Time) {
+// reconcile does what the controller says. It returns when to call it again if nothing changes
+// before, zero for never.
+func (g *group) reconcile(now time.Time) (next time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	later := func(t time.Time) {
-		if t.After(now) && (again.IsZero() || t.Before(again)) {
-			again = t
+	c := g.controller
+	again := func(t time.Time) {
+		if t.After(now) && (next.IsZero() || t.Before(next)) {
+			next = t
 		}
 	}
-	for _, p := range g.all {
-		st := p.snapshot()
-		if st.State != Ready || g.excused[p.id] {
-			continue
-		}
-		stable := st.ReadyAt.Add(g.cfg.Restart.ResetAfter)
-		later(st.ReadyAt.Add(g.cfg.MinReady))
-		if g.failures > 0 && !g.givenUp && g.endsRow(st) {
-			later(stable)
-			if !stable.After(now) {
-				g.failures = 0
-			}
-		}
-	}
+	c.observeReady(now, again)
 	for acting := true; acting; {
-		switch a := g.next(now); a.Do {
+		switch a := c.next(now); a.Do {
 		case roll.Start:
-			acting = g.start(g.revisionOf(a.Version))
+			acting = g.start(c.revisionToStart(a.Version))
 		case roll.Stop:
 			g.stop(a)
 		case roll.Wait:
 			acting = false
 			if a.Until > 0 {
-				later(g.begun.Add(a.Until))
+				again(c.epoch.Add(a.Until))
 			}
 		}
 	}
-	if !g.givenUp {
-		later(g.notBefore)
+	if !c.backOff.GivenUp {
+		again(c.backOff.NotBefore)
 	}
-	if h := g.healthLocked(now); h.Healthy != g.healthy {
-		g.healthy = h.Healthy
+	if h := c.health(now); h.Healthy != c.healthy {
+		c.healthy = h.Healthy
 		kind := GroupUnhealthy
 		if h.Healthy {
 			kind = GroupHealthy
 		}
-		g.tell(Event{Kind: kind, Message: fmt.Sprintf("%d of %d ready", h.Ready, h.Desired)})
+		g.publish(Event{Kind: kind, Message: fmt.Sprintf("%d of %d ready", h.Ready, h.Desired)})
 	}
-	return again
+	return next
 }
 
-// next asks package roll.
-func (g *group) next(now time.Time) roll.Action {
-	hold := g.givenUp || now.Before(g.notBefore)
-	for g.roll != nil && !g.roll.state.Paused {
-		a, again := g.rollOn(now)
-		switch {
-		case again:
-			continue
-		case a.Do == roll.Stop && a.ID == "":
-			g.vacant--
-			continue
-		case a.Do == roll.Wait && g.vacant > 0 && !hold && len(g.all) < g.desired()+*g.cfg.MaxSurge:
-			g.vacant--
-			return roll.Action{Do: roll.Start, Version: roll.Old}
-		}
-		return a
-	}
-	paused := g.roll != nil
-	a := roll.Keep(g.cfg.arithmetic(g.desired()-g.missing), g.view(now), paused)
-	if a.Do == roll.Start && hold {
-		return roll.Action{}
-	}
-	a.Version = g.versionOf(g.revision)
-	return a
-}
-
-// view is the group as package roll sees it.
-func (g *group) view(now time.Time) roll.View {
-	v := roll.View{Now: now.Sub(g.begun)}
-	if g.roll != nil {
-		v.Failures = g.roll.failures
-	}
-	for _, p := range g.sorted() {
-		st := p.snapshot()
-		i := roll.Instance{ID: p.id, Version: g.versionOf(p.revision)}
-		switch {
-		case g.excused[p.id], st.State > Unhealthy && !st.State.Ended(): // who is unhealthy stops by itself
-			i.Health = roll.Stopping
-		case st.State >= Unhealthy: // and lost has yet to say whether anybody is to take its place
-		case st.State == Ready && st.Routed:
-			i.Health, i.Since = roll.Ready, st.ReadyAt.Sub(g.begun)
-		}
-		v.Instances = append(v.Instances, i)
-	}
-	for range g.vacant {
-		v.Instances = append(v.Instances, roll.Instance{Version: roll.Old, Health: roll.Starting})
-	}
-	return v
-}
-
-// versionOf says what a revision is to the roll, or, where there is none, whether it is the one that is wanted. There may be others
-// than the two of the roll, of a paused one that was given up for it: they are not where it leads, be it on its way back.
-func (g *group) versionOf(revision int) roll.Version {
-	if r := g.roll; r != nil && r.target() == roll.Old {
-		if revision == r.from {
-			return roll.Old
-		}
-		return roll.New
-	}
-	to := g.revision
-	if g.roll != nil {
-		to = g.roll.to
-	}
-	if revision == to {
-		return roll.New
-	}
-	return roll.Old
-}
-
-// revisionOf is the opposite of versionOf, for what is to be started.
-func (g *group) revisionOf(v roll.Version) int {
-	switch {
-	case g.roll == nil:
-		return g.revision
-	case v == roll.New:
-		return g.roll.to
-	}
-	return g.roll.from
-}
-
-// sorted returns the processes, oldest first.
-func (g *group) sorted() []*process {
-	all := slices.Collect(maps.Values(g.all))
-	slices.SortFunc(all, func(a, b *process) int { return a.status.Started.Compare(b.status.Started) })
-	return all
-}
-
-// start starts a process, and returns false if it is too late for that.
+// start starts a process of a revision. It returns false if the group is stopping. g.mu is held.
 func (g *group) start(revision int) bool {
-	g.number++
-	return g.launch(newProcess(g.manager, g, fmt.Sprintf("%s-%d", g.name, g.number), revision, g.configs[revision]))
+	c := g.controller
+	return g.launch(newProcess(g.manager, g, c.newID(), revision, c.revisions.ByNumber[revision].Config))
 }
 
-// launch runs a process, and returns false if it is too late for that.
+// launch runs a process. It returns false if the group is stopping. g.mu is held.
 func (g *group) launch(p *process) bool {
-	guard, ok := g.scope.TryGuard()
+	groupGuard, ok := g.scope.TryGuard()
 	if !ok {
 		return false
 	}
 	p.scope, _ = ctxshutdown.WithCancel(g.scope.Work(), ctxshutdown.WithName(p.id))
-	g.all[p.id] = p
+	g.controller.instances.add(p)
 	g.manager.register(p)
-	held := p.scope.Guard()
-	guard.Release()
+	guard := p.scope.Guard()
+	groupGuard.Release()
 	go func() {
 		p.run()
-		held.Release()
+		guard.Release()
 		p.scope.Shutdown()
 	}()
 	return true
 }
 
-// stop tells a process to stop, for good.
+// stop stops the process that the controller names. g.mu is held.
 func (g *group) stop(a roll.Action) {
-	p, why := g.all[a.ID], a.Why
-	if r := g.roll; r != nil && p.revision != g.revision {
-		why = fmt.Sprintf("%s by revision %d", why, g.revision)
-		if r.reason != "" {
-			why += ": " + r.reason
-		}
-	}
-	g.excused[a.ID] = true
-	p.spared = p.spared || a.Why == roll.Surplus
-	go p.send(event{kind: evStop, reason: why})
+	p, reason := g.controller.onStop(a)
+	go p.send(lifecycle.Event{Kind: lifecycle.OnStop, Reason: reason})
 }
 
-// processChanged is told of each change of state.
+// processChanged is called after each change of a process's state.
 func (g *group) processChanged(p *process) {
 	st := p.snapshot()
 	g.mu.Lock()
-	if g.all[p.id] == p {
+	c := g.controller
+	if i := c.instances.of(p); i != nil {
 		if st.PID != 0 {
-			g.withheld = 0
+			c.backOff.Started()
 		}
-		// One that is not wanted to go on is made up for when that is known, and not when it has ended: a process that fails
-		// may take its time to drain.
+		// An unhealthy process is replaced before it has ended, because a process that fails may
+		// take long to drain.
 		if st.State == Unhealthy || st.State.Ended() {
-			g.lost(p, st)
+			c.onExit(i, st)
 		}
 		if st.State.Ended() {
-			g.remove(p, st)
+			g.remove(i, st)
 		}
 	}
 	g.mu.Unlock()
 	g.wake()
 }
 
-func (g *group) remove(p *process, st Status) {
-	delete(g.all, p.id)
-	delete(g.excused, p.id)
-	g.manager.memory.note()
-	g.recent = append(g.recent, st)
-	if len(g.recent) > recentKept {
-		if old := g.manager.forget(g.recent[0].ID); old != nil {
-			g.manager.logs.remove(old)
+// remove moves a process from those that exist to those that have ended lately. g.mu is held.
+func (g *group) remove(i *instance, st Status) {
+	c := g.controller
+	delete(c.instances, i.id)
+	g.manager.stateFile.Changed()
+	c.ended = append(c.ended, st)
+	if len(c.ended) > keptStatuses {
+		if old := g.manager.forget(c.ended[0].ID); old != nil {
+			g.logs.Remove(old.cfg.Log, old.id, old.ended)
 		}
-		g.recent = slices.Delete(g.recent, 0, 1)
+		c.ended = slices.Delete(c.ended, 0, 1)
 	}
 }
 
-func (g *group) tell(e Event) {
-	e.Group = g.name
-	g.manager.publish(e)
-}
-
-// ends counts a process that nobody follows where the group is to have a revision.
-func (g *group) ends(p *process, revision int, failed bool) {
-	s := &g.short
-	if revision != g.revision {
-		s = &g.roll.other
-	}
-	s.ends(g.configs[revision], failed)
-	p.through = append(p.through, revision)
-}
-
-// oneFewer has the group have one process less from now on, wherever a roll that is under way leads, but where that is counted as
-// through: that would take another one away.
-func (g *group) oneFewer(p *process) {
-	if g.desired() > 0 && !slices.Contains(p.through, g.revision) {
-		g.short.fewer++
-	}
-	r := g.roll
-	if r == nil {
-		return
-	}
-	r.state = r.state.OneFewer(g.rollRules(), g.view(time.Now()), p.id)
-	if r.onlyForward() {
-		return
-	}
-	if other := g.otherRevision(); r.other.of(g.configs[other]) > 0 && !slices.Contains(p.through, other) {
-		r.other.fewer++
-	}
-}
-
-// stopProcess stops one. With replace false the group has one less from now on.
+// stopProcess stops a process by order. Without a replacement the group has one process fewer from
+// then on.
 func (g *group) stopProcess(p *process, reason string, grace time.Duration, replace bool) {
 	g.mu.Lock()
-	if g.all[p.id] == p {
-		if !replace && !p.spared { // also of one that the group is replacing: it has one less then
-			p.spared = true
-			g.oneFewer(p)
-			g.manager.memory.note() // also of one that was to stop before
-		} else if replace && !g.excused[p.id] && g.rollsPast(p) {
-			g.vacant++
-		}
-		g.excused[p.id] = true // ordered, so that however it ends, it is no failure
+	if i := g.controller.instances.of(p); i != nil && g.controller.onStopOrder(i, replace) {
+		g.manager.stateFile.Changed() // also if the process was stopping already
 	}
 	g.mu.Unlock()
 	g.wake()
-	p.send(event{kind: evStop, reason: reason, grace: grace})
+	p.send(lifecycle.Event{Kind: lifecycle.OnStop, Reason: reason, Grace: grace})
+}
+
+// config returns the configuration that the group wants. After a roll that failed, that is the one
+// from before.
+func (g *group) config() spec.Group {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return *g.controller.config()
+}
+
+// source returns the Source of the Config that the wanted configuration was loaded with.
+func (g *group) source() any {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.controller.revisions.Wanted().Source
+}
+
+// processes returns the processes that exist, oldest first.
+func (g *group) processes() (all []*process) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, i := range g.controller.instances.sorted() {
+		all = append(all, i.process)
+	}
+	return all
+}
+
+// givenUp returns a *GivenUpError if the group was given up.
+func (g *group) givenUp() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.controller.backOff.GivenUp {
+		return g.controller.givenUpError()
+	}
+	return nil
+}
+
+// isEmpty reports whether the group has been stopped and its last process is gone.
+func (g *group) isEmpty() bool {
+	select {
+	case <-g.emptied:
+		return true
+	default:
+		return false
+	}
 }

@@ -13,11 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// Processes that fail are replaced, later each time, and not for ever.
-func TestCrashLoop(t *testing.T) {
+// A process that fails is replaced after a pause, which doubles each time, until the group is given
+// up.
+func TestCrashLoop_BacksOffAndGivesUp(t *testing.T) {
 	g := group("bad", 1, "exit", "3")
 	g.Restart = launcher.RestartConfig{MinBackoff: 20 * time.Millisecond, MaxBackoff: 80 * time.Millisecond, CrashLimit: 5}
 	h := launch(t, g)
@@ -37,17 +39,18 @@ func TestCrashLoop(t *testing.T) {
 			started = append(started, e.Time)
 		}
 	}
-	equal(t, "how many were started", len(started), 5)
+	testkit.Equal(t, "how many were started", len(started), 5)
 	for n, least := range []time.Duration{20, 40, 80, 80} {
 		if got := started[n+1].Sub(ended[n]); got < least*time.Millisecond {
-			t.Errorf("start %d came %v after the failure before it, and had to wait for %d ms", n+2, got, least)
+			t.Errorf("start %d came %v after the previous failure, want at least %d ms", n+2, got, least)
 		}
 	}
 }
 
-// One that has been sound since before the failures of another does not end the row of those: it says nothing of what is
-// started now.
-func TestCrashLoop_BesideASoundOne(t *testing.T) {
+// One process is ready, and another one fails again and again. The ready process started before
+// these failures, so it does not show that processes started now work, and the failures are still
+// counted.
+func TestCrashLoop_ReadyProcessDoesNotResetFailures(t *testing.T) {
 	g := script("web", 2, `case {id} in web-1) ;; *) until [ -e {dir}/go ]; do sleep 0.01; done; exit 3;; esac`)
 	g.Restart = launcher.RestartConfig{MinBackoff: 20 * time.Millisecond, MaxBackoff: 80 * time.Millisecond, CrashLimit: 4, ResetAfter: time.Millisecond}
 	h := launch(t, g)
@@ -55,19 +58,19 @@ func TestCrashLoop_BesideASoundOne(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	last := h.until("it is told that something is wrong", func(e launcher.Event) bool {
+	last := h.until("an alarm", func(e launcher.Event) bool {
 		return e.Kind == launcher.Alarm || e.Process == "web-6"
 	})
-	equal(t, "what is told", last.Kind, launcher.Alarm)
+	testkit.Equal(t, "kind of the event", last.Kind, launcher.Alarm)
 	health, _ := h.GroupHealth("web")
-	equal(t, "given up", health.GivenUp, true)
+	testkit.Equal(t, "given up", health.GivenUp, true)
 	if !strings.Contains(health.Message, "given up after 4 failures in a row") {
-		t.Errorf("it is said: %q\n%s", health.Message, h.story())
+		t.Errorf("message is %q\n%s", health.Message, h.story())
 	}
-	equal(t, "state of the sound one", stateOf(h, "web-1"), launcher.Ready)
+	testkit.Equal(t, "state of the ready process", stateOf(h, "web-1"), launcher.Ready)
 }
 
-func TestRestartPolicies(t *testing.T) {
+func TestRestartPolicy_DecidesByExitCode(t *testing.T) {
 	for _, c := range []struct {
 		policy  launcher.RestartPolicy
 		code    string
@@ -78,7 +81,7 @@ func TestRestartPolicies(t *testing.T) {
 		{launcher.OnFailure, "3", true, 1},
 		{launcher.Always, "0", true, 1},
 		{launcher.Never, "0", false, 0},
-		{launcher.Never, "3", false, 1}, // and given up: it has never been ready
+		{launcher.Never, "3", false, 1}, // given up, because it has never been ready
 	} {
 		t.Run(string(c.policy)+" "+c.code, func(t *testing.T) {
 			g := group("job", 1, "exit", c.code)
@@ -90,28 +93,28 @@ func TestRestartPolicies(t *testing.T) {
 			}
 			h.ends("job-1")
 			health, _ := h.GroupHealth("job")
-			equal(t, "desired", health.Desired, c.desired)
-			equal(t, "healthy", health.Healthy, c.desired == 0)
-			equal(t, "processes that there have been", len(health.Processes), 1)
-			equal(t, "it is said to be completed", strings.HasPrefix(health.Message, "completed: all 1 have ended; by the restart policy, "+string(c.policy)), c.desired == 0)
+			testkit.Equal(t, "desired", health.Desired, c.desired)
+			testkit.Equal(t, "healthy", health.Healthy, c.desired == 0)
+			testkit.Equal(t, "number of processes so far", len(health.Processes), 1)
+			testkit.Equal(t, "message says completed", strings.HasPrefix(health.Message, "completed: all 1 have finished; with restart policy "+string(c.policy)), c.desired == 0)
 		})
 	}
 }
 
-// A group of processes that are to run once says how far it has come, and what has come of them, and runs them again by an
-// order.
-func TestRunsOnce(t *testing.T) {
+// A job group reports how many processes have finished and how many of them have failed. Restart
+// runs the finished processes again.
+func TestJob_ReportsFinishedProcesses(t *testing.T) {
 	g := runners("job", 2)
 	g.Restart.Policy = launcher.Never
 	h := launch(t, g).ready()
 	message := func(what, want string) {
 		t.Helper()
 		health, _ := h.GroupHealth("job")
-		equal(t, what, health.Message, want)
+		testkit.Equal(t, what, health.Message, want)
 	}
 	message("message while they run", "")
-	const policy = "; by the restart policy, never, nobody follows before an order"
-	for n, want := range []string{"1 of 2 have ended for good, 1 of them with a failure", "completed: all 2 have ended, 2 of them with a failure"} {
+	const policy = "; with restart policy never they are started again only on request"
+	for n, want := range []string{"1 of 2 have finished, 1 of them with a failure", "completed: all 2 have finished, 2 of them with a failure"} {
 		id := fmt.Sprintf("job-%d", n+1)
 		kill(t, h.running("job")[0].PID)
 		h.ends(id)
@@ -121,12 +124,13 @@ func TestRunsOnce(t *testing.T) {
 		t.Fatalf("%v\n%s", err, h.story())
 	}
 	health, _ := h.GroupHealth("job")
-	equal(t, "ready after the order", health.Ready, 2)
+	testkit.Equal(t, "ready after the order", health.Ready, 2)
 	message("message after the order", "")
 }
 
-// A process that drains by itself has a successor at once, who stays, however it ends then.
-func TestRunsOnce_DrainsByItself(t *testing.T) {
+// A process that drains without having been asked to is replaced at once. Its replacement stays,
+// however the first process ends.
+func TestRestartNever_ReplacesProcessThatDrainsByItself(t *testing.T) {
 	g := runners("web", 1, "--behavior", "hang")
 	g.Restart.Policy = launcher.Never
 	g.LivenessInterval = 20 * time.Millisecond
@@ -136,13 +140,14 @@ func TestRunsOnce_DrainsByItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.enters("web-2", launcher.Ready)
-	equal(t, "end of the first", h.ends("web-1").State, launcher.Forced)
+	testkit.Equal(t, "state of the first process", h.ends("web-1").State, launcher.Forced)
 	health, _ := h.GroupHealth("web")
-	equal(t, "desired", health.Desired, 1)
-	equal(t, "state of the second", stateOf(h, "web-2"), launcher.Ready)
+	testkit.Equal(t, "desired", health.Desired, 1)
+	testkit.Equal(t, "state of the second process", stateOf(h, "web-2"), launcher.Ready)
 }
 
-// brief is a group of processes that write a word to a file and end with a code, before anybody could count on them.
+// brief returns a group of processes that write a word to a file and exit with a code before they
+// are available.
 func brief(file, word, code string) launcher.GroupConfig {
 	g := group("job", 2, "")
 	g.Command, g.Protocol, g.MinReady = []string{"/bin/sh", "-c", "echo " + word + " >>" + file + "; exit " + code}, launcher.Signals, time.Minute
@@ -150,8 +155,8 @@ func brief(file, word, code string) launcher.GroupConfig {
 	return g
 }
 
-// A group of processes that run once is restarted and reloaded by running each of them once more, however fast they end.
-func TestRunsOnce_Again(t *testing.T) {
+// A restart and a reload of a job group run each process once more, however fast it ends.
+func TestJob_RunsAgainOnRestartAndReload(t *testing.T) {
 	for _, policy := range []launcher.RestartPolicy{launcher.Never, launcher.OnFailure} {
 		t.Run(string(policy), func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "ran")
@@ -166,7 +171,7 @@ func TestRunsOnce_Again(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				equal(t, "who has run after the "+what, string(text), want)
+				testkit.Equal(t, "what has run after the "+what, string(text), want)
 			}
 			h := launch(t, job("a"))
 			h.ends("job-1")
@@ -181,17 +186,18 @@ func TestRunsOnce_Again(t *testing.T) {
 			}
 			ran("reload", "a\na\na\na\nb\nb\n")
 			health, _ := h.GroupHealth("job")
-			equal(t, "desired", health.Desired, 0)
-			if want := "completed: all 2 have ended; by the restart policy, " + string(policy); !strings.HasPrefix(health.Message, want) {
-				t.Errorf("it is said: %q, want %q", health.Message, want)
+			testkit.Equal(t, "desired", health.Desired, 0)
+			if want := "completed: all 2 have finished; with restart policy " + string(policy); !strings.HasPrefix(health.Message, want) {
+				t.Errorf("message is %q, want prefix %q", health.Message, want)
 			}
-			equal(t, "rolls that have failed", h.count(launcher.RollFailed), 0)
+			testkit.Equal(t, "failed rolls", h.count(launcher.RollFailed), 0)
 		})
 	}
 }
 
-// Where that fails, what was there before is not run again: it was through when the roll began.
-func TestRunsOnce_AgainFails(t *testing.T) {
+// If the roll of a job group fails, a rollback does not run the earlier jobs again, because they
+// had finished before the roll.
+func TestJob_RollbackDoesNotRunFinishedJobsAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ran")
 	h := launch(t, brief(file, "good", "0"))
 	h.ends("job-1")
@@ -205,7 +211,7 @@ func TestRunsOnce_AgainFails(t *testing.T) {
 	desired := func(when string) {
 		t.Helper()
 		health, _ := h.GroupHealth("job")
-		equal(t, "desired "+when, health.Desired, 0)
+		testkit.Equal(t, "desired "+when, health.Desired, 0)
 	}
 	desired("while the roll is paused")
 	if err := h.Rollback(soon(t), "job", "test"); err != nil {
@@ -216,11 +222,11 @@ func TestRunsOnce_AgainFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "how often the good one has run", strings.Count(string(text), "good"), 2)
+	testkit.Equal(t, "number of runs of the good job", strings.Count(string(text), "good"), 2)
 }
 
-// Who has ended for good while others were to take its place is through as well when those come to nothing.
-func TestRunsOnce_EndsInARoll(t *testing.T) {
+// A job that finishes during a roll that would replace it counts as finished when the roll fails.
+func TestJob_CountsAsFinishedWhenRollFailsLater(t *testing.T) {
 	g := runners("job", 2)
 	g.Restart.Policy = launcher.Never
 	h := launch(t, g).ready()
@@ -233,17 +239,18 @@ func TestRunsOnce_EndsInARoll(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := comes(t, h, over); err == nil {
-		t.Fatal("the roll does not fail")
+	if err := awaitRoll(t, h, over); err == nil {
+		t.Fatal("the roll succeeds, want an error")
 	}
 	health, _ := h.GroupHealth("job")
-	equal(t, "desired", health.Desired, 1)
-	equal(t, "those that there were", revisions(h, "job")[1], 1)
+	testkit.Equal(t, "desired", health.Desired, 1)
+	testkit.Equal(t, "processes of revision 1", revisions(h, "job")[1], 1)
 }
 
-// A canary that has failed while the roll was paused, and has nobody follow, is none that has done what it was there for: as many as
-// before go first when the roll goes on. One that has done that is one less.
-func TestRunsOnce_CanaryEndsInAPause(t *testing.T) {
+// A canary that fails while its roll is paused does not count as finished: after the roll has been
+// resumed, it waits for as many canaries as before. A canary that finishes reduces the number of
+// canaries to wait for by one.
+func TestJob_FailedCanaryIsReplacedWhenRollResumes(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		ends  func(t *testing.T, h *harness, st launcher.Status)
@@ -260,8 +267,8 @@ func TestRunsOnce_CanaryEndsInAPause(t *testing.T) {
 			next.Command = []string{"/bin/sh", "-c", "case {id} in job-5) until [ -e {dir}/done ]; do sleep 0.01; done;; job-6) exit 3;; *) exec sleep 1000;; esac"}
 			next.Protocol, next.Restart.Policy = launcher.Signals, launcher.Never
 			next.Roll = launcher.RollConfig{Canary: 2, CanaryWait: time.Hour}
-			if err := comes(t, h, begin(h, next)); err == nil {
-				t.Fatal("the roll does not fail")
+			if err := awaitRoll(t, h, begin(h, next)); err == nil {
+				t.Fatal("the roll succeeds, want an error")
 			}
 			first, err := h.Process("job-5")
 			if err != nil {
@@ -272,23 +279,23 @@ func TestRunsOnce_CanaryEndsInAPause(t *testing.T) {
 			ctx, cancel := context.WithCancel(soon(t))
 			over := make(chan error, 1)
 			go func() { over <- h.Resume(ctx, "job", "test") }()
-			equal(t, "what is said of them", goFirst(h), fmt.Sprintf("%d go first", c.first))
+			testkit.Equal(t, "announcement", announcedCanaries(h), fmt.Sprintf("the first %d are available", c.first))
 			cancel()
 			<-over
 		})
 	}
 }
 
-// goFirst is what is said when canaries are waited for.
-func goFirst(h *harness) string {
+// announcedCanaries returns what a roll says when its canaries are available.
+func announcedCanaries(h *harness) string {
 	h.t.Helper()
-	says, _, _ := strings.Cut(h.until("canaries are waited for, or not", func(e launcher.Event) bool {
-		return step("canary", "go first")(e) || e.Kind == launcher.RollDone
-	}).Message, ",")
+	says, _, _ := strings.Cut(h.until("canaries are available, or the roll is done", func(e launcher.Event) bool {
+		return step("canary", "are available")(e) || e.Kind == launcher.RollDone
+	}).Message, ";")
 	return says
 }
 
-// write makes a file.
+// write creates an empty file.
 func write(t *testing.T, path string) {
 	t.Helper()
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -296,8 +303,9 @@ func write(t *testing.T, path string) {
 	}
 }
 
-// With a policy that only allows that a process ends well, one that does so at once takes the place of nobody who runs.
-func TestRollToWhatEndsAtOnce(t *testing.T) {
+// With restart policy on-failure, a replacement that exits with 0 at once fails the roll and
+// replaces no running server.
+func TestRoll_FailsWhenReplacementExitsAtOnce(t *testing.T) {
 	h := launch(t, runners("web", 2)).ready()
 	bad := brief(filepath.Join(t.TempDir(), "ran"), "bad", "0")
 	bad.Name, bad.Restart.Policy = "web", launcher.OnFailure
@@ -306,34 +314,36 @@ func TestRollToWhatEndsAtOnce(t *testing.T) {
 		t.Fatalf("Roll: %v\n%s", err, h.story())
 	}
 	health, _ := h.GroupHealth("web")
-	equal(t, "desired", health.Desired, 2)
-	equal(t, "state of the first", stateOf(h, "web-1"), launcher.Ready)
-	equal(t, "state of the second", stateOf(h, "web-2"), launcher.Ready)
+	testkit.Equal(t, "desired", health.Desired, 2)
+	testkit.Equal(t, "state of the first process", stateOf(h, "web-1"), launcher.Ready)
+	testkit.Equal(t, "state of the second process", stateOf(h, "web-2"), launcher.Ready)
 }
 
-// Before the group has taken note that one has ended, and so whether anybody is to take its place, it starts nobody.
-func TestRunsOnce_StartsNobodyBeforeItKnows(t *testing.T) {
-	h := launch(t, runners("other", 0)).ready()
+// A process has ended, and the group has not decided yet whether to replace it. Until then, the
+// group must not start another process in its place.
+func TestController_StartsNoReplacementBeforeExitIsHandled(t *testing.T) {
 	job := runners("job", 2)
 	job.Restart.Policy = launcher.Never
-	equal(t, "whether it starts another one", launcher.StartsForTheUntold(h.Manager, job), false)
+	testkit.Equal(t, "whether another process is started", launcher.StartsBeforeExitIsHandled(job), false)
 }
 
-// Who ends before it is ready has failed in that moment, whatever time it would have had.
-func TestExitBeforeReady(t *testing.T) {
+// A process that ends before it is ready counts as failed at once, although its health check
+// timeout has not passed.
+func TestProcess_FailsAtOnceWhenItExitsBeforeReady(t *testing.T) {
 	g := runners("web", 1, "--ready-after", "-1s")
 	g.HealthCheckTimeout = time.Hour
 	h := launch(t, g)
 	h.enters("web-1", launcher.Starting)
 	kill(t, h.running("web")[0].PID)
 	next := h.until("web-1 changes", func(e launcher.Event) bool { return e.Process == "web-1" && e.Kind == launcher.Transition })
-	equal(t, "state", next.To, launcher.Crashed)
-	equal(t, "message", next.Message, "signal: killed")
+	testkit.Equal(t, "state", next.To, launcher.Crashed)
+	testkit.Equal(t, "message", next.Message, "signal: killed")
 	h.enters("web-2", launcher.Starting)
 }
 
-// So has who ends after that, although nobody has asked for it, or would look for long.
-func TestExitWhileReady(t *testing.T) {
+// A ready process that ends without having been stopped counts as failed at once, although no poll
+// is due.
+func TestProcess_FailsAtOnceWhenItExitsWhileReady(t *testing.T) {
 	g := group("web", 1, "plain")
 	g.Protocol = launcher.Signals
 	h := launch(t, g).ready()
@@ -342,8 +352,8 @@ func TestExitWhileReady(t *testing.T) {
 	h.enters("web-2", launcher.Ready)
 }
 
-// A replacement that does not become ready costs nothing but itself.
-func TestRollFailures(t *testing.T) {
+// If a replacement does not become ready, the old processes keep running.
+func TestRoll_FailedReplacementLeavesOldProcessesRunning(t *testing.T) {
 	bad := func(g launcher.GroupConfig) launcher.GroupConfig {
 		g.Env = append(group("web", 2, "exit").Env, "BAD=1")
 		g.Command = []string{os.Args[0], "3"}
@@ -366,26 +376,26 @@ func TestRollFailures(t *testing.T) {
 	}
 	old := func(t *testing.T, h *harness) {
 		t.Helper()
-		h.until("all is well", func(e launcher.Event) bool {
+		h.until("two processes are ready", func(e launcher.Event) bool {
 			health, _ := h.GroupHealth("web")
 			return health.Ready == 2 && health.Total == 2 || e.Kind == launcher.GroupHealthy
 		})
-		equal(t, "state of the first", stateOf(h, "web-1"), launcher.Ready)
-		equal(t, "state of the second", stateOf(h, "web-2"), launcher.Ready)
+		testkit.Equal(t, "state of the first process", stateOf(h, "web-1"), launcher.Ready)
+		testkit.Equal(t, "state of the second process", stateOf(h, "web-2"), launcher.Ready)
 	}
 	t.Run("pause", func(t *testing.T) {
 		h, failure := roll(t, launcher.RollConfig{})
-		equal(t, "who has failed", failure.Process, "web-3")
-		equal(t, "rolled back", failure.RolledBack, false)
+		testkit.Equal(t, "process that failed", failure.Process, "web-3")
+		testkit.Equal(t, "rolled back", failure.RolledBack, false)
 		old(t, h)
 
-		// A process that is lost while the roll is paused is replaced by one that works.
+		// A process that fails while the roll is paused is replaced by one of the old revision.
 		h.drainEvents()
 		kill(t, h.running("web")[0].PID)
-		h.until("somebody is there again", func(e launcher.Event) bool { return e.To == launcher.Ready })
-		equal(t, "state of the new one", stateOf(h, "web-4"), launcher.Ready)
+		h.until("a process is ready", func(e launcher.Event) bool { return e.To == launcher.Ready })
+		testkit.Equal(t, "state of the new process", stateOf(h, "web-4"), launcher.Ready)
 
-		// The next roll makes good.
+		// The next roll succeeds.
 		ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 		defer cancel()
 		if err := h.Roll(ctx, runners("web", 2), "a good build"); err != nil {
@@ -394,14 +404,14 @@ func TestRollFailures(t *testing.T) {
 	})
 	t.Run("rollback", func(t *testing.T) {
 		h, failure := roll(t, launcher.RollConfig{OnFailure: launcher.Rollback})
-		equal(t, "rolled back", failure.RolledBack, true)
+		testkit.Equal(t, "rolled back", failure.RolledBack, true)
 		old(t, h)
 		health, _ := h.GroupHealth("web")
-		equal(t, "revision", health.Revision, 1)
+		testkit.Equal(t, "revision", health.Revision, 1)
 	})
 	t.Run("retry", func(t *testing.T) {
 		h, failure := roll(t, launcher.RollConfig{Retry: launcher.Immediate, Retries: 2})
-		equal(t, "who has failed last", failure.Process, "web-5")
+		testkit.Equal(t, "process that failed last", failure.Process, "web-5")
 		old(t, h)
 	})
 }
@@ -414,8 +424,8 @@ func stateOf(h *harness, id string) launcher.State {
 	return st.State
 }
 
-// A roll by surge 0 needs no room, and takes one away at a time.
-func TestRollWithoutSurge(t *testing.T) {
+// A roll without surge stops one process before it starts the next.
+func TestRoll_WithoutSurgeStopsBeforeItStarts(t *testing.T) {
 	g := runners("web", 2)
 	g.MaxSurge = launcher.Int(0)
 	h := launch(t, g).ready()
@@ -436,11 +446,11 @@ func TestRollWithoutSurge(t *testing.T) {
 			most = max(most, len(here))
 		}
 	}
-	equal(t, "most at a time", most, 2)
+	testkit.Equal(t, "largest number of processes", most, 2)
 }
 
-// Groups start after those that they need, and stop before them.
-func TestDependencies(t *testing.T) {
+// A group starts after the groups that it depends on, and stops before them.
+func TestDependsOn_OrdersStartAndStop(t *testing.T) {
 	db, web := runners("db", 1, "--ready-after", "200ms"), runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "200ms")
 	web.DependsOn = []string{"db"}
 	h := launch(t, web, db).ready()
@@ -453,27 +463,28 @@ func TestDependencies(t *testing.T) {
 			order = append(order, e.Process+" "+e.To.String())
 		}
 	}
-	equal(t, "order", order, []string{"db-1 READY", "web-1 READY",
+	testkit.Equal(t, "order", order, []string{"db-1 READY", "web-1 READY",
 		"web-1 SHUTDOWN_REQUESTED", "web-1 COMPLETE", "db-1 SHUTDOWN_REQUESTED", "db-1 COMPLETE"})
 }
 
-// A group that waits for others hears of it when it is not to wait for them any more.
-func TestDependencies_AreReloaded(t *testing.T) {
+// A group that waits for a dependency starts when a reload removes the dependency.
+func TestDependsOn_GroupStartsWhenReloadRemovesDependency(t *testing.T) {
 	db, web := runners("db", 1, "--ready-after", "-1s"), runners("web", 1)
 	web.DependsOn = []string{"db"}
 	h := launch(t, db, web)
-	h.enters("db-1", launcher.Starting) // and no further
+	h.enters("db-1", launcher.Starting) // the process does not become ready
 	web.DependsOn = nil
 	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{db, web}}, "test"); err != nil {
 		t.Fatal(err)
 	}
 	h.enters("web-1", launcher.Ready)
 	health, _ := h.GroupHealth("web")
-	equal(t, "message", health.Message, "")
+	testkit.Equal(t, "message", health.Message, "")
 }
 
-// A group that waits for others begins with what was loaded last: nobody is there to replace, and no time for it passes.
-func TestDependencies_ReloadedMeanwhile(t *testing.T) {
+// A group that waits for a dependency starts with the configuration that was loaded last. Nothing
+// is rolled, and the progress deadline does not run.
+func TestDependsOn_WaitingGroupStartsWithReloadedConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	web := func(word string) launcher.GroupConfig {
 		g := script("web", 1, "echo "+word+" >>"+filepath.Join(dir, "began"))
@@ -482,7 +493,7 @@ func TestDependencies_ReloadedMeanwhile(t *testing.T) {
 	}
 	db := script("db", 1, "until [ -e "+filepath.Join(dir, "go")+" ]; do sleep 0.01; done")
 	h := launch(t, db, web("first"))
-	h.enters("db-1", launcher.Spawning) // and no further
+	h.enters("db-1", launcher.Spawning) // the process does not become ready
 	for _, word := range []string{"second", "third"} {
 		if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{db, web(word)}}, "test"); err != nil {
 			t.Fatal(err)
@@ -496,17 +507,17 @@ func TestDependencies_ReloadedMeanwhile(t *testing.T) {
 	}
 	h.enters("web-1", launcher.Ready)
 	health, _ := h.GroupHealth("web")
-	equal(t, "message", health.Message, "")
-	equal(t, "rolls", h.count(launcher.RollBegun), 0)
+	testkit.Equal(t, "message", health.Message, "")
+	testkit.Equal(t, "rolls", h.count(launcher.RollBegun), 0)
 	text, err := os.ReadFile(filepath.Join(dir, "began"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "what has begun", string(text), "third\n")
+	testkit.Equal(t, "what was started", string(text), "third\n")
 }
 
-// A hook that has all the time in the world does not have more than the process, whose total is the bound of all.
-func TestPreStopHooks_EndWithTheProcess(t *testing.T) {
+// A hook is killed at the total deadline of its process, before its own timeout.
+func TestPreStopHooks_AreKilledAtTotalDeadline(t *testing.T) {
 	g := runners("web", 1)
 	g.PreStop = []launcher.Hook{
 		{Command: []string{"/bin/sh", "-c", "exec sleep 1000"}, Timeout: time.Hour},
@@ -514,18 +525,19 @@ func TestPreStopHooks_EndWithTheProcess(t *testing.T) {
 	}
 	g.Shutdown.TotalDeadline = time.Second
 	h := launch(t, g).ready()
-	equal(t, "outcome", h.stops("web-1").Outcome, launcher.Killed)
+	testkit.Equal(t, "outcome", h.stops("web-1").Outcome, launcher.Killed)
 	hooks := 0
 	for _, e := range h.events {
 		if e.Kind == launcher.HookRun {
 			hooks++
 		}
 	}
-	equal(t, "hooks that were begun", hooks, 1)
+	testkit.Equal(t, "number of hooks", hooks, 1)
 }
 
-// Hooks run before the process is asked to stop, and one that fails, or hangs, holds nobody up for longer than it may.
-func TestPreStopHooks(t *testing.T) {
+// Hooks run before the process is asked to stop. A hook that fails or hangs does not delay the stop
+// beyond its timeout.
+func TestPreStopHooks_RunBeforeStop(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	hook := func(script string) launcher.Hook {
 		return launcher.Hook{Command: []string{"/bin/sh", "-c", script}, Timeout: 10 * time.Second}
@@ -535,23 +547,24 @@ func TestPreStopHooks(t *testing.T) {
 	slow.Timeout = 50 * time.Millisecond
 	g.PreStop = []launcher.Hook{hook("echo $SWANSONG_PROCESS_ID {id} {dir} {socket} >> " + out), hook("exit 3"), slow, hook("kill -0 $SWANSONG_PROCESS_PID && echo alive >> " + out)}
 	h := launch(t, g).ready()
-	equal(t, "outcome", h.stops("web-1").Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome", h.stops("web-1").Outcome, launcher.Clean)
 	text, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "what the hooks wrote", string(text), fmt.Sprintf("web-1 web-1 %s %[1]s/web-1.app\nalive\n", h.dir))
-	var told []string
+	testkit.Equal(t, "what the hooks wrote", string(text), fmt.Sprintf("web-1 web-1 %s %[1]s/web-1.app\nalive\n", h.dir))
+	var messages []string
 	for _, e := range h.events {
 		if e.Kind == launcher.HookRun {
-			told = append(told, e.Message)
+			messages = append(messages, e.Message)
 		}
 	}
-	equal(t, "what was told", told, []string{"/bin/sh", "/bin/sh: exit status 3", "/bin/sh: killed after 50ms", "/bin/sh"})
+	testkit.Equal(t, "messages", messages, []string{"/bin/sh", "/bin/sh: exit status 3", "/bin/sh: killed after 50ms", "/bin/sh"})
 }
 
-// A process that is gone has no hooks: its number may be that of somebody else.
-func TestPreStopHooks_OfNobody(t *testing.T) {
+// When a process has ended, its running hook is killed, and further hooks are not run, because
+// another process could have the same pid by then.
+func TestPreStopHooks_EndWhenProcessEnds(t *testing.T) {
 	dir := t.TempDir()
 	begun, out := filepath.Join(dir, "begun"), filepath.Join(dir, "out")
 	if err := syscall.Mkfifo(begun, 0o600); err != nil {
@@ -567,19 +580,19 @@ func TestPreStopHooks_OfNobody(t *testing.T) {
 	if err := h.StopProcess("web-1", launcher.Stop{NoReplacement: true}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.ReadFile(begun); err != nil { // which waits for the hook
+	if _, err := os.ReadFile(begun); err != nil { // wait until the hook has begun
 		t.Fatal(err)
 	}
 	kill(t, pid)
 	h.ends("web-1")
-	var told []string
+	var messages []string
 	for _, e := range h.events {
 		if e.Kind == launcher.HookRun {
-			told = append(told, e.Message)
+			messages = append(messages, e.Message)
 		}
 	}
-	equal(t, "what was told", told, []string{"/bin/sh: killed, since the process has ended, or has no more time to stop"})
+	testkit.Equal(t, "messages", messages, []string{"/bin/sh: killed because the process has ended or is being killed"})
 	if _, err := os.Stat(out); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the hook after it has run: %v", err)
+		t.Errorf("the second hook has run: %v", err)
 	}
 }

@@ -26,13 +26,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
 	"github.com/swansong-go/swansong/launcher/internal/testrunner"
 	"golang.org/x/sys/unix"
 )
 
 func init() {
-	// A launcher of the configuration that it is given. It says "ready" when its groups are, does one more thing, and goes on.
+	// This role is a launcher that gets its configuration as an argument. It prints "ready" when
+	// its groups are ready, performs one more action, and continues.
 	roles["launcher"] = func(args []string) {
 		var cfg launcher.Config
 		if err := json.Unmarshal([]byte(args[0]), &cfg); err != nil {
@@ -48,15 +51,15 @@ func init() {
 		fmt.Println("ready")
 		switch args[1] {
 		case "roll":
-			m.Restart(context.Background(), cfg.Groups[0].Name, "the test says so")
+			m.Restart(context.Background(), cfg.Groups[0].Name, "test")
 		case "stop":
 			for _, p := range m.Health()[0].Processes {
-				m.StopProcess(p.ID, launcher.Stop{Reason: "the test says so"})
+				m.StopProcess(p.ID, launcher.Stop{Reason: "test"})
 			}
 			fmt.Println("told")
 		case "kill one":
 			syscall.Kill(m.Health()[0].Processes[0].PID, syscall.SIGKILL)
-		case "one fewer, and kill one":
+		case "scale down, and kill one":
 			all := m.Health()[0].Processes
 			m.StopProcess(all[0].ID, launcher.Stop{NoReplacement: true})
 			for !slices.ContainsFunc(m.Health()[0].Processes, func(st launcher.Status) bool { return st.ID == all[0].ID && st.State.Ended() }) {
@@ -72,7 +75,8 @@ func init() {
 		}
 		forever()
 	}
-	// A guardian. Once a file is there, one that ends its launcher in the moment in which it guards, before it says so.
+	// This role is a guardian. If a certain file exists, it kills its launcher at the moment when
+	// it begins to guard.
 	roles["traitor"] = func(args []string) {
 		if _, err := os.Stat(args[0]); err == nil {
 			launcher := os.Getppid()
@@ -88,22 +92,23 @@ func init() {
 		}
 		launcher.Guard(nil)
 	}
-	// A guardian that does not hold listeners for long.
+	// This role is a guardian that holds listeners only for a short time.
 	roles["brief guardian"] = func([]string) {
-		launcher.HoldFor(time.Millisecond)
+		launcher.SetHoldTime(time.Millisecond)
 		launcher.Guard(nil)
 	}
-	// A guardian that waits for the lock for ever.
+	// This role is a guardian that waits for the lock without a timeout.
 	roles["patient guardian"] = func([]string) {
-		launcher.WaitForLock(time.Hour)
+		launcher.SetLockTimeout(time.Hour)
 		launcher.Guard(nil)
 	}
-	// A guardian that reads nothing of what processes print, and only has it open once it says so in a file.
+	// This role is a guardian that does not read the output of processes. When it has opened the
+	// pipes, it creates a file.
 	roles["dozing guardian"] = func(args []string) {
 		in := bufio.NewReader(os.Stdin)
 		in.ReadString('\n')
 		fmt.Println("guarding")
-		io.Copy(io.Discard, in) // to the launcher's end
+		io.Copy(io.Discard, in) // blocks until the launcher ends
 		for _, stream := range []string{"out", "err"} {
 			if _, err := syscall.Open(filepath.Join(args[0], "web-1."+stream), syscall.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
 				panic(err)
@@ -114,7 +119,7 @@ func init() {
 		}
 		forever()
 	}
-	// What prints something when it gets SIGUSR1, and ends.
+	// This role prints a line when it receives SIGUSR1, and ends.
 	roles["last words"] = func([]string) {
 		usr1 := make(chan os.Signal, 1)
 		signal.Notify(usr1, syscall.SIGUSR1)
@@ -124,14 +129,15 @@ func init() {
 		fmt.Fprintln(os.Stderr, "last complaint")
 		os.Exit(3)
 	}
-	// What starts fifty others, each by two forks, in a session of its own and deaf to SIGTERM, and then is a test runner. Each
-	// has said that it is there: until then it could be in an exec, and have no environment that a test would know it by.
+	// This role starts fifty processes and is then a test runner. Each of the fifty is created by
+	// two forks, has a session of its own and ignores SIGTERM. It reports that it runs, because
+	// before it calls exec, the test could not recognize it by its environment.
 	roles["clan"] = func(args []string) {
 		said, says, err := os.Pipe()
 		if err != nil {
 			panic(err)
 		}
-		never, open, err := os.Pipe() // nobody writes, and who reads has it open
+		never, open, err := os.Pipe() // nothing is ever written to the pipe, so a read blocks
 		if err != nil {
 			panic(err)
 		}
@@ -148,7 +154,7 @@ func init() {
 		}
 		os.Exit(testrunner.Main(args, os.Stderr))
 	}
-	// What prints more than a pipe holds when it gets SIGUSR1, and ends.
+	// When this role receives SIGUSR1, it prints more than a pipe holds, and ends.
 	roles["burst"] = func(args []string) {
 		usr1 := make(chan os.Signal, 1)
 		signal.Notify(usr1, syscall.SIGUSR1)
@@ -174,14 +180,15 @@ func guardianOf(role string) []string {
 	return []string{"/usr/bin/env", asRole + "=" + role, os.Args[0], "guardian"}
 }
 
-// another is a launcher that is a process of its own.
+// another is a launcher in a process of its own.
 type another struct {
 	*exec.Cmd
 	t    *testing.T
 	says *bufio.Scanner
 }
 
-// startAnother starts one, which does one more thing than to run.
+// startAnother starts a launcher in a process of its own. When the launcher is ready, it performs
+// the action todo.
 func startAnother(t *testing.T, cfg launcher.Config, todo string) *another {
 	t.Helper()
 	return enclosure{}.startAnother(t, cfg, todo)
@@ -215,23 +222,23 @@ func (e enclosure) startAnother(t *testing.T, cfg launcher.Config, todo string) 
 	return a
 }
 
-// hears waits until it says so, if it has not.
+// hears waits until the launcher has printed a line.
 func (a *another) hears(want string) *another {
 	a.t.Helper()
 	if a.says.Text() == want {
 		return a
 	}
 	if !a.says.Scan() || a.says.Text() != want {
-		a.t.Fatalf("the launcher says %q, and not %q", a.says.Text(), want)
+		a.t.Fatalf("the launcher prints %q, want %q", a.says.Text(), want)
 	}
 	return a
 }
 
-// line returns what it says next.
+// line returns the next line that the launcher prints.
 func (a *another) line() string {
 	a.t.Helper()
 	if !a.says.Scan() {
-		a.t.Fatalf("the launcher says no more than %q: %v", a.says.Text(), a.says.Err())
+		a.t.Fatalf("the launcher prints nothing after %q: %v", a.says.Text(), a.says.Err())
 	}
 	return a.says.Text()
 }
@@ -241,13 +248,14 @@ func (a *another) kill() {
 	a.Wait()
 }
 
-// killSoon kills it at a point of its life, any will do.
+// killSoon kills the launcher at a random point of its life.
 func (a *another) killSoon(most time.Duration) {
 	time.Sleep(mathrand.N(most))
 	a.kill()
 }
 
-// A brood is what a test has started, and all that came of it: it carries a token in its environment.
+// A brood is all processes that a test has started, directly or indirectly. They have a token in
+// their environment.
 type brood string
 
 func newBrood(t *testing.T) brood {
@@ -260,7 +268,8 @@ func newBrood(t *testing.T) brood {
 	return b
 }
 
-// alive lists it, in order. Zombies have no environment.
+// alive lists the pids of the brood, in order. Zombies are left out, because they have no
+// environment.
 func (b brood) alive() (pids []int) {
 	dirs, _ := os.ReadDir("/proc")
 	for _, d := range dirs {
@@ -273,7 +282,7 @@ func (b brood) alive() (pids []int) {
 	return pids
 }
 
-// gone waits until nobody of it is left.
+// gone waits until no process of the brood is left.
 func (b brood) gone(t *testing.T) {
 	t.Helper()
 	late := time.Now().Add(tooLong)
@@ -286,12 +295,12 @@ func (b brood) gone(t *testing.T) {
 			awaitEnd(t, pid, time.Until(late))
 		}
 		if time.Now().After(late) {
-			t.Fatalf("%d processes live on", len(pids))
+			t.Fatalf("%d processes are left", len(pids))
 		}
 	}
 }
 
-// awaitEnd waits for the end of a process that is not ours to wait for.
+// awaitEnd waits for the end of a process that is not a child of the test.
 func awaitEnd(t *testing.T, pid int, within time.Duration) {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -311,13 +320,13 @@ func awaitEnd(t *testing.T, pid int, within time.Duration) {
 	}
 }
 
-// of has a group belong to the brood.
+// of returns the group with the token of the brood in its environment.
 func (b brood) of(g launcher.GroupConfig) launcher.GroupConfig {
 	g.Env = append(g.Env, string(b))
 	return g
 }
 
-// kept has a group outlive its launcher.
+// kept returns the group with OnLauncherDeath set to Keep.
 func kept(g launcher.GroupConfig) launcher.GroupConfig {
 	g.OnLauncherDeath = launcher.Keep
 	return g
@@ -327,9 +336,10 @@ func clan(name string) launcher.GroupConfig {
 	return group(name, 1, "clan", "--process-id", "{id}", "--work-duration", "1ms")
 }
 
-// A launcher that is killed leaves nobody: not a child, and not those that it has started, by two forks and in sessions of
-// their own, and that ignore SIGTERM. That is the guardian's doing, and without one the next launcher's.
-func TestKilledLauncherLeavesNobody(t *testing.T) {
+// A launcher that is killed leaves no process, neither a child nor a descendant that has forked
+// twice, has a session of its own and ignores SIGTERM. The guardian kills them, and without a
+// guardian the next launcher does.
+func TestKilledLauncher_LeavesNoProcess(t *testing.T) {
 	for _, guardian := range [][]string{guardianCommand, nil} {
 		name := "the guardian"
 		if guardian == nil {
@@ -339,24 +349,25 @@ func TestKilledLauncherLeavesNobody(t *testing.T) {
 			b := newBrood(t)
 			cfg := launcher.Config{Dir: shortDir(t), Guardian: guardian, Groups: []launcher.GroupConfig{b.of(clan("clan"))}}
 			first := startAnother(t, cfg, "").hears("ready")
-			equal(t, "processes", len(b.alive()), 51)
+			testkit.Equal(t, "processes", len(b.alive()), 51)
 			pids := guardians(t, first.Process.Pid)
 			first.kill()
-			for _, pid := range pids { // then it has done its work
+			for _, pid := range pids { // by now the guardian has killed all of them
 				awaitEnd(t, pid, tooLong)
-				equal(t, "processes without a launcher", len(b.alive()), 0)
+				testkit.Equal(t, "processes without a launcher", len(b.alive()), 0)
 			}
 			cfg.Groups = []launcher.GroupConfig{runners("web", 1)}
 			launchWith(t, cfg).ready()
 			if pids := b.alive(); len(pids) > 0 {
-				t.Errorf("%d processes live on", len(pids))
+				t.Errorf("%d processes are left", len(pids))
 			}
 		})
 	}
 }
 
-// Nor does it leave sockets that nobody answers at, and a state file: its guardian clears them away, if nobody is to be kept.
-func TestKilledLauncherLeavesNoFiles(t *testing.T) {
+// A launcher that is killed leaves no sockets and no state file: its guardian removes them, unless
+// processes are kept.
+func TestKilledLauncher_LeavesNoFiles(t *testing.T) {
 	b := newBrood(t)
 	dir := shortDir(t)
 	app := filepath.Join(shortDir(t), "app")
@@ -374,13 +385,14 @@ func TestKilledLauncherLeavesNoFiles(t *testing.T) {
 		found, _ := filepath.Glob(pattern)
 		left = append(left, found...)
 	}
-	equal(t, "files", left, []string(nil))
+	testkit.Equal(t, "files", left, []string(nil))
 	b.gone(t)
 	launchWith(t, cfg).ready()
 }
 
-// Wherever a launcher is in its life when it is killed, nothing half-started stays, twenty times in a row.
-func TestKilledAnywhere_Kill(t *testing.T) {
+// A launcher can be killed at any point of its life, twenty times in a row, without leaving
+// half-started processes.
+func TestKilledLauncher_LeavesNothingAtAnyTimeOfKill(t *testing.T) {
 	b := newBrood(t)
 	g := b.of(runners("web", 2))
 	g.PreStop = []launcher.Hook{{Command: []string{"true"}}}
@@ -396,10 +408,10 @@ func TestKilledAnywhere_Kill(t *testing.T) {
 	h.settled("web", 2)
 	pids := pidsOf(h, "web")
 	if diff := cmp.Diff(pids, b.alive()); diff != "" {
-		t.Errorf("not those that the launcher knows (-known +alive):\n%s", diff)
+		t.Errorf("other processes than the launcher knows (-known +alive):\n%s", diff)
 	}
 	h.close()
-	equal(t, "cgroups that stay", in.holds(), []string(nil))
+	testkit.Equal(t, "cgroups left", in.holds(), []string(nil))
 }
 
 // pidsOf returns the pids of the processes of a group, in order.
@@ -412,9 +424,9 @@ func pidsOf(h *harness, group string) (pids []int) {
 	return pids
 }
 
-// The next launcher adopts each process that was kept, and none twice. It knows what the last one knew, but for secrets, and
-// the end of such a process is one that nobody can know.
-func TestKept(t *testing.T) {
+// The next launcher adopts each kept process once. It knows everything that the last one knew,
+// except for secrets. The outcome of an adopted process is unknown.
+func TestKeep_NextLauncherAdoptsProcesses(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 2)))
 	g.Env = append(g.Env, "PASSWORD=hunter2")
@@ -423,24 +435,24 @@ func TestKept(t *testing.T) {
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
 	first := startAnother(t, cfg, "").hears("ready")
 	before := b.alive()
-	equal(t, "processes", len(before), 2)
+	testkit.Equal(t, "processes", len(before), 2)
 	first.kill()
 
-	text, err := os.ReadFile(launcher.StateIn(cfg.Dir))
+	text, err := os.ReadFile(statefile.Path(cfg.Dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, secret := range []string{"hunter2", "PASSWORD", "swordfish", "--http"} {
 		if bytes.Contains(text, []byte(secret)) {
-			t.Errorf("the state file tells %q", secret)
+			t.Errorf("the state file contains %q", secret)
 		}
 	}
-	if info, err := os.Stat(launcher.StateIn(cfg.Dir)); err != nil || info.Mode() != 0o600 {
+	if info, err := os.Stat(statefile.Path(cfg.Dir)); err != nil || info.Mode() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 
 	h := launchWith(t, cfg).ready()
-	equal(t, "pids", pidsOf(h, "web"), before)
+	testkit.Equal(t, "pids", pidsOf(h, "web"), before)
 	if diff := cmp.Diff(before, b.alive()); diff != "" {
 		t.Errorf("processes (-before +after):\n%s", diff)
 	}
@@ -449,26 +461,27 @@ func TestKept(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 	}
-	if err := h.StopProcess("web-1", launcher.Stop{Reason: "the test says so"}); err != nil {
+	if err := h.StopProcess("web-1", launcher.Stop{Reason: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	st := h.ends("web-1")
-	equal(t, "state", st.State, launcher.Gone)
-	equal(t, "outcome", st.Outcome, launcher.Unknown)
-	equal(t, "exit", st.Exit, "ended, and nobody can know how")
+	testkit.Equal(t, "state", st.State, launcher.Gone)
+	testkit.Equal(t, "outcome", st.Outcome, launcher.Unknown)
+	testkit.Equal(t, "exit", st.Exit, "ended with an unknown status")
 	h.ready()
-	if now := h.running("web"); len(now) != 2 || now[1].ID != "web-3" { // the numbers go on
+	if now := h.running("web"); len(now) != 2 || now[1].ID != "web-3" { // the number 2 is not used again
 		t.Errorf("%+v", now)
 	}
-	equal(t, "outcome of one that was not adopted", h.stops("web-3").Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome of a process that was not adopted", h.stops("web-3").Outcome, launcher.Clean)
 	h.close()
 	names, _ := filepath.Glob(filepath.Join(cfg.Dir, "*"))
-	equal(t, "files in the end", names, []string(nil))
+	testkit.Equal(t, "files at the end", names, []string(nil))
 	b.gone(t)
 }
 
-// Clients do not notice that a launcher is killed and comes back, at any point of its life, twenty times in a row.
-func TestKilledAnywhere_Keep(t *testing.T) {
+// Clients do not notice that a launcher is killed and restarted, at any point of its life, twenty
+// times in a row.
+func TestKilledLauncher_LosesNoRequestOfKeptProcesses(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 2)))
 	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
@@ -492,13 +505,13 @@ func TestKilledAnywhere_Keep(t *testing.T) {
 		t.Errorf("%d of %d requests failed: %v", len(failures), requests, failures[0])
 	}
 	if diff := cmp.Diff(pidsOf(h, "web"), b.alive()); diff != "" {
-		t.Errorf("not those that the launcher knows (-known +alive):\n%s", diff)
+		t.Errorf("other processes than the launcher knows (-known +alive):\n%s", diff)
 	}
 	h.close()
-	equal(t, "cgroups that stay", in.holds(), []string(nil))
+	testkit.Equal(t, "cgroups left", in.holds(), []string(nil))
 }
 
-// settled waits until a group has as many processes as are desired, all of them as they should be, and no others.
+// settled waits until a group has exactly the desired processes, all of them ready.
 func (h *harness) settled(group string, n int) {
 	h.t.Helper()
 	settled := func(launcher.Event) bool {
@@ -516,7 +529,7 @@ func (h *harness) settled(group string, n int) {
 	}
 }
 
-// Traffic is clients that send one request after the other, each over a connection of its own.
+// Traffic consists of clients that send one request after the other, each over a new connection.
 type traffic struct {
 	quit chan struct{}
 	all  sync.WaitGroup
@@ -543,7 +556,7 @@ func startTraffic(t *testing.T, address string) *traffic {
 					l.failures = append(l.failures, err)
 				}
 				l.mu.Unlock()
-				time.Sleep(time.Millisecond) // four clients are not to keep two cores busy
+				time.Sleep(time.Millisecond) // four clients must not keep two cores busy
 			}
 		})
 	}
@@ -576,8 +589,9 @@ func (l *traffic) stop() (requests int, failures []error) {
 	return l.requests, l.failures
 }
 
-// When all processes of a group are gone, and the launcher, too, clients wait for the next one, and are not refused.
-func TestGuardianHoldsListeners(t *testing.T) {
+// The launcher and all processes of a group have ended. Clients still wait for the next launcher,
+// and are not refused.
+func TestGuardian_HoldsListenersUntilNextLauncher(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 1)))
 	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
@@ -597,12 +611,13 @@ func TestGuardianHoldsListeners(t *testing.T) {
 	conn.SetReadDeadline(time.Now().Add(tooLong))
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil || line != "HTTP/1.0 200 OK\r\n" {
-		t.Errorf("the answer is %q, %v\n%s", line, err, h.story())
+		t.Errorf("answer is %q, %v\n%s", line, err, h.story())
 	}
 }
 
-// It does not hold them for ever: where no launcher comes, it leaves, and clients are refused.
-func TestGuardianLeaves(t *testing.T) {
+// A guardian holds listeners for a limited time. If no launcher starts, it ends, and clients are
+// refused.
+func TestGuardian_EndsWhenNoNextLauncherStarts(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 1)))
 	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
@@ -610,23 +625,24 @@ func TestGuardianLeaves(t *testing.T) {
 	cfg.Guardian = briefGuardian
 	first := startAnother(t, cfg, "").hears("ready")
 	pids := guardians(t, first.Process.Pid)
-	equal(t, "guardians", len(pids), 1)
+	testkit.Equal(t, "guardians", len(pids), 1)
 	first.kill()
 	for _, pid := range b.alive() {
 		kill(t, pid)
 	}
 	awaitEnd(t, pids[0], tooLong)
 	if conn, err := net.Dial("tcp", g.Listen[0].Address); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("dialing when the guardian has left: %v, want that it is refused", err)
+		t.Errorf("dial after the guardian has ended: %v, want connection refused", err)
 		if err == nil {
 			conn.Close()
 		}
 	}
-	launchWith(t, cfg).ready() // has nothing to take over
+	launchWith(t, cfg).ready() // the new launcher has nothing to adopt
 }
 
-// A guardian that is told to leave waits for no lock: the launcher that tells it has that, and waits for it.
-func TestGuardian_LeavesTheLockToTheNext(t *testing.T) {
+// The next launcher takes the lock of the directory and tells the guardian to end. The guardian
+// must not wait for that lock, because the launcher waits for the guardian.
+func TestGuardian_LeavesLockToNextLauncher(t *testing.T) {
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianOf("patient guardian"), Groups: []launcher.GroupConfig{newBrood(t).of(runners("web", 1))}}
 	first := startAnother(t, cfg, "").hears("ready")
 	guardian := guardians(t, first.Process.Pid)[0]
@@ -636,18 +652,18 @@ func TestGuardian_LeavesTheLockToTheNext(t *testing.T) {
 	}
 	defer dir.Close()
 	locked := make(chan error)
-	go func() { locked <- unix.Flock(int(dir.Fd()), unix.LOCK_EX) }() // as soon as the launcher is gone
+	go func() { locked <- unix.Flock(int(dir.Fd()), unix.LOCK_EX) }() // takes the lock when the launcher has ended
 	first.kill()
 	if err := <-locked; err != nil {
 		t.Fatal(err)
 	}
 	fd, err := unix.PidfdOpen(guardian, 0)
 	if err != nil {
-		return // it has ended
+		return // the guardian has ended
 	}
 	defer unix.Close(fd)
 	for late := time.Now().Add(tooLong); ; {
-		unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0) // again: it may not have been listening yet
+		unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0) // repeated, because at first the guardian might not handle signals yet
 		if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10); n > 0 {
 			return
 		}
@@ -657,8 +673,9 @@ func TestGuardian_LeavesTheLockToTheNext(t *testing.T) {
 	}
 }
 
-// A guardian whose launcher dies before it knows that it has one is in charge nevertheless, and the next launcher finds it.
-func TestGuardianIsInCharge_BeforeItsLauncherKnows(t *testing.T) {
+// A launcher dies before it has learned that its guardian runs. The guardian does its work
+// nevertheless, and the next launcher finds the guardian.
+func TestGuardian_GuardsWhenLauncherIsKilledDuringStart(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 1)))
 	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
@@ -671,7 +688,7 @@ func TestGuardianIsInCharge_BeforeItsLauncherKnows(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := guardians(t, last.Process.Pid)
-	equal(t, "guardians", len(first), 1)
+	testkit.Equal(t, "guardians", len(first), 1)
 	kill(t, first[0])
 	last.Wait()
 	for _, pid := range b.alive() {
@@ -680,7 +697,7 @@ func TestGuardianIsInCharge_BeforeItsLauncherKnows(t *testing.T) {
 	}
 	left := commands(t, betray)
 	if len(left) != 1 {
-		t.Fatalf("there are %d guardians without a launcher", len(left))
+		t.Fatalf("%d guardians without a launcher", len(left))
 	}
 	conn, err := net.Dial("tcp", g.Listen[0].Address)
 	if err != nil {
@@ -690,16 +707,17 @@ func TestGuardianIsInCharge_BeforeItsLauncherKnows(t *testing.T) {
 	fmt.Fprintf(conn, "GET / HTTP/1.0\r\n\r\n")
 	cfg.Guardian = guardianCommand
 	h := launchWith(t, cfg).ready()
-	equal(t, "guardians of the last launcher", commands(t, betray), []int(nil))
+	testkit.Equal(t, "guardians of the killed launcher", commands(t, betray), []int(nil))
 	conn.SetReadDeadline(time.Now().Add(tooLong))
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil || line != "HTTP/1.0 200 OK\r\n" {
-		t.Errorf("the answer is %q, %v\n%s", line, err, h.story())
+		t.Errorf("answer is %q, %v\n%s", line, err, h.story())
 	}
 }
 
-// Nor does anything stay of a launcher that is killed in that moment and keeps nobody.
-func TestGuardianCleansUp_BeforeItsLauncherKnows(t *testing.T) {
+// A launcher without kept processes is killed while it starts its guardian. Afterwards no process
+// and no file is left.
+func TestGuardian_CleansUpWhenLauncherIsKilledDuringStart(t *testing.T) {
 	b := newBrood(t)
 	dir := shortDir(t)
 	betray := filepath.Join(dir, "betray")
@@ -715,11 +733,11 @@ func TestGuardianCleansUp_BeforeItsLauncherKnows(t *testing.T) {
 		awaitEnd(t, pid, tooLong)
 	}
 	left, _ := filepath.Glob(filepath.Join(cfg.Dir, "*"))
-	equal(t, "files", left, []string(nil))
+	testkit.Equal(t, "files", left, []string(nil))
 	b.gone(t)
 }
 
-// commands lists the processes with an argument.
+// commands returns the pids of the processes that have an argument.
 func commands(t *testing.T, arg string) (pids []int) {
 	t.Helper()
 	for _, p := range processes(t) {
@@ -731,50 +749,53 @@ func commands(t *testing.T, arg string) (pids []int) {
 	return pids
 }
 
-// A process that was being stopped goes on being stopped, and for the same reason, even if it does not react at all.
-func TestKept_StopGoesOn(t *testing.T) {
+// The next launcher continues the stop of a process, with the same reason, even if the process does
+// not react.
+func TestKeep_NextLauncherContinuesStop(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 1, "--behavior", "hang")))
 	g.Shutdown.Grace, g.Shutdown.Max = 15*time.Second, 15*time.Second
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
 	first := startAnother(t, cfg, "stop").hears("ready").hears("told")
-	awaitInFile(t, launcher.StateIn(cfg.Dir), `"asked":`)
+	awaitInFile(t, statefile.Path(cfg.Dir), `"asked":`)
 	first.kill()
 	if err := syscall.Kill(b.alive()[0], syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	// The new limits are those of a process that is as it should be.
+	// The new limits are short, so the stuck process is stopped soon.
 	cfg.Groups[0].Shutdown.Grace, cfg.Groups[0].Shutdown.SIGTERMTimeout = 100*time.Millisecond, 100*time.Millisecond
 	h := launchWith(t, cfg)
 	next := h.until("web-1 changes", func(e launcher.Event) bool { return e.Process == "web-1" && e.Kind == launcher.Transition })
 	if next.To != launcher.ShutdownRequested {
-		t.Fatalf("it is %v", next.To)
+		t.Fatalf("state is %v", next.To)
 	}
 	st := h.ends("web-1")
-	equal(t, "outcome", st.Outcome, launcher.Unknown)
-	equal(t, "reason", st.Reason, "the test says so")
-	equal(t, "survivors", len(st.Survivors), 0)
-	if len(b.alive()) > 1 { // its replacement
+	testkit.Equal(t, "outcome", st.Outcome, launcher.Unknown)
+	testkit.Equal(t, "reason", st.Reason, "test")
+	testkit.Equal(t, "survivors", len(st.Survivors), 0)
+	if len(b.alive()) > 1 { // the replacement runs
 		t.Errorf("alive: %v", b.alive())
 	}
 }
 
-// The times of a process that was asked to stop go on under the next launcher, and that says how long it has really had.
-func TestKept_StopTakesNoLonger(t *testing.T) {
+// The deadlines of a process that was asked to stop continue under the next launcher, and messages
+// state the whole time that it has had.
+func TestKeep_NextLauncherKeepsStopDeadline(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 1, "--behavior", "hang")))
 	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
 	first := startAnother(t, cfg, "stop").hears("ready").hears("told")
-	awaitInFile(t, launcher.StateIn(cfg.Dir), `"began":`)
-	asked := time.Now() // or before
+	awaitInFile(t, statefile.Path(cfg.Dir), `"began":`)
+	asked := time.Now() // the process was asked at this time or earlier
 	first.kill()
-	// The new grace period is long over, but for the one time that it can ask for more.
+	// The new grace period is so short that it has already passed, but the process can ask for more
+	// time once.
 	shutdown := &cfg.Groups[0].Shutdown
 	shutdown.Grace, shutdown.Poll, shutdown.SIGTERMTimeout = time.Millisecond, 2*time.Second, time.Millisecond
 	h := launchWith(t, cfg)
-	adopted := h.until("it is adopted", func(e launcher.Event) bool { return e.Kind == launcher.Adopted })
-	e := h.until("its end", func(e launcher.Event) bool { return e.Kind == launcher.Signalled })
+	adopted := h.until("the adoption", func(e launcher.Event) bool { return e.Kind == launcher.Adopted })
+	e := h.until("the signal", func(e launcher.Event) bool { return e.Kind == launcher.Signalled })
 	took, ok := strings.CutPrefix(e.Message, "SIGTERM to all: its grace period is over, after ")
 	took, _, _ = strings.Cut(took, ";")
 	d, err := time.ParseDuration(took)
@@ -784,9 +805,9 @@ func TestKept_StopTakesNoLonger(t *testing.T) {
 	h.ends("web-1")
 }
 
-// An order to have one fewer holds under the next launcher, which takes processes of the group over, and counts once for a process
-// that is still stopping; unless the configuration says by now how many there shall be.
-func TestKept_OneFewer(t *testing.T) {
+// An order to scale down holds under the next launcher, and counts once for a process that is still
+// stopping, unless the configuration has another number of processes.
+func TestKeep_ScaleDownHoldsUnderNextLauncher(t *testing.T) {
 	for _, c := range []struct{ loaded, desired int }{{2, 1}, {3, 3}} {
 		t.Run(fmt.Sprintf("%d loaded", c.loaded), func(t *testing.T) {
 			b := newBrood(t)
@@ -794,14 +815,14 @@ func TestKept_OneFewer(t *testing.T) {
 			g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 			cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}
 			first := startAnother(t, cfg, "one fewer").hears("ready")
-			awaitInFile(t, launcher.StateIn(cfg.Dir), `"asked":`)
+			awaitInFile(t, statefile.Path(cfg.Dir), `"asked":`)
 			first.kill()
 			cfg.Groups[0].Desired = c.loaded
 			h := launchWith(t, cfg)
-			stops := h.until("one goes on stopping", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
+			stops := h.until("a process continues to stop", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
 			for _, when := range []string{"then", "after the same order"} {
 				health, _ := h.GroupHealth("web")
-				equal(t, "desired "+when, health.Desired, c.desired)
+				testkit.Equal(t, "desired "+when, health.Desired, c.desired)
 				if err := h.StopProcess(stops, launcher.Stop{NoReplacement: true}); err != nil {
 					t.Fatal(err)
 				}
@@ -810,10 +831,10 @@ func TestKept_OneFewer(t *testing.T) {
 	}
 }
 
-// A job that is done is not done again by the next launcher, whether it takes others of the group over or nobody is left. It is, if the
-// configuration says by now that it is another one, or was not to be kept.
-func TestKept_JobsThatAreThrough(t *testing.T) {
-	const policy = "; by the restart policy, never, nobody follows before an order"
+// A finished job is not run again by the next launcher, whether other processes of its group are
+// adopted or none is left. It is run again if its configuration has changed or if it was not kept.
+func TestKeep_FinishedJobIsNotRunAgain(t *testing.T) {
+	const policy = "; with restart policy never they are started again only on request"
 	done := kept(group("job", 2, "exit", "0"))
 	other := done
 	other.Env = append(slices.Clone(done.Env), "OTHER=1")
@@ -822,12 +843,12 @@ func TestKept_JobsThatAreThrough(t *testing.T) {
 	for name, c := range map[string]struct {
 		was, is launcher.GroupConfig
 		todo    string
-		next    string // whom the next launcher starts, if anybody
-		message string // of that, if nobody
+		next    string // id of the process that the next launcher starts; empty if it starts none
+		message string // message of the group if no process is started
 	}{
-		"all":                  {done, done, "nothing", "", "completed: all 2 have ended" + policy},
-		"one of two":           {kept(runners("job", 2)), kept(runners("job", 2)), "kill one", "", "1 of 2 have ended for good, 1 of them with a failure" + policy},
-		"one, by order":        {kept(runners("job", 2)), kept(runners("job", 2)), "one fewer, and kill one", "", "completed: all 1 have ended, 1 of them with a failure" + policy + "; 1 fewer than desired_instances, 2, by order"},
+		"all":                  {done, done, "nothing", "", "completed: all 2 have finished" + policy},
+		"one of two":           {kept(runners("job", 2)), kept(runners("job", 2)), "kill one", "", "1 of 2 have finished, 1 of them with a failure" + policy},
+		"one, scaled down":     {kept(runners("job", 2)), kept(runners("job", 2)), "scale down, and kill one", "", "completed: all 1 have finished, 1 of them with a failure" + policy + "; 1 fewer than desired_instances, 2, by order"},
 		"of another command":   {done, other, "nothing", "job-3", ""},
 		"more of them":         {done, more, "nothing", "job-3", ""},
 		"not kept, all of two": {group("job", 2, "exit", "0"), done, "nothing", "job-1", ""},
@@ -837,14 +858,14 @@ func TestKept_JobsThatAreThrough(t *testing.T) {
 			c.was.Restart.Policy, c.is.Restart.Policy = launcher.Never, launcher.Never
 			cfg := launcher.Config{Dir: shortDir(t), Guardian: briefGuardian, Groups: []launcher.GroupConfig{c.was}}
 			first := startAnother(t, cfg, c.todo).hears("ready")
-			awaitInFile(t, launcher.StateIn(cfg.Dir), map[bool]string{true: `"through":2`, false: `"through":1`}[c.todo == "nothing"])
+			awaitInFile(t, statefile.Path(cfg.Dir), map[bool]string{true: `"through":2`, false: `"through":1`}[c.todo == "nothing"])
 			guardian := guardians(t, first.Process.Pid)[0]
 			first.kill()
-			if c.todo != "kill one" { // with nobody left, it leaves
+			if c.todo != "kill one" { // the guardian ends when no process is left
 				awaitEnd(t, guardian, tooLong)
 			}
 			if name == "before a boot" {
-				bootAnew(t, launcher.StateIn(cfg.Dir))
+				bootAnew(t, statefile.Path(cfg.Dir))
 			}
 			cfg.Groups = []launcher.GroupConfig{c.is}
 			h := launchWith(t, cfg)
@@ -854,21 +875,22 @@ func TestKept_JobsThatAreThrough(t *testing.T) {
 			}
 			h.ready()
 			health, _ := h.GroupHealth("job")
-			equal(t, "what is said", health.Message, c.message)
-			equal(t, "processes", len(health.Processes), health.Desired)
+			testkit.Equal(t, "message", health.Message, c.message)
+			testkit.Equal(t, "processes", len(health.Processes), health.Desired)
 		})
 	}
 }
 
-// An unhealthy job counts as through before it has ended. The next launcher counts it itself where it was not asked to stop yet.
-func TestKept_UnhealthyJobCountsOnce(t *testing.T) {
+// An unhealthy job counts as finished before it has ended. If it was not stopped yet, the next
+// launcher counts it.
+func TestKeep_UnhealthyJobCountsAsFinishedOnce(t *testing.T) {
 	h := launch(t, runners("other", 0)).ready()
 	for asked, want := range map[bool]int{false: 0, true: 1} {
-		equal(t, fmt.Sprintf("through, asked to stop: %v", asked), launcher.ThroughAndRecalled(h.Manager, kept(runners("job", 2)), asked), want)
+		testkit.Equal(t, fmt.Sprintf("through, asked to stop: %v", asked), launcher.RecalledFinished(h.Manager, kept(runners("job", 2)), asked), want)
 	}
 }
 
-// bootAnew has the state file be that of another boot.
+// bootAnew changes the boot id in the state file, as if the machine had been rebooted.
 func bootAnew(t *testing.T, path string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -894,7 +916,7 @@ func bootAnew(t *testing.T, path string) {
 	}
 }
 
-// awaitInFile waits until a file says something, and returns all of it. Its writers rename it, and nobody tells when.
+// awaitInFile waits until a file contains a text, and returns the file.
 func awaitInFile(t *testing.T, path, want string) string {
 	t.Helper()
 	for late := time.Now().Add(tooLong); ; {
@@ -903,14 +925,14 @@ func awaitInFile(t *testing.T, path, want string) string {
 			return string(text)
 		}
 		if time.Now().After(late) {
-			t.Fatalf("%s does not say %s: %s", path, want, text)
+			t.Fatalf("%s does not contain %s: %s", path, want, text)
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// What the configuration does not have any more is replaced, or stopped.
-func TestKept_OfAnotherConfiguration(t *testing.T) {
+// Kept processes whose group or configuration has changed are stopped or replaced.
+func TestKeep_NextLauncherStopsOrReplacesChangedProcesses(t *testing.T) {
 	b := newBrood(t)
 	web, old := kept(b.of(runners("web", 1))), kept(b.of(runners("old", 1)))
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web, old}}
@@ -919,18 +941,18 @@ func TestKept_OfAnotherConfiguration(t *testing.T) {
 	web.Env = append(web.Env, "NEW=1")
 	cfg.Groups = []launcher.GroupConfig{web}
 	h := launchWith(t, cfg)
-	equal(t, "outcome of the old group", h.ends("old-1").Outcome, launcher.Unknown)
-	equal(t, "outcome of the old revision", h.ends("web-1").Outcome, launcher.Unknown)
+	testkit.Equal(t, "outcome of the old group", h.ends("old-1").Outcome, launcher.Unknown)
+	testkit.Equal(t, "outcome of the old revision", h.ends("web-1").Outcome, launcher.Unknown)
 	h.ready()
 	running := h.running("web")
 	if len(running) != 1 || running[0].ID != "web-2" || running[0].Revision != 2 {
 		t.Errorf("%+v", running)
 	}
-	equal(t, "processes of the old group", len(h.running("old")), 0)
+	testkit.Equal(t, "processes of the old group", len(h.running("old")), 0)
 }
 
-// printedUnseen has a process print more than a pipe holds, and end, while there is no launcher, and returns its log after the
-// next one.
+// printedUnseen lets a process print more than a pipe holds, and end, while no launcher runs. It
+// returns the log after the next launcher has completed it.
 func printedUnseen(t *testing.T, guardian []string) []byte {
 	t.Helper()
 	b := newBrood(t)
@@ -939,10 +961,10 @@ func printedUnseen(t *testing.T, guardian []string) []byte {
 	g.Log = launcher.LogConfig{Path: filepath.Join(dir, "log"), Buffer: 4 << 20}
 	cfg := launcher.Config{Dir: filepath.Join(dir, "d"), Guardian: guardian, Groups: []launcher.GroupConfig{g}}
 	first := startAnother(t, cfg, "").hears("ready")
-	awaitInFile(t, launcher.StateIn(cfg.Dir), `"ready":`) // a process that ends before it is written down is forgotten
+	awaitInFile(t, statefile.Path(cfg.Dir), `"ready":`) // a process that ends before it is in the state file is not adopted
 	first.kill()
 	pids := b.alive()
-	equal(t, "processes", len(pids), 1)
+	testkit.Equal(t, "processes", len(pids), 1)
 	if err := syscall.Kill(pids[0], syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
@@ -950,7 +972,7 @@ func printedUnseen(t *testing.T, guardian []string) []byte {
 
 	cfg.Groups[0].Restart.Policy = launcher.Never
 	h := launchWith(t, cfg)
-	equal(t, "outcome", h.ends("web-1").Outcome, launcher.Unknown)
+	testkit.Equal(t, "outcome", h.ends("web-1").Outcome, launcher.Unknown)
 	h.close()
 	text, err := os.ReadFile(g.Log.Path)
 	if err != nil {
@@ -959,15 +981,17 @@ func printedUnseen(t *testing.T, guardian []string) []byte {
 	return text
 }
 
-// While there is no launcher, a process that prints more than a pipe holds neither waits nor dies, and nothing is lost.
-func TestKept_PrintsWithoutLauncher(t *testing.T) {
+// While no launcher runs, a process that prints more than a pipe holds neither blocks nor dies, and
+// no output is lost.
+func TestKeep_OutputIsReadWhileNoLauncherRuns(t *testing.T) {
 	text := printedUnseen(t, guardianCommand)
-	equal(t, "lines", bytes.Count(text, []byte("web-1 out | xxx")), 5000)
-	equal(t, "last lines", bytes.Count(text, []byte("web-1 out | all of it")), 1)
+	testkit.Equal(t, "lines", bytes.Count(text, []byte("web-1 out | xxx")), 5000)
+	testkit.Equal(t, "last lines", bytes.Count(text, []byte("web-1 out | all of it")), 1)
 }
 
-// What a process has printed last is not lost where it has ended, and the guardian leaves without having read it.
-func TestKept_LastWords(t *testing.T) {
+// The last output of a process that has ended is not lost if the guardian ends without having read
+// it.
+func TestKeep_LastOutputOfEndedProcessIsNotLost(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(group("web", 1, "last words")))
 	g.Protocol, g.Restart.Policy = launcher.Signals, launcher.Never
@@ -977,7 +1001,7 @@ func TestKept_LastWords(t *testing.T) {
 	dozing := filepath.Join(dir, "dozing")
 	cfg.Guardian = []string{"env", asRole + "=dozing guardian", os.Args[0], cfg.Dir, dozing}
 	first := startAnother(t, cfg, "").hears("ready")
-	awaitInFile(t, launcher.StateIn(cfg.Dir), `"ready":`)
+	awaitInFile(t, statefile.Path(cfg.Dir), `"ready":`)
 	awaitInFile(t, g.Log.Path, "listening")
 	first.kill()
 	awaitInFile(t, dozing, "dozing")
@@ -990,16 +1014,17 @@ func TestKept_LastWords(t *testing.T) {
 
 	cfg.Guardian = guardianCommand
 	h := launchWith(t, cfg)
-	equal(t, "outcome", h.ends("web-1").Outcome, launcher.Unknown)
+	testkit.Equal(t, "outcome", h.ends("web-1").Outcome, launcher.Unknown)
 	h.close()
 	text, err := os.ReadFile(g.Log.Path)
 	if err != nil || !bytes.Contains(text, []byte("web-1 out | last words\n")) || !bytes.Contains(text, []byte("web-1 err | last complaint\n")) {
-		t.Errorf("the log: %s, %v", text, err)
+		t.Errorf("log is %s, %v", text, err)
 	}
 }
 
-// A launcher that is told to stop before it has taken over anybody leaves who was kept to the next one, and has nothing open.
-func TestKept_NotTakenOver(t *testing.T) {
+// A launcher that is stopped before it has adopted processes leaves them to the next one and keeps
+// no file open.
+func TestKeep_LauncherStoppedBeforeAdoptionLeavesProcesses(t *testing.T) {
 	cfg, pids := orphans(t, kept(runners("web", 1)))
 	m, err := launcher.StartStopped(context.Background(), cfg)
 	if err != nil {
@@ -1018,15 +1043,16 @@ func TestKept_NotTakenOver(t *testing.T) {
 		}
 	}
 	h := launchWith(t, cfg).ready()
-	equal(t, "pids after that", pidsOf(h, "web"), pids)
+	testkit.Equal(t, "pids after the stop", pidsOf(h, "web"), pids)
 }
 
-// A state file that is not what it was, or not ours, is refused, left as it is, and nothing is touched.
-func TestBadStateFiles(t *testing.T) {
+// A state file that is damaged or was written by another program is refused and left unchanged, and
+// no process is affected.
+func TestStateFile_DamagedFileIsRefusedAndLeftUnchanged(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
 	startAnother(t, cfg, "").hears("ready").kill()
-	path := launcher.StateIn(cfg.Dir)
+	path := statefile.Path(cfg.Dir)
 	good, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -1036,11 +1062,11 @@ func TestBadStateFiles(t *testing.T) {
 		name, says string
 		text       []byte
 	}{
-		{"empty", "no whole JSON", nil},
-		{"truncated", "no whole JSON", good[:len(good)/2]},
-		{"foreign", "somebody else's", []byte(`{"name": "something"}`)},
+		{"empty", "not valid JSON", nil},
+		{"truncated", "not valid JSON", good[:len(good)/2]},
+		{"foreign", `unsupported format ""`, []byte(`{"name": "something"}`)},
 		{"of a later version", "version 2", bytes.Replace(good, []byte(`"version":1`), []byte(`"version":2`), 1)},
-		{"changed", "has been changed", bytes.Replace(good, []byte(`"pid":`), []byte(`"pid":1`), 1)},
+		{"changed", "checksum mismatch", bytes.Replace(good, []byte(`"pid":`), []byte(`"pid":1`), 1)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if err := os.WriteFile(path, c.text, 0o600); err != nil {
@@ -1049,15 +1075,15 @@ func TestBadStateFiles(t *testing.T) {
 			m, err := launcher.Start(context.Background(), cfg)
 			if err == nil {
 				m.Force(errors.New("the test is over")).Wait(soon(t))
-				t.Fatal("it was started")
+				t.Fatal("the launcher was started")
 			}
 			var bad *launcher.StateError
-			if !errors.As(err, &bad) || bad.Path != path || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "move it away") {
+			if !errors.As(err, &bad) || bad.Path != path || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "move the file away") {
 				t.Errorf("got %v", err)
 			}
 			text, _ := os.ReadFile(path)
 			if !bytes.Equal(text, c.text) {
-				t.Errorf("it is %q now", text)
+				t.Errorf("the state file was changed to %q", text)
 			}
 		})
 	}
@@ -1065,11 +1091,11 @@ func TestBadStateFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := launchWith(t, cfg).ready()
-	equal(t, "pids after all that", pidsOf(h, "web"), before)
+	testkit.Equal(t, "pids after the refusals", pidsOf(h, "web"), before)
 }
 
-// A start that fails leaves those who were kept to the next one that does not.
-func TestKept_OverAFailedStart(t *testing.T) {
+// A failed start leaves kept processes to the next launcher.
+func TestKeep_FailedStartLeavesProcessesToNextLauncher(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
 	startAnother(t, cfg, "").hears("ready").kill()
@@ -1096,38 +1122,38 @@ func TestKept_OverAFailedStart(t *testing.T) {
 		}
 	}
 	h := launchWith(t, cfg).ready()
-	equal(t, "pids", pidsOf(h, "web"), before)
+	testkit.Equal(t, "pids", pidsOf(h, "web"), before)
 }
 
-// A guardian that is killed is told of, and another one does what it was to do.
-func TestGuardianIsReplaced(t *testing.T) {
+// If a guardian is killed, an alarm says so, and another guardian takes its place.
+func TestGuardian_IsReplacedWhenKilled(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{b.of(runners("web", 1))}}
 	h := launchWith(t, cfg).ready()
 	first := guardians(t, os.Getpid())
-	equal(t, "guardians", len(first), 1)
+	testkit.Equal(t, "guardians", len(first), 1)
 	kill(t, first[0])
 	h.until("an alarm", func(e launcher.Event) bool {
 		return e.Kind == launcher.Alarm && strings.Contains(e.Message, "guardian")
 	})
 	awaitAnotherGuardian(t, first[0])
 	h.close()
-	equal(t, "guardians in the end", len(guardians(t, os.Getpid())), 0)
+	testkit.Equal(t, "guardians at the end", len(guardians(t, os.Getpid())), 0)
 }
 
-// awaitAnotherGuardian waits for the one that takes the place of one that has ended.
+// awaitAnotherGuardian waits for the guardian that replaces one that has ended.
 func awaitAnotherGuardian(t *testing.T, pid int) {
 	t.Helper()
 	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
 		if now := guardians(t, os.Getpid()); len(now) == 1 && now[0] != pid {
 			return
 		} else if time.Now().After(late) {
-			t.Fatal("there is no other guardian")
+			t.Fatal("no other guardian was started")
 		}
 	}
 }
 
-// guardians lists the guardians of a program.
+// guardians returns the pids of the guardians whose parent process is the given one.
 func guardians(t *testing.T, parent int) (pids []int) {
 	t.Helper()
 	for _, pid := range children(t, parent) {

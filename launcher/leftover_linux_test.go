@@ -11,11 +11,14 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// A launcher that dies between making a cgroup and having somebody in it leaves that to the next one, which removes it.
-func TestNoCgroupStays(t *testing.T) {
+// A launcher dies after it has created a cgroup and before a process is in that cgroup. The next
+// launcher removes the cgroup.
+func TestCgroups_OfKilledLauncherAreRemovedByNext(t *testing.T) {
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(runners("web", 1))}}
 	cgroups, err := launcher.DieStarting(cfg.Dir, cfg.Groups[0])
 	if err != nil {
@@ -29,16 +32,17 @@ func TestNoCgroupStays(t *testing.T) {
 	launchWith(t, cfg).ready()
 	for i, whose := range []string{"the launcher", "the process"} {
 		if _, err := os.Stat(cgroups[i]); err == nil {
-			t.Errorf("the cgroup of %s is still there: %s", whose, cgroups[i])
+			t.Errorf("the cgroup of %s is left: %s", whose, cgroups[i])
 			os.Remove(cgroups[i])
 		}
 	}
 }
 
-// An enclosure is a cgroup for launchers to be in, so that all that they make can be seen.
+// An enclosure is a cgroup in which launchers run, so that a test can list the cgroups that they
+// make.
 type enclosure struct{ dir *os.File }
 
-// enclose makes one; where that cannot be done, one of which nothing is seen.
+// enclose makes an enclosure. If no cgroup can be made, the enclosure lists nothing.
 func enclose(t *testing.T) enclosure {
 	t.Helper()
 	base := launcher.OwnCgroup()
@@ -61,7 +65,7 @@ func enclose(t *testing.T) enclosure {
 	return enclosure{dir}
 }
 
-// holds returns what has been made in it and not removed.
+// holds returns the cgroups in the enclosure that have not been removed.
 func (e enclosure) holds() (names []string) {
 	if e.dir == nil {
 		return nil
@@ -70,9 +74,9 @@ func (e enclosure) holds() (names []string) {
 	return names
 }
 
-// A launcher whose disk hangs when it starts says so, leaves nothing behind, and can be told to stop meanwhile. Nobody else
-// writes the file before the disk goes on.
-func TestStartHangs(t *testing.T) {
+// A launcher whose disk hangs at its start returns an error, leaves nothing behind, and can be
+// stopped meanwhile. No other launcher writes the file until the disk works again.
+func TestStart_ReturnsErrorWhenDiskHangs(t *testing.T) {
 	for name, before := range map[string]bool{"with the first state file": true, "with the one that has the guardian": false} {
 		t.Run(name, func(t *testing.T) {
 			b := newBrood(t)
@@ -88,28 +92,28 @@ func TestStartHangs(t *testing.T) {
 				_, err := launcher.Start(above, cfg)
 				failed <- err
 			}()
-			for above.GuardCount() == 0 { // it is about to write the file, or does
+			for above.GuardCount() == 0 { // until the launcher writes the file or is about to
 				select {
 				case err := <-failed:
-					t.Fatalf("it failed before: %v", err)
+					t.Fatalf("Start failed before the disk hung: %v", err)
 				case <-time.After(time.Millisecond):
 				}
 			}
 			above.Shutdown()
 			err := <-failed
-			if err == nil || !strings.Contains(err.Error(), "not started: the state file: the disk has not taken "+launcher.StateIn(cfg.Dir)) {
+			if err == nil || !strings.Contains(err.Error(), "not started: the state file: the disk did not write "+statefile.Path(cfg.Dir)) {
 				t.Fatalf("got %v", err)
 			}
 			if err := above.Completion().Wait(soon(t)); err != nil {
 				t.Error(err)
 			}
-			equal(t, "processes", len(b.alive()), 0)
+			testkit.Equal(t, "processes", len(b.alive()), 0)
 
 			cfg.Guardian = nil
 			if _, err := launcher.Start(context.Background(), cfg); !errors.Is(err, launcher.ErrInUse) {
-				t.Errorf("another launcher, while the file is not written: %v", err)
+				t.Errorf("another launcher while the disk hangs: %v", err)
 			}
-			disk, err := os.OpenFile(next, os.O_RDWR, 0) // now it goes on
+			disk, err := os.OpenFile(next, os.O_RDWR, 0) // now the disk works again
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +127,7 @@ func TestStartHangs(t *testing.T) {
 				t.Fatal(err)
 			}
 			left, err := filepath.Glob(filepath.Join(cfg.Dir, "*"))
-			equal(t, "what is left", left, []string(nil))
+			testkit.Equal(t, "what is left", left, []string(nil))
 			if err != nil {
 				t.Error(err)
 			}

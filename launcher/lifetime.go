@@ -2,9 +2,8 @@ package launcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,15 +13,33 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/internal/proc"
-	"github.com/swansong-go/swansong/launcher/internal/peer"
-	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
-	"google.golang.org/grpc"
+	"github.com/swansong-go/swansong/launcher/internal/admin"
+	"github.com/swansong-go/swansong/launcher/internal/callback"
+	"github.com/swansong-go/swansong/launcher/internal/guardian"
+	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
+	"github.com/swansong-go/swansong/launcher/internal/listeners"
+	"github.com/swansong-go/swansong/launcher/internal/output"
+	"github.com/swansong-go/swansong/launcher/internal/spawn"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// Start starts the groups of a configuration as part of the scope that ctx carries, or of one of its own, and returns when
-// all that can fail early has not: the configuration is sound, the directory is this launcher's alone, the programs and
-// working directories are there, and the addresses are listened on. If something does fail, nothing is left behind.
-// [Manager.Ready] waits for the processes.
+// ErrInUse is returned by [Start] if another launcher runs with the directory.
+var ErrInUse = statefile.ErrInUse
+
+// StateError is returned by [Start] if the state file of an earlier launcher cannot be used. The
+// file is left unchanged. Its fields are
+//
+//	Path  string
+//	Cause error
+type StateError = statefile.Error
+
+// SocketIn returns the path of the socket of a launcher with this directory.
+func SocketIn(dir string) string { return statefile.SocketIn(dir) }
+
+// Start starts the groups of a configuration in the scope that ctx carries, or in a scope of its
+// own. Before it starts processes, it checks the configuration, locks the directory, looks up
+// programs and working directories, and listens on all addresses. If that fails, it leaves nothing
+// behind. Start does not wait for the processes to become ready; [Manager.Ready] does.
 func Start(ctx context.Context, cfg Config) (*Manager, error) {
 	if ctx == nil {
 		panic("launcher: Start with a nil context")
@@ -35,7 +52,7 @@ func Start(ctx context.Context, cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// prepare does all that can fail.
+// prepare does everything that can fail. The function that it returns starts the groups.
 func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, nil, err
@@ -45,308 +62,216 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 		return nil, nil, fmt.Errorf("launcher: %w", err)
 	}
 	m := &Manager{
-		cfg: cfg, dir: dir, events: newEventHub(cfg.Logger), printed: newLineHub(),
-		groups: map[string]*group{}, listeners: map[string]inheritance{}, processes: map[string]*process{},
+		cfg: cfg, dir: dir, events: newEventHub(cfg.Logger), recentLines: output.NewRecent(),
+		registry: newRegistry(),
 	}
-	m.redactor.Store(&redactor{f: cfg.Redact})
-	m.logs = newLogFiles(cfg.Output, func(err error) {
-		m.publish(Event{Kind: Alarm, Message: "some of what processes print is lost: " + err.Error(), Stack: stackOf(err)})
+	m.reloader = &reloader{manager: m}
+	m.server = admin.New(adminLauncher{m})
+	m.deadline.Configure(cfg.TotalDeadline, cfg.TotalDeadlineDerived)
+	m.redactor = callback.NewRedactor(cfg.Redact, func(p *callback.PanicError) {
+		m.events.publish(Event{Kind: Alarm, Message: p.Error() + "; the text is not shown, now and whenever Redact panics", Stack: string(p.Stack)})
+	})
+	m.logs = output.NewLogs(callback.Writer("Output", cfg.Output), func(err error) {
+		m.publish(Event{Kind: Alarm, Message: "some output of processes is lost: " + err.Error(), Stack: callback.StackOf(err)})
 	})
 	defer func() {
 		if err != nil {
 			m.release()
 		}
 	}()
-	cfg.Groups = slices.Clone(cfg.Groups)
-	for i, g := range cfg.Groups {
-		cfg.Groups[i] = g.withDefaults()
+	groups := cfg.resolve().Groups
+	for _, g := range groups {
 		if err := checkFiles(g); err != nil {
 			return nil, nil, err
 		}
 	}
-	if m.lock, err = ownDirectory(dir); err != nil {
+	if m.lock, err = lockDirectory(dir); err != nil {
 		return nil, nil, err
 	}
-	before, err := inherit(dir)
+	before, err := guardian.EndPrevious(dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	before.keepFor(cfg.Groups)
-	cfg.Groups = append(cfg.Groups, before.orphans(cfg.Groups)...)
-	for _, g := range cfg.Groups {
-		if taken := m.mayListen(g, nil, cfg.has); taken != nil {
-			return nil, nil, taken
-		}
-		if m.listeners[g.Name], err = m.claim(g, before); err != nil {
-			return nil, nil, err
-		}
-	}
-	if m.remote, err = m.listenRemote(); err != nil {
+	listeners.Reserve(before, groups)
+	groups = append(groups, before.Orphans(groups)...)
+	if err := m.openListeners(groups, before, cfg.has); err != nil {
 		return nil, nil, err
 	}
-	ln, err := peer.Listen(m.socket())
-	if err != nil {
+	if err := m.listenAdmin(); err != nil {
+		return nil, nil, err
+	}
+	if err := m.server.ListenUnix(SocketIn(m.dir)); err != nil {
 		return nil, nil, fmt.Errorf("launcher: %w", err)
 	}
 	m.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName("launcher"))
-	held, ok := m.scope.TryGuard()
+	guard, ok := m.scope.TryGuard()
 	if !ok {
-		ln.Close()
 		return nil, nil, fmt.Errorf("launcher: not started: %w", context.Cause(m.scope))
 	}
 	m.groupsScope, _ = ctxshutdown.WithCancel(m.scope)
-	for _, g := range cfg.Groups {
-		m.groups[g.Name] = newGroup(m, g, cfg.Source)
-		m.groups[g.Name].remember(before.Groups[g.Name])
-		m.order = append(m.order, g.Name)
+	m.deadline.Scope = m.groupsScope
+	for _, g := range groups {
+		added := newGroup(m, g, cfg.Source)
+		added.controller.restore(before.Groups[g.Name])
+		m.addGroup(added)
 	}
-	m.server = grpc.NewServer(grpc.Creds(peer.Credentials()), grpc.MaxRecvMsgSize(maxMessage))
-	pb.RegisterLauncherNotificationInterfaceServer(m.server, &notifications{manager: m})
-	pb.RegisterLauncherAdminInterfaceServer(m.server, &admin{manager: m})
-
-	m.retiring = before.Guardians
-	if err := m.prepareToDie(before); err != nil {
-		ln.Close()
-		held.Release()
+	m.previousGuardians = before.Guardians
+	if err := m.startStateFile(before); err != nil {
+		guard.Release()
 		m.scope.Shutdown()
 		return nil, nil, err
 	}
-	return m, func() { before.hold(dir); m.retire(); m.begin(ln, held) }, nil
+	return m, func() { before.OpenOutputs(dir); m.endPreviousGuardians(); m.begin(guard) }, nil
 }
 
-// retire ends the guardians of earlier launchers. Until then they are remembered, for the next launcher to do it.
-func (m *Manager) retire() {
-	for _, k := range m.retiring {
-		retire(k)
+// endPreviousGuardians ends the guardians of earlier launchers and publishes what they have
+// reported. Until then they are in the state file, so that the next launcher ends them if this one
+// is killed.
+func (m *Manager) endPreviousGuardians() {
+	for _, k := range m.previousGuardians {
+		guardian.End(k)
 	}
-	m.hear()
+	for _, complaint := range guardian.Complaints(m.dir) {
+		m.publish(Event{Kind: Alarm, Message: "while no launcher was running: " + complaint})
+	}
 	m.mu.Lock()
-	m.retiring = nil
+	m.previousGuardians = nil
 	m.mu.Unlock()
-	m.memory.note()
+	m.stateFile.Changed()
 }
 
-// prepareToDie sees to it that whoever comes after this launcher knows what to do, before anything is started. The pen is
-// written down before it is made, with what an earlier launcher has left, to which nothing has happened yet.
-func (m *Manager) prepareToDie(before remembered) error {
-	m.pen = proc.NewPen()
-	m.unchanged = before.Groups != nil
-	guards, expected := guardianPen(), before
+// startStateFile writes the state file and starts the guardian, before any process is started, so
+// that a launcher after this one finds everything that this one has started. The containment is
+// recorded before it is made, with the state that the earlier launcher has left, of which nothing
+// has changed yet.
+func (m *Manager) startStateFile(before statefile.State) error {
+	m.containment = proc.NewContainment()
+	m.stateUntouched = before.Groups != nil
+	guardianContainment, expected := guardian.NewContainment(), before
 	if len(m.cfg.Guardian) > 0 {
-		expected.Guardians = append(slices.Clone(before.Guardians), proc.Kept{Pen: guards})
+		expected.Guardians = append(slices.Clone(before.Guardians), proc.Adoptable{Containment: guardianContainment})
 	}
-	expected = expected.expecting(m.pen)
-	var prepared, begun atomic.Bool
-	recall := func() remembered {
-		if prepared.Load() {
-			return m.recall()
+	expected = expected.WithContainment(m.containment)
+	var recordable, started atomic.Bool
+	state := func() statefile.State {
+		if recordable.Load() {
+			return m.record()
 		}
 		return expected
 	}
-	m.memory = newMemory(stateIn(m.dir), recall, func(err error) {
+	m.stateFile = statefile.NewWriter(statefile.Path(m.dir), state, func(err error) {
 		switch {
-		case !begun.Load(): // it is what Start returns
+		case !started.Load(): // Start returns the error
 		case err == nil:
-			m.publish(Event{Kind: AllClear, Message: "the state file is written again"})
+			m.publish(Event{Kind: AllClear, Message: "the state file can be written again"})
 		default:
-			m.publish(Event{Kind: Alarm, Message: "the state file, without which the next launcher does not know what to do, cannot be written, " +
-				"which is tried again until it can: " + err.Error()})
+			m.publish(Event{Kind: Alarm, Message: "the state file cannot be written, so the next launcher will miss changes; it is retried: " + err.Error()})
 		}
 	})
-	if err := m.memory.begin(m.scope.Done()); err != nil {
+	if err := m.stateFile.Start(m.scope.Done()); err != nil {
 		return fmt.Errorf("launcher: not started: the state file: %w", err)
 	}
-	m.pen.Make()
+	m.containment.Make()
 	if len(m.cfg.Guardian) > 0 {
-		alarm := func(message string) { m.publish(Event{Kind: Alarm, Message: message}) }
-		var held []*os.File
-		for name, g := range m.groups {
-			if g.cfg.OnLauncherDeath == Keep {
-				held = append(held, m.listeners[name].files...)
+		report := func(message string) { m.publish(Event{Kind: Alarm, Message: message}) }
+		var kept []*os.File
+		for _, g := range m.allGroups() {
+			if g.config().OnLauncherDeath == Keep {
+				kept = append(kept, m.listenersOf(g.name).Files()...)
 			}
 		}
 		var err error
-		if m.guardian, err = hire(m.cfg.Guardian, orders{m.pen, m.dir, guards}, held, alarm, m.memory.written); err != nil {
-			return err
+		m.guardian, err = guardian.Start(guardian.Config{Args: m.cfg.Guardian, Env: spawn.InheritedEnv(os.Environ()),
+			Orders: guardian.Orders{Processes: m.containment, Dir: m.dir, Self: guardianContainment}, Files: kept, Report: report, Flush: m.stateFile.Flush})
+		if err != nil {
+			return &ConfigError{Field: "Guardian", Rule: err.Error()}
 		}
 	}
-	prepared.Store(true)
-	if err := m.memory.written(m.scope.Done()); err != nil {
+	recordable.Store(true)
+	if err := m.stateFile.Flush(m.scope.Done()); err != nil {
 		return fmt.Errorf("launcher: not started: the state file: %w", err)
 	}
-	begun.Store(true)
-	m.unchanged = false
+	started.Store(true)
+	m.stateUntouched = false
 	return nil
 }
 
-// claim takes what a group needs that somebody else may have.
-func (m *Manager) claim(g GroupConfig, before remembered) (inheritance, error) {
-	in, err := listen(g, before)
-	if err != nil {
-		return in, err
+// lockDirectory makes the directory if it is missing, and locks it.
+func lockDirectory(dir string) (*os.File, error) {
+	lock, err := statefile.Lock(dir)
+	if err != nil && !errors.Is(err, ErrInUse) {
+		return nil, &ConfigError{Field: "Dir", Rule: err.Error()}
 	}
-	if err := g.checkLog(); err != nil {
-		in.close()
-		return inheritance{}, err
-	}
-	return in, nil
+	return lock, err
 }
 
-func (m *Manager) begin(ln net.Listener, held *ctxshutdown.Guard) {
-	for _, in := range m.listeners {
-		in.own()
+// begin starts the groups and the services. The guard is released when all of them have ended.
+func (m *Manager) begin(guard *ctxshutdown.Guard) {
+	for _, set := range m.allListeners() {
+		set.UnlinkOnClose()
 	}
 	for _, g := range m.allGroups() {
 		g.adopt()
-		m.loop(g)
+		m.runGroup(g)
 	}
-	go m.serve(ln, held)
-	go m.keepTotal()
+	go m.serve(guard)
+	go m.deadline.Enforce(func(reason string) {
+		for _, p := range m.allProcesses() {
+			go p.send(lifecycle.Event{Kind: lifecycle.OnTerminate, Reason: reason})
+		}
+	})
 }
 
-// loop has a group begin.
-func (m *Manager) loop(g *group) {
+// runGroup starts the goroutine of a group.
+func (m *Manager) runGroup(g *group) {
 	m.running.Add(1)
-	if g.scope.Go(func(context.Context) { defer m.running.Done(); g.loop() }) {
+	if g.scope.Go(func(context.Context) { defer m.running.Done(); g.run() }) {
 		return
 	}
-	go func() { // it was told to stop before it has begun, and may have adopted processes
+	go func() { // the group was stopped before it has begun, and may have adopted processes
 		defer m.running.Done()
 		defer close(g.emptied)
 		g.close()
 	}()
 }
 
-// serve answers until all groups are complete, and clears away.
-func (m *Manager) serve(ln net.Listener, held *ctxshutdown.Guard) {
+// serve serves until all groups have ended, and then releases everything.
+func (m *Manager) serve(guard *ctxshutdown.Guard) {
 	var serving sync.WaitGroup
-	serving.Go(func() { m.server.Serve(ln) })
-	serving.Go(m.remote.serve)
+	serving.Go(m.server.Serve)
 	<-m.groupsScope.Completion().Done()
 	m.running.Wait()
-	m.events.close() // by which those who watch are answered
-	m.printed.close()
-	serving.Go(func() { stop(m.server) })
-	serving.Go(m.remote.stop)
+	m.events.close() // ends the calls of WatchEvents
+	m.recentLines.Close()
+	serving.Go(m.server.Stop)
 	serving.Wait()
 	m.release()
-	held.Release()
-	m.scope.Shutdown() // it has been told by now, or all groups were; it is no use without them
+	guard.Release()
+	m.scope.Shutdown() // it may not be stopped yet, if only the groups were
 }
 
-func stop(s *grpc.Server) {
-	t := time.AfterFunc(lastAnswers, s.Stop)
-	defer t.Stop()
-	s.GracefulStop()
-}
-
-// keepTotal keeps the deadline for the stop of everything, once that has begun.
-func (m *Manager) keepTotal() {
-	complete := m.groupsScope.Completion().Done()
-	select {
-	case <-m.groupsScope.Done():
-	case <-complete:
-		return
-	}
-	began, total := m.stopping()
-	if total <= 0 {
-		return
-	}
-	reached := func(at time.Time) bool {
-		t := time.NewTimer(time.Until(at))
-		defer t.Stop()
-		select {
-		case <-t.C:
-			return true
-		case <-complete:
-			return false
-		}
-	}
-	if !reached(terminateAt(began, total)) {
-		return
-	}
-	m.mu.Lock()
-	late := slices.Collect(maps.Values(m.processes))
-	m.mu.Unlock()
-	for _, p := range late {
-		go p.send(event{kind: evTerminate, reason: fmt.Sprintf("four fifths of the total deadline of %v are over", total)})
-	}
-	if reached(began.Add(total / 10 * 9)) {
-		m.groupsScope.Force(fmt.Errorf("launcher: nine tenths of the total deadline of %v are over", total))
-	}
-}
-
-// terminateAt is when whoever is left of a stop of everything gets SIGTERM.
-func terminateAt(began time.Time, total time.Duration) time.Time { return began.Add(total / 5 * 4) }
-
-// stopping returns when all groups were told to stop, as the first who asks here has seen it, and how long that may take, 0 for
-// any time.
-func (m *Manager) stopping() (began time.Time, total time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.stopBegan.IsZero() {
-		m.stopBegan, m.stopTotal = time.Now(), m.totalDeadline()
-	}
-	return m.stopBegan, m.stopTotal
-}
-
-// left cuts what a process may take at what a stop of everything leaves it.
-func (m *Manager) left(d time.Duration) time.Duration {
-	if m.groupsScope.Err() == nil {
-		return d
-	}
-	began, total := m.stopping()
-	if total <= 0 {
-		return d
-	}
-	return min(d, time.Until(terminateAt(began, total)))
-}
-
-// totalDeadline returns what a stop of everything that begins now may take, 0 for any time. m.mu is held.
-func (m *Manager) totalDeadline() time.Duration {
-	total := m.cfg.TotalDeadline
-	if !m.cfg.TotalDeadlineDerived {
-		return total
-	}
-	for _, g := range m.groups {
-		switch {
-		case total == 0, g.had == nil:
-		case *g.had == 0:
-			total = 0
-		default:
-			total = max(total, *g.had)
-		}
-	}
-	return total
-}
-
-// lastAnswers is how long calls that are under way when everything is over may take: GracefulStop alone would wait for ever.
-const lastAnswers = 250 * time.Millisecond
-
+// release releases what Start has acquired.
 func (m *Manager) release() {
-	m.logs.close()
-	m.guardian.dismiss()
-	m.mu.Lock()
-	listeners := slices.Collect(maps.Values(m.listeners))
-	m.mu.Unlock()
-	for _, l := range listeners {
-		l.close()
+	m.logs.Close()
+	m.guardian.Dismiss()
+	for _, set := range m.allListeners() {
+		set.Close()
 	}
-	m.remote.close()
-	m.pen.Empty(time.Now()) // removes it
+	m.server.Close()
+	m.containment.Empty(time.Now()) // removes its cgroup
 	if m.lock != nil {
-		os.Remove(m.socket())
+		os.Remove(SocketIn(m.dir))
 	}
 	unlock := func() {
 		if m.lock != nil {
 			m.lock.Close()
 		}
 	}
-	if m.memory != nil {
-		m.memory.close(!m.unchanged && m.recall().dispensable(), unlock)
+	if m.stateFile != nil {
+		m.stateFile.Close(!m.stateUntouched && !m.record().HasProcesses(), unlock)
 	} else {
 		unlock()
 	}
 	m.events.close()
-	m.printed.close()
+	m.recentLines.Close()
 }

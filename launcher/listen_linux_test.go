@@ -14,22 +14,23 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// refused returns why a group may not listen.
+// refused returns the rule of a ConfigError about Listen.
 func refused(t *testing.T, err error) string {
 	t.Helper()
 	var rule *launcher.ConfigError
 	if !errors.As(err, &rule) || rule.Field != "Listen" {
-		t.Fatalf("%v; want a refusal that names Listen", err)
+		t.Fatalf("got %v, want a ConfigError about Listen", err)
 	}
 	return rule.Rule
 }
 
-// Addresses of which only one can be had are told apart before anybody listens, and who has the other one is said, however the
-// two are written.
-func TestListenersThatOverlap(t *testing.T) {
+// Addresses that exclude each other are refused before the launcher listens, however they are
+// written. The error names the group that has the address.
+func TestListen_RefusesConflictingAddresses(t *testing.T) {
 	_, port, _ := net.SplitHostPort(freeAddress(t))
 	at := func(name, network, host string) launcher.GroupConfig {
 		g := runners(name, 0)
@@ -54,20 +55,20 @@ func TestListenersThatOverlap(t *testing.T) {
 		has, web := at("has", "tcp", p.has), at("web", "tcp", p.wants)
 		what, said := p.has+" and "+p.wants, "tcp "+has.Listen[0].Address
 		if p.has != p.wants {
-			said += ", and with it tcp " + web.Listen[0].Address + ","
+			said += ", which conflicts with tcp " + web.Listen[0].Address
 		}
-		another := `group "has" has ` + said + ` already; choose another address`
-		equal(t, what+", start", refused(t, start(has, web)), another)
+		another := `group "has" already listens on ` + said + `; choose another address`
+		testkit.Equal(t, what+", start", refused(t, start(has, web)), another)
 		both := has
 		both.Listen = append(slices.Clone(has.Listen), web.Listen...)
-		equal(t, what+", start of one group", strings.HasSuffix(refused(t, start(both)), " has "+said+" already; choose another address"), true)
-		equal(t, what+", reload with two that are new", refused(t, reload(has, web)), another)
+		testkit.Equal(t, what+", start of one group", strings.HasSuffix(refused(t, start(both)), " already listens on "+said+"; choose another address"), true)
+		testkit.Equal(t, what+", reload with two that are new", refused(t, reload(has, web)), another)
 		if err := reload(has); err != nil {
 			t.Fatal(err)
 		}
-		equal(t, what+", reload", refused(t, reload(has, web)), another)
-		equal(t, what+", reload without the first one", refused(t, reload(web)),
-			`group "has" has `+said+` until it is gone; take that out first, and add "web" by another reload`)
+		testkit.Equal(t, what+", reload", refused(t, reload(has, web)), another)
+		testkit.Equal(t, what+", reload without the first one", refused(t, reload(web)),
+			`group "has" listens on `+said+` until it is gone; remove it by a reload of its own, and add "web" by the next one`)
 		if err := reload(); err != nil {
 			t.Fatal(err)
 		}
@@ -77,18 +78,19 @@ func TestListenersThatOverlap(t *testing.T) {
 	}
 }
 
-// A port 0 is known by the port that it has become.
-func TestListenersThatOverlap_AnyPort(t *testing.T) {
+// A listener with port 0 conflicts with the port that it actually has.
+func TestListen_RefusesPortChosenForPort0(t *testing.T) {
 	has, web := runners("has", 0), runners("web", 0)
 	has.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: "127.0.0.1:0"}}
 	h := launch(t, has).ready()
 	web.Listen = []launcher.Listen{{Address: h.Addrs("has")[1].String()}}
 	err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{has, web}}, "test")
-	equal(t, "why", refused(t, err), `group "has" has tcp 127.0.0.1:0, and with it tcp `+web.Listen[0].Address+`, already; choose another address`)
+	testkit.Equal(t, "why", refused(t, err), `group "has" already listens on tcp 127.0.0.1:0, which conflicts with tcp `+web.Listen[0].Address+`; choose another address`)
 }
 
-// Who was kept has what another one wants, and it is not the same: it is said who that is, and what to do.
-func TestKept_HasWhatOverlaps(t *testing.T) {
+// A kept process listens on an address that conflicts with an address of the new configuration. The
+// error names the group of that process and says what to do.
+func TestKeptListener_ConflictingAddressIsRefused(t *testing.T) {
 	b := newBrood(t)
 	web := kept(b.of(runners("web", 1)))
 	_, port, _ := net.SplitHostPort(freeAddress(t))
@@ -100,12 +102,12 @@ func TestKept_HasWhatOverlaps(t *testing.T) {
 	next.Listen = []launcher.Listen{{Address: "127.0.0.1:" + port}}
 	cfg.Groups = []launcher.GroupConfig{next}
 	_, err := launcher.Start(context.Background(), cfg)
-	want := `processes of group "web", which an earlier launcher has kept, listen on tcp :` + port + `: start once without "next", until they have ended, or choose another address`
+	want := `processes of group "web", which an earlier launcher has kept, listen on tcp :` + port + `: start once without "next" until they have ended, or choose another address`
 	if said := refused(t, err); !strings.HasSuffix(said, want) {
 		t.Errorf("%q does not say %q", said, want)
 	}
 
-	next.Listen[0].Address = "0.0.0.0:" + port // which is the same
+	next.Listen[0].Address = "0.0.0.0:" + port // an address that means the same
 	h := launchWith(t, cfg)
 	h.ends("web-1")
 	h.ready()
@@ -114,9 +116,9 @@ func TestKept_HasWhatOverlaps(t *testing.T) {
 	}
 }
 
-// A port 0 that was kept is known by the port that it has become. Whoever wants that one takes it over, unless its own group wants any
-// port still.
-func TestKept_HasAPortThatSomebodyWants(t *testing.T) {
+// A kept listener with port 0 is taken over by a listener that is configured with its actual port,
+// unless the group that has it is still configured with port 0.
+func TestKeptListener_OnPort0IsTakenOverByActualPort(t *testing.T) {
 	b := newBrood(t)
 	web, next := kept(b.of(runners("web", 1))), kept(b.of(runners("next", 1)))
 	web.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}}
@@ -127,9 +129,9 @@ func TestKept_HasAPortThatSomebodyWants(t *testing.T) {
 
 	_, port, _ := net.SplitHostPort(has)
 	leaves := `processes of group "web", which an earlier launcher has kept, listen on tcp 127.0.0.1:0, which is ` + has +
-		`: start once without "next", until they have ended, or choose another address`
+		`: start once without "next" until they have ended, or choose another address`
 	stays := func(wants string) string {
-		return `group "web" has tcp 127.0.0.1:0, and with it tcp ` + wants + `, already; choose another address`
+		return `group "web" already listens on tcp 127.0.0.1:0, which conflicts with tcp ` + wants + `; choose another address`
 	}
 	for _, c := range []struct {
 		wants  string
@@ -159,12 +161,12 @@ func TestKept_HasAPortThatSomebodyWants(t *testing.T) {
 		}
 	}
 	again := startAnother(t, cfg, "address").hears("ready")
-	equal(t, "where it listens again", again.line(), has)
+	testkit.Equal(t, "where it listens again", again.line(), has)
 	again.kill()
 
 	web.Listen[0].Address = has
 	h := launchWith(t, cfg)
-	equal(t, "where it listens by what it has become", h.Addrs("web")[0].String(), has)
+	testkit.Equal(t, "where it listens by what it has become", h.Addrs("web")[0].String(), has)
 	h.ends("web-1")
 	h.ready()
 	if err := fetch(&http.Client{Timeout: tooLong}, "http://"+has); err != nil {
@@ -172,9 +174,9 @@ func TestKept_HasAPortThatSomebodyWants(t *testing.T) {
 	}
 }
 
-// One socket that was kept is for one listener, however many are written that it could be: the others are refused, as they are where nobody
-// was kept.
-func TestKept_OneSocketIsForOne(t *testing.T) {
+// A kept socket is taken over by one listener only. Other listeners that conflict with it are
+// refused.
+func TestKeptListener_IsTakenOverOnce(t *testing.T) {
 	b := newBrood(t)
 	web := kept(b.of(runners("web", 1)))
 	has := freeAddress(t)
@@ -186,19 +188,19 @@ func TestKept_OneSocketIsForOne(t *testing.T) {
 	next := cfg
 	next.Groups = []launcher.GroupConfig{web}
 	next.Groups[0].Listen = []launcher.Listen{{Address: has}, {Address: "localhost:" + port}}
-	want := "the group has tcp " + has + ", and with it tcp localhost:" + port + ", already; choose another address"
+	want := "the group already listens on tcp " + has + ", which conflicts with tcp localhost:" + port + "; choose another address"
 	m, err := launcher.Start(context.Background(), next)
 	if err == nil {
 		t.Errorf("it listens on %v", m.Addrs("web"))
 		m.Shutdown().Wait(soon(t))
 	} else {
-		equal(t, "why", refused(t, err), want)
+		testkit.Equal(t, "why", refused(t, err), want)
 		launchWith(t, cfg).ready()
 	}
 }
 
-// A name may stand for another address each time that it is looked up, and it takes time: so it is looked up once.
-func TestKept_NameOfAHost(t *testing.T) {
+// A host name is resolved once: resolving takes time, and may give another address each time.
+func TestKeptListener_HostNameIsResolvedOnce(t *testing.T) {
 	b := newBrood(t)
 	web, next := kept(b.of(runners("web", 1))), kept(b.of(runners("next", 1)))
 	_, port, _ := net.SplitHostPort(freeAddress(t))
@@ -212,39 +214,39 @@ func TestKept_NameOfAHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := lookUps(t, "127.0.0.4", "127.0.0.2")
+	lookups := stubDNS(t, "127.0.0.4", "127.0.0.2")
 	_, err = launcher.Start(context.Background(), cfg)
-	equal(t, "why not", refused(t, err), "listen tcp4 127.0.0.4:"+port+": bind: address already in use")
-	equal(t, "look-ups for a refusal", asked.Load(), int32(1))
+	testkit.Equal(t, "error", refused(t, err), "listen tcp4 127.0.0.4:"+port+": bind: address already in use")
+	testkit.Equal(t, "lookups before the refusal", lookups.Load(), int32(1))
 	other.Close()
 
-	asked = lookUps(t)
+	lookups = stubDNS(t)
 	_, err = launcher.Start(context.Background(), cfg)
 	if said := refused(t, err); !strings.HasPrefix(said, "listen tcp4: lookup web.test") {
-		t.Errorf("%q does not say that there is no such name", said)
+		t.Errorf("%q does not say that the name does not exist", said)
 	}
-	equal(t, "look-ups of a name that is none", asked.Load(), int32(1))
+	testkit.Equal(t, "lookups of a name that does not exist", lookups.Load(), int32(1))
 
-	asked = lookUps(t, "127.0.0.3", "127.0.0.2")
+	lookups = stubDNS(t, "127.0.0.3", "127.0.0.2")
 	h := launchWith(t, cfg)
-	equal(t, "where it listens", h.Addrs("next")[0].String(), "127.0.0.3:"+port)
-	equal(t, "look-ups", asked.Load(), int32(1))
+	testkit.Equal(t, "where it listens", h.Addrs("next")[0].String(), "127.0.0.3:"+port)
+	testkit.Equal(t, "lookups", lookups.Load(), int32(1))
 	h.ends("web-1")
 	h.ready()
 }
 
-// lookUps has the names of hosts be looked up with a server of the test, which has other addresses each time, and after the last of these
-// none. It counts how often it is asked.
-func lookUps(t *testing.T, addresses ...string) *atomic.Int32 {
+// stubDNS replaces the resolver by one that returns the addresses one after the other, and then no
+// address. It counts the lookups.
+func stubDNS(t *testing.T, addresses ...string) *atomic.Int32 {
 	t.Helper()
-	asked := new(atomic.Int32)
+	lookups := new(atomic.Int32)
 	resolver := net.DefaultResolver
 	t.Cleanup(func() { net.DefaultResolver = resolver })
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
 		go func() {
 			defer server.Close()
-			header := make([]byte, 2+12) // the length of the message, and what comes before the question: RFC 1035
+			header := make([]byte, 2+12) // the length of the message and the header before the question; see RFC 1035
 			if _, err := io.ReadFull(server, header); err != nil {
 				return
 			}
@@ -253,8 +255,8 @@ func lookUps(t *testing.T, addresses ...string) *atomic.Int32 {
 				return
 			}
 			question := rest[:bytes.IndexByte(rest, 0)+5]
-			said := slices.Concat(header[2:4], []byte{0x81, 0x83, 0, 1, 0, 0, 0, 0, 0, 0}, question) // there is no such name
-			if n := int(asked.Add(1)); n <= len(addresses) {
+			said := slices.Concat(header[2:4], []byte{0x81, 0x83, 0, 1, 0, 0, 0, 0, 0, 0}, question) // the answer says that there is no such name
+			if n := int(lookups.Add(1)); n <= len(addresses) {
 				said[3], said[7] = 0x80, 1
 				said = append(said, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
 				said = append(said, net.ParseIP(addresses[n-1]).To4()...)
@@ -263,11 +265,11 @@ func lookUps(t *testing.T, addresses ...string) *atomic.Int32 {
 		}()
 		return client, nil
 	}}
-	return asked
+	return lookups
 }
 
-// Two listeners that are written alike are two, also for the next launcher.
-func TestKept_ListenersOnAnyPort(t *testing.T) {
+// Two kept listeners have the same configuration. The next launcher takes over both of them.
+func TestKeptListener_TwoOnPort0AreTakenOverAsTwo(t *testing.T) {
 	b := newBrood(t)
 	web := kept(b.of(runners("web", 1)))
 	web.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: "127.0.0.1:0"}}
@@ -276,12 +278,13 @@ func TestKept_ListenersOnAnyPort(t *testing.T) {
 	h := launchWith(t, cfg).ready()
 	addrs := h.Addrs("web")
 	if addrs[0].String() == addrs[1].String() {
-		t.Errorf("both are %v", addrs[0])
+		t.Errorf("both listeners are on %v", addrs[0])
 	}
 }
 
-// Where one of two ports 0 is named by what it has become, that is it, and the other one is the other.
-func TestKept_OneOfTwoPortsIsNamed(t *testing.T) {
+// Of two kept listeners on port 0, the new configuration contains one by its actual port. The
+// listener that is still configured with port 0 takes over the other socket.
+func TestKeptListener_OnPort0IsMatchedByActualPort(t *testing.T) {
 	b := newBrood(t)
 	web := kept(b.of(runners("web", 1)))
 	web.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: "127.0.0.1:0"}}
@@ -291,7 +294,7 @@ func TestKept_OneOfTwoPortsIsNamed(t *testing.T) {
 	first.kill()
 	cfg.Groups[0].Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: one}}
 	h := launchWith(t, cfg)
-	equal(t, "where it listens", fmt.Sprint(h.Addrs("web")), fmt.Sprint([]string{other, one}))
+	testkit.Equal(t, "where it listens", fmt.Sprint(h.Addrs("web")), fmt.Sprint([]string{other, one}))
 	h.ends("web-1")
 	h.ready()
 }

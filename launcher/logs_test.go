@@ -10,21 +10,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// What processes have printed to files of their own is kept as long as they are remembered: a group whose processes end and
-// are replaced for ever does not fill the disk. The files of those that run, and of others, are never touched.
-func TestLogsOfTheForgottenAreRemoved(t *testing.T) {
+// The log file of an ended process is kept for as long as the launcher remembers the process, so a
+// group whose processes are replaced for ever does not fill the disk. The files of running
+// processes, and files with other names, are never removed.
+func TestLogDir_KeepsLogsOfRememberedProcesses(t *testing.T) {
 	const ending, remembered = 36, 32
 	g := group("web", ending, "")
 	g.Command = []string{"/bin/sh", "-c", "echo as {id}; echo and again"}
 	g.Protocol, g.Restart.Policy = launcher.Signals, launcher.Never
-	g.Log.Dir, g.Log.MaxSize = filepath.Join(t.TempDir(), "logs"), 20 // a file for each line
+	g.Log.Dir, g.Log.MaxSize = filepath.Join(t.TempDir(), "logs"), 20 // with this size, the file is rotated after each line
 	on := g
 	on.Name, on.Desired, on.Command = "on", 1, []string{"/bin/sleep", "3600"}
 	h := launch(t, on, g)
@@ -41,7 +41,7 @@ func TestLogsOfTheForgottenAreRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "processes that are remembered", len(health.Processes), remembered)
+	testkit.Equal(t, "remembered processes", len(health.Processes), remembered)
 	want := []string{"on-1", "web-0"}
 	for _, p := range health.Processes {
 		want = append(want, p.ID)
@@ -57,14 +57,13 @@ func TestLogsOfTheForgottenAreRemoved(t *testing.T) {
 		got = append(got, id)
 	}
 	slices.Sort(got)
-	if diff := cmp.Diff(want, slices.Compact(got)); diff != "" {
-		t.Errorf("who has files (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "processes with files", slices.Compact(got), want)
 }
 
-// What an earlier launcher has left counts, too: of the processes that have ended, whoever had them, the newest are kept, with all their
-// files, and nothing else is touched. What a process prints that runs is in the file of its name, however old one of that name was.
-func TestLogsOfEarlierLaunchersAreRemoved(t *testing.T) {
+// Log files of earlier launchers count towards the limit: those of the processes that ended last
+// are kept, with their rotated files, and files with other names are not touched. A running process
+// appends to the file of its name, however old that is.
+func TestLogDir_RemovesFilesOfEarlierLaunchers(t *testing.T) {
 	const remembered = 32
 	dir := t.TempDir()
 	write := func(name string, age time.Duration) {
@@ -78,12 +77,12 @@ func TestLogsOfEarlierLaunchersAreRemoved(t *testing.T) {
 	for _, name := range others {
 		write(name, time.Hour)
 	}
-	for n := 1; n <= 40; n++ { // web-1 is the oldest, but for web-40, which has begun another file since
+	for n := 1; n <= 40; n++ { // web-1 is the oldest log; web-40 is made older below
 		write(fmt.Sprintf("web-%d.log", n), time.Duration(50-n)*time.Minute)
 	}
 	write("web-40.log", time.Hour)
 	write("web-40.log.1", 2*time.Hour)
-	write("web-9.log.7", 2*time.Hour) // by more files than there are now
+	write("web-9.log.7", 2*time.Hour) // a rotated file whose number is beyond MaxFiles
 	write("web-30.log.1", 2*time.Hour)
 	g := group("web", 1, "")
 	g.Command, g.Protocol, g.Log.Dir = []string{"/bin/sh", "-c", "echo as {id}; exec sleep 3600"}, launcher.Signals, dir
@@ -98,11 +97,11 @@ func TestLogsOfEarlierLaunchersAreRemoved(t *testing.T) {
 	}
 	h.close()
 	want := slices.Concat(others, []string{"web-1.log", "web-30.log.1"})
-	for n := 9; n < 40; n++ { // with web-1, that has ended by now
+	for n := 9; n < 40; n++ { // these logs are kept, together with that of web-1, which has ended by now
 		want = append(want, fmt.Sprintf("web-%d.log", n))
 	}
 	want = append(want, "web-9.log.7")
-	equal(t, "who is kept", len(want)-len(others)-2, remembered)
+	testkit.Equal(t, "processes whose files are kept", len(want)-len(others)-2, remembered)
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -112,16 +111,16 @@ func TestLogsOfEarlierLaunchersAreRemoved(t *testing.T) {
 		got = append(got, f.Name())
 	}
 	slices.Sort(want)
-	equal(t, "files", got, want)
+	testkit.Equal(t, "files", got, want)
 	text, err := os.ReadFile(filepath.Join(dir, "web-1.log"))
 	if err != nil || !strings.HasSuffix(string(text), "as web-1\n") {
 		t.Errorf("web-1.log: %q, %v", text, err)
 	}
 }
 
-// So they are where a group is to print to another directory from now on, be it one that it has had before: those of that which is left are
-// older, or are remembered.
-func TestLogsInAnotherDirectoryAreRemoved(t *testing.T) {
+// When a reload changes Log.Dir, old files in the new directory are removed, also if the group has
+// used it before.
+func TestLogDir_RemovesOldFilesAfterReload(t *testing.T) {
 	const remembered = 32
 	before, dir := t.TempDir(), t.TempDir()
 	for n := range 40 {
@@ -138,7 +137,7 @@ func TestLogsInAnotherDirectoryAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.close()
-	want := []string{"web-1.log", "web-2.log"} // that before, and that of the second process, which was somebody else's before
+	want := []string{"web-1.log", "web-2.log"} // the logs of the process before the reload and of the process after it, whose name an earlier process had
 	for n := 41 - (remembered - 2); n <= 40; n++ {
 		want = append(want, fmt.Sprintf("web-%d.log", n))
 	}
@@ -154,18 +153,5 @@ func TestLogsInAnotherDirectoryAreRemoved(t *testing.T) {
 	}
 	slices.Sort(got)
 	slices.Sort(want)
-	equal(t, "files", got, want)
-}
-
-// A directory with very many files of a group is cleared in a time that is by the file. Where each is compared with all others, this
-// would take minutes, and a process that starts would wait for that.
-func TestManyLogsOfEarlierLaunchers(t *testing.T) {
-	const many, remembered = 100_000, 32
-	files := fstest.MapFS{}
-	for n := range many {
-		files[fmt.Sprintf("web-%d.log", n+1)] = &fstest.MapFile{}
-	}
-	found, kept := launcher.TrimLogs(files)
-	equal(t, "processes that have files", found, many)
-	equal(t, "whose files are kept", kept, remembered)
+	testkit.Equal(t, "files", got, want)
 }

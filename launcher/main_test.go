@@ -29,7 +29,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// asRole has the test binary be a subprocess: a name in roles, or the test runner.
+// asRole is the environment variable that makes the test binary a subprocess: a name in roles, or
+// testrunner.
 const asRole = "LAUNCHER_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -64,14 +65,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// tooLong is for broken code.
+// tooLong is the timeout of tests. Only broken code reaches it.
 const tooLong = 30 * time.Second
 
-// roles are subprocesses that the test runner cannot be.
+// roles maps names to main functions of subprocesses that behave in ways the test runner does not
+// support.
 var roles = map[string]func(args []string){
-	// What does not take part, and ends at SIGTERM as a program does by default.
+	// This process does not speak the protocol, and ends at SIGTERM.
 	"plain": func([]string) { forever() },
-	// What listens where it should, and never answers: connections wait in the queue of the kernel.
+	// This process listens and never accepts, so connections wait in the kernel's queue.
 	"black hole": func([]string) {
 		if _, err := net.Listen("unix", os.Getenv(client.EnvAddress)); err != nil {
 			panic(err)
@@ -80,45 +82,45 @@ var roles = map[string]func(args []string){
 		fmt.Println("listening")
 		forever()
 	},
-	// What is ready, does not take part in anything else, and never reads a signal.
+	// This process is ready, and never answers a Shutdown call.
 	"hang": func([]string) { serveOdd(oddity{hang: true}) },
-	// What says more than anybody wants to hear.
+	// This process sends messages of 1 MiB.
 	"verbose": func([]string) { serveOdd(oddity{message: strings.Repeat("x", 1<<20)}) },
-	// What shows another certificate than that of its group.
+	// This process presents a certificate other than that of its group.
 	"foreign certificate": func(args []string) {
 		os.Setenv(client.EnvCert, os.Getenv("SWANSONG_TEST_CERT"))
 		os.Setenv(client.EnvKey, os.Getenv("SWANSONG_TEST_KEY"))
 		os.Exit(testrunner.Main(args, os.Stderr))
 	},
-	// What prints a line of 10 MiB, and ends.
+	// This process prints a line of 10 MiB and ends.
 	"long line": func([]string) {
 		if _, err := os.Stdout.WriteString(strings.Repeat("x", 10<<20)); err != nil {
 			panic(err)
 		}
 	},
-	// What writes its arguments and ODD, of its environment, to a file.
+	// This process writes its arguments and the environment variable ODD to a file.
 	"arguments": func(args []string) {
 		text, _ := json.Marshal(append(args[1:], "ODD="+os.Getenv("ODD")))
 		if err := os.WriteFile(args[0], text, 0o600); err != nil {
 			panic(err)
 		}
 	},
-	// What is ready, and knows nothing of a shutdown.
+	// This process is ready, and does not implement Shutdown.
 	"unimplemented": func([]string) { serveOdd(oddity{}) },
-	// What is ready, and will not.
+	// This process is ready, and does not acknowledge Shutdown.
 	"declines": func([]string) { serveOdd(oddity{declines: true}) },
-	// What says in its refusal how long it was told that it has.
+	// This process refuses Shutdown, with a message that repeats the time limits of the call.
 	"repeats what it is told":       func([]string) { serveOdd(oddity{declines: true, repeats: true}) },
 	"repeats what it is told again": func([]string) { serveOdd(oddity{declines: true, repeats: true, busy: &atomic.Bool{}}) },
-	// What waits, once it is to stop, for operations that nobody else should read of as they are.
+	// In its drain, this process waits for operations whose names contain a secret.
 	"blocked": func([]string) {
 		serveOdd(oddity{blockedBy: []string{"COMMIT on postgres://app:hunter2@db", "fine"}})
 	},
-	// What is of a later version, which says more of itself.
+	// This process sends a field that only a later version of the protocol has.
 	"later version": func([]string) {
 		serveOdd(oddity{blockedBy: []string{"work"}, unknown: "postgres://app:hunter2@db"})
 	},
-	// What prints without end, through a pipe that nobody may let it block on, and else is a test runner.
+	// This process prints without end, and otherwise is a test runner.
 	"noisy": func(args []string) {
 		go func() {
 			line := []byte(strings.Repeat("x", 1000) + "\n")
@@ -132,7 +134,8 @@ var roles = map[string]func(args []string){
 		code, _ := strconv.Atoi(args[0])
 		os.Exit(code)
 	},
-	// What starts others, in sessions of their own, all of them deaf to SIGTERM, and then is a test runner.
+	// This process starts processes that have sessions of their own and ignore SIGTERM, and then is
+	// a test runner.
 	"family": func(args []string) {
 		for range 50 {
 			child := exec.Command(os.Args[0])
@@ -151,7 +154,7 @@ var roles = map[string]func(args []string){
 		fmt.Println("deaf")
 		forever()
 	},
-	// What says that another process is ready.
+	// This process sends a notification that another process is ready.
 	"impostor": func([]string) {
 		conn, err := grpc.NewClient("unix:"+os.Getenv(client.EnvLauncher), grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
@@ -165,14 +168,14 @@ var roles = map[string]func(args []string){
 	},
 }
 
-// An oddity serves the protocol in part.
+// An oddity serves part of the protocol.
 type oddity struct {
 	pb.UnimplementedProcessLifecycleInterfaceServer
 	hang, declines, repeats bool
-	busy                    *atomic.Bool // not nil: the first call is not answered
+	busy                    *atomic.Bool // if not nil, the first call is not answered
 	message                 string
 	blockedBy               []string
-	unknown                 string // what is in a field that this version of the protocol does not have
+	unknown                 string // the content of a field that this version of the protocol does not have
 }
 
 func (o oddity) GetReadinessStatus(context.Context, *pb.ReadinessRequest) (*pb.ReadinessResponse, error) {
@@ -224,17 +227,19 @@ func forever() {
 	}
 }
 
-// runners is a group of test runners, with limits that are short but not so short that a slow machine counts as a hang.
+// runners returns a group of test runners. Its limits are short, but long enough for a slow
+// machine.
 func runners(name string, desired int, args ...string) launcher.GroupConfig {
 	return group(name, desired, "testrunner", append([]string{"--process-id", "{id}", "--work-duration", "1ms"}, args...)...)
 }
 
-// group is a group of the test binary in a role.
+// group returns a group of processes of the test binary in a role.
 func group(name string, desired int, role string, args ...string) launcher.GroupConfig {
 	return launcher.GroupConfig{
 		Name:    name,
 		Command: append([]string{os.Args[0]}, args...),
-		// The race detector has a program wait for a second when it ends.
+		// A program built with the race detector waits for a second before it exits; this setting
+		// avoids that.
 		Env:     []string{asRole + "=" + role, "GORACE=atexit_sleep_ms=0", "GOMAXPROCS=1"},
 		Desired: desired,
 		Shutdown: launcher.ShutdownConfig{
@@ -244,16 +249,17 @@ func group(name string, desired int, role string, args ...string) launcher.Group
 	}
 }
 
-// A harness is a manager under test, with all that it has told.
+// A harness is a manager under test with its events so far.
 type harness struct {
 	*launcher.Manager
 	t      *testing.T
 	dir    string
 	events []launcher.Event
-	told   <-chan launcher.Event
+	watch  <-chan launcher.Event
 }
 
-// launch starts a manager, which must be drained at the end of the test, and nothing that it started may be left.
+// launch starts a manager. The test fails if the manager does not drain at its end, or leaves a
+// process or goroutine.
 func launch(t *testing.T, groups ...launcher.GroupConfig) *harness {
 	t.Helper()
 	return launchWith(t, launcher.Config{Groups: groups})
@@ -264,16 +270,16 @@ func launchWith(t *testing.T, cfg launcher.Config) *harness {
 	if cfg.Dir == "" {
 		cfg.Dir = shortDir(t)
 	}
-	m, told, err := launcher.StartWatched(context.Background(), cfg)
+	m, watch, err := launcher.StartWatched(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &harness{Manager: m, t: t, dir: cfg.Dir, told: told}
+	h := &harness{Manager: m, t: t, dir: cfg.Dir, watch: watch}
 	t.Cleanup(func() { h.close() })
 	return h
 }
 
-// shortDir is a directory whose name leaves room for that of a socket, which t.TempDir's does not.
+// shortDir returns a temporary directory. Unlike t.TempDir it leaves room for the name of a socket.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "swl")
@@ -305,14 +311,14 @@ func (h *harness) ready() *harness {
 	return h
 }
 
-// until reads events up to one that is wanted.
+// until reads events up to the first one that want accepts.
 func (h *harness) until(what string, want func(e launcher.Event) bool) launcher.Event {
 	h.t.Helper()
 	late := time.NewTimer(tooLong)
 	defer late.Stop()
 	for {
 		select {
-		case e, ok := <-h.told:
+		case e, ok := <-h.watch:
 			if !ok {
 				h.t.Fatalf("the launcher ended before: %s\n%s", what, h.story())
 			}
@@ -334,10 +340,10 @@ func (h *harness) enters(id string, state launcher.State) launcher.Event {
 	})
 }
 
-// stops tells a process to stop, without a replacement, and returns how it has ended.
+// stops stops a process without a replacement, and returns the last status of the process.
 func (h *harness) stops(id string) launcher.Status {
 	h.t.Helper()
-	if err := h.StopProcess(id, launcher.Stop{Reason: "the test says so", NoReplacement: true}); err != nil {
+	if err := h.StopProcess(id, launcher.Stop{Reason: "test", NoReplacement: true}); err != nil {
 		h.t.Fatal(err)
 	}
 	return h.ends(id)
@@ -352,14 +358,15 @@ func (h *harness) answers(id string) {
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		if !strings.HasPrefix(runs[0].Message, "it ") { // is being started, does not answer
+		if !strings.HasPrefix(runs[0].Message, "it ") { // the message shows that the process has answered, and is not only being started
 			return
 		}
 	}
 	h.t.Fatalf("%s does not answer\n%s", id, h.story())
 }
 
-// desires waits until a group is to have so many processes: what one of them has become is told before the group has counted it.
+// desires waits until a group desires n processes. The event of an exit comes before the group has
+// counted the exit.
 func (h *harness) desires(group string, n int) {
 	h.t.Helper()
 	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
@@ -371,11 +378,12 @@ func (h *harness) desires(group string, n int) {
 			return
 		}
 		if time.Now().After(late) {
-			h.t.Fatalf("%s is to have %d processes, want %d\n%s", group, health.Desired, n, h.story())
+			h.t.Fatalf("%s desires %d processes, want %d\n%s", group, health.Desired, n, h.story())
 		}
 	}
 }
 
+// ends waits until a process has ended, and returns the last status of the process.
 func (h *harness) ends(id string) launcher.Status {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
@@ -391,11 +399,11 @@ func (h *harness) ends(id string) launcher.Status {
 	return st
 }
 
-// drainEvents takes the events that there are.
+// drainEvents receives the events that are available.
 func (h *harness) drainEvents() {
 	for {
 		select {
-		case e, ok := <-h.told:
+		case e, ok := <-h.watch:
 			if !ok {
 				return
 			}
@@ -406,7 +414,7 @@ func (h *harness) drainEvents() {
 	}
 }
 
-// count returns how many events of a kind there were.
+// count returns the number of events of a kind so far.
 func (h *harness) count(kind launcher.Kind) (n int) {
 	h.drainEvents()
 	for _, e := range h.events {
@@ -417,7 +425,7 @@ func (h *harness) count(kind launcher.Kind) (n int) {
 	return n
 }
 
-// story is for failures.
+// story lists the events so far, for error messages.
 func (h *harness) story() string {
 	h.drainEvents()
 	var b strings.Builder
@@ -444,7 +452,7 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-// freeAddress returns an address that nobody listens on.
+// freeAddress returns an address that no socket listens on.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -2,152 +2,92 @@ package launcher
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/admin"
+	"github.com/swansong-go/swansong/launcher/internal/callback"
+	"github.com/swansong-go/swansong/launcher/internal/deadline"
+	"github.com/swansong-go/swansong/launcher/internal/guardian"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/internal/proc"
-	"google.golang.org/grpc"
+	"github.com/swansong-go/swansong/launcher/internal/output"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
 // A Manager runs groups of processes. It is a Swansong tree:
 //
-//	launcher            holds a guard until all the rest is complete: its socket answers to the end
+//	launcher            holds a guard until all else is complete, so that its socket answers
 //	└── (groups)
 //	    ├── web
 //	    │   ├── web-1   holds a guard until the process has been reaped
 //	    │   └── web-2
 //	    └── worker
 //
-// So whoever stops the scope that it was started in stops all groups, side by side, a group after those that depend on it;
-// that drain is complete when the last process has been reaped, and a report of it names processes. When the drain is cut
-// short ([ctxshutdown.Swansong.Force]), all processes are killed. All methods may be called concurrently.
+// Stopping the scope that the Manager was started in stops all groups concurrently, each group
+// after those that depend on it. The stop is complete when the last process has been reaped, and a
+// report of the scope names the processes that are left. [ctxshutdown.Swansong.Force] kills all
+// processes. All methods may be called concurrently.
 type Manager struct {
-	cfg         Config
-	dir         string // absolute
-	scope       *ctxshutdown.Swansong
-	groupsScope *ctxshutdown.Swansong
-	events      *eventHub
-	printed     *lineHub
-	logs        *logFiles
-	lock        *os.File
-	pen         proc.Pen // of all that dies with this launcher
-	guardian    *guardian
-	memory      *memory
-	unchanged   bool // there is what an earlier launcher has left, and this one has not come to do anything about it
-	server      *grpc.Server
-	remote      *remote        // nil: no admin service over TCP
-	running     sync.WaitGroup // the loops of the groups
-	reloading   sync.Mutex     // held while a configuration is taken over
-	redactor    atomic.Pointer[redactor]
+	cfg            Config
+	dir            string // absolute
+	scope          *ctxshutdown.Swansong
+	groupsScope    *ctxshutdown.Swansong
+	events         *eventHub
+	recentLines    *output.Recent
+	logs           *output.Logs
+	lock           *os.File
+	containment    proc.Containment // contains all processes that die with this launcher
+	guardian       *guardian.Guardian
+	stateFile      *statefile.Writer
+	stateUntouched bool // an earlier launcher has left a state file, and this launcher has not replaced it
+	server         *admin.Server
+	running        sync.WaitGroup // the goroutines of the groups
+	reloader       *reloader
+	redactor       *callback.Redactor
+	deadline       deadline.Total
+	*registry
 
-	mu        sync.Mutex
-	groups    map[string]*group
-	order     []string
-	listeners map[string]inheritance
-	retiring  []proc.Kept         // guardians of earlier launchers
-	stopBegan time.Time           // zero: nobody has told all groups to stop
-	stopTotal time.Duration       // what that may take, 0 for any time
-	processes map[string]*process // also those that have ended not long ago
+	mu                sync.Mutex       // guards cfg.Source and previousGuardians
+	previousGuardians []proc.Adoptable // guardians of earlier launchers
 }
 
-// ErrNotFound is returned where there is no process or group of a name.
-var ErrNotFound = errors.New("launcher: not found")
-
-// socket is where the launcher is told things, and asked.
-func (m *Manager) socket() string { return SocketIn(m.dir) }
-
-// SocketIn returns where a launcher with this directory is to be asked.
-func SocketIn(dir string) string { return filepath.Join(dir, "launcher.sock") }
-
-func (m *Manager) publish(e Event) {
-	e.Message = m.redact(e.Message)
-	m.events.publish(e)
-}
-
-func (m *Manager) register(p *process) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.processes[p.id] = p
-}
-
-// forget forgets a process that has ended, and returns what it was, nil if it is not known.
+// forget removes a process that has ended and returns it, nil if it is not known.
 func (m *Manager) forget(id string) *process {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p := m.processes[id]
-	delete(m.processes, id)
-	m.printed.forget(id)
+	p := m.forgetProcess(id)
+	m.recentLines.Forget(id)
 	return p
 }
 
-// printsTo reports whether a process that is known prints to a file of its own, or has done so.
-func (m *Manager) printsTo(process, path string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p := m.processes[process]
-	return p != nil && p.cfg.Log.file(process) == path
+func (m *Manager) publish(e Event) {
+	e.Message = m.redactor.Redact(e.Message)
+	m.events.publish(e)
 }
 
-func (m *Manager) process(id string) (*process, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if p, ok := m.processes[id]; ok {
-		return p, nil
-	}
-	return nil, fmt.Errorf("%w: process %q; status lists those that there are", ErrNotFound, id)
-}
-
-func (m *Manager) group(name string) (*group, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if g, ok := m.groups[name]; ok {
-		return g, nil
-	}
-	return nil, fmt.Errorf("%w: group %q; there are %q", ErrNotFound, name, m.order)
-}
-
-// allGroups returns the groups, in the order of the configuration.
-func (m *Manager) allGroups() []*group {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all := make([]*group, len(m.order))
-	for i, name := range m.order {
-		all[i] = m.groups[name]
-	}
-	return all
-}
-
-func (m *Manager) healthy(group string) bool {
-	g, err := m.group(group)
-	return err == nil && g.health().Healthy
-}
-
-// Shutdown tells all groups to stop, and returns what to wait on: all processes have been reaped, and the launcher's files
-// are gone. It is what stopping the scope that the Manager was started in does, for this Manager alone.
+// Shutdown stops all groups. The completion that it returns is done when all processes have been
+// reaped and the launcher's files have been removed. Stopping the scope that the Manager was
+// started in does the same, for everything in that scope.
 func (m *Manager) Shutdown() *ctxshutdown.Completion { return m.scope.Shutdown() }
 
-// Completion returns what to wait on, without telling anybody to stop.
+// Completion returns the completion that Shutdown returns, and stops nothing.
 func (m *Manager) Completion() *ctxshutdown.Completion { return m.scope.Completion() }
 
 // Force kills all processes. See [ctxshutdown.Swansong.Force].
 func (m *Manager) Force(cause error) *ctxshutdown.Completion { return m.scope.Force(cause) }
 
-// Scope returns the scope of the manager, for reports of who is in the way.
+// Scope returns the scope of the manager. Its reports name the processes that delay the shutdown.
 func (m *Manager) Scope() *ctxshutdown.Swansong { return m.scope }
 
-// Watch returns what happens from now on. The channel is closed by stop, and at the end of the manager. Whoever reads too
-// slowly misses events, and is told how many.
+// Watch returns a channel of the events from now on. It is closed by stop, and when the manager has
+// ended. A receiver that is too slow misses events; Event.Missed says how many.
 func (m *Manager) Watch() (events <-chan Event, stop func()) { return m.events.watch() }
 
-// Ready waits until all groups are healthy, and fails with ctx, with the end of the manager, and as soon as a group was given
-// up.
+// Ready waits until all groups are healthy. It returns an error when ctx ends, when the manager is
+// stopped, and as soon as a group is given up.
 func (m *Manager) Ready(ctx context.Context) error {
 	if ctx == nil {
 		panic("launcher: Ready with a nil context")
@@ -161,7 +101,7 @@ func (m *Manager) Ready(ctx context.Context) error {
 			if !h.Healthy {
 				waiting = append(waiting, fmt.Sprintf("%s (%d of %d ready)", h.Group, h.Ready, h.MinHealthy))
 			}
-			if err := g.hopeless(); err != nil {
+			if err := g.givenUp(); err != nil {
 				return err
 			}
 		}
@@ -171,14 +111,14 @@ func (m *Manager) Ready(ctx context.Context) error {
 		select {
 		case <-events:
 		case <-m.scope.Done():
-			return fmt.Errorf("launcher: stopped before it was ready: %w", context.Cause(m.scope))
+			return fmt.Errorf("launcher: the launcher was stopped before its groups were ready: %w", context.Cause(m.scope))
 		case <-ctx.Done():
 			return fmt.Errorf("launcher: not ready: %q: %w", waiting, context.Cause(ctx))
 		}
 	}
 }
 
-// Health returns how the groups are, in the order of the configuration.
+// Health returns the health of all groups, in the order of the configuration.
 func (m *Manager) Health() []Health {
 	var all []Health
 	for _, g := range m.allGroups() {
@@ -187,7 +127,7 @@ func (m *Manager) Health() []Health {
 	return all
 }
 
-// GroupHealth returns how a group is. The error matches [ErrNotFound].
+// GroupHealth returns the health of a group. The error matches [ErrNotFound].
 func (m *Manager) GroupHealth(name string) (Health, error) {
 	g, err := m.group(name)
 	if err != nil {
@@ -196,7 +136,8 @@ func (m *Manager) GroupHealth(name string) (Health, error) {
 	return g.health(), nil
 }
 
-// Process returns what is known of a process, also for a while after its end. The error matches [ErrNotFound].
+// Process returns the status of a process. That of a process that has ended is kept until 32 more
+// of its group have ended. The error matches [ErrNotFound].
 func (m *Manager) Process(id string) (Status, error) {
 	p, err := m.process(id)
 	if err != nil {
@@ -208,16 +149,16 @@ func (m *Manager) Process(id string) (Status, error) {
 // A Stop says how a process is stopped.
 type Stop struct {
 	Reason        string
-	Grace         time.Duration // 0: the configured one; more than the configured maximum is that
-	NoReplacement bool          // the group has one process less from now on, until a reload changes Desired
+	Grace         time.Duration // 0: the configured one; at most the configured maximum
+	NoReplacement bool          // the group has one process fewer from now on, until a reload changes Desired
 }
 
-// StopProcess tells a process to stop, and returns at once; [Manager.Wait] waits for the end. One that is stopping already
-// goes on as it is, but that with NoReplacement its group has one less, unless it was one too many, or has nobody follow it anyway. The error
-// matches [ErrNotFound] where there is none of that id.
+// StopProcess stops a process and does not wait for its end; see [Manager.Wait]. If the process is
+// already stopping, the call changes only one thing: with NoReplacement, the process is no longer
+// replaced. If there is no such process, the error matches [ErrNotFound].
 func (m *Manager) StopProcess(id string, how Stop) error {
 	if how.Grace < 0 {
-		return fmt.Errorf("launcher: Stop.Grace is %v, and has to be 0, for the configured one, or more", how.Grace)
+		return fmt.Errorf("launcher: Stop.Grace is %v; it must be positive, or 0 for the configured grace period", how.Grace)
 	}
 	p, err := m.process(id)
 	if err != nil {
@@ -227,79 +168,82 @@ func (m *Manager) StopProcess(id string, how Stop) error {
 	return nil
 }
 
-// Wait waits for the end of a process, and returns how it was.
+// Wait waits for the end of a process and returns its last status.
 func (m *Manager) Wait(ctx context.Context, id string) (Status, error) {
 	p, err := m.process(id)
 	if err != nil {
 		return Status{}, err
 	}
 	select {
-	case <-p.over:
+	case <-p.ended:
 		return p.snapshot(), nil
 	case <-ctx.Done():
 		return p.snapshot(), fmt.Errorf("launcher: waiting for the end of %s: %w", id, context.Cause(ctx))
 	}
 }
 
-// Roll replaces all processes of the group that the configuration names by processes of that configuration, by its rules,
-// and returns when that is done, or has failed, or is paused, with a [*RollError]. When ctx ends, Roll returns, and the roll
-// goes on: half a roll is of no use to anybody. Name, Listen and DependsOn cannot be changed:
-// for another order of the groups there is [Manager.Reload], which sees all of them.
+// Roll replaces all processes of the group that cfg names by processes of cfg, by the rules in cfg.
+// It returns nil when that is done, and a [*RollError] when the roll has failed or is paused. When
+// ctx ends, Roll returns, and the roll goes on. Roll cannot change Listen and DependsOn;
+// [Manager.Reload] can change DependsOn.
 func (m *Manager) Roll(ctx context.Context, cfg GroupConfig, reason string) error {
 	g, err := m.group(cfg.Name)
 	if err != nil {
 		return err
 	}
-	if errs := append(cfg.validate(m.dir), m.cfg.checkDeath(cfg)...); len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-	if err := checkFiles(cfg); err != nil {
+	to := cfg.resolve()
+	if err := invalid(spec.CheckGroup(to, m.dir), []string{to.Name}, m.cfg.checkDeath(cfg)...); err != nil {
 		return err
 	}
-	cfg = cfg.withDefaults()
-	if err := g.keepsListeners(cfg); err != nil {
+	if err := checkFiles(to); err != nil {
 		return err
 	}
-	if err := g.checkLog(cfg); err != nil {
+	c := change{g, to}
+	if err := c.checkListeners(); err != nil {
 		return err
 	}
-	return g.follow(ctx, func() (*leg, error) {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if now := g.cfg.DependsOn; !slices.Equal(now, cfg.DependsOn) {
-			return nil, &ConfigError{g.name, "DependsOn", fmt.Sprintf("cannot change from %q by a roll, which does not know of the other groups; reload a whole configuration", now)}
-		}
-		return g.startRoll(cfg, g.sources[g.revision], reason)
-	})
+	if err := c.checkLog(); err != nil {
+		return err
+	}
+	result, err := g.rollTo(to, reason)
+	if err != nil {
+		return err
+	}
+	return g.await(ctx, result)
 }
 
-// Restart is [Manager.Roll] to the configuration that the group has: where a roll is paused, the one before that.
+// Restart is [Manager.Roll] with the configuration that the group has. If a roll is paused, that is
+// the one from before the roll.
 func (m *Manager) Restart(ctx context.Context, name, reason string) error {
-	return m.command(ctx, name, func(g *group) (*leg, error) { return g.restart(reason) })
+	return m.order(ctx, name, reason, (*group).restart)
 }
 
-// Resume has a roll that is paused go on where it is, and returns as Roll does. The error matches [ErrNotPaused] where none
-// is paused.
+// Resume continues a paused roll and returns as Roll does. The error matches [ErrNotPaused] if no
+// roll of the group is paused.
 func (m *Manager) Resume(ctx context.Context, name, reason string) error {
-	return m.command(ctx, name, func(g *group) (*leg, error) { return g.resumeRoll(reason) })
+	return m.order(ctx, name, reason, (*group).resumeRoll)
 }
 
-// Rollback has a roll turn back, be it under way or paused, and returns nil when all that it has replaced has been replaced
-// by what was there before. When ctx ends, it returns, and the roll goes on. The error matches [ErrNotRolling] where there
-// is none.
+// Rollback has a roll, under way or paused, turn back. It returns nil when all processes have the
+// configuration from before the roll again. When ctx ends, Rollback returns, and the roll goes on
+// turning back. The error matches [ErrNotRolling] if the group has no roll.
 func (m *Manager) Rollback(ctx context.Context, name, reason string) error {
-	err := m.command(ctx, name, func(g *group) (*leg, error) { return g.turnBack(reason) })
-	if rolledBack(err) {
+	err := m.order(ctx, name, reason, (*group).rollBack)
+	if isRolledBack(err) {
 		return nil
 	}
 	return err
 }
 
-// command gives a group an order, and waits for what comes of it.
-func (m *Manager) command(ctx context.Context, name string, give func(g *group) (*leg, error)) error {
+// order gives a group an order and waits for its result.
+func (m *Manager) order(ctx context.Context, name, reason string, give func(g *group, reason string) (*rollResult, error)) error {
 	g, err := m.group(name)
 	if err != nil {
 		return err
 	}
-	return g.follow(ctx, func() (*leg, error) { return give(g) })
+	result, err := give(g, reason)
+	if err != nil {
+		return err
+	}
+	return g.await(ctx, result)
 }

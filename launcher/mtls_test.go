@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/internal/mtls/mtlstest"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
@@ -16,27 +17,27 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// overTCP has a group speak over TCP.
+// overTCP returns the group with TCP as its transport.
 func overTCP(g launcher.GroupConfig, files launcher.TLS) launcher.GroupConfig {
 	g.Transport = launcher.TransportConfig{Network: "tcp", Address: "127.0.0.1:0", TLS: files}
 	return g
 }
 
-// Processes get ports of their own, say which, and are rolled and stopped over them. New certificates count for the processes
-// to come.
-func TestLifecycleOverTCP(t *testing.T) {
+// Processes choose ports, report them, and are rolled and stopped over them. New certificates are
+// used for the processes started later.
+func TestTransport_RollsAndStopsProcessesOverTCP(t *testing.T) {
 	old, next := mtlstest.New(t), mtlstest.New(t)
 	files := old.Issue(t, "web")
 	h := launch(t, overTCP(runners("web", 2), launcher.TLS(files))).ready()
 	if sockets, _ := filepath.Glob(filepath.Join(h.dir, "web-*.sock")); len(sockets) > 0 {
-		t.Errorf("there are sockets: %v", sockets)
+		t.Errorf("unix sockets exist: %v", sockets)
 	}
 	next.Reissue(t, files, "web", time.Now().Add(time.Hour))
 	if err := h.Restart(soon(t), "web", "new certificates"); err != nil {
 		t.Fatalf("%v\n%s", err, h.story())
 	}
-	equal(t, "running", names(h.running("web")), []string{"web-3", "web-4"})
-	equal(t, "outcome", h.stops("web-3").Outcome, launcher.Clean)
+	testkit.Equal(t, "running", names(h.running("web")), []string{"web-3", "web-4"})
+	testkit.Equal(t, "outcome", h.stops("web-3").Outcome, launcher.Clean)
 }
 
 func names(all []launcher.Status) (ids []string) {
@@ -46,8 +47,8 @@ func names(all []launcher.Status) (ids []string) {
 	return ids
 }
 
-// A process whose certificate is no good is not spoken with, and the launcher says why.
-func TestLifecycleWithForeignCertificate(t *testing.T) {
+// The launcher does not talk to a process with a certificate of another authority, and says why.
+func TestTransport_RefusesProcessWithForeignCertificate(t *testing.T) {
 	ours, foreign := mtlstest.New(t), mtlstest.New(t)
 	files := ours.Issue(t, "web")
 	g := overTCP(runners("web", 1), launcher.TLS(files))
@@ -61,23 +62,24 @@ func TestLifecycleWithForeignCertificate(t *testing.T) {
 		if e = h.enters("web-1", launcher.Unhealthy); strings.Contains(e.Message, "signed by unknown authority") {
 			return
 		}
-		h.close() // on a machine so busy that they have not come to the certificates
+		h.close() // on a very busy machine, the processes might not have presented their certificates yet
 	}
-	t.Errorf("it is unhealthy because %q, which does not speak of the authority", e.Message)
+	t.Errorf("reason is %q, want one about the authority", e.Message)
 }
 
-// Over TCP, too, a process speaks for itself only, and cannot send the launcher elsewhere.
-func TestPortsOfOthers(t *testing.T) {
+// Over TCP, too, a process can report only its own port, and the test is no process of the
+// launcher.
+func TestNotifyServing_IsRefusedForAnotherProcess(t *testing.T) {
 	files := launcher.TLS(mtlstest.New(t).Issue(t, "web"))
 	h := launch(t, overTCP(runners("web", 1), files), runners("plain", 1)).ready()
 	to := h.notifications()
 	for id, want := range map[string]codes.Code{"web-1": codes.PermissionDenied, "plain-1": codes.PermissionDenied, "nobody-1": codes.NotFound} {
 		_, err := to.NotifyServing(soon(t), &pb.ServingNotification{ProcessId: id, Port: 1})
-		equal(t, "the test says where "+id+" is", status.Code(err), want)
+		testkit.Equal(t, "the test says where "+id+" is", status.Code(err), want)
 	}
 }
 
-func TestRemoteAdmin(t *testing.T) {
+func TestAdmin_AnswersOverTCPWithCertificates(t *testing.T) {
 	ours, foreign := mtlstest.New(t), mtlstest.New(t)
 	h := launchWith(t, launcher.Config{
 		Groups: []launcher.GroupConfig{runners("web", 1)},
@@ -97,7 +99,7 @@ func TestRemoteAdmin(t *testing.T) {
 	theirs.CA = alice.CA
 	_, err := dial(launcher.TLS(theirs)).GetGroupHealth(soon(t), &pb.GetGroupHealthRequest{})
 	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "unknown certificate authority") {
-		t.Errorf("a certificate of another authority: %v", err)
+		t.Errorf("call with a certificate of another authority: %v", err)
 	}
 
 	to := dial(launcher.TLS(alice))
@@ -105,9 +107,9 @@ func TestRemoteAdmin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "outcome", out.GetStatus().GetOutcome(), pb.Outcome_CLEAN)
+	testkit.Equal(t, "outcome", out.GetStatus().GetOutcome(), pb.Outcome_CLEAN)
 	e := h.enters("web-1", launcher.ShutdownRequested)
-	equal(t, "reason", e.Message, "because (by CN=alice)")
+	testkit.Equal(t, "reason", e.Message, "because (by CN=alice)")
 
 	events, err := to.WatchEvents(soon(t), &pb.WatchEventsRequest{})
 	if err != nil {
@@ -117,13 +119,13 @@ func TestRemoteAdmin(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Shutdown()
-	for err == nil { // the stream ends with the launcher, which does not wait for it
+	for err == nil { // the stream ends when the launcher ends, and the launcher does not wait for the stream
 		_, err = events.Recv()
 	}
 }
 
-// Who has no certificates to name has no TCP.
-func TestTCPNeedsTLS(t *testing.T) {
+// A group that uses TCP must have certificates.
+func TestTransport_RequiresCertificatesForTCP(t *testing.T) {
 	files := launcher.TLS(mtlstest.New(t).Issue(t, "x"))
 	group := func(change func(t *launcher.TransportConfig)) launcher.Config {
 		g := overTCP(runners("web", 1), files)
@@ -137,31 +139,31 @@ func TestTCPNeedsTLS(t *testing.T) {
 		config launcher.Config
 		want   string
 	}{
-		"a transport without TLS":   {group(func(t *launcher.TransportConfig) { t.TLS = launcher.TLS{} }), "over TCP, both ends show a certificate"},
-		"a transport without a key": {group(func(t *launcher.TransportConfig) { t.TLS.Key = "" }), "TLS.Key is missing"},
+		"a transport without TLS":   {group(func(t *launcher.TransportConfig) { t.TLS = launcher.TLS{} }), "Transport.TLS: is missing; transport tcp needs"},
+		"a transport without a key": {group(func(t *launcher.TransportConfig) { t.TLS.Key = "" }), "TLS.Key: is missing"},
 		"a port for two":            {group(func(t *launcher.TransportConfig) { t.Address = "127.0.0.1:4711" }), "use port 0"},
 		"all addresses":             {group(func(t *launcher.TransportConfig) { t.Address = "0.0.0.0:0" }), "every address"},
 		"no host":                   {group(func(t *launcher.TransportConfig) { t.Address = ":0" }), "every address"},
-		"no address":                {group(func(t *launcher.TransportConfig) { t.Address = "" }), "not host:port"},
-		"TLS for a unix socket":     {group(func(t *launcher.TransportConfig) { t.Network = "unix" }), "are for tcp"},
-		"another network":           {group(func(t *launcher.TransportConfig) { t.Network = "udp" }), "none of [unix tcp]"},
-		"admin without TLS":         {admin(launcher.AdminConfig{Address: "127.0.0.1:0"}), "over TCP, both ends show a certificate"},
-		"admin without a CA":        {admin(launcher.AdminConfig{Address: "127.0.0.1:0", TLS: launcher.TLS{Cert: "c", Key: "k"}}), "TLS.CA is missing"},
-		"admin without an address":  {admin(launcher.AdminConfig{TLS: files}), "of no use without an address"},
-		"admin at no address":       {admin(launcher.AdminConfig{Address: "here", TLS: files}), "not host:port"},
+		"no address":                {group(func(t *launcher.TransportConfig) { t.Address = "" }), "Transport.Address: is missing"},
+		"TLS for a unix socket":     {group(func(t *launcher.TransportConfig) { t.Network = "unix" }), "has no effect without transport tcp"},
+		"another network":           {group(func(t *launcher.TransportConfig) { t.Network = "udp" }), "must be unix or tcp"},
+		"admin without TLS":         {admin(launcher.AdminConfig{Address: "127.0.0.1:0"}), "Admin.TLS: is missing; an address needs"},
+		"admin without a CA":        {admin(launcher.AdminConfig{Address: "127.0.0.1:0", TLS: launcher.TLS{Cert: "c", Key: "k"}}), "TLS.CA: is missing"},
+		"admin without an address":  {admin(launcher.AdminConfig{TLS: files}), "has no effect without an address"},
+		"admin at no address":       {admin(launcher.AdminConfig{Address: "here", TLS: files}), "must be host:port"},
 	} {
-		if err := c.config.Validate(); !strings.Contains(errText(err), c.want) {
-			t.Errorf("%s: %v, which does not say %q", what, err, c.want)
+		if err := c.config.Validate(); !strings.Contains(testkit.ErrorText(err), c.want) {
+			t.Errorf("%s: error %v does not contain %q", what, err, c.want)
 		}
 	}
 	ok := admin(launcher.AdminConfig{Address: "127.0.0.1:0", TLS: files})
 	ok.Groups[0] = overTCP(ok.Groups[0], files)
 	if err := ok.Validate(); err != nil {
-		t.Errorf("nothing is wrong with this: %v", err)
+		t.Errorf("valid configuration: %v", err)
 	}
 	missing := group(func(t *launcher.TransportConfig) { t.TLS.CA = "/nowhere/ca.pem" })
 	missing.Dir = filepath.Join(shortDir(t), "run")
-	if _, err := launcher.Start(context.Background(), missing); !strings.Contains(errText(err), "/nowhere/ca.pem") {
-		t.Errorf("a file that is not there: %v", err)
+	if _, err := launcher.Start(context.Background(), missing); !strings.Contains(testkit.ErrorText(err), "/nowhere/ca.pem") {
+		t.Errorf("missing file: %v", err)
 	}
 }

@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// Whatever a process does not do, it is stopped when its configuration says, and not before.
-func TestStuckProcesses(t *testing.T) {
+// A process that hangs in any way is stopped at its configured deadline, and not before.
+func TestStop_KillsStuckProcessAtDeadline(t *testing.T) {
 	const grace, sigterm = 200 * time.Millisecond, 200 * time.Millisecond
 	short := func(g launcher.GroupConfig) launcher.GroupConfig {
 		g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = grace, sigterm
@@ -24,10 +25,10 @@ func TestStuckProcesses(t *testing.T) {
 	t.Run("a call that hangs", func(t *testing.T) {
 		h := launch(t, short(group("odd", 1, "hang"))).ready()
 		st := h.stops("odd-1")
-		equal(t, "outcome", st.Outcome, launcher.Killed)
+		testkit.Equal(t, "outcome", st.Outcome, launcher.Killed)
 		t.Logf("reaped after %v; SIGTERM after %v, SIGKILL after %v", st.Took(), grace, grace+sigterm)
 		if st.Took() < grace {
-			t.Errorf("it was not given its time: %v\n%s", st.Took(), h.story())
+			t.Errorf("stopped too early, after %v\n%s", st.Took(), h.story())
 		}
 	})
 	t.Run("a socket that nobody answers at", func(t *testing.T) {
@@ -36,8 +37,8 @@ func TestStuckProcesses(t *testing.T) {
 		g.Restart.Policy = launcher.Never
 		h := launch(t, g)
 		h.enters("odd-1", launcher.Unhealthy)
-		equal(t, "outcome", h.ends("odd-1").Outcome, launcher.Killed)
-		equal(t, "processes that were started", len(h.running("odd")), 0)
+		testkit.Equal(t, "outcome", h.ends("odd-1").Outcome, launcher.Killed)
+		testkit.Equal(t, "running processes", len(h.running("odd")), 0)
 	})
 	t.Run("a process that is stopped by SIGSTOP", func(t *testing.T) {
 		g := short(runners("odd", 1, "--behavior", "hang"))
@@ -48,38 +49,40 @@ func TestStuckProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		st := h.stops("odd-1")
-		equal(t, "outcome", st.Outcome, launcher.Killed)
+		testkit.Equal(t, "outcome", st.Outcome, launcher.Killed)
 		t.Logf("reaped after %v; SIGTERM after %v, SIGKILL after %v", st.Took(), grace, grace+sigterm)
 		if st.Took() < grace+sigterm {
-			t.Errorf("it was not given its time: %v\n%s", st.Took(), h.story())
+			t.Errorf("stopped too early, after %v\n%s", st.Took(), h.story())
 		}
 	})
 	t.Run("one that prints without end", func(t *testing.T) {
 		h := launch(t, group("odd", 1, "noisy", "--process-id", "{id}", "--work-duration", "1ms")).ready()
-		equal(t, "outcome", h.stops("odd-1").Outcome, launcher.Clean)
+		testkit.Equal(t, "outcome", h.stops("odd-1").Outcome, launcher.Clean)
 	})
 }
 
-// Who does not take part gets SIGTERM at once, and ends by it as it should.
-func TestOthersEndBySignals(t *testing.T) {
+// A process that does not take part in the protocol gets SIGTERM at once, and its end by SIGTERM is
+// clean.
+func TestStop_SendsSIGTERMToProcessWithoutProtocol(t *testing.T) {
 	for _, role := range []string{"unimplemented", "declines"} {
 		t.Run(role, func(t *testing.T) {
 			h := launch(t, group("odd", 1, role)).ready()
 			st := h.stops("odd-1")
-			equal(t, "outcome", st.Outcome, launcher.Clean)
-			equal(t, "exit", st.Exit, "signal: terminated")
+			testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
+			testkit.Equal(t, "exit", st.Exit, "signal: terminated")
 		})
 	}
 	t.Run("no protocol", func(t *testing.T) {
 		g := group("odd", 1, "plain")
 		g.Protocol = launcher.Signals
 		h := launch(t, g).ready()
-		equal(t, "outcome", h.stops("odd-1").Outcome, launcher.Clean)
+		testkit.Equal(t, "outcome", h.stops("odd-1").Outcome, launcher.Clean)
 	})
 }
 
-// A process is told what it has, and not more.
-func TestToldWhatItHas(t *testing.T) {
+// A Shutdown call states the time that remains for the process under all deadlines, and not only
+// its grace period.
+func TestStop_ShutdownCallStatesRemainingTime(t *testing.T) {
 	const (
 		once, again = "repeats what it is told", "repeats what it is told again"
 		patience    = 200 * time.Millisecond
@@ -87,7 +90,7 @@ func TestToldWhatItHas(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		role         string
-		group, total time.Duration // deadlines
+		group, total time.Duration // deadlines of the group and of the launcher
 		grace, most  time.Duration
 	}{
 		{"its own", once, 0, 0, 10 * time.Second, 20 * time.Second},
@@ -99,45 +102,46 @@ func TestToldWhatItHas(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := group("odd", 1, test.role)
-			g.Shutdown.Poll = patience // with a call, too
+			g.Shutdown.Poll = patience // also the timeout of each call
 			g.Shutdown.TotalDeadline = test.group
 			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: test.total}).ready()
 			h.Shutdown()
-			e := h.until("its answer", func(e launcher.Event) bool { return e.Kind == launcher.Signalled })
+			e := h.until("the answer of the process", func(e launcher.Event) bool { return e.Kind == launcher.Signalled })
 			var grace, most int
-			if _, err := fmt.Sscanf(e.Message, "SIGTERM: it declines: %d ms, %d ms", &grace, &most); err != nil {
+			if _, err := fmt.Sscanf(e.Message, "SIGTERM: it declined the shutdown request: %d ms, %d ms", &grace, &most); err != nil {
 				t.Fatalf("%q: %v", e.Message, err)
 			}
 			for _, told := range []struct {
 				what      string
 				got, want time.Duration
 			}{{"grace", time.Duration(grace) * time.Millisecond, test.grace}, {"maximum", time.Duration(most) * time.Millisecond, test.most}} {
-				// Of a deadline for everything, some has gone by until it is asked.
+				// When the launcher asks the process to stop, part of the total deadline has
+				// already passed.
 				if told.got > told.want || told.got < told.want-5*time.Second {
-					t.Errorf("told that it has %v of %s, want %v", told.got, told.what, told.want)
+					t.Errorf("the call states %v of %s, want %v", told.got, told.what, told.want)
 				}
 			}
 		})
 	}
 }
 
-// Nobody is left, whatever a process has started.
-func TestNoSurvivor(t *testing.T) {
+// When a process has ended, none of its descendants is left.
+func TestStop_LeavesNoDescendant(t *testing.T) {
 	h := launch(t, group("family", 1, "family", "--process-id", "{id}", "--work-duration", "1ms")).ready()
 	leader := h.running("family")[0].PID
-	equal(t, "of the leader's children, alive while it runs", len(children(t, leader)), 50)
+	testkit.Equal(t, "children of the running process", len(children(t, leader)), 50)
 	pids := children(t, leader)
 	st := h.stops("family-1")
-	equal(t, "outcome", st.Outcome, launcher.Clean)
-	equal(t, "survivors", st.Survivors, []string(nil))
+	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
+	testkit.Equal(t, "survivors", st.Survivors, []string(nil))
 	for _, p := range processes(t) {
 		if slices.Contains(pids, p.pid) {
-			t.Errorf("pid %d is still there", p.pid)
+			t.Errorf("pid %d is left", p.pid)
 		}
 	}
 }
 
-// children lists the processes whose parent is pid.
+// children returns the processes whose parent is pid.
 func children(t *testing.T, pid int) (found []int) {
 	t.Helper()
 	for _, p := range processes(t) {
@@ -148,28 +152,28 @@ func children(t *testing.T, pid int) (found []int) {
 	return found
 }
 
-// Force is for those who have no time for grace.
-func TestForce(t *testing.T) {
+// Force kills all processes at once.
+func TestForce_KillsAllProcessesAtOnce(t *testing.T) {
 	h := launch(t, runners("web", 2, "--behavior", "hang")).ready()
 	h.Shutdown()
 	h.enters("web-1", launcher.ShutdownRequested)
 	h.Force(os.ErrDeadlineExceeded)
 	for _, id := range []string{"web-1", "web-2"} {
 		st := h.ends(id)
-		equal(t, "outcome of "+id, st.Outcome, launcher.Killed)
+		testkit.Equal(t, "outcome of "+id, st.Outcome, launcher.Killed)
 		if !strings.Contains(st.Message, os.ErrDeadlineExceeded.Error()) {
-			t.Errorf("%s was killed for %q, which does not say why", id, st.Message)
+			t.Errorf("%s was killed with message %q, want the cause", id, st.Message)
 		}
 	}
 }
 
-// A process that is ready and then says nothing any more is unhealthy: calls are not waited for without end.
-func TestSilenceIsUnhealthy(t *testing.T) {
+// A ready process that stops answering becomes unhealthy: liveness calls have a timeout.
+func TestLiveness_SilentProcessIsReplaced(t *testing.T) {
 	g := runners("odd", 1)
 	g.LivenessInterval, g.LivenessFailures = 20*time.Millisecond, 2
 	g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 100*time.Millisecond, 100*time.Millisecond
 	h := launch(t, g).ready()
-	h.answers("odd-1") // else it would be the connection that fails
+	h.answers("odd-1") // wait for the connection, so that only calls fail later
 	if err := syscall.Kill(h.running("odd")[0].PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -177,27 +181,28 @@ func TestSilenceIsUnhealthy(t *testing.T) {
 	case <-unhealthy(h, "odd-1"):
 	case <-time.After(5 * time.Second):
 		kill(t, h.running("odd")[0].PID)
-		t.Fatalf("nobody notices\n%s", h.story())
+		t.Fatalf("the process does not become unhealthy\n%s", h.story())
 	}
 }
 
-// A process has been tried before it listened. Once it has said that it is ready, that counts no more.
-func TestReadyIsNotUnreachable(t *testing.T) {
+// A connection attempt has failed because the process did not listen yet. Once the process reports
+// that it is ready, the launcher connects at once.
+func TestReady_LauncherConnectsAsSoonAsProcessReportsReady(t *testing.T) {
 	g := runners("odd", 1)
 	g.LivenessInterval, g.LivenessFailures = 500*time.Millisecond, 3
-	g.Shutdown.Poll = 30 * time.Second // and it is tried again after a tenth of that
+	g.Shutdown.Poll = 30 * time.Second // gRPC tries to connect again after a tenth of this time
 	h := launch(t, g).ready()
 	h.answers("odd-1")
 	h.drainEvents()
 	for _, e := range h.events {
 		if e.To == launcher.Unhealthy {
-			t.Errorf("it never was: %s", e.Message)
+			t.Errorf("not connected in time: %s", e.Message)
 		}
 	}
-	equal(t, "state", stateOf(h, "odd-1"), launcher.Ready)
+	testkit.Equal(t, "state", stateOf(h, "odd-1"), launcher.Ready)
 }
 
-// unhealthy is closed when a process is.
+// unhealthy returns a channel that is closed when a process becomes unhealthy.
 func unhealthy(h *harness, id string) <-chan struct{} {
 	events, stop := h.Watch()
 	done := make(chan struct{})

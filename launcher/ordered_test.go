@@ -6,11 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// A process that is stopped by order is replaced at once and without counting as a failure, however it ends.
-func TestOrderedStopIsNoFailure(t *testing.T) {
+// A user stops a process that is to be replaced. It is replaced at once, however it ends, and does
+// not count as failed.
+func TestStopProcess_DoesNotCountAsFailure(t *testing.T) {
 	g := runners("odd", 1, "--behavior", "hang")
 	g.Restart.Policy, g.Restart.MinBackoff, g.Restart.CrashLimit = launcher.OnFailure, time.Hour, 1
 	g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 10*time.Millisecond, 10*time.Millisecond
@@ -22,12 +24,12 @@ func TestOrderedStopIsNoFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "state", st.State, launcher.Forced)
+	testkit.Equal(t, "state", st.State, launcher.Forced)
 	h.ready()
 	health, err := h.GroupHealth("odd")
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "desired", health.Desired, 1)
-	equal(t, "message", health.Message, "")
+	testkit.Equal(t, "desired", health.Desired, 1)
+	testkit.Equal(t, "message", health.Message, "")
 }

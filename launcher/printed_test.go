@@ -10,11 +10,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// What processes print is kept for who asks, handed on to who follows, and written, each time without secrets.
-func TestPrinted(t *testing.T) {
+// Printed returns recent lines and then streams new ones. Secrets are redacted in these lines and
+// in the output.
+func TestPrinted_ReturnsRecentAndNewLines(t *testing.T) {
 	var out bytes.Buffer
 	g := script("web", 1, "echo before; echo my hunter2 is {id}; echo odd >&2")
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, Output: &out,
@@ -43,7 +45,7 @@ func TestPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	stopThem()
-	// The streams are two, and nobody can tell which was first.
+	// stdout and stderr are separate pipes, so the order of their lines is undefined.
 	sorted := cmp.Transformer("sorted", func(all []string) map[string]int {
 		n := map[string]int{}
 		for _, s := range all {
@@ -52,21 +54,39 @@ func TestPrinted(t *testing.T) {
 		return n
 	})
 	if diff := cmp.Diff([]string{"web web-1 out: before", "web web-1 out: my *** is web-1", "web web-1 err: odd"}, said(lines), sorted); diff != "" {
-		t.Errorf("of one that has ended (-want +got):\n%s", diff)
+		t.Errorf("lines of a process that has ended (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"web web-2 out: before", "web web-2 out: my *** is web-2", "web web-2 err: odd"}, said(followed), sorted); diff != "" {
-		t.Errorf("to who follows (-want +got):\n%s", diff)
+		t.Errorf("streamed lines (-want +got):\n%s", diff)
 	}
 	last, _, stopLast, err := h.Printed("", 1)
 	if err != nil || len(last) != 1 || last[0].Process != "web-2" {
-		t.Errorf("the last line of all is %v, %v", last, err)
+		t.Errorf("the last line of all processes is %v, %v", last, err)
 	}
 	stopLast()
-	if _, _, _, err := h.Printed("nobody", 1); !errors.Is(err, launcher.ErrNotFound) {
-		t.Errorf("of nobody: %v", err)
+	if _, _, _, err := h.Printed("missing", 1); !errors.Is(err, launcher.ErrNotFound) {
+		t.Errorf("Printed of an unknown name: %v", err)
 	}
 	h.close()
 	if text := out.String(); strings.Contains(text, "hunter2") || !strings.Contains(text, "web-2 out | my *** is web-2\n") {
-		t.Errorf("what is written is\n%s", text)
+		t.Errorf("the output is\n%s", text)
 	}
+}
+
+// Without Config.Output and a log file, output is discarded. Discarded lines do not count as
+// dropped, and raise no alarm.
+func TestOutput_NilDiscardsLines(t *testing.T) {
+	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{script("web", 1, "echo printed")}}).ready()
+	lines, more, stop, err := h.Printed("web-1", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if len(lines) == 0 {
+		<-more
+	}
+	h.stops("web-1")
+	h.close()
+	testkit.Equal(t, "alarms", h.count(launcher.Alarm), 0)
+	testkit.Equal(t, "counted lines", h.Stats().Groups["web"].Log, launcher.LogStats{})
 }

@@ -11,7 +11,7 @@ import (
 
 type process struct{ pid, parent int }
 
-// processes lists those that /proc shows and that are not zombies.
+// processes returns the processes in /proc that are not zombies.
 func processes(t *testing.T) (all []process) {
 	t.Helper()
 	names, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -21,7 +21,7 @@ func processes(t *testing.T) (all []process) {
 	for _, name := range names {
 		text, err := os.ReadFile(name)
 		if err != nil {
-			continue // it has just ended
+			continue // the process has ended since the directory was read
 		}
 		var state string
 		var p process

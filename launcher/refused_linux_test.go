@@ -11,12 +11,14 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 	"golang.org/x/sys/unix"
 )
 
 func init() {
-	// A launcher of the configuration that it is given, which may not have what others have open. It says what becomes of it.
+	// This role is a launcher that must not take over open files of other processes. It gets its
+	// configuration as an argument, and prints its result.
 	roles["confined launcher"] = func(args []string) {
 		var cfg launcher.Config
 		if err := json.Unmarshal([]byte(args[0]), &cfg); err != nil {
@@ -24,7 +26,7 @@ func init() {
 		}
 		switch err := refuse(unix.SYS_PIDFD_GETFD); err {
 		case nil:
-		case unix.ENOSYS, unix.EINVAL: // a kernel without filters
+		case unix.ENOSYS, unix.EINVAL: // the kernel does not support seccomp filters
 			fmt.Println("not confined:", err)
 			return
 		default:
@@ -35,11 +37,11 @@ func init() {
 	}
 }
 
-// refuse has the kernel answer EPERM to a system call of this process from now on. So do the profiles that containers commonly
-// run with, and Yama where ptrace_scope is not 0.
+// refuse makes the kernel return EPERM for a system call of this process from now on. Profiles of
+// containers commonly do the same, and so does Yama if ptrace_scope is not 0.
 func refuse(call uint32) error {
 	filter := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the call
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // loads the number of the system call
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: call, Jf: 1},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
@@ -55,9 +57,10 @@ func refuse(call uint32) error {
 	return nil
 }
 
-// A launcher that the kernel does not let have the listeners of its predecessor says why and what to do, and leaves all as it
-// was: clients are served, and a launcher that may have them goes on with the same processes.
-func TestKept_ListenersAreRefused(t *testing.T) {
+// A launcher has no permission to take over the listeners of the earlier launcher. Its error says
+// why and what to do, and it changes nothing: clients are served, and a launcher that has the
+// permission adopts the same processes.
+func TestKeep_LauncherWithoutPermissionLeavesListeners(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 1)))
 	g.Listen = []launcher.Listen{{Name: "http", Address: freeAddress(t)}}
@@ -85,12 +88,12 @@ func TestKept_ListenersAreRefused(t *testing.T) {
 	for _, part := range []string{`launcher: group "web": Listen: listen tcp ` + g.Listen[0].Address + ": bind: address already in use; a process that an earlier launcher has kept listens there",
 		"(pidfd_getfd: operation not permitted)", "CAP_SYS_PTRACE", "kernel.yama.ptrace_scope=0"} {
 		if !strings.Contains(string(out), part) {
-			t.Errorf("it says %s, and not %q", out, part)
+			t.Errorf("output is %s, want %q", out, part)
 		}
 	}
 	if err := fetch(&http.Client{Timeout: tooLong}, "http://"+g.Listen[0].Address); err != nil {
-		t.Errorf("a client, after that: %v", err)
+		t.Errorf("client after the refusal: %v", err)
 	}
 	h := launchWith(t, cfg).ready()
-	equal(t, "pids", pidsOf(h, "web"), before)
+	testkit.Equal(t, "pids", pidsOf(h, "web"), before)
 }

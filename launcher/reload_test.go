@@ -18,13 +18,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// A configuration is taken over as gently as it can be: limits and counts without a process that ends, the rest by rolls.
-func TestReload(t *testing.T) {
+// A reload changes limits and numbers of processes without stopping a process, and everything else
+// by a roll of the group. It adds and removes groups. A refused configuration changes nothing.
+func TestReload_ChangesAddsAndRemovesGroups(t *testing.T) {
 	web, gone := runners("web", 2), runners("gone", 1)
 	h := launch(t, web, gone).ready()
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
@@ -52,10 +53,10 @@ func TestReload(t *testing.T) {
 	}
 	h.ready()
 	h.enters("web-3", launcher.Ready)
-	equal(t, "who was started to scale", started(), []string{"web-3"})
+	testkit.Equal(t, "processes started by scaling", started(), []string{"web-3"})
 	scaled, _ := h.Process("web-3")
 	st, _ := h.Process("web-1")
-	equal(t, "bound of one that has run all the time", st.Bound, scaled.Bound)
+	testkit.Equal(t, "bound of a process that was not replaced", st.Bound, scaled.Bound)
 
 	web.Env = append(web.Env, "COLOUR=green")
 	added := runners("added", 1)
@@ -63,15 +64,13 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.ready()
-	equal(t, "who runs", revisions(h, "web"), map[int]int{2: 3})
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 3})
 	var names []string
 	for _, g := range h.Health() {
 		names = append(names, g.Group)
 	}
-	equal(t, "groups", len(names), 2)
-	if diff := cmp.Diff([]string{"added", "web"}, names); diff != "" {
-		t.Errorf("groups (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "groups", len(names), 2)
+	testkit.Equal(t, "groups", names, []string{"added", "web"})
 
 	if err := reload(added, web); err != nil {
 		t.Fatal(err)
@@ -83,21 +82,22 @@ func TestReload(t *testing.T) {
 	fresh := runners("fresh", 1)
 	var rule *launcher.ConfigError
 	if err := reload(fresh, added, listens); !errors.As(err, &rule) || rule.Field != "Listen" {
-		t.Errorf("another listener: %v", err)
+		t.Errorf("reload with another listener: %v", err)
 	}
 	wrong := web
 	wrong.Command = []string{"/no/such/program"}
 	if err := reload(fresh, added, wrong); !errors.As(err, &rule) || rule.Field != "Command" {
-		t.Errorf("a program that is not there: %v", err)
+		t.Errorf("reload with a missing program: %v", err)
 	}
-	equal(t, "who was started by what was refused", started(), []string(nil))
+	testkit.Equal(t, "processes started by refused reloads", started(), []string(nil))
 	if _, err := h.GroupHealth("fresh"); !errors.Is(err, launcher.ErrNotFound) {
-		t.Errorf("a group of what was refused: %v", err)
+		t.Errorf("health of a group of a refused reload: %v", err)
 	}
 }
 
-// Where a group that runs is to print to from now on is made, or refused before anything has changed: what it prints would be lost.
-func TestReloadChecksWhereToPrint(t *testing.T) {
+// A reload and a roll create the log directory. If they cannot, they are refused before they change
+// anything, because output would be lost.
+func TestReload_CreatesLogDirectoryOrIsRefused(t *testing.T) {
 	web := runners("web", 1)
 	h := launch(t, web).ready()
 	orders := map[string]func(g launcher.GroupConfig) error{
@@ -122,7 +122,7 @@ func TestReloadChecksWhereToPrint(t *testing.T) {
 			}
 		}
 	}
-	equal(t, "who runs after what was refused", revisions(h, "web"), map[int]int{1: 1})
+	testkit.Equal(t, "processes by revision after refusals", revisions(h, "web"), map[int]int{1: 1})
 	for what, order := range orders {
 		next := web
 		next.Log.Dir = filepath.Join(t.TempDir(), "not", "there")
@@ -135,9 +135,9 @@ func TestReloadChecksWhereToPrint(t *testing.T) {
 	}
 }
 
-// A group that a reload has removed is there until its last process is gone, whatever is reloaded meanwhile: it is shown, and
-// what it needs outlasts it.
-func TestReloadRemembersWhoIsLeaving(t *testing.T) {
+// A group that a reload has removed exists until its last process has ended, also after another
+// reload. Until then the group is listed, and the group that it depends on is not stopped.
+func TestReload_KeepsRemovedGroupUntilItEnds(t *testing.T) {
 	kv, web := runners("kv", 1), runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "1h")
 	web.DependsOn = []string{"kv"}
 	web.Shutdown.Grace, web.Shutdown.Max = time.Hour, time.Hour
@@ -145,7 +145,7 @@ func TestReloadRemembersWhoIsLeaving(t *testing.T) {
 	begun, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := h.Reload(begun, launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{kv}}, "test"); !errors.Is(err, context.Canceled) {
-		t.Fatalf("the reload that web leaves by: %v", err)
+		t.Fatalf("the reload that removes web: %v", err)
 	}
 	kv.HealthCheckTimeout = time.Hour
 	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{kv}}, "test"); err != nil {
@@ -155,7 +155,7 @@ func TestReloadRemembersWhoIsLeaving(t *testing.T) {
 	for _, g := range h.Health() {
 		names = append(names, g.Group)
 	}
-	equal(t, "groups", names, []string{"kv", "web"})
+	testkit.Equal(t, "groups", names, []string{"kv", "web"})
 
 	h.enters("web-1", launcher.Blocked)
 	h.Shutdown()
@@ -163,26 +163,27 @@ func TestReloadRemembersWhoIsLeaving(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "why it is leaving", st.Reason, "launcher: a reload has removed the group")
+	testkit.Equal(t, "reason of the stop", st.Reason, "launcher: a reload has removed the group")
 	kill(t, st.PID)
-	h.until("kv-1 is asked to stop, after web-1 has ended", func(e launcher.Event) bool {
+	h.until("web-1 ends before kv-1 is stopped", func(e launcher.Event) bool {
 		if e.Process == "kv-1" && e.To >= launcher.Unhealthy {
-			t.Error("kv-1 is asked to stop before web-1, which needs it, has ended")
+			t.Error("kv-1 is stopped before web-1, which depends on it, has ended")
 		}
 		return e.Process == "web-1" && e.To.Ended()
 	})
 }
 
-// A roll that turns back after a reload leaves the order of the groups as the reload has made it: what there was before may
-// be gone, or go in a circle, in which nobody would be stopped.
-func TestRollbackAfterReloadKeepsOrder(t *testing.T) {
+// After a reload has changed dependencies, a rollback keeps the new dependencies. The earlier ones
+// could name a group that no longer exists, or form a cycle with the new ones, in which no group
+// would be stopped.
+func TestRollback_KeepsReloadedDependencies(t *testing.T) {
 	for _, c := range []struct {
 		name         string
-		before, next map[string][]string // who depends on whom
-		told         string
+		before, next map[string][]string // the dependencies of each group
+		message      string
 	}{
-		{"gone", map[string][]string{"web": {"kv"}, "kv": nil}, map[string][]string{"web": nil}, `which was ["kv"], and stays []`},
-		{"circle", map[string][]string{"web": {"kv"}, "kv": nil}, map[string][]string{"web": nil, "kv": {"web"}}, `which was ["kv"], and stays []`},
+		{"gone", map[string][]string{"web": {"kv"}, "kv": nil}, map[string][]string{"web": nil}, `which was ["kv"] and stays []`},
+		{"circle", map[string][]string{"web": {"kv"}, "kv": nil}, map[string][]string{"web": nil, "kv": {"web"}}, `which was ["kv"] and stays []`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			groups := func(needs map[string][]string, args ...string) (all []launcher.GroupConfig) {
@@ -199,31 +200,32 @@ func TestRollbackAfterReloadKeepsOrder(t *testing.T) {
 			}
 			h := launch(t, groups(c.before)...).ready()
 			next := groups(c.next, "--ready-after", "-1s")
-			next[len(next)-1].HealthCheckTimeout = 10 * time.Millisecond // who comes back has its own
+			next[len(next)-1].HealthCheckTimeout = 10 * time.Millisecond // applies only to replacements, because the old process has its own timeout
 			var failure *launcher.RollError
 			err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: next}, "test")
 			if !errors.As(err, &failure) || !failure.RolledBack {
 				t.Fatalf("Reload: %v\n%s", err, h.story())
 			}
-			equal(t, "what web depends on", launcher.ConfigOf(h.Manager, "web").DependsOn, []string(nil))
-			equal(t, "who runs", revisions(h, "web"), map[int]int{1: 1})
-			if story := h.story(); !strings.Contains(story, c.told) {
-				t.Errorf("nobody is told of %q:\n%s", c.told, story)
+			testkit.Equal(t, "what web depends on", launcher.ConfigOf(h.Manager, "web").DependsOn, []string(nil))
+			testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1})
+			if story := h.story(); !strings.Contains(story, c.message) {
+				t.Errorf("no event contains %q:\n%s", c.message, story)
 			}
 		})
 	}
 }
 
-// A roll that turns back leads to what was there before it, also where a roll that was given up for it had replaced some already.
-func TestRollbackAfterAPausedRoll(t *testing.T) {
+// A roll replaces some processes and is then superseded by another roll. A rollback of the second
+// roll returns to the revision that the group had before the second roll.
+func TestRollback_ReturnsToRevisionBeforeSupersedingRoll(t *testing.T) {
 	for name, turnBack := range map[string]func(h *harness, third launcher.GroupConfig) error{
 		"by itself": func(h *harness, third launcher.GroupConfig) error {
 			third.Roll.OnFailure = launcher.Rollback
 			return h.Roll(soon(t), third, "third")
 		},
-		"by an order": func(h *harness, third launcher.GroupConfig) error {
+		"by order": func(h *harness, third launcher.GroupConfig) error {
 			if err := h.Roll(soon(t), third, "third"); err == nil {
-				t.Error("the third one does not fail")
+				t.Error("the third roll succeeds, want an error")
 			}
 			if err := h.Rollback(soon(t), "web", "test"); err != nil {
 				t.Fatal(err)
@@ -239,32 +241,31 @@ func TestRollbackAfterAPausedRoll(t *testing.T) {
 			second.Command = append([]string{"/bin/sh", "-c", once}, web.Command...)
 			third.Command = []string{"/bin/sh", "-c", "exit 4"}
 			if err := h.Roll(soon(t), second, "second"); err == nil {
-				t.Error("the second one does not fail")
+				t.Error("the second roll succeeds, want an error")
 			}
-			equal(t, "who runs while it is paused", revisions(h, "web"), map[int]int{1: 1, 2: 1})
+			testkit.Equal(t, "processes by revision during the pause", revisions(h, "web"), map[int]int{1: 1, 2: 1})
 			var failure *launcher.RollError
 			if err := turnBack(h, third); !errors.As(err, &failure) || !failure.RolledBack {
-				t.Errorf("it is not rolled back: %v\n%s", err, h.story())
+				t.Errorf("the roll is not rolled back: %v\n%s", err, h.story())
 			}
-			equal(t, "who runs after it has turned back", revisions(h, "web"), map[int]int{1: 2})
+			testkit.Equal(t, "processes by revision after the rollback", revisions(h, "web"), map[int]int{1: 2})
 		})
 	}
 }
 
-// A roll that turns back has the time for progress from then on, and each of those that are replaced is some, also where it is of
-// neither of the two revisions.
-func TestRollbackAfterAPausedRoll_IsNoStall(t *testing.T) {
-	h := launch(t, runners("other", 0)).ready()
+// The progress deadline of a rollback begins with the rollback. Replacing a process is progress,
+// also if the process has a third revision.
+func TestRollback_CountsAnyReplacementAsProgress(t *testing.T) {
 	web := runners("web", 4)
 	web.Roll.OnFailure, web.Roll.ProgressDeadline = launcher.Rollback, 5*time.Second
 	var failure *launcher.RollError
-	if err := launcher.RollBack(h.Manager, web, 2*time.Second, 1, 2, 2, 2); !errors.As(err, &failure) || !failure.RolledBack {
-		t.Errorf("it is not rolled back: %v", err)
+	if err := launcher.RollBack(web, 2*time.Second, 1, 2, 2, 2); !errors.As(err, &failure) || !failure.RolledBack {
+		t.Errorf("the roll is not rolled back: %v", err)
 	}
 }
 
-// That somebody has ordered one fewer holds until a reload says how many there shall be.
-func TestReloadKeepsWhatWasOrdered(t *testing.T) {
+// After ScaleDown, the smaller number of processes stays until a reload changes the number.
+func TestReload_KeepsScaleDown(t *testing.T) {
 	web := runners("web", 2)
 	h := launch(t, web).ready()
 	h.stops("web-1")
@@ -273,8 +274,8 @@ func TestReloadKeepsWhatWasOrdered(t *testing.T) {
 			t.Fatal(err)
 		}
 		health, _ := h.GroupHealth("web")
-		equal(t, "desired after a restart", health.Desired, 1)
-		equal(t, "message after a restart", health.Message, "1 fewer than desired_instances, 2, by order")
+		testkit.Equal(t, "desired after a restart", health.Desired, 1)
+		testkit.Equal(t, "message after a restart", health.Message, "1 fewer than desired_instances, 2, by order")
 		web.Desired = c.loaded
 		web.HealthCheckTimeout += time.Hour
 		if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web}}, "test"); err != nil {
@@ -284,36 +285,37 @@ func TestReloadKeepsWhatWasOrdered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		equal(t, "desired", health.Desired, c.desired)
+		testkit.Equal(t, "desired", health.Desired, c.desired)
 	}
 }
 
-// What a roll has gone on without is made up for by a reload that changes something of the group.
-func TestReloadMakesUpForWhatARollHasLost(t *testing.T) {
-	mended := filepath.Join(t.TempDir(), "mended")
+// A reload that changes something of a degraded group starts the processes that the roll has left
+// missing.
+func TestReload_StartsProcessesMissingSinceRoll(t *testing.T) {
+	fixed := filepath.Join(t.TempDir(), "fixed")
 	web := runners("web", 2)
 	web.MinHealthy, web.MaxSurge, web.Roll.OnFailure = launcher.Int(1), launcher.Int(0), launcher.Continue
 	h := launch(t, web).ready()
-	web.Command = append([]string{"/bin/sh", "-c", "test {id} = web-3 || test -e " + mended + ` || exit 3; exec "$0" "$@"`}, web.Command...)
+	web.Command = append([]string{"/bin/sh", "-c", "test {id} = web-3 || test -e " + fixed + ` || exit 3; exec "$0" "$@"`}, web.Command...)
 	var failure *launcher.RollError
 	if err := h.Roll(soon(t), web, "test"); !errors.As(err, &failure) || !failure.Degraded {
-		t.Fatalf("it does not go on without some: %v", err)
+		t.Fatalf("the roll is not degraded: %v", err)
 	}
-	equal(t, "who runs after the roll", revisions(h, "web"), map[int]int{2: 1})
-	if err := os.WriteFile(mended, nil, 0o600); err != nil {
+	testkit.Equal(t, "processes by revision after the roll", revisions(h, "web"), map[int]int{2: 1})
+	if err := os.WriteFile(fixed, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	web.HealthCheckTimeout = time.Hour
 	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web}}, "test"); err != nil {
 		t.Fatal(err)
 	}
-	h.until("there is another one", func(e launcher.Event) bool {
+	h.until("a second process is ready", func(e launcher.Event) bool {
 		return e.To == launcher.Ready && revisions(h, "web")[2] > 1
 	})
 }
 
-// What a reload says is to be taken out is, from then on.
-func TestReloadRedactsAtOnce(t *testing.T) {
+// A reload of the patterns of secrets takes effect at once.
+func TestReload_ChangesRedaction(t *testing.T) {
 	web := runners("web", 1)
 	h := launch(t, web).ready()
 	redact := func(s string) string { return strings.ReplaceAll(s, "hunter2", "[redacted]") }
@@ -323,40 +325,42 @@ func TestReloadRedactsAtOnce(t *testing.T) {
 	if err := h.StopProcess("web-1", launcher.Stop{Reason: "it has hunter2"}); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "reason", h.ends("web-1").Reason, "it has [redacted]")
+	testkit.Equal(t, "reason", h.ends("web-1").Reason, "it has [redacted]")
 }
 
-// A group that was given up begins anew with another configuration, also with one that rolls nobody: that is what mends it.
-func TestReloadForgivesWhoWasGivenUp(t *testing.T) {
+// A group that was given up starts processes again after a reload that changes it, also if the
+// change needs no roll.
+func TestReload_RestartsGivenUpGroup(t *testing.T) {
 	web := runners("web", 1, "--ready-after", "-1s")
 	web.HealthCheckTimeout, web.Restart.CrashLimit = 10*time.Millisecond, 2
 	h := launch(t, web)
 	var givenUp *launcher.GivenUpError
 	if err := h.Manager.Ready(soon(t)); !errors.As(err, &givenUp) {
-		t.Fatalf("it is not given up: %v", err)
+		t.Fatalf("the group is not given up: %v", err)
 	}
 	web.HealthCheckTimeout = time.Hour
 	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web}}, "test"); err != nil {
 		t.Fatal(err)
 	}
 	if health, err := h.GroupHealth("web"); err != nil || health.GivenUp {
-		t.Fatalf("it is given up still: %+v, %v", health, err)
+		t.Fatalf("the group is still given up: %+v, %v", health, err)
 	}
 	h.enters("web-3", launcher.Spawning)
 }
 
-// What is empty is what is left out, and a path is one from where the launcher runs: a reload to the same, written in another way, rolls
-// nobody, and is no change that mends who was given up.
-func TestReloadToTheSame(t *testing.T) {
+// A reload of the same configuration, written differently, changes nothing: an empty field is the
+// same as one that is left out, and a relative path is the same as its absolute form. No group is
+// rolled, and a group that was given up stays so.
+func TestReload_IgnoresDifferencesOfNotation(t *testing.T) {
 	t.Chdir(t.TempDir())
 	web := launcher.GroupConfig{Name: "web", Command: []string{"sleep", "3600"}, Protocol: launcher.Signals, Desired: 1}
-	lost := web
-	lost.Name, lost.Command, lost.Protocol, lost.Restart.CrashLimit = "lost", []string{"false"}, launcher.GRPC, 1
-	web.Log.Dir, lost.Log.Path = "logs", "lost.log"
-	h := launch(t, web, lost)
+	broken := web
+	broken.Name, broken.Command, broken.Protocol, broken.Restart.CrashLimit = "broken", []string{"false"}, launcher.GRPC, 1
+	web.Log.Dir, broken.Log.Path = "logs", "broken.log"
+	h := launch(t, web, broken)
 	var givenUp *launcher.GivenUpError
 	if err := h.Manager.Ready(soon(t)); !errors.As(err, &givenUp) {
-		t.Fatalf("it is not given up: %v", err)
+		t.Fatalf("the group is not given up: %v", err)
 	}
 	for _, c := range []struct {
 		name    string
@@ -369,10 +373,10 @@ func TestReloadToTheSame(t *testing.T) {
 		{"DependsOn", func(g *launcher.GroupConfig) { g.DependsOn = []string{} }},
 		{"Shutdown.StopSignals", func(g *launcher.GroupConfig) { g.Shutdown.StopSignals = []string{} }},
 		{"Shutdown.SuccessCodes", func(g *launcher.GroupConfig) { g.Shutdown.SuccessCodes = []int{} }},
-		{"Log.Dir", func(g *launcher.GroupConfig) { g.Log.Dir = otherwise(t, g.Log.Dir) }},
-		{"Log.Path", func(g *launcher.GroupConfig) { g.Log.Path = otherwise(t, g.Log.Path) }},
+		{"Log.Dir", func(g *launcher.GroupConfig) { g.Log.Dir = absolute(t, g.Log.Dir) }},
+		{"Log.Path", func(g *launcher.GroupConfig) { g.Log.Path = absolute(t, g.Log.Path) }},
 	} {
-		next := launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web, lost}}
+		next := launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web, broken}}
 		for i := range next.Groups {
 			c.rewrite(&next.Groups[i])
 		}
@@ -380,17 +384,17 @@ func TestReloadToTheSame(t *testing.T) {
 		if err := h.Reload(soon(t), next, "test"); err != nil {
 			t.Fatal(err)
 		}
-		equal(t, c.name+": revision", revisionOf(h, "web"), before)
-		health, err := h.GroupHealth("lost")
+		testkit.Equal(t, c.name+": revision", revisionOf(h, "web"), before)
+		health, err := h.GroupHealth("broken")
 		if err != nil {
 			t.Fatal(err)
 		}
-		equal(t, c.name+": still given up", health.GivenUp, true)
+		testkit.Equal(t, c.name+": still given up", health.GivenUp, true)
 	}
 }
 
-// otherwise names the same place by another path, and none by none.
-func otherwise(t *testing.T, path string) string {
+// absolute returns the absolute form of a path, empty for an empty one.
+func absolute(t *testing.T, path string) string {
 	t.Helper()
 	if path == "" {
 		return ""
@@ -402,8 +406,9 @@ func otherwise(t *testing.T, path string) string {
 	return path
 }
 
-// A roll that begins while a reload looks around is seen before anything is done: the reload is refused as a whole.
-func TestReloadIsAllOrNothing(t *testing.T) {
+// A roll begins between the checks of a reload and its changes. The reload notices that, and is
+// refused as a whole.
+func TestReload_IsRefusedWhenRollBegins(t *testing.T) {
 	limits, web := runners("limits", 1), runners("web", 1)
 	h := launch(t, limits, web).ready()
 	first, meetFirst := fifoLog(t, "first")
@@ -415,35 +420,36 @@ func TestReloadIsAllOrNothing(t *testing.T) {
 	go func() {
 		reloaded <- h.Reload(soon(t), launcher.Config{Dir: h.dir, TotalDeadline: time.Hour, Groups: []launcher.GroupConfig{changed, other, first, second}}, "test")
 	}()
-	meetFirst() // it has looked at what the groups are doing, and claims what the new ones need
+	meetFirst() // by now the reload has checked the groups and is opening the logs of the new ones
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := h.Roll(ctx, runners("web", 1, "--ready-after", "-1s"), "by somebody else"); !errors.Is(err, context.Canceled) {
-		t.Fatalf("the roll that comes between: %v", err)
+	if err := h.Roll(ctx, runners("web", 1, "--ready-after", "-1s"), "another order"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the roll during the reload: %v", err)
 	}
 	meetSecond()
 	if err := <-reloaded; !errors.Is(err, launcher.ErrRolling) {
-		t.Fatalf("it is not refused: %v", err)
+		t.Fatalf("the reload is not refused: %v", err)
 	}
 	h.drainEvents()
 	for _, e := range h.events {
 		if e.Kind == launcher.Reloaded {
-			t.Errorf("it is told to have been taken over: %+v", e)
+			t.Errorf("an event says that the configuration was applied: %+v", e)
 		}
 	}
 	was, err := h.GroupHealth("limits")
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "desired of what was to be scaled", was.Desired, 1)
+	testkit.Equal(t, "desired processes of limits", was.Desired, 1)
 	for _, name := range []string{"first", "second"} {
 		if _, err := h.GroupHealth(name); !errors.Is(err, launcher.ErrNotFound) {
-			t.Errorf("group %s of what was refused: %v", name, err)
+			t.Errorf("health of group %s of the refused reload: %v", name, err)
 		}
 	}
 }
 
-// fifoLog is a group whose log is opened when the test opens it, by open.
+// fifoLog returns a group whose log is a FIFO, so that the launcher waits in opening it until the
+// test calls open.
 func fifoLog(t *testing.T, name string) (g launcher.GroupConfig, open func()) {
 	t.Helper()
 	g = runners(name, 1)
@@ -458,12 +464,13 @@ func fifoLog(t *testing.T, name string) (g launcher.GroupConfig, open func()) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { f.Close() })
-		os.Remove(g.Log.Path) // whoever comes now gets a file
+		os.Remove(g.Log.Path) // the next process writes to a regular file
 	}
 }
 
-// A launcher that has stopped while a reload looked around takes nothing over, does not say that it has, and keeps no address.
-func TestReloadWhileEverythingStops(t *testing.T) {
+// The launcher is stopped during a reload. The reload returns an error, applies nothing, and leaves
+// no address in use.
+func TestReload_IsRefusedWhenLauncherStops(t *testing.T) {
 	web := runners("web", 1)
 	h := launch(t, web).ready()
 	first, meetFirst := fifoLog(t, "first")
@@ -473,24 +480,24 @@ func TestReloadWhileEverythingStops(t *testing.T) {
 	go func() {
 		reloaded <- h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web, first, second}}, "test")
 	}()
-	meetFirst() // it listens
+	meetFirst() // by now the reload has begun to listen
 	h.close()
 	meetSecond()
 	if err := <-reloaded; !errors.Is(err, ctxshutdown.ErrShutdown) {
-		t.Errorf("it is not refused: %v", err)
+		t.Errorf("the reload is not refused: %v", err)
 	}
 	ln, err := net.Listen("tcp", first.Listen[0].Address)
 	if err != nil {
-		t.Fatalf("where it has listened: %v", err)
+		t.Fatalf("the address is not free: %v", err)
 	}
 	ln.Close()
 	if _, err := h.GroupHealth("first"); !errors.Is(err, launcher.ErrNotFound) {
-		t.Errorf("a group of what was refused: %v", err)
+		t.Errorf("health of a group of a refused reload: %v", err)
 	}
 }
 
-// While one reload looks around, another one is refused, and not put off.
-func TestReloadsOneAtATime(t *testing.T) {
+// A second reload is refused while the first one runs, and does not wait for it.
+func TestReload_IsRefusedDuringAnotherReload(t *testing.T) {
 	slow, meet := fifoLog(t, "slow")
 	web := runners("web", 0)
 	h := launch(t, web).ready()
@@ -505,7 +512,7 @@ func TestReloadsOneAtATime(t *testing.T) {
 		}
 		reloaded <- err
 	}()
-	for err := error(nil); !errors.Is(err, launcher.ErrReloading); runtime.Gosched() { // which it is as soon as the first one has begun
+	for err := error(nil); !errors.Is(err, launcher.ErrReloading); runtime.Gosched() { // until the first reload has begun
 		if err = reload(web); err != nil && !errors.Is(err, launcher.ErrReloading) {
 			t.Fatal(err)
 		}
@@ -516,9 +523,9 @@ func TestReloadsOneAtATime(t *testing.T) {
 	}
 }
 
-// Nobody else reads a configuration to take it over, or takes one over, from when one is read for that: what is taken over last is
-// what was read last. To look at it is no matter.
-func TestRereadsOneAtATime(t *testing.T) {
+// From the time that Reread reads a configuration until it is applied, other reloads are refused,
+// so that the configuration read last is the one applied last. A dry run is allowed.
+func TestReread_RefusesConcurrentReload(t *testing.T) {
 	reading := make(chan chan<- int)
 	cfg := launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{runners("web", 0)}}
 	cfg.Reread = func(context.Context, any) (launcher.Config, []string, error) {
@@ -528,43 +535,44 @@ func TestRereadsOneAtATime(t *testing.T) {
 		return launcher.Config{Dir: cfg.Dir, Groups: []launcher.GroupConfig{runners("web", n)}}, []string{fmt.Sprint("web: ", n)}, nil
 	}
 	h := launchWith(t, cfg).ready()
-	type said struct {
+	type result struct {
 		changes []string
 		err     error
 	}
-	reread := func(dry bool) <-chan said {
-		told := make(chan said, 1)
+	reread := func(dry bool) <-chan result {
+		results := make(chan result, 1)
 		go func() {
 			changes, err := h.Reread(soon(t), dry, "test")
-			told <- said{changes, err}
+			results <- result{changes, err}
 		}()
-		return told
+		return results
 	}
 	first := reread(false)
 	desired := <-reading
 	if err := h.Reload(soon(t), cfg, "test"); !errors.Is(err, launcher.ErrReloading) {
-		t.Errorf("Reload meanwhile: %v", err)
+		t.Errorf("Reload during Reread: %v", err)
 	}
 	select {
 	case other := <-reading:
-		t.Error("another one reads, too")
+		t.Error("the second Reread reads, too")
 		other <- 3
 	case other := <-reread(false):
 		if !errors.Is(other.err, launcher.ErrReloading) {
-			t.Errorf("Reread meanwhile: %v", other.err)
+			t.Errorf("second Reread: %v", other.err)
 		}
 	}
-	look := reread(true)
+	dryRun := reread(true)
 	(<-reading) <- 2
-	equal(t, "the look", fmt.Sprint(<-look), "{[web: 2] <nil>}")
+	testkit.Equal(t, "result of the dry run", fmt.Sprint(<-dryRun), "{[web: 2] <nil>}")
 	desired <- 1
-	equal(t, "the first", fmt.Sprint(<-first), "{[web: 1] <nil>}")
+	testkit.Equal(t, "result of the first Reread", fmt.Sprint(<-first), "{[web: 1] <nil>}")
 	h.ready()
-	equal(t, "processes", len(h.running("web")), 1)
+	testkit.Equal(t, "processes", len(h.running("web")), 1)
 }
 
-// What was begun and has failed was taken over, and what was refused was not: the errors tell them apart, and say the same as ever.
-func TestErrNotReloaded(t *testing.T) {
+// ErrNotReloaded matches the errors of refused reloads, and not those of reloads that have begun.
+// It does not change the text of an error.
+func TestErrNotReloaded_MatchesRefusals(t *testing.T) {
 	release := make(chan struct{})
 	web, gone := runners("web", 0), runners("gone", 1)
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{web, gone}, Router: removes(func(context.Context) { <-release })}).ready()
@@ -573,21 +581,21 @@ func TestErrNotReloaded(t *testing.T) {
 	}
 	err := reload(soon(t), shortDir(t), web)
 	if bad := (*launcher.ConfigError)(nil); !errors.Is(err, launcher.ErrNotReloaded) || !errors.As(err, &bad) || bad.Error() != err.Error() {
-		t.Errorf("another directory: %v", err)
+		t.Errorf("reload with another directory: %v", err)
 	}
 	if _, err := h.Reread(soon(t), true, "test"); !errors.Is(err, launcher.ErrNotReloaded) || errors.Is(err, launcher.ErrReloading) {
-		t.Errorf("of nothing: %v", err)
+		t.Errorf("Reread without a file: %v", err)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := reload(over, h.dir, web); !errors.Is(err, context.Canceled) || errors.Is(err, launcher.ErrNotReloaded) {
-		t.Errorf("of what goes on: %v", err)
+		t.Errorf("reload whose context has ended: %v", err)
 	}
 	close(release)
 }
 
-// When a reload returns, what the groups that are gone have listened on is free, and their names are.
-func TestReloadWaitsForWhoIsGone(t *testing.T) {
+// When a reload returns, the addresses and the names of the removed groups can be used again.
+func TestReload_WaitsForRemovedGroup(t *testing.T) {
 	web, gone := runners("web", 0), runners("gone", 1, "--behavior", "slow-drain", "--drain-duration", "100ms")
 	gone.Listen = []launcher.Listen{{Address: freeAddress(t)}}
 	h := launch(t, web, gone).ready()
@@ -596,10 +604,10 @@ func TestReloadWaitsForWhoIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if conn, err := net.Dial("tcp", gone.Listen[0].Address); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("connected: %v, %v; nobody is there to answer", conn != nil, err)
+			t.Errorf("connected: %v, %v, want connection refused", conn != nil, err)
 		}
 		if _, err := h.Process("gone-1"); !errors.Is(err, launcher.ErrNotFound) {
-			t.Errorf("who was of a group that is gone: %v", err)
+			t.Errorf("process of a removed group: %v", err)
 		}
 		if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web, gone}}, "test"); err != nil {
 			t.Fatal(err)
@@ -611,7 +619,7 @@ func TestReloadWaitsForWhoIsGone(t *testing.T) {
 	}
 }
 
-// A removes is a router that looks around when somebody is removed.
+// removes is a router whose method Remove calls the function. Its other method does nothing.
 type removes func(ctx context.Context)
 
 func (removes) Add(context.Context, launcher.Instance) error { return nil }
@@ -620,16 +628,17 @@ func (f removes) Remove(ctx context.Context, _ launcher.Instance) error {
 	return nil
 }
 
-// A group is not forgotten as long as the router is told of the end of one of its processes: another group of this name would
-// have processes of the same names. But when the last of them has ended, nobody waits for an answer.
-func TestReloadWaitsForTheRouter(t *testing.T) {
+// A removed group is kept as long as the router is being called for one of its processes, because
+// another group of the same name would use the same ids. But when its last process has ended,
+// clients are refused at once.
+func TestReload_KeepsRemovedGroupUntilRouterCallReturns(t *testing.T) {
 	var h *harness
 	removing, reloaded, seen := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	web, other := runners("web", 1), runners("other", 0)
 	web.Restart.Policy = launcher.Never
 	web.Listen = []launcher.Listen{{Address: freeAddress(t)}}
-	look := func(ctx context.Context) error {
-		conn, err := net.Dial("tcp", web.Listen[0].Address) // web-1 has ended, and the launcher listens
+	check := func(ctx context.Context) error {
+		conn, err := net.Dial("tcp", web.Listen[0].Address) // web-1 has ended, but the launcher still listens
 		close(removing)
 		if err != nil {
 			return err
@@ -638,25 +647,25 @@ func TestReloadWaitsForTheRouter(t *testing.T) {
 		late, _ := ctx.Deadline()
 		conn.SetReadDeadline(late)
 		if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
-			return errors.New("whoever has connected waits for nobody")
+			return errors.New("a client is connected although no process accepts")
 		}
 		next := runners("next", 0)
 		next.Listen = web.Listen
 		var rule *launcher.ConfigError
 		err = h.Reload(ctx, launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{other, next}}, "test")
-		if !errors.As(err, &rule) || !strings.HasPrefix(rule.Rule, `group "web" has tcp `+web.Listen[0].Address+" until it is gone") {
-			return fmt.Errorf("another one on the same address: %w", err)
+		if !errors.As(err, &rule) || !strings.HasPrefix(rule.Rule, `group "web" listens on tcp `+web.Listen[0].Address+" until it is gone") {
+			return fmt.Errorf("another group on the same address: %w", err)
 		}
 		select {
 		case <-reloaded:
-		case <-time.After(200 * time.Millisecond): // in which the group would be forgotten
+		case <-time.After(200 * time.Millisecond): // long enough for the launcher to forget the group, if it does not wait
 		}
-		if _, err := h.GroupHealth("web"); err != nil && ctx.Err() == nil { // or else nobody waits for the router any more
-			return fmt.Errorf("the group is forgotten while the router is told of web-1: %w", err)
+		if _, err := h.GroupHealth("web"); err != nil && ctx.Err() == nil { // after its timeout, the launcher does not wait for the router any longer
+			return fmt.Errorf("the group is forgotten while the router is called for web-1: %w", err)
 		}
 		return nil
 	}
-	h = launchWith(t, launcher.Config{Router: removes(func(ctx context.Context) { seen <- look(ctx) }), Groups: []launcher.GroupConfig{web, other}}).ready()
+	h = launchWith(t, launcher.Config{Router: removes(func(ctx context.Context) { seen <- check(ctx) }), Groups: []launcher.GroupConfig{web, other}}).ready()
 	st, err := h.Process("web-1")
 	if err != nil {
 		t.Fatal(err)
@@ -673,16 +682,16 @@ func TestReloadWaitsForTheRouter(t *testing.T) {
 	}
 }
 
-// A group that turns back is on its way to what it had: what it was to be rolled to is another configuration by then, and takes another
-// roll.
-func TestReloadWhileARollTurnsBack(t *testing.T) {
+// While a group is rolled back, a reload to its earlier configuration changes nothing, and one to
+// the configuration that it rolls back from is refused.
+func TestReload_DuringRollbackAcceptsOnlyEarlierConfiguration(t *testing.T) {
 	was := runners("web", 1)
 	was.Shutdown.Grace, was.Shutdown.Max = time.Hour, time.Hour
 	h := launch(t, was).ready()
 	next := was
 	next.Env = append(slices.Clone(was.Env), "REV=2")
 	next.Command = append(slices.Clone(was.Command), "--behavior", "slow-drain", "--drain-duration", "1h")
-	next.MinReady = 5 * time.Minute // so that web-1 stays
+	next.MinReady = 5 * time.Minute // keeps the roll from stopping web-1
 	rolled := make(chan error, 1)
 	go func() { rolled <- h.Roll(context.Background(), next, "test") }()
 	h.enters("web-2", launcher.Ready)
@@ -693,10 +702,10 @@ func TestReloadWhileARollTurnsBack(t *testing.T) {
 		return h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{g}}, "test")
 	}
 	if err := reload(was); err != nil {
-		t.Errorf("what it turns back to: %v", err)
+		t.Errorf("reload to the earlier configuration: %v", err)
 	}
 	if err := reload(next); !errors.Is(err, launcher.ErrRolling) {
-		t.Errorf("what it turns back from: %v", err)
+		t.Errorf("reload to the configuration rolled back from: %v", err)
 	}
 	h.enters("web-2", launcher.Blocked)
 	st, err := h.Process("web-2")
@@ -713,7 +722,7 @@ func canceled() context.Context {
 	return ctx
 }
 
-// restarts restarts a group again and again, until stop, which waits for the last time.
+// restarts restarts a group repeatedly until stop, which waits for the last restart.
 func (h *harness) restarts(group string) (stop func()) {
 	var restarting sync.WaitGroup
 	over := make(chan struct{})
@@ -735,9 +744,10 @@ func (h *harness) restarts(group string) (stop func()) {
 	}
 }
 
-// So it is for whoever comes at any other moment.
-func TestReloadsAmongRolls(t *testing.T) {
-	a, b := runners("a", 0), runners("b", 0) // rolls of nobody, which are quick
+// While one of two groups is being rolled again and again, a reload of both groups changes both or
+// none.
+func TestReload_ChangesAllGroupsOrNoneDuringRolls(t *testing.T) {
+	a, b := runners("a", 0), runners("b", 0) // rolls without processes are quick
 	h := launch(t, a, b).ready()
 	defer h.restarts("b")()
 	refused, taken := 0, 0
@@ -746,19 +756,19 @@ func TestReloadsAmongRolls(t *testing.T) {
 		was := revisionOf(h, "a")
 		err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{a, b}}, "test")
 		switch is := revisionOf(h, "a"); {
-		case err == nil && is <= was+1: // the same, after one that was refused
+		case err == nil && is <= was+1: // the revision stays the same if the previous reload was refused
 			taken++
 		case errors.Is(err, launcher.ErrRolling) && is == was:
 			refused++
 		default:
-			t.Fatalf("%v, and group a is of revision %d, after %d", err, is, was)
+			t.Fatalf("%v, and group a has revision %d after %d", err, is, was)
 		}
 	}
 }
 
-// A restart beside reloads is one to what was loaded last, and never puts back what was there before.
-func TestRestartKeepsReloads(t *testing.T) {
-	g := runners("a", 0) // a roll of nobody is quick
+// A restart during concurrent reloads uses the configuration that was loaded last.
+func TestRestart_UsesConfigurationLoadedLast(t *testing.T) {
+	g := runners("a", 0) // a roll without processes is quick
 	h := launch(t, g).ready()
 	defer h.restarts("a")()
 	restarts := 0
@@ -771,12 +781,12 @@ func TestRestartKeepsReloads(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := revisionOf(h, "a")
-		for revisionOf(h, "a") == before { // the order that may have come at the same time, or the next one
+		for revisionOf(h, "a") == before { // until the concurrent restart or the next one has begun
 			runtime.Gosched()
 		}
 		restarts++
 		if got := launcher.ConfigOf(h.Manager, "a").HealthCheckTimeout; got != g.HealthCheckTimeout {
-			t.Fatalf("a restart has put back %v, where %v had been loaded", got, g.HealthCheckTimeout)
+			t.Fatalf("a restart has brought back %v after %v was loaded", got, g.HealthCheckTimeout)
 		}
 	}
 }

@@ -13,30 +13,32 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// script is a group of test runners that a shell decides about first.
+// script returns a group of test runners that first run a shell script.
 func script(name string, desired int, decide string) launcher.GroupConfig {
 	g := runners(name, desired)
 	g.Command = []string{"/bin/sh", "-c", decide + "\nexec " + os.Args[0] + " --process-id {id} --work-duration 1ms"}
 	return g
 }
 
-// begin begins a roll, and returns what it will come to.
+// begin begins a roll and returns a channel for its result.
 func begin(h *harness, g launcher.GroupConfig) <-chan error {
 	over := make(chan error, 1)
 	go func() { over <- h.Roll(context.Background(), g, "test") }()
 	return over
 }
 
-func comes(t *testing.T, h *harness, over <-chan error) error {
+// awaitRoll returns the result of a roll.
+func awaitRoll(t *testing.T, h *harness, over <-chan error) error {
 	t.Helper()
 	select {
 	case err := <-over:
 		return err
 	case <-time.After(tooLong):
-		t.Fatalf("the roll does not come to an end\n%s", h.story())
+		t.Fatalf("the roll does not end\n%s", h.story())
 		return nil
 	}
 }
@@ -50,91 +52,93 @@ func revisions(h *harness, group string) map[int]int {
 	return n
 }
 
-func step(phase, says string) func(launcher.Event) bool {
+// step returns a predicate for a RollStep event.
+func step(phase, message string) func(launcher.Event) bool {
 	return func(e launcher.Event) bool {
-		return e.Kind == launcher.RollStep && e.Roll == phase && strings.Contains(e.Message, says)
+		return e.Kind == launcher.RollStep && e.Roll == phase && strings.Contains(e.Message, message)
 	}
 }
 
-// A roll that would have a group depend on others, or on itself, is refused: nobody would look whether they are there, and the
-// group would wait for them at its start or its stop for ever.
-func TestRollKeepsDependencies(t *testing.T) {
+// A roll cannot change dependencies, because a roll of one group does not check whether the others
+// exist or depend on this one.
+func TestRoll_RefusesChangedDependencies(t *testing.T) {
 	web := runners("web", 1)
 	web.DependsOn = []string{"db"}
 	h := launch(t, runners("db", 1), web).ready()
-	for _, names := range [][]string{nil, {"db", "nobody"}, {"web"}} {
+	for _, names := range [][]string{nil, {"db", "missing"}, {"web"}} {
 		web.DependsOn = names
 		err := h.Roll(soon(t), web, "test")
 		if bad := (*launcher.ConfigError)(nil); !errors.As(err, &bad) || bad.Field != "DependsOn" {
-			t.Errorf("to depend on %q: %v", names, err)
+			t.Errorf("roll to a group that depends on %q: %v", names, err)
 		}
 	}
 	web.DependsOn = []string{"db"}
-	equal(t, "to depend on who it does", h.Roll(soon(t), web, "test"), nil)
+	testkit.Equal(t, "roll with the same dependencies", h.Roll(soon(t), web, "test"), nil)
 }
 
-// Canaries go first and are waited for, which can be seen. An old process that fails meanwhile is started again, as what it
-// was, and an order takes all of it back.
-func TestCanary(t *testing.T) {
+// A roll waits for its canaries, and the health of the group says so. An old process that fails
+// meanwhile is started again with its old revision. A rollback by order brings back all old
+// processes.
+func TestCanary_DelaysRollAndAllowsRollback(t *testing.T) {
 	g := runners("web", 3)
 	h := launch(t, g).ready()
 	g.Roll = launcher.RollConfig{Canary: 1, CanaryWait: time.Hour}
 	over := begin(h, g)
-	h.until("the canary is waited for", step("canary", "1 go first"))
-	h.until("an old one has made room", func(e launcher.Event) bool { return e.To == launcher.Complete })
-	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 2, 2: 1})
+	h.until("the canary is waited for", step("canary", "the first 1 are available"))
+	h.until("an old process has ended", func(e launcher.Event) bool { return e.To == launcher.Complete })
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 2, 2: 1})
 	health, _ := h.GroupHealth("web")
 	if r := health.Roll; r == nil || r.Phase != "canary" || r.Canaries != 1 || time.Until(r.Until) < time.Minute || !strings.Contains(health.Message, "the others follow") ||
 		!strings.HasSuffix(health.Message, fmt.Sprintf("; 1 of %d replaced", health.Desired)) {
-		t.Errorf("the wait is not shown: %+v, %q", r, health.Message)
+		t.Errorf("health does not show the wait: %+v, %q", r, health.Message)
 	}
 
 	kill(t, h.running("web")[0].PID)
-	next := h.until("somebody takes its place", func(e launcher.Event) bool { return e.To == launcher.Spawning })
+	next := h.until("a replacement is started", func(e launcher.Event) bool { return e.To == launcher.Spawning })
 	st, _ := h.Process(next.Process)
 	if st.Revision != 1 {
-		t.Fatalf("%s takes the place of one of revision 1, and is of revision %d", st.ID, st.Revision)
+		t.Fatalf("%s, which replaces a process of revision 1, has revision %d", st.ID, st.Revision)
 	}
 	h.enters(next.Process, launcher.Ready)
 
-	// One that is stopped by an order, too.
+	// An old process that a user stops is also started again with its old revision.
 	health, _ = h.GroupHealth("web")
-	equal(t, "what is wrong with the roll", health.Roll.Why, "")
+	testkit.Equal(t, "failure of the roll", health.Roll.Why, "")
 	stopped := h.running("web")[0]
-	equal(t, "revision of the oldest one", stopped.Revision, 1)
-	if err := h.StopProcess(stopped.ID, launcher.Stop{Reason: "it leaks"}); err != nil {
+	testkit.Equal(t, "revision of the oldest process", stopped.Revision, 1)
+	if err := h.StopProcess(stopped.ID, launcher.Stop{Reason: "memory leak"}); err != nil {
 		t.Fatal(err)
 	}
-	next = h.until("somebody takes the place of "+stopped.ID, func(e launcher.Event) bool { return e.To == launcher.Spawning })
+	next = h.until("a replacement of "+stopped.ID+" is started", func(e launcher.Event) bool { return e.To == launcher.Spawning })
 	st, _ = h.Process(next.Process)
-	equal(t, "revision of who takes the place of "+stopped.ID, st.Revision, 1)
+	testkit.Equal(t, "revision of the replacement of "+stopped.ID, st.Revision, 1)
 	h.enters(next.Process, launcher.Ready)
 
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 	defer cancel()
-	if err := h.Rollback(ctx, "web", "it looks bad"); err != nil {
+	if err := h.Rollback(ctx, "web", "too many errors"); err != nil {
 		t.Fatalf("%v\n%s", err, h.story())
 	}
 	var failure *launcher.RollError
-	if err := comes(t, h, over); !errors.As(err, &failure) || !failure.RolledBack || !strings.Contains(err.Error(), "it looks bad") {
+	if err := awaitRoll(t, h, over); !errors.As(err, &failure) || !failure.RolledBack || !strings.Contains(err.Error(), "too many errors") {
 		t.Errorf("Roll: %v", err)
 	}
-	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 3})
-	equal(t, "rolls that have failed", h.count(launcher.RollFailed), 0)
-	equal(t, "rolls that were done", h.count(launcher.RollDone), 1)
-	equal(t, "rolls that were turned back", h.Stats().Groups["web"].Rolls["rolled back"], uint64(1))
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 3})
+	testkit.Equal(t, "failed rolls", h.count(launcher.RollFailed), 0)
+	testkit.Equal(t, "completed rolls", h.count(launcher.RollDone), 1)
+	testkit.Equal(t, "rollbacks in Stats", h.Stats().Groups["web"].Rolls["rolled back"], uint64(1))
 	if err := h.Rollback(ctx, "web", "again"); !errors.Is(err, launcher.ErrNotRolling) {
-		t.Errorf("a second time: %v", err)
+		t.Errorf("second Rollback: %v", err)
 	}
 }
 
-// When the canaries have stayed, the others follow.
-func TestCanariesThatStay(t *testing.T) {
+// When the canaries have stayed available for CanaryWait, the others follow.
+func TestCanary_OthersAreReplacedAfterCanaryWait(t *testing.T) {
 	g := runners("web", 3)
 	h := launch(t, g).ready()
 	g.Roll = launcher.RollConfig{Canary: 1, CanaryWait: 200 * time.Millisecond}
 	over := begin(h, g)
-	h.until("the canary is waited for", step("canary", "1 go first"))
+	h.until("the canary is waited for", step("canary", "the first 1 are available"))
 	began := 0
 	h.until("the others follow", func(e launcher.Event) bool {
 		if e.Kind == launcher.Transition && e.To == launcher.Spawning {
@@ -142,21 +146,21 @@ func TestCanariesThatStay(t *testing.T) {
 		}
 		return step("rolling", "the others follow")(e)
 	})
-	equal(t, "who was started while the canary was waited for", began, 0)
-	if err := comes(t, h, over); err != nil {
+	testkit.Equal(t, "processes started during the wait", began, 0)
+	if err := awaitRoll(t, h, over); err != nil {
 		t.Error(err)
 	}
-	equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 3})
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 3})
 }
 
-// A roll that is paused goes on by an order, where it was.
-func TestResume(t *testing.T) {
+// Resume continues a paused roll where it was.
+func TestResume_ContinuesPausedRoll(t *testing.T) {
 	fixed := filepath.Join(shortDir(t), "fixed")
 	h := launch(t, runners("web", 2)).ready()
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 	defer cancel()
 	if err := h.Resume(ctx, "web", "too early"); !errors.Is(err, launcher.ErrNotPaused) {
-		t.Errorf("with nothing to resume: %v", err)
+		t.Errorf("Resume without a roll: %v", err)
 	}
 	bad := script("web", 2, "test -e "+fixed+" || exit 3; until [ -e "+fixed+"/go ]; do sleep 0.01; done")
 	var failure *launcher.RollError
@@ -165,32 +169,32 @@ func TestResume(t *testing.T) {
 	}
 	health, _ := h.GroupHealth("web")
 	if r := health.Roll; r == nil || !r.Paused || !strings.Contains(r.Why, "web-3") {
-		t.Errorf("the pause is not shown: %+v", r)
+		t.Errorf("health does not show the pause: %+v", r)
 	}
 	reason := health.Roll.Why
-	kill(t, h.running("web")[0].PID) // which is no reason for the pause
+	kill(t, h.running("web")[0].PID) // the exit of this process must not change the reason of the pause
 	h.enters("web-4", launcher.Ready)
 	health, _ = h.GroupHealth("web")
-	equal(t, "reason", health.Roll.Why, reason)
+	testkit.Equal(t, "reason", health.Roll.Why, reason)
 	if err := os.Mkdir(fixed, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	resumed := make(chan error, 1)
-	go func() { resumed <- h.Resume(ctx, "web", "mended") }()
+	go func() { resumed <- h.Resume(ctx, "web", "fixed") }()
 	h.enters("web-5", launcher.Spawning)
 	health, _ = h.GroupHealth("web")
-	equal(t, "reason when it goes on", health.Roll.Why, "")
+	testkit.Equal(t, "reason after Resume", health.Roll.Why, "")
 	if err := os.WriteFile(filepath.Join(fixed, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := comes(t, h, resumed); err != nil {
+	if err := awaitRoll(t, h, resumed); err != nil {
 		t.Fatalf("Resume: %v\n%s", err, h.story())
 	}
-	equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 2})
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 2})
 }
 
-// With continue, a group goes on with fewer when some cannot be replaced, until the next order.
-func TestContinue(t *testing.T) {
+// With Continue, a group that has lost a process goes on with fewer until the next order.
+func TestContinue_GoesOnWithFewerProcesses(t *testing.T) {
 	g := runners("web", 3)
 	g.MaxSurge = launcher.Int(0)
 	h := launch(t, g).ready()
@@ -202,25 +206,26 @@ func TestContinue(t *testing.T) {
 	if err := h.Roll(ctx, odd, "one bad machine"); !errors.As(err, &failure) || !failure.Degraded {
 		t.Fatalf("Roll: %v\n%s", err, h.story())
 	}
-	equal(t, "who has failed", failure.Process, "web-6")
+	testkit.Equal(t, "process that failed", failure.Process, "web-6")
 	health, _ := h.GroupHealth("web")
-	equal(t, "missing", health.Missing, 1)
-	equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 2})
-	equal(t, "least that were ready", leastReady(h), 2)
-	if err := h.Restart(ctx, "web", "mended"); err != nil {
+	testkit.Equal(t, "missing", health.Missing, 1)
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 2})
+	testkit.Equal(t, "smallest number of ready processes", leastReady(h), 2)
+	if err := h.Restart(ctx, "web", "fixed"); err != nil {
 		t.Fatalf("%v\n%s", err, h.story())
 	}
-	equal(t, "processes by revision", revisions(h, "web"), map[int]int{3: 3})
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{3: 3})
 }
 
-// An order to have one less holds when it comes in a roll, for one that the roll is stopping, also when that turns back; once for each.
-func TestOneFewerInARoll(t *testing.T) {
+// A user scales down a process that a roll is already stopping. That reduces the number of
+// processes by exactly one, also after a rollback.
+func TestScaleDown_CountsOnceDuringRollback(t *testing.T) {
 	g := runners("web", 3, "--behavior", "hang")
 	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}).ready()
 	g.Roll.CanaryWait, g.Roll.Canary = time.Hour, 1
 	over := begin(h, g)
-	stopped := h.until("an old one is to stop", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
+	stopped := h.until("an old process is stopping", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
 	for range 2 {
 		if err := h.StopProcess(stopped, launcher.Stop{NoReplacement: true}); err != nil {
 			t.Fatal(err)
@@ -229,35 +234,36 @@ func TestOneFewerInARoll(t *testing.T) {
 	desired := func(when string) {
 		t.Helper()
 		health, _ := h.GroupHealth("web")
-		equal(t, "desired "+when, health.Desired, 2)
+		testkit.Equal(t, "desired "+when, health.Desired, 2)
 		if want := "1 fewer than desired_instances, 3, by order"; !strings.HasSuffix(health.Message, want) {
-			t.Errorf("it is said %s: %q, and not %q", when, health.Message, want)
+			t.Errorf("message %s is %q, want suffix %q", when, health.Message, want)
 		}
 	}
-	desired("on the way there")
+	desired("during the roll")
 	turned := make(chan error, 1)
 	go func() { turned <- h.Rollback(soon(t), "web", "test") }()
-	hangs := func(id string) {
+	killHanging := func(id string) {
 		st, _ := h.Process(id)
 		kill(t, st.PID)
 	}
-	hangs(stopped)
-	h.until("it has turned back", func(e launcher.Event) bool {
+	killHanging(stopped)
+	h.until("the rollback ends", func(e launcher.Event) bool {
 		if e.To == launcher.ShutdownRequested {
-			hangs(e.Process)
+			killHanging(e.Process)
 		}
 		return e.Roll == "rolled back"
 	})
-	if err := comes(t, h, turned); err != nil {
+	if err := awaitRoll(t, h, turned); err != nil {
 		t.Fatalf("%v\n%s", err, h.story())
 	}
 	<-over
-	desired("after the way back")
-	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 2})
+	desired("after the rollback")
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 2})
 }
 
-// Who is one too many has no replacement, and to say that it is to have none changes nothing.
-func TestOneFewer_OfOneTooMany(t *testing.T) {
+// Scaling down a process that is being stopped as surplus changes nothing, because it is not
+// replaced anyway.
+func TestScaleDown_OfSurplusProcessChangesNothing(t *testing.T) {
 	g := runners("web", 3, "--behavior", "hang")
 	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}).ready()
@@ -265,17 +271,18 @@ func TestOneFewer_OfOneTooMany(t *testing.T) {
 	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}, "test"); err != nil {
 		t.Fatal(err)
 	}
-	stopped := h.until("one is to stop", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
+	stopped := h.until("a process is stopping", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
 	if err := h.StopProcess(stopped, launcher.Stop{NoReplacement: true}); err != nil {
 		t.Fatal(err)
 	}
 	health, _ := h.GroupHealth("web")
-	equal(t, "desired", health.Desired, 2)
+	testkit.Equal(t, "desired", health.Desired, 2)
 }
 
-// Nor does it take another one away where somebody is through, and has yet to end: in a roll, where that turns back. What it leads to
-// has one fewer, as for any other one that a roll replaces.
-func TestOneFewer_OfWhoIsThrough(t *testing.T) {
+// Scaling down a process that counts as finished and has not ended yet stops no other process:
+// neither without a roll, nor in a roll that is then rolled back. In the new revision there is one
+// process fewer, as for any other old process.
+func TestScaleDown_OfFinishedProcessStopsNoOther(t *testing.T) {
 	for _, rolled := range []bool{false, true} {
 		t.Run(fmt.Sprintf("rolled %v", rolled), func(t *testing.T) {
 			g := runners("job", 2)
@@ -299,7 +306,7 @@ func TestOneFewer_OfWhoIsThrough(t *testing.T) {
 			desired := func(when string, want int) {
 				t.Helper()
 				health, _ := h.GroupHealth("job")
-				equal(t, "desired "+when, health.Desired, want)
+				testkit.Equal(t, "desired "+when, health.Desired, want)
 			}
 			before := 1
 			if rolled {
@@ -314,20 +321,21 @@ func TestOneFewer_OfWhoIsThrough(t *testing.T) {
 				turned := make(chan error, 1)
 				go func() { turned <- h.Rollback(soon(t), "job", "test") }()
 				h.enters("job-3", launcher.ShutdownRequested)
-				desired("on the way back", 1)
+				desired("while rolling back", 1)
 				kill(t, silent.PID)
-				if err := comes(t, h, turned); err != nil {
+				if err := awaitRoll(t, h, turned); err != nil {
 					t.Fatalf("%v\n%s", err, h.story())
 				}
 				<-over
 			}
-			equal(t, "state of the other one", stateOf(h, "job-2"), launcher.Ready)
+			testkit.Equal(t, "state of the other process", stateOf(h, "job-2"), launcher.Ready)
 		})
 	}
 }
 
-// Nor where a roll has left somebody in the place of one that could not be replaced: that one is not missing any more.
-func TestOneFewer_OfWhoIsLeft(t *testing.T) {
+// Scaling down an old process that stays in place of a replacement that failed stops no other
+// process.
+func TestScaleDown_OfOldProcessStopsNoOther(t *testing.T) {
 	g := runners("web", 3, "--behavior", "hang")
 	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}).ready()
@@ -336,18 +344,18 @@ func TestOneFewer_OfWhoIsLeft(t *testing.T) {
 	over := begin(h, odd)
 	stops := func() (id string, pid int) {
 		t.Helper()
-		id = h.until("one is to stop", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
+		id = h.until("a process is stopping", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
 		st, _ := h.Process(id)
 		return id, st.PID
 	}
-	_, pid := stops() // and with it there is no place for another one yet
+	_, pid := stops() // until this process has ended, there is no room for another one
 	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	h.until("web-4 is given up", step("rolling", "goes on without 1"))
 	kill(t, pid)
-	second, pid := stops() // the roll is not over before it is gone
-	h.until("both new ones are there", func(launcher.Event) bool { return revisions(h, "web")[2] == 2 })
+	second, pid := stops() // the roll does not end before this process has ended
+	h.until("both new processes run", func(launcher.Event) bool { return revisions(h, "web")[2] == 2 })
 	var left launcher.Status
 	for _, st := range h.running("web") {
 		if st.Revision == 1 && st.ID != second {
@@ -359,15 +367,15 @@ func TestOneFewer_OfWhoIsLeft(t *testing.T) {
 	}
 	kill(t, left.PID)
 	kill(t, pid)
-	equal(t, "what has come of the roll", comes(t, h, over), nil)
-	equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 2})
+	testkit.Equal(t, "result of the roll", awaitRoll(t, h, over), nil)
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 2})
 	if story := h.story(); strings.Contains(story, "one too many") {
-		t.Errorf("somebody is taken for one too many:\n%s", story)
+		t.Errorf("a process is stopped as surplus:\n%s", story)
 	}
 }
 
-// With continue, and none that works, nobody is there to go on with: the group is again what it was, and its successors are of that.
-func TestContinue_WithNobody(t *testing.T) {
+// With Continue, a roll is rolled back if all its replacements fail.
+func TestContinue_RollsBackIfAllFail(t *testing.T) {
 	h := launch(t, runners("web", 3)).ready()
 	bad := script("web", 3, "exit 3")
 	bad.MinHealthy, bad.Roll = launcher.Int(2), launcher.RollConfig{OnFailure: launcher.Continue}
@@ -376,18 +384,19 @@ func TestContinue_WithNobody(t *testing.T) {
 		t.Fatalf("Roll: %v\n%s", err, h.story())
 	}
 	health, _ := h.GroupHealth("web")
-	equal(t, "revision", health.Revision, 1)
-	equal(t, "message", health.Message, "")
-	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 3})
+	testkit.Equal(t, "revision", health.Revision, 1)
+	testkit.Equal(t, "message", health.Message, "")
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 3})
 	h.drainEvents()
 	kill(t, h.running("web")[0].PID)
-	next := h.until("somebody takes its place", func(e launcher.Event) bool { return e.To == launcher.Spawning })
+	next := h.until("a replacement is started", func(e launcher.Event) bool { return e.To == launcher.Spawning })
 	st, _ := h.Process(next.Process)
-	equal(t, "revision of who takes the place of one", st.Revision, 1)
+	testkit.Equal(t, "revision of the replacement", st.Revision, 1)
 }
 
-// With continue, and some that cannot be replaced, it is said how many that are: also where others serve in their place.
-func TestContinue_WithSome(t *testing.T) {
+// After a degraded roll, the health of the group says how many processes could not be replaced,
+// also if old ones run in their place.
+func TestContinue_ReportsProcessesThatCouldNotBeReplaced(t *testing.T) {
 	h := launch(t, runners("web", 3)).ready()
 	odd := script("web", 3, "test {id} != web-4 || exit 3")
 	odd.Roll.OnFailure = launcher.Continue
@@ -396,18 +405,19 @@ func TestContinue_WithSome(t *testing.T) {
 		t.Fatalf("Roll: %v\n%s", err, h.story())
 	}
 	health, _ := h.GroupHealth("web")
-	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1, 2: 2})
-	equal(t, "missing", health.Missing, 0)
-	equal(t, "message", health.Message, "degraded: 1 of 3 could not be replaced; restart the group when that is mended")
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1, 2: 2})
+	testkit.Equal(t, "missing", health.Missing, 0)
+	testkit.Equal(t, "message", health.Message, "degraded: 1 of 3 could not be replaced; restart the group when that is fixed")
 
-	// When somebody has taken the place of that one, nothing is to be done any more.
+	// When the old process has been replaced, the message disappears.
 	kill(t, h.running("web")[0].PID)
-	h.until("somebody takes its place", func(e launcher.Event) bool { return e.To == launcher.Ready && revisions(h, "web")[2] == 3 })
+	h.until("a replacement is started", func(e launcher.Event) bool { return e.To == launcher.Ready && revisions(h, "web")[2] == 3 })
 	health, _ = h.GroupHealth("web")
-	equal(t, "message when it has a successor", health.Message, "")
+	testkit.Equal(t, "message after the replacement", health.Message, "")
 }
 
-// leastReady is how few were ready at a time, from the moment that three were.
+// leastReady returns the smallest number of processes that were ready at the same time, counted
+// from when three were ready.
 func leastReady(h *harness) int {
 	h.drainEvents()
 	ready, least := 0, 3
@@ -428,37 +438,37 @@ func leastReady(h *harness) int {
 	return least
 }
 
-// A roll of which nothing comes is a failure.
-func TestProgressDeadline(t *testing.T) {
+// A roll without progress until its deadline pauses with an error.
+func TestProgressDeadline_PausesStalledRoll(t *testing.T) {
 	h := launch(t, runners("web", 1)).ready()
 	g := runners("web", 1, "--ready-after", "-1s")
 	g.Roll.ProgressDeadline = 200 * time.Millisecond
-	err := comes(t, h, begin(h, g))
-	if err == nil || !strings.Contains(err.Error(), "nothing has got better for 200ms") {
+	err := awaitRoll(t, h, begin(h, g))
+	if err == nil || !strings.Contains(err.Error(), "no progress for 200ms") {
 		t.Errorf("Roll: %v", err)
 	}
-	equal(t, "state of the old one", stateOf(h, "web-1"), launcher.Ready)
+	testkit.Equal(t, "state of the old process", stateOf(h, "web-1"), launcher.Ready)
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 	defer cancel()
 	if err := h.Rollback(ctx, "web", "test"); err != nil {
 		t.Errorf("Rollback: %v\n%s", err, h.story())
 	}
-	equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1})
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1})
 }
 
-// A reload that drops a slow group takes none of its time where the total deadline is made from what the groups may take, and
-// holds at once where it is what somebody wants.
-func TestTotalDeadlineOfWhoIsLeaving(t *testing.T) {
+// A reload that removes a slow group does not shorten a derived total deadline for it. A configured
+// deadline holds at once.
+func TestTotalDeadline_IsNotShortenedForRemovedGroup(t *testing.T) {
 	for _, c := range []struct {
-		had     time.Duration
+		before  time.Duration
 		derived bool
 		drain   string
 		want    launcher.Outcome
 	}{{0, true, "1s", launcher.Clean}, {time.Hour, true, "1s", launcher.Clean}, {time.Hour, false, "1h", launcher.Killed}} {
-		t.Run(fmt.Sprint(c.had, c.derived), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.before, c.derived), func(t *testing.T) {
 			slow, kv := runners("slow", 1, "--behavior", "slow-drain", "--drain-duration", c.drain), runners("kv", 1)
 			slow.Shutdown.Grace, slow.Shutdown.Max = time.Hour, time.Hour
-			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{slow, kv}, TotalDeadline: c.had, TotalDeadlineDerived: true}).ready()
+			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{slow, kv}, TotalDeadline: c.before, TotalDeadlineDerived: true}).ready()
 			next := launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{kv}, TotalDeadline: 250 * time.Millisecond, TotalDeadlineDerived: c.derived}
 			begun, cancel := context.WithCancel(context.Background())
 			cancel()
@@ -466,13 +476,13 @@ func TestTotalDeadlineOfWhoIsLeaving(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.Shutdown()
-			equal(t, "outcome", h.ends("slow-1").Outcome, c.want)
+			testkit.Equal(t, "outcome", h.ends("slow-1").Outcome, c.want)
 		})
 	}
 }
 
-// A stop of everything is bounded, whatever the groups may take by themselves.
-func TestTotalDeadlineOfAll(t *testing.T) {
+// The total deadline bounds the stop of all groups, even if their own limits are longer.
+func TestTotalDeadline_BoundsStopOfAllGroups(t *testing.T) {
 	g := runners("web", 2, "--behavior", "hang")
 	g.Shutdown.Grace, g.Shutdown.Max = 20*time.Minute, 20*time.Minute
 	db := runners("db", 1)
@@ -481,9 +491,9 @@ func TestTotalDeadlineOfAll(t *testing.T) {
 	h.Shutdown()
 	for _, id := range []string{"web-1", "web-2"} {
 		st := h.ends(id)
-		equal(t, "outcome of "+id, st.Outcome, launcher.Killed)
-		if !strings.Contains(st.Message, "total deadline") || st.Took() < 800*time.Millisecond {
-			t.Errorf("%s was ended after %v, for %q", id, st.Took(), st.Message)
+		testkit.Equal(t, "outcome of "+id, st.Outcome, launcher.Killed)
+		if !strings.Contains(st.Message, "total_deadline") || st.Took() < 800*time.Millisecond {
+			t.Errorf("%s ended after %v with message %q", id, st.Took(), st.Message)
 		}
 	}
 }

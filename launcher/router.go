@@ -2,59 +2,60 @@ package launcher
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/launcher/internal/callback"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// A Router is told who takes on work. Its calls come one at a time for a process, from any goroutine, and their contexts
-// end after two seconds. One that fails, or takes longer, is an event of the kind [RouterError]. Add is then called again,
-// and until it has succeeded nobody counts on the process; Remove is not, and who is to be stopped is. An Add that took too
-// long, and an Add that failed, may be followed by a Remove, or by none. To panic is to fail.
+// A Router sends requests to processes. The launcher calls it with one call at a time for each
+// process, from any goroutine. The context of a call ends after two seconds. A call that fails,
+// panics or takes longer is an event of the kind [RouterError].
+//
+// A failed Add is repeated, and the process does not count as available before one has succeeded. A
+// Remove may or may not follow a failed Add. A failed Remove is not repeated, and does not keep the
+// process from being stopped.
 type Router interface {
-	Add(ctx context.Context, i Instance) error    // it is ready
-	Remove(ctx context.Context, i Instance) error // it is about to be stopped, or has ended
+	Add(ctx context.Context, i Instance) error    // the process is ready
+	Remove(ctx context.Context, i Instance) error // the process is about to be stopped, or has ended
 }
 
-// An Instance is a process as a router knows it.
+// An Instance is a process as a [Router] knows it.
 type Instance struct {
 	Group, ID string
 	PID       int
-	Socket    string // what {socket} is in the configuration
+	Socket    string // the value of {socket} in the configuration
 }
 
-// routerPatience is how long a router may take.
-const routerPatience = 2 * time.Second
-
-// want notes whether the process should be in routing. It never should again once it should not.
-func (p *process) want(routed bool) {
+// want records whether the process should be in routing. After want(false) there is no want(true).
+func (p *process) setRouted(routed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.routed = routed
 }
 
-// join has the router take the process in, and again where it fails. Until then the process is not counted on: another one
-// that is stopped because this one is there would be missed.
-func (p *process) join() {
+// join adds the process to routing, and retries until that has succeeded or the process has ended.
+// Until then the process does not count as available, so that no other process is stopped because
+// of it.
+func (p *process) register() {
 	for p.route() != nil {
-		p.settle()
+		p.markRouteTried()
 		select {
-		case <-time.After(p.rules().Shutdown.Poll):
+		case <-time.After(p.config().Shutdown.Poll):
 		case <-p.quit:
 			return
 		}
 	}
-	p.settle()
+	p.markRouteTried()
 }
 
-// leave has it let the process go, and does not insist.
-func (p *process) leave() {
-	p.want(false)
+// leave removes the process from routing, and does not retry.
+func (p *process) deregister() {
+	p.setRouted(false)
 	p.route()
 }
 
-// route tells the router, if that is news to it.
+// route calls the router, if what it knows is not what is wanted.
 func (p *process) route() error {
 	p.routing.Lock()
 	defer p.routing.Unlock()
@@ -70,15 +71,15 @@ func (p *process) route() error {
 	}
 	var err error
 	if r := p.manager.cfg.Router; r != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), routerPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), spec.RouterTimeout)
 		defer cancel()
 		i := Instance{Group: p.group, ID: p.id, PID: p.proc.Pid(), Socket: p.serviceSocket()}
-		err = tellRouter(ctx, "Router."+name, func(ctx context.Context) error { return call(r, ctx, i) }, func(late *panicError) {
-			p.tell(Event{Kind: RouterError, Message: what + ", too late: " + late.Error(), Stack: string(late.stack)})
+		err = callback.CallContext(ctx, "Router."+name, func(ctx context.Context) error { return call(r, ctx, i) }, func(late *callback.PanicError) {
+			p.publish(Event{Kind: RouterError, Message: what + ", after its timeout: " + late.Error(), Stack: string(late.Stack)})
 		})
 	}
 	if err != nil {
-		p.tell(Event{Kind: RouterError, Message: what + ": " + err.Error(), Stack: stackOf(err)})
+		p.publish(Event{Kind: RouterError, Message: what + ": " + err.Error(), Stack: callback.StackOf(err)})
 		if in {
 			return err
 		}
@@ -88,31 +89,4 @@ func (p *process) route() error {
 	p.mu.Unlock()
 	p.changed(p)
 	return nil
-}
-
-// tellRouter calls a router, and waits no longer than ctx lasts. Its panic is an error, and so is one in the text of its
-// error; late is told of one that comes when nobody waits any more.
-func tellRouter(ctx context.Context, callback string, call func(context.Context) error, late func(*panicError)) error {
-	_, err := ctxshutdown.Call(ctx, func(ctx context.Context) (struct{}, error) {
-		result := make(chan error, 1)
-		go func() { // for a Goexit, of which Call would not know whose it was
-			var err error
-			protect(callback, func() {
-				if err = call(ctx); err != nil {
-					err = errors.New(err.Error()) // its Error may panic, too
-				}
-			}, func(p *panicError) {
-				if p != nil {
-					err = p
-				}
-				result <- err
-			})
-		}()
-		err := <-result
-		if p, ok := err.(*panicError); ok && ctx.Err() != nil {
-			late(p)
-		}
-		return struct{}{}, err
-	})
-	return err
 }

@@ -10,16 +10,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// A table is a router that takes down what it is told.
+// A table is a router that records its calls.
 type table struct {
 	mu    sync.Mutex
 	told  []string
 	here  map[string]launcher.Instance
-	add   func(i launcher.Instance) error // nil: yes
-	moved chan string                     // what it was told, if anybody listens
+	add   func(i launcher.Instance) error // decides whether to accept a process; if nil, all are accepted
+	moved chan string                     // receives the calls; nil if the test does not read them
 }
 
 func (r *table) Add(_ context.Context, i launcher.Instance) error {
@@ -50,7 +51,8 @@ func (r *table) note(what string, change func()) {
 	}
 }
 
-// dial connects to somebody who is there, and who is not removed before that is done.
+// dial connects to a process that is registered, and keeps it registered until the connection is
+// made.
 func (r *table) dial(ctx context.Context) (net.Conn, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,28 +62,30 @@ func (r *table) dial(ctx context.Context) (net.Conn, error) {
 	return nil, errors.New("nobody is in routing")
 }
 
-// A process leaves routing before it is asked to stop, and is asked no sooner than the delay later.
-func TestRoutingIsLeftFirst(t *testing.T) {
+// A process is removed from routing before it is asked to stop. It is asked only after the
+// deregister delay.
+func TestRouter_RemovesProcessBeforeStop(t *testing.T) {
 	const delay = 300 * time.Millisecond
 	r := &table{moved: make(chan string, 10)}
 	g := runners("web", 1, "-v")
 	g.Shutdown.DeregisterDelay = delay
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, Router: r}).ready()
-	equal(t, "first", <-r.moved, "add web-1")
+	testkit.Equal(t, "first call", <-r.moved, "add web-1")
 	if err := h.StopProcess("web-1", launcher.Stop{NoReplacement: true}); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "then", <-r.moved, "remove web-1")
+	testkit.Equal(t, "next call", <-r.moved, "remove web-1")
 	left := time.Now()
 	st := h.ends("web-1")
-	equal(t, "outcome", st.Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
 	if got := st.Ended.Sub(left); got < delay {
-		t.Errorf("it ended %v after it had left routing, and it is to be asked after %v", got, delay)
+		t.Errorf("ended %v after it was removed, want at least %v", got, delay)
 	}
 }
 
-// A process that the router has not taken in is not counted on: nobody is stopped for it.
-func TestOnlyRoutedProcessesCount(t *testing.T) {
+// A process that the router has not accepted does not count as available, so no other process is
+// stopped for it.
+func TestRouter_UnroutedProcessDoesNotCountAsAvailable(t *testing.T) {
 	refuse := make(chan struct{})
 	asked := make(chan struct{}, 100)
 	r := &table{add: func(i launcher.Instance) error {
@@ -104,7 +108,7 @@ func TestOnlyRoutedProcessesCount(t *testing.T) {
 	}
 	st, err := h.Process("web-1")
 	if err != nil || st.State != launcher.Ready {
-		t.Errorf("web-1 is %v (%v) before the router has its successor", st.State, err)
+		t.Errorf("web-1 is %v (%v) before its replacement is registered", st.State, err)
 	}
 	close(refuse)
 	if err := <-rolled; err != nil {
@@ -112,17 +116,17 @@ func TestOnlyRoutedProcessesCount(t *testing.T) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	equal(t, "what the router was told", r.told, []string{"add web-1", "add web-2", "remove web-1"})
+	testkit.Equal(t, "calls of the router", r.told, []string{"add web-1", "add web-2", "remove web-1"})
 }
 
-// A process that crashes leaves routing, too.
-func TestCrashedProcessesLeaveRouting(t *testing.T) {
+// A process that crashes is removed from routing.
+func TestRouter_RemovesCrashedProcess(t *testing.T) {
 	r := &table{moved: make(chan string, 10)}
 	g := runners("web", 1, "--behavior", "crash")
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, Router: r}).ready()
-	equal(t, "first", <-r.moved, "add web-1")
+	testkit.Equal(t, "first call", <-r.moved, "add web-1")
 	kill(t, h.running("web")[0].PID)
-	equal(t, "then", <-r.moved, "remove web-1")
-	equal(t, "outcome", h.ends("web-1").Outcome, launcher.Crash)
-	equal(t, "then", <-r.moved, "add web-2")
+	testkit.Equal(t, "next call", <-r.moved, "remove web-1")
+	testkit.Equal(t, "outcome", h.ends("web-1").Outcome, launcher.Crash)
+	testkit.Equal(t, "next call", <-r.moved, "add web-2")
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/internal/peer"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
@@ -19,7 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// notifications is what a process pushes to.
+// notifications returns a client of the launcher's notification service.
 func (h *harness) notifications() pb.LauncherNotificationInterfaceClient {
 	h.t.Helper()
 	conn, err := grpc.NewClient("unix:"+launcher.SocketIn(h.dir), grpc.WithTransportCredentials(peer.Credentials()))
@@ -30,37 +31,40 @@ func (h *harness) notifications() pb.LauncherNotificationInterfaceClient {
 	return pb.NewLauncherNotificationInterfaceClient(conn)
 }
 
-// Who is no process of the launcher's cannot speak for one, although it is the same user.
-func TestOnlyTheProcessSpeaksForItself(t *testing.T) {
+// A program that is not a process of the launcher cannot send notifications for a process, even if
+// it runs as the same user.
+func TestNotify_IsAcceptedOnlyFromProcessItself(t *testing.T) {
 	h := launch(t, runners("web", 1, "--ready-after", "-1s"))
 	h.enters("web-1", launcher.Starting)
 	_, err := h.notifications().NotifyReady(soon(t), &pb.ReadyNotification{ProcessId: "web-1"})
-	equal(t, "ready, says the test", status.Code(err), codes.PermissionDenied)
+	testkit.Equal(t, "code of NotifyReady", status.Code(err), codes.PermissionDenied)
 	_, err = h.notifications().NotifyShutdownComplete(soon(t), &pb.ShutdownComplete{ProcessId: "web-1", DrainError: "boom"})
-	equal(t, "complete, says the test", status.Code(err), codes.PermissionDenied)
-	equal(t, "state", stateOf(h, "web-1"), launcher.Starting)
+	testkit.Equal(t, "code of NotifyShutdownComplete", status.Code(err), codes.PermissionDenied)
+	testkit.Equal(t, "state", stateOf(h, "web-1"), launcher.Starting)
 	kill(t, h.running("web")[0].PID)
 }
 
-// What is sent has limits, and who goes beyond them is told so, and ends nobody.
-func TestMessagesHaveLimits(t *testing.T) {
+// Messages beyond the size limit are refused with an error that says so, and no process ends
+// because of them.
+func TestMessages_BeyondSizeLimitAreRefused(t *testing.T) {
 	h := launch(t, runners("web", 1)).ready()
 	_, err := h.admin().StopProcess(soon(t), &pb.StopProcessRequest{ProcessId: "web-1", Reason: strings.Repeat("x", 1<<20)})
-	equal(t, "a megabyte of reason", status.Code(err), codes.ResourceExhausted)
+	testkit.Equal(t, "code of a reason of 1 MiB", status.Code(err), codes.ResourceExhausted)
 	_, err = h.notifications().NotifyReady(soon(t), &pb.ReadyNotification{ProcessId: "web-1", Message: strings.Repeat("x", 1<<20)})
-	equal(t, "a megabyte of message", status.Code(err), codes.ResourceExhausted)
-	equal(t, "state", stateOf(h, "web-1"), launcher.Ready)
+	testkit.Equal(t, "code of a message of 1 MiB", status.Code(err), codes.ResourceExhausted)
+	testkit.Equal(t, "state", stateOf(h, "web-1"), launcher.Ready)
 
 	bad := group("bad", 1, "verbose")
 	bad.Restart.Policy = launcher.Never
 	e := launch(t, bad).enters("bad-1", launcher.Unhealthy)
 	if !strings.Contains(e.Message, "larger than max") {
-		t.Errorf("it is given up because %q, which does not speak of its size", e.Message)
+		t.Errorf("reason is %q, want one about the size", e.Message)
 	}
 }
 
-// A line of 10 MiB takes no more memory than the log's buffer, is broken, and is all there, but for what is counted.
-func TestLongLine(t *testing.T) {
+// A line of 10 MiB needs no more memory than the log's buffer. It is split, and each part is
+// written or counted as dropped.
+func TestOutput_SplitsLineThatFitsBuffer(t *testing.T) {
 	const length = 10 << 20
 	log := filepath.Join(t.TempDir(), "log")
 	g := group("long", 1, "long line")
@@ -80,14 +84,14 @@ func TestLongLine(t *testing.T) {
 		t.Errorf("a line of the log has %d bytes", longest)
 	}
 	c := h.Stats().Groups["long"].Log
-	equal(t, "lines, written and dropped", c.Lines+c.DroppedLines, uint64(length/(16<<10)))
+	testkit.Equal(t, "lines, written and dropped", c.Lines+c.DroppedLines, uint64(length/(16<<10)))
 	if c.Bytes+c.DroppedBytes < length {
 		t.Errorf("%d bytes written, %d dropped, of %d", c.Bytes, c.DroppedBytes, length)
 	}
 }
 
-// No shell, and nobody else, reads what is between the configuration and exec.
-func TestArgumentsAreVerbatim(t *testing.T) {
+// Arguments and environment reach the process unchanged; no shell interprets them.
+func TestCommand_ReceivesArgumentsUnchanged(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out")
 	args := []string{"$(touch " + filepath.Join(dir, "substituted") + ")", "`touch " + filepath.Join(dir, "quoted") + "`",
@@ -96,7 +100,7 @@ func TestArgumentsAreVerbatim(t *testing.T) {
 	g.Protocol, g.Restart.Policy = launcher.Signals, launcher.Never
 	g.Env = append(g.Env, "ODD=$(id);`id`\n${HOME}")
 	h := launch(t, g)
-	equal(t, "outcome", h.ends("odd-1").Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome", h.ends("odd-1").Outcome, launcher.Clean)
 	text, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)
@@ -105,29 +109,29 @@ func TestArgumentsAreVerbatim(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "what the process has got", got, append(args, "ODD=$(id);`id`\n${HOME}"))
+	testkit.Equal(t, "arguments of the process", got, append(args, "ODD=$(id);`id`\n${HOME}"))
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "files", len(files), 1)
+	testkit.Equal(t, "files", len(files), 1)
 }
 
-// Names are parts of file names, and lead nowhere else.
-func TestNamesLeadNowhere(t *testing.T) {
+// Group names cannot contain path elements.
+func TestNames_CannotEscapeDirectory(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
 	for _, name := range []string{"../web", "..", ".", "", "a/b", "/etc/x", "a\x00b", "a b", "-rf", "a\nb", strings.Repeat("x", 64)} {
 		_, err := launcher.Start(context.Background(), launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{runners(name, 1)}})
-		if !strings.Contains(errText(err), "is no name") {
+		if !strings.Contains(testkit.ErrorText(err), "must be up to 63 letters") {
 			t.Errorf("group %q: %v", name, err)
 		}
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("something was made for them: %v", err)
+		t.Errorf("files were made for refused names: %v", err)
 	}
 	h := launch(t, runners("web", 1)).ready()
 	for _, id := range []string{"../launcher", "web-1/../web-1", "web-1.sock", "/etc/passwd"} {
 		_, err := h.admin().GetProcessStatus(soon(t), &pb.GetProcessStatusRequest{ProcessId: id})
-		equal(t, "process "+id, status.Code(err), codes.NotFound)
+		testkit.Equal(t, "process "+id, status.Code(err), codes.NotFound)
 	}
 }

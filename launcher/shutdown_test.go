@@ -8,30 +8,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-func equal(t *testing.T, what string, got, want any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
 func TestGracefulShutdownClean(t *testing.T) {
 	h := launch(t, runners("web", 1)).ready()
 	st := h.stops("web-1")
-	equal(t, "outcome", st.Outcome, launcher.Clean)
-	equal(t, "state", st.State, launcher.Complete)
-	equal(t, "exit", st.Exit, "exit status 0")
+	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
+	testkit.Equal(t, "state", st.State, launcher.Complete)
+	testkit.Equal(t, "exit", st.Exit, "exit status 0")
 }
 
-// The document's own command line: at its port the runner tells whoever asks that it is ready.
-func TestGracefulShutdown_AtAPort(t *testing.T) {
+// A test runner with the flag for a port answers health checks at that port.
+func TestGracefulShutdown_OverTCP(t *testing.T) {
 	address := freeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	h := launch(t, runners("web", 1, "--port", port, "--behavior", "clean", "--drain-duration", "2s", "--work-duration", "100ms", "--initial-work", "5")).ready()
@@ -44,16 +37,16 @@ func TestGracefulShutdown_AtAPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "status", answer.GetStatus(), healthpb.HealthCheckResponse_SERVING)
-	equal(t, "outcome", h.stops("web-1").Outcome, launcher.Clean)
+	testkit.Equal(t, "status", answer.GetStatus(), healthpb.HealthCheckResponse_SERVING)
+	testkit.Equal(t, "outcome", h.stops("web-1").Outcome, launcher.Clean)
 }
 
 func TestGracefulShutdownSlowDrain(t *testing.T) {
 	h := launch(t, runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "500ms")).ready()
 	st := h.stops("web-1")
-	equal(t, "outcome", st.Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
 	if st.Took() < 500*time.Millisecond {
-		t.Errorf("it took %v, and it drains for 500 ms", st.Took())
+		t.Errorf("the stop took %v, less than the drain of 500 ms", st.Took())
 	}
 }
 
@@ -62,12 +55,12 @@ func TestGracefulShutdownHang(t *testing.T) {
 	g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 300*time.Millisecond, 200*time.Millisecond
 	h := launch(t, g).ready()
 	st := h.stops("web-1")
-	equal(t, "outcome", st.Outcome, launcher.Killed)
-	equal(t, "state", st.State, launcher.Forced)
-	equal(t, "exit", st.Exit, "signal: killed")
+	testkit.Equal(t, "outcome", st.Outcome, launcher.Killed)
+	testkit.Equal(t, "state", st.State, launcher.Forced)
+	testkit.Equal(t, "exit", st.Exit, "signal: killed")
 	t.Logf("reaped %v after the bound of 500 ms", st.Took()-500*time.Millisecond)
 	if st.Took() < 500*time.Millisecond {
-		t.Errorf("killed after %v, which is before grace and SIGTERM time-out are over", st.Took())
+		t.Errorf("killed after %v, before the grace period and the SIGTERM timeout", st.Took())
 	}
 }
 
@@ -76,24 +69,24 @@ func TestGracefulShutdownRequestMore(t *testing.T) {
 	g.Shutdown.Grace = 400 * time.Millisecond
 	h := launch(t, g).ready()
 	st := h.stops("web-1")
-	equal(t, "outcome", st.Outcome, launcher.Clean)
-	equal(t, "requests for more time", st.Extension, 1)
+	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
+	testkit.Equal(t, "requests for more time", st.Extension, 1)
 }
 
 func TestGracefulShutdownCrash(t *testing.T) {
 	h := launch(t, runners("web", 1, "--behavior", "crash")).ready()
 	st := h.stops("web-1")
-	equal(t, "outcome", st.Outcome, launcher.Crash)
-	equal(t, "state", st.State, launcher.Crashed)
-	equal(t, "exit", st.Exit, "exit status 2")
+	testkit.Equal(t, "outcome", st.Outcome, launcher.Crash)
+	testkit.Equal(t, "state", st.State, launcher.Crashed)
+	testkit.Equal(t, "exit", st.Exit, "exit status 2")
 }
 
 func TestProcessGroupShutdown(t *testing.T) {
 	h := launch(t, runners("web", 3, "--behavior", "slow-drain", "--drain-duration", "400ms")).ready()
-	// Each drains for longer than it takes to tell the others.
+	// Each process drains for longer than it takes to stop all three.
 	h.Shutdown()
 	draining := map[string]bool{}
-	h.until("all three drain at once", func(e launcher.Event) bool {
+	h.until("all three drain concurrently", func(e launcher.Event) bool {
 		switch {
 		case e.To == launcher.ShutdownRequested:
 			draining[e.Process] = true
@@ -103,7 +96,7 @@ func TestProcessGroupShutdown(t *testing.T) {
 		return len(draining) == 3
 	})
 	for _, id := range []string{"web-1", "web-2", "web-3"} {
-		equal(t, "outcome of "+id, h.ends(id).Outcome, launcher.Clean)
+		testkit.Equal(t, "outcome of "+id, h.ends(id).Outcome, launcher.Clean)
 	}
 }
 
@@ -128,9 +121,9 @@ func TestRollingReplacement(t *testing.T) {
 			now = append(now, st.ID)
 		}
 	}
-	equal(t, "processes of the new revision", len(now), 2)
+	testkit.Equal(t, "processes of the new revision", len(now), 2)
 
-	// What was told is enough to see that neither bound was ever passed.
+	// The events show that neither limit was ever exceeded.
 	h.drainEvents()
 	for _, e := range h.events {
 		if e.Kind != launcher.Transition {
@@ -144,10 +137,10 @@ func TestRollingReplacement(t *testing.T) {
 			delete(ready, e.Process)
 		}
 		if len(ready) < 1 {
-			t.Errorf("with %s %v nobody is ready\n%s", e.Process, e.To, h.story())
+			t.Errorf("when %s is %v, no process is ready\n%s", e.Process, e.To, h.story())
 		}
 		if len(total) > 3 {
-			t.Errorf("with %s %v there are %d\n%s", e.Process, e.To, len(total), h.story())
+			t.Errorf("when %s is %v, %d processes exist\n%s", e.Process, e.To, len(total), h.story())
 		}
 	}
 }

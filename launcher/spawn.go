@@ -1,63 +1,62 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
-	"github.com/swansong-go/swansong/launcher/client"
+	"github.com/swansong-go/swansong/launcher/internal/output"
+	"github.com/swansong-go/swansong/launcher/internal/spawn"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
-// clear removes what a process leaves that has been reaped. It is remembered until then, so that what a launcher does not come
-// to, because it dies, the next one does.
-func (p *process) clear() {
-	removeFilesOf(p.manager.dir, p.id)
+// cleanUp removes the files and the containment of a process that has been reaped. The process
+// stays in the state file until then, so that the next launcher cleans up if this one is killed.
+func (p *process) cleanUp() {
+	statefile.RemoveFilesOf(p.manager.dir, p.id)
 	if p.cfg.OnLauncherDeath == Keep {
-		p.kept.Empty(time.Now()) // it is empty, unless somebody could not be ended; of that has been told
+		p.adoptable.Empty(time.Now()) // empty, except for survivors, which an alarm has named
 	}
 }
 
-func (p *process) lifecycleSocket() string { return filepath.Join(p.manager.dir, p.id+".sock") }
-func (p *process) serviceSocket() string   { return filepath.Join(p.manager.dir, p.id+".app") }
-
-// placeholders puts what is the process's own in the place of {id}, {dir} and {socket}.
-func (p *process) placeholders() *strings.Replacer {
-	return strings.NewReplacer("{id}", p.id, "{dir}", p.manager.dir, "{socket}", p.serviceSocket())
+func (p *process) lifecycleSocket() string {
+	return statefile.FileOf(p.manager.dir, p.id, statefile.LifecycleSocket)
+}
+func (p *process) serviceSocket() string {
+	return statefile.FileOf(p.manager.dir, p.id, statefile.ServiceSocket)
 }
 
-// start starts the subprocess and the copying of what it prints.
+// placeholders returns what the placeholders in the commands of this process stand for.
+func (p *process) placeholders() spawn.Placeholders {
+	return spawn.Placeholders{ID: p.id, Group: p.group, Dir: p.manager.dir, Socket: p.serviceSocket()}
+}
+
+// start starts or adopts the subprocess, and the goroutines that copy its output.
 func (p *process) start() error {
-	expand := p.placeholders()
-	args := make([]string, len(p.cfg.Command))
-	for i, a := range p.cfg.Command {
-		args[i] = expand.Replace(a)
-	}
-	env := withoutOurs(os.Environ())
-	for _, v := range p.cfg.Env {
-		name, value, _ := strings.Cut(v, "=")
-		env = append(env, name+"="+expand.Replace(value))
-	}
-	env = append(env, client.EnvID+"="+p.id)
+	args, env := p.placeholders().Command(p.cfg, os.Environ())
 	if p.cfg.Protocol == GRPC {
-		env = append(env, p.lifecycleEnv()...)
-		conn, err := p.connect()
+		env = append(env, p.conn.Env(SocketIn(p.manager.dir))...)
+		conn, err := p.conn.Open(p.adopted != nil)
 		if err != nil {
 			return err
 		}
 		p.mu.Lock()
-		p.conn, p.child = conn, pb.NewProcessLifecycleInterfaceClient(conn)
+		p.child = pb.NewProcessLifecycleInterfaceClient(conn)
 		p.mu.Unlock()
 	}
-	if p.found != nil {
+	if p.adopted != nil {
 		return p.adopt()
 	}
-	files, names := p.manager.inherited(p.group)
+	inherited := p.manager.listenersOf(p.group)
+	files, names := inherited.Files(), inherited.Names()
 	if len(files) > 0 {
 		env = append(env, fmt.Sprintf("LISTEN_FDS=%d", len(files)), "LISTEN_FDNAMES="+strings.Join(names, ":"))
 		if len(p.manager.cfg.Helper) > 0 {
@@ -69,29 +68,32 @@ func (p *process) start() error {
 		return fmt.Errorf("launcher: %w", err)
 	}
 	defer null.Close()
-	spec := proc.Spec{Dir: p.cfg.WorkDir, Env: env, Stdin: null, ExtraFiles: files, In: p.manager.pen, ParentDeath: parentDeath}
+	spec := proc.Spec{Dir: p.cfg.WorkDir, Env: env, Stdin: null, ExtraFiles: files, In: p.manager.containment, ParentDeath: parentDeath}
 	if p.cfg.OnLauncherDeath == Keep {
 		done, err := p.prepareToKeep(&spec)
 		defer done()
 		if err != nil {
-			p.withheld = true
+			p.notStarted = true
 			return fmt.Errorf("launcher: process %q: %w", p.id, err)
 		}
 	}
-	// Not a subreaper: orphans are found by their mark, and a zombie that was adopted could not be told from a child that
-	// the program, whose package this is, waits for itself. So nobody would reap it.
+	// The launcher does not become a subreaper. Orphans are found by the mark in their environment,
+	// and the launcher could not tell an orphan that it would have to reap from a child that the
+	// embedding program waits for.
 	spec.Args = args
-	// Whatever has this name is left over: names are given once, and the directory is ours alone.
+	// A socket of this name is a leftover, because ids are not reused and the directory belongs to
+	// this launcher.
 	os.Remove(p.lifecycleSocket())
 	started, err := proc.Start(spec)
 	if err != nil {
 		return fmt.Errorf("launcher: process %q: %w", p.id, err)
 	}
-	p.started(started)
+	p.onStarted(started)
 	return nil
 }
 
-// prepareToKeep has the process that is about to be started live on without this launcher, and be found by the next one.
+// prepareToKeep makes the process that is about to be started independent of this launcher, and
+// records it for the next one. The caller calls done when the process has been started.
 func (p *process) prepareToKeep(spec *proc.Spec) (done func(), err error) {
 	done = func() {
 		spec.Stdout.Close()
@@ -103,61 +105,120 @@ func (p *process) prepareToKeep(spec *proc.Spec) (done func(), err error) {
 			spec.ReadStderr.Close()
 		}
 	}()
-	if spec.ReadStdout, spec.Stdout, err = makeFIFO(fifo(p.manager.dir, p.id, streams[0])); err != nil {
+	if spec.ReadStdout, spec.Stdout, err = output.MakeFIFO(statefile.FileOf(p.manager.dir, p.id, output.Streams[0])); err != nil {
 		return done, err
 	}
-	if spec.ReadStderr, spec.Stderr, err = makeFIFO(fifo(p.manager.dir, p.id, streams[1])); err != nil {
+	if spec.ReadStderr, spec.Stderr, err = output.MakeFIFO(statefile.FileOf(p.manager.dir, p.id, output.Streams[1])); err != nil {
 		return done, err
 	}
-	spec.In, spec.ParentDeath = proc.NewPen(), 0
+	spec.In, spec.ParentDeath = proc.NewContainment(), 0
 	p.mu.Lock()
-	p.kept = proc.Kept{Pen: spec.In}
+	p.adoptable = proc.Adoptable{Containment: spec.In}
 	p.mu.Unlock()
-	if err = p.manager.memory.written(p.owner.scope.Done()); err != nil {
-		return done, fmt.Errorf("it was not started, since the next launcher would not know of it: %w", err)
+	if err = p.manager.stateFile.Flush(p.owner.scope.Done()); err != nil {
+		return done, fmt.Errorf("it was not started, because the next launcher would not find it: %w", err)
 	}
 	spec.In.Make()
 	return done, nil
 }
 
-// started takes note of a process that runs.
-func (p *process) started(started *proc.Process) {
+// onStarted records a process that runs, and copies its output.
+func (p *process) onStarted(started *proc.Process) {
 	p.mu.Lock()
 	p.proc = started
-	p.kept = started.Kept(p.kept.Pen)
+	p.adoptable = started.Adoptable(p.adoptable.Containment)
 	p.status.PID, p.status.Contained = started.Pid(), started.Containment()
 	p.mu.Unlock()
-	p.manager.memory.note()
+	p.manager.stateFile.Changed()
 	for i, o := range []*proc.Output{started.Stdout(), started.Stderr()} {
 		if o != nil {
-			p.logs.Go(func() { p.copyOutput(streams[i], o) })
+			p.logs.Go(func() { p.copyOutput(output.Streams[i], o) })
 		}
 	}
 }
 
-// withoutOurs removes what a launcher or a service manager that started us has told us, and not our children.
-func withoutOurs(env []string) []string {
-	var kept []string
-	for _, v := range env {
-		switch name, _, _ := strings.Cut(v, "="); name {
-		case client.EnvID, client.EnvAddress, client.EnvLauncher, client.EnvCert, client.EnvKey, client.EnvCA, client.EnvHealth,
-			"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", client.EnvGrace,
-			"WATCHDOG_USEC", "WATCHDOG_PID", "MAINPID":
-		default:
-			kept = append(kept, v)
-		}
-	}
-	return kept
-}
-
-// lookUp says early, and by name, what would fail later.
-func lookUp(command, dir string) error {
-	if dir != "" && strings.ContainsRune(command, filepath.Separator) && !filepath.IsAbs(command) {
-		command = filepath.Join(dir, command)
-	}
-	_, err := exec.LookPath(command)
-	return err
-}
-
-// parentDeath is what a launcher that is killed leaves to its processes.
+// parentDeath is the signal that processes get from the kernel when their launcher dies.
 const parentDeath = syscall.SIGKILL
+
+// runHooks runs the pre-stop hooks one after the other.
+func (p *process) runHooks() {
+	for _, h := range p.config().PreStop {
+		if p.hooksOver() {
+			return
+		}
+		message := h.Command[0]
+		if err := p.runHook(h); err != nil {
+			message += ": " + err.Error()
+		}
+		p.publish(Event{Kind: HookRun, Message: message})
+	}
+}
+
+func (p *process) runHook(h spec.Hook) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	args, env := p.placeholders().HookCommand(h, p.proc.Pid(), os.Environ())
+	hook, err := proc.Start(proc.Spec{Args: args, Env: env, Stdin: null, Stdout: null, Stderr: null,
+		In: p.manager.containment, ParentDeath: parentDeath})
+	if err != nil {
+		return err
+	}
+	go func() {
+		select {
+		case <-p.hooksCut:
+			hook.Kill()
+		case <-p.scope.Work().Done():
+			hook.Kill()
+		case <-p.proc.Done():
+			hook.Kill()
+		case <-hook.Done():
+		}
+	}()
+	deadline := time.Now().Add(h.Timeout)
+	exit, err := hook.End(proc.Deadlines{Terminate: deadline, Kill: deadline, GiveUp: deadline.Add(spec.ReapTimeout)})
+	switch {
+	case err != nil:
+		return err
+	case exit.Killed && p.hooksOver():
+		return errors.New("killed because the process has ended or is being killed")
+	case exit.Terminated || exit.Killed:
+		return fmt.Errorf("killed after %v", h.Timeout)
+	case exit.Code != 0:
+		return errors.New(exit.String())
+	}
+	return nil
+}
+
+// hooksOver reports whether no hook may run any more, even before its timeout.
+func (p *process) hooksOver() bool {
+	select {
+	case <-p.hooksCut:
+		return true
+	case <-p.scope.Work().Done():
+		return true
+	case <-p.proc.Done(): // its pid may belong to another process by now
+		return true
+	default:
+		return false
+	}
+}
+
+// Exec replaces the current process by the command, with LISTEN_PID set to the process id, as
+// sd_listen_fds(3) requires. A [Config].Helper calls it: the launcher does not know the id before
+// the process exists. It returns only if it fails.
+func Exec(args []string) error {
+	if len(args) == 0 {
+		return errors.New("launcher: Exec: no command")
+	}
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		return fmt.Errorf("launcher: %w", err)
+	}
+	if os.Getenv("LISTEN_FDS") != "" {
+		os.Setenv("LISTEN_PID", strconv.Itoa(os.Getpid()))
+	}
+	return fmt.Errorf("launcher: cannot execute %q: %w", args[0], syscall.Exec(path, args, os.Environ()))
+}

@@ -6,36 +6,38 @@ import (
 	"time"
 )
 
-// Stats are what has happened since the launcher was started. They are counted where events are made, and not by one who
-// watches: a watcher can be too slow, and begins too late to see the first processes start.
+// Stats counts what has happened since the launcher was started. It counts where events are
+// published, because a watcher can miss events, and begins too late for those of the first
+// processes.
 type Stats struct {
-	Groups       map[string]GroupStats // one of which nothing has been heard yet is not there
-	EventsMissed uint64                // by all who watch, or have watched
-	StateFailing bool                  // what the next launcher has to know cannot be written down, which is tried again
+	Groups       map[string]GroupStats // by name; only groups that have had an event
+	EventsMissed uint64                // by all watchers so far
+	StateFailing bool                  // the state file cannot be written; it is retried
 }
 
-// A GroupStats counts the events of a group. Package metrics has them for Prometheus.
+// A GroupStats counts the events of a group. Package metrics exports it to Prometheus.
 type GroupStats struct {
-	Starts            uint64                // processes that were started, or could not be
-	Restarts          uint64                // of them, those in the place of one that failed
-	ReadinessFailures uint64                // processes that were given up, or ended, before they were ready
-	LivenessFailures  uint64                // that were given up after they had been
+	Starts            uint64                // processes that were started, or failed to start
+	Restarts          uint64                // those of Starts that replace a process that failed
+	ReadinessFailures uint64                // processes that were given up, or ended, before they became ready
+	LivenessFailures  uint64                // processes that were given up after they had been ready
 	Ends              map[Outcome]uint64    // processes that have been reaped
-	Startup           Histogram             // from the start of a process until it was ready
-	Shutdowns         map[Outcome]Histogram // from the order to stop until the reap, of those that were told to
+	Startup           Histogram             // from the start of a process until it became ready
+	Shutdowns         map[Outcome]Histogram // of processes that were stopped: from the order until the reap
 	Extensions        uint64                // requests for more time
-	Unconfirmed       uint64                // processes that were killed, and were not known to have ended two seconds later
-	Survivors         uint64                // of the processes' processes, those that could not be ended
+	Unconfirmed       uint64                // processes that had not been seen to end two seconds after SIGKILL
+	Survivors         uint64                // descendants of processes that could not be killed
 	RollsBegun        uint64
-	Rolls             map[string]uint64 // by what has come of them: done, rolled back, degraded, interrupted; or paused, which is no end
+	Rolls             map[string]uint64 // by result: done, rolled back, degraded, interrupted, or paused, which does not end the roll
 	RouterErrors      uint64
 	Log               LogStats
 }
 
-// A LogStats counts what the processes of a group have printed. Bytes are those of the log, with times and names.
+// A LogStats counts the output of the processes of a group. Bytes include the times and names that
+// the log adds.
 type LogStats struct {
-	Lines, Bytes               uint64 // that have been written
-	DroppedLines, DroppedBytes uint64 // because the disk, or who reads the launcher's output, was too slow, or the disk full
+	Lines, Bytes               uint64 // written
+	DroppedLines, DroppedBytes uint64 // because the disk was full, or the disk or the reader of the launcher's output too slow
 }
 
 // A Histogram counts durations.
@@ -45,13 +47,13 @@ type Histogram struct {
 	upTo  [len(bounds)]uint64
 }
 
-// bounds fit the figures that the protocol is measured by: half of the shutdowns within 2 s, all within 10 s, half of the
-// starts within 5 s, 99 of 100 within 15 s.
+// bounds include the targets of docs/measured/launcher-figures.md: half of the shutdowns within 2 s
+// and all within 10 s, half of the starts within 5 s and 99 of 100 within 15 s.
 var bounds = [...]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond,
 	time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
 	time.Minute, 2 * time.Minute, 5 * time.Minute}
 
-// Buckets returns how many took no longer than each of the bounds.
+// Buckets returns for each bound how many durations were not longer.
 func (h Histogram) Buckets() map[time.Duration]uint64 {
 	all := map[time.Duration]uint64{}
 	for i, b := range bounds {
@@ -71,7 +73,8 @@ func (h Histogram) with(d time.Duration) Histogram {
 	return h
 }
 
-// with returns the counts and one event more. The maps are shared, so the old value is of no use any more.
+// with returns s with one more event counted. The result shares its maps with s, which must not be
+// used any more.
 func (s GroupStats) with(e Event) GroupStats {
 	switch e.Kind {
 	case Transition:
@@ -88,7 +91,7 @@ func (s GroupStats) with(e Event) GroupStats {
 		}
 		result := e.Roll
 		if !slices.Contains(rollResults, result) {
-			result = rollResults[0] // it was under way
+			result = rollResults[0] // a phase: the roll was under way
 		}
 		s.Rolls[result]++
 	case RouterError:
@@ -101,7 +104,7 @@ func (s GroupStats) with(e Event) GroupStats {
 	return s
 }
 
-// rollResults are what a roll can come to.
+// rollResults are the keys of GroupStats.Rolls.
 var rollResults = []string{"interrupted", "done", "rolled back", "degraded", "paused"}
 
 func (s GroupStats) withTransition(e Event) GroupStats {
@@ -138,9 +141,9 @@ func (s GroupStats) clone() GroupStats {
 // Stats returns the counts as they are now.
 func (m *Manager) Stats() Stats {
 	s := m.events.snapshot()
-	s.StateFailing = m.memory.failing.Load()
+	s.StateFailing = m.stateFile.Failing()
 	for name, g := range s.Groups {
-		c := m.logs.counted(name)
+		c := m.logs.Counts(name)
 		g.Log = LogStats{Lines: c.Lines.Load(), Bytes: c.Bytes.Load(), DroppedLines: c.DroppedLines.Load(), DroppedBytes: c.DroppedBytes.Load()}
 		s.Groups[name] = g
 	}

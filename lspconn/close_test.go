@@ -23,43 +23,45 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/lspconn"
 	"github.com/swansong-go/swansong/lspconn/internal/fakelsp"
 )
 
 type behaviours = fakelsp.Behaviour
 
-// In a bubble: what a server does, and how and when that ends. Times are exact, and of the default deadline of 10 s.
-func TestOutcome(t *testing.T) {
+// TestClose_ReportsHowServerEnded runs misbehaving servers in a synctest bubble, so the times are exact. They are
+// fractions of the default deadline of 10 s.
+func TestClose_ReportsHowServerEnded(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		b       behaviours
 		outcome lspconn.Outcome
 		exit    lspconn.Exit
-		took    took
-		says    string // the report's failure
+		phases  phases
+		says    string // what the failure in the report must contain
 	}{
-		{"polite", behaviours{}, lspconn.Clean, lspconn.Exit{}, took{}, ""},
-		{"with an exit code", behaviours{Code: 1}, lspconn.Clean, lspconn.Exit{Code: 1}, took{}, ""},
-		{"asks before it answers shutdown", behaviours{Shutdown: "ask"}, lspconn.Clean, lspconn.Exit{}, took{}, ""},
-		{"takes EOF for exit", behaviours{Exit: "ignore"}, lspconn.Clean, lspconn.Exit{}, took{Leave: 2 * time.Second}, ""},
-		{"neither answers shutdown nor obeys exit", behaviours{Shutdown: "never", Exit: "ignore"}, lspconn.HandshakeTimeout, lspconn.Exit{}, took{Handshake: 6 * time.Second, Leave: time.Second}, "not answered shutdown"},
-		{"ignores EOF", behaviours{EOF: "ignore"}, lspconn.Clean, lspconn.Exit{}, took{}, ""},
-		{"exits on shutdown", behaviours{Shutdown: "exit", Code: 3}, lspconn.ExitedEarly, lspconn.Exit{Code: 3}, took{}, "ended by itself: exit code 3"},
-		{"breaks off within its answer", behaviours{Shutdown: "half", Code: 3}, lspconn.ExitedEarly, lspconn.Exit{Code: 3}, took{}, "exit code 3; the server broke the protocol: its output ends after 11 of the 100 bytes"},
-		{"does not answer shutdown", behaviours{Shutdown: "never"}, lspconn.HandshakeTimeout, lspconn.Exit{}, took{Handshake: 6 * time.Second}, "not answered shutdown"},
-		{"refuses shutdown", behaviours{Shutdown: "refuse", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, took{}, "refuses shutdown: I would rather not (-32603)"},
-		{"closes stdout instead", behaviours{Shutdown: "close", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, took{Leave: time.Second / 2}, "closed its output"},
-		{"ignores exit and EOF", behaviours{Exit: "ignore", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, took{Leave: 8 * time.Second}, ""},
-		{"ignores SIGTERM too", behaviours{Exit: "ignore", EOF: "ignore", IgnoreTerm: true}, lspconn.Killed, lspconn.Exit{Code: -1, Signal: "killed"}, took{Leave: 9 * time.Second}, ""},
-		{"refuses shutdown and ignores SIGTERM", behaviours{Shutdown: "refuse", EOF: "ignore", IgnoreTerm: true}, lspconn.Killed, lspconn.Exit{Code: -1, Signal: "killed"}, took{Leave: time.Second}, "refuses shutdown"},
-		{"stops reading", behaviours{StopAfter: 2}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, took{Drain: 2 * time.Second}, "stopped reading"},
-		{"never initializes", behaviours{Initialize: "never", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, took{}, ""},
-		{"never initializes and ignores SIGTERM", behaviours{Initialize: "never", EOF: "ignore", IgnoreTerm: true}, lspconn.Killed, lspconn.Exit{Code: -1, Signal: "killed"}, took{Leave: time.Second}, ""},
+		{"polite", behaviours{}, lspconn.Clean, lspconn.Exit{}, phases{}, ""},
+		{"with an exit code", behaviours{Code: 1}, lspconn.Clean, lspconn.Exit{Code: 1}, phases{}, ""},
+		{"asks before it answers shutdown", behaviours{Shutdown: "ask"}, lspconn.Clean, lspconn.Exit{}, phases{}, ""},
+		{"takes EOF for exit", behaviours{Exit: "ignore"}, lspconn.Clean, lspconn.Exit{}, phases{Leave: 2 * time.Second}, ""},
+		{"neither answers shutdown nor obeys exit", behaviours{Shutdown: "never", Exit: "ignore"}, lspconn.HandshakeTimeout, lspconn.Exit{}, phases{Handshake: 6 * time.Second, Leave: time.Second}, "did not answer shutdown"},
+		{"ignores EOF", behaviours{EOF: "ignore"}, lspconn.Clean, lspconn.Exit{}, phases{}, ""},
+		{"exits on shutdown", behaviours{Shutdown: "exit", Code: 3}, lspconn.ExitedEarly, lspconn.Exit{Code: 3}, phases{}, "exited unexpectedly: exit code 3"},
+		{"breaks off within its answer", behaviours{Shutdown: "half", Code: 3}, lspconn.ExitedEarly, lspconn.Exit{Code: 3}, phases{}, "exit code 3; protocol violation by the server: output that ends after 11 of the 100 bytes"},
+		{"does not answer shutdown", behaviours{Shutdown: "never"}, lspconn.HandshakeTimeout, lspconn.Exit{}, phases{Handshake: 6 * time.Second}, "did not answer shutdown"},
+		{"refuses shutdown", behaviours{Shutdown: "refuse", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, phases{}, "refused shutdown: I would rather not (-32603)"},
+		{"closes stdout instead", behaviours{Shutdown: "close", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, phases{Leave: time.Second / 2}, "closed its output"},
+		{"ignores exit and EOF", behaviours{Exit: "ignore", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, phases{Leave: 8 * time.Second}, ""},
+		{"ignores SIGTERM too", behaviours{Exit: "ignore", EOF: "ignore", IgnoreTerm: true}, lspconn.Killed, lspconn.Exit{Code: -1, Signal: "killed"}, phases{Leave: 9 * time.Second}, ""},
+		{"refuses shutdown and ignores SIGTERM", behaviours{Shutdown: "refuse", EOF: "ignore", IgnoreTerm: true}, lspconn.Killed, lspconn.Exit{Code: -1, Signal: "killed"}, phases{Leave: time.Second}, "refused shutdown"},
+		{"stops reading", behaviours{StopAfter: 2}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, phases{Drain: 2 * time.Second}, "stopped reading"},
+		{"never initializes", behaviours{Initialize: "never", EOF: "ignore"}, lspconn.Terminated, lspconn.Exit{Code: -1, Signal: "terminated"}, phases{}, ""},
+		{"never initializes and ignores SIGTERM", behaviours{Initialize: "never", EOF: "ignore", IgnoreTerm: true}, lspconn.Killed, lspconn.Exit{Code: -1, Signal: "killed"}, phases{Leave: time.Second}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				conn, g := here(t, t.Context(), lspconn.Server{}, test.b)
+				conn, g := startInProcess(t, t.Context(), lspconn.Server{}, test.b)
 				if test.b.Initialize == "" {
 					conn.Ready(t.Context())
 				}
@@ -70,17 +72,17 @@ func TestOutcome(t *testing.T) {
 					}
 				}
 				synctest.Wait()
-				r := closed(t, conn)
-				equal(t, "outcome", test.outcome, r.Outcome)
-				equal(t, "exit", &test.exit, r.Exit)
-				equal(t, "time", test.took, took{r.Drain, r.Handshake, r.Leave})
-				equal(t, "time of all phases", r.Drain+r.Handshake+r.Leave, r.Total)
-				equal(t, "faults", []string(nil), g.Faults())
+				r := mustClose(t, conn)
+				testkit.Equal(t, "outcome", r.Outcome, test.outcome)
+				testkit.Equal(t, "exit", r.Exit, &test.exit)
+				testkit.Equal(t, "time", phases{r.Drain, r.Handshake, r.Leave}, test.phases)
+				testkit.Equal(t, "time of all phases", r.Total, r.Drain+r.Handshake+r.Leave)
+				testkit.Equal(t, "faults", g.Faults(), []string(nil))
 				if (r.Failure == nil) != (test.says == "") || r.Failure != nil && !strings.Contains(r.Failure.Error(), test.says) {
 					t.Errorf("failure %v, want %q", r.Failure, test.says)
 				}
-				if test.b.Initialize == "never" { // LSP allows no message before the response
-					for _, m := range g.Seen()[1:] {
+				if test.b.Initialize == "never" { // LSP forbids messages before the response to initialize
+					for _, m := range g.Received()[1:] {
 						t.Errorf("%s was sent while it was initializing", m.Method)
 					}
 				}
@@ -89,120 +91,125 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// took is how long a closing has taken, by phase.
-type took struct{ Drain, Handshake, Leave time.Duration }
+// phases contains the durations of the steps of closing a connection.
+type phases struct{ Drain, Handshake, Leave time.Duration }
 
-// What a server says while it ends is in the report, and the link is closed when all has been read.
-func TestClose_ReadsToTheEnd(t *testing.T) {
+// Output that the server writes after its exit is in the report, and the pipes are closed once all
+// of it has been read.
+func TestClose_ReadsAllOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := serveHere(behaviours{})
-		c := &chatty{g, io.MultiReader(after{g.exited}, strings.NewReader("and one more thing\n")), make(chan struct{})}
-		conn, err := lspconn.StartOver(t.Context(), lspconn.Server{Name: "chatty", Command: []string{"x"}}, c)
+		g := serveInProcess(behaviours{})
+		c := &lateOutput{g, io.MultiReader(delayedEOF{g.exited}, strings.NewReader("and one more thing\n")), make(chan struct{})}
+		conn, err := lspconn.StartWith(t.Context(), lspconn.Server{Name: "lateOutput", Command: []string{"x"}}, c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		conn.Ready(t.Context())
-		equal(t, "stderr", "and one more thing\n", closed(t, conn).Stderr)
+		testkit.Equal(t, "stderr", mustClose(t, conn).Stderr, "and one more thing\n")
 		<-conn.Done()
 		select {
 		case <-c.closed:
 		default:
-			t.Error("the link was not closed")
+			t.Error("the connection has not closed the pipe")
 		}
 	})
 }
 
-// A chatty server comes to its point a second after its process has ended: somebody else has its stderr, too.
-type chatty struct {
-	*goroutine
+// A lateOutput writes to stderr one second after the server itself has exited, as a child process
+// that shares stderr does.
+type lateOutput struct {
+	*inProcess
 	stderr io.Reader
 	closed chan struct{}
 }
 
-func (c *chatty) Stderr() io.Reader { return c.stderr }
-func (c *chatty) Close()            { c.goroutine.Close(); close(c.closed) }
+func (c *lateOutput) Stderr() io.Reader { return c.stderr }
+func (c *lateOutput) Close()            { c.inProcess.Close(); close(c.closed) }
 
-// after is at its end a second after something has happened.
-type after struct{ happens <-chan struct{} }
+// A delayedEOF is a pipe that reports io.EOF one second after its channel has become ready.
+type delayedEOF struct{ happens <-chan struct{} }
 
-func (a after) Read([]byte) (int, error) {
+func (a delayedEOF) Read([]byte) (int, error) {
 	<-a.happens
 	time.Sleep(time.Second)
 	return 0, io.EOF
 }
 
-// What was accepted is written ahead of shutdown, in its order; with Discard it is not. What was coalesced fails in both.
-func TestClose_Queue(t *testing.T) {
+// Close writes queued messages in order before shutdown, and discards them if Discard is set. It
+// discards coalesced notifications in both cases.
+func TestClose_WritesQueueUnlessDiscard(t *testing.T) {
 	for _, discard := range []bool{false, true} {
 		t.Run(fmt.Sprintf("discard=%v", discard), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				conn, g := slow(t, lspconn.Server{Discard: discard})
+				conn, g := startSlow(t, lspconn.Server{Discard: discard})
 				conn.Ready(t.Context())
-				time.Sleep(time.Second) // until initialized is written
+				time.Sleep(time.Second) // wait until initialized has been written
 				errs := make([]error, 10)
 				var callers sync.WaitGroup
 				for i := range errs {
 					callers.Go(func() {
 						errs[i] = conn.Notify(context.Background(), "note", json.RawMessage(fmt.Sprint(i)))
 					})
-					synctest.Wait() // in this order
+					synctest.Wait() // wait, so that the notifications are queued in this order
 				}
 				latest := conn.NotifyLatest("k", "note", json.RawMessage(`"latest"`))
-				r := closed(t, conn)
+				r := mustClose(t, conn)
 				callers.Wait()
-				equal(t, "outcome", lspconn.Clean, r.Outcome)
+				testkit.Equal(t, "outcome", r.Outcome, lspconn.Clean)
 				if err := latest.Wait(t.Context()); !errors.Is(err, lspconn.ErrClosing) {
-					t.Errorf("what was coalesced: %v", err)
+					t.Errorf("outcome of the coalesced notification: %v", err)
 				}
 				var got []string
-				for _, m := range g.Seen() {
+				for _, m := range g.Received() {
 					got = append(got, m.Method+string(m.Params))
 				}
 				want := []string{`initialize{"processId":null,"rootUri":null,"capabilities":{}}`, "initialized{}"}
 				for i, err := range errs {
-					// The first was under way, and is completed in any case.
+					// The first notification was already being written, so it is written completely
+					// in both cases.
 					if (err == nil) != (!discard || i == 0) || err != nil && !errors.Is(err, lspconn.ErrClosing) {
-						t.Errorf("note %d: %v", i, err)
+						t.Errorf("outcome of notification %d: %v", i, err)
 					}
 					if err == nil {
 						want = append(want, fmt.Sprintf("note%d", i))
 					}
 				}
-				equal(t, "seen", append(want, "shutdown", "exit"), got)
+				testkit.Equal(t, "seen", got, append(want, "shutdown", "exit"))
 			})
 		})
 	}
 }
 
-// slowly takes its time to read: each write waits for that.
-type slowly struct {
-	*goroutine
+// A slowReader is a server that takes some time to read each message, during which the write of the
+// message blocks.
+type slowReader struct {
+	*inProcess
 	each time.Duration
 }
 
-// slow starts a connection whose writes take 100 ms each.
-func slow(t *testing.T, server lspconn.Server) (*lspconn.Conn, *goroutine) {
+// startSlow starts a connection whose writes take 100 ms each.
+func startSlow(t *testing.T, server lspconn.Server) (*lspconn.Conn, *inProcess) {
 	t.Helper()
-	g := serveHere(behaviours{})
+	g := serveInProcess(behaviours{})
 	server.Name, server.Command = "slow", []string{"slow"}
-	conn, err := lspconn.StartOver(t.Context(), server, &slowly{g, 100 * time.Millisecond})
+	conn, err := lspconn.StartWith(t.Context(), server, &slowReader{g, 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return conn, g
 }
 
-func (s *slowly) Stdin() io.WriteCloser { return slowPipe{s} }
+func (s *slowReader) Stdin() io.WriteCloser { return slowPipe{s} }
 
-type slowPipe struct{ *slowly }
+type slowPipe struct{ *slowReader }
 
 func (p slowPipe) Write(b []byte) (int, error) { time.Sleep(p.each); return p.stdin.Write(b) }
 func (p slowPipe) Close() error                { return p.stdin.Close() }
 
-// The deadline holds for pending calls too: they are answered when the server has gone, or before.
-func TestClose_PendingCalls(t *testing.T) {
+// Calls that are pending when the connection closes return no later than the process ends.
+func TestClose_FailsPendingCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, _ := here(t, t.Context(), lspconn.Server{}, behaviours{Exit: "ignore", EOF: "ignore"})
+		conn, _ := startInProcess(t, t.Context(), lspconn.Server{}, behaviours{Exit: "ignore", EOF: "ignore"})
 		conn.Ready(t.Context())
 		answers := make(chan error)
 		go func() {
@@ -218,12 +225,12 @@ func TestClose_PendingCalls(t *testing.T) {
 		if !errors.As(err, &closing) || closing.Method != "never" || !errors.As(err, &response) || response.Code != lspconn.CodeRequestFailed {
 			t.Errorf("%#v, want a ConnError with CodeRequestFailed", err)
 		}
-		equal(t, "time", 8*time.Second, time.Since(begin)) // SIGTERM ends it
+		testkit.Equal(t, "time", time.Since(begin), 8*time.Second) // the calls return when the server receives SIGTERM
 	})
 }
 
-// A server may answer pending calls until it leaves.
-func TestClose_AnswersStillCome(t *testing.T) {
+// A server may answer pending calls until it exits.
+func TestClose_DeliversLateResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answered := make(chan string, 1)
 		release := make(chan struct{})
@@ -231,7 +238,7 @@ func TestClose_AnswersStillCome(t *testing.T) {
 			<-release
 			return "late", ctx.Err()
 		}}
-		conn, _ := here(t, t.Context(), server, behaviours{Shutdown: "ask"})
+		conn, _ := startInProcess(t, t.Context(), server, behaviours{Shutdown: "ask"})
 		conn.Ready(t.Context())
 		go func() {
 			result, err := conn.Call(context.Background(), "ask", nil)
@@ -239,69 +246,72 @@ func TestClose_AnswersStillCome(t *testing.T) {
 		}()
 		synctest.Wait()
 		reports := make(chan lspconn.Report, 1)
-		go func() { reports <- closed(t, conn) }()
+		go func() { reports <- mustClose(t, conn) }()
 		synctest.Wait()
-		equal(t, "state", lspconn.Closing, conn.State())
-		release <- struct{}{} // for the one who has asked first, the call
-		equal(t, "answer", `"late"<nil>`, <-answered)
-		close(release) // and the server may answer shutdown
-		equal(t, "outcome", lspconn.Clean, (<-reports).Outcome)
+		testkit.Equal(t, "state", conn.State(), lspconn.Closing)
+		release <- struct{}{} // lets the handler answer the request that is queued behind the pending call
+		testkit.Equal(t, "answer", <-answered, `"late"<nil>`)
+		close(release) // lets the handler answer the request that the server sends before it answers shutdown
+		testkit.Equal(t, "outcome", (<-reports).Outcome, lspconn.Clean)
 	})
 }
 
-// Two, or ten, who close get the same report, and one whose context ends does not stop it.
-func TestClose_IsJoined(t *testing.T) {
+// Concurrent calls of Close return the same report. A Close whose context ends returns early and
+// does not stop the others.
+func TestClose_ConcurrentCallsShareReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, _ := here(t, t.Context(), lspconn.Server{}, behaviours{Shutdown: "never"})
+		conn, _ := startInProcess(t, t.Context(), lspconn.Server{}, behaviours{Shutdown: "never"})
 		conn.Ready(t.Context())
 		var all sync.WaitGroup
 		for range 10 {
-			all.Go(func() { equal(t, "total", 6*time.Second, closed(t, conn).Total) })
+			all.Go(func() { testkit.Equal(t, "total", mustClose(t, conn).Total, 6*time.Second) })
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := conn.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("closed by the context's end: %v", err)
+			t.Errorf("Close whose context has ended returned %v", err)
 		}
 		all.Wait()
-		equal(t, "total", 6*time.Second, closed(t, conn).Total)
+		testkit.Equal(t, "total", mustClose(t, conn).Total, 6*time.Second)
 	})
 }
 
-// The connection is part of the program: its stop closes it, and its drain waits for the process.
-func TestScope(t *testing.T) {
+// A stop of the parent scope closes the connection, and the completion of the parent waits for the
+// process.
+func TestConn_ClosesWhenParentScopeStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		program := ctxshutdown.New(context.Background(), ctxshutdown.WithName("editor"))
-		conn, _ := here(t, program, lspconn.Server{}, behaviours{Shutdown: "never"})
+		conn, _ := startInProcess(t, program, lspconn.Server{}, behaviours{Shutdown: "never"})
 		conn.Ready(t.Context())
 		go conn.Call(context.Background(), "never", nil)
 		synctest.Wait()
 		drained := program.Shutdown()
 		if _, err := conn.Call(context.Background(), "echo", nil); !errors.Is(err, lspconn.ErrClosing) {
-			t.Errorf("admitted after the stop: %v", err)
+			t.Errorf("a call after the stop returned %v", err)
 		}
 		synctest.Wait()
-		equal(t, "report", "3 guards: editor/here/calls ×2, editor/here/process ×1", program.GuardReport().String())
+		testkit.Equal(t, "report", program.GuardReport().String(), "3 guards: editor/here/calls ×2, editor/here/process ×1")
 		begin := time.Now()
 		if err := drained.Wait(context.Background()); err != nil {
 			t.Error(err)
 		}
-		equal(t, "time", 6*time.Second, time.Since(begin))
-		equal(t, "state", lspconn.Closed, conn.State())
+		testkit.Equal(t, "time", time.Since(begin), 6*time.Second)
+		testkit.Equal(t, "state", conn.State(), lspconn.Closed)
 	})
 }
 
-// Force does not wait for anything but the reap. It sends SIGTERM and SIGKILL, and the report has the one that did it.
-func TestScope_Force(t *testing.T) {
+// Force waits only until the process has been reaped. It sends SIGTERM and SIGKILL, and the report
+// names the signal that ended the process.
+func TestConn_ForceKillsServerAtOnce(t *testing.T) {
 	for ignores, want := range map[bool]lspconn.Outcome{true: lspconn.Killed, false: lspconn.Terminated} {
 		synctest.Test(t, func(t *testing.T) {
 			program := ctxshutdown.New(context.Background())
-			conn, _ := here(t, program, lspconn.Server{}, behaviours{Shutdown: "never", EOF: "ignore", IgnoreTerm: ignores})
+			conn, _ := startInProcess(t, program, lspconn.Server{}, behaviours{Shutdown: "never", EOF: "ignore", IgnoreTerm: ignores})
 			conn.Ready(t.Context())
 			begin := time.Now()
 			program.Force(nil).Wait(context.Background())
-			equal(t, "time", time.Duration(0), time.Since(begin))
-			r := closed(t, conn)
+			testkit.Equal(t, "time", time.Since(begin), time.Duration(0))
+			r := mustClose(t, conn)
 			if r.Outcome != want || (r.Exit.Signal == "killed") != ignores || !errors.Is(r.Failure, ctxshutdown.ErrForced) {
 				t.Errorf("%v, want %v", r, want)
 			}
@@ -309,12 +319,13 @@ func TestScope_Force(t *testing.T) {
 	}
 }
 
-// What is stuck in the kernel is called unconfirmed at the deadline, and Closed only after the reap.
-func TestUnconfirmed(t *testing.T) {
+// A process that cannot be killed is reported as unconfirmed at the deadline. The connection
+// becomes Closed when the process has been reaped.
+func TestClose_ReportsUnconfirmedAtDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := serveHere(behaviours{})
-		immortal := &immortal{g, make(chan struct{})}
-		conn, err := lspconn.StartOver(t.Context(), lspconn.Server{Name: "undead", Command: []string{"x"}}, immortal)
+		g := serveInProcess(behaviours{})
+		unkillable := &unkillable{g, make(chan struct{})}
+		conn, err := lspconn.StartWith(t.Context(), lspconn.Server{Name: "undead", Command: []string{"x"}}, unkillable)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,39 +335,40 @@ func TestUnconfirmed(t *testing.T) {
 		if !errors.Is(err, lspconn.ErrUnconfirmed) || r.Outcome != lspconn.Unconfirmed || r.Exit != nil {
 			t.Errorf("%v, %v", r, err)
 		}
-		equal(t, "time", 10*time.Second, time.Since(begin))
-		equal(t, "state", lspconn.Closing, conn.State())
-		equal(t, "guards", "1 guard: undead/process ×1", conn.Scope().GuardReport().String())
-		close(immortal.dies)
+		testkit.Equal(t, "time", time.Since(begin), 10*time.Second)
+		testkit.Equal(t, "state", conn.State(), lspconn.Closing)
+		testkit.Equal(t, "guards", conn.Scope().GuardReport().String(), "1 guard: undead/process ×1")
+		close(unkillable.dies)
 		<-conn.Done()
-		equal(t, "state", lspconn.Closed, conn.State())
+		testkit.Equal(t, "state", conn.State(), lspconn.Closed)
 		var late *lspconn.ConnError
 		if _, err := conn.Call(t.Context(), "echo", nil); !errors.As(err, &late) || late.Exit == nil {
-			t.Errorf("how the process has ended is not told: %v", err)
+			t.Errorf("the error of a late call does not say how the process ended: %v", err)
 		}
 	})
 }
 
-// An immortal is a process that is never reaped, until it is.
-type immortal struct {
-	*goroutine
+// An unkillable is a process that ends only when the test makes it end.
+type unkillable struct {
+	*inProcess
 	dies chan struct{}
 }
 
-func (i *immortal) Exited() <-chan struct{} { return i.dies }
-func (i *immortal) Done() <-chan struct{}   { return i.dies }
+func (i *unkillable) Exited() <-chan struct{} { return i.dies }
+func (i *unkillable) Done() <-chan struct{}   { return i.dies }
 
-func (i *immortal) End(at deadlines) (exit, error) {
+func (i *unkillable) End(at deadlines) (exit, error) {
 	select {
 	case <-i.dies:
-		return i.goroutine.Exit(), nil
+		return i.inProcess.Exit(), nil
 	case <-time.After(time.Until(at.GiveUp)):
 		return exit{Code: -1}, lspconn.ErrUnconfirmed
 	}
 }
 
-// The same with processes: a flood of stderr, grandchildren that hold the pipes, and all that the bubble cannot show.
-func TestProcesses(t *testing.T) {
+// TestClose_EndsRealProcesses closes real processes: with a flood on stderr, with grandchildren that hold
+// the pipes, and with other behaviour that an in-process server cannot show.
+func TestClose_EndsRealProcesses(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		role    role
@@ -382,8 +394,8 @@ func TestProcesses(t *testing.T) {
 			t.Parallel()
 			server := fake(test.role)
 			server.Env = append(server.Env, "LSPCONN_TEST_PROCESS="+crand.Text())
-			conn := ready(t, server)
-			if test.role.StopAfter > 0 { // the pipe is full then
+			conn := startReady(t, server)
+			if test.role.StopAfter > 0 { // by then the server has stopped reading, and the pipe is full
 				big := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
 				for range 4 {
 					go conn.Notify(context.Background(), "note", big)
@@ -392,13 +404,13 @@ func TestProcesses(t *testing.T) {
 					runtime.Gosched()
 				}
 			} else {
-				equal(t, "echo", `[1]`, call(t, conn, "echo", `[1]`))
+				testkit.Equal(t, "echo", call(t, conn, "echo", `[1]`), `[1]`)
 			}
-			r := closed(t, conn)
+			r := mustClose(t, conn)
 			if r.Outcome != test.outcome || len(r.Survivors) > 0 {
 				t.Errorf("%v, want %v and no survivor", r, test.outcome)
 			}
-			empty(t, server)
+			checkNoneLeft(t, server)
 			if test.role.Child != "" && test.outcome == lspconn.Clean && runtime.GOOS == "linux" && len(r.Left) != 1 {
 				t.Errorf("left behind: %v", r.Left)
 			}
@@ -406,8 +418,9 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// Histories with processes: fewer, shorter, and at the speed of the machine.
-func TestProcessHistories(t *testing.T) {
+// TestHistories_WithRealProcesses runs random histories as TestHistories_SendersAndServerAgree does, but with real processes,
+// fewer and shorter, and without control over time.
+func TestHistories_WithRealProcesses(t *testing.T) {
 	n := 200
 	if testing.Short() {
 		n = 20
@@ -435,7 +448,7 @@ func TestProcessHistories(t *testing.T) {
 					}
 					mu.Unlock()
 					if result, err := conn.Call(t.Context(), "echo", []byte("[1]")); err == nil && string(result) != "[1]" {
-						t.Errorf("answer %s", result)
+						t.Errorf("unexpected answer %s", result)
 					}
 				}
 			})
@@ -446,58 +459,60 @@ func TestProcessHistories(t *testing.T) {
 		for range r.IntN(2000) {
 			runtime.Gosched()
 		}
-		report := closed(t, conn)
+		report := mustClose(t, conn)
 		all.Wait()
-		equal(t, "answers", 40, told)
+		testkit.Equal(t, "answers", told, 40)
 		text, err := os.ReadFile(log)
-		if report.Outcome != lspconn.Clean { // it was initializing
+		if report.Outcome != lspconn.Clean { // the server may still have been initializing
 			continue
 		}
 		if err != nil || strings.Contains(string(text), "FAULT") || strings.Count(string(text), "note\n") != written {
-			t.Fatalf("%d notes were written, and the server has seen (%v):\n%s", written, err, text)
+			t.Fatalf("%d notifications were written, but the server received (%v):\n%s", written, err, text)
 		}
 	}
 }
 
-// A crash fails what is pending with all that is known, and the connection is Failed until it is closed.
-func TestCrash(t *testing.T) {
-	conn := ready(t, fake(role{Behaviour: behaviours{Code: 3, Stderr: "first line\npanic: at the disco\n"}}))
+// After a crash, pending calls fail with an error that contains the exit status and stderr. The
+// connection stays Failed until it is closed.
+func TestConn_CallsFailWhenServerCrashes(t *testing.T) {
+	conn := startReady(t, fake(role{Behaviour: behaviours{Code: 3, Stderr: "first line\npanic: at the disco\n"}}))
 	_, err := conn.Call(t.Context(), "die", nil)
 	var failed *lspconn.ConnError
 	var exited *lspconn.ExitError
 	if !errors.As(err, &failed) || !errors.As(err, &exited) || !errors.Is(err, lspconn.ErrClosing) {
 		t.Fatalf("%#v", err)
 	}
-	equal(t, "error", `lspconn: fake: die: the connection has failed: the server has ended by itself: exit code 3; the process: exit code 3; it said: "panic: at the disco"`, err.Error())
-	equal(t, "stderr", "first line\npanic: at the disco\n", failed.Stderr)
+	testkit.Equal(t, "error", err.Error(), `lspconn: fake: die: connection failed: the server exited unexpectedly: exit code 3; process: exit code 3; last line of stderr: "panic: at the disco"`)
+	testkit.Equal(t, "stderr", failed.Stderr, "first line\npanic: at the disco\n")
 	<-conn.Done()
-	equal(t, "state", lspconn.Failed, conn.State())
+	testkit.Equal(t, "state", conn.State(), lspconn.Failed)
 	if _, err := conn.Call(t.Context(), "echo", nil); !errors.As(err, &exited) {
-		t.Errorf("a call after the crash: %v", err)
+		t.Errorf("a call after the crash returned %v", err)
 	}
-	r := closed(t, conn)
-	equal(t, "outcome", lspconn.ExitedEarly, r.Outcome)
-	equal(t, "exit", &lspconn.Exit{Code: 3}, r.Exit)
-	equal(t, "stderr of the report", "first line\npanic: at the disco\n", r.Stderr)
-	contains(t, r.Failure, "the server has ended by itself: exit code 3")
+	r := mustClose(t, conn)
+	testkit.Equal(t, "outcome", r.Outcome, lspconn.ExitedEarly)
+	testkit.Equal(t, "exit", r.Exit, &lspconn.Exit{Code: 3})
+	testkit.Equal(t, "stderr of the report", r.Stderr, "first line\npanic: at the disco\n")
+	contains(t, r.Failure, "the server exited unexpectedly: exit code 3")
 }
 
-// What is no LSP makes the connection fail, by a clear error, and ends the process.
-func TestBadServer(t *testing.T) {
+// Output that violates the protocol fails the connection with a specific error and ends the
+// process.
+func TestConn_FailsOnProtocolViolation(t *testing.T) {
 	for _, test := range []struct{ method, says string }{
-		{"garbage", "the server broke the protocol: a header without Content-Length"},
-		{"header", "the server broke the protocol: a header line of more than 8192 bytes"},
-		{"headers", "the server broke the protocol: a header of more than 32768 bytes"},
-		{"negative", `the server broke the protocol: no length: "Content-Length: -1"`},
-		{"huge", "the server broke the protocol: a message of 999999999999 bytes, more than the 268435456 that are read"},
-		{"json", `the server broke the protocol: a message that cannot be read, "{\"jsonrpc\":": unexpected end of JSON input`},
-		{"batch", "the server broke the protocol: a message that cannot be read"},
-		{"stray", `the server broke the protocol: a response to a request that was never made, id "99999"`},
-		{"half", "ended by itself: exit code 0; the server broke the protocol: its output ends after 11 of the 100 bytes of a message"},
+		{"garbage", "protocol violation by the server: a header without Content-Length"},
+		{"header", "protocol violation by the server: a header line longer than 8192 bytes"},
+		{"headers", "protocol violation by the server: a header longer than 32768 bytes"},
+		{"negative", `protocol violation by the server: an invalid length: "Content-Length: -1"`},
+		{"huge", "protocol violation by the server: a message of 999999999999 bytes; the limit is 268435456"},
+		{"json", `protocol violation by the server: a message that is not valid JSON-RPC, "{\"jsonrpc\":": unexpected end of JSON input`},
+		{"batch", "protocol violation by the server: a message that is not valid JSON-RPC"},
+		{"stray", `protocol violation by the server: a response to a request that was never sent, id "99999"`},
+		{"half", "exited unexpectedly: exit code 0; protocol violation by the server: output that ends after 11 of the 100 bytes of a message"},
 	} {
 		t.Run(test.method, func(t *testing.T) {
 			t.Parallel()
-			conn := ready(t, fake(role{Behaviour: behaviours{EOF: "ignore"}}))
+			conn := startReady(t, fake(role{Behaviour: behaviours{EOF: "ignore"}}))
 			_, err := conn.Call(t.Context(), test.method, nil)
 			if !errors.Is(err, lspconn.ErrClosing) {
 				t.Fatalf("%v", err)
@@ -505,16 +520,17 @@ func TestBadServer(t *testing.T) {
 			contains(t, err, test.says)
 			var broken *lspconn.ProtocolError
 			if !errors.As(err, &broken) {
-				t.Errorf("%T has no ProtocolError", err)
+				t.Errorf("the error %T does not wrap a ProtocolError", err)
 			}
-			<-conn.Done() // nobody has to close it
-			equal(t, "state", lspconn.Failed, conn.State())
+			<-conn.Done() // the process is reaped without a call of Close
+			testkit.Equal(t, "state", conn.State(), lspconn.Failed)
 		})
 	}
 }
 
-// Who has failed is told nothing more, and is Failed for everybody to see when it is gone, which nobody has to ask for.
-func TestFailed(t *testing.T) {
+// A failed connection sends no more messages, reaps its process without a call of Close, and stays
+// Failed.
+func TestConn_StaysFailedUntilClosed(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		b    behaviours
@@ -525,57 +541,57 @@ func TestFailed(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				conn, g := here(t, t.Context(), lspconn.Server{}, test.b)
+				conn, g := startInProcess(t, t.Context(), lspconn.Server{}, test.b)
 				begin := time.Now()
 				if _, err := conn.Call(context.Background(), "garbage", nil); !errors.Is(err, lspconn.ErrClosing) {
 					t.Errorf("%v", err)
 				}
 				<-conn.Done()
-				equal(t, "time", time.Duration(0), time.Since(begin))
-				equal(t, "state", lspconn.Failed, conn.State())
+				testkit.Equal(t, "time", time.Since(begin), time.Duration(0))
+				testkit.Equal(t, "state", conn.State(), lspconn.Failed)
 				select {
 				case <-g.exited:
 				default:
-					t.Error("the process is still there")
+					t.Error("the process is still running")
 				}
 				var methods []string
-				for _, m := range g.Seen() {
+				for _, m := range g.Received() {
 					methods = append(methods, m.Method)
 				}
-				equal(t, "seen", test.want, methods)
-				equal(t, "outcome", lspconn.Terminated, closed(t, conn).Outcome)
+				testkit.Equal(t, "seen", methods, test.want)
+				testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.Terminated)
 			})
 		})
 	}
 }
 
-// Before it is ready a server can fail in its own ways.
-func TestBadStart(t *testing.T) {
+// TestConn_FailsWhenInitializeFails starts servers that fail before they have answered initialize.
+func TestConn_FailsWhenInitializeFails(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		role role
 		says string
 	}{
-		{"exits at once", role{Text: " ", Behaviour: behaviours{Code: 4, Stderr: "no license\n"}}, `exit code 4; it said: "no license"`},
-		{"speaks garbage", role{Text: "Hello, I am a server.\n"}, `no header: "Hello, I am a server."`},
-		{"exits on initialize", role{Behaviour: behaviours{Initialize: "exit"}}, "ended by itself: exit code 0"},
-		{"refuses", role{Behaviour: behaviours{Initialize: "refuse"}}, "refuses initialize: not in the mood (-32603)"},
+		{"exits at once", role{Text: " ", Behaviour: behaviours{Code: 4, Stderr: "no license\n"}}, `exit code 4; last line of stderr: "no license"`},
+		{"speaks garbage", role{Text: "Hello, I am a server.\n"}, `a line that is not a header: "Hello, I am a server."`},
+		{"exits on initialize", role{Behaviour: behaviours{Initialize: "exit"}}, "exited unexpectedly: exit code 0"},
+		{"refuses", role{Behaviour: behaviours{Initialize: "refuse"}}, "refused initialize: not in the mood (-32603)"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			conn := start(t, fake(test.role))
 			errs := make(chan error)
-			go func() { // it waits for the server to be ready
+			go func() { // Ready blocks until the server is ready
 				_, err := conn.Call(context.Background(), "echo", nil)
 				errs <- err
 			}()
 			_, err := conn.Ready(t.Context())
 			if err == nil {
-				t.Fatal("it is ready")
+				t.Fatal("the connection is ready, but initialize should have failed")
 			}
 			err = <-errs
 			if !errors.Is(err, lspconn.ErrClosing) {
-				t.Errorf("a call: %v", err)
+				t.Errorf("a call returned %v", err)
 			}
 			<-conn.Done()
 			contains(t, conn.Err(), test.says)
@@ -583,17 +599,17 @@ func TestBadStart(t *testing.T) {
 	}
 	t.Run("takes too long", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			conn, _ := here(t, t.Context(), lspconn.Server{}, behaviours{Initialize: "never"})
+			conn, _ := startInProcess(t, t.Context(), lspconn.Server{}, behaviours{Initialize: "never"})
 			begin := time.Now()
 			_, err := conn.Ready(t.Context())
-			contains(t, err, "has not answered initialize in time, which is 1m0s")
-			equal(t, "time", time.Minute, time.Since(begin))
-			closed(t, conn)
+			contains(t, err, "did not answer initialize in time, within 1m0s")
+			testkit.Equal(t, "time", time.Since(begin), time.Minute)
+			mustClose(t, conn)
 		})
 	})
 }
 
-func TestStart_BadInput(t *testing.T) {
+func TestStart_RejectsBadInput(t *testing.T) {
 	plain := filepath.Join(t.TempDir(), "plain")
 	if err := os.WriteFile(plain, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -608,9 +624,9 @@ func TestStart_BadInput(t *testing.T) {
 		{"not found", lspconn.Server{Command: []string{"swansong-no-such-server"}}, exec.ErrNotFound, "swansong-no-such-server"},
 		{"not executable", lspconn.Server{Command: []string{plain}}, fs.ErrPermission, "plain"},
 		{"no directory", lspconn.Server{Command: []string{os.Args[0]}, Dir: plain + "/none"}, nil, "in its directory"},
-		{"initialize", lspconn.Server{Command: []string{"x"}, Initialize: []byte("{")}, nil, `Server.Initialize is not JSON: "{"`},
-		{"too short", lspconn.Server{Command: []string{"x"}, CloseTimeout: 5*time.Second - 1}, nil, "Server.CloseTimeout is 4.999999999s: it must be from 5s to 15s"},
-		{"too long", lspconn.Server{Command: []string{"x"}, CloseTimeout: 16 * time.Second}, nil, "it must be from 5s to 15s"},
+		{"initialize", lspconn.Server{Command: []string{"x"}, Initialize: []byte("{")}, nil, `Server.Initialize is not valid JSON: "{"`},
+		{"too short", lspconn.Server{Command: []string{"x"}, CloseTimeout: 5*time.Second - 1}, nil, "Server.CloseTimeout is 4.999999999s; it must be between 5s and 15s"},
+		{"too long", lspconn.Server{Command: []string{"x"}, CloseTimeout: 16 * time.Second}, nil, "it must be between 5s and 15s"},
 		{"negative", lspconn.Server{Command: []string{"x"}, QueueLimit: -1}, nil, "must not be negative"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -624,15 +640,16 @@ func TestStart_BadInput(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("too late"))
 	_, err := lspconn.Start(ctx, fake(role{}))
-	contains(t, err, "is not started: too late")
+	contains(t, err, "was not started: too late")
 }
 
-// A deaf one fails the write of "x" as a process does that has closed its stdin, and dies of it 300 ms later.
-type deaf struct{ *goroutine }
+// A closedStdin is a process that refuses the message "x": the write fails with EPIPE, as if the
+// server had closed its stdin. The process exits 300 ms later.
+type closedStdin struct{ *inProcess }
 
-func (d *deaf) Stdin() io.WriteCloser { return deafPipe{d} }
+func (d *closedStdin) Stdin() io.WriteCloser { return deafPipe{d} }
 
-type deafPipe struct{ *deaf }
+type deafPipe struct{ *closedStdin }
 
 func (p deafPipe) Close() error { return p.stdin.Close() }
 
@@ -644,8 +661,9 @@ func (p deafPipe) Write(b []byte) (int, error) {
 	return 0, syscall.EPIPE
 }
 
-// Who finds out about a crash by a write that fails is told of the crash, not of a close that nobody has asked for.
-func TestCrash_FailsAWrite(t *testing.T) {
+// If the connection notices a crash because a write fails, its error reports the crash, not a
+// close.
+func TestConn_ReportsCrashNoticedByWrite(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		send func(*lspconn.Conn) error
@@ -656,8 +674,8 @@ func TestCrash_FailsAWrite(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := lspconn.Server{Name: "deaf", Command: []string{"deaf"}}
-				conn, err := lspconn.StartOver(t.Context(), server, &deaf{serveHere(behaviours{Code: 3})})
+				server := lspconn.Server{Name: "closedStdin", Command: []string{"closedStdin"}}
+				conn, err := lspconn.StartWith(t.Context(), server, &closedStdin{serveInProcess(behaviours{Code: 3})})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -669,15 +687,16 @@ func TestCrash_FailsAWrite(t *testing.T) {
 				if !errors.As(err, &failed) || failed.State != lspconn.Failed || !errors.As(err, &exited) || exited.Exit.Code != 3 {
 					t.Errorf("%#v", err)
 				}
-				equal(t, "outcome", lspconn.ExitedEarly, closed(t, conn).Outcome)
-				equal(t, "guards", 0, conn.Scope().GuardCount())
+				testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.ExitedEarly)
+				testkit.Equal(t, "guards", conn.Scope().GuardCount(), 0)
 			})
 		})
 	}
-	// Who gives up meanwhile gets what he has given up for.
+	// If the context of Call ends before the connection fails, Call returns the cause of the
+	// context.
 	synctest.Test(t, func(t *testing.T) {
-		server := lspconn.Server{Name: "deaf", Command: []string{"deaf"}}
-		conn, err := lspconn.StartOver(t.Context(), server, &deaf{serveHere(behaviours{Code: 3})})
+		server := lspconn.Server{Name: "closedStdin", Command: []string{"closedStdin"}}
+		conn, err := lspconn.StartWith(t.Context(), server, &closedStdin{serveInProcess(behaviours{Code: 3})})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -693,14 +712,14 @@ func TestCrash_FailsAWrite(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		}
-		closed(t, conn)
-		equal(t, "guards", 0, conn.Scope().GuardCount())
+		mustClose(t, conn)
+		testkit.Equal(t, "guards", conn.Scope().GuardCount(), 0)
 	})
 }
 
-// A slowExit takes a second to be written the exit.
+// A slowExit is a process to which writing the exit notification takes one second.
 type slowExit struct {
-	*goroutine
+	*inProcess
 	mu      sync.Mutex
 	written []string
 }
@@ -721,12 +740,13 @@ func (p slowExitPipe) Write(b []byte) (int, error) {
 	return p.stdin.Write(b)
 }
 
-// An answer that waits while exit is written is not written after it.
-func TestClose_NothingAfterExit(t *testing.T) {
+// A response to a request of the server is not written if it becomes ready while exit is being
+// written.
+func TestClose_WritesNothingAfterExit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		link := &slowExit{goroutine: serveHere(behaviours{})}
-		conn, err := lspconn.StartOver(t.Context(), lspconn.Server{Name: "slow", Command: []string{"slow"},
+		link := &slowExit{inProcess: serveInProcess(behaviours{})}
+		conn, err := lspconn.StartWith(t.Context(), lspconn.Server{Name: "slow", Command: []string{"slow"},
 			OnRequest: func(context.Context, string, json.RawMessage) (any, error) { <-release; return "late", nil }}, link)
 		if err != nil {
 			t.Fatal(err)
@@ -734,54 +754,55 @@ func TestClose_NothingAfterExit(t *testing.T) {
 		conn.Ready(t.Context())
 		go conn.Call(context.Background(), "ask", nil)
 		synctest.Wait()
-		time.AfterFunc(time.Second/2, func() { close(release) }) // exit is being written
-		closed(t, conn)
+		time.AfterFunc(time.Second/2, func() { close(release) }) // at this time, exit is being written
+		mustClose(t, conn)
 		synctest.Wait()
 		if last := link.written[len(link.written)-1]; !strings.Contains(last, `"exit"`) {
-			t.Errorf("after exit came %s", last)
+			t.Errorf("the server received %s after exit", last)
 		}
 	})
 }
 
-// The deadline of a Close is counted from the Close, also where a failure is just being looked into.
-func TestClose_WhileItFails(t *testing.T) {
+// The deadline of a Close counts from the call of Close, even while the connection is still
+// determining why it failed.
+func TestClose_DeadlineBeginsAtClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stuck := &immortal{serveHere(behaviours{}), make(chan struct{})}
-		conn, err := lspconn.StartOver(t.Context(), lspconn.Server{Name: "stuck", Command: []string{"x"}}, stuck)
+		stuck := &unkillable{serveInProcess(behaviours{}), make(chan struct{})}
+		conn, err := lspconn.StartWith(t.Context(), lspconn.Server{Name: "stuck", Command: []string{"x"}}, stuck)
 		if err != nil {
 			t.Fatal(err)
 		}
 		conn.Ready(t.Context())
-		conn.Notify(t.Context(), "die", nil) // its pipes end, and it does not
+		conn.Notify(t.Context(), "die", nil) // the server closes its pipes but keeps running
 		synctest.Wait()
 		begin := time.Now()
 		if _, err := conn.Close(t.Context()); !errors.Is(err, lspconn.ErrUnconfirmed) {
 			t.Errorf("%v", err)
 		}
-		equal(t, "time", 10*time.Second, time.Since(begin))
+		testkit.Equal(t, "time", time.Since(begin), 10*time.Second)
 		close(stuck.dies)
 		<-conn.Done()
 	})
 }
 
-// A Logger may look at the connection that it is told of: nothing is held while it is.
-func TestLogger_MayAsk(t *testing.T) {
+// The Logger's handler may call State, because the connection holds no lock while it logs.
+func TestLogger_MayCallState(t *testing.T) {
 	for _, test := range []struct {
 		call string
 		want []string
 	}{
-		{"twice", []string{"Ready", "Ready: a response is ignored, its call was given up or has been answered", "Closing", "Closing: ended", "Closed"}},
+		{"twice", []string{"Ready", "Ready: ignored a response: its call has been answered or cancelled", "Closing", "Closing: ended", "Closed"}},
 		{"die", []string{"Ready", "Failed", "Failed: ended", "Closed"}},
 	} {
 		t.Run(test.call, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var conn *lspconn.Conn
-				var mu sync.Mutex // the reader logs, too
+				var mu sync.Mutex // the read loop logs at the same time
 				var got []string
 				made := make(chan struct{})
 				log := slog.New(handler(func(r slog.Record) {
 					<-made
-					line := conn.State().String() // under a lock, this is as far as it gets
+					line := conn.State().String() // State would deadlock if the connection held its lock here
 					if message := strings.TrimPrefix(r.Message, "lspconn: "); message != line {
 						line += ": " + message
 					}
@@ -789,22 +810,22 @@ func TestLogger_MayAsk(t *testing.T) {
 					defer mu.Unlock()
 					got = append(got, line)
 				}))
-				conn, _ = here(t, t.Context(), lspconn.Server{Logger: log}, behaviours{})
+				conn, _ = startInProcess(t, t.Context(), lspconn.Server{Logger: log}, behaviours{})
 				close(made)
 				conn.Ready(t.Context())
 				conn.Call(t.Context(), test.call, nil)
-				time.Sleep(time.Second) // the stray answer comes after the call's
-				closed(t, conn)
+				time.Sleep(time.Second) // the second response arrives after the first
+				mustClose(t, conn)
 				mu.Lock()
 				defer mu.Unlock()
-				equal(t, "log", test.want, got)
+				testkit.Equal(t, "log", got, test.want)
 			})
 		})
 	}
 }
 
-// The report that a Logger gets has the panic of a callback.
-func TestLogger_IsToldOfPanics(t *testing.T) {
+// The report that the Logger receives contains the panic of a callback.
+func TestLogger_ReportsPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got string
 		log := slog.New(handler(func(r slog.Record) {
@@ -816,13 +837,13 @@ func TestLogger_IsToldOfPanics(t *testing.T) {
 			})
 		}))
 		server := lspconn.Server{Logger: log, OnNotify: func(string, json.RawMessage) { panic("at the disco") }}
-		conn, _ := here(t, t.Context(), server, behaviours{})
+		conn, _ := startInProcess(t, t.Context(), server, behaviours{})
 		conn.Ready(t.Context())
 		conn.Call(t.Context(), "notes", json.RawMessage("1"))
 		synctest.Wait()
-		closed(t, conn)
+		mustClose(t, conn)
 		if !strings.Contains(got, "at the disco") {
-			t.Errorf("the report of the logger is %q", got)
+			t.Errorf("the Logger received the report %q", got)
 		}
 	})
 }

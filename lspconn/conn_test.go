@@ -14,42 +14,36 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-func seen(g *goroutine) (methods []string) {
-	for _, m := range g.Seen()[2:] { // after initialize and initialized
+func seen(g *inProcess) (methods []string) {
+	for _, m := range g.Received()[2:] { // the first two messages are initialize and initialized
 		methods = append(methods, strings.TrimSpace(m.Method+" "+string(m.Params)))
 	}
 	return methods
 }
 
-func TestCall(t *testing.T) {
+func TestCall_ReturnsResultOrError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, _ := here(t, t.Context(), lspconn.Server{}, behaviours{})
+		conn, _ := startInProcess(t, t.Context(), lspconn.Server{}, behaviours{})
 		defer conn.Close(context.Background())
 		result, err := conn.Ready(t.Context())
-		equal(t, "result of initialize", `{"capabilities":{}}`, fmt.Sprint(string(result), errString(err)))
-		equal(t, "echo", `{"x":"y"}`, call(t, conn, "echo", `{"x":"y"}`))
-		equal(t, "no params", "null", call(t, conn, "echo", ""))
+		testkit.Equal(t, "result of initialize", fmt.Sprint(string(result), testkit.ErrorText(err)), `{"capabilities":{}}`)
+		testkit.Equal(t, "echo", call(t, conn, "echo", `{"x":"y"}`), `{"x":"y"}`)
+		testkit.Equal(t, "no params", call(t, conn, "echo", ""), "null")
 		_, err = conn.Call(t.Context(), "fail", nil)
-		equal(t, "error", error(&lspconn.ResponseError{Code: -32001, Message: "no luck", Data: json.RawMessage("[1]")}), err)
-		equal(t, "the first of two answers", "1", call(t, conn, "twice", ""))
+		testkit.Equal(t, "error", err, error(&lspconn.ResponseError{Code: -32001, Message: "no luck", Data: json.RawMessage("[1]")}))
+		testkit.Equal(t, "the first of two answers", call(t, conn, "twice", ""), "1")
 		call(t, conn, "echo", "[1]")
-		equal(t, "stray responses", 1, closed(t, conn).Stray)
+		testkit.Equal(t, "stray responses", mustClose(t, conn).Stray, 1)
 	})
 }
 
-func errString(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-func TestCall_BadInput(t *testing.T) {
+func TestCall_RejectsBadInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, g := here(t, t.Context(), lspconn.Server{}, behaviours{})
+		conn, g := startInProcess(t, t.Context(), lspconn.Server{}, behaviours{})
 		defer conn.Close(context.Background())
 		conn.Ready(t.Context())
 		synctest.Wait()
@@ -58,12 +52,12 @@ func TestCall_BadInput(t *testing.T) {
 			code           int
 			says           string
 		}{
-			{"", "", lspconn.CodeInvalidRequest, `a method must be a name, not ""`},
-			{"a\xff", "", lspconn.CodeInvalidRequest, "a method must be a name"},
-			{"initialize", "{}", lspconn.CodeInvalidRequest, "initialize is sent by the connection itself, once"},
+			{"", "", lspconn.CodeInvalidRequest, `invalid method ""`},
+			{"a\xff", "", lspconn.CodeInvalidRequest, "invalid method"},
+			{"initialize", "{}", lspconn.CodeInvalidRequest, "initialize is sent by the connection itself"},
 			{"shutdown", "", lspconn.CodeInvalidRequest, "shutdown is sent by the connection itself"},
 			{"exit", "", lspconn.CodeInvalidRequest, "exit is sent by the connection itself"},
-			{"echo", "{", lspconn.CodeInvalidParams, `params of echo are not JSON: "{"`},
+			{"echo", "{", lspconn.CodeInvalidParams, `params of echo are not valid JSON: "{"`},
 		} {
 			var params json.RawMessage
 			if test.params != "" {
@@ -80,20 +74,22 @@ func TestCall_BadInput(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		equal(t, "what got through", 0, len(seen(g)))
+		testkit.Equal(t, "what got through", len(seen(g)), 0)
 	})
 }
 
-// A call that is given up is cancelled if it was written, and withdrawn if it was not. Its late answer is ignored.
-func TestCall_Cancellation(t *testing.T) {
+// If the context of Call ends before the request has been written, the request is withdrawn. If the
+// request has been written, it is cancelled with $/cancelRequest. A response that arrives later is
+// ignored.
+func TestCall_IsCancelledWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, g := here(t, t.Context(), lspconn.Server{}, behaviours{})
+		conn, g := startInProcess(t, t.Context(), lspconn.Server{}, behaviours{})
 		defer conn.Close(context.Background())
 		why := errors.New("the user has typed on")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
 		if _, err := conn.Call(ctx, "echo", nil); err != why {
-			t.Errorf("a call that was given up before: %v", err)
+			t.Errorf("a call whose context had ended before returned %v", err)
 		}
 
 		ctx, cancel = context.WithCancelCause(t.Context())
@@ -106,46 +102,47 @@ func TestCall_Cancellation(t *testing.T) {
 		synctest.Wait()
 		cancel(why)
 		if err := <-answers; err != why {
-			t.Errorf("a call that was given up: %v", err)
+			t.Errorf("a call whose context ended returned %v", err)
 		}
 		call(t, conn, "echo", "[1]")
-		equal(t, "seen", []string{"never", `$/cancelRequest {"id":2}`, "echo [1]"}, seen(g))
+		testkit.Equal(t, "seen", seen(g), []string{"never", `$/cancelRequest {"id":2}`, "echo [1]"})
 	})
 	synctest.Test(t, func(t *testing.T) {
-		conn, g := here(t, t.Context(), lspconn.Server{}, behaviours{Initialize: "never"})
+		conn, g := startInProcess(t, t.Context(), lspconn.Server{}, behaviours{Initialize: "never"})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := conn.Call(ctx, "echo", nil); err != context.DeadlineExceeded {
-			t.Errorf("withdrawn: %v", err)
+			t.Errorf("a withdrawn call returned %v", err)
 		}
 		if err := conn.Notify(ctx, "note", nil); err != context.DeadlineExceeded {
-			t.Errorf("withdrawn: %v", err)
+			t.Errorf("a withdrawn call returned %v", err)
 		}
-		equal(t, "guards", "2 guards: here/calls ×1, here/process ×1", conn.Scope().GuardReport().String())
-		closed(t, conn)
-		equal(t, "messages", 1, len(g.Seen()))
+		testkit.Equal(t, "guards", conn.Scope().GuardReport().String(), "2 guards: here/calls ×1, here/process ×1")
+		mustClose(t, conn)
+		testkit.Equal(t, "messages", len(g.Received()), 1)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		conn, g := slow(t, lspconn.Server{})
+		conn, g := startSlow(t, lspconn.Server{})
 		conn.Ready(t.Context())
 		time.Sleep(time.Second)
 		go conn.Notify(context.Background(), "note", nil)
-		synctest.Wait() // it is being written
+		synctest.Wait() // wait until the message is being written
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		if _, err := conn.Call(ctx, "echo", nil); err != context.DeadlineExceeded {
-			t.Errorf("withdrawn behind another one: %v", err)
+			t.Errorf("a call withdrawn behind another one returned %v", err)
 		}
 		call(t, conn, "echo", "[1]")
-		equal(t, "seen", []string{"note", "echo [1]"}, seen(g))
-		closed(t, conn)
+		testkit.Equal(t, "seen", seen(g), []string{"note", "echo [1]"})
+		mustClose(t, conn)
 	})
 }
 
-// While the queue is full, callers wait: for room, for their context, or for the close.
-func TestQueueLimit(t *testing.T) {
+// While the queue is full, a caller blocks until there is room, its context ends, or the connection
+// closes.
+func TestCall_BlocksWhileQueueIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, _ := here(t, t.Context(), lspconn.Server{QueueLimit: 2}, behaviours{StopAfter: 1})
+		conn, _ := startInProcess(t, t.Context(), lspconn.Server{QueueLimit: 2}, behaviours{StopAfter: 1})
 		conn.Ready(t.Context())
 		synctest.Wait()
 		errs := make(chan error, 10)
@@ -157,11 +154,11 @@ func TestQueueLimit(t *testing.T) {
 			defer cancel()
 			errs <- conn.Notify(ctx, "note", nil)
 		}()
-		equal(t, "first", context.DeadlineExceeded, <-errs)
+		testkit.Equal(t, "first", <-errs, context.DeadlineExceeded)
 		synctest.Wait()
-		// One is being written, one waits for that, and six wait for room.
-		equal(t, "queue", "3 guards: here/queue ×2, here/process ×1", conn.Scope().GuardReport().String())
-		closed(t, conn)
+		// One message is being written, one is queued, and six callers wait for room in the queue.
+		testkit.Equal(t, "queue", conn.Scope().GuardReport().String(), "3 guards: here/queue ×2, here/process ×1")
+		mustClose(t, conn)
 		for range 8 {
 			if err := <-errs; !errors.Is(err, lspconn.ErrClosing) {
 				t.Errorf("%v", err)
@@ -170,15 +167,16 @@ func TestQueueLimit(t *testing.T) {
 	})
 }
 
-// The latest wins, per key; and whoever sends something else after it is not overtaken by what comes later.
-func TestNotifyLatest(t *testing.T) {
+// The latest notification of a key replaces the earlier ones, but never one that was sent before
+// another message.
+func TestNotifyLatest_ReplacesQueuedNotification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, g := slow(t, lspconn.Server{})
+		conn, g := startSlow(t, lspconn.Server{})
 		var ds []*lspconn.Delivery
 		latest := func(key, params string) {
 			ds = append(ds, conn.NotifyLatest(key, "note", json.RawMessage(params)))
 		}
-		latest("a", "1") // it is initializing: nothing is written yet
+		latest("a", "1") // nothing is written yet, because the connection is initializing
 		latest("b", "2")
 		latest("a", "3")
 		go conn.Call(context.Background(), "echo", json.RawMessage("[4]"))
@@ -191,20 +189,20 @@ func TestNotifyLatest(t *testing.T) {
 		}
 		var got []string
 		for _, d := range ds {
-			got = append(got, errString(d.Wait(t.Context())))
+			got = append(got, testkit.ErrorText(d.Wait(t.Context())))
 		}
 		old := lspconn.ErrSuperseded.Error()
-		equal(t, "deliveries", []string{old, "", "", old, ""}, got)
-		closed(t, conn)
-		equal(t, "seen", []string{"note 3", "note 2", "echo [4]", "note 6", "shutdown", "exit"}, seen(g))
+		testkit.Equal(t, "deliveries", got, []string{old, "", "", old, ""})
+		mustClose(t, conn)
+		testkit.Equal(t, "seen", seen(g), []string{"note 3", "note 2", "echo [4]", "note 6", "shutdown", "exit"})
 	})
 }
 
-// A hundred thousand changes that nobody reads take the memory of one.
-func TestNotifyLatest_IsBounded(t *testing.T) {
-	conn := ready(t, fake(role{Behaviour: behaviours{StopAfter: 2}}))
+// A hundred thousand notifications that the server does not read take no more memory than one.
+func TestNotifyLatest_UsesBoundedMemory(t *testing.T) {
+	conn := startReady(t, fake(role{Behaviour: behaviours{StopAfter: 2}}))
 	big := json.RawMessage(`"` + strings.Repeat("x", 1<<10) + `"`)
-	bounded(t, func() {
+	checkHeap(t, func() {
 		for range 100_000 {
 			conn.NotifyLatest("doc", "note", big)
 		}
@@ -212,8 +210,8 @@ func TestNotifyLatest_IsBounded(t *testing.T) {
 	conn.Scope().Force(nil)
 }
 
-// bounded checks that f leaves next to nothing on the heap.
-func bounded(t *testing.T, f func()) {
+// checkHeap checks that f leaves almost nothing on the heap.
+func checkHeap(t *testing.T, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -223,67 +221,68 @@ func bounded(t *testing.T, f func()) {
 	runtime.ReadMemStats(&after)
 	grown := int64(after.HeapAlloc) - int64(before.HeapAlloc)
 	if t.Logf("the heap has grown by %d bytes", grown); grown > 1<<20 {
-		t.Error("it takes more for more")
+		t.Error("more than 1 MiB is left on the heap")
 	}
 }
 
-// stuck is a connection to a server that has stopped reading, with a message on its way.
-func stuck(t *testing.T, limit int) *lspconn.Conn {
+// startStuck returns a connection to a server that has stopped reading in the middle of a message.
+func startStuck(t *testing.T, limit int) *lspconn.Conn {
 	t.Helper()
-	conn, _ := here(t, t.Context(), lspconn.Server{QueueLimit: limit}, behaviours{StopAfter: 2})
+	conn, _ := startInProcess(t, t.Context(), lspconn.Server{QueueLimit: limit}, behaviours{StopAfter: 2})
 	conn.Ready(t.Context())
 	synctest.Wait()
-	for range 2 { // one is read, and no more
+	for range 2 { // the server reads one message and no more
 		go conn.Notify(context.Background(), "note", nil)
 		synctest.Wait()
 	}
 	return conn
 }
 
-// briefly is the patience of whoever types on.
-func briefly(t *testing.T, conn *lspconn.Conn, method string, params json.RawMessage) {
+// callBriefly makes a call whose context ends soon. An editor does this when the user continues to
+// type.
+func callBriefly(t *testing.T, conn *lspconn.Conn, method string, params json.RawMessage) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
 	if _, err := conn.Call(ctx, method, params); err != context.DeadlineExceeded {
-		t.Errorf("withdrawn: %v", err)
+		t.Errorf("a withdrawn call returned %v", err)
 	}
 }
 
-// However many calls are given up before they are written, what they would have sent is not kept.
-func TestCall_WithdrawnIsForgotten(t *testing.T) {
+// Calls that were withdrawn before they were written are freed, however many there are.
+func TestCall_WithdrawnIsFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn := stuck(t, 4)
+		conn := startStuck(t, 4)
 		big := json.RawMessage(`"` + strings.Repeat("x", 20<<10) + `"`)
-		bounded(t, func() {
+		checkHeap(t, func() {
 			for range 500 {
-				briefly(t, conn, "echo", big)
+				callBriefly(t, conn, "echo", big)
 			}
 		})
-		closed(t, conn)
+		mustClose(t, conn)
 	})
 }
 
-// Each keystroke changes the document and asks for a completion, and the next one withdraws that: the changes still take the
-// memory of one.
-func TestNotifyLatest_BetweenWithdrawnCalls(t *testing.T) {
+// Each keystroke changes the document and requests a completion, and the next keystroke withdraws
+// that request. The queued notifications still take the memory of one.
+func TestNotifyLatest_ReplacesAcrossWithdrawnCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn := stuck(t, 4)
+		conn := startStuck(t, 4)
 		big := json.RawMessage(`"` + strings.Repeat("x", 20<<10) + `"`)
 		var before *lspconn.Delivery
 		superseded := 0
-		bounded(t, func() {
+		checkHeap(t, func() {
 			for range 500 {
 				d := conn.NotifyLatest("doc", "note", big)
 				if before != nil && isDone(before) && before.Wait(t.Context()) == lspconn.ErrSuperseded {
 					superseded++
 				}
 				before = d
-				briefly(t, conn, "completion", nil)
+				callBriefly(t, conn, "completion", nil)
 			}
 		})
-		equal(t, "superseded", 499, superseded)
-		closed(t, conn)
+		testkit.Equal(t, "superseded", superseded, 499)
+		mustClose(t, conn)
 	})
 }
 
@@ -296,10 +295,11 @@ func isDone(d *lspconn.Delivery) bool {
 	}
 }
 
-// Where a message is withdrawn, the coalesced ones on its two sides meet, and pass no other one.
-func TestNotifyLatest_AroundTheWithdrawn(t *testing.T) {
+// When an ordered message is withdrawn, the runs of coalesced notifications on both sides merge and
+// stay between the same ordered messages.
+func TestNotifyLatest_MergesNotificationsAroundWithdrawnCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, g := slow(t, lspconn.Server{})
+		conn, g := startSlow(t, lspconn.Server{})
 		var ds []*lspconn.Delivery
 		latest := func(key, params string) {
 			ds = append(ds, conn.NotifyLatest(key, "note", json.RawMessage(params)))
@@ -310,7 +310,7 @@ func TestNotifyLatest_AroundTheWithdrawn(t *testing.T) {
 			synctest.Wait()
 			return func() { cancel(); synctest.Wait() }
 		}
-		latest("a", "1") // it is initializing: nothing is written yet
+		latest("a", "1") // nothing is written yet, because the connection is initializing
 		latest("b", "2")
 		first := send(func(ctx context.Context) { conn.Call(ctx, "echo", json.RawMessage("[0]")) })
 		latest("a", "3")
@@ -325,23 +325,24 @@ func TestNotifyLatest_AroundTheWithdrawn(t *testing.T) {
 		conn.Ready(t.Context())
 		var got []string
 		for _, d := range ds {
-			got = append(got, errString(d.Wait(t.Context())))
+			got = append(got, testkit.ErrorText(d.Wait(t.Context())))
 		}
 		old := lspconn.ErrSuperseded.Error()
-		equal(t, "deliveries", []string{old, "", "", old, old, "", ""}, got)
-		closed(t, conn)
-		equal(t, "seen", []string{"note 2", "note 3", "echo [4]", "note 8", "note 7", "shutdown", "exit"}, seen(g))
+		testkit.Equal(t, "deliveries", got, []string{old, "", "", old, old, "", ""})
+		mustClose(t, conn)
+		testkit.Equal(t, "seen", seen(g), []string{"note 2", "note 3", "echo [4]", "note 8", "note 7", "shutdown", "exit"})
 	})
 }
 
-// While the connection is closing, what is coalesced waits for nobody who has been withdrawn.
-func TestNotifyLatest_WithdrawnWhileClosing(t *testing.T) {
+// While the connection closes, coalesced notifications are discarded as soon as the ordered message
+// behind them is withdrawn.
+func TestNotifyLatest_FailsBehindWithdrawnCallWhileClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, g := slow(t, lspconn.Server{})
+		conn, g := startSlow(t, lspconn.Server{})
 		conn.Ready(t.Context())
 		time.Sleep(time.Second)
 		go conn.Notify(context.Background(), "note", nil)
-		synctest.Wait() // it is being written
+		synctest.Wait() // wait until the message is being written
 		latest := conn.NotifyLatest("k", "note", json.RawMessage("1"))
 		ctx, cancel := context.WithCancel(context.Background())
 		go conn.Notify(ctx, "note", json.RawMessage("2"))
@@ -349,35 +350,36 @@ func TestNotifyLatest_WithdrawnWhileClosing(t *testing.T) {
 		go conn.Close(context.Background())
 		synctest.Wait()
 		if isDone(latest) {
-			t.Error("failed with somebody behind it")
+			t.Error("the notification failed although an ordered message is behind it")
 		}
 		cancel()
 		if err := latest.Wait(t.Context()); !errors.Is(err, lspconn.ErrClosing) {
 			t.Errorf("%v", err)
 		}
-		equal(t, "outcome", lspconn.Clean, closed(t, conn).Outcome)
-		equal(t, "seen", []string{"note", "shutdown", "exit"}, seen(g))
-		equal(t, "guards", 0, conn.Scope().GuardCount())
+		testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.Clean)
+		testkit.Equal(t, "seen", seen(g), []string{"note", "shutdown", "exit"})
+		testkit.Equal(t, "guards", conn.Scope().GuardCount(), 0)
 	})
 }
 
-// Params are the caller's again when NotifyLatest has returned, though they have not been written.
+// The caller may modify the params after NotifyLatest has returned, even if the notification has
+// not been written yet.
 func TestNotifyLatest_CopiesParams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, g := slow(t, lspconn.Server{})
+		conn, g := startSlow(t, lspconn.Server{})
 		params := json.RawMessage("1")
 		d := conn.NotifyLatest("k", "note", params)
 		params[0] = '2'
 		if err := d.Wait(t.Context()); err != nil {
 			t.Error(err)
 		}
-		closed(t, conn)
-		equal(t, "seen", []string{"note 1", "shutdown", "exit"}, seen(g))
+		mustClose(t, conn)
+		testkit.Equal(t, "seen", seen(g), []string{"note 1", "shutdown", "exit"})
 	})
 }
 
-// Requests of the server are answered, side by side, whatever the handler does.
-func TestOnRequest(t *testing.T) {
+// Requests of the server are handled concurrently. Each is answered, whatever its handler returns.
+func TestOnRequest_AnswersServerRequests(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		handler func(ctx context.Context, method string, params json.RawMessage) (any, error)
@@ -396,17 +398,18 @@ func TestOnRequest(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				conn, _ := here(t, t.Context(), lspconn.Server{OnRequest: test.handler}, behaviours{})
+				conn, _ := startInProcess(t, t.Context(), lspconn.Server{OnRequest: test.handler}, behaviours{})
 				conn.Ready(t.Context())
-				equal(t, "answer", test.want, call(t, conn, "ask", "[]"))
-				closed(t, conn)
+				testkit.Equal(t, "answer", call(t, conn, "ask", "[]"), test.want)
+				mustClose(t, conn)
 			})
 		})
 	}
 }
 
-// A handler that does not return delays nobody, is told at the end, and is named until it returns.
-func TestOnRequest_Hangs(t *testing.T) {
+// A handler that does not return delays neither other messages nor Close. Its context ends with the
+// connection. The guard report contains its request until it returns.
+func TestOnRequest_BlockedHandlerDelaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		told := make(chan error, 300)
@@ -416,27 +419,28 @@ func TestOnRequest_Hangs(t *testing.T) {
 			<-release
 			return nil, nil
 		}}
-		conn, _ := here(t, t.Context(), server, behaviours{})
+		conn, _ := startInProcess(t, t.Context(), server, behaviours{})
 		conn.Ready(t.Context())
 		for range 256 {
 			go conn.Call(context.Background(), "ask", nil)
 		}
 		synctest.Wait()
 		contains(t, errors.New(call(t, conn, "ask", "")), "more than 256 requests at once")
-		equal(t, "outcome", lspconn.Clean, closed(t, conn).Outcome)
+		testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.Clean)
 		if err := <-told; !errors.Is(err, lspconn.ErrClosing) {
-			t.Errorf("told: %v", err)
+			t.Errorf("the cause of the handler's context is %v", err)
 		}
-		synctest.Wait() // for who has just refused
-		equal(t, "guards", "256 guards: here/requests ×256", conn.Scope().GuardReport().String())
+		synctest.Wait() // wait until the handler has returned
+		testkit.Equal(t, "guards", conn.Scope().GuardReport().String(), "256 guards: here/requests ×256")
 		close(release)
 		synctest.Wait()
-		equal(t, "guards", 0, conn.Scope().GuardCount())
+		testkit.Equal(t, "guards", conn.Scope().GuardCount(), 0)
 	})
 }
 
-// Notifications come in their order. Who has fallen behind holds up the reader, but not the end.
-func TestOnNotify(t *testing.T) {
+// OnNotify receives notifications in order. A handler that lags behind blocks the read loop, but
+// does not delay the end of the connection.
+func TestOnNotify_ReceivesNotificationsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
 		release := make(chan struct{})
@@ -444,34 +448,34 @@ func TestOnNotify(t *testing.T) {
 			<-release
 			got = append(got, method+string(params))
 		}}
-		conn, _ := here(t, t.Context(), server, behaviours{})
+		conn, _ := startInProcess(t, t.Context(), server, behaviours{})
 		conn.Ready(t.Context())
 		call(t, conn, "notes", "1000")
 		close(release)
-		closed(t, conn)
+		mustClose(t, conn)
 		synctest.Wait()
-		equal(t, "count", 1000, len(got))
+		testkit.Equal(t, "count", len(got), 1000)
 		for i, note := range got {
 			if note != fmt.Sprint("note", i) {
-				t.Fatalf("%d is %s", i, note)
+				t.Fatalf("notification %d is %s", i, note)
 			}
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		conn, _ := here(t, t.Context(), lspconn.Server{OnNotify: func(string, json.RawMessage) { <-release }}, behaviours{})
+		conn, _ := startInProcess(t, t.Context(), lspconn.Server{OnNotify: func(string, json.RawMessage) { <-release }}, behaviours{})
 		conn.Ready(t.Context())
 		go conn.Call(context.Background(), "notes", json.RawMessage("5000"))
 		synctest.Wait()
-		r := closed(t, conn)
+		r := mustClose(t, conn)
 		if r.Total > 10*time.Second {
-			t.Errorf("held up: %v", r)
+			t.Errorf("the handler delayed the close: %v", r)
 		}
 		close(release)
 	})
 }
 
-func TestLogger(t *testing.T) {
+func TestLogger_ReceivesStatesAndReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -480,22 +484,23 @@ func TestLogger(t *testing.T) {
 			}
 			return a
 		}}))
-		conn, _ := here(t, t.Context(), lspconn.Server{Logger: log}, behaviours{})
+		conn, _ := startInProcess(t, t.Context(), lspconn.Server{Logger: log}, behaviours{})
 		conn.Ready(t.Context())
-		closed(t, conn)
-		equal(t, "log", `level=DEBUG msg="lspconn: Ready" server=here from=Initializing
+		mustClose(t, conn)
+		testkit.Equal(t, "log", text.String(), `level=DEBUG msg="lspconn: Ready" server=here from=Initializing
 level=DEBUG msg="lspconn: Closing" server=here from=Ready
 level=INFO msg="lspconn: ended" server=here report.outcome=Clean report.drain=0s report.handshake=0s report.leave=0s report.exit="exit code 0"
 level=DEBUG msg="lspconn: Closed" server=here from=Closing
-`, text.String())
+`)
 	})
 }
 
-// Callers by the dozen, and coalescers, over one real pipe: every answer is to its own question.
-func TestLoad(t *testing.T) {
+// Dozens of goroutines send calls and coalesced notifications over one real pipe. Every response
+// must belong to its call.
+func TestConn_MatchesResponsesUnderLoad(t *testing.T) {
 	server := fake(role{})
 	server.OnRequest = func(_ context.Context, _ string, params json.RawMessage) (any, error) { return params, nil }
-	conn := ready(t, server)
+	conn := startReady(t, server)
 	var all sync.WaitGroup
 	for i := range 20 {
 		all.Go(func() {
@@ -504,7 +509,7 @@ func TestLoad(t *testing.T) {
 				if j%3 == 0 {
 					conn.NotifyLatest(fmt.Sprint(i%4), "note", json.RawMessage(want))
 				}
-				if j%2 == 0 { // its answer to a request of the server is written beside the rest
+				if j%2 == 0 { // the response to the server's request is written concurrently
 					all.Go(func() { conn.Call(t.Context(), "ask", nil) })
 				}
 				if result, err := conn.Call(t.Context(), "echo", json.RawMessage(want)); err != nil || string(result) != want {
@@ -515,5 +520,5 @@ func TestLoad(t *testing.T) {
 		})
 	}
 	all.Wait()
-	equal(t, "outcome", lspconn.Clean, closed(t, conn).Outcome)
+	testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.Clean)
 }

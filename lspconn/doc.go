@@ -1,4 +1,5 @@
-// Package lspconn talks to language servers over stdio, and ends them: cleanly, within a deadline, and without orphans.
+// Package lspconn starts language servers, exchanges messages with them over stdio, and shuts them
+// down within a deadline without leaving processes behind.
 //
 //	conn, err := lspconn.Start(ctx, lspconn.Server{
 //		Command:    []string{"gopls"},
@@ -7,37 +8,45 @@
 //	result, err := conn.Call(ctx, "textDocument/hover", params)
 //	report, err := conn.Close(ctx)
 //
-// A [Conn] owns the process, its pipes, the order in which messages are written, and the life cycle. It sends initialize,
-// initialized, $/cancelRequest, shutdown and exit; all else is the caller's, as [json.RawMessage]. A [Manager] has many of
-// them, started when they are first asked for, and closes them side by side under one deadline.
+// A [Conn] owns the server process, its pipes, the order in which messages are written, and the
+// life cycle. It sends initialize, initialized, $/cancelRequest, shutdown and exit. The caller sends
+// all other messages, with parameters as [json.RawMessage]. A [Manager] keeps one connection per
+// key, starts a connection when it is first requested, and closes all of them in parallel under
+// one deadline.
 //
 // # Scopes
 //
-// A connection is a scope of package ctxshutdown below the one that its ctx carries, and holds a guard there until its
-// process has been reaped. So stopping the program closes every connection, and waiting for the program waits for them.
-// What a connection is waiting for is named in reports: "queue" for messages that are yet to be written, "calls" for those
-// that are yet to be answered, "requests" for those of the server that a handler is at, "process" for the process itself.
-// Force ends the process at once.
+// A connection is a scope of package ctxshutdown, below the scope that its ctx carries. It holds a
+// guard in the parent scope until its process has been reaped. Stopping the program therefore closes
+// every connection, and waiting for the program's completion waits for every server process.
+//
+// Reports name what a connection is waiting for: "queue" for messages that have not been written,
+// "calls" for calls without a response, "requests" for requests of the server that a handler has
+// not answered, and "process" for the process itself. Force ends the process at once.
 //
 // # The deadline
 //
-// Closing takes no longer than a deadline that is fixed when it begins, 10 s if not said otherwise:
+// Closing takes no longer than a deadline that is fixed when closing begins. The default is 10 s.
 //
 //	0          20 %                 60 %        80 %      90 %      100 %
 //	├─ drain ──┤                     │           │         │         │
 //	│  queue, then shutdown ────────▶│           │         │         │
-//	│  its answer, then exit; the process leaves │         │         │
+//	│  its response, then exit; the process exits│         │         │
 //	│  20 % later its stdin is closed ──────────▶│ SIGTERM │ SIGKILL │ unconfirmed
 //
-// Each step ends as soon as it can; the marks are where it is given up. A server that answers shutdown with an error, or
-// not at all because it has gone, is terminated at once, and so is one that has stopped reading. SIGTERM and SIGKILL go
-// to everything that the server has started, as far as the platform can tell; see internal/proc: on Linux a cgroup, or
-// else process group, session, descendants and a mark in the environment; on macOS and the BSDs the process group;
-// elsewhere the server alone, which on Windows is killed where others get a SIGTERM.
+// The marks are upper bounds: the next step starts as soon as the previous one succeeds. Three kinds
+// of server are terminated at once: one that answers shutdown with an error, one that exits before
+// it answers, and one that has stopped reading.
+//
+// SIGTERM and SIGKILL are sent to every process that the server has started, as far as the platform
+// can find them. Linux uses a cgroup or, without one, the process group, the session, descendants
+// and a mark in the environment. macOS and the BSDs use the process group. On other systems only
+// the server itself is signalled; Windows kills it where other systems send SIGTERM.
 //
 // # Panics
 //
-// A panic in a callback ends its connection and nothing else, and is named in its report: see [PanicError].
+// A panic in a callback fails its connection and does not affect the rest of the program. The
+// connection's report names it: see [PanicError].
 //
-// Nothing is logged, unless [Server.Logger] is set.
+// The package logs nothing unless [Server.Logger] is set.
 package lspconn

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Codes of JSON-RPC and LSP that this package itself uses.
+// Error codes of JSON-RPC and LSP that this package uses itself.
 const (
 	CodeInvalidRequest = -32600
 	CodeMethodNotFound = -32601
 	CodeInvalidParams  = -32602
 	CodeInternalError  = -32603
-	CodeRequestFailed  = -32803 // refused or disposed of because the connection is closing, or has failed
+	CodeRequestFailed  = -32803 // refused or discarded because the connection is closing or has failed
 )
 
-// A ResponseError is an error as it travels in a response: what the server answered, or what this package answers in its
-// place.
+// A ResponseError is the error of a JSON-RPC response. The server sent it, or this package returns it
+// for a message that could not be sent.
 type ResponseError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
@@ -25,24 +25,25 @@ type ResponseError struct {
 
 func (e *ResponseError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// ErrClosing is what is refused, or was disposed of, matches: the connection is closing, is closed or has failed.
+// ErrClosing matches the error of every message that is refused or discarded because the connection
+// is closing, is closed or has failed.
 var ErrClosing error = &ResponseError{Code: CodeRequestFailed, Message: "connection closing"}
 
-// ErrSuperseded is the outcome of a coalesced notification that gave way to a later one with its key.
+// ErrSuperseded is the outcome of a notification that a newer one with the same key replaced.
 var ErrSuperseded error = &ResponseError{Code: CodeRequestFailed, Message: "superseded by a later notification with the same key"}
 
-// A ConnError says why a message could not be sent or was not answered. It matches [ErrClosing], and so a [*ResponseError]
-// with CodeRequestFailed, and its Cause.
+// A ConnError reports why a message could not be sent or was not answered. It matches [ErrClosing],
+// and so a [*ResponseError] with CodeRequestFailed, and its Cause.
 type ConnError struct {
-	Name   string // the connection's
-	Method string // empty where no message is concerned
+	Name   string // the connection's name
+	Method string // the message's method; empty if the error does not concern a message
 	State  State
-	Cause  error  // what made the connection fail; nil where it was closed
-	Exit   *Exit  // how the process ended, where that is known
-	Stderr string // the last lines that the process wrote there, up to 8 KiB
+	Cause  error  // why the connection failed; nil if the connection was closed
+	Exit   *Exit  // the exit status of the server's process; nil if it is unknown
+	Stderr string // the end of what the server wrote to stderr, up to 8 KiB
 }
 
-// Error says all that is known on one line, but for the most of Stderr.
+// Error returns one line with all fields, and the last line of Stderr.
 func (e *ConnError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "lspconn: %s", e.Name)
@@ -52,18 +53,18 @@ func (e *ConnError) Error() string {
 	if e.Cause == nil {
 		fmt.Fprintf(&b, ": %v", ErrClosing)
 	} else {
-		fmt.Fprintf(&b, ": the connection has failed: %v", e.Cause)
+		fmt.Fprintf(&b, ": connection failed: %v", e.Cause)
 	}
 	if e.Exit != nil {
-		fmt.Fprintf(&b, "; the process: %v", e.Exit)
+		fmt.Fprintf(&b, "; process: %v", e.Exit)
 	}
 	if last := lastLine(e.Stderr); last != "" {
-		fmt.Fprintf(&b, "; it said: %q", last)
+		fmt.Fprintf(&b, "; last line of stderr: %q", last)
 	}
 	return b.String()
 }
 
-// Unwrap returns ErrClosing, and the Cause if there is one.
+// Unwrap returns ErrClosing and Cause.
 func (e *ConnError) Unwrap() []error {
 	if e.Cause == nil {
 		return []error{ErrClosing}
@@ -77,23 +78,24 @@ func lastLine(s string) string {
 	return s[:min(len(s), 500)]
 }
 
-// A ProtocolError says what a server sent that is no LSP. The stream cannot be trusted after it: the connection fails.
+// A ProtocolError reports output of the server that violates the protocol. The connection fails,
+// because the position of the next message in the stream is unknown.
 type ProtocolError struct {
-	What string
-	Err  error // nil where What says it all
+	What string // what is wrong with the server's output
+	Err  error  // the underlying error, or nil
 }
 
 func (e *ProtocolError) Error() string {
 	if e.Err == nil {
-		return "the server broke the protocol: " + e.What
+		return "protocol violation by the server: " + e.What
 	}
-	return "the server broke the protocol: " + e.What + ": " + e.Err.Error()
+	return "protocol violation by the server: " + e.What + ": " + e.Err.Error()
 }
 
 // Unwrap returns Err.
 func (e *ProtocolError) Unwrap() error { return e.Err }
 
-// An ExitError is the cause where a server has ended although nobody had told it to.
+// An ExitError is the failure of a connection whose server exited without being asked to.
 type ExitError struct{ Exit Exit }
 
-func (e *ExitError) Error() string { return "the server has ended by itself: " + e.Exit.String() }
+func (e *ExitError) Error() string { return "the server exited unexpectedly: " + e.Exit.String() }

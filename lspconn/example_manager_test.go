@@ -13,8 +13,8 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// A server is part of the scope that it is started in. The stop of that closes its connection, and waits until the process
-// is gone.
+// A connection belongs to the scope in which it is started. Stopping that scope closes the
+// connection and waits until the process has ended.
 func ExampleStart() {
 	s := ctxshutdown.New(context.Background())
 	_, err := lspconn.Start(s, lspconn.Server{Command: []string{"/no/such/server"}})
@@ -37,7 +37,7 @@ func ExampleNewManager() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, language := range []string{"go", "c", "go"} { // two servers
+	for _, language := range []string{"go", "c", "go"} { // two of these are the same, so two servers are started
 		if _, err := manager.Conn(s, language); err != nil {
 			log.Fatal(err)
 		}
@@ -48,16 +48,18 @@ func ExampleNewManager() {
 	// 2 <nil>
 }
 
-// Editors that are closed have to be gone in some seconds; how many is for their authors to say, within reason.
+// The deadline is configurable within limits: an editor that the user has closed should be gone
+// within seconds.
 func ExampleWithCloseTimeout() {
 	servers := func(string) (lspconn.Server, error) { return server(), nil }
 	_, err := lspconn.NewManager(context.Background(), servers, lspconn.WithCloseTimeout(time.Minute))
 	fmt.Println(err)
 	// Output:
-	// lspconn: NewManager: CloseTimeout is 1m0s: it must be from 5s to 15s, or zero for 10s
+	// lspconn: NewManager: CloseTimeout is 1m0s; it must be between 5s and 15s, or zero for 10s
 }
 
-// A server that dies is started again, up to three times in a row, and later each time. Who calls in between is told.
+// A server that crashes is restarted up to three times in a row, after a longer wait each time.
+// Calls before the restart return the error of the failed connection.
 func ExampleWithRestart() {
 	ctx := context.Background()
 	mortal := func(string) (lspconn.Server, error) {
@@ -74,7 +76,7 @@ func ExampleWithRestart() {
 	}
 	conn.Call(ctx, "die", nil)
 	<-conn.Done()
-	again, err := manager.Conn(ctx, "go") // waits for the next one
+	again, err := manager.Conn(ctx, "go") // blocks until the restart
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -11,14 +11,17 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// server is a stand-in for {Command: []string{"gopls"}}, which not everybody has.
+// server returns a stand-in for {Command: []string{"gopls"}}, so that the examples run without
+// gopls.
 func server() lspconn.Server { return fake(role{}) }
 
 func Example() {
-	ctx := context.Background() // in a program, its ctxshutdown.Swansong: then its Shutdown closes the connection
+	// This is usually the program's ctxshutdown.Swansong, whose Shutdown then closes the
+	// connection.
+	ctx := context.Background()
 	conn, err := lspconn.Start(ctx, server())
 	if err != nil {
-		log.Fatal(err) // there is no such program, or it cannot be executed
+		log.Fatal(err) // the server program does not exist or cannot be executed
 	}
 	result, err := conn.Call(ctx, "echo", json.RawMessage(`{"line": 1}`))
 	fmt.Println(string(result), err)
@@ -46,7 +49,7 @@ func ExampleManager() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	conn, err := manager.Conn(ctx, "go") // started now, and only now
+	conn, err := manager.Conn(ctx, "go") // starts the server
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -55,7 +58,7 @@ func ExampleManager() {
 	_, err = manager.Conn(ctx, "cobol")
 	fmt.Println(err)
 
-	reports, err := manager.Close(ctx) // all side by side, within 10 s
+	reports, err := manager.Close(ctx) // all connections are closed in parallel, within 10 s
 	for _, r := range reports {
 		fmt.Println(r.Name, r.Outcome)
 	}
@@ -75,7 +78,8 @@ func ExampleConn_NotifyLatest() {
 	}
 	defer conn.Close(ctx)
 	var last *lspconn.Delivery
-	for version := range 1000 { // each replaces the one before, if the server is slower than the typist
+	// Each notification replaces the previous one if that has not been written yet.
+	for version := range 1000 {
 		last = conn.NotifyLatest("main.go", "note", json.RawMessage(fmt.Sprint(version)))
 	}
 	fmt.Println(last.Wait(ctx))
@@ -97,7 +101,7 @@ func ExampleServer() {
 		log.Fatal(err)
 	}
 	defer conn.Close(ctx)
-	result, err := conn.Call(ctx, "ask", nil) // this server asks before it answers
+	result, err := conn.Call(ctx, "ask", nil) // this server sends a request of its own before it answers
 	fmt.Println(string(result), err)
 	// Output: "an answer" <nil>
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// What is sent before the server has answered initialize is written then. Scope is for what belongs to the connection, such
-// as a watcher of files: Close waits for it.
+// Messages that are sent before the server has answered initialize are written afterwards.
+// Goroutines that belong to the connection, such as a file watcher, can hold a guard of its Scope:
+// Close waits for them.
 func ExampleConn() {
 	ctx := context.Background()
 	conn, err := lspconn.Start(ctx, server())
@@ -23,7 +24,7 @@ func ExampleConn() {
 		<-conn.Scope().Done()
 		fmt.Println("the watcher has ended")
 	})
-	if _, err := conn.Ready(ctx); err != nil { // its result is what the server is capable of
+	if _, err := conn.Ready(ctx); err != nil { // the result contains the server's capabilities
 		log.Fatal(err)
 	}
 	fmt.Println(conn.Name(), "is", conn.State(), conn.Err())
@@ -42,7 +43,8 @@ func ExampleConn() {
 	// fake is Closed true
 }
 
-// A Delivery is for those who want to know. What came too late is not written, and says so.
+// A Delivery reports whether a notification has been written. A notification that is sent after
+// Close is not written.
 func ExampleDelivery() {
 	ctx := context.Background()
 	conn, err := lspconn.Start(ctx, server())
@@ -61,10 +63,10 @@ func ExampleDelivery() {
 	// true
 }
 
-// Most of the time, a report is for the log; a program that looks for trouble looks at the outcome, and at what is left.
+// A program usually logs the report. To react to problems, it checks the outcome and the survivors.
 func ExampleReport() {
 	ctx := context.Background()
-	conn, err := lspconn.Start(ctx, fake(role{Behaviour: behaviours{Shutdown: "exit", Code: 3}})) // does not wait for exit
+	conn, err := lspconn.Start(ctx, fake(role{Behaviour: behaviours{Shutdown: "exit", Code: 3}})) // exits on shutdown instead of waiting for exit
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -72,7 +74,7 @@ func ExampleReport() {
 		log.Fatal(err)
 	}
 	report, err := conn.Close(ctx)
-	var exit *lspconn.Exit = report.Exit // nil where nobody knows how it ended
+	var exit *lspconn.Exit = report.Exit // nil if it is not known how the process ended
 	switch report.Outcome {
 	case lspconn.Clean:
 		fmt.Println("left as told")
@@ -81,13 +83,14 @@ func ExampleReport() {
 	case lspconn.Terminated, lspconn.Killed:
 		fmt.Println("had to be ended:", exit.Signal)
 	}
-	fmt.Println(len(report.Survivors), err) // it has been reaped, and all that it has started
+	fmt.Println(len(report.Survivors), err) // no survivors: the server and everything that it started have been reaped
 	// Output:
 	// left before it was told: exit code 3
 	// 0 <nil>
 }
 
-// What the server answers is told from what has become of the connection by the type of the error, and by its code.
+// An error of the type ResponseError was sent by the server, or it was returned by the connection
+// for a message that could not be sent.
 func ExampleResponseError() {
 	ctx := context.Background()
 	conn, err := lspconn.Start(ctx, server())
@@ -103,7 +106,8 @@ func ExampleResponseError() {
 	// Output: no luck false
 }
 
-// A server that ends although nobody has told it to is the cause of whatever fails for it.
+// If a server exits unexpectedly, pending calls and later messages fail with an error that wraps an
+// ExitError.
 func ExampleExitError() {
 	ctx := context.Background()
 	conn, err := lspconn.Start(ctx, fake(role{Behaviour: behaviours{Code: 2}}))
@@ -121,7 +125,7 @@ func ExampleExitError() {
 	// true 2
 }
 
-// A server that prints to stdout what is no message cannot be trusted any more.
+// A server that prints something other than messages to stdout violates the protocol.
 func ExampleProtocolError() {
 	ctx := context.Background()
 	conn, err := lspconn.Start(ctx, server())
@@ -135,7 +139,7 @@ func ExampleProtocolError() {
 	// Output: true true
 }
 
-// A panic in a callback ends the connection, and not the program. Who waits for an answer is told.
+// A panic in a callback fails the connection and not the program. Pending calls return the panic.
 func ExamplePanicError() {
 	ctx := context.Background()
 	s := server()
@@ -145,7 +149,7 @@ func ExamplePanicError() {
 		log.Fatal(err)
 	}
 	defer conn.Close(ctx)
-	conn.Call(ctx, "notes", json.RawMessage("1")) // the server notifies of something
+	conn.Call(ctx, "notes", json.RawMessage("1")) // makes the server send a notification
 	<-conn.Done()
 	var panicked *lspconn.PanicError
 	if errors.As(conn.Err(), &panicked) {
@@ -154,14 +158,14 @@ func ExamplePanicError() {
 	// Output: OnNotify no such document
 }
 
-// A report of the guards of an application names the connection that holds it up.
+// If a connection delays the shutdown of an application, the application's guard report names it.
 func ExampleConn_Scope() {
 	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("editor"))
 	conn, err := lspconn.Start(app, server())
 	if err != nil {
 		log.Fatal(err)
 	}
-	g := conn.Scope().Guard() // of an edit that is being written to the disk
+	g := conn.Scope().Guard() // held while an edit is being written to disk
 	app.Shutdown()
 	conn.Close(context.Background())
 	fmt.Println(app.GuardReport())

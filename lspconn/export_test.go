@@ -8,25 +8,26 @@ import (
 	"github.com/swansong-go/swansong/internal/proc"
 )
 
-// Link is the process of a connection, for tests that put something else in its place.
-type Link = link
+// ServerProcess is what a connection needs of the server's process. Tests implement it in process.
+type ServerProcess = serverProcess
 
-// StartOver is Start with something else than a process.
-func StartOver(ctx context.Context, server Server, l Link) (*Conn, error) {
-	return start(ctx, server, func(Server) (link, error) { return l, nil }, nil)
+// StartWith does what Start does, but uses an existing process instead of starting one.
+func StartWith(ctx context.Context, server Server, l ServerProcess) (*Conn, error) {
+	return start(ctx, server, func(Server) (serverProcess, error) { return l, nil }, nil)
 }
 
-// StartByWalk is Start where no cgroup can be made: what the server starts is found by walks through /proc.
+// StartByWalk does what Start does, but without a cgroup, so that the processes of the server must
+// be found in /proc.
 func StartByWalk(ctx context.Context, server Server) (*Conn, error) {
-	return start(ctx, server, func(s Server) (link, error) {
-		return spawnBy(proc.Spec{Args: s.Command, Dir: s.Dir, Env: s.Env, NoCgroup: true})
+	return start(ctx, server, func(s Server) (serverProcess, error) {
+		return startSpec(proc.Spec{Args: s.Command, Dir: s.Dir, Env: s.Env, NoCgroup: true})
 	}, nil)
 }
 
-// Frames returns a function that reads one message after the other.
+// Frames returns a function that reads the next message.
 func Frames(r io.Reader) (next func() ([]byte, error)) { return newFrameReader(r).next }
 
-// ReadFrames reads messages until something is wrong, and returns that.
+// ReadFrames reads messages until an error occurs, which it returns.
 func ReadFrames(r io.Reader) (bodies []string, err error) {
 	for in := newFrameReader(r); ; {
 		body, err := in.next()
@@ -37,16 +38,16 @@ func ReadFrames(r io.Reader) (bodies []string, err error) {
 	}
 }
 
-// Frame returns a message as it is written.
+// Frame returns an encoded message with its header.
 var Frame = frame
 
 // WaitOf returns how long a policy waits before the nth restart.
 func WaitOf(r Restart, n int) (time.Duration, bool) { return r.wait(n) }
 
-// StartsOver has a Manager start something else than processes.
-func StartsOver(m *Manager, spawn func(Server) (Link, error)) { m.spawn = spawn }
+// SetStart replaces the function with which a Manager starts servers.
+func SetStart(m *Manager, start func(Server) (ServerProcess, error)) { m.start = start }
 
-// Decode reads a message.
+// Decode decodes the body of a message.
 func Decode(body []byte) error {
 	_, err := decode(body)
 	return err

@@ -11,11 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// A server that asks and asks, and reads no answer, costs no goroutine for each, and is done with where it overdoes it.
-func TestOnRequest_Flood(t *testing.T) {
+// If a server sends requests without reading the responses, the connection starts no goroutine for
+// the requests beyond its limit, and fails when there are too many rejections.
+func TestOnRequest_RejectsFloodOfRequests(t *testing.T) {
 	flooded := func(t *testing.T, n int, then func(t *testing.T, conn *lspconn.Conn, release chan struct{}, answer chan error)) {
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})
@@ -23,7 +25,7 @@ func TestOnRequest_Flood(t *testing.T) {
 				<-release
 				return nil, nil
 			}}
-			conn, g := slow(t, server) // in no time, next to nothing is written
+			conn, g := startSlow(t, server) // writes are so slow that almost nothing is written during the test
 			conn.Ready(t.Context())
 			time.Sleep(time.Second)
 			before := runtime.NumGoroutine()
@@ -32,25 +34,25 @@ func TestOnRequest_Flood(t *testing.T) {
 				_, err := conn.Call(context.Background(), "flood", fmt.Append(nil, n))
 				answer <- err
 			}()
-			time.Sleep(150 * time.Millisecond) // it has been written, and one answer is being written
+			time.Sleep(150 * time.Millisecond) // until initialized has been written and a response is being written
 			synctest.Wait()
 			if more := runtime.NumGoroutine() - before; more > 300 {
-				t.Errorf("%d requests have made %d goroutines", n, more)
+				t.Errorf("%d requests have started %d goroutines", n, more)
 			}
 			then(t, conn, release, answer)
-			closed(t, conn)
-			time.Sleep(time.Second) // for who was writing
-			equal(t, "guards", 0, conn.Scope().GuardCount())
-			equal(t, "faults", []string(nil), g.Faults())
+			mustClose(t, conn)
+			time.Sleep(time.Second) // until the write in progress has ended
+			testkit.Equal(t, "guards", conn.Scope().GuardCount(), 0)
+			testkit.Equal(t, "faults", g.Faults(), []string(nil))
 		})
 	}
 	t.Run("refused", func(t *testing.T) {
 		flooded(t, 5000, func(t *testing.T, conn *lspconn.Conn, release chan struct{}, answer chan error) {
-			equal(t, "answer", error(nil), <-answer)
+			testkit.Equal(t, "answer", <-answer, error(nil))
 			close(release)
 			call(t, conn, "echo", "[1]")
 			time.Sleep(time.Hour)
-			equal(t, "guards", "1 guard: slow/process ×1", conn.Scope().GuardReport().String())
+			testkit.Equal(t, "guards", conn.Scope().GuardReport().String(), "1 guard: slow/process ×1")
 		})
 	})
 	t.Run("too many", func(t *testing.T) {
@@ -60,17 +62,17 @@ func TestOnRequest_Flood(t *testing.T) {
 			if !errors.As(err, &broken) || !errors.Is(err, lspconn.ErrClosing) {
 				t.Errorf("%v", err)
 			}
-			contains(t, err, "more than 256 requests at once", "8192 refusals that it does not read")
+			contains(t, err, "more than 256 requests at once", "the server does not read the 8192 rejections")
 			close(release)
 		})
 	})
 }
 
-// What has to be kept of a request to answer it is bounded too.
-func TestReadFrames_ID(t *testing.T) {
+// The id of a request is kept until the request has been answered, so its length is limited.
+func TestFrameReader_LimitsIDLength(t *testing.T) {
 	for _, test := range []struct{ id, says string }{
-		{`"` + strings.Repeat("x", 1<<10) + `"`, "an id of 1026 bytes, more than the 1024"},
-		{`{"a":1}`, `an id that is neither text nor a number: "{\"a\":1}"`},
+		{`"` + strings.Repeat("x", 1<<10) + `"`, "an id of 1026 bytes; the limit is 1024"},
+		{`{"a":1}`, `an id that is neither a string nor a number: "{\"a\":1}"`},
 		{`[1]`, "an id that is neither"},
 		{`true`, "an id that is neither"},
 	} {

@@ -10,84 +10,108 @@ import (
 	"strings"
 )
 
-// What a message may be. A server that exceeds it, or whose stream has lost its place, must not make us allocate.
+// Limits on what is read. They bound the memory that a server can make us allocate when it sends
+// too much, or when we have lost the message boundaries of its output.
 const (
 	maxHeaderLine = 8 << 10
 	maxHeader     = 32 << 10
 	maxBody       = 256 << 20
 	maxID         = 1 << 10
-	trusted       = 1 << 20 // a body up to this size is allocated before it has arrived
+	maxPrealloc   = 1 << 20 // the memory for a larger body is allocated as the body arrives
 )
 
-// A frameReader reads the messages of the base protocol: header lines, an empty line, and as many bytes as they say.
+// A frameReader reads messages in the framing of the LSP base protocol: header lines, an empty line,
+// and Content-Length bytes.
 type frameReader struct{ r *bufio.Reader }
 
 func newFrameReader(r io.Reader) *frameReader {
 	return &frameReader{bufio.NewReaderSize(r, maxHeaderLine+2)}
 }
 
-// next returns the body of the next message, which is the caller's. It returns io.EOF between two messages, and a
-// *ProtocolError for what is no message.
+// next returns the body of the next message in a new slice. It returns io.EOF if the input ends
+// between two messages, and a *ProtocolError for input that is not a message.
 func (f *frameReader) next() ([]byte, error) {
-	length, total := -1, 0
-	for first := true; ; first = false {
+	length, err := f.readHeader()
+	if err != nil {
+		return nil, err
+	}
+	return f.readBody(length)
+}
+
+// readHeader reads the header lines and the empty line, and returns Content-Length.
+func (f *frameReader) readHeader() (length int, err error) {
+	length = -1
+	for total := 0; ; {
 		line, err := f.r.ReadSlice('\n')
+		first := total == 0
 		total += len(line)
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull) || len(line) > maxHeaderLine+2:
-			return nil, &ProtocolError{What: fmt.Sprintf("a header line of more than %d bytes, which begins %s", maxHeaderLine, quoted(line))}
+			return 0, &ProtocolError{What: fmt.Sprintf("a header line longer than %d bytes, which begins %s", maxHeaderLine, quoted(line))}
 		case err == io.EOF && first && len(line) == 0:
-			return nil, io.EOF
+			return 0, io.EOF
 		case err == io.EOF:
-			return nil, &ProtocolError{What: "its output ends within a header", Err: io.ErrUnexpectedEOF}
+			return 0, &ProtocolError{What: "output that ends within a header", Err: io.ErrUnexpectedEOF}
 		case err != nil:
-			return nil, err
+			return 0, err
 		case total > maxHeader:
-			return nil, &ProtocolError{What: fmt.Sprintf("a header of more than %d bytes", maxHeader)}
+			return 0, &ProtocolError{What: fmt.Sprintf("a header longer than %d bytes", maxHeader)}
 		}
 		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
-		if len(line) == 0 {
-			if first {
-				return nil, &ProtocolError{What: "an empty line where a header should be"}
-			}
-			break
-		}
-		name, value, ok := bytes.Cut(line, []byte(":"))
-		if !ok || len(name) == 0 || bytes.ContainsAny(name, " \t") {
-			return nil, &ProtocolError{What: "no header: " + quoted(line)}
-		}
-		if !strings.EqualFold(string(name), "Content-Length") {
-			continue // Content-Type; there is one encoding
-		}
-		n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64) // digits only: no sign
 		switch {
-		case err != nil:
-			return nil, &ProtocolError{What: "no length: " + quoted(line)}
-		case n > maxBody:
-			return nil, &ProtocolError{What: fmt.Sprintf("a message of %d bytes, more than the %d that are read", n, maxBody)}
-		case length >= 0 && length != int(n):
-			return nil, &ProtocolError{What: fmt.Sprintf("two lengths, %d and %d", length, n)}
+		case len(line) > 0:
+			if length, err = parseHeaderLine(line, length); err != nil {
+				return 0, err
+			}
+		case first:
+			return 0, &ProtocolError{What: "an empty line instead of a header"}
+		case length < 0:
+			return 0, &ProtocolError{What: "a header without Content-Length"}
+		default:
+			return length, nil
 		}
-		length = int(n)
 	}
-	if length < 0 {
-		return nil, &ProtocolError{What: "a header without Content-Length"}
+}
+
+// parseHeaderLine parses a header line. It returns the value of a Content-Length header. For any
+// other header it returns the parameter length unchanged. The caller passes a negative length
+// before the first Content-Length.
+func parseHeaderLine(line []byte, length int) (int, error) {
+	name, value, ok := bytes.Cut(line, []byte(":"))
+	if !ok || len(name) == 0 || bytes.ContainsAny(name, " \t") {
+		return 0, &ProtocolError{What: "a line that is not a header: " + quoted(line)}
 	}
-	body := make([]byte, min(length, trusted))
+	if !strings.EqualFold(string(name), "Content-Length") {
+		return length, nil // Content-Type can be ignored, since LSP has only one encoding
+	}
+	n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64) // ParseUint accepts digits only, no sign
+	switch {
+	case err != nil:
+		return 0, &ProtocolError{What: "an invalid length: " + quoted(line)}
+	case n > maxBody:
+		return 0, &ProtocolError{What: fmt.Sprintf("a message of %d bytes; the limit is %d", n, maxBody)}
+	case length >= 0 && length != int(n):
+		return 0, &ProtocolError{What: fmt.Sprintf("two different lengths, %d and %d", length, n)}
+	}
+	return int(n), nil
+}
+
+func (f *frameReader) readBody(length int) ([]byte, error) {
+	body := make([]byte, min(length, maxPrealloc))
 	n, err := io.ReadFull(f.r, body)
-	if err == nil && length > trusted {
+	if err == nil && length > maxPrealloc {
 		grown := bytes.NewBuffer(body)
 		var more int64
-		more, err = io.CopyN(grown, f.r, int64(length-trusted))
+		more, err = io.CopyN(grown, f.r, int64(length-maxPrealloc))
 		n, body = n+int(more), grown.Bytes()
 	}
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return nil, &ProtocolError{What: fmt.Sprintf("its output ends after %d of the %d bytes of a message", n, length), Err: io.ErrUnexpectedEOF}
+		return nil, &ProtocolError{What: fmt.Sprintf("output that ends after %d of the %d bytes of a message", n, length), Err: io.ErrUnexpectedEOF}
 	}
 	return body, err
 }
 
-// quoted is for errors: what a server sends may be long, and may not be text.
+// quoted quotes output of the server for an error message. It shortens long output.
 func quoted(b []byte) string {
 	if len(b) > 60 {
 		return strconv.Quote(string(b[:60])) + "…"

@@ -8,15 +8,16 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-func TestFrames(t *testing.T) {
-	long := strings.Repeat("x", 3<<20) // longer than what is allocated before it has arrived
+func TestFrameReader_ReadsOrRejectsFrames(t *testing.T) {
+	long := strings.Repeat("x", 3<<20) // longer than maxPrealloc
 	for _, test := range []struct {
 		name, in string
 		want     []string
-		err      string // empty: io.EOF
+		err      string // the expected error; empty means io.EOF
 	}{
 		{"nothing", "", nil, ""},
 		{"two", "Content-Length: 2\r\n\r\n{}Content-Length: 3\r\n\r\n[1]", []string{"{}", "[1]"}, ""},
@@ -27,29 +28,29 @@ func TestFrames(t *testing.T) {
 		{"a long one", "Content-Length: 3145728\r\n\r\n" + long, []string{long}, ""},
 		{"the longest header line", "X: " + strings.Repeat("x", 8<<10-3) + "\r\nContent-Length: 1\r\n\r\n1", []string{"1"}, ""},
 
-		{"two lengths", "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", nil, "two lengths, 2 and 3"},
-		{"no length", "X: y\r\n\r\n", nil, "a header without Content-Length"},
-		{"negative", "Content-Length: -2\r\n\r\n", nil, `no length: "Content-Length: -2"`},
-		{"with a sign", "Content-Length: +5\r\n\r\n[1,2]", nil, `no length: "Content-Length: +5"`},
-		{"negative zero", "Content-Length: -0\r\n\r\n", nil, `no length: "Content-Length: -0"`},
-		{"no number", "Content-Length: 2x\r\n\r\n", nil, `no length: "Content-Length: 2x"`},
-		{"past 64 bits", "Content-Length: 99999999999999999999\r\n\r\n", nil, "no length"},
-		{"oversized", "Content-Length: 268435457\r\n\r\n", nil, "a message of 268435457 bytes, more than the 268435456 that are read"},
-		{"a promise that is not kept", "Content-Length: 268435456\r\n\r\nabc", nil, "its output ends after 3 of the 268435456 bytes"},
-		{"a long promise", "Content-Length: 3145729\r\n\r\n" + long, nil, "its output ends after 3145728 of the 3145729 bytes"},
-		{"the end within a header", "Content-Length: 2\r\n", nil, "its output ends within a header"},
-		{"text", "hello\r\n", nil, `no header: "hello"`},
+		{"two lengths", "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", nil, "two different lengths, 2 and 3"},
+		{"an invalid length", "X: y\r\n\r\n", nil, "a header without Content-Length"},
+		{"negative", "Content-Length: -2\r\n\r\n", nil, `an invalid length: "Content-Length: -2"`},
+		{"with a sign", "Content-Length: +5\r\n\r\n[1,2]", nil, `an invalid length: "Content-Length: +5"`},
+		{"negative zero", "Content-Length: -0\r\n\r\n", nil, `an invalid length: "Content-Length: -0"`},
+		{"no number", "Content-Length: 2x\r\n\r\n", nil, `an invalid length: "Content-Length: 2x"`},
+		{"past 64 bits", "Content-Length: 99999999999999999999\r\n\r\n", nil, "an invalid length"},
+		{"oversized", "Content-Length: 268435457\r\n\r\n", nil, "a message of 268435457 bytes; the limit is 268435456"},
+		{"a promise that is not kept", "Content-Length: 268435456\r\n\r\nabc", nil, "output that ends after 3 of the 268435456 bytes"},
+		{"a long promise", "Content-Length: 3145729\r\n\r\n" + long, nil, "output that ends after 3145728 of the 3145729 bytes"},
+		{"the end within a header", "Content-Length: 2\r\n", nil, "output that ends within a header"},
+		{"text", "hello\r\n", nil, `a line that is not a header: "hello"`},
 		{"text with a colon", "error: no such file\r\n\r\n", nil, "a header without Content-Length"},
-		{"an empty line", "\r\nContent-Length: 2\r\n\r\n{}", nil, "an empty line where a header should be"},
-		{"a space in the name", "Content Length: 2\r\n\r\n", nil, "no header"},
-		{"a header line too long", "X: " + strings.Repeat("x", 8<<10-2) + "\r\n", nil, "a header line of more than 8192 bytes"},
-		{"a header line without end", strings.Repeat("x", 100<<10), nil, "a header line of more than 8192 bytes"},
-		{"a header too long", strings.Repeat("X: y\r\n", 6000), nil, "a header of more than 32768 bytes"},
+		{"an empty line", "\r\nContent-Length: 2\r\n\r\n{}", nil, "an empty line instead of a header"},
+		{"a space in the name", "Content Length: 2\r\n\r\n", nil, "a line that is not a header"},
+		{"a header line too long", "X: " + strings.Repeat("x", 8<<10-2) + "\r\n", nil, "a header line longer than 8192 bytes"},
+		{"a header line without end", strings.Repeat("x", 100<<10), nil, "a header line longer than 8192 bytes"},
+		{"a header too long", strings.Repeat("X: y\r\n", 6000), nil, "a header longer than 32768 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, r := range []io.Reader{strings.NewReader(test.in), iotest.HalfReader(strings.NewReader(test.in))} {
 				got, err := lspconn.ReadFrames(r)
-				equal(t, "messages", test.want, got)
+				testkit.Equal(t, "messages", got, test.want)
 				var broken *lspconn.ProtocolError
 				switch {
 				case test.err == "" && err != io.EOF:
@@ -62,7 +63,7 @@ func TestFrames(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	if _, err := lspconn.ReadFrames(iotest.ErrReader(broken)); !errors.Is(err, broken) {
-		t.Errorf("a failed read: %v", err)
+		t.Errorf("a failed read returned %v", err)
 	}
 }
 
@@ -73,7 +74,7 @@ func FuzzFrames(f *testing.F) {
 		bodies, err := lspconn.ReadFrames(strings.NewReader(string(in)))
 		var broken *lspconn.ProtocolError
 		if err != io.EOF && !errors.As(err, &broken) {
-			t.Errorf("%v is no ProtocolError", err)
+			t.Errorf("%v is not a ProtocolError", err)
 		}
 		size := 0
 		for _, body := range bodies {
@@ -85,7 +86,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// What is written can be read, whatever the method is called.
+// A message with any method name can be written and read back.
 func FuzzFrame(f *testing.F) {
 	f.Add(int64(1), "textDocument/hover", "a")
 	f.Add(int64(-1), "\"\\\x00\u2028é", "")
@@ -104,7 +105,7 @@ func FuzzFrame(f *testing.F) {
 		}
 		var want string
 		json.Unmarshal(params, &want)
-		var name string // as JSON has it: what is no UTF-8 is replaced
+		var name string // the method name in JSON, where invalid UTF-8 is replaced
 		text, _ := json.Marshal(method)
 		json.Unmarshal(text, &name)
 		if m.Params != want || m.Method != name || (m.ID == nil) != (id < 0) || m.ID != nil && *m.ID != id {

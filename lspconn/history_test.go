@@ -18,9 +18,10 @@ import (
 	"github.com/swansong-go/swansong/lspconn/internal/fakelsp"
 )
 
-// TestHistories has several callers do what they like with one connection while it is closed at any point, and then compares
-// what they were told with what the server has seen. A seed is a history: LSPCONN_SEED=n runs that one alone.
-func TestHistories(t *testing.T) {
+// TestHistories_SendersAndServerAgree has several goroutines use one connection at random while it is closed at a random
+// point. It then compares what the connection returned with what the server received.
+// LSPCONN_SEED=n runs the history of one seed.
+func TestHistories_SendersAndServerAgree(t *testing.T) {
 	if text := os.Getenv("LSPCONN_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
@@ -40,28 +41,28 @@ func TestHistories(t *testing.T) {
 			ends[end]++
 		}
 		if t.Failed() {
-			t.Fatalf("seed %d fails: LSPCONN_SEED=%[1]d go test -run TestHistories ./lspconn", base+i)
+			t.Fatalf("seed %d fails: LSPCONN_SEED=%[1]d go test -run TestHistories_SendersAndServerAgree ./lspconn", base+i)
 		}
 	}
-	// If some end never comes, the histories have become tame.
+	// If an outcome never occurs, the histories do not cover enough.
 	for _, end := range []string{"Clean", "ExitedEarly", "HandshakeTimeout", "Terminated", "Killed", "written", "answered", "refused by the server",
 		"superseded", "closing", "failed", "given up"} {
 		if ends[end] < n/200 {
-			t.Errorf("of %d histories, %d had this end: %s", n, ends[end], end)
+			t.Errorf("of %d histories, %d had the outcome %s", n, ends[end], end)
 		}
 	}
 	t.Logf("%v", ends)
 }
 
-// A sent is a message as its sender knows it.
+// A sent describes a message from the view of the goroutine that sent it.
 type sent struct {
 	caller, n int
 	kind      string
-	text      string // the params, unique
+	text      string // the params, which no other message has
 	err       error
 }
 
-// history returns how the server and the messages ended.
+// history runs one history and returns the outcomes of the server and of the messages.
 func history(t *testing.T, seed uint64) (ends []string) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -74,7 +75,7 @@ func history(t *testing.T, seed uint64) (ends []string) {
 		}
 		ctx, stop := context.WithCancel(context.Background())
 		defer stop()
-		conn, g := here(t, ctx, server, b)
+		conn, g := startInProcess(t, ctx, server, b)
 
 		var all sync.WaitGroup
 		var mu sync.Mutex
@@ -145,7 +146,7 @@ func history(t *testing.T, seed uint64) (ends []string) {
 		forced := false
 		switch r.IntN(8) {
 		case 0:
-			stop() // the program stops
+			stop() // stops the scope above the connection's scope
 		case 1:
 			forced = true
 			conn.Scope().Force(nil)
@@ -160,16 +161,16 @@ func history(t *testing.T, seed uint64) (ends []string) {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 		if d := time.Since(begin); d > server.CloseTimeout {
-			t.Errorf("seed %d: closing took %v, more than %v", seed, d, server.CloseTimeout)
+			t.Errorf("seed %d: closing phases %v, more than %v", seed, d, server.CloseTimeout)
 		}
 		all.Wait()
 		if conn.State() != lspconn.Closed || len(told) != made {
 			t.Errorf("seed %d: %v, and of %d messages %d were accounted for", seed, conn.State(), made, len(told))
 		}
 		compare(t, seed, b, g, told, report, forced)
-		synctest.Wait() // a handler may be at its end
+		synctest.Wait() // wait until the handlers have returned
 		if n := conn.Scope().GuardCount(); n != 0 {
-			t.Errorf("seed %d: %v are held after the end", seed, conn.Scope().GuardReport())
+			t.Errorf("seed %d: guards are held after the end: %v", seed, conn.Scope().GuardReport())
 		}
 		ends = append(ends, report.Outcome.String())
 		for _, s := range told {
@@ -221,33 +222,34 @@ func behaviour(r *rand.Rand) (b fakelsp.Behaviour) {
 	return b
 }
 
-// compare holds what was told against what was seen.
-func compare(t *testing.T, seed uint64, b fakelsp.Behaviour, g *goroutine, told []sent, report lspconn.Report, forced bool) {
+// compare checks that the results which the senders received agree with the messages that the
+// server received.
+func compare(t *testing.T, seed uint64, b fakelsp.Behaviour, g *inProcess, told []sent, report lspconn.Report, forced bool) {
 	for _, fault := range g.Faults() {
-		t.Errorf("seed %d: the server found: %s", seed, fault)
+		t.Errorf("seed %d: the server found a violation: %s", seed, fault)
 	}
-	seen := map[string]int{} // how often, and where
+	seen := map[string]int{} // by text, how often and where the server received it
 	at := map[string]int{}
 	methods := make([]string, 0, 20)
-	for i, m := range g.Seen() {
+	for i, m := range g.Received() {
 		methods = append(methods, m.Method)
 		if p := string(m.Params); strings.HasPrefix(p, "[") {
 			seen[p]++
 			at[p] = i
 		}
 	}
-	order := map[int]sent{} // the last ordered message of each caller
+	order := map[int]sent{} // by goroutine, the last ordered message
 	for _, s := range told {
 		n := seen[s.text]
 		switch {
 		case n > 1:
 			t.Errorf("seed %d: %s %s was sent %d times", seed, s.kind, s.text, n)
 		case s.err == nil && n == 0 && b.StopAfter == 0 && report.Outcome == lspconn.Clean:
-			t.Errorf("seed %d: %s %s was said to be sent, and never came", seed, s.kind, s.text)
+			t.Errorf("seed %d: the sender was told that %s %s was sent, but the server did not receive it", seed, s.kind, s.text)
 		case n == 1 && s.end() == "closing" && report.Outcome == lspconn.Clean && (s.kind == "note" || s.kind == "latest"):
-			t.Errorf("seed %d: %s %s was said to be refused, and sent", seed, s.kind, s.text)
+			t.Errorf("seed %d: the sender was told that %s %s was refused, but the server received it", seed, s.kind, s.text)
 		case errors.Is(s.err, lspconn.ErrSuperseded) && (n != 0 || s.kind != "latest"):
-			t.Errorf("seed %d: %s %s was superseded, and sent", seed, s.kind, s.text)
+			t.Errorf("seed %d: the sender was told that %s %s was superseded, but the server received it", seed, s.kind, s.text)
 		case s.kind == "fail" && s.err == nil, s.kind == "die" && s.err == nil:
 			t.Errorf("seed %d: %s %s was answered", seed, s.kind, s.text)
 		}
@@ -259,7 +261,7 @@ func compare(t *testing.T, seed uint64, b fakelsp.Behaviour, g *goroutine, told 
 		}
 	}
 	if i := strings.Index(strings.Join(methods, " "), "exit "); i >= 0 && !strings.HasSuffix(strings.Join(methods, " "), "exit") {
-		t.Errorf("seed %d: something came after exit: %v", seed, methods)
+		t.Errorf("seed %d: the server received messages after exit: %v", seed, methods)
 	}
 	polite := !forced && b == fakelsp.Behaviour{}
 	for _, s := range told {

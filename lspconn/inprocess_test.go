@@ -14,9 +14,10 @@ import (
 	"github.com/swansong-go/swansong/lspconn/internal/fakelsp"
 )
 
-// A goroutine is a fake server in this process: what a process does to its pipes when it ends, and what signals do to it.
-// In a bubble, its time is not that of the machine.
-type goroutine struct {
+// An inProcess is a fake server that runs in a goroutine of the test. It imitates the effects of
+// signals, and what the kernel does to the pipes of a process that ends. In a synctest bubble all
+// its times are exact.
+type inProcess struct {
 	*fakelsp.Server
 	stdin          *io.PipeWriter
 	stdout         *io.PipeReader
@@ -26,10 +27,10 @@ type goroutine struct {
 	exit proc.Exit
 }
 
-func serveHere(b fakelsp.Behaviour) *goroutine {
+func serveInProcess(b fakelsp.Behaviour) *inProcess {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	g := &goroutine{Server: &fakelsp.Server{Behaviour: b}, stdin: inW, stdout: outR,
+	g := &inProcess{Server: &fakelsp.Server{Behaviour: b}, stdin: inW, stdout: outR,
 		exited: make(chan struct{}), killed: make(chan struct{})}
 	go func() {
 		code := g.Serve(inR, outW, func() { <-g.killed })
@@ -42,7 +43,7 @@ func serveHere(b fakelsp.Behaviour) *goroutine {
 		outW.Close()
 		close(g.exited)
 	}()
-	go func() { // the kernel closes the pipes of whom it kills
+	go func() { // as the kernel does, close the pipes of a killed process
 		select {
 		case <-g.killed:
 			inR.Close()
@@ -53,20 +54,20 @@ func serveHere(b fakelsp.Behaviour) *goroutine {
 	return g
 }
 
-func (g *goroutine) Stdin() io.WriteCloser   { return g.stdin }
-func (g *goroutine) Stdout() io.Reader       { return g.stdout }
-func (g *goroutine) Stderr() io.Reader       { return strings.NewReader(g.Behaviour.Stderr) }
-func (g *goroutine) Exited() <-chan struct{} { return g.exited }
-func (g *goroutine) Done() <-chan struct{}   { return g.exited }
-func (g *goroutine) Close()                  { g.stdin.Close(); g.stdout.Close() }
+func (g *inProcess) Stdin() io.WriteCloser   { return g.stdin }
+func (g *inProcess) Stdout() io.Reader       { return g.stdout }
+func (g *inProcess) Stderr() io.Reader       { return strings.NewReader(g.Behaviour.Stderr) }
+func (g *inProcess) Exited() <-chan struct{} { return g.exited }
+func (g *inProcess) Done() <-chan struct{}   { return g.exited }
+func (g *inProcess) Close()                  { g.stdin.Close(); g.stdout.Close() }
 
-func (g *goroutine) Exit() proc.Exit {
+func (g *inProcess) Exit() proc.Exit {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.exit
 }
 
-func (g *goroutine) signal(sig syscall.Signal) {
+func (g *inProcess) signal(sig syscall.Signal) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	select {
@@ -83,7 +84,7 @@ func (g *goroutine) signal(sig syscall.Signal) {
 	close(g.killed)
 }
 
-func (g *goroutine) End(at proc.Deadlines) (proc.Exit, error) {
+func (g *inProcess) End(at proc.Deadlines) (proc.Exit, error) {
 	for _, step := range []struct {
 		at  time.Time
 		sig syscall.Signal
@@ -107,12 +108,12 @@ func (g *goroutine) End(at proc.Deadlines) (proc.Exit, error) {
 	}
 }
 
-// here starts a connection to a fake server in this process.
-func here(t *testing.T, ctx context.Context, server lspconn.Server, b fakelsp.Behaviour) (*lspconn.Conn, *goroutine) {
+// startInProcess starts a connection to a fake server in this process.
+func startInProcess(t *testing.T, ctx context.Context, server lspconn.Server, b fakelsp.Behaviour) (*lspconn.Conn, *inProcess) {
 	t.Helper()
-	g := serveHere(b)
+	g := serveInProcess(b)
 	server.Name, server.Command = "here", []string{"here"}
-	conn, err := lspconn.StartOver(ctx, server, g)
+	conn, err := lspconn.StartWith(ctx, server, g)
 	if err != nil {
 		t.Fatal(err)
 	}

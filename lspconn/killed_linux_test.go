@@ -17,14 +17,15 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// SIGKILL from outside, by the kernel for want of memory or by somebody's hand, may come at any point of a conversation.
-// Every caller has an answer, the connection has failed by that signal, and nobody is left.
-func TestKilledAnywhere(t *testing.T) {
+// A server can be killed at any point of a conversation, for example by the kernel when memory runs
+// out. All pending calls must then return, the error of the connection must name the signal that
+// killed the server, and no child process must be left.
+func TestConn_FailsWhenServerIsKilledAtAnyPoint(t *testing.T) {
 	dir := workspace(t)
 	for _, test := range []struct {
 		name   string
 		rounds int
-		calls  int // at most so many are answered before
+		calls  int // the largest number of calls that the server answers before it is killed
 		server func(t *testing.T) lspconn.Server
 		method string
 		params string
@@ -45,7 +46,8 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// killAfter kills a server when it has answered so many calls, or none and is not even ready, with more of them under way.
+// killAfter kills a server after it has answered n calls, while other calls are pending. If n is 0,
+// the server may be killed before it has answered initialize.
 func killAfter(t *testing.T, server lspconn.Server, method, params string, answers int) {
 	t.Helper()
 	before := children(t)
@@ -77,7 +79,7 @@ func killAfter(t *testing.T, server lspconn.Server, method, params string, answe
 				reached()
 				var failed *lspconn.ConnError
 				if !errors.As(err, &failed) || !strings.Contains(err.Error(), "killed") {
-					t.Errorf("after %d answers, a caller is told %v", answered.Load(), err)
+					t.Errorf("after %d answers, a pending call returned %v", answered.Load(), err)
 				}
 				return
 			}
@@ -88,13 +90,13 @@ func killAfter(t *testing.T, server lspconn.Server, method, params string, answe
 		t.Error(err)
 	}
 	callers.Wait()
-	r := closed(t, conn)
+	r := mustClose(t, conn)
 	if r.Exit == nil || r.Exit.Signal != "killed" || r.Outcome != lspconn.ExitedEarly || len(r.Survivors) > 0 {
 		t.Errorf("after %d answers: %v", answers, r)
 	}
 }
 
-// children returns the processes that this one has started.
+// children returns the pids of this process's children.
 func children(t *testing.T) map[int]bool {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -105,9 +107,10 @@ func children(t *testing.T) map[int]bool {
 	for _, path := range stats {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
-		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:])) // state, parent, ...
+		// The fields after the command begin with the state and the pid of the parent.
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		if parent, _ := strconv.Atoi(fields[1]); parent == os.Getpid() {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 			found[pid] = true

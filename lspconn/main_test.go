@@ -12,22 +12,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/lspconn"
 	"github.com/swansong-go/swansong/lspconn/internal/fakelsp"
 	"go.uber.org/goleak"
 )
 
-// asServer has the test binary be a language server; its value is a role.
+// If the environment contains asServer, the test binary runs as a language server. The value of the
+// variable is a role.
 const asServer = "LSPCONN_TEST_SERVER"
 
-// A role is what the test binary does as a server.
+// A role describes how the test binary behaves as a server.
 type role struct {
 	fakelsp.Behaviour
-	Child string // "": none, "fork", "setsid", "twice": starts one that ignores SIGTERM and outlives its parent
-	Flood int    // bytes to stderr, at the start
-	Text  string // printed to stdout in place of a conversation, and then it ends
-	Log   string // a file: each message's method, and the faults
+	Child string // how to start a process that ignores SIGTERM and outlives the server: "fork", "setsid" or "twice"; empty for none
+	Flood int    // the number of bytes to write to stderr at the start
+	Text  string // if set, the server prints this text to stdout instead of messages, and exits
+	Log   string // a file to which the server writes each method that it receives, and violations of the protocol
 }
 
 func TestMain(m *testing.M) {
@@ -45,7 +45,7 @@ func serve(text string) {
 		forever()
 	case "twice":
 		spawn("forever", true)
-		os.Exit(0) // and it is init's child
+		os.Exit(0) // exit, so that init becomes the parent of the grandchild
 	}
 	var r role
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -75,7 +75,7 @@ func serve(text string) {
 		if err != nil {
 			panic(err)
 		}
-		for _, m := range s.Seen() {
+		for _, m := range s.Received() {
 			fmt.Fprintln(f, m.Method)
 		}
 		for _, fault := range s.Faults() {
@@ -86,7 +86,7 @@ func serve(text string) {
 	os.Exit(code)
 }
 
-// spawn has the test binary start itself once more. That holds the pipes.
+// spawn starts the test binary once more; the new process inherits the pipes.
 func spawn(text string, session bool) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asServer+"="+text)
@@ -100,14 +100,15 @@ func spawn(text string, session bool) *exec.Cmd {
 	return cmd
 }
 
-// forever is longer than any test, and has an end for the sake of those whose test program was killed.
+// forever sleeps longer than any test takes. It ends eventually, so that no process remains for
+// good if the test program is killed.
 func forever() {
 	time.Sleep(5 * time.Minute)
 	os.Exit(99)
 }
 
-// fake returns a Server that is the test binary in a role. Its deadline is the longest: nothing here is to depend on how
-// fast the machine is.
+// fake returns a Server that runs the test binary in a role. It has the longest deadline that is
+// allowed, so that tests have the same outcome on slow machines.
 func fake(r role) lspconn.Server {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -121,7 +122,7 @@ func fake(r role) lspconn.Server {
 	}
 }
 
-// tooLong is for broken code.
+// tooLong is a time-out that is reached only if the code under test is broken.
 const tooLong = 30 * time.Second
 
 func start(t *testing.T, server lspconn.Server) *lspconn.Conn {
@@ -130,12 +131,12 @@ func start(t *testing.T, server lspconn.Server) *lspconn.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { closed(t, conn) })
+	t.Cleanup(func() { mustClose(t, conn) })
 	return conn
 }
 
-// ready starts a server and waits until it is.
-func ready(t *testing.T, server lspconn.Server) *lspconn.Conn {
+// startReady starts a server and waits until it has answered initialize.
+func startReady(t *testing.T, server lspconn.Server) *lspconn.Conn {
 	t.Helper()
 	conn := start(t, server)
 	if _, err := conn.Ready(t.Context()); err != nil {
@@ -144,8 +145,8 @@ func ready(t *testing.T, server lspconn.Server) *lspconn.Conn {
 	return conn
 }
 
-// closed closes a connection, whose process must then be gone.
-func closed(t *testing.T, conn *lspconn.Conn) lspconn.Report {
+// mustClose closes a connection and checks that its process has ended.
+func mustClose(t *testing.T, conn *lspconn.Conn) lspconn.Report {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 	defer cancel()
@@ -168,21 +169,14 @@ func call(t *testing.T, conn *lspconn.Conn, method, params string) string {
 	return string(result)
 }
 
-func equal(t *testing.T, what string, want, got any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
 func contains(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
-		t.Fatalf("no error, want %q", parts)
+		t.Fatalf("got no error, want one that contains %q", parts)
 	}
 	for _, part := range parts {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not say %q", err, part)
+			t.Errorf("error %q does not contain %q", err, part)
 		}
 	}
 }

@@ -13,61 +13,66 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// A Manager has a connection for each key, such as a language and a workspace. It starts them when they are first asked
-// for, and closes them side by side under one deadline.
+// A Manager keeps one connection per key, such as a language and a workspace. It starts a connection
+// when it is first requested and closes all of them in parallel under one deadline.
 //
-// Its methods may be called concurrently.
+// The methods may be called concurrently.
 type Manager struct {
 	scope   *ctxshutdown.Swansong
 	servers func(key string) (Server, error)
 	timeout time.Duration
 	restart Restart
-	spawn   func(Server) (link, error)
+	start   func(Server) (serverProcess, error)
 
 	mu       sync.Mutex
-	seats    map[string]*seat
-	deadline time.Time // zero: not closing
+	entries  map[string]*entry
+	deadline time.Time // the deadline for closing all connections; zero until it is known
 }
 
-// A seat is what the manager knows of a key.
-type seat struct {
-	turn     chan struct{} // held by whoever looks after the seat
-	conn     *Conn         // nil: none yet
-	started  time.Time
-	restarts int // in a row
+// An entry is what the manager knows about one key.
+type entry struct {
+	lock     chan struct{} // contains a token while a goroutine starts or restarts the server
+	conn     *Conn         // nil until the server is first started; written while lock and Manager.mu are held
+	started  time.Time     // when the server was last started; guarded by lock, as is restarts
+	restarts int           // the number of restarts in a row
 }
 
-// A ManagerOption configures a Manager where it is made. A nil one is ignored.
+// A ManagerOption configures NewManager. A nil option is ignored.
 type ManagerOption interface{ apply(*Manager) error }
 
 type managerOption func(*Manager) error
 
 func (f managerOption) apply(m *Manager) error { return f(m) }
 
-// WithCloseTimeout sets the deadline of [Manager.Close] for all connections together: 5 s to 15 s, 10 s if not given.
+// WithCloseTimeout sets the deadline of [Manager.Close] for all connections together: 5 s to 15 s.
+// The default is 10 s.
 func WithCloseTimeout(d time.Duration) ManagerOption {
 	return managerOption(func(m *Manager) (err error) {
-		m.timeout, err = closeTimeout(d)
+		m.timeout, err = checkCloseTimeout(d)
 		return err
 	})
 }
 
-// WithRestart has servers that fail started again; see [Restart]. Not given, they are not.
+// WithRestart sets the policy for servers that fail; see [Restart]. By default they are not
+// restarted.
 func WithRestart(r Restart) ManagerOption {
 	return managerOption(func(m *Manager) (err error) {
-		m.restart, err = r.complete()
+		m.restart, err = r.withDefaults()
 		return err
 	})
 }
 
-// NewManager returns a manager whose connections live in a scope below the one that ctx carries. When ctx ends, they are
-// closed, by the deadline that [Manager.Close] has. servers tells what to start for a key; it may be called concurrently, for
-// different keys. A panic in it reaches the caller of [Manager.Conn], and the next one to ask for the key has it called again.
+// NewManager returns a manager whose connections have a scope below the one that ctx carries. When
+// ctx ends, all connections are closed by the deadline of [Manager.Close].
+//
+// The function servers returns the server to start for a key. It may be called concurrently for
+// different keys. A panic in it reaches the caller of [Manager.Conn]; the next call for the same key
+// calls servers again.
 func NewManager(ctx context.Context, servers func(key string) (Server, error), opts ...ManagerOption) (*Manager, error) {
 	if servers == nil {
 		panic("lspconn: NewManager with a nil function")
 	}
-	m := &Manager{servers: servers, timeout: defaultClose, spawn: spawn, seats: map[string]*seat{}}
+	m := &Manager{servers: servers, timeout: defaultClose, start: startProcess, entries: map[string]*entry{}}
 	for _, opt := range opts {
 		if opt != nil {
 			if err := opt.apply(m); err != nil {
@@ -76,31 +81,35 @@ func NewManager(ctx context.Context, servers func(key string) (Server, error), o
 		}
 	}
 	m.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName("lsp"))
-	context.AfterFunc(m.scope, func() { m.fix() }) // at the stop, also where it is the program's
+	context.AfterFunc(m.scope, func() { m.fixDeadline() }) // fixes the deadline also if a scope above is stopped
 	return m, nil
 }
 
-// Conn returns the connection for a key, and starts the server if it is not running yet. It does not wait until the server
-// is ready; what is sent meanwhile is queued. Where the server has failed and may not be started again, the error is that
-// of the connection. Once the manager is closing, the error matches [ErrClosing]; the cause of ctx if that ends first.
+// Conn returns the connection for a key and starts the server if it is not running. It does not wait
+// until the server has answered initialize; messages sent before that are queued.
+//
+// Conn blocks while another goroutine starts the same server, and until the wait of the [Restart]
+// policy is over. It returns the connection's error if the server has failed and may not be
+// restarted, an error that matches [ErrClosing] once the manager is closing, and the cause of ctx
+// if ctx ends first.
 func (m *Manager) Conn(ctx context.Context, key string) (*Conn, error) {
-	s, err := m.seat(key)
+	e, err := m.entry(key)
 	if err != nil {
 		return nil, err
 	}
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case e.lock <- struct{}{}:
+		defer func() { <-e.lock }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-m.scope.Done():
-		return nil, m.refusal(key)
+		return nil, closingError(key)
 	}
-	if s.conn != nil && s.conn.Err() == nil {
-		return s.conn, nil
+	if e.conn != nil && e.conn.Err() == nil {
+		return e.conn, nil
 	}
-	if s.conn != nil {
-		if err := m.again(ctx, key, s); err != nil {
+	if e.conn != nil {
+		if err := m.awaitRestart(ctx, key, e); err != nil {
 			return nil, err
 		}
 	}
@@ -108,15 +117,15 @@ func (m *Manager) Conn(ctx context.Context, key string) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lspconn: no server for %q: %w", key, err)
 	}
-	conn, err := start(m.scope, server, m.spawn, m)
+	conn, err := start(m.scope, server, m.start, m)
 	if m.scope.Err() != nil {
-		err = m.refusal(key) // a connection that was made nevertheless closes with the scope
+		err = closingError(key) // the scope closes the connection if it was started
 	}
 	if err != nil && conn == nil {
 		return nil, err
 	}
 	m.mu.Lock()
-	s.conn, s.started = conn, time.Now()
+	e.conn, e.started = conn, time.Now()
 	m.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -124,73 +133,76 @@ func (m *Manager) Conn(ctx context.Context, key string) (*Conn, error) {
 	return conn, nil
 }
 
-func (m *Manager) seat(key string) (*seat, error) {
+// entry returns the entry for a key. It creates the entry if there is none.
+func (m *Manager) entry(key string) (*entry, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.scope.Err() != nil {
-		return nil, m.refusal(key)
+		return nil, closingError(key)
 	}
-	s := m.seats[key]
-	if s == nil {
-		s = &seat{turn: make(chan struct{}, 1)}
-		m.seats[key] = s
+	e := m.entries[key]
+	if e == nil {
+		e = &entry{lock: make(chan struct{}, 1)}
+		m.entries[key] = e
 	}
-	return s, nil
+	return e, nil
 }
 
-func (m *Manager) refusal(key string) error { return &ConnError{Name: key, State: Closing} }
+func closingError(name string) error { return &ConnError{Name: name, State: Closing} }
 
-// again waits until the server of a seat may be started again, with its turn.
-func (m *Manager) again(ctx context.Context, key string, s *seat) error {
-	at, failed := s.conn.failed()
-	if !failed { // closed by whoever uses it: that is no failure
-		return m.gone(ctx, s.conn)
+// awaitRestart waits until the server of an entry may be started again. The caller holds e.lock.
+func (m *Manager) awaitRestart(ctx context.Context, key string, e *entry) error {
+	at, failed := e.conn.failed()
+	if !failed { // Conn.Close was called, which does not count as a failure
+		return m.awaitReaped(ctx, e.conn)
 	}
-	if at.Sub(s.started) >= m.restart.Reset && m.restart.Reset > 0 {
-		s.restarts = 0
+	if at.Sub(e.started) >= m.restart.Reset && m.restart.Reset > 0 {
+		e.restarts = 0
 	}
-	d, ok := m.restart.wait(s.restarts + 1)
+	d, ok := m.restart.wait(e.restarts + 1)
 	if !ok {
-		return s.conn.Err()
+		return e.conn.Err()
 	}
-	if err := m.gone(ctx, s.conn); err != nil {
+	if err := m.awaitReaped(ctx, e.conn); err != nil {
 		return err
 	}
 	t := time.NewTimer(time.Until(at.Add(d)))
 	defer t.Stop()
 	select {
 	case <-t.C:
-		s.restarts++
+		e.restarts++
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-m.scope.Done():
-		return m.refusal(key)
+		return closingError(key)
 	}
 }
 
-// gone waits until the process of a connection that has failed or is closing has been reaped.
-func (m *Manager) gone(ctx context.Context, c *Conn) error {
+// awaitReaped waits until the process of a failed or closing connection has been reaped.
+func (m *Manager) awaitReaped(ctx context.Context, c *Conn) error {
 	select {
 	case <-c.Done():
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-m.scope.Done():
-		return m.refusal(c.Name())
+		return closingError(c.Name())
 	}
-	c.Close(ctx) // for the state; if the deadline came first, it has been reaped nevertheless by now
+	// Close changes the state from Failed to Closed. Its error is ignored, since it can only report
+	// a deadline that passed before the process was reaped.
+	c.Close(ctx)
 	return nil
 }
 
-// Close closes all connections side by side, and returns their reports, by name, when the last one is Closed or the
-// deadline has passed. None waits for another one. It may be called any number of times.
+// Close closes all connections in parallel. It returns their reports, sorted by name, when the last
+// connection is Closed or the deadline has passed. Close may be called any number of times.
 //
-// The error joins those of the connections and one for each server that is still being started, and is nil if every process
-// has been reaped.
+// The error joins the errors of the connections and one error for each server that is still being
+// started. It is nil if every process has been reaped.
 func (m *Manager) Close(ctx context.Context) ([]Report, error) {
-	deadline := m.fix()
+	deadline := m.fixDeadline()
 	m.scope.ShutdownCause(ErrClosing)
-	busy := m.awaitStarters(ctx, deadline)
+	startErrs := m.awaitStarts(ctx, deadline)
 	m.mu.Lock()
 	conns := m.connections()
 	m.mu.Unlock()
@@ -201,61 +213,65 @@ func (m *Manager) Close(ctx context.Context) ([]Report, error) {
 		all.Go(func() { reports[i], errs[i] = c.closeBy(ctx, deadline) })
 	}
 	all.Wait()
-	return reports, errors.Join(append(errs, busy...)...)
+	return reports, errors.Join(append(errs, startErrs...)...)
 }
 
-// fix returns the deadline of all connections, which is fixed by the first call. That comes with the stop, or ahead of it.
-func (m *Manager) fix() time.Time {
+// fixDeadline returns the deadline by which all connections are closed. The first call determines
+// it. That call happens when the manager is stopped, or immediately before.
+func (m *Manager) fixDeadline() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.deadline.IsZero() {
 		now := time.Now()
 		m.deadline = now.Add(m.timeout)
 		for _, c := range m.connections() {
-			c.decide(now, m.deadline)
+			c.limitDeadline(now, m.deadline)
 		}
 	}
 	return m.deadline
 }
 
-// stopped returns the deadline, if the scope has been stopped. A connection may learn of that before fix is called for it.
-func (m *Manager) stopped() (deadline time.Time, ok bool) {
+// deadlineIfStopped returns the manager's deadline if the manager's scope has been stopped. It
+// determines the deadline if necessary, because a connection may notice the stop before the manager
+// does.
+func (m *Manager) deadlineIfStopped() (deadline time.Time, stopped bool) {
 	if m.scope.Err() == nil {
 		return deadline, false
 	}
-	return m.fix(), true
+	return m.fixDeadline(), true
 }
 
-// awaitStarters waits for those who are starting a server: they let go of the seat soon, and it closes with the scope. It
-// returns an error for each that has not by the deadline, or the end of ctx.
-func (m *Manager) awaitStarters(ctx context.Context, deadline time.Time) (busy []error) {
+// awaitStarts waits for the calls of Conn that are starting a server. A connection that such a call
+// starts is closed by the scope. awaitStarts returns an error for each start that is still in
+// progress at the deadline or when ctx ends.
+func (m *Manager) awaitStarts(ctx context.Context, deadline time.Time) (errs []error) {
 	bound, cancel := context.WithDeadlineCause(ctx, deadline, ErrUnconfirmed)
 	defer cancel()
 	for _, key := range m.keys() {
 		m.mu.Lock()
-		turn := m.seats[key].turn
+		lock := m.entries[key].lock
 		m.mu.Unlock()
 		select {
-		case turn <- struct{}{}: // also after the deadline
-			<-turn
+		case lock <- struct{}{}: // first try without waiting, because the deadline may have passed
+			<-lock
 			continue
 		default:
 		}
 		select {
-		case turn <- struct{}{}:
-			<-turn
+		case lock <- struct{}{}:
+			<-lock
 		case <-bound.Done():
-			busy = append(busy, fmt.Errorf("lspconn: %q is still being started: %w", key, context.Cause(bound)))
+			errs = append(errs, fmt.Errorf("lspconn: %q is still being started: %w", key, context.Cause(bound)))
 		}
 	}
-	return busy
+	return errs
 }
 
-// connections returns those that have been started, by name; m.mu is held.
+// connections returns all connections, sorted by name. The caller holds m.mu.
 func (m *Manager) connections() (conns []*Conn) {
-	for _, s := range m.seats {
-		if s.conn != nil {
-			conns = append(conns, s.conn)
+	for _, e := range m.entries {
+		if e.conn != nil {
+			conns = append(conns, e.conn)
 		}
 	}
 	slices.SortFunc(conns, func(a, b *Conn) int { return strings.Compare(a.Name(), b.Name()) })
@@ -265,5 +281,5 @@ func (m *Manager) connections() (conns []*Conn) {
 func (m *Manager) keys() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Sorted(maps.Keys(m.seats))
+	return slices.Sorted(maps.Keys(m.entries))
 }

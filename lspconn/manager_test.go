@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/lspconn"
 )
 
@@ -28,8 +29,8 @@ func manager(t *testing.T, servers func(key string) (lspconn.Server, error), opt
 	return m
 }
 
-// Servers are started when they are first asked for, once for each key however many ask.
-func TestManager_IsLazy(t *testing.T) {
+// A server is started when Conn is first called for its key. Concurrent calls start it only once.
+func TestManager_StartsOnDemand(t *testing.T) {
 	var mu sync.Mutex
 	started := map[string]int{}
 	m := manager(t, func(key string) (lspconn.Server, error) {
@@ -40,7 +41,7 @@ func TestManager_IsLazy(t *testing.T) {
 		s.Name = key
 		return s, nil
 	})
-	equal(t, "started", map[string]int{}, started)
+	testkit.Equal(t, "started", started, map[string]int{})
 	conns := make([]*lspconn.Conn, 20)
 	var all sync.WaitGroup
 	for i := range conns {
@@ -56,10 +57,10 @@ func TestManager_IsLazy(t *testing.T) {
 		})
 	}
 	all.Wait()
-	equal(t, "started", map[string]int{"server-0": 1, "server-1": 1}, started)
+	testkit.Equal(t, "started", started, map[string]int{"server-0": 1, "server-1": 1})
 	for i, c := range conns {
 		if c != conns[i%2] {
-			t.Errorf("%d has a connection of its own", i)
+			t.Errorf("caller %d received a connection of its own", i)
 		}
 	}
 	reports, err := m.Close(t.Context())
@@ -67,21 +68,22 @@ func TestManager_IsLazy(t *testing.T) {
 		t.Errorf("%v, %v", reports, err)
 	}
 	again, err := m.Close(t.Context())
-	equal(t, "reports of a second Close", fmt.Sprint(reports, err), fmt.Sprint(again, nil))
+	testkit.Equal(t, "reports of a second Close", fmt.Sprint(again, nil), fmt.Sprint(reports, err))
 	var refused *lspconn.ConnError
 	if _, err := m.Conn(t.Context(), "server-0"); !errors.As(err, &refused) || !errors.Is(err, lspconn.ErrClosing) {
-		t.Errorf("after the close: %v", err)
+		t.Errorf("Conn after Close returned %v", err)
 	}
 }
 
-// A fast server does not wait for a slow one, nor does the slow one get more time because of others.
-func TestManager_ClosesSideBySide(t *testing.T) {
+// When a Manager closes, a fast server does not have to wait for a slow one, and a slow one gets no
+// extra time.
+func TestManager_ClosesInParallel(t *testing.T) {
 	m, err := lspconn.NewManager(t.Context(), func(key string) (lspconn.Server, error) {
 		b := map[string]behaviours{
-			"polite":   {},
-			"hangs":    {Shutdown: "never", EOF: "ignore", Exit: "ignore"},
-			"immortal": {Shutdown: "never", EOF: "ignore", Exit: "ignore", IgnoreTerm: true},
-			"crashed":  {},
+			"polite":     {},
+			"hangs":      {Shutdown: "never", EOF: "ignore", Exit: "ignore"},
+			"unkillable": {Shutdown: "never", EOF: "ignore", Exit: "ignore", IgnoreTerm: true},
+			"crashed":    {},
 		}
 		s := fake(role{Behaviour: b[key]})
 		s.Name = key
@@ -91,7 +93,7 @@ func TestManager_ClosesSideBySide(t *testing.T) {
 		t.Fatal(err)
 	}
 	conns := map[string]*lspconn.Conn{}
-	for _, key := range []string{"polite", "hangs", "immortal", "crashed"} {
+	for _, key := range []string{"polite", "hangs", "unkillable", "crashed"} {
 		if conns[key], err = m.Conn(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
@@ -110,11 +112,11 @@ func TestManager_ClosesSideBySide(t *testing.T) {
 		ends <- end{r, err}
 	}()
 	<-conns["polite"].Done()
-	select { // both have 4 s and more to go
+	select { // each server still has at least 4 s
 	case <-conns["hangs"].Done():
-		t.Error("the polite one has waited for the one that hangs")
-	case <-conns["immortal"].Done():
-		t.Error("the polite one has waited for the immortal")
+		t.Error("the fast server had to wait for the server that hangs")
+	case <-conns["unkillable"].Done():
+		t.Error("the fast server had to wait for the server that cannot be killed")
 	default:
 	}
 	e := <-ends
@@ -125,13 +127,13 @@ func TestManager_ClosesSideBySide(t *testing.T) {
 	for _, r := range e.reports {
 		got[r.Name] = r.Outcome.String()
 		if r.Total > 5*time.Second {
-			t.Errorf("past the deadline: %v", r)
+			t.Errorf("closing took longer than the deadline: %v", r)
 		}
 	}
-	equal(t, "outcomes", map[string]string{"polite": "Clean", "hangs": "Terminated", "immortal": "Killed", "crashed": "ExitedEarly"}, got)
+	testkit.Equal(t, "outcomes", got, map[string]string{"polite": "Clean", "hangs": "Terminated", "unkillable": "Killed", "crashed": "ExitedEarly"})
 }
 
-// None begins to close after another one has ended, however many there are.
+// All connections begin to close at the same time, however many there are.
 func TestManager_ClosesAllAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		side := gather(10)
@@ -141,7 +143,7 @@ func TestManager_ClosesAllAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lspconn.StartsOver(m, func(lspconn.Server) (lspconn.Link, error) { return serveHere(behaviours{}), nil })
+		lspconn.SetStart(m, func(lspconn.Server) (lspconn.ServerProcess, error) { return serveInProcess(behaviours{}), nil })
 		for i := range 10 {
 			conn, err := m.Conn(t.Context(), fmt.Sprint(i))
 			if err != nil {
@@ -155,8 +157,9 @@ func TestManager_ClosesAllAtOnce(t *testing.T) {
 	})
 }
 
-// Without a policy a server that has failed stays so; with one it is started again, but not at once, and not for ever.
-func TestManager_Restart(t *testing.T) {
+// Without a policy a failed server is not restarted. With a policy it is restarted after a wait,
+// and a limited number of times.
+func TestManager_RestartsByPolicy(t *testing.T) {
 	crash := func(t *testing.T, m *lspconn.Manager) *lspconn.Conn {
 		t.Helper()
 		conn, err := m.Conn(t.Context(), "k")
@@ -164,7 +167,7 @@ func TestManager_Restart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := conn.Call(t.Context(), "die", nil); err == nil {
-			t.Fatal("it lives")
+			t.Fatal("the server is still running")
 		}
 		<-conn.Done()
 		return conn
@@ -186,12 +189,12 @@ func TestManager_Restart(t *testing.T) {
 		second := crash(t, m)
 		third := crash(t, m)
 		if d := time.Since(begin); d < 50*time.Millisecond {
-			t.Errorf("two restarts after %v", d)
+			t.Errorf("the second restart came after %v", d)
 		}
 		if first == second || second == third {
-			t.Error("a connection has come back")
+			t.Error("the manager returned an earlier connection")
 		}
-		equal(t, "state of the first", lspconn.Closed, first.State())
+		testkit.Equal(t, "state of the first", first.State(), lspconn.Closed)
 		var exited *lspconn.ExitError
 		if _, err := m.Conn(t.Context(), "k"); !errors.As(err, &exited) {
 			t.Errorf("after two restarts: %v", err)
@@ -221,7 +224,7 @@ func TestManager_Restart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		closed(t, conn)
+		mustClose(t, conn)
 		again, err := m.Conn(t.Context(), "k")
 		if err != nil || again == conn {
 			t.Errorf("%v", err)
@@ -229,7 +232,7 @@ func TestManager_Restart(t *testing.T) {
 	})
 }
 
-func TestRestart_Waits(t *testing.T) {
+func TestRestart_WaitDoublesUpToLimit(t *testing.T) {
 	for _, test := range []struct {
 		r    lspconn.Restart
 		want []time.Duration
@@ -245,12 +248,12 @@ func TestRestart_Waits(t *testing.T) {
 				got = append(got, d)
 			}
 		}
-		equal(t, fmt.Sprintf("%+v", test.r), test.want, got)
+		testkit.Equal(t, fmt.Sprintf("%+v", test.r), got, test.want)
 	}
 }
 
-// Starting and closing race: nobody gets a connection that is left behind.
-func TestManager_Races(t *testing.T) {
+// If Conn and Close are called at the same time, no connection stays open.
+func TestManager_ClosesConnectionsStartedDuringClose(t *testing.T) {
 	for range 10 {
 		program := ctxshutdown.New(context.Background())
 		m, err := lspconn.NewManager(program, func(key string) (lspconn.Server, error) { return fake(role{}), nil })
@@ -281,7 +284,7 @@ func TestManager_Races(t *testing.T) {
 	}
 }
 
-func TestNewManager_BadInput(t *testing.T) {
+func TestNewManager_RejectsBadInput(t *testing.T) {
 	servers := func(key string) (lspconn.Server, error) { return lspconn.Server{}, errors.New("which one?") }
 	for _, opt := range []lspconn.ManagerOption{
 		lspconn.WithCloseTimeout(4 * time.Second),
@@ -302,8 +305,8 @@ func TestNewManager_BadInput(t *testing.T) {
 	}
 }
 
-// The deadline of Close holds, however many seats are busy: what it could not wait for is named.
-func TestManager_CloseDoesNotWaitForStarters(t *testing.T) {
+// Close returns by its deadline even if servers are still being started, and its error names them.
+func TestManager_CloseReportsServersBeingStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		m, err := lspconn.NewManager(t.Context(), func(string) (lspconn.Server, error) {
@@ -319,7 +322,7 @@ func TestManager_CloseDoesNotWaitForStarters(t *testing.T) {
 		synctest.Wait()
 		begin := time.Now()
 		_, err = m.Close(context.Background())
-		equal(t, "time", 5*time.Second, time.Since(begin))
+		testkit.Equal(t, "time", time.Since(begin), 5*time.Second)
 		if !errors.Is(err, lspconn.ErrUnconfirmed) {
 			t.Errorf("%v, while three are being started", err)
 		}
@@ -331,24 +334,25 @@ func TestManager_CloseDoesNotWaitForStarters(t *testing.T) {
 		contains(t, err, `"c" is still being started: no patience`)
 		close(release)
 		synctest.Wait()
-		if _, err := m.Close(context.Background()); err != nil { // the deadline has passed, and nobody is busy
+		if _, err := m.Close(context.Background()); err != nil { // all starts have ended, so there is no error although the deadline has passed
 			t.Errorf("a second Close: %v", err)
 		}
 	})
 }
 
-// A connection that began to close before its manager, by a later deadline, has to keep that of the manager.
-func TestManager_CloseCutsShort(t *testing.T) {
+// If a connection began to close before its manager, with a later deadline, its close ends at the
+// manager's deadline.
+func TestManager_CloseShortensDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stuck := &immortal{serveHere(behaviours{}), make(chan struct{})}
-		slow := serveHere(behaviours{Shutdown: "never", EOF: "ignore", Exit: "ignore", IgnoreTerm: true})
+		stuck := &unkillable{serveInProcess(behaviours{}), make(chan struct{})}
+		slow := serveInProcess(behaviours{Shutdown: "never", EOF: "ignore", Exit: "ignore", IgnoreTerm: true})
 		m, err := lspconn.NewManager(t.Context(), func(key string) (lspconn.Server, error) {
 			return lspconn.Server{Name: key, Command: []string{key}, CloseTimeout: 15 * time.Second}, nil
 		}, lspconn.WithCloseTimeout(5*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
-		lspconn.StartsOver(m, func(s lspconn.Server) (lspconn.Link, error) {
+		lspconn.SetStart(m, func(s lspconn.Server) (lspconn.ServerProcess, error) {
 			if s.Name == "stuck" {
 				return stuck, nil
 			}
@@ -365,24 +369,27 @@ func TestManager_CloseCutsShort(t *testing.T) {
 		synctest.Wait()
 		begin := time.Now()
 		reports, err := m.Close(context.Background())
-		equal(t, "time", 5*time.Second, time.Since(begin))
+		testkit.Equal(t, "time", time.Since(begin), 5*time.Second)
 		if !errors.Is(err, lspconn.ErrUnconfirmed) {
 			t.Errorf("%v", err)
 		}
 		contains(t, err, "stuck")
-		equal(t, "outcomes", "Killed Unconfirmed", fmt.Sprint(reports[0].Outcome, " ", reports[1].Outcome))
+		testkit.Equal(t, "outcomes", fmt.Sprint(reports[0].Outcome, " ", reports[1].Outcome), "Killed Unconfirmed")
 		close(stuck.dies)
 		time.Sleep(time.Hour)
-		for range 20 { // the deadline has passed, and what is known is told nevertheless
+		// Repeat this, because select chooses at random. A complete report must be returned even if
+		// the deadline has passed.
+		for range 20 {
 			again, _ := m.Close(context.Background())
-			equal(t, "reports of a second Close", fmt.Sprint(reports[0]), fmt.Sprint(again[0]))
+			testkit.Equal(t, "reports of a second Close", fmt.Sprint(again[0]), fmt.Sprint(reports[0]))
 		}
 	})
 }
 
-// A stop of the program is a stop of them all: one deadline, the manager's, whatever those of the servers, and whoever closes
-// one afterwards, or has begun to before.
-func TestManager_StopOfTheProgram(t *testing.T) {
+// When the program stops, all connections close by the manager's deadline, whatever their own
+// deadlines are. This includes connections on which Close was called before, or is called
+// afterwards.
+func TestManager_ClosesAllWhenProgramStops(t *testing.T) {
 	for _, keys := range [][]string{{"never"}, {"before"}, {"before", "after", "never"}} {
 		synctest.Test(t, func(t *testing.T) { stopOfTheProgram(t, keys) })
 	}
@@ -396,8 +403,8 @@ func stopOfTheProgram(t *testing.T, keys []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lspconn.StartsOver(m, func(lspconn.Server) (lspconn.Link, error) {
-		return serveHere(behaviours{Shutdown: "never", EOF: "ignore", Exit: "ignore", IgnoreTerm: true}), nil
+	lspconn.SetStart(m, func(lspconn.Server) (lspconn.ServerProcess, error) {
+		return serveInProcess(behaviours{Shutdown: "never", EOF: "ignore", Exit: "ignore", IgnoreTerm: true}), nil
 	})
 	conns := map[string]*lspconn.Conn{}
 	for _, key := range keys {
@@ -418,19 +425,20 @@ func stopOfTheProgram(t *testing.T, keys []string) {
 	if err := drained.Wait(context.Background()); err != nil {
 		t.Error(err)
 	}
-	equal(t, "time", 4500*time.Millisecond, time.Since(begin)) // of the SIGKILL
+	testkit.Equal(t, "time", time.Since(begin), 4500*time.Millisecond) // SIGKILL is sent at this time
 	reports, err := m.Close(context.Background())
 	if err != nil {
 		t.Error(err)
 	}
 	for _, r := range reports {
-		equal(t, r.Name, lspconn.Killed, r.Outcome)
+		testkit.Equal(t, r.Name, r.Outcome, lspconn.Killed)
 	}
-	equal(t, "reports", len(keys), len(reports))
+	testkit.Equal(t, "reports", len(reports), len(keys))
 }
 
-// Only the time that a server was up counts for Reset, not the time until somebody asks for it.
-func TestManager_ResetIsByUptime(t *testing.T) {
+// Only the time that a server was running counts toward Reset, not the time until the next call of
+// Conn.
+func TestManager_ResetCountsUptimeOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := 0
 		up := time.Millisecond
@@ -440,9 +448,9 @@ func TestManager_ResetIsByUptime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lspconn.StartsOver(m, func(lspconn.Server) (lspconn.Link, error) {
+		lspconn.SetStart(m, func(lspconn.Server) (lspconn.ServerProcess, error) {
 			started++
-			return serveHere(behaviours{Code: 1}), nil
+			return serveInProcess(behaviours{Code: 1}), nil
 		})
 		ask := func() error {
 			conn, err := m.Conn(t.Context(), "k")
@@ -459,15 +467,16 @@ func TestManager_ResetIsByUptime(t *testing.T) {
 		}
 		var exited *lspconn.ExitError
 		if !errors.As(err, &exited) {
-			t.Errorf("the last one was told %v", err)
+			t.Errorf("the last call of Conn returned %v", err)
 		}
-		equal(t, "started", 2, started)
+		testkit.Equal(t, "started", started, 2)
 		m.Close(context.Background())
 	})
 }
 
-// One that was up for long begins anew, also if it is asked for at once.
-func TestManager_Reset(t *testing.T) {
+// A server that ran for longer than Reset may be restarted Max times again, even if Conn is called
+// at once.
+func TestManager_LongUptimeResetsRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := lspconn.NewManager(t.Context(), func(string) (lspconn.Server, error) {
 			return lspconn.Server{Name: "here", Command: []string{"here"}}, nil
@@ -475,7 +484,7 @@ func TestManager_Reset(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lspconn.StartsOver(m, func(lspconn.Server) (lspconn.Link, error) { return serveHere(behaviours{Code: 1}), nil })
+		lspconn.SetStart(m, func(lspconn.Server) (lspconn.ServerProcess, error) { return serveInProcess(behaviours{Code: 1}), nil })
 		for range 5 {
 			conn, err := m.Conn(t.Context(), "k")
 			if err != nil {
@@ -488,18 +497,19 @@ func TestManager_Reset(t *testing.T) {
 	})
 }
 
-// A server that was not known to have ended at the deadline, and has ended since, makes room for the next one.
-func TestManager_ReplacesTheUnconfirmed(t *testing.T) {
+// If a server was unconfirmed at the deadline and has ended since, the next call of Conn starts a
+// new one.
+func TestManager_ReplacesUnconfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stuck := &immortal{serveHere(behaviours{}), make(chan struct{})}
+		stuck := &unkillable{serveInProcess(behaviours{}), make(chan struct{})}
 		m, err := lspconn.NewManager(t.Context(), func(string) (lspconn.Server, error) {
 			return lspconn.Server{Name: "here", Command: []string{"here"}}, nil
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		links := []lspconn.Link{stuck, serveHere(behaviours{})}
-		lspconn.StartsOver(m, func(lspconn.Server) (lspconn.Link, error) {
+		links := []lspconn.ServerProcess{stuck, serveInProcess(behaviours{})}
+		lspconn.SetStart(m, func(lspconn.Server) (lspconn.ServerProcess, error) {
 			l := links[0]
 			links = links[1:]
 			return l, nil

@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// A message is what comes from the server: a request (with id and method), a notification (method), a response (id).
+// A message is what the server has sent: a request (with id and method), a notification (with a
+// method only) or a response (with an id only).
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method *string         `json:"method"`
@@ -19,7 +20,7 @@ type message struct {
 
 func decode(body []byte) (m message, err error) {
 	if err := json.Unmarshal(body, &m); err != nil {
-		return m, &ProtocolError{What: "a message that cannot be read, " + quoted(body), Err: err}
+		return m, &ProtocolError{What: "a message that is not valid JSON-RPC, " + quoted(body), Err: err}
 	}
 	if bytes.Equal(m.ID, null) {
 		m.ID = nil
@@ -27,40 +28,41 @@ func decode(body []byte) (m message, err error) {
 	switch {
 	case m.ID == nil:
 	case len(m.ID) > maxID:
-		return m, &ProtocolError{What: fmt.Sprintf("an id of %d bytes, more than the %d that are kept", len(m.ID), maxID)}
+		return m, &ProtocolError{What: fmt.Sprintf("an id of %d bytes; the limit is %d", len(m.ID), maxID)}
 	case m.ID[0] != '"' && m.ID[0] != '-' && (m.ID[0] < '0' || m.ID[0] > '9'):
-		return m, &ProtocolError{What: "an id that is neither text nor a number: " + quoted(m.ID)}
+		return m, &ProtocolError{What: "an id that is neither a string nor a number: " + quoted(m.ID)}
 	}
 	if m.Method == nil && m.ID == nil && m.Error == nil {
-		return m, &ProtocolError{What: "neither request, notification nor response: " + quoted(body)}
+		return m, &ProtocolError{What: "a message that is neither a request, a notification nor a response: " + quoted(body)}
 	}
 	return m, nil
 }
 
 var null = []byte("null")
 
-// check refuses what would not be JSON once it is written.
-func check(method string, params json.RawMessage) error {
+// checkMessage returns an error for a message that would not be valid JSON, and for one that only
+// the connection itself is allowed to send.
+func checkMessage(method string, params json.RawMessage) error {
 	if method == "" || !utf8.ValidString(method) {
-		return &ResponseError{Code: CodeInvalidRequest, Message: fmt.Sprintf("lspconn: a method must be a name, not %q", method)}
+		return &ResponseError{Code: CodeInvalidRequest, Message: fmt.Sprintf("lspconn: invalid method %q: it must be non-empty UTF-8", method)}
 	}
 	switch method {
 	case "initialize", "initialized", "shutdown", "exit":
-		return &ResponseError{Code: CodeInvalidRequest, Message: fmt.Sprintf("lspconn: %s is sent by the connection itself, once; see Server.Initialize and Close", method)}
+		return &ResponseError{Code: CodeInvalidRequest, Message: fmt.Sprintf("lspconn: %s is sent by the connection itself; see Server.Initialize and Conn.Close", method)}
 	}
 	if len(params) > maxBody-1<<10 {
-		return &ResponseError{Code: CodeInvalidParams, Message: fmt.Sprintf("lspconn: params of %s have %d bytes, more than a message may", method, len(params))}
+		return &ResponseError{Code: CodeInvalidParams, Message: fmt.Sprintf("lspconn: params of %s have %d bytes, more than a message may have", method, len(params))}
 	}
 	if len(params) > 0 && !json.Valid(params) {
-		return &ResponseError{Code: CodeInvalidParams, Message: fmt.Sprintf("lspconn: params of %s are not JSON: %s", method, quoted(params))}
+		return &ResponseError{Code: CodeInvalidParams, Message: fmt.Sprintf("lspconn: params of %s are not valid JSON: %s", method, quoted(params))}
 	}
 	return nil
 }
 
-// headerRoom is what the header of a frame takes at most.
+// headerRoom is the size of the longest possible header of a message.
 const headerRoom = len("Content-Length: \r\n\r\n") + 10
 
-// frame returns a message with its header: of a request, or where id is negative, of a notification.
+// frame returns an encoded message with its header: a request, or a notification if id is negative.
 func frame(id int64, method string, params json.RawMessage) []byte {
 	b := make([]byte, headerRoom, headerRoom+64+len(method)+len(params))
 	b = append(b, `{"jsonrpc":"2.0"`...)
@@ -77,8 +79,9 @@ func frame(id int64, method string, params json.RawMessage) []byte {
 	return withHeader(append(b, '}'))
 }
 
-// reply returns a response with its header. The id is as the server wrote it.
-func reply(id, result json.RawMessage, failure *ResponseError) []byte {
+// replyFrame returns an encoded response with its header. The response repeats the id exactly as
+// the server wrote it.
+func replyFrame(id, result json.RawMessage, failure *ResponseError) []byte {
 	b := make([]byte, headerRoom, headerRoom+64+len(id)+len(result))
 	b = append(b, `{"jsonrpc":"2.0","id":`...)
 	b = append(b, id...)
@@ -87,7 +90,7 @@ func reply(id, result json.RawMessage, failure *ResponseError) []byte {
 		b = append(b, result...)
 	} else {
 		text, err := json.Marshal(failure)
-		if err != nil { // its Data is not JSON
+		if err != nil { // the error's Data is not valid JSON
 			text, _ = json.Marshal(&ResponseError{Code: failure.Code, Message: failure.Message})
 		}
 		b = append(b, `,"error":`...)
@@ -96,7 +99,7 @@ func reply(id, result json.RawMessage, failure *ResponseError) []byte {
 	return withHeader(append(b, '}'))
 }
 
-// withHeader puts the header into the room before the body.
+// withHeader writes the header into the headerRoom bytes before the body.
 func withHeader(b []byte) []byte {
 	h := make([]byte, 0, headerRoom)
 	h = append(h, "Content-Length: "...)
@@ -107,6 +110,8 @@ func withHeader(b []byte) []byte {
 	return b
 }
 
+// appendString appends s as a JSON string. Methods rarely need escaping, so the common case avoids
+// json.Marshal.
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {

@@ -5,57 +5,59 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/swansong-go/swansong/internal/unwind"
+	"github.com/swansong-go/swansong/internal/panics"
 )
 
-// A PanicError says that a callback of a [Server] has panicked, or ended its goroutine by runtime.Goexit. Callbacks run on
-// goroutines of the connection, where nobody but it could recover; so that nothing is swallowed, and the program still
-// drains, the connection fails with this error as its cause: everybody who waits for an answer has it, the server is
-// terminated and reaped, and the report names it. While the connection is closing, or has failed, that goes on as before,
-// and the report names the panic besides. A request of the server's is answered in any case, by an internal error.
+// A PanicError reports that a callback of a [Server] has panicked or called runtime.Goexit.
 //
-// The function of [NewManager] runs on the goroutine of the caller, who gets its panic as it is.
+// Callbacks run on goroutines of the connection, where the caller of Start cannot recover a panic.
+// The connection recovers it and fails with a PanicError: every pending call returns it, the server
+// is terminated and reaped, and the report names it. If the connection is already closing or has
+// failed, that continues, and the report names the panic in addition. A request of the server is
+// answered in any case, with an internal error.
+//
+// The function passed to [NewManager] runs on the goroutine of its caller, which receives the panic
+// itself.
 type PanicError struct {
 	Callback string // "OnRequest", "OnNotify" or "Logger"
-	Method   string // that it was called for; empty for the logger
-	Value    any    // what it panicked with; an error that says so where it was runtime.Goexit
-	Stack    []byte // where, as of runtime/debug.Stack
+	Method   string // the message's method; empty for Logger
+	Value    any    // the value of the panic; for runtime.Goexit, an error that says so
+	Stack    []byte // the stack of the panic, in the format of runtime/debug.Stack
 }
 
-// Error has all but the stack.
+// Error returns a message without the stack.
 func (e *PanicError) Error() string {
-	at := ""
+	method := ""
 	if e.Method != "" {
-		at = ", for " + e.Method
+		method = ", for " + e.Method
 	}
-	return fmt.Sprintf("panic in Server.%s%s: %v", e.Callback, at, e.Value)
+	return fmt.Sprintf("panic in Server.%s%s: %v", e.Callback, method, e.Value)
 }
 
-// Unwrap returns the value, if it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
+// Unwrap returns Value if it is an error.
+func (e *PanicError) Unwrap() error { return panics.Unwrap(e.Value) }
 
-// protect calls f, and then, also where f has called Goexit, with what it has panicked with, nil if it has not.
-func (c *Conn) protect(callback, method string, f func(), then func(*PanicError)) {
-	unwind.Catch(f, func(value any, stack []byte) {
+// catchPanic calls f. It then passes the panic of f to done, or nil if f returned. It calls done
+// even if f called runtime.Goexit.
+func (c *Conn) catchPanic(callback, method string, f func(), done func(*PanicError)) {
+	panics.Catch(f, func(value any, stack []byte) {
 		if value == nil {
-			then(nil)
+			done(nil)
 			return
 		}
 		p := &PanicError{Callback: callback, Method: method, Value: value, Stack: stack}
-		c.blame(p)
-		then(p)
+		c.recordPanic(p)
+		done(p)
 	})
 }
 
-// blame makes the first panic what the connection fails of, or what its report names besides.
-func (c *Conn) blame(p *PanicError) {
+// recordPanic logs the panic of a callback. The first panic makes the connection fail, or is added
+// to the report if the connection is already closing or has failed.
+func (c *Conn) recordPanic(p *PanicError) {
 	c.mu.Lock()
 	if c.panic == nil {
 		c.panic = p
-		close(c.panicEnd)
+		close(c.panicked)
 	}
 	c.mu.Unlock()
 	if p.Callback != "Logger" {
@@ -65,8 +67,9 @@ func (c *Conn) blame(p *PanicError) {
 	}
 }
 
-// panicked returns what the connection fails of, nil where it is told to stop anyway.
-func (c *Conn) panicked() error {
+// panicFailure returns the first panic as the reason why the connection fails, or nil if the
+// connection has been stopped.
+func (c *Conn) panicFailure() error {
 	if c.scope.Err() != nil {
 		return nil
 	}
@@ -75,7 +78,7 @@ func (c *Conn) panicked() error {
 	return c.panic
 }
 
-// withPanic returns err with the panic, if there was one; c.mu is held.
+// withPanic returns err joined with the first panic, if there was one. The caller holds c.mu.
 func (c *Conn) withPanic(err error) error {
 	switch {
 	case c.panic == nil || errors.Is(err, c.panic):
@@ -86,13 +89,14 @@ func (c *Conn) withPanic(err error) error {
 	return fmt.Errorf("%w; %w", err, c.panic)
 }
 
-// log has the logger told something. No lock is held: a handler may ask the connection. It has a goroutine of its own,
-// which is all that a Goexit in it ends.
-func (c *Conn) log(tell func(*slog.Logger)) {
+// log calls the function write with the Logger, if there is one. The caller holds no lock, since
+// the Logger's handler may call methods of the connection. The handler runs on a goroutine of its
+// own, so that a runtime.Goexit in it ends no other goroutine.
+func (c *Conn) log(write func(*slog.Logger)) {
 	if c.server.Logger == nil {
 		return
 	}
 	done := make(chan struct{})
-	go c.protect("Logger", "", func() { tell(c.server.Logger) }, func(*PanicError) { close(done) })
+	go c.catchPanic("Logger", "", func() { write(c.server.Logger) }, func(*PanicError) { close(done) })
 	<-done
 }

@@ -14,9 +14,10 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// What the table of docs/lspconn.md says of servers, seen without a Conn: if one no longer does it, something here may have
-// become superfluous, or has to be found out anew.
-func TestReal_Behaviour(t *testing.T) {
+// TestRealServers_BehaveAsDocumented checks the table in docs/reference/lspconn.md without using a
+// Conn. If it fails, a server has changed its behaviour, and a workaround in this package may have
+// become superfluous.
+func TestRealServers_BehaveAsDocumented(t *testing.T) {
 	dir := workspace(t)
 	for _, r := range reals {
 		t.Run(r.name, func(t *testing.T) {
@@ -30,29 +31,30 @@ func TestReal_Behaviour(t *testing.T) {
 
 			b = bareServer(t, server)
 			if r.name == "tsc" {
-				b.send(-1, "exit", nil) // which it ignores
+				b.send(-1, "exit", nil) // these servers ignore exit without shutdown
 			}
 			b.initialize()
-			if r.name != "tsc" { // that leaves, with code 2
+			if r.name != "tsc" { // tsc exits with code 2
 				b.ask(2, "shutdown", nil)
 				if m := b.ask(3, "textDocument/hover", r.position(dir)); m.Error != nil && m.Error.Code == lspconn.CodeInvalidRequest {
-					t.Error("it keeps to the specification, and refuses requests after shutdown as invalid")
+					t.Error("the server follows the specification now: it refuses requests after shutdown as invalid")
 				}
 			}
 			b.cmd.Process.Signal(syscall.SIGTERM)
 			if ws := b.end().Sys().(syscall.WaitStatus); ws.Signal() != syscall.SIGTERM {
-				t.Errorf("it handles SIGTERM: %v", ws)
+				t.Errorf("the server handles SIGTERM now: %v", ws)
 			}
 			leaves := r.name == "tsc" || r.name == "typescript-language-server"
-			if left := carrying(b.mark); leaves && len(left) == 0 {
-				t.Error("SIGTERM to it alone leaves nobody behind")
+			if left := withVariable(b.mark); leaves && len(left) == 0 {
+				t.Error("SIGTERM to the server alone leaves no process behind now")
 			}
 		})
 	}
 }
 
-// A bare is a server with nothing of ours around it but the framing.
-type bare struct {
+// A rawServer is a real language server that the test controls directly. Of this package, it uses
+// only the framing.
+type rawServer struct {
 	t      *testing.T
 	server lspconn.Server
 	mark   string
@@ -61,10 +63,10 @@ type bare struct {
 	next   func() ([]byte, error)
 }
 
-func bareServer(t *testing.T, server lspconn.Server) *bare {
+func bareServer(t *testing.T, server lspconn.Server) *rawServer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
-	b := &bare{t: t, server: server, mark: server.Env[len(server.Env)-1], cmd: exec.CommandContext(ctx, server.Command[0], server.Command[1:]...)}
+	b := &rawServer{t: t, server: server, mark: server.Env[len(server.Env)-1], cmd: exec.CommandContext(ctx, server.Command[0], server.Command[1:]...)}
 	b.cmd.Dir, b.cmd.Env = server.Dir, server.Env
 	var stdout io.Reader
 	var err error
@@ -81,7 +83,7 @@ func bareServer(t *testing.T, server lspconn.Server) *bare {
 	t.Cleanup(func() {
 		cancel()
 		b.stdin.Close()
-		for _, p := range carrying(b.mark) {
+		for _, p := range withVariable(b.mark) {
 			syscall.Kill(p.pid, syscall.SIGKILL)
 		}
 		b.cmd.Wait()
@@ -89,13 +91,13 @@ func bareServer(t *testing.T, server lspconn.Server) *bare {
 	return b
 }
 
-func (b *bare) send(id int64, method string, params json.RawMessage) {
+func (b *rawServer) send(id int64, method string, params json.RawMessage) {
 	if _, err := b.stdin.Write(lspconn.Frame(id, method, params)); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-// A response, or what the server asks.
+// A response is what a rawServer has sent: a response, or a request.
 type response struct {
 	ID     json.RawMessage
 	Method string
@@ -103,8 +105,8 @@ type response struct {
 	Error  *lspconn.ResponseError
 }
 
-// ask returns the response to a request, and answers what the server asks meanwhile.
-func (b *bare) ask(id int64, method string, params json.RawMessage) response {
+// ask sends a request and returns its response. Meanwhile it answers requests of the server.
+func (b *rawServer) ask(id int64, method string, params json.RawMessage) response {
 	b.t.Helper()
 	b.send(id, method, params)
 	for {
@@ -127,14 +129,15 @@ func (b *bare) ask(id int64, method string, params json.RawMessage) response {
 	}
 }
 
-func (b *bare) initialize() {
+func (b *rawServer) initialize() {
 	b.t.Helper()
 	b.ask(1, "initialize", b.server.Initialize)
 	b.send(-1, "initialized", json.RawMessage("{}"))
 }
 
-// end waits for the server, and leaves its pipes open: whom it leaves behind is not to be ended by them.
-func (b *bare) end() *os.ProcessState {
+// end waits until the server has exited. It leaves the pipes open, because closing them could end
+// processes that the server leaves behind.
+func (b *rawServer) end() *os.ProcessState {
 	b.t.Helper()
 	state, err := b.cmd.Process.Wait()
 	if err != nil {

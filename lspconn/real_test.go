@@ -17,18 +17,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// A real is a server that tools/lsp/install puts into bin/lsp.
+// A real describes a language server that tools/lsp/install has installed in bin/lsp.
 type real struct {
 	name     string
-	command  []string // below bin/lsp
-	file     string   // of the workspace, to be opened
+	command  []string // the path of the command is relative to bin/lsp
+	file     string   // the file of the workspace that the test opens
 	language string
 	text     string
-	code     int           // its exit code
-	leave    time.Duration // it takes at least so long from exit to its end
+	code     int           // the exit code of the server
+	leave    time.Duration // the process runs at least this long after the exit notification
 }
 
 const bin = "node_modules/.bin/"
@@ -47,7 +48,7 @@ var reals = []real{
 	{"bash-language-server", []string{bin + "bash-language-server", "start"}, "a.sh", "shellscript", "#!/bin/sh\na=1\necho $a\n", 0, 0},
 }
 
-// workspace writes the files of all servers.
+// workspace writes the files that the servers open.
 func workspace(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -73,7 +74,8 @@ func fileURI(parts ...string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(parts...))}).String()
 }
 
-// server returns how to start it, or skips the test where it is not installed. In CI that is an error.
+// server returns a Server that starts this language server. If it is not installed, the test is
+// skipped, or fails in CI.
 func (r real) server(t *testing.T, dir string) lspconn.Server {
 	t.Helper()
 	command := slices.Clone(r.command)
@@ -114,7 +116,8 @@ func (r real) server(t *testing.T, dir string) lspconn.Server {
 	}
 }
 
-// use has a server do a little of everything: open, a hundred changes of which the latest count, hover, completion.
+// use sends typical messages to the server: it opens a document, changes it a hundred times with
+// NotifyLatest, and requests hover and completion.
 func (r real) use(t *testing.T, conn *lspconn.Conn, dir string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -135,7 +138,7 @@ func (r real) use(t *testing.T, conn *lspconn.Conn, dir string) {
 			if err == nil && !json.Valid(result) {
 				err = fmt.Errorf("the result is %q", result)
 			}
-			var refused *lspconn.ResponseError // eslint and others do not do all of it, and say so
+			var refused *lspconn.ResponseError // eslint and others answer some of these requests with an error
 			if err != nil && !asResponse(err, &refused) {
 				t.Errorf("%s: %s: %v", r.name, method, err)
 			}
@@ -147,14 +150,14 @@ func (r real) use(t *testing.T, conn *lspconn.Conn, dir string) {
 	}
 }
 
-// change returns params of didChange: the text, with more at its end.
+// change returns the params of a didChange notification: the original text with the given addition.
 func (r real) change(dir string, version int, more string) json.RawMessage {
 	return encoded(map[string]any{
 		"textDocument":   map[string]any{"uri": fileURI(dir, r.file), "version": version},
 		"contentChanges": []any{map[string]any{"text": r.text + more}}})
 }
 
-// position returns params of hover and completion.
+// position returns the params of a hover or completion request.
 func (r real) position(dir string) json.RawMessage {
 	return encoded(map[string]any{"textDocument": map[string]any{"uri": fileURI(dir, r.file)}, "position": map[string]any{"line": 1, "character": 1}})
 }
@@ -177,45 +180,47 @@ func (r real) check(t *testing.T, report lspconn.Report) {
 	t.Helper()
 	t.Logf("%v; drain %v, handshake %v, leave %v, left %v", report, report.Drain, report.Handshake, report.Leave, report.Left)
 	if r.name == "gopls" && report.Outcome == lspconn.HandshakeTimeout {
-		return // its first shutdown takes as long as the machine needs to load the workspace
+		return // the server answers shutdown only after it has loaded the workspace
 	}
 	if report.Outcome != lspconn.Clean || report.Exit == nil || report.Exit.Code != r.code || len(report.Survivors) > 0 {
-		t.Errorf("%v, want Clean and exit code %d, and nobody left", report, r.code)
+		t.Errorf("report %v, want Clean, exit code %d, and no process left", report, r.code)
 	}
 	if report.Leave < r.leave {
-		t.Errorf("it has left in %v, and used to take %v", report.Leave, r.leave)
+		t.Errorf("the server ended within %v, but used to take at least %v", report.Leave, r.leave)
 	}
 }
 
-// A somebody is a process.
-type somebody struct {
+// An osProcess is a process of this machine.
+type osProcess struct {
 	name string
 	pid  int
 }
 
-// empty looks for who carries the variable that only this server has had in its environment, whatever a report says.
-func empty(t *testing.T, server lspconn.Server) {
+// checkNoneLeft checks that no process has the variable of this server in its environment. It does
+// not rely on the report of the connection.
+func checkNoneLeft(t *testing.T, server lspconn.Server) {
 	t.Helper()
-	if left := carrying(server.Env[len(server.Env)-1]); len(left) > 0 {
-		t.Errorf("%s is closed, and these are still there: %v", server.Name, left)
+	if left := withVariable(server.Env[len(server.Env)-1]); len(left) > 0 {
+		t.Errorf("%s is closed, but these processes are still running: %v", server.Name, left)
 	}
 }
 
-func TestReal(t *testing.T) {
+func TestRealServers_CloseClean(t *testing.T) {
 	dir := workspace(t)
 	for _, r := range reals {
 		t.Run(r.name, func(t *testing.T) {
 			server := r.server(t, dir)
-			conn := ready(t, server)
+			conn := startReady(t, server)
 			r.use(t, conn, dir)
-			r.check(t, closed(t, conn))
-			empty(t, server)
+			r.check(t, mustClose(t, conn))
+			checkNoneLeft(t, server)
 		})
 	}
 }
 
-// None of them survives its end before it is ready, or by force: neither node, nor the native children of node.
-func TestReal_Abrupt(t *testing.T) {
+// If a server is closed before it is ready, or by Force, none of its processes survives, including
+// node and the native children of node.
+func TestRealServers_LeaveNoProcessWhenKilled(t *testing.T) {
 	dir := workspace(t)
 	for _, by := range []struct {
 		name  string
@@ -228,11 +233,11 @@ func TestReal_Abrupt(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				report := closed(t, conn) // while it is Initializing, most likely
+				report := mustClose(t, conn) // the server is most likely still Initializing
 				if report.Outcome == lspconn.HandshakeTimeout || len(report.Survivors) > 0 {
 					t.Errorf("%v", report)
 				}
-				empty(t, server)
+				checkNoneLeft(t, server)
 				if conn, err = by.start(t.Context(), server); err != nil {
 					t.Fatal(err)
 				}
@@ -240,22 +245,22 @@ func TestReal_Abrupt(t *testing.T) {
 					t.Error(err)
 				}
 				conn.Scope().Force(nil)
-				report = closed(t, conn)
+				report = mustClose(t, conn)
 				want := lspconn.Terminated
 				if report.Exit.Signal == "killed" {
 					want = lspconn.Killed
 				}
 				if report.Outcome != want || len(report.Survivors) > 0 {
-					t.Errorf("by force: %v, want %v", report, want)
+					t.Errorf("report after Force: %v, want %v", report, want)
 				}
-				empty(t, server)
+				checkNoneLeft(t, server)
 			})
 		}
 	}
 }
 
-// All of them together, under load until they are closed, side by side: every caller is answered.
-func TestReal_Together(t *testing.T) {
+// All servers run side by side under load until they are closed. Every call returns.
+func TestRealServers_CloseTogetherUnderLoad(t *testing.T) {
 	dir := workspace(t)
 	byName := map[string]real{}
 	servers := map[string]lspconn.Server{}
@@ -292,15 +297,15 @@ func TestReal_Together(t *testing.T) {
 	var slowest, sum time.Duration
 	for _, report := range reports {
 		byName[report.Name].check(t, report)
-		empty(t, servers[report.Name])
+		checkNoneLeft(t, servers[report.Name])
 		slowest, sum = max(slowest, report.Total), sum+report.Total
 	}
-	equal(t, "servers", len(reals), len(reports))
-	t.Logf("closed in %v; the slowest took %v, all one after the other would have taken %v", wall, slowest, sum)
+	testkit.Equal(t, "servers", len(reports), len(reals))
+	t.Logf("closed in %v; the slowest phases %v, all one after the other would have taken %v", wall, slowest, sum)
 }
 
-// work changes and asks, again and again, until it is told that the connection is closing. The last one is then in flight,
-// or just about to be. started is called when the server has answered once.
+// work changes the document and sends requests until the connection is closing, so that a request
+// is pending when it closes. It calls started after the server has first answered.
 func (r real) work(t *testing.T, conn *lspconn.Conn, dir string, started func()) {
 	var callers sync.WaitGroup
 	for range 4 {
@@ -323,25 +328,25 @@ func (r real) work(t *testing.T, conn *lspconn.Conn, dir string, started func())
 	callers.Wait()
 }
 
-// A gathering holds up everybody until all are there: who would come only after others have gone never does.
-type gathering struct {
+// A barrier blocks goroutines until all of them have arrived.
+type barrier struct {
 	missing atomic.Int64
 	all     chan struct{}
 }
 
-func gather(n int) *gathering {
-	g := &gathering{all: make(chan struct{})}
+func gather(n int) *barrier {
+	g := &barrier{all: make(chan struct{})}
 	g.missing.Store(int64(n))
 	return g
 }
 
-func (g *gathering) by(t *testing.T) {
+func (g *barrier) by(t *testing.T) {
 	if g.missing.Add(-1) == 0 {
 		close(g.all)
 	}
 	select {
 	case <-g.all:
 	case <-time.After(tooLong):
-		t.Errorf("not closed side by side: %d wait for others", g.missing.Load())
+		t.Errorf("the servers do not close at the same time: %d have not arrived", g.missing.Load())
 	}
 }

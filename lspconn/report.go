@@ -9,16 +9,17 @@ import (
 	"github.com/swansong-go/swansong/internal/proc"
 )
 
-// Outcome is how a server came to its end: the most that had to be done.
+// An Outcome says how a server ended: by itself, or because of a step of closing, of which the
+// Outcome names the last one that was needed.
 type Outcome int
 
 const (
-	Clean            Outcome = iota // it answered shutdown, was told exit, and left; with whatever exit code
-	ExitedEarly                     // it ended before it was told to
-	HandshakeTimeout                // it did not answer shutdown, or not in time, but left when it was told exit or its stdin closed
-	Terminated                      // SIGTERM ended it, or it left when it had been sent one
-	Killed                          // SIGKILL ended it
-	Unconfirmed                     // at the deadline it was not known to have ended
+	Clean            Outcome = iota // the server answered shutdown, and exited after exit with any exit code
+	ExitedEarly                     // the server exited before the exit notification was sent
+	HandshakeTimeout                // the server did not answer shutdown in time or refused it, but exited after exit or when stdin was closed
+	Terminated                      // the server ended after SIGTERM
+	Killed                          // the server was ended by SIGKILL
+	Unconfirmed                     // the server was not known to have ended at the deadline
 )
 
 func (o Outcome) String() string {
@@ -39,13 +40,13 @@ func (o Outcome) String() string {
 	return "Outcome(?)"
 }
 
-// MarshalText returns the name, for JSON.
+// MarshalText returns the name of the outcome, as String does.
 func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// An Exit is how a process ended.
+// An Exit is the exit status of a process.
 type Exit struct {
-	Code   int    // -1 where a signal ended it
-	Signal string // empty where none did
+	Code   int    // the exit code, or -1 if a signal ended the process
+	Signal string // the name of the signal that ended the process, or empty
 }
 
 func (e Exit) String() string {
@@ -55,25 +56,25 @@ func (e Exit) String() string {
 	return fmt.Sprintf("exit code %d", e.Code)
 }
 
-// A Report says how a connection ended.
+// A Report describes how a connection ended.
 type Report struct {
 	Name    string
 	Outcome Outcome
-	Exit    *Exit // nil where the process is not known to have ended
+	Exit    *Exit // the exit status; nil if the process is not known to have ended
 
-	Failure   error    // what made the connection fail before it was closed, or the server be terminated; nil if nothing
-	Survivors []string // who of all that the server started could not be ended, as in "node[4711]"
-	Left      []string // who was still there when the server itself had ended
-	Stderr    string   // the last lines, up to 8 KiB
-	Stray     int      // responses to calls that had been answered or given up: ignored
+	Failure   error    // why the connection failed or the server had to be terminated, or nil
+	Survivors []string // processes started by the server that could not be ended, such as "node[4711]"
+	Left      []string // processes started by the server that were still running when the server exited
+	Stderr    string   // the end of what the server wrote to stderr, up to 8 KiB
+	Stray     int      // the number of responses ignored because their calls had been answered or cancelled
 
-	Drain     time.Duration // until the queue was written, or given up
-	Handshake time.Duration // from there until shutdown was answered, or given up
-	Leave     time.Duration // from there until the process was reaped, or given up
-	Total     time.Duration // of the closing
+	Drain     time.Duration // how long Close waited for queued messages to be written
+	Handshake time.Duration // how long Close then waited for the answer to shutdown
+	Leave     time.Duration // how long Close then waited for the process to end
+	Total     time.Duration // how long closing took altogether
 }
 
-// String is one line for logs.
+// String returns the report as one line.
 func (r Report) String() string {
 	exit := "not known to have ended"
 	if r.Exit != nil {
@@ -89,7 +90,7 @@ func (r Report) String() string {
 	return s
 }
 
-// LogValue returns the parts of the report that tell of trouble, and the durations.
+// LogValue returns the outcome, the durations and all problems as attributes.
 func (r Report) LogValue() slog.Value {
 	attrs := []slog.Attr{
 		slog.String("outcome", r.Outcome.String()),
@@ -119,7 +120,7 @@ func exitOf(e proc.Exit) *Exit {
 	return exit
 }
 
-func names(members []proc.Member) (names []string) {
+func memberNames(members []proc.Member) (names []string) {
 	for _, m := range members {
 		names = append(names, m.String())
 	}

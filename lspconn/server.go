@@ -11,42 +11,51 @@ import (
 	"time"
 )
 
-// A Server says how to start a language server and how to treat it. Only Command is needed.
+// A Server describes how to start a language server and how the connection to it behaves. Only
+// Command is required.
 type Server struct {
-	Name    string   // in reports and errors; empty: the base of Command[0]
+	Name    string   // used in reports and errors; empty means the base name of Command[0]
 	Command []string // Command[0] is looked up in PATH as os/exec does
-	Dir     string   // empty: that of this process
-	Env     []string // nil: that of this process
+	Dir     string   // the working directory; empty means that of this process
+	Env     []string // the environment; nil means that of this process
 
-	// Initialize is the params of the initialize request. Nil means a null processId, a null rootUri and no capabilities.
-	// It is not copied.
+	// Initialize is the params of the initialize request. Nil means a null processId, a null rootUri
+	// and no capabilities. It is not copied.
 	Initialize json.RawMessage
 
-	// InitializeTimeout is how long the server may take to answer it; then the connection fails. Zero means one minute.
+	// InitializeTimeout is how long the server may take to answer initialize before the connection
+	// fails. Zero means one minute.
 	InitializeTimeout time.Duration
 
-	// OnRequest answers a request of the server. Each call has a goroutine of its own, up to 256 at once; beyond that the
-	// server is refused, and where it leaves 8192 refusals unread, the connection fails. ctx ends when the connection has.
-	// An error that is a *ResponseError goes to the server as it is, another one as an internal error with its text. Nil
-	// answers every request with "method not found". For a panic, in it or in the encoding of its result, see [PanicError].
+	// OnRequest answers a request of the server. Each call has a goroutine of its own. Up to 256 run at
+	// the same time; further requests are rejected, and the connection fails if the server leaves 8192
+	// rejections unread. ctx ends when the connection has ended.
+	//
+	// An error that is a *ResponseError is sent as it is; the text of any other error is sent as an
+	// internal error. Nil answers every request with "method not found". [PanicError] documents a
+	// panic in OnRequest or in the encoding of its result.
 	OnRequest func(ctx context.Context, method string, params json.RawMessage) (result any, err error)
 
-	// OnNotify is called for each notification of the server, one after the other in their order. When it has fallen 1024
-	// behind, nothing is read from the server any more until it has caught up, responses included. Nil ignores them.
-	// After a panic in it, see [PanicError], it is not called any more.
+	// OnNotify is called for the notifications of the server, one at a time and in their order. While
+	// it lags behind by 1024 notifications, the connection reads nothing from the server, responses
+	// included. Nil ignores notifications. OnNotify is not called again after it has panicked; see
+	// [PanicError].
 	OnNotify func(method string, params json.RawMessage)
 
-	// CloseTimeout is the deadline of Close: 5 s to 15 s. Zero means 10 s. Where a Manager is closed or stopped, its counts.
+	// CloseTimeout is the deadline of Close: 5 s to 15 s. Zero means 10 s. When a Manager closes or is
+	// stopped, the Manager's timeout applies instead.
 	CloseTimeout time.Duration
 
-	// Discard has Close fail the messages that are queued instead of writing them. The one under way is still completed.
+	// Discard makes Close fail queued messages instead of writing them. A message that is being
+	// written is still completed.
 	Discard bool
 
-	// QueueLimit is how many messages may wait to be written before Call and Notify wait too. Zero means 1024.
+	// QueueLimit is how many messages may be queued before Call and Notify block. Zero means 1024.
 	QueueLimit int
 
-	// Logger is told of state changes, stray responses, panics and reports. Its handler may ask the connection for its state,
-	// and must not wait for it: the connection goes on when it returns. For a panic in it see [PanicError]. Nil logs nothing.
+	// Logger receives state changes, ignored responses, panics and reports. The connection waits for
+	// each call of its handler. The handler may call State, but must not wait for the connection.
+	// [PanicError] documents a panic in it. Nil logs nothing.
 	Logger *slog.Logger
 }
 
@@ -60,22 +69,23 @@ const (
 
 const defaultParams = `{"processId":null,"rootUri":null,"capabilities":{}}`
 
-// complete returns the Server with its defaults, or what is wrong with it.
-func (s Server) complete() (Server, error) {
+// withDefaults returns a copy of s with its defaults filled in, or an error for an invalid field.
+func (s Server) withDefaults() (Server, error) {
 	if len(s.Command) == 0 || s.Command[0] == "" {
-		return s, errors.New("lspconn: Server.Command is empty: it needs the name of a program")
+		return s, errors.New("lspconn: Server.Command is empty; set it to the program and its arguments")
 	}
 	s.Name = cmp.Or(s.Name, filepath.Base(s.Command[0]))
 	if s.Initialize == nil {
 		s.Initialize = json.RawMessage(defaultParams)
 	} else if !json.Valid(s.Initialize) {
-		return s, fmt.Errorf("lspconn: %s: Server.Initialize is not JSON: %s", s.Name, quoted(s.Initialize))
+		return s, fmt.Errorf("lspconn: %s: Server.Initialize is not valid JSON: %s", s.Name, quoted(s.Initialize))
 	}
 	if s.InitializeTimeout < 0 || s.QueueLimit < 0 {
-		return s, fmt.Errorf("lspconn: %s: Server.InitializeTimeout and QueueLimit must not be negative; zero means the default", s.Name)
+		return s, fmt.Errorf("lspconn: %s: Server.InitializeTimeout (%v) and QueueLimit (%d) must not be negative; zero means the default",
+			s.Name, s.InitializeTimeout, s.QueueLimit)
 	}
 	var err error
-	if s.CloseTimeout, err = closeTimeout(s.CloseTimeout); err != nil {
+	if s.CloseTimeout, err = checkCloseTimeout(s.CloseTimeout); err != nil {
 		return s, fmt.Errorf("lspconn: %s: Server.%w", s.Name, err)
 	}
 	s.InitializeTimeout = cmp.Or(s.InitializeTimeout, defaultInitialize)
@@ -83,9 +93,10 @@ func (s Server) complete() (Server, error) {
 	return s, nil
 }
 
-func closeTimeout(d time.Duration) (time.Duration, error) {
+// checkCloseTimeout returns d, or 10 s if d is zero, or an error if d is out of range.
+func checkCloseTimeout(d time.Duration) (time.Duration, error) {
 	if d = cmp.Or(d, defaultClose); d < minClose || d > maxClose {
-		return 0, fmt.Errorf("CloseTimeout is %v: it must be from %v to %v, or zero for %v", d, minClose, maxClose, defaultClose)
+		return 0, fmt.Errorf("CloseTimeout is %v; it must be between %v and %v, or zero for %v", d, minClose, maxClose, defaultClose)
 	}
 	return d, nil
 }

@@ -1,6 +1,6 @@
 package lspconn
 
-// State is what a connection is doing.
+// State is the life-cycle state of a connection.
 //
 //	Initializing ──initialize is answered──▶ Ready ──Close, or its scope is stopped──▶ Closing ──reaped──▶ Closed
 //	  │    │                                  │                                          ▲                  ▲
@@ -9,14 +9,15 @@ package lspconn
 //	  └────────the server fails───────▶ Failed ◀──the server fails                                          │
 //	                                       └──────────────────────reaped, and Close─────────────────────────┘
 //
-// There are no others. A connection that fails is terminated and reaped at once, nobody has to ask for it; it stays
-// Failed for everybody to see until it is closed.
+// There are no other transitions. The process of a failed connection is terminated and reaped at
+// once, without a call of Close. The connection stays Failed until it is closed, so that every
+// caller can see the failure.
 type State int
 
 const (
-	Initializing State = iota // messages are accepted, and wait until the server has answered initialize
-	Ready                     // messages are accepted, and written in order
-	Failed                    // the server has crashed, broken the protocol or refused initialize, or a callback has panicked
+	Initializing State = iota // messages are accepted, and written once the server has answered initialize
+	Ready                     // messages are accepted and written in order
+	Failed                    // the server crashed, broke the protocol or refused initialize, or a callback panicked
 	Closing                   // messages are refused
 	Closed                    // the process has been reaped
 )
@@ -37,8 +38,8 @@ func (s State) String() string {
 	return "State(?)"
 }
 
-// may reports whether a connection may go from s to next.
-func (s State) may(next State) bool {
+// canBecome reports whether a connection in state s may change to state next.
+func (s State) canBecome(next State) bool {
 	switch s {
 	case Initializing:
 		return next == Ready || next == Failed || next == Closing

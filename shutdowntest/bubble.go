@@ -17,43 +17,47 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
-	"github.com/swansong-go/swansong/internal/probe"
+	"github.com/swansong-go/swansong/internal/ctxkey"
 )
 
 // A run is one run of a scenario.
 //
-//	scenario ──the stop, its return, or an hour──▶ draining ──returned, and drained──▶ check ──▶ cleanups ──▶ over
-//	                                                  └──time is up──▶ failed, and Force ─────────▲
+//	scenario ──▶ draining ──the scenario has returned, all guards are released──▶ check ──▶ cleanups ──▶ end
+//	                └──neither within the time limit──▶ the test fails, Force ──────────────▲
 //
-// The scenario has a goroutine of its own: the main one of the bubble must be free to end, because what then remains can
-// be found and told of, whereas a scenario that hangs could only be ended with the process.
+// Draining begins when the scope is stopped, when the scenario returns, or after an hour. The scenario
+// runs in a goroutine of its own, not in the bubble's main one: if the scenario hangs, the main
+// goroutine can still end and report the goroutines that are left.
 type run struct {
 	scenario func(t *testing.T, s *ctxshutdown.Swansong) func()
 	within   time.Duration
-	stopAt   int //  the moment at which it is stopped, from 1 on; 0: none
+	stopAt   int // the number of the moment at which the scope is stopped; the first is 1, and 0 means none
 
 	scope *ctxshutdown.Swansong
 
-	mu      sync.Mutex // held during the stop: who comes to a guard meanwhile comes after it
-	moments int        // come to before the stop
-	stop    string     // where it came; empty: at no moment
+	mu      sync.Mutex // held while the scope is stopped, so that other goroutines reach their next moment after the stop
+	moments int        // the number of moments before the stop
+	stop    string     // describes where the scope was stopped; empty if it was not stopped at a moment
 
-	main, own goroutine // of the bubble, and of the scenario
-	checked   atomic.Bool
-	told      bool // that the drain does not end
+	main, scenarioGoroutine goroutine // the goroutines that run the bubble and the scenario
+	checked                 atomic.Bool
+	reported                bool // the test was marked as failed because the drain did not end
 }
 
 const longest = time.Hour
 
-// patience is how long a run may take by the clock on the wall, before somebody is told where it is.
-var patience = time.Minute
+// hangTimeout is how long a run may take in real time before the stacks of its goroutines are
+// printed.
+var hangTimeout = time.Minute
 
-// watch tells where a run is that takes too long by the clock on the wall: that of the bubble stands still while somebody waits
-// for a mutex, so that no limit is reached. It does not fail the test, which may just be slow; go test has a -timeout for that.
+// watch prints the stacks of the goroutines of a run that takes too long in real time. The time
+// limits of a run do not help then: the clock of a bubble stands still while a goroutine waits for
+// a mutex. watch does not fail the test, since the run may only be slow; the -timeout of go test
+// fails it.
 func (r *run) watch(t *testing.T) (stop func() bool) {
-	return time.AfterFunc(patience, func() {
-		where := "the stop is on its way"
-		if r.mu.TryLock() { // who hangs may have it
+	return time.AfterFunc(hangTimeout, func() {
+		where := "the stop is in progress"
+		if r.mu.TryLock() { // use TryLock, because a goroutine that hangs may hold the lock
 			r.mu.Unlock()
 			where = r.where(t)
 		}
@@ -61,8 +65,8 @@ func (r *run) watch(t *testing.T) (stop func() bool) {
 			m := header.FindStringSubmatch(trace)
 			return m == nil || m[3] == ""
 		})
-		fmt.Fprintf(os.Stderr, "shutdowntest: %s has run for %v, and its clock may stand still, as for a mutex that nobody unlocks; %s\n\n%s\n",
-			t.Name(), patience, where, strings.Join(stuck, "\n\n"))
+		fmt.Fprintf(os.Stderr, "shutdowntest: %s has run for %v; its clock may stand still because a goroutine waits for a mutex; %s\n\n%s\n",
+			t.Name(), hangTimeout, where, strings.Join(stuck, "\n\n"))
 	}).Stop
 }
 
@@ -74,11 +78,12 @@ func (r *run) do(t *testing.T) {
 		switch e := recover().(type) {
 		case nil:
 		case error:
-			// The only way to hear of what remains in a bubble is its panic, which has no type of its own.
+			// When a bubble ends with goroutines left, synctest panics. The panic has no type of
+			// its own, so it is recognized by its text.
 			if !strings.HasPrefix(e.Error(), "deadlock: ") {
 				panic(e)
 			}
-			if !r.told {
+			if !r.reported {
 				t.Errorf("shutdowntest: these goroutines never end; %s\n\n%s", r.where(t), r.main.others())
 			}
 			t.FailNow()
@@ -89,24 +94,25 @@ func (r *run) do(t *testing.T) {
 	synctest.Test(t, r.bubble)
 }
 
-// where says where the stop came, and how to have it come there again.
+// where describes where the scope was stopped, and how to run only this stop again.
 func (r *run) where(t *testing.T) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stop == "" {
-		return "the stop came at the end of the scenario"
+		return "the stop was made at the end of the scenario"
 	}
 	elements := strings.Split(t.Name(), "/")
 	for i, e := range elements {
 		elements[i] = "^" + regexp.QuoteMeta(e) + "$"
 	}
-	return fmt.Sprintf("the stop came %s; that alone:\n\tgo test -run '%s'", r.stop, strings.Join(elements, "/"))
+	return fmt.Sprintf("the stop was made %s; to run it alone:\n\tgo test -run '%s'", r.stop, strings.Join(elements, "/"))
 }
 
 func (r *run) bubble(t *testing.T) {
 	t.Helper()
 	r.main = self()
-	// The first cleanup is the last to run: who is on the way out may get there.
+	// Register this cleanup first, so that it runs last. It gives goroutines that are about to end
+	// some time.
 	t.Cleanup(func() { time.Sleep(r.within) })
 	defer func() {
 		t.Helper()
@@ -114,14 +120,14 @@ func (r *run) bubble(t *testing.T) {
 			t.Logf("shutdowntest: %s", r.where(t))
 		}
 	}()
-	r.scope = ctxshutdown.New(context.WithValue(context.Background(), probe.Key{}, probe.Func(r.reach)))
+	r.scope = ctxshutdown.New(context.WithValue(context.Background(), ctxkey.Hook{}, ctxkey.GuardHook(r.reach)))
 	defer r.checked.Store(true)
 
 	var check func()
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		r.own = self()
+		r.scenarioGoroutine = self()
 		check = r.scenario(t, r.scope)
 	}()
 	hour := time.NewTimer(longest)
@@ -146,7 +152,8 @@ func (r *run) bubble(t *testing.T) {
 	switch {
 	case !ends(returned):
 		r.fail(t, "the scenario has not returned")
-	case !ends(r.scope.Completion().Done()): // asked for now: the scenario may have taken a guard on its last yards
+	// Ask for the completion again, because the scenario may have acquired a guard after the stop.
+	case !ends(r.scope.Completion().Done()):
 		r.fail(t, "not drained")
 	case check != nil:
 		check()
@@ -155,23 +162,25 @@ func (r *run) bubble(t *testing.T) {
 
 func (r *run) fail(t *testing.T, what string) {
 	t.Helper()
-	r.told = true
+	r.reported = true
 	t.Errorf("shutdowntest: %s within %v of the stop: %v\n\n%s", what, r.within, r.scope.GuardReport(), r.main.others())
-	r.scope.Force(errLate)
+	r.scope.Force(errTooSlow)
 }
 
-var errLate = errors.New("shutdowntest: the drain has taken too long")
+var errTooSlow = errors.New("shutdowntest: the drain took too long")
 
-// reach is the probe of the scope.
-func (r *run) reach(m probe.Moment) {
-	if r.running(m) {
+// reach is called by the scope before and after every operation on a guard, which are the moments
+// of a run.
+func (r *run) reach(m ctxkey.GuardEvent) {
+	if r.countMoment(m) {
 		return
 	}
-	r.goLast()
+	r.letCheckRunFirst()
 }
 
-// running counts a moment, stops the scope if it is the one, and reports whether the scope has not been told to stop.
-func (r *run) running(m probe.Moment) bool {
+// countMoment counts a moment, and stops the scope if this is the chosen moment. It returns false
+// if the scope was stopped by this call or before.
+func (r *run) countMoment(m ctxkey.GuardEvent) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.scope.Err() != nil {
@@ -186,26 +195,28 @@ func (r *run) running(m probe.Moment) bool {
 	return false
 }
 
-// goLast keeps its caller back while the check is on its way, if everything has drained: the process could be over now.
+// letCheckRunFirst delays the goroutine that has released the last guard until the check has run,
+// because a real process could have exited by now.
 //
-// The check may also need the caller, which may hold a lock, for example. So it lasts only while those whom the process
-// would wait for do not wait themselves, and not for ever, should they wait by asking again and again. There is no wait by
-// the clock in it: to look at the goroutines is to have the scheduler stop each of them, which gets those on slow machines
-// on, too.
-func (r *run) goLast() {
-	// What the scenario itself does comes before its return, and the check after it.
-	if r.scope.State() != ctxshutdown.Complete || self() == r.own {
+// The check may need that goroutine, which may hold a lock, for example. So the delay ends as soon
+// as the goroutines of the bubble and of the scenario are blocked. It also ends after a number of
+// rounds, in case they poll. It uses no clock: reading the stacks of all goroutines makes the
+// scheduler run each of them, on slow machines too.
+func (r *run) letCheckRunFirst() {
+	// Do not delay the goroutine of the scenario: the check runs only after the scenario has
+	// returned.
+	if r.scope.State() != ctxshutdown.Complete || self() == r.scenarioGoroutine {
 		return
 	}
 	for range 200 {
 		runtime.Gosched()
-		if r.checked.Load() || !onTheirWay(r.main, r.own) {
+		if r.checked.Load() || !anyRunning(r.main, r.scenarioGoroutine) {
 			return
 		}
 	}
 }
 
-// caller says who has come to a guard.
+// caller returns the line of the code under test that has reached a guard.
 func caller() string {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs[:])])

@@ -1,8 +1,9 @@
-// Package shutdowntest finds out what a stop does to code that uses [ctxshutdown], by stopping it everywhere.
+// Package shutdowntest tests how code that uses [ctxshutdown] behaves when it is stopped, by stopping it at
+// every possible moment.
 //
-// A service is stopped once in its life, at a moment that nobody chose, and a job that is lost then is found by a
-// customer. [Run] runs a scenario in a [testing/synctest] bubble, first to its end, and then again for every moment at
-// which one of its guards is acquired or released, with a stop at that moment:
+// A service is stopped at an arbitrary moment, and a job that is lost then is noticed by a customer.
+// [Run] runs a scenario in a [testing/synctest] bubble: first to its end, and then once for every
+// moment at which one of its guards is acquired or released, with a stop at that moment:
 //
 //	func TestPool(t *testing.T) {
 //		shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
@@ -13,7 +14,7 @@
 //					accepted++
 //				}
 //			}
-//			return func() { // everything has drained: this is when the process would exit
+//			return func() { // everything has drained: the process would exit now
 //				if p.done != accepted {
 //					t.Errorf("%d of %d accepted jobs are done", p.done, accepted)
 //				}
@@ -21,40 +22,50 @@
 //		})
 //	}
 //
-// Each stop is a subtest. The first that fails says where the stop came and how to have it come there again, alone:
+// Each stop is a subtest. The first one that fails reports where the stop was made and how to run it
+// alone:
 //
 //	--- FAIL: TestPool/stop=13
 //	    pool_test.go:31: 4 of 5 accepted jobs are done
-//	    pool_test.go:20: shutdowntest: the stop came before a guard was acquired, at pool.go:33 in pool.work; that alone:
+//	    pool_test.go:20: shutdowntest: the stop was made before a guard was acquired, at pool.go:33 in pool.work; to run it alone:
 //	        go test -run '^TestPool$/^stop=13$'
 //
 // # What it finds
 //
-//   - A drain that does not end: the error names the guards, by scope, line and age, and shows every goroutine.
-//   - Work that is lost: the check sees what is there when the last guard has been released, and not a moment later. Who
-//     releases that guard does not go on before the check is over, unless the check waits for it.
-//   - Goroutines that are left behind.
-//   - With go test -race, what is read after the drain and was not written under a guard.
+//   - A drain that does not end: the error names the guards with scope, line and age, and shows all
+//     goroutines.
+//   - Lost work: the check sees the state at the time at which the last guard has been released. The
+//     goroutine that released it does not continue before the check has returned, so the check finds
+//     work that would be done after the release missing. If the check waits for that goroutine, it
+//     continues.
+//   - Goroutines that are left running.
+//   - With go test -race: data that is read after the drain and was not written under a guard.
 //
-// A moment of a scenario is where it does something with a guard, so the scopes of the code under test have to derive
-// from s, be it as children or, as in graceful.Run, as roots of their own. The signal that is taken for a SIGTERM is the
-// end of s:
+// A moment is the time before or after an operation on a guard. Run sees the guards of s, of its
+// children, and of every scope whose context derives from s, such as the root scope of a graceful.Run
+// that is called with s. For graceful.Run, stopping s acts as a SIGTERM:
 //
 //	return graceful.Run(s, serve, graceful.WithSignals())
 //
-// What a second signal does, and a third, is tested with [Signals].
+// [Signals] tests what a second and a third signal do.
 //
-// Where guards are held all along, the scenario can make moments in between: each s.Guard().Release() is four. A scenario that
-// has started goroutines waits until they have done what the stop is to come into the middle of, for its return is a stop:
+// # Writing scenarios
+//
+// If guards are held for a long time, the scenario can add moments: each s.Guard().Release() adds
+// four, before and after both operations. When the scenario returns, s is stopped. So a scenario that
+// has started goroutines waits until they have reached the point at which s is to be stopped:
 //
 //	ctxshutdown.Sleep(s, time.Second)
 //
-// Goroutines run as they do, so two runs need not be alike. They are, as a rule, where no two things happen at once, and
-// work that takes no time may be done by luck: have it take some, by time.Sleep, which costs nothing in a bubble. The
-// scenario itself, and loops that outlive the stop, sleep by [ctxshutdown.Sleep]: one that goes on through the stop with
-// time.Sleep gives what was released too early the time to be done all the same, and so hides a release before the write.
+// The scheduler decides in which order goroutines run, so two runs may differ unless no two operations
+// are simultaneous. Work that takes no time may finish before the stop by chance: give it a duration
+// with time.Sleep, which costs nothing in a bubble. The scenario itself, and loops that outlive the stop, must use
+// [ctxshutdown.Sleep]. With time.Sleep they would continue after the stop, and work whose guard was
+// released too early would have the time to finish, which hides the bug.
 //
-// What waits for a network or a lock is not asleep, as package synctest explains; use [net.Pipe]. So the clock of the bubble
-// stands still while somebody waits for a mutex that nobody unlocks: no limit of [Run] is ever reached, and the test hangs
-// until the -timeout of go test. After a minute by the clock on the wall, stderr has where the stop came, and the goroutines.
+// As package synctest explains, a goroutine that waits for the network or for a mutex is not durably
+// blocked; use [net.Pipe] instead of a network. While a goroutine waits for a mutex that is never
+// unlocked, the clock of the bubble stands still: no limit of [Run] is reached, and the test hangs
+// until the -timeout of go test. After one minute of real time, Run prints to stderr where the stop
+// was made, and the stacks of all goroutines.
 package shutdowntest

@@ -8,9 +8,10 @@ import (
 	"github.com/swansong-go/swansong/shutdowntest"
 )
 
-// A test of one's own is a scenario and a check: here, that each job which was accepted is done when everything has drained.
+// A test consists of a scenario and a check. This check requires that every accepted job is done
+// when everything has drained.
 func ExampleRun() {
-	runs("TestJobs", func(t *testing.T) { // func TestJobs(t *testing.T)
+	runs("TestJobs", func(t *testing.T) { // in a real test: func TestJobs(t *testing.T)
 		shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 			accepted, done := 0, make(chan struct{}, 10)
 			for range 10 {
@@ -34,9 +35,10 @@ func ExampleRun() {
 	})
 }
 
-// What takes longer than ten seconds to drain, by the clock of the bubble, says so.
+// A scenario that takes longer than ten seconds to drain, by the clock of the bubble, sets a longer
+// limit.
 func ExampleWithin() {
-	runs("TestExport", func(t *testing.T) { // func TestExport(t *testing.T)
+	runs("TestExport", func(t *testing.T) { // in a real test: func TestExport(t *testing.T)
 		shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 			export := s.Guard()
 			defer export.Release()
@@ -46,8 +48,8 @@ func ExampleWithin() {
 	})
 }
 
-// An example has no testing.T, so it cannot run what it shows. This does: as tests, which is what they are.
-func TestExamples(t *testing.T) {
+// TestExamples_Run runs the tests that the examples show, because an example has no testing.T.
+func TestExamples_Run(t *testing.T) {
 	runs = func(name string, test func(*testing.T)) { t.Run(name, test) }
 	defer func() { runs = func(string, func(*testing.T)) {} }()
 	ExampleRun()

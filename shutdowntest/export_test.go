@@ -2,5 +2,5 @@ package shutdowntest
 
 import "time"
 
-// SetPatience sets when those are told of who run for too long by the clock on the wall.
-func SetPatience(d time.Duration) { patience = d }
+// SetHangTimeout sets the real time after which the goroutines of a hanging run are printed.
+func SetHangTimeout(d time.Duration) { hangTimeout = d }

@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// A goroutine is one of a bubble, by the numbers that its stack trace begins with. There is no other way to tell what
-// goroutines do: the runtime keeps that to itself.
+// A goroutine is identified by the numbers at the beginning of its stack trace. The runtime offers
+// no other way to find out what goroutines are doing.
 type goroutine struct{ id, bubble string }
 
-// A trace begins with "goroutine 7 [chan receive (durable), synctest bubble 1]:".
+// header matches the first line of a stack trace, such as "goroutine 7 [chan receive (durable),
+// synctest bubble 1]:".
 var header = regexp.MustCompile(`^goroutine (\d+) .*?\[(.*?)(?:, synctest bubble (\d+))?\]:\n`)
 
 // self returns the calling goroutine.
@@ -21,7 +22,8 @@ func self() goroutine {
 	return goroutine{id: string(m[1]), bubble: string(m[3])}
 }
 
-// traces returns the stack traces of all goroutines, the caller's first.
+// traces returns the stack traces of all goroutines. The first one is that of the calling
+// goroutine.
 func traces() []string {
 	for size := 1 << 16; ; size *= 2 {
 		buf := make([]byte, size)
@@ -31,7 +33,8 @@ func traces() []string {
 	}
 }
 
-// others returns the stack traces of the goroutines in g's bubble, without those that every bubble has.
+// others returns the stack traces of the goroutines in the bubble of g, except for those that every
+// bubble has.
 func (g goroutine) others() string {
 	return strings.Join(slices.DeleteFunc(traces(), func(trace string) bool {
 		m := header.FindStringSubmatch(trace)
@@ -40,19 +43,21 @@ func (g goroutine) others() string {
 	}), "\n\n")
 }
 
-// onTheirWay reports whether one of these, other than the caller, is not waiting for anything.
-func onTheirWay(gs ...goroutine) bool {
+// anyRunning reports whether one of the goroutines is not blocked. It ignores the calling
+// goroutine.
+func anyRunning(gs ...goroutine) bool {
 	for _, trace := range traces()[1:] {
 		m := header.FindStringSubmatch(trace)
 		if m == nil || !slices.ContainsFunc(gs, func(g goroutine) bool { return g.id == m[1] }) {
 			continue
 		}
-		// Not what is waiting for the runtime, as everybody does now and then, or for a look like this one.
-		if !waiting.MatchString(m[2]) || strings.Contains(trace, "shutdowntest.(*run).reach(") {
+		// A goroutine that waits for the runtime does not count as blocked. Nor does one inside
+		// reach, which waits only while stacks are read.
+		if !blocked.MatchString(m[2]) || strings.Contains(trace, "shutdowntest.(*run).reach(") {
 			return true
 		}
 	}
 	return false
 }
 
-var waiting = regexp.MustCompile(`^(chan|select|sleep|sync|IO wait)`)
+var blocked = regexp.MustCompile(`^(chan|select|sleep|sync|IO wait)`)

@@ -13,7 +13,7 @@ import (
 	"github.com/swansong-go/swansong/shutdowntest"
 )
 
-// An orders handler stores an order and then has it shipped, which takes its time.
+// An orders is an HTTP handler that stores an order and then ships it, which takes a while.
 type orders struct {
 	s       *ctxshutdown.Swansong
 	stored  atomic.Int32
@@ -35,7 +35,7 @@ func (o *orders) handle(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// store stands for a transaction, which ends with its context.
+// store takes the place of a database transaction, which is cancelled when its context ends.
 func (o *orders) store(ctx context.Context) error {
 	if !ctxshutdown.Sleep(ctx, time.Millisecond) {
 		return context.Cause(ctx)
@@ -49,7 +49,9 @@ func (o *orders) ship() {
 	o.shipped.Add(1)
 }
 
-func TestHandler(t *testing.T) { shutdowntest.Run(t, handlerScenario((*orders).handle)) }
+func TestHandler_StoresAndShipsEveryOrder(t *testing.T) {
+	shutdowntest.Run(t, handlerScenario((*orders).handle))
+}
 
 func handlerScenario(handle func(o *orders, w http.ResponseWriter, r *http.Request)) scenario {
 	return func(t *testing.T, s *ctxshutdown.Swansong) func() {
@@ -58,7 +60,7 @@ func handlerScenario(handle func(o *orders, w http.ResponseWriter, r *http.Reque
 		var clients sync.WaitGroup
 		for i := range 3 {
 			clients.Go(func() {
-				time.Sleep(time.Duration(i) * 300 * time.Microsecond) // so that no two things happen at once
+				time.Sleep(time.Duration(i) * 300 * time.Microsecond) // different times, so that no two operations are simultaneous
 				for range 2 {
 					w := httptest.NewRecorder()
 					handle(o, w, httptest.NewRequestWithContext(base, "POST", "/orders", nil))

@@ -9,13 +9,15 @@ import (
 	"github.com/swansong-go/swansong/shutdowntest"
 )
 
-// A pipeline reads numbers, squares them and adds them up. What has been read is added.
+// A pipeline reads numbers, squares them and adds them up. Every number that was read must be
+// added.
 type pipeline struct {
 	s         *ctxshutdown.Swansong
 	read, sum int
 }
 
-// run starts three stages. The first listens to the stop, and the others to the stage before them, which closes their channel.
+// run starts three stages. The first stage ends when the scope is stopped. Each other stage ends
+// when the stage before it has closed its channel.
 func (p *pipeline) run(square func(p *pipeline, in <-chan int, out chan<- int)) {
 	numbers, squares := make(chan int), make(chan int)
 	read := p.s.Go(func(context.Context) {
@@ -28,7 +30,8 @@ func (p *pipeline) run(square func(p *pipeline, in <-chan int, out chan<- int)) 
 	if !read {
 		return
 	}
-	// Each stage stands for what the first has read, so it is not refused after a stop in between.
+	// Use Guard, not TryGuard: these stages process what the first one has read, so they must run
+	// even if the scope is stopped in between.
 	rest := p.s.Guard()
 	go func() {
 		defer rest.Release()
@@ -51,13 +54,15 @@ func square(_ *pipeline, in <-chan int, out chan<- int) {
 	}
 }
 
-func TestPipeline(t *testing.T) { shutdowntest.Run(t, pipelineScenario(square)) }
+func TestPipeline_AddsEveryNumberRead(t *testing.T) { shutdowntest.Run(t, pipelineScenario(square)) }
 
 func pipelineScenario(square func(p *pipeline, in <-chan int, out chan<- int)) scenario {
 	return func(t *testing.T, s *ctxshutdown.Swansong) func() {
 		p := &pipeline{s: s}
 		p.run(square)
-		for range 17 { // the stages hold a guard all along: this makes moments in between
+		// The stages hold their guards all the time, so these operations on guards add moments in
+		// between.
+		for range 17 {
 			time.Sleep(730 * time.Microsecond)
 			s.Guard().Release()
 		}

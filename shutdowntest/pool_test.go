@@ -9,7 +9,7 @@ import (
 	"github.com/swansong-go/swansong/shutdowntest"
 )
 
-// A pool does jobs. One that has been accepted is done, whatever happens.
+// A pool does jobs. Every job that was accepted must be done.
 type pool struct {
 	s    *ctxshutdown.Swansong
 	jobs chan job
@@ -26,7 +26,7 @@ func newPool(s *ctxshutdown.Swansong, workers int, work func(p *pool)) *pool {
 	return p
 }
 
-// submit holds a guard for the job from the moment it is accepted.
+// submit acquires a guard for the job, which is held until the job is done.
 func (p *pool) submit() bool {
 	g, ok := p.s.TryGuard()
 	if ok {
@@ -35,7 +35,7 @@ func (p *pool) submit() bool {
 	return ok
 }
 
-// work takes jobs as long as there can be any: until the last guard has been released.
+// work does jobs until the last guard has been released. After that no job can be submitted.
 func (p *pool) work() {
 	for j := range ctxshutdown.All(p.s.Work(), p.jobs) {
 		p.do()
@@ -48,7 +48,7 @@ func (p *pool) do() {
 	p.done.Add(1)
 }
 
-func TestPool(t *testing.T) {
+func TestPool_DoesEveryAcceptedJob(t *testing.T) {
 	shutdowntest.Run(t, poolScenario((*pool).work, (*pool).submit))
 }
 
@@ -58,7 +58,8 @@ func poolScenario(work func(*pool), submit func(*pool) bool) scenario {
 		var accepted int32
 		for accepted < 5 && submit(p) {
 			accepted++
-			ctxshutdown.Sleep(s, 300*time.Microsecond) // so that no two things happen at once, and each run is like the other
+			// Wait, so that no two operations are simultaneous and all runs are alike.
+			ctxshutdown.Sleep(s, 300*time.Microsecond)
 		}
 		return func() {
 			if done := p.done.Load(); done != accepted {
@@ -68,7 +69,8 @@ func poolScenario(work func(*pool), submit func(*pool) bool) scenario {
 	}
 }
 
-// What people write at first, and what the kit says to it.
+// These are typical first versions of a pool. The tests check what shutdowntest reports about their
+// bugs.
 
 func submitWithoutAGuard(p *pool) bool {
 	select {
@@ -83,7 +85,7 @@ func workThatTakesAndThenAsks(p *pool) {
 	for range ctxshutdown.All(p.s, p.jobs) {
 		g, ok := p.s.TryGuard()
 		if !ok {
-			return // with a job in its hands
+			return // the worker ends although it has taken a job
 		}
 		p.do()
 		g.Release()

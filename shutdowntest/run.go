@@ -19,25 +19,29 @@ type config struct {
 	within time.Duration
 }
 
-// Within sets how long the scenario may take to drain and to return once it has been told to stop, by the clock of the
-// bubble: 10 seconds by default, which is how long graceful.Run waits before it cancels work. Run fails where d is not
-// positive.
+// Within sets how long the scenario may take to return and to drain after the stop, by the clock of
+// the bubble. The default is 10 seconds, after which graceful.Run would cancel the work. Run fails
+// the test if d is not positive.
 func Within(d time.Duration) Option { return option(func(c *config) { c.within = d }) }
 
-// most is how many stops there are at most. Each of them runs the scenario, whose length is likely to grow with them.
-const most = 1000
+// maxStops is the largest number of runs with a stop. Long scenarios often have many moments, so
+// all runs together would take too long.
+const maxStops = 1000
 
-// Run runs scenario in a bubble of its own, once to the end, and then as often as it has come to a moment at which it
-// acquires or releases a guard, with s told to stop at that moment: before or after the operation, on the goroutine that
-// does it. Of more than 1000 moments, as many are tried, evenly spread.
+// Run runs scenario in a synctest bubble: once without a stop, and then once for each moment at
+// which it acquires or releases a guard, with s stopped at that moment. The stop is made before or
+// after the operation, on the goroutine that performs it. If there are more than 1000 moments, Run
+// chooses 1000 of them, evenly distributed.
 //
-// A run fails unless, within 10 seconds of the stop (see [Within]), scenario has returned and all guards of s and below
-// have been released, and within as long again, when the cleanups of t have run, all goroutines have ended. A run that
-// is not stopped in its course is stopped when scenario returns, or after an hour. Then check is called; nil checks
-// nothing. What happened before the releases of the guards synchronizes before it. Run stops at the first run that fails.
+// A run fails unless scenario returns and all guards of s and of the scopes below are released
+// within 10 seconds of the stop (see [Within]), and all goroutines end within the same time after
+// the cleanups of t. A run that is not stopped at a moment is stopped when scenario returns, or
+// after an hour. After the drain, check is called; a nil check is not. The releases of the guards
+// synchronize before the call of check. Run stops after the first run that fails.
 //
-// The t of scenario is for the run, and as in [synctest.Test]: without Run, Parallel and Deadline. Scenario runs in a
-// goroutine that may call t.FailNow. It may stop s by itself, and is called again, so it keeps nothing.
+// The t of scenario belongs to the run and has the limits that [synctest.Test] documents: no Run,
+// Parallel and Deadline. scenario runs in a goroutine that may call t.FailNow. It may stop s
+// itself. It is called many times, so it must not keep state.
 func Run(t *testing.T, scenario func(t *testing.T, s *ctxshutdown.Swansong) (check func()), opts ...Option) {
 	t.Helper()
 	if scenario == nil {
@@ -50,18 +54,18 @@ func Run(t *testing.T, scenario func(t *testing.T, s *ctxshutdown.Swansong) (che
 		}
 	}
 	if c.within <= 0 {
-		t.Fatalf("shutdowntest: Within(%v): must be positive; the clock of a bubble costs nothing", c.within)
+		t.Fatalf("shutdowntest: Within(%v): must be positive; time in a synctest bubble costs nothing", c.within)
 	}
 	whole := &run{scenario: scenario, within: c.within}
 	whole.do(t)
 	n := whole.moments
 	if n == 0 {
-		t.Fatal("shutdowntest: the scenario has come to no guard, so there is no moment to stop it at; derive the scopes of the code under test from s")
+		t.Fatal("shutdowntest: the scenario has acquired no guard, so there is no moment to stop it at; derive the scopes of the code under test from s")
 	}
-	if n > most {
-		t.Logf("shutdowntest: the scenario has %d moments; the stop comes at %d of them", n, most)
+	if n > maxStops {
+		t.Logf("shutdowntest: the scenario has %d moments; the stop is made at %d of them", n, maxStops)
 	}
-	for _, k := range spread(n, most) {
+	for _, k := range spread(n, maxStops) {
 		if !t.Run(fmt.Sprintf("stop=%d", k), func(t *testing.T) {
 			t.Helper()
 			(&run{scenario: scenario, within: c.within, stopAt: k}).do(t)
@@ -71,7 +75,8 @@ func Run(t *testing.T, scenario func(t *testing.T, s *ctxshutdown.Swansong) (che
 	}
 }
 
-// spread returns the numbers from 1 to n, or so many of them, evenly spread, with the first and the last.
+// spread returns the numbers from 1 to n. If n is greater than the parameter most, it returns that
+// many of them, evenly distributed and including the first and the last.
 func spread(n, most int) (ks []int) {
 	some := min(n, most)
 	for i := range some {

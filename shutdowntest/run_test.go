@@ -11,28 +11,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/shutdowntest"
 )
 
-func equal(t *testing.T, what string, got, want any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
-// What a guard operation sees of a stop at each of the moments around it.
-func TestTheStopComesAtEveryMoment(t *testing.T) {
+// TestRun_StopsAtEveryMoment calls a guard operation and records what it returns if the scope is
+// stopped at each of the moments around it.
+func TestRun_StopsAtEveryMoment(t *testing.T) {
 	acquire := func(s *ctxshutdown.Swansong) (*ctxshutdown.Guard, bool) { return ctxshutdown.Acquire(s) }
 	child := func(s *ctxshutdown.Swansong) *ctxshutdown.Swansong {
 		c, _ := ctxshutdown.WithCancel(s)
 		return c
 	}
-	// Where another root derives from s, its guards are seen, too.
+	// Operations on the guards of another root scope are moments, too, if its context derives from
+	// s.
 	root := func(s *ctxshutdown.Swansong) *ctxshutdown.Swansong { return ctxshutdown.New(s) }
 	for name, test := range map[string]struct {
 		take    func(s *ctxshutdown.Swansong) (*ctxshutdown.Guard, bool)
@@ -61,10 +55,10 @@ func TestTheStopComesAtEveryMoment(t *testing.T) {
 				before = "began Running; took it: false, Complete; released Complete"
 			}
 			held := "took it: true, ShuttingDown"
-			if strings.HasSuffix(name, "a root") { // it has its own guards
+			if strings.HasSuffix(name, "a root") { // the root has guards of its own
 				held = "took it: true, Complete"
 			}
-			equal(t, "the runs", got, []string{
+			testkit.Equal(t, "the runs", got, []string{
 				"began Running; took it: true, Running; released Running",
 				before,
 				"began Running; " + held + "; released Complete",
@@ -75,7 +69,7 @@ func TestTheStopComesAtEveryMoment(t *testing.T) {
 	}
 }
 
-func TestAllGuardsHaveMoments(t *testing.T) {
+func TestRun_CountsAllGuardOperations(t *testing.T) {
 	for name, test := range map[string]struct {
 		moments int
 		do      func(s *ctxshutdown.Swansong)
@@ -92,7 +86,7 @@ func TestAllGuardsHaveMoments(t *testing.T) {
 			s.Guard().Release()
 			ctxshutdown.New(context.Background()).Guard().Release()
 		}},
-		// After the stop, there is nothing to stop.
+		// After the scenario has stopped the scope itself, there are no more moments.
 		"stopped": {4, func(s *ctxshutdown.Swansong) { s.Guard().Release(); s.Shutdown(); s.Guard().Release() }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,18 +94,19 @@ func TestAllGuardsHaveMoments(t *testing.T) {
 			shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 				runs++
 				test.do(s)
-				time.Sleep(time.Nanosecond) // until all goroutines have done what they do
+				time.Sleep(time.Nanosecond) // wait until all goroutines are blocked or have ended
 				return nil
 			})
-			equal(t, "runs", runs, 1+test.moments)
+			testkit.Equal(t, "runs", runs, 1+test.moments)
 		})
 	}
 }
 
 func succeed(context.Context) error { return nil }
 
-// Of many moments, those that are tried are spread over the scenario.
-func TestManyMoments(t *testing.T) {
+// If a scenario has more moments than Run tries, the chosen moments are distributed evenly over the
+// scenario.
+func TestRun_SpreadsStopsOverManyMoments(t *testing.T) {
 	const guards = 255
 	var stops []int
 	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
@@ -124,9 +119,9 @@ func TestManyMoments(t *testing.T) {
 		}
 		return func() { stops = append(stops, took) }
 	})
-	equal(t, "runs", len(stops), 1+1000)
+	testkit.Equal(t, "runs", len(stops), 1+1000)
 	stops = stops[1:]
-	equal(t, "the last stop is the last moment", []int{stops[0], stops[len(stops)-1]}, []int{0, guards - 1})
+	testkit.Equal(t, "the last stop is the last moment", []int{stops[0], stops[len(stops)-1]}, []int{0, guards - 1})
 	for i, n := range stops[1:] {
 		if d := n - stops[i]; d < 0 || d > 1 {
 			t.Errorf("from stop %d to the next, it takes %d guards", i+1, d)
@@ -134,8 +129,9 @@ func TestManyMoments(t *testing.T) {
 	}
 }
 
-// The scenario of a server ends when it is told to, and a client may be who tells it.
-func TestAScenarioThatServesUntilTheStop(t *testing.T) {
+// A scenario that contains a server returns when it is stopped. A client of the server may request
+// the stop.
+func TestRun_AcceptsScenarioThatServes(t *testing.T) {
 	var took []time.Duration
 	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 		start := time.Now()
@@ -145,18 +141,18 @@ func TestAScenarioThatServesUntilTheStop(t *testing.T) {
 		return func() { took = append(took, time.Since(start)) }
 	})
 	second := time.Second
-	equal(t, "times", took, []time.Duration{time.Hour + second, second, second, second, second})
+	testkit.Equal(t, "times", took, []time.Duration{time.Hour + second, second, second, second, second})
 }
 
-func TestWithin(t *testing.T) {
+func TestWithin_SetsTimeLimit(t *testing.T) {
 	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 		s.Go(func(context.Context) { time.Sleep(59 * time.Minute) })
 		return nil
 	}, shutdowntest.Within(time.Hour), nil)
 }
 
-// Who is on the way out when everything has drained is not a leak.
-func TestGoroutinesMayTakeTheirTimeToEnd(t *testing.T) {
+// A goroutine that ends shortly after the drain does not count as a leak.
+func TestRun_AllowsGoroutineThatIsAboutToEnd(t *testing.T) {
 	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 		s.Guard().Release()
 		over := make(chan struct{})
@@ -169,8 +165,8 @@ func TestGoroutinesMayTakeTheirTimeToEnd(t *testing.T) {
 	})
 }
 
-// A check that needs who has released the last guard gets it.
-func TestACheckThatNeedsTheLastReleaser(t *testing.T) {
+// If the check waits for the goroutine that has released the last guard, the run does not deadlock.
+func TestRun_CheckMayWaitForLastReleaser(t *testing.T) {
 	for name, wait := range map[string]func(mu *sync.Mutex, done <-chan struct{}){
 		"lock":    func(mu *sync.Mutex, _ <-chan struct{}) { mu.Lock(); defer mu.Unlock() },
 		"channel": func(_ *sync.Mutex, done <-chan struct{}) { <-done },
@@ -202,8 +198,9 @@ func TestACheckThatNeedsTheLastReleaser(t *testing.T) {
 	}
 }
 
-// The end of s is what graceful.Run takes for a signal, and its own root is under the eyes of the kit.
-func TestGraceful(t *testing.T) {
+// If the scenario calls graceful.Run, stopping s acts as a signal. Operations on guards of
+// graceful.Run's own root scope are moments, too.
+func TestRun_StopsGracefulRun(t *testing.T) {
 	var ends []string
 	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 		flushed := false
@@ -226,10 +223,10 @@ func TestGraceful(t *testing.T) {
 		}
 	})
 	ends = slices.Compact(ends)
-	equal(t, "how it ends", ends, []string{"<nil> true"})
+	testkit.Equal(t, "how it ends", ends, []string{"<nil> true"})
 }
 
-func TestRunPanicsWithoutAScenario(t *testing.T) {
-	defer func() { equal(t, "panic", recover(), any("shutdowntest: Run with a nil scenario")) }()
+func TestRun_PanicsOnNilScenario(t *testing.T) {
+	defer func() { testkit.Equal(t, "panic", recover(), any("shutdowntest: Run with a nil scenario")) }()
 	shutdowntest.Run(t, nil)
 }

@@ -16,22 +16,25 @@ import (
 
 type scenario = func(t *testing.T, s *ctxshutdown.Swansong) func()
 
-// seededVar has this binary run a test that fails, in a process of its own.
+// If the environment contains seededVar, the test binary runs a test that fails.
 const seededVar = "SHUTDOWNTEST_SEEDED"
 
-// Each scenario has a bug, which the kit has to find, name, and find again when told where.
+// Each of these scenarios has a bug. Run must find the bug, describe it, and print a command that
+// finds it again.
 var seeded = []struct {
 	name     string
 	scenario scenario
-	says     []string // regular expressions; after ! what it does not say
+	// The output must match these regular expressions. It must not match those that begin with an
+	// exclamation mark.
+	says []string
 }{
 	{
 		"a pool that takes a job and then asks", poolScenario(workThatTakesAndThenAsks, submitWithoutAGuard),
-		[]string{`\d of \d accepted jobs are done`, `the stop came before a guard was acquired, at pool_test\.go:\d+ in shutdowntest_test\.workThatTakesAndThenAsks`},
+		[]string{`\d of \d accepted jobs are done`, `the stop was made before a guard was acquired, at pool_test\.go:\d+ in shutdowntest_test\.workThatTakesAndThenAsks`},
 	},
 	{
 		"a pool that releases before the job is done", poolScenario(workThatReleasesTooEarly, (*pool).submit),
-		[]string{`\d of \d accepted jobs are done`, `the stop came`},
+		[]string{`\d of \d accepted jobs are done`, `the stop was made`},
 	},
 	{
 		"a pool whose workers end with the stop", poolScenario(workThatEndsWithTheStop, (*pool).submit),
@@ -39,15 +42,15 @@ var seeded = []struct {
 	},
 	{
 		"a pool that forgets a guard", poolScenario(workThatForgetsAGuard, (*pool).submit),
-		[]string{`not drained within 10s of the stop: 2 guards: \(unnamed\) ×2 at pool_test\.go:\d+ for 10`, `the stop came at the end of the scenario`},
+		[]string{`not drained within 10s of the stop: 2 guards: \(unnamed\) ×2 at pool_test\.go:\d+ for 10`, `the stop was made at the end of the scenario`},
 	},
 	{
 		"a pool whose workers stay", poolScenario(workThatNeverEnds, (*pool).submit),
-		[]string{`these goroutines never end; the stop came at the end of the scenario`, `shutdowntest_test\.workThatNeverEnds`},
+		[]string{`these goroutines never end; the stop was made at the end of the scenario`, `shutdowntest_test\.workThatNeverEnds`},
 	},
 	{
 		"a handler that stores on the soft tier", handlerScenario(handleThatStoresOnTheSoftTier),
-		[]string{`an order got 500: ctxshutdown: shut down`, `the stop came .*handler_test\.go:\d+ in shutdowntest_test\.\(\*orders\)\.handle;`},
+		[]string{`an order got 500: ctxshutdown: shut down`, `the stop was made .*handler_test\.go:\d+ in shutdowntest_test\.\(\*orders\)\.handle;`},
 	},
 	{
 		"a handler that ships without a guard", handlerScenario(handleThatShipsWithoutAGuard),
@@ -69,7 +72,7 @@ var seeded = []struct {
 			}
 			return nil
 		},
-		[]string{`it is not what was hoped for`, `the stop came before a guard was acquired, at seeded_test\.go:\d+`, `!not returned`},
+		[]string{`it is not what was hoped for`, `the stop was made before a guard was acquired, at seeded_test\.go:\d+`, `!not returned`},
 	},
 	{
 		"a scenario that fails (by itself) at one moment", func(t *testing.T, s *ctxshutdown.Swansong) func() {
@@ -81,7 +84,7 @@ var seeded = []struct {
 			}
 			return nil
 		},
-		[]string{`not now`, `/stop=3`, `the stop came before a guard was released, at seeded_test\.go:\d+`},
+		[]string{`not now`, `/stop=3`, `the stop was made before a guard was released, at seeded_test\.go:\d+`},
 	},
 	{
 		"a drain that Force alone can end", func(t *testing.T, s *ctxshutdown.Swansong) func() {
@@ -91,7 +94,7 @@ var seeded = []struct {
 			})
 			return func() { t.Error("checked, although it has not drained") }
 		},
-		[]string{`not drained within 10s of the stop: 1 guard`, `cut short: shutdowntest: the drain has taken too long`, `!checked`},
+		[]string{`not drained within 10s of the stop: 1 guard`, `cut short: shutdowntest: the drain took too long`, `!checked`},
 	},
 	{
 		"a goroutine that takes too long to get out", func(t *testing.T, s *ctxshutdown.Swansong) func() {
@@ -102,13 +105,13 @@ var seeded = []struct {
 			}()
 			return nil
 		},
-		[]string{`these goroutines never end; the stop came at the end of the scenario`, `time\.Sleep`},
+		[]string{`these goroutines never end; the stop was made at the end of the scenario`, `time\.Sleep`},
 	},
 	{
 		"a scenario that takes a guard on its last yards", func(t *testing.T, s *ctxshutdown.Swansong) func() {
 			s.Guard().Release()
 			if s.Err() != nil {
-				time.Sleep(time.Second) // it has drained by now
+				time.Sleep(time.Second) // by now the scope has drained
 				s.Guard()
 			}
 			return nil
@@ -120,11 +123,11 @@ var seeded = []struct {
 			s.Guard().Release()
 			return func() { select {} }
 		},
-		[]string{`these goroutines never end; the stop came at the end of the scenario`, `seeded_test\.go`},
+		[]string{`these goroutines never end; the stop was made at the end of the scenario`, `seeded_test\.go`},
 	},
 	{
 		"a scenario without guards", func(t *testing.T, s *ctxshutdown.Swansong) func() { return nil },
-		[]string{`has come to no guard.*derive the scopes of the code under test from s`},
+		[]string{`has acquired no guard.*derive the scopes of the code under test from s`},
 	},
 	{
 		"a time that makes no sense", nil,
@@ -132,7 +135,7 @@ var seeded = []struct {
 	},
 }
 
-func TestSeeded(t *testing.T) {
+func TestRun_FindsSeededBugs(t *testing.T) {
 	if os.Getenv(seededVar) != "" {
 		for _, bug := range seeded {
 			t.Run(bug.name, func(t *testing.T) {
@@ -148,14 +151,14 @@ func TestSeeded(t *testing.T) {
 	}
 	for _, bug := range seeded {
 		t.Run(bug.name, func(t *testing.T) {
-			output := failing(t, "^TestSeeded$/^"+strings.ReplaceAll(regexp.QuoteMeta(bug.name), " ", "_")+"$")
+			output := failing(t, "^TestRun_FindsSeededBugs$/^"+strings.ReplaceAll(regexp.QuoteMeta(bug.name), " ", "_")+"$")
 			mustSay(t, output, bug.says)
-			if n := strings.Count(output, "that alone:"); n > 1 {
+			if n := strings.Count(output, "to run it alone:"); n > 1 {
 				t.Errorf("%d runs fail, and the first was to be the last:\n%s", n, output)
 			}
 			again := replay.FindStringSubmatch(output)
 			if again == nil {
-				return // it needs no stop
+				return // this bug appears even if the scope is not stopped
 			}
 			alone := failing(t, again[1])
 			mustSay(t, alone, bug.says)
@@ -171,7 +174,7 @@ func TestSeeded(t *testing.T) {
 
 var replay = regexp.MustCompile(`go test -run '(.*)'`)
 
-// failing runs a test of this binary that has to fail, and returns what it prints.
+// failing runs a test of this test binary, checks that it fails, and returns its output.
 func failing(t *testing.T, pattern string) string {
 	t.Helper()
 	self, err := os.Executable()

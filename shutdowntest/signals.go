@@ -4,11 +4,12 @@ import (
 	"context"
 	"os"
 
-	"github.com/swansong-go/swansong/internal/probe"
+	"github.com/swansong-go/swansong/internal/ctxkey"
 )
 
-// Signals returns a context in which [graceful.Run] takes its signals from send, and none from the system. It is for tests of
-// all that a second and a third signal lead to, which in a bubble are as quick as the first:
+// Signals returns a context with which [graceful.Run] receives its signals from send instead of the
+// operating system. It serves tests of a second and a third signal, which in a synctest bubble take no
+// time:
 //
 //	ctx, send := shutdowntest.Signals(t.Context())
 //	go func() { result <- graceful.Run(ctx, serve) }()
@@ -17,12 +18,13 @@ import (
 //	synctest.Wait()
 //	send(syscall.SIGTERM) // cut short
 //
-// Run sees the signals that it was configured for, by graceful.WithSignals, and in the order in which they are sent. As with
-// the system's, send does not wait until a signal has been dealt with, and one that comes when 16 others are waiting is lost.
-// The context is for one Run at a time. Inside of [Run], use it where the end of s is not enough: ctx then derives from s.
+// Run receives the signals that graceful.WithSignals configures, in the order in which they are sent. As
+// with signals of the system, send does not wait until a signal has been handled, and a signal is
+// lost if 16 others are waiting. The context is for one Run at a time. Inside of [Run], use it with a
+// ctx that derives from s, for tests that the end of s does not cover.
 func Signals(ctx context.Context) (_ context.Context, send func(os.Signal)) {
 	signals := make(chan os.Signal, 16)
-	return context.WithValue(ctx, probe.SignalsKey{}, signals), func(sig os.Signal) {
+	return context.WithValue(ctx, ctxkey.Signals{}, signals), func(sig os.Signal) {
 		select {
 		case signals <- sig:
 		default:

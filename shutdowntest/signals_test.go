@@ -13,15 +13,17 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/shutdowntest"
 )
 
-// One signal drains, two cut short, three give up; others than those asked for do nothing.
-func TestSignals(t *testing.T) {
+// The first signal begins the drain, the second one ends it early, and after the third one Run
+// gives up. Signals that are not configured have no effect.
+func TestSignals_AdvancePhases(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		signals []os.Signal
-		listens bool // the work ends when it is cancelled
+		listens bool // whether the work returns when it is cancelled
 		code    int
 		after   time.Duration
 	}{
@@ -53,16 +55,16 @@ func TestSignals(t *testing.T) {
 					synctest.Wait()
 					send(sig)
 				}
-				equal(t, "exit code", graceful.ExitCode(<-result), c.code)
-				equal(t, "time", time.Since(begin), c.after)
+				testkit.Equal(t, "exit code", graceful.ExitCode(<-result), c.code)
+				testkit.Equal(t, "time", time.Since(begin), c.after)
 				close(stuck)
 			})
 		})
 	}
 }
 
-// Where no signals are wired, none come.
-func TestSignals_NotWired(t *testing.T) {
+// A call of graceful.Run that is configured without signals receives none.
+func TestSignals_HaveNoEffectIfNotConfigured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, send := shutdowntest.Signals(t.Context())
 		send(os.Interrupt)
@@ -72,12 +74,12 @@ func TestSignals_NotWired(t *testing.T) {
 			}
 			return nil
 		}, graceful.WithSignals(), graceful.WithOutput(io.Discard))
-		equal(t, "error", fmt.Sprint(err), "nobody asked")
+		testkit.Equal(t, "error", fmt.Sprint(err), "nobody asked")
 	})
 }
 
-// Nobody waits for a signal to be dealt with: sixteen are kept, and the next is lost.
-func TestSignals_Waiting(t *testing.T) {
+// send does not block. Up to sixteen signals are buffered, and the next one is lost.
+func TestSignals_BuffersSixteen(t *testing.T) {
 	for others, want := range map[int]string{15: "<nil>", 16: "nobody asked"} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, send := shutdowntest.Signals(t.Context())
@@ -91,12 +93,12 @@ func TestSignals_Waiting(t *testing.T) {
 				}
 				return nil
 			}, graceful.WithOutput(io.Discard))
-			equal(t, fmt.Sprintf("error, behind %d others", others), fmt.Sprint(err), want)
+			testkit.Equal(t, fmt.Sprintf("error, behind %d others", others), fmt.Sprint(err), want)
 		})
 	}
 }
 
-// A second signal cuts the drain short.
+// A second signal ends the drain early.
 func ExampleSignals() {
 	ctx, send := shutdowntest.Signals(context.Background())
 	err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {

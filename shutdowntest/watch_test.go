@@ -13,11 +13,12 @@ import (
 	"github.com/swansong-go/swansong/shutdowntest"
 )
 
-// A bug that ends on a mutex is told of while it hangs. It has a process of its own, since nothing but its end ends it.
-func TestWatch(t *testing.T) {
+// If a scenario hangs on a mutex, Run prints its goroutines. The test runs such a scenario in
+// another process, since only the end of that process ends the scenario.
+func TestRun_ReportsHang(t *testing.T) {
 	const hangs = "SHUTDOWNTEST_HANGS"
 	if os.Getenv(hangs) != "" {
-		shutdowntest.SetPatience(10 * time.Millisecond)
+		shutdowntest.SetHangTimeout(10 * time.Millisecond)
 		shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 			var mu sync.Mutex
 			mu.Lock()
@@ -26,7 +27,7 @@ func TestWatch(t *testing.T) {
 			return nil
 		})
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestWatch$", "-test.timeout=1m")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestRun_ReportsHang$", "-test.timeout=1m")
 	cmd.Env = append(os.Environ(), hangs+"=1")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -39,10 +40,10 @@ func TestWatch(t *testing.T) {
 	defer cmd.Process.Kill()
 	told := false
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
-		told = told || strings.HasPrefix(lines.Text(), "shutdowntest: TestWatch has run for 10ms, and its clock may stand still")
-		if told && strings.Contains(lines.Text(), "watch_test.go") { // in the goroutine's trace
+		told = told || strings.HasPrefix(lines.Text(), "shutdowntest: TestRun_ReportsHang has run for 10ms; its clock may stand still")
+		if told && strings.Contains(lines.Text(), "watch_test.go") { // the line of output is part of the stack of the hanging goroutine
 			return
 		}
 	}
-	t.Error("nobody is told where the scenario hangs")
+	t.Error("the hang was not reported")
 }

@@ -11,31 +11,31 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// BaseContext reports HTTP servers whose requests are on the soft tier.
+// BaseContext reports HTTP servers whose requests the stop cancels.
 var BaseContext = &analysis.Analyzer{
 	Name: "basecontext",
 	Doc: `check that HTTP requests do not end at the stop
 
-The context of every request derives from what BaseContext, or ConnContext, of its http.Server returns. Where that is a
-scope, or a context derived from it, the stop cancels every request in flight: what a graceful shutdown is meant to see
-through fails at once, and clients get errors.
+The context of every request derives from the result of BaseContext, or ConnContext, of its http.Server. If that is a scope
+or derives from one, the stop cancels every request in flight. A graceful shutdown should let them finish; instead, clients
+get errors.
 
 Write
 
 	srv := &http.Server{BaseContext: s.BaseContext, Handler: h}
 
 which returns s.Work(), and let the handler acquire a guard: ctxshutdown.Acquire(r.Context()). A loop in a handler that
-should end at the stop looks at the scope: ctxshutdown.FromContext(r.Context()). httpdrain.Serve does all that by itself.
+should end at the stop checks the scope: ctxshutdown.FromContext(r.Context()). httpdrain.Serve does all of this.
 
-Function literals, functions and methods of the package that are assigned to the field are looked at, not what they call.
-The suggested fix inserts .Work() where the scope itself is returned.`,
+Checked are function literals, functions and methods of the package that are assigned to the field, but not the functions
+that they call. The suggested fix inserts .Work() if the function returns the scope itself.`,
 	URL:      "https://pkg.go.dev/github.com/swansong-go/swansong/vet#BaseContext",
 	Requires: []*analysis.Analyzer{inspect.Analyzer},
 	Run:      runBaseContext,
 }
 
 func runBaseContext(pass *analysis.Pass) (any, error) {
-	if !knowsCore(pass.Pkg) {
+	if !dependsOnCore(pass.Pkg) {
 		return nil, nil
 	}
 	root := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector).Root()
@@ -76,7 +76,7 @@ func checkBase(pass *analysis.Pass, root inspector.Cursor, from *lineages, field
 			continue
 		}
 		result := n.Results[0]
-		scope, soft := from.of(result).scope()
+		scope, soft := from.lineage(result).scope()
 		if !soft {
 			continue
 		}
@@ -87,8 +87,8 @@ func checkBase(pass *analysis.Pass, root inspector.Cursor, from *lineages, field
 		d := analysis.Diagnostic{
 			Pos:     result.Pos(),
 			End:     result.End(),
-			Message: fmt.Sprintf("the %s of the server derives from %s, whose stop would cancel every request in flight; return %s", v.Name(), scope, instead),
-			Related: []analysis.RelatedInformation{{Pos: value.Pos(), End: value.End(), Message: "the server is given it here"}},
+			Message: fmt.Sprintf("the %s of the server derives from %s, whose stop cancels every request in flight; return %s", v.Name(), scope, instead),
+			Related: []analysis.RelatedInformation{{Pos: value.Pos(), End: value.End(), Message: fmt.Sprintf("%s is set here", v.Name())}},
 		}
 		if isScope(pass.TypesInfo.TypeOf(result)) {
 			d.SuggestedFixes = workFix(result)
@@ -97,7 +97,7 @@ func checkBase(pass *analysis.Pass, root inspector.Cursor, from *lineages, field
 	}
 }
 
-// bodyOf returns the body of a function value, nil if it cannot be told or is in another package.
+// bodyOf returns the body of a function value, or nil if it is unknown or in another package.
 func bodyOf(info *types.Info, root inspector.Cursor, from *lineages, value ast.Expr) *ast.BlockStmt {
 	var id *ast.Ident
 	switch e := ast.Unparen(value).(type) {

@@ -10,9 +10,9 @@ import (
 
 const corePath = "github.com/swansong-go/swansong/ctxshutdown"
 
-// knowsCore reports whether a package can hold anything of ctxshutdown: a package that never imports it may be given a
-// scope by one that does.
-func knowsCore(pkg *types.Package) bool {
+// dependsOnCore reports whether a package imports ctxshutdown, directly or through other packages.
+// A package that imports it indirectly may receive scopes from another package.
+func dependsOnCore(pkg *types.Package) bool {
 	seen := map[*types.Package]bool{}
 	var knows func(*types.Package) bool
 	knows = func(p *types.Package) bool {
@@ -25,13 +25,14 @@ func knowsCore(pkg *types.Package) bool {
 	return knows(pkg)
 }
 
-// callee returns the function or method that is called, nil where that is not known.
+// callee returns the function or method that is called, or nil if it is unknown.
 func callee(info *types.Info, call *ast.CallExpr) *types.Func {
 	fn, _ := typeutil.Callee(info, call).(*types.Func)
 	return fn
 }
 
-// isNamed reports whether fn is in the package, under one of the names: "Acquire" is a function, "Swansong.Guard" a method.
+// isNamed reports whether fn belongs to the package and has one of the names. "Acquire" is the name
+// of a function, "Swansong.Guard" that of a method.
 func isNamed(fn *types.Func, pkg string, names ...string) bool {
 	if fn == nil || fn.Pkg() == nil || fn.Pkg().Path() != pkg {
 		return false
@@ -66,7 +67,7 @@ func isType(t types.Type, pkg, name string) bool {
 
 func isContext(t types.Type) bool { return isType(t, "context", "Context") }
 
-// acquires reports whether fn returns a guard that its caller has to release.
+// acquires reports whether fn returns a guard that its caller must release.
 func acquires(fn *types.Func) bool {
 	if fn == nil || fn.Pkg() == nil || fn.Pkg().Path() != corePath || fn.Signature().Results().Len() == 0 {
 		return false
@@ -74,8 +75,8 @@ func acquires(fn *types.Func) bool {
 	return isPointerTo(fn.Signature().Results().At(0).Type(), corePath, "Guard")
 }
 
-// method returns the expression on which a method is called, nil if call is not of that form.
-func method(call *ast.CallExpr) ast.Expr {
+// receiverExpr returns x of the call x.f(), or nil if the call has another form.
+func receiverExpr(call *ast.CallExpr) ast.Expr {
 	if sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok {
 		return sel.X
 	}

@@ -11,30 +11,32 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// deferFix suggests to defer a call right after the statement that makes what h holds. It suggests nothing where that could
-// end somebody else's work: where the value also goes elsewhere, or lives no longer than one round of a loop.
-func deferFix(pass *analysis.Pass, call inspector.Cursor, h *holding, b binding, deferred string) []analysis.SuggestedFix {
-	if _, loop := inLoop(call); loop || !h.fresh {
+// deferFix suggests to insert a defer after the statement that acquires the resource. It suggests
+// nothing if the defer could release the resource while other code uses it: if it is handed over,
+// or acquired in a loop.
+func deferFix(pass *analysis.Pass, call inspector.Cursor, res *resource, b binding, deferred string) []analysis.SuggestedFix {
+	if _, loop := inLoop(call); loop || !res.declared {
 		return nil
 	}
-	for _, m := range h.mentions {
-		if m.effect == handsOver || enclosing(m.cur) != h.fn.Node() {
+	for _, m := range res.mentions {
+		if m.effect == handOver || enclosing(m.cur) != res.fn.Node() {
 			return nil
 		}
 	}
-	at, depth := deferPlace(pass, h, b)
+	at, depth := deferPlace(pass, res, b)
 	if !at.IsValid() {
 		return nil
 	}
 	return []analysis.SuggestedFix{{
 		Message:   "Insert defer " + deferred,
-		TextEdits: []analysis.TextEdit{insertLine(pass, h, at, strings.Repeat("\t", depth)+"defer "+deferred)},
+		TextEdits: []analysis.TextEdit{insertLine(pass, res, at, strings.Repeat("\t", depth)+"defer "+deferred)},
 	}}
 }
 
-// deferPlace returns the position after which the value is surely held, and how deep the statements there are indented.
-func deferPlace(pass *analysis.Pass, h *holding, b binding) (at token.Pos, depth int) {
-	stmt, ok := h.fn.FindNode(b.stmt)
+// deferPlace returns a position at which the resource is held, and the indentation of the
+// statements there.
+func deferPlace(pass *analysis.Pass, res *resource, b binding) (at token.Pos, depth int) {
+	stmt, ok := res.fn.FindNode(b.stmt)
 	if !ok {
 		return token.NoPos, 0
 	}
@@ -48,36 +50,36 @@ func deferPlace(pass *analysis.Pass, h *holding, b binding) (at token.Pos, depth
 	switch stmt.ParentEdgeKind() {
 	case edge.BlockStmt_List, edge.CaseClause_Body, edge.CommClause_Body:
 		at, depth = stmt.Node().End(), column(pass, stmt.Node())-1
-		// After g, ok := s.TryGuard() one writes if !ok { return } first.
-		if next, ok := stmt.NextSibling(); ok && h.ok != nil {
-			if n, ok := next.Node().(*ast.IfStmt); ok && n.Init == nil && n.Else == nil && h.isNegated(n.Cond) && leaves(n.Body) {
+		// After g, ok := s.TryGuard() comes if !ok { return }.
+		if next, ok := stmt.NextSibling(); ok && res.ok != nil {
+			if n, ok := next.Node().(*ast.IfStmt); ok && n.Init == nil && n.Else == nil && res.isNegated(n.Cond) && endsWithJump(n.Body) {
 				at = n.End()
 			}
 		}
 	case edge.IfStmt_Init:
 		n := stmt.Parent().Node().(*ast.IfStmt)
 		depth = column(pass, n)
-		if h.isOK(n.Cond) {
+		if res.isOK(n.Cond) {
 			at = n.Body.Lbrace + 1
-		} else if block, ok := n.Else.(*ast.BlockStmt); ok && h.isNegated(n.Cond) && leaves(n.Body) {
+		} else if block, ok := n.Else.(*ast.BlockStmt); ok && res.isNegated(n.Cond) && endsWithJump(n.Body) {
 			at = block.Lbrace + 1
 		}
 	}
 	return at, depth
 }
 
-func (h *holding) isOK(cond ast.Expr) bool {
+func (res *resource) isOK(cond ast.Expr) bool {
 	id, ok := ast.Unparen(cond).(*ast.Ident)
-	return ok && h.ok != nil && h.info.Uses[id] == types.Object(h.ok)
+	return ok && res.ok != nil && res.info.Uses[id] == types.Object(res.ok)
 }
 
-func (h *holding) isNegated(cond ast.Expr) bool {
+func (res *resource) isNegated(cond ast.Expr) bool {
 	not, ok := ast.Unparen(cond).(*ast.UnaryExpr)
-	return ok && not.Op == token.NOT && h.isOK(not.X)
+	return ok && not.Op == token.NOT && res.isOK(not.X)
 }
 
-// leaves reports whether a block ends by going elsewhere.
-func leaves(b *ast.BlockStmt) bool {
+// endsWithJump reports whether a block ends with return, break, continue or goto.
+func endsWithJump(b *ast.BlockStmt) bool {
 	if len(b.List) == 0 {
 		return false
 	}
@@ -88,12 +90,12 @@ func leaves(b *ast.BlockStmt) bool {
 	return false
 }
 
-// insertLine inserts a statement as the line after pos, so that a comment on the line of pos stays there. In a block of
-// one line there is no line after pos.
-func insertLine(pass *analysis.Pass, h *holding, pos token.Pos, stmt string) analysis.TextEdit {
+// insertLine returns an edit that inserts a statement on the line after pos, so that a comment on
+// the line of pos stays there. If the block is on one line, the statement is inserted at pos.
+func insertLine(pass *analysis.Pass, res *resource, pos token.Pos, stmt string) analysis.TextEdit {
 	file := pass.Fset.File(pos)
 	text := stmt + "\n"
-	if cur, ok := h.fn.FindByPos(pos-1, pos); ok {
+	if cur, ok := res.fn.FindByPos(pos-1, pos); ok {
 		for block := range cur.Enclosing((*ast.BlockStmt)(nil)) {
 			if line := file.Line(pos); line < file.Line(block.Node().End()) {
 				pos = file.LineStart(line + 1)
@@ -106,5 +108,6 @@ func insertLine(pass *analysis.Pass, h *holding, pos token.Pos, stmt string) ana
 	return analysis.TextEdit{Pos: pos, End: pos, NewText: []byte(text)}
 }
 
-// column returns where a node begins in its line, whatever a //line comment says, which for generated code may have no columns.
+// column returns the column of a node in its file. It ignores //line comments, which may have no
+// columns in generated code.
 func column(pass *analysis.Pass, n ast.Node) int { return pass.Fset.PositionFor(n.Pos(), false).Column }

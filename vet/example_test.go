@@ -6,7 +6,8 @@ import (
 	"github.com/swansong-go/swansong/vet"
 )
 
-// A driver of one's own takes them all, as multichecker.Main(vet.Analyzers()...) does in swansongvet.
+// To run all checks in your own driver, pass them to it, as swansongvet does:
+// multichecker.Main(vet.Analyzers()...).
 func ExampleAnalyzers() {
 	for _, a := range vet.Analyzers() {
 		fmt.Println(a.Name)

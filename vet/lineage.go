@@ -10,44 +10,47 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// A name is a variable, or a field of a variable, as in h.app.scope. Two names may stand for one value; they are then
-// taken for two, unless one is seen to be assigned to the other.
+// A name is a variable, or a field of a variable such as h.app.scope. Two names may have the same
+// value. They count as two values, unless the code assigns one to the other.
 type name struct {
-	root  types.Object
-	path  string // ".app.scope"
-	scope bool   // it is a *ctxshutdown.Swansong
-	of    bool   // it is the scope of the context that root and path name
+	root       types.Object // the variable
+	path       string       // the fields, such as ".app.scope"
+	scope      bool         // the type is *ctxshutdown.Swansong
+	viaContext bool         // not the variable or field itself, but the scope of the context in it
 }
 
 func (n name) String() string { return n.root.Name() + n.path }
 
-// A lineage is what a context derives from, as far as it can be told: when one of these ends, so does the context.
+// A lineage has the ancestors of a context, as far as they are known. If one of them ends, the
+// context ends. After
 //
-//	ctx, cancel := context.WithTimeout(child, d)    names: ctx, child, s; then hard
-//	child, cancel := ctxshutdown.WithCancel(s)
 //	s := ctxshutdown.New(parent.Work())
+//	child, cancel := ctxshutdown.WithCancel(s)
+//	ctx, cancel := context.WithTimeout(child, d)
+//
+// the lineage of ctx has the names ctx, child and s, the three calls, and is hard.
 type lineage struct {
 	names []name
-	calls []*ast.CallExpr // that made the context and those before it; the last may be of any kind
-	hard  bool            // what comes next is the hard tier of a scope, which the stop does not end
+	calls []*ast.CallExpr // that created the context and its ancestors; the last may be any call
+	hard  bool            // the next ancestor is the hard context of a scope, which the stop does not end
 }
 
-// Lineages answers where contexts come from, in one package.
+// lineages finds the lineages of contexts in one package.
 type lineages struct {
-	info *types.Info
-	defs map[*types.Var][]def
-	busy map[*types.Var]bool
+	info     *types.Info
+	defs     map[*types.Var][]def
+	visiting map[*types.Var]bool
 }
 
 // A def is one assignment to a variable.
 type def struct {
 	at    *ast.Ident // the variable
 	value ast.Expr
-	index int // which result of value it is
+	index int // of the result, if value is a call with several results
 }
 
 func newLineages(pass *analysis.Pass, root inspector.Cursor) *lineages {
-	r := &lineages{info: pass.TypesInfo, defs: map[*types.Var][]def{}, busy: map[*types.Var]bool{}}
+	r := &lineages{info: pass.TypesInfo, defs: map[*types.Var][]def{}, visiting: map[*types.Var]bool{}}
 	for cur := range root.Preorder((*ast.AssignStmt)(nil), (*ast.ValueSpec)(nil), (*ast.CallExpr)(nil)) {
 		switch n := cur.Node().(type) {
 		case *ast.AssignStmt:
@@ -61,7 +64,7 @@ func newLineages(pass *analysis.Pass, root inspector.Cursor) *lineages {
 				r.define(id, n.Values, i)
 			}
 		case *ast.CallExpr:
-			// The function that is given to Go gets the context that Go was given.
+			// Go passes its context to the function.
 			if isNamed(callee(r.info, n), corePath, "Go") && len(n.Args) == 2 {
 				if f, ok := ast.Unparen(n.Args[1]).(*ast.FuncLit); ok {
 					if params := f.Type.Params.List; len(params) == 1 && len(params[0].Names) == 1 {
@@ -85,7 +88,7 @@ func (r *lineages) define(id *ast.Ident, values []ast.Expr, i int) {
 	}
 }
 
-// derives are the functions whose result ends with their first argument.
+// derives reports whether fn returns a context that ends with its first argument.
 func derives(fn *types.Func) bool {
 	return isNamed(fn, "context", "WithCancel", "WithCancelCause", "WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause", "WithValue") ||
 		isNamed(fn, "os/signal", "NotifyContext") ||
@@ -93,15 +96,15 @@ func derives(fn *types.Func) bool {
 		isNamed(fn, corePath, "New", "WithCancel")
 }
 
-// of returns the lineage of an expression.
-func (r *lineages) of(e ast.Expr) lineage {
+// lineage returns the lineage of an expression.
+func (r *lineages) lineage(e ast.Expr) lineage {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident:
 		v, ok := r.info.ObjectOf(e).(*types.Var)
 		if !ok {
 			return lineage{}
 		}
-		l := r.behind(v)
+		l := r.lineageOfVar(v)
 		l.names = append(embedding(name{root: v, scope: isScope(v.Type())}, v.Type()), l.names...)
 		return l
 	case *ast.SelectorExpr:
@@ -113,18 +116,18 @@ func (r *lineages) of(e ast.Expr) lineage {
 			return lineage{names: []name{n}}
 		}
 		if r.info.Types[e.Fun].IsType() && len(e.Args) == 1 {
-			return r.of(e.Args[0])
+			return r.lineage(e.Args[0])
 		}
 		fn := callee(r.info, e)
 		if isNamed(fn, corePath, "Work", "Swansong.Work", "Swansong.BaseContext") {
 			return lineage{hard: true}
 		}
 		if isNamed(fn, corePath, "FromContext") {
-			return lineage{names: r.scopesOf(r.of(e.Args[0])), calls: []*ast.CallExpr{e}}
+			return lineage{names: r.scopesOf(r.lineage(e.Args[0])), calls: []*ast.CallExpr{e}}
 		}
 		l := lineage{}
 		if derives(fn) && len(e.Args) > 0 {
-			l = r.of(e.Args[0])
+			l = r.lineage(e.Args[0])
 		}
 		l.calls = append([]*ast.CallExpr{e}, l.calls...)
 		return l
@@ -132,22 +135,22 @@ func (r *lineages) of(e ast.Expr) lineage {
 	return lineage{}
 }
 
-// behind returns what all assignments to v have in common.
-func (r *lineages) behind(v *types.Var) (l lineage) {
-	if r.busy[v] { // it is assigned what derives from it
+// lineageOfVar returns what the lineages of all values that are assigned to v have in common.
+func (r *lineages) lineageOfVar(v *types.Var) (l lineage) {
+	if r.visiting[v] { // a value derives from v itself
 		return lineage{}
 	}
-	r.busy[v] = true
-	defer delete(r.busy, v)
+	r.visiting[v] = true
+	defer delete(r.visiting, v)
 	var further []*ast.CallExpr
 	first := true
 	for _, d := range r.defs[v] {
 		var of lineage
 		if d.index == 0 {
-			of = r.of(d.value)
+			of = r.lineage(d.value)
 		}
 		if slices.ContainsFunc(of.names, func(n name) bool { return n.root == v && n.path == "" }) {
-			further = append(further, of.calls...) // ctx, cancel = context.WithTimeout(ctx, d) takes nothing away
+			further = append(further, of.calls...) // ctx, cancel = context.WithTimeout(ctx, d) keeps the ancestors
 			continue
 		}
 		if first {
@@ -162,7 +165,8 @@ func (r *lineages) behind(v *types.Var) (l lineage) {
 	return l
 }
 
-// embedding returns a name, and before it that of the scope which a struct embeds and is a context by.
+// embedding returns a name. If n is a struct that is a context because it embeds a scope, the name
+// of the embedded scope comes before it.
 func embedding(n name, t types.Type) []name {
 	done, path, _ := types.LookupFieldOrMethod(t, true, nil, "Done")
 	if fn, ok := done.(*types.Func); ok && len(path) > 1 && isNamed(fn, corePath, "Swansong.Done") {
@@ -171,7 +175,8 @@ func embedding(n name, t types.Type) []name {
 	return []name{n}
 }
 
-// promoted returns the name of what the embedded fields of path lead to, of which the last is the method that is found there.
+// promoted returns the name of the embedded field that path leads to. The last element of path is
+// the method of that field.
 func promoted(n name, t types.Type, path []int) name {
 	for _, i := range path[:len(path)-1] {
 		if p, ok := t.Underlying().(*types.Pointer); ok {
@@ -183,7 +188,8 @@ func promoted(n name, t types.Type, path []int) name {
 	return n
 }
 
-// receiver returns the name of what a method is called on: of srv.Shutdown(), srv.Swansong where srv embeds that.
+// receiver returns the name of the receiver of a method call. For srv.Shutdown() it is srv.Swansong
+// if srv embeds the scope.
 func (r *lineages) receiver(call *ast.CallExpr) (name, bool) {
 	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
 	if !ok {
@@ -196,28 +202,30 @@ func (r *lineages) receiver(call *ast.CallExpr) (name, bool) {
 	return n, ok
 }
 
-// scopesOf returns the nearest scope of a context, under those names of the context that stand for one value, and the
-// scopes that the context is seen to derive from.
+// scopesOf returns the scopes from which a context derives. The nearest scope may have several
+// names: those of the context, marked viaContext, if they always have the same value.
 func (r *lineages) scopesOf(l lineage) []name {
 	var scopes []name
 	for i, n := range l.names {
 		if n.scope {
 			return append(scopes, l.names[i:]...)
 		}
-		if r.isOne(n) {
-			scopes = append(scopes, name{root: n.root, path: n.path, scope: true, of: true})
+		if r.hasOneValue(n) {
+			scopes = append(scopes, name{root: n.root, path: n.path, scope: true, viaContext: true})
 		}
 	}
 	return scopes
 }
 
-// isOne reports whether the variable of a name has one value only, that of its declaration or of the caller.
-func (r *lineages) isOne(n name) bool {
+// hasOneValue reports whether the variable of a name keeps its first value, from its declaration or
+// from the caller.
+func (r *lineages) hasOneValue(n name) bool {
 	defs := r.defsOf(n)
 	return len(defs) == 0 || len(defs) == 1 && r.info.Defs[defs[0].at] != nil
 }
 
-// name returns the name that an expression is, if it is one.
+// name returns the name of an expression. ok is false if the expression is not a variable, a field
+// of a variable, or the context of a request.
 func (r *lineages) name(e ast.Expr) (name, bool) {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident:
@@ -226,23 +234,23 @@ func (r *lineages) name(e ast.Expr) (name, bool) {
 		}
 	case *ast.SelectorExpr:
 		if v, ok := r.info.Uses[e.Sel].(*types.Var); ok {
-			if !v.IsField() { // of another package
+			if !v.IsField() { // a variable of another package
 				return name{root: v, scope: isScope(v.Type())}, true
 			}
 			n, ok := r.name(e.X)
 			return name{root: n.root, path: n.path + "." + v.Name(), scope: isScope(v.Type())}, ok
 		}
 	case *ast.CallExpr:
-		if isNamed(callee(r.info, e), "net/http", "Request.Context") && method(e) != nil {
-			n, ok := r.name(method(e))
+		if isNamed(callee(r.info, e), "net/http", "Request.Context") && receiverExpr(e) != nil {
+			n, ok := r.name(receiverExpr(e))
 			return name{root: n.root, path: n.path + ".Context()"}, ok
 		}
 	}
 	return name{}, false
 }
 
-// scope returns the first scope in a lineage, none if there is none that the stop ends.
-func (l lineage) scope() (name, bool) {
+// scope returns the first scope in a lineage. ok is false if no stop of a scope ends the context.
+func (l lineage) scope() (n name, ok bool) {
 	i := slices.IndexFunc(l.names, func(n name) bool { return n.scope })
 	if i < 0 || l.hard {
 		return name{}, false
@@ -260,9 +268,10 @@ func (r *lineages) assignedBetween(n name, from, to ast.Node) bool {
 	return slices.ContainsFunc(r.defsOf(n), func(d def) bool { return from.Pos() < d.at.Pos() && d.at.Pos() < to.Pos() })
 }
 
-// argument reports whether the expression at cur is an argument of a call, and for which parameter.
+// argument returns the call of which the expression at cur is an argument, and the type of the
+// parameter, nil if the parameter is variadic.
 func argument(info *types.Info, cur inspector.Cursor) (call *ast.CallExpr, param types.Type, ok bool) {
-	parent, kind, i := above(cur)
+	parent, kind, i := parentOf(cur)
 	if kind != edge.CallExpr_Args {
 		return nil, nil, false
 	}

@@ -18,11 +18,11 @@ var LostGuard = &analysis.Analyzer{
 	Name: "lostguard",
 	Doc: `check that every guard is released
 
-A guard that is not released blocks its scope for ever: Shutdown waits for it until it is cut short. This check reports
-guards acquired by Guard, TryGuard, Acquire or Clone of package ctxshutdown where
+A guard that is not released blocks its scope forever: the shutdown waits for it until its time limit. This check reports
+guards acquired by Guard, TryGuard, Acquire or Clone of package ctxshutdown if
 
-  - the function can return, or acquire the next guard, without having released the guard or having handed it over, or
-  - the result is discarded. To ask whether a scope still runs, look at its Err.
+  - the function can return, or acquire the next guard, without releasing the guard or handing it over, or
+  - the result is discarded. To find out whether a scope is running, call its Err.
 
 Write
 
@@ -32,13 +32,14 @@ Write
 	}
 	defer g.Release()
 
-or hand the guard to whoever ends the work: return it, store it, pass it on, capture it in a goroutine. That has to
-happen on every path, those of errors too, also where a select does not send the guard, and on those of a go statement's
-function, which is looked at where nobody else has the guard. Releasing a guard again, and releasing a nil guard, does nothing.
+or hand the guard to the code that ends the work: return it, store it, pass it on, or capture it in a goroutine. That must
+happen on every path, including error paths, and if a select did not choose to send the guard. The function literal of a go
+statement is checked in the same way if no other code has the guard. It is safe to release a guard twice, or to release a
+nil guard.
 
-The suggested fix, a defer, is offered where the guard stays in the function and is not acquired in a loop. A path that
-ends in a panic is not reported, nor a guard whose ok is passed on or stored, nor one that is discarded in a _test.go file:
-tests hold up a scope on purpose. False positives: two conditions that always have the same outcome are taken for
+The suggested fix, a defer, is offered if the guard stays in the function and is not acquired in a loop. Not reported are
+paths that end in a panic, guards whose ok is passed on or stored, and guards that a _test.go file discards, because tests
+delay a scope on purpose. False positives: the check takes two conditions that always have the same outcome for
 independent, so a Release under one does not match a return under the other.`,
 	URL:      "https://pkg.go.dev/github.com/swansong-go/swansong/vet#LostGuard",
 	Requires: []*analysis.Analyzer{inspect.Analyzer, ctrlflow.Analyzer},
@@ -46,7 +47,7 @@ independent, so a Release under one does not match a return under the other.`,
 }
 
 func runLostGuard(pass *analysis.Pass) (any, error) {
-	if !knowsCore(pass.Pkg) {
+	if !dependsOnCore(pass.Pkg) {
 		return nil, nil
 	}
 	root := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector).Root()
@@ -59,62 +60,63 @@ func runLostGuard(pass *analysis.Pass) (any, error) {
 }
 
 func checkGuard(pass *analysis.Pass, call inspector.Cursor, fn *types.Func) {
-	b, ok := bind(call)
+	b, ok := bindingOf(call)
 	if !ok {
 		if isCloned(call) {
 			reportDiscarded(pass, call, b, fn)
 		}
 		return
 	}
-	h, ok := guardHolding(pass, call, b)
+	res, ok := guardResource(pass, call, b)
 	if !ok {
 		return
 	}
-	if len(h.vars) == 0 && h.ok == nil {
+	if len(res.vars) == 0 && res.ok == nil {
 		reportDiscarded(pass, call, b, fn)
 		return
 	}
-	h.look(judgeGuard)
-	if h.blurred || !h.fresh && h.ends() {
-		return // a variable that is declared elsewhere may be released under a condition like that of its assignment
+	res.findMentions(guardEffect)
+	if res.untraceable || !res.declared && res.isReleased() {
+		return // the Release may have the same condition as the assignment
 	}
-	lost := h.follow(nil)
+	lost := res.follow(nil)
 	if len(lost) == 0 {
-		if inside := startedWith(pass, h); inside != nil {
-			h, lost = inside, inside.follow(nil)
+		if inside := goroutineResource(pass, res); inside != nil {
+			res, lost = inside, inside.follow(nil)
 		}
 	}
 	switch {
 	case len(lost) == 0:
-	case len(h.vars) == 0:
+	case len(res.vars) == 0:
 		reportDiscarded(pass, call, b, fn)
 	default:
-		v := h.vars[0].Name()
-		how, related := describe(pass, h, lost[0])
+		v := res.vars[0].Name()
+		how, related := describe(pass, res, lost[0])
 		pass.Report(analysis.Diagnostic{
 			Pos:            call.Node().Pos(),
 			End:            call.Node().End(),
 			Message:        fmt.Sprintf("the guard %s is not released when %s; write defer %[1]s.Release(), or hand it over on every path", v, how),
-			SuggestedFixes: deferFix(pass, call, h, b, v+".Release()"),
+			SuggestedFixes: deferFix(pass, call, res, b, v+".Release()"),
 			Related:        related,
 		})
 	}
 }
 
-// startedWith returns the holding of a goroutine that captures the guard of h, or is given it, nil if there is none such: a go
-// statement whose function is a literal runs that once. Nobody else may have the guard, and nothing in the literal that runs
-// at another time: a literal in it, other than one it defers.
-func startedWith(pass *analysis.Pass, h *holding) *holding {
+// goroutineResource returns the resource of a goroutine that captures the guard of res, or receives
+// it as an argument. It returns nil if there is no such goroutine. The function literal of a go
+// statement runs once. The guard must not be used elsewhere, nor in a function literal within the
+// literal that runs at another time, except in a deferred one.
+func goroutineResource(pass *analysis.Pass, res *resource) *resource {
 	var body *ast.FuncLit
-	vars := h.vars
-	for _, m := range h.mentions {
-		if m.effect == nothing {
+	vars := res.vars
+	for _, m := range res.mentions {
+		if m.effect == noEffect {
 			continue
 		}
 		in, ok := enclosing(m.cur).(*ast.FuncLit)
-		if given, param := h.given(m); given != nil {
+		if given, param := res.literalCall(m); given != nil {
 			in, vars = given, []*types.Var{param}
-		} else if m.effect != releases || !ok {
+		} else if m.effect != release || !ok {
 			return nil
 		}
 		if body != nil && body != in {
@@ -122,56 +124,57 @@ func startedWith(pass *analysis.Pass, h *holding) *holding {
 		}
 		body = in
 	}
-	if body == nil || ast.Node(body) == h.fn.Node() {
+	if body == nil || ast.Node(body) == res.fn.Node() {
 		return nil
 	}
-	lit, ok := h.fn.FindNode(body)
+	lit, ok := res.fn.FindNode(body)
 	if !ok {
 		return nil
 	}
-	call, kind, _ := above(lit)
-	if kind != edge.CallExpr_Fun || call.ParentEdgeKind() != edge.GoStmt_Call || enclosing(call) != h.fn.Node() {
+	call, kind, _ := parentOf(lit)
+	if kind != edge.CallExpr_Fun || call.ParentEdgeKind() != edge.GoStmt_Call || enclosing(call) != res.fn.Node() {
 		return nil
 	}
 	graph := pass.ResultOf[ctrlflow.Analyzer].(*ctrlflow.CFGs).FuncLit(body)
 	if graph == nil {
 		return nil
 	}
-	inside := &holding{info: h.info, fn: lit, graph: graph, vars: vars, ok: h.ok}
-	inside.look(judgeGuard)
-	if inside.blurred {
+	inside := &resource{info: res.info, fn: lit, graph: graph, vars: vars, ok: res.ok}
+	inside.findMentions(guardEffect)
+	if inside.untraceable {
 		return nil
 	}
 	return inside
 }
 
-// given returns the literal that is called with the mention as an argument, and the parameter that gets it.
-func (h *holding) given(m mention) (*ast.FuncLit, *types.Var) {
-	parent, kind, i := above(m.cur)
-	if kind != edge.CallExpr_Args || enclosing(m.cur) != h.fn.Node() {
+// literalCall returns the function literal that is called with the mention as an argument, and the
+// parameter that receives it.
+func (res *resource) literalCall(m mention) (*ast.FuncLit, *types.Var) {
+	parent, kind, i := parentOf(m.cur)
+	if kind != edge.CallExpr_Args || enclosing(m.cur) != res.fn.Node() {
 		return nil, nil
 	}
 	lit, ok := ast.Unparen(parent.Node().(*ast.CallExpr).Fun).(*ast.FuncLit)
 	if !ok {
 		return nil, nil
 	}
-	params := h.info.TypeOf(lit).(*types.Signature).Params()
+	params := res.info.TypeOf(lit).(*types.Signature).Params()
 	if i >= params.Len() || !isPointerTo(params.At(i).Type(), corePath, "Guard") {
 		return nil, nil
 	}
 	return lit, params.At(i)
 }
 
-// guardHolding returns the holding that an acquisition begins, not yet looked at; false if the guard is handed over at
-// once.
-func guardHolding(pass *analysis.Pass, call inspector.Cursor, b binding) (h *holding, ok bool) {
+// guardResource returns the resource that a call acquires. Its mentions have not been collected
+// yet. ok is false if the guard is handed over at once.
+func guardResource(pass *analysis.Pass, call inspector.Cursor, b binding) (res *resource, ok bool) {
 	fn, graph := graphOf(pass, call)
 	if graph == nil {
 		return nil, false
 	}
-	h = &holding{info: pass.TypesInfo, fn: fn, graph: graph, def: b.stmt, fresh: true}
+	res = &resource{info: pass.TypesInfo, fn: fn, graph: graph, def: b.stmt, declared: true}
 	if len(b.lhs) == 0 {
-		return h, true
+		return res, true
 	}
 	g := b.lhs[0]
 	if g == nil {
@@ -182,47 +185,47 @@ func guardHolding(pass *analysis.Pass, call inspector.Cursor, b binding) (h *hol
 		if v == nil {
 			return nil, false
 		}
-		h.vars = []*types.Var{v}
-		h.fresh = pass.TypesInfo.Defs[g] != nil
+		res.vars = []*types.Var{v}
+		res.declared = pass.TypesInfo.Defs[g] != nil
 	}
 	if len(b.lhs) == 2 {
 		switch ok := b.lhs[1]; {
-		case ok == nil: // somewhere that cannot be followed
-			h.blurred = true
+		case ok == nil: // assigned to something other than a variable
+			res.untraceable = true
 		case ok.Name != "_":
-			h.ok = variable(pass.TypesInfo, fn.Node(), ok)
-			h.blurred = h.ok == nil
+			res.ok = variable(pass.TypesInfo, fn.Node(), ok)
+			res.untraceable = res.ok == nil
 		}
 	}
-	return h, true
+	return res, true
 }
 
-// judgeGuard says what a mention does to a guard.
-func judgeGuard(_ *types.Var, cur inspector.Cursor) effect {
-	parent, kind, i := above(cur)
+// guardEffect returns the effect of a mention on a guard.
+func guardEffect(_ *types.Var, cur inspector.Cursor) effect {
+	parent, kind, i := parentOf(cur)
 	switch n := parent.Node().(type) {
 	case *ast.SelectorExpr:
 		switch n.Sel.Name {
 		case "Release":
-			return releases
+			return release
 		case "Clone":
-			return nothing
+			return noEffect
 		}
 	case *ast.BinaryExpr:
-		return nothing
+		return noEffect
 	case *ast.AssignStmt:
 		if kind == edge.AssignStmt_Lhs {
-			return overwrites
+			return overwrite
 		}
 		if id, ok := n.Lhs[i].(*ast.Ident); ok && len(n.Lhs) == len(n.Rhs) && id.Name == "_" {
-			return nothing
+			return noEffect
 		}
 	}
-	return handsOver
+	return handOver
 }
 
 func isCloned(call inspector.Cursor) bool {
-	parent, _, _ := above(call)
+	parent, _, _ := parentOf(call)
 	sel, ok := parent.Node().(*ast.SelectorExpr)
 	return ok && sel.Sel.Name == "Clone"
 }
@@ -232,9 +235,9 @@ func reportDiscarded(pass *analysis.Pass, call inspector.Cursor, b binding, fn *
 		return
 	}
 	asks := fn.Signature().Results().Len() == 2
-	instead := "keep it, and release it"
+	instead := "assign it to a variable, and release it"
 	if asks {
-		instead += "; to ask whether a scope still runs, look at its Err"
+		instead += "; to find out whether a scope is running, call its Err"
 	}
 	d := analysis.Diagnostic{
 		Pos:     call.Node().Pos(),
@@ -255,18 +258,18 @@ func reportDiscarded(pass *analysis.Pass, call inspector.Cursor, b binding, fn *
 	pass.Report(d)
 }
 
-// describe says how a value is lost at a node of the graph.
-func describe(pass *analysis.Pass, h *holding, at ast.Node) (how string, related []analysis.RelatedInformation) {
+// describe returns the words for how a resource is lost at a node of the graph.
+func describe(pass *analysis.Pass, res *resource, at ast.Node) (how string, related []analysis.RelatedInformation) {
 	line := pass.Fset.Position(at.Pos()).Line
 	switch _, returns := at.(*ast.ReturnStmt); {
 	case returns:
 		how = fmt.Sprintf("the function returns at line %d", line)
-	case at == h.def:
-		how = "the loop comes back here"
+	case at == res.def:
+		how = "the loop repeats"
 	default:
-		how = fmt.Sprintf("%s is overwritten at line %d", h.vars[0].Name(), line)
+		how = fmt.Sprintf("%s is overwritten at line %d", res.vars[0].Name(), line)
 	}
-	return how, []analysis.RelatedInformation{{Pos: at.Pos(), Message: h.what() + " is lost here"}}
+	return how, []analysis.RelatedInformation{{Pos: at.Pos(), Message: res.varName() + " is lost here"}}
 }
 
 func isTest(pass *analysis.Pass, n ast.Node) bool {

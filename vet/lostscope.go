@@ -19,10 +19,10 @@ var LostScope = &analysis.Analyzer{
 	Name: "lostscope",
 	Doc: `check that every scope is shut down
 
-A scope that nobody tells to stop keeps whatever waits on it: goroutines, timers, its place in its parent. This check
-reports roots made by New and children made by WithCancel of package ctxshutdown where
+A scope that is never stopped keeps what waits for its stop: goroutines, timers, its entry in its parent. This check reports
+roots made by New and children made by WithCancel of package ctxshutdown if
 
-  - the function can return without having called Shutdown, ShutdownCause or Force, or the cancel of a child, and
+  - the function can return without having called Shutdown, ShutdownCause or Force, or the cancel function of a child, and
     without having handed the scope over, or
   - the result is discarded.
 
@@ -36,22 +36,23 @@ or
 	child, cancel := ctxshutdown.WithCancel(s)
 	defer cancel()
 
-A scope that is returned, stored, or passed as a *Swansong belongs to its new owner. One that is passed as a
-context.Context does not: who gets a context does not end it. Any use of cancel is taken for enough, as by lostcancel.
+A scope that is returned, stored, or passed as a *Swansong belongs to its new owner. A scope that is passed as a
+context.Context does not, because a function does not stop a context that it receives. Any use of cancel counts as a call,
+as it does for lostcancel.
 
-Not reported: in func main of a program, after a receive from the Done of the scope, and where the scope ends with a
-context of the same function that has an end of its own (context.WithTimeout, signal.NotifyContext, another scope), with
-that of a test, or with the scope that graceful.Run gives to its function; in a loop without a known number of rounds it
-is, for there children would pile up until then. Nor is a scope that is discarded in a _test.go file.
+Not reported: scopes in func main of a program; paths after a receive from Done of the scope; and scopes that end with a
+context of the same function (context.WithTimeout, signal.NotifyContext, another scope), with the context of a test, or with
+the scope that graceful.Run passes to its function. In a loop whose number of iterations is unknown, the last are reported,
+because the children would accumulate. A scope that is discarded in a _test.go file is not reported.
 
-The suggested fix, a defer, is offered where the scope is only looked at, and acquired guards of, in the function itself.`,
+The suggested fix, a defer, is offered if the function only reads the scope and acquires guards of it.`,
 	URL:      "https://pkg.go.dev/github.com/swansong-go/swansong/vet#LostScope",
 	Requires: []*analysis.Analyzer{inspect.Analyzer, ctrlflow.Analyzer},
 	Run:      runLostScope,
 }
 
 func runLostScope(pass *analysis.Pass) (any, error) {
-	if !knowsCore(pass.Pkg) {
+	if !dependsOnCore(pass.Pkg) {
 		return nil, nil
 	}
 	root := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector).Root()
@@ -66,15 +67,15 @@ func runLostScope(pass *analysis.Pass) (any, error) {
 }
 
 func checkScope(pass *analysis.Pass, from *lineages, call inspector.Cursor, fn *types.Func) {
-	b, ok := bind(call)
+	b, ok := bindingOf(call)
 	if !ok {
 		return
 	}
 	f, graph := graphOf(pass, call)
-	if graph == nil || isMain(pass, f.Node()) || endsAnyway(pass, from, call, f) {
+	if graph == nil || isMain(pass, f.Node()) || endsWithFunction(pass, from, call, f) {
 		return
 	}
-	h := &holding{info: pass.TypesInfo, fn: f, graph: graph, def: b.stmt, fresh: true}
+	res := &resource{info: pass.TypesInfo, fn: f, graph: graph, def: b.stmt, declared: true}
 	for _, id := range b.lhs {
 		if id == nil {
 			return
@@ -86,51 +87,52 @@ func checkScope(pass *analysis.Pass, from *lineages, call inspector.Cursor, fn *
 		if v == nil {
 			return
 		}
-		h.vars = append(h.vars, v)
-		h.fresh = h.fresh && pass.TypesInfo.Defs[id] != nil
+		res.vars = append(res.vars, v)
+		res.declared = res.declared && pass.TypesInfo.Defs[id] != nil
 	}
 	report := func(format string, args ...any) *analysis.Diagnostic {
 		return &analysis.Diagnostic{Pos: call.Node().Pos(), End: call.Node().End(), Message: fmt.Sprintf(format, args...)}
 	}
-	if len(h.vars) == 0 {
+	if len(res.vars) == 0 {
 		if isTest(pass, call.Node()) {
 			return
 		}
 		pass.Report(*report("the scope of %s is discarded, so nothing can shut it down", fn.Name()))
 		return
 	}
-	h.gone = func(cond ast.Expr, outcome bool) bool { return saysStopped(h, cond, outcome) }
-	h.look(func(v *types.Var, cur inspector.Cursor) effect { return judgeScope(h, v, cur) })
-	if !h.fresh && h.ends() {
+	res.absentIf = func(cond ast.Expr, outcome bool) bool { return impliesStopped(res, cond, outcome) }
+	res.findMentions(func(v *types.Var, cur inspector.Cursor) effect { return scopeEffect(res, v, cur) })
+	if !res.declared && res.isReleased() {
 		return
 	}
-	lost := h.follow(nil)
+	lost := res.follow(nil)
 	if len(lost) == 0 {
 		return
 	}
-	s := h.vars[0]
-	how, related := describe(pass, h, lost[0])
+	s := res.vars[0]
+	how, related := describe(pass, res, lost[0])
 	end := s.Name() + ".Shutdown()"
-	if !isScope(s.Type()) || len(h.vars) == 2 {
-		end = h.vars[len(h.vars)-1].Name() + "()" // cancel
+	if !isScope(s.Type()) || len(res.vars) == 2 {
+		end = res.vars[len(res.vars)-1].Name() + "()" // cancel
 	}
 	d := report("the scope %s is not shut down when %s; write defer %s, or hand it over on every path", s.Name(), how, end)
 	d.Related = related
-	if isScope(s.Type()) && onlyLookedAt(h) {
-		d.SuggestedFixes = deferFix(pass, call, h, b, end)
+	if isScope(s.Type()) && isOnlyRead(res) {
+		d.SuggestedFixes = deferFix(pass, call, res, b, end)
 	}
 	pass.Report(*d)
 }
 
-// isMain reports whether fn is func main of a program: what is left when that returns ends with the process.
+// isMain reports whether fn is func main of a program. When it returns, the process ends.
 func isMain(pass *analysis.Pass, fn ast.Node) bool {
 	decl, ok := fn.(*ast.FuncDecl)
 	return ok && decl.Recv == nil && decl.Name.Name == "main" && pass.Pkg.Name() == "main"
 }
 
-// endsAnyway reports whether the context that a scope derives from ends when the function does, at the latest.
-func endsAnyway(pass *analysis.Pass, from *lineages, call, fn inspector.Cursor) bool {
-	l := from.of(call.Node().(*ast.CallExpr).Args[0])
+// endsWithFunction reports whether the context that a scope derives from ends at the latest when
+// the function returns.
+func endsWithFunction(pass *analysis.Pass, from *lineages, call, fn inspector.Cursor) bool {
+	l := from.lineage(call.Node().(*ast.CallExpr).Args[0])
 	inside := fn.Node()
 	if loop, ok := inLoop(call); ok && !isBounded(pass.TypesInfo, loop) {
 		inside = loop
@@ -141,13 +143,13 @@ func endsAnyway(pass *analysis.Pass, from *lineages, call, fn inspector.Cursor) 
 			return true
 		}
 		if derives(maker) && !isNamed(maker, "context", "WithValue") && inside.Pos() <= c.Pos() && c.Pos() < inside.End() {
-			return true // whether it is ended is for lostcancel to say, or for a check of its own here
+			return true // lostcancel or lostscope checks that this context ends
 		}
 	}
 	return inside == fn.Node() && slices.ContainsFunc(l.names, func(n name) bool { return isRun(pass.TypesInfo, fn, n) })
 }
 
-// isBounded reports whether a loop goes over what is there already.
+// isBounded reports whether a loop iterates over a value with a fixed length.
 func isBounded(info *types.Info, loop ast.Node) bool {
 	r, ok := loop.(*ast.RangeStmt)
 	if !ok {
@@ -160,85 +162,87 @@ func isBounded(info *types.Info, loop ast.Node) bool {
 	return true
 }
 
-// isRun reports whether n is the scope that graceful.Run gives to a function, and shuts down when that returns.
+// isRun reports whether n is the scope that graceful.Run passes to the function literal at fn, and
+// shuts down when that returns.
 func isRun(info *types.Info, fn inspector.Cursor, n name) bool {
 	lit, ok := fn.Node().(*ast.FuncLit)
 	if !ok || n.root.Pos() < lit.Type.Pos() || n.root.Pos() >= lit.Type.End() {
 		return false
 	}
-	parent, kind, _ := above(fn)
+	parent, kind, _ := parentOf(fn)
 	return kind == edge.CallExpr_Args && isNamed(callee(info, parent.Node().(*ast.CallExpr)), gracefulPath, "Run")
 }
 
 const gracefulPath = "github.com/swansong-go/swansong/graceful"
 
-// saysStopped reports whether a condition that has come out as outcome says that the scope has been told to stop.
-func saysStopped(h *holding, cond ast.Expr, outcome bool) bool {
+// impliesStopped reports whether the scope has been stopped if a condition has the given outcome.
+func impliesStopped(res *resource, cond ast.Expr, outcome bool) bool {
 	switch e := cond.(type) {
 	case *ast.CallExpr:
-		return !outcome && isNamed(callee(h.info, e), corePath, "Sleep") && h.isVar(e.Args[0])
+		return !outcome && isNamed(callee(res.info, e), corePath, "Sleep") && res.isVar(e.Args[0])
 	case *ast.BinaryExpr:
 		call, ok := ast.Unparen(e.X).(*ast.CallExpr)
-		return ok && (e.Op == token.EQL || e.Op == token.NEQ) && outcome == (e.Op == token.NEQ) && isNil(h.info, e.Y) &&
-			isNamed(callee(h.info, call), corePath, "Swansong.Err") && h.isVar(method(call))
+		return ok && (e.Op == token.EQL || e.Op == token.NEQ) && outcome == (e.Op == token.NEQ) && isNil(res.info, e.Y) &&
+			isNamed(callee(res.info, call), corePath, "Swansong.Err") && res.isVar(receiverExpr(call))
 	}
 	return false
 }
 
-// judgeScope says what a mention does to a scope.
-func judgeScope(h *holding, v *types.Var, cur inspector.Cursor) effect {
+// scopeEffect returns the effect of a mention on a scope.
+func scopeEffect(res *resource, v *types.Var, cur inspector.Cursor) effect {
 	if !isScope(v.Type()) {
-		return handsOver // any use of cancel
+		return handOver // any use of cancel
 	}
-	parent, kind, i := above(cur)
+	parent, kind, i := parentOf(cur)
 	switch n := parent.Node().(type) {
 	case *ast.SelectorExpr:
 		switch n.Sel.Name {
 		case "Shutdown", "ShutdownCause", "Force":
-			return releases
+			return release
 		case "Completion":
-			return handsOver // somebody knows when it stops
+			return handOver // other code stops the scope
 		case "Done":
-			// Received from, it says that the scope has been told to stop. Where the result goes elsewhere, somebody
-			// waits for that, and it does not.
+			// After a receive from Done, the scope has been stopped. Any other use of Done only
+			// waits for the stop.
 			call := parent.Parent()
-			if recv, kind, _ := above(call); kind == edge.UnaryExpr_X && enclosing(cur) == h.fn.Node() && recv.Node().(*ast.UnaryExpr).Op == token.ARROW {
-				return releases
+			if recv, kind, _ := parentOf(call); kind == edge.UnaryExpr_X && enclosing(cur) == res.fn.Node() && recv.Node().(*ast.UnaryExpr).Op == token.ARROW {
+				return release
 			}
 		}
-		return nothing
+		return noEffect
 	case *ast.BinaryExpr:
-		return nothing
+		return noEffect
 	case *ast.CallExpr:
-		if _, param, ok := argument(h.info, cur); ok && param != nil && isContext(param) {
-			return nothing
+		if _, param, ok := argument(res.info, cur); ok && param != nil && isContext(param) {
+			return noEffect
 		}
 	case *ast.AssignStmt:
 		if kind == edge.AssignStmt_Lhs {
-			if len(h.vars) > 1 { // there is cancel
-				return nothing
+			if len(res.vars) > 1 { // cancel can stop the scope
+				return noEffect
 			}
-			return overwrites
+			return overwrite
 		}
 		if id, ok := n.Lhs[i].(*ast.Ident); ok && len(n.Lhs) == len(n.Rhs) && id.Name == "_" {
-			return nothing
+			return noEffect
 		}
 	}
-	return handsOver
+	return handOver
 }
 
-// onlyLookedAt reports whether nobody can notice that a scope ends with the function.
-func onlyLookedAt(h *holding) bool {
-	for _, m := range h.mentions {
-		parent, _, _ := above(m.cur)
+// isOnlyRead reports whether a stop at the end of the function affects no code outside of it.
+func isOnlyRead(res *resource) bool {
+	for _, m := range res.mentions {
+		parent, _, _ := parentOf(m.cur)
 		sel, ok := parent.Node().(*ast.SelectorExpr)
-		if !ok || !slices.Contains(looks, sel.Sel.Name) {
+		if !ok || !slices.Contains(readMethods, sel.Sel.Name) {
 			return false
 		}
 	}
 	return true
 }
 
-var looks = []string{
+// readMethods are the methods of a scope that do not pass it on.
+var readMethods = []string{
 	"Deadline", "Err", "Force", "Guard", "GuardCount", "GuardReport", "Shutdown", "ShutdownCause", "State", "String", "TryGuard", "Value",
 }

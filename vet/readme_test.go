@@ -9,18 +9,19 @@ import (
 	"golang.org/x/tools/go/analysis/analysistest"
 )
 
-// What README.md says that is reported, is, on these lines and in these words, and nothing else. The test of package docs sees to
-// it that the code there is this one.
-func TestReadme(t *testing.T) {
-	said, reported := map[int]string{}, map[int]string{}
+// TestReadme_ReportsMatch checks that the comments in the example of README.md are the reports for its lines,
+// and that there are no other reports. A test of package docs checks that the example is a copy of
+// testdata/readme.
+func TestReadme_ReportsMatch(t *testing.T) {
+	documented, reported := map[int]string{}, map[int]string{}
 	for _, a := range vet.Analyzers() {
 		for _, r := range analysistest.Run(wantsNothing{}, analysistest.TestData(), a, "./readme") {
 			fset := r.Pass.Fset
 			for _, f := range r.Pass.Files {
 				for _, group := range f.Comments {
 					for _, c := range group.List {
-						if isSaid(c.Text) {
-							said[fset.Position(c.Pos()).Line] = strings.TrimPrefix(c.Text, "// ")
+						if isReport(c.Text) {
+							documented[fset.Position(c.Pos()).Line] = strings.TrimPrefix(c.Text, "// ")
 						}
 					}
 				}
@@ -30,17 +31,17 @@ func TestReadme(t *testing.T) {
 			}
 		}
 	}
-	for line, text := range said { // of a message, it is the beginning
+	for line, text := range documented { // a comment has the beginning of a message
 		if strings.HasPrefix(reported[line], text) {
 			reported[line] = text
 		}
 	}
-	if diff := cmp.Diff(said, reported); diff != "" || len(said) < 2 {
-		t.Errorf("said (-) and reported (+), by line:\n%s", diff)
+	if diff := cmp.Diff(documented, reported); diff != "" || len(documented) < 2 {
+		t.Errorf("documented (-) and reported (+), by line:\n%s", diff)
 	}
 }
 
-func isSaid(comment string) bool {
+func isReport(comment string) bool {
 	for _, a := range vet.Analyzers() {
 		if strings.HasPrefix(comment, "// "+a.Name+": ") {
 			return true
@@ -49,7 +50,7 @@ func isSaid(comment string) bool {
 	return false
 }
 
-// wantsNothing is for code without comments that say what is wanted in analysistest's way: a page should not have them.
+// wantsNothing ignores that the code has no "want" comments, which analysistest expects.
 type wantsNothing struct{}
 
 func (wantsNothing) Errorf(string, ...any) {}

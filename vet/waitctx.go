@@ -16,9 +16,9 @@ var WaitCtx = &analysis.Analyzer{
 	Name: "waitctx",
 	Doc: `check that Wait has a context that outlives the shutdown
 
-Completion.Wait waits until everything is released or its context ends. Given the scope that is being shut down, or a
-context derived from it, it would wait for nothing: that context ends with the stop, and Wait returns ErrWaitContext. The
-same goes for a context whose end has just been received: after <-ctx.Done(), ctx is no limit for waiting.
+Completion.Wait waits until all guards are released or its context ends. A context that is the scope itself, or derives from
+it, ends with the stop, so Wait returns ErrWaitContext at once. The same applies to a context whose end has just been
+received: after <-ctx.Done(), ctx is not a limit for waiting.
 
 Write
 
@@ -27,46 +27,46 @@ Write
 	defer cancel()
 	err := s.Shutdown().Wait(limit)
 
-or context.WithoutCancel(ctx) in place of context.Background(), to keep the values of ctx.
+or context.WithoutCancel(ctx) instead of context.Background(), to keep the values of ctx.
 
-There is no suggested fix: how long to wait is for you to say.`,
+There is no suggested fix, because only you know how long to wait.`,
 	URL:      "https://pkg.go.dev/github.com/swansong-go/swansong/vet#WaitCtx",
 	Requires: []*analysis.Analyzer{inspect.Analyzer},
 	Run:      runWaitCtx,
 }
 
 func runWaitCtx(pass *analysis.Pass) (any, error) {
-	if !knowsCore(pass.Pkg) {
+	if !dependsOnCore(pass.Pkg) {
 		return nil, nil
 	}
 	root := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector).Root()
 	from := newLineages(pass, root)
 	for cur := range root.Preorder((*ast.CallExpr)(nil)) {
 		call := cur.Node().(*ast.CallExpr)
-		if !isNamed(callee(pass.TypesInfo, call), corePath, "Completion.Wait") || len(call.Args) != 1 || method(call) == nil {
+		if !isNamed(callee(pass.TypesInfo, call), corePath, "Completion.Wait") || len(call.Args) != 1 || receiverExpr(call) == nil {
 			continue
 		}
-		given := from.of(call.Args[0])
+		given := from.lineage(call.Args[0])
 		why := ""
-		if scope, ok := from.completes(method(call)); ok && slices.Contains(given.names, scope) {
-			why = fmt.Sprintf("ends when %s is told to stop", scope)
-		} else if n, at, ok := from.ended(cur, given); ok {
-			why = fmt.Sprintf("has ended, as %s has by line %d", n, pass.Fset.Position(at).Line)
+		if scope, ok := from.scopeOfCompletion(receiverExpr(call)); ok && slices.Contains(given.names, scope) {
+			why = fmt.Sprintf("ends when %s is stopped", scope)
+		} else if n, at, ok := from.endedBefore(cur, given); ok {
+			why = fmt.Sprintf("has ended, because %s has ended at line %d", n, pass.Fset.Position(at).Line)
 		}
 		if why != "" {
 			pass.Report(analysis.Diagnostic{
 				Pos: call.Args[0].Pos(),
 				End: call.Args[0].End(),
-				Message: "the context given to Wait " + why + ", so nothing would be waited for; " +
-					"give it one of its own, such as context.WithTimeout(context.Background(), 10*time.Second)",
+				Message: "the context given to Wait " + why + ", so Wait returns at once; " +
+					"use another one, such as context.WithTimeout(context.Background(), 10*time.Second)",
 			})
 		}
 	}
 	return nil, nil
 }
 
-// completes returns the scope that a completion is of.
-func (r *lineages) completes(completion ast.Expr) (name, bool) {
+// scopeOfCompletion returns the scope to which a completion belongs.
+func (r *lineages) scopeOfCompletion(completion ast.Expr) (name, bool) {
 	switch e := ast.Unparen(completion).(type) {
 	case *ast.CallExpr:
 		if isNamed(callee(r.info, e), corePath, "Swansong.Shutdown", "Swansong.ShutdownCause", "Swansong.Force", "Swansong.Completion") {
@@ -75,22 +75,22 @@ func (r *lineages) completes(completion ast.Expr) (name, bool) {
 	case *ast.Ident:
 		if n, ok := r.name(e); ok {
 			if defs := r.defsOf(n); len(defs) == 1 {
-				return r.completes(defs[0].value)
+				return r.scopeOfCompletion(defs[0].value)
 			}
 		}
 	}
 	return name{}, false
 }
 
-// ended returns which part of a lineage has ended where cur is, because the path there leads through a receive from its
-// Done.
-func (r *lineages) ended(cur inspector.Cursor, l lineage) (n name, at token.Pos, ok bool) {
+// endedBefore returns the first name of a lineage that has ended at cur, because the path to cur
+// leads through a receive from its Done.
+func (r *lineages) endedBefore(cur inspector.Cursor, l lineage) (n name, at token.Pos, ok bool) {
 	received := func(stmt ast.Node) bool {
-		x, isDone := r.doneOf(stmt)
+		x, isDone := r.receivedDone(stmt)
 		if !isDone {
 			return false
 		}
-		// Another assignment in between makes it another context.
+		// After another assignment in between, the name is another context.
 		n, ok = r.name(x)
 		ok = ok && slices.Contains(l.names, n) && !r.assignedBetween(n, stmt, cur.Node())
 		at = stmt.Pos()
@@ -100,7 +100,7 @@ func (r *lineages) ended(cur inspector.Cursor, l lineage) (n name, at token.Pos,
 		switch c.Node().(type) {
 		case *ast.FuncLit, *ast.FuncDecl:
 			return n, at, false
-		case ast.Stmt: // in a case of a select, what it receives from comes first as well
+		case ast.Stmt: // including the receive of a select case, which is before its body
 			for before, more := c.PrevSibling(); more; before, more = before.PrevSibling() {
 				if received(before.Node()) {
 					return n, at, true
@@ -111,8 +111,8 @@ func (r *lineages) ended(cur inspector.Cursor, l lineage) (n name, at token.Pos,
 	return n, at, false
 }
 
-// doneOf returns x of the statement <-x.Done().
-func (r *lineages) doneOf(stmt ast.Node) (x ast.Expr, ok bool) {
+// receivedDone returns x of the statement <-x.Done().
+func (r *lineages) receivedDone(stmt ast.Node) (x ast.Expr, ok bool) {
 	s, ok := stmt.(*ast.ExprStmt)
 	if !ok {
 		return nil, false
@@ -126,9 +126,9 @@ func (r *lineages) doneOf(stmt ast.Node) (x ast.Expr, ok bool) {
 		return nil, false
 	}
 	fn := callee(r.info, call)
-	if fn == nil || fn.Name() != "Done" || method(call) == nil {
+	if fn == nil || fn.Name() != "Done" || receiverExpr(call) == nil {
 		return nil, false
 	}
-	t := r.info.TypeOf(method(call))
-	return method(call), isContext(t) || isScope(t)
+	t := r.info.TypeOf(receiverExpr(call))
+	return receiverExpr(call), isContext(t) || isScope(t)
 }

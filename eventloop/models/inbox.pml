@@ -1,5 +1,5 @@
-/* The inbox: state, queue, debts and sleep; and what a stop tells, with the completion that comes after it. See ../inbox.go
-   and ../loop.go, whose names are used, and README.md. */
+/* The inbox of an event loop: its state, queue, promised completions and sleep; what a stop notifies,
+   and the completion that follows. The names are those of ../inbox.go and ../loop.go; see README.md. */
 
 #define IDLE 0
 #define STARTING 1
@@ -14,60 +14,61 @@
 #define PRODUCERS 2
 #endif
 #define MAX 6 /* callbacks */
-#define COMPLETION 5 /* the callback that pays the debt */
+#define COMPLETION 5 /* the callback that is the completion */
 
 byte state = IDLE;
 bit mu;
 
-#ifdef NO_DEBT
-#define PAID true
+#ifdef NO_PROMISE
+#define DELIVERED true
 #else
-#define PAID (owed == 0)
+#define DELIVERED (promised == 0)
 #endif
 
 chan queue = [MAX] of { byte };
-byte owed;
-bit asleep, kicked, signal; /* signal: a Signal for a loop that waits */
+byte promised;
+bit sleeping, wakeRequested, signal; /* signal: a Signal for a waiting loop */
 bit waiting;                /* the loop waits on the condition */
 
 byte ran[MAX];
 bit accepted[MAX], refused[MAX];
 bit stopReturned;
 bit settled;
-byte underWay; /* the tally of offloads */
-bit admitted;  /* the pool has taken it on */
+byte offloads; /* the number of offloads */
+bit poolAccepted;  /* the pool has accepted the job */
 bit busy;      /* a callback is running */
 byte pushed, executed;
 
-bit pending = 1, cancelled; /* a timer, and the counter */
+bit pending = 1, cancelled; /* a timer, and the counter of cancelled timers */
 bit raised;                 /* the ShutdownHandle */
-bit scope;                  /* has been told to stop */
+bit scope;                  /* the scope has been stopped */
 bit guard = 1;              /* with scope: the completion resolves when it is released */
 
 inline lock() { atomic { mu == 0 -> mu = 1 } }
 inline unlock() { mu = 0 }
 
-/* Signal wakes a waiter, and is lost where there is none. */
-inline wake() { atomic { if :: waiting -> waiting = 0; signal = 1 :: else fi } }
+/* sync.Cond.Signal: wakes a waiting goroutine, and is lost if there is none. */
+inline signalWaiter() { atomic { if :: waiting -> waiting = 0; signal = 1 :: else fi } }
 
 inline push(id, w) {
 #ifndef WAKE_IF_EMPTY_LATE
-	w = asleep;
+	w = sleeping;
 #endif
-	asleep = 0;
+	sleeping = 0;
 	pushed++;
 	queue!id
 }
 
-inline kick() {
+inline wake() {
 	lock();
-	d_step { kicked = 1; asleep = 0 };
+	d_step { wakeRequested = 1; sleeping = 0 };
 	unlock();
-	wake()
+	signalWaiter()
 }
 
-/* The timers have a mutex of their own, and the handle a Once. Nobody here looks in between: one step. */
-inline tell(n) {
+/* The timers have a mutex of their own, and the handle a sync.Once. No process observes the time in
+   between, so both are one step. */
+inline notifyStopped(n) {
 #ifdef COUNT_OUTSIDE
 	d_step { n = pending; pending = 0; raised = 1 };
 	cancelled = cancelled + n
@@ -76,29 +77,29 @@ inline tell(n) {
 #endif
 }
 
-inline halt(s, n, flipped) {
-	flipped = 0;
+inline beginStop(s, n, changed) {
+	changed = 0;
 	do
 	:: s = state;
 		if
-		:: s == IDLE -> atomic { if :: state == s -> state = STOPPED; flipped = 1 :: else fi }
-		:: s == STARTING || s == RUNNING -> atomic { if :: state == s -> state = STOPPING; flipped = 1 :: else fi }
+		:: s == IDLE -> atomic { if :: state == s -> state = STOPPED; changed = 1 :: else fi }
+		:: s == STARTING || s == RUNNING -> atomic { if :: state == s -> state = STOPPING; changed = 1 :: else fi }
 		:: else -> break
 		fi;
-		if :: flipped -> break :: else fi
+		if :: changed -> break :: else fi
 	od;
-#ifdef FIRST_TELLS
-	if :: flipped -> tell(n) :: else fi;
+#ifdef FIRST_NOTIFIES
+	if :: changed -> notifyStopped(n) :: else fi;
 #else
-	tell(n);
+	notifyStopped(n);
 #endif
-#ifndef NO_KICK
-	if :: flipped -> kick() :: else fi;
+#ifndef NO_WAKE
+	if :: changed -> wake() :: else fi;
 #endif
-	if :: flipped && s == IDLE -> guard = 0 :: else fi
+	if :: changed && s == IDLE -> guard = 0 :: else fi
 }
 
-/* Whoever waits for the completion. */
+/* A goroutine that waits for the completion. */
 proctype waiter() {
 	atomic {
 		scope && guard == 0;
@@ -111,7 +112,7 @@ proctype producer(byte id) {
 	bit late;
 	late = stopReturned;
 #ifdef WAKE_IF_EMPTY_LATE
-	w = asleep;
+	w = sleeping;
 #endif
 #ifdef CHECK_OUTSIDE
 	if
@@ -130,7 +131,7 @@ proctype producer(byte id) {
 	assert(!late);
 	unlock();
 	if
-	:: w -> wake()
+	:: w -> signalWaiter()
 	:: else
 	fi;
 	goto done;
@@ -140,29 +141,29 @@ done:
 	skip
 }
 
-inline pay(over, w) {
+inline deliver(over, w) {
 	lock();
 	d_step {
-		assert(owed > 0);
-		owed--;
+		assert(promised > 0);
+		promised--;
 		push(COMPLETION, w);
-		if :: over -> underWay-- :: else fi
+		if :: over -> offloads-- :: else fi
 	};
 	unlock();
-	if :: w -> wake() :: else fi
+	if :: w -> signalWaiter() :: else fi
 }
 
-/* The offload and whoever runs its work; the time-out is another. */
+/* offload starts an offload and runs its work; timeout_ is its time-out. */
 proctype timeout_() {
 	bit w;
 	bit won;
-#ifdef PAY_TWICE
+#ifdef DELIVER_TWICE
 	won = !settled; settled = 1;
 #else
 	d_step { won = !settled; settled = 1 };
 #endif
 	if
-	:: won -> pay(0, w)
+	:: won -> deliver(0, w)
 	:: else
 	fi
 }
@@ -174,39 +175,39 @@ proctype offload() {
 	:: state != RUNNING -> unlock(); goto done
 	:: else
 	fi;
-	d_step { owed++; underWay++ };
+	d_step { promised++; offloads++ };
 	unlock();
 	if
-	:: true -> /* the pool refuses */
+	:: true -> /* the pool refuses the job */
 		lock();
-#ifdef FORGIVE_EARLY
-		owed--;
+#ifdef CANCEL_EARLY
+		promised--;
 #else
-		d_step { owed--; underWay-- };
+		d_step { promised--; offloads-- };
 #endif
 		unlock();
-#ifndef NO_FORGIVE_KICK
-		kick();
+#ifndef CANCEL_WITHOUT_WAKE
+		wake();
 #endif
-#ifdef FORGIVE_EARLY
-		underWay--;
+#ifdef CANCEL_EARLY
+		offloads--;
 #endif
 		goto done
-	:: true -> admitted = 1
+	:: true -> poolAccepted = 1
 	fi;
 	accepted[COMPLETION] = 1;
 	if
 	:: run timeout_()
 	:: true
 	fi;
-#ifdef PAY_TWICE
+#ifdef DELIVER_TWICE
 	won = !settled; settled = 1;
 #else
 	d_step { won = !settled; settled = 1 };
 #endif
 	if
-	:: won -> pay(1, w)
-	:: else -> underWay--
+	:: won -> deliver(1, w)
+	:: else -> offloads--
 	fi;
 done:
 	skip
@@ -214,23 +215,23 @@ done:
 
 proctype stopper() {
 	byte s;
-	bit n, flipped;
-#ifdef LATE_FLIP
+	bit n, changed;
+#ifdef LATE_STATE_CHANGE
 	stopReturned = 1;
 #endif
-#ifdef PATIENT
-	ran[0] || refused[0]; /* it may not be the stop that wakes the loop */
+#ifdef STOP_AFTER_POST
+	ran[0] || refused[0]; /* so that the stop is not what wakes the loop */
 #endif
-#ifdef ABOVE
-	scope = 1; /* and halt is called after that */
+#ifdef PARENT_STOP
+	scope = 1; /* beginStop is called later, on another goroutine */
 #endif
-	halt(s, n, flipped);
+	beginStop(s, n, changed);
 	assert(raised && !pending);
-	d_step { scope = 1; stopReturned = 1; s = 0; flipped = 0 }
+	d_step { scope = 1; stopReturned = 1; s = 0; changed = 0 }
 }
 
-/* Quiesce: one question, answered at once or by the loop. Whose time is up looks for himself. */
-bit asking, answered;
+/* Quiesce: one request, answered at once or by the loop. After the time-out it checks itself. */
+bit idleWaiter, answered;
 
 #ifdef QUIET_WHILE_BUSY
 #define EXECUTED (len(queue) == 0)
@@ -238,27 +239,27 @@ bit asking, answered;
 #define EXECUTED (pushed == executed)
 #endif
 
-#ifdef OVERLOOK_DEBT
-#define NO_OFFLOAD (underWay == 0)
+#ifdef IGNORE_PROMISED
+#define NO_OFFLOAD (offloads == 0)
 #else
-#define NO_OFFLOAD (underWay == 0 && owed == 0)
+#define NO_OFFLOAD (offloads == 0 && promised == 0)
 #endif
 
-/* counts, and what is so if it says that all is quiet */
-inline look() {
+/* checkQuiet checks that everything is quiet if counts says so. */
+inline checkQuiet() {
 	if
-	:: NO_OFFLOAD && EXECUTED -> assert(!busy && owed == 0 && len(queue) == 0)
+	:: NO_OFFLOAD && EXECUTED -> assert(!busy && promised == 0 && len(queue) == 0)
 	:: else
 	fi
 }
 
-inline answer() {
+inline notifyIdleWaiters() {
 	d_step {
 		if
-		:: asking ->
-			asking = 0;
+		:: idleWaiter ->
+			idleWaiter = 0;
 			answered = 1;
-			look()
+			checkQuiet()
 		:: else
 		fi
 	}
@@ -266,31 +267,31 @@ inline answer() {
 
 proctype quiesce() {
 	lock();
-	asking = 1;
+	idleWaiter = 1;
 	if
-	:: asleep || state == IDLE || state == STOPPED -> answer()
+	:: sleeping || state == IDLE || state == STOPPED -> notifyIdleWaiters()
 	:: else
 	fi;
 	unlock();
 	if
 	:: answered == 1
-	:: true -> /* the time is up */
+	:: true -> /* the time-out */
 		lock();
-		d_step { asking = 0; look() };
+		d_step { idleWaiter = 0; checkQuiet() };
 		unlock()
 	fi
 }
 
 proctype loop() {
 	byte f, n, s;
-	bit m, flipped;
-	/* begin and open */
+	bit m, changed;
+	/* begin and runInit */
 	atomic { if :: state == IDLE -> state = STARTING :: else -> goto out fi };
 #ifdef IDLE_WITHOUT_GUARD
 	guard = 1;
 #endif
 	if
-	:: scope -> halt(s, m, flipped); goto finish
+	:: scope -> beginStop(s, m, changed); goto finish
 	:: else
 	fi;
 	atomic { if :: state == STARTING -> state = RUNNING :: else fi };
@@ -301,7 +302,7 @@ next:
 	:: len(queue) > 0 ->
 		n = len(queue);
 		unlock();
-		/* the chunk is ours; the queue stands for what is behind it as well, in the same order */
+		/* the chunk belongs to the loop; the queue also models what is queued behind it, in order */
 		do
 		:: n > 0 ->
 			d_step { queue?f; busy = 1; ran[f]++; assert(ran[f] == 1); assert(accepted[f] || f == COMPLETION); n-- };
@@ -314,36 +315,36 @@ next:
 #ifdef EXIT_OUTSIDE
 	unlock();
 	if
-	:: state == STOPPING && PAID -> goto over
+	:: state == STOPPING && DELIVERED -> goto over
 	:: else
 	fi;
 	lock();
 	if :: len(queue) > 0 -> goto next :: else fi;
 #else
 	if
-	:: state == STOPPING && PAID -> unlock(); goto over
+	:: state == STOPPING && DELIVERED -> unlock(); goto over
 	:: else
 	fi;
 #endif
 	if
-	:: kicked -> kicked = 0; unlock(); goto take
+	:: wakeRequested -> wakeRequested = 0; unlock(); goto take
 	:: else
 	fi;
-	answer();
-	asleep = 1;
+	notifyIdleWaiters();
+	sleeping = 1;
 	d_step { waiting = 1; mu = 0 };
 	atomic { signal == 1 -> signal = 0 };
 	lock();
 	goto next;
 over:
-	assert(underWay == 0 || admitted); /* what the counters say of the end */
+	assert(offloads == 0 || poolAccepted); /* what the counters report at the end */
 finish:
-#ifndef LOOP_TELLS_NOT
-	tell(m);
+#ifndef LOOP_DOES_NOT_NOTIFY
+	notifyStopped(m);
 #endif
 	lock();
 	atomic { assert(state == STOPPING); state = STOPPED };
-	answer();
+	notifyIdleWaiters();
 	unlock();
 	assert(len(queue) == 0);
 	guard = 0;
@@ -367,7 +368,7 @@ init {
 #ifdef OFFLOAD
 		run offload();
 #endif
-#ifdef ASK
+#ifdef QUIESCE
 		run quiesce();
 #endif
 		i = 0;
@@ -378,7 +379,7 @@ init {
 	};
 	_nr_pr == 1;
 	assert(state == STOPPED);
-	assert(owed == 0 && underWay == 0);
+	assert(promised == 0 && offloads == 0);
 	i = 0;
 	do
 	:: i < MAX ->

@@ -16,45 +16,46 @@ import (
 	"go.uber.org/goleak"
 )
 
-// asProgram has the test binary be the program.
-const asProgram = "ACTOR_TEST_AS_PROGRAM"
+// programVar names an environment variable that makes the test binary run the program.
+const programVar = "ACTOR_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
+	if os.Getenv(programVar) != "" {
 		main()
 	}
 	goleak.VerifyTestMain(m)
 }
 
 const steps = `1. no new commands
-2. commands in flight are answered, or time out
+2. commands in flight are answered or have timed out
 3. the pool is idle
-4. the loop is quiescent, and stopped
+4. the loop is idle and stopped
 5. the loop has ended
-6. its resources are released
+6. all callbacks have run and nothing is left behind
 `
 
-// answers returns the lines that are not steps, in which the order of audits is left to chance.
+// answers checks the steps in the output and returns the other lines, which are the answers to
+// commands. The order of audits among them is random.
 func answers(t *testing.T, out string) (lines []string) {
 	t.Helper()
-	var taken strings.Builder
+	var found strings.Builder
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, line[:1]+". ") {
-			taken.WriteString(line)
+			found.WriteString(line)
 		} else {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
-	if diff := cmp.Diff(steps, taken.String()); diff != "" {
+	if diff := cmp.Diff(steps, found.String()); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
 	return lines
 }
 
-// As a user would run it: the commands from a pipe, and the six steps at its end.
-func TestCommands(t *testing.T) {
+// The program reads commands from a pipe, answers them, and shuts down in six steps at its end.
+func TestProgram_AnswersCommands(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-audit", "1h", "-rounds", "10")
-	cmd.Env = append(os.Environ(), asProgram+"=1")
+	cmd.Env = append(os.Environ(), programVar+"=1")
 	cmd.Stdin = strings.NewReader("deposit ann 100\ndeposit bob x\nbalance ann\nnonsense\ndeposit ann 1")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -62,7 +63,7 @@ func TestCommands(t *testing.T) {
 	}
 	want := []string{
 		"ann has 100",
-		`deposit: "x" is no number of cents`,
+		`deposit: "x" is not a number of cents`,
 		"ann has 100",
 		`"nonsense": want deposit NAME CENTS, balance NAME or audit NAME`,
 		"ann has 101",
@@ -72,8 +73,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// Every audit that was read is answered, however slow they are and however soon the end comes.
-func TestAuditsAreAnswered(t *testing.T) {
+// The input ends while audits are running. Every audit is answered, with a result or a timeout.
+func TestRun_AnswersAudits(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit  time.Duration
 		rounds int
@@ -95,14 +96,14 @@ func TestAuditsAreAnswered(t *testing.T) {
 				}
 			}
 			if got != n {
-				t.Errorf("%d of %d audits are answered so:\n%s", got, n, &out)
+				t.Errorf("%d of %d audits have the expected answer:\n%s", got, n, &out)
 			}
 		})
 	}
 }
 
-// ^C: here, the end of the context, with an input that does not end.
-func TestInterrupt(t *testing.T) {
+// The end of the context, as after a ^C, ends the program although its input does not end.
+func TestRun_Interrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	in, commands := io.Pipe()
 	defer in.Close()

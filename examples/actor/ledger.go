@@ -16,25 +16,27 @@ import (
 type ledger struct {
 	loop   *eventloop.Loop
 	pool   *eventloop.Pool
-	limit  time.Duration // for an audit
-	rounds int
+	limit  time.Duration // of an audit
+	rounds int           // of SHA-256 in an audit
 
-	cents map[string]int64
+	cents map[string]int64 // balance of each account
 }
 
-// take has a command carried out, and answer called once: on the loop, or at once if the ledger takes on nothing any more.
-func (l *ledger) take(command string, answer func(string)) {
-	if !l.loop.Post(func() { l.do(strings.Fields(command), answer) }) {
+// execute executes a command and calls answer once with its result. The call is made on the loop,
+// or by execute itself if the loop has been stopped.
+func (l *ledger) execute(command string, answer func(string)) {
+	if !l.loop.Post(func() { l.executeOnLoop(strings.Fields(command), answer) }) {
 		answer("refused, shutting down: " + command)
 	}
 }
 
-func (l *ledger) do(words []string, answer func(string)) {
+// executeOnLoop executes a command. It must be called on the loop.
+func (l *ledger) executeOnLoop(words []string, answer func(string)) {
 	switch {
 	case len(words) == 3 && words[0] == "deposit":
 		cents, err := strconv.ParseInt(words[2], 10, 64)
 		if err != nil {
-			answer(fmt.Sprintf("deposit: %q is no number of cents", words[2]))
+			answer(fmt.Sprintf("deposit: %q is not a number of cents", words[2]))
 			return
 		}
 		l.cents[words[1]] += cents
@@ -48,19 +50,20 @@ func (l *ledger) do(words []string, answer func(string)) {
 	}
 }
 
-// audit offloads. What the work needs goes with it as a copy, since the ledger goes on meanwhile.
+// audit offloads the audit of an account to the pool. The offloaded function receives copies of the
+// values that it needs, because the loop may change the ledger while it runs.
 func (l *ledger) audit(name string, answer func(string)) {
 	cents, rounds := l.cents[name], l.rounds
 	err := eventloop.OffloadTimeout(l.loop, l.pool, l.limit, func(ctx context.Context) (string, error) {
-		return seal(ctx, name, cents, rounds)
-	}, func(seal string, err error) { // on the loop again
+		return fingerprint(ctx, name, cents, rounds)
+	}, func(sum string, err error) { // called on the loop
 		switch {
 		case errors.Is(err, eventloop.ErrOffloadTimeout):
 			answer(fmt.Sprintf("audit of %s: timed out", name))
 		case err != nil:
 			answer(fmt.Sprintf("audit of %s: %v", name, err))
 		default:
-			answer(fmt.Sprintf("audit of %s with %d: %s; it has %d now", name, cents, seal, l.cents[name]))
+			answer(fmt.Sprintf("audit of %s with %d: %s; it has %d now", name, cents, sum, l.cents[name]))
 		}
 	})
 	if err != nil {
@@ -68,8 +71,8 @@ func (l *ledger) audit(name string, answer func(string)) {
 	}
 }
 
-// seal stands for whatever takes long. It looks at its context now and then, so that a time-out ends it.
-func seal(ctx context.Context, name string, cents int64, rounds int) (string, error) {
+// fingerprint stands for a long computation. It checks ctx periodically, so that a timeout ends it.
+func fingerprint(ctx context.Context, name string, cents int64, rounds int) (string, error) {
 	sum := sha256.Sum256([]byte(fmt.Sprint(name, cents)))
 	for i := range rounds {
 		if i%1000 == 0 && ctx.Err() != nil {

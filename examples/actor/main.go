@@ -1,15 +1,17 @@
-// Command actor is a program around one goroutine that owns all state: a ledger of accounts.
+// Command actor is a program in which one goroutine, an event loop, owns all state: a ledger of
+// accounts.
 //
 //	go run ./examples/actor < commands
 //
-// It takes commands, one a line: "deposit NAME CENTS", "balance NAME", "audit NAME". An audit is work for a processor, which
-// would keep the ledger from everything else; so it is offloaded to a pool, with a time-out, and its result comes back to
-// the ledger. There is no lock anywhere.
+// It reads one command from each line: "deposit NAME CENTS", "balance NAME" or "audit NAME". An
+// audit is a long computation that would block the loop. It is therefore offloaded to a pool, with
+// a timeout, and the loop handles its result. The ledger needs no lock.
 //
-// At the end of the input, or after ^C, it shuts down in six steps and says so. Nothing that was taken on is lost: each
-// command that was read is answered. The exit code is 0, or 1 when a step took too long.
+// At the end of the input, or after ^C, the program shuts down in six steps and prints each. Every
+// command that was read is answered before it exits. The exit code is 1 if a step failed or took
+// too long, and 0 otherwise.
 //
-// To copy from: ledger.go for an actor, shutdown below for the end.
+// To copy from: ledger.go shows an actor, shutdown shows the steps of its shutdown.
 package main
 
 import (
@@ -30,14 +32,14 @@ import (
 
 func main() {
 	limit := flag.Duration("audit", time.Second, "how long an audit may take")
-	rounds := flag.Int("rounds", 100_000, "how much work an audit is, in rounds of SHA-256")
+	rounds := flag.Int("rounds", 100_000, "how long an audit computes, in rounds of SHA-256")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(run(ctx, os.Stdin, os.Stdout, *limit, *rounds))
 }
 
-// run is the program. The end of ctx stops it, as does the end of the input.
+// run runs the program until the input or ctx ends, and returns its exit code.
 func run(ctx context.Context, in io.Reader, out io.Writer, limit time.Duration, rounds int) (code int) {
 	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
 	defer app.Shutdown()
@@ -54,30 +56,30 @@ func run(ctx context.Context, in io.Reader, out io.Writer, limit time.Duration, 
 	reading, stopReading := context.WithCancel(ctx)
 	defer stopReading()
 	context.AfterFunc(reading, trigger.Trigger)
-	reader, _ := loop.Handle() // the loop has just been started
+	reader, _ := loop.Handle() // cannot fail: the loop was started and not stopped
 	input := ctxshutdown.NewReader(reading, in, ctxshutdown.Detached())
-	var taken sync.WaitGroup // commands, and the reading of them
-	taken.Go(func() {
+	var pending sync.WaitGroup // the goroutine that reads, and each command until it is answered
+	pending.Go(func() {
 		defer trigger.Trigger()
 		defer reader.Release()
 		defer input.Close()
 		for lines := bufio.NewScanner(input); lines.Scan(); {
-			taken.Add(1)
-			l.take(lines.Text(), func(answer string) { p.printf("%s\n", answer); taken.Done() })
+			pending.Add(1)
+			l.execute(lines.Text(), func(answer string) { p.printf("%s\n", answer); pending.Done() })
 		}
 	})
 
 	<-trigger.Signal()
 	stopReading()
-	return shutdown(p, loop, pool, &taken)
+	return shutdown(p, loop, pool, &pending)
 }
 
-const patience = 10 * time.Second // for each step
+const stepTimeout = 10 * time.Second
 
-// shutdown takes the six steps, and says which of them got stuck. Each has a limit of its own.
-func shutdown(p *printer, loop *eventloop.Loop, pool *eventloop.Pool, taken *sync.WaitGroup) (code int) {
+// shutdown executes the six steps and prints the result of each. Every step has its own timeout.
+func shutdown(p *printer, loop *eventloop.Loop, pool *eventloop.Pool, pending *sync.WaitGroup) (code int) {
 	step := func(n int, what string, f func(ctx context.Context) error) {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
 		defer cancel()
 		if err := f(ctx); err != nil {
 			p.printf("%d. %s: %v\n", n, what, err)
@@ -86,21 +88,22 @@ func shutdown(p *printer, loop *eventloop.Loop, pool *eventloop.Pool, taken *syn
 		}
 		p.printf("%d. %s\n", n, what)
 	}
-	step(1, "no new commands", func(context.Context) error { return nil }) // the trigger has seen to it
-	step(2, "commands in flight are answered, or time out", func(ctx context.Context) error {
-		_, err := ctxshutdown.Call(ctx, func(context.Context) (int, error) { taken.Wait(); return 0, nil })
+	// Step 1 has nothing left to do: the reader was stopped before shutdown was called.
+	step(1, "no new commands", func(context.Context) error { return nil })
+	step(2, "commands in flight are answered or have timed out", func(ctx context.Context) error {
+		_, err := ctxshutdown.Call(ctx, func(context.Context) (int, error) { pending.Wait(); return 0, nil })
 		return err
 	})
 	step(3, "the pool is idle", pool.WaitIdle)
-	step(4, "the loop is quiescent, and stopped", func(context.Context) error {
+	step(4, "the loop is idle and stopped", func(context.Context) error {
 		defer loop.Stop()
-		return loop.Quiesce(patience)
+		return loop.Quiesce(stepTimeout)
 	})
 	step(5, "the loop has ended", loop.Stop().Wait)
-	step(6, "its resources are released", func(context.Context) error {
+	step(6, "all callbacks have run and nothing is left behind", func(context.Context) error {
 		switch s := loop.Stats().Snapshot(); {
 		case s.UnbalancedShutdowns+s.CrossQueueUndrained+s.LeakedTasks+s.AbortedUnwinds > 0:
-			return fmt.Errorf("out of order: %+v", s)
+			return fmt.Errorf("work was left behind: %+v", s)
 		case s.Executed != s.Accepted:
 			return fmt.Errorf("%d of %d callbacks have run", s.Executed, s.Accepted)
 		}
@@ -109,7 +112,8 @@ func shutdown(p *printer, loop *eventloop.Loop, pool *eventloop.Pool, taken *syn
 	return code
 }
 
-// A printer is for the loop, the reader and main at once.
+// A printer prints one message at a time. Its method may be called concurrently, by the loop, the
+// reader and main.
 type printer struct {
 	mu  sync.Mutex
 	out io.Writer

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package guide has the steps of docs/guide.md, each a program. They are tried here as the guide says: a real process, a request
-// under way, a real SIGTERM.
+// Package guide contains the programs of docs/guide.md, one for each step. Its tests start the
+// programs, send requests, and stop them with SIGTERM.
 package guide
 
 import (
@@ -23,7 +23,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-var bin string
+var bin string // the folder of the compiled programs
 
 func TestMain(m *testing.M) {
 	var err error
@@ -44,32 +44,33 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A program is a step that is running.
+// A program is a running program of one step.
 type program struct {
 	*testing.T
 	cmd   *exec.Cmd
 	addr  string
 	admin string
-	ended chan struct{}
+	ended chan struct{} // closed when the process has ended
 
 	mu  sync.Mutex
-	log bytes.Buffer
+	log bytes.Buffer // what the program has written to stderr
 }
 
-var serving = regexp.MustCompile(`serving(?: on |" addr=| addr=)(\S+)(?: admin=(\S+))?`)
+var servingLine = regexp.MustCompile(`serving(?: on |" addr=| addr=)(\S+)(?: admin=(\S+))?`)
 
+// start starts the program of a step on a free port, and waits until it serves.
 func start(t *testing.T, step string, args ...string) *program {
-	p, up := launch(t, step, append([]string{"-addr", "127.0.0.1:0"}, args...)...)
+	p, serving := launch(t, step, append([]string{"-addr", "127.0.0.1:0"}, args...)...)
 	select {
-	case <-up:
+	case <-serving:
 	case <-p.ended:
-		t.Fatalf("it does not start:\n%s", p.log.String())
+		t.Fatalf("the program ended before it served:\n%s", p.log.String())
 	}
 	return p
 }
 
-// launch starts a step, and returns a channel that is closed once it serves.
-func launch(t *testing.T, step string, args ...string) (_ *program, up chan struct{}) {
+// launch starts the program of a step, and returns a channel that is closed once it serves.
+func launch(t *testing.T, step string, args ...string) (_ *program, serving <-chan struct{}) {
 	p := &program{T: t, ended: make(chan struct{})}
 	p.cmd = exec.Command(filepath.Join(bin, step), args...)
 	stderr, err := p.cmd.StderrPipe()
@@ -84,41 +85,42 @@ func launch(t *testing.T, step string, args ...string) (_ *program, up chan stru
 		<-p.ended
 		http.DefaultClient.CloseIdleConnections()
 	})
-	up = make(chan struct{})
+	logged := make(chan struct{})
 	go func() {
 		defer close(p.ended)
 		for in := bufio.NewScanner(stderr); in.Scan(); {
 			p.mu.Lock()
 			p.log.WriteString(in.Text() + "\n")
 			p.mu.Unlock()
-			if m := serving.FindStringSubmatch(in.Text()); m != nil && p.addr == "" {
+			if m := servingLine.FindStringSubmatch(in.Text()); m != nil && p.addr == "" {
 				p.addr, p.admin = m[1], m[2]
-				close(up)
+				close(logged)
 			}
 		}
 		p.cmd.Wait()
 	}()
-	return p, up
+	return p, logged
 }
 
-// stop sends SIGTERM, and checks the exit code and what was logged.
-func (p *program) stop(code int, says ...string) {
+// stop sends SIGTERM, waits for the end of the program, and checks its exit code and log.
+func (p *program) stop(code int, logs ...string) {
 	p.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		p.Fatal(err)
 	}
-	p.over(code, says...)
+	p.wait(code, logs...)
 }
 
-func (p *program) over(code int, says ...string) {
+// wait waits for the end of the program, and checks its exit code and log.
+func (p *program) wait(code int, logs ...string) {
 	p.Helper()
 	<-p.ended
 	if got := p.cmd.ProcessState.ExitCode(); got != code {
 		p.Errorf("exit code %d, want %d", got, code)
 	}
-	for _, want := range says {
+	for _, want := range logs {
 		if !strings.Contains(p.log.String(), want) {
-			p.Errorf("the log does not say %q", want)
+			p.Errorf("the log does not contain %q", want)
 		}
 	}
 	if p.Failed() {
@@ -126,14 +128,14 @@ func (p *program) over(code int, says ...string) {
 	}
 }
 
-type answer struct {
+type response struct {
 	Status int
 	Body   string
 }
 
-// send asks for something, and returns a channel with the answer.
-func (p *program) send(method, path, body string) <-chan answer {
-	answered := make(chan answer, 1)
+// send sends a request, and returns a channel that receives the response.
+func (p *program) send(method, path, body string) <-chan response {
+	received := make(chan response, 1)
 	go func() {
 		req, err := http.NewRequest(method, "http://"+p.addr+path, strings.NewReader(body))
 		if err != nil {
@@ -141,7 +143,7 @@ func (p *program) send(method, path, body string) <-chan answer {
 		}
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
-			answered <- answer{Body: err.Error()}
+			received <- response{Body: err.Error()}
 			return
 		}
 		defer resp.Body.Close()
@@ -149,9 +151,9 @@ func (p *program) send(method, path, body string) <-chan answer {
 		if err != nil {
 			b = append(b, err.Error()...)
 		}
-		answered <- answer{resp.StatusCode, string(b)}
+		received <- response{resp.StatusCode, string(b)}
 	}()
-	return answered
+	return received
 }
 
 func equal(t *testing.T, got, want any) {
@@ -161,9 +163,9 @@ func equal(t *testing.T, got, want any) {
 	}
 }
 
-// A step that cannot listen has failed, which is exit code 1, and says why and nothing else. Had it started anything before that
-// nobody stops now, it would wait for that, cut it short, and say so: exit code 2.
-func TestPortTaken(t *testing.T) {
+// A program that cannot listen on its port exits with 1 and logs the reason. Exit code 2 would mean
+// that it had already started a stage, and then had to cut it short because it did not stop it.
+func TestSteps_PortTaken(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -183,35 +185,36 @@ func TestPortTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			step, _, _ := strings.Cut(name, "/")
 			p, _ := launch(t, step, args...)
-			p.over(1, "listen tcp "+taken+": bind: address already in use")
+			p.wait(1, "listen tcp "+taken+": bind: address already in use")
 			if strings.Contains(p.log.String(), "drained after force") {
-				t.Error("something had been started that nobody has stopped")
+				t.Error("a stage was started and not stopped")
 			}
 		})
 	}
 }
 
-func TestDrain(t *testing.T) {
+func TestDrain_RequestIsAnswered(t *testing.T) {
 	p := start(t, "2-drain")
-	equal(t, <-p.send("GET", "/hello", ""), answer{200, "hello\n"})
-	under := p.send("GET", "/hello", "") // before the signal or after it, it is answered; unless it came too late to connect
+	equal(t, <-p.send("GET", "/hello", ""), response{200, "hello\n"})
+	// The program may stop listening before this request has connected. Otherwise it is answered.
+	inFlight := p.send("GET", "/hello", "")
 	p.stop(0)
-	if got := <-under; got.Status != 0 {
-		equal(t, got, answer{200, "hello\n"})
+	if got := <-inFlight; got.Status != 0 {
+		equal(t, got, response{200, "hello\n"})
 	}
 }
 
-func TestWork(t *testing.T) {
+func TestWork_MailIsSent(t *testing.T) {
 	p := start(t, "3-work")
-	equal(t, <-p.send("POST", "/signup", ""), answer{200, "welcome\n"})
+	equal(t, <-p.send("POST", "/signup", ""), response{200, "welcome\n"})
 	p.stop(0, "mail sent: welcome")
 }
 
-func TestOrder(t *testing.T) {
+func TestOrder_EventsAreWritten(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "events")
 	p := start(t, "4-order", "-file", name)
 	for _, event := range []string{"one", "two", "three"} {
-		equal(t, <-p.send("POST", "/event", event), answer{202, ""})
+		equal(t, <-p.send("POST", "/event", event), response{202, ""})
 	}
 	p.stop(0)
 	written, err := os.ReadFile(name)
@@ -221,7 +224,7 @@ func TestOrder(t *testing.T) {
 	equal(t, string(written), "one\ntwo\nthree\n")
 }
 
-func TestStreams(t *testing.T) {
+func TestStreams_LastEventIsSent(t *testing.T) {
 	p := start(t, "5-streams")
 	resp, err := http.Get("http://" + p.addr + "/clock")
 	if err != nil {
@@ -229,17 +232,17 @@ func TestStreams(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	in := bufio.NewReader(resp.Body)
-	if _, err := in.ReadString('\n'); err != nil { // it has begun
+	if _, err := in.ReadString('\n'); err != nil { // the stream has begun
 		t.Fatal(err)
 	}
 	p.stop(0)
 	rest, err := io.ReadAll(in)
 	if !strings.HasSuffix(string(rest), "event: bye\nretry: 1000\ndata: back in a second\n\n") || err != nil {
-		t.Errorf("the stream ends with %q, %v", rest, err)
+		t.Errorf("the stream ends with %q, error %v", rest, err)
 	}
 }
 
-func TestTime(t *testing.T) {
+func TestTime_ExtensionIsGranted(t *testing.T) {
 	p := start(t, "6-time")
 	resp, err := http.Get("http://" + p.addr + "/export")
 	if err != nil {
@@ -248,22 +251,22 @@ func TestTime(t *testing.T) {
 	defer resp.Body.Close()
 	p.stop(0, "extension granted: true")
 	if b, err := io.ReadAll(resp.Body); !strings.HasSuffix(string(b), "row 9\n") || err != nil {
-		t.Errorf("the export ends with %q, %v", b, err)
+		t.Errorf("the export ends with %q, error %v", b, err)
 	}
 }
 
-func TestProduction(t *testing.T) {
+func TestProduction_LameDuck(t *testing.T) {
 	p := start(t, "7-production", "-admin", "127.0.0.1:0", "-lame-duck", "24h")
-	equal(t, <-p.send("GET", "/hello", ""), answer{200, "hello\n"})
+	equal(t, <-p.send("GET", "/hello", ""), response{200, "hello\n"})
 	p.cmd.Process.Signal(syscall.SIGTERM)
-	probe := &program{addr: p.admin}
+	admin := &program{addr: p.admin}
 	for {
-		if got := <-probe.send("GET", "/readyz", ""); got.Status == 503 { // the lame duck
-			equal(t, got, answer{503, "lame duck\n"})
+		if got := <-admin.send("GET", "/readyz", ""); got.Status == 503 {
+			equal(t, got, response{503, "lame duck\n"})
 			break
 		}
 	}
-	equal(t, <-p.send("GET", "/hello", ""), answer{200, "hello\n"})
-	equal(t, <-probe.send("GET", "/livez", ""), answer{200, "live\n"})
-	p.stop(0, "no longer ready", "draining", "drained") // the second signal does not wait for the rest of 24 hours
+	equal(t, <-p.send("GET", "/hello", ""), response{200, "hello\n"})
+	equal(t, <-admin.send("GET", "/livez", ""), response{200, "live\n"})
+	p.stop(0, "no longer ready", "draining", "drained") // a second signal ends the lame duck of 24 hours
 }

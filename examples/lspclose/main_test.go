@@ -23,19 +23,21 @@ import (
 	"go.uber.org/goleak"
 )
 
-// atHover is the address that zls calls when it is asked for hover.
-const atHover = "LSPCLOSE_TEST_AT_HOVER"
+// hoverAddrVar names the environment variable with the address that the fake zls connects to when
+// it receives a hover request.
+const hoverAddrVar = "LSPCLOSE_TEST_HOVER_ADDR"
 
-// The test binary is a language server when it is called by the name of one.
+// TestMain makes the test binary a fake language server if it is started under the name of one.
 func TestMain(m *testing.M) {
 	if name := filepath.Base(os.Args[0]); name == "gopls" || name == "clangd" || name == "zls" {
-		serve(name)
+		serveFake(name)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// serve answers everything with null. clangd leaves when it is told shutdown, and zls does not answer hover.
-func serve(name string) {
+// serveFake answers every request with null. As clangd it exits on shutdown, too early, and as zls
+// it does not answer hover.
+func serveFake(name string) {
 	in := bufio.NewReader(os.Stdin)
 	for {
 		header, err := textproto.NewReader(in).ReadMIMEHeader()
@@ -56,7 +58,7 @@ func serve(name string) {
 		case m.Method == "shutdown" && name == "clangd":
 			os.Exit(9)
 		case m.Method == "textDocument/hover" && name == "zls":
-			net.Dial("tcp", os.Getenv(atHover))
+			net.Dial("tcp", os.Getenv(hoverAddrVar))
 		case m.ID != nil:
 			reply := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":null}`, m.ID)
 			fmt.Printf("Content-Length: %d\r\n\r\n%s", len(reply), reply)
@@ -64,8 +66,9 @@ func serve(name string) {
 	}
 }
 
-// onPath has the test binary be found under the names, and nothing else.
-func onPath(t *testing.T, names ...string) {
+// setPath makes PATH a folder that contains the test binary under the given names, and nothing
+// else.
+func setPath(t *testing.T, names ...string) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("needs symbolic links")
@@ -84,8 +87,8 @@ func onPath(t *testing.T, names ...string) {
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
 }
 
-func TestRun(t *testing.T) {
-	onPath(t, "gopls", "clangd")
+func TestRun_JSON(t *testing.T) {
+	setPath(t, "gopls", "clangd")
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{"-json", "-timeout", "15s"}, &stdout, &stderr)
 	var got []struct{ Server, Outcome, Exit, Failure string }
@@ -93,7 +96,7 @@ func TestRun(t *testing.T) {
 		t.Fatalf("%v\n%s%s", err, &stdout, &stderr)
 	}
 	want := []struct{ Server, Outcome, Exit, Failure string }{
-		{"clangd", "ExitedEarly", "exit code 9", "the server has ended by itself: exit code 9"},
+		{"clangd", "ExitedEarly", "exit code 9", "the server exited unexpectedly: exit code 9"},
 		{"gopls", "Clean", "exit code 0", ""},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || code != 1 || stderr.Len() > 0 {
@@ -102,7 +105,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestRun_Table(t *testing.T) {
-	onPath(t, "gopls")
+	setPath(t, "gopls")
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), nil, &stdout, &stderr)
 	lines := strings.Split(stdout.String(), "\n")
@@ -111,28 +114,28 @@ func TestRun_Table(t *testing.T) {
 	}
 }
 
-// A server that does not answer could not be used, however well it leaves.
+// A server that does not answer counts as a failure, even if it exits cleanly.
 func TestRun_NoAnswer(t *testing.T) {
-	onPath(t, "zls")
+	setPath(t, "zls")
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"-patience", "300ms"}, &stdout, &stderr)
+	code := run(t.Context(), []string{"-start-timeout", "300ms"}, &stdout, &stderr)
 	if code != 1 || !strings.Contains(stderr.String(), "zls: context deadline exceeded") {
 		t.Errorf("code %d:\n%s%s", code, &stdout, &stderr)
 	}
 }
 
-// A ^C while it is at work is no fault of the server's.
-func TestRun_InterruptedAtWork(t *testing.T) {
-	onPath(t, "zls")
-	asked, err := net.Listen("tcp", "127.0.0.1:0")
+// A ^C while a request is in flight does not count as a failure of the server.
+func TestRun_InterruptedDuringRequest(t *testing.T) {
+	setPath(t, "zls")
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(atHover, asked.Addr().String())
+	t.Setenv(hoverAddrVar, ln.Addr().String())
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		asked.Accept()
-		asked.Close()
+		ln.Accept()
+		ln.Close()
 		cancel()
 	}()
 	var stdout, stderr bytes.Buffer
@@ -141,9 +144,9 @@ func TestRun_InterruptedAtWork(t *testing.T) {
 	}
 }
 
-// A ^C before anything was started is no reason to hang.
-func TestRun_Interrupted(t *testing.T) {
-	onPath(t, "gopls")
+// After a ^C before any server was started, run returns.
+func TestRun_InterruptedAtStart(t *testing.T) {
+	setPath(t, "gopls")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var stdout, stderr bytes.Buffer
@@ -152,12 +155,12 @@ func TestRun_Interrupted(t *testing.T) {
 	}
 }
 
-func TestRun_BadInput(t *testing.T) {
-	onPath(t)
+func TestRun_InvalidArguments(t *testing.T) {
+	setPath(t)
 	for _, test := range []struct {
 		args string
 		code int
-		says string
+		want string
 	}{
 		{"", 1, "no language server on PATH"},
 		{"x", 2, `unexpected argument "x"`},
@@ -165,34 +168,34 @@ func TestRun_BadInput(t *testing.T) {
 		{"-h", 0, "Usage of lspclose"},
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), strings.Fields(test.args), &stdout, &stderr); code != test.code || !strings.Contains(stderr.String(), test.says) {
-			t.Errorf("%q: code %d, want %d and %q:\n%s", test.args, code, test.code, test.says, &stderr)
+		if code := run(t.Context(), strings.Fields(test.args), &stdout, &stderr); code != test.code || !strings.Contains(stderr.String(), test.want) {
+			t.Errorf("%q: code %d, want %d and %q:\n%s", test.args, code, test.code, test.want, &stderr)
 		}
 	}
-	onPath(t, "gopls")
+	setPath(t, "gopls")
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"-timeout", "1s"}, &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), "from 5s to 15s") {
+	if code := run(t.Context(), []string{"-timeout", "1s"}, &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), "between 5s and 15s") {
 		t.Errorf("code %d:\n%s", code, &stderr)
 	}
 }
 
-func TestTable(t *testing.T) {
+func TestPrintTable(t *testing.T) {
 	reports := []lspconn.Report{
 		{Name: "a-server", Exit: &lspconn.Exit{Code: 1}, Handshake: 1500 * time.Microsecond, Leave: time.Second, Total: 1002 * time.Millisecond, Left: []string{"node[7]"}},
 		{Name: "b", Outcome: lspconn.Unconfirmed, Drain: 2 * time.Second, Total: 10 * time.Second, Survivors: []string{"b[8]", "c[9]"}},
-		{Name: "c", Outcome: lspconn.ExitedEarly, Exit: &lspconn.Exit{Code: 9}, Failure: errors.New("it has ended by itself")},
+		{Name: "c", Outcome: lspconn.ExitedEarly, Exit: &lspconn.Exit{Code: 9}, Failure: errors.New("exited unexpectedly")},
 	}
 	for _, colour := range []bool{false, true} {
 		var b bytes.Buffer
-		table(&b, reports, colour)
+		printTable(&b, reports, colour)
 		want := `server    outcome      exit     drain  handshake  leave   total  left behind  survivors
 a-server  <32>Clean<0>        1            0        2ms     1s  1.002s  node[7]      none
 b         <31>Unconfirmed<0>  unknown     2s          0      0     10s  none         b[8] c[9]
 c         <33>ExitedEarly<0>  9            0          0      0       0  none         none
 
-c: it has ended by itself
+c: exited unexpectedly
 
-closed side by side in 10s; one after the other it would have been 11.002s
+closed in parallel in 10s; one after another would have taken 11.002s
 `
 		r := strings.NewReplacer("<", "\x1b[", ">", "m")
 		if !colour {

@@ -11,15 +11,15 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// A known is a language server that this program looks for.
-type known struct {
+// A languageServer is a server that this program can start, with the file that it opens in it.
+type languageServer struct {
 	command  []string
-	file     string // to be opened
-	language string
-	text     string
+	file     string // name of the file
+	language string // language identifier of the file, as defined by the protocol
+	text     string // content of the file
 }
 
-var servers = []known{
+var knownServers = []languageServer{
 	{[]string{"gopls"}, "main.go", "go", "package main\n\nfunc main() {}\n"},
 	{[]string{"typescript-language-server", "--stdio"}, "a.ts", "typescript", "export const a = 1;\n"},
 	{[]string{"pyright-langserver", "--stdio"}, "a.py", "python", "a = 1\n"},
@@ -36,13 +36,13 @@ var servers = []known{
 	{[]string{"zls"}, "a.zig", "zig", "pub fn main() void {}\n"},
 }
 
-// workspace writes the files that the servers open.
-func workspace() (dir string, err error) {
+// createWorkspace creates a temporary folder that contains the files of all known servers.
+func createWorkspace() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "lspclose-"); err != nil {
 		return "", err
 	}
 	files := map[string]string{"go.mod": "module example.com/lspclose\n\ngo 1.25\n"}
-	for _, s := range servers {
+	for _, s := range knownServers {
 		files[s.file] = s.text
 	}
 	for name, text := range files {
@@ -57,8 +57,8 @@ func fileURI(path string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String()
 }
 
-// server is what lspconn has to know of it.
-func (k known) server(dir string) lspconn.Server {
+// server returns what lspconn needs to start the server in the folder dir.
+func (s languageServer) server(dir string) lspconn.Server {
 	root := fileURI(dir)
 	params, _ := json.Marshal(map[string]any{
 		"processId":        os.Getpid(),
@@ -66,11 +66,12 @@ func (k known) server(dir string) lspconn.Server {
 		"capabilities":     map[string]any{"workspace": map[string]any{"configuration": true}},
 		"workspaceFolders": []any{map[string]any{"uri": root, "name": "lspclose"}},
 	})
-	return lspconn.Server{Command: k.command, Dir: dir, Initialize: params, OnRequest: answer}
+	return lspconn.Server{Command: s.command, Dir: dir, Initialize: params, OnRequest: answerRequest}
 }
 
-// answer answers what servers ask: nothing is configured, and all that they want to do is fine.
-func answer(_ context.Context, method string, params json.RawMessage) (any, error) {
+// answerRequest answers the requests of a server: no setting is configured, and every other request
+// is granted.
+func answerRequest(_ context.Context, method string, params json.RawMessage) (any, error) {
 	if method != "workspace/configuration" {
 		return nil, nil
 	}
@@ -81,10 +82,11 @@ func answer(_ context.Context, method string, params json.RawMessage) (any, erro
 	return make([]any, len(p.Items)), nil
 }
 
-// open opens the file and asks for something, so that the server has something to do and to clean up.
-func (k known) open(ctx context.Context, conn *lspconn.Conn, dir string) error {
-	uri := fileURI(filepath.Join(dir, k.file))
-	params, _ := json.Marshal(map[string]any{"textDocument": map[string]any{"uri": uri, "languageId": k.language, "version": 1, "text": k.text}})
+// openFile opens the file in the server and requests hover information about it, so that the server
+// has work to do and state to clean up.
+func (s languageServer) openFile(ctx context.Context, conn *lspconn.Conn, dir string) error {
+	uri := fileURI(filepath.Join(dir, s.file))
+	params, _ := json.Marshal(map[string]any{"textDocument": map[string]any{"uri": uri, "languageId": s.language, "version": 1, "text": s.text}})
 	if err := conn.Notify(ctx, "textDocument/didOpen", params); err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// A row is a report as JSON has it. Times are in milliseconds.
+// A row is the JSON form of a report. Times are in milliseconds.
 type row struct {
 	Server    string          `json:"server"`
 	Outcome   lspconn.Outcome `json:"outcome"`
@@ -42,7 +42,8 @@ func rows(reports []lspconn.Report) []row {
 	return out
 }
 
-func table(w io.Writer, reports []lspconn.Report, colour bool) {
+// printTable prints one line for each report, then the reasons of failures and the total time.
+func printTable(w io.Writer, reports []lspconn.Report, colour bool) {
 	cells := [][]string{{"server", "outcome", "exit", "drain", "handshake", "leave", "total", "left behind", "survivors"}}
 	var slowest, sum time.Duration
 	for _, r := range reports {
@@ -50,8 +51,9 @@ func table(w io.Writer, reports []lspconn.Report, colour bool) {
 		if r.Exit != nil {
 			exit = strings.TrimPrefix(strings.TrimPrefix(r.Exit.String(), "exit code "), "ended by signal: ")
 		}
-		cells = append(cells, []string{r.Name, r.Outcome.String(), exit, short(r.Drain), short(r.Handshake), short(r.Leave), short(r.Total),
-			many(r.Left), many(r.Survivors)})
+		cells = append(cells, []string{r.Name, r.Outcome.String(), exit,
+			formatDuration(r.Drain), formatDuration(r.Handshake), formatDuration(r.Leave), formatDuration(r.Total),
+			joinNames(r.Left), joinNames(r.Survivors)})
 		slowest, sum = max(slowest, r.Total), sum+r.Total
 	}
 	width := make([]int, len(cells[0]))
@@ -65,10 +67,10 @@ func table(w io.Writer, reports []lspconn.Report, colour bool) {
 		for i, c := range line {
 			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(c))
 			if colour && n > 0 && i == 1 {
-				c = paint(reports[n-1].Outcome, c)
+				c = colourOutcome(reports[n-1].Outcome, c)
 			}
 			if i >= 3 && i <= 6 {
-				c = pad + c // durations
+				c = pad + c // align durations to the right
 			} else {
 				c += pad
 			}
@@ -83,36 +85,36 @@ func table(w io.Writer, reports []lspconn.Report, colour bool) {
 			gap = ""
 		}
 	}
-	fmt.Fprintf(w, "\nclosed side by side in %s; one after the other it would have been %s\n", short(slowest), short(sum))
+	fmt.Fprintf(w, "\nclosed in parallel in %s; one after another would have taken %s\n", formatDuration(slowest), formatDuration(sum))
 }
 
-func short(d time.Duration) string {
+func formatDuration(d time.Duration) string {
 	if d < time.Millisecond {
 		return "0"
 	}
 	return d.Round(time.Millisecond).String()
 }
 
-func many(names []string) string {
+func joinNames(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}
 	return strings.Join(names, " ")
 }
 
-func paint(o lspconn.Outcome, text string) string {
+func colourOutcome(o lspconn.Outcome, text string) string {
 	code := "31" // red
 	switch o {
 	case lspconn.Clean:
-		code = "32"
+		code = "32" // green
 	case lspconn.ExitedEarly, lspconn.HandshakeTimeout, lspconn.Terminated:
-		code = "33"
+		code = "33" // yellow
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// colourful reports whether w is a terminal that wants colours.
-func colourful(w io.Writer) bool {
+// supportsColour reports whether w is a terminal whose user has not disabled colours.
+func supportsColour(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return false

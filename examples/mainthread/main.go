@@ -1,11 +1,12 @@
-// Command mainthread has the loop on the main thread of the operating system, where windows, OpenGL and some C libraries
-// insist on being used.
+// Command mainthread runs an event loop on the main thread of the process, as GUI toolkits, OpenGL
+// and some C libraries require.
 //
 //	go run ./examples/mainthread [-for 1s]
 //
-// init locks the main goroutine to the main thread; Run has the loop take that goroutine, and everything else has
-// goroutines of its own and posts. The window here is made of text: a frame is drawn by a timer on the main thread until -for
-// is over, ^C is pressed or something panics there, and the window is closed on it in the end.
+// init locks the main goroutine to the main thread, and Run executes the loop on that goroutine.
+// All other code runs on other goroutines and posts to the loop. The window of this example is
+// text: a timer draws frames on the main thread until the time of -for is over, ^C is pressed, or a
+// callback panics. Then the window is closed on the same thread.
 package main
 
 import (
@@ -21,45 +22,47 @@ import (
 	"github.com/swansong-go/swansong/eventloop"
 )
 
-func init() { runtime.LockOSThread() } // in init, which runs on the main thread
+func init() { runtime.LockOSThread() } // init functions run on the main thread
 
 func main() {
-	length := flag.Duration("for", time.Second, "how long to show it")
+	duration := flag.Duration("for", time.Second, "how long to show the window")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *length, os.Stdout); err != nil {
+	if err := run(ctx, *duration, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "mainthread:", err)
 		os.Exit(1)
 	}
 }
 
-// run shows the window. It has to be called on the main thread.
-func run(ctx context.Context, length time.Duration, out io.Writer) error {
+// run shows the window for the given time, or until ctx ends. It must be called on the main thread.
+func run(ctx context.Context, duration time.Duration, out io.Writer) error {
 	w := &window{out: out}
-	// The loop has this goroutine, and is over when Run returns, also after a panic: the window is closed on the same thread,
-	// and no timer can use it after that. Posted, the close would be refused by a loop that a panic has stopped.
+	// When Run returns, also after a panic, the loop has ended and its goroutine is this one. So
+	// close runs on the same thread as open, and no timer can use the window afterwards. A close
+	// that is posted to the loop instead would be refused after a panic.
 	defer w.close()
 	loop := eventloop.New(context.Background(), eventloop.WithName("ui"), eventloop.WithOSThread(), eventloop.WithInit(w.open))
 	return loop.Run(ctx, func(ctx context.Context) error {
-		// A goroutine of its own, on any thread. What has to do with the window, it posts.
+		// This function runs on another goroutine and thread. It posts what uses the window.
 		if _, err := loop.Every(10*time.Millisecond, w.draw); err != nil {
 			return err
 		}
 		loop.Post(func() { w.title("hello") })
 		select {
-		case <-time.After(length):
+		case <-time.After(duration):
 		case <-ctx.Done(): // ^C, or the loop was stopped
 		}
 		return nil // the loop drains before Run returns
 	})
 }
 
-// A window counts how often it was used, and remembers the thread on which it was opened: any other is an error.
+// A window may be used only on the thread that has opened it. On any other thread its methods
+// panic.
 type window struct {
 	out    io.Writer
-	thread string // none: it is not open
-	frames int
+	thread string // name of the thread that has opened the window, or "" if it is closed
+	frames int    // number of frames drawn
 }
 
 func (w *window) open() error {
@@ -68,19 +71,19 @@ func (w *window) open() error {
 	return nil
 }
 
-func (w *window) use() {
+func (w *window) checkThread() {
 	if t := thread(); t != w.thread {
-		panic(fmt.Sprintf("used on %s", t))
+		panic(fmt.Sprintf("window used on %s, but opened on %s", t, w.thread))
 	}
 }
 
 func (w *window) title(s string) {
-	w.use()
+	w.checkThread()
 	fmt.Fprintln(w.out, "title:", s)
 }
 
 func (w *window) draw() {
-	w.use()
+	w.checkThread()
 	w.frames++
 }
 
@@ -88,7 +91,7 @@ func (w *window) close() {
 	if w.thread == "" {
 		return
 	}
-	w.use()
+	w.checkThread()
 	fmt.Fprintln(w.out, "closed on", w.thread)
 	w.thread = ""
 }

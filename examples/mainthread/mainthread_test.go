@@ -14,21 +14,21 @@ import (
 	"go.uber.org/goleak"
 )
 
-// asProgram has the test binary be the program.
-const asProgram = "MAINTHREAD_TEST_AS_PROGRAM"
+// programVar names an environment variable that makes the test binary run the program.
+const programVar = "MAINTHREAD_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
+	if os.Getenv(programVar) != "" {
 		main()
 		return
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// As a user would run it.
-func TestTheMainThread(t *testing.T) {
+// The window is opened and closed on the main thread of the process.
+func TestProgram_UsesMainThread(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-for", "50ms")
-	cmd.Env = append(os.Environ(), asProgram+"=1")
+	cmd.Env = append(os.Environ(), programVar+"=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -42,35 +42,35 @@ func TestTheMainThread(t *testing.T) {
 	}
 }
 
-// A panic on the main thread ends it as well, and does not keep the window from being closed there.
-func TestPanic(t *testing.T) {
+// After a panic in a callback, the window is still closed on the thread that has opened it.
+func TestRun_ClosesWindowAfterPanic(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	out := &broken{at: "title:"}
+	out := &panickingWriter{text: "title:"}
 	err := run(t.Context(), time.Hour, out)
-	if err == nil || !strings.Contains(err.Error(), "the screen is gone") {
-		t.Errorf("run: %v, want the panic", err)
+	if err == nil || !strings.Contains(err.Error(), "write failed") {
+		t.Errorf("run returned %v, want the panic", err)
 	}
 	if lines := strings.Count(out.String(), "\n"); lines != 2 || !strings.Contains(out.String(), "closed on "+thread()) {
 		t.Errorf("the window was not closed:\n%s", out)
 	}
 }
 
-// broken panics when something is written to it that contains at.
-type broken struct {
+// A panickingWriter panics when it is given something that contains text.
+type panickingWriter struct {
 	bytes.Buffer
-	at string
+	text string
 }
 
-func (b *broken) Write(p []byte) (int, error) {
-	if bytes.Contains(p, []byte(b.at)) {
-		panic("the screen is gone")
+func (w *panickingWriter) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(w.text)) {
+		panic("write failed")
 	}
-	return b.Buffer.Write(p)
+	return w.Buffer.Write(p)
 }
 
-// ^C ends it long before its time.
-func TestInterrupt(t *testing.T) {
+// The end of the context, as after a ^C, closes the window long before the time is over.
+func TestRun_Interrupt(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithCancel(t.Context())

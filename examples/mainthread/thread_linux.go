@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// thread names the thread it is called on.
+// thread returns a name for the thread that the caller runs on.
 func thread() string {
-	if id := syscall.Gettid(); id != os.Getpid() { // the first thread of a process has its number
+	if id := syscall.Gettid(); id != os.Getpid() { // the ID of the main thread is that of the process
 		return fmt.Sprintf("thread %d", id)
 	}
 	return "the main thread"

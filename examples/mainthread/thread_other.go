@@ -2,5 +2,5 @@
 
 package main
 
-// thread cannot tell one from another here.
+// thread returns the same name for all threads, because Go offers no portable way to identify them.
 func thread() string { return "some thread" }

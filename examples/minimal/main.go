@@ -1,4 +1,5 @@
-// Command minimal is a service that ends well, whole: try it with curl, and end it by ^C.
+// Command minimal is a complete HTTP service that answers every request before it exits. Send
+// requests with curl, and stop it with ^C.
 //
 //	go run ./examples/minimal [-addr 127.0.0.1:8080]
 package main

@@ -12,23 +12,25 @@ import (
 	"os"
 )
 
-// A checkpoint says that the lines of the input up to a place are in the output up to a length, all of them and no
-// others. It is saved in one step, see replace. If the power fails, an older one may be found: that is as true.
+// A checkpoint records that the first Length bytes of the output contain exactly the results of the
+// first Lines lines of the input. It is replaced atomically; see replaceFile. After a power failure
+// the file may contain an older checkpoint, which is also correct.
 type checkpoint struct {
-	place
+	position
 	Rejected int64  `json:"rejected"`
 	Length   int64  `json:"length"` // of the output, in bytes
-	Head     string `json:"head"`   // hash of the input's first bytes, to tell it from another
+	Head     string `json:"head"`   // hash of the beginning of the input, to recognize it
 }
 
-// head returns the hash of the first 4096 bytes of the input, or of as many as are dealt with: more may be appended.
-func head(in *input, dealtWith int64) (string, error) {
+// hashHead returns the hash of the first 4096 bytes of the input. It hashes fewer bytes if fewer
+// have been processed, because more may be appended to the input later.
+func hashHead(in *input, processed int64) (string, error) {
 	h := sha256.New()
-	_, err := io.Copy(h, io.NewSectionReader(in, 0, min(dealtWith, 4096)))
+	_, err := io.Copy(h, io.NewSectionReader(in, 0, min(processed, 4096)))
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// loadCheckpoint returns the checkpoint in a file, and false if there is no such file.
+// loadCheckpoint returns the checkpoint in a file. found is false if the file does not exist.
 func loadCheckpoint(name string) (c checkpoint, found bool, err error) {
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -41,27 +43,27 @@ func loadCheckpoint(name string) (c checkpoint, found bool, err error) {
 	d.DisallowUnknownFields()
 	err = d.Decode(&c)
 	if _, more := d.Token(); err == nil && more != io.EOF {
-		err = errors.New("something follows it")
+		err = errors.New("unexpected data after the JSON object")
 	}
 	if err == nil && (c.Offset < c.Lines || c.Lines < c.Rejected || c.Rejected < 0 || c.Length < c.Lines || c.Head == "") {
-		err = errors.New("its numbers cannot be")
+		err = errors.New("inconsistent numbers")
 	}
 	if err != nil {
-		return c, true, fmt.Errorf("%s is not a checkpoint (%v)", name, err)
+		return c, true, fmt.Errorf("%s is not a valid checkpoint: %v", name, err)
 	}
 	return c, true, nil
 }
 
-// An output is the file that lines are appended to, and its checkpoint.
+// An output is the file that results are appended to, with its checkpoint.
 type output struct {
 	file       *os.File
 	in         *input
-	checkpoint string // its file; unused where the input is a stream
-	at         checkpoint
-	cut        int64 // how many bytes it had beyond its checkpoint
+	checkpoint string     // name of the checkpoint file, which does not exist if the input is a stream
+	current    checkpoint // what has been written, saved or not
+	truncated  int64      // number of bytes after the checkpoint that resume has removed
 }
 
-// openOutput opens an output, made if necessary, and cuts it to the length of its checkpoint.
+// openOutput opens an output file, or creates it, and resumes at its checkpoint.
 func openOutput(name string, in *input) (_ *output, err error) {
 	o := &output{in: in, checkpoint: name + ".checkpoint"}
 	o.file, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
@@ -75,11 +77,13 @@ func openOutput(name string, in *input) (_ *output, err error) {
 	return o, nil
 }
 
+// resume truncates the output to the length in its checkpoint and moves the input to the position
+// in it. It returns an error if the output, the checkpoint and the input do not belong together.
 func (o *output) resume() error {
 	c, found, err := loadCheckpoint(o.checkpoint)
-	anew := fmt.Sprintf("to begin anew, remove %s and %s", o.file.Name(), o.checkpoint)
+	startOver := fmt.Sprintf("remove %s and %s to start over", o.file.Name(), o.checkpoint)
 	if err != nil {
-		return fmt.Errorf("%w; %s", err, anew)
+		return fmt.Errorf("%w; %s", err, startOver)
 	}
 	info, err := o.file.Stat()
 	if err != nil {
@@ -87,18 +91,18 @@ func (o *output) resume() error {
 	}
 	switch {
 	case found && o.in.stream:
-		return fmt.Errorf("%s belongs to an input that is a file, and this one is not; choose another -out", o.file.Name())
+		return fmt.Errorf("%s has a checkpoint of an input file, and this input is a stream; choose another -out", o.file.Name())
 	case !found && info.Size() > 0:
-		return fmt.Errorf("%s is not empty and has no %s, so it is not ours to write to; remove it, or choose another -out", o.file.Name(), o.checkpoint)
+		return fmt.Errorf("%s is not empty and has no checkpoint %s; remove it or choose another -out", o.file.Name(), o.checkpoint)
 	case !found:
-		return o.save() // before the first line is written, so that we know the output for ours
+		return o.save() // before the first line is written, so that the next run accepts the output
 	case info.Size() < c.Length:
-		return fmt.Errorf("%s has only %d of the %d bytes that %s knows of; %s", o.file.Name(), info.Size(), c.Length, o.checkpoint, anew)
+		return fmt.Errorf("%s has %d bytes, but its checkpoint %s records %d; %s", o.file.Name(), info.Size(), o.checkpoint, c.Length, startOver)
 	}
-	if err := sameInput(o.in, c); err != nil {
-		return fmt.Errorf("%s is not the input that %s was saved for: %w; bring that one back, or %s", o.in.name, o.checkpoint, err, anew)
+	if err := checkSameInput(o.in, c); err != nil {
+		return fmt.Errorf("%s is not the input that the checkpoint %s was saved for: %w; restore that input, or %s", o.in.name, o.checkpoint, err, startOver)
 	}
-	o.at, o.cut = c, info.Size()-c.Length
+	o.current, o.truncated = c, info.Size()-c.Length
 	if err := o.file.Truncate(c.Length); err != nil {
 		return err
 	}
@@ -109,20 +113,21 @@ func (o *output) resume() error {
 	return err
 }
 
-// sameInput returns an error if in cannot be the input that c was saved for, or more of it.
-func sameInput(in *input, c checkpoint) error {
+// checkSameInput returns an error if in is not the input that c was saved for. Lines may have been
+// appended to it.
+func checkSameInput(in *input, c checkpoint) error {
 	info, err := in.Stat()
 	if err != nil {
 		return err
 	}
 	if info.Size() < c.Offset {
-		return fmt.Errorf("it has %d bytes, and %d were dealt with", info.Size(), c.Offset)
+		return fmt.Errorf("it has %d bytes, and %d have been processed", info.Size(), c.Offset)
 	}
-	switch sum, err := head(in, c.Offset); {
+	switch sum, err := hashHead(in, c.Offset); {
 	case err != nil:
 		return err
 	case sum != c.Head:
-		return errors.New("it begins differently")
+		return errors.New("its beginning differs")
 	}
 	if c.Offset > 0 && c.Offset < info.Size() {
 		last := make([]byte, 1)
@@ -130,39 +135,41 @@ func sameInput(in *input, c checkpoint) error {
 			return err
 		}
 		if last[0] != '\n' {
-			return fmt.Errorf("line %d, the last one, has grown since it was dealt with", c.Lines)
+			return fmt.Errorf("line %d, the last one that was processed, has been extended since", c.Lines)
 		}
 	}
 	return nil
 }
 
-// done reports whether all of the input is in the output, as far as a checkpoint tells.
-func (o *output) done() bool {
+// isComplete reports whether all results of the input are in the output, according to the
+// checkpoint.
+func (o *output) isComplete() bool {
 	info, err := o.in.Stat()
-	return err == nil && o.at.Offset > 0 && o.at.Offset == info.Size()
+	return err == nil && o.current.Offset > 0 && o.current.Offset == info.Size()
 }
 
-// append writes the line that the line of the input before end has become.
-func (o *output) append(r result, end place) error {
+// append writes the result of the line of the input that ends at end.
+func (o *output) append(r result, end position) error {
 	n, err := io.WriteString(o.file, r.text)
 	if err != nil {
 		return err
 	}
-	o.at.place = end
-	o.at.Length += int64(n)
+	o.current.position = end
+	o.current.Length += int64(n)
 	if r.rejected {
-		o.at.Rejected++
+		o.current.Rejected++
 	}
 	return nil
 }
 
-// save saves a checkpoint of what was written. The output must be on the disk before it.
+// save syncs the output and then saves a checkpoint of it. The order matters: a checkpoint must not
+// reach the disk before the results that it records.
 func (o *output) save() (err error) {
 	if err := o.file.Sync(); err != nil || o.in.stream {
 		return err
 	}
-	if o.at.Head, err = head(o.in, o.at.Offset); err != nil {
+	if o.current.Head, err = hashHead(o.in, o.current.Offset); err != nil {
 		return err
 	}
-	return replace(o.checkpoint, func(w io.Writer) error { return json.NewEncoder(w).Encode(o.at) })
+	return replaceFile(o.checkpoint, func(w io.Writer) error { return json.NewEncoder(w).Encode(o.current) })
 }

@@ -1,25 +1,30 @@
-// Command pipeline works through a file of orders, one line each, and can be stopped at any point.
+// Command pipeline processes a file of orders, one in each line, and can be stopped at any point.
 //
 //	go run ./examples/pipeline
 //
-// Without -in it makes itself a demo input. Press ^C while it runs, and run it again: it goes on where it was. In the
-// end every line of the input is in the output exactly once, in order.
+// Without -in it creates a demo input. Press ^C while it runs, and run it again: it continues where
+// it stopped. In the end the output contains the result of every line of the input exactly once, in
+// order.
 //
-// Two things are at work, and it takes both. The checkpoint makes it exactly once, even after kill -9: what was written
-// since is cut off and done again. The graceful stop makes that unnecessary: a ^C ends the reading (the soft tier), what
-// was read goes through the workers and is written (the hard tier), then the checkpoint is saved, and nothing has to be
-// done again. A second ^C cuts this short, a third one ends the program the hard way; neither loses or doubles a line.
+// Two mechanisms achieve that. A checkpoint records how much of the output is complete. After a
+// SIGKILL, the next run removes what was written after the checkpoint, and processes those lines
+// again. A graceful stop makes such repetition unnecessary: a ^C only stops the reading, all lines
+// that have been read are processed and written, and then the checkpoint is saved. A second ^C cuts
+// this short, and a third one kills the program. Even then, no line is lost or written twice.
 //
 //	read ──jobs──▶ work (n goroutines) ──a channel for each line──┐
 //	  └──order──────────────────────────────────────────────────▶ write ──▶ output, checkpoint
 //
-// With -in - (or a FIFO) there is nothing to go back to. So then all that was read is dealt with before the stop, and a
-// line that the stop has cut in two is in the output as an error.
+// Standard input (-in -) and a FIFO cannot be read again. The program ends only when all lines that
+// it has read from them are written, unless the drain is cut short. If it is stopped in the middle
+// of a line, the output contains an error for that line.
 //
-// The exit code is 0 when all is done, 130 when it was interrupted, by ^C or SIGTERM, 1 when something failed and 2 when
-// the flags are wrong. (go run itself prints such a code and exits with 1.) Run one at a time for each output.
+// The exit code is 0 if all lines were processed, 130 after ^C or SIGTERM, 1 after an error, and 2
+// if the flags are wrong. (go run prints such an exit code and exits with 1 itself.) Do not run two
+// instances with the same output.
 //
-// To copy from: stages.go for the two tiers, and run below for the end.
+// To copy from: stages.go shows how stages use the two contexts of a scope, run shows how to wait
+// for the drain.
 package main
 
 import (
@@ -39,20 +44,22 @@ import (
 )
 
 const (
-	done        = 0
-	failed      = 1
-	misused     = 2
-	interrupted = 130 // what shells say of a program that ^C has ended
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130 // as shells report a program that SIGINT has killed
 )
 
-const grace = 5 * time.Second // for the stages to end, once they are cut short
+// forceTimeout limits how long the stages may take to end after the drain was cut short.
+const forceTimeout = 5 * time.Second
 
 func main() {
 	first, second := interrupts()
 	os.Exit(run(first, second, os.Args[1:], os.Stderr))
 }
 
-// interrupts returns a context that ends with the first ^C and one that ends with the second. The third ends the program.
+// interrupts returns a context that ends at the first signal and one that ends at the second. The
+// third signal kills the program.
 func interrupts() (first, second context.Context) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -66,26 +73,27 @@ func interrupts() (first, second context.Context) {
 	return first, second
 }
 
-// run is the program. The end of first stops it, the end of second cuts that short.
+// run runs the program and returns its exit code. The end of first stops it, and the end of second
+// cuts the drain short.
 func run(first, second context.Context, args []string, stderr io.Writer) (code int) {
-	say := log.New(stderr, "pipeline: ", 0).Printf
+	logf := log.New(stderr, "pipeline: ", 0).Printf
 	o, err := parseFlags(args, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		return done
+		return exitDone
 	case err != nil:
-		return misused
+		return exitUsage
 	}
-	p, err := open(first, o, say)
+	p, err := open(first, o, logf)
 	switch {
 	case err != nil && err == context.Cause(first):
-		say("stopped (%v) before anything was read", err)
-		return interrupted
+		logf("stopped before anything was read: %v", err)
+		return exitInterrupted
 	case err != nil:
-		say("%v", err)
-		return failed
+		logf("%v", err)
+		return exitFailed
 	case p == nil:
-		return done
+		return exitDone
 	}
 	defer p.close()
 
@@ -93,83 +101,84 @@ func run(first, second context.Context, args []string, stderr io.Writer) (code i
 	defer main.Shutdown()
 	p.start(main)
 
-	began, before := time.Now(), p.written.Load()
-	for last := before; ctxshutdown.Sleep(main, time.Second); {
+	started, writtenBefore := time.Now(), p.written.Load()
+	for last := writtenBefore; ctxshutdown.Sleep(main, time.Second); {
 		now := p.written.Load()
-		say("%d lines, %d lines/s", now, now-last)
+		logf("%d lines written, %d lines/s", now, now-last)
 		last = now
 	}
 	if first.Err() != nil {
-		say("%v: draining what was read, %d lines: %v", context.Cause(first), p.read.Load()-p.written.Load(), main.GuardReport())
+		logf("%v: draining %d lines that were read, waiting for the stages (%v)", context.Cause(first), p.read.Load()-p.written.Load(), main.GuardReport())
 	}
 
-	// Not on a context that the stop ends: that would not wait.
-	patience, cancel := context.WithTimeout(second, o.patience)
+	// The context must not derive from main or first: it would already have ended.
+	drainCtx, cancel := context.WithTimeout(second, o.drainTimeout)
 	defer cancel()
-	err = main.Completion().Wait(patience)
+	err = main.Completion().Wait(drainCtx)
 	if err != nil {
 		if errors.Is(err, ctxshutdown.ErrWaitContext) {
-			err = context.Cause(patience) // the second ^C was here before we were
+			err = context.Cause(drainCtx) // the second ^C came before Wait was called
 		}
-		say("cut short: %v", err) // names the stage that held it up
-		patience, cancel := context.WithTimeout(context.Background(), grace)
+		logf("cut short: %v", err) // a DrainError names the stages that have not ended
+		forceCtx, cancel := context.WithTimeout(context.Background(), forceTimeout)
 		defer cancel()
-		if err := main.Force(err).Wait(patience); err != nil {
-			say("left behind: %v", err) // the checkpoint saved last still holds
+		if err := main.Force(err).Wait(forceCtx); err != nil {
+			logf("abandoned: %v", err) // the checkpoint that was saved last remains valid
 		}
 	}
 
 	failure := p.failure.Load()
 	switch written := p.written.Load(); {
 	case failure != nil:
-		say("%v", *failure)
-		say("%d lines are done; when that is mended, run it again to go on", written)
-		return failed
+		logf("%v", *failure)
+		logf("%d lines are written; fix the error and run the program again to continue", written)
+		return exitFailed
 	case p.atEnd.Load() && written == p.read.Load():
-		say("done: %d lines, %d of them rejected, in %s", written, p.rejected.Load(), p.out.file.Name())
-		return done
+		logf("done: %d lines, %d of them rejected, in %s", written, p.rejected.Load(), p.out.file.Name())
+		return exitDone
 	case p.in.stream:
-		say("stopped: %d lines read, %d written", p.read.Load(), written)
+		logf("stopped: %d lines read, %d written", p.read.Load(), written)
 	default:
-		rate := float64(written-before) / time.Since(began).Seconds()
-		say("stopped: %d lines read, %d written (%.0f lines/s); run it again to go on at line %d", p.read.Load(), written, rate, written+1)
+		rate := float64(written-writtenBefore) / time.Since(started).Seconds()
+		logf("stopped: %d lines read, %d written (%.0f lines/s); run the program again to continue at line %d", p.read.Load(), written, rate, written+1)
 	}
 	if first.Err() == nil {
-		return failed // nobody has asked for it, the drain was too slow
+		return exitFailed // without a signal, only a drain that was too slow leads here
 	}
-	return interrupted
+	return exitInterrupted
 }
 
 type options struct {
-	in, out  string
-	workers  int
-	rounds   int
-	save     time.Duration
-	patience time.Duration
+	in, out      string
+	workers      int
+	rounds       int           // of SHA-256, for each line
+	saveInterval time.Duration // between checkpoints
+	drainTimeout time.Duration
 }
 
-// parseFlags has said on stderr what is wrong when it returns an error.
+// parseFlags parses the command line. It prints an error, or the help text, to stderr before it
+// returns the error.
 func parseFlags(args []string, stderr io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("pipeline", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&o.in, "in", "", "read lines of the form id,cents from this `file`, or from standard input if - (default: a demo in your cache directory)")
-	flags.StringVar(&o.out, "out", "", "append to this `file`, with a checkpoint next to it (default: the input's name and .out)")
-	flags.IntVar(&o.workers, "workers", 4, "how many lines are worked on at once")
-	flags.IntVar(&o.rounds, "rounds", 2000, "how much work a line is, in rounds of SHA-256")
-	flags.DurationVar(&o.save, "save", time.Second, "how often to save a checkpoint; what kill -9 costs at most")
-	flags.DurationVar(&o.patience, "patience", 10*time.Second, "how long the drain may take before it is cut short")
+	flags.StringVar(&o.in, "in", "", "read lines of the form id,cents from this `file`; - means standard input (default: a demo file, created in the cache directory of the user)")
+	flags.StringVar(&o.out, "out", "", "append the results to this `file`, and keep a checkpoint next to it (default: the name of the input with .out appended)")
+	flags.IntVar(&o.workers, "workers", 4, "how many lines to process at once")
+	flags.IntVar(&o.rounds, "rounds", 2000, "how much work to do for each line, in rounds of SHA-256")
+	flags.DurationVar(&o.saveInterval, "save", time.Second, "how often to save a checkpoint; after a SIGKILL, at most this much work is repeated")
+	flags.DurationVar(&o.drainTimeout, "drain-timeout", 10*time.Second, "how long the drain may take before it is cut short")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	switch {
 	case flags.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q: the input is given with -in", flags.Arg(0))
+		err = fmt.Errorf("unexpected argument %q: use -in for the input", flags.Arg(0))
 	case o.workers < 1:
-		err = fmt.Errorf("-workers %d: at least 1 is needed", o.workers)
+		err = fmt.Errorf("-workers %d: must be at least 1", o.workers)
 	case o.rounds < 0:
 		err = fmt.Errorf("-rounds %d: must not be negative", o.rounds)
 	case o.in == "-" && o.out == "":
-		err = errors.New("-in - needs an -out")
+		err = errors.New("-in - requires -out")
 	case o.out == "" && o.in != "":
 		o.out = o.in + ".out"
 	}
@@ -179,15 +188,16 @@ func parseFlags(args []string, stderr io.Writer) (o options, err error) {
 	return o, err
 }
 
-// open opens the files and finds the line to go on at. It returns nil if there is nothing to do.
-func open(ctx context.Context, o options, say func(string, ...any)) (*pipeline, error) {
+// open opens the files and finds the line to continue at. It returns nil if all lines are
+// processed.
+func open(ctx context.Context, o options, logf func(string, ...any)) (*pipeline, error) {
 	if o.in == "" {
 		dir, err := os.UserCacheDir()
 		if err != nil {
-			return nil, fmt.Errorf("no place for the demo, give an input with -in: %w", err)
+			return nil, fmt.Errorf("no cache directory for the demo input, use -in to choose an input: %w", err)
 		}
 		o.in = filepath.Join(dir, "swansong-pipeline", "orders.csv")
-		if err := makeDemo(o.in, say); err != nil {
+		if err := createDemo(o.in, logf); err != nil {
 			return nil, err
 		}
 		if o.out == "" {
@@ -206,18 +216,18 @@ func open(ctx context.Context, o options, say func(string, ...any)) (*pipeline, 
 	p := newPipeline(in, out, o)
 	switch {
 	case in.stream:
-		say("reading %s, writing %s", in.name, o.out)
-	case out.done():
-		say("nothing to do: all %d lines of %s are in %s", out.at.Lines, in.name, o.out)
-		say("to begin again, remove it and %s", out.checkpoint)
+		logf("reading %s, writing %s", in.name, o.out)
+	case out.isComplete():
+		logf("nothing to do: all %d lines of %s are in %s", out.current.Lines, in.name, o.out)
+		logf("to start over, remove %s and %s", o.out, out.checkpoint)
 		return nil, p.close()
-	case out.at.Lines > 0:
-		say("%s → %s: resuming at line %d", in.name, o.out, out.at.Lines+1)
+	case out.current.Lines > 0:
+		logf("%s → %s: resuming at line %d", in.name, o.out, out.current.Lines+1)
 	default:
-		say("%s → %s: beginning", in.name, o.out)
+		logf("%s → %s: starting at line 1", in.name, o.out)
 	}
-	if out.cut > 0 {
-		say("%d bytes were written after the last checkpoint: cut off, and done again", out.cut)
+	if out.truncated > 0 {
+		logf("%d bytes were written after the last checkpoint: they are removed, and their lines processed again", out.truncated)
 	}
 	return p, nil
 }

@@ -20,25 +20,27 @@ import (
 	"go.uber.org/goleak"
 )
 
-// asProgram has the test binary be the program.
-const asProgram = "PIPELINE_TEST_AS_PROGRAM"
+// programVar names an environment variable that makes the test binary run the program.
+const programVar = "PIPELINE_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
+	if os.Getenv(programVar) != "" {
 		main()
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// pipe is the program in this process, with nobody to stop it.
-func pipe(t *testing.T, args ...string) (code int, stderr string) {
+// runProgram runs the program in this process until it ends by itself. It returns the exit code and
+// what was written to stderr.
+func runProgram(t *testing.T, args ...string) (code int, stderr string) {
 	t.Helper()
-	return pipeUntil(t.Context(), t.Context(), args...)
+	return runProgramUntil(t.Context(), t.Context(), args...)
 }
 
-func pipeUntil(first, second context.Context, args ...string) (code int, stderr string) {
+// runProgramUntil is runProgram with the contexts of run, which stop the program.
+func runProgramUntil(first, second context.Context, args ...string) (code int, stderr string) {
 	var b bytes.Buffer
-	code = run(first, second, append([]string{"-patience", "1m"}, args...), &b)
+	code = run(first, second, append([]string{"-drain-timeout", "1m"}, args...), &b)
 	return code, b.String()
 }
 
@@ -58,6 +60,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
+// orders returns n lines of input. Every hundredth line is not a valid order.
 func orders(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -70,11 +73,11 @@ func orders(n int) string {
 	return b.String()
 }
 
-// processed is what the output should be.
-func processed(input string, rounds int) string {
+// wantOutput returns the output that is correct for the input.
+func wantOutput(input string, rounds int) string {
 	p := &pipeline{rounds: rounds}
 	var b strings.Builder
-	for l := range lines(strings.NewReader(input), place{}, func() {}) {
+	for l := range lines(strings.NewReader(input), position{}, func() {}) {
 		r, _ := p.process(context.Background(), l)
 		b.WriteString(r.text)
 	}
@@ -87,24 +90,24 @@ func TestLines(t *testing.T) {
 		name, input string
 		want        []line
 	}{
-		{"nothing", "", nil},
-		{"one line", "a\n", []line{{"a", place{2, 1}, false}}},
-		{"no newline at the end", "a\nb", []line{{"a", place{2, 1}, false}, {"b", place{3, 2}, false}}},
-		{"CRLF", "a\r\nb\r\n", []line{{"a", place{3, 1}, false}, {"b", place{6, 2}, false}}},
-		{"a CR that ends nothing", "a\rb\r\r\n", []line{{"a\rb\r", place{6, 1}, false}}},
-		{"empty lines", "\n\r\na", []line{{"", place{1, 1}, false}, {"", place{3, 2}, false}, {"a", place{4, 3}, false}}},
-		{"a very long line", long + "\na", []line{{long, place{200_001, 1}, false}, {"a", place{200_002, 2}, false}}},
-		{"not UTF-8", "\xff\x00\n", []line{{"\xff\x00", place{3, 1}, false}}},
+		{"empty", "", nil},
+		{"one line", "a\n", []line{{"a", position{2, 1}, false}}},
+		{"no newline at the end", "a\nb", []line{{"a", position{2, 1}, false}, {"b", position{3, 2}, false}}},
+		{"CRLF", "a\r\nb\r\n", []line{{"a", position{3, 1}, false}, {"b", position{6, 2}, false}}},
+		{"CR within a line", "a\rb\r\r\n", []line{{"a\rb\r", position{6, 1}, false}}},
+		{"empty lines", "\n\r\na", []line{{"", position{1, 1}, false}, {"", position{3, 2}, false}, {"a", position{4, 3}, false}}},
+		{"a very long line", long + "\na", []line{{long, position{200_001, 1}, false}, {"a", position{200_002, 2}, false}}},
+		{"not UTF-8", "\xff\x00\n", []line{{"\xff\x00", position{3, 1}, false}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for _, whole := range []bool{true, false} {
+			for _, oneByte := range []bool{false, true} {
 				r := io.Reader(strings.NewReader(test.input))
-				if !whole {
+				if oneByte {
 					r = iotest.OneByteReader(r)
 				}
 				var got []line
 				ended := false
-				for l, err := range lines(r, place{}, func() { ended = true }) {
+				for l, err := range lines(r, position{}, func() { ended = true }) {
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -114,26 +117,27 @@ func TestLines(t *testing.T) {
 					t.Errorf("lines (-want +got):\n%s", diff)
 				}
 				if !ended {
-					t.Error("the end of the input went unnoticed")
+					t.Error("ended was not called at the end of the input")
 				}
 			}
 		})
 	}
 }
 
-func TestLines_GoOnFromAPlace(t *testing.T) {
-	for l := range lines(strings.NewReader("b\n"), place{Offset: 10, Lines: 3}, func() {}) {
-		if diff := cmp.Diff(place{12, 4}, l.end); diff != "" {
-			t.Errorf("place (-want +got):\n%s", diff)
+func TestLines_ContinueAtPosition(t *testing.T) {
+	for l := range lines(strings.NewReader("b\n"), position{Offset: 10, Lines: 3}, func() {}) {
+		if diff := cmp.Diff(position{12, 4}, l.end); diff != "" {
+			t.Errorf("position (-want +got):\n%s", diff)
 		}
 	}
 }
 
-// A half line is not delivered from a file whose disk fails: when it works again, the line is read as a whole.
+// If reading a file fails in the middle of a line, that part is not returned. The next run reads
+// the whole line.
 func TestLines_FailedRead(t *testing.T) {
 	broken := errors.New("broken")
 	var got []string
-	for l, err := range lines(io.MultiReader(strings.NewReader("a\nhal"), iotest.ErrReader(broken)), place{}, func() { t.Error("ended") }) {
+	for l, err := range lines(io.MultiReader(strings.NewReader("a\nhal"), iotest.ErrReader(broken)), position{}, func() { t.Error("ended was called") }) {
 		got = append(got, fmt.Sprintf("%q %v", l.text, err))
 	}
 	if diff := cmp.Diff([]string{`"a" <nil>`, `"" broken`}, got); diff != "" {
@@ -141,7 +145,7 @@ func TestLines_FailedRead(t *testing.T) {
 	}
 }
 
-// stopAfter is a source that is stopped between two Reads.
+// A stopAfter is a reader that calls stop after each Read.
 type stopAfter struct {
 	io.Reader
 	stop func()
@@ -153,19 +157,19 @@ func (r stopAfter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// The lines in the buffer are delivered, and the half line after them is not taken for a line, nor lost.
-func TestLines_HalfLineAtTheStop(t *testing.T) {
+// After the stop, lines returns the complete lines in the buffer, and the rest as a partial line.
+func TestLines_PartialLineAtStop(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	defer s.Shutdown()
 	r := ctxshutdown.NewReader(s, stopAfter{strings.NewReader("a\nb\nhal"), func() { s.Shutdown() }})
 	var got []line
-	for l, err := range lines(r, place{}, func() { t.Error("taken for the end") }) {
+	for l, err := range lines(r, position{}, func() { t.Error("ended was called, but the input was stopped") }) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, l)
 	}
-	want := []line{{"a", place{2, 1}, false}, {"b", place{4, 2}, false}, {"hal", place{7, 3}, true}}
+	want := []line{{"a", position{2, 1}, false}, {"b", position{4, 2}, false}, {"hal", position{7, 3}, true}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(line{})); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
@@ -182,7 +186,7 @@ func TestProcess(t *testing.T) {
 		{line{text: ",7"}, "0,error,\"not of the form id,cents\",\",7\"\n"},
 		{line{text: "a\xff\"\x00"}, "0,error,\"not of the form id,cents\",\"a\\xff\\\"\\x00\"\n"},
 		{line{text: "a,1.50"}, "0,error,\"cents: strconv.ParseInt: parsing \\\"1.50\\\": invalid syntax\",\"a,1.50\"\n"},
-		{line{text: "a,1", cut: true}, "0,error,\"cut in two by the stop\",\"a,1\"\n"},
+		{line{text: "a,1", partial: true}, "0,error,\"incomplete: the program was stopped before it had read the whole line\",\"a,1\"\n"},
 	} {
 		p := &pipeline{rounds: 10}
 		if r, ok := p.process(t.Context(), test.line); !ok || r.text != test.want {
@@ -191,8 +195,8 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// Force ends the work on a line that would take for ever.
-func TestProcess_CutShort(t *testing.T) {
+// Force ends the processing of a line that would otherwise take forever.
+func TestProcess_EndsAtForce(t *testing.T) {
 	p := &pipeline{rounds: math.MaxInt}
 	s := ctxshutdown.New(t.Context())
 	defer s.Guard().Release()
@@ -202,69 +206,72 @@ func TestProcess_CutShort(t *testing.T) {
 	}
 }
 
-func TestFromBeginningToEnd(t *testing.T) {
-	for _, test := range []struct{ name, input, says string }{
+func TestRun_WholeInput(t *testing.T) {
+	for _, test := range []struct{ name, input, want string }{
 		{"many lines", orders(5000), "done: 5000 lines, 50 of them rejected"},
 		{"no newline at the end", "a,1\nb,2", "done: 2 lines, 0 of them rejected"},
 		{"only bad lines", "\n\n", "done: 2 lines, 2 of them rejected"},
-		{"nothing", "", "done: 0 lines"},
+		{"empty input", "", "done: 0 lines"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in := filepath.Join(t.TempDir(), "in")
 			write(t, in, test.input)
-			code, stderr := pipe(t, "-in", in, "-rounds", "10")
-			if code != done || !strings.Contains(stderr, test.says) {
-				t.Errorf("code %d, want 0 and %q:\n%s", code, test.says, stderr)
+			code, stderr := runProgram(t, "-in", in, "-rounds", "10")
+			if code != exitDone || !strings.Contains(stderr, test.want) {
+				t.Errorf("code %d, want 0 and %q:\n%s", code, test.want, stderr)
 			}
-			if diff := cmp.Diff(processed(test.input, 10), read(t, in+".out")); diff != "" {
+			if diff := cmp.Diff(wantOutput(test.input, 10), read(t, in+".out")); diff != "" {
 				t.Errorf("output (-want +got):\n%s", diff)
 			}
 			if test.input == "" {
 				return
 			}
-			if code, stderr := pipe(t, "-in", in); code != done || !strings.Contains(stderr, "nothing to do") {
-				t.Errorf("again: code %d, want 0 and that there is nothing to do:\n%s", code, stderr)
+			if code, stderr := runProgram(t, "-in", in); code != exitDone || !strings.Contains(stderr, "nothing to do") {
+				t.Errorf("second run: code %d, want 0 and the message 'nothing to do':\n%s", code, stderr)
 			}
 		})
 	}
 }
 
-// What is appended to an input that is done is dealt with by the next run.
-func TestMoreInput(t *testing.T) {
+// Lines that are appended to an input after it was processed completely are processed by the next
+// run.
+func TestRun_InputGrows(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "in")
 	all := orders(1000)
 	for _, n := range []int{300, 301, 1000} {
 		write(t, in, orders(n))
-		if code, stderr := pipe(t, "-in", in, "-rounds", "1"); code != done {
+		if code, stderr := runProgram(t, "-in", in, "-rounds", "1"); code != exitDone {
 			t.Fatalf("code %d:\n%s", code, stderr)
 		}
 	}
-	if diff := cmp.Diff(processed(all, 1), read(t, in+".out")); diff != "" {
+	if diff := cmp.Diff(wantOutput(all, 1), read(t, in+".out")); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
 }
 
-// Told to stop before it begins, it begins nothing. It says so, and leaves files to go on from.
-func TestStoppedBeforeTheStart(t *testing.T) {
+// A program that is stopped before it has started processes nothing, and leaves files that the next
+// run accepts.
+func TestRun_StoppedBeforeStart(t *testing.T) {
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in")
 	write(t, in, orders(100))
 	first, stop := context.WithCancelCause(t.Context())
 	stop(errors.New("interrupt"))
-	code, stderr := pipeUntil(first, t.Context(), "-in", in)
-	if code != interrupted {
+	code, stderr := runProgramUntil(first, t.Context(), "-in", in)
+	if code != exitInterrupted {
 		t.Errorf("code %d, want 130:\n%s", code, stderr)
 	}
-	if code, stderr := pipe(t, "-in", in, "-rounds", "1"); code != done {
+	if code, stderr := runProgram(t, "-in", in, "-rounds", "1"); code != exitDone {
 		t.Errorf("code %d, want 0:\n%s", code, stderr)
 	}
-	if diff := cmp.Diff(processed(orders(100), 1), read(t, in+".out")); diff != "" {
+	if diff := cmp.Diff(wantOutput(orders(100), 1), read(t, in+".out")); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
 }
 
-// A stop while the stages are being started leaves none of them waiting for another.
-func TestStoppedDuringTheStart(t *testing.T) {
+// If the scope is stopped while the stages are being started, no stage waits forever for another
+// one.
+func TestStart_ConcurrentStop(t *testing.T) {
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in")
 	write(t, in, orders(100))
@@ -298,15 +305,16 @@ func TestStoppedDuringTheStart(t *testing.T) {
 	}
 }
 
-// Nobody else has what was read from a stream, so the stop waits for all of it, the half line included.
-func TestStreamIsSeenThrough(t *testing.T) {
+// What was read from a stream cannot be read again. So the drain waits for all of it, including the
+// partial line at the end.
+func TestStart_StreamIsDrained(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Close() // not before: this stream does not end
+	defer w.Close() // the stream must not end before
 	text := orders(300) + "order-301,10"
-	if _, err := io.WriteString(w, text); err != nil { // as little as a pipe holds anywhere
+	if _, err := io.WriteString(w, text); err != nil { // short enough for the buffer of a pipe on every system
 		t.Fatal(err)
 	}
 	in, name := &input{r, "a pipe", true}, filepath.Join(t.TempDir(), "out")
@@ -321,21 +329,21 @@ func TestStreamIsSeenThrough(t *testing.T) {
 	for p.read.Load() == 0 {
 		runtime.Gosched()
 	}
-	s.Shutdown() // far more is in the buffer than can be under way
+	s.Shutdown() // the buffer contains far more lines than can be in progress
 	if err := s.Completion().Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if p.atEnd.Load() {
-		t.Error("the stop passes for the end of the stream")
+		t.Error("the stop was mistaken for the end of the stream")
 	}
-	want := processed(orders(300), 1000) + "301,error,\"cut in two by the stop\",\"order-301,10\"\n"
+	want := wantOutput(orders(300), 1000) + "301,error,\"incomplete: the program was stopped before it had read the whole line\",\"order-301,10\"\n"
 	if diff := cmp.Diff(want, read(t, name)); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
 }
 
-// A failure to write ends everything, and the next run goes on from the last checkpoint.
-func TestFailedWrite(t *testing.T) {
+// An error in writing the output stops all stages. The next run continues at the last checkpoint.
+func TestStart_WriteFails(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "in")
 	write(t, in, orders(2000))
 	var stderr bytes.Buffer
@@ -354,99 +362,101 @@ func TestFailedWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := p.failure.Load(); err == nil || !errors.Is(*err, os.ErrClosed) {
-		t.Errorf("failure %v, want one that is os.ErrClosed", err)
+		t.Errorf("failure %v, want os.ErrClosed", err)
 	}
 	p.in.Close()
-	if code, stderr := pipe(t, "-in", in, "-rounds", "1"); code != done {
+	if code, stderr := runProgram(t, "-in", in, "-rounds", "1"); code != exitDone {
 		t.Errorf("code %d, want 0:\n%s", code, stderr)
 	}
-	if diff := cmp.Diff(processed(orders(2000), 1), read(t, in+".out")); diff != "" {
+	if diff := cmp.Diff(wantOutput(orders(2000), 1), read(t, in+".out")); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
 }
 
-// What was written after the checkpoint is cut off, a torn line included, and done again.
-func TestOutputBeyondItsCheckpoint(t *testing.T) {
+// What was written after the checkpoint is removed, including an incomplete line, and written
+// again.
+func TestRun_OutputLongerThanCheckpoint(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "in")
 	out := in + ".out"
 	write(t, in, orders(100))
-	if code, stderr := pipe(t, "-in", in, "-rounds", "1"); code != done {
+	if code, stderr := runProgram(t, "-in", in, "-rounds", "1"); code != exitDone {
 		t.Fatalf("code %d:\n%s", code, stderr)
 	}
 	write(t, in, orders(200))
 	write(t, out, read(t, out)+"101,ok,order-101,700,0011\n102,o")
-	code, stderr := pipe(t, "-in", in, "-rounds", "1")
-	if want := "31 bytes were written after the last checkpoint"; code != done || !strings.Contains(stderr, want) {
-		t.Errorf("code %d, want 0 and that %s:\n%s", code, want, stderr)
+	code, stderr := runProgram(t, "-in", in, "-rounds", "1")
+	if want := "31 bytes were written after the last checkpoint"; code != exitDone || !strings.Contains(stderr, want) {
+		t.Errorf("code %d, want 0 and %q:\n%s", code, want, stderr)
 	}
-	if diff := cmp.Diff(processed(orders(200), 1), read(t, out)); diff != "" {
+	if diff := cmp.Diff(wantOutput(orders(200), 1), read(t, out)); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
 }
 
-// Without flags, it makes itself something to do, and does it once.
-func TestDemo(t *testing.T) {
+// Without flags, the program creates a demo input and processes it once.
+func TestRun_Demo(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} { // what UserCacheDir looks at
+	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} { // read by os.UserCacheDir
 		t.Setenv(name, dir)
 	}
 	for _, want := range []string{"done: 200000 lines, 200 of them rejected", "nothing to do"} {
-		if code, stderr := pipe(t, "-rounds", "0"); code != done || !strings.Contains(stderr, want) {
+		if code, stderr := runProgram(t, "-rounds", "0"); code != exitDone || !strings.Contains(stderr, want) {
 			t.Errorf("code %d, want 0 and %q:\n%s", code, want, stderr)
 		}
 	}
 }
 
-// Whatever is wrong with the files, the error names the one at fault and what to do, and nothing is overwritten.
-func TestFilesThatDoNotFit(t *testing.T) {
+// If a file is invalid, the error names that file and says what to do, and the output is not
+// changed.
+func TestRun_InvalidFiles(t *testing.T) {
 	for _, test := range []struct {
-		name  string
-		spoil func(t *testing.T, in, out, checkpoint string)
-		want  []string // IN, OUT and CHECKPOINT stand for the names
+		name   string
+		modify func(t *testing.T, in, out, checkpoint string)
+		want   []string // IN, OUT and CHECKPOINT stand for the names of the files
 	}{
-		{"a torn checkpoint", func(t *testing.T, in, out, checkpoint string) {
+		{"truncated checkpoint", func(t *testing.T, in, out, checkpoint string) {
 			write(t, checkpoint, read(t, checkpoint)[:20])
-		}, []string{"CHECKPOINT is not a checkpoint (unexpected EOF)", "to begin anew, remove OUT and CHECKPOINT"}},
-		{"an empty checkpoint", func(t *testing.T, in, out, checkpoint string) {
+		}, []string{"CHECKPOINT is not a valid checkpoint: unexpected EOF", "remove OUT and CHECKPOINT to start over"}},
+		{"empty checkpoint", func(t *testing.T, in, out, checkpoint string) {
 			write(t, checkpoint, "")
-		}, []string{"CHECKPOINT is not a checkpoint (EOF)", "remove"}},
-		{"garbage for a checkpoint", func(t *testing.T, in, out, checkpoint string) {
+		}, []string{"CHECKPOINT is not a valid checkpoint: EOF", "remove"}},
+		{"binary checkpoint", func(t *testing.T, in, out, checkpoint string) {
 			write(t, checkpoint, "\x00\x00\x00\x00")
-		}, []string{"CHECKPOINT is not a checkpoint (", "remove"}},
-		{"a checkpoint of something else", func(t *testing.T, in, out, checkpoint string) {
+		}, []string{"CHECKPOINT is not a valid checkpoint: ", "remove"}},
+		{"unknown field in the checkpoint", func(t *testing.T, in, out, checkpoint string) {
 			write(t, checkpoint, `{"offset": 1, "lines": 1, "length": 20, "head": "x", "tail": "y"}`)
-		}, []string{"CHECKPOINT is not a checkpoint (", "tail", "remove"}},
-		{"two checkpoints in one", func(t *testing.T, in, out, checkpoint string) {
+		}, []string{"CHECKPOINT is not a valid checkpoint: ", "tail", "remove"}},
+		{"two checkpoints in one file", func(t *testing.T, in, out, checkpoint string) {
 			write(t, checkpoint, read(t, checkpoint)+read(t, checkpoint))
-		}, []string{"CHECKPOINT is not a checkpoint (something follows it)", "remove"}},
-		{"null", func(t *testing.T, in, out, checkpoint string) {
+		}, []string{"CHECKPOINT is not a valid checkpoint: unexpected data after the JSON object", "remove"}},
+		{"null checkpoint", func(t *testing.T, in, out, checkpoint string) {
 			write(t, checkpoint, "null")
-		}, []string{"CHECKPOINT is not a checkpoint (its numbers cannot be)", "remove"}},
-		{"numbers that cannot be", func(t *testing.T, in, out, checkpoint string) {
+		}, []string{"CHECKPOINT is not a valid checkpoint: inconsistent numbers", "remove"}},
+		{"inconsistent numbers", func(t *testing.T, in, out, checkpoint string) {
 			write(t, checkpoint, `{"offset": 10, "lines": 20, "rejected": 0, "length": 200, "head": "x"}`)
-		}, []string{"CHECKPOINT is not a checkpoint (its numbers cannot be)", "remove"}},
-		{"no checkpoint", func(t *testing.T, in, out, checkpoint string) {
+		}, []string{"CHECKPOINT is not a valid checkpoint: inconsistent numbers", "remove"}},
+		{"missing checkpoint", func(t *testing.T, in, out, checkpoint string) {
 			os.Remove(checkpoint)
-		}, []string{"OUT is not empty and has no CHECKPOINT", "remove it, or choose another -out"}},
-		{"no output", func(t *testing.T, in, out, checkpoint string) {
+		}, []string{"OUT is not empty and has no checkpoint CHECKPOINT", "remove it or choose another -out"}},
+		{"missing output", func(t *testing.T, in, out, checkpoint string) {
 			os.Remove(out)
-		}, []string{"OUT has only 0 of the", "CHECKPOINT knows of", "remove OUT and CHECKPOINT"}},
-		{"an output that is too short", func(t *testing.T, in, out, checkpoint string) {
+		}, []string{"OUT has 0 bytes, but its checkpoint CHECKPOINT records ", "remove OUT and CHECKPOINT"}},
+		{"output too short", func(t *testing.T, in, out, checkpoint string) {
 			write(t, out, "1,ok\n")
-		}, []string{"OUT has only 5 of the", "remove"}},
-		{"an input that has shrunk", func(t *testing.T, in, out, checkpoint string) {
+		}, []string{"OUT has 5 bytes", "remove"}},
+		{"input too short", func(t *testing.T, in, out, checkpoint string) {
 			write(t, in, "order-1,0\n")
-		}, []string{"IN is not the input that CHECKPOINT was saved for: it has 10 bytes, and ", " were dealt with", "bring that one back, or"}},
-		{"another input", func(t *testing.T, in, out, checkpoint string) {
+		}, []string{"IN is not the input that the checkpoint CHECKPOINT was saved for: it has 10 bytes, and ", " have been processed", "restore that input, or"}},
+		{"different input", func(t *testing.T, in, out, checkpoint string) {
 			write(t, in, "x"+read(t, in))
-		}, []string{"IN is not the input that CHECKPOINT was saved for: it begins differently", "bring that one back, or"}},
-		{"a last line that has grown", func(t *testing.T, in, out, checkpoint string) {
+		}, []string{"IN is not the input that the checkpoint CHECKPOINT was saved for: its beginning differs", "restore that input, or"}},
+		{"extended last line", func(t *testing.T, in, out, checkpoint string) {
 			write(t, in, read(t, in)+"0\n")
-		}, []string{"line 11, the last one, has grown since it was dealt with", "bring that one back, or"}},
-		{"no input", func(t *testing.T, in, out, checkpoint string) {
+		}, []string{"line 11, the last one that was processed, has been extended since", "restore that input, or"}},
+		{"missing input", func(t *testing.T, in, out, checkpoint string) {
 			os.Remove(in)
 		}, []string{"IN"}},
-		{"a directory for an input", func(t *testing.T, in, out, checkpoint string) {
+		{"input is a directory", func(t *testing.T, in, out, checkpoint string) {
 			os.Remove(in)
 			os.Mkdir(in, 0o777)
 		}, []string{"IN is a directory"}},
@@ -455,19 +465,19 @@ func TestFilesThatDoNotFit(t *testing.T) {
 			in := filepath.Join(t.TempDir(), "in")
 			out, checkpoint := in+".out", in+".out.checkpoint"
 			write(t, in, orders(10)+"last,1")
-			if code, stderr := pipe(t, "-in", in, "-rounds", "1"); code != done {
+			if code, stderr := runProgram(t, "-in", in, "-rounds", "1"); code != exitDone {
 				t.Fatalf("code %d:\n%s", code, stderr)
 			}
-			test.spoil(t, in, out, checkpoint)
+			test.modify(t, in, out, checkpoint)
 			before, _ := os.ReadFile(out)
-			code, stderr := pipe(t, "-in", in)
-			if code != failed {
+			code, stderr := runProgram(t, "-in", in)
+			if code != exitFailed {
 				t.Errorf("code %d, want 1", code)
 			}
 			for _, want := range test.want {
 				want = strings.NewReplacer("CHECKPOINT", checkpoint, "OUT", out, "IN", in).Replace(want)
 				if !strings.Contains(stderr, want) {
-					t.Errorf("it does not say %q, but:\n%s", want, stderr)
+					t.Errorf("stderr does not contain %q:\n%s", want, stderr)
 				}
 			}
 			if after, _ := os.ReadFile(out); !bytes.Equal(before, after) {
@@ -477,21 +487,21 @@ func TestFilesThatDoNotFit(t *testing.T) {
 	}
 }
 
-func TestBadFlags(t *testing.T) {
+func TestRun_InvalidFlags(t *testing.T) {
 	for _, test := range []struct {
 		args string
 		code int
 		want string
 	}{
-		{"-workers 0", misused, "pipeline: -workers 0: at least 1 is needed (-h for help)\n"},
-		{"-rounds -1", misused, "pipeline: -rounds -1: must not be negative (-h for help)\n"},
-		{"-in -", misused, "pipeline: -in - needs an -out (-h for help)\n"},
-		{"orders.csv", misused, `pipeline: unexpected argument "orders.csv": the input is given with -in (-h for help)` + "\n"},
-		{"-workers many", misused, "invalid value \"many\" for flag -workers: parse error\nUsage of pipeline:\n"},
-		{"-nonsense", misused, "flag provided but not defined: -nonsense\nUsage of pipeline:\n"},
-		{"-h", done, "Usage of pipeline:\n"},
+		{"-workers 0", exitUsage, "pipeline: -workers 0: must be at least 1 (-h for help)\n"},
+		{"-rounds -1", exitUsage, "pipeline: -rounds -1: must not be negative (-h for help)\n"},
+		{"-in -", exitUsage, "pipeline: -in - requires -out (-h for help)\n"},
+		{"orders.csv", exitUsage, `pipeline: unexpected argument "orders.csv": use -in for the input (-h for help)` + "\n"},
+		{"-workers many", exitUsage, "invalid value \"many\" for flag -workers: parse error\nUsage of pipeline:\n"},
+		{"-nonsense", exitUsage, "flag provided but not defined: -nonsense\nUsage of pipeline:\n"},
+		{"-h", exitDone, "Usage of pipeline:\n"},
 	} {
-		code, stderr := pipe(t, strings.Fields(test.args)...)
+		code, stderr := runProgram(t, strings.Fields(test.args)...)
 		if code != test.code || !strings.HasPrefix(stderr, test.want) {
 			t.Errorf("%s: code %d, want %d and %q:\n%s", test.args, code, test.code, test.want, stderr)
 		}

@@ -21,19 +21,20 @@ import (
 	"time"
 )
 
-// A process is the program in a process of its own.
+// A process is a running instance of the program.
 type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	stderr *bufio.Reader
-	said   strings.Builder
+	read   strings.Builder // the part of stderr that was read
 }
 
+// start starts the program.
 func start(t *testing.T, stdin *os.File, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(os.Args[0], args...)}
-	p.cmd.Env = append(os.Environ(), asProgram+"=1")
-	if stdin != nil { // else an *os.File that is nil would be an io.Reader that is not
+	p.cmd.Env = append(os.Environ(), programVar+"=1")
+	if stdin != nil { // because a nil *os.File would be a non-nil io.Reader
 		p.cmd.Stdin = stdin
 	}
 	stderr, err := p.cmd.StderrPipe()
@@ -44,85 +45,91 @@ func start(t *testing.T, stdin *os.File, args ...string) *process {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.cmd.Process.Kill() }) // for a test that has failed half-way
+	t.Cleanup(func() { p.cmd.Process.Kill() }) // needed only if the test fails before the end of the process
 	return p
 }
 
-// await waits until the program has said something, or has ended.
-func (p *process) await(what string) {
+// await waits until the program has written a line that matches pattern, or has ended.
+func (p *process) await(pattern string) {
 	p.t.Helper()
-	for expr := regexp.MustCompile(what); ; {
+	for expr := regexp.MustCompile(pattern); ; {
 		line, err := p.stderr.ReadString('\n')
-		p.said.WriteString(line)
+		p.read.WriteString(line)
 		if err != nil || expr.MatchString(line) {
 			return
 		}
 	}
 }
 
-func (p *process) signal(sig os.Signal) { p.cmd.Process.Signal(sig) } // that it has ended is no error
+// signal sends a signal. It ignores errors, because the process may have ended already.
+func (p *process) signal(sig os.Signal) { p.cmd.Process.Signal(sig) }
 
-// end waits for the end. code is -1 where a signal has ended the process.
-func (p *process) end() (code int, sig syscall.Signal, said string) {
+// wait waits for the end of the process. If a signal has killed the process, code is -1 and sig is
+// that signal.
+func (p *process) wait() (code int, sig syscall.Signal, stderr string) {
 	rest, err := io.ReadAll(p.stderr)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.said.Write(rest)
+	p.read.Write(rest)
 	p.cmd.Wait()
 	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if status.Signaled() {
 		sig = status.Signal()
 	}
-	return p.cmd.ProcessState.ExitCode(), sig, p.said.String()
+	return p.cmd.ProcessState.ExitCode(), sig, p.read.String()
 }
 
-var begins = `: (beginning|resuming at line \d+)\n`
+// startLine matches the line that the program prints when it starts to process lines.
+const startLine = `: (starting|resuming) at line \d+\n`
 
-func pause(rng *rand.Rand, most time.Duration) {
-	time.Sleep(time.Duration(rng.Int64N(int64(most)))) // what is checked holds wherever the program is then
+// pause sleeps for a random time, so that the next signal hits the program at a random point.
+func pause(rng *rand.Rand, limit time.Duration) {
+	time.Sleep(time.Duration(rng.Int64N(int64(limit))))
 }
 
-// mostly waits for what the program says, in three of four cases. In the others it may not even have got to main.
-func mostly(rng *rand.Rand, p *process, what string) {
+// usuallyAwait calls await in three of four cases. In the fourth case the next signal may hit the
+// program before it has reached main.
+func usuallyAwait(rng *rand.Rand, p *process, pattern string) {
 	if rng.IntN(4) > 0 {
-		p.await(what)
+		p.await(pattern)
 	}
 }
 
 func interruptOnce(rng *rand.Rand, p *process) {
-	mostly(rng, p, begins)
+	usuallyAwait(rng, p, startLine)
 	pause(rng, 10*time.Millisecond)
 	p.signal(os.Interrupt)
 }
 
 func interruptTwice(rng *rand.Rand, p *process) {
 	interruptOnce(rng, p)
-	mostly(rng, p, "draining")
+	usuallyAwait(rng, p, "draining")
 	pause(rng, 500*time.Microsecond)
 	p.signal(os.Interrupt)
 }
 
 func terminate(rng *rand.Rand, p *process) {
-	mostly(rng, p, begins)
+	usuallyAwait(rng, p, startLine)
 	pause(rng, 10*time.Millisecond)
 	p.signal(syscall.SIGTERM)
 }
 
 func kill(rng *rand.Rand, p *process) {
-	mostly(rng, p, begins)
+	usuallyAwait(rng, p, startLine)
 	pause(rng, 10*time.Millisecond)
 	p.signal(os.Kill)
 }
 
-func killDuringTheDrain(rng *rand.Rand, p *process) {
+func killDuringDrain(rng *rand.Rand, p *process) {
 	interruptOnce(rng, p)
 	pause(rng, 5*time.Millisecond)
 	p.signal(os.Kill)
 }
 
-// Whatever hits the program, and wherever, every line of the input is in the output exactly once in the end.
-func TestNoLineIsLostOrDoubled(t *testing.T) {
+// Signals hit the program at random points, and it is run again until it is done. In the end the
+// output contains the result of every line of the input exactly once.
+func TestSignals_EveryLineExactlyOnce(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		times   int
@@ -130,7 +137,7 @@ func TestNoLineIsLostOrDoubled(t *testing.T) {
 	}{
 		{"interrupted", 200, []func(*rand.Rand, *process){interruptOnce}},
 		{"interrupted twice", 60, []func(*rand.Rand, *process){interruptTwice}},
-		{"anything", 60, []func(*rand.Rand, *process){interruptOnce, interruptTwice, terminate, kill, kill, killDuringTheDrain}},
+		{"any signal", 60, []func(*rand.Rand, *process){interruptOnce, interruptTwice, terminate, kill, kill, killDuringDrain}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -139,67 +146,69 @@ func TestNoLineIsLostOrDoubled(t *testing.T) {
 				seed = given
 			}
 			t.Logf("PIPELINE_SEED=%d", seed)
-			storm(t, rand.New(rand.NewPCG(seed, 0)), test.times, test.attacks)
+			attackRepeatedly(t, rand.New(rand.NewPCG(seed, 0)), test.times, test.attacks)
 		})
 	}
 }
 
 const (
-	stormLines  = 6000
-	stormRounds = 200
+	attackLines  = 6000
+	attackRounds = 200
 )
 
-// storm interrupts the program that many times. When it is done before that, it begins anew.
-func storm(t *testing.T, rng *rand.Rand, times int, attacks []func(*rand.Rand, *process)) {
+// attackRepeatedly runs the program until it was hit by the given number of signals, each time by
+// one of the attacks, and then once more. Whenever the program has processed the whole input, it is
+// started over. The state of the files is checked after each run.
+func attackRepeatedly(t *testing.T, rng *rand.Rand, times int, attacks []func(*rand.Rand, *process)) {
 	dir := t.TempDir()
 	in := filepath.Join(dir, "orders.csv")
-	out, saved := in+".out", in+".out.checkpoint"
-	write(t, in, orders(stormLines))
-	want := processed(orders(stormLines), stormRounds)
+	out, checkpointFile := in+".out", in+".out.checkpoint"
+	write(t, in, orders(attackLines))
+	want := wantOutput(orders(attackLines), attackRounds)
 
 	outcomes := map[string]int{}
-	for count := 0; count <= times; { // the last run is left in peace
-		p := start(t, nil, "-in", in, "-workers", strconv.Itoa(1+rng.IntN(4)), "-rounds", strconv.Itoa(stormRounds),
-			"-save", "3ms", "-patience", "1m")
+	for count := 0; count <= times; { // the last run receives no signal
+		p := start(t, nil, "-in", in, "-workers", strconv.Itoa(1+rng.IntN(4)), "-rounds", strconv.Itoa(attackRounds),
+			"-save", "3ms", "-drain-timeout", "1m")
 		if count < times {
 			attacks[rng.IntN(len(attacks))](rng, p)
 		}
-		code, sig, said := p.end()
+		code, sig, stderr := p.wait()
 		outcome := fmt.Sprintf("exit code %d", code)
 		switch {
-		case code == done:
-			if diff := lostOrDoubled(want, read(t, out)); diff != "" {
-				t.Fatalf("after %d interruptions: %s\n%s", count, diff, said)
+		case code == exitDone:
+			if diff := diffLines(want, read(t, out)); diff != "" {
+				t.Fatalf("after %d interruptions: %s\n%s", count, diff, stderr)
 			}
 			if count == times {
 				count++
 				break
 			}
 			os.Remove(out)
-			os.Remove(saved)
-		case code == interrupted && strings.Contains(said, "cut short"):
+			os.Remove(checkpointFile)
+		case code == exitInterrupted && strings.Contains(stderr, "cut short"):
 			outcome += ", cut short"
 			count++
-		case code == interrupted && strings.Contains(said, "before anything was read"):
+		case code == exitInterrupted && strings.Contains(stderr, "before anything was read"):
 			outcome += ", before the start"
 			count++
-		case code == interrupted:
+		case code == exitInterrupted:
 			count++
-			checkDrained(t, out, saved, said)
+			checkDrained(t, out, checkpointFile, stderr)
 		case slices.Contains([]syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL}, sig):
 			outcome = "ended by " + sig.String()
 			count++
 		default:
-			t.Fatalf("%s %v:\n%s", outcome, sig, said)
+			t.Fatalf("%s %v:\n%s", outcome, sig, stderr)
 		}
 		outcomes[outcome]++
-		if c, found, err := loadCheckpoint(saved); err != nil {
-			t.Fatalf("after %d interruptions: %v\n%s", count, err, said)
+		if c, found, err := loadCheckpoint(checkpointFile); err != nil {
+			t.Fatalf("after %d interruptions: %v\n%s", count, err, stderr)
 		} else if !found {
-			continue // it had not got that far
+			continue // the program was killed before it had saved a checkpoint
 		} else if text := read(t, out); int64(len(text)) < c.Length || text[:c.Length] != want[:c.Length] {
-			t.Fatalf("after %d interruptions, what the checkpoint counts as done is not: %s\n%s", count,
-				lostOrDoubled(want[:c.Length], text[:min(int(c.Length), len(text))]), said)
+			t.Fatalf("after %d interruptions, the output differs from what the checkpoint records: %s\n%s", count,
+				diffLines(want[:c.Length], text[:min(int(c.Length), len(text))]), stderr)
 		}
 	}
 	t.Log(outcomes)
@@ -207,98 +216,101 @@ func storm(t *testing.T, rng *rand.Rand, times int, attacks []func(*rand.Rand, *
 
 var totals = regexp.MustCompile(`stopped: (\d+) lines read, (\d+) written`)
 
-// checkDrained checks what the graceful stop is for: what was read is written, and nothing has to be done again.
-func checkDrained(t *testing.T, out, saved, said string) {
+// checkDrained checks the result of a graceful stop: every line that was read is written, and the
+// checkpoint is up to date, so that the next run repeats no work.
+func checkDrained(t *testing.T, out, checkpointFile, stderr string) {
 	t.Helper()
-	m := totals.FindStringSubmatch(said)
+	m := totals.FindStringSubmatch(stderr)
 	if m == nil || m[1] != m[2] {
-		t.Fatalf("what was read was not all written:\n%s", said)
+		t.Fatalf("not all lines that were read are written:\n%s", stderr)
 	}
-	c, found, err := loadCheckpoint(saved)
+	c, found, err := loadCheckpoint(checkpointFile)
 	text := read(t, out)
 	if err != nil || !found || strconv.FormatInt(c.Lines, 10) != m[2] || c.Length != int64(len(text)) {
-		t.Fatalf("the checkpoint is %+v, %v, for an output of %d bytes: work was wasted\n%s", c, err, len(text), said)
+		t.Fatalf("the checkpoint is %+v (error %v) for an output of %d bytes: the next run would repeat work\n%s", c, err, len(text), stderr)
 	}
 }
 
-// lostOrDoubled says which lines are not there exactly once and in order, the first few of them.
-func lostOrDoubled(want, got string) string {
+// diffLines returns "" if got equals want. Otherwise it describes which lines are missing,
+// duplicate or unexpected.
+func diffLines(want, got string) string {
 	if got == want {
 		return ""
 	}
-	times := map[string]int{}
+	counts := map[string]int{}
 	for l := range strings.Lines(got) {
-		times[l]++
+		counts[l]++
 	}
-	var lost, doubled []string
+	var missing, duplicate []string
 	for l := range strings.Lines(want) {
 		number, _, _ := strings.Cut(l, ",")
-		switch n := times[l]; {
+		switch n := counts[l]; {
 		case n == 0:
-			lost = append(lost, number)
+			missing = append(missing, number)
 		case n > 1:
-			doubled = append(doubled, number)
+			duplicate = append(duplicate, number)
 		}
-		delete(times, l)
+		delete(counts, l)
 	}
 	first := func(lines []string) string {
 		return fmt.Sprintf("%d %v", len(lines), lines[:min(len(lines), 5)])
 	}
-	foreign := ""
-	for l := range times {
-		foreign = cmp.Or(foreign, l)
+	unexpected := ""
+	for l := range counts {
+		unexpected = cmp.Or(unexpected, l)
 	}
-	return fmt.Sprintf("lost: %s, doubled: %s, not of the input: %d %q (the first few each)", first(lost), first(doubled), len(times), foreign)
+	return fmt.Sprintf("missing: %s, duplicate: %s, unexpected: %d %q (at most 5 of each)", first(missing), first(duplicate), len(counts), unexpected)
 }
 
-// A test that cannot see a loss is worth nothing.
-func TestLostOrDoubled(t *testing.T) {
+// The tests above rely on diffLines to find every missing and duplicate line.
+func TestDiffLines(t *testing.T) {
 	for _, test := range []struct{ got, want string }{
 		{"1,a\n2,b\n3,c\n", ""},
-		{"1,a\n3,c\n", `lost: 1 [2], doubled: 0 [], not of the input: 0 "" (the first few each)`},
-		{"1,a\n2,b\n2,b\n3,c\n", `lost: 0 [], doubled: 1 [2], not of the input: 0 "" (the first few each)`},
-		{"1,a\n2,b\n3,", `lost: 1 [3], doubled: 0 [], not of the input: 1 "3," (the first few each)`},
-		{"2,b\n1,a\n3,c\n", `lost: 0 [], doubled: 0 [], not of the input: 0 "" (the first few each)`},
+		{"1,a\n3,c\n", `missing: 1 [2], duplicate: 0 [], unexpected: 0 "" (at most 5 of each)`},
+		{"1,a\n2,b\n2,b\n3,c\n", `missing: 0 [], duplicate: 1 [2], unexpected: 0 "" (at most 5 of each)`},
+		{"1,a\n2,b\n3,", `missing: 1 [3], duplicate: 0 [], unexpected: 1 "3," (at most 5 of each)`},
+		{"2,b\n1,a\n3,c\n", `missing: 0 [], duplicate: 0 [], unexpected: 0 "" (at most 5 of each)`},
 	} {
-		if got := lostOrDoubled("1,a\n2,b\n3,c\n", test.got); got != test.want {
+		if got := diffLines("1,a\n2,b\n3,c\n", test.got); got != test.want {
 			t.Errorf("%q: %s, want %s", test.got, got, test.want)
 		}
 	}
 }
 
-// Each line is far too much work. The second ^C has to end it all the same, and to say where it was.
-func TestSecondInterruptCutsShort(t *testing.T) {
+// Each line would take forever. The second ^C ends the program anyway, and its message names the
+// stage that was still at work.
+func TestSignals_SecondInterruptCutsShort(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "orders.csv")
 	write(t, in, orders(500))
-	want := regexp.MustCompile(`cut short: ctxshutdown: not drained when the wait ended \(a second signal: interrupt\): \d guards?: work ×[12], `)
+	want := regexp.MustCompile(`cut short: ctxshutdown: Wait ended \(a second signal: interrupt\) with work still running: \d guards?: work ×[12], `)
 	for ticks := 0; ; ticks++ {
-		p := start(t, nil, "-in", in, "-workers", "2", "-rounds", strconv.Itoa(math.MaxInt), "-patience", "1h")
-		p.await(begins)
+		p := start(t, nil, "-in", in, "-workers", "2", "-rounds", strconv.Itoa(math.MaxInt), "-drain-timeout", "1h")
+		p.await(startLine)
 		for range ticks {
 			p.await("lines/s")
 		}
 		p.signal(os.Interrupt)
 		p.await("draining")
 		p.signal(os.Interrupt)
-		code, _, said := p.end()
-		if code != interrupted {
-			t.Fatalf("code %d, want 130:\n%s", code, said)
+		code, _, stderr := p.wait()
+		if code != exitInterrupted {
+			t.Fatalf("code %d, want 130:\n%s", code, stderr)
 		}
-		if want.MatchString(said) {
+		if want.MatchString(stderr) {
 			break
 		}
-		t.Logf("nobody was at work yet:\n%s", said) // then give it more time
+		t.Logf("no line was being processed yet:\n%s", stderr) // wait longer in the next attempt
 	}
-	if code, stderr := pipe(t, "-in", in, "-rounds", "1"); code != done {
+	if code, stderr := runProgram(t, "-in", in, "-rounds", "1"); code != exitDone {
 		t.Fatalf("code %d, want 0:\n%s", code, stderr)
 	}
-	if diff := lostOrDoubled(processed(orders(500), 1), read(t, in+".out")); diff != "" {
+	if diff := diffLines(wantOutput(orders(500), 1), read(t, in+".out")); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// A stream that nobody writes to holds nothing up.
-func TestIdleStream(t *testing.T) {
+// A stream without data does not delay the stop.
+func TestSignals_IdleStreamStops(t *testing.T) {
 	dir := t.TempDir()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -307,15 +319,15 @@ func TestIdleStream(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	p := start(t, r, "-in", "-", "-out", filepath.Join(dir, "out"))
-	p.await("lines/s") // by then it waits for the first byte
+	p.await("lines/s") // by then the program waits for the first byte
 	p.signal(os.Interrupt)
-	if code, _, said := p.end(); code != interrupted || !strings.Contains(said, "stopped: 0 lines read, 0 written") {
-		t.Errorf("code %d, want 130 and no line:\n%s", code, said)
+	if code, _, stderr := p.wait(); code != exitInterrupted || !strings.Contains(stderr, "stopped: 0 lines read, 0 written") {
+		t.Errorf("code %d, want 130 and that no line was read:\n%s", code, stderr)
 	}
 }
 
-// The end of a stream is the end: its last line is a line.
-func TestStreamEnds(t *testing.T) {
+// At the end of a stream, the last line is complete even without a line end.
+func TestRun_StreamEnds(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -325,15 +337,15 @@ func TestStreamEnds(t *testing.T) {
 	w.Close()
 	out := filepath.Join(t.TempDir(), "out")
 	p := start(t, r, "-in", "-", "-out", out, "-rounds", "1")
-	if code, _, said := p.end(); code != done || !strings.Contains(said, "done: 2 lines, 0 of them rejected") {
-		t.Errorf("code %d, want 0:\n%s", code, said)
+	if code, _, stderr := p.wait(); code != exitDone || !strings.Contains(stderr, "done: 2 lines, 0 of them rejected") {
+		t.Errorf("code %d, want 0:\n%s", code, stderr)
 	}
-	if diff := lostOrDoubled(processed("a,1\nb,2", 1), read(t, out)); diff != "" {
+	if diff := diffLines(wantOutput("a,1\nb,2", 1), read(t, out)); diff != "" {
 		t.Error(diff)
 	}
-	// No checkpoint is kept, so a second run must not mix its lines with these.
-	code, stderr := pipe(t, "-in", "-", "-out", out)
-	if code != failed || !strings.Contains(stderr, "is not empty") {
-		t.Errorf("again: code %d, want 1:\n%s", code, stderr)
+	// A stream has no checkpoint. A second run must not append to the output of the first one.
+	code, stderr := runProgram(t, "-in", "-", "-out", out)
+	if code != exitFailed || !strings.Contains(stderr, "is not empty") {
+		t.Errorf("second run: code %d, want 1:\n%s", code, stderr)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// An input is a file, which can be read again from any line, or a stream, which cannot.
+// An input is a file or a stream. Only a file can be read again.
 type input struct {
 	*os.File
 	name   string
@@ -24,7 +24,7 @@ func openInput(ctx context.Context, name string) (*input, error) {
 	if name == "-" {
 		return &input{os.Stdin, "standard input", true}, nil
 	}
-	// A FIFO opens when somebody writes to it, and os.Open does not know of ctx.
+	// Opening a FIFO blocks until a process opens it for writing, and os.Open takes no context.
 	f, err := ctxshutdown.Call(ctx, func(context.Context) (*os.File, error) { return os.Open(name) })
 	if err != nil {
 		return nil, err
@@ -40,42 +40,43 @@ func openInput(ctx context.Context, name string) (*input, error) {
 	return &input{f, name, !info.Mode().IsRegular()}, nil
 }
 
-// A place is how far the input is dealt with: the end of a line.
-type place struct {
-	Offset int64 `json:"offset"` // in bytes
-	Lines  int64 `json:"lines"`
+// A position is the end of a line in the input.
+type position struct {
+	Offset int64 `json:"offset"` // number of bytes up to the end of the line
+	Lines  int64 `json:"lines"`  // number of lines up to here
 }
 
-// A line is one order.
+// A line is a line of the input, which contains one order.
 type line struct {
-	text string // without its end
-	end  place
-	cut  bool // the stop of a stream came in the middle of it
+	text    string // without the line end
+	end     position
+	partial bool // the program was stopped before it had read the complete line from a stream
 }
 
-// lines returns the lines of r, which begins at a place of the input. It calls ended when r is at its end. A line may be
-// as long as memory allows, for no byte of the input is to be lost.
+// lines returns the lines of r, which starts at the given position of the input. It calls ended at
+// the end of r. The length of a line is limited by memory only.
 //
-// A Reader that is stopped says io.EOF, and the half line before it must not pass for a line. Through a Reader we read
-// streams, where it cannot be read again either, so it is delivered and marked. What a file holds after the last line
-// that was written is read again next time.
-func lines(r io.Reader, at place, ended func()) iter.Seq2[line, error] {
+// A ctxshutdown.Reader returns io.EOF also when it is stopped. The bytes after the last line end
+// are then only a part of a line. They come from a stream and cannot be read again, so lines
+// returns them as a partial line. A file is read without a ctxshutdown.Reader, because the next run
+// reads again what was not written.
+func lines(r io.Reader, at position, ended func()) iter.Seq2[line, error] {
 	stream, isStream := r.(*ctxshutdown.Reader)
 	return func(yield func(line, error) bool) {
 		for in := bufio.NewReaderSize(r, 64<<10); ; {
 			text, err := in.ReadString('\n')
-			whole := err == nil || err == io.EOF && !(isStream && stream.Stopped())
-			if text != "" && (whole || isStream) {
+			complete := err == nil || err == io.EOF && !(isStream && stream.Stopped())
+			if text != "" && (complete || isStream) {
 				at.Offset += int64(len(text))
 				at.Lines++
 				text = strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
-				if !yield(line{text, at, !whole}, nil) {
+				if !yield(line{text, at, !complete}, nil) {
 					return
 				}
 			}
 			switch {
 			case err == io.EOF:
-				if whole {
+				if complete {
 					ended()
 				}
 				return
@@ -89,20 +90,20 @@ func lines(r io.Reader, at place, ended func()) iter.Seq2[line, error] {
 
 const demoLines = 200_000
 
-// makeDemo writes an input to try the program with, unless it is there already.
-func makeDemo(name string, say func(string, ...any)) error {
+// createDemo creates a demo input, unless the file exists.
+func createDemo(name string, logf func(string, ...any)) error {
 	if _, err := os.Stat(name); err == nil {
 		return nil
 	}
-	say("writing %d demo orders to %s", demoLines, name)
+	logf("writing %d demo orders to %s", demoLines, name)
 	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
 		return err
 	}
-	return replace(name, func(w io.Writer) error {
+	return replaceFile(name, func(w io.Writer) error {
 		b := bufio.NewWriter(w)
 		for i := range demoLines {
 			if i%1000 == 999 {
-				fmt.Fprintf(b, "order-%d,a lot\n", i+1) // for the rejects
+				fmt.Fprintf(b, "order-%d,a lot\n", i+1) // to be rejected
 				continue
 			}
 			fmt.Fprintf(b, "order-%d,%d\n", i+1, i*7919%100_000)
@@ -111,8 +112,9 @@ func makeDemo(name string, say func(string, ...any)) error {
 	})
 }
 
-// replace gives a file new contents: all of them or, whatever happens, none.
-func replace(name string, write func(io.Writer) error) error {
+// replaceFile replaces a file by one with the contents that write writes. After a crash the file
+// has either the old contents or all of the new ones.
+func replaceFile(name string, write func(io.Writer) error) error {
 	f, err := os.Create(name + ".tmp")
 	if err != nil {
 		return err
@@ -121,7 +123,7 @@ func replace(name string, write func(io.Writer) error) error {
 	if err := write(f); err != nil {
 		return err
 	}
-	// Else the new name could reach the disk before what it stands for.
+	// Without the sync, the rename could reach the disk before the contents do.
 	if err := f.Sync(); err != nil {
 		return err
 	}

@@ -13,54 +13,59 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
+// A pipeline reads lines from its input, processes them in parallel and writes the results in
+// order.
 type pipeline struct {
-	in      *input
-	out     *output
-	workers int
-	rounds  int
-	save    time.Duration
+	in           *input
+	out          *output
+	workers      int
+	rounds       int
+	saveInterval time.Duration
 
-	jobs  chan job // for whichever worker is free
-	order chan job // the same in the order of the input; bounds how many are under way
+	jobs  chan job // to the workers
+	order chan job // to the writer, in the order of the input; its capacity limits the jobs in progress
 
-	read, written, rejected atomic.Int64          // lines, in this run and before
-	atEnd                   atomic.Bool           // there is nothing left to read
-	failure                 atomic.Pointer[error] // of the input or the output
+	read, written, rejected atomic.Int64          // numbers of lines, including those of earlier runs
+	atEnd                   atomic.Bool           // the end of the input was reached
+	failure                 atomic.Pointer[error] // the first error of the input or the output
 }
 
-// A job is a line on its way.
+// A job is a line that is being processed.
 type job struct {
 	line
-	result chan result // has room for it, so that a worker never waits for the writer
+	result chan result // has capacity 1, so that a worker does not wait for the writer
 }
 
-// A result is the line of the output that a line of the input becomes.
+// A result is the line of the output for one line of the input.
 type result struct {
 	text     string
 	rejected bool
 }
 
 func newPipeline(in *input, out *output, o options) *pipeline {
-	p := &pipeline{in: in, out: out, workers: o.workers, rounds: o.rounds, save: o.save}
+	p := &pipeline{in: in, out: out, workers: o.workers, rounds: o.rounds, saveInterval: o.saveInterval}
 	p.jobs, p.order = make(chan job, 16*o.workers), make(chan job, 16*o.workers)
-	p.read.Store(out.at.Lines)
-	p.written.Store(out.at.Lines)
-	p.rejected.Store(out.at.Rejected)
+	p.read.Store(out.current.Lines)
+	p.written.Store(out.current.Lines)
+	p.rejected.Store(out.current.Rejected)
 	return p
 }
 
 func (p *pipeline) close() error { return errors.Join(p.in.Close(), p.out.file.Close()) }
 
-// start starts the stages, unless main has been told to stop: then there is nothing to see through.
+// start starts the stages. It returns false, and starts none, if main has already been told to
+// stop.
 //
-// The stages are scopes below main's Work, and not below main. So a stop in this very moment does not leave us with
-// readers and no writer, and the stop ends none of them: only the reading asks main. The others end when they run dry.
-// The guard that Go holds keeps that Work alive until every stage has its own.
+// The scopes of the stages derive from main.Work() and not from main, so a stop of main reaches
+// only the read loop, which checks main itself. The other stages end when their input channel is
+// closed and empty. Therefore even a stop while start is running cannot leave a reader without a
+// writer. The guard of main.Go keeps main.Work() from being cancelled until every stage holds its
+// own guard.
 func (p *pipeline) start(main *ctxshutdown.Swansong) bool {
 	return main.Go(func(work context.Context) {
 		stage := func(name string, goroutines int, f func(work context.Context)) {
 			s, cancel := ctxshutdown.WithCancel(work, ctxshutdown.WithName(name))
-			_ = cancel // it lasts as long as work, and its goroutines end when they run dry
+			_ = cancel // not needed: the scope ends with work
 			for range goroutines {
 				s.Go(f)
 			}
@@ -68,38 +73,40 @@ func (p *pipeline) start(main *ctxshutdown.Swansong) bool {
 		stage("read", 1, func(work context.Context) {
 			err := p.readLines(main, work)
 			p.fail(err)
-			main.ShutdownCause(err) // also when all is read: there is nothing left to take on
+			main.ShutdownCause(err) // also at the end of the input, when err is nil
 		})
 		stage("work", p.workers, p.work)
 		stage("write", 1, func(work context.Context) {
 			if err := p.write(work); err != nil {
 				p.fail(err)
-				main.Force(err) // what cannot be written need not be worked on
+				main.Force(err) // without output, processing further lines is useless
 			}
 		})
 	})
 }
 
+// fail records the first error.
 func (p *pipeline) fail(err error) {
 	if err != nil {
 		p.failure.CompareAndSwap(nil, &err)
 	}
 }
 
-// readLines reads until main is told to stop. The line that it holds then is passed on as long as work is not done.
+// readLines reads lines and passes them to the other stages until the end of the input, or until
+// main is told to stop. A line that it has read is still passed on then, unless work is cancelled.
 func (p *pipeline) readLines(main, work context.Context) error {
 	defer close(p.order)
 	defer close(p.jobs)
 
-	ended := func() { p.atEnd.Store(true) } // Seq2 does not tell whether it was the input or the stop
-	source := ctxshutdown.Seq2(main, lines(p.in, p.out.at.place, ended))
+	ended := func() { p.atEnd.Store(true) } // the loop below also ends at the stop
+	source := ctxshutdown.Seq2(main, lines(p.in, p.out.current.position, ended))
 	if p.in.stream {
-		// Here it is the Reader that stops, and the loop goes on with the lines in the buffer: nobody else has them.
-		// Standard input cannot be woken, hence Detached. What comes in after the stop is lost with the process, as it
-		// would be in the pipe.
+		// For a stream, the stop ends the Reader instead of the loop. The loop continues with the
+		// lines in the buffer, which cannot be read again. Detached is necessary because a Read of
+		// standard input cannot be woken. Bytes that arrive after the stop are not processed.
 		r := ctxshutdown.NewReader(main, p.in, ctxshutdown.Detached())
 		defer r.Close()
-		source = ctxshutdown.Seq2(work, lines(r, p.out.at.place, ended))
+		source = ctxshutdown.Seq2(work, lines(r, p.out.current.position, ended))
 	}
 	for l, err := range source {
 		if err != nil {
@@ -108,13 +115,13 @@ func (p *pipeline) readLines(main, work context.Context) error {
 		p.read.Store(l.end.Lines)
 		j := job{l, make(chan result, 1)}
 		if !ctxshutdown.Send(work, p.order, j) || !ctxshutdown.Send(work, p.jobs, j) {
-			return nil // cut short
+			return nil // the drain was cut short
 		}
 	}
 	return nil
 }
 
-// work works on lines until there are no more.
+// work processes lines until the channel of jobs is closed and empty.
 func (p *pipeline) work(work context.Context) {
 	for j := range ctxshutdown.All(work, p.jobs) {
 		if r, ok := p.process(work, j.line); ok {
@@ -123,13 +130,13 @@ func (p *pipeline) work(work context.Context) {
 	}
 }
 
-// process turns a line into its result. It returns false if it was cut short.
+// process returns the result of a line. It returns false if work is cancelled before it is done.
 func (p *pipeline) process(work context.Context, l line) (r result, ok bool) {
 	id, cents, err := parse(l)
 	if err != nil {
 		return result{fmt.Sprintf("%d,error,%q,%q\n", l.end.Lines, err, l.text), true}, true
 	}
-	// Stands for whatever your lines need: a bit of work, that can be cut short.
+	// This stands for real work on a line, which ends early if its context is cancelled.
 	sum := sha256.Sum256([]byte(l.text))
 	for i := range p.rounds {
 		if i%1000 == 999 && work.Err() != nil {
@@ -140,11 +147,12 @@ func (p *pipeline) process(work context.Context, l line) (r result, ok bool) {
 	return result{fmt.Sprintf("%d,ok,%s,%d,%x\n", l.end.Lines, id, cents, sum[:8]), false}, true
 }
 
+// parse returns the fields of a line.
 func parse(l line) (id string, cents int64, err error) {
 	id, amount, ok := strings.Cut(l.text, ",")
 	switch {
-	case l.cut:
-		return "", 0, errors.New("cut in two by the stop")
+	case l.partial:
+		return "", 0, errors.New("incomplete: the program was stopped before it had read the whole line")
 	case !ok || id == "":
 		return "", 0, errors.New("not of the form id,cents")
 	}
@@ -155,21 +163,22 @@ func parse(l line) (id string, cents int64, err error) {
 	return id, cents, nil
 }
 
-// write writes the results in the order of the lines. So whenever a line is written, all those before it are, and a
-// checkpoint may be saved. It saves one every now and then, and one at its end, the guard of the stage still held.
+// write writes the results in the order of the input. Whenever it has written one, all earlier
+// results are written too, so it can save a checkpoint at any time. It does so periodically and at
+// the end, before the guard of the stage is released.
 func (p *pipeline) write(work context.Context) error {
 	saved := time.Now()
 	for j := range ctxshutdown.All(work, p.order) {
 		r, ok := ctxshutdown.Recv(work, j.result)
 		if !ok {
-			break // cut short: this line and those after it are for the next run
+			break // the drain was cut short: the next run continues at this line
 		}
 		if err := p.out.append(r, j.end); err != nil {
 			return err
 		}
-		p.written.Store(p.out.at.Lines)
-		p.rejected.Store(p.out.at.Rejected)
-		if time.Since(saved) >= p.save {
+		p.written.Store(p.out.current.Lines)
+		p.rejected.Store(p.out.current.Rejected)
+		if time.Since(saved) >= p.saveInterval {
 			if err := p.out.save(); err != nil {
 				return err
 			}

@@ -18,20 +18,21 @@ import (
 const (
 	orderClients  = 50
 	streamClients = 4
-	// tries is how often a client finds nobody at the address before it goes home.
-	tries = 3
-	// patience bounds everything a client waits for, so that a run ends whatever the server does.
-	patience = 15 * time.Second
+	// A client ends after this number of refused connections in a row: the server has ended.
+	maxRefusals = 3
+	// ioTimeout limits how long a client waits for a connection or for a response, so that the
+	// program ends even if the server hangs.
+	ioTimeout = 15 * time.Second
 )
 
-// A tally is what clients saw.
+// A tally counts what the clients sent and received.
 type tally struct {
-	Started     int   // requests of which bytes were sent on an established connection
-	Answered    int   // of those, complete responses, 503s among them
-	Lost        int   // of those, no complete response
-	Refused     int   // connections that could not be made: nothing was sent
-	Unavailable int   // 503s
-	Orders      []int // orders that were acknowledged
+	Started     int   // requests of which at least one byte was sent
+	Answered    int   // requests with a complete response, 503 included
+	Lost        int   // requests without a complete response
+	Refused     int   // connections that could not be established, so that nothing was sent
+	Unavailable int   // requests that were answered with 503
+	Orders      []int // IDs of the orders that the server has acknowledged
 }
 
 func (t *tally) add(u tally) {
@@ -43,15 +44,16 @@ func (t *tally) add(u tally) {
 	t.Orders = append(t.Orders, u.Orders...)
 }
 
-// generateLoad runs the clients until the server is gone, and prints the tally. It is a process of its own, and speaks
-// HTTP/1.1 by hand: a client library would hide a loss by sending the request again.
+// generateLoad runs the clients until the server has ended, and then prints their tally as JSON. It
+// runs in a process of its own. The clients implement HTTP/1.1 themselves, because a client library
+// would hide a lost request by sending it again.
 func generateLoad(addr string) error {
 	var (
 		mu    sync.Mutex
 		total tally
 		wg    sync.WaitGroup
 	)
-	for _, request := range requests(os.Getenv(calmVar) != "") {
+	for _, request := range requests(os.Getenv(lightLoadVar) != "") {
 		wg.Go(func() {
 			c := client{addr: addr, request: request}
 			c.run()
@@ -64,10 +66,11 @@ func generateLoad(addr string) error {
 	return json.NewEncoder(os.Stdout).Encode(total)
 }
 
-// requests returns what each client asks for, again and again.
-func requests(calm bool) (all []string) {
+// requests returns one request for each client, which sends it again and again. With a light load
+// there are few clients, and some of them request reports.
+func requests(light bool) (all []string) {
 	orders, streams, reports := orderClients, streamClients, 0
-	if calm {
+	if light {
 		orders, streams, reports = 3, 2, 3
 	}
 	for i := range orders {
@@ -87,7 +90,8 @@ func orderRequest(client int) string {
 	return fmt.Sprintf("POST /orders HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
-// A client sends one request after another over a connection that it keeps, and never sends one twice.
+// A client sends its request repeatedly over a kept-alive connection. It does not send a request
+// again that got no response.
 type client struct {
 	tally
 	addr    string
@@ -95,25 +99,25 @@ type client struct {
 }
 
 func (c *client) run() {
-	for misses := 0; misses < tries; {
-		conn, err := net.DialTimeout("tcp", c.addr, patience)
+	for refusals := 0; refusals < maxRefusals; {
+		conn, err := net.DialTimeout("tcp", c.addr, ioTimeout)
 		if err != nil {
 			c.Refused++
-			misses++
+			refusals++
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}
-		misses = 0
-		c.use(conn)
+		refusals = 0
+		c.sendRequests(conn)
 		conn.Close()
 	}
 }
 
-// use sends requests over conn until the server ends it.
-func (c *client) use(conn net.Conn) {
+// sendRequests sends requests over conn until the server closes it.
+func (c *client) sendRequests(conn net.Conn) {
 	in := bufio.NewReader(conn)
 	for {
-		conn.SetDeadline(time.Now().Add(patience))
+		conn.SetDeadline(time.Now().Add(ioTimeout))
 		if n, err := io.WriteString(conn, c.request); err != nil {
 			if n > 0 {
 				c.Started++
@@ -122,41 +126,49 @@ func (c *client) use(conn net.Conn) {
 			return
 		}
 		c.Started++
-		status, keep, body, err := readResponse(in)
+		resp, err := readResponse(in)
 		if err != nil {
 			c.Lost++
 			return
 		}
 		c.Answered++
-		switch status {
+		switch resp.status {
 		case http.StatusServiceUnavailable:
 			c.Unavailable++
 		case http.StatusCreated:
-			if id, err := strconv.Atoi(strings.TrimSpace(body)); err == nil {
+			if id, err := strconv.Atoi(strings.TrimSpace(resp.body)); err == nil {
 				c.Orders = append(c.Orders, id)
 			}
 		}
-		if !keep {
+		if !resp.keepAlive {
 			return
 		}
 	}
 }
 
-// readResponse reads one response to its very end. Whatever is missing is an error.
-func readResponse(in *bufio.Reader) (status int, keep bool, body string, err error) {
+// A response contains the parts of an HTTP response that a client uses.
+type response struct {
+	status    int
+	body      string
+	keepAlive bool // the server keeps the connection open
+}
+
+// readResponse reads one complete response. If any part of it is missing, it returns an error.
+func readResponse(in *bufio.Reader) (r response, err error) {
 	line, err := readLine(in)
 	if err != nil {
-		return 0, false, "", err
+		return r, err
 	}
 	proto, rest, _ := strings.Cut(line, " ")
 	code, _, _ := strings.Cut(rest, " ")
-	if status, err = strconv.Atoi(code); err != nil || proto != "HTTP/1.1" {
-		return 0, false, "", fmt.Errorf("not a response: %q", line)
+	if r.status, err = strconv.Atoi(code); err != nil || proto != "HTTP/1.1" {
+		return r, fmt.Errorf("not an HTTP/1.1 response: %q", line)
 	}
-	keep, length, chunked := true, -1, false
+	r.keepAlive = true
+	length, chunked := int64(-1), false
 	for {
 		if line, err = readLine(in); err != nil {
-			return 0, false, "", err
+			return r, err
 		}
 		if line == "" {
 			break
@@ -165,42 +177,50 @@ func readResponse(in *bufio.Reader) (status int, keep bool, body string, err err
 		value = strings.TrimSpace(value)
 		switch strings.ToLower(key) {
 		case "connection":
-			keep = !strings.EqualFold(value, "close")
+			r.keepAlive = !strings.EqualFold(value, "close")
 		case "transfer-encoding":
 			chunked = strings.EqualFold(value, "chunked")
 		case "content-length":
-			if length, err = strconv.Atoi(value); err != nil || length < 0 {
-				return 0, false, "", fmt.Errorf("a bad length: %q", line)
+			if length, err = strconv.ParseInt(value, 10, 64); err != nil || length < 0 {
+				return r, fmt.Errorf("invalid content length: %q", line)
 			}
 		}
 	}
-	var b strings.Builder
 	switch {
 	case chunked:
-		for size := int64(-1); size != 0; {
-			if line, err = readLine(in); err != nil {
-				return 0, false, "", err
-			}
-			if size, err = strconv.ParseInt(line, 16, 32); err != nil || size < 0 {
-				return 0, false, "", fmt.Errorf("not a chunk: %q", line)
-			}
-			if _, err = io.CopyN(&b, in, size); err != nil {
-				return 0, false, "", err
-			}
-			if line, err = readLine(in); err != nil || line != "" {
-				return 0, false, "", errors.Join(err, errors.New("a chunk without its end"))
-			}
-		}
+		r.body, err = readChunks(in)
 	case length >= 0:
-		if _, err = io.CopyN(&b, in, int64(length)); err != nil {
-			return 0, false, "", err
-		}
+		var b strings.Builder
+		_, err = io.CopyN(&b, in, length)
+		r.body = b.String()
 	default:
-		return 0, false, "", errors.New("a response without a length cannot be told from a truncated one")
+		err = errors.New("response without a length: it could be truncated")
 	}
-	return status, keep, b.String(), nil
+	return r, err
 }
 
+// readChunks reads a body with chunked transfer encoding.
+func readChunks(in *bufio.Reader) (string, error) {
+	var b strings.Builder
+	for size := int64(-1); size != 0; {
+		line, err := readLine(in)
+		if err != nil {
+			return "", err
+		}
+		if size, err = strconv.ParseInt(line, 16, 32); err != nil || size < 0 {
+			return "", fmt.Errorf("invalid chunk size: %q", line)
+		}
+		if _, err = io.CopyN(&b, in, size); err != nil {
+			return "", err
+		}
+		if line, err = readLine(in); err != nil || line != "" {
+			return "", errors.Join(err, errors.New("chunk without its final line end"))
+		}
+	}
+	return b.String(), nil
+}
+
+// readLine reads a line and returns it without its line end. A line that is cut short is an error.
 func readLine(in *bufio.Reader) (string, error) {
 	line, err := in.ReadString('\n')
 	if err == io.EOF {

@@ -1,10 +1,13 @@
-// Command webservice shows what a deploy costs. It starts a small web shop three times, puts it under load from a
-// process of its own, sends it a real SIGTERM in the middle, and counts what was lost: with a service that does nothing
-// about the signal, with http.Server.Shutdown alone, and with swansong. Nothing leaves the loopback interface.
+// Command webservice shows what is lost when a service is stopped under load. It starts a small web
+// shop, sends requests to it from another process, stops it with SIGTERM, and counts the requests
+// and orders that were lost. It does so three times: with a service that does not handle the
+// signal, with http.Server.Shutdown alone, and with swansong. All connections use the loopback
+// interface.
 //
 //	go run ./examples/webservice [-open]
 //
-// With -open the shop stays open after that, for a look at its page and until somebody presses ^C.
+// With -open it then starts the shop once more and keeps it open until ^C is pressed. The debug
+// page of the shop shows how it drains.
 //
 // To copy from: stop_swansong.go.
 package main
@@ -24,53 +27,55 @@ import (
 	"github.com/swansong-go/swansong/graceful"
 )
 
-// The program plays all parts. It starts itself with one of these in the environment.
+// The program starts itself as the server and as the load generator. These environment variables
+// tell a process what to do.
 const (
-	roleVar = "WEBSERVICE_ROLE"
-	dirVar  = "WEBSERVICE_DIR"  // where a server keeps its files
-	addrVar = "WEBSERVICE_ADDR" // whom to put under load
-	calmVar = "WEBSERVICE_CALM" // a few customers, who wait for reports too
+	roleVar      = "WEBSERVICE_ROLE"
+	dirVar       = "WEBSERVICE_DIR"        // folder for the files of a server
+	addrVar      = "WEBSERVICE_ADDR"       // address that the load generator connects to
+	lightLoadVar = "WEBSERVICE_LIGHT_LOAD" // if set, the load generator has only a few clients
 )
 
-// ways are the three ways of stopping, in the order of the table.
+// ways are the three ways to stop a service, in the order of the table that the program prints.
 var ways = []struct {
-	name, says string
-	serve      func(net.Listener, *service) error
+	name, description string // the name is also the role of the server process
+	serve             func(net.Listener, *service) error
 }{
-	{"exit on signal", "does nothing about SIGTERM", serveUntilKilled},
+	{"exit on signal", "does not handle SIGTERM", serveUntilKilled},
 	{"Shutdown alone", "calls http.Server.Shutdown and returns", serveUntilShutdown},
-	{"swansong", "drains the server, then the mails, then the disk", serveUntilDrained},
+	{"swansong", "finishes its requests, then sends its mails, then writes its buffer to disk", serveUntilDrained},
 }
 
 const (
-	openRole  = "open"
-	visitRole = "visit" // for tests: only what -open adds
+	loadRole       = "load"        // the load generator
+	openServerRole = "open-server" // the server of -open
+	openOnlyRole   = "open-only"   // for tests: only the part that -open adds
 )
 
-const warmUp = 1500 * time.Millisecond // of load, before the signal
+const warmUp = 1500 * time.Millisecond // how long the server is under load before the signal
 
 func main() {
-	stay := flag.Bool("open", false, "in the end, keep the shop open until somebody presses ^C")
+	keepOpen := flag.Bool("open", false, "then start the shop again and keep it open until ^C is pressed")
 	flag.Parse()
-	err := run(os.Getenv(roleVar), *stay)
+	err := run(os.Getenv(roleVar), *keepOpen)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "webservice:", err)
 	}
 	os.Exit(graceful.ExitCode(err))
 }
 
-func run(role string, stay bool) error {
+func run(role string, keepOpen bool) error {
 	switch role {
 	case "":
-		if err := compare(); err != nil || !stay {
+		if err := compare(); err != nil || !keepOpen {
 			return err
 		}
 		return open()
-	case "load":
+	case loadRole:
 		return generateLoad(os.Getenv(addrVar))
-	case openRole:
+	case openServerRole:
 		return serveRole(serveOpen)
-	case visitRole:
+	case openOnlyRole:
 		return open()
 	}
 	for _, way := range ways {
@@ -78,10 +83,10 @@ func run(role string, stay bool) error {
 			return serveRole(way.serve)
 		}
 	}
-	return fmt.Errorf("%s=%q is for the program's own use; run it without", roleVar, role)
+	return fmt.Errorf("%s=%q is not a role; the program sets this variable itself, unset it", roleVar, role)
 }
 
-// serveRole is a server process.
+// serveRole runs a server process. It prints the address of the server as its first line.
 func serveRole(serve func(net.Listener, *service) error) error {
 	sv, err := openService(os.Getenv(dirVar))
 	if err != nil {
@@ -95,17 +100,21 @@ func serveRole(serve func(net.Listener, *service) error) error {
 	return serve(ln, sv)
 }
 
-// compare runs the three services one after another and prints the table.
+const legend = `LOST: requests that were sent over an established connection and got no complete response.
+jobs lost: acknowledged orders whose confirmation mail was not sent.
+`
+
+// compare stops a service in each of the three ways, one after another, and prints the table.
 func compare() error {
 	if runtime.GOOS == "windows" {
-		return errors.New("this demo sends SIGTERM, which Windows does not have; run it on Linux or macOS")
+		return errors.New("this program sends SIGTERM, which does not exist on Windows; run it on Linux or macOS")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	fmt.Printf("A web shop is deployed three times under load: %d clients that order, %d that stream.\n", orderClients, streamClients)
+	fmt.Printf("A web shop is started and stopped three times while %d clients send orders and %d read streams.\n", orderClients, streamClients)
 	var results []result
 	for _, way := range ways {
-		fmt.Printf("\n%s: a service that %s\n", way.name, way.says)
+		fmt.Printf("\n%s: a service that %s\n", way.name, way.description)
 		r, err := deploy(ctx, way.name)
 		if err != nil {
 			return fmt.Errorf("%s: %w", way.name, err)
@@ -113,47 +122,48 @@ func compare() error {
 		results = append(results, r)
 		fmt.Printf("  %d requests lost, %d acknowledged orders not on disk\n", r.Lost, len(r.Orders)-r.OnDisk)
 	}
-	fmt.Printf("\n%s\nLost: bytes of the request were sent on an established connection, and no complete response came back.\n", table(results))
+	fmt.Printf("\n%s\n%s", table(results), legend)
 	if r := results[len(results)-1]; r.Lost > 0 || r.OnDisk < len(r.Orders) || r.JobsLost > 0 {
-		return errors.New("swansong has lost something: that is a bug, please report it with the table")
+		return errors.New("swansong lost a request, an order or a job: this is a bug, please report it with the table")
 	}
 	return nil
 }
 
-// deploy runs one service under load and stops it in the middle.
+// deploy starts a service, stops it in the given way while it is under load, and counts the losses.
 func deploy(ctx context.Context, way string) (r result, err error) {
 	dir, err := os.MkdirTemp("", "webservice")
 	if err != nil {
 		return r, err
 	}
 	defer os.RemoveAll(dir)
-	s, err := start(ctx, way, dir)
+	d, err := start(ctx, way, dir)
 	if err != nil {
 		return r, err
 	}
-	defer s.kill() // where something goes wrong below; else it has ended by itself
-	fmt.Printf("  serving on %s, under load for %v\n", s.addr, warmUp)
+	defer d.kill() // has an effect only if deploy returns early
+	fmt.Printf("  serving on %s, under load for %v\n", d.addr, warmUp)
 	select {
 	case <-time.After(warmUp):
 	case <-ctx.Done():
 		return r, errors.New("interrupted")
 	}
 
-	fmt.Println("  SIGTERM …")
-	began := time.Now()
-	if err := s.terminate(); err != nil {
+	fmt.Println("  sending SIGTERM")
+	signalled := time.Now()
+	if err := d.terminate(); err != nil {
 		return r, err
 	}
-	err = <-s.ended
-	r.Way, r.Drain = way, time.Since(began)
-	bySignal := s.server.ProcessState.Sys().(syscall.WaitStatus).Signaled()
-	if dies := way == ways[0].name; err != nil && !(dies && bySignal) { // only the first may die of the signal
+	err = <-d.serverDone
+	r.Way, r.Drain = way, time.Since(signalled)
+	bySignal := d.server.ProcessState.Sys().(syscall.WaitStatus).Signaled()
+	// Only the first way does not handle the signal, so only its server may be killed by it.
+	if mayDie := way == ways[0].name; err != nil && !(mayDie && bySignal) {
 		return r, fmt.Errorf("the server failed: %w", err)
 	}
-	fmt.Printf("  the server is gone after %v\n", r.Drain.Round(time.Millisecond))
-	if err := <-s.seen; err != nil {
+	fmt.Printf("  the server has ended after %v\n", r.Drain.Round(time.Millisecond))
+	if err := <-d.loadDone; err != nil {
 		return r, fmt.Errorf("the load generator failed: %w", err)
 	}
-	r.tally = s.tally
-	return r, r.compareWith(dir)
+	r.tally = d.tally
+	return r, r.checkFiles(dir)
 }

@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The test binary plays the parts of the program when it is started by deploy.
+// TestMain runs the program instead of the tests if the process was started with a role.
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVar); role != "" {
 		if err := run(role, false); err != nil {
@@ -29,11 +29,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// What a scripted server does with one request.
+// A reaction is what a scripted server writes in response to one request.
 type reaction string
 
 const (
-	drop     reaction = "" // close without a word
+	drop     reaction = "" // close the connection without a response
 	accepted reaction = "HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n7\n"
 	busy     reaction = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 	last     reaction = "HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 2\r\n\r\n8\n"
@@ -45,9 +45,10 @@ const (
 	garbage  reaction = "SSH-2.0-OpenSSH\r\n"
 )
 
-// script serves each connection by its list of reactions and closes it after the last. The listener is gone before the
-// last connection is served.
-func script(t *testing.T, connections ...[]reaction) (addr string) {
+// startScripted starts a server that answers the requests of each connection with the given
+// reactions, and then closes the connection. It closes its listener before it serves the last
+// connection.
+func startScripted(t *testing.T, connections ...[]reaction) (addr string) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -81,8 +82,9 @@ func script(t *testing.T, connections ...[]reaction) (addr string) {
 	return ln.Addr().String()
 }
 
-// The demo is worth nothing if a loss can hide. So losses are made on purpose, one of each kind, and must be counted.
-func TestEveryLossIsCounted(t *testing.T) {
+// A server loses responses in various ways. The client must count every loss; otherwise the table
+// that the program prints would be wrong.
+func TestClient_CountsLosses(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		server [][]reaction
@@ -90,20 +92,20 @@ func TestEveryLossIsCounted(t *testing.T) {
 	}{
 		{"no loss", [][]reaction{{accepted, whole, last}},
 			tally{Started: 3, Answered: 3, Orders: []int{7, 8}}},
-		{"a response that never comes", [][]reaction{{accepted, drop}, {last}},
+		{"no response", [][]reaction{{accepted, drop}, {last}},
 			tally{Started: 3, Answered: 2, Lost: 1, Orders: []int{7, 8}}},
-		{"a body that is cut short", [][]reaction{{short}}, tally{Started: 1, Lost: 1}},
-		{"a chunked body that is cut short", [][]reaction{{chunk}}, tally{Started: 1, Lost: 1}},
-		{"a chunked body without its last line", [][]reaction{{noEnd}}, tally{Started: 1, Lost: 1}},
-		{"a header that is cut short", [][]reaction{{noHead}}, tally{Started: 1, Lost: 1}},
-		{"something else than HTTP", [][]reaction{{garbage}}, tally{Started: 1, Lost: 1}},
-		{"503 is an answer, and counted apart", [][]reaction{{busy, last}},
+		{"truncated body", [][]reaction{{short}}, tally{Started: 1, Lost: 1}},
+		{"truncated chunked body", [][]reaction{{chunk}}, tally{Started: 1, Lost: 1}},
+		{"chunked body without its last line", [][]reaction{{noEnd}}, tally{Started: 1, Lost: 1}},
+		{"truncated header", [][]reaction{{noHead}}, tally{Started: 1, Lost: 1}},
+		{"not HTTP", [][]reaction{{garbage}}, tally{Started: 1, Lost: 1}},
+		{"503 is a response and is also counted separately", [][]reaction{{busy, last}},
 			tally{Started: 2, Answered: 2, Unavailable: 1, Orders: []int{8}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := client{addr: script(t, test.server...), request: orderRequest(1)}
+			c := client{addr: startScripted(t, test.server...), request: orderRequest(1)}
 			c.run()
-			test.want.Refused = tries // in the end, there is nobody left
+			test.want.Refused = maxRefusals // the client ends after these
 			if diff := cmp.Diff(test.want, c.tally); diff != "" {
 				t.Errorf("tally (-want +got):\n%s", diff)
 			}
@@ -112,31 +114,31 @@ func TestEveryLossIsCounted(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	c := client{addr: script(t, []reaction{accepted, drop}, []reaction{busy, last}), request: orderRequest(1)}
+	c := client{addr: startScripted(t, []reaction{accepted, drop}, []reaction{busy, last}), request: orderRequest(1)}
 	c.run()
 	results := []result{
-		{Way: "ours", tally: tally{Started: 10, Answered: 10, Refused: 3, Orders: []int{1, 2}}, OnDisk: 2, Drain: 20 * time.Millisecond},
+		{Way: "complete", tally: tally{Started: 10, Answered: 10, Refused: 3, Orders: []int{1, 2}}, OnDisk: 2, Drain: 20 * time.Millisecond},
 		{Way: "dropped", tally: c.tally, OnDisk: 1, JobsLost: 1, Drain: 1234567 * time.Microsecond},
 	}
 	want := `
-                          ours   dropped
-      requests started      10         4
-              answered      10         3
-                  LOST       0         1
-   connections refused       3         3
-                   503       0         1
-   orders acknowledged       2         2
-      of these on disk       2         1
-             jobs lost       0         1
-            drain time   20 ms   1234 ms
+                         complete   dropped
+      requests started         10         4
+              answered         10         3
+                  LOST          0         1
+   connections refused          3         3
+                   503          0         1
+   orders acknowledged          2         2
+      of these on disk          2         1
+             jobs lost          0         1
+            drain time      20 ms   1234 ms
 `[1:]
 	if diff := cmp.Diff(want, table(results)); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
 }
 
-// The files are compared with what was acknowledged: a line that did not reach the disk whole is missing.
-func TestOrdersThatAreNotOnDiskAreCounted(t *testing.T) {
+// An order whose line is incomplete in the file is not on disk.
+func TestResult_CountsMissingOrders(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		if err := os.WriteFile(dir+"/"+name, []byte(text), 0o666); err != nil {
@@ -146,7 +148,7 @@ func TestOrdersThatAreNotOnDiskAreCounted(t *testing.T) {
 	write(ordersFile, "1 \"feather\"\n2 \"feather\"\n4 \"fea")
 	write(mailsFile, "2\n")
 	r := result{tally: tally{Orders: []int{1, 2, 3, 4}}}
-	if err := r.compareWith(dir); err != nil {
+	if err := r.checkFiles(dir); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]int{2, 3}, []int{r.OnDisk, r.JobsLost}); diff != "" {
@@ -154,25 +156,25 @@ func TestOrdersThatAreNotOnDiskAreCounted(t *testing.T) {
 	}
 }
 
-// The promise of the demo, by real processes and a real signal.
-func TestSwansongLosesNothing(t *testing.T) {
+// This test uses real processes and a real signal.
+func TestDeploy_SwansongLosesNothing(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		return // there is no SIGTERM to send
+		return // SIGTERM cannot be sent on Windows
 	}
 	r, err := deploy(context.Background(), "swansong")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.Lost != 0 || r.OnDisk != len(r.Orders) || r.JobsLost != 0 {
-		t.Errorf("swansong lost something:\n%s", table([]result{r}))
+		t.Errorf("a request, an order or a job was lost:\n%s", table([]result{r}))
 	}
 	if len(r.Orders) == 0 || r.Refused == 0 {
-		t.Errorf("the signal did not come in mid-load:\n%s", table([]result{r}))
+		t.Errorf("the signal did not arrive under load:\n%s", table([]result{r}))
 	}
 }
 
-func TestUnknownRole(t *testing.T) {
-	want := `WEBSERVICE_ROLE="nonsense" is for the program's own use; run it without`
+func TestRun_UnknownRole(t *testing.T) {
+	want := `WEBSERVICE_ROLE="nonsense" is not a role; the program sets this variable itself, unset it`
 	if err := run("nonsense", false); err == nil || err.Error() != want {
 		t.Errorf("run: %v, want %s", err, want)
 	}

@@ -12,19 +12,20 @@ import (
 	"github.com/swansong-go/swansong/graceful"
 )
 
-// openFor is how long the shop stays open if nobody presses ^C.
-const openFor = time.Minute
+// maxOpen is how long the shop stays open if ^C is not pressed.
+const maxOpen = time.Minute
 
-// serveOpen is serveUntilDrained on a ladder that a person can watch: there is time before the door closes, and reports that take
-// a while are being made.
+// serveOpen is serveUntilDrained with phases that are long enough to be watched: it accepts
+// requests for two seconds after the signal, and then gives slow reports time to finish.
 func serveOpen(ln net.Listener, sv *service) error {
 	return serveGracefully(ln, sv, graceful.WithLameDuck(2*time.Second), graceful.WithSoft(10*time.Second))
 }
 
-// open runs the shop under load until somebody presses ^C. That reaches all processes of the terminal: the server drains, the
-// clients go on, and whoever waits here waits for both.
+// open runs the shop under a light load until ^C is pressed, and prints what was lost. A ^C sends
+// SIGINT to all processes of the terminal. The server drains. This process and the load generator
+// ignore the signal and wait for the end of the server.
 func open() error {
-	signal.Ignore(os.Interrupt) // which the clients inherit, and the server, too, until it is ready for it
+	signal.Ignore(os.Interrupt) // inherited by the load generator, and by the server until it handles the signal
 	defer signal.Reset(os.Interrupt)
 	dir, err := os.MkdirTemp("", "webservice")
 	if err != nil {
@@ -32,35 +33,35 @@ func open() error {
 	}
 	defer os.RemoveAll(dir)
 
-	fmt.Println("\nThe shop is open, with a few customers who order, stream, and wait for reports that take seconds.")
-	s, err := start(context.Background(), openRole, dir)
+	fmt.Println("\nThe shop is open. A few clients send orders, read streams, and wait for reports that take 4 seconds.")
+	d, err := start(context.Background(), openServerRole, dir)
 	if err != nil {
 		return err
 	}
-	defer s.kill()
-	fmt.Printf("Press ^C to close it, again to hurry it along; it closes by itself after %v.\n", openFor)
+	defer d.kill()
+	fmt.Printf("Press ^C to close it, and again to skip to the next phase of the stop. It closes by itself after %v.\n", maxOpen)
 	var exit error
 	select {
-	case exit = <-s.ended:
-	case <-time.After(openFor):
-		if err := s.terminate(); err != nil {
+	case exit = <-d.serverDone:
+	case <-time.After(maxOpen):
+		if err := d.terminate(); err != nil {
 			return err
 		}
-		exit = <-s.ended
+		exit = <-d.serverDone
 	}
-	if err := <-s.seen; err != nil {
+	if err := <-d.loadDone; err != nil {
 		return fmt.Errorf("the load generator failed: %w", err)
 	}
-	r := result{Way: "open", tally: s.tally}
-	if err := r.compareWith(dir); err != nil {
+	r := result{Way: "open", tally: d.tally}
+	if err := r.checkFiles(dir); err != nil {
 		return err
 	}
-	fmt.Printf("  %d requests lost of %d, %d acknowledged orders not on disk\n", r.Lost, r.Started, len(r.Orders)-r.OnDisk)
+	fmt.Printf("  %d of %d requests lost, %d acknowledged orders not on disk\n", r.Lost, r.Started, len(r.Orders)-r.OnDisk)
 	if exit != nil {
-		return fmt.Errorf("the server was hurried along, or failed: %w", exit)
+		return fmt.Errorf("the drain was cut short, or the server failed: %w", exit)
 	}
 	if r.Lost > 0 || r.OnDisk < len(r.Orders) {
-		return errors.New("swansong has lost something: that is a bug, please report it with what is printed above")
+		return errors.New("swansong lost a request or an order: this is a bug, please report it with the output above")
 	}
 	return nil
 }

@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// A result is what came of one way of stopping.
+// A result contains what was lost in one way to stop the service.
 type result struct {
 	tally
 	Way      string
-	OnDisk   int // orders that were acknowledged and are in the file
-	JobsLost int // orders that were acknowledged and not confirmed
-	Drain    time.Duration
+	OnDisk   int           // acknowledged orders that are in the file of the orders
+	JobsLost int           // acknowledged orders without a confirmation mail
+	Drain    time.Duration // from the signal to the end of the server
 }
 
-// compareWith looks for what was acknowledged in the files of the service.
-func (r *result) compareWith(dir string) error {
-	orders, err := numbers(filepath.Join(dir, ordersFile))
+// checkFiles counts which acknowledged orders are in the files that the service has left in dir.
+func (r *result) checkFiles(dir string) error {
+	orders, err := readIDs(filepath.Join(dir, ordersFile))
 	if err != nil {
 		return err
 	}
-	mails, err := numbers(filepath.Join(dir, mailsFile))
+	mails, err := readIDs(filepath.Join(dir, mailsFile))
 	if err != nil {
 		return err
 	}
@@ -42,8 +42,8 @@ func (r *result) compareWith(dir string) error {
 	return nil
 }
 
-// numbers returns the numbers that the complete lines of a journal begin with.
-func numbers(name string) (map[int]bool, error) {
+// readIDs returns the order IDs with which the complete lines of a journal begin.
+func readIDs(name string) (map[int]bool, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -53,18 +53,18 @@ func numbers(name string) (map[int]bool, error) {
 	for in := bufio.NewReader(f); ; {
 		line, err := in.ReadString('\n')
 		if err != nil {
-			return found, nil // the end, or a line that was cut short
+			return found, nil // the end of the file, or a line without its line end
 		}
-		number, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		id, err := strconv.Atoi(number)
+		prefix, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		id, err := strconv.Atoi(prefix)
 		if err != nil {
-			return nil, fmt.Errorf("%s: a line that is not ours: %q", name, line)
+			return nil, fmt.Errorf("%s: the line does not begin with an order ID: %q", name, line)
 		}
 		found[id] = true
 	}
 }
 
-// table puts the results side by side.
+// table formats the results, one column for each.
 func table(results []result) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', tabwriter.AlignRight)

@@ -14,24 +14,24 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// A service takes orders and confirms them. It is the same in all three runs, written the way such services are
-// written: an order is answered once it is in the buffer, a flusher writes the buffer to disk every now and then, and
-// a worker sends the confirmations in batches. What differs is how it is stopped.
+// A service accepts orders and confirms them by mail. It acknowledges an order once the order is in
+// a buffer. A background goroutine writes the buffer to disk once a second, and another one sends
+// the confirmations in batches. The service is the same in all three runs; only the way to stop it
+// differs.
 type service struct {
-	orders *journal // what was ordered
-	mails  *journal // what was confirmed: here, a line in a file
-	queue  chan int // orders that wait for their confirmation
+	orders *journal // accepted orders
+	mails  *journal // sent confirmations; a mail is a line in a file here
+	queue  chan int // IDs of orders that are not confirmed yet
 }
 
 const (
-	// Once a second, as Redis syncs its log by default: each sync costs the disk something, so they are rare.
+	// Once a second, as Redis syncs its append-only file by default, because a sync is expensive.
 	flushEvery = time.Second
 	mailEvery  = time.Second
-	// A stream sends chunks for a fifth of a second, or until the service stops.
+	// A stream sends this number of chunks, or stops earlier if the service does.
 	chunks     = 20
 	chunkEvery = 10 * time.Millisecond
-	// A report takes as long as this, and is of no use unfinished.
-	reportTakes = 4 * time.Second
+	reportTime = 4 * time.Second
 )
 
 func openService(dir string) (*service, error) {
@@ -66,9 +66,10 @@ func (sv *service) order(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%d\n", id)
 }
 
-// stream never ends by itself within the patience of a deploy, so it asks: the scope in its context is done when the
-// service is told to stop, while the request's own context lives on and the last chunk can be sent. Where there is no
-// scope, it runs to its end.
+// stream stands for a response that lasts longer than a deploy can wait. It therefore ends when the
+// scope in its context is done, which is when the service is told to stop. The context of the
+// request itself is not cancelled then, so the last chunk can still be sent. Without a scope,
+// stream sends all of its chunks.
 func (sv *service) stream(w http.ResponseWriter, r *http.Request) {
 	stopping := context.Background()
 	if s, ok := ctxshutdown.FromContext(r.Context()); ok {
@@ -84,27 +85,28 @@ func (sv *service) stream(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "the end")
 }
 
-// report is work that is seen through: the request's context does not end with the stop, only when the drain is cut short.
+// report is work that must finish. The context of the request does not end when the service is told
+// to stop, but only when the client goes away or the drain is cut short.
 func (sv *service) report(w http.ResponseWriter, r *http.Request) {
-	if !ctxshutdown.Sleep(r.Context(), reportTakes) {
-		http.Error(w, "no time for a report", http.StatusServiceUnavailable)
+	if !ctxshutdown.Sleep(r.Context(), reportTime) {
+		http.Error(w, "the report was cancelled", http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "feathers sold: all of them")
 }
 
-// sendMails confirms orders until ctx ends, and then those still in the queue.
+// sendMails confirms orders until ctx ends, and then the orders that are still in the queue.
 func (sv *service) sendMails(ctx context.Context) {
 	for more := true; more; {
 		more = ctxshutdown.Sleep(ctx, mailEvery)
 		for range len(sv.queue) {
-			sv.mails.note(<-sv.queue)
+			sv.mails.addID(<-sv.queue)
 		}
 		sv.mails.flush()
 	}
 }
 
-// flushOrders writes the buffer to disk until ctx ends, and then once more.
+// flushOrders writes the buffer to disk periodically until ctx ends, and then once more.
 func (sv *service) flushOrders(ctx context.Context) {
 	for more := true; more; {
 		more = ctxshutdown.Sleep(ctx, flushEvery)
@@ -117,7 +119,7 @@ const (
 	mailsFile  = "mails"
 )
 
-// A journal is a file of numbered lines with a buffer in front.
+// A journal is a file of lines that begin with an order ID. New lines are buffered until flush.
 type journal struct {
 	mu   sync.Mutex
 	last int
@@ -130,7 +132,7 @@ func openJournal(name string) (*journal, error) {
 	return &journal{file: f}, err
 }
 
-// add appends a line under the next number.
+// add appends a line with the next ID, which it returns.
 func (j *journal) add(text string) (id int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -139,14 +141,15 @@ func (j *journal) add(text string) (id int) {
 	return j.last
 }
 
-// note appends a line under a number given.
-func (j *journal) note(id int) {
+// addID appends a line with the given ID.
+func (j *journal) addID(id int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	fmt.Fprintf(&j.buf, "%d\n", id)
 }
 
-// flush writes what is in the buffer. A disk that fails is no matter of shutdown: the service says so and gives up.
+// flush writes the buffer to the disk. If that fails, the service prints the error and exits,
+// because it can no longer keep its promise.
 func (j *journal) flush() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

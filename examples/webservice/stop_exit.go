@@ -6,8 +6,9 @@ import (
 	"net/http"
 )
 
-// serveUntilKilled does nothing about signals: SIGTERM ends the process, and with it every request in flight, the
-// queue, and what is in the buffers. It is what a program does whose author has not thought of it.
+// serveUntilKilled does not handle signals. SIGTERM ends the process at once: requests in flight
+// get no response, and the contents of the queue and of the buffers are lost. Every program behaves
+// like this by default.
 func serveUntilKilled(ln net.Listener, sv *service) error {
 	go sv.sendMails(context.Background())
 	go sv.flushOrders(context.Background())

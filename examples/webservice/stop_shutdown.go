@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// serveUntilShutdown is the example in the documentation of http.Server.Shutdown: on a signal, call it, and return
-// when it has. It waits for the requests in flight. It closes idle connections at once, also those with a request
-// already on its way, and it knows nothing of the queue and of the buffers behind the handlers.
+// serveUntilShutdown follows the example in the documentation of http.Server.Shutdown: it calls
+// Shutdown on a signal, and returns after Shutdown has returned. Shutdown waits for the requests
+// that handlers are processing. It closes idle connections at once, even if a request is already in
+// the socket, and it does not wait for the queue and the buffers that the handlers have filled.
 func serveUntilShutdown(ln net.Listener, sv *service) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -20,15 +21,15 @@ func serveUntilShutdown(ln net.Listener, sv *service) error {
 	go sv.flushOrders(context.Background())
 
 	srv := &http.Server{Handler: sv.handler()}
-	idle := make(chan error, 1)
+	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
-		limit, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		shutdownCtx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		idle <- srv.Shutdown(limit)
+		stopped <- srv.Shutdown(shutdownCtx)
 	}()
 	if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	return <-idle
+	return <-stopped
 }

@@ -14,43 +14,47 @@ import (
 	"github.com/swansong-go/swansong/httpdrain"
 )
 
-// serveUntilDrained stops the stages one after another, each when nobody is left who could give it work: first the
-// server, then the mails, then the disk. They derive from Work, so that the stop does not reach all of them at once.
+// serveUntilDrained stops the service in three stages, so that no stage is stopped while an earlier
+// one can still give it work. The scopes of the stages derive from s.Work() and not from s: a stop
+// of s would otherwise reach all of them at once.
 //
-//	s ─┬─ shop    answer what arrives, close what is quiet
-//	   ├─ mails   confirm what is in the queue
-//	   └─ disk    write what is in the buffer
+//	s ─┬─ web     answer the requests, close idle connections
+//	   ├─ mails   confirm the orders in the queue
+//	   └─ disk    write the buffer to disk
 func serveUntilDrained(ln net.Listener, sv *service) error { return serveGracefully(ln, sv) }
 
+// serveGracefully is serveUntilDrained with options for graceful.Run.
 func serveGracefully(ln net.Listener, sv *service, opts ...graceful.Option) error {
 	admin, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	defer admin.Close() // last, so that the page can be looked at until the very end
+	defer admin.Close() // after the drain, so that the debug page shows all of it
 	opts = append(opts, graceful.WithLogger(slog.Default()))
 	return graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
-		shop, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("shop"))
+		web, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("web"))
 		mails, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("mails"))
 		disk, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("disk"))
 
 		served := make(chan error, 1)
 		go func() {
-			served <- httpdrain.Serve(shop, &http.Server{Handler: sv.handler()}, ln)
-			s.Shutdown() // should the listener have failed: still, drain what was accepted
+			served <- httpdrain.Serve(web, &http.Server{Handler: sv.handler()}, ln)
+			s.Shutdown() // if the listener has failed, drain all the same
 		}()
-		mails.Go(func(context.Context) { sv.sendMails(mails) }) // mails, not its Work: told to stop, it empties the queue
+		// Passing mails and disk, rather than the contexts of Go, ends the loops when their stage
+		// is stopped. Then they empty the queue and the buffer.
+		mails.Go(func(context.Context) { sv.sendMails(mails) })
 		disk.Go(func(context.Context) { sv.flushOrders(disk) })
 
-		go http.Serve(admin, watch(s))
-		fmt.Fprintf(os.Stderr, "  watch it drain: http://%v/debug/shutdown\n", admin.Addr())
+		go http.Serve(admin, adminHandler(s))
+		fmt.Fprintf(os.Stderr, "  debug page: http://%v/debug/shutdown\n", admin.Addr())
 		graceful.Ready(s)
-		return errors.Join(graceful.InOrder(s, shop, mails, disk), <-served)
+		return errors.Join(graceful.InOrder(s, web, mails, disk), <-served)
 	}, opts...)
 }
 
-// watch is what is not for customers.
-func watch(s *ctxshutdown.Swansong) http.Handler {
+// adminHandler serves the debug page and the probes, which are not for clients of the shop.
+func adminHandler(s *ctxshutdown.Swansong) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /debug/shutdown", httpdrain.Debug(s))
 	mux.Handle("GET /readyz", httpdrain.Ready(s))

@@ -1,4 +1,4 @@
-// Package grpcdrain ends a gRPC server without losing a call.
+// Package grpcdrain stops a gRPC server without losing a call.
 //
 //	rpc, cancel := ctxshutdown.WithCancel(ctx, ctxshutdown.WithName("grpc"))
 //	defer cancel()
@@ -7,22 +7,25 @@
 //		grpc.ChainStreamInterceptor(grpcdrain.StreamServerInterceptor(rpc)))
 //	err := grpcdrain.Serve(rpc, srv, ln, grpcdrain.Health(h))
 //
-// # The order
+// # Order of the shutdown
 //
-//	lame duck  health is NOT_SERVING, everything is still accepted (only under a graceful.Process, else at the stop)
-//	stop       the listener closes, each connection gets GOAWAY; calls begun before a client has read it are served
-//	           and long streams are told to end
-//	force      the contexts of the calls end; 100 ms later what still runs is cut off and named
+//	lame duck  health is NOT_SERVING, everything is still accepted; only if the scope belongs to a
+//	           graceful.Process, otherwise health changes at the stop
+//	stop       the listener is closed, each connection gets a GOAWAY, calls that a client began
+//	           before it read the GOAWAY are served, and long streams are asked to end
+//	force      the contexts of the calls are cancelled; 100 ms later the remaining calls are cut
+//	           off, and Serve returns a list of them
 //
-// GOAWAY is how HTTP/2 turns clients away, and it loses nothing: a client that has read it opens its next stream
-// elsewhere, and what it had sent before is served. Refusing calls in that window would only turn a call that can be
-// answered into an error. So the interceptors refuse from the force on, not from the stop on.
+// A GOAWAY loses no call: a client that has read it opens its next stream on another connection,
+// and what it has sent before is served. To refuse those calls would turn calls that can be
+// answered into errors. So the interceptors refuse calls from the force on, not from the stop on.
 //
-// # Two tiers for a handler
+// # Contexts of a handler
 //
-// The context of a call ends with the client and with the drain cut short, not with the stop: a handler sees its call
-// through. A long stream has to be told, though, or it holds the drain up until it is cut. [ctxshutdown.FromContext] of
-// its context is the scope of the call, and that is done at the stop:
+// The context of a call is cancelled when the client cancels it and by the force, but not by the
+// stop, so that handlers can finish. A long stream must learn of the stop, because otherwise it
+// delays the drain until it is cut off. [ctxshutdown.FromContext] returns the scope of the call,
+// whose Done channel is closed by the stop:
 //
 //	scope, _ := ctxshutdown.FromContext(stream.Context())
 //	for event := range ctxshutdown.All(scope, events) {
@@ -30,5 +33,6 @@
 //	}
 //	return nil
 //
-// A handler that receives uses [Messages]. One that looks at its context only is named in [EndAtStop].
+// A handler that receives messages uses [Messages]. For a handler that only watches its context,
+// name its method in [EndAtStop].
 package grpcdrain

@@ -19,26 +19,26 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A checker is a health service that tells what it sees of its calls.
+// A checker is a health service that prints the state during its calls.
 type checker struct {
 	healthpb.UnimplementedHealthServer
 	scope *ctxshutdown.Swansong
 }
 
 func (c checker) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
-	c.scope.Shutdown() // the stop comes in the middle of a call
+	c.scope.Shutdown() // the scope is stopped during this call
 	fmt.Println("guards:", c.scope.GuardCount(), "context:", ctx.Err())
 	return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}, nil
 }
 
-// Watch is a stream that looks at nothing but its context.
+// Watch is a streaming handler that only watches its context.
 func (c checker) Watch(_ *healthpb.HealthCheckRequest, stream healthpb.Health_WatchServer) error {
 	stream.Send(&healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING})
 	<-stream.Context().Done()
 	return status.Error(codes.Unavailable, "ask another one")
 }
 
-// serveAndCall serves c, has f call it, and prints how the drain was.
+// serveAndCall serves c, calls f with a client, stops the server, and prints the result of Serve.
 func serveAndCall(c checker, srv *grpc.Server, f func(healthpb.HealthClient), opts ...grpcdrain.Option) {
 	healthpb.RegisterHealthServer(srv, c)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -73,7 +73,7 @@ func ExampleServe() {
 	// drained: <nil>
 }
 
-// Each call is a guard, which is named after its method in reports.
+// Each call holds a guard, which has the name of the method in reports.
 func ExampleUnaryServerInterceptor() {
 	s := ctxshutdown.New(context.Background())
 	srv := grpc.NewServer(grpc.ChainUnaryInterceptor(grpcdrain.UnaryServerInterceptor(s)))
@@ -84,7 +84,8 @@ func ExampleUnaryServerInterceptor() {
 	// drained: <nil>
 }
 
-// Streams hold a guard until their handler returns: see Messages and EndAtStop for how they learn that it is time.
+// A stream holds a guard until its handler returns. With Messages or EndAtStop, the handler learns
+// that the scope was stopped.
 func ExampleStreamServerInterceptor() {
 	s := ctxshutdown.New(context.Background())
 	srv := grpc.NewServer(grpc.ChainStreamInterceptor(grpcdrain.StreamServerInterceptor(s)))
@@ -95,10 +96,11 @@ func ExampleStreamServerInterceptor() {
 	// drained: <nil>
 }
 
-// A stream that looks at nothing but its context is told by that.
+// The stop cancels the context of a stream that only watches its context.
 func ExampleEndAtStop() {
 	s := ctxshutdown.New(context.Background())
-	ends := grpcdrain.EndAtStop("/shop.Orders/Follow", "/grpc.health.v1.Health/Watch") // this one is always among them
+	// The method Watch of the health service is always included.
+	ends := grpcdrain.EndAtStop("/shop.Orders/Follow", "/grpc.health.v1.Health/Watch")
 	srv := grpc.NewServer(grpc.ChainStreamInterceptor(grpcdrain.StreamServerInterceptor(s, ends)))
 	serveAndCall(checker{scope: s}, srv, func(client healthpb.HealthClient) { watch(s, client) })
 	// Output:
@@ -127,7 +129,7 @@ func watch(s *ctxshutdown.Swansong, client healthpb.HealthClient) {
 	}
 }
 
-// Balancers are told first, before anything else is done about the stop.
+// Health changes to NOT_SERVING first, so that load balancers stop sending calls.
 func ExampleHealth() {
 	s := ctxshutdown.New(context.Background())
 	h := health.NewServer()
@@ -139,7 +141,7 @@ func ExampleHealth() {
 	// NOT_SERVING <nil>
 }
 
-// A server whose keepalive is quicker than the default says so twice.
+// A keepalive Timeout other than the default must be given to Serve too.
 func ExampleKeepaliveTimeout() {
 	s := ctxshutdown.New(context.Background())
 	const timeout = 5 * time.Second
@@ -151,14 +153,14 @@ func ExampleKeepaliveTimeout() {
 	// drained: <nil>
 }
 
-// Who was cut off is named by its method.
+// CutError lists the calls that were cut off, by method.
 func ExampleCutError() {
 	s := ctxshutdown.New(context.Background())
 	srv := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(grpcdrain.UnaryServerInterceptor(s)),
 		grpc.ChainStreamInterceptor(grpcdrain.StreamServerInterceptor(s)))
-	asked, answer := make(chan struct{}), make(chan struct{})
-	healthpb.RegisterHealthServer(srv, busy{asked: asked, answer: answer})
+	entered, answer := make(chan struct{}), make(chan struct{})
+	healthpb.RegisterHealthServer(srv, busy{entered: entered, answer: answer})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		fmt.Println(err)
@@ -174,9 +176,9 @@ func ExampleCutError() {
 	defer cc.Close()
 	for range 2 {
 		go healthpb.NewHealthClient(cc).Check(context.Background(), &healthpb.HealthCheckRequest{})
-		<-asked
+		<-entered
 	}
-	s.Force(errors.New("out of time")) // as the ladder does
+	s.Force(errors.New("out of time")) // as graceful.Run does
 
 	var cut *grpcdrain.CutError
 	if errors.As(<-served, &cut) {
@@ -190,14 +192,15 @@ func ExampleCutError() {
 	// grpc.health.v1.Health/Check 2 out of time
 }
 
-// A busy health service does not look at its context, and answers when it is told to.
+// A busy is a health service that ignores its context, and answers when the channel answer is
+// closed.
 type busy struct {
 	healthpb.UnimplementedHealthServer
-	asked, answer chan struct{}
+	entered, answer chan struct{}
 }
 
 func (b busy) Check(context.Context, *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
-	b.asked <- struct{}{}
+	b.entered <- struct{}{}
 	<-b.answer
 	return &healthpb.HealthCheckResponse{}, nil
 }

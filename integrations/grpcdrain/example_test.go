@@ -14,7 +14,7 @@ import (
 )
 
 func Example() {
-	app := ctxshutdown.New(context.Background()) // or the context that graceful.Run gives
+	app := ctxshutdown.New(context.Background()) // in main, use the scope of graceful.Run
 	defer app.Shutdown()
 
 	rpc, cancel := ctxshutdown.WithCancel(app, ctxshutdown.WithName("grpc"))
@@ -33,7 +33,6 @@ func Example() {
 	served := make(chan error, 1)
 	go func() { served <- grpcdrain.Serve(rpc, srv, ln, grpcdrain.Health(h)) }()
 
-	// A client.
 	cc, err := grpc.NewClient(ln.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		fmt.Println(err)
@@ -50,7 +49,7 @@ func Example() {
 	// drained: <nil>
 }
 
-// A long stream ends when its scope is told to stop, in the middle of nothing.
+// Messages ends when the scope is stopped, although the client has not ended its stream.
 func ExampleMessages() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
@@ -66,13 +65,13 @@ func ExampleMessages() {
 				return err
 			}
 			if n++; n == 2 {
-				s.Shutdown() // the stop comes while the client is thinking about the third
+				s.Shutdown() // the scope is stopped while the client pauses
 			}
 		}
-		return stream.SendAndClose(summary{n}) // what has come so far; the client goes on elsewhere
+		return stream.SendAndClose(summary{n}) // a summary of the messages received so far
 	}
 	ctx, end := context.WithCancel(s.Work())
-	defer end() // as gRPC does when the handler has returned
+	defer end() // gRPC does this after the handler has returned
 	client := &uploader[summary]{ctx: ctx, pieces: make(chan string, 2)}
 	client.pieces <- "one"
 	client.pieces <- "two"
@@ -81,7 +80,7 @@ func ExampleMessages() {
 	// <nil> {2}
 }
 
-// An uploader is the stream of a client that never says that it has sent all.
+// An uploader is a stream whose client never ends it.
 type uploader[S any] struct {
 	ctx    context.Context
 	pieces chan string

@@ -9,11 +9,12 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/integrations/grpcdrain"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
 var errFault = errors.New("injected")
 
-// A faultyStream is one that an interceptor has wrapped, and breaks at the second message.
+// A faultyStream is a stream that an interceptor has wrapped. Its second Recv calls the function fault.
 type faultyStream struct {
 	ctx   context.Context
 	fault func()
@@ -28,8 +29,9 @@ func (s *faultyStream) Recv() (int, error) {
 	return s.n, nil
 }
 
-// A Recv that does not return is the handler's to see, where its panics are dealt with: not on a goroutine of ours.
-func TestFaults_Messages(t *testing.T) {
+// If Recv panics, the panic continues in the handler's goroutine, where it can be recovered, and
+// not in the goroutine that Messages has started.
+func TestMessages_PanicReachesHandler(t *testing.T) {
 	for name, fault := range map[string]func(){"panic": func() { panic(errFault) }, "Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			s := ctxshutdown.New(t.Context())
@@ -46,14 +48,14 @@ func TestFaults_Messages(t *testing.T) {
 				}
 				return nil
 			}()
-			equal(t, "messages before", got, []int{1})
+			testkit.Equal(t, "messages before the fault", got, []int{1})
 			if name == "panic" {
-				equal(t, "the loop panics", value == any(errFault), true)
+				testkit.Equal(t, "the loop panics", value == any(errFault), true)
 			} else if value != nil || last == nil || !strings.Contains(last.Error(), "runtime.Goexit") {
-				t.Errorf("the loop ends with %v, panic %v", last, value)
+				t.Errorf("the loop ended with error %v, panic %v", last, value)
 			}
 			if err := s.Shutdown().Wait(t.Context()); err != nil {
-				t.Errorf("a guard is left: %v", err)
+				t.Errorf("a guard is still held: %v", err)
 			}
 		})
 	}

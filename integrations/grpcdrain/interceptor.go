@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
-	"github.com/swansong-go/swansong/internal/scopekey"
+	"github.com/swansong-go/swansong/internal/ctxkey"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -19,10 +19,12 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// retryAfter is what a refused client is told to wait: by then its balancer has taken this server out.
+// retryAfter is how long a client is asked to wait after a refused call. By then, the client's load
+// balancer should have removed this server.
 const retryAfter = 100 * time.Millisecond
 
-// healthWatch never ends by itself, and whoever watches learns from its end what it watches for.
+// healthWatch is the health service's stream Watch, whose handler never returns by itself. When the
+// stream is ended, the client knows that this server is not serving.
 const healthWatch = "/grpc.health.v1.Health/Watch"
 
 // An InterceptorOption configures an interceptor.
@@ -32,30 +34,36 @@ type interceptorOption func(*calls)
 
 func (f interceptorOption) applyTo(c *calls) { f(c) }
 
-// EndAtStop names methods, as in "/package.Service/Method", whose context ends at the stop: streaming handlers that
-// look at nothing but their context. The health service's Watch is always one of them. It panics if a name has another
-// form, since a misspelt one would change nothing.
+// EndAtStop lists methods, such as "/package.Service/Method", whose context is cancelled when the
+// scope is stopped. Use it for streaming handlers that only watch their context. The method Watch
+// of the health service is always included. EndAtStop panics if a method does not have this form,
+// because it would have no effect.
 func EndAtStop(methods ...string) InterceptorOption {
 	for _, m := range methods {
 		if service, method, ok := strings.Cut(strings.TrimPrefix(m, "/"), "/"); !ok || m[0] != '/' || service == "" || method == "" {
-			panic(fmt.Sprintf("grpcdrain: EndAtStop(%q): a method is written as in \"/package.Service/Method\"", m))
+			panic(fmt.Sprintf("grpcdrain: EndAtStop(%q): must have the form \"/package.Service/Method\"", m))
 		}
 	}
-	return interceptorOption(func(c *calls) { c.soft = append(c.soft, methods...) })
+	return interceptorOption(func(c *calls) { c.endAtStop = append(c.endAtStop, methods...) })
 }
 
-// UnaryServerInterceptor makes each call a guard of a scope of its own, which is named after the method, below s. For
-// the context that the handler gets see the package's documentation.
+// UnaryServerInterceptor returns an interceptor that makes each call hold a guard of a scope of its
+// own. The scope is a child of s and has the name of the method. The documentation of the package
+// describes the context of the handler.
 //
-// A call that comes when the drain has been cut short, or is over, is refused with [codes.Unavailable] and told when to try
-// again, by a RetryInfo and, for clients with a retry policy, by grpc-retry-pushback-ms. A handler that ends with the error of its
-// context because the drain was cut short answers Unavailable, too, and not Canceled, which is the client's word. A panic
-// passes through and releases the guard, for an interceptor before this one to recover from. gRPC itself does not: without
-// such an interceptor the panic ends the program, which may be draining, and whose main may be told that the drain is over,
-// and call os.Exit(0), before the runtime has printed the panic.
+// A call that begins after Force, or after the drain, is refused with [codes.Unavailable]. The
+// response says when to try again, by a RetryInfo and, for clients with a retry policy, by
+// grpc-retry-pushback-ms. If a handler returns the error of its context because of Force, the
+// client receives Unavailable instead of Canceled, which would mean that the client cancelled the
+// call.
 //
-// Put it last in a chain where interceptors before it may answer by themselves, and first where they do work that the
-// drain has to wait for. It panics if s is nil.
+// If the handler panics, the interceptor releases the guard, and the panic continues, so that an
+// earlier interceptor can recover it. Without such an interceptor, the panic ends the program. If
+// the program is draining at that time, the drain may complete, and main may call os.Exit(0),
+// before the Go runtime has printed the panic.
+//
+// Place this interceptor after interceptors that may answer a call themselves, and before
+// interceptors whose work the drain must wait for. UnaryServerInterceptor panics if s is nil.
 func UnaryServerInterceptor(s *ctxshutdown.Swansong, opts ...InterceptorOption) grpc.UnaryServerInterceptor {
 	calls := newCalls("UnaryServerInterceptor", s, opts)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -69,7 +77,8 @@ func UnaryServerInterceptor(s *ctxshutdown.Swansong, opts ...InterceptorOption) 
 	}
 }
 
-// StreamServerInterceptor is [UnaryServerInterceptor] for streams. The guard is held until the handler returns.
+// StreamServerInterceptor is like [UnaryServerInterceptor], for streams. The guard is held until
+// the handler returns.
 func StreamServerInterceptor(s *ctxshutdown.Swansong, opts ...InterceptorOption) grpc.StreamServerInterceptor {
 	calls := newCalls("StreamServerInterceptor", s, opts)
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -90,15 +99,15 @@ type callStream struct {
 func (s *callStream) Context() context.Context { return s.call }
 
 type calls struct {
-	scope *ctxshutdown.Swansong
-	soft  []string
+	scope     *ctxshutdown.Swansong
+	endAtStop []string // methods whose context is cancelled when the scope is stopped
 }
 
-func newCalls(what string, s *ctxshutdown.Swansong, opts []InterceptorOption) *calls {
+func newCalls(function string, s *ctxshutdown.Swansong, opts []InterceptorOption) *calls {
 	if s == nil {
-		panic("grpcdrain: " + what + " of a nil scope")
+		panic("grpcdrain: " + function + ": nil scope; create one with ctxshutdown.New")
 	}
-	c := &calls{scope: s, soft: []string{healthWatch}}
+	c := &calls{scope: s, endAtStop: []string{healthWatch}}
 	for _, o := range opts {
 		if o != nil {
 			o.applyTo(c)
@@ -107,82 +116,87 @@ func newCalls(what string, s *ctxshutdown.Swansong, opts []InterceptorOption) *c
 	return c
 }
 
-// A call is the context of one call: it ends with the client's and with a tier of the scope, and carries the values of
-// both. Those of the call come first: the span of a request must not be hidden by that of the program. Only the scope is
-// this one, whatever the call has come through: another's stop is not what its handler waits for.
+// A call is the context of one gRPC call. It is cancelled with the client's context and with
+// cancelledBy. It has the values of both the client's context and the scope. Values of the client's
+// context are preferred, so that the program's tracing span does not hide that of the request. The
+// exception is the scope: FromContext returns the scope of the call, even if the client's context
+// carries another one.
 type call struct {
 	context.Context
-	client context.Context
-	tier   context.Context // of the server's scope; its end is what the drain has to say to this call
-	scope  *ctxshutdown.Swansong
-	soft   bool
-	cancel context.CancelCauseFunc
-	undo   func() bool
-	guard  *ctxshutdown.Guard
-	stop   context.CancelFunc
+	client      context.Context
+	cancelledBy context.Context // the scope if endsAtStop is set, otherwise its Work
+	scope       *ctxshutdown.Swansong
+	endsAtStop  bool
+	cancel      context.CancelCauseFunc
+	detach      func() bool // makes cancelledBy not cancel the call any more
+	guard       *ctxshutdown.Guard
+	stop        context.CancelFunc
 }
 
 func (cs *calls) begin(client context.Context, method string) (*call, error) {
-	// The tier is asked before the guard: a scope that is complete has ended its Work, and a guard would not bring it back.
-	tier := cs.scope.Work()
-	if tier.Err() != nil {
-		return nil, refuse(client, tier)
+	// Work must be called before the guard is acquired: if the scope is complete, its Work has been
+	// cancelled, and a new guard does not change that.
+	work := cs.scope.Work()
+	if work.Err() != nil {
+		return nil, refuse(client, work)
 	}
 	scope, stop := ctxshutdown.WithCancel(cs.scope, ctxshutdown.WithName(strings.TrimPrefix(method, "/")))
-	c := &call{client: client, tier: tier, scope: scope, stop: stop, guard: scope.Guard(), soft: slices.Contains(cs.soft, method)}
-	if c.soft {
-		c.tier = cs.scope
+	c := &call{client: client, cancelledBy: work, scope: scope, stop: stop, guard: scope.Guard(), endsAtStop: slices.Contains(cs.endAtStop, method)}
+	if c.endsAtStop {
+		c.cancelledBy = cs.scope
 	}
 	c.Context, c.cancel = context.WithCancelCause(client)
-	c.undo = context.AfterFunc(c.tier, func() { c.cancel(context.Cause(c.tier)) })
+	c.detach = context.AfterFunc(c.cancelledBy, func() { c.cancel(context.Cause(c.cancelledBy)) })
 	return c, nil
 }
 
 func (c *call) Value(key any) any {
 	v := c.Context.Value(key)
-	if _, scope := v.(*ctxshutdown.Swansong); v != nil && !(scope && asksForScope(key)) {
+	if _, isScope := v.(*ctxshutdown.Swansong); v != nil && !(isScope && isScopeKey(key)) {
 		return v
 	}
-	if c.soft {
+	if c.endsAtStop {
 		return c.scope.Value(key)
 	}
-	return c.scope.Work().Value(key) // made here: most handlers never ask for the scope, and it is the dearest part of a call
+	// Work is called only here, because it is costly and few handlers need its values.
+	return c.scope.Work().Value(key)
 }
 
-// asksForScope tells the keys of package ctxshutdown from others that find a scope, too: somebody's value.
-func asksForScope(key any) bool {
+// isScopeKey reports whether key is one of the context keys with which package ctxshutdown finds a
+// scope. A user may store a scope under another key.
+func isScopeKey(key any) bool {
 	switch key.(type) {
-	case scopekey.Nearest, scopekey.Soft:
+	case ctxkey.NearestScope, ctxkey.SoftScope:
 		return true
 	}
 	return false
 }
 
 func (c *call) end() {
-	c.undo()
+	c.detach()
 	c.cancel(nil)
 	c.guard.Release()
 	c.stop()
 }
 
-// answer is what the client is told where the handler has returned err.
+// answer returns the error to send to the client when the handler has returned err.
 func (c *call) answer(err error) error {
-	if err == nil || c.tier.Err() == nil || c.client.Err() != nil {
+	if err == nil || c.cancelledBy.Err() == nil || c.client.Err() != nil {
 		return err
 	}
-	if cause := context.Cause(c.tier); status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled) || errors.Is(err, cause) {
-		return status.Errorf(codes.Unavailable, "the server shuts down and has cut this call short: %v", cause)
+	if cause := context.Cause(c.cancelledBy); status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled) || errors.Is(err, cause) {
+		return status.Errorf(codes.Unavailable, "the server is shutting down and has cut this call short: %v", cause)
 	}
 	return err
 }
 
-// refuse returns the error for a call that does not begin.
-func refuse(ctx, tier context.Context) error {
-	// Fails where the call has no transport, as in a test of an interceptor.
+// refuse returns the error for a call whose handler is not called because work has been cancelled.
+func refuse(ctx, work context.Context) error {
+	// SetTrailer fails if the call has no transport, as in a test of an interceptor.
 	_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(retryAfter.Milliseconds(), 10)))
-	st := status.Newf(codes.Unavailable, "the server shuts down and has not begun this call: %v", context.Cause(tier))
-	if hinted, err := st.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(retryAfter)}); err == nil {
-		st = hinted
+	st := status.Newf(codes.Unavailable, "the server is shutting down and has not begun this call: %v", context.Cause(work))
+	if detailed, err := st.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(retryAfter)}); err == nil {
+		st = detailed
 	}
 	return st.Err()
 }

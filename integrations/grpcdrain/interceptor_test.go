@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/integrations/grpcdrain"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -19,7 +20,7 @@ import (
 
 type key string
 
-// fakeStream is a stream whose context is all that matters.
+// fakeStream is a stream that has only a context.
 type fakeStream struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -27,7 +28,7 @@ type fakeStream struct {
 
 func (f fakeStream) Context() context.Context { return f.ctx }
 
-// both runs a handler through either interceptor: what they promise is the same.
+// both runs check with the unary and with the stream interceptor, which have the same contract.
 func both(t *testing.T, check func(t *testing.T, call func(s *ctxshutdown.Swansong, client context.Context, h func(context.Context) error) error)) {
 	const method = "/test.Service/Method"
 	t.Run("unary", func(t *testing.T) {
@@ -45,26 +46,26 @@ func both(t *testing.T, check func(t *testing.T, call func(s *ctxshutdown.Swanso
 	})
 }
 
-// bothInABubble is both where it matters that something does not happen.
+// bothInABubble is like both, but runs each check in a bubble of package synctest.
 func bothInABubble(t *testing.T, check func(t *testing.T, call func(s *ctxshutdown.Swansong, client context.Context, h func(context.Context) error) error)) {
 	both(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
 		synctest.Test(t, func(t *testing.T) { check(t, call) })
 	})
 }
 
-func TestCallIsAGuardNamedAfterItsMethod(t *testing.T) {
+func TestInterceptors_GuardHasNameOfMethod(t *testing.T) {
 	both(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
 		s := ctxshutdown.New(t.Context(), ctxshutdown.WithName("grpc"))
 		err := call(s, t.Context(), func(ctx context.Context) error {
-			equal(t, "report during the call", s.GuardReport().String(), "1 guard: grpc/test.Service/Method ×1")
+			testkit.Equal(t, "report during the call", s.GuardReport().String(), "1 guard: grpc/test.Service/Method ×1")
 			return nil
 		})
-		equal(t, "error", err, nil)
-		equal(t, "guards after the call", s.GuardCount(), 0)
+		testkit.Equal(t, "error", err, nil)
+		testkit.Equal(t, "guards after the call", s.GuardCount(), 0)
 	})
 }
 
-func TestContextOfACall(t *testing.T) {
+func TestInterceptors_ContextIsWork(t *testing.T) {
 	errCause := errors.New("the cause")
 	type view struct{ Scope, Handler, Work error }
 	see := func(ctx context.Context) view {
@@ -76,9 +77,9 @@ func TestContextOfACall(t *testing.T) {
 		end  func(s *ctxshutdown.Swansong, client context.CancelFunc)
 		want view
 	}{
-		{"goes on", func(*ctxshutdown.Swansong, context.CancelFunc) {}, view{}},
+		{"running", func(*ctxshutdown.Swansong, context.CancelFunc) {}, view{}},
 		{"stop", func(s *ctxshutdown.Swansong, _ context.CancelFunc) { s.ShutdownCause(errCause) }, view{Scope: errCause}},
-		{"client leaves", func(_ *ctxshutdown.Swansong, client context.CancelFunc) { client() }, view{Handler: context.Canceled}},
+		{"client cancels", func(_ *ctxshutdown.Swansong, client context.CancelFunc) { client() }, view{Handler: context.Canceled}},
 		{"force", func(s *ctxshutdown.Swansong, _ context.CancelFunc) { s.Shutdown(); s.Force(errCause) },
 			view{Scope: ctxshutdown.ErrShutdown, Handler: errCause, Work: errCause}},
 	} {
@@ -91,14 +92,14 @@ func TestContextOfACall(t *testing.T) {
 					derived, cancel := context.WithCancel(ctx)
 					defer cancel()
 					step.end(s, leave)
-					synctest.Wait() // whatever ends with it has ended
-					equal(t, "what derives from the context", derived.Err() != nil, step.want.Handler != nil)
+					synctest.Wait() // wait until all derived contexts are cancelled
+					testkit.Equal(t, "a derived context has ended", derived.Err() != nil, step.want.Handler != nil)
 					if diff := cmp.Diff(step.want, see(ctx), cmp.Comparer(func(a, b error) bool { return a == b })); diff != "" {
-						t.Errorf("what the handler sees (-want +got):\n%s", diff)
+						t.Errorf("causes in the handler (-want +got):\n%s", diff)
 					}
 					_, admitted := ctxshutdown.Acquire(ctx)
-					equal(t, "acquires", admitted, step.want.Handler == nil)
-					equal(t, "the value that both have", ctx.Value(key("both")), any("call"))
+					testkit.Equal(t, "acquires", admitted, step.want.Handler == nil)
+					testkit.Equal(t, "value for a key of both contexts", ctx.Value(key("both")), any("call"))
 					return nil
 				})
 			})
@@ -106,13 +107,13 @@ func TestContextOfACall(t *testing.T) {
 	}
 }
 
-// What comes in may carry a scope of somebody else's: an HTTP server's that grpc serves within, or an interceptor's before
-// this one. That of the call is nearer, and it is the one whose stop the handler hears of.
-func TestTheScopeOfTheCallIsNearest(t *testing.T) {
+// The context of a call may already carry another scope, of an HTTP server that contains grpc or of
+// an earlier interceptor. In the handler, FromContext returns the scope of the call.
+func TestInterceptors_HandlerFindsScopeOfCall(t *testing.T) {
 	for name, incoming := range map[string]func(other *ctxshutdown.Swansong) context.Context{
-		"soft tier of another": func(other *ctxshutdown.Swansong) context.Context { return other },
-		"hard tier of another": func(other *ctxshutdown.Swansong) context.Context { return other.Work() },
-		"below another":        func(other *ctxshutdown.Swansong) context.Context { return context.WithValue(other, key("v"), "v") },
+		"another scope":         func(other *ctxshutdown.Swansong) context.Context { return other },
+		"Work of another scope": func(other *ctxshutdown.Swansong) context.Context { return other.Work() },
+		"below another scope":   func(other *ctxshutdown.Swansong) context.Context { return context.WithValue(other, key("v"), "v") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bothInABubble(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
@@ -121,17 +122,18 @@ func TestTheScopeOfTheCallIsNearest(t *testing.T) {
 				client := context.WithValue(incoming(other), key("jobs"), other)
 				_ = call(s, client, func(ctx context.Context) error {
 					scope, _ := ctxshutdown.FromContext(ctx)
-					equal(t, "scope", scope.String(), "Swansong(grpc/test.Service/Method)")
-					equal(t, "a scope that is a value", ctx.Value(key("jobs")) == any(other), true)
-					equal(t, "a value of the call's", ctx.Value(key("v")) != nil, name == "below another")
-					equal(t, "no value", ctx.Value(key("none")), nil)
+					testkit.Equal(t, "scope", scope.String(), "Swansong(grpc/test.Service/Method)")
+					testkit.Equal(t, "a scope under the user's key", ctx.Value(key("jobs")) == any(other), true)
+					testkit.Equal(t, "a value of the client's context", ctx.Value(key("v")) != nil, name == "below another scope")
+					testkit.Equal(t, "no value", ctx.Value(key("none")), nil)
 
 					s.Shutdown()
-					equal(t, "the stop", scope.Err(), context.Canceled)
-					equal(t, "the stop, in the context", ctx.Err(), nil)
-					equal(t, "the stop, in Work", ctxshutdown.Work(ctx).Err(), nil)
+					testkit.ErrorIs(t, "scope after the stop", scope.Err(), context.Canceled)
+					testkit.Equal(t, "context after the stop", ctx.Err(), nil)
+					testkit.Equal(t, "Work after the stop", ctxshutdown.Work(ctx).Err(), nil)
 
-					// What has begun is written to its end: the context of a call is on the hard tier.
+					// Stopping the scope does not cancel the context of a call, but Force ends a
+					// Write that blocks.
 					out, in := net.Pipe()
 					written := make(chan error, 1)
 					go func() {
@@ -140,8 +142,8 @@ func TestTheScopeOfTheCallIsNearest(t *testing.T) {
 					}()
 					synctest.Wait()
 					s.Force(nil)
-					other.Force(nil) // and what came in, too, where it is another's hard tier
-					equal(t, "a write that nobody reads is cut", errors.Is(<-written, ctxshutdown.ErrForced), true)
+					other.Force(nil)
+					testkit.Equal(t, "the blocked write ends", errors.Is(<-written, ctxshutdown.ErrForced), true)
 					in.Close()
 					return nil
 				})
@@ -155,10 +157,10 @@ func TestTheScopeOfTheCallIsNearest(t *testing.T) {
 			_ = call(outer, t.Context(), func(ctx context.Context) error {
 				return call(inner, ctx, func(ctx context.Context) error {
 					scope, _ := ctxshutdown.FromContext(ctx)
-					equal(t, "scope", scope.String(), "Swansong(inner/test.Service/Method)")
+					testkit.Equal(t, "scope", scope.String(), "Swansong(inner/test.Service/Method)")
 					outer.Force(nil)
 					synctest.Wait()
-					equal(t, "cut by the outer one", context.Cause(ctx), error(ctxshutdown.ErrForced))
+					testkit.ErrorIs(t, "cause of the outer force", context.Cause(ctx), ctxshutdown.ErrForced)
 					return nil
 				})
 			})
@@ -166,35 +168,35 @@ func TestTheScopeOfTheCallIsNearest(t *testing.T) {
 	})
 }
 
-func TestRefusedAfterTheForceOnly(t *testing.T) {
+func TestInterceptors_RefuseAfterForce(t *testing.T) {
 	both(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
 		s := ctxshutdown.New(t.Context())
-		g := s.Guard() // Serve's
+		g := s.Guard() // in place of the guard that Serve holds
 		defer g.Release()
 		s.Shutdown()
 		ran := false
 		run := func(context.Context) error { ran = true; return nil }
-		equal(t, "begun before the client has read GOAWAY", call(s, t.Context(), run), nil)
-		equal(t, "it ran", ran, true)
+		testkit.Equal(t, "a call after the stop", call(s, t.Context(), run), nil)
+		testkit.Equal(t, "the handler ran", ran, true)
 
 		ran = false
 		s.Force(errors.New("too slow"))
 		st := status.Convert(call(s, t.Context(), run))
-		equal(t, "it ran after the force", ran, false)
-		equal(t, "code", st.Code(), codes.Unavailable)
-		equal(t, "message", st.Message(), "the server shuts down and has not begun this call: too slow")
+		testkit.Equal(t, "the handler ran after the force", ran, false)
+		testkit.Equal(t, "code", st.Code(), codes.Unavailable)
+		testkit.Equal(t, "message", st.Message(), "the server is shutting down and has not begun this call: too slow")
 		var delay time.Duration
 		for _, d := range st.Details() {
 			if info, ok := d.(*errdetails.RetryInfo); ok {
 				delay = info.GetRetryDelay().AsDuration()
 			}
 		}
-		equal(t, "told to try again after", delay, 100*time.Millisecond)
-		equal(t, "guards", s.GuardCount(), 1)
+		testkit.Equal(t, "retry delay", delay, 100*time.Millisecond)
+		testkit.Equal(t, "guards", s.GuardCount(), 1)
 	})
 }
 
-func TestCutHandlerAnswersUnavailable(t *testing.T) {
+func TestInterceptors_ReplaceErrorAfterForce(t *testing.T) {
 	errOther := status.Error(codes.DataLoss, "something else")
 	for _, c := range []struct {
 		name string
@@ -215,11 +217,11 @@ func TestCutHandlerAnswersUnavailable(t *testing.T) {
 					<-ctx.Done()
 					return c.err(ctx)
 				})
-				equal(t, "code", status.Code(err), c.want)
+				testkit.Equal(t, "code", status.Code(err), c.want)
 			})
 		})
 	}
-	t.Run("the client left", func(t *testing.T) {
+	t.Run("the client cancelled", func(t *testing.T) {
 		both(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
 			s := ctxshutdown.New(t.Context())
 			client, leave := context.WithCancel(t.Context())
@@ -229,25 +231,25 @@ func TestCutHandlerAnswersUnavailable(t *testing.T) {
 				s.Force(nil)
 				return ctx.Err()
 			})
-			equal(t, "the handler's own error", err, context.Canceled)
+			testkit.ErrorIs(t, "the handler's own error", err, context.Canceled)
 		})
 	})
 }
 
-func TestPanicPassesThrough(t *testing.T) {
+func TestInterceptors_ReleaseGuardAfterPanic(t *testing.T) {
 	both(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
 		s := ctxshutdown.New(t.Context())
 		func() {
-			defer func() { equal(t, "recovered", recover(), any("boom")) }()
+			defer func() { testkit.Equal(t, "recovered", recover(), any("boom")) }()
 			_ = call(s, t.Context(), func(context.Context) error { panic("boom") })
 		}()
-		equal(t, "guards", s.GuardCount(), 0)
+		testkit.Equal(t, "guards", s.GuardCount(), 0)
 		s.Shutdown()
-		equal(t, "state", s.State(), ctxshutdown.Complete)
+		testkit.Equal(t, "state", s.State(), ctxshutdown.Complete)
 	})
 }
 
-func TestEndAtStop(t *testing.T) {
+func TestEndAtStop_EndsStreamAtStop(t *testing.T) {
 	for method, ends := range map[string]bool{
 		"/test.Service/Watch":          true,
 		"/test.Service/Other":          false,
@@ -271,14 +273,14 @@ func TestEndAtStop(t *testing.T) {
 			if ends {
 				want = codes.Unavailable
 			}
-			equal(t, method, status.Code(err), want)
+			testkit.Equal(t, method, status.Code(err), want)
 		})
 	}
 }
 
-// What was received ahead when the stop comes is delivered, whichever of the two the loop looks at first, and nothing is
-// received after it. Many times, since chance has a say where both are there.
-func TestMessagesReceivedAheadAreDelivered(t *testing.T) {
+// A message that was received before the stop is delivered, and no message is received after it.
+// The test is repeated, because select chooses at random between the message and the stop.
+func TestMessages_DeliversMessageReceivedBeforeStop(t *testing.T) {
 	for range 30 {
 		synctest.Test(t, func(t *testing.T) {
 			s := ctxshutdown.New(t.Context())
@@ -288,15 +290,15 @@ func TestMessagesReceivedAheadAreDelivered(t *testing.T) {
 			stream.next <- 3
 			var got []int
 			for n, err := range grpcdrain.Messages(stream) {
-				equal(t, "error", err, nil)
+				testkit.Equal(t, "error", err, nil)
 				if got = append(got, n); n == 1 {
-					synctest.Wait() // the second is there
+					synctest.Wait() // the second message was received
 					s.Shutdown()
 				}
 			}
-			equal(t, "delivered", got, []int{1, 2})
+			testkit.Equal(t, "delivered", got, []int{1, 2})
 			synctest.Wait()
-			equal(t, "not received", len(stream.next), 1)
+			testkit.Equal(t, "messages left in the stream", len(stream.next), 1)
 		})
 		if t.Failed() {
 			return
@@ -304,7 +306,7 @@ func TestMessagesReceivedAheadAreDelivered(t *testing.T) {
 	}
 }
 
-// A stream of numbers.
+// numbers is a stream of numbers.
 type numbers struct {
 	ctx  context.Context
 	next chan int
@@ -314,16 +316,16 @@ func (n *numbers) Context() context.Context { return n.ctx }
 
 func (n *numbers) Recv() (int, error) { return <-n.next, nil }
 
-func TestBadInputOfInterceptors(t *testing.T) {
+func TestInterceptors_RejectInvalidArguments(t *testing.T) {
 	panics := func(want string, f func()) {
 		t.Helper()
-		defer func() { t.Helper(); equal(t, "panic", recover(), any(want)) }()
+		defer func() { t.Helper(); testkit.Equal(t, "panic", recover(), any(want)) }()
 		f()
 	}
-	panics("grpcdrain: UnaryServerInterceptor of a nil scope", func() { grpcdrain.UnaryServerInterceptor(nil) })
-	panics("grpcdrain: StreamServerInterceptor of a nil scope", func() { grpcdrain.StreamServerInterceptor(nil) })
-	panics("grpcdrain: Messages of a nil stream", func() { grpcdrain.Messages[int](nil) })
+	panics("grpcdrain: UnaryServerInterceptor: nil scope; create one with ctxshutdown.New", func() { grpcdrain.UnaryServerInterceptor(nil) })
+	panics("grpcdrain: StreamServerInterceptor: nil scope; create one with ctxshutdown.New", func() { grpcdrain.StreamServerInterceptor(nil) })
+	panics("grpcdrain: Messages: nil stream", func() { grpcdrain.Messages[int](nil) })
 	for _, bad := range []string{"", "Watch", "/Watch", "service/Watch", "/service/", "//Watch"} {
-		panics(`grpcdrain: EndAtStop("`+bad+`"): a method is written as in "/package.Service/Method"`, func() { grpcdrain.EndAtStop(bad) })
+		panics(`grpcdrain: EndAtStop("`+bad+`"): must have the form "/package.Service/Method"`, func() { grpcdrain.EndAtStop(bad) })
 	}
 }

@@ -7,22 +7,23 @@ import (
 	"time"
 )
 
-// A listener knows the connections whose handshake is not over.
+// A listener tracks its open connections, and which of them are in their handshake.
 //
-// GracefulStop, and Stop as well, waits for those first, and only then tells the others to go away. A client that
-// connects and says nothing holds up both for grpc's connection timeout, two minutes, while everybody else goes on
-// sending calls. grpc puts a deadline on a connection for its handshake and takes it away afterwards; so a deadline is
-// what tells such a connection, and shortening it is the cure. Were grpc to do otherwise one day, no deadline would be
-// seen here, and nothing happen to anybody's connection.
+// GracefulStop and Stop of a grpc.Server wait for handshakes first, and only then end the other
+// connections. So a client that connects and sends nothing would delay both for grpc's connection
+// timeout of two minutes, while the other clients continue to send calls. The listener shortens
+// such handshakes. It recognizes a handshake by the deadline that grpc sets on a connection at the
+// beginning, and removes at the end of the handshake. If a future version of grpc sets no deadline,
+// no handshake is recognized and none is shortened.
 type listener struct {
 	net.Listener
 	userTimeout time.Duration
 
 	mu          sync.Mutex
 	handshaking map[*conn]bool
-	open        map[*conn]bool // not closed yet
-	closed      chan struct{}  // closed when none of these is left; nil where nobody waits for that
-	cut         time.Time      // when the last handshake has to be over, from the stop on
+	open        map[*conn]bool // connections that are not closed yet
+	allClosed   chan struct{}  // closed when no connection is open; nil before notifyAllClosed
+	deadline    time.Time      // deadline of all handshakes; zero before limitHandshakes
 }
 
 func newListener(ln net.Listener, userTimeout time.Duration) *listener {
@@ -35,58 +36,60 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	setUserTimeout(nc, l.userTimeout)
-	c := &conn{Conn: nc, in: l}
+	c := &conn{Conn: nc, listener: l}
 	l.mu.Lock()
 	l.open[c] = true
 	l.mu.Unlock()
 	if sc, ok := nc.(syscall.Conn); ok {
-		return &sysConn{c, sc}, nil // channelz asks for it
+		return &sysConn{c, sc}, nil // grpc's channelz needs the syscall.Conn
 	}
 	return c, nil
 }
 
-// hurry gives the handshakes, those under way and those to come, d to end.
-func (l *listener) hurry(d time.Duration) {
+// limitHandshakes limits all current and future handshakes to the duration d from now.
+func (l *listener) limitHandshakes(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cut = time.Now().Add(d)
+	l.deadline = time.Now().Add(d)
 	for c := range l.handshaking {
-		_ = c.Conn.SetDeadline(l.cut) // fails where it is closed
+		_ = c.Conn.SetDeadline(l.deadline) // fails if the connection is closed
 	}
 }
 
-// none returns what is closed when every connection is. It is called once.
-func (l *listener) none() <-chan struct{} {
+// notifyAllClosed returns a channel that is closed when every connection is closed. It must be
+// called only once.
+func (l *listener) notifyAllClosed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	none := make(chan struct{})
-	l.closed = none
-	l.look()
-	return none
+	allClosed := make(chan struct{})
+	l.allClosed = allClosed
+	l.checkAllClosed()
+	return allClosed
 }
 
-// look tells who waits that no connection is left; mu is held.
-func (l *listener) look() {
-	if l.closed != nil && len(l.open) == 0 {
-		close(l.closed)
-		l.closed = nil
+// checkAllClosed closes the channel allClosed if no connection is open. The caller holds l.mu.
+func (l *listener) checkAllClosed() {
+	if l.allClosed != nil && len(l.open) == 0 {
+		close(l.allClosed)
+		l.allClosed = nil
 	}
 }
 
 type conn struct {
 	net.Conn
-	in *listener
+	listener *listener
 }
 
 func (c *conn) SetDeadline(t time.Time) error {
-	c.in.mu.Lock()
-	defer c.in.mu.Unlock()
+	l := c.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if t.IsZero() {
-		delete(c.in.handshaking, c)
+		delete(l.handshaking, c)
 	} else {
-		c.in.handshaking[c] = true
-		if !c.in.cut.IsZero() && c.in.cut.Before(t) {
-			t = c.in.cut
+		l.handshaking[c] = true
+		if !l.deadline.IsZero() && l.deadline.Before(t) {
+			t = l.deadline
 		}
 	}
 	return c.Conn.SetDeadline(t)
@@ -94,11 +97,12 @@ func (c *conn) SetDeadline(t time.Time) error {
 
 func (c *conn) Close() error {
 	err := c.Conn.Close()
-	c.in.mu.Lock()
-	defer c.in.mu.Unlock()
-	delete(c.in.handshaking, c)
-	delete(c.in.open, c)
-	c.in.look()
+	l := c.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.handshaking, c)
+	delete(l.open, c)
+	l.checkAllClosed()
 	return err
 }
 

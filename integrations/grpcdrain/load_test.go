@@ -9,28 +9,29 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/integrations/grpcdrain"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"google.golang.org/grpc"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/stats"
 )
 
-// sent notes which calls have been put on a connection: those have begun, as far as their client can know.
-type sent struct{ stats.Handler }
+// A sentRecorder records which calls were written to a connection.
+type sentRecorder struct{ stats.Handler }
 
 type sentKey struct{}
 
-func (sent) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-func (sent) HandleConn(context.Context, stats.ConnStats)                       {}
-func (sent) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
-func (sent) HandleRPC(ctx context.Context, s stats.RPCStats) {
+func (sentRecorder) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (sentRecorder) HandleConn(context.Context, stats.ConnStats)                       {}
+func (sentRecorder) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (sentRecorder) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	if _, ok := s.(*stats.OutHeader); ok {
 		ctx.Value(sentKey{}).(*atomic.Bool).Store(true)
 	}
 }
 
-// TestNoCallIsLost stops a server under load, twenty times. A call that has been sent has to be answered; one that
-// could not be sent is refused, and its client stops.
-func TestNoCallIsLost(t *testing.T) {
+// The server is stopped under load twenty times. Each call that was sent must be answered. A call
+// that could not be sent is refused, and its client ends.
+func TestServe_LosesNoCallUnderLoad(t *testing.T) {
 	const shutdowns, conns, each, before = 20, 4, 4, 300
 	var answered, refused, handled atomic.Int64
 	for range shutdowns {
@@ -84,7 +85,7 @@ func TestNoCallIsLost(t *testing.T) {
 		})
 		var clients sync.WaitGroup
 		for range conns {
-			c := r.client(t, grpc.WithStatsHandler(sent{}), grpc.WithDisableRetry())
+			c := r.client(t, grpc.WithStatsHandler(sentRecorder{}), grpc.WithDisableRetry())
 			for kind := range each {
 				clients.Go(func() {
 					for {
@@ -107,12 +108,12 @@ func TestNoCallIsLost(t *testing.T) {
 		if err := r.scope.Shutdown().Wait(limit(t)); err != nil {
 			t.Error(err)
 		}
-		equal(t, "Serve", mustGet(t, "Serve returns", r.served), nil)
+		testkit.Equal(t, "Serve", mustGet(t, "Serve returns", r.served), nil)
 		clients.Wait()
 	}
 	t.Logf("%d calls answered, %d refused before they were sent, in %d shutdowns", answered.Load(), refused.Load(), shutdowns)
-	equal(t, "calls handled and answered", handled.Load(), answered.Load())
-	equal(t, "each client was refused once", refused.Load(), int64(shutdowns*conns*each))
+	testkit.Equal(t, "calls handled and answered", handled.Load(), answered.Load())
+	testkit.Equal(t, "each client was refused once", refused.Load(), int64(shutdowns*conns*each))
 }
 
 func callOnce(ctx context.Context, c pb.TestServiceClient, kind int) error {
@@ -167,7 +168,7 @@ func notEOF(err error) error {
 	return err
 }
 
-// BenchmarkCall measures what the interceptor adds to a call, handler and all.
+// BenchmarkCall measures how much the interceptor adds to a call.
 func BenchmarkCall(b *testing.B) {
 	bench := func(call func(ctx context.Context, req any) error) func(b *testing.B) {
 		return func(b *testing.B) {

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/integrations/grpcdrain"
 	"go.uber.org/goleak"
@@ -22,27 +20,20 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// tooLong is for broken code.
-const tooLong = 10 * time.Second
-
-func equal(t *testing.T, what string, got, want any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.EquateErrors()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
+// timeout is the time limit for everything that a test waits for.
+const timeout = 10 * time.Second
 
 func mustGet[T any](t *testing.T, what string, ch <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-ch:
-	case <-time.After(tooLong):
-		t.Fatalf("does not happen: %s", what)
+	case <-time.After(timeout):
+		t.Fatalf("timeout: %s", what)
 	}
 	return v
 }
 
-// A service is made of the handlers that a test needs.
+// A service is a gRPC service whose handlers the test sets.
 type service struct {
 	pb.UnimplementedTestServiceServer
 	unary        func(context.Context, *pb.SimpleRequest) (*pb.SimpleResponse, error)
@@ -67,7 +58,7 @@ func (s *service) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) err
 	return s.bidi(stream)
 }
 
-// A running server, with its scope.
+// A running is a grpc.Server that is being served, with its scope.
 type running struct {
 	scope  *ctxshutdown.Swansong
 	addr   string
@@ -81,7 +72,7 @@ func interceptors(s *ctxshutdown.Swansong, opts ...grpcdrain.InterceptorOption) 
 	}
 }
 
-// serve runs a server with the interceptors. The test has to see served.
+// serve serves h with the interceptors. The test must receive from served.
 func serve(t *testing.T, h *service, opts ...grpcdrain.Option) *running {
 	t.Helper()
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithName("grpc"))
@@ -119,8 +110,9 @@ func (r *running) client(t testing.TB, opts ...grpc.DialOption) pb.TestServiceCl
 	return pb.NewTestServiceClient(dial(t, r.addr, opts...))
 }
 
+// limit returns a context that ends after the timeout.
 func limit(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	t.Cleanup(cancel)
 	return ctx
 }

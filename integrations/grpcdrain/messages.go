@@ -9,8 +9,9 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// Messages returns what a client sends, for a range loop that ends when the client has sent all, at an error, which is
-// the last pair, or when the scope of the call is told to stop:
+// Messages returns an iterator over the messages that a client sends. It ends when the client has
+// sent all messages, after an error, which is the last pair, or when the scope of the call is
+// stopped:
 //
 //	for msg, err := range grpcdrain.Messages(stream) {
 //		if err != nil {
@@ -20,17 +21,19 @@ import (
 //	}
 //	return stream.SendAndClose(summary)
 //
-// A goroutine receives ahead, by one message, until the handler returns, so nobody else may receive from the stream
-// afterwards. What it has when the loop hears of the stop is delivered, and nothing is received after that; a message that
-// arrives as the stop does may be dropped like those that come later: Recv, which waits for as long as the client likes,
-// cannot be asked whether it is about to return one. Without a scope in the stream's context only the client ends the loop.
-// A panic in Recv, of a stream that an interceptor has wrapped, is the loop's.
+// A goroutine receives one message ahead until the handler returns, so the handler must not
+// receive from the stream after the loop. A message that was received before the stop is
+// delivered. A message that arrives during the stop may be dropped, like later ones: Recv may block
+// for as long as the client likes, and it cannot be known whether it is about to return.
+//
+// If the stream's context has no scope, only the client ends the loop. If Recv panics, which is
+// possible if an interceptor has wrapped the stream, the loop panics.
 func Messages[T any](stream interface {
 	Context() context.Context
 	Recv() (T, error)
 }) iter.Seq2[T, error] {
 	if stream == nil {
-		panic("grpcdrain: Messages of a nil stream")
+		panic("grpcdrain: Messages: nil stream")
 	}
 	return func(yield func(T, error) bool) {
 		ctx := stream.Context()
@@ -39,29 +42,29 @@ func Messages[T any](stream interface {
 			stop = scope
 		}
 		type message struct {
-			v      T
-			err    error
-			panics any
+			v          T
+			err        error
+			panicValue any
 		}
-		received, left := make(chan message), make(chan struct{})
-		defer close(left)
+		received, done := make(chan message), make(chan struct{})
+		defer close(done)
 		if stop.Err() != nil {
 			return
 		}
-		go func() { // Recv ends at the latest when the handler returns
-			defer close(received) // by itself, it says that Recv has called Goexit
+		go func() { // Recv returns at the latest when the handler returns
+			defer close(received) // if no error was sent, Recv has called runtime.Goexit
 			for {
 				var m message
 				func() {
-					defer func() { m.panics = recover() }()
+					defer func() { m.panicValue = recover() }()
 					m.v, m.err = stream.Recv()
 				}()
 				select {
 				case received <- m:
-				case <-left:
+				case <-done:
 					return
 				}
-				if m.err != nil || m.panics != nil || stop.Err() != nil {
+				if m.err != nil || m.panicValue != nil || stop.Err() != nil {
 					return
 				}
 			}
@@ -73,7 +76,7 @@ func Messages[T any](stream interface {
 			case m, ok = <-received:
 			case <-stop.Done():
 				select {
-				case m, ok = <-received: // both
+				case m, ok = <-received: // a message was received at the same time
 				default:
 					return
 				}
@@ -84,8 +87,8 @@ func Messages[T any](stream interface {
 				}
 				return
 			}
-			if m.panics != nil {
-				panic(m.panics)
+			if m.panicValue != nil {
+				panic(m.panicValue)
 			}
 			if errors.Is(m.err, io.EOF) || !yield(m.v, m.err) || m.err != nil {
 				return
@@ -94,4 +97,4 @@ func Messages[T any](stream interface {
 	}
 }
 
-var errGoexit = errors.New("grpcdrain: the Recv of the stream given to Messages ended its goroutine with runtime.Goexit")
+var errGoexit = errors.New("grpcdrain: Messages: Recv of the stream called runtime.Goexit")

@@ -16,12 +16,14 @@ import (
 )
 
 const (
-	// handshakes that are under way at the stop have this long to end. A client may have sent a call along with its half.
-	handshakes = 250 * time.Millisecond
-	// lastWords is how long calls whose context has ended may take to tell their clients so.
-	lastWords = 100 * time.Millisecond
-	// userTimeout is grpc's default for keepalive's Timeout, which is what it sets TCP_USER_TIMEOUT to.
-	userTimeout = 20 * time.Second
+	// handshakeLimit is how long handshakes may take after the stop. It is not 0 because a client
+	// may send a call together with the last bytes of its handshake.
+	handshakeLimit = 250 * time.Millisecond
+	// answerLimit is how long a handler whose context was cancelled may take to answer its client.
+	answerLimit = 100 * time.Millisecond
+	// defaultUserTimeout is grpc's default for the keepalive Timeout, from which it sets
+	// TCP_USER_TIMEOUT.
+	defaultUserTimeout = 20 * time.Second
 )
 
 // An Option configures [Serve].
@@ -36,55 +38,59 @@ type server struct {
 	userTimeout time.Duration
 }
 
-// Health has h answer NOT_SERVING for every service before anything else happens: when the process becomes a lame duck
-// where the scope belongs to a [graceful.Process], at the stop otherwise.
+// Health makes h report NOT_SERVING for every service before Serve does anything else to stop the
+// server. If the scope belongs to a [graceful.Process], that is at the beginning of the lame duck
+// phase, otherwise when the scope is stopped.
 func Health(h *health.Server) Option {
 	return option(func(s *server) error {
 		if h == nil {
-			return errors.New("Health of a nil *health.Server")
+			return errors.New("Health: nil *health.Server")
 		}
 		s.health = h
 		return nil
 	})
 }
 
-// KeepaliveTimeout is for servers whose [google.golang.org/grpc/keepalive.ServerParameters] have a Timeout other than
-// the 20 seconds that are the default. On Linux grpc makes it the TCP_USER_TIMEOUT of its connections, and cannot do so
-// through the wrapper that Serve puts around them; Serve does it instead, and has to be told.
+// KeepaliveTimeout tells Serve the Timeout in the server's
+// [google.golang.org/grpc/keepalive.ServerParameters]. It must be given if that is not the default
+// of 20 seconds. On Linux, grpc sets this time as TCP_USER_TIMEOUT on its connections. It cannot do
+// that on the connections of Serve, which are wrapped, so Serve does it.
 func KeepaliveTimeout(d time.Duration) Option {
 	return option(func(s *server) error {
 		if d <= 0 {
-			return fmt.Errorf("KeepaliveTimeout(%v): it has to be positive", d)
+			return fmt.Errorf("KeepaliveTimeout(%v): must be positive", d)
 		}
 		s.userTimeout = d
 		return nil
 	})
 }
 
-// Serve serves srv on ln until s is told to stop, and returns when it has drained: every connection is closed, and every
-// call has been answered. It returns
+// Serve serves srv on ln until s is stopped, and returns when it has drained: every connection is
+// closed, and every call is answered. It returns
 //
-//   - nil after a drain in which no call was cut off, also if s had been told to stop before,
-//   - a [*CutError] that names the calls which were cut off because the drain was cut short ([ctxshutdown.Swansong.Force]);
-//     handlers that do not look at their context may still be running then,
-//   - what [grpc.Server.Serve] returned, at once, if the listener failed before s was told to stop; the connections that
-//     there are then drain in the background.
+//   - nil after a drain in which no call was cut off, also if s was stopped before Serve was
+//     called,
+//   - a [*CutError] that lists the calls cut off by [ctxshutdown.Swansong.Force]. Handlers that
+//     ignore their context may still be running then,
+//   - the error of [grpc.Server.Serve], at once, if the listener fails before s is stopped. The
+//     existing connections then drain in the background.
 //
-// Until it returns it holds a guard of a scope named "connections" below s, so that whoever waits for s does so until the
-// last client has been turned away. Each listener of a server takes a Serve of its own. When it ends, srv is stopped for
-// good.
+// Until it returns, it holds a guard of a scope named "connections" below s, so that s is not
+// complete before the last client has been sent away. Call Serve once for each listener of a
+// server. After Serve has returned, srv is stopped and cannot be used again.
 //
-// Serve drains a server without the interceptors, too; its calls are then not counted, not named and not told.
+// Serve also drains a server without the interceptors. Its calls then hold no guards, are not
+// listed in a CutError, and do not learn of the stop.
 func Serve(s *ctxshutdown.Swansong, srv *grpc.Server, ln net.Listener, opts ...Option) error {
 	switch {
 	case s == nil:
-		return errors.New("grpcdrain: Serve with a nil scope")
+		return errors.New("grpcdrain: Serve: nil scope; create one with ctxshutdown.New")
 	case srv == nil:
-		return errors.New("grpcdrain: Serve with a nil *grpc.Server")
+		return errors.New("grpcdrain: Serve: nil *grpc.Server")
 	case ln == nil:
-		return errors.New("grpcdrain: Serve with a nil net.Listener")
+		return errors.New("grpcdrain: Serve: nil net.Listener")
 	}
-	o := server{userTimeout: userTimeout}
+	o := server{userTimeout: defaultUserTimeout}
 	for _, opt := range opts {
 		if opt == nil {
 			continue
@@ -95,12 +101,12 @@ func Serve(s *ctxshutdown.Swansong, srv *grpc.Server, ln net.Listener, opts ...O
 	}
 	l := newListener(ln, o.userTimeout)
 
-	own, cancel := ctxshutdown.WithCancel(s, ctxshutdown.WithName("connections"))
-	g := own.Guard()
+	connections, cancel := ctxshutdown.WithCancel(s, ctxshutdown.WithName("connections"))
+	g := connections.Guard()
 
-	var lame <-chan struct{}
+	var lameDuck <-chan struct{}
 	if p, ok := graceful.FromContext(s); ok {
-		lame = p.LameDuck()
+		lameDuck = p.LameDuck()
 	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
@@ -108,7 +114,7 @@ func Serve(s *ctxshutdown.Swansong, srv *grpc.Server, ln net.Listener, opts ...O
 	var failure error
 	running := true
 	select {
-	case <-lame:
+	case <-lameDuck:
 	case <-s.Done():
 	case failure = <-served:
 		running = false
@@ -126,24 +132,25 @@ func Serve(s *ctxshutdown.Swansong, srv *grpc.Server, ln net.Listener, opts ...O
 	drain := func() error {
 		defer cancel()
 		defer g.Release()
-		return o.drain(s, own, srv, l)
+		return o.drain(s, connections, srv, l)
 	}
 	if failure != nil && s.Err() == nil {
-		// Nobody has told s to stop, so streams may go on for long, and the caller has to hear of this now.
+		// Streams may last for long, because s is not stopped, but the caller must learn of the
+		// failure at once.
 		go drain()
-		return fmt.Errorf("grpcdrain: %w", failure)
+		return fmt.Errorf("grpcdrain: serve on %v: %w", ln.Addr(), failure)
 	}
 	cut := drain()
-	if running && cut == nil { // else grpc's Serve returns only when the last handler has
-		<-served // ended by the drain, which is no error
+	if running && cut == nil { // if calls were cut off, srv.Serve returns only after all handlers
+		<-served // this error says only that the drain has stopped the server
 	}
-	return cut // a listener that failed at the very moment of the stop has nothing to add
+	return cut // ignores an error of the listener at the time of the stop
 }
 
-// drain turns the clients away and waits for the calls, until the hard tier ends.
-func (o *server) drain(s, own *ctxshutdown.Swansong, srv *grpc.Server, l *listener) error {
+// drain sends each client a GOAWAY and waits for the running calls, until Work of s is cancelled.
+func (o *server) drain(s, connections *ctxshutdown.Swansong, srv *grpc.Server, l *listener) error {
 	drained := make(chan struct{})
-	l.hurry(handshakes)
+	l.limitHandshakes(handshakeLimit)
 	go func() {
 		defer close(drained)
 		srv.GracefulStop()
@@ -154,56 +161,61 @@ func (o *server) drain(s, own *ctxshutdown.Swansong, srv *grpc.Server, l *listen
 		return nil
 	case <-work.Done():
 	}
-	timer := time.NewTimer(lastWords)
+	timer := time.NewTimer(answerLimit)
 	defer timer.Stop()
 	select {
 	case <-drained:
 		return nil
 	case <-timer.C:
 		select {
-		case <-drained: // both
+		case <-drained: // the drain ended at the same time
 			return nil
 		default:
 		}
 	}
-	err := &CutError{Calls: callsOf(s, own), Cause: context.Cause(work)}
+	err := &CutError{Calls: unfinishedCalls(s, connections), Cause: context.Cause(work)}
 	stopped := make(chan struct{})
-	go func() { // may last until all handlers have returned: GracefulStop waits for them, and keeps Stop's mutex meanwhile
+	// Stop is called on a goroutine because it may block until all handlers have returned:
+	// GracefulStop waits for them while it holds the mutex that Stop needs.
+	go func() {
 		defer close(stopped)
 		srv.Stop()
 	}()
-	timer.Reset(lastWords)
+	timer.Reset(answerLimit)
 	select {
 	case <-stopped:
-	case <-l.none():
-	case <-timer.C: // a connection that credentials have handed to somebody else (ErrConnDispatched) is that one's to close
+	case <-l.notifyAllClosed():
+	// This case is needed because a connection that credentials have taken over (ErrConnDispatched)
+	// may stay open.
+	case <-timer.C:
 	}
 	return err
 }
 
-// callsOf returns who holds guards below s, without own, which is Serve's.
-func callsOf(s, own *ctxshutdown.Swansong) (calls []ctxshutdown.GuardEntry) {
-	var mine string
-	if e := own.GuardReport().Entries(); len(e) > 0 {
-		mine = e[0].Path
+// unfinishedCalls returns the guards of s and of all scopes below it, except that of the scope
+// connections.
+func unfinishedCalls(s, connections *ctxshutdown.Swansong) (calls []ctxshutdown.GuardEntry) {
+	var own string
+	if e := connections.GuardReport().Entries(); len(e) > 0 {
+		own = e[0].Path
 	}
 	for _, e := range s.GuardReport().Entries() {
-		if e.Path != mine {
+		if e.Path != own {
 			calls = append(calls, e)
 		}
 	}
 	return calls
 }
 
-// A CutError says that calls were still running when their connections were closed, a moment after the drain had been
-// cut short.
+// A CutError reports that calls were still running when their connections were closed, shortly
+// after Force.
 type CutError struct {
-	Calls []ctxshutdown.GuardEntry // by path: the scope's, and the method; with an age where traced
-	Cause error                    // why the drain was cut short
+	Calls []ctxshutdown.GuardEntry // calls by the path of their scope; Oldest is set only for traced guards
+	Cause error                    // the cause given to Force
 }
 
-// shown is how many methods Error spells out.
-const shown = 10
+// maxListed is how many methods the message of a CutError lists.
+const maxListed = 10
 
 func (e *CutError) Error() string {
 	var b strings.Builder
@@ -211,9 +223,9 @@ func (e *CutError) Error() string {
 	for i, c := range e.Calls {
 		total += c.Count
 		switch {
-		case i > shown:
+		case i > maxListed:
 			continue
-		case i == shown:
+		case i == maxListed:
 			b.WriteString(", …")
 			continue
 		case i > 0:
@@ -234,5 +246,5 @@ func (e *CutError) Error() string {
 	return fmt.Sprintf("grpcdrain: %d %s cut off (%v): %s", total, calls, e.Cause, b.String())
 }
 
-// Unwrap returns the cause.
+// Unwrap returns e.Cause.
 func (e *CutError) Unwrap() error { return e.Cause }

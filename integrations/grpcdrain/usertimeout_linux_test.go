@@ -8,26 +8,27 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/integrations/grpcdrain"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"google.golang.org/grpc"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 )
 
-// accepted hands on what it accepts, for a look at it.
-type accepted struct {
+// A recorder is a listener that also sends its connections to the test.
+type recorder struct {
 	net.Listener
 	conns chan net.Conn
 }
 
-func (a *accepted) Accept() (net.Conn, error) {
-	c, err := a.Listener.Accept()
+func (r *recorder) Accept() (net.Conn, error) {
+	c, err := r.Listener.Accept()
 	if err == nil {
-		a.conns <- c
+		r.conns <- c
 	}
 	return c, err
 }
 
-// TestUserTimeoutIsKept: grpc sets it on connections that nobody has wrapped, and Serve wraps them.
-func TestUserTimeoutIsKept(t *testing.T) {
+// Serve sets TCP_USER_TIMEOUT, which grpc sets only on connections that are not wrapped.
+func TestServe_SetsUserTimeout(t *testing.T) {
 	for _, c := range []struct {
 		opt  grpcdrain.Option
 		want time.Duration
@@ -38,19 +39,19 @@ func TestUserTimeoutIsKept(t *testing.T) {
 		s := ctxshutdown.New(t.Context())
 		srv := grpc.NewServer()
 		pb.RegisterTestServiceServer(srv, &service{unary: echo})
-		ln := &accepted{listen(t), make(chan net.Conn, 10)}
+		ln := &recorder{listen(t), make(chan net.Conn, 10)}
 		served := make(chan error, 1)
 		go func() { served <- grpcdrain.Serve(s, srv, ln, c.opt) }()
 		r := &running{s, ln.Addr().String(), served}
 		_, err := r.client(t).UnaryCall(limit(t), &pb.SimpleRequest{})
-		equal(t, "a call", err, nil)
+		testkit.Equal(t, "a call", err, nil)
 		raw, err := mustGet(t, "connection", ln.conns).(*net.TCPConn).SyscallConn()
-		equal(t, "SyscallConn", err, nil)
+		testkit.Equal(t, "SyscallConn", err, nil)
 		var ms int
 		err = raw.Control(func(fd uintptr) { ms, _ = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, 0x12) })
-		equal(t, "Control", err, nil)
-		equal(t, "TCP_USER_TIMEOUT", time.Duration(ms)*time.Millisecond, c.want)
+		testkit.Equal(t, "Control", err, nil)
+		testkit.Equal(t, "TCP_USER_TIMEOUT", time.Duration(ms)*time.Millisecond, c.want)
 		s.Shutdown()
-		equal(t, "Serve", mustGet(t, "Serve returns", served), nil)
+		testkit.Equal(t, "Serve", mustGet(t, "Serve returns", served), nil)
 	}
 }

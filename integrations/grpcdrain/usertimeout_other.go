@@ -7,4 +7,5 @@ import (
 	"time"
 )
 
+// setUserTimeout does nothing, because only Linux has the socket option TCP_USER_TIMEOUT.
 func setUserTimeout(net.Conn, time.Duration) {}

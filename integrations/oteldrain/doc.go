@@ -1,24 +1,24 @@
-// Package oteldrain tells OpenTelemetry how a program shuts down: [Observe] who holds guards and how drains ended, as
-// metrics, and [Trace] one drain, as a span.
+// Package oteldrain exports a shutdown to OpenTelemetry. [Observe] reports the guards held by each
+// scope, and how drains ended, as metrics. [Trace] reports a drain as a span.
 //
 //	stop, err := oteldrain.Observe(app, meterProvider)
 //	end, err := oteldrain.Trace(app, tracerProvider)
 //
 // The metrics are
 //
-//	swansong.guard.count        {guard}      guards held, by swansong.scope; what is not among the first few is "(other)"
-//	swansong.guard.oldest_age   s            how long the oldest of them has been held, where traced
+//	swansong.guard.count        {guard}      guards held by swansong.scope; "(other)" is the rest
+//	swansong.guard.oldest_age   s            age of the oldest of them, if traced
 //	swansong.scope.state        1            1 for the swansong.state that the scope is in
-//	swansong.drain.count        {drain}      drains that ended, by swansong.outcome: clean, forced or abandoned
-//	swansong.guard.late         {guard}      guards released after somebody had given up on them
+//	swansong.drain.count        {drain}      drains by swansong.outcome: clean, forced, abandoned
+//	swansong.guard.late         {guard}      guards released after Force or abandonment
 //	swansong.guard.abandoned    {guard}      guards still held when a drain was abandoned
 //	swansong.drain.extensions   {extension}  extensions of a drain that were granted
 //	swansong.drain.longest      s            how long the longest drain took
-//	swansong.http.drain.count   {drain}      drains of HTTP servers that ended, by swansong.outcome: clean or cut_short
-//	swansong.http.cut           {request}    requests and hijacked connections that a drain has cut off
-//	swansong.http.silent        {connection} connections that a drain has closed in the middle of a header
-//	swansong.http.refused       {request}    requests that were answered by 503 while a server drained
+//	swansong.http.drain.count   {drain}      drains of HTTP servers: clean or cut_short
+//	swansong.http.cut           {request}    requests and hijacked connections cut short by Force
+//	swansong.http.silent        {connection} connections closed by a drain in mid-header
+//	swansong.http.refused       {request}    requests answered with 503 by a draining server
 //
-// The providers are the caller's: the package neither reads nor sets a global one. It does not flush them either. End the
-// span first and shut the providers down last, on a context that outlives the drain.
+// The package does not use the global providers, and does not flush the given ones. End the span
+// first, then shut the providers down, with a context that outlives the drain.
 package oteldrain

@@ -13,7 +13,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// guards prints what is measured of the guards that are held in a scope with a connection that has two and one that has one.
+// guards prints the number of guards that is measured for a scope with two connections. The
+// connections hold two guards and one guard.
 func guards(opts ...oteldrain.Option) {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
 	for i, n := range []int{2, 1} {
@@ -22,7 +23,7 @@ func guards(opts ...oteldrain.Option) {
 			defer conn.Guard().Release()
 		}
 	}
-	reader := sdkmetric.NewManualReader() // in a program, a periodic one with an OTLP exporter
+	reader := sdkmetric.NewManualReader() // in a program, use a PeriodicReader
 	stop, err := oteldrain.Observe(s, sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), opts...)
 	if err != nil {
 		fmt.Println(err)
@@ -55,7 +56,7 @@ func ExampleObserve() {
 
 }
 
-// Connections come and go, and each would leave a series behind: they are counted as one.
+// With Depth, all connections are one series. Otherwise each of them would leave a series behind.
 func ExampleDepth() {
 	guards(oteldrain.Depth(1))
 	// Output:
@@ -72,7 +73,7 @@ func ExampleTop() {
 
 }
 
-// A program with several roots tells them apart, and has what is counted for all of it once.
+// A program with several root scopes distinguishes them by an attribute.
 func ExampleAttributes() {
 	guards(oteldrain.Attributes(attribute.String("tenant", "acme")), oteldrain.WithoutProcess(), oteldrain.Depth(1))
 	// Output:

@@ -10,9 +10,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// The drain is a span, with an event for each rung.
+// The drain is a span with an event for each phase.
 func ExampleTrace() {
-	exporter := tracetest.NewInMemoryExporter() // in a program, an OTLP one
+	exporter := tracetest.NewInMemoryExporter() // in a program, use an OTLP exporter
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
 
 	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
@@ -22,7 +22,7 @@ func ExampleTrace() {
 		return
 	}
 
-	// The program runs, and is told to stop.
+	// The program runs, and is stopped.
 	if err := app.Shutdown().Wait(context.Background()); err != nil {
 		fmt.Println(err)
 	}
@@ -31,6 +31,6 @@ func ExampleTrace() {
 	for _, span := range exporter.GetSpans() {
 		fmt.Println(span.Name, span.Events[0].Name)
 	}
-	tp.Shutdown(context.Background()) // last, on a context that outlives the drain
+	tp.Shutdown(context.Background()) // last, with a context that outlives the drain
 	// Output: swansong.drain soft
 }

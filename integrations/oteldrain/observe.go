@@ -9,7 +9,7 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
 	"github.com/swansong-go/swansong/httpdrain"
-	"github.com/swansong-go/swansong/internal/topscopes"
+	"github.com/swansong-go/swansong/integrations/internal/topscopes"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
@@ -25,19 +25,20 @@ var states = []struct {
 	{ctxshutdown.Complete, "complete"},
 }
 
-// Observe registers the metrics of s, of what is below it, and of [graceful.ReadStats] and [httpdrain.ReadStats], with a meter
-// of mp. They are looked up when somebody collects and cost nothing in between. stop unregisters them; again is a no-op.
+// Observe registers the metrics of s and of all scopes below it, and those of [graceful.ReadStats]
+// and [httpdrain.ReadStats], with a meter of mp. The metrics cost nothing between collections. The
+// function stop unregisters them; further calls of stop do nothing.
 //
-// For several scopes, each needs [Attributes] of its own, and all but one [WithoutProcess]: the figures of both ReadStats are
-// the program's.
+// To observe several scopes, give each call of Observe different [Attributes]. Give all but one of
+// the calls [WithoutProcess], because both ReadStats count for the whole program.
 func Observe(s *ctxshutdown.Swansong, mp metric.MeterProvider, opts ...Option) (stop func() error, err error) {
 	switch {
 	case s == nil:
-		return nil, errors.New("oteldrain: Observe of a nil scope")
+		return nil, errors.New("oteldrain: Observe: nil scope; create one with ctxshutdown.New")
 	case mp == nil:
-		return nil, errors.New("oteldrain: Observe with a nil metric.MeterProvider; otel.GetMeterProvider() is the global one")
+		return nil, errors.New("oteldrain: Observe: nil metric.MeterProvider; use otel.GetMeterProvider() for the global one")
 	}
-	l := limits{top: topscopes.DefaultTop}
+	l := settings{top: topscopes.DefaultTop}
 	for _, o := range opts {
 		if o == nil {
 			continue
@@ -48,14 +49,14 @@ func Observe(s *ctxshutdown.Swansong, mp metric.MeterProvider, opts ...Option) (
 	}
 	m := &instruments{meter: mp.Meter(scopeName)}
 	guards := m.upDown("swansong.guard.count", "{guard}", "Guards held, by scope path.")
-	oldest := m.gauge("swansong.guard.oldest_age", "s", "How long the oldest guard has been held, by scope path, where traced.")
+	oldest := m.gauge("swansong.guard.oldest_age", "s", "Age of the oldest guard, by scope path, if traced.")
 	state := m.upDown("swansong.scope.state", "1", "1 for the state that the scope is in.")
 	callbacks := []metric.Callback{func(_ context.Context, o metric.Observer) error {
 		for _, g := range topscopes.Of(s.GuardReport(), l.top, l.depth) {
-			at := l.on(attribute.String("swansong.scope", g.Path))
-			o.ObserveInt64(guards, int64(g.Count), at)
+			attributes := l.measurement(attribute.String("swansong.scope", g.Path))
+			o.ObserveInt64(guards, int64(g.Count), attributes)
 			if g.Traced {
-				o.ObserveFloat64(oldest, g.Oldest.Seconds(), at)
+				o.ObserveFloat64(oldest, g.Oldest.Seconds(), attributes)
 			}
 		}
 		now := s.State()
@@ -64,7 +65,7 @@ func Observe(s *ctxshutdown.Swansong, mp metric.MeterProvider, opts ...Option) (
 			if st.state == now {
 				v = 1
 			}
-			o.ObserveInt64(state, v, l.on(attribute.String("swansong.state", st.label)))
+			o.ObserveInt64(state, v, l.measurement(attribute.String("swansong.state", st.label)))
 		}
 		return nil
 	}}
@@ -88,44 +89,46 @@ func Observe(s *ctxshutdown.Swansong, mp metric.MeterProvider, opts ...Option) (
 	return sync.OnceValue(reg.Unregister), nil
 }
 
-// instruments are made one after the other; the first error stays.
+// An instruments value creates instruments and collects the errors.
 type instruments struct {
 	meter metric.Meter
 	all   []metric.Observable
 	err   error
 }
 
-func made[I metric.Observable](m *instruments, i I, err error) I {
+// add records the instrument i, and err if it could not be created.
+func add[I metric.Observable](m *instruments, i I, err error) I {
 	m.all = append(m.all, i)
 	m.err = errors.Join(m.err, err)
 	return i
 }
 
-func (m *instruments) upDown(name, unit, what string) metric.Int64Observable {
-	i, err := m.meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(what))
-	return made(m, i, err)
+func (m *instruments) upDown(name, unit, description string) metric.Int64Observable {
+	i, err := m.meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	return add(m, i, err)
 }
 
-func (m *instruments) counter(name, unit, what string) metric.Int64Observable {
-	i, err := m.meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(what))
-	return made(m, i, err)
+func (m *instruments) counter(name, unit, description string) metric.Int64Observable {
+	i, err := m.meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	return add(m, i, err)
 }
 
-func (m *instruments) gauge(name, unit, what string) metric.Float64Observable {
-	i, err := m.meter.Float64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(what))
-	return made(m, i, err)
+func (m *instruments) gauge(name, unit, description string) metric.Float64Observable {
+	i, err := m.meter.Float64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(description))
+	return add(m, i, err)
 }
 
+// process returns a callback for the metrics that count for the whole program.
 func (m *instruments) process() metric.Callback {
 	drains := m.counter("swansong.drain.count", "{drain}", "Drains that have ended, by outcome.")
-	late := m.counter("swansong.guard.late", "{guard}", "Guards released after somebody had given up on them.")
+	late := m.counter("swansong.guard.late", "{guard}", "Guards released after Force, or after the drain was abandoned.")
 	abandoned := m.counter("swansong.guard.abandoned", "{guard}", "Guards still held when a drain was abandoned.")
 	extensions := m.counter("swansong.drain.extensions", "{extension}", "Extensions of a drain that were granted.")
 	longest := m.gauge("swansong.drain.longest", "s", "How long the longest drain took.")
 	httpDrains := m.counter("swansong.http.drain.count", "{drain}", "Drains of HTTP servers that have ended, by outcome.")
-	cut := m.counter("swansong.http.cut", "{request}", "Requests and hijacked connections that a drain has cut off.")
-	silent := m.counter("swansong.http.silent", "{connection}", "Connections that a drain has closed in the middle of a header.")
-	refused := m.counter("swansong.http.refused", "{request}", "Requests that were answered by 503 while a server drained.")
+	cut := m.counter("swansong.http.cut", "{request}", "Requests and hijacked connections cut short by Force.")
+	silent := m.counter("swansong.http.silent", "{connection}", "Connections closed by a drain in the middle of a request header.")
+	refused := m.counter("swansong.http.refused", "{request}", "Requests answered with 503 by a draining server.")
 	byOutcome := func(o metric.Observer, count metric.Int64Observable, outcomes map[string]uint64) {
 		for outcome, n := range outcomes {
 			o.ObserveInt64(count, int64(n), metric.WithAttributes(attribute.String("swansong.outcome", outcome)))

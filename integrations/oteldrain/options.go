@@ -9,22 +9,23 @@ import (
 )
 
 // An Option configures [Observe].
-type Option interface{ applyTo(*limits) error }
+type Option interface{ applyTo(*settings) error }
 
-type option func(*limits) error
+type option func(*settings) error
 
-func (f option) applyTo(l *limits) error { return f(l) }
+func (f option) applyTo(l *settings) error { return f(l) }
 
-type limits struct {
+type settings struct {
 	top, depth     int
 	withoutProcess bool
 	attributes     []attribute.KeyValue
 }
 
-// Attributes are added to what is measured of the scope. They tell several scopes in one program apart: the API takes
-// the same measurement twice without an error, and what becomes of it is up to the SDK.
+// Attributes adds attributes to the measurements of a scope, to distinguish several scopes of a
+// program. Without different attributes, two scopes report the same series. OpenTelemetry accepts
+// that without an error, and the exported value then depends on the SDK.
 func Attributes(kv ...attribute.KeyValue) Option {
-	return option(func(l *limits) error {
+	return option(func(l *settings) error {
 		for _, a := range kv {
 			if !a.Valid() {
 				return fmt.Errorf("Attributes: %q has no key or no value", a.Key)
@@ -35,38 +36,39 @@ func Attributes(kv ...attribute.KeyValue) Option {
 	})
 }
 
-// on returns the option for a measurement of the scope.
-func (l *limits) on(kv attribute.KeyValue) metric.MeasurementOption {
+// measurement returns the attributes of a measurement of the scope: kv and those of [Attributes].
+func (l *settings) measurement(kv attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributes(append(slices.Clone(l.attributes), kv)...)
 }
 
-// WithoutProcess leaves out what is counted for the whole program.
+// WithoutProcess omits the metrics that count for the whole program.
 func WithoutProcess() Option {
-	return option(func(l *limits) error {
+	return option(func(l *settings) error {
 		l.withoutProcess = true
 		return nil
 	})
 }
 
-// Top limits the series to the n scope paths with the most guards, 20 if not given, and "(other)" for the sum of the
-// rest. With 0, the sum is all there is.
+// Top limits the series to the n scope paths with the most guards, and "(other)" for the sum of the
+// rest. The default is 20. With 0, there is only the sum.
 func Top(n int) Option {
-	return option(func(l *limits) error {
+	return option(func(l *settings) error {
 		if n < 0 {
-			return fmt.Errorf("Top(%d): it cannot be negative", n)
+			return fmt.Errorf("Top(%d): must not be negative", n)
 		}
 		l.top = n
 		return nil
 	})
 }
 
-// Depth cuts scope paths to their first n segments, as in "http" for "http/conn-42". [Top] bounds what one collection
-// shows; where paths come and go, it is Depth that keeps the number of series over a day small. Names may have slashes of
-// their own, such as the methods of package grpcdrain, and count as they are written.
+// Depth shortens scope paths to their first n segments, for example "http/conn-42" to "http". [Top]
+// limits the series of one collection. If scopes are created and completed all the time, only Depth
+// limits the number of series over a day. A name may contain slashes, as the methods of package
+// grpcdrain do, and each of them separates two segments.
 func Depth(n int) Option {
-	return option(func(l *limits) error {
+	return option(func(l *settings) error {
 		if n < 1 {
-			return fmt.Errorf("Depth(%d): it has to be at least 1", n)
+			return fmt.Errorf("Depth(%d): must be at least 1", n)
 		}
 		l.depth = n
 		return nil

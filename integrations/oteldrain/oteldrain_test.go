@@ -10,11 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/integrations/internal/teststats"
 	"github.com/swansong-go/swansong/integrations/oteldrain"
-	"github.com/swansong-go/swansong/internal/drainstest"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
@@ -31,14 +31,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func equal(t *testing.T, what string, got, want any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
-// collect returns what an exporter gets, by name and attribute.
+// collect returns the values that an exporter receives, by name and attribute.
 func collect(t *testing.T, r *sdkmetric.ManualReader) (values map[string]float64, units map[string]string) {
 	t.Helper()
 	var rm metricdata.ResourceMetrics
@@ -84,7 +77,7 @@ func observe(t *testing.T, s *ctxshutdown.Swansong, opts ...oteldrain.Option) (*
 	return r, stop
 }
 
-// hold acquires n guards of a child by that name.
+// hold acquires n guards of a new child of s.
 func hold(t *testing.T, s *ctxshutdown.Swansong, name string, n int) {
 	child, cancel := ctxshutdown.WithCancel(s, ctxshutdown.WithName(name))
 	t.Cleanup(cancel)
@@ -93,8 +86,8 @@ func hold(t *testing.T, s *ctxshutdown.Swansong, name string, n int) {
 	}
 }
 
-func TestObserve(t *testing.T) {
-	p, h := drainstest.Stats(t), drainstest.HTTPStats(t)
+func TestObserve_ReportsGuards(t *testing.T) {
+	p, h := teststats.Graceful(t), teststats.HTTPDrain(t)
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"))
 	hold(t, s, "http", 3)
 	hold(t, s, "jobs", 2)
@@ -119,8 +112,8 @@ func TestObserve(t *testing.T) {
 		"swansong.http.refused":               float64(h.Refused),
 	}
 	got, units := collect(t, reader)
-	equal(t, "running", got, want)
-	equal(t, "units", units, map[string]string{
+	testkit.Equal(t, "running", got, want)
+	testkit.Equal(t, "units", units, map[string]string{
 		"swansong.guard.count": "{guard}", "swansong.scope.state": "1",
 		"swansong.drain.count": "{drain}", "swansong.guard.late": "{guard}", "swansong.guard.abandoned": "{guard}",
 		"swansong.drain.extensions": "{extension}", "swansong.drain.longest": "s",
@@ -132,15 +125,15 @@ func TestObserve(t *testing.T) {
 	want["swansong.guard.count (other)"] = 1
 	want["swansong.scope.state running"], want["swansong.scope.state shutting_down"] = 0, 1
 	got, _ = collect(t, reader)
-	equal(t, "shutting down", got, want)
+	testkit.Equal(t, "shutting down", got, want)
 
-	equal(t, "stop", stop(), nil)
-	equal(t, "stop again", stop(), nil)
+	testkit.Equal(t, "stop", stop(), nil)
+	testkit.Equal(t, "stop again", stop(), nil)
 	got, _ = collect(t, reader)
-	equal(t, "after stop", got, map[string]float64{})
+	testkit.Equal(t, "after stop", got, map[string]float64{})
 }
 
-func TestObserveIsBounded(t *testing.T) {
+func TestObserve_LimitsSeries(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	for i := range 100 {
 		hold(t, s, "http/conn-"+strconv.Itoa(i), 1)
@@ -149,22 +142,22 @@ func TestObserveIsBounded(t *testing.T) {
 	hold(t, s, "(other)", 7)
 	reader, _ := observe(t, s, oteldrain.WithoutProcess())
 	got, _ := collect(t, reader)
-	equal(t, "series by default", len(got), 21+3)
+	testkit.Equal(t, "series by default", len(got), 21+3)
 	sum := 0.0
 	for _, v := range got {
 		sum += v
 	}
-	equal(t, "nothing is missing from the sum", sum, 100+5+7+1.0)
+	testkit.Equal(t, "nothing is missing from the sum", sum, 100+5+7+1.0)
 
 	reader, _ = observe(t, s, oteldrain.WithoutProcess(), oteldrain.Depth(1))
 	got, _ = collect(t, reader)
-	equal(t, "Depth", got, map[string]float64{
+	testkit.Equal(t, "Depth", got, map[string]float64{
 		"swansong.guard.count http": 100, "swansong.guard.count (unnamed)": 5, "swansong.guard.count (other)": 7,
 		"swansong.scope.state running": 1, "swansong.scope.state shutting_down": 0, "swansong.scope.state complete": 0,
 	})
 }
 
-func TestObserveSeveralScopes(t *testing.T) {
+func TestObserve_ReportsSeveralScopes(t *testing.T) {
 	r := sdkmetric.NewManualReader()
 	mp := sdkmetric.NewMeterProvider(sdkmetric.WithReader(r))
 	t.Cleanup(func() { mp.Shutdown(context.Background()) })
@@ -172,15 +165,15 @@ func TestObserveSeveralScopes(t *testing.T) {
 		s := ctxshutdown.New(t.Context())
 		hold(t, s, "", guards)
 		_, err := oteldrain.Observe(s, mp, oteldrain.Top(0), oteldrain.WithoutProcess(), oteldrain.Attributes(attribute.String("root", name)))
-		equal(t, "error", err, nil)
+		testkit.Equal(t, "error", err, nil)
 	}
 	got, _ := collect(t, r)
-	equal(t, "a", got["swansong.guard.count a (other)"], 1.0)
-	equal(t, "b", got["swansong.guard.count b (other)"], 2.0)
-	equal(t, "state of b", got["swansong.scope.state b running"], 1.0)
+	testkit.Equal(t, "a", got["swansong.guard.count a (other)"], 1.0)
+	testkit.Equal(t, "b", got["swansong.guard.count b (other)"], 2.0)
+	testkit.Equal(t, "state of b", got["swansong.scope.state b running"], 1.0)
 }
 
-func TestObserveOldestWhereTraced(t *testing.T) {
+func TestObserve_ReportsOldestGuard(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"), ctxshutdown.WithTrace())
 	hold(t, s, "http", 2)
 	reader, _ := observe(t, s)
@@ -188,10 +181,10 @@ func TestObserveOldestWhereTraced(t *testing.T) {
 	if age := got["swansong.guard.oldest_age app/http"]; age <= 0 || age > 60 {
 		t.Errorf("age of the oldest guard: %v", age)
 	}
-	equal(t, "unit", units["swansong.guard.oldest_age"], "s")
+	testkit.Equal(t, "unit", units["swansong.guard.oldest_age"], "s")
 }
 
-// An event of a span, as a test wants to see it.
+// An event is an event of a span, reduced to the attributes that the tests check.
 type event struct {
 	Name, Cause string
 	Guards      int64
@@ -204,7 +197,8 @@ type span struct {
 	Events               []event
 }
 
-func see(t *testing.T, exp *tracetest.InMemoryExporter) (spans []span) {
+// spansOf returns the exported spans.
+func spansOf(t *testing.T, exp *tracetest.InMemoryExporter) (spans []span) {
 	t.Helper()
 	for _, s := range exp.GetSpans() {
 		got := span{Name: s.Name}
@@ -237,7 +231,7 @@ func see(t *testing.T, exp *tracetest.InMemoryExporter) (spans []span) {
 	return spans
 }
 
-func TestTrace(t *testing.T) {
+func TestTrace_RecordsDrainAsSpan(t *testing.T) {
 	errSignal, errLate := errors.New("SIGTERM"), errors.New("10s are over")
 	soft := event{"soft", "SIGTERM", 1, []string{"app/http ×1"}, 0}
 	hard := event{"hard", "10s are over", 1, []string{"app/http ×1"}, 0}
@@ -282,19 +276,19 @@ func TestTrace(t *testing.T) {
 				g := child.Guard()
 				defer g.Release()
 				end, err := oteldrain.Trace(s, tp)
-				equal(t, "error", err, nil)
+				testkit.Equal(t, "error", err, nil)
 				c.drain(s, g)
 				end()
 				end()
-				equal(t, "spans", see(t, exp), c.want)
+				testkit.Equal(t, "spans", spansOf(t, exp), c.want)
 				s.Shutdown()
 			})
 		})
 	}
 }
 
-// In a process, the span begins with the lame duck, and tells of extensions.
-func TestTraceOfAProcess(t *testing.T) {
+// In a process, the span begins with the lame duck phase and has an event for each extension.
+func TestTrace_SpanBeginsWithLameDuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errSignal := errors.New("SIGTERM")
 		exp := tracetest.NewInMemoryExporter()
@@ -303,9 +297,9 @@ func TestTraceOfAProcess(t *testing.T) {
 		var end func()
 		err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) (err error) {
 			end, err = oteldrain.Trace(s, tp)
-			equal(t, "error", err, nil)
+			testkit.Equal(t, "error", err, nil)
 			sigterm(errSignal)
-			<-s.Done() // after the lame duck
+			<-s.Done() // wait for the end of the lame duck phase
 			synctest.Wait()
 			graceful.Extend(s, 15*time.Second, "one more batch")
 			synctest.Wait()
@@ -313,10 +307,10 @@ func TestTraceOfAProcess(t *testing.T) {
 			synctest.Wait()
 			return nil
 		}, graceful.WithSignals(), graceful.WithLameDuck(time.Second), graceful.WithScope(ctxshutdown.WithName("app")))
-		equal(t, "Run", err, nil)
+		testkit.Equal(t, "Run", err, nil)
 		end()
 		held := []string{"app/main ×1"}
-		equal(t, "spans", see(t, exp), []span{{"swansong.drain", "clean", "", []event{
+		testkit.Equal(t, "spans", spansOf(t, exp), []span{{"swansong.drain", "clean", "", []event{
 			{"lame_duck", "SIGTERM", 1, held, 0},
 			{"soft", "SIGTERM", 1, held, 0},
 			{"extended", "SIGTERM", 1, held, 5},
@@ -325,8 +319,8 @@ func TestTraceOfAProcess(t *testing.T) {
 	})
 }
 
-// A span of the program is the parent, and what holds the drain up by the dozen is cut to ten.
-func TestTraceParentAndManyBlockers(t *testing.T) {
+// The span of the program is the parent, and an event lists at most ten blockers.
+func TestTrace_HasParentAndListsBlockers(t *testing.T) {
 	exp := tracetest.NewInMemoryExporter()
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exp))
 	ctx, program := tp.Tracer("test").Start(t.Context(), "program")
@@ -335,18 +329,18 @@ func TestTraceParentAndManyBlockers(t *testing.T) {
 		hold(t, s, fmt.Sprint(i), 1)
 	}
 	end, err := oteldrain.Trace(s, tp)
-	equal(t, "error", err, nil)
+	testkit.Equal(t, "error", err, nil)
 	s.Shutdown()
 	end()
 	spans := exp.GetSpans()
-	equal(t, "spans", len(spans), 1)
-	equal(t, "parent", spans[0].Parent.SpanID(), program.SpanContext().SpanID())
-	events := see(t, exp)[0].Events
-	equal(t, "blockers named", len(events[0].Blockers), 10)
-	equal(t, "guards", events[0].Guards, int64(30))
+	testkit.Equal(t, "spans", len(spans), 1)
+	testkit.Equal(t, "parent", spans[0].Parent.SpanID(), program.SpanContext().SpanID())
+	events := spansOf(t, exp)[0].Events
+	testkit.Equal(t, "blockers listed", len(events[0].Blockers), 10)
+	testkit.Equal(t, "guards", events[0].Guards, int64(30))
 }
 
-func TestBadInput(t *testing.T) {
+func TestObserve_RejectsInvalidArguments(t *testing.T) {
 	s, mp, tp := ctxshutdown.New(t.Context()), sdkmetric.NewMeterProvider(), sdktrace.NewTracerProvider()
 	observe := func(s *ctxshutdown.Swansong, mp metric.MeterProvider, opts ...oteldrain.Option) error {
 		_, err := oteldrain.Observe(s, mp, opts...)
@@ -357,13 +351,13 @@ func TestBadInput(t *testing.T) {
 		return err
 	}
 	for want, err := range map[string]error{
-		"oteldrain: Observe of a nil scope": observe(nil, mp),
-		"oteldrain: Observe with a nil metric.MeterProvider; otel.GetMeterProvider() is the global one": observe(s, nil),
-		"oteldrain: Top(-1): it cannot be negative":                                                     observe(s, mp, oteldrain.Top(-1)),
-		"oteldrain: Depth(0): it has to be at least 1":                                                  observe(s, mp, oteldrain.Depth(0)),
-		`oteldrain: Attributes: "" has no key or no value`:                                              observe(s, mp, oteldrain.Attributes(attribute.KeyValue{})),
-		"oteldrain: Trace of a nil scope":                                                               trace(nil, tp),
-		"oteldrain: Trace with a nil trace.TracerProvider; otel.GetTracerProvider() is the global one":  trace(s, nil),
+		"oteldrain: Observe: nil scope; create one with ctxshutdown.New":                               observe(nil, mp),
+		"oteldrain: Observe: nil metric.MeterProvider; use otel.GetMeterProvider() for the global one": observe(s, nil),
+		"oteldrain: Top(-1): must not be negative":                                                     observe(s, mp, oteldrain.Top(-1)),
+		"oteldrain: Depth(0): must be at least 1":                                                      observe(s, mp, oteldrain.Depth(0)),
+		`oteldrain: Attributes: "" has no key or no value`:                                             observe(s, mp, oteldrain.Attributes(attribute.KeyValue{})),
+		"oteldrain: Trace: nil scope; create one with ctxshutdown.New":                                 trace(nil, tp),
+		"oteldrain: Trace: nil trace.TracerProvider; use otel.GetTracerProvider() for the global one":  trace(s, nil),
 	} {
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %v", err, want)

@@ -10,83 +10,86 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
-	"github.com/swansong-go/swansong/internal/topscopes"
+	"github.com/swansong-go/swansong/integrations/internal/topscopes"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 )
 
-// shown is how many blockers an event names.
-const shown = 10
+// maxListed is how many blockers an event of the span lists.
+const maxListed = 10
 
-// Trace records the drain of s as a span, "swansong.drain", with a tracer of tp. The span begins with the lame duck where s
-// belongs to a [graceful.Process], at the stop otherwise, and ends when s is complete. Its events are the rungs,
-// lame_duck, soft and hard, and the extensions that were granted; each says who held guards at that moment:
+// Trace records the drain of s as a span with the name "swansong.drain", with a tracer of tp. The
+// span begins with the lame duck phase if s belongs to a [graceful.Process], otherwise at the stop.
+// It ends when s is complete. It has events for the phases lame_duck, soft and hard, and for
+// granted extensions. Each event has the attributes
 //
-//	swansong.cause     why the rung was entered
-//	swansong.guards    how many guards
-//	swansong.blockers  the first ten of them by scope, as in "app/http ×2"
+//	swansong.cause     why the phase was entered
+//	swansong.guards    how many guards were held
+//	swansong.blockers  the first ten of them by scope, such as "app/http ×2"
 //
-// The span has swansong.outcome: clean, forced or abandoned.
+// The span has the attribute swansong.outcome: clean, forced or abandoned.
 //
-// end waits for the span to end if s is complete, and ends it as abandoned, with an error that names who still holds
-// guards, if it is not; without a drain there is no span. Call it before tp is shut down, once nobody waits for s any
-// more. Again is a no-op.
+// Call end before tp is shut down, when the program no longer waits for s. If s is complete, end
+// waits until the span has ended. If s is stopped but not complete, end ends the span with the
+// outcome abandoned and an error that lists the guards. If s was not stopped there is no span.
+// Further calls of end do nothing.
 func Trace(s *ctxshutdown.Swansong, tp trace.TracerProvider) (end func(), err error) {
 	switch {
 	case s == nil:
-		return nil, errors.New("oteldrain: Trace of a nil scope")
+		return nil, errors.New("oteldrain: Trace: nil scope; create one with ctxshutdown.New")
 	case tp == nil:
-		return nil, errors.New("oteldrain: Trace with a nil trace.TracerProvider; otel.GetTracerProvider() is the global one")
+		return nil, errors.New("oteldrain: Trace: nil trace.TracerProvider; use otel.GetTracerProvider() for the global one")
 	}
-	d := &drain{scope: s, tracer: tp.Tracer(scopeName), over: make(chan struct{})}
+	d := &drain{scope: s, tracer: tp.Tracer(scopeName), ended: make(chan struct{})}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		d.follow()
 	}()
-	over := sync.OnceFunc(func() { close(d.over) })
+	endOnce := sync.OnceFunc(func() { close(d.ended) })
 	return func() {
-		over()
+		endOnce()
 		<-done
 	}, nil
 }
 
-// A drain is what becomes of a scope. All but extended happens on one goroutine.
+// A drain records the drain of a scope. Everything except watch runs on one goroutine.
 type drain struct {
 	scope  *ctxshutdown.Swansong
 	tracer trace.Tracer
-	over   chan struct{} // nobody waits any more
+	ended  chan struct{} // closed when the caller calls the function end
 
 	mu       sync.Mutex
 	span     trace.Span
 	extended time.Duration
 }
 
+// follow waits for the phases of the drain and records them.
 func (d *drain) follow() {
-	var lame <-chan struct{}
+	var lameDuck <-chan struct{}
 	p, ok := graceful.FromContext(d.scope)
 	if ok {
-		lame = p.LameDuck()
+		lameDuck = p.LameDuck()
 	}
 	select {
-	case <-lame:
+	case <-lameDuck:
 	case <-d.scope.Done():
-	case <-d.over:
+	case <-d.ended:
 		if d.scope.Err() == nil {
-			return // no drain
+			return // the scope was not stopped, so there is no drain
 		}
 	}
 	d.begin()
 	if ok {
 		defer p.Watch(d.watch)()
-		if closed(lame) {
+		if isClosed(lameDuck) {
 			d.event("lame_duck", p.Status().Cause)
 		}
 	}
 	select {
 	case <-d.scope.Done():
-	case <-d.over:
+	case <-d.ended:
 	}
 	if d.scope.Err() == nil {
 		d.end("abandoned")
@@ -99,25 +102,26 @@ func (d *drain) follow() {
 	select {
 	case <-complete:
 	case <-work.Done():
-	case <-d.over:
+	case <-d.ended:
 	}
-	// Work ends after a completion, too: with ErrShutdown then.
+	// Work is also cancelled when the scope is complete, but then the cause is ErrShutdown.
 	if cause := context.Cause(work); cause != nil && cause != ctxshutdown.ErrShutdown {
 		outcome = "forced"
 		d.event("hard", cause)
 	}
 	select {
 	case <-complete:
-	case <-d.over:
+	case <-d.ended:
 	}
-	if !closed(complete) {
+	if !isClosed(complete) {
 		outcome = "abandoned"
 	}
 	d.end(outcome)
 }
 
 func (d *drain) begin() {
-	// WithoutCancel: the values of the scope, a span of the program among them, and no context that has ended.
+	// The parent context has the values of the scope, such as the span of the program, but is not
+	// cancelled with the scope.
 	_, span := d.tracer.Start(context.WithoutCancel(d.scope), "swansong.drain")
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,7 +133,7 @@ func (d *drain) event(name string, cause error, more ...attribute.KeyValue) {
 		attribute.String("swansong.cause", fmt.Sprint(cause)))...)...))
 }
 
-// watch records the extensions.
+// watch records that the drain was extended, if st contains a new extension.
 func (d *drain) watch(st graceful.Status) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -154,7 +158,7 @@ func (d *drain) end(outcome string) {
 func blockers(r ctxshutdown.GuardReport) []attribute.KeyValue {
 	var list []string
 	entries := r.Entries()
-	for _, e := range entries[:min(shown, len(entries))] {
+	for _, e := range entries[:min(maxListed, len(entries))] {
 		text := fmt.Sprintf("%s ×%d", cmp.Or(e.Path, topscopes.Unnamed), e.Count)
 		if e.Site != "" {
 			text += fmt.Sprintf(" at %s for %v", e.Site, e.Oldest.Round(time.Millisecond))
@@ -167,7 +171,7 @@ func blockers(r ctxshutdown.GuardReport) []attribute.KeyValue {
 	}
 }
 
-func closed(ch <-chan struct{}) bool {
+func isClosed(ch <-chan struct{}) bool {
 	select {
 	case <-ch:
 		return true

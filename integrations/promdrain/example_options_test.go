@@ -9,7 +9,7 @@ import (
 	"github.com/swansong-go/swansong/integrations/promdrain"
 )
 
-// guards prints what a scrape says of the guards that are held.
+// guards prints the series of held guards.
 func guards(c prometheus.Collector) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(c)
@@ -27,7 +27,7 @@ func guards(c prometheus.Collector) {
 	}
 }
 
-// app has a connection with two guards and one with one.
+// app returns a scope with two connections, which hold two guards and one guard.
 func app() *ctxshutdown.Swansong {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
 	for i, n := range []int{2, 1} {
@@ -52,7 +52,7 @@ func ExampleNewScopeCollector() {
 	// app/conn-1 1
 }
 
-// Connections come and go, and each would leave a series behind: they are counted as one.
+// With Depth, all connections are one series. Otherwise each of them would leave a series behind.
 func ExampleDepth() {
 	c, err := promdrain.NewScopeCollector(app(), promdrain.Depth(1))
 	if err != nil {
@@ -77,7 +77,7 @@ func ExampleTop() {
 	// app/conn-0 2
 }
 
-// What is counted for the whole program needs no scope.
+// The counters of the whole program need no scope.
 func ExampleNewProcessCollector() {
 	reg := prometheus.NewRegistry()
 	fmt.Println(reg.Register(promdrain.NewProcessCollector()))

@@ -23,7 +23,7 @@ func Example() {
 
 	g := app.Guard()
 	defer g.Release()
-	families, err := reg.Gather() // what promhttp does when it is scraped
+	families, err := reg.Gather() // promhttp does this in each scrape
 	if err != nil {
 		fmt.Println(err)
 		return

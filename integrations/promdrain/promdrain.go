@@ -8,7 +8,7 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
 	"github.com/swansong-go/swansong/httpdrain"
-	"github.com/swansong-go/swansong/internal/topscopes"
+	"github.com/swansong-go/swansong/integrations/internal/topscopes"
 )
 
 // An Option configures [NewScopeCollector].
@@ -18,25 +18,26 @@ type option func(*scopeCollector) error
 
 func (f option) applyTo(c *scopeCollector) error { return f(c) }
 
-// Top limits the series to the n scope paths with the most guards, 20 if not given, and "(other)" for the sum of the
-// rest. With 0, the sum is all there is.
+// Top limits the series to the n scope paths with the most guards, and "(other)" for the sum of the
+// rest. The default is 20. With 0, there is only the sum.
 func Top(n int) Option {
 	return option(func(c *scopeCollector) error {
 		if n < 0 {
-			return fmt.Errorf("Top(%d): it cannot be negative", n)
+			return fmt.Errorf("Top(%d): must not be negative", n)
 		}
 		c.top = n
 		return nil
 	})
 }
 
-// Depth cuts scope paths to their first n segments, as in "http" for "http/conn-42". [Top] bounds what one scrape shows;
-// where paths come and go, it is Depth that keeps the number of series over a day small. Names may have slashes of their
-// own, such as the methods of package grpcdrain, and count as they are written.
+// Depth shortens scope paths to their first n segments, for example "http/conn-42" to "http". [Top]
+// limits the series of one scrape. If scopes are created and completed all the time, only Depth
+// limits the number of series over a day. A name may contain slashes, as the methods of package
+// grpcdrain do, and each of them separates two segments.
 func Depth(n int) Option {
 	return option(func(c *scopeCollector) error {
 		if n < 1 {
-			return fmt.Errorf("Depth(%d): it has to be at least 1", n)
+			return fmt.Errorf("Depth(%d): must be at least 1", n)
 		}
 		c.depth = n
 		return nil
@@ -51,7 +52,7 @@ type scopeCollector struct {
 var (
 	guards = prometheus.NewDesc("swansong_guards", "Guards held, by scope path.", []string{"scope"}, nil)
 	oldest = prometheus.NewDesc("swansong_guard_oldest_age_seconds",
-		"How long the oldest guard has been held, by scope path, where traced.", []string{"scope"}, nil)
+		"Age of the oldest guard, by scope path, if traced.", []string{"scope"}, nil)
 	state = prometheus.NewDesc("swansong_scope_state", "1 for the state that the scope is in.", []string{"state"}, nil)
 )
 
@@ -64,13 +65,13 @@ var states = []struct {
 	{ctxshutdown.Complete, "complete"},
 }
 
-// NewScopeCollector returns a collector for s and what is below it. It asks for a report when it is scraped and costs
-// nothing in between. For several roots in one registry, tell them apart by
-// [prometheus.WrapRegistererWith](prometheus.Labels{"root": "…"}, registry): registered side by side they are duplicates, and
-// Register says so.
+// NewScopeCollector returns a collector for s and all scopes below it. It costs nothing between
+// scrapes. To register several root scopes in one registry, distinguish them with
+// [prometheus.WrapRegistererWith](prometheus.Labels{"root": "…"}, registry). Without that, Register
+// returns an error for the second one.
 func NewScopeCollector(s *ctxshutdown.Swansong, opts ...Option) (prometheus.Collector, error) {
 	if s == nil {
-		return nil, errors.New("promdrain: NewScopeCollector of a nil scope")
+		return nil, errors.New("promdrain: NewScopeCollector: nil scope; create one with ctxshutdown.New")
 	}
 	c := &scopeCollector{scope: s, top: topscopes.DefaultTop}
 	for _, o := range opts {
@@ -111,19 +112,20 @@ type processCollector struct{}
 
 var (
 	drains     = prometheus.NewDesc("swansong_drains_total", "Drains that have ended, by outcome.", []string{"outcome"}, nil)
-	late       = prometheus.NewDesc("swansong_guards_late_total", "Guards released after somebody had given up on them.", nil, nil)
+	late       = prometheus.NewDesc("swansong_guards_late_total", "Guards released after Force, or after the drain was abandoned.", nil, nil)
 	abandoned  = prometheus.NewDesc("swansong_guards_abandoned_total", "Guards still held when a drain was abandoned.", nil, nil)
 	extensions = prometheus.NewDesc("swansong_drain_extensions_total", "Extensions of a drain that were granted.", nil, nil)
 	longest    = prometheus.NewDesc("swansong_drain_longest_seconds", "How long the longest drain took.", nil, nil)
 
 	httpDrains  = prometheus.NewDesc("swansong_http_drains_total", "Drains of HTTP servers that have ended, by outcome.", []string{"outcome"}, nil)
-	httpCut     = prometheus.NewDesc("swansong_http_cut_total", "Requests and hijacked connections that a drain has cut off.", nil, nil)
-	httpSilent  = prometheus.NewDesc("swansong_http_silent_total", "Connections that a drain has closed in the middle of a header.", nil, nil)
-	httpRefused = prometheus.NewDesc("swansong_http_refused_total", "Requests that were answered by 503 while a server drained.", nil, nil)
+	httpCut     = prometheus.NewDesc("swansong_http_cut_total", "Requests and hijacked connections cut short by Force.", nil, nil)
+	httpSilent  = prometheus.NewDesc("swansong_http_silent_total", "Connections closed by a drain in the middle of a request header.", nil, nil)
+	httpRefused = prometheus.NewDesc("swansong_http_refused_total", "Requests answered with 503 by a draining server.", nil, nil)
 )
 
-// NewProcessCollector returns a collector for [graceful.ReadStats] and [httpdrain.ReadStats], which count for the whole program:
-// one in a registry is enough, and a second is a duplicate.
+// NewProcessCollector returns a collector for [graceful.ReadStats] and [httpdrain.ReadStats]. Both
+// count for the whole program, so register only one such collector; for a second one, Register
+// returns an error.
 func NewProcessCollector() prometheus.Collector { return processCollector{} }
 
 func (processCollector) Describe(ch chan<- *prometheus.Desc) {

@@ -8,15 +8,15 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/integrations/internal/teststats"
 	"github.com/swansong-go/swansong/integrations/promdrain"
-	"github.com/swansong-go/swansong/internal/drainstest"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"go.uber.org/goleak"
 )
 
@@ -25,14 +25,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func equal(t *testing.T, what string, got, want any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
-// scrape does what Prometheus does, and returns the values by name and label.
+// scrape gathers the metrics as Prometheus does, and returns the values by name and label.
 func scrape(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	srv := httptest.NewServer(promhttp.HandlerFor(reg, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
@@ -43,7 +36,7 @@ func scrape(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	}
 	defer resp.Body.Close()
 	defer http.DefaultClient.CloseIdleConnections()
-	equal(t, "HTTP status", resp.StatusCode, http.StatusOK)
+	testkit.Equal(t, "HTTP status", resp.StatusCode, http.StatusOK)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(resp.Body)
 	if err != nil {
@@ -75,7 +68,7 @@ func register(t *testing.T, s *ctxshutdown.Swansong, opts ...promdrain.Option) *
 	return reg
 }
 
-// hold acquires n guards of a child by that name.
+// hold acquires n guards of a new child of s.
 func hold(t *testing.T, s *ctxshutdown.Swansong, name string, n int) {
 	child, cancel := ctxshutdown.WithCancel(s, ctxshutdown.WithName(name))
 	t.Cleanup(cancel)
@@ -84,7 +77,7 @@ func hold(t *testing.T, s *ctxshutdown.Swansong, name string, n int) {
 	}
 }
 
-func TestScopes(t *testing.T) {
+func TestScopeCollector_ReportsGuards(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"))
 	hold(t, s, "http", 3)
 	hold(t, s, "jobs", 2)
@@ -96,24 +89,24 @@ func TestScopes(t *testing.T) {
 		"swansong_guards app/http": 3, "swansong_guards app/jobs": 2, "swansong_guards (other)": 3,
 		"swansong_scope_state running": 1, "swansong_scope_state shutting_down": 0, "swansong_scope_state complete": 0,
 	}
-	equal(t, "running", scrape(t, reg), want)
+	testkit.Equal(t, "running", scrape(t, reg), want)
 	s.Shutdown()
 	g.Release()
 	want["swansong_guards (other)"] = 2
 	want["swansong_scope_state running"], want["swansong_scope_state shutting_down"] = 0, 1
-	equal(t, "shutting down", scrape(t, reg), want)
+	testkit.Equal(t, "shutting down", scrape(t, reg), want)
 }
 
-func TestComplete(t *testing.T) {
+func TestScopeCollector_ReportsCompleteScope(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	s.Shutdown()
-	equal(t, "complete", scrape(t, register(t, s)), map[string]float64{
+	testkit.Equal(t, "complete", scrape(t, register(t, s)), map[string]float64{
 		"swansong_guards (other)":      0,
 		"swansong_scope_state running": 0, "swansong_scope_state shutting_down": 0, "swansong_scope_state complete": 1,
 	})
 }
 
-func TestGuardsAreBounded(t *testing.T) {
+func TestScopeCollector_LimitsSeries(t *testing.T) {
 	guardsOf := func(values map[string]float64) map[string]float64 {
 		for name := range values {
 			if len(name) > 20 && name[:20] == "swansong_scope_state" {
@@ -127,26 +120,26 @@ func TestGuardsAreBounded(t *testing.T) {
 		hold(t, s, "http/conn-"+strconv.Itoa(i), 1)
 	}
 	hold(t, s, "", 5)
-	hold(t, s, "(other)", 7) // a scope of that name makes no duplicate
+	hold(t, s, "(other)", 7) // a scope named "(other)" must not make a duplicate series
 	hold(t, s, "bad \xff\n\"name\"", 2)
 
 	values := guardsOf(scrape(t, register(t, s)))
-	equal(t, "series by default", len(values), 21)
+	testkit.Equal(t, "series by default", len(values), 21)
 	sum := 0.0
 	for _, v := range values {
 		sum += v
 	}
-	equal(t, "nothing is missing from the sum", sum, 114.0)
-	equal(t, "unnamed", values["swansong_guards (unnamed)"], 5.0)
+	testkit.Equal(t, "sum of all series", sum, 114.0)
+	testkit.Equal(t, "unnamed", values["swansong_guards (unnamed)"], 5.0)
 
-	equal(t, "Depth", guardsOf(scrape(t, register(t, s, promdrain.Depth(1), nil))), map[string]float64{
+	testkit.Equal(t, "Depth", guardsOf(scrape(t, register(t, s, promdrain.Depth(1), nil))), map[string]float64{
 		"swansong_guards http": 100, "swansong_guards (unnamed)": 5, "swansong_guards (other)": 7,
 		`swansong_guards bad \xff\n\"name\"`: 2,
 	})
-	equal(t, "only the sum", guardsOf(scrape(t, register(t, s, promdrain.Top(0)))), map[string]float64{"swansong_guards (other)": 114})
+	testkit.Equal(t, "only the sum", guardsOf(scrape(t, register(t, s, promdrain.Top(0)))), map[string]float64{"swansong_guards (other)": 114})
 }
 
-func TestOldestWhereTraced(t *testing.T) {
+func TestScopeCollector_ReportsOldestGuard(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"), ctxshutdown.WithTrace())
 	hold(t, s, "http", 2)
 	values := scrape(t, register(t, s))
@@ -154,17 +147,17 @@ func TestOldestWhereTraced(t *testing.T) {
 	if !ok || age <= 0 || age > 60 {
 		t.Errorf("age of the oldest guard: %v, %v", age, ok)
 	}
-	equal(t, "guards of two sites of one path", values["swansong_guards app/http"], 2.0)
+	testkit.Equal(t, "guards of two sites of one path", values["swansong_guards app/http"], 2.0)
 	if _, ok := values["swansong_guard_oldest_age_seconds (other)"]; ok {
-		t.Error("an age of no guards")
+		t.Error("there is an age without guards")
 	}
 }
 
-func TestProcess(t *testing.T) {
-	s, h := drainstest.Stats(t), drainstest.HTTPStats(t)
+func TestProcessCollector_ReportsPhase(t *testing.T) {
+	s, h := teststats.Graceful(t), teststats.HTTPDrain(t)
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(promdrain.NewProcessCollector())
-	equal(t, "process", scrape(t, reg), map[string]float64{
+	testkit.Equal(t, "process", scrape(t, reg), map[string]float64{
 		"swansong_drains_total clean":     float64(s.Clean),
 		"swansong_drains_total forced":    float64(s.Forced),
 		"swansong_drains_total abandoned": float64(s.Abandoned),
@@ -181,22 +174,22 @@ func TestProcess(t *testing.T) {
 	})
 }
 
-func TestLint(t *testing.T) {
+func TestCollectors_PassLint(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace())
 	hold(t, s, "http", 1)
 	reg := register(t, s)
 	reg.MustRegister(promdrain.NewProcessCollector())
 	problems, err := testutil.GatherAndLint(reg)
-	equal(t, "error", err, nil)
+	testkit.Equal(t, "error", err, nil)
 	if len(problems) > 0 {
 		t.Errorf("promlint: %+v", problems)
 	}
 	n, err := testutil.GatherAndCount(reg)
-	equal(t, "error", err, nil)
-	equal(t, "series", n, 1+1+1+3+7+5)
+	testkit.Equal(t, "error", err, nil)
+	testkit.Equal(t, "series", n, 1+1+1+3+7+5)
 }
 
-func TestBadInput(t *testing.T) {
+func TestCollectors_RejectInvalidArguments(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	bad := func(want string, s *ctxshutdown.Swansong, opts ...promdrain.Option) {
 		t.Helper()
@@ -204,18 +197,18 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("got %v, want %v", err, want)
 		}
 	}
-	bad("promdrain: NewScopeCollector of a nil scope", nil)
-	bad("promdrain: Top(-1): it cannot be negative", s, promdrain.Top(-1))
-	bad("promdrain: Depth(0): it has to be at least 1", s, promdrain.Depth(0))
+	bad("promdrain: NewScopeCollector: nil scope; create one with ctxshutdown.New", nil)
+	bad("promdrain: Top(-1): must not be negative", s, promdrain.Top(-1))
+	bad("promdrain: Depth(0): must be at least 1", s, promdrain.Depth(0))
 
 	reg := register(t, s)
 	c, err := promdrain.NewScopeCollector(ctxshutdown.New(t.Context()))
-	equal(t, "error", err, nil)
+	testkit.Equal(t, "error", err, nil)
 	var dup prometheus.AlreadyRegisteredError
 	if err := reg.Register(c); !errors.As(err, &dup) {
 		t.Errorf("a second root in one registry: %v", err)
 	}
-	equal(t, "told apart by a label", prometheus.WrapRegistererWith(prometheus.Labels{"root": "b"}, prometheus.NewRegistry()).Register(c), nil)
+	testkit.Equal(t, "told apart by a label", prometheus.WrapRegistererWith(prometheus.Labels{"root": "b"}, prometheus.NewRegistry()).Register(c), nil)
 	reg.MustRegister(promdrain.NewProcessCollector())
 	if err := reg.Register(promdrain.NewProcessCollector()); !errors.As(err, &dup) {
 		t.Errorf("a second process collector: %v", err)

@@ -1,50 +1,86 @@
 package packed
 
-import "sync/atomic"
+import (
+	"fmt"
+	"unsafe"
+)
 
-// Acquire acquires a guard, and forgets what it was counted in.
-func (n *Node) Acquire() { n.Acquired(n.Count()) }
+// AcquireOne acquires a guard that [Node.ReleaseOne] releases.
+func (n *Node) AcquireOne() { n.FinishAcquire(n.Count()) }
 
-// Release gives a guard back in what the calling goroutine would count one in now. The code gives it back where it was counted; this is
-// harsher, for a stripe may fall below nothing by it, and has to hold, too.
-func (n *Node) Release() { n.Discount(n.counter()) }
+// ReleaseOne releases a guard on the counter that the calling goroutine would use now. That may be
+// another counter than the one the guard was counted on, so a stripe may count less than zero. The
+// callers of this package do not do that, but the protocol must be correct for it.
+func (n *Node) ReleaseOne() { n.Release(n.counter()) }
 
-// Deal returns how many stripes a scope gets for so many processors, and on which of them each stack falls.
-func Deal(procs int, stacks []uintptr) (stripes int, on []uint64) {
+// StripesOf returns the number of stripes for procs processors, and for each of the given stack
+// addresses the index of its stripe.
+func StripesOf(procs int, stacks []uintptr) (stripes int, indices []uint64) {
 	s := newStripes(procs)
 	for _, stack := range stacks {
-		on = append(on, s.index(stack))
+		indices = append(indices, s.index(stack))
 	}
-	return len(s.cells), on
+	return len(s.cells), indices
 }
 
-// Spread has n count on stripes, as enough clashes would, and reports whether it does.
-func (n *Node) Spread() bool {
+// IsLinked reports whether n is in the child list of its parent.
+func (n *Node) IsLinked() bool { return n.word.Load()&unlinked == 0 }
+
+// UnlinkIfIdle does what a sweep of the parent's list does for n.
+func (n *Node) UnlinkIfIdle() {
+	n.parent.mu.Lock()
+	defer n.parent.mu.Unlock()
+	n.parent.children.removeIdle(n)
+}
+
+// Grow gives n stripes, as many collisions would, and reports whether n has stripes.
+func (n *Node) Grow() bool {
 	n.grow(2)
-	return n.IsSpread()
+	return n.HasStripes()
 }
 
-// IsSpread reports whether n counts on stripes.
-func (n *Node) IsSpread() bool { return n.spread.Load() != nil }
+// HasStripes reports whether n counts on stripes.
+func (n *Node) HasStripes() bool { return n.stripes.Load() != nil }
 
-// CountedOn returns how many guards are counted on the stripe c.
-func CountedOn(c *atomic.Uint64) int64 { return int64(c.Load() - fresh) }
+// GuardsOn returns the number of guards that are counted on the stripe c.
+func GuardsOn(c *Counter) int64 { return int64(c.Load() - emptyStripe) }
 
-// Clash has n believe that two goroutines got into each other's way.
-func (n *Node) Clash() { n.clashed() }
+// NoteCollision calls noteCollision.
+func (n *Node) NoteCollision() { n.noteCollision() }
 
-// Pretend counts d guards on some stripe of a spread n.
-func (n *Node) Pretend(d int64) { n.spread.Load().pick().Add(uint64(d)) }
+// AddGuards adds d to the count of a stripe of n.
+func (n *Node) AddGuards(d int64) { n.stripes.Load().pick().Add(uint64(d)) }
 
-// StripesNow returns what has operations go by the stripes that n has now, as if they had read the pointer to them in time.
-func (n *Node) StripesNow() (late func(operation func())) {
-	s := n.spread.Load()
+// KeepStripes returns a function that runs operations on n with the stripes that n has now, like a
+// goroutine that has loaded the pointer to the stripes already.
+func (n *Node) KeepStripes() (withOldStripes func(operation func())) {
+	s := n.stripes.Load()
 	return func(operation func()) {
-		now := n.spread.Swap(s)
+		now := n.stripes.Swap(s)
 		operation()
-		n.spread.Store(now)
+		n.stripes.Store(now)
 	}
 }
 
-// WarnAlone is what a stopper begins with who is then held up.
-func (n *Node) WarnAlone() { n.word.Or(warned) }
+// SetWarned sets the warned bit of n only, like a Warn that has not reached the descendants yet.
+func (n *Node) SetWarned() { n.word.Or(warned) }
+
+// Lock locks the mutex of n, which guards the list of its children.
+func (n *Node) Lock() (unlock func()) {
+	n.mu.Lock()
+	return n.mu.Unlock
+}
+
+// addresses maps the address of each counter of the nodes to a name.
+func addresses(nodes map[string]*Node) map[uintptr]string {
+	names := map[uintptr]string{}
+	for name, n := range nodes {
+		names[uintptr(unsafe.Pointer(&n.word))] = name
+		if s := n.stripes.Load(); s != nil {
+			for i := range s.cells {
+				names[uintptr(unsafe.Pointer(&s.cells[i].count))] = fmt.Sprintf("%s[%d]", name, i)
+			}
+		}
+	}
+	return names
+}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -13,229 +12,272 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/internal/packed"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// stressSize is the number of acquisitions: SWANSONG_STRESS, or what takes about a second.
-func stressSize(t *testing.T) int {
+// The stress tests run rounds of concurrent operations and stop at the first violation, with the
+// seed of the round, the words of the nodes, and the last transitions if they were recorded.
+// docs/internals/debugging.md explains how to read and replay them. Environment variables:
+//
+//	SWANSONG_STRESS  the number of acquisitions; default one million, about a second
+//	SWANSONG_SEED    the seed of all rounds; by default each round has its own
+//
+// A seed determines the operations of each goroutine, but not how they interleave.
+
+// fromEnv returns the number in the environment variable name, or fallback if it is not set.
+func fromEnv(t *testing.T, name string, fallback int) int {
 	t.Helper()
-	s := os.Getenv("SWANSONG_STRESS")
+	s := os.Getenv(name)
 	if s == "" {
-		return 1_000_000
+		return fallback
 	}
 	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 {
-		t.Fatalf("SWANSONG_STRESS=%q: want a number of acquisitions", s)
+	if err != nil || n < 0 {
+		t.Fatalf("%s=%q: want a number", name, s)
 	}
 	return n
 }
 
-// A counter is one scope of either implementation.
+func stressSize(t *testing.T) int {
+	t.Helper()
+	return fromEnv(t, "SWANSONG_STRESS", rounds(1_000_000))
+}
+
+// seedOf returns the seed of a round.
+func seedOf(t *testing.T, round int) int { return fromEnv(t, "SWANSONG_SEED", round) }
+
+// report fails the test with the description of a violation.
+func report(t *testing.T, seed int, violation string) {
+	t.Helper()
+	t.Fatalf("seed %d: %s\nto run this seed only: SWANSONG_SEED=%d go test -tags packedtrace -run '^%s$' ./internal/packed",
+		seed, violation, seed, t.Name())
+}
+
+// roundLimit is how long a round may take before the watchdog ends the test. Rounds take
+// milliseconds.
+const roundLimit = 30 * time.Second
+
+// A counter is one scope of the real or the naive implementation.
 type counter interface {
 	acquire()
 	release()
 	stop()
-	complete() bool
+	isComplete() bool
 }
 
 // A tree is a line of scopes.
-type tree struct{ root, leaf counter }
+type tree struct {
+	root, leaf counter
+	nodes      map[string]*packed.Node // of the real implementation
+}
 
 const stressDepth = 4
 
-// together lets goroutines begin at the same moment, each on a processor of its own. A channel would make all of them
-// runnable on one processor, and the first be through before the second has moved.
-type together struct{ n atomic.Int32 }
-
-func (m *together) wait(all int32) {
-	for m.n.Add(1); m.n.Load() < all; {
-		runtime.Gosched()
+// checkRoot lets two goroutines acquire and release guards of the leaf. While they hold one, they
+// check that the root is not complete. One of them also stops the root, at a different time in each
+// round; guards acquired afterwards are late guards, and count as well. Rounds have different
+// lengths, because a late guard may repair what the stop has left behind.
+//
+// It returns a description of the first violation: the root was complete while a guard was held, or
+// it was not complete at the end.
+func checkRoot(t tree, seed int) (acquisitions int, violation string) {
+	each := 1 << (seed % 8)
+	stopAt := seed / 8 % (each + 1)
+	var once sync.Once
+	violated := func(what string) {
+		once.Do(func() {
+			packed.FreezeTransitions()
+			violation = what + "\n" + dump(t.nodes)
+		})
 	}
-}
-
-// holdAndLook has two goroutines take and release guards of one leaf, and look at the root while they hold one. One of
-// them stops the root on the way, at another moment in every round; the guards after that are late ones and count all
-// the same. Short rounds matter as much as long ones: a late guard may repair what the stop left behind. It returns how
-// often the root was complete while a guard was held, or not complete in the end, and gives up when enough says so.
-func holdAndLook(newTree func(depth int) tree, acquisitions int, enough func(violations int) bool) (done, violations int) {
-	for round := 0; done < acquisitions && !enough(violations); round++ {
-		t := newTree(stressDepth)
-		each := 1 << (round % 8)
-		var missed atomic.Int64
-		var wg sync.WaitGroup
-		var meet together
-		for worker := range 2 {
-			wg.Go(func() {
-				meet.wait(2)
-				for i := range each + 1 {
-					if worker == 0 && i == round/8%(each+1) {
-						t.root.stop()
-					}
-					if i == each {
-						break // who stops last leaves the root to the other one's guards
-					}
-					t.leaf.acquire()
-					if t.root.complete() {
-						missed.Add(1)
-					}
-					t.leaf.release()
+	work := func(stops bool) func() {
+		return func() {
+			for i := range each + 1 {
+				if stops && i == stopAt {
+					t.root.stop()
 				}
-			})
-		}
-		wg.Wait()
-		done += 2 * each
-		violations += int(missed.Load())
-		if !t.root.complete() {
-			violations++ // a guard too many stayed behind
+				if i == each {
+					break
+				}
+				t.leaf.acquire()
+				if t.root.isComplete() {
+					violated("the root (level 0) is complete while a guard of the leaf is held")
+				}
+				t.leaf.release()
+			}
 		}
 	}
-	return done, violations
+	both(work(true), work(false))
+	if !t.root.isComplete() {
+		violated("the root (level 0) is not complete after all guards were released")
+	}
+	return 2 * each, violation
 }
 
-func TestStressCatchesTheNaiveWalk(t *testing.T) {
+// stress runs rounds of checkRoot on new trees, and fails the test at the first violation.
+func stress(t *testing.T, newTree func(depth int) tree, size int) {
+	var current tree
+	done := 0
+	for round := 0; done < size; round++ {
+		seed := seedOf(t, round)
+		current = newTree(stressDepth)
+		watchdog := time.AfterFunc(roundLimit, func() { stuck(t, seed, current.nodes) })
+		acquisitions, violation := checkRoot(current, seed)
+		watchdog.Stop()
+		if violation != "" {
+			report(t, seed, violation)
+		}
+		done += acquisitions
+	}
+}
+
+func TestStress_FindsTheNaiveAlgorithm(t *testing.T) {
 	begin := time.Now()
-	done, violations := holdAndLook(newNaive, math.MaxInt, func(violations int) bool {
-		return violations > 0 || time.Since(begin) > 30*time.Second
-	})
-	t.Logf("%d acquisitions, %d violations", done, violations)
-	if violations == 0 {
-		t.Error("the stress finds nothing wrong with an algorithm that loses guards, so it proves nothing")
+	for round := 0; round < math.MaxInt && time.Since(begin) < 30*time.Second; round++ {
+		if _, violation := checkRoot(newNaiveTree(stressDepth), round); violation != "" {
+			t.Logf("violation in round %d", round)
+			return
+		}
 	}
+	t.Error("the stress test finds no violation in an algorithm that loses guards, so it proves nothing")
 }
 
-type real struct{ packed.Node }
+// A realNode is a Node as a counter.
+type realNode struct{ packed.Node }
 
-func newReal(depth int) tree {
-	root := &real{}
-	root.Init(nil, idle{}, false)
+func newRealTree(depth int) tree {
+	root := &realNode{}
+	root.Init(nil, noOwner{}, false)
+	t := tree{root: root, nodes: map[string]*packed.Node{"level 0": &root.Node}}
 	leaf := root
-	for range depth {
-		n := &real{}
-		n.Init(&leaf.Node, idle{}, false)
+	for i := range depth {
+		n := &realNode{}
+		n.Init(&leaf.Node, noOwner{}, false)
 		leaf = n
+		t.nodes[fmt.Sprintf("level %d", i+1)] = &n.Node
 	}
-	return tree{root: root, leaf: leaf}
+	t.leaf = leaf
+	return t
 }
 
-func (n *real) acquire()       { n.Acquire() }
-func (n *real) release()       { n.Release() }
-func (n *real) stop()          { n.Stop() }
-func (n *real) complete() bool { return n.Complete() }
+func (n *realNode) acquire()         { n.AcquireOne() }
+func (n *realNode) release()         { n.ReleaseOne() }
+func (n *realNode) stop()            { n.Stop() }
+func (n *realNode) isComplete() bool { return n.IsComplete() }
 
-func TestStressNoGuardIsMissed(t *testing.T) {
-	done, violations := holdAndLook(newReal, stressSize(t), func(int) bool { return false })
-	t.Logf("%d acquisitions, %d violations", done, violations)
-	if violations > 0 {
-		t.Errorf("%d times the root was complete while a guard was held, or not complete in the end", violations)
-	}
-}
-
-// newSpreadTree is newReal with guards that count on stripes, on every level.
-func newSpreadTree(depth int) tree {
-	t := newReal(depth)
-	t.leaf.acquire() // links them all
-	for n := &t.leaf.(*real).Node; n != nil; n = n.Parent() {
-		n.Spread()
+// newStripedTree is like newRealTree, but all nodes have stripes.
+func newStripedTree(depth int) tree {
+	t := newRealTree(depth)
+	t.leaf.acquire() // links all nodes
+	for _, n := range t.nodes {
+		n.Grow()
 	}
 	t.leaf.release()
 	return t
 }
 
-func TestStressNoSpreadGuardIsMissed(t *testing.T) {
-	done, violations := holdAndLook(newSpreadTree, stressSize(t)/2, func(violations int) bool { return violations > 100 })
-	t.Logf("%d acquisitions, %d violations", done, violations)
-	if violations > 0 {
-		t.Errorf("%d times the root was complete while a guard was held, or not complete in the end", violations)
-	}
-}
+func TestStress_NoGuardIsMissed(t *testing.T) { stress(t, newRealTree, stressSize(t)) }
 
-// A member is a scope of the random stress. It is pinned at most once and then, as a scope with Work is, unpinned by
-// its own completion.
+func TestStress_NoGuardOnStripesIsMissed(t *testing.T) { stress(t, newStripedTree, stressSize(t)/2) }
+
+// A member is a scope of the random stress. It is pinned at most once, and is unpinned by its own
+// completion, like a scope with a Work context.
 type member struct {
 	packed.Node
-	parent *member
-	told   atomic.Bool
-	signal atomic.Bool // given here
+	name      string // the path, such as "0/1/3"
+	parent    *member
+	completed atomic.Bool // OnComplete was called
+	signalled atomic.Bool // the stop of this member was signalled
 }
 
-func (m *member) Completed() {
-	m.told.Store(true)
+func (m *member) OnComplete() {
+	m.completed.Store(true)
 	m.Unpin()
 }
 
-// end gives the signal, in order.
+// end stops m in the order that ctxshutdown uses: warn, signal, stop.
 func (m *member) end() {
 	m.Warn()
-	m.signal.Store(true)
+	m.signalled.Store(true)
 	m.Stop()
 }
 
-func (m *member) signalled() bool {
+// isSignalled reports whether the stop of m or of an ancestor was signalled.
+func (m *member) isSignalled() bool {
 	for a := m; a != nil; a = a.parent {
-		if a.signal.Load() {
+		if a.signalled.Load() {
 			return true
 		}
 	}
 	return false
 }
 
-func (m *member) child() *member {
-	c := &member{parent: m}
+func (m *member) child(name string) *member {
+	c := &member{name: m.name + "/" + name, parent: m}
 	c.Init(&m.Node, c, false)
 	return c
 }
 
-// A crew is what the workers of one round share.
-type crew struct {
-	scopes       []*member // the root first, parents before children
+// A population is the tree of one round of the random stress, shared by its goroutines.
+type population struct {
+	members      []*member // the root first, parents before children
 	acquisitions atomic.Int64
-	violations   atomic.Int64
+
+	mu        sync.Mutex
+	violation string // the first
 }
 
-func newCrew() *crew {
-	root := &member{}
+func newPopulation() *population {
+	root := &member{name: "0"}
 	root.Init(nil, root, false)
-	c := &crew{scopes: []*member{root}}
-	// Two siblings on every level, so that lists are shared, and a line of them four deep.
-	for _, parent := range []int{0, 0, 1, 1, 3, 3, 5, 5} {
-		c.scopes = append(c.scopes, c.scopes[parent].child())
+	p := &population{members: []*member{root}}
+	// Two siblings on each level, so that nodes share lists, and a line of four levels.
+	for i, parent := range []int{0, 0, 1, 1, 3, 3, 5, 5} {
+		p.members = append(p.members, p.members[parent].child(fmt.Sprint(i+1)))
 	}
-	return c
+	return p
 }
 
-func (c *crew) violated(t *testing.T, what string) {
-	if c.violations.Add(1) <= 10 {
-		t.Error(what)
+// nodes returns the nodes of the members and of others, by name.
+func (p *population) nodes(others ...*member) map[string]*packed.Node {
+	nodes := map[string]*packed.Node{}
+	for _, m := range append(others, p.members...) {
+		nodes[m.name] = &m.Node
+	}
+	return nodes
+}
+
+// violated records the first violation. involved are members that take part in it.
+func (p *population) violated(involved []*member, format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.violation == "" {
+		packed.FreezeTransitions()
+		p.violation = fmt.Sprintf(format, args...) + "\n" + dump(p.nodes(involved...))
 	}
 }
 
-// holding takes a guard of m, checks that everything above knows, and calls f under it.
-func (c *crew) holding(t *testing.T, m *member, f func()) {
-	m.Acquire()
-	c.acquisitions.Add(1)
+// withGuard acquires a guard of m, checks that no ancestor is complete, calls f, and releases the
+// guard. f may be nil.
+func (p *population) withGuard(m *member, f func()) {
+	m.AcquireOne()
+	p.acquisitions.Add(1)
 	for a := m; a != nil; a = a.parent {
-		if a.Complete() {
-			c.violated(t, "a scope is complete while a guard is held in its subtree")
+		if a.IsComplete() {
+			p.violated([]*member{a, m}, "node %s is complete while a guard of node %s is held", a.name, m.name)
 		}
 	}
 	if f != nil {
 		f()
 	}
-	m.Release()
+	m.ReleaseOne()
 }
 
-func isClosed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
-	}
-}
-
-func (c *crew) work(t *testing.T, r *rand.Rand, n int) {
+// work performs n random operations.
+func (p *population) work(r *rand.Rand, n int) {
 	for range n {
-		m := c.scopes[r.IntN(len(c.scopes))]
-		above := c.scopes[0]
+		m := p.members[r.IntN(len(p.members))]
+		above := p.members[0]
 		for a := m; a != nil; a = a.parent {
 			if r.IntN(3) == 0 {
 				above = a
@@ -244,63 +286,26 @@ func (c *crew) work(t *testing.T, r *rand.Rand, n int) {
 		}
 		switch dice := r.IntN(200); {
 		case dice < 100:
-			c.holding(t, m, nil)
-		case dice < 140: // maybe late: whoever holds a guard is given a channel that waits for it
-			earlier := above.Done()
-			c.holding(t, m, func() {
-				open := !isClosed(earlier)
-				if isClosed(above.Done()) {
-					c.violated(t, "Done returned a closed channel while a guard was held")
-				}
-				if open && isClosed(earlier) {
-					c.violated(t, "a channel was closed while a guard was held")
-				}
-			})
-		case dice < 160: // clones: a second guard while one is held
-			c.holding(t, m, func() { c.holding(t, m, nil) })
-		case dice < 180: // a child that lives briefly, with a grandchild, and is stopped from below or above
-			kid := m.child()
-			grandkid := kid.child()
-			c.holding(t, grandkid, func() {
-				kid.Stop()
-				if kid.Complete() {
-					c.violated(t, "a scope is complete while its child holds a guard")
-				}
-			})
-			if !kid.Complete() {
-				c.violated(t, "a scope that was stopped and holds nothing is not complete")
-			}
-		case dice < 190: // pinned: told, or complete already when it looks
-			kid := m.child()
-			kid.Pin()
-			seen := kid.Complete()
-			c.holding(t, kid, nil)
-			done := kid.Done()
-			kid.Stop()
-			if !isClosed(done) {
-				c.violated(t, "a scope was stopped and holds nothing, and its channel is open")
-			}
-			if !seen && !kid.told.Load() {
-				c.violated(t, "a pinned scope completed and its owner was not told")
-			}
-		case dice < 191: // a try, which is told by what it has counted in whether a stop was signalled before
-			late := m.signalled()
-			counted, v := m.Count()
-			m.Acquired(counted, v)
-			if late && (packed.Unsignalled(v) || m.Unsignalled()) {
-				c.violated(t, "a scope was signalled, and who counted after that does not know")
-			}
-			c.acquisitions.Add(1)
-			m.Discount(counted)
-		case dice < 193: // from now on, or not at all if it has been stopped
-			m.Spread()
-			c.holding(t, m, nil)
+			p.withGuard(m, nil)
+		case dice < 140:
+			p.checkDone(m, above)
+		case dice < 160: // a second guard while one is held, like Clone
+			p.withGuard(m, func() { p.withGuard(m, nil) })
+		case dice < 180:
+			p.checkGrandchild(m)
+		case dice < 190:
+			p.checkPinned(m)
+		case dice < 191:
+			p.checkWarning(m)
+		case dice < 193:
+			m.Grow() // has no effect if m is sealed
+			p.withGuard(m, nil)
 		case dice < 199:
-			m.child().Stop()
-			c.acquisitions.Add(1) // bounds the rounds where it is drawn often
-		case r.IntN(2) == 0: // enough children on one list for a sweep, and they are forgotten
+			m.child("stopped").Stop()
+			p.acquisitions.Add(1) // counted so that a test with many of these ends
+		case r.IntN(2) == 0: // enough children for a sweep of the list of m
 			for range 40 {
-				c.holding(t, m.child(), nil)
+				p.withGuard(m.child("brief"), nil)
 			}
 		default:
 			m.end()
@@ -308,34 +313,106 @@ func (c *crew) work(t *testing.T, r *rand.Rand, n int) {
 	}
 }
 
-func TestStressEverything(t *testing.T) {
-	size := stressSize(t)
-	var acquisitions, violations, rounds int
-	for ; acquisitions < size && violations == 0; rounds++ {
-		c := newCrew()
-		before := make([]<-chan struct{}, len(c.scopes))
-		for i, m := range c.scopes {
-			before[i] = m.Done()
+// checkDone checks the channels of above while a guard of m is held. The guard may be a late one.
+func (p *population) checkDone(m, above *member) {
+	earlier := above.Done()
+	p.withGuard(m, func() {
+		open := !testkit.IsClosed(earlier)
+		if testkit.IsClosed(above.Done()) {
+			p.violated([]*member{above, m}, "Done of node %s returned a closed channel while a guard of node %s is held", above.name, m.name)
 		}
-		var wg sync.WaitGroup
-		for worker := range 3 {
-			wg.Go(func() { c.work(t, rand.New(rand.NewPCG(uint64(rounds), uint64(worker))), 150) })
+		if open && testkit.IsClosed(earlier) {
+			p.violated([]*member{above, m}, "a channel of node %s was closed while a guard of node %s is held", above.name, m.name)
 		}
-		wg.Wait()
-		// Somebody has to signal every scope: the counting does not.
-		for _, m := range c.scopes {
-			m.end()
+	})
+}
+
+// checkGrandchild stops a child of m while a guard of the child's child is held.
+func (p *population) checkGrandchild(m *member) {
+	child := m.child("a")
+	grandchild := child.child("b")
+	p.withGuard(grandchild, func() {
+		child.Stop()
+		if child.IsComplete() {
+			p.violated([]*member{child, grandchild}, "node %s is complete while a guard of node %s is held", child.name, grandchild.name)
 		}
-		for i, m := range c.scopes {
-			switch {
-			case !m.Complete() || !isClosed(m.Done()):
-				c.violated(t, fmt.Sprintf("scope %d was stopped and holds nothing, and is not complete", i))
-			case !isClosed(before[i]): // a lost wake-up: whoever waits would wait for ever
-				c.violated(t, fmt.Sprintf("scope %d is complete, and the channel that was asked for first is open", i))
-			}
-		}
-		acquisitions += int(c.acquisitions.Load())
-		violations += int(c.violations.Load())
+	})
+	if !child.IsComplete() {
+		p.violated([]*member{child, grandchild}, "node %s was stopped and has no guards, but is not complete", child.name)
 	}
-	t.Logf("%d acquisitions in %d trees, %d violations", acquisitions, rounds, violations)
+}
+
+// checkPinned checks that the owner of a pinned child of m learns of its completion.
+func (p *population) checkPinned(m *member) {
+	child := m.child("pinned")
+	child.Pin()
+	completeBefore := child.IsComplete()
+	p.withGuard(child, nil)
+	done := child.Done()
+	child.Stop()
+	if !testkit.IsClosed(done) {
+		p.violated([]*member{child}, "node %s was stopped and has no guards, but its channel is open", child.name)
+	}
+	if !completeBefore && !child.completed.Load() {
+		p.violated([]*member{child}, "node %s is pinned and complete, but OnComplete was not called", child.name)
+	}
+}
+
+// checkWarning checks that BeforeWarning is false for an acquisition after the signal.
+func (p *population) checkWarning(m *member) {
+	signalledBefore := m.isSignalled()
+	c, v := m.Count()
+	m.FinishAcquire(c, v)
+	if signalledBefore && (packed.BeforeWarning(v) || m.BeforeWarning()) {
+		p.violated([]*member{m}, "BeforeWarning is true for a guard of node %s that was acquired after the signal", m.name)
+	}
+	p.acquisitions.Add(1)
+	m.Release(c)
+}
+
+func TestStress_RandomOperations(t *testing.T) {
+	size := stressSize(t)
+	acquisitions, round := 0, 0
+	for ; acquisitions < size; round++ {
+		seed := seedOf(t, round)
+		p := newPopulation()
+		watchdog := time.AfterFunc(roundLimit, func() { stuck(t, seed, p.nodes()) })
+		p.run(uint64(seed))
+		watchdog.Stop()
+		if p.violation != "" {
+			report(t, seed, p.violation)
+		}
+		acquisitions += int(p.acquisitions.Load())
+	}
+	t.Logf("%d acquisitions in %d trees", acquisitions, round)
+}
+
+// run performs one round: three goroutines work on the tree, then all members are stopped.
+func (p *population) run(seed uint64) {
+	before := make([]<-chan struct{}, len(p.members))
+	for i, m := range p.members {
+		before[i] = m.Done()
+	}
+	var wg sync.WaitGroup
+	for worker := range 3 {
+		wg.Go(func() { p.work(rand.New(rand.NewPCG(seed, uint64(worker))), 150) })
+	}
+	wg.Wait()
+	// A stop of the root does not signal its descendants, so each member is stopped.
+	for _, m := range p.members {
+		m.end()
+	}
+	for i, m := range p.members {
+		switch {
+		case !m.IsComplete() || !testkit.IsClosed(m.Done()):
+			p.violated(nil, "node %s was stopped and has no guards, but is not complete", m.name)
+		case !testkit.IsClosed(before[i]):
+			p.violated(nil, "node %s is complete, but its channel from before the round is open", m.name)
+		}
+	}
+}
+
+// stuck ends the test program because a round of the stress does not end.
+func stuck(t *testing.T, seed int, nodes map[string]*packed.Node) {
+	crash(fmt.Sprintf("%s, seed %d: the round is still running after %v", t.Name(), seed, roundLimit), nodes)
 }

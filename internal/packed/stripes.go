@@ -8,230 +8,238 @@ import (
 	"unsafe"
 )
 
-// One word is one cache line, and processors that write to it in turn wait for each other. While a scope is live,
-// nobody asks whether it is empty: only the sum of its guards matters. So a scope on which goroutines are seen to clash
-// spreads its guards over stripes, a cache line each, until it is sealed; the reference counts of Linux's percpu_ref
-// do the same. A scope where nothing clashes has no stripes and pays for one nil pointer.
+// One word is one cache line, and processors that write to the same line wait for each other. While
+// a node is live, only the sum of its guards matters. So a node on which goroutines collide counts
+// its guards on several stripes, one cache line each, until it is sealed. Linux's percpu_ref works
+// in the same way. A node without collisions has no stripes, and only pays for a nil pointer.
 //
-//	alone → spread   grow, when enough clashes have been noticed in a short time
-//	spread → alone   gather, by a sweep of the parent's list that finds nothing held: it may be spread again
-//	spread → alone   fold, by the seal, before the scope stops being live; for good
+//	word → stripes   grow, after many collisions within a short time
+//	stripes → word   foldIfIdle, by a sweep that finds no guards; the node may grow stripes again
+//	stripes → word   fold, during the seal, while the node is still live; final
 //
-// The pointer to the stripes is what an acquisition looks at first. A guard remembers what it was counted in, and is given back
-// there, however late: operations on the word and on stripes may be mixed in any way, since they all count in the total.
+// An acquisition loads the pointer to the stripes first, and the guard remembers the counter it was
+// counted in. It is released there, even if n has folded its stripes since. Operations on the word
+// and on stripes may mix in any order, because only the total counts.
 //
-// What holds:
+// Three properties hold (docs/internals/counting.md#stripes):
 //
-//  1. A scope that is spread is live and linked, and its walk has not begun to seal it. Guards held are then the count
-//     in the word, less bias, and the sum of the stripes. While a fold or gather is under way, only the total means something.
-//  2. The bias is in the word from before the first operation on a stripe until fold or gather has put the sum there. To
-//     all that looks at the word it is guards that are held: the scope is not empty and does not drop out of its parent's
-//     list, and a release whose acquisition is in the sum cannot borrow from the canary. So who would have a scope drop
-//     out gathers first; else one that was hot once, and is forgotten, would never be collected, nor its stripes.
-//  3. Fold and gather take the count of each stripe and leave the mark sealed, in one step. So an operation on a stripe is
-//     either in the sum, or finds the mark and is done again on the word, as if it had come later. Whoever has returned is
-//     counted, then, when the fold is done; and the last release that finds the mark wakes who waits, as on any word.
-//     Stripes that were given up are never used again: who still goes by them finds the marks.
+//  1. A node with stripes is live and linked, and its seal has not folded them yet. Its number of
+//     guards is the count in the word, minus bias, plus the sum of the stripes. During a fold, only
+//     this total is meaningful.
+//  2. The word contains the bias from before the first operation on a stripe until a fold has added
+//     the sum. The bias looks like guards, so the node is not empty and stays linked. It also keeps
+//     a release on the word from borrowing from the canary if the acquisition is part of the sum.
+//     A sweep must therefore fold idle stripes: otherwise an abandoned node would stay linked.
+//  3. A fold takes the count of a stripe and marks the stripe as folded in one atomic step. So an
+//     operation on a stripe either is part of the sum, or sees the mark and is repeated on the
+//     word. After the fold, the word counts every acquisition that has returned. A release that
+//     sees the mark completes the node if it is the last, like any release on a word. Folded
+//     stripes are never used again.
 //
-// Nothing else of the protocol knows of stripes: before and after, the scope is its word, and in between it is live.
+// The rest of the protocol does not depend on stripes: before and after, the node is its word, and
+// in between it is live.
 //
-// The count of a single stripe has no bounds that anybody looks at, so while a scope is spread nobody notices that guards are
-// released that were never acquired, or that 2^30 are held. The fold does, and Stop panics once its work is done: like a
-// sync.WaitGroup, whose Wait may be the one to panic.
+// A single stripe has no bounds, so releases without an acquisition and more than 2^30 guards are
+// not noticed while a node has stripes. The fold notices them, and Stop panics after its work is
+// done, in the way that sync.WaitGroup may panic in Wait.
 type stripes struct {
 	factor atomic.Uint64 // of the hash; odd
-	shift  uint8         // takes a hash to an index
+	shift  uint8         // reduces a hash to an index
 	cells  []stripe
-	_      [128 - 40]byte // every acquisition reads this: no neighbour may write beside it
+	_      [128 - 40]byte // keeps other writes off the line that every acquisition reads
 }
 
-// A stripe is alone on its cache line, and on the pair of lines that some processors fetch at once.
+// A stripe fills two cache lines, because some processors fetch lines in pairs.
 type stripe struct {
-	count atomic.Uint64
+	count Counter
 	_     [128 - 8]byte
 }
 
 const (
-	// bias stands in the word for what is counted on the stripes.
+	// bias is in the word instead of the guards that are counted on stripes.
 	bias = canary / 2
-	// fresh is a stripe that counts nothing. It looks like the word of a scope that is live and linked, so that the guard path
-	// has one test for both, and warned: whether a stop has been signalled is to be asked of the word.
-	fresh = live | warned | canary
-	// sealed marks a stripe whose count has been taken. It is not live, and stays so: that would take more operations that
-	// still come by than there can be guards.
-	sealed = live / 2
 
-	golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio: neighbours are hashed far apart
-	redeal = 0xd1342543de82ef95 // any other odd number
+	// emptyStripe is a stripe that counts no guards. It has the flags of a live and linked node, so
+	// that the fast path needs one test for both. It has the warned flag because a stripe cannot
+	// tell whether a stop was signalled: BeforeWarning must look at the word.
+	emptyStripe = live | warned | canary
 
-	perProc    = 4   // stripes for each processor, so that few goroutines that run at once share one
-	maxStripes = 256 // 32 kB
+	// foldedStripe marks a stripe whose count has been added to the word. Its live flag is clear,
+	// and operations that still arrive cannot set it: there would have to be more of them than
+	// guards exist.
+	foldedStripe = live / 2
 
-	// A scope has to be hot, not just old: clashes count within a window. A goroutine that does nothing but acquire and
-	// release notices thousands in one.
-	window = 20 // log2 of nanoseconds, a millisecond
-	enough = 64
+	goldenRatio = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio: spreads neighbouring keys
+	rehash      = 0xd1342543de82ef95 // a second odd multiplier, changes the hash after collisions
+
+	stripesPerProc = 4   // so that few goroutines that run at the same time share a stripe
+	maxStripes     = 256 // 32 kB
+
+	// Collisions are counted in time windows, because stripes are for nodes that are contended now,
+	// not for old ones. A goroutine that only acquires and releases sees thousands in one window.
+	windowBits     = 20 // a window has 2^20 ns, about a millisecond
+	manyCollisions = 64 // in one window
 )
 
 func newStripes(procs int) *stripes {
-	log := bits.Len(uint(min(perProc*procs, maxStripes) - 1))
+	log := bits.Len(uint(min(stripesPerProc*procs, maxStripes) - 1))
 	s := &stripes{shift: uint8(64 - log), cells: make([]stripe, 1<<log)}
-	s.factor.Store(golden)
+	s.factor.Store(goldenRatio)
 	for i := range s.cells {
-		s.cells[i].count.Store(fresh)
+		s.cells[i].count.Store(emptyStripe)
 	}
 	return s
 }
 
-// pick returns the stripe for the calling goroutine.
+// pick returns the stripe of the calling goroutine, chosen by the address of its stack.
 //
-// Which stack a goroutine runs on is the one thing of its own that it can learn for nothing. Two kilobytes are the
-// smallest stack, so no two goroutines share a key, and one has few. Measured, for an addition and its counterpart, which
-// picked anew then, by one goroutine and by two (where that is halved, they do not get into each other's way):
-//
-//	the stack's address             7 ns    4 ns
-//	the same, but only two stripes  7 ns   36 ns, once in two runs: the goroutines share one
-//	math/rand/v2                   18 ns   22 ns: every line goes back and forth
-//	a token from a sync.Pool       33 ns   18 ns: no two processors share one, but it is taken and put back each time
-//
-// Two goroutines that do share a stripe notice that they clash, and clashed has all of them hashed anew.
-func (s *stripes) pick() *atomic.Uint64 {
-	var here byte
-	return &s.cells[s.index(uintptr(unsafe.Pointer(&here)))].count
+// The stack address is a free value that differs between goroutines: stacks have at least 2 kB, so
+// no two goroutines have the same key, and a goroutine has few keys. A random number or a token
+// from a sync.Pool costs more than the addition itself (docs/internals/counting.md#stripes).
+// Goroutines whose keys fall on the same stripe collide, and noteCollision then changes the hash.
+func (s *stripes) pick() *Counter {
+	var local byte
+	return &s.cells[s.index(uintptr(unsafe.Pointer(&local)))].count
 }
 
-// index hashes the address of a stack.
+// index returns the index of the stripe for a stack address.
 func (s *stripes) index(stack uintptr) uint64 {
 	return uint64(stack>>11) * s.factor.Load() >> (s.shift & 63)
 }
 
-// epoch is what windows are counted from. In a synctest bubble the clock is another one; all that matters is whether it
-// has moved on.
+// epoch is the start of the first time window. A synctest bubble has a different clock, which does
+// no harm: only whether the window has changed matters.
 var epoch = time.Now()
 
-// clashed notes that another goroutine has changed a counter of n within the few nanoseconds since the caller did, and
-// does something about it when that happens often: the scope is spread, or the goroutines are dealt to its stripes
-// anew. Notes may be lost; there will be more.
-func (n *Node) clashed() {
-	now := uint32(time.Since(epoch)>>window) << 8
-	c := n.clashes.Load()
+// noteCollision records that another goroutine has changed a counter of n within the few
+// nanoseconds since the caller changed it. After manyCollisions in one time window, it gives n
+// stripes, or changes the hash if n has stripes already. Records may be lost; more will follow.
+func (n *Node) noteCollision() {
+	now := uint32(time.Since(epoch)>>windowBits) << 8
+	c := n.collisions.Load()
 	if c&^0xff != now {
 		c = now
 	}
-	if c&0xff > enough {
-		return // this window has had its turn
+	if c&0xff > manyCollisions {
+		return // contention in this window was already handled
 	}
 	c++
-	n.clashes.Store(c)
-	if c&0xff != enough {
+	n.collisions.Store(c)
+	if c&0xff != manyCollisions {
 		return
 	}
-	if s := n.spread.Load(); s != nil {
-		s.factor.Store(s.factor.Load() * redeal)
+	if s := n.stripes.Load(); s != nil {
+		s.factor.Store(s.factor.Load() * rehash)
 	} else if procs := runtime.GOMAXPROCS(0); procs > 1 {
 		n.grow(procs)
 	}
 }
 
-// grow spreads the guards of n from now on, if it is live, linked and not about to be sealed.
+// grow gives n stripes, if it is live, linked and not being sealed.
 func (n *Node) grow(procs int) {
 	s := newStripes(procs)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closing || n.spread.Load() != nil {
+	if n.sealing || n.stripes.Load() != nil {
 		return
 	}
 	for {
 		v := n.word.Load()
-		if v&(live|loose|canary) != live|canary || v&locals >= bias/2 {
+		if v&(live|unlinked|canary) != live|canary || v&guardBits >= bias/2 {
 			return
 		}
 		if n.word.CompareAndSwap(v, v+bias) {
-			n.spread.Store(s)
+			n.stripes.Store(s)
 			return
 		}
 	}
 }
 
-// take ends the stripes, and returns what was counted on them.
-func (s *stripes) take() (sum int64) {
+// markFolded marks all stripes as folded and returns the sum of their counts.
+func (s *stripes) markFolded() (sum int64) {
 	for i := range s.cells {
-		sum += int64(s.cells[i].count.Swap(sealed) - fresh)
+		sum += int64(s.cells[i].count.Swap(foldedStripe) - emptyStripe)
 	}
 	return sum
 }
 
-// total returns how many guards are held on a spread scope, whose word is v and whose stripes count sum.
-func total(v uint64, sum int64) int64 { return int64(v&locals) - int64(bias) + sum }
+// total returns the number of guards of a node with stripes, whose word is v and whose stripes sum
+// up to sum.
+func total(v uint64, sum int64) int64 { return int64(v&guardBits) - int64(bias) + sum }
 
-// fold puts what is counted on the stripes into the word. The walk has begun, so there will be no others.
+// fold moves the count of the stripes to the word. The caller is seal, which has set n.sealing, so
+// n does not grow stripes again.
 func (n *Node) fold(e *effects) {
-	if n.spread.Load() == nil {
+	if n.stripes.Load() == nil {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := n.spread.Load()
+	s := n.stripes.Load()
 	if s == nil {
-		return // gathered a moment ago
+		return // folded by a sweep since the load above
 	}
-	sum := s.take()
+	sum := s.markFolded()
 	for {
 		v := n.word.Load()
 		total := total(v, sum)
-		held := uint64(max(0, min(total, int64(locals))))
-		if n.word.CompareAndSwap(v, v&^locals|held) {
+		guards := uint64(max(0, min(total, int64(guardBits))))
+		if n.word.CompareAndSwap(v, v&^guardBits|guards) {
 			switch {
 			case total < 0:
 				e.misuse = neverAcquired
-			case total > int64(locals):
+			case total > int64(guardBits):
 				e.misuse = overflow
 			}
 			break
 		}
 	}
-	n.spread.Store(nil)
+	n.stripes.Store(nil)
 }
 
-// gather folds a scope that looks as if it held nothing, which may be wrong: then its guards are in the word as well as on
-// stripes, and it will be spread again if it is still hot. The caller holds the parent's mu.
-func (n *Node) gather() {
-	if n.spread.Load() == nil {
+// foldIfIdle moves the count of the stripes to the word if n appears to hold no guards. That may
+// turn out to be wrong, which does no harm: guards are counted in the word then, and n may grow
+// stripes again. The caller holds the parent's mu.
+func (n *Node) foldIfIdle() {
+	if n.stripes.Load() == nil {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := n.spread.Load()
+	s := n.stripes.Load()
 	if s == nil || n.guards() > 0 {
 		return
 	}
-	sum := s.take()
+	sum := s.markFolded()
 	for {
 		v := n.word.Load()
 		total := total(v, sum)
-		if uint64(total) > locals {
-			// Released and never acquired. It is not for who sweeps to hear of that, but for who stops: see fold.
+		if uint64(total) > guardBits {
+			// More guards were released than acquired. Keep the sum on new stripes instead of
+			// panicking in the sweeping goroutine, which has done nothing wrong; Stop reports the
+			// misuse, see fold.
 			s = newStripes(runtime.GOMAXPROCS(0))
 			s.cells[0].count.Add(uint64(sum))
 			break
 		}
-		if n.word.CompareAndSwap(v, v&^locals|uint64(total)) {
+		if n.word.CompareAndSwap(v, v&^guardBits|uint64(total)) {
 			s = nil
 			break
 		}
 	}
-	n.spread.Store(s)
+	n.stripes.Store(s)
 }
 
-// guards returns how many guards are held on n itself. The caller holds mu, so no fold is under way; but who comes and
-// goes meanwhile may be seen coming and not going, or the other way round.
+// guards returns the number of guards held on n itself. The caller holds mu, so no fold is under
+// way. Acquisitions and releases that happen during the call are included or not, each
+// independently, so the sum may be negative for a moment; the result is clamped at 0.
 func (n *Node) guards() int {
-	held := int64(n.word.Load() & locals)
-	if s := n.spread.Load(); s != nil {
-		held -= int64(bias)
+	guards := int64(n.word.Load() & guardBits)
+	if s := n.stripes.Load(); s != nil {
+		guards -= int64(bias)
 		for i := range s.cells {
-			held += int64(s.cells[i].count.Load() - fresh)
+			guards += int64(s.cells[i].count.Load() - emptyStripe)
 		}
 	}
-	return int(max(0, held))
+	return int(max(0, guards))
 }

@@ -1,36 +1,52 @@
 package packed
 
-// Who counts a guard only if no stop has been signalled asks for the signal after he has counted. Where every signal is
-// warned of by a bit in the words of all that is linked below, the addition has answered that already:
+// TryGuard must fail once the scope has been stopped. Asking the scope's context after every
+// addition would be correct, but takes two fifths of the time of a guard. So a stop gives a warning
+// first: before it cancels the context, Warn sets the warned bit in the word of the node and in the
+// words of all linked descendants, parents first. A node that is linked below a warned parent
+// receives the bit from link. TryGuard reads the bit from the value that its own addition returned:
 //
-//	Warn  sets the bit here and in all that is linked below, before the signal
-//	join  passes it on, like the seal
+//	bit clear   The guard was counted before the warning, and so before the signal.
+//	            TryGuard succeeds without asking.
+//	bit set     The signal may have been given, or may be about to be given.
+//	            TryGuard asks the context.
 //
-// An addition that finds the bit unset was made before the bit was set, and so before the signal. A loose scope learns of
-// nothing, and who counts on it asks. A set bit proves nothing: a signal may be about to be given, or may be given by
-// others, without a warning. Nor does it prove that those below have theirs: a second stopper walks as well.
+// Two kinds of node always require asking: an unlinked node, because Warn does not reach it, and a
+// node whose context can be cancelled by code outside this module, because no warning precedes
+// that. Init creates a node of the second kind with the bit set.
+//
+// docs/internals/counting.md#warning
 
-// Warn is called before the stop of n is signalled. When it returns, [Unsignalled] holds for no acquisition here or below
-// that begins from then on.
+// Warn announces that n is about to be stopped. The caller signals the stop after Warn has
+// returned. From then on, [BeforeWarning] is false for every acquisition on n and its descendants
+// that begins.
+//
+// Warn walks the whole subtree even if the warned bit of n is set already, because a concurrent
+// Warn that has set it may not have reached every descendant yet.
 func (n *Node) Warn() {
 	if n.word.Load()&live == 0 {
-		return // nor is anybody below live, nor will who joins be
+		return // all descendants are sealed, and nodes linked later are born sealed
 	}
-	if n.word.Or(warned)&kin == 0 {
-		return // who joins from now on sees the bit
+	// The bit is set before the children are listed. A child that is linked between the two steps
+	// is in the list, and one that is linked later finds the bit.
+	if n.word.Or(warned)&hasChildren == 0 {
+		return
 	}
 	n.mu.Lock()
-	kids := n.kids.snapshot()
+	children := n.children.snapshot()
 	n.mu.Unlock()
-	for _, k := range kids {
-		k.Warn()
+	for _, c := range children {
+		c.Warn()
 	}
 }
 
-// Unsignalled reports whether the acquisition for which [Node.Count] returned v came before any stop of its scope was
-// signalled. If not, [Node.Unsignalled] may still know, and then the signal is to be asked.
-func Unsignalled(v uint64) bool { return v&(live|loose|canary|warned) == live|canary }
+// BeforeWarning reports whether v, a value returned by [Node.Count], proves that the guard was
+// counted before any stop of its scope was signalled. If it returns false, the scope may still be
+// running: the word of the node may prove it (see [Node.BeforeWarning]), or else the caller must
+// ask the context of the scope.
+func BeforeWarning(v uint64) bool { return v&(live|unlinked|canary|warned) == live|canary }
 
-// Unsignalled reports whether all that came before the call, such as an acquisition on a stripe, came before any stop of n
-// was signalled.
-func (n *Node) Unsignalled() bool { return Unsignalled(n.word.Load()) }
+// BeforeWarning reports whether the word of n proves that everything before the call happened
+// before any stop of n was signalled. It is the second question for a guard that was counted on a
+// stripe, or that was the first on an unlinked node.
+func (n *Node) BeforeWarning() bool { return BeforeWarning(n.word.Load()) }

@@ -6,59 +6,75 @@ import (
 	"github.com/swansong-go/swansong/internal/packed"
 )
 
-// unsignalled acquires, and reports whether that came before any signal as far as the word knows.
-func unsignalled(n *packed.Node) bool {
+// acquiredBeforeWarning acquires a guard and reports what the value of Count says about a warning.
+func acquiredBeforeWarning(n *packed.Node) bool {
 	c, v := n.Count()
-	n.Acquired(c, v)
-	return packed.Unsignalled(v)
+	n.FinishAcquire(c, v)
+	return packed.BeforeWarning(v)
 }
 
-// After a warning no acquisition below passes for one that came before the signal, whether its scope was linked by then or
-// joins later.
-func TestWarn(t *testing.T) {
+// BeforeWarning must be false for acquisitions after a warning, on nodes that were linked at the
+// time of the warning and on nodes that are linked later.
+func TestWarn_ReachesLinkedNodes(t *testing.T) {
 	root := newNode(nil)
 	middle := newNode(root)
 	leaf, late := newNode(middle), newNode(middle)
-	check(t, "on a root", unsignalled(root), true)
-	check(t, "the first on a loose scope", []bool{unsignalled(leaf), leaf.Unsignalled()}, []bool{false, true})
-	check(t, "the second", unsignalled(leaf), true)
-	check(t, "above", unsignalled(middle), true)
+	check(t, "root", acquiredBeforeWarning(root), true)
+	check(t, "first guard of an unlinked node: by the value, by the word", []bool{acquiredBeforeWarning(leaf), leaf.BeforeWarning()}, []bool{false, true})
+	check(t, "second guard", acquiredBeforeWarning(leaf), true)
+	check(t, "parent of the leaf", acquiredBeforeWarning(middle), true)
 	root.Warn()
-	check(t, "warned: root, middle and leaf", []bool{unsignalled(root), unsignalled(middle), unsignalled(leaf)}, []bool{false, false, false})
-	unsignalled(late)
-	check(t, "who has joined since", unsignalled(late), false)
-	check(t, "live as before", []bool{root.Live(), middle.Live(), leaf.Live(), late.Live()}, []bool{true, true, true, true})
+	check(t, "root, middle, leaf after the warning", []bool{acquiredBeforeWarning(root), acquiredBeforeWarning(middle), acquiredBeforeWarning(leaf)}, []bool{false, false, false})
+	acquiredBeforeWarning(late)
+	check(t, "a node linked after the warning", acquiredBeforeWarning(late), false)
+	check(t, "live", []bool{root.IsLive(), middle.IsLive(), leaf.IsLive(), late.IsLive()}, []bool{true, true, true, true})
 
 	n := &packed.Node{}
-	n.Init(nil, idle{}, true)
-	check(t, "who may be signalled without a warning", unsignalled(n), false)
+	n.Init(nil, noOwner{}, true)
+	check(t, "a node that can be cancelled without a warning", acquiredBeforeWarning(n), false)
 
-	_, n = newSpread(t)
-	check(t, "on a stripe", []bool{unsignalled(n), n.Unsignalled()}, []bool{false, true})
+	_, n = newStriped(t)
+	check(t, "on a stripe: by the value, by the word", []bool{acquiredBeforeWarning(n), n.BeforeWarning()}, []bool{false, true})
 	n.Warn()
-	check(t, "on a stripe, warned", []bool{unsignalled(n), n.Unsignalled()}, []bool{false, false})
+	check(t, "on a stripe, after the warning", []bool{acquiredBeforeWarning(n), n.BeforeWarning()}, []bool{false, false})
 }
 
-// A second stopper does not take the first one's bit for all of his warning.
-func TestWarn_Again(t *testing.T) {
+// A guard that is counted while another goroutine links its node must not pass for a guard from
+// before the warning of the parent. The time window is a few nanoseconds wide: the test notices it
+// with -tags packedtrace only.
+func TestLink_CopiesWarnedBitBeforeNodeCountsAsLinked(t *testing.T) {
+	for range rounds(2000) {
+		root := newNode(nil)
+		child := newNode(root)
+		root.Warn()
+		var before [3]bool
+		both(child.AcquireOne, func() {
+			for i := range before {
+				before[i] = acquiredBeforeWarning(child)
+			}
+		})
+		checkNodes(t, "counted before the warning", before, [3]bool{}, map[string]*packed.Node{"root": root, "child": child})
+	}
+}
+
+func TestWarn_SecondCallWarnsDescendantsAgain(t *testing.T) {
 	root := newNode(nil)
 	leaf := newNode(root)
-	leaf.Acquire()
-	root.WarnAlone()
-	check(t, "the first has not come to the leaf yet", leaf.Unsignalled(), true)
+	leaf.AcquireOne()
+	root.SetWarned()
+	check(t, "the first warning has not reached the leaf", leaf.BeforeWarning(), true)
 	root.Warn()
-	check(t, "the second has warned it", leaf.Unsignalled(), false)
+	check(t, "the second warning has", leaf.BeforeWarning(), false)
 }
 
-// A scope that has been warned of is stopped as any other, in one step where nobody knows it.
-func TestWarn_ThenStop(t *testing.T) {
+func TestWarn_AllowsCompletionAfterStop(t *testing.T) {
 	root := newNode(nil)
 	child := newNode(root)
 	child.Warn()
 	child.Stop()
-	check(t, "complete, and known above", []bool{child.Complete(), linked(root) > 0}, []bool{true, false})
-	child.Acquire()
-	check(t, "with a late guard", child.Complete(), false)
-	child.Release()
-	check(t, "without it", child.Complete(), true)
+	check(t, "complete, linked", []bool{child.IsComplete(), linked(root) > 0}, []bool{true, false})
+	child.AcquireOne()
+	check(t, "complete while a late guard is held", child.IsComplete(), false)
+	child.ReleaseOne()
+	check(t, "complete", child.IsComplete(), true)
 }

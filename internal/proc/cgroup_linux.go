@@ -13,15 +13,16 @@ import (
 	"time"
 )
 
-// A cgroup is a control group of version 2 that was made for one leader. Nothing that is in it gets out by itself, and the
-// kernel kills all of it at once, however fast it forks.
+// A cgroup is a control group (version 2) that contains one leader and the processes that it
+// starts. Without privileges a process cannot leave the cgroup. The kernel kills all processes in
+// it atomically, however fast they fork.
 type cgroup struct {
 	path string
 	dir  *os.File
 }
 
-// newCgroup makes one below another, or returns nil where that cannot be done: version 1, not writable, a kernel without
-// cgroup.kill (before 5.14).
+// newCgroup creates a cgroup below base. It returns nil if that is not possible: with cgroups of
+// version 1, without permission, or before Linux 5.14, which has no cgroup.kill.
 func newCgroup(base string) *cgroup {
 	if base == "" {
 		return nil
@@ -42,7 +43,7 @@ func makeCgroup(path string) *cgroup {
 	return nil
 }
 
-// openCgroup opens one that is there, or returns nil.
+// openCgroup opens an existing cgroup. It returns nil if it does not exist or has no cgroup.kill.
 func openCgroup(path string) *cgroup {
 	if _, err := os.Stat(filepath.Join(path, "cgroup.kill")); err != nil {
 		return nil
@@ -54,7 +55,8 @@ func openCgroup(path string) *cgroup {
 	return &cgroup{path, dir}
 }
 
-// ownCgroup returns where the cgroup of this process is mounted.
+// ownCgroup returns the path at which the cgroup of this process is mounted, or "" if there is
+// none.
 var ownCgroup = sync.OnceValue(func() string {
 	own, ok := lineOf("/proc/self/cgroup", func(line string) (string, bool) { return strings.CutPrefix(line, "0::") })
 	if !ok {
@@ -72,7 +74,8 @@ var ownCgroup = sync.OnceValue(func() string {
 	return path
 })
 
-// lineOf returns the first line of a file that f accepts, as f returns it.
+// lineOf calls f for each line of the named file until f accepts one, and returns the result of f
+// for that line.
 func lineOf(name string, f func(line string) (string, bool)) (string, bool) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -87,7 +90,7 @@ func lineOf(name string, f func(line string) (string, bool)) (string, bool) {
 	return "", false
 }
 
-// pids returns who is in the cgroup and in those that were made below it.
+// pids returns the processes in the cgroup and in all cgroups below it.
 func (g *cgroup) pids() (pids []int) {
 	filepath.WalkDir(g.path, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
@@ -106,10 +109,11 @@ func (g *cgroup) pids() (pids []int) {
 
 func (g *cgroup) kill() { os.WriteFile(filepath.Join(g.path, "cgroup.kill"), []byte("1"), 0) }
 
-// remove removes it and those below it. One with survivors stays.
+// remove removes the cgroup and all cgroups below it. The kernel refuses to remove one that still
+// contains processes.
 func (g *cgroup) remove() {
 	g.dir.Close()
-	g.awaitEmpty(stuck)
+	g.awaitEmpty(killTimeout)
 	var dirs []string
 	filepath.WalkDir(g.path, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
@@ -122,7 +126,9 @@ func (g *cgroup) remove() {
 	}
 }
 
-// awaitEmpty waits until nobody is in the cgroup. A process can be waited for a moment before it has left it.
+// awaitEmpty waits until the cgroup contains no process. This may take a moment even after all
+// processes have been waited for, because a process leaves its cgroup shortly after its exit is
+// reported.
 func (g *cgroup) awaitEmpty(limit time.Duration) {
 	f, err := os.Open(filepath.Join(g.path, "cgroup.events"))
 	if err != nil {

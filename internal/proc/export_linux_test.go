@@ -2,17 +2,18 @@ package proc
 
 import "slices"
 
-// Walk finds the members of a container by as many looks at /proc as it takes.
+// Walk repeats looks at /proc until the result is reliable.
 var Walk = walk
 
 const MaxLooks = maxLooks
 
-// Listed tells whether somebody is in what /proc shows now.
+// Listed reports whether a new snapshot of /proc contains a process.
 func Listed(pid int) bool {
-	return slices.ContainsFunc(newTable().all, func(m Member) bool { return m.PID == pid })
+	return slices.ContainsFunc(newSnapshot().all, func(m Member) bool { return m.PID == pid })
 }
 
-// Unsure tells whether there is somebody who may be the process's or not.
+// Unsure reports whether one look at /proc finds a process that may belong to the container,
+// although this is not known yet.
 func (p *Process) Unsure() bool {
 	_, unsure := p.contain.look()
 	return unsure

@@ -4,7 +4,8 @@ package proc
 
 import "syscall"
 
-// leaderAttr gives the leader a group of its own, so that a ^C is not for it: it is ended when this program says so.
+// leaderAttr puts the leader into a process group of its own. A ^C on the terminal then reaches
+// only this program, which decides when the leader ends.
 func leaderAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-func (c *container) wake([]Member) { c.cmd.Process.Signal(syscall.SIGCONT) }
+func (c *container) resume([]Member) { c.cmd.Process.Signal(syscall.SIGCONT) }

@@ -2,9 +2,10 @@ package proc
 
 import "syscall"
 
-// leaderAttr gives the leader a console group of its own, so that a ^C is not for it.
+// leaderAttr puts the leader into a console process group of its own, so that a ^C in the console
+// does not reach the leader.
 func leaderAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-func (c *container) wake([]Member) {}
+func (c *container) resume([]Member) {}

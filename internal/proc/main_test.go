@@ -14,7 +14,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// asRole has the test binary be a subprocess: a name in roles, and its arguments.
+// If the environment contains asRole, the test binary runs as a subprocess. The value is the name
+// of a role, followed by its arguments.
 const asRole = "PROC_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// tooLong is for broken code.
+// tooLong is a time-out that is reached only if the code under test is broken.
 const tooLong = 20 * time.Second
 
 var roles = map[string]func(args []string){
@@ -35,7 +36,8 @@ var roles = map[string]func(args []string){
 	"dir":  func([]string) { dir, _ := os.Getwd(); fmt.Println(dir) },
 	"env":  func(args []string) { fmt.Println(os.Getenv(args[0])) },
 	"fd":   func([]string) { io.Copy(os.Stdout, os.NewFile(3, "extra")) },
-	"print": func(args []string) { // as many bytes to each of stdout and stderr, and the end
+	// The role "print" prints the given number of bytes to stdout and to stderr, and exits.
+	"print": func(args []string) {
 		n, _ := strconv.Atoi(args[0])
 		for _, f := range []*os.File{os.Stderr, os.Stdout} {
 			f.WriteString(strings.Repeat("x", n-5) + "last\n")
@@ -44,7 +46,8 @@ var roles = map[string]func(args []string){
 	"wait": func([]string) { fmt.Println("ready"); forever() },
 }
 
-// forever is longer than any test, and has an end for the sake of those whose test program was killed.
+// forever sleeps longer than any test takes. It ends eventually, so that no process remains for
+// good if the test program is killed.
 func forever() {
 	time.Sleep(5 * time.Minute)
 	os.Exit(99)
@@ -52,7 +55,9 @@ func forever() {
 
 // self returns a Spec of the test binary in a role.
 func self(role string) proc.Spec {
-	env := append(os.Environ(), asRole+"="+role, "GORACE=atexit_sleep_ms=0") // else each takes a second longer to end
+	// Without this GORACE setting, each process takes a second longer to exit under the race
+	// detector.
+	env := append(os.Environ(), asRole+"="+role, "GORACE=atexit_sleep_ms=0")
 	return proc.Spec{Args: []string{os.Args[0]}, Env: env}
 }
 
@@ -71,8 +76,8 @@ func start(t *testing.T, spec proc.Spec) *proc.Process {
 	return p
 }
 
-// says reads a line that the process must print.
-func says(t *testing.T, p *proc.Process) string {
+// readLine reads a line from the process. If there is none, the test fails.
+func readLine(t *testing.T, p *proc.Process) string {
 	t.Helper()
 	line, err := bufio.NewReaderSize(p.Stdout(), 16).ReadString('\n')
 	if err != nil {
@@ -81,8 +86,9 @@ func says(t *testing.T, p *proc.Process) string {
 	return strings.TrimSpace(line)
 }
 
-// ends waits for a process that must end.
-func ends(t *testing.T, p *proc.Process) proc.Exit {
+// awaitDone waits until the process is done and returns its exit. If it does not end, the test
+// fails.
+func awaitDone(t *testing.T, p *proc.Process) proc.Exit {
 	t.Helper()
 	select {
 	case <-p.Done():

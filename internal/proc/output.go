@@ -8,34 +8,36 @@ import (
 	"time"
 )
 
-// An Output is what a process writes to stdout or stderr. Read by one goroutine at a time.
+// An Output is the stdout or stderr of a process. One goroutine at a time may read it.
 //
-// It ends with the pipe, or once the process has been reaped and what was in the pipe by then has been read. So nothing
-// that the process wrote is lost, and a grandchild that escaped and holds the pipe open holds up nobody: for it alone,
-// os/exec would wait for ever (go.dev/issue/23019), or, where StdoutPipe is used with Wait, lose the rest.
+// It ends with the pipe, or once the process has been reaped and everything that was in the pipe by
+// then has been read. So no output of the process is lost, and a process that escaped and keeps the
+// pipe open does not block the reader. With os/exec such a process blocks Wait without limit
+// (go.dev/issue/23019), or, if StdoutPipe is used together with Wait, the rest is lost.
 type Output struct {
-	file  *os.File
-	over  atomic.Bool // the process has been reaped
-	drain int         // what may still be read since; set when the reader has seen that
+	file   *os.File
+	reaped atomic.Bool // whether the process has been reaped
+	drain  int         // how many bytes may still be read; 0 until the reader notices that the process was reaped, -1 at the end
 }
 
-// rest is the most that a pipe holds at once, for a process without privileges on Linux.
-const rest = 1 << 20
+// maxPipe is the largest capacity of a pipe that an unprivileged process can set on Linux.
+const maxPipe = 1 << 20
 
-// Read reads as from the pipe.
+// Read reads from the pipe. The comment of Output says when it returns io.EOF.
 func (o *Output) Read(p []byte) (int, error) {
 	if o.drain == 0 {
 		n, err := o.file.Read(p)
-		if !errors.Is(err, os.ErrDeadlineExceeded) || !o.over.Load() {
+		if !errors.Is(err, os.ErrDeadlineExceeded) || !o.reaped.Load() {
 			return n, err
 		}
-		o.drain = rest
+		o.drain = maxPipe
 		o.file.SetReadDeadline(time.Time{})
 	}
 	if o.drain < 0 {
 		return 0, io.EOF
 	}
-	// All that the process and those with it wrote is in the pipe: it is read without waiting for more.
+	// The process has been reaped, so everything that it wrote is in the pipe. Read that without
+	// waiting for more.
 	n, err := ReadNow(o.file, p[:min(len(p), o.drain)])
 	if o.drain -= n; n == 0 || err != nil || o.drain == 0 {
 		o.drain = -1
@@ -46,13 +48,15 @@ func (o *Output) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// reaped has the reader take what there is and end.
-func (o *Output) reaped() {
+// finish makes Read return what is in the pipe, and after that io.EOF.
+func (o *Output) finish() {
 	if o != nil {
-		o.over.Store(true)
-		o.file.SetReadDeadline(time.Unix(1, 0)) // where files have no deadlines, the end of the pipe has to do
+		o.reaped.Store(true)
+		// This ends a blocked Read. On systems without deadlines for pipes, a Read ends when the
+		// pipe is closed.
+		o.file.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
-// Close closes the pipe. A Read that is under way returns [os.ErrClosed].
+// Close closes the pipe. A concurrent Read returns [os.ErrClosed].
 func (o *Output) Close() error { return o.file.Close() }

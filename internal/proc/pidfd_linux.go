@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// The numbers of these system calls are the same everywhere but on MIPS, which goes without: there, and on kernels before
-// 5.3, processes that are not ours are looked at now and then instead.
+// sysPidfdOpen is the number of the system call pidfd_open on every architecture except MIPS. On
+// MIPS, and before Linux 5.3, processes that are not children of this process are polled instead.
 const sysPidfdOpen = 434
 
 func pidfdOpen(pid int) int {
@@ -24,14 +24,15 @@ func pidfdOpen(pid int) int {
 	return int(fd)
 }
 
-// pollable hands a pidfd to the runtime's poller, so that nobody waits for it on an OS thread of its own.
+// pollable registers a pidfd with the runtime's poller, so that waiting for it does not block an OS
+// thread.
 func pollable(fd int) *os.File {
 	syscall.SetNonblock(fd, true)
 	return os.NewFile(uintptr(fd), "pidfd")
 }
 
-// awaitPidfd returns true when the process has ended, and false at the deadline, or if the pidfd cannot be waited for.
-// The zero deadline is never.
+// awaitPidfd returns true when the process has ended. It returns false at the deadline, or if the
+// pidfd cannot be polled. A zero deadline means no limit.
 func awaitPidfd(f *os.File, deadline time.Time) bool {
 	if err := f.SetReadDeadline(deadline); err != nil {
 		return false
@@ -40,15 +41,16 @@ func awaitPidfd(f *os.File, deadline time.Time) bool {
 	if err != nil {
 		return false
 	}
-	return conn.Read(ended) == nil
+	return conn.Read(hasEnded) == nil
 }
 
-// ended reports whether the process of a pidfd has ended.
-func ended(fd uintptr) bool { return poll(fd, pollIn, 0) }
+// hasEnded reports whether the process to which a pidfd refers has ended.
+func hasEnded(fd uintptr) bool { return poll(fd, pollIn, 0) }
 
 const pollIn, pollPri = 1, 2
 
-// poll is poll(2): it reports whether one of the events is there, or comes within the time.
+// poll calls ppoll(2) and reports whether one of the events is pending or occurs within the given
+// time.
 func poll(fd uintptr, events int16, within time.Duration) bool {
 	type pollFd struct {
 		fd              int32
@@ -60,7 +62,7 @@ func poll(fd uintptr, events int16, within time.Duration) bool {
 	return errno == 0 && n == 1
 }
 
-// waitid waits on a thread of its own for a child to end, and does not reap it.
+// waitid waits for a child to exit and does not reap it. It blocks an OS thread.
 func waitid(pid int) error {
 	const pPid, wExited, wNoWait = 1, 4, 0x01000000
 	var info [128]byte
@@ -71,7 +73,9 @@ func waitid(pid int) error {
 	return nil
 }
 
-// open returns a pidfd of the member, unless it has gone and its number is somebody else's.
+// open returns a pidfd of the member and reports whether the member is alive. If another process
+// has reused the pid, the member is not alive. fd is negative if the kernel does not support
+// pidfds.
 func (m Member) open() (fd int, alive bool) {
 	fd = pidfdOpen(m.PID)
 	now, ok := stat(m.PID)
@@ -84,7 +88,8 @@ func (m Member) open() (fd int, alive bool) {
 	return -1, false
 }
 
-// signal sends sig to the member and to nobody who has its number after it.
+// signal sends sig to the member. If another process has reused the member's pid, signal sends
+// nothing.
 func (m Member) signal(sig syscall.Signal) {
 	const sysPidfdSendSignal = 424
 	fd, alive := m.open()
@@ -98,7 +103,8 @@ func (m Member) signal(sig syscall.Signal) {
 	}
 }
 
-// await returns when the member has ended, or at the deadline. A zombie has ended: reaping it is its parent's business.
+// await waits until the member has ended or the deadline has passed. A zombie counts as ended,
+// because only its parent can reap it.
 func (m Member) await(deadline time.Time) {
 	fd, alive := m.open()
 	if !alive {

@@ -1,7 +1,8 @@
-// Package proc starts subprocesses, contains what they start in turn, and ends all of it, within bounds.
+// Package proc starts subprocesses together with everything that they start in turn, and ends all of
+// it within a deadline.
 //
-// Death is proven by the wait and by nothing else: not by a signal that was sent, not by a pipe that has ended, not by a
-// protocol that has said goodbye.
+// A process counts as ended only when the kernel has reported its exit. A signal that was sent, a
+// pipe that was closed, or a protocol message that announces the exit is no proof.
 package proc
 
 import (
@@ -16,30 +17,32 @@ import (
 	"time"
 )
 
-// A Process is a subprocess, the leader, with all that it has started.
+// A Process is a subprocess, called the leader, with all processes that it has started.
 //
-//	running ──the leader ends──▶ Exited ──the rest is gone, or given up on──▶ Done
+//	running ──the leader exits──▶ Exited ──the remaining processes have ended or cannot be ended──▶ Done
 //
-// One goroutine per process, the waiter, does both steps, from the start and by itself; nobody else waits. Invariants:
+// One goroutine per process, the waiter, makes both transitions. Invariants:
 //
-//   - While Exited is not followed by Done, the leader is a zombie. That keeps its pid and the number of its process group
-//     from being given to somebody else, so a signal to the group hits nobody but the group. After Done no signal is sent.
-//     Where the leader alone is contained, it has been reaped by then, and no signal is sent after Exited.
-//   - What the leader leaves behind is told to end (SIGTERM), has Linger to do so, and is killed.
-//   - Signals are sent by the waiter before it reaps, and by others under mu, with reaped false.
+//   - Between Exited and Done the leader is a zombie, so its pid and its process group id cannot be
+//     reused: a signal to the group reaches only the group. No signal is sent after Done. On platforms
+//     that contain the leader alone, it has been reaped at Exited, and no signal is sent after that.
+//   - Processes that the leader leaves behind receive SIGTERM, have Spec.Linger to exit, and are then
+//     killed.
+//   - The waiter sends signals before it reaps the leader. Other goroutines send them only while they
+//     hold mu and reaped is false.
 //
-// What is contained is what the container of the platform finds: on Linux all processes in a cgroup made for it; where
-// none can be made, the process group, the session, the descendants, and whoever carries the mark that was put into the
-// environment of the leader. A process that leaves all of these (it takes two forks, setsid, and an environment without
-// the mark) escapes where there is no cgroup. On macOS and the BSDs the process group is all there is, and nobody can be
-// listed. On Windows it is the leader alone, and there is no SIGTERM; on other Unix systems it is the leader alone, too, and
-// what that leaves behind stays.
+// The platform determines which processes are found. On Linux these are all processes in a cgroup
+// made for the leader. If no cgroup can be made, they are the process group, the session, the
+// descendants, and every process whose environment carries the leader's mark; a process escapes only
+// if it forks twice, calls setsid and clears its environment. On macOS and the BSDs it is the process
+// group, whose members cannot be listed. On Windows and other Unix systems it is the leader alone.
+// Windows has no SIGTERM, so the leader is killed instead.
 //
-// All methods may be called concurrently.
+// The methods may be called concurrently.
 type Process struct {
-	name           string // Args[0]
+	name           string // the command, Args[0]
 	pid            int
-	cmd            *exec.Cmd // nil: adopted
+	cmd            *exec.Cmd // nil for an adopted process
 	linger         time.Duration
 	contain        *container
 	stdin          *os.File
@@ -51,44 +54,44 @@ type Process struct {
 	exit   Exit
 }
 
-// An Exit is how a process ended.
+// An Exit describes how a process ended.
 type Exit struct {
-	Code   int            // -1 where a signal ended it
-	Signal syscall.Signal // 0 where none did
+	Code   int            // the exit code, or -1 if a signal ended the process
+	Signal syscall.Signal // the signal that ended the process, or 0
 	State  *os.ProcessState
 
-	Terminated bool // SIGTERM was sent before the leader had ended
-	Killed     bool // SIGKILL was sent before the leader had ended
-	Unseen     bool // it has ended, and nobody can know how: it was adopted
+	Terminated bool // whether SIGTERM was sent before the leader had exited
+	Killed     bool // whether SIGKILL was sent before the leader had exited
+	Unseen     bool // the exit status is unknown because the process was adopted
 
-	Left      []Member // who was alive when the leader had ended
-	Survivors []Member // who could not be ended
+	Left      []Member // the processes that were still running when the leader exited
+	Survivors []Member // the processes that could not be ended
 }
 
-// String says it as os.ProcessState does.
+// String returns the exit status in the format of os.ProcessState.
 func (e Exit) String() string {
 	switch {
 	case e.Unseen:
-		return "ended, and nobody can know how"
+		return "ended with an unknown status"
 	case e.State == nil:
 		return "not known to have ended"
 	}
 	return e.State.String()
 }
 
-// A Member is a process among those contained.
+// A Member is one of the processes in a container.
 type Member struct {
 	PID, PPID, PGID, SID int
 	Command              string
 
-	start  uint64 // with PID it identifies the process for ever
+	start  uint64 // the start time in clock ticks since boot, which together with PID is unique
 	zombie bool
-	kernel bool // a thread of the kernel
+	kernel bool // whether the member is a kernel thread
 }
 
 func (m Member) String() string { return fmt.Sprintf("%s[%d]", m.Command, m.PID) }
 
-// Start starts a process. Errors name the command, and match what os/exec and package os return for it.
+// Start starts a process. The error names the command and wraps what os/exec and package os return.
 func Start(spec Spec) (*Process, error) {
 	p := newProcess(spec)
 	cmd, err := spec.command()
@@ -97,9 +100,9 @@ func Start(spec Spec) (*Process, error) {
 		return nil, err
 	}
 	p.cmd = cmd
-	var theirs []*os.File
+	var childFiles []*os.File
 	defer func() {
-		for _, f := range theirs {
+		for _, f := range childFiles {
 			f.Close()
 		}
 	}()
@@ -112,10 +115,10 @@ func Start(spec Spec) (*Process, error) {
 			return nil, nil
 		}
 		if in {
-			theirs = append(theirs, r)
+			childFiles = append(childFiles, r)
 			return r, w
 		}
-		theirs = append(theirs, w)
+		childFiles = append(childFiles, w)
 		return w, r
 	}
 	var child, ours *os.File
@@ -161,7 +164,8 @@ func newProcess(spec Spec) *Process {
 	return p
 }
 
-// wait is the waiter. It starts the process too, because the thread that forks is the parent as the kernel sees it.
+// wait starts the process and waits until it has ended. One goroutine does both, because the kernel
+// regards the thread that forked as the parent (see Spec.ParentDeath).
 func (p *Process) wait(spec Spec, started chan<- error) {
 	if spec.ParentDeath != 0 {
 		runtime.LockOSThread()
@@ -174,11 +178,12 @@ func (p *Process) wait(spec Spec, started chan<- error) {
 	}
 	p.contain, p.pid = contain, p.cmd.Process.Pid
 	started <- nil
-	p.see()
+	p.awaitEnd()
 }
 
-// see is the rest of the waiter's life.
-func (p *Process) see() {
+// awaitEnd waits for the leader to exit, ends the processes that the leader left behind, and reaps
+// the leader.
+func (p *Process) awaitEnd() {
 	contain := p.contain
 	contain.awaitExit()
 	close(p.exited)
@@ -197,19 +202,21 @@ func (p *Process) see() {
 	}
 	p.mu.Unlock()
 	contain.release()
-	p.stdout.reaped()
-	p.stderr.reaped()
+	p.stdout.finish()
+	p.stderr.finish()
 	close(p.done)
 }
 
-// stuck is how long somebody may take to die of SIGKILL; it takes a broken disk, or the like.
-const stuck = time.Second
+// killTimeout is the longest time to wait for a process to end after SIGKILL. Only a process that
+// is blocked in the kernel, for example by a failing disk, takes longer.
+const killTimeout = time.Second
 
-// sweep ends what the leader has left behind, to a fixpoint: who is being ended may start others.
+// sweep ends the processes that the leader has left behind. Because a process that is being ended
+// may start others, sweep repeats this until it finds none.
 func (p *Process) sweep() (left, survivors []Member) {
 	left = p.contain.members()
 	if !p.contain.lists() {
-		p.contain.signal(nil, syscall.SIGKILL) // nobody can be listed, so nobody can be waited for
+		p.contain.signal(nil, syscall.SIGKILL) // the members cannot be listed, so they are killed without waiting for them
 		return nil, nil
 	}
 	if len(left) == 0 {
@@ -219,45 +226,49 @@ func (p *Process) sweep() (left, survivors []Member) {
 		p.contain.signal(left, syscall.SIGTERM)
 		p.contain.awaitMembers(left, time.Now().Add(p.linger))
 	}
-	for give := time.Now().Add(stuck); ; {
+	for deadline := time.Now().Add(killTimeout); ; {
 		survivors = p.contain.members()
-		if len(survivors) == 0 || time.Now().After(give) {
+		if len(survivors) == 0 || time.Now().After(deadline) {
 			return left, survivors
 		}
 		p.contain.signal(survivors, syscall.SIGKILL)
-		p.contain.awaitMembers(survivors, give)
+		p.contain.awaitMembers(survivors, deadline)
 	}
 }
 
-// Pid returns the leader's process id, which is also that of its process group.
+// Pid returns the leader's process id, which is also its process group id.
 func (p *Process) Pid() int { return p.pid }
 
-// Stdin is the pipe to the process, nil where the Spec had a file. Whoever writes to it closes it.
+// Stdin returns the pipe to the process, or nil if Spec.Stdin was set. The caller closes it.
 func (p *Process) Stdin() *os.File { return p.stdin }
 
-// Stdout is the pipe from the process, nil where the Spec had a file.
+// Stdout returns the pipe from the process, or nil if Spec.Stdout was set.
 func (p *Process) Stdout() *Output { return p.stdout }
 
-// Stderr is the pipe from the process, nil where the Spec had a file.
+// Stderr returns the pipe from the process, or nil if Spec.Stderr was set.
 func (p *Process) Stderr() *Output { return p.stderr }
 
-// Exited returns a channel that is closed when the leader has ended, and has not yet been reaped.
+// Exited returns a channel that is closed when the leader has exited. The leader might not have
+// been reaped yet.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Done returns a channel that is closed when the leader has been reaped and what it left behind has been seen to.
+// Done returns a channel that is closed when the leader has been reaped and the processes that it
+// left behind have been ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Exit returns how the process ended. Before Done only what was sent is known.
+// Exit returns how the process ended. Before Done, only Terminated and Killed are set.
 func (p *Process) Exit() Exit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.exit
 }
 
-// Containment names what holds the process and what it starts: "cgroup", "walk", "group" or "leader".
+// Containment returns how processes are contained: "cgroup", "walk" (through /proc), "group" or
+// "leader".
 func (p *Process) Containment() string { return p.contain.name() }
 
-// Members returns who is alive, the leader among them, as far as the platform can tell. It is a snapshot.
+// Members returns the processes that are alive, including the leader, as far as the platform can
+// list them. The list is a snapshot.
 func (p *Process) Members() []Member {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -271,7 +282,7 @@ func (p *Process) Members() []Member {
 	return members
 }
 
-// Signal sends sig to the leader alone. It returns [os.ErrProcessDone] once that has ended.
+// Signal sends sig to the leader only. It returns [os.ErrProcessDone] once the leader has exited.
 func (p *Process) Signal(sig os.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -290,7 +301,8 @@ func (p *Process) hasExited() bool {
 	}
 }
 
-// Terminate sends SIGTERM to all, and SIGCONT, without which one that is stopped would not see it. On Windows it kills.
+// Terminate sends SIGTERM to all processes of the container. It also sends SIGCONT, because a
+// stopped process would not receive SIGTERM. On Windows it kills the leader.
 func (p *Process) Terminate() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -300,10 +312,10 @@ func (p *Process) Terminate() {
 	p.exit.Terminated = p.exit.Terminated || !p.hasExited()
 	members := p.contain.members()
 	p.contain.signal(members, syscall.SIGTERM)
-	p.contain.wake(members)
+	p.contain.resume(members)
 }
 
-// Kill sends SIGKILL to all, by cgroup.kill where there is one.
+// Kill sends SIGKILL to all processes of the container. If there is a cgroup, it uses cgroup.kill.
 func (p *Process) Kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -314,20 +326,22 @@ func (p *Process) Kill() {
 	p.contain.signal(p.contain.members(), syscall.SIGKILL)
 }
 
-// Deadlines are the steps by which a process is ended. Times in the past mean: at once. They should come from time.Now, so
-// that they are on the monotonic clock and a clock that is set moves none of them.
+// Deadlines are the times of the steps that end a process. A time in the past means at once. Obtain
+// them from time.Now, so that they carry a monotonic clock reading and do not move when the clock
+// is set.
 type Deadlines struct {
-	Terminate time.Time // when SIGTERM is sent to all, if the process has not ended by itself
-	Kill      time.Time // when SIGKILL is
-	GiveUp    time.Time // when End stops waiting
+	Terminate time.Time // when to send SIGTERM to all processes, unless the process has ended by then
+	Kill      time.Time // when to send SIGKILL to all processes
+	GiveUp    time.Time // when End stops waiting and returns ErrUnconfirmed
 }
 
-// ErrUnconfirmed is returned by [Process.End] where the process is not known to have ended.
+// ErrUnconfirmed is returned by [Process.End] if the process is not known to have ended.
 var ErrUnconfirmed = errors.New("proc: not known to have ended")
 
-// End waits for the process, escalates, and returns how it ended once it has been reaped. At GiveUp it returns an error
-// that matches [ErrUnconfirmed] and names who is alive; the waiter goes on. Calls may overlap: the earlier deadline of
-// each kind counts.
+// End waits for the process, sends SIGTERM and SIGKILL when their time comes, and returns the exit
+// once the process has been reaped. At GiveUp it returns an error that matches [ErrUnconfirmed] and
+// names the processes that are alive; the process is still waited for in the background. Calls may
+// overlap: the earliest deadline of each kind applies.
 func (p *Process) End(at Deadlines) (Exit, error) {
 	if p.doneBy(at.Terminate) {
 		return p.Exit(), nil
@@ -346,10 +360,12 @@ func (p *Process) End(at Deadlines) (Exit, error) {
 	for i, m := range exit.Survivors {
 		names[i] = m.String()
 	}
-	return exit, fmt.Errorf("%w after SIGKILL: %q, pid %d; still there: %s", ErrUnconfirmed, p.name, p.Pid(),
+	return exit, fmt.Errorf("%w after SIGKILL: %q, pid %d; still running: %s", ErrUnconfirmed, p.name, p.Pid(),
 		strings.Join(names, ", "))
 }
 
+// doneBy waits until the process is done, but no longer than the given time. It reports whether the
+// process is done.
 func (p *Process) doneBy(at time.Time) bool {
 	select {
 	case <-p.done:
@@ -370,7 +386,7 @@ func (p *Process) doneBy(at time.Time) bool {
 	}
 }
 
-// Close closes this side of the pipes. It does not end the process.
+// Close closes this program's ends of the pipes. It does not end the process.
 func (p *Process) Close() {
 	if p.stdin != nil {
 		p.stdin.Close()

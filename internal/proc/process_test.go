@@ -17,19 +17,19 @@ import (
 	"github.com/swansong-go/swansong/internal/proc"
 )
 
-func TestExit(t *testing.T) {
+func TestExit_HasCodeOrSignal(t *testing.T) {
 	for _, code := range []string{"0", "3", "255"} {
-		exit := ends(t, start(t, self("exit "+code)))
+		exit := awaitDone(t, start(t, self("exit "+code)))
 		if got := exit.String(); got != "exit status "+code {
 			t.Errorf("got %q, want exit status %s", got, code)
 		}
 		if exit.Killed || exit.Terminated || exit.Signal != 0 {
-			t.Errorf("it ended by itself, but: %+v", exit)
+			t.Errorf("the process ended by itself, but the exit is %+v", exit)
 		}
 	}
 }
 
-func TestStreams(t *testing.T) {
+func TestProcess_ConnectsItsStreams(t *testing.T) {
 	p := start(t, self("echo"))
 	go func() {
 		io.WriteString(p.Stdin(), strings.Repeat("0123456789", 100_000))
@@ -39,10 +39,10 @@ func TestStreams(t *testing.T) {
 	if err != nil || len(got) != 1_000_000 {
 		t.Errorf("read %d bytes, %v", len(got), err)
 	}
-	ends(t, p)
+	awaitDone(t, p)
 }
 
-func TestSpec(t *testing.T) {
+func TestSpec_SetsDirEnvAndFiles(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -50,16 +50,16 @@ func TestSpec(t *testing.T) {
 	spec := self("dir")
 	spec.Dir = dir
 	p := start(t, spec)
-	if got := says(t, p); got != dir {
+	if got := readLine(t, p); got != dir {
 		t.Errorf("directory %q, want %q", got, dir)
 	}
 	spec = self("env SOME")
 	spec.Env = append(spec.Env, "SOME=thing")
-	if got := says(t, start(t, spec)); got != "thing" {
+	if got := readLine(t, start(t, spec)); got != "thing" {
 		t.Errorf("environment: %q", got)
 	}
 
-	// Files that are given are used, and stay the caller's.
+	// If the Spec contains files, the process uses them. The caller still has to close them.
 	file, err := os.Create(filepath.Join(dir, "out"))
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestSpec(t *testing.T) {
 	if p.Stdout() != nil || p.Stderr() == nil {
 		t.Error("a pipe was made for what was given, or none for what was not")
 	}
-	ends(t, p)
+	awaitDone(t, p)
 	if text, err := os.ReadFile(file.Name()); err != nil || len(text) != 100 {
 		t.Errorf("the file has %d bytes, %v", len(text), err)
 	}
@@ -80,7 +80,7 @@ func TestSpec(t *testing.T) {
 	}
 }
 
-func TestStart_BadInput(t *testing.T) {
+func TestStart_RejectsBadInput(t *testing.T) {
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")
 	if err := os.WriteFile(plain, nil, 0o644); err != nil {
@@ -110,7 +110,7 @@ func TestStart_BadInput(t *testing.T) {
 			p, err := proc.Start(test.spec)
 			if err == nil {
 				p.End(soon())
-				t.Fatal("it was started")
+				t.Fatal("the process was started")
 			}
 			if test.is != nil && !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("got %q, which should be %v and say %q", err, test.is, test.says)
@@ -119,32 +119,32 @@ func TestStart_BadInput(t *testing.T) {
 	}
 }
 
-// All that a process writes is read, although it has been reaped before anybody looked.
-func TestOutput_NothingIsLost(t *testing.T) {
-	p := start(t, self("print 30000")) // both fit into a pipe anywhere
-	ends(t, p)
+// All output of a process can be read after it has been reaped.
+func TestOutput_CanBeReadAfterReap(t *testing.T) {
+	p := start(t, self("print 30000")) // 30000 bytes fit into a pipe on every platform
+	awaitDone(t, p)
 	for _, o := range []*proc.Output{p.Stdout(), p.Stderr()} {
 		text, err := io.ReadAll(o)
 		if err != nil || len(text) != 30000 || !strings.HasSuffix(string(text), "last\n") {
 			t.Errorf("read %d bytes, %v", len(text), err)
 		}
 		if n, err := o.Read(make([]byte, 1)); n != 0 || err != io.EOF {
-			t.Errorf("after the end: %d, %v", n, err)
+			t.Errorf("Read after the end returned %d, %v", n, err)
 		}
 	}
 }
 
-// A flood is read by a Tail as fast as it comes, and costs what the Tail keeps.
-func TestTail(t *testing.T) {
+// A Tail accepts any amount of output and keeps only the end.
+func TestTail_KeepsTheEnd(t *testing.T) {
 	p := start(t, self("print 5000000"))
 	tail := proc.NewTail(4 << 10)
 	var reading sync.WaitGroup
 	reading.Go(func() { io.Copy(tail, p.Stderr()) })
 	reading.Go(func() { io.Copy(io.Discard, p.Stdout()) })
-	ends(t, p)
+	awaitDone(t, p)
 	reading.Wait()
 	if got := tail.String(); tail.Total() != 5_000_000 || len(got) != 4<<10 || !strings.HasSuffix(got, "xlast\n") {
-		t.Errorf("of %d bytes it kept %d, ending %q", tail.Total(), len(got), got[max(0, len(got)-10):])
+		t.Errorf("of %d bytes, the Tail kept %d, which end in %q", tail.Total(), len(got), got[max(0, len(got)-10):])
 	}
 
 	for _, test := range []struct {
@@ -173,13 +173,13 @@ func TestEnd_WaitsUntilTerminate(t *testing.T) {
 	far := time.Now().Add(tooLong)
 	exit, err := p.End(proc.Deadlines{Terminate: far, Kill: far, GiveUp: far})
 	if err != nil || exit.Code != 0 || exit.Terminated || exit.Killed {
-		t.Errorf("it was to end by itself: %+v, %v", exit, err)
+		t.Errorf("the process did not end by itself: %+v, %v", exit, err)
 	}
 }
 
-func TestEnd_IsJoined(t *testing.T) {
+func TestEnd_EarliestDeadlineApplies(t *testing.T) {
 	p := start(t, self("wait"))
-	says(t, p)
+	readLine(t, p)
 	exits := make(chan proc.Exit, 8)
 	far := time.Now().Add(tooLong)
 	for range 7 {
@@ -188,7 +188,7 @@ func TestEnd_IsJoined(t *testing.T) {
 			exits <- exit
 		}()
 	}
-	exit, err := p.End(soon()) // the earliest counts, for all
+	exit, err := p.End(soon()) // the earliest deadline of all callers applies
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,9 +198,9 @@ func TestEnd_IsJoined(t *testing.T) {
 			t.Errorf("got %v, want %v", got, exit)
 		}
 	}
-	p.Kill() // nothing, any more
+	p.Kill() // Kill has no effect any more
 	p.Terminate()
 	if err := p.Signal(os.Interrupt); !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("a signal after the end: %v", err)
+		t.Errorf("Signal after the end returned %v", err)
 	}
 }

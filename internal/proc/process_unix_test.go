@@ -16,7 +16,9 @@ import (
 )
 
 func init() {
-	roles["abandon"] = func([]string) { // a child in our group, which holds what we have as 3, and the end
+	// The role "abandon" starts a child in the same process group, which inherits file descriptor
+	// 3, and exits.
+	roles["abandon"] = func([]string) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), asRole+"=wait")
 		cmd.ExtraFiles = []*os.File{os.NewFile(3, "held")}
@@ -26,8 +28,8 @@ func init() {
 	}
 }
 
-// What is left in the leader's process group is ended with it, on every platform that can.
-func TestGroupIsEnded(t *testing.T) {
+// Processes left in the leader's group are ended with it on every platform that has process groups.
+func TestProcess_EndsItsProcessGroup(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -41,16 +43,17 @@ func TestGroupIsEnded(t *testing.T) {
 		t.Skip("the process group is out of reach here")
 	}
 	r.SetReadDeadline(time.Now().Add(tooLong))
-	if _, err := r.Read(make([]byte, 1)); err != io.EOF { // when nobody has the other end any more
-		t.Errorf("the child is still there: %v", err)
+	// io.EOF means that no process has the other end of the pipe open.
+	if _, err := r.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the child is still running: %v", err)
 	}
-	if exit := ends(t, p); exit.Code != 0 {
+	if exit := awaitDone(t, p); exit.Code != 0 {
 		t.Errorf("%v", exit)
 	}
 }
 
-// A leader that is stopped has not ended.
-func TestStoppedIsNotEnded(t *testing.T) {
+// A leader that is stopped by a signal does not count as exited.
+func TestProcess_StoppedLeaderHasNotExited(t *testing.T) {
 	p := start(t, self("echo"))
 	out := bufio.NewReader(p.Stdout())
 	for range 3 {
@@ -69,6 +72,6 @@ func TestStoppedIsNotEnded(t *testing.T) {
 	}
 	exit, err := p.End(proc.Deadlines{Kill: time.Now().Add(tooLong), GiveUp: time.Now().Add(tooLong)})
 	if err != nil || !exit.Terminated || exit.Killed || exit.Signal != syscall.SIGTERM {
-		t.Errorf("a stopped one is woken to take its SIGTERM: %+v, %v", exit, err)
+		t.Errorf("a stopped process did not receive SIGTERM: %+v, %v", exit, err)
 	}
 }

@@ -12,7 +12,7 @@ func procFile(pid int, name string) string {
 	return filepath.Join("/proc", strconv.Itoa(pid), name)
 }
 
-// processes lists what /proc shows.
+// processes returns all processes in /proc.
 func processes() (all []Member) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -30,14 +30,17 @@ func processes() (all []Member) {
 	return all
 }
 
-// stat reads /proc/pid/stat. The command is in parentheses, and may contain some itself: its last one ends it.
+// stat parses /proc/pid/stat. The command is in parentheses and may contain parentheses, so it ends
+// at the last one.
 func stat(pid int) (m Member, ok bool) {
 	text, err := os.ReadFile(procFile(pid, "stat"))
 	open, end := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
 	if err != nil || open < 0 || end < open {
 		return m, false
 	}
-	f := strings.Fields(string(text[end+1:])) // state ppid pgrp session tty tpgid flags …; starttime is the 22nd field of the line
+	// The fields after the command are: state ppid pgrp session tty tpgid flags …; starttime is the
+	// 22nd field of the line.
+	f := strings.Fields(string(text[end+1:]))
 	if len(f) < 20 {
 		return m, false
 	}

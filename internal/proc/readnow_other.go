@@ -4,5 +4,5 @@ package proc
 
 import "os"
 
-// ReadNow is not needed: without deadlines on pipes, whoever reads one ends with it.
+// ReadNow reads from f. Systems without deadlines on pipes have no non-blocking read either.
 func ReadNow(f *os.File, p []byte) (int, error) { return f.Read(p) }

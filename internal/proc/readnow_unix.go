@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// ReadNow reads what is there. It returns 0 where nothing is.
+// ReadNow reads the bytes that are available in f, without waiting for more. If there are none, it
+// returns 0.
 func ReadNow(f *os.File, p []byte) (n int, err error) {
 	conn, err := f.SyscallConn()
 	if err != nil {

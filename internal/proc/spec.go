@@ -10,36 +10,41 @@ import (
 	"time"
 )
 
-// A Spec says what to start. Only Args is needed.
+// A Spec describes the process to start. Only Args is required.
 type Spec struct {
 	Args []string // Args[0] is looked up in PATH as os/exec does
-	Dir  string   // empty: that of this process
-	Env  []string // nil: that of this process
+	Dir  string   // the working directory; empty means that of this process
+	Env  []string // the environment; nil means that of this process
 
-	// Where one of these is nil, a pipe is made, and the Process has its other end. Those given are the caller's to close.
+	// For each of these that is nil, Start creates a pipe whose other end is Process.Stdin, Stdout
+	// or Stderr. Files that are set stay the caller's to close.
 	Stdin, Stdout, Stderr *os.File
-	ExtraFiles            []*os.File // file descriptors from 3 on, not on Windows
+	ExtraFiles            []*os.File // the process's file descriptors from 3 on; not supported on Windows
 
-	// Where Stdout or Stderr is one end of something, these may be the other one. They become the Process's Stdout and
-	// Stderr, and are its to close, even if it cannot be started.
+	// If Stdout or Stderr is one end of a pipe, these may be the other one. They become
+	// Process.Stdout and Stderr, which close them, even if the process cannot be started.
 	ReadStdout, ReadStderr *os.File
 
-	// In is the pen that the process is put into, if any.
-	In Pen
+	// In is the containment in which to start the process, if not empty.
+	In Containment
 
-	// Linger is how long what the process leaves behind when it ends has to follow, after a SIGTERM; then it is killed.
-	// Zero means one second, negative none at all.
+	// Linger is how long processes that are left behind by the leader may run after SIGTERM before
+	// they are killed. Zero means one second; a negative value means no time at all.
 	Linger time.Duration
 
-	// NoCgroup contains by process group and by walks through /proc even where a cgroup could be made.
+	// NoCgroup makes the container use the process group and walks through /proc even if a cgroup
+	// is available.
 	NoCgroup bool
 
-	// Subreaper makes this process, from now on, the one that adopts orphans below it (PR_SET_CHILD_SUBREAPER), so that
-	// those of the process are waited for in person. It is a property of the whole program, and stays. Linux only.
+	// Subreaper makes this program the parent of orphans among its descendants
+	// (PR_SET_CHILD_SUBREAPER), so that it can reap the processes that the leader leaves behind.
+	// The setting applies to the whole program and is never reset. Linux only.
 	Subreaper bool
 
-	// ParentDeath is sent to the process when this one dies. Zero: none. Linux only, elsewhere ignored. It costs an OS thread
-	// for as long as the process lives: the kernel takes the thread that forked for the parent (go.dev/issue/27505).
+	// ParentDeath is the signal that the kernel sends to the process when this program dies. Zero
+	// means none. Linux only; ignored elsewhere. It occupies an OS thread for as long as the
+	// process lives, because the kernel sends the signal when the forking thread ends
+	// (go.dev/issue/27505).
 	ParentDeath syscall.Signal
 }
 
@@ -52,7 +57,8 @@ func (s Spec) linger() time.Duration {
 	return max(0, s.Linger)
 }
 
-// command checks what can be checked, because what the kernel says of it names the wrong file or none.
+// command returns the command to start. It checks the directory and the executable itself, because
+// the kernel's errors name the wrong file or none.
 func (s Spec) command() (*exec.Cmd, error) {
 	if len(s.Args) == 0 || s.Args[0] == "" {
 		return nil, errors.New("proc: no command: Args[0] has to name one")
@@ -68,7 +74,7 @@ func (s Spec) command() (*exec.Cmd, error) {
 	}
 	if cmd.Err != nil {
 		if errors.Is(cmd.Err, fs.ErrPermission) {
-			return nil, fmt.Errorf("proc: %q may not be executed: %w", s.Args[0], cmd.Err)
+			return nil, fmt.Errorf("proc: no permission to execute %q: %w", s.Args[0], cmd.Err)
 		}
 		return nil, fmt.Errorf("proc: cannot start %q: %w", s.Args[0], cmd.Err)
 	}

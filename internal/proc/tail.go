@@ -5,19 +5,19 @@ import (
 	"sync"
 )
 
-// A Tail keeps the last of what is written to it, up to so many bytes. It never blocks and never fails, so a process that
-// floods its stderr is not slowed down and costs no memory. Its methods may be called concurrently.
+// A Tail keeps the end of what is written to it, up to a limit. Write never blocks and never fails,
+// so a process that floods its stderr is not slowed down. The methods may be called concurrently.
 type Tail struct {
 	mu    sync.Mutex
-	kept  []byte // at most twice the limit, so that it is moved seldom
+	kept  []byte // at most twice the limit, so that the kept bytes rarely have to be moved
 	limit int
 	total int64
 }
 
-// NewTail returns a Tail that keeps limit bytes.
+// NewTail returns a Tail that keeps the last limit bytes.
 func NewTail(limit int) *Tail { return &Tail{limit: max(1, limit)} }
 
-// Write keeps the end of p.
+// Write appends p. From time to time it drops the oldest bytes, which exceed the limit.
 func (t *Tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -34,7 +34,8 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// String returns what was kept. If something was cut off, it begins with a whole line where it holds one.
+// String returns the kept text. If text before it was dropped, it begins with the first complete
+// line.
 func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,7 +48,7 @@ func (t *Tail) String() string {
 	return string(kept)
 }
 
-// Total returns how many bytes were written.
+// Total returns the number of bytes written so far.
 func (t *Tail) Total() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package refusal has the errors that say nothing but that work was not begun, because its scope had been told to stop. In a
-// program that is told to stop while it is starting that is no failure, and package graceful has to tell it from one.
+// Package refusal defines the error for work that was not started because its scope had already
+// been stopped. A program that is stopped while it starts up sees such an error, and package
+// graceful must not report it as a failure.
 package refusal
 
 import (
@@ -16,24 +17,27 @@ type refusal struct {
 func (r *refusal) Error() string { return r.text + ": " + r.cause.Error() }
 func (r *refusal) Unwrap() error { return r.cause }
 
-// New returns the error of something that was not begun, by the cause of the stop.
+// New returns an error for work that was not started because its scope was stopped with cause.
+// It wraps cause.
 func New(cause error, format string, args ...any) error {
 	return &refusal{fmt.Sprintf(format, args...), cause}
 }
 
-// Says reports whether err says nothing but that: it is the cause itself, or a refusal for it, be it in other words around
-// it. An error that is joined with others says more, and so does what wraps the cause by itself, as a failure to drain does.
-func Says(err, cause error) bool {
-	if Same(err, cause) {
+// Is reports whether err only means "not started because of cause": err is cause itself, or an
+// error from [New] for cause, possibly wrapped. It is false for an error that joins several errors,
+// and for any other error that wraps cause, such as a failure to drain: these carry information of
+// their own.
+func Is(err, cause error) bool {
+	if Equal(err, cause) {
 		return true
 	}
 	for ; err != nil; err = errors.Unwrap(err) {
 		if r, ok := err.(*refusal); ok {
-			return Same(r.cause, cause)
+			return Equal(r.cause, cause)
 		}
 	}
 	return false
 }
 
-// Same is == for errors, which need not be comparable.
-func Same(a, b error) bool { return reflect.ValueOf(a).Comparable() && a == b }
+// Equal reports whether a == b. It is false for errors that cannot be compared.
+func Equal(a, b error) bool { return reflect.ValueOf(a).Comparable() && a == b }

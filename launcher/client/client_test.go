@@ -15,8 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/client"
 	"github.com/swansong-go/swansong/launcher/internal/peer"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
@@ -30,18 +30,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tooLong is for broken code.
+// tooLong is a timeout that only broken code reaches.
 const tooLong = 10 * time.Second
 
-func equal(t *testing.T, what string, got, want any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
-// A peerOf is a process, and who asks it.
-type peerOf struct {
+// A served value is a Lifecycle together with clients of its services.
+type served struct {
 	*client.Lifecycle
 	t      *testing.T
 	ctx    context.Context
@@ -49,7 +42,7 @@ type peerOf struct {
 	health healthpb.HealthClient
 }
 
-func serve(t *testing.T, opts ...client.Option) *peerOf {
+func serve(t *testing.T, opts ...client.Option) *served {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "swc")
 	if err != nil {
@@ -69,10 +62,10 @@ func serve(t *testing.T, opts ...client.Option) *peerOf {
 	t.Cleanup(func() { conn.Close() })
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 	t.Cleanup(cancel)
-	return &peerOf{life, t, ctx, pb.NewProcessLifecycleInterfaceClient(conn), healthpb.NewHealthClient(conn)}
+	return &served{life, t, ctx, pb.NewProcessLifecycleInterfaceClient(conn), healthpb.NewHealthClient(conn)}
 }
 
-func (p *peerOf) shutdown(in *pb.ShutdownRequest) *pb.ShutdownAck {
+func (p *served) shutdown(in *pb.ShutdownRequest) *pb.ShutdownAck {
 	p.t.Helper()
 	ack, err := p.child.Shutdown(p.ctx, in)
 	if err != nil {
@@ -81,7 +74,7 @@ func (p *peerOf) shutdown(in *pb.ShutdownRequest) *pb.ShutdownAck {
 	return ack
 }
 
-func (p *peerOf) status() *pb.ShutdownStatus {
+func (p *served) status() *pb.ShutdownStatus {
 	p.t.Helper()
 	st, err := p.child.GetShutdownStatus(p.ctx, &pb.ShutdownStatusRequest{ProcessId: "p-1"})
 	if err != nil {
@@ -90,7 +83,7 @@ func (p *peerOf) status() *pb.ShutdownStatus {
 	return st
 }
 
-func (p *peerOf) readiness() pb.ReadinessResponse_ReadinessState {
+func (p *served) readiness() pb.ReadinessResponse_ReadinessState {
 	p.t.Helper()
 	r, err := p.child.GetReadinessStatus(p.ctx, &pb.ReadinessRequest{})
 	if err != nil {
@@ -99,7 +92,7 @@ func (p *peerOf) readiness() pb.ReadinessResponse_ReadinessState {
 	return r.GetState()
 }
 
-func (p *peerOf) serving() healthpb.HealthCheckResponse_ServingStatus {
+func (p *served) serving() healthpb.HealthCheckResponse_ServingStatus {
 	p.t.Helper()
 	r, err := p.health.Check(p.ctx, &healthpb.HealthCheckRequest{})
 	if err != nil {
@@ -108,30 +101,30 @@ func (p *peerOf) serving() healthpb.HealthCheckResponse_ServingStatus {
 	return r.GetStatus()
 }
 
-// However often a process is asked to stop, it answers, always the same, and drains once.
-func TestShutdownIsIdempotent(t *testing.T) {
+// Every request to stop gets the same answer, and the process drains once.
+func TestShutdown_IsIdempotent(t *testing.T) {
 	p := serve(t)
 	first := p.shutdown(&pb.ShutdownRequest{ProcessId: "p-1", Reason: "the first", GracePeriodMs: 1500, GracePeriodSeconds: 2})
-	equal(t, "acknowledged", first.GetAcknowledged(), true)
-	equal(t, "estimate", first.GetEstimatedMs(), int64(1500))
+	testkit.Equal(t, "acknowledged", first.GetAcknowledged(), true)
+	testkit.Equal(t, "estimate", first.GetEstimatedMs(), int64(1500))
 	for range 5 {
 		again := p.shutdown(&pb.ShutdownRequest{ProcessId: "p-1", Reason: "another", GracePeriodSeconds: 100})
-		equal(t, "answer", again.GetMessage(), first.GetMessage())
-		equal(t, "estimate", again.GetEstimatedMs(), int64(1500))
+		testkit.Equal(t, "answer", again.GetMessage(), first.GetMessage())
+		testkit.Equal(t, "estimate", again.GetEstimatedMs(), int64(1500))
 	}
 	drains := 0
 	if err := p.Shutdown.Run(p.ctx, func(context.Context) error { drains++; return nil }); err != nil {
 		t.Error(err)
 	}
-	equal(t, "drains", drains, 1)
-	equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_COMPLETE)
+	testkit.Equal(t, "drains", drains, 1)
+	testkit.Equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_COMPLETE)
 	if err := p.Shutdown.Run(p.ctx, func(context.Context) error { drains++; return nil }); err == nil || drains != 1 {
 		t.Errorf("a second Run: %v, %d drains", err, drains)
 	}
 }
 
-// A signal is a Shutdown; one that comes later ends the context of the drain, and no sooner.
-func TestSignalsAreShutdowns(t *testing.T) {
+// A signal requests a shutdown. A second signal ends the context of the drain; a call does not.
+func TestSignal_RequestsShutdownAndSecondCancelsDrain(t *testing.T) {
 	p := serve(t)
 	signal := func() {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
@@ -144,7 +137,7 @@ func TestSignalsAreShutdowns(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Errorf("the context of the drain has ended: %v", context.Cause(ctx))
 		}
-		p.shutdown(&pb.ShutdownRequest{Reason: "too late to be the reason"})
+		p.shutdown(&pb.ShutdownRequest{Reason: "ignored"})
 		if ctx.Err() != nil {
 			t.Errorf("the context of the drain has ended by a call: %v", context.Cause(ctx))
 		}
@@ -155,13 +148,14 @@ func TestSignalsAreShutdowns(t *testing.T) {
 	if !errors.Is(err, client.ErrSignal) {
 		t.Errorf("Run: %v", err)
 	}
-	equal(t, "exit code", client.ExitCode(err), 1)
-	equal(t, "what it says of the drain", p.status().GetDrainError(), "client: a signal has cut the drain short: user defined signal 1")
-	equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_BLOCKED)
+	testkit.Equal(t, "exit code", client.ExitCode(err), 1)
+	testkit.Equal(t, "drain error", p.status().GetDrainError(), "client: a signal ended the drain early: user defined signal 1")
+	testkit.Equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_BLOCKED)
 }
 
-// A signal says no limits. Where the environment says when the process is killed, the drain has until shortly before.
-func TestASignalHasTheTimeThatThereIs(t *testing.T) {
+// A signal has no time limits. If the environment says when the process will be killed, the maximum
+// is shortly before that.
+func TestSignal_LimitsDrainToTerminationGracePeriod(t *testing.T) {
 	limits := client.WithLimits(time.Second, 7*time.Second)
 	for _, c := range []struct {
 		seconds string
@@ -169,7 +163,7 @@ func TestASignalHasTheTimeThatThereIs(t *testing.T) {
 		want    [2]time.Duration
 	}{
 		{"", nil, [2]time.Duration{client.DefaultGrace, client.DefaultMax}},
-		{"12", nil, [2]time.Duration{client.DefaultGrace, client.DefaultMax}}, // which is the export of the defaults
+		{"12", nil, [2]time.Duration{client.DefaultGrace, client.DefaultMax}}, // exports with default limits set the variable to 12
 		{"62", nil, [2]time.Duration{client.DefaultGrace, time.Minute}},
 		{"1", nil, [2]time.Duration{800 * time.Millisecond, 800 * time.Millisecond}},
 		{"62", []client.Option{limits}, [2]time.Duration{time.Second, 7 * time.Second}},
@@ -183,7 +177,7 @@ func TestASignalHasTheTimeThatThereIs(t *testing.T) {
 		syscall.Kill(os.Getpid(), syscall.SIGUSR1)
 		<-life.Shutdown.Requested()
 		r, _ := life.Shutdown.Request(client.Request{})
-		equal(t, "grace and max with "+c.seconds, [2]time.Duration{r.Grace, r.Max}, c.want)
+		testkit.Equal(t, "grace and max with "+c.seconds, [2]time.Duration{r.Grace, r.Max}, c.want)
 		life.Close()
 	}
 	for _, odd := range []string{"30s", "0", "-1", "99999999999999999999"} {
@@ -194,25 +188,25 @@ func TestASignalHasTheTimeThatThereIs(t *testing.T) {
 	}
 }
 
-// Those who balance load hear of a shutdown before anybody else.
-func TestHealthIsNotServingFirst(t *testing.T) {
+// grpc.health.v1 is NOT_SERVING before the process learns of the shutdown.
+func TestHealth_IsNotServingBeforeDrainBegins(t *testing.T) {
 	p := serve(t)
-	equal(t, "health at first", p.serving(), healthpb.HealthCheckResponse_NOT_SERVING)
-	equal(t, "readiness at first", p.readiness(), pb.ReadinessResponse_STARTING)
+	testkit.Equal(t, "health at first", p.serving(), healthpb.HealthCheckResponse_NOT_SERVING)
+	testkit.Equal(t, "readiness at first", p.readiness(), pb.ReadinessResponse_STARTING)
 	p.Readiness.Set(client.Warming, "")
-	equal(t, "readiness", p.readiness(), pb.ReadinessResponse_WARMING)
+	testkit.Equal(t, "readiness", p.readiness(), pb.ReadinessResponse_WARMING)
 	var ok atomic.Bool
 	p.Readiness.Check(client.CheckWarmed, ok.Load)
 	p.Readiness.Set(client.Ready, "")
-	equal(t, "readiness while a check fails", p.readiness(), pb.ReadinessResponse_WARMING)
+	testkit.Equal(t, "readiness while a check fails", p.readiness(), pb.ReadinessResponse_WARMING)
 	ok.Store(true)
-	equal(t, "readiness", p.readiness(), pb.ReadinessResponse_READY)
-	equal(t, "health", p.serving(), healthpb.HealthCheckResponse_SERVING)
+	testkit.Equal(t, "readiness", p.readiness(), pb.ReadinessResponse_READY)
+	testkit.Equal(t, "health", p.serving(), healthpb.HealthCheckResponse_SERVING)
 	ok.Store(false)
-	equal(t, "readiness when a check fails later", p.readiness(), pb.ReadinessResponse_UNHEALTHY)
-	equal(t, "health", p.serving(), healthpb.HealthCheckResponse_NOT_SERVING)
+	testkit.Equal(t, "readiness when a check fails later", p.readiness(), pb.ReadinessResponse_UNHEALTHY)
+	testkit.Equal(t, "health", p.serving(), healthpb.HealthCheckResponse_NOT_SERVING)
 	ok.Store(true)
-	equal(t, "readiness when it passes again", p.readiness(), pb.ReadinessResponse_READY)
+	testkit.Equal(t, "readiness when it passes again", p.readiness(), pb.ReadinessResponse_READY)
 
 	heard := make(chan [2]string, 1)
 	go func() {
@@ -220,21 +214,21 @@ func TestHealthIsNotServingFirst(t *testing.T) {
 		heard <- [2]string{p.serving().String(), p.readiness().String()}
 	}()
 	p.shutdown(&pb.ShutdownRequest{})
-	equal(t, "who waits for the request sees", <-heard, [2]string{"NOT_SERVING", "DRAINING"})
+	testkit.Equal(t, "health and readiness when Requested is closed", <-heard, [2]string{"NOT_SERVING", "DRAINING"})
 	p.Readiness.Set(client.Ready, "never again")
-	equal(t, "readiness", p.readiness(), pb.ReadinessResponse_DRAINING)
+	testkit.Equal(t, "readiness", p.readiness(), pb.ReadinessResponse_DRAINING)
 }
 
-// registered is what a program's own server is given.
+// registered is a server that records which health service is registered with it.
 type registered struct{ healthpb.HealthServer }
 
 func (r *registered) RegisterService(_ *grpc.ServiceDesc, impl any) {
 	r.HealthServer = impl.(healthpb.HealthServer)
 }
 
-// Without a launcher that asks, grpc.health.v1 and systemd hear of checks as well.
-func TestChecksAreMirroredWhenNobodyAsks(t *testing.T) {
-	told := notified(t)
+// Without a launcher that asks, grpc.health.v1 and systemd follow the checks as well.
+func TestChecks_RefreshHealthWithoutLauncher(t *testing.T) {
+	systemd := fakeSystemd(t)
 	synctest.Test(t, func(t *testing.T) {
 		life, err := client.Serve(client.WithSignals())
 		if err != nil {
@@ -256,28 +250,29 @@ func TestChecksAreMirroredWhenNobodyAsks(t *testing.T) {
 		var calls atomic.Int32
 		life.Readiness.Check("db", func() bool { calls.Add(1); return ok.Load() })
 		after(time.Hour)
-		equal(t, "calls before it counts", calls.Load(), int32(0))
+		testkit.Equal(t, "calls before Ready is set", calls.Load(), int32(0))
 		life.Readiness.Set(client.Ready, "listening")
-		equal(t, "health while a check fails", after(2*time.Second), healthpb.HealthCheckResponse_NOT_SERVING)
+		testkit.Equal(t, "health while a check fails", after(2*time.Second), healthpb.HealthCheckResponse_NOT_SERVING)
 		ok.Store(true)
 		if got := after(time.Second); got != healthpb.HealthCheckResponse_SERVING {
-			t.Fatalf("a second after the check passes health is %v", got) // and systemd is not told
+			t.Fatalf("a second after the check passes health is %v", got) // stop here, because the test would otherwise wait for a message to systemd
 		}
-		equal(t, "systemd", told(), "READY=1\nSTATUS=listening")
+		testkit.Equal(t, "systemd", systemd(), "READY=1\nSTATUS=listening")
 		ok.Store(false)
-		equal(t, "health a second after it fails", after(time.Second), healthpb.HealthCheckResponse_NOT_SERVING)
+		testkit.Equal(t, "health a second after it fails", after(time.Second), healthpb.HealthCheckResponse_NOT_SERVING)
 		ok.Store(true)
-		equal(t, "health a second after it passes again", after(time.Second), healthpb.HealthCheckResponse_SERVING)
+		testkit.Equal(t, "health a second after it passes again", after(time.Second), healthpb.HealthCheckResponse_SERVING)
 
 		life.Shutdown.Request(client.Request{})
 		before := calls.Load()
-		equal(t, "health in the shutdown", after(time.Hour), healthpb.HealthCheckResponse_NOT_SERVING)
-		equal(t, "calls in the shutdown", calls.Load(), before)
+		testkit.Equal(t, "health in the shutdown", after(time.Hour), healthpb.HealthCheckResponse_NOT_SERVING)
+		testkit.Equal(t, "calls in the shutdown", calls.Load(), before)
 	})
 }
 
-// Where an export says that somebody probes, there is a port with grpc.health.v1, and with nothing by which to stop the process.
-func TestHealthIsServedWhereTheExportSays(t *testing.T) {
+// The port of EnvHealth serves grpc.health.v1, but not the lifecycle protocol, so clients of that
+// port cannot stop the process.
+func TestHealthPort_ServesOnlyHealth(t *testing.T) {
 	var life *client.Lifecycle
 	var port string
 	for life == nil {
@@ -288,12 +283,12 @@ func TestHealthIsServedWhereTheExportSays(t *testing.T) {
 		_, port, _ = net.SplitHostPort(taken.Addr().String())
 		t.Setenv(client.EnvHealth, port)
 		if life, err := client.Serve(client.WithSignals()); err == nil || !strings.Contains(err.Error(), client.EnvHealth+`="`+port+`"`) {
-			t.Fatalf("a port that is somebody else's: %v, %v", life, err)
+			t.Fatalf("a port in use: %v, %v", life, err)
 		}
-		serve(t) // a launcher is there, and asks elsewhere
+		serve(t) // under a launcher, serve must ignore EnvHealth
 		taken.Close()
 		life, err = client.Serve(client.WithSignals())
-		if err != nil && !errors.Is(err, syscall.EADDRINUSE) { // else somebody was quicker
+		if err != nil && !errors.Is(err, syscall.EADDRINUSE) { // EADDRINUSE means that another process has taken the port meanwhile
 			t.Fatal(err)
 		}
 	}
@@ -305,25 +300,25 @@ func TestHealthIsServedWhereTheExportSays(t *testing.T) {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
 	defer cancel()
-	p := &peerOf{life, t, ctx, pb.NewProcessLifecycleInterfaceClient(conn), healthpb.NewHealthClient(conn)}
-	equal(t, "health at first", p.serving(), healthpb.HealthCheckResponse_NOT_SERVING)
+	p := &served{life, t, ctx, pb.NewProcessLifecycleInterfaceClient(conn), healthpb.NewHealthClient(conn)}
+	testkit.Equal(t, "health at first", p.serving(), healthpb.HealthCheckResponse_NOT_SERVING)
 	life.Readiness.Set(client.Ready, "")
-	equal(t, "health", p.serving(), healthpb.HealthCheckResponse_SERVING)
+	testkit.Equal(t, "health", p.serving(), healthpb.HealthCheckResponse_SERVING)
 	_, err = p.child.Shutdown(ctx, &pb.ShutdownRequest{})
-	equal(t, "a shutdown of anybody's", status.Code(err), codes.Unimplemented)
+	testkit.Equal(t, "code of a call of Shutdown", status.Code(err), codes.Unimplemented)
 	life.Shutdown.Request(client.Request{})
-	equal(t, "health in the shutdown", p.serving(), healthpb.HealthCheckResponse_NOT_SERVING)
+	testkit.Equal(t, "health in the shutdown", p.serving(), healthpb.HealthCheckResponse_NOT_SERVING)
 
 	for _, odd := range []string{"0", "65536", "http"} {
 		t.Setenv(client.EnvHealth, odd)
-		if life, err := client.Serve(client.WithSignals()); err == nil || !strings.Contains(err.Error(), "must be 1 to 65535") {
+		if life, err := client.Serve(client.WithSignals()); err == nil || !strings.Contains(err.Error(), "must be a number from 1 to 65535") {
 			t.Errorf("%s: %v, %v", odd, life, err)
 		}
 	}
 }
 
-// The status names who holds guards, and asks for what was asked for.
-func TestStatusSaysWhoBlocks(t *testing.T) {
+// The status names the guards that block the shutdown, and has the request for more time.
+func TestStatus_NamesBlockers(t *testing.T) {
 	p := serve(t)
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
@@ -333,28 +328,28 @@ func TestStatusSaysWhoBlocks(t *testing.T) {
 	defer cancel()
 	g := orders.Guard()
 	m := p.status().GetMetrics()
-	equal(t, "in flight", m.GetInFlightRequests(), int32(3))
-	equal(t, "connections", m.GetOpenConnections(), int32(3))
-	equal(t, "bytes", m.GetBufferedBytes(), int64(4))
-	equal(t, "who blocks", m.GetBlockingOperations(), []string{"orders ×1"})
+	testkit.Equal(t, "in flight", m.GetInFlightRequests(), int32(3))
+	testkit.Equal(t, "connections", m.GetOpenConnections(), int32(3))
+	testkit.Equal(t, "bytes", m.GetBufferedBytes(), int64(4))
+	testkit.Equal(t, "blocking operations", m.GetBlockingOperations(), []string{"orders ×1"})
 
 	p.shutdown(&pb.ShutdownRequest{})
 	err := p.Shutdown.Run(p.ctx, func(ctx context.Context) error {
-		equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_DRAINING)
-		over := p.Shutdown.Block("the broker")
-		equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_BLOCKED)
-		over()
-		over()
-		equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_DRAINING)
-		equal(t, "wants more time", p.status().GetNeedMoreTime(), false)
+		testkit.Equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_DRAINING)
+		unblock := p.Shutdown.Block("the broker")
+		testkit.Equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_BLOCKED)
+		unblock()
+		unblock()
+		testkit.Equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_DRAINING)
+		testkit.Equal(t, "needs more time", p.status().GetNeedMoreTime(), false)
 		p.Shutdown.RequestMoreTime(time.Hour)
 		st := p.status()
-		equal(t, "wants more time", st.GetNeedMoreTime(), true)
+		testkit.Equal(t, "needs more time", st.GetNeedMoreTime(), true)
 		if got := time.Duration(st.GetAdditionalMs()) * time.Millisecond; got <= time.Hour-tooLong || got > time.Hour {
-			t.Errorf("it wants %v more", got)
+			t.Errorf("additional time %v", got)
 		}
-		equal(t, "in seconds", st.GetAdditionalSeconds() > 3580, true)
-		equal(t, "requests", st.GetMoreTimeRequests(), int32(1))
+		testkit.Equal(t, "is it also in seconds", st.GetAdditionalSeconds() > 3580, true)
+		testkit.Equal(t, "requests", st.GetMoreTimeRequests(), int32(1))
 		g.Release()
 		return s.Shutdown().Wait(ctx)
 	})
@@ -363,8 +358,8 @@ func TestStatusSaysWhoBlocks(t *testing.T) {
 	}
 }
 
-// The context of the drain ends at the maximum, in milliseconds where the request has them.
-func TestDrainEndsAtTheMaximum(t *testing.T) {
+// The context of the drain ends at the maximum, which is in milliseconds if the request has these.
+func TestRun_DrainContextEndsAtMaximumShutdownTime(t *testing.T) {
 	p := serve(t)
 	p.shutdown(&pb.ShutdownRequest{GracePeriodMs: 20, MaxShutdownMs: 50, MaxShutdownSeconds: 1})
 	err := p.Shutdown.Run(p.ctx, func(ctx context.Context) error {
@@ -376,27 +371,28 @@ func TestDrainEndsAtTheMaximum(t *testing.T) {
 	}
 }
 
-func TestCallsForAnotherProcess(t *testing.T) {
+func TestService_RefusesCallsForAnotherProcess(t *testing.T) {
 	p := serve(t)
 	_, err := p.child.Shutdown(p.ctx, &pb.ShutdownRequest{ProcessId: "p-2"})
-	equal(t, "code", status.Code(err), codes.NotFound)
-	equal(t, "state", p.status().GetState(), pb.ShutdownStatus_RUNNING)
+	testkit.Equal(t, "code", status.Code(err), codes.NotFound)
+	testkit.Equal(t, "state", p.status().GetState(), pb.ShutdownStatus_RUNNING)
 }
 
-// Run without a request is ended by its context, and does not drain.
-func TestRunEndsWithItsContext(t *testing.T) {
+// If its context ends before a request, Run returns without a drain.
+func TestRun_ReturnsWithoutDrainWhenContextEnds(t *testing.T) {
 	p := serve(t)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	why := errors.New("no longer needed")
 	cancel(why)
-	err := p.Shutdown.Run(ctx, func(context.Context) error { t.Error("it drains"); return nil })
+	err := p.Shutdown.Run(ctx, func(context.Context) error { t.Error("drain was called"); return nil })
 	if err != why {
 		t.Errorf("Run: %v, want %v", err, why)
 	}
 }
 
-// notified is systemd, and returns what it is told next.
-func notified(t *testing.T) (told func() string) {
+// fakeSystemd listens on a socket and sets NOTIFY_SOCKET to its path. It returns a function that
+// waits for the next message.
+func fakeSystemd(t *testing.T) (next func() string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "swn")
 	if err != nil {
@@ -421,14 +417,14 @@ func notified(t *testing.T) (told func() string) {
 	}
 }
 
-// Where systemd asks for it, it is told the same.
-func TestSystemdIsTold(t *testing.T) {
-	told := notified(t)
+// Changes are sent to NOTIFY_SOCKET.
+func TestRun_NotifiesSystemdOfStateChanges(t *testing.T) {
+	systemd := fakeSystemd(t)
 	p := serve(t)
 	p.Readiness.Set(client.Ready, "listening")
-	equal(t, "at ready", told(), "READY=1\nSTATUS=listening")
+	testkit.Equal(t, "message when ready", systemd(), "READY=1\nSTATUS=listening")
 	p.shutdown(&pb.ShutdownRequest{})
-	equal(t, "at the shutdown", told(), "STOPPING=1")
+	testkit.Equal(t, "message at the shutdown", systemd(), "STOPPING=1")
 	p.Shutdown.RequestMoreTime(2 * time.Second)
-	equal(t, "at a request for more time", told(), "EXTEND_TIMEOUT_USEC=2000000")
+	testkit.Equal(t, "message at a request for more time", systemd(), "EXTEND_TIMEOUT_USEC=2000000")
 }

@@ -1,5 +1,6 @@
-// Package client is what a process links that a launcher starts and stops. The same binary runs unchanged under the
-// launcher, systemd, Kubernetes, Nomad, and in a terminal:
+// Package client lets a process take part in the launcher's protocol: it reports its readiness,
+// drains when it is asked to stop, and says what blocks it. The same binary runs unchanged under
+// the launcher, systemd, Kubernetes, Nomad, and in a terminal:
 //
 //	func main() {
 //		life, err := client.Serve()
@@ -9,7 +10,7 @@
 //		defer life.Close()
 //
 //		s := ctxshutdown.New(context.Background())
-//		life.Shutdown.Track(s) // who holds guards is what the launcher shows when it is asked who blocks
+//		life.Shutdown.Track(s) // the launcher shows the guards of s as what blocks the shutdown
 //		… start working …
 //		life.Readiness.Set(client.Ready, "listening")
 //
@@ -22,24 +23,25 @@
 //
 // # What asks the process to stop
 //
-// Under a launcher, the Shutdown call of its protocol; elsewhere SIGTERM or SIGINT, which is Shutdown with that reason and
-// the time limits of [WithLimits], or of TERMINATION_GRACE_PERIOD_SECONDS. Asking again changes nothing, except that a signal that comes while the process drains
-// already means that the patience of somebody is at its end: it ends the context of the drain.
+// Under a launcher, the call Shutdown of its protocol does. Elsewhere SIGTERM or SIGINT does: it is
+// handled like Shutdown, with the signal as the reason and the time limits of [WithLimits] or
+// TERMINATION_GRACE_PERIOD_SECONDS. Further requests change nothing, except that a signal during
+// the drain ends the context of the drain.
 //
-// # Who is told what
+// # Notifications
 //
 //	                     the launcher         grpc.health.v1         systemd, where NOTIFY_SOCKET is set
 //	Readiness.Set(Ready) READY, pushed        SERVING                READY=1
 //	Shutdown             DRAINING             NOT_SERVING, first     STOPPING=1
 //	RequestMoreTime      need_more_time       -                      EXTEND_TIMEOUT_USEC
-//	Run's drain is over  COMPLETE, pushed     -                      -
+//	the drain has ended  COMPLETE, pushed     -                      -
 //
-// What a check comes to is looked at whenever the launcher asks, and once a second: the other two follow it where there is no
-// launcher, too, except that READY=1 cannot be taken back.
+// The checks are evaluated whenever the launcher asks, and once a second, so that health and
+// systemd follow them without a launcher as well. READY=1 cannot be taken back.
 //
-// grpc.health.v1 is served beside the protocol; without a launcher at the port of [EnvHealth]; and by a server of the program, with
-// [Lifecycle.RegisterHealth].
+// grpc.health.v1 is served on the socket of the protocol; without a launcher, on the port of
+// [EnvHealth]; and by a server of the program, with [Lifecycle.RegisterHealth].
 //
-// The service of the protocol has a socket of its own, so that it answers until the very end, whatever happens to the
-// listeners of the program.
+// The service of the protocol has a socket of its own, so it answers until the end of the process,
+// even after the program has closed its listeners.
 package client

@@ -21,16 +21,16 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// exampleSocket returns a path for a unix socket, and what removes it.
+// exampleSocket returns a path for a unix socket, and a function that removes it.
 func exampleSocket() (path string, remove func()) {
-	dir, err := os.MkdirTemp("", "swc") // short, since that of a socket has to be
+	dir, err := os.MkdirTemp("", "swc") // the paths of sockets have to be short
 	if err != nil {
 		panic(err)
 	}
 	return filepath.Join(dir, "s"), func() { os.RemoveAll(dir) }
 }
 
-// asLauncher asks a process as its launcher does.
+// asLauncher calls a process, as its launcher would.
 func asLauncher(path string) (pb.ProcessLifecycleInterfaceClient, *grpc.ClientConn) {
 	conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -39,7 +39,7 @@ func asLauncher(path string) (pb.ProcessLifecycleInterfaceClient, *grpc.ClientCo
 	return pb.NewProcessLifecycleInterfaceClient(conn), conn
 }
 
-// Without a launcher, as in a terminal or a container, a signal is what asks the process to stop.
+// Without a launcher, as in a terminal or a container, a signal asks the process to stop.
 func ExampleServe() {
 	life, err := client.Serve()
 	if err != nil {
@@ -49,7 +49,7 @@ func ExampleServe() {
 	defer life.Close()
 	life.Readiness.Set(client.Ready, "listening")
 
-	syscall.Kill(os.Getpid(), syscall.SIGTERM) // somebody else does
+	syscall.Kill(os.Getpid(), syscall.SIGTERM) // usually sent by another process
 	err = life.Shutdown.Run(context.Background(), func(ctx context.Context) error {
 		fmt.Println("readiness:", life.Readiness.State())
 		return nil
@@ -60,14 +60,14 @@ func ExampleServe() {
 	// drained: <nil>
 }
 
-// What main ends with, after all that was deferred.
+// The exit code of main follows from the error of Run.
 func ExampleExitCode() {
 	fmt.Println(client.ExitCode(nil), client.ExitCode(errors.New("the queue could not be written")))
 	// Output:
 	// 0 1
 }
 
-// A program that serves gRPC anyway, where nobody else can connect, can serve the protocol there.
+// A program can serve the protocol on a gRPC server of its own, if no other user can connect to it.
 func ExampleRegister() {
 	path, remove := exampleSocket()
 	defer remove()
@@ -92,8 +92,8 @@ func ExampleRegister() {
 	// readiness: DRAINING
 }
 
-// A program that serves on what it inherits, and listens itself where there is nothing, runs under a launcher, under systemd
-// and in a terminal.
+// A program that serves on inherited listeners, and listens itself if there are none, runs under a
+// launcher, under systemd and in a terminal.
 func ExampleListeners() {
 	inherited, err := client.Listeners()
 	if err != nil {
@@ -120,7 +120,8 @@ func ExampleListeners() {
 	// inherited: 0 serving: tcp
 }
 
-// A launcher names the socket by the environment. Without one, it is there for tools that speak the protocol.
+// A launcher sets the address of the socket in the environment. Without a launcher, WithAddress
+// makes the process available to other tools that use the protocol.
 func ExampleWithAddress() {
 	path, remove := exampleSocket()
 	defer remove()
@@ -140,7 +141,7 @@ func ExampleWithAddress() {
 	// READY <nil>
 }
 
-// What is meant for another process is refused.
+// A call that is meant for another process is refused.
 func ExampleWithProcessID() {
 	path, remove := exampleSocket()
 	defer remove()
@@ -159,8 +160,8 @@ func ExampleWithProcessID() {
 	// rpc error: code = NotFound desc = this is process "web-1", not "web-2"
 }
 
-// A signal cannot say how long a shutdown may take. Where something else decides that, such as terminationGracePeriodSeconds
-// of a pod, stay below it.
+// A signal has no time limits. If another limit applies, such as terminationGracePeriodSeconds of a
+// pod, WithLimits should stay below it.
 func ExampleWithLimits() {
 	life, err := client.Serve(client.WithLimits(5*time.Second, 25*time.Second))
 	if err != nil {
@@ -177,7 +178,7 @@ func ExampleWithLimits() {
 	// SIGTERM 5s 25s
 }
 
-// A program that has another use for SIGINT, such as a shell, leaves it out.
+// A program that uses SIGINT for another purpose, such as a shell, does not pass it.
 func ExampleWithSignals() {
 	life, err := client.Serve(client.WithSignals(syscall.SIGTERM, syscall.SIGUSR1))
 	if err != nil {
@@ -218,8 +219,8 @@ func ExampleWithLogger() {
 	// level=INFO msg=drained
 }
 
-// Over TCP, both ends show a certificate. A launcher names the files by the environment; what cannot be read is told at
-// once.
+// Over TCP, both ends present a certificate. A launcher sets the names of the files in the
+// environment. Serve fails at once if a file cannot be read.
 func ExampleWithTLS() {
 	life, err := client.Serve(client.WithAddress(client.TCP+"127.0.0.1:0"), client.WithTLS("web.pem", "web.key", "ca.pem"))
 	if err != nil {
@@ -232,7 +233,7 @@ func ExampleWithTLS() {
 	// no certificate: true
 }
 
-// Ready counts once all checks pass, and no longer when one of them does not.
+// The process is Ready while all checks pass.
 func ExampleNewReadinessCoordinator() {
 	connected := false
 	readiness := client.NewReadinessCoordinator("web-1")
@@ -250,7 +251,7 @@ func ExampleNewReadinessCoordinator() {
 	// UNHEALTHY
 }
 
-// Only the first request counts, whoever asks.
+// Only the first request counts.
 func ExampleNewShutdownCoordinator() {
 	shutdown := client.NewShutdownCoordinator("web-1")
 	for _, reason := range []string{"a new build", "impatience"} {

@@ -10,8 +10,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/client"
 )
 
-// A process that drains what its guards stand for. Under a launcher, its call takes the place of the request here; elsewhere,
-// SIGTERM does.
+// A process that waits for its guards when it is asked to stop. A launcher, or SIGTERM, would make
+// the request.
 func Example() {
 	life, err := client.Serve()
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// While it drains, a process says how far it is and what it waits for, and asks for more time before it is late.
+// While it drains, a process reports its progress and what it waits for, and requests more time
+// before its grace period is over.
 func ExampleShutdownCoordinator() {
 	path, remove := exampleSocket()
 	defer remove()
@@ -66,7 +67,8 @@ func ExampleShutdownCoordinator() {
 	// drained: <nil>
 }
 
-// The guards of a scope need no telling: they are what is in flight, and who holds them is what blocks.
+// The guards of a tracked scope are reported as requests in flight, and as what blocks the
+// shutdown.
 func ExampleShutdownCoordinator_Track() {
 	path, remove := exampleSocket()
 	defer remove()
@@ -89,7 +91,7 @@ func ExampleShutdownCoordinator_Track() {
 	// 1 [shop ×1] <nil>
 }
 
-// Who knows that there is no time left, such as a watchdog, cuts the drain short.
+// Code that knows that no time is left, such as a watchdog, cuts the drain short.
 func ExampleShutdownCoordinator_Cut() {
 	shutdown := client.NewShutdownCoordinator("web-1")
 	shutdown.Request(client.Request{Reason: "a new build"})
@@ -100,10 +102,10 @@ func ExampleShutdownCoordinator_Cut() {
 	})
 	fmt.Println(err)
 	// Output:
-	// client: the drain (a new build) has failed: the battery is empty
+	// client: drain failed (a new build): the battery is empty
 }
 
-// Kubernetes, and clients that balance load, ask the server of the program itself.
+// Kubernetes and load balancing clients call the server of the program itself.
 func ExampleLifecycle_RegisterHealth() {
 	life, err := client.Serve()
 	if err != nil {

@@ -6,14 +6,15 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/swansong-go/swansong/internal/unwind"
+	"github.com/swansong-go/swansong/internal/panics"
 )
 
-// contain calls f on a goroutine of its own, which is all that a Goexit in it ends, and returns what it has panicked with,
-// and where; nil if it has not.
-func contain(f func()) (value any, stack []byte) {
+// callSafely calls f on a goroutine of its own, so that runtime.Goexit in f ends only that
+// goroutine. If f panics, callSafely returns the value and the stack of the panic. If f returns,
+// the value is nil.
+func callSafely(f func()) (value any, stack []byte) {
 	done := make(chan struct{})
-	go unwind.Catch(f, func(v any, s []byte) {
+	go panics.Catch(f, func(v any, s []byte) {
 		value, stack = v, s
 		close(done)
 	})
@@ -21,23 +22,23 @@ func contain(f func()) (value any, stack []byte) {
 	return value, stack
 }
 
-// A contained is a log handler that cannot do anybody harm: what a process says of its shutdown is said while it is asked
-// for its status, while signals are taken, and under locks. What it panics at goes to stderr, where such things go when
-// nobody recovers; there is no logger left to tell.
-type contained struct{ slog.Handler }
+// A safeHandler passes log records on to another handler, recovers panics of that handler, and
+// prints them on stderr. This package logs while it handles calls and signals and while it holds
+// locks, so without the safeHandler a panic would block the shutdown.
+type safeHandler struct{ slog.Handler }
 
-func (h contained) Enabled(ctx context.Context, level slog.Level) (yes bool) {
+func (h safeHandler) Enabled(ctx context.Context, level slog.Level) (yes bool) {
 	h.try("Enabled", func() { yes = h.Handler.Enabled(ctx, level) })
 	return yes
 }
 
-func (h contained) Handle(ctx context.Context, r slog.Record) (err error) {
-	h.try("Handle, of "+fmt.Sprintf("%q", r.Message), func() { err = h.Handler.Handle(ctx, r) })
+func (h safeHandler) Handle(ctx context.Context, r slog.Record) (err error) {
+	h.try(fmt.Sprintf("Handle %q", r.Message), func() { err = h.Handler.Handle(ctx, r) })
 	return err
 }
 
-func (h contained) try(what string, f func()) {
-	if value, stack := contain(f); value != nil {
+func (h safeHandler) try(what string, f func()) {
+	if value, stack := callSafely(f); value != nil {
 		fmt.Fprintf(os.Stderr, "client: panic in the logger (%s): %v\n\n%s\n", what, value, stack)
 	}
 }

@@ -13,13 +13,14 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/client"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
 var errFault = errors.New("injected")
 
-// faults are the ways in which a callback does not return, and what is then said of it.
+// faults maps each way in which a callback can fail to return to the text that reports it.
 var faults = map[string]struct {
 	do   func()
 	says string
@@ -28,12 +29,12 @@ var faults = map[string]struct {
 	"Goexit": {runtime.Goexit, "runtime.Goexit"},
 }
 
-// faultyError is an error that breaks when it is looked at.
+// faultyError is an error whose Error method does not return.
 type faultyError struct{ fault func() }
 
 func (e faultyError) Error() string { e.fault(); return "" }
 
-// faultyHandler is a log handler that breaks.
+// faultyHandler is a log handler whose Handle method does not return.
 type faultyHandler struct{ fault func() }
 
 func (h faultyHandler) Enabled(context.Context, slog.Level) bool  { return true }
@@ -41,15 +42,15 @@ func (h faultyHandler) WithAttrs([]slog.Attr) slog.Handler        { return h }
 func (h faultyHandler) WithGroup(string) slog.Handler             { return h }
 func (h faultyHandler) Handle(context.Context, slog.Record) error { h.fault(); return nil }
 
-// A check that does not return does not pass; who asks is answered, and told why.
-func TestFaults_Check(t *testing.T) {
+// A check that does not return fails, and the readiness message says so.
+func TestCheck_FailsWhenFunctionPanicsOrHangs(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			var log strings.Builder
 			p := serve(t, client.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-			var mended atomic.Bool
+			var fixed atomic.Bool
 			p.Readiness.Check(client.CheckConnected, func() bool {
-				if !mended.Load() {
+				if !fixed.Load() {
 					fault.do()
 				}
 				return true
@@ -59,18 +60,18 @@ func TestFaults_Check(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "state", r.GetState(), pb.ReadinessResponse_WARMING)
-			equal(t, "connected", r.GetChecks().GetBackendConnected(), false)
+			testkit.Equal(t, "state", r.GetState(), pb.ReadinessResponse_WARMING)
+			testkit.Equal(t, "connected", r.GetChecks().GetBackendConnected(), false)
 			if m := r.GetMessage(); !strings.Contains(m, "backend connected (panic: ") || !strings.Contains(m, fault.says) {
 				t.Errorf("message %q", m)
 			}
-			equal(t, "again", p.Readiness.State(), client.Warming) // of which nobody is told, since it is asked every second
-			mended.Store(true)
-			equal(t, "once more", p.Readiness.State(), client.Ready)
+			testkit.Equal(t, "state, checked again", p.Readiness.State(), client.Warming) // the panic must not be logged again, because checks run every second
+			fixed.Store(true)
+			testkit.Equal(t, "state when the check passes", p.Readiness.State(), client.Ready)
 			p.Readiness.Check(client.CheckConnected, func() bool { fault.do(); return true })
-			equal(t, "another check", p.Readiness.State(), client.Unhealthy)
-			p.Close() // after which nobody logs
-			equal(t, "panics logged", strings.Count(log.String(), "panic in a check"), 2)
+			testkit.Equal(t, "state with a new faulty check", p.Readiness.State(), client.Unhealthy)
+			p.Close() // after Close nothing is logged
+			testkit.Equal(t, "panics logged", strings.Count(log.String(), "panic in a check"), 2)
 			if !strings.Contains(log.String(), "faults_test.go") {
 				t.Errorf("the log has no stack:\n%s", &log)
 			}
@@ -78,8 +79,9 @@ func TestFaults_Check(t *testing.T) {
 	}
 }
 
-// A drain that does not return has failed: the launcher sees that before whoever called Run does.
-func TestFaults_Drain(t *testing.T) {
+// A drain that does not return has failed. The launcher sees that before the caller of Run gets the
+// panic.
+func TestDrain_FailsWhenFunctionPanicsOrHangs(t *testing.T) {
 	for name, fault := range faults {
 		for where, drain := range map[string]func(context.Context) error{
 			"drain":     func(context.Context) error { fault.do(); return nil },
@@ -94,17 +96,18 @@ func TestFaults_Drain(t *testing.T) {
 					p.Shutdown.Run(p.ctx, drain)
 					t.Error("Run has returned")
 				}()
-				equal(t, "the caller gets it", <-value == any(errFault), name == "panic")
+				testkit.Equal(t, "does the caller get the panic", <-value == any(errFault), name == "panic")
 				st := p.status()
-				equal(t, "state", st.GetState(), pb.ShutdownStatus_SHUTDOWN_BLOCKED)
-				equal(t, "failure", st.GetDrainError(), "panic in the drain, or a runtime.Goexit: it has not returned")
+				testkit.Equal(t, "state", st.GetState(), pb.ShutdownStatus_SHUTDOWN_BLOCKED)
+				testkit.Equal(t, "failure", st.GetDrainError(), "the drain did not return: it panicked, or called runtime.Goexit")
 			})
 		}
 	}
 }
 
-// A log handler that does not return keeps nobody from being asked, nor from draining; stderr has it.
-func TestFaults_Logger(t *testing.T) {
+// A log handler that does not return blocks neither calls nor the drain. The panic is printed on
+// stderr.
+func TestLogger_HangingHandlerBlocksNeitherCallsNorDrain(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			r, w, err := os.Pipe()
@@ -123,15 +126,15 @@ func TestFaults_Logger(t *testing.T) {
 
 			p := serve(t, client.WithLogger(slog.New(faultyHandler{fault.do})))
 			p.Readiness.Set(client.Ready, "listening")
-			equal(t, "readiness", p.readiness(), pb.ReadinessResponse_READY)
+			testkit.Equal(t, "readiness", p.readiness(), pb.ReadinessResponse_READY)
 			p.shutdown(&pb.ShutdownRequest{ProcessId: "p-1", Reason: "test"})
 			p.Shutdown.RequestMoreTime(1)
-			equal(t, "drain", p.Shutdown.Run(p.ctx, func(context.Context) error { return nil }), nil)
-			equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_COMPLETE)
+			testkit.Equal(t, "drain", p.Shutdown.Run(p.ctx, func(context.Context) error { return nil }), nil)
+			testkit.Equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_COMPLETE)
 			p.Close()
 			w.Close()
 			text := <-said
-			for _, part := range []string{`client: panic in the logger (Handle, of "asked to stop"): `, fault.says, "faults_test.go"} {
+			for _, part := range []string{`client: panic in the logger (Handle "asked to stop"): `, fault.says, "faults_test.go"} {
 				if !strings.Contains(text, part) {
 					t.Errorf("stderr does not say %q:\n%s", part, text)
 				}

@@ -8,33 +8,34 @@ import (
 	"strings"
 )
 
-// firstFD is where inherited listeners begin, see sd_listen_fds(3).
+// firstFD is the file descriptor of the first inherited listener; see sd_listen_fds(3).
 const firstFD = 3
 
-// A Listener is one that was inherited, and its name.
+// A Listener is an inherited listener.
 type Listener struct {
-	Name string // empty: it has none
+	Name string // empty if the listener has no name
 	net.Listener
 }
 
-// Listeners returns the listeners that the process has inherited, from the launcher or from systemd, in their order, and
-// none where it has inherited none. It takes them: the variables of the environment that speak of them are removed, so that
-// processes it starts do not believe to have them, and a second call returns none.
+// Listeners returns the listeners that the process has inherited from the launcher or from systemd,
+// in order. It removes the environment variables that describe them, so that child processes do not
+// use them by mistake. A second call returns none.
 //
-// A process that stops accepting leaves the connections that wait to whoever else holds the listener; so with one that is
-// handed over a service is replaced and no client is refused.
+// When a process closes an inherited listener, connections that it has not accepted wait for
+// another process that has the listener. So a service can be replaced without refusing a client.
 func Listeners() ([]Listener, error) {
 	pid, count, names := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS"), os.Getenv("LISTEN_FDNAMES")
 	for _, v := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
 		os.Unsetenv(v)
 	}
-	// The launcher cannot know the pid beforehand. It leaves the variable out where it starts a process without a helper.
+	// Without Config.Helper, the launcher cannot know the pid in advance, and does not set
+	// LISTEN_PID.
 	if count == "" || pid != "" && pid != strconv.Itoa(os.Getpid()) {
 		return nil, nil
 	}
 	n, err := strconv.Atoi(count)
 	if err != nil || n < 0 || n > 1024 {
-		return nil, fmt.Errorf("client: LISTEN_FDS=%q is not a number of listeners", count)
+		return nil, fmt.Errorf("client: LISTEN_FDS=%q must be a number from 0 to 1024", count)
 	}
 	name := strings.Split(names, ":")
 	var found []Listener
@@ -46,10 +47,10 @@ func Listeners() ([]Listener, error) {
 			for _, l := range found {
 				l.Close()
 			}
-			return nil, fmt.Errorf("client: file descriptor %d of %d that LISTEN_FDS speaks of is no listener: %w", firstFD+i, n, err)
+			return nil, fmt.Errorf("client: file descriptor %d, one of %d in LISTEN_FDS, is not a listener: %w", firstFD+i, n, err)
 		}
 		if unix, ok := ln.(*net.UnixListener); ok {
-			unix.SetUnlinkOnClose(false) // the path belongs to whoever made it
+			unix.SetUnlinkOnClose(false) // the process that created the file of the socket removes it
 		}
 		l := Listener{Listener: ln}
 		if i < len(name) {

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// systemd tells whoever listens at NOTIFY_SOCKET, see sd_notify(3). Where nobody does, that is no reason to fail.
-func systemd(message string) {
+// notifySystemd sends a message to the socket named by NOTIFY_SOCKET; see sd_notify(3). It ignores
+// errors, because the service works without the notification.
+func notifySystemd(message string) {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" {
 		return

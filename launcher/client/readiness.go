@@ -10,14 +10,14 @@ import (
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
-// Readiness is whether a process takes on work.
+// Readiness says whether a process accepts work.
 type Readiness int
 
 const (
 	Starting  Readiness = iota // initializing
-	Warming                    // connecting to what it needs
-	Ready                      // takes on work
-	Draining                   // asked to stop; takes on none. [ShutdownCoordinator] says so, and it is for good
+	Warming                    // connecting to what it depends on
+	Ready                      // accepts work
+	Draining                   // asked to stop: it accepts no work from now on. [ShutdownCoordinator] sets this state
 	Unhealthy                  // cannot work
 )
 
@@ -37,27 +37,29 @@ func (r Readiness) String() string {
 	return "Readiness(?)"
 }
 
-// A ReadinessCoordinator answers whoever asks whether the process is ready. It begins as Starting. All methods may be
-// called concurrently.
+// A ReadinessCoordinator reports whether the process is ready. It begins as Starting. All methods
+// may be called concurrently.
 type ReadinessCoordinator struct {
 	id       string
-	onChange func(r Readiness, message string) // set before anything is served; called in the order of the changes
+	onChange func(r Readiness, message string) // set before the protocol is served; called in the order of the changes
 	onPanic  func(check string, value any, stack []byte)
 
 	mu       sync.Mutex
 	set      Readiness
 	message  string
-	shown    Readiness
+	reported Readiness // the state that onChange was last called with
 	checks   map[string]func() bool
-	panicked map[string]bool // of which it has been told
+	panicked map[string]bool // checks whose panic has been reported
 }
 
-// NewReadinessCoordinator returns the coordinator of a process that the launcher knows by this id. [Serve] makes one.
+// NewReadinessCoordinator returns the coordinator of the process with this id. [Serve] calls it for
+// its [Lifecycle].
 func NewReadinessCoordinator(processID string) *ReadinessCoordinator {
 	return &ReadinessCoordinator{id: processID, checks: map[string]func() bool{}, panicked: map[string]bool{}}
 }
 
-// Set says how the process is. Ready counts once all checks pass. After Draining nothing changes any more.
+// Set sets the readiness. The process counts as Ready once all checks pass. After Draining, Set has
+// no effect.
 func (c *ReadinessCoordinator) Set(r Readiness, message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,13 +67,14 @@ func (c *ReadinessCoordinator) Set(r Readiness, message string) {
 		return
 	}
 	c.set, c.message = r, message
-	c.look()
+	c.evaluate()
 }
 
-// Check adds a check that has to pass for the process to be Ready: those named "grpc server", "backend connected" and
-// "backend warmed" are told by the names that the protocol has for them, all others as custom checks. f is called when
-// somebody asks, and by a [Lifecycle] once a second while Ready is set; one call at a time, and it must be quick. One that
-// panics does not pass, and the message says so; the logger is told the first time.
+// Check adds a check that must pass for the process to be Ready. The protocol has fields for
+// [CheckServer], [CheckConnected] and [CheckWarmed]; other names are reported as custom checks. The
+// function f is called whenever the readiness is requested, and by a [Lifecycle] once a second
+// while Ready is set. It is never called concurrently, and must return quickly. If f panics, the
+// check has not passed: the readiness message says so, and the first panic is logged.
 func (c *ReadinessCoordinator) Check(name string, f func() bool) {
 	if f == nil {
 		panic("client: Check with a nil function")
@@ -82,43 +85,43 @@ func (c *ReadinessCoordinator) Check(name string, f func() bool) {
 	delete(c.panicked, name)
 }
 
-// The checks that the protocol has names for.
+// Names of checks that the protocol has fields for.
 const (
 	CheckServer    = "grpc server"
 	CheckConnected = "backend connected"
 	CheckWarmed    = "backend warmed"
 )
 
-// State runs the checks, and returns how the process is.
+// State runs the checks, and returns the readiness.
 func (c *ReadinessCoordinator) State() Readiness {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r, _, _ := c.look()
+	r, _, _ := c.evaluate()
 	return r
 }
 
-// refresh runs the checks for those who are told of changes and do not ask.
+// refresh runs the checks, and reports a change.
 func (c *ReadinessCoordinator) refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.set == Ready { // else no check counts
-		c.look()
+	if c.set == Ready { // in other states the checks have no effect
+		c.evaluate()
 	}
 }
 
-// look runs the checks where they count, and tells of a change.
-func (c *ReadinessCoordinator) look() (r Readiness, message string, passed map[string]bool) {
+// evaluate runs the checks, and reports a change of the readiness. The caller holds c.mu.
+func (c *ReadinessCoordinator) evaluate() (r Readiness, message string, passed map[string]bool) {
 	r, message, passed = c.set, c.message, map[string]bool{}
 	var failed []string
 	for _, name := range slices.Sorted(maps.Keys(c.checks)) {
 		ok := false
-		value, stack := contain(func() { ok = c.checks[name]() })
+		value, stack := callSafely(func() { ok = c.checks[name]() })
 		if passed[name] = ok && value == nil; passed[name] {
 			continue
 		}
 		if value != nil {
 			failed = append(failed, fmt.Sprintf("%s (panic: %v)", name, value))
-			if !c.panicked[name] && c.onPanic != nil { // it is asked every second
+			if !c.panicked[name] && c.onPanic != nil { // log only the first panic, because the check runs every second
 				c.onPanic(name, value, stack)
 			}
 			c.panicked[name] = true
@@ -127,13 +130,13 @@ func (c *ReadinessCoordinator) look() (r Readiness, message string, passed map[s
 		}
 	}
 	if r == Ready && len(failed) > 0 {
-		message = "checks that do not pass: " + strings.Join(failed, ", ")
-		if r = Warming; c.shown == Ready || c.shown == Unhealthy {
+		message = "failing checks: " + strings.Join(failed, ", ")
+		if r = Warming; c.reported == Ready || c.reported == Unhealthy {
 			r = Unhealthy
 		}
 	}
-	if r != c.shown {
-		c.shown = r
+	if r != c.reported {
+		c.reported = r
 		if c.onChange != nil {
 			c.onChange(r, message)
 		}
@@ -144,7 +147,7 @@ func (c *ReadinessCoordinator) look() (r Readiness, message string, passed map[s
 func (c *ReadinessCoordinator) response() *pb.ReadinessResponse {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r, message, passed := c.look()
+	r, message, passed := c.evaluate()
 	checks := &pb.ReadinessChecks{GrpcServerReady: true, BackendConnected: true, BackendWarmed: true, CustomChecks: map[string]bool{}}
 	for name, ok := range passed {
 		switch name {

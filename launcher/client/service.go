@@ -9,21 +9,23 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Register puts both coordinators on a server, for programs that serve the protocol themselves. The server should be one
-// that answers until the end, and that nobody else can connect to: whoever can may stop the process.
+// Register registers the protocol on a server, for programs that serve the protocol themselves. The
+// server should answer until the end of the process. Every client that can connect to the server
+// can stop the process.
 func Register(r grpc.ServiceRegistrar, shutdown *ShutdownCoordinator, readiness *ReadinessCoordinator) {
 	pb.RegisterProcessLifecycleInterfaceServer(r, &service{shutdown: shutdown, readiness: readiness})
 }
 
-// A service is the protocol.
+// A service implements the protocol.
 type service struct {
 	pb.UnimplementedProcessLifecycleInterfaceServer
 	shutdown  *ShutdownCoordinator
 	readiness *ReadinessCoordinator
 }
 
-// meant refuses what is for another process: two of them have been told the same address.
-func meant(got, want string) error {
+// checkID returns an error if a call is meant for another process. That happens if two processes
+// have the same address.
+func checkID(got, want string) error {
 	if got != "" && want != "" && got != want {
 		return status.Errorf(codes.NotFound, "this is process %q, not %q", want, got)
 	}
@@ -31,7 +33,7 @@ func meant(got, want string) error {
 }
 
 func (s *service) Shutdown(_ context.Context, in *pb.ShutdownRequest) (*pb.ShutdownAck, error) {
-	if err := meant(in.GetProcessId(), s.shutdown.id); err != nil {
+	if err := checkID(in.GetProcessId(), s.shutdown.id); err != nil {
 		return nil, err
 	}
 	r, _ := s.shutdown.Request(Request{
@@ -45,14 +47,14 @@ func (s *service) Shutdown(_ context.Context, in *pb.ShutdownRequest) (*pb.Shutd
 }
 
 func (s *service) GetShutdownStatus(_ context.Context, in *pb.ShutdownStatusRequest) (*pb.ShutdownStatus, error) {
-	if err := meant(in.GetProcessId(), s.shutdown.id); err != nil {
+	if err := checkID(in.GetProcessId(), s.shutdown.id); err != nil {
 		return nil, err
 	}
 	return s.shutdown.status(), nil
 }
 
 func (s *service) GetReadinessStatus(_ context.Context, in *pb.ReadinessRequest) (*pb.ReadinessResponse, error) {
-	if err := meant(in.GetProcessId(), s.readiness.id); err != nil {
+	if err := checkID(in.GetProcessId(), s.readiness.id); err != nil {
 		return nil, err
 	}
 	return s.readiness.response(), nil

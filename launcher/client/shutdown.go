@@ -13,37 +13,37 @@ import (
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
-// The limits of a shutdown that names none.
+// Default time limits of a shutdown, for requests that have none.
 const (
 	DefaultGrace = 3 * time.Second
 	DefaultMax   = 10 * time.Second
 )
 
-// Causes of the end of the context of a drain, for [context.Cause].
+// Causes of the end of a drain's context; see [context.Cause].
 var (
-	ErrDeadline = errors.New("client: the maximum time for a shutdown is over")
-	ErrSignal   = errors.New("client: a signal has cut the drain short")
+	ErrDeadline = errors.New("client: the maximum shutdown time is over")
+	ErrSignal   = errors.New("client: a signal ended the drain early")
 )
 
-// A Request is what asked the process to stop.
+// A Request asks the process to stop.
 type Request struct {
 	Reason     string
-	Grace, Max time.Duration // from when it was received; zero means the default
+	Grace, Max time.Duration // counted from Received; zero means the default
 	Received   time.Time
 }
 
-// Metrics is what a shutdown has still to deal with.
+// Metrics describe the work that the process must still complete before it can exit.
 type Metrics struct {
 	InFlight      int
 	Connections   int
 	BufferedBytes int64
 }
 
-// A ShutdownCoordinator answers whoever asks the process to stop, and runs the drain.
+// A ShutdownCoordinator handles requests to stop the process, and runs the drain.
 //
 //	RUNNING ──the first Request──▶ REQUESTED ──Run──▶ DRAINING ──drain returns nil────▶ COMPLETE
 //	                                                     │ ▲ └────drain returns an error──▶ BLOCKED, for good
-//	                                               Block ▼ │ the last of them is over
+//	                                               Block ▼ │ the last of the operations has ended
 //	                                                   BLOCKED
 //
 // All methods may be called concurrently.
@@ -51,34 +51,37 @@ type ShutdownCoordinator struct {
 	id        string
 	requested chan struct{}
 
-	// Set before anything is served: who else has to know. None is called under mu.
-	onRequest func(Request)
-	onMore    func(time.Duration)
-	onEnd     func(took time.Duration, message string, failure error)
+	// Callbacks, set before the protocol is served, and called without mu.
 
-	mu       sync.Mutex
-	state    pb.ShutdownStatus_State
-	request  Request
-	scope    *ctxshutdown.Swansong
-	metrics  Metrics
-	message  string
-	blocked  []string
-	until    time.Time // until when more time was asked for
-	requests int32     // for more time
-	failure  string
-	running  bool
-	cut      context.CancelCauseFunc // ends the drain; nil before it has begun
-	cutWhy   error                   // what ended it before it had begun
+	onRequest  func(Request)
+	onMoreTime func(time.Duration)
+	onEnd      func(took time.Duration, message string, failure error)
+
+	mu               sync.Mutex
+	state            pb.ShutdownStatus_State
+	request          Request
+	scope            *ctxshutdown.Swansong
+	metrics          Metrics
+	message          string
+	blocked          []string
+	moreTimeUntil    time.Time // the end of the additional time that the process has requested
+	moreTimeRequests int32
+	failure          string
+	running          bool
+	cut              context.CancelCauseFunc // cancels the context of the drain; nil before the drain
+	cutCause         error                   // the cause passed to Cut before the drain began
 }
 
-// NewShutdownCoordinator returns the coordinator of a process that the launcher knows by this id. [Serve] makes one, and
-// serves it; made alone, it is for [Register].
+// NewShutdownCoordinator returns the coordinator of the process with this id. [Serve] calls it and
+// serves the coordinator. A program that serves the protocol itself passes the coordinator to
+// [Register].
 func NewShutdownCoordinator(processID string) *ShutdownCoordinator {
 	return &ShutdownCoordinator{id: processID, requested: make(chan struct{})}
 }
 
-// Request asks the process to stop. The first request counts; it returns that one, and whether it was this.
-// When Request returns, Requested is closed and readiness is DRAINING.
+// Request asks the process to stop. Only the first request counts. Request returns the first
+// request, and whether r was the first. When Request returns, the channel of Requested is closed
+// and the readiness is DRAINING.
 func (c *ShutdownCoordinator) Request(r Request) (Request, bool) {
 	if r.Grace <= 0 {
 		r.Grace = DefaultGrace
@@ -108,15 +111,16 @@ func (c *ShutdownCoordinator) Request(r Request) (Request, bool) {
 // Requested returns a channel that is closed when the process has been asked to stop.
 func (c *ShutdownCoordinator) Requested() <-chan struct{} { return c.requested }
 
-// Run waits until the process is asked to stop, calls drain, and returns what that returned, in an error that names the
-// reason. The context of drain derives from ctx, and ends with [ErrDeadline] at the maximum of the request and with
-// [ErrSignal] when a signal comes while it drains. If ctx ends before the process is asked to stop, Run returns its cause
-// without a drain.
+// Run waits until the process is asked to stop, and calls drain. It returns the error of drain,
+// wrapped in one that names the reason of the request. The context of drain derives from ctx, and
+// ends with [ErrDeadline] at the maximum of the request and with [ErrSignal] at a signal. If ctx
+// ends before the process is asked to stop, Run returns its cause, and does not call drain.
 //
-// When Run returns, the launcher has been told, or could not be within a second. What is left is to exit: with a code other
-// than 0 if it returned an error, as [ExitCode] has it. Run can be called once.
+// Before Run returns, it notifies the launcher, for at most a second. The program then only has to
+// exit, with the code that [ExitCode] returns. Run can be called once.
 //
-// A panic in drain reaches the caller of Run, after the launcher has been told that the drain has failed.
+// A panic in drain reaches the caller of Run, after the launcher has been notified that the drain
+// has failed.
 func (c *ShutdownCoordinator) Run(ctx context.Context, drain func(context.Context) error) error {
 	if ctx == nil || drain == nil {
 		panic("client: Run with a nil context or a nil function")
@@ -126,7 +130,7 @@ func (c *ShutdownCoordinator) Run(ctx context.Context, drain func(context.Contex
 	c.running = true
 	c.mu.Unlock()
 	if again {
-		return errors.New("client: Run: another Run is under way or over; a process drains once")
+		return errors.New("client: Run has already been called; a process drains once")
 	}
 	select {
 	case <-c.requested:
@@ -142,8 +146,8 @@ func (c *ShutdownCoordinator) Run(ctx context.Context, drain func(context.Contex
 	r := c.request
 	ctx, cut := context.WithCancelCause(ctx)
 	c.cut = cut
-	if c.cutWhy != nil {
-		cut(c.cutWhy)
+	if c.cutCause != nil {
+		cut(c.cutCause)
 	}
 	c.state = pb.ShutdownStatus_SHUTDOWN_DRAINING
 	c.mu.Unlock()
@@ -159,19 +163,19 @@ func (c *ShutdownCoordinator) Run(ctx context.Context, drain func(context.Contex
 	}()
 	err, failure := drain(ctx), ""
 	if err != nil {
-		failure = cmp.Or(err.Error(), "the drain has failed")
+		failure = cmp.Or(err.Error(), "the drain failed")
 	}
 	returned = true
 	c.end(r, err, failure)
 	if err != nil {
-		return fmt.Errorf("client: the drain (%s) has failed: %w", cmp.Or(r.Reason, "no reason given"), err)
+		return fmt.Errorf("client: drain failed (%s): %w", cmp.Or(r.Reason, "no reason given"), err)
 	}
 	return nil
 }
 
-var errNoReturn = errors.New("panic in the drain, or a runtime.Goexit: it has not returned")
+var errNoReturn = errors.New("the drain did not return: it panicked, or called runtime.Goexit")
 
-// end says what has come of the drain.
+// end records the result of the drain and reports it to the launcher.
 func (c *ShutdownCoordinator) end(r Request, err error, failure string) {
 	c.mu.Lock()
 	if err == nil {
@@ -187,42 +191,45 @@ func (c *ShutdownCoordinator) end(r Request, err error, failure string) {
 	}
 }
 
-// Cut ends the context of the drain with this cause, now or as soon as there is one.
+// Cut cancels the context of the drain with this cause, at once or as soon as the drain begins.
 func (c *ShutdownCoordinator) Cut(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cutWhy == nil {
-		c.cutWhy = cause
+	if c.cutCause == nil {
+		c.cutCause = cause
 	}
 	if c.cut != nil {
 		c.cut(cause)
 	}
 }
 
-// Track has the guards of a scope be reported as what is in flight, and who holds them as what blocks.
+// Track reports the guards of a scope: their number as requests in flight, and their names as what
+// blocks the shutdown.
 func (c *ShutdownCoordinator) Track(s *ctxshutdown.Swansong) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.scope = s
 }
 
-// SetMetrics says what a shutdown has, or would have, to deal with. Guards of a tracked scope are added.
+// SetMetrics sets the work that the process must complete in a shutdown, or would have to if it
+// were asked to stop now. The guards of a tracked scope are added to that.
 func (c *ShutdownCoordinator) SetMetrics(m Metrics) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.metrics = m
 }
 
-// SetMessage is for people who watch the drain.
+// SetMessage sets the message that an operator sees with the status of the drain.
 func (c *ShutdownCoordinator) SetMessage(message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.message = message
 }
 
-// Block says that the drain waits for something outside of the process, such as "flush to the broker", until the function
-// that it returns is called. That may happen more than once.
-func (c *ShutdownCoordinator) Block(operation string) (over func()) {
+// Block reports that the drain waits for an operation outside of the process, such as "flush to the
+// broker". The operation counts as ended when the caller calls unblock. Calling unblock more than
+// once has no further effect.
+func (c *ShutdownCoordinator) Block(operation string) (unblock func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.blocked = append(c.blocked, operation)
@@ -235,23 +242,25 @@ func (c *ShutdownCoordinator) Block(operation string) (over func()) {
 	})
 }
 
-// RequestMoreTime asks for this long from now, whatever was asked before. The launcher grants it up to the maximum of the
-// shutdown; beyond that, the context of the drain has ended.
+// RequestMoreTime asks the launcher to let the drain continue for the duration d from now on. The
+// request replaces earlier ones. The launcher grants it up to the maximum of the shutdown, at which
+// time the context of the drain is cancelled.
 func (c *ShutdownCoordinator) RequestMoreTime(d time.Duration) {
 	if d <= 0 {
 		return
 	}
 	c.mu.Lock()
-	c.until = time.Now().Add(d)
-	c.requests++
+	c.moreTimeUntil = time.Now().Add(d)
+	c.moreTimeRequests++
 	c.mu.Unlock()
-	if c.onMore != nil {
-		c.onMore(d)
+	if c.onMoreTime != nil {
+		c.onMoreTime(d)
 	}
 }
 
-// shown is how many blocking operations are named: the status is asked for twice a second.
-const shown = 10
+// maxBlockers is the largest number of blocking operations that a status names. It is small because
+// the launcher asks for the status twice a second.
+const maxBlockers = 10
 
 func (c *ShutdownCoordinator) status() *pb.ShutdownStatus {
 	c.mu.Lock()
@@ -260,23 +269,23 @@ func (c *ShutdownCoordinator) status() *pb.ShutdownStatus {
 		InFlightRequests:   clamp(c.metrics.InFlight),
 		OpenConnections:    clamp(c.metrics.Connections),
 		BufferedBytes:      c.metrics.BufferedBytes,
-		BlockingOperations: slices.Clone(c.blocked[:min(shown, len(c.blocked))]),
+		BlockingOperations: slices.Clone(c.blocked[:min(maxBlockers, len(c.blocked))]),
 	}
 	if c.scope != nil {
 		report := c.scope.GuardReport()
 		m.InFlightRequests = clamp(c.metrics.InFlight + report.Count())
 		for _, e := range report.Entries() {
-			if len(m.BlockingOperations) == shown {
+			if len(m.BlockingOperations) == maxBlockers {
 				break
 			}
 			m.BlockingOperations = append(m.BlockingOperations, blocker(e))
 		}
 	}
-	st := &pb.ShutdownStatus{State: c.state, Message: c.message, Metrics: m, DrainError: c.failure, MoreTimeRequests: c.requests}
+	st := &pb.ShutdownStatus{State: c.state, Message: c.message, Metrics: m, DrainError: c.failure, MoreTimeRequests: c.moreTimeRequests}
 	if c.state == pb.ShutdownStatus_SHUTDOWN_DRAINING && len(c.blocked) > 0 {
 		st.State = pb.ShutdownStatus_SHUTDOWN_BLOCKED
 	}
-	if left := time.Until(c.until); left > 0 && c.state != pb.ShutdownStatus_SHUTDOWN_COMPLETE {
+	if left := time.Until(c.moreTimeUntil); left > 0 && c.state != pb.ShutdownStatus_SHUTDOWN_COMPLETE {
 		st.NeedMoreTime, st.AdditionalSeconds, st.AdditionalMs = true, seconds(left), millis(left)
 	}
 	return st
@@ -290,7 +299,7 @@ func blocker(e ctxshutdown.GuardEntry) string {
 	return s
 }
 
-// ExitCode returns the code to exit with after Run: 0 for nil, 1 otherwise.
+// ExitCode returns the exit code for the error of Run: 0 for nil, and 1 otherwise.
 func ExitCode(err error) int {
 	if err == nil {
 		return 0

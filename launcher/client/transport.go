@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// serve serves the protocol, and tells the launcher the port where that could not know it.
+// serve serves the protocol. If the process chooses its port, serve reports it to the launcher.
 func (l *Lifecycle) serve() error {
 	ln, creds, chosen, err := l.listen()
 	if err != nil {
@@ -33,7 +33,7 @@ func (l *Lifecycle) serve() error {
 	if !chosen {
 		return nil
 	}
-	if err := l.tellPort(ln.Addr().(*net.TCPAddr).Port); err != nil {
+	if err := l.reportPort(ln.Addr().(*net.TCPAddr).Port); err != nil {
 		l.server.Stop()
 		<-l.served
 		return err
@@ -41,27 +41,29 @@ func (l *Lifecycle) serve() error {
 	return nil
 }
 
-// serveProbes serves grpc.health.v1 to those who probe from elsewhere, without TLS, which they do not speak. So there is nothing
-// else, and a request may be as long as the name of a service is.
-func (l *Lifecycle) serveProbes() error {
-	if l.config.probed == "" {
-		close(l.probed)
+// serveHealth serves grpc.health.v1 on the port of EnvHealth. Probes do not support TLS, so every
+// program can connect. Therefore the port serves nothing else, and requests must not be much larger
+// than a service name.
+func (l *Lifecycle) serveHealth() error {
+	if l.config.healthPort == "" {
+		close(l.healthServed)
 		return nil
 	}
-	if n, err := strconv.Atoi(l.config.probed); err != nil || n < 1 || n > 65535 {
-		return errors.New("must be 1 to 65535")
+	if n, err := strconv.Atoi(l.config.healthPort); err != nil || n < 1 || n > 65535 {
+		return errors.New("must be a number from 1 to 65535")
 	}
-	ln, err := net.Listen("tcp", net.JoinHostPort("", l.config.probed))
+	ln, err := net.Listen("tcp", net.JoinHostPort("", l.config.healthPort))
 	if err != nil {
 		return err
 	}
-	l.probes = grpc.NewServer(grpc.MaxRecvMsgSize(maxProbe), grpc.MaxConcurrentStreams(maxProbes))
-	l.RegisterHealth(l.probes)
-	go func() { defer close(l.probed); l.probes.Serve(ln) }()
+	l.healthServer = grpc.NewServer(grpc.MaxRecvMsgSize(maxProbe), grpc.MaxConcurrentStreams(maxProbes))
+	l.RegisterHealth(l.healthServer)
+	go func() { defer close(l.healthServed); l.healthServer.Serve(ln) }()
 	return nil
 }
 
-// listen listens where the configuration says. With chosen true the port is of our own choice.
+// listen listens on the configured address. The result chosen reports whether the process has
+// chosen the port, because none was configured.
 func (l *Lifecycle) listen() (ln net.Listener, creds credentials.TransportCredentials, chosen bool, err error) {
 	address, tcp := strings.CutPrefix(l.config.address, TCP)
 	if !tcp {
@@ -70,7 +72,7 @@ func (l *Lifecycle) listen() (ln net.Listener, creds credentials.TransportCreden
 	}
 	id, err := mtls.Load(l.config.tls, func(err error) { l.config.logger.Error("TLS", "err", err) })
 	if err != nil {
-		return nil, nil, false, fmt.Errorf("TCP needs TLS, by %s, %s and %s or WithTLS: %w", EnvCert, EnvKey, EnvCA, err)
+		return nil, nil, false, fmt.Errorf("TCP needs TLS; set %s, %s and %s, or use WithTLS: %w", EnvCert, EnvKey, EnvCA, err)
 	}
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -83,14 +85,15 @@ func (l *Lifecycle) listen() (ln net.Listener, creds credentials.TransportCreden
 	return ln, id.Credentials(), err == nil && n == 0, nil
 }
 
-// tellPort tells the launcher which port it is, over its unix socket: there it knows who speaks. It does so until it is
-// believed, since a process can be quicker than the launcher is in noting that it has started one, and a launcher that dies
-// before it has answered may be followed by another one.
-func (l *Lifecycle) tellPort(port int) error {
+// reportPort reports the port to the launcher, over the launcher's unix socket, where the launcher
+// can identify the process. It retries for two reasons: the process can call before the launcher
+// has recorded its pid, and a launcher that dies before it has answered can be replaced by another
+// one.
+func (l *Lifecycle) reportPort(port int) error {
 	if l.launcher == nil {
-		return nil // somebody has asked for this who will look at Addr
+		return nil // without a launcher, the program reads the port from Addr
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), handshake)
+	ctx, cancel := context.WithTimeout(context.Background(), portTimeout)
 	defer cancel()
 	in := &pb.ServingNotification{ProcessId: l.config.id, Port: int32(port)}
 	to := pb.NewLauncherNotificationInterfaceClient(l.launcher)
@@ -101,10 +104,11 @@ func (l *Lifecycle) tellPort(port int) error {
 		}
 		again := status.Code(err) == codes.PermissionDenied || status.Code(err) == codes.Unavailable
 		if !again || !ctxshutdown.Sleep(ctx, 20*time.Millisecond) {
-			return fmt.Errorf("the launcher was not told of port %d, and cannot reach this process without: %w", port, err)
+			return fmt.Errorf("cannot report port %d to the launcher, which needs it to reach this process: %w", port, err)
 		}
 	}
 }
 
-// Addr returns where the protocol is served, nil if it is not.
+// Addr returns the address at which the process serves the protocol, or nil if it does not serve
+// it.
 func (l *Lifecycle) Addr() net.Addr { return l.addr }

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// BenchmarkText takes the secrets out of lines as processes print them, which is done with each.
+// BenchmarkText redacts typical lines of output.
 func BenchmarkText(b *testing.B) {
 	r := config.NewRedactor()
 	filler := strings.Repeat(`,"note":"nothing of interest is said here"`, 25)
@@ -34,7 +34,7 @@ func BenchmarkText(b *testing.B) {
 	}
 }
 
-// BenchmarkParse reads a file with every key, next to what the YAML itself takes.
+// BenchmarkParse parses a file with every key, compared with the YAML parser alone.
 func BenchmarkParse(b *testing.B) {
 	text, err := os.ReadFile("testdata/full.yaml")
 	if err != nil {

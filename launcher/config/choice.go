@@ -2,7 +2,7 @@ package config
 
 import "strings"
 
-// A choice is a string that can have a few values.
+// A choice is a string that has a fixed set of values.
 type choice interface{ choices() []string }
 
 func (Grace) choices() []string         { return []string{"strict", "advisory"} }

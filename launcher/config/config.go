@@ -1,5 +1,5 @@
-// Package config reads what the launcher shall run: a YAML file into plain structs, with every key either understood or
-// refused. See [Config] for the keys, in a file such as
+// Package config reads the configuration of the launcher from a YAML file. A key that it does not
+// know is an error. The keys are those of [Config], in a file such as
 //
 //	process_groups:
 //	  - name: keyvalue-runner
@@ -13,11 +13,11 @@
 //	      grace_period: 3s
 //	      max_duration: 10s
 //
-// Only the name has to be given. Durations are written with their unit, as in 500ms or 1m30s. Anchors, aliases
-// and merge keys (<<) can be used for what groups have in common.
+// Only name is required. Durations are written with their unit, as in 500ms or 1m30s. Groups can
+// share settings by anchors, aliases and merge keys (<<).
 //
-// What is wrong is reported with file, line, key and rule, all of it at once: see [Errors]. What is printed of a
-// configuration has its secrets taken out: see [Redactor].
+// All errors of a file are reported at once, each with its line and key: see [Errors]. Secrets are
+// removed from what is printed of a configuration: see [Redactor].
 package config
 
 import (
@@ -26,36 +26,38 @@ import (
 	"time"
 )
 
-// The yaml tags are the keys. The reload tags say what becomes of a change, for Diff: a field without one has that of
-// the struct around it.
+// The yaml tags are the keys. The reload tags are the effects of a change, for Diff; a field
+// without one has the effect of the struct around it.
 
-// A Config is a file, with the defaults in the place of what it leaves out.
+// A Config is the content of a file, with defaults for the keys that the file does not have.
 type Config struct {
-	// StateDir is the launcher's own directory, with mode 0700: its sockets, its lock, and what it remembers of its processes
-	// for the launcher that comes after it. It is one directory for all of these, since sockets need one anyway, and since it
-	// has to be one launcher's alone. Empty, the default, is the user's: see Dir; on_launcher_death: keep needs one that lasts.
+	// StateDir is the launcher's own directory, with mode 0700. It contains the launcher's sockets,
+	// its lock, and the state file for the next launcher. The default is a directory of the user;
+	// see Dir. With on_launcher_death: keep, StateDir must be set to a directory that is not
+	// removed when the user logs out or the machine restarts.
 	StateDir string `yaml:"state_dir" reload:"launcher"`
 
-	// TotalDeadline is how long a stop of everything may take; a fifth of it is kept for SIGTERM and SIGKILL. The default is
-	// 5/4 of StopBound.
+	// TotalDeadline bounds the stop of all groups. A fifth of it is reserved for SIGTERM and
+	// SIGKILL. The default is 5/4 of StopBound.
 	TotalDeadline time.Duration `yaml:"total_deadline" reload:"now"`
 
 	Admin   Admin   `yaml:"admin" reload:"launcher"`
 	Metrics Metrics `yaml:"metrics" reload:"launcher"`
 
-	// Redact adds to what is taken out of anything printed: see NewRedactor.
+	// Redact lists patterns of additional names whose values are secret; see NewRedactor.
 	Redact []string `yaml:"redact" reload:"now"`
 
 	Groups []Group `yaml:"process_groups"`
 }
 
-// Admin says where the launcher takes orders.
+// Admin says where operators reach the launcher, in addition to the socket in StateDir.
 type Admin struct {
-	Address string `yaml:"address"` // of TCP, besides the socket in StateDir; needs TLS. Empty, the default, is no TCP
+	Address string `yaml:"address"` // host:port; needs TLS; empty, the default: no TCP
 	TLS     TLS    `yaml:"tls"`
 }
 
-// TLS is mutual: each side shows a certificate of the authority that the other one trusts.
+// TLS names the files of mutual TLS: each side shows a certificate that the other side's authority
+// has issued.
 type TLS struct {
 	Cert string `yaml:"cert_file"`
 	Key  string `yaml:"key_file"`
@@ -64,45 +66,46 @@ type TLS struct {
 
 // Metrics says where Prometheus finds the metrics.
 type Metrics struct {
-	Address string `yaml:"address"` // of TCP, as in 127.0.0.1:9464; empty, the default, is nowhere
+	Address string `yaml:"address"` // host:port, as in 127.0.0.1:9464; empty, the default: no metrics
 }
 
 // A Group is a number of instances of one program.
 type Group struct {
-	// Name is a DNS label: up to 63 of a-z, 0-9 and -, which begin with a letter and do not end with -. It becomes part of
-	// file names and of what is exported.
+	// Name is a DNS label: up to 63 of a-z, 0-9 and -, beginning with a letter and not ending with
+	// -. It becomes part of the names of files and of exported objects.
 	Name string `yaml:"name"`
 
-	// Command is an absolute path, or a name that is looked up in the launcher's PATH; the default is Name. No shell reads
-	// it, or Args.
+	// Command is an absolute path, or a name that is looked up in the launcher's PATH; the default
+	// is Name. Command and Args are not passed to a shell.
 	Command    string            `yaml:"command" reload:"roll"`
 	Args       []string          `yaml:"args" reload:"roll"`
-	Env        map[string]string `yaml:"env" reload:"roll"`         // on top of the launcher's
-	WorkingDir string            `yaml:"working_dir" reload:"roll"` // an absolute path; empty is the launcher's
+	Env        map[string]string `yaml:"env" reload:"roll"`         // in addition to the launcher's
+	WorkingDir string            `yaml:"working_dir" reload:"roll"` // an absolute path; empty: the launcher's
 
-	// DependsOn names the groups that are ready before this one is started, and stopped after it.
+	// DependsOn names the groups that must be healthy before this group starts, and that stop after
+	// it.
 	DependsOn []string `yaml:"depends_on" reload:"now"`
 
-	Desired    int `yaml:"desired_instances" reload:"scale"`   // 1
-	MinHealthy int `yaml:"min_healthy_instances" reload:"now"` // Desired, or one fewer where MaxSurge is 0
-	MaxSurge   int `yaml:"max_surge" reload:"now"`             // 1; 0 stops before it starts
+	Desired    int `yaml:"desired_instances" reload:"scale"`   // default 1
+	MinHealthy int `yaml:"min_healthy_instances" reload:"now"` // default Desired, or one fewer if MaxSurge is 0
+	MaxSurge   int `yaml:"max_surge" reload:"now"`             // default 1; 0: stop each instance before replacing it
 
-	HealthCheckTimeout time.Duration `yaml:"health_check_timeout" reload:"now"`          // 30s; from the start to READY
-	MinReady           time.Duration `yaml:"min_ready_seconds" reload:"now" unit:"true"` // 0; READY for that long to be counted on
-	ProgressDeadline   time.Duration `yaml:"progress_deadline" reload:"now"`             // 10m; 0 is for ever
-	OnFailure          OnFailure     `yaml:"on_failure" reload:"now"`                    // pause
+	HealthCheckTimeout time.Duration `yaml:"health_check_timeout" reload:"now"`          // default 30s; from start to READY
+	MinReady           time.Duration `yaml:"min_ready_seconds" reload:"now" unit:"true"` // default 0; READY before a roll relies on it
+	ProgressDeadline   time.Duration `yaml:"progress_deadline" reload:"now"`             // default 10m; 0: none
+	OnFailure          OnFailure     `yaml:"on_failure" reload:"now"`                    // default pause
 	Retry              Retry         `yaml:"retry" reload:"now"`
 	Canary             Canary        `yaml:"canary" reload:"now"`
 
 	Shutdown         Shutdown `yaml:"shutdown" reload:"now"`
-	StopSignals      []Signal `yaml:"stop_signals" reload:"now"`       // [SIGTERM]; one after the other, before SIGKILL
-	SuccessExitCodes []int    `yaml:"success_exit_codes" reload:"now"` // [0]
+	StopSignals      []Signal `yaml:"stop_signals" reload:"now"`       // default [SIGTERM]; sent in turn, before SIGKILL
+	SuccessExitCodes []int    `yaml:"success_exit_codes" reload:"now"` // default [0]
 
-	Restart         Restart       `yaml:"restart_policy" reload:"now"` // or just the policy, as in restart_policy: never
+	Restart         Restart       `yaml:"restart_policy" reload:"now"` // or only the policy, as in restart_policy: never
 	Liveness        Liveness      `yaml:"liveness" reload:"now"`
-	OnLauncherDeath LauncherDeath `yaml:"on_launcher_death" reload:"roll"` // kill
+	OnLauncherDeath LauncherDeath `yaml:"on_launcher_death" reload:"roll"` // default kill
 
-	Protocol  Protocol   `yaml:"protocol" reload:"roll"` // grpc
+	Protocol  Protocol   `yaml:"protocol" reload:"roll"` // default grpc
 	Lifecycle Lifecycle  `yaml:"lifecycle" reload:"roll"`
 	Listeners []Listener `yaml:"listeners" reload:"launcher"`
 	PreStop   []Hook     `yaml:"pre_stop" reload:"now"`
@@ -110,124 +113,124 @@ type Group struct {
 	Export    Export     `yaml:"export" reload:"now"`
 }
 
-// Shutdown says how long a stop may take.
+// Shutdown bounds the stop of an instance.
 type Shutdown struct {
-	GracePeriod     time.Duration `yaml:"grace_period"`     // 3s; then it is over, unless the process has asked for more
-	MaxDuration     time.Duration `yaml:"max_duration"`     // 10s; then it is over
-	SIGTERMTimeout  time.Duration `yaml:"sigterm_timeout"`  // 2s; from there to SIGKILL
-	PollInterval    time.Duration `yaml:"poll_interval"`    // 500ms
-	DeregisterDelay time.Duration `yaml:"deregister_delay"` // 0; between leaving routing and being told to stop
-	Grace           Grace         `yaml:"grace"`            // strict
+	GracePeriod     time.Duration `yaml:"grace_period"`     // default 3s; for an instance that does not ask for more time
+	MaxDuration     time.Duration `yaml:"max_duration"`     // default 10s; for an instance that does
+	SIGTERMTimeout  time.Duration `yaml:"sigterm_timeout"`  // default 2s; from SIGTERM to SIGKILL
+	PollInterval    time.Duration `yaml:"poll_interval"`    // default 500ms
+	DeregisterDelay time.Duration `yaml:"deregister_delay"` // default 0; between leaving the router and being asked to stop
+	Grace           Grace         `yaml:"grace"`            // default strict
 }
 
-// Grace says what the end of the grace period does.
+// Grace says what happens at the end of the grace period.
 type Grace string
 
 const (
-	Strict   Grace = "strict"   // ends a process that has not asked for more time
-	Advisory Grace = "advisory" // ends nobody; MaxDuration is the limit
+	Strict   Grace = "strict"   // an instance that has not asked for more time is stopped by signals
+	Advisory Grace = "advisory" // nothing happens; the instance may take until MaxDuration
 )
 
-// OnFailure says what becomes of a roll whose instances fail for good.
+// OnFailure says what a roll does when an instance fails for good.
 type OnFailure string
 
 const (
-	Pause    OnFailure = "pause"
-	Rollback OnFailure = "rollback"
-	Continue OnFailure = "continue"
+	Pause    OnFailure = "pause"    // wait for an operator
+	Rollback OnFailure = "rollback" // replace new instances by instances of the previous configuration
+	Continue OnFailure = "continue" // go on with the other instances
 )
 
-// Retry says what becomes of an instance that fails in a roll before that is for good.
+// Retry says whether and when a replacement that fails is tried again.
 type Retry struct {
-	Policy  RetryPolicy   `yaml:"policy"`          // manual
-	Limit   int           `yaml:"limit"`           // 3 failures in a row are tried again; not for manual
-	Initial time.Duration `yaml:"initial_backoff"` // 1s, for exponential
-	Max     time.Duration `yaml:"max_backoff"`     // 1m, for exponential
+	Policy  RetryPolicy   `yaml:"policy"`          // default manual
+	Limit   int           `yaml:"limit"`           // default 3; consecutive failures that are retried
+	Initial time.Duration `yaml:"initial_backoff"` // default 1s; if Policy is exponential
+	Max     time.Duration `yaml:"max_backoff"`     // default 1m; if Policy is exponential
 }
 
-// RetryPolicy says when it is tried again.
+// RetryPolicy says when a replacement is tried again.
 type RetryPolicy string
 
 const (
-	Manual      RetryPolicy = "manual"      // by order
+	Manual      RetryPolicy = "manual"      // when an operator asks for it
 	Immediate   RetryPolicy = "immediate"   // at once
-	Exponential RetryPolicy = "exponential" // after a pause, doubled each time
+	Exponential RetryPolicy = "exponential" // after a pause that doubles each time
 )
 
-// Canary says which instances go first.
+// Canary says how many instances are replaced first.
 type Canary struct {
-	Instances int           `yaml:"instances"` // 0, which is no canary
-	Wait      time.Duration `yaml:"wait"`      // 1m; how long these have to have stayed ready
+	Instances int           `yaml:"instances"` // default 0: no canaries
+	Wait      time.Duration `yaml:"wait"`      // default 1m; how long the canaries must stay READY before the others follow
 }
 
 // A Signal is one of SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1 and SIGUSR2.
 type Signal string
 
-// Restart says what becomes of a process that ends without having been told to.
+// Restart says what happens when an instance exits without having been asked to.
 type Restart struct {
-	Policy  RestartPolicy `yaml:"policy"`           // on-failure
-	Initial time.Duration `yaml:"initial_backoff"`  // 1s, doubled each time
-	Max     time.Duration `yaml:"max_backoff"`      // 1m
-	Limit   int           `yaml:"crash_loop_limit"` // 10 failures in a row, and the group is given up; 0 is no limit
-	Reset   time.Duration `yaml:"reset_after"`      // 10s of being READY end the row
+	Policy  RestartPolicy `yaml:"policy"`           // default on-failure
+	Initial time.Duration `yaml:"initial_backoff"`  // default 1s; doubled with each consecutive failure
+	Max     time.Duration `yaml:"max_backoff"`      // default 1m
+	Limit   int           `yaml:"crash_loop_limit"` // default 10 consecutive failures; then the group is given up; 0: no limit
+	Reset   time.Duration `yaml:"reset_after"`      // default 10s; READY for that long resets the count of failures
 }
 
-// RestartPolicy says whether it is started again.
+// RestartPolicy says which instances are restarted.
 type RestartPolicy string
 
 const (
 	Always      RestartPolicy = "always"
-	IfItFailed  RestartPolicy = "on-failure" // with an exit code that is no success, or by a signal
+	IfItFailed  RestartPolicy = "on-failure" // ended by a signal, or by a code not in SuccessExitCodes
 	NeverReturn RestartPolicy = "never"
 )
 
-// Liveness says how a process is watched once it has been READY.
+// Liveness says how an instance is checked after it has become READY.
 type Liveness struct {
-	Interval time.Duration `yaml:"interval"`          // 2s; 0 is not at all
-	Timeout  time.Duration `yaml:"timeout"`           // 1s
-	Failures int           `yaml:"failure_threshold"` // 3 in a row, and it is UNHEALTHY
+	Interval time.Duration `yaml:"interval"`          // default 2s; 0: no checks
+	Timeout  time.Duration `yaml:"timeout"`           // default 1s
+	Failures int           `yaml:"failure_threshold"` // default 3; consecutive failures that make it UNHEALTHY
 }
 
-// LauncherDeath says what becomes of the processes of a launcher that is killed.
+// LauncherDeath says what happens to the processes if the launcher is killed.
 type LauncherDeath string
 
 const (
-	Kill LauncherDeath = "kill" // are killed too
-	Keep LauncherDeath = "keep" // stay, and are taken over by the next launcher on the same StateDir
+	Kill LauncherDeath = "kill" // they are killed as well
+	Keep LauncherDeath = "keep" // they keep running, and the next launcher with the same StateDir adopts them
 )
 
-// Protocol says whether launcher and process talk.
+// Protocol says how the launcher talks to an instance.
 type Protocol string
 
 const (
-	GRPC    Protocol = "grpc"    // the process serves the lifecycle protocol
-	Signals Protocol = "signals" // it does not: it is READY once it runs, and is stopped by signals
+	GRPC    Protocol = "grpc"    // the instance serves the lifecycle protocol, and the launcher calls it
+	Signals Protocol = "signals" // the instance serves no protocol: it counts as READY once it runs, and is stopped by signals
 )
 
-// Lifecycle says where launcher and process talk.
+// Lifecycle says where the launcher and an instance talk.
 type Lifecycle struct {
-	Transport Transport `yaml:"transport"` // unix
-	Address   string    `yaml:"address"`   // for tcp; port 0 where there can be more than one instance
+	Transport Transport `yaml:"transport"` // default unix
+	Address   string    `yaml:"address"`   // for tcp; with port 0 if there can be more than one instance
 	TLS       TLS       `yaml:"tls"`       // for tcp
 }
 
-// Transport is how launcher and process are connected.
+// Transport is how the launcher and an instance are connected.
 type Transport string
 
 const (
-	Unix Transport = "unix" // a socket for each instance, in StateDir
-	TCP  Transport = "tcp"  // with mutual TLS
+	Unix Transport = "unix" // through a socket in StateDir, one for each instance
+	TCP  Transport = "tcp"  // by TCP with mutual TLS
 )
 
-// A Listener is opened by the launcher and inherited by each instance (LISTEN_FDS), so that none of them has to be there
-// for a connection not to be refused.
+// A Listener is opened by the launcher and inherited by all instances of the group (LISTEN_FDS). So
+// a connection is not refused while an instance is replaced.
 type Listener struct {
 	Name    string  `yaml:"name"`
-	Network Network `yaml:"network"` // tcp
+	Network Network `yaml:"network"` // default tcp
 	Address string  `yaml:"address"`
 }
 
-// Network is what a Listener listens on.
+// Network is the network of a Listener.
 type Network string
 
 const (
@@ -237,30 +240,31 @@ const (
 	NetworkUnix Network = "unix"
 )
 
-// A Hook is run before an instance is told to stop. No shell reads it.
+// A Hook is run before an instance is asked to stop. It is not passed to a shell.
 type Hook struct {
 	Command string        `yaml:"command"`
 	Args    []string      `yaml:"args"`
-	Timeout time.Duration `yaml:"timeout"` // 5s
+	Timeout time.Duration `yaml:"timeout"` // default 5s
 }
 
-// Logs says where what a process writes goes.
+// Logs says where the output of the instances goes.
 type Logs struct {
-	Dir     string `yaml:"dir"`       // an absolute path; a file for each instance; empty, the default, is the launcher's own stdout
-	MaxSize Bytes  `yaml:"max_size"`  // 10MiB; of a file, before the next one is begun
-	Files   int    `yaml:"max_files"` // 5, of each instance, with the one that is written
-	MaxLine Bytes  `yaml:"max_line"`  // 64KiB; what is longer becomes several lines
-	Buffer  Bytes  `yaml:"buffer"`    // 1MiB; what a slow disk has not taken beyond that is dropped, and counted
+	Dir     string `yaml:"dir"`       // absolute, one file for each instance; empty, the default: the launcher's stdout
+	MaxSize Bytes  `yaml:"max_size"`  // default 10MiB; size after which a file is rotated
+	Files   int    `yaml:"max_files"` // default 5; files of each instance, including the current one
+	MaxLine Bytes  `yaml:"max_line"`  // default 64KiB; longer lines are split
+	Buffer  Bytes  `yaml:"buffer"`    // default 1MiB; for a slow disk; what exceeds it is dropped and counted
 }
 
-// Export has what package export needs, and the launcher does not.
+// Export contains settings for package export. The launcher does not use them.
 type Export struct {
 	Image string `yaml:"image"`     // of the container
-	Port  int    `yaml:"grpc_port"` // 50051; where the process then serves grpc.health.v1
+	Port  int    `yaml:"grpc_port"` // default 50051; where the process serves grpc.health.v1
 }
 
-// StopBound returns how long a stop of the group takes at most, without the reap: DeregisterDelay, the hooks, MaxDuration and
-// SIGTERMTimeout for each of the signals.
+// StopBound returns the longest time that a stop of one instance takes, without the time for the
+// kernel to end the process: DeregisterDelay, the hooks, MaxDuration, and SIGTERMTimeout for each
+// of the signals.
 func (g *Group) StopBound() time.Duration {
 	d := g.Shutdown.DeregisterDelay + g.Shutdown.MaxDuration + time.Duration(len(g.StopSignals))*g.Shutdown.SIGTERMTimeout
 	for _, h := range g.PreStop {
@@ -269,21 +273,17 @@ func (g *Group) StopBound() time.Duration {
 	return d
 }
 
-// StopBound returns how long a stop of all groups takes at most, without the reaps: groups that do not depend on one
-// another are stopped at the same time.
+// StopBound returns the longest time that a stop of all groups takes, without the time for the
+// kernel to end the processes. Groups that do not depend on one another are stopped at the same
+// time.
 func (c *Config) StopBound() time.Duration {
-	return c.along(func(g *Group) time.Duration { return g.StopBound() })
+	return c.longestChain(func(g *Group) time.Duration { return g.StopBound() })
 }
 
-// derivedTotal is the TotalDeadline of a file that has none. A file that has the same written out counts as one that has none: the
-// copy that validate prints has to mean what its original does.
-func (c *Config) derivedTotal() time.Duration {
-	return min(max(c.StopBound()/4*5, leastTotal), maxDuration)
-}
-
-// along returns the largest sum along a chain of dependencies. A circle, in a configuration that nobody has checked,
-// counts once.
-func (c *Config) along(f func(*Group) time.Duration) (most time.Duration) {
+// longestChain returns the largest sum of f over the groups along a chain of dependencies. If a
+// configuration that has not been checked contains a cycle, each group of the cycle is counted
+// once.
+func (c *Config) longestChain(f func(*Group) time.Duration) (most time.Duration) {
 	sums := map[string]time.Duration{}
 	var visit func(name string) time.Duration
 	visit = func(name string) time.Duration {
@@ -294,7 +294,7 @@ func (c *Config) along(f func(*Group) time.Duration) (most time.Duration) {
 		if g == nil {
 			return 0
 		}
-		sums[name] = 0 // ends a circle
+		sums[name] = 0 // ends the recursion in a cycle
 		below := time.Duration(0)
 		for _, d := range g.DependsOn {
 			below = max(below, visit(d))
@@ -308,7 +308,7 @@ func (c *Config) along(f func(*Group) time.Duration) (most time.Duration) {
 	return most
 }
 
-// Group returns the group of that name, or nil.
+// Group returns the group with the name, or nil.
 func (c *Config) Group(name string) *Group {
 	k := slices.IndexFunc(c.Groups, func(g Group) bool { return g.Name == name })
 	if k < 0 {
@@ -317,8 +317,8 @@ func (c *Config) Group(name string) *Group {
 	return &c.Groups[k]
 }
 
-// WithGroup returns the configuration with a group as another one has it, but for depends_on: a Config is a
-// [launcher.GroupSource].
+// WithGroup returns the configuration with the named group taken from another configuration, except
+// for its depends_on. It makes Config a [launcher.GroupSource].
 func (c *Config) WithGroup(name string, of any) any {
 	k := slices.IndexFunc(c.Groups, func(g Group) bool { return g.Name == name })
 	if k < 0 {
@@ -326,28 +326,30 @@ func (c *Config) WithGroup(name string, of any) any {
 	}
 	out := *c
 	out.Groups = slices.Clone(c.Groups)
-	var has *Group
+	var group *Group
 	if other, ok := of.(*Config); ok {
-		has = other.Group(name)
+		group = other.Group(name)
 	}
-	if has == nil {
+	if group == nil {
 		out.Groups = slices.Delete(out.Groups, k, k+1)
 		return &out
 	}
-	out.Groups[k] = *has
+	out.Groups[k] = *group
 	out.Groups[k].DependsOn = c.Groups[k].DependsOn
 	return &out
 }
 
-// Load reads a file, and checks that what it names is there: programs, directories, certificates. Errors are [Errors],
-// or an [*Error] where the file itself cannot be read.
+// Load reads and checks a file. It also checks that the programs, directories and certificates that
+// the file names exist on this machine. The error is [Errors], or an [*Error] if the file cannot be
+// read.
 func Load(file string) (*Config, error) {
 	c, _, err := LoadSource(file)
 	return c, err
 }
 
-// Parse reads text, as Load does, without a look at this machine: for what is to run on another one. The name of the file
-// is for errors.
+// Parse reads and checks the text of a file that may be for another machine: unlike [Load], it does
+// not check that programs, directories and certificates exist. The name of the file is used in
+// errors.
 func Parse(file string, text []byte) (*Config, error) {
 	c, _, err := parse(cmp.Or(file, "config"), text, false)
 	return c, err
@@ -355,7 +357,7 @@ func Parse(file string, text []byte) (*Config, error) {
 
 func parse(file string, text []byte, here bool) (*Config, *Source, error) {
 	c := &Config{}
-	d := decoder{file: file, lines: map[string]position{}, wrong: map[string]bool{}, texts: map[string]string{}}
+	d := decoder{file: file, lines: map[string]position{}, wrong: map[string]bool{}}
 	if d.document(text, c) {
 		c.derive(&d)
 		k := checker{decoder: &d, here: here}

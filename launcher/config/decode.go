@@ -10,24 +10,24 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A position is where a key stands.
+// A position is where a key is in the file.
 type position struct{ line, column int }
 
-// A decoder reads YAML nodes into structs, by reflection, since all of it has to be known by line: the keys that there are,
-// what is wrong with each, and later the rules that they break. It goes on after an error.
+// A decoder reads YAML nodes into structs by reflection. It does not use the decoder of the YAML
+// package, because errors, including those of the checker, must state the position of every key.
+// The decoder continues after an error.
 type decoder struct {
 	file  string
-	lines map[string]position // of the keys that are set
+	lines map[string]position // the position of each key in the file
 	errs  Errors
-	wrong map[string]bool   // the keys in errs
-	texts map[string]string // of numbers that are beyond all that can be read
-	nodes int               // looked at, with aliases followed
+	wrong map[string]bool // the keys with an error
+	nodes int             // number of visited nodes; the target of an alias is counted each time that the alias is used
 }
 
-// maxNodes bounds what a small file can grow to by aliases.
+// maxNodes bounds the size to which aliases can expand a small file.
 const maxNodes = 100_000
 
-// index names an element.
+// index returns the key of an element of a list.
 func index(key string, k int) string { return fmt.Sprintf("%s[%d]", key, k) }
 
 func join(key, name string) string {
@@ -43,12 +43,13 @@ func (d *decoder) set(key string) bool {
 	return ok
 }
 
-// fail reports an error at the key, or where the file lacks it, at what is around it.
+// fail reports an error at the key. If the file does not have the key, the position is that of the
+// enclosing key.
 func (d *decoder) fail(key, format string, args ...any) {
 	d.add(d.position(key), key, fmt.Sprintf(format, args...))
 }
 
-// position is where a key stands, or what is around it.
+// position returns the position of the key, or of the innermost enclosing key that the file has.
 func (d *decoder) position(key string) position {
 	for {
 		if p, ok := d.lines[key]; ok || key == "" {
@@ -58,6 +59,7 @@ func (d *decoder) position(key string) position {
 	}
 }
 
+// failAt reports an error at a node.
 func (d *decoder) failAt(n *yaml.Node, key, format string, args ...any) {
 	d.add(position{n.Line, n.Column}, key, fmt.Sprintf(format, args...))
 }
@@ -85,65 +87,74 @@ var (
 	bytesType    = reflect.TypeFor[Bytes]()
 )
 
-// value reads a node. In seconds says that a bare number is one of seconds.
-func (d *decoder) value(n *yaml.Node, key string, v reflect.Value, seconds bool) {
+// value reads a node into v. If inSeconds is true, a number without a unit is a number of seconds.
+func (d *decoder) value(n *yaml.Node, key string, v reflect.Value, inSeconds bool) {
 	if n = d.follow(n, key); n == nil {
 		return
 	}
 	if n.ShortTag() == "!!null" && (v.Kind() == reflect.Struct || v.Kind() == reflect.Slice || v.Kind() == reflect.Map) {
-		return // a key whose lines have all been commented out
+		return // the key has no value, for example because all lines below it are commented out
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		if _, ok := v.Addr().Interface().(*Restart); ok && n.Kind == yaml.ScalarNode { // just the policy
+		if _, ok := v.Addr().Interface().(*Restart); ok && n.Kind == yaml.ScalarNode { // the short form, as in restart_policy: never
 			d.value(n, key, v.FieldByName("Policy"), false)
+			d.wrong[join(key, "policy")] = d.wrong[key]
 			return
 		}
 		d.mapping(n, key, v)
 	case reflect.Slice:
-		if n.Kind != yaml.SequenceNode {
-			d.failAt(n, key, "must be a list, not %s", kindOf(n))
-			return
-		}
-		v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
-		for k, e := range n.Content {
-			at := index(key, k)
-			d.lines[at] = position{e.Line, e.Column}
-			prepare(v.Index(k))
-			d.value(e, at, v.Index(k), false)
-		}
+		d.list(n, key, v)
 	case reflect.Map:
-		if n.Kind != yaml.MappingNode {
-			d.failAt(n, key, "must be a mapping of names to strings, not %s", kindOf(n))
-			return
-		}
-		v.Set(reflect.MakeMap(v.Type()))
-		d.pairs(n, key, func(name, value *yaml.Node, at string) {
-			s := reflect.New(v.Type().Elem()).Elem()
-			d.value(value, at, s, false)
-			v.SetMapIndex(reflect.ValueOf(name.Value), s)
-		})
+		d.stringMap(n, key, v)
 	default:
 		if n.Kind != yaml.ScalarNode {
 			d.failAt(n, key, "must be %s, not %s", expected(v), kindOf(n))
-		} else if rule := d.scalar(n, key, v, seconds); rule != "" {
+		} else if rule := d.scalar(n, v, inSeconds); rule != "" {
 			d.failAt(n, key, "%s", rule)
 		}
 	}
 }
 
-// follow returns what an alias stands for, and nil where there is too much of it.
+// follow returns the target of an alias. It returns nil if the file has too many values.
 func (d *decoder) follow(n *yaml.Node, key string) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
 	if d.nodes++; d.nodes > maxNodes {
 		if d.nodes == maxNodes+1 {
-			d.failAt(n, key, "is where the file has more than %d values, with its aliases written out", maxNodes)
+			d.failAt(n, key, "the file has more than %d values at this point, with its aliases expanded", maxNodes)
 		}
 		return nil
 	}
 	return n
+}
+
+func (d *decoder) list(n *yaml.Node, key string, v reflect.Value) {
+	if n.Kind != yaml.SequenceNode {
+		d.failAt(n, key, "must be a list, not %s", kindOf(n))
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+	for k, e := range n.Content {
+		at := index(key, k)
+		d.lines[at] = position{e.Line, e.Column}
+		prepare(v.Index(k))
+		d.value(e, at, v.Index(k), false)
+	}
+}
+
+func (d *decoder) stringMap(n *yaml.Node, key string, v reflect.Value) {
+	if n.Kind != yaml.MappingNode {
+		d.failAt(n, key, "must be a mapping of names to strings, not %s", kindOf(n))
+		return
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	d.pairs(n, key, func(name, value *yaml.Node, at string) {
+		s := reflect.New(v.Type().Elem()).Elem()
+		d.value(value, at, s, false)
+		v.SetMapIndex(reflect.ValueOf(name.Value), s)
+	})
 }
 
 // mapping reads the keys of a struct.
@@ -162,15 +173,16 @@ func (d *decoder) mapping(n *yaml.Node, key string, v reflect.Value) {
 	d.pairs(n, key, func(name, value *yaml.Node, at string) {
 		k, ok := fields[name.Value]
 		if !ok {
-			d.failAt(name, at, "there is no such key%s", nearest(name.Value, names))
+			d.failAt(name, at, "unknown key%s", nearest(name.Value, names))
 			return
 		}
 		d.value(value, at, v.Field(k), v.Type().Field(k).Tag.Get("unit") != "")
 	})
 }
 
-// pairs calls f with each key and its value: first those that stand there, then those that are merged in and are not yet
-// there.
+// pairs calls f with each key of a mapping and the value of the key. It begins with the keys of the
+// mapping itself. Then follow the keys of the mappings that it merges (<<), except for keys that it
+// has itself.
 func (d *decoder) pairs(n *yaml.Node, key string, f func(name, value *yaml.Node, at string)) {
 	seen := map[string]*yaml.Node{}
 	within := map[*yaml.Node]bool{}
@@ -188,13 +200,13 @@ func (d *decoder) pairs(n *yaml.Node, key string, f func(name, value *yaml.Node,
 				continue
 			}
 			if name.Kind != yaml.ScalarNode || name.ShortTag() == "!!null" {
-				d.failAt(name, key, "has a key that is %s; keys are names", kindOf(name))
+				d.failAt(name, key, "has a key that is %s; a key must be a name", kindOf(name))
 				continue
 			}
 			at := join(key, name.Value)
 			if first := seen[name.Value]; first != nil {
 				if !merged {
-					d.failAt(name, at, "is given twice, first in line %d", first.Line)
+					d.failAt(name, at, "is set twice, first in line %d", first.Line)
 				}
 				continue
 			}
@@ -206,16 +218,7 @@ func (d *decoder) pairs(n *yaml.Node, key string, f func(name, value *yaml.Node,
 			if n.Content[k].ShortTag() != "!!merge" {
 				continue
 			}
-			from := d.follow(n.Content[k+1], key)
-			var all []*yaml.Node
-			switch {
-			case from == nil:
-			case from.Kind == yaml.SequenceNode:
-				all = from.Content
-			default:
-				all = []*yaml.Node{from}
-			}
-			for _, m := range all {
+			for _, m := range d.merged(n.Content[k+1], key) {
 				if m = d.follow(m, key); m == nil {
 					return
 				}
@@ -230,12 +233,23 @@ func (d *decoder) pairs(n *yaml.Node, key string, f func(name, value *yaml.Node,
 	visit(n, false)
 }
 
-// scalar reads a value, and returns what is wrong with it.
-func (d *decoder) scalar(n *yaml.Node, key string, v reflect.Value, seconds bool) (rule string) {
+// merged returns the nodes that a merge key refers to: one, or a list.
+func (d *decoder) merged(n *yaml.Node, key string) []*yaml.Node {
+	switch n = d.follow(n, key); {
+	case n == nil:
+		return nil
+	case n.Kind == yaml.SequenceNode:
+		return n.Content
+	}
+	return []*yaml.Node{n}
+}
+
+// scalar reads a value into v, or returns what is wrong with it.
+func (d *decoder) scalar(n *yaml.Node, v reflect.Value, inSeconds bool) (rule string) {
 	tag := n.ShortTag()
 	switch {
 	case v.Type() == durationType:
-		return d.length(n, key, v, seconds)
+		return d.duration(n, v, inSeconds)
 	case v.Type() == bytesType:
 		b, err := parseBytes(n.Value)
 		if err != nil {
@@ -243,12 +257,12 @@ func (d *decoder) scalar(n *yaml.Node, key string, v reflect.Value, seconds bool
 		}
 		v.SetInt(int64(b))
 	case v.Kind() == reflect.Int:
-		return d.whole(n, key, v)
+		return d.whole(n, v)
 	case tag != "!!str":
 		if tag == "!!null" {
 			return "has no value; leave the key out, or write \"\""
 		}
-		return fmt.Sprintf("must be a string, not %s; put it in quotes", kindOf(n)) // it may be a secret: not shown
+		return fmt.Sprintf("must be a string, not %s; put it in quotes", kindOf(n)) // the message does not show the value, which may be a secret
 	default:
 		if strings.ContainsRune(n.Value, 0) {
 			return "has a NUL byte"
@@ -261,6 +275,7 @@ func (d *decoder) scalar(n *yaml.Node, key string, v reflect.Value, seconds bool
 	return ""
 }
 
+// expected describes the values that v accepts.
 func expected(v reflect.Value) string {
 	switch {
 	case v.Type() == durationType:
@@ -273,7 +288,7 @@ func expected(v reflect.Value) string {
 	return "a string"
 }
 
-// kindOf says what a node is, without its value, which may be a secret that has slipped into the wrong line.
+// kindOf describes a node without its value: a secret may have been written in the wrong line.
 func kindOf(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -285,27 +300,31 @@ func kindOf(n *yaml.Node) string {
 	}
 	switch n.ShortTag() {
 	case "!!null":
-		return "nothing"
+		return "an empty value"
 	case "!!bool":
-		return "a truth value"
+		return "a boolean"
 	case "!!int":
 		return "a number"
 	case "!!float":
-		switch text := strings.ToLower(n.Value); {
-		case strings.Contains(text, "nan"):
-			return ".nan"
-		case strings.Contains(text, "inf"):
-			return ".inf"
-		case strings.Contains(text, "e"):
-			return "a number with an exponent"
-		case !strings.Contains(text, "."):
-			return "a number"
-		}
-		return "a fraction"
+		return kindOfFloat(strings.ToLower(n.Value))
 	case "!!timestamp":
 		return "a date"
 	case "!!str":
 		return "a string"
 	}
 	return "a " + n.ShortTag()
+}
+
+func kindOfFloat(text string) string {
+	switch {
+	case strings.Contains(text, "nan"):
+		return ".nan"
+	case strings.Contains(text, "inf"):
+		return ".inf"
+	case strings.Contains(text, "e"):
+		return "a number with an exponent"
+	case strings.Contains(text, "."):
+		return "a fraction"
+	}
+	return "a number"
 }

@@ -1,49 +1,62 @@
 package config
 
-import "time"
+import (
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+)
 
-// A defaulter has values before the file is looked at. Those of the RFC are its own: 3s, 10s, 500ms, 2s, one more, 30s.
+// A defaulter is a part of the configuration that sets its own defaults. It does so before the file
+// is read.
 type defaulter interface{ defaults() }
 
 func (g *Group) defaults() {
-	g.Desired, g.MaxSurge = 1, 1
-	g.HealthCheckTimeout, g.ProgressDeadline = 30*time.Second, 10*time.Minute
-	g.OnFailure = Pause
-	g.StopSignals, g.SuccessExitCodes = []Signal{"SIGTERM"}, []int{0}
-	g.OnLauncherDeath = Kill
-	g.Protocol = GRPC
+	d := spec.Default()
+	g.Desired, g.MaxSurge = 1, d.MaxSurge
+	g.HealthCheckTimeout, g.ProgressDeadline = d.HealthCheckTimeout, d.Roll.ProgressDeadline
+	g.OnFailure = OnFailure(d.Roll.OnFailure)
+	g.SuccessExitCodes = d.Shutdown.SuccessCodes
+	for _, s := range d.Shutdown.StopSignals {
+		g.StopSignals = append(g.StopSignals, Signal(s))
+	}
+	g.OnLauncherDeath = LauncherDeath(d.OnLauncherDeath)
+	g.Protocol = Protocol(d.Protocol)
 }
 
 func (s *Shutdown) defaults() {
-	*s = Shutdown{GracePeriod: 3 * time.Second, MaxDuration: 10 * time.Second, SIGTERMTimeout: 2 * time.Second,
-		PollInterval: 500 * time.Millisecond, Grace: Strict}
+	d := spec.Default().Shutdown
+	*s = Shutdown{GracePeriod: d.Grace, MaxDuration: d.Max, SIGTERMTimeout: d.SIGTERMTimeout, PollInterval: d.Poll, Grace: Strict}
 }
 
 func (r *Retry) defaults() {
-	*r = Retry{Policy: Manual, Limit: 3, Initial: time.Second, Max: time.Minute}
+	d := spec.Default().Roll
+	*r = Retry{Policy: RetryPolicy(d.Retry), Limit: d.Retries, Initial: d.MinBackoff, Max: d.MaxBackoff}
 }
 
-func (c *Canary) defaults() { c.Wait = time.Minute }
+func (c *Canary) defaults() { c.Wait = spec.Default().Roll.CanaryWait }
 
 func (r *Restart) defaults() {
-	*r = Restart{Policy: IfItFailed, Initial: time.Second, Max: time.Minute, Limit: 10, Reset: 10 * time.Second}
+	d := spec.Default().Restart
+	*r = Restart{Policy: RestartPolicy(d.Policy), Initial: d.MinBackoff, Max: d.MaxBackoff, Limit: d.CrashLimit, Reset: d.ResetAfter}
 }
 
 func (l *Liveness) defaults() {
-	*l = Liveness{Interval: 2 * time.Second, Timeout: time.Second, Failures: 3}
+	d := spec.Default()
+	*l = Liveness{Interval: d.LivenessInterval, Timeout: d.LivenessTimeout, Failures: d.LivenessFailures}
 }
 
-func (l *Lifecycle) defaults() { l.Transport = Unix }
+func (l *Lifecycle) defaults() { l.Transport = Transport(spec.Default().Transport.Network) }
 
-func (l *Listener) defaults() { l.Network = NetworkTCP }
+func (l *Listener) defaults() { l.Network = Network(spec.DefaultListenNetwork) }
 
-func (h *Hook) defaults() { h.Timeout = 5 * time.Second }
+func (h *Hook) defaults() { h.Timeout = spec.DefaultHookTimeout }
 
-func (l *Logs) defaults() { *l = Logs{MaxSize: 10 << 20, Files: 5, MaxLine: 64 << 10, Buffer: 1 << 20} }
+func (l *Logs) defaults() {
+	d := spec.Default().Log
+	*l = Logs{MaxSize: Bytes(d.MaxSize), Files: d.MaxFiles + 1, MaxLine: Bytes(d.MaxLine), Buffer: Bytes(d.Buffer)}
+}
 
 func (e *Export) defaults() { e.Port = 50051 }
 
-// derive fills in what depends on something else that the file says.
+// derive sets the defaults that depend on other keys of the file.
 func (c *Config) derive(d *decoder) {
 	for k := range c.Groups {
 		g, at := &c.Groups[k], index("process_groups", k)
@@ -51,13 +64,9 @@ func (c *Config) derive(d *decoder) {
 			g.Command = g.Name
 		}
 		if !d.set(at + ".min_healthy_instances") {
-			g.MinHealthy = max(g.Desired, 0)
-			if g.MaxSurge == 0 && g.Desired > 0 {
-				g.MinHealthy--
-			}
+			g.MinHealthy = spec.DefaultMinHealthy(g.Desired, g.MaxSurge)
 		}
-		// Half of what it says should work: with a short limit, the default of a shorter one is no contradiction to it.
-		if !d.set(at + ".shutdown.grace_period") {
+		if !d.set(at + ".shutdown.grace_period") { // the default must not be longer than a short max_duration
 			g.Shutdown.GracePeriod = min(g.Shutdown.GracePeriod, g.Shutdown.MaxDuration)
 		}
 	}

@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// Effect is what a change does when it is taken over.
+// Effect says what a reload does because of a change.
 type Effect string
 
 const (
-	AtOnce   Effect = "at once"                // holds from the next time it is looked at
-	Starts   Effect = "starts the group"       // which is new
-	Stops    Effect = "stops the group"        // which is gone
-	Scales   Effect = "starts or stops some"   // without touching the others
-	Rolls    Effect = "rolls the group"        // every instance is replaced
-	Restarts Effect = "with the next launcher" // not before
+	AtOnce   Effect = "at once"                // the new value is used at once
+	Starts   Effect = "starts the group"       // the group is new
+	Stops    Effect = "stops the group"        // the group was removed
+	Scales   Effect = "starts or stops some"   // the other instances are not affected
+	Rolls    Effect = "rolls the group"        // all instances are replaced
+	Restarts Effect = "with the next launcher" // a reload is refused; only the next launcher uses the value
 )
 
 var effects = map[string]Effect{"now": AtOnce, "scale": Scales, "roll": Rolls, "launcher": Restarts}
 
-// A Change is a key that is different. The values are as they would be printed: without secrets, so that two that differ
-// can look the same.
+// A Change is a key whose value differs between two configurations. Old and New do not contain
+// secrets, so they can be equal.
 type Change struct {
-	Group    string // empty for what concerns the launcher
-	Key      string // in the group, as in shutdown.max_duration; empty for the group as a whole
-	Old, New string // empty for what is not there
+	Group    string // empty if the change does not concern a group
+	Key      string // for example shutdown.max_duration; empty if the whole group was added or removed
+	Old, New string // empty if there is no value
 	Effect   Effect
 }
 
@@ -45,7 +45,7 @@ func (c Change) String() string {
 	}
 	old, new := c.Old, c.New
 	if old == new {
-		new += ", changed" // a secret
+		new += ", changed" // both values are secrets, so their texts are equal
 	}
 	return fmt.Sprintf("~ %s: %s → %s (%s)", at, dash(old), dash(new), c.Effect)
 }
@@ -57,12 +57,12 @@ func dash(s string) string {
 	return s
 }
 
-// Diff returns what is different in next, in the order of the keys: what concerns the launcher, then group by group, known
-// by its name. The order of groups and how their values are written make no difference.
+// Diff returns the changes from now to next: first those of the launcher, then those of each group,
+// in the order of the keys. Groups are matched by name; their order does not matter.
 func Diff(now, next *Config) []Change {
 	a, b := flatten(now, *now), flatten(next, *next)
 	for c, all := range map[*Config]leaves{now: a, next: b} {
-		if l := all.at["total_deadline"]; c.TotalDeadline == c.derivedTotal() { // which no file has to have
+		if l := all.at["total_deadline"]; c.TotalDeadline == c.derivedTotal() {
 			l.seen += " by default"
 			all.at["total_deadline"] = l
 		}
@@ -74,7 +74,7 @@ func Diff(now, next *Config) []Change {
 			if o.raw != n.raw {
 				effect := max(o.effect, n.effect)
 				if g := next.Group(group); key == "on_launcher_death" && len(g.Listeners) > 0 {
-					effect = Restarts // the guardian holds the listeners of those that are kept, from its start
+					effect = Restarts // the guardian gets the listeners of kept groups only when it starts
 				}
 				all = append(all, Change{group, key, o.seen, n.seen, effect})
 			}
@@ -100,7 +100,8 @@ func Diff(now, next *Config) []Change {
 	return all
 }
 
-// A leaf is a value: what it is, what may be seen of it, and what a change of it does.
+// A leaf is a single value of the configuration: its text without secrets, and what a reload does
+// if the value changes.
 type leaf struct {
 	raw, seen string
 	effect    Effect
@@ -111,7 +112,7 @@ type leaves struct {
 	at   map[string]leaf
 }
 
-// keysWith returns the keys of both.
+// keysWith returns the keys of l, followed by those that only m has.
 func (l leaves) keysWith(m leaves) []string {
 	keys := slices.Clone(l.keys)
 	for _, k := range m.keys {
@@ -122,7 +123,8 @@ func (l leaves) keysWith(m leaves) []string {
 	return keys
 }
 
-// flatten returns the leaves of a struct of c's, without those of groups.
+// flatten returns the leaves of v, where v is c or one of its groups. The leaves of c do not
+// include those of its groups.
 func flatten(c *Config, v any) leaves {
 	out, r := leaves{at: map[string]leaf{}}, c.Redactor()
 	add := func(key string, l leaf) {

@@ -4,10 +4,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
-func TestDiff(t *testing.T) {
+func TestDiff_ListsEachChangeWithItsEffect(t *testing.T) {
 	now := parse(t, `
 state_dir: /var/lib/launcher
 process_groups:
@@ -61,8 +62,9 @@ process_groups:
 	}
 }
 
-// A total deadline that is made from the groups is told from one that a file has.
-func TestDiffOfTotalDeadlines(t *testing.T) {
+// Diff reports a change from a total deadline that was computed from the groups to one that is
+// written in the file, even if both have the same value.
+func TestDiff_SeparatesDerivedFromConfiguredTotalDeadline(t *testing.T) {
 	const groups = "process_groups: [{name: a}]\n"
 	got := config.Diff(parse(t, groups), parse(t, groups+"total_deadline: 30s\n"))
 	if len(got) != 1 || got[0].String() != "~ total_deadline: 15s by default → 30s (at once)" {
@@ -70,8 +72,8 @@ func TestDiffOfTotalDeadlines(t *testing.T) {
 	}
 }
 
-// What the launcher refuses in a reload is said to take a new one.
-func TestDiffOfKeptListeners(t *testing.T) {
+// A change that a reload refuses has the effect Restarts.
+func TestDiff_RefusedChangeNeedsRestart(t *testing.T) {
 	now := parse(t, `{state_dir: /run/launcher, process_groups: [{name: a, listeners: [{name: l, address: ":80"}]}, {name: b}]}`)
 	next := parse(t, `
 state_dir: /run/launcher
@@ -98,7 +100,7 @@ process_groups:
 	}
 }
 
-func TestDiffOfTheSame(t *testing.T) {
+func TestDiff_IsEmptyForEqualConfigurations(t *testing.T) {
 	a := parse(t, "process_groups: [{name: a}, {name: b, env: {X: '1', Y: '2'}}]")
 	b := parse(t, "process_groups:\n- name: b\n  env: {Y: \"2\", X: \"1\"}\n  max_surge: 1\n- name: a\n")
 	if diff := config.Diff(a, b); len(diff) > 0 {
@@ -106,8 +108,9 @@ func TestDiffOfTheSame(t *testing.T) {
 	}
 }
 
-// What one file says of a group is compared with what another one does, in the place of the first, but for the order of the groups.
-func TestWithGroup(t *testing.T) {
+// WithGroup returns a group of another configuration in the place of the present one, with the
+// present dependencies.
+func TestConfig_WithGroupReplacesOneGroup(t *testing.T) {
 	was := parse(t, `{process_groups: [{name: kv}, {name: web, command: a}]}`)
 	now := parse(t, `{process_groups: [{name: kv, command: a}, {name: web, command: b, depends_on: [kv]}, {name: fresh}]}`)
 	next := parse(t, `{process_groups: [{name: kv, command: a}, {name: web, command: c, depends_on: [kv]}, {name: fresh}]}`)
@@ -124,11 +127,7 @@ func TestWithGroup(t *testing.T) {
 		for _, change := range config.Diff(now.WithGroup(name, c.of).(*config.Config), next) {
 			got = append(got, change.String())
 		}
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		testkit.Equal(t, name, got, c.want)
 	}
-	if diff := cmp.Diff([]config.Change(nil), config.Diff(now, parse(t, `{process_groups: [{name: kv, command: a}, {name: web, command: b, depends_on: [kv]}, {name: fresh}]}`))); diff != "" {
-		t.Errorf("the first has changed (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "WithGroup has changed its receiver", config.Diff(now, parse(t, `{process_groups: [{name: kv, command: a}, {name: web, command: b, depends_on: [kv]}, {name: fresh}]}`)), []config.Change(nil))
 }

@@ -14,10 +14,11 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// maxFile is more than any configuration needs, so that a wrong name, /dev/zero say, does not cost all memory.
+// maxFile bounds how much is read. Without a limit, a wrong file name such as /dev/zero would
+// exhaust the memory.
 const maxFile = 4 << 20
 
-// ReadFile reads a file for [Parse]. Its errors say what is wrong with the file as a whole.
+// ReadFile reads a file for [Parse]. The error is an [*Error] without a line.
 func ReadFile(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -32,28 +33,30 @@ func ReadFile(file string) ([]byte, error) {
 		return nil, unreadable(file, err)
 	}
 	if len(text) > maxFile {
-		return nil, &Error{File: file, Rule: fmt.Sprintf("has more than %v, and so is no configuration", Bytes(maxFile))}
+		return nil, &Error{File: file, Rule: fmt.Sprintf("is larger than %v, the limit for a configuration file", Bytes(maxFile))}
 	}
 	return text, nil
 }
 
-// unreadable says why a file cannot be read. The error matches that of the file system.
+// unreadable returns the error of a file that cannot be read. It wraps the error of the file
+// system.
 func unreadable(file string, err error) error {
-	why := err
+	cause := err
 	if e := (*fs.PathError)(nil); errors.As(err, &e) {
-		why = e.Err
+		cause = e.Err
 	}
-	return &locatedError{&Error{File: file, Rule: fmt.Sprintf("cannot be read: %v", why)}, err}
+	return &locatedError{&Error{File: file, Rule: fmt.Sprintf("cannot be read: %v", cause)}, err}
 }
 
-// document reads a file that has exactly one document, a mapping, and reports whether it has.
+// document reads the text into c. It returns false if the text is not exactly one YAML document
+// with a mapping.
 func (d *decoder) document(text []byte, c *Config) bool {
 	prepare(reflect.ValueOf(c).Elem())
-	if at, rule := illegible(text); rule != "" {
+	if at, rule := findBadText(text); rule != "" {
 		d.add(at, "", rule)
 		return false
 	}
-	// Duplicate keys are found by pairs, where they can be reported together with everything else.
+	// The parser need not check for duplicate keys, because pairs finds and reports all of them.
 	loader, err := yaml.NewLoader(bytes.NewReader(text), yaml.WithUniqueKeys(false))
 	var doc, next yaml.Node
 	if err == nil {
@@ -61,14 +64,14 @@ func (d *decoder) document(text []byte, c *Config) bool {
 	}
 	switch {
 	case errors.Is(err, io.EOF), err == nil && len(doc.Content) == 0, err == nil && doc.Content[0].ShortTag() == "!!null":
-		d.add(position{1, 1}, "", "has nothing in it; it needs process_groups, as in process_groups: [{name: web}]")
+		d.add(position{1, 1}, "", "is empty; it needs process_groups, as in process_groups: [{name: web}]")
 		return false
 	case err == nil:
 		err = loader.Load(&next)
 	}
 	switch {
 	case err == nil:
-		d.add(position{next.Line, next.Column}, "", "a second document begins here (---); a file has one, so put all groups into one, or another file")
+		d.add(position{next.Line, next.Column}, "", "a second document begins here (---); a file has one document, so put all groups into it, or into another file")
 		return false
 	case !errors.Is(err, io.EOF):
 		d.notYAML(text, err)
@@ -79,12 +82,12 @@ func (d *decoder) document(text []byte, c *Config) bool {
 		d.failAt(root, "", "must be a mapping with process_groups in it, not %s", kindOf(root))
 		return false
 	}
-	d.lines[""] = position{root.Line, root.Column} // of what is not there
+	d.lines[""] = position{root.Line, root.Column} // the position that is reported for missing top-level keys
 	d.value(root, "", reflect.ValueOf(c).Elem(), false)
 	return true
 }
 
-// notYAML reports what the parser has found, with what it was about to read, and in the user's words where that can be told.
+// notYAML reports an error of the parser. It rewords the most common ones.
 func (d *decoder) notYAML(text []byte, err error) {
 	var e *yaml.LoadError
 	if !errors.As(err, &e) {
@@ -101,14 +104,14 @@ func (d *decoder) notYAML(text []byte, err error) {
 	}
 	switch c := runeAt(text, at); {
 	case c == '\t':
-		rule = "there is a tab; indent with spaces"
+		rule = "a tab is not allowed here; indent with spaces"
 	case strings.Contains(rule, "cannot start any token"):
-		rule = fmt.Sprintf("no value can begin with %q; put it in quotes", c)
+		rule = fmt.Sprintf("a value cannot begin with %q; put it in quotes", c)
 	}
 	d.add(at, "", "is not YAML: "+rule)
 }
 
-// runeAt returns what stands at a position, 0 for nothing. Columns count characters.
+// runeAt returns the character at a position, or 0. Columns count characters.
 func runeAt(text []byte, at position) rune {
 	line := at.line
 	for l := range bytes.Lines(text) {
@@ -123,19 +126,20 @@ func runeAt(text []byte, at position) rune {
 	return 0
 }
 
-// illegible finds what no YAML has in it, which the parser would report without its place.
-func illegible(text []byte) (at position, rule string) {
+// findBadText finds bytes and characters that YAML does not allow. The parser would report them
+// without their position.
+func findBadText(text []byte) (at position, rule string) {
 	if bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff}) {
-		return position{}, "" // UTF-16, which is left to the parser
+		return position{}, "" // the text is UTF-16, which the parser checks
 	}
 	line, column := 1, 1
 	for rest := text; len(rest) > 0; {
 		c, n := utf8.DecodeRune(rest)
 		switch {
 		case c == utf8.RuneError && n == 1:
-			return position{line, column}, fmt.Sprintf("is not UTF-8: there is a byte 0x%02x; save it as UTF-8", rest[0])
+			return position{line, column}, fmt.Sprintf("is not UTF-8: it has the byte 0x%02x; save the file as UTF-8", rest[0])
 		case c < ' ' && c != '\t' && c != '\n' && c != '\r', c == 0xfffe, c == 0xffff:
-			return position{line, column}, fmt.Sprintf("is not YAML: there is a control character, %U; in double quotes it can be written as \\u%04x", c, c)
+			return position{line, column}, fmt.Sprintf("is not YAML: it has the control character %U; in double quotes it can be written as \\u%04x", c, c)
 		case c == '\n':
 			line, column = line+1, 0
 		}

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// An Error is one thing that is wrong with a file.
+// An Error is one error in a file.
 type Error struct {
 	File   string
-	Line   int    // from 1; 0 where there is no line, as for a key that is missing from the whole file
-	Column int    // from 1
-	Key    string // as in process_groups[0].max_surge; empty for the file as a whole
-	Rule   string // what is expected, what is there, what to do
+	Line   int    // counted from 1; 0 if the error concerns the file as a whole
+	Column int    // counted from 1
+	Key    string // for example process_groups[0].max_surge; empty if the error does not concern a key
+	Rule   string // what is expected, what was found, and what to do
 }
 
 func (e *Error) Error() string {
@@ -29,7 +29,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Errors is all that is wrong with a file, from top to bottom: one line each.
+// Errors contains all errors of a file, in the order of their lines. Its text has one line for each
+// error.
 type Errors []*Error
 
 func (e Errors) Error() string {
@@ -40,7 +41,7 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap returns each of them, for errors.As.
+// Unwrap returns the errors, each an [*Error].
 func (e Errors) Unwrap() []error {
 	errs := make([]error, len(e))
 	for k, err := range e {

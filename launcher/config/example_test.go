@@ -12,7 +12,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
-// exampleFile writes a file, and returns its name and what removes it.
+// exampleFile writes a file. It returns its name and a function that removes it.
 func exampleFile(text string) (name string, remove func()) {
 	dir, err := os.MkdirTemp("", "config")
 	if err != nil {
@@ -25,7 +25,7 @@ func exampleFile(text string) (name string, remove func()) {
 	return name, func() { os.RemoveAll(dir) }
 }
 
-// What a file leaves open has its default.
+// Keys that the file does not have get their defaults.
 func ExampleLoad() {
 	file, remove := exampleFile("process_groups: [{name: sleeper, command: sleep, args: [\"1000\"], protocol: signals}]")
 	defer remove()
@@ -39,15 +39,15 @@ func ExampleLoad() {
 	// 1 10s kill
 }
 
-// What cannot be a configuration is not read to its end.
+// A file that is too large for a configuration is not read to its end.
 func ExampleReadFile() {
 	_, err := config.ReadFile("/dev/zero")
 	fmt.Println(err)
 	// Output:
-	// /dev/zero: has more than 4MiB, and so is no configuration
+	// /dev/zero: is larger than 4MiB, the limit for a configuration file
 }
 
-// With the source, what only the start can find is told by line and key, too.
+// The source also locates errors that only the start of the launcher finds.
 func ExampleLoadSource() {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -76,7 +76,7 @@ func ExampleLoadSource() {
 	// says which address: true
 }
 
-// Under systemd, it is RuntimeDirectory=.
+// Under systemd, the directory is RuntimeDirectory=.
 func ExampleDefaultDir() {
 	defer os.Setenv("RUNTIME_DIRECTORY", os.Getenv("RUNTIME_DIRECTORY"))
 	os.Setenv("RUNTIME_DIRECTORY", "/run/swansong")
@@ -85,7 +85,7 @@ func ExampleDefaultDir() {
 	// /run/swansong
 }
 
-// A program's own names are added to those that everybody uses.
+// A program can add names to the usual ones.
 func ExampleNewRedactor() {
 	r := config.NewRedactor("*-PIN")
 	fmt.Println(r.Text("card-pin=1234 token=hunter2 colour=green"))
@@ -95,7 +95,7 @@ func ExampleNewRedactor() {
 	// [DATABASE_URL=postgres://kv:[redacted]@db/kv HOME=/home/kv]
 }
 
-// Everything that is wrong is said at once, and where it is.
+// All errors are reported at once, with their positions.
 func ExampleParse() {
 	_, err := config.Parse("launcher.yaml", []byte(`
 process_groups:
@@ -108,10 +108,10 @@ process_groups:
 	fmt.Println(err)
 	// Output:
 	// launcher.yaml:6:5: process_groups[0].max_surge: 0 with min_healthy_instances = desired_instances (2) leaves no way to replace an instance; allow one more, or one fewer
-	// launcher.yaml:7:5: process_groups[0].health_check_timout: there is no such key; did you mean health_check_timeout?
+	// launcher.yaml:7:5: process_groups[0].health_check_timout: unknown key; did you mean health_check_timeout?
 }
 
-// Before a file is taken over, its operator sees what that would do.
+// An operator sees the effects of a reload before it is applied.
 func ExampleDiff() {
 	now, err := config.Parse("launcher.yaml", []byte("process_groups: [{name: kv, desired_instances: 2, env: {API_TOKEN: hunter2}}]"))
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
-// A file is read, looked at, and handed to package launcher. What it leaves out is there with its default.
+// A file is read, printed, and passed to package launcher. Keys that it does not have get their
+// defaults.
 func ExampleConfig() {
 	c, err := config.Parse("launcher.yaml", []byte(`
 process_groups:
@@ -44,7 +45,7 @@ process_groups:
 	// API_TOKEN: '[redacted]'
 }
 
-// One group after the other: each takes what its limits come to.
+// Groups that depend on one another are stopped one after the other, so their bounds add up.
 func ExampleGroup() {
 	c, err := config.Parse("launcher.yaml", []byte("process_groups: [{name: kv, shutdown: {max_duration: 20s}}, {name: web, depends_on: [kv]}]"))
 	if err != nil {
@@ -61,7 +62,7 @@ func ExampleGroup() {
 	// all 34s
 }
 
-// What package launcher finds fault with later is told by file, line and key, too.
+// Errors of package launcher are located by file, line and key as well.
 func ExampleSource() {
 	file, remove := exampleFile("process_groups:\n  - name: sleeper\n    command: sleep\n    desired_instances: 2\n")
 	defer remove()
@@ -70,16 +71,16 @@ func ExampleSource() {
 		panic(err)
 	}
 	cfg := c.Launcher()
-	cfg.Groups[0].Desired = -1 // by a program that knows better
+	cfg.Groups[0].Desired = -1 // changed by a program
 	err = source.Locate(cfg.Validate())
 	_, what, _ := strings.Cut(err.Error(), "launcher.yaml:")
 	where, _, _ := strings.Cut(what, ": ")
 	fmt.Println(where)
 	// Output:
-	// 2:5
+	// 4:5
 }
 
-// Tools get what is wrong in parts: a line for an editor to mark, a key, and what is to be done.
+// Tools get the parts of an error, such as the line for an editor.
 func ExampleErrors() {
 	_, err := config.Parse("launcher.yaml", []byte("process_groups:\n  - name: kv\n    desired_instances: none\n"))
 	var all config.Errors
@@ -91,7 +92,7 @@ func ExampleErrors() {
 	// 1 at line 3 of process_groups[0].desired_instances
 }
 
-// A change says what becomes of the processes when it is taken over.
+// A change has the effect that a reload will have on the processes.
 func ExampleEffect() {
 	now, err := config.Parse("launcher.yaml", []byte("process_groups: [{name: kv, desired_instances: 2}]"))
 	if err != nil {
@@ -109,14 +110,14 @@ func ExampleEffect() {
 	// args needs: rolls the group
 }
 
-// Sizes have units, in the file and where they are printed.
+// Sizes have units, in files and in output.
 func ExampleBytes() {
 	fmt.Println(config.Bytes(10<<20), config.Bytes(1500))
 	// Output:
 	// 10MiB 1500
 }
 
-// A Redactor also says whether there is anything to hide, so that a program can refuse to print it at all.
+// A Redactor also says whether a value is secret, so that a program can refuse to print it.
 func ExampleRedactor() {
 	r := config.NewRedactor()
 	for _, name := range []string{"API_TOKEN", "HOME"} {
@@ -129,7 +130,8 @@ func ExampleRedactor() {
 	// [--password=[redacted] --port=80]
 }
 
-// A launcher that has rolled one group back compares the file with what holds for that group, and not with what was loaded.
+// After one group has been rolled back, a launcher compares the file with the configuration that
+// the group runs, not with the one that was loaded last.
 func ExampleConfig_WithGroup() {
 	parse := func(text string) *config.Config {
 		c, err := config.Parse("launcher.yaml", []byte(text))

@@ -7,17 +7,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// Dir returns the launcher's directory: StateDir, or where the file names none, the one that belongs to the user, which is
-// $RUNTIME_DIRECTORY under systemd, else swansong in $XDG_RUNTIME_DIR, else swansong-<uid> in the directory for temporary
-// files.
+// Dir returns the launcher's directory: StateDir, or [DefaultDir] if StateDir is empty.
 func (c *Config) Dir() string { return cmp.Or(c.StateDir, DefaultDir()) }
 
-// DefaultDir is Dir without a StateDir.
+// DefaultDir returns the launcher's directory if the file does not name one. It is
+// $RUNTIME_DIRECTORY, which systemd sets, or swansong in $XDG_RUNTIME_DIR, or swansong-<uid> in the
+// directory for temporary files.
 func DefaultDir() string {
 	if d := os.Getenv("RUNTIME_DIRECTORY"); d != "" {
 		return filepath.SplitList(d)[0]
@@ -28,8 +27,8 @@ func DefaultDir() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("swansong-%d", os.Getuid()))
 }
 
-// Launcher returns the configuration for package launcher, complete but for what a program adds: Logger, Output, Router,
-// Helper, Reread, and a server of package metrics.
+// Launcher returns the configuration for package launcher. It does not set Logger, Output, Router,
+// Helper, Guardian and Reread, nor start a server of package metrics: the program adds these.
 func (c *Config) Launcher() launcher.Config {
 	out := launcher.Config{Dir: c.Dir(), TotalDeadline: c.TotalDeadline, TotalDeadlineDerived: c.TotalDeadline == c.derivedTotal(), Redact: c.Redactor().Text,
 		Admin: launcher.AdminConfig{Address: c.Admin.Address, TLS: launcher.TLS(c.Admin.TLS)}}
@@ -39,12 +38,15 @@ func (c *Config) Launcher() launcher.Config {
 	return out
 }
 
+// launcher returns the group for package launcher. All defaults are filled in, so a zero means zero
+// and not the default.
 func (g *Group) launcher() launcher.GroupConfig {
 	out := launcher.GroupConfig{
-		Name:     g.Name,
-		Command:  append([]string{g.Command}, g.Args...),
-		WorkDir:  g.WorkingDir,
-		Protocol: launcher.Protocol(g.Protocol),
+		Name:       g.Name,
+		NoDefaults: true,
+		Command:    append([]string{g.Command}, g.Args...),
+		WorkDir:    g.WorkingDir,
+		Protocol:   launcher.Protocol(g.Protocol),
 
 		OnLauncherDeath: launcher.LauncherDeath(g.OnLauncherDeath),
 		Transport: launcher.TransportConfig{Network: string(g.Lifecycle.Transport), Address: g.Lifecycle.Address,
@@ -56,42 +58,39 @@ func (g *Group) launcher() launcher.GroupConfig {
 
 		HealthCheckTimeout: g.HealthCheckTimeout,
 		MinReady:           g.MinReady,
-		LivenessInterval:   orNone(g.Liveness.Interval),
+		LivenessInterval:   g.Liveness.Interval,
 		LivenessTimeout:    g.Liveness.Timeout,
 		LivenessFailures:   g.Liveness.Failures,
 
 		Shutdown: launcher.ShutdownConfig{
-			Grace:           shortest(g.Shutdown.GracePeriod),
+			Grace:           g.Shutdown.GracePeriod,
 			Max:             g.Shutdown.MaxDuration,
 			GraceAdvisory:   g.Shutdown.Grace == Advisory,
 			Poll:            g.Shutdown.PollInterval,
-			SIGTERMTimeout:  shortest(g.Shutdown.SIGTERMTimeout),
+			SIGTERMTimeout:  g.Shutdown.SIGTERMTimeout,
 			DeregisterDelay: g.Shutdown.DeregisterDelay,
 			SuccessCodes:    g.SuccessExitCodes,
 		},
 		Restart: launcher.RestartConfig{
 			Policy:     launcher.RestartPolicy(g.Restart.Policy),
-			MinBackoff: shortest(g.Restart.Initial),
-			MaxBackoff: shortest(g.Restart.Max),
-			ResetAfter: shortest(g.Restart.Reset),
-			CrashLimit: orNone(g.Restart.Limit),
+			MinBackoff: g.Restart.Initial,
+			MaxBackoff: g.Restart.Max,
+			ResetAfter: g.Restart.Reset,
+			CrashLimit: g.Restart.Limit,
 		},
 		Roll: launcher.RollConfig{
 			Canary:           g.Canary.Instances,
-			CanaryWait:       shortest(g.Canary.Wait),
-			ProgressDeadline: orNone(g.ProgressDeadline),
+			CanaryWait:       g.Canary.Wait,
+			ProgressDeadline: g.ProgressDeadline,
 			OnFailure:        launcher.RollFailure(g.OnFailure),
 			Retry:            launcher.Retry(g.Retry.Policy),
 			Retries:          g.Retry.Limit,
-			MinBackoff:       shortest(g.Retry.Initial),
-			MaxBackoff:       shortest(g.Retry.Max),
+			MinBackoff:       g.Retry.Initial,
+			MaxBackoff:       g.Retry.Max,
 		},
 		DependsOn: g.DependsOn,
-		Log: launcher.LogConfig{Dir: g.Logs.Dir, MaxSize: int64(g.Logs.MaxSize), MaxFiles: orNone(g.Logs.Files - 1),
+		Log: launcher.LogConfig{Dir: g.Logs.Dir, MaxSize: int64(g.Logs.MaxSize), MaxFiles: g.Logs.Files - 1,
 			MaxLine: int(g.Logs.MaxLine), Buffer: int(g.Logs.Buffer)},
-	}
-	if g.Retry.Limit == 0 {
-		out.Roll.Retry = launcher.Manual
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Env)) {
 		out.Env = append(out.Env, name+"="+g.Env[name])
@@ -107,14 +106,3 @@ func (g *Group) launcher() launcher.GroupConfig {
 	}
 	return out
 }
-
-// orNone is for numbers whose 0 means none here, and the default there, where none is negative.
-func orNone[T ~int | ~int64](n T) T {
-	if n == 0 {
-		return -1
-	}
-	return n
-}
-
-// shortest is for times that can be 0 here, which there means the default.
-func shortest(d time.Duration) time.Duration { return max(d, time.Millisecond) }

@@ -15,12 +15,12 @@ import (
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
-// What a file says has an effect. Where 0 says none, it is not taken for the default.
-func TestLauncher(t *testing.T) {
+// Every key reaches package launcher, and an explicit 0 stays 0.
+func TestConfig_LauncherConvertsEveryKey(t *testing.T) {
 	c := read(t, "full.yaml")
 	got := c.Launcher()
 	want := launcher.Config{Dir: "/var/lib/launcher", TotalDeadline: 2 * time.Minute, Groups: []launcher.GroupConfig{got.Groups[0], {
-		Name:    "keyvalue-runner",
+		Name: "keyvalue-runner", NoDefaults: true,
 		Command: []string{"/usr/bin/keyvalue-runner", "--data", "/var/lib/keyvalue", "--api-token=hunter2"},
 		WorkDir: "/var/lib/keyvalue",
 		Env:     []string{"CARD_PIN=1234", "DATABASE_URL=postgres://kv:hunter2@db.example.com/kv", "LOG_LEVEL=debug"},
@@ -46,7 +46,7 @@ func TestLauncher(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if s := got.Redact("card_pin=1234"); s != "card_pin=[redacted]" {
-		t.Errorf("a secret that the file names is shown: %s", s)
+		t.Errorf("a name from the key redact is not redacted: %s", s)
 	}
 
 	none := parse(t, `
@@ -61,29 +61,32 @@ process_groups:
     logs: {max_files: 1}
 `).Launcher()
 	if !none.TotalDeadlineDerived {
-		t.Error("a total_deadline that is not in the file is taken for one that somebody wants")
+		t.Error("TotalDeadlineDerived is not set, although the file has no total_deadline")
 	}
 	none.Dir = "/d"
 	if err := none.Validate(); err != nil {
 		t.Error(err)
 	}
-	g, least := none.Groups[0], time.Millisecond
-	for what, is := range map[string]bool{
-		"progress_deadline": g.Roll.ProgressDeadline < 0, "canary.wait": g.Roll.CanaryWait == least, "retry.limit": g.Roll.Retry == launcher.Manual,
-		"grace_period": g.Shutdown.Grace == least, "sigterm_timeout": g.Shutdown.SIGTERMTimeout == least, "crash_loop_limit": g.Restart.CrashLimit < 0,
-		"reset_after": g.Restart.ResetAfter == least, "initial_backoff": g.Restart.MinBackoff == least, "interval": g.LivenessInterval < 0, "max_files": g.Log.MaxFiles < 0,
+	g := none.Groups[0]
+	for what, got := range map[string]int64{
+		"progress_deadline": int64(g.Roll.ProgressDeadline), "canary.wait": int64(g.Roll.CanaryWait), "retry.limit": int64(g.Roll.Retries),
+		"grace_period": int64(g.Shutdown.Grace), "sigterm_timeout": int64(g.Shutdown.SIGTERMTimeout), "crash_loop_limit": int64(g.Restart.CrashLimit),
+		"reset_after": int64(g.Restart.ResetAfter), "initial_backoff": int64(g.Restart.MinBackoff), "interval": int64(g.LivenessInterval), "max_files": int64(g.Log.MaxFiles),
 	} {
-		if !is {
-			t.Errorf("%s: 0 is not none", what)
+		if got != 0 {
+			t.Errorf("%s: an explicit 0 is %d in launcher.GroupConfig", what, got)
 		}
+	}
+	if bound := g.Bound(); bound != 16*time.Second { // the sum of max_duration, two calls of the router, and the reap; there is no SIGTERM timeout
+		t.Errorf("the bound of a stop is %v, want 16s", bound)
 	}
 }
 
-// A field of the library that no key reaches has been forgotten, unless it is here.
-func TestEveryFieldIsReached(t *testing.T) {
-	elsewhere := map[string]string{
-		"Shutdown.TotalDeadline": "total_deadline is that of all groups",
-		"Log.Path":               "logs.dir has a file for each",
+// Every field of the Go API is set by a key of the file, except for these.
+func TestConfig_LauncherSetsEveryField(t *testing.T) {
+	withoutKey := map[string]string{
+		"Shutdown.TotalDeadline": "total_deadline is for all groups together",
+		"Log.Path":               "logs.dir has a file for each instance",
 	}
 	g := read(t, "full.yaml").Launcher().Groups[1]
 	var walk func(path string, v reflect.Value)
@@ -94,15 +97,15 @@ func TestEveryFieldIsReached(t *testing.T) {
 			}
 			return
 		}
-		if _, ok := elsewhere[path]; v.IsZero() != ok {
-			t.Errorf("%s: is zero %v, is set elsewhere %v", path, v.IsZero(), ok)
+		if _, ok := withoutKey[path]; v.IsZero() != ok {
+			t.Errorf("%s: zero value %v, expected to have no key %v", path, v.IsZero(), ok)
 		}
 	}
 	walk("", reflect.ValueOf(g))
 }
 
-// What is valid here, package launcher takes: nobody learns of it only when it runs.
-func TestWhatIsValidCanRun(t *testing.T) {
+// A valid file is valid for package launcher.
+func TestParse_AcceptsWhatLauncherAccepts(t *testing.T) {
 	const tls = "tls: {cert_file: /a, key_file: /b, ca_file: /c}"
 	for text, valid := range map[string]bool{
 		"process_groups: [{name: kv}]\ntotal_deadline: 1ms":                                              false,
@@ -117,20 +120,20 @@ func TestWhatIsValidCanRun(t *testing.T) {
 	} {
 		c, err := config.Parse("f.yaml", []byte(text))
 		if (err == nil) != valid {
-			t.Errorf("%s\nis valid: %v; the error is %v", text, valid, err)
+			t.Errorf("%s\nvalid: want %v, but the error is %v", text, valid, err)
 		}
 		if err != nil {
-			continue // nobody runs it
+			continue
 		}
 		out := c.Launcher()
 		out.Dir = "/run/launcher"
 		if err := out.Validate(); err != nil {
-			t.Errorf("%s\nis valid, and then: %v", text, err)
+			t.Errorf("%s\nis valid, but package launcher says: %v", text, err)
 		}
 	}
 }
 
-func TestDir(t *testing.T) {
+func TestConfig_DirPrefersStateDirToEnvironment(t *testing.T) {
 	for _, c := range []struct{ yaml, systemd, user, want string }{
 		{"state_dir: /srv/l\nprocess_groups: [{name: kv}]", "/run/unit", "/run/user/1", "/srv/l"},
 		{"process_groups: [{name: kv}]", "/run/unit:/run/more", "/run/user/1", "/run/unit"},
@@ -144,8 +147,8 @@ func TestDir(t *testing.T) {
 	}
 }
 
-// What the library finds fault with is found in the file, and is still what it was.
-func TestLocate(t *testing.T) {
+// Locate finds the position of an error of package launcher, and the result wraps the error.
+func TestSource_LocateFindsLineOfLauncherError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "l.yaml")
 	if err := os.WriteFile(file, []byte("state_dir: /d\nprocess_groups:\n  - name: web\n    command: sh\n    listeners: [{name: a, address: ':80'}]\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -160,10 +163,10 @@ func TestLocate(t *testing.T) {
 		want string
 	}{
 		{&launcher.ConfigError{Group: "web", Field: "Listen", Rule: "in use"}, file + ":5:5: process_groups[0].listeners: in use"},
-		{&launcher.ConfigError{Group: "web", Field: "Protocol", Rule: "odd"}, file + ":3:5: process_groups[0]: odd"},
+		{&launcher.ConfigError{Group: "web", Field: "Protocol", Rule: "odd"}, file + ":3:5: process_groups[0].protocol: odd"},
 		{&launcher.ConfigError{Group: "new", Field: "Listen", Rule: "in use"}, `launcher: group "new": Listen: in use`},
-		{&launcher.GivenUpError{Group: "web", Failures: 2, Last: "web-2: ill"}, file + ":3:5: process_groups[0].name: given up after 2 failures in a row; the last: web-2: ill; restart the group when that is mended"},
-		{&launcher.ConfigError{Field: "TotalDeadline", Rule: "odd"}, file + ":1:1: total_deadline: odd"}, // not in the file, and so where that begins
+		{&launcher.GivenUpError{Group: "web", Failures: 2, Last: "web-2: ill"}, file + ":3:5: process_groups[0].name: given up after 2 failures in a row; the last: web-2: ill; restart the group when that is fixed"},
+		{&launcher.ConfigError{Field: "TotalDeadline", Rule: "odd"}, file + ":1:1: total_deadline: odd"}, // the key is not in the file, so the error is located at the beginning of the file
 		{launcher.ErrInUse, file + ":1:1: state_dir: another launcher has this directory"},
 		{other, "something else"},
 	} {
@@ -174,12 +177,12 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-// Nobody has to have checked what is handed over: what is wrong with it, package launcher says.
-func TestUncheckedCircle(t *testing.T) {
+// A configuration that was not parsed from a file is validated by package launcher.
+func TestConfig_LauncherRefusesDependencyCycle(t *testing.T) {
 	c := &config.Config{Groups: []config.Group{{Name: "a", DependsOn: []string{"b"}}, {Name: "b", DependsOn: []string{"a"}}}}
 	out := c.Launcher()
 	out.Dir = t.TempDir()
 	if err := out.Validate(); err == nil || !strings.Contains(err.Error(), "DependsOn") {
-		t.Errorf("a circle is valid: %v", err)
+		t.Errorf("a dependency cycle is valid: %v", err)
 	}
 }

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// nearest suggests a key, when one is close enough to be meant, or has what is given in it.
+// nearest suggests a known key that is similar to name or contains it, or else lists the known
+// keys.
 func nearest(name string, names []string) string {
 	best, at := 1+len(name)/3, ""
 	for _, n := range names {
@@ -19,12 +20,12 @@ func nearest(name string, names []string) string {
 	}
 	if at == "" {
 		slices.Sort(names)
-		return "; there are " + strings.Join(names, ", ")
+		return "; the keys here are " + strings.Join(names, ", ")
 	}
 	return "; did you mean " + at + "?"
 }
 
-// distance is how many letters have to be changed, added or left out.
+// distance returns the number of bytes to change, insert or delete to get from a to b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for k := range row {

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
-// The page of the launcher has a row for each key, with its default, and for nothing else.
-func TestPageHasEveryKey(t *testing.T) {
+// The reference page has a row for each key, with its default, and for no other key.
+func TestReferencePage_DocumentsEveryKey(t *testing.T) {
 	c, err := config.Parse("", []byte("process_groups: [{name: kv, listeners: [{name: l, address: ':0'}], pre_stop: [{command: x}]}]"))
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func TestPageHasEveryKey(t *testing.T) {
 		"listeners.name": "–", "listeners.address": "–", "pre_stop.command": "–"} {
 		want[key] = what
 	}
-	page, err := os.ReadFile("../../docs/launcher.md")
+	page, err := os.ReadFile("../../docs/reference/launcher.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,12 +36,10 @@ func TestPageHasEveryKey(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| ([^|]*) \\|").FindAllStringSubmatch(page2, -1) {
 		got[m[1]] = strings.TrimSpace(m[2])
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("rows of the page (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "rows of the page", got, want)
 }
 
-// keys notes the keys of a struct, dotted, and what they are.
+// keys adds the dotted keys of a struct, with their values.
 func keys(all map[string]string, at string, v reflect.Value) {
 	for k := range v.NumField() {
 		f, key := v.Field(k), at+v.Type().Field(k).Tag.Get("yaml")
@@ -56,7 +54,7 @@ func keys(all map[string]string, at string, v reflect.Value) {
 	}
 }
 
-// shown is how the page writes a value.
+// shown returns the text with which the reference page shows a value.
 func shown(v reflect.Value) string {
 	switch {
 	case v.Kind() == reflect.Map, v.Kind() == reflect.Slice && v.Len() == 0, v.Kind() == reflect.String && v.Len() == 0:

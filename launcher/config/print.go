@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Print writes the configuration as it is in effect: YAML with every default written out, and without secrets. What is
-// empty is left out.
+// Print writes the configuration as YAML, with all defaults and without secrets. Empty values are
+// left out.
 func (c *Config) Print(w io.Writer) error {
 	text, err := yaml.Dump(encode(reflect.ValueOf(*c.Redacted())), yaml.WithLineWidth(-1))
 	if err != nil {
@@ -23,7 +23,7 @@ func (c *Config) Print(w io.Writer) error {
 	return err
 }
 
-// encode is the opposite of a decoder's value.
+// encode returns the node that decoder.value reads as v.
 func encode(v reflect.Value) *yaml.Node {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -62,7 +62,7 @@ func text(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 }
 
-// empty tells what is the same when it is left out.
+// empty reports whether leaving out v means the same as writing it.
 func empty(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.String, reflect.Slice, reflect.Map:
@@ -73,7 +73,7 @@ func empty(v reflect.Value) bool {
 	return false
 }
 
-// show is how a value is written.
+// show returns the text of a value.
 func show(v reflect.Value) string {
 	switch v := v.Interface().(type) {
 	case time.Duration:

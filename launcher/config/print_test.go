@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
@@ -23,7 +24,7 @@ func print(t testing.TB, c *config.Config) string {
 	return b.String()
 }
 
-func TestPrint(t *testing.T) {
+func TestConfig_PrintsEveryKeyWithoutSecrets(t *testing.T) {
 	for _, name := range []string{"full", "rfc"} {
 		t.Run(name, func(t *testing.T) {
 			c := read(t, name+".yaml")
@@ -40,21 +41,19 @@ func TestPrint(t *testing.T) {
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(c.Redacted(), parse(t, got)); diff != "" {
-				t.Errorf("what is printed is something else (-want +got):\n%s", diff)
-			}
+			testkit.Equal(t, "the printed configuration is another one", parse(t, got), c.Redacted())
 			if strings.Contains(got, "hunter2") || strings.Contains(got, "1234") {
-				t.Errorf("shows a secret:\n%s", got)
+				t.Errorf("the output has a secret:\n%s", got)
 			}
 		})
 	}
 	if c := read(t, "full.yaml"); c.Redacted() == c || c.Groups[1].Env["CARD_PIN"] != "1234" || c.Groups[1].Args[2] != "--api-token=hunter2" {
-		t.Error("the program gets no secrets any more")
+		t.Error("the secrets are removed from the configuration itself")
 	}
 }
 
-// What an error says of a value that is wrong is not the value.
-func TestErrorsShowNoSecrets(t *testing.T) {
+// Errors do not repeat values of the wrong type, which may be secret.
+func TestParse_ErrorsDoNotShowSecrets(t *testing.T) {
 	for _, text := range []string{
 		"process_groups: [{name: kv, env: {PASSWORD: 13371337}}]",
 		"process_groups: [{name: kv, env: {PASSWORD: [hunter2]}}]",
@@ -84,18 +83,18 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			for line := range strings.Lines(err.Error()) {
 				if !strings.HasPrefix(line, "f.yaml:") && !strings.Contains(err.Error(), "\\n") && !bytes.ContainsAny(text, "\r\n\u0085\u2028\u2029") {
-					t.Errorf("%q does not say where", line)
+					t.Errorf("%q has no position", line)
 				}
 			}
 			return
 		}
 		to := c.Launcher()
-		to.Guardian = []string{"guard"} // which the command adds
+		to.Guardian = []string{"guard"} // the command launcher adds the guardian
 		if c.StateDir == "" {
 			to.Dir = "/d"
 		}
 		if err := to.Validate(); err != nil {
-			t.Errorf("the launcher refuses what the file may say: %v", err)
+			t.Errorf("package launcher refuses a valid file: %v", err)
 		}
 		printed := print(t, c)
 		again, err := config.Parse("printed", []byte(printed))

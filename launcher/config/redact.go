@@ -8,27 +8,28 @@ import (
 	"strings"
 )
 
-// Redacted stands in the place of a secret.
+// Redacted replaces a secret in text.
 const Redacted = "[redacted]"
 
-// secrets are the patterns of names that everybody uses for what nobody should see.
+// secrets are patterns of names whose values are usually secret.
 var secrets = []string{"*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*_PASS", "*_PWD", "PASS", "*SECRET*", "*TOKEN*", "*CREDENTIAL*",
 	"*APIKEY*", "*_KEY", "KEY", "*AUTHORIZATION*", "*COOKIE*", "*_DSN", "BEARER"}
 
-// A Redactor takes secrets out of what is printed and logged: of environment variables by their name, of arguments by the
-// name of their flag, and of both where they contain a URL with a password, or name=value, name = value, name => value,
-// name: value or "name": value with a telling name. What is none of these, such as a password that is an argument by itself,
-// or the second value of a flag, it cannot know.
+// A Redactor removes secrets from what is printed and logged. It finds them by name: the name of an
+// environment variable, the name of a flag, or in any text the name in name=value, name = value,
+// name => value, name: value or "name": value. It also removes passwords from URLs. It does not
+// find a secret without a name, such as a password that is an argument by itself, or the second
+// value of a flag.
 //
-// Names are compared with patterns as path.Match has them, without regard to case, and with - taken for _. A Redactor is
-// safe for concurrent use.
+// A name is compared with patterns of the syntax of path.Match. Case does not matter, and - equals
+// _. A Redactor is safe for concurrent use.
 type Redactor struct {
 	patterns []string
-	hints    []string // each of the names has one of them in it, when it is made plain
+	hints    []string // every matching name, normalized, contains at least one of them
 }
 
-// NewRedactor returns a Redactor of the usual names (*PASSWORD*, *SECRET*, *TOKEN*, *_KEY and such), and of those that
-// match the patterns as well.
+// NewRedactor returns a Redactor for the usual names (*PASSWORD*, *SECRET*, *TOKEN*, *_KEY and
+// others), and for names that match one of the patterns.
 func NewRedactor(patterns ...string) *Redactor {
 	r := &Redactor{patterns: slices.Clone(secrets)}
 	for _, p := range patterns {
@@ -42,7 +43,7 @@ func NewRedactor(patterns ...string) *Redactor {
 	return r
 }
 
-// hint returns what every name has in it that the pattern matches, which may be nothing.
+// hint returns a string that every name matching the pattern contains. The string can be empty.
 func hint(pattern string) (longest string) {
 	if strings.ContainsAny(pattern, `[\`) {
 		return ""
@@ -55,17 +56,17 @@ func hint(pattern string) (longest string) {
 	return longest
 }
 
-// hinted reports whether a name that tells may be in s. Few lines of a log have one, and to look for hints costs a thirtieth of
-// what it costs to look for all that may be a name.
+// hinted reports whether s can contain the name of a secret. It exists for speed: few lines of a
+// log can, and a search for hints is 30 times as fast as a search for names.
 func (r *Redactor) hinted(s string) bool {
 	s = plain(s)
 	return slices.ContainsFunc(r.hints, func(h string) bool { return strings.Contains(s, h) })
 }
 
-// Redactor returns the Redactor that the file asks for.
+// Redactor returns a Redactor that also knows the patterns of the file.
 func (c *Config) Redactor() *Redactor { return NewRedactor(c.Redact...) }
 
-var separators = strings.NewReplacer("-", "_", "/", "_", "\u212a", "K") // which (?i:k) matches, too
+var separators = strings.NewReplacer("-", "_", "/", "_", "\u212a", "K") // \u212a is the Kelvin sign, which (?i:k) matches as well
 
 func plain(name string) string { return separators.Replace(strings.ToUpper(name)) }
 
@@ -79,10 +80,10 @@ func matches(patterns []string, name string) bool {
 	})
 }
 
-// Secret reports whether a variable holds one, in whole or in part.
+// Secret reports whether the value of an environment variable is or contains a secret.
 func (r *Redactor) Secret(name, value string) bool { return r.Env(name, value) != value }
 
-// Env returns the value of an environment variable, as far as it may be seen.
+// Env returns the value of an environment variable without secrets.
 func (r *Redactor) Env(name, value string) string {
 	if r.secret(name) && value != "" {
 		return Redacted
@@ -90,7 +91,7 @@ func (r *Redactor) Env(name, value string) string {
 	return r.Text(value)
 }
 
-// Environ returns NAME=value strings as Env does values.
+// Environ returns NAME=value strings without secrets.
 func (r *Redactor) Environ(environ []string) []string {
 	out := make([]string, len(environ))
 	for k, e := range environ {
@@ -100,52 +101,62 @@ func (r *Redactor) Environ(environ []string) []string {
 	return out
 }
 
-// The values that are looked for. The end of a quoted one may have been cut off with the line, and so may that of a list.
+// The following patterns match values. The end of a quoted value or of a list can be missing,
+// because the line was cut off.
 const (
 	quoted = `"(?:[^"\\]|\\(?s:.|$))*(?:"|$)|'[^']*(?:'|$)|\$'(?:[^'\\]|\\(?s:.|$))*(?:'|$)`
-	inner  = `\\"(?:[^"\\]|\\\\(?:\\["\\]|[^"\\]|$))*(?:\\"|\\?$)` // quoted, in a string of JSON
+	inner  = `\\"(?:[^"\\]|\\\\(?:\\["\\]|[^"\\]|$))*(?:\\"|\\?$)` // quoted, inside a JSON string
 	bare   = `(?:(?i:Basic|Bearer|Digest|Token)\s+)?[^\s;,&"']+`
-	// With what only somebody else leaves right behind it.
+	// done matches a value that was redacted before, with text that another program has put
+	// directly after it.
 	done = `\[redacted\](?:[^\s;,&"'\\(){}\[\]<>@][^\s;,&"'\\(){}\[\]<>]*)?`
-	// Over all lines that follow, which what a string of JSON says may have.
+	// list matches to the end of the text, because the content of a JSON string can have several
+	// lines.
 	list = `[\[{](?s:.*)`
 )
 
-// A form is one in which secrets are written: a name, in a group of its own, and then what is taken out, in such a group, too.
+// A form is a way in which a text assigns a value to a name. The first group of the expression name
+// matches the name. The first group of the expression value matches what is removed.
 type form struct {
-	has         string // of every text with such a name
+	has         string // a string that every text in this form contains
 	name, value *regexp.Regexp
-	quotes      bool // those of the name are put around what stands in the place of the value
+	quotes      bool // the replacement of the value is quoted as the name is
 }
 
 var (
-	// A flag, and what comes after it, in a command line as shells and lists of strings have it, also those of JSON in JSON.
+	// flag matches a flag and the argument after it, in a command line or in a list of strings,
+	// which can be JSON inside JSON.
 	flag = &form{"-", regexp.MustCompile(`(?:^|[^\w-])(--?\w[\w.-]*)`), regexp.MustCompile(`^(?:["']?,?\s+|\\?["'],\s*)(` + done + `|` + quoted + `|` + inner + `|[^\s;,&"']+)`), false}
-	// An assignment, as shells, INI files, programs and %v of some languages' maps have it.
+	// pair matches an assignment, as in shells, INI files, programs, and printed maps of some
+	// languages.
 	pair = &form{"=", regexp.MustCompile(`([\w.-]+)(?:\\?["']?[ \t]*=>[ \t]*|=|[ \t]+:?==?[ \t]*)`), regexp.MustCompile(`^(` + done + `|` + quoted + `|` + inner + `|` + list + `|` + bare + `)`), false}
-	// A member of JSON, which may stand in a string of JSON itself, and stays JSON.
+	// member matches a member of a JSON object, which can be inside a JSON string. After the
+	// replacement, the text is still JSON.
 	member = &form{":", regexp.MustCompile(`(?:\\?["'])([\w.-]+)(?:\\?["'])\s*:\s*(?:-[ \t]+)*`), regexp.MustCompile(`^(` + quoted + `|` + inner + `|` + list + `|[^\s,}\]]+)`), true}
-	// What people, YAML and %+v write.
+	// field matches a name and a value as people, YAML and the format %+v write them.
 	field = &form{":", regexp.MustCompile(`([\w.-]+):\s*(?:-[ \t]+)*`), regexp.MustCompile(`^(` + done + `|` + quoted + `|` + list + `|` + bare + `)`), false}
 
-	// A line that is a field, and a header, whose values have white space, commas and quotes in them. They go on in lines that are
-	// indented.
+	// line matches a line that is a field, and header one that is a header. Their values can
+	// contain white space, commas and quotes, and continue in indented lines.
 	line   = regexp.MustCompile(`(?m)^([ \t]*(?:- +)*)(["']?)([\w.-]+)(["']?)(:[ \t]*)(\S(?:.*\S)?)?`)
 	header = regexp.MustCompile(`((?i:[\w-]*(?:authorization|cookie)[\w-]*):\s*(?:-[ \t]+)?).+(?:\r?\n[ \t].*)*`)
 
-	// The value of a member that has been taken out, which stays JSON.
+	// stays matches a JSON member whose value has been redacted.
 	stays = regexp.MustCompile(`(?m)\A\s*["']\[redacted\]["'](?:[ \t]*[}\]]|,[ \t]*["'{\[]|,?[ \t]*\r?$)`)
-	// A field that ends its line, wherever it begins, with a text or with a list of YAML in those below.
+	// block and items match a field at the end of a line, whose value is in the lines below: a YAML
+	// text for block, a list for items.
 	block = regexp.MustCompile(`(?m)(["']?)([\w.-]+)(["']?):[ \t]+([|>][-+\d]*(?:[ \t]+#[^"'\n]*)?)[ \t]*\r?$`)
 	items = regexp.MustCompile(`(["']?)([\w.-]+)(["']?):()[ \t]*(?:\r?\n[ \t]*)+-[ \t\r\n]`)
 	item  = regexp.MustCompile(`^-(?:[ \t\r]|$)`)
 	start = regexp.MustCompile(`^[ \t]*(?:- +)*`)
 
-	// Rather too much of an URL than too little of a password. Some write / as \/ in JSON.
+	// userinfo matches the password in a URL. It removes too much rather than leaving part of a
+	// password. Some programs write / as \/ in JSON.
 	userinfo = regexp.MustCompile(`(:\\*/\\*/[^/?#\s:@]*:)\S*@`)
 
 	openQuote = regexp.MustCompile(`^[\\$]?["']`)
-	// What is left of an argument that was quoted with its name, as in 'password=hun ter2', by its quote.
+	// rest matches the rest of an argument that is quoted together with its name, as in
+	// 'password=hun ter2'. The key of the map is the quote.
 	rest = map[string]*regexp.Regexp{
 		`'`:  regexp.MustCompile(`^[^']*`),
 		`"`:  regexp.MustCompile(`^(?:[^"\\]|\\(?s:.|$))*`),
@@ -153,22 +164,24 @@ var (
 	}
 	closeQuote = regexp.MustCompile(`\\?["']$`)
 
-	// 'it'\''s' is how set -x writes it's.
+	// more matches further parts of a shell word: set -x writes it's as 'it'\''s'.
 	more = regexp.MustCompile(`^(?:[^\s;,&"'\\(){}\[\]<>]|"[^"]+"|'[^']*'|\\+')*`)
 
-	// What is between two strings of JSON, or after the last: with a name at the end of the first one, it looks like a quoted value.
+	// between matches the text between two JSON strings, or after the last one. If the first string
+	// ends with a name, this text looks like a quoted value.
 	between = regexp.MustCompile(`^\\?["'][\s,:{}\[\]]+(?:\\?["']?)$`)
 
-	// A place in a source file, as stack traces have it, is no field.
+	// sourceLine matches a position in a source file, as in stack traces. Such a position is not a
+	// field.
 	sourceLine = regexp.MustCompile(`^[\w.-]+\.(?:go|c|cc|cpp|h|java|js|py|rb|rs|ts):\d+(?:[:)\s]|$)`)
 )
 
-// Text returns a line of text, such as one of a log, as far as it may be seen: without the passwords of URLs, and without the
-// values of what has a telling name, be it a flag, name=value, name: value or a member of JSON. What is JSON stays JSON. A value
-// may go on in the next lines of s; of those that it is given one by one, a Redactor remembers nothing.
+// Text returns text, such as a line of a log, without the passwords of URLs, and without the values
+// of flags, assignments, fields and JSON members whose name matches a pattern. If s is JSON, the
+// result is JSON. A value can extend over several lines of s, but not over several calls.
 func (r *Redactor) Text(s string) string {
 	url, hinted := strings.Contains(s, "://") || strings.Contains(s, `:\`), r.hinted(s)
-	if !url && !hinted && !strings.Contains(s, `\u`) { // by which JSON may write any of a name
+	if !url && !hinted && !strings.Contains(s, `\u`) { // an escaped character in JSON, which may be part of a name
 		return s
 	}
 	if shown, ok := r.json(s); ok {
@@ -179,12 +192,12 @@ func (r *Redactor) Text(s string) string {
 		out = userinfo.ReplaceAllString(out, "${1}"+Redacted+"@")
 	}
 	if hinted {
-		out = r.hideBelow(block, out) // first: what is in a text is only text
+		out = r.hideBelow(block, out) // first, because what looks like a field inside a YAML text is only text
 		out = r.hide(pair, r.hide(flag, out))
 		out = r.hide(field, header.ReplaceAllString(r.hide(member, out), "${1}"+Redacted))
-		out = r.hideLines(r.hideBelow(items, out)) // last: what is quoted, or a list in brackets, is taken out by now, over all its lines
+		out = r.hideLines(r.hideBelow(items, out)) // last, when quoted values and lists in brackets are already redacted
 	}
-	if out != s { // by which it may have become JSON: what was none of it was in a secret
+	if out != s { // the result can be JSON although s is not, if only the secret was not JSON
 		if shown, ok := r.json(out); ok {
 			return shown
 		}
@@ -192,7 +205,7 @@ func (r *Redactor) Text(s string) string {
 	return out
 }
 
-// hideBelow takes out the values of fields that are in the lines below: form is block or items.
+// hideBelow redacts values that are in the lines below their field. Form is block or items.
 func (r *Redactor) hideBelow(form *regexp.Regexp, s string) string {
 	var b strings.Builder
 	over := 0
@@ -210,7 +223,7 @@ func (r *Redactor) hideBelow(form *regexp.Regexp, s string) string {
 			b.WriteByte(' ')
 		}
 		quote := s[at[6]:at[7]]
-		if s[at[2]:at[3]] != quote { // it is that of a text with the field in it
+		if s[at[2]:at[3]] != quote { // the quote belongs to a text that contains the field
 			quote = ""
 		}
 		b.WriteString(quote + Redacted + quote)
@@ -219,7 +232,8 @@ func (r *Redactor) hideBelow(form *regexp.Regexp, s string) string {
 	return b.String() + s[over:]
 }
 
-// hideLines takes out the values of lines that are a field, with those below.
+// hideLines redacts the values of fields that have a line of their own, including continuation
+// lines.
 func (r *Redactor) hideLines(s string) string {
 	var b strings.Builder
 	over := 0
@@ -228,16 +242,16 @@ func (r *Redactor) hideLines(s string) string {
 		if at[0] < over || s[at[4]:at[5]] != quote || !r.secret(s[name:at[7]]) || sourceLine.MatchString(s[name:]) {
 			continue
 		}
-		begins := at[12] < 0 // in the next line
+		begins := at[12] < 0 // the value begins in the next line
 		n := 0
-		if !header.MatchString(s[name:at[1]]) { // which is taken out by now, up to an empty line
+		if !header.MatchString(s[name:at[1]]) { // headers are already redacted
 			n = below(s[at[1]:], at[3]-at[0], begins)
 		}
 		if begins && n == 0 {
 			continue
 		}
 		if hidden := stays.FindStringIndex(s[colon : at[1]+n]); hidden != nil && quote != "" {
-			if strings.Contains(s[colon:colon+hidden[1]], ",") { // of JSON, where nothing below is of its value
+			if strings.Contains(s[colon:colon+hidden[1]], ",") { // in JSON, the value does not continue in the lines below
 				continue
 			}
 			b.WriteString(s[over:max(at[1], colon+hidden[1])])
@@ -254,8 +268,9 @@ func (r *Redactor) hideLines(s string) string {
 	return b.String() + s[over:]
 }
 
-// below returns how many bytes of s, which is what comes after a field, belong to its value, as YAML has it: lines that are indented more
-// than its name, and the elements of a list, where the value begins below, that are indented as that is.
+// below returns the number of bytes of s, the text after a field, that belong to its value by the
+// rules of YAML: lines that are indented more than the field and, if the value begins below the
+// field, list items that are indented as much as it.
 func below(s string, indent int, begins bool) (n int) {
 	for i := strings.IndexByte(s, '\n') + 1; i > 0; {
 		next := strings.IndexByte(s[i:], '\n') + 1
@@ -276,7 +291,8 @@ func below(s string, indent int, begins bool) (n int) {
 	return n
 }
 
-// hide takes out the values of a form. It looks behind each name, so that none is lost in the value of another.
+// hide redacts the values of a form. It checks the text after every name, because a value can
+// contain another name.
 func (r *Redactor) hide(f *form, s string) string {
 	if !strings.Contains(s, f.has) {
 		return s
@@ -291,40 +307,51 @@ func (r *Redactor) hide(f *form, s string) string {
 		if v == nil || between.MatchString(s[at[1]+v[2]:at[1]+v[3]]) {
 			continue
 		}
-		from, to, quote := at[1]+v[2], at[1]+v[3], ""
-		// What is in the next line begins below a dash, or has a name of its own: that is for hideLines.
+		from, to := at[1]+v[2], at[1]+v[3]
+		// A value in the next line that begins with a dash, or has a name itself, is left to
+		// hideLines.
 		next := strings.Contains(s[at[3]:at[1]], "\n")
 		if f.has == ":" && (s[from:to] == "-" || next && (s[to-1] == ':' || strings.HasPrefix(s[to:], ":"))) {
 			continue
 		}
-		switch opens := openQuote.FindString(s[from:to]); {
-		case f.quotes:
-			quote = s[at[0]:at[2]]
-		case f == flag && strings.Contains(s[at[1]:from], ","): // an element of a list
-			quote = opens
-		case opens != "": // which shells put together with what comes next
-			to += len(more.FindString(s[to:]))
-		case f == pair && s[at[3]:at[1]] == "=" && !strings.HasPrefix(s[from:], Redacted): // quoted with its name, maybe
-			// Of what may be much before it, only what can be a quote.
-			if r := rest[closeQuote.FindString(s[max(0, at[2]-2):at[2]])]; r != nil {
-				to = max(to, at[1]+len(r.FindString(s[at[1]:])))
-			}
-		}
+		to, quote := f.extend(s, at, from, to)
 		b.WriteString(s[over:from] + quote + Redacted + quote)
 		over = to
 	}
 	return b.String() + s[over:]
 }
 
-// prose reports whether what looks like a field of a name of n bytes is an ordinary word of a sentence ("--- PASS: TestX", "no
-// such key: a"), if nobody has asked for it, or a place in a source file.
+// extend returns the end of the value s[from:to], including text that a shell joins to the value,
+// and the quotes for the replacement of the value. The parameter at contains the positions of the
+// match of f.name.
+func (f *form) extend(s string, at []int, from, to int) (end int, quote string) {
+	switch opens := openQuote.FindString(s[from:to]); {
+	case f.quotes:
+		quote = s[at[0]:at[2]]
+	case f == flag && strings.Contains(s[at[1]:from], ","): // a list item
+		quote = opens
+	case opens != "": // a shell joins the quoted value with the text after it
+		to += len(more.FindString(s[to:]))
+	case f == pair && s[at[3]:at[1]] == "=" && !strings.HasPrefix(s[from:], Redacted):
+		// The value may be quoted together with its name.
+		// Only the two bytes before the name can be its quote.
+		if r := rest[closeQuote.FindString(s[max(0, at[2]-2):at[2]])]; r != nil {
+			to = max(to, at[1]+len(r.FindString(s[at[1]:])))
+		}
+	}
+	return to, quote
+}
+
+// prose reports whether a name of n bytes at the beginning of s is not a field, but an ordinary
+// word ("--- PASS: TestX", "no such key: a") that no pattern of the file matches, or a position in
+// a source file.
 func (r *Redactor) prose(s string, n int) bool {
 	word := slices.Contains([]string{"KEY", "PASS"}, strings.ToUpper(s[:n])) && strings.HasPrefix(s[n:], ": ")
 	return word && !matches(r.patterns[len(secrets):], s[:n]) || sourceLine.MatchString(s)
 }
 
-// Args returns arguments, as far as they may be seen: of --name=value the name, and of --name value too, which may hide
-// an argument that is none of a secret's business, but never shows one that is.
+// Args returns arguments without secrets. After a flag with a matching name and without =, the next
+// argument is redacted, even if it is not the value of the flag.
 func (r *Redactor) Args(args []string) []string {
 	out := slices.Clone(args)
 	hide := false
@@ -344,7 +371,7 @@ func (r *Redactor) Args(args []string) []string {
 	return out
 }
 
-// Redacted returns a copy without secrets. It is for looking at: what has been taken out does not come back.
+// Redacted returns a copy without secrets, for display.
 func (c *Config) Redacted() *Config {
 	r, out := c.Redactor(), *c
 	out.Groups = slices.Clone(c.Groups)

@@ -10,7 +10,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
-// What has been redacted once is not redacted again, and what was JSON is JSON.
+// Redacting a text a second time must change nothing, and JSON must still be JSON after it has been
+// redacted.
 func FuzzRedactor(f *testing.F) {
 	for _, text := range []string{
 		`{"msg":"no password=","user":"kv"}`, `{"args":["--token","hunter2",{"a":"--token"}],"n":-1e3}`, `[ "password", {"token" : [1, "2"]} ]`,
@@ -24,28 +25,29 @@ func FuzzRedactor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		once := r.Text(text)
 		if twice := r.Text(once); twice != once {
-			t.Errorf("%q becomes %q, and then %q", text, once, twice)
+			t.Errorf("%q is redacted to %q, and that to %q", text, once, twice)
 		}
 		if json.Valid([]byte(text)) && !json.Valid([]byte(once)) {
-			t.Errorf("%q is JSON, and %q is not", text, once)
+			t.Errorf("%q is JSON, but the result %q is not", text, once)
 		}
 	})
 }
 
-// A teller makes up JSON, of which some is secret and some has to be seen.
-type teller struct {
+// A generator makes JSON in which some texts are secret and the others must stay visible.
+type generator struct {
 	*rand.Rand
 	secrets, seen int
 }
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-func (g *teller) name() string {
+func (g *generator) name() string {
 	return pick(g.Rand, "password", "DB_PASSWORD", "api-token", "Authorization", "client_secret", "set-cookie", "card-pin")
 }
 
-// secret returns what nobody may see, of all characters that mean something to somebody, or of those of a word.
-func (g *teller) secret(word bool) string {
+// secret returns a random text that must be redacted. If word is true, the text consists only of
+// letters; otherwise it has special characters.
+func (g *generator) secret(word bool) string {
 	g.secrets++
 	s := fmt.Sprint("hunter", g.IntN(1000))
 	if word {
@@ -57,13 +59,13 @@ func (g *teller) secret(word bool) string {
 	return s
 }
 
-// plain returns what has to be seen.
-func (g *teller) plain() string {
+// plain returns a text that must stay visible.
+func (g *generator) plain() string {
 	g.seen++
 	return fmt.Sprintf("seen%d", g.seen)
 }
 
-func (g *teller) message() string {
+func (g *generator) message() string {
 	end := pick(g.Rand, "", " ", " of kv")
 	return g.plain() + pick(g.Rand, " ", " {", ` "`, ", ") + pick(g.Rand,
 		func() string { return g.name() + "=" + g.secret(true) },
@@ -105,7 +107,7 @@ func (g *teller) message() string {
 	)() + end
 }
 
-func (g *teller) value(depth int) any {
+func (g *generator) value(depth int) any {
 	if depth == 0 {
 		return pick(g.Rand, func() any { return g.plain() }, func() any { return g.message() }, func() any { return g.IntN(100) }, func() any { return nil })()
 	}
@@ -124,7 +126,7 @@ func (g *teller) value(depth int) any {
 		return string(text)
 	}
 	members := map[string]any{g.plain(): g.value(depth - 1), "n": g.value(0)}
-	switch g.IntN(4) { // of secrets in names
+	switch g.IntN(4) { // these names themselves contain secrets
 	case 0:
 		members["http://kv:"+g.secret(true)+"@db/"+g.plain()] = g.value(depth - 1)
 	case 1:
@@ -136,12 +138,13 @@ func (g *teller) value(depth int) any {
 	return members
 }
 
-// Of JSON all is seen but its secrets, and it is JSON still, however deep in strings of strings it is.
-func TestRedactor_JSON(t *testing.T) {
+// In JSON, only the secrets are redacted, so the result is still valid JSON. The same holds for JSON
+// that is nested in strings.
+func TestRedactor_KeepsJSONValid(t *testing.T) {
 	r := config.NewRedactor("*-pin")
 	secrets := 0
 	for seed := range uint64(5000) {
-		g := &teller{Rand: rand.New(rand.NewPCG(seed, 1))}
+		g := &generator{Rand: rand.New(rand.NewPCG(seed, 1))}
 		text, err := json.Marshal(g.value(4))
 		if err != nil {
 			t.Fatal(err)
@@ -152,13 +155,13 @@ func TestRedactor_JSON(t *testing.T) {
 		case strings.Contains(shown, "hunter"):
 			t.Errorf("seed %d: %s shows a secret: %s", seed, text, shown)
 		case !json.Valid([]byte(shown)):
-			t.Errorf("seed %d: %s is no JSON any more: %s", seed, text, shown)
+			t.Errorf("seed %d: the result of redacting %s is not JSON: %s", seed, text, shown)
 		case r.Text(shown) != shown:
-			t.Errorf("seed %d: %s is another one the second time: %s", seed, shown, r.Text(shown))
+			t.Errorf("seed %d: %s changes when it is redacted again: %s", seed, shown, r.Text(shown))
 		}
 		for n := range g.seen {
 			if want := fmt.Sprintf("seen%d", n+1); strings.Contains(string(text), want) && !strings.Contains(shown, want) {
-				t.Errorf("seed %d: %s has %s, and %s has not", seed, text, want, shown)
+				t.Errorf("seed %d: %s contains %s, but the result %s does not", seed, text, want, shown)
 			}
 		}
 		if t.Failed() {
@@ -166,6 +169,6 @@ func TestRedactor_JSON(t *testing.T) {
 		}
 	}
 	if secrets < 10_000 {
-		t.Errorf("only %d secrets were made up", secrets)
+		t.Errorf("only %d secrets were generated", secrets)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// json returns JSON as far as it may be seen, which is JSON still, with all else as it was written; false: it is no JSON, or a
-// text that is as good as none. Strings in it are texts, which may be JSON themselves.
+// json returns s without secrets, if it is a JSON object, list or string, with everything else
+// unchanged. A string in it is redacted as a text, which may be JSON itself.
 func (r *Redactor) json(s string) (shown string, ok bool) {
 	trimmed := strings.TrimLeft(s, " \t\r\n")
 	if trimmed == "" || !strings.Contains(`{["`, trimmed[:1]) || !json.Valid([]byte(s)) {
@@ -18,14 +18,14 @@ func (r *Redactor) json(s string) (shown string, ok bool) {
 	return w.out.String() + w.rest, true
 }
 
-// A jsonWriter goes through valid JSON once.
+// A jsonWriter copies valid JSON, and redacts it on the way.
 type jsonWriter struct {
 	redactor *Redactor
 	rest     string
 	out      strings.Builder
 }
 
-// value takes the next value over, or, hidden, what stands in its place.
+// value copies the next value, or writes Redacted instead if hidden is set.
 func (w *jsonWriter) value(hidden bool) {
 	w.space()
 	if hidden {
@@ -36,13 +36,13 @@ func (w *jsonWriter) value(hidden bool) {
 	switch w.rest[0] {
 	case '{':
 		w.all('}', func() {
-			name := w.text() // counters by URL have passwords in theirs
+			name := w.text() // the name itself can contain a secret, for example a counter named after a URL with a password
 			w.space()
-			w.take(1) // the colon
+			w.take(1) // copies the colon
 			w.value(w.redactor.secret(name))
 		})
 	case '[':
-		flag := false // the element before is one, whose value comes
+		flag := false // whether the previous element is a flag, so that this element is its value
 		w.all(']', func() {
 			hidden := flag
 			flag = false
@@ -60,7 +60,7 @@ func (w *jsonWriter) value(hidden bool) {
 	}
 }
 
-// all takes over what is between brackets.
+// all copies the text between brackets, and calls each for every element.
 func (w *jsonWriter) all(end byte, each func()) {
 	w.take(1)
 	for w.space(); w.rest[0] != end; w.space() {
@@ -80,7 +80,7 @@ func (w *jsonWriter) take(n int) {
 
 func (w *jsonWriter) space() { w.take(len(w.rest) - len(strings.TrimLeft(w.rest, " \t\r\n"))) }
 
-// text takes a string over as far as it may be seen, be it a value or a name, and returns all that it says.
+// text copies a string without secrets, be it a value or a name, and returns the original content.
 func (w *jsonWriter) text() string {
 	text := w.peek()
 	if shown := w.redactor.Text(text); shown != text {
@@ -92,13 +92,13 @@ func (w *jsonWriter) text() string {
 	return text
 }
 
-// peek returns what the string says that comes next.
+// peek returns the content of the next string.
 func (w *jsonWriter) peek() (text string) {
 	json.Unmarshal([]byte(w.next()), &text)
 	return text
 }
 
-// next returns the value that comes next, as it is written.
+// next returns the text of the next value, unchanged.
 func (w *jsonWriter) next() string {
 	depth := 0
 	for i := 0; i < len(w.rest); i++ {
@@ -116,7 +116,7 @@ func (w *jsonWriter) next() string {
 			depth++
 		case '}', ']':
 			if depth--; depth < 0 {
-				return w.rest[:i] // of what the value is the last
+				return w.rest[:i] // the value is the last one of its object or list
 			} else if depth == 0 {
 				return w.rest[:i+1]
 			}
@@ -133,6 +133,6 @@ func jsonString(text string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	e.Encode(text) // a string has no error
+	e.Encode(text) // encoding a string cannot fail
 	return strings.TrimSuffix(b.String(), "\n")
 }

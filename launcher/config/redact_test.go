@@ -5,10 +5,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
-func TestRedactor(t *testing.T) {
+func TestRedactor_ReplacesSecretsInTexts(t *testing.T) {
 	r := config.NewRedactor("*-pin")
 	t.Run("environment", func(t *testing.T) {
 		got := r.Environ([]string{
@@ -57,7 +58,7 @@ func TestRedactor(t *testing.T) {
 			`{"args":["--token=a","hunter1","-v"]}`:          `{"args":["--token=[redacted]","hunter1","-v"]}`,
 			`{"msg":"[\"--token\",\"hun\\\"ter2\",\"-v\"]"}`: `{"msg":"[\"--token\",\"[redacted]\",\"-v\"]"}`,
 			`{"msg":"[\"--token\", \"hunter2\", \"-v\"]"}`:   `{"msg":"[\"--token\", \"[redacted]\", \"-v\"]"}`,
-			// Of a line that is not JSON as a whole, what is JSON stays so, too.
+			// JSON inside a line of text stays JSON.
 			`12:30 {"args":["--token","hunter2","-v"]}`:              `12:30 {"args":["--token","[redacted]","-v"]}`,
 			`12:30 {"args":["--token","hun\"ter2","-v"]}`:            `12:30 {"args":["--token","[redacted]","-v"]}`,
 			`12:30 {"msg":"[\"--token\",\"hun\\\"ter2\",\"-v\"]"}`:   `12:30 {"msg":"[\"--token\",\"[redacted]\",\"-v\"]"}`,
@@ -113,21 +114,21 @@ func TestRedactor(t *testing.T) {
 			"tokens = [hunter2, hunter2] # of kv":            "tokens = [redacted]",
 			`n=1 credentials={"a":"hunter2", "b":"hunter2"}`: "n=1 credentials=[redacted]",
 			`{"msg":"credentials = {\n  user: u,\n  value: hunter2\n}","n":1}`: `{"msg":"credentials = [redacted]","n":1}`,
-			// That somebody else has redacted is no reason to show the rest.
+			// The rest of a text that another program has redacted in part is redacted as well.
 			"token=[redacted]hunter2 of kv":      "token=[redacted] of kv",
 			"of token: [redacted]hunter2, of kv": "of token: [redacted], of kv",
 			"--token [redacted]-hunter2 -v":      "--token [redacted] -v",
 			`{"msg":"token=[redacted]hunter2"}`:  `{"msg":"token=[redacted]"}`,
 			"got (token=[redacted])":             "got (token=[redacted])",
 			"https://token:hunter2@db/kv":        "https://token:[redacted]@db/kv",
-			// What a string says may have lines.
+			// A string can have several lines.
 			`{"msg":"credentials: {\n  user: u,\n  value: hunter2\n}","n":1}`:               `{"msg":"credentials: [redacted]","n":1}`,
 			`{"msg":"loaded: {\n \"credentials\": {\n  \"a\": \"hunter2\"\n }\n}"}`:         `{"msg":"loaded: {\n \"credentials\": \"[redacted]\""}`,
 			`{"msg":"tokens: [\n  hunter2,\n  hunter2\n]"}`:                                 `{"msg":"tokens: [redacted]"}`,
 			`{"msg":"Authorization: Digest a=\"hunter2\",\r\n b=\"hunter2\"\r\nAccept: a"}`: `{"msg":"Authorization: [redacted]\nAccept: a"}`,
 			`{"msg":"GET /\nCookie: a=hunter2;\n\tb=hunter2;\n c=hunter2\n\n of kv"}`:       `{"msg":"GET /\nCookie: [redacted]\n\n of kv"}`,
 			"GET /\nSet-Cookie:\n a=hunter2;\n b=hunter2\nof kv":                            "GET /\nSet-Cookie: [redacted]\nof kv",
-			// Of a line that is not JSON as a whole, what is JSON stays so where it can.
+			// JSON inside a line of text stays JSON, if possible.
 			`12:30 {"msg":"no password=","user":"kv"}`:                   `12:30 {"msg":"no password=","user":"kv"}`,
 			`12:30 {"msg":"no password=","token":"hunter2"}`:             `12:30 {"msg":"no password=","token":"[redacted]"}`,
 			`12:30 {"msg":"no password:","user":"kv"}`:                   `12:30 {"msg":"no password:","user":"kv"}`,
@@ -170,7 +171,7 @@ func TestRedactor(t *testing.T) {
 			"of kv:\npassphrase: hunter2, \"hunter2\nof kv: a b":         "of kv:\npassphrase: [redacted]\nof kv: a b",
 			"db:\n  - passphrase: hunter2 hunter2\n    user: a b":        "db:\n  - passphrase: [redacted]\n    user: a b",
 			"\tpassphrase: hunter2 hunter2":                              "\tpassphrase: [redacted]",
-			// What YAML has in the lines below.
+			// The next values are YAML texts and lists in the lines below their key.
 			"db:\n  password: |\n    hunter2\n\n     hunter2\n\n  user: a":       "db:\n  password: [redacted]\n\n  user: a",
 			"- password: >-2 # folded\r\n   hunter2\r\n  user: a":                "- password: [redacted]\r\n  user: a",
 			"password: hun\n  ter2 hunter2\nuser: a":                             "password: [redacted]\nuser: a",
@@ -232,7 +233,7 @@ func TestRedactor(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(got, r.Text(got)); diff != "" {
-				t.Errorf("the second time there is another one (-first +second):\n%s", diff)
+				t.Errorf("redacting the result changes it (-first +second):\n%s", diff)
 			}
 		}
 	})
@@ -245,14 +246,12 @@ func TestRedactor(t *testing.T) {
 		if diff := cmp.Diff(want, r.Args(args)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(given, args); diff != "" {
-			t.Errorf("the program gets other arguments (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "the arguments themselves have changed", args, given)
 	})
 }
 
-// A pattern may have nothing in it that all its names have.
-func TestRedactor_AnyPattern(t *testing.T) {
+// A pattern need not contain a fixed string.
+func TestRedactor_AcceptsPatternsWithoutFixedString(t *testing.T) {
 	for _, test := range []struct{ pattern, name string }{
 		{"*", "anything"}, {"???", "abc"}, {"[ab]c", "BC"}, {`\*d`, "*d"}, {"a?*z", "a-z"}, {"pin", "PIN"}, {"x-y*", "X_YZ"},
 	} {
@@ -260,7 +259,7 @@ func TestRedactor_AnyPattern(t *testing.T) {
 		for text, want := range map[string]string{"--" + test.name + " hunter2": "--" + test.name + " [redacted]",
 			`{"` + test.name + `":"hunter2"}`: `{"` + test.name + `":"[redacted]"}`, test.name + "=hunter2": test.name + "=[redacted]"} {
 			if strings.HasPrefix(test.name, "*") && !strings.HasPrefix(text, "{") {
-				want = text // which is no name
+				want = text // not a name
 			}
 			if diff := cmp.Diff(want, r.Text(text)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", test.pattern, diff)
@@ -272,14 +271,14 @@ func TestRedactor_AnyPattern(t *testing.T) {
 	}
 }
 
-// Whoever prints long lines that are full of names holds nobody up: what it costs is by the byte, whatever is in them. Where each name has
-// all before it looked at, this would take minutes.
-func TestRedactor_LongLines(t *testing.T) {
+// The cost of a long line with many names is linear in its length. If the text before each name
+// were searched, this test would take minutes.
+func TestRedactor_TakesLinearTimeForLongLines(t *testing.T) {
 	const times = 30_000
 	r := config.NewRedactor()
 	for unit, shown := range map[string]string{"PASSWORD=a ": "PASSWORD=[redacted] ", "token=a\"": "token=[redacted]\""} {
 		if got := r.Text(strings.Repeat(unit, times)); got != strings.Repeat(shown, times) {
-			t.Errorf("%q many times becomes %.50q … of %d bytes", unit, got, len(got))
+			t.Errorf("%q repeated is redacted to %.50q … of %d bytes", unit, got, len(got))
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Bytes is a size, written as a number of bytes or with one of the units KiB, MiB and GiB.
+// Bytes is a size. In a file it is a number of bytes, or a number with the unit KiB, MiB or GiB.
 type Bytes int64
 
 var units = []struct {

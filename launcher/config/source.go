@@ -9,13 +9,13 @@ import (
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// A Source knows where in a file a configuration stands.
+// A Source knows the positions of the keys of a configuration in its file.
 type Source struct {
 	decoder decoder
 	config  *Config
 }
 
-// LoadSource is Load, with the Source.
+// LoadSource is like [Load], and also returns the Source.
 func LoadSource(file string) (*Config, *Source, error) {
 	text, err := ReadFile(file)
 	if err != nil {
@@ -24,25 +24,20 @@ func LoadSource(file string) (*Config, *Source, error) {
 	return parse(file, text, true)
 }
 
-// keys are the fields of package launcher, and of its command, that it finds fault with only when it starts, and how they are called here.
-var keys = map[string]string{"Name": "name", "Command": "command", "WorkDir": "working_dir", "Listen": "listeners", "PreStop": "pre_stop",
-	"Log.Dir": "logs.dir", "Transport.Address": "lifecycle.address", "Transport.TLS": "lifecycle.tls",
-	"Admin.Address": "admin.address", "Admin.TLS": "admin.tls", "Metrics.Address": "metrics.address", "TotalDeadline": "total_deadline"}
-
-// Locate adds file, line and key to what package launcher finds fault with, as far as that is in the file. The errors that it
-// returns still match those that it was given.
+// Locate adds file, line and key to an error of package launcher, if its cause is in the file. The
+// result wraps err.
 func (s *Source) Locate(err error) error {
 	var wrong *launcher.ConfigError
-	var lost *launcher.GivenUpError
+	var givenUp *launcher.GivenUpError
 	switch {
 	case errors.As(err, &wrong) && wrong.Group != "":
 		return s.at(wrong.Group, keys[wrong.Field], wrong.Rule, err)
-	case errors.As(err, &lost) && strings.Contains(lost.Last, syscall.ENOEXEC.Error()): // which only its start shows
-		return s.at(lost.Group, "command", lost.Rule()+"; is it a script without a first line as #!/bin/sh?", err)
-	case errors.As(err, &lost):
-		return s.at(lost.Group, "name", lost.Rule(), err)
-	case errors.As(err, &wrong) && keys[wrong.Field] != "":
-		return s.located(keys[wrong.Field], wrong.Rule, err)
+	case errors.As(err, &givenUp) && strings.Contains(givenUp.Last, syscall.ENOEXEC.Error()):
+		return s.at(givenUp.Group, "command", givenUp.Rule()+"; is it a script without a first line such as #!/bin/sh?", err)
+	case errors.As(err, &givenUp):
+		return s.at(givenUp.Group, "name", givenUp.Rule(), err)
+	case errors.As(err, &wrong) && topKeys[wrong.Field] != "":
+		return s.located(topKeys[wrong.Field], wrong.Rule, err)
 	case errors.As(err, &wrong) && wrong.Field == "Dir", errors.Is(err, launcher.ErrInUse):
 		return s.located("state_dir", strings.TrimPrefix(err.Error(), "launcher: "), err)
 	}

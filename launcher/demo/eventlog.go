@@ -14,42 +14,42 @@ import (
 	"google.golang.org/grpc"
 )
 
-// An eventLog prints what the launcher tells, and keeps it.
+// An eventLog prints the events of the launcher and keeps them.
 type eventLog struct {
-	over chan struct{} // closed when the launcher tells no more
+	ended chan struct{} // closed when the launcher sends no more events
 
-	mu    sync.Mutex
-	all   []*pb.Event
-	fresh chan struct{} // closed at the next event
+	mu   sync.Mutex
+	all  []*pb.Event
+	next chan struct{} // closed at the next event
 }
 
 func newEventLog(events grpc.ServerStreamingClient[pb.Event]) *eventLog {
-	l := &eventLog{over: make(chan struct{}), fresh: make(chan struct{})}
-	begun := time.Now()
+	l := &eventLog{ended: make(chan struct{}), next: make(chan struct{})}
+	begin := time.Now()
 	go func() {
-		defer close(l.over)
+		defer close(l.ended)
 		for {
 			e, err := events.Recv()
 			if err != nil {
 				return
 			}
-			show(e, begun)
+			show(e, begin)
 			l.mu.Lock()
 			l.all = append(l.all, e)
-			close(l.fresh)
-			l.fresh = make(chan struct{})
+			close(l.next)
+			l.next = make(chan struct{})
 			l.mu.Unlock()
 		}
 	}()
 	return l
 }
 
-// has reports whether something has happened since the first n events, and returns a channel that is closed when
-// something else has.
+// has reports whether an event after the first n events meets the condition what. It also returns a
+// channel that is closed at the next event.
 func (l *eventLog) has(n int, what func(*pb.Event) bool) (bool, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.all[n:], what), l.fresh
+	return slices.ContainsFunc(l.all[n:], what), l.next
 }
 
 func (l *eventLog) events() []*pb.Event {
@@ -58,7 +58,7 @@ func (l *eventLog) events() []*pb.Event {
 	return slices.Clone(l.all)
 }
 
-func show(e *pb.Event, begun time.Time) {
+func show(e *pb.Event, begin time.Time) {
 	what := e.GetKind()
 	if e.GetTo() != 0 {
 		what = e.GetTo().String()
@@ -67,5 +67,5 @@ func show(e *pb.Event, begun time.Time) {
 	if e.GetTo() == pb.ProcessState_SPAWNING {
 		message = message[strings.LastIndexByte(message, '/')+1:]
 	}
-	fmt.Printf("   %6.3f  %-11s %-19s %s\n", e.GetTime().AsTime().Sub(begun).Seconds(), cmp.Or(e.GetProcessId(), e.GetGroup()), what, message)
+	fmt.Printf("   %6.3f  %-11s %-19s %s\n", e.GetTime().AsTime().Sub(begin).Seconds(), cmp.Or(e.GetProcessId(), e.GetGroup()), what, message)
 }

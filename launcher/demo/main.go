@@ -1,12 +1,12 @@
 //go:build unix
 
-// Command demo shows what a launcher is for. It starts two groups of processes from a YAML file, puts them under constant
-// load from raw sockets, replaces all of them, kills one, has one hang and one ask for more time, stops everything, and counts
-// what was lost:
+// Command demo demonstrates the launcher. It starts two groups of processes from a YAML file, puts
+// them under constant load from raw sockets, replaces all of them, kills one, lets one hang and one
+// request more time, stops everything, and counts what was lost:
 //
 //	go run ./launcher/demo
 //
-// It exits with 1 if anything was. Nothing leaves the loopback interface.
+// It exits with 1 if anything was lost. It uses only the loopback interface.
 package main
 
 import (
@@ -22,8 +22,8 @@ import (
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
-// most is how long the demo may take, once everything is built. It takes less than ten seconds.
-const most = 2 * time.Minute
+// timeout bounds the demo after the build. It usually takes less than ten seconds.
+const timeout = 2 * time.Minute
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -44,7 +44,7 @@ func run(ctx context.Context) (lost bool, err error) {
 		return false, err
 	}
 	defer s.clear()
-	ctx, cancel := context.WithTimeoutCause(ctx, most, errors.New("the demo takes too long; that is a bug, unless the machine is very busy"))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errors.New("the demo takes too long; that is a bug unless the machine is very busy"))
 	defer cancel()
 
 	act("Two groups from a YAML file", s.yaml)
@@ -64,31 +64,31 @@ func run(ctx context.Context) (lost bool, err error) {
 	return r.lost(), nil
 }
 
-// play is the demo, but for its beginning and its end.
+// play runs the acts of the demo between its beginning and its end.
 func play(ctx context.Context, s *stage, l *allLoad) error {
-	act("Constant load", fmt.Sprintf("%d clients write to the one and read it back, %d ask the other one, from raw sockets.", len(l.writers), len(l.askers)))
+	act("Constant load", fmt.Sprintf("%d clients write to keyvalue and read back what they wrote; %d clients send requests to web. All use raw sockets.", len(l.writers), len(l.askers)))
 	if err := pause(ctx, time.Second); err != nil {
 		return err
 	}
 
-	act("A rolling restart of both", "First the one of which there can only be one, then the three, one after the other.")
+	act("A rolling restart of both", "First keyvalue, which can have only one process, then the three processes of web, one after the other.")
 	for _, group := range []string{"keyvalue", "web"} {
 		if err := s.restart(ctx, group); err != nil {
 			return err
 		}
 	}
 
-	act("kill -9", "The key-value server dies in the middle of its work. What it was about to answer is asked again; what it has acknowledged is on disk.")
+	act("kill -9", "The key-value server is killed in the middle of its work. Requests without an answer are sent again; acknowledged writes are on disk.")
 	if err := s.kill(ctx, "keyvalue", &l.killed); err != nil {
 		return err
 	}
 
-	act("One that hangs", "It answers its requests, and then does not end. It has two seconds; then there are signals.")
+	act("A process that hangs", "It answers its requests, and then does not exit. After two seconds it gets signals.")
 	if err := s.trouble(ctx, "hang", pb.ProcessState_FORCED); err != nil {
 		return err
 	}
 
-	act("One that asks for more time", "It needs three seconds and has two, says so, and gets them.")
+	act("A process that requests more time", "It needs three seconds and has two. It requests more time, and gets it.")
 	if err := s.trouble(ctx, "request-more", pb.ProcessState_COMPLETE); err != nil {
 		return err
 	}

@@ -16,12 +16,12 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// A result is what the demo is for.
+// A result tells how many requests, writes and events were lost, and which processes survived.
 type result struct {
 	groups       []groupResult
-	stored, gone int // writes that were acknowledged, and those of them that are not in the file
+	stored, gone int // the number of acknowledged writes, and of those among them that are not in the file
 	survivors    []string
-	missed       int64 // events
+	missed       int64 // the number of events that the demo was too slow to receive
 	failures     []error
 }
 
@@ -35,7 +35,8 @@ type groupResult struct {
 	ended    map[pb.ProcessState]int
 }
 
-// count looks at the ledgers, at the file, and for processes that should not be there.
+// count compares the writes that clients recorded with the file of the server, and looks for
+// processes that have survived.
 func count(s *stage, l *allLoad) (r result, err error) {
 	for _, g := range []struct {
 		name string
@@ -55,7 +56,7 @@ func count(s *stage, l *allLoad) (r result, err error) {
 		r.missed += e.GetMissed()
 		if e.GetTo() >= pb.ProcessState_COMPLETE {
 			g := &r.groups[slices.IndexFunc(r.groups, func(g groupResult) bool { return g.name == e.GetGroup() })]
-			g.started++ // and nobody is running any more
+			g.started++ // by now, every process that was started has ended
 			g.ended[e.GetTo()]++
 		}
 	}
@@ -68,7 +69,7 @@ func count(s *stage, l *allLoad) (r result, err error) {
 	return r, nil
 }
 
-// missing counts the writes that are not in the file.
+// missing returns the number of acknowledged writes that are not in the file.
 func missing(path string, want map[string]string) (gone int, err error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second, ReadOnly: true})
 	if err != nil {
@@ -86,7 +87,8 @@ func missing(path string, want map[string]string) (gone int, err error) {
 	})
 }
 
-// survivors finds processes by what is in the environment that they were started with. Where there is no /proc it finds none.
+// survivors returns the pids of processes with the mark in their environment. Without /proc it
+// finds none.
 func survivors(mark string) (found []string) {
 	names, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, name := range names {
@@ -97,7 +99,7 @@ func survivors(mark string) (found []string) {
 	return found
 }
 
-// lost reports whether anything was lost that should not have been.
+// lost reports whether anything was lost that must not be lost.
 func (r result) lost() bool {
 	return r.gone > 0 || len(r.survivors) > 0 || len(r.failures) > 0 || r.missed > 0 || r.stored == 0
 }
@@ -115,7 +117,7 @@ func (r result) String() string {
 	row("", func(g groupResult) any { return g.name })
 	row("processes started", func(g groupResult) any { return g.started })
 	for _, state := range slices.Sorted(maps.Keys(union(r.groups))) {
-		row("  of which in the end "+state.String(), func(g groupResult) any { return g.ended[state] })
+		row("  of which ended "+state.String(), func(g groupResult) any { return g.ended[state] })
 	}
 	row("requests", func(g groupResult) any { return g.requests })
 	row("  cut off by kill -9, and sent again", func(g groupResult) any { return g.cut })
@@ -127,13 +129,13 @@ func (r result) String() string {
 	}
 	fmt.Fprintf(&b, "\n%6d requests failed\n%6d of %d acknowledged writes lost\n%6d survivors\n", failed, r.gone, r.stored, len(r.survivors))
 	if r.missed > 0 {
-		fmt.Fprintf(&b, "%6d events missed, so the log above is not all\n", r.missed)
+		fmt.Fprintf(&b, "%6d events missed, so the log above is incomplete\n", r.missed)
 	}
 	for _, err := range r.failures[:min(10, len(r.failures))] {
 		fmt.Fprintf(&b, "\n%v", err)
 	}
 	if len(r.survivors) > 0 {
-		fmt.Fprintf(&b, "\npids that are still there: %s\n", strings.Join(r.survivors, ", "))
+		fmt.Fprintf(&b, "\npids of survivors: %s\n", strings.Join(r.survivors, ", "))
 	}
 	return b.String()
 }

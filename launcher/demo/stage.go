@@ -28,11 +28,12 @@ import (
 //go:embed demo.yaml
 var demoYAML string
 
-// A stage is a launcher, in a process of its own, and what it has for the demo: programs, a directory, and addresses.
+// A stage runs the launcher in a process of its own, and knows its programs, directory and
+// addresses.
 type stage struct {
 	dir  string
 	yaml string
-	mark string // in the environment of the launcher and of all that it starts
+	mark string // identifies the launcher and all its processes by their environment
 	addr map[string]string
 
 	launcher *exec.Cmd
@@ -65,7 +66,7 @@ func newStage(ctx context.Context) (_ *stage, err error) {
 			return nil, err
 		}
 		s.addr[group] = ln.Addr().String()
-		defer ln.Close() // not before both have one
+		defer ln.Close() // closed only at the end, so that the two groups get different ports
 	}
 	var text bytes.Buffer
 	if err := template.Must(template.New("demo.yaml").Parse(demoYAML)).Execute(&text, map[string]string{
@@ -115,25 +116,25 @@ func (s *stage) start(ctx context.Context) error {
 			}
 			return nil
 		}
-		if err := s.until(ctx, 0, "all are ready", func(e *pb.Event) bool { return e.GetTo() == pb.ProcessState_READY }); err != nil {
+		if err := s.until(ctx, 0, "all processes are ready", func(e *pb.Event) bool { return e.GetTo() == pb.ProcessState_READY }); err != nil {
 			return err
 		}
 	}
 }
 
-// until waits for something to happen after the first n events.
-func (s *stage) until(ctx context.Context, n int, what string, happened func(*pb.Event) bool) error {
+// until waits until an event after the first n events meets the condition.
+func (s *stage) until(ctx context.Context, n int, what string, meets func(*pb.Event) bool) error {
 	for {
-		yes, news := s.log.has(n, happened)
-		if yes {
+		ok, next := s.log.has(n, meets)
+		if ok {
 			return nil
 		}
 		select {
-		case <-news:
-		case <-s.log.over:
-			return fmt.Errorf("the launcher has ended before %s", what)
+		case <-next:
+		case <-s.log.ended:
+			return fmt.Errorf("the launcher ended before %s", what)
 		case <-ctx.Done():
-			return fmt.Errorf("it does not happen that %s: %w", what, context.Cause(ctx))
+			return fmt.Errorf("waiting until %s: %w", what, context.Cause(ctx))
 		}
 	}
 }
@@ -151,7 +152,7 @@ func (s *stage) restart(ctx context.Context, group string) error {
 }
 
 // kill kills the only process of a group, and returns when another one is ready.
-func (s *stage) kill(ctx context.Context, group string, when *killing) error {
+func (s *stage) kill(ctx context.Context, group string, killed *interruption) error {
 	health, err := s.admin.GetGroupHealth(ctx, &pb.GetGroupHealthRequest{Group: group})
 	if err != nil {
 		return err
@@ -159,21 +160,22 @@ func (s *stage) kill(ctx context.Context, group string, when *killing) error {
 	all := health.GetGroups()[0].GetProcesses()
 	i := slices.IndexFunc(all, func(p *pb.ProcessStatus) bool { return p.GetState() == pb.ProcessState_READY })
 	if i < 0 {
-		return fmt.Errorf("nobody of %s is ready", group)
+		return fmt.Errorf("no process of %s is ready", group)
 	}
 	n := len(s.log.events())
-	when.begin()
+	killed.begin()
 	if err := syscall.Kill(int(all[i].GetPid()), syscall.SIGKILL); err != nil {
 		return err
 	}
 	if err := s.until(ctx, n, all[i].GetProcessId()+" is reaped", enters(all[i].GetProcessId(), pb.ProcessState_CRASHED)); err != nil {
 		return err
 	}
-	when.end()
+	killed.end()
 	return s.until(ctx, n, group+" is healthy", func(e *pb.Event) bool { return e.GetGroup() == group && e.GetKind() == "healthy" })
 }
 
-// trouble makes whichever process of web answers behave in a way, and has it stopped.
+// trouble makes one process of the group web behave as the parameter behavior says, and stops that
+// process.
 func (s *stage) trouble(ctx context.Context, behavior string, want pb.ProcessState) error {
 	c := &load.Client{Dial: s.dial("web")}
 	answer, err := c.Do(ctx, "PUT", "/behavior/"+behavior, "")
@@ -181,7 +183,7 @@ func (s *stage) trouble(ctx context.Context, behavior string, want pb.ProcessSta
 		return fmt.Errorf("%d %s: %v", answer.Status, answer.Body, err)
 	}
 	id := strings.TrimSpace(answer.Body)
-	if _, err := s.admin.StopProcess(ctx, &pb.StopProcessRequest{ProcessId: id, Reason: "the demo has it " + behavior}); err != nil {
+	if _, err := s.admin.StopProcess(ctx, &pb.StopProcessRequest{ProcessId: id, Reason: "demo of behavior " + behavior}); err != nil {
 		return err
 	}
 	return s.until(ctx, 0, fmt.Sprintf("%s is %v", id, want), enters(id, want))
@@ -193,7 +195,7 @@ func (s *stage) dial(group string) func(context.Context) (net.Conn, error) {
 	}
 }
 
-// end stops the load, then the launcher, and counts.
+// end stops the load and the launcher, and counts what was lost.
 func (s *stage) end(ctx context.Context, l *allLoad) (result, error) {
 	l.stop()
 	s.launcher.Process.Signal(syscall.SIGTERM)
@@ -206,17 +208,17 @@ func (s *stage) end(ctx context.Context, l *allLoad) (result, error) {
 	case <-ctx.Done():
 		return result{}, context.Cause(ctx)
 	}
-	<-s.log.over
+	<-s.log.ended
 	return count(s, l)
 }
 
-// failed adds what the launcher has said.
+// failed returns err together with the log of the launcher.
 func (s *stage) failed(err error) error {
 	text, _ := os.ReadFile(s.path("launcher.log"))
 	return fmt.Errorf("%w\nThe launcher's log:\n%s", err, text)
 }
 
-// clear leaves nothing behind.
+// clear stops the launcher, and removes the directory of the stage.
 func (s *stage) clear() {
 	if s.launcher != nil {
 		select {
@@ -237,28 +239,29 @@ func (s *stage) clear() {
 	os.RemoveAll(s.dir)
 }
 
-// A killing is the time in which requests may be cut off: until the process is known to be dead.
-type killing struct {
+// An interruption is the interval in which requests may fail: it begins with kill -9 and ends when
+// the launcher has reaped the process.
+type interruption struct {
 	mu       sync.Mutex
 	from, to time.Time
 	cut      int
 }
 
-func (k *killing) begin() {
+func (k *interruption) begin() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.from = time.Now()
 }
 
-func (k *killing) end() {
+func (k *interruption) end() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.to = time.Now()
 }
 
-// excuses counts a request that has failed, if it was begun while the process may still have been there to take it on, and
-// has failed since it was killed.
-func (k *killing) excuses(began time.Time, _ error) bool {
+// allowsRetry reports whether a failed request may be sent again, and counts such requests. That is
+// so if the request failed after the kill, and was begun before the killed process was reaped.
+func (k *interruption) allowsRetry(began time.Time, _ error) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.from.IsZero() || !k.to.IsZero() && began.After(k.to) {
@@ -268,7 +271,7 @@ func (k *killing) excuses(began time.Time, _ error) bool {
 	return true
 }
 
-func (k *killing) count() int {
+func (k *interruption) count() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.cut

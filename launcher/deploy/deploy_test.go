@@ -21,7 +21,7 @@ func read(t *testing.T, name string) []byte {
 	return text
 }
 
-// setting returns the value of a key of a unit.
+// setting returns the value that the unit file sets for a key.
 func setting(t *testing.T, unit []byte, key string) string {
 	t.Helper()
 	for line := range strings.Lines(string(unit)) {
@@ -33,8 +33,8 @@ func setting(t *testing.T, unit []byte, key string) string {
 	return ""
 }
 
-// systemd waits for longer than the launcher takes, at both ends.
-func TestTimeLimits(t *testing.T) {
+// systemd must wait longer than the launcher takes to start its processes and to stop them.
+func TestUnit_TimeLimitsExceedThoseOfLauncher(t *testing.T) {
 	c, err := config.Parse("launcher.yaml", read(t, "launcher.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -44,9 +44,11 @@ func TestTimeLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const rest = 10 * time.Second // from the end of the drain to that of the launcher, with whoever has to be killed
+	// rest is the time that the launcher needs after the drain to kill the remaining processes and
+	// to exit.
+	const rest = 10 * time.Second
 	if stop < c.TotalDeadline+rest {
-		t.Errorf("TimeoutStopSec is %v, and total_deadline %v", stop, c.TotalDeadline)
+		t.Errorf("TimeoutStopSec is %v, but total_deadline is %v; make it longer", stop, c.TotalDeadline)
 	}
 	start, err := time.ParseDuration(strings.Replace(setting(t, unit, "TimeoutStartSec"), "min", "m", 1))
 	if err != nil {
@@ -57,24 +59,25 @@ func TestTimeLimits(t *testing.T) {
 		ready += g.HealthCheckTimeout
 	}
 	if start < ready {
-		t.Errorf("TimeoutStartSec is %v, and the groups may take %v", start, ready)
+		t.Errorf("TimeoutStartSec is %v, but the groups may take %v; make it longer", start, ready)
 	}
 	for key, want := range map[string]string{"Type": "notify", "KillMode": "mixed", "Delegate": "yes", "RuntimeDirectoryMode": "0700"} {
 		if got := setting(t, unit, key); got != want {
-			t.Errorf("%s=%s, not %s", key, got, want)
+			t.Errorf("%s=%s, want %s", key, got, want)
 		}
 	}
 }
 
-func TestUnitVerifies(t *testing.T) {
+func TestUnit_IsAcceptedBySystemd(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		if os.Getenv("CI") != "" {
-			t.Fatal("systemd-analyze is missing, and CI skips nothing (apt-get install systemd)")
+			t.Fatal("systemd-analyze is missing, which CI does not skip; apt-get install systemd")
 		}
-		t.Skip("skipped: there is no systemd-analyze")
+		t.Skip("skipped: systemd-analyze is not installed")
 	}
-	// The program has to exist.
+	// systemd-analyze checks that the program of the unit exists, so the test puts an existing one
+	// in its place.
 	unit := bytes.ReplaceAll(read(t, "launcher.service"), []byte("/usr/local/bin/launcher"), []byte("/bin/true"))
 	name := filepath.Join(t.TempDir(), "launcher.service")
 	if err := os.WriteFile(name, unit, 0o644); err != nil {

@@ -1,2 +1,3 @@
-// Package deploy has no code. Its files are shown in docs/launcher.md, and its test reads them.
+// Package deploy contains the example configuration and systemd unit of docs/reference/launcher.md,
+// and a test of both.
 package deploy

@@ -42,7 +42,7 @@ process_groups:
 	// store.deployment.yaml
 	// maxUnavailable: 1
 	// terminationGracePeriodSeconds: 13
-	// keyvalue-runner: depends_on: there is no order of Deployments; let the process wait, or not be ready, until store can be reached
+	// keyvalue-runner: depends_on: Deployments have no order; let the process wait, or stay unready, until it can reach store
 }
 
 func ExampleResult_Print() {
@@ -65,7 +65,7 @@ func ExampleResult_Print() {
 	// # store.target
 }
 
-// store is a group that is exported without a gap but for what no target can do.
+// store returns a group that uses few settings without a counterpart.
 func store() *config.Config {
 	c, err := config.Parse("launcher.yaml", []byte(`
 process_groups:
@@ -81,7 +81,7 @@ process_groups:
 	return c
 }
 
-// grep prints the lines of a file that have one of some words.
+// grep prints the lines of a file that contain one of the words.
 func grep(f export.File, words ...string) {
 	for line := range strings.Lines(string(f.Text)) {
 		for _, w := range words {
@@ -126,7 +126,7 @@ func ExampleNomad() {
 	// "Driver": "docker",
 }
 
-// The files go where systemd looks for them.
+// The files are written to a directory of systemd.
 func ExampleSystemd() {
 	r, err := export.Systemd(store())
 	if err != nil {
@@ -152,7 +152,7 @@ func ExampleSystemd() {
 	// TimeoutStopSec=13
 }
 
-// What a target does in another way is told by key, so that a program can decide which gaps it can live with.
+// A program can decide by the key of a gap whether it is acceptable.
 func ExampleGap() {
 	r, err := export.Kubernetes(store())
 	if err != nil {

@@ -1,13 +1,16 @@
-// Package export writes what others need to run the groups of a launcher's configuration: Deployments for Kubernetes, jobs
-// for Nomad, units for systemd.
+// Package export writes the files to run the groups of a launcher's configuration on another
+// platform, called a target: Deployments for Kubernetes, jobs for Nomad, units for systemd.
 //
-// Each of these knows how to replace, watch and stop processes, in its own words and not as exactly. What it has no words
-// for is not passed over: see [Gap]. Secrets are not written anywhere: the files refer to them, and a gap says where they
-// have to be put.
+// A target can replace, check and stop processes as well, but not all settings have a counterpart.
+// Each setting that the target does not support, or supports in another way, is reported: see
+// [Gap]. Secrets are not written to the files. The files refer to them, and a gap says where to
+// store them.
 //
-// A process is told how long it has, and for Kubernetes and Nomad a port, Export.Port, at which it has to serve grpc.health.v1.
-// It has to take SIGTERM for what Shutdown is under the launcher. One that uses package client does all of that; one that serves
-// its health at that port by itself sets SWANSONG_HEALTH_PORT to nothing in its Env.
+// A process gets the time limit of its shutdown as an environment variable. For Kubernetes and
+// Nomad it also gets the port at which it must serve grpc.health.v1: Export.Port. It must handle
+// SIGTERM as it handles Shutdown under the launcher. Package client does all of this. A program
+// that serves its health at that port without package client sets SWANSONG_HEALTH_PORT to an empty
+// string in its Env.
 package export
 
 import (
@@ -26,23 +29,23 @@ import (
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
-// A Result is what a target needs, and what it will not do.
+// A Result has the files for a target, and the settings that it does not support.
 type Result struct {
 	Files []File
 	Gaps  []Gap
 }
 
-// A File is to be given to the target.
+// A File is one file for the target.
 type File struct {
-	Name string // without a directory
+	Name string // the name of the file, without a directory
 	Text []byte
 }
 
-// A Gap is something that the configuration says and the target does not do, or does in another way.
+// A Gap is a setting that the target does not support, or supports in another way.
 type Gap struct {
-	Group string // empty: the whole of it
-	Key   string // as in the configuration
-	What  string // what the target does instead, and what can be done about it
+	Group string // empty if the setting does not belong to a group
+	Key   string // the key in the configuration file
+	What  string // how the target differs from the launcher here, and what the user can do
 }
 
 func (g Gap) String() string {
@@ -52,21 +55,21 @@ func (g Gap) String() string {
 	return fmt.Sprintf("%s: %s: %s", g.Group, g.Key, g.What)
 }
 
-// Targets are those that To knows.
+// Targets returns the names of the targets.
 func Targets() []string { return slices.Sorted(maps.Keys(targets)) }
 
 var targets = map[string]func(*config.Config) (*Result, error){"kubernetes": Kubernetes, "nomad": Nomad, "systemd": Systemd}
 
-// To exports c to a target, by its name.
+// To exports a configuration to the target with the name.
 func To(target string, c *config.Config) (*Result, error) {
 	f := targets[target]
 	if f == nil {
-		return nil, fmt.Errorf("export: there is no target %q; there are %s", target, strings.Join(Targets(), ", "))
+		return nil, fmt.Errorf("export: unknown target %q; the targets are %s", target, strings.Join(Targets(), ", "))
 	}
 	return f(c)
 }
 
-// Write writes the files into a directory, over those of the same names.
+// Write writes the files to an existing directory, and overwrites files with the same names.
 func (r *Result) Write(dir string) error {
 	for _, f := range r.Files {
 		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Text, 0o644); err != nil {
@@ -76,15 +79,15 @@ func (r *Result) Write(dir string) error {
 	return nil
 }
 
-// Print writes the files one after the other, each under its name, so that programs can still tell them apart: what is YAML
-// as documents of their own. JSON has neither names nor a second document, so more than one file of it is an error.
+// Print writes all files to w, each after a comment with its name. YAML files are separate
+// documents. More than one JSON file is an error, because JSON has neither comments nor documents.
 func (r *Result) Print(w io.Writer) error {
 	var all bytes.Buffer
 	for _, f := range r.Files {
 		switch filepath.Ext(f.Name) {
 		case ".json":
 			if len(r.Files) > 1 {
-				return fmt.Errorf("export: %d files of JSON do not fit into one stream, %s among them; have them written into a directory", len(r.Files), f.Name)
+				return fmt.Errorf("export: %d JSON files, such as %s, cannot be written to one stream; write them to a directory", len(r.Files), f.Name)
 			}
 		case ".yaml":
 			fmt.Fprintf(&all, "---\n# %s\n", f.Name)
@@ -99,17 +102,17 @@ func (r *Result) Print(w io.Writer) error {
 
 func (r *Result) file(name string, text []byte) { r.Files = append(r.Files, File{name, text}) }
 
-// A group is one that is being exported.
+// A group holds what is needed to export one group of the configuration.
 type group struct {
 	*config.Group
 	config *config.Config
 	result *Result
 }
 
-// each calls f with each group.
+// each calls f for each group.
 func each(c *config.Config, r *Result, f func(g group) error) (*Result, error) {
 	if c.TotalDeadline > 0 && !c.Launcher().TotalDeadlineDerived {
-		r.Gaps = append(r.Gaps, Gap{"", "total_deadline", "there is none for all of them together; each process has the time of its own group"})
+		r.Gaps = append(r.Gaps, Gap{"", "total_deadline", "there is no deadline for all groups together; each process has the deadline of its group"})
 	}
 	for k := range c.Groups {
 		if err := f(group{&c.Groups[k], c, r}); err != nil {
@@ -119,8 +122,9 @@ func each(c *config.Config, r *Result, f func(g group) error) (*Result, error) {
 	return r, nil
 }
 
-// ours are the variables that package client looks for, as far as the group does not set them itself.
-func (g group) ours(seconds int64, probed bool) map[string]string {
+// clientVariables returns the environment variables that package client reads, except for those
+// that the configuration of the group sets.
+func (g group) clientVariables(seconds int64, probed bool) map[string]string {
 	all := map[string]string{client.EnvGrace: strconv.FormatInt(seconds, 10)}
 	if probed && g.Protocol == config.GRPC {
 		all[client.EnvHealth] = strconv.Itoa(g.Export.Port)
@@ -129,14 +133,15 @@ func (g group) ours(seconds int64, probed bool) map[string]string {
 	return all
 }
 
-// gap reports what the target does instead, where the configuration says something that it cannot do.
-func (g group) gap(says bool, key, format string, args ...any) {
-	if says {
+// gap adds a gap to the result if isSet is true, which means that the configuration uses a setting
+// that the target does not support.
+func (g group) gap(isSet bool, key, format string, args ...any) {
+	if isSet {
 		g.result.Gaps = append(g.result.Gaps, Gap{g.Name, key, fmt.Sprintf(format, args...)})
 	}
 }
 
-// environment returns the variables that can be shown, and the names of those that are secrets.
+// environment returns the variables without secrets, and the names of the secret ones.
 func (g group) environment() (plain map[string]string, secret []string) {
 	r := g.config.Redactor()
 	plain = map[string]string{}
@@ -150,45 +155,49 @@ func (g group) environment() (plain map[string]string, secret []string) {
 	return plain, secret
 }
 
-// arguments returns the arguments without secrets, which no target takes from elsewhere.
+// arguments returns the arguments without secrets. Unlike environment variables, arguments cannot
+// be read from a store of secrets.
 func (g group) arguments() []string {
 	args := g.config.Redactor().Args(g.Args)
-	g.gap(!slices.Equal(args, g.Args), "args", "has a secret, which is left out; pass it by env or by a file")
-	g.gap(g.mentions("{dir}") || g.mentions("{socket}"), "args", "{dir} and {socket} are paths of the launcher's, and stand there as they are; name others")
+	g.gap(!slices.Equal(args, g.Args), "args", "has a secret, which is not exported; pass it by env or by a file")
+	g.gap(g.mentions("{dir}") || g.mentions("{socket}"), "args", "{dir} and {socket} are paths of the launcher, and are not replaced; use other paths")
 	return args
 }
 
-// mentions reports whether the launcher would put something in the place of this.
+// mentions reports whether the command, an argument or a variable contains the placeholder.
 func (g group) mentions(placeholder string) bool {
 	return slices.ContainsFunc(slices.Concat([]string{g.Command}, g.Args, slices.Collect(maps.Values(g.Env))), func(s string) bool {
 		return strings.Contains(s, placeholder)
 	})
 }
 
-// hookArguments is arguments, for a hook.
+// hookArguments returns the arguments of a hook without secrets.
 func (g group) hookArguments(h config.Hook) []string {
 	args := g.config.Redactor().Args(h.Args)
-	g.gap(!slices.Equal(args, h.Args), "pre_stop", "has a secret, which is left out; pass it by a file")
-	g.gap(mentions(h, "{dir}") || mentions(h, "{socket}"), "pre_stop", "{dir} and {socket} are paths of the launcher's, and stand there as they are; name others")
+	g.gap(!slices.Equal(args, h.Args), "pre_stop", "has a secret, which is not exported; pass it by a file")
+	g.gap(mentions(h, "{dir}") || mentions(h, "{socket}"), "pre_stop", "{dir} and {socket} are paths of the launcher, and are not replaced; use other paths")
 	return args
 }
 
-// mentions is that of a group, for a hook.
+// mentions reports whether the command of a hook or one of its arguments contains the placeholder.
 func mentions(h config.Hook, placeholder string) bool {
 	return slices.ContainsFunc(append([]string{h.Command}, h.Args...), func(s string) bool { return strings.Contains(s, placeholder) })
 }
 
-// bound is how long a process may take to end, once it was told to: a second more than with the launcher. A program that checks
-// its own limits against this one, as package graceful does, wants them to be shorter, and by default its are as long as the launcher's.
+// bound returns the time that a process has from SIGTERM to SIGKILL. That is one second more than
+// under the launcher, for the sake of package graceful: it requires that its own limits are
+// shorter, and by default they are as long as those of the launcher.
 func (g group) bound() time.Duration {
 	return g.Shutdown.MaxDuration + g.Shutdown.SIGTERMTimeout + time.Second
 }
 
-// up rounds up to whole seconds, so that nothing is cut short and nothing that is short becomes none at all.
+// up rounds up to whole seconds, so that a limit is not shortened, and a short one does not become
+// 0.
 func up(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// down is for what has to be over before a limit that is kept to the millisecond. There is nothing less than a second but none.
+// down rounds a duration down to whole seconds, but to at least 1. It is for durations that must
+// end before the time limit of the target.
 func down(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
-// maxUnavailable is what the launcher calls by its complement.
+// maxUnavailable returns how many instances may be missing during a roll.
 func (g group) maxUnavailable() int { return g.Desired - g.MinHealthy }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/config"
 	"github.com/swansong-go/swansong/launcher/export"
 	"go.uber.org/goleak"
@@ -53,8 +54,9 @@ func to(t *testing.T, target string, c *config.Config) *export.Result {
 	return r
 }
 
-// TestGolden compares what is written with testdata, where package exporttest has others read it.
-func TestGolden(t *testing.T) {
+// The files are equal to those in testdata, which the tests in internal/integration/export read
+// with the code of the targets.
+func TestTo_WritesSameFilesAsTestdata(t *testing.T) {
 	for _, target := range export.Targets() {
 		t.Run(target, func(t *testing.T) {
 			r, dir := to(t, target, example(t)), filepath.Join("testdata", target)
@@ -89,15 +91,13 @@ func TestGolden(t *testing.T) {
 				}
 				want[e.Name()] = string(text)
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("go test ./export -update writes the golden files (-want +got):\n%s", diff)
-			}
+			testkit.Equal(t, "go test ./export -update writes the golden files", got, want)
 		})
 	}
 }
 
-// What is printed can be read by those for whom it is: all of it.
-func TestPrintLosesNoGroup(t *testing.T) {
+// The printed files are complete, and programs can read them.
+func TestResult_PrintsCompleteFiles(t *testing.T) {
 	const one, two = "process_groups: [{name: aaa}]", "process_groups: [{name: aaa}, {name: bbb}]"
 	print := func(target, text string) (string, error) {
 		var out bytes.Buffer
@@ -132,7 +132,7 @@ func TestPrintLosesNoGroup(t *testing.T) {
 		if err != nil || !json.Valid([]byte(out)) {
 			t.Errorf("%v, and no JSON:\n%s", err, out)
 		}
-		if out, err := print("nomad", two); err == nil || out != "" || !strings.Contains(err.Error(), "into a directory") {
+		if out, err := print("nomad", two); err == nil || out != "" || !strings.Contains(err.Error(), "to a directory") {
 			t.Errorf("%v, and printed is\n%s", err, out)
 		}
 	})
@@ -146,7 +146,7 @@ func TestPrintLosesNoGroup(t *testing.T) {
 	})
 }
 
-func TestNoSecretIsWritten(t *testing.T) {
+func TestTo_WritesNoSecrets(t *testing.T) {
 	for _, target := range export.Targets() {
 		r := to(t, target, example(t))
 		for _, f := range r.Files {
@@ -167,7 +167,7 @@ func TestNoSecretIsWritten(t *testing.T) {
 	}
 }
 
-func TestTheGracePeriodIsRoundedUpOnce(t *testing.T) {
+func TestKubernetes_RoundsUpGracePeriod(t *testing.T) {
 	for _, c := range []struct{ shutdown, want string }{
 		{"{}", "terminationGracePeriodSeconds: 13\n"},
 		{"{deregister_delay: 5s}", "terminationGracePeriodSeconds: 18\n"},
@@ -181,11 +181,12 @@ func TestTheGracePeriodIsRoundedUpOnce(t *testing.T) {
 	}
 }
 
-// Who is probed is told where, unless the file says that the program has a server of its own there.
-func TestWhoIsProbedIsToldThePort(t *testing.T) {
+// A process gets the port of its health checks, unless the file says that the program has its own
+// health server.
+func TestTo_PassesHealthPortToProgram(t *testing.T) {
 	for _, c := range []struct {
 		group string
-		told  bool
+		set   bool
 	}{
 		{"export: {grpc_port: 1234}", true},
 		{"export: {grpc_port: 1234}, env: {SWANSONG_HEALTH_PORT: ''}", false},
@@ -196,15 +197,15 @@ func TestWhoIsProbedIsToldThePort(t *testing.T) {
 			"nomad":      `"SWANSONG_HEALTH_PORT": "1234"`,
 		} {
 			r := to(t, target, parse(t, "process_groups: [{name: kv, "+c.group+"}]"))
-			if text := string(r.Files[0].Text); strings.Contains(text, want) != c.told {
-				t.Errorf("%s: %q is there is not %v:\n%s", c.group, want, c.told, text)
+			if text := string(r.Files[0].Text); strings.Contains(text, want) != c.set {
+				t.Errorf("%s: %q is there is not %v:\n%s", c.group, want, c.set, text)
 			}
 		}
 	}
 }
 
-// What is lost on the way is said, or it is not lost.
-func TestGapsOfSystemdAndHooks(t *testing.T) {
+// Settings that the target does not support are reported.
+func TestTo_ReportsUnsupportedHooksAsGaps(t *testing.T) {
 	const group = `process_groups: [{name: kv, on_failure: rollback, retry: {policy: exponential}, progress_deadline: 1m, pre_stop: [{command: "true"}]}]`
 	said := func(r *export.Result, key, what string) bool {
 		return slices.ContainsFunc(r.Gaps, func(g export.Gap) bool { return g.Key == key && strings.Contains(g.What, what) })
@@ -225,24 +226,24 @@ func TestGapsOfSystemdAndHooks(t *testing.T) {
 	}
 }
 
-// The deadline of the launcher as a whole has no counterpart anywhere, which is said where the file has one.
-func TestGapOfTheTotalDeadline(t *testing.T) {
+// No target supports total_deadline. That is reported if the file sets it.
+func TestTo_ReportsConfiguredTotalDeadlineAsGap(t *testing.T) {
 	for text, want := range map[string]int{"process_groups: [{name: kv}]": 0, "total_deadline: 50s\nprocess_groups: [{name: kv}]": 1} {
 		for _, target := range export.Targets() {
-			said := 0
+			gaps := 0
 			for _, g := range to(t, target, parse(t, text)).Gaps {
-				if strings.HasPrefix(g.String(), "total_deadline: there is none") {
-					said++
+				if strings.HasPrefix(g.String(), "total_deadline: there is no deadline") {
+					gaps++
 				}
 			}
-			if said != want {
-				t.Errorf("%s: %q: %d gaps, want %d", target, text, said, want)
+			if gaps != want {
+				t.Errorf("%s: %q: %d gaps, want %d", target, text, gaps, want)
 			}
 		}
 	}
 }
 
-func TestRollsStayWithinTheirLimits(t *testing.T) {
+func TestKubernetes_ConvertsLimitsOfRoll(t *testing.T) {
 	for _, c := range []struct{ group, want string }{
 		{"desired_instances: 3, min_healthy_instances: 2", "maxSurge: 1\n      maxUnavailable: 1\n"},
 		{"desired_instances: 3", "maxSurge: 1\n      maxUnavailable: 0\n"},
@@ -256,22 +257,23 @@ func TestRollsStayWithinTheirLimits(t *testing.T) {
 	}
 }
 
-func TestUnknownTarget(t *testing.T) {
+func TestTo_RefusesUnknownTarget(t *testing.T) {
 	_, err := export.To("swarm", &config.Config{})
-	if err == nil || !strings.Contains(err.Error(), "there are kubernetes, nomad, systemd") {
+	if err == nil || !strings.Contains(err.Error(), "the targets are kubernetes, nomad, systemd") {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestWriteNamesWhatItCannotWrite(t *testing.T) {
+func TestResult_WriteErrorNamesFile(t *testing.T) {
 	r := to(t, "systemd", example(t))
 	if err := r.Write(filepath.Join(t.TempDir(), "not", "there")); err == nil || !strings.Contains(err.Error(), "keyvalue-runner@.service") {
 		t.Errorf("%v", err)
 	}
 }
 
-// systemd refuses a unit that listens where it cannot, and then the services that need it: so there is none.
-func TestSystemdWithoutSockets(t *testing.T) {
+// systemd refuses a socket unit whose address it does not support, and the services that require
+// it. So there is no such unit.
+func TestSystemd_ReportsUnsupportedListenerAsGap(t *testing.T) {
 	r := to(t, "systemd", parse(t, `process_groups: [{name: a, listeners: [{name: http, address: "127.0.0.1:80"}, {name: any, address: "127.0.0.1:0"}]}]`))
 	var names, sockets []string
 	for _, f := range r.Files {
@@ -282,20 +284,16 @@ func TestSystemdWithoutSockets(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff([]string{"a@.service", "a-http.socket", "a.target"}, names); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"Requires=a-http.socket", "After=a-http.socket", "Sockets=a-http.socket"}, sockets); diff != "" {
-		t.Errorf("who is needed (-want +got):\n%s", diff)
-	}
-	left := slices.ContainsFunc(r.Gaps, func(g export.Gap) bool { return strings.HasPrefix(g.What, "any: is left out; ") })
+	testkit.Equal(t, "files", names, []string{"a@.service", "a-http.socket", "a.target"})
+	testkit.Equal(t, "required sockets", sockets, []string{"Requires=a-http.socket", "After=a-http.socket", "Sockets=a-http.socket"})
+	left := slices.ContainsFunc(r.Gaps, func(g export.Gap) bool { return strings.HasPrefix(g.What, "any: is not exported; ") })
 	if !left {
-		t.Errorf("nobody says what is left out: %v", r.Gaps)
+		t.Errorf("there is no gap for the listener: %v", r.Gaps)
 	}
 }
 
-// What is told to a process is never more than it gets.
-func TestGraceIsWithinTheLimit(t *testing.T) {
+// The time limit that a process gets is never longer than that of the target.
+func TestTo_GracePeriodIsShorterThanLimitOfTarget(t *testing.T) {
 	c := parse(t, `process_groups: [{name: a, shutdown: {grace_period: 1s, max_duration: 1s, sigterm_timeout: 200ms}}]`)
 	for target, file := range map[string]string{"systemd": "Environment=TERMINATION_GRACE_PERIOD_SECONDS=2\n", "nomad": `"TERMINATION_GRACE_PERIOD_SECONDS": "2"`} {
 		r := to(t, target, c)
@@ -305,8 +303,9 @@ func TestGraceIsWithinTheLimit(t *testing.T) {
 	}
 }
 
-// A program with the defaults of package graceful runs where a file with the launcher's has been exported to.
-func TestDefaultsFitTogether(t *testing.T) {
+// A program with the defaults of package graceful accepts the time limit of a group with the
+// defaults.
+func TestSystemd_DefaultTimeLimitIsAcceptedByPackageGraceful(t *testing.T) {
 	r := to(t, "systemd", parse(t, `process_groups: [{name: a}]`))
 	grace := regexp.MustCompile(`TERMINATION_GRACE_PERIOD_SECONDS=(\d+)`).FindSubmatch(r.Files[0].Text)
 	if grace == nil {

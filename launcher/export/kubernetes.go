@@ -13,8 +13,9 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// The types are as much of k8s.io/api as is written, in the order in which people write it. A test beside this package
-// reads the result into the real ones.
+// The following types declare only those fields of k8s.io/api that this package writes, in the
+// usual order of the keys. The tests in internal/integration/export read the result into the real
+// types.
 
 type metadata struct {
 	Name   string            `yaml:"name,omitempty"`
@@ -134,10 +135,11 @@ type exec struct {
 //	deregister_delay         preStop.sleep
 //	deregister_delay + max_duration + sigterm_timeout + 1s    terminationGracePeriodSeconds
 //	readiness                readinessProbe.grpc
-//	health_check_timeout     startupProbe.grpc, which restarts what is not ready by then
+//	health_check_timeout     startupProbe.grpc, which restarts a pod that is not ready in time
 //	liveness                 livenessProbe.grpc
 //
-// Seconds are rounded up; those that preStop.sleep gains by it are taken from the end. Secrets are read from a Secret with the name of the group.
+// Seconds are rounded up. If that makes preStop.sleep longer, the process has less time after it.
+// Secrets are read from a Secret with the name of the group.
 func Kubernetes(c *config.Config) (*Result, error) {
 	return each(c, &Result{}, func(g group) error {
 		text, err := yaml.Dump(g.deployment(), yaml.WithLineWidth(-1))
@@ -169,7 +171,7 @@ func (g group) deployment() deployment {
 		con.Image = g.Name
 	}
 	plain, secret := g.environment()
-	if g.mentions("{id}") { // first, since only what comes later can refer to it
+	if g.mentions("{id}") { // POD_NAME comes first, because only later variables can refer to it
 		con.Env = append(con.Env, variable{Name: idVariable, ValueFrom: &valueFrom{FieldRef: &fieldRef{"metadata.name"}}})
 	}
 	for _, name := range slices.Sorted(maps.Keys(plain)) {
@@ -178,8 +180,8 @@ func (g group) deployment() deployment {
 	for _, name := range secret {
 		con.Env = append(con.Env, variable{Name: name, ValueFrom: &valueFrom{SecretKeyRef: &secretKeyRef{g.Name, name}}})
 	}
-	// The time is what is left of the grace period once preStop is over.
-	ours := g.ours(grace-up(stop.DeregisterDelay), true)
+	// preStop takes a part of the grace period; the process gets the rest.
+	ours := g.clientVariables(grace-up(stop.DeregisterDelay), true)
 	for _, name := range slices.Sorted(maps.Keys(ours)) {
 		con.Env = append(con.Env, variable{Name: name, Value: value(ours[name])})
 	}
@@ -202,17 +204,17 @@ func (g group) deployment() deployment {
 		con.Lifecycle.PreStop.Sleep = &sleep{up(stop.DeregisterDelay)}
 	case len(g.PreStop) > 0:
 		con.Lifecycle = &lifecycle{}
-		g.gap(mentions(g.PreStop[0], "{id}"), "pre_stop", "{id} stands there as it is: a hook's command has no variables but those of a shell; $HOSTNAME is the name of the pod")
+		g.gap(mentions(g.PreStop[0], "{id}"), "pre_stop", "{id} is not replaced in a hook; in a shell, $HOSTNAME is the name of the pod")
 		con.Lifecycle.PreStop.Exec = &exec{append([]string{g.PreStop[0].Command}, g.hookArguments(g.PreStop[0])...)}
 	}
 
 	roll := rollingUpdate{g.MaxSurge, g.maxUnavailable()}
-	if roll == (rollingUpdate{}) { // no instances at all, and Kubernetes refuses two zeros even so
+	if roll == (rollingUpdate{}) { // Kubernetes refuses a rolling update in which both numbers are 0, even without instances
 		roll.MaxSurge = 1
 	}
 	deadline := up(g.ProgressDeadline)
 	if deadline == 0 {
-		deadline = math.MaxInt32 // for ever
+		deadline = math.MaxInt32 // the configuration sets no deadline
 	}
 	return deployment{
 		APIVersion: "apps/v1",
@@ -229,13 +231,15 @@ func (g group) deployment() deployment {
 	}
 }
 
-// portName is that of grpc.health.v1. Those of listeners are numbered, since Kubernetes has 15 bytes for a name.
+// portName is the name of the port of grpc.health.v1. Ports of listeners are numbered, because a
+// name has at most 15 bytes.
 const portName = "grpc-health"
 
-// idVariable has the name of the pod, for {id}.
+// idVariable is the environment variable with the name of the pod, which replaces {id}.
 const idVariable = "POD_NAME"
 
-// literal keeps Kubernetes from expanding $(NAME) and $$, which the launcher does not, and has it expand {id}.
+// literal escapes $(NAME) and $$, which Kubernetes would expand and the launcher does not, and
+// replaces {id}.
 func literal(s string) string {
 	if slices.ContainsFunc([]string{"$(", "$$", "${id}"}, func(special string) bool { return strings.Contains(s, special) }) {
 		s = strings.ReplaceAll(s, "$", "$$")
@@ -265,27 +269,27 @@ func (g group) probe(period, timeout, failures int64) *probe {
 
 func (g group) kubernetesGaps() {
 	_, secret := g.environment()
-	g.gap(g.Export.Image == "", "export.image", "is missing; the name of the group stands in its place, and has to be replaced")
-	g.gap(len(secret) > 0, "env", "%s are read from a Secret that has to exist: kubectl create secret generic %s", strings.Join(secret, ", "), g.Name)
-	g.gap(len(g.DependsOn) > 0, "depends_on", "there is no order of Deployments; let the process wait, or not be ready, until %s can be reached", strings.Join(g.DependsOn, ", "))
-	g.gap(g.Protocol == config.Signals, "protocol", "signals is ready once it runs, and no probe looks at it")
-	g.gap(g.OnFailure == config.Pause, "on_failure", "a roll that fails is not paused but goes on trying, without ever going under maxUnavailable; kubectl rollout pause does it by hand")
-	g.gap(g.OnFailure == config.Rollback, "on_failure", "a roll that fails is not rolled back; kubectl rollout undo does it by hand")
-	g.gap(g.OnFailure == config.Continue, "on_failure", "a roll that fails goes on trying, and gives no instance up")
-	g.gap(true, "retry", "what fails is restarted with a back-off of Kubernetes's own, of 10s up to 5m, for ever")
-	g.gap(g.Canary.Instances > 0, "canary", "there are none; a second Deployment with the same labels, or a rollout controller, does it")
-	g.gap(g.Shutdown.Grace == config.Strict && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "there is no first limit; each process has all of max_duration, and need not ask for more")
-	g.gap(true, "shutdown.sigterm_timeout", "SIGTERM comes first, and SIGKILL when all of the time is over; the process gets max_duration and sigterm_timeout in one")
-	g.gap(!slices.Equal(g.StopSignals, []config.Signal{"SIGTERM"}), "stop_signals", "the image says which one it is (STOPSIGNAL), and there is only one")
-	g.gap(!slices.Equal(g.SuccessExitCodes, []int{0}), "success_exit_codes", "is not looked at; every end is followed by a restart")
-	g.gap(g.Restart.Policy != config.Always, "restart_policy", "%s is not possible; every end is followed by a restart", g.Restart.Policy)
-	g.gap(g.Restart.Limit > 0, "restart_policy.crash_loop_limit", "there is none; the pod is in CrashLoopBackOff, and is tried again every 5m")
+	g.gap(g.Export.Image == "", "export.image", "is missing; the file has the name of the group instead, which must be replaced")
+	g.gap(len(secret) > 0, "env", "%s are read from a Secret that must exist: kubectl create secret generic %s", strings.Join(secret, ", "), g.Name)
+	g.gap(len(g.DependsOn) > 0, "depends_on", "Deployments have no order; let the process wait, or stay unready, until it can reach %s", strings.Join(g.DependsOn, ", "))
+	g.gap(g.Protocol == config.Signals, "protocol", "there are no probes, so a process counts as ready once it runs")
+	g.gap(g.OnFailure == config.Pause, "on_failure", "a failed roll is not paused, but retried, within maxUnavailable; pause it by kubectl rollout pause")
+	g.gap(g.OnFailure == config.Rollback, "on_failure", "a failed roll is not rolled back; undo it by kubectl rollout undo")
+	g.gap(g.OnFailure == config.Continue, "on_failure", "a failed roll is retried; no instance is given up")
+	g.gap(true, "retry", "a failed instance is always restarted, with the back-off of Kubernetes, from 10s to 5m")
+	g.gap(g.Canary.Instances > 0, "canary", "there are no canaries; use a second Deployment with the same labels, or a rollout controller")
+	g.gap(g.Shutdown.Grace == config.Strict && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
+	g.gap(true, "shutdown.sigterm_timeout", "SIGTERM is sent first, and SIGKILL at the end; the process has max_duration and sigterm_timeout together")
+	g.gap(!slices.Equal(g.StopSignals, []config.Signal{"SIGTERM"}), "stop_signals", "the image sets the signal (STOPSIGNAL), and there is only one")
+	g.gap(!slices.Equal(g.SuccessExitCodes, []int{0}), "success_exit_codes", "is ignored; every exit is followed by a restart")
+	g.gap(g.Restart.Policy != config.Always, "restart_policy", "%s is not possible; every exit is followed by a restart", g.Restart.Policy)
+	g.gap(g.Restart.Limit > 0, "restart_policy.crash_loop_limit", "there is no limit; a pod in CrashLoopBackOff is restarted every 5m")
 	if len(g.PreStop) > 0 {
-		g.gap(g.Shutdown.DeregisterDelay > 0, "pre_stop", "is left out, since there is one hook, and deregister_delay takes it (sleep)")
-		g.gap(g.Shutdown.DeregisterDelay == 0 && len(g.PreStop) > 1, "pre_stop", "there is one hook, which is the first; the others are left out")
-		g.gap(g.Shutdown.DeregisterDelay == 0, "pre_stop", "the hook is not told SWANSONG_PROCESS_ID, SWANSONG_PROCESS_GROUP and SWANSONG_PROCESS_PID; it runs in the container, whose HOSTNAME is the pod's name, and whose first process has the pid 1")
-		g.gap(g.Shutdown.DeregisterDelay == 0, "pre_stop[0].timeout", "there is none; the hook uses up what the process has to stop in")
+		g.gap(g.Shutdown.DeregisterDelay > 0, "pre_stop", "is not exported: a pod has one hook, and deregister_delay uses it (sleep)")
+		g.gap(g.Shutdown.DeregisterDelay == 0 && len(g.PreStop) > 1, "pre_stop", "only the first hook is exported, because a pod has one")
+		g.gap(g.Shutdown.DeregisterDelay == 0, "pre_stop", "the hook does not get SWANSONG_PROCESS_ID, SWANSONG_PROCESS_GROUP and SWANSONG_PROCESS_PID; it runs in the container, where HOSTNAME is the name of the pod and the first process has the pid 1")
+		g.gap(g.Shutdown.DeregisterDelay == 0, "pre_stop[0].timeout", "is not supported; the hook takes its time from the stop of the process")
 	}
-	g.gap(len(g.Listeners) > 0, "listeners", "nobody hands them over; the process has to listen by itself, and a Service has to lead there")
-	g.gap(g.Logs.Dir != "", "logs", "stdout and stderr go to the node's log, with the node's limits")
+	g.gap(len(g.Listeners) > 0, "listeners", "are not handed over; the process must listen by itself, and a Service must lead to it")
+	g.gap(g.Logs.Dir != "", "logs", "output goes to the log of the node, with the limits of the node")
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
-// The types are as much of Nomad's api package as is written; durations are in nanoseconds. A test beside this package
-// reads the result into the real ones.
+// The following types declare only those fields of Nomad's api package that this package writes.
+// Durations are in nanoseconds. The tests in internal/integration/export read the result into the real
+// types.
 
 type nomadJob struct {
 	ID         string
@@ -102,10 +103,10 @@ type nomadTemplate struct {
 	Envvars      bool
 }
 
-// Nomad exports a job for each group, as JSON, which nomad job run -json takes.
+// Nomad exports a job for each group, as JSON for nomad job run -json.
 //
 //	desired_instances        Count
-//	min_healthy_instances    MaxParallel = desired - min_healthy; where that is 0, as many canaries as instances
+//	min_healthy_instances    MaxParallel = desired - min_healthy; if that is 0, all new instances are canaries
 //	min_ready_seconds        MinHealthyTime
 //	health_check_timeout     HealthyDeadline = health_check_timeout + min_ready_seconds
 //	progress_deadline        ProgressDeadline
@@ -113,10 +114,11 @@ type nomadTemplate struct {
 //	canary                   Canary, AutoPromote
 //	deregister_delay         ShutdownDelay
 //	max_duration + sigterm_timeout + 1s    KillTimeout
-//	readiness, liveness      a gRPC check, of a service that Consul knows
+//	readiness, liveness      a gRPC check of a Consul service
 //	restart_policy           RestartPolicy
 //
-// With export.image the driver is docker, else exec. Secrets are read from the Nomad variable of the job.
+// The driver is docker if export.image is set, and exec otherwise. Secrets are read from the Nomad
+// variable of the job.
 func Nomad(c *config.Config) (*Result, error) {
 	return each(c, &Result{}, func(g group) error {
 		var text bytes.Buffer
@@ -150,7 +152,7 @@ func (g group) job() nomadJob {
 		KillTimeout: g.bound(),
 		KillSignal:  string(g.StopSignals[0]),
 	}
-	maps.Copy(t.Env, g.ours(down(t.KillTimeout), true))
+	maps.Copy(t.Env, g.clientVariables(down(t.KillTimeout), true))
 	if len(secret) > 0 {
 		var b strings.Builder
 		fmt.Fprintf(&b, "{{ with nomadVar %q }}\n", variablePath(g.Name))
@@ -160,27 +162,7 @@ func (g group) job() nomadJob {
 		b.WriteString("{{ end }}\n")
 		t.Templates = []nomadTemplate{{b.String(), "secrets/env", true}}
 	}
-	ports := nomadNetwork{}
-	var services []nomadService
-	if g.Protocol == config.GRPC {
-		p := nomadPort{Label: nomadPortName, To: g.Export.Port}
-		if g.Export.Image == "" { // no container whose port could be another one outside
-			p = nomadPort{Label: nomadPortName, Value: g.Export.Port}
-			ports.ReservedPorts = append(ports.ReservedPorts, p)
-		} else {
-			ports.DynamicPorts = append(ports.DynamicPorts, p)
-		}
-		check := nomadCheck{Type: "grpc", Interval: max(g.Liveness.Interval, time.Second), Timeout: max(g.Liveness.Timeout, time.Second)}
-		if g.Liveness.Interval > 0 {
-			check.CheckRestart = &nomadCheckRestart{g.Liveness.Failures, g.HealthCheckTimeout}
-		}
-		services = []nomadService{{g.Name, nomadPortName, []nomadCheck{check}}}
-	}
-	for _, l := range g.Listeners {
-		if n, ok := containerPort(l); ok {
-			ports.ReservedPorts = append(ports.ReservedPorts, nomadPort{Label: "l_" + strings.ReplaceAll(l.Name, "-", "_"), Value: n})
-		}
-	}
+	ports, services := g.network()
 	if g.Export.Image != "" {
 		t.Driver = "docker"
 		t.Config["image"] = g.Export.Image
@@ -205,7 +187,8 @@ func (g group) job() nomadJob {
 		Services:      services,
 		Tasks:         []nomadTask{t},
 	}
-	// So many failures in a row, each after a while of being ready that is too short to end the row.
+	// Interval is the longest time in which Limit consecutive failures can happen: each process is
+	// ready for just less than Reset before it fails.
 	tg.RestartPolicy.Interval = max(time.Duration(g.Restart.Limit)*(g.Restart.Initial+g.Restart.Reset), leastInterval)
 	switch {
 	case g.Restart.Policy == config.NeverReturn:
@@ -220,17 +203,42 @@ func (g group) job() nomadJob {
 	return nomadJob{g.Name, g.Name, "service", []nomadGroup{tg}}
 }
 
+// network returns the ports of the group, and the service with its health check.
+func (g group) network() (ports nomadNetwork, services []nomadService) {
+	if g.Protocol == config.GRPC {
+		p := nomadPort{Label: nomadPortName, To: g.Export.Port}
+		if g.Export.Image == "" { // the driver exec runs no container, so the port cannot be mapped
+			p = nomadPort{Label: nomadPortName, Value: g.Export.Port}
+			ports.ReservedPorts = append(ports.ReservedPorts, p)
+		} else {
+			ports.DynamicPorts = append(ports.DynamicPorts, p)
+		}
+		check := nomadCheck{Type: "grpc", Interval: max(g.Liveness.Interval, time.Second), Timeout: max(g.Liveness.Timeout, time.Second)}
+		if g.Liveness.Interval > 0 {
+			check.CheckRestart = &nomadCheckRestart{g.Liveness.Failures, g.HealthCheckTimeout}
+		}
+		services = []nomadService{{g.Name, nomadPortName, []nomadCheck{check}}}
+	}
+	for _, l := range g.Listeners {
+		if n, ok := containerPort(l); ok {
+			ports.ReservedPorts = append(ports.ReservedPorts, nomadPort{Label: "l_" + strings.ReplaceAll(l.Name, "-", "_"), Value: n})
+		}
+	}
+	return ports, services
+}
+
 const (
 	nomadPortName  = "grpc_health"
-	leastInterval  = 5 * time.Second  // Nomad's own
-	mostKill       = 30 * time.Second // a client's max_kill_timeout, unless it says otherwise
+	leastInterval  = 5 * time.Second  // the shortest interval that Nomad accepts
+	mostKill       = 30 * time.Second // the default of max_kill_timeout on Nomad clients
 	nomadUnlimited = 30 * 24 * time.Hour
 )
 
 func variablePath(job string) string { return "nomad/jobs/" + job }
 
-// update is how Nomad rolls: canaries first, beside the others, and then MaxParallel at a time, each stopped before it is
-// replaced. Without a single one that may be missing, all of them are canaries.
+// update returns how Nomad rolls the group. Nomad starts canaries in addition to the running
+// instances, and then replaces MaxParallel at a time, stopping each before its replacement starts.
+// If no instance may be missing, all new instances are canaries.
 func (g group) update() nomadUpdate {
 	u := nomadUpdate{
 		MaxParallel:      max(g.maxUnavailable(), 1),
@@ -248,10 +256,10 @@ func (g group) update() nomadUpdate {
 		u.Canary, u.MaxParallel = g.Desired, g.Desired
 	}
 	u.AutoPromote = u.Canary > 0
-	if u.ProgressDeadline == 0 { // to Nomad, 0 is the first failure
+	if u.ProgressDeadline == 0 { // Nomad takes 0 to mean that a deployment fails at the first failure
 		u.ProgressDeadline = nomadUnlimited
 	}
-	u.ProgressDeadline = max(u.ProgressDeadline, u.HealthyDeadline+time.Second) // Nomad wants it longer
+	u.ProgressDeadline = max(u.ProgressDeadline, u.HealthyDeadline+time.Second) // Nomad requires ProgressDeadline to be longer than HealthyDeadline
 	return u
 }
 
@@ -261,28 +269,28 @@ func (g group) nomadGaps() {
 	u := g.update()
 	plain, secret := g.environment()
 	interpolated := slices.ContainsFunc(append(slices.Collect(maps.Values(plain)), g.Args...), func(s string) bool { return strings.Contains(s, "${") })
-	g.gap(interpolated, "args", "Nomad puts something in the place of ${…} in them, and in env")
-	g.gap(g.Export.Image == "", "command", "the driver is exec: %s has to be on each client, inside of its chroot", g.Command)
-	g.gap(len(secret) > 0, "env", "%s are read from the variable %s, which has to exist: nomad var put %[2]s", strings.Join(secret, ", "), variablePath(g.Name))
-	g.gap(g.WorkingDir != "" && g.Export.Image == "", "working_dir", "the driver exec has one of its own")
-	g.gap(len(g.DependsOn) > 0, "depends_on", "there is no order of jobs; let the process wait, or not be ready, until %s can be reached", strings.Join(g.DependsOn, ", "))
-	g.gap(g.blueGreen(), "max_surge", "with no instance that may be missing, %d new ones are started beside the old ones, and promoted together", g.Desired)
-	g.gap(!g.blueGreen() && g.MaxSurge > 0, "max_surge", "there is none; %d at a time are stopped, and then replaced", u.MaxParallel)
-	g.gap(g.Canary.Instances > 0, "canary.wait", "canaries are promoted when they have been healthy for min_ready_seconds")
-	g.gap(g.OnFailure == config.Pause, "on_failure", "a roll whose instances fail goes on trying until progress_deadline, and has failed then; it stays as it is")
-	g.gap(g.OnFailure == config.Rollback, "on_failure", "a roll is reverted as a whole, to the last version that was stable, at progress_deadline")
-	g.gap(g.OnFailure == config.Continue, "on_failure", "a roll whose instances fail does not go on to the others")
-	g.gap(true, "retry", "what fails is placed again, on another client perhaps, with Nomad's back-off, until progress_deadline")
-	g.gap(u.ProgressDeadline != g.ProgressDeadline, "progress_deadline", "is %v, since Nomad needs one that is longer than health_check_timeout + min_ready_seconds", u.ProgressDeadline)
-	g.gap(g.Protocol == config.GRPC, "health_check_timeout", "the check is one of a Consul service; Nomad's own services know no gRPC")
-	g.gap(g.Protocol == config.GRPC && g.Export.Image == "" && g.Desired+g.MaxSurge > 1, "export.grpc_port", "is the same for all instances, so that no client can have two")
-	g.gap(g.Shutdown.Grace == config.Strict && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "there is no first limit; each process has all of max_duration, and need not ask for more")
-	g.gap(g.bound() > mostKill, "shutdown.max_duration", "needs max_kill_timeout of at least %v in the configuration of the clients, which is 30s by default", g.bound())
-	g.gap(len(g.StopSignals) > 1, "stop_signals", "there is one, %s, and then SIGKILL", g.StopSignals[0])
-	g.gap(!slices.Equal(g.SuccessExitCodes, []int{0}), "success_exit_codes", "is not looked at; every end is followed by a restart")
-	g.gap(g.Restart.Policy == config.IfItFailed, "restart_policy", "on-failure is not possible; every end is followed by a restart")
-	g.gap(g.Restart.Policy != config.NeverReturn && g.Restart.Max > g.Restart.Initial, "restart_policy.max_backoff", "the pause is always %v, until the allocation has failed and is placed anew", g.Restart.Initial)
-	g.gap(len(g.PreStop) > 0, "pre_stop", "is left out; a task with the lifecycle hook poststop runs afterwards, and none before")
-	g.gap(len(g.Listeners) > 0, "listeners", "nobody hands them over; the process has to listen by itself, on a port that no other instance on the client has")
-	g.gap(g.Logs.Dir != "", "logs", "stdout and stderr go to the allocation's logs, with Nomad's limits")
+	g.gap(interpolated, "args", "Nomad replaces ${…} in arguments and in env")
+	g.gap(g.Export.Image == "", "command", "the driver is exec: %s must exist on each client, inside its chroot", g.Command)
+	g.gap(len(secret) > 0, "env", "%s are read from the variable %s, which must exist: nomad var put %[2]s", strings.Join(secret, ", "), variablePath(g.Name))
+	g.gap(g.WorkingDir != "" && g.Export.Image == "", "working_dir", "is ignored; the driver exec has its own working directory")
+	g.gap(len(g.DependsOn) > 0, "depends_on", "jobs have no order; let the process wait, or stay unready, until it can reach %s", strings.Join(g.DependsOn, ", "))
+	g.gap(g.blueGreen(), "max_surge", "because no instance may be missing, all %d new instances are started in addition to the old ones, and promoted together", g.Desired)
+	g.gap(!g.blueGreen() && g.MaxSurge > 0, "max_surge", "there is no surge; %d at a time are stopped, and then replaced", u.MaxParallel)
+	g.gap(g.Canary.Instances > 0, "canary.wait", "is ignored; canaries are promoted when they have been healthy for min_ready_seconds")
+	g.gap(g.OnFailure == config.Pause, "on_failure", "a failed roll is retried until progress_deadline, and then stays as it is")
+	g.gap(g.OnFailure == config.Rollback, "on_failure", "a failed roll is reverted as a whole, at progress_deadline, to the last stable version")
+	g.gap(g.OnFailure == config.Continue, "on_failure", "a failed roll does not continue with other instances")
+	g.gap(true, "retry", "a failed instance is rescheduled, possibly on another client, with the back-off of Nomad, until progress_deadline")
+	g.gap(u.ProgressDeadline != g.ProgressDeadline, "progress_deadline", "is %v, because Nomad requires more than health_check_timeout + min_ready_seconds", u.ProgressDeadline)
+	g.gap(g.Protocol == config.GRPC, "health_check_timeout", "the check is one of a Consul service, because services of Nomad have no gRPC checks")
+	g.gap(g.Protocol == config.GRPC && g.Export.Image == "" && g.Desired+g.MaxSurge > 1, "export.grpc_port", "is the same for all instances, so a client can run only one of them")
+	g.gap(g.Shutdown.Grace == config.Strict && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
+	g.gap(g.bound() > mostKill, "shutdown.max_duration", "needs a max_kill_timeout of at least %v in the configuration of the clients; the default is 30s", g.bound())
+	g.gap(len(g.StopSignals) > 1, "stop_signals", "only %s is sent, and then SIGKILL", g.StopSignals[0])
+	g.gap(!slices.Equal(g.SuccessExitCodes, []int{0}), "success_exit_codes", "is ignored; every exit is followed by a restart")
+	g.gap(g.Restart.Policy == config.IfItFailed, "restart_policy", "on-failure is not possible; every exit is followed by a restart")
+	g.gap(g.Restart.Policy != config.NeverReturn && g.Restart.Max > g.Restart.Initial, "restart_policy.max_backoff", "the pause is always %v, until the allocation has failed and is rescheduled", g.Restart.Initial)
+	g.gap(len(g.PreStop) > 0, "pre_stop", "is not exported: Nomad can run a task after the stop (poststop), but not before")
+	g.gap(len(g.Listeners) > 0, "listeners", "are not handed over; the process must listen by itself, on a port that no other instance on the client uses")
+	g.gap(g.Logs.Dir != "", "logs", "output goes to the logs of the allocation, with the limits of Nomad")
 }

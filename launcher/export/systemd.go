@@ -12,7 +12,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
-// A unit is a file for systemd in the making.
+// A unit is the text of a systemd unit that is being written.
 type unit struct{ strings.Builder }
 
 func (u *unit) section(name string) {
@@ -24,8 +24,8 @@ func (u *unit) section(name string) {
 
 func (u *unit) set(key, value string) { u.WriteString(key + "=" + value + "\n") }
 
-// Systemd exports for each group a template of a service, the sockets that its instances share, and a target that starts as
-// many instances as are desired.
+// Systemd exports for each group a template of a service, the sockets that its instances share, and
+// a target that starts the desired number of instances.
 //
 //	desired_instances        instances name@1 to name@N, which name.target wants
 //	readiness                Type=notify
@@ -36,9 +36,9 @@ func (u *unit) set(key, value string) { u.WriteString(key + "=" + value + "\n") 
 //	restart_policy           Restart, RestartSec, StartLimitBurst, StartLimitIntervalSec
 //	success_exit_codes       SuccessExitStatus
 //	depends_on               Wants, After
-//	listeners                sockets, handed over by LISTEN_FDS
+//	listeners                sockets, passed by LISTEN_FDS
 //
-// Secrets are read from the file /etc/name/secrets.env, which should belong to root alone.
+// Secrets are read from the file /etc/name/secrets.env, which only root should be able to read.
 func Systemd(c *config.Config) (*Result, error) {
 	return each(c, &Result{}, func(g group) error {
 		g.result.file(g.Name+"@.service", []byte(g.service()))
@@ -64,7 +64,8 @@ func (g group) service() string {
 		u.set("Requires", g.socketName(l))
 		u.set("After", g.socketName(l))
 	}
-	// So many failures in a row, each after a while of being ready that is too short to end the row.
+	// The interval is the longest time in which Limit consecutive failures can happen: each process
+	// is ready for just less than Reset before it fails.
 	u.set("StartLimitIntervalSec", seconds(time.Duration(g.Restart.Limit)*(g.Restart.Initial+g.Restart.Reset)))
 	u.set("StartLimitBurst", strconv.Itoa(max(g.Restart.Limit, 1)))
 
@@ -76,7 +77,7 @@ func (g group) service() string {
 		u.set("Type", "exec")
 	}
 	u.set("ExecStart", named(commandLine(g.Command, g.arguments())))
-	if len(g.PreStop) > 0 { // which are the process's, too, and to package client no sign of a launcher
+	if len(g.PreStop) > 0 { // for the hooks; the process gets these variables, too, but package client does not take systemd for a launcher
 		u.set("Environment", "SWANSONG_PROCESS_ID=%p-%i")
 		u.set("Environment", "SWANSONG_PROCESS_GROUP=%p")
 	}
@@ -91,7 +92,7 @@ func (g group) service() string {
 		u.set("Environment", named(specifiers(quote(name+"="+plain[name]))))
 	}
 	limit := g.bound()
-	ours := g.ours(down(limit), false)
+	ours := g.clientVariables(down(limit), false)
 	for _, name := range slices.Sorted(maps.Keys(ours)) {
 		u.set("Environment", name+"="+ours[name])
 	}
@@ -100,7 +101,8 @@ func (g group) service() string {
 	}
 	u.set("TimeoutStartSec", seconds(g.HealthCheckTimeout))
 	u.set("TimeoutStopSec", seconds(limit))
-	// The process stops its children itself; what is left when it has ended is killed.
+	// systemd signals only the process, which stops its children itself. systemd kills the children
+	// that remain after the process has exited.
 	u.set("KillMode", "mixed")
 	u.set("KillSignal", string(g.StopSignals[0]))
 	u.set("Restart", map[config.RestartPolicy]string{config.Always: "always", config.IfItFailed: "on-failure", config.NeverReturn: "no"}[g.Restart.Policy])
@@ -120,7 +122,8 @@ func (g group) service() string {
 	return u.String()
 }
 
-// sockets returns the listeners that systemd can have. It refuses a unit with another address, and then those that need it.
+// sockets returns the listeners that systemd supports. systemd refuses a socket unit with another
+// address, and the services that require it.
 func (g group) sockets() []config.Listener {
 	return slices.DeleteFunc(slices.Clone(g.Listeners), func(l config.Listener) bool {
 		_, ok := listenStream(l)
@@ -146,7 +149,8 @@ func (g group) socket(l config.Listener) string {
 	return u.String()
 }
 
-// listenStream writes an address for systemd, which resolves no names.
+// listenStream returns an address for systemd, which does not resolve host names; ok is false if
+// that is not possible.
 func listenStream(l config.Listener) (address string, ok bool) {
 	if l.Network == config.NetworkUnix {
 		return l.Address, true
@@ -159,7 +163,7 @@ func listenStream(l config.Listener) (address string, ok bool) {
 	case port == "0":
 		return l.Address, false
 	case host == "" && l.Network == config.NetworkTCP:
-		return port, true // of all addresses, of both kinds
+		return port, true // a port without a host means all addresses of IPv4 and IPv6
 	case host == "" && l.Network == config.NetworkTCP4:
 		host = "0.0.0.0"
 	case host == "":
@@ -172,7 +176,8 @@ func (g group) target() string {
 	u := &unit{}
 	u.section("Unit")
 	u.set("Description", fmt.Sprintf("%s, %d instances", g.Name, g.Desired))
-	// A target is reached after what it wants, so what is ordered after this one waits until all of these are ready.
+	// systemd reaches a target only after the units that the target wants. So units that are
+	// ordered after this target wait until all instances are ready.
 	for k := range g.Desired {
 		u.set("Wants", fmt.Sprintf("%s@%d.service", g.Name, k+1))
 	}
@@ -183,7 +188,7 @@ func (g group) target() string {
 
 func (g group) secretFile() string { return "/etc/" + g.Name + "/secrets.env" }
 
-// seconds writes a duration as systemd reads it, to the millisecond.
+// seconds returns a duration for systemd, rounded up to milliseconds.
 func seconds(d time.Duration) string {
 	ms := (d + time.Millisecond - 1) / time.Millisecond
 	if ms%1000 == 0 {
@@ -192,22 +197,23 @@ func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64(ms), 10) + "ms"
 }
 
-// specifiers keeps systemd from expanding %.
+// specifiers escapes %, which systemd would expand.
 func specifiers(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 
-// named has systemd expand {id}.
+// named replaces {id} by the specifiers with which systemd inserts the name of the instance.
 func named(s string) string { return strings.ReplaceAll(s, "{id}", "%p-%i") }
 
-// commandLine writes a command for systemd, which splits it at white space, and expands $ and %.
+// commandLine returns a command line for systemd, which splits it at white space, and expands $ and
+// %.
 func commandLine(command string, args []string) string {
-	words := []string{specifiers(quote(command))} // no $ is expanded in the first word
+	words := []string{specifiers(quote(command))} // systemd does not expand $ in the first word
 	for _, a := range args {
 		words = append(words, strings.ReplaceAll(specifiers(quote(a)), "$", "$$"))
 	}
 	return strings.Join(words, " ")
 }
 
-// quote writes a word for systemd, see "Quoting" in systemd.syntax(7).
+// quote returns a word for systemd; see "Quoting" in systemd.syntax(7).
 func quote(s string) string {
 	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return r <= ' ' || r == 0x7f || strings.ContainsRune(`"'\;`, r)
@@ -232,24 +238,24 @@ func quote(s string) string {
 
 func (g group) systemdGaps() {
 	_, secret := g.environment()
-	g.gap(len(secret) > 0, "env", "%s are read from %s, which has to exist", strings.Join(secret, ", "), g.secretFile())
-	g.gap(g.Desired > 0, "min_healthy_instances", "there is no roll; restart one instance after the other: systemctl restart %s@1, and wait for it (Type=notify does)", g.Name)
-	g.gap(g.MaxSurge > 0, "max_surge", "there is none; an instance is stopped before it is replaced")
-	g.gap(g.Canary.Instances > 0, "canary", "there are none; restart one instance, and look at it")
-	g.gap(g.MinReady > 0, "min_ready_seconds", "is not looked at")
-	g.gap(g.Shutdown.DeregisterDelay > 0, "shutdown.deregister_delay", "there is no routing to leave; the process has to go on serving for that long by itself")
-	g.gap(g.Shutdown.Grace == config.Strict && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "there is no first limit; each process has all of max_duration, and need not ask for more")
-	g.gap(len(g.StopSignals) > 1, "stop_signals", "there is one, %s, and then SIGKILL", g.StopSignals[0])
-	g.gap(g.OnFailure != config.Continue, "on_failure", "there is no roll that could fail, and so no %s; look at an instance before the next one is restarted", g.OnFailure)
-	g.gap(g.Retry.Policy != config.Manual, "retry", "there is none of a roll; what fails is started again by Restart, after RestartSec")
-	g.gap(g.ProgressDeadline > 0, "progress_deadline", "there is none; an instance that is not ready fails after TimeoutStartSec, and how often is tried StartLimitBurst says")
-	g.gap(len(g.PreStop) > 0, "pre_stop", "a hook has TimeoutStopSec, and not its own timeout; SWANSONG_PROCESS_ID is name-instance, and in the place of SWANSONG_PROCESS_PID there is MAINPID")
-	g.gap(g.Protocol == config.GRPC && g.Liveness.Interval > 0, "liveness", "nobody asks; a process that says WATCHDOG=1 by itself can be given WatchdogSec=")
-	g.gap(g.Restart.Policy != config.NeverReturn && g.Restart.Max > g.Restart.Initial, "restart_policy.max_backoff", "the pause is always %v (RestartSteps= of systemd 254 can make it grow)", g.Restart.Initial)
+	g.gap(len(secret) > 0, "env", "%s are read from %s, which must exist", strings.Join(secret, ", "), g.secretFile())
+	g.gap(g.Desired > 0, "min_healthy_instances", "there is no roll; restart one instance after the other, and wait until it is ready: systemctl restart %s@1 (waits with Type=notify)", g.Name)
+	g.gap(g.MaxSurge > 0, "max_surge", "there is no surge; an instance is stopped before its replacement starts")
+	g.gap(g.Canary.Instances > 0, "canary", "there are no canaries; restart one instance, and check it")
+	g.gap(g.MinReady > 0, "min_ready_seconds", "is ignored")
+	g.gap(g.Shutdown.DeregisterDelay > 0, "shutdown.deregister_delay", "there is no router; the process itself must continue to serve for that time")
+	g.gap(g.Shutdown.Grace == config.Strict && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
+	g.gap(len(g.StopSignals) > 1, "stop_signals", "only %s is sent, and then SIGKILL", g.StopSignals[0])
+	g.gap(g.OnFailure != config.Continue, "on_failure", "there is no roll, and so no %s; check an instance before you restart the next one", g.OnFailure)
+	g.gap(g.Retry.Policy != config.Manual, "retry", "there is no roll; a failed instance is restarted by Restart, after RestartSec")
+	g.gap(g.ProgressDeadline > 0, "progress_deadline", "there is no roll; an instance that is not ready fails after TimeoutStartSec, and is retried StartLimitBurst times")
+	g.gap(len(g.PreStop) > 0, "pre_stop", "a hook has TimeoutStopSec instead of its own timeout; SWANSONG_PROCESS_ID is name-instance, and MAINPID replaces SWANSONG_PROCESS_PID")
+	g.gap(g.Protocol == config.GRPC && g.Liveness.Interval > 0, "liveness", "there are no checks; for a process that sends WATCHDOG=1, set WatchdogSec=")
+	g.gap(g.Restart.Policy != config.NeverReturn && g.Restart.Max > g.Restart.Initial, "restart_policy.max_backoff", "the pause is always %v; RestartSteps= of systemd 254 can increase it", g.Restart.Initial)
 	for _, l := range g.Listeners {
 		_, ok := listenStream(l)
-		g.gap(!ok, "listeners", "%s: is left out; systemd listens on IP addresses and ports, not on %s", l.Name, l.Address)
+		g.gap(!ok, "listeners", "%s: is not exported; systemd listens on IP addresses and ports, not on %s", l.Name, l.Address)
 	}
-	g.gap(len(g.Listeners) > 0 && g.Desired > 1, "listeners", "a connection that comes while no instance runs starts the first one only")
-	g.gap(g.Logs.Dir != "", "logs", "stdout and stderr go to the journal, with its limits")
+	g.gap(len(g.Listeners) > 0 && g.Desired > 1, "listeners", "a connection while no instance runs starts only the first one")
+	g.gap(g.Logs.Dir != "", "logs", "output goes to the journal, with its limits")
 }

@@ -1,6 +1,6 @@
 // How a launcher and a subprocess speak about readiness and shutdown.
 //
-// Field numbers and names are those of RFC-041, "Graceful Subprocess Shutdown Protocol". What was added is said beside it.
+// Field numbers and names are those of an earlier protocol; see docs/internals/launcher.md#origin. Additions are marked.
 // Where a duration is there twice, the field in milliseconds counts if it is not zero, and the one in seconds, rounded up,
 // is for those who know nothing else.
 

@@ -1,6 +1,6 @@
 // How a launcher and a subprocess speak about readiness and shutdown.
 //
-// Field numbers and names are those of RFC-041, "Graceful Subprocess Shutdown Protocol". What was added is said beside it.
+// Field numbers and names are those of an earlier protocol; see docs/internals/launcher.md#origin. Additions are marked.
 // Where a duration is there twice, the field in milliseconds counts if it is not zero, and the one in seconds, rounded up,
 // is for those who know nothing else.
 
@@ -223,8 +223,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// LauncherNotificationInterface is served by the launcher. In RFC-041 these calls are part of the service above, where
-// nobody could have made them.
+// LauncherNotificationInterface is served by the launcher. The process calls it, so these calls are not part of the
+// service above, which the process serves.
 type LauncherNotificationInterfaceClient interface {
 	// NotifyReady spares the launcher up to one poll interval.
 	NotifyReady(ctx context.Context, in *ReadyNotification, opts ...grpc.CallOption) (*ReadyAck, error)
@@ -276,8 +276,8 @@ func (c *launcherNotificationInterfaceClient) NotifyServing(ctx context.Context,
 // All implementations must embed UnimplementedLauncherNotificationInterfaceServer
 // for forward compatibility.
 //
-// LauncherNotificationInterface is served by the launcher. In RFC-041 these calls are part of the service above, where
-// nobody could have made them.
+// LauncherNotificationInterface is served by the launcher. The process calls it, so these calls are not part of the
+// service above, which the process serves.
 type LauncherNotificationInterfaceServer interface {
 	// NotifyReady spares the launcher up to one poll interval.
 	NotifyReady(context.Context, *ReadyNotification) (*ReadyAck, error)

@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The generated code is that of the protocol as it is written down; make proto generates it.
-func TestGenerated(t *testing.T) {
+func TestGeneratedCode_MatchesProtocolFiles(t *testing.T) {
 	protoc, err := exec.LookPath("protoc")
 	if err != nil {
 		if os.Getenv("CI") != "" {
@@ -29,7 +29,7 @@ func TestGenerated(t *testing.T) {
 		}
 		t.Skip("skipped: there is no protoc")
 	}
-	known := filepath.Join(t.TempDir(), "known.pb") // what ours import, which may not be there as files
+	known := filepath.Join(t.TempDir(), "known.pb") // the descriptors of imported files, which need not exist as files on this machine
 	imports := &descriptorpb.FileDescriptorSet{File: []*descriptorpb.FileDescriptorProto{
 		protodesc.ToFileDescriptorProto(durationpb.File_google_protobuf_duration_proto),
 		protodesc.ToFileDescriptorProto(timestamppb.File_google_protobuf_timestamp_proto),

@@ -10,22 +10,22 @@ import (
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// New returns a collector for the groups of a launcher. It looks when it is scraped and costs nothing in between. For several
-// launchers in one registry, tell them apart by
+// New returns a collector for the groups of a launcher. It works only when it is scraped. To
+// register several launchers, distinguish them by
 // [prometheus.WrapRegistererWith](prometheus.Labels{"launcher": "…"}, registry).
 func New(m *launcher.Manager) (prometheus.Collector, error) {
 	if m == nil {
-		return nil, errors.New("metrics: New of no launcher")
+		return nil, errors.New("metrics: New with a nil launcher.Manager")
 	}
 	return &collector{manager: m}, nil
 }
 
 type collector struct{ manager *launcher.Manager }
 
-// prefix is that of all names here.
+// prefix begins the names of all metrics.
 const prefix = "swansong_launcher_"
 
-// described are all metrics, in the order in which they were made.
+// described contains the descriptions of all metrics, in the order of their declaration.
 var described []*prometheus.Desc
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -35,58 +35,58 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	build = describe("build_info", "1, for the version that the launcher was built from.", "version", "goversion")
+	build = describe("build_info", "Always 1; the labels have the version of the launcher.", "version", "goversion")
 
 	desired    = describe("desired_processes", "Processes that the group should have.", "group")
-	minHealthy = describe("min_healthy_processes", "Processes that have to be ready for the group to be healthy.", "group")
-	ready      = describe("ready_processes", "Processes that are ready, for long enough, and routed to.", "group")
-	updated    = describe("updated_processes", "Processes that are ready and of the newest revision: while a group is rolled, so many of the desired are replaced.", "group")
+	minHealthy = describe("min_healthy_processes", "Processes that must be ready for the group to be healthy.", "group")
+	ready      = describe("ready_processes", "Processes that have been ready for min_ready, and are in routing.", "group")
+	updated    = describe("updated_processes", "Ready processes of the newest revision; during a roll, the number of processes that have been replaced.", "group")
 	healthy    = describe("group_healthy", "1 if the group is healthy.", "group")
-	givenUp    = describe("group_given_up", "1 if too many processes have failed, so that no more are started.", "group")
+	givenUp    = describe("group_given_up", "1 if no more processes are started because too many have failed.", "group")
 	processes  = describe("processes", "Processes by state.", "group", "state")
-	rolling    = describe("roll_state", "1 for what the roll does that is under way.", "group", "state")
+	rolling    = describe("roll_state", "1 for the current state of the roll; all 0 if no roll is under way.", "group", "state")
 
-	stopping = describe("stopping_longest_seconds", "How long ago the first of those that are stopping was told to.", "group")
-	bound    = describe("stopping_bound_seconds", "The longest that the stop of a process can take, by its configuration.", "group")
+	stopping = describe("stopping_longest_seconds", "Time since the stop of the process was ordered that has been stopping for the longest time.", "group")
+	bound    = describe("stopping_bound_seconds", "The longest time that the stop of a process can take with its configuration.", "group")
 
-	starts     = describe("starts_total", "Processes started.", "group")
-	restarts   = describe("restarts_total", "Processes that have failed and are replaced.", "group")
-	unready    = describe("readiness_failures_total", "Processes that were given up, or ended, before they were ready.", "group")
-	dead       = describe("liveness_failures_total", "Processes that were ready, and were given up.", "group")
-	ends       = describe("ends_total", "Processes that have ended, by outcome.", "group", "outcome")
-	startup    = describe("startup_duration_seconds", "From the start of a process until it was ready.", "group")
-	shutdowns  = describe("shutdown_duration_seconds", "From the order to stop a process until it was reaped, by outcome.", "group", "outcome")
-	extensions = describe("shutdown_extensions_total", "Requests for more time.", "group")
-	unknown    = describe("kills_unconfirmed_total", "Processes that were killed, and not known to have ended two seconds later.", "group")
-	survivors  = describe("survivors_total", "Processes, left behind by others, that could not be ended.", "group")
+	starts      = describe("starts_total", "Processes started.", "group")
+	restarts    = describe("restarts_total", "Failed processes that are replaced.", "group")
+	neverReady  = describe("readiness_failures_total", "Processes that ended, or were terminated, before they were ready.", "group")
+	notAlive    = describe("liveness_failures_total", "Ready processes that were stopped because liveness checks failed.", "group")
+	ends        = describe("ends_total", "Processes that have ended, by outcome.", "group", "outcome")
+	startup     = describe("startup_duration_seconds", "Time from the start of a process until it was ready.", "group")
+	shutdowns   = describe("shutdown_duration_seconds", "Time from the order to stop a process until it was reaped, by outcome.", "group", "outcome")
+	extensions  = describe("shutdown_extensions_total", "Requests for more time.", "group")
+	unconfirmed = describe("kills_unconfirmed_total", "Killed processes that were not known to have ended two seconds later.", "group")
+	survivors   = describe("survivors_total", "Processes left behind by others that could not be ended.", "group")
 
 	rollsBegun = describe("rolls_begun_total", "Rolls that have begun.", "group")
-	rolls      = describe("rolls_total", "Rolls by what has come of them; one that was paused, and has gone on, counts twice.", "group", "result")
-	router     = describe("router_errors_total", "Times that the router could not be told.", "group")
+	rolls      = describe("rolls_total", "Rolls by result; a roll that was paused and resumed counts twice.", "group", "result")
+	router     = describe("router_errors_total", "Failed calls of the router.", "group")
 
-	logLines     = describe("log_lines_total", "Lines of the processes that have been written to the log.", "group")
-	logBytes     = describe("log_bytes_total", "Bytes that have been written to the log.", "group")
-	droppedLines = describe("log_dropped_lines_total", "Lines that were dropped because the disk, or who reads the launcher's output, was too slow, or the disk full.", "group")
-	droppedBytes = describe("log_dropped_bytes_total", "Bytes that were dropped because the disk, or who reads the launcher's output, was too slow, or the disk full.", "group")
+	logLines     = describe("log_lines_total", "Output lines of processes that were written to the log.", "group")
+	logBytes     = describe("log_bytes_total", "Bytes of output that were written to the log.", "group")
+	droppedLines = describe("log_dropped_lines_total", "Lines that were dropped because the disk was full, or the disk or the reader of the output too slow.", "group")
+	droppedBytes = describe("log_dropped_bytes_total", "Bytes that were dropped because the disk was full, or the disk or the reader of the output too slow.", "group")
 
-	missed  = describe("events_missed_total", "Events that those who watch were too slow for.")
-	failing = describe("state_file_failing", "1 while the state file, which the next launcher goes by, cannot be written.")
+	missed  = describe("events_missed_total", "Events that watchers missed because they were too slow.")
+	failing = describe("state_file_failing", "1 while the state file cannot be written.")
 )
 
-// states are those that a process can be in before it has ended.
+// states are the states of a process that has not ended.
 var states = []launcher.State{launcher.Spawning, launcher.Starting, launcher.Warming, launcher.Ready, launcher.Unhealthy,
 	launcher.ShutdownRequested, launcher.Draining, launcher.Blocked}
 
-// outcomes are those that a process can have when it has ended.
+// outcomes are the outcomes of a process that has ended.
 var outcomes = []launcher.Outcome{launcher.Clean, launcher.DrainFailed, launcher.Killed, launcher.Crash, launcher.Unknown}
 
-// rollStates are those of [launcher.RollStatus].
+// rollStates are the states of a [launcher.RollStatus].
 var rollStates = []string{"canary", "rolling", "rolling back", "paused"}
 
-// rollResults are those of [launcher.GroupStats].
+// rollResults are the keys of [launcher.GroupStats].Rolls.
 var rollResults = []string{"done", "rolled back", "degraded", "interrupted", "paused"}
 
-// label writes names as Prometheus' own metrics have them.
+// label returns s in the form that Prometheus uses for label values.
 func label(s string) string { return strings.ReplaceAll(strings.ToLower(s), " ", "_") }
 
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
@@ -102,29 +102,29 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
-	version, goversion := built()
+	version, goversion := buildVersions()
 	gauge(build, 1, version, goversion)
-	// Health first: who is seen as ready has been counted by then.
+	// Read the health first, so that every process that it shows has been counted in the stats.
 	health := c.manager.Health()
 	stats := c.manager.Stats()
 	counter(missed, stats.EventsMissed)
-	gauge(failing, truth(stats.StateFailing))
+	gauge(failing, boolValue(stats.StateFailing))
 	for _, h := range health {
-		now(gauge, h)
-		sinceTheStart(counter, h.Group, stats.Groups[h.Group])
-		durations(ch, h.Group, stats.Groups[h.Group])
+		collectHealth(gauge, h)
+		collectCounters(counter, h.Group, stats.Groups[h.Group])
+		collectHistograms(ch, h.Group, stats.Groups[h.Group])
 	}
 }
 
-// now shows how a group is. All states are there, also those that nobody is in: a series that comes and goes cannot be
-// alerted on.
-func now(gauge func(*prometheus.Desc, float64, ...string), h launcher.Health) {
+// collectHealth sends the gauges of a group. It includes states without processes, because alerts
+// need series that always exist.
+func collectHealth(gauge func(*prometheus.Desc, float64, ...string), h launcher.Health) {
 	gauge(desired, float64(h.Desired), h.Group)
 	gauge(minHealthy, float64(h.MinHealthy), h.Group)
 	gauge(ready, float64(h.Ready), h.Group)
 	gauge(updated, float64(h.Updated), h.Group)
-	gauge(healthy, truth(h.Healthy), h.Group)
-	gauge(givenUp, truth(h.GivenUp), h.Group)
+	gauge(healthy, boolValue(h.Healthy), h.Group)
+	gauge(givenUp, boolValue(h.GivenUp), h.Group)
 	roll := ""
 	if h.Roll != nil {
 		roll = h.Roll.Phase
@@ -133,28 +133,28 @@ func now(gauge func(*prometheus.Desc, float64, ...string), h launcher.Health) {
 		}
 	}
 	for _, s := range rollStates {
-		gauge(rolling, truth(roll == s), h.Group, label(s))
+		gauge(rolling, boolValue(roll == s), h.Group, label(s))
 	}
-	in := map[launcher.State]int{}
+	byState := map[launcher.State]int{}
 	var longest, limit time.Duration
 	for _, p := range h.Processes {
 		if p.State.Ended() {
 			continue
 		}
-		in[p.State]++
+		byState[p.State]++
 		longest, limit = max(longest, p.Took()), max(limit, p.Bound)
 	}
 	for _, s := range states {
-		gauge(processes, float64(in[s]), h.Group, label(s.String()))
+		gauge(processes, float64(byState[s]), h.Group, label(s.String()))
 	}
 	gauge(stopping, longest.Seconds(), h.Group)
 	gauge(bound, limit.Seconds(), h.Group)
 }
 
-func sinceTheStart(counter func(*prometheus.Desc, uint64, ...string), group string, s launcher.GroupStats) {
+func collectCounters(counter func(*prometheus.Desc, uint64, ...string), group string, s launcher.GroupStats) {
 	for d, n := range map[*prometheus.Desc]uint64{
-		starts: s.Starts, restarts: s.Restarts, unready: s.ReadinessFailures, dead: s.LivenessFailures, extensions: s.Extensions,
-		unknown: s.Unconfirmed, survivors: s.Survivors, rollsBegun: s.RollsBegun, router: s.RouterErrors,
+		starts: s.Starts, restarts: s.Restarts, neverReady: s.ReadinessFailures, notAlive: s.LivenessFailures, extensions: s.Extensions,
+		unconfirmed: s.Unconfirmed, survivors: s.Survivors, rollsBegun: s.RollsBegun, router: s.RouterErrors,
 		logLines: s.Log.Lines, logBytes: s.Log.Bytes, droppedLines: s.Log.DroppedLines, droppedBytes: s.Log.DroppedBytes,
 	} {
 		counter(d, n, group)
@@ -167,7 +167,7 @@ func sinceTheStart(counter func(*prometheus.Desc, uint64, ...string), group stri
 	}
 }
 
-func durations(ch chan<- prometheus.Metric, group string, s launcher.GroupStats) {
+func collectHistograms(ch chan<- prometheus.Metric, group string, s launcher.GroupStats) {
 	histogram := func(d *prometheus.Desc, h launcher.Histogram, labels ...string) {
 		upTo := map[float64]uint64{}
 		for b, n := range h.Buckets() {
@@ -181,15 +181,15 @@ func durations(ch chan<- prometheus.Metric, group string, s launcher.GroupStats)
 	}
 }
 
-func truth(b bool) float64 {
+func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// built returns the version of the program, and that of Go.
-func built() (version, goversion string) {
+// buildVersions returns the version of the program, and the version of Go.
+func buildVersions() (version, goversion string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown", "unknown"

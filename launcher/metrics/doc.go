@@ -1,13 +1,14 @@
-// Package metrics shows Prometheus what a launcher does.
+// Package metrics exports the metrics of a launcher to Prometheus.
 //
-// [New] is a collector for a registry of the program's own; [Serve] is for programs that have none, and what the command's
-// metrics address is. Both read what [launcher.Manager.Stats] counts from the first moment on, so it does not matter when
-// they begin, and a scrape that is missed loses nothing.
+// [New] returns a collector for a registry of the program. [Serve] is for programs without a
+// registry; the launcher command uses it for its metrics address. Both read what
+// [launcher.Manager.Stats] has counted since the start of the launcher, so it does not matter when
+// they begin, and a missed scrape loses nothing.
 //
-// There is a series for each group, and for each state or outcome, and none for a process: their names and pids never come
-// again, and a launcher that runs for a year would have left millions of them. [launcher.Manager.Health] and the events have the
-// processes.
+// There are series for each group, state and outcome, but none for single processes: ids and pids
+// are never used again, so a launcher that runs for a year would create millions of series.
+// [launcher.Manager.Health] and the events have the processes.
 //
-// dashboard.json is a dashboard for Grafana, alerts.yaml are rules for Prometheus; docs/launcher-runbook.md says what to do when
-// one of those fires.
+// dashboard.json is a dashboard for Grafana, and alerts.yaml has alerting rules for Prometheus.
+// docs/reference/launcher-runbook.md says what to do when an alert fires.
 package metrics

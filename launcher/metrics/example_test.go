@@ -15,9 +15,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/metrics"
 )
 
-// launchExample starts a launcher whose two processes are ready, and returns it and what stops it.
+// launchExample returns a launcher with two ready processes, and a function that stops it.
 func launchExample() (m *launcher.Manager, stop func()) {
-	dir, err := os.MkdirTemp("", "swm") // short, so that the names of sockets are
+	dir, err := os.MkdirTemp("", "swm") // the paths of sockets have to be short
 	if err != nil {
 		panic(err)
 	}
@@ -37,7 +37,7 @@ func launchExample() (m *launcher.Manager, stop func()) {
 	}
 }
 
-// For a program that has a registry, and serves it.
+// A program with a registry of its own.
 func ExampleNew() {
 	m, stop := launchExample()
 	defer stop()
@@ -60,14 +60,14 @@ func ExampleNew() {
 		}
 	}
 	// Output:
-	// Processes that are ready, for long enough, and routed to. 2
+	// Processes that have been ready for min_ready, and are in routing. 2
 }
 
-// For a program that has none.
+// A program without a registry.
 func ExampleServe() {
 	m, stop := launchExample()
 	defer stop()
-	addr, err := metrics.Serve(m, "127.0.0.1:0") // empty: where Prometheus is told to look, metrics.DefaultAddress
+	addr, err := metrics.Serve(m, "127.0.0.1:0") // an empty address means metrics.DefaultAddress
 	if err != nil {
 		fmt.Println(err)
 		return

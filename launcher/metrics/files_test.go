@@ -13,7 +13,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// known are the metrics that there are, with the values that their labels have; "" is a label with any.
+// known returns the labels of each metric, with their possible values. An empty value means that
+// any value is possible.
 func known(t *testing.T) map[string]map[string][]string {
 	t.Helper()
 	m := launch(t, runners("web", 1))
@@ -50,8 +51,9 @@ var (
 	functions = strings.Fields("sum max min count rate increase histogram_quantile absent vector or and by on label_values")
 )
 
-// check says what a query asks for that there is not, and notes what it asks for.
-func check(t *testing.T, where, query string, all map[string]map[string][]string, asked map[string]bool) {
+// check reports metrics, labels and values in a query that do not exist, and records the metrics
+// that it uses in used.
+func check(t *testing.T, where, query string, all map[string]map[string][]string, used map[string]bool) {
 	t.Helper()
 	for _, g := range grouping.FindAllStringSubmatch(query, -1) {
 		for name := range strings.SplitSeq(g[1], ", ") {
@@ -61,7 +63,7 @@ func check(t *testing.T, where, query string, all map[string]map[string][]string
 		}
 	}
 	rest := grouping.ReplaceAllString(strings.ReplaceAll(query, "$__rate_interval", ""), "")
-	rest, _, _ = strings.Cut(rest, ", instance)") // of label_values
+	rest, _, _ = strings.Cut(rest, ", instance)") // removes the second argument of label_values
 	found := 0
 	for _, m := range selector.FindAllStringSubmatch(rest, -1) {
 		name, matchers := m[1], m[2]
@@ -71,19 +73,19 @@ func check(t *testing.T, where, query string, all map[string]map[string][]string
 		labels, ok := all[name]
 		if !ok {
 			if strings.Contains(name, "_") {
-				t.Errorf("%s: there is no metric %s", where, name)
+				t.Errorf("%s: unknown metric %s", where, name)
 			}
 			continue
 		}
 		found++
-		asked[name] = true
+		used[name] = true
 		if matchers == "" {
 			continue
 		}
 		for one := range strings.SplitSeq(matchers, ", ") {
 			p := matcher.FindStringSubmatch(one)
 			if p == nil {
-				t.Errorf("%s: %s: %s is no matcher", where, name, one)
+				t.Errorf("%s: %s: %s is not a matcher", where, name, one)
 				continue
 			}
 			values, ok := labels[p[1]]
@@ -98,7 +100,7 @@ func check(t *testing.T, where, query string, all map[string]map[string][]string
 		}
 	}
 	if found == 0 {
-		t.Errorf("%s: no metric is in %q", where, query)
+		t.Errorf("%s: no metric in %q", where, query)
 	}
 	for _, pair := range []string{"()", "[]", "{}"} {
 		if bare := quoted.ReplaceAllString(query, ""); strings.Count(bare, pair[:1]) != strings.Count(bare, pair[1:]) {
@@ -114,9 +116,9 @@ func mapValues(m map[string]map[string][]string) (all []map[string][]string) {
 	return all
 }
 
-// Whatever the dashboard and the rules ask for is there, and what is there is on the dashboard.
-func TestQueries(t *testing.T) {
-	all, asked := known(t), map[string]bool{}
+// The dashboard and the rules use only metrics that exist, and the dashboard shows every metric.
+func TestQueries_UseExistingMetrics(t *testing.T) {
+	all, used := known(t), map[string]bool{}
 
 	var board struct {
 		Panels []struct {
@@ -131,30 +133,30 @@ func TestQueries(t *testing.T) {
 	queries := 0
 	for _, p := range board.Panels {
 		if p.Type != "row" && len(p.Targets) == 0 {
-			t.Errorf("panel %q shows nothing", p.Title)
+			t.Errorf("panel %q has no query", p.Title)
 		}
 		for _, target := range p.Targets {
 			queries++
-			check(t, "panel "+p.Title, target.Expr, all, asked)
+			check(t, "panel "+p.Title, target.Expr, all, used)
 		}
 	}
 	for name := range all {
 		base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")
-		if !asked[name] && !asked[base+"_bucket"] && !asked[base+"_count"] {
+		if !used[name] && !used[base+"_bucket"] && !used[base+"_count"] {
 			t.Errorf("no panel shows %s", name)
 		}
 	}
 	for _, v := range board.Templating.List {
 		if v.Type == "query" {
-			check(t, "variable "+v.Name, v.Definition, all, asked)
+			check(t, "variable "+v.Name, v.Definition, all, used)
 		}
 	}
 	for _, r := range rules(t) {
 		queries++
-		check(t, "alert "+r.Alert, r.Expr, all, asked)
+		check(t, "alert "+r.Alert, r.Expr, all, used)
 	}
 	if queries < 30 {
-		t.Errorf("only %d queries are found", queries)
+		t.Errorf("found only %d queries", queries)
 	}
 }
 
@@ -190,9 +192,9 @@ func unmarshal(t *testing.T, name string, f func([]byte, any) error, v any) {
 	}
 }
 
-// Each alert leads to a heading of the runbook, and says how urgent it is.
-func TestAlertsLeadToTheRunbook(t *testing.T) {
-	text, err := os.ReadFile("../../docs/launcher-runbook.md")
+// Each alert links to a heading of the runbook, and has a severity.
+func TestAlerts_LinkToRunbook(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reference/launcher-runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,12 +203,12 @@ func TestAlertsLeadToTheRunbook(t *testing.T) {
 		headings[strings.ReplaceAll(strings.ToLower(m[1]), " ", "-")] = true
 	}
 	for _, r := range rules(t) {
-		_, anchor, _ := strings.Cut(r.Annotations["runbook_url"], "docs/launcher-runbook.md#")
+		_, anchor, _ := strings.Cut(r.Annotations["runbook_url"], "docs/reference/launcher-runbook.md#")
 		if !headings[anchor] {
 			t.Errorf("%s: the runbook has no heading %q", r.Alert, anchor)
 		}
 		if !strings.Contains(string(text), "`"+r.Alert+"`") {
-			t.Errorf("the runbook does not speak of %s", r.Alert)
+			t.Errorf("the runbook does not mention %s", r.Alert)
 		}
 		if s := r.Labels["severity"]; s != "page" && s != "ticket" || r.Annotations["summary"] == "" {
 			t.Errorf("%s: severity %q, summary %q", r.Alert, s, r.Annotations["summary"])
@@ -215,7 +217,7 @@ func TestAlertsLeadToTheRunbook(t *testing.T) {
 	all := known(t)
 	for _, m := range regexp.MustCompile("`(swansong_launcher_[a-z_]+)").FindAllStringSubmatch(string(text), -1) {
 		if all[m[1]] == nil && all[m[1]+"_count"] == nil {
-			t.Errorf("the runbook speaks of %s, which is not there", m[1])
+			t.Errorf("the runbook mentions %s, which does not exist", m[1])
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/swansong-go/swansong/launcher"
@@ -18,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// asRole has the test binary be a subprocess.
+// asRole is the environment variable that makes the test binary act as a subprocess.
 const asRole = "METRICS_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -32,15 +31,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// tooLong is for broken code.
+// tooLong is a timeout that only broken code reaches.
 const tooLong = time.Minute
-
-func equal(t *testing.T, what string, got, want any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
 
 func group(name string, desired int, role string, args ...string) launcher.GroupConfig {
 	return launcher.GroupConfig{
@@ -59,10 +51,10 @@ func runners(name string, desired int, args ...string) launcher.GroupConfig {
 	return group(name, desired, "testrunner", append([]string{"--process-id", "{id}", "--work-duration", "1ms"}, args...)...)
 }
 
-// launch starts a launcher, which is stopped at the end of the test.
+// launch starts a launcher, and stops it at the end of the test.
 func launch(t *testing.T, groups ...launcher.GroupConfig) *launcher.Manager {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "swm") // whose name leaves room for that of a socket
+	dir, err := os.MkdirTemp("", "swm") // a short path, because the length of socket paths is limited
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +98,8 @@ func registry(t *testing.T, m *launcher.Manager) *prometheus.Registry {
 	return reg
 }
 
-// values returns what is not zero of a registry or a scrape, by name and labels; of histograms the counts.
+// values returns the non-zero metrics of a registry or a scrape, by name and labels. The value of a
+// histogram is its count.
 func values(families []*dto.MetricFamily) map[string]float64 {
 	all := map[string]float64{}
 	for _, f := range families {

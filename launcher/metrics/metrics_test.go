@@ -20,13 +20,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/metrics"
 )
 
-// Names, units and help are as Prometheus has them, and all series are there from the first scrape on, whatever has happened
-// yet.
-func TestConventions(t *testing.T) {
+// Names, units and help texts follow the conventions of Prometheus, and all series exist from the
+// first scrape on.
+func TestCollector_FollowsConventions(t *testing.T) {
 	m := launch(t, runners("web", 1), runners("worker", 1))
 	if err := m.Ready(soon(t)); err != nil {
 		t.Fatal(err)
@@ -51,7 +52,7 @@ func TestConventions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "series after a stop and a roll, compared with before", after, before)
+	testkit.Equal(t, "series after a stop and a roll, compared with before", after, before)
 }
 
 func stop(t *testing.T, m *launcher.Manager, id string, replace bool) launcher.Status {
@@ -66,8 +67,8 @@ func stop(t *testing.T, m *launcher.Manager, id string, replace bool) launcher.S
 	return st
 }
 
-// A story whose end is known, and what is told of it.
-func TestStory(t *testing.T) {
+// The metrics have the expected values after a known sequence of events.
+func TestCollector_ReportsExpectedValues(t *testing.T) {
 	web := runners("web", 2)
 	hang := runners("hang", 1, "--behavior", "hang")
 	hang.Shutdown.Grace, hang.Shutdown.SIGTERMTimeout = 50*time.Millisecond, 50*time.Millisecond
@@ -83,19 +84,19 @@ func TestStory(t *testing.T) {
 		}
 	}
 	await(t, m, events, "loop", func(h launcher.Health) bool { return h.GivenUp })
-	equal(t, "outcome of web-1", stop(t, m, "web-1", false).Outcome, launcher.Clean)
-	equal(t, "outcome of hang-1", stop(t, m, "hang-1", false).Outcome, launcher.Killed)
-	equal(t, "outcome of more-1", stop(t, m, "more-1", false).Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome of web-1", stop(t, m, "web-1", false).Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome of hang-1", stop(t, m, "hang-1", false).Outcome, launcher.Killed)
+	testkit.Equal(t, "outcome of more-1", stop(t, m, "more-1", false).Outcome, launcher.Clean)
 	if err := m.Restart(soon(t), "web", "a roll"); err != nil {
 		t.Fatal(err)
 	}
 	await(t, m, events, "web", func(h launcher.Health) bool { return h.Healthy && h.Total == h.Desired })
 
 	got := gather(t, registry(t, m))
-	web2 := got["desired_processes web"] // a roll goes to the configured count
+	web2 := got["desired_processes web"] // the roll restores the configured number
 	for key, least := range map[string]float64{"stopping_bound_seconds web": 40} {
 		if got[key] < least {
-			t.Errorf("%s is %v, less than %v", key, got[key], least)
+			t.Errorf("%s is %v, want at least %v", key, got[key], least)
 		}
 		delete(got, key)
 	}
@@ -114,10 +115,11 @@ func TestStory(t *testing.T) {
 		"desired_processes loop": 1, "min_healthy_processes loop": 1, "group_given_up loop": 1, "starts_total loop": 3,
 		"restarts_total loop": 2, "ends_total loop crashed": 3, "readiness_failures_total loop": 3,
 	}
-	equal(t, "metrics", got, want)
+	testkit.Equal(t, "metrics", got, want)
 }
 
-// await waits for a group to be in some way. Each change of that is an event.
+// await waits until the group satisfies a condition. It checks after each event, because every
+// change of the health comes with an event.
 func await(t *testing.T, m *launcher.Manager, events <-chan launcher.Event, group string, is func(launcher.Health) bool) {
 	t.Helper()
 	ctx := soon(t)
@@ -132,17 +134,17 @@ func await(t *testing.T, m *launcher.Manager, events <-chan launcher.Event, grou
 		select {
 		case <-events:
 		case <-ctx.Done():
-			t.Fatalf("group %s does not become what it should: %+v", group, h)
+			t.Fatalf("group %s did not reach the expected health: %+v", group, h)
 		}
 	}
 }
 
-// A process that was ready, and does not answer any more, has failed, although it is told to stop: another one takes its place
-// after a while, and not without end.
-func TestLivenessIsCounted(t *testing.T) {
+// A ready process that no longer answers counts as failed, although it is stopped, and is replaced
+// after the back-off.
+func TestCollector_CountsLivenessFailures(t *testing.T) {
 	g := runners("web", 1)
 	g.LivenessInterval, g.LivenessTimeout, g.LivenessFailures = 5*time.Millisecond, 300*time.Millisecond, 3
-	g.Restart.MinBackoff, g.Restart.MaxBackoff = time.Hour, time.Hour // so that what is counted is one
+	g.Restart.MinBackoff, g.Restart.MaxBackoff = time.Hour, time.Hour // the group is not restarted, so only one failure is counted
 	g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 50*time.Millisecond, 50*time.Millisecond
 	m := launch(t, g)
 	events, done := m.Watch()
@@ -155,12 +157,12 @@ func TestLivenessIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := gather(t, registry(t, m))
-	equal(t, "liveness failures", got["liveness_failures_total web"], 1.0)
-	equal(t, "restarts", got["restarts_total web"], 1.0)
+	testkit.Equal(t, "liveness failures", got["liveness_failures_total web"], 1.0)
+	testkit.Equal(t, "restarts", got["restarts_total web"], 1.0)
 }
 
-// That the state file cannot be written is seen for as long as it cannot.
-func TestStateFileFailing(t *testing.T) {
+// The metric is 1 for as long as the state file cannot be written.
+func TestCollector_ReportsUnwritableStateFile(t *testing.T) {
 	dir, err := os.MkdirTemp("", "swm")
 	if err != nil {
 		t.Fatal(err)
@@ -180,44 +182,44 @@ func TestStateFileFailing(t *testing.T) {
 					return gather(t, reg)["state_file_failing"]
 				}
 			case <-ctx.Done():
-				t.Fatalf("there is no %s", kind)
+				t.Fatalf("no event of kind %s", kind)
 			}
 		}
 	}
-	next := filepath.Join(dir, "state.json.next") // in the way of which is a directory
+	next := filepath.Join(dir, "state.json.next") // a directory at this path makes writing fail
 	for err := os.Mkdir(next, 0o700); err != nil; err = os.Mkdir(next, 0o700) {
-		if !errors.Is(err, fs.ErrExist) { // it is being written just now
+		if !errors.Is(err, fs.ErrExist) { // the launcher is writing the file at the moment
 			t.Fatal(err)
 		}
 	}
 	stop(t, m, "web-1", true)
-	equal(t, "failing, while it cannot be written", seen(launcher.Alarm), 1.0)
+	testkit.Equal(t, "failing, while it cannot be written", seen(launcher.Alarm), 1.0)
 	if err := os.Remove(next); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "failing, when it can be again", seen(launcher.AllClear), 0.0)
+	testkit.Equal(t, "failing, when it can be again", seen(launcher.AllClear), 0.0)
 }
 
-// A slow reader of events misses some, and that can be seen.
-func TestMissedEvents(t *testing.T) {
+// The events that a slow watcher misses are counted.
+func TestCollector_CountsMissedEvents(t *testing.T) {
 	g := group("loop", 1, "")
 	g.Command = []string{"false"}
-	g.Restart.CrashLimit, g.Restart.MaxBackoff = 350, time.Millisecond // more events than anybody is waited for
+	g.Restart.CrashLimit, g.Restart.MaxBackoff = 350, time.Millisecond // the group causes more events than a watcher may be behind
 	m := launch(t, g)
-	_, done := m.Watch() // and never reads
+	_, done := m.Watch() // the test never reads the events
 	defer done()
 	events, stopped := m.Watch()
 	defer stopped()
 	await(t, m, events, "loop", func(h launcher.Health) bool { return h.GivenUp })
 	got := gather(t, registry(t, m))
 	if got["events_missed_total"] == 0 {
-		t.Errorf("of %v ends no event was missed", got["ends_total loop crashed"])
+		t.Errorf("no event was missed after %v ends", got["ends_total loop crashed"])
 	}
-	equal(t, "ends", got["ends_total loop crashed"], 350.0)
+	testkit.Equal(t, "ends", got["ends_total loop crashed"], 350.0)
 }
 
-// What Prometheus does, to the end of the last process.
-func TestScrape(t *testing.T) {
+// The metrics can be scraped over HTTP until the last process has ended.
+func TestServe_AnswersUntilLastProcessEnds(t *testing.T) {
 	m := launch(t, runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "400ms"))
 	if err := m.Ready(soon(t)); err != nil {
 		t.Fatal(err)
@@ -227,29 +229,29 @@ func TestScrape(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(addr.String(), "127.0.0.1:") {
-		t.Errorf("an address without a host is %s", addr)
+		t.Errorf("an address without a host listens on %s", addr)
 	}
 	url := "http://" + addr.String() + "/metrics"
 	first := scrape(t, url)
-	equal(t, "ready", first["ready_processes web"], 1.0)
+	testkit.Equal(t, "ready", first["ready_processes web"], 1.0)
 
 	events, done := m.Watch()
 	defer done()
 	completion := m.Shutdown()
 	await(t, m, events, "web", func(h launcher.Health) bool { return h.Processes[0].State.Stopping() })
 	during := scrape(t, url)
-	equal(t, "stopping", during["processes web shutdown_requested"]+during["processes web draining"]+during["processes web blocked"], 1.0)
+	testkit.Equal(t, "stopping", during["processes web shutdown_requested"]+during["processes web draining"]+during["processes web blocked"], 1.0)
 	if during["stopping_longest_seconds web"] <= 0 {
-		t.Errorf("nobody is stopping: %v", during)
+		t.Errorf("no process is stopping: %v", during)
 	}
 	if err := completion.Wait(soon(t)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := http.Get(url); err == nil {
-		t.Error("it is served after the end of the launcher")
+		t.Error("the metrics are still served after the launcher has ended")
 	}
 	if _, err := metrics.Serve(m, ":0"); err == nil {
-		t.Error("it can be served after the end of the launcher")
+		t.Error("Serve succeeds after the launcher has ended")
 	}
 }
 
@@ -272,24 +274,24 @@ func scrape(t *testing.T, url string) map[string]float64 {
 	}
 	for _, want := range []string{"go_goroutines", "swansong_launcher_build_info"} {
 		if families[want] == nil {
-			t.Errorf("there is no %s", want)
+			t.Errorf("the scrape has no %s", want)
 		}
 	}
 	return values(slices.Collect(maps.Values(families)))
 }
 
-func TestBadAddresses(t *testing.T) {
+func TestServe_RefusesInvalidAddresses(t *testing.T) {
 	m := launch(t, runners("web", 1))
 	for address, want := range map[string]string{"9464": "host:port", "127.0.0.1:none": "port", "192.0.2.1:9464": "listen"} {
 		if _, err := metrics.Serve(m, address); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, which does not say %q", address, err, want)
+			t.Errorf("%s: got %v, want it to contain %q", address, err, want)
 		}
 	}
 	if _, err := metrics.New(nil); err == nil {
-		t.Error("a collector of no launcher")
+		t.Error("New accepts a nil Manager")
 	}
 	if _, err := metrics.Serve(nil, ":0"); err == nil {
-		t.Error("a server of no launcher")
+		t.Error("Serve accepts a nil Manager")
 	}
 	c, err := metrics.New(m)
 	if err != nil {
@@ -300,6 +302,6 @@ func TestBadAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := reg.Register(c); err == nil {
-		t.Error("it can be registered twice")
+		t.Error("the collector can be registered twice")
 	}
 }

@@ -14,27 +14,29 @@ import (
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// DefaultAddress is where [Serve] serves when it is not told.
+// DefaultAddress is the address of [Serve] if none is given.
 const DefaultAddress = "127.0.0.1:9464"
 
-// What a scrape may take. A client that is slower than that has something else in mind.
+// Limits of scrapes. They prevent slow clients from holding connections open.
 const (
 	headerTimeout = 5 * time.Second
 	writeTimeout  = 30 * time.Second
 	idleTimeout   = 2 * time.Minute
-	lastScrape    = time.Second // for one that is under way when everything is over
+	stopTimeout   = time.Second // time that pending scrapes have when the launcher ends
 	maxHeader     = 16 << 10
-	maxScrapes    = 8 // at once; more get a 503
+	maxScrapes    = 8 // concurrent scrapes; further requests are answered with status 503
 )
 
-// Serve serves the metrics of a launcher, and those of Go and of its process, at http://address/metrics. It returns at once,
-// with the address that a port 0 has become.
+// Serve serves the metrics of a launcher, of the Go runtime and of the launcher's process at
+// http://address/metrics. It returns at once, with the actual address, which has the chosen port in
+// place of port 0.
 //
-// Anybody who can connect can read them: groups' names, and how they are. So an address without a host, such as ":9464", is
-// 127.0.0.1; for other machines, name an address that they reach, or 0.0.0.0. Empty is [DefaultAddress].
+// Every client that can connect can read the names and the state of the groups. Therefore an
+// address without a host, such as ":9464", means 127.0.0.1. To serve other machines, give an
+// address that they can reach, or 0.0.0.0. An empty address means [DefaultAddress].
 //
-// The last process's end can be scraped, too: the server is part of the launcher's drain, and ends when the groups are
-// empty.
+// The server is part of the launcher's drain, and stops when all groups are empty, so the end of
+// the last process can be scraped.
 func Serve(m *launcher.Manager, address string) (net.Addr, error) {
 	own, err := New(m)
 	if err != nil {
@@ -48,7 +50,7 @@ func Serve(m *launcher.Manager, address string) (net.Addr, error) {
 	}
 	host, port, err := net.SplitHostPort(cmp.Or(address, DefaultAddress))
 	if err != nil {
-		return nil, fmt.Errorf("metrics: the address has to be host:port, as in %s: %w", DefaultAddress, err)
+		return nil, fmt.Errorf("metrics: the address must be host:port, such as %s: %w", DefaultAddress, err)
 	}
 	held, ok := m.Scope().TryGuard()
 	if !ok {
@@ -65,13 +67,14 @@ func Serve(m *launcher.Manager, address string) (net.Addr, error) {
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
 	served := make(chan struct{})
 	go func() { defer close(served); srv.Serve(ln) }()
-	// Events end with the last process. The scope's own end would be too late: it waits for this server.
+	// The channel of events is closed when the last process has ended. Waiting for the completion
+	// of the scope would never end, because the scope waits for this server.
 	events, _ := m.Watch()
 	go func() {
 		defer held.Release()
 		for range events {
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), lastScrape)
+		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
 		if srv.Shutdown(ctx) != nil {
 			srv.Close()

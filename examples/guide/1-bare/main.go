@@ -1,4 +1,4 @@
-// Command 1-bare is where most services begin.
+// Command 1-bare is an HTTP service that does not handle signals.
 package main
 
 import (
@@ -13,7 +13,7 @@ func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "where to listen")
 	flag.Parse()
 	http.HandleFunc("GET /hello", func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(200 * time.Millisecond) // a database, say
+		time.Sleep(200 * time.Millisecond) // stands for a database query
 		fmt.Fprintln(w, "hello")
 	})
 	log.Fatal(http.ListenAndServe(*addr, nil))

@@ -1,4 +1,4 @@
-// Command 2-drain answers every request before it ends.
+// Command 2-drain is an HTTP service that answers every request before it exits.
 package main
 
 import (
@@ -23,7 +23,7 @@ func main() {
 	if err != nil {
 		log.Print(err)
 	}
-	os.Exit(graceful.ExitCode(err)) // the only os.Exit: what run defers has run
+	os.Exit(graceful.ExitCode(err)) // run has returned, so its deferred calls have run
 }
 
 func run(addr string) error {

@@ -1,4 +1,5 @@
-// Command 3-work finishes what its handlers have left to others.
+// Command 3-work is an HTTP service that finishes the background work of its handlers before it
+// exits.
 package main
 
 import (
@@ -34,15 +35,17 @@ func run(addr string) error {
 		}
 		mux := http.NewServeMux()
 		mux.HandleFunc("POST /signup", func(w http.ResponseWriter, r *http.Request) {
-			// The answer does not wait for the mail, but the end of the program does. r.Context() would end with the answer.
+			// The response does not wait for the mail, but the program does before it exits.
+			// r.Context() is the wrong context for the mail: it is cancelled after the response.
 			scope, _ := ctxshutdown.FromContext(r.Context())
 			mail := func(ctx context.Context) { sendMail(ctx, "welcome") }
 			if !scope.Go(mail) {
-				mail(scope.Work()) // told to stop: nothing new is begun, so before the answer
+				mail(scope.Work()) // the scope was stopped: send the mail before the response
 			}
 			fmt.Fprintln(w, "welcome")
 		})
-		// What comes back again and again asks whether to go on. Its last round is always whole.
+		// A periodic job checks s between two runs. A stop does not interrupt a run, because ctx is
+		// s.Work().
 		s.Go(func(ctx context.Context) {
 			for ctxshutdown.Sleep(s, time.Minute) {
 				sendMail(ctx, "news")
@@ -54,7 +57,7 @@ func run(addr string) error {
 }
 
 func sendMail(ctx context.Context, what string) {
-	if !ctxshutdown.Sleep(ctx, 200*time.Millisecond) { // SMTP, say; ctx ends if the drain is cut short
+	if !ctxshutdown.Sleep(ctx, 200*time.Millisecond) { // stands for SMTP; ctx ends if the drain is cut short
 		log.Printf("mail not sent: %s", what)
 		return
 	}

@@ -1,4 +1,5 @@
-// Command 4-order stops its parts one after another: the server first, then the queue, then the file.
+// Command 4-order is an HTTP service that stops its parts in order: first the server, then the
+// writer that empties the queue into a file.
 package main
 
 import (
@@ -21,7 +22,7 @@ import (
 
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "where to listen")
-	name := flag.String("file", os.DevNull, "where the events go")
+	name := flag.String("file", os.DevNull, "the file that events are written to")
 	flag.Parse()
 	err := run(*addr, *name)
 	if err != nil {
@@ -37,11 +38,12 @@ func run(addr, name string) error {
 	}
 	defer file.Close()
 	return graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
-		ln, err := net.Listen("tcp", addr) // what can fail comes before what has to be stopped
+		ln, err := net.Listen("tcp", addr) // may fail, so do it before creating stages that must be stopped
 		if err != nil {
 			return err
 		}
-		// The stages derive from Work: the stop does not reach them by itself, InOrder tells them one by one.
+		// The stages derive from Work and not from s: a stop of s does not reach them.
+		// InOrder stops them one by one.
 		web, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("web"))
 		store, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("store"))
 
@@ -56,7 +58,7 @@ func run(addr, name string) error {
 			select {
 			case queue <- string(body):
 				w.WriteHeader(http.StatusAccepted)
-			case <-r.Context().Done(): // the client has gone, or the drain was cut short
+			case <-r.Context().Done(): // the client has disconnected, or the drain was cut short
 			}
 		})
 		store.Go(func(context.Context) { write(store, file, queue) })
@@ -65,13 +67,14 @@ func run(addr, name string) error {
 		served := make(chan error, 1)
 		go func() {
 			served <- httpdrain.Serve(web, &http.Server{Handler: mux}, ln)
-			s.Shutdown() // should the listener have failed
+			s.Shutdown() // if the listener has failed, stop the other stages too
 		}()
 		return errors.Join(graceful.InOrder(s, web, store), <-served)
 	})
 }
 
-// write writes what is in the queue once in a while, and a last time when nobody is left who could add to it.
+// write writes the events in the queue to the file once a second until ctx ends, and then a last
+// time. By then the server has drained, so no more events arrive.
 func write(ctx context.Context, file io.Writer, queue chan string) {
 	for more := true; more; {
 		more = ctxshutdown.Sleep(ctx, time.Second)

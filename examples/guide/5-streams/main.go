@@ -1,4 +1,4 @@
-// Command 5-streams says goodbye to those who would never leave by themselves.
+// Command 5-streams is an HTTP service whose streams send a last event and end when it is stopped.
 package main
 
 import (
@@ -50,10 +50,10 @@ func clock(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).Flush()
 		select {
 		case <-tick.C:
-		case <-scope.Done(): // told to stop, while r.Context lives on: there is time for a last word
+		case <-scope.Done(): // the service is stopped; r.Context() is not done, so an event can be sent
 			fmt.Fprint(w, "event: bye\nretry: 1000\ndata: back in a second\n\n")
 			return
-		case <-r.Context().Done(): // the client has gone
+		case <-r.Context().Done(): // the client has disconnected
 			return
 		}
 	}

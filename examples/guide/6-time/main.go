@@ -1,4 +1,5 @@
-// Command 6-time has work that takes longer than a drain usually may.
+// Command 6-time is an HTTP service that asks for more time when a request takes longer than the
+// drain may take.
 package main
 
 import (
@@ -40,25 +41,26 @@ func run(addr string) error {
 }
 
 const (
-	rows  = 10
-	takes = 200 * time.Millisecond // a row
+	rows    = 10
+	rowTime = 200 * time.Millisecond
 )
 
+// export sends the rows one by one.
 func export(w http.ResponseWriter, r *http.Request) {
-	ctx := r.Context() // on the hard tier: it ends when the drain is cut short, and when the client goes away
+	ctx := r.Context() // ends when the drain is cut short, and when the client disconnects
 	scope, _ := ctxshutdown.FromContext(ctx)
-	stopped, asked := scope.Done(), false
+	stopped, extended := scope.Done(), false
 	for i := range rows {
 		select {
 		case <-stopped:
-			if !asked { // once: it is the most that is left to do
-				asked = true
-				granted := graceful.Extend(ctx, time.Duration(rows-i)*4*takes, "an export")
+			if !extended { // ask once: the time for all remaining rows, with a margin
+				extended = true
+				granted := graceful.Extend(ctx, time.Duration(rows-i)*4*rowTime, "an export")
 				log.Printf("extension granted: %v", granted > 0)
 			}
 		default:
 		}
-		if !ctxshutdown.Sleep(ctx, takes) {
+		if !ctxshutdown.Sleep(ctx, rowTime) {
 			log.Printf("export cut short after %d rows: %v", i, context.Cause(ctx))
 			return
 		}

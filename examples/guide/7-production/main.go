@@ -1,4 +1,4 @@
-// Command 7-production can be looked at and deployed.
+// Command 7-production is an HTTP service with probes, a debug page and logs, ready to be deployed.
 package main
 
 import (
@@ -19,8 +19,8 @@ import (
 
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "where to listen")
-	admin := flag.String("admin", "127.0.0.1:9090", "where to listen for probes and for the curious")
-	delay := flag.Duration("lame-duck", 0, "how long to go on after a signal, so that load balancers notice")
+	admin := flag.String("admin", "127.0.0.1:9090", "where to listen for probes and the debug page")
+	delay := flag.Duration("lame-duck", 0, "how long to keep serving after a signal, so that load balancers notice")
 	flag.Parse()
 	err := run(*addr, *admin, *delay)
 	if err != nil {
@@ -34,17 +34,17 @@ func run(addr, admin string, delay time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer probes.Close() // after the drain: probes and the page are answered until the very end
+	defer probes.Close() // after the drain, so that probes and the debug page are available until then
 	return graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		mux := http.NewServeMux()
 		mux.HandleFunc("GET /hello", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello") })
 
-		watch := http.NewServeMux()
-		watch.Handle("GET /readyz", httpdrain.Ready(s))
-		watch.Handle("GET /livez", httpdrain.Live(s))
-		watch.Handle("GET /debug/shutdown", httpdrain.Debug(s))
+		adminMux := http.NewServeMux()
+		adminMux.Handle("GET /readyz", httpdrain.Ready(s))
+		adminMux.Handle("GET /livez", httpdrain.Live(s))
+		adminMux.Handle("GET /debug/shutdown", httpdrain.Debug(s))
 		go func() {
-			if err := http.Serve(probes, watch); !errors.Is(err, net.ErrClosed) {
+			if err := http.Serve(probes, adminMux); !errors.Is(err, net.ErrClosed) {
 				slog.Error("probes", "err", err)
 			}
 		}()
@@ -54,12 +54,12 @@ func run(addr, admin string, delay time.Duration) error {
 			return err
 		}
 		slog.Info("serving", "addr", ln.Addr().String(), "admin", probes.Addr().String())
-		graceful.Ready(s) // systemd: READY=1
+		graceful.Ready(s) // sends READY=1 to systemd
 		return httpdrain.Serve(s, &http.Server{Handler: mux}, ln, httpdrain.WithLogger(slog.Default()))
 	},
 		graceful.WithLameDuck(delay),
 		graceful.WithLogger(slog.Default()),
-		graceful.WithScope(ctxshutdown.WithTrace()), // reports name lines and ages, for 0.1 µs a guard
+		graceful.WithScope(ctxshutdown.WithTrace()), // adds lines and ages to reports, for about 0.5 µs a guard
 		graceful.WithPreStop("deregister", func(context.Context) error { return nil }),
 	)
 }

@@ -1,4 +1,4 @@
-// Package outbox sends mails in the background. It is a package, and no program, because its point is its test.
+// Package outbox sends mails in the background. Step 8 of docs/guide.md tests it at every stop.
 package outbox
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// An Outbox sends the mails that it has accepted, those that wait when the scope is told to stop too.
+// An Outbox sends every mail that it has accepted, even if its scope is stopped in between.
 type Outbox struct {
 	scope *ctxshutdown.Swansong
 	send  func(ctx context.Context, text string)
@@ -16,10 +16,10 @@ type Outbox struct {
 
 type mail struct {
 	text  string
-	guard *ctxshutdown.Guard // held until it has been sent
+	guard *ctxshutdown.Guard // held until the mail is sent
 }
 
-// New returns an outbox with so many workers, which end with the drain of scope.
+// New returns an outbox with the given number of workers. They end with the Work context of scope.
 func New(scope *ctxshutdown.Swansong, workers int, send func(ctx context.Context, text string)) *Outbox {
 	o := &Outbox{scope: scope, send: send, mails: make(chan mail)}
 	for range workers {
@@ -28,7 +28,7 @@ func New(scope *ctxshutdown.Swansong, workers int, send func(ctx context.Context
 	return o
 }
 
-// Accept waits for a worker, and reports whether the mail is going to be sent.
+// Accept waits for a free worker, and reports whether the mail will be sent.
 func (o *Outbox) Accept(text string) bool {
 	g, ok := o.scope.TryGuard()
 	if !ok {

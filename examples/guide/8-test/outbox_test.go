@@ -19,7 +19,7 @@ func TestOutbox(t *testing.T) {
 	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 		var sent, accepted atomic.Int32
 		box := outbox.New(s, 2, func(context.Context, string) {
-			time.Sleep(time.Millisecond) // costs nothing here
+			time.Sleep(time.Millisecond) // takes no real time in a bubble
 			sent.Add(1)
 		})
 		for range 5 {
@@ -28,9 +28,9 @@ func TestOutbox(t *testing.T) {
 			}
 			time.Sleep(300 * time.Microsecond)
 		}
-		return func() { // everything has drained: this is when the process would exit
+		return func() { // called after the drain, when a program would exit
 			if sent.Load() != accepted.Load() {
-				t.Errorf("%d of %d accepted mails are sent", sent.Load(), accepted.Load())
+				t.Errorf("%d of %d accepted mails were sent", sent.Load(), accepted.Load())
 			}
 		}
 	})

@@ -1,6 +1,6 @@
-// Command measure compares httpdrain.Serve with net/http alone: what 50 shutdowns under load lose, how long after the last
-// connection's end the drain returns, for each protocol, and the throughput. Both ways take turns, in one process together
-// with the clients.
+// Command measure compares httpdrain.Serve with net/http alone, for each protocol: how many
+// requests are lost in shutdowns under load, how long after the last connection's end the drain
+// returns, and the throughput. The two take turns in one process, together with the clients.
 //
 //	go run ./httpdrain/internal/measure [-shutdowns 50] [-rounds 31] [-write]
 package main
@@ -18,7 +18,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,24 +25,23 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/httpdrain"
-	"github.com/swansong-go/swansong/internal/machine"
+	"github.com/swansong-go/swansong/internal/figures"
 )
 
 func main() {
 	shutdowns := flag.Int("shutdowns", 50, "shutdowns under load, each way")
 	rounds := flag.Int("rounds", 31, "rounds of latency and throughput, each way")
-	write := flag.Bool("write", false, "also write docs/httpdrain.md")
+	write := flag.Bool("write", false, "also write docs/measured/httpdrain-figures.md")
 	flag.Parse()
-	log.SetOutput(io.Discard) // of servers whose handshakes are cut off
-	var page strings.Builder
-	w := io.MultiWriter(os.Stdout, &page)
-	fmt.Fprintf(w, "Measured %s on %s.\n\n", time.Now().Format(time.DateOnly), machine.String())
+	log.SetOutput(io.Discard) // do not print the failed handshakes that net/http logs
+	w := figures.NewPage("docs/measured/httpdrain-figures.md", head)
+	fmt.Fprintf(w, "%s.\n\n", figures.Origin())
 	lost(w, *shutdowns)
 	latency(w, *rounds)
 	throughput(w, 32**rounds)
 	if *write {
-		if err := os.WriteFile("docs/httpdrain.md", []byte(head+page.String()), 0o666); err != nil {
-			fmt.Fprintln(os.Stderr, "measure: run it from the root of the repository:", err)
+		if err := w.Save(); err != nil {
+			fmt.Fprintln(os.Stderr, "measure:", err)
 			os.Exit(1)
 		}
 	}
@@ -55,29 +53,29 @@ Produced by ` + "`make bench`" + `; do not edit. See the documentation of the pa
 
 `
 
-// A way is a running server.
-type way struct {
+// A running is a server that is drained by httpdrain or shut down by net/http.
+type running struct {
 	addr string
-	stop func()        // tells it to stop
-	done chan struct{} // closed when it has stopped
+	stop func()        // begins the shutdown and returns
+	done chan struct{} // closed when the server has stopped
 }
 
 const (
-	ours   = "httpdrain"
-	theirs = "Shutdown"
+	httpdrainServe = "httpdrain"
+	netHTTP        = "Shutdown"
 )
 
-var ways = []string{ours, theirs}
+var ways = []string{httpdrainServe, netHTTP}
 
-// serve starts srv one way or the other.
-func serve(how string, srv *http.Server, opts ...httpdrain.Option) *way {
+// serve starts srv with httpdrain or with net/http alone: how is httpdrainServe or netHTTP.
+func serve(how string, srv *http.Server, opts ...httpdrain.Option) *running {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}
-	w := &way{addr: ln.Addr().String(), done: make(chan struct{})}
+	w := &running{addr: ln.Addr().String(), done: make(chan struct{})}
 	secure := srv.TLSConfig != nil
-	if how == ours {
+	if how == httpdrainServe {
 		s := ctxshutdown.New(context.Background())
 		w.stop = func() { s.Shutdown() }
 		go func() {
@@ -109,26 +107,26 @@ func serve(how string, srv *http.Server, opts ...httpdrain.Option) *way {
 	return w
 }
 
-// What clients saw of the requests in a shutdown.
+// A tally counts the outcomes of requests, as the clients see them.
 type tally struct{ started, lost, refused, goAway atomic.Int64 }
 
 const clients = 50
 
 func lost(w io.Writer, shutdowns int) {
 	fmt.Fprintf(w, "## Lost\n\n%d shutdowns each way, under the load of %d clients. Lost: bytes were sent on an established connection and no complete\n"+
-		"response came back. What GOAWAY refuses was not carried out, which the client knows.\n\n", shutdowns, clients)
+		"response came back. A request refused by a GOAWAY was not processed, and the client knows that.\n\n", shutdowns, clients)
 	fmt.Fprintf(w, "| load | way | requests | lost | refused | refused by GOAWAY | drain, median |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, load := range []struct {
 		name string
 		make func(http.Handler) *http.Server
-		run  func(*way, *tally)
+		run  func(*running, *tally)
 	}{
-		{"HTTP/1.1 keep-alive POST, raw sockets", plain, func(w *way, t *tally) { rawClient(w, nil, t) }},
-		{"HTTP/1.1 keep-alive POST over TLS, raw sockets", secure, func(w *way, t *tally) { rawClient(w, insecure, t) }},
-		{"HTTP/2 over TLS, net/http", secure, func(w *way, t *tally) { libraryClient(w, "h2", t) }},
-		{"h2c, net/http", cleartext2, func(w *way, t *tally) { libraryClient(w, "h2c", t) }},
+		{"HTTP/1.1 keep-alive POST, raw sockets", plain, func(w *running, t *tally) { rawClient(w, nil, t) }},
+		{"HTTP/1.1 keep-alive POST over TLS, raw sockets", secure, func(w *running, t *tally) { rawClient(w, insecure, t) }},
+		{"HTTP/2 over TLS, net/http", secure, func(w *running, t *tally) { libraryClient(w, "h2", t) }},
+		{"h2c, net/http", cleartext2, func(w *running, t *tally) { libraryClient(w, "h2c", t) }},
 	} {
-		totals := map[string]*tally{ours: {}, theirs: {}}
+		totals := map[string]*tally{httpdrainServe: {}, netHTTP: {}}
 		times := map[string][]float64{}
 		for range shutdowns {
 			for _, how := range ways {
@@ -155,15 +153,16 @@ func lost(w io.Writer, shutdowns int) {
 		}
 		for _, how := range ways {
 			t := totals[how]
-			fmt.Fprintf(w, "| %s | %s | %d | %d | %d | %d | %.1f ms |\n", load.name, how, t.started.Load(), t.lost.Load(), t.refused.Load(), t.goAway.Load(), median(times[how])/1e6)
+			fmt.Fprintf(w, "| %s | %s | %d | %d | %d | %d | %.1f ms |\n", load.name, how, t.started.Load(), t.lost.Load(), t.refused.Load(), t.goAway.Load(), figures.Median(times[how])/1e6)
 		}
 	}
 }
 
 const post = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n\r\nbody"
 
-// rawClient never sends a request twice.
-func rawClient(w *way, config *tls.Config, t *tally) {
+// rawClient sends requests on one connection after another until it cannot connect any more. It
+// never sends a request twice.
+func rawClient(w *running, config *tls.Config, t *tally) {
 	for {
 		conn, err := net.Dial("tcp", w.addr)
 		if err != nil {
@@ -172,7 +171,7 @@ func rawClient(w *way, config *tls.Config, t *tally) {
 		}
 		if config != nil {
 			tc := tls.Client(conn, config)
-			if tc.Handshake() != nil { // nothing of a request has been sent
+			if tc.Handshake() != nil { // no request was sent
 				conn.Close()
 				t.refused.Add(1)
 				continue
@@ -200,13 +199,15 @@ func rawClient(w *way, config *tls.Config, t *tally) {
 	}
 }
 
-// libraryClient posts what net/http may not send again by itself, over a connection of its own.
-func libraryClient(w *way, protocol string, t *tally) {
+// libraryClient sends requests that net/http cannot repeat, on one connection at a time, until it
+// cannot connect any more.
+func libraryClient(w *running, protocol string, t *tally) {
 	c, url := client(w, protocol)
 	defer c.CloseIdleConnections()
 	for {
 		t.started.Add(1)
-		req, _ := http.NewRequest("POST", url, struct{ io.Reader }{strings.NewReader("body")}) // no GetBody
+		// The request has no GetBody, so net/http cannot send it a second time.
+		req, _ := http.NewRequest("POST", url, struct{ io.Reader }{strings.NewReader("body")})
 		resp, err := c.Do(req)
 		if err == nil {
 			_, err = io.Copy(io.Discard, resp.Body)
@@ -227,7 +228,7 @@ func libraryClient(w *way, protocol string, t *tally) {
 	}
 }
 
-func client(w *way, protocol string) (*http.Client, string) {
+func client(w *running, protocol string) (*http.Client, string) {
 	tr := &http.Transport{Protocols: new(http.Protocols), TLSClientConfig: insecure.Clone(), MaxConnsPerHost: 1}
 	url := "http://" + w.addr
 	switch protocol {
@@ -267,10 +268,11 @@ func cleartext2(h http.Handler) *http.Server {
 	return srv
 }
 
-// latency measures, from the client's side, a stop in the middle of a request that ends 20 ms later.
+// latency stops a server during a request that ends 20 ms later. It measures how late the client
+// gets the response, and how long after the end of the client's connection the drain returns.
 func latency(w io.Writer, rounds int) {
-	fmt.Fprintf(w, "\n## How long it takes\n\nA stop in the middle of a request that ends 20 ms after it: medians (largest) of %d.\n\n", rounds)
-	fmt.Fprintf(w, "| client | way | answered after its time | drain returns after the client's connection has ended |\n| --- | --- | ---: | ---: |\n")
+	fmt.Fprintf(w, "\n## How long it takes\n\nA stop during a request that ends 20 ms later: medians (largest) of %d.\n\n", rounds)
+	fmt.Fprintf(w, "| client | way | response later than 20 ms by | drain returns after the end of the client's connection by |\n| --- | --- | ---: | ---: |\n")
 	const lasts = 20 * time.Millisecond
 	for _, p := range []struct {
 		name, protocol string
@@ -280,8 +282,8 @@ func latency(w io.Writer, rounds int) {
 		answered, returned := map[string][]float64{}, map[string][]float64{}
 		for range rounds {
 			for _, how := range ways {
-				if how == theirs && p.protocol == "hijack" {
-					continue // not waited for
+				if how == netHTTP && p.protocol == "hijack" {
+					continue // http.Server.Shutdown does not wait for hijacked connections
 				}
 				entered, leave := make(chan struct{}), make(chan struct{})
 				w := serve(how, p.make(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -304,11 +306,11 @@ func latency(w io.Writer, rounds int) {
 				})))
 				c, url := client(w, p.protocol)
 				var ended, at time.Time
-				over := make(chan struct{})
+				noticed := make(chan struct{})
 				dial := new(net.Dialer).DialContext
 				c.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					nc, err := dial(ctx, network, addr)
-					return &watchedConn{Conn: nc, ended: &ended, over: over}, err
+					return &watchedConn{Conn: nc, ended: &ended, noticed: noticed}, err
 				}
 				done := make(chan struct{})
 				go func() {
@@ -331,7 +333,7 @@ func latency(w io.Writer, rounds int) {
 				<-w.done
 				back := time.Now()
 				<-done
-				<-over
+				<-noticed
 				c.CloseIdleConnections()
 				answered[how] = append(answered[how], float64(at.Sub(released)))
 				returned[how] = append(returned[how], float64(back.Sub(ended)))
@@ -345,12 +347,12 @@ func latency(w io.Writer, rounds int) {
 	}
 }
 
-// A watchedConn notes when the connection has ended, for the client.
+// A watchedConn records when the client noticed that the connection was closed.
 type watchedConn struct {
 	net.Conn
-	once  sync.Once
-	ended *time.Time
-	over  chan struct{}
+	once    sync.Once
+	ended   *time.Time
+	noticed chan struct{}
 }
 
 func (c *watchedConn) Read(b []byte) (int, error) {
@@ -363,15 +365,8 @@ func (c *watchedConn) Read(b []byte) (int, error) {
 
 func (c *watchedConn) Close() error { c.end(); return c.Conn.Close() }
 
-func (c *watchedConn) end() { c.once.Do(func() { *c.ended = time.Now(); close(c.over) }) }
-
-func median(xs []float64) float64 { return quantile(xs, 0.5) }
-
-func quantile(xs []float64, q float64) float64 {
-	s := slices.Sorted(slices.Values(xs))
-	return s[int(q*float64(len(s)-1)+0.5)]
-}
+func (c *watchedConn) end() { c.once.Do(func() { *c.ended = time.Now(); close(c.noticed) }) }
 
 func spread(xs []float64) string {
-	return fmt.Sprintf("%.2f ms (%.2f)", median(xs)/1e6, quantile(xs, 1)/1e6)
+	return fmt.Sprintf("%.2f ms (%.2f)", figures.Median(xs)/1e6, figures.Quantile(xs, 1)/1e6)
 }

@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestRatio(t *testing.T) {
+func TestRatio_MarksMissedTarget(t *testing.T) {
 	for _, test := range []struct {
 		ratios []float64
 		want   string

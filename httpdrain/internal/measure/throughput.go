@@ -11,29 +11,32 @@ import (
 	"net"
 	"net/http"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/swansong-go/swansong/internal/figures"
 )
 
-// least is the throughput that a service is meant to keep, of what it has without httpdrain.
-const least = 0.97
+// minRatio is the least acceptable throughput, as a fraction of the throughput of net/http alone.
+const minRatio = 0.97
 
-// ratio prints the ratios of all rounds, and says when they are too low by what is printed.
+// ratio formats the median and the quartiles of ratios. It marks a median that is below minRatio
+// when rounded to the digits that are printed.
 func ratio(all []float64) string {
-	return mark(median(all), fmt.Sprintf(" (%.3f–%.3f)", quantile(all, .25), quantile(all, .75)))
+	return mark(figures.Median(all), fmt.Sprintf(" (%.3f–%.3f)", figures.Quantile(all, .25), figures.Quantile(all, .75)))
 }
 
 func mark(r float64, spread string) string {
 	cell := fmt.Sprintf("**%.3f**", r) + spread
-	if math.Round(1000*r) < math.Round(1000*least) {
+	if math.Round(1000*r) < math.Round(1000*minRatio) {
 		cell += ", **missed**"
 	}
 	return cell
 }
 
-// geometricMean is of the loads' medians: the noise of one of them is more than what is to be seen.
+// geometricMean combines the medians of all loads into one number, because the median of a single
+// load is too noisy.
 func geometricMean(medians []float64) float64 {
 	product := 1.0
 	for _, m := range medians {
@@ -42,10 +45,10 @@ func geometricMean(medians []float64) float64 {
 	return math.Pow(product, 1/float64(len(medians)))
 }
 
-// throughput has clients send requests over connections that they keep, for a slice of time.
+// throughput measures the requests per second of clients with keep-alive connections.
 func throughput(w io.Writer, rounds int) {
 	const slice = 25 * time.Millisecond
-	fmt.Fprintf(w, "\n## Throughput\n\nRequests a second: medians of %d interleaved rounds of %v, 16 connections, clients on the same machine.\nA ratio is meant to be %v or more; one that is not says *missed*. The processor time is what a request takes of it, client and kernel\nincluded, in proportion to net/http's: it varies less than the throughput, which is what is left of the machine.\n\n| load | httpdrain | net/http | ratio (middle half) | processor time | allocations | of net/http |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n", rounds, slice, least)
+	fmt.Fprintf(w, "\n## Throughput\n\nRequests a second: medians of %d interleaved rounds of %v, 16 connections, clients on the same machine.\nA ratio below %v is marked *missed*. The processor time is that of a request, including client and kernel, relative to\nnet/http. It varies less than the throughput, because other load on the machine does not change it.\n\n| load | httpdrain | net/http | ratio (middle half) | processor time | allocations | of net/http |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n", rounds, slice, minRatio)
 	small := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") })
 	type order struct {
 		ID    int      `json:"id"`
@@ -83,28 +86,24 @@ func throughput(w io.Writer, rounds int) {
 		}
 		rates, allocs, cpu := map[string][]float64{}, map[string][]float64{}, map[string][]float64{}
 		var ratios, cpuRatios []float64
-		for i := range rounds {
-			order := []string{ours, theirs}
-			if i%2 == 1 {
-				slices.Reverse(order)
-			}
+		for i, order := range figures.Rounds(rounds, ways...) {
 			for _, how := range order {
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				used := cpuTime()
+				used := figures.CPUTime()
 				requests, took := run[how](slice)
-				used = cpuTime() - used
+				used = figures.CPUTime() - used
 				runtime.ReadMemStats(&after)
 				rates[how] = append(rates[how], requests/took.Seconds())
 				cpu[how] = append(cpu[how], float64(used)/requests)
 				allocs[how] = append(allocs[how], float64(after.Mallocs-before.Mallocs)/requests)
 			}
-			ratios = append(ratios, rates[ours][i]/rates[theirs][i])
-			cpuRatios = append(cpuRatios, cpu[ours][i]/cpu[theirs][i])
+			ratios = append(ratios, rates[httpdrainServe][i]/rates[netHTTP][i])
+			cpuRatios = append(cpuRatios, cpu[httpdrainServe][i]/cpu[netHTTP][i])
 		}
-		fmt.Fprintf(w, "| %s | %.0f | %.0f | %s | %.3f | %.1f | %.1f |\n", load.name, median(rates[ours]), median(rates[theirs]),
-			ratio(ratios), median(cpuRatios), median(allocs[ours]), median(allocs[theirs]))
-		medians, cpuMedians = append(medians, median(ratios)), append(cpuMedians, median(cpuRatios))
+		fmt.Fprintf(w, "| %s | %.0f | %.0f | %s | %.3f | %.1f | %.1f |\n", load.name, figures.Median(rates[httpdrainServe]), figures.Median(rates[netHTTP]),
+			ratio(ratios), figures.Median(cpuRatios), figures.Median(allocs[httpdrainServe]), figures.Median(allocs[netHTTP]))
+		medians, cpuMedians = append(medians, figures.Median(ratios)), append(cpuMedians, figures.Median(cpuRatios))
 		for _, end := range ends {
 			end()
 		}
@@ -114,9 +113,9 @@ func throughput(w io.Writer, rounds int) {
 
 const get = "GET / HTTP/1.1\r\nHost: test\r\n\r\n"
 
-// generator returns a function that sends requests for some time and returns how many, and how long it took. What it allocates itself is
-// the same for both sides; for HTTP/1 it is nothing.
-func generator(w *way, config *tls.Config, h2 bool, ends *[]func()) func(time.Duration) (requests float64, took time.Duration) {
+// generator returns a function that sends requests for about the given time, and returns their
+// number and the exact time. It allocates the same for both servers, and nothing on HTTP/1.
+func generator(w *running, config *tls.Config, h2 bool, ends *[]func()) func(time.Duration) (requests float64, took time.Duration) {
 	const conns = 16
 	var each []func()
 	for range conns {
@@ -143,7 +142,7 @@ func generator(w *way, config *tls.Config, h2 bool, ends *[]func()) func(time.Du
 		buf := make([]byte, 64<<10)
 		request := []byte(get)
 		io.WriteString(conn, get)
-		size := 0 // of a response: they are all the same
+		size := 0 // length of a response, which is the same for all responses
 		for n, want := 0, -1; want < 0 || n < want; {
 			m, err := conn.Read(buf[n:])
 			if err != nil {
@@ -156,7 +155,7 @@ func generator(w *way, config *tls.Config, h2 bool, ends *[]func()) func(time.Du
 					panic(err)
 				}
 				want = i + 4 + int(resp.ContentLength)
-				if resp.ContentLength < 0 { // chunked
+				if resp.ContentLength < 0 { // the response is chunked
 					for !bytes.HasSuffix(buf[:n], []byte("\r\n0\r\n\r\n")) {
 						m, err := conn.Read(buf[n:])
 						if err != nil {

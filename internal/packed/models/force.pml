@@ -1,52 +1,53 @@
-/* A child under a Work context: 1 is sealed with the root, but its own signal is not given by the root's stop. Its guard
- * counts at the root, and its own channel stays open however empty it is. STOP stops the root. FORCE implies that; it
- * also gives the child's signal and stops it, or (WALK_ONLY) leaves it alone, and ends the Work of whoever is pinned
- * below the root. ASK has somebody ask the child for a channel, PINS has the child start a Work, and SWEEP tries to drop
- * it from the list, all at any time.
+/* A child whose context derives from Work, and Force. Node 1 is sealed together with the root, but the stop of the root
+ * does not signal it. Its guard counts at the root, and its own channel stays open although it is empty.
+ *
+ * STOP stops the root. FORCE stops the root, too; it also signals the child and stops it (not with WALK_ONLY), and ends
+ * the Work contexts of the nodes that it finds below the root. CALL_DONE calls Done of the child, WORK starts the Work of
+ * the child, which pins it, and SWEEP tries to unlink the child, all at any time. docs/internals/core.md#semantic-5
  */
-#include "node.pml"
+#include "protocol/node.pml"
 
-bit published; /* the child's Work is there for Force to find */
+bit published; /* Force can find the Work of the child */
 bit forced;
-byte through; /* of the two below */
+byte returnedCalls; /* of Force and of the start of Work */
 
-/* Work has ended once the Force and the start of it have returned, whoever came first, and guard or no guard. */
-inline returned() { d_step { through++; assert(through < 2 || ended[1]) } }
+/* Work must have ended once both Force and the start of Work have returned, in either order, even if a guard is held. */
+inline returned() { d_step { returnedCalls++; assert(returnedCalls < 2 || workEnded[1]) } }
 
 proctype guard() { VARS; acquire1(1); release1(1) }
 
-proctype asker() { VARS; byte c; Done(1, v1, c); assert(!closed[c] || given[1]) }
+proctype asker() { VARS; byte c; Done(1, v1, c); assert(!closed[c] || cancelled[1]) }
 
-proctype stopper() { VARS; given[0] = 1; stop0() }
+proctype stopper() { VARS; cancelled[0] = 1; stop0() }
 
 #ifdef SWEEP
 proctype sweeper() { VARS; sweep0() }
 #endif
 
-#ifdef PINS
+#ifdef WORK
 /* startWork */
 proctype worker() {
 	VARS;
 #ifdef CHECK_BEFORE_PIN
 	if
-	:: forced -> ended[1] = 1
+	:: forced -> workEnded[1] = 1
 	:: else
 	fi;
 #endif
 	published = 1;
-	or(1, PIN, v1);
+	or(1, PINNED, v1);
 	if
-	:: v1 & LOOSE -> join1(1)
+	:: v1 & UNLINKED -> link1(1)
 	:: else
 	fi;
 #ifndef CHECK_BEFORE_PIN
 	if
-	:: forced -> ended[1] = 1
+	:: forced -> workEnded[1] = 1
 	:: else
 	fi;
 #endif
 	if
-	:: COMPLETE(word[1]) -> ended[1] = 1
+	:: COMPLETE(word[1]) -> workEnded[1] = 1
 	:: else
 	fi;
 	returned()
@@ -57,17 +58,17 @@ proctype worker() {
 proctype force() {
 	VARS;
 	forced = 1;
-	d_step { given[0] = 1; given[1] = 1 }; /* a hard signal below, see try.pml for the cascade */
+	d_step { cancelled[0] = 1; cancelled[1] = 1 }; /* cancels the Work of the root; see tryguard.pml for the cascade */
 #ifndef WALK_ONLY
 	stop1(1);
 #endif
 	stop0();
 	d_step { mu[0] == 0 -> s1 = listed[1] };
 	if
-	:: s1 && published -> ended[1] = 1
+	:: s1 && published -> workEnded[1] = 1
 	:: else
 	fi;
-#ifdef PINS
+#ifdef WORK
 	returned()
 #endif
 }
@@ -76,10 +77,10 @@ proctype force() {
 init {
 	atomic {
 		begin();
-		publish(0);
-		publish(1);
+		createDone(0);
+		createDone(1);
 		run guard();
-#ifdef ASK
+#ifdef CALL_DONE
 		run asker();
 #endif
 #ifdef STOP
@@ -88,7 +89,7 @@ init {
 #ifdef SWEEP
 		run sweeper();
 #endif
-#ifdef PINS
+#ifdef WORK
 		run worker();
 #endif
 #ifdef FORCE
@@ -96,13 +97,13 @@ init {
 #endif
 	}
 	_nr_pr == 2;
-	assert(SETTLED && COMPLETE(word[0]) && closed[2]);
+	assert(ALL_EMPTY && COMPLETE(word[0]) && closed[2]);
 #ifdef FORCE
 #ifndef WALK_ONLY
 	assert(COMPLETE(word[1]));
 	allClosed();
 #endif
 #else
-	assert(!COMPLETE(word[1]) && !closed[3] && !ended[1])
+	assert(!COMPLETE(word[1]) && !closed[3] && !workEnded[1])
 #endif
 }

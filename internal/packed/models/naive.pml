@@ -1,8 +1,9 @@
-/* The specification's own algorithm (section 8), to show that the invariant is one that fails: the guard that takes a
- * word from zero walks up and increments the ancestors. Root and leaf, two guards, one stop.
+/* The published algorithm, which loses a guard: the guard that takes a counter from zero to one goes up and increments the
+ * ancestors. Root and leaf, two guards of the leaf, one stop of the root.
+ * docs/internals/counting.md#the-published-algorithm
  */
 short count[2];
-byte held;
+byte guards;
 bit stopped;
 
 proctype guard() {
@@ -12,8 +13,8 @@ proctype guard() {
 	:: v == 0 -> count[0]++
 	:: else
 	fi;
-	held++;
-	d_step { held--; count[1]--; v = count[1] };
+	guards++;
+	d_step { guards--; count[1]--; v = count[1] };
 	if
 	:: v == 0 -> count[0]--
 	:: else
@@ -24,7 +25,7 @@ proctype stopper() { stopped = 1 }
 
 active proctype monitor() {
 end:
-	d_step { (stopped && held && count[0] == 0) -> assert(false) }
+	d_step { (stopped && guards && count[0] == 0) -> assert(false) }
 }
 
 init { atomic { run guard(); run guard(); run stopper() } }

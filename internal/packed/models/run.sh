@@ -1,6 +1,11 @@
 #!/usr/bin/env bash
-# Checks the models, two at a time: one line per run. Fails where a model that must hold does not, or a control that
-# must not hold does.
+# Checks the models, two at a time, and prints one line for each run. It fails if a model that must hold does not hold, or
+# if a control, which must fail, holds. With arguments, it checks only the runs that contain all of them:
+#
+#	./run.sh announce NO_RECHECK
+#
+# If a run does not end as it should, and always with KEEP=1, the directory of the run is kept, with Spin's verifier and
+# the trail of an error. docs/internals/debugging.md#spin explains how to read a trail.
 set -euo pipefail
 
 if ! command -v spin >/dev/null; then
@@ -11,7 +16,7 @@ fi
 
 models=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rmdir "$work" 2>/dev/null || true' EXIT
 export models work
 
 # one WANT MODEL [DEFINE...]: WANT is holds or fails.
@@ -20,18 +25,17 @@ one() {
 	shift 2
 	local dir result states seconds start
 	dir=$(mktemp -d -p "$work")
-	cp "$models"/*.pml "$dir"
+	cp -r "$models"/*.pml "$models"/protocol "$dir"
 	cd "$dir"
 	start=$(date +%s%N)
-	# Optimizing the verifier takes gcc ten seconds for each of the larger models, and saves less than that where the
-	# search is short.
+	# Optimizing the verifier takes gcc ten seconds for each of the larger models. That pays only if the search is long.
 	local optimize=-O0
 	case "$want $model $*" in
 	*GUARDS=1*) ;;
-	"holds line "* | "holds done "* | "holds fold "* | "holds warn "*) optimize=-O2 ;;
+	"holds announce "* | "holds completion "* | "holds stripes "* | "holds warning "*) optimize=-O2 ;;
 	esac
-	# States are kept as they are: to compress them (COLLAPSE) takes half the memory and a third more time.
-	# The result is read from what pan prints: spin and pan exit with 0 in almost every case.
+	# States are not compressed: COLLAPSE would take half the memory, but a third more time.
+	# The exit codes of spin and pan are 0 in almost every case, so the result is read from the output of pan.
 	{ spin -a "$@" "$model.pml" && gcc $optimize -w -DSAFETY -DSFH -DMEMLIM=6000 -o pan pan.c && ./pan -n -m1000000; } >out 2>&1 || true
 	if grep -Eq 'search not completed|Search not completed|max search depth too small|out of memory|memory limit' out && ! grep -q 'errors: 1' out; then
 		result=broken
@@ -44,94 +48,100 @@ one() {
 	fi
 	states=$(sed -nE 's/^ *([0-9.e+]+) states, stored.*/\1/p' out)
 	seconds=$(( ($(date +%s%N) - start) / 100000000 ))
-	printf '%-10s %-50s %10s states  %-6s %3d.%d s' "$model" "$*" "${states:-?}" "$result" $((seconds / 10)) $((seconds % 10))
+	printf '%-10s %-56s %10s states  %-6s %3d.%d s' "$model" "$*" "${states:-?}" "$result" $((seconds / 10)) $((seconds % 10))
 	if [ "$result" = "$want" ]; then
-		echo
-		rm -rf "$dir"
+		if [ -n "${KEEP:-}" ]; then
+			echo "  kept in $dir"
+		else
+			echo
+			rm -rf "$dir"
+		fi
 		return 0
 	fi
-	echo "  WANTED: it $want"
+	echo "  WANTED: $want; kept in $dir"
 	[ "$result" != broken ] || tail -n 20 out
 	return 1
 }
 export -f one
 
-# The long ones come first, so that the two lanes end together.
-xargs -P 2 -I{} bash -c 'one {}' <<'RUNS'
-holds line -DSTOPPED=1 -DMID
-holds done -DLINKED -DDEPTH=2
-holds registry -DSWEEP
-holds force -DFORCE -DPINS -DSWEEP
-holds fold -DKNOWN
-holds fold
-holds try -DTRIES=2
-holds force -DFORCE -DPINS -DSWEEP -DWALK_ONLY
-holds warn -DWHERE=2
-holds warn -DWHERE=1
-holds warn -DMIDDLE
-holds line -DSTOPPED=2
-holds line -DSTOPPED=1 -DLEAFS=1 -DMID
-holds registry
-holds registry -DWHO=2 -DCANCELS
-holds registry -DWHO=0 -DSIBLING
-holds registry -DWHO=0 -DAGAIN
-holds registry -DWHO=0 -DPASSER
-holds registry -DDEEP
-holds registry -DWHO=0 -DSWEEP -DCANCELS -DDEEP
-holds done -DLINKED -DDEPTH=1
-holds done -DDEPTH=1
-holds try
-holds try -DDEPTH=2
-holds warn -DSWEEP
-holds warn -DLINKED -DAGAIN
-holds look
-holds look -DAGAIN
-holds force -DSTOP -DASK
-holds force -DSTOP -DASK -DSWEEP
-holds force -DFORCE -DASK
+# chosen prints the runs that contain all of its arguments.
+chosen() {
+	local runs word
+	runs=$(cat)
+	for word; do
+		runs=$(grep -F -- "$word" <<<"$runs") || { echo "model: no run contains $word" >&2; return 1; }
+	done
+	echo "$runs"
+}
+
+# The longest runs come first, so that both processes end at about the same time.
+chosen "$@" <<'RUNS' | xargs -P 2 -I{} bash -c 'one {}'
+holds announce -DSTOPPED=1 -DMIDDLE_GUARD
+holds completion -DLINKED -DDEPTH=2
+holds linking -DSWEEP
+holds force -DFORCE -DWORK -DSWEEP
+holds stripes -DSTART_LINKED
+holds stripes
+holds tryguard -DTRIES=2
+holds force -DFORCE -DWORK -DSWEEP -DWALK_ONLY
+holds warning -DWHERE=2
+holds warning -DWHERE=1
+holds warning -DMIDDLE
+holds announce -DSTOPPED=2
+holds announce -DSTOPPED=1 -DLEAF_GUARDS=1 -DMIDDLE_GUARD
+holds linking
+holds linking -DSTOPPED=2 -DCANCELS
+holds linking -DSTOPPED=0 -DSIBLING
+holds linking -DSTOPPED=0 -DAGAIN
+holds linking -DSTOPPED=0 -DMIDDLE_GUARD
+holds linking -DDEEP
+holds linking -DSTOPPED=0 -DSWEEP -DCANCELS -DDEEP
+holds completion -DLINKED -DDEPTH=1
+holds completion -DDEPTH=1
+holds tryguard
+holds tryguard -DDEPTH=2
+holds warning -DSWEEP
+holds warning -DLINKED -DAGAIN
+holds force -DSTOP -DCALL_DONE
+holds force -DSTOP -DCALL_DONE -DSWEEP
+holds force -DFORCE -DCALL_DONE
 holds force -DFORCE -DSTOP
-holds fold -DGUARDS=1 -DKNOWN -DOTHER
-holds fold -DGUARDS=1 -DOTHER
-holds fold -DGUARDS=1 -DASK -DSWEEP
-holds fold -DGUARDS=1 -DKNOWN -DASK -DSWEEP
-holds fold -DGUARDS=1 -DKNOWN -DSWEEP -DAGAIN
+holds stripes -DGUARDS=1 -DSTART_LINKED -DSTOP_MIDDLE
+holds stripes -DGUARDS=1 -DSTOP_MIDDLE
+holds stripes -DGUARDS=1 -DCALL_DONE -DSWEEP
+holds stripes -DGUARDS=1 -DSTART_LINKED -DCALL_DONE -DSWEEP
+holds stripes -DGUARDS=1 -DSTART_LINKED -DSWEEP -DAGAIN
 fails naive
-fails line -DEARLY_RETURN
-fails line -DANNOUNCE_FIRST
-fails line -DSEAL_PARENT_FIRST
-fails line -DNO_RECHECK
-fails line -DNO_UNDO
-fails registry -DJOIN_UNSEALED
-fails registry -DJOIN_ALONE
-fails registry -DJOIN_NO_KIN -DSWEEP
-fails registry -DDROP_KIN -DSWEEP
-fails registry -DDROP_BUSY -DSWEEP
-fails done -DLINKED -DDEPTH=1 -DCLOSE_WHATEVER
-fails done -DLINKED -DDEPTH=1 -DCHECK_FIRST
-fails done -DLINKED -DDEPTH=1 -DNO_PASS
-fails done -DLINKED -DDEPTH=1 -DKEEP_CHANNEL
-fails try -DBARE
-fails try -DCHECK_BEFORE_COUNT
-fails try -DHASTY
-fails warn -DLINKED -DWARN_LATE
-fails warn -DLINKED -DAGAIN -DWARNED_IS_DONE
-fails warn -DWHERE=1 -DJOIN_UNWARNED
-fails warn -DWHERE=1 -DLIST_FIRST
-fails look -DCHECK_OUTSIDE
-fails look -DKNOWN_FIRST
-fails look -DPARENT_ONLY
-fails look -DNO_MARK
-fails look -DRAISE_LATE
-fails look -DAGAIN -DEMPTY_IS_RAISED
-fails look -DSWEEP_DOWN
-fails force -DFORCE -DPINS -DCHECK_BEFORE_PIN
-fails force -DFORCE -DPINS -DSWEEP -DWALK_ONLY -DDROP_PINNED
-fails fold -DGUARDS=1 -DKNOWN -DSWEEP -DCONTROL -DNO_BIAS
-fails fold -DGUARDS=1 -DKNOWN -DCONTROL -DGROW_LATE
-fails fold -DGUARDS=1 -DCONTROL -DGROW_LOOSE
-fails fold -DGUARDS=1 -DKNOWN -DCONTROL -DTAKE_THEN_SEAL
-fails fold -DGUARDS=1 -DKNOWN -DCONTROL -DACQUIRE_ONCE
-fails fold -DGUARDS=1 -DKNOWN -DCONTROL -DRELEASE_ONCE
-fails fold -DGUARDS=1 -DKNOWN -DSWEEP -DCONTROL -DGATHER_UNMARKED
-fails fold -DGUARDS=1 -DKNOWN -DCONTROL -DFOLD_LAST
+fails announce -DEARLY_RETURN
+fails announce -DANNOUNCE_FIRST
+fails announce -DSEAL_PARENT_FIRST
+fails announce -DNO_RECHECK
+fails announce -DNO_UNDO
+fails linking -DLINK_UNSEALED
+fails linking -DLINK_ALONE
+fails linking -DLINK_NO_BIT -DSWEEP
+fails linking -DUNLINK_WITH_CHILDREN -DSWEEP
+fails linking -DUNLINK_WITH_GUARDS -DSWEEP
+fails completion -DLINKED -DDEPTH=1 -DRESOLVE_READS_FIRST
+fails completion -DLINKED -DDEPTH=1 -DDONE_READS_FIRST
+fails completion -DLINKED -DDEPTH=1 -DNO_WAIT
+fails completion -DLINKED -DDEPTH=1 -DKEEP_CHANNEL
+fails tryguard -DBARE_DECREMENT
+fails tryguard -DCHECK_BEFORE_COUNT
+fails tryguard -DSTOP_BEFORE_CASCADE
+fails warning -DLINKED -DWARN_LATE
+fails warning -DLINKED -DAGAIN -DWARNED_IS_DONE
+fails warning -DWHERE=1 -DLINK_UNWARNED
+fails warning -DWHERE=2 -DLINK_WARNED_LATE
+fails warning -DWHERE=1 -DLIST_FIRST
+fails force -DFORCE -DWORK -DCHECK_BEFORE_PIN
+fails force -DFORCE -DWORK -DSWEEP -DWALK_ONLY -DUNLINK_PINNED
+fails stripes -DGUARDS=1 -DSTART_LINKED -DSWEEP -DCONTROL -DNO_BIAS
+fails stripes -DGUARDS=1 -DSTART_LINKED -DCONTROL -DGROW_LATE
+fails stripes -DGUARDS=1 -DCONTROL -DGROW_UNLINKED
+fails stripes -DGUARDS=1 -DSTART_LINKED -DCONTROL -DREAD_THEN_MARK
+fails stripes -DGUARDS=1 -DSTART_LINKED -DCONTROL -DACQUIRE_NO_REPEAT
+fails stripes -DGUARDS=1 -DSTART_LINKED -DCONTROL -DRELEASE_NO_REPEAT
+fails stripes -DGUARDS=1 -DSTART_LINKED -DSWEEP -DCONTROL -DFOLD_UNMARKED
+fails stripes -DGUARDS=1 -DSTART_LINKED -DCONTROL -DFOLD_LAST
 RUNS

@@ -21,10 +21,11 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// patience is for answers of a launcher that are not waited for on purpose.
-const patience = 5 * time.Second
+// answerTimeout bounds a call to the launcher, unless the user asked to wait.
+const answerTimeout = 5 * time.Second
 
-// ask calls the launcher of a directory. With wait true it does so until ^C, otherwise not for long.
+// ask calls the launcher. If wait is true, the call can take until the user interrupts it by ^C;
+// otherwise it ends after answerTimeout.
 func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error) error {
 	to, conn, where, err := at.dial()
 	if err != nil {
@@ -35,7 +36,7 @@ func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, t
 	defer stop()
 	if !wait {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, patience)
+		ctx, cancel = context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 	}
 	err = f(ctx, to)
@@ -45,10 +46,10 @@ func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, t
 	case status.Code(err) == codes.Unavailable:
 		return unreachable(at, where, status.Convert(err).Message())
 	case status.Code(err) == codes.DeadlineExceeded && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("launcher: nothing has come from %s within %v: the launcher hangs, or is stopped, and has perhaps done what it was told. "+
-			"See what its process waits for; SIGCONT has one go on that is stopped (%s)", where, patience, status.Convert(err).Message())
+		return fmt.Errorf("launcher: no answer from %s within %v: the launcher hangs or is suspended, and may or may not have done what was asked. "+
+			"Check its process; SIGCONT resumes a suspended one (%s)", where, answerTimeout, status.Convert(err).Message())
 	case status.Code(err) == codes.Canceled && ctx.Err() != nil:
-		return errors.New("launcher: interrupted; what was begun goes on")
+		return errors.New("launcher: interrupted; the launcher continues what was asked")
 	}
 	if st, ok := status.FromError(err); ok {
 		return errors.New(st.Message())
@@ -56,29 +57,32 @@ func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, t
 	return err
 }
 
-// unreachable says what to do about a launcher that cannot be asked.
+// unreachable returns the error for a launcher that does not answer. The error says what to do
+// about that.
 func unreachable(at *place, where, why string) error {
 	const handshake = "authentication handshake failed: "
 	switch _, refused, found := strings.Cut(strings.TrimSuffix(why, `"`), handshake); {
 	case found && at.remote != "":
-		return fmt.Errorf("launcher: no TLS with %s: %s; see --cert, --key, --ca, and the host in --remote", where, refused)
+		return fmt.Errorf("launcher: TLS with %s failed: %s; check --cert, --key, --ca, and the host in --remote", where, refused)
 	case at.remote == "" && ofAnother(where):
-		return fmt.Errorf("launcher: the launcher at %s belongs to another user; ask as that user, or as root (%s)", where, why)
-	case at.remote == "" && !strings.Contains(why, "while dialing"): // there was somebody
-		return fmt.Errorf("launcher: the launcher at %s has ended while it was asked; is another one running by now? What it had begun may have been done (%s)", where, why)
+		return fmt.Errorf("launcher: the launcher at %s belongs to another user; run the command as that user, or as root (%s)", where, why)
+	case at.remote == "" && !strings.Contains(why, "while dialing"): // the connection existed, so the launcher ended during the call
+		return fmt.Errorf("launcher: the launcher at %s exited before it answered, and may or may not have done what was asked; check whether it runs again (%s)", where, why)
 	case at.remote != "":
-		return fmt.Errorf("launcher: nobody answers at %s; is a launcher running there, with this admin.address? (%s)", where, why)
+		return fmt.Errorf("launcher: cannot connect to %s; is a launcher running there, with this admin.address? (%s)", where, why)
 	}
-	return fmt.Errorf("launcher: nobody answers at %s; is a launcher running there? Name its directory by --dir, or its file by -f (%s)", where, why)
+	return fmt.Errorf("launcher: cannot connect to %s; is a launcher running there? Name its directory by --dir, or its file by -f (%s)", where, why)
 }
 
-// ofAnother reports whether a launcher is that of another user, whom the kernel, or the launcher, has it not answer. It answers root.
+// ofAnother reports whether the launcher that listens on the socket belongs to another user. Such a
+// launcher answers only its own user and root.
 func ofAnother(socket string) bool {
 	info, err := os.Stat(socket)
 	return errors.Is(err, fs.ErrPermission) || err == nil && os.Geteuid() != 0 && peer.OfAnother(info)
 }
 
-// watch is ask for what may go on until ^C, which is no failure then.
+// watch calls the launcher for a command that can run until the user interrupts it by ^C. If goesOn
+// is true, the command would run for ever, and ^C is not an error.
 func watch(cmd *cobra.Command, at *place, goesOn bool, f func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error) error {
 	return ask(cmd, at, goesOn, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
 		err := f(ctx, to)
@@ -95,7 +99,7 @@ func stopCommand(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "stop process",
 		Short:             "Stop one process; its group replaces it",
-		Args:              takes(1, 1, "which process? status lists those that there are"),
+		Args:              takes(1, 1, "which process? status lists them"),
 		ValidArgsFunction: at.complete(processes),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.ProcessId = args[0]
@@ -114,10 +118,10 @@ func stopCommand(at *place) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&in.Wait, "wait", false, "until it has ended")
-	cmd.Flags().BoolVar(&in.NoReplacement, "no-replacement", false, "have one process less from now on")
-	cmd.Flags().DurationVar(&grace, "grace", 0, "for it to drain, instead of the configured time")
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "for the log")
+	cmd.Flags().BoolVar(&in.Wait, "wait", false, "wait until the process has exited")
+	cmd.Flags().BoolVar(&in.NoReplacement, "no-replacement", false, "do not replace the process: scale the group down by one")
+	cmd.Flags().DurationVar(&grace, "grace", 0, "time for the process to drain, instead of the configured one")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "reason, for the log")
 	return cmd
 }
 
@@ -127,10 +131,10 @@ func restartCommand(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restart group",
 		Short: "Replace all processes of a group, without a gap",
-		Long: "Replace all processes of a group, by its rules. Where a roll is paused, --resume has it go on, and --rollback has it put " +
-			"back what there was; the latter also turns back one that is under way. Without either, a new roll begins, to what the group has: one that is paused is given up for it, and " +
-			"what that was to lead to comes by a reload.",
-		Args:              takes(1, 1, "which group? status lists those that there are"),
+		Long: "Replace all processes of a group, by the rules of its configuration. --resume continues a paused roll. --rollback undoes a paused or " +
+			"running roll. Without these flags a new roll begins, with the configuration that the group has. A paused roll is " +
+			"abandoned; to roll to its configuration, reload.",
+		Args:              takes(1, 1, "which group? status lists them"),
 		ValidArgsFunction: at.complete(groups),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.Group = args[0]
@@ -149,11 +153,11 @@ func restartCommand(at *place) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&resume, "resume", false, "have the roll that is paused go on")
-	cmd.Flags().BoolVar(&rollback, "rollback", false, "have the roll that is paused or under way turn back")
+	cmd.Flags().BoolVar(&resume, "resume", false, "continue the paused roll")
+	cmd.Flags().BoolVar(&rollback, "rollback", false, "undo the paused or running roll")
 	cmd.MarkFlagsMutuallyExclusive("resume", "rollback")
-	cmd.Flags().BoolVar(&in.Wait, "wait", false, "until the last process has been replaced, or that has failed")
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "for the log")
+	cmd.Flags().BoolVar(&in.Wait, "wait", false, "wait until the last process has been replaced, or the roll has failed")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "reason, for the log")
 	return cmd
 }
 
@@ -161,26 +165,26 @@ func drainCommand(at *place) *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:               "drain --dry-run [group|process]",
-		Short:             "Show what a shutdown would have to drain, and stop nothing",
-		Long:              "Show what a shutdown would have to drain, of all, or of a group, or a process, or both where they have the same name, and stop nothing.",
+		Short:             "Show what a shutdown would have to wait for, without stopping anything",
+		Long:              "Show what a shutdown would have to wait for, without stopping anything: for all groups, for one group, or for one process. If a group and a process have the name, both are shown.",
 		Args:              takes(0, 1, ""),
 		ValidArgsFunction: at.complete(groupsAndProcesses),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !dry {
-				return errors.New("launcher: drain is for --dry-run; to drain all for good, send the launcher a SIGTERM")
+				return errors.New("launcher: drain needs --dry-run; to stop all groups, send SIGTERM to the launcher")
 			}
 			name := ""
 			if len(args) > 0 {
 				name = args[0]
 			}
 			return ask(cmd, at, false, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
-				whom := []*pb.DryRunShutdownRequest{{Group: name}}
+				requests := []*pb.DryRunShutdownRequest{{Group: name}}
 				if name != "" {
-					whom = append(whom, &pb.DryRunShutdownRequest{ProcessId: name})
+					requests = append(requests, &pb.DryRunShutdownRequest{ProcessId: name})
 				}
 				var all []*pb.DryRun
 				unknown := 0
-				for _, in := range whom {
+				for _, in := range requests {
 					out, err := to.DryRunShutdown(ctx, in)
 					switch {
 					case status.Code(err) == codes.NotFound:
@@ -190,8 +194,8 @@ func drainCommand(at *place) *cobra.Command {
 					}
 					all = append(all, out.GetProcesses()...)
 				}
-				if unknown == len(whom) {
-					return fmt.Errorf("launcher: neither a group nor a process has the name %q; status lists those that there are", name)
+				if unknown == len(requests) {
+					return fmt.Errorf("launcher: neither a group nor a process has the name %q; status lists them", name)
 				}
 				table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 				for _, p := range all {
@@ -204,14 +208,14 @@ func drainCommand(at *place) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "the only thing that it does")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "required: drain never stops anything")
 	return cmd
 }
 
 func eventsCommand(at *place) *cobra.Command {
 	return &cobra.Command{
 		Use:               "events [group]",
-		Short:             "Show what happens, from now on until ^C",
+		Short:             "Show events as they happen, until ^C",
 		Args:              takes(0, 1, ""),
 		ValidArgsFunction: at.complete(groups),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -236,7 +240,8 @@ func eventsCommand(at *place) *cobra.Command {
 	}
 }
 
-// printAll prints a line for each of what a launcher sends, to the end of that, and how many were missed.
+// printAll prints a line for each message of a stream until the stream ends. Where messages were
+// lost, it prints how many.
 func printAll[T interface{ GetMissed() int64 }](w io.Writer, stream interface{ Recv() (T, error) }, line func(T) string) error {
 	for {
 		next, err := stream.Recv()
@@ -247,7 +252,7 @@ func printAll[T interface{ GetMissed() int64 }](w io.Writer, stream interface{ R
 			return err
 		}
 		if next.GetMissed() > 0 {
-			fmt.Fprintf(w, "(%d missed)\n", next.GetMissed())
+			fmt.Fprintf(w, "(%d lost)\n", next.GetMissed())
 		}
 		fmt.Fprintln(w, line(next))
 	}

@@ -19,10 +19,11 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"golang.org/x/sys/unix"
 )
 
-// health is what status says to programs.
+// health is the JSON output of status.
 type health struct {
 	Groups []struct {
 		Group, Message, Revision string
@@ -46,7 +47,7 @@ func (s *site) health() (h health) {
 	return h
 }
 
-// until watches the launcher until it is as it should be.
+// until waits until the status of the launcher satisfies the condition is.
 func (s *site) until(what string, is func(h health) bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
@@ -70,37 +71,38 @@ func (s *site) until(what string, is func(h health) bool) {
 			return
 		}
 	}
-	s.t.Fatalf("it does not come to this: %s", what)
+	s.t.Fatalf("status never shows that %s", what)
 }
 
-// A file that has changed is shown and taken over: counts at once, other processes by a roll.
-func TestReload(t *testing.T) {
+// A reload shows the changes of the file and applies them: it scales groups, and rolls those whose
+// processes must be replaced.
+func TestReload_ShowsAndAppliesChanges(t *testing.T) {
 	s := newSite(t, web+"    env: {API_TOKEN: hunter2}\n")
 	d := s.runs()
-	equal(t, "without a change", s.must("reload"), "nothing has changed\n")
+	testkit.Equal(t, "reload without changes", s.must("reload"), "nothing has changed\n")
 
 	s.write(web + "    env: {API_TOKEN: hunter2}\n    desired_instances: 2\n    max_surge: 2\n")
 	diff := "~ web: desired_instances: 1 → 2 (starts or stops some)\n~ web: min_healthy_instances: 1 → 2 (at once)\n~ web: max_surge: 1 → 2 (at once)\n"
-	equal(t, "what is only shown", s.must("reload", "--dry-run"), diff+"nothing was taken over\n")
-	equal(t, "processes after that", len(s.health().Groups[0].Processes), 1)
-	equal(t, "what is taken over", s.must("reload", "--wait"), diff+"taken over\n")
-	equal(t, "processes after that", len(s.health().Groups[0].Processes), 2)
+	testkit.Equal(t, "changes of the preview", s.must("reload", "--dry-run"), diff+"nothing was applied\n")
+	testkit.Equal(t, "number of processes", len(s.health().Groups[0].Processes), 1)
+	testkit.Equal(t, "applied changes", s.must("reload", "--wait"), diff+"applied\n")
+	testkit.Equal(t, "number of processes", len(s.health().Groups[0].Processes), 2)
 
 	s.write(web + "    env: {API_TOKEN: hunter3}\n    desired_instances: 2\n    max_surge: 2\n  - name: other\n    command: RUNNER\n")
-	equal(t, "a secret and a group", s.must("reload", "--wait"),
-		"~ web: env.API_TOKEN: \"[redacted]\" → \"[redacted]\", changed (rolls the group)\n+ other (starts the group)\ntaken over\n")
+	testkit.Equal(t, "changes of a secret and a group", s.must("reload", "--wait"),
+		"~ web: env.API_TOKEN: \"[redacted]\" → \"[redacted]\", changed (rolls the group)\n+ other (starts the group)\napplied\n")
 	h := s.health()
-	equal(t, "groups", len(h.Groups), 2)
-	equal(t, "revision", h.Groups[0].Revision, "2")
+	testkit.Equal(t, "groups", len(h.Groups), 2)
+	testkit.Equal(t, "revision", h.Groups[0].Revision, "2")
 
-	// By the signal, as daemons do.
+	// SIGHUP makes the launcher reload the file.
 	s.write(web + "    desired_instances: 0\n")
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	s.until("nobody is left", func(h health) bool { return len(h.Groups) == 1 && h.Groups[0].Ready == 0 })
+	s.until("no process is left", func(h health) bool { return len(h.Groups) == 1 && h.Groups[0].Ready == 0 })
 
 	for name, c := range map[string]struct{ yaml, want string }{
-		"another directory": {strings.Replace(web, "STATE", "STATEx", 1), "needs another launcher"},
-		"another listener":  {web + "    listeners: [{name: a, address: '127.0.0.1:0'}]\n", "needs another launcher"},
+		"another directory": {strings.Replace(web, "STATE", "STATEx", 1), "need a restart of the launcher"},
+		"another listener":  {web + "    listeners: [{name: a, address: '127.0.0.1:0'}]\n", "need a restart of the launcher"},
 		"a kept listener":   {web + "  - {name: fresh, command: sleep, on_launcher_death: keep, listeners: [{name: a, address: '127.0.0.1:0'}]}\n", "+ fresh (with the next launcher)"},
 		"not YAML":          {"process_groups: [", "launcher.yaml:"},
 		"no such program":   {web + "  - {name: fresh, command: /no/such}\n", "launcher.yaml:6:19: process_groups[1].command"},
@@ -112,14 +114,14 @@ func TestReload(t *testing.T) {
 		}
 	}
 	s.write(web)
-	equal(t, "groups after what was refused", len(s.health().Groups), 1)
+	testkit.Equal(t, "number of groups after refused reloads", len(s.health().Groups), 1)
 	if strings.Contains(d.log(), "hunter") {
-		t.Errorf("there is a secret in the log:\n%s", d.log())
+		t.Errorf("the log has a secret:\n%s", d.log())
 	}
 }
 
-// An operator sees that a roll is paused, and has it go on or turn back.
-func TestPausedRoll(t *testing.T) {
+// An operator sees that a roll is paused, and continues it or undoes it.
+func TestRestart_PausedRollCanBeResumedOrRolledBack(t *testing.T) {
 	const yaml = `state_dir: STATE
 process_groups:
   - name: web
@@ -131,7 +133,7 @@ process_groups:
 	bad := filepath.Join(s.dir, "bad")
 	for _, c := range []struct{ order, says, revision string }{
 		{"--resume", "all processes have been replaced\n", "2"},
-		{"--rollback", "all processes have been put back\n", "2"},
+		{"--rollback", "all processes have been rolled back\n", "2"},
 	} {
 		if err := os.WriteFile(bad, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -141,26 +143,26 @@ process_groups:
 			t.Errorf("exit code %d, %s", code, stderr)
 		}
 		if r := s.health().Groups[0].Roll; r == nil || !r.Paused || !strings.Contains(r.Why, "exit status 3") {
-			t.Errorf("the pause is not shown: %+v", r)
+			t.Errorf("status does not show the pause: %+v", r)
 		}
-		if out := s.must("status", "--json=false"); !strings.Contains(out, "who blocks\n  web: the roll to revision ") || !strings.Contains(out, "; launcher restart web --resume, or --rollback\n") {
-			t.Errorf("the view does not say what to do:\n%s", out)
+		if out := s.must("status", "--json=false"); !strings.Contains(out, "waiting for\n  web: the roll to revision ") || !strings.Contains(out, "; launcher restart web --resume, or --rollback\n") {
+			t.Errorf("status does not say what to do:\n%s", out)
 		}
 		if err := os.Remove(bad); err != nil {
 			t.Fatal(err)
 		}
-		equal(t, c.order, s.must("restart", "web", "--wait", c.order), c.says)
-		equal(t, "revision", s.health().Groups[0].Revision, c.revision)
+		testkit.Equal(t, c.order, s.must("restart", "web", "--wait", c.order), c.says)
+		testkit.Equal(t, "revision", s.health().Groups[0].Revision, c.revision)
 	}
 }
 
-// status says who blocks, in colour where that can be seen, and without where nobody wants it.
-func TestStatusSaysWhoBlocks(t *testing.T) {
+// status names what it is waiting for, in colour only on a terminal.
+func TestStatus_ListsBlockersOfShutdown(t *testing.T) {
 	s := newSite(t, strings.Replace(web, "1ms]", "1ms, --behavior, slow-drain, --drain-duration, 1h]", 1)+
 		"    shutdown: {grace_period: 1h, max_duration: 1h, sigterm_timeout: 1s}\n")
 	d := s.runs()
-	if out := s.must("status", "--json=false"); !strings.Contains(out, "nobody blocks") || strings.Contains(out, "\x1b") {
-		t.Errorf("before: %q", out)
+	if out := s.must("status", "--json=false"); !strings.Contains(out, "waiting for nothing") || strings.Contains(out, "\x1b") {
+		t.Errorf("before the stop: %q", out)
 	}
 	s.must("stop", "web-1", "--no-replacement")
 	s.until("web-1 is blocked", func(h health) bool {
@@ -168,22 +170,23 @@ func TestStatusSaysWhoBlocks(t *testing.T) {
 		return p.State == "BLOCKED" && slices.Contains(p.Metrics.BlockingOperations, "a slow disk")
 	})
 	out := s.must("status", "--json=false")
-	if !strings.Contains(out, "who blocks\n  web-1: stopping for ") || !strings.Contains(out, "blocked by a slow disk\n") || !strings.Contains(out, "[----------]") {
-		t.Errorf("it says\n%s", out)
+	if !strings.Contains(out, "waiting for\n  web-1: stopping for ") || !strings.Contains(out, "blocked by a slow disk\n") || !strings.Contains(out, "[----------]") {
+		t.Errorf("status is\n%s", out)
 	}
-	// Nothing waits for an hour: the second signal kills.
+	// The second signal kills the processes, so the test does not last an hour.
 	d.cmd.Process.Signal(syscall.SIGTERM)
 	s.until("the launcher is stopping", func(h health) bool { return h.Groups[0].Message == "stopping" })
 	d.cmd.Process.Signal(syscall.SIGTERM)
-	equal(t, "exit code", d.ends(), 2)
+	testkit.Equal(t, "exit code", d.ends(), 2)
 }
 
-// In a stop, who is over blocks nobody, and nor does a group that has nobody left, or some, and waits for those who need it, which it says.
-func TestStatusSaysWhoBlocksAStop(t *testing.T) {
+// During a stop, status does not list processes and groups that have stopped, and says of a group
+// that waits which group it waits for.
+func TestStatus_ListsOnlyUnstoppedGroupsDuringStop(t *testing.T) {
 	s := newSite(t, `state_dir: STATE
 process_groups:
   - {name: kv, command: RUNNER, args: [--process-id, '{id}'], desired_instances: 2}
-  - {name: over, command: RUNNER, args: [--process-id, '{id}']}
+  - {name: done, command: RUNNER, args: [--process-id, '{id}']}
   - name: web
     command: RUNNER
     args: [--process-id, '{id}', --behavior, hang]
@@ -192,12 +195,12 @@ process_groups:
 `)
 	d := s.runs()
 	d.cmd.Process.Signal(syscall.SIGTERM)
-	s.until("over is over", func(h health) bool {
+	s.until("done has stopped", func(h health) bool {
 		return h.Groups[1].Message == "stopping" && h.Groups[1].Processes[0].State == "COMPLETE"
 	})
 	s.until("kv waits", func(h health) bool { return h.Groups[0].Message == "stopping, after web" })
 	for left := 1; left >= 0; left-- {
-		pid, err := strconv.Atoi(s.health().Groups[0].Processes[0].PID) // of the oldest that runs
+		pid, err := strconv.Atoi(s.health().Groups[0].Processes[0].PID) // the pid of the oldest process that runs
 		if err == nil {
 			err = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -206,17 +209,18 @@ process_groups:
 		}
 		s.until(fmt.Sprintf("kv has %d left", left), func(h health) bool { return h.Groups[0].Ready == left })
 		out := s.must("status", "--json=false")
-		_, who, _ := strings.Cut(out, "who blocks\n")
-		if !strings.HasPrefix(who, "  web-1: stopping for ") || strings.Count(who, "\n") != 1 || !strings.Contains(out, "stopping, after web\n") {
-			t.Errorf("it says\n%s", out)
+		_, list, _ := strings.Cut(out, "waiting for\n")
+		if !strings.HasPrefix(list, "  web-1: stopping for ") || strings.Count(list, "\n") != 1 || !strings.Contains(out, "stopping, after web\n") {
+			t.Errorf("status is\n%s", out)
 		}
 	}
 	s.killsAll(2)
 	d.ends()
 }
 
-// On a terminal it is the view for people, in colours, unless nobody wants these; elsewhere JSON.
-func TestStatusOnATerminal(t *testing.T) {
+// On a terminal, status prints the view for people, in colour unless NO_COLOR is set; otherwise it
+// prints JSON.
+func TestStatus_PrintsTextOnTerminalAndJSONElsewhere(t *testing.T) {
 	s := newSite(t, web)
 	s.runs()
 	for _, test := range []struct {
@@ -227,7 +231,7 @@ func TestStatusOnATerminal(t *testing.T) {
 	}{
 		{"a terminal", []string{"TERM=xterm-256color"}, true, true},
 		{"NO_COLOR", []string{"TERM=xterm-256color", "NO_COLOR=1"}, true, false},
-		{"one without colours", []string{"TERM=dumb"}, true, false},
+		{"a terminal without colours", []string{"TERM=dumb"}, true, false},
 		{"a pipe", []string{"TERM=xterm-256color"}, false, false},
 	} {
 		cmd := exec.Command(command, "status", "--dir", filepath.Join(s.dir, "s"))
@@ -245,13 +249,13 @@ func TestStatusOnATerminal(t *testing.T) {
 		if colours := strings.Contains(out, "\x1b["); colours != test.colours {
 			t.Errorf("%s: colours: %v, want %v: %q", test.name, colours, test.colours, out)
 		}
-		if view := strings.Contains(out, "nobody blocks") && !strings.Contains(out, "{"); view != test.terminal {
-			t.Errorf("%s: for people: %v, want %v:\n%s", test.name, view, test.terminal, out)
+		if view := strings.Contains(out, "waiting for nothing") && !strings.Contains(out, "{"); view != test.terminal {
+			t.Errorf("%s: view for people: %v, want %v:\n%s", test.name, view, test.terminal, out)
 		}
 	}
 }
 
-// onTerminal runs a command on a pseudo-terminal, and returns what is then to be seen there.
+// onTerminal runs a command on a pseudo-terminal, and returns its output.
 func onTerminal(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -284,15 +288,16 @@ func onTerminal(t *testing.T, cmd *exec.Cmd) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, _ := io.ReadAll(master) // until EIO: nobody has the other end open
+	text, _ := io.ReadAll(master) // reads until the error EIO, which means that the other end is closed
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v: %v\n%s", cmd.Args, err, text)
 	}
 	return string(text)
 }
 
-// While a launcher starts, status says who keeps it from being ready, also when nobody runs who could be named.
-func TestStatusSaysWhoIsWaitedFor(t *testing.T) {
+// While the launcher starts, status lists what it is waiting for, including groups without a
+// process.
+func TestStatus_ListsBlockersOfStart(t *testing.T) {
 	s := newSite(t, `state_dir: STATE
 process_groups:
   - name: kv
@@ -308,15 +313,16 @@ process_groups:
 	d.prints("listening on")
 	s.until("kv has failed", func(h health) bool { return strings.HasPrefix(h.Groups[0].Message, "a failure; the next start is in ") })
 	out := s.must("status", "--json=false")
-	for _, want := range []string{"exit status 1\n", "who blocks\n  kv: 0 of 1 ready: a failure; the next start is in ", "\n  web: 0 of 1 ready: waits for kv\n"} {
+	for _, want := range []string{"exit status 1\n", "waiting for\n  kv: 0 of 1 ready: a failure; the next start is in ", "\n  web: 0 of 1 ready: waits for kv\n"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("it does not say %q:\n%s", want, out)
+			t.Errorf("status does not have %q:\n%s", want, out)
 		}
 	}
 }
 
-// What processes print goes on to the launcher's standard output, and is kept for who asks, each time without secrets.
-func TestLogs(t *testing.T) {
+// The output of processes goes to the launcher's standard output or to files, and to the command
+// logs, always without secrets.
+func TestLogs_PrintsOutputWithoutSecrets(t *testing.T) {
 	s := newSite(t, `state_dir: STATE
 redact: ["*_PIN"]
 process_groups:
@@ -332,18 +338,18 @@ process_groups:
 	out := s.must("logs", "web")
 	for _, want := range []string{"web-1 out | card_pin=[redacted] as web-1\n", "web-1 err | DB=postgres://kv:[redacted]@db/kv\n"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("it has no %q:\n%s", want, out)
+			t.Errorf("logs does not have %q:\n%s", want, out)
 		}
 	}
 	out = s.must("logs", "filed-1", "-n", "1")
 	if !strings.HasSuffix(out, "filed-1 out | password=[redacted] as filed-1\n") || strings.Count(out, "\n") != 1 {
-		t.Errorf("of one process, the last line: %q", out)
+		t.Errorf("the last line of one process: %q", out)
 	}
-	_, stderr, code := s.says("logs", "-f", s.file(), "nobody")
-	if code != 1 || !strings.Contains(stderr, `neither a group nor a process has the name "nobody"`) {
-		t.Errorf("of nobody: exit code %d, %s", code, stderr)
+	_, stderr, code := s.says("logs", "-f", s.file(), "unknown")
+	if code != 1 || !strings.Contains(stderr, `neither a group nor a process has the name "unknown"`) {
+		t.Errorf("unknown name: exit code %d, %s", code, stderr)
 	}
-	equal(t, "exit code", d.stops(), 0)
+	testkit.Equal(t, "exit code", d.stops(), 0)
 	text, err := os.ReadFile(filepath.Join(s.dir, "logs", "filed-1.log"))
 	if err != nil || !strings.HasSuffix(string(text), "filed-1 out | password=[redacted] as filed-1\n") {
 		t.Errorf("the file of filed-1: %q, %v", text, err)
@@ -355,8 +361,8 @@ process_groups:
 	}
 }
 
-// logs --follow goes on to the end of the launcher.
-func TestFollow(t *testing.T) {
+// logs --follow and events continue until the launcher exits.
+func TestLogs_FollowContinuesUntilLauncherExits(t *testing.T) {
 	s := newSite(t, web+"    logs: {max_line: 64}\n")
 	s.write(strings.Replace(web, "1ms]", "1ms, -v]", 1))
 	d := s.runs()
@@ -374,15 +380,15 @@ func TestFollow(t *testing.T) {
 	s.must("restart", "web", "--wait")
 	d.stops()
 	if out := <-followed; !strings.Contains(out, "web-3 err | ") {
-		t.Errorf("it misses the last process:\n%s", out)
+		t.Errorf("the last process is missing:\n%s", out)
 	}
 	if out := <-events; !strings.Contains(out, "COMPLETE") {
-		t.Errorf("events has no end:\n%s", out)
+		t.Errorf("the last event is missing:\n%s", out)
 	}
 }
 
-// ^C is how one leaves what goes on, and no failure.
-func TestInterruptedWatching(t *testing.T) {
+// ^C ends a command that would continue for ever, with exit code 0.
+func TestWatch_ExitsWith0OnInterrupt(t *testing.T) {
 	s := newSite(t, strings.Replace(web, "1ms]", "1ms, -v]", 1))
 	s.runs()
 	for _, args := range [][]string{{"events"}, {"logs", "--follow"}, {"status", "--watch"}} {
@@ -406,11 +412,11 @@ func TestInterruptedWatching(t *testing.T) {
 			for lines.Scan() {
 			}
 		}()
-		for there := false; !there; { // until it listens
+		for received := false; !received; { // until the command receives events
 			s.must("restart", "web", "--wait")
 			select {
-			case there = <-seen:
-				if !there {
+			case received = <-seen:
+				if !received {
 					t.Fatalf("%q has ended: %s", args, &stderr)
 				}
 			default:
@@ -424,8 +430,8 @@ func TestInterruptedWatching(t *testing.T) {
 	}
 }
 
-// Files and names for others: shells, and those who run the groups elsewhere.
-func TestCompletionAndExport(t *testing.T) {
+// Shells complete names of groups and processes, and export writes files.
+func TestCommand_CompletesNamesAndExportsFiles(t *testing.T) {
 	s := newSite(t, web)
 	s.runs()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
@@ -440,14 +446,14 @@ func TestCompletionAndExport(t *testing.T) {
 		want string
 	}{
 		{[]string{"restart", ""}, "web"},
-		{[]string{"stop", ""}, "web-2"}, // and not one that has ended
+		{[]string{"stop", ""}, "web-2"}, // names of processes that have ended are not offered
 		{[]string{"logs", ""}, "web web-2"},
 		{[]string{"restart", "web", ""}, ""},
 		{[]string{"run", "--protocol", ""}, "grpc signals"},
 	} {
 		out, _, code := s.says(append([]string{"__complete", "-f", s.file()}, c.args...)...)
-		equal(t, fmt.Sprintf("what %q is completed to", c.args), strings.Join(strings.Fields(out), " "), strings.TrimSpace(c.want+" :4")) // and no files
-		equal(t, "exit code", code, 0)
+		testkit.Equal(t, fmt.Sprintf("completions of %q", c.args), strings.Join(strings.Fields(out), " "), strings.TrimSpace(c.want+" :4")) // the directive 4 tells the shell not to offer file names
+		testkit.Equal(t, "exit code", code, 0)
 	}
 
 	for _, target := range []string{"kubernetes", "nomad", "systemd"} {
@@ -459,14 +465,15 @@ func TestCompletionAndExport(t *testing.T) {
 		}
 	}
 	out, _, code := s.says("export", "nomad", "-f", s.file())
-	equal(t, "a job on standard output", []any{json.Valid([]byte(out)), code}, []any{true, 0})
+	testkit.Equal(t, "a Nomad job on standard output", []any{json.Valid([]byte(out)), code}, []any{true, 0})
 }
 
-// validate says all that is wrong with a file, by line, and touches nothing; what is right it shows without secrets.
-func TestValidate(t *testing.T) {
+// validate lists all errors of a file by line, and creates nothing. It prints a valid file without
+// secrets.
+func TestValidate_ListsAllErrorsAndCreatesNothing(t *testing.T) {
 	s := newSite(t, web+"    env: {API_TOKEN: hunter2}\n")
 	out, stderr, code := s.says("validate", s.file())
-	equal(t, "of a file that is valid", []any{out, stderr, code}, []any{s.file() + " is valid: 1 groups\n", "", 0})
+	testkit.Equal(t, "result for a valid file", []any{out, stderr, code}, []any{s.file() + " is valid: 1 groups\n", "", 0})
 	out, _, code = s.says("validate", "--print", s.file())
 	if code != 0 || !strings.Contains(out, "max_surge: 1") || strings.Contains(out, "hunter2") {
 		t.Errorf("printed, exit code %d:\n%s", code, out)
@@ -475,18 +482,18 @@ func TestValidate(t *testing.T) {
 	out, stderr, code = s.says("validate", s.file())
 	for _, want := range []string{":6:5: process_groups[0].max_serge: ", ":7:24: process_groups[0].desired_instances: "} {
 		if !strings.Contains(stderr, s.file()+want) {
-			t.Errorf("it does not say %s%s…:\n%s", s.file(), want, stderr)
+			t.Errorf("validate does not report %s%s…:\n%s", s.file(), want, stderr)
 		}
 	}
-	equal(t, "of one that is not", []any{out, code}, []any{"", 1})
+	testkit.Equal(t, "result for an invalid file", []any{out, code}, []any{"", 1})
 	if _, err := os.Stat(filepath.Join(s.dir, "s")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the state_dir: %v", err)
+		t.Errorf("validate has created the state_dir: %v", err)
 	}
 }
 
-// The end of a terminal drains what runs there, as SIGTERM does, and a second SIGHUP does not cut that short; with a file, it
-// ends nobody, not even in the drain.
-func TestHangup(t *testing.T) {
+// SIGHUP without a file drains the launcher, and a second SIGHUP does not cut the drain short. With
+// a file, SIGHUP never ends the launcher, not even during the drain.
+func TestRun_HangupDrainsOnlyWithoutFile(t *testing.T) {
 	s := newSite(t, strings.Replace(web, "1ms]", "1ms, --behavior, slow-drain, --drain-duration, 1h]", 1)+
 		"    shutdown: {grace_period: 1h, max_duration: 1h}\n")
 	flags := []string{"--dir", filepath.Join(s.dir, "s"), "--name", "web", "--grace", "1h", "--max", "1h", "--",
@@ -504,56 +511,84 @@ func TestHangup(t *testing.T) {
 		d.cmd.Process.Signal(syscall.SIGHUP)
 		s.must("status")
 		d.cmd.Process.Signal(syscall.SIGTERM)
-		equal(t, "exit code "+name, d.ends(), 2)
+		testkit.Equal(t, "exit code "+name, d.ends(), 2)
 	}
 }
 
-// The limits that hold when the launcher stops are those of the last reload, and not those that it was started with.
-func TestReloadedLimitsHoldInTheStop(t *testing.T) {
+// A stop uses the limits of the last reload, not those that the launcher was started with.
+func TestStop_UsesReloadedLimits(t *testing.T) {
 	slow := strings.Replace(web, "1ms]", "1ms, --behavior, slow-drain, --drain-duration, 1200ms]", 1)
 	s := newSite(t, "total_deadline: 10ms\n"+slow)
 	d := s.runs()
 	s.write("total_deadline: 10m\n" + slow + "    shutdown: {grace_period: 1m, max_duration: 2m}\n")
 	s.must("reload", "--wait")
-	equal(t, "exit code", d.stops(), 0)
+	testkit.Equal(t, "exit code", d.stops(), 0)
 	if strings.Contains(d.log(), "SIGKILL") || strings.Contains(d.log(), "not drained") {
 		t.Errorf("the drain was cut short:\n%s", d.log())
 	}
 }
 
-// What a shutdown would have to drain is shown of all, of a group, or of a process, and of both where they have the same name.
-func TestDryRun(t *testing.T) {
+// drain --dry-run shows all processes, those of a group, or one process. If a group and a process
+// have the name, it shows both.
+func TestDrain_DryRunShowsNamedProcesses(t *testing.T) {
 	s := newSite(t, web+"    desired_instances: 2\n  - {name: web-1, command: RUNNER, args: [--process-id, '{id}']}\n")
 	s.runs()
-	for whom, want := range map[string][]string{
+	for name, want := range map[string][]string{
 		"":      {"web-1", "web-1-1", "web-2"},
 		"web":   {"web-1", "web-2"},
 		"web-1": {"web-1", "web-1-1"},
 		"web-2": {"web-2"},
 	} {
 		args := []string{"drain", "--dry-run"}
-		if whom != "" {
-			args = append(args, whom)
+		if name != "" {
+			args = append(args, name)
 		}
 		var got []string
 		for l := range strings.Lines(s.must(args...)) {
 			got = append(got, strings.Fields(l)[0])
 		}
 		slices.Sort(got)
-		equal(t, "of "+whom, got, want)
+		testkit.Equal(t, "processes of "+name, got, want)
 	}
-	_, stderr, code := s.says("drain", "--dry-run", "-f", s.file(), "nobody")
-	if code != 1 || !strings.Contains(stderr, `neither a group nor a process has the name "nobody"`) {
-		t.Errorf("of nobody: exit code %d, %s", code, stderr)
+	_, stderr, code := s.says("drain", "--dry-run", "-f", s.file(), "unknown")
+	if code != 1 || !strings.Contains(stderr, `neither a group nor a process has the name "unknown"`) {
+		t.Errorf("unknown name: exit code %d, %s", code, stderr)
 	}
 }
 
-// Where one group cannot be started, the others are told why they are to stop, in words that are said once.
-func TestFailedStart(t *testing.T) {
-	s := newSite(t, web+"  - {name: broken, command: sh, args: [-c, exit 3], restart_policy: never}\n")
+// If one group cannot be started, the log says why the others stop.
+func TestRun_LogsWhyGroupCannotBeStarted(t *testing.T) {
+	s := newSite(t, web+"  - {name: broken, command: sh, args: [-c, 'until [ -e DIR/s/web-1.sock ]; do sleep 0.01; done; exit 3'], restart_policy: never}\n")
 	d := s.starts()
-	equal(t, "exit code", d.ends(), 1)
+	testkit.Equal(t, "exit code", d.ends(), 1)
 	if log := d.log(); !strings.Contains(log, `message="launcher: group \"broken\"`) {
 		t.Errorf("the log:\n%s", log)
+	}
+}
+
+// An explicit 0 in a file is 0, not the default: a process that does not stop is killed at once,
+// and one that fails is restarted without a pause.
+func TestRun_ExplicitZeroReplacesDefault(t *testing.T) {
+	s := newSite(t, `state_dir: STATE
+process_groups:
+  - name: web
+    command: RUNNER
+    args: [--process-id, "{id}", --behavior, hang]
+    liveness: {interval: 0s}
+    shutdown: {grace_period: 0s, sigterm_timeout: 0s, max_duration: 1h}
+`)
+	d := s.runs()
+	d.stops() // stops fails the test after tooLong, which is less than max_duration
+	for _, signal := range []string{"SIGTERM", "SIGKILL"} {
+		if !strings.Contains(d.log(), signal) {
+			t.Errorf("the log has no %s:\n%s", signal, d.log())
+		}
+	}
+
+	s.write("state_dir: STATE\nprocess_groups:\n  - name: web\n    command: \"false\"\n" +
+		"    restart_policy: {initial_backoff: 0s, max_backoff: 0s, reset_after: 0s, crash_loop_limit: 3}\n")
+	_, stderr, code := s.says("run", "-f", s.file())
+	if code != 1 || strings.Count(stderr, "started in 0s") != 2 {
+		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }

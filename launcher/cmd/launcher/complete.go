@@ -8,12 +8,13 @@ import (
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
-// completing is how long a shell waits for names.
-const completing = time.Second
+// completionTimeout bounds how long a shell waits for the launcher to list names.
+const completionTimeout = time.Second
 
 type completion func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
 
-// complete has a shell complete the first argument by names that the running launcher has.
+// complete returns a function with which the shell completes the first argument. The names come
+// from the running launcher.
 func (p *place) complete(names func(*pb.GetGroupHealthResponse) []string) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		const no = cobra.ShellCompDirectiveNoFileComp
@@ -25,7 +26,7 @@ func (p *place) complete(names func(*pb.GetGroupHealthResponse) []string) comple
 			return nil, no
 		}
 		defer conn.Close()
-		ctx, cancel := context.WithTimeout(cmd.Context(), completing)
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
 		out, err := to.GetGroupHealth(ctx, &pb.GetGroupHealthRequest{})
 		if err != nil {
@@ -57,12 +58,12 @@ func groupsAndProcesses(out *pb.GetGroupHealthResponse) []string {
 	return append(groups(out), processes(out)...)
 }
 
-// choice has a shell complete the value of a flag.
+// choice lets the shell complete the value of a flag.
 func choice(cmd *cobra.Command, flag string, values ...string) {
 	cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// yamlFile has a shell complete the first argument by files.
+// yamlFile lets the shell complete the first argument with YAML files.
 func yamlFile(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -13,8 +13,8 @@ func exportCommand(at *place) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "export kubernetes|nomad|systemd -f file",
-		Short: "Write what somebody else needs to run the groups of a file, and say what he cannot do",
-		Args:  takes(1, 1, "to what? There are "+strings.Join(export.Targets(), ", ")),
+		Short: "Write the files to run the groups on another platform, and list what it cannot do",
+		Args:  takes(1, 1, "to which platform? The platforms are "+strings.Join(export.Targets(), ", ")),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
@@ -40,11 +40,11 @@ func exportCommand(at *place) *cobra.Command {
 				return r.Write(dir)
 			}
 			if err := r.Print(cmd.OutOrStdout()); err != nil {
-				return fmt.Errorf("%w: -o directory", err)
+				return fmt.Errorf("%w (-o)", err)
 			}
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&dir, "output", "o", "", "`directory` for the files (default: all of them on standard output, but for nomad with more than one group)")
+	cmd.Flags().StringVarP(&dir, "output", "o", "", "`directory` for the files (default: standard output, except for nomad with more than one group)")
 	return cmd
 }

@@ -1,12 +1,12 @@
 package main
 
-// Main is for tests that run the command, which is the test program under another name.
+// Main runs the command. The tests run it in a copy of the test program.
 var Main = main
 
-// NewPrinter returns what prints a text, and what then ends with an error.
+// NewPrinter creates a printer for the given stdout and stderr.
 var NewPrinter = newPrinter
 
-// Ends has a printer say a text on both, and end.
+// Ends prints a text on stdout and stderr, and calls the printer's method end with err.
 func (p *printer) Ends(text string, err error) {
 	p.out.Write([]byte(text))
 	p.errs.Write([]byte(text))

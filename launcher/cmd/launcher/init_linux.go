@@ -10,15 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// beInit, where the launcher is the first process of its PID namespace, as in most containers, has another process be it, and ends with that
-// one's exit code. What is left over by somebody's end becomes a child of the first process, and a zombie unless it waits for that.
-// Whoever waits for any child takes the launcher's own from it, so it is not the launcher that can. Elsewhere beInit does nothing.
+// beInit does nothing unless the launcher is the first process of its PID namespace, as in most
+// containers. Then it starts the command again as a child, passes on signals, reaps processes, and
+// exits with the exit code of the child.
+//
+// Orphaned processes become children of the first process, and stay zombies until it waits for
+// them. The launcher cannot do that itself: to wait for any child would take the exit codes of its
+// own children.
 func beInit() {
 	if os.Getpid() != 1 {
 		return
 	}
 	signals := make(chan os.Signal, 100)
-	signal.Notify(signals) // before there is somebody to pass them on to: the kernel drops what the first process has no handler for
+	signal.Notify(signals) // before the child is started, because the kernel drops signals that the first process does not handle
 	self, err := os.Executable()
 	if err != nil {
 		printed().end(fmt.Errorf("launcher: %w", err))
@@ -27,7 +31,8 @@ func beInit() {
 	cmd := exec.Command(self, os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	// What a terminal sends, it sends to a group of processes, and what is sent to this one is passed on: nothing is to come twice.
+	// The child gets a process group of its own: a signal of the terminal goes to the whole group
+	// of this process, and would reach the child twice.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Foreground: hasTerminal()}
 	if err := cmd.Start(); err != nil {
 		printed().end(fmt.Errorf("launcher: %w", err))
@@ -36,7 +41,7 @@ func beInit() {
 	go func() {
 		for sig := range signals {
 			switch sig {
-			case syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE: // of the first process itself
+			case syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE: // these are meant for this process itself
 			default:
 				cmd.Process.Signal(sig)
 			}
@@ -48,20 +53,20 @@ func beInit() {
 		switch {
 		case err == syscall.EINTR:
 		case err != nil:
-			printed().end(fmt.Errorf("launcher: waiting for its end: %w", err))
+			printed().end(fmt.Errorf("launcher: waiting for the child: %w", err))
 			os.Exit(1)
 		case pid != cmd.Process.Pid:
 		case how.Signaled():
-			os.Exit(128 + int(how.Signal())) // as shells have it
+			os.Exit(128 + int(how.Signal())) // shells use the same exit code for a command that a signal has killed
 		case how.Exited():
 			os.Exit(how.ExitStatus())
-		case how.Stopped() && how.StopSignal() == syscall.SIGTSTP: // by ^Z, and there is no shell to have it go on
+		case how.Stopped() && how.StopSignal() == syscall.SIGTSTP: // ^Z has stopped the child, and there is no shell that could continue it
 			syscall.Kill(-pid, syscall.SIGCONT)
 		}
 	}
 }
 
-// hasTerminal reports whether stdin is a terminal, whose foreground this process is in.
+// hasTerminal reports whether stdin is a terminal and this process is in its foreground.
 func hasTerminal() bool {
 	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
 	return err == nil && group == syscall.Getpgrp()

@@ -13,12 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"golang.org/x/sys/unix"
 )
 
-// As the first process of a container, the launcher has somebody wait for orphans: here, no process starts before the kernel has
-// forgotten one. It is told of signals, and ends as it does elsewhere.
-func TestFirstProcess(t *testing.T) {
+// As the first process of a container, the launcher reaps orphans: here the process of the group
+// starts only after the kernel has removed an orphan. It also passes on signals, and exits with the
+// exit code of its child.
+func TestInit_ReapsOrphansAndForwardsSignals(t *testing.T) {
 	s := newSite(t, `state_dir: STATE
 process_groups:
   - name: web
@@ -33,19 +35,20 @@ process_groups:
 		t.Fatal(err)
 	}
 	<-d.ended
-	equal(t, "how it ends with "+d.log(), d.cmd.ProcessState.String(), "exit status 0")
+	testkit.Equal(t, "exit, with log "+d.log(), d.cmd.ProcessState.String(), "exit status 0")
 
 	s.write("no file")
 	refused := inside(command, "run", "-f", s.file())
 	var stderr bytes.Buffer
 	refused.Stderr = &stderr
 	refused.Run()
-	equal(t, "how it ends where it does not begin, with "+stderr.String(), refused.ProcessState.String(), "exit status 1")
+	testkit.Equal(t, "exit for an invalid file, with "+stderr.String(), refused.ProcessState.String(), "exit status 1")
 }
 
-// With a terminal, as by "docker run -it", ^C tells the launcher to stop, and only once, since the second time kills what is left. And ^Z
-// does not stop it for good: there is no shell that would have it go on.
-func TestFirstProcess_Terminal(t *testing.T) {
+// With a terminal, as by "docker run -it", ^C reaches the launcher only once, because a second
+// signal would kill the processes. ^Z does not stop the launcher, because there is no shell to
+// continue it.
+func TestInit_TerminalInterruptsOnceAndNeverSuspends(t *testing.T) {
 	s := newSite(t, `state_dir: STATE
 process_groups:
   - name: web
@@ -66,7 +69,7 @@ process_groups:
 		}
 		master.SetReadDeadline(time.Now().Add(tooLong))
 		var said []byte
-		for b := make([]byte, 100); !strings.Contains(string(said), shown); { // which the kernel says when it has sent the signal
+		for b := make([]byte, 100); !strings.Contains(string(said), shown); { // the terminal echoes the key after it has sent the signal
 			n, err := master.Read(b)
 			if err != nil {
 				t.Fatal(err)
@@ -74,8 +77,9 @@ process_groups:
 			said = append(said, b[:n]...)
 		}
 	}
-	// It sends what is typed to a group. The first process is not to be in it, since it passes on what comes to it; two signals at once may
-	// be one.
+	// The terminal sends signals to its foreground process group. The first process of the
+	// container must not be in that group: it forwards every signal, so the launcher would get each
+	// signal twice.
 	foreground, err := control(t, master, func(fd int) (int, error) { return unix.IoctlGetInt(fd, unix.TIOCGPGRP) })
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +88,7 @@ process_groups:
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "the first process is told by the terminal", group == foreground, false)
+	testkit.Equal(t, "the first process is in the foreground group", group == foreground, false)
 	types('Z'-'@', "^Z")
 	s.must("status")
 	types('C'-'@', "^C")
@@ -93,10 +97,10 @@ process_groups:
 	if err := os.WriteFile(filepath.Join(s.dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "how it ends with "+d.log(), d.ends(), 0)
+	testkit.Equal(t, "exit, with log "+d.log(), d.ends(), 0)
 }
 
-// inside returns what makes a command the first process of a PID namespace.
+// inside returns a function that runs a command as the first process of a PID namespace.
 func (s *site) inside() func(command ...string) *exec.Cmd {
 	s.t.Helper()
 	unshare := []string{"--pid", "--fork", "--mount-proc", "--kill-child"}
@@ -114,7 +118,7 @@ func (s *site) inside() func(command ...string) *exec.Cmd {
 	return inside
 }
 
-// first is the first process of the namespace.
+// first returns the pid of the first process of the namespace.
 func (d *daemon) first() int {
 	d.t.Helper()
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", d.cmd.Process.Pid, d.cmd.Process.Pid))
@@ -128,7 +132,7 @@ func (d *daemon) first() int {
 	return first
 }
 
-// terminal returns both ends of a terminal, which nobody has yet.
+// terminal returns both ends of a new terminal.
 func terminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -156,7 +160,8 @@ func terminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// control asks the kernel about a file that is read meanwhile.
+// control calls f with the file descriptor of a file, even if another goroutine is reading from the
+// file.
 func control(t *testing.T, file *os.File, f func(fd int) (int, error)) (n int, err error) {
 	t.Helper()
 	conn, err := file.SyscallConn()

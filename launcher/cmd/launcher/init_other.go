@@ -2,5 +2,5 @@
 
 package main
 
-// beInit does nothing: nobody has namespaces of processes here.
+// beInit does nothing: only Linux has PID namespaces.
 func beInit() {}

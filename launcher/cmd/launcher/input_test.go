@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
 const web = `state_dir: STATE
@@ -19,57 +21,57 @@ process_groups:
     args: [--process-id, "{id}", --work-duration, 1ms]
 `
 
-// Whatever is wrong with a file is said with file, line, key and rule, and nobody is left who was started before that was
-// known.
-func TestBadInput(t *testing.T) {
+// An error in a file is reported with file, line, key and rule, and no process is left running,
+// even if the error was found after some had started.
+func TestRun_ReportsInvalidFileByLineAndKey(t *testing.T) {
 	for _, c := range []struct {
 		name, yaml string
-		want       string // after the name of the file
+		want       string // the error message after the name of the file
 	}{
-		{"an empty file", "", ":1:1: has nothing in it; it needs process_groups"},
-		{"a second file in it", web + "---\n", ":6:1: a second document begins here (---)"},
-		{"an unknown key", web + "    max_serge: 1\n", ":6:5: process_groups[0].max_serge: there is no such key; did you mean max_surge?"},
+		{"an empty file", "", ":1:1: is empty; it needs process_groups"},
+		{"a second document", web + "---\n", ":6:1: a second document begins here (---)"},
+		{"an unknown key", web + "    max_serge: 1\n", ":6:5: process_groups[0].max_serge: unknown key; did you mean max_surge?"},
 		{"a wrong type", web + "    desired_instances: many\n", ":6:24: process_groups[0].desired_instances: must be a whole number, not a string"},
-		{"a duration without its unit", web + "    health_check_timeout: 30\n", ":6:27: process_groups[0].health_check_timeout: needs a unit"},
-		{"a negative count", web + "    desired_instances: -1\n", ":6:5: process_groups[0].desired_instances: must be 0 to 1000, not -1"},
-		{"a count that no number holds", web + "    desired_instances: 99999999999999999999\n", ":6:5: process_groups[0].desired_instances: must be 0 to 1000, not 99999999999999999999"},
-		{"more healthy than there are", web + "    min_healthy_instances: 2\n", ":6:5: process_groups[0].min_healthy_instances: must be 0 to desired_instances, which is 1, not 2"},
-		{"no way to replace", web + "    min_healthy_instances: 1\n    max_surge: 0\n", ":7:5: process_groups[0].max_surge: 0 with min_healthy_instances = desired_instances (1) leaves no way"},
-		{"a name twice", web + "  - name: web\n    command: RUNNER\n", `:6:5: process_groups[1].name: "web" is the name of a group already, in line 3`},
-		{"a program that is not there", web + "  - name: other\n    command: /no/such/program\n", `:7:5: process_groups[1].command: there is no program "/no/such/program"`},
-		{"a directory that is not there", web + "    working_dir: /no/such\n", `:6:5: process_groups[0].working_dir: "/no/such" is no directory`},
-		{"a name that leads elsewhere", web + "  - name: ../web\n    command: RUNNER\n", ":6:5: process_groups[1].name: must be up to 63"},
-		{"an address that cannot be had", web + "    listeners: [{name: a, network: unix, address: /no/such/socket}]\n", ":6:5: process_groups[0].listeners: listen unix /no/such/socket"},
-		{"logs that cannot be", web + "    logs: {dir: /dev/null/logs}\n", ":6:12: process_groups[0].logs.dir: mkdir /dev/null"},
+		{"a duration without a unit", web + "    health_check_timeout: 30\n", ":6:27: process_groups[0].health_check_timeout: needs a unit"},
+		{"a negative count", web + "    desired_instances: -1\n", ":6:5: process_groups[0].desired_instances: must be 0 to 10000, not -1"},
+		{"a count out of range", web + "    desired_instances: 99999999999999999999\n", ":6:24: process_groups[0].desired_instances: 99999999999999999999 is out of range"},
+		{"min_healthy_instances above desired_instances", web + "    min_healthy_instances: 2\n", ":6:5: process_groups[0].min_healthy_instances: must be 0 to desired_instances, which is 1, not 2"},
+		{"no instance can be replaced", web + "    min_healthy_instances: 1\n    max_surge: 0\n", ":7:5: process_groups[0].max_surge: 0 with min_healthy_instances = desired_instances (1) leaves no way"},
+		{"a duplicate name", web + "  - name: web\n    command: RUNNER\n", `:6:5: process_groups[1].name: "web" is already the name of a group, in line 3`},
+		{"a missing program", web + "  - name: other\n    command: /no/such/program\n", `:7:5: process_groups[1].command: there is no executable program "/no/such/program"`},
+		{"a missing directory", web + "    working_dir: /no/such\n", `:6:5: process_groups[0].working_dir: "/no/such" is not a directory`},
+		{"a name with a path", web + "  - name: ../web\n    command: RUNNER\n", ":6:5: process_groups[1].name: must be up to 63"},
+		{"an address that cannot be listened on", web + "    listeners: [{name: a, network: unix, address: /no/such/socket}]\n", ":6:5: process_groups[0].listeners: listen unix /no/such/socket"},
+		{"a log directory that cannot be created", web + "    logs: {dir: /dev/null/logs}\n", ":6:12: process_groups[0].logs.dir: mkdir /dev/null"},
 
-		{"a script that does not say of what", web + "  - name: script\n    command: DIR/script\n    restart_policy: {initial_backoff: 1ms, crash_loop_limit: 1}\n",
+		{"a script without an interpreter", web + "  - name: script\n    command: DIR/script\n    restart_policy: {initial_backoff: 1ms, crash_loop_limit: 1}\n",
 			":7:5: process_groups[1].command: given up after a failure; the last: script-1: "},
 
-		// These are only known when something runs already.
-		{"a child that is never ready", web + `  - name: late
+		// These errors are found only after processes have started.
+		{"a process that is never ready", web + `  - name: late
     command: RUNNER
     args: [--process-id, "{id}", --ready-after, -1s]
     health_check_timeout: 100ms
     shutdown: {sigterm_timeout: 5s}
     restart_policy: {initial_backoff: 1ms, crash_loop_limit: 2}
 `, ":6:5: process_groups[1].name: given up after 2 failures in a row; the last: late-2: not ready within 100ms"},
-		{"a child without the protocol", web + `  - name: mute
+		{"a process without the protocol", web + `  - name: mute
     command: sleep
     args: ["1000"]
     health_check_timeout: 100ms
     restart_policy: {initial_backoff: 1ms, crash_loop_limit: 1}
 `, ":6:5: process_groups[1].name: given up after a failure; the last: mute-1: not ready within 100ms (it has never answered: "},
-		{"a child without the protocol, once", web + `  - name: mute
+		{"a process without the protocol, never restarted", web + `  - name: mute
     command: sleep
     args: ["1000"]
     health_check_timeout: 100ms
     restart_policy: never
 `, ":6:5: process_groups[1].name: given up after a failure; the last: mute-1: not ready within 100ms (it has never answered: "},
-		{"a child that ends, once", web + `  - name: gone
+		{"a process that exits, never restarted", web + `  - name: gone
     command: "false"
     restart_policy: never
 `, ":6:5: process_groups[1].name: given up after a failure; the last: gone-1: CRASHED: exit status 1"},
-		{"a child that ends", web + `  - name: gone
+		{"a process that exits", web + `  - name: gone
     command: "false"
     restart_policy: {initial_backoff: 1ms, crash_loop_limit: 3}
 `, ":6:5: process_groups[1].name: given up after 3 failures in a row; the last: gone-3: CRASHED: exit status 1"},
@@ -80,20 +82,21 @@ func TestBadInput(t *testing.T) {
 				t.Fatal(err)
 			}
 			stdout, stderr, code := s.says("run", "-f", s.file())
-			equal(t, "exit code", code, 1)
+			testkit.Equal(t, "exit code", code, 1)
 			lines := strings.Split(strings.TrimSpace(stderr), "\n")
 			if last := lines[len(lines)-1]; !strings.HasPrefix(last, s.file()+c.want) {
 				t.Errorf("got  %s\nwant %s%s…", last, s.file(), c.want)
 			}
 			if strings.Contains(stdout, "ready\n") {
-				t.Errorf("it says that it is ready:\n%s", stdout)
+				t.Errorf("the launcher has printed that it is ready:\n%s", stdout)
 			}
 		})
 	}
 }
 
-// An address that somebody else has is the file's fault, too, and ends what has been started.
-func TestAddressInUse(t *testing.T) {
+// An address in use is reported at its position in the file, and processes that have started are
+// stopped.
+func TestRun_ReportsAddressInUseByLine(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -101,50 +104,50 @@ func TestAddressInUse(t *testing.T) {
 	defer ln.Close()
 	s := newSite(t, web+"metrics: {address: "+ln.Addr().String()+"}\n")
 	_, stderr, code := s.says("run", "-f", s.file())
-	equal(t, "exit code", code, 1)
+	testkit.Equal(t, "exit code", code, 1)
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
 	if last, want := lines[len(lines)-1], s.file()+":6:11: metrics.address: listen tcp "+ln.Addr().String()+": "; !strings.HasPrefix(last, want) {
 		t.Errorf("got  %s\nwant %s…", last, want)
 	}
 }
 
-// Two launchers cannot have one directory: the second one says so, and does not disturb the first.
-func TestTwoLaunchers(t *testing.T) {
+// A second launcher cannot use the same directory. It says so, and does not disturb the first.
+func TestRun_RefusesDirectoryOfRunningLauncher(t *testing.T) {
 	s := newSite(t, web)
 	first := s.runs()
 	_, stderr, code := s.says("run", "-f", s.file())
-	equal(t, "exit code", code, 1)
-	equal(t, "what it says", stderr, fmt.Sprintf("%s:1:1: state_dir: another launcher has this directory: %s (pid %d); stop that one first, or give this one a directory of its own\n",
+	testkit.Equal(t, "exit code", code, 1)
+	testkit.Equal(t, "stderr", stderr, fmt.Sprintf("%s:1:1: state_dir: another launcher has this directory: %s (pid %d); stop that one first, or give this one a directory of its own\n",
 		s.file(), filepath.Join(s.dir, "s"), first.cmd.Process.Pid))
 	if out := s.must("status", "--json=false"); !strings.Contains(out, "web  healthy, 1 of 1 ready") {
-		t.Errorf("the first one is\n%s", out)
+		t.Errorf("status of the first launcher:\n%s", out)
 	}
 }
 
-// What does not fit together on the command line is refused, too.
-func TestBadUsage(t *testing.T) {
+// Flags and arguments that do not fit together are refused.
+func TestCommandLine_RefusesConflictingFlags(t *testing.T) {
 	s := newSite(t, web)
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"run"}, "launcher: run what?"},
+		{[]string{"run"}, "launcher: nothing to run"},
 		{[]string{"run", "-f", s.file(), "--desired", "2"}, "launcher: --desired is for a group without a file"},
 		{[]string{"run", "-f", s.file(), "--", "sleep"}, "launcher: run -f takes no command"},
 		{[]string{"run", "-f", "no.yaml"}, "no.yaml: cannot be read: no such file"},
 		{[]string{"restart", "-f", s.file(), "--resume", "--rollback", "web"}, "if any flags in the group [resume rollback] are set none of the others can be"},
-		{[]string{"export", "docker", "-f", s.file()}, `export: there is no target "docker"; there are kubernetes, nomad, systemd`},
-		{[]string{"export", "nomad"}, "launcher: which file?"},
-		{[]string{"status", "-f", s.file()}, "launcher: nobody answers at " + filepath.Join(s.dir, "s", "launcher.sock")},
-		{[]string{"drain"}, "launcher: drain is for --dry-run"},
-		{[]string{"stop", "web-1", "--grace", "-5s"}, "launcher: --grace has to be more than 0 and at most 24h0m0s, and not -5s; leave it out for what is configured"},
-		{[]string{"stop", "web-1", "--grace", "0s"}, "launcher: --grace has to be more than 0"},
-		{[]string{"stop", "web-1", "--grace", "25h"}, "launcher: --grace has to be more than 0 and at most 24h0m0s, and not 25h0m0s"},
-		{[]string{"run", "--max", "0s", "--", "true"}, "launcher: --max has to be more than 0 and at most 24h0m0s, and not 0s"},
-		{[]string{"run", "--min-ready", "-1s", "--", "true"}, "launcher: --min-ready has to be 0 or more and at most 24h0m0s, and not -1s"},
-		{[]string{"logs", "-n", "-5"}, "launcher: --lines has to be 0 or more, and not -5"},
-		{[]string{"status", "--cert", "a.pem"}, "launcher: --cert is for a launcher elsewhere; name its host:port by --remote"},
-		{[]string{"status", "--remote", "127.0.0.1:1", "--cert", "a.pem"}, "launcher: --remote needs --key, too"},
+		{[]string{"export", "docker", "-f", s.file()}, `export: unknown target "docker"; the targets are kubernetes, nomad, systemd`},
+		{[]string{"export", "nomad"}, "launcher: no file"},
+		{[]string{"status", "-f", s.file()}, "launcher: cannot connect to " + filepath.Join(s.dir, "s", "launcher.sock")},
+		{[]string{"drain"}, "launcher: drain needs --dry-run"},
+		{[]string{"stop", "web-1", "--grace", "-5s"}, "launcher: --grace must be more than 0 and at most 24h0m0s, not -5s; leave it out to use the configured value"},
+		{[]string{"stop", "web-1", "--grace", "0s"}, "launcher: --grace must be more than 0"},
+		{[]string{"stop", "web-1", "--grace", "25h"}, "launcher: --grace must be more than 0 and at most 24h0m0s, not 25h0m0s"},
+		{[]string{"run", "--max", "0s", "--", "true"}, "launcher: --max must be more than 0 and at most 24h0m0s, not 0s"},
+		{[]string{"run", "--min-ready", "-1s", "--", "true"}, "launcher: --min-ready must be 0 or more and at most 24h0m0s, not -1s"},
+		{[]string{"logs", "-n", "-5"}, "launcher: --lines must be 0 or more, not -5"},
+		{[]string{"status", "--cert", "a.pem"}, "launcher: --cert is only for --remote; name the host:port"},
+		{[]string{"status", "--remote", "127.0.0.1:1", "--cert", "a.pem"}, "launcher: --remote needs --key: over TCP"},
 	} {
 		_, stderr, code := s.says(c.args...)
 		if code != 1 || !strings.HasPrefix(stderr, c.want) {
@@ -153,9 +156,9 @@ func TestBadUsage(t *testing.T) {
 	}
 }
 
-// A default directory of another user, which anybody can make in /tmp, is neither asked nor used, not even by root. Whoever
-// names it, means it.
-func TestDefaultDirectoryOfAnotherUser(t *testing.T) {
+// The default directory is in /tmp, where another user can create it. The launcher neither connects
+// to it nor uses it then, not even as root, unless --dir names it.
+func TestDefaultDirectory_IsRefusedWhenOwnedByOtherUser(t *testing.T) {
 	s := newSite(t, web)
 	theirs := filepath.Join(s.dir, "theirs")
 	belongs := theirs + " belongs to another user"
@@ -164,18 +167,18 @@ func TestDefaultDirectoryOfAnotherUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else {
-		if err := os.Symlink("/", theirs); err != nil { // which is root's
+		if err := os.Symlink("/", theirs); err != nil { // the directory / belongs to root
 			t.Fatal(err)
 		}
-		belongs = theirs + " is no directory; a symbolic link will not do"
+		belongs = theirs + " is not a directory; a symbolic link is not accepted either"
 	}
 	t.Setenv("RUNTIME_DIRECTORY", theirs)
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"status"}, "launcher: " + theirs + ", the default, belongs to another user; if it is that user's launcher that you want to ask, name it by --dir"},
-		{[]string{"status", "--dir", theirs}, "launcher: nobody answers at " + filepath.Join(theirs, "launcher.sock")},
+		{[]string{"status"}, "launcher: the default directory " + theirs + " belongs to another user; to connect to the launcher of that user, name it by --dir"},
+		{[]string{"status", "--dir", theirs}, "launcher: cannot connect to " + filepath.Join(theirs, "launcher.sock")},
 		{[]string{"run", "--", "true"}, "launcher: Dir: " + belongs},
 	} {
 		_, stderr, code := s.says(c.args...)
@@ -185,13 +188,14 @@ func TestDefaultDirectoryOfAnotherUser(t *testing.T) {
 	}
 }
 
-// A launcher that does not answer is no launcher of another user: what becomes of the call says why.
-func TestNoAnswer(t *testing.T) {
+// A launcher that does not answer is not reported as belonging to another user. The error says why
+// there is no answer.
+func TestAsk_ReportsWhyLauncherDoesNotAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		serve func(ln net.Listener)
 		want  string
 	}{
-		"it ends while it is asked": {func(ln net.Listener) {
+		"it exits before it answers": {func(ln net.Listener) {
 			for {
 				conn, err := ln.Accept()
 				if err != nil {
@@ -199,8 +203,8 @@ func TestNoAnswer(t *testing.T) {
 				}
 				conn.Close()
 			}
-		}, "launcher: the launcher at SOCKET has ended while it was asked; "},
-		"it hangs": {func(net.Listener) {}, "launcher: nothing has come from SOCKET within 5s: the launcher hangs, or is stopped, "},
+		}, "launcher: the launcher at SOCKET exited before it answered, "},
+		"it hangs": {func(net.Listener) {}, "launcher: no answer from SOCKET within 5s: the launcher hangs or is suspended, "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := newSite(t, web).dir
@@ -221,23 +225,23 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// What is wrong with a command line is said with what to do instead, and without a launcher.
-func TestBadArguments(t *testing.T) {
+// An error of the command line says what to do instead, and needs no running launcher.
+func TestCommandLine_ErrorsSayWhatToDo(t *testing.T) {
 	s := newSite(t, web)
 	for args, want := range map[string]string{
-		"stop":                "launcher: stop which process? status lists those that there are\n",
-		"restart":             "launcher: restart which group? status lists those that there are\n",
-		"export":              "launcher: export to what? There are kubernetes, nomad, systemd\n",
-		"stop web-1 web-2":    "launcher: stop takes one argument, and after \"web-1\" there is \"web-2\"; call it once for each\n",
-		"logs web-1 web-2":    "launcher: logs takes one argument, and after \"web-1\" there is \"web-2\"; call it once for each\n",
-		"reload web":          "launcher: reload takes no argument, and there is \"web\"\n",
-		"status --output":     "launcher: status: unknown flag: --output; launcher status --help lists those that there are\n",
-		"stop web-1 --grace":  "launcher: stop: flag needs an argument: --grace; launcher stop --help lists those that there are\n",
-		"restart web --wait=": "launcher: restart: invalid argument \"\" for \"--wait\" flag: strconv.ParseBool: parsing \"\": invalid syntax; launcher restart --help lists those that there are\n",
+		"stop":                "launcher: stop which process? status lists them\n",
+		"restart":             "launcher: restart which group? status lists them\n",
+		"export":              "launcher: export to which platform? The platforms are kubernetes, nomad, systemd\n",
+		"stop web-1 web-2":    "launcher: stop takes one argument, but got \"web-1\" and \"web-2\"; run it once for each\n",
+		"logs web-1 web-2":    "launcher: logs takes one argument, but got \"web-1\" and \"web-2\"; run it once for each\n",
+		"reload web":          "launcher: reload takes no argument, but got \"web\"\n",
+		"status --output":     "launcher: status: unknown flag: --output; launcher status --help lists the flags\n",
+		"stop web-1 --grace":  "launcher: stop: flag needs an argument: --grace; launcher stop --help lists the flags\n",
+		"restart web --wait=": "launcher: restart: invalid argument \"\" for \"--wait\" flag: strconv.ParseBool: parsing \"\": invalid syntax; launcher restart --help lists the flags\n",
 	} {
 		stdout, stderr, code := s.says(strings.Fields(args)...)
-		equal(t, args, stderr, want)
-		equal(t, args+": exit code", code, 1)
-		equal(t, args+": standard output", stdout, "")
+		testkit.Equal(t, args, stderr, want)
+		testkit.Equal(t, args+": exit code", code, 1)
+		testkit.Equal(t, args+": standard output", stdout, "")
 	}
 }

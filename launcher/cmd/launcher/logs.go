@@ -13,9 +13,9 @@ func logsCommand(at *place) *cobra.Command {
 	var lines int
 	cmd := &cobra.Command{
 		Use:   "logs [group|process]",
-		Short: "Show what processes print",
-		Long: "Show what processes have printed last, as far as the launcher keeps it (1,000 lines and 64 KiB of each), with the " +
-			"secrets taken out. All of it is where the configuration says.",
+		Short: "Show the output of processes",
+		Long: "Show the latest output of processes, without secrets. The launcher keeps up to 1,000 lines and 64 KiB of each process. " +
+			"The complete output is where the configuration says.",
 		Args:              takes(0, 1, ""),
 		ValidArgsFunction: at.complete(groupsAndProcesses),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -23,7 +23,7 @@ func logsCommand(at *place) *cobra.Command {
 				in.Name = args[0]
 			}
 			if lines < 0 {
-				return fmt.Errorf("launcher: --lines has to be 0 or more, and not %d", lines)
+				return fmt.Errorf("launcher: --lines must be 0 or more, not %d", lines)
 			}
 			in.Lines = int32(min(lines, 1<<20))
 			return watch(cmd, at, in.Follow, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
@@ -37,7 +37,7 @@ func logsCommand(at *place) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVarP(&lines, "lines", "n", 100, "how many of the last lines")
-	cmd.Flags().BoolVar(&in.Follow, "follow", false, "go on with those to come, until ^C")
+	cmd.Flags().IntVarP(&lines, "lines", "n", 100, "number of lines")
+	cmd.Flags().BoolVar(&in.Follow, "follow", false, "continue with new lines, until ^C")
 	return cmd
 }

@@ -1,20 +1,20 @@
 // Launcher starts subprocesses, keeps them running, and stops and replaces them without loss.
 //
-//	launcher run -f launcher.yaml                    start what the file says, until ^C
-//	launcher run --name web --desired 2 -- ./web     start one group, by flags
-//	launcher status [--watch]                        who runs, who drains, and who blocks
-//	launcher logs web [--follow]                     what it prints
-//	launcher events                                  what happens, from now on
+//	launcher run -f launcher.yaml                    run the groups of a file, until ^C
+//	launcher run --name web --desired 2 -- ./web     run one group, without a file
+//	launcher status [--watch]                        show the state of all processes, and what is waited for
+//	launcher logs web [--follow]                     show the output of a group
+//	launcher events                                  show events as they happen
 //	launcher restart web                             replace all processes of a group
-//	launcher restart web --resume|--rollback         have a roll that is paused go on, or turn back
+//	launcher restart web --resume|--rollback         continue a paused roll, or undo it
 //	launcher stop web-3                              stop one process
-//	launcher drain --dry-run                         what a shutdown would have to drain
-//	launcher reload [--dry-run]                      have the file taken over that has changed
-//	launcher validate launcher.yaml                  what is wrong with a file
-//	launcher export kubernetes -f launcher.yaml      the same for somebody else to run
+//	launcher drain --dry-run                         show what a shutdown would have to wait for
+//	launcher reload [--dry-run]                      apply the changes of the file
+//	launcher validate launcher.yaml                  check a file
+//	launcher export kubernetes -f launcher.yaml      write the files for another platform
 //
-// Those that ask a launcher that runs do it through the socket in its directory: that of --dir, else the state_dir of the
-// file of -f, else the default one.
+// The commands that need a running launcher connect to the socket in its directory. The directory
+// is that of --dir, or the state_dir of the file of -f, or the default one.
 package main
 
 import (
@@ -43,7 +43,8 @@ func main() {
 	os.Exit(exitCode(err))
 }
 
-// exitCode is that of package graceful for run (2: cut short, 3: abandoned), and 1 for whatever else has failed.
+// exitCode returns 0 if err is nil. If the drain was cut short or abandoned, it returns the exit
+// codes of package graceful for that, 2 and 3. For any other error it returns 1.
 func exitCode(err error) int {
 	var forced *graceful.ForcedError
 	var abandoned *graceful.AbandonedError
@@ -66,12 +67,12 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.SetFlagErrorFunc(wrongFlag)
-	cmd.PersistentFlags().StringVar(&at.dir, "dir", "", "the launcher's `directory`, where its socket is (default: the state_dir of --file, else "+config.DefaultDir()+")")
-	cmd.PersistentFlags().StringVarP(&at.file, "file", "f", "", "the launcher's configuration, a YAML `file`")
-	cmd.PersistentFlags().StringVar(&at.remote, "remote", "", "`host:port` of a launcher's admin service, instead of the socket in --dir; needs --cert, --key and --ca")
-	cmd.PersistentFlags().StringVar(&at.tls.Cert, "cert", "", "PEM `file` with the certificate to show to --remote")
-	cmd.PersistentFlags().StringVar(&at.tls.Key, "key", "", "PEM `file` with its key")
-	cmd.PersistentFlags().StringVar(&at.tls.CA, "ca", "", "PEM `file` with the authority of the launcher's certificate")
+	cmd.PersistentFlags().StringVar(&at.dir, "dir", "", "`directory` of the launcher, with its socket (default: the state_dir of --file, or "+config.DefaultDir()+")")
+	cmd.PersistentFlags().StringVarP(&at.file, "file", "f", "", "YAML `file` with the configuration of the launcher")
+	cmd.PersistentFlags().StringVar(&at.remote, "remote", "", "`host:port` of the admin service of a launcher, instead of the socket in --dir; needs --cert, --key and --ca")
+	cmd.PersistentFlags().StringVar(&at.tls.Cert, "cert", "", "PEM `file` with the certificate for --remote")
+	cmd.PersistentFlags().StringVar(&at.tls.Key, "key", "", "PEM `file` with the key of --cert")
+	cmd.PersistentFlags().StringVar(&at.tls.CA, "ca", "", "PEM `file` with the certificate authority of the launcher at --remote")
 	for _, name := range []string{"cert", "key", "ca"} {
 		cmd.MarkPersistentFlagFilename(name, "pem", "crt", "key")
 	}
@@ -82,7 +83,8 @@ func root() *cobra.Command {
 	return cmd
 }
 
-// version is that of the module, as far as whoever has built the command knows it.
+// version returns the version of the module, or "unknown" if the build does not contain the
+// version.
 func version() string {
 	b, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -91,22 +93,23 @@ func version() string {
 	return fmt.Sprintf("%s (%s)", cmp.Or(b.Main.Version, "unknown"), b.GoVersion)
 }
 
-// A place is where a launcher is.
+// A place identifies the launcher that a command talks to.
 type place struct {
 	dir, file string
-	remote    string // host:port of its admin service, instead
+	remote    string // host:port of the launcher's admin service; if empty, the socket in the directory is used
 	tls       launcher.TLS
 }
 
-// dial returns a client of the launcher, which says where it is.
+// dial connects to the launcher. The result where is the address of the launcher, for error
+// messages.
 func (p *place) dial() (to pb.LauncherAdminInterfaceClient, conn *grpc.ClientConn, where string, err error) {
 	files := [][2]string{{"--cert", p.tls.Cert}, {"--key", p.tls.Key}, {"--ca", p.tls.CA}}
 	for _, f := range files {
 		switch {
 		case p.remote == "" && f[1] != "":
-			return nil, nil, "", fmt.Errorf("launcher: %s is for a launcher elsewhere; name its host:port by --remote", f[0])
+			return nil, nil, "", fmt.Errorf("launcher: %s is only for --remote; name the host:port of the launcher by --remote", f[0])
 		case p.remote != "" && f[1] == "":
-			return nil, nil, "", fmt.Errorf("launcher: --remote needs %s, too: over TCP, both ends show a certificate", f[0])
+			return nil, nil, "", fmt.Errorf("launcher: --remote needs %s: over TCP, both sides show a certificate", f[0])
 		}
 	}
 	if p.remote != "" {
@@ -118,8 +121,8 @@ func (p *place) dial() (to pb.LauncherAdminInterfaceClient, conn *grpc.ClientCon
 		return nil, nil, "", err
 	}
 	if info, err := os.Stat(dir); err == nil && p.dir == "" && dir == config.DefaultDir() {
-		if peer.OfAnother(info) { // in /tmp anybody can make one of that name
-			return nil, nil, "", fmt.Errorf("launcher: %s, the default, belongs to another user; if it is that user's launcher that you want to ask, name it by --dir", dir)
+		if peer.OfAnother(info) { // the default directory can be in /tmp, where any user can create it
+			return nil, nil, "", fmt.Errorf("launcher: the default directory %s belongs to another user; to connect to the launcher of that user, name it by --dir", dir)
 		}
 	}
 	to, conn, err = launcher.Dial(dir)
@@ -141,10 +144,10 @@ func (p *place) directory() (string, error) {
 	return c.Dir(), nil
 }
 
-// read reads the file without a look at this machine.
+// read reads the configuration file, without checks that depend on this machine.
 func (p *place) read() (*config.Config, error) {
 	if p.file == "" {
-		return nil, errors.New("launcher: which file? name it by -f")
+		return nil, errors.New("launcher: no file; name it by -f")
 	}
 	text, err := config.ReadFile(p.file)
 	if err != nil {
@@ -153,7 +156,7 @@ func (p *place) read() (*config.Config, error) {
 	return config.Parse(p.file, text)
 }
 
-// interruptible is for commands that wait.
+// interruptible returns a context that is cancelled by ^C or SIGTERM, for commands that wait.
 func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 }

@@ -18,19 +18,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/internal/testkit"
 	main "github.com/swansong-go/swansong/launcher/cmd/launcher"
 	runner "github.com/swansong-go/swansong/launcher/internal/testrunner"
 	"go.uber.org/goleak"
 )
 
-// tooLong is for broken code.
+// tooLong is the time after which a waiting test fails.
 const tooLong = time.Minute
 
-var command, testrunner string // this program, under these names
+var command, testrunner string // paths at which this test program is available under these names
 
-// TestMain has the test program be the command, and the test runner, where it is called so. What a mutant breaks is then in the
-// command, too, and so is the race detector.
+// TestMain lets the test program be the launcher command, or the test runner, if it is called by
+// that name. So mutants and the race detector affect the command as well.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "launcher":
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	command, testrunner = filepath.Join(bin, "launcher"), filepath.Join(bin, "testrunner")
 	for _, name := range []string{command, testrunner} {
 		if err := copyOfThis(name); err != nil {
-			fmt.Fprintln(os.Stderr, "the test program cannot be the command:", err)
+			fmt.Fprintln(os.Stderr, "cannot copy the test program:", err)
 			os.Exit(1)
 		}
 	}
@@ -61,7 +61,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// copyOfThis gives this program another name. A symbolic link would not do: a program that looks for itself finds what that leads to.
+// copyOfThis makes this program available under another name. It is not a symbolic link: a program
+// that looks for its own path would find the target of the link.
 func copyOfThis(name string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -70,27 +71,20 @@ func copyOfThis(name string) error {
 	if os.Link(self, name) == nil {
 		return nil
 	}
-	program, err := os.ReadFile(self) // it is on another disk
+	program, err := os.ReadFile(self) // copy the program, because the directory is on another file system
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(name, program, 0o700)
 }
 
-func equal(t *testing.T, what string, got, want any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
-// A site is a directory with a file for a launcher, and its state.
+// A site is a temporary directory with a configuration file and the state of a launcher.
 type site struct {
 	t   *testing.T
 	dir string
 }
 
-// newSite has a short name, which leaves room for that of a socket.
+// newSite creates a site with a short path, because the paths of sockets are limited.
 func newSite(t *testing.T, yaml string) *site {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "swl")
@@ -99,7 +93,7 @@ func newSite(t *testing.T, yaml string) *site {
 	}
 	s := &site{t, dir}
 	t.Cleanup(func() {
-		s.nobodyIsLeft()
+		s.checkNothingLeft()
 		os.RemoveAll(dir)
 	})
 	s.write(yaml)
@@ -108,7 +102,7 @@ func newSite(t *testing.T, yaml string) *site {
 
 func (s *site) file() string { return filepath.Join(s.dir, "launcher.yaml") }
 
-// write writes the file, with the paths of this machine: STATE, RUNNER and DIR.
+// write writes the configuration file. It replaces STATE, RUNNER and DIR in the text by paths.
 func (s *site) write(yaml string) {
 	s.t.Helper()
 	yaml = strings.NewReplacer("STATE", filepath.Join(s.dir, "s"), "RUNNER", testrunner, "DIR", s.dir).Replace(yaml)
@@ -117,12 +111,13 @@ func (s *site) write(yaml string) {
 	}
 }
 
-// environment marks who belongs here.
+// environment returns the environment for a process of this site. It contains a variable by which
+// the test recognizes the process.
 func (s *site) environment() []string {
 	return append(os.Environ(), "SWL_TEST_SITE="+s.dir, "GORACE=atexit_sleep_ms=0")
 }
 
-// says runs the command to its end.
+// says runs the command, waits until it exits, and returns what it has printed and its exit code.
 func (s *site) says(args ...string) (stdout, stderr string, code int) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
@@ -141,7 +136,7 @@ func (s *site) says(args ...string) (stdout, stderr string, code int) {
 	return out.String(), err.String(), cmd.ProcessState.ExitCode()
 }
 
-// must is says for what has to succeed.
+// must runs the command as says does, and fails the test if the command fails.
 func (s *site) must(args ...string) string {
 	s.t.Helper()
 	stdout, stderr, code := s.says(append(args, "-f", s.file())...)
@@ -151,8 +146,8 @@ func (s *site) must(args ...string) string {
 	return stdout
 }
 
-// nobodyIsLeft looks for processes that were started here, and for sockets.
-func (s *site) nobodyIsLeft() {
+// checkNothingLeft reports processes and sockets that are left over.
+func (s *site) checkNothingLeft() {
 	s.t.Helper()
 	all, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, name := range all {
@@ -163,16 +158,16 @@ func (s *site) nobodyIsLeft() {
 		}
 	}
 	sockets, _ := filepath.Glob(filepath.Join(s.dir, "s", "*.sock"))
-	equal(s.t, "sockets that are left", sockets, []string(nil))
+	testkit.Equal(s.t, "sockets left over", sockets, []string(nil))
 }
 
-// A daemon is a launcher that runs.
+// A daemon is a running launcher.
 type daemon struct {
 	*site
 	cmd   *exec.Cmd
-	lines chan string // of its standard output
+	lines chan string // receives the lines of standard output
 	ended chan struct{}
-	wrote chan struct{} // has one in it after something was logged
+	wrote chan struct{} // receives a value after each write to the log
 
 	mu     sync.Mutex
 	stderr bytes.Buffer
@@ -202,7 +197,8 @@ func (s *site) runs(args ...string) *daemon {
 	return d
 }
 
-// starts starts a launcher with the file, or with these arguments, and has it drained at the end of the test.
+// starts starts a launcher with the file, or with these arguments. The launcher is drained at the
+// end of the test.
 func (s *site) starts(args ...string) *daemon {
 	s.t.Helper()
 	if len(args) == 0 {
@@ -214,16 +210,16 @@ func (s *site) starts(args ...string) *daemon {
 	return d
 }
 
-// daemon is a launcher that this command will start.
+// daemon returns a launcher that cmd will start.
 func (s *site) daemon(cmd *exec.Cmd) *daemon {
 	return &daemon{site: s, cmd: cmd, lines: make(chan string, 10_000), ended: make(chan struct{}), wrote: make(chan struct{}, 1)}
 }
 
-// begin starts the command of a launcher.
+// begin starts the launcher.
 func (d *daemon) begin() {
 	d.t.Helper()
 	d.cmd.Stderr = d
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // should this program be killed, or time out, which is no end of a test
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // needed because no cleanup runs if this test program is killed or times out
 	out, err := d.cmd.StdoutPipe()
 	if err != nil {
 		d.t.Fatal(err)
@@ -243,7 +239,7 @@ func (d *daemon) begin() {
 	d.t.Cleanup(func() { d.stops() })
 }
 
-// prints waits for a line that contains a text, and returns it.
+// prints waits for a line with the text on standard output, and returns the line.
 func (d *daemon) prints(text string) string {
 	d.t.Helper()
 	late := time.NewTimer(tooLong)
@@ -263,7 +259,7 @@ func (d *daemon) prints(text string) string {
 	}
 }
 
-// logs waits until the log contains a text.
+// logs waits until the log contains the text.
 func (d *daemon) logs(text string) {
 	d.t.Helper()
 	late := time.NewTimer(tooLong)
@@ -277,7 +273,7 @@ func (d *daemon) logs(text string) {
 	}
 }
 
-// stops has the launcher drain, and returns its exit code.
+// stops drains the launcher, and returns its exit code.
 func (d *daemon) stops() int {
 	d.t.Helper()
 	d.cmd.Process.Signal(syscall.SIGTERM)

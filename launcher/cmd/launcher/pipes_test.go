@@ -19,11 +19,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// Who reads what the launcher prints may go away: it serves on, drains when it is told to, and its processes do not inherit that it
-// has survived that.
-func TestReadersGoAway(t *testing.T) {
+// If the reader of its output exits, the launcher continues, and drains when it is asked to. Its
+// processes do not inherit how it handles SIGPIPE.
+func TestRun_ContinuesWhenReaderOfOutputExits(t *testing.T) {
 	s := newSite(t, web+"  - name: prints\n    command: sh\n    args: [-c, 'echo up; exec sleep 3600']\n    protocol: signals\n")
 	for _, gone := range [][]string{{"stdout"}, {"stderr"}, {"stdout", "stderr"}} {
 		cmd := exec.Command(command, "run", "-f", s.file())
@@ -39,7 +41,7 @@ func TestReadersGoAway(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { cmd.Process.Kill() }) // should it not have come to its end
+		t.Cleanup(func() { cmd.Process.Kill() }) // kills the launcher if it has not exited
 		var reading sync.WaitGroup
 		rest := func(name string, pipe io.ReadCloser) {
 			if slices.Contains(gone, name) {
@@ -52,20 +54,20 @@ func TestReadersGoAway(t *testing.T) {
 		for lines := bufio.NewScanner(stdout); lines.Scan() && lines.Text() != "ready"; {
 		}
 		rest("stdout", stdout)
-		for _, group := range []string{"web", "prints"} { // which is told on stderr, and prints
-			equal(t, "a roll", s.must("restart", group, "--wait"), "all processes have been replaced\n")
+		for _, group := range []string{"web", "prints"} { // the launcher writes its log to stderr, and the output of the group prints to stdout
+			testkit.Equal(t, "output of restart", s.must("restart", group, "--wait"), "all processes have been replaced\n")
 		}
-		equal(t, "SIGPIPE is ignored by a process", s.ignores("prints", syscall.SIGPIPE), false)
+		testkit.Equal(t, "processes ignore SIGPIPE", s.ignores("prints", syscall.SIGPIPE), false)
 		cmd.Process.Signal(syscall.SIGTERM)
 		reading.Wait()
 		cmd.Wait()
-		equal(t, fmt.Sprintf("how it ends without %q", gone), cmd.ProcessState.String(), "exit status 0")
+		testkit.Equal(t, fmt.Sprintf("exit without a reader of %q", gone), cmd.ProcessState.String(), "exit status 0")
 	}
 }
 
-// Who reads what the launcher prints may also cease to read, as a pager does, or a terminal after ^S: it says that it is ready, takes
-// a file over or refuses it, drains when it is told to, and ends.
-func TestReadersStall(t *testing.T) {
+// If the reader of its output stops reading, as a pager does, the launcher still gets ready,
+// reloads, drains and exits.
+func TestRun_ContinuesWhenReaderOfOutputStalls(t *testing.T) {
 	s := newSite(t, web)
 	socket := filepath.Join(s.dir, "notify")
 	notified, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
@@ -86,7 +88,7 @@ func TestReadersStall(t *testing.T) {
 			cmd.Wait()
 			ended <- cmd.ProcessState.String()
 		}()
-		t.Cleanup(func() { cmd.Process.Kill() }) // should it not have come to its end
+		t.Cleanup(func() { cmd.Process.Kill() }) // kills the launcher if it has not exited
 		want := "exit status 1"
 		if text == web {
 			want = "exit status 0"
@@ -100,7 +102,7 @@ func TestReadersStall(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd.Process.Signal(syscall.SIGHUP)
-			if err := os.WriteFile(s.file(), []byte("no file"), 0o600); err != nil { // when the launcher reads it
+			if err := os.WriteFile(s.file(), []byte("no file"), 0o600); err != nil { // returns as soon as the launcher reads the file
 				t.Fatal(err)
 			}
 			if err := os.Remove(s.file()); err != nil {
@@ -110,14 +112,14 @@ func TestReadersStall(t *testing.T) {
 		}
 		select {
 		case how := <-ended:
-			equal(t, "how it ends", how, want)
+			testkit.Equal(t, "exit", how, want)
 		case <-time.After(tooLong):
-			t.Fatal("it does not end")
+			t.Fatal("the launcher does not exit")
 		}
 	}
 }
 
-// full is a pipe that is full, and that nobody reads.
+// full returns a pipe that is full and has no reader.
 func full(t *testing.T) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()

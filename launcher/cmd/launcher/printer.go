@@ -7,32 +7,34 @@ import (
 	"sync"
 	"time"
 
-	"github.com/swansong-go/swansong/launcher/internal/capture"
+	"github.com/swansong-go/swansong/launcher/internal/output"
 )
 
-// A printer prints what it is told without waiting for somebody to read: a pager, a terminal that ^S has stopped, a collector of logs
-// that hangs. What is more than it holds is not printed.
-type printer struct{ out, errs *capture.File }
+// A printer queues text for stdout and stderr, so that the caller never blocks. The reader can be
+// slow, for example a pager, a terminal after ^S, or a log collector that hangs. Then output beyond
+// the queue is dropped.
+type printer struct{ out, errs *output.File }
 
-// printed is what the launcher, or the command, says on stdout and stderr by itself. The other commands wait for who reads them.
+// printed returns the printer for the output of the command run. Other commands write to stdout
+// directly, and can block.
 var printed = sync.OnceValue(func() *printer { return newPrinter(os.Stdout, os.Stderr) })
 
 func newPrinter(out, errs io.Writer) *printer {
-	const held = 1 << 20
-	return &printer{capture.To(out, held, nil), capture.To(errs, held, nil)}
+	const bufferSize = 1 << 20
+	return &printer{output.To(out, bufferSize, nil), output.To(errs, bufferSize, nil)}
 }
 
-// lastPatience is how long the last words wait for somebody to read them.
-const lastPatience = 2 * time.Second
+// flushTimeout bounds the time to write the rest of the output at the end.
+const flushTimeout = 2 * time.Second
 
-// end says why the command ends, if anything has failed, and waits until all is printed that there is, but not for long. Who does not read the
-// one takes no time from the other.
+// end prints err unless it is nil, and flushes stdout and stderr, which takes at most flushTimeout
+// for each.
 func (p *printer) end(err error) {
 	if err != nil {
 		fmt.Fprintln(p.errs, err)
 	}
 	var all sync.WaitGroup
-	all.Go(func() { p.out.Close(lastPatience) })
-	all.Go(func() { p.errs.Close(lastPatience) })
+	all.Go(func() { p.out.Close(flushTimeout) })
+	all.Go(func() { p.errs.Close(flushTimeout) })
 	all.Wait()
 }

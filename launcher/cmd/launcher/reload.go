@@ -15,7 +15,8 @@ import (
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
-// reread reads the file anew, and says how it differs. What needs another launcher is refused.
+// reread reads the configuration file again, and lists the changes. It returns an error if a change
+// needs a restart of the launcher.
 func reread(at *place, now *config.Config) (launcher.Config, []string, error) {
 	next, source, err := config.LoadSource(at.file)
 	if err != nil {
@@ -35,13 +36,14 @@ func reread(at *place, now *config.Config) (launcher.Config, []string, error) {
 	cfg.Source, cfg.Locate = next, source.Locate
 	cfg.File, _ = filepath.Abs(at.file)
 	if len(refused) > 0 {
-		err = fmt.Errorf("launcher: nothing of %s was taken over, since some of it needs another launcher; undo that, or stop this one and start it anew:\n%s",
+		err = fmt.Errorf("launcher: the changes in %s were not applied, because some need a restart of the launcher; undo these, or restart the launcher:\n%s",
 			at.file, strings.Join(refused, "\n"))
 	}
 	return cfg, changes, err
 }
 
-// sameFile refuses to take over another file than the one that was named.
+// sameFile returns an error if the user has named another file than the one that the launcher
+// reads.
 func sameFile(at *place, read string) error {
 	if at.file == "" || read == "" || at.remote != "" {
 		return nil
@@ -55,7 +57,7 @@ func sameFile(at *place, read string) error {
 	if failedA == nil && failedB == nil && os.SameFile(a, b) {
 		return nil
 	}
-	return fmt.Errorf("launcher: the launcher reads %s, with which it was started, and not %s; nothing was taken over. Write what is to hold into the former, or start a launcher with the latter", read, named)
+	return fmt.Errorf("launcher: the launcher was started with %s, not with %s; nothing was applied. Edit the former, or start a launcher with the latter", read, named)
 }
 
 func reloadCommand(at *place) *cobra.Command {
@@ -63,9 +65,9 @@ func reloadCommand(at *place) *cobra.Command {
 	in := &pb.ReloadRequest{}
 	cmd := &cobra.Command{
 		Use:   "reload",
-		Short: "Show how the launcher's file has changed, and have it taken over",
-		Long: "Show how the launcher's file has changed, and have it taken over: groups are scaled at once, rolled where their processes " +
-			"have to be others, started and drained. What needs another launcher is refused, and then nothing is taken over.",
+		Short: "Show and apply the changes of the launcher's file",
+		Long: "Show the changes of the launcher's file, and apply them: groups are started, stopped and scaled, and rolled if their processes " +
+			"must be replaced. If a change needs a restart of the launcher, nothing is applied.",
 		Args:              takes(0, 0, ""),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -88,13 +90,13 @@ func reloadCommand(at *place) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				switch taken := out.GetChanges(); {
-				case slices.Equal(seen.GetChanges(), taken):
-				case len(taken) == 0:
-					fmt.Fprintln(cmd.OutOrStdout(), "meanwhile that was undone, or somebody else has had it taken over:")
+				switch applied := out.GetChanges(); {
+				case slices.Equal(seen.GetChanges(), applied):
+				case len(applied) == 0:
+					fmt.Fprintln(cmd.OutOrStdout(), "meanwhile the changes were undone, or applied by another reload:")
 				default:
-					fmt.Fprintln(cmd.OutOrStdout(), "meanwhile that has changed, to:")
-					for _, c := range taken {
+					fmt.Fprintln(cmd.OutOrStdout(), "meanwhile the file has changed; the changes are now:")
+					for _, c := range applied {
 						fmt.Fprintln(cmd.OutOrStdout(), clean(c))
 					}
 				}
@@ -103,9 +105,9 @@ func reloadCommand(at *place) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show it")
-	cmd.Flags().BoolVar(&in.Wait, "wait", false, "until groups that are rolled or drained for it are done")
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "for the log")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show the changes")
+	cmd.Flags().BoolVar(&in.Wait, "wait", false, "wait until the groups that are rolled or stopped are done")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "reason, for the log")
 	return cmd
 }
 
@@ -113,7 +115,7 @@ func validateCommand(at *place) *cobra.Command {
 	var show bool
 	cmd := &cobra.Command{
 		Use:               "validate [file]",
-		Short:             "Say all that is wrong with a file, by line",
+		Short:             "Check a file, and list all errors by line",
 		Args:              takes(0, 1, ""),
 		ValidArgsFunction: yamlFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -122,7 +124,7 @@ func validateCommand(at *place) *cobra.Command {
 				file = args[0]
 			}
 			if file == "" {
-				return errors.New("launcher: which file?")
+				return errors.New("launcher: no file; name it as an argument, or by -f")
 			}
 			c, err := config.Load(file)
 			if err != nil {
@@ -135,6 +137,6 @@ func validateCommand(at *place) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&show, "print", false, "print it as it is in effect: with all defaults, and without secrets")
+	cmd.Flags().BoolVar(&show, "print", false, "print the configuration with all defaults, without secrets")
 	return cmd
 }

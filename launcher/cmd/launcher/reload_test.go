@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
 const (
@@ -26,10 +28,11 @@ process_groups:
 `
 	rolls   = "~ web: env.REV: \"1\" → \"2\" (rolls the group)\n"
 	nothing = "nothing has changed\n"
-	shown   = "nothing was taken over\n"
+	shown   = "nothing was applied\n"
 )
 
-// breaks has a file loaded whose web does not start, until that is mended.
+// breaks writes and reloads a file with which the group web cannot start, because a file named bad
+// exists. It checks that the roll fails.
 func (s *site) breaks(yaml string) (mend func()) {
 	s.t.Helper()
 	bad := filepath.Join(s.dir, "bad")
@@ -48,80 +51,83 @@ func (s *site) breaks(yaml string) (mend func()) {
 	}
 }
 
-// After a roll that has gone back, a reload shows what differs from what runs, and not from what was loaded.
-func TestReload_AfterARollback(t *testing.T) {
+// After a rollback, a reload shows the changes from the running configuration, not from the one
+// that was loaded last.
+func TestReload_ComparesWithRunningConfigurationAfterRollback(t *testing.T) {
 	s := newSite(t, breaks)
 	s.runs()
 	next := strings.Replace(breaks, `"1"`, `"2"`, 1)
 	mend := s.breaks(next)
-	equal(t, "what the same file does", s.must("reload", "--dry-run"), rolls+shown)
+	testkit.Equal(t, "changes of the same file", s.must("reload", "--dry-run"), rolls+shown)
 	s.write(breaks)
-	equal(t, "what the file does that was loaded before", s.must("reload", "--wait"), nothing)
+	testkit.Equal(t, "changes of the previous file", s.must("reload", "--wait"), nothing)
 
 	limits := "~ other: health_check_timeout: 30s → 1m0s (at once)\n"
 	next = strings.Replace(next, "'{id}']", "'{id}'], health_check_timeout: 1m", 1)
 	s.write(next)
-	equal(t, "what a file does that differs elsewhere, too", s.must("reload", "--dry-run"), rolls+limits+shown)
+	testkit.Equal(t, "changes of a third file", s.must("reload", "--dry-run"), rolls+limits+shown)
 	mend()
-	equal(t, "what it does", s.must("reload", "--wait"), rolls+limits+"taken over\n")
-	equal(t, "revision", s.health().Groups[0].Revision, "3")
-	equal(t, "after that", s.must("reload"), nothing)
+	testkit.Equal(t, "applied changes", s.must("reload", "--wait"), rolls+limits+"applied\n")
+	testkit.Equal(t, "revision", s.health().Groups[0].Revision, "3")
+	testkit.Equal(t, "second reload", s.must("reload"), nothing)
 }
 
-// So does one of a group whose roll is paused, which a restart leaves behind: it leads to what was there before.
-func TestReload_AfterAPause(t *testing.T) {
+// If a roll was paused and then abandoned by a restart, a reload shows the changes from the
+// configuration that the group has returned to.
+func TestReload_ComparesWithRunningConfigurationAfterAbandonedRoll(t *testing.T) {
 	s := newSite(t, strings.Replace(breaks, "rollback", "pause", 1))
 	s.runs()
 	next := strings.NewReplacer(`"1"`, `"2"`, "rollback", "pause").Replace(breaks)
 	mend := s.breaks(next)
 	given := "~ web: the roll to revision 2 is paused, and given up for another one (rolls the group)\n"
-	equal(t, "what the same file does", s.must("reload", "--dry-run"), rolls+given+shown)
-	equal(t, "a restart", s.must("restart", "web", "--wait"), "all processes have been replaced\n")
-	equal(t, "what the same file does now", s.must("reload", "--dry-run"), rolls+shown)
+	testkit.Equal(t, "changes of the same file", s.must("reload", "--dry-run"), rolls+given+shown)
+	testkit.Equal(t, "output of restart", s.must("restart", "web", "--wait"), "all processes have been replaced\n")
+	testkit.Equal(t, "changes of the same file after the restart", s.must("reload", "--dry-run"), rolls+shown)
 	mend()
-	equal(t, "what it does", s.must("reload", "--wait"), rolls+"taken over\n")
-	equal(t, "after that", s.must("reload"), nothing)
+	testkit.Equal(t, "applied changes", s.must("reload", "--wait"), rolls+"applied\n")
+	testkit.Equal(t, "second reload", s.must("reload"), nothing)
 }
 
-// A group that outlives its launcher is reloaded as any other one is.
-func TestReload_OfAKeptGroup(t *testing.T) {
+// A group that was adopted from an earlier launcher is reloaded as any other group.
+func TestReload_ChangesAdoptedGroup(t *testing.T) {
 	kept := "state_dir: STATE\nprocess_groups:\n  - {name: web, command: RUNNER, args: [--process-id, '{id}'], env: {REV: '1'}, on_launcher_death: keep}\n"
 	s := newSite(t, kept)
 	d := s.runs()
 	next := strings.Replace(kept, "'1'", "'2'", 1)
 	s.write(next)
-	equal(t, "what it does", s.must("reload", "--wait"), rolls+"taken over\n")
-	equal(t, "revision", s.health().Groups[0].Revision, "2")
+	testkit.Equal(t, "applied changes", s.must("reload", "--wait"), rolls+"applied\n")
+	testkit.Equal(t, "revision", s.health().Groups[0].Revision, "2")
 	s.write(next + "  - {name: other, command: RUNNER, args: [--process-id, '{id}'], on_launcher_death: keep}\n")
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	s.until("there is another group", func(h health) bool { return len(h.Groups) == 2 && h.Groups[1].Ready == 1 })
+	s.until("there are two groups", func(h health) bool { return len(h.Groups) == 2 && h.Groups[1].Ready == 1 })
 }
 
-// A group that was removed cannot be had again before it is gone, and the preview says so.
-func TestReload_OfAGroupThatIsLeaving(t *testing.T) {
+// A removed group cannot be added again before it has stopped; the preview says so.
+func TestReload_RefusesToAddGroupThatIsStillStopping(t *testing.T) {
 	other := "state_dir: STATE\ntotal_deadline: 2h\nprocess_groups:\n  - {name: other, command: RUNNER, args: [--process-id, '{id}']}\n"
 	both := other + "  - {name: web, command: RUNNER, args: [--process-id, '{id}', --behavior, hang], shutdown: {grace: advisory, max_duration: 1h}}\n"
 	s := newSite(t, both)
 	s.runs()
 	s.write(other)
-	equal(t, "without --wait", s.must("reload"), "- web (stops the group)\nbeing taken over\n")
+	testkit.Equal(t, "reload without --wait", s.must("reload"), "- web (stops the group)\nbeing applied\n")
 	s.write(both)
-	refused := "a group of this name was removed, and has not come to its end; add it again when that is gone, which the reload that has removed it can wait for"
-	equal(t, "what is shown", s.must("reload", "--dry-run"), "+ web (starts the group)\n! web: "+refused+" (refused)\n"+shown)
+	refused := "a group of this name was removed and has not ended yet; add it again when it has ended, for which the reload that has removed it can wait"
+	testkit.Equal(t, "preview", s.must("reload", "--dry-run"), "+ web (starts the group)\n! web: "+refused+" (refused)\n"+shown)
 	_, stderr, code := s.says("reload", "-f", s.file())
 	if code != 1 || stderr != s.file()+":5:6: process_groups[1].name: "+refused+"\n" {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	s.killsAll(1)
-	s.until("it is gone", func(h health) bool { return len(h.Groups) == 1 })
-	equal(t, "after that", s.must("reload", "--wait"), "+ web (starts the group)\ntaken over\n")
+	s.until("the group is removed", func(h health) bool { return len(h.Groups) == 1 })
+	testkit.Equal(t, "reload after the group has stopped", s.must("reload", "--wait"), "+ web (starts the group)\napplied\n")
 	s.write(other)
 	s.must("reload")
 	s.killsAll(1)
 }
 
-// What is found fault with when a file is taken over is said with file, line and key, as at a start, and nothing has changed.
-func TestReload_ThatIsRefused(t *testing.T) {
+// An error of a reload is reported with file, line and key, as at the start, and nothing is
+// changed.
+func TestReload_ReportsErrorByLineAndChangesNothing(t *testing.T) {
 	s := newSite(t, web)
 	d := s.runs()
 	s.write(web + "    logs: {dir: /dev/null/logs}\n")
@@ -132,11 +138,12 @@ func TestReload_ThatIsRefused(t *testing.T) {
 	}
 	d.cmd.Process.Signal(syscall.SIGHUP)
 	d.logs(`msg=reload error="` + want)
-	equal(t, "revision", s.health().Groups[0].Revision, "1")
+	testkit.Equal(t, "revision", s.health().Groups[0].Revision, "1")
 }
 
-// Who names another file than the launcher reads is told so, and nothing is taken over. By another name it is the same one.
-func TestReload_OfAnotherFile(t *testing.T) {
+// If the user names another file than the launcher was started with, reload refuses. Another path
+// of the same file is accepted.
+func TestReload_RefusesOtherFile(t *testing.T) {
 	s := newSite(t, web)
 	s.runs()
 	was := s.file()
@@ -151,31 +158,32 @@ func TestReload_OfAnotherFile(t *testing.T) {
 	}
 	for _, dry := range []string{"--dry-run", "--wait"} {
 		out, stderr, code := s.says("reload", "-f", other, dry)
-		if want := "launcher: the launcher reads " + was + ", with which it was started, and not " + other + "; "; code != 1 || !strings.HasPrefix(stderr, want) {
+		if want := "launcher: the launcher was started with " + was + ", not with " + other + "; "; code != 1 || !strings.HasPrefix(stderr, want) {
 			t.Errorf("exit code %d, %s\nwant %s…", code, stderr, want)
 		}
-		equal(t, "what it shows", out, "")
+		testkit.Equal(t, "output", out, "")
 	}
 	out, stderr, _ := s.says("reload", "-f", "link.yaml")
-	equal(t, "by another name, with "+stderr, out, "~ web: health_check_timeout: 30s → 2m0s (at once)\nbeing taken over\n")
+	testkit.Equal(t, "reload by a symbolic link, with "+stderr, out, "~ web: health_check_timeout: 30s → 2m0s (at once)\nbeing applied\n")
 }
 
-// A SIGHUP is not put off until what the one before has begun is over, and what was taken over is in the log, once.
-func TestReload_ByTwoSignals(t *testing.T) {
+// A second SIGHUP does not wait until the reload of the first has finished. Each applied change is
+// logged once.
+func TestReload_SecondHangupDoesNotWaitForFirst(t *testing.T) {
 	other := "state_dir: STATE\ntotal_deadline: 2h\nprocess_groups:\n  - {name: other, command: RUNNER, args: [--process-id, '{id}']}\n"
 	s := newSite(t, other+"  - {name: web, command: RUNNER, args: [--process-id, '{id}', --behavior, hang], shutdown: {grace: advisory, max_duration: 20s}}\n")
 	d := s.runs()
 	s.write(other)
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	s.until("web is leaving", func(h health) bool { return h.Groups[1].Message == "stopping" })
+	s.until("web is stopping", func(h health) bool { return h.Groups[1].Message == "stopping" })
 	s.write(strings.Replace(other, "name: other,", "name: other, desired_instances: 2,", 1))
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	s.until("there is another one", func(h health) bool { return h.Groups[0].Ready == 2 })
+	s.until("other has two processes", func(h health) bool { return h.Groups[0].Ready == 2 })
 	if len(s.health().Groups) != 2 {
-		t.Fatal("web has been waited for")
+		t.Fatal("the second reload has waited for web")
 	}
 	s.killsAll(1)
-	s.until("it is gone", func(h health) bool { return len(h.Groups) == 1 })
+	s.until("the group is removed", func(h health) bool { return len(h.Groups) == 1 })
 	d.stops()
 	for _, change := range []string{"SIGHUP: - web (stops the group)", "SIGHUP: ~ other: desired_instances: 1 → 2 (starts or stops some)"} {
 		if n := strings.Count(d.log(), change); n != 1 {
@@ -184,16 +192,16 @@ func TestReload_ByTwoSignals(t *testing.T) {
 	}
 }
 
-// Where nobody looks on, the log says what a SIGHUP was to change: as the launcher's word where it has changed that, also if it has not
-// turned out well, and else, with what is wrong.
-func TestReload_BySignalThatFails(t *testing.T) {
+// The log of a reload by SIGHUP has the changes once: logged by the launcher if they were applied,
+// even if a roll then fails, and otherwise next to the error.
+func TestReload_FailureAfterHangupIsLoggedOnce(t *testing.T) {
 	s := newSite(t, breaks)
 	d := s.runs()
 	s.write(strings.Replace(breaks, "STATE", "STATEx", 1))
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	d.logs("msg=reload error=\"launcher: nothing of ")
+	d.logs("msg=reload error=\"launcher: the changes in ")
 	refused := `msg=reload change="~ state_dir: `
-	equal(t, "what was refused, in the log", strings.Count(d.log(), refused), 1)
+	testkit.Equal(t, "refused changes in the log", strings.Count(d.log(), refused), 1)
 
 	if err := os.WriteFile(filepath.Join(s.dir, "bad"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -202,13 +210,14 @@ func TestReload_BySignalThatFails(t *testing.T) {
 	d.cmd.Process.Signal(syscall.SIGHUP)
 	d.logs("msg=reload error=\"launcher: group \\\"web\\\": the roll has failed")
 	begun := "SIGHUP: ~ web: env.REV"
-	d.logs(begun) // by the launcher, whose log waits for nobody, nor does this one for it
-	equal(t, "what was begun, in the log", strings.Count(d.log(), begun), 1)
-	equal(t, "what was refused", strings.Count(d.log(), "msg=reload change="), strings.Count(d.log(), refused))
+	d.logs(begun) // the printer and the log do not wait for each other, so wait for both
+	testkit.Equal(t, "applied changes in the log", strings.Count(d.log(), begun), 1)
+	testkit.Equal(t, "changes logged by the command", strings.Count(d.log(), "msg=reload change="), strings.Count(d.log(), refused))
 }
 
-// What a stop of the launcher cuts off is in the log, and not as an error, beside what has failed before.
-func TestReload_CutOffByAStop(t *testing.T) {
+// If a stop interrupts a reload, the log says so, but not as an error, and still has the error of
+// another group.
+func TestReload_StopDuringReloadIsNotLoggedAsError(t *testing.T) {
 	both := breaks + "  - {name: slow, command: RUNNER, args: [--process-id, '{id}']}\n"
 	s := newSite(t, both)
 	d := s.runs()
@@ -228,16 +237,17 @@ func TestReload_CutOffByAStop(t *testing.T) {
 		}
 	}
 	if len(lines) != 2 || !strings.HasPrefix(lines[0], `error="launcher: group \"web\": the roll has failed`) ||
-		lines[1] != `cut="launcher: group \"slow\": the roll was cut off, since the group is stopping"`+"\n" {
-		t.Errorf("the log has of the reload\n%s", strings.Join(lines, ""))
+		lines[1] != `cut="launcher: group \"slow\": the roll was interrupted because the group is stopping"`+"\n" {
+		t.Errorf("the log of the reload is\n%s", strings.Join(lines, ""))
 	}
 }
 
-// Who writes the file between what is shown and what is taken over is told what that was, and so is the log.
-func TestReload_OfAFileThatChanges(t *testing.T) {
+// If the file changes between the preview and the reload, the command and the log show what was
+// applied.
+func TestReload_ReportsWhatWasAppliedWhenFileChangesAfterPreview(t *testing.T) {
 	for name, c := range map[string]struct{ then, says, taken string }{
-		"again":      {web + "    health_check_timeout: 3m\n", "meanwhile that has changed, to:\n~ web: health_check_timeout: 30s → 3m0s (at once)\nbeing taken over\n", "30s → 3m0s"},
-		"back again": {web, "meanwhile that was undone, or somebody else has had it taken over:\nnothing has changed\n", ""},
+		"again":      {web + "    health_check_timeout: 3m\n", "meanwhile the file has changed; the changes are now:\n~ web: health_check_timeout: 30s → 3m0s (at once)\nbeing applied\n", "30s → 3m0s"},
+		"back again": {web, "meanwhile the changes were undone, or applied by another reload:\nnothing has changed\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, web)
@@ -254,7 +264,7 @@ func TestReload_OfAFileThatChanges(t *testing.T) {
 			}
 			wrote := make(chan error, 1)
 			go func() {
-				f, err := os.OpenFile(s.file(), os.O_WRONLY, 0) // when the launcher reads it for the first time
+				f, err := os.OpenFile(s.file(), os.O_WRONLY, 0) // OpenFile returns when the launcher reads the file for the first time
 				if err == nil {
 					_, failed := f.Write(shows)
 					err = errors.Join(os.Rename(second, s.file()), failed, f.Close())
@@ -262,11 +272,11 @@ func TestReload_OfAFileThatChanges(t *testing.T) {
 				wrote <- err
 			}()
 			out, stderr, code := s.says("reload", "--dir", filepath.Join(s.dir, "s"))
-			equal(t, "exit code, with "+stderr, code, 0)
+			testkit.Equal(t, "exit code, with "+stderr, code, 0)
 			if err := <-wrote; err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "what it says", out, "~ web: health_check_timeout: 30s → 2m0s (at once)\n"+c.says)
+			testkit.Equal(t, "output", out, "~ web: health_check_timeout: 30s → 2m0s (at once)\n"+c.says)
 			d.stops()
 			if strings.Contains(d.log(), "2m0s") || !strings.Contains(d.log(), c.taken) {
 				t.Errorf("the log:\n%s", d.log())
@@ -275,7 +285,7 @@ func TestReload_OfAFileThatChanges(t *testing.T) {
 	}
 }
 
-// killsAll kills the processes of the n-th group that run.
+// killsAll kills the running processes of the n-th group.
 func (s *site) killsAll(n int) {
 	s.t.Helper()
 	for _, p := range s.health().Groups[n].Processes {
@@ -289,8 +299,9 @@ func (s *site) killsAll(n int) {
 	}
 }
 
-// A group that is to listen where another one does is refused until that is gone, and the preview says so.
-func TestReload_OfARenamedGroup(t *testing.T) {
+// A group that listens on the address of another group is refused until that group has stopped; the
+// preview says so.
+func TestReload_RefusesRenamedGroupUntilOldOneStopped(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -304,21 +315,21 @@ func TestReload_OfARenamedGroup(t *testing.T) {
 	s := newSite(t, listens("web"))
 	s.runs()
 	s.write(listens("web2"))
-	refused := fmt.Sprintf("group \"web\" has tcp %s until it is gone; take that out first, and add \"web2\" by another reload", address)
-	equal(t, "what is shown", s.must("reload", "--dry-run"), "- web (stops the group)\n+ web2 (starts the group)\n! web2: "+refused+" (refused)\n"+shown)
+	refused := fmt.Sprintf("group \"web\" listens on tcp %s until it is gone; remove it by a reload of its own, and add \"web2\" by the next one", address)
+	testkit.Equal(t, "preview", s.must("reload", "--dry-run"), "- web (stops the group)\n+ web2 (starts the group)\n! web2: "+refused+" (refused)\n"+shown)
 	_, stderr, code := s.says("reload", "-f", s.file())
 	if code != 1 || !strings.Contains(stderr, refused) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
-	equal(t, "groups after that", len(s.health().Groups), 2)
+	testkit.Equal(t, "number of groups after the refused reload", len(s.health().Groups), 2)
 
 	s.write(other)
 	s.must("reload", "--wait")
 	_, port, _ := net.SplitHostPort(address)
 	two := listens("web") + strings.TrimPrefix(strings.ReplaceAll(listens("web2"), "127.0.0.1:", "localhost:"), other)
 	s.write(two)
-	another := fmt.Sprintf("group \"web\" has tcp %s, and with it tcp localhost:%s, already; choose another address", address, port)
-	equal(t, "what is shown of two that are new", s.must("reload", "--dry-run"), "+ web (starts the group)\n+ web2 (starts the group)\n! web2: "+another+" (refused)\n"+shown)
+	another := fmt.Sprintf("group \"web\" already listens on tcp %s, which conflicts with tcp localhost:%s; choose another address", address, port)
+	testkit.Equal(t, "preview of two new groups", s.must("reload", "--dry-run"), "+ web (starts the group)\n+ web2 (starts the group)\n! web2: "+another+" (refused)\n"+shown)
 	_, stderr, code = s.says("reload", "-f", s.file())
 	if code != 1 || !strings.Contains(stderr, another) {
 		t.Errorf("exit code %d, %s", code, stderr)
@@ -327,5 +338,5 @@ func TestReload_OfARenamedGroup(t *testing.T) {
 	s.write(other)
 	s.must("reload", "--wait")
 	s.write(listens("web2"))
-	equal(t, "in two steps", s.must("reload", "--wait"), "+ web2 (starts the group)\ntaken over\n")
+	testkit.Equal(t, "reload in two steps", s.must("reload", "--wait"), "+ web2 (starts the group)\napplied\n")
 }

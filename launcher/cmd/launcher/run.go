@@ -28,11 +28,12 @@ func runCommand(at *place) *cobra.Command {
 	var listen []string
 	cmd := &cobra.Command{
 		Use:   "run -f file | run [flags] -- command [argument ...]",
-		Short: "Start groups of processes, and keep them running until ^C or SIGTERM",
-		Long: "Start what a file says, or a group by flags, and keep it running until ^C or SIGTERM; all is then drained. A second signal " +
-			"kills what is left. SIGHUP has the file read again, as the command reload does; without a file, it is a SIGTERM. Nobody has to read what it prints.\n\nIn the command, {id} is the name of " +
-			"the process, {dir} the launcher's directory, and {socket} a path that the process can listen on.\n\nThe exit code is 0 " +
-			"when all has been drained, 1 when something has failed, 2 when processes were killed by a second signal, and 3 when some are left.",
+		Short: "Run groups of processes until ^C or SIGTERM",
+		Long: "Run the groups of a file, or one group that is described by flags, until ^C or SIGTERM. Then all processes are drained; a second " +
+			"signal kills those that remain. SIGHUP reloads the file, as the command reload does; without a file, SIGHUP is like SIGTERM. " +
+			"The launcher does not block if its output is not read.\n\nIn the command, {id} stands for the id of " +
+			"the process, {dir} for the launcher's directory, and {socket} for a path that the process can listen on.\n\nThe exit code is 0 " +
+			"if all processes were drained, 1 after an error, 2 if a second signal killed processes, and 3 if some could not be ended.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if at.file != "" {
 				if err := onlyFile(cmd, args); err != nil {
@@ -41,7 +42,7 @@ func runCommand(at *place) *cobra.Command {
 				return runFile(cmd, at)
 			}
 			if len(args) == 0 {
-				return errors.New("launcher: run what? name a file by -f, or a command after --")
+				return errors.New("launcher: nothing to run; name a file by -f, or a command after --")
 			}
 			if err := checkDurations(cmd, "min-ready", "deregister-delay"); err != nil {
 				return err
@@ -68,57 +69,57 @@ func runCommand(at *place) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&g.Name, "name", "main", "`name` of the group")
-	f.IntVar(&g.Desired, "desired", 1, "how many processes there should be")
-	f.IntVar(&minHealthy, "min-healthy", 0, "how many have to be ready while they are replaced (default: all of them)")
-	f.IntVar(&maxSurge, "max-surge", 1, "how many there may be above --desired while they are replaced")
-	f.StringVar(&protocol, "protocol", string(launcher.GRPC), "grpc, or signals for programs that do not speak the protocol")
-	f.StringVar(&death, "on-launcher-death", string(launcher.Kill), "kill the processes, or keep them for the next launcher with this directory")
-	f.StringVar(&restart, "restart", string(launcher.OnFailure), "which processes that end are replaced: on-failure, always, never")
-	f.DurationVar(&g.HealthCheckTimeout, "health-check-timeout", 30*time.Second, "for a process to become ready")
-	f.DurationVar(&g.MinReady, "min-ready", 0, "for a process to be ready before it is counted on")
-	f.DurationVar(&g.Shutdown.Grace, "grace", 3*time.Second, "for a process to drain, unless it asks for more time")
-	f.DurationVar(&g.Shutdown.Max, "max", 10*time.Second, "for a process to drain, whatever it asks for")
-	f.DurationVar(&g.Shutdown.DeregisterDelay, "deregister-delay", 0, "between leaving routing and draining")
-	f.StringVar(&g.Log.Path, "log", "", "`file` for what the processes print, rotated (default: standard output)")
-	f.StringVar(&metricsAt, "metrics", "", "`address` where Prometheus finds the metrics, such as "+metrics.DefaultAddress+" (default: nowhere)")
+	f.IntVar(&g.Desired, "desired", 1, "number of processes")
+	f.IntVar(&minHealthy, "min-healthy", 0, "number of processes that must stay ready during a roll (default: all of them)")
+	f.IntVar(&maxSurge, "max-surge", 1, "number of processes that there may be beyond --desired during a roll")
+	f.StringVar(&protocol, "protocol", string(launcher.GRPC), "grpc, or signals for programs without the lifecycle protocol")
+	f.StringVar(&death, "on-launcher-death", string(launcher.Kill), "what happens to the processes if the launcher is killed: kill, or keep for the next launcher with this directory")
+	f.StringVar(&restart, "restart", string(launcher.OnFailure), "which processes are restarted when they exit: on-failure, always, never")
+	f.DurationVar(&g.HealthCheckTimeout, "health-check-timeout", 30*time.Second, "time for a process to become ready")
+	f.DurationVar(&g.MinReady, "min-ready", 0, "time that a process must be ready before a roll relies on it")
+	f.DurationVar(&g.Shutdown.Grace, "grace", 3*time.Second, "time for a process to drain, unless it asks for more")
+	f.DurationVar(&g.Shutdown.Max, "max", 10*time.Second, "time for a process to drain, whatever it asks for")
+	f.DurationVar(&g.Shutdown.DeregisterDelay, "deregister-delay", 0, "time between leaving the router and draining")
+	f.StringVar(&g.Log.Path, "log", "", "`file` for the output of the processes, rotated (default: standard output)")
+	f.StringVar(&metricsAt, "metrics", "", "`address` for Prometheus, such as "+metrics.DefaultAddress+" (default: no metrics)")
 	choice(cmd, "protocol", string(launcher.GRPC), string(launcher.Signals))
 	choice(cmd, "on-launcher-death", string(launcher.Kill), string(launcher.Keep))
 	choice(cmd, "restart", string(launcher.OnFailure), string(launcher.Always), string(launcher.Never))
-	f.StringArrayVar(&listen, "listen", nil, "`address` that the processes inherit a listener of (LISTEN_FDS)")
+	f.StringArrayVar(&listen, "listen", nil, "`address` to listen on; the processes inherit the listener (LISTEN_FDS)")
 	return cmd
 }
 
-// checkDurations refuses flags that are no time to wait for, by their names. A 0 would be taken for the default, unless the flag
-// may be 0.
-func checkDurations(cmd *cobra.Command, mayBeZero ...string) (err error) {
+// checkDurations refuses durations that are negative or too long. It also refuses 0, which would
+// mean the default, except for flags whose default is 0.
+func checkDurations(cmd *cobra.Command, zeroAllowed ...string) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		d, other := cmd.Flags().GetDuration(f.Name)
 		least, rule := time.Duration(1), "more than 0"
-		if slices.Contains(mayBeZero, f.Name) {
+		if slices.Contains(zeroAllowed, f.Name) {
 			least, rule = 0, "0 or more"
 		}
 		if other == nil && (d < least || d > longest) {
-			err = errors.Join(err, fmt.Errorf("launcher: --%s has to be %s and at most %v, and not %v; leave it out for what is configured, or the default",
+			err = errors.Join(err, fmt.Errorf("launcher: --%s must be %s and at most %v, not %v; leave it out to use the configured value, or the default",
 				f.Name, rule, longest, d))
 		}
 	})
 	return err
 }
 
-// onlyFile refuses what a file says as well.
+// onlyFile refuses arguments and flags that are not allowed together with a file.
 func onlyFile(cmd *cobra.Command, args []string) (err error) {
 	if len(args) > 0 {
-		return fmt.Errorf("launcher: run -f takes no command, and there is %q; what to run is in the file", args[0])
+		return fmt.Errorf("launcher: run -f takes no command, but got %q; the commands are in the file", args[0])
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Changed {
-			err = errors.Join(err, fmt.Errorf("launcher: --%s is for a group without a file; with -f, it is in the file", f.Name))
+			err = errors.Join(err, fmt.Errorf("launcher: --%s is for a group without a file; with -f, set it in the file", f.Name))
 		}
 	})
 	return err
 }
 
-// runFile runs what a file says.
+// runFile runs the groups of a file.
 func runFile(cmd *cobra.Command, at *place) error {
 	c, source, err := config.LoadSource(at.file)
 	if err != nil {
@@ -132,16 +133,19 @@ func runFile(cmd *cobra.Command, at *place) error {
 	cfg.Reread = func(_ context.Context, now any) (launcher.Config, []string, error) {
 		return reread(at, now.(*config.Config))
 	}
-	// What is found fault with later is in the file of the beginning, unless another one was taken over.
-	// The bound of a stop is the file's total_deadline, which the launcher keeps itself: a reload can make it longer.
+	// Locate looks up the lines of errors in the file that was read at the start, or in the one of
+	// the last reload. The total_deadline is not passed to run, because a reload can change it: the
+	// launcher itself enforces it.
 	return source.Locate(run(cmd, cfg, c.Metrics.Address, longest))
 }
 
-// longest is the most that the soft rung of a ladder can be, and any time that somebody orders.
+// longest is the length of the soft phase of graceful, and the longest duration that a flag
+// accepts.
 const longest = 24 * time.Hour
 
-// run runs a launcher. Its ladder is longer than the longest shutdown, so that it is the rules of the groups that decide when
-// a process is killed, and not the ladder.
+// run starts a launcher and returns when the launcher has ended. The soft phase of graceful lasts
+// longer than the longest shutdown of the groups. So the rules of the groups decide when processes
+// are killed, and graceful does not interfere.
 func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.Duration) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -149,7 +153,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	cfg.Output = cmd.OutOrStdout()
-	out := printed().out // for what is not printed by the launcher, which waits for nobody
+	out := printed().out // for the output of the launcher itself; writing to it never blocks
 	cfg.Helper = []string{self, "exec", "--"}
 	cfg.Guardian = []string{self, "guard"}
 	if c, ok := cfg.Source.(*config.Config); ok {
@@ -157,10 +161,11 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 			cfg.Guardian = append(cfg.Guardian, "--redact="+pattern)
 		}
 	}
-	// Caught to the end: the default would end the launcher, at its start and in its drain too, and drain nobody.
+	// By default, SIGHUP would end the launcher without stopping its processes. So the launcher
+	// handles SIGHUP until it ends, also while it starts and while it drains.
 	outlivePipes()
 	hangup := make(chan os.Signal, 1)
-	if cfg.Reread != nil || !signal.Ignored(syscall.SIGHUP) { // as by nohup
+	if cfg.Reread != nil || !signal.Ignored(syscall.SIGHUP) { // nohup ignores SIGHUP, and without a file the launcher respects that
 		signal.Notify(hangup, syscall.SIGHUP)
 	}
 	return graceful.Run(cmd.Context(), func(s *ctxshutdown.Swansong) error {
@@ -183,7 +188,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 		}
 		if cfg.Reread != nil {
 			logger := slog.New(slog.NewTextHandler(printed().errs, nil))
-			s.Go(func(context.Context) { rereadOnHangup(s, m, logger, hangup) })
+			s.Go(func(context.Context) { reloadOnHangup(s, m, logger, hangup) })
 		}
 		for _, g := range cfg.Groups {
 			for _, addr := range m.Addrs(g.Name) {
@@ -203,12 +208,13 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 	}, graceful.WithSoft(min(bound, longest)), graceful.WithOutput(cmd.ErrOrStderr()))
 }
 
-// outlivePipes has writes to an output that nobody reads any more fail, where Go would have the first one to stdout or stderr
-// end the launcher, and with it its processes. Caught, and not ignored, which they would inherit.
+// outlivePipes makes a write to a broken stdout or stderr fail. By default, SIGPIPE would end the
+// launcher and so its processes. The signal is caught, not ignored, because processes inherit
+// ignored signals.
 func outlivePipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// stopOnHangup makes a SIGTERM of the first SIGHUP. Of a terminal that ends, more than one can come, and the second one must
-// not cut the drain short, as a second SIGTERM does.
+// stopOnHangup sends SIGTERM to the launcher on the first SIGHUP. A terminal that closes can send
+// several, and a second SIGTERM would cut the drain short.
 func stopOnHangup(s *ctxshutdown.Swansong, hangup <-chan os.Signal) {
 	select {
 	case <-hangup:
@@ -219,23 +225,25 @@ func stopOnHangup(s *ctxshutdown.Swansong, hangup <-chan os.Signal) {
 	}
 }
 
-// rereadOnHangup has the file taken over at each SIGHUP.
-func rereadOnHangup(s *ctxshutdown.Swansong, m *launcher.Manager, logger *slog.Logger, hangup <-chan os.Signal) {
+// reloadOnHangup reloads the file on each SIGHUP.
+func reloadOnHangup(s *ctxshutdown.Swansong, m *launcher.Manager, logger *slog.Logger, hangup <-chan os.Signal) {
 	for {
 		select {
 		case <-hangup:
 		case <-s.Done():
 			return
 		}
-		s.Go(func(ctx context.Context) { rereadNow(ctx, m, logger) }) // which may wait for long, and the next one need not
+		// A reload can take long, so a further SIGHUP does not wait for the reload of an earlier
+		// one.
+		s.Go(func(ctx context.Context) { reloadFile(ctx, m, logger) })
 	}
 }
 
-// rereadNow has the file read once: what is told to be taken over is what was. The launcher tells that itself, and here is told what
-// was not.
-func rereadNow(ctx context.Context, m *launcher.Manager, logger *slog.Logger) {
+// reloadFile reloads the file once. The Manager logs the changes that it applies; reloadFile logs
+// the changes that were not applied, and errors.
+func reloadFile(ctx context.Context, m *launcher.Manager, logger *slog.Logger) {
 	changes, err := m.Reread(ctx, false, "SIGHUP")
-	for errors.Is(err, launcher.ErrReloading) { // by who may have read the file before it was what it is now
+	for errors.Is(err, launcher.ErrReloading) { // another reload is running, which can have read an older version of the file
 		if !ctxshutdown.Sleep(ctx, 10*time.Millisecond) {
 			return
 		}
@@ -249,44 +257,45 @@ func rereadNow(ctx context.Context, m *launcher.Manager, logger *slog.Logger) {
 			logger.Info("reload", "change", c)
 		}
 	}
-	// What a stop has cut off, of the launcher or of a group that a later reload removes, is no failure of this one, and nothing that who
-	// looks for errors in the log could mend. It is said nevertheless, so that nobody takes for done what was begun.
-	failed, cut := cutOff(err, ctxshutdown.ErrShutdown, context.Cause(m.Scope()), context.Cause(ctx))
+	// A stop of the launcher, or of a removed group, can interrupt the reload. That is logged, but
+	// not as an error, because the user has nothing to fix.
+	failed, interrupted := splitErrors(err, ctxshutdown.ErrShutdown, context.Cause(m.Scope()), context.Cause(ctx))
 	if failed != nil {
 		logger.Error("reload", "error", failed.Error())
 	}
-	if cut != nil {
-		logger.Info("reload", "cut", cut.Error())
+	if interrupted != nil {
+		logger.Info("reload", "cut", interrupted.Error())
 	}
 }
 
-// cutOff tells what has failed of a reload from what a stop has cut off, for one of these causes, some of which may be nil. Of a reload
-// there is one error, or there are those of several groups, joined: nothing else in it has more than one cause.
-func cutOff(err error, causes ...error) (failed, cut error) {
+// splitErrors separates the errors of a reload into those that report a failure and those that one
+// of the causes explains, because a stop has interrupted the reload. A cause can be nil. The
+// argument err is the error of one group, or the joined errors of several groups.
+func splitErrors(err error, causes ...error) (failed, interrupted error) {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		all = joined.Unwrap()
 	}
 	for _, e := range all {
 		if slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(e, cause) }) {
-			cut = errors.Join(cut, e)
+			interrupted = errors.Join(interrupted, e)
 		} else {
 			failed = errors.Join(failed, e)
 		}
 	}
-	return failed, cut
+	return failed, interrupted
 }
 
 func guardCommand() *cobra.Command {
 	var redact []string
 	cmd := &cobra.Command{
 		Use:    "guard",
-		Short:  "Outlive the launcher, and see to what becomes of its processes",
+		Short:  "Handle the processes of a launcher that dies",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE:   func(*cobra.Command, []string) error { return launcher.Guard(config.NewRedactor(redact...).Text) },
 	}
-	cmd.Flags().StringArrayVar(&redact, "redact", nil, "what a file says is to be taken out of logs")
+	cmd.Flags().StringArrayVar(&redact, "redact", nil, "pattern of names whose values are secret")
 	return cmd
 }
 

@@ -19,16 +19,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// refresh is how often --watch looks.
-const refresh = 500 * time.Millisecond
+// refreshInterval is the time between two requests of --watch.
+const refreshInterval = 500 * time.Millisecond
 
 func statusCommand(at *place) *cobra.Command {
 	var asJSON, goesOn bool
 	cmd := &cobra.Command{
 		Use:   "status [group]",
-		Short: "Show who runs, who drains, and who blocks",
-		Long: "Show who runs, who drains, and who blocks: in colour on a terminal (unless NO_COLOR is set), as JSON otherwise. With " +
-			"--watch, go on until ^C or the end of the launcher.",
+		Short: "Show the state of all processes, and what is waited for",
+		Long: "Show the state of all processes, and what a stop, a roll or the start is waiting for: in colour on a terminal (unless NO_COLOR is set), " +
+			"as JSON otherwise. With --watch, continue until ^C or the end of the launcher.",
 		Args:              takes(0, 1, ""),
 		ValidArgsFunction: at.complete(groups),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,7 +56,7 @@ func statusCommand(at *place) *cobra.Command {
 				for {
 					out, err := to.GetGroupHealth(ctx, in)
 					if last != nil && status.Code(err) == codes.Unavailable {
-						fmt.Fprintln(cmd.ErrOrStderr(), "the launcher has ended")
+						fmt.Fprintln(cmd.ErrOrStderr(), "the launcher has exited")
 						return nil
 					}
 					if err != nil {
@@ -71,7 +71,7 @@ func statusCommand(at *place) *cobra.Command {
 						return nil
 					}
 					select {
-					case <-time.After(refresh):
+					case <-time.After(refreshInterval):
 					case <-ctx.Done():
 						return nil
 					}
@@ -79,8 +79,8 @@ func statusCommand(at *place) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "for programs; --json=false is for people, wherever they read it")
-	cmd.Flags().BoolVar(&goesOn, "watch", false, "go on: on a terminal twice a second, else when something has changed")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as is the default unless on a terminal; --json=false prints the view for people")
+	cmd.Flags().BoolVar(&goesOn, "watch", false, "continue: on a terminal twice a second, otherwise on each change")
 	return cmd
 }
 
@@ -98,13 +98,13 @@ func printJSON(w io.Writer, m proto.Message, indent bool) error {
 	return err
 }
 
-// A view prints how groups are, for people.
+// A view formats the state of groups for people.
 type view struct {
 	now                         time.Time
 	good, busy, bad, dim, title lipgloss.Style
 }
 
-// newView has colours if w is a terminal that has, and NO_COLOR is not set.
+// newView returns a view, with colours if w is a terminal that has colours and NO_COLOR is not set.
 func newView(w io.Writer, now time.Time) view {
 	r := lipgloss.NewRenderer(w)
 	colour := func(c string) lipgloss.Style { return r.NewStyle().Foreground(lipgloss.Color(c)) }
@@ -125,15 +125,15 @@ func (v view) health(out *pb.GetGroupHealthResponse) string {
 		b.WriteString("\n")
 		var rows [][]string
 		for _, p := range g.GetProcesses() {
-			rows = append(rows, []string{clean(p.GetProcessId()), fmt.Sprintf("pid %d", p.GetPid()), v.state(p), v.since(p), v.progress(p), doing(p)})
+			rows = append(rows, []string{clean(p.GetProcessId()), fmt.Sprintf("pid %d", p.GetPid()), v.state(p), v.since(p), v.progress(p), describe(p)})
 		}
 		v.table(&b, rows)
 	}
-	b.WriteString(v.blocking(out))
+	b.WriteString(v.waitingFor(out))
 	return b.String()
 }
 
-// table pads columns, whatever colours there are in them.
+// table writes rows with aligned columns. Colour codes do not count towards the width of a cell.
 func (v view) table(b *strings.Builder, rows [][]string) {
 	var widths []int
 	for _, row := range rows {
@@ -172,7 +172,7 @@ func (v view) since(p *pb.ProcessStatus) string {
 	return v.now.Sub(p.GetSince().AsTime()).Round(time.Second).String()
 }
 
-// progress is how much of the time has gone by that a process that is being stopped has at most.
+// progress returns a bar that shows how much of the time allowed for its stop a process has used.
 func (v view) progress(p *pb.ProcessStatus) string {
 	took, bound := p.GetShutdownDuration().AsDuration(), p.GetBound().AsDuration()
 	if !stopping(p) || bound <= 0 {
@@ -187,17 +187,17 @@ func stopping(p *pb.ProcessStatus) bool {
 	return p.GetState() >= pb.ProcessState_SHUTDOWN_REQUESTED && p.GetState() < pb.ProcessState_COMPLETE
 }
 
-// blocking answers the question of who blocks: a shutdown, a roll, or that the launcher is ready.
-func (v view) blocking(out *pb.GetGroupHealthResponse) string {
-	var who []string
+// waitingFor lists what a stop, a roll, or the start of the launcher is waiting for.
+func (v view) waitingFor(out *pb.GetGroupHealthResponse) string {
+	var lines []string
 	for _, g := range out.GetGroups() {
 		if r := g.GetRoll(); r.GetPaused() {
-			who = append(who, fmt.Sprintf("%s: %s; launcher restart %[1]s --resume, or --rollback", clean(g.GetGroup()), clean(r.GetMessage())))
+			lines = append(lines, fmt.Sprintf("%s: %s; launcher restart %[1]s --resume, or --rollback", clean(g.GetGroup()), clean(r.GetMessage())))
 		}
-		coming := 0
+		unfinished := 0
 		for _, p := range g.GetProcesses() {
 			if p.GetOutcome() == pb.Outcome_OUTCOME_UNSPECIFIED {
-				coming++
+				unfinished++
 			}
 			took := p.GetShutdownDuration().AsDuration().Round(100 * time.Millisecond)
 			switch by := p.GetMetrics().GetBlockingOperations(); {
@@ -206,34 +206,37 @@ func (v view) blocking(out *pb.GetGroupHealthResponse) string {
 				if len(by) > 0 {
 					line += ", blocked by " + clean(strings.Join(by, ", "))
 				} else if n := p.GetMetrics().GetInFlightRequests(); n > 0 {
-					line += fmt.Sprintf(", %d in flight", n)
+					line += ", " + inFlight(n)
 				}
-				who = append(who, line)
+				lines = append(lines, line)
 			case p.GetState() > 0 && p.GetState() < pb.ProcessState_READY && !g.GetHealthy():
-				who = append(who, fmt.Sprintf("%s: %s for %s%s", clean(p.GetProcessId()), p.GetState(), v.since(p), prefixed(": ", clean(p.GetMessage()))))
+				lines = append(lines, fmt.Sprintf("%s: %s for %s%s", clean(p.GetProcessId()), p.GetState(), v.since(p), prefixed(": ", clean(p.GetMessage()))))
 			}
 		}
 		if g.GetStopping() {
-			continue // who of it is stopping has been named; else it is over, or waits for others, who block
+			// The stopping processes of the group are listed above. If there are none, the group
+			// has stopped, or it waits for other groups, which are listed themselves.
+			continue
 		}
-		if !g.GetHealthy() && coming < max(int(g.GetMinHealthy()), 1) && !g.GetRoll().GetPaused() { // and nobody is on the way who could be named
-			who = append(who, fmt.Sprintf("%s: %d of %d ready%s", clean(g.GetGroup()), g.GetReady(), g.GetDesired(), prefixed(": ", clean(g.GetMessage()))))
+		// The group itself is listed if none of its processes was listed.
+		if !g.GetHealthy() && unfinished < max(int(g.GetMinHealthy()), 1) && !g.GetRoll().GetPaused() {
+			lines = append(lines, fmt.Sprintf("%s: %d of %d ready%s", clean(g.GetGroup()), g.GetReady(), g.GetDesired(), prefixed(": ", clean(g.GetMessage()))))
 		}
 	}
-	if len(who) == 0 {
-		return v.dim.Render("nobody blocks") + "\n"
+	if len(lines) == 0 {
+		return v.dim.Render("waiting for nothing") + "\n"
 	}
-	slices.Sort(who)
-	return v.title.Render("who blocks") + "\n  " + strings.Join(who, "\n  ") + "\n"
+	slices.Sort(lines)
+	return v.title.Render("waiting for") + "\n  " + strings.Join(lines, "\n  ") + "\n"
 }
 
-// doing is what a process says of itself, or how it has ended.
-func doing(p *pb.ProcessStatus) string {
+// describe returns what a process reports about itself, or how it ended.
+func describe(p *pb.ProcessStatus) string {
 	var words []string
 	switch outcome := p.GetOutcome(); outcome {
-	case pb.Outcome_OUTCOME_UNSPECIFIED, pb.Outcome_KILLED: // of the latter, it is what was lost
+	case pb.Outcome_OUTCOME_UNSPECIFIED, pb.Outcome_KILLED: // a killed process is described by the work that was lost
 		if n := p.GetMetrics().GetInFlightRequests(); n > 0 {
-			words = append(words, fmt.Sprintf("%d in flight", n))
+			words = append(words, inFlight(n))
 		}
 		if n := p.GetMetrics().GetBufferedBytes(); n > 0 {
 			words = append(words, fmt.Sprintf("%d bytes to write", n))
@@ -241,7 +244,7 @@ func doing(p *pb.ProcessStatus) string {
 		if b := p.GetMetrics().GetBlockingOperations(); len(b) > 0 && outcome == pb.Outcome_OUTCOME_UNSPECIFIED {
 			words = append(words, "blocked by "+strings.Join(b, ", "))
 		}
-	case pb.Outcome_CRASH: // the state says it
+	case pb.Outcome_CRASH: // the state of the process already says that it crashed
 	default:
 		words = append(words, outcome.String())
 	}
@@ -252,7 +255,15 @@ func doing(p *pb.ProcessStatus) string {
 	return clean(strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), "; "))
 }
 
-// clean keeps what processes say of themselves from moving the cursor.
+func inFlight(requests int32) string {
+	if requests == 1 {
+		return "1 request in flight"
+	}
+	return fmt.Sprintf("%d requests in flight", requests)
+}
+
+// clean replaces control characters in s, so that text from a process cannot change colours or move
+// the cursor of the terminal.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {

@@ -1,4 +1,4 @@
-// Testrunner is a subprocess that behaves as it is told, to try a launcher with:
+// Testrunner is a subprocess for tests of a launcher. Flags say how it behaves:
 //
 //	testrunner --process-id test-1 --behavior clean|slow-drain|hang|request-more|crash --drain-duration 2s
 package main

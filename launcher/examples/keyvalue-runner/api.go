@@ -11,7 +11,7 @@ const (
 	longestValue = 1 << 20
 )
 
-// handler serves a store by HTTP.
+// handler returns the HTTP API of a store.
 func handler(s *store) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /kv/{key...}", func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +37,7 @@ func handler(s *store) http.Handler {
 		}
 		value, err := io.ReadAll(http.MaxBytesReader(w, r.Body, longestValue))
 		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-			http.Error(w, "values are of 1 MiB at most", http.StatusRequestEntityTooLarge)
+			http.Error(w, "values have at most 1 MiB", http.StatusRequestEntityTooLarge)
 			return
 		} else if err != nil {
 			http.Error(w, "the value did not arrive", http.StatusBadRequest)
@@ -56,13 +56,14 @@ func handler(s *store) http.Handler {
 func keyOf(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	key := r.PathValue("key")
 	if key == "" || len(key) > longestKey {
-		http.Error(w, "keys are of 1 to 1024 bytes", http.StatusBadRequest)
+		http.Error(w, "keys have 1 to 1024 bytes", http.StatusBadRequest)
 		return nil, false
 	}
 	return []byte(key), true
 }
 
-// change writes, and answers. Whoever would rather not wait says so as in RFC 7240.
+// change stores a value and answers the request. A client that does not want to wait for the disk
+// sends the header Prefer: respond-async; see RFC 7240.
 func change(w http.ResponseWriter, r *http.Request, s *store, key, value []byte) {
 	if r.Header.Get("Prefer") == "respond-async" {
 		if err := s.putLater(key, value); err != nil {

@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/config"
 	"github.com/swansong-go/swansong/launcher/internal/load"
@@ -29,7 +29,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// asServer has the test binary be the program.
+// asServer is the environment variable that makes the test binary act as the server.
 const asServer = "KEYVALUE_TEST_SERVER"
 
 func TestMain(m *testing.M) {
@@ -39,27 +39,20 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// tooLong is for broken code.
+// tooLong is a timeout that only broken code reaches.
 const tooLong = time.Minute
 
-func equal(t *testing.T, what string, got, want any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
-// A keyvalue is a group of this program under a launcher.
+// A keyvalue is a group of processes of this server, run by a launcher.
 type keyvalue struct {
 	*launcher.Manager
 	t      *testing.T
 	ctx    context.Context
-	dir    string // of the file, and of the launcher
+	dir    string // contains the database file and the directory of the launcher
 	addr   string
 	events <-chan launcher.Event
 }
 
-// launch starts a group as launcher.yaml has it.
+// launch starts a group with the settings of launcher.yaml.
 func launch(t *testing.T, args ...string) *keyvalue {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kv")
@@ -72,7 +65,8 @@ func launch(t *testing.T, args ...string) *keyvalue {
 	m, err := launcher.Start(ctx, launcher.Config{Dir: filepath.Join(dir, "l"), Groups: []launcher.GroupConfig{{
 		Name:    "keyvalue",
 		Command: append([]string{os.Args[0], "--db", filepath.Join(dir, "db")}, args...),
-		// The race detector has a program wait for a second when it ends.
+		// A program built with the race detector waits for a second before it exits; this setting
+		// avoids that.
 		Env:        []string{asServer + "=1", "GORACE=atexit_sleep_ms=0"},
 		Desired:    1,
 		MinHealthy: launcher.Int(0),
@@ -118,13 +112,13 @@ func (kv *keyvalue) until(id string, state launcher.State) {
 	kv.await(fmt.Sprintf("%s is %v", id, state), func(p launcher.Status) bool { return p.ID == id && p.State == state })
 }
 
-// replaced waits until another process than this one is ready.
+// replaced waits until a process with another pid is ready.
 func (kv *keyvalue) replaced(pid int) {
 	kv.t.Helper()
-	kv.await("another one is ready", func(p launcher.Status) bool { return p.PID != pid && p.State == launcher.Ready })
+	kv.await("another process is ready", func(p launcher.Status) bool { return p.PID != pid && p.State == launcher.Ready })
 }
 
-// await looks whenever something has happened.
+// await waits until a process meets a condition, which it checks after each event.
 func (kv *keyvalue) await(what string, want func(launcher.Status) bool) {
 	kv.t.Helper()
 	for !slices.ContainsFunc(kv.Health()[0].Processes, want) {
@@ -135,7 +129,7 @@ func (kv *keyvalue) await(what string, want func(launcher.Status) bool) {
 			}
 		case <-kv.ctx.Done():
 		}
-		kv.t.Fatalf("it does not happen that %s", what)
+		kv.t.Fatalf("waited in vain until %s", what)
 	}
 }
 
@@ -147,11 +141,11 @@ func (kv *keyvalue) serving() int {
 			return p.PID
 		}
 	}
-	kv.t.Fatal("nobody is ready")
+	kv.t.Fatal("no process is ready")
 	return 0
 }
 
-// file returns what is in the file when nobody has it any more.
+// file stops the group, and returns the content of the file.
 func (kv *keyvalue) file() map[string]string {
 	kv.t.Helper()
 	kv.stop()
@@ -183,8 +177,8 @@ func missing(file, want map[string]string) []string {
 	})
 }
 
-// Rolls under load lose no request, and nothing that was acknowledged, whether somebody has waited for the disk or not.
-func TestRollLosesNothing(t *testing.T) {
+// Rolls under load lose no request and no acknowledged write, synchronous or asynchronous.
+func TestRoll_LosesNoRequestAndNoWrite(t *testing.T) {
 	const rolls = 5
 	kv := launch(t).ready()
 	var l load.Ledger
@@ -206,17 +200,17 @@ func TestRollLosesNothing(t *testing.T) {
 		t.Error(err)
 	}
 	file := kv.file()
-	equal(t, "lost, of those that waited", missing(file, l.Stored()), []string(nil))
-	equal(t, "lost, of those that did not wait", missing(file, l.Taken()), []string(nil))
-	if len(l.Stored()) == 0 || len(l.Taken()) == 0 {
+	testkit.Equal(t, "lost synchronous writes", missing(file, l.Stored()), []string(nil))
+	testkit.Equal(t, "lost asynchronous writes", missing(file, l.Accepted()), []string(nil))
+	if len(l.Stored()) == 0 || len(l.Accepted()) == 0 {
 		t.Error("nothing was written")
 	}
 	sent, longest := l.Sent()
-	t.Logf("%d rolls, %d requests, the longest of which took %v, %d and %d writes", rolls, sent, longest, len(l.Stored()), len(l.Taken()))
+	t.Logf("%d rolls, %d requests, the longest of which took %v, %d and %d writes", rolls, sent, longest, len(l.Stored()), len(l.Accepted()))
 }
 
-// A kill -9 under load takes back nothing of what somebody was told is on disk.
-func TestKillTakesNothingBack(t *testing.T) {
+// A kill -9 under load loses no write that was acknowledged as being on disk.
+func TestKill_LosesNoAcknowledgedWrite(t *testing.T) {
 	const kills = 5
 	kv := launch(t).ready()
 	var l load.Ledger
@@ -230,7 +224,7 @@ func TestKillTakesNothingBack(t *testing.T) {
 	}
 	probe := kv.client(false)
 	for range kills {
-		for range 10 { // by when it is in the middle of something
+		for range 10 { // each kill interrupts other requests
 			if a, err := probe.Do(kv.ctx, "PUT", "/kv/probe", "value"); err != nil || a.Status != http.StatusNoContent {
 				t.Fatalf("%v, %+v", err, a)
 			}
@@ -243,13 +237,13 @@ func TestKillTakesNothingBack(t *testing.T) {
 	}
 	stop()
 	clients.Wait()
-	equal(t, "lost", missing(kv.file(), l.Stored()), []string(nil))
+	testkit.Equal(t, "lost writes", missing(kv.file(), l.Stored()), []string(nil))
 	sent, _ := l.Sent()
 	t.Logf("%d kills, %d requests, %d cut off by them, %d writes", kills, sent, cut.Load(), len(l.Stored()))
 }
 
-// Who has been told is not asked to wait for the next commit: the kill comes as soon as the answer is there.
-func TestAnswerComesAfterTheDisk(t *testing.T) {
+// A write survives a kill -9 that follows its answer immediately.
+func TestPut_AnswersAfterFsync(t *testing.T) {
 	kv := launch(t, "--slow-disk", "50ms").ready()
 	c := kv.client(false)
 	want := map[string]string{}
@@ -264,11 +258,11 @@ func TestAnswerComesAfterTheDisk(t *testing.T) {
 		want[key] = "on disk"
 		kv.replaced(pid)
 	}
-	equal(t, "lost", missing(kv.file(), want), []string(nil))
+	testkit.Equal(t, "lost writes", missing(kv.file(), want), []string(nil))
 }
 
-// The successor is started while its predecessor still serves, waits for the file, and says so.
-func TestSuccessorWaitsForTheFile(t *testing.T) {
+// The successor is started while its predecessor still serves, and waits for the file as WARMING.
+func TestRoll_SuccessorWaitsUntilPredecessorClosesFile(t *testing.T) {
 	kv := launch(t).ready()
 	conn, err := net.Dial("tcp", kv.addr)
 	if err != nil {
@@ -278,7 +272,7 @@ func TestSuccessorWaitsForTheFile(t *testing.T) {
 	fmt.Fprintf(conn, "PUT /kv/slow HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n")
 	answers := bufio.NewReader(conn)
 	if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
-		t.Fatalf("%q, %v", line, err) // by which the request is known to have been taken on
+		t.Fatalf("%q, %v", line, err) // the answer 100 Continue shows that the handler has begun
 	}
 	answers.ReadString('\n')
 
@@ -289,7 +283,7 @@ func TestSuccessorWaitsForTheFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "what the successor says", successor.Message, "waiting for the lock of "+filepath.Join(kv.dir, "db"))
+	testkit.Equal(t, "message of the successor", successor.Message, "waiting for the lock of "+filepath.Join(kv.dir, "db"))
 
 	io.WriteString(conn, "the rest.\n")
 	resp, err := http.ReadResponse(answers, nil)
@@ -297,21 +291,21 @@ func TestSuccessorWaitsForTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	equal(t, "answer of the predecessor", resp.StatusCode, http.StatusNoContent)
+	testkit.Equal(t, "answer of the predecessor", resp.StatusCode, http.StatusNoContent)
 	if err := <-rolled; err != nil {
 		t.Fatal(err)
 	}
-	// It has nobody to wait for, although the listener that both have is idle.
+	// The predecessor ends although no client connects to the shared listener.
 	predecessor, err := kv.Wait(kv.ctx, "keyvalue-1")
-	equal(t, "error", err, nil)
-	equal(t, "end of the predecessor", predecessor.Outcome, launcher.Clean)
+	testkit.Equal(t, "error", err, nil)
+	testkit.Equal(t, "end of the predecessor", predecessor.Outcome, launcher.Clean)
 	a, err := kv.client(false).Do(kv.ctx, "GET", "/kv/slow", "")
-	equal(t, "what the successor has", a, load.Answer{Status: 200, Body: "the rest.\n"})
-	equal(t, "error", err, nil)
+	testkit.Equal(t, "value in the successor", a, load.Answer{Status: 200, Body: "the rest.\n"})
+	testkit.Equal(t, "error", err, nil)
 }
 
-// A process that is told to stop before it has the file ends at once, and well.
-func TestStopWhileWaitingForTheFile(t *testing.T) {
+// A process that is stopped while it waits for the file exits at once, with success.
+func TestStop_EndsWaitForFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	db, err := bbolt.Open(path, 0o600, nil)
 	if err != nil {
@@ -324,39 +318,39 @@ func TestStopWhileWaitingForTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	st, err := kv.Wait(kv.ctx, "keyvalue-1")
-	equal(t, "error", err, nil)
-	equal(t, "outcome", st.Outcome, launcher.Clean)
+	testkit.Equal(t, "error", err, nil)
+	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
 }
 
-// What nobody has waited for is on disk when the server has drained.
-func TestDrainWritesWhatNobodyWaitedFor(t *testing.T) {
+// Asynchronous writes are on disk when the server has drained.
+func TestDrain_FlushesAsynchronousWrites(t *testing.T) {
 	kv := launch(t, "--flush-interval", "1h").ready()
 	want := kv.putLater(100)
-	equal(t, "lost", missing(kv.file(), want), []string(nil))
+	testkit.Equal(t, "lost writes", missing(kv.file(), want), []string(nil))
 }
 
-// putLater has values taken that nobody waits for.
+// putLater makes n asynchronous writes, and returns them.
 func (kv *keyvalue) putLater(n int) map[string]string {
 	kv.t.Helper()
 	c := kv.client(true)
 	defer c.Close()
-	taken := map[string]string{}
+	written := map[string]string{}
 	for i := range n {
 		key := fmt.Sprintf("later%d", i)
 		if a, err := c.Do(kv.ctx, "PUT", "/kv/"+key, "value", load.Async); err != nil || a.Status != http.StatusAccepted {
 			kv.t.Fatalf("%v, %+v", err, a)
 		}
-		taken[key] = "value"
+		written[key] = "value"
 	}
-	return taken
+	return written
 }
 
-// A flush that takes longer than the grace period asks for more time, and gets it.
-func TestSlowFlushAsksForMoreTime(t *testing.T) {
+// A flush that takes longer than the grace period requests more time, and gets it.
+func TestDrain_RequestsMoreTimeForSlowFlush(t *testing.T) {
 	kv := launch(t, "--slow-disk", "300ms", "--flush-interval", "1h").ready()
 	c := kv.client(true)
 	defer c.Close()
-	if a, err := c.Do(kv.ctx, "PUT", "/kv/first", "by which the speed of the disk is known"); err != nil || a.Status != http.StatusNoContent {
+	if a, err := c.Do(kv.ctx, "PUT", "/kv/first", "measures the speed of the disk"); err != nil || a.Status != http.StatusNoContent {
 		t.Fatalf("%v, %+v", err, a)
 	}
 	want := kv.putLater(8 * chunk)
@@ -368,21 +362,21 @@ func TestSlowFlushAsksForMoreTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "blocked by", blocked.Metrics.GetBlockingOperations(), []string{"flush to " + filepath.Join(kv.dir, "db")})
+	testkit.Equal(t, "blocked by", blocked.Metrics.GetBlockingOperations(), []string{"flush to " + filepath.Join(kv.dir, "db")})
 	if blocked.Metrics.GetBufferedBytes() == 0 {
-		t.Error("it does not say how much there is to flush")
+		t.Error("the status does not have the buffered bytes")
 	}
 	st, err := kv.Wait(kv.ctx, "keyvalue-1")
-	equal(t, "error", err, nil)
-	equal(t, "outcome", st.Outcome, launcher.Clean)
+	testkit.Equal(t, "error", err, nil)
+	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
 	if st.Extension == 0 {
-		t.Error("it has not asked for more time")
+		t.Error("the process has not requested more time")
 	}
-	equal(t, "lost", missing(kv.file(), want), []string(nil))
+	testkit.Equal(t, "lost writes", missing(kv.file(), want), []string(nil))
 }
 
-// What cannot be written in time is not passed over in silence.
-func TestFlushThatIsCutShortSaysWhatIsLost(t *testing.T) {
+// A flush that is cut short reports how many writes are lost.
+func TestClose_ReportsWritesLostAtDeadline(t *testing.T) {
 	scope := ctxshutdown.New(context.Background())
 	defer scope.Shutdown()
 	s, err := openStore(scope, options{path: filepath.Join(t.TempDir(), "db"), interval: time.Hour, buffered: func(int64) {}})
@@ -397,13 +391,13 @@ func TestFlushThatIsCutShortSaysWhatIsLost(t *testing.T) {
 	cause := errors.New("no time")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	err = s.close(ctx, func(time.Duration) { cancel(cause) })
-	if !errors.Is(err, cause) || !strings.Contains(err.Error(), fmt.Sprintf("%d writes (%d bytes)", chunk, 3*chunk)) {
-		t.Errorf("it says: %v", err)
+	if !errors.Is(err, cause) || !strings.Contains(err.Error(), fmt.Sprintf("%d asynchronous writes (%d bytes)", chunk, 3*chunk)) {
+		t.Errorf("close: %v", err)
 	}
 }
 
-// Writes reach the file in the order in which they came, whoever waits for them.
-func TestOrderOfWrites(t *testing.T) {
+// Synchronous and asynchronous writes reach the file in the order of the calls.
+func TestStore_KeepsOrderOfWrites(t *testing.T) {
 	scope := ctxshutdown.New(context.Background())
 	defer scope.Shutdown()
 	s, err := openStore(scope, options{path: filepath.Join(t.TempDir(), "db"), interval: time.Hour, buffered: func(int64) {}})
@@ -415,21 +409,21 @@ func TestOrderOfWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	value, _, err := s.get(key)
-	equal(t, "value on disk", string(value), "2")
-	equal(t, "error", err, nil)
-	equal(t, "bytes that wait", s.bytes, int64(4))
+	testkit.Equal(t, "value on disk", string(value), "2")
+	testkit.Equal(t, "error", err, nil)
+	testkit.Equal(t, "bytes in the queue", s.bytes, int64(4))
 	if err := s.putLater(key, make([]byte, mostWaiting)); !errors.Is(err, errFull) {
-		t.Errorf("with more than it holds: %v", err)
+		t.Errorf("putLater with a full queue: %v", err)
 	}
 	if err := s.put(t.Context(), key, nil); err != nil {
 		t.Fatal(err)
 	}
 	_, found, _ := s.get(key)
-	equal(t, "found after its removal", found, false)
-	equal(t, "error", s.close(t.Context(), func(time.Duration) {}), nil)
+	testkit.Equal(t, "found after its removal", found, false)
+	testkit.Equal(t, "error", s.close(t.Context(), func(time.Duration) {}), nil)
 }
 
-func TestAnswers(t *testing.T) {
+func TestHandler_AnswersGetPutAndDelete(t *testing.T) {
 	kv := launch(t).ready()
 	c := kv.client(true)
 	defer c.Close()
@@ -447,19 +441,19 @@ func TestAnswers(t *testing.T) {
 		{"DELETE", "/kv/a", "", nil, load.Answer{Status: 204}},
 		{"GET", "/kv/a", "", nil, load.Answer{Status: 404, Body: "no such key\n"}},
 		{"PUT", "/kv/a", "2", []string{load.Async}, load.Answer{Status: 202}},
-		{"PUT", "/kv/", "1", nil, load.Answer{Status: 400, Body: "keys are of 1 to 1024 bytes\n"}},
-		{"PUT", "/kv/" + strings.Repeat("k", longestKey+1), "1", nil, load.Answer{Status: 400, Body: "keys are of 1 to 1024 bytes\n"}},
-		{"PUT", "/kv/a", strings.Repeat("v", longestValue+1), nil, load.Answer{Status: 413, Body: "values are of 1 MiB at most\n"}},
+		{"PUT", "/kv/", "1", nil, load.Answer{Status: 400, Body: "keys have 1 to 1024 bytes\n"}},
+		{"PUT", "/kv/" + strings.Repeat("k", longestKey+1), "1", nil, load.Answer{Status: 400, Body: "keys have 1 to 1024 bytes\n"}},
+		{"PUT", "/kv/a", strings.Repeat("v", longestValue+1), nil, load.Answer{Status: 413, Body: "values have at most 1 MiB\n"}},
 	} {
 		got, err := c.Do(kv.ctx, x.method, x.path, x.body, x.header...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		equal(t, fmt.Sprintf("%s %.20s", x.method, x.path), got, x.want)
+		testkit.Equal(t, fmt.Sprintf("%s %.20s", x.method, x.path), got, x.want)
 	}
 }
 
-func TestBadUsage(t *testing.T) {
+func TestRun_RefusesInvalidFlags(t *testing.T) {
 	garbage := filepath.Join(t.TempDir(), "garbage")
 	if err := os.WriteFile(garbage, []byte(strings.Repeat("this is no store ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
@@ -469,21 +463,21 @@ func TestBadUsage(t *testing.T) {
 		code int
 		says string
 	}{
-		{nil, 2, "--db has to name a file"},
+		{nil, 2, "--db must name a file"},
 		{[]string{"--db", garbage, "argument"}, 2, "no arguments"},
 		{[]string{"--db", garbage}, 1, garbage},
-		{[]string{"--db", filepath.Join(t.TempDir(), "db")}, 1, "nothing to serve at"},
+		{[]string{"--db", filepath.Join(t.TempDir(), "db")}, 1, "nothing to listen on"},
 	} {
-		var said strings.Builder
-		equal(t, fmt.Sprint(x.args, " code"), run(x.args, &said), x.code)
-		if !strings.Contains(said.String(), x.says) {
-			t.Errorf("%q: it says %q, and not %q", x.args, said.String(), x.says)
+		var stderr strings.Builder
+		testkit.Equal(t, fmt.Sprint(x.args, " code"), run(x.args, &stderr), x.code)
+		if !strings.Contains(stderr.String(), x.says) {
+			t.Errorf("%q: stderr is %q, want it to contain %q", x.args, stderr.String(), x.says)
 		}
 	}
 }
 
-// The file that the documentation speaks of is one that the launcher takes, and keeps to what it says.
-func TestYAML(t *testing.T) {
+// launcher.yaml is valid, and its timeouts fit together.
+func TestYAML_IsValid(t *testing.T) {
 	text, err := os.ReadFile("launcher.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -493,8 +487,8 @@ func TestYAML(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := c.Group("keyvalue")
-	equal(t, "desired, min healthy, surge", []int{g.Desired, g.MinHealthy, g.MaxSurge}, []int{1, 0, 1})
+	testkit.Equal(t, "desired, min healthy, surge", []int{g.Desired, g.MinHealthy, g.MaxSurge}, []int{1, 0, 1})
 	if g.HealthCheckTimeout <= g.StopBound() {
-		t.Errorf("a successor has %v, and its predecessor may take %v", g.HealthCheckTimeout, g.StopBound())
+		t.Errorf("a successor has %v to become ready, but its predecessor may take %v to stop", g.HealthCheckTimeout, g.StopBound())
 	}
 }

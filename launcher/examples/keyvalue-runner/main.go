@@ -1,37 +1,41 @@
-// Command keyvalue-runner is a key-value server on a bbolt file that is replaced without losing an acknowledged write: an
-// example of a program that a launcher starts and stops, to copy from.
+// Command keyvalue-runner is a key-value server on a bbolt file. It can be replaced without losing
+// an acknowledged write. It is an example of a program that a launcher starts and stops.
 //
 //	keyvalue-runner --db store.db [--listen 127.0.0.1:8080]
 //
 //	curl -X PUT --data-binary feather localhost:8080/kv/swan                              204: on disk
-//	curl -X PUT -H 'Prefer: respond-async' --data-binary song localhost:8080/kv/swan      202: taken; on disk within a second
+//	curl -X PUT -H 'Prefer: respond-async' --data-binary song localhost:8080/kv/swan      202: accepted; on disk within a second
 //	curl localhost:8080/kv/swan
 //	curl -X DELETE localhost:8080/kv/swan
 //
-// # What is promised
+// # Guarantees
 //
-// 204 means that the write has been through fsync: it survives a kill -9 of the server, and of the machine as far as the
-// disk keeps its word. 202 means that it will be on disk a second later, or when the server has drained, whichever is
-// sooner; a kill -9 takes it back. Answers to GET come from the disk, so nobody sees what can be taken back.
+// 204 means that the write has been through fsync: it survives a kill -9 of the server, and a crash
+// of the machine if the disk keeps what it has acknowledged. 202 means that the write will be on
+// disk within a second, or when the server has drained, whichever comes first; a kill -9 loses it.
+// GET returns only what is on disk, so no client reads a write that can be lost.
 //
-// # Changing hands
+// # Replacing the server
 //
-// A bbolt file belongs to one process at a time (flock), so two instances never serve side by side: a group has one
-// instance for each file, and who needs more has a group for each shard. What makes a roll of it a pause and not an outage
-// is the listener, which the launcher holds and every instance inherits: connections wait in the kernel's queue while the
-// file changes hands. launcher.yaml has the group:
+// Only one process at a time can open a bbolt file (flock), so two instances never serve side by
+// side. A group has one instance for each file; for more throughput, use a group for each shard. A
+// roll is a pause rather than an outage because the launcher holds the listener, and every instance
+// inherits it: connections wait in the kernel's queue until the successor has the file.
+// launcher.yaml has the group:
 //
 //	desired_instances: 1
-//	min_healthy_instances: 0    there is a moment without an instance that is ready, whatever the launcher does
+//	min_healthy_instances: 0    for a moment no instance is ready
 //	max_surge: 1                the successor is started at once, and waits for the file as WARMING
 //	listeners: …
 //
-// With max_surge 0 the successor is started when its predecessor has been reaped, which works as well, and makes the pause
-// longer by the start of a program. min_healthy_instances: 1 would wait for ever: the successor is not ready before the
-// file is free, and the file is not free before the successor is ready. health_check_timeout has to be longer than a
-// shutdown can take, since so long may the successor have to wait.
+// With max_surge 0 the successor is started when its predecessor has been reaped. That works as
+// well, but makes the pause longer by the start of the program. min_healthy_instances: 1 would
+// block the roll: the successor is not ready before the file is free, and the predecessor does not
+// free the file before the successor is ready. health_check_timeout must be longer than a shutdown
+// can take, because the successor may have to wait that long.
 //
-// The server looks at the queue only after it has opened the file, so that no connection is taken by who cannot serve it.
+// The server accepts connections only after it has opened the file, so that it takes no connection
+// that it cannot serve.
 package main
 
 import (
@@ -55,27 +59,27 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 
-// A runner is the process.
+// A runner contains everything that this process runs.
 type runner struct {
 	life     *client.Lifecycle
-	scope    *ctxshutdown.Swansong // of everything that is served
+	scope    *ctxshutdown.Swansong // the scope that all requests belong to
 	listen   string
 	open     options
 	started  chan struct{}         // closed when start has returned
-	served   chan error            // what serving has come to, for each listener; nil: nothing has been served
-	store    atomic.Pointer[store] // nil: not opened yet
+	served   chan error            // receives the result of serving each listener; nil before any listener is served
+	store    atomic.Pointer[store] // nil before the store is opened
 	warmed   atomic.Bool
-	deadline time.Time // of the drain, as far as it is known to have been granted
+	deadline time.Time // the end of the time that the launcher has granted for the drain
 }
 
 func run(args []string, stderr io.Writer) int {
 	r := &runner{started: make(chan struct{})}
 	flags := flag.NewFlagSet("keyvalue-runner", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&r.open.path, "db", "", "the `file`, which is made if it is not there")
-	flags.StringVar(&r.listen, "listen", "", "serve at this `address` (host:port, or the path of a unix socket), besides inherited listeners")
-	flags.DurationVar(&r.open.interval, "flush-interval", time.Second, "how long a write that nobody waits for may stay in memory")
-	flags.DurationVar(&r.open.slow, "slow-disk", 0, "how much longer each commit takes, to see what a drain then does")
+	flags.StringVar(&r.open.path, "db", "", "the `file`, created if it does not exist")
+	flags.StringVar(&r.listen, "listen", "", "serve on this `address` (host:port, or the path of a unix socket), besides inherited listeners")
+	flags.DurationVar(&r.open.interval, "flush-interval", time.Second, "how long an asynchronous write may stay in memory")
+	flags.DurationVar(&r.open.slow, "slow-disk", 0, "delay of each commit, to try a slow drain")
 	verbose := flags.Bool("v", false, "log")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -84,7 +88,7 @@ func run(args []string, stderr io.Writer) int {
 		return 2
 	}
 	if r.open.path == "" || r.open.interval <= 0 || r.open.slow < 0 || flags.NArg() > 0 {
-		fmt.Fprintln(stderr, "keyvalue-runner: --db has to name a file, durations have to be positive, and there are no arguments")
+		fmt.Fprintln(stderr, "keyvalue-runner: --db must name a file, durations must be positive, and there are no arguments")
 		return 2
 	}
 	var opts []client.Option
@@ -111,18 +115,18 @@ func run(args []string, stderr io.Writer) int {
 	go func() {
 		defer close(r.started)
 		if err := r.start(); err != nil {
-			fail(err) // nothing has been served, so there is nothing to drain
+			fail(err) // no request has been served, so no drain is needed
 		}
 	}()
 	err = life.Shutdown.Run(ctx, r.drain)
 	if err != nil {
 		fmt.Fprintln(stderr, "keyvalue-runner:", err)
 	}
-	life.Close() // not before the store is closed: until then the launcher may ask who blocks
+	life.Close() // after the store is closed, because until then the launcher may ask what blocks the shutdown
 	return client.ExitCode(err)
 }
 
-// start opens the store, which may mean to wait for a predecessor, and serves it.
+// start opens the store, which may wait for a predecessor, and serves it.
 func (r *runner) start() error {
 	r.life.Readiness.Set(client.Warming, "waiting for the lock of "+r.open.path)
 	st, err := openStore(r.scope, r.open)
@@ -136,7 +140,7 @@ func (r *runner) start() error {
 	r.life.Readiness.Set(client.Warming, "reading "+r.open.path)
 	keys := st.warm(r.scope)
 	if r.scope.Err() != nil {
-		return nil // whoever waits to be accepted is left to a successor
+		return nil // the successor accepts the waiting connections
 	}
 	r.warmed.Store(true)
 	listeners, err := r.listeners()
@@ -147,14 +151,14 @@ func (r *runner) start() error {
 	r.served = make(chan error, len(listeners))
 	srv := &http.Server{Handler: handler(st), ReadHeaderTimeout: 10 * time.Second}
 	for _, ln := range listeners {
-		// A client with a connection of its own may take a second from an answer to its next request.
+		// A client may take a second between an answer and its next request on the same connection.
 		go func() { r.served <- httpdrain.Serve(r.scope, srv, ln, httpdrain.WithLinger(time.Second)) }()
 	}
 	r.life.Readiness.Set(client.Ready, fmt.Sprintf("%d keys", keys))
 	return nil
 }
 
-// listeners returns those that were inherited, and the one that was asked for.
+// listeners returns the inherited listeners, and the one for --listen.
 func (r *runner) listeners() ([]net.Listener, error) {
 	inherited, err := client.Listeners()
 	if err != nil {
@@ -176,18 +180,18 @@ func (r *runner) listeners() ([]net.Listener, error) {
 		all = append(all, ln)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("nothing to serve at: no listener was inherited, and there is no --listen")
+		return nil, errors.New("nothing to listen on: no listener was inherited, and --listen is not set")
 	}
 	return all, nil
 }
 
-// drain serves what has been taken on, writes what nobody has waited for, and gives the file away.
+// drain answers the requests that have begun, writes the asynchronous writes, and closes the file.
 func (r *runner) drain(ctx context.Context) error {
-	asked, _ := r.life.Shutdown.Request(client.Request{}) // the first one counts, and this is not it
-	r.deadline = asked.Received.Add(asked.Grace)
+	request, _ := r.life.Shutdown.Request(client.Request{}) // returns the request that came first, because only that one counts
+	r.deadline = request.Received.Add(request.Grace)
 	err := r.scope.Shutdown().Wait(ctx)
 	if err != nil {
-		r.scope.Force(err) // whoever has not been served by now is not told that he was
+		r.scope.Force(err) // requests that have not been answered by now are never answered
 	}
 	<-r.started
 	for range cap(r.served) {
@@ -199,11 +203,12 @@ func (r *runner) drain(ctx context.Context) error {
 	return err
 }
 
-// flush asks for more time as soon as it can be seen that the grace period will not do.
+// flush writes the queue to disk. As soon as the grace period turns out to be too short, it
+// requests more time.
 func (r *runner) flush(ctx context.Context, st *store) error {
 	defer r.life.Shutdown.Block("flush to " + r.open.path)()
 	return st.close(ctx, func(left time.Duration) {
-		needs := left + left/2 // disks that are slow are not slow evenly
+		needs := left + left/2 // half as much is added, because the speed of a slow disk varies
 		if end := time.Now().Add(needs); end.After(r.deadline) {
 			r.life.Shutdown.RequestMoreTime(needs)
 			r.deadline = end

@@ -14,56 +14,57 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// A store is a bbolt file, and the writes that are on their way to it.
+// A store is a bbolt file with a queue of writes.
 //
-//	put ──▶ queue ──commit, a chunk at a time──▶ the file, fsync ──▶ whoever waits is told
+//	put ──▶ queue ──commit, a chunk at a time──▶ the file, fsync ──▶ put returns
 //
-// One goroutine at a time commits: run, and after it close. While it waits for the disk the queue grows, so that the
-// busier the store is, the more writes share an fsync. Invariants:
+// One goroutine at a time commits: first run, then close. While it waits for the disk the queue
+// grows, so a busy store shares an fsync between more writes. Invariants:
 //
-//   - Writes reach the file in the order in which they came, whether or not somebody waits for them.
-//   - Nobody is told before the fsync of what he has written.
-//   - A write that nobody waits for leaves the queue only when it is in the file.
+//   - Writes reach the file in the order of the calls, both synchronous and asynchronous ones.
+//   - put does not return before the fsync of its write.
+//   - An asynchronous write leaves the queue only when it is in the file.
 type store struct {
 	options
 	db      *bbolt.DB
-	wake    chan struct{} // somebody waits
+	wake    chan struct{} // receives a value when a call of put waits
 	closing chan struct{}
 	stopped chan struct{} // closed when run has returned
 
 	mu     sync.Mutex
 	queue  []write
-	bytes  int64         // of the queue
-	took   time.Duration // the last commit
-	failed bool          // the last commit
+	bytes  int64         // number of bytes in the queue
+	took   time.Duration // how long the last commit took
+	failed bool          // whether the last commit failed
 }
 
 type options struct {
 	path     string
-	interval time.Duration // between commits that nobody waits for
-	slow     time.Duration
-	buffered func(bytes int64) // is told when that changes
+	interval time.Duration     // between commits of asynchronous writes
+	slow     time.Duration     // delay of each commit, for demonstrations
+	buffered func(bytes int64) // called with the number of bytes in the queue whenever it changes
 }
 
 type write struct {
-	key, value []byte // no value: the key is removed
-	told       chan error
+	key, value []byte     // if value is nil, the key is removed
+	done       chan error // receives the result of the commit; nil for an asynchronous write
 }
 
 func (w write) size() int64 { return int64(len(w.key) + len(w.value)) }
 
 const (
-	chunk       = 256     // writes in a commit
-	mostWaiting = 8 << 20 // bytes of writes that nobody waits for
+	chunk       = 256     // the largest number of writes in one commit
+	mostWaiting = 8 << 20 // when the queue has this many bytes, asynchronous writes are refused
 )
 
 var (
 	bucket     = []byte("kv")
-	errStopped = errors.New("keyvalue-runner: told to stop before the file was free")
-	errFull    = errors.New("keyvalue-runner: the disk is behind; try again, or wait for the write")
+	errStopped = errors.New("keyvalue-runner: stopped before the file was free")
+	errFull    = errors.New("keyvalue-runner: the disk is too slow for asynchronous writes; try again, or wait for the write")
 )
 
-// openStore waits until the file is free, or scope is told to stop.
+// openStore waits until no other process has the file open, and opens it. If scope is stopped
+// before, openStore returns errStopped.
 func openStore(scope *ctxshutdown.Swansong, o options) (*store, error) {
 	s := &store{options: o, wake: make(chan struct{}, 1), closing: make(chan struct{}), stopped: make(chan struct{})}
 	_, err := os.Stat(o.path)
@@ -93,7 +94,8 @@ func openStore(scope *ctxshutdown.Swansong, o options) (*store, error) {
 	return s, nil
 }
 
-// syncDir has a file that is new survive the machine: its own fsync says nothing about its name.
+// syncDir makes sure that the name of a new file survives a crash of the machine. An fsync of the
+// file alone does not ensure that.
 func syncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -103,8 +105,8 @@ func syncDir(path string) error {
 	return dir.Sync()
 }
 
-// warm reads the file once, so that the first clients do not wait for the disk, and returns the number of keys. It stops
-// with scope.
+// warm reads the file once, so that the first clients do not wait for the disk, and returns the
+// number of keys. It stops when scope is stopped.
 func (s *store) warm(scope *ctxshutdown.Swansong) (keys int) {
 	s.db.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket(bucket).ForEach(func(_, _ []byte) error {
@@ -115,18 +117,19 @@ func (s *store) warm(scope *ctxshutdown.Swansong) (keys int) {
 	return keys
 }
 
-// get returns what is on disk.
+// get returns the value that is stored on disk.
 func (s *store) get(key []byte) (value []byte, found bool, err error) {
 	err = s.db.View(func(tx *bbolt.Tx) error {
 		if v := tx.Bucket(bucket).Get(key); v != nil {
-			value, found = append([]byte{}, v...), true // v is the file itself, and ends with the transaction
+			value, found = append([]byte{}, v...), true // v is memory of the file, and valid only during the transaction
 		}
 		return nil
 	})
 	return value, found, err
 }
 
-// put returns when the value is on disk; a nil value removes the key. If ctx ends before, nobody knows whether it is.
+// put writes a value, and returns when the value is on disk. A nil value removes the key. If ctx
+// ends before, put returns an error, and the value might still be written.
 func (s *store) put(ctx context.Context, key, value []byte) error {
 	w := write{key, value, make(chan error, 1)}
 	s.mu.Lock()
@@ -137,14 +140,14 @@ func (s *store) put(ctx context.Context, key, value []byte) error {
 	default:
 	}
 	select {
-	case err := <-w.told:
+	case err := <-w.done:
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// putLater returns at once.
+// putLater writes a value asynchronously. It returns at once, and errFull if the queue is full.
 func (s *store) putLater(key, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +165,7 @@ func (s *store) add(w write) {
 	s.buffered(s.bytes)
 }
 
-// run commits when somebody waits, and at the interval.
+// run commits the queue whenever a call of put waits, and at regular intervals.
 func (s *store) run() {
 	defer close(s.stopped)
 	tick := time.NewTicker(s.interval)
@@ -177,7 +180,7 @@ func (s *store) run() {
 		for more := true; more; {
 			var err error
 			if more, err = s.commit(); err != nil {
-				break // whoever waited has been told; the rest is tried again at the next tick
+				break // put has returned the error to its caller; asynchronous writes are tried again at the next tick
 			}
 			select {
 			case <-s.closing:
@@ -188,7 +191,7 @@ func (s *store) run() {
 	}
 }
 
-// commit writes a chunk of the queue, and reports whether there is more.
+// commit writes a part of the queue to disk, and reports whether the queue has more.
 func (s *store) commit() (more bool, err error) {
 	s.mu.Lock()
 	part := s.queue[:min(chunk, len(s.queue))]
@@ -196,7 +199,7 @@ func (s *store) commit() (more bool, err error) {
 	if len(part) == 0 {
 		return false, nil
 	}
-	begun := time.Now()
+	begin := time.Now()
 	time.Sleep(s.slow)
 	err = s.db.Update(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(bucket)
@@ -208,10 +211,10 @@ func (s *store) commit() (more bool, err error) {
 		return nil
 	})
 	s.mu.Lock()
-	s.took, s.failed = time.Since(begun), err != nil
+	s.took, s.failed = time.Since(begin), err != nil
 	var kept []write
 	for _, w := range part {
-		if err != nil && w.told == nil {
+		if err != nil && w.done == nil {
 			kept = append(kept, w)
 		} else {
 			s.bytes -= w.size()
@@ -225,8 +228,8 @@ func (s *store) commit() (more bool, err error) {
 	s.buffered(s.bytes)
 	s.mu.Unlock()
 	for _, w := range part {
-		if w.told != nil {
-			w.told <- err
+		if w.done != nil {
+			w.done <- err
 		}
 	}
 	return more, err
@@ -239,15 +242,15 @@ func apply(b *bbolt.Bucket, w write) error {
 	return b.Put(w.key, w.value)
 }
 
-// sound reports whether the disk took what it was last given.
+// sound reports whether the last commit succeeded.
 func (s *store) sound() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.failed
 }
 
-// left returns how many writes wait, how many bytes they are, and how long they will take if they take as long as the last
-// ones did.
+// left returns the number and the bytes of the writes in the queue, and how long they will take at
+// the speed of the last commit.
 func (s *store) left() (writes int, bytes int64, takes time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,8 +258,9 @@ func (s *store) left() (writes int, bytes int64, takes time.Duration) {
 	return len(s.queue), s.bytes, s.took * time.Duration(commits)
 }
 
-// close writes what waits, and gives the file away. expect is told, before each commit, how long the rest will take. Nobody
-// may put anything any more. When ctx ends, what is left is lost, and the error says how much that is.
+// close writes the queue to disk and closes the file. Before each commit it calls expect with the
+// estimated time for the rest of the queue. put and putLater must not be called after close. If ctx
+// ends, the rest of the queue is lost, and the error says how many writes that is.
 func (s *store) close(ctx context.Context, expect func(left time.Duration)) error {
 	close(s.closing)
 	<-s.stopped
@@ -267,7 +271,7 @@ func (s *store) close(ctx context.Context, expect func(left time.Duration)) erro
 			break
 		}
 		if ctx.Err() != nil {
-			err = fmt.Errorf("%d writes (%d bytes) that nobody waited for are lost: %w", writes, bytes, context.Cause(ctx))
+			err = fmt.Errorf("%d asynchronous writes (%d bytes) are lost: %w", writes, bytes, context.Cause(ctx))
 			break
 		}
 		expect(takes)

@@ -1,4 +1,5 @@
-// Package address tells addresses apart of which only one can be listened on, on Linux at least.
+// Package address compares network addresses. It finds pairs of which Linux allows a listener on
+// only one.
 package address
 
 import (
@@ -8,27 +9,29 @@ import (
 	"strings"
 )
 
-// An Address is what a listener takes of this machine. The zero value is nothing: it overlaps with no other one, and neither does
-// one with port 0, which is another one each time.
+// An Address is what a listener occupies on this machine. The zero value overlaps with no address.
+// An address with port 0 overlaps with no address either, because each listener on it gets another
+// port.
 //
-// As package net has it, a host that is left out, 0.0.0.0 and :: are all the same with network "tcp": every address of both
-// families. "tcp4" and "tcp6" are for every one of one family. A host that is a name is one address: with "tcp" of IPv4, where it has such
-// a one, and of IPv6 else.
+// As in package net, with network "tcp" an empty host, 0.0.0.0 and :: all mean every address of
+// both families. With "tcp4" and "tcp6" they mean every address of one family. A host name means
+// one address: with "tcp" an IPv4 address if the host has one, and otherwise an IPv6 address.
 type Address struct {
-	path   string     // of a unix socket
-	name   string     // of a host that nobody has looked up
-	port   uint16     // of TCP
-	ip     netip.Addr // invalid: every one, or with a name, one that is not known
-	v4, v6 bool       // the families: all of them, or with a name, those that it can be of
+	path   string     // the path of a unix socket
+	name   string     // a host name that has not been resolved
+	port   uint16     // the port of a TCP address
+	ip     netip.Addr // if invalid, every address; together with a name, an unknown address
+	v4, v6 bool       // the families that the address occupies; together with a name, those that it may occupy
 }
 
-// Parse returns what can be known of an address without asking anybody, and no more is said of it. A host that is a name overlaps
+// Parse returns an address without resolving its host. A host name overlaps
 //
-//   - with the same name, of the same network, and of "tcp" and "tcp4", which mean the same address where both mean one: "tcp" and
-//     "tcp6" need not;
-//   - with every address of all families that it can be of: one of IPv4 only ("tcp4") overlaps with names of "tcp4" only.
+//   - with the same name and the same network, and across "tcp" and "tcp4", which mean the same
+//     address if the host has an IPv4 address; "tcp" and "tcp6" may mean different addresses
+//   - with every address of all families that the name may resolve to: every address of IPv4
+//     ("tcp4") overlaps only with names of "tcp4"
 //
-// With what else it does, only Resolve knows.
+// Further overlaps are known only after Resolve.
 func Parse(network, address string) (Address, error) {
 	if network == "unix" {
 		return unix(address), nil
@@ -49,7 +52,7 @@ func Parse(network, address string) (Address, error) {
 	return Resolve(network, address)
 }
 
-// Resolve is Parse, and looks up names as package net does to listen.
+// Resolve is like Parse, but resolves host names, as net.Listen does.
 func Resolve(network, address string) (Address, error) {
 	if network == "unix" {
 		return unix(address), nil
@@ -61,7 +64,7 @@ func Resolve(network, address string) (Address, error) {
 	return of(network, tcp), nil
 }
 
-// Of returns the Address of a listener, with the port that it has got.
+// Of returns the address of a listener, with its actual port.
 func Of(network string, ln net.Listener) Address {
 	switch a := ln.Addr().(type) {
 	case *net.TCPAddr:
@@ -73,7 +76,7 @@ func Of(network string, ln net.Listener) Address {
 }
 
 func unix(path string) Address {
-	if abs, err := filepath.Abs(path); err == nil && !strings.HasPrefix(path, "@") { // which is no file
+	if abs, err := filepath.Abs(path); err == nil && !strings.HasPrefix(path, "@") { // a path that begins with @ is abstract and has no file
 		path = abs
 	}
 	return Address{path: path}
@@ -88,13 +91,15 @@ func of(network string, tcp *net.TCPAddr) Address {
 	return a
 }
 
-// AnyPort reports whether it is a port 0, of TCP.
+// AnyPort reports whether a is a TCP address with port 0.
 func (a Address) AnyPort() bool { return a.path == "" && a.port == 0 }
 
-// Same reports whether a listener on one is one on the other.
+// Same reports whether a and b mean the same address. If so, a listener on a can serve for b.
 func (a Address) Same(b Address) bool { return a == b && a.Overlaps(b) }
 
-// Overlaps reports whether only one of them can be had. Of what [Parse] has returned for a name, it may be that more overlaps.
+// Overlaps reports whether a and b exclude each other, so that only one of them can be listened on.
+// For host names that were parsed and not resolved, the result can be false although the addresses
+// overlap.
 func (a Address) Overlaps(b Address) bool {
 	switch {
 	case a.path != "" || b.path != "":
@@ -102,7 +107,7 @@ func (a Address) Overlaps(b Address) bool {
 	case a.port == 0 || a.port != b.port:
 		return false
 	case a.name != "" && b.name != "":
-		return a.name == b.name && a.v4 == b.v4 // who can be of IPv4 is, where the name is
+		return a.name == b.name && a.v4 == b.v4 // if the host has an IPv4 address, each of the two names means that address
 	case a.name != "":
 		return b.covers(a)
 	case b.name != "":
@@ -113,7 +118,7 @@ func (a Address) Overlaps(b Address) bool {
 	return a.v4 && b.v4 || a.v6 && b.v6
 }
 
-// covers reports whether this is every address of all families that a name can be of.
+// covers reports whether a occupies every address of all families that the name can resolve to.
 func (a Address) covers(name Address) bool {
 	return !a.ip.IsValid() && (a.v4 || !name.v4) && (a.v6 || !name.v6)
 }

@@ -6,19 +6,12 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/internal/address"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func equal(t *testing.T, what string, got, want any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
 
 type listen struct{ network, address string }
 
@@ -47,10 +40,10 @@ func resolve(t *testing.T, l listen) address.Address {
 	return a
 }
 
-// What is said of two addresses is what the kernel says: where they overlap, it has one of them only.
-func TestOverlaps(t *testing.T) {
+// Two addresses overlap if and only if the kernel refuses to listen on both.
+func TestOverlaps_AgreesWithKernel(t *testing.T) {
 	if ln, err := net.Listen("tcp6", "[::1]:0"); err != nil {
-		t.Skip("a host without IPv6: ", err)
+		t.Skip("this host has no IPv6: ", err)
 	} else {
 		ln.Close()
 	}
@@ -103,9 +96,9 @@ func TestOverlaps(t *testing.T) {
 	} {
 		what := c.a.network + " " + c.a.address + " and " + c.b.network + " " + c.b.address
 		a, b := resolve(t, c.a), resolve(t, c.b)
-		equal(t, what, relation(a, b), c.want)
-		equal(t, what+", the other way round", relation(b, a), c.want)
-		if runtime.GOOS != "linux" { // others let somebody have one address where somebody else has all
+		testkit.Equal(t, what, relation(a, b), c.want)
+		testkit.Equal(t, what+", the other way round", relation(b, a), c.want)
+		if runtime.GOOS != "linux" { // other systems allow a listener on one address beside a listener on every address
 			continue
 		}
 		first, err := net.Listen(c.a.network, c.a.address)
@@ -113,7 +106,7 @@ func TestOverlaps(t *testing.T) {
 			t.Fatal(err)
 		}
 		second, err := net.Listen(c.b.network, c.b.address)
-		equal(t, what+": the kernel lets both be", err == nil, c.want == apart)
+		testkit.Equal(t, what+": does the kernel allow both", err == nil, c.want == apart)
 		if err == nil {
 			second.Close()
 		}
@@ -121,23 +114,22 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-// A port 0 has become one.
-func TestOf(t *testing.T) {
+func TestOf_ReturnsActualPortOfListener(t *testing.T) {
 	for _, l := range []listen{{"tcp", ":0"}, {"tcp", "127.0.0.1:0"}, {"unix", filepath.Join(t.TempDir(), "s")}} {
 		ln, err := net.Listen(l.network, l.address)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer ln.Close()
-		was := address.Of(l.network, ln)
-		equal(t, l.address, relation(was, resolve(t, listen{l.network, ln.Addr().String()})), same)
-		equal(t, l.address+": any port", resolve(t, l).AnyPort(), l.network == "tcp")
-		equal(t, l.address+": any port still", was.AnyPort(), false)
+		actual := address.Of(l.network, ln)
+		testkit.Equal(t, l.address, relation(actual, resolve(t, listen{l.network, ln.Addr().String()})), same)
+		testkit.Equal(t, l.address+": is it any port", resolve(t, l).AnyPort(), l.network == "tcp")
+		testkit.Equal(t, l.address+": does the listener have any port", actual.AnyPort(), false)
 	}
 }
 
-// What only a resolver knows is not guessed, but a name is what it is, and what is no address is none.
-func TestParse(t *testing.T) {
+// Parse compares host names as text.
+func TestParse_DoesNotResolveHostNames(t *testing.T) {
 	for _, c := range []struct {
 		a, b listen
 		want string
@@ -154,7 +146,7 @@ func TestParse(t *testing.T) {
 		{listen{"tcp", "no.such.host:80"}, listen{"tcp4", "No.Such.Host:80"}, overlaps},
 		{listen{"tcp", "no.such.host:80"}, listen{"tcp4", "no.such.host:81"}, apart},
 		{listen{"tcp", "no.such.host:80"}, listen{"tcp4", "nor.such.host:80"}, apart},
-		{listen{"tcp", "no.such.host:80"}, listen{"tcp6", "no.such.host:80"}, apart}, // localhost is 127.0.0.1 for one, and ::1 for the other
+		{listen{"tcp", "no.such.host:80"}, listen{"tcp6", "no.such.host:80"}, apart}, // a name can mean different addresses: localhost is 127.0.0.1 with tcp, and ::1 with tcp6
 		{listen{"tcp4", "no.such.host:80"}, listen{"tcp6", "no.such.host:80"}, apart},
 		{listen{"tcp", ":80"}, listen{"tcp", "no.such.host:80"}, overlaps},
 		{listen{"tcp", "0.0.0.0:80"}, listen{"tcp", "no.such.host:80"}, overlaps},
@@ -164,7 +156,7 @@ func TestParse(t *testing.T) {
 		{listen{"tcp", ":0"}, listen{"tcp", "no.such.host:0"}, apart},
 		{listen{"tcp4", ":80"}, listen{"tcp4", "no.such.host:80"}, overlaps},
 		{listen{"tcp4", "0.0.0.0:80"}, listen{"tcp6", "no.such.host:80"}, apart},
-		{listen{"tcp4", ":80"}, listen{"tcp", "no.such.host:80"}, apart}, // which may have no IPv4
+		{listen{"tcp4", ":80"}, listen{"tcp", "no.such.host:80"}, apart}, // the host might have no IPv4 address
 		{listen{"tcp6", ":80"}, listen{"tcp6", "no.such.host:80"}, overlaps},
 		{listen{"tcp6", "[::]:80"}, listen{"tcp", "no.such.host:80"}, apart},
 		{listen{"tcp6", ":80"}, listen{"tcp4", "no.such.host:80"}, apart},
@@ -181,14 +173,14 @@ func TestParse(t *testing.T) {
 			}
 			all = append(all, a)
 		}
-		equal(t, what, relation(all[0], all[1]), c.want)
-		equal(t, what+", the other way round", relation(all[1], all[0]), c.want)
+		testkit.Equal(t, what, relation(all[0], all[1]), c.want)
+		testkit.Equal(t, what+", the other way round", relation(all[1], all[0]), c.want)
 	}
 	for _, text := range []string{"", "80", "127.0.0.1:no-such-port", "no.such.host:no-such-port", "127.0.0.1:70000"} {
 		if a, err := address.Parse("tcp", text); err == nil {
-			t.Errorf("%q is %+v", text, a)
+			t.Errorf("Parse(%q) = %+v, want an error", text, a)
 		}
 	}
 	var none address.Address
-	equal(t, "nothing and nothing", relation(none, none), apart)
+	testkit.Equal(t, "two zero values", relation(none, none), apart)
 }

@@ -25,13 +25,14 @@ import (
 	"k8s.io/kubernetes/pkg/controller/replicaset"
 )
 
-// A ControlPlane is one that runs.
+// A ControlPlane is a running control plane of Kubernetes.
 type ControlPlane struct {
-	Config *rest.Config // for clients that may do anything
+	Config *rest.Config // lets clients connect with all permissions
 	Client *kubernetes.Clientset
 }
 
-// Version returns the version of Kubernetes that this was built with. The server cannot tell: it is told by the linker.
+// Version returns the version of Kubernetes that this program was built with. The server does not
+// know it, because release builds set it by the linker.
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
@@ -43,8 +44,8 @@ func Version() string {
 	return "unknown"
 }
 
-// Quiet has what the parts of a control plane print go nowhere, and returns where to print to instead. It has to be called
-// before anything else: some of them look at os.Stderr when they begin.
+// Quiet discards what the control plane prints on os.Stderr, and returns the original os.Stderr.
+// Call it before anything else, because some parts read os.Stderr when they start.
 func Quiet() (stderr *os.File, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
@@ -54,8 +55,9 @@ func Quiet() (stderr *os.File, err error) {
 	return stderr, nil
 }
 
-// Start starts a control plane that keeps its files in dir and listens on loopback addresses, and waits until it serves.
-// There can be one for each process: kube-apiserver has global state. It runs until the process ends.
+// Start starts a control plane that keeps its files in dir and listens on loopback addresses, and
+// waits until it serves. It runs until the process ends. A process can have only one, because
+// kube-apiserver has global state.
 func Start(ctx context.Context, dir string) (*ControlPlane, error) {
 	store, err := startEtcd(ctx, filepath.Join(dir, "etcd"))
 	if err != nil {
@@ -80,7 +82,7 @@ func Start(ctx context.Context, dir string) (*ControlPlane, error) {
 		"--token-auth-file=" + tokens, "--authorization-mode=AlwaysAllow",
 		"--service-account-issuer=https://127.0.0.1", "--service-account-key-file=" + key, "--service-account-signing-key-file=" + key,
 		"--service-cluster-ip-range=10.0.0.0/24",
-		"--disable-admission-plugins=ServiceAccount", // nobody makes the account that pods would run as
+		"--disable-admission-plugins=ServiceAccount", // needed because no controller creates the account that pods would run as
 		"--max-requests-inflight=4000", "--max-mutating-requests-inflight=2000",
 	})
 	failed := make(chan error, 1)
@@ -88,7 +90,7 @@ func Start(ctx context.Context, dir string) (*ControlPlane, error) {
 
 	c := &ControlPlane{Config: &rest.Config{
 		Host: fmt.Sprintf("https://127.0.0.1:%d", port), BearerToken: token,
-		TLSClientConfig: rest.TLSClientConfig{Insecure: true}, // it has made its certificate itself, a moment ago
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true}, // the certificate is self-signed, made at the start
 		QPS:             -1,
 	}}
 	if c.Client, err = kubernetes.NewForConfig(c.Config); err != nil {
@@ -109,7 +111,8 @@ func Start(ctx context.Context, dir string) (*ControlPlane, error) {
 	}
 }
 
-// RunControllers runs the controllers of Deployments and ReplicaSets as kube-controller-manager does, until ctx is done.
+// RunControllers runs the controllers of Deployments and ReplicaSets as kube-controller-manager
+// does, until ctx is done.
 func (c *ControlPlane) RunControllers(ctx context.Context) error {
 	const workers = 16
 	shared := informers.NewSharedInformerFactory(c.Client, 0)
@@ -125,7 +128,7 @@ func (c *ControlPlane) RunControllers(ctx context.Context) error {
 	return nil
 }
 
-// startEtcd starts a store of one member, and returns its address.
+// startEtcd starts etcd with one member, and returns its address.
 func startEtcd(ctx context.Context, dir string) (string, error) {
 	port, err := freePort()
 	if err != nil {
@@ -135,7 +138,7 @@ func startEtcd(ctx context.Context, dir string) (string, error) {
 	c := embed.NewConfig()
 	c.Dir, c.LogLevel, c.UnsafeNoFsync = dir, "error", true
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{clients}, []url.URL{clients}
-	c.ListenPeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}} // it has no peers
+	c.ListenPeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}} // no address that peers would use, because this etcd has no peers
 	e, err := embed.StartEtcd(c)
 	if err != nil {
 		return "", err
@@ -162,8 +165,8 @@ func writeKey(name string) error {
 	return os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
 }
 
-// freePort returns a port that is free a moment from now, or so it is to be hoped: kube-apiserver does not tell which one
-// it has chosen.
+// freePort returns a port that is probably still free when it is used: kube-apiserver does not
+// report a port that it chooses itself.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

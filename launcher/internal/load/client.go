@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package load is clients that put a service under load, and keep account of what they were told. They use sockets, and
-// not net/http, which would hide what a server does to its clients: it sends requests a second time when it may.
+// Package load contains clients that put a service under load and record its answers. The clients
+// use sockets: net/http can send a request again by itself, and would thereby hide lost requests.
 package load
 
 import (
@@ -17,27 +17,28 @@ import (
 	"time"
 )
 
-// A Client sends HTTP/1.1 requests one after the other. It sends none a second time. It is for one goroutine.
+// A Client sends HTTP/1.1 requests one after the other, each only once. Only one goroutine may use
+// it.
 type Client struct {
 	Dial      func(ctx context.Context) (net.Conn, error)
-	KeepAlive bool // false: a connection for each request
+	KeepAlive bool // if false, each request gets a connection of its own
 
-	conn net.Conn
-	from *bufio.Reader
+	conn   net.Conn
+	reader *bufio.Reader
 }
 
-// An Answer is a response, in full.
+// An Answer is a complete response.
 type Answer struct {
 	Status int
 	Body   string
 }
 
-// patience is for broken servers.
-const patience = 30 * time.Second
+// timeout bounds how long a client waits for the answer of a broken server.
+const timeout = 30 * time.Second
 
-// Do sends a request, and returns when it is answered in full. A connection that has been kept, and that the server has
-// closed since the last response, is replaced before anything is sent, as by any client; once a byte has been sent, what
-// is not answered is an error.
+// Do sends a request, and returns when the answer is complete. If the server has closed the
+// connection since the last response, Do opens another one first, as every client does. Once a byte
+// has been sent, a missing answer is an error.
 func (c *Client) Do(ctx context.Context, method, path, body string, header ...string) (Answer, error) {
 	if c.conn != nil && hasEnded(c.conn) {
 		c.Close()
@@ -47,11 +48,11 @@ func (c *Client) Do(ctx context.Context, method, path, body string, header ...st
 		if err != nil {
 			return Answer{}, fmt.Errorf("%s %s: not connected: %w", method, path, err)
 		}
-		c.conn, c.from = conn, bufio.NewReader(conn)
+		c.conn, c.reader = conn, bufio.NewReader(conn)
 	}
 	a, last, err := c.exchange(method, path, body, header)
 	if err != nil {
-		err = fmt.Errorf("%s %s: sent and not answered: %w", method, path, err)
+		err = fmt.Errorf("%s %s: sent, but not answered: %w", method, path, err)
 	}
 	if err != nil || last || !c.KeepAlive {
 		c.Close()
@@ -60,7 +61,7 @@ func (c *Client) Do(ctx context.Context, method, path, body string, header ...st
 }
 
 func (c *Client) exchange(method, path, body string, header []string) (a Answer, last bool, err error) {
-	c.conn.SetDeadline(time.Now().Add(patience))
+	c.conn.SetDeadline(time.Now().Add(timeout))
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: load\r\nContent-Length: %s\r\n", method, path, strconv.Itoa(len(body)))
 	if !c.KeepAlive {
@@ -73,7 +74,7 @@ func (c *Client) exchange(method, path, body string, header []string) (a Answer,
 	if _, err := io.WriteString(c.conn, b.String()); err != nil {
 		return a, true, err
 	}
-	resp, err := http.ReadResponse(c.from, &http.Request{Method: method})
+	resp, err := http.ReadResponse(c.reader, &http.Request{Method: method})
 	if err != nil {
 		return a, true, err
 	}
@@ -90,7 +91,7 @@ func (c *Client) Close() {
 	}
 }
 
-// hasEnded looks at a socket that nothing is expected from, without waiting.
+// hasEnded reports, without waiting, whether the peer has closed an idle connection.
 func hasEnded(conn net.Conn) bool {
 	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {

@@ -13,34 +13,35 @@ import (
 	"time"
 )
 
-// A Ledger is what clients of a key-value server were told. Each write has a key of its own, so that one that was lost is
-// not made up for by a later one. All methods may be called concurrently.
+// A Ledger records the answers of a server. Each write of a key-value server has a key of its own,
+// so that a later write does not hide a lost one. All methods may be called concurrently.
 type Ledger struct {
 	mu       sync.Mutex
 	sent     int
 	longest  time.Duration
-	stored   map[string]string // acknowledged as being on disk
-	taken    map[string]string // acknowledged as being on the way to it
+	stored   map[string]string // writes acknowledged as being on disk
+	accepted map[string]string // writes acknowledged before they are on disk
 	failures []error
 }
 
-// Async is the header of a request that does not want to wait for the disk.
+// Async is the header of a request that does not wait for the disk.
 const Async = "Prefer: respond-async"
 
-// Again says whether a request that was begun at this time, and has not been answered, is sent again; nil never does.
-type Again func(began time.Time, err error) bool
+// A Retry reports whether a request that began at the given time and failed with err is to be sent
+// again. With a nil Retry, no request is sent again.
+type Retry func(began time.Time, err error) bool
 
-// errWrong is an answer that is not the right one, which sending the request again does not excuse.
+// errWrong is the error of a request whose answer was wrong. Such a request is not sent again.
 var errWrong = errors.New("wrong answer")
 
-// Write writes, and reads back what it has written, until ctx ends. Keys begin with name. Failed requests are taken down,
-// unless they are sent again. The client is closed.
-func (l *Ledger) Write(ctx context.Context, name string, c *Client, again Again, header ...string) {
+// Write writes values and reads them back until ctx ends. The keys begin with name. Write records
+// requests that failed and are not to be sent again. At its end it closes the client.
+func (l *Ledger) Write(ctx context.Context, name string, c *Client, retry Retry, header ...string) {
 	defer c.Close()
 	for n := 0; ctx.Err() == nil; n++ {
 		key, value := fmt.Sprintf("%s/%d", name, n), fmt.Sprintf("value %d of %s", n, name)
 		var a Answer
-		if !l.try(again, func() (err error) {
+		if !l.do(retry, func() (err error) {
 			a, err = c.Do(context.Background(), "PUT", "/kv/"+key, value, header...)
 			if err == nil && a.Status != http.StatusNoContent && a.Status != http.StatusAccepted {
 				err = fmt.Errorf("PUT %s: %w: %d %s", key, errWrong, a.Status, a.Body)
@@ -50,11 +51,11 @@ func (l *Ledger) Write(ctx context.Context, name string, c *Client, again Again,
 			continue
 		}
 		if a.Status == http.StatusAccepted {
-			l.note(&l.taken, key, value)
+			l.record(&l.accepted, key, value)
 			continue
 		}
-		l.note(&l.stored, key, value)
-		l.try(again, func() error {
+		l.record(&l.stored, key, value)
+		l.do(retry, func() error {
 			a, err := c.Do(context.Background(), "GET", "/kv/"+key, "")
 			if err == nil && (a.Status != http.StatusOK || a.Body != value) {
 				err = fmt.Errorf("GET %s: %w: %d %q, want %q", key, errWrong, a.Status, a.Body, value)
@@ -64,11 +65,11 @@ func (l *Ledger) Write(ctx context.Context, name string, c *Client, again Again,
 	}
 }
 
-// Ask asks for / until ctx ends. The client is closed.
-func (l *Ledger) Ask(ctx context.Context, c *Client, again Again) {
+// Ask requests the path / again and again until ctx ends. At its end it closes the client.
+func (l *Ledger) Ask(ctx context.Context, c *Client, retry Retry) {
 	defer c.Close()
 	for ctx.Err() == nil {
-		l.try(again, func() error {
+		l.do(retry, func() error {
 			a, err := c.Do(context.Background(), "GET", "/", "")
 			if err == nil && a.Status != http.StatusOK {
 				err = fmt.Errorf("GET /: %w: %d %s", errWrong, a.Status, a.Body)
@@ -78,7 +79,7 @@ func (l *Ledger) Ask(ctx context.Context, c *Client, again Again) {
 	}
 }
 
-func (l *Ledger) try(again Again, f func() error) bool {
+func (l *Ledger) do(retry Retry, f func() error) bool {
 	for {
 		began := time.Now()
 		err := f()
@@ -89,14 +90,14 @@ func (l *Ledger) try(again Again, f func() error) bool {
 		if err == nil {
 			return true
 		}
-		if again == nil || errors.Is(err, errWrong) || !again(began, err) {
+		if retry == nil || errors.Is(err, errWrong) || !retry(began, err) {
 			l.fail(err)
 			return false
 		}
 	}
 }
 
-func (l *Ledger) note(in *map[string]string, key, value string) {
+func (l *Ledger) record(in *map[string]string, key, value string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if *in == nil {
@@ -111,30 +112,30 @@ func (l *Ledger) fail(err error) {
 	l.failures = append(l.failures, err)
 }
 
-// Sent returns how many requests have been sent so far, and the longest that one has taken.
+// Sent returns the number of requests so far, and how long the longest of them took.
 func (l *Ledger) Sent() (requests int, longest time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.sent, l.longest
 }
 
-// Failures returns what has failed so far.
+// Failures returns the errors so far.
 func (l *Ledger) Failures() []error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.failures)
 }
 
-// Stored returns what was acknowledged as being on disk.
+// Stored returns the writes that were acknowledged as being on disk.
 func (l *Ledger) Stored() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.stored)
 }
 
-// Taken returns what was acknowledged as being on the way to the disk.
-func (l *Ledger) Taken() map[string]string {
+// Accepted returns the writes that were acknowledged before they were on disk.
+func (l *Ledger) Accepted() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return maps.Clone(l.taken)
+	return maps.Clone(l.accepted)
 }

@@ -12,10 +12,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/figures"
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// What processes get stuck in.
+// Ways in which processes get stuck.
 const (
 	inCall   = "the call Shutdown is not answered"
 	inSocket = "after READY, the socket takes everything and answers nothing"
@@ -23,11 +24,12 @@ const (
 	inStdout = "prints without end: the pipe is full"
 )
 
-// tolerance is what the launcher may be late by: its fourth bar.
+// tolerance is how late a process may end after its deadline; see
+// docs/internals/launcher.md#deadlines.
 const tolerance = 100 * time.Millisecond
 
-// deadlines stops processes that do not stop, n times for each way to be stuck, and tells by how much the last end, with the
-// reap, missed the configured bound, and by how much the launcher's own end did.
+// deadlines stops stuck processes, n times for each way to be stuck. It prints how long after the
+// configured limit the last process was reaped, and how long after it the launcher ended.
 func deadlines(w io.Writer, n int) error {
 	const grace, sigterm, total = 200 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond
 	fmt.Fprintf(w, "\n## Deadlines\n\nProcesses that do not stop, deaf to SIGTERM too; %d shutdowns of each kind. The bound is %v of grace and %v after SIGTERM,\n"+
@@ -68,18 +70,16 @@ func deadlines(w io.Writer, n int) error {
 				inTime++
 			}
 		}
-		slices.Sort(late)
-		slices.Sort(done)
-		fmt.Fprintf(w, "| %s | %d | %v | %v | %v | %d of %d | %v | %v |\n", name, c.count, bound, tenth(at(late, 50)), tenth(late[n-1]), inTime, n,
-			round(at(done, 50)), round(done[n-1]))
+		fmt.Fprintf(w, "| %s | %d | %v | %v | %v | %d of %d | %v | %v |\n", name, c.count, bound, tenth(figures.Median(late)), tenth(slices.Max(late)), inTime, n,
+			round(figures.Median(done)), round(slices.Max(done)))
 	}
 	return nil
 }
 
 func tenth(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
 
-// stopStuck starts the only group of a launcher, has its processes get stuck, and returns how long it takes until they have
-// ended, and until the launcher has.
+// stopStuck starts a launcher with a group whose processes get stuck, and stops it. It returns how
+// long it took until the processes, and the launcher, had ended.
 func stopStuck(cfg launcher.Config, kind string, count int) (ended, drained time.Duration, err error) {
 	dir, done, err := shortDir()
 	if err != nil {
@@ -87,11 +87,11 @@ func stopStuck(cfg launcher.Config, kind string, count int) (ended, drained time
 	}
 	defer done()
 	cfg.Dir = filepath.Join(dir, "d")
-	fifo := filepath.Join(dir, "told")
+	fifo := filepath.Join(dir, "stuck")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		return 0, 0, err
 	}
-	cfg.Groups[0].Env = append(slices.Clip(cfg.Groups[0].Env), told+"="+fifo)
+	cfg.Groups[0].Env = append(slices.Clip(cfg.Groups[0].Env), stuckEnv+"="+fifo)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	m, err := launcher.Start(ctx, cfg)
@@ -113,27 +113,27 @@ func stopStuck(cfg launcher.Config, kind string, count int) (ended, drained time
 	}
 	if err == nil && (kind == inSocket || kind == inStdout) {
 		var f *os.File
-		if f, err = os.Open(fifo); err == nil { // it has told
+		if f, err = os.Open(fifo); err == nil { // the process is stuck
 			f.Close()
 		}
 	}
 	if err != nil {
 		return 0, 0, err
 	}
-	begun := time.Now()
+	begin := time.Now()
 	if err := m.Shutdown().Wait(ctx); err != nil {
 		return 0, 0, err
 	}
-	drained = time.Since(begun)
+	drained = time.Since(begin)
 	for i := range count {
 		st, err := m.Process(fmt.Sprintf("stuck-%d", i+1))
 		if err != nil {
 			return 0, 0, err
 		}
 		if st.Outcome != launcher.Killed {
-			return 0, 0, fmt.Errorf("%s ended with %v, and not because it was killed", st.ID, st.Outcome)
+			return 0, 0, fmt.Errorf("%s ended with %v, want FORCED", st.ID, st.Outcome)
 		}
-		ended = max(ended, st.Ended.Sub(begun))
+		ended = max(ended, st.Ended.Sub(begin))
 	}
 	return ended, drained, nil
 }

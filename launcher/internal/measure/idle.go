@@ -14,17 +14,17 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/figures"
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// A cost is what a launcher takes that has nothing to do but to ask its processes every two seconds how they are.
+// A cost tells what a launcher uses while it only checks its processes every two seconds.
 type cost struct {
-	Ready      time.Duration // until all were
+	Ready      time.Duration // time until all processes were ready
 	RSS        int64
-	CPU        time.Duration // a second
+	CPU        time.Duration // CPU time used in a second
 	Goroutines int
 	Threads    int
 	Files      int
@@ -32,7 +32,8 @@ type cost struct {
 
 const idleFor = 10 * time.Second
 
-// idle starts launchers in processes of their own, so that nobody else's memory is counted.
+// idle starts each launcher in a process of its own, so that it can measure the memory of that
+// launcher alone.
 func idle(w io.Writer, most int) error {
 	fmt.Fprintf(w, "\n## A launcher with nothing to do\n\nThe launcher alone, without its children, over %v; it asks each child every two seconds how it is.\n\n", idleFor)
 	fmt.Fprintf(w, "| children | all READY after | memory (RSS) | CPU | goroutines | threads | open files |\n| ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
@@ -63,7 +64,7 @@ func idle(w io.Writer, most int) error {
 	return nil
 }
 
-// idleLauncher is one of these.
+// idleLauncher is the main function of a process that runs an idle launcher.
 func idleLauncher(args []string) error {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -73,7 +74,7 @@ func idleLauncher(args []string) error {
 	defer cancel()
 	g := runners("idle", n, "--initial-work", "0")
 	g.HealthCheckTimeout = 2 * time.Minute
-	begun := time.Now()
+	begin := time.Now()
 	m, err := launcher.Start(ctx, launcher.Config{Dir: args[1], Groups: []launcher.GroupConfig{g}})
 	if err != nil {
 		return err
@@ -82,33 +83,20 @@ func idleLauncher(args []string) error {
 	if err := m.Ready(ctx); err != nil {
 		return err
 	}
-	c := cost{Ready: time.Since(begun)}
-	time.Sleep(2 * time.Second) // what the start has left to do
-	before, err := spent()
-	if err != nil {
-		return err
-	}
+	c := cost{Ready: time.Since(begin)}
+	time.Sleep(2 * time.Second) // by then the launcher has finished the work of its start
+	before := figures.CPUTime()
 	time.Sleep(idleFor)
-	after, err := spent()
-	if err != nil {
-		return err
-	}
-	c.CPU = (after - before) / time.Duration(idleFor/time.Second)
+	c.CPU = (figures.CPUTime() - before) / time.Duration(idleFor/time.Second)
 	c.Goroutines = runtime.NumGoroutine()
-	c.RSS, c.Threads = self("VmRSS:")*1024, int(self("Threads:"))
+	c.RSS, c.Threads = procStatus("VmRSS:")*1024, int(procStatus("Threads:"))
 	files, _ := os.ReadDir("/proc/self/fd")
 	c.Files = len(files)
 	return json.NewEncoder(os.Stdout).Encode(c)
 }
 
-func spent() (time.Duration, error) {
-	var u syscall.Rusage
-	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), err
-}
-
-// self reads a number from /proc/self/status, 0 where there is none.
-func self(key string) int64 {
+// procStatus returns a number from /proc/self/status, and 0 if it is missing.
+func procStatus(key string) int64 {
 	f, err := os.Open("/proc/self/status")
 	if err != nil {
 		return 0

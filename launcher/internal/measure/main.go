@@ -1,27 +1,32 @@
 //go:build unix
 
-// Command measure measures a launcher with real processes: a thousand shutdowns in mixed behaviors against the success
-// metrics of RFC-041, by how much the ends of stuck processes miss their deadline, how long replacements take and how long
-// clients wait for them, and what a launcher costs that has nothing to do.
+// Command measure measures a launcher with real processes:
 //
-//	go run ./launcher/internal/measure [-shutdowns 1000] [-stuck 50] [-rolls 20] [-children 200] [-write]
+//   - a thousand shutdowns in mixed behaviors, compared with the targets in
+//     docs/internals/launcher.md#success-metrics,
+//
+//   - how late stuck processes end after their deadline,
+//
+//   - how long replacements take, and how long clients wait during them,
+//
+//   - the cost of an idle launcher.
+//
+//     go run ./launcher/internal/measure [-shutdowns 1000] [-stuck 50] [-rolls 20] [-children 200] [-write]
 package main
 
 import (
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/swansong-go/swansong/internal/machine"
+	"github.com/swansong-go/swansong/internal/figures"
 	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/internal/testrunner"
 )
 
-// role has the program be a subprocess of itself.
+// role is the environment variable that makes this program act as one of its own subprocesses.
 const role = "LAUNCHER_MEASURE_ROLE"
 
 func main() {
@@ -36,15 +41,14 @@ func main() {
 		}
 		return
 	}
-	n := flag.Int("shutdowns", 1000, "how many")
-	times := flag.Int("stuck", 50, "shutdowns of each kind of stuck processes")
-	rolls := flag.Int("rolls", 20, "how many of each kind")
-	children := flag.Int("children", 200, "idle ones")
-	write := flag.Bool("write", false, "also write docs/launcher-figures.md")
+	n := flag.Int("shutdowns", 1000, "number of shutdowns")
+	times := flag.Int("stuck", 50, "shutdowns of stuck processes, for each kind")
+	rolls := flag.Int("rolls", 20, "rolls of each kind of group")
+	children := flag.Int("children", 200, "processes of the idle launcher")
+	write := flag.Bool("write", false, "also write docs/measured/launcher-figures.md")
 	flag.Parse()
-	var page strings.Builder
-	w := io.MultiWriter(os.Stdout, &page)
-	fmt.Fprintf(w, "Measured %s on %s.\n", time.Now().Format(time.DateOnly), machine.String())
+	w := figures.NewPage("docs/measured/launcher-figures.md", head)
+	fmt.Fprintf(w, "%s.\n", figures.Origin())
 	for _, part := range []func() error{
 		func() error { return shutdowns(w, *n) },
 		func() error { return deadlines(w, *times) },
@@ -56,8 +60,8 @@ func main() {
 		}
 	}
 	if *write {
-		if err := os.WriteFile("docs/launcher-figures.md", []byte(head+page.String()), 0o666); err != nil {
-			fatal(fmt.Errorf("run it from the root of the repository: %w", err))
+		if err := w.Save(); err != nil {
+			fatal(err)
 		}
 	}
 }
@@ -73,7 +77,7 @@ func fatal(err error) {
 	os.Exit(1)
 }
 
-// runners is a group of test runners with the defaults of the launcher.
+// runners returns a group of test runners with default settings.
 func runners(name string, desired int, args ...string) launcher.GroupConfig {
 	self, err := os.Executable()
 	if err != nil {
@@ -87,27 +91,18 @@ func runners(name string, desired int, args ...string) launcher.GroupConfig {
 	}
 }
 
-// shortDir is a directory that is removed by done.
+// shortDir returns a new directory with a short path, and a function that removes it.
 func shortDir() (dir string, done func(), err error) {
 	dir, err = os.MkdirTemp("", "swm")
 	return dir, func() { os.RemoveAll(dir) }, err
 }
 
-// spread is the median and the largest.
+// spread returns the median and, in parentheses, the maximum.
 func spread(all []time.Duration) string {
 	if len(all) == 0 {
 		return "–"
 	}
-	slices.Sort(all)
-	return fmt.Sprintf("%v (%v)", round(at(all, 50)), round(all[len(all)-1]))
-}
-
-// at is a percentile of what is sorted, 0 of nothing.
-func at(all []time.Duration, percent int) time.Duration {
-	if len(all) == 0 {
-		return 0
-	}
-	return all[min(len(all)-1, len(all)*percent/100)]
+	return fmt.Sprintf("%v (%v)", round(figures.Median(all)), round(slices.Max(all)))
 }
 
 func round(d time.Duration) time.Duration {

@@ -9,15 +9,16 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/figures"
 	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/internal/load"
 )
 
-// replacements rolls groups under load.
+// replacements rolls groups under load, and prints how long that takes and how many requests are
+// lost.
 func replacements(w io.Writer, rolls int) error {
 	dir, done, err := shortDir()
 	if err != nil {
@@ -61,28 +62,27 @@ func replacements(w io.Writer, rolls int) error {
 		}
 		fmt.Fprintf(w, "| %s | %d | %d | %d | %s | %s | %s | %d | %d | %v |\n", k.name, k.desired, k.healthy, k.most, spread(r.starts), gap,
 			spread(r.whole), requests, len(r.Failures()), round(longest))
-		all.starts, all.whole, all.back = append(all.starts, r.starts...), append(all.whole, r.whole...), all.back+r.back
+		all.starts, all.whole, all.rolledBack = append(all.starts, r.starts...), append(all.whole, r.whole...), all.rolledBack+r.rolledBack
 		answered, failed = answered+requests-len(r.Failures()), failed+len(r.Failures())
 	}
-	slices.Sort(all.starts)
-	fmt.Fprintf(w, "\n| | RFC-041 | measured |\n| --- | ---: | ---: |\n")
+	fmt.Fprintf(w, "\n| | target | measured |\n| --- | ---: | ---: |\n")
 	for _, row := range [][3]string{
 		{"rolls that were completed, with no request lost", "> 99 %", fmt.Sprintf("%d of %d, %d lost", len(all.whole), len(groups)*rolls, failed)},
-		{"rolls that were taken back", "< 1 %", fmt.Sprint(all.back)},
-		{"start to READY, median", "< 5 s", round(at(all.starts, 50)).String()},
-		{"start to READY, 99 of 100", "< 15 s", round(at(all.starts, 99)).String()},
+		{"rolls that were taken back", "< 1 %", fmt.Sprint(all.rolledBack)},
+		{"start to READY, median", "< 5 s", round(figures.Median(all.starts)).String()},
+		{"start to READY, 99 of 100", "< 15 s", round(figures.Quantile(all.starts, 0.99)).String()},
 		{"requests answered", "100 %", fmt.Sprintf("%.4g %%", 100*float64(answered)/float64(answered+failed))},
 	} {
-		fmt.Fprintf(w, "| %s | %s | %s |\n", row[0], row[1], row[2])
+		figures.Row(w, row[:]...)
 	}
 	return nil
 }
 
-// A rolled group is what has been seen of its rolls.
+// A rolled value contains the measurements of the rolls of one group.
 type rolled struct {
 	load.Ledger
 	starts, gaps, whole []time.Duration
-	back                int // rolls that were taken back
+	rolledBack          int
 }
 
 func rollUnderLoad(dir string, g launcher.GroupConfig, rolls int, put func(*load.Ledger, context.Context, *load.Client, string)) (*rolled, error) {
@@ -122,34 +122,34 @@ func rollUnderLoad(dir string, g launcher.GroupConfig, rolls int, put func(*load
 func (r *rolled) roll(ctx context.Context, m *launcher.Manager, name string) error {
 	events, stop := m.Watch()
 	defer stop()
-	if err := m.Restart(ctx, name, "measured"); err != nil {
+	if err := m.Restart(ctx, name, "measurement"); err != nil {
 		return err
 	}
-	var asked, ready, begun time.Time
+	var asked, ready, begin time.Time
 	spawned := map[string]time.Time{}
 	for e := range events {
 		switch {
 		case e.Kind == launcher.RollBegun:
-			begun = e.Time
+			begin = e.Time
 		case e.To == launcher.Spawning:
 			spawned[e.Process] = e.Time
 		case e.To == launcher.Ready:
 			ready = e.Time
-			if at, ok := spawned[e.Process]; ok { // else it is of what was before
+			if at, ok := spawned[e.Process]; ok { // a process that is not in the map was started before the roll
 				r.starts = append(r.starts, e.Time.Sub(at))
 			}
 		case e.To == launcher.ShutdownRequested:
 			asked = e.Time
 		case e.Kind == launcher.RollDone:
 			r.gaps = append(r.gaps, ready.Sub(asked))
-			r.whole = append(r.whole, e.Time.Sub(begun))
+			r.whole = append(r.whole, e.Time.Sub(begin))
 			return nil
 		case e.Kind == launcher.RollFailed:
 			if e.Roll == "rolled back" {
-				r.back++
+				r.rolledBack++
 			}
 			return nil
 		}
 	}
-	return fmt.Errorf("the roll of %s has no end", name)
+	return fmt.Errorf("the events ended before the roll of %s", name)
 }

@@ -12,26 +12,27 @@ import (
 	"sync"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/figures"
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// A behavior is one of the test runner's, and what has to come of it with the defaults of the launcher.
+// A behavior is a behavior of the test runner, with the expected outcome under default settings.
 type behavior struct {
-	share   int // of a thousand
+	share   int // how many of a thousand processes behave in this way
 	args    []string
 	outcome launcher.Outcome
 }
 
 var behaviors = []behavior{
-	{740, []string{"--behavior", "clean"}, launcher.Clean}, // half a second of work
+	{740, []string{"--behavior", "clean"}, launcher.Clean}, // the process has work for half a second
 	{205, []string{"--behavior", "slow-drain", "--drain-duration", "1500ms"}, launcher.Clean},
 	{47, []string{"--behavior", "request-more", "--drain-duration", "3500ms"}, launcher.Clean},
 	{5, []string{"--behavior", "hang"}, launcher.Killed},
 	{3, []string{"--behavior", "crash"}, launcher.Crash},
 }
 
-// mixed returns the behavior of the nth of a thousand. 397 and 1000 have no common divisor, so that the rare ones do not come
-// all at once.
+// mixed returns the behavior of process n of a thousand. 397 and 1000 have no common divisor, so
+// the rare behaviors are spread evenly.
 func mixed(n int) behavior {
 	n = n * 397 % 1000
 	for _, b := range behaviors {
@@ -40,22 +41,22 @@ func mixed(n int) behavior {
 		}
 		n -= b.share
 	}
-	panic("the shares are not a thousand")
+	panic("the shares do not add up to a thousand")
 }
 
-// A story takes down the transitions that are logged.
-type story struct {
+// A transitionLog records the state transitions that a launcher logs.
+type transitionLog struct {
 	mu    sync.Mutex
-	state map[string]string // by process: the last one that was logged
+	state map[string]string // the last logged state of each process
 	count int
-	gaps  int // transitions from another state than the one logged before
+	gaps  int // transitions whose first state is not the last one that was logged
 }
 
-func (s *story) Enabled(context.Context, slog.Level) bool { return true }
-func (s *story) WithAttrs([]slog.Attr) slog.Handler       { return s }
-func (s *story) WithGroup(string) slog.Handler            { return s }
+func (s *transitionLog) Enabled(context.Context, slog.Level) bool { return true }
+func (s *transitionLog) WithAttrs([]slog.Attr) slog.Handler       { return s }
+func (s *transitionLog) WithGroup(string) slog.Handler            { return s }
 
-func (s *story) Handle(_ context.Context, r slog.Record) error {
+func (s *transitionLog) Handle(_ context.Context, r slog.Record) error {
 	if r.Message != string(launcher.Transition) {
 		return nil
 	}
@@ -75,15 +76,15 @@ func (s *story) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// shutdowns stops n processes, fifty at a time.
+// shutdowns stops n processes, fifty at a time, and prints their outcomes and times.
 func shutdowns(w io.Writer, n int) error {
-	const atOnce, grace = 50, 3 * time.Second // the default
+	const atOnce, grace = 50, 3 * time.Second // the default grace period
 	var took []time.Duration
 	var inGrace, transitions, gaps, unfinished, unexpected, survivors int
 	outcomes := map[launcher.Outcome]int{}
 	for done := 0; done < n; done += atOnce {
 		count := min(atOnce, n-done)
-		s := &story{state: map[string]string{}}
+		s := &transitionLog{state: map[string]string{}}
 		all, err := batch(done, count, slog.New(s))
 		if err != nil {
 			return err
@@ -104,33 +105,32 @@ func shutdowns(w io.Writer, n int) error {
 		}
 		transitions, gaps = transitions+s.count, gaps+s.gaps
 	}
-	slices.Sort(took)
 	percent := func(o launcher.Outcome) string {
 		return fmt.Sprintf("%.1f %%", 100*float64(outcomes[o])/float64(n))
 	}
 	fmt.Fprintf(w, "\n## Shutdowns\n\n%d processes, %d at a time, with the defaults of the launcher. Of a thousand, 740 have half a second of work left, 205\n"+
 		"drain for 1.5 s, 47 for 3.5 s, for which they ask for more time, 5 hang, and 3 crash while they drain.\n\n", n, atOnce)
-	fmt.Fprintf(w, "| | RFC-041 | measured |\n| --- | ---: | ---: |\n")
+	fmt.Fprintf(w, "| | target | measured |\n| --- | ---: | ---: |\n")
 	for _, row := range [][3]string{
 		{"exit code 0, within the grace period and what was granted on top", "> 99 %", percent(launcher.Clean)},
 		{"exit code 0, within the grace period alone", "", fmt.Sprintf("%.1f %%", 100*float64(inGrace)/float64(n))},
 		{"killed", "< 1 %", percent(launcher.Killed)},
 		{"crashed", "", percent(launcher.Crash)},
-		{"time, median", "< 2 s", round(at(took, 50)).String()},
-		{"time, 99 of 100", "< 5 s", round(at(took, 99)).String()},
-		{"time, longest", "< 10 s", round(took[n-1]).String()},
+		{"time, median", "< 2 s", round(figures.Median(took)).String()},
+		{"time, 99 of 100", "< 5 s", round(figures.Quantile(took, 0.99)).String()},
+		{"time, longest", "< 10 s", round(slices.Max(took)).String()},
 		{"transitions logged", "", fmt.Sprint(transitions)},
 		{"of which do not follow from the one logged before", "0", fmt.Sprint(gaps)},
 		{"processes whose end was not logged", "0", fmt.Sprint(unfinished)},
 		{"ends other than those of their behavior", "0", fmt.Sprint(unexpected)},
 		{"survivors", "0", fmt.Sprint(survivors)},
 	} {
-		fmt.Fprintf(w, "| %s | %s | %s |\n", row[0], row[1], row[2])
+		figures.Row(w, row[:]...)
 	}
 	return nil
 }
 
-// batch starts and stops a number of processes.
+// batch starts and stops count processes, and returns their last status.
 func batch(first, count int, logger *slog.Logger) ([]launcher.Status, error) {
 	dir, done, err := shortDir()
 	if err != nil {

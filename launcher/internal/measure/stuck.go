@@ -17,10 +17,11 @@ import (
 	"google.golang.org/grpc"
 )
 
-// told is the path of a FIFO that a stuck process opens, once that is what it is.
-const told = "LAUNCHER_MEASURE_TOLD"
+// stuckEnv is the variable with the path of a FIFO that a process opens when it is stuck.
+const stuckEnv = "LAUNCHER_MEASURE_STUCK"
 
-// stuckProcess is a subprocess that says it is READY, then gets stuck as kind says, and is deaf to SIGTERM.
+// stuckProcess is the main function of a subprocess that becomes READY, and then gets stuck. It
+// ignores SIGTERM.
 func stuckProcess(kind string) error {
 	signal.Ignore(syscall.SIGTERM)
 	ln, err := net.Listen("unix", os.Getenv(client.EnvAddress))
@@ -36,7 +37,7 @@ func stuckProcess(kind string) error {
 		go func() {
 			<-usr1
 			hole.open.Store(true)
-			tell()
+			reportStuck()
 		}()
 	case inStdout:
 		go printForEver()
@@ -46,7 +47,7 @@ func stuckProcess(kind string) error {
 	return srv.Serve(ln)
 }
 
-// stuck serves the protocol up to the call Shutdown, which it does not answer.
+// stuck serves the protocol, but never answers the call Shutdown.
 type stuck struct {
 	pb.UnimplementedProcessLifecycleInterfaceServer
 }
@@ -57,7 +58,7 @@ func (stuck) GetReadinessStatus(context.Context, *pb.ReadinessRequest) (*pb.Read
 
 func (stuck) Shutdown(context.Context, *pb.ShutdownRequest) (*pb.ShutdownAck, error) { select {} }
 
-// A blackHole is a listener that, once open, takes whatever is sent, and says nothing any more.
+// A blackHole is a listener. Once it is open, its connections accept data and never answer.
 type blackHole struct {
 	net.Listener
 	open atomic.Bool
@@ -91,7 +92,7 @@ func (c inBlackHole) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// printForEver tells when the pipe has been full, and goes on.
+// printForEver prints without end, and reports when the pipe is full.
 func printForEver() {
 	line := append(bytes.Repeat([]byte("x"), 1000), '\n')
 	if err := syscall.SetNonblock(1, true); err != nil {
@@ -102,7 +103,7 @@ func printForEver() {
 			break
 		}
 	}
-	tell()
+	reportStuck()
 	if err := syscall.SetNonblock(1, false); err != nil {
 		fatal(err)
 	}
@@ -111,10 +112,10 @@ func printForEver() {
 	}
 }
 
-func tell() {
-	f, err := os.OpenFile(os.Getenv(told), os.O_WRONLY, 0)
+func reportStuck() {
+	f, err := os.OpenFile(os.Getenv(stuckEnv), os.O_WRONLY, 0)
 	if err != nil {
-		fatal(fmt.Errorf("nobody wants to know that I am stuck: %w", err))
+		fatal(fmt.Errorf("cannot report that the process is stuck: %w", err))
 	}
 	f.Close()
 }

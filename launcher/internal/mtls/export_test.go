@@ -2,7 +2,7 @@ package mtls
 
 import "crypto/tls"
 
-// Config is what the next handshake is made with.
+// Config returns the configuration of the next handshake.
 func (id *Identity) Config() *tls.Config {
 	cfg, err := id.config()
 	if err != nil {

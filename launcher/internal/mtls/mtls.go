@@ -1,4 +1,5 @@
-// Package mtls has gRPC speak over TCP with those who have a certificate of one's own authority, and with nobody else.
+// Package mtls restricts gRPC over TCP to peers that have a certificate signed by the same
+// authority.
 package mtls
 
 import (
@@ -19,39 +20,42 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Files are the names of PEM files. All of them are needed, at both ends: a certificate, with those between it and the
-// authority if there are any, its key, and the authorities that the other end's certificate has to come from.
+// Files are the names of the PEM files that the client and the server each need: a certificate,
+// followed by intermediate ones if there are any; the private key of the certificate; and the
+// authorities, one of which must have signed the certificate of the other end.
 type Files struct{ Cert, Key, CA string }
 
-// Check says which of the names is missing, if not all are.
+// Check returns an error that names the first missing file name.
 func (f Files) Check() error {
 	for _, x := range []struct{ what, name string }{{"Cert", f.Cert}, {"Key", f.Key}, {"CA", f.CA}} {
 		if x.name == "" {
-			return fmt.Errorf("TLS.%s is missing; over TCP, both ends show a certificate: name Cert, Key and CA", x.what)
+			return fmt.Errorf("TLS.%s is missing; over TCP, both ends present a certificate: set Cert, Key and CA", x.what)
 		}
 	}
 	return nil
 }
 
-// An Identity is what is in the files, read anew for each handshake: certificates are made to be replaced, and a launcher runs
-// for longer than they last. A handshake is rare, and the files are small.
+// An Identity is the content of the files of one end. The files are read again for each handshake,
+// because certificates are replaced while the launcher runs.
 //
-// Where the files are no good any more, be it because one has been replaced and the other not yet, those that were good last
-// go on to be used: half a rotation should not end a service, and an expired certificate is refused by the other end anyway.
+// While certificates are replaced, the files can be invalid for a moment, for instance because the
+// new certificate has been written and the new key has not. That must not interrupt a service, so
+// the last valid content is used. The other end refuses an expired certificate anyway.
 //
 // All methods may be called concurrently.
 type Identity struct {
 	files  Files
 	report func(error)
 
-	mu     sync.Mutex
-	texts  [3][]byte // what cert and others were made of
-	wrong  string    // what was reported last
-	cert   tls.Certificate
-	others *x509.CertPool
+	mu       sync.Mutex
+	texts    [3][]byte // the content of the files from which cert and others were made
+	reported string    // the last error passed to the function report
+	cert     tls.Certificate
+	others   *x509.CertPool
 }
 
-// Expect is Load for files that may not be there yet: until they have been good once, handshakes fail, and say why.
+// Expect is like [Load], for files that need not exist yet. Handshakes fail until the files are
+// valid for the first time.
 func Expect(files Files, report func(error)) *Identity {
 	if report == nil {
 		report = func(error) {}
@@ -59,8 +63,8 @@ func Expect(files Files, report func(error)) *Identity {
 	return &Identity{files: files, report: report}
 }
 
-// Load reads the files. Later, report is told of files that are no good, once for each way in which they are not; it may be
-// nil.
+// Load reads the files. If the files become invalid later, the Identity calls report, unless report
+// is nil, once for each error.
 func Load(files Files, report func(error)) (*Identity, error) {
 	if err := files.Check(); err != nil {
 		return nil, fmt.Errorf("mtls: %w", err)
@@ -69,14 +73,16 @@ func Load(files Files, report func(error)) (*Identity, error) {
 	if err := id.read(); err != nil {
 		return nil, err
 	}
-	// At first only: one that expires later is no reason to stop serving whoever has not noticed.
+	// The expiry is checked only when the files are loaded. If a certificate expires later, the
+	// other end refuses it.
 	if leaf := id.cert.Leaf; time.Now().After(leaf.NotAfter) {
-		return nil, fmt.Errorf("mtls: the certificate in %s has expired, at %v; put a new one in its place", files.Cert, leaf.NotAfter)
+		return nil, fmt.Errorf("mtls: the certificate in %s expired at %v; replace it", files.Cert, leaf.NotAfter)
 	}
 	return id, nil
 }
 
-// read looks at the files, and takes what is in them if all of it is good.
+// read reads the files, and replaces the identity if all of them are valid. The caller holds id.mu,
+// except in Load.
 func (id *Identity) read() error {
 	var texts [3][]byte
 	for i, name := range []string{id.files.Cert, id.files.Key, id.files.CA} {
@@ -89,7 +95,7 @@ func (id *Identity) read() error {
 	if id.others != nil && bytes.Equal(texts[0], id.texts[0]) && bytes.Equal(texts[1], id.texts[1]) && bytes.Equal(texts[2], id.texts[2]) {
 		return nil
 	}
-	if err := private(id.files.Key); err != nil {
+	if err := checkPrivate(id.files.Key); err != nil {
 		return err
 	}
 	cert, err := tls.X509KeyPair(texts[0], texts[1])
@@ -98,39 +104,40 @@ func (id *Identity) read() error {
 	}
 	others := x509.NewCertPool()
 	if !others.AppendCertsFromPEM(texts[2]) {
-		return fmt.Errorf("mtls: there is no certificate in %s", id.files.CA)
+		return fmt.Errorf("mtls: %s contains no certificate", id.files.CA)
 	}
 	id.texts, id.cert, id.others = texts, cert, others
 	return nil
 }
 
-// private refuses a key that everybody on the machine can read: it would prove nothing.
-func private(key string) error {
+// checkPrivate returns an error if all users of the machine can read the key.
+func checkPrivate(key string) error {
 	info, err := os.Stat(key)
 	if err != nil {
 		return fmt.Errorf("mtls: %w", err)
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o007 != 0 {
-		return fmt.Errorf("mtls: the key %s is %v, everybody can use it; make it 0600", key, info.Mode().Perm())
+		return fmt.Errorf("mtls: the key %s has mode %v, so all users can read it; change it to 0600", key, info.Mode().Perm())
 	}
 	return nil
 }
 
-// config returns what the next handshake is to be made with. It fails only where the files have never been good.
+// config returns the configuration of the next handshake. It fails only if the files have never
+// been valid.
 func (id *Identity) config() (*tls.Config, error) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	said := ""
+	problem := ""
 	if err := id.read(); err != nil {
 		if id.others == nil {
 			return nil, err
 		}
-		said = err.Error()
-		if said != id.wrong {
-			id.report(fmt.Errorf("%w; what was there before is still used", err))
+		problem = err.Error()
+		if problem != id.reported {
+			id.report(fmt.Errorf("%w; the previous certificate stays in use", err))
 		}
 	}
-	id.wrong = said
+	id.reported = problem
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,
 		Certificates: []tls.Certificate{id.cert},
@@ -140,8 +147,8 @@ func (id *Identity) config() (*tls.Config, error) {
 	}, nil
 }
 
-// Credentials are for gRPC, at either end. A client checks that the certificate of the server is for the host that it has
-// connected to.
+// Credentials returns credentials for a gRPC client or server. A client checks that the server's
+// certificate is valid for the host to which the client has connected.
 func (id *Identity) Credentials() credentials.TransportCredentials { return creds{id} }
 
 type creds struct{ id *Identity }
@@ -155,26 +162,27 @@ func (c creds) ClientHandshake(ctx context.Context, authority string, conn net.C
 	if err != nil {
 		return nil, nil, err
 	}
-	// A client of TLS 1.3 is through before the server has looked at its certificate. If it wrote now, a server that refuses it
-	// would have gone away in the middle, and all that is heard of the reason might be "broken pipe". A server of gRPC speaks
-	// first in any case, so what it says can be waited for.
+	// In TLS 1.3 the handshake of the client completes before the server has checked the
+	// certificate of the client. If the server refuses that certificate while the client writes,
+	// the client can get the error "broken pipe" instead of the reason. A gRPC server always sends
+	// first, so the client waits here for the first byte.
 	first := make([]byte, 1)
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	_, err = io.ReadFull(secure, first)
 	if !stop() || err != nil {
 		secure.Close()
-		return nil, nil, fmt.Errorf("mtls: after %s was shown: %w", c.id.files.Cert, cmp.Or(context.Cause(ctx), err))
+		return nil, nil, fmt.Errorf("mtls: the peer rejected the certificate %s: %w", c.id.files.Cert, cmp.Or(context.Cause(ctx), err))
 	}
-	return &opened{Conn: secure, first: first}, info, nil
+	return &peekedConn{Conn: secure, first: first}, info, nil
 }
 
-// An opened connection is one of which the first byte has been read.
-type opened struct {
+// A peekedConn is a connection whose first byte has already been read.
+type peekedConn struct {
 	net.Conn
-	first []byte // the reader's
+	first []byte // the byte that Read has not returned yet
 }
 
-func (o *opened) Read(b []byte) (int, error) {
+func (o *peekedConn) Read(b []byte) (int, error) {
 	if len(o.first) == 0 || len(b) == 0 {
 		return o.Conn.Read(b)
 	}
@@ -198,5 +206,5 @@ func (creds) Info() credentials.ProtocolInfo {
 func (c creds) Clone() credentials.TransportCredentials { return c }
 
 func (creds) OverrideServerName(string) error {
-	return errors.New("mtls: the name of a server is that of the host it has")
+	return errors.New("mtls: the server name cannot be overridden; it is the host of the address")
 }

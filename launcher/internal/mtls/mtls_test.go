@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/internal/mtls"
 	"github.com/swansong-go/swansong/launcher/internal/mtls/mtlstest"
 	"go.uber.org/goleak"
@@ -23,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tooLong is for broken code.
+// tooLong is a timeout that only broken code reaches.
 const tooLong = time.Minute
 
 func load(t *testing.T, f mtls.Files, report func(error)) *mtls.Identity {
@@ -35,7 +36,7 @@ func load(t *testing.T, f mtls.Files, report func(error)) *mtls.Identity {
 	return id
 }
 
-// serve serves something, and returns where.
+// serve serves grpc.health.v1, and returns the address.
 func serve(t *testing.T, id *mtls.Identity) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,7 +51,8 @@ func serve(t *testing.T, id *mtls.Identity) string {
 	return ln.Addr().String()
 }
 
-// call makes a connection for one call, and returns what it fails with.
+// call opens a connection for one call, and returns the text of its error, or an empty string if
+// the call succeeds.
 func call(t *testing.T, address string, creds credentials.TransportCredentials) string {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds))
@@ -64,25 +66,26 @@ func call(t *testing.T, address string, creds credentials.TransportCredentials) 
 	return status.Convert(err).Message()
 }
 
-// hear connects as somebody would who is not gRPC, and returns what the server objects to.
-func hear(address string, config *tls.Config) string {
+// dial connects without gRPC, and returns the text of the error with which the server refuses the
+// connection.
+func dial(address string, config *tls.Config) string {
 	conn, err := tls.Dial("tcp", address, config)
 	if err != nil {
 		return err.Error()
 	}
 	defer conn.Close()
 	_, err = conn.Read(make([]byte, 1))
-	return errText(err)
+	return testkit.ErrorText(err)
 }
 
 func refused(t *testing.T, what, got, want string) {
 	t.Helper()
 	if !strings.Contains(got, want) {
-		t.Errorf("%s: %q, which does not say %q", what, got, want)
+		t.Errorf("%s: got %q, want it to contain %q", what, got, want)
 	}
 }
 
-func TestBothEndsShowCertificates(t *testing.T) {
+func TestCredentials_RequireCertificatesOfBothEnds(t *testing.T) {
 	ours, foreign := mtlstest.New(t), mtlstest.New(t)
 	server, client := ours.Issue(t, "server"), ours.Issue(t, "client")
 	address := serve(t, load(t, server, nil))
@@ -90,7 +93,8 @@ func TestBothEndsShowCertificates(t *testing.T) {
 		t.Errorf("the right certificates: %s", got)
 	}
 
-	// Theirs has our authority, so that it is the server's turn to refuse.
+	// The client trusts the authority of the server. So if the connection fails, the server has
+	// refused it.
 	theirs := foreign.Issue(t, "mallory")
 	theirs.CA = client.CA
 	refused(t, "a client of another authority", call(t, address, load(t, theirs, nil).Credentials()), "unknown certificate authority")
@@ -98,12 +102,12 @@ func TestBothEndsShowCertificates(t *testing.T) {
 
 	none := load(t, client, nil).Config()
 	none.Certificates, none.NextProtos = nil, []string{"h2"}
-	refused(t, "a client without a certificate", hear(address, none), "certificate required")
+	refused(t, "a client without a certificate", dial(address, none), "certificate required")
 	old := load(t, client, nil).Config()
 	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
-	refused(t, "TLS 1.2", hear(address, old), "protocol version")
+	refused(t, "TLS 1.2", dial(address, old), "protocol version")
 	if got := call(t, address, insecure.NewCredentials()); got == "" {
-		t.Error("a client without TLS is answered")
+		t.Error("a client without TLS got an answer")
 	}
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -112,8 +116,9 @@ func TestBothEndsShowCertificates(t *testing.T) {
 	refused(t, "a certificate for another host", call(t, "localhost:"+port, load(t, client, nil).Credentials()), "localhost")
 }
 
-// A certificate that expires while it is in use is refused by the other end; one that has expired before is not even used.
-func TestExpired(t *testing.T) {
+// A certificate that expires while it is in use is refused by the other end. One that has expired
+// before cannot be loaded.
+func TestIdentity_ExpiredCertificateIsRefused(t *testing.T) {
 	ours := mtlstest.New(t)
 	client := ours.Issue(t, "client")
 	address := serve(t, load(t, ours.Issue(t, "server"), nil))
@@ -121,18 +126,12 @@ func TestExpired(t *testing.T) {
 	ours.Reissue(t, client, "client", time.Now().Add(-time.Minute))
 	refused(t, "an expired client", call(t, address, id.Credentials()), "expired certificate")
 	_, err := mtls.Load(client, nil)
-	refused(t, "loading an expired certificate", errText(err), client.Cert+" has expired")
+	refused(t, "loading an expired certificate", testkit.ErrorText(err), client.Cert+" expired")
 }
 
-func errText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-// Files that are replaced count from the next connection on. Half a rotation ends nothing, and is told, once.
-func TestRotation(t *testing.T) {
+// Replaced files are used from the next connection on. A rotation that is half done interrupts
+// nothing, and is reported once.
+func TestIdentity_UsesReplacedFilesForNextConnection(t *testing.T) {
 	old, next := mtlstest.New(t), mtlstest.New(t)
 	server, client := old.Issue(t, "server"), old.Issue(t, "client")
 	reports := make(chan error, 10)
@@ -145,7 +144,7 @@ func TestRotation(t *testing.T) {
 			t.Errorf("%s: %s", what, got)
 		}
 	}
-	talk("at first")
+	talk("before the rotation")
 
 	key, err := os.ReadFile(server.Key)
 	if err != nil {
@@ -154,63 +153,63 @@ func TestRotation(t *testing.T) {
 	if err := os.WriteFile(server.Key, next.PrivateKey(t), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	talk("with a key that does not fit")
-	talk("and once more")
+	talk("with a key that does not match")
+	talk("with the same key again")
 	reported := func(want string) {
 		t.Helper()
 		if len(reports) != 1 {
-			t.Fatalf("%d reports, and not one", len(reports))
+			t.Fatalf("%d reports, want 1", len(reports))
 		}
-		refused(t, "report", errText(<-reports), want)
+		refused(t, "report", testkit.ErrorText(<-reports), want)
 	}
 	reported("private key does not match")
 	if err := os.Remove(server.CA); err != nil {
 		t.Fatal(err)
 	}
-	talk("with a file that is not there")
+	talk("with a missing file")
 	reported("no such file")
 	if err := os.WriteFile(server.Key, key, 0o600); err != nil {
 		t.Fatal(err)
 	}
 
 	next.Reissue(t, server, "server", time.Now().Add(time.Hour))
-	refused(t, "a client that has not heard of the new authority", call(t, address, clientID.Credentials()), "unknown authority")
+	refused(t, "a client that trusts only the old authority", call(t, address, clientID.Credentials()), "unknown authority")
 	next.Reissue(t, client, "client", time.Now().Add(time.Hour))
 	talk("with the new authority")
 }
 
-func TestBadFiles(t *testing.T) {
+func TestLoad_RefusesInvalidFiles(t *testing.T) {
 	a := mtlstest.New(t)
 	for what, bad := range map[string]struct {
 		spoil func(f *mtls.Files) error
 		want  string
 	}{
-		"no key":               {func(f *mtls.Files) error { f.Key = ""; return nil }, "TLS.Key is missing"},
-		"no authority":         {func(f *mtls.Files) error { f.CA = ""; return nil }, "TLS.CA is missing"},
-		"a file that is gone":  {func(f *mtls.Files) error { return os.Remove(f.Cert) }, "no such file"},
-		"no certificate in it": {func(f *mtls.Files) error { return os.WriteFile(f.CA, []byte("hello"), 0o600) }, "no certificate in"},
-		"a key for everybody":  {func(f *mtls.Files) error { return os.Chmod(f.Key, 0o644) }, "everybody can use it"},
-		"the other way round":  {func(f *mtls.Files) error { f.Cert, f.Key = f.Key, f.Cert; return os.Chmod(f.Key, 0o600) }, "key.pem with the key"},
+		"no key":                      {func(f *mtls.Files) error { f.Key = ""; return nil }, "TLS.Key is missing"},
+		"no authority":                {func(f *mtls.Files) error { f.CA = ""; return nil }, "TLS.CA is missing"},
+		"a missing file":              {func(f *mtls.Files) error { return os.Remove(f.Cert) }, "no such file"},
+		"no certificate":              {func(f *mtls.Files) error { return os.WriteFile(f.CA, []byte("hello"), 0o600) }, "contains no certificate"},
+		"a key that all can read":     {func(f *mtls.Files) error { return os.Chmod(f.Key, 0o644) }, "all users can read it"},
+		"certificate and key swapped": {func(f *mtls.Files) error { f.Cert, f.Key = f.Key, f.Cert; return os.Chmod(f.Key, 0o600) }, "key.pem with the key"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			if runtime.GOOS == "windows" {
-				t.Skip("files have no modes here, and errors other words")
+				t.Skip("files have no modes on Windows")
 			}
 			f := a.Issue(t, "x")
 			if err := bad.spoil(&f); err != nil {
 				t.Fatal(err)
 			}
 			_, err := mtls.Load(f, nil)
-			refused(t, what, errText(err), bad.want)
-			if strings.Contains(errText(err), "BEGIN") || strings.Contains(errText(err), "hello") {
-				t.Errorf("the error shows what is in a file: %v", err)
+			refused(t, what, testkit.ErrorText(err), bad.want)
+			if strings.Contains(testkit.ErrorText(err), "BEGIN") || strings.Contains(testkit.ErrorText(err), "hello") {
+				t.Errorf("the error contains the content of a file: %v", err)
 			}
 		})
 	}
 }
 
-// What is expected is used as soon as it is there, and until then it is said what is missing.
-func TestExpect(t *testing.T) {
+// Expected files are used as soon as they are valid. Until then, errors name the missing file.
+func TestExpect_UsesFilesOnceValid(t *testing.T) {
 	ours := mtlstest.New(t)
 	server := serve(t, load(t, ours.Issue(t, "server"), nil))
 	files := ours.Issue(t, "client")
@@ -221,14 +220,14 @@ func TestExpect(t *testing.T) {
 	if err := os.Remove(files.Cert); err != nil {
 		t.Fatal(err)
 	}
-	creds := mtls.Expect(files, func(err error) { t.Errorf("told: %v", err) }).Credentials()
+	creds := mtls.Expect(files, func(err error) { t.Errorf("reported: %v", err) }).Credentials()
 	if got := call(t, server, creds); !strings.Contains(got, files.Cert) {
-		t.Errorf("without a certificate: %q, which does not name it", got)
+		t.Errorf("without the certificate: %q, which does not name its file", got)
 	}
 	if err := os.WriteFile(files.Cert, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := call(t, server, creds); got != "" {
-		t.Errorf("with one: %s", got)
+		t.Errorf("with the certificate: %s", got)
 	}
 }

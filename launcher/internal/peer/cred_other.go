@@ -8,5 +8,5 @@ import (
 )
 
 func of(*net.UnixConn) (Info, error) {
-	return Info{}, errors.New("peer: this system does not tell who is at the other end of a socket; the launcher needs Linux or macOS")
+	return Info{}, errors.New("peer: this system does not identify the process at the other end of a socket; the launcher needs Linux or macOS")
 }

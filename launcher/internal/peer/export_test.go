@@ -1,4 +1,4 @@
 package peer
 
-// Trusted says whether a user is spoken with.
+// Trusted reports whether the user with a uid may connect.
 var Trusted = trusted

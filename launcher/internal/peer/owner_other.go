@@ -4,5 +4,5 @@ package peer
 
 import "io/fs"
 
-// OwnerOf returns -1: nobody can know whose a file is.
+// OwnerOf returns -1: this system has no numeric owners of files.
 func OwnerOf(fs.FileInfo) int { return -1 }

@@ -1,8 +1,9 @@
-// Package peer has gRPC speak over unix sockets with one's own user, and with nobody else.
+// Package peer restricts gRPC over unix sockets to processes of the same user.
 //
-// A socket is 0600 in a directory of 0700, which keeps others from connecting. That a directory was opened to others later,
-// or that somebody put a socket of his own where ours is expected, is noticed by the credentials that the kernel has of the
-// other side; each end looks at them before it says or hears anything.
+// A socket has mode 0600, in a directory with mode 0700, so other users cannot connect. In
+// addition, each end checks the credentials that the kernel has of the other end before it sends or
+// receives anything. That protects against a directory that was opened to other users later, and
+// against a socket that another user has put in place of the expected one.
 package peer
 
 import (
@@ -17,7 +18,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Info is who is at the other end, as the kernel says.
+// Info identifies the process at the other end of a connection, as the kernel knows it.
 type Info struct {
 	credentials.CommonAuthInfo
 	UID, PID int
@@ -25,17 +26,17 @@ type Info struct {
 
 func (Info) AuthType() string { return "peer" }
 
-// ErrForeign is returned where the other end belongs to somebody else.
+// ErrForeign is returned if the process at the other end belongs to another user.
 var ErrForeign = errors.New("peer: the other end of the socket belongs to another user")
 
-// MaxPath is the longest name that a unix socket can have everywhere.
+// MaxPath is the maximum length of the path of a unix socket, on all systems.
 const MaxPath = 103
 
-// Listen listens on a new socket that its owner alone can connect to. What was left at its path by one that is gone is
-// replaced; the caller makes sure that it is gone.
+// Listen listens on a new socket that only the same user can connect to. It replaces a socket that
+// already exists at the path. The caller must ensure that no process listens on that socket.
 func Listen(path string) (net.Listener, error) {
 	if len(path) > MaxPath {
-		return nil, fmt.Errorf("peer: the name of a socket can have %d bytes, this one has %d: %s; use a directory with a shorter name", MaxPath, len(path), path)
+		return nil, fmt.Errorf("peer: the path of a socket can have at most %d bytes, and this one has %d: %s; use a directory with a shorter path", MaxPath, len(path), path)
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
 		os.Remove(path)
@@ -44,7 +45,8 @@ func Listen(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("peer: %w", err)
 	}
-	// Between the two lines the directory, which is 0700, keeps others out.
+	// Until the mode of the socket is changed, only the mode of the directory, 0700, keeps other
+	// users out.
 	if err := os.Chmod(path, 0o600); err != nil {
 		ln.Close()
 		return nil, fmt.Errorf("peer: %w", err)
@@ -52,7 +54,8 @@ func Listen(path string) (net.Listener, error) {
 	return ln, nil
 }
 
-// Server returns the process id of who listens at a path, as the kernel says, and 0 where nobody does, or nobody can know.
+// Server returns the pid of the process that listens at a path. It returns 0 if no process listens
+// there, or its pid is unknown.
 func Server(path string) int {
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	if err != nil {
@@ -66,12 +69,13 @@ func Server(path string) int {
 	return info.PID
 }
 
-// Credentials checks both ends of connections over unix sockets. It encrypts nothing: nobody can listen in on those.
+// Credentials checks the user of the process at the other end of a unix socket. Nothing is
+// encrypted, because other processes cannot read what is sent over a unix socket.
 func Credentials() credentials.TransportCredentials { return creds{owner: -1} }
 
-// CredentialsIn is Credentials for who asks at a socket in a directory. For root that is also the directory's owner, if nobody
-// else can have put the socket there: whoever names such a directory asks its owner, and no one who has taken his place. To
-// others root is no more than they are.
+// CredentialsIn is like [Credentials], for clients of a socket in the directory dir. A client that
+// runs as root also accepts a server of the directory's owner, provided that only the owner can
+// have put the socket there. Other clients accept only servers of their own user and of root.
 func CredentialsIn(dir string) credentials.TransportCredentials {
 	info, err := os.Stat(dir)
 	if err != nil || os.Geteuid() != 0 || !info.IsDir() || info.Mode().Perm()&0o022 != 0 {
@@ -80,7 +84,8 @@ func CredentialsIn(dir string) credentials.TransportCredentials {
 	return creds{owner: OwnerOf(info)}
 }
 
-// creds trust one user more; -1: none.
+// creds checks that the other end belongs to the same user, to root, or to the user with the uid
+// owner. If owner is -1, there is no such additional user.
 type creds struct{ owner int }
 
 func (c creds) ClientHandshake(_ context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -113,5 +118,6 @@ func (c creds) check(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return conn, info, nil
 }
 
-// trusted is one's own user, and root, who could do it all anyway.
+// trusted reports whether the user with this uid may connect. The same user may, and so may root,
+// which could do everything anyway.
 func trusted(uid int) bool { return uid == os.Geteuid() || uid == 0 }

@@ -20,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// asRole has the test binary be a subprocess, of another user.
+// asRole is the environment variable that makes the test binary act as a process of another user.
 const asRole = "PEER_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// connect says what a server says to us, which is nothing where it does not trust us.
+// connect connects to a socket and prints what the server sends. A server that refuses the client
+// sends nothing.
 func connect(path string) int {
 	conn, err := net.Dial("unix", path)
 	if err != nil {
@@ -45,7 +46,7 @@ func connect(path string) int {
 	return 0
 }
 
-// listen takes the place of somebody else's socket.
+// listen listens where a client expects the socket of its own user.
 func listen(path string) int {
 	ln, err := net.Listen("unix", path)
 	if err == nil {
@@ -58,14 +59,15 @@ func listen(path string) int {
 	return 0
 }
 
-// nobody is the other user.
+// nobody is the uid of a user who is neither root nor the user of the test.
 const nobody = 65534
 
-// open is a directory that everybody can do everything in, and a copy of the test binary that everybody can run.
-func open(t *testing.T) (dir, program string) {
+// openDirectory returns a directory that all users can write to, and a copy of the test binary that
+// all users can run.
+func openDirectory(t *testing.T) (dir, program string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("another user can be had by root only")
+		t.Skip("only root can start processes of another user")
 	}
 	dir, err := os.MkdirTemp("", "swp")
 	if err != nil {
@@ -97,8 +99,8 @@ func asNobody(program, role, path string) *exec.Cmd {
 	return cmd
 }
 
-// One's own user, and root; another one takes root to test, as below.
-func TestTrusted(t *testing.T) {
+// The tests below check the refusal of another user, which needs root.
+func TestTrusted_AcceptsOnlySameUserAndRoot(t *testing.T) {
 	self := os.Geteuid()
 	for uid, want := range map[int]bool{self: true, 0: true, self + 1: false, -1: false} {
 		if got := peer.Trusted(uid); got != want {
@@ -107,10 +109,10 @@ func TestTrusted(t *testing.T) {
 	}
 }
 
-// Another user who gets at the socket, since its directory and its mode were opened to him, is found out by the kernel's word,
-// before anything is said.
-func TestClientOfAnotherUser(t *testing.T) {
-	dir, program := open(t)
+// A client of another user is refused before anything is sent, even if the directory and the socket
+// are open to all users.
+func TestCredentials_RefuseClientOfOtherUser(t *testing.T) {
+	dir, program := openDirectory(t)
 	path := filepath.Join(dir, "s")
 	ln, err := peer.Listen(path)
 	if err != nil {
@@ -119,7 +121,7 @@ func TestClientOfAnotherUser(t *testing.T) {
 	defer ln.Close()
 	out, err := asNobody(program, "connect", path).Output()
 	if err != nil || !strings.Contains(string(out), "permission denied") {
-		t.Errorf("the socket as it is: %s, %v", out, err)
+		t.Errorf("the socket with mode 0600: %s, %v", out, err)
 	}
 
 	if err := os.Chmod(path, 0o666); err != nil {
@@ -141,13 +143,14 @@ func TestClientOfAnotherUser(t *testing.T) {
 	}()
 	out, err = asNobody(program, "connect", path).Output()
 	if err != nil || string(out) != "\"\" <nil>\n" {
-		t.Errorf("what another user hears: %s, %v", out, err)
+		t.Errorf("another user receives %s, %v", out, err)
 	}
 	refused(t, <-refusals)
 }
 
-// nobodyListens has another user listen, to the end of the test.
-func nobodyListens(t *testing.T, program, path string) {
+// listenAsNobody starts a process of another user that listens at the path until the end of the
+// test.
+func listenAsNobody(t *testing.T, program, path string) {
 	t.Helper()
 	cmd := asNobody(program, "listen", path)
 	stdout, err := cmd.StdoutPipe()
@@ -164,11 +167,11 @@ func nobodyListens(t *testing.T, program, path string) {
 	}
 }
 
-// A socket that somebody else has put where ours is expected is not spoken with.
-func TestServerOfAnotherUser(t *testing.T) {
-	dir, program := open(t)
+// A client refuses a socket that another user has put in place of the expected one.
+func TestCredentials_RefuseServerOfOtherUser(t *testing.T) {
+	dir, program := openDirectory(t)
 	path := filepath.Join(dir, "s")
-	nobodyListens(t, program, path)
+	listenAsNobody(t, program, path)
 	conn, err := net.DialTimeout("unix", path, time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -178,9 +181,9 @@ func TestServerOfAnotherUser(t *testing.T) {
 	refused(t, err)
 }
 
-// Root can ask whose directory it has named: the owner of that, and nobody else.
-func TestRootAsksTheOwner(t *testing.T) {
-	dir, program := open(t)
+// A client that runs as root accepts a server of the owner of the directory, and of no other user.
+func TestCredentialsIn_RootAcceptsOwner(t *testing.T) {
+	dir, program := openDirectory(t)
 	theirs := filepath.Join(dir, "theirs")
 	if err := os.Mkdir(theirs, 0o700); err != nil {
 		t.Fatal(err)
@@ -189,7 +192,7 @@ func TestRootAsksTheOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(theirs, "s")
-	nobodyListens(t, program, path)
+	listenAsNobody(t, program, path)
 	ask := func() error {
 		conn, err := net.DialTimeout("unix", path, time.Minute)
 		if err != nil {
@@ -203,15 +206,15 @@ func TestRootAsksTheOwner(t *testing.T) {
 		t.Errorf("the owner: %v", err)
 	}
 	for what, change := range map[string]func() error{
-		"whose directory is another one's":  func() error { return os.Chown(theirs, nobody-1, nobody) },
-		"whose directory others can get at": func() error { return errors.Join(os.Chown(theirs, nobody, nobody), os.Chmod(theirs, 0o777)) },
+		"whose directory belongs to a third user": func() error { return os.Chown(theirs, nobody-1, nobody) },
+		"whose directory others can write to":     func() error { return errors.Join(os.Chown(theirs, nobody, nobody), os.Chmod(theirs, 0o777)) },
 	} {
 		if err := errors.Join(os.Chmod(theirs, 0o700), change()); err != nil {
 			t.Fatal(err)
 		}
 		err := ask()
 		if !errors.Is(err, peer.ErrForeign) {
-			t.Errorf("one %s is asked: %v", what, err)
+			t.Errorf("a server %s: %v", what, err)
 		}
 	}
 }
@@ -219,12 +222,12 @@ func TestRootAsksTheOwner(t *testing.T) {
 func refused(t *testing.T, err error) {
 	t.Helper()
 	if !errors.Is(err, peer.ErrForeign) || !strings.Contains(err.Error(), fmt.Sprintf("uid %d", nobody)) {
-		t.Errorf("%v, which is no refusal of a foreigner, by name", err)
+		t.Errorf("%v, want ErrForeign with the uid", err)
 	}
 }
 
-// Only a unix socket tells who is at its other end.
-func TestTCPHasNoCredentials(t *testing.T) {
+// Only unix sockets have credentials.
+func TestCredentials_RefuseTCPConnections(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -240,8 +243,8 @@ func TestTCPHasNoCredentials(t *testing.T) {
 	}
 }
 
-// What is in the way of a socket is replaced if it is one, and else left alone; a link is not followed.
-func TestListen(t *testing.T) {
+// Listen replaces a socket at its path, but neither another file nor a symbolic link.
+func TestListen_ReplacesOnlySockets(t *testing.T) {
 	dir, err := os.MkdirTemp("", "swp")
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +258,7 @@ func TestListen(t *testing.T) {
 	old.Close()
 	ln, err := peer.Listen(filepath.Join(dir, "old"))
 	if err != nil {
-		t.Fatalf("where a socket is left over: %v", err)
+		t.Fatalf("Listen at the path of a stale socket: %v", err)
 	}
 	defer ln.Close()
 	precious := filepath.Join(dir, "precious")
@@ -268,11 +271,11 @@ func TestListen(t *testing.T) {
 	for _, name := range []string{"precious", "link", strings.Repeat("x", 200), "no/directory"} {
 		if ln, err := peer.Listen(filepath.Join(dir, name)); err == nil {
 			ln.Close()
-			t.Errorf("it listens at %s", name)
+			t.Errorf("Listen succeeded at %s", name)
 		}
 	}
 	if text, err := os.ReadFile(precious); err != nil || string(text) != "text" {
-		t.Errorf("a file that was in the way: %q, %v", text, err)
+		t.Errorf("the regular file at the path: %q, %v", text, err)
 	}
 	if info, err := os.Lstat(filepath.Join(dir, "old")); err != nil || info.Mode() != os.ModeSocket|0o600 {
 		t.Errorf("the socket: %v, %v", info, err)

@@ -7,7 +7,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/roll"
 )
 
-// BenchmarkNext decides what to do about a group of which nothing can be done: the longest way.
+// BenchmarkNext measures the longest path through Next: it checks every rule and finds nothing to
+// start or stop.
 func BenchmarkNext(b *testing.B) {
 	for _, n := range []int{3, 200} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

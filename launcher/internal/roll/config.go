@@ -6,38 +6,38 @@ import (
 	"time"
 )
 
-// OnFailure is what becomes of a roll whose instances fail for good.
+// OnFailure is what a roll does when its instances have failed more often than Retries allows.
 type OnFailure int
 
 const (
-	Pause    OnFailure = iota // leave everything as it is, and wait for an order
-	Rollback                  // replace what is new by what was there before
-	Continue                  // go on with the others: each failure leaves an old instance in its place, or one fewer. Where all have failed, and none has done what it was there for, turn back
+	Pause    OnFailure = iota // leave everything as it is and wait for an order
+	Rollback                  // replace the new instances by old ones
+	Continue                  // leave an old instance, or a gap, for each failure, and go on; roll back if all have failed and none has finished
 )
 
 func (f OnFailure) String() string { return [...]string{"pause", "rollback", "continue"}[f] }
 
-// A Config says how a group is rolled.
+// A Config holds the rules of a roll.
 type Config struct {
-	Desired    int // instances when all is done
-	MinHealthy int // instances that are always ready, 0 ≤ MinHealthy ≤ Desired
-	MaxSurge   int // instances that there may be beyond Desired; 0 stops before it starts, and needs MinHealthy < Desired
+	Desired    int // number of instances at the end
+	MinHealthy int // number of instances that must stay available, 0 ≤ MinHealthy ≤ Desired
+	MaxSurge   int // number of instances above Desired; 0 stops before it starts and needs MinHealthy < Desired
 
-	MinReady         time.Duration // how long an instance has to have been ready to be counted on
-	ProgressDeadline time.Duration // how long nothing may get better, back-off and the wait for canaries apart; 0 is for ever
+	MinReady         time.Duration // how long an instance must be ready before it counts as available
+	ProgressDeadline time.Duration // longest time without progress, except for back-off and the wait for canaries; 0: no limit
 
-	Canary     int           // instances that go first; 0 is no canary
-	CanaryWait time.Duration // how long these have to have been available before the others follow
+	Canary     int           // number of instances that are replaced first; 0: none
+	CanaryWait time.Duration // how long the canaries must stay available before the others follow
 
-	OnlyForward bool // no old instance can be started, so that new ones take the places of those that are lost, canaries or not
+	OnlyForward bool // old instances cannot be started, so new ones replace the old ones that fail, beyond Canary if necessary
 
 	OnFailure  OnFailure
-	Retries    int           // failures in a row that are just tried again; 0 leaves trying again to the operator
-	Backoff    time.Duration // pause before the first retry, doubled for each further one; 0 retries at once
-	MaxBackoff time.Duration // what it is doubled up to
+	Retries    int           // failures in a row that are retried; 0: none, the operator decides
+	Backoff    time.Duration // pause before the first retry, doubled for each further one; 0: retry at once
+	MaxBackoff time.Duration // upper limit of the doubled pause
 }
 
-// Validate says what is wrong with c: all of it, joined.
+// Validate reports all that is wrong with c, joined.
 func (c Config) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -45,25 +45,26 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("roll: "+format, args...))
 		}
 	}
-	check(c.Desired >= 0, "Desired is %d; it cannot be negative", c.Desired)
-	check(c.MaxSurge >= 0, "MaxSurge is %d; it cannot be negative", c.MaxSurge)
-	check(c.MinHealthy >= 0 && c.MinHealthy <= c.Desired, "MinHealthy is %d; it has to be within 0 and Desired, which is %d", c.MinHealthy, c.Desired)
+	check(c.Desired >= 0, "Desired is %d; it must not be negative", c.Desired)
+	check(c.MaxSurge >= 0, "MaxSurge is %d; it must not be negative", c.MaxSurge)
+	check(c.MinHealthy >= 0 && c.MinHealthy <= c.Desired, "MinHealthy is %d; it must be from 0 to Desired, which is %d", c.MinHealthy, c.Desired)
 	check(c.Desired == 0 || c.MaxSurge > 0 || c.MinHealthy < c.Desired,
-		"MaxSurge 0 with MinHealthy = Desired leaves no way to replace an instance; allow one more, or one fewer")
-	check(c.Canary >= 0 && c.Canary <= c.Desired, "Canary is %d; it has to be within 0 and Desired, which is %d", c.Canary, c.Desired)
-	check(c.OnFailure >= Pause && c.OnFailure <= Continue, "OnFailure is %d; it is Pause, Rollback or Continue", int(c.OnFailure))
-	check(!c.OnlyForward || c.OnFailure != Rollback, "OnFailure is rollback, and OnlyForward leaves no way back; pause or continue")
-	check(c.Retries >= 0, "Retries is %d; it cannot be negative", c.Retries)
+		"no instance can be replaced with MaxSurge 0 and MinHealthy = Desired; raise MaxSurge or lower MinHealthy")
+	check(c.Canary >= 0 && c.Canary <= c.Desired, "Canary is %d; it must be from 0 to Desired, which is %d", c.Canary, c.Desired)
+	check(c.OnFailure >= Pause && c.OnFailure <= Continue, "OnFailure is %d; it must be Pause, Rollback or Continue", int(c.OnFailure))
+	check(!c.OnlyForward || c.OnFailure != Rollback, "OnFailure is rollback, which OnlyForward rules out; use pause or continue")
+	check(c.Retries >= 0, "Retries is %d; it must not be negative", c.Retries)
 	check(min(c.MinReady, c.ProgressDeadline, c.CanaryWait, c.Backoff, c.MaxBackoff) >= 0, "a duration is negative")
-	check(c.ProgressDeadline == 0 || c.ProgressDeadline > c.MinReady, "ProgressDeadline %v is not longer than MinReady %v: no instance could be in time", c.ProgressDeadline, c.MinReady)
+	check(c.ProgressDeadline == 0 || c.ProgressDeadline > c.MinReady,
+		"ProgressDeadline %v is not longer than MinReady %v, so every roll would miss it; raise ProgressDeadline", c.ProgressDeadline, c.MinReady)
 	return errors.Join(errs...)
 }
 
-// backoff returns how long to wait before the tries-th retry. There is no jitter in it: a group rolls by itself, and in no
-// step with others.
-func (c Config) backoff(tries int) time.Duration {
+// backoff returns the pause before the given retry, counted from 1. It has no jitter, because
+// groups do not roll in step with each other.
+func (c Config) backoff(retry int) time.Duration {
 	d, limit := c.Backoff, max(c.Backoff, c.MaxBackoff)
-	for range tries - 1 {
+	for range retry - 1 {
 		if d > limit/2 {
 			return limit
 		}

@@ -1,41 +1,54 @@
-// Package roll decides how the instances of a group are replaced, one action at a time: the arithmetic of a Kubernetes
-// Deployment, with its failures dealt with. It knows of no process and no clock. What it sees is handed to it, what it
-// decides is handed back, and so is what it has to remember:
+// Package roll decides how the instances of a group are replaced, one action at a time. The
+// arithmetic is that of a Kubernetes Deployment, with rules for failures added. The package starts
+// no process and reads no clock: the caller passes in what it sees and does what the package
+// decides.
 //
+// A [Roll] is one replacement. It holds everything that is remembered from one decision to the
+// next:
+//
+//	r := &roll.Roll{From: 1, To: 2, Reason: "a new binary"}
+//	r.Begin(config, view())
 //	for {
-//		state, action = roll.Next(config, state, view())
-//		switch action.Do {
-//		case roll.Start: // an instance of action.Version, which view lists as Starting from now on
-//		case roll.Stop:  // the instance action.ID, which view lists as Stopping from now on
-//		case roll.Wait:  // until something happens to an instance, or until action.Until
+//		switch step := r.Next(config, view(), false); step.Action.Do {
+//		case roll.Start: // start an instance; view lists it as Starting from now on
+//		case roll.Stop:  // stop step.Action.ID; view lists it as Stopping from now on
+//		case roll.Wait:  // wait until an instance changes, or until step.Action.Until
 //		}
 //	}
 //
-// The traces in testdata are what the controllers of Kubernetes decide, and a test compares; launcher/internal/kube records
-// them. Unlike a Deployment, a group counts an instance that is stopping for as long as it exists.
+// Roll is built on [Next] and [State], which are plain values: Next takes a State and returns the
+// one to pass next time. [Keep] decides for a group that is not being rolled.
 //
-// One action at a time, since what a stop takes for granted has to be true when the stop begins, and not when a list of
-// stops was drawn up.
+// A test compares the decisions with those of the Kubernetes controllers, which
+// launcher/internal/kube has recorded into testdata. There is one difference: a group counts an
+// instance that is stopping for as long as it exists.
+//
+// Actions come one at a time because the conditions of a stop must hold when the stop begins. A
+// list of stops would rest on what was true when the list was made.
 //
 //	        ┌─────────┐  canaries stayed ready   ┌─────────┐  all replaced
-//	Begin ─►│ Canary  ├─────────────────────────►│ Rolling ├───────────────► Done, or Degraded where some were given up
+//	Begin ─►│ Canary  ├─────────────────────────►│ Rolling ├───────────────► Done, or Degraded if some were given up
 //	        └────┬────┘                          └────┬────┘
 //	             │        failed for good             │
 //	             ├────────────────────────────────────┘
-//	             │ rollback: also ordered from outside, also when paused, and where all have failed that continue goes on with
+//	             │ rollback: by OnFailure, by order (also while paused), or because all replacements failed under Continue
 //	             ▼
 //	       ┌─────────────┐  all put back
 //	       │ RollingBack ├──────────────────────────────────────────────────► RolledBack
 //	       └─────────────┘
 //
-// The upper three can be paused, and resumed: a paused roll starts nothing, and stops nothing but what is unhealthy.
+// Canary, Rolling and RollingBack can be paused and resumed. A paused roll starts nothing and stops
+// only unhealthy instances.
 //
-// Invariants, each of them whatever crashes and whenever:
+// Invariants, which hold whatever crashes at whatever time:
 //
-//   - No start makes the instances, those that are stopping included, more than Desired + MaxSurge.
-//   - No stop of a ready instance leaves fewer than MinHealthy that are available: ready for MinReady.
-//   - Who is lost is made up for while the roll goes on, as far as the first one and Backoff allow: with OnlyForward by Next,
-//     and else, where old ones are lost that the roll has not come to, by the caller.
-//   - A roll comes to an end or to a pause if each instance that starts becomes ready or fails, each that stops ends, and
-//     failures come to an end. ProgressDeadline sees to it where they do not.
+//   - No start makes the instances, including those that are stopping, more than Desired +
+//     MaxSurge.
+//   - No stop of a ready instance leaves fewer than MinHealthy instances available, which means
+//     ready for MinReady.
+//   - An instance that fails is replaced while the roll goes on, within the first invariant and
+//     Backoff: by Next with OnlyForward, and otherwise by a vacancy of the Roll if the roll has not
+//     come to that instance yet.
+//   - A roll ends or pauses if each started instance becomes ready or fails, each stopped instance
+//     ends, and failures stop. ProgressDeadline covers the cases where they do not.
 package roll

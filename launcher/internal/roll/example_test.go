@@ -1,14 +1,16 @@
 package roll_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/swansong-go/swansong/launcher/internal/roll"
 )
 
-// A group of two is rolled without ever fewer than two that are ready. Here an instance becomes ready as soon as it is
-// started, and is gone as soon as it is told to stop.
+// A group of two instances is rolled so that at least two instances are always ready. In this
+// example an instance becomes ready as soon as it is started and ends as soon as it is asked to
+// stop.
 func ExampleNext() {
 	config := roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1}
 	view := roll.View{Instances: []roll.Instance{{ID: "kv-1", Health: roll.Ready}, {ID: "kv-2", Health: roll.Ready}}}
@@ -34,4 +36,28 @@ func ExampleNext() {
 	// start kv-4
 	// stop kv-2
 	// done
+}
+
+// A replacement fails, and the roll pauses until it is resumed.
+func ExampleRoll() {
+	config := roll.Config{Desired: 1, MinHealthy: 1, MaxSurge: 1}
+	view := roll.View{Instances: []roll.Instance{{ID: "kv-1", Revision: 1, Health: roll.Ready}}}
+	r := &roll.Roll{From: 1, To: 2, Reason: "a new binary"}
+	r.Begin(config, view)
+	step := r.Next(config, view, false)
+	fmt.Println("start a process of revision", r.RevisionOf(step.Action.Version))
+
+	r.CountFailure(2, roll.Failure{Instance: "kv-2", Cause: errors.New("exit status 1")})
+	step = r.Next(config, view, false)
+	fmt.Println("pauses:", step.Change == roll.Pauses, r.Failure())
+	fmt.Println("wanted while paused: revision", r.Wanted())
+
+	r.Resume(config, view)
+	step = r.Next(config, view, false)
+	fmt.Println("start a process of revision", r.RevisionOf(step.Action.Version))
+	// Output:
+	// start a process of revision 2
+	// pauses: true kv-2: exit status 1
+	// wanted while paused: revision 1
+	// start a process of revision 2
 }

@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// Keep returns what to do next, one action at a time as Next does, in a group that is not being rolled, or whose roll is
-// paused: Desired instances, of whatever version. Which version a Start is of is the caller's to know, and so is when: an
-// instance that has failed may have to be waited for. A paused roll stays as it is, and stops nobody.
+// Keep returns the next action, one at a time as Next does, for a group that is not being rolled or
+// whose roll is paused. It keeps Desired instances of any version. The caller decides which version
+// a Start is of, and when to start after a failure. With paused true Keep stops no instance.
 //
-//   - No start makes the instances, those that are stopping included, more than Desired + MaxSurge.
-//   - No stop of a ready instance leaves fewer than MinHealthy that are available.
+//   - No start makes the instances, including those that are stopping, more than Desired +
+//     MaxSurge.
+//   - No stop of a ready instance leaves fewer than MinHealthy instances available.
 func Keep(c Config, v View, paused bool) Action {
-	n := tally(c, v)
+	n := count(c, v)
 	live := n.live[Old] + n.live[New]
 	if live > c.Desired && !paused {
-		if stop := n.surplus(c, v); stop.Do == Stop {
+		if stop := n.pickSurplus(c, v); stop.Do == Stop {
 			return stop
 		}
 	}
@@ -25,9 +26,9 @@ func Keep(c Config, v View, paused bool) Action {
 	return Action{}
 }
 
-// surplus finds the instance that would be missed least: the least useful, of those the old before the new, and of those
-// the one that has existed for the shortest time.
-func (n census) surplus(c Config, v View) (stop Action) {
+// pickSurplus returns a Stop of the least useful instance that may be stopped. Among equals it
+// prefers an old one to a new one, and then the youngest.
+func (n census) pickSurplus(c Config, v View) (stop Action) {
 	available := n.available[Old] + n.available[New]
 	least := 0
 	for _, i := range v.Instances {
@@ -38,7 +39,7 @@ func (n census) surplus(c Config, v View) (stop Action) {
 			continue
 		case i.Health != Ready:
 			may, worth = true, 1
-		case !i.available(c, v):
+		case !i.isAvailable(c, v):
 			may, worth = available >= c.MinHealthy, 2
 		default:
 			may, worth = available > c.MinHealthy, 3
@@ -50,18 +51,18 @@ func (n census) surplus(c Config, v View) (stop Action) {
 	return stop
 }
 
-// CanaryUntil returns when the canaries will have been waited for if they all stay, and false unless all of them are
-// available, and waited for.
+// CanaryUntil returns when the canaries will have stayed available for CanaryWait. It returns false
+// unless the roll is waiting for its canaries and all of them are available.
 func (s State) CanaryUntil(c Config, v View) (at time.Duration, ok bool) {
-	if s.Phase != Canary || s.Paused || c.Canary == 0 || tally(c, v).available[New] < c.Canary {
+	if s.Phase != Canary || s.Paused || c.Canary == 0 || count(c, v).available[New] < c.Canary {
 		return 0, false
 	}
-	var stay []time.Duration // until when
+	var until []time.Duration
 	for _, i := range v.Instances {
-		if i.Version == New && i.available(c, v) {
-			stay = append(stay, i.Since+c.MinReady+c.CanaryWait)
+		if i.Version == New && i.isAvailable(c, v) {
+			until = append(until, i.Since+c.MinReady+c.CanaryWait)
 		}
 	}
-	slices.Sort(stay)
-	return stay[c.Canary-1], true
+	slices.Sort(until)
+	return until[c.Canary-1], true
 }

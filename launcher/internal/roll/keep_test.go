@@ -7,9 +7,10 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/roll"
 )
 
-// TestKeep looks at every small group in every state: Keep never takes away what has to be there, never adds what there is
-// no room for, and comes to an end with as many as are desired, unless it is not to stop anybody.
-func TestKeep(t *testing.T) {
+// The test calls Keep for every small group in every state. Keep must respect MinHealthy and
+// MaxSurge and end with the desired number of instances. While the roll is paused, Keep must not
+// stop any instance.
+func TestKeep_RespectsLimitsInEveryStateOfSmallGroups(t *testing.T) {
 	everyConfig(func(c roll.Config) {
 		c.MinReady = time.Second
 		for _, paused := range []bool{false, true} {
@@ -18,7 +19,8 @@ func TestKeep(t *testing.T) {
 	})
 }
 
-// everyGroup calls f with all groups of up to so many, but for their order: starting, just ready, available and stopping.
+// everyGroup calls f with every group of at most the given number of instances, each of which is
+// starting, newly ready, available or stopping. The order of the instances is ignored.
 func everyGroup(most int, f func(roll.View)) {
 	if most > 5 {
 		most = 5
@@ -49,7 +51,7 @@ func keep(t *testing.T, c roll.Config, v roll.View, paused bool) {
 	t.Helper()
 	w := &world{config: c, view: v}
 	begun := w.count(func(i roll.Instance) bool { return i.Health != roll.Stopping })
-	for range endless {
+	for range maxActions {
 		a := roll.Keep(c, w.view, paused)
 		switch a.Do {
 		case roll.Start:
@@ -85,7 +87,7 @@ func keep(t *testing.T, c roll.Config, v roll.View, paused bool) {
 				continue
 			}
 			if a := roll.Keep(c, w.view, paused); a.Do != roll.Wait {
-				continue // what was ready is available now
+				continue // time has passed, so newly ready instances are available
 			}
 			want := c.Desired
 			if paused {
@@ -97,11 +99,12 @@ func keep(t *testing.T, c roll.Config, v roll.View, paused bool) {
 			return
 		}
 	}
-	t.Fatalf("%+v %+v, paused %v: does not come to an end", c, v, paused)
+	t.Fatalf("%+v %+v, paused %v: does not end", c, v, paused)
 }
 
-// The canaries have been waited for when so many of them have been available for long, whichever these are.
-func TestCanaryUntil(t *testing.T) {
+// The wait for canaries ends when as many instances as there are canaries have been available for
+// CanaryWait.
+func TestState_CanaryUntilReturnsEndOfWait(t *testing.T) {
 	c := roll.Config{Desired: 4, MaxSurge: 1, MinReady: time.Minute, Canary: 2, CanaryWait: time.Hour}
 	canaries := []roll.Instance{
 		{ID: "late", Version: roll.New, Health: roll.Ready, Since: 9 * time.Minute},
@@ -118,8 +121,8 @@ func TestCanaryUntil(t *testing.T) {
 	}{
 		{"the second of four", roll.State{Phase: roll.Canary}, canaries, time.Hour + 6*time.Minute},
 		{"paused", roll.State{Phase: roll.Canary, Paused: true}, canaries, 0},
-		{"waited for already", roll.State{Phase: roll.Rolling}, canaries, 0},
-		{"one too few", roll.State{Phase: roll.Canary}, canaries[2:], 0},
+		{"wait is over", roll.State{Phase: roll.Rolling}, canaries, 0},
+		{"too few", roll.State{Phase: roll.Canary}, canaries[2:], 0},
 	} {
 		at, ok := test.state.CanaryUntil(c, roll.View{Now: 10*time.Minute + time.Second, Instances: test.instances})
 		if at != test.want || ok != (test.want > 0) {
@@ -128,26 +131,27 @@ func TestCanaryUntil(t *testing.T) {
 	}
 }
 
-// One that is ready, and has not been for long enough to be counted on, goes before one that has, and before those that are
-// needed.
-func TestTheNewlyReadyGoesFirst(t *testing.T) {
+// An instance that is ready but not available is stopped before one that is available, but not if
+// fewer than MinHealthy are available.
+func TestKeep_StopsNewlyReadyFirst(t *testing.T) {
 	v := roll.View{Now: time.Hour, Instances: []roll.Instance{
-		{ID: "counted on", Health: roll.Ready},
+		{ID: "available", Health: roll.Ready},
 		{ID: "newly ready", Version: roll.New, Health: roll.Ready, Since: time.Hour},
 	}}
 	c := roll.Config{Desired: 1, MinHealthy: 1, MaxSurge: 1, MinReady: time.Minute}
 	if a := roll.Keep(c, v, false); a.ID != "newly ready" {
-		t.Errorf("%q goes", a.ID)
+		t.Errorf("stops %q", a.ID)
 	}
 	v.Instances[0].Health = roll.Stopping
 	v.Instances = append(v.Instances, roll.Instance{ID: "another", Version: roll.New, Health: roll.Ready, Since: time.Hour})
 	if a := roll.Keep(c, v, false); a.Do == roll.Stop {
-		t.Errorf("%q goes, and nobody can be counted on yet", a.ID)
+		t.Errorf("stops %q although none is available", a.ID)
 	}
 }
 
-// Of those that are too many, the ones that are of least use go first, and of equals the youngest.
-func TestWhoGoesFirst(t *testing.T) {
+// Keep stops surplus instances that are least useful first, and of equally useful ones the youngest
+// first.
+func TestKeep_StopsLeastUsefulFirst(t *testing.T) {
 	v := roll.View{Now: time.Hour, Instances: []roll.Instance{
 		{ID: "old", Health: roll.Ready},
 		{ID: "first", Version: roll.New, Health: roll.Ready},
@@ -157,7 +161,7 @@ func TestWhoGoesFirst(t *testing.T) {
 	for _, want := range []string{"starting", "old", "second"} {
 		a := roll.Keep(roll.Config{Desired: 1, MinHealthy: 1, MaxSurge: 3}, v, false)
 		if a.ID != want {
-			t.Fatalf("%q goes, and not %q", a.ID, want)
+			t.Fatalf("stops %q, want %q", a.ID, want)
 		}
 		for k := range v.Instances {
 			if v.Instances[k].ID == want {

@@ -13,10 +13,11 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/roll"
 )
 
-// A trace is what the controllers of Kubernetes did in a roll, as launcher/internal/kube recorded it. The controllers came
-// to rest after each step, so every decision in it belongs to one state.
+// A trace lists what the Kubernetes controllers started and stopped in a roll, as
+// launcher/internal/kube recorded it. The recorder waited after each step until the controllers did
+// nothing more, so each decision belongs to one state.
 type trace struct {
-	Version        string // of Kubernetes
+	Version        string // the version of Kubernetes
 	Desired        int
 	MaxSurge       int
 	MaxUnavailable int
@@ -29,24 +30,26 @@ type trace struct {
 	}
 }
 
-// A counts is how many instances are starting, ready for too short a time, available, and stopping.
+// counts are the numbers of instances that are starting, ready but not available, available, and
+// stopping.
 type counts [4]int
 
 const (
 	starting = iota
-	fresh
-	proven
+	newlyReady
+	available
 	stopping
 )
 
-func (c counts) live() int { return c[starting] + c[fresh] + c[proven] }
+func (c counts) live() int { return c[starting] + c[newlyReady] + c[available] }
 
 func exist(n [2]counts) int {
 	return n[roll.Old].live() + n[roll.Old][stopping] + n[roll.New].live() + n[roll.New][stopping]
 }
 
-// happens returns what there is after an event, and before anybody has done anything about it.
-func happens(t *testing.T, event string, minReady bool, n [2]counts) [2]counts {
+// afterEvent returns the numbers of instances after an event and before the controllers have
+// reacted to it.
+func afterEvent(t *testing.T, event string, minReady bool, n [2]counts) [2]counts {
 	t.Helper()
 	what, of, _ := strings.Cut(event, " ")
 	v := roll.Old
@@ -57,49 +60,49 @@ func happens(t *testing.T, event string, minReady bool, n [2]counts) [2]counts {
 	switch what {
 	case "ready":
 		if minReady {
-			to(starting, fresh)
+			to(starting, newlyReady)
 		} else {
-			to(starting, proven)
+			to(starting, available)
 		}
 	case "prove":
-		to(fresh, proven)
-	case "relapse": // it crashes, and is started again, by the ReplicaSet or the restart policy
-		to(fresh, starting)
+		to(newlyReady, available)
+	case "relapse": // a newly ready instance crashes and is started again
+		to(newlyReady, starting)
 	case "crash":
-		to(proven, starting)
+		to(available, starting)
 	case "end":
 		n[v][stopping]--
 	case "update", "undo":
 	default:
-		t.Fatalf("there is no event %q", event)
+		t.Fatalf("unknown event %q", event)
 	}
 	return n
 }
 
-// A done is what has been decided between two states.
-type done struct {
-	Started int    // of the target
-	Stopped [2]int // by version
-	Left    [2]int // available ones that are, by version
+// A decision tells which instances were started and stopped between two states.
+type decision struct {
+	Started int    // started instances of the version that the roll leads to
+	Stopped [2]int // stopped instances of each version
+	Left    [2]int // remaining available instances of each version
 }
 
-func difference(target roll.Version, before, after [2]counts) (d done) {
+func difference(target roll.Version, before, after [2]counts) (d decision) {
 	for v := range before {
 		d.Stopped[v] = after[v][stopping] - before[v][stopping]
-		d.Left[v] = after[v][proven]
+		d.Left[v] = after[v][available]
 	}
 	d.Started = after[target].live() + d.Stopped[target] - before[target].live()
 	return d
 }
 
-// recorded returns a world that looks like that of a trace.
-func recorded(c roll.Config, n [2]counts, target roll.Version) *world {
+// worldOf returns a world with the given numbers of instances.
+func worldOf(c roll.Config, n [2]counts, target roll.Version) *world {
 	w := newWorld(c, 0)
 	for v := range n {
 		for h, health := range []roll.Health{roll.Starting, roll.Ready, roll.Ready, roll.Stopping} {
 			for range n[v][h] {
-				if w.add(roll.Version(v), health); h == proven {
-					w.prove(len(w.view.Instances) - 1)
+				if w.add(roll.Version(v), health); h == available {
+					w.makeAvailable(len(w.view.Instances) - 1)
 				}
 			}
 		}
@@ -114,9 +117,9 @@ func (w *world) counts() (n [2]counts) {
 	for _, i := range w.view.Instances {
 		switch {
 		case w.available(i):
-			n[i.Version][proven]++
+			n[i.Version][available]++
 		case i.Health == roll.Ready:
-			n[i.Version][fresh]++
+			n[i.Version][newlyReady]++
 		case i.Health == roll.Stopping:
 			n[i.Version][stopping]++
 		default:
@@ -126,21 +129,21 @@ func (w *world) counts() (n [2]counts) {
 	return n
 }
 
-// TestAgreesWithKubernetes puts Next into each state that a Deployment was in, and compares what it decides with what the
-// controllers did. It stops those that they stopped and starts those that they started, but for two differences, which are
-// meant:
+// TestNext_AgreesWithKubernetes calls Next in each state of a recorded Deployment, and compares its
+// decision with that of the controllers. There are two intended differences:
 //
-//   - A pod that has been told to stop does not count for a Deployment any more. Here an instance keeps its place until it is
-//     gone. KEP-3973 proposes the same for Deployments, as podReplacementPolicy: TerminationComplete; Kubernetes 1.36 has
-//     that for Jobs, and of the proposal only status.terminatingReplicas.
-//   - A pod that is ready, but not yet for minReadySeconds, is unavailable for a Deployment, and goes before others do. Here
-//     it stays while fewer than MinHealthy are available, since it does work.
-func TestAgreesWithKubernetes(t *testing.T) {
+//   - A Deployment does not count a pod that has been told to stop. Here an instance counts until
+//     it is gone. KEP-3973 proposes the same for Deployments (podReplacementPolicy:
+//     TerminationComplete); Kubernetes 1.36 has it for Jobs.
+//   - A pod that has been ready for less than minReadySeconds is unavailable to a Deployment, which
+//     stops it before others. Here it stays while fewer than MinHealthy are available, because it
+//     serves requests.
+func TestNext_AgreesWithKubernetes(t *testing.T) {
 	text, err := os.ReadFile("testdata/kubernetes.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
-	traces, steps, patient, kept := 0, 0, 0, 0
+	traces, steps, delayed, kept := 0, 0, 0, 0
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan() && !t.Failed(); traces++ {
 		var r trace
 		in := json.NewDecoder(bytes.NewReader(lines.Bytes()))
@@ -152,45 +155,46 @@ func TestAgreesWithKubernetes(t *testing.T) {
 		if r.MinReady {
 			c.MinReady = time.Hour
 		}
-		end := func(v roll.Version) (n [2]counts) { n[v][proven] = r.Desired; return n }
+		end := func(v roll.Version) (n [2]counts) { n[v][available] = r.Desired; return n }
 		then, target := end(roll.Old), roll.New
 		for k, s := range r.Steps {
 			steps++
 			if s.Event == "undo" {
 				target = roll.Old
 			}
-			before := happens(t, s.Event, r.MinReady, then)
+			before := afterEvent(t, s.Event, r.MinReady, then)
 			then = s.Then
 
 			want := difference(target, before, then)
 			if room := max(0, c.Desired+c.MaxSurge-exist(before)); want.Started > room {
 				want.Started = room
-				patient++
+				delayed++
 			}
-			if other := 1 - target; before[roll.Old][proven]+before[roll.New][proven] < c.MinHealthy && then[other][fresh] < before[other][fresh] {
-				want.Stopped[other] -= before[other][fresh] - then[other][fresh]
+			if other := 1 - target; before[roll.Old][available]+before[roll.New][available] < c.MinHealthy && then[other][newlyReady] < before[other][newlyReady] {
+				want.Stopped[other] -= before[other][newlyReady] - then[other][newlyReady]
 				kept++
 			}
-			w := recorded(c, before, target)
+			w := worldOf(c, before, target)
 			w.act()
 			if diff := cmp.Diff(want, difference(target, before, w.counts())); diff != "" || len(w.broken) > 0 {
 				t.Errorf("%+v, %s, step %d: %s, at %v, where Kubernetes decides %v (-want +got):\n%s%s\n%s",
 					c, r.Life, k, s.Event, before, s.Scale, diff, strings.Join(w.broken, "; "), strings.Join(w.log, "\n"))
 			}
-			// From here on, if all goes well, both come to the same.
+			// If everything succeeds after this state, the roll and the Deployment must end with
+			// the same instances.
 			if w.settle(); w.counts() != end(target) || !w.state.Phase.Ended() || len(w.broken) > 0 {
-				t.Errorf("%+v, %s, step %d: it ends as %v, %v: %s", c, r.Life, k, w.state.Phase, w.counts(), strings.Join(w.broken, "; "))
+				t.Errorf("%+v, %s, step %d: the roll ends as %v, %v: %s", c, r.Life, k, w.state.Phase, w.counts(), strings.Join(w.broken, "; "))
 			}
 		}
 		if then != end(target) {
 			t.Errorf("%+v, %s: the trace ends with %v", c, r.Life, then)
 		}
 	}
-	t.Logf("%d steps of %d rolls; in %d, an instance that was stopping kept its place; in %d, one that was ready stayed", steps, traces, patient, kept)
+	t.Logf("%d steps of %d rolls; in %d a start was delayed by a stopping instance; in %d a newly ready instance stayed", steps, traces, delayed, kept)
 	if want := 105 * 5; traces != want && !t.Failed() {
-		t.Errorf("%d traces, and not five of each of 105 small Deployments", traces)
+		t.Errorf("%d traces, want five of each of 105 small Deployments", traces)
 	}
-	if patient == 0 || kept == 0 {
-		t.Error("a difference that is meant is in no trace")
+	if delayed == 0 || kept == 0 {
+		t.Error("no trace has one of the intended differences")
 	}
 }

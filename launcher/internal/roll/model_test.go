@@ -11,11 +11,12 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/roll"
 )
 
-// TestModel looks at every state that a small group can get into, whatever its instances do and in whatever order: they are
-// late, and there is trouble, of which there is more than one piece in groups of up to two, or with ROLL_TROUBLE=2 in all
-// of them (a minute). No promise is broken in any of them. From each of them a roll whose instances do well from then on comes
-// to an end, or to a pause; and from there, once it is resumed, to an end.
-func TestModel(t *testing.T) {
+// The test visits every state that a small group can reach, whatever its instances do and in
+// whatever order. Each history has one failure or one order of a user, and in groups of up to two
+// instances up to two; ROLL_TROUBLE=2 allows two in all groups, which takes a minute. No state may
+// violate an invariant. If everything succeeds after a state, the roll must end or pause, and a
+// paused roll must end after it has been resumed.
+func TestNext_ViolatesNoInvariantInAnyStateOfSmallGroups(t *testing.T) {
 	least, states := 1, 0
 	if s := os.Getenv("ROLL_TROUBLE"); s != "" {
 		var err error
@@ -44,7 +45,7 @@ func TestModel(t *testing.T) {
 	t.Log(states, "states")
 }
 
-// explore visits the states of one configuration, each once, and returns how many these are.
+// explore visits each state of one configuration once and returns the number of states.
 func explore(t *testing.T, c roll.Config, trouble int) int {
 	seen, known := map[situation]bool{}, map[situation]bool{}
 	first := newWorld(c, c.Desired)
@@ -65,13 +66,13 @@ func explore(t *testing.T, c roll.Config, trouble int) int {
 		if w.state.Phase.Ended() {
 			continue
 		}
-		w.comesToAnEnd(t, known)
+		w.checkEnds(t, known)
 		work = append(work, w.branches()...)
 	}
 	return len(seen)
 }
 
-// branches returns the worlds that can come next.
+// branches returns a world for each event that is possible next.
 func (w *world) branches() (all []*world) {
 	branch := func(what func(*world)) {
 		next := w.fork()
@@ -85,7 +86,7 @@ func (w *world) branches() (all []*world) {
 	}
 	for k, i := range w.view.Instances {
 		if slices.ContainsFunc(w.view.Instances[:k], func(o roll.Instance) bool { o.ID = i.ID; return o == i }) {
-			continue // the same has happened to another one
+			continue // an equal instance has been tried
 		}
 		switch i.Health {
 		case roll.Starting:
@@ -94,7 +95,7 @@ func (w *world) branches() (all []*world) {
 			trouble(func(w *world) { w.end(k) })
 		case roll.Ready:
 			if !w.available(i) {
-				branch(func(w *world) { w.prove(k) })
+				branch(func(w *world) { w.makeAvailable(k) })
 			}
 			trouble(func(w *world) { w.becomeUnhealthy(k) })
 			trouble(func(w *world) { w.end(k) })
@@ -114,8 +115,9 @@ func (w *world) branches() (all []*world) {
 	return all
 }
 
-// comesToAnEnd lets all go well from here on, as far as a state of which is known that it comes to an end.
-func (w *world) comesToAnEnd(t *testing.T, known map[situation]bool) {
+// checkEnds lets everything succeed from the current state on, and checks that the roll ends. It
+// stops early at a state in known: the roll is known to end from each of these.
+func (w *world) checkEnds(t *testing.T, known map[situation]bool) {
 	w = w.fork()
 	var way []situation
 	for !w.state.Phase.Ended() && len(w.broken) == 0 {
@@ -123,13 +125,13 @@ func (w *world) comesToAnEnd(t *testing.T, known map[situation]bool) {
 		if known[now] {
 			break
 		}
-		if way = append(way, now); len(way) > endless {
-			w.breach("does not come to an end")
+		if way = append(way, now); len(way) > maxActions {
+			w.breach("does not end")
 		}
 		_, moved := w.succeed()
 		for k, i := range w.view.Instances {
 			if i.Health == roll.Ready && !w.available(i) {
-				w.prove(k)
+				w.makeAvailable(k)
 				moved = true
 			}
 		}
@@ -138,7 +140,7 @@ func (w *world) comesToAnEnd(t *testing.T, known map[situation]bool) {
 		case w.state.Paused:
 			w.state = w.state.Resume(w.config, w.view)
 		case !w.state.Phase.Ended():
-			w.breach("waits for nothing")
+			w.breach("waits although nothing will happen")
 		}
 	}
 	if len(w.broken) > 0 {
@@ -155,9 +157,9 @@ func (w *world) fork() *world {
 	return &c
 }
 
-// A situation is a state, whatever the names in it.
+// A situation is the state of a world without the ids of instances.
 type situation struct {
-	instances [2][5]int // by version, and by health; the last are those that have yet to prove themselves
+	instances [2][5]int // numbers of instances by version and health; index 4 counts those that are ready but not available
 	failures  [2]int
 	trouble   int
 	state     roll.State

@@ -2,7 +2,7 @@ package roll
 
 import "time"
 
-// A Verb is what to do.
+// A Verb is the kind of an Action.
 type Verb int
 
 const (
@@ -11,25 +11,26 @@ const (
 	Stop
 )
 
-// Surplus is why one is stopped that there is one too many of.
+// Surplus is the reason of a Stop of an instance beyond the desired number.
 const Surplus = "one too many"
 
-// An Action is what to do next.
+// An Action is what the caller has to do next.
 type Action struct {
 	Do      Verb
 	Version Version       // to Start
 	ID      string        // to Stop
 	Why     string        // to Stop, for the log
-	Until   time.Duration // to Wait: when to ask again if nothing has happened; 0 is never
+	Until   time.Duration // to Wait: when to call again if nothing has happened; 0: never
 }
 
-// Next returns what to do, and the state to pass next time. The caller has done it before it asks again.
+// Next returns the next action and the state to pass to the next call. The caller must have done
+// the action before it calls Next again.
 func Next(c Config, s State, v View) (State, Action) {
 	if s.Phase.Ended() {
 		return s, Action{}
 	}
-	n := tally(c, v)
-	s = s.look(c, v, n)
+	n := count(c, v)
+	s = s.update(c, v, n)
 	t := s.Phase.target()
 	for _, i := range v.Instances {
 		if i.Version == t && i.Health == Unhealthy {
@@ -43,7 +44,7 @@ func Next(c Config, s State, v View) (State, Action) {
 	if n.live[t] < goal[t] && n.all() < c.Desired+c.MaxSurge && v.Now >= s.Retry {
 		return s, Action{Do: Start, Version: t}
 	}
-	if stop := n.victim(c, v, goal, t); stop.Do == Stop {
+	if stop := n.pickExcess(c, v, goal, t); stop.Do == Stop {
 		return s, stop
 	}
 	if n.all() == n.live[Old]+n.live[New] && n.live[1-t] <= goal[1-t] && n.live[t] == goal[t] && n.available[t] == goal[t] && s.Phase != Canary {
@@ -57,18 +58,19 @@ func Next(c Config, s State, v View) (State, Action) {
 		}
 		return s, Action{}
 	}
-	return s, Action{Until: s.until(c, v)}
+	return s, Action{Until: s.nextChange(c, v)}
 }
 
-// victim finds an instance that there is one too many of and that may go: the least useful first, and of those the one
-// that has existed for longest.
+// pickExcess returns a Stop of an instance of a version that has more than its goal, if one may be
+// stopped. It prefers the least useful instance, and among equals the oldest.
 //
-// One that is not ready costs nothing now, but is perhaps about to be. So unless it is hopeless, it stays while those that
-// could be counted on, apart from new ones that have yet to prove themselves, would be fewer than MinHealthy. That is the
-// bound of the Deployment controller of Kubernetes (cleanupUnhealthyReplicas). Without it a group whose old instances are
-// all just about to become ready again would lose them; with a stricter one, a group whose old instances never become
-// ready could not be replaced without surge.
-func (n census) victim(c Config, v View, goal [2]int, t Version) (stop Action) {
+// Stopping an instance that is not ready costs nothing now, but it may be about to become ready. So
+// unless it is unhealthy, it stays while the remaining instances, not counting new ones that are
+// not available yet, would be fewer than MinHealthy. This is the limit of the Kubernetes Deployment
+// controller (cleanupUnhealthyReplicas). Without it, a group whose old instances are all about to
+// become ready again would lose them. With a stricter limit, a group whose old instances never
+// become ready could not be replaced without surge.
+func (n census) pickExcess(c Config, v View, goal [2]int, t Version) (stop Action) {
 	available := n.available[Old] + n.available[New]
 	spare := n.live[Old] + n.live[New] - (n.live[t] - n.available[t]) - c.MinHealthy
 	least := 0
@@ -83,7 +85,7 @@ func (n census) victim(c Config, v View, goal [2]int, t Version) (stop Action) {
 			may, worth = true, 1
 		case i.Health == Starting:
 			may, worth = spare > 0 || i.Version == t, 2
-		case !i.available(c, v):
+		case !i.isAvailable(c, v):
 			may, worth = available >= c.MinHealthy, 3
 		default:
 			may, worth = available > c.MinHealthy, 4
@@ -98,8 +100,8 @@ func (n census) victim(c Config, v View, goal [2]int, t Version) (stop Action) {
 	return stop
 }
 
-// until is when time alone changes something.
-func (s State) until(c Config, v View) (at time.Duration) {
+// nextChange returns when the passing of time alone changes a decision, 0 for never.
+func (s State) nextChange(c Config, v View) (at time.Duration) {
 	sooner := func(when time.Duration) {
 		if when > v.Now && (at == 0 || when < at) {
 			at = when

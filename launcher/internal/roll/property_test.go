@@ -26,7 +26,8 @@ func everyConfig(f func(c roll.Config)) {
 	}
 }
 
-// seedOf is another one each time, so that more is tried than one run can, unless ROLL_SEED repeats a run.
+// seedOf returns the number in the environment variable ROLL_SEED, which repeats a run, or a new
+// random seed.
 func seedOf(t *testing.T) uint64 {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("ROLL_SEED"); s != "" {
@@ -39,8 +40,10 @@ func seedOf(t *testing.T) uint64 {
 	return seed
 }
 
-// TestEveryConfiguration rolls every small group through random crashes, late readiness, slow ends, and such as nobody is to follow.
-func TestEveryConfiguration(t *testing.T) {
+// The test rolls every small group while instances crash, become ready late, end slowly or finish,
+// and while users scale the group down, all at random. Every decision must keep the limits of the
+// group.
+func TestNext_BreaksNoLimitDespiteRandomTrouble(t *testing.T) {
 	seed, n := seedOf(t), uint64(0)
 	rounds := 12
 	if testing.Short() {
@@ -68,7 +71,7 @@ func TestEveryConfiguration(t *testing.T) {
 			}
 			old := c.Desired
 			if r.IntN(3) == 0 {
-				old = r.IntN(9) // after a change of Desired, or a bad night
+				old = r.IntN(9) // the group may have more or fewer instances after a change of Desired or after crashes
 			}
 			w := newWorld(c, old)
 			storm(w, r)
@@ -78,19 +81,19 @@ func TestEveryConfiguration(t *testing.T) {
 			}
 			outcomes[name]++
 			if len(w.broken) > 0 {
-				t.Fatalf("%+v, %d old ones: %s\n%s", c, old, strings.Join(w.broken, "; "), strings.Join(w.log, "\n"))
+				t.Fatalf("%+v, %d old instances: %s\n%s", c, old, strings.Join(w.broken, "; "), strings.Join(w.log, "\n"))
 			}
 		}
 	})
 	t.Log(n, "rolls:", outcomes)
 	for _, want := range []string{"done", "degraded", "rolled back", "paused rolling", "paused rolling back", "paused canary"} {
 		if outcomes[want] == 0 && !testing.Short() {
-			t.Errorf("no roll of %d has come to be %s", n, want)
+			t.Errorf("none of %d rolls ended %s", n, want)
 		}
 	}
 }
 
-// storm lets anything happen for a while, and then only what should.
+// storm lets random events happen for a while, and then lets everything succeed.
 func storm(w *world, r *rand.Rand) {
 	crashes, slow := r.IntN(8), 20+r.IntN(40)
 	for range slow {
@@ -122,9 +125,9 @@ func storm(w *world, r *rand.Rand) {
 		case roll.Starting:
 			switch {
 			case r.IntN(10) == 0:
-				w.complete(k)
+				w.finish(k)
 			case r.IntN(20) == 0:
-				w.fewer(k)
+				w.scaleDown(k)
 			case crashes > 0 && r.IntN(2) == 0:
 				crashes--
 				w.end(k)
@@ -143,10 +146,10 @@ func storm(w *world, r *rand.Rand) {
 				crashes--
 				w.becomeUnhealthy(k)
 			case r.IntN(10) == 0:
-				w.complete(k)
+				w.finish(k)
 			case r.IntN(20) == 0:
-				w.fewer(k)
-			case w.view.Instances[k].Version == roll.Old && !w.config.OnlyForward && r.IntN(10) == 0: // restarted by its policy
+				w.scaleDown(k)
+			case w.view.Instances[k].Version == roll.Old && !w.config.OnlyForward && r.IntN(10) == 0: // the restart policy starts it again
 				w.restart(k)
 			}
 		default:
@@ -154,13 +157,13 @@ func storm(w *world, r *rand.Rand) {
 		}
 	}
 	w.settle()
-	if w.state.Paused { // an order gets it to an end, now that nothing crashes
+	if w.state.Paused { // nothing crashes any more, so an order of the user lets the roll end
 		w.note("resume")
 		resumed := *w
 		resumed.state = w.state.Resume(w.config, w.view)
 		resumed.config.ProgressDeadline = 0
 		if resumed.settle(); !resumed.state.Phase.Ended() || len(resumed.broken) > 0 {
-			w.broken = append(resumed.broken, "does not end when resumed: "+fmt.Sprintf("%+v %+v", resumed.state, resumed.view))
+			w.broken = append(resumed.broken, "does not end after Resume: "+fmt.Sprintf("%+v %+v", resumed.state, resumed.view))
 			w.log = resumed.log
 		}
 		return
@@ -168,7 +171,7 @@ func storm(w *world, r *rand.Rand) {
 	w.check()
 }
 
-// check looks at the group that the roll leaves behind.
+// check checks the instances of the group after the roll has ended.
 func (w *world) check() {
 	oldest, newest, c := w.count(of(roll.Old)), w.count(of(roll.New)), w.config
 	switch good := w.count(w.available); w.state.Phase {
@@ -181,7 +184,7 @@ func (w *world) check() {
 			w.breach("rolled back with %d old and %d new, %d available", oldest, newest, good)
 		}
 	case roll.Degraded:
-		if g := w.state.GivenUp; g == 0 || c.OnFailure != roll.Continue || newest != max(0, c.Desired-g) || oldest > g || newest+w.through+w.ordered == 0 && !c.OnlyForward {
+		if g := w.state.GivenUp; g == 0 || c.OnFailure != roll.Continue || newest != max(0, c.Desired-g) || oldest > g || newest+w.finished+w.scaledDown == 0 && !c.OnlyForward {
 			w.breach("degraded by %d with %d old and %d new", g, oldest, newest)
 		}
 	}

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/internal/roll"
 )
 
-// says compares what has happened in a world, since it was last asked, with what should have.
-func (w *world) says(t *testing.T, want ...string) {
+// expectLog compares what has happened since the last call with what should have happened.
+func (w *world) expectLog(t *testing.T, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, w.log); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -21,7 +22,7 @@ func (w *world) says(t *testing.T, want ...string) {
 	w.log = nil
 }
 
-// at returns where an instance is listed.
+// at returns the index of an instance in the view.
 func (w *world) at(id string) int {
 	for k, i := range w.view.Instances {
 		if i.ID == id {
@@ -41,46 +42,47 @@ func begin(c roll.Config, old int) *world {
 	return w
 }
 
-func TestStartsBeforeItStops(t *testing.T) {
+func TestNext_StartsBeforeItStops(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1}, 2)
-	w.says(t, "0s start new")
+	w.expectLog(t, "0s start new")
 	w.isReady("new-3")
-	w.says(t, "0s new-3 is ready", "0s stop old-1: replaced")
+	w.expectLog(t, "0s new-3 is ready", "0s stop old-1: replaced")
 	w.ends("old-1")
-	w.says(t, "0s old-1 has ended", "0s start new")
+	w.expectLog(t, "0s old-1 has ended", "0s start new")
 	w.isReady("new-4")
-	w.says(t, "0s new-4 is ready", "0s stop old-2: replaced")
+	w.expectLog(t, "0s new-4 is ready", "0s stop old-2: replaced")
 	w.ends("old-2")
-	w.says(t, "0s old-2 has ended", "0s done paused=false given up=0: ")
+	w.expectLog(t, "0s old-2 has ended", "0s done paused=false given up=0: ")
 }
 
-func TestCountsWhatIsStopping(t *testing.T) {
+func TestNext_CountsStoppingInstancesUntilTheyEnd(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 1, MaxSurge: 1}, 2)
-	w.isReady("new-3") // both old ones may be stopped but one
-	w.says(t, "0s start new", "0s stop old-1: replaced", "0s new-3 is ready", "0s stop old-2: replaced")
+	w.isReady("new-3") // now the second old instance may be stopped
+	w.expectLog(t, "0s start new", "0s stop old-1: replaced", "0s new-3 is ready", "0s stop old-2: replaced")
 	if w.state.Phase.Ended() {
-		t.Error("over, while old ones are still stopping")
+		t.Error("the roll has ended while old instances are stopping")
 	}
 }
 
-func TestWithoutSurgeStopsBeforeItStarts(t *testing.T) {
+func TestNext_StopsBeforeItStartsWithoutSurge(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 2}, 3)
-	w.says(t, "0s stop old-1: replaced")
+	w.expectLog(t, "0s stop old-1: replaced")
 	w.ends("old-1")
-	w.says(t, "0s old-1 has ended", "0s start new")
+	w.expectLog(t, "0s old-1 has ended", "0s start new")
 	w.isReady("new-4")
-	w.says(t, "0s new-4 is ready", "0s stop old-2: replaced")
+	w.expectLog(t, "0s new-4 is ready", "0s stop old-2: replaced")
 }
 
-func TestSurgeOfMany(t *testing.T) {
+func TestNext_StartsSeveralAtOnceWithLargeSurge(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 3}, 3)
-	w.says(t, "0s start new", "0s start new", "0s start new")
+	w.expectLog(t, "0s start new", "0s start new", "0s start new")
 	w.isReady("new-5")
-	w.says(t, "0s new-5 is ready", "0s stop old-1: replaced")
+	w.expectLog(t, "0s new-5 is ready", "0s stop old-1: replaced")
 }
 
-// Two could go at once. The second stop is decided on what is there when its turn comes.
-func TestLooksAgainBeforeEveryStop(t *testing.T) {
+// Two instances could be stopped. Whether the second one is stopped must be decided after the first
+// stop, because another instance may crash between the two decisions.
+func TestNext_DecidesEachStopAnew(t *testing.T) {
 	c := roll.Config{Desired: 3, MinHealthy: 1, MaxSurge: 1}
 	w := newWorld(c, 3)
 	var action roll.Action
@@ -91,93 +93,92 @@ func TestLooksAgainBeforeEveryStop(t *testing.T) {
 		t.Fatal(diff)
 	}
 	w.view.Instances[0].Health = roll.Stopping
-	w.end(w.at("old-2")) // between the two
+	w.end(w.at("old-2")) // old-2 crashes between the two decisions
 	w.state, action = roll.Next(c, w.state, w.view)
-	if diff := cmp.Diff(roll.Action{Do: roll.Start, Version: roll.New}, action); diff != "" {
-		t.Errorf("the last ready one is stopped, or none is started (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "after a crash between two stops", action, roll.Action{Do: roll.Start, Version: roll.New})
 }
 
-func TestOldOnesThatNeverBecomeReadyDoNotBlock(t *testing.T) {
+func TestNext_ReplacesNeverReadyInstances(t *testing.T) {
 	c := roll.Config{Desired: 3, MinHealthy: 2}
 	w := newWorld(c, 1)
 	w.add(roll.Old, roll.Starting)
 	w.add(roll.Old, roll.Starting)
 	w.act()
-	w.says(t, "0s stop old-2: replaced")
+	w.expectLog(t, "0s stop old-2: replaced")
 	w.ends("old-2")
-	w.says(t, "0s old-2 has ended", "0s start new")
+	w.expectLog(t, "0s old-2 has ended", "0s start new")
 	w.isReady("new-4")
-	w.says(t, "0s new-4 is ready", "0s stop old-3: replaced")
+	w.expectLog(t, "0s new-4 is ready", "0s stop old-3: replaced")
 }
 
-// While the new one has yet to prove itself, the old ones that are about to come back are all there is.
-func TestOldOnesAboutToBecomeReadyAreSpared(t *testing.T) {
+// As long as the new instance is not ready, old instances that are about to become ready are not
+// stopped.
+func TestNext_KeepsStartingOldInstances(t *testing.T) {
 	w := newWorld(roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1}, 0)
 	w.add(roll.Old, roll.Starting)
 	w.add(roll.Old, roll.Starting)
 	w.act()
-	w.says(t, "0s start new")
+	w.expectLog(t, "0s start new")
 	w.isReady("old-1")
 	w.isReady("old-2")
-	w.says(t, "0s old-1 is ready", "0s old-2 is ready")
+	w.expectLog(t, "0s old-1 is ready", "0s old-2 is ready")
 }
 
-func TestMinReady(t *testing.T) {
+func TestNext_WaitsUntilInstanceHasBeenReadyForMinReady(t *testing.T) {
 	w := begin(roll.Config{Desired: 1, MinHealthy: 1, MaxSurge: 1, MinReady: 5 * time.Second}, 1)
 	w.view.Now += time.Second
 	w.becomeReady(w.at("new-2"))
 	if until := w.act(); until != 11*time.Second {
-		t.Errorf("waits until %v, and it is ready for 5s at 11s", until)
+		t.Errorf("waits until %v, want 11s, when the instance has been ready for 5s", until)
 	}
-	w.says(t, "5s start new", "6s new-2 is ready")
+	w.expectLog(t, "5s start new", "6s new-2 is ready")
 	w.view.Now += 5*time.Second - 1
 	w.act()
-	w.says(t)
+	w.expectLog(t)
 	w.view.Now++
 	w.act()
-	w.says(t, "11s stop old-1: replaced")
+	w.expectLog(t, "11s stop old-1: replaced")
 }
 
-func TestPausesByDefault(t *testing.T) {
+func TestNext_PausesOnFailure(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 1, MaxSurge: 1}, 2)
-	w.says(t, "0s start new", "0s stop old-1: replaced")
+	w.expectLog(t, "0s start new", "0s stop old-1: replaced")
 	w.isUnhealthy("new-3")
-	w.says(t, "0s new-3 is unhealthy", "0s rolling paused=true given up=0: failures of new instances in a row: 1", "0s stop new-3: unhealthy")
+	w.expectLog(t, "0s new-3 is unhealthy", "0s rolling paused=true given up=0: failures of new instances in a row: 1", "0s stop new-3: unhealthy")
 	w.ends("new-3")
 	w.ends("old-1")
-	w.says(t, "0s new-3 has ended", "0s old-1 has ended")
+	w.expectLog(t, "0s new-3 has ended", "0s old-1 has ended")
 
 	w.state = w.state.Resume(w.config, w.view)
 	w.settle()
 	if w.state.Phase != roll.Done {
-		t.Errorf("resumed, it is %v", w.state.Phase)
+		t.Errorf("phase after Resume and success is %v, want done", w.state.Phase)
 	}
 }
 
-func TestRollback(t *testing.T) {
+func TestState_RollsBackOnFailure(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1, OnFailure: roll.Rollback}, 2)
 	w.isReady("new-3")
 	w.ends("old-1")
 	w.log = nil
-	w.ends("new-4") // one is replaced, the second replacement fails
-	w.says(t, "0s new-4 crashes", "0s rolling back paused=false given up=0: failures of new instances in a row: 1", "0s start old")
+	w.ends("new-4") // the first replacement became ready, the second one fails
+	w.expectLog(t, "0s new-4 crashes", "0s rolling back paused=false given up=0: failures of new instances in a row: 1", "0s start old")
 	w.isReady("old-5")
-	w.says(t, "0s old-5 is ready", "0s stop new-3: replaced")
+	w.expectLog(t, "0s old-5 is ready", "0s stop new-3: replaced")
 	w.ends("new-3")
-	w.says(t, "0s new-3 has ended", "0s rolled back paused=false given up=0: failures of new instances in a row: 1")
+	w.expectLog(t, "0s new-3 has ended", "0s rolled back paused=false given up=0: failures of new instances in a row: 1")
 }
 
-func TestARollbackThatFailsIsPaused(t *testing.T) {
+func TestState_FailedRollbackPauses(t *testing.T) {
 	w := begin(roll.Config{Desired: 1, OnFailure: roll.Rollback}, 1)
 	w.ends("old-1")
 	w.ends("new-2")
 	w.log = nil
 	w.ends("old-3")
-	w.says(t, "0s old-3 crashes", "0s rolling back paused=true given up=0: failures of old instances in a row: 1")
+	w.expectLog(t, "0s old-3 crashes", "0s rolling back paused=true given up=0: failures of old instances in a row: 1")
 }
 
-func TestRollbackByOrder(t *testing.T) {
+func TestState_RollsBackWhenRollbackIsCalled(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 1, MaxSurge: 1}, 2)
 	w.isReady("new-3")
 	w.state = w.state.Rollback(w.config, w.view, "by order")
@@ -187,22 +188,22 @@ func TestRollbackByOrder(t *testing.T) {
 	}
 	over := w.state
 	if again := over.Rollback(w.config, w.view, "again"); again != over || over.Resume(w.config, w.view) != over {
-		t.Error("what is over is begun anew")
+		t.Error("Rollback or Resume changes a roll that has ended")
 	}
 }
 
-func TestContinueLeavesAnOldOneForEachFailure(t *testing.T) {
+func TestContinue_KeepsOneOldInstancePerFailure(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 1, OnFailure: roll.Continue}, 3)
 	w.ends("new-4")
-	w.says(t, "0s start new", "0s new-4 crashes", "0s rolling paused=false given up=1: failures of new instances in a row: 1", "0s start new")
+	w.expectLog(t, "0s start new", "0s new-4 crashes", "0s rolling paused=false given up=1: failures of new instances in a row: 1", "0s start new")
 	w.settle()
 	if w.state.Phase != roll.Degraded || w.count(of(roll.Old)) != 1 || w.count(of(roll.New)) != 2 {
 		t.Errorf("%v with %+v", w.state.Phase, w.view.Instances)
 	}
 }
 
-// Where all have failed, there is nobody to go on with.
-func TestContinueTurnsBackWhenNothingSucceeds(t *testing.T) {
+// If all replacements fail, the roll is rolled back although the configuration says Continue.
+func TestContinue_RollsBackIfAllFail(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 2, OnFailure: roll.Continue}, 3)
 	w.ends("old-1")
 	w.ends("new-4")
@@ -217,11 +218,12 @@ func TestContinueTurnsBackWhenNothingSucceeds(t *testing.T) {
 	}
 }
 
-// Where one has done what it was there for, that shows that it works: the others have not failed all. Nor have they where there is
-// nobody left to replace.
-func TestContinueGoesOnWhereOneIsThrough(t *testing.T) {
+// A replacement that has finished shows that the new version works, so with Continue the roll goes
+// on although all other replacements fail. The roll is not rolled back either if no instance is
+// desired any more.
+func TestContinue_GoesOnIfOneReplacementFinished(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 1, OnFailure: roll.Continue}, 3)
-	w.complete(w.at("new-4"))
+	w.finish(w.at("new-4"))
 	w.act()
 	w.ends("old-1")
 	w.ends("new-5")
@@ -232,151 +234,153 @@ func TestContinueGoesOnWhereOneIsThrough(t *testing.T) {
 	}
 
 	w = begin(roll.Config{Desired: 1, MinHealthy: 1, MaxSurge: 1, OnFailure: roll.Continue}, 1)
-	w.fewer(w.at("old-1"))
+	w.scaleDown(w.at("old-1"))
 	w.ends("new-2")
 	if w.state.Phase == roll.RollingBack {
-		t.Error("it turns back for nobody")
+		t.Error("the roll turns back although no instance is desired")
 	}
 }
 
-// Where the old one that is left in a place is to stop, and nobody to follow, the place is gone, and not another one besides.
-func TestOneFewerOfWhoIsLeft(t *testing.T) {
+// After a replacement has been given up, an old instance stays in its place. Scaling down that old
+// instance must not stop any other instance.
+func TestScaleDown_OfOldInstanceStopsNoOther(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 2, MaxSurge: 1, OnFailure: roll.Continue}, 3)
 	w.ends("new-4")
 	w.ends("old-1")
 	w.isReady("new-5")
 	w.isReady("new-6")
-	w.fewer(w.at("old-3")) // while old-2 is still stopping
+	w.scaleDown(w.at("old-3")) // old-2 is still stopping
 	w.log = nil
 	w.act()
 	w.ends("old-3")
 	w.ends("old-2")
-	w.says(t, "0s old-3 has ended", "0s old-2 has ended", "0s done paused=false given up=0: failures of new instances in a row: 1")
+	w.expectLog(t, "0s old-3 has ended", "0s old-2 has ended", "0s done paused=false given up=0: failures of new instances in a row: 1")
 
-	// As long as there are more of them, it is one that was yet to be replaced.
+	// Here more old instances remain than replacements were given up, so old-1 was still to be
+	// replaced when it was scaled down.
 	w = begin(roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 1, OnFailure: roll.Continue}, 3)
 	w.ends("new-4")
-	w.fewer(w.at("old-1"))
+	w.scaleDown(w.at("old-1"))
 	if w.settle(); w.state.Phase != roll.Degraded || w.count(of(roll.Old)) != 1 || w.count(of(roll.New)) != 1 {
 		t.Errorf("%v with %+v", w.state.Phase, w.view.Instances)
 	}
 }
 
-func TestRetries(t *testing.T) {
+func TestNext_RetriesWithBackoff(t *testing.T) {
 	w := begin(roll.Config{Desired: 1, MinHealthy: 1, MaxSurge: 1, Retries: 3, Backoff: time.Second, MaxBackoff: 3 * time.Second}, 1)
 	w.ends("new-2")
-	w.says(t, "0s start new", "0s new-2 crashes")
-	for _, at := range []time.Duration{1 * time.Second, 3 * time.Second, 6 * time.Second} { // after 1, 2, and not more than 3
+	w.expectLog(t, "0s start new", "0s new-2 crashes")
+	for _, at := range []time.Duration{1 * time.Second, 3 * time.Second, 6 * time.Second} { // the back-off takes 1, 2 and then at most 3 s
 		if until := w.act(); until != at {
-			t.Fatalf("waits until %v, not %v", until, at)
+			t.Fatalf("waits until %v, want %v", until, at)
 		}
 		w.view.Now = at
 		w.act()
-		w.says(t, at.String()+" start new")
+		w.expectLog(t, at.String()+" start new")
 		w.ends(w.view.Instances[1].ID)
 		w.log = w.log[1:]
 	}
-	w.says(t, "6s rolling paused=true given up=0: failures of new instances in a row: 4")
+	w.expectLog(t, "6s rolling paused=true given up=0: failures of new instances in a row: 4")
 }
 
-func TestASuccessEndsTheRow(t *testing.T) {
+func TestNext_SuccessResetsFailureCount(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1, Retries: 1}, 2)
 	w.ends("new-3")
 	w.isReady("new-4")
 	w.ends("old-1")
 	w.ends("new-5")
 	if w.state.Paused {
-		t.Errorf("one failure after a success: %s", w.state.Why)
+		t.Errorf("paused by one failure after a success: %s", w.state.Why)
 	}
 }
 
-func TestCanary(t *testing.T) {
+func TestNext_WaitsForCanaryBeforeOthers(t *testing.T) {
 	c := roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 2, Canary: 1, CanaryWait: time.Minute, ProgressDeadline: 10 * time.Second}
 	w := begin(c, 3)
 	w.isReady("new-4")
 	w.ends("old-1")
-	w.says(t, "0s start new", "0s new-4 is ready", "0s stop old-1: replaced", "0s old-1 has ended")
-	w.view.Now = time.Minute - 1 // the wait is no stall
+	w.expectLog(t, "0s start new", "0s new-4 is ready", "0s stop old-1: replaced", "0s old-1 has ended")
+	w.view.Now = time.Minute - 1 // the time spent waiting for canaries does not count as a stall
 	w.act()
-	w.says(t)
+	w.expectLog(t)
 	w.view.Now++
 	w.act()
-	w.says(t, "1m0s rolling paused=false given up=0: ", "1m0s start new", "1m0s start new")
+	w.expectLog(t, "1m0s rolling paused=false given up=0: ", "1m0s start new", "1m0s start new")
 }
 
-// Where no old instance can be started, a new one takes the place of each that is lost while canaries are waited for. It is
-// no canary: the wait is not made longer by it.
-func TestCanary_OnlyForward(t *testing.T) {
+// While the roll waits for canaries, old instances cannot be started, so each old instance that
+// fails is replaced by a new one. That new one neither counts as a canary nor prolongs the wait.
+func TestNext_ReplacesFailedOldInstanceWhileWaitingForCanary(t *testing.T) {
 	c := roll.Config{Desired: 3, MinHealthy: 2, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute, OnlyForward: true}
 	w := begin(c, 3)
 	w.isReady("new-4")
 	w.ends("old-1")
-	w.says(t, "0s start new", "0s stop old-1: replaced", "0s new-4 is ready", "0s old-1 has ended")
+	w.expectLog(t, "0s start new", "0s stop old-1: replaced", "0s new-4 is ready", "0s old-1 has ended")
 	w.view.Now = 10 * time.Second
 	w.ends("old-2")
-	w.says(t, "10s old-2 crashes", "10s start new")
+	w.expectLog(t, "10s old-2 crashes", "10s start new")
 	w.isReady("new-5")
 	w.isUnhealthy("old-3")
-	w.says(t, "10s new-5 is ready", "10s old-3 is unhealthy", "10s start new", "10s stop old-3: replaced")
+	w.expectLog(t, "10s new-5 is ready", "10s old-3 is unhealthy", "10s start new", "10s stop old-3: replaced")
 	w.isReady("new-6")
 	w.ends("old-3")
-	w.says(t, "10s new-6 is ready", "10s old-3 has ended")
+	w.expectLog(t, "10s new-6 is ready", "10s old-3 has ended")
 	if at, ok := w.state.CanaryUntil(c, w.view); at != time.Minute || !ok {
-		t.Errorf("canaries are waited for until %v, %v", at, ok)
+		t.Errorf("CanaryUntil is %v, %v, want 1m0s, true", at, ok)
 	}
 	w.view.Now = time.Minute
 	w.act()
-	w.says(t, "1m0s done paused=false given up=0: ")
+	w.expectLog(t, "1m0s done paused=false given up=0: ")
 }
 
-func TestACanaryThatFailsHoldsUpTheOthers(t *testing.T) {
+func TestContinue_PausesWhenCanaryFails(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute, OnFailure: roll.Continue}, 3)
 	w.isReady("new-4")
 	w.log = nil
 	w.ends("new-4")
-	w.says(t, "0s new-4 crashes", "0s canary paused=true given up=0: failures of new instances in a row: 1")
+	w.expectLog(t, "0s new-4 crashes", "0s canary paused=true given up=0: failures of new instances in a row: 1")
 }
 
-func TestProgressDeadline(t *testing.T) {
+func TestNext_PausesAtProgressDeadline(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1, ProgressDeadline: 10 * time.Second}, 2)
 	w.view.Now = 9 * time.Second
-	w.isReady("new-3") // progress
+	w.isReady("new-3") // an instance that becomes ready counts as progress
 	w.view.Now = 18 * time.Second
 	w.act()
 	w.log = nil
 	if until := w.act(); until != 19*time.Second {
 		t.Errorf("waits until %v", until)
 	}
-	w.view.Now = 19 * time.Second // old-1 does not end
+	w.view.Now = 19 * time.Second // old-1 has not ended yet
 	w.act()
-	w.says(t, "19s rolling paused=true given up=0: nothing has got better for 10s")
+	w.expectLog(t, "19s rolling paused=true given up=0: no progress for 10s")
 }
 
-func TestScalesOnTheWay(t *testing.T) {
+func TestNext_ScalesWhileRolling(t *testing.T) {
 	for _, desired := range []int{0, 2, 5} {
 		w := begin(roll.Config{Desired: desired, MaxSurge: 1}, 3)
 		w.settle()
 		if len(w.broken) > 0 || w.state.Phase != roll.Done || len(w.view.Instances) != desired {
-			t.Errorf("from 3 to %d: %v, %v", desired, w.state.Phase, w.broken)
+			t.Errorf("roll from 3 to %d instances: %v, %v", desired, w.state.Phase, w.broken)
 		}
 	}
 }
 
-func TestValidate(t *testing.T) {
+func TestConfig_ValidateReportsEachInvalidField(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		config roll.Config
-		want   []string // a piece of each error
+		want   []string // each error contains one of these texts, in this order
 	}{
 		{"an empty group", roll.Config{}, nil},
-		{"stop first", roll.Config{Desired: 3, MinHealthy: 2}, nil},
-		{"no way", roll.Config{Desired: 3, MinHealthy: 3}, []string{"no way to replace"}},
-		{"all at once", roll.Config{Desired: -1, MinHealthy: 1, MaxSurge: -1, Canary: 7, OnFailure: 9, Retries: -1, MinReady: -1},
-			[]string{"Desired is -1", "MaxSurge is -1", "MinHealthy is 1", "no way to replace", "Canary is 7", "OnFailure is 9", "Retries is -1", "duration"}},
-		{"less than nothing", roll.Config{Desired: 2, MinHealthy: -1, Canary: -1, OnFailure: -1}, []string{"MinHealthy is -1", "Canary is -1", "OnFailure is -1"}},
+		{"no surge", roll.Config{Desired: 3, MinHealthy: 2}, nil},
+		{"no surge and all healthy", roll.Config{Desired: 3, MinHealthy: 3}, []string{"no instance can be replaced"}},
+		{"many errors", roll.Config{Desired: -1, MinHealthy: 1, MaxSurge: -1, Canary: 7, OnFailure: 9, Retries: -1, MinReady: -1},
+			[]string{"Desired is -1", "MaxSurge is -1", "MinHealthy is 1", "no instance can be replaced", "Canary is 7", "OnFailure is 9", "Retries is -1", "duration"}},
+		{"negative", roll.Config{Desired: 2, MinHealthy: -1, Canary: -1, OnFailure: -1}, []string{"MinHealthy is -1", "Canary is -1", "OnFailure is -1"}},
 		{"surge for all", roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 1}, nil},
-		{"no way back", roll.Config{Desired: 3, MinHealthy: 2, OnlyForward: true, OnFailure: roll.Rollback}, []string{"leaves no way back"}},
-		{"never in time", roll.Config{MinReady: 2, ProgressDeadline: 1}, []string{"not longer than MinReady"}},
+		{"rollback with OnlyForward", roll.Config{Desired: 3, MinHealthy: 2, OnlyForward: true, OnFailure: roll.Rollback}, []string{"OnlyForward rules out"}},
+		{"deadline before MinReady", roll.Config{MinReady: 2, ProgressDeadline: 1}, []string{"not longer than MinReady"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.config.Validate()
@@ -389,14 +393,14 @@ func TestValidate(t *testing.T) {
 			}
 			for k, want := range c.want {
 				if !strings.Contains(got[k], want) {
-					t.Errorf("%q does not say %q", got[k], want)
+					t.Errorf("error %q does not contain %q", got[k], want)
 				}
 			}
 		})
 	}
 }
 
-func TestBackoffDoesNotOverflow(t *testing.T) {
+func TestConfig_BackoffDoesNotOverflow(t *testing.T) {
 	const forever = 1<<63 - 1
 	w := begin(roll.Config{Desired: 1, MaxSurge: 1, MinHealthy: 1, Retries: 200, Backoff: time.Hour, MaxBackoff: forever - 1<<40}, 1)
 	w.view.Failures[roll.New] += 100
@@ -406,30 +410,30 @@ func TestBackoffDoesNotOverflow(t *testing.T) {
 	}
 }
 
-// A canary that has done what it was there for is not waited for, and not run again: there is one fewer to replace.
-func TestACanaryThatIsThrough(t *testing.T) {
+// A canary that has finished is not started again, and the roll does not wait for it.
+func TestState_FinishedCanaryIsNotAwaited(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute}, 2)
 	w.isReady("new-3")
 	w.log = nil
-	w.complete(w.at("new-3"))
+	w.finish(w.at("new-3"))
 	if at, ok := w.state.CanaryUntil(w.config, w.view); ok {
-		t.Errorf("it is waited for until %v", at)
+		t.Errorf("a finished canary is waited for until %v", at)
 	}
 	w.act()
-	w.says(t, "0s new-3 is through", "0s rolling paused=false given up=0: ")
+	w.expectLog(t, "0s new-3 has finished", "0s rolling paused=false given up=0: ")
 	w.settle()
 	if w.state.Phase != roll.Done || w.count(of(roll.Old)) != 0 || w.count(of(roll.New)) != 1 {
 		t.Errorf("%v with %+v", w.state.Phase, w.view.Instances)
 	}
 }
 
-// The end of one that is through is progress.
-func TestWhoIsThroughIsProgress(t *testing.T) {
+// An instance that finishes counts as progress, so the progress deadline begins again.
+func TestState_FinishedInstanceCountsAsProgress(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MaxSurge: 0, MinReady: time.Hour, ProgressDeadline: time.Hour + time.Minute}, 0)
 	for range 3 {
 		w.view.Now += time.Hour
 		w.act()
-		w.complete(0)
+		w.finish(0)
 	}
 	w.act()
 	if w.state.Phase != roll.Done {

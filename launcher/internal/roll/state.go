@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Phase is how far a roll has come.
+// A Phase is a phase of a roll.
 type Phase int
 
 const (
@@ -15,7 +15,7 @@ const (
 	RollingBack
 	Done       // every instance is new
 	RolledBack // every instance is old
-	Degraded   // some are new, unless OnlyForward, and what could not be replaced is old or missing
+	Degraded   // the instances that were given up are old or missing, the others are new; with OnlyForward possibly none is new
 )
 
 func (p Phase) String() string {
@@ -25,7 +25,7 @@ func (p Phase) String() string {
 // Ended reports whether the roll is over.
 func (p Phase) Ended() bool { return p >= Done }
 
-// target is the version that there shall be more of.
+// target returns the version whose number the phase increases.
 func (p Phase) target() Version {
 	if p == RollingBack || p == RolledBack {
 		return Old
@@ -33,8 +33,9 @@ func (p Phase) target() Version {
 	return New
 }
 
-// A State is what a roll remembers from one action to the next. It can be compared. It is about one clock, so it
-// is not for storing: a launcher that comes back begins a roll of what it finds.
+// A State is what a roll remembers from one action to the next. States can be compared with ==. A
+// State refers to the clock of one launcher and must not be stored: a restarted launcher begins a
+// new roll with the instances that it finds.
 type State struct {
 	Phase  Phase
 	Paused bool
@@ -42,107 +43,111 @@ type State struct {
 
 	Tries    int           // failures in a row
 	GivenUp  int           // instances that will not be replaced
-	Retry    time.Duration // when to try again
-	Progress time.Duration // when something last got better
-	Worked   bool          // an instance of where the roll leads has done what it was there for
+	Retry    time.Duration // when the next start may be tried
+	Progress time.Duration // when the roll last made progress
+	Proven   bool          // an instance of the target has finished, which shows that the target works
 
-	seen      int // failures of the target that have been dealt with
-	available int // most that there have been of the target
-	others    int // fewest that there have been of the others
+	failuresSeen  int // failures of the target that have been handled
+	mostAvailable int // largest number of available instances of the target so far
+	fewestOthers  int // smallest number of existing instances of the other version so far
 }
 
-// Begin returns the state of a roll of what v shows.
+// Begin returns the state at the beginning of a roll of the instances in v.
 func Begin(c Config, v View) State {
 	s := State{Phase: Rolling}
 	if c.Canary > 0 && c.Canary < c.Desired {
 		s.Phase = Canary
 	}
-	return s.anew(c, v)
+	return s.restart(c, v)
 }
 
-// Resume returns s with its pause over: what failed is tried anew.
+// Resume returns s with its pause over and its failures forgotten.
 func (s State) Resume(c Config, v View) State {
 	if s.Phase.Ended() {
 		return s
 	}
 	s.Paused, s.Why, s.GivenUp = false, "", 0
-	return s.anew(c, v)
+	return s.restart(c, v)
 }
 
-// Rollback returns s on its way back, whether paused or not. A roll that is over stays so.
+// Rollback returns s rolling back, paused before or not. A roll that has ended stays as it is.
 func (s State) Rollback(c Config, v View, why string) State {
 	if s.Phase.Ended() {
 		return s
 	}
-	s.Phase, s.Paused, s.Why, s.GivenUp, s.Worked = RollingBack, false, why, 0, false
-	return s.anew(c, v)
+	s.Phase, s.Paused, s.Why, s.GivenUp, s.Proven = RollingBack, false, why, 0, false
+	return s.restart(c, v)
 }
 
-// Completed returns s after an instance of the target has done what it was there for, and nobody is to follow: from now on there
-// is one fewer in Desired, and in Canary where there is one. That is progress, and shows that the target works.
-func (s State) Completed(now time.Duration) State {
-	s.Tries, s.Progress, s.available, s.Worked = 0, max(s.Progress, now), max(0, s.available-1), true
+// Finish returns s after an instance of the target has finished and is not replaced. The caller has
+// lowered Desired by one, and Canary too unless it was 0. Finish counts as progress and shows that
+// the target works.
+func (s State) Finish(now time.Duration) State {
+	s.Tries, s.Progress, s.mostAvailable, s.Proven = 0, max(s.Progress, now), max(0, s.mostAvailable-1), true
 	return s
 }
 
-// OneFewer returns s after an order to stop an instance that v still shows, and nobody is to follow: from now on there is one fewer in
-// Desired. Where it is one of the old ones that are left for those that were given up, its place counts as one of these no more.
-func (s State) OneFewer(c Config, v View, id string) State {
-	left := slices.ContainsFunc(v.Instances, func(i Instance) bool { return i.ID == id && i.Version == Old && i.Health != Stopping })
-	if left && tally(c, v).live[Old] <= s.GivenUp { // which is not 0 then, as it is among those that are counted
+// ScaleDown returns s after an order to stop the instance id, which v still shows, without a
+// replacement. The caller has lowered Desired by one. If the instance is one of the old ones that
+// stay in place of those given up, GivenUp falls, too.
+func (s State) ScaleDown(c Config, v View, id string) State {
+	isOld := slices.ContainsFunc(v.Instances, func(i Instance) bool { return i.ID == id && i.Version == Old && i.Health != Stopping })
+	if isOld && count(c, v).live[Old] <= s.GivenUp { // GivenUp is at least 1 here, because the instance itself is counted
 		s.GivenUp--
 	}
 	return s
 }
 
-// anew forgets failures and progress, which begin now.
-func (s State) anew(c Config, v View) State {
-	n := tally(c, v)
+// restart forgets failures and starts measuring progress now.
+func (s State) restart(c Config, v View) State {
+	n := count(c, v)
 	t := s.Phase.target()
 	s.Tries, s.Retry, s.Progress = 0, 0, v.Now
-	s.seen, s.available, s.others = v.Failures[t], n.available[t], n.exist[1-t]
+	s.failuresSeen, s.mostAvailable, s.fewestOthers = v.Failures[t], n.available[t], n.exist[1-t]
 	return s
 }
 
-// goal is how many of each version there shall be; of those that are not the target, at most.
+// goal returns how many instances of each version there should be. For the version that is not the
+// target it is an upper limit.
 func (s State) goal(c Config, n census) (goal [2]int) {
 	switch s.Phase {
 	case RollingBack:
 		goal[Old] = c.Desired
 	case Canary:
 		goal[New] = c.Canary
-		if c.OnlyForward { // nobody else can take the place of an old one that is lost
-			goal[New] = max(c.Canary, c.Desired-n.hale[Old])
+		if c.OnlyForward { // only a new instance can replace an old one that has failed
+			goal[New] = max(c.Canary, c.Desired-n.usable[Old])
 		}
 		goal[Old] = c.Desired - goal[New]
 	default:
-		goal[Old] = min(s.GivenUp, c.Desired) // which may have fallen since
+		goal[Old] = min(s.GivenUp, c.Desired) // Desired may have fallen since
 		goal[New] = c.Desired - goal[Old]
 	}
 	return goal
 }
 
-// look takes in what has happened: progress, failures, canaries that have stayed, and that nothing has happened at all.
-func (s State) look(c Config, v View, n census) State {
+// update records what has happened since the last call: progress, failures, canaries that have
+// stayed available, or a stall.
+func (s State) update(c Config, v View, n census) State {
 	t := s.Phase.target()
-	if n.available[t] > s.available {
+	if n.available[t] > s.mostAvailable {
 		s.Tries, s.Progress = 0, v.Now
 	}
-	if n.exist[1-t] < s.others {
+	if n.exist[1-t] < s.fewestOthers {
 		s.Progress = v.Now
 	}
-	s.available, s.others = max(s.available, n.available[t]), min(s.others, n.exist[1-t])
+	s.mostAvailable, s.fewestOthers = max(s.mostAvailable, n.available[t]), min(s.fewestOthers, n.exist[1-t])
 
-	failed := v.Failures[t] - s.seen
-	s.seen = v.Failures[t]
+	failures := v.Failures[t] - s.failuresSeen
+	s.failuresSeen = v.Failures[t]
 	switch {
-	case s.Paused: // the restart policy is in charge
-	case failed > 0:
-		s = s.failed(c, v, failed)
-	case s.Phase == Canary && n.available[t] >= c.Canary: // this wait is no stall
+	case s.Paused: // the restart policy handles failures
+	case failures > 0:
+		s = s.onFailures(c, v, failures)
+	case s.Phase == Canary && n.available[t] >= c.Canary: // waiting for canaries is not a stall
 		stayed := 0
 		for _, i := range v.Instances {
-			if i.Version == t && i.readyFor(c.MinReady+c.CanaryWait, v) {
+			if i.Version == t && i.isReadyFor(c.MinReady+c.CanaryWait, v) {
 				stayed++
 			}
 		}
@@ -150,18 +155,19 @@ func (s State) look(c Config, v View, n census) State {
 			s.Phase, s.Progress = Rolling, v.Now
 		}
 	case c.ProgressDeadline > 0 && v.Now-s.Progress >= c.ProgressDeadline:
-		s.Why = fmt.Sprintf("nothing has got better for %v", c.ProgressDeadline)
-		s = s.giveUp(c, v)
+		s.Why = fmt.Sprintf("no progress for %v", c.ProgressDeadline)
+		s = s.pauseOrRollBack(c, v)
 	}
 	return s
 }
 
-// failed deals with instances of the target that have failed.
-func (s State) failed(c Config, v View, failures int) State {
+// onFailures handles new failures of instances of the target: it schedules a retry, gives instances
+// up, pauses or rolls back.
+func (s State) onFailures(c Config, v View, failures int) State {
 	s.Tries += failures
 	if s.Tries <= c.Retries {
 		s.Retry = v.Now + c.backoff(s.Tries)
-		s.Progress = max(s.Progress, s.Retry) // waiting on purpose is no stall
+		s.Progress = max(s.Progress, s.Retry) // back-off is not a stall
 		return s
 	}
 	s.Why = fmt.Sprintf("failures of %v instances in a row: %d", s.Phase.target(), s.Tries)
@@ -170,18 +176,20 @@ func (s State) failed(c Config, v View, failures int) State {
 			s.GivenUp = min(s.GivenUp+1, c.Desired)
 		}
 		s.Progress = v.Now
-		if s.GivenUp >= c.Desired && c.Desired > 0 && !s.Worked && !c.OnlyForward { // nobody is left who could show that it works
+		// With all instances given up and none finished, nothing shows that the new version works.
+		if s.GivenUp >= c.Desired && c.Desired > 0 && !s.Proven && !c.OnlyForward {
 			return s.Rollback(c, v, s.Why)
 		}
 		return s
 	}
-	return s.giveUp(c, v)
+	return s.pauseOrRollBack(c, v)
 }
 
-// giveUp turns back, or goes no further. There is no way forward from a way back that fails. Continue comes here for a
-// canary, which is there to hold up the others, and for a stall: there is nobody to give up, since what does not start in
-// time is a failure, so something does not end.
-func (s State) giveUp(c Config, v View) State {
+// pauseOrRollBack handles a failure for good. A rollback that fails can only pause. Continue
+// pauses, too, in two cases: for a canary, whose purpose is to hold up the others, and for a stall.
+// In a stall there is no instance to give up, because one that does not become ready in time counts
+// as a failure; so it is a stop that does not complete.
+func (s State) pauseOrRollBack(c Config, v View) State {
 	if c.OnFailure == Rollback && s.Phase != RollingBack {
 		return s.Rollback(c, v, s.Why)
 	}

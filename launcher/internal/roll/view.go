@@ -2,63 +2,66 @@ package roll
 
 import "time"
 
-// A Version tells the instances that a roll brings from those that were there before.
+// A Version says whether an instance was there before the roll or was brought by it.
 type Version int
 
 const (
-	Old Version = iota // whatever is not New
+	Old Version = iota // everything that is not New
 	New
 )
 
 func (v Version) String() string { return [...]string{"old", "new"}[v] }
 
-// Health is how an instance is.
+// Health is the condition of an instance.
 type Health int
 
 const (
-	Starting  Health = iota // lives, or is about to, and does not take on work yet
-	Ready                   // takes on work
-	Unhealthy               // did not become ready in time, or has ceased to be; it will not come back
-	Stopping                // has been told to stop, and exists until it is reaped
+	Starting  Health = iota // running or about to run, not taking on work yet
+	Ready                   // taking on work
+	Unhealthy               // did not become ready in time, or is ready no longer; it does not recover
+	Stopping                // told to stop; it exists until it has been reaped
 )
 
-// An Instance is a process of the group that exists. One that has ended is not listed, and one that is about to be
-// restarted by the restart policy is Starting.
+// An Instance is an existing process of the group. A process that has ended is not listed. One that
+// the restart policy is about to restart is listed as Starting.
 type Instance struct {
-	ID      string
-	Version Version
-	Health  Health
-	Since   time.Duration // when it became Ready
+	ID       string
+	Revision int     // read by the methods of Roll, which set Version from it
+	Version  Version // read by the functions Next and Keep
+	Health   Health
+	Since    time.Duration // when it became Ready
 }
 
-// A View is what there is. Instants are durations on a monotonic clock of the caller's.
+// A View is the group as the caller sees it. Instants are durations on a monotonic clock of the
+// caller.
 type View struct {
 	Now       time.Duration
-	Instances []Instance // those that have existed for longest come first, and are replaced first
+	Instances []Instance // oldest first; the oldest are replaced first
 
-	// Failures counts, by version, the instances that since the roll began have become Unhealthy, or have ended without
-	// having been told to. It never falls. An instance counts once.
+	// Failures counts by version the instances that since the beginning of the roll have become
+	// Unhealthy, or have ended without being told to. Each instance counts once. The counts never
+	// fall. The methods of Roll set it.
 	Failures [2]int
 }
 
-// A census counts instances, by version.
+// A census counts instances by version.
 type census struct {
 	exist     [2]int // all
-	live      [2]int // all but those that are stopping
-	hale      [2]int // of those, all that are not unhealthy
-	available [2]int // ready for long enough
+	live      [2]int // all that are not stopping
+	usable    [2]int // all that are neither stopping nor unhealthy
+	available [2]int // all that have been ready for MinReady
 }
 
-func tally(c Config, v View) (n census) {
+func count(c Config, v View) (n census) {
 	for _, i := range v.Instances {
 		n.exist[i.Version]++
 		if i.Health != Stopping {
 			n.live[i.Version]++
 			if i.Health != Unhealthy {
-				n.hale[i.Version]++
+				n.usable[i.Version]++
 			}
 		}
-		if i.available(c, v) {
+		if i.isAvailable(c, v) {
 			n.available[i.Version]++
 		}
 	}
@@ -67,8 +70,8 @@ func tally(c Config, v View) (n census) {
 
 func (n census) all() int { return n.exist[Old] + n.exist[New] }
 
-func (i Instance) available(c Config, v View) bool { return i.readyFor(c.MinReady, v) }
+func (i Instance) isAvailable(c Config, v View) bool { return i.isReadyFor(c.MinReady, v) }
 
-func (i Instance) readyFor(d time.Duration, v View) bool {
+func (i Instance) isReadyFor(d time.Duration, v View) bool {
 	return i.Health == Ready && v.Now-i.Since >= d
 }

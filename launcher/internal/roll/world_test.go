@@ -8,20 +8,21 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/roll"
 )
 
-// A world is a group whose instances do what a test says, on a clock that stands still until the test moves it. It does
-// what the roll decides, and keeps the books on what the roll promises.
+// A world is a simulated group. The test moves its clock and decides whether its instances become
+// ready, end or fail. The world starts and stops what the roll decides, and checks every decision
+// against the invariants.
 type world struct {
 	config roll.Config
 	state  roll.State
 	view   roll.View
 	next   int
 	log    []string
-	terse  bool     // keeps no log: there are too many worlds
-	broken []string // promises
+	terse  bool     // no log is kept
+	broken []string // violated invariants
 
-	through int // instances, in complete
-	ordered int // fewer, in fewer
-	trouble int // that may still come, where that is counted
+	finished   int // instances that have finished
+	scaledDown int // instances that were scaled down
+	trouble    int // how many failures and orders of users may still happen, in the test of all states
 }
 
 func newWorld(c roll.Config, old int) *world {
@@ -51,7 +52,7 @@ func (w *world) breach(format string, args ...any) {
 	w.note("BROKEN: "+format, args...)
 }
 
-// count counts instances; available ones are ready for MinReady.
+// count returns the number of instances for which the function what returns true.
 func (w *world) count(what func(roll.Instance) bool) (n int) {
 	for _, i := range w.view.Instances {
 		if what(i) {
@@ -71,26 +72,27 @@ func of(v roll.Version) func(roll.Instance) bool {
 	return func(i roll.Instance) bool { return i.Version == v }
 }
 
-// endless is more actions in a row than any group here needs.
-const endless = 100
+// maxActions is larger than the number of actions that any group in these tests needs in a row.
+const maxActions = 100
 
-// act does what the roll wants until it waits, and returns until when. It checks each action against the promises.
+// act starts and stops what the roll decides until the roll waits, and returns the time until which
+// it waits. act checks each action against the invariants.
 func (w *world) act() time.Duration {
-	for range endless {
+	for range maxActions {
 		before := w.state
 		state, action := roll.Next(w.config, w.state, w.view)
 		w.state = state
 		if before.Phase != state.Phase || before.Paused != state.Paused || before.GivenUp != state.GivenUp {
 			w.note("%v paused=%v given up=%d: %s", state.Phase, state.Paused, state.GivenUp, state.Why)
 		}
-		if w.config.OnFailure == roll.Continue && before.Phase != state.Phase && state.Phase == roll.RollingBack && (w.through > 0 || w.config.Desired == 0) {
-			w.breach("turns back, and %d are through, %d desired", w.through, w.config.Desired)
+		if w.config.OnFailure == roll.Continue && before.Phase != state.Phase && state.Phase == roll.RollingBack && (w.finished > 0 || w.config.Desired == 0) {
+			w.breach("turns back although %d have finished and %d are desired", w.finished, w.config.Desired)
 		}
 		switch action.Do {
 		case roll.Wait:
-			w.mindsTheGap()
+			w.checkWait()
 			if action.Until != 0 && action.Until <= w.view.Now {
-				w.breach("waits for what is past: %v", action.Until)
+				w.breach("waits until %v, which is past", action.Until)
 			}
 			return action.Until
 		case roll.Start:
@@ -100,29 +102,29 @@ func (w *world) act() time.Duration {
 				w.breach("%d instances exist after a start", n)
 			}
 			if w.state.Paused {
-				w.breach("a paused roll starts something")
+				w.breach("a paused roll starts an instance")
 			}
 			going := func(i roll.Instance) bool { return i.Version == roll.New && i.Health != roll.Stopping }
 			most := w.config.Canary
 			if w.config.OnlyForward {
-				most = max(most, w.config.Desired-w.count(w.hale(roll.Old)))
+				most = max(most, w.config.Desired-w.count(w.usable(roll.Old)))
 			}
 			if n := w.count(going); w.state.Phase == roll.Canary && n > most && action.Version == roll.New {
-				w.breach("%d go ahead of the others", n)
+				w.breach("%d new instances in the canary phase", n)
 			}
 			if w.config.OnlyForward && action.Version == roll.Old {
-				w.breach("starts an old one, and nobody can")
+				w.breach("starts an old instance with OnlyForward")
 			}
 		case roll.Stop:
 			k := slices.IndexFunc(w.view.Instances, func(i roll.Instance) bool { return i.ID == action.ID })
 			if k < 0 || w.view.Instances[k].Health == roll.Stopping {
-				w.breach("stops %q, which is not there to stop", action.ID)
+				w.breach("stops %q, which does not exist or is stopping", action.ID)
 				return 0
 			}
 			i := &w.view.Instances[k]
 			w.note("stop %s: %s", i.ID, action.Why)
 			if n := w.count(func(i roll.Instance) bool { return i.Health != roll.Stopping }); action.Why == roll.Surplus && n <= w.config.Desired {
-				w.breach("%s is one too many of %d, and %d are desired", i.ID, n, w.config.Desired)
+				w.breach("%s is called surplus among %d, but %d are desired", i.ID, n, w.config.Desired)
 			}
 			was := i.Health
 			i.Health = roll.Stopping
@@ -134,29 +136,30 @@ func (w *world) act() time.Duration {
 			}
 		}
 	}
-	w.breach("does not stop acting")
+	w.breach("acts without end")
 	return 0
 }
 
-// mindsTheGap looks, whenever the roll waits, whether it should rather have started somebody, where nobody else would.
-func (w *world) mindsTheGap() {
+// checkWait checks that the roll does not wait when it should start an instance. It checks only
+// rolls with OnlyForward: in other rolls, the caller replaces old instances that fail.
+func (w *world) checkWait() {
 	c, s := w.config, w.state
 	if !c.OnlyForward || s.Paused || s.Phase.Ended() || w.view.Now < s.Retry || len(w.view.Instances) >= c.Desired+c.MaxSurge {
 		return
 	}
-	if n := w.count(w.hale(roll.Old)) + w.count(w.hale(roll.New)); n < c.Desired-s.GivenUp {
-		w.breach("waits with %d, and %d are desired", n, c.Desired-s.GivenUp)
+	if n := w.count(w.usable(roll.Old)) + w.count(w.usable(roll.New)); n < c.Desired-s.GivenUp {
+		w.breach("waits with %d instances, but %d are desired", n, c.Desired-s.GivenUp)
 	}
 }
 
-// hale is who runs and is not given up on.
-func (w *world) hale(v roll.Version) func(roll.Instance) bool {
+// usable selects instances that are neither stopping nor unhealthy.
+func (w *world) usable(v roll.Version) func(roll.Instance) bool {
 	return func(i roll.Instance) bool {
 		return i.Version == v && (i.Health == roll.Starting || i.Health == roll.Ready)
 	}
 }
 
-// What can become of an instance.
+// The following methods simulate the events that can happen to an instance.
 
 func (w *world) becomeReady(k int) {
 	w.view.Instances[k].Health, w.view.Instances[k].Since = roll.Ready, w.view.Now
@@ -169,19 +172,20 @@ func (w *world) becomeUnhealthy(k int) {
 	w.note("%s is unhealthy", w.view.Instances[k].ID)
 }
 
-// restart has the restart policy put one in the place of an instance that has crashed, so that nothing has failed yet.
+// restart simulates that the restart policy replaces a crashed instance. That does not count as a
+// failure yet.
 func (w *world) restart(k int) {
 	w.view.Instances[k].Health = roll.Starting
 	w.note("%s is restarted", w.view.Instances[k].ID)
 }
 
-// prove has an instance stay ready for as long as it takes to be counted on.
-func (w *world) prove(k int) {
+// makeAvailable simulates that an instance has stayed ready for MinReady.
+func (w *world) makeAvailable(k int) {
 	w.view.Instances[k].Since = w.view.Now - w.config.MinReady
 	w.note("%s has stayed ready", w.view.Instances[k].ID)
 }
 
-// end takes an instance away, which is a crash unless it was on its way.
+// end removes an instance. That is a crash unless the instance was stopping.
 func (w *world) end(k int) {
 	i := w.view.Instances[k]
 	if i.Health == roll.Starting || i.Health == roll.Ready {
@@ -193,36 +197,37 @@ func (w *world) end(k int) {
 	w.view.Instances = slices.Delete(slices.Clone(w.view.Instances), k, k+1)
 }
 
-// complete has an instance of the target end as it should, and nobody is to follow. Others it does nothing to.
-func (w *world) complete(k int) {
+// finish simulates that an instance of the target version finishes. It does nothing for other
+// instances.
+func (w *world) finish(k int) {
 	i := w.view.Instances[k]
 	if back := w.state.Phase == roll.RollingBack; w.over() || w.config.Desired == 0 || back != (i.Version == roll.Old) {
 		return
 	}
-	w.through++
+	w.finished++
 	if i.Version == roll.New {
 		w.config.Canary = max(0, w.config.Canary-1)
 	}
 	w.scale(w.config.Desired - 1)
-	w.state = w.state.Completed(w.view.Now)
-	w.note("%s is through", i.ID)
+	w.state = w.state.Finish(w.view.Now)
+	w.note("%s has finished", i.ID)
 	w.view.Instances = slices.Delete(slices.Clone(w.view.Instances), k, k+1)
 }
 
-// fewer has an instance stop by an order, and nobody is to follow, wherever the roll leads.
-func (w *world) fewer(k int) {
+// scaleDown simulates that a user stops an instance without a replacement.
+func (w *world) scaleDown(k int) {
 	i := &w.view.Instances[k]
 	if w.over() || w.config.Desired == 0 || i.Health == roll.Stopping {
 		return
 	}
-	w.ordered++
-	w.state = w.state.OneFewer(w.config, w.view, i.ID)
+	w.scaledDown++
+	w.state = w.state.ScaleDown(w.config, w.view, i.ID)
 	w.scale(w.config.Desired - 1)
 	i.Health = roll.Stopping
-	w.note("%s is to stop, and nobody is to follow", i.ID)
+	w.note("%s is scaled down", i.ID)
 }
 
-// scale has another number of instances be desired.
+// scale changes the number of desired instances.
 func (w *world) scale(desired int) {
 	c := &w.config
 	c.Desired = desired
@@ -232,12 +237,12 @@ func (w *world) scale(desired int) {
 	}
 }
 
-// over reports whether the roll is over, or waits for an order.
+// over reports whether the roll has ended or is paused.
 func (w *world) over() bool { return w.state.Phase.Ended() || w.state.Paused }
 
-// settle lets everything that is under way succeed, and time pass, until the roll is over or nothing moves any more.
+// settle lets everything succeed and time pass until the roll has ended or is paused.
 func (w *world) settle() {
-	for range endless * 10 {
+	for range maxActions * 10 {
 		until, moved := w.succeed()
 		switch {
 		case moved:
@@ -246,14 +251,15 @@ func (w *world) settle() {
 		case until != 0:
 			w.view.Now = until
 		default:
-			w.breach("waits for nothing")
+			w.breach("waits although nothing will happen")
 			return
 		}
 	}
-	w.breach("does not come to an end")
+	w.breach("does not end")
 }
 
-// succeed lets everything that is under way succeed, if anything is.
+// succeed makes all starting instances ready and ends all stopping ones. It reports whether there
+// were any such instances.
 func (w *world) succeed() (until time.Duration, moved bool) {
 	until = w.act()
 	for k := len(w.view.Instances) - 1; k >= 0; k-- {

@@ -1,5 +1,6 @@
-// Package testrunner is a subprocess that behaves as it is told: the command of this name, and, in tests, the test binary
-// itself. It uses package client as any program would.
+// Package testrunner is a program with a selectable behavior, for tests of the launcher: it is the
+// command of this name, and tests run it in their own binary. It uses package client as any program
+// would.
 package testrunner
 
 import (
@@ -23,7 +24,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Behaviors are those of RFC-041, section "Test Runner".
+// Behaviors are the values of the flag -behavior; see docs/internals/launcher.md#test-runner.
 var Behaviors = []string{"clean", "slow-drain", "hang", "request-more", "crash"}
 
 type runner struct {
@@ -31,27 +32,28 @@ type runner struct {
 	behavior      atomic.Value // string
 	drain, work   time.Duration
 	more          time.Duration
-	left          atomic.Int64 // of the initial work
+	remaining     atomic.Int64 // number of pieces of the initial work that are left
 	life          *client.Lifecycle
 	scope         *ctxshutdown.Swansong
 	httpListeners []net.Listener
 }
 
-// Main runs until the process is told to stop, and returns the exit code. 2 is bad usage, and what "crash" exits with.
+// Main runs until the process is asked to stop, and returns the exit code. The code is 2 after an
+// invalid flag; the behavior "crash" exits with 2 as well.
 func Main(args []string, stderr io.Writer) int {
 	r := &runner{}
 	flags := flag.NewFlagSet("testrunner", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	id := flags.String("process-id", os.Getenv(client.EnvID), "`name` that the launcher has for the process")
-	port := flags.Int("port", 0, "serve grpc.health.v1 at this TCP `port` of 127.0.0.1; 0: do not")
-	behavior := flags.String("behavior", "clean", strings.Join(Behaviors, ", ")+"; PUT /behavior/hang by HTTP makes the process that answers hang, and so on")
+	id := flags.String("process-id", os.Getenv(client.EnvID), "`id` of the process")
+	port := flags.Int("port", 0, "serve grpc.health.v1 on this TCP `port` of 127.0.0.1; 0: do not")
+	behavior := flags.String("behavior", "clean", strings.Join(Behaviors, ", ")+"; an HTTP request PUT /behavior/NAME changes it")
 	flags.DurationVar(&r.drain, "drain-duration", 2*time.Second, "how long slow-drain and request-more take to drain")
 	flags.DurationVar(&r.work, "work-duration", 100*time.Millisecond, "how long a piece of work takes")
-	work := flags.Int("initial-work", 5, "pieces of work that there are from the start, done one after the other")
-	flags.DurationVar(&r.more, "more", 5*time.Second, "how much more time request-more asks for")
-	readyAfter := flags.Duration("ready-after", 0, "how long it takes to be ready; negative: never")
-	warmup := flags.Bool("warm", false, "say WARMING until it is ready, and not STARTING")
-	web := flags.String("http", "", "take on work by HTTP at this `address` (host:port, or the path of a unix socket); inherited listeners are used in any case")
+	work := flags.Int("initial-work", 5, "number of pieces of work at the start, done one after the other")
+	flags.DurationVar(&r.more, "more", 5*time.Second, "how much more time request-more requests")
+	readyAfter := flags.Duration("ready-after", 0, "how long to wait before becoming ready; negative: never")
+	warmup := flags.Bool("warm", false, "report WARMING instead of STARTING until it is ready")
+	web := flags.String("http", "", "accept work by HTTP on this `address` (host:port, or the path of a unix socket), besides inherited listeners")
 	verbose := flags.Bool("v", false, "log")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -60,7 +62,7 @@ func Main(args []string, stderr io.Writer) int {
 		return 2
 	}
 	if !slices.Contains(Behaviors, *behavior) || flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "testrunner: behavior %q, arguments %q: the one has to be one of %q, of the other there are none\n", *behavior, flags.Args(), Behaviors)
+		fmt.Fprintf(stderr, "testrunner: behavior %q with arguments %q: the behavior must be one of %q, and there are no arguments\n", *behavior, flags.Args(), Behaviors)
 		return 2
 	}
 	r.id = *id
@@ -96,7 +98,7 @@ func Main(args []string, stderr io.Writer) int {
 		return 1
 	}
 	serving := r.serve()
-	r.left.Store(int64(*work))
+	r.remaining.Store(int64(*work))
 	life.Shutdown.SetMetrics(client.Metrics{InFlight: *work})
 	initial, cancel := ctxshutdown.WithCancel(r.scope, ctxshutdown.WithName("initial work"))
 	defer cancel()
@@ -141,12 +143,13 @@ func (r *runner) listen(web string) error {
 	return nil
 }
 
-// serve serves HTTP until the scope is told to stop, and closes the channel that it returns when all requests are answered.
+// serve serves HTTP until the scope is stopped. It returns a channel that is closed when all
+// requests have been answered.
 func (r *runner) serve() <-chan struct{} {
-	over := make(chan struct{})
+	served := make(chan struct{})
 	if len(r.httpListeners) == 0 {
-		close(over)
-		return over
+		close(served)
+		return served
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
@@ -155,7 +158,7 @@ func (r *runner) serve() <-chan struct{} {
 	})
 	mux.HandleFunc("PUT /behavior/{behavior}", func(w http.ResponseWriter, q *http.Request) {
 		if !slices.Contains(Behaviors, q.PathValue("behavior")) {
-			http.Error(w, fmt.Sprintf("there are %q", Behaviors), http.StatusNotFound)
+			http.Error(w, fmt.Sprintf("the behaviors are %q", Behaviors), http.StatusNotFound)
 			return
 		}
 		r.behavior.Store(q.PathValue("behavior"))
@@ -163,33 +166,33 @@ func (r *runner) serve() <-chan struct{} {
 	})
 	srv := &http.Server{Handler: mux}
 	go func() {
-		defer close(over)
+		defer close(served)
 		done := make(chan struct{}, len(r.httpListeners))
 		for _, ln := range r.httpListeners {
-			// The clients of tests may be slow to send their next request, where they have to share two processors.
+			// On a busy machine, the clients of tests can take long to send their next request.
 			go func() { httpdrain.Serve(r.scope, srv, ln, httpdrain.WithLinger(2*time.Second)); done <- struct{}{} }()
 		}
 		for range r.httpListeners {
 			<-done
 		}
 	}()
-	return over
+	return served
 }
 
 func (r *runner) doInitialWork(context.Context) {
-	for r.left.Load() > 0 {
+	for r.remaining.Load() > 0 {
 		time.Sleep(r.work)
-		r.life.Shutdown.SetMetrics(client.Metrics{InFlight: int(r.left.Add(-1))})
+		r.life.Shutdown.SetMetrics(client.Metrics{InFlight: int(r.remaining.Add(-1))})
 	}
 }
 
 func (r *runner) drainAll(ctx context.Context) error {
-	begun := time.Now()
+	begin := time.Now()
 	behavior := r.behavior.Load()
 	switch behavior {
 	case "hang":
-		r.life.Shutdown.Block("something that never comes")
-		r.scope.Shutdown() // requests are answered, and after that it hangs
+		r.life.Shutdown.Block("something that never happens")
+		r.scope.Shutdown() // pending requests are answered before the process hangs
 		select {}
 	case "crash":
 		time.Sleep(r.work)
@@ -203,9 +206,8 @@ func (r *runner) drainAll(ctx context.Context) error {
 	if behavior == "clean" {
 		return nil
 	}
-	over := r.life.Shutdown.Block("a slow disk")
-	defer over()
-	timer := time.NewTimer(time.Until(begun.Add(r.drain)))
+	defer r.life.Shutdown.Block("a slow disk")()
+	timer := time.NewTimer(time.Until(begin.Add(r.drain)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -1,5 +1,6 @@
-// Package fakelsp is a language server that does on demand what no real one does: hang at any point, lie, break off. It
-// shares no code with lspconn, so that the two do not agree on a mistake.
+// Package fakelsp is a language server for tests. It misbehaves on demand: it stops responding at any
+// point, breaks the protocol, or exits in the middle of a message. It shares no code with lspconn, so
+// that both cannot make the same mistake.
 package fakelsp
 
 import (
@@ -15,19 +16,20 @@ import (
 	"sync"
 )
 
-// A Behaviour is what is wrong with a server. The zero Behaviour is a polite one.
+// A Behaviour lists how a server misbehaves. The zero Behaviour is a correct server. In each field,
+// "" is the correct behaviour.
 type Behaviour struct {
-	Initialize string // "": answered, "never", "refuse", "exit", "garbage"
-	Shutdown   string // "": answered, "never", "refuse", "exit", "ask": asks something first, and waits for the answer, "close": closes stdout, "half": breaks off within the answer
-	Exit       string // "": obeyed, "ignore"
-	EOF        string // "": leaves, "ignore"
-	StopAfter  int    // reads no more after so many messages; 0: goes on
+	Initialize string // "never", "refuse", "exit", "garbage"
+	Shutdown   string // "never", "refuse", "exit", "ask" (sends a request first and waits for the response), "close" (closes stdout), "half" (exits within the response)
+	Exit       string // "ignore"
+	EOF        string // "ignore"
+	StopAfter  int    // stop reading after this many messages; 0 means never
 	Code       int    // exit code
 	IgnoreTerm bool
 	Stderr     string // printed at the start
 }
 
-// A Message is what the server has received.
+// A Message is a message that the server has received.
 type Message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -36,33 +38,37 @@ type Message struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// A Server is one run of a server.
+// A Server is one run of the server.
 type Server struct {
 	Behaviour
-	Stopped chan struct{} // closed when it has stopped reading, by StopAfter; nil: not told
+	Stopped chan struct{} // closed when StopAfter takes effect, unless nil
 
-	mu     sync.Mutex
-	seen   []Message
-	faults []string
-	asked  map[string]json.RawMessage // our requests: whom to answer when they are answered
-	nextID int
-	out    io.Writer
+	mu       sync.Mutex
+	received []Message
+	faults   []string
+	asked    map[string]json.RawMessage // by the id of a request of this server: the id of the client request that waits for its response
+	nextID   int
+	out      io.Writer
+
+	initialized, shutdown bool
 }
 
-// ErrDies is returned by Serve where it was told to die: without another word.
-var ErrDies = errors.New("fakelsp: dies")
-
-// Serve reads and answers until it is told to exit, its input ends, or it has been told to break off. It returns the exit
-// code. Where it ignores its end, hang is called, which returns when the process is killed.
+// Serve reads and answers messages until the client sends exit, the input ends, or the behaviour
+// says to break off. It returns the exit code. A server that ignores its end calls hang, which
+// returns when the process is killed.
 //
-// Methods: "echo" answers its params, "fail" an error, "never" nothing, "twice" answers twice, "stray" answers what nobody
-// has asked, "ask" asks the client and answers what that answered, "die" exits at once, "half" exits within a message, and
-// "garbage", "header", "negative", "huge", "json", "batch" send no message. "notes" sends as many notifications as its params
-// say, and "flood" as many requests; it reads nothing meanwhile.
+// These methods have an effect of their own:
+//
+//   - echo returns its params, fail an error, never nothing;
+//   - twice sends two responses, stray a response to a request that was never sent;
+//   - ask sends a request to the client and returns the client's response;
+//   - notes sends as many notifications as its params say, flood as many requests, without reading
+//     meanwhile;
+//   - die exits, half exits within a message;
+//   - garbage, header, headers, negative, huge, json and batch send something that is not a message.
 func (s *Server) Serve(in io.Reader, out io.Writer, hang func()) (code int) {
 	s.out, s.asked = out, map[string]json.RawMessage{}
 	r := bufio.NewReader(in)
-	initialized, shut := false, false
 	for {
 		m, err := read(r)
 		if err == io.EOF {
@@ -72,14 +78,15 @@ func (s *Server) Serve(in io.Reader, out io.Writer, hang func()) (code int) {
 			return s.Code
 		}
 		if err != nil {
-			if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.ErrClosedPipe) { // the client was killed, or gave up
-				s.fault("cannot be read: " + err.Error())
+			// The output of a client that was killed, or gave up, may end in the middle of a message.
+			if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.ErrClosedPipe) {
+				s.fault("cannot read a message: " + err.Error())
 			}
 			return s.Code
 		}
 		s.mu.Lock()
-		s.seen = append(s.seen, m)
-		n := len(s.seen)
+		s.received = append(s.received, m)
+		n := len(s.received)
 		s.mu.Unlock()
 		if s.StopAfter > 0 && n > s.StopAfter {
 			if s.Stopped != nil {
@@ -88,134 +95,173 @@ func (s *Server) Serve(in io.Reader, out io.Writer, hang func()) (code int) {
 			hang()
 			return s.Code
 		}
-		isResponse := m.Method == ""
-		switch {
-		case !initialized && m.Method != "initialize":
-			s.fault("before initialize: " + m.Method)
-		case shut && !isResponse && m.Method != "exit":
-			s.fault("after shutdown: " + m.Method)
-		}
-		switch m.Method {
-		case "":
-			s.mu.Lock()
-			asker, ok := s.asked[string(m.ID)]
-			delete(s.asked, string(m.ID))
-			s.mu.Unlock()
-			if !ok {
-				s.fault("a response to what was not asked: " + string(m.ID))
-			} else if asker == nil {
-				continue
-			} else if m.Error != nil {
-				s.send(`{"jsonrpc":"2.0","id":%s,"result":{"error":%s}}`, asker, m.Error)
-			} else {
-				s.send(`{"jsonrpc":"2.0","id":%s,"result":%s}`, asker, m.Result)
-			}
-		case "initialize":
-			if initialized {
-				s.fault("a second initialize")
-			}
-			initialized = true
-			switch s.Initialize {
-			case "never":
-			case "refuse":
-				s.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"not in the mood"}}`, m.ID)
-			case "exit":
-				return s.Code
-			case "garbage":
-				io.WriteString(s.out, "Hello, I am a server.\r\nWhat can I do for you?\r\n\r\n")
-			default:
-				s.send(`{"jsonrpc":"2.0","id":%s,"result":{"capabilities":{}}}`, m.ID)
-			}
-		case "shutdown":
-			shut = true
-			switch s.Shutdown {
-			case "never":
-			case "refuse":
-				s.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"I would rather not"}}`, m.ID)
-			case "exit":
-				return s.Code
-			case "close":
-				if c, ok := s.out.(io.Closer); ok {
-					c.Close()
-				}
-			case "ask":
-				s.ask(m.ID)
-			case "half":
-				io.WriteString(s.out, "Content-Length: 100\r\n\r\n{\"jsonrpc\":")
-				return s.Code
-			default:
-				s.send(`{"jsonrpc":"2.0","id":%s,"result":null}`, m.ID)
-			}
-		case "exit":
-			if s.Exit == "ignore" {
-				continue
-			}
+		if s.handle(m) {
 			return s.Code
-		case "initialized", "$/cancelRequest", "note":
-		case "echo":
-			params := m.Params
-			if params == nil {
-				params = json.RawMessage("null")
-			}
-			s.send(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, params)
-		case "fail":
-			s.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32001,"message":"no luck","data":[1]}}`, m.ID)
-		case "never":
-		case "twice":
-			s.send(`{"jsonrpc":"2.0","id":%s,"result":1}`, m.ID)
-			s.send(`{"jsonrpc":"2.0","id":%s,"result":2}`, m.ID)
-		case "stray":
-			s.send(`{"jsonrpc":"2.0","id":99999,"result":2}`)
-		case "ask":
-			s.ask(m.ID)
-		case "notes":
-			n, _ := strconv.Atoi(string(m.Params))
-			for i := range n {
-				s.send(`{"jsonrpc":"2.0","method":"note","params":%d}`, i)
-			}
-			s.send(`{"jsonrpc":"2.0","id":%s,"result":null}`, m.ID)
-		case "flood":
-			n, _ := strconv.Atoi(string(m.Params))
-			for range n {
-				s.ask(nil)
-			}
-			s.send(`{"jsonrpc":"2.0","id":%s,"result":null}`, m.ID)
-		case "die":
-			return s.Code
-		case "half":
-			io.WriteString(s.out, "Content-Length: 100\r\n\r\n{\"jsonrpc\":")
-			return s.Code
-		case "garbage":
-			io.WriteString(s.out, "panic: runtime error\n\n")
-		case "header":
-			io.WriteString(s.out, "Content-Type: "+strings.Repeat("x", 9<<10)+"\r\n\r\n")
-		case "headers":
-			io.WriteString(s.out, strings.Repeat("Content-Type: x\r\n", 4<<10)+"\r\n")
-		case "negative":
-			io.WriteString(s.out, "Content-Length: -1\r\n\r\n")
-		case "huge":
-			io.WriteString(s.out, "Content-Length: 999999999999\r\n\r\n")
-		case "json":
-			s.send(`{"jsonrpc":`)
-		case "batch":
-			s.send(`[{"jsonrpc":"2.0","id":1,"result":1}]`)
-		default:
-			s.fault("an unknown method: " + m.Method)
 		}
 	}
 }
 
-// ask asks the client something, and answers asker, if there is one, with what it answers.
-func (s *Server) ask(asker json.RawMessage) {
+// handle answers a message and reports whether the server exits.
+func (s *Server) handle(m Message) (exit bool) {
+	switch {
+	case !s.initialized && m.Method != "initialize":
+		s.fault("before initialize: " + m.Method)
+	case s.shutdown && m.Method != "" && m.Method != "exit":
+		s.fault("after shutdown: " + m.Method)
+	}
+	switch m.Method {
+	case "":
+		s.handleResponse(m)
+	case "initialize":
+		return s.handleInitialize(m)
+	case "shutdown":
+		return s.handleShutdown(m)
+	case "exit":
+		return s.Exit != "ignore"
+	case "initialized", "$/cancelRequest", "note", "never":
+	case "die":
+		return true
+	case "half":
+		s.sendHalf()
+		return true
+	default:
+		if !s.answer(m) && !s.breakProtocol(m.Method) {
+			s.fault("an unknown method: " + m.Method)
+		}
+	}
+	return false
+}
+
+// handleResponse answers the client request for which a request of ours was sent.
+func (s *Server) handleResponse(m Message) {
+	s.mu.Lock()
+	delayed, ok := s.asked[string(m.ID)]
+	delete(s.asked, string(m.ID))
+	s.mu.Unlock()
+	switch {
+	case !ok:
+		s.fault("a response to a request that was not sent: " + string(m.ID))
+	case delayed == nil:
+	case m.Error != nil:
+		s.send(`{"jsonrpc":"2.0","id":%s,"result":{"error":%s}}`, delayed, m.Error)
+	default:
+		s.send(`{"jsonrpc":"2.0","id":%s,"result":%s}`, delayed, m.Result)
+	}
+}
+
+func (s *Server) handleInitialize(m Message) (exit bool) {
+	if s.initialized {
+		s.fault("a second initialize")
+	}
+	s.initialized = true
+	switch s.Initialize {
+	case "never":
+	case "refuse":
+		s.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"not in the mood"}}`, m.ID)
+	case "exit":
+		return true
+	case "garbage":
+		io.WriteString(s.out, "Hello, I am a server.\r\nWhat can I do for you?\r\n\r\n")
+	default:
+		s.send(`{"jsonrpc":"2.0","id":%s,"result":{"capabilities":{}}}`, m.ID)
+	}
+	return false
+}
+
+func (s *Server) handleShutdown(m Message) (exit bool) {
+	s.shutdown = true
+	switch s.Shutdown {
+	case "never":
+	case "refuse":
+		s.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"I would rather not"}}`, m.ID)
+	case "exit":
+		return true
+	case "close":
+		if c, ok := s.out.(io.Closer); ok {
+			c.Close()
+		}
+	case "ask":
+		s.ask(m.ID)
+	case "half":
+		s.sendHalf()
+		return true
+	default:
+		s.send(`{"jsonrpc":"2.0","id":%s,"result":null}`, m.ID)
+	}
+	return false
+}
+
+// answer answers a request with valid messages, and reports whether it knows the method.
+func (s *Server) answer(m Message) bool {
+	switch m.Method {
+	case "echo":
+		params := m.Params
+		if params == nil {
+			params = json.RawMessage("null")
+		}
+		s.send(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, params)
+	case "fail":
+		s.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32001,"message":"no luck","data":[1]}}`, m.ID)
+	case "twice":
+		s.send(`{"jsonrpc":"2.0","id":%s,"result":1}`, m.ID)
+		s.send(`{"jsonrpc":"2.0","id":%s,"result":2}`, m.ID)
+	case "stray":
+		s.send(`{"jsonrpc":"2.0","id":99999,"result":2}`)
+	case "ask":
+		s.ask(m.ID)
+	case "notes":
+		n, _ := strconv.Atoi(string(m.Params))
+		for i := range n {
+			s.send(`{"jsonrpc":"2.0","method":"note","params":%d}`, i)
+		}
+		s.send(`{"jsonrpc":"2.0","id":%s,"result":null}`, m.ID)
+	case "flood":
+		n, _ := strconv.Atoi(string(m.Params))
+		for range n {
+			s.ask(nil)
+		}
+		s.send(`{"jsonrpc":"2.0","id":%s,"result":null}`, m.ID)
+	default:
+		return false
+	}
+	return true
+}
+
+// breakProtocol sends something that is not a message, and reports whether it knows the method.
+func (s *Server) breakProtocol(method string) bool {
+	switch method {
+	case "garbage":
+		io.WriteString(s.out, "panic: runtime error\n\n")
+	case "header":
+		io.WriteString(s.out, "Content-Type: "+strings.Repeat("x", 9<<10)+"\r\n\r\n")
+	case "headers":
+		io.WriteString(s.out, strings.Repeat("Content-Type: x\r\n", 4<<10)+"\r\n")
+	case "negative":
+		io.WriteString(s.out, "Content-Length: -1\r\n\r\n")
+	case "huge":
+		io.WriteString(s.out, "Content-Length: 999999999999\r\n\r\n")
+	case "json":
+		s.send(`{"jsonrpc":`)
+	case "batch":
+		s.send(`[{"jsonrpc":"2.0","id":1,"result":1}]`)
+	default:
+		return false
+	}
+	return true
+}
+
+// ask sends a request to the client. If delayed is not nil, it is the id of a client request that is
+// answered with the client's response.
+func (s *Server) ask(delayed json.RawMessage) {
 	s.mu.Lock()
 	s.nextID++
 	id := `"q` + strconv.Itoa(s.nextID) + `"`
-	s.asked[id] = asker
+	s.asked[id] = delayed
 	s.mu.Unlock()
-	if asker == nil {
-		asker = json.RawMessage("null")
+	if delayed == nil {
+		delayed = json.RawMessage("null")
 	}
-	s.send(`{"jsonrpc":"2.0","id":%s,"method":"client/ask","params":{"for":%s}}`, id, asker)
+	s.send(`{"jsonrpc":"2.0","id":%s,"method":"client/ask","params":{"for":%s}}`, id, delayed)
 }
 
 func (s *Server) send(format string, args ...any) {
@@ -223,27 +269,31 @@ func (s *Server) send(format string, args ...any) {
 	fmt.Fprintf(s.out, "Content-Length: %d\r\n\r\n%s", len(body), body)
 }
 
+// sendHalf sends the beginning of a message.
+func (s *Server) sendHalf() { io.WriteString(s.out, "Content-Length: 100\r\n\r\n{\"jsonrpc\":") }
+
 func (s *Server) fault(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = append(s.faults, text)
 }
 
-// Faults returns what the client has done wrong.
+// Faults returns the client's violations of the protocol.
 func (s *Server) Faults() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.faults)
 }
 
-// Seen returns what has been received.
-func (s *Server) Seen() []Message {
+// Received returns all messages that the server has received.
+func (s *Server) Received() []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.seen)
+	return slices.Clone(s.received)
 }
 
-// read reads a message as strictly as it can: whoever interleaves two of them is found out.
+// read reads one message. It accepts nothing but a Content-Length header, so that interleaved
+// messages are detected.
 func read(r *bufio.Reader) (m Message, err error) {
 	if _, err := r.Peek(1); err != nil {
 		return m, err

@@ -1,11 +1,11 @@
-// Swansongvet finds mistakes in the use of package ctxshutdown; see package vet.
+// Swansongvet finds mistakes in the use of package ctxshutdown. Package vet describes the checks.
 //
-//	swansongvet ./...                                  looks
-//	swansongvet -fix ./...                             and mends what it safely can
-//	swansongvet help [analyzer]                        says what it looks for
-//	go vet -vettool=$(which swansongvet) ./...         the same under go vet, which remembers what it has seen
-//	go vet -vettool=$(which swansongvet) -softctx ./...        one check alone
-//	go vet -vettool=$(which swansongvet) -softctx=false ./...  all but one
+//	swansongvet ./...                                          report mistakes
+//	swansongvet -fix ./...                                     report them, and apply the suggested fixes
+//	swansongvet help [analyzer]                                describe the checks
+//	go vet -vettool=$(which swansongvet) ./...                 run under go vet, which caches the results
+//	go vet -vettool=$(which swansongvet) -softctx ./...        run one check
+//	go vet -vettool=$(which swansongvet) -softctx=false ./...  run all checks but one
 package main
 
 import (

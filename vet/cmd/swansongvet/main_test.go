@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The command as one installs it, under the go vet that is there.
-func TestUnderGoVet(t *testing.T) {
+// TestGoVet builds the command and runs it under the installed go vet.
+func TestGoVet(t *testing.T) {
 	tool := filepath.Join(t.TempDir(), "swansongvet")
 	if runtime.GOOS == "windows" {
 		tool += ".exe"
@@ -44,7 +44,7 @@ func TestUnderGoVet(t *testing.T) {
 		{"a scope of another package", "", "./lostguard/indirect", []string{"lostguard/indirect/indirect.go:7: the guard g is not released when the function returns at line 9"}},
 		{"one check", "-waitctx", "./lostscope/program", nil},
 		{"all but one", "-lostscope=false", "./lostscope/program", nil},
-		{"code that has never heard of ctxshutdown, however much it looks like it", "", "./nothing", nil},
+		{"similar code that does not depend on ctxshutdown", "", "./nothing", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			args := []string{c.pkg}
@@ -62,5 +62,5 @@ func TestUnderGoVet(t *testing.T) {
 	}
 }
 
-// finding takes apart file.go:line:column: message; what to do about it.
+// finding matches file.go:line:column: message; what to do.
 var finding = regexp.MustCompile(`(?m)^(?:\./)?(.+\.go:\d+):\d+: ([^;]+);`)

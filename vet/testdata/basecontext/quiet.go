@@ -19,7 +19,7 @@ func onTheHardTier(s *ctxshutdown.Swansong) []http.Server {
 	}
 }
 
-// What the function calls is not looked at.
+// The functions that the function calls are not checked.
 func belowWork(s *ctxshutdown.Swansong) context.Context {
 	f := func() context.Context { return s }
 	f()
@@ -37,7 +37,7 @@ func inside(s *ctxshutdown.Swansong) {
 	}
 }
 
-// An options struct of somebody's own may mean something else.
+// A field BaseContext of another type may have another meaning.
 type options struct {
 	BaseContext func(net.Listener) context.Context
 }

@@ -1,4 +1,4 @@
-// Package basecontext has servers whose requests the stop would cancel.
+// Package basecontext has servers whose requests the stop cancels.
 package basecontext
 
 import (
@@ -12,12 +12,12 @@ import (
 
 func theScope(s *ctxshutdown.Swansong) *http.Server {
 	return &http.Server{
-		BaseContext: func(net.Listener) context.Context { return s }, // want `the BaseContext of the server derives from s, whose stop would cancel every request in flight; return s.Work\(\), or set BaseContext to s.BaseContext`
+		BaseContext: func(net.Listener) context.Context { return s }, // want `the BaseContext of the server derives from s, whose stop cancels every request in flight; return s.Work\(\), or set BaseContext to s.BaseContext`
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if c == nil {
 				return ctx
 			}
-			return s // want `the ConnContext of the server derives from s, whose stop would cancel every request in flight; return s.Work\(\)$`
+			return s // want `the ConnContext of the server derives from s, whose stop cancels every request in flight; return s.Work\(\)$`
 		},
 	}
 }

@@ -288,7 +288,7 @@ func inAGoroutineOnAllPaths(s *ctxshutdown.Swansong, full bool) {
 	}()
 }
 
-// A function that somebody else may call, or not, or twice, ends the guard when it does.
+// A function that other code may call, once, twice or never, releases the guard.
 func byFunctions(s *ctxshutdown.Swansong, full bool, jobs chan func()) {
 	g := s.Guard()
 	jobs <- func() {
@@ -315,7 +315,7 @@ func byFunctions(s *ctxshutdown.Swansong, full bool, jobs chan func()) {
 	}()
 }
 
-// What a select calls, it calls before it chooses.
+// A select makes the calls in its cases before it chooses a case.
 func bySelect(s *ctxshutdown.Swansong, jobs chan job, calls chan func()) {
 	g := s.Guard()
 	select {
@@ -336,7 +336,7 @@ func bySelect(s *ctxshutdown.Swansong, jobs chan job, calls chan func()) {
 	}
 	k, ok := s.TryGuard()
 	select {
-	case _, ok = <-calls: // the path on which ok is another
+	case _, ok = <-calls: // on this path, ok has another meaning
 		k.Release()
 	default:
 		if !ok {

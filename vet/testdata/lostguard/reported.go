@@ -93,7 +93,7 @@ func inACase(s *ctxshutdown.Swansong, n int) error {
 	return nil
 }
 
-// The goroutine releases it, but the return before does not: a defer would release it under the hands of the goroutine.
+// The goroutine releases the guard, but the return before does not. A defer would release it while the goroutine works.
 func handedOverTooLate(s *ctxshutdown.Swansong) error {
 	g := s.Guard() // want `the guard g is not released when the function returns at line 100`
 	if err := work(); err != nil {
@@ -108,7 +108,7 @@ func handedOverTooLate(s *ctxshutdown.Swansong) error {
 
 func inALoop(s *ctxshutdown.Swansong, jobs []int) {
 	for range jobs {
-		g := s.Guard() // want `the guard g is not released when the loop comes back here`
+		g := s.Guard() // want `the guard g is not released when the loop repeats`
 		if work() != nil {
 			continue
 		}
@@ -118,7 +118,7 @@ func inALoop(s *ctxshutdown.Swansong, jobs []int) {
 
 func forEver(s *ctxshutdown.Swansong) {
 	for {
-		g, ok := s.TryGuard() // want `the guard g is not released when the loop comes back here`
+		g, ok := s.TryGuard() // want `the guard g is not released when the loop repeats`
 		if !ok {
 			return
 		}
@@ -134,7 +134,7 @@ func overwritten(s *ctxshutdown.Swansong) {
 	g.Release()
 }
 
-// What ok says belongs to the channel by then.
+// ok has the value from the channel here.
 func anotherOK(s *ctxshutdown.Swansong, jobs chan int) {
 	g, ok := s.TryGuard() // want `the guard g is not released when the function returns at line 145`
 	if !ok {
@@ -175,7 +175,7 @@ func aResult(s *ctxshutdown.Swansong) (g *ctxshutdown.Guard, err error) {
 }
 
 func discarded(s *ctxshutdown.Swansong) {
-	s.Guard() // want `the guard of Guard is discarded, so nothing can release it: keep it, and release it`
+	s.Guard() // want `the guard of Guard is discarded, so nothing can release it: assign it to a variable, and release it`
 	work()
 }
 
@@ -190,7 +190,7 @@ func discardedByName(s *ctxshutdown.Swansong) {
 }
 
 func discardedByTheWay(s *ctxshutdown.Swansong) {
-	s.TryGuard()                    // want `the guard of TryGuard is discarded, so nothing can release it: keep it, and release it; to ask whether a scope still runs, look at its Err`
+	s.TryGuard()                    // want `the guard of TryGuard is discarded, so nothing can release it: assign it to a variable, and release it; to find out whether a scope is running, call its Err`
 	use(s.Guard().Clone())          // want `the guard of Guard is discarded`
 	go s.Guard()                    // want `the guard of Guard is discarded`
 	defer s.Guard()                 // want `the guard of Guard is discarded`
@@ -227,7 +227,7 @@ func (s *server) handle() error {
 	return nil
 }
 
-// The return that the loop leads back to stands above, but the way there begins below.
+// The loop leads back to a return that is above the acquisition.
 func backToAReturn(s *ctxshutdown.Swansong, stop chan int) {
 	for {
 		select {
@@ -235,7 +235,7 @@ func backToAReturn(s *ctxshutdown.Swansong, stop chan int) {
 			return
 		default:
 		}
-		g := s.Guard() // want `the guard g is not released when the loop comes back here`
+		g := s.Guard() // want `the guard g is not released when the loop repeats`
 		if work() != nil {
 			continue
 		}
@@ -260,7 +260,7 @@ func switchedTheOtherWay(s *ctxshutdown.Swansong) {
 	}
 }
 
-// The goroutine has the guard, and is looked at as if it had acquired it.
+// The goroutine has the guard, and is checked as if it had acquired it.
 func inAGoroutineThatLeaves(s *ctxshutdown.Swansong, full bool) {
 	g, ok := s.TryGuard() // want `the guard g is not released when the function returns at line 271`
 	if !ok {
@@ -284,7 +284,7 @@ func inAGoroutineThatEnds(s *ctxshutdown.Swansong) {
 	}()
 }
 
-// Where there is no room for it, the guard is still there.
+// If the channel is full, the function still has the guard.
 func sentWhereThereIsRoom(s *ctxshutdown.Swansong, jobs chan job, calls chan func()) error {
 	g, ok := s.TryGuard() // want `the guard g is not released when the function returns at line 297`
 	if !ok {

@@ -87,11 +87,11 @@ func childrenPileUp(ctx context.Context, conns chan int) {
 	s := ctxshutdown.New(ctx)
 	defer s.Shutdown()
 	for range conns {
-		conn, _ := ctxshutdown.WithCancel(s) // want `the scope conn is not shut down when the loop comes back here`
+		conn, _ := ctxshutdown.WithCancel(s) // want `the scope conn is not shut down when the loop repeats`
 		run(conn)
 	}
 	for s.Err() == nil {
-		conn, _ := ctxshutdown.WithCancel(s) // want `the scope conn is not shut down when the loop comes back here`
+		conn, _ := ctxshutdown.WithCancel(s) // want `the scope conn is not shut down when the loop repeats`
 		run(conn)
 	}
 }
@@ -117,7 +117,7 @@ func discarded(ctx context.Context) {
 	_, _ = ctxshutdown.WithCancel(ctx) // want `the scope of WithCancel is discarded`
 }
 
-// Main is no func main.
+// A method Main is not func main.
 type program struct{}
 
 func (program) main() {

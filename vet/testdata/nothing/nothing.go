@@ -1,4 +1,4 @@
-// Package nothing does not know ctxshutdown, but has what looks like it.
+// Package nothing does not depend on ctxshutdown, but has similar code.
 package nothing
 
 import (

@@ -1,4 +1,4 @@
-// Package readme is what ../../README.md shows.
+// Package readme has the example of ../../README.md.
 package readme
 
 import (
@@ -18,7 +18,7 @@ type order struct{ id int }
 
 func (o order) check() error { return nil }
 
-// The page counts its lines from here.
+// The line numbers in README.md begin here.
 //
 //line readme.go:1
 func (srv *server) save(s *ctxshutdown.Swansong, o order) error {
@@ -29,7 +29,7 @@ func (srv *server) save(s *ctxshutdown.Swansong, o order) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	_, err := srv.db.ExecContext(s, insert, o.id) // softctx: ExecContext is cancelled when s is told to stop
+	_, err := srv.db.ExecContext(s, insert, o.id) // softctx: ExecContext is cancelled when s is stopped
 	g.Release()
 	return err
 }

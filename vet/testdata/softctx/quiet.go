@@ -49,7 +49,7 @@ func aParameter(ctx context.Context, s *ctxshutdown.Swansong, db *sql.DB) {
 	db.PingContext(ctx)
 }
 
-// A scope below Work is not stopped when the one above is.
+// A child of Work is not stopped when its parent is stopped.
 func belowWork(s *ctxshutdown.Swansong, db *sql.DB) {
 	conn, cancel := ctxshutdown.WithCancel(s.Work())
 	defer cancel()
@@ -126,7 +126,7 @@ func inAHandler(r *http.Request, db *sql.DB) {
 	db.PingContext(s.Work())
 }
 
-// By then, it is another request.
+// r is another request here.
 func ofRequests(r *http.Request, ctx context.Context, db *sql.DB) {
 	s, _ := ctxshutdown.FromContext(r.Context())
 	r = r.WithContext(ctx)

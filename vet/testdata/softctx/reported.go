@@ -1,4 +1,4 @@
-// Package softctx has guarded work that the stop would cancel.
+// Package softctx has guarded work that the stop cancels.
 package softctx
 
 import (
@@ -16,18 +16,18 @@ func use(any)     {}
 func aGuard(s *ctxshutdown.Swansong, db *sql.DB) error {
 	g := s.Guard()
 	defer g.Release()
-	_, err := db.ExecContext(s, "insert") // want `ExecContext is cancelled when s is told to stop, while a guard of it is held that is to see it through; pass s.Work\(\), or what derives from that`
+	_, err := db.ExecContext(s, "insert") // want `ExecContext is cancelled when s is stopped, although a guard promises to finish the work; pass s.Work\(\) or a context derived from it`
 	return err
 }
 
 func aTry(s *ctxshutdown.Swansong, db *sql.DB) error {
 	if g, ok := s.TryGuard(); ok {
 		defer g.Release()
-		tx, err := db.BeginTx(s, nil) // want `BeginTx is cancelled when s is told to stop`
+		tx, err := db.BeginTx(s, nil) // want `BeginTx is cancelled when s is stopped`
 		if err != nil {
 			return err
 		}
-		tx.QueryRowContext((s), "select") // want `QueryRowContext is cancelled when s is told to stop`
+		tx.QueryRowContext((s), "select") // want `QueryRowContext is cancelled when s is stopped`
 		return tx.Commit()
 	}
 	return nil
@@ -40,7 +40,7 @@ func derived(s *ctxshutdown.Swansong, db *sql.DB) error {
 	defer cancel()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	req, err := http.NewRequestWithContext(ctx, "GET", "http://localhost", nil) // want `NewRequestWithContext is cancelled when s is told to stop`
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://localhost", nil) // want `NewRequestWithContext is cancelled when s is stopped`
 	use(req)
 	return err
 }
@@ -52,18 +52,18 @@ func acquired(s *ctxshutdown.Swansong, db *sql.DB) error {
 		return context.Cause(ctx)
 	}
 	defer func() { g.Release() }()
-	return db.PingContext(ctx) // want `PingContext is cancelled when s is told to stop`
+	return db.PingContext(ctx) // want `PingContext is cancelled when s is stopped`
 }
 
 func ofAChild(s *ctxshutdown.Swansong, db *sql.DB) {
 	child, cancel := ctxshutdown.WithCancel(s)
 	defer cancel()
 	g := child.Guard()
-	db.PingContext(s)     // want `PingContext is cancelled when s is told to stop`
-	db.PingContext(child) // want `PingContext is cancelled when child is told to stop`
+	db.PingContext(s)     // want `PingContext is cancelled when s is stopped`
+	db.PingContext(child) // want `PingContext is cancelled when child is stopped`
 	g.Release()
 	p := s.Guard()
-	db.PingContext(child) // want `PingContext is cancelled when s is told to stop`
+	db.PingContext(child) // want `PingContext is cancelled when s is stopped`
 	p.Release()
 }
 
@@ -82,7 +82,7 @@ func inGo(s *ctxshutdown.Swansong, db *sql.DB) {
 		db.PingContext(s) // want `PingContext is cancelled`
 	})
 	ctxshutdown.Go(s, func(ctx context.Context) {
-		db.PingContext(ctx) // want `PingContext is cancelled when s is told to stop`
+		db.PingContext(ctx) // want `PingContext is cancelled when s is stopped`
 	})
 }
 
@@ -130,8 +130,8 @@ func (srv *server) handle(req *http.Request) {
 		return
 	}
 	defer g.Release()
-	srv.db.Exec(srv.app.scope, "insert", 1)       // want `Exec is cancelled when srv.app.scope is told to stop`
-	srv.client.Do(req.WithContext(srv.app.scope)) // want `WithContext is cancelled when srv.app.scope is told to stop`
+	srv.db.Exec(srv.app.scope, "insert", 1)       // want `Exec is cancelled when srv.app.scope is stopped`
+	srv.client.Do(req.WithContext(srv.app.scope)) // want `WithContext is cancelled when srv.app.scope is stopped`
 }
 
 func twoGuards(s, t *ctxshutdown.Swansong, db *sql.DB) {
@@ -155,18 +155,18 @@ func (e *embedding) handle() {
 		return
 	}
 	defer g.Release()
-	e.db.PingContext(e)          // want `PingContext is cancelled when e.Swansong is told to stop`
-	e.db.PingContext(e.Swansong) // want `PingContext is cancelled when e.Swansong is told to stop`
+	e.db.PingContext(e)          // want `PingContext is cancelled when e.Swansong is stopped`
+	e.db.PingContext(e.Swansong) // want `PingContext is cancelled when e.Swansong is stopped`
 	further := struct{ *embedding }{e}
 	h := further.Guard()
 	defer h.Release()
-	e.db.PingContext(further) // want `PingContext is cancelled when further.embedding.Swansong is told to stop`
+	e.db.PingContext(further) // want `PingContext is cancelled when further.embedding.Swansong is stopped`
 	e.Go(func(context.Context) {
 		e.db.PingContext(e) // want `PingContext is cancelled`
 	})
 }
 
-// The scope of the request, whatever it is, ends while its guard is held.
+// The scope of the request is stopped while its guard is held.
 func ofARequest(r *http.Request, db *sql.DB) {
 	s, ok := ctxshutdown.FromContext(r.Context())
 	if !ok {
@@ -177,7 +177,7 @@ func ofARequest(r *http.Request, db *sql.DB) {
 		return
 	}
 	defer g.Release()
-	db.PingContext(s) // want `PingContext is cancelled when s is told to stop, .*; pass s.Work\(\)`
+	db.PingContext(s) // want `PingContext is cancelled when s is stopped, .*; pass s.Work\(\)`
 }
 
 func ofAContext(ctx context.Context, db *sql.DB) {
@@ -188,6 +188,6 @@ func ofAContext(ctx context.Context, db *sql.DB) {
 		child, cancel := ctxshutdown.WithCancel(s)
 		defer cancel()
 		db.PingContext(work)
-		db.PingContext(child) // want `PingContext is cancelled when s is told to stop`
+		db.PingContext(child) // want `PingContext is cancelled when s is stopped`
 	})
 }

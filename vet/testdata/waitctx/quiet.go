@@ -20,7 +20,7 @@ func ofItsOwn(ctx context.Context, s *ctxshutdown.Swansong) error {
 	return done.Wait(limit)
 }
 
-// The context that a scope derives from is a good one as long as it lasts.
+// Wait may use the context from which the scope derives.
 func ofTheCaller(ctx context.Context) error {
 	s := ctxshutdown.New(ctx)
 	return s.Shutdown().Wait(ctx)

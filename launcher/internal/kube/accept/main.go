@@ -1,5 +1,5 @@
-// Accept asks a kube-apiserver whether it would take the Deployments in files: a dry run, with fields that it does not know
-// refused. The server runs in this process.
+// Accept asks a kube-apiserver whether it accepts the Deployments in files: it makes a dry run that
+// refuses unknown fields. The server runs in this process.
 //
 //	cd launcher/internal/kube && GOWORK=off go run ./accept ../../export/testdata/kubernetes/*.yaml
 package main
@@ -32,7 +32,7 @@ func main() {
 
 func run(files []string) error {
 	if len(files) == 0 {
-		return errors.New("name the files to be asked about")
+		return errors.New("no files; name the files with Deployments")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -48,16 +48,16 @@ func run(files []string) error {
 	var refused error
 	for _, name := range files {
 		if err := post(ctx, plane, name); err != nil {
-			fmt.Printf("%s: kube-apiserver %s refuses it: %v\n", name, kube.Version(), err)
-			refused = errors.New("not all were accepted")
+			fmt.Printf("%s: kube-apiserver %s refuses the file: %v\n", name, kube.Version(), err)
+			refused = errors.New("some files were refused")
 			continue
 		}
-		fmt.Printf("%s: kube-apiserver %s accepts it\n", name, kube.Version())
+		fmt.Printf("%s: kube-apiserver %s accepts the file\n", name, kube.Version())
 	}
 	return refused
 }
 
-// post sends a file as it is, since what is decoded here and encoded again would lose what is not known here.
+// post sends the file unchanged. Decoding and encoding it here would drop unknown fields.
 func post(ctx context.Context, plane *kube.ControlPlane, name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {

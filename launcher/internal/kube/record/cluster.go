@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// label says of every object which Deployment it belongs to.
+// label is the label of every object with the name of its Deployment.
 const label = "rollout"
 
-// A cluster is what there is, as the server tells it, by Deployment.
+// A cluster has the current objects of the server, by Deployment.
 type cluster struct {
 	mu  sync.Mutex
 	all map[string]*objects
@@ -27,23 +27,23 @@ type objects struct {
 	deployment *appsv1.Deployment
 	replicas   [2]*appsv1.ReplicaSet // old and new
 	pods       map[string]*corev1.Pod
-	scaled     []string // since they were last taken
+	scaled     []string // since the last event
 	changed    time.Time
 }
 
-// watch keeps up with the server until ctx is done.
+// watch follows the changes on the server until ctx is done.
 func watch(ctx context.Context, client *kubernetes.Clientset) *cluster {
 	c := &cluster{all: map[string]*objects{}}
 	shared := informers.NewSharedInformerFactory(client, 0)
 	on := func(i cache.SharedIndexInformer) {
 		i.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { c.see(o.(metav1.Object), false) },
-			UpdateFunc: func(_, o any) { c.see(o.(metav1.Object), false) },
+			AddFunc:    func(o any) { c.onChange(o.(metav1.Object), false) },
+			UpdateFunc: func(_, o any) { c.onChange(o.(metav1.Object), false) },
 			DeleteFunc: func(o any) {
 				if d, ok := o.(cache.DeletedFinalStateUnknown); ok {
 					o = d.Obj
 				}
-				c.see(o.(metav1.Object), true)
+				c.onChange(o.(metav1.Object), true)
 			},
 		})
 	}
@@ -55,7 +55,7 @@ func watch(ctx context.Context, client *kubernetes.Clientset) *cluster {
 	return c
 }
 
-func (c *cluster) see(o metav1.Object, gone bool) {
+func (c *cluster) onChange(o metav1.Object, gone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := c.of(o.GetLabels()[label])
@@ -76,7 +76,7 @@ func (c *cluster) see(o metav1.Object, gone bool) {
 	}
 }
 
-// of returns the objects of a Deployment; the caller holds mu.
+// of returns the objects of a Deployment. The caller holds mu.
 func (c *cluster) of(name string) *objects {
 	all := c.all[name]
 	if all == nil {
@@ -96,10 +96,11 @@ func versionOf(s corev1.PodSpec) int {
 	return 0
 }
 
-// proof is how long a pod has to have been ready where that matters. It never has been by itself: it says so.
-const proof = time.Hour
+// readyTime is how long a pod must have been ready to be available, if that is configured. Tests
+// set the time of its condition.
+const readyTime = time.Hour
 
-// healthOf returns what a pod counts as, and false if as nothing.
+// healthOf returns the health of a pod, and false if the pod does not count.
 func healthOf(p *corev1.Pod, minReady bool) (int, bool) {
 	switch {
 	case p.Status.Phase == corev1.PodFailed:
@@ -109,7 +110,7 @@ func healthOf(p *corev1.Pod, minReady bool) (int, bool) {
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			if minReady && time.Since(c.LastTransitionTime.Time) < proof {
+			if minReady && time.Since(c.LastTransitionTime.Time) < readyTime {
 				return fresh, true
 			}
 			return available, true
@@ -127,7 +128,8 @@ func (o *objects) counts() (n [2]counts) {
 	return n
 }
 
-// settled reports whether every controller has seen what there is and has said so, and has nothing left to do.
+// settled reports whether every controller has observed the current objects, and has nothing left
+// to do.
 func (o *objects) settled() bool {
 	d := o.deployment
 	if d == nil || d.Status.ObservedGeneration != d.Generation || o.replicas[versionOf(d.Spec.Template.Spec)] == nil {

@@ -1,10 +1,11 @@
-// Record rolls Deployments of every small size by the controllers of Kubernetes, and writes down what these decide. Package
-// roll replays it.
+// Record rolls Deployments of every small size with the controllers of Kubernetes, and records
+// their decisions. Package roll replays them.
 //
 //	cd launcher/internal/kube && GOWORK=off go run ./record -out ../roll/testdata/kubernetes.jsonl
 //
-// It is the kubelet: a pod becomes ready, crashes or ends when it says so. It does one such thing at a time and waits until
-// the controllers have nothing more to do, so that each decision belongs to one state.
+// The program acts as the kubelet: it makes pods become ready, crash and end. It makes one event
+// happen at a time, and waits until the controllers are idle again, so that each decision belongs
+// to one state.
 package main
 
 import (
@@ -23,7 +24,7 @@ import (
 func main() {
 	out := flag.String("out", "kubernetes.jsonl", "file to write, a trace in each line")
 	largest := flag.Int("desired", 6, "largest number of replicas")
-	parallel := flag.Int("parallel", 24, "rolls at the same time")
+	parallel := flag.Int("parallel", 24, "number of concurrent rolls")
 	flag.Parse()
 	stderr, err := kube.Quiet()
 	if err != nil {

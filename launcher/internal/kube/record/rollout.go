@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// quiet is how long nothing may have changed for a state to count. That the controllers say that they have seen everything is
-// asked for as well; this is for what one of them is about to do because of it.
+// quiet is how long all objects must stay unchanged before a state is recorded. A controller that
+// has observed all objects can still be about to change one, and this time lets it do so.
 const quiet = 400 * time.Millisecond
 
 // A rollout is a trace that is being recorded.
@@ -40,16 +40,16 @@ func (r *rollout) run(ctx context.Context) error {
 		return err
 	}
 	for range r.Desired {
-		if err := r.happens(ctx, "ready old"); err != nil {
+		if err := r.do(ctx, "ready old"); err != nil {
 			return err
 		}
 		if r.MinReady {
-			if err := r.happens(ctx, "prove old"); err != nil {
+			if err := r.do(ctx, "prove old"); err != nil {
 				return err
 			}
 		}
 	}
-	if err := r.happens(ctx, "update"); err != nil {
+	if err := r.do(ctx, "update"); err != nil {
 		return err
 	}
 	r.Steps = r.Steps[len(r.Steps)-1:]
@@ -63,7 +63,7 @@ func (r *rollout) run(ctx context.Context) error {
 	for len(r.Steps) < 200 {
 		if len(r.Steps) == undoAt {
 			target = 0
-			if err := r.happens(ctx, "undo"); err != nil {
+			if err := r.do(ctx, "undo"); err != nil {
 				return err
 			}
 			continue
@@ -74,16 +74,16 @@ func (r *rollout) run(ctx context.Context) error {
 		}
 		event := r.choose(n, &crashes)
 		if event == "" {
-			return fmt.Errorf("nothing can happen any more: %v", n)
+			return fmt.Errorf("no event is possible: %v", n)
 		}
-		if err := r.happens(ctx, event); err != nil {
+		if err := r.do(ctx, event); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("no end after %d steps", len(r.Steps))
 }
 
-// choose returns what happens next.
+// choose returns the next event.
 func (r *rollout) choose(n [2]counts, crashes *int) string {
 	var ends, readies, crashables []string
 	for v, name := range names {
@@ -119,8 +119,8 @@ func (r *rollout) choose(n [2]counts, crashes *int) string {
 	return of(append(ends, readies...))
 }
 
-// happens makes something happen, and waits until the controllers are done with it.
-func (r *rollout) happens(ctx context.Context, event string) error {
+// do makes an event happen, and waits until the controllers are idle again.
+func (r *rollout) do(ctx context.Context, event string) error {
 	r.seen.mu.Lock()
 	r.seen.of(r.name()).scaled = nil
 	r.seen.mu.Unlock()
@@ -135,7 +135,7 @@ func (r *rollout) happens(ctx context.Context, event string) error {
 	case "ready":
 		err = pod(starting, func(p *corev1.Pod) error { return r.status(ctx, p, corev1.PodRunning, true, 0) })
 	case "prove":
-		err = pod(fresh, func(p *corev1.Pod) error { return r.status(ctx, p, corev1.PodRunning, true, 2*proof) })
+		err = pod(fresh, func(p *corev1.Pod) error { return r.status(ctx, p, corev1.PodRunning, true, 2*readyTime) })
 	case "relapse":
 		err = pod(fresh, func(p *corev1.Pod) error { return r.crash(ctx, p) })
 	case "crash":
@@ -149,8 +149,8 @@ func (r *rollout) happens(ctx context.Context, event string) error {
 	return r.settle(ctx, event)
 }
 
-// crash has a pod crash in one of two ways: its container does and is started again, or it fails as a whole, and the
-// ReplicaSet starts another one. Either way one that starts is where it was.
+// crash makes a pod crash in one of two ways: its container is started again, or the pod fails as a
+// whole, and the ReplicaSet starts another one. Either way a starting pod takes its place.
 func (r *rollout) crash(ctx context.Context, p *corev1.Pod) error {
 	if r.random.IntN(2) == 0 {
 		return r.status(ctx, p, corev1.PodRunning, false, 0)
@@ -165,7 +165,7 @@ func (r *rollout) deployment() *appsv1.Deployment {
 	labels := map[string]string{label: r.name()}
 	minReady := int32(0)
 	if r.MinReady {
-		minReady = int32(proof / time.Second)
+		minReady = int32(readyTime / time.Second)
 	}
 	surge, unavailable := intstr.FromInt32(r.Surge), intstr.FromInt32(r.Unavailable)
 	return &appsv1.Deployment{
@@ -174,7 +174,7 @@ func (r *rollout) deployment() *appsv1.Deployment {
 			Replicas:                &r.Desired,
 			MinReadySeconds:         minReady,
 			Selector:                &metav1.LabelSelector{MatchLabels: labels},
-			ProgressDeadlineSeconds: new(int32(2 * proof / time.Second)),
+			ProgressDeadlineSeconds: new(int32(2 * readyTime / time.Second)),
 			Strategy: appsv1.DeploymentStrategy{
 				Type:          appsv1.RollingUpdateDeploymentStrategyType,
 				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &unavailable},
@@ -182,7 +182,7 @@ func (r *rollout) deployment() *appsv1.Deployment {
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					NodeName:   "node", // one that is on none would be gone as soon as it is to terminate
+					NodeName:   "node", // without a node, a pod would be deleted at once and would not terminate first
 					Containers: []corev1.Container{{Name: "container", Image: names[0]}},
 				},
 			},
@@ -199,7 +199,7 @@ func (r *rollout) image(ctx context.Context, image string) error {
 	return r.until(ctx, func(o *objects) bool { return o.deployment.Generation >= d.Generation })
 }
 
-// pod does something to one of the pods of a version that are like that.
+// pod calls do with one of the pods that have this version and health.
 func (r *rollout) pod(ctx context.Context, version string, health int, do func(*corev1.Pod) error) error {
 	r.seen.mu.Lock()
 	var some []*corev1.Pod
@@ -210,7 +210,7 @@ func (r *rollout) pod(ctx context.Context, version string, health int, do func(*
 	}
 	r.seen.mu.Unlock()
 	if len(some) == 0 {
-		return fmt.Errorf("there is no such pod")
+		return fmt.Errorf("no such pod")
 	}
 	slices.SortFunc(some, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return do(some[r.random.IntN(len(some))])
@@ -241,7 +241,7 @@ func (r *rollout) remove(ctx context.Context, p *corev1.Pod) error {
 	return r.until(ctx, func(o *objects) bool { return o.pods[p.Name] == nil })
 }
 
-// settle waits until the controllers have nothing more to do, and writes down what they have done.
+// settle waits until the controllers are idle, and records what they have done.
 func (r *rollout) settle(ctx context.Context, event string) error {
 	return r.until(ctx, func(o *objects) bool {
 		if !o.settled() || time.Since(o.changed) < quiet {
@@ -265,7 +265,7 @@ func (r *rollout) until(ctx context.Context, f func(*objects) bool) error {
 		case ok:
 			return nil
 		case time.Now().After(late):
-			return fmt.Errorf("the controllers do not come to rest: %v", now)
+			return fmt.Errorf("the controllers did not become idle: %v", now)
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}

@@ -1,25 +1,26 @@
 package main
 
-// A trace is a roll of a Deployment, whose replicas were all ready before. Its old ones are those of the template that it
-// had then, its new ones those of the one it has been given.
+// A trace is a roll of a Deployment whose replicas were all ready before. Old replicas have the
+// template from before the roll, new ones the template that it rolls to.
 type trace struct {
 	Version     string `json:"version"` // of Kubernetes
 	Desired     int32  `json:"desired"`
 	Surge       int32  `json:"maxSurge"`
 	Unavailable int32  `json:"maxUnavailable"`
-	MinReady    bool   `json:"minReady,omitempty"` // whether one that is ready has to stay so to be available
+	MinReady    bool   `json:"minReady,omitempty"` // whether a replica must stay ready for some time to be available
 	Life        life   `json:"life"`
 	Steps       []step `json:"steps"`
 }
 
-// A step is something that has happened, and what the controllers have made of it.
+// A step is an event, and the decisions of the controllers that followed.
 type step struct {
 	Event string    `json:"event"`           // "update", "undo"; "ready", "prove", "relapse" before that, "crash", "end" of "old" or "new"
-	Scale []string  `json:"scale,omitempty"` // decisions, in order: how many old or new ones there shall be
-	Then  [2]counts `json:"then"`            // old and new, when nothing more happens
+	Scale []string  `json:"scale,omitempty"` // decisions in order: the number of old or new replicas
+	Then  [2]counts `json:"then"`            // old and new, when the controllers are idle again
 }
 
-// A counts is how many pods are starting, ready for too short a time, available, and terminating.
+// A counts has the numbers of pods that are starting, ready for too short a time, available, and
+// terminating.
 type counts [4]int
 
 const (
@@ -34,13 +35,13 @@ type life string
 
 const (
 	prompt   life = "prompt"   // they end at once, and become ready one after the other
-	slow     life = "slow"     // they end when nothing else is left to happen
-	crashing life = "crashing" // some crash when they are ready, some are late to be, and all comes in any order
-	proving  life = "proving"  // as crashing; and none is available as soon as it is ready
-	undo     life = "undo"     // as crashing; and at some time the Deployment is given its old template back
+	slow     life = "slow"     // they end when no other event is possible
+	crashing life = "crashing" // some crash after becoming ready, some become ready late, and events come in any order
+	proving  life = "proving"  // like crashing, and no pod is available as soon as it is ready
+	undo     life = "undo"     // like crashing, and at some time the Deployment gets its old template back
 )
 
-// grid is every small Deployment, in every life.
+// grid returns traces for every small Deployment and every life.
 func grid(version string, largest int) (all []*trace) {
 	for desired := range int32(largest + 1) {
 		for surge := range int32(4) {

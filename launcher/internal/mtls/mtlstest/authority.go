@@ -24,7 +24,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// New returns an authority that nobody else has heard of.
+// New returns a new authority, which no other test trusts.
 func New(t *testing.T) *Authority {
 	t.Helper()
 	a := &Authority{key: newKey(t)}
@@ -43,7 +43,8 @@ func New(t *testing.T) *Authority {
 	return a
 }
 
-// Issue writes a certificate of that name, its key, and the authority, into a directory of their own.
+// Issue writes a certificate with this name, its key, and the certificate of the authority, into a
+// directory of their own.
 func (a *Authority) Issue(t *testing.T, name string) mtls.Files {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,7 +53,7 @@ func (a *Authority) Issue(t *testing.T, name string) mtls.Files {
 	return f
 }
 
-// Reissue writes new ones to the same files, which are valid until then.
+// Reissue replaces the files by new ones. The certificate is valid until the given time.
 func (a *Authority) Reissue(t *testing.T, f mtls.Files, name string, until time.Time) {
 	t.Helper()
 	key := newKey(t)
@@ -72,7 +73,7 @@ func (a *Authority) Reissue(t *testing.T, f mtls.Files, name string, until time.
 	write(t, f.CA, 0o644, text("CERTIFICATE", a.cert.Raw))
 }
 
-// PrivateKey returns the text of a key that fits no certificate.
+// PrivateKey returns the text of a key that matches no certificate.
 func (a *Authority) PrivateKey(t *testing.T) []byte {
 	t.Helper()
 	return keyText(t, newKey(t))

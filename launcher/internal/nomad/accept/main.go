@@ -1,7 +1,8 @@
-// Accept asks the code of Nomad's server whether it would take the jobs in files: it fills in what is not given and looks for
-// what is wrong, as the server does when a job is registered. No server runs.
+// Accept checks with the code of Nomad's server whether it accepts the jobs in files: it fills in
+// defaults and validates, as the server does when a job is registered. No server runs.
 //
-// A module of its own, and not in go.work: Nomad requires much, in versions that would become those of others here.
+// It is a module of its own, and not in go.work, because Nomad's dependencies would determine the
+// versions of shared dependencies of the other modules.
 //
 //	cd launcher/internal/nomad && GOWORK=off go run ./accept ../../export/testdata/nomad/*.json
 package main
@@ -29,16 +30,16 @@ func main() {
 
 func run(files []string) error {
 	if len(files) == 0 {
-		return errors.New("name the files to be asked about")
+		return errors.New("no job files given; pass their paths as arguments")
 	}
 	var refused error
 	for _, name := range files {
 		if err := validate(name); err != nil {
-			fmt.Printf("%s: Nomad %s refuses it: %v\n", name, version(), err)
-			refused = errors.New("not all were accepted")
+			fmt.Printf("%s: Nomad %s refuses the file: %v\n", name, version(), err)
+			refused = errors.New("some files were refused")
 			continue
 		}
-		fmt.Printf("%s: Nomad %s accepts it\n", name, version())
+		fmt.Printf("%s: Nomad %s accepts the file\n", name, version())
 	}
 	return refused
 }
@@ -49,12 +50,13 @@ func validate(name string) error {
 		return err
 	}
 	var file struct{ Job *api.Job }
-	if err := strictly(text, &file); err != nil {
+	if err := decodeStrictly(text, &file); err != nil {
 		return err
 	}
 	file.Job.Canonicalize()
-	// What the API has and what the server keeps have the same names, apart from settings that are not used any more. The
-	// server copies field by field, in a package that brings most of Nomad with it.
+	// The types of the API and of the server have the same field names, apart from obsolete
+	// settings. The server itself copies field by field, in a package that depends on most of
+	// Nomad.
 	if text, err = json.Marshal(file.Job); err != nil {
 		return err
 	}
@@ -66,7 +68,7 @@ func validate(name string) error {
 	return errors.Join(job.Validate(), job.Warnings())
 }
 
-func strictly(text []byte, to any) error {
+func decodeStrictly(text []byte, to any) error {
 	in := json.NewDecoder(bytes.NewReader(text))
 	in.DisallowUnknownFields()
 	return in.Decode(to)

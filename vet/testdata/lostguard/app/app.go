@@ -1,4 +1,4 @@
-// Package app gives a scope to others.
+// Package app provides a scope to other packages.
 package app
 
 import "github.com/swansong-go/swansong/ctxshutdown"

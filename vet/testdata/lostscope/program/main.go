@@ -1,4 +1,4 @@
-// Program is a program: what is left when it returns ends with it.
+// Program is a program: when it returns, its scopes end with the process.
 package main
 
 import (

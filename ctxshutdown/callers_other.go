@@ -1,7 +1,0 @@
-//go:build !amd64 && !arm64
-
-package ctxshutdown
-
-import "runtime"
-
-func (at *site) fill() { runtime.Callers(4, at[:]) }

@@ -1,0 +1,128 @@
+package graceful
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/refusal"
+)
+
+// notifyTimeout is the longest time for which Run waits at its end for watchers and for the last
+// output. A logger or a terminal can block these.
+const notifyTimeout = time.Second
+
+// finish updates the counters, notifies watchers, and returns the error of Run.
+func (r *run) finish(progress *progressLine) error {
+	now := r.current()
+	if r.result != nil {
+		if err, ok := r.handover.close(); ok {
+			r.recordResult(err)
+		} // otherwise f is still running, and its guard is reported as abandoned
+	}
+	failure := r.failure
+	if now.outcome == cutShort && refusal.Is(failure, context.Cause(r.scope.Work())) {
+		failure = nil // if f only returns the cause of Force, that is not a failure
+	}
+	if err := r.hooks.close(); err != nil {
+		failure = errors.Join(failure, err)
+	}
+	guards := func(e *ctxshutdown.DrainError) int {
+		if e == nil {
+			return 0
+		}
+		return e.Report.Count()
+	}
+	countRun(now.outcome, r.scope, guards(r.atForce), guards(r.atExit), now.Since.Sub(now.stopped))
+
+	err := failure
+	switch now.outcome {
+	case cutShort:
+		err = &ForcedError{r.atForce, failure}
+	case abandoned:
+		err = &AbandonedError{r.atExit, failure}
+	}
+	r.flushOutput(progress, err)
+	var p *PanicError
+	if errors.As(failure, &p) {
+		r.takePanic()
+		panic(p)
+	}
+	if p := r.takePanic(); p != nil {
+		panic(p)
+	}
+	return err
+}
+
+// flushOutput prints the abandoned guards and waits until all watchers have received the last
+// status. It waits for at most notifyTimeout, since a terminal may be stopped, or a log may be on a
+// disk that hangs.
+func (r *run) flushOutput(progress *progressLine, err error) {
+	flushed := make(chan struct{})
+	cancelled := make(chan struct{})
+	go func() {
+		defer close(flushed)
+		progress.stop()
+		if left, ok := err.(*AbandonedError); ok {
+			r.print(formatAbandoned(left))
+		}
+		r.mu.Lock()
+		watchers := slices.Clone(r.watchers)
+		r.mu.Unlock()
+		for _, w := range watchers {
+			select {
+			case <-w.flushed():
+			case <-cancelled:
+			}
+		}
+	}()
+	timer := time.NewTimer(notifyTimeout)
+	defer timer.Stop()
+	select {
+	case <-flushed:
+	case <-timer.C:
+		close(cancelled)
+	}
+}
+
+// print writes to the output that the user has configured, whose Write method may panic.
+func (r *run) print(text string) {
+	done := make(chan struct{})
+	go catchPanic(func() error {
+		io.WriteString(r.config.output, text)
+		return nil
+	}, func(err error) {
+		defer close(done)
+		if err != nil {
+			r.fail(err)
+		}
+	})
+	<-done
+}
+
+// formatAbandoned formats the guards of an AbandonedError: one line for each group of guards, and
+// then the stacks.
+func formatAbandoned(e *AbandonedError) string {
+	var b strings.Builder
+	traced := false
+	fmt.Fprintf(&b, "graceful: abandoned (%s), with %d held:\n", withoutPrefix(e.Cause), e.Report.Count())
+	for _, g := range e.Report.Entries() {
+		fmt.Fprintf(&b, "\t%s ×%d", cmp.Or(g.Path, "(unnamed)"), g.Count)
+		if g.Site != "" {
+			traced = true
+			fmt.Fprintf(&b, " at %s for %v", g.Site, g.Oldest.Round(time.Millisecond))
+		}
+		b.WriteByte('\n')
+	}
+	if !traced {
+		b.WriteString("\tSet CTXSHUTDOWN_TRACE=1 to see where they were acquired, for how long they are held, and their stacks.\n")
+	}
+	b.WriteString(e.Stacks)
+	return b.String()
+}

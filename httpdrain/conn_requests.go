@@ -1,0 +1,174 @@
+package httpdrain
+
+import (
+	"net/http"
+	"time"
+)
+
+// beginHandler records that the handler of request q is about to run.
+func (c *conn) beginHandler(q *request) {
+	c.mu.Lock()
+	c.forgetAnswered()
+	q.next = c.requests
+	c.requests = q
+	c.stepUnlock(connEvent{kind: eventHandlerStart})
+}
+
+// endHandler records that the handler of request q has returned. The response might not be written
+// completely yet: the server might still read the rest of the request's body, or the client might
+// be slow to read.
+//
+// On HTTP/1, the server reports when the response has been written. On HTTP/2 it does not if there
+// are other requests on the connection. That matters only if one of them is a stream of Debug: when
+// only such streams are left, the drain closes the connection. In this case a goroutine waits until
+// the response to q has been written.
+func (c *conn) endHandler(q *request) {
+	c.mu.Lock()
+	if c.state.http2 && c.state.streams > 0 && !q.isStream {
+		if w, ok := q.ResponseWriter.(interface{ CloseNotify() <-chan bool }); ok {
+			c.mu.Unlock()
+			buffered := w.CloseNotify() // called here because it panics after ServeHTTP has returned
+			g := c.scope.Guard()
+			go func() {
+				<-buffered
+				c.waitForFlush()
+				g.Release()
+				c.mu.Lock()
+				c.removeUnlock(q)
+			}()
+			return
+		}
+	}
+	c.removeUnlock(q)
+}
+
+// A writeProgress counts the writes on an HTTP/2 connection that has a stream of Debug.
+type writeProgress struct {
+	underWay int
+	bytes    int64         // number of bytes in completed writes
+	ended    chan struct{} // closed when a write ends; nil while no goroutine waits for one
+}
+
+const (
+	// flushDelay is the time in which the server begins to write the content of its buffer.
+	// waitForFlush sleeps for that time in waitSteps parts, for the reason given at waitSteps.
+	flushDelay = 100 * time.Millisecond
+	// flushSize is larger than the server's buffer and the overhead of TLS together. After so many
+	// more bytes, the content of the buffer has been written.
+	flushSize = 8 << 10
+)
+
+// waitForFlush blocks until the server has written the content of its buffer to the socket. The
+// server writes without a pause, but a write blocks while the socket is full, and with TLS one
+// buffer may take several writes.
+func (c *conn) waitForFlush() {
+	c.mu.Lock()
+	enough := c.writes.bytes + flushSize
+	c.mu.Unlock()
+	for {
+		for range waitSteps {
+			time.Sleep(flushDelay / waitSteps)
+		}
+		c.mu.Lock()
+		if c.writes.underWay == 0 || c.writes.bytes >= enough {
+			c.mu.Unlock()
+			return
+		}
+		if c.writes.ended == nil {
+			c.writes.ended = make(chan struct{})
+		}
+		ended := c.writes.ended
+		c.mu.Unlock()
+		<-ended
+	}
+}
+
+// beginWrite is called before each write to the socket. It reports whether endWrite must count the
+// write.
+func (c *conn) beginWrite() (counted bool) {
+	c.mu.Lock()
+	if counted = c.state.http2 && c.state.streams > 0; counted {
+		c.writes.underWay++
+	}
+	c.stepUnlock(connEvent{kind: eventWrite})
+	return counted
+}
+
+// endWrite is called after n bytes were written. counted is what beginWrite returned.
+func (c *conn) endWrite(counted bool, n int64) {
+	if !counted {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes.underWay--
+	c.writes.bytes += n
+	if c.writes.ended != nil {
+		close(c.writes.ended)
+		c.writes.ended = nil
+	}
+}
+
+// removeUnlock records that the drain need not wait for the handler of request q any more. It
+// removes q from the list of requests, unless q still describes the connection (see keepsRequest).
+// The caller holds c.mu; removeUnlock unlocks it.
+func (c *conn) removeUnlock(q *request) {
+	isStream := q.isStream
+	q.isStream = false
+	if !c.state.keepsRequest() {
+		p := &c.requests
+		for *p != q {
+			p = &(*p).next
+		}
+		*p = q.next
+	}
+	c.stepUnlock(connEvent{kind: eventHandlerEnd, stream: isStream})
+}
+
+// forgetAnswered removes the last request from the list if its handler has returned and the
+// connection is not hijacked. It is called when the response has been written. The caller holds
+// c.mu.
+func (c *conn) forgetAnswered() {
+	if c.state.handlers == 0 && !c.state.hijacked {
+		c.requests = nil
+	}
+}
+
+// excludeFromDrain makes the drain not wait for the request that w answers, and makes that request
+// the last one on its connection. The handler of the request calls excludeFromDrain. The request's
+// guard is still released when the handler returns, at the latest because the drain closes the
+// connection.
+//
+// If middleware hides the request and several handlers are running, excludeFromDrain does nothing,
+// because it cannot tell which of the handlers has called it.
+func (c *conn) excludeFromDrain(w http.ResponseWriter) {
+	q := requestOf(w)
+	c.mu.Lock()
+	if q == nil || q.conn != c {
+		q = c.onlyRequest()
+	}
+	if q == nil {
+		c.mu.Unlock()
+		return
+	}
+	if q.isStream {
+		c.mu.Unlock()
+	} else {
+		q.isStream = true
+		c.stepUnlock(connEvent{kind: eventStream})
+	}
+	q.sayLast()
+}
+
+// onlyRequest returns the running request that is not a stream of Debug. It returns nil if there
+// are several or none. The caller holds c.mu.
+func (c *conn) onlyRequest() *request {
+	if c.state.handlers != c.state.streams+1 {
+		return nil
+	}
+	q := c.requests
+	for q.isStream {
+		q = q.next
+	}
+	return q
+}

@@ -1,0 +1,347 @@
+package httpdrain
+
+import "time"
+
+// headerTimeout is how long a client may pause in the middle of a request's header while the server
+// drains. Without the limit, a client that sends half a header would delay the drain until Force.
+// The drain does not close the connection of a client that keeps sending, however slowly, because
+// the request may become complete.
+const headerTimeout = 2 * time.Second
+
+// waitSteps is the number of timers, one after another, with which the drain measures how long a
+// connection has been quiet. A single timer would be wrong if the process is suspended, or starved
+// on a busy machine, for longer than the linger: the timer would expire before the process has read
+// what arrived meanwhile. With several timers, a suspension counts as one step at most.
+const waitSteps = 5
+
+// endReadsInterval is how long the drain waits for the server to close a connection whose read the
+// drain has ended. Then the drain ends the read again, because the server might have lifted the
+// read deadline.
+const endReadsInterval = 100 * time.Millisecond
+
+// A phase is what the server is doing with a connection.
+type phase uint8
+
+const (
+	phaseReading  phase = iota // waiting for a request, or reading its header
+	phaseServing               // from the end of a request's header until the response is written
+	phaseHijacked              // after Hijack, until the handler closes the connection
+	phaseClosed
+)
+
+// A connState decides what becomes of a connection. It is a state machine without side effects:
+// step takes an event and returns the actions that conn is to carry out. It uses no clock, no
+// lock and no socket.
+//
+//	          header complete            Hijack
+//	reading ──────────────────▶ serving ─────────▶ hijacked
+//	   ▲ │                        │  │                │
+//	   │ │     response written   │  │                │ closed by the hijacker, or by Force
+//	   └─┼────────────────────────┘  │                │
+//	     └───────────────────────────┴────────────────┴────▶ closed
+//
+// What the drain does in each phase:
+//
+//	reading, no byte of a request   ends the connection after the linger; on HTTP/2 it sends a
+//	                                GOAWAY first, and waits for another linger
+//	reading, part of a header       ends it when the client has paused for headerTimeout
+//	serving                         waits; the response says Connection: close
+//	hijacked                        waits; the handler learns of the stop from its scope
+//	closed                          waits for handlers of HTTP/2 that still run
+//
+// The server's own states ([http.ConnState]) do not suffice: for the server, a connection is idle
+// until the header of a request is complete. So connState watches the bytes. On HTTP/1, a request
+// has begun if bytes were read after the last write. Under TLS the bytes are encrypted, but after
+// the handshake the same rule holds. On HTTP/2 it does not, because frames are exchanged without a
+// request. There only the number of requests counts, and a GOAWAY makes the client repeat a
+// request that the server did not accept.
+type connState struct {
+	linger time.Duration // how long the drain keeps a quiet connection; constant
+
+	phase    phase
+	hijacked bool // set by Hijack, and still set after the connection is closed
+	http2    bool // set before the first frame is read
+	preface  bool // the server has read the client's HTTP/2 connection preface
+	handlers int  // number of running handlers
+	streams  int  // handlers that serve a stream of Debug, for which the drain does not wait
+	role     role // how the drain counts the connection
+
+	unanswered      bool      // the server has read bytes of a request since it last wrote
+	unansweredSince time.Time // when the drain first saw unanswered bytes; zero before that
+	inHandshake     bool      // the connection uses TLS and has had no request yet
+	handshake       handshake
+
+	draining         bool
+	due              time.Time     // when the timer fires; zero if the timer is stopped
+	interval         time.Duration // duration of the timer
+	intervals        int           // number of timers that must still expire before the connection is ended
+	readsEnded       bool          // the drain has ended the server's read by a deadline in the past
+	incompleteSince  time.Time     // when the header began that was incomplete at endReads; else zero
+	closeAnnounced   bool          // a response says Connection: close, or a GOAWAY was requested
+	canSendGoAway    bool          // false if the user's own TLSNextProto function serves HTTP/2
+	wrote            bool          // the server has written; reset when httpdrain requests a GOAWAY
+	hasResponseGuard bool          // a guard is held until the response is written
+}
+
+// A role says how the drain counts a connection.
+type role uint8
+
+const (
+	roleServed   role = iota // the drain waits for the server to close it
+	roleHijacked             // the drain waits for the hijacker to close it
+	roleStream               // only streams of Debug are left on it; the drain closes it last
+	roleGone                 // closed, and no handler is running
+)
+
+type connEventKind uint8
+
+const (
+	eventDrain         connEventKind = iota // the server has begun to drain
+	eventNew                                // http.StateNew
+	eventActive                             // http.StateActive
+	eventIdle                               // http.StateIdle
+	eventHijack                             // http.StateHijacked
+	eventClose                              // http.StateClosed
+	eventHijackerClose                      // the hijacker or the drain has closed the connection
+	eventHTTP2                              // the connection will speak HTTP/2
+	eventRead                               // the server has read data
+	eventUnread                             // the socket has data, although the drain has ended the read
+	eventWrite                              // the server is about to write
+	eventHandlerStart                       // a handler is about to run
+	eventHandlerEnd                         // a handler has returned
+	eventStream                             // a handler has begun to serve a stream of Debug
+	eventLastResponse                       // a response will say Connection: close
+	eventTimer                              // the timer has fired
+	eventListed                             // the incomplete header has been added to the CutError
+)
+
+// A connEvent is something that happened to a connection.
+type connEvent struct {
+	kind          connEventKind
+	now           time.Time // the time of the event; zero unless the server drains
+	data          []byte    // for eventRead
+	canSendGoAway bool      // for eventHTTP2
+	stream        bool      // for eventHandlerEnd: the handler served a stream of Debug
+}
+
+// connActions is a set of actions. conn carries them out in the order of the constants.
+type connActions uint16
+
+const (
+	holdHijacked    connActions = 1 << iota // acquire a guard that is held until the hijacked connection is closed
+	releaseHijacked                         // release the guard of holdHijacked
+	holdResponse                            // acquire a guard that is held until the response is written
+	releaseResponse                         // release the guard of holdResponse
+	revealDeadline                          // set a withheld read deadline on the socket
+	resumeReads                             // lift the deadline that ended the server's read
+	endReads                                // record that the drain closed the connection within a header
+	reportSilent                            // record that the drain closed the connection in the middle of a header
+	sendGoAway                              // request a GOAWAY
+	setTimer                                // start the timer with the duration interval
+	stopTimer                               // stop the timer
+)
+
+// step changes the state according to e, and returns the actions that conn must carry out.
+func (s *connState) step(e connEvent) connActions {
+	todo := s.apply(e) | s.updateResponseGuard()
+	s.updateRole()
+	return todo
+}
+
+func (s *connState) apply(e connEvent) connActions {
+	switch e.kind {
+	case eventDrain:
+		s.draining = true
+		return s.schedule(e.now)
+	case eventNew:
+		return s.schedule(e.now)
+	case eventActive:
+		s.phase, s.preface, s.inHandshake = phaseServing, s.http2, false
+		return s.resume() | s.schedule(e.now)
+	case eventIdle:
+		s.phase = phaseReading
+		return s.schedule(e.now)
+	case eventHijack:
+		s.phase, s.hijacked = phaseHijacked, true
+		return holdHijacked | revealDeadline | s.resume() | s.schedule(e.now)
+	case eventClose:
+		return s.onClose(e.now)
+	case eventHijackerClose:
+		if s.phase == phaseHijacked {
+			s.phase = phaseClosed
+			return releaseHijacked
+		}
+	case eventHTTP2:
+		s.http2, s.canSendGoAway, s.inHandshake = true, e.canSendGoAway, false
+	case eventRead:
+		return s.onRead(e)
+	case eventUnread:
+		return s.resume() | s.schedule(e.now)
+	case eventWrite:
+		return s.onWrite(e)
+	case eventHandlerStart:
+		s.handlers++
+		s.incompleteSince = time.Time{}
+	case eventHandlerEnd:
+		s.handlers--
+		if e.stream {
+			s.streams--
+		}
+	case eventStream:
+		s.streams++
+	case eventLastResponse:
+		s.closeAnnounced = true
+		s.incompleteSince = time.Time{} // the header was complete, even if the request is refused
+	case eventTimer:
+		return s.onTimer(e.now)
+	case eventListed:
+		s.incompleteSince = time.Time{}
+	}
+	return 0
+}
+
+func (s *connState) onClose(now time.Time) connActions {
+	s.phase = phaseClosed
+	if !s.incompleteSince.IsZero() {
+		return reportSilent | s.schedule(now)
+	}
+	return s.schedule(now)
+}
+
+func (s *connState) onRead(e connEvent) connActions {
+	if s.preface {
+		return 0 // HTTP/2 frames, which might not belong to a request
+	}
+	s.incompleteSince = time.Time{}
+	if !s.unanswered {
+		s.unanswered = !s.inHandshake || s.handshake.hasRequest(e.data)
+	}
+	if s.phase != phaseReading || !s.draining {
+		return 0
+	}
+	return s.resume() | s.schedule(e.now)
+}
+
+// onWrite handles eventWrite, which happens before the write. After the write it would be too late:
+// the server might already have read the client's next request.
+func (s *connState) onWrite(e connEvent) connActions {
+	// What the server writes in the TLS handshake, and its first HTTP/2 settings, answer no
+	// request.
+	if !s.inHandshake && s.http2 == s.preface {
+		s.unanswered, s.unansweredSince = false, time.Time{}
+	}
+	if s.wrote {
+		return 0
+	}
+	s.wrote = true
+	if s.http2 {
+		return s.schedule(e.now) // the server may have written the GOAWAY, after which the linger begins
+	}
+	return 0
+}
+
+// schedule starts the timer after which the drain ends the connection if nothing happens on it. It
+// stops the timer instead if the server is not waiting for a request.
+func (s *connState) schedule(now time.Time) connActions {
+	if !s.draining {
+		return 0
+	}
+	if s.phase != phaseReading {
+		s.due = time.Time{}
+		return stopTimer
+	}
+	wait := s.linger
+	if !s.preface && (s.unanswered || s.inHandshake && s.handshake.isUnderWay()) {
+		if s.unansweredSince.IsZero() {
+			s.unansweredSince = now
+		}
+		wait = max(headerTimeout, s.linger)
+	}
+	s.intervals, s.interval = waitSteps, wait/waitSteps
+	return s.startTimer(now)
+}
+
+func (s *connState) startTimer(now time.Time) connActions {
+	s.due = now.Add(s.interval)
+	return setTimer
+}
+
+func (s *connState) onTimer(now time.Time) connActions {
+	switch {
+	case s.due.IsZero() || now.Before(s.due):
+		return 0 // the timer was stopped or started again after it had fired
+	case s.intervals > 1:
+		s.intervals--
+		return s.startTimer(now)
+	case s.preface && !s.closeAnnounced && s.canSendGoAway: // no GOAWAY may precede the preface
+		s.closeAnnounced, s.wrote = true, false
+		s.due = time.Time{} // onWrite starts the timer again when the server writes the GOAWAY
+		return sendGoAway
+	}
+	if s.unanswered && !s.http2 {
+		s.incompleteSince = s.unansweredSince
+	}
+	s.readsEnded = true
+	s.interval = endReadsInterval
+	return endReads | s.startTimer(now)
+}
+
+// resume undoes endReads when a request has arrived after all.
+func (s *connState) resume() connActions {
+	if !s.readsEnded {
+		return 0
+	}
+	s.readsEnded = false
+	return resumeReads
+}
+
+// updateResponseGuard makes the connection hold a guard while the server writes a response whose
+// handler has returned. It does so only during the drain: before the drain no code waits for
+// guards, and each request would need a second one.
+func (s *connState) updateResponseGuard() connActions {
+	needed, held := s.draining && s.phase == phaseServing && s.handlers == 0, s.hasResponseGuard
+	s.hasResponseGuard = needed
+	switch {
+	case needed && !held:
+		return holdResponse
+	case held && !needed:
+		return releaseResponse
+	}
+	return 0
+}
+
+// updateRole derives the role from the phase and from the running handlers.
+func (s *connState) updateRole() {
+	switch {
+	case s.phase == phaseClosed && s.handlers == 0:
+		s.role = roleGone
+	case s.streams > 0 && s.handlers == s.streams:
+		s.role = roleStream
+	case s.hijacked:
+		s.role = roleHijacked
+	default:
+		s.role = roleServed
+	}
+}
+
+// isBusy reports whether a handler is running or the connection is hijacked.
+func (s *connState) isBusy() bool { return s.handlers > 0 || s.phase == phaseHijacked }
+
+// hasUnknownRequest reports whether the client waits for the answer to a request whose handler has
+// not been called. It must be called only if the connection's list of requests is empty.
+func (s *connState) hasUnknownRequest() bool {
+	switch s.phase {
+	case phaseReading:
+		return s.unanswered && !s.http2
+	case phaseServing:
+		return s.unanswered || s.http2
+	}
+	return false
+}
+
+// keepsRequest reports whether the request of a handler that is about to end still describes the
+// connection afterwards. The only running request does so until its response is written, and the
+// request of a hijacked connection until the connection is closed.
+func (s *connState) keepsRequest() bool {
+	return s.phase == phaseHijacked || s.phase == phaseServing && s.handlers == 1
+}

@@ -1,0 +1,78 @@
+package debugpage
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// forwardingHeaders are the request headers that proxies add. A request that has one of them can
+// come from any machine, although its TCP connection comes from this machine: from a reverse proxy
+// on the same host, or from a sidecar in the same pod.
+var forwardingHeaders = []string{
+	"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "X-Envoy-External-Address",
+}
+
+const (
+	tunnelHint = "\nOpen it on the machine itself, or through a tunnel that ends there:\n\n" +
+		"    kubectl port-forward POD 8080        and then http://localhost:8080\n" +
+		"    ssh -L 8080:localhost:8080 HOST      and then http://localhost:8080\n"
+	allowHint = "\nTo permit other clients, behind a handler that authenticates them: httpdrain.Debug(s, httpdrain.AllowRemote("
+)
+
+// refusal returns the reason why r must be refused, or "" if r is permitted.
+func (o *Options) refusal(r *http.Request) string {
+	if !o.AllowRemote {
+		if !isLocal(r) {
+			return "This page answers the local machine only; this request comes from " + printable(r.RemoteAddr, 80) + ".\n" +
+				tunnelHint + allowHint + "…))"
+		}
+		for _, name := range forwardingHeaders {
+			if len(r.Header.Values(name)) != 0 {
+				return "This page answers the local machine only; this request was forwarded by a proxy (it has the header " +
+					name + ").\n" + tunnelHint + allowHint + "…))"
+			}
+		}
+	}
+	name, isAddress := splitHost(r.Host)
+	switch {
+	case isAddress && (o.AllowRemote || netip.MustParseAddr(name).Unmap().IsLoopback()), name == "localhost":
+		return ""
+	case o.AllowRemote && (slices.Contains(o.Hosts, "*") ||
+		slices.ContainsFunc(o.Hosts, func(h string) bool { return strings.EqualFold(h, name) })):
+		return ""
+	}
+	quoted := strconv.Quote(printable(name, 80))
+	if o.AllowRemote {
+		return "This page does not answer to the host name " + quoted + "; this may be an attack by DNS rebinding.\n" +
+			"\nUse the IP address, or permit the name: httpdrain.AllowRemote(" + quoted + ")"
+	}
+	return "This page was requested under the host name " + quoted +
+		", which is not the local machine's; this may be an attack by DNS rebinding.\n" +
+		"\nUse localhost, 127.0.0.1 or [::1] instead.\n" + allowHint + quoted + "))"
+}
+
+// isLocal reports whether the connection of r was opened on this machine.
+func isLocal(r *http.Request) bool {
+	if addr, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		return addr.Addr().Unmap().IsLoopback()
+	}
+	_, unix := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr)
+	return unix
+}
+
+// splitHost returns the host of a Host header in lower case, without the port, and whether it is an
+// IP address.
+func splitHost(host string) (name string, isAddress bool) {
+	name = host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	} else if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		name = host[1 : len(host)-1]
+	}
+	_, err := netip.ParseAddr(name)
+	return strings.ToLower(name), err == nil
+}

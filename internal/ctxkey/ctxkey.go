@@ -1,0 +1,38 @@
+// Package ctxkey defines the keys of the context values that packages of this repository exchange.
+package ctxkey
+
+// NearestScope is the key of the nearest scope, a *ctxshutdown.Swansong. A package that combines
+// several contexts into one forwards it from the context that carries the scope.
+type NearestScope struct{}
+
+// SoftScope is the key of the scope whose soft context the context derives from, a
+// *ctxshutdown.Swansong. The value is a nil *ctxshutdown.Swansong for a context that derives from
+// a hard context, and nil for a context without a scope.
+type SoftScope struct{}
+
+// Signals is the key of a chan os.Signal from which package graceful receives instead of
+// registering for the signals of the process. Package shutdowntest sets it.
+type Signals struct{}
+
+// Hook is the key of a [GuardHook]. A root scope that is created from a context with this key is
+// traced and calls the hook, and so do all scopes below it. Package shutdowntest sets it.
+type Hook struct{}
+
+// A GuardHook is called at each [GuardEvent], on the goroutine that acquires or releases the guard
+// and with no lock held. It may call any method of the scope.
+type GuardHook func(GuardEvent)
+
+// A GuardEvent is a point in the acquisition or the release of a guard.
+type GuardEvent int
+
+const (
+	BeforeAcquire GuardEvent = iota // the guard is about to be counted
+	AfterAcquire                    // the guard has been counted and is about to be returned
+	BeforeRelease                   // the guard is about to be released
+	AfterRelease                    // the guard has been released
+)
+
+func (e GuardEvent) String() string {
+	return [...]string{"before a guard was acquired", "after a guard was acquired",
+		"before a guard was released", "after a guard was released"}[e]
+}

@@ -1,0 +1,71 @@
+// Package figures has what the programs share that measure this module and write the pages of
+// docs/measured: the order of rounds, quantiles, tables and the page itself.
+package figures
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+)
+
+// A Page is a Markdown file of figures. What is written to it is also printed to standard output,
+// so that a long measurement shows its progress.
+type Page struct {
+	name string
+	text strings.Builder
+}
+
+// NewPage returns the page for the named file, which begins with head. The head is not printed.
+func NewPage(name, head string) *Page {
+	p := &Page{name: name}
+	p.text.WriteString(head)
+	return p
+}
+
+// Write implements [io.Writer].
+func (p *Page) Write(b []byte) (int, error) {
+	p.text.Write(b)
+	return os.Stdout.Write(b)
+}
+
+// Save writes the file. Its name is relative to the root of the repository.
+func (p *Page) Save() error {
+	if err := os.WriteFile(p.name, []byte(p.text.String()), 0o666); err != nil {
+		return fmt.Errorf("%w; run this program from the root of the repository", err)
+	}
+	return nil
+}
+
+// Row writes a row of a Markdown table. The second row of a table aligns its columns: ---, or ---:
+// for numbers.
+func Row(w io.Writer, cells ...string) { fmt.Fprintln(w, "| "+strings.Join(cells, " | ")+" |") }
+
+// Rounds returns an iterator over n rounds: their numbers, from 0, and the sides that are compared,
+// in the order in which the round runs them. Each round begins with another side, so that none has
+// the advantage of its place.
+func Rounds[T any](n int, sides ...T) iter.Seq2[int, []T] {
+	return func(yield func(int, []T) bool) {
+		for i := range n {
+			first := i % len(sides)
+			if !yield(i, slices.Concat(sides[first:], sides[:first])) {
+				return
+			}
+		}
+	}
+}
+
+// Median returns the value in the middle of all, and 0 if there are none.
+func Median[T cmp.Ordered](all []T) T { return Quantile(all, 0.5) }
+
+// Quantile returns the value that the fraction q of all does not exceed, from 0 for the smallest to
+// 1 for the largest. It returns 0 if there are no values.
+func Quantile[T cmp.Ordered](all []T, q float64) (v T) {
+	if len(all) == 0 {
+		return v
+	}
+	return slices.Sorted(slices.Values(all))[int(q*float64(len(all)-1)+0.5)]
+}

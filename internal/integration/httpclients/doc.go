@@ -1,0 +1,2 @@
+// Package httpclients tests httpdrain with two websocket libraries and a router.
+package httpclients

@@ -1,0 +1,15 @@
+//go:build !packedtrace
+
+package packed
+
+// TraceOf says how to get the last transitions, which this build has not recorded.
+func TraceOf(nodes map[string]*Node) string {
+	_ = addresses(nodes)
+	return "for the last transitions, run the test with -tags packedtrace (docs/internals/debugging.md#transitions)\n"
+}
+
+// FreezeTransitions has no effect in this build.
+func FreezeTransitions() {}
+
+// Traced reports whether this build records transitions, which makes deep recursion slow.
+const Traced = false

@@ -1,0 +1,162 @@
+package packed
+
+// A node is in its parent's child list only while it matters to the parent: while it holds a guard,
+// has linked children, or is pinned. Otherwise it is unlinked. A child that takes no guard costs
+// its parent nothing, and is collected as garbage without a finalizer, a weak pointer or a sweep.
+//
+//	unlinked → linked   link, called for the first guard, the first linked child, or Pin
+//	linked → unlinked   removeIdle, called when the node is complete, and by sweeps of the list
+//
+// The unlinked bit is part of the word, so that an acquisition reads it from its own addition. It
+// changes under the parent's mu. See docs/internals/counting.md#linking.
+
+// link adds n to the child list of its parent, unless it is there already. It links the parent
+// first if necessary: all ancestors of a linked node are linked, so that a stop of an ancestor
+// finds it. If the parent is sealed or its children have been listed for sealing, n becomes sealed.
+//
+// The caller has added to the word of n, or set the pinned bit. It must read the word again after
+// link.
+func (n *Node) link() {
+	p := n.parent
+	for {
+		p.mu.Lock()
+		if n.word.Load()&unlinked == 0 {
+			p.mu.Unlock()
+			return
+		}
+		// The hasChildren bit keeps the parent linked from now on.
+		if p.word.Or(hasChildren)&unlinked == 0 {
+			break
+		}
+		p.mu.Unlock()
+		p.link() // then try again: p may have been unlinked meanwhile
+	}
+	clearBits, v := unlinked, p.word.Load()
+	if p.sealing || v&live == 0 {
+		clearBits |= live // n is born sealed
+	}
+	if v&warned != 0 {
+		n.word.Or(warned) // before unlinked is cleared, because BeforeWarning trusts a linked node
+	}
+	p.children.push(n)
+	n.word.And(^clearBits) // in one step: n is never linked and live below a sealed parent
+	p.mu.Unlock()
+}
+
+// unlink removes n from its parent's list if n is complete. A node that is complete holds nothing
+// and usually never will again, so it need not wait for a sweep. removeIdle decides under the
+// parent's mu.
+func (n *Node) unlink() {
+	if p := n.parent; p != nil {
+		if v := n.word.Load(); v&unlinked == 0 && isComplete(v) {
+			p.mu.Lock()
+			p.children.removeIdle(n)
+			p.mu.Unlock()
+		}
+	}
+}
+
+// Pin keeps n linked even without a guard, and has the owner's OnComplete called when n is
+// complete.
+func (n *Node) Pin() {
+	if n.word.Or(pinned)&unlinked != 0 {
+		n.link()
+	}
+}
+
+// Unpin undoes [Node.Pin].
+func (n *Node) Unpin() {
+	n.word.And(^pinned)
+	n.unlink()
+}
+
+// A list holds the linked children of a node. It is guarded by the node's mu.
+type list struct {
+	first *Node
+	n     int32
+	limit int32 // push sweeps the list when it has this many nodes
+}
+
+// minSweep is the length of a list below which push does not sweep.
+const minSweep = 32
+
+// push adds n. If the list has doubled since the last sweep, push first sweeps it: it removes all
+// idle nodes. These are children that have released their guards but have been neither stopped nor
+// pinned. So the cost of the sweeps is a constant for each push, and the list is at most about
+// twice as long as necessary.
+func (l *list) push(n *Node) {
+	if l.n >= max(l.limit, minSweep) {
+		for c := l.first; c != nil; {
+			next := c.next
+			l.removeIdle(c)
+			c = next
+		}
+		l.limit = 2 * l.n
+	}
+	n.prev, n.next = nil, l.first
+	if l.first != nil {
+		l.first.prev = n
+	}
+	l.first = n
+	l.n++
+}
+
+// removeIdle removes n from the list and marks it unlinked if it is idle, and reports whether it
+// did. A node is idle if it holds no guard, is not pinned and has no linked children. The caller
+// holds the mu of the node that l belongs to.
+//
+// removeIdle removes idle children of n from n's list first. No later operation would do that if n
+// gets no more children. It stops at the first child that is not idle, so its cost is amortized
+// over the pushes of the nodes that it removes.
+func (l *list) removeIdle(n *Node) bool {
+	n.foldIfIdle()
+	for {
+		v := n.word.Load()
+		if v&(unlinked|announced|pinned) != 0 || !isEmpty(v) {
+			return false
+		}
+		if v&hasChildren == 0 {
+			// The swap fails if a guard was counted or a child was linked since the load.
+			if n.word.CompareAndSwap(v, v|unlinked) {
+				break
+			}
+			continue
+		}
+		n.mu.Lock()
+		for n.children.first != nil && n.children.removeIdle(n.children.first) {
+		}
+		// The bit is cleared under n.mu, under which link sets it: a child that is linked after
+		// this sets it again, and the compare-and-swap above fails.
+		childless := n.children.first == nil
+		if childless {
+			n.word.And(^hasChildren)
+		}
+		n.mu.Unlock()
+		if !childless {
+			return false
+		}
+	}
+	if n.prev != nil {
+		n.prev.next = n.next
+	} else {
+		l.first = n.next
+	}
+	if n.next != nil {
+		n.next.prev = n.prev
+	}
+	n.prev, n.next = nil, nil
+	l.n--
+	return true
+}
+
+// snapshot returns the nodes of the list.
+func (l *list) snapshot() []*Node {
+	if l.n == 0 {
+		return nil
+	}
+	s := make([]*Node, 0, l.n)
+	for c := l.first; c != nil; c = c.next {
+		s = append(s, c)
+	}
+	return s
+}

@@ -1,0 +1,372 @@
+package packed
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// An Owner is the value that a [Node] is part of.
+type Owner interface {
+	// OnComplete is called when a pinned node has become complete, with no lock of the tree held.
+	// It may be called more than once, and late: the node may hold a guard again.
+	OnComplete()
+}
+
+// A Node is the part of a scope that counts guards. The zero Node is not usable: call [Node.Init].
+type Node struct {
+	word    Counter                 // see word.go
+	stripes atomic.Pointer[stripes] // if not nil, guards are counted there; changed under mu
+	parent  *Node                   // nil for a root
+	owner   Owner
+
+	// sealMu is held while the subtree is sealed, so that a second stopper waits for the first
+	// (docs/internals/counting.md#invariant-3). It is locked from parent to child.
+	sealMu sync.Mutex
+
+	// mu guards the fields below. It is held for a few loads and stores only, never across calls of
+	// user code. It is locked from parent to child, and after sealMu.
+	mu         sync.Mutex
+	sealed     bool          // seal has finished; guarded by sealMu, placed here to fill padding
+	sealing    bool          // seal has listed the children; later ones are born sealed
+	doneClosed bool          // done has been closed
+	collisions atomic.Uint32 // time window and number of collisions; see noteCollision
+	done       chan struct{} // the channel of Done; nil until it is called
+	children   list
+
+	next, prev *Node // siblings in the parent's list; guarded by the parent's mu
+}
+
+// Init prepares n as a child of parent, or as a root if parent is nil. It does not change parent: n
+// is unlinked. Set cancelledElsewhere if the context of the scope can be cancelled by code outside
+// this module, without a call of [Node.Warn] for n or an ancestor.
+func (n *Node) Init(parent *Node, owner Owner, cancelledElsewhere bool) {
+	n.parent, n.owner = parent, owner
+	v := live | canary
+	if parent != nil {
+		v |= unlinked
+	}
+	if cancelledElsewhere {
+		v |= warned
+	}
+	n.word.Store(v)
+}
+
+// Parent returns the parent given to [Node.Init], nil for a root.
+func (n *Node) Parent() *Node { return n.parent }
+
+// Owner returns the owner given to [Node.Init].
+func (n *Node) Owner() Owner { return n.owner }
+
+// IsLive reports whether no stop has reached n yet. A stop may be on its way, so the result is only
+// good for choosing a fast path.
+func (n *Node) IsLive() bool { return n.word.Load()&live != 0 }
+
+// IsSignalled reports whether [Node.Stop] has finished its work on n.
+func (n *Node) IsSignalled() bool { return n.word.Load()&signalled != 0 }
+
+// IsComplete reports whether n is signalled, sealed and empty at the moment.
+func (n *Node) IsComplete() bool { return isComplete(n.word.Load()) }
+
+// String returns the word of n in the format of [Word.String].
+func (n *Node) String() string { return Word(n.word.Load()).String() }
+
+// Count begins an acquisition: it adds one guard to the counter that the calling goroutine should
+// use, the word or a stripe, and returns the counter and its new value. The caller must pass both
+// to [Node.FinishAcquire]. The two are separate functions because the compiler can inline each of
+// them, but not both together.
+func (n *Node) Count() (c *Counter, v uint64) {
+	c = n.counter()
+	return c, c.Add(oneGuard)
+}
+
+// FinishAcquire completes the acquisition for which [Node.Count] returned c and v. When it returns,
+// the guard is acquired, and every sealed ancestor counts it. If n is live and linked,
+// FinishAcquire takes no lock, except to add stripes.
+//
+// It panics if n is a zero Node, and for the 2^30th guard that n would hold.
+func (n *Node) FinishAcquire(c *Counter, v uint64) {
+	// Fast path: the node is live and linked, and this is its only guard. Where other guards are
+	// held, acquireSlow also looks for collisions.
+	if v&(live|unlinked|canary|guardBits&^oneGuard) != live|canary {
+		n.acquireSlow(c, v)
+	}
+}
+
+// Release releases the guard that [Node.Count] counted in c. It is correct even if c is a stripe
+// that n no longer uses. A call of Release synchronizes before the closing of every channel of
+// [Node.Done] that is closed because of it.
+//
+// It panics if c counts no guard, and leaves the word unchanged. While n counts on stripes, it
+// cannot notice that; [Node.Stop] panics later.
+func (n *Node) Release(c *Counter) {
+	if v := c.Add(minusGuard); v&(live|canary) != live|canary {
+		n.releaseSlow(c, v)
+	}
+}
+
+// counter returns the counter for a guard of the calling goroutine: the word, or a stripe.
+func (n *Node) counter() *Counter {
+	if s := n.stripes.Load(); s != nil {
+		return s.pick()
+	}
+	return &n.word
+}
+
+// acquireSlow finishes an acquisition that left the value v in the counter c.
+func (n *Node) acquireSlow(c *Counter, v uint64) {
+	if c != &n.word && v&live == 0 { // a folded stripe: count on the word instead
+		c = &n.word
+		v = c.Add(oneGuard)
+	}
+	if c == &n.word && v&(live|unlinked|canary) != live|canary {
+		n.arriveSlow(v)
+	} else if c.Load() != v {
+		n.noteCollision()
+	}
+}
+
+// arriveSlow finishes an acquisition that left v in the word of n.
+func (n *Node) arriveSlow(v uint64) {
+	var e effects
+	n.arrive(v, oneGuard, &e)
+	e.run()
+}
+
+// releaseSlow finishes a release that left the value v in the counter c.
+func (n *Node) releaseSlow(c *Counter, v uint64) {
+	if c != &n.word {
+		if v&live != 0 {
+			return // the stripe counts less than zero or far too many guards; fold reports that
+		}
+		v = n.word.Add(minusGuard) // a folded stripe: the guard is counted in the word
+	}
+	n.departSlow(v)
+}
+
+// departSlow finishes a release that left v in the word of n.
+func (n *Node) departSlow(v uint64) {
+	tooMany := v&canary == 0
+	if tooMany {
+		v = n.word.Add(oneGuard)
+	}
+	var e effects
+	// Call depart even for a release too many. Until it was undone, the word did not look empty, so
+	// a concurrent release of the last guard may have left the completion to this goroutine.
+	n.depart(v, &e)
+	e.run()
+	if tooMany {
+		panic(neverAcquired)
+	}
+}
+
+const (
+	neverAcquired = "ctxshutdown: a guard was released that was never acquired"
+	overflow      = "ctxshutdown: more than 2^30 guards on one scope"
+)
+
+// arrive finishes an addition of unit, a guard or a child, to the word of n that left v there. When
+// it returns, n is linked, and announced if it is sealed.
+func (n *Node) arrive(v, unit uint64, e *effects) {
+	if v&canary == 0 {
+		n.word.Add(-unit)
+		if v < canary {
+			panic("ctxshutdown: use of a zero Swansong; make one with New or WithCancel")
+		}
+		panic(overflow)
+	}
+	if v&unlinked != 0 {
+		n.link()
+		v = n.word.Load() // n may be sealed now
+	}
+	if v&live != 0 {
+		return // no other node depends on whether n is empty
+	}
+	// A concurrent resolve may have found the node complete before the addition, and may not have
+	// closed the channel yet. Locking mu waits for that. So a channel that is open when the
+	// acquisition returns stays open until the guard is released.
+	n.mu.Lock()
+	//lint:ignore SA2001 the critical section is empty because locking only waits for resolve
+	n.mu.Unlock()
+	n.announce(v, e)
+}
+
+// announce counts a sealed n as a child in its parent's word, unless it is announced already. v is
+// a value of the word of n.
+//
+// The parent's word is changed first, and the announced bit is set afterwards. So an acquisition
+// that finds the bit set may return at once: every ancestor counts it
+// (docs/internals/counting.md#arrival).
+func (n *Node) announce(v uint64, e *effects) {
+	p := n.parent
+	if p == nil || v&(live|announced) != 0 {
+		return
+	}
+	if w := p.word.Add(oneChild); w&(live|unlinked|canary) != live|canary {
+		p.arrive(w, oneChild, e)
+	}
+	if n.word.Or(announced)&announced != 0 {
+		p.depart(p.word.Add(minusChild), e) // another goroutine has announced n: one bit, one child
+		return
+	}
+	n.retract(e) // if the announced guards have been released meanwhile
+}
+
+// retract undoes the announcement of n if n is announced and empty.
+//
+// Concurrent calls are harmless: only the one whose compare-and-swap clears the bit changes the
+// parent's word. The swap fails if a guard was counted since the load, so the announcement stays.
+func (n *Node) retract(e *effects) {
+	for {
+		v := n.word.Load()
+		if v&announced == 0 || !isEmpty(v) {
+			return
+		}
+		if n.word.CompareAndSwap(v, v&^announced) {
+			p := n.parent
+			p.depart(p.word.Add(minusChild), e)
+			return
+		}
+	}
+}
+
+// depart finishes a subtraction that left v in the word of n. If n is sealed and empty now, it
+// completes n: it closes the completion channel, retracts the announcement, and unlinks n.
+func (n *Node) depart(v uint64, e *effects) {
+	if v&live != 0 || !isEmpty(v) {
+		return
+	}
+	n.resolve(e)
+	n.retract(e)
+	n.unlink()
+}
+
+// Stop seals n and its linked descendants, and marks n as signalled. The caller must have given the
+// signal of the stop, and the signal must have reached all descendants that derive from it. When
+// Stop returns, n counts every guard that was acquired before in its subtree and has not been
+// released.
+//
+// Stop is idempotent. A second caller waits for the first.
+//
+// Stop panics, after all other work is done, if a node that counted on stripes has more releases
+// than acquisitions, or 2^30 guards or more.
+func (n *Node) Stop() {
+	// A node that is unlinked, holds nothing and has no waiter is stopped by one compare-and-swap.
+	// Most children end this way: created by WithCancel, without a guard of their own, and
+	// cancelled.
+	v := n.word.Load()
+	if v|warned == live|unlinked|canary|warned && n.word.CompareAndSwap(v, v&^live|signalled) {
+		return
+	}
+	if n.word.Load()&signalled != 0 { // load again: a concurrent Stop may have changed the word
+		return
+	}
+	var e effects
+	n.seal(&e)
+	// The order matters: a release after the Or resolves the completion itself, and one before it
+	// is seen by the resolve below.
+	n.word.Or(signalled)
+	n.resolve(&e)
+	n.unlink()
+	e.run()
+	if e.misuse != "" {
+		panic(e.misuse)
+	}
+}
+
+// seal seals all nodes linked below n, and then n.
+func (n *Node) seal(e *effects) {
+	n.sealMu.Lock()
+	defer n.sealMu.Unlock()
+	// Test n.sealed only with sealMu held: returning before a concurrent seal has finished would
+	// break docs/internals/counting.md#invariant-3.
+	if n.sealed {
+		return
+	}
+	n.mu.Lock()
+	n.sealing = true
+	children := n.children.snapshot()
+	n.mu.Unlock()
+	// Without mu: linking a child of n need not wait until the whole subtree is sealed.
+	for _, c := range children {
+		c.seal(e)
+	}
+	n.fold(e)
+	// Every guard that was counted while n was live is in the value that And returns. Every later
+	// acquisition finds n sealed, and announces it.
+	if v := n.word.And(^live) &^ live; isEmpty(v) {
+		n.depart(v, e)
+	} else {
+		n.announce(v, e)
+	}
+	n.sealed = true
+}
+
+// closedChan is the result of Done for a node that is complete already. It is closed from the
+// start, and belongs to no synctest bubble.
+var closedChan = make(chan struct{})
+
+func init() { close(closedChan) }
+
+// Done returns a channel that is closed once n is complete. The channel stays closed if a late
+// guard makes n incomplete again; then the next call of Done returns a new channel. Done does not
+// stop n.
+//
+// A guard is late if it is acquired after the stop.
+func (n *Node) Done() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	nowComplete := isComplete(n.word.Or(awaited))
+	switch {
+	case n.done != nil && n.doneClosed == nowComplete:
+		// The channel is open and n is not complete, or closed and n is complete.
+	case nowComplete:
+		return closedChan
+	default:
+		n.done, n.doneClosed = make(chan struct{}), false
+	}
+	return n.done
+}
+
+// resolve closes the channel of Done if n is complete, and notes the call of OnComplete if n is
+// pinned.
+//
+// The word is read and the channel is closed in one critical section of mu. Otherwise a guard
+// acquired in between could get a channel from Done that is closed although the guard is held.
+func (n *Node) resolve(e *effects) {
+	n.mu.Lock()
+	v := n.word.Load()
+	if isComplete(v) && n.done != nil && !n.doneClosed {
+		close(n.done)
+		n.doneClosed = true
+	}
+	n.mu.Unlock()
+	if isComplete(v) && v&pinned != 0 {
+		e.completed = append(e.completed, n)
+	}
+}
+
+// effects collects work for the time when no lock of the tree is held.
+type effects struct {
+	completed []*Node // nodes whose Owner.OnComplete is to be called
+	misuse    string  // the text of the panic of Stop; see fold
+}
+
+// run calls OnComplete of the owners of completed nodes. The caller holds no lock.
+func (e *effects) run() {
+	for _, n := range e.completed {
+		n.owner.OnComplete()
+	}
+}
+
+// Walk calls f for n and its linked descendants, parents first, with the number of guards held on
+// each node itself. It may omit descendants without a guard in their subtree. No lock is held
+// during f.
+func (n *Node) Walk(f func(o Owner, guards int)) {
+	n.mu.Lock()
+	guards, children := n.guards(), n.children.snapshot()
+	n.mu.Unlock()
+	f(n.owner, guards)
+	for _, c := range children {
+		c.Walk(f)
+	}
+}

@@ -1,0 +1,108 @@
+package packed_test
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/packed"
+)
+
+// The tests in this file check the order of two steps of the protocol. The models in the folder
+// models check the same with the controls LIST_FIRST, GROW_LATE and NO_RECHECK.
+
+// Warn sets the warned bit before it lists the children, because a child that is linked between the
+// two steps would otherwise not be warned.
+func TestWarn_SetsTheBitBeforeItListsChildren(t *testing.T) {
+	root := newNode(nil)
+	child := newNode(root)
+	child.AcquireOne()
+	check(t, "BeforeWarning of the root before Warn", root.BeforeWarning(), true)
+	watch(t, 20*time.Second, func() map[string]*packed.Node { return map[string]*packed.Node{"root": root, "child": child} })
+	unlock := root.Lock() // Warn needs the lock to list the children
+	var before bool
+	both(root.Warn, func() {
+		waitUntilBlocked("(*Node).Warn")
+		before = root.BeforeWarning()
+		unlock()
+	})
+	check(t, "BeforeWarning of the root while Warn waits for the lock", before, false)
+	check(t, "BeforeWarning of the child after Warn", child.BeforeWarning(), false)
+}
+
+// A node gets no stripes once a stop has begun to seal it: stripes that it gets after the fold
+// would count guards that a sealed node does not see.
+func TestStripes_NoneCreatedAfterSealBegins(t *testing.T) {
+	root := newNode(nil)
+	child := newNode(root)
+	child.AcquireOne() // is linked now
+	watch(t, 20*time.Second, func() map[string]*packed.Node { return map[string]*packed.Node{"root": root, "child": child} })
+	unlock := child.Lock()
+	var live, hasStripes bool
+	both(root.Stop, func() {
+		waitUntilBlocked("(*Node).seal") // of the child, so the seal of the root has begun
+		live, hasStripes = root.IsLive(), root.Grow()
+		unlock()
+	})
+	check(t, "root is live and has stripes", []bool{live, hasStripes}, []bool{true, false})
+	child.ReleaseOne()
+	check(t, "root is complete", root.IsComplete(), true)
+}
+
+// A node that is linked while its parent is being sealed is not in the list of children that the
+// seal walks. So it must be born sealed, although the parent is still live.
+func TestLink_DuringSealOfParentSealsChild(t *testing.T) {
+	root := newNode(nil)
+	child, late := newNode(root), newNode(root)
+	child.AcquireOne() // links child
+	nodes := map[string]*packed.Node{"root": root, "child": child, "late": late}
+	watch(t, 20*time.Second, func() map[string]*packed.Node { return nodes })
+	unlock := child.Lock()
+	var rootLive, lateLive bool
+	both(root.Stop, func() {
+		waitUntilBlocked("(*Node).seal") // of child, so root has listed its children
+		late.AcquireOne()
+		rootLive, lateLive = root.IsLive(), late.IsLive()
+		unlock()
+	})
+	child.ReleaseOne()
+	checkNodes(t, "root live, late live, root complete", []bool{rootLive, lateLive, root.IsComplete()}, []bool{true, false, false}, nodes)
+	late.ReleaseOne()
+	checkNodes(t, "root complete after the release", root.IsComplete(), true, nodes)
+}
+
+// A guard may be released after its node has been sealed and before the node has been announced.
+// The release finds nothing to retract, so the stop must retract the announcement.
+func TestStop_RetractsAfterReleaseBeforeAnnouncement(t *testing.T) {
+	for range rounds(2000) {
+		root := newNode(nil)
+		children := make([]*packed.Node, 64)
+		for i := range children {
+			children[i] = newNode(root)
+			children[i].AcquireOne()
+		}
+		both(root.Stop, func() {
+			for i := range children {
+				child := children[len(children)-1-i] // the order in which the stop seals them
+				for child.IsLive() {
+				}
+				child.ReleaseOne()
+			}
+		})
+		checkNodes(t, "root is complete", root.IsComplete(), true, map[string]*packed.Node{"root": root})
+	}
+}
+
+// waitUntilBlocked returns when a goroutine that runs the method waits for a mutex.
+func waitUntilBlocked(method string) {
+	stacks := make([]byte, 1<<20)
+	for {
+		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			if strings.Contains(stack, method) && strings.Contains(stack, "[sync.Mutex.Lock") {
+				return
+			}
+		}
+		runtime.Gosched()
+	}
+}

@@ -1,0 +1,89 @@
+package packed
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The word of a node, from the lowest bit:
+//
+//	bits 0 to 29   guards held on the node itself
+//	bit  30        canary
+//	bits 31 to 55  announced children
+//	bits 56 to 63  flags
+//
+// docs/internals/counting.md#the-word defines the flags.
+const (
+	oneGuard uint64 = 1
+
+	// canary is set in every word that [Node.Init] has prepared. An acquisition beyond the largest
+	// count carries into it, and a release beyond the smallest borrows from it, so the bits above
+	// stay intact until the caller panics. A clear canary also identifies a zero Node.
+	canary uint64 = 1 << 30
+
+	// oneChild is one announced child. The field is not checked for overflow: every announced child
+	// is a Node with a guard in its subtree, and 2^25 of them would occupy more than 10 GB.
+	oneChild uint64 = 1 << 31
+
+	warned      uint64 = 1 << 56 // a stop may have been signalled; see Warn
+	live        uint64 = 1 << 57 // the node is not sealed: no stop has reached it
+	announced   uint64 = 1 << 58 // counted as a child in the word of the parent
+	unlinked    uint64 = 1 << 59 // not in the child list of the parent
+	hasChildren uint64 = 1 << 60 // may have linked children; cleared by removeIdle
+	pinned      uint64 = 1 << 61 // stays linked without a guard; see Pin
+	awaited     uint64 = 1 << 62 // Done has been called
+	signalled   uint64 = 1 << 63 // the stop has been signalled, and Stop has sealed the subtree
+
+	minusGuard = ^(oneGuard - 1) // added to a word, subtracts one guard
+	minusChild = ^(oneChild - 1)
+
+	guardBits = canary - oneGuard
+	countBits = guardBits | (warned-1)&^(oneChild-1)
+)
+
+// isEmpty reports whether the word v counts no guards and no announced children.
+func isEmpty(v uint64) bool { return v&countBits == 0 }
+
+// isComplete reports whether the word v is signalled, sealed and empty.
+func isComplete(v uint64) bool { return v&(live|signalled) == signalled && isEmpty(v) }
+
+// A Word is a value of a node's word. It exists for its String method, which tests and debuggers
+// use.
+type Word uint64
+
+// String returns the flags and the counts of w, such as "live|unlinked guards=2 children=0". A node
+// without the live flag is shown as "sealed". The guards of a node that counts on stripes contain
+// the constant bias, and are shown as "guards=bias+2" or "guards=bias-1". A folded stripe is shown
+// with the operations on it since it was folded, such as "folded stripe+1".
+func (w Word) String() string {
+	v := uint64(w)
+	if v == 0 {
+		return "zero: Init was not called"
+	}
+	if d := int64(v - foldedStripe); -1<<30 < d && d < 1<<30 {
+		return fmt.Sprintf("folded stripe%+d", d)
+	}
+	flags := []string{"sealed"}
+	if v&live != 0 {
+		flags[0] = "live"
+	}
+	for _, f := range []struct {
+		bit  uint64
+		name string
+	}{
+		{signalled, "signalled"}, {announced, "announced"}, {unlinked, "unlinked"}, {hasChildren, "hasChildren"},
+		{pinned, "pinned"}, {warned, "warned"}, {awaited, "awaited"},
+	} {
+		if v&f.bit != 0 {
+			flags = append(flags, f.name)
+		}
+	}
+	if v&canary == 0 {
+		flags = append(flags, "NO-CANARY")
+	}
+	guards := fmt.Sprint(v & guardBits)
+	if v&guardBits >= bias/2 {
+		guards = fmt.Sprintf("bias%+d", int64(v&guardBits)-int64(bias))
+	}
+	return fmt.Sprintf("%s guards=%s children=%d", strings.Join(flags, "|"), guards, v&countBits/oneChild)
+}

@@ -1,0 +1,82 @@
+//go:build darwin || dragonfly || freebsd || netbsd || openbsd
+
+package proc
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// A container is a process group. Its members cannot be listed, so the processes that the leader
+// leaves behind are killed at once.
+type container struct {
+	cmd   *exec.Cmd
+	queue int // a kqueue that reports when the leader exits
+}
+
+func startContained(cmd *exec.Cmd, _ Spec) (*container, error) {
+	// Create the kqueue before the process is started: if this fails, no process is left that
+	// cannot be waited for.
+	queue, err := syscall.Kqueue()
+	if err != nil {
+		return nil, os.NewSyscallError("kqueue", err)
+	}
+	syscall.CloseOnExec(queue)
+	c := &container{cmd, queue}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		c.release()
+		return nil, err
+	}
+	var exit syscall.Kevent_t
+	syscall.SetKevent(&exit, cmd.Process.Pid, syscall.EVFILT_PROC, syscall.EV_ADD|syscall.EV_ONESHOT)
+	exit.Fflags = syscall.NOTE_EXIT
+	switch err := c.kevent([]syscall.Kevent_t{exit}, nil); {
+	case errors.Is(err, syscall.ESRCH): // the process has exited already
+		c.release()
+		c.queue = -1
+	case err != nil:
+		cmd.Process.Kill()
+		cmd.Process.Wait()
+		c.release()
+		return nil, os.NewSyscallError("kevent", err)
+	}
+	return c, nil
+}
+
+func (c *container) kevent(changes, events []syscall.Kevent_t) error {
+	for {
+		if _, err := syscall.Kevent(c.queue, changes, events, nil); err != syscall.EINTR {
+			return err
+		}
+	}
+}
+
+func (c *container) signalLeader(sig os.Signal) error { return c.cmd.Process.Signal(sig) }
+
+func (c *container) name() string                          { return "group" }
+func (c *container) lists() bool                           { return false }
+func (c *container) members() []Member                     { return nil }
+func (c *container) leader() (Member, bool)                { return Member{}, false }
+func (c *container) signal(_ []Member, sig syscall.Signal) { syscall.Kill(-c.cmd.Process.Pid, sig) }
+func (c *container) resume(members []Member)               { c.signal(members, syscall.SIGCONT) }
+func (c *container) awaitMembers([]Member, time.Time)      {}
+func (c *container) reap() (*os.ProcessState, error)       { return c.cmd.Process.Wait() }
+
+func (c *container) release() {
+	if c.queue >= 0 {
+		syscall.Close(c.queue)
+	}
+}
+
+// awaitExit waits for the leader to exit and leaves it a zombie. It blocks an OS thread. waitid
+// would do the same, but on macOS it also returns for a stopped process (go.dev/issue/19314), and
+// OpenBSD has had it for a short time only.
+func (c *container) awaitExit() {
+	if c.queue >= 0 {
+		c.kevent(nil, make([]syscall.Kevent_t, 1))
+	}
+}

@@ -1,0 +1,267 @@
+package proc
+
+import (
+	"cmp"
+	"crypto/rand"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// A container finds and signals the leader and the processes that it has started.
+type container struct {
+	cmd    *exec.Cmd // nil for an adopted process, whose pid can be reused because it is not a child of this process
+	pid    int
+	start  uint64 // the leader's start time in clock ticks since boot
+	pidfd  *os.File
+	cgroup *cgroup // nil if no cgroup could be created
+	mark   string
+}
+
+// subreaper is true once this process is the new parent of its orphaned descendants.
+var subreaper atomic.Bool
+
+// markKey is the environment variable that contains the marks of all containers that a process is
+// in. The idea of recognizing processes by their environment comes from Jenkins
+// (ProcessTreeKiller).
+const markKey = "SWANSONG_PROC"
+
+func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
+	c := &container{cmd: cmd, mark: rand.Text()}
+	env := cmd.Environ()
+	own := strings.TrimPrefix(spec.In.Mark+" "+c.mark, " ")
+	marks := own
+	for _, v := range env {
+		if old, ok := strings.CutPrefix(v, markKey+"="); ok {
+			marks = old + " " + own // keep the marks of the containers that this process itself is in
+		}
+	}
+	cmd.Env = append(env, markKey+"="+marks)
+
+	if spec.Subreaper {
+		const setChildSubreaper = 36
+		_, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, setChildSubreaper, 1, 0, 0, 0, 0)
+		if errno == 0 {
+			subreaper.Store(true)
+		}
+	}
+	pidfd := -1
+	attr := syscall.SysProcAttr{Setpgid: true, Pdeathsig: spec.ParentDeath, PidFD: &pidfd}
+	plain := *cmd // a copy for a second attempt, because a Cmd can be started only once
+	plain.SysProcAttr = &attr
+	if !spec.NoCgroup {
+		c.cgroup = newCgroup(cmp.Or(spec.In.Cgroup, ownCgroup()))
+	}
+	if c.cgroup != nil {
+		inside := attr
+		inside.UseCgroupFD, inside.CgroupFD = true, int(c.cgroup.dir.Fd())
+		cmd.SysProcAttr = &inside
+		// The reason may be a missing permission on the cgroup. Any other error occurs again in the
+		// second attempt.
+		if cmd.Start() != nil {
+			c.cgroup.remove()
+			c.cgroup = nil
+		}
+	}
+	if c.cgroup == nil {
+		if err := plain.Start(); err != nil {
+			return nil, err
+		}
+		cmd.Process = plain.Process
+	}
+	c.pid = cmd.Process.Pid
+	if pidfd >= 0 {
+		c.pidfd = pollable(pidfd)
+	}
+	// The process exists, at least as a zombie, until this process reaps it.
+	if m, ok := stat(c.pid); ok {
+		c.start = m.start
+	}
+	return c, nil
+}
+
+func (c *container) name() string {
+	if c.cgroup != nil {
+		return "cgroup"
+	}
+	return "walk"
+}
+
+func (c *container) lists() bool { return true }
+
+func (c *container) leader() (Member, bool) {
+	m, ok := stat(c.pid)
+	return m, ok && !m.zombie && c.leads(m)
+}
+
+// leads reports whether m is the leader. A later process that has reused the leader's pid is not.
+func (c *container) leads(m Member) bool {
+	// The pid of a child cannot be reused before the child has been reaped, so for a child the pid
+	// suffices.
+	return m.PID == c.pid && (c.cmd != nil || m.start == c.start)
+}
+
+// members returns the living processes of the container, except for the leader.
+func (c *container) members() []Member {
+	var found []Member
+	if c.cgroup != nil {
+		for _, pid := range c.cgroup.pids() {
+			if m, ok := stat(pid); ok {
+				found = append(found, m)
+			}
+		}
+	}
+	// An adopted process might not be in its cgroup, because creating or entering the cgroup may
+	// have failed.
+	if c.cgroup == nil || c.cmd == nil {
+		found = append(found, c.walk()...)
+		slices.SortStableFunc(found, func(a, b Member) int { return cmp.Compare(a.PID, b.PID) })
+		found = slices.CompactFunc(found, func(a, b Member) bool { return a.PID == b.PID })
+	}
+	return slices.DeleteFunc(found, func(m Member) bool {
+		if m.zombie && subreaper.Load() && m.PPID == os.Getpid() && !c.leads(m) {
+			// This process has become the parent of the zombie, so no other process reaps it.
+			syscall.Wait4(m.PID, nil, syscall.WNOHANG, nil)
+		}
+		return m.zombie || c.leads(m)
+	})
+}
+
+// walk finds the process group, the session, the descendants and the marked processes in /proc. One
+// look can miss a process, so walk looks again
+//
+//   - if it finds no member: a process that was about to fork may have ended between the listing of
+//     /proc and the reading of its entry, and its child is only in the next listing;
+//   - while the state of a process is unknown: for some microseconds during an exec a process has no
+//     environment, and the child of a double fork then looks unrelated. A process that never had an
+//     environment counts as unmarked in the end.
+//
+// To escape, a process must be missed by several looks in a row. No process escapes from a cgroup.
+func (c *container) walk() []Member { return walk(c.look, c.leads) }
+
+func walk(look func() (found []Member, unsure bool), leads func(Member) bool) []Member {
+	foundNone := false
+	for looks := 1; ; looks++ {
+		found, unsure := look()
+		others := slices.ContainsFunc(found, func(m Member) bool { return !leads(m) && !m.zombie })
+		if !unsure && (others || foundNone) || looks == maxLooks {
+			return found
+		}
+		if foundNone = !others; unsure {
+			time.Sleep(time.Millisecond) // no event announces that the state is known, so wait a little
+		}
+	}
+}
+
+const maxLooks = 20
+
+// look reads /proc once and returns the members that it finds. The result unsure reports whether a
+// process that was not found may be a member nevertheless.
+func (c *container) look() (found []Member, unsure bool) {
+	t := newSnapshot()
+	all := t.all
+	marks := map[int]markState{}
+	// The ids of the leader's group and session cannot be reused while the leader exists, at least
+	// as a zombie.
+	led := slices.ContainsFunc(all, c.leads)
+	in := map[int]bool{c.pid: led}
+	self := os.Getpid()
+	for grown := true; grown; {
+		grown = false
+		for _, m := range all {
+			if in[m.PID] || m.PID == self || m.start < c.start || m.kernel {
+				continue
+			}
+			if _, known := marks[m.PID]; !known {
+				marks[m.PID] = t.markState(m, c.mark)
+			}
+			if led && (m.PGID == c.pid || m.SID == c.pid) || in[m.PPID] || marks[m.PID] == marked {
+				in[m.PID], grown = true, true
+			}
+		}
+	}
+	for _, m := range all {
+		if in[m.PID] {
+			found = append(found, m)
+		}
+		unsure = unsure || !in[m.PID] && marks[m.PID] == unknown
+	}
+	return found, unsure
+}
+
+// signal sends sig to the process group, which includes the leader, and to those members that are
+// not in the group.
+func (c *container) signal(members []Member, sig syscall.Signal) {
+	if sig == syscall.SIGKILL && c.cgroup != nil {
+		c.cgroup.kill()
+	}
+	if c.cmd != nil {
+		syscall.Kill(-c.pid, sig)
+	} else if m, ok := c.leader(); ok {
+		m.signal(sig)
+	}
+	for _, m := range members {
+		// The group id of an adopted process may have been reused, so signal each member
+		// separately.
+		if c.cmd == nil || m.PGID != c.pid {
+			m.signal(sig)
+		}
+	}
+}
+
+func (c *container) signalLeader(sig os.Signal) error {
+	if c.cmd != nil {
+		return c.cmd.Process.Signal(sig)
+	}
+	m, ok := c.leader()
+	if !ok {
+		return os.ErrProcessDone
+	}
+	m.signal(sig.(syscall.Signal))
+	return nil
+}
+
+func (c *container) resume(members []Member) { c.signal(members, syscall.SIGCONT) }
+
+// awaitExit waits for the leader to exit and leaves it a zombie.
+func (c *container) awaitExit() {
+	if c.pidfd != nil && awaitPidfd(c.pidfd, time.Time{}) {
+		return
+	}
+	if c.cmd == nil {
+		for alive := true; alive; { // reached on kernels without pidfd_open
+			Member{PID: c.pid, start: c.start}.await(time.Now().Add(time.Hour))
+			_, alive = c.leader()
+		}
+		return
+	}
+	for waitid(c.pid) == syscall.EINTR {
+	}
+}
+
+// awaitMembers waits until all members have ended, or the deadline has passed.
+func (c *container) awaitMembers(members []Member, deadline time.Time) {
+	for _, m := range members {
+		m.await(deadline)
+	}
+}
+
+func (c *container) reap() (*os.ProcessState, error) {
+	if c.cmd == nil {
+		return nil, nil
+	}
+	return c.cmd.Process.Wait()
+}
+
+func (c *container) release() {
+	if c.pidfd != nil {
+		c.pidfd.Close()
+	}
+	if c.cgroup != nil {
+		c.cgroup.remove()
+	}
+}

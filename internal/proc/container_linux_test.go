@@ -1,0 +1,518 @@
+package proc_test
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+)
+
+func init() {
+	roles["ignore"] = func([]string) {
+		signal.Ignore(syscall.SIGTERM)
+		fmt.Println("ready")
+		forever()
+	}
+	roles["stopped"] = func([]string) {
+		fmt.Println("ready")
+		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		forever()
+	}
+	// The following roles start other processes, which print their pids. Their arguments say how to
+	// start the process and whether the leader waits.
+	roles["leave"] = func(args []string) {
+		leave(args[0], "hidden")
+		if args[1] == "wait" {
+			signal.Ignore(syscall.SIGTERM)
+			forever()
+		}
+		if args[1] != "exit" { // the leader runs until the test ends it
+			io.Copy(io.Discard, os.Stdin)
+		}
+	}
+	roles["leave-twice"] = func(args []string) { leave(args[0], "hidden") }
+	roles["hidden"] = func([]string) {
+		signal.Ignore(syscall.SIGTERM)
+		fmt.Println(os.Getpid())
+		os.NewFile(3, "told").Close()
+		if os.Getenv("UNTIL") != "" { // a process that has escaped lives until the test ends
+			io.Copy(io.Discard, os.NewFile(4, "until"))
+			os.Exit(0)
+		}
+		forever()
+	}
+	roles["polite"] = func([]string) {
+		fmt.Println(os.Getpid())
+		os.NewFile(3, "told").Close()
+		forever()
+	}
+	roles["pingable"] = func([]string) { fmt.Println("ready"); io.Copy(os.Stdout, os.Stdin) }
+	// The role "parent" starts a child from a thread that ends right afterwards, and then waits.
+	roles["parent"] = func([]string) {
+		spec := self("pingable")
+		spec.ParentDeath, spec.NoCgroup = syscall.SIGKILL, true
+		spec.Stdin, spec.Stdout, spec.Stderr = os.Stdin, os.Stdout, os.Stderr
+		spec.ExtraFiles = []*os.File{os.NewFile(3, "until")}
+		var thread sync.WaitGroup
+		thread.Go(func() {
+			// The thread is never unlocked, so it ends with the goroutine.
+			runtime.LockOSThread()
+			if _, err := proc.Start(spec); err != nil {
+				panic(err)
+			}
+		})
+		thread.Wait()
+		forever()
+	}
+}
+
+// leave starts a process with the given role, in one of the ways in which processes can evade their
+// container. It returns when the process has printed its pid.
+func leave(how, role string) {
+	told, tell, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	if how != "fork" {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	}
+	switch how {
+	case "twice": // the process forks a second time, so init becomes the parent
+		role = "leave-twice setsid"
+	case "escape": // as twice, but without the mark in the environment
+		os.Unsetenv("SWANSONG_PROC")
+		role = "leave-twice setsid"
+	}
+	cmd.Env = append(os.Environ(), asRole+"="+role)
+	cmd.Stdout = os.Stdout
+	cmd.ExtraFiles = []*os.File{tell}
+	switch os.Getenv("UNTIL") {
+	case "3": // the process has inherited file descriptor 3 from the test
+		cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(3, "until"))
+		cmd.Env = append(cmd.Env, "UNTIL=4")
+	case "4":
+		cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(4, "until"))
+	}
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	tell.Close()
+	io.Copy(io.Discard, told)
+	if how == "twice" || how == "escape" {
+		cmd.Wait() // wait, because the process closes its pipe shortly before it exits
+	}
+}
+
+// alive reports whether a process is running. A zombie does not count.
+func alive(pid int) bool {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	_, rest, _ := strings.Cut(string(text), ") ")
+	return err == nil && !strings.HasPrefix(rest, "Z")
+}
+
+// eachContainment runs a test with every kind of containment that this machine offers.
+func eachContainment(t *testing.T, test func(t *testing.T, contain func(proc.Spec) proc.Spec)) {
+	t.Run("walk", func(t *testing.T) {
+		test(t, func(s proc.Spec) proc.Spec { s.NoCgroup = true; return s })
+	})
+	t.Run("cgroup", func(t *testing.T) {
+		if kind := start(t, self("exit 0")).Containment(); kind != "cgroup" {
+			t.Skip("no cgroup of version 2 can be made here")
+		}
+		test(t, func(s proc.Spec) proc.Spec { return s })
+	})
+}
+
+// A walk sees every process that was started before it began, even while other goroutines walk
+// continuously.
+func TestWalk_SeesEarlierStarts(t *testing.T) {
+	var lookers sync.WaitGroup
+	for range 8 {
+		lookers.Go(func() {
+			for range 100 {
+				cmd := exec.Command("true")
+				if err := cmd.Start(); err != nil {
+					t.Error(err)
+					return
+				}
+				if !proc.Listed(cmd.Process.Pid) { // a process that has exited is listed as a zombie
+					t.Errorf("the process with pid %d was started, but is not listed", cmd.Process.Pid)
+				}
+				cmd.Wait()
+			}
+		})
+	}
+	lookers.Wait()
+}
+
+// A process without an environment might be in the middle of an exec, so the walk waits for the
+// environment. After a while it stops waiting.
+func TestWalk_StopsWaitingForEmptyEnvironment(t *testing.T) {
+	spec := self("wait")
+	spec.NoCgroup = true
+	p := start(t, spec)
+	readLine(t, p)
+	bare := exec.Command("sleep", "60")
+	bare.Env = []string{}
+	if err := bare.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { bare.Process.Kill(); bare.Wait() }()
+	for end := time.Now().Add(tooLong); p.Unsure(); {
+		if time.Now().After(end) {
+			t.Fatal("the walk still waits for the environment of a process that has none")
+		}
+	}
+}
+
+// After a process has executed another program, the walk waits again for its environment.
+func TestWalk_WaitsForEnvironmentAfterExec(t *testing.T) {
+	spec := self("wait")
+	spec.NoCgroup = true
+	p := start(t, spec)
+	readLine(t, p)
+	bare := exec.Command("sh", "-c", `read x; exec env -i A=1 sh -c "echo; read x; exec env -i sleep 60"`)
+	bare.Env = []string{}
+	in, out := pipes(t, bare)
+	if err := bare.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { bare.Process.Kill(); bare.Wait() }()
+	until := func(what string, done func() bool) {
+		for end := time.Now().Add(tooLong); !done(); {
+			if time.Now().After(end) {
+				t.Fatal(what)
+			}
+		}
+	}
+	until("nobody knows whose it is, for ever", func() bool { return !p.Unsure() })
+	in.Write([]byte("\n"))
+	out.Read(make([]byte, 1))
+	until("it has an environment, and nobody knows whose it is", func() bool { return !p.Unsure() })
+	in.Write([]byte("\n"))
+	until("it does not execute sleep", func() bool {
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", bare.Process.Pid))
+		return string(name) == "sleep\n"
+	})
+	if !p.Unsure() {
+		t.Error("a process in the middle of an exec is taken for one that never had an environment")
+	}
+}
+
+func pipes(t *testing.T, cmd *exec.Cmd) (io.Writer, io.Reader) {
+	t.Helper()
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := cmp.Or(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	return in, out
+}
+
+func TestEnd_EscalatesToSIGKILL(t *testing.T) {
+	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
+		for _, test := range []struct {
+			role string
+			want syscall.Signal
+			kill bool
+		}{
+			{"wait", syscall.SIGTERM, false},
+			{"ignore", syscall.SIGKILL, true},
+			{"stopped", syscall.SIGTERM, false}, // because of SIGCONT, the stopped process receives SIGTERM
+		} {
+			t.Run(test.role, func(t *testing.T) {
+				p := start(t, contain(self(test.role)))
+				readLine(t, p)
+				at := proc.Deadlines{Kill: time.Now().Add(tooLong), GiveUp: time.Now().Add(2 * tooLong)}
+				if test.kill {
+					at.Kill = time.Time{}
+				}
+				exit, err := p.End(at)
+				if err != nil || exit.Signal != test.want || exit.Killed != test.kill || !exit.Terminated {
+					t.Errorf("exit %+v, error %v; want signal %v", exit, err, test.want)
+				}
+			})
+		}
+	})
+}
+
+// When a Process is done, no process that its leader left behind is still running, however the
+// leader ended.
+func TestProcess_LeavesNoSurvivor(t *testing.T) {
+	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
+		for _, how := range []string{"fork", "setsid", "twice"} {
+			for _, leader := range []string{"exit", "read", "wait"} {
+				t.Run(how+"/"+leader, func(t *testing.T) {
+					spec := contain(self("leave " + how + " " + leader))
+					spec.Linger = -1 // the process ignores SIGTERM, so do not wait for it to exit
+					spec.Subreaper = how == "twice"
+					p := start(t, spec)
+					pid, err := strconv.Atoi(readLine(t, p))
+					if err != nil {
+						t.Fatal(err)
+					}
+					switch leader {
+					case "read":
+						if !alive(pid) {
+							t.Error("the process ended before the leader did")
+						}
+						p.Stdin().Close()
+					case "wait":
+						p.End(soon())
+					}
+					exit := awaitDone(t, p)
+					if alive(pid) {
+						t.Errorf("the process with pid %d is still running", pid)
+					}
+					if len(exit.Survivors) != 0 {
+						t.Errorf("survivors: %v", exit.Survivors)
+					}
+					// If the leader is killed, one cgroup.kill kills both processes, and either of
+					// them may end first.
+					if leader != "wait" && (len(exit.Left) != 1 || exit.Left[0].PID != pid) {
+						t.Errorf("left: %v, want pid %d", exit.Left, pid)
+					}
+				})
+			}
+		}
+	})
+}
+
+// Processes that the leader leaves behind receive SIGTERM and then have the time Linger to exit.
+func TestProcess_GivesLeftoversTimeToExit(t *testing.T) {
+	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
+		roleOf := func(s string) proc.Spec { spec := contain(self(s)); spec.Linger = time.Hour; return spec }
+		p := start(t, roleOf("leave-polite"))
+		readLine(t, p)
+		exit := awaitDone(t, p) // this returns long before Linger is over
+		if len(exit.Left) != 1 || len(exit.Survivors) != 0 {
+			t.Errorf("%+v", exit)
+		}
+	})
+}
+
+func init() {
+	roles["leave-polite"] = func([]string) { leave("fork", "polite") }
+}
+
+// Members lists the processes that are alive. Exited is closed when the leader exits, and Done only
+// when the other processes have ended, too.
+func TestProcess_MembersListsLivingProcesses(t *testing.T) {
+	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
+		spec := contain(self("leave fork read"))
+		spec.Linger = time.Hour
+		p := start(t, spec)
+		pid, _ := strconv.Atoi(readLine(t, p))
+		var pids []int
+		for _, m := range p.Members() {
+			pids = append(pids, m.PID)
+		}
+		if len(pids) != 2 || pids[0] != p.Pid() || pids[1] != pid {
+			t.Errorf("members %v, want the leader %d and %d", pids, p.Pid(), pid)
+		}
+		p.Stdin().Close()
+		<-p.Exited()
+		select {
+		case <-p.Done():
+			t.Error("Done was closed while a process had time left to exit")
+		default:
+		}
+		if m := p.Members(); len(m) != 1 || m[0].PID != pid {
+			t.Errorf("members %v, want %d alone", m, pid)
+		}
+		if err := syscall.Kill(p.Pid(), 0); err != nil { // for a zombie, kill succeeds
+			t.Errorf("the leader was reaped although its group has members: %v", err)
+		}
+		p.Kill()
+		if exit := awaitDone(t, p); exit.Killed {
+			t.Errorf("the leader had ended before the kill: %+v", exit)
+		}
+		if len(p.Members()) != 0 {
+			t.Errorf("members after the end: %v", p.Members())
+		}
+	})
+}
+
+// If a grandchild has escaped and keeps the pipe open, the reader is not blocked, and no output is
+// lost.
+func TestOutput_EndsAlthoughEscapedProcessHoldsPipe(t *testing.T) {
+	until, end, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := self("leave escape exit")
+	spec.NoCgroup = true
+	spec.Env = append(spec.Env, "UNTIL=3")
+	spec.ExtraFiles = []*os.File{until}
+	p := start(t, spec)
+	until.Close()
+	text, err := io.ReadAll(p.Stdout()) // the grandchild prints its pid and keeps the pipe open
+	if err != nil {
+		t.Error(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || !alive(pid) {
+		t.Errorf("%q should be the pid of the escaped process: %v", text, err)
+	}
+	if exit := awaitDone(t, p); exit.Code != 0 || len(exit.Survivors) != 0 {
+		t.Errorf("%+v", exit)
+	}
+	end.Close()
+}
+
+// The child lives as long as its parent and is killed when the parent dies, although the parent's
+// thread that started it has ended before.
+func TestProcess_IsKilledWhenParentDies(t *testing.T) {
+	until, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer until.Close()
+	spec := self("parent")
+	spec.NoCgroup = true
+	spec.ExtraFiles = []*os.File{theirs}
+	parent := start(t, spec)
+	theirs.Close()
+	if got := readLine(t, parent); got != "ready" {
+		t.Fatalf("the child printed %q", got)
+	}
+	for range 3 { // by now the thread that called Start has ended
+		fmt.Fprintln(parent.Stdin(), "ping")
+		if got := readLine(t, parent); got != "ping" {
+			t.Fatalf("the child printed %q", got)
+		}
+	}
+	parent.Signal(syscall.SIGKILL)
+	// This returns when the child is dead and the kernel has closed its end of the pipe.
+	io.Copy(io.Discard, until)
+	awaitDone(t, parent)
+}
+
+// End reports a process as unconfirmed if it is not known to have ended. The test gives the process
+// no time to end, but the process may be faster.
+func TestEnd_ReportsUnconfirmedProcess(t *testing.T) {
+	for range 100 {
+		p := start(t, self("ignore"))
+		readLine(t, p)
+		exit, err := p.End(proc.Deadlines{})
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, proc.ErrUnconfirmed) || exit.State != nil || exit.Code != -1 {
+			t.Errorf("%+v, %v; want ErrUnconfirmed", exit, err)
+		}
+		if exit := awaitDone(t, p); exit.Signal != syscall.SIGKILL {
+			t.Errorf("the process ended later, with %v", exit)
+		}
+		return
+	}
+	t.Error("each of a hundred processes ended before End gave up")
+}
+
+// If one look at /proc misses a process, the next look finds it. The test replaces the looks,
+// because it cannot control which look misses which process.
+func TestWalk_LooksAgainForMissedProcess(t *testing.T) {
+	type look struct {
+		found  []int
+		unsure bool
+	}
+	const leader, child, other = 1, 2, 3
+	nobody, alone := look{}, look{found: []int{leader}}
+	for _, test := range []struct {
+		name  string
+		looks []look // what each look finds; the last look is repeated
+		want  []int
+		after int // the expected number of looks
+	}{
+		{"somebody at once", []look{{found: []int{leader, child}}}, []int{leader, child}, 1},
+		{"who forked has died, and his child is on the next list", []look{nobody, {found: []int{child}}}, []int{child}, 2},
+		{"the leader's child is on the next list", []look{alone, {found: []int{leader, child}}}, []int{leader, child}, 2},
+		{"nobody, and nobody", []look{nobody, nobody}, nil, 2},
+		{"the leader, alone", []look{alone, alone}, []int{leader}, 2},
+		{"somebody has no environment for a moment", []look{{found: []int{child}, unsure: true}, {found: []int{child, other}}}, []int{child, other}, 2},
+		{"nobody, and then somebody of whom it cannot tell", []look{nobody, {unsure: true}, nobody, {found: []int{other}}}, nil, 3},
+		{"somebody has none for good", []look{{found: []int{child}, unsure: true}}, []int{child}, proc.MaxLooks},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			looks := 0
+			var got []int
+			for _, m := range proc.Walk(func() (found []proc.Member, unsure bool) {
+				l := test.looks[min(looks, len(test.looks)-1)]
+				looks++
+				for _, pid := range l.found {
+					found = append(found, proc.Member{PID: pid})
+				}
+				return found, l.unsure
+			}, func(m proc.Member) bool { return m.PID == leader }) {
+				got = append(got, m.PID)
+			}
+			if looks != test.after || !slices.Equal(got, test.want) {
+				t.Errorf("after %d looks %v, want %v after %d", looks, got, test.want, test.after)
+			}
+		})
+	}
+}
+
+// TestStress_LeavesNoProcess starts hundreds of processes and ends them in different ways at random
+// times. Many are ended between a fork and the following exec. No process may be left.
+func TestStress_LeavesNoProcess(t *testing.T) {
+	token := rand.Text()
+	var all sync.WaitGroup
+	slots := make(chan struct{}, 4)
+	for i := range 200 {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			spec := self([]string{"leave twice exit", "exit 7", "leave twice exit", "ignore", "leave twice wait", "wait", "leave fork exit"}[i%7])
+			spec.Env = append(spec.Env, "STRESS="+token)
+			spec.NoCgroup, spec.Linger = i%4 > 0, -1
+			p, err := proc.Start(spec)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer p.Close()
+			if i%3 == 0 {
+				io.ReadFull(p.Stdout(), make([]byte, 1))
+			} else {
+				time.Sleep(time.Duration(mathrand.IntN(10_000)) * time.Microsecond) // wait until a random time in the life of the process
+			}
+			if exit, err := p.End(soon()); err != nil || len(exit.Survivors) > 0 {
+				t.Errorf("%+v, %v", exit, err)
+			}
+		})
+	}
+	all.Wait()
+	for _, pid := range withVariable("STRESS=" + token) {
+		t.Errorf("pid %d has survived", pid)
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// withVariable returns the processes whose environment contains the given variable.
+func withVariable(variable string) (pids []int) {
+	dirs, _ := os.ReadDir("/proc")
+	for _, d := range dirs {
+		env, _ := os.ReadFile("/proc/" + d.Name() + "/environ")
+		if pid, err := strconv.Atoi(d.Name()); err == nil && strings.Contains(string(env), variable) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

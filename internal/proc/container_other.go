@@ -1,0 +1,45 @@
+//go:build !linux && !darwin && !dragonfly && !freebsd && !netbsd && !openbsd
+
+package proc
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// A container is the leader alone. These systems have no wait that leaves the leader a zombie, so
+// its pid, which is also its group id, may have been reused by the time its exit is noticed.
+// Processes that the leader has started are not ended.
+type container struct {
+	cmd   *exec.Cmd
+	state *os.ProcessState
+	err   error
+}
+
+func startContained(cmd *exec.Cmd, _ Spec) (*container, error) {
+	cmd.SysProcAttr = leaderAttr()
+	return &container{cmd: cmd}, cmd.Start()
+}
+
+func (c *container) signalLeader(sig os.Signal) error { return c.cmd.Process.Signal(sig) }
+
+func (c *container) name() string                     { return "leader" }
+func (c *container) lists() bool                      { return false }
+func (c *container) members() []Member                { return nil }
+func (c *container) leader() (Member, bool)           { return Member{}, false }
+func (c *container) awaitMembers([]Member, time.Time) {}
+
+func (c *container) signal(_ []Member, sig syscall.Signal) {
+	if c.cmd.Process.Signal(sig) != nil { // Windows supports no signal other than Kill
+		c.cmd.Process.Kill()
+	}
+}
+
+// awaitExit reaps the leader. Package os ensures that later signals do not reach a process that
+// reuses the pid.
+func (c *container) awaitExit() { c.state, c.err = c.cmd.Process.Wait() }
+
+func (c *container) reap() (*os.ProcessState, error) { return c.state, c.err }
+func (c *container) release()                        {}

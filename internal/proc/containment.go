@@ -1,0 +1,58 @@
+package proc
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Containment identifies a set of processes, so that a program that did not start them can find and
+// end them: one that outlives the program that did, or is started after it. A process that is
+// started in a containment, and every process that it starts, carries the containment's mark and is
+// in its cgroup, if one could be created.
+//
+// A Containment is plain data. Store it before calling Make, so that no cgroup exists without a
+// record of it.
+//
+// Without a cgroup, a process leaves the containment by clearing its environment. Process group and
+// session cannot be used here, since their ids may be reused once the leader is gone. Containments
+// are empty on systems other than Linux.
+type Containment struct {
+	Mark   string `json:"mark"`
+	Cgroup string `json:"cgroup,omitempty"` // a directory that exists if it could be created; empty if this system has no cgroup to create it in
+}
+
+// An Adoptable identifies a process that outlives the program that started it, so that another
+// program can adopt it.
+type Adoptable struct {
+	Containment        // contains this process and those that it has started
+	PID         int    `json:"pid"`
+	Born        uint64 `json:"born"` // start time in clock ticks since boot; unique together with PID
+}
+
+// Adopt returns a Process for a process that was started by a program that no longer runs. It can be
+// used like one that this program started, with two differences. Its exit status is unknown, because
+// it is not a child of this program: Exit.Unseen is set. And the processes that it leaves behind are
+// found by its containment only. If the process has ended already, Adopt returns a Process that is
+// done at once.
+//
+// Of the Spec, Adopt uses Args[0], as the name in errors, Linger, ReadStdout and ReadStderr. Linux
+// only.
+func Adopt(k Adoptable, spec Spec) (*Process, error) {
+	p := newProcess(spec)
+	contain, err := adoptContained(k)
+	if err != nil {
+		p.Close()
+		return nil, fmt.Errorf("proc: cannot adopt pid %d: %w", k.PID, err)
+	}
+	p.contain, p.pid = contain, k.PID
+	go p.awaitEnd()
+	return p, nil
+}
+
+// Adoptable returns what Adopt needs. The process must have been started in a containment of its
+// own.
+func (p *Process) Adoptable(in Containment) Adoptable { return Adoptable{in, p.pid, p.contain.born()} }
+
+// Empty kills all processes in the containment, including those that they start meanwhile, and
+// removes its cgroup. It returns the processes that are still running at the deadline.
+func (p Containment) Empty(deadline time.Time) (survivors []Member) { return p.empty(deadline) }

@@ -1,0 +1,29 @@
+//go:build !linux
+
+package proc
+
+import (
+	"errors"
+	"time"
+)
+
+// NewContainment returns an empty containment on this system.
+func NewContainment() Containment { return Containment{} }
+
+// Make does nothing on this system.
+func (Containment) Make() {}
+
+func (Containment) empty(time.Time) []Member { return nil }
+
+// Leader always returns false on this system.
+func (Containment) Leader() (Adoptable, bool) { return Adoptable{}, false }
+
+// Alive always returns false on this system.
+func (Adoptable) Alive() bool { return false }
+
+// Boot always returns "" on this system.
+func Boot() string { return "" }
+
+func adoptContained(Adoptable) (*container, error) { return nil, errors.ErrUnsupported }
+
+func (c *container) born() uint64 { return 0 }

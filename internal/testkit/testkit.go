@@ -1,0 +1,45 @@
+// Package testkit has the helpers that the tests of several packages share. Only tests import it.
+package testkit
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Equal marks the test as failed if got and want differ in the sense of [cmp.Diff], and prints the
+// differences. The parameter what names the value in the message.
+func Equal(t testing.TB, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// ErrorIs marks the test as failed unless errors.Is(got, want). what says in the message which error
+// is wrong.
+func ErrorIs(t testing.TB, what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s: got the error %v, want %v", what, got, want)
+	}
+}
+
+// ErrorText returns the text of err, and "" for nil.
+func ErrorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// IsClosed reports whether a channel to which nothing is sent has been closed.
+func IsClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}

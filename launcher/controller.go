@@ -1,0 +1,285 @@
+package launcher
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/restart"
+	"github.com/swansong-go/swansong/launcher/internal/revision"
+	"github.com/swansong-go/swansong/launcher/internal/roll"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+)
+
+// A controller decides which processes a group has: how many, of which revision, and what to start
+// or to stop next. It keeps as many as are desired, replaces those that fail, and replaces all of
+// them in a roll; the arithmetic is that of package roll. It starts nothing and waits for nothing.
+// The group calls it with group.mu held.
+type controller struct {
+	name    string
+	publish func(Event) // for the group
+	epoch   time.Time   // instants of package roll count from here
+
+	revisions  revision.Set
+	instances  instances
+	ended      []Status             // of processes that have ended, the latest last
+	unadopted  []*statefile.Process // kept by an earlier launcher and not adopted yet
+	lastNumber int                  // in the id of the process started last
+
+	backOff     restart.BackOff
+	lastFailure string      // after which the group was given up
+	roll        *roll.Roll  // nil: none is under way or paused
+	rollResult  *rollResult // what callers wait for while roll is not nil
+	degraded    degradation
+
+	awaitsDependencies bool     // nothing is started until the groups that this one depends on are healthy
+	waitsFor           []string // those of them that are not healthy
+	stopping           bool
+	healthy            bool // as published last
+}
+
+// A degradation is what the last roll could not replace.
+type degradation struct {
+	givenUp int // processes
+	missing int // those of them that leave the group with fewer than are desired
+}
+
+// keptStatuses is the number of ended processes of a group whose status, and whose files in
+// LogConfig.Dir, are kept.
+const keptStatuses = 32
+
+func newController(cfg spec.Group, source any, publish func(Event)) *controller {
+	return &controller{
+		name: cfg.Name, publish: publish, epoch: time.Now(), awaitsDependencies: true,
+		revisions: revision.Set{Current: 1, ByNumber: map[int]*revision.Revision{1: {Config: cfg, Source: source}}},
+		instances: instances{},
+	}
+}
+
+// config returns the wanted configuration.
+func (c *controller) config() *spec.Group { return &c.revisions.Wanted().Config }
+
+// desired returns how many processes there should be.
+func (c *controller) desired() int { return c.revisions.Wanted().Desired() }
+
+// now returns the time as package roll counts it.
+func (c *controller) now() time.Duration { return time.Since(c.epoch) }
+
+func (c *controller) newID() string {
+	c.lastNumber++
+	return fmt.Sprintf("%s-%d", c.name, c.lastNumber)
+}
+
+// isUnstarted reports whether no process has been started or adopted yet, so that there is nothing
+// to replace.
+func (c *controller) isUnstarted() bool {
+	return c.awaitsDependencies && len(c.instances) == 0 && len(c.unadopted) == 0
+}
+
+// isRolling reports whether a roll is under way, and not paused.
+func (c *controller) isRolling() bool { return c.roll != nil && !c.roll.Paused() }
+
+// observeReady ends the row of failures once a process has been ready for long. It calls again with
+// the times when a ready process becomes available, or may end the row.
+func (c *controller) observeReady(now time.Time, again func(time.Time)) {
+	cfg := c.config()
+	for _, i := range c.instances {
+		st := i.snapshot()
+		if st.State != Ready || i.accounted {
+			continue
+		}
+		again(st.ReadyAt.Add(cfg.MinReady))
+		if b := &c.backOff; b.Failures > 0 && !b.GivenUp && b.CanEndRow(st.ReadyAt) {
+			stable := st.ReadyAt.Add(cfg.Restart.ResetAfter)
+			again(stable)
+			if !stable.After(now) {
+				b.EndRow()
+			}
+		}
+	}
+}
+
+// next returns what to do next.
+func (c *controller) next(now time.Time) roll.Action {
+	noStart := c.backOff.PreventsStart(now)
+	for c.isRolling() {
+		if a, ok := c.advanceRoll(now, noStart); ok {
+			return a
+		}
+	}
+	rules := c.config().RollConfig(c.desired() - c.degraded.missing)
+	a := roll.Keep(rules, c.view(now), c.roll != nil)
+	if a.Do == roll.Start && noStart {
+		return roll.Action{}
+	}
+	a.Version = c.versionOf(c.revisions.Current)
+	return a
+}
+
+// view returns the group as package roll sees it.
+func (c *controller) view(now time.Time) roll.View {
+	v := roll.View{Now: now.Sub(c.epoch)}
+	for _, p := range c.instances.sorted() {
+		st := p.snapshot()
+		i := roll.Instance{ID: p.id, Revision: p.revision, Version: c.versionOf(p.revision)}
+		switch {
+		case p.accounted, st.State > Unhealthy && !st.State.Ended(): // an unhealthy process is being stopped
+			i.Health = roll.Stopping
+		case st.State >= Unhealthy: // onExit has yet to decide whether it is replaced
+		case st.State == Ready && st.Routed:
+			i.Health, i.Since = roll.Ready, st.ReadyAt.Sub(c.epoch)
+		}
+		v.Instances = append(v.Instances, i)
+	}
+	return v
+}
+
+// versionOf returns what a revision is to the roll. Without a roll the wanted revision is new and
+// every other one is old.
+func (c *controller) versionOf(revision int) roll.Version {
+	if c.roll != nil {
+		return c.roll.VersionOf(revision)
+	}
+	if revision == c.revisions.Current {
+		return roll.New
+	}
+	return roll.Old
+}
+
+// revisionToStart returns the revision of a process to start.
+func (c *controller) revisionToStart(v roll.Version) int {
+	if c.roll != nil {
+		return c.roll.RevisionOf(v)
+	}
+	return c.revisions.Current
+}
+
+// onStop records that a process is being stopped as package roll has decided, and returns it with
+// the reason to give.
+func (c *controller) onStop(a roll.Action) (p *process, reason string) {
+	i, reason := c.instances[a.ID], a.Why
+	if c.roll != nil && i.revision != c.revisions.Current {
+		reason = fmt.Sprintf("%s by revision %d", reason, c.revisions.Current)
+		if c.roll.Reason != "" {
+			reason += ": " + c.roll.Reason
+		}
+	}
+	i.accounted = true
+	i.noReplacement = i.noReplacement || a.Why == roll.Surplus
+	return i.process, reason
+}
+
+// onStopOrder records that a process is being stopped by order. It returns true if the group has
+// one process fewer because of that.
+func (c *controller) onStopOrder(i *instance, replace bool) (scaledDown bool) {
+	// An order also counts if the group is replacing the process: it has one fewer afterwards.
+	if !replace && !i.noReplacement {
+		i.noReplacement, scaledDown = true, true
+		c.scaleDown(i)
+	} else if replace && !i.accounted && c.roll != nil && c.roll.HasYetToReplace(i.revision) {
+		c.roll.AddVacancy()
+	}
+	i.accounted = true // however a process ends that was stopped by order, it has not failed
+	return scaledDown
+}
+
+// scaleDown lowers the number of desired processes by one, for both revisions of a roll. A revision
+// in which the process counts as finished is left alone, because it has one process fewer already.
+func (c *controller) scaleDown(i *instance) {
+	lower := func(number int) {
+		if r := c.revisions.ByNumber[number]; r.Desired() > 0 && !slices.Contains(i.finishedIn, number) {
+			r.Shortfall.ScaledDown++
+		}
+	}
+	lower(c.revisions.Current)
+	if c.roll == nil {
+		return
+	}
+	c.roll.ScaleDown(c.revisions.Wanted().Rules(), c.view(time.Now()), i.id)
+	if !c.roll.OnlyForward() {
+		lower(c.roll.Other())
+	}
+}
+
+// finish counts a process as finished in a revision.
+func (c *controller) finish(i *instance, number int, failed bool) {
+	r := c.revisions.ByNumber[number]
+	r.Finish(failed)
+	i.finishedIn = append(i.finishedIn, number)
+}
+
+// forgetFailures prepares for an order: what failed before counts no more.
+func (c *controller) forgetFailures() {
+	c.backOff = restart.BackOff{}
+	c.degraded = degradation{}
+}
+
+// apply changes the wanted configuration to one with which the processes can go on. It returns the
+// processes that have to be told.
+func (c *controller) apply(cfg spec.Group) (tell []*process) {
+	wanted := c.revisions.Wanted()
+	if cfg.Desired != wanted.Config.Desired {
+		wanted.Shortfall = revision.Shortfall{}
+	}
+	wanted.Config, c.degraded = cfg, degradation{}
+	if c.backOff.GivenUp {
+		c.forgetFailures()
+	}
+	for _, i := range c.instances.sorted() {
+		if i.revision == c.revisions.Current {
+			tell = append(tell, i.process)
+		}
+	}
+	return tell
+}
+
+// instances are the processes of a group by id. A process is listed until it has been reaped, so
+// that a roll counts those that are stopping.
+type instances map[string]*instance
+
+// An instance is a process with what its group remembers of it. The group's lock guards the fields.
+type instance struct {
+	*process
+	accounted     bool  // its exit changes nothing any more: the group has stopped it, or has handled its exit
+	noReplacement bool  // by order, or because there was one too many
+	finishedIn    []int // revisions in which it counts as finished, see revision.Shortfall
+}
+
+func (all instances) add(p *process) { all[p.id] = &instance{process: p} }
+
+// of returns the instance of a process, nil if the process has been reaped.
+func (all instances) of(p *process) *instance {
+	if i := all[p.id]; i != nil && i.process == p {
+		return i
+	}
+	return nil
+}
+
+// sorted returns the instances, oldest first.
+func (all instances) sorted() []*instance {
+	list := slices.Collect(maps.Values(all))
+	slices.SortFunc(list, func(a, b *instance) int { return a.status.Started.Compare(b.status.Started) })
+	return list
+}
+
+// live returns the number of instances that are to keep running.
+func (all instances) live() (n int) {
+	for _, i := range all {
+		if !i.accounted {
+			n++
+		}
+	}
+	return n
+}
+
+// liveOf returns the number of instances of a revision that are to keep running.
+func (all instances) liveOf(revision int) (n int) {
+	for _, i := range all {
+		if i.revision == revision && !i.accounted {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,162 @@
+//go:build unix
+
+package admin_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/admin"
+	"github.com/swansong-go/swansong/launcher/internal/peer"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+var errNotFound = errors.New("not found")
+
+// A fakeLauncher has the group web with the process web-1. A test that calls a method that it does
+// not have panics.
+type fakeLauncher struct {
+	admin.Launcher
+	pid     int // of web-1
+	ready   int // notifications that web-1 is ready
+	stopped int // orders to stop web-1
+	events  chan *pb.Event
+}
+
+func (l *fakeLauncher) IsNotFound(err error) bool { return err == errNotFound }
+
+func (l *fakeLauncher) CheckGroup(name string) error {
+	if name != "web" {
+		return errNotFound
+	}
+	return nil
+}
+
+func (l *fakeLauncher) Process(string) (*pb.ProcessStatus, error) { return &pb.ProcessStatus{}, nil }
+
+func (l *fakeLauncher) StopProcess(string, string, time.Duration, bool) error {
+	l.stopped++
+	return nil
+}
+
+func (l *fakeLauncher) Watch() (next func(context.Context) *pb.Event, stop func()) {
+	return func(ctx context.Context) *pb.Event {
+		select {
+		case e := <-l.events:
+			return e
+		case <-ctx.Done():
+			return nil
+		}
+	}, func() {}
+}
+
+func (l *fakeLauncher) Notifier(string) (admin.Process, error) { return l, nil }
+func (l *fakeLauncher) HasPID(pid int) bool                    { return pid == l.pid }
+func (l *fakeLauncher) ShutdownComplete(string, string) bool   { return true }
+func (l *fakeLauncher) Serving(context.Context, int32) error   { return nil }
+func (l *fakeLauncher) Ready(string) bool                      { l.ready++; return true }
+
+// serve serves a launcher on a unix socket until the test ends, and returns a connection to it.
+func serve(t *testing.T, l admin.Launcher) *grpc.ClientConn {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "admin") // its path is shorter than that of t.TempDir
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "socket")
+	server := admin.New(l)
+	if err := server.ListenUnix(socket); err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(server.Serve)
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(peer.Credentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		server.Stop()
+		serving.Wait()
+		server.Close()
+	})
+	return conn
+}
+
+func wantCode(t *testing.T, what string, err error, want codes.Code) {
+	t.Helper()
+	if got := status.Code(err); got != want {
+		t.Errorf("%s: got %v (%v), want %v", what, got, err, want)
+	}
+}
+
+func TestStopProcess_RefusesInvalidGracePeriod(t *testing.T) {
+	l := &fakeLauncher{}
+	to := pb.NewLauncherAdminInterfaceClient(serve(t, l))
+	for _, grace := range []time.Duration{-time.Second, 0, 24*time.Hour + 1} {
+		_, err := to.StopProcess(t.Context(), &pb.StopProcessRequest{ProcessId: "web-1", GracePeriod: durationpb.New(grace)})
+		wantCode(t, grace.String(), err, codes.InvalidArgument)
+	}
+	if l.stopped > 0 {
+		t.Errorf("%d orders were passed on", l.stopped)
+	}
+	_, err := to.StopProcess(t.Context(), &pb.StopProcessRequest{ProcessId: "web-1", GracePeriod: durationpb.New(24 * time.Hour)})
+	wantCode(t, "24h", err, codes.OK)
+}
+
+func TestRestartGroup_RefusesUnknownGroupAndOrder(t *testing.T) {
+	to := pb.NewLauncherAdminInterfaceClient(serve(t, &fakeLauncher{}))
+	_, err := to.RestartGroup(t.Context(), &pb.RestartGroupRequest{Group: "x", Order: 99})
+	wantCode(t, "unknown group", err, codes.NotFound)
+	_, err = to.RestartGroup(t.Context(), &pb.RestartGroupRequest{Group: "web", Order: 99})
+	wantCode(t, "unknown order", err, codes.InvalidArgument)
+}
+
+// A watcher of one group is told how many events it has missed, including those of other groups.
+func TestWatchEvents_OfOneGroup(t *testing.T) {
+	l := &fakeLauncher{events: make(chan *pb.Event, 3)}
+	l.events <- &pb.Event{Group: "worker", Missed: 2}
+	l.events <- &pb.Event{Group: "web", Missed: 1}
+	l.events <- &pb.Event{Group: "web"}
+	to := pb.NewLauncherAdminInterfaceClient(serve(t, l))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	events, err := to.WatchEvents(ctx, &pb.WatchEventsRequest{Group: "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, missed := range []int64{3, 0} {
+		e, err := events.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.GetGroup() != "web" || e.GetMissed() != missed {
+			t.Errorf("got %v, want an event of web with %d missed", e, missed)
+		}
+	}
+}
+
+func TestNotifyReady_OnlyByProcessItself(t *testing.T) {
+	l := &fakeLauncher{pid: os.Getpid()}
+	to := pb.NewLauncherNotificationInterfaceClient(serve(t, l))
+	_, err := to.NotifyReady(t.Context(), &pb.ReadyNotification{ProcessId: "web-1"})
+	wantCode(t, "by the process", err, codes.OK)
+
+	other := &fakeLauncher{pid: os.Getpid() + 1}
+	to = pb.NewLauncherNotificationInterfaceClient(serve(t, other))
+	_, err = to.NotifyReady(t.Context(), &pb.ReadyNotification{ProcessId: "web-1"})
+	wantCode(t, "by another process", err, codes.PermissionDenied)
+	if l.ready != 1 || other.ready != 0 {
+		t.Errorf("notifications: %d by the process, want 1, and %d by another, want 0", l.ready, other.ready)
+	}
+}

@@ -1,0 +1,66 @@
+package admin
+
+import (
+	"context"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/output"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+)
+
+// A Launcher does what operators order, and answers what they ask. Names are those of processes and
+// groups. All methods may be called concurrently.
+type Launcher interface {
+	Process(id string) (*pb.ProcessStatus, error)
+
+	// Wait waits until the process has ended or ctx ends.
+	Wait(ctx context.Context, id string) (*pb.ProcessStatus, error)
+
+	// StopProcess stops a process and does not wait for its end. If grace is 0, the process has the
+	// configured grace period.
+	StopProcess(id, reason string, grace time.Duration, noReplacement bool) error
+
+	// CheckGroup returns an error if there is no such group.
+	CheckGroup(name string) error
+
+	// Health returns the health of a group, or of all groups if name is empty.
+	Health(name string) ([]*pb.GroupHealth, error)
+
+	// Roll begins, resumes or rolls back a roll, and returns a function that waits for its end.
+	Roll(group string, order pb.RollOrder, reason string) (wait func(context.Context) error, err error)
+
+	// Reread reads the configuration again, begins to apply it unless dry is true, and returns the
+	// changes, the name of the file, and a function that waits until they have been applied.
+	Reread(ctx context.Context, dry bool, reason string) (changes []string, file string, wait func(context.Context) error, err error)
+
+	// Printed returns the last lines that processes have printed, and a channel of those to come.
+	// It is about one process, about a group, or, if name is empty, about all processes.
+	Printed(name string, last int) (lines []output.Line, more <-chan output.Line, stop func(), err error)
+
+	// Watch returns a function that waits for the next event. That function returns nil when its
+	// context ends, and after the last event. The caller calls stop in the end.
+	Watch() (next func(context.Context) *pb.Event, stop func())
+
+	// DryRun asks processes what they would have to drain: one process, those of a group, or, if
+	// both names are empty, all.
+	DryRun(ctx context.Context, id, group string) ([]*pb.DryRun, error)
+
+	// Notifier returns the process that notifications for id are about.
+	Notifier(id string) (Process, error)
+
+	// IsNotFound reports whether err says that there is no such process or group.
+	IsNotFound(err error) bool
+}
+
+// A Process is told what the process itself has notified the launcher of.
+type Process interface {
+	// HasPID reports whether pid is that of the process or of one that it has started.
+	HasPID(pid int) bool
+
+	// Ready and ShutdownComplete return false if the process has ended.
+	Ready(message string) bool
+	ShutdownComplete(message, drainError string) bool
+
+	// Serving records the port at which the process serves the protocol over TCP.
+	Serving(ctx context.Context, port int32) error
+}

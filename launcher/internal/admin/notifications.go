@@ -1,0 +1,63 @@
+package admin
+
+import (
+	"context"
+
+	"github.com/swansong-go/swansong/launcher/internal/peer"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc/codes"
+	grpcpeer "google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// notifications serves what processes push so that the launcher need not poll for it. A process can
+// notify only for itself: the kernel says which process is at the other end of the socket.
+type notifications struct {
+	pb.UnimplementedLauncherNotificationInterfaceServer
+	launcher Launcher
+}
+
+func (n *notifications) NotifyReady(ctx context.Context, in *pb.ReadyNotification) (*pb.ReadyAck, error) {
+	p, err := n.caller(ctx, in.GetProcessId())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ReadyAck{Acknowledged: p.Ready(in.GetMessage())}, nil
+}
+
+func (n *notifications) NotifyShutdownComplete(ctx context.Context, in *pb.ShutdownComplete) (*pb.ShutdownCompleteAck, error) {
+	p, err := n.caller(ctx, in.GetProcessId())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ShutdownCompleteAck{Acknowledged: p.ShutdownComplete(in.GetMessage(), in.GetDrainError())}, nil
+}
+
+func (n *notifications) NotifyServing(ctx context.Context, in *pb.ServingNotification) (*pb.ServingAck, error) {
+	p, err := n.caller(ctx, in.GetProcessId())
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Serving(ctx, in.GetPort()); err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	return &pb.ServingAck{Acknowledged: true}, nil
+}
+
+// caller returns the process of this name, if the call comes from it or from a process that it has
+// started.
+func (n *notifications) caller(ctx context.Context, id string) (Process, error) {
+	p, err := n.launcher.Notifier(id)
+	if err != nil {
+		return nil, status.Error(codes.NotFound, err.Error())
+	}
+	from, ok := grpcpeer.FromContext(ctx)
+	if !ok {
+		return nil, status.Error(codes.PermissionDenied, "the launcher cannot see which process calls")
+	}
+	info, ok := from.AuthInfo.(peer.Info)
+	if !ok || !p.HasPID(info.PID) {
+		return nil, status.Errorf(codes.PermissionDenied, "pid %d may not notify for process %q", info.PID, id)
+	}
+	return p, nil
+}

@@ -1,0 +1,215 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
+	"github.com/swansong-go/swansong/launcher/internal/output"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	grpcpeer "google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// A service serves the calls of operators. What a call has begun goes on when the call ends.
+type service struct {
+	pb.UnimplementedLauncherAdminInterfaceServer
+	launcher Launcher
+}
+
+// wireError returns err with its gRPC code.
+func (s *service) wireError(err error) error {
+	switch {
+	case s.launcher.IsNotFound(err):
+		return status.Error(codes.NotFound, err.Error())
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return status.FromContextError(err).Err()
+	}
+	return status.Error(codes.FailedPrecondition, err.Error())
+}
+
+// reasonOf returns the reason that a call gives, with the name in the caller's certificate if there
+// is one.
+func reasonOf(ctx context.Context, given string) string {
+	reason := cmp.Or(given, "admin request")
+	if caller, ok := grpcpeer.FromContext(ctx); ok {
+		if info, ok := caller.AuthInfo.(credentials.TLSInfo); ok && len(info.State.PeerCertificates) > 0 {
+			reason += " (by " + info.State.PeerCertificates[0].Subject.String() + ")"
+		}
+	}
+	return reason
+}
+
+// maxGrace is also the longest grace period that can be configured.
+const maxGrace = 24 * time.Hour
+
+func (s *service) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*pb.StopProcessResponse, error) {
+	if d := in.GetGracePeriod(); d != nil && (d.CheckValid() != nil || d.AsDuration() <= 0 || d.AsDuration() > maxGrace) {
+		return nil, status.Errorf(codes.InvalidArgument, "launcher: grace_period is %v; it must be more than 0 and at most %v; omit it to use the configured one",
+			d.AsDuration(), maxGrace)
+	}
+	id := in.GetProcessId()
+	before, _ := s.launcher.Process(id)
+	if err := s.launcher.StopProcess(id, reasonOf(ctx, in.GetReason()), in.GetGracePeriod().AsDuration(), in.GetNoReplacement()); err != nil {
+		return nil, s.wireError(err)
+	}
+	st, err := s.launcher.Process(id)
+	if in.GetWait() {
+		st, err = s.launcher.Wait(ctx, id)
+	}
+	if err != nil {
+		return nil, s.wireError(err)
+	}
+	message, outcome := "stopping", lifecycle.Outcome(st.GetOutcome()).String()
+	switch {
+	case lifecycle.State(before.GetState()).Ended():
+		message = "it had already ended: " + outcome
+	case lifecycle.State(st.GetState()).Ended():
+		message = outcome
+	}
+	return &pb.StopProcessResponse{Acknowledged: true, Message: message, Status: st}, nil
+}
+
+func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) (*pb.RestartGroupResponse, error) {
+	if err := s.launcher.CheckGroup(in.GetGroup()); err != nil {
+		return nil, s.wireError(err)
+	}
+	var doing, done string
+	switch in.GetOrder() {
+	case pb.RollOrder_BEGIN:
+		doing, done = "rolling", "all processes have been replaced"
+	case pb.RollOrder_RESUME:
+		doing, done = "resumed", "all processes have been replaced"
+	case pb.RollOrder_ROLLBACK:
+		doing, done = "rolling back", "all processes have been rolled back"
+	default:
+		return nil, status.Errorf(codes.InvalidArgument, "unknown order %v", in.GetOrder())
+	}
+	wait, err := s.launcher.Roll(in.GetGroup(), in.GetOrder(), reasonOf(ctx, in.GetReason()))
+	if err != nil {
+		return nil, s.wireError(err)
+	}
+	if !in.GetWait() {
+		return &pb.RestartGroupResponse{Acknowledged: true, Message: doing}, nil
+	}
+	if err := wait(ctx); err != nil {
+		return nil, s.wireError(err)
+	}
+	return &pb.RestartGroupResponse{Acknowledged: true, Message: done}, nil
+}
+
+func (s *service) Reload(ctx context.Context, in *pb.ReloadRequest) (*pb.ReloadResponse, error) {
+	reason := reasonOf(ctx, cmp.Or(in.GetReason(), "reload"))
+	changes, file, wait, err := s.launcher.Reread(ctx, in.GetDryRun(), reason)
+	if err != nil {
+		return nil, s.wireError(err)
+	}
+	message := "being applied"
+	switch {
+	case len(changes) == 0:
+		message = "nothing has changed"
+	case in.GetDryRun():
+		message = "nothing was applied"
+	case in.GetWait():
+		if err := wait(ctx); err != nil {
+			return nil, s.wireError(err)
+		}
+		message = "applied"
+	}
+	return &pb.ReloadResponse{Changes: changes, Message: message, File: file}, nil
+}
+
+func (s *service) ReadLogs(in *pb.ReadLogsRequest, to grpc.ServerStreamingServer[pb.LogLine]) error {
+	lines, more, stop, err := s.launcher.Printed(in.GetName(), int(in.GetLines()))
+	if err != nil {
+		return s.wireError(err)
+	}
+	defer stop()
+	missed := 0
+	send := func(l output.Line) error {
+		missed += l.Missed
+		err := to.Send(&pb.LogLine{Time: timestamppb.New(l.Time), Group: l.Group, ProcessId: l.Process, Stream: l.Stream,
+			Text: strings.ToValidUTF8(l.Text, "\uFFFD"), Missed: int64(missed)})
+		missed = 0
+		return err
+	}
+	for _, l := range lines {
+		if err := send(l); err != nil {
+			return err
+		}
+	}
+	if !in.GetFollow() {
+		return nil
+	}
+	for {
+		select {
+		case l, ok := <-more:
+			if !ok {
+				return nil
+			}
+			if err := send(l); err != nil {
+				return err
+			}
+		case <-to.Context().Done():
+			return status.FromContextError(to.Context().Err()).Err()
+		}
+	}
+}
+
+func (s *service) GetProcessStatus(_ context.Context, in *pb.GetProcessStatusRequest) (*pb.ProcessStatus, error) {
+	st, err := s.launcher.Process(in.GetProcessId())
+	if err != nil {
+		return nil, s.wireError(err)
+	}
+	return st, nil
+}
+
+func (s *service) GetGroupHealth(_ context.Context, in *pb.GetGroupHealthRequest) (*pb.GetGroupHealthResponse, error) {
+	groups, err := s.launcher.Health(in.GetGroup())
+	if err != nil {
+		return nil, s.wireError(err)
+	}
+	return &pb.GetGroupHealthResponse{Groups: groups}, nil
+}
+
+func (s *service) WatchEvents(in *pb.WatchEventsRequest, to grpc.ServerStreamingServer[pb.Event]) error {
+	if in.GetGroup() != "" {
+		if err := s.launcher.CheckGroup(in.GetGroup()); err != nil {
+			return s.wireError(err)
+		}
+	}
+	next, stop := s.launcher.Watch()
+	defer stop()
+	// The headers say that the watch has begun: a client that has them misses no later event.
+	if err := to.SendHeader(nil); err != nil {
+		return err
+	}
+	var missed int64
+	for e := next(to.Context()); e != nil; e = next(to.Context()) {
+		missed += e.Missed
+		if in.GetGroup() != "" && in.GetGroup() != e.Group {
+			continue
+		}
+		e.Missed = missed
+		if err := to.Send(e); err != nil {
+			return err
+		}
+		missed = 0
+	}
+	return status.FromContextError(to.Context().Err()).Err() // nil if the launcher has ended
+}
+
+func (s *service) DryRunShutdown(ctx context.Context, in *pb.DryRunShutdownRequest) (*pb.DryRunShutdownResponse, error) {
+	runs, err := s.launcher.DryRun(ctx, in.GetProcessId(), in.GetGroup())
+	if err != nil {
+		return nil, s.wireError(err)
+	}
+	return &pb.DryRunShutdownResponse{Processes: runs}, nil
+}

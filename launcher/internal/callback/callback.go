@@ -1,0 +1,104 @@
+// Package callback calls the functions that a program has set in a launcher.Config. The launcher
+// goes on when one of them panics or calls [runtime.Goexit], because all processes depend on it.
+package callback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/panics"
+)
+
+// A PanicError reports that a callback panicked or called [runtime.Goexit]. The documentation of
+// each field of launcher.Config says how the failed call is treated.
+type PanicError struct {
+	Callback string // such as "Router.Add"
+	Value    any    // the value of the panic, or [panics.ErrGoexit]
+	Stack    []byte // as [runtime/debug.Stack] returns it
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic in %s: %v", e.Callback, e.Value) }
+
+// StackOf returns the stack of the PanicError in err, or "" if there is none.
+func StackOf(err error) string {
+	var p *PanicError
+	if errors.As(err, &p) {
+		return string(p.Stack)
+	}
+	return ""
+}
+
+// Call calls f, and returns nil if f returned and its panic otherwise. It calls f on a goroutine of
+// its own and waits for it, because Goexit ends the goroutine that calls it. The name of the
+// callback becomes part of the error.
+func Call(name string, f func()) *PanicError {
+	result := make(chan *PanicError, 1)
+	go panics.Catch(f, func(value any, stack []byte) {
+		if value == nil {
+			result <- nil
+		} else {
+			result <- &PanicError{name, value, stack}
+		}
+	})
+	return <-result
+}
+
+// CallContext calls f and returns its error. It waits no longer than ctx lasts. A panic of f, or of
+// the Error method of f's error, becomes a [*PanicError]. If f panics after the end of ctx,
+// CallContext has returned, and passes the panic to late.
+func CallContext(ctx context.Context, name string, f func(context.Context) error, late func(*PanicError)) error {
+	_, err := ctxshutdown.Call(ctx, func(ctx context.Context) (struct{}, error) {
+		p, err := callError(name, func() error { return f(ctx) })
+		if p != nil && ctx.Err() != nil {
+			late(p)
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// callError calls f and returns its error. If f or the Error method of its error panics, p and err
+// are that panic.
+func callError(name string, f func() error) (p *PanicError, err error) {
+	p = Call(name, func() {
+		if err = f(); err != nil {
+			err = errors.New(err.Error()) // call Error here, where a panic in it is recovered
+		}
+	})
+	if p != nil {
+		err = p
+	}
+	return p, err
+}
+
+// Writer returns a writer that calls w, and that returns a [*PanicError] if w panics. It returns
+// nil and an *os.File as they are.
+func Writer(name string, w io.Writer) io.Writer {
+	if w == nil {
+		return nil
+	}
+	if _, ok := w.(*os.File); ok {
+		return w
+	}
+	return &writer{name, w}
+}
+
+type writer struct {
+	name string
+	w    io.Writer
+}
+
+func (w *writer) Write(b []byte) (n int, err error) {
+	p, err := callError(w.name+".Write", func() (err error) {
+		n, err = w.w.Write(b)
+		return err
+	})
+	if p != nil {
+		n = 0
+	}
+	return n, err
+}

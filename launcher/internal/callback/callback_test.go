@@ -1,0 +1,160 @@
+package callback_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/swansong-go/swansong/internal/panics"
+	"github.com/swansong-go/swansong/launcher/internal/callback"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+var errInjected = errors.New("injected")
+
+// An errorThatPanics is an error whose Error method panics.
+type errorThatPanics struct{}
+
+func (errorThatPanics) Error() string { panic(errInjected) }
+
+func TestCall_ReturnsPanic(t *testing.T) {
+	for name, c := range map[string]struct {
+		f    func()
+		want any // the value of the panic; nil: none
+	}{
+		"return": {func() {}, nil},
+		"panic":  {func() { panic(errInjected) }, errInjected},
+		"Goexit": {func() { runtime.Goexit() }, panics.ErrGoexit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := callback.Call("F", c.f)
+			if c.want == nil {
+				if p != nil {
+					t.Errorf("got %v, want no panic", p)
+				}
+				return
+			}
+			if p == nil || p.Value != c.want || p.Callback != "F" || !strings.Contains(callback.StackOf(p), "callback_test.go") {
+				t.Errorf("got %+v, want a panic with the value %v and its stack", p, c.want)
+			}
+		})
+	}
+}
+
+func TestCallContext_ReturnsErrorsAndPanics(t *testing.T) {
+	late := func(p *callback.PanicError) { t.Errorf("%v was reported as late", p) }
+	for want, f := range map[string]func(context.Context) error{
+		"injected":             func(context.Context) error { return errInjected },
+		"panic in F: injected": func(context.Context) error { panic(errInjected) },
+		"panic in F: runtime.Goexit was called": func(context.Context) error {
+			runtime.Goexit()
+			return nil
+		},
+	} {
+		if err := callback.CallContext(t.Context(), "F", f, late); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %v", err, want)
+		}
+	}
+	err := callback.CallContext(t.Context(), "F", func(context.Context) error { return errorThatPanics{} }, late)
+	if err == nil || err.Error() != "panic in F: injected" {
+		t.Errorf("error whose Error method panics: got %v", err)
+	}
+}
+
+// CallContext returns when its context ends. A panic after that is passed to late.
+func TestCallContext_ReportsLatePanic(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	proceed, late := make(chan struct{}), make(chan *callback.PanicError)
+	err := callback.CallContext(ctx, "F", func(context.Context) error { cancel(); <-proceed; panic(errInjected) },
+		func(p *callback.PanicError) { late <- p })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want context.Canceled", err)
+	}
+	close(proceed)
+	if p := <-late; p.Value != errInjected {
+		t.Errorf("late panic is %v, want %v", p.Value, errInjected)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
+
+func TestWriter_ReturnsPanic(t *testing.T) {
+	w := callback.Writer("Output", writerFunc(func([]byte) (int, error) { panic(errInjected) }))
+	n, err := w.Write([]byte("text"))
+	if n != 0 || err == nil || err.Error() != "panic in Output.Write: injected" || callback.StackOf(err) == "" {
+		t.Errorf("got %d, %v", n, err)
+	}
+	w = callback.Writer("Output", writerFunc(func([]byte) (int, error) { return 2, errInjected }))
+	if n, err := w.Write([]byte("text")); n != 2 || err == nil || err.Error() != "injected" {
+		t.Errorf("got %d, %v", n, err)
+	}
+	var out bytes.Buffer
+	if n, err := callback.Writer("Output", &out).Write([]byte("text")); n != 4 || err != nil || out.String() != "text" {
+		t.Errorf("got %d, %v, %q", n, err, &out)
+	}
+}
+
+func TestWriter_ReturnsNilAndFilesAsTheyAre(t *testing.T) {
+	for _, w := range []io.Writer{nil, os.Stdout} {
+		if got := callback.Writer("Output", w); got != w {
+			t.Errorf("got %v, want %v", got, w)
+		}
+	}
+}
+
+// When Redact panics, the text is replaced. The report has neither the text nor the value of the
+// panic. Only the first panic of a function is reported.
+func TestRedactor_HidesTextAfterPanic(t *testing.T) {
+	var reports []*callback.PanicError
+	r := callback.NewRedactor(func(s string) string { panic("cannot redact " + s) }, func(p *callback.PanicError) { reports = append(reports, p) })
+	for range 2 {
+		if shown := r.Redact("hunter2"); shown != "[not shown: Redact has panicked]" {
+			t.Errorf("shown as %q", shown)
+		}
+	}
+	if len(reports) != 1 || strings.Contains(reports[0].Error(), "hunter2") {
+		t.Errorf("reports are %v, want one without the secret", reports)
+	}
+	r.Use(func(s string) string { return strings.ToUpper(s) })
+	if shown := r.Redact("text"); shown != "TEXT" {
+		t.Errorf("after Use, shown as %q", shown)
+	}
+	r.Use(nil)
+	if shown := r.Redact("text"); shown != "text" {
+		t.Errorf("after Use(nil), shown as %q", shown)
+	}
+}
+
+func TestRedacting_HidesTextAfterPanic(t *testing.T) {
+	redact := callback.Redacting(func(s string) string { panic(s) })
+	if shown := redact("hunter2"); shown != "[not shown: Redact has panicked]" {
+		t.Errorf("shown as %q", shown)
+	}
+}
+
+func TestRedactor_RedactsMetrics(t *testing.T) {
+	r := callback.NewRedactor(func(s string) string { return strings.ReplaceAll(s, "hunter2", "…") }, nil)
+	if r.RedactMetrics(nil) != nil {
+		t.Error("metrics of a process without metrics are not nil")
+	}
+	in := &pb.ShutdownMetrics{BlockingOperations: []string{"login hunter2"}}
+	in.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), "hunter2"))
+	out := r.RedactMetrics(in)
+	if got := out.BlockingOperations[0]; got != "login …" {
+		t.Errorf("operation is shown as %q", got)
+	}
+	if unknown := out.ProtoReflect().GetUnknown(); len(unknown) > 0 {
+		t.Errorf("fields that cannot be redacted are shown: %q", unknown)
+	}
+	if in.BlockingOperations[0] != "login hunter2" || len(in.ProtoReflect().GetUnknown()) == 0 {
+		t.Error("RedactMetrics has changed its argument")
+	}
+}

@@ -1,0 +1,122 @@
+// Package deadline bounds the stop of all groups of a launcher together.
+package deadline
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+// A Total is the deadline for the stop of all groups together. All methods may be called
+// concurrently. Until Scope is set, only Configure may be called.
+type Total struct {
+	Scope *ctxshutdown.Swansong // of all groups
+
+	mu         sync.Mutex
+	configured time.Duration // 0: none
+	derived    bool          // configured was computed from the groups
+	// Groups that a reload has removed and that are not gone: the deadline that held until then.
+	removed map[*ctxshutdown.Swansong]time.Duration
+	began   time.Time     // zero: the groups have not been stopped
+	total   time.Duration // what holds for the stop that has begun, 0 for no limit
+}
+
+// Configure sets the deadline of a configuration that is loaded, 0 for none. derived says that it
+// was computed from the groups. removed are the scopes of the groups that the configuration
+// removes: as long as they exist, a derived deadline does not become shorter.
+func (d *Total) Configure(deadline time.Duration, derived bool, removed ...*ctxshutdown.Swansong) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.removed == nil {
+		d.removed = map[*ctxshutdown.Swansong]time.Duration{}
+	}
+	for _, group := range removed {
+		d.removed[group] = d.now()
+	}
+	d.configured, d.derived = deadline, derived
+}
+
+// Forget is called when a removed group is gone.
+func (d *Total) Forget(group *ctxshutdown.Swansong) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.removed, group)
+}
+
+// now returns how long a stop that begins now may take, 0 for no limit. d.mu is held.
+func (d *Total) now() time.Duration {
+	total := d.configured
+	if !d.derived {
+		return total
+	}
+	for _, before := range d.removed {
+		switch {
+		case total == 0:
+		case before == 0:
+			total = 0
+		default:
+			total = max(total, before)
+		}
+	}
+	return total
+}
+
+// begin returns when the stop of all groups began and how long it may take, 0 for no limit. The
+// first call is taken for the beginning.
+func (d *Total) begin() (began time.Time, total time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.began.IsZero() {
+		d.began, d.total = time.Now(), d.now()
+	}
+	return d.began, d.total
+}
+
+// Remaining returns t, or less if the groups are being stopped and the deadline leaves less time.
+func (d *Total) Remaining(t time.Duration) time.Duration {
+	if d.Scope.Err() == nil {
+		return t
+	}
+	began, total := d.begin()
+	if total <= 0 {
+		return t
+	}
+	return min(t, time.Until(terminateAt(began, total)))
+}
+
+// Enforce waits for a stop of all groups. When the deadline comes near, it calls terminate, and then
+// forces the scope. It returns when it has done so, or when all groups have ended.
+func (d *Total) Enforce(terminate func(reason string)) {
+	complete := d.Scope.Completion().Done()
+	select {
+	case <-d.Scope.Done():
+	case <-complete:
+		return
+	}
+	began, total := d.begin()
+	if total <= 0 {
+		return
+	}
+	reached := func(at time.Time) bool {
+		t := time.NewTimer(time.Until(at))
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return true
+		case <-complete:
+			return false
+		}
+	}
+	if !reached(terminateAt(began, total)) {
+		return
+	}
+	terminate(fmt.Sprintf("four fifths of the total deadline of %v have passed", total))
+	if reached(began.Add(total / 10 * 9)) {
+		d.Scope.Force(fmt.Errorf("launcher: nine tenths of the %v that total_deadline allows for the shutdown are used", total))
+	}
+}
+
+// terminateAt returns when the processes that are left of a stop of all groups get SIGTERM.
+func terminateAt(began time.Time, total time.Duration) time.Time { return began.Add(total / 5 * 4) }

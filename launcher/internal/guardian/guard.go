@@ -1,0 +1,194 @@
+package guardian
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/listeners"
+	"github.com/swansong-go/swansong/launcher/internal/output"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+)
+
+// HoldTime is how long a guardian holds listeners open after the last kept process has ended, if no
+// launcher is started. Tests change it.
+var HoldTime = time.Minute
+
+// Guard is the main function of a guardian process. It returns when the launcher has ended and the
+// guardian has nothing left to do. Before the guardian writes a line of output to a log, it passes
+// the line through redact.
+//
+// While the launcher lives, Guard ignores SIGTERM, SIGINT and SIGHUP. It also ignores SIGPIPE,
+// because the launcher can die before it has read the answer of the guardian.
+func Guard(redact func(string) string) error {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
+	in := bufio.NewReader(os.Stdin)
+	var o Orders
+	line, err := in.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &o)
+	}
+	if err != nil {
+		return fmt.Errorf("launcher: a guardian has to be started by a launcher: cannot read its orders from stdin: %w", err)
+	}
+	fmt.Println(guarding)
+	if err := o.guard(in, redact); err != nil {
+		complain(o.Dir, err.Error())
+		return err
+	}
+	return nil
+}
+
+func (o Orders) guard(in *bufio.Reader, redact func(string) string) error {
+	for {
+		line, err := in.ReadString('\n')
+		if strings.TrimSpace(line) == dismissal {
+			return nil
+		}
+		if err != nil { // the launcher has ended
+			break
+		}
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	if left := o.Processes.Empty(time.Now().Add(Timeout)); len(left) > 0 {
+		return fmt.Errorf("launcher: the guardian could not kill processes that were to die with the launcher: %v", left)
+	}
+	s, err := statefile.Read(statefile.Path(o.Dir))
+	if err != nil || !isInCharge(s, o.Self) {
+		return err
+	}
+	if !s.HasKept() {
+		return cleanUp(o.Dir, o.Self, stop)
+	}
+	return readOutputs(s, o.Dir, stop, redact)
+}
+
+// isInCharge reports whether the guardian in the containment self has to read the output of kept
+// processes. Another guardian or a launcher reads the output if another launcher has been started
+// and has ended this guardian or started its own.
+func isInCharge(s statefile.State, self proc.Containment) bool {
+	i := slices.IndexFunc(s.Guardians, func(k proc.Adoptable) bool { return k.Mark == self.Mark })
+	return i >= 0 && !slices.ContainsFunc(s.Guardians[i+1:], func(k proc.Adoptable) bool {
+		k, ok := find(k)
+		return ok && k.Alive()
+	})
+}
+
+// find returns a guardian with its PID. The state file lacks the PID if the launcher died while it
+// started the guardian. find returns false if no guardian was started.
+func find(k proc.Adoptable) (proc.Adoptable, bool) {
+	if k.PID != 0 {
+		return k, true
+	}
+	return k.Leader()
+}
+
+// readOutputs writes the output of kept processes to their logs, as their launcher would do. It
+// returns when the processes have ended or a signal arrives on stop.
+func readOutputs(s statefile.State, dir string, stop <-chan os.Signal, redact func(string) string) error {
+	var reading sync.WaitGroup
+	var readers []*output.StoppableReader
+	var errs []error
+	lost := newComplaints(dir)
+	defer lost.retry() // runs after the logs are closed
+	logs := output.NewLogs(nil, lost.add)
+	for name, g := range s.Groups {
+		for _, p := range g.Processes {
+			if !p.IsKept() {
+				continue
+			}
+			log, done := logs.Open(p.Config.Log, p.ID)
+			defer done()
+			for _, stream := range output.Streams {
+				f, err := output.OpenFIFO(statefile.FileOf(dir, p.ID, stream))
+				if p.OutputRemoved(err) {
+					continue
+				}
+				if err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				r := output.NewStoppableReader(f, p.Config.Log.MaxLine, output.LineTimeout)
+				readers = append(readers, r)
+				reading.Go(func() {
+					defer f.Close()
+					output.ReadLines(r, p.Config.Log.MaxLine, func(line []byte) {
+						if log != nil {
+							log.WriteLine(p.ID+" "+stream, redact(string(line)), logs.Counts(name))
+						}
+					})
+				})
+			}
+		}
+	}
+	ended := make(chan struct{})
+	go func() { reading.Wait(); close(ended) }()
+	select {
+	case <-ended:
+		select { // wait here, with the listeners still open
+		case <-time.After(HoldTime):
+		case <-stop:
+		}
+	case <-stop:
+	}
+	for _, r := range readers {
+		r.Stop()
+	}
+	<-ended
+	return errors.Join(errs...)
+}
+
+// cleanUp removes the sockets and the state file of a launcher that was killed. It keeps all files
+// if the next launcher needs them:
+//
+//   - cleanUp takes the lock of the directory for that short time, so no launcher reads files that
+//     are being removed. If a launcher has the lock, that one cleans up.
+//   - If a process is left for the next launcher to end or to adopt, or another guardian, nothing
+//     is removed.
+//
+// A signal on stop ends the wait for the lock: it comes from a launcher that has the lock, and
+// waits for this guardian.
+func cleanUp(dir string, self proc.Containment, stop <-chan os.Signal) error {
+	lock, err := os.Open(dir)
+	if err != nil {
+		return nil // the directory has been removed, so there is nothing to clean up
+	}
+	defer lock.Close()
+	if statefile.WaitForLock(lock, stop) != nil {
+		return nil
+	}
+	path := statefile.Path(dir)
+	s, err := statefile.Read(path)
+	if err != nil || len(s.Guardians) != 1 || s.Guardians[0].Mark != self.Mark || s.HasKept() {
+		return err
+	}
+	for _, g := range s.Groups {
+		for _, p := range g.Processes {
+			if p.Adoptable.PID != 0 && p.Adoptable.Alive() { // the process removed the mark from its environment, and is found only by its PID
+				return nil
+			}
+		}
+	}
+	for _, g := range s.Groups {
+		for _, p := range g.Processes {
+			statefile.RemoveFilesOf(dir, p.ID)
+		}
+		for _, socket := range g.Sockets {
+			if socket.Listen.Network == "unix" {
+				listeners.RemoveStale(socket.Listen.Address)
+			}
+		}
+	}
+	os.Remove(statefile.SocketIn(dir))
+	return statefile.Remove(path)
+}

@@ -1,0 +1,205 @@
+// Package guardian cleans up after a launcher that has died. It contains the guardian process,
+// which outlives the launcher, and what the next launcher does before it starts any process.
+package guardian
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+)
+
+// A Guardian is the guardian process of this launcher: a small process that outlives it. The
+// guardian reads a pipe whose other end only the launcher has open, so it notices the end of the
+// launcher, whatever the cause:
+//
+//	waiting ── the launcher writes "over" ──▶ exits: the launcher has cleaned up itself
+//	   └────── the pipe ends ──▶ kills the processes that were to die with the launcher
+//	                               ├─ no process is kept ──▶ removes the launcher's files; see cleanUp
+//	                               └─ else ──▶ writes the output of kept processes to their logs
+//
+// The guardian has the listeners of the kept processes open as well. If all of these are stopping
+// when the launcher dies, and have closed theirs, clients still wait for the next launcher, and are
+// not refused.
+//
+// The next launcher ends the guardian by SIGTERM. If the guardian ends before its launcher, the
+// launcher reports that and starts another one.
+//
+// At any time one guardian is in charge, and the next launcher finds it: each guardian has a
+// containment of its own, which is in the state file before the guardian is started. Of several
+// guardians that run, the last one in the file is in charge.
+type Guardian struct {
+	cfg    Config
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when watch has returned
+
+	mu   sync.Mutex
+	self proc.Containment // contains only the guardian
+	proc *proc.Process    // nil while the guardian is about to be started
+}
+
+// Config describes a guardian and the functions that it needs from the launcher.
+type Config struct {
+	Args   []string
+	Env    []string
+	Orders Orders     // the field Self is for the first guardian, which must already be in the state file
+	Files  []*os.File // listeners for the guardian to hold open; those of removed groups are closed
+
+	Report func(message string)             // called when the guardian has ended by itself, or cannot be started
+	Flush  func(stop <-chan struct{}) error // writes the state file, including the result of Adoptable
+}
+
+// Orders are the instructions of a launcher to its guardian. They are sent as one line of JSON.
+type Orders struct {
+	Processes proc.Containment `json:"pen"` // contains the processes that die with the launcher
+	Dir       string           `json:"dir"`
+	Self      proc.Containment `json:"self"` // contains the guardian
+}
+
+// Lines that the launcher and the guardian send each other.
+const (
+	guarding  = "guarding" // sent by the guardian when it has read its orders
+	dismissal = "over"     // sent by the launcher to let the guardian exit
+)
+
+// Timeout is how long a guardian may take to start, and to exit.
+const Timeout = 20 * time.Second
+
+// NewContainment returns a containment for a guardian. The containment has no cgroup, which would
+// have to be removed later: a guardian starts no processes, so it needs none.
+func NewContainment() proc.Containment {
+	c := proc.NewContainment()
+	c.Cgroup = ""
+	return c
+}
+
+// Start starts a guardian, and returns when the guardian has read its orders. If the guardian ends
+// by itself later, that is reported, and another guardian is started.
+func Start(cfg Config) (*Guardian, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	g := &Guardian{cfg: cfg, cancel: cancel, ended: make(chan struct{}), self: cfg.Orders.Self}
+	if err := g.start(); err != nil {
+		cancel()
+		return nil, err
+	}
+	go g.watch(ctx)
+	return g, nil
+}
+
+func (g *Guardian) start() error {
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	env := append(slices.Clone(g.cfg.Env), "GOMAXPROCS=1")
+	p, err := proc.Start(proc.Spec{Args: g.cfg.Args, Env: env, Stderr: null, ExtraFiles: g.cfg.Files, In: g.self, Linger: -1, NoCgroup: true})
+	if err != nil {
+		return err
+	}
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(p.Stdout()).ReadString('\n')
+		answer <- strings.TrimSpace(line)
+	}()
+	orders := g.cfg.Orders
+	orders.Self = g.self
+	line, err := json.Marshal(orders)
+	if err == nil {
+		_, err = p.Stdin().Write(append(line, '\n'))
+	}
+	var got string
+	timer := time.NewTimer(Timeout)
+	defer timer.Stop()
+	select {
+	case got = <-answer:
+	case <-timer.C:
+	}
+	p.Stdout().Close()
+	if err != nil || got != guarding {
+		p.End(proc.Deadlines{GiveUp: time.Now().Add(spec.ReapTimeout)})
+		p.Close()
+		return fmt.Errorf("%q is not a guardian: it printed %q, want %q; its program has to call launcher.Guard", g.cfg.Args[0], got, guarding)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.proc = p
+	return nil
+}
+
+// Adoptable returns what the state file has to contain about the guardian. It returns nothing for a
+// nil Guardian.
+func (g *Guardian) Adoptable() []proc.Adoptable {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.proc == nil {
+		return []proc.Adoptable{{Containment: g.self}}
+	}
+	return []proc.Adoptable{g.proc.Adoptable(g.self)}
+}
+
+// watch starts another guardian whenever the guardian ends.
+func (g *Guardian) watch(ctx context.Context) {
+	defer close(g.ended)
+	for {
+		select {
+		case <-g.proc.Done():
+		case <-ctx.Done():
+			return
+		}
+		g.cfg.Report("the guardian has ended (" + g.proc.Exit().String() + "): until another one is started, processes can outlive a launcher that is killed")
+		g.proc.Close()
+		g.mu.Lock()
+		g.self, g.proc = NewContainment(), nil
+		g.mu.Unlock()
+		g.cfg.Flush(ctx.Done()) // the Writer reports an error; the guardian is started anyway, although the next launcher could not find it
+		if ctx.Err() != nil {
+			return
+		}
+		for tries := 0; ; tries++ {
+			err := g.start()
+			if err == nil {
+				break
+			}
+			if tries == 0 {
+				g.cfg.Report("cannot start another guardian, retrying every second: " + err.Error())
+			}
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+				return
+			}
+		}
+		g.cfg.Flush(ctx.Done()) // adds the PID, by which the next launcher finds the guardian even without its mark
+	}
+}
+
+// Dismiss lets the guardian exit, and waits until it has exited. It does nothing for a nil
+// Guardian.
+func (g *Guardian) Dismiss() {
+	if g == nil {
+		return
+	}
+	g.cancel()
+	<-g.ended
+	if g.proc == nil { // the guardian has ended, and another one could not be started
+		return
+	}
+	io.WriteString(g.proc.Stdin(), dismissal+"\n")
+	g.proc.Stdin().Close()
+	deadline := time.Now().Add(Timeout)
+	g.proc.End(proc.Deadlines{Terminate: deadline, Kill: deadline, GiveUp: deadline.Add(spec.ReapTimeout)})
+	g.proc.Close()
+}

@@ -1,0 +1,114 @@
+package guardian
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+)
+
+// EndPrevious ends the processes of an earlier launcher that are not to be kept. It returns the
+// rest of the state of that launcher: the kept processes and the guardians that exist, or have
+// existed since the machine was booted.
+func EndPrevious(dir string) (statefile.State, error) {
+	s, err := statefile.Read(statefile.Path(dir))
+	if err != nil || s.Groups == nil {
+		return statefile.State{}, err
+	}
+	e := ender{dir: dir, deadline: time.Now().Add(Timeout), sameBoot: s.Boot == proc.Boot()}
+	if e.sameBoot {
+		e.empty(s.Containment)
+	}
+	var guardians []proc.Adoptable
+	for _, k := range s.Guardians {
+		if k, ok := find(k); ok && e.sameBoot {
+			guardians = append(guardians, k)
+		}
+	}
+	s.Guardians = guardians
+	for name, g := range s.Groups {
+		if !e.sameBoot {
+			g.Finished, g.FinishedFailed = 0, 0
+		}
+		g.Processes = slices.DeleteFunc(g.Processes, func(p *statefile.Process) bool {
+			if e.keeps(p) {
+				return false
+			}
+			statefile.RemoveFilesOf(dir, p.ID)
+			return true
+		})
+		s.Groups[name] = g
+	}
+	if len(e.left) > 0 {
+		return s, fmt.Errorf("launcher: processes of an earlier launcher do not end: %s; end them, or find out what blocks them, and start again",
+			strings.Join(e.left, ", "))
+	}
+	return s, nil
+}
+
+// An ender ends processes of an earlier launcher.
+type ender struct {
+	dir      string
+	deadline time.Time
+	sameBoot bool     // the machine has not been rebooted since
+	left     []string // names of the processes that could not be ended
+}
+
+// empty kills all processes in a containment.
+func (e *ender) empty(c proc.Containment) {
+	for _, m := range c.Empty(e.deadline) {
+		e.left = append(e.left, m.String())
+	}
+}
+
+// keeps reports whether a process is to be adopted. If it is not, keeps ends the process.
+func (e *ender) keeps(p *statefile.Process) bool {
+	switch {
+	case !e.sameBoot:
+		return false
+	case p.IsKept() && p.Adoptable.PID == 0: // the earlier launcher died while it started the process
+		if k, ok := p.Adoptable.Leader(); ok {
+			p.Adoptable = k
+			return true
+		}
+		e.empty(p.Adoptable.Containment)
+	case p.IsKept():
+		return true
+	case p.Adoptable.PID != 0 && p.Adoptable.Alive(): // the process removed the mark from its environment, and is found only by its PID
+		if err := endNow(p.Adoptable, e.deadline); err != nil {
+			e.left = append(e.left, err.Error())
+		}
+	}
+	return false
+}
+
+// endNow kills a process that an earlier launcher has started, and waits at most until the deadline
+// for it to end.
+func endNow(k proc.Adoptable, deadline time.Time) error {
+	p, err := proc.Adopt(k, proc.Spec{Args: []string{"process of an earlier launcher"}, Linger: -1})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	_, err = p.End(proc.Deadlines{GiveUp: deadline})
+	return err
+}
+
+// End ends the guardian of an earlier launcher. The guardian must not read the output of processes
+// any longer, because this launcher is about to read it.
+func End(k proc.Adoptable) {
+	if !k.Alive() {
+		return
+	}
+	p, err := proc.Adopt(k, proc.Spec{Args: []string{"guardian"}, Linger: -1})
+	if err != nil {
+		return
+	}
+	now := time.Now()
+	p.End(proc.Deadlines{Terminate: now, Kill: now.Add(spec.ReapTimeout), GiveUp: now.Add(2 * spec.ReapTimeout)})
+	p.Close()
+}

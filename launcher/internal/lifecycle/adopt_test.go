@@ -1,0 +1,131 @@
+package lifecycle_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+)
+
+// adopt returns the machine of a process that a new launcher has adopted, and its first actions.
+// The parameters ready and stopping say how long ago the process became ready and its stop began; 0
+// means never.
+func adopt(cfg spec.Group, ready, stopping time.Duration) (*simulation, []string) {
+	m := simulate(cfg)
+	e := lifecycle.Event{Kind: lifecycle.OnAdopted, Reason: "test"}
+	if ready > 0 {
+		e.ReadyAt = m.now.Add(-ready)
+	}
+	if stopping > 0 {
+		e.StopAt = m.now.Add(-stopping)
+	}
+	return m, m.step(e)
+}
+
+// adoptAsked returns the machine of an adopted process that was ordered and asked to stop so long
+// ago, and was granted so much time from now on, 0 if it has not requested any, and its first
+// actions.
+func adoptAsked(cfg spec.Group, asked, granted time.Duration) (*simulation, []string) {
+	m := simulate(cfg)
+	e := lifecycle.Event{Kind: lifecycle.OnAdopted, Reason: "test", StopAt: m.now.Add(-asked), AskedAt: m.now.Add(-asked)}
+	if granted > 0 {
+		e.GrantedUntil = m.now.Add(granted)
+	}
+	return m, m.step(e)
+}
+
+func stopTimes(c *spec.Group) {
+	c.Shutdown.Grace, c.Shutdown.Max, c.Shutdown.SIGTERMTimeout = 3*time.Second, 10*time.Second, 2*time.Second
+}
+
+// An adopted process keeps its state, ready or stopping. The time that it has spent stopping
+// counts.
+func TestAdoptedProcess_KeepsState(t *testing.T) {
+	cfg := config(stopTimes)
+	m, actions := adopt(cfg, time.Minute, 0)
+	testkit.Equal(t, "actions for a ready process", actions, []string{"register"})
+	testkit.Equal(t, "state", m.State, lifecycle.Ready)
+	testkit.Equal(t, "its first liveness check", m.pass(0), []string{"ask readiness"})
+
+	unchecked := cfg
+	unchecked.LivenessInterval = 0
+	m, _ = adopt(unchecked, time.Minute, 0)
+	testkit.Equal(t, "without liveness checks, at once", m.pass(0), []string{"ask readiness"})
+	testkit.Equal(t, "actions for the answer", m.readiness(pb.ReadinessResponse_READY), []string(nil))
+	testkit.Equal(t, "time until another check", m.next(), time.Duration(-1))
+
+	m, actions = adopt(cfg, 0, 0)
+	testkit.Equal(t, "actions for a starting process", actions, []string{"ask readiness"})
+	testkit.Equal(t, "state", m.State, lifecycle.Spawning)
+
+	// Without a router, the stop that began 9 s ago may take 10 s in total, so 1 s is left.
+	m, actions = adopt(cfg, time.Minute, 9*time.Second)
+	testkit.Equal(t, "actions for a stopping process", actions, []string{"shutdown"})
+	testkit.Equal(t, "state", m.State, lifecycle.ShutdownRequested)
+	m.ack(true)
+	before := moreTime(0)
+	before.NeedMoreTime, before.MoreTimeRequests = false, 3
+	m.status(before)
+	testkit.Equal(t, "requests that the earlier launcher has counted", m.Extensions, 0)
+	m.status(moreTime(5 * time.Second))
+	testkit.Equal(t, "requests", m.Extensions, 1)
+	m.pass(time.Second - 1)
+	testkit.Equal(t, "when its time is over", m.pass(1), []string{"terminate"})
+	testkit.Equal(t, "after the SIGTERM timeout", m.pass(2*time.Second), []string{"kill"})
+
+	m, _ = adopt(cfg, time.Minute, time.Hour)
+	testkit.Equal(t, "when its time was over before the adoption", m.pass(0), []string{"signal SIGTERM"})
+	m.pass(2*time.Second - 1)
+	testkit.Equal(t, "after the SIGTERM timeout", m.pass(1), []string{"kill"})
+}
+
+// The grace period and the maximum of an adopted process count from when the earlier launcher asked
+// it to stop.
+func TestAdoptedProcess_DeadlinesCountFromFirstShutdownRequest(t *testing.T) {
+	cfg := config(stopTimes)
+	cfg.PreStop = []spec.Hook{{Command: []string{"hook"}, Timeout: time.Hour}} // the earlier launcher has already run this hook
+	cfg.Shutdown.Poll = 500 * time.Millisecond
+	for _, c := range []struct {
+		name           string
+		asked, granted time.Duration
+		requests       bool // whether the process requests one more hour
+		left           time.Duration
+		reason         string
+	}{
+		{"in the grace period", 2 * time.Second, 0, false, time.Second, "its grace period is over, after 3s"},
+		{"with more time granted", 4 * time.Second, 2 * time.Second, false, 2 * time.Second, "its grace period is over, after 6s"},
+		{"in the grace period, and it requests more time", 2 * time.Second, 0, true, 8 * time.Second, "its maximum shutdown time is over, after 10s"},
+		{"after the grace period, and it requests more time", 5 * time.Second, 0, true, 5 * time.Second, "its maximum shutdown time is over, after 10s"},
+		{"after the grace period", 5 * time.Second, 0, false, time.Second, "its grace period is over, after 6s"},
+		{"with more time granted than the maximum", 9 * time.Second, time.Hour, false, time.Second, "its maximum shutdown time is over, after 10s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, actions := adoptAsked(cfg, c.asked, c.granted)
+			testkit.Equal(t, "first actions", actions, []string{"shutdown"})
+			m.ack(true)
+			status := &pb.ShutdownStatus{}
+			if c.requests {
+				status = moreTime(time.Hour)
+			}
+			m.status(status)
+			m.pass(c.left - 1)
+			testkit.Equal(t, "reason before its time is over", m.ForceReason, "")
+			testkit.Equal(t, "when its time is over", m.pass(1), []string{"terminate"})
+			testkit.Equal(t, "reason", m.ForceReason, c.reason)
+		})
+	}
+
+	m, actions := adoptAsked(cfg, 11*time.Second, 0)
+	testkit.Equal(t, "after its maximum: first actions", actions, []string{"shutdown"})
+	testkit.Equal(t, "after its maximum: at once", m.pass(0), []string{"signal SIGTERM"})
+
+	cfg.Protocol = spec.Signals
+	m, actions = adoptAsked(cfg, 7*time.Second, 0)
+	testkit.Equal(t, "without the protocol: first actions", actions, []string{"signal SIGTERM"})
+	m.pass(3*time.Second - 1)
+	testkit.Equal(t, "without the protocol: when its maximum is over", m.pass(1), []string{"kill"})
+	testkit.Equal(t, "reason", m.ForceReason, "it did not exit within 10s of SIGTERM")
+}

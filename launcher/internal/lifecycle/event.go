@@ -1,0 +1,83 @@
+package lifecycle
+
+import (
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc/codes"
+)
+
+// An Event describes something that has happened to a process. The comment of each [EventKind]
+// names the fields that events of this kind use, besides Kind and At.
+type Event struct {
+	Kind EventKind
+	At   time.Time
+
+	Code codes.Code // the code of a failed call
+	Err  string
+
+	Readiness *pb.ReadinessResponse
+	Ack       *pb.ShutdownAck
+	Status    *pb.ShutdownStatus
+
+	Reason     string
+	Grace      time.Duration // zero means the configured grace period
+	Config     *spec.Group
+	DrainError string
+	Exit       proc.Exit
+
+	// The following fields tell what an earlier launcher knew about an adopted process. Each is
+	// zero if the event that it names has not happened.
+
+	ReadyAt      time.Time
+	StopAt       time.Time // when the earlier launcher decided to stop the process
+	AskedAt      time.Time // when the process was first asked to stop
+	GrantedUntil time.Time // the deadline that the process was granted by its last request for more time
+}
+
+// EventKind is the kind of an [Event].
+type EventKind int
+
+const (
+	OnSpawned      EventKind = iota // the process was started
+	OnAdopted                       // an earlier launcher started the process: ReadyAt, StopAt, AskedAt, GrantedUntil, Reason, Grace
+	OnSpawnFailed                   // the process could not be started or adopted: Err
+	OnReadiness                     // GetReadinessStatus returned: Readiness, or Code and Err
+	OnPushedReady                   // the process reported by itself that it is ready: Reason is its message
+	OnStop                          // the process is to be stopped: Reason, Grace
+	OnDeregistered                  // the process has left routing, and its pre-stop hooks have been run
+	OnAck                           // Shutdown returned: Ack, or Code and Err
+	OnStatus                        // GetShutdownStatus returned: Status, or Code and Err
+	OnPushedEnd                     // the process reported by itself that its drain has ended: Reason is its message, DrainError
+	OnTerminate                     // the process is to be sent SIGTERM at once: Reason
+	OnForce                         // the process is to be killed at once: Reason
+	OnConfig                        // the configuration has changed: Config
+	OnTick                          // time has passed
+	OnExited                        // the process has exited, and is a zombie
+	OnReaped                        // the process has been reaped: Exit
+)
+
+// An Action is something that the launcher has to do about a process.
+type Action struct {
+	Kind    ActionKind
+	Signal  string // the signal of DoSignal
+	Request int    // in DoReportExtension, the number of the request for more time
+}
+
+// ActionKind is the kind of an [Action].
+type ActionKind int
+
+const (
+	DoAskReadiness      ActionKind = iota // call GetReadinessStatus; OnReadiness follows
+	DoRegister                            // add the process to routing
+	DoDeregister                          // remove the process from routing, run its hooks; OnDeregistered follows
+	DoShutdown                            // call Shutdown; OnAck follows
+	DoAskStatus                           // call GetShutdownStatus; OnStatus follows
+	DoSignal                              // send Signal to the process
+	DoTerminate                           // send SIGTERM to the process and all that it has started
+	DoKill                                // send SIGKILL to the process and all that it has started
+	DoReportUnconfirmed                   // report that the process was sent SIGKILL, but is not known to have ended
+	DoReportExtension                     // report that the process has requested more time
+)

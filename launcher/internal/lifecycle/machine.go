@@ -1,0 +1,226 @@
+// Package lifecycle is the state machine of one process, from its start to its reap.
+//
+// It is free of side effects: a [Machine] takes events and returns the actions to perform. It
+// starts no goroutine, reads no clock and makes no call, so tests can walk each path.
+package lifecycle
+
+import (
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+)
+
+// A Machine is the state machine of one process.
+//
+//	SPAWNING ─▶ STARTING ─▶ WARMING ─▶ READY ──────┐ the launcher stops it, or it drains by itself
+//	    │           │           │        │         ▼
+//	    └───────────┴───────────┴──▶ UNHEALTHY ─▶ SHUTDOWN_REQUESTED ─▶ DRAINING ◀──▶ BLOCKED
+//
+//	and from each of them, when the process has been reaped: COMPLETE, FORCED, CRASHED or GONE
+//
+// No state is entered twice, except DRAINING and BLOCKED. Intermediate states may be skipped.
+//
+// A state does not determine what to do next; the phase does:
+//
+//	starting       ask for readiness until readyBy; then terminating
+//	running        ask for readiness at the liveness interval
+//	deregistering  wait until the process has left routing, then for the delay and the pre-stop hooks
+//	requesting     call Shutdown until the process answers, at most for the grace period
+//	draining       ask for the status until the deadline: the grace period, extended by requests for
+//	               more time, but never beyond MaxAt
+//	signalled      wait for a process that does not take part in the protocol: it got the stop
+//	               signals, and has until MaxAt
+//	terminating    SIGTERM was sent to the process and all that it has started; killAt follows
+//	killing        SIGKILL was sent likewise; giveUpAt follows
+//	exited         wait for the reap of the zombie, which package proc bounds
+//	ended          the process has been reaped
+//
+// Invariants:
+//
+//   - Only OnReaped and OnSpawnFailed lead to an end. Neither a report of the process nor a failed
+//     call proves that the process has ended.
+//   - Each phase from deregistering on has a deadline. Next returns the earliest one, so a call
+//     that hangs delays nothing.
+//   - MaxAt is set once.
+//
+// The exported fields are for the launcher to read.
+type Machine struct {
+	State   State
+	Outcome Outcome
+	Message string              // the last message that the process sent, or that describes it
+	Metrics *pb.ShutdownMetrics // as last reported by the process
+
+	ReadyAt time.Time
+
+	Reason       string    // why the process is to be stopped
+	StopAt       time.Time // when the launcher decided to stop the process
+	AskedAt      time.Time // when the process was first asked to stop, by Shutdown or a signal
+	Grace        time.Duration
+	Deadline     time.Time // the deadline of the drain
+	GrantedUntil time.Time // the deadline granted by the last request for more time
+	MaxAt        time.Time // the latest possible Deadline
+	Extensions   int       // number of requests for more time
+	SignalsSent  int       // number of stop signals that were sent
+	ForceReason  string    // why the process was sent SIGTERM or SIGKILL
+
+	cfg       spec.Group
+	hasRouter bool
+	phase     phase
+
+	callPending bool // the launcher has called the process, and has no answer yet
+	callStale   bool // the pending call was made before the process became ready
+	pollAt      time.Time
+	readyBy     time.Time
+	failures    int // consecutive failed liveness checks
+
+	deregisterBy time.Time // when the stop continues, whether the process has left routing or not
+	terminateBy  time.Time // four fifths of the total deadline; zero without a total deadline
+	stopBy       time.Time // deadline of an adopted process that was already being stopped; otherwise zero
+	callHung     bool      // a Shutdown call failed with another error than Unavailable
+	responsive   bool      // the process takes part in the protocol: it has answered a call or sent a notification
+	requests     int32     // number of requests for more time, as the process counts them
+	drainError   string
+	complete     bool // the process has reported that its drain is complete
+	signalAt     time.Time
+	killAt       time.Time
+	giveUpAt     time.Time
+}
+
+type phase int
+
+const (
+	starting phase = iota
+	running
+	deregistering
+	requesting
+	draining
+	signalled
+	terminating
+	killing
+	exited
+	ended
+)
+
+// New returns the machine of a process that is about to be started or adopted. hasRouter says
+// whether there is a router, which the launcher calls when the process enters and leaves routing.
+// These calls take time.
+func New(cfg spec.Group, hasRouter bool) *Machine {
+	return &Machine{cfg: cfg, hasRouter: hasRouter, State: Spawning}
+}
+
+// Running reports whether the process is ready, and is not being stopped.
+func (m *Machine) Running() bool { return m.phase == running }
+
+// Ended reports whether the process has been reaped, or was never started.
+func (m *Machine) Ended() bool { return m.phase == ended }
+
+// Config returns the configuration that the machine uses.
+func (m *Machine) Config() spec.Group { return m.cfg }
+
+// Step records an event, and returns the actions to perform because of it.
+func (m *Machine) Step(e Event) []Action {
+	if m.phase == ended {
+		return nil
+	}
+	switch e.Kind {
+	case OnSpawned:
+		return m.onSpawned(e)
+	case OnAdopted:
+		return m.onAdopted(e)
+	case OnReadiness:
+		return m.onReadiness(e)
+	case OnPushedReady:
+		return m.onPushedReady(e)
+	case OnStop:
+		return m.onStop(e)
+	case OnDeregistered:
+		return m.onDeregistered(e)
+	case OnAck:
+		return m.onAck(e)
+	case OnStatus:
+		return m.onStatus(e)
+	case OnPushedEnd:
+		m.complete, m.drainError, m.Message = true, e.DrainError, e.Reason
+	case OnForce:
+		return m.onForce(e)
+	case OnTerminate:
+		return m.onTerminate(e)
+	case OnConfig:
+		return m.onConfig(e)
+	case OnExited:
+		if m.phase < exited {
+			m.phase, m.callPending = exited, false
+		}
+		return nil
+	case OnReaped, OnSpawnFailed:
+		m.end(e)
+		return nil
+	}
+	return m.tick(e.At)
+}
+
+func (m *Machine) onSpawned(e Event) []Action {
+	m.readyBy = e.At.Add(m.cfg.HealthCheckTimeout)
+	if m.cfg.Protocol == spec.Signals {
+		return m.becomeReady(e.At, "started; with protocol signals a running process is ready")
+	}
+	m.pollAt = e.At
+	return m.tick(e.At)
+}
+
+// onAdopted continues with a process where the earlier launcher left off.
+func (m *Machine) onAdopted(e Event) []Action {
+	m.readyBy, m.pollAt = e.At.Add(m.cfg.HealthCheckTimeout), e.At
+	switch {
+	case !e.StopAt.IsZero():
+		// How far the stop has come is unknown, so the process is asked to stop again. In total it
+		// gets no more time than the earlier launcher would have given it.
+		leave := m.cfg.Delays()
+		if m.hasRouter {
+			leave = m.cfg.LeaveBound()
+		}
+		m.stopBy = e.StopAt.Add(leave + m.cfg.Shutdown.Max)
+		m.requests = unknownRequests
+		return m.onStop(e)
+	case !e.ReadyAt.IsZero() || m.cfg.Protocol == spec.Signals:
+		actions := m.becomeReady(e.At, "ready when it was adopted")
+		if !e.ReadyAt.IsZero() {
+			m.ReadyAt = e.ReadyAt
+		}
+		if m.cfg.Protocol == spec.GRPC {
+			m.pollAt = e.At // check at once whether the process is still ready
+		}
+		return actions
+	}
+	return m.tick(e.At)
+}
+
+// onConfig applies a changed configuration. A process that is already being stopped keeps the old
+// one.
+func (m *Machine) onConfig(e Event) []Action {
+	if m.phase > running {
+		return nil
+	}
+	if m.phase == starting {
+		m.readyBy = m.readyBy.Add(e.Config.HealthCheckTimeout - m.cfg.HealthCheckTimeout)
+	}
+	m.cfg = *e.Config
+	if m.phase == running {
+		m.scheduleLivenessCheck(e.At)
+	}
+	return m.tick(e.At)
+}
+
+// enter changes the state to s, unless s cannot follow the current state.
+func (m *Machine) enter(s State) {
+	if m.State.CanBecome(s) {
+		m.State = s
+	}
+}
+
+// call returns the action with which the launcher calls the process, and schedules the next call.
+func (m *Machine) call(now time.Time, kind ActionKind, interval time.Duration) []Action {
+	m.callPending, m.pollAt = true, now.Add(interval)
+	return []Action{{Kind: kind}}
+}

@@ -1,0 +1,120 @@
+package lifecycle
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc/codes"
+)
+
+// onReadiness handles the answer to a call of GetReadinessStatus, or the error of that call.
+func (m *Machine) onReadiness(e Event) []Action {
+	m.callPending = false
+	stale := m.callStale
+	m.callStale = false
+	if m.phase != starting && m.phase != running {
+		return nil
+	}
+	if stale && e.Readiness.GetState() != pb.ReadinessResponse_DRAINING { // a stale DRAINING still counts, because a draining process never becomes ready again
+		return m.tick(e.At)
+	}
+	if e.Readiness == nil {
+		m.Message = e.Err
+		if m.phase == running {
+			return m.failLiveness(e.At, e.Err)
+		}
+		if e.Code != codes.Unavailable && e.Code != codes.DeadlineExceeded {
+			return m.failStart(e.At, e.Err)
+		}
+		return m.tick(e.At)
+	}
+	m.responsive, m.Message = true, e.Readiness.GetMessage()
+	switch e.Readiness.GetState() {
+	case pb.ReadinessResponse_STARTING:
+		if m.phase == running {
+			return m.failLiveness(e.At, "it reports that it is starting")
+		}
+		m.enter(Starting)
+	case pb.ReadinessResponse_WARMING:
+		if m.phase == running {
+			return m.failLiveness(e.At, "it reports that it is warming up")
+		}
+		m.enter(Warming)
+	case pb.ReadinessResponse_READY:
+		m.failures = 0
+		if m.phase == starting {
+			return m.becomeReady(e.At, m.Message)
+		}
+	case pb.ReadinessResponse_DRAINING:
+		return m.onStop(Event{At: e.At, Reason: "it drains by itself: " + m.Message})
+	case pb.ReadinessResponse_UNHEALTHY:
+		if m.phase == starting {
+			return m.failStart(e.At, "it reports that it is unhealthy: "+m.Message)
+		}
+		return m.failLiveness(e.At, "it reports that it is unhealthy: "+m.Message)
+	}
+	return m.tick(e.At)
+}
+
+func (m *Machine) onPushedReady(e Event) []Action {
+	m.responsive = true
+	if m.phase != starting {
+		return m.tick(e.At)
+	}
+	if m.cfg.Transport.Network == "tcp" {
+		// The process sent its report to the launcher's unix socket. That does not show whether the
+		// launcher can call the process over TCP, so the launcher calls it at once.
+		m.pollAt = e.At
+		return m.tick(e.At)
+	}
+	return m.becomeReady(e.At, e.Reason)
+}
+
+func (m *Machine) becomeReady(now time.Time, message string) []Action {
+	m.enter(Ready)
+	m.phase, m.ReadyAt, m.Message = running, now, message
+	m.callStale = m.callPending
+	m.scheduleLivenessCheck(now)
+	return []Action{{Kind: DoRegister}}
+}
+
+// scheduleLivenessCheck schedules the next liveness check, if the configuration has any.
+func (m *Machine) scheduleLivenessCheck(now time.Time) {
+	m.pollAt = time.Time{}
+	if m.cfg.Protocol == spec.GRPC && m.cfg.LivenessInterval > 0 {
+		m.pollAt = now.Add(m.cfg.LivenessInterval)
+	}
+}
+
+// failStart gives up a process that has never been ready. The process gets SIGTERM at once and no
+// request to stop, because it has no work to lose.
+func (m *Machine) failStart(now time.Time, reason string) []Action {
+	m.enter(Unhealthy)
+	m.Reason, m.StopAt = reason, now
+	return m.terminate(now, reason)
+}
+
+// failLiveness counts a failed liveness check, and stops the process after too many in a row.
+func (m *Machine) failLiveness(now time.Time, reason string) []Action {
+	if m.failures++; m.failures < m.cfg.LivenessFailures {
+		return m.tick(now)
+	}
+	m.enter(Unhealthy)
+	return m.onStop(Event{At: now, Reason: fmt.Sprintf("unhealthy, %d times in a row: %s", m.failures, reason)})
+}
+
+// lastReport returns what the process has reported before it failed to become ready.
+func (m *Machine) lastReport() string {
+	const hint = "if it does not serve the lifecycle protocol, set protocol signals"
+	switch {
+	case m.responsive && m.Message == "":
+		return "last report: " + m.State.String()
+	case m.responsive:
+		return "last report: " + m.Message
+	case m.Message != "":
+		return "it has never answered: " + m.Message + "; " + hint
+	}
+	return "it has never answered; " + hint
+}

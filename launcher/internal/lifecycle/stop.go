@@ -1,0 +1,230 @@
+package lifecycle
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc/codes"
+)
+
+// onStop begins to stop the process. If the process is already being stopped, onStop does nothing,
+// so the first reason is kept.
+func (m *Machine) onStop(e Event) []Action {
+	if m.phase > running {
+		return nil
+	}
+	routed := m.phase == running
+	if e.Reason != "" {
+		m.Reason = e.Reason
+	}
+	if m.State != Unhealthy { // the state of an unhealthy process stays visible until the process is asked to stop
+		m.enter(ShutdownRequested)
+	}
+	m.phase, m.StopAt, m.Grace = deregistering, e.At, e.Grace
+	if !e.StopAt.IsZero() {
+		m.StopAt = e.StopAt
+	}
+	if m.Grace <= 0 {
+		m.Grace = m.cfg.Shutdown.Grace
+	}
+	if total := m.cfg.Shutdown.TotalDeadline; total > 0 {
+		m.terminateBy = m.StopAt.Add(total / 5 * 4)
+	}
+	if !e.AskedAt.IsZero() {
+		return m.resumeShutdown(e)
+	}
+	if !routed && len(m.cfg.PreStop) == 0 {
+		return m.requestShutdown(e.At)
+	}
+	m.deregisterBy = m.StopAt.Add(m.cfg.LeaveBound())
+	if !m.deregisterBy.After(e.At) { // an earlier launcher decided to stop the process, and this time has passed
+		return m.requestShutdown(e.At)
+	}
+	return []Action{{Kind: DoDeregister}}
+}
+
+func (m *Machine) onDeregistered(e Event) []Action {
+	if m.phase == deregistering {
+		// The delay begins when the router has stopped sending work to the process, and not already
+		// when the router is called.
+		m.deregisterBy = e.At.Add(m.cfg.Shutdown.DeregisterDelay)
+	}
+	return m.tick(e.At)
+}
+
+// requestShutdown asks the process to stop.
+func (m *Machine) requestShutdown(now time.Time) []Action {
+	m.enter(ShutdownRequested)
+	m.AskedAt = now
+	m.MaxAt = m.capDeadline(now.Add(m.cfg.Shutdown.Max))
+	if m.cfg.Protocol == spec.Signals {
+		return m.stopBySignals(now, noProtocol)
+	}
+	m.phase, m.Deadline = requesting, m.capDeadline(now.Add(min(m.Grace, m.cfg.Shutdown.Max)))
+	return m.call(now, DoShutdown, m.cfg.Shutdown.Poll)
+}
+
+// noProtocol explains why a process is stopped by signals: the configuration of its group says so.
+const noProtocol = "its group has protocol signals"
+
+// resumeShutdown repeats the shutdown request of an earlier launcher. The grace period and the
+// maximum count from the first request. While no launcher ran, the process could not request more
+// time. So if its deadline has passed meanwhile, the process gets the time for one such request,
+// which takes two calls.
+func (m *Machine) resumeShutdown(e Event) []Action {
+	m.enter(ShutdownRequested)
+	m.AskedAt, m.GrantedUntil = e.AskedAt, e.GrantedUntil
+	m.MaxAt = m.capDeadline(e.AskedAt.Add(m.cfg.Shutdown.Max))
+	if m.cfg.Protocol == spec.Signals {
+		return m.stopBySignals(e.At, noProtocol)
+	}
+	latest := slices.MaxFunc([]time.Time{e.AskedAt.Add(m.Grace), e.GrantedUntil, e.At.Add(2 * m.cfg.Shutdown.Poll)}, time.Time.Compare)
+	m.phase, m.Deadline = requesting, slices.MinFunc([]time.Time{latest, m.MaxAt}, time.Time.Compare)
+	return m.call(e.At, DoShutdown, m.cfg.Shutdown.Poll)
+}
+
+// onAck handles the answer to a call of Shutdown, or the error of that call.
+func (m *Machine) onAck(e Event) []Action {
+	m.callPending = false
+	if m.phase != requesting {
+		return m.tick(e.At)
+	}
+	switch {
+	case e.Ack != nil && e.Ack.GetAcknowledged():
+		m.phase, m.Message = draining, e.Ack.GetMessage()
+		if m.cfg.Shutdown.GraceAdvisory {
+			m.Deadline = m.MaxAt
+		}
+		m.pollAt = e.At
+		return m.tick(e.At)
+	case e.Ack != nil:
+		return m.stopBySignals(e.At, "it declined the shutdown request: "+e.Ack.GetMessage())
+	case e.Code == codes.Unimplemented:
+		return m.stopBySignals(e.At, "it does not implement the call Shutdown")
+	}
+	// The process does not serve the protocol yet, does not serve it any more, or is too slow. The
+	// launcher repeats the call until the grace period has passed.
+	m.callHung = m.callHung || e.Code != codes.Unavailable
+	m.Message = e.Err
+	if e.Code == codes.Unavailable { // such a call fails at once, and the cause usually disappears soon
+		m.pollAt = e.At.Add(m.cfg.Shutdown.Poll / 10)
+	}
+	return m.tick(e.At)
+}
+
+// onStatus handles the answer to a call of GetShutdownStatus, or the error of that call.
+func (m *Machine) onStatus(e Event) []Action {
+	m.callPending = false
+	if m.phase != draining {
+		return m.tick(e.At)
+	}
+	if e.Status == nil { // a failed call says nothing about the process, so the deadline stays
+		if !m.complete { // the last message of a process whose drain is complete says more than the error
+			m.Message = e.Err
+		}
+		return m.tick(e.At)
+	}
+	m.Message, m.Metrics = e.Status.GetMessage(), e.Status.GetMetrics()
+	if e.Status.GetDrainError() != "" {
+		m.drainError = e.Status.GetDrainError()
+	}
+	switch e.Status.GetState() {
+	case pb.ShutdownStatus_SHUTDOWN_DRAINING:
+		m.enter(Draining)
+	case pb.ShutdownStatus_SHUTDOWN_BLOCKED:
+		m.enter(Blocked)
+	case pb.ShutdownStatus_SHUTDOWN_COMPLETE:
+		m.complete = true
+	}
+	needsTime := e.Status.GetNeedMoreTime() && !m.complete
+	if needsTime {
+		m.extend(e)
+	}
+	return append(m.countRequests(e.Status.GetMoreTimeRequests(), needsTime), m.tick(e.At)...)
+}
+
+// extend moves the deadline of the drain, up to MaxAt, as the process has requested.
+func (m *Machine) extend(e Event) {
+	more := wireDuration(e.Status.GetAdditionalSeconds(), e.Status.GetAdditionalMs())
+	if more == 0 {
+		more = m.Grace
+	}
+	to := e.At.Add(more)
+	if to.After(m.MaxAt) {
+		to = m.MaxAt
+	}
+	if to.After(m.Deadline) {
+		m.Deadline, m.GrantedUntil = to, to
+	}
+}
+
+// maxReports bounds how many requests for more time are reported after one poll. The process counts
+// its requests itself, and a wrong number must not crowd out all other events.
+const maxReports = 10
+
+// unknownRequests is the count of an adopted process: the earlier launcher has reported its earlier
+// requests, whose number is unknown.
+const unknownRequests = math.MaxInt32
+
+// countRequests returns a report for each request for more time since the last poll, even if the
+// requested time has already passed. The parameter made is how many requests the process has made
+// in total. A process that does not count its requests has made a new one whenever needsTime is
+// set.
+func (m *Machine) countRequests(made int32, needsTime bool) (actions []Action) {
+	added := int64(made) - int64(m.requests)
+	if needsTime && (made == 0 || added < 0) {
+		added = 1
+	}
+	m.requests = made
+	for range min(added, maxReports) {
+		m.Extensions++
+		actions = append(actions, Action{Kind: DoReportExtension, Request: m.Extensions})
+	}
+	return actions
+}
+
+// expiredReason says which deadline of the drain has passed, and what blocks the drain.
+func (m *Machine) expiredReason(now time.Time) string {
+	took := now.Sub(m.AskedAt).Round(time.Millisecond)
+	var reason string
+	switch {
+	case m.complete:
+		reason = fmt.Sprintf("it reported that its drain is complete, but did not exit within %v", took)
+	case !m.Deadline.Before(m.MaxAt):
+		reason = fmt.Sprintf("its maximum shutdown time is over, after %v", took)
+	case m.Extensions > 0:
+		reason = fmt.Sprintf("the additional time that it requested is over, after %v", took)
+	default:
+		reason = fmt.Sprintf("its grace period is over, after %v", took)
+	}
+	if blocked := m.Metrics.GetBlockingOperations(); len(blocked) > 0 {
+		reason += "; blocked by " + shorten(blocked[0])
+		if len(blocked) > 1 {
+			reason += fmt.Sprintf(" and %d more", len(blocked)-1)
+		}
+	}
+	return reason
+}
+
+func shorten(s string) string {
+	const limit = 80
+	if r := []rune(s); len(r) > limit {
+		return string(r[:limit]) + "…"
+	}
+	return s
+}
+
+// wireDuration returns a duration from a message of the protocol, which contains it in seconds and,
+// if ms is set, more exactly in milliseconds.
+func wireDuration(sec int32, ms int64) time.Duration {
+	const longest = 24 * time.Hour
+	d := time.Duration(max(0, sec)) * time.Second
+	if ms > 0 {
+		d = time.Duration(min(ms, longest.Milliseconds())) * time.Millisecond
+	}
+	return min(d, longest)
+}

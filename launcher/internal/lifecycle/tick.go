@@ -1,0 +1,135 @@
+package lifecycle
+
+import (
+	"fmt"
+	"time"
+)
+
+// Next returns the time at which the machine needs an OnTick event, or the zero time if it needs
+// none.
+func (m *Machine) Next() time.Time {
+	var next time.Time
+	at := func(t time.Time) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	poll := func() {
+		if !m.callPending {
+			at(m.pollAt)
+		}
+	}
+	switch m.phase {
+	case starting:
+		poll()
+		at(m.readyBy)
+	case running:
+		poll()
+	case deregistering:
+		at(m.deregisterBy)
+		at(m.terminateBy)
+	case requesting, draining:
+		poll()
+		at(m.Deadline)
+	case signalled:
+		at(m.signalAt)
+		at(m.killAt)
+	case terminating:
+		at(m.killAt)
+	case killing:
+		at(m.giveUpAt)
+	}
+	return next
+}
+
+// tick returns the actions that are due.
+func (m *Machine) tick(now time.Time) []Action {
+	switch m.phase {
+	case starting:
+		return m.tickStarting(now)
+	case running:
+		if m.pollDue(now) {
+			actions := m.call(now, DoAskReadiness, 0)
+			m.scheduleLivenessCheck(now) // if liveness checks are turned off, this was the only check, made after an adoption
+			return actions
+		}
+	case deregistering:
+		return m.tickDeregistering(now)
+	case requesting:
+		return m.tickRequesting(now)
+	case draining:
+		return m.tickDraining(now)
+	case signalled:
+		return m.tickSignalled(now)
+	case terminating:
+		if due(m.killAt, now) {
+			return m.kill(now)
+		}
+	case killing:
+		if due(m.giveUpAt, now) {
+			m.giveUpAt = time.Time{}
+			m.Outcome, m.Message = Unconfirmed, "killed, and not known to have ended"
+			return []Action{{Kind: DoReportUnconfirmed}}
+		}
+	}
+	return nil
+}
+
+// due reports whether t is set and not after now.
+func due(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
+
+// pollDue reports whether it is time to call the process again.
+func (m *Machine) pollDue(now time.Time) bool { return !m.callPending && due(m.pollAt, now) }
+
+func (m *Machine) tickStarting(now time.Time) []Action {
+	if due(m.readyBy, now) {
+		return m.failStart(now, fmt.Sprintf("not ready within %v (%s)", m.cfg.HealthCheckTimeout, m.lastReport()))
+	}
+	if m.pollDue(now) {
+		return m.call(now, DoAskReadiness, m.cfg.Shutdown.Poll)
+	}
+	return nil
+}
+
+func (m *Machine) tickDeregistering(now time.Time) []Action {
+	switch {
+	case due(m.terminateBy, now):
+		return m.terminate(now, fmt.Sprintf("four fifths of its total deadline of %v had passed before it could be asked to stop", m.cfg.Shutdown.TotalDeadline))
+	case due(m.deregisterBy, now):
+		return m.requestShutdown(now)
+	}
+	return nil
+}
+
+func (m *Machine) tickRequesting(now time.Time) []Action {
+	switch {
+	case due(m.Deadline, now) && (m.callHung || m.responsive):
+		return m.terminate(now, "it did not answer the shutdown request")
+	case due(m.Deadline, now):
+		return m.stopBySignals(now, "it cannot be reached by the lifecycle protocol")
+	case m.pollDue(now):
+		return m.call(now, DoShutdown, m.cfg.Shutdown.Poll)
+	}
+	return nil
+}
+
+func (m *Machine) tickDraining(now time.Time) []Action {
+	switch {
+	case due(m.Deadline, now):
+		return m.terminate(now, m.expiredReason(now))
+	case m.pollDue(now):
+		return m.call(now, DoAskStatus, m.cfg.Shutdown.Poll)
+	}
+	return nil
+}
+
+func (m *Machine) tickSignalled(now time.Time) []Action {
+	switch {
+	case due(m.killAt, now):
+		m.ForceReason = fmt.Sprintf("it did not exit within %v of %s", now.Sub(m.AskedAt).Round(time.Millisecond), m.cfg.Shutdown.StopSignals[0])
+		return m.kill(now)
+	case due(m.signalAt, now):
+		return m.sendNextSignal(now)
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package listeners
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"syscall"
+
+	"github.com/swansong-go/swansong/launcher/internal/address"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+)
+
+// A Conflict says that a group cannot listen on one of its addresses.
+type Conflict struct {
+	Group string
+	Rule  string // says what is wrong, and what to do about it
+}
+
+// Check returns the conflicts between the addresses of a configuration that can be found without
+// resolving host names.
+func Check(groups []spec.Group) (conflicts []Conflict) {
+	type listener struct {
+		group   string
+		l       spec.Listen
+		address address.Address
+	}
+	var earlier []listener
+	for _, g := range groups {
+		for _, l := range g.Listen {
+			a, err := address.Parse(l.Network, l.Address)
+			if err != nil {
+				continue
+			}
+			for _, other := range earlier {
+				if other.address.Overlaps(a) {
+					conflicts = append(conflicts, Conflict{g.Name, occupiedBy(other.group, other.l, l)})
+					break
+				}
+			}
+			earlier = append(earlier, listener{g.Name, l, a})
+		}
+	}
+	return conflicts
+}
+
+// CheckNew returns the conflict, if any, between the addresses of a new group and the listeners of
+// other groups. The function stays reports whether a group is in the new configuration. A group
+// that is not keeps its addresses until its last process has ended.
+func CheckNew(added spec.Group, others map[string]Set, stays func(group string) bool) *Conflict {
+	others = maps.Clone(others)
+	maps.DeleteFunc(others, func(_ string, set Set) bool { return len(set.configured) == 0 })
+	if len(others) == 0 {
+		return nil // no other group has listeners, so there is no conflict
+	}
+	for _, l := range added.Listen {
+		a, err := address.Resolve(l.Network, l.Address)
+		if err != nil {
+			continue // Open returns the error later
+		}
+		for _, name := range slices.Sorted(maps.Keys(others)) {
+			other, ok := others[name].find(a)
+			if !ok {
+				continue
+			}
+			if stays(name) {
+				return &Conflict{added.Name, occupiedBy(name, other, l)}
+			}
+			return &Conflict{added.Name, fmt.Sprintf("group %q listens on %s until it is gone; remove it by a reload of its own, and add %q by the next one",
+				name, occupied(other, l), added.Name)}
+		}
+	}
+	return nil
+}
+
+// occupiedBy returns the rule against listening on l while another group listens on other.
+func occupiedBy(group string, other, l spec.Listen) string {
+	return fmt.Sprintf("group %q already listens on %s; choose another address", group, occupied(other, l))
+}
+
+// occupied returns a text that names the address other. If other differs from l, the text says why
+// they conflict.
+func occupied(other, l spec.Listen) string {
+	if other.Network == l.Network && other.Address == l.Address {
+		return text(other)
+	}
+	return fmt.Sprintf("%s, which conflicts with %s", text(other), text(l))
+}
+
+func text(l spec.Listen) string { return l.Network + " " + l.Address }
+
+// explain returns why a group cannot listen on l. The argument err is the error of net.Listen for l
+// with its host resolved. takeErr says why a socket of an earlier launcher could not be taken over;
+// it is nil if there was no such error.
+func explain(earlier statefile.State, group string, l, resolved spec.Listen, set Set, err, takeErr error) error {
+	if takeErr != nil {
+		return fmt.Errorf("%v; a process that an earlier launcher has kept listens there, and the kernel does not let this launcher take over the socket (%v): "+
+			"run the launcher with CAP_SYS_PTRACE, or allow it by the sysctl kernel.yama.ptrace_scope=0, or end the process", err, takeErr)
+	}
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	a, _ := address.Resolve(resolved.Network, resolved.Address)
+	if other, ok := set.find(a); ok {
+		return fmt.Errorf("the group already listens on %s; choose another address", occupied(other, l))
+	}
+	for _, name := range slices.Sorted(maps.Keys(earlier.Groups)) {
+		g := earlier.Groups[name]
+		if len(g.Processes) == 0 {
+			continue
+		}
+		i := slices.IndexFunc(g.Sockets, func(s statefile.Socket) bool { return s.Resolve().Overlaps(a) })
+		switch {
+		case i < 0:
+		case g.Sockets[i].ReservedFor != nil:
+			return errors.New(occupiedBy(name, *g.Sockets[i].ReservedFor, l))
+		default:
+			return fmt.Errorf("%v; processes of group %q, which an earlier launcher has kept, listen on %v: start once without %q until they have ended, "+
+				"or choose another address", err, name, g.Sockets[i], group)
+		}
+	}
+	return err
+}

@@ -1,0 +1,14 @@
+//go:build !linux
+
+package listeners
+
+import (
+	"os"
+
+	"github.com/swansong-go/swansong/internal/proc"
+)
+
+// takeSocket returns nil, because processes outlive their launcher only on Linux.
+func takeSocket(proc.Adoptable, uint64) (*os.File, error) { return nil, nil }
+
+func inodeOf(*os.File) uint64 { return 0 }

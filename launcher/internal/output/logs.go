@@ -1,0 +1,101 @@
+package output
+
+import (
+	"io"
+	"sync"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+)
+
+// Logs manages the log files that processes print to. Each file is open once, for as long as any
+// process prints to it.
+type Logs struct {
+	onError  func(error)
+	fallback *File // takes the output of processes without a log file; if nil, that output is discarded
+
+	mu       sync.Mutex
+	files    map[string]*sharedFile   // by path
+	counts   map[string]*Counts       // by group
+	removing map[string]chan struct{} // by path; the channel is closed when the files of an earlier process have been removed
+
+	removals sync.WaitGroup
+}
+
+type sharedFile struct {
+	*File
+	users int
+}
+
+const (
+	// closeTimeout bounds how long Close waits for the disk to write the last lines and to remove
+	// old files.
+	closeTimeout = time.Second
+
+	// fallbackBuffer is how many bytes are queued for a slow reader of the fallback.
+	fallbackBuffer = 1 << 20
+)
+
+// NewLogs returns Logs without files. Processes without a log file print to w, or nowhere if w is
+// nil. onError is called as described at [Open].
+func NewLogs(w io.Writer, onError func(error)) *Logs {
+	l := &Logs{files: map[string]*sharedFile{}, counts: map[string]*Counts{}, onError: onError, removing: map[string]chan struct{}{}}
+	if w != nil {
+		l.fallback = To(w, fallbackBuffer, onError)
+	}
+	return l
+}
+
+// Open returns the file to which the output of a process is written. The caller must call done when
+// the process has printed its last line. The file is nil if the output is discarded. Open does not
+// wait for the disk.
+func (l *Logs) Open(c spec.Log, id string) (_ *File, done func()) {
+	path := c.File(id)
+	if path == "" {
+		return l.fallback, func() {}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.files[path]
+	if f == nil {
+		f = &sharedFile{File: Open(path, c.MaxSize, max(0, c.MaxFiles), c.Buffer, l.onError, l.removing[path])}
+		l.files[path] = f
+	}
+	f.users++
+	return f.File, func() {
+		l.mu.Lock()
+		f.users--
+		last := f.users == 0
+		if last {
+			delete(l.files, path)
+		}
+		l.mu.Unlock()
+		if last {
+			f.Close(closeTimeout)
+		}
+	}
+}
+
+// Counts returns the counts of the lines of a group.
+func (l *Logs) Counts(group string) *Counts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.counts[group] == nil {
+		l.counts[group] = &Counts{}
+	}
+	return l.counts[group]
+}
+
+// Close writes the queued lines of processes without a log file, and waits until old files have
+// been removed. Each of these takes at most one second.
+func (l *Logs) Close() {
+	if l.fallback != nil {
+		l.fallback.Close(closeTimeout)
+	}
+	removed := make(chan struct{})
+	go func() { l.removals.Wait(); close(removed) }()
+	select {
+	case <-removed:
+	case <-time.After(closeTimeout):
+	}
+}

@@ -1,0 +1,28 @@
+package output
+
+import (
+	"fmt"
+	"testing"
+	"testing/fstest"
+)
+
+// The time to remove old logs is linear in their number. If each log were compared with all others,
+// a directory with many thousands would take minutes, and a process that starts would wait for
+// that.
+func TestTrim_TakesLinearTimeForManyLogs(t *testing.T) {
+	const many, keep = 100_000, 32
+	files := fstest.MapFS{}
+	for n := range many {
+		files[fmt.Sprintf("web-%d.log", n+1)] = &fstest.MapFile{}
+	}
+	const dir = "/dev/null/logs" // no file can exist at this path, so removals fail
+	g := NewLogs(nil, nil).Group("web", keep, func(string, string) bool { return false })
+	g.earlier = scanLogs(files, dir, "web")
+	if len(g.earlier) != many {
+		t.Errorf("found %d logs, want %d", len(g.earlier), many)
+	}
+	g.trim()
+	if len(g.earlier) != keep {
+		t.Errorf("kept %d logs, want %d", len(g.earlier), keep)
+	}
+}

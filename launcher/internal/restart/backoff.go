@@ -1,0 +1,75 @@
+package restart
+
+import (
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+)
+
+// A BackOff counts the failures in a row of a group, and decides when the next process may be
+// started. The zero value has counted nothing.
+type BackOff struct {
+	Failures  int       // in a row
+	NotBefore time.Time // when the next process may be started
+	GivenUp   bool      // no process is started until there is an order
+
+	failedAt  time.Time // the last of Failures
+	postponed int       // starts in a row that the launcher could not make
+}
+
+// PreventsStart reports whether no process may be started now.
+func (b *BackOff) PreventsStart(now time.Time) bool { return b.GivenUp || now.Before(b.NotBefore) }
+
+// CanEndRow reports whether a process that became ready at this time, zero for never, ends the row
+// of failures once it has been ready for long. One that was ready before the last failure does not
+// show that the processes started now work.
+func (b *BackOff) CanEndRow(readyAt time.Time) bool { return readyAt.After(b.failedAt) }
+
+// EndRow is called when a process has been ready for long: the next failure is the first of a row.
+func (b *BackOff) EndRow() { b.Failures = 0 }
+
+// Started is called when a process has been started.
+func (b *BackOff) Started() { b.postponed = 0 }
+
+// Postpone has the next process started after a pause, because the launcher could not start one. It
+// returns the length of the pause.
+func (b *BackOff) Postpone(cfg spec.Restart, now time.Time) time.Duration {
+	b.postponed++
+	return b.pause(cfg.Backoff(b.postponed), now)
+}
+
+// Fail counts the failure of a process that became ready at this time, zero for never. It has the
+// next process started after a pause, or gives the group up. A process that was ready for long is
+// not one more start that failed; its failure begins a row, if there is none.
+func (b *BackOff) Fail(cfg spec.Restart, readyAt, now time.Time) (pause time.Duration, givesUp bool) {
+	stable := !readyAt.IsZero() && now.Sub(readyAt) >= cfg.ResetAfter
+	if stable && b.CanEndRow(readyAt) {
+		b.EndRow()
+	}
+	if stable && b.Failures > 0 {
+		b.failedAt = now
+	} else {
+		b.count(now)
+	}
+	if cfg.CrashLimit > 0 && b.Failures >= cfg.CrashLimit {
+		b.GivenUp = true
+		return 0, true
+	}
+	return b.pause(cfg.Backoff(b.Failures), now), false
+}
+
+// GiveUp counts a failure and gives the group up.
+func (b *BackOff) GiveUp(now time.Time) {
+	b.count(now)
+	b.GivenUp = true
+}
+
+func (b *BackOff) count(now time.Time) {
+	b.Failures++
+	b.failedAt = now
+}
+
+func (b *BackOff) pause(wait time.Duration, now time.Time) time.Duration {
+	b.NotBefore = now.Add(wait)
+	return wait
+}

@@ -1,0 +1,88 @@
+// Package restart decides what follows when a process of a group ends or becomes unhealthy, and
+// when the next process may be started. It starts nothing, and uses no clock.
+package restart
+
+import "github.com/swansong-go/swansong/launcher/internal/spec"
+
+// An Exit is the end of a process that its group has not stopped, or its becoming unhealthy: what
+// the decision depends on whether and when the process is replaced.
+type Exit struct {
+	Policy         spec.RestartPolicy
+	Unhealthy      bool // it did not become ready in time, or failed its liveness checks; it has not ended yet
+	Failed         bool // unhealthy, or ended in another way than cleanly
+	Stopped        bool // it was stopped, for example by an operator, or it drained by itself
+	WasReady       bool
+	OutcomeUnknown bool // an earlier launcher started the process, and possibly stopped it
+	NotStarted     bool // the launcher could not start it, which says nothing about the process
+
+	Rolling     bool // a roll is under way and not paused
+	Target      bool // the roll increases the number of processes of this revision
+	Pending     bool // the roll has yet to replace processes of this revision
+	AllowFinish bool // a replacement that finishes has not failed
+}
+
+// A FollowUp is what follows an exit.
+type FollowUp int
+
+const (
+	Later             FollowUp = iota // it has failed: another process is started after a back-off
+	Now                               // it was stopped from outside the group: another process is started at once
+	Postpone                          // it could not be started: that is tried again later, and does not count as a failure
+	Finish                            // it has finished and is not replaced
+	FinishReplacement                 // a replacement has finished: the roll needs no other one in its place
+	FinishReplaced                    // it has finished before the roll replaced it: it is not started again after a rollback
+	LeaveToRoll                       // the roll replaces it, or wants it gone
+	GiveUp                            // it has never worked and is not restarted: the group is given up
+)
+
+// FollowUp decides what follows.
+func (e Exit) FollowUp() FollowUp {
+	switch {
+	case e.NotStarted && !e.Rolling: // in a roll it counts as a failure, like everything that prevents progress
+		return Postpone
+	case e.Rolling && e.Target && e.hasFinished():
+		return FinishReplacement
+	case e.Rolling && !e.Pending:
+		return LeaveToRoll
+	case e.stoppedFromOutside():
+		return Now
+	case e.Policy == spec.Never && e.Failed && !e.WasReady && !e.Rolling:
+		// If it counted as finished, a group without any process would be healthy.
+		return GiveUp
+	case e.isLast() && e.Rolling:
+		return FinishReplaced
+	case e.isLast():
+		return Finish
+	}
+	return Later
+}
+
+// isLast reports whether the restart policy does not restart the process.
+func (e Exit) isLast() bool {
+	return e.Policy == spec.Never || e.Policy == spec.OnFailure && !e.Failed
+}
+
+// isDraining reports whether the process was stopped or drains by itself, and is not unhealthy.
+func (e Exit) isDraining() bool { return e.Stopped && !e.Unhealthy }
+
+// hasFinished reports whether a replacement has finished and not failed. If the policy only allows
+// finishing, and the processes before ran on, an end is a failure. Otherwise a server that ends at
+// once would replace all.
+func (e Exit) hasFinished() bool {
+	return e.isLast() && !e.Failed && !e.isDraining() && (e.Policy == spec.Never || e.AllowFinish)
+}
+
+// stoppedFromOutside reports whether the process was stopped from outside the group, so that it is
+// replaced whatever the policy.
+func (e Exit) stoppedFromOutside() bool {
+	return e.Stopped && !e.Failed || e.Policy == spec.Never && e.isDraining() && e.WasReady
+}
+
+// FailsRoll reports whether the exit counts as a failure of the roll. The exit of a process that
+// the roll replaces does not. Nor does one with an unknown outcome, which an earlier launcher may
+// have caused; if the process did fail, the next one will. With the policy Never it does count: a
+// job may have done its work and is not repeated without an order.
+func (e Exit) FailsRoll() bool {
+	return e.Rolling && e.Target && e.FollowUp() != FinishReplacement &&
+		(!e.OutcomeUnknown || e.Policy == spec.Never) && (e.Unhealthy || !e.Stopped)
+}

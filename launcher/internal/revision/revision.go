@@ -1,0 +1,80 @@
+// Package revision has the configurations of a group by number, and why a group has fewer processes
+// than its configuration says.
+package revision
+
+import (
+	"fmt"
+
+	"github.com/swansong-go/swansong/launcher/internal/roll"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+)
+
+// A Set has the revisions of a group by number. There are the wanted one and, during a roll, the
+// one that the roll comes from or the one that it had led to. Those of adopted processes are
+// listed, too, so that their numbers are not used again.
+type Set struct {
+	Current  int // number of the wanted one
+	ByNumber map[int]*Revision
+}
+
+// A Revision is a configuration of a group, with how many of its processes are not wanted.
+type Revision struct {
+	Config     spec.Group
+	Source     any // the Source of the launcher.Config that it was loaded with
+	Shortfall  Shortfall
+	LoadedWith []string // Config.DependsOn before a roll changed it
+}
+
+// Wanted returns the wanted revision.
+func (s *Set) Wanted() *Revision { return s.ByNumber[s.Current] }
+
+// Unused returns a number above all in use.
+func (s *Set) Unused() int {
+	n := s.Current + 1
+	for used := range s.ByNumber {
+		n = max(n, used+1)
+	}
+	return n
+}
+
+// Desired returns how many processes there should be of this revision.
+func (r *Revision) Desired() int { return r.Shortfall.desired(r.Config) }
+
+// Rules returns the rules of package roll for this revision.
+func (r *Revision) Rules() roll.Config { return r.Config.RollConfig(r.Desired()) }
+
+// Finish counts a process that has finished, with a failure or without.
+func (r *Revision) Finish(failed bool) {
+	if r.Desired() == 0 {
+		return
+	}
+	r.Shortfall.Finished++
+	if failed {
+		r.Shortfall.Failed++
+	}
+}
+
+// A Shortfall is why a group has fewer processes than its configuration says, although nothing is
+// wrong.
+type Shortfall struct {
+	ScaledDown int // stopped without a replacement, by order
+	Finished   int // ended and, by the restart policy, not replaced
+	Failed     int // those of Finished that ended with a failure
+}
+
+func (s Shortfall) desired(cfg spec.Group) int {
+	return max(0, cfg.Desired-s.ScaledDown-s.Finished)
+}
+
+// Message says how many processes have finished, and that they are not started again. The group
+// still desires this number of processes.
+func (s Shortfall) Message(desired int, policy spec.RestartPolicy) string {
+	text := fmt.Sprintf("%d of %d have finished", s.Finished, s.Finished+desired)
+	if desired == 0 {
+		text = fmt.Sprintf("completed: all %d have finished", s.Finished)
+	}
+	if s.Failed > 0 {
+		text += fmt.Sprintf(", %d of them with a failure", s.Failed)
+	}
+	return fmt.Sprintf("%s; with restart policy %s they are started again only on request", text, policy)
+}

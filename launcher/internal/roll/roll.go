@@ -1,0 +1,301 @@
+package roll
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Roll replaces all instances of a group by instances of another revision. It holds all state of
+// that: the revisions, the [State], failures and vacancies. Every method takes the rules and the
+// instances of the moment. The Canary of the rules is the configured one, which may exceed Desired.
+//
+// If From equals To, the configuration of the instances to be replaced is not known, because an
+// earlier launcher has started them. Such a roll cannot turn back.
+type Roll struct {
+	From, To    int // revisions
+	Reason      string
+	AllowFinish bool // instances of the group have finished before, or none was running: a replacement that finishes has not failed
+
+	state     State
+	failures  [2]int   // by version, since the roll began
+	last      *Failure // nil: none since the beginning, or since the roll was resumed
+	ordered   bool     // rolling back by order and not because of a failure
+	announced bool     // the notice that all canaries are available has been given
+	finished  int      // instances of the target that have finished
+	vacancies int      // old instances that have failed before the roll came to them, and are to be started again
+}
+
+// A Failure is the cause for which a roll retries, gives up, pauses or rolls back.
+type Failure struct {
+	Instance string // empty: no single instance
+	Cause    error
+}
+
+func (f Failure) String() string {
+	if f.Instance == "" {
+		return f.Cause.Error()
+	}
+	return f.Instance + ": " + f.Cause.Error()
+}
+
+// A Step is the result of [Roll.Next].
+type Step struct {
+	Change  Change
+	Action  Action   // if Change is GoesOn
+	Notices []string // what happened, for the log
+}
+
+// A Change is what has become of a roll.
+type Change int
+
+const (
+	GoesOn    Change = iota // the caller does the action
+	TurnsBack               // the caller calls Rollback with the rules of From
+	Pauses                  // the caller wants From until it resumes the roll or rolls it back
+	Ends                    // Phase says how
+)
+
+// Begin begins the roll.
+func (r *Roll) Begin(c Config, v View) { r.state = Begin(r.rules(c), r.view(v)) }
+
+// Phase returns the current phase.
+func (r *Roll) Phase() Phase { return r.state.Phase }
+
+// Paused reports whether the roll waits for Resume or Rollback.
+func (r *Roll) Paused() bool { return r.state.Paused }
+
+// OnlyForward reports whether the roll cannot turn back, because old instances cannot be started.
+func (r *Roll) OnlyForward() bool { return r.From == r.To }
+
+// Forward reports whether the roll leads to To. Once it rolls back, it leads to From.
+func (r *Roll) Forward() bool { return r.target() == New }
+
+func (r *Roll) target() Version { return r.state.Phase.target() }
+
+// Destination returns the revision that all instances have in the end, if nothing else fails.
+func (r *Roll) Destination() int {
+	if r.Forward() {
+		return r.To
+	}
+	return r.From
+}
+
+// Wanted returns the revision that the group wants now. While the roll is paused, that is From,
+// which has worked.
+func (r *Roll) Wanted() int {
+	if r.Forward() && !r.state.Paused {
+		return r.To
+	}
+	return r.From
+}
+
+// Other returns the one of From and To that is not wanted now.
+func (r *Roll) Other() int {
+	if r.Wanted() == r.From {
+		return r.To
+	}
+	return r.From
+}
+
+// VersionOf returns what instances of a revision are to the roll. Besides From and To there can be
+// revisions of an earlier roll that was paused and then superseded. They are never the target: on
+// the way forward everything but To is old, on the way back everything but From is new.
+func (r *Roll) VersionOf(revision int) Version {
+	if r.Forward() {
+		if revision == r.To {
+			return New
+		}
+		return Old
+	}
+	if revision == r.From {
+		return Old
+	}
+	return New
+}
+
+// RevisionOf returns the revision to start an instance of a version with.
+func (r *Roll) RevisionOf(v Version) int {
+	if v == New {
+		return r.To
+	}
+	return r.From
+}
+
+// IsTarget reports whether the roll increases the number of instances of a revision.
+func (r *Roll) IsTarget(revision int) bool { return r.VersionOf(revision) == r.target() }
+
+// HasYetToReplace reports whether the roll is under way and will replace the instances of a
+// revision later. If one of them fails before, the caller decides whether it is started again:
+// AddVacancy. The roll itself replaces all other instances that fail. In a roll that is
+// OnlyForward, new instances take the places of old ones that fail.
+func (r *Roll) HasYetToReplace(revision int) bool {
+	return !r.state.Paused && !r.OnlyForward() && r.Forward() && r.VersionOf(revision) == Old
+}
+
+// AddVacancy has an old instance started again that has failed before the roll came to it.
+func (r *Roll) AddVacancy() { r.vacancies++ }
+
+// CountFailure counts an instance that has failed.
+func (r *Roll) CountFailure(revision int, f Failure) {
+	r.failures[r.VersionOf(revision)]++
+	r.last = &f
+}
+
+// Failure returns the last failure, or why the roll is where it is.
+func (r *Roll) Failure() Failure {
+	if r.last != nil {
+		return *r.last
+	}
+	return Failure{Cause: errors.New(r.state.Why)}
+}
+
+// Finish counts an instance of the target that has finished and is not replaced.
+func (r *Roll) Finish(now time.Duration) {
+	r.finished++
+	r.state = r.state.Finish(now)
+}
+
+// ScaleDown takes into account that an instance, which v still shows, is stopped without a
+// replacement. The caller has lowered Desired by one.
+func (r *Roll) ScaleDown(c Config, v View, id string) {
+	r.state = r.state.ScaleDown(r.rules(c), r.view(v), id)
+}
+
+// DelayProgress has the time until now not count as time without progress.
+func (r *Roll) DelayProgress(now time.Duration) { r.state.Progress = now }
+
+// GivenUp returns the number of instances that are not replaced.
+func (r *Roll) GivenUp() int { return r.state.GivenUp }
+
+// Ordered reports whether the roll turned back by order and not because of a failure.
+func (r *Roll) Ordered() bool { return r.ordered }
+
+// Resume ends a pause. The rules are those of Destination.
+func (r *Roll) Resume(c Config, v View) {
+	r.state.Paused, r.announced = false, false
+	if r.Forward() { // on the way back it is the cause of the rollback
+		r.last = nil
+	}
+	r.state = r.state.Resume(r.rules(c), r.view(v))
+}
+
+// OrderRollback makes an order the cause of the Rollback that follows. A roll that is rolling back
+// already keeps its cause, unless it is paused.
+func (r *Roll) OrderRollback(reason string) {
+	if r.Forward() || r.state.Paused {
+		r.last, r.ordered = &Failure{Cause: errors.New("rollback ordered: " + reason)}, true
+	}
+}
+
+// Rollback has the roll turn back. The rules are those of From. Every revision but From has to go,
+// including those of earlier rolls, which were old on the way forward.
+func (r *Roll) Rollback(c Config, v View, why string) {
+	// The phase is set first, because view depends on it. The counts of progress then include all
+	// instances that are to go; with the smaller counts of the way forward, a rollback that makes
+	// progress could look like a stall.
+	r.state.Phase, r.state.Paused, r.vacancies = RollingBack, false, 0
+	r.state = r.state.Rollback(r.rules(c), r.view(v), why)
+}
+
+// Why returns why the roll is paused or rolling back, empty for neither.
+func (r *Roll) Why() string { return r.state.Why }
+
+// Next returns what to do next. With noStart true no vacancy is filled: it is too early after a
+// failure, or the group was given up.
+func (r *Roll) Next(c Config, v View, noStart bool) (step Step) {
+	c = r.rules(c)
+	for {
+		before, seen := r.state, r.view(v)
+		r.state, step.Action = Next(c, before, seen)
+		step.Notices = append(step.Notices, r.notices(c, seen, before)...)
+		switch a := step.Action; {
+		case r.target() != before.Phase.target():
+			// Next may have found the rollback complete already, judging by a view of the way
+			// forward. Rollback asks again.
+			step.Change = TurnsBack
+		case r.state.Phase.Ended():
+			step.Change = Ends
+		case r.state.Paused:
+			step.Change, r.vacancies = Pauses, 0
+		case a.Do == Stop && a.ID == "":
+			r.vacancies--
+			continue
+		case a.Do == Wait && r.vacancies > 0 && !noStart && len(v.Instances) < c.Desired+c.MaxSurge:
+			r.vacancies--
+			step.Action = Action{Do: Start, Version: Old}
+		}
+		return step
+	}
+}
+
+// rules returns the rules for this roll. Instances of the target that have finished count as
+// canaries that stayed.
+func (r *Roll) rules(c Config) Config {
+	if r.Forward() {
+		c.Canary = max(0, c.Canary-r.finished)
+	}
+	c.Canary = min(c.Desired, c.Canary)
+	c.OnlyForward = r.OnlyForward()
+	if c.OnlyForward && c.OnFailure == Rollback {
+		c.OnFailure = Pause
+	}
+	return c
+}
+
+// view returns v as the functions of this package take it: with versions, failures and vacancies.
+func (r *Roll) view(v View) View {
+	seen := View{Now: v.Now, Failures: r.failures}
+	for _, i := range v.Instances {
+		i.Version = r.VersionOf(i.Revision)
+		seen.Instances = append(seen.Instances, i)
+	}
+	for range r.vacancies {
+		seen.Instances = append(seen.Instances, Instance{Version: Old, Health: Starting})
+	}
+	return seen
+}
+
+// notices says what has changed since before.
+func (r *Roll) notices(c Config, v View, before State) (all []string) {
+	notice := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	now := r.state
+	if _, ok := now.CanaryUntil(c, v); ok && !r.announced {
+		r.announced = true
+		notice("the first %d are available; the others follow if these stay available for %v", c.Canary, c.CanaryWait)
+	}
+	if now.GivenUp > before.GivenUp {
+		notice("goes on without %d that could not be replaced: %v", now.GivenUp, r.Failure())
+	} else if now.Tries > before.Tries && !now.Paused && now.Phase == before.Phase {
+		notice("failure %d in a row, of which %d are retried; next try in %v: %v", now.Tries, c.Retries, max(0, now.Retry-v.Now), r.Failure())
+	}
+	if before.Phase == Canary && now.Phase == Rolling {
+		if c.Canary == 0 {
+			notice("the first replacements have finished; the others follow")
+		} else {
+			notice("the first replacements have stayed available for %v; the others follow", c.CanaryWait)
+		}
+	}
+	return all
+}
+
+// A Status is how far a roll has come.
+type Status struct {
+	Why      string        // the last failure; empty: none
+	Canaries int           // number of canaries that are available and waited for
+	Until    time.Duration // when that wait ends, or when a failed start is retried; 0: neither
+}
+
+// Status returns how far the roll has come.
+func (r *Roll) Status(c Config, v View) (s Status) {
+	if r.last != nil || r.state.Why != "" {
+		s.Why = r.Failure().String()
+	}
+	c = r.rules(c)
+	if at, ok := r.state.CanaryUntil(c, r.view(v)); ok {
+		s.Canaries, s.Until = c.Canary, at
+	} else if !r.state.Paused && r.state.Retry > v.Now {
+		s.Until = r.state.Retry
+	}
+	return s
+}

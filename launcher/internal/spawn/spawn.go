@@ -1,0 +1,76 @@
+// Package spawn prepares what processes and their hooks are started with: programs, arguments and
+// environments.
+package spawn
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/swansong-go/swansong/launcher/client"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+)
+
+// InheritedEnv returns env without the variables by which a launcher or a service manager has
+// addressed this program and not its children.
+func InheritedEnv(env []string) []string {
+	var kept []string
+	for _, v := range env {
+		switch name, _, _ := strings.Cut(v, "="); name {
+		case client.EnvID, client.EnvAddress, client.EnvLauncher, client.EnvCert, client.EnvKey, client.EnvCA, client.EnvHealth,
+			"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", client.EnvGrace,
+			"WATCHDOG_USEC", "WATCHDOG_PID", "MAINPID":
+		default:
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+// LookUp returns an error if a command cannot be started in this directory, empty for the
+// launcher's.
+func LookUp(command, dir string) error {
+	if dir != "" && strings.ContainsRune(command, filepath.Separator) && !filepath.IsAbs(command) {
+		command = filepath.Join(dir, command)
+	}
+	_, err := exec.LookPath(command)
+	return err
+}
+
+// Placeholders are what {id}, {dir} and {socket} in the commands of a process stand for.
+type Placeholders struct {
+	ID, Group string // of the process
+	Dir       string // the launcher's directory
+	Socket    string // a path at which the process can listen
+}
+
+func (p Placeholders) replacer() *strings.Replacer {
+	return strings.NewReplacer("{id}", p.ID, "{dir}", p.Dir, "{socket}", p.Socket)
+}
+
+// Command returns the arguments and the environment of the process, which inherits the launcher's
+// environment.
+func (p Placeholders) Command(cfg spec.Group, inherited []string) (args, env []string) {
+	expand := p.replacer()
+	for _, a := range cfg.Command {
+		args = append(args, expand.Replace(a))
+	}
+	env = InheritedEnv(inherited)
+	for _, v := range cfg.Env {
+		name, value, _ := strings.Cut(v, "=")
+		env = append(env, name+"="+expand.Replace(value))
+	}
+	return args, append(env, client.EnvID+"="+p.ID)
+}
+
+// HookCommand returns the arguments and the environment of a hook of the process, which has this
+// pid. The hook inherits the launcher's environment.
+func (p Placeholders) HookCommand(h spec.Hook, pid int, inherited []string) (args, env []string) {
+	expand := p.replacer()
+	for _, a := range h.Command {
+		args = append(args, expand.Replace(a))
+	}
+	env = append(InheritedEnv(inherited), client.EnvID+"="+p.ID, "SWANSONG_PROCESS_GROUP="+p.Group, fmt.Sprintf("SWANSONG_PROCESS_PID=%d", pid))
+	return args, env
+}

@@ -1,0 +1,25 @@
+package spec
+
+import (
+	"github.com/swansong-go/swansong/launcher/internal/roll"
+)
+
+// RollConfig returns the configuration of a roll of the group to the given number of processes.
+func (g Group) RollConfig(desired int) roll.Config {
+	c := roll.Config{
+		Desired: desired, MinHealthy: min(g.MinHealthy, desired), MaxSurge: g.MaxSurge,
+		MinReady: g.MinReady, ProgressDeadline: g.Roll.ProgressDeadline,
+		Canary: min(g.Roll.Canary, desired), CanaryWait: g.Roll.CanaryWait,
+		OnFailure: map[RollFailure]roll.OnFailure{Pause: roll.Pause, Rollback: roll.Rollback, Continue: roll.Continue}[g.Roll.OnFailure],
+	}
+	if c.MaxSurge == 0 {
+		c.MinHealthy = max(0, min(c.MinHealthy, desired-1)) // desired can be smaller than g.Desired
+	}
+	if g.Roll.Retry != Manual {
+		c.Retries = g.Roll.Retries
+	}
+	if g.Roll.Retry == Exponential {
+		c.Backoff, c.MaxBackoff = g.Roll.MinBackoff, g.Roll.MaxBackoff
+	}
+	return c
+}

@@ -1,0 +1,200 @@
+// Package spec defines the configuration of a launcher in its final form: every value is set, and
+// zero means zero.
+//
+// Users write a configuration in one of two forms: in Go, as launcher.Config, or in a file, which
+// package config reads. Each form is converted to a [Config], with [Default] for values that are
+// missing, and [Config.Check] validates the result.
+package spec
+
+import (
+	"path/filepath"
+	"reflect"
+	"time"
+)
+
+// A Config describes all groups that a launcher runs.
+type Config struct {
+	Dir           string
+	Groups        []Group
+	TotalDeadline time.Duration // 0 means no total deadline
+	Admin         Admin
+}
+
+// An Admin says where operators can connect to the launcher, besides the socket in its directory.
+type Admin struct {
+	Address string // empty means that only the socket is available
+	TLS     TLS
+}
+
+// TLS names the PEM files of mutual TLS.
+type TLS struct{ Cert, Key, CA string }
+
+// A Group is a number of processes that run the same program. The state file contains it as JSON,
+// with the names of these fields as keys.
+type Group struct {
+	Name    string
+	Command []string
+	WorkDir string
+	Env     []string // NAME=value
+
+	Protocol  Protocol
+	Transport Transport
+
+	Desired    int
+	MinHealthy int
+	MaxSurge   int
+
+	HealthCheckTimeout time.Duration
+	MinReady           time.Duration
+	LivenessInterval   time.Duration // 0 means no checks
+	LivenessTimeout    time.Duration
+	LivenessFailures   int
+
+	Shutdown Shutdown
+	Restart  Restart
+	Roll     Roll
+
+	PreStop         []Hook
+	OnLauncherDeath LauncherDeath
+
+	DependsOn []string
+	Listen    []Listen
+	Log       Log
+}
+
+// Protocol says how the launcher communicates with a process.
+type Protocol string
+
+const (
+	GRPC    Protocol = "grpc"
+	Signals Protocol = "signals"
+)
+
+// LauncherDeath says what becomes of the processes when the launcher dies without stopping them.
+type LauncherDeath string
+
+const (
+	Kill LauncherDeath = "kill"
+	Keep LauncherDeath = "keep"
+)
+
+// A Transport says how the launcher and a process connect to each other.
+type Transport struct {
+	Network string // "unix" or "tcp"
+	Address string // used with tcp
+	TLS     TLS    // used with tcp
+}
+
+// Shutdown bounds the shutdown of one process.
+type Shutdown struct {
+	Grace           time.Duration
+	Max             time.Duration
+	GraceAdvisory   bool
+	Poll            time.Duration
+	SIGTERMTimeout  time.Duration
+	TotalDeadline   time.Duration // 0 means no total deadline
+	DeregisterDelay time.Duration
+	StopSignals     []string
+	SuccessCodes    []int
+}
+
+// RestartPolicy says which processes that exit without having been asked to are replaced.
+type RestartPolicy string
+
+const (
+	OnFailure RestartPolicy = "on-failure"
+	Always    RestartPolicy = "always"
+	Never     RestartPolicy = "never"
+)
+
+// Restart bounds how often failing processes are restarted.
+type Restart struct {
+	Policy     RestartPolicy
+	MinBackoff time.Duration
+	MaxBackoff time.Duration
+	ResetAfter time.Duration
+	CrashLimit int // 0 means no limit
+}
+
+// Backoff returns how long to wait before the restart after the given number of consecutive
+// failures.
+func (r Restart) Backoff(failures int) time.Duration {
+	wait := r.MinBackoff
+	for ; failures > 1 && wait > 0 && wait < r.MaxBackoff; failures-- {
+		wait *= 2
+	}
+	return min(wait, r.MaxBackoff)
+}
+
+// A Roll says which replacements go first, and what happens when one does not become ready.
+type Roll struct {
+	Canary           int
+	CanaryWait       time.Duration
+	ProgressDeadline time.Duration // 0 means no deadline
+	OnFailure        RollFailure
+	Retry            Retry
+	Retries          int
+	MinBackoff       time.Duration
+	MaxBackoff       time.Duration
+}
+
+// RollFailure says what a roll does when a replacement fails for good.
+type RollFailure string
+
+const (
+	Pause    RollFailure = "pause"
+	Rollback RollFailure = "rollback"
+	Continue RollFailure = "continue"
+)
+
+// Retry says whether and when a failed replacement is tried again.
+type Retry string
+
+const (
+	Manual      Retry = "manual"
+	Immediate   Retry = "immediate"
+	Exponential Retry = "exponential"
+)
+
+// A Hook is a command that is run before a process is asked to stop.
+type Hook struct {
+	Command []string
+	Timeout time.Duration
+}
+
+// A Listen is an address that the launcher listens on for a group.
+type Listen struct {
+	Name    string
+	Network string
+	Address string
+}
+
+// A Log says where the output of the processes goes.
+type Log struct {
+	Path     string
+	Dir      string
+	MaxSize  int64
+	MaxFiles int // rotated files kept besides the current one
+	MaxLine  int
+	Buffer   int
+}
+
+// File returns the path of the file for the output of a process. It returns an empty string if the
+// process has no file of its own.
+func (l Log) File(id string) string {
+	if l.Dir != "" {
+		return filepath.Join(l.Dir, id+".log")
+	}
+	return l.Path
+}
+
+// SameProcess reports whether a process of this configuration can go on with the other one. Only
+// what the launcher does with the process may differ.
+func (g Group) SameProcess(o Group) bool {
+	g.Desired, g.MinHealthy, g.MaxSurge = o.Desired, o.MinHealthy, o.MaxSurge
+	g.HealthCheckTimeout, g.MinReady = o.HealthCheckTimeout, o.MinReady
+	g.LivenessInterval, g.LivenessTimeout, g.LivenessFailures = o.LivenessInterval, o.LivenessTimeout, o.LivenessFailures
+	g.Shutdown, g.Restart, g.Roll = o.Shutdown, o.Restart, o.Roll
+	g.PreStop, g.DependsOn = o.PreStop, o.DependsOn
+	return reflect.DeepEqual(g, o)
+}

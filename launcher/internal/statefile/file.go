@@ -1,0 +1,115 @@
+package statefile
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// An envelope is the outermost object of the file. The checksum detects a file that was damaged or
+// edited: a wrong process id would make the launcher lose a process, or kill another one.
+type envelope struct {
+	Format  string          `json:"format"`
+	Version int             `json:"version"`
+	SHA256  string          `json:"sha256"` // of State
+	State   json.RawMessage `json:"state"`
+}
+
+const (
+	format  = "swansong launcher state"
+	version = 1
+)
+
+// An Error says that the state file of an earlier launcher cannot be used. The file is left
+// unchanged.
+type Error struct {
+	Path  string
+	Cause error
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("launcher: cannot use the state file %s: %v; the file is unchanged: restore an intact copy, or move the file away to start "+
+		"without it. Processes that an earlier launcher has kept then run on unmanaged, and have to be ended by hand: "+
+		"they have SWANSONG_PROC in their environment", e.Path, e.Cause)
+}
+
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Read returns the state that an earlier launcher has written, and a zero State if there is none.
+// An error is an [*Error].
+func Read(path string) (s State, err error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err == nil {
+		s, err = decode(text)
+	}
+	if err != nil {
+		return State{}, &Error{path, err}
+	}
+	return s, nil
+}
+
+func decode(text []byte) (s State, err error) {
+	var e envelope
+	if err := json.Unmarshal(text, &e); err != nil {
+		return s, fmt.Errorf("not valid JSON: %w", err)
+	}
+	switch {
+	case e.Format != format:
+		return s, fmt.Errorf("unsupported format %q, want %q", e.Format, format)
+	case e.Version != version:
+		return s, fmt.Errorf("unsupported version %d, want %d; use the launcher that wrote it", e.Version, version)
+	case e.SHA256 != checksum(e.State):
+		return s, errors.New("corrupt, or edited since it was written: checksum mismatch")
+	}
+	d := json.NewDecoder(bytes.NewReader(e.State))
+	d.DisallowUnknownFields()
+	return s, d.Decode(&s)
+}
+
+// temporary returns the path that a state file is written to before it is renamed to path.
+func temporary(path string) string { return path + ".next" }
+
+// Write replaces the state file. It writes a temporary file, syncs it, and renames it, so that path
+// always has a complete file or none. The directory is not synced: if the machine crashes, the
+// processes end as well, and an older file does no harm.
+func Write(path string, s State) error {
+	state, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(envelope{format, version, checksum(state), state})
+	if err != nil {
+		return err
+	}
+	next := temporary(path)
+	f, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		os.Remove(next)
+	}
+	return err
+}
+
+// Remove removes the state file, and the temporary file that an interrupted Write has left.
+func Remove(path string) error {
+	os.Remove(temporary(path))
+	return os.Remove(path)
+}

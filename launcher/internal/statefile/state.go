@@ -1,0 +1,201 @@
+// Package statefile manages what remains after a launcher has ended: its directory, the lock on
+// that directory, and the state file. The state file tells the next launcher with the same
+// directory what this launcher was doing.
+package statefile
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/address"
+	"github.com/swansong-go/swansong/launcher/internal/output"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+)
+
+// A State is the content of a state file. Times are in milliseconds since boot; see [ToMillis].
+//
+// A State contains no secrets: commands and environments are represented only by a digest.
+type State struct {
+	Boot        string           `json:"boot"`      // identifies the boot of the machine
+	Containment proc.Containment `json:"pen"`       // the group of processes that must die with the launcher
+	Guardians   []proc.Adoptable `json:"guardians"` // those of earlier launchers that still run, and at last its own
+	Groups      map[string]Group `json:"groups"`
+}
+
+// A Group is the state of a group of processes.
+type Group struct {
+	Config         spec.Group `json:"config"` // of the current revision; see [WithoutSecrets]
+	Revision       int        `json:"revision"`
+	Digest         string     `json:"digest"`            // of Config; see [Digest]
+	LastNumber     int        `json:"number"`            // of the process that was started last
+	ScaledDown     int        `json:"fewer,omitempty"`   // how many fewer processes than Config.Desired an operator has ordered
+	Finished       int        `json:"through,omitempty"` // finished processes, which are not replaced
+	FinishedFailed int        `json:"failed,omitempty"`  // of these, how many ended with a failure
+	Sockets        []Socket   `json:"sockets,omitempty"`
+	Processes      []*Process `json:"processes,omitempty"`
+}
+
+// A Process is the state of a process. Each time is 0 if its event has not happened.
+type Process struct {
+	ID           string         `json:"id"`
+	Revision     int            `json:"revision"`
+	Digest       string         `json:"digest"`            // of Config; see [Digest]
+	Config       spec.Group     `json:"config"`            // see [WithoutSecrets]
+	Adoptable    proc.Adoptable `json:"process"`           // its PID is 0 if the process was about to be started
+	ReadyAt      int64          `json:"ready,omitempty"`   // when it became ready
+	StopAt       int64          `json:"asked,omitempty"`   // when its stop was ordered
+	AskedAt      int64          `json:"began,omitempty"`   // when it was first asked to stop
+	GrantedUntil int64          `json:"granted,omitempty"` // the deadline after its last request for more time
+	Reason       string         `json:"reason,omitempty"`  // why it is stopped
+	Grace        time.Duration  `json:"grace,omitempty"`
+	Port         int32          `json:"port,omitempty"`   // of its lifecycle service over TCP
+	NotReplaced  bool           `json:"spared,omitempty"` // its stop is not followed by a start
+
+	// Outputs are the pipes of the process, in the order of [output.Streams]. They are set from
+	// OpenOutputs until the process is adopted, and are not written to the file.
+	Outputs [2]*os.File `json:"-"`
+}
+
+// A Socket is a listening socket of a group.
+type Socket struct {
+	Listen  spec.Listen `json:"listen"`
+	Inode   uint64      `json:"inode"`
+	Address string      `json:"has"` // the actual address, with the port and the IP address that Listen may leave open
+
+	// ReservedFor is the listener in the configuration of the group that takes over this socket, or
+	// nil if no listener does. It is not written to the file.
+	ReservedFor *spec.Listen `json:"-"`
+}
+
+// Resolve returns the actual address.
+func (s Socket) Resolve() address.Address {
+	a, _ := address.Resolve(s.Listen.Network, s.Address)
+	return a
+}
+
+// String returns the configured address. If that has port 0, String also returns the actual
+// address.
+func (s Socket) String() string {
+	configured := s.Listen.Network + " " + s.Listen.Address
+	if a, err := address.Parse(s.Listen.Network, s.Listen.Address); err == nil && a.AnyPort() {
+		return configured + ", which is " + s.Address
+	}
+	return configured
+}
+
+// IsKept reports whether the next launcher adopts the process.
+func (p *Process) IsKept() bool { return p.Config.OnLauncherDeath == spec.Keep }
+
+// WithoutSecrets returns the configuration without what may be secret. The rest is enough to stop a
+// process.
+func WithoutSecrets(g spec.Group) spec.Group {
+	g.Command, g.Env, g.PreStop = nil, nil, nil
+	return g
+}
+
+// Digest returns a digest of the fields of a configuration that a process cannot change while it
+// runs. A process has to be replaced if the digest changes.
+func Digest(g spec.Group) string {
+	text, _ := json.Marshal(struct {
+		Command  []string
+		WorkDir  string
+		Env      []string
+		Protocol spec.Protocol
+		At       spec.Transport
+		Listen   []spec.Listen
+		Log      spec.Log
+		OnDeath  spec.LauncherDeath
+	}{g.Command, g.WorkDir, g.Env, g.Protocol, g.Transport, g.Listen, g.Log, g.OnLauncherDeath})
+	return checksum(text)
+}
+
+func checksum(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// WithContainment returns the state of an earlier launcher, with the containment that a new
+// launcher is about to create added.
+func (s State) WithContainment(c proc.Containment) State {
+	s.Boot, s.Containment = proc.Boot(), c
+	if s.Groups == nil {
+		s.Groups = map[string]Group{}
+	}
+	return s
+}
+
+// HasProcesses reports whether the state contains any process. If it does not, the next launcher
+// does not need the state.
+func (s State) HasProcesses() bool {
+	for _, g := range s.Groups {
+		if len(g.Processes) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// HasKept reports whether the state contains anything for the next launcher to adopt: kept
+// processes, their listeners, or finished processes, which must not be run again.
+func (s State) HasKept() bool {
+	for _, g := range s.Groups {
+		if g.Config.OnLauncherDeath == spec.Keep && (len(g.Sockets) > 0 || g.Finished > 0) || slices.ContainsFunc(g.Processes, (*Process).IsKept) {
+			return true
+		}
+	}
+	return false
+}
+
+// OpenOutputs opens the pipes of all processes. A new launcher must call it before it ends the
+// guardian that reads the pipes: the content of the pipe of an ended process is lost when its last
+// reader closes it. OpenOutputs ignores errors; they are reported when the process is adopted.
+func (s State) OpenOutputs(dir string) {
+	for _, g := range s.Groups {
+		for _, p := range g.Processes {
+			for i, stream := range output.Streams {
+				p.Outputs[i], _ = output.OpenFIFO(FileOf(dir, p.ID, stream))
+			}
+		}
+	}
+}
+
+// CloseOutputs closes the pipes of a process that is not adopted after all. The process can be nil.
+func (p *Process) CloseOutputs() {
+	if p == nil {
+		return
+	}
+	for i, f := range p.Outputs {
+		f.Close()
+		p.Outputs[i] = nil
+	}
+}
+
+// OutputRemoved reports whether err, which opening a pipe of the process has returned, means that
+// the earlier launcher removed the pipe after the process had ended, and was killed before it wrote
+// the state file. In this case, only the output that this launcher had in memory is lost.
+func (p *Process) OutputRemoved(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) && !p.Adoptable.Alive()
+}
+
+// Orphans returns the groups that have kept processes and are not configured any more. They desire
+// no processes, so that theirs are adopted and stopped.
+func (s State) Orphans(configured []spec.Group) (orphans []spec.Group) {
+	for _, name := range slices.Sorted(maps.Keys(s.Groups)) {
+		g := s.Groups[name]
+		if len(g.Processes) == 0 || slices.ContainsFunc(configured, func(c spec.Group) bool { return c.Name == name }) {
+			continue
+		}
+		c := g.Config
+		c.Desired, c.MinHealthy, c.DependsOn, c.Listen = 0, 0, nil, nil
+		orphans = append(orphans, c)
+	}
+	return orphans
+}

@@ -1,0 +1,182 @@
+package statefile
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Writer keeps a state file up to date. One goroutine writes the whole file whenever the state
+// has changed.
+//
+// A process that is to be kept is in the file before it is started, with its containment. So the
+// next launcher finds a process that was started just before this one died.
+//
+// A failed write is repeated at each change, and after pauses that double up to maxRetryPause. The
+// first failure is reported, also if it is a disk that hangs, and so is the next success.
+type Writer struct {
+	path    string
+	state   func() State
+	report  func(error) // called with an error when writing begins to fail, and with nil when it works again
+	failing atomic.Bool
+	changed chan struct{}
+	quit    chan struct{}
+	ended   chan struct{} // closed when the goroutine has ended
+
+	mu      sync.Mutex
+	waiting []chan error // one for each pending call of Flush; receives the result of the next write
+}
+
+const (
+	// writeTimeout is how long a write may take. After that, the write is reported as hanging, and
+	// Flush fails.
+	writeTimeout = 10 * time.Second
+
+	// closeTimeout is how long a write may take while the launcher is stopping.
+	closeTimeout = time.Second
+
+	minRetryPause = 100 * time.Millisecond
+	maxRetryPause = 30 * time.Second
+)
+
+// NewWriter returns a Writer for the file at path. It calls state for the content of the file, and
+// report when writing begins to fail, and with nil when it works again.
+func NewWriter(path string, state func() State, report func(error)) *Writer {
+	return &Writer{path: path, state: state, report: report, changed: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
+}
+
+// Start writes the file and starts the goroutine that keeps it up to date, until Close. It waits
+// for the disk as Flush does.
+func (w *Writer) Start(stop <-chan struct{}) error {
+	go w.loop()
+	return w.Flush(stop)
+}
+
+// Changed schedules a write, because the state has changed. It returns at once.
+func (w *Writer) Changed() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Idle reports whether no change is waiting to be written.
+func (w *Writer) Idle() bool { return len(w.changed) == 0 }
+
+// Failing reports whether the last write has failed, or has taken too long so far.
+func (w *Writer) Failing() bool { return w.failing.Load() }
+
+// Flush returns when the current state is in the file. It fails if that takes longer than
+// writeTimeout, or longer than closeTimeout once stop is closed.
+func (w *Writer) Flush(stop <-chan struct{}) error {
+	done := make(chan error, 1)
+	w.mu.Lock()
+	w.waiting = append(w.waiting, done)
+	w.mu.Unlock()
+	w.Changed()
+	deadline := time.Now().Add(writeTimeout)
+	timer := time.NewTimer(writeTimeout)
+	defer timer.Stop()
+	timeout := w.timeoutError()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-w.ended:
+			return fs.ErrClosed
+		case <-stop:
+			stop = nil
+			timer.Reset(min(closeTimeout, time.Until(deadline)))
+			timeout = fmt.Errorf("the disk did not write %s within %v of the stop", w.path, closeTimeout)
+		case <-timer.C:
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.waiting = slices.DeleteFunc(w.waiting, func(other chan error) bool { return other == done })
+			return timeout
+		}
+	}
+}
+
+func (w *Writer) loop() {
+	defer close(w.ended)
+	pause := minRetryPause
+	retry := time.NewTimer(pause)
+	defer retry.Stop()
+	retry.Stop()
+	for {
+		select {
+		case <-w.changed:
+		case <-retry.C:
+		case <-w.quit:
+			return
+		}
+		w.mu.Lock()
+		waiting := w.waiting
+		w.waiting = nil
+		w.mu.Unlock()
+		err := w.write()
+		retry.Stop()
+		if err == nil {
+			pause = minRetryPause
+		} else {
+			retry.Reset(pause)
+			pause = min(2*pause, maxRetryPause)
+		}
+		for _, done := range waiting {
+			done <- err
+		}
+	}
+}
+
+// write writes the file, however long that takes. It reports a failure, and a write that takes
+// longer than writeTimeout.
+func (w *Writer) write() error {
+	reported := make(chan struct{})
+	timer := time.AfterFunc(writeTimeout, func() {
+		defer close(reported)
+		w.setFailing(w.timeoutError())
+	})
+	err := Write(w.path, w.state())
+	if !timer.Stop() {
+		<-reported
+	}
+	w.setFailing(err)
+	return err
+}
+
+// setFailing records the result of a write, and reports it if it differs from the last one.
+func (w *Writer) setFailing(err error) {
+	if was := w.failing.Swap(err != nil); was != (err != nil) {
+		w.report(err)
+	}
+}
+
+func (w *Writer) timeoutError() error {
+	return fmt.Errorf("the disk did not write %s within %v; find out why it hangs", w.path, writeTimeout)
+}
+
+// Close stops writing, removes the file if remove is true, and then calls closed. Until closed is
+// called, no other program may write the file. If the disk hangs, Close returns after closeTimeout,
+// and does the rest in the background when the disk works again.
+func (w *Writer) Close(remove bool, closed func()) {
+	close(w.quit)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer closed()
+		<-w.ended
+		if remove {
+			os.Remove(w.path)
+		}
+	}()
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,165 @@
+//go:build unix
+
+package statefile_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// obstruct makes writing the state file fail, also for root, until clear is called.
+func obstruct(t *testing.T, path string) (clear func()) {
+	t.Helper()
+	next := path + ".next"
+	err := os.Mkdir(next, 0o700)
+	for errors.Is(err, fs.ErrExist) { // the writer is writing the file at the moment
+		err = os.Mkdir(next, 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.Remove(next); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// start returns a Writer and the error of its Start. The Writer calls state before each write.
+func start(path string, state func(), report func(error)) (*statefile.Writer, error) {
+	w := statefile.NewWriter(path, func() statefile.State { state(); return statefile.State{} }, report)
+	return w, w.Start(nil)
+}
+
+// A failing write is repeated after pauses that double up to a maximum, and begin anew after a
+// success.
+func TestWriter_RetriesFailedWriteWithBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := statefile.Path(t.TempDir())
+		writes, reports := make(chan time.Time, 1000), make(chan error, 1000)
+		w, err := start(path, func() { writes <- time.Now() }, func(err error) { reports <- err })
+		if err != nil {
+			t.Fatal(err)
+		}
+		fail := func(d time.Duration) (pauses []time.Duration, clear func()) {
+			clear = obstruct(t, path)
+			w.Changed()
+			last := time.Now()
+			time.Sleep(d)
+			synctest.Wait()
+			for <-writes; len(writes) > 0; {
+				at := <-writes
+				pauses, last = append(pauses, at.Sub(last)), at
+			}
+			return pauses, clear
+		}
+		<-writes // the write by Start
+		const ms = time.Millisecond
+		pauses, clear := fail(2 * time.Minute)
+		testkit.Equal(t, "pauses", pauses, []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms,
+			25600 * ms, 30 * time.Second, 30 * time.Second})
+		clear()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		testkit.Equal(t, "reports of failure", []bool{<-reports != nil, <-reports != nil}, []bool{true, false})
+		testkit.Equal(t, "further reports", len(reports), 0)
+		<-writes // the write that succeeds
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		testkit.Equal(t, "writes after the success", len(writes), 0)
+		pauses, _ = fail(time.Second)
+		testkit.Equal(t, "pauses of the next failure", pauses, []time.Duration{100 * ms, 200 * ms, 400 * ms})
+		w.Close(true, func() {})
+	})
+}
+
+// Flush waits at most ten seconds for a disk that hangs, and at most one second after the stop.
+func TestFlush_ReturnsWhenDiskHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unblock, passes := make(chan bool), make(chan bool, 1)
+		passes <- true // lets the write by Start succeed
+		w, err := start(statefile.Path(t.TempDir()), func() {
+			select {
+			case <-passes:
+			case <-unblock:
+			}
+		}, func(error) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct{ stopAfter, want time.Duration }{
+			{time.Hour, 10 * time.Second},
+			{time.Second, 2 * time.Second},
+			{9900 * time.Millisecond, 10 * time.Second},
+			{0, time.Second},
+		} {
+			begin := time.Now()
+			stop := make(chan struct{})
+			timer := time.AfterFunc(c.stopAfter, func() { close(stop) })
+			if err := w.Flush(stop); err == nil || !strings.Contains(err.Error(), "the disk did not write") {
+				t.Errorf("Flush: %v", err)
+			}
+			timer.Stop()
+			testkit.Equal(t, "time that Flush took", time.Since(begin), c.want)
+		}
+		close(unblock)
+		if err := w.Flush(nil); err != nil {
+			t.Error(err)
+		}
+		w.Close(true, func() {})
+	})
+}
+
+// Start, too, waits at most ten seconds.
+func TestStart_ReturnsWhenDiskHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unblock, begin := make(chan bool), time.Now()
+		w, err := start(statefile.Path(t.TempDir()), func() { <-unblock }, func(error) {})
+		if err == nil || !strings.Contains(err.Error(), "the disk did not write") {
+			t.Errorf("Start: %v", err)
+		}
+		testkit.Equal(t, "time that Start took", time.Since(begin), 10*time.Second)
+		close(unblock)
+		w.Close(true, func() {})
+	})
+}
+
+// A disk that hangs is reported like a write that fails, and so is its recovery.
+func TestWriter_ReportsHangingDiskAndRecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unblock, passes, reports := make(chan bool), make(chan bool, 1), make(chan error, 2)
+		passes <- true // lets the write by Start succeed
+		w, err := start(statefile.Path(t.TempDir()), func() {
+			select {
+			case <-passes:
+			case <-unblock:
+			}
+		}, func(err error) { reports <- err })
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		w.Changed()
+		if err := <-reports; err == nil || !strings.Contains(err.Error(), "the disk did not write") {
+			t.Errorf("the report is %v", err)
+		}
+		testkit.Equal(t, "time until the report", time.Since(begin), 10*time.Second)
+		close(unblock)
+		if err := <-reports; err != nil {
+			t.Errorf("the report of the recovery is %v", err)
+		}
+		w.Close(true, func() {})
+		testkit.Equal(t, "further reports", len(reports), 0)
+	})
+}

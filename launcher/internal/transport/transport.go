@@ -1,0 +1,168 @@
+// Package transport connects the launcher to the lifecycle service of a process: over a unix socket
+// or over TCP with mutual TLS.
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/client"
+	"github.com/swansong-go/swansong/launcher/internal/mtls"
+	"github.com/swansong-go/swansong/launcher/internal/peer"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+)
+
+// A Config says how to connect to a process.
+type Config struct {
+	Process    string // its id, for errors
+	Socket     string // the path of its unix socket, unless it is reached over TCP
+	Transport  spec.Transport
+	Poll       time.Duration // between calls, and so the longest pause between two tries to connect
+	MaxMessage int           // bytes of the longest answer that is accepted
+	Alarm      func(error)   // called if certificates cannot be used
+}
+
+// A Connection is the connection to one process. All methods may be called concurrently.
+type Connection struct {
+	cfg  Config
+	port atomic.Int32 // that the process has reported; 0: none
+
+	mu   sync.Mutex
+	conn *grpc.ClientConn // nil before Open
+}
+
+// New returns a connection that has not been opened.
+func New(cfg Config) *Connection { return &Connection{cfg: cfg} }
+
+// SplitAddress returns the parts of host:port. The error says what is wrong with the address.
+func SplitAddress(address string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, fmt.Errorf("%q is not host:port", address)
+	}
+	port, err = strconv.Atoi(text)
+	if err != nil || port < 0 || port > 65535 {
+		return "", 0, fmt.Errorf("%q: the port has to be 0 to 65535", address)
+	}
+	return host, port, nil
+}
+
+// Env returns the environment variables that say where the process and the launcher, with this
+// socket, listen. Of files they hold the names, never the contents.
+func (c *Connection) Env(launcherSocket string) []string {
+	t, address := c.cfg.Transport, c.cfg.Socket
+	var env []string
+	if t.Network == "tcp" {
+		address = client.TCP + t.Address
+		for _, v := range [][2]string{{client.EnvCert, t.TLS.Cert}, {client.EnvKey, t.TLS.Key}, {client.EnvCA, t.TLS.CA}} {
+			name := v[1]
+			if abs, err := filepath.Abs(name); err == nil { // the process may have another working directory
+				name = abs
+			}
+			env = append(env, v[0]+"="+name)
+		}
+	}
+	return append(env, client.EnvAddress+"="+address, client.EnvLauncher+"="+launcherSocket)
+}
+
+// Open prepares the connection and returns it. It does not wait for the process, which does not
+// have to listen yet. If the process runs already, certificates that cannot be read are no error:
+// an alarm is raised, and calls fail until the files have been fixed.
+func (c *Connection) Open(running bool) (*grpc.ClientConn, error) {
+	target, creds := "unix:"+c.cfg.Socket, peer.Credentials()
+	opts := []grpc.DialOption{
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(c.cfg.MaxMessage)),
+		// The process may have begun to listen since the last try, so back-off is no longer than
+		// the poll interval.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: c.cfg.Poll / 10, Multiplier: 1.6, Jitter: 0.2, MaxDelay: c.cfg.Poll},
+			MinConnectTimeout: c.cfg.Poll,
+		}),
+	}
+	if t := c.cfg.Transport; t.Network == "tcp" {
+		id, err := mtls.Load(mtls.Files(t.TLS), c.cfg.Alarm)
+		if err != nil && running {
+			// The process has to be watched and stopped even if there is no connection to it.
+			c.cfg.Alarm(fmt.Errorf("cannot connect to the process; unless this is fixed, it will be stopped by signals: %w", err))
+			id = mtls.Expect(mtls.Files(t.TLS), c.cfg.Alarm)
+		} else if err != nil {
+			return nil, fmt.Errorf("launcher: process %q: %w", c.cfg.Process, err)
+		}
+		// The certificate must be valid for the configured host, whichever port the process
+		// reports.
+		target, creds = "passthrough:///"+t.Address, id.Credentials()
+		opts = append(opts, grpc.WithContextDialer(c.dial))
+	}
+	conn, err := grpc.NewClient(target, append(opts, grpc.WithTransportCredentials(creds))...)
+	if err != nil {
+		return nil, fmt.Errorf("launcher: process %q: %w", c.cfg.Process, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conn = conn
+	return conn, nil
+}
+
+func (c *Connection) dial(ctx context.Context, address string) (net.Conn, error) {
+	host, port, err := SplitAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	if port == 0 {
+		port = int(c.port.Load())
+	}
+	if port == 0 {
+		return nil, errors.New("the process has not reported the port at which it serves the protocol")
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+}
+
+// Port returns the port that the process has reported, 0 if there is none.
+func (c *Connection) Port() int32 { return c.port.Load() }
+
+// RestorePort sets the port that the process has reported to an earlier launcher, 0 for none.
+func (c *Connection) RestorePort(port int32) { c.port.Store(port) }
+
+// SetPort sets the port that the process has reported. It cannot change, so that no other program
+// can take the place of the process later.
+func (c *Connection) SetPort(port int32) error {
+	if _, configured, err := SplitAddress(c.cfg.Transport.Address); c.cfg.Transport.Network != "tcp" || err != nil || configured != 0 {
+		return fmt.Errorf("process %q is not configured to choose a port", c.cfg.Process)
+	}
+	if port < 1 || port > 65535 {
+		return fmt.Errorf("%d is not a port; it must be from 1 to 65535", port)
+	}
+	if !c.port.CompareAndSwap(0, port) && c.port.Load() != port {
+		return fmt.Errorf("process %q has reported port %d before", c.cfg.Process, c.port.Load())
+	}
+	return nil
+}
+
+// Redial ends the back-off of the connection when the process has just been heard from. Otherwise,
+// if a try has failed before, every call would fail with that error until the next try.
+func (c *Connection) Redial() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		c.conn.ResetConnectBackoff()
+	}
+}
+
+// Close closes the connection, if it was opened.
+func (c *Connection) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		c.conn.Close()
+	}
+}

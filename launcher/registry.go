@@ -1,0 +1,199 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+
+	"github.com/swansong-go/swansong/launcher/internal/listeners"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+)
+
+// ErrNotFound matches errors about a process or group that does not exist.
+var ErrNotFound = errors.New("launcher: not found")
+
+// A registry finds groups, their listeners and processes by name.
+type registry struct {
+	mu        sync.Mutex
+	listeners map[string]listeners.Set
+	groups    map[string]*group
+	order     []string            // of the groups, as in the configuration
+	processes map[string]*process // by id; also those that have ended lately
+}
+
+func newRegistry() *registry {
+	return &registry{listeners: map[string]listeners.Set{}, groups: map[string]*group{}, processes: map[string]*process{}}
+}
+
+func (r *registry) group(name string) (*group, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g, ok := r.groups[name]; ok {
+		return g, nil
+	}
+	return nil, fmt.Errorf("%w: group %q; there are %q", ErrNotFound, name, r.order)
+}
+
+// allGroups returns the groups in the order of the configuration.
+func (r *registry) allGroups() []*group {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]*group, len(r.order))
+	for i, name := range r.order {
+		all[i] = r.groups[name]
+	}
+	return all
+}
+
+func (r *registry) addGroup(g *group) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.groups[g.name] = g
+	r.order = append(r.order, g.name)
+}
+
+// listenersOf returns the listeners of a group.
+func (r *registry) listenersOf(group string) listeners.Set {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.listeners[group]
+}
+
+func (r *registry) setListeners(group string, set listeners.Set) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.listeners[group] = set
+}
+
+// openListeners opens the listeners of groups, or takes over those of an earlier launcher. stays
+// reports whether a group is in the configuration.
+func (r *registry) openListeners(groups []spec.Group, earlier statefile.State, stays func(group string) bool) error {
+	for _, g := range groups {
+		if taken := r.checkNewListeners(g, nil, stays); taken != nil {
+			return taken
+		}
+		set, err := open(g, earlier)
+		if err != nil {
+			return err
+		}
+		r.setListeners(g.Name, set)
+	}
+	return nil
+}
+
+// allListeners returns the listeners of all groups, by name.
+func (r *registry) allListeners() map[string]listeners.Set {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.listeners)
+}
+
+// open opens the listeners of a group, and checks that its log files can be written.
+func open(g spec.Group, earlier statefile.State) (listeners.Set, error) {
+	set, err := listeners.Open(g, earlier)
+	if err != nil {
+		return set, &ConfigError{g.Name, "Listen", err.Error()}
+	}
+	if err := checkLog(g); err != nil {
+		set.Close()
+		return listeners.Set{}, err
+	}
+	return set, nil
+}
+
+// Addrs returns the addresses that the launcher listens on for a group, in the order of its
+// configuration, with the actual port in place of a port 0.
+func (m *Manager) Addrs(group string) []net.Addr {
+	return m.listenersOf(group).Addrs()
+}
+
+// checkNewListeners returns an error if a group that is added conflicts with the listeners of
+// another group, or with claimed, those of other groups that are added. stays reports whether a
+// group is in the new configuration.
+func (r *registry) checkNewListeners(added spec.Group, claimed map[string]listeners.Set, stays func(group string) bool) *ConfigError {
+	all := r.allListeners()
+	maps.Copy(all, claimed)
+	if conflict := listeners.CheckNew(added, all, stays); conflict != nil {
+		return listenError(conflict)
+	}
+	return nil
+}
+
+// reload adds groups and changes the order. Groups that are not in order were removed; they stay at
+// its end until they are empty.
+func (r *registry) reload(order []string, added []*group, claimed map[string]listeners.Set) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	order = slices.Clone(order)
+	for _, name := range r.order {
+		if !slices.Contains(order, name) {
+			order = append(order, name)
+		}
+	}
+	r.order = order
+	for _, g := range added {
+		r.groups[g.name], r.listeners[g.name] = g, claimed[g.name]
+	}
+}
+
+// dropGroup forgets a group and its listeners.
+func (r *registry) dropGroup(g *group) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.groups, g.name)
+	delete(r.listeners, g.name)
+	r.order = slices.DeleteFunc(slices.Clone(r.order), func(name string) bool { return name == g.name })
+}
+
+func (r *registry) isHealthy(group string) bool {
+	g, err := r.group(group)
+	return err == nil && g.health().Healthy
+}
+
+func (r *registry) process(id string) (*process, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p, ok := r.processes[id]; ok {
+		return p, nil
+	}
+	return nil, fmt.Errorf("%w: process %q; launcher status lists the processes", ErrNotFound, id)
+}
+
+// allProcesses returns the processes, in no order.
+func (r *registry) allProcesses() []*process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]*process, 0, len(r.processes))
+	for _, p := range r.processes {
+		all = append(all, p)
+	}
+	return all
+}
+
+func (r *registry) register(p *process) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.processes[p.id] = p
+}
+
+// forgetProcess removes a process that has ended and returns it, nil if it is not known.
+func (r *registry) forgetProcess(id string) *process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.processes[id]
+	delete(r.processes, id)
+	return p
+}
+
+// printsTo reports whether a process exists, or has ended lately, that prints to a file of its own
+// at this path.
+func (r *registry) printsTo(process, path string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.processes[process]
+	return p != nil && p.cfg.Log.File(process) == path
+}

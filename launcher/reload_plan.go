@@ -1,0 +1,325 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/launcher/internal/listeners"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+)
+
+// A reloadPlan is what a reload will do. Making a plan changes nothing, but claims listeners and
+// log files for the groups that are added.
+type reloadPlan struct {
+	reloader *reloader
+	next     Config
+
+	order                      []string
+	existing                   []change // groups that stay
+	unchanged, changed, rolled []change // the same groups, as sorted by classify
+	removed                    []*group
+
+	addedConfigs []spec.Group
+	added        []*group
+	claimed      map[string]listeners.Set // by the names of added
+}
+
+// A change is the next configuration of an existing group.
+type change struct {
+	group *group
+	cfg   spec.Group
+}
+
+// plan checks next and returns what has to be done. It refuses a configuration that cannot be
+// applied now.
+func (r *reloader) plan(next Config) (_ *reloadPlan, err error) {
+	next.Guardian = r.manager.cfg.Guardian // the running one stays
+	p := &reloadPlan{reloader: r, next: next, claimed: map[string]listeners.Set{}}
+	if err := p.checkLauncher(); err != nil {
+		return nil, err
+	}
+	for _, g := range next.Groups {
+		if err := p.place(g.resolve()); err != nil {
+			return nil, err
+		}
+	}
+	unlock := p.lock()
+	err = p.classify() // a first time, before anything is claimed
+	unlock()
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range p.rolled {
+		if err := c.checkLog(); err != nil {
+			return nil, err
+		}
+	}
+	for _, g := range r.manager.allGroups() {
+		if !slices.Contains(p.order, g.name) && g.scope.Err() == nil {
+			p.removed = append(p.removed, g)
+		}
+	}
+	if err := p.claim(); err != nil { // last, because other processes can see it
+		p.abandon()
+		return nil, err
+	}
+	return p, nil
+}
+
+// checkLauncher checks everything but the groups.
+func (p *reloadPlan) checkLauncher() error {
+	m, next := p.reloader.manager, p.next
+	if err := next.Validate(); err != nil {
+		return err
+	}
+	if m.groupsScope.Err() != nil {
+		return p.reloader.stoppedError()
+	}
+	if next.Dir != m.cfg.Dir {
+		return &ConfigError{Field: "Dir", Rule: fmt.Sprintf("cannot change from %s while the launcher runs; start another launcher", m.cfg.Dir)}
+	}
+	if next.Admin != m.cfg.Admin {
+		return &ConfigError{Field: "Admin", Rule: "cannot change while the launcher runs; start another launcher. New certificates are read without a reload"}
+	}
+	return nil
+}
+
+// place adds a group of the next configuration to existing or to addedConfigs, if it is allowed.
+func (p *reloadPlan) place(cfg spec.Group) error {
+	if err := checkFiles(cfg); err != nil {
+		return err
+	}
+	p.order = append(p.order, cfg.Name)
+	g, err := p.reloader.manager.group(cfg.Name)
+	if err != nil {
+		if cfg.OnLauncherDeath == Keep && len(cfg.Listen) > 0 {
+			return &ConfigError{cfg.Name, "OnLauncherDeath", "a group that keeps its listeners cannot be added while the launcher runs; start another launcher, or use kill"}
+		}
+		p.addedConfigs = append(p.addedConfigs, cfg)
+		return nil
+	}
+	if removed := g.checkNotRemoved(); removed != nil {
+		if p.reloader.manager.groupsScope.Err() != nil {
+			return p.reloader.stoppedError()
+		}
+		return removed
+	}
+	c := change{g, cfg}
+	if err := c.checkListeners(); err != nil {
+		return err
+	}
+	p.existing = append(p.existing, c)
+	return nil
+}
+
+// claim listens for the groups that are added and makes their log files.
+func (p *reloadPlan) claim() (err error) {
+	m := p.reloader.manager
+	for _, cfg := range p.addedConfigs {
+		if taken := m.checkNewListeners(cfg, p.claimed, p.next.has); taken != nil {
+			return taken
+		}
+		if p.claimed[cfg.Name], err = open(cfg, statefile.State{}); err != nil {
+			return err
+		}
+		p.added = append(p.added, newGroup(m, cfg, p.next.Source))
+	}
+	return nil
+}
+
+// abandon gives back what was claimed.
+func (p *reloadPlan) abandon() {
+	for _, set := range p.claimed {
+		set.Close()
+	}
+	for _, g := range p.added {
+		g.scope.Shutdown()
+	}
+}
+
+// lock locks the existing groups. Their order does not matter, because no other goroutine locks
+// more than one group.
+func (p *reloadPlan) lock() (unlock func()) {
+	for _, c := range p.existing {
+		c.group.mu.Lock()
+	}
+	return func() {
+		for _, c := range p.existing {
+			c.group.mu.Unlock()
+		}
+	}
+}
+
+// classify sorts the existing groups, which are locked, by what has to be done to them.
+func (p *reloadPlan) classify() error {
+	p.unchanged, p.changed, p.rolled = nil, nil, nil
+	for _, c := range p.existing {
+		same, keepsProcesses, err := c.compare()
+		if err == nil && !(same && keepsProcesses) {
+			err = c.group.checkRunning()
+		}
+		switch {
+		case err != nil:
+			return err
+		case !keepsProcesses:
+			p.rolled = append(p.rolled, c)
+		case !same:
+			p.changed = append(p.changed, c)
+		default:
+			p.unchanged = append(p.unchanged, c)
+		}
+	}
+	return nil
+}
+
+// register makes the plan's groups and order those of the manager.
+func (p *reloadPlan) register() {
+	m := p.reloader.manager
+	var removed []*ctxshutdown.Swansong
+	for _, g := range p.removed {
+		removed = append(removed, g.scope)
+	}
+	m.deadline.Configure(p.next.TotalDeadline, p.next.TotalDeadlineDerived, removed...)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, g := range p.removed {
+		g.removed.Store(true)
+	}
+	m.cfg.Source = p.next.Source
+	m.registry.reload(p.order, p.added, p.claimed)
+}
+
+// change applies what changes without a roll. The function that it returns tells the processes; it
+// is called after the groups have been unlocked.
+func (p *reloadPlan) change() (tell func()) {
+	for _, c := range slices.Concat(p.unchanged, p.changed) {
+		c.group.controller.revisions.Wanted().Source = p.next.Source
+	}
+	processes := make([][]*process, len(p.changed))
+	for i, c := range p.changed {
+		processes[i] = c.group.controller.apply(c.cfg)
+	}
+	return func() {
+		for i, c := range p.changed {
+			for _, process := range processes[i] {
+				process.apply(c.cfg)
+			}
+			c.group.wake()
+		}
+	}
+}
+
+// roll begins the rolls, and returns functions that wait for them.
+func (p *reloadPlan) roll(reason string) (waits []func(context.Context) error) {
+	for _, c := range p.rolled {
+		// startRoll fails only if the launcher is about to stop.
+		result, err := c.group.startRoll(c.cfg, p.next.Source, reason)
+		waits = append(waits, func(ctx context.Context) error {
+			if err != nil {
+				return err
+			}
+			return c.group.await(ctx, result)
+		})
+	}
+	return waits
+}
+
+// remove stops the groups that are not in the next configuration, and returns functions that wait
+// until they are gone, with their listeners, which another group may have then.
+func (p *reloadPlan) remove() (waits []func(context.Context) error) {
+	for _, g := range p.removed {
+		g.scope.Shutdown()
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			p.reloader.manager.forgetGroup(g)
+		}()
+		waits = append(waits, func(ctx context.Context) error {
+			select {
+			case <-gone:
+				return nil
+			case <-ctx.Done():
+				return fmt.Errorf("launcher: waiting for the end of %s: %w", g.name, context.Cause(ctx))
+			}
+		})
+	}
+	return waits
+}
+
+// forgetGroup waits for the end of a removed group and forgets it, so that its name can be used
+// again. It waits for the whole scope and not only for the processes: a router that is still being
+// called for the last process would mistake it for one of the next group. Meanwhile no process
+// accepts connections, so the listeners are ended first, and clients are refused.
+func (m *Manager) forgetGroup(g *group) {
+	<-g.emptied
+	m.listenersOf(g.name).Shutdown()
+	<-g.scope.Completion().Done()
+	g.mu.Lock()
+	for _, st := range g.controller.ended { // the next group of this name uses the same ids
+		m.forget(st.ID)
+	}
+	g.mu.Unlock()
+	m.deadline.Forget(g.scope)
+	m.dropGroup(g)
+	m.stateFile.Changed()
+}
+
+// checkNotRemoved refuses a group as long as one of the same name is stopping that an earlier
+// reload has removed.
+func (g *group) checkNotRemoved() *ConfigError {
+	if g.scope.Err() == nil {
+		return nil
+	}
+	return &ConfigError{g.name, "Name", "a group of this name was removed and has not ended yet; add it again when it has ended, for which the reload that " +
+		"has removed it can wait"}
+}
+
+// pausedRollTo returns the revision that a paused roll leads to.
+func (g *group) pausedRollTo() (to int, paused bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if r := g.controller.roll; r != nil && r.Paused() {
+		return r.To, true
+	}
+	return 0, false
+}
+
+// compare reports whether the group, which is locked, has this configuration already, and whether
+// its processes can go on with it. The error matches [ErrRolling] if the configuration differs and
+// the group is being rolled.
+func (c change) compare() (same, keepsProcesses bool, err error) {
+	control := c.group.controller
+	now := *control.config()
+	same = reflect.DeepEqual(now, c.cfg)
+	if control.isRolling() && !same {
+		return false, false, fmt.Errorf("%w: group %q", ErrRolling, c.group.name)
+	}
+	paused := control.roll != nil && control.roll.Paused()
+	return same, !paused && now.SameProcess(c.cfg), nil
+}
+
+// checkLog makes the log files of the next configuration, or returns why it cannot, as [Start]
+// does. It waits for the disk, so no lock is held. It does nothing if the logs do not change.
+func (c change) checkLog() error {
+	if c.group.config().Log == c.cfg.Log {
+		return nil
+	}
+	return checkLog(c.cfg)
+}
+
+// checkListeners refuses other listeners: the launcher holds the present ones for the processes
+// that run.
+func (c change) checkListeners() error {
+	now := c.group.config()
+	if len(c.cfg.Listen) > 0 && now.OnLauncherDeath != c.cfg.OnLauncherDeath {
+		return &ConfigError{c.group.name, "OnLauncherDeath", "cannot change while the launcher runs and listens for the group; start another launcher"}
+	}
+	if !slices.Equal(now.Listen, c.cfg.Listen) {
+		return &ConfigError{c.group.name, "Listen", "cannot change while the launcher runs; start another launcher, or add another group"}
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package launcher
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+)
+
+// State is what a process is doing, as the launcher sees it. States only move forward, except from
+// [Blocked] back to [Draining]; the package documentation has a diagram. Its methods are
+//
+//	String() string // such as "READY"
+//	Ended() bool    // the process no longer exists
+//	Stopping() bool // the process has been asked to stop, or is about to be
+type State = lifecycle.State
+
+// States of a process.
+const (
+	Spawning          = lifecycle.Spawning          // started, and has not answered yet
+	Starting          = lifecycle.Starting          // answers, and initializes
+	Warming           = lifecycle.Warming           // connects to what it depends on
+	Ready             = lifecycle.Ready             // accepts work
+	Unhealthy         = lifecycle.Unhealthy         // failed to become or to stay ready; about to be stopped
+	ShutdownRequested = lifecycle.ShutdownRequested // being stopped; leaves routing, or has not reported that it drains
+	Draining          = lifecycle.Draining          // completes the work that it has accepted
+	Blocked           = lifecycle.Blocked           // drains, and waits for something outside of the process
+	Complete          = lifecycle.Complete          // reaped; ended as it should
+	Forced            = lifecycle.Forced            // reaped; ended by SIGTERM or SIGKILL at a deadline
+	Crashed           = lifecycle.Crashed           // reaped; ended by itself with a failure
+	Gone              = lifecycle.Gone              // ended; its exit status cannot be known
+)
+
+// Outcome is how a process ended. Its method String returns the name in the protocol, such as
+// "CLEAN".
+type Outcome = lifecycle.Outcome
+
+// Outcomes of a process.
+const (
+	NotEnded    = lifecycle.NotEnded
+	Clean       = lifecycle.Clean       // by itself, as it should
+	DrainFailed = lifecycle.DrainFailed // by itself, after reporting that its drain failed
+	Killed      = lifecycle.Killed      // by SIGTERM or SIGKILL at a deadline
+	Crash       = lifecycle.Crash       // by itself, with a failure
+	Unknown     = lifecycle.Unknown     // its exit status cannot be known
+	Unconfirmed = lifecycle.Unconfirmed // killed, and not known to have ended; replaced by another outcome when it ends
+)
+
+// A Status is what the launcher knows of a process.
+type Status struct {
+	ID, Group string
+	Revision  int
+	State     State
+	Since     time.Time // when the process entered State
+	Message   string
+	PID       int
+	Started   time.Time
+	ReadyAt   time.Time // zero: never
+	Routed    bool      // it has been added to the Router, if there is one
+	Asked     time.Time // when it was ordered to stop; zero: not yet
+	Ended     time.Time
+	Reason    string // why it was ordered to stop
+	Metrics   *pb.ShutdownMetrics
+	Extension int // number of requests for more time
+	Outcome   Outcome
+	Exit      string        // such as "exit status 1"
+	Survivors []string      // its descendants that could not be killed, as far as they can be found
+	Contained string        // how its descendants are found: "cgroup", "walk" (through /proc), "group" or "leader"
+	Bound     time.Duration // the longest time that stopping it can take
+}
+
+// isAvailable reports whether the process counts as available: ready and routed for minReady.
+func (s Status) isAvailable(now time.Time, minReady time.Duration) bool {
+	return s.State == Ready && s.Routed && !now.Before(s.ReadyAt.Add(minReady))
+}
+
+// failure says what is wrong with the process.
+func (s Status) failure() string {
+	if s.State == Unhealthy {
+		return s.Reason
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%v: %s", s.Outcome, s.Message), ": ")
+}
+
+// Took returns how long stopping the process has taken so far, 0 if it was not ordered to stop.
+func (s Status) Took() time.Duration {
+	switch {
+	case s.Asked.IsZero():
+		return 0
+	case s.Ended.IsZero():
+		return time.Since(s.Asked)
+	}
+	return s.Ended.Sub(s.Asked)
+}
+
+func (p *process) snapshot() Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status
+}
+
+// update takes the status from the machine after an event, and publishes what has changed.
+func (p *process) update(m *lifecycle.Machine, before State, e lifecycle.Event) {
+	st, newTimes := p.store(m, before, e)
+	if st.State != before {
+		p.publish(p.transition(st, before))
+	}
+	if len(st.Survivors) > 0 && m.Ended() {
+		p.publish(Event{Kind: Alarm, Message: "could not be killed: " + strings.Join(st.Survivors, ", ")})
+	}
+	if newTimes && p.cfg.OnLauncherDeath == Keep {
+		p.manager.stateFile.Changed()
+	}
+	if st.State != before || e.Kind == lifecycle.OnReaped {
+		p.manager.stateFile.Changed()
+		p.changed(p)
+	}
+}
+
+// store stores what the machine says. It returns the status, and whether stopTimes has changed.
+func (p *process) store(m *lifecycle.Machine, before State, e lifecycle.Event) (st Status, newTimes bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, redact := &p.status, p.manager.redactor.Redact
+	s.State, s.Message, s.Reason, s.Metrics = m.State, redact(m.Message), redact(m.Reason), p.manager.redactor.RedactMetrics(m.Metrics)
+	s.ReadyAt, s.Asked, s.Extension, s.Outcome = m.ReadyAt, m.StopAt, m.Extensions, m.Outcome
+	if m.Grace != p.cfg.Shutdown.Grace {
+		p.grace = m.Grace
+	}
+	if m.State != before {
+		s.Since = e.At
+	}
+	if m.Ended() {
+		s.Ended = e.At
+	}
+	if e.Kind == lifecycle.OnReaped && m.Ended() {
+		s.Exit = e.Exit.String()
+		for _, survivor := range e.Exit.Survivors {
+			s.Survivors = append(s.Survivors, survivor.String())
+		}
+	}
+	times := stopTimes{m.AskedAt, m.GrantedUntil}
+	newTimes = p.stopTimes != times
+	p.stopTimes = times
+	return *s, newTimes
+}
+
+// transition returns the event of a change of state.
+func (p *process) transition(st Status, before State) Event {
+	message := st.Message
+	switch {
+	case st.State == ShutdownRequested || st.State == Unhealthy:
+		message = st.Reason
+	case st.State.Ended() && st.Exit != "" && st.Message != st.Exit:
+		message = strings.TrimPrefix(st.Message+"; "+st.Exit, "; ")
+	}
+	took := st.Took()
+	switch {
+	case st.State == Ready && p.adopted != nil:
+		took = 0 // it became ready under another launcher
+	case st.State == Ready:
+		took = st.ReadyAt.Sub(st.Started)
+	}
+	return Event{Kind: Transition, From: before, To: st.State, Outcome: st.Outcome, Message: message, Took: took, Survivors: len(st.Survivors)}
+}
+
+// A Health is the condition of a group.
+type Health struct {
+	Group      string
+	Desired    int
+	MinHealthy int
+	Ready      int // processes that are available, which means ready for MinReady
+	Updated    int // those of Ready that have the revision that the group wants or that a roll leads to
+	Total      int // processes that exist, including those that are shutting down
+	Healthy    bool
+	GivenUp    bool // too many processes have failed; the group has to be restarted
+	Revision   int
+	Message    string // what is wrong or under way
+	// Processes that a roll with [Continue] could not replace and that are fewer than Desired.
+	Missing    int
+	Roll       *RollStatus // nil: none is under way or paused
+	Stopping   bool
+	StopsAfter []string // if Stopping, groups that depend on this one and are not empty yet
+	Processes  []Status // those that exist, oldest first, then those that have ended, latest last
+}
+
+func (g *group) health() Health {
+	g.mu.Lock()
+	h := g.controller.health(time.Now())
+	g.mu.Unlock()
+	if !h.Stopping {
+		return h
+	}
+	for _, other := range g.manager.allGroups() { // with no more than one group locked
+		if slices.Contains(other.config().DependsOn, g.name) && !other.isEmpty() {
+			h.StopsAfter = append(h.StopsAfter, other.name)
+		}
+	}
+	if len(h.StopsAfter) > 0 {
+		h.Message = "stopping, after " + strings.Join(h.StopsAfter, ", ")
+	}
+	return h
+}
+
+func (c *controller) health(now time.Time) Health {
+	cfg, desired := c.config(), c.desired()
+	h := Health{Group: c.name, Desired: desired, MinHealthy: min(cfg.MinHealthy, desired), Total: len(c.instances), Revision: c.revisions.Current,
+		GivenUp: c.backOff.GivenUp, Missing: c.degraded.missing, Roll: c.rollStatus(now), Stopping: c.stopping}
+	newest := c.revisions.Current
+	if c.roll != nil {
+		newest = c.roll.Destination()
+	}
+	for _, i := range c.instances.sorted() {
+		st := i.snapshot()
+		if st.isAvailable(now, cfg.MinReady) && !i.accounted {
+			h.Ready++
+			if st.Revision == newest {
+				h.Updated++
+			}
+		}
+		h.Processes = append(h.Processes, st)
+	}
+	h.Processes = append(h.Processes, c.ended...)
+	h.Healthy = !h.GivenUp && h.Ready >= h.MinHealthy && (h.Ready > 0 || h.Desired == 0)
+	h.Message = c.healthMessage(h, now)
+	return h
+}
+
+// healthMessage returns the Message of a Health.
+func (c *controller) healthMessage(h Health, now time.Time) (message string) {
+	if c.stopping {
+		return "stopping"
+	}
+	short := c.revisions.Wanted().Shortfall
+	// unreplaced falls when old processes end after a degraded roll, because their successors have
+	// the wanted revision.
+	unreplaced := h.Desired - c.instances.liveOf(c.revisions.Current)
+	switch {
+	case h.GivenUp:
+		message = c.givenUpError().Rule()
+	case c.roll != nil:
+		message = fmt.Sprintf("%s; %d of %d replaced", h.Roll, h.Updated, h.Desired)
+	case c.degraded.givenUp > 0 && unreplaced > 0:
+		message = fmt.Sprintf("degraded: %d of %d could not be replaced; restart the group when that is fixed", min(c.degraded.givenUp, unreplaced), h.Desired)
+	case short.Finished > 0:
+		message = short.Message(h.Desired, c.config().Restart.Policy)
+	case len(c.waitsFor) > 0:
+		message = "waits for " + strings.Join(c.waitsFor, ", ")
+	case now.Before(c.backOff.NotBefore):
+		message = fmt.Sprintf("%s; the next start is in %v", inARow(c.backOff.Failures), c.backOff.NotBefore.Sub(now).Round(time.Millisecond))
+	}
+	if short.ScaledDown > 0 {
+		message = strings.TrimPrefix(fmt.Sprintf("%s; %d fewer than desired_instances, %d, by order", message, short.ScaledDown, c.config().Desired), "; ")
+	}
+	return message
+}

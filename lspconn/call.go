@@ -1,0 +1,263 @@
+package lspconn
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+// A call is a request of the client that has no response yet.
+type call struct {
+	method   string
+	response chan response // has room for one response, so that sending it never blocks
+	guard    *ctxshutdown.Guard
+}
+
+type response struct {
+	result json.RawMessage
+	err    error
+}
+
+// newCall registers a call and returns it with its id.
+func (c *Conn) newCall(method string) (int64, *call) {
+	id := c.lastID.Add(1)
+	waiting := &call{method: method, response: make(chan response, 1), guard: c.callScope.Guard()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls[id] = waiting
+	return id, waiting
+}
+
+// Call sends a request and waits for its response. Empty params are omitted from the message. The
+// caller may modify params after Call has returned. Call blocks while the queue is full. It returns
+//
+//   - the result, or the [*ResponseError] with which the server answered;
+//   - a [*ConnError], which matches [ErrClosing], if the connection is closing or has failed;
+//   - the cause of ctx if ctx ends first. A request that has not been written is withdrawn. One that
+//     has been written is cancelled with $/cancelRequest, and its response is ignored;
+//   - a [*ResponseError] for a message that cannot be sent: params that are not JSON, an invalid
+//     method, or one of the life-cycle methods that the connection sends itself.
+func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	m, err := c.admit(ctx, method, params)
+	if err != nil {
+		return nil, err
+	}
+	m.call = &call{method: method, response: make(chan response, 1), guard: c.callScope.Guard()}
+	m.id = c.lastID.Add(1)
+	m.frame = frame(m.id, method, params)
+	c.mu.Lock()
+	c.calls[m.id] = m.call
+	c.enqueue(m)
+	c.mu.Unlock()
+	select {
+	case r := <-m.call.response:
+		return r.result, r.err
+	case <-ctx.Done():
+	}
+	return c.cancelCall(ctx, m)
+}
+
+// Notify sends a notification and waits until it has been written. It returns nil once the
+// notification has been written, and an error that matches [ErrClosing] if it never will be. If ctx
+// ends first, Notify withdraws the notification and returns the cause of ctx, unless the
+// notification is already being written. [Conn.Call] documents params and the messages that cannot
+// be sent.
+func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage) error {
+	m, err := c.admit(ctx, method, params)
+	if err != nil {
+		return err
+	}
+	m.frame, m.delivery = frame(-1, method, params), newDelivery()
+	c.mu.Lock()
+	c.enqueue(m)
+	c.mu.Unlock()
+	select {
+	case <-m.delivery.done:
+		return m.delivery.err
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	withdrawn := c.withdraw(m)
+	c.mu.Unlock()
+	if withdrawn {
+		return context.Cause(ctx)
+	}
+	return m.delivery.Wait(ctx)
+}
+
+// NotifyLatest sends a notification of which only the most recent one with its key matters, such as
+// the text of a document. It never blocks.
+//
+// It replaces a queued notification with the same key, unless another message that is still queued
+// was sent in between. Memory use therefore does not depend on how often it is called. Messages that
+// are sent after it are written after it. The caller may modify params after NotifyLatest has
+// returned.
+//
+// A notification that has not been written when the connection closes is discarded. The returned
+// Delivery reports the outcome.
+func (c *Conn) NotifyLatest(key, method string, params json.RawMessage) *Delivery {
+	d := newDelivery()
+	if err := checkMessage(method, params); err != nil {
+		d.complete(err)
+		return d
+	}
+	m := &queuedMessage{method: method, frame: frame(-1, method, params), key: key, coalesced: true, delivery: d}
+	c.mu.Lock()
+	if c.queue.refusesCoalesced || c.scope.Err() != nil {
+		err := c.connError(method)
+		c.mu.Unlock()
+		d.complete(err)
+		return d
+	}
+	superseded := c.queue.coalesce(m)
+	c.mu.Unlock()
+	if superseded != nil {
+		superseded.complete(ErrSuperseded)
+	} else {
+		c.wakeWriter()
+	}
+	return d
+}
+
+// admit waits for a free slot in the queue and returns a message that holds a guard of queueScope.
+// The acquisition of the guard decides atomically whether the message was sent before the
+// connection was stopped.
+func (c *Conn) admit(ctx context.Context, method string, params json.RawMessage) (*queuedMessage, error) {
+	if err := checkMessage(method, params); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	select {
+	case c.slots <- struct{}{}:
+	default:
+		select {
+		case c.slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-c.queueScope.Done():
+			return nil, c.notAdmitted(method)
+		}
+	}
+	g, ok := c.queueScope.TryGuard()
+	if !ok {
+		<-c.slots
+		return nil, c.notAdmitted(method)
+	}
+	return &queuedMessage{method: method, guard: g, usesSlot: true}, nil
+}
+
+// enqueue appends an admitted message to the queue. If the queue has been discarded since the
+// message was admitted, enqueue fails the message. The caller holds c.mu.
+func (c *Conn) enqueue(m *queuedMessage) {
+	if c.queue.discarded {
+		m.dequeued = true
+		c.fail(m)
+		return
+	}
+	c.queue.enqueue(m)
+	c.wakeWriter()
+}
+
+func (c *Conn) wakeWriter() {
+	select {
+	case c.pending <- struct{}{}:
+	default:
+	}
+}
+
+// withdraw removes an ordered message from the queue and reports whether the message was still
+// queued. This frees the slot of the message. It also frees older coalesced notifications that were
+// kept only because the message stood between them and newer ones with the same key. The caller
+// holds c.mu.
+func (c *Conn) withdraw(m *queuedMessage) bool {
+	if m.dequeued {
+		return false
+	}
+	for _, old := range c.queue.withdraw(m) {
+		old.delivery.complete(ErrSuperseded)
+		c.release(old)
+	}
+	// No ordered message may be left behind the coalesced notifications that preceded m.
+	if c.queue.refusesCoalesced {
+		c.refuseCoalesced()
+	}
+	c.release(m)
+	return true
+}
+
+// refuseCoalesced makes NotifyLatest fail from now on. It also fails the coalesced notifications at
+// the end of the queue; those that precede an ordered message are still written. The caller holds
+// c.mu.
+func (c *Conn) refuseCoalesced() {
+	for _, m := range c.queue.refuseCoalesced() {
+		c.fail(m)
+	}
+}
+
+// discardQueue fails every queued message. Messages that are queued later fail, too. The caller
+// holds c.mu.
+func (c *Conn) discardQueue() {
+	c.queue.discarded = true
+	for _, m := range c.queue.removeAll() {
+		c.fail(m)
+	}
+}
+
+// release returns the guard and the slot of a message that has left the queue.
+func (c *Conn) release(m *queuedMessage) {
+	if m.guard != nil { // a coalesced notification has a guard only while it is being written
+		m.guard.Release()
+	}
+	if m.usesSlot {
+		<-c.slots
+	}
+}
+
+// fail completes a message that has left the queue without being written. The caller holds c.mu.
+func (c *Conn) fail(m *queuedMessage) {
+	err := c.connError(m.method)
+	if m.call != nil {
+		c.respond(m.id, response{err: err})
+	} else {
+		m.delivery.complete(err)
+	}
+	c.release(m)
+}
+
+// respond completes a call and reports whether the call was still waiting. The caller holds c.mu.
+func (c *Conn) respond(id int64, r response) bool {
+	waiting, ok := c.calls[id]
+	if ok {
+		delete(c.calls, id)
+		waiting.response <- r
+		waiting.guard.Release()
+	}
+	return ok
+}
+
+// cancelCall completes a call whose ctx has ended, unless its response has arrived by now.
+func (c *Conn) cancelCall(ctx context.Context, m *queuedMessage) (json.RawMessage, error) {
+	// Call the methods of ctx before locking c.mu, because the caller may have implemented them.
+	cause := context.Cause(ctx)
+	c.mu.Lock()
+	if !c.respond(m.id, response{err: cause}) {
+		c.mu.Unlock()
+		r := <-m.call.response
+		return r.result, r.err
+	}
+	if !c.withdraw(m) {
+		// If the connection has been stopped, no guard is available. The cancellation is not needed
+		// then, because the server is asked to shut down.
+		if g, ok := c.queueScope.TryGuard(); ok {
+			params := strconv.AppendInt([]byte(`{"id":`), m.id, 10)
+			c.enqueue(newNotification("$/cancelRequest", append(params, '}'), g))
+		}
+	}
+	c.mu.Unlock()
+	r := <-m.call.response
+	return nil, r.err
+}

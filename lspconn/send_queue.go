@@ -1,0 +1,179 @@
+package lspconn
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+// A sendQueue holds the messages that have been accepted and not yet written. It is guarded by the
+// connection's mu.
+//
+//	            last                               first
+//	Call, Notify ──▶ │ ordered │ a │ b │ ordered │ a │ ──▶ write loop ──▶ stdin
+//	NotifyLatest ──▶ │         └─ run ─┘         └ run
+//
+// Messages of Call and Notify are ordered: they are written in the order in which they were queued.
+// Notifications of NotifyLatest are coalesced: they form runs between ordered messages, with at most
+// one notification per key in a run. The run at the end of the queue is open: a new notification
+// replaces the one with its key there. A coalesced notification never moves past an ordered message,
+// so a request is always written after the notifications that preceded it. Withdrawing an ordered
+// message merges the runs on both sides of it.
+//
+// Each message leaves the queue exactly once, and the code that removes it completes it. The write
+// loop puts back what it could not write.
+type sendQueue struct {
+	first, last      *queuedMessage
+	open             map[string]*queuedMessage // the notifications of the open run by key
+	refusesCoalesced bool                      // NotifyLatest fails from now on
+	discarded        bool                      // every message fails from now on
+}
+
+// A queuedMessage is a message on its way to the write loop.
+type queuedMessage struct {
+	method    string
+	frame     []byte // the encoded message; the sending goroutine encodes it, so the queue does not refer to params
+	id        int64  // the request id of a call
+	key       string // the key of a coalesced notification
+	coalesced bool
+	call      *call     // set for a request; fails if the request is never written
+	delivery  *Delivery // set for a notification; completed when it has been written or never will be
+	guard     *ctxshutdown.Guard
+	usesSlot  bool // whether the message counts against QueueLimit
+	dequeued  bool
+
+	before, after *queuedMessage // the neighbours of the message in the queue
+}
+
+// newNotification returns an ordered notification whose Delivery no goroutine waits for.
+func newNotification(method string, params json.RawMessage, guard *ctxshutdown.Guard) *queuedMessage {
+	return &queuedMessage{method: method, frame: frame(-1, method, params), delivery: newDelivery(), guard: guard}
+}
+
+// enqueue appends an ordered message.
+func (q *sendQueue) enqueue(m *queuedMessage) {
+	clear(q.open)
+	q.link(q.last, m)
+}
+
+// coalesce queues the notification m. If the open run contains a notification with the same key, m
+// takes its place, and coalesce returns the Delivery of the replaced one. Otherwise m is appended,
+// and coalesce returns nil.
+func (q *sendQueue) coalesce(m *queuedMessage) (superseded *Delivery) {
+	if old := q.open[m.key]; old != nil {
+		superseded = old.delivery
+		old.method, old.frame, old.delivery = m.method, m.frame, m.delivery
+		return superseded
+	}
+	if q.open == nil {
+		q.open = map[string]*queuedMessage{}
+	}
+	q.open[m.key] = m
+	q.link(q.last, m)
+	return nil
+}
+
+// withdraw removes an ordered message from the queue and merges the runs before and after it. If
+// both runs contain a notification with the same key, the newer one remains; withdraw returns the
+// older ones.
+func (q *sendQueue) withdraw(m *queuedMessage) (superseded []*queuedMessage) {
+	prev, next := m.before, m.after
+	q.unlink(m)
+	newer := map[string]bool{}
+	for ; next != nil && next.coalesced; next = next.after {
+		newer[next.key] = true
+	}
+	for prev != nil && prev.coalesced {
+		old := prev
+		prev = prev.before
+		if newer[old.key] {
+			q.unlink(old)
+			superseded = append(superseded, old)
+		} else if next == nil { // the merged run is at the end of the queue, so it becomes the open run
+			q.open[old.key] = old
+		}
+	}
+	return superseded
+}
+
+// batchSize is the number of bytes that the write loop collects for one write: the capacity of a
+// Linux pipe.
+const batchSize = 64 << 10
+
+// take removes the messages that are to be written next from the queue and appends them to batch.
+// If the queue is not empty, it takes at least one. Each of these messages holds a guard until it
+// has been written.
+func (q *sendQueue) take(batch []*queuedMessage, guard func() *ctxshutdown.Guard) []*queuedMessage {
+	for size := 0; q.first != nil; {
+		m := q.first
+		if size += len(m.frame); len(batch) > 0 && size > batchSize {
+			break
+		}
+		q.unlink(m)
+		if m.coalesced {
+			m.guard = guard()
+		}
+		batch = append(batch, m)
+	}
+	return batch
+}
+
+// restore returns messages that could not be written to the front of the queue.
+func (q *sendQueue) restore(batch []*queuedMessage) {
+	for _, m := range slices.Backward(batch) {
+		q.link(nil, m)
+	}
+}
+
+// refuseCoalesced sets refusesCoalesced and removes the open run, which it returns.
+func (q *sendQueue) refuseCoalesced() (removed []*queuedMessage) {
+	q.refusesCoalesced = true
+	for q.last != nil && q.last.coalesced && q.open[q.last.key] == q.last {
+		removed = append(removed, q.last)
+		q.unlink(q.last)
+	}
+	return removed
+}
+
+// removeAll empties the queue and returns its messages.
+func (q *sendQueue) removeAll() (removed []*queuedMessage) {
+	for q.first != nil {
+		removed = append(removed, q.first)
+		q.unlink(q.first)
+	}
+	return removed
+}
+
+// link inserts m after before, or at the front if before is nil.
+func (q *sendQueue) link(before, m *queuedMessage) {
+	m.dequeued, m.before, m.after = false, before, q.first
+	if before != nil {
+		m.after = before.after
+		before.after = m
+	} else {
+		q.first = m
+	}
+	if m.after != nil {
+		m.after.before = m
+	} else {
+		q.last = m
+	}
+}
+
+func (q *sendQueue) unlink(m *queuedMessage) {
+	if m.before != nil {
+		m.before.after = m.after
+	} else {
+		q.first = m.after
+	}
+	if m.after != nil {
+		m.after.before = m.before
+	} else {
+		q.last = m.before
+	}
+	if m.coalesced && q.open[m.key] == m {
+		delete(q.open, m.key)
+	}
+	m.dequeued, m.before, m.after = true, nil, nil
+}

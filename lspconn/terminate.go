@@ -1,0 +1,172 @@
+package lspconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"syscall"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+)
+
+// terminate ends the server's process, publishes the report and completes every call. If the
+// parameter handshake is true, terminate first sends shutdown and exit to the server.
+func (c *Conn) terminate(s schedule, handshake bool) {
+	h := c.shakeHands(s, handshake)
+	at := proc.Deadlines{Terminate: s.terminate, Kill: s.kill, GiveUp: s.giveUp}
+	if handshake && (h.err == nil || errors.Is(h.err, errHandshake)) && !h.exitedEarly {
+		c.sendExit(s.terminate)
+		c.awaitExit(s.closeStdin(time.Now()))
+	} else {
+		at.Terminate = time.Time{} // the zero time makes End send SIGTERM at once
+		at.Kill = earlier(time.Now().Add(s.killInterval()), s.kill)
+	}
+	c.process.Stdin().Close()
+	c.stopWriting()
+	exit, err := c.process.End(at)
+
+	c.mu.Lock()
+	c.discardQueue()
+	c.mu.Unlock()
+	c.publishReport(c.newReport(s, h, exit, err), err, s)
+	if err != nil {
+		<-c.process.Done()
+		c.mu.Lock()
+		c.exit = exitOf(c.process.Exit())
+		c.mu.Unlock()
+		c.awaitOutput(time.Now().Add(s.killInterval()))
+	}
+	c.process.Close()
+	c.mu.Lock()
+	before := c.state
+	if c.closing && c.state != Closed {
+		c.setState(Closed)
+	}
+	after := c.state
+	c.mu.Unlock()
+	c.logState(before, after)
+	c.processGuard.Release()
+	c.scope.Force(ErrClosing) // ends the context of the handlers that are still running
+	close(c.done)
+}
+
+// A handshake is the result of draining the queue and sending shutdown.
+type handshake struct {
+	attempted         bool
+	err               error     // why the server did not answer shutdown; nil if it did, or if shutdown was not sent
+	exitedEarly       bool      // the server exited before the exit notification was sent
+	drained, answered time.Time // when the queue was written, and when shutdown was answered, or the wait for it ended
+}
+
+func (c *Conn) shakeHands(s schedule, attempt bool) handshake {
+	h := handshake{attempted: attempt, drained: s.begin, answered: s.begin}
+	h.exitedEarly = isClosed(c.process.Exited())
+	if !attempt {
+		return h
+	}
+	h.err = c.drainQueue(s.drained)
+	h.drained = time.Now()
+	if h.err == nil {
+		h.err = c.sendShutdown(s.answered)
+	}
+	h.answered = time.Now()
+	h.exitedEarly = isClosed(c.process.Exited()) || isPipeEnd(h.err) && c.awaitExit(h.answered.Add(c.exitDelay()))
+	return h
+}
+
+// newReport returns the report of a connection that is closing. The parameter endErr is the error
+// of serverProcess.End.
+func (c *Conn) newReport(s schedule, h handshake, exit proc.Exit, endErr error) Report {
+	r := Report{
+		Name: c.server.Name, Outcome: outcome(h, exit, endErr), Failure: h.err,
+		Survivors: memberNames(exit.Survivors), Left: memberNames(exit.Left),
+		Drain: h.drained.Sub(s.begin), Handshake: h.answered.Sub(h.drained), Leave: time.Since(h.answered),
+	}
+	if endErr != nil {
+		return r
+	}
+	c.awaitOutput(s.giveUp)
+	r.Exit = exitOf(exit)
+	if h.exitedEarly {
+		r.Failure = c.exitFailure()
+	} else if h.err == io.EOF {
+		r.Failure = errEOF
+	}
+	if work := c.scope.Work(); exit.Killed && work.Err() != nil {
+		r.Failure = fmt.Errorf("closing was cut short by Force: %w", context.Cause(work))
+	}
+	return r
+}
+
+func outcome(h handshake, exit proc.Exit, endErr error) Outcome {
+	switch {
+	case endErr != nil:
+		return Unconfirmed
+	// Force sends SIGTERM and SIGKILL, so check which of them ended the process.
+	case exit.Killed && exit.Signal == syscall.SIGKILL:
+		return Killed
+	case exit.Terminated:
+		return Terminated
+	case h.exitedEarly || !h.attempted:
+		return ExitedEarly
+	case h.err != nil:
+		return HandshakeTimeout
+	}
+	return Clean
+}
+
+// publishReport makes the report available to Close and answers the calls that have no response
+// yet.
+func (c *Conn) publishReport(r Report, unconfirmed error, s schedule) {
+	c.mu.Lock()
+	c.unconfirmed = unconfirmed
+	c.exit = r.Exit
+	r.Stray = c.report.Stray
+	r.Stderr = c.stderr.String()
+	if c.failure != nil {
+		r.Failure = c.failure
+	}
+	r.Failure = c.withPanic(r.Failure)
+	r.Total = time.Since(s.begin)
+	c.report = r
+	for id, waiting := range c.calls {
+		c.respond(id, response{err: c.connError(waiting.method)})
+	}
+	c.mu.Unlock()
+	c.log(func(log *slog.Logger) { log.Info("lspconn: ended", "server", r.Name, "report", r) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.report.Failure = c.withPanic(c.report.Failure) // the Logger may have panicked while it logged the report
+	close(c.reported)
+}
+
+// awaitOutput waits until all output of the server has been read. At the time until, it closes the
+// pipes, because the wait might not end otherwise: a handler may block the read loop, or, on a
+// platform without deadlines for pipes, a process that survived may keep them open.
+func (c *Conn) awaitOutput(until time.Time) {
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	for _, ended := range []chan struct{}{c.readDone, c.stderrDone} {
+		select {
+		case <-ended:
+		case <-t.C:
+			c.process.Close()
+			return
+		}
+	}
+}
+
+// awaitExit waits until the process has exited, and reports whether it has.
+func (c *Conn) awaitExit(until time.Time) bool {
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	select {
+	case <-c.process.Exited():
+		return true
+	case <-t.C:
+		return false
+	}
+}

@@ -1,0 +1,117 @@
+// Limits lists Go files and functions that are too long or too complex to read in one go.
+//
+// A file may have 400 lines, a function 80 lines and a cyclomatic complexity of 20. A function
+// that exceeds a limit needs a reason in its doc comment, in a sentence that begins with
+// "Long because: ". For a file, that sentence is above the package clause. Tests and generated
+// code have no limits.
+//
+//	go run ./tools/limits [folder]
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	maxFileLines  = 400
+	maxFuncLines  = 80
+	maxComplexity = 20
+	marker        = "Long because: "
+)
+
+func main() {
+	root := "."
+	if len(os.Args) > 1 {
+		root = os.Args[1]
+	}
+	excesses := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := d.Name(); d.IsDir() {
+			if path != root && (name[0] == '.' || slices.Contains([]string{"testdata", "bin", "node_modules"}, name)) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		found, err := check(path)
+		for _, line := range found {
+			fmt.Println(line)
+		}
+		excesses += len(found)
+		return err
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "limits:", err)
+		os.Exit(2)
+	}
+	if excesses > 0 {
+		fmt.Printf("limits: %d too long or too complex; split them, or say why not in a doc comment: %q\n", excesses, marker+"…")
+		os.Exit(1)
+	}
+}
+
+// check returns a line for each limit that a file, or one of its functions, exceeds.
+func check(path string) (found []string, err error) {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil || ast.IsGenerated(file) {
+		return nil, err
+	}
+	line := func(pos token.Pos) int { return fset.Position(pos).Line }
+	explained := slices.ContainsFunc(file.Comments, func(c *ast.CommentGroup) bool {
+		return c.Pos() < file.Package && strings.Contains(c.Text(), marker)
+	})
+	if n := line(file.FileEnd) - 1; n > maxFileLines && !explained {
+		found = append(found, fmt.Sprintf("%s: %d lines, the limit is %d", path, n, maxFileLines))
+	}
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || strings.Contains(f.Doc.Text(), marker) {
+			continue
+		}
+		if n := line(f.End()) - line(f.Pos()) + 1; n > maxFuncLines {
+			found = append(found, fmt.Sprintf("%s:%d: %s: %d lines, the limit is %d", path, line(f.Pos()), f.Name.Name, n, maxFuncLines))
+		}
+		if n := complexity(f); n > maxComplexity {
+			found = append(found, fmt.Sprintf("%s:%d: %s: cyclomatic complexity %d, the limit is %d", path, line(f.Pos()), f.Name.Name, n, maxComplexity))
+		}
+	}
+	return found, nil
+}
+
+// complexity counts the branches of a function, as gocyclo does: one, and one more for each if,
+// for, case, && and ||.
+func complexity(f *ast.FuncDecl) int {
+	n := 1
+	ast.Inspect(f, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.IfStmt, *ast.ForStmt, *ast.RangeStmt:
+			n++
+		case *ast.CaseClause:
+			n += min(1, len(node.List)) // not for default
+		case *ast.CommClause:
+			if node.Comm != nil {
+				n++
+			}
+		case *ast.BinaryExpr:
+			if node.Op == token.LAND || node.Op == token.LOR {
+				n++
+			}
+		}
+		return true
+	})
+	return n
+}

@@ -1,0 +1,235 @@
+// Mutants proves that the tests notice when a guarantee is broken.
+//
+// The tables testdata/mutants/*.txt list mutants: each breaks the code in one way, and names the
+// test that must then fail. The named test is run on the code as it is, where it must pass, and
+// on the broken code, where it must fail. If the test still passes, the mutant has survived:
+// the guarantee is documented but not tested.
+//
+// The changed files are given to the go command as an overlay. The working tree is never
+// touched, so mutants run in parallel, and an interrupted run leaves nothing to undo.
+//
+//	go run ./tools/mutants [-check] [-C root] [-p 4] [-tested] [-v] [name ...]
+//
+// A name is that of a mutant, a pattern such as 'packed-*', or a table such as packed.txt.
+// Without names, all mutants are run.
+//
+// With -check, nothing is built or run. It takes a second, and fails unless every edit applies
+// and every named test exists.
+//
+// testdata/mutants/README.md describes the tables.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Verdicts. Only killed and skipped let the run succeed.
+const (
+	killed       = "killed"
+	survived     = "SURVIVED"
+	doesNotApply = "DOES NOT APPLY"
+	doesNotBuild = "DOES NOT BUILD"
+	badBaseline  = "BAD BASELINE" // the test is missing, or fails on the code as it is
+	failed       = "ERROR"        // the go command did not say whether the test passes
+	skipped      = "skipped"      // the machine cannot run it; never in CI
+)
+
+// An outcome is a mutant's line in the report. output is printed below the line.
+type outcome struct{ verdict, detail, output string }
+
+// A runner holds what the mutants of one run share.
+type runner struct {
+	ctx       context.Context
+	out       io.Writer
+	root      string // absolute, because overlays contain file names
+	temp      string
+	tested    bool // all tests have just passed: no baselines for mutants without flags
+	sources   *sources
+	mu        sync.Mutex
+	baselines map[baseline]func() outcome
+	programs  map[baseline]func() (file, complaint string)
+	alone     atomic.Int32 // mutants that were built into a program of their own
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	code := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	os.Exit(code)
+}
+
+// run returns the exit code: 0 if all mutants were killed, 1 if not, and 2 if none were run
+// because the tables, or the names, are wrong.
+func run(ctx context.Context, args []string, out io.Writer) int {
+	flags := flag.NewFlagSet("mutants", flag.ExitOnError)
+	root := flags.String("C", ".", "`root` of the repository")
+	checkOnly := flags.Bool("check", false, "only check that every edit applies and every named test exists; build and run nothing")
+	parallel := flags.Int("p", 3*runtime.NumCPU(), "`number` of mutants to run in parallel; many of them mostly wait")
+	tested := flags.Bool("tested", false, "all tests have just passed: do not run them on the unchanged code again")
+	verbose := flags.Bool("v", false, "print the output of the tests that killed mutants, to see whether they fail for the right reason")
+	flags.Parse(args)
+
+	dir, err := filepath.Abs(*root)
+	if err != nil {
+		fmt.Fprintln(out, "mutants:", err)
+		return 2
+	}
+	mutants, err := readTables(filepath.Join(dir, "testdata", "mutants"))
+	if err == nil {
+		mutants, err = choose(mutants, flags.Args())
+	}
+	if err != nil {
+		fmt.Fprintf(out, "mutants: testdata/mutants: %v\n", err)
+		return 2
+	}
+	sources := newSources(dir)
+	if *checkOnly {
+		return check(sources, mutants, out)
+	}
+
+	temp, err := os.MkdirTemp("", "mutants-")
+	if err != nil {
+		fmt.Fprintln(out, "mutants:", err)
+		return 2
+	}
+	defer os.RemoveAll(temp)
+	r := &runner{ctx: ctx, out: out, root: dir, temp: temp, tested: *tested, sources: sources,
+		baselines: map[baseline]func() outcome{}, programs: map[baseline]func() (string, string){}}
+	return r.runAll(mutants, max(1, *parallel), *verbose)
+}
+
+// choose returns the mutants that the names mean: all if there are no names.
+func choose(all []*mutant, names []string) ([]*mutant, error) {
+	if len(all) == 0 { // an empty or wrong folder must not look like success
+		return nil, fmt.Errorf("there are no mutants; run this in the root of the repository, or set -C")
+	}
+	if len(names) == 0 {
+		return all, nil
+	}
+	chosen := map[*mutant]bool{}
+	for _, name := range names {
+		found := false
+		for _, m := range all {
+			match, err := path.Match(name, m.name)
+			if err != nil {
+				return nil, fmt.Errorf("pattern %q: %w", name, err)
+			}
+			if match || path.Base(name) == m.table {
+				chosen[m], found = true, true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("no mutant and no table is named %q; tables are named with .txt", name)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(m *mutant) bool { return !chosen[m] }), nil
+}
+
+// check reports whether all mutants apply and their tests exist, and returns the exit code.
+func check(s *sources, mutants []*mutant, out io.Writer) int {
+	var errs []error
+	for _, m := range mutants {
+		if _, err := s.apply(m); err != nil {
+			errs = append(errs, err)
+		}
+		if err := s.checkTest(m); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", m.where(m.line), err))
+		}
+	}
+	for _, err := range errs {
+		fmt.Fprintln(out, err)
+	}
+	fmt.Fprintf(out, "mutants: %d checked, %d errors\n", len(mutants), len(errs))
+	return min(len(errs), 1)
+}
+
+// runAll runs the mutants, prints the report, and returns the exit code.
+func (r *runner) runAll(mutants []*mutant, parallel int, verbose bool) int {
+	var (
+		begin = time.Now()
+		slots = make(chan struct{}, parallel)
+		count = map[string]int{}
+		left  []string // not killed
+		print sync.Mutex
+		wait  sync.WaitGroup
+	)
+	for _, m := range mutants {
+		if err := r.sources.writeOverlay(m, filepath.Join(r.temp, "alone", m.name)); err != nil {
+			m.decided = &outcome{doesNotApply, m.reason, err.Error()}
+		}
+	}
+	r.buildShared(mutants)
+	for _, m := range mutants {
+		slots <- struct{}{} // acquired here, so that mutants start in order
+		wait.Go(func() {
+			defer func() { <-slots }()
+			start := time.Now()
+			o := r.try(m)
+			if r.ctx.Err() != nil {
+				o = outcome{failed, "interrupted", ""}
+			}
+			print.Lock()
+			defer print.Unlock()
+			count[o.verdict]++
+			if o.verdict != killed && o.verdict != skipped {
+				left = append(left, m.name)
+			}
+			fmt.Fprintf(r.out, "%-14s %6.1fs  %s: %s\n", o.verdict, time.Since(start).Seconds(), m.name, o.detail)
+			if text := strings.TrimSpace(o.output); text != "" && (o.verdict != killed || verbose) {
+				fmt.Fprintf(r.out, "\t%s\n", strings.ReplaceAll(text, "\n", "\n\t"))
+			}
+		})
+	}
+	wait.Wait()
+	fmt.Fprintf(r.out, "mutants: %d killed, %d not killed, %d skipped, in %.1fs; %d were built alone\n",
+		count[killed], len(left), count[skipped], time.Since(begin).Seconds(), r.alone.Load())
+	for _, name := range left { // again, because the report may be long
+		fmt.Fprintf(r.out, "not killed: %s\n", name)
+	}
+	return min(len(left), 1)
+}
+
+// try runs one mutant: in the shared program if it is there, and otherwise, or if it is not
+// killed there, in a program of its own.
+func (r *runner) try(m *mutant) outcome {
+	if m.decided != nil {
+		return *m.decided
+	}
+	if m.shared {
+		if b := (baseline{m.testCommand, r.sharedOverlay()}); r.checkBaseline(b).verdict == "" {
+			program, _ := r.program(b)
+			if res := r.runTest(m.testCommand, r.prebuilt(m.testCommand, program, m.name)); res.finished && !res.passed {
+				return outcome{killed, res.reason(), res.output}
+			}
+		}
+	}
+	if !r.tested || m.flags != "" { // with these flags, the test has not been run before
+		if o := r.checkBaseline(baseline{testCommand: m.testCommand}); o.verdict != "" {
+			return o
+		}
+	}
+	r.alone.Add(1)
+	switch res := r.runTest(m.testCommand, r.goTest(m)); {
+	case !res.built:
+		return outcome{doesNotBuild, m.reason, res.output}
+	case !res.finished:
+		return outcome{failed, "go test ended without a verdict", res.output}
+	case res.passed:
+		return outcome{survived, m.reason, fmt.Sprintf("%s %s still passes", m.pkg, m.run)}
+	default:
+		return outcome{killed, res.reason(), res.output}
+	}
+}

@@ -1,0 +1,404 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/swansong-go/swansong/internal/testkit"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// module is what the mutants of these tests break, by file name. A test notices if Abs is broken,
+// and none if Half is. Package o has tests inside and outside of it.
+var module = map[string]string{
+	"go.mod":       "module example.test/m\n\ngo 1.25\n",
+	"half/half.go": "package half\n\nfunc Of(x int) int { return x / 2 }\n",
+	"n/n.go": `package n
+
+import "example.test/m/half"
+
+func Abs(x int) int {
+	if x < 0 {
+		return -x
+	}
+	return x
+}
+
+func Half(x int) int {
+	return x / 2
+}
+
+func Quarter(x int) int {
+	return half.Of(half.Of(x))
+}
+`,
+	"o/text": "embedded\ntext\n",
+	"o/inside_test.go": `package o
+
+var _ = text
+`,
+	"o/o.go": `// Package o is small.
+package o
+
+import _ "embed"
+
+//go:embed text
+var text string
+
+//go:noinline
+func Called() int { return 2 }
+
+func Inlined() int { return 1 }
+
+var _ = Inlined
+
+func Set() { text = "set" }
+
+func Last() {}
+`,
+	"o/o_test.go": `package o_test
+
+import (
+	"testing"
+
+	"example.test/m/o"
+)
+
+func TestInlined(t *testing.T) {
+	if o.Inlined() != 1 {
+		t.Fatal("not 1")
+	}
+}
+
+func TestCalled(t *testing.T) {
+	if o.Called() != 2 {
+		t.Fatal("not 2")
+	}
+}
+`,
+	"n/n_test.go": `package n
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+func TestEnvironment(t *testing.T) {
+	if os.Getenv("SWANSONG_MUTANT") != "" {
+		t.Fatal("the environment is not empty")
+	}
+	TestAbs(t)
+}
+
+func TestSubprocess(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestAbs$")
+	cmd.Env = []string{"NOTHING=ELSE"}
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAbs(t *testing.T) {
+	if got := Abs(-3); got != 3 {
+		t.Fatalf("Abs(-3) = %d", got)
+	}
+}
+
+func TestHalf(t *testing.T) { Half(4) }
+
+func TestBroken(t *testing.T) { t.Fatal("fails anyway") }
+
+func TestSkipped(t *testing.T) { t.Skip("not today") }
+`,
+}
+
+// An entry is a mutant of package n or o of the module.
+type entry struct{ table, name, text string }
+
+// inN returns an entry of the table of package n. text has its lines after the name.
+func inN(name, text string) entry { return entry{"n", name, text} }
+
+// inO returns an entry of the table of package o.
+func inO(name, text string) entry { return entry{"o", name, text} }
+
+// writeModule writes the module and the tables of its mutants, and returns its folder.
+func writeModule(t *testing.T, entries []entry) (root string) {
+	root = t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(root, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range module {
+		write(name, text)
+	}
+	for _, table := range []string{"n", "o"} {
+		text := "package: ./" + table + "\n"
+		for _, e := range entries {
+			if e.table == table {
+				text += "\nmutant: " + e.name + "\n" + e.text
+			}
+		}
+		write("testdata/mutants/"+table+".txt", text)
+	}
+	// Where this test runs must make no difference to the module.
+	t.Setenv("GOWORK", "off")
+	t.Setenv("GOFLAGS", "")
+	return root
+}
+
+const (
+	noSign = "in: func Abs\n-\t\treturn -x\n+\t\treturn x\n"
+	whole  = "in: func Half\n-\treturn x / 2\n+\treturn x\n"
+)
+
+func TestRun_Verdicts(t *testing.T) {
+	abs, half := "# Abs loses its sign\ntest: TestAbs\n", "# Half is the whole\ntest: TestHalf\n"
+	called := "in: func Called\n-func Called() int { return 2 }\n+func Called() int { "
+	tests := []struct {
+		entry
+		want string
+	}{
+		{inN("fails", abs+noSign), "killed: TestAbs fails"},
+		{inN("panics", abs+"in: func Abs\n-return -x\n+panic(x)\n"), "killed: TestAbs panics"},
+		{inN("hangs", abs+"timeout: 1s\nin: func Abs\n-return -x\n+for {}\n"), "killed: TestAbs times out"},
+		{inO("shared-fails", "# x\ntest: TestCalled\n"+called+"return 3 }\n"), "killed: TestCalled fails"},
+		{inO("shared-panics", "# x\ntest: TestCalled\n"+called+"panic(3) }\n"), "killed: TestCalled panics"},
+		{inO("shared-hangs", "# x\ntest: TestCalled\ntimeout: 1s\n"+called+"for {} }\n"), "killed: TestCalled times out"},
+		{inO("shared-with-flag", "# x\ntest: TestCalled\nflags: -count=2\n"+called+"return 3 }\n"), "killed: TestCalled fails"},
+		{inO("shared-survives", "# x\n# y\ntest: TestInlined\n"+called+"return 3 }\n"), "SURVIVED: x"},
+		{inO("inlined", "# x\ntest: TestInlined\nin: func Inlined\n-func Inlined() int { return 1 }\n+func Inlined() int { return 3 }\n"), "killed: TestInlined fails"},
+		{inN("survives", half+whole), "SURVIVED: Half is the whole"},
+		{inN("vetted", half+"in: func Half\n-return x / 2\n+x = x; return x\n"), "SURVIVED: Half is the whole"},
+		{inN("other-package", "# x\ntest: ./o TestCalled\n"+noSign), "SURVIVED: x"},
+		{inN("no-result-at-the-end", abs+"in: func Abs\n }\n-\treturn x\n+\tx++\n"), "DOES NOT BUILD: Abs loses its sign"},
+		{inN("unused-import", half+"in: func Quarter\n-return half.Of(half.Of(x))\n+return x\n"), "DOES NOT BUILD: Half is the whole"},
+		{inN("type-error", abs+"in: func Abs\n-return -x\n+return nil\n"), "DOES NOT BUILD: Abs loses its sign"},
+		{inN("unknown-import", abs+"in: file n.go\n package n\n+import _ \"example.test/none\"\n"), "DOES NOT BUILD: Abs loses its sign"},
+		{inN("stale", abs+"in: func Abs\n-return 0-x\n+return x\n"), "DOES NOT APPLY: Abs loses its sign"},
+		{inN("absent", abs+"in: func Gone\n-return -x\n+return x\n"), "DOES NOT APPLY: Abs loses its sign"},
+		{inN("breaks-a-test", abs+"in: file n_test.go\n-return -x\n+return x\n"), "DOES NOT APPLY: Abs loses its sign"},
+		{inN("fails-anyway", "# x\ntest: TestBroken\n"+whole), "BAD BASELINE: ./n TestBroken fails without the mutant"},
+		{inN("misnamed", "# x\ntest: TestAsb\n"+noSign), "BAD BASELINE: ./n has no test TestAsb, or skips it"},
+		{inN("misnamed-subtest", "# x\ntest: TestAbs/nothing\n"+noSign), "BAD BASELINE: ./n has no test TestAbs/nothing, or skips it"},
+		{inN("skips", "# x\ntest: TestSkipped\n"+noSign), "BAD BASELINE: ./n has no test TestSkipped, or skips it"},
+	}
+
+	var entries []entry
+	for _, tt := range tests {
+		entries = append(entries, tt.entry)
+	}
+	root := writeModule(t, entries)
+
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"-C", root}, &out); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	for _, tt := range tests {
+		verdict, detail, _ := strings.Cut(tt.want, ": ")
+		found := false
+		for line := range strings.Lines(out.String()) {
+			found = found || strings.HasPrefix(line, verdict+" ") && strings.HasSuffix(line, "s  "+tt.name+": "+detail+"\n")
+		}
+		if !found {
+			t.Errorf("%s: no line of the report says %q", tt.name, tt.want)
+		}
+	}
+	if want := "mutants: 8 killed, 15 not killed, 0 skipped"; !strings.Contains(out.String(), want) {
+		t.Errorf("the summary does not contain %q", want)
+	}
+	if t.Failed() {
+		t.Logf("the whole report:\n%s", out.String())
+	}
+
+	out.Reset()
+	if code := run(t.Context(), []string{"-C", root, "fails", "pan*"}, &out); code != 0 || !strings.Contains(out.String(), "mutants: 2 killed") {
+		t.Errorf("exit code %d when all are killed, want 0:\n%s", code, out.String())
+	}
+	for _, args := range [][]string{{"-C", t.TempDir()}, {"-C", root, "unknown"}, {"-C", root, "["}} {
+		if code := run(t.Context(), args, &out); code != 2 {
+			t.Errorf("exit code %d with %q, want 2", code, args)
+		}
+	}
+}
+
+func TestRun_Check(t *testing.T) {
+	abs := "# x\ntest: ^TestAbs$|^TestHalf$\n"
+	root := writeModule(t, []entry{
+		inN("applies", abs+noSign),
+		inO("table", "# x\ntest: ./n TestAbs/any\nin: const two\n-const two = 2\n+const two = 3\n"),
+		inN("gone", abs+"in: func Gone\n-return x\n+return 0\n"),
+		inN("changed", abs+"in: func Half\n-return x / 3\n+return 0\n"),
+		inN("twice", abs+"in: func Quarter\n x = half.Of(x)\n+x++\n"),
+		inN("overlaps", abs+noSign+"in: func Abs\n-return -x\n }\n+}\n"),
+		inN("test-gone", "# x\ntest: ^TestAbs$|^TestGone$\n"+noSign),
+	})
+	const quarter = "func Quarter(x int) int {\n\tx = half.Of(x)\n\tx = half.Of(x)\n\treturn x\n}\n"
+	if err := os.WriteFile(filepath.Join(root, "n", "quarter.go"), []byte("//go:build none\n\npackage n\n\n"+quarter), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "o", "two.go"), []byte("package o\n\nconst two = 2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"-C", root, "-check"}, &out); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	for _, want := range []string{
+		"gone: ./n has no func Gone; ",
+		"changed: func Half does not contain these lines; ",
+		"twice: func Quarter contains these lines 2 times; ",
+		"overlaps: two edits change the same lines of func Abs; ",
+		"test-gone: ./n has no test that matches ^TestGone$; ",
+		"mutants: 7 checked, 5 errors",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no line contains %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(out.String())
+	}
+	out.Reset()
+	if code := run(t.Context(), []string{"-C", root, "-check", "applies", "o.txt"}, &out); code != 0 {
+		t.Errorf("exit code %d, want 0:\n%s", code, out.String())
+	}
+}
+
+func TestParseTable_Errors(t *testing.T) {
+	tests := []struct{ text, want string }{
+		{"mutant: a\n", "t.txt:1: the table must begin with package: ./folder"},
+		{"package: ./n\npackage: ./o\n", "t.txt:2: a table is about one package; "},
+		{"package: ./n\ntest: T\n", `t.txt:2: "test: T" belongs to an entry, `},
+		{"package: ./n\nmutant: a b\n", "t.txt:2: a b: a name is one word, "},
+		{"package: ./n\nmutant: a\ntest: T\n" + noSign, "t.txt:2: a: no reason; "},
+		{"package: ./n\nmutant: a\n# x\n" + noSign, "t.txt:2: a: no test; "},
+		{"package: ./n\nmutant: a\n# x\ntest: T\n", "t.txt:2: a: no edit; "},
+		{"package: ./n\nmutant: a\n# x\nflag: -race\n", `t.txt:4: a: unknown key "flag"; `},
+		{"package: ./n\nmutant: a\n# x\ntimeout: soon\n", `t.txt:4: a: time: invalid duration "soon"`},
+		{"package: ./n\nmutant: a\n# x\ntest: T\nin: Abs\n", `t.txt:5: a: cannot read "Abs"; `},
+		{"package: ./n\nmutant: a\n# x\ntest: T\nin: func Abs\n return x\n", "t.txt:5: a: the edit changes nothing; "},
+		{"package: ./n\nmutant: a\n# x\ntest: T\nin: func Abs\n+return x\n", "t.txt:5: a: the edit does not say where "},
+		{"package: ./n\nmutant: a\n# x\ntest: T\nreturn x\n", `t.txt:5: a: cannot read "return x"; `},
+	}
+	for _, tt := range tests {
+		if _, err := parseTable("t.txt", tt.text); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q: error %q does not contain %q", tt.text, err, tt.want)
+		}
+	}
+}
+
+// Comments, empty lines, alignment and indentation of the code make no difference to an edit.
+func TestEdit_IgnoresCommentsAndIndentation(t *testing.T) {
+	const code = `	for {
+		// above
+		a := 1 // beside
+
+		bb  := 2
+		c("//")
+	}`
+	tests := []struct{ name, edit, want string }{
+		{"one line", "-bb := 2", "\tfor {\n\t\t// above\n\t\ta := 1 // beside\n\n\t\tc(\"//\")\n\t}"},
+		{"kept line", " a := 1\n+\tadded\n-bb := 2 // was aligned", "\tfor {\n\t\t// above\n\t\ta := 1 // beside\n\t\t\tadded\n\t\tc(\"//\")\n\t}"},
+		{"comments above removed lines", "-\t\t\tfor {\n-\t\t\t\ta := 1\n-\t\t\t\tbb := 2\n+\t\t\tloop {\n \t\t\tc(\"//\")", "\tloop {\n\t\tc(\"//\")\n\t}"},
+		{"not in order", "-bb := 2\n-a := 1", ""},
+	}
+	for _, tt := range tests {
+		table := "package: ./n\nmutant: m\n# x\ntest: T\nin: func f\n" + tt.edit
+		mutants, err := parseTable("t.txt", table)
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		lines, got := codeLines(code, true), ""
+		for at := range lines {
+			if new, n, ok := mutants[0].edits[0].replace(lines[at:]); ok {
+				all := strings.Split(code, "\n")
+				got = strings.Join(slices.Replace(all, at, at+n, new...), "\n")
+			}
+		}
+		testkit.Equal(t, tt.name, got, tt.want)
+	}
+}
+
+// Mutants share a program if that makes no difference to what they do.
+func TestBuildShared(t *testing.T) {
+	test := "# x\ntest: ./n TestAbs\n"
+	half := test + "in: func Half\n-return x / 2\n+"
+	root := writeModule(t, []entry{
+		inN("body", test+noSign),
+		inN("same-body", test+"in: func Abs\n+x++\n return -x\n"),
+		inO("no-result", test+"in: func Set\n-func Set() { text = \"set\" }\n+func Set() {}\n"),
+		inO("import", test+"in: file o.go\n import _ \"embed\"\n+import _ \"os\"\n"),
+		inN("signature", test+"in: func Abs\n-func Abs(x int) int {\n+func Abs(x int) (y int) {\n"),
+		inN("declaration", test+"in: func Half\n+const two = 2\n func Half(x int) int {\n"),
+		inO("directive", test+"in: func Called\n-//go:noinline\n+//go:nosplit\n"),
+		inO("variable", test+"in: var _\n-var _ = Inlined\n+var _ = Called\n"),
+		inN("redeclares-parameter", half+"var x int\n+return x\n"),
+		inN("falls-through", half+"x /= 2\n"),
+		inN("reuses-parameter", half+"x, y := x/2, x\n+_ = y\n+return x\n"),
+		inN("loops", half+"for {\n+select {}\n+}\n"),
+		inN("breaks", half+"for {\n+break\n+}\n"),
+		inN("switches", half+"switch x {\n+case 0:\n+fallthrough\n+case 1:\n+return 0\n+default:\n+if x > 2 { return x } else { panic(x) }\n+}\n"),
+		inN("has-no-default", half+"switch x {\n+case 1:\n+return 0\n+}\n"),
+		inN("label", half+"a:\n+for x > 2 {\n+break a\n+}\n+return x\n"),
+		inO("not-go", test+"in: file text\n-embedded\n+other\n"),
+		inN("flags", test+"flags: -tags=x\n"+noSign),
+		inN("type-error", test+"in: func Abs\n-return -x\n+return nil\n"),
+		inN("few", "# x\ntest: ./o TestCalled\n"+noSign),
+	})
+	mutants, err := readTables(filepath.Join(root, "testdata", "mutants"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &runner{ctx: t.Context(), out: t.Output(), root: root, temp: t.TempDir(), sources: newSources(root)}
+	for _, m := range mutants {
+		if err := r.sources.writeOverlay(m, filepath.Join(r.temp, "alone", m.name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.buildShared(mutants)
+	var got []string
+	for _, m := range mutants {
+		if m.shared {
+			got = append(got, m.name)
+		}
+	}
+	slices.Sort(got)
+	testkit.Equal(t, "mutants in the shared program", got, []string{"body", "loops", "no-result", "same-body", "switches"})
+
+	// Line numbers are those of the original files.
+	text, err := os.ReadFile(filepath.Join(r.temp, "shared", "o", "o.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "/*line o.go:16:13*/ text = "; !strings.Contains(string(text), want) {
+		t.Errorf("no %q in\n%s", want, text)
+	}
+}
+
+// A mutant is run alone if its test fails in the shared program anyway, or if the test starts the
+// program again without the environment.
+func TestRun_Alone(t *testing.T) {
+	var entries []entry
+	for _, test := range []string{"TestEnvironment", "TestSubprocess", "TestAbs"} {
+		entries = append(entries, inN("see-"+test, "# x\ntest: "+test+"\n"+noSign))
+	}
+	root := writeModule(t, entries)
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"-C", root}, &out); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, out.String())
+	}
+}

@@ -1,0 +1,78 @@
+package vet
+
+import (
+	"go/ast"
+	"go/constant"
+	"go/token"
+	"go/types"
+	"slices"
+
+	"golang.org/x/tools/go/ast/edge"
+)
+
+// conditionOf returns the condition that an expression of the graph means: for case x of a switch
+// with a tag, the graph has only x, and the condition is tag == x.
+func (res *resource) conditionOf(cond ast.Expr) ast.Expr {
+	cur, ok := res.fn.FindNode(cond)
+	if !ok || cur.ParentEdgeKind() != edge.CaseClause_List {
+		return cond
+	}
+	if of, ok := cur.Parent().Parent().Parent().Node().(*ast.SwitchStmt); ok && of.Tag != nil {
+		return &ast.BinaryExpr{X: of.Tag, OpPos: cond.Pos(), Op: token.EQL, Y: cond}
+	}
+	return cond
+}
+
+// isAbsent reports whether there is no resource if cond has the given outcome. known says whether
+// ok still has the value from def.
+func (res *resource) isAbsent(cond ast.Expr, outcome, known bool) bool {
+	if res.absentIf != nil && res.absentIf(ast.Unparen(cond), outcome) {
+		return true
+	}
+	switch e := ast.Unparen(cond).(type) {
+	case *ast.Ident:
+		return known && !outcome && res.ok != nil && res.info.Uses[e] == res.ok
+	case *ast.UnaryExpr:
+		return e.Op == token.NOT && res.isAbsent(e.X, !outcome, known)
+	case *ast.BinaryExpr:
+		switch e.Op {
+		case token.LAND, token.LOR:
+			x, y := res.isAbsent(e.X, outcome, known), res.isAbsent(e.Y, outcome, known)
+			if outcome == (e.Op == token.LAND) { // both operands have this outcome
+				return x || y
+			}
+			return x && y
+		case token.EQL, token.NEQ:
+			return res.isAbsentIf(e.X, e.Y, outcome == (e.Op == token.EQL), known)
+		}
+	}
+	return false
+}
+
+// isAbsentIf reports whether there is no resource if x and y are equal, or unequal.
+func (res *resource) isAbsentIf(x, y ast.Expr, equal, known bool) bool {
+	if b, ok := isBool(res.info, y); ok {
+		return res.isAbsent(x, equal == b, known)
+	}
+	if b, ok := isBool(res.info, x); ok {
+		return res.isAbsent(y, equal == b, known)
+	}
+	return equal && (res.isVar(x) && isNil(res.info, y) || isNil(res.info, x) && res.isVar(y))
+}
+
+func (res *resource) isVar(e ast.Expr) bool {
+	id, ok := ast.Unparen(e).(*ast.Ident)
+	v, _ := res.info.ObjectOf(id).(*types.Var)
+	return ok && v != nil && slices.Contains(res.vars, v)
+}
+
+func isNil(info *types.Info, e ast.Expr) bool { return info.Types[e].IsNil() }
+
+// isBool returns the value of a constant boolean expression.
+func isBool(info *types.Info, e ast.Expr) (value, ok bool) {
+	v := info.Types[e].Value
+	if v == nil || v.Kind() != constant.Bool {
+		return false, false
+	}
+	return constant.BoolVal(v), true
+}
