@@ -3,39 +3,88 @@ package lspconn
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"unicode/utf8"
 )
 
 // A message is what the server has sent: a request (with id and method), a notification (with a
-// method only) or a response (with an id only).
+// method only), a response (with neither, or with an id only), or valid JSON that is none of these.
 type message struct {
-	ID     json.RawMessage `json:"id"`
-	Method *string         `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  *ResponseError  `json:"error"`
+	ID     json.RawMessage // nil if the message has no id, or null
+	Method *string
+	Params json.RawMessage
+	Result json.RawMessage
+	Error  *ResponseError
+	Defect string // why the message is none of the three kinds; empty if it is one of them
 }
 
+// rawMessage contains the members of a message, none of which has been checked.
+type rawMessage struct {
+	ID     json.RawMessage `json:"id"`
+	Method json.RawMessage `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+}
+
+// decode parses the body of a message. The error is a *ProtocolError for a body that is not JSON,
+// and for a request whose id exceeds the limit.
 func decode(body []byte) (m message, err error) {
-	if err := json.Unmarshal(body, &m); err != nil {
-		return m, &ProtocolError{What: "a message that is not valid JSON-RPC, " + quoted(body), Err: err}
+	var raw rawMessage
+	if err := json.Unmarshal(body, &raw); err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			return m, &ProtocolError{What: "a message that is not valid JSON, " + quoted(body), Err: err}
+		}
+		return message{Defect: "it is not an object"}, nil
 	}
+	m = message{ID: raw.ID, Params: raw.Params, Result: raw.Result}
 	if bytes.Equal(m.ID, null) {
 		m.ID = nil
 	}
+	if raw.Method == nil || bytes.Equal(raw.Method, null) {
+		m.Error = decodeError(raw.Error)
+		return m, nil
+	}
+	m.Method = new(string)
 	switch {
+	case json.Unmarshal(raw.Method, m.Method) != nil:
+		m.Defect = "its method is not a string"
 	case m.ID == nil:
 	case len(m.ID) > maxID:
 		return m, &ProtocolError{What: fmt.Sprintf("an id of %d bytes; the limit is %d", len(m.ID), maxID)}
 	case m.ID[0] != '"' && m.ID[0] != '-' && (m.ID[0] < '0' || m.ID[0] > '9'):
-		return m, &ProtocolError{What: "an id that is neither a string nor a number: " + quoted(m.ID)}
-	}
-	if m.Method == nil && m.ID == nil && m.Error == nil {
-		return m, &ProtocolError{What: "a message that is neither a request, a notification nor a response: " + quoted(body)}
+		m.Defect = "its id is neither a string nor a number"
 	}
 	return m, nil
+}
+
+// decodeError returns the error of a response, or nil if there is none. If the member is not of the
+// form that JSON-RPC prescribes, the message contains its text, so that the call is answered.
+func decodeError(raw json.RawMessage) *ResponseError {
+	if raw == nil || bytes.Equal(raw, null) {
+		return nil
+	}
+	e := new(ResponseError)
+	if json.Unmarshal(raw, e) != nil {
+		return &ResponseError{Code: CodeInternalError, Message: "the server answered with an error that is not of the form of JSON-RPC: " + quoted(raw)}
+	}
+	return e
+}
+
+// callID returns the id of a call that a response names. Calls have positive integers as ids. A
+// number may be written in any way, such as 2.0 or 2e0; a string is never the id of a call.
+func callID(raw json.RawMessage) (id int64, ok bool) {
+	if id, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
+		return id, id > 0
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if id = int64(f); err != nil || f < 1 || f > 1<<53 || float64(id) != f {
+		return 0, false
+	}
+	return id, true
 }
 
 var null = []byte("null")

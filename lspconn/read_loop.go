@@ -1,12 +1,12 @@
 package lspconn
 
 import (
+	"context"
 	"log/slog"
-	"strconv"
 )
 
-// readLoop reads messages until the server's output ends or contains something that is not a
-// message.
+// readLoop reads messages until the server's output ends, or contains something that is not framed
+// or not JSON. Valid JSON that is not a message is ignored.
 func (c *Conn) readLoop() {
 	defer close(c.readDone)
 	notifications := newNotificationQueue(c)
@@ -21,8 +21,11 @@ func (c *Conn) readLoop() {
 		m, err := decode(body)
 		if err == nil {
 			switch {
+			case m.Defect != "":
+				c.countStray()
+				c.logIgnored(slog.LevelWarn, "a message that is not of JSON-RPC", "defect", m.Defect, "message", quoted(body))
 			case m.Method == nil:
-				err = c.handleResponse(m)
+				c.handleResponse(m)
 			case m.ID == nil:
 				notifications.add(m)
 			default:
@@ -36,16 +39,19 @@ func (c *Conn) readLoop() {
 	}
 }
 
-// handleResponse completes the call that a response answers. A response to a call that has been
-// answered or cancelled is counted and ignored. A response to a request that was never sent fails
-// the connection.
-func (c *Conn) handleResponse(m message) error {
-	if m.ID == nil {
-		return &ProtocolError{What: "a message of ours could not be parsed", Err: m.Error}
-	}
-	id, err := strconv.ParseInt(string(m.ID), 10, 64)
-	if err != nil || id < 1 || id > c.lastID.Load() {
-		return &ProtocolError{What: "a response to a request that was never sent, id " + quoted(m.ID)}
+// handleResponse completes the call that a response answers. A response that no call waits for is
+// counted and ignored, because real servers send such: to a call that has been answered or cancelled,
+// with an id that was never sent, or without an id.
+func (c *Conn) handleResponse(m message) {
+	id, ok := callID(m.ID)
+	if !ok || id > c.lastID.Load() {
+		c.countStray()
+		attrs := []any{"id", quoted(m.ID)}
+		if m.Error != nil {
+			attrs = append(attrs, "error", m.Error.Error())
+		}
+		c.logIgnored(slog.LevelWarn, "a response to a request that was never sent", attrs...)
+		return
 	}
 	r := response{result: m.Result}
 	if m.Error != nil {
@@ -55,16 +61,24 @@ func (c *Conn) handleResponse(m message) error {
 	}
 	c.mu.Lock()
 	waiting := c.respond(id, r)
-	if !waiting {
-		c.report.Stray++
-	}
 	c.mu.Unlock()
 	if !waiting {
-		c.log(func(log *slog.Logger) {
-			log.Debug("lspconn: ignored a response: its call has been answered or cancelled", "server", c.server.Name, "id", id)
-		})
+		c.countStray()
+		c.logIgnored(slog.LevelDebug, "a response: its call has been answered or cancelled", "id", id)
 	}
-	return nil
+}
+
+// countStray counts a message that is ignored.
+func (c *Conn) countStray() {
+	c.mu.Lock()
+	c.report.Stray++
+	c.mu.Unlock()
+}
+
+func (c *Conn) logIgnored(level slog.Level, what string, attrs ...any) {
+	c.log(func(log *slog.Logger) {
+		log.Log(context.Background(), level, "lspconn: ignored "+what, append([]any{"server", c.server.Name}, attrs...)...)
+	})
 }
 
 func (c *Conn) readStderr() {

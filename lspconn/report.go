@@ -66,7 +66,7 @@ type Report struct {
 	Survivors []string // processes started by the server that could not be ended, such as "node[4711]"
 	Left      []string // processes started by the server that were still running when the server exited
 	Stderr    string   // the end of what the server wrote to stderr, up to 8 KiB
-	Stray     int      // the number of responses ignored because their calls had been answered or cancelled
+	Stray     int      // the number of messages ignored: responses that no call waited for, and JSON that is not of JSON-RPC
 
 	Drain     time.Duration // how long Close waited for queued messages to be written
 	Handshake time.Duration // how long Close then waited for the answer to shutdown

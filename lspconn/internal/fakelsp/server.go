@@ -60,12 +60,13 @@ type Server struct {
 // These methods have an effect of their own:
 //
 //   - echo returns its params, fail an error, never nothing;
-//   - twice sends two responses, stray a response to a request that was never sent;
+//   - twice sends two responses;
+//   - send sends each element of its params as a message of its own, and then its response;
 //   - ask sends a request to the client and returns the client's response;
 //   - notes sends as many notifications as its params say, flood as many requests, without reading
 //     meanwhile;
 //   - die exits, half exits within a message;
-//   - garbage, header, headers, negative, huge, json and batch send something that is not a message.
+//   - garbage, header, headers, negative, huge and json send something that is not a message.
 func (s *Server) Serve(in io.Reader, out io.Writer, hang func()) (code int) {
 	s.out, s.asked = out, map[string]json.RawMessage{}
 	r := bufio.NewReader(in)
@@ -205,8 +206,15 @@ func (s *Server) answer(m Message) bool {
 	case "twice":
 		s.send(`{"jsonrpc":"2.0","id":%s,"result":1}`, m.ID)
 		s.send(`{"jsonrpc":"2.0","id":%s,"result":2}`, m.ID)
-	case "stray":
-		s.send(`{"jsonrpc":"2.0","id":99999,"result":2}`)
+	case "send":
+		var bodies []json.RawMessage
+		if err := json.Unmarshal(m.Params, &bodies); err != nil {
+			s.fault("params of send: " + err.Error())
+		}
+		for _, body := range bodies {
+			s.send("%s", body)
+		}
+		s.send(`{"jsonrpc":"2.0","id":%s,"result":null}`, m.ID)
 	case "ask":
 		s.ask(m.ID)
 	case "notes":
@@ -242,8 +250,6 @@ func (s *Server) breakProtocol(method string) bool {
 		io.WriteString(s.out, "Content-Length: 999999999999\r\n\r\n")
 	case "json":
 		s.send(`{"jsonrpc":`)
-	case "batch":
-		s.send(`[{"jsonrpc":"2.0","id":1,"result":1}]`)
 	default:
 		return false
 	}
