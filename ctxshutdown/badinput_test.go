@@ -309,7 +309,7 @@ func TestWait_RejectsContextOfStoppedScope(t *testing.T) {
 	defer cancel()
 	for name, ctx := range map[string]context.Context{"the scope": s, "derived": timed, "a child": child(s)} {
 		err := s.Shutdown().Wait(ctx)
-		const want = "ctxshutdown: the context passed to Wait had ended, or ended with the shutdown, so Wait did not wait; " +
+		const want = "ctxshutdown: the context passed to Wait ended with the shutdown, so Wait did not wait; " +
 			"pass a separate context, such as context.WithTimeout(context.Background(), 10*time.Second)"
 		if !errors.Is(err, ctxshutdown.ErrWaitContext) || err.Error() != want {
 			t.Errorf("%s: %v", name, err)

@@ -4,26 +4,30 @@ package ctxshutdown
 //
 // The most common mistake in a graceful shutdown is to pass Wait a context that the shutdown itself
 // ends. Wait would then return at once, with an error that looks like a drain that took too long.
-// So Wait finds out whether the shutdown ended the context that was passed to it, and then returns
-// ErrWaitContext. See docs/internals/core.md#semantic-8.
+// So Wait finds out whether its context ended because of the stop that it waits for, and then
+// returns ErrWaitContext. See docs/internals/core.md#semantic-8.
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/ctxkey"
 )
 
-// ErrWaitContext is returned by [Completion.Wait] if the context passed to Wait had ended before
-// the call, or was ended by the shutdown that Wait waits for. In both cases Wait has not waited for
-// the guards to be released. ErrWaitContext does not match context.Canceled or
-// context.DeadlineExceeded, so that callers do not mistake it for a drain that took too long.
-var ErrWaitContext = errors.New("ctxshutdown: the context passed to Wait had ended, or ended with the shutdown, so Wait did not wait; " +
+// ErrWaitContext is returned by [Completion.Wait] if the context passed to Wait ended because of the
+// stop that Wait waits for: it derives from the scope or from another scope that this stop ended, or
+// it is the context from which the scope derives. Wait has then not waited for the guards to be
+// released. ErrWaitContext does not match context.Canceled or context.DeadlineExceeded, so that
+// callers do not mistake it for a drain that took too long.
+var ErrWaitContext = errors.New("ctxshutdown: the context passed to Wait ended with the shutdown, so Wait did not wait; " +
 	"pass a separate context, such as context.WithTimeout(context.Background(), 10*time.Second)")
+
+// errNoError replaces the cause of a context whose Done channel is closed although its Err is nil.
+// The contract of context.Context forbids such a context.
+var errNoError = errors.New("ended without an error")
 
 // A Completion resolves when its scope is complete, and then stays resolved. If a guard is acquired
 // after that, the scope has a new Completion, which waits for that guard. The methods of [Swansong]
@@ -46,43 +50,33 @@ func (c *Completion) Done() <-chan struct{} { return c.done }
 // returns
 //
 //   - nil if the scope is complete, even if ctx has ended,
-//   - [ErrWaitContext] if ctx had ended before the call, or was ended by the shutdown of the scope,
+//   - [ErrWaitContext] if ctx ended because of the stop that Wait waits for,
 //   - otherwise a [*DrainError] that names the guards still held and unwraps to the cause of ctx.
 //
+// With a context that has ended, Wait therefore returns at once and tells which guards are held.
 // Wait panics if ctx is nil.
 func (c *Completion) Wait(ctx context.Context) error {
 	if ctx == nil {
 		panic("ctxshutdown: Wait with a nil context")
 	}
-	// If ctx is not done after the stop has been signalled, then this stop is not what ends ctx
-	// later. The check of ctx must follow the call of State, because State returns only after the
-	// stop has reached every context that derives from the scope.
-	stopped := c.scope.Done()
-	survivedStop := c.scope.State() != Running
-	if c.isClosed() {
+	if c.isComplete() {
 		return nil
-	}
-	if ctx.Err() != nil {
-		return ErrWaitContext
 	}
 	ended := ctx.Done()
 	if ended == nil { // ctx never ends, and receiving from one channel is faster than select
 		<-c.done
 		return nil
 	}
-	if survivedStop {
-		stopped = nil // this channel is closed already, and would end the first select at once
-	}
-	// The scope can be told to stop while Wait blocks. Then Wait checks ctx once more, after the
-	// stop has reached every context that derives from the scope.
-	for waiting := true; waiting; {
+	// A context that is not done after the stop was not ended by the stop.
+	survived := false
+	for stopped, waiting := c.scope.Done(), true; waiting; {
 		select {
 		case <-c.done:
 			return nil
 		case <-stopped:
-			stopped = nil
-			c.scope.State()
-			survivedStop = survivedStop || ctx.Err() == nil
+			stopped = nil // this channel stays closed, and would end every further select at once
+			c.awaitStop(ctx)
+			survived = ctx.Err() == nil
 		case <-ended:
 			waiting = false
 		}
@@ -90,7 +84,11 @@ func (c *Completion) Wait(ctx context.Context) error {
 	if c.isComplete() {
 		return nil
 	}
-	if c.endedByShutdown(ctx, survivedStop) {
+	cause := context.Cause(ctx)
+	if cause == nil {
+		cause = errNoError
+	}
+	if !survived && c.endedByStop(ctx, ended, cause) {
 		return ErrWaitContext
 	}
 	report := c.scope.GuardReport()
@@ -100,7 +98,7 @@ func (c *Completion) Wait(ctx context.Context) error {
 	if now := time.Now(); c.scope.Err() != nil {
 		c.scope.gaveUpAt.CompareAndSwap(nil, &now)
 	}
-	return &DrainError{Report: report, Cause: context.Cause(ctx), Stacks: report.stacks()}
+	return &DrainError{Report: report, Cause: cause, Stacks: report.stacks()}
 }
 
 // isComplete reports whether the completion has resolved. Unlike isClosed, it takes into account
@@ -120,79 +118,57 @@ func (c *Completion) isClosed() bool {
 	}
 }
 
-// endedByShutdown reports whether ctx was ended by the shutdown of the scope. survivedStop tells
-// whether ctx was still running after the stop had reached every context that derives from the
-// scope.
-//
-// A context that was ended by the shutdown has the cause of the scope. The converse holds only for
-// causes that identify one stop:
-//
-//   - A pointer that is not a well-known error identifies one stop.
-//   - A well-known error does not identify a stop: a time-out of ctx and a deadline of the scope
-//     are both DeadlineExceeded. With such a cause, ctx counts as ended by the shutdown only if ctx
-//     is related to the scope.
-//   - Any other error can be equal to another one without being the same: signal.NotifyContext gives
-//     equal causes for a first and a second ^C. So it identifies a stop only if ctx did not survive
-//     that stop.
-func (c *Completion) endedByShutdown(ctx context.Context, survivedStop bool) bool {
-	cause, stop := context.Cause(ctx), context.Cause(c.scope)
-	switch {
-	case !isSameCause(cause, stop):
-		return false
-	case isUnique(cause):
-		return true
-	case survivedStop:
-		return false
-	case !isWellKnown(cause) && isComparable(cause):
-		return true
-	case isEqual(cause, ErrShutdown) || isEqual(cause, ErrForced):
-		return true
-	}
+// endedByStop reports whether ctx ended because of the stop of the scope. It returns true only if
+// there is proof, because a cause alone proves nothing: two contexts can be cancelled with the same
+// error. The parameters ended and cause are the Done channel and the cause of ctx.
+func (c *Completion) endedByStop(ctx context.Context, ended <-chan struct{}, cause error) bool {
 	for s := c.scope; s != nil; s = s.parentScope() {
-		if isEqual(ctx, s) || isEqual(ctx, s.parent) {
-			return true
+		// A context that only adds values has the Done channel of the context that it derives from.
+		if s.parentContext().Done() == ended {
+			// While the end of ctx is on its way to s, s has no cause.
+			stop := context.Cause(s)
+			return stop == nil || isSameCause(cause, stop)
 		}
 	}
+	top := c.commonScope(ctx)
+	if top == nil {
+		return false
+	}
+	top.State() // returns after the stop of top, if there was one, has reached the scope
+	return top.Err() != nil && isSameCause(cause, context.Cause(top)) && isSameCause(cause, context.Cause(c.scope))
+}
+
+// awaitStop waits until the stop that has reached the scope has also reached ctx, if it is going to.
+// It returns at once unless another goroutine is cancelling the contexts at this moment.
+func (c *Completion) awaitStop(ctx context.Context) {
+	if top := c.commonScope(ctx); top != nil {
+		top.State()
+	}
+}
+
+// commonScope returns the lowest scope from which both the scope of c and ctx derive, or nil if
+// there is none. It can be the scope of c itself. A context that derives from [Swansong.Work]
+// derives from no scope in this sense, because the stop does not end it.
+func (c *Completion) commonScope(ctx context.Context) *Swansong {
 	s, _ := ctx.Value(ctxkey.SoftScope{}).(*Swansong)
-	return s != nil && s.Err() != nil && isSameCause(cause, context.Cause(s)) &&
-		(s.isWithin(c.scope) || c.scope.isWithin(s))
-}
-
-// isWithin reports whether s is t or a descendant of t.
-func (s *Swansong) isWithin(t *Swansong) bool {
 	for ; s != nil; s = s.parentScope() {
-		if s == t {
-			return true
+		for above := c.scope; above != nil; above = above.parentScope() {
+			if s == above {
+				return s
+			}
 		}
 	}
-	return false
+	return nil
 }
 
-// wellKnownCauses are causes that unrelated contexts share.
-var wellKnownCauses = []error{context.Canceled, context.DeadlineExceeded, ErrShutdown, ErrForced}
-
-// isWellKnown reports whether cause is one of wellKnownCauses.
-func isWellKnown(cause error) bool {
-	return slices.ContainsFunc(wellKnownCauses, func(err error) bool { return isEqual(err, cause) })
-}
-
-// isUnique reports whether only cause itself is equal to cause: whether it is a pointer, and not
-// one of wellKnownCauses.
-func isUnique(cause error) bool {
-	return reflect.TypeOf(cause).Kind() == reflect.Pointer && !isWellKnown(cause)
-}
-
-// isEqual reports whether a == b. It returns false, instead of panicking, if the dynamic type of a
-// or b cannot be compared.
-func isEqual(a, b any) bool { return isComparable(a) && isComparable(b) && a == b }
-
-// isSameCause reports whether a and b are equal. Errors that cannot be compared count as equal if
-// they have the same type.
+// isSameCause reports whether a == b. If that cannot be computed, because their dynamic type does
+// not support ==, causes of the same type count as equal.
 func isSameCause(a, b error) bool {
-	return isEqual(a, b) || !isComparable(a) && reflect.TypeOf(a) == reflect.TypeOf(b)
+	if reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() {
+		return a == b
+	}
+	return reflect.TypeOf(a) == reflect.TypeOf(b)
 }
-
-func isComparable(v any) bool { return reflect.ValueOf(v).Comparable() }
 
 // A DrainError is returned by [Completion.Wait] if its context ended before the scope was complete.
 type DrainError struct {

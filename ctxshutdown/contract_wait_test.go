@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,15 +25,39 @@ func TestWait_ReturnsNilIfScopeIsComplete(t *testing.T) {
 			defer s.Guard().Release()
 			c.equal("result once resolved, under a late guard", done.Wait(ended), nil)
 		}},
-		{"ctx has ended on entry: ErrWaitContext, with advice", func(c claim, s *ctxshutdown.Swansong) {
+		{"ctx has ended with the stop: ErrWaitContext, with advice", func(c claim, s *ctxshutdown.Swansong) {
 			defer s.Guard().Release()
 			done := s.Shutdown()
-			for _, ctx := range []context.Context{s, child(s), ended} {
+			for _, ctx := range []context.Context{s, child(s), context.WithValue(s, valueKey{}, 1)} {
 				err := done.Wait(ctx)
 				c.isTrue("the error is ErrWaitContext", errors.Is(err, ctxshutdown.ErrWaitContext))
 				c.isTrue("the error does not match a time-out", !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded))
 				c.isTrue("the error shows how to make a context for Wait", strings.Contains(err.Error(), "context.WithTimeout(context.Background()"))
 			}
+		}},
+		{"a time-out that an earlier wait used up: what is held", func(c claim, s *ctxshutdown.Swansong) {
+			defer s.Guard().Release()
+			for _, done := range []*ctxshutdown.Completion{s.Completion(), s.Shutdown()} {
+				err := done.Wait(ended)
+				var drain *ctxshutdown.DrainError
+				c.isTrue("the error is a DrainError with the guard", errors.As(err, &drain) && drain.Report.Count() == 1)
+				c.isTrue("the error has the cause of ctx", errors.Is(err, context.Canceled))
+			}
+		}},
+		{"a context that was cancelled with the cause of the stop: what is held", func(c claim, s *ctxshutdown.Swansong) {
+			defer s.Guard().Release()
+			unrelated, cancel := context.WithCancelCause(context.Background())
+			cancel(errCause)
+			err := s.ShutdownCause(errCause).Wait(unrelated)
+			var drain *ctxshutdown.DrainError
+			c.isTrue("the error is a DrainError with the guard", errors.As(err, &drain) && drain.Report.Count() == 1)
+		}},
+		{"a context that is done without an error", func(c claim, s *ctxshutdown.Swansong) {
+			defer s.Guard().Release()
+			err := s.Shutdown().Wait(onDone{context.Background(), func() {}})
+			var drain *ctxshutdown.DrainError
+			c.isTrue("the error is a DrainError with the guard", errors.As(err, &drain) && drain.Report.Count() == 1)
+			c.isTrue("the error says so: "+err.Error(), strings.Contains(err.Error(), "ended without an error"))
 		}},
 		{"waiting does not stop the scope", func(c claim, s *ctxshutdown.Swansong) {
 			err := s.Completion().Wait(timeout(c))
@@ -54,6 +78,8 @@ func TestWait_ReturnsNilIfScopeIsComplete(t *testing.T) {
 	})
 }
 
+type valueKey struct{}
+
 // timeout returns a context that ends when its method Done is called: after Wait has first checked
 // the context, and before Wait waits for it.
 func timeout(c claim) context.Context {
@@ -73,6 +99,21 @@ var closedChannel = func() <-chan struct{} { done := make(chan struct{}); close(
 func (ctx onDone) Done() <-chan struct{} {
 	ctx.f()
 	return closedChannel
+}
+
+// onFirstDone returns a context like ctx, whose first call of Done calls f.
+func onFirstDone(ctx context.Context, f func()) context.Context {
+	return firstDone{ctx, sync.OnceFunc(f)}
+}
+
+type firstDone struct {
+	context.Context
+	f func()
+}
+
+func (ctx firstDone) Done() <-chan struct{} {
+	ctx.f()
+	return ctx.Context.Done()
 }
 
 // waitSetup has a scope s below a scope root. The scope s holds a guard while a test waits for the
@@ -119,7 +160,24 @@ func TestWait_TellsMistakeFromTimeout(t *testing.T) {
 			own, cancel := context.WithCancelCause(context.Background())
 			context.AfterFunc(w.s, func() { cancel(context.Cause(w.s)) })
 			return own
-		}, func(w waitSetup) { w.root.ShutdownCause(errCause) }, mistake},
+		}, func(w waitSetup) { w.root.ShutdownCause(errCause) }, drain},
+		{"unrelated, cancelled later with the very cause of the stop", func(waitSetup) ctx {
+			own, cancel := context.WithCancelCause(context.Background())
+			time.AfterFunc(time.Second, func() { cancel(errCause) })
+			return own
+		}, func(w waitSetup) { w.root.ShutdownCause(errCause) }, drain},
+		{"another root, stopped with the very cause of the stop", func(w waitSetup) ctx {
+			other := ctxshutdown.New(context.Background())
+			context.AfterFunc(w.s, func() { other.ShutdownCause(errCause) })
+			return other
+		}, func(w waitSetup) { w.root.ShutdownCause(errCause) }, drain},
+		{"derived from a sibling, stopped together", func(w waitSetup) ctx { return w.own(context.WithCancel(child(w.root))) }, shutdown, mistake},
+		{"a sibling, stopped by itself with the same cause", func(w waitSetup) ctx {
+			sibling := child(w.root)
+			time.AfterFunc(time.Second, func() { sibling.Shutdown() })
+			return sibling
+		}, func(w waitSetup) { w.s.Shutdown() }, drain},
+		{"New's parent with a value, std cause", func(w waitSetup) ctx { return context.WithValue(w.base, valueKey{}, 1) }, endBase, mistake},
 		{"its own time-out", func(w waitSetup) ctx { return w.own(context.WithTimeout(context.Background(), time.Second)) }, shutdown, drain},
 		{"its own time-out, before any stop", func(w waitSetup) ctx { return w.own(context.WithTimeout(context.Background(), time.Second)) }, nothing, drain},
 		{"its own time-out, after a deadline", func(w waitSetup) ctx { return w.own(context.WithTimeout(context.Background(), 3*time.Hour)) }, nothing, drain},
@@ -150,14 +208,8 @@ func TestWait_TellsMistakeFromTimeout(t *testing.T) {
 			func(w waitSetup) { w.root.ShutdownCause(signalled("interrupt")) }, mistake},
 		{"derived from Work, forced", func(w waitSetup) ctx { return w.own(context.WithCancel(w.s.Work())) },
 			func(w waitSetup) { w.root.Shutdown(); w.root.Force(nil) }, drain},
-		{"derived from the scope, which stops during the check on entry", func(w waitSetup) ctx {
-			return onErr{w.own(context.WithCancel(w.s)), new(atomic.Int32), func(call int32, ctx context.Context) error {
-				err := ctx.Err()
-				if call == 1 {
-					w.end()
-				}
-				return err
-			}}
+		{"derived from the scope, which stops while Wait begins", func(w waitSetup) ctx {
+			return onFirstDone(w.own(context.WithCancel(w.s)), w.end)
 		}, nothing, mistake},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -194,6 +246,31 @@ func TestWait_TellsMistakeFromTimeout(t *testing.T) {
 	}
 }
 
+// A stop reaches the contexts that derive from a scope one after the other. Wait may learn of the stop
+// before the stop has reached the context that was passed to Wait. The long chain of contexts makes
+// that likely: in half of the rounds, package context cancels s first.
+func TestWait_AwaitsStopOfItsContext(t *testing.T) {
+	c := claim{t, "docs/internals/core.md#semantic-8"}
+	for range 30 {
+		base, end := context.WithCancel(t.Context())
+		root := ctxshutdown.New(base)
+		s := child(root)
+		g := s.Guard()
+		ctx := context.Context(root)
+		for range 1000 {
+			derived, cancel := context.WithCancel(ctx)
+			defer cancel()
+			ctx = derived
+		}
+		begun, result := make(chan struct{}), make(chan error)
+		go func() { result <- s.Completion().Wait(onFirstDone(ctx, func() { close(begun) })) }()
+		<-begun
+		end()
+		c.isTrue("the error is ErrWaitContext", errors.Is(<-result, ctxshutdown.ErrWaitContext))
+		g.Release()
+	}
+}
+
 // The type of a cause can be one that does not support ==, which panics for values of such a type.
 func TestWait_AcceptsIncomparableCause(t *testing.T) {
 	c, s := claim{t, "docs/internals/core.md#semantic-8"}, ctxshutdown.New(t.Context())
@@ -208,13 +285,7 @@ func TestWait_AcceptsIncomparableCause(t *testing.T) {
 				t.Errorf("Wait panics: %v", p)
 			}
 		}()
-		result <- s.Completion().Wait(onErr{ctx, new(atomic.Int32), func(call int32, ctx context.Context) error {
-			err := ctx.Err()
-			if call == 1 {
-				s.ShutdownCause(wrapped{joined{errCause}})
-			}
-			return err
-		}})
+		result <- s.Completion().Wait(onFirstDone(ctx, func() { s.ShutdownCause(wrapped{joined{errCause}}) }))
 	}()
 	err := <-result
 	c.isTrue("ErrWaitContext, because ctx derives from the scope", errors.Is(err, ctxshutdown.ErrWaitContext))

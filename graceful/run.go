@@ -301,36 +301,13 @@ func (r *run) forced() event {
 // another report. This ends, because f holds a guard until the scope has been stopped, and a
 // stopped scope without guards is complete.
 func blockers(c *ctxshutdown.Completion, why error) (held *ctxshutdown.DrainError) {
-	for errors.As(c.Wait(newExpiringContext(why)), &held) && held.Report.Count() == 0 {
+	ended, cancel := context.WithCancelCause(context.Background())
+	cancel(why)
+	for errors.As(c.Wait(ended), &held) && held.Report.Count() == 0 {
 		held = nil
 		runtime.Gosched()
 	}
 	return held
-}
-
-// An expiringContext ends when its Done channel is first requested. Completion.Wait refuses a
-// context that has already ended; with an expiringContext it reports the guards that are held at
-// the time of the call.
-type expiringContext struct {
-	context.Context
-	done      <-chan struct{} // already closed when the context is created
-	cause     error
-	requested bool
-}
-
-func newExpiringContext(cause error) *expiringContext {
-	done := make(chan struct{})
-	close(done)
-	return &expiringContext{Context: context.Background(), done: done, cause: cause}
-}
-
-func (c *expiringContext) Done() <-chan struct{} { c.requested = true; return c.done }
-
-func (c *expiringContext) Err() error {
-	if c.requested {
-		return c.cause
-	}
-	return nil
 }
 
 func isClosed(ch <-chan struct{}) bool {
