@@ -18,7 +18,7 @@ import (
 // An AdminConfig configures the admin service over TCP, which operators can use besides the socket
 // in the launcher's directory.
 type AdminConfig struct {
-	Address string // host:port to listen on; empty: no service over TCP. For port 0 see [Manager.AdminAddr]
+	Address string // host:port to listen on; if empty, there is no service over TCP. For port 0 see [Manager.AdminAddr]
 
 	// TLS is required with an Address. Every client with a certificate of its authority can stop
 	// the processes.

@@ -173,7 +173,7 @@ func TestDryRun_ReportsWorkWithoutStoppingProcess(t *testing.T) {
 	web := h.running("web")[0]
 	testkit.Equal(t, "bound", out.GetProcesses()[0].GetBound().AsDuration(), web.Bound)
 	testkit.Equal(t, "bound without a router", web.Bound, (20+10+2)*time.Second)
-	kill(t, web.PID) // killed, because its drain would take too long
+	kill(t, web.PID) // the test kills the process, because its drain would take too long
 }
 
 // Blocking operations that a process reports are redacted in every answer.

@@ -22,12 +22,12 @@ func (c *controller) restore(r statefile.Group) {
 	c.lastNumber, c.unadopted = r.LastNumber, r.Processes
 	wanted := c.revisions.Wanted()
 	d := statefile.Digest(wanted.Config)
-	if r.Config.Desired == wanted.Config.Desired { // the configuration says nothing new about the number
+	if r.Config.Desired == wanted.Config.Desired { // if the number in the configuration is unchanged, the numbers in the state file still hold
 		short := &wanted.Shortfall
 		if r.Config.OnLauncherDeath == Keep && r.Digest == d { // processes that finished under the same configuration are not run again
 			short.Finished, short.Failed = r.Finished, r.FinishedFailed
 		}
-		if len(r.Processes) > 0 || short.Finished > 0 { // otherwise the group begins anew
+		if len(r.Processes) > 0 || short.Finished > 0 { // without processes, kept or finished, the group begins anew
 			short.ScaledDown = r.ScaledDown
 		}
 	}
@@ -68,7 +68,7 @@ func (g *group) adopt() {
 		p := newProcess(g.manager, g, found.ID, found.Revision, cfg)
 		p.restore(found, now)
 		if !g.launch(p) {
-			found.CloseOutputs() // the next launcher adopts it
+			found.CloseOutputs() // close only this launcher's ends of the output, because the next launcher adopts the process
 			continue
 		}
 		i := c.instances[p.id]
@@ -95,7 +95,7 @@ func (g *group) replaceAdopted() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := g.controller
-	if c.roll != nil { // an order for a roll came first; that roll replaces them, too
+	if c.roll != nil { // an order for a roll came first, and that roll replaces the adopted processes, too
 		return
 	}
 	old := func(i *instance) bool { return i.revision != c.revisions.Current && !i.accounted }

@@ -444,7 +444,7 @@ func TestKeep_ProcessIsAdoptedWithoutReadableCertificates(t *testing.T) {
 	st := h.ends("web-1")
 	testkit.Equal(t, "pid", []int{st.PID}, pids)
 	testkit.Equal(t, "state at the end", st.State, launcher.Gone)
-	awaitEnd(t, pids[0], 0) // according to its state, the process has ended
+	awaitEnd(t, pids[0], 0) // the state file says that the process has ended
 }
 
 // A disk that hangs does not delay a stop, although a kept process and a new guardian wait for the

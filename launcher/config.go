@@ -29,7 +29,7 @@ type Config struct {
 	TotalDeadlineDerived bool
 
 	Admin  AdminConfig
-	Router Router // notified when processes start and stop taking requests; nil: no router
+	Router Router // the launcher notifies the router when processes start and stop taking requests; nil: no router
 
 	// Logger logs events; nil: nothing is logged. If its handler panics, that message is lost, and
 	// the first panic is reported as an [Alarm].
@@ -101,8 +101,8 @@ type GroupConfig struct {
 	// values of Env, {id} stands for the id of the process, {dir} for the launcher's directory, and
 	// {socket} for a path in that directory that the process can listen on.
 	Command []string
-	WorkDir string   // empty: the launcher's
-	Env     []string // NAME=value, in addition to the launcher's
+	WorkDir string   // if empty, the launcher's working directory
+	Env     []string // NAME=value, in addition to the launcher's environment
 
 	Protocol  Protocol
 	Transport TransportConfig
@@ -112,16 +112,16 @@ type GroupConfig struct {
 	MaxSurge   *int // how many processes there may be beyond Desired, including those that are stopping; default 1
 
 	HealthCheckTimeout time.Duration // from the start of a process until it is ready; default 30 s
-	MinReady           time.Duration // how long a process must be ready before a roll relies on it; default 0
-	LivenessInterval   time.Duration // between checks of a ready process; default 2 s, negative: no checks
-	LivenessTimeout    time.Duration // for the answer to a check; default 1 s, or LivenessInterval if that is shorter
+	MinReady           time.Duration // a roll relies on a process only after it has been ready for so long; default 0
+	LivenessInterval   time.Duration // time between two checks of a ready process; default 2 s, negative: no checks
+	LivenessTimeout    time.Duration // time that a process has to answer a check; default 1 s, or LivenessInterval if that is shorter
 	LivenessFailures   int           // consecutive failed checks after which a process is replaced; default 3
 
 	Shutdown ShutdownConfig
 	Restart  RestartConfig
 	Roll     RollConfig
 
-	PreStop         []Hook        // run one after the other, before a process is asked to stop
+	PreStop         []Hook        // commands that run one after the other, before a process is asked to stop
 	OnLauncherDeath LauncherDeath // what happens to the processes if the launcher is killed; default Kill
 
 	DependsOn []string // groups that must be healthy before this one starts, and that stop after it
@@ -133,8 +133,8 @@ type GroupConfig struct {
 type Protocol = spec.Protocol
 
 const (
-	GRPC    Protocol = spec.GRPC    // by the lifecycle protocol; the default
-	Signals Protocol = spec.Signals // not at all: a process is ready once it runs, and is stopped by signals
+	GRPC    Protocol = spec.GRPC    // the launcher calls the process by the lifecycle protocol; the default
+	Signals Protocol = spec.Signals // the launcher does not call the process: it counts as ready once it runs, and is stopped by signals
 )
 
 // A TransportConfig says how the launcher connects to a process. Notifications of the process
@@ -164,14 +164,14 @@ type TLS struct{ Cert, Key, CA string }
 // takes at most Max + SIGTERMTimeout + 2 s for the kernel to end the process; [GroupConfig.Bound]
 // includes what comes before.
 type ShutdownConfig struct {
-	Grace           time.Duration // for a process that does not ask for more time; default 3 s
-	Max             time.Duration // for a process that does, however often; default 10 s, or Grace if that is longer
-	GraceAdvisory   bool          // a process that still drains after Grace has until Max without asking
-	Poll            time.Duration // between calls to the process, and the timeout of each call; default 500 ms
-	SIGTERMTimeout  time.Duration // from SIGTERM to SIGKILL; default 2 s
-	TotalDeadline   time.Duration // unless 0, for all of it; a fifth is reserved for SIGTERM and SIGKILL
-	DeregisterDelay time.Duration // between leaving the router and being asked to stop; default 0
-	StopSignals     []string      // sent one after the other to a process without the protocol; default SIGTERM
+	Grace           time.Duration // time to stop for a process that does not ask for more; default 3 s
+	Max             time.Duration // time to stop for a process that asks for more, however often; default 10 s, or Grace if that is longer
+	GraceAdvisory   bool          // if set, a process that still drains after Grace has until Max without asking
+	Poll            time.Duration // time between two calls to the process, and the timeout of each call; default 500 ms
+	SIGTERMTimeout  time.Duration // time between SIGTERM and SIGKILL; default 2 s
+	TotalDeadline   time.Duration // unless 0, limit of the whole stop; a fifth is reserved for SIGTERM and SIGKILL
+	DeregisterDelay time.Duration // time between leaving the router and being asked to stop; default 0
+	StopSignals     []string      // signals sent one after the other to a process without the protocol; default SIGTERM
 	SuccessCodes    []int         // exit codes of a clean exit; default 0
 }
 
@@ -179,16 +179,16 @@ type ShutdownConfig struct {
 type RestartPolicy = spec.RestartPolicy
 
 const (
-	OnFailure RestartPolicy = spec.OnFailure // those that fail; the default
-	Always    RestartPolicy = spec.Always    // all
-	Never     RestartPolicy = spec.Never     // none
+	OnFailure RestartPolicy = spec.OnFailure // restart processes that fail; the default
+	Always    RestartPolicy = spec.Always    // restart all processes that end
+	Never     RestartPolicy = spec.Never     // restart no process
 )
 
 // A RestartConfig limits how often failing processes are restarted.
 type RestartConfig struct {
 	Policy     RestartPolicy
-	MinBackoff time.Duration // before the first restart, doubled with each consecutive failure; default 1 s
-	MaxBackoff time.Duration // default 1 min, or MinBackoff if that is longer
+	MinBackoff time.Duration // pause before the first restart, doubled with each consecutive failure; default 1 s
+	MaxBackoff time.Duration // longest pause; default 1 min, or MinBackoff if that is longer
 
 	// ResetAfter is how long a process must be ready for the count of consecutive failures to start
 	// again at 0. The process must have become ready after the last failure. Default 10 s.
@@ -211,8 +211,8 @@ type RollConfig struct {
 	OnFailure  RollFailure
 	Retry      Retry
 	Retries    int           // consecutive failures that are retried before OnFailure applies; default 3
-	MinBackoff time.Duration // before the first retry if Retry is Exponential, doubled with each further one; default 1 s
-	MaxBackoff time.Duration // default 1 min, or MinBackoff if that is longer
+	MinBackoff time.Duration // pause before the first retry if Retry is Exponential, doubled with each further one; default 1 s
+	MaxBackoff time.Duration // longest pause; default 1 min, or MinBackoff if that is longer
 }
 
 // RollFailure says what a roll does when a replacement fails for good.
@@ -235,9 +235,9 @@ const (
 type Retry = spec.Retry
 
 const (
-	Manual      Retry = spec.Manual      // by [Manager.Resume]; the default
-	Immediate   Retry = spec.Immediate   // at once
-	Exponential Retry = spec.Exponential // after a pause that doubles with each failure
+	Manual      Retry = spec.Manual      // an operator calls [Manager.Resume]; the default
+	Immediate   Retry = spec.Immediate   // the launcher retries at once
+	Exponential Retry = spec.Exponential // the launcher retries after a pause that doubles with each failure
 )
 
 // A Hook is a command that is run before a process is asked to stop. {id}, {dir} and {socket} are
@@ -249,14 +249,14 @@ const (
 // run.
 type Hook struct {
 	Command []string
-	Timeout time.Duration // default 5 s
+	Timeout time.Duration // limit for the hook to end; default 5 s
 }
 
 // A Listen is an address that the launcher listens on for a group. The inherited sockets are
 // non-blocking (O_NONBLOCK). All processes share this property of the socket, and must not change
 // it.
 type Listen struct {
-	Name    string // for LISTEN_FDNAMES
+	Name    string // name of the listener in the variable LISTEN_FDNAMES
 	Network string // "tcp", "tcp4", "tcp6" or "unix"; default "tcp"
 	Address string
 }
@@ -277,8 +277,8 @@ type LogConfig struct {
 	Path     string // one file for all processes; relative to the launcher's working directory, as Dir is
 	Dir      string // one file for each process, named after its id, with the extension .log
 	MaxSize  int64  // bytes after which a file is rotated; default 10 MiB
-	MaxFiles int    // rotated files that are kept: Path.1, Path.2 and so on; default 4, negative: none
-	MaxLine  int    // bytes; default 64 KiB
+	MaxFiles int    // number of rotated files to keep: Path.1, Path.2 and so on; default 4, negative: none
+	MaxLine  int    // length in bytes at which a line is split; default 64 KiB
 	Buffer   int    // bytes that are buffered for a slow disk, before lines are dropped and counted; default 1 MiB
 }
 

@@ -19,31 +19,31 @@ import (
 // The group calls it with group.mu held.
 type controller struct {
 	name    string
-	publish func(Event) // for the group
-	epoch   time.Time   // instants of package roll count from here
+	publish func(Event) // publishes an event of the group
+	epoch   time.Time   // package roll counts its instants from here
 
 	revisions  revision.Set
 	instances  instances
-	ended      []Status             // of processes that have ended, the latest last
-	unadopted  []*statefile.Process // kept by an earlier launcher and not adopted yet
-	lastNumber int                  // in the id of the process started last
+	ended      []Status             // statuses of processes that have ended, the latest last
+	unadopted  []*statefile.Process // processes kept by an earlier launcher and not adopted yet
+	lastNumber int                  // the number in the id of the process that was started last
 
 	backOff     restart.BackOff
-	lastFailure string      // after which the group was given up
-	roll        *roll.Roll  // nil: none is under way or paused
-	rollResult  *rollResult // what callers wait for while roll is not nil
+	lastFailure string      // the failure after which the group was given up
+	roll        *roll.Roll  // nil if no roll is under way or paused
+	rollResult  *rollResult // callers that ordered the roll wait for this result; nil if roll is nil
 	degraded    degradation
 
-	awaitsDependencies bool     // nothing is started until the groups that this one depends on are healthy
-	waitsFor           []string // those of them that are not healthy
+	awaitsDependencies bool     // if set, no process is started until the groups that this one depends on are healthy
+	waitsFor           []string // names of the groups in DependsOn that are not healthy
 	stopping           bool
-	healthy            bool // as published last
+	healthy            bool // whether the last health event said that the group is healthy
 }
 
 // A degradation is what the last roll could not replace.
 type degradation struct {
-	givenUp int // processes
-	missing int // those of them that leave the group with fewer than are desired
+	givenUp int // number of processes that were given up
+	missing int // number of processes that the group has fewer than are desired, because of givenUp
 }
 
 // keptStatuses is the number of ended processes of a group whose status, and whose files in
@@ -127,7 +127,7 @@ func (c *controller) view(now time.Time) roll.View {
 		switch {
 		case p.accounted, st.State > Unhealthy && !st.State.Ended(): // an unhealthy process is being stopped
 			i.Health = roll.Stopping
-		case st.State >= Unhealthy: // onExit has yet to decide whether it is replaced
+		case st.State >= Unhealthy: // onExit decides later whether this process is replaced
 		case st.State == Ready && st.Routed:
 			i.Health, i.Since = roll.Ready, st.ReadyAt.Sub(c.epoch)
 		}
@@ -181,7 +181,7 @@ func (c *controller) onStopOrder(i *instance, replace bool) (scaledDown bool) {
 	} else if replace && !i.accounted && c.roll != nil && c.roll.HasYetToReplace(i.revision) {
 		c.roll.AddVacancy()
 	}
-	i.accounted = true // however a process ends that was stopped by order, it has not failed
+	i.accounted = true // a process that was stopped by order has not failed, however it ends
 	return scaledDown
 }
 
@@ -242,9 +242,9 @@ type instances map[string]*instance
 // An instance is a process with what its group remembers of it. The group's lock guards the fields.
 type instance struct {
 	*process
-	accounted     bool  // its exit changes nothing any more: the group has stopped it, or has handled its exit
-	noReplacement bool  // by order, or because there was one too many
-	finishedIn    []int // revisions in which it counts as finished, see revision.Shortfall
+	accounted     bool  // the exit of the process changes nothing any more: the group has stopped it, or has handled its exit
+	noReplacement bool  // the process was stopped by order, or because there was one too many
+	finishedIn    []int // revisions in which the process counts as finished, see revision.Shortfall
 }
 
 func (all instances) add(p *process) { all[p.id] = &instance{process: p} }

@@ -34,7 +34,7 @@ import (
 type LauncherDeath = spec.LauncherDeath
 
 const (
-	Kill LauncherDeath = spec.Kill // the default
+	Kill LauncherDeath = spec.Kill // the processes are killed, too; the default
 	Keep LauncherDeath = spec.Keep
 )
 

@@ -40,8 +40,8 @@ type Event struct {
 	Time     time.Time
 	Kind     Kind
 	Group    string
-	Process  string // empty: the event is about the group
-	From, To State  // of a Transition
+	Process  string // id of the process; if empty, the event is about the group
+	From, To State  // the states before and after a Transition
 	Outcome  Outcome
 	// Of RollStep, RollDone and RollFailed: canary, rolling, rolling back, paused, done, rolled
 	// back or degraded.
@@ -54,7 +54,7 @@ type Event struct {
 	// Of a Transition to an end: descendants that the process has left and that could not be
 	// killed.
 	Survivors int
-	Missed    int // events before this one that this watcher was too slow to receive
+	Missed    int // number of events before this one that this watcher was too slow to receive
 	// Where a callback of the program has panicked or called runtime.Goexit; Message names the
 	// callback.
 	Stack string

@@ -128,7 +128,7 @@ func ExampleExec() {
 		return
 	}
 	line, _ := bufio.NewReader(printed).ReadString('\n')
-	_, line, _ = strings.Cut(line, " ") // without the time
+	_, line, _ = strings.Cut(line, " ") // cut off the time
 	fmt.Print(line)
 	printed.Close() // later lines are not read
 	fmt.Println("drained:", m.Shutdown().Wait(ctx))

@@ -172,7 +172,7 @@ func ExampleManager_Watch() {
 		}
 	}
 	m.Shutdown()
-	for e := range events { // until the manager has ended
+	for e := range events { // the channel is closed when the manager has ended
 		show(e)
 	}
 	// Output:
@@ -264,7 +264,7 @@ func ExampleManager_Reload() {
 		batch.Name = "batch"
 		return launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{sleepers(2), batch}}
 	}
-	cfg.Reread = func(ctx context.Context, source any) (launcher.Config, []string, error) { // for operators; this one reads no file
+	cfg.Reread = func(ctx context.Context, source any) (launcher.Config, []string, error) { // operators call this function by the admin service; this one reads no file
 		return next(), []string{"sleeper: 1 → 2", "batch is new"}, nil
 	}
 	m, err := launcher.Start(ctx, cfg)
@@ -294,7 +294,7 @@ func ExampleManager_Force() {
 	defer remove()
 	ctx := context.Background()
 	g := sleepers(1)
-	g.Command = []string{"sh", "-c", "trap '' TERM; echo deaf; exec sleep 1000"} // a program that handles SIGTERM could end cleanly before
+	g.Command = []string{"sh", "-c", "trap '' TERM; echo deaf; exec sleep 1000"} // a program that handled SIGTERM could end cleanly, so this one ignores it and prints when it does
 	m, err := launcher.Start(ctx, launcher.Config{Dir: dir, Output: io.Discard, Groups: []launcher.GroupConfig{g}})
 	if err != nil {
 		fmt.Println(err)
@@ -451,7 +451,7 @@ func ExampleHistogram() {
 	var stats launcher.Stats = m.Stats()
 	var counts launcher.GroupStats = stats.Groups["sleeper"]
 	var startup launcher.Histogram = counts.Startup
-	within := startup.Buckets() // by bounds
+	within := startup.Buckets() // counts by upper bound
 	fmt.Println(startup.Count, "were started,", within[time.Minute], "within a minute")
 	var printed launcher.LogStats = counts.Log
 	fmt.Println(printed.DroppedLines, "lines were lost to a slow disk")

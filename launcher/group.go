@@ -91,7 +91,7 @@ func (g *group) awaitDependencies() bool {
 	defer stop()
 	for {
 		var unhealthy []string
-		needed := g.config().DependsOn // a reload can change it while the group waits
+		needed := g.config().DependsOn // a reload can change DependsOn while the group waits
 		for _, name := range needed {
 			if !g.manager.isHealthy(name) {
 				unhealthy = append(unhealthy, name)
@@ -122,7 +122,7 @@ func (g *group) beginIfDependingOn(needed []string) bool {
 		return false
 	}
 	c.awaitsDependencies = false
-	if c.roll != nil { // a roll of adopted processes, which could make no progress until now
+	if c.roll != nil { // the roll of adopted processes could make no progress until now
 		c.roll.DelayProgress(time.Since(c.epoch))
 	}
 	return true
@@ -271,7 +271,7 @@ func (g *group) remove(i *instance, st Status) {
 func (g *group) stopProcess(p *process, reason string, grace time.Duration, replace bool) {
 	g.mu.Lock()
 	if i := g.controller.instances.of(p); i != nil && g.controller.onStopOrder(i, replace) {
-		g.manager.stateFile.Changed() // also if the process was stopping already
+		g.manager.stateFile.Changed() // the state file is written even if the process was stopping already
 	}
 	g.mu.Unlock()
 	g.wake()

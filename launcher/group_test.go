@@ -81,7 +81,7 @@ func TestRestartPolicy_DecidesByExitCode(t *testing.T) {
 		{launcher.OnFailure, "3", true, 1},
 		{launcher.Always, "0", true, 1},
 		{launcher.Never, "0", false, 0},
-		{launcher.Never, "3", false, 1}, // given up, because it has never been ready
+		{launcher.Never, "3", false, 1}, // the group is given up, because the process has never been ready
 	} {
 		t.Run(string(c.policy)+" "+c.code, func(t *testing.T) {
 			g := group("job", 1, "exit", c.code)

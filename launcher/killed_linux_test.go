@@ -787,7 +787,7 @@ func TestKeep_NextLauncherKeepsStopDeadline(t *testing.T) {
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
 	first := startAnother(t, cfg, "stop").hears("ready").hears("told")
 	awaitInFile(t, statefile.Path(cfg.Dir), `"began":`)
-	asked := time.Now() // the process was asked at this time or earlier
+	asked := time.Now() // the process was asked to stop at this time or earlier
 	first.kill()
 	// The new grace period is so short that it has already passed, but the process can ask for more
 	// time once.

@@ -228,7 +228,7 @@ func (m *Manager) runGroup(g *group) {
 	if g.scope.Go(func(context.Context) { defer m.running.Done(); g.run() }) {
 		return
 	}
-	go func() { // the group was stopped before it has begun, and may have adopted processes
+	go func() { // the group was stopped before it began, but may have adopted processes
 		defer m.running.Done()
 		defer close(g.emptied)
 		g.close()
@@ -247,7 +247,7 @@ func (m *Manager) serve(guard *ctxshutdown.Guard) {
 	serving.Wait()
 	m.release()
 	guard.Release()
-	m.scope.Shutdown() // it may not be stopped yet, if only the groups were
+	m.scope.Shutdown() // the scope may still be running, if only its groups were stopped
 }
 
 // release releases what Start has acquired.
@@ -258,7 +258,7 @@ func (m *Manager) release() {
 		set.Close()
 	}
 	m.server.Close()
-	m.containment.Empty(time.Now()) // removes its cgroup
+	m.containment.Empty(time.Now()) // removes the cgroup of the processes
 	if m.lock != nil {
 		os.Remove(SocketIn(m.dir))
 	}

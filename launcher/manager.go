@@ -34,7 +34,7 @@ import (
 // processes. All methods may be called concurrently.
 type Manager struct {
 	cfg            Config
-	dir            string // absolute
+	dir            string // absolute path
 	scope          *ctxshutdown.Swansong
 	groupsScope    *ctxshutdown.Swansong
 	events         *eventHub
@@ -149,7 +149,7 @@ func (m *Manager) Process(id string) (Status, error) {
 // A Stop says how a process is stopped.
 type Stop struct {
 	Reason        string
-	Grace         time.Duration // 0: the configured one; at most the configured maximum
+	Grace         time.Duration // time to stop; 0 means the configured one; at most the configured maximum
 	NoReplacement bool          // the group has one process fewer from now on, until a reload changes Desired
 }
 

@@ -30,34 +30,34 @@ import (
 type process struct {
 	id, group string
 	revision  int
-	cfg       spec.Group                 // with which it was started
-	current   atomic.Pointer[spec.Group] // which a reload may have changed since
+	cfg       spec.Group                 // the configuration with which the process was started
+	current   atomic.Pointer[spec.Group] // the configuration of the group, which a reload may have changed since the start
 	digest    string
 	manager   *Manager
 	owner     *group
-	scope     *ctxshutdown.Swansong // ends with the process
+	scope     *ctxshutdown.Swansong // this scope ends with the process
 	changed   func(*process)        // called after a change of the status, with no lock held
 
 	adopted    *statefile.Process // the entry of a process that an earlier launcher started; nil for others
-	notStarted bool               // the state file could not be written, so the process was not started; run's
+	notStarted bool               // the state file could not be written, so the process was not started; only run uses this field
 
 	inbox    chan lifecycle.Event
-	quit     chan struct{} // closed when the inbox is not read any more
+	quit     chan struct{} // closed when events are no longer read from the inbox
 	ended    chan struct{} // closed when run returns
 	hooksCut chan struct{} // closed when the process is being killed, so that its hooks are, too
 	cutHooks func()        // closes hooksCut
 
 	conn  *transport.Connection
-	child pb.ProcessLifecycleInterfaceClient // nil without the protocol
+	child pb.ProcessLifecycleInterfaceClient // nil for a process without the protocol
 	proc  *proc.Process
-	calls sync.WaitGroup // goroutines of calls, of the router and of hooks
-	logs  sync.WaitGroup // goroutines that copy the output
+	calls sync.WaitGroup // counts goroutines that call the process or the router, or run hooks
+	logs  sync.WaitGroup // counts goroutines that copy the output
 
 	mu        sync.Mutex
 	status    Status
-	routed    bool // it should be in routing; status.Routed says whether it is
+	routed    bool // whether the process should be in routing; status.Routed says whether it is
 	adoptable proc.Adoptable
-	grace     time.Duration // of the stop, if it is not the configured one
+	grace     time.Duration // grace period of the stop, if it is not the configured one
 	stopTimes stopTimes
 
 	routing        sync.Mutex    // held during a call of the router
@@ -68,7 +68,7 @@ type process struct {
 // stopTimes are the times of a stop that the next launcher has to know.
 type stopTimes struct {
 	asked        time.Time // when the process was asked to stop; zero: not yet
-	grantedUntil time.Time // zero: the process has not asked for more time
+	grantedUntil time.Time // the deadline of the drain that the process has asked for; zero if it has not asked for more time
 }
 
 func newProcess(m *Manager, g *group, id string, revision int, cfg spec.Group) *process {

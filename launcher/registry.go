@@ -21,8 +21,8 @@ type registry struct {
 	mu        sync.Mutex
 	listeners map[string]listeners.Set
 	groups    map[string]*group
-	order     []string            // of the groups, as in the configuration
-	processes map[string]*process // by id; also those that have ended lately
+	order     []string            // names of the groups, in the order of the configuration
+	processes map[string]*process // by id; contains also processes that have ended lately
 }
 
 func newRegistry() *registry {

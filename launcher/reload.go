@@ -139,7 +139,7 @@ func (r *reloader) source() any {
 // differences in the configuration.
 func (r *reloader) sideEffects(next Config) (lines []string) {
 	m := r.manager
-	claimed := map[string]listeners.Set{} // as they would be
+	claimed := map[string]listeners.Set{} // the listeners that applying would open, by group
 	for _, group := range next.Groups {
 		cfg := group.resolve()
 		g, err := m.group(cfg.Name)

@@ -19,13 +19,13 @@ type reloadPlan struct {
 	next     Config
 
 	order                      []string
-	existing                   []change // groups that stay
-	unchanged, changed, rolled []change // the same groups, as sorted by classify
+	existing                   []change // changes of groups that stay
+	unchanged, changed, rolled []change // the changes in existing, as sorted by classify
 	removed                    []*group
 
 	addedConfigs []spec.Group
 	added        []*group
-	claimed      map[string]listeners.Set // by the names of added
+	claimed      map[string]listeners.Set // listeners that were opened for the added groups, by name of the group
 }
 
 // A change is the next configuration of an existing group.
@@ -37,7 +37,7 @@ type change struct {
 // plan checks next and returns what has to be done. It refuses a configuration that cannot be
 // applied now.
 func (r *reloader) plan(next Config) (_ *reloadPlan, err error) {
-	next.Guardian = r.manager.cfg.Guardian // the running one stays
+	next.Guardian = r.manager.cfg.Guardian // a reload does not replace the guardian
 	p := &reloadPlan{reloader: r, next: next, claimed: map[string]listeners.Set{}}
 	if err := p.checkLauncher(); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (r *reloader) plan(next Config) (_ *reloadPlan, err error) {
 		}
 	}
 	unlock := p.lock()
-	err = p.classify() // a first time, before anything is claimed
+	err = p.classify() // classify now, before anything is claimed, and once more later
 	unlock()
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (r *reloader) plan(next Config) (_ *reloadPlan, err error) {
 			p.removed = append(p.removed, g)
 		}
 	}
-	if err := p.claim(); err != nil { // last, because other processes can see it
+	if err := p.claim(); err != nil { // claim last, because other processes can see what is claimed
 		p.abandon()
 		return nil, err
 	}

@@ -512,7 +512,7 @@ func TestReload_IsRefusedDuringAnotherReload(t *testing.T) {
 		}
 		reloaded <- err
 	}()
-	for err := error(nil); !errors.Is(err, launcher.ErrReloading); runtime.Gosched() { // until the first reload has begun
+	for err := error(nil); !errors.Is(err, launcher.ErrReloading); runtime.Gosched() { // retry until the first reload has begun
 		if err = reload(web); err != nil && !errors.Is(err, launcher.ErrReloading) {
 			t.Fatal(err)
 		}
@@ -781,7 +781,7 @@ func TestRestart_UsesConfigurationLoadedLast(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := revisionOf(h, "a")
-		for revisionOf(h, "a") == before { // until the concurrent restart or the next one has begun
+		for revisionOf(h, "a") == before { // wait until the concurrent restart or the next one has begun
 			runtime.Gosched()
 		}
 		restarts++

@@ -25,14 +25,14 @@ func (c *controller) onExit(i *instance, st Status) {
 	case restart.FinishReplacement:
 		c.finish(i, c.revisions.Current, false)
 		c.roll.Finish(c.now())
-	case restart.FinishReplaced: // the replacements are as many as are desired all the same
+	case restart.FinishReplaced: // the roll starts as many replacements as are desired all the same
 		if !e.Failed || e.WasReady { // a process that has never worked has not finished
 			c.finish(i, c.roll.Other(), e.Failed)
 		}
 	case restart.Finish:
 		c.finish(i, c.revisions.Current, e.Failed)
-		if c.roll != nil { // paused
-			if i.revision == c.roll.To && !c.roll.OnlyForward() { // nor is it replaced when the roll is resumed
+		if c.roll != nil { // the roll is paused
+			if i.revision == c.roll.To && !c.roll.OnlyForward() { // the process is not replaced when the roll is resumed, either
 				c.finish(i, c.roll.Other(), e.Failed)
 			}
 			if !e.Failed && c.roll.IsTarget(i.revision) {
@@ -98,7 +98,7 @@ func (c *controller) givenUpError() *GivenUpError {
 // A GivenUpError says that the processes of a group have failed too often to be started again.
 type GivenUpError struct {
 	Group    string
-	Failures int    // in a row
+	Failures int    // number of failures in a row
 	Last     string // the id of the process that failed last, and its failure
 }
 

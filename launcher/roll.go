@@ -18,7 +18,7 @@ import (
 // A RollError says that a roll has not replaced all processes of a group.
 type RollError struct {
 	Group      string
-	Process    string // the replacement that failed; empty if the cause is another one
+	Process    string // id of the replacement that failed; empty if the roll failed for another reason
 	RolledBack bool   // the processes have the earlier configuration again
 	Degraded   bool   // the roll is over and has replaced some processes, but not all
 	Cause      error
@@ -57,7 +57,7 @@ var (
 // next pause.
 type rollResult struct {
 	done chan struct{}
-	err  error // of done
+	err  error // valid when done is closed
 }
 
 func newRollResult() *rollResult { return &rollResult{done: make(chan struct{})} }
@@ -288,7 +288,7 @@ func (c *controller) endRoll(err *RollError) {
 	}
 	c.roll, c.rollResult = nil, nil
 	if r.Paused() {
-		return // its result has been given
+		return // callers got the result when the roll was paused
 	}
 	e := Event{Kind: RollDone, Roll: r.Phase().String()}
 	switch {
@@ -308,11 +308,11 @@ func (c *controller) endRoll(err *RollError) {
 
 // A RollStatus is how far a roll has come.
 type RollStatus struct {
-	From, To int    // revisions
+	From, To int    // numbers of revisions
 	Phase    string // "canary", "rolling" or "rolling back"
-	Paused   bool   // it waits for [Manager.Resume], [Manager.Rollback] or a new roll
-	Why      string // the last failure; empty: none
-	GivenUp  int    // processes that will not be replaced
+	Paused   bool   // the roll waits for [Manager.Resume], [Manager.Rollback] or a new roll
+	Why      string // the last failure; empty if there was none
+	GivenUp  int    // number of processes that will not be replaced
 	Canaries int    // with Until, the number of canaries that are available
 	// When the canaries have been available for long enough, or the next try after a failure; zero:
 	// neither.

@@ -16,8 +16,8 @@ import (
 // Remove may or may not follow a failed Add. A failed Remove is not repeated, and does not keep the
 // process from being stopped.
 type Router interface {
-	Add(ctx context.Context, i Instance) error    // the process is ready
-	Remove(ctx context.Context, i Instance) error // the process is about to be stopped, or has ended
+	Add(ctx context.Context, i Instance) error    // called when the process is ready
+	Remove(ctx context.Context, i Instance) error // called when the process is about to be stopped, or has ended
 }
 
 // An Instance is a process as a [Router] knows it.

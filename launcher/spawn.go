@@ -23,7 +23,7 @@ import (
 func (p *process) cleanUp() {
 	statefile.RemoveFilesOf(p.manager.dir, p.id)
 	if p.cfg.OnLauncherDeath == Keep {
-		p.adoptable.Empty(time.Now()) // empty, except for survivors, which an alarm has named
+		p.adoptable.Empty(time.Now()) // the containment is empty now, except for survivors, which an alarm has named
 	}
 }
 
@@ -199,7 +199,7 @@ func (p *process) hooksOver() bool {
 		return true
 	case <-p.scope.Work().Done():
 		return true
-	case <-p.proc.Done(): // its pid may belong to another process by now
+	case <-p.proc.Done(): // the pid of an ended process may belong to another process by now
 		return true
 	default:
 		return false

@@ -10,25 +10,25 @@ import (
 // published, because a watcher can miss events, and begins too late for those of the first
 // processes.
 type Stats struct {
-	Groups       map[string]GroupStats // by name; only groups that have had an event
-	EventsMissed uint64                // by all watchers so far
-	StateFailing bool                  // the state file cannot be written; it is retried
+	Groups       map[string]GroupStats // by name; contains only groups that have had an event
+	EventsMissed uint64                // number of events that watchers were too slow to receive, for all watchers so far
+	StateFailing bool                  // set while the state file cannot be written; the launcher tries again
 }
 
 // A GroupStats counts the events of a group. Package metrics exports it to Prometheus.
 type GroupStats struct {
-	Starts            uint64                // processes that were started, or failed to start
-	Restarts          uint64                // those of Starts that replace a process that failed
-	ReadinessFailures uint64                // processes that were given up, or ended, before they became ready
-	LivenessFailures  uint64                // processes that were given up after they had been ready
-	Ends              map[Outcome]uint64    // processes that have been reaped
-	Startup           Histogram             // from the start of a process until it became ready
-	Shutdowns         map[Outcome]Histogram // of processes that were stopped: from the order until the reap
-	Extensions        uint64                // requests for more time
-	Unconfirmed       uint64                // processes that had not been seen to end two seconds after SIGKILL
-	Survivors         uint64                // descendants of processes that could not be killed
+	Starts            uint64                // number of processes that were started, or failed to start
+	Restarts          uint64                // number of starts that replace a process that failed
+	ReadinessFailures uint64                // number of processes that were given up, or ended, before they became ready
+	LivenessFailures  uint64                // number of processes that were given up after they had been ready
+	Ends              map[Outcome]uint64    // number of processes that have been reaped, by outcome
+	Startup           Histogram             // times from the start of a process until it became ready
+	Shutdowns         map[Outcome]Histogram // times of processes that were stopped, from the order until the reap, by outcome
+	Extensions        uint64                // number of requests of processes for more time
+	Unconfirmed       uint64                // number of processes that had not been seen to end two seconds after SIGKILL
+	Survivors         uint64                // number of descendants of processes that could not be killed
 	RollsBegun        uint64
-	Rolls             map[string]uint64 // by result: done, rolled back, degraded, interrupted, or paused, which does not end the roll
+	Rolls             map[string]uint64 // number of rolls by result: done, rolled back, degraded, interrupted, or paused, which does not end the roll
 	RouterErrors      uint64
 	Log               LogStats
 }
@@ -36,8 +36,8 @@ type GroupStats struct {
 // A LogStats counts the output of the processes of a group. Bytes include the times and names that
 // the log adds.
 type LogStats struct {
-	Lines, Bytes               uint64 // written
-	DroppedLines, DroppedBytes uint64 // because the disk was full, or the disk or the reader of the launcher's output too slow
+	Lines, Bytes               uint64 // numbers of lines and bytes that have been written
+	DroppedLines, DroppedBytes uint64 // numbers dropped because the disk was full, or the disk or the reader of the launcher's output too slow
 }
 
 // A Histogram counts durations.
@@ -91,7 +91,7 @@ func (s GroupStats) with(e Event) GroupStats {
 		}
 		result := e.Roll
 		if !slices.Contains(rollResults, result) {
-			result = rollResults[0] // a phase: the roll was under way
+			result = rollResults[0] // the value of result is a phase, so the roll was interrupted
 		}
 		s.Rolls[result]++
 	case RouterError:

@@ -20,18 +20,18 @@ type State = lifecycle.State
 
 // States of a process.
 const (
-	Spawning          = lifecycle.Spawning          // started, and has not answered yet
-	Starting          = lifecycle.Starting          // answers, and initializes
-	Warming           = lifecycle.Warming           // connects to what it depends on
-	Ready             = lifecycle.Ready             // accepts work
-	Unhealthy         = lifecycle.Unhealthy         // failed to become or to stay ready; about to be stopped
-	ShutdownRequested = lifecycle.ShutdownRequested // being stopped; leaves routing, or has not reported that it drains
-	Draining          = lifecycle.Draining          // completes the work that it has accepted
-	Blocked           = lifecycle.Blocked           // drains, and waits for something outside of the process
-	Complete          = lifecycle.Complete          // reaped; ended as it should
-	Forced            = lifecycle.Forced            // reaped; ended by SIGTERM or SIGKILL at a deadline
-	Crashed           = lifecycle.Crashed           // reaped; ended by itself with a failure
-	Gone              = lifecycle.Gone              // ended; its exit status cannot be known
+	Spawning          = lifecycle.Spawning          // the process was started, and has not answered yet
+	Starting          = lifecycle.Starting          // the process answers calls, and initializes itself
+	Warming           = lifecycle.Warming           // the process connects to services that it depends on
+	Ready             = lifecycle.Ready             // the process accepts work
+	Unhealthy         = lifecycle.Unhealthy         // the process failed to become or to stay ready, and is about to be stopped
+	ShutdownRequested = lifecycle.ShutdownRequested // the process is being stopped; it leaves routing, or has not reported that it drains
+	Draining          = lifecycle.Draining          // the process completes the work that it has accepted
+	Blocked           = lifecycle.Blocked           // the process drains, and waits for something outside of itself
+	Complete          = lifecycle.Complete          // the process was reaped, after it ended as it should
+	Forced            = lifecycle.Forced            // the process was reaped, after SIGTERM or SIGKILL at a deadline
+	Crashed           = lifecycle.Crashed           // the process was reaped, after it ended by itself with a failure
+	Gone              = lifecycle.Gone              // the process has ended, and its exit status cannot be known
 )
 
 // Outcome is how a process ended. Its method String returns the name in the protocol, such as
@@ -41,12 +41,12 @@ type Outcome = lifecycle.Outcome
 // Outcomes of a process.
 const (
 	NotEnded    = lifecycle.NotEnded
-	Clean       = lifecycle.Clean       // by itself, as it should
-	DrainFailed = lifecycle.DrainFailed // by itself, after reporting that its drain failed
-	Killed      = lifecycle.Killed      // by SIGTERM or SIGKILL at a deadline
-	Crash       = lifecycle.Crash       // by itself, with a failure
-	Unknown     = lifecycle.Unknown     // its exit status cannot be known
-	Unconfirmed = lifecycle.Unconfirmed // killed, and not known to have ended; replaced by another outcome when it ends
+	Clean       = lifecycle.Clean       // the process ended by itself, as it should
+	DrainFailed = lifecycle.DrainFailed // the process ended by itself, after it reported that its drain failed
+	Killed      = lifecycle.Killed      // the process was ended by SIGTERM or SIGKILL at a deadline
+	Crash       = lifecycle.Crash       // the process ended by itself, with a failure
+	Unknown     = lifecycle.Unknown     // the exit status of the process cannot be known
+	Unconfirmed = lifecycle.Unconfirmed // the process was killed, and is not known to have ended; replaced by another outcome when it ends
 )
 
 // A Status is what the launcher knows of a process.
@@ -58,18 +58,18 @@ type Status struct {
 	Message   string
 	PID       int
 	Started   time.Time
-	ReadyAt   time.Time // zero: never
-	Routed    bool      // it has been added to the Router, if there is one
-	Asked     time.Time // when it was ordered to stop; zero: not yet
+	ReadyAt   time.Time // zero if the process has never been ready
+	Routed    bool      // the process has been added to the Router, if there is one
+	Asked     time.Time // when the process was ordered to stop; zero if it was not
 	Ended     time.Time
-	Reason    string // why it was ordered to stop
+	Reason    string // why the process was ordered to stop
 	Metrics   *pb.ShutdownMetrics
-	Extension int // number of requests for more time
+	Extension int // number of requests of the process for more time
 	Outcome   Outcome
-	Exit      string        // such as "exit status 1"
-	Survivors []string      // its descendants that could not be killed, as far as they can be found
-	Contained string        // how its descendants are found: "cgroup", "walk" (through /proc), "group" or "leader"
-	Bound     time.Duration // the longest time that stopping it can take
+	Exit      string        // exit status, such as "exit status 1"
+	Survivors []string      // descendants of the process that could not be killed, as far as they can be found
+	Contained string        // how the launcher finds the descendants: "cgroup", "walk" (through /proc), "group" or "leader"
+	Bound     time.Duration // the longest time that stopping the process can take
 }
 
 // isAvailable reports whether the process counts as available: ready and routed for minReady.
@@ -160,7 +160,7 @@ func (p *process) transition(st Status, before State) Event {
 	took := st.Took()
 	switch {
 	case st.State == Ready && p.adopted != nil:
-		took = 0 // it became ready under another launcher
+		took = 0 // the process became ready under an earlier launcher, so the time is not known
 	case st.State == Ready:
 		took = st.ReadyAt.Sub(st.Started)
 	}
@@ -172,19 +172,19 @@ type Health struct {
 	Group      string
 	Desired    int
 	MinHealthy int
-	Ready      int // processes that are available, which means ready for MinReady
-	Updated    int // those of Ready that have the revision that the group wants or that a roll leads to
-	Total      int // processes that exist, including those that are shutting down
+	Ready      int // number of processes that are available, which means ready for MinReady
+	Updated    int // number of processes in Ready that have the revision that the group wants or that a roll leads to
+	Total      int // number of processes that exist, including those that are shutting down
 	Healthy    bool
-	GivenUp    bool // too many processes have failed; the group has to be restarted
+	GivenUp    bool // set if too many processes have failed; an operator has to restart the group
 	Revision   int
-	Message    string // what is wrong or under way
+	Message    string // says what is wrong or under way
 	// Processes that a roll with [Continue] could not replace and that are fewer than Desired.
 	Missing    int
-	Roll       *RollStatus // nil: none is under way or paused
+	Roll       *RollStatus // nil if no roll is under way or paused
 	Stopping   bool
-	StopsAfter []string // if Stopping, groups that depend on this one and are not empty yet
-	Processes  []Status // those that exist, oldest first, then those that have ended, latest last
+	StopsAfter []string // while the group stops: groups that depend on it and are not empty yet
+	Processes  []Status // processes that exist, oldest first, then processes that have ended, latest last
 }
 
 func (g *group) health() Health {
@@ -194,7 +194,7 @@ func (g *group) health() Health {
 	if !h.Stopping {
 		return h
 	}
-	for _, other := range g.manager.allGroups() { // with no more than one group locked
+	for _, other := range g.manager.allGroups() { // called while no group is locked, because each group is locked here
 		if slices.Contains(other.config().DependsOn, g.name) && !other.isEmpty() {
 			h.StopsAfter = append(h.StopsAfter, other.name)
 		}

@@ -17,8 +17,8 @@ import (
 
 // A ConfigError says what is wrong with a configuration.
 type ConfigError struct {
-	Group string // empty: the error is not about one group
-	Field string // in [Config] or [GroupConfig], as in Shutdown.Grace
+	Group string // name of the group; empty if the error is not about one group
+	Field string // name of a field in [Config] or [GroupConfig], such as Shutdown.Grace
 	Rule  string // what is wrong with the field, and what to do
 }
 

@@ -36,7 +36,7 @@ type run struct {
 	scope *ctxshutdown.Swansong
 
 	mu      sync.Mutex // held while the scope is stopped, so that other goroutines reach their next moment after the stop
-	moments int        // the number of moments before the stop
+	moments int        // number of moments that the goroutines have reached before the stop
 	stop    string     // describes where the scope was stopped; empty if it was not stopped at a moment
 
 	main, scenarioGoroutine goroutine // the goroutines that run the bubble and the scenario

@@ -13,10 +13,10 @@ import (
 // A name is a variable, or a field of a variable such as h.app.scope. Two names may have the same
 // value. They count as two values, unless the code assigns one to the other.
 type name struct {
-	root       types.Object // the variable
-	path       string       // the fields, such as ".app.scope"
-	scope      bool         // the type is *ctxshutdown.Swansong
-	viaContext bool         // not the variable or field itself, but the scope of the context in it
+	root       types.Object // the variable with which the name begins
+	path       string       // the fields after the variable, such as ".app.scope"
+	scope      bool         // set if the type is *ctxshutdown.Swansong
+	viaContext bool         // the name stands for the scope of the context in the variable or field
 }
 
 func (n name) String() string { return n.root.Name() + n.path }
@@ -31,8 +31,8 @@ func (n name) String() string { return n.root.Name() + n.path }
 // the lineage of ctx has the names ctx, child and s, the three calls, and is hard.
 type lineage struct {
 	names []name
-	calls []*ast.CallExpr // that created the context and its ancestors; the last may be any call
-	hard  bool            // the next ancestor is the hard context of a scope, which the stop does not end
+	calls []*ast.CallExpr // calls that created the context and its ancestors; the last may be any call
+	hard  bool            // the next ancestor is the hard context of a scope, and does not end when that scope is stopped
 }
 
 // lineages finds the lineages of contexts in one package.
@@ -44,9 +44,9 @@ type lineages struct {
 
 // A def is one assignment to a variable.
 type def struct {
-	at    *ast.Ident // the variable
+	at    *ast.Ident // the variable that is assigned to
 	value ast.Expr
-	index int // of the result, if value is a call with several results
+	index int // index of the result, if value is a call with several results
 }
 
 func newLineages(pass *analysis.Pass, root inspector.Cursor) *lineages {
@@ -137,7 +137,7 @@ func (r *lineages) lineage(e ast.Expr) lineage {
 
 // lineageOfVar returns what the lineages of all values that are assigned to v have in common.
 func (r *lineages) lineageOfVar(v *types.Var) (l lineage) {
-	if r.visiting[v] { // a value derives from v itself
+	if r.visiting[v] { // v derives from itself, so it has no lineage
 		return lineage{}
 	}
 	r.visiting[v] = true
@@ -234,7 +234,7 @@ func (r *lineages) name(e ast.Expr) (name, bool) {
 		}
 	case *ast.SelectorExpr:
 		if v, ok := r.info.Uses[e.Sel].(*types.Var); ok {
-			if !v.IsField() { // a variable of another package
+			if !v.IsField() { // v is a variable of another package
 				return name{root: v, scope: isScope(v.Type())}, true
 			}
 			n, ok := r.name(e.X)
@@ -277,7 +277,7 @@ func argument(info *types.Info, cur inspector.Cursor) (call *ast.CallExpr, param
 	}
 	call = parent.Node().(*ast.CallExpr)
 	sig, ok := info.TypeOf(call.Fun).Underlying().(*types.Signature)
-	if !ok { // a conversion
+	if !ok { // the expression is a conversion, not a call
 		return nil, nil, false
 	}
 	params := sig.Params()

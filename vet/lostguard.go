@@ -77,7 +77,7 @@ func checkGuard(pass *analysis.Pass, call inspector.Cursor, fn *types.Func) {
 	}
 	res.findMentions(guardEffect)
 	if res.untraceable || !res.declared && res.isReleased() {
-		return // the Release may have the same condition as the assignment
+		return // the Release may have the same condition as the assignment, so nothing is reported
 	}
 	lost := res.follow(nil)
 	if len(lost) == 0 {
@@ -190,7 +190,7 @@ func guardResource(pass *analysis.Pass, call inspector.Cursor, b binding) (res *
 	}
 	if len(b.lhs) == 2 {
 		switch ok := b.lhs[1]; {
-		case ok == nil: // assigned to something other than a variable
+		case ok == nil: // the bool is assigned to something other than a variable
 			res.untraceable = true
 		case ok.Name != "_":
 			res.ok = variable(pass.TypesInfo, fn.Node(), ok)

@@ -113,7 +113,7 @@ func checkScope(pass *analysis.Pass, from *lineages, call inspector.Cursor, fn *
 	how, related := describe(pass, res, lost[0])
 	end := s.Name() + ".Shutdown()"
 	if !isScope(s.Type()) || len(res.vars) == 2 {
-		end = res.vars[len(res.vars)-1].Name() + "()" // cancel
+		end = res.vars[len(res.vars)-1].Name() + "()" // the call of the cancel function
 	}
 	d := report("the scope %s is not shut down when %s; write defer %s, or hand it over on every path", s.Name(), how, end)
 	d.Related = related
@@ -191,7 +191,7 @@ func impliesStopped(res *resource, cond ast.Expr, outcome bool) bool {
 // scopeEffect returns the effect of a mention on a scope.
 func scopeEffect(res *resource, v *types.Var, cur inspector.Cursor) effect {
 	if !isScope(v.Type()) {
-		return handOver // any use of cancel
+		return handOver // v is the cancel function, and any use of it may stop the scope
 	}
 	parent, kind, i := parentOf(cur)
 	switch n := parent.Node().(type) {
@@ -200,7 +200,7 @@ func scopeEffect(res *resource, v *types.Var, cur inspector.Cursor) effect {
 		case "Shutdown", "ShutdownCause", "Force":
 			return release
 		case "Completion":
-			return handOver // other code stops the scope
+			return handOver // Completion hands the scope to other code, which may stop it
 		case "Done":
 			// After a receive from Done, the scope has been stopped. Any other use of Done only
 			// waits for the stop.

@@ -31,7 +31,7 @@ func TestReadme_ReportsMatch(t *testing.T) {
 			}
 		}
 	}
-	for line, text := range documented { // a comment has the beginning of a message
+	for line, text := range documented { // a comment in the README has the beginning of a message
 		if strings.HasPrefix(reported[line], text) {
 			reported[line] = text
 		}

@@ -26,17 +26,17 @@ import (
 // false, until ok is assigned again.
 type resource struct {
 	info     *types.Info
-	fn       inspector.Cursor // the FuncDecl or FuncLit
+	fn       inspector.Cursor // the FuncDecl or FuncLit that acquires the resource
 	graph    *cfg.CFG
-	def      ast.Node      // the node of graph after which the resource is held; nil: from the beginning
-	vars     []*types.Var  // each can release the resource; none: it is discarded
-	ok       *types.Var    // false if there is no resource; nil: there is one
-	declared bool          // vars are declared by def
-	absentIf conditionFunc // nil: no additional condition
+	def      ast.Node      // the node of graph after which the resource is held; nil: it is held from the beginning
+	vars     []*types.Var  // variables by each of which the resource can be released; none: the resource is discarded
+	ok       *types.Var    // the variable is false if there is no resource; nil: there is always a resource
+	declared bool          // set if def declares vars
+	absentIf conditionFunc // tells under which condition there is no resource; nil: under none
 
-	mentions    []mention         // of vars, in source order
-	oks         []mention         // assignments to ok
-	untraceable bool              // the value of ok is used elsewhere
+	mentions    []mention         // mentions of the variables in vars, in source order
+	oks         []mention         // assignments to the variable in the field ok
+	untraceable bool              // the value of ok is also used in a way that cannot be followed
 	comms       map[ast.Node]bool // the sends and receives of select statements
 }
 
@@ -79,7 +79,7 @@ func graphOf(pass *analysis.Pass, cur inspector.Cursor) (fn inspector.Cursor, gr
 
 // A binding has the variables to which the results of a call are assigned.
 type binding struct {
-	stmt ast.Node     // the statement, a node of the graph
+	stmt ast.Node     // the statement, which is a node of the control-flow graph
 	lhs  []*ast.Ident // nil for a result that is not assigned to a variable; empty if all are discarded
 }
 
@@ -145,7 +145,7 @@ func (res *resource) findMentions(effectAt effectFunc) {
 		case slices.Contains(res.vars, v):
 			e := effectAt(v, cur)
 			if e == overwrite && enclosing(cur) != body {
-				e = handOver // a function literal may run at any time
+				e = handOver // the assignment is in a function literal, which may run at any time
 			}
 			res.mentions = append(res.mentions, mention{cur, e})
 		case v == res.ok:
@@ -263,7 +263,7 @@ func within(mentions []mention, n ast.Node) []mention {
 func (res *resource) follow(visit func(ast.Node)) (lost []ast.Node) {
 	type state struct {
 		block *cfg.Block
-		known bool // ok has not been assigned again
+		known bool // set unless ok has been assigned again
 	}
 	seen := map[state]bool{}
 	var walk func(s state, nodes []ast.Node)

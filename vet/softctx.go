@@ -100,7 +100,7 @@ func (c *softCheck) checkDefer(cur inspector.Cursor, n *ast.DeferStmt) {
 	res := &resource{info: c.pass.TypesInfo, fn: fn, graph: graph, def: n}
 	if id, ok := ast.Unparen(g).(*ast.Ident); ok {
 		if variable(c.pass.TypesInfo, fn.Node(), id) != nil {
-			return // checkAcquire has checked it
+			return // checkAcquire has already checked a local variable
 		}
 		v, ok := c.pass.TypesInfo.Uses[id].(*types.Var)
 		if !ok {
@@ -170,7 +170,7 @@ func (c *softCheck) check(res *resource, guarded lineage) {
 	}
 	res.findMentions(func(v *types.Var, cur inspector.Cursor) effect {
 		if isDeferred(cur) {
-			return noEffect // the guard is held until the function returns
+			return noEffect // a deferred Release does not end the guard before the function returns
 		}
 		return guardEffect(v, cur)
 	})
@@ -213,7 +213,7 @@ func (c *softCheck) call(call *ast.CallExpr, guarded lineage) {
 	}
 	c.reported[call] = true
 	for i > 0 && given.names[i].viaContext {
-		i-- // to the variable that has the result of FromContext
+		i-- // go back to the variable that has the result of FromContext
 	}
 	scope := given.names[i]
 	d := analysis.Diagnostic{
@@ -222,7 +222,7 @@ func (c *softCheck) call(call *ast.CallExpr, guarded lineage) {
 		Message: fmt.Sprintf("%s is cancelled when %s is stopped, although a guard promises to finish the work; pass %[2]s.Work() or a context derived from it",
 			fn.Name(), scope),
 	}
-	if i == 0 && isScope(c.pass.TypesInfo.TypeOf(arg)) { // otherwise the scope may be a child without guards, whose Work ends with its stop
+	if i == 0 && isScope(c.pass.TypesInfo.TypeOf(arg)) { // if the argument is not the scope itself, the scope may be a child without guards, whose Work ends with its stop
 		d.SuggestedFixes = workFix(arg)
 	}
 	c.pass.Report(d)

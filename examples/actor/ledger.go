@@ -16,8 +16,8 @@ import (
 type ledger struct {
 	loop   *eventloop.Loop
 	pool   *eventloop.Pool
-	limit  time.Duration // of an audit
-	rounds int           // of SHA-256 in an audit
+	limit  time.Duration // an audit may take this long
+	rounds int           // number of SHA-256 rounds in an audit
 
 	cents map[string]int64 // balance of each account
 }
@@ -56,7 +56,7 @@ func (l *ledger) audit(name string, answer func(string)) {
 	cents, rounds := l.cents[name], l.rounds
 	err := eventloop.OffloadTimeout(l.loop, l.pool, l.limit, func(ctx context.Context) (string, error) {
 		return fingerprint(ctx, name, cents, rounds)
-	}, func(sum string, err error) { // called on the loop
+	}, func(sum string, err error) { // the loop calls this function when the audit has ended
 		switch {
 		case errors.Is(err, eventloop.ErrOffloadTimeout):
 			answer(fmt.Sprintf("audit of %s: timed out", name))

@@ -58,7 +58,7 @@ func run(ctx context.Context, in io.Reader, out io.Writer, limit time.Duration, 
 	context.AfterFunc(reading, trigger.Trigger)
 	reader, _ := loop.Handle() // cannot fail: the loop was started and not stopped
 	input := ctxshutdown.NewReader(reading, in, ctxshutdown.Detached())
-	var pending sync.WaitGroup // the goroutine that reads, and each command until it is answered
+	var pending sync.WaitGroup // counts the goroutine that reads, and each command until it is answered
 	pending.Go(func() {
 		defer trigger.Trigger()
 		defer reader.Release()

@@ -23,7 +23,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-var bin string // the folder of the compiled programs
+var bin string // the folder that contains the compiled programs
 
 func TestMain(m *testing.M) {
 	var err error
@@ -232,7 +232,7 @@ func TestStreams_LastEventIsSent(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	in := bufio.NewReader(resp.Body)
-	if _, err := in.ReadString('\n'); err != nil { // the stream has begun
+	if _, err := in.ReadString('\n'); err != nil { // once a line has arrived, the stream has begun
 		t.Fatal(err)
 	}
 	p.stop(0)

@@ -22,7 +22,7 @@ import (
 	"github.com/swansong-go/swansong/eventloop"
 )
 
-func init() { runtime.LockOSThread() } // init functions run on the main thread
+func init() { runtime.LockOSThread() } // the Go runtime runs init functions on the main thread, and this one keeps main there
 
 func main() {
 	duration := flag.Duration("for", time.Second, "how long to show the window")
@@ -51,7 +51,7 @@ func run(ctx context.Context, duration time.Duration, out io.Writer) error {
 		loop.Post(func() { w.title("hello") })
 		select {
 		case <-time.After(duration):
-		case <-ctx.Done(): // ^C, or the loop was stopped
+		case <-ctx.Done(): // the user pressed ^C, or the loop was stopped
 		}
 		return nil // the loop drains before Run returns
 	})

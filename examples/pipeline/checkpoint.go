@@ -18,8 +18,8 @@ import (
 type checkpoint struct {
 	position
 	Rejected int64  `json:"rejected"`
-	Length   int64  `json:"length"` // of the output, in bytes
-	Head     string `json:"head"`   // hash of the beginning of the input, to recognize it
+	Length   int64  `json:"length"` // length of the output in bytes
+	Head     string `json:"head"`   // hash of the beginning of the input, to recognize the input
 }
 
 // hashHead returns the hash of the first 4096 bytes of the input. It hashes fewer bytes if fewer
@@ -58,8 +58,8 @@ func loadCheckpoint(name string) (c checkpoint, found bool, err error) {
 type output struct {
 	file       *os.File
 	in         *input
-	checkpoint string     // name of the checkpoint file, which does not exist if the input is a stream
-	current    checkpoint // what has been written, saved or not
+	checkpoint string     // name of the checkpoint file; if the input is a stream, there is no such file
+	current    checkpoint // the position up to which lines have been written, whether it has been saved or not
 	truncated  int64      // number of bytes after the checkpoint that resume has removed
 }
 
@@ -95,7 +95,7 @@ func (o *output) resume() error {
 	case !found && info.Size() > 0:
 		return fmt.Errorf("%s is not empty and has no checkpoint %s; remove it or choose another -out", o.file.Name(), o.checkpoint)
 	case !found:
-		return o.save() // before the first line is written, so that the next run accepts the output
+		return o.save() // save before the first line is written, so that the next run accepts the output
 	case info.Size() < c.Length:
 		return fmt.Errorf("%s has %d bytes, but its checkpoint %s records %d; %s", o.file.Name(), info.Size(), o.checkpoint, c.Length, startOver)
 	}

@@ -47,7 +47,7 @@ const (
 	exitDone        = 0
 	exitFailed      = 1
 	exitUsage       = 2
-	exitInterrupted = 130 // as shells report a program that SIGINT has killed
+	exitInterrupted = 130 // shells use this exit code for a program that SIGINT has killed
 )
 
 // forceTimeout limits how long the stages may take to end after the drain was cut short.
@@ -151,8 +151,8 @@ func run(first, second context.Context, args []string, stderr io.Writer) (code i
 type options struct {
 	in, out      string
 	workers      int
-	rounds       int           // of SHA-256, for each line
-	saveInterval time.Duration // between checkpoints
+	rounds       int           // number of SHA-256 rounds for each line
+	saveInterval time.Duration // time between two checkpoints
 	drainTimeout time.Duration
 }
 

@@ -312,7 +312,7 @@ func TestStart_StreamIsDrained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Close() // the stream must not end before
+	defer w.Close() // close w only at the end of the test, because closing ends the stream
 	text := orders(300) + "order-301,10"
 	if _, err := io.WriteString(w, text); err != nil { // short enough for the buffer of a pipe on every system
 		t.Fatal(err)
@@ -396,7 +396,7 @@ func TestRun_OutputLongerThanCheckpoint(t *testing.T) {
 // Without flags, the program creates a demo input and processes it once.
 func TestRun_Demo(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} { // read by os.UserCacheDir
+	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} { // os.UserCacheDir reads these variables
 		t.Setenv(name, dir)
 	}
 	for _, want := range []string{"done: 200000 lines, 200 of them rejected", "nothing to do"} {

@@ -26,7 +26,7 @@ type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	stderr *bufio.Reader
-	read   strings.Builder // the part of stderr that was read
+	read   strings.Builder // the part of stderr that the test has read
 }
 
 // start starts the program.
@@ -34,7 +34,7 @@ func start(t *testing.T, stdin *os.File, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(os.Args[0], args...)}
 	p.cmd.Env = append(os.Environ(), programVar+"=1")
-	if stdin != nil { // because a nil *os.File would be a non-nil io.Reader
+	if stdin != nil { // the check is needed because a nil *os.File would be a non-nil io.Reader
 		p.cmd.Stdin = stdin
 	}
 	stderr, err := p.cmd.StderrPipe()
@@ -319,7 +319,7 @@ func TestSignals_IdleStreamStops(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	p := start(t, r, "-in", "-", "-out", filepath.Join(dir, "out"))
-	p.await("lines/s") // by then the program waits for the first byte
+	p.await("lines/s") // when the program prints a rate in lines/s, it waits for the first byte
 	p.signal(os.Interrupt)
 	if code, _, stderr := p.wait(); code != exitInterrupted || !strings.Contains(stderr, "stopped: 0 lines read, 0 written") {
 		t.Errorf("code %d, want 130 and that no line was read:\n%s", code, stderr)

@@ -43,12 +43,12 @@ func openInput(ctx context.Context, name string) (*input, error) {
 // A position is the end of a line in the input.
 type position struct {
 	Offset int64 `json:"offset"` // number of bytes up to the end of the line
-	Lines  int64 `json:"lines"`  // number of lines up to here
+	Lines  int64 `json:"lines"`  // number of lines up to and including this one
 }
 
 // A line is a line of the input, which contains one order.
 type line struct {
-	text    string // without the line end
+	text    string // the line without its line end
 	end     position
 	partial bool // the program was stopped before it had read the complete line from a stream
 }
@@ -103,7 +103,7 @@ func createDemo(name string, logf func(string, ...any)) error {
 		b := bufio.NewWriter(w)
 		for i := range demoLines {
 			if i%1000 == 999 {
-				fmt.Fprintf(b, "order-%d,a lot\n", i+1) // to be rejected
+				fmt.Fprintf(b, "order-%d,a lot\n", i+1) // "a lot" is not a number, so the program rejects this line
 				continue
 			}
 			fmt.Fprintf(b, "order-%d,%d\n", i+1, i*7919%100_000)

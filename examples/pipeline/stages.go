@@ -22,11 +22,11 @@ type pipeline struct {
 	rounds       int
 	saveInterval time.Duration
 
-	jobs  chan job // to the workers
-	order chan job // to the writer, in the order of the input; its capacity limits the jobs in progress
+	jobs  chan job // the reader sends the lines to the workers
+	order chan job // the reader sends jobs to the writer in the order of the input; the capacity limits the jobs in progress
 
 	read, written, rejected atomic.Int64          // numbers of lines, including those of earlier runs
-	atEnd                   atomic.Bool           // the end of the input was reached
+	atEnd                   atomic.Bool           // whether the reader has reached the end of the input
 	failure                 atomic.Pointer[error] // the first error of the input or the output
 }
 
@@ -65,7 +65,7 @@ func (p *pipeline) start(main *ctxshutdown.Swansong) bool {
 	return main.Go(func(work context.Context) {
 		stage := func(name string, goroutines int, f func(work context.Context)) {
 			s, cancel := ctxshutdown.WithCancel(work, ctxshutdown.WithName(name))
-			_ = cancel // not needed: the scope ends with work
+			_ = cancel // cancel need not be called, because this scope ends when work ends
 			for range goroutines {
 				s.Go(f)
 			}
@@ -73,13 +73,13 @@ func (p *pipeline) start(main *ctxshutdown.Swansong) bool {
 		stage("read", 1, func(work context.Context) {
 			err := p.readLines(main, work)
 			p.fail(err)
-			main.ShutdownCause(err) // also at the end of the input, when err is nil
+			main.ShutdownCause(err) // err is nil at the end of the input
 		})
 		stage("work", p.workers, p.work)
 		stage("write", 1, func(work context.Context) {
 			if err := p.write(work); err != nil {
 				p.fail(err)
-				main.Force(err) // without output, processing further lines is useless
+				main.Force(err) // without output, processing further lines would be useless
 			}
 		})
 	})
@@ -98,7 +98,7 @@ func (p *pipeline) readLines(main, work context.Context) error {
 	defer close(p.order)
 	defer close(p.jobs)
 
-	ended := func() { p.atEnd.Store(true) } // the loop below also ends at the stop
+	ended := func() { p.atEnd.Store(true) } // lines calls ended at the end of the input; the loop below ends at the stop, too
 	source := ctxshutdown.Seq2(main, lines(p.in, p.out.current.position, ended))
 	if p.in.stream {
 		// For a stream, the stop ends the Reader instead of the loop. The loop continues with the

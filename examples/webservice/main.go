@@ -48,7 +48,7 @@ var ways = []struct {
 
 const (
 	loadRole       = "load"        // the load generator
-	openServerRole = "open-server" // the server of -open
+	openServerRole = "open-server" // the server that -open starts
 	openOnlyRole   = "open-only"   // for tests: only the part that -open adds
 )
 

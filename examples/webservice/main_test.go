@@ -105,7 +105,7 @@ func TestClient_CountsLosses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c := client{addr: startScripted(t, test.server...), request: orderRequest(1)}
 			c.run()
-			test.want.Refused = maxRefusals // the client ends after these
+			test.want.Refused = maxRefusals // the client ends after maxRefusals refused connections
 			if diff := cmp.Diff(test.want, c.tally); diff != "" {
 				t.Errorf("tally (-want +got):\n%s", diff)
 			}

@@ -18,7 +18,7 @@ type result struct {
 	Way      string
 	OnDisk   int           // acknowledged orders that are in the file of the orders
 	JobsLost int           // acknowledged orders without a confirmation mail
-	Drain    time.Duration // from the signal to the end of the server
+	Drain    time.Duration // time from the signal to the end of the server
 }
 
 // checkFiles counts which acknowledged orders are in the files that the service has left in dir.
@@ -53,7 +53,7 @@ func readIDs(name string) (map[int]bool, error) {
 	for in := bufio.NewReader(f); ; {
 		line, err := in.ReadString('\n')
 		if err != nil {
-			return found, nil // the end of the file, or a line without its line end
+			return found, nil // io.EOF means the end of the file, or a line without its line end
 		}
 		prefix, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 		id, err := strconv.Atoi(prefix)

@@ -29,7 +29,7 @@ func serveGracefully(ln net.Listener, sv *service, opts ...graceful.Option) erro
 	if err != nil {
 		return err
 	}
-	defer admin.Close() // after the drain, so that the debug page shows all of it
+	defer admin.Close() // close the debug page only after the drain, so that it shows all of the drain
 	opts = append(opts, graceful.WithLogger(slog.Default()))
 	return graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		web, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("web"))
@@ -39,7 +39,7 @@ func serveGracefully(ln net.Listener, sv *service, opts ...graceful.Option) erro
 		served := make(chan error, 1)
 		go func() {
 			served <- httpdrain.Serve(web, &http.Server{Handler: sv.handler()}, ln)
-			s.Shutdown() // if the listener has failed, drain all the same
+			s.Shutdown() // the listener may have failed, and then nothing else stops the scope
 		}()
 		// Passing mails and disk, rather than the contexts of Go, ends the loops when their stage
 		// is stopped. Then they empty the queue and the buffer.

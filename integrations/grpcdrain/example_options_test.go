@@ -178,7 +178,7 @@ func ExampleCutError() {
 		go healthpb.NewHealthClient(cc).Check(context.Background(), &healthpb.HealthCheckRequest{})
 		<-entered
 	}
-	s.Force(errors.New("out of time")) // as graceful.Run does
+	s.Force(errors.New("out of time")) // in a program, graceful.Run calls Force when the time is over
 
 	var cut *grpcdrain.CutError
 	if errors.As(<-served, &cut) {

@@ -68,10 +68,10 @@ func ExampleMessages() {
 				s.Shutdown() // the scope is stopped while the client pauses
 			}
 		}
-		return stream.SendAndClose(summary{n}) // a summary of the messages received so far
+		return stream.SendAndClose(summary{n}) // the summary counts the messages received so far
 	}
 	ctx, end := context.WithCancel(s.Work())
-	defer end() // gRPC does this after the handler has returned
+	defer end() // gRPC cancels this context after the handler has returned
 	client := &uploader[summary]{ctx: ctx, pieces: make(chan string, 2)}
 	client.pieces <- "one"
 	client.pieces <- "two"

@@ -124,11 +124,11 @@ func newCalls(function string, s *ctxshutdown.Swansong, opts []InterceptorOption
 type call struct {
 	context.Context
 	client      context.Context
-	cancelledBy context.Context // the scope if endsAtStop is set, otherwise its Work
+	cancelledBy context.Context // the scope if the method is in endAtStop, otherwise the Work context of the scope
 	scope       *ctxshutdown.Swansong
 	endsAtStop  bool
 	cancel      context.CancelCauseFunc
-	detach      func() bool // makes cancelledBy not cancel the call any more
+	detach      func() bool // unregisters the function that cancels the call
 	guard       *ctxshutdown.Guard
 	stop        context.CancelFunc
 }

@@ -51,7 +51,7 @@ func Messages[T any](stream interface {
 		if stop.Err() != nil {
 			return
 		}
-		go func() { // Recv returns at the latest when the handler returns
+		go func() { // the goroutine ends at the latest when the handler returns, because Recv then returns
 			defer close(received) // if no error was sent, Recv has called runtime.Goexit
 			for {
 				var m message

@@ -272,7 +272,7 @@ func TestServe_DoesNotWaitForDispatchedConnection(t *testing.T) {
 	go pb.NewTestServiceClient(cc).UnaryCall(limit(t), &pb.SimpleRequest{})
 	call := mustGet(t, "call", begun)
 	done := s.Shutdown()
-	cc.Close() // so that Stop waits for the handler
+	cc.Close() // the client closes the connection while its call runs, so Stop has to wait for the handler
 	mustGet(t, "the end of the client", call.Done())
 	s.Force(errors.New("out of time"))
 	var cut *grpcdrain.CutError
@@ -408,7 +408,7 @@ func TestHealth_IsNotServingAfterStop(t *testing.T) {
 	}()
 	mustGet(t, "the call", entered)
 	s.Shutdown()
-	for err == nil { // perhaps NOT_SERVING comes before the end of the stream
+	for err == nil { // NOT_SERVING may arrive before the end of the stream
 		m, err = watch.Recv()
 		if err == nil {
 			testkit.Equal(t, "health", m.GetStatus(), healthpb.HealthCheckResponse_NOT_SERVING)

@@ -31,6 +31,6 @@ func ExampleTrace() {
 	for _, span := range exporter.GetSpans() {
 		fmt.Println(span.Name, span.Events[0].Name)
 	}
-	tp.Shutdown(context.Background()) // last, with a context that outlives the drain
+	tp.Shutdown(context.Background()) // shut the provider down last, with a context that outlives the drain
 	// Output: swansong.drain soft
 }

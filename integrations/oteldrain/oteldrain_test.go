@@ -189,7 +189,7 @@ type event struct {
 	Name, Cause string
 	Guards      int64
 	Blockers    []string
-	Granted     float64 // seconds
+	Granted     float64 // granted time in seconds
 }
 
 type span struct {

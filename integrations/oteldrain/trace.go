@@ -58,7 +58,7 @@ func Trace(s *ctxshutdown.Swansong, tp trace.TracerProvider) (end func(), err er
 type drain struct {
 	scope  *ctxshutdown.Swansong
 	tracer trace.Tracer
-	ended  chan struct{} // closed when the caller calls the function end
+	ended  chan struct{} // closed when the caller calls the function end, which Trace returned
 
 	mu       sync.Mutex
 	span     trace.Span

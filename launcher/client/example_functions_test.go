@@ -198,7 +198,7 @@ func ExampleWithLogger() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey || a.Key == "took" {
-				return slog.Attr{} // differs from run to run
+				return slog.Attr{} // the value differs from run to run
 			}
 			return a
 		},

@@ -26,9 +26,9 @@ const (
 	EnvID       = "SWANSONG_PROCESS_ID" // the id of the process
 	EnvAddress  = "SWANSONG_LIFECYCLE"  // where the process serves the protocol: the path of a unix socket, or [TCP] and host:port
 	EnvLauncher = "SWANSONG_LAUNCHER"   // where the launcher accepts notifications: the path of a unix socket
-	EnvCert     = "SWANSONG_TLS_CERT"   // for TCP, the PEM file of the certificate,
-	EnvKey      = "SWANSONG_TLS_KEY"    // of its key,
-	EnvCA       = "SWANSONG_TLS_CA"     // and of the authority that has signed the launcher's certificate
+	EnvCert     = "SWANSONG_TLS_CERT"   // for TCP, the PEM file of the certificate of the process
+	EnvKey      = "SWANSONG_TLS_KEY"    // for TCP, the PEM file of the key of that certificate
+	EnvCA       = "SWANSONG_TLS_CA"     // for TCP, the PEM file of the authority that has signed the launcher's certificate
 
 	// EnvHealth is the port on which a process without a launcher serves grpc.health.v1, and no
 	// other service, for the probes of Kubernetes and Nomad. The process listens on all addresses
@@ -124,12 +124,12 @@ type Lifecycle struct {
 
 	config       config
 	health       *health.Server
-	addr         net.Addr     // nil without an address
-	server       *grpc.Server // nil without an address
+	addr         net.Addr     // nil if no address is set
+	server       *grpc.Server // nil if no address is set
 	served       chan struct{}
 	healthServer *grpc.Server // serves the port of EnvHealth; nil if that variable is not set
 	healthServed chan struct{}
-	launcher     *grpc.ClientConn // nil without a launcher
+	launcher     *grpc.ClientConn // nil if the process has no launcher
 	signals      chan os.Signal
 	closed       func()
 	pushes       sync.WaitGroup
@@ -283,7 +283,7 @@ func signalName(sig os.Signal) string {
 }
 
 func (l *Lifecycle) onRequest(r Request) {
-	l.health.Shutdown() // first, so that load balancers stop sending requests before the process refuses any
+	l.health.Shutdown() // close the health service first, so that load balancers stop sending requests before the process refuses any
 	l.Readiness.Set(Draining, r.Reason)
 	l.config.logger.Info("asked to stop", "reason", r.Reason, "grace", r.Grace, "max", r.Max)
 	notifySystemd("STOPPING=1")

@@ -14,11 +14,11 @@ import (
 type Readiness int
 
 const (
-	Starting  Readiness = iota // initializing
-	Warming                    // connecting to what it depends on
-	Ready                      // accepts work
-	Draining                   // asked to stop: it accepts no work from now on. [ShutdownCoordinator] sets this state
-	Unhealthy                  // cannot work
+	Starting  Readiness = iota // the process initializes itself
+	Warming                    // the process connects to services that it depends on
+	Ready                      // the process accepts work
+	Draining                   // the process was asked to stop, and accepts no more work. [ShutdownCoordinator] sets this state
+	Unhealthy                  // the process cannot work
 )
 
 func (r Readiness) String() string {

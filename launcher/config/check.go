@@ -99,7 +99,7 @@ var reserved = []string{"LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SO
 
 func (k *checker) program(at string, g *Group) {
 	if g.Name == "" && !k.set(at+".command") {
-		k.wrong[at+".command"] = true // its default is the name, which is reported as missing
+		k.wrong[at+".command"] = true // the default of the command is the name of the group, which is reported as missing
 	}
 	k.command(at+".command", g.Command)
 	k.directory(at+".working_dir", g.WorkingDir)

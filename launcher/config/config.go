@@ -79,29 +79,29 @@ type Group struct {
 	// is Name. Command and Args are not passed to a shell.
 	Command    string            `yaml:"command" reload:"roll"`
 	Args       []string          `yaml:"args" reload:"roll"`
-	Env        map[string]string `yaml:"env" reload:"roll"`         // in addition to the launcher's
-	WorkingDir string            `yaml:"working_dir" reload:"roll"` // an absolute path; empty: the launcher's
+	Env        map[string]string `yaml:"env" reload:"roll"`         // variables in addition to the launcher's environment
+	WorkingDir string            `yaml:"working_dir" reload:"roll"` // an absolute path; empty: the launcher's working directory
 
 	// DependsOn names the groups that must be healthy before this group starts, and that stop after
 	// it.
 	DependsOn []string `yaml:"depends_on" reload:"now"`
 
 	Desired    int `yaml:"desired_instances" reload:"scale"`   // default 1
-	MinHealthy int `yaml:"min_healthy_instances" reload:"now"` // default Desired, or one fewer if MaxSurge is 0
+	MinHealthy int `yaml:"min_healthy_instances" reload:"now"` // default Desired, or Desired-1 if MaxSurge is 0
 	MaxSurge   int `yaml:"max_surge" reload:"now"`             // default 1; 0: stop each instance before replacing it
 
-	HealthCheckTimeout time.Duration `yaml:"health_check_timeout" reload:"now"`          // default 30s; from start to READY
-	MinReady           time.Duration `yaml:"min_ready_seconds" reload:"now" unit:"true"` // default 0; READY before a roll relies on it
-	ProgressDeadline   time.Duration `yaml:"progress_deadline" reload:"now"`             // default 10m; 0: none
+	HealthCheckTimeout time.Duration `yaml:"health_check_timeout" reload:"now"`          // default 30s; limit from the start of an instance until it is READY
+	MinReady           time.Duration `yaml:"min_ready_seconds" reload:"now" unit:"true"` // default 0; a roll relies on an instance only after it has been READY for so long
+	ProgressDeadline   time.Duration `yaml:"progress_deadline" reload:"now"`             // default 10m; longest time without progress of a roll; 0: no limit
 	OnFailure          OnFailure     `yaml:"on_failure" reload:"now"`                    // default pause
 	Retry              Retry         `yaml:"retry" reload:"now"`
 	Canary             Canary        `yaml:"canary" reload:"now"`
 
 	Shutdown         Shutdown `yaml:"shutdown" reload:"now"`
-	StopSignals      []Signal `yaml:"stop_signals" reload:"now"`       // default [SIGTERM]; sent in turn, before SIGKILL
+	StopSignals      []Signal `yaml:"stop_signals" reload:"now"`       // default [SIGTERM]; signals sent one after the other, before SIGKILL
 	SuccessExitCodes []int    `yaml:"success_exit_codes" reload:"now"` // default [0]
 
-	Restart         Restart       `yaml:"restart_policy" reload:"now"` // or only the policy, as in restart_policy: never
+	Restart         Restart       `yaml:"restart_policy" reload:"now"` // restart_policy: never sets only the policy
 	Liveness        Liveness      `yaml:"liveness" reload:"now"`
 	OnLauncherDeath LauncherDeath `yaml:"on_launcher_death" reload:"roll"` // default kill
 
@@ -115,11 +115,11 @@ type Group struct {
 
 // Shutdown bounds the stop of an instance.
 type Shutdown struct {
-	GracePeriod     time.Duration `yaml:"grace_period"`     // default 3s; for an instance that does not ask for more time
-	MaxDuration     time.Duration `yaml:"max_duration"`     // default 10s; for an instance that does
-	SIGTERMTimeout  time.Duration `yaml:"sigterm_timeout"`  // default 2s; from SIGTERM to SIGKILL
+	GracePeriod     time.Duration `yaml:"grace_period"`     // default 3s; time to stop for an instance that does not ask for more
+	MaxDuration     time.Duration `yaml:"max_duration"`     // default 10s; time to stop for an instance that asks for more
+	SIGTERMTimeout  time.Duration `yaml:"sigterm_timeout"`  // default 2s; time between SIGTERM and SIGKILL
 	PollInterval    time.Duration `yaml:"poll_interval"`    // default 500ms
-	DeregisterDelay time.Duration `yaml:"deregister_delay"` // default 0; between leaving the router and being asked to stop
+	DeregisterDelay time.Duration `yaml:"deregister_delay"` // default 0; time between leaving the router and being asked to stop
 	Grace           Grace         `yaml:"grace"`            // default strict
 }
 
@@ -128,7 +128,7 @@ type Grace string
 
 const (
 	Strict   Grace = "strict"   // an instance that has not asked for more time is stopped by signals
-	Advisory Grace = "advisory" // nothing happens; the instance may take until MaxDuration
+	Advisory Grace = "advisory" // an instance may take until MaxDuration, whether it has asked for more time or not
 )
 
 // OnFailure says what a roll does when an instance fails for good.
@@ -137,30 +137,30 @@ type OnFailure string
 const (
 	Pause    OnFailure = "pause"    // wait for an operator
 	Rollback OnFailure = "rollback" // replace new instances by instances of the previous configuration
-	Continue OnFailure = "continue" // go on with the other instances
+	Continue OnFailure = "continue" // leave the old instance in place, and replace the other instances
 )
 
 // Retry says whether and when a replacement that fails is tried again.
 type Retry struct {
 	Policy  RetryPolicy   `yaml:"policy"`          // default manual
 	Limit   int           `yaml:"limit"`           // default 3; consecutive failures that are retried
-	Initial time.Duration `yaml:"initial_backoff"` // default 1s; if Policy is exponential
-	Max     time.Duration `yaml:"max_backoff"`     // default 1m; if Policy is exponential
+	Initial time.Duration `yaml:"initial_backoff"` // default 1s; first pause if Policy is exponential
+	Max     time.Duration `yaml:"max_backoff"`     // default 1m; longest pause if Policy is exponential
 }
 
 // RetryPolicy says when a replacement is tried again.
 type RetryPolicy string
 
 const (
-	Manual      RetryPolicy = "manual"      // when an operator asks for it
-	Immediate   RetryPolicy = "immediate"   // at once
-	Exponential RetryPolicy = "exponential" // after a pause that doubles each time
+	Manual      RetryPolicy = "manual"      // the launcher retries when an operator asks for it
+	Immediate   RetryPolicy = "immediate"   // the launcher retries at once
+	Exponential RetryPolicy = "exponential" // the launcher retries after a pause that doubles each time
 )
 
 // Canary says how many instances are replaced first.
 type Canary struct {
 	Instances int           `yaml:"instances"` // default 0: no canaries
-	Wait      time.Duration `yaml:"wait"`      // default 1m; how long the canaries must stay READY before the others follow
+	Wait      time.Duration `yaml:"wait"`      // default 1m; how long the canaries must stay READY before other instances are replaced
 }
 
 // A Signal is one of SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1 and SIGUSR2.
@@ -169,10 +169,10 @@ type Signal string
 // Restart says what happens when an instance exits without having been asked to.
 type Restart struct {
 	Policy  RestartPolicy `yaml:"policy"`           // default on-failure
-	Initial time.Duration `yaml:"initial_backoff"`  // default 1s; doubled with each consecutive failure
-	Max     time.Duration `yaml:"max_backoff"`      // default 1m
+	Initial time.Duration `yaml:"initial_backoff"`  // default 1s; first pause, doubled with each consecutive failure
+	Max     time.Duration `yaml:"max_backoff"`      // default 1m; longest pause
 	Limit   int           `yaml:"crash_loop_limit"` // default 10 consecutive failures; then the group is given up; 0: no limit
-	Reset   time.Duration `yaml:"reset_after"`      // default 10s; READY for that long resets the count of failures
+	Reset   time.Duration `yaml:"reset_after"`      // default 10s; after being READY for that long, an instance resets the count of failures
 }
 
 // RestartPolicy says which instances are restarted.
@@ -180,7 +180,7 @@ type RestartPolicy string
 
 const (
 	Always      RestartPolicy = "always"
-	IfItFailed  RestartPolicy = "on-failure" // ended by a signal, or by a code not in SuccessExitCodes
+	IfItFailed  RestartPolicy = "on-failure" // restart instances that were ended by a signal, or by a code not in SuccessExitCodes
 	NeverReturn RestartPolicy = "never"
 )
 
@@ -188,15 +188,15 @@ const (
 type Liveness struct {
 	Interval time.Duration `yaml:"interval"`          // default 2s; 0: no checks
 	Timeout  time.Duration `yaml:"timeout"`           // default 1s
-	Failures int           `yaml:"failure_threshold"` // default 3; consecutive failures that make it UNHEALTHY
+	Failures int           `yaml:"failure_threshold"` // default 3; number of consecutive failed checks after which an instance is UNHEALTHY
 }
 
 // LauncherDeath says what happens to the processes if the launcher is killed.
 type LauncherDeath string
 
 const (
-	Kill LauncherDeath = "kill" // they are killed as well
-	Keep LauncherDeath = "keep" // they keep running, and the next launcher with the same StateDir adopts them
+	Kill LauncherDeath = "kill" // the launcher's processes are killed as well
+	Keep LauncherDeath = "keep" // the processes keep running, and the next launcher with the same StateDir adopts them
 )
 
 // Protocol says how the launcher talks to an instance.
@@ -210,16 +210,16 @@ const (
 // Lifecycle says where the launcher and an instance talk.
 type Lifecycle struct {
 	Transport Transport `yaml:"transport"` // default unix
-	Address   string    `yaml:"address"`   // for tcp; with port 0 if there can be more than one instance
-	TLS       TLS       `yaml:"tls"`       // for tcp
+	Address   string    `yaml:"address"`   // host:port, used with tcp; the port must be 0 if there can be more than one instance
+	TLS       TLS       `yaml:"tls"`       // certificates, used with tcp
 }
 
 // Transport is how the launcher and an instance are connected.
 type Transport string
 
 const (
-	Unix Transport = "unix" // through a socket in StateDir, one for each instance
-	TCP  Transport = "tcp"  // by TCP with mutual TLS
+	Unix Transport = "unix" // the launcher calls each instance through a socket of its own in StateDir
+	TCP  Transport = "tcp"  // the launcher calls each instance by TCP with mutual TLS
 )
 
 // A Listener is opened by the launcher and inherited by all instances of the group (LISTEN_FDS). So
@@ -251,15 +251,15 @@ type Hook struct {
 type Logs struct {
 	Dir     string `yaml:"dir"`       // absolute, one file for each instance; empty, the default: the launcher's stdout
 	MaxSize Bytes  `yaml:"max_size"`  // default 10MiB; size after which a file is rotated
-	Files   int    `yaml:"max_files"` // default 5; files of each instance, including the current one
+	Files   int    `yaml:"max_files"` // default 5; number of files of each instance, including the current one
 	MaxLine Bytes  `yaml:"max_line"`  // default 64KiB; longer lines are split
-	Buffer  Bytes  `yaml:"buffer"`    // default 1MiB; for a slow disk; what exceeds it is dropped and counted
+	Buffer  Bytes  `yaml:"buffer"`    // default 1MiB; buffer for a slow disk; what exceeds it is dropped and counted
 }
 
 // Export contains settings for package export. The launcher does not use them.
 type Export struct {
-	Image string `yaml:"image"`     // of the container
-	Port  int    `yaml:"grpc_port"` // default 50051; where the process serves grpc.health.v1
+	Image string `yaml:"image"`     // name of the container image
+	Port  int    `yaml:"grpc_port"` // default 50051; port at which the process serves grpc.health.v1
 }
 
 // StopBound returns the longest time that a stop of one instance takes, without the time for the

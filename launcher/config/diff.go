@@ -108,7 +108,7 @@ type leaf struct {
 }
 
 type leaves struct {
-	keys []string // in the order of the struct
+	keys []string // names of the keys, in the order of the fields of the struct
 	at   map[string]leaf
 }
 

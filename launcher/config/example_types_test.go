@@ -71,7 +71,7 @@ func ExampleSource() {
 		panic(err)
 	}
 	cfg := c.Launcher()
-	cfg.Groups[0].Desired = -1 // changed by a program
+	cfg.Groups[0].Desired = -1 // a program may change the configuration
 	err = source.Locate(cfg.Validate())
 	_, what, _ := strings.Cut(err.Error(), "launcher.yaml:")
 	where, _, _ := strings.Cut(what, ": ")

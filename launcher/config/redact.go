@@ -25,7 +25,7 @@ var secrets = []string{"*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*_PASS", "*_PW
 // _. A Redactor is safe for concurrent use.
 type Redactor struct {
 	patterns []string
-	hints    []string // every matching name, normalized, contains at least one of them
+	hints    []string // every name that matches contains, when normalized, at least one of these strings
 }
 
 // NewRedactor returns a Redactor for the usual names (*PASSWORD*, *SECRET*, *TOKEN*, *_KEY and
@@ -105,7 +105,7 @@ func (r *Redactor) Environ(environ []string) []string {
 // because the line was cut off.
 const (
 	quoted = `"(?:[^"\\]|\\(?s:.|$))*(?:"|$)|'[^']*(?:'|$)|\$'(?:[^'\\]|\\(?s:.|$))*(?:'|$)`
-	inner  = `\\"(?:[^"\\]|\\\\(?:\\["\\]|[^"\\]|$))*(?:\\"|\\?$)` // quoted, inside a JSON string
+	inner  = `\\"(?:[^"\\]|\\\\(?:\\["\\]|[^"\\]|$))*(?:\\"|\\?$)` // matches a quoted text inside a JSON string
 	bare   = `(?:(?i:Basic|Bearer|Digest|Token)\s+)?[^\s;,&"']+`
 	// done matches a value that was redacted before, with text that another program has put
 	// directly after it.
@@ -120,7 +120,7 @@ const (
 type form struct {
 	has         string // a string that every text in this form contains
 	name, value *regexp.Regexp
-	quotes      bool // the replacement of the value is quoted as the name is
+	quotes      bool // set if the replacement of the value gets the same quotes as the name
 }
 
 var (
@@ -192,10 +192,10 @@ func (r *Redactor) Text(s string) string {
 		out = userinfo.ReplaceAllString(out, "${1}"+Redacted+"@")
 	}
 	if hinted {
-		out = r.hideBelow(block, out) // first, because what looks like a field inside a YAML text is only text
+		out = r.hideBelow(block, out) // redact blocks first, because what looks like a field inside a YAML text is only text
 		out = r.hide(pair, r.hide(flag, out))
 		out = r.hide(field, header.ReplaceAllString(r.hide(member, out), "${1}"+Redacted))
-		out = r.hideLines(r.hideBelow(items, out)) // last, when quoted values and lists in brackets are already redacted
+		out = r.hideLines(r.hideBelow(items, out)) // redact lists last, when quoted values and lists in brackets are already redacted
 	}
 	if out != s { // the result can be JSON although s is not, if only the secret was not JSON
 		if shown, ok := r.json(out); ok {

@@ -259,7 +259,7 @@ func TestRedactor_AcceptsPatternsWithoutFixedString(t *testing.T) {
 		for text, want := range map[string]string{"--" + test.name + " hunter2": "--" + test.name + " [redacted]",
 			`{"` + test.name + `":"hunter2"}`: `{"` + test.name + `":"[redacted]"}`, test.name + "=hunter2": test.name + "=[redacted]"} {
 			if strings.HasPrefix(test.name, "*") && !strings.HasPrefix(text, "{") {
-				want = text // not a name
+				want = text // the text is not a name
 			}
 			if diff := cmp.Diff(want, r.Text(text)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", test.pattern, diff)

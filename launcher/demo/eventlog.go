@@ -20,7 +20,7 @@ type eventLog struct {
 
 	mu   sync.Mutex
 	all  []*pb.Event
-	next chan struct{} // closed at the next event
+	next chan struct{} // closed at the next event, and then replaced
 }
 
 func newEventLog(events grpc.ServerStreamingClient[pb.Event]) *eventLog {

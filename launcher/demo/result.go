@@ -19,7 +19,7 @@ import (
 // A result tells how many requests, writes and events were lost, and which processes survived.
 type result struct {
 	groups       []groupResult
-	stored, gone int // the number of acknowledged writes, and of those among them that are not in the file
+	stored, gone int // numbers of acknowledged writes, and of acknowledged writes that are not in the file
 	survivors    []string
 	missed       int64 // the number of events that the demo was too slow to receive
 	failures     []error
@@ -56,7 +56,7 @@ func count(s *stage, l *allLoad) (r result, err error) {
 		r.missed += e.GetMissed()
 		if e.GetTo() >= pb.ProcessState_COMPLETE {
 			g := &r.groups[slices.IndexFunc(r.groups, func(g groupResult) bool { return g.name == e.GetGroup() })]
-			g.started++ // by now, every process that was started has ended
+			g.started++ // every process that was started has ended by now
 			g.ended[e.GetTo()]++
 		}
 	}

@@ -33,7 +33,7 @@ var demoYAML string
 type stage struct {
 	dir  string
 	yaml string
-	mark string // identifies the launcher and all its processes by their environment
+	mark string // a text in the environment of the launcher and all its processes, by which they are found
 	addr map[string]string
 
 	launcher *exec.Cmd
@@ -66,7 +66,7 @@ func newStage(ctx context.Context) (_ *stage, err error) {
 			return nil, err
 		}
 		s.addr[group] = ln.Addr().String()
-		defer ln.Close() // closed only at the end, so that the two groups get different ports
+		defer ln.Close() // ln stays open until the function returns, so that the two groups get different ports
 	}
 	var text bytes.Buffer
 	if err := template.Must(template.New("demo.yaml").Parse(demoYAML)).Execute(&text, map[string]string{

@@ -77,7 +77,7 @@ func (g group) service() string {
 		u.set("Type", "exec")
 	}
 	u.set("ExecStart", named(commandLine(g.Command, g.arguments())))
-	if len(g.PreStop) > 0 { // for the hooks; the process gets these variables, too, but package client does not take systemd for a launcher
+	if len(g.PreStop) > 0 { // the hooks read these variables; the process gets them, too, but package client does not take systemd for a launcher
 		u.set("Environment", "SWANSONG_PROCESS_ID=%p-%i")
 		u.set("Environment", "SWANSONG_PROCESS_GROUP=%p")
 	}

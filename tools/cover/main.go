@@ -27,7 +27,7 @@ import (
 
 const (
 	root  = "github.com/swansong-go/swansong/"
-	least = 95 // percent of the statements of the core
+	least = 95 // minimum share of the statements of the core that tests must reach, in percent
 	notes = "testdata/uncovered.txt"
 )
 
@@ -88,8 +88,8 @@ func run(dirs []string, profile string, w io.Writer) error {
 
 // A block is a sequence of statements without a branch in between.
 type block struct {
-	file       string // relative to the root
-	from, to   string // line.column
+	file       string // relative to the root of the repository
+	from, to   string // begin and end of the block, as line.column
 	statements int
 	runs       int
 }
@@ -119,7 +119,7 @@ func measure(dirs []string, profile string, found map[string]block) ([]block, er
 		var b block
 		place, rest, _ := strings.Cut(strings.TrimPrefix(lines.Text(), root), " ")
 		if _, err := fmt.Sscan(rest, &b.statements, &b.runs); err != nil {
-			continue // the line with the mode
+			continue // the first line of a profile has the mode
 		}
 		b.file, place, _ = strings.Cut(place, ":")
 		b.from, b.to, _ = strings.Cut(place, ",")
@@ -136,7 +136,7 @@ func measure(dirs []string, profile string, found map[string]block) ([]block, er
 }
 
 func (b block) line() (n int) {
-	fmt.Sscan(b.from, &n) // up to the dot
+	fmt.Sscan(b.from, &n) // Sscan stops at the dot between line and column
 	return n
 }
 
@@ -174,7 +174,7 @@ func explained(blocks []block, w io.Writer) error {
 		}
 		return strings.TrimSpace(source[file][n-1]), nil
 	}
-	why := map[string]string{} // by file and line of code
+	why := map[string]string{} // the reasons by file and line of code
 	var errs []error
 	for entry := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
 		// an entry has a file, a line of code and a reason; or it is a comment

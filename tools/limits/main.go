@@ -101,7 +101,7 @@ func complexity(f *ast.FuncDecl) int {
 		case *ast.IfStmt, *ast.ForStmt, *ast.RangeStmt:
 			n++
 		case *ast.CaseClause:
-			n += min(1, len(node.List)) // not for default
+			n += min(1, len(node.List)) // a default clause has no list and does not count
 		case *ast.CommClause:
 			if node.Comm != nil {
 				n++

@@ -29,7 +29,7 @@ func (r *runner) checkBaseline(b baseline) outcome {
 	if check == nil {
 		check = sync.OnceValue(func() outcome {
 			if strings.Contains(b.flags, "-race") && os.Getenv("CI") == "" {
-				cgo, _ := exec.CommandContext(r.ctx, "go", "env", "CGO_ENABLED").Output() // 0 without a C compiler
+				cgo, _ := exec.CommandContext(r.ctx, "go", "env", "CGO_ENABLED").Output() // the output is 0 if there is no C compiler
 				if strings.TrimSpace(string(cgo)) == "0" {
 					return outcome{skipped, "-race needs a C compiler", ""}
 				}
@@ -80,7 +80,7 @@ func (r *runner) prebuilt(t testCommand, program, chosen string) *exec.Cmd {
 	}
 	tool, err := test2json()
 	if err != nil {
-		tool, args = "go", append([]string{"tool", "test2json"}, args...) // its output contains the error
+		tool, args = "go", append([]string{"tool", "test2json"}, args...) // test2json prints the error as part of its output
 	}
 	cmd := exec.CommandContext(r.ctx, tool, args...)
 	cmd.Dir = filepath.Join(r.root, t.pkg)
@@ -136,7 +136,7 @@ func (r *runner) program(b baseline) (file, complaint string) {
 // A result is what one run of a test said.
 type result struct {
 	built, finished, passed bool
-	passes                  int    // tests that ran and passed, as deep as the name goes
+	passes                  int    // number of tests that ran and passed, including subtests if the pattern names some
 	failing                 string // the first test that failed; "" if the program failed outside its tests
 	output                  string
 }
@@ -147,8 +147,8 @@ func (r *runner) runTest(t testCommand, cmd *exec.Cmd) (res result) {
 	out, err := cmd.CombinedOutput()
 
 	var text strings.Builder
-	var running string // a test that times out has no "fail" event
-	var fail, pass int // packages
+	var running string // the test that is running; a test that times out has no "fail" event
+	var fail, pass int // numbers of failed and passed packages
 	res.built = true
 	for line := range bytes.Lines(out) {
 		var e struct{ Action, Test, Output, FailedBuild string }

@@ -44,7 +44,7 @@ const (
 	doesNotBuild = "DOES NOT BUILD"
 	badBaseline  = "BAD BASELINE" // the test is missing, or fails on the code as it is
 	failed       = "ERROR"        // the go command did not say whether the test passes
-	skipped      = "skipped"      // the machine cannot run it; never in CI
+	skipped      = "skipped"      // this machine cannot run the test; does not occur in CI
 )
 
 // An outcome is a mutant's line in the report. output is printed below the line.
@@ -56,12 +56,12 @@ type runner struct {
 	out       io.Writer
 	root      string // absolute, because overlays contain file names
 	temp      string
-	tested    bool // all tests have just passed: no baselines for mutants without flags
+	tested    bool // set if all tests have just passed, so that mutants without flags need no baseline
 	sources   *sources
 	mu        sync.Mutex
 	baselines map[baseline]func() outcome
 	programs  map[baseline]func() (file, complaint string)
-	alone     atomic.Int32 // mutants that were built into a program of their own
+	alone     atomic.Int32 // number of mutants that were built into a program of their own
 }
 
 func main() {
@@ -162,7 +162,7 @@ func (r *runner) runAll(mutants []*mutant, parallel int, verbose bool) int {
 		begin = time.Now()
 		slots = make(chan struct{}, parallel)
 		count = map[string]int{}
-		left  []string // not killed
+		left  []string // names of the mutants that were not killed
 		print sync.Mutex
 		wait  sync.WaitGroup
 	)
@@ -173,7 +173,7 @@ func (r *runner) runAll(mutants []*mutant, parallel int, verbose bool) int {
 	}
 	r.buildShared(mutants)
 	for _, m := range mutants {
-		slots <- struct{}{} // acquired here, so that mutants start in order
+		slots <- struct{}{} // acquire the slot in this goroutine, so that mutants start in order
 		wait.Go(func() {
 			defer func() { <-slots }()
 			start := time.Now()
@@ -196,7 +196,7 @@ func (r *runner) runAll(mutants []*mutant, parallel int, verbose bool) int {
 	wait.Wait()
 	fmt.Fprintf(r.out, "mutants: %d killed, %d not killed, %d skipped, in %.1fs; %d were built alone\n",
 		count[killed], len(left), count[skipped], time.Since(begin).Seconds(), r.alone.Load())
-	for _, name := range left { // again, because the report may be long
+	for _, name := range left { // list the names once more, because the report may be long
 		fmt.Fprintf(r.out, "not killed: %s\n", name)
 	}
 	return min(len(left), 1)

@@ -124,7 +124,7 @@ func hasBreak(body *ast.BlockStmt) (found bool) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.ForStmt, *ast.RangeStmt, *ast.SwitchStmt, *ast.TypeSwitchStmt, *ast.SelectStmt, *ast.FuncLit:
-			return false // a break in there refers to that
+			return false // a break inside such a statement refers to that statement
 		case *ast.BranchStmt:
 			found = found || n.Tok == token.BREAK
 		}

@@ -35,7 +35,7 @@ const minShared = 3
 // A newBody replaces the body of a function.
 type newBody struct {
 	at       int    // offset of the original body, after its opening brace
-	text     string // between the braces
+	text     string // text of the replacement body between its braces
 	noResult bool   // the function has no results, so control may reach the end of the body
 }
 

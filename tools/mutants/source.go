@@ -21,13 +21,13 @@ import (
 type sources struct {
 	root string
 	mu   sync.Mutex
-	read map[string]func() (*source, error) // by folder
+	read map[string]func() (*source, error) // source of each folder, read at most once
 }
 
 // A source is the code of one package: all of its files, whatever their build constraints.
 type source struct {
 	files map[string][]codeLine
-	decls map[string][]region // by place, such as "func (*T).Name"
+	decls map[string][]region // regions by place, such as "func (*T).Name"
 	tests []string            // names of the top-level tests, examples and fuzz tests
 }
 
@@ -169,7 +169,7 @@ func (s *sources) regions(dir, place string) (*source, []region, error) {
 		return src, src.decls[place], nil
 	case strings.HasSuffix(file, "_test.go"):
 		return nil, nil, fmt.Errorf("%s is a test; a mutant breaks the code, not what checks it", file)
-	case src.files[file] == nil: // not Go
+	case src.files[file] == nil: // the file is not a Go file
 		text, err := os.ReadFile(filepath.Join(s.root, dir, file))
 		if err != nil {
 			return nil, nil, err
@@ -315,7 +315,7 @@ func (s *sources) apply(m *mutant) (map[string][]byte, error) {
 		for _, l := range lines[file] {
 			text = append(text, l.text)
 		}
-		for _, r := range replacements { // from the last to the first, so that line numbers stay right
+		for _, r := range replacements { // replace from the last to the first, so that the line numbers of the others stay right
 			text = slices.Replace(text, r.from, r.to, r.new...)
 		}
 		texts[filepath.Join(m.dir, file)] = []byte(strings.Join(text, "\n"))

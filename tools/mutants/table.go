@@ -30,7 +30,7 @@ type mutant struct {
 	overlay string   // folder that holds the changed copies of the files
 	files   []string // the changed files, relative to the overlay and to the root
 	shared  bool     // the mutant is built into the test program that many mutants share
-	decided *outcome // set if the mutant cannot be tried
+	decided *outcome // result of a mutant that cannot be tried; nil if it can
 }
 
 // An edit replaces lines of one declaration.
@@ -104,8 +104,8 @@ func parseTable(table, text string) ([]*mutant, error) {
 
 type tableParser struct {
 	table   string
-	number  int    // of the current line
-	dir     string // from the line "package:"
+	number  int    // number of the current line
+	dir     string // folder of the package, from the line "package:"
 	mutants []*mutant
 	errs    []error
 

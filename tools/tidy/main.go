@@ -56,7 +56,7 @@ func run(diff bool) error {
 	if err := json.Unmarshal(text, &work); err != nil {
 		return err
 	}
-	dirs := []string{"tools/staticcheck"} // outside the workspace, so that only `make lint` downloads its requirements
+	dirs := []string{"tools/staticcheck"} // tools/staticcheck is outside the workspace, so that only `make lint` downloads its requirements
 	for _, use := range work.Use {
 		dirs = append(dirs, use.DiskPath)
 	}
@@ -87,7 +87,7 @@ func tidy(dir string, work workspace, diff bool) error {
 	}
 	var add, drop []string
 	for _, r := range work.Replace {
-		if r.New.Version == "" { // a folder, relative to go.work
+		if r.New.Version == "" { // r is replaced by a folder, whose path is relative to go.work
 			if r.New.Path, err = filepath.Abs(r.New.Path); err != nil {
 				return err
 			}

@@ -23,7 +23,7 @@ func main() {
 	if err != nil {
 		log.Print(err)
 	}
-	os.Exit(graceful.ExitCode(err)) // run has returned, so its deferred calls have run
+	os.Exit(graceful.ExitCode(err)) // os.Exit runs no deferred calls, but those of run have already been run
 }
 
 func run(addr string) error {

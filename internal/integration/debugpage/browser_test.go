@@ -185,7 +185,7 @@ type page struct {
 	requests []string
 	problems []string
 	loads    int
-	loaded   chan struct{} // closed when the page has loaded; then replaced
+	loaded   chan struct{} // closed when the page has loaded, and then replaced by a new channel
 	expected func(problem string) bool
 }
 

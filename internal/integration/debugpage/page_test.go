@@ -58,7 +58,7 @@ func hold(s *ctxshutdown.Swansong, name string, n int) (release func()) {
 
 // The page follows the shutdown of a process, with real signals, phases and guards.
 func TestPage_Drain(t *testing.T) {
-	needBrowser(t) // called before the process is started, which would not exit if the test were skipped
+	needBrowser(t) // checked before the process is started, because t.Skip would leave the process running
 	// Longer than the test, and short enough to be counted down in seconds.
 	const rung = 59 * time.Second
 	begin, finish, end := make(chan *ctxshutdown.Swansong), make(chan struct{}), make(chan error, 1)
@@ -99,7 +99,7 @@ func TestPage_Drain(t *testing.T) {
 	p.says(".next", "Hard in")
 	p.until(`document.querySelector(".big").textContent.match(/\d s$/)`)
 	p.eval(`window.first = +parseFloat(document.querySelector(".big").textContent)`)
-	p.until(`parseFloat(document.querySelector(".big").textContent) < first`) // counted down
+	p.until(`parseFloat(document.querySelector(".big").textContent) < first`) // the page has counted down
 	p.says(".blockers", "conn-42")
 	p.says("#tree", "page_test.go:")
 	if got := p.eval(`document.getElementById("scopes").offsetTop`); got != place {
@@ -342,7 +342,7 @@ func TestPage_WorksWithoutJavaScript(t *testing.T) {
 	again := p.loaded
 	p.mu.Unlock()
 	hold(s, "two", 1)
-	p.wait(again) // reloaded
+	p.wait(again) // wait until the page has been reloaded
 	p.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": false}, nil)
 	for selector, want := range map[string]string{"#state": "Draining", "#tree": "two", "#link": "Snapshot", ".sum": "2 guards of 2 in 2 scopes match"} {
 		if got := p.text(selector); !strings.Contains(got, want) {

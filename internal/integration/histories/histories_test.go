@@ -26,7 +26,7 @@ var parents = []int{-1, 0, 1, 1}
 
 const (
 	goroutines = 3
-	operations = 7 // of each goroutine
+	operations = 7 // number of operations of each goroutine
 )
 
 // TestHistories_AgreeWithModel runs random histories, 1500 or the number in SWANSONG_STRESS.
@@ -110,7 +110,7 @@ func (h *history) run() {
 	var wg sync.WaitGroup
 	for _, r := range h.recorders {
 		wg.Go(func() {
-			for h.ready.Add(1); h.ready.Load() < goroutines; { // begin at the same time
+			for h.ready.Add(1); h.ready.Load() < goroutines; { // wait for the other goroutines, so that all begin at the same time
 				runtime.Gosched()
 			}
 			for range operations {

@@ -13,7 +13,7 @@ type kind int
 const (
 	count        kind = iota // an acquisition in the subtree is counted
 	returns                  // the acquisition returns
-	uncount                  // a release
+	uncount                  // a guard is released, and no longer counted
 	signal                   // the scope is stopped
 	refuse                   // a TryGuard of this scope is refused
 	countBriefly             // a TryGuard in the subtree is counted before it is refused

@@ -40,7 +40,7 @@ type store struct {
 
 type options struct {
 	path     string
-	interval time.Duration     // between commits of asynchronous writes
+	interval time.Duration     // time between two commits of asynchronous writes
 	slow     time.Duration     // delay of each commit, for demonstrations
 	buffered func(bytes int64) // called with the number of bytes in the queue whenever it changes
 }

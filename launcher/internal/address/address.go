@@ -20,7 +20,7 @@ type Address struct {
 	path   string     // the path of a unix socket
 	name   string     // a host name that has not been resolved
 	port   uint16     // the port of a TCP address
-	ip     netip.Addr // if invalid, every address; together with a name, an unknown address
+	ip     netip.Addr // if invalid, the listener is on every address; together with a name, the address is unknown
 	v4, v6 bool       // the families that the address occupies; together with a name, those that it may occupy
 }
 

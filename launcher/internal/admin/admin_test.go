@@ -26,9 +26,9 @@ var errNotFound = errors.New("not found")
 // not have panics.
 type fakeLauncher struct {
 	admin.Launcher
-	pid     int // of web-1
-	ready   int // notifications that web-1 is ready
-	stopped int // orders to stop web-1
+	pid     int // pid of web-1
+	ready   int // number of notifications that web-1 is ready
+	stopped int // number of orders to stop web-1
 	events  chan *pb.Event
 }
 
@@ -68,7 +68,7 @@ func (l *fakeLauncher) Ready(string) bool                      { l.ready++; retu
 // serve serves a launcher on a unix socket until the test ends, and returns a connection to it.
 func serve(t *testing.T, l admin.Launcher) *grpc.ClientConn {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "admin") // its path is shorter than that of t.TempDir
+	dir, err := os.MkdirTemp("", "admin") // MkdirTemp gives a shorter path than t.TempDir, and paths of sockets must be short
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,9 +16,9 @@ import (
 
 // Limits for a slow or malicious client.
 const (
-	MaxMessage         = 256 << 10 // bytes of the longest message that the launcher accepts
+	MaxMessage         = 256 << 10 // length in bytes of the longest message that the launcher accepts
 	handshakeTimeout   = 10 * time.Second
-	maxConcurrentCalls = 64 // of one client
+	maxConcurrentCalls = 64 // number of concurrent calls of one client
 	maxHeaderBytes     = 16 << 10
 )
 
@@ -29,7 +29,7 @@ const answerTimeout = 250 * time.Millisecond
 type Server struct {
 	launcher Launcher
 	all      []listening
-	tcp      net.Listener // nil: it does not listen over TCP
+	tcp      net.Listener // nil if the service does not listen over TCP
 }
 
 // listening is a gRPC server with its listener.

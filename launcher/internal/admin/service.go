@@ -203,7 +203,7 @@ func (s *service) WatchEvents(in *pb.WatchEventsRequest, to grpc.ServerStreaming
 		}
 		missed = 0
 	}
-	return status.FromContextError(to.Context().Err()).Err() // nil if the launcher has ended
+	return status.FromContextError(to.Context().Err()).Err() // the error is nil if the launcher has ended
 }
 
 func (s *service) DryRunShutdown(ctx context.Context, in *pb.DryRunShutdownRequest) (*pb.DryRunShutdownResponse, error) {

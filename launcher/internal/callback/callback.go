@@ -16,9 +16,9 @@ import (
 // A PanicError reports that a callback panicked or called [runtime.Goexit]. The documentation of
 // each field of launcher.Config says how the failed call is treated.
 type PanicError struct {
-	Callback string // such as "Router.Add"
+	Callback string // name of the function, such as "Router.Add"
 	Value    any    // the value of the panic, or [panics.ErrGoexit]
-	Stack    []byte // as [runtime/debug.Stack] returns it
+	Stack    []byte // stack of the panic, as [runtime/debug.Stack] returns it
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic in %s: %v", e.Callback, e.Value) }

@@ -26,7 +26,7 @@ func (errorThatPanics) Error() string { panic(errInjected) }
 func TestCall_ReturnsPanic(t *testing.T) {
 	for name, c := range map[string]struct {
 		f    func()
-		want any // the value of the panic; nil: none
+		want any // the value of the panic; nil if no panic is expected
 	}{
 		"return": {func() {}, nil},
 		"panic":  {func() { panic(errInjected) }, errInjected},

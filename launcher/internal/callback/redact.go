@@ -12,14 +12,14 @@ import (
 // A Redactor redacts the texts that the launcher shows, with Config.Redact. Its methods may be
 // called concurrently.
 type Redactor struct {
-	report  func(*PanicError)          // called for the first panic of each function
-	current atomic.Pointer[redactFunc] // a reload changes it
+	report  func(*PanicError)          // called at the first panic of each redaction function
+	current atomic.Pointer[redactFunc] // the redaction function; a reload can replace it
 }
 
 // A redactFunc is one Config.Redact.
 type redactFunc struct {
-	f        func(string) string // nil: nothing is redacted
-	reported atomic.Bool         // its first panic has been reported
+	f        func(string) string // if f is nil, nothing is redacted
+	reported atomic.Bool         // set if the first panic of f has been reported
 }
 
 // NewRedactor returns a Redactor that redacts with f, and calls report when f panics for the first

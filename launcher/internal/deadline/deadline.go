@@ -12,15 +12,15 @@ import (
 // A Total is the deadline for the stop of all groups together. All methods may be called
 // concurrently. Until Scope is set, only Configure may be called.
 type Total struct {
-	Scope *ctxshutdown.Swansong // of all groups
+	Scope *ctxshutdown.Swansong // the scope of all groups
 
 	mu         sync.Mutex
-	configured time.Duration // 0: none
-	derived    bool          // configured was computed from the groups
+	configured time.Duration // the total deadline; 0: none
+	derived    bool          // set if configured was computed from the groups
 	// Groups that a reload has removed and that are not gone: the deadline that held until then.
 	removed map[*ctxshutdown.Swansong]time.Duration
-	began   time.Time     // zero: the groups have not been stopped
-	total   time.Duration // what holds for the stop that has begun, 0 for no limit
+	began   time.Time     // when the stop of the groups began; zero if it has not begun
+	total   time.Duration // the total deadline of the stop that has begun; 0: no limit
 }
 
 // Configure sets the deadline of a configuration that is loaded, 0 for none. derived says that it

@@ -54,7 +54,7 @@ func EndPrevious(dir string) (statefile.State, error) {
 type ender struct {
 	dir      string
 	deadline time.Time
-	sameBoot bool     // the machine has not been rebooted since
+	sameBoot bool     // the machine has not been rebooted since the earlier launcher wrote the state file
 	left     []string // names of the processes that could not be ended
 }
 

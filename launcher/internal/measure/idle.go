@@ -22,9 +22,9 @@ import (
 
 // A cost tells what a launcher uses while it only checks its processes every two seconds.
 type cost struct {
-	Ready      time.Duration // time until all processes were ready
+	Ready      time.Duration // time from the start of the launcher until all processes were ready
 	RSS        int64
-	CPU        time.Duration // CPU time used in a second
+	CPU        time.Duration // CPU time that the launcher uses in a second
 	Goroutines int
 	Threads    int
 	Files      int

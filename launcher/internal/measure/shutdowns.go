@@ -47,7 +47,7 @@ func mixed(n int) behavior {
 // A transitionLog records the state transitions that a launcher logs.
 type transitionLog struct {
 	mu    sync.Mutex
-	state map[string]string // the last logged state of each process
+	state map[string]string // the last logged state of each process by id
 	count int
 	gaps  int // transitions whose first state is not the last one that was logged
 }

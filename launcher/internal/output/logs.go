@@ -15,9 +15,9 @@ type Logs struct {
 	fallback *File // takes the output of processes without a log file; if nil, that output is discarded
 
 	mu       sync.Mutex
-	files    map[string]*sharedFile   // by path
-	counts   map[string]*Counts       // by group
-	removing map[string]chan struct{} // by path; the channel is closed when the files of an earlier process have been removed
+	files    map[string]*sharedFile   // files by path
+	counts   map[string]*Counts       // counts by group
+	removing map[string]chan struct{} // by path; each channel is closed when the files of an earlier process have been removed
 
 	removals sync.WaitGroup
 }

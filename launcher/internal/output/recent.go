@@ -21,7 +21,7 @@ func (l Line) matches(name string) bool { return name == "" || name == l.Group |
 // to subscribers. It never waits for a subscriber: a slow one misses lines.
 type Recent struct {
 	mu          sync.Mutex
-	kept        map[string]*history // by process
+	kept        map[string]*history // lines of each process by id
 	subscribers map[*subscriber]bool
 	closed      bool
 }

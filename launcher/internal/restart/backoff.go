@@ -9,12 +9,12 @@ import (
 // A BackOff counts the failures in a row of a group, and decides when the next process may be
 // started. The zero value has counted nothing.
 type BackOff struct {
-	Failures  int       // in a row
+	Failures  int       // number of failures in a row
 	NotBefore time.Time // when the next process may be started
-	GivenUp   bool      // no process is started until there is an order
+	GivenUp   bool      // the group was given up: no process is started until an operator orders it
 
-	failedAt  time.Time // the last of Failures
-	postponed int       // starts in a row that the launcher could not make
+	failedAt  time.Time // time of the last failure
+	postponed int       // number of starts in a row that failed for a reason outside the process
 }
 
 // PreventsStart reports whether no process may be started now.

@@ -8,37 +8,37 @@ import "github.com/swansong-go/swansong/launcher/internal/spec"
 // the decision depends on whether and when the process is replaced.
 type Exit struct {
 	Policy         spec.RestartPolicy
-	Unhealthy      bool // it did not become ready in time, or failed its liveness checks; it has not ended yet
-	Failed         bool // unhealthy, or ended in another way than cleanly
-	Stopped        bool // it was stopped, for example by an operator, or it drained by itself
+	Unhealthy      bool // the process did not become ready in time, or failed its liveness checks; it has not ended yet
+	Failed         bool // the process is unhealthy, or ended in another way than cleanly
+	Stopped        bool // the process was stopped, for example by an operator, or drained by itself
 	WasReady       bool
 	OutcomeUnknown bool // an earlier launcher started the process, and possibly stopped it
-	NotStarted     bool // the launcher could not start it, which says nothing about the process
+	NotStarted     bool // the launcher could not start the process, and the cause is not the process
 
 	Rolling     bool // a roll is under way and not paused
 	Target      bool // the roll increases the number of processes of this revision
 	Pending     bool // the roll has yet to replace processes of this revision
-	AllowFinish bool // a replacement that finishes has not failed
+	AllowFinish bool // in this roll, a replacement that finishes has not failed
 }
 
 // A FollowUp is what follows an exit.
 type FollowUp int
 
 const (
-	Later             FollowUp = iota // it has failed: another process is started after a back-off
-	Now                               // it was stopped from outside the group: another process is started at once
-	Postpone                          // it could not be started: that is tried again later, and does not count as a failure
-	Finish                            // it has finished and is not replaced
-	FinishReplacement                 // a replacement has finished: the roll needs no other one in its place
-	FinishReplaced                    // it has finished before the roll replaced it: it is not started again after a rollback
-	LeaveToRoll                       // the roll replaces it, or wants it gone
-	GiveUp                            // it has never worked and is not restarted: the group is given up
+	Later             FollowUp = iota // the process has failed: another one is started after a back-off
+	Now                               // the process was stopped from outside the group: another one is started at once
+	Postpone                          // the process could not be started: the launcher tries again later and does not count a failure
+	Finish                            // the process has finished and is not replaced
+	FinishReplacement                 // a replacement has finished: the roll starts no other process in its place
+	FinishReplaced                    // an old process has finished before the roll replaced it: after a rollback it is not started again
+	LeaveToRoll                       // the roll replaces the process, or does not need it any more
+	GiveUp                            // the process has never worked and is not restarted: the group is given up
 )
 
 // FollowUp decides what follows.
 func (e Exit) FollowUp() FollowUp {
 	switch {
-	case e.NotStarted && !e.Rolling: // in a roll it counts as a failure, like everything that prevents progress
+	case e.NotStarted && !e.Rolling: // in a roll, a failed start counts as a failure, because it prevents progress
 		return Postpone
 	case e.Rolling && e.Target && e.hasFinished():
 		return FinishReplacement

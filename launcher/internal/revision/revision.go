@@ -13,7 +13,7 @@ import (
 // one that the roll comes from or the one that it had led to. Those of adopted processes are
 // listed, too, so that their numbers are not used again.
 type Set struct {
-	Current  int // number of the wanted one
+	Current  int // number of the revision that the group wants
 	ByNumber map[int]*Revision
 }
 
@@ -22,7 +22,7 @@ type Revision struct {
 	Config     spec.Group
 	Source     any // the Source of the launcher.Config that it was loaded with
 	Shortfall  Shortfall
-	LoadedWith []string // Config.DependsOn before a roll changed it
+	LoadedWith []string // Config.DependsOn as it was before a roll changed it
 }
 
 // Wanted returns the wanted revision.
@@ -57,9 +57,9 @@ func (r *Revision) Finish(failed bool) {
 // A Shortfall is why a group has fewer processes than its configuration says, although nothing is
 // wrong.
 type Shortfall struct {
-	ScaledDown int // stopped without a replacement, by order
-	Finished   int // ended and, by the restart policy, not replaced
-	Failed     int // those of Finished that ended with a failure
+	ScaledDown int // number of processes that were stopped by order and not replaced
+	Finished   int // number of processes that ended and, by the restart policy, are not replaced
+	Failed     int // number of processes in Finished that ended with a failure
 }
 
 func (s Shortfall) desired(cfg spec.Group) int {

@@ -10,9 +10,9 @@ import (
 type OnFailure int
 
 const (
-	Pause    OnFailure = iota // leave everything as it is and wait for an order
+	Pause    OnFailure = iota // leave all instances as they are and wait for an order
 	Rollback                  // replace the new instances by old ones
-	Continue                  // leave an old instance, or a gap, for each failure, and go on; roll back if all have failed and none has finished
+	Continue                  // leave an old instance, or a gap, for each failure, and replace the others; roll back if all have failed and none has finished
 )
 
 func (f OnFailure) String() string { return [...]string{"pause", "rollback", "continue"}[f] }
@@ -26,13 +26,13 @@ type Config struct {
 	MinReady         time.Duration // how long an instance must be ready before it counts as available
 	ProgressDeadline time.Duration // longest time without progress, except for back-off and the wait for canaries; 0: no limit
 
-	Canary     int           // number of instances that are replaced first; 0: none
+	Canary     int           // number of instances that are replaced first; 0: no canaries
 	CanaryWait time.Duration // how long the canaries must stay available before the others follow
 
 	OnlyForward bool // old instances cannot be started, so new ones replace the old ones that fail, beyond Canary if necessary
 
 	OnFailure  OnFailure
-	Retries    int           // failures in a row that are retried; 0: none, the operator decides
+	Retries    int           // number of failures in a row that are retried; 0: an operator has to resume the roll
 	Backoff    time.Duration // pause before the first retry, doubled for each further one; 0: retry at once
 	MaxBackoff time.Duration // upper limit of the doubled pause
 }

@@ -81,9 +81,9 @@ func afterEvent(t *testing.T, event string, minReady bool, n [2]counts) [2]count
 
 // A decision tells which instances were started and stopped between two states.
 type decision struct {
-	Started int    // started instances of the version that the roll leads to
-	Stopped [2]int // stopped instances of each version
-	Left    [2]int // remaining available instances of each version
+	Started int    // number of started instances of the version that the roll leads to
+	Stopped [2]int // numbers of stopped instances by version
+	Left    [2]int // numbers of remaining available instances by version
 }
 
 func difference(target roll.Version, before, after [2]counts) (d decision) {

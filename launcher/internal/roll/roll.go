@@ -13,22 +13,22 @@ import (
 // If From equals To, the configuration of the instances to be replaced is not known, because an
 // earlier launcher has started them. Such a roll cannot turn back.
 type Roll struct {
-	From, To    int // revisions
+	From, To    int // numbers of revisions
 	Reason      string
-	AllowFinish bool // instances of the group have finished before, or none was running: a replacement that finishes has not failed
+	AllowFinish bool // a replacement that finishes has not failed, because instances have finished before, or none was running
 
 	state     State
-	failures  [2]int   // by version, since the roll began
-	last      *Failure // nil: none since the beginning, or since the roll was resumed
-	ordered   bool     // rolling back by order and not because of a failure
-	announced bool     // the notice that all canaries are available has been given
-	finished  int      // instances of the target that have finished
-	vacancies int      // old instances that have failed before the roll came to them, and are to be started again
+	failures  [2]int   // numbers of failures by version, since the roll began
+	last      *Failure // the last failure; nil if there was none since the beginning, or since the roll was resumed
+	ordered   bool     // the roll turned back by order and not because of a failure
+	announced bool     // the roll has reported that all canaries are available
+	finished  int      // number of instances of the target that have finished
+	vacancies int      // number of old instances that have failed before the roll replaced them, and are to be started again
 }
 
 // A Failure is the cause for which a roll retries, gives up, pauses or rolls back.
 type Failure struct {
-	Instance string // empty: no single instance
+	Instance string // id of the instance; empty if the cause is not a single instance
 	Cause    error
 }
 
@@ -42,18 +42,18 @@ func (f Failure) String() string {
 // A Step is the result of [Roll.Next].
 type Step struct {
 	Change  Change
-	Action  Action   // if Change is GoesOn
-	Notices []string // what happened, for the log
+	Action  Action   // what the caller has to do if Change is GoesOn
+	Notices []string // messages for the log
 }
 
 // A Change is what has become of a roll.
 type Change int
 
 const (
-	GoesOn    Change = iota // the caller does the action
+	GoesOn    Change = iota // the roll continues: the caller does the action
 	TurnsBack               // the caller calls Rollback with the rules of From
-	Pauses                  // the caller wants From until it resumes the roll or rolls it back
-	Ends                    // Phase says how
+	Pauses                  // the roll is paused: the caller wants From until it resumes the roll or rolls it back
+	Ends                    // the roll has ended: Phase says how
 )
 
 // Begin begins the roll.
@@ -174,7 +174,7 @@ func (r *Roll) Ordered() bool { return r.ordered }
 // Resume ends a pause. The rules are those of Destination.
 func (r *Roll) Resume(c Config, v View) {
 	r.state.Paused, r.announced = false, false
-	if r.Forward() { // on the way back it is the cause of the rollback
+	if r.Forward() { // while the roll is turning back, last is the cause of the rollback and is kept
 		r.last = nil
 	}
 	r.state = r.state.Resume(r.rules(c), r.view(v))
@@ -281,9 +281,9 @@ func (r *Roll) notices(c Config, v View, before State) (all []string) {
 
 // A Status is how far a roll has come.
 type Status struct {
-	Why      string        // the last failure; empty: none
-	Canaries int           // number of canaries that are available and waited for
-	Until    time.Duration // when that wait ends, or when a failed start is retried; 0: neither
+	Why      string        // the last failure; empty if there was none
+	Canaries int           // number of canaries that are available, while the roll waits for them
+	Until    time.Duration // when the wait for canaries ends, or when a failed start is retried; 0: the roll waits for neither
 }
 
 // Status returns how far the roll has come.

@@ -351,7 +351,7 @@ func TestNext_PausesAtProgressDeadline(t *testing.T) {
 	if until := w.act(); until != 19*time.Second {
 		t.Errorf("waits until %v", until)
 	}
-	w.view.Now = 19 * time.Second // old-1 has not ended yet
+	w.view.Now = 19 * time.Second // although 19 s have passed, old-1 has not ended yet
 	w.act()
 	w.expectLog(t, "19s rolling paused=true given up=0: no progress for 10s")
 }

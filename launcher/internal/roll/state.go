@@ -13,9 +13,9 @@ const (
 	Canary Phase = iota
 	Rolling
 	RollingBack
-	Done       // every instance is new
-	RolledBack // every instance is old
-	Degraded   // the instances that were given up are old or missing, the others are new; with OnlyForward possibly none is new
+	Done       // every instance has the new version
+	RolledBack // every instance has the old version
+	Degraded   // instances that were given up are old or missing, all others are new; with OnlyForward possibly none is new
 )
 
 func (p Phase) String() string {
@@ -39,11 +39,11 @@ func (p Phase) target() Version {
 type State struct {
 	Phase  Phase
 	Paused bool
-	Why    string // the last failure, stall or order
+	Why    string // the last failure, stall or order, as the reason of the phase or pause
 
-	Tries    int           // failures in a row
-	GivenUp  int           // instances that will not be replaced
-	Retry    time.Duration // when the next start may be tried
+	Tries    int           // number of failures in a row
+	GivenUp  int           // number of instances that will not be replaced
+	Retry    time.Duration // when the next start after a failure may be tried
 	Progress time.Duration // when the roll last made progress
 	Proven   bool          // an instance of the target has finished, which shows that the target works
 
@@ -120,7 +120,7 @@ func (s State) goal(c Config, n census) (goal [2]int) {
 		}
 		goal[Old] = c.Desired - goal[New]
 	default:
-		goal[Old] = min(s.GivenUp, c.Desired) // Desired may have fallen since
+		goal[Old] = min(s.GivenUp, c.Desired) // Desired may have been reduced since instances were given up
 		goal[New] = c.Desired - goal[Old]
 	}
 	return goal
@@ -141,10 +141,10 @@ func (s State) update(c Config, v View, n census) State {
 	failures := v.Failures[t] - s.failuresSeen
 	s.failuresSeen = v.Failures[t]
 	switch {
-	case s.Paused: // the restart policy handles failures
+	case s.Paused: // while the roll is paused, the restart policy handles failures
 	case failures > 0:
 		s = s.onFailures(c, v, failures)
-	case s.Phase == Canary && n.available[t] >= c.Canary: // waiting for canaries is not a stall
+	case s.Phase == Canary && n.available[t] >= c.Canary: // the time spent waiting for canaries is not a stall
 		stayed := 0
 		for _, i := range v.Instances {
 			if i.Version == t && i.isReadyFor(c.MinReady+c.CanaryWait, v) {
@@ -167,7 +167,7 @@ func (s State) onFailures(c Config, v View, failures int) State {
 	s.Tries += failures
 	if s.Tries <= c.Retries {
 		s.Retry = v.Now + c.backoff(s.Tries)
-		s.Progress = max(s.Progress, s.Retry) // back-off is not a stall
+		s.Progress = max(s.Progress, s.Retry) // time spent in back-off is not a stall
 		return s
 	}
 	s.Why = fmt.Sprintf("failures of %v instances in a row: %d", s.Phase.target(), s.Tries)

@@ -6,7 +6,7 @@ import "time"
 type Version int
 
 const (
-	Old Version = iota // everything that is not New
+	Old Version = iota // the version of every instance that is not New
 	New
 )
 
@@ -16,10 +16,10 @@ func (v Version) String() string { return [...]string{"old", "new"}[v] }
 type Health int
 
 const (
-	Starting  Health = iota // running or about to run, not taking on work yet
-	Ready                   // taking on work
-	Unhealthy               // did not become ready in time, or is ready no longer; it does not recover
-	Stopping                // told to stop; it exists until it has been reaped
+	Starting  Health = iota // the instance runs or is about to run, and takes on no work yet
+	Ready                   // the instance takes on work
+	Unhealthy               // the instance did not become ready in time, or is no longer ready; it does not recover
+	Stopping                // the instance was told to stop; it exists until it has been reaped
 )
 
 // An Instance is an existing process of the group. A process that has ended is not listed. One that
@@ -29,7 +29,7 @@ type Instance struct {
 	Revision int     // read by the methods of Roll, which set Version from it
 	Version  Version // read by the functions Next and Keep
 	Health   Health
-	Since    time.Duration // when it became Ready
+	Since    time.Duration // when the instance became Ready
 }
 
 // A View is the group as the caller sees it. Instants are durations on a monotonic clock of the
@@ -46,10 +46,10 @@ type View struct {
 
 // A census counts instances by version.
 type census struct {
-	exist     [2]int // all
-	live      [2]int // all that are not stopping
-	usable    [2]int // all that are neither stopping nor unhealthy
-	available [2]int // all that have been ready for MinReady
+	exist     [2]int // numbers of all instances
+	live      [2]int // numbers of instances that are not stopping
+	usable    [2]int // numbers of instances that are neither stopping nor unhealthy
+	available [2]int // numbers of instances that have been ready for MinReady
 }
 
 func count(c Config, v View) (n census) {

@@ -40,7 +40,7 @@ func LookUp(command, dir string) error {
 
 // Placeholders are what {id}, {dir} and {socket} in the commands of a process stand for.
 type Placeholders struct {
-	ID, Group string // of the process
+	ID, Group string // the id of the process and the name of its group
 	Dir       string // the launcher's directory
 	Socket    string // a path at which the process can listen
 }

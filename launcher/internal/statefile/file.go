@@ -14,7 +14,7 @@ import (
 type envelope struct {
 	Format  string          `json:"format"`
 	Version int             `json:"version"`
-	SHA256  string          `json:"sha256"` // of State
+	SHA256  string          `json:"sha256"` // hash of State
 	State   json.RawMessage `json:"state"`
 }
 

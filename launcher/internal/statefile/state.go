@@ -26,19 +26,19 @@ import (
 type State struct {
 	Boot        string           `json:"boot"`      // identifies the boot of the machine
 	Containment proc.Containment `json:"pen"`       // the group of processes that must die with the launcher
-	Guardians   []proc.Adoptable `json:"guardians"` // those of earlier launchers that still run, and at last its own
+	Guardians   []proc.Adoptable `json:"guardians"` // guardians of earlier launchers that still run, and last the guardian of this launcher
 	Groups      map[string]Group `json:"groups"`
 }
 
 // A Group is the state of a group of processes.
 type Group struct {
-	Config         spec.Group `json:"config"` // of the current revision; see [WithoutSecrets]
+	Config         spec.Group `json:"config"` // configuration of the current revision; see [WithoutSecrets]
 	Revision       int        `json:"revision"`
-	Digest         string     `json:"digest"`            // of Config; see [Digest]
-	LastNumber     int        `json:"number"`            // of the process that was started last
+	Digest         string     `json:"digest"`            // digest of Config; see [Digest]
+	LastNumber     int        `json:"number"`            // number in the id of the process that was started last
 	ScaledDown     int        `json:"fewer,omitempty"`   // how many fewer processes than Config.Desired an operator has ordered
-	Finished       int        `json:"through,omitempty"` // finished processes, which are not replaced
-	FinishedFailed int        `json:"failed,omitempty"`  // of these, how many ended with a failure
+	Finished       int        `json:"through,omitempty"` // number of finished processes, which are not replaced
+	FinishedFailed int        `json:"failed,omitempty"`  // number of finished processes that ended with a failure
 	Sockets        []Socket   `json:"sockets,omitempty"`
 	Processes      []*Process `json:"processes,omitempty"`
 }
@@ -47,17 +47,17 @@ type Group struct {
 type Process struct {
 	ID           string         `json:"id"`
 	Revision     int            `json:"revision"`
-	Digest       string         `json:"digest"`            // of Config; see [Digest]
-	Config       spec.Group     `json:"config"`            // see [WithoutSecrets]
-	Adoptable    proc.Adoptable `json:"process"`           // its PID is 0 if the process was about to be started
-	ReadyAt      int64          `json:"ready,omitempty"`   // when it became ready
-	StopAt       int64          `json:"asked,omitempty"`   // when its stop was ordered
-	AskedAt      int64          `json:"began,omitempty"`   // when it was first asked to stop
-	GrantedUntil int64          `json:"granted,omitempty"` // the deadline after its last request for more time
-	Reason       string         `json:"reason,omitempty"`  // why it is stopped
+	Digest       string         `json:"digest"`            // digest of Config; see [Digest]
+	Config       spec.Group     `json:"config"`            // configuration of the process; see [WithoutSecrets]
+	Adoptable    proc.Adoptable `json:"process"`           // the PID in Adoptable is 0 if the process was about to be started
+	ReadyAt      int64          `json:"ready,omitempty"`   // when the process became ready
+	StopAt       int64          `json:"asked,omitempty"`   // when the stop of the process was ordered
+	AskedAt      int64          `json:"began,omitempty"`   // when the process was first asked to stop
+	GrantedUntil int64          `json:"granted,omitempty"` // the deadline after the last request of the process for more time
+	Reason       string         `json:"reason,omitempty"`  // why the process is stopped
 	Grace        time.Duration  `json:"grace,omitempty"`
-	Port         int32          `json:"port,omitempty"`   // of its lifecycle service over TCP
-	NotReplaced  bool           `json:"spared,omitempty"` // its stop is not followed by a start
+	Port         int32          `json:"port,omitempty"`   // port of the process's lifecycle service over TCP
+	NotReplaced  bool           `json:"spared,omitempty"` // after the stop of the process, no other is started in its place
 
 	// Outputs are the pipes of the process, in the order of [output.Streams]. They are set from
 	// OpenOutputs until the process is adopted, and are not written to the file.

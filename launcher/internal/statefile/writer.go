@@ -25,7 +25,7 @@ type Writer struct {
 	failing atomic.Bool
 	changed chan struct{}
 	quit    chan struct{}
-	ended   chan struct{} // closed when the goroutine has ended
+	ended   chan struct{} // closed when the goroutine that writes the file has ended
 
 	mu      sync.Mutex
 	waiting []chan error // one for each pending call of Flush; receives the result of the next write

@@ -23,18 +23,18 @@ import (
 
 // A Config says how to connect to a process.
 type Config struct {
-	Process    string // its id, for errors
-	Socket     string // the path of its unix socket, unless it is reached over TCP
+	Process    string // id of the process, for errors
+	Socket     string // path of the process's unix socket; not used if the process is reached over TCP
 	Transport  spec.Transport
-	Poll       time.Duration // between calls, and so the longest pause between two tries to connect
-	MaxMessage int           // bytes of the longest answer that is accepted
+	Poll       time.Duration // time between calls, and so the longest pause between two attempts to connect
+	MaxMessage int           // length in bytes of the longest answer that is accepted
 	Alarm      func(error)   // called if certificates cannot be used
 }
 
 // A Connection is the connection to one process. All methods may be called concurrently.
 type Connection struct {
 	cfg  Config
-	port atomic.Int32 // that the process has reported; 0: none
+	port atomic.Int32 // port that the process has reported; 0: none yet
 
 	mu   sync.Mutex
 	conn *grpc.ClientConn // nil before Open
