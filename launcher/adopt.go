@@ -47,7 +47,7 @@ func (c *controller) restore(r statefile.Group) {
 	c.revisions = revision.Set{Current: number, ByNumber: map[int]*revision.Revision{number: wanted}}
 	for _, p := range r.Processes {
 		if p.Revision != number {
-			// Listed so that its number is not used again.
+			// The revision is listed, so that its number is not used again.
 			c.revisions.ByNumber[p.Revision] = &revision.Revision{Config: p.Config}
 		}
 	}

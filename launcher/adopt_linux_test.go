@@ -263,7 +263,7 @@ func (h *harness) allReady(group string, n int) {
 
 // The state file has everything about an adopted process at once, even if the launcher is killed
 // before the process has answered.
-func TestKeep_StateFileHasAllOfAdoptedProcessAtOnce(t *testing.T) {
+func TestKeep_StateFileDescribesAdoptedProcessCompletely(t *testing.T) {
 	h := launch(t, runners("other", 0)).ready()
 	want := launcher.Remembered{Ready: 50 * time.Second, Stop: 40 * time.Second, Asked: 30 * time.Second, Granted: -20 * time.Second, Reason: "test", Grace: time.Hour, Port: 1}
 	testkit.Equal(t, "entry in the state file", launcher.RestoredAndRecalled(h.Manager, kept(runners("web", 1)), want), want)

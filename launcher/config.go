@@ -148,9 +148,9 @@ type TransportConfig struct {
 	// valid for the host.
 	Address string
 
-	// TLS is used by both sides, for tcp. The process gets the names of the files and reads them
-	// itself. Every client with a certificate of the same authority can stop the process, so use an
-	// authority of its own.
+	// TLS is used with tcp, by the launcher and the process. The process gets the names of the
+	// files and reads them itself. Every client with a certificate of the same authority can stop
+	// the process, so use an authority for this purpose only.
 	TLS TLS
 }
 
@@ -219,15 +219,16 @@ type RollConfig struct {
 type RollFailure = spec.RollFailure
 
 const (
-	// Pause keeps what has been replaced, and waits for an operator. It is the default.
+	// Pause keeps the processes that have been replaced, and waits for an operator. It is the
+	// default.
 	Pause RollFailure = spec.Pause
 
-	// Rollback replaces what has been replaced by what was there before.
+	// Rollback replaces the new processes by processes of the previous configuration.
 	Rollback RollFailure = spec.Rollback
 
-	// Continue goes on with the other processes. Each failure leaves an old process running, or one
-	// process fewer, but never fewer than MinHealthy. If all replacements fail, the roll is rolled
-	// back.
+	// Continue replaces the other processes all the same. Each failure leaves an old process
+	// running, or one process fewer, but never fewer than MinHealthy. If all replacements fail, the
+	// roll is rolled back.
 	Continue RollFailure = spec.Continue
 )
 

@@ -24,9 +24,11 @@ const (
 	GroupUnhealthy Kind = "unhealthy" // a group has too few ready processes
 
 	RollBegun Kind = "roll-begun" // a roll has begun to replace the processes of a group
-	// Progress of a roll: it waits for canaries, retries, is resumed or turns back.
+	// RollStep reports progress of a roll: the roll waits for canaries, retries, is resumed or
+	// turns back.
 	RollStep Kind = "roll-step"
-	// A roll has replaced all processes, or a rollback by order has brought back all.
+	// RollDone reports that a roll has replaced all processes, or that a rollback by order has
+	// brought back all.
 	RollDone    Kind = "roll-done"
 	RollFailed  Kind = "roll-failed"  // a roll has ended without replacing all processes, or has paused
 	Restart     Kind = "restart"      // a process has failed and will be replaced after a pause
@@ -43,20 +45,20 @@ type Event struct {
 	Process  string // id of the process; if empty, the event is about the group
 	From, To State  // the states before and after a Transition
 	Outcome  Outcome
-	// Of RollStep, RollDone and RollFailed: canary, rolling, rolling back, paused, done, rolled
-	// back or degraded.
+	// Roll is set for RollStep, RollDone and RollFailed: canary, rolling, rolling back, paused,
+	// done, rolled back or degraded.
 	Roll    string
 	Message string
 
-	// Of a Transition: to READY, since the start of the process; otherwise since it was stopped, 0
-	// if it was not.
+	// Took is set for a Transition. If the process became READY, Took counts from its start,
+	// otherwise from the order to stop it; 0 if there was no order.
 	Took time.Duration
-	// Of a Transition to an end: descendants that the process has left and that could not be
+	// Survivors is set when a process has ended: the number of its descendants that could not be
 	// killed.
 	Survivors int
 	Missed    int // number of events before this one that this watcher was too slow to receive
-	// Where a callback of the program has panicked or called runtime.Goexit; Message names the
-	// callback.
+	// Stack is set if a callback of the program has panicked or called runtime.Goexit. Message
+	// names the callback.
 	Stack string
 }
 

@@ -19,7 +19,7 @@ import (
 
 // The redact function of a guardian panics. The text is not shown, and the guardian continues to
 // read, so that no process blocks when its pipe is full.
-func TestGuardian_ReadsOnWhenRedactPanics(t *testing.T) {
+func TestGuardian_ContinuesReadingOutputWhenRedactPanics(t *testing.T) {
 	text := printedUnseen(t, append(guardianCommand[:2:2], "panics"))
 	replaced := bytes.Count(text, []byte("web-1 out | [not shown: Redact has panicked]\n"))
 	if replaced == 0 {
@@ -30,7 +30,7 @@ func TestGuardian_ReadsOnWhenRedactPanics(t *testing.T) {
 }
 
 // A guardian does its work even if the launcher has died before it read the guardian's answer.
-func TestGuardian_GuardsWhenLauncherDiesBeforeReadingAnswer(t *testing.T) {
+func TestGuardian_HandlesProcessesWhenLauncherDiesDuringHandshake(t *testing.T) {
 	cmd := exec.CommandContext(soon(t), guardianCommand[0], guardianCommand[1:]...)
 	cmd.Stdin = strings.NewReader(`{"pen":{"mark":"nobody-` + rand.Text() + `"},"dir":"` + t.TempDir() + `","self":{"mark":"self"}}` + "\n")
 	answers, err := cmd.StdoutPipe()

@@ -155,7 +155,8 @@ func (g *group) close() {
 		go i.send(lifecycle.Event{Kind: lifecycle.OnStop, Reason: reason})
 	}
 	for _, i := range left {
-		// Not i.ended, because a call of the router may still hold a guard of the scope.
+		// Wait for quit and not for ended, because a call of the router may still hold a guard of
+		// the scope.
 		<-i.quit
 	}
 }

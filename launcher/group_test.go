@@ -130,7 +130,7 @@ func TestJob_ReportsFinishedProcesses(t *testing.T) {
 
 // A process that drains without having been asked to is replaced at once. Its replacement stays,
 // however the first process ends.
-func TestRestartNever_ReplacesProcessThatDrainsByItself(t *testing.T) {
+func TestRestartNever_GroupReplacesProcessThatDrainsByItself(t *testing.T) {
 	g := runners("web", 1, "--behavior", "hang")
 	g.Restart.Policy = launcher.Never
 	g.LivenessInterval = 20 * time.Millisecond
@@ -321,7 +321,7 @@ func TestRoll_FailsWhenReplacementExitsAtOnce(t *testing.T) {
 
 // A process has ended, and the group has not decided yet whether to replace it. Until then, the
 // group must not start another process in its place.
-func TestController_StartsNoReplacementBeforeExitIsHandled(t *testing.T) {
+func TestGroup_StartsNoReplacementBeforeExitIsHandled(t *testing.T) {
 	job := runners("job", 2)
 	job.Restart.Policy = launcher.Never
 	testkit.Equal(t, "whether another process is started", launcher.StartsBeforeExitIsHandled(job), false)
@@ -425,7 +425,7 @@ func stateOf(h *harness, id string) launcher.State {
 }
 
 // A roll without surge stops one process before it starts the next.
-func TestRoll_WithoutSurgeStopsBeforeItStarts(t *testing.T) {
+func TestRoll_WithoutSurgeStopsOldProcessBeforeReplacement(t *testing.T) {
 	g := runners("web", 2)
 	g.MaxSurge = launcher.Int(0)
 	h := launch(t, g).ready()

@@ -130,8 +130,8 @@ func init() {
 		os.Exit(3)
 	}
 	// This role starts fifty processes and is then a test runner. Each of the fifty is created by
-	// two forks, has a session of its own and ignores SIGTERM. It reports that it runs, because
-	// before it calls exec, the test could not recognize it by its environment.
+	// two forks, has a session of its own and ignores SIGTERM. Each reports that it runs, because
+	// the test cannot recognize a process by its environment before the process has called exec.
 	roles["clan"] = func(args []string) {
 		said, says, err := os.Pipe()
 		if err != nil {
@@ -642,7 +642,7 @@ func TestGuardian_EndsWhenNoNextLauncherStarts(t *testing.T) {
 
 // The next launcher takes the lock of the directory and tells the guardian to end. The guardian
 // must not wait for that lock, because the launcher waits for the guardian.
-func TestGuardian_LeavesLockToNextLauncher(t *testing.T) {
+func TestGuardian_ReleasesLockForNextLauncher(t *testing.T) {
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianOf("patient guardian"), Groups: []launcher.GroupConfig{newBrood(t).of(runners("web", 1))}}
 	first := startAnother(t, cfg, "").hears("ready")
 	guardian := guardians(t, first.Process.Pid)[0]
@@ -675,7 +675,7 @@ func TestGuardian_LeavesLockToNextLauncher(t *testing.T) {
 
 // A launcher dies before it has learned that its guardian runs. The guardian does its work
 // nevertheless, and the next launcher finds the guardian.
-func TestGuardian_GuardsWhenLauncherIsKilledDuringStart(t *testing.T) {
+func TestGuardian_HoldsListenersWhenLauncherIsKilledDuringStart(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 1)))
 	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
@@ -807,7 +807,7 @@ func TestKeep_NextLauncherKeepsStopDeadline(t *testing.T) {
 
 // An order to scale down holds under the next launcher, and counts once for a process that is still
 // stopping, unless the configuration has another number of processes.
-func TestKeep_ScaleDownHoldsUnderNextLauncher(t *testing.T) {
+func TestKeep_NextLauncherDoesNotUndoScaleDown(t *testing.T) {
 	for _, c := range []struct{ loaded, desired int }{{2, 1}, {3, 3}} {
 		t.Run(fmt.Sprintf("%d loaded", c.loaded), func(t *testing.T) {
 			b := newBrood(t)
@@ -1024,7 +1024,7 @@ func TestKeep_LastOutputOfEndedProcessIsNotLost(t *testing.T) {
 
 // A launcher that is stopped before it has adopted processes leaves them to the next one and keeps
 // no file open.
-func TestKeep_LauncherStoppedBeforeAdoptionLeavesProcesses(t *testing.T) {
+func TestKeep_LauncherStoppedBeforeAdoptionDoesNotStopProcesses(t *testing.T) {
 	cfg, pids := orphans(t, kept(runners("web", 1)))
 	m, err := launcher.StartStopped(context.Background(), cfg)
 	if err != nil {

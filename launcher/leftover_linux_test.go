@@ -18,7 +18,7 @@ import (
 
 // A launcher dies after it has created a cgroup and before a process is in that cgroup. The next
 // launcher removes the cgroup.
-func TestCgroups_OfKilledLauncherAreRemovedByNext(t *testing.T) {
+func TestNextLauncher_RemovesCgroupsOfKilledLauncher(t *testing.T) {
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(runners("web", 1))}}
 	cgroups, err := launcher.DieStarting(cfg.Dir, cfg.Groups[0])
 	if err != nil {

@@ -269,7 +269,7 @@ func stubDNS(t *testing.T, addresses ...string) *atomic.Int32 {
 }
 
 // Two kept listeners have the same configuration. The next launcher takes over both of them.
-func TestKeptListener_TwoOnPort0AreTakenOverAsTwo(t *testing.T) {
+func TestKeptListener_BothListenersOnPort0AreTakenOver(t *testing.T) {
 	b := newBrood(t)
 	web := kept(b.of(runners("web", 1)))
 	web.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: "127.0.0.1:0"}}

@@ -19,7 +19,7 @@ import (
 // The log file of an ended process is kept for as long as the launcher remembers the process, so a
 // group whose processes are replaced for ever does not fill the disk. The files of running
 // processes, and files with other names, are never removed.
-func TestLogDir_KeepsLogsOfRememberedProcesses(t *testing.T) {
+func TestLogDir_KeepsLogsOfRecentlyEndedProcesses(t *testing.T) {
 	const ending, remembered = 36, 32
 	g := group("web", ending, "")
 	g.Command = []string{"/bin/sh", "-c", "echo as {id}; echo and again"}

@@ -187,7 +187,7 @@ func TestLiveness_SilentProcessIsReplaced(t *testing.T) {
 
 // A connection attempt has failed because the process did not listen yet. Once the process reports
 // that it is ready, the launcher connects at once.
-func TestReady_LauncherConnectsAsSoonAsProcessReportsReady(t *testing.T) {
+func TestReadyReport_LauncherConnectsAtOnce(t *testing.T) {
 	g := runners("odd", 1)
 	g.LivenessInterval, g.LivenessFailures = 500*time.Millisecond, 3
 	g.Shutdown.Poll = 30 * time.Second // gRPC tries to connect again after a tenth of this time

@@ -197,8 +197,8 @@ func (p *process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 			timeout = cfg.LivenessTimeout
 		}
 		p.call(lifecycle.OnReadiness, timeout, func(ctx context.Context, e *lifecycle.Event) (err error) {
-			// Over TCP a call fails until the port is known. Waiting for it here saves waiting for
-			// the next poll.
+			// Over TCP a call fails until the port is known. Waiting for the port here is faster
+			// than waiting for the next poll.
 			wait := grpc.WaitForReady(p.cfg.Transport.Network == "tcp")
 			e.Readiness, err = p.child.GetReadinessStatus(ctx, &pb.ReadinessRequest{ProcessId: p.id}, wait)
 			return err

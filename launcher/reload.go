@@ -14,8 +14,8 @@ var (
 	// ErrReloading is returned while another configuration is being read or applied.
 	ErrReloading = errors.New("launcher: another configuration is being read or applied; wait until that is done")
 
-	// ErrNotReloaded matches every error of Reload and Reread after which nothing has changed. Its
-	// text is not part of theirs.
+	// ErrNotReloaded matches every error of Reload and Reread after which nothing has changed. The
+	// texts of these errors do not contain that of ErrNotReloaded.
 	ErrNotReloaded = errors.New("launcher: the configuration was not applied")
 )
 
@@ -173,7 +173,7 @@ func (r *reloader) apply(next Config, reason string, changes []string) (wait fun
 	if err != nil {
 		return nil, err
 	}
-	// With this guard, a stop of all groups that begins now includes the groups that are added.
+	// While this guard is held, a stop of all groups includes the groups that the reload adds.
 	guard, ok := m.groupsScope.TryGuard()
 	if !ok {
 		plan.abandon()

@@ -255,7 +255,7 @@ func TestRollback_ReturnsToRevisionBeforeSupersedingRoll(t *testing.T) {
 
 // The progress deadline of a rollback begins with the rollback. Replacing a process is progress,
 // also if the process has a third revision.
-func TestRollback_CountsAnyReplacementAsProgress(t *testing.T) {
+func TestRollback_EachReplacedProcessIsProgress(t *testing.T) {
 	web := runners("web", 4)
 	web.Roll.OnFailure, web.Roll.ProgressDeadline = launcher.Rollback, 5*time.Second
 	var failure *launcher.RollError
@@ -265,7 +265,7 @@ func TestRollback_CountsAnyReplacementAsProgress(t *testing.T) {
 }
 
 // After ScaleDown, the smaller number of processes stays until a reload changes the number.
-func TestReload_KeepsScaleDown(t *testing.T) {
+func TestReload_DoesNotUndoScaleDown(t *testing.T) {
 	web := runners("web", 2)
 	h := launch(t, web).ready()
 	h.stops("web-1")
@@ -291,7 +291,7 @@ func TestReload_KeepsScaleDown(t *testing.T) {
 
 // A reload that changes something of a degraded group starts the processes that the roll has left
 // missing.
-func TestReload_StartsProcessesMissingSinceRoll(t *testing.T) {
+func TestReload_StartsProcessesThatRollCouldNotStart(t *testing.T) {
 	fixed := filepath.Join(t.TempDir(), "fixed")
 	web := runners("web", 2)
 	web.MinHealthy, web.MaxSurge, web.Roll.OnFailure = launcher.Int(1), launcher.Int(0), launcher.Continue
@@ -351,7 +351,7 @@ func TestReload_RestartsGivenUpGroup(t *testing.T) {
 // A reload of the same configuration, written differently, changes nothing: an empty field is the
 // same as one that is left out, and a relative path is the same as its absolute form. No group is
 // rolled, and a group that was given up stays so.
-func TestReload_IgnoresDifferencesOfNotation(t *testing.T) {
+func TestReload_OfSameConfigurationWrittenDifferentlyChangesNothing(t *testing.T) {
 	t.Chdir(t.TempDir())
 	web := launcher.GroupConfig{Name: "web", Command: []string{"sleep", "3600"}, Protocol: launcher.Signals, Desired: 1}
 	broken := web
@@ -572,7 +572,7 @@ func TestReread_RefusesConcurrentReload(t *testing.T) {
 
 // ErrNotReloaded matches the errors of refused reloads, and not those of reloads that have begun.
 // It does not change the text of an error.
-func TestErrNotReloaded_MatchesRefusals(t *testing.T) {
+func TestErrNotReloaded_MatchesErrorsOfRefusedReloads(t *testing.T) {
 	release := make(chan struct{})
 	web, gone := runners("web", 0), runners("gone", 1)
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{web, gone}, Router: removes(func(context.Context) { <-release })}).ready()

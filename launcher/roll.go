@@ -45,7 +45,7 @@ func isRolledBack(err error) bool {
 	return ok && e.RolledBack
 }
 
-// Errors of orders that do not fit what a group is doing.
+// These errors refuse orders that are impossible while the group does something else.
 var (
 	ErrRolling    = errors.New("launcher: the group is being rolled; wait until that has ended")
 	ErrNotPaused  = errors.New("launcher: no roll of the group is paused, so none can be resumed")
@@ -112,7 +112,7 @@ func (g *group) startRoll(cfg spec.Group, source any, reason string) (*rollResul
 	return c.startRoll(cfg, source, reason), nil
 }
 
-// resumeRoll has a paused roll go on.
+// resumeRoll continues a paused roll.
 func (g *group) resumeRoll(reason string) (*rollResult, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -127,7 +127,7 @@ func (g *group) resumeRoll(reason string) (*rollResult, error) {
 	return c.resumeRoll(reason), nil
 }
 
-// rollBack has a roll turn back, paused or not.
+// rollBack makes a roll turn back, whether it is paused or not.
 func (g *group) rollBack(reason string) (*rollResult, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -169,7 +169,7 @@ func (c *controller) startRoll(cfg spec.Group, source any, reason string) *rollR
 	was, is := c.revisions.Wanted(), &revision.Revision{Config: cfg, Source: source}
 	allowFinish := was.Shortfall.Finished > 0 || c.instances.live() == 0
 	if cfg.Desired == was.Config.Desired {
-		// The configuration says nothing new about the number.
+		// Desired is unchanged, so the order to have fewer processes still holds.
 		is.Shortfall.ScaledDown = was.Shortfall.ScaledDown
 	}
 	// A rollback does not bring back DependsOn. The order of the groups is that of the
@@ -218,7 +218,7 @@ func (c *controller) turnBack(now time.Time, why, message string) {
 	c.publishStep("rolling back to revision %d: %s", r.From, message)
 }
 
-// want makes a revision of the roll the wanted one.
+// want makes a revision of the roll the one that the group wants.
 func (c *controller) want(number int) {
 	if c.revisions.Current == number {
 		return
@@ -306,7 +306,7 @@ func (c *controller) endRoll(err *RollError) {
 	result.set(err)
 }
 
-// A RollStatus is how far a roll has come.
+// A RollStatus describes the progress of a roll.
 type RollStatus struct {
 	From, To int    // numbers of revisions
 	Phase    string // "canary", "rolling" or "rolling back"
@@ -314,8 +314,8 @@ type RollStatus struct {
 	Why      string // the last failure; empty if there was none
 	GivenUp  int    // number of processes that will not be replaced
 	Canaries int    // with Until, the number of canaries that are available
-	// When the canaries have been available for long enough, or the next try after a failure; zero:
-	// neither.
+	// Until is when the canaries will have been available for long enough, or when the roll retries
+	// after a failure; zero if the roll waits for neither.
 	Until time.Time
 }
 

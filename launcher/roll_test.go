@@ -133,7 +133,7 @@ func TestCanary_DelaysRollAndAllowsRollback(t *testing.T) {
 }
 
 // When the canaries have stayed available for CanaryWait, the others follow.
-func TestCanary_OthersAreReplacedAfterCanaryWait(t *testing.T) {
+func TestCanary_OtherProcessesAreReplacedAfterCanaryWait(t *testing.T) {
 	g := runners("web", 3)
 	h := launch(t, g).ready()
 	g.Roll = launcher.RollConfig{Canary: 1, CanaryWait: 200 * time.Millisecond}
@@ -194,7 +194,7 @@ func TestResume_ContinuesPausedRoll(t *testing.T) {
 }
 
 // With Continue, a group that has lost a process goes on with fewer until the next order.
-func TestContinue_GoesOnWithFewerProcesses(t *testing.T) {
+func TestOnFailureContinue_GroupRunsWithFewerProcesses(t *testing.T) {
 	g := runners("web", 3)
 	g.MaxSurge = launcher.Int(0)
 	h := launch(t, g).ready()
@@ -282,7 +282,7 @@ func TestScaleDown_OfSurplusProcessChangesNothing(t *testing.T) {
 // Scaling down a process that counts as finished and has not ended yet stops no other process:
 // neither without a roll, nor in a roll that is then rolled back. In the new revision there is one
 // process fewer, as for any other old process.
-func TestScaleDown_OfFinishedProcessStopsNoOther(t *testing.T) {
+func TestScaleDown_OfFinishedProcessStopsNoOtherProcess(t *testing.T) {
 	for _, rolled := range []bool{false, true} {
 		t.Run(fmt.Sprintf("rolled %v", rolled), func(t *testing.T) {
 			g := runners("job", 2)
@@ -335,7 +335,7 @@ func TestScaleDown_OfFinishedProcessStopsNoOther(t *testing.T) {
 
 // Scaling down an old process that stays in place of a replacement that failed stops no other
 // process.
-func TestScaleDown_OfOldProcessStopsNoOther(t *testing.T) {
+func TestScaleDown_OfOldProcessStopsNoOtherProcess(t *testing.T) {
 	g := runners("web", 3, "--behavior", "hang")
 	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}).ready()
@@ -375,7 +375,7 @@ func TestScaleDown_OfOldProcessStopsNoOther(t *testing.T) {
 }
 
 // With Continue, a roll is rolled back if all its replacements fail.
-func TestContinue_RollsBackIfAllFail(t *testing.T) {
+func TestOnFailureContinue_RollsBackIfAllReplacementsFail(t *testing.T) {
 	h := launch(t, runners("web", 3)).ready()
 	bad := script("web", 3, "exit 3")
 	bad.MinHealthy, bad.Roll = launcher.Int(2), launcher.RollConfig{OnFailure: launcher.Continue}
@@ -396,7 +396,7 @@ func TestContinue_RollsBackIfAllFail(t *testing.T) {
 
 // After a degraded roll, the health of the group says how many processes could not be replaced,
 // also if old ones run in their place.
-func TestContinue_ReportsProcessesThatCouldNotBeReplaced(t *testing.T) {
+func TestOnFailureContinue_HealthReportsProcessesNotReplaced(t *testing.T) {
 	h := launch(t, runners("web", 3)).ready()
 	odd := script("web", 3, "test {id} != web-4 || exit 3")
 	odd.Roll.OnFailure = launcher.Continue

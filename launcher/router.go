@@ -49,7 +49,7 @@ func (p *process) register() {
 	p.markRouteTried()
 }
 
-// leave removes the process from routing, and does not retry.
+// deregister removes the process from routing, and does not retry.
 func (p *process) deregister() {
 	p.setRouted(false)
 	p.route()

@@ -91,7 +91,7 @@ func TestOutput_SplitsLineThatFitsBuffer(t *testing.T) {
 }
 
 // Arguments and environment reach the process unchanged; no shell interprets them.
-func TestCommand_ReceivesArgumentsUnchanged(t *testing.T) {
+func TestProcess_ReceivesArgumentsOfCommandUnchanged(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out")
 	args := []string{"$(touch " + filepath.Join(dir, "substituted") + ")", "`touch " + filepath.Join(dir, "quoted") + "`",
@@ -118,7 +118,7 @@ func TestCommand_ReceivesArgumentsUnchanged(t *testing.T) {
 }
 
 // Group names cannot contain path elements.
-func TestNames_CannotEscapeDirectory(t *testing.T) {
+func TestGroupNames_CannotContainPathElements(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
 	for _, name := range []string{"../web", "..", ".", "", "a/b", "/etc/x", "a\x00b", "a b", "-rf", "a\nb", strings.Repeat("x", 64)} {
 		_, err := launcher.Start(context.Background(), launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{runners(name, 1)}})

@@ -24,7 +24,7 @@ func TestGracefulShutdownClean(t *testing.T) {
 }
 
 // A test runner with the flag for a port answers health checks at that port.
-func TestGracefulShutdown_OverTCP(t *testing.T) {
+func TestGracefulShutdown_OfProcessReachedOverTCP(t *testing.T) {
 	address := freeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	h := launch(t, runners("web", 1, "--port", port, "--behavior", "clean", "--drain-duration", "2s", "--work-duration", "100ms", "--initial-work", "5")).ready()

@@ -38,7 +38,7 @@ func obstruct(t *testing.T, dir string) (clear func()) {
 
 // A disk that hangs when a log file is opened blocks neither the process that prints to it, nor
 // other processes, nor the stop of the launcher.
-func TestLog_HangingDiskBlocksNothing(t *testing.T) {
+func TestProcessLog_HangingDiskDoesNotBlockProcessOrStop(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "odd-1.log")
 	if err := syscall.Mkfifo(log, 0o600); err != nil { // the FIFO is not opened for reading, so opening it for writing hangs

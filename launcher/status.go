@@ -179,7 +179,8 @@ type Health struct {
 	GivenUp    bool // set if too many processes have failed; an operator has to restart the group
 	Revision   int
 	Message    string // says what is wrong or under way
-	// Processes that a roll with [Continue] could not replace and that are fewer than Desired.
+	// Missing is the number of processes that are missing from Desired, because a roll with
+	// [Continue] could not replace them.
 	Missing    int
 	Roll       *RollStatus // nil if no roll is under way or paused
 	Stopping   bool

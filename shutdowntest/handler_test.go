@@ -49,7 +49,7 @@ func (o *orders) ship() {
 	o.shipped.Add(1)
 }
 
-func TestHandler_StoresAndShipsEveryOrder(t *testing.T) {
+func TestHandler_StoresAndShipsEveryAcceptedOrder(t *testing.T) {
 	shutdowntest.Run(t, handlerScenario((*orders).handle))
 }
 

@@ -17,9 +17,9 @@ import (
 	"github.com/swansong-go/swansong/shutdowntest"
 )
 
-// TestRun_StopsAtEveryMoment calls a guard operation and records what it returns if the scope is
+// TestRun_StopsScopeAtEveryMoment calls a guard operation and records what it returns if the scope is
 // stopped at each of the moments around it.
-func TestRun_StopsAtEveryMoment(t *testing.T) {
+func TestRun_StopsScopeAtEveryMoment(t *testing.T) {
 	acquire := func(s *ctxshutdown.Swansong) (*ctxshutdown.Guard, bool) { return ctxshutdown.Acquire(s) }
 	child := func(s *ctxshutdown.Swansong) *ctxshutdown.Swansong {
 		c, _ := ctxshutdown.WithCancel(s)
@@ -69,7 +69,7 @@ func TestRun_StopsAtEveryMoment(t *testing.T) {
 	}
 }
 
-func TestRun_CountsAllGuardOperations(t *testing.T) {
+func TestRun_CountsEveryGuardOperationAsMoment(t *testing.T) {
 	for name, test := range map[string]struct {
 		moments int
 		do      func(s *ctxshutdown.Swansong)
@@ -152,7 +152,7 @@ func TestWithin_SetsTimeLimit(t *testing.T) {
 }
 
 // A goroutine that ends shortly after the drain does not count as a leak.
-func TestRun_AllowsGoroutineThatIsAboutToEnd(t *testing.T) {
+func TestRun_DoesNotReportGoroutineThatIsAboutToEnd(t *testing.T) {
 	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 		s.Guard().Release()
 		over := make(chan struct{})
@@ -166,7 +166,7 @@ func TestRun_AllowsGoroutineThatIsAboutToEnd(t *testing.T) {
 }
 
 // If the check waits for the goroutine that has released the last guard, the run does not deadlock.
-func TestRun_CheckMayWaitForLastReleaser(t *testing.T) {
+func TestRun_ReturnedCheckMayWaitForReleaseOfLastGuard(t *testing.T) {
 	for name, wait := range map[string]func(mu *sync.Mutex, done <-chan struct{}){
 		"lock":    func(mu *sync.Mutex, _ <-chan struct{}) { mu.Lock(); defer mu.Unlock() },
 		"channel": func(_ *sync.Mutex, done <-chan struct{}) { <-done },

@@ -135,7 +135,7 @@ var seeded = []struct {
 	},
 }
 
-func TestRun_FindsSeededBugs(t *testing.T) {
+func TestRun_FindsBugsPlantedInScenarios(t *testing.T) {
 	if os.Getenv(seededVar) != "" {
 		for _, bug := range seeded {
 			t.Run(bug.name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestRun_FindsSeededBugs(t *testing.T) {
 	}
 	for _, bug := range seeded {
 		t.Run(bug.name, func(t *testing.T) {
-			output := failing(t, "^TestRun_FindsSeededBugs$/^"+strings.ReplaceAll(regexp.QuoteMeta(bug.name), " ", "_")+"$")
+			output := failing(t, "^TestRun_FindsBugsPlantedInScenarios$/^"+strings.ReplaceAll(regexp.QuoteMeta(bug.name), " ", "_")+"$")
 			mustSay(t, output, bug.says)
 			if n := strings.Count(output, "to run it alone:"); n > 1 {
 				t.Errorf("%d runs fail, and the first was to be the last:\n%s", n, output)

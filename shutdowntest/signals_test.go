@@ -64,7 +64,7 @@ func TestSignals_AdvancePhases(t *testing.T) {
 }
 
 // A call of graceful.Run that is configured without signals receives none.
-func TestSignals_HaveNoEffectIfNotConfigured(t *testing.T) {
+func TestSignals_NotConfiguredHaveNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, send := shutdowntest.Signals(t.Context())
 		send(os.Interrupt)
@@ -79,7 +79,7 @@ func TestSignals_HaveNoEffectIfNotConfigured(t *testing.T) {
 }
 
 // send does not block. Up to sixteen signals are buffered, and the next one is lost.
-func TestSignals_BuffersSixteen(t *testing.T) {
+func TestSignals_BuffersSixteenSignals(t *testing.T) {
 	for others, want := range map[int]string{15: "<nil>", 16: "nobody asked"} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, send := shutdowntest.Signals(t.Context())

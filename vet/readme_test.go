@@ -9,10 +9,10 @@ import (
 	"golang.org/x/tools/go/analysis/analysistest"
 )
 
-// TestReadme_ReportsMatch checks that the comments in the example of README.md are the reports for its lines,
+// TestReadme_ShowsActualReportsOfChecks checks that the comments in the example of README.md are the reports for its lines,
 // and that there are no other reports. A test of package docs checks that the example is a copy of
 // testdata/readme.
-func TestReadme_ReportsMatch(t *testing.T) {
+func TestReadme_ShowsActualReportsOfChecks(t *testing.T) {
 	documented, reported := map[int]string{}, map[int]string{}
 	for _, a := range vet.Analyzers() {
 		for _, r := range analysistest.Run(wantsNothing{}, analysistest.TestData(), a, "./readme") {

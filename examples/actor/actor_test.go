@@ -53,7 +53,7 @@ func answers(t *testing.T, out string) (lines []string) {
 }
 
 // The program reads commands from a pipe, answers them, and shuts down in six steps at its end.
-func TestProgram_AnswersCommands(t *testing.T) {
+func TestProgram_AnswersEachCommand(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-audit", "1h", "-rounds", "10")
 	cmd.Env = append(os.Environ(), programVar+"=1")
 	cmd.Stdin = strings.NewReader("deposit ann 100\ndeposit bob x\nbalance ann\nnonsense\ndeposit ann 1")
@@ -74,7 +74,7 @@ func TestProgram_AnswersCommands(t *testing.T) {
 }
 
 // The input ends while audits are running. Every audit is answered, with a result or a timeout.
-func TestRun_AnswersAudits(t *testing.T) {
+func TestRun_AnswersAuditsThatRunAtEndOfInput(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit  time.Duration
 		rounds int

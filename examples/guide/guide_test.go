@@ -165,7 +165,7 @@ func equal(t *testing.T, got, want any) {
 
 // A program that cannot listen on its port exits with 1 and logs the reason. Exit code 2 would mean
 // that it had already started a stage, and then had to cut it short because it did not stop it.
-func TestSteps_PortTaken(t *testing.T) {
+func TestSteps_ExitWith1WhenPortIsTaken(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestSteps_PortTaken(t *testing.T) {
 	}
 }
 
-func TestDrain_RequestIsAnswered(t *testing.T) {
+func TestDrain_AnswersRunningRequest(t *testing.T) {
 	p := start(t, "2-drain")
 	equal(t, <-p.send("GET", "/hello", ""), response{200, "hello\n"})
 	// The program may stop listening before this request has connected. Otherwise it is answered.
@@ -204,13 +204,13 @@ func TestDrain_RequestIsAnswered(t *testing.T) {
 	}
 }
 
-func TestWork_MailIsSent(t *testing.T) {
+func TestWorkStep_SendsMailOfRunningRequest(t *testing.T) {
 	p := start(t, "3-work")
 	equal(t, <-p.send("POST", "/signup", ""), response{200, "welcome\n"})
 	p.stop(0, "mail sent: welcome")
 }
 
-func TestOrder_EventsAreWritten(t *testing.T) {
+func TestOrderStep_WritesAllEventsBeforeExit(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "events")
 	p := start(t, "4-order", "-file", name)
 	for _, event := range []string{"one", "two", "three"} {
@@ -224,7 +224,7 @@ func TestOrder_EventsAreWritten(t *testing.T) {
 	equal(t, string(written), "one\ntwo\nthree\n")
 }
 
-func TestStreams_LastEventIsSent(t *testing.T) {
+func TestStreamsStep_SendsLastEventAtStop(t *testing.T) {
 	p := start(t, "5-streams")
 	resp, err := http.Get("http://" + p.addr + "/clock")
 	if err != nil {
@@ -242,7 +242,7 @@ func TestStreams_LastEventIsSent(t *testing.T) {
 	}
 }
 
-func TestTime_ExtensionIsGranted(t *testing.T) {
+func TestTimeStep_SlowRequestGetsMoreTime(t *testing.T) {
 	p := start(t, "6-time")
 	resp, err := http.Get("http://" + p.addr + "/export")
 	if err != nil {
@@ -255,7 +255,7 @@ func TestTime_ExtensionIsGranted(t *testing.T) {
 	}
 }
 
-func TestProduction_LameDuck(t *testing.T) {
+func TestProductionStep_ServesRequestsDuringLameDuckPhase(t *testing.T) {
 	p := start(t, "7-production", "-admin", "127.0.0.1:0", "-lame-duck", "24h")
 	equal(t, <-p.send("GET", "/hello", ""), response{200, "hello\n"})
 	p.cmd.Process.Signal(syscall.SIGTERM)

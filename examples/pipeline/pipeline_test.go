@@ -84,7 +84,7 @@ func wantOutput(input string, rounds int) string {
 	return b.String()
 }
 
-func TestLines(t *testing.T) {
+func TestLines_ReturnsLinesWithPositions(t *testing.T) {
 	long := strings.Repeat("x", 200_000)
 	for _, test := range []struct {
 		name, input string
@@ -124,7 +124,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestLines_ContinueAtPosition(t *testing.T) {
+func TestLines_BeginsAtGivenPosition(t *testing.T) {
 	for l := range lines(strings.NewReader("b\n"), position{Offset: 10, Lines: 3}, func() {}) {
 		if diff := cmp.Diff(position{12, 4}, l.end); diff != "" {
 			t.Errorf("position (-want +got):\n%s", diff)
@@ -134,7 +134,7 @@ func TestLines_ContinueAtPosition(t *testing.T) {
 
 // If reading a file fails in the middle of a line, that part is not returned. The next run reads
 // the whole line.
-func TestLines_FailedRead(t *testing.T) {
+func TestLines_ReturnsReadError(t *testing.T) {
 	broken := errors.New("broken")
 	var got []string
 	for l, err := range lines(io.MultiReader(strings.NewReader("a\nhal"), iotest.ErrReader(broken)), position{}, func() { t.Error("ended was called") }) {
@@ -158,7 +158,7 @@ func (r stopAfter) Read(p []byte) (int, error) {
 }
 
 // After the stop, lines returns the complete lines in the buffer, and the rest as a partial line.
-func TestLines_PartialLineAtStop(t *testing.T) {
+func TestLines_ReturnsPartialLineAtStop(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	defer s.Shutdown()
 	r := ctxshutdown.NewReader(s, stopAfter{strings.NewReader("a\nb\nhal"), func() { s.Shutdown() }})
@@ -196,7 +196,7 @@ func TestProcess(t *testing.T) {
 }
 
 // Force ends the processing of a line that would otherwise take forever.
-func TestProcess_EndsAtForce(t *testing.T) {
+func TestProcess_ForceEndsProcessingOfLine(t *testing.T) {
 	p := &pipeline{rounds: math.MaxInt}
 	s := ctxshutdown.New(t.Context())
 	defer s.Guard().Release()
@@ -235,7 +235,7 @@ func TestRun_WholeInput(t *testing.T) {
 
 // Lines that are appended to an input after it was processed completely are processed by the next
 // run.
-func TestRun_InputGrows(t *testing.T) {
+func TestRun_ProcessesLinesAppendedToInput(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "in")
 	all := orders(1000)
 	for _, n := range []int{300, 301, 1000} {
@@ -251,7 +251,7 @@ func TestRun_InputGrows(t *testing.T) {
 
 // A program that is stopped before it has started processes nothing, and leaves files that the next
 // run accepts.
-func TestRun_StoppedBeforeStart(t *testing.T) {
+func TestRun_ProcessesNoLineIfStoppedBeforeStart(t *testing.T) {
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in")
 	write(t, in, orders(100))
@@ -271,7 +271,7 @@ func TestRun_StoppedBeforeStart(t *testing.T) {
 
 // If the scope is stopped while the stages are being started, no stage waits forever for another
 // one.
-func TestStart_ConcurrentStop(t *testing.T) {
+func TestStart_StagesEndIfStoppedDuringStart(t *testing.T) {
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in")
 	write(t, in, orders(100))
@@ -307,7 +307,7 @@ func TestStart_ConcurrentStop(t *testing.T) {
 
 // What was read from a stream cannot be read again. So the drain waits for all of it, including the
 // partial line at the end.
-func TestStart_StreamIsDrained(t *testing.T) {
+func TestStart_DrainProcessesAllLinesReadFromStream(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -343,7 +343,7 @@ func TestStart_StreamIsDrained(t *testing.T) {
 }
 
 // An error in writing the output stops all stages. The next run continues at the last checkpoint.
-func TestStart_WriteFails(t *testing.T) {
+func TestStart_WriteErrorStopsAllStages(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "in")
 	write(t, in, orders(2000))
 	var stderr bytes.Buffer

@@ -310,7 +310,7 @@ func TestSignals_SecondInterruptCutsShort(t *testing.T) {
 }
 
 // A stream without data does not delay the stop.
-func TestSignals_IdleStreamStops(t *testing.T) {
+func TestSignals_ProgramStopsWhileInputStreamIsIdle(t *testing.T) {
 	dir := t.TempDir()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -327,7 +327,7 @@ func TestSignals_IdleStreamStops(t *testing.T) {
 }
 
 // At the end of a stream, the last line is complete even without a line end.
-func TestRun_StreamEnds(t *testing.T) {
+func TestRun_ProcessesLastLineOfStreamWithoutLineEnd(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

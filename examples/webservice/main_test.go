@@ -84,7 +84,7 @@ func startScripted(t *testing.T, connections ...[]reaction) (addr string) {
 
 // A server loses responses in various ways. The client must count every loss; otherwise the table
 // that the program prints would be wrong.
-func TestClient_CountsLosses(t *testing.T) {
+func TestClient_CountsRequestsWithoutResponse(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		server [][]reaction
@@ -157,7 +157,7 @@ func TestResult_CountsMissingOrders(t *testing.T) {
 }
 
 // This test uses real processes and a real signal.
-func TestDeploy_SwansongLosesNothing(t *testing.T) {
+func TestDeploy_ServerWithSwansongLosesNoOrder(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		return // SIGTERM cannot be sent on Windows
 	}

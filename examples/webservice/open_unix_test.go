@@ -13,7 +13,7 @@ import (
 
 // A ^C sends SIGINT to all processes of the terminal. The server drains, and the other processes
 // wait for its end.
-func TestOpen_DrainsOnInterrupt(t *testing.T) {
+func TestOpenServer_DrainsOnInterrupt(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		presses int

@@ -53,7 +53,7 @@ func bothInABubble(t *testing.T, check func(t *testing.T, call func(s *ctxshutdo
 	})
 }
 
-func TestInterceptors_GuardHasNameOfMethod(t *testing.T) {
+func TestInterceptors_NameGuardAfterMethod(t *testing.T) {
 	both(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
 		s := ctxshutdown.New(t.Context(), ctxshutdown.WithName("grpc"))
 		err := call(s, t.Context(), func(ctx context.Context) error {
@@ -65,7 +65,7 @@ func TestInterceptors_GuardHasNameOfMethod(t *testing.T) {
 	})
 }
 
-func TestInterceptors_ContextIsWork(t *testing.T) {
+func TestInterceptors_HandlerContextEndsAtForceNotAtStop(t *testing.T) {
 	errCause := errors.New("the cause")
 	type view struct{ Scope, Handler, Work error }
 	see := func(ctx context.Context) view {
@@ -109,7 +109,7 @@ func TestInterceptors_ContextIsWork(t *testing.T) {
 
 // The context of a call may already carry another scope, of an HTTP server that contains grpc or of
 // an earlier interceptor. In the handler, FromContext returns the scope of the call.
-func TestInterceptors_HandlerFindsScopeOfCall(t *testing.T) {
+func TestInterceptors_FromContextReturnsScopeOfCall(t *testing.T) {
 	for name, incoming := range map[string]func(other *ctxshutdown.Swansong) context.Context{
 		"another scope":         func(other *ctxshutdown.Swansong) context.Context { return other },
 		"Work of another scope": func(other *ctxshutdown.Swansong) context.Context { return other.Work() },

@@ -64,7 +64,7 @@ process_groups:
 
 // Diff reports a change from a total deadline that was computed from the groups to one that is
 // written in the file, even if both have the same value.
-func TestDiff_SeparatesDerivedFromConfiguredTotalDeadline(t *testing.T) {
+func TestDiff_ReportsChangeFromComputedToConfiguredTotalDeadline(t *testing.T) {
 	const groups = "process_groups: [{name: a}]\n"
 	got := config.Diff(parse(t, groups), parse(t, groups+"total_deadline: 30s\n"))
 	if len(got) != 1 || got[0].String() != "~ total_deadline: 15s by default → 30s (at once)" {

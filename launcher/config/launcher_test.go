@@ -105,7 +105,7 @@ func TestConfig_LauncherSetsEveryField(t *testing.T) {
 }
 
 // A valid file is valid for package launcher.
-func TestParse_AcceptsWhatLauncherAccepts(t *testing.T) {
+func TestParse_AcceptsSameConfigurationsAsLauncher(t *testing.T) {
 	const tls = "tls: {cert_file: /a, key_file: /b, ca_file: /c}"
 	for text, valid := range map[string]bool{
 		"process_groups: [{name: kv}]\ntotal_deadline: 1ms":                                              false,
@@ -133,7 +133,7 @@ func TestParse_AcceptsWhatLauncherAccepts(t *testing.T) {
 	}
 }
 
-func TestConfig_DirPrefersStateDirToEnvironment(t *testing.T) {
+func TestConfigDir_UsesStateDirBeforeEnvironment(t *testing.T) {
 	for _, c := range []struct{ yaml, systemd, user, want string }{
 		{"state_dir: /srv/l\nprocess_groups: [{name: kv}]", "/run/unit", "/run/user/1", "/srv/l"},
 		{"process_groups: [{name: kv}]", "/run/unit:/run/more", "/run/user/1", "/run/unit"},
@@ -148,7 +148,7 @@ func TestConfig_DirPrefersStateDirToEnvironment(t *testing.T) {
 }
 
 // Locate finds the position of an error of package launcher, and the result wraps the error.
-func TestSource_LocateFindsLineOfLauncherError(t *testing.T) {
+func TestLocate_FindsLineOfErrorInConfigurationFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "l.yaml")
 	if err := os.WriteFile(file, []byte("state_dir: /d\nprocess_groups:\n  - name: web\n    command: sh\n    listeners: [{name: a, address: ':80'}]\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -107,8 +107,8 @@ const (
 	quoted = `"(?:[^"\\]|\\(?s:.|$))*(?:"|$)|'[^']*(?:'|$)|\$'(?:[^'\\]|\\(?s:.|$))*(?:'|$)`
 	inner  = `\\"(?:[^"\\]|\\\\(?:\\["\\]|[^"\\]|$))*(?:\\"|\\?$)` // matches a quoted text inside a JSON string
 	bare   = `(?:(?i:Basic|Bearer|Digest|Token)\s+)?[^\s;,&"']+`
-	// done matches a value that was redacted before, with text that another program has put
-	// directly after it.
+	// done matches a value that has already been redacted, with text that another program has put
+	// directly after the value.
 	done = `\[redacted\](?:[^\s;,&"'\\(){}\[\]<>@][^\s;,&"'\\(){}\[\]<>]*)?`
 	// list matches to the end of the text, because the content of a JSON string can have several
 	// lines.
@@ -136,8 +136,8 @@ var (
 	// field matches a name and a value as people, YAML and the format %+v write them.
 	field = &form{":", regexp.MustCompile(`([\w.-]+):\s*(?:-[ \t]+)*`), regexp.MustCompile(`^(` + done + `|` + quoted + `|` + list + `|` + bare + `)`), false}
 
-	// line matches a line that is a field, and header one that is a header. Their values can
-	// contain white space, commas and quotes, and continue in indented lines.
+	// line matches a line that is a field, and header matches a line that is a header. The values
+	// of both can contain white space, commas and quotes, and continue in indented lines.
 	line   = regexp.MustCompile(`(?m)^([ \t]*(?:- +)*)(["']?)([\w.-]+)(["']?)(:[ \t]*)(\S(?:.*\S)?)?`)
 	header = regexp.MustCompile(`((?i:[\w-]*(?:authorization|cookie)[\w-]*):\s*(?:-[ \t]+)?).+(?:\r?\n[ \t].*)*`)
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Details of the files, and gaps that are reported only if the configuration has the setting.
-func TestTo_ConvertsEachSettingOrReportsGap(t *testing.T) {
+func TestExport_ConvertsOrReportsEachSetting(t *testing.T) {
 	const (
 		kubernetes, nomad, systemd = "kubernetes", "nomad", "systemd"
 		all                        = "all"

@@ -56,7 +56,7 @@ func to(t *testing.T, target string, c *config.Config) *export.Result {
 
 // The files are equal to those in testdata, which the tests in internal/integration/export read
 // with the code of the targets.
-func TestTo_WritesSameFilesAsTestdata(t *testing.T) {
+func TestExport_WritesSameFilesAsTestdata(t *testing.T) {
 	for _, target := range export.Targets() {
 		t.Run(target, func(t *testing.T) {
 			r, dir := to(t, target, example(t)), filepath.Join("testdata", target)
@@ -146,7 +146,7 @@ func TestResult_PrintsCompleteFiles(t *testing.T) {
 	})
 }
 
-func TestTo_WritesNoSecrets(t *testing.T) {
+func TestExport_WritesNoSecrets(t *testing.T) {
 	for _, target := range export.Targets() {
 		r := to(t, target, example(t))
 		for _, f := range r.Files {
@@ -183,7 +183,7 @@ func TestKubernetes_RoundsUpGracePeriod(t *testing.T) {
 
 // A process gets the port of its health checks, unless the file says that the program has its own
 // health server.
-func TestTo_PassesHealthPortToProgram(t *testing.T) {
+func TestExport_PassesHealthPortToProgram(t *testing.T) {
 	for _, c := range []struct {
 		group string
 		set   bool
@@ -205,7 +205,7 @@ func TestTo_PassesHealthPortToProgram(t *testing.T) {
 }
 
 // Settings that the target does not support are reported.
-func TestTo_ReportsUnsupportedHooksAsGaps(t *testing.T) {
+func TestExport_ReportsUnsupportedHooks(t *testing.T) {
 	const group = `process_groups: [{name: kv, on_failure: rollback, retry: {policy: exponential}, progress_deadline: 1m, pre_stop: [{command: "true"}]}]`
 	said := func(r *export.Result, key, what string) bool {
 		return slices.ContainsFunc(r.Gaps, func(g export.Gap) bool { return g.Key == key && strings.Contains(g.What, what) })
@@ -227,7 +227,7 @@ func TestTo_ReportsUnsupportedHooksAsGaps(t *testing.T) {
 }
 
 // No target supports total_deadline. That is reported if the file sets it.
-func TestTo_ReportsConfiguredTotalDeadlineAsGap(t *testing.T) {
+func TestExport_ReportsThatTotalDeadlineIsNotExported(t *testing.T) {
 	for text, want := range map[string]int{"process_groups: [{name: kv}]": 0, "total_deadline: 50s\nprocess_groups: [{name: kv}]": 1} {
 		for _, target := range export.Targets() {
 			gaps := 0
@@ -257,14 +257,14 @@ func TestKubernetes_ConvertsLimitsOfRoll(t *testing.T) {
 	}
 }
 
-func TestTo_RefusesUnknownTarget(t *testing.T) {
+func TestExport_RefusesUnknownTarget(t *testing.T) {
 	_, err := export.To("swarm", &config.Config{})
 	if err == nil || !strings.Contains(err.Error(), "the targets are kubernetes, nomad, systemd") {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestResult_WriteErrorNamesFile(t *testing.T) {
+func TestResultWrite_ErrorNamesFile(t *testing.T) {
 	r := to(t, "systemd", example(t))
 	if err := r.Write(filepath.Join(t.TempDir(), "not", "there")); err == nil || !strings.Contains(err.Error(), "keyvalue-runner@.service") {
 		t.Errorf("%v", err)
@@ -273,7 +273,7 @@ func TestResult_WriteErrorNamesFile(t *testing.T) {
 
 // systemd refuses a socket unit whose address it does not support, and the services that require
 // it. So there is no such unit.
-func TestSystemd_ReportsUnsupportedListenerAsGap(t *testing.T) {
+func TestSystemdExport_ReportsUnsupportedListener(t *testing.T) {
 	r := to(t, "systemd", parse(t, `process_groups: [{name: a, listeners: [{name: http, address: "127.0.0.1:80"}, {name: any, address: "127.0.0.1:0"}]}]`))
 	var names, sockets []string
 	for _, f := range r.Files {
@@ -293,7 +293,7 @@ func TestSystemd_ReportsUnsupportedListenerAsGap(t *testing.T) {
 }
 
 // The time limit that a process gets is never longer than that of the target.
-func TestTo_GracePeriodIsShorterThanLimitOfTarget(t *testing.T) {
+func TestExport_GracePeriodIsNotLongerThanLimitOfTarget(t *testing.T) {
 	c := parse(t, `process_groups: [{name: a, shutdown: {grace_period: 1s, max_duration: 1s, sigterm_timeout: 200ms}}]`)
 	for target, file := range map[string]string{"systemd": "Environment=TERMINATION_GRACE_PERIOD_SECONDS=2\n", "nomad": `"TERMINATION_GRACE_PERIOD_SECONDS": "2"`} {
 		r := to(t, target, c)

@@ -133,7 +133,7 @@ func (r *runner) program(b baseline) (file, complaint string) {
 	return once()
 }
 
-// A result is what one run of a test said.
+// A result is the result of one run of a test.
 type result struct {
 	built, finished, passed bool
 	passes                  int    // number of tests that ran and passed, including subtests if the pattern names some

@@ -70,13 +70,13 @@ import (
 	"example.test/m/o"
 )
 
-func TestInlined(t *testing.T) {
+func TestInlined_Returns1(t *testing.T) {
 	if o.Inlined() != 1 {
 		t.Fatal("not 1")
 	}
 }
 
-func TestCalled(t *testing.T) {
+func TestCalled_Returns2(t *testing.T) {
 	if o.Called() != 2 {
 		t.Fatal("not 2")
 	}
@@ -90,32 +90,32 @@ import (
 	"testing"
 )
 
-func TestEnvironment(t *testing.T) {
+func TestMutantVariable_IsUnset(t *testing.T) {
 	if os.Getenv("SWANSONG_MUTANT") != "" {
 		t.Fatal("the environment is not empty")
 	}
-	TestAbs(t)
+	TestAbs_OfNegativeNumber(t)
 }
 
-func TestSubprocess(t *testing.T) {
-	cmd := exec.Command(os.Args[0], "-test.run=^TestAbs$")
+func TestSubprocess_RunsTestOfAbs(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestAbs_OfNegativeNumber$")
 	cmd.Env = []string{"NOTHING=ELSE"}
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestAbs(t *testing.T) {
+func TestAbs_OfNegativeNumber(t *testing.T) {
 	if got := Abs(-3); got != 3 {
 		t.Fatalf("Abs(-3) = %d", got)
 	}
 }
 
-func TestHalf(t *testing.T) { Half(4) }
+func TestHalf_DoesNotPanic(t *testing.T) { Half(4) }
 
-func TestBroken(t *testing.T) { t.Fatal("fails anyway") }
+func TestAlwaysFails(t *testing.T) { t.Fatal("fails anyway") }
 
-func TestSkipped(t *testing.T) { t.Skip("not today") }
+func TestAlwaysSkipped(t *testing.T) { t.Skip("not today") }
 `,
 }
 
@@ -165,24 +165,24 @@ const (
 )
 
 func TestRun_Verdicts(t *testing.T) {
-	abs, half := "# Abs loses its sign\ntest: TestAbs\n", "# Half is the whole\ntest: TestHalf\n"
+	abs, half := "# Abs loses its sign\ntest: TestAbs_OfNegativeNumber\n", "# Half is the whole\ntest: TestHalf_DoesNotPanic\n"
 	called := "in: func Called\n-func Called() int { return 2 }\n+func Called() int { "
 	tests := []struct {
 		entry
 		want string
 	}{
-		{inN("fails", abs+noSign), "killed: TestAbs fails"},
-		{inN("panics", abs+"in: func Abs\n-return -x\n+panic(x)\n"), "killed: TestAbs panics"},
-		{inN("hangs", abs+"timeout: 1s\nin: func Abs\n-return -x\n+for {}\n"), "killed: TestAbs times out"},
-		{inO("shared-fails", "# x\ntest: TestCalled\n"+called+"return 3 }\n"), "killed: TestCalled fails"},
-		{inO("shared-panics", "# x\ntest: TestCalled\n"+called+"panic(3) }\n"), "killed: TestCalled panics"},
-		{inO("shared-hangs", "# x\ntest: TestCalled\ntimeout: 1s\n"+called+"for {} }\n"), "killed: TestCalled times out"},
-		{inO("shared-with-flag", "# x\ntest: TestCalled\nflags: -count=2\n"+called+"return 3 }\n"), "killed: TestCalled fails"},
-		{inO("shared-survives", "# x\n# y\ntest: TestInlined\n"+called+"return 3 }\n"), "SURVIVED: x"},
-		{inO("inlined", "# x\ntest: TestInlined\nin: func Inlined\n-func Inlined() int { return 1 }\n+func Inlined() int { return 3 }\n"), "killed: TestInlined fails"},
+		{inN("fails", abs+noSign), "killed: TestAbs_OfNegativeNumber fails"},
+		{inN("panics", abs+"in: func Abs\n-return -x\n+panic(x)\n"), "killed: TestAbs_OfNegativeNumber panics"},
+		{inN("hangs", abs+"timeout: 1s\nin: func Abs\n-return -x\n+for {}\n"), "killed: TestAbs_OfNegativeNumber times out"},
+		{inO("shared-fails", "# x\ntest: TestCalled_Returns2\n"+called+"return 3 }\n"), "killed: TestCalled_Returns2 fails"},
+		{inO("shared-panics", "# x\ntest: TestCalled_Returns2\n"+called+"panic(3) }\n"), "killed: TestCalled_Returns2 panics"},
+		{inO("shared-hangs", "# x\ntest: TestCalled_Returns2\ntimeout: 1s\n"+called+"for {} }\n"), "killed: TestCalled_Returns2 times out"},
+		{inO("shared-with-flag", "# x\ntest: TestCalled_Returns2\nflags: -count=2\n"+called+"return 3 }\n"), "killed: TestCalled_Returns2 fails"},
+		{inO("shared-survives", "# x\n# y\ntest: TestInlined_Returns1\n"+called+"return 3 }\n"), "SURVIVED: x"},
+		{inO("inlined", "# x\ntest: TestInlined_Returns1\nin: func Inlined\n-func Inlined() int { return 1 }\n+func Inlined() int { return 3 }\n"), "killed: TestInlined_Returns1 fails"},
 		{inN("survives", half+whole), "SURVIVED: Half is the whole"},
 		{inN("vetted", half+"in: func Half\n-return x / 2\n+x = x; return x\n"), "SURVIVED: Half is the whole"},
-		{inN("other-package", "# x\ntest: ./o TestCalled\n"+noSign), "SURVIVED: x"},
+		{inN("other-package", "# x\ntest: ./o TestCalled_Returns2\n"+noSign), "SURVIVED: x"},
 		{inN("no-result-at-the-end", abs+"in: func Abs\n }\n-\treturn x\n+\tx++\n"), "DOES NOT BUILD: Abs loses its sign"},
 		{inN("unused-import", half+"in: func Quarter\n-return half.Of(half.Of(x))\n+return x\n"), "DOES NOT BUILD: Half is the whole"},
 		{inN("type-error", abs+"in: func Abs\n-return -x\n+return nil\n"), "DOES NOT BUILD: Abs loses its sign"},
@@ -190,10 +190,10 @@ func TestRun_Verdicts(t *testing.T) {
 		{inN("stale", abs+"in: func Abs\n-return 0-x\n+return x\n"), "DOES NOT APPLY: Abs loses its sign"},
 		{inN("absent", abs+"in: func Gone\n-return -x\n+return x\n"), "DOES NOT APPLY: Abs loses its sign"},
 		{inN("breaks-a-test", abs+"in: file n_test.go\n-return -x\n+return x\n"), "DOES NOT APPLY: Abs loses its sign"},
-		{inN("fails-anyway", "# x\ntest: TestBroken\n"+whole), "BAD BASELINE: ./n TestBroken fails without the mutant"},
+		{inN("fails-anyway", "# x\ntest: TestAlwaysFails\n"+whole), "BAD BASELINE: ./n TestAlwaysFails fails without the mutant"},
 		{inN("misnamed", "# x\ntest: TestAsb\n"+noSign), "BAD BASELINE: ./n has no test TestAsb, or skips it"},
-		{inN("misnamed-subtest", "# x\ntest: TestAbs/nothing\n"+noSign), "BAD BASELINE: ./n has no test TestAbs/nothing, or skips it"},
-		{inN("skips", "# x\ntest: TestSkipped\n"+noSign), "BAD BASELINE: ./n has no test TestSkipped, or skips it"},
+		{inN("misnamed-subtest", "# x\ntest: TestAbs_OfNegativeNumber/nothing\n"+noSign), "BAD BASELINE: ./n has no test TestAbs_OfNegativeNumber/nothing, or skips it"},
+		{inN("skips", "# x\ntest: TestAlwaysSkipped\n"+noSign), "BAD BASELINE: ./n has no test TestAlwaysSkipped, or skips it"},
 	}
 
 	var entries []entry
@@ -235,15 +235,15 @@ func TestRun_Verdicts(t *testing.T) {
 }
 
 func TestRun_Check(t *testing.T) {
-	abs := "# x\ntest: ^TestAbs$|^TestHalf$\n"
+	abs := "# x\ntest: ^TestAbs_OfNegativeNumber$|^TestHalf_DoesNotPanic$\n"
 	root := writeModule(t, []entry{
 		inN("applies", abs+noSign),
-		inO("table", "# x\ntest: ./n TestAbs/any\nin: const two\n-const two = 2\n+const two = 3\n"),
+		inO("table", "# x\ntest: ./n TestAbs_OfNegativeNumber/any\nin: const two\n-const two = 2\n+const two = 3\n"),
 		inN("gone", abs+"in: func Gone\n-return x\n+return 0\n"),
 		inN("changed", abs+"in: func Half\n-return x / 3\n+return 0\n"),
 		inN("twice", abs+"in: func Quarter\n x = half.Of(x)\n+x++\n"),
 		inN("overlaps", abs+noSign+"in: func Abs\n-return -x\n }\n+}\n"),
-		inN("test-gone", "# x\ntest: ^TestAbs$|^TestGone$\n"+noSign),
+		inN("test-gone", "# x\ntest: ^TestAbs_OfNegativeNumber$|^TestGone$\n"+noSign),
 	})
 	const quarter = "func Quarter(x int) int {\n\tx = half.Of(x)\n\tx = half.Of(x)\n\treturn x\n}\n"
 	if err := os.WriteFile(filepath.Join(root, "n", "quarter.go"), []byte("//go:build none\n\npackage n\n\n"+quarter), 0o644); err != nil {
@@ -334,8 +334,8 @@ func TestEdit_IgnoresCommentsAndIndentation(t *testing.T) {
 }
 
 // Mutants share a program if that makes no difference to what they do.
-func TestBuildShared(t *testing.T) {
-	test := "# x\ntest: ./n TestAbs\n"
+func TestBuildShared_SelectsMutantsForSharedProgram(t *testing.T) {
+	test := "# x\ntest: ./n TestAbs_OfNegativeNumber\n"
 	half := test + "in: func Half\n-return x / 2\n+"
 	root := writeModule(t, []entry{
 		inN("body", test+noSign),
@@ -357,7 +357,7 @@ func TestBuildShared(t *testing.T) {
 		inO("not-go", test+"in: file text\n-embedded\n+other\n"),
 		inN("flags", test+"flags: -tags=x\n"+noSign),
 		inN("type-error", test+"in: func Abs\n-return -x\n+return nil\n"),
-		inN("few", "# x\ntest: ./o TestCalled\n"+noSign),
+		inN("few", "# x\ntest: ./o TestCalled_Returns2\n"+noSign),
 	})
 	mutants, err := readTables(filepath.Join(root, "testdata", "mutants"))
 	if err != nil {
@@ -391,9 +391,9 @@ func TestBuildShared(t *testing.T) {
 
 // A mutant is run alone if its test fails in the shared program anyway, or if the test starts the
 // program again without the environment.
-func TestRun_Alone(t *testing.T) {
+func TestRun_RunsSomeMutantsInProgramOfTheirOwn(t *testing.T) {
 	var entries []entry
-	for _, test := range []string{"TestEnvironment", "TestSubprocess", "TestAbs"} {
+	for _, test := range []string{"TestMutantVariable_IsUnset", "TestSubprocess_RunsTestOfAbs", "TestAbs_OfNegativeNumber"} {
 		entries = append(entries, inN("see-"+test, "# x\ntest: "+test+"\n"+noSign))
 	}
 	root := writeModule(t, entries)

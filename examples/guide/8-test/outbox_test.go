@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestOutbox(t *testing.T) {
+func TestOutbox_SendsEveryAcceptedMail(t *testing.T) {
 	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 		var sent, accepted atomic.Int32
 		box := outbox.New(s, 2, func(context.Context, string) {

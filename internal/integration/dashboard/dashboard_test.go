@@ -89,7 +89,7 @@ func TestDashboard_IsAcceptedByGrafana(t *testing.T) {
 }
 
 // strict must reject fields that Grafana would drop, and values that Grafana would misunderstand.
-func TestStrict_RejectsMistakesInDashboard(t *testing.T) {
+func TestStrictParser_RejectsMistakesInDashboard(t *testing.T) {
 	good := read(t)
 	for what, change := range map[string][2]string{
 		"an unknown field":              {`"schemaVersion"`, `"schema_version"`},

@@ -57,7 +57,7 @@ func hold(s *ctxshutdown.Swansong, name string, n int) (release func()) {
 }
 
 // The page follows the shutdown of a process, with real signals, phases and guards.
-func TestPage_Drain(t *testing.T) {
+func TestPage_ShowsPhasesAndGuardsDuringDrain(t *testing.T) {
 	needBrowser(t) // checked before the process is started, because t.Skip would leave the process running
 	// Longer than the test, and short enough to be counted down in seconds.
 	const rung = 59 * time.Second
@@ -131,7 +131,7 @@ func TestPage_Drain(t *testing.T) {
 	<-end
 }
 
-func TestPage_TenThousandScopes(t *testing.T) {
+func TestPage_ShowsTenThousandScopes(t *testing.T) {
 	s := scope(t)
 	http := child(s, "http")
 	for i := range 10_000 {
@@ -178,7 +178,7 @@ var hostile = []string{
 }
 
 // Names that contain HTML are shown as text.
-func TestPage_HostileNames(t *testing.T) {
+func TestPage_ShowsNamesWithHTMLAsText(t *testing.T) {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName(`<b onclick=alert(1)>root`))
 	var release []func()
 	for i, name := range hostile {
@@ -211,7 +211,7 @@ func TestPage_HostileNames(t *testing.T) {
 
 // Every control of the page can be reached and used by keyboard, the focused element is visible,
 // and updates of the page do not move the focus.
-func TestPage_Keyboard(t *testing.T) {
+func TestPage_CanBeUsedByKeyboard(t *testing.T) {
 	s := scope(t)
 	for _, group := range []string{"http", "jobs"} {
 		c := child(s, group)
@@ -265,7 +265,7 @@ func TestPage_Keyboard(t *testing.T) {
 
 // In both color schemes and at all widths, text has enough contrast, fits the window and does not
 // jump.
-func TestPage_Layout(t *testing.T) {
+func TestPage_TextIsLegibleAtAllWidths(t *testing.T) {
 	for _, state := range []string{"serving", "draining", "forced", "drained"} {
 		t.Run(state, func(t *testing.T) {
 			s := scope(t, ctxshutdown.WithName("shop"), ctxshutdown.WithTrace())
@@ -353,7 +353,7 @@ func TestPage_WorksWithoutJavaScript(t *testing.T) {
 }
 
 // When the server is gone, the page says that the connection is lost.
-func TestPage_Lost(t *testing.T) {
+func TestPage_ShowsLostConnectionWhenServerEnds(t *testing.T) {
 	s := scope(t)
 	release := hold(s, "one", 1)
 	defer release()

@@ -87,7 +87,7 @@ func fits(p phases, before, grace time.Duration) error {
 	return nil
 }
 
-func TestArithmetic(t *testing.T) {
+func TestFits_ComparesPhasesWithTimeLimit(t *testing.T) {
 	l, err := parsePhases([]string{"-lame-duck=5s", "-other", "-soft=15s", "-hard=2s"})
 	if err != nil || fits(l, 0, 30*time.Second) != nil || fits(l, 7*time.Second, 30*time.Second) != nil {
 		t.Error("fits refuses times that fit")
@@ -100,7 +100,7 @@ func TestArithmetic(t *testing.T) {
 	}
 }
 
-func TestDeployment(t *testing.T) {
+func TestDeploymentFile_PhasesFitGracePeriod(t *testing.T) {
 	d := deployment(t, "deployment.yaml")
 	pod := d.Spec.Template
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
@@ -178,7 +178,7 @@ func TestDeployment(t *testing.T) {
 	}
 }
 
-func TestPreStop(t *testing.T) {
+func TestPreStopPatch_PhasesFitGracePeriod(t *testing.T) {
 	whole, patch := deployment(t, "deployment.yaml"), deployment(t, "prestop.yaml")
 	c := patch.Spec.Template.Spec.Containers[0]
 	l, err := parsePhases(c.Args)
@@ -197,7 +197,7 @@ func TestPreStop(t *testing.T) {
 	}
 }
 
-func TestSidecar(t *testing.T) {
+func TestSidecarFile_RestartPolicyIsAlways(t *testing.T) {
 	for _, c := range deployment(t, "sidecar.yaml").Spec.Template.Spec.InitContainers {
 		if c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways {
 			t.Errorf("%s is not a sidecar; set restartPolicy: Always", c.Name)
@@ -215,7 +215,7 @@ func setting(unit, key string) (value string) {
 	return value
 }
 
-func TestService(t *testing.T) {
+func TestServiceFile_PhasesFitStopTimeout(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/deploy/systemd/example.service")
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +243,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-func TestUnitsVerify(t *testing.T) {
+func TestUnits_AreAcceptedBySystemd(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		if os.Getenv("CI") != "" {

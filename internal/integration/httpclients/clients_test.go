@@ -84,7 +84,7 @@ func gorillaEcho(w http.ResponseWriter, r *http.Request) {
 
 // With each library and each router, the client receives the status "going away", and the drain
 // waits until the websocket is closed.
-func TestWebsockets(t *testing.T) {
+func TestWebsockets_ClientGetsGoingAwayAtDrain(t *testing.T) {
 	for server, handler := range map[string]http.HandlerFunc{"coder": coderEcho, "gorilla": gorillaEcho} {
 		for router, mount := range map[string]func(http.HandlerFunc) http.Handler{
 			"mux": func(h http.HandlerFunc) http.Handler { m := http.NewServeMux(); m.HandleFunc("/ws", h); return m },
@@ -153,7 +153,7 @@ func gorillaClient(t *testing.T, addr string, ready *sync.WaitGroup) {
 }
 
 // Force closes a websocket whose handler ignores the stop, and CutError has its route.
-func TestWebsockets_Force(t *testing.T) {
+func TestWebsockets_ForceClosesConnection(t *testing.T) {
 	entered := make(chan struct{}, 2)
 	r := chi.NewRouter()
 	r.Get("/rooms/{room}", func(w http.ResponseWriter, r *http.Request) {

@@ -431,7 +431,7 @@ func TestWatch_ExitsWith0OnInterrupt(t *testing.T) {
 }
 
 // Shells complete names of groups and processes, and export writes files.
-func TestCommand_CompletesNamesAndExportsFiles(t *testing.T) {
+func TestLauncherCommand_CompletesNamesAndExportsFiles(t *testing.T) {
 	s := newSite(t, web)
 	s.runs()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
@@ -493,7 +493,7 @@ func TestValidate_ListsAllErrorsAndCreatesNothing(t *testing.T) {
 
 // SIGHUP without a file drains the launcher, and a second SIGHUP does not cut the drain short. With
 // a file, SIGHUP never ends the launcher, not even during the drain.
-func TestRun_HangupDrainsOnlyWithoutFile(t *testing.T) {
+func TestRun_HangupStopsLauncherOnlyWithoutConfigurationFile(t *testing.T) {
 	s := newSite(t, strings.Replace(web, "1ms]", "1ms, --behavior, slow-drain, --drain-duration, 1h]", 1)+
 		"    shutdown: {grace_period: 1h, max_duration: 1h}\n")
 	flags := []string{"--dir", filepath.Join(s.dir, "s"), "--name", "web", "--grace", "1h", "--max", "1h", "--",

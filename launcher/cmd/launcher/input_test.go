@@ -190,7 +190,7 @@ func TestDefaultDirectory_IsRefusedWhenOwnedByOtherUser(t *testing.T) {
 
 // A launcher that does not answer is not reported as belonging to another user. The error says why
 // there is no answer.
-func TestAsk_ReportsWhyLauncherDoesNotAnswer(t *testing.T) {
+func TestAdminCommands_ReportWhyLauncherDoesNotAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		serve func(ln net.Listener)
 		want  string

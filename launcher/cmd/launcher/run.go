@@ -133,9 +133,9 @@ func runFile(cmd *cobra.Command, at *place) error {
 	cfg.Reread = func(_ context.Context, now any) (launcher.Config, []string, error) {
 		return reread(at, now.(*config.Config))
 	}
-	// Locate looks up the lines of errors in the file that was read at the start, or in the one of
-	// the last reload. The total_deadline is not passed to run, because a reload can change it: the
-	// launcher itself enforces it.
+	// Locate looks up the lines of errors in the file as it was read last, at the start or by a
+	// reload. The total_deadline is not passed to run, because a reload can change it: the launcher
+	// itself enforces it.
 	return source.Locate(run(cmd, cfg, c.Metrics.Address, longest))
 }
 

@@ -114,7 +114,7 @@ func TestOverlaps_AgreesWithKernel(t *testing.T) {
 	}
 }
 
-func TestOf_ReturnsActualPortOfListener(t *testing.T) {
+func TestAddressOf_ReturnsActualPortOfListener(t *testing.T) {
 	for _, l := range []listen{{"tcp", ":0"}, {"tcp", "127.0.0.1:0"}, {"unix", filepath.Join(t.TempDir(), "s")}} {
 		ln, err := net.Listen(l.network, l.address)
 		if err != nil {

@@ -123,7 +123,7 @@ func TestRestartGroup_RefusesUnknownGroupAndOrder(t *testing.T) {
 }
 
 // A watcher of one group is told how many events it has missed, including those of other groups.
-func TestWatchEvents_OfOneGroup(t *testing.T) {
+func TestWatchEvents_SendsEventsOfRequestedGroupOnly(t *testing.T) {
 	l := &fakeLauncher{events: make(chan *pb.Event, 3)}
 	l.events <- &pb.Event{Group: "worker", Missed: 2}
 	l.events <- &pb.Event{Group: "web", Missed: 1}
@@ -146,7 +146,7 @@ func TestWatchEvents_OfOneGroup(t *testing.T) {
 	}
 }
 
-func TestNotifyReady_OnlyByProcessItself(t *testing.T) {
+func TestNotifyReady_IsAcceptedOnlyFromProcessItself(t *testing.T) {
 	l := &fakeLauncher{pid: os.Getpid()}
 	to := pb.NewLauncherNotificationInterfaceClient(serve(t, l))
 	_, err := to.NotifyReady(t.Context(), &pb.ReadyNotification{ProcessId: "web-1"})

@@ -33,16 +33,17 @@ type Launcher interface {
 	// changes, the name of the file, and a function that waits until they have been applied.
 	Reread(ctx context.Context, dry bool, reason string) (changes []string, file string, wait func(context.Context) error, err error)
 
-	// Printed returns the last lines that processes have printed, and a channel of those to come.
-	// It is about one process, about a group, or, if name is empty, about all processes.
+	// Printed returns the last lines that processes have printed, and a channel of the lines that
+	// they print from now on. name is that of a process or of a group; if name is empty, Printed
+	// returns the lines of all processes.
 	Printed(name string, last int) (lines []output.Line, more <-chan output.Line, stop func(), err error)
 
 	// Watch returns a function that waits for the next event. That function returns nil when its
 	// context ends, and after the last event. The caller calls stop in the end.
 	Watch() (next func(context.Context) *pb.Event, stop func())
 
-	// DryRun asks processes what they would have to drain: one process, those of a group, or, if
-	// both names are empty, all.
+	// DryRun asks processes what they would have to drain: one process, the processes of a group,
+	// or, if both names are empty, all processes.
 	DryRun(ctx context.Context, id, group string) ([]*pb.DryRun, error)
 
 	// Notifier returns the process that notifications for id are about.
@@ -54,7 +55,7 @@ type Launcher interface {
 
 // A Process is told what the process itself has notified the launcher of.
 type Process interface {
-	// HasPID reports whether pid is that of the process or of one that it has started.
+	// HasPID reports whether pid is that of the process or of a descendant of it.
 	HasPID(pid int) bool
 
 	// Ready and ShutdownComplete return false if the process has ended.

@@ -102,7 +102,7 @@ func TestWriter_ReturnsPanic(t *testing.T) {
 	}
 }
 
-func TestWriter_ReturnsNilAndFilesAsTheyAre(t *testing.T) {
+func TestWriter_DoesNotWrapNilAndFiles(t *testing.T) {
 	for _, w := range []io.Writer{nil, os.Stdout} {
 		if got := callback.Writer("Output", w); got != w {
 			t.Errorf("got %v, want %v", got, w)

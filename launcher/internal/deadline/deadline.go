@@ -17,7 +17,8 @@ type Total struct {
 	mu         sync.Mutex
 	configured time.Duration // the total deadline; 0: none
 	derived    bool          // set if configured was computed from the groups
-	// Groups that a reload has removed and that are not gone: the deadline that held until then.
+	// removed has the total deadline that applied when a reload removed a group, by the scope of
+	// the group, until the group has ended.
 	removed map[*ctxshutdown.Swansong]time.Duration
 	began   time.Time     // when the stop of the groups began; zero if it has not begun
 	total   time.Duration // the total deadline of the stop that has begun; 0: no limit

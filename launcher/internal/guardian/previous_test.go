@@ -10,7 +10,7 @@ import (
 )
 
 // endNow kills the process at once, rather than at the deadline, which is an hour away here.
-func TestEndNow_KillsWithoutWaitingForDeadline(t *testing.T) {
+func TestEndNow_KillsProcessBeforeItsDeadline(t *testing.T) {
 	p, err := proc.Start(proc.Spec{Args: []string{"cat"}}) // cat ends when this test program ends, because its stdin is closed then
 	if err != nil {
 		t.Fatal(err)

@@ -174,8 +174,9 @@ func (m *Machine) onAdopted(e Event) []Action {
 	m.readyBy, m.pollAt = e.At.Add(m.cfg.HealthCheckTimeout), e.At
 	switch {
 	case !e.StopAt.IsZero():
-		// How far the stop has come is unknown, so the process is asked to stop again. In total it
-		// gets no more time than the earlier launcher would have given it.
+		// The launcher does not know how far the stop of the adopted process has come, so it asks
+		// the process again to stop. In total the process gets no more time than the earlier
+		// launcher would have given it.
 		leave := m.cfg.Delays()
 		if m.hasRouter {
 			leave = m.cfg.LeaveBound()

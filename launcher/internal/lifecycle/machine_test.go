@@ -96,7 +96,7 @@ func TestShutdown_SendsSIGTERMThenSIGKILLAtDeadlines(t *testing.T) {
 }
 
 // A process that requests more time gets it, up to the maximum.
-func TestShutdown_GrantsMoreTimeUpToMaximum(t *testing.T) {
+func TestShutdown_ProcessThatAsksGetsMoreTimeUpToMaximum(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		at     time.Duration // when the status arrives

@@ -131,7 +131,7 @@ func TestIdentity_ExpiredCertificateIsRefused(t *testing.T) {
 
 // Replaced files are used from the next connection on. A rotation that is half done interrupts
 // nothing, and is reported once.
-func TestIdentity_UsesReplacedFilesForNextConnection(t *testing.T) {
+func TestIdentity_UsesReplacedCertificateForNextConnection(t *testing.T) {
 	old, next := mtlstest.New(t), mtlstest.New(t)
 	server, client := old.Issue(t, "server"), old.Issue(t, "client")
 	reports := make(chan error, 10)
@@ -209,7 +209,7 @@ func TestLoad_RefusesInvalidFiles(t *testing.T) {
 }
 
 // Expected files are used as soon as they are valid. Until then, errors name the missing file.
-func TestExpect_UsesFilesOnceValid(t *testing.T) {
+func TestExpect_UsesCertificateFilesOnceTheyAreValid(t *testing.T) {
 	ours := mtlstest.New(t)
 	server := serve(t, load(t, ours.Issue(t, "server"), nil))
 	files := ours.Issue(t, "client")

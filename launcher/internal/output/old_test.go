@@ -9,7 +9,7 @@ import (
 // The time to remove old logs is linear in their number. If each log were compared with all others,
 // a directory with many thousands would take minutes, and a process that starts would wait for
 // that.
-func TestTrim_TakesLinearTimeForManyLogs(t *testing.T) {
+func TestTrim_RemovesManyLogsInLinearTime(t *testing.T) {
 	const many, keep = 100_000, 32
 	files := fstest.MapFS{}
 	for n := range many {

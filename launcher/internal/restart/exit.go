@@ -47,7 +47,8 @@ func (e Exit) FollowUp() FollowUp {
 	case e.stoppedFromOutside():
 		return Now
 	case e.Policy == spec.Never && e.Failed && !e.WasReady && !e.Rolling:
-		// If it counted as finished, a group without any process would be healthy.
+		// The process does not count as finished, because then a group without any process would be
+		// healthy.
 		return GiveUp
 	case e.isLast() && e.Rolling:
 		return FinishReplaced

@@ -10,7 +10,7 @@ import (
 // The test calls Keep for every small group in every state. Keep must respect MinHealthy and
 // MaxSurge and end with the desired number of instances. While the roll is paused, Keep must not
 // stop any instance.
-func TestKeep_RespectsLimitsInEveryStateOfSmallGroups(t *testing.T) {
+func TestKeep_RespectsMinHealthyAndMaxSurgeInEveryState(t *testing.T) {
 	everyConfig(func(c roll.Config) {
 		c.MinReady = time.Second
 		for _, paused := range []bool{false, true} {
@@ -104,7 +104,7 @@ func keep(t *testing.T, c roll.Config, v roll.View, paused bool) {
 
 // The wait for canaries ends when as many instances as there are canaries have been available for
 // CanaryWait.
-func TestState_CanaryUntilReturnsEndOfWait(t *testing.T) {
+func TestCanaryUntil_ReturnsEndOfWaitForCanaries(t *testing.T) {
 	c := roll.Config{Desired: 4, MaxSurge: 1, MinReady: time.Minute, Canary: 2, CanaryWait: time.Hour}
 	canaries := []roll.Instance{
 		{ID: "late", Version: roll.New, Health: roll.Ready, Since: 9 * time.Minute},
@@ -133,7 +133,7 @@ func TestState_CanaryUntilReturnsEndOfWait(t *testing.T) {
 
 // An instance that is ready but not available is stopped before one that is available, but not if
 // fewer than MinHealthy are available.
-func TestKeep_StopsNewlyReadyFirst(t *testing.T) {
+func TestKeep_StopsNewlyReadyBeforeAvailableInstances(t *testing.T) {
 	v := roll.View{Now: time.Hour, Instances: []roll.Instance{
 		{ID: "available", Health: roll.Ready},
 		{ID: "newly ready", Version: roll.New, Health: roll.Ready, Since: time.Hour},
@@ -151,7 +151,7 @@ func TestKeep_StopsNewlyReadyFirst(t *testing.T) {
 
 // Keep stops surplus instances that are least useful first, and of equally useful ones the youngest
 // first.
-func TestKeep_StopsLeastUsefulFirst(t *testing.T) {
+func TestKeep_StopsLeastUsefulSurplusInstanceFirst(t *testing.T) {
 	v := roll.View{Now: time.Hour, Instances: []roll.Instance{
 		{ID: "old", Health: roll.Ready},
 		{ID: "first", Version: roll.New, Health: roll.Ready},

@@ -43,7 +43,7 @@ func seedOf(t *testing.T) uint64 {
 // The test rolls every small group while instances crash, become ready late, end slowly or finish,
 // and while users scale the group down, all at random. Every decision must keep the limits of the
 // group.
-func TestNext_BreaksNoLimitDespiteRandomTrouble(t *testing.T) {
+func TestNext_KeepsLimitsDuringRandomFailures(t *testing.T) {
 	seed, n := seedOf(t), uint64(0)
 	rounds := 12
 	if testing.Short() {

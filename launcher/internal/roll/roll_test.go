@@ -42,7 +42,7 @@ func begin(c roll.Config, old int) *world {
 	return w
 }
 
-func TestNext_StartsBeforeItStops(t *testing.T) {
+func TestNext_StartsReplacementBeforeItStopsOldInstance(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1}, 2)
 	w.expectLog(t, "0s start new")
 	w.isReady("new-3")
@@ -64,7 +64,7 @@ func TestNext_CountsStoppingInstancesUntilTheyEnd(t *testing.T) {
 	}
 }
 
-func TestNext_StopsBeforeItStartsWithoutSurge(t *testing.T) {
+func TestNext_WithoutSurgeStopsOldInstanceBeforeReplacement(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 2}, 3)
 	w.expectLog(t, "0s stop old-1: replaced")
 	w.ends("old-1")
@@ -82,7 +82,7 @@ func TestNext_StartsSeveralAtOnceWithLargeSurge(t *testing.T) {
 
 // Two instances could be stopped. Whether the second one is stopped must be decided after the first
 // stop, because another instance may crash between the two decisions.
-func TestNext_DecidesEachStopAnew(t *testing.T) {
+func TestNext_ChecksMinHealthyAgainBeforeEachStop(t *testing.T) {
 	c := roll.Config{Desired: 3, MinHealthy: 1, MaxSurge: 1}
 	w := newWorld(c, 3)
 	var action roll.Action
@@ -140,7 +140,7 @@ func TestNext_WaitsUntilInstanceHasBeenReadyForMinReady(t *testing.T) {
 	w.expectLog(t, "11s stop old-1: replaced")
 }
 
-func TestNext_PausesOnFailure(t *testing.T) {
+func TestNext_PausesRollAfterFailure(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 1, MaxSurge: 1}, 2)
 	w.expectLog(t, "0s start new", "0s stop old-1: replaced")
 	w.isUnhealthy("new-3")
@@ -192,7 +192,7 @@ func TestState_RollsBackWhenRollbackIsCalled(t *testing.T) {
 	}
 }
 
-func TestContinue_KeepsOneOldInstancePerFailure(t *testing.T) {
+func TestOnFailureContinue_KeepsOneOldInstancePerFailure(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 1, OnFailure: roll.Continue}, 3)
 	w.ends("new-4")
 	w.expectLog(t, "0s start new", "0s new-4 crashes", "0s rolling paused=false given up=1: failures of new instances in a row: 1", "0s start new")
@@ -203,7 +203,7 @@ func TestContinue_KeepsOneOldInstancePerFailure(t *testing.T) {
 }
 
 // If all replacements fail, the roll is rolled back although the configuration says Continue.
-func TestContinue_RollsBackIfAllFail(t *testing.T) {
+func TestOnFailureContinue_RollsBackIfAllReplacementsFail(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 2, OnFailure: roll.Continue}, 3)
 	w.ends("old-1")
 	w.ends("new-4")
@@ -221,7 +221,7 @@ func TestContinue_RollsBackIfAllFail(t *testing.T) {
 // A replacement that has finished shows that the new version works, so with Continue the roll goes
 // on although all other replacements fail. The roll is not rolled back either if no instance is
 // desired any more.
-func TestContinue_GoesOnIfOneReplacementFinished(t *testing.T) {
+func TestOnFailureContinue_DoesNotRollBackIfOneReplacementFinished(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 1, OnFailure: roll.Continue}, 3)
 	w.finish(w.at("new-4"))
 	w.act()
@@ -243,7 +243,7 @@ func TestContinue_GoesOnIfOneReplacementFinished(t *testing.T) {
 
 // After a replacement has been given up, an old instance stays in its place. Scaling down that old
 // instance must not stop any other instance.
-func TestScaleDown_OfOldInstanceStopsNoOther(t *testing.T) {
+func TestScaleDown_OfOldInstanceStopsNoOtherInstance(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 2, MaxSurge: 1, OnFailure: roll.Continue}, 3)
 	w.ends("new-4")
 	w.ends("old-1")
@@ -294,7 +294,7 @@ func TestNext_SuccessResetsFailureCount(t *testing.T) {
 	}
 }
 
-func TestNext_WaitsForCanaryBeforeOthers(t *testing.T) {
+func TestNext_WaitsForCanariesBeforeItReplacesOthers(t *testing.T) {
 	c := roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 2, Canary: 1, CanaryWait: time.Minute, ProgressDeadline: 10 * time.Second}
 	w := begin(c, 3)
 	w.isReady("new-4")
@@ -333,7 +333,7 @@ func TestNext_ReplacesFailedOldInstanceWhileWaitingForCanary(t *testing.T) {
 	w.expectLog(t, "1m0s done paused=false given up=0: ")
 }
 
-func TestContinue_PausesWhenCanaryFails(t *testing.T) {
+func TestOnFailureContinue_PausesWhenCanaryFails(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute, OnFailure: roll.Continue}, 3)
 	w.isReady("new-4")
 	w.log = nil
@@ -411,7 +411,7 @@ func TestConfig_BackoffDoesNotOverflow(t *testing.T) {
 }
 
 // A canary that has finished is not started again, and the roll does not wait for it.
-func TestState_FinishedCanaryIsNotAwaited(t *testing.T) {
+func TestState_RollDoesNotWaitForFinishedCanary(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute}, 2)
 	w.isReady("new-3")
 	w.log = nil

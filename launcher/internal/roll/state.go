@@ -176,7 +176,8 @@ func (s State) onFailures(c Config, v View, failures int) State {
 			s.GivenUp = min(s.GivenUp+1, c.Desired)
 		}
 		s.Progress = v.Now
-		// With all instances given up and none finished, nothing shows that the new version works.
+		// If all instances were given up and none has finished, nothing shows that the new version
+		// works.
 		if s.GivenUp >= c.Desired && c.Desired > 0 && !s.Proven && !c.OnlyForward {
 			return s.Rollback(c, v, s.Why)
 		}

@@ -38,9 +38,9 @@ type View struct {
 	Now       time.Duration
 	Instances []Instance // oldest first; the oldest are replaced first
 
-	// Failures counts by version the instances that since the beginning of the roll have become
-	// Unhealthy, or have ended without being told to. Each instance counts once. The counts never
-	// fall. The methods of Roll set it.
+	// Failures counts, by version, the instances that have become Unhealthy since the beginning of
+	// the roll, or have ended without being told to. Each instance counts once. The counts never
+	// fall. The methods of Roll set Failures.
 	Failures [2]int
 }
 

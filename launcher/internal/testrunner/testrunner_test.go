@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The flags and their defaults are those of the specification of the protocol; see
 // docs/internals/launcher.md#test-runner.
-func TestFlags_HaveDefaultsOfSpecification(t *testing.T) {
+func TestTestrunnerFlags_HaveDefaultsOfSpecification(t *testing.T) {
 	t.Setenv("SWANSONG_PROCESS_ID", "test-1")
 	var help bytes.Buffer
 	if code := testrunner.Main([]string{"--help"}, &help); code != 0 {

@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestGoVet builds the command and runs it under the installed go vet.
-func TestGoVet(t *testing.T) {
+// TestSwansongvet_RunsUnderGoVet builds the command and runs it under the installed go vet.
+func TestSwansongvet_RunsUnderGoVet(t *testing.T) {
 	tool := filepath.Join(t.TempDir(), "swansongvet")
 	if runtime.GOOS == "windows" {
 		tool += ".exe"

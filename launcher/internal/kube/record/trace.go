@@ -30,7 +30,7 @@ const (
 	terminating
 )
 
-// A life is how pods behave.
+// A life describes how the pods of a Deployment behave.
 type life string
 
 const (
