@@ -7,7 +7,7 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-func TestScopeOfTest_IsNotReported(t *testing.T) {
+func TestOfATest(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	s.Guard().Release()
 	ctxshutdown.New(context.Background())
