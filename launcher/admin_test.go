@@ -307,7 +307,7 @@ func TestNotifyReady_IsRefusedForAnotherProcess(t *testing.T) {
 	bad := group("impostor", 1, "impostor")
 	bad.Log.Path, bad.Restart.Policy = log, launcher.Never
 	h := launch(t, victim, bad)
-	h.enters("impostor-1", launcher.Ready) // the process may send notifications about itself
+	h.enters("impostor-1", launcher.Ready) // notifications about itself are accepted, so impostor-1 becomes ready
 	testkit.Equal(t, "state of the victim", stateOf(h, "victim-1") < launcher.Ready, true)
 	h.ends("impostor-1")
 	kill(t, h.running("victim")[0].PID)

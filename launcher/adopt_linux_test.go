@@ -158,8 +158,8 @@ func TestKeep_JobFinishedBeforeRollDoesNotCountAsCanary(t *testing.T) {
 	testkit.Equal(t, "announcement", announcedCanaries(h), "the first 1 are available")
 }
 
-// A restart of a group that waits for its dependencies starts processes again at once, although the
-// kept ones have finished or failed.
+// An operator restarts a group that waits for its dependencies. The kept processes of the group
+// have finished or failed, and the restart starts them again at once.
 func TestKeep_RestartRunsEndedProcessesAgain(t *testing.T) {
 	for _, policy := range []launcher.RestartPolicy{launcher.Never, launcher.OnFailure} {
 		t.Run(string(policy), func(t *testing.T) {
@@ -288,7 +288,7 @@ func TestKeep_NextLauncherStopsProcessOverTCP(t *testing.T) {
 }
 
 // A launcher that fails to start leaves the socket of a kept group usable.
-func TestKeep_FailedStartLeavesSocketUsable(t *testing.T) {
+func TestKeep_KeptProcessCanUseSocketAfterFailedStart(t *testing.T) {
 	g := kept(runners("web", 1))
 	g.Listen = []launcher.Listen{{Network: "unix", Address: filepath.Join(shortDir(t), "web")}}
 	cfg, pids := orphans(t, g)
@@ -320,7 +320,7 @@ func TestKeep_FailedStartLeavesSocketUsable(t *testing.T) {
 
 // The guardian holds a listener for the next launcher, and no process is left. If the next launcher
 // fails to start, connections that wait on the listener are not lost.
-func TestKeep_FailedStartKeepsWaitingConnections(t *testing.T) {
+func TestKeep_ConnectionsInAcceptQueueSurviveFailedStart(t *testing.T) {
 	g := kept(runners("web", 0))
 	g.Listen = []launcher.Listen{{Network: "unix", Address: filepath.Join(shortDir(t), "web")}}
 	cfg, _ := orphans(t, g)
@@ -478,7 +478,7 @@ func TestStateFile_HangingDiskDoesNotDelayStopOfKeptGroup(t *testing.T) {
 
 // While the state file cannot be written, no process is started that the next launcher would have
 // to adopt. Other processes are started.
-func TestStateFile_FullDiskStartsNoKeptProcess(t *testing.T) {
+func TestStateFile_KeptProcessIsNotStartedWhenDiskIsFull(t *testing.T) {
 	web := kept(runners("web", 1))
 	web.Restart.MaxBackoff, web.Restart.CrashLimit = web.Restart.MinBackoff, -1
 	h := launchWith(t, launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web, runners("other", 1)}}).ready()

@@ -84,8 +84,8 @@ type Config struct {
 // a program has changed by [Manager.Roll] keeps its Source.
 type GroupSource interface {
 	// WithGroup returns the Source with the named group taken from another Source, except for its
-	// dependencies, which a roll does not change. If the other Source does not have the group, the
-	// result does not either.
+	// dependencies, which a roll does not change. If the other Source does not have the group,
+	// neither does the result.
 	WithGroup(name string, of any) (source any)
 }
 
@@ -226,9 +226,9 @@ const (
 	// Rollback replaces the new processes by processes of the previous configuration.
 	Rollback RollFailure = spec.Rollback
 
-	// Continue replaces the other processes all the same. Each failure leaves an old process
-	// running, or one process fewer, but never fewer than MinHealthy. If all replacements fail, the
-	// roll is rolled back.
+	// Continue goes on to replace the other processes. Each failed replacement leaves an old
+	// process running, or the group with one process fewer, but never fewer than MinHealthy. If all
+	// replacements fail, the roll is rolled back.
 	Continue RollFailure = spec.Continue
 )
 

@@ -216,8 +216,8 @@ func (c *controller) forgetFailures() {
 	c.degraded = degradation{}
 }
 
-// apply changes the wanted configuration to one with which the processes can go on. It returns the
-// processes that have to be told.
+// apply changes the configuration that the group wants to cfg, with which the running processes can
+// continue. It returns the processes that must get the new configuration.
 func (c *controller) apply(cfg spec.Group) (tell []*process) {
 	wanted := c.revisions.Wanted()
 	if cfg.Desired != wanted.Config.Desired {

@@ -166,8 +166,8 @@ func ExampleGuard() {
 	// drained: <nil>
 }
 
-// A nil MaxSurge means the default, so 0 has to be given with Int. A service that cannot have two
-// instances at a time is stopped first.
+// A service cannot have two instances at a time. With a MaxSurge of 0, a roll stops the old process
+// before it starts the new one. Int is needed, because a nil MaxSurge means the default.
 func ExampleInt() {
 	g := sleepers(1)
 	g.MaxSurge, g.MinHealthy = launcher.Int(0), launcher.Int(0)

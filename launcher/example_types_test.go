@@ -15,8 +15,8 @@ import (
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// Limits and rules are plain data. Omitted ones have defaults. Invalid ones are refused before
-// anything is started, with an error for each that names group and field.
+// Start checks the configuration before it starts anything. Omitted fields have defaults. For each
+// invalid field there is an error that names the group and the field.
 func ExampleConfig() {
 	web := launcher.GroupConfig{
 		Name:      "web",
@@ -288,7 +288,7 @@ func ExampleManager_Reload() {
 	// batch 1
 }
 
-// Force kills all processes. They are reaped all the same.
+// Force kills all processes. The launcher still reaps them.
 func ExampleManager_Force() {
 	dir, remove := exampleDir()
 	defer remove()

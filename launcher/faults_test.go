@@ -31,8 +31,8 @@ var faults = map[string]struct {
 	"Goexit": {runtime.Goexit, "runtime.Goexit"},
 }
 
-// blames reads events up to one of this kind that names a callback, its panic and where it
-// happened.
+// blames reads events up to one of the given kind whose texts contain parts: the name of a
+// callback, its panic, and the place of the panic.
 func (h *harness) blames(kind launcher.Kind, parts ...string) {
 	h.t.Helper()
 	e := h.until(strings.Join(parts, " … "), func(e launcher.Event) bool { return e.Kind == kind && e.Stack != "" })
@@ -84,7 +84,7 @@ func (r *faultyRouter) Remove(ctx context.Context, i launcher.Instance) error {
 
 // A router whose call panics has failed. Add is retried; Remove is not, and the process is stopped
 // all the same.
-func TestRouter_PanickingCallCountsAsFailed(t *testing.T) {
+func TestRouter_CallThatPanicsCountsAsFailed(t *testing.T) {
 	for name, fault := range faults {
 		for where, f := range map[string]func() error{
 			"the call":  func() error { fault.do(); return nil },
@@ -121,7 +121,7 @@ func TestRouter_PanicAfterTimeoutIsReported(t *testing.T) {
 
 // If Redact panics, neither the text nor the value of the panic is shown, because both may contain
 // the secret. There is one alarm.
-func TestRedact_PanicHidesText(t *testing.T) {
+func TestRedact_TextIsHiddenWhenRedactPanics(t *testing.T) {
 	var out bytes.Buffer
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{script("web", 1, "echo hunter2; echo hunter2 >&2; echo fine")}, Output: &out,
 		Redact: func(s string) string {
@@ -256,7 +256,7 @@ func (w *faultyWriter) Write(b []byte) (int, error) {
 }
 
 // If Output panics, the line counts as dropped, and the next lines are written.
-func TestOutput_PanicDropsOneLine(t *testing.T) {
+func TestOutput_PanicInWriteDropsOneLine(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			out := &faultyWriter{fault: fault.do}

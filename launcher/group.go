@@ -46,7 +46,7 @@ func (g *group) publish(e Event) {
 	g.manager.publish(e)
 }
 
-// wake has run call reconcile.
+// wake makes the goroutine of run call reconcile.
 func (g *group) wake() {
 	select {
 	case g.wakeups <- struct{}{}:
@@ -161,8 +161,8 @@ func (g *group) close() {
 	}
 }
 
-// reconcile does what the controller says. It returns when to call it again if nothing changes
-// before, zero for never.
+// reconcile starts and stops processes as the controller decides. It returns when to call it again
+// if nothing changes before; zero means never.
 func (g *group) reconcile(now time.Time) (next time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -279,8 +279,8 @@ func (g *group) stopProcess(p *process, reason string, grace time.Duration, repl
 	p.send(lifecycle.Event{Kind: lifecycle.OnStop, Reason: reason, Grace: grace})
 }
 
-// config returns the configuration that the group wants. After a roll that failed, that is the one
-// from before.
+// config returns the configuration that the group wants. After a failed roll, that is the
+// configuration from before the roll.
 func (g *group) config() spec.Group {
 	g.mu.Lock()
 	defer g.mu.Unlock()

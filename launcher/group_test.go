@@ -19,7 +19,7 @@ import (
 
 // A process that fails is replaced after a pause, which doubles each time, until the group is given
 // up.
-func TestCrashLoop_BacksOffAndGivesUp(t *testing.T) {
+func TestCrashLoop_GroupBacksOffThenIsGivenUp(t *testing.T) {
 	g := group("bad", 1, "exit", "3")
 	g.Restart = launcher.RestartConfig{MinBackoff: 20 * time.Millisecond, MaxBackoff: 80 * time.Millisecond, CrashLimit: 5}
 	h := launch(t, g)

@@ -1095,7 +1095,7 @@ func TestStateFile_DamagedFileIsRefusedAndLeftUnchanged(t *testing.T) {
 }
 
 // A failed start leaves kept processes to the next launcher.
-func TestKeep_FailedStartLeavesProcessesToNextLauncher(t *testing.T) {
+func TestKeep_ProcessesSurviveFailedStartOfLauncher(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
 	startAnother(t, cfg, "").hears("ready").kill()

@@ -213,7 +213,7 @@ func (m *Manager) Roll(ctx context.Context, cfg GroupConfig, reason string) erro
 }
 
 // Restart is [Manager.Roll] with the configuration that the group has. If a roll is paused, that is
-// the one from before the roll.
+// the configuration from before the roll.
 func (m *Manager) Restart(ctx context.Context, name, reason string) error {
 	return m.order(ctx, name, reason, (*group).restart)
 }
@@ -224,9 +224,9 @@ func (m *Manager) Resume(ctx context.Context, name, reason string) error {
 	return m.order(ctx, name, reason, (*group).resumeRoll)
 }
 
-// Rollback has a roll, under way or paused, turn back. It returns nil when all processes have the
-// configuration from before the roll again. When ctx ends, Rollback returns, and the roll goes on
-// turning back. The error matches [ErrNotRolling] if the group has no roll.
+// Rollback makes a roll, under way or paused, turn back. Rollback returns nil when all processes
+// have the configuration from before the roll again. When ctx ends, Rollback returns, and the roll
+// continues to turn back. The error matches [ErrNotRolling] if the group has no roll.
 func (m *Manager) Rollback(ctx context.Context, name, reason string) error {
 	err := m.order(ctx, name, reason, (*group).rollBack)
 	if isRolledBack(err) {

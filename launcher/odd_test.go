@@ -190,7 +190,7 @@ func TestLiveness_SilentProcessIsReplaced(t *testing.T) {
 func TestReadyReport_LauncherConnectsAtOnce(t *testing.T) {
 	g := runners("odd", 1)
 	g.LivenessInterval, g.LivenessFailures = 500*time.Millisecond, 3
-	g.Shutdown.Poll = 30 * time.Second // gRPC tries to connect again after a tenth of this time
+	g.Shutdown.Poll = 30 * time.Second // gRPC tries to connect again after a tenth of Poll
 	h := launch(t, g).ready()
 	h.answers("odd-1")
 	h.drainEvents()

@@ -91,7 +91,8 @@ func newProcess(m *Manager, g *group, id string, revision int, cfg spec.Group) *
 // while the process runs.
 func (p *process) config() *spec.Group { return p.current.Load() }
 
-// apply changes the configuration. A stop that is under way keeps the one that it began with.
+// apply changes the configuration of the process. A stop that is under way keeps the configuration
+// with which it began.
 func (p *process) apply(cfg spec.Group) {
 	p.current.Store(&cfg)
 	p.mu.Lock()

@@ -12,7 +12,7 @@ import (
 
 var (
 	// ErrReloading is returned while another configuration is being read or applied.
-	ErrReloading = errors.New("launcher: another configuration is being read or applied; wait until that is done")
+	ErrReloading = errors.New("launcher: another reload is reading or applying a configuration; wait until it has ended")
 
 	// ErrNotReloaded matches every error of Reload and Reread after which nothing has changed. The
 	// texts of these errors do not contain that of ErrNotReloaded.

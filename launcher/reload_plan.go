@@ -176,7 +176,7 @@ func (p *reloadPlan) classify() error {
 	return nil
 }
 
-// register makes the plan's groups and order those of the manager.
+// register replaces the groups of the manager, and their order, by those of the plan.
 func (p *reloadPlan) register() {
 	m := p.reloader.manager
 	var removed []*ctxshutdown.Swansong
@@ -289,8 +289,8 @@ func (g *group) pausedRollTo() (to int, paused bool) {
 }
 
 // compare reports whether the group, which is locked, has this configuration already, and whether
-// its processes can go on with it. The error matches [ErrRolling] if the configuration differs and
-// the group is being rolled.
+// its processes can keep running with it. The error matches [ErrRolling] if the configuration
+// differs and the group is being rolled.
 func (c change) compare() (same, keepsProcesses bool, err error) {
 	control := c.group.controller
 	now := *control.config()
@@ -311,8 +311,8 @@ func (c change) checkLog() error {
 	return checkLog(c.cfg)
 }
 
-// checkListeners refuses other listeners: the launcher holds the present ones for the processes
-// that run.
+// checkListeners returns an error if the configuration changes the listeners of the group, because
+// its running processes use the present listeners.
 func (c change) checkListeners() error {
 	now := c.group.config()
 	if len(c.cfg.Listen) > 0 && now.OnLauncherDeath != c.cfg.OnLauncherDeath {

@@ -47,7 +47,7 @@ func isRolledBack(err error) bool {
 
 // These errors refuse orders that are impossible while the group does something else.
 var (
-	ErrRolling    = errors.New("launcher: the group is being rolled; wait until that has ended")
+	ErrRolling    = errors.New("launcher: a roll of the group is under way; wait until it has ended")
 	ErrNotPaused  = errors.New("launcher: no roll of the group is paused, so none can be resumed")
 	ErrNoWayBack  = errors.New("launcher: the roll cannot be rolled back, because the configuration of processes that an earlier launcher started is not known; roll to a configuration instead")
 	ErrNotRolling = errors.New("launcher: no roll of the group is under way or paused, so none can be rolled back")
@@ -210,7 +210,8 @@ func (c *controller) rollBack(reason string) *rollResult {
 	return c.rollResult
 }
 
-// turnBack has the roll turn back: why is for its state, message for people.
+// turnBack makes the roll turn back. why is the reason for the state of the roll, message the text
+// for users.
 func (c *controller) turnBack(now time.Time, why, message string) {
 	r := c.roll
 	r.Rollback(c.revisions.ByNumber[r.From].Rules(), c.view(now), why)
@@ -351,7 +352,7 @@ func (s *RollStatus) wire() *pb.RollStatus {
 	return out
 }
 
-// rollStatus returns how far the roll has come, nil if there is none.
+// rollStatus returns the progress of the roll, or nil if there is no roll.
 func (c *controller) rollStatus(now time.Time) *RollStatus {
 	r := c.roll
 	if r == nil {

@@ -153,7 +153,7 @@ func TestCanary_OtherProcessesAreReplacedAfterCanaryWait(t *testing.T) {
 	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 3})
 }
 
-// Resume continues a paused roll where it was.
+// Resume continues a paused roll, and does not begin it anew.
 func TestResume_ContinuesPausedRoll(t *testing.T) {
 	fixed := filepath.Join(shortDir(t), "fixed")
 	h := launch(t, runners("web", 2)).ready()
@@ -193,7 +193,8 @@ func TestResume_ContinuesPausedRoll(t *testing.T) {
 	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 2})
 }
 
-// With Continue, a group that has lost a process goes on with fewer until the next order.
+// With OnFailure set to Continue, a group whose process could not be replaced runs with one process
+// fewer until the next order.
 func TestOnFailureContinue_GroupRunsWithFewerProcesses(t *testing.T) {
 	g := runners("web", 3)
 	g.MaxSurge = launcher.Int(0)

@@ -24,8 +24,8 @@ const seededVar = "SHUTDOWNTEST_SEEDED"
 var seeded = []struct {
 	name     string
 	scenario scenario
-	// The output must match these regular expressions. It must not match those that begin with an
-	// exclamation mark.
+	// The output of the test must match these regular expressions, and must not match expressions
+	// that begin with an exclamation mark.
 	says []string
 }{
 	{

@@ -49,7 +49,8 @@ func (res *resource) isAbsent(cond ast.Expr, outcome, known bool) bool {
 	return false
 }
 
-// isAbsentIf reports whether there is no resource if x and y are equal, or unequal.
+// isAbsentIf reports whether there is no resource if the operands x and y of a comparison are
+// equal, or unequal, as equal says.
 func (res *resource) isAbsentIf(x, y ast.Expr, equal, known bool) bool {
 	if b, ok := isBool(res.info, y); ok {
 		return res.isAbsent(x, equal == b, known)

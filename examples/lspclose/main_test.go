@@ -115,7 +115,7 @@ func TestRun_Table(t *testing.T) {
 }
 
 // A server that does not answer counts as a failure, even if it exits cleanly.
-func TestRun_NoAnswer(t *testing.T) {
+func TestRun_ReportsServerThatDoesNotAnswer(t *testing.T) {
 	setPath(t, "zls")
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{"-start-timeout", "300ms"}, &stdout, &stderr)
@@ -145,7 +145,7 @@ func TestRun_InterruptedDuringRequest(t *testing.T) {
 }
 
 // After a ^C before any server was started, run returns.
-func TestRun_InterruptedAtStart(t *testing.T) {
+func TestRun_ReturnsWhenInterruptedBeforeServersStart(t *testing.T) {
 	setPath(t, "gopls")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -73,7 +73,7 @@ func (w *window) open() error {
 
 func (w *window) checkThread() {
 	if t := thread(); t != w.thread {
-		panic(fmt.Sprintf("window used on %s, but opened on %s", t, w.thread))
+		panic(fmt.Sprintf("the window was opened on %[2]s, and a method was called on %[1]s", t, w.thread))
 	}
 }
 

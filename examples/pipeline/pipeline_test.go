@@ -206,7 +206,7 @@ func TestProcess_ForceEndsProcessingOfLine(t *testing.T) {
 	}
 }
 
-func TestRun_WholeInput(t *testing.T) {
+func TestRun_ProcessesWholeInput(t *testing.T) {
 	for _, test := range []struct{ name, input, want string }{
 		{"many lines", orders(5000), "done: 5000 lines, 50 of them rejected"},
 		{"no newline at the end", "a,1\nb,2", "done: 2 lines, 0 of them rejected"},
@@ -314,7 +314,7 @@ func TestStart_DrainProcessesAllLinesReadFromStream(t *testing.T) {
 	}
 	defer w.Close() // close w only at the end of the test, because closing ends the stream
 	text := orders(300) + "order-301,10"
-	if _, err := io.WriteString(w, text); err != nil { // short enough for the buffer of a pipe on every system
+	if _, err := io.WriteString(w, text); err != nil { // text fits into the buffer of a pipe on every system, so the write does not block
 		t.Fatal(err)
 	}
 	in, name := &input{r, "a pipe", true}, filepath.Join(t.TempDir(), "out")
@@ -375,7 +375,7 @@ func TestStart_WriteErrorStopsAllStages(t *testing.T) {
 
 // What was written after the checkpoint is removed, including an incomplete line, and written
 // again.
-func TestRun_OutputLongerThanCheckpoint(t *testing.T) {
+func TestRun_RemovesOutputWrittenAfterLastCheckpoint(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "in")
 	out := in + ".out"
 	write(t, in, orders(100))
@@ -394,7 +394,7 @@ func TestRun_OutputLongerThanCheckpoint(t *testing.T) {
 }
 
 // Without flags, the program creates a demo input and processes it once.
-func TestRun_Demo(t *testing.T) {
+func TestRun_ProcessesDemoInputWithoutFlags(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} { // os.UserCacheDir reads these variables
 		t.Setenv(name, dir)
@@ -431,10 +431,10 @@ func TestRun_InvalidFiles(t *testing.T) {
 		}, []string{"CHECKPOINT is not a valid checkpoint: unexpected data after the JSON object", "remove"}},
 		{"null checkpoint", func(t *testing.T, in, out, checkpoint string) {
 			write(t, checkpoint, "null")
-		}, []string{"CHECKPOINT is not a valid checkpoint: inconsistent numbers", "remove"}},
+		}, []string{"CHECKPOINT is not a valid checkpoint: its numbers contradict each other", "remove"}},
 		{"inconsistent numbers", func(t *testing.T, in, out, checkpoint string) {
 			write(t, checkpoint, `{"offset": 10, "lines": 20, "rejected": 0, "length": 200, "head": "x"}`)
-		}, []string{"CHECKPOINT is not a valid checkpoint: inconsistent numbers", "remove"}},
+		}, []string{"CHECKPOINT is not a valid checkpoint: its numbers contradict each other", "remove"}},
 		{"missing checkpoint", func(t *testing.T, in, out, checkpoint string) {
 			os.Remove(checkpoint)
 		}, []string{"OUT is not empty and has no checkpoint CHECKPOINT", "remove it or choose another -out"}},

@@ -279,7 +279,7 @@ func TestDiffLines(t *testing.T) {
 
 // Each line would take forever. The second ^C ends the program anyway, and its message names the
 // stage that was still at work.
-func TestSignals_SecondInterruptCutsShort(t *testing.T) {
+func TestSignals_SecondInterruptCutsDrainShort(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "orders.csv")
 	write(t, in, orders(500))
 	want := regexp.MustCompile(`cut short: ctxshutdown: Wait ended \(a second signal: interrupt\) with work still running: \d guards?: work ×[12], `)

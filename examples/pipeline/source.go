@@ -112,8 +112,8 @@ func createDemo(name string, logf func(string, ...any)) error {
 	})
 }
 
-// replaceFile replaces a file by one with the contents that write writes. After a crash the file
-// has either the old contents or all of the new ones.
+// replaceFile replaces the contents of a file by what write writes. After a crash the file has
+// either the old contents or all of the new contents.
 func replaceFile(name string, write func(io.Writer) error) error {
 	f, err := os.Create(name + ".tmp")
 	if err != nil {

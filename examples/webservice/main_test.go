@@ -138,7 +138,7 @@ func TestTable(t *testing.T) {
 }
 
 // An order whose line is incomplete in the file is not on disk.
-func TestResult_CountsMissingOrders(t *testing.T) {
+func TestResult_CountsAcknowledgedOrdersMissingFromFile(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		if err := os.WriteFile(dir+"/"+name, []byte(text), 0o666); err != nil {

@@ -168,7 +168,7 @@ func TestInterceptors_FromContextReturnsScopeOfCall(t *testing.T) {
 	})
 }
 
-func TestInterceptors_RefuseAfterForce(t *testing.T) {
+func TestInterceptors_RefuseCallsAfterForce(t *testing.T) {
 	both(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
 		s := ctxshutdown.New(t.Context())
 		g := s.Guard() // in place of the guard that Serve holds
@@ -196,7 +196,7 @@ func TestInterceptors_RefuseAfterForce(t *testing.T) {
 	})
 }
 
-func TestInterceptors_ReplaceErrorAfterForce(t *testing.T) {
+func TestInterceptors_ReplaceHandlerErrorAfterForce(t *testing.T) {
 	errOther := status.Error(codes.DataLoss, "something else")
 	for _, c := range []struct {
 		name string

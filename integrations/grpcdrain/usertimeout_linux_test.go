@@ -28,7 +28,7 @@ func (r *recorder) Accept() (net.Conn, error) {
 }
 
 // Serve sets TCP_USER_TIMEOUT, which grpc sets only on connections that are not wrapped.
-func TestServe_SetsUserTimeout(t *testing.T) {
+func TestServe_SetsTCPUserTimeoutOfConnections(t *testing.T) {
 	for _, c := range []struct {
 		opt  grpcdrain.Option
 		want time.Duration

@@ -85,7 +85,7 @@ func (c *ReadinessCoordinator) Check(name string, f func() bool) {
 	delete(c.panicked, name)
 }
 
-// Names of checks that the protocol has fields for.
+// These are names of checks for which the protocol has fields of their own.
 const (
 	CheckServer    = "grpc server"
 	CheckConnected = "backend connected"

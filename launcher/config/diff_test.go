@@ -110,7 +110,7 @@ func TestDiff_IsEmptyForEqualConfigurations(t *testing.T) {
 
 // WithGroup returns a group of another configuration in the place of the present one, with the
 // present dependencies.
-func TestConfig_WithGroupReplacesOneGroup(t *testing.T) {
+func TestWithGroup_ReplacesOneGroupOfConfiguration(t *testing.T) {
 	was := parse(t, `{process_groups: [{name: kv}, {name: web, command: a}]}`)
 	now := parse(t, `{process_groups: [{name: kv, command: a}, {name: web, command: b, depends_on: [kv]}, {name: fresh}]}`)
 	next := parse(t, `{process_groups: [{name: kv, command: a}, {name: web, command: c, depends_on: [kv]}, {name: fresh}]}`)

@@ -141,7 +141,7 @@ var (
 	line   = regexp.MustCompile(`(?m)^([ \t]*(?:- +)*)(["']?)([\w.-]+)(["']?)(:[ \t]*)(\S(?:.*\S)?)?`)
 	header = regexp.MustCompile(`((?i:[\w-]*(?:authorization|cookie)[\w-]*):\s*(?:-[ \t]+)?).+(?:\r?\n[ \t].*)*`)
 
-	// stays matches a JSON member whose value has been redacted.
+	// stays matches the value of a JSON member that has already been redacted, and stays unchanged.
 	stays = regexp.MustCompile(`(?m)\A\s*["']\[redacted\]["'](?:[ \t]*[}\]]|,[ \t]*["'{\[]|,?[ \t]*\r?$)`)
 	// block and items match a field at the end of a line, whose value is in the lines below: a YAML
 	// text for block, a list for items.

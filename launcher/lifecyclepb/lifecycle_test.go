@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The generated code is that of the protocol as it is written down; make proto generates it.
+// The generated code matches the .proto files of the protocol. If it does not, run make proto.
 func TestGeneratedCode_MatchesProtocolFiles(t *testing.T) {
 	protoc, err := exec.LookPath("protoc")
 	if err != nil {

@@ -379,7 +379,7 @@ func TestBuildShared_SelectsMutantsForSharedProgram(t *testing.T) {
 	slices.Sort(got)
 	testkit.Equal(t, "mutants in the shared program", got, []string{"body", "loops", "no-result", "same-body", "switches"})
 
-	// Line numbers are those of the original files.
+	// The changed file keeps the line numbers of the original file.
 	text, err := os.ReadFile(filepath.Join(r.temp, "shared", "o", "o.go"))
 	if err != nil {
 		t.Fatal(err)

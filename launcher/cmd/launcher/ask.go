@@ -49,7 +49,7 @@ func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, t
 		return fmt.Errorf("launcher: no answer from %s within %v: the launcher hangs or is suspended, and may or may not have done what was asked. "+
 			"Check its process; SIGCONT resumes a suspended one (%s)", where, answerTimeout, status.Convert(err).Message())
 	case status.Code(err) == codes.Canceled && ctx.Err() != nil:
-		return errors.New("launcher: interrupted; the launcher continues what was asked")
+		return errors.New("launcher: the command was interrupted; the launcher still carries out what was requested")
 	}
 	if st, ok := status.FromError(err); ok {
 		return errors.New(st.Message())

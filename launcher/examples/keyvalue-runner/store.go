@@ -59,7 +59,7 @@ const (
 
 var (
 	bucket     = []byte("kv")
-	errStopped = errors.New("keyvalue-runner: stopped before the file was free")
+	errStopped = errors.New("keyvalue-runner: stopped while another process had the database file open")
 	errFull    = errors.New("keyvalue-runner: the disk is too slow for asynchronous writes; try again, or wait for the write")
 )
 

@@ -122,7 +122,8 @@ func TestRestartGroup_RefusesUnknownGroupAndOrder(t *testing.T) {
 	wantCode(t, "unknown order", err, codes.InvalidArgument)
 }
 
-// A watcher of one group is told how many events it has missed, including those of other groups.
+// A client watches the events of one group. The service tells the client how many events it has
+// missed, including events of other groups.
 func TestWatchEvents_SendsEventsOfRequestedGroupOnly(t *testing.T) {
 	l := &fakeLauncher{events: make(chan *pb.Event, 3)}
 	l.events <- &pb.Event{Group: "worker", Missed: 2}

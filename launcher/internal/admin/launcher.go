@@ -8,8 +8,8 @@ import (
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
-// A Launcher does what operators order, and answers what they ask. Names are those of processes and
-// groups. All methods may be called concurrently.
+// A Launcher carries out the orders of operators and answers their questions. The parameters name
+// processes and groups. All methods may be called concurrently.
 type Launcher interface {
 	Process(id string) (*pb.ProcessStatus, error)
 

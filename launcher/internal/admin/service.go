@@ -18,7 +18,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// A service serves the calls of operators. What a call has begun goes on when the call ends.
+// A service serves the calls of operators. A stop, roll or reload that a call has begun continues
+// when the call ends.
 type service struct {
 	pb.UnimplementedLauncherAdminInterfaceServer
 	launcher Launcher

@@ -59,7 +59,7 @@ const (
 	OnReaped                        // the process has been reaped: Exit
 )
 
-// An Action is something that the launcher has to do about a process.
+// An Action is what the state machine tells the launcher to do with a process.
 type Action struct {
 	Kind    ActionKind
 	Signal  string // the signal of DoSignal

@@ -108,7 +108,7 @@ func TestFile_RotatesAtSizeLimit(t *testing.T) {
 
 // A blocked disk costs lines, which are counted, but never blocks the process that prints. The disk
 // is a pipe without a reader here.
-func TestFile_BlockedDiskDropsLines(t *testing.T) {
+func TestFile_DropsLinesWhileDiskIsBlocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)

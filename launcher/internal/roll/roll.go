@@ -46,7 +46,7 @@ type Step struct {
 	Notices []string // messages for the log
 }
 
-// A Change is what has become of a roll.
+// A Change says whether a roll continues, turns back, pauses or ends.
 type Change int
 
 const (
@@ -90,7 +90,7 @@ func (r *Roll) Wanted() int {
 	return r.From
 }
 
-// Other returns the one of From and To that is not wanted now.
+// Other returns the revision, From or To, that the roll is not leading to now.
 func (r *Roll) Other() int {
 	if r.Wanted() == r.From {
 		return r.To
@@ -142,7 +142,8 @@ func (r *Roll) CountFailure(revision int, f Failure) {
 	r.last = &f
 }
 
-// Failure returns the last failure, or why the roll is where it is.
+// Failure returns the last failure. If there was none, its Cause is the reason why the roll is in
+// its phase.
 func (r *Roll) Failure() Failure {
 	if r.last != nil {
 		return *r.last
@@ -188,8 +189,9 @@ func (r *Roll) OrderRollback(reason string) {
 	}
 }
 
-// Rollback has the roll turn back. The rules are those of From. Every revision but From has to go,
-// including those of earlier rolls, which were old on the way forward.
+// Rollback makes the roll turn back. The rules are those of From. All instances of other revisions
+// than From are to be replaced, also those of earlier rolls, which counted as old on the way
+// forward.
 func (r *Roll) Rollback(c Config, v View, why string) {
 	// The phase is set first, because view depends on it. The counts of progress then include all
 	// instances that are to go; with the smaller counts of the way forward, a rollback that makes
@@ -279,14 +281,14 @@ func (r *Roll) notices(c Config, v View, before State) (all []string) {
 	return all
 }
 
-// A Status is how far a roll has come.
+// A Status describes the progress of a roll.
 type Status struct {
 	Why      string        // the last failure; empty if there was none
 	Canaries int           // number of canaries that are available, while the roll waits for them
 	Until    time.Duration // when the wait for canaries ends, or when a failed start is retried; 0: the roll waits for neither
 }
 
-// Status returns how far the roll has come.
+// Status returns the progress of the roll.
 func (r *Roll) Status(c Config, v View) (s Status) {
 	if r.last != nil || r.state.Why != "" {
 		s.Why = r.Failure().String()

@@ -70,7 +70,8 @@ func (s State) Resume(c Config, v View) State {
 	return s.restart(c, v)
 }
 
-// Rollback returns s rolling back, paused before or not. A roll that has ended stays as it is.
+// Rollback returns the state s changed to rolling back, whether s was paused or not. If the roll
+// has ended, Rollback returns s unchanged.
 func (s State) Rollback(c Config, v View, why string) State {
 	if s.Phase.Ended() {
 		return s

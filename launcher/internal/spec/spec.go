@@ -70,7 +70,7 @@ const (
 	Signals Protocol = "signals"
 )
 
-// LauncherDeath says what becomes of the processes when the launcher dies without stopping them.
+// LauncherDeath says what happens to the processes when the launcher dies without stopping them.
 type LauncherDeath string
 
 const (
@@ -188,8 +188,8 @@ func (l Log) File(id string) string {
 	return l.Path
 }
 
-// SameProcess reports whether a process of this configuration can go on with the other one. Only
-// what the launcher does with the process may differ.
+// SameProcess reports whether a process that was started with g can keep running when the
+// configuration changes to o. Only fields that the process itself does not depend on may differ.
 func (g Group) SameProcess(o Group) bool {
 	g.Desired, g.MinHealthy, g.MaxSurge = o.Desired, o.MinHealthy, o.MaxSurge
 	g.HealthCheckTimeout, g.MinReady = o.HealthCheckTimeout, o.MinReady
