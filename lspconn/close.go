@@ -2,27 +2,64 @@ package lspconn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/internal/proc"
 )
 
 // ErrUnconfirmed matches the error of [Conn.Close] if the process is not known to have exited.
 var ErrUnconfirmed = proc.ErrUnconfirmed
 
-// Close closes the connection. It waits until the connection is Closed, its deadline has passed, or
-// ctx ends; closing continues in the background after ctx has ended. The package documentation lists
-// the steps and their deadlines. Close may be called any number of times; once the report is
-// complete, every call returns the same one.
+// forceTimeout is the longest time for which Close waits after its context has ended. By then the
+// server has been killed, and only the reports of the kernel are missing.
+const forceTimeout = time.Second
+
+// Close closes the connection. It waits until the connection is Closed or its deadline has passed.
+// The package documentation lists the steps and their deadlines. Close may be called any number of
+// times; once the report is complete, every call returns the same one.
+//
+// If ctx ends first, or had ended before the call, Close calls [Conn.Force] with the cause of ctx
+// and returns within a second. So a deferred Close with the context of the program leaves no server
+// behind, but does not wait for a slow one to leave by itself: to give a server time, pass a
+// context that is still running.
 //
 // The error is nil if the process has been reaped; the report tells how it exited. The error matches
-// [ErrUnconfirmed] if that is unknown at the deadline. It wraps the cause of ctx if ctx ended first.
-func (c *Conn) Close(ctx context.Context) (Report, error) { return c.closeBy(ctx, time.Time{}) }
+// [ErrUnconfirmed], and names the processes that are known to be running, if the process has not
+// been reaped by then.
+func (c *Conn) Close(ctx context.Context) (Report, error) {
+	limit, stop := newCloseLimit(ctx, c.scope)
+	defer stop()
+	return c.closeBy(limit, time.Time{})
+}
 
-// closeBy does what Close does, but returns at the given deadline at the latest. A zero deadline
-// means no limit.
-func (c *Conn) closeBy(ctx context.Context, deadline time.Time) (Report, error) {
+// Force kills the server and all processes that it has started, by SIGKILL, and closes the
+// connection without a handshake. It does not wait; [Conn.Close] does. The report says that closing
+// was cut short, and why: a nil cause means [ctxshutdown.ErrForced].
+func (c *Conn) Force(cause error) { c.scope.Force(cause) }
+
+// newCloseLimit returns a context that ends when forceTimeout has passed since ctx has ended. When
+// ctx ends, the servers below scope are killed.
+func newCloseLimit(ctx context.Context, scope *ctxshutdown.Swansong) (limit context.Context, stop func()) {
+	limit, end := context.WithCancelCause(context.Background())
+	unregister := context.AfterFunc(ctx, func() {
+		scope.Force(context.Cause(ctx))
+		t := time.NewTimer(forceTimeout)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			end(context.Cause(ctx))
+		case <-limit.Done():
+		}
+	})
+	return limit, func() { unregister(); end(nil) }
+}
+
+// closeBy does what Close does, but returns when limit ends or at the deadline of the Manager at the
+// latest. A zero deadline means that there is none.
+func (c *Conn) closeBy(limit context.Context, deadline time.Time) (Report, error) {
 	own := c.closeDeadline(time.Now()) // if the Manager has been stopped, this is the manager's deadline
 	c.mu.Lock()
 	before := c.state
@@ -43,17 +80,16 @@ func (c *Conn) closeBy(ctx context.Context, deadline time.Time) (Report, error) 
 	// limitDeadline forces the connection at the earlier deadline, so wait no longer than that.
 	if !deadline.IsZero() && fixed.After(deadline) {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, deadline, ErrUnconfirmed)
+		limit, cancel = context.WithDeadlineCause(limit, deadline, ErrUnconfirmed)
 		defer cancel()
 	}
 	c.scope.ShutdownCause(ErrClosing)
 	select {
 	case <-c.reported:
-	case <-ctx.Done():
-		// Return a complete report even if ctx ended before this call.
+	case <-limit.Done():
+		// Return a complete report even if limit has ended, too.
 		if !isClosed(c.reported) {
-			err := fmt.Errorf("lspconn: %s is still closing: %w", c.server.Name, context.Cause(ctx))
-			return Report{Name: c.server.Name, Outcome: Unconfirmed}, err
+			return c.unfinishedReport(context.Cause(limit))
 		}
 	}
 	c.mu.Lock()
@@ -64,6 +100,22 @@ func (c *Conn) closeBy(ctx context.Context, deadline time.Time) (Report, error) 
 	}
 	<-c.done
 	return r, nil
+}
+
+// unfinishedReport returns what is known of a connection whose report is not complete when Close
+// must return. The parameter cause is why Close must return.
+func (c *Conn) unfinishedReport(cause error) (Report, error) {
+	exit, err := c.process.End(proc.Deadlines{}) // sends SIGKILL once more and does not wait
+	r := Report{Name: c.server.Name, Outcome: Unconfirmed, Failure: cause, Survivors: memberNames(exit.Survivors)}
+	switch {
+	case err == nil:
+		err = fmt.Errorf("lspconn: %s has ended, but its output could not be read in time", c.server.Name)
+	case errors.Is(cause, ErrUnconfirmed):
+		err = fmt.Errorf("lspconn: %s is still closing: %w", c.server.Name, err)
+	default:
+		err = fmt.Errorf("lspconn: %s is still closing: %w (%w)", c.server.Name, err, cause)
+	}
+	return r, err
 }
 
 // closeDeadline returns the deadline for a connection that begins to close now and has no deadline
@@ -87,7 +139,7 @@ func (c *Conn) limitDeadline(now, deadline time.Time) {
 	case c.deadline.IsZero():
 		c.deadline = deadline
 	case c.deadline.After(deadline):
-		time.AfterFunc(newSchedule(now, deadline).kill.Sub(now), func() { c.scope.Force(ErrClosing) })
+		time.AfterFunc(newSchedule(now, deadline).kill.Sub(now), func() { c.Force(ErrClosing) })
 	}
 }
 

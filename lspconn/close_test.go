@@ -256,8 +256,7 @@ func TestClose_DeliversLateResponses(t *testing.T) {
 	})
 }
 
-// Concurrent calls of Close return the same report. A Close whose context ends returns early and
-// does not stop the others.
+// Concurrent calls of Close return the same report.
 func TestClose_ConcurrentCallsShareReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _ := startInProcess(t, t.Context(), lspconn.Server{}, behaviours{Shutdown: "never"})
@@ -266,13 +265,85 @@ func TestClose_ConcurrentCallsShareReport(t *testing.T) {
 		for range 10 {
 			all.Go(func() { testkit.Equal(t, "total", mustClose(t, conn).Total, 6*time.Second) })
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := conn.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Close whose context has ended returned %v", err)
-		}
 		all.Wait()
 		testkit.Equal(t, "total", mustClose(t, conn).Total, 6*time.Second)
+	})
+}
+
+// When the context of Close ends, or if it had ended before, Close kills the server and still returns
+// the report. Other calls of Close return the same one.
+func TestClose_KillsServerWhenContextEnds(t *testing.T) {
+	errHurry := errors.New("the program has no more time")
+	for _, after := range []time.Duration{0, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			conn, _ := startInProcess(t, t.Context(), lspconn.Server{}, behaviours{Shutdown: "never", Exit: "ignore", EOF: "ignore", IgnoreTerm: true})
+			conn.Ready(t.Context())
+			ctx, cancel := context.WithCancelCause(context.Background())
+			time.AfterFunc(after, func() { cancel(errHurry) })
+			if after == 0 {
+				<-ctx.Done()
+			}
+			reports := make(chan lspconn.Report, 2)
+			for _, ctx := range []context.Context{ctx, context.Background()} {
+				go func() {
+					r, err := conn.Close(ctx)
+					if err != nil {
+						t.Error(err)
+					}
+					reports <- r
+				}()
+			}
+			first, second := <-reports, <-reports
+			testkit.Equal(t, "outcome", first.Outcome, lspconn.Killed)
+			testkit.Equal(t, "time", first.Total, after)
+			testkit.Equal(t, "report of the other call", second.String(), first.String())
+			if !errors.Is(first.Failure, errHurry) {
+				t.Errorf("the report does not say why the server was killed: %v", first)
+			}
+		})
+	}
+}
+
+// A real server that ignores all that it is asked is gone after a deferred Close with the context of
+// a program that is stopping.
+func TestClose_WithContextOfProgramLeavesNoProcess(t *testing.T) {
+	program, stop := context.WithCancel(t.Context())
+	server := fake(role{Behaviour: behaviours{Shutdown: "never", Exit: "ignore", EOF: "ignore", IgnoreTerm: true}})
+	server.Env = append(server.Env, "LSPCONN_TEST_PROCESS="+crand.Text())
+	conn, err := lspconn.Start(program, server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Ready(program); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	r, err := conn.Close(program)
+	if err != nil || r.Outcome != lspconn.Killed {
+		t.Errorf("%v, %v", r, err)
+	}
+	checkNoneLeft(t, server)
+}
+
+// If the server cannot be killed, Close returns a second after its context has ended.
+func TestClose_ReturnsWithinSecondOfContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		undead := &unkillable{serveInProcess(behaviours{}), make(chan struct{})}
+		conn, err := lspconn.StartWith(t.Context(), lspconn.Server{Name: "undead", Command: []string{"x"}}, undead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Ready(t.Context())
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		begin := time.Now()
+		r, err := conn.Close(ctx)
+		if !errors.Is(err, lspconn.ErrUnconfirmed) || !errors.Is(err, context.Canceled) || r.Outcome != lspconn.Unconfirmed {
+			t.Errorf("%v, %v", r, err)
+		}
+		testkit.Equal(t, "time", time.Since(begin), time.Second)
+		close(undead.dies)
+		<-conn.Done()
 	})
 }
 
@@ -300,24 +371,29 @@ func TestConn_ClosesWhenParentScopeStops(t *testing.T) {
 	})
 }
 
-// Force waits only until the process has been reaped. It sends SIGTERM and SIGKILL, and the report
-// names the signal that ended the process.
+// Force of the connection, or of a scope above it, kills the server at once, without SIGTERM.
 func TestConn_ForceKillsServerAtOnce(t *testing.T) {
-	for ignores, want := range map[bool]lspconn.Outcome{true: lspconn.Killed, false: lspconn.Terminated} {
+	for name, force := range map[string]func(*ctxshutdown.Swansong, *lspconn.Conn){
+		"program":    func(program *ctxshutdown.Swansong, _ *lspconn.Conn) { program.Force(errForce) },
+		"connection": func(_ *ctxshutdown.Swansong, conn *lspconn.Conn) { conn.Force(errForce) },
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			program := ctxshutdown.New(context.Background())
-			conn, _ := startInProcess(t, program, lspconn.Server{}, behaviours{Shutdown: "never", EOF: "ignore", IgnoreTerm: ignores})
+			conn, _ := startInProcess(t, program, lspconn.Server{}, behaviours{Shutdown: "never", EOF: "ignore"})
 			conn.Ready(t.Context())
 			begin := time.Now()
-			program.Force(nil).Wait(context.Background())
+			force(program, conn)
+			program.Shutdown().Wait(context.Background())
 			testkit.Equal(t, "time", time.Since(begin), time.Duration(0))
 			r := mustClose(t, conn)
-			if r.Outcome != want || (r.Exit.Signal == "killed") != ignores || !errors.Is(r.Failure, ctxshutdown.ErrForced) {
-				t.Errorf("%v, want %v", r, want)
+			if r.Outcome != lspconn.Killed || r.Exit.Signal != "killed" || !errors.Is(r.Failure, errForce) {
+				t.Errorf("%s: %v", name, r)
 			}
 		})
 	}
 }
+
+var errForce = errors.New("the user is waiting")
 
 // A process that cannot be killed is reported as unconfirmed at the deadline. The connection
 // becomes Closed when the process has been reaped.

@@ -175,3 +175,20 @@ func ExampleConn_Scope() {
 	// 1 guard: editor/fake ×1
 	// <nil>
 }
+
+// A user who does not want to wait for a slow server has it killed. Close still reports how it ended.
+func ExampleConn_Force() {
+	ctx := context.Background()
+	conn, err := lspconn.Start(ctx, fake(role{Behaviour: behaviours{Shutdown: "never"}}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	conn.Ready(ctx)
+	conn.Force(errors.New("^C was pressed twice"))
+	report, err := conn.Close(ctx)
+	fmt.Println(report.Outcome, err)
+	fmt.Println(report.Failure)
+	// Output:
+	// Killed <nil>
+	// closing was cut short by Force: ^C was pressed twice
+}

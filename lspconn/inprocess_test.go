@@ -96,7 +96,7 @@ func (g *inProcess) End(at proc.Deadlines) (proc.Exit, error) {
 			return g.Exit(), nil
 		case <-t.C:
 		}
-		if step.sig != 0 {
+		if step.sig == syscall.SIGKILL || step.sig == syscall.SIGTERM && at.Terminate.Before(at.Kill) {
 			g.signal(step.sig)
 		}
 	}

@@ -197,12 +197,17 @@ func (m *Manager) awaitReaped(ctx context.Context, c *Conn) error {
 // Close closes all connections in parallel. It returns their reports, sorted by name, when the last
 // connection is Closed or the deadline has passed. Close may be called any number of times.
 //
+// If ctx ends first, or had ended before the call, Close kills all servers, also those that are
+// being started, and returns within a second: see [Conn.Close].
+//
 // The error joins the errors of the connections and one error for each server that is still being
 // started. It is nil if every process has been reaped.
 func (m *Manager) Close(ctx context.Context) ([]Report, error) {
 	deadline := m.fixDeadline()
 	m.scope.ShutdownCause(ErrClosing)
-	startErrs := m.awaitStarts(ctx, deadline)
+	limit, stop := newCloseLimit(ctx, m.scope)
+	defer stop()
+	startErrs := m.awaitStarts(limit, deadline)
 	m.mu.Lock()
 	conns := m.connections()
 	m.mu.Unlock()
@@ -210,7 +215,7 @@ func (m *Manager) Close(ctx context.Context) ([]Report, error) {
 	reports, errs := make([]Report, len(conns)), make([]error, len(conns))
 	var all sync.WaitGroup
 	for i, c := range conns {
-		all.Go(func() { reports[i], errs[i] = c.closeBy(ctx, deadline) })
+		all.Go(func() { reports[i], errs[i] = c.closeBy(limit, deadline) })
 	}
 	all.Wait()
 	return reports, errors.Join(append(errs, startErrs...)...)
@@ -243,9 +248,9 @@ func (m *Manager) deadlineIfStopped() (deadline time.Time, stopped bool) {
 
 // awaitStarts waits for the calls of Conn that are starting a server. A connection that such a call
 // starts is closed by the scope. awaitStarts returns an error for each start that is still in
-// progress at the deadline or when ctx ends.
-func (m *Manager) awaitStarts(ctx context.Context, deadline time.Time) (errs []error) {
-	bound, cancel := context.WithDeadlineCause(ctx, deadline, ErrUnconfirmed)
+// progress at the deadline or when limit ends.
+func (m *Manager) awaitStarts(limit context.Context, deadline time.Time) (errs []error) {
+	bound, cancel := context.WithDeadlineCause(limit, deadline, ErrUnconfirmed)
 	defer cancel()
 	for _, key := range m.keys() {
 		m.mu.Lock()

@@ -143,16 +143,18 @@ func (c *Conn) publishReport(r Report, unconfirmed error, s schedule) {
 	close(c.reported)
 }
 
-// awaitOutput waits until all output of the server has been read. At the time until, it closes the
-// pipes, because the wait might not end otherwise: a handler may block the read loop, or, on a
-// platform without deadlines for pipes, a process that survived may keep them open.
+// awaitOutput waits until all output of the server has been read. At the time until, or half of
+// forceTimeout after a Force, it closes the pipes, because the wait might not end otherwise: a
+// handler may block the read loop, or, on a platform without deadlines for pipes, a process that
+// survived may keep them open.
 func (c *Conn) awaitOutput(until time.Time) {
-	t := time.NewTimer(time.Until(until))
-	defer t.Stop()
+	limit, cancel := context.WithDeadline(context.Background(), until)
+	defer cancel()
+	defer context.AfterFunc(c.scope.Work(), func() { time.AfterFunc(forceTimeout/2, cancel) })()
 	for _, ended := range []chan struct{}{c.readDone, c.stderrDone} {
 		select {
 		case <-ended:
-		case <-t.C:
+		case <-limit.Done():
 			c.process.Close()
 			return
 		}

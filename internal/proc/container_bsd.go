@@ -61,8 +61,10 @@ func (c *container) name() string                          { return "group" }
 func (c *container) lists() bool                           { return false }
 func (c *container) members() []Member                     { return nil }
 func (c *container) leader() (Member, bool)                { return Member{}, false }
-func (c *container) signal(_ []Member, sig syscall.Signal) { syscall.Kill(-c.cmd.Process.Pid, sig) }
-func (c *container) resume(members []Member)               { c.signal(members, syscall.SIGCONT) }
+func (c *container) signalGroup(sig syscall.Signal)        { syscall.Kill(-c.cmd.Process.Pid, sig) }
+func (c *container) signalOthers([]Member, syscall.Signal) {}
+func (c *container) resumeGroup()                          { c.signalGroup(syscall.SIGCONT) }
+func (c *container) resumeOthers([]Member)                 {}
 func (c *container) awaitMembers([]Member, time.Time)      {}
 func (c *container) reap() (*os.ProcessState, error)       { return c.cmd.Process.Wait() }
 

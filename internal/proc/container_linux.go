@@ -193,9 +193,8 @@ func (c *container) look() (found []Member, unsure bool) {
 	return found, unsure
 }
 
-// signal sends sig to the process group, which includes the leader, and to those members that are
-// not in the group.
-func (c *container) signal(members []Member, sig syscall.Signal) {
+// signalGroup sends sig to the process group, which includes the leader, and SIGKILL to the cgroup.
+func (c *container) signalGroup(sig syscall.Signal) {
 	if sig == syscall.SIGKILL && c.cgroup != nil {
 		c.cgroup.kill()
 	}
@@ -204,6 +203,10 @@ func (c *container) signal(members []Member, sig syscall.Signal) {
 	} else if m, ok := c.leader(); ok {
 		m.signal(sig)
 	}
+}
+
+// signalOthers sends sig to those members that are not in the process group.
+func (c *container) signalOthers(members []Member, sig syscall.Signal) {
 	for _, m := range members {
 		// The group id of an adopted process may have been reused, so signal each member
 		// separately.
@@ -225,7 +228,8 @@ func (c *container) signalLeader(sig os.Signal) error {
 	return nil
 }
 
-func (c *container) resume(members []Member) { c.signal(members, syscall.SIGCONT) }
+func (c *container) resumeGroup()                  { c.signalGroup(syscall.SIGCONT) }
+func (c *container) resumeOthers(members []Member) { c.signalOthers(members, syscall.SIGCONT) }
 
 // awaitExit waits for the leader to exit and leaves it a zombie.
 func (c *container) awaitExit() {

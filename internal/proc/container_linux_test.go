@@ -241,7 +241,7 @@ func TestEnd_EscalatesToSIGKILL(t *testing.T) {
 				readLine(t, p)
 				at := proc.Deadlines{Kill: time.Now().Add(tooLong), GiveUp: time.Now().Add(2 * tooLong)}
 				if test.kill {
-					at.Kill = time.Time{}
+					at.Kill = time.Now()
 				}
 				exit, err := p.End(at)
 				if err != nil || exit.Signal != test.want || exit.Killed != test.kill || !exit.Terminated {
@@ -250,6 +250,35 @@ func TestEnd_EscalatesToSIGKILL(t *testing.T) {
 			})
 		}
 	})
+}
+
+// If SIGKILL is not to be sent later than SIGTERM, End does not send SIGTERM.
+func TestEnd_SkipsSIGTERM(t *testing.T) {
+	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
+		p := start(t, contain(self("wait")))
+		readLine(t, p)
+		exit, err := p.End(proc.Deadlines{GiveUp: time.Now().Add(tooLong)})
+		if err != nil || exit.Signal != syscall.SIGKILL || exit.Terminated {
+			t.Errorf("exit %+v, error %v; want SIGKILL alone", exit, err)
+		}
+	})
+}
+
+// A search for members that takes long delays neither SIGKILL nor the return of End, whose error
+// says what is known. The test holds up the search.
+func TestEnd_DoesNotWaitForSearch(t *testing.T) {
+	p := start(t, self("ignore"))
+	readLine(t, p)
+	finishSearch := p.HoldSearch()
+	exit, err := p.End(proc.Deadlines{Kill: time.Now(), GiveUp: time.Now().Add(time.Second)})
+	if !errors.Is(err, proc.ErrUnconfirmed) || !exit.Killed {
+		t.Errorf("%+v, %v; want ErrUnconfirmed after SIGKILL", exit, err)
+	}
+	<-p.Exited() // SIGKILL has been sent
+	finishSearch()
+	if exit := awaitDone(t, p); exit.Signal != syscall.SIGKILL {
+		t.Errorf("the process ended with %v", exit)
+	}
 }
 
 // When a Process is done, no process that its leader left behind is still running, however the

@@ -31,7 +31,10 @@ func (c *container) members() []Member                { return nil }
 func (c *container) leader() (Member, bool)           { return Member{}, false }
 func (c *container) awaitMembers([]Member, time.Time) {}
 
-func (c *container) signal(_ []Member, sig syscall.Signal) {
+func (c *container) signalOthers([]Member, syscall.Signal) {}
+func (c *container) resumeOthers([]Member)                 {}
+
+func (c *container) signalGroup(sig syscall.Signal) {
 	if c.cmd.Process.Signal(sig) != nil { // Windows supports no signal other than Kill
 		c.cmd.Process.Kill()
 	}

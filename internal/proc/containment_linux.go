@@ -81,8 +81,7 @@ func (p Containment) Leader() (Adoptable, bool) {
 // Alive reports whether the process is running. If another process has reused its pid, Alive
 // returns false.
 func (k Adoptable) Alive() bool {
-	m, ok := stat(k.PID)
-	return ok && !m.zombie && m.start == k.Born
+	return Member{PID: k.PID, start: k.Born}.isAlive()
 }
 
 // Boot returns an identifier of the current boot of this machine. Pids and start times are valid

@@ -27,3 +27,6 @@ func Boot() string { return "" }
 func adoptContained(Adoptable) (*container, error) { return nil, errors.ErrUnsupported }
 
 func (c *container) born() uint64 { return 0 }
+
+// isAlive returns false: on this system members cannot be listed, so there are none.
+func (Member) isAlive() bool { return false }

@@ -18,3 +18,9 @@ func (p *Process) Unsure() bool {
 	_, unsure := p.contain.look()
 	return unsure
 }
+
+// HoldSearch makes every search for members to signal wait until the result is called.
+func (p *Process) HoldSearch() (release func()) {
+	p.search.Lock()
+	return p.search.Unlock
+}

@@ -8,4 +8,4 @@ import "syscall"
 // only this program, which decides when the leader ends.
 func leaderAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-func (c *container) resume([]Member) { c.cmd.Process.Signal(syscall.SIGCONT) }
+func (c *container) resumeGroup() { c.cmd.Process.Signal(syscall.SIGCONT) }

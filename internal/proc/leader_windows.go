@@ -8,4 +8,4 @@ func leaderAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-func (c *container) resume([]Member) {}
+func (c *container) resumeGroup() {}

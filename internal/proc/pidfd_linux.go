@@ -73,13 +73,18 @@ func waitid(pid int) error {
 	return nil
 }
 
+// isAlive reports whether the member is running. If another process has reused its pid, it is not.
+func (m Member) isAlive() bool {
+	now, ok := stat(m.PID)
+	return ok && now.start == m.start && !now.zombie
+}
+
 // open returns a pidfd of the member and reports whether the member is alive. If another process
 // has reused the pid, the member is not alive. fd is negative if the kernel does not support
 // pidfds.
 func (m Member) open() (fd int, alive bool) {
 	fd = pidfdOpen(m.PID)
-	now, ok := stat(m.PID)
-	if ok && now.start == m.start && !now.zombie {
+	if m.isAlive() {
 		return fd, true
 	}
 	if fd >= 0 {

@@ -6,12 +6,10 @@
 package proc
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -29,7 +27,7 @@ import (
 //   - Processes that the leader leaves behind receive SIGTERM, have Spec.Linger to exit, and are then
 //     killed.
 //   - The waiter sends signals before it reaps the leader. Other goroutines send them only while they
-//     hold mu and reaped is false.
+//     hold mu or search and reaped is false.
 //
 // The platform determines which processes are found. On Linux these are all processes in a cgroup
 // made for the leader. If no cgroup can be made, they are the process group, the session, the
@@ -49,9 +47,12 @@ type Process struct {
 	stdout, stderr *Output
 	exited, done   chan struct{}
 
+	search sync.Mutex // held while a goroutine looks for members to signal them, and by the waiter while it reaps; locked before mu
+
 	mu     sync.Mutex
 	reaped bool
 	exit   Exit
+	known  []Member // what the most recent search has found
 }
 
 // An Exit describes how a process ended.
@@ -189,6 +190,7 @@ func (p *Process) awaitEnd() {
 	close(p.exited)
 	left, survivors := p.sweep()
 
+	p.search.Lock()
 	p.mu.Lock()
 	state, err := contain.reap()
 	p.reaped = true
@@ -201,6 +203,7 @@ func (p *Process) awaitEnd() {
 		}
 	}
 	p.mu.Unlock()
+	p.search.Unlock()
 	contain.release()
 	p.stdout.finish()
 	p.stderr.finish()
@@ -214,9 +217,9 @@ const killTimeout = time.Second
 // sweep ends the processes that the leader has left behind. Because a process that is being ended
 // may start others, sweep repeats this until it finds none.
 func (p *Process) sweep() (left, survivors []Member) {
-	left = p.contain.members()
+	left = p.members()
 	if !p.contain.lists() {
-		p.contain.signal(nil, syscall.SIGKILL) // the members cannot be listed, so they are killed without waiting for them
+		p.contain.signalGroup(syscall.SIGKILL) // the members cannot be listed, so they are killed without waiting for them
 		return nil, nil
 	}
 	if len(left) == 0 {
@@ -227,7 +230,7 @@ func (p *Process) sweep() (left, survivors []Member) {
 		p.contain.awaitMembers(left, time.Now().Add(p.linger))
 	}
 	for deadline := time.Now().Add(killTimeout); ; {
-		survivors = p.contain.members()
+		survivors = p.members()
 		if len(survivors) == 0 || time.Now().After(deadline) {
 			return left, survivors
 		}
@@ -266,125 +269,6 @@ func (p *Process) Exit() Exit {
 // Containment returns how processes are contained: "cgroup", "walk" (through /proc), "group" or
 // "leader".
 func (p *Process) Containment() string { return p.contain.name() }
-
-// Members returns the processes that are alive, including the leader, as far as the platform can
-// list them. The list is a snapshot.
-func (p *Process) Members() []Member {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.reaped {
-		return p.exit.Survivors
-	}
-	members := p.contain.members()
-	if leader, ok := p.contain.leader(); ok {
-		members = append([]Member{leader}, members...)
-	}
-	return members
-}
-
-// Signal sends sig to the leader only. It returns [os.ErrProcessDone] once the leader has exited.
-func (p *Process) Signal(sig os.Signal) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.hasExited() {
-		return os.ErrProcessDone
-	}
-	return p.contain.signalLeader(sig)
-}
-
-func (p *Process) hasExited() bool {
-	select {
-	case <-p.exited:
-		return true
-	default:
-		return p.reaped
-	}
-}
-
-// Terminate sends SIGTERM to all processes of the container. It also sends SIGCONT, because a
-// stopped process would not receive SIGTERM. On Windows it kills the leader.
-func (p *Process) Terminate() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.reaped {
-		return
-	}
-	p.exit.Terminated = p.exit.Terminated || !p.hasExited()
-	members := p.contain.members()
-	p.contain.signal(members, syscall.SIGTERM)
-	p.contain.resume(members)
-}
-
-// Kill sends SIGKILL to all processes of the container. If there is a cgroup, it uses cgroup.kill.
-func (p *Process) Kill() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.reaped {
-		return
-	}
-	p.exit.Killed = p.exit.Killed || !p.hasExited()
-	p.contain.signal(p.contain.members(), syscall.SIGKILL)
-}
-
-// Deadlines are the times of the steps that end a process. A time in the past means at once. Obtain
-// them from time.Now, so that they carry a monotonic clock reading and do not move when the clock
-// is set.
-type Deadlines struct {
-	Terminate time.Time // when to send SIGTERM to all processes, unless the process has ended by then
-	Kill      time.Time // when to send SIGKILL to all processes
-	GiveUp    time.Time // when End stops waiting and returns ErrUnconfirmed
-}
-
-// ErrUnconfirmed is returned by [Process.End] if the process is not known to have ended.
-var ErrUnconfirmed = errors.New("proc: not known to have ended")
-
-// End waits for the process, sends SIGTERM and SIGKILL when their time comes, and returns the exit
-// once the process has been reaped. At GiveUp it returns an error that matches [ErrUnconfirmed] and
-// names the processes that are alive; the process is still waited for in the background. Calls may
-// overlap: the earliest deadline of each kind applies.
-func (p *Process) End(at Deadlines) (Exit, error) {
-	if p.doneBy(at.Terminate) {
-		return p.Exit(), nil
-	}
-	p.Terminate()
-	if p.doneBy(at.Kill) {
-		return p.Exit(), nil
-	}
-	p.Kill()
-	if p.doneBy(at.GiveUp) {
-		return p.Exit(), nil
-	}
-	exit := p.Exit()
-	exit.Code, exit.Survivors = -1, p.Members()
-	names := make([]string, len(exit.Survivors))
-	for i, m := range exit.Survivors {
-		names[i] = m.String()
-	}
-	return exit, fmt.Errorf("%w after SIGKILL: %q, pid %d; still running: %s", ErrUnconfirmed, p.name, p.Pid(),
-		strings.Join(names, ", "))
-}
-
-// doneBy waits until the process is done, but no longer than the given time. It reports whether the
-// process is done.
-func (p *Process) doneBy(at time.Time) bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-	}
-	d := time.Until(at)
-	if d <= 0 {
-		return false
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-p.done:
-		return true
-	case <-t.C:
-		return false
-	}
-}
 
 // Close closes this program's ends of the pipes. It does not end the process.
 func (p *Process) Close() {

@@ -1,0 +1,84 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Deadlines are the times of the steps that end a process. A time in the past means at once. Obtain
+// them from time.Now, so that they carry a monotonic clock reading and do not move when the clock
+// is set.
+type Deadlines struct {
+	Terminate time.Time // when to send SIGTERM to all processes, unless the process has ended by then; not sent if Kill is no later
+	Kill      time.Time // when to send SIGKILL to all processes
+	GiveUp    time.Time // when End stops waiting and returns ErrUnconfirmed
+}
+
+// ErrUnconfirmed is returned by [Process.End] if the process is not known to have ended.
+var ErrUnconfirmed = errors.New("proc: not known to have ended")
+
+// End waits for the process, sends SIGTERM and SIGKILL when their time comes, and returns the exit
+// once the process has been reaped. At GiveUp it returns an error that matches [ErrUnconfirmed] and
+// names the processes that are alive; the process is still waited for in the background. Calls may
+// overlap: the earliest deadline of each kind applies.
+func (p *Process) End(at Deadlines) (Exit, error) {
+	if p.doneBy(at.Terminate) {
+		return p.Exit(), nil
+	}
+	if at.Terminate.Before(at.Kill) {
+		p.signalAll(syscall.SIGTERM)
+	}
+	if p.doneBy(at.Kill) {
+		return p.Exit(), nil
+	}
+	p.signalAll(syscall.SIGKILL)
+	if p.doneBy(at.GiveUp) {
+		return p.Exit(), nil
+	}
+	exit := p.Exit()
+	exit.Code, exit.Survivors = -1, p.knownMembers()
+	return exit, p.unconfirmed(exit.Survivors)
+}
+
+// unconfirmed returns the error of End for a process of which these processes are still alive.
+func (p *Process) unconfirmed(alive []Member) error {
+	p.mu.Lock()
+	exited := p.hasExited()
+	p.mu.Unlock()
+	names := make([]string, len(alive))
+	for i, m := range alive {
+		names[i] = m.String()
+	}
+	switch {
+	case len(alive) > 0:
+		return fmt.Errorf("%w after SIGKILL: %q, pid %d; still running: %s", ErrUnconfirmed, p.name, p.Pid(), strings.Join(names, ", "))
+	case exited:
+		return fmt.Errorf("%w: %q, pid %d, has exited, and the search for processes that it has left behind is not over", ErrUnconfirmed, p.name, p.Pid())
+	}
+	return fmt.Errorf("%w after SIGKILL: %q, pid %d", ErrUnconfirmed, p.name, p.Pid())
+}
+
+// doneBy waits until the process is done, but no longer than the given time. It reports whether the
+// process is done.
+func (p *Process) doneBy(at time.Time) bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+	}
+	d := time.Until(at)
+	if d <= 0 {
+		return false
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-p.done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
