@@ -168,7 +168,7 @@ var roles = map[string]func(args []string){
 	},
 }
 
-// An oddity serves part of the protocol.
+// An oddity is a server of the lifecycle protocol that leaves calls out or answers them wrongly.
 type oddity struct {
 	pb.UnimplementedProcessLifecycleInterfaceServer
 	hang, declines, repeats bool

@@ -220,7 +220,7 @@ func TestOnFailureContinue_GroupRunsWithFewerProcesses(t *testing.T) {
 
 // A user scales down a process that a roll is already stopping. That reduces the number of
 // processes by exactly one, also after a rollback.
-func TestScaleDown_CountsOnceDuringRollback(t *testing.T) {
+func TestScaleDown_OfStoppingProcessRemovesExactlyOne(t *testing.T) {
 	g := runners("web", 3, "--behavior", "hang")
 	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}).ready()

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/tools/go/analysis/analysistest"
 )
 
-// TestReadme_ShowsActualReportsOfChecks checks that the comments in the example of README.md are the reports for its lines,
-// and that there are no other reports. A test of package docs checks that the example is a copy of
-// testdata/readme.
+// TestReadme_ShowsActualReportsOfChecks checks that the comments in the example of README.md are
+// the reports for its lines, and that there are no other reports. A test of package docs checks
+// that the example is a copy of testdata/readme.
 func TestReadme_ShowsActualReportsOfChecks(t *testing.T) {
 	documented, reported := map[int]string{}, map[int]string{}
 	for _, a := range vet.Analyzers() {

@@ -90,7 +90,7 @@ func (r *lineages) endedBefore(cur inspector.Cursor, l lineage) (n name, at toke
 		if !isDone {
 			return false
 		}
-		// After another assignment in between, the name is another context.
+		// If the variable was assigned to in between, its name stands for another context.
 		n, ok = r.name(x)
 		ok = ok && slices.Contains(l.names, n) && !r.assignedBetween(n, stmt, cur.Node())
 		at = stmt.Pos()

@@ -103,7 +103,7 @@ func TestRun_AnswersAuditsThatRunAtEndOfInput(t *testing.T) {
 }
 
 // The end of the context, as after a ^C, ends the program although its input does not end.
-func TestRun_Interrupt(t *testing.T) {
+func TestRun_ReturnsAfterInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	in, commands := io.Pipe()
 	defer in.Close()

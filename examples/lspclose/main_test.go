@@ -155,7 +155,7 @@ func TestRun_ReturnsWhenInterruptedBeforeServersStart(t *testing.T) {
 	}
 }
 
-func TestRun_InvalidArguments(t *testing.T) {
+func TestRun_RefusesInvalidArguments(t *testing.T) {
 	setPath(t)
 	for _, test := range []struct {
 		args string

@@ -70,7 +70,7 @@ func (w *panickingWriter) Write(p []byte) (int, error) {
 }
 
 // The end of the context, as after a ^C, closes the window long before the time is over.
-func TestRun_Interrupt(t *testing.T) {
+func TestRun_ReturnsAfterInterrupt(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithCancel(t.Context())

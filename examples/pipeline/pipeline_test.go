@@ -408,7 +408,7 @@ func TestRun_ProcessesDemoInputWithoutFlags(t *testing.T) {
 
 // If a file is invalid, the error names that file and says what to do, and the output is not
 // changed.
-func TestRun_InvalidFiles(t *testing.T) {
+func TestRun_RefusesInvalidFiles(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		modify func(t *testing.T, in, out, checkpoint string)
@@ -487,7 +487,7 @@ func TestRun_InvalidFiles(t *testing.T) {
 	}
 }
 
-func TestRun_InvalidFlags(t *testing.T) {
+func TestRun_RefusesInvalidFlags(t *testing.T) {
 	for _, test := range []struct {
 		args string
 		code int

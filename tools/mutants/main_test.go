@@ -277,7 +277,7 @@ func TestRun_Check(t *testing.T) {
 	}
 }
 
-func TestParseTable_Errors(t *testing.T) {
+func TestParseTable_ReportsErrors(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"mutant: a\n", "t.txt:1: the table must begin with package: ./folder"},
 		{"package: ./n\npackage: ./o\n", "t.txt:2: a table is about one package; "},

@@ -112,7 +112,7 @@ func TestWriter_DoesNotWrapNilAndFiles(t *testing.T) {
 
 // When Redact panics, the text is replaced. The report has neither the text nor the value of the
 // panic. Only the first panic of a function is reported.
-func TestRedactor_HidesTextAfterPanic(t *testing.T) {
+func TestRedactor_HidesTextWhenRedactPanics(t *testing.T) {
 	var reports []*callback.PanicError
 	r := callback.NewRedactor(func(s string) string { panic("cannot redact " + s) }, func(p *callback.PanicError) { reports = append(reports, p) })
 	for range 2 {
@@ -133,7 +133,7 @@ func TestRedactor_HidesTextAfterPanic(t *testing.T) {
 	}
 }
 
-func TestRedacting_HidesTextAfterPanic(t *testing.T) {
+func TestRedacting_HidesTextWhenRedactPanics(t *testing.T) {
 	redact := callback.Redacting(func(s string) string { panic(s) })
 	if shown := redact("hunter2"); shown != "[not shown: Redact has panicked]" {
 		t.Errorf("shown as %q", shown)

@@ -54,8 +54,8 @@ func (r *Revision) Finish(failed bool) {
 	}
 }
 
-// A Shortfall is why a group has fewer processes than its configuration says, although nothing is
-// wrong.
+// A Shortfall counts the processes that a group has fewer than its configuration says, although
+// nothing is wrong.
 type Shortfall struct {
 	ScaledDown int // number of processes that were stopped by order and not replaced
 	Finished   int // number of processes that ended and, by the restart policy, are not replaced

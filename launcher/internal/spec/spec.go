@@ -81,8 +81,8 @@ const (
 // A Transport says how the launcher and a process connect to each other.
 type Transport struct {
 	Network string // "unix" or "tcp"
-	Address string // used with tcp
-	TLS     TLS    // used with tcp
+	Address string // host:port, for tcp
+	TLS     TLS    // certificates for tcp
 }
 
 // Shutdown bounds the shutdown of one process.
