@@ -103,7 +103,7 @@ func shutdown(p *printer, loop *eventloop.Loop, pool *eventloop.Pool, pending *s
 	step(6, "all callbacks have run and nothing is left behind", func(context.Context) error {
 		switch s := loop.Stats().Snapshot(); {
 		case s.UnbalancedShutdowns+s.CrossQueueUndrained+s.LeakedTasks+s.AbortedUnwinds > 0:
-			return fmt.Errorf("work was left behind: %+v", s)
+			return fmt.Errorf("the loop has left work behind: %+v", s)
 		case s.Executed != s.Accepted:
 			return fmt.Errorf("%d of %d callbacks have run", s.Executed, s.Accepted)
 		}

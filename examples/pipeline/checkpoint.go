@@ -121,13 +121,13 @@ func checkSameInput(in *input, c checkpoint) error {
 		return err
 	}
 	if info.Size() < c.Offset {
-		return fmt.Errorf("it has %d bytes, and %d have been processed", info.Size(), c.Offset)
+		return fmt.Errorf("the input has %d bytes, but %d bytes have been processed", info.Size(), c.Offset)
 	}
 	switch sum, err := hashHead(in, c.Offset); {
 	case err != nil:
 		return err
 	case sum != c.Head:
-		return errors.New("its beginning differs")
+		return errors.New("the beginning of the input differs")
 	}
 	if c.Offset > 0 && c.Offset < info.Size() {
 		last := make([]byte, 1)

@@ -446,10 +446,10 @@ func TestRun_RefusesInvalidFiles(t *testing.T) {
 		}, []string{"OUT has 5 bytes", "remove"}},
 		{"input too short", func(t *testing.T, in, out, checkpoint string) {
 			write(t, in, "order-1,0\n")
-		}, []string{"IN is not the input that the checkpoint CHECKPOINT was saved for: it has 10 bytes, and ", " have been processed", "restore that input, or"}},
+		}, []string{"IN is not the input that the checkpoint CHECKPOINT was saved for: the input has 10 bytes, but ", " bytes have been processed", "restore that input, or"}},
 		{"different input", func(t *testing.T, in, out, checkpoint string) {
 			write(t, in, "x"+read(t, in))
-		}, []string{"IN is not the input that the checkpoint CHECKPOINT was saved for: its beginning differs", "restore that input, or"}},
+		}, []string{"IN is not the input that the checkpoint CHECKPOINT was saved for: the beginning of the input differs", "restore that input, or"}},
 		{"extended last line", func(t *testing.T, in, out, checkpoint string) {
 			write(t, in, read(t, in)+"0\n")
 		}, []string{"line 11, the last one that was processed, has been extended since", "restore that input, or"}},

@@ -76,7 +76,7 @@ func Messages[T any](stream interface {
 			case m, ok = <-received:
 			case <-stop.Done():
 				select {
-				case m, ok = <-received: // a message was received at the same time
+				case m, ok = <-received: // a message arrived at the same time as the stop, and is still delivered
 				default:
 					return
 				}

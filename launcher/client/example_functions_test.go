@@ -178,7 +178,8 @@ func ExampleWithLimits() {
 	// SIGTERM 5s 25s
 }
 
-// A program that uses SIGINT for another purpose, such as a shell, does not pass it.
+// WithSignals names the signals that request a shutdown. A program that uses SIGINT for another
+// purpose, such as a shell, leaves it out.
 func ExampleWithSignals() {
 	life, err := client.Serve(client.WithSignals(syscall.SIGTERM, syscall.SIGUSR1))
 	if err != nil {

@@ -54,7 +54,7 @@ func Serve(m *launcher.Manager, address string) (net.Addr, error) {
 	}
 	held, ok := m.Scope().TryGuard()
 	if !ok {
-		return nil, fmt.Errorf("metrics: not served: %w", context.Cause(m.Scope()))
+		return nil, fmt.Errorf("metrics: the launcher is stopping, so its metrics are not served: %w", context.Cause(m.Scope()))
 	}
 	ln, err := net.Listen("tcp", net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port))
 	if err != nil {

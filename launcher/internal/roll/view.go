@@ -26,8 +26,8 @@ const (
 // the restart policy is about to restart is listed as Starting.
 type Instance struct {
 	ID       string
-	Revision int     // read by the methods of Roll, which set Version from it
-	Version  Version // read by the functions Next and Keep
+	Revision int     // revision of the instance; the methods of Roll set Version from it
+	Version  Version // set by the methods of Roll, for the functions Next and Keep
 	Health   Health
 	Since    time.Duration // when the instance became Ready
 }
