@@ -131,7 +131,7 @@ func TestRun_SpreadsStopsOverManyMoments(t *testing.T) {
 
 // A scenario that contains a server returns when it is stopped. A client of the server may request
 // the stop.
-func TestRun_AcceptsScenarioThatServes(t *testing.T) {
+func TestRun_AcceptsScenarioThatServesUntilStop(t *testing.T) {
 	var took []time.Duration
 	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 		start := time.Now()

@@ -226,7 +226,7 @@ func TestAdminCommands_ReportWhyLauncherDoesNotAnswer(t *testing.T) {
 }
 
 // An error of the command line says what to do instead, and needs no running launcher.
-func TestCommandLine_ErrorsSayWhatToDo(t *testing.T) {
+func TestCommandLine_ErrorMessagesSayWhatUserCanDo(t *testing.T) {
 	s := newSite(t, web)
 	for args, want := range map[string]string{
 		"stop":                "launcher: stop which process? status lists them\n",
