@@ -13,7 +13,7 @@ SAME := internal/integration/\(dashboard\|export\)
 ROOT := github.com/swansong-go/swansong
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-launcher quick test servers race nested bench gate cover fuzz soak soak-eventloop model mutants lint tidy tidy-check test-integration-shutdown test-integration-shutdown-race proto traces kubernetes ci
+.PHONY: help demo demo-launcher quick test oldest servers race nested bench gate cover fuzz soak soak-eventloop model mutants lint tidy tidy-check test-integration-shutdown test-integration-shutdown-race proto traces kubernetes ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,11 @@ test: ## run the tests of the root module
 	$(GO) test ./...
 	$(GO) test -gcflags=-l -run '^TestReport_SitesAndAges$$|^TestTrace_LateReleases$$' ./ctxshutdown # without inlining, as in a debugger
 	$(GO) test -tags packedtrace ./internal/packed # with rare interleavings made frequent
+
+OLDEST := go$(shell sed -n 's/^go //p' go.mod).0
+oldest: ## run the tests of the core with the oldest supported release of Go
+	@if [ -z "$$CI" ] && ! GOTOOLCHAIN=$(OLDEST) $(GO) version >/dev/null 2>&1; then echo "oldest: skipped: $(OLDEST) cannot be downloaded"; exit; fi; \
+	set -x; GOWORK=off GOTOOLCHAIN=$(OLDEST) $(GO) test ./ctxshutdown ./internal/packed
 
 servers: ## install the language servers for the tests of lspconn, in pinned versions, into bin/lsp
 	tools/lsp/install

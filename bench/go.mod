@@ -1,6 +1,6 @@
 module github.com/swansong-go/swansong/bench
 
-go 1.25
+go 1.26
 
 require (
 	github.com/dop251/goja v0.0.0-20250309171923-bcd7cc6bf64c

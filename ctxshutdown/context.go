@@ -166,6 +166,11 @@ func (s *Swansong) Value(key any) any {
 		return s
 	}
 	c := s.std.Load()
+	if c == nil && key == causeKey {
+		// The caller is about to read the cause of the scope. If it got that of the parent context, a
+		// Shutdown that is under way could still give the scope another one.
+		c = s.derive()
+	}
 	if c == nil {
 		return s.parentContext().Value(key)
 	}
@@ -174,6 +179,23 @@ func (s *Swansong) Value(key any) any {
 	}
 	return s.parentContext().Value(key)
 }
+
+// causeKey is the key with which context.Cause asks a context for the standard context that stores
+// its cause. Package context does not export it.
+var causeKey = func() any {
+	var k keyRecorder
+	context.Cause(&k)
+	return k.key
+}()
+
+// A keyRecorder is a context that has ended, and stores the key for which it is asked.
+type keyRecorder struct {
+	context.Context
+	key any
+}
+
+func (*keyRecorder) Err() error          { return context.Canceled }
+func (k *keyRecorder) Value(key any) any { k.key = key; return nil }
 
 // Shutdown tells the scope and its descendants to stop, with the cause [ErrShutdown], and returns
 // the [Completion] to wait for. It never waits for guards, may be called more than once, and from

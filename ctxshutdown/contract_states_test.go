@@ -153,6 +153,12 @@ func TestGuard_KeepsCountingAfterGarbageCollection(t *testing.T) {
 	})
 }
 
+// ended is a context whose Err does not ask the context in it. Up to Go 1.25, context.Cause did not ask
+// Err either before it looked for the cause.
+type ended struct{ context.Context }
+
+func (ended) Err() error { return context.Canceled }
+
 func TestShutdown_IsFinalAndVisibleAtOnce(t *testing.T) {
 	testRules(t, "docs/internals/core.md#guarantees", []rule{
 		{"monotonic: a stopped scope stays stopped", func(c claim, s *ctxshutdown.Swansong) {
@@ -172,6 +178,22 @@ func TestShutdown_IsFinalAndVisibleAtOnce(t *testing.T) {
 				c.isTrue("Err and cause do not change after "+name, s.Err() == err && context.Cause(s) == cause && testkit.IsClosed(s.Done()))
 				c.checkState(s, ctxshutdown.Complete, 0)
 			}
+		}},
+		{"the first cause that a caller sees stays, also if two stops race", func(c claim, s *ctxshutdown.Swansong) {
+			// The child is stopped with errCause. While it checks that its parent is running, the parent
+			// is stopped with another cause, which a third goroutine sees.
+			var k *ctxshutdown.Swansong
+			var seen error
+			k = child(onErr{s, new(atomic.Int32), func(call int32, ctx context.Context) error {
+				err := ctx.Err()
+				if call == 1 {
+					s.Shutdown()
+					seen = context.Cause(ended{k})
+				}
+				return err
+			}})
+			k.ShutdownCause(errCause)
+			c.isTrue("the cause has not changed", seen == context.Cause(k))
 		}},
 		{"visible: Err, Cause and Done are set when Shutdown returns", func(c claim, s *ctxshutdown.Swansong) {
 			underived, derived := child(s), child(child(s))

@@ -109,6 +109,19 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 			s.Force(errCause)
 			c.isTrue("Work has the same cause", context.Cause(w) == ctxshutdown.ErrShutdown)
 		}},
+		{"asked for after completion, under a late guard, it has ended from the start", func(c claim, s *ctxshutdown.Swansong) {
+			s.Shutdown()
+			defer s.Guard().Release()
+			c.checkState(s, ctxshutdown.ShuttingDown, 1)
+			c.workEnded(s.Work(), ctxshutdown.ErrShutdown)
+		}},
+		{"the same, when the scope completed by the release of its last guard", func(c claim, s *ctxshutdown.Swansong) {
+			g := s.Guard()
+			s.Shutdown()
+			g.Release()
+			defer s.Guard().Release()
+			c.workEnded(s.Work(), ctxshutdown.ErrShutdown)
+		}},
 		{"a completed child ends its own and not the parent's", func(c claim, s *ctxshutdown.Swansong) {
 			k := child(s)
 			above, w := s.Work(), k.Work()

@@ -52,6 +52,8 @@ type modelScope struct {
 	stop   error // the cause of the stop; nil while the scope runs
 	force  error // the cause given to Force of this scope; nil without a Force
 	worked bool  // Work has been called
+	done   bool  // the scope is complete, or was so before a late guard
+	seen   bool  // State has returned Complete
 	cut    error // the cause of Work; nil while it has not ended
 	open   []*modelCompletion
 }
@@ -134,6 +136,7 @@ func (m *modelScope) settle() (again bool) {
 	if m.state() != ctxshutdown.Complete {
 		return again
 	}
+	m.done = true
 	for _, c := range m.open {
 		c.resolved = true
 	}
@@ -189,13 +192,16 @@ func (h *history) context(i int, tier tierKind) (ctx context.Context, ended erro
 	return context.WithoutCancel(s), nil
 }
 
-// work models the first call of Work, which returns an ended context if the scope is forced or
-// complete.
+// work models the first call of Work, which returns an ended context if the scope is forced, is
+// complete, or was complete before a late guard. If a context above has ended and a guard was
+// acquired before anybody asked the scope, the scope does not know that it was complete in between.
 func (h *history) work(i int) {
 	m := h.model[i]
 	m.worked = true
 	if cause := m.forced(); cause != nil {
 		m.end(hardTier, cause)
+	} else if m.done && (m.seen || h.real[i].Work().Err() != nil) {
+		m.end(hardTier, ctxshutdown.ErrShutdown)
 	}
 	h.settle()
 }
@@ -352,6 +358,7 @@ func (h *history) compare(i int) {
 		want.Resolved = append(want.Resolved, c.resolved)
 		got.Resolved = append(got.Resolved, isResolved(c.real))
 	}
+	m.seen = m.seen || got.State == ctxshutdown.Complete
 	h.equal(fmt.Sprintf("scope %d", i), got, want)
 }
 

@@ -1,6 +1,6 @@
 module github.com/swansong-go/swansong/launcher
 
-go 1.25.0
+go 1.26.0
 
 require (
 	github.com/charmbracelet/lipgloss v1.1.0

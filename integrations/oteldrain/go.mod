@@ -1,6 +1,6 @@
 module github.com/swansong-go/swansong/integrations/oteldrain
 
-go 1.25.0
+go 1.26.0
 
 require (
 	github.com/swansong-go/swansong v0.0.0

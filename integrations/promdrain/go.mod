@@ -1,6 +1,6 @@
 module github.com/swansong-go/swansong/integrations/promdrain
 
-go 1.25.0
+go 1.26.0
 
 require (
 	github.com/prometheus/client_golang v1.24.1

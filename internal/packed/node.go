@@ -29,6 +29,7 @@ type Node struct {
 	sealed     bool          // seal has finished; guarded by sealMu, placed here to fill padding
 	sealing    bool          // seal has listed the children; later ones are born sealed
 	doneClosed bool          // done has been closed
+	reopened   bool          // a late guard has been acquired while n was complete
 	collisions atomic.Uint32 // time window and number of collisions; see noteCollision
 	done       chan struct{} // the channel of Done; nil until it is called
 	children   list
@@ -66,6 +67,14 @@ func (n *Node) IsSignalled() bool { return n.word.Load()&signalled != 0 }
 
 // IsComplete reports whether n is signalled, sealed and empty at the moment.
 func (n *Node) IsComplete() bool { return isComplete(n.word.Load()) }
+
+// HasCompleted reports whether n is complete or was so before a late guard was acquired. A call that
+// is concurrent with the acquisition of that guard may not know yet.
+func (n *Node) HasCompleted() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.reopened || n.IsComplete()
+}
 
 // String returns the word of n in the format of [Word.String].
 func (n *Node) String() string { return Word(n.word.Load()).String() }
@@ -174,6 +183,7 @@ func (n *Node) arrive(v, unit uint64, e *effects) {
 		}
 		panic(overflow)
 	}
+	wasComplete := isComplete(v - unit)
 	if v&unlinked != 0 {
 		n.link()
 		v = n.word.Load() // n may be sealed now
@@ -185,7 +195,7 @@ func (n *Node) arrive(v, unit uint64, e *effects) {
 	// closed the channel yet. Locking mu waits for that. So a channel that is open when the
 	// acquisition returns stays open until the guard is released.
 	n.mu.Lock()
-	//lint:ignore SA2001 the critical section is empty because locking only waits for resolve
+	n.reopened = n.reopened || wasComplete
 	n.mu.Unlock()
 	n.announce(v, e)
 }

@@ -1,6 +1,6 @@
 module github.com/swansong-go/swansong/launcher/internal/nomad
 
-go 1.25.0
+go 1.26.0
 
 require (
 	github.com/hashicorp/nomad v1.10.5
