@@ -6,7 +6,7 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-func TestHeldUp(t *testing.T) {
+func TestGuardsInTest_NotReleasedAtEnd(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	s.Guard()
 	if _, ok := s.TryGuard(); !ok {

@@ -134,7 +134,7 @@ func overwritten(s *ctxshutdown.Swansong) {
 	g.Release()
 }
 
-// ok has the value from the channel here.
+// In this function ok has the value from the channel, not that of TryGuard.
 func anotherOK(s *ctxshutdown.Swansong, jobs chan int) {
 	g, ok := s.TryGuard() // want `the guard g is not released when the function returns at line 145`
 	if !ok {

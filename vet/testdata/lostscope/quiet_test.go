@@ -7,7 +7,7 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-func TestOfATest(t *testing.T) {
+func TestScopeOfTest_IsNotReported(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	s.Guard().Release()
 	ctxshutdown.New(context.Background())

@@ -25,9 +25,9 @@ type cluster struct {
 
 type objects struct {
 	deployment *appsv1.Deployment
-	replicas   [2]*appsv1.ReplicaSet // old and new
+	replicas   [2]*appsv1.ReplicaSet // the old ReplicaSet and the new one
 	pods       map[string]*corev1.Pod
-	scaled     []string // since the last event
+	scaled     []string // decisions of the controllers since the last event
 	changed    time.Time
 }
 

@@ -3,7 +3,7 @@ package main
 // A trace is a roll of a Deployment whose replicas were all ready before. Old replicas have the
 // template from before the roll, new ones the template that it rolls to.
 type trace struct {
-	Version     string `json:"version"` // of Kubernetes
+	Version     string `json:"version"` // version of Kubernetes
 	Desired     int32  `json:"desired"`
 	Surge       int32  `json:"maxSurge"`
 	Unavailable int32  `json:"maxUnavailable"`
@@ -14,9 +14,9 @@ type trace struct {
 
 // A step is an event, and the decisions of the controllers that followed.
 type step struct {
-	Event string    `json:"event"`           // "update", "undo"; "ready", "prove", "relapse" before that, "crash", "end" of "old" or "new"
-	Scale []string  `json:"scale,omitempty"` // decisions in order: the number of old or new replicas
-	Then  [2]counts `json:"then"`            // old and new, when the controllers are idle again
+	Event string    `json:"event"`           // what happened to a pod: "ready", "prove", "relapse" before that, "crash", "end" of "old" or "new"; or "update" or "undo" of the Deployment
+	Scale []string  `json:"scale,omitempty"` // decisions of the controllers in order: the numbers of old or new replicas that they set
+	Then  [2]counts `json:"then"`            // numbers of old and of new pods, when the controllers are idle again
 }
 
 // A counts has the numbers of pods that are starting, ready for too short a time, available, and
@@ -30,13 +30,13 @@ const (
 	terminating
 )
 
-// A life is how pods behave.
+// A life describes how the pods of a Deployment behave.
 type life string
 
 const (
-	prompt   life = "prompt"   // they end at once, and become ready one after the other
-	slow     life = "slow"     // they end when no other event is possible
-	crashing life = "crashing" // some crash after becoming ready, some become ready late, and events come in any order
+	prompt   life = "prompt"   // the pods end at once, and become ready one after the other
+	slow     life = "slow"     // the pods end when no other event is possible
+	crashing life = "crashing" // some pods crash after becoming ready, some become ready late, and events come in any order
 	proving  life = "proving"  // like crashing, and no pod is available as soon as it is ready
 	undo     life = "undo"     // like crashing, and at some time the Deployment gets its old template back
 )
