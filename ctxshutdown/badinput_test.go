@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
 	"testing"
@@ -99,7 +100,12 @@ func TestSwansong_PanicsOnUseOfZeroValue(t *testing.T) {
 
 func TestZeroValues_PanicOrAreUsableAsDocumented(t *testing.T) {
 	f := func(context.Context) error { return nil }
-	const group = "ctxshutdown: use of a zero Group; make one with NewGroup"
+	const (
+		group      = "ctxshutdown: use of a zero Group; make one with NewGroup"
+		completion = "ctxshutdown: use of a nil or zero Completion; get one from Shutdown or Completion of a scope"
+		reader     = "ctxshutdown: use of a zero Reader; make one with NewReader"
+		writer     = "ctxshutdown: use of a zero Writer; make one with NewWriter"
+	)
 	testInputs(t, []input{
 		{"Group.Go", func() { new(ctxshutdown.Group).Go(f) }, group},
 		{"Group.TryGo", func() { new(ctxshutdown.Group).TryGo(f) }, group},
@@ -107,14 +113,19 @@ func TestZeroValues_PanicOrAreUsableAsDocumented(t *testing.T) {
 		{"Group.Wait", func() { new(ctxshutdown.Group).Wait() }, group},
 		{"Guard.Release", func() { new(ctxshutdown.Guard).Release() }, noPanic},
 		{"Guard.Clone", func() { new(ctxshutdown.Guard).Clone() }, "ctxshutdown: Clone of a released Guard"},
+		{"nil Completion.Done", func() { (*ctxshutdown.Completion)(nil).Done() }, completion},
+		{"nil Completion.Wait", func() { (*ctxshutdown.Completion)(nil).Wait(t.Context()) }, completion},
+		{"Completion.Done", func() { new(ctxshutdown.Completion).Done() }, completion},
+		{"Completion.Wait", func() { new(ctxshutdown.Completion).Wait(t.Context()) }, completion},
+		{"Reader.Read", func() { new(ctxshutdown.Reader).Read(nil) }, reader},
+		{"Reader.WriteTo", func() { new(ctxshutdown.Reader).WriteTo(io.Discard) }, reader},
+		{"Writer.Write", func() { new(ctxshutdown.Writer).Write(nil) }, writer},
+		{"Writer.ReadFrom", func() { new(ctxshutdown.Writer).ReadFrom(strings.NewReader("x")) }, writer},
 		{"nil Guard.Release", func() { (*ctxshutdown.Guard)(nil).Release() }, noPanic},
 		{"nil Guard.Clone", func() { (*ctxshutdown.Guard)(nil).Clone().Clone().Release() }, noPanic},
 	})
 	const dereference = "runtime error: invalid memory address or nil pointer dereference"
 	testInputs(t, []input{ // no function of the package returns such a pointer
-		{"nil Completion.Done", func() { (*ctxshutdown.Completion)(nil).Done() }, dereference},
-		{"nil Completion.Wait", func() { (*ctxshutdown.Completion)(nil).Wait(t.Context()) }, dereference},
-		{"zero Completion.Wait", func() { new(ctxshutdown.Completion).Wait(t.Context()) }, dereference},
 		{"nil Swansong", func() { (*ctxshutdown.Swansong)(nil).Shutdown() }, dereference},
 		{"nil Group", func() { (*ctxshutdown.Group)(nil).Wait() }, dereference},
 	})

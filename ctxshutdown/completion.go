@@ -44,7 +44,17 @@ func (s *Swansong) completion() *Completion {
 
 // Done returns a channel that is closed when the scope has been told to stop and no guard is held
 // in its subtree.
-func (c *Completion) Done() <-chan struct{} { return c.done }
+func (c *Completion) Done() <-chan struct{} {
+	c.checkInit()
+	return c.done
+}
+
+// checkInit panics if c is nil or the zero value.
+func (c *Completion) checkInit() {
+	if c == nil || c.scope == nil {
+		panic("ctxshutdown: use of a nil or zero Completion; get one from Shutdown or Completion of a scope")
+	}
+}
 
 // Wait waits until the scope is complete or ctx ends. It does not tell the scope to stop. It
 // returns
@@ -56,6 +66,7 @@ func (c *Completion) Done() <-chan struct{} { return c.done }
 // With a context that has ended, Wait therefore returns at once and tells which guards are held.
 // Wait panics if ctx is nil.
 func (c *Completion) Wait(ctx context.Context) error {
+	c.checkInit()
 	if ctx == nil {
 		panic("ctxshutdown: Wait with a nil context")
 	}

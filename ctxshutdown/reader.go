@@ -90,6 +90,7 @@ func NewReader(ctx context.Context, r io.Reader, opts ...InterruptOption) *Reade
 // returns what the source returns, including bytes together with an error. A time-out of a deadline
 // that the caller has set is returned, and does not end the Reader.
 func (r *Reader) Read(p []byte) (int, error) {
+	r.checkInit()
 	var n int
 	var err error
 	switch {
@@ -151,6 +152,13 @@ func (r *Reader) handleResult(size, n int, err error) (int, error) {
 
 // hasEnded reports whether the Reader is closed or its context is done.
 func (r *Reader) hasEnded() bool { return r.closed.Load() || r.ctx.Err() != nil }
+
+// checkInit panics if r is the zero value.
+func (r *Reader) checkInit() {
+	if r.ctx == nil {
+		panic("ctxshutdown: use of a zero Reader; make one with NewReader")
+	}
+}
 
 // checkOpen returns an error that matches os.ErrClosed if the Reader is closed, errStop if its
 // context is done, and nil otherwise.
@@ -224,6 +232,7 @@ func (r *Reader) leave() {
 // in the same way in pieces of 1 MiB, and WriteTo checks the context before each piece. Any other
 // source is read by single Reads, with a check before each.
 func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
+	r.checkInit()
 	switch {
 	case r.waker != nil && r.waker.canWake():
 		n, err = r.copyWakeable(w)

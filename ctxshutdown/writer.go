@@ -133,10 +133,13 @@ func (w *Writer) leave() {
 }
 
 // checkOpen returns the error of a Write if the Writer is closed or its context is done, nil
-// otherwise.
+// otherwise. It panics if w is the zero value.
 func (w *Writer) checkOpen() error {
 	if w.closed.Load() {
 		return closedError("Writer")
+	}
+	if w.ctx == nil {
+		panic("ctxshutdown: use of a zero Writer; make one with NewWriter")
 	}
 	if w.ctx.Err() != nil {
 		w.finish()
