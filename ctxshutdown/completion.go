@@ -133,20 +133,19 @@ func (c *Completion) isClosed() bool {
 // there is proof, because a cause alone proves nothing: two contexts can be cancelled with the same
 // error. The parameters ended and cause are the Done channel and the cause of ctx.
 func (c *Completion) endedByStop(ctx context.Context, ended <-chan struct{}, cause error) bool {
-	for s := c.scope; s != nil; s = s.parentScope() {
+	top := c.commonScope(ctx)
+	for s := c.scope; s != nil; s = s.stoppedWith() {
 		// A context that only adds values has the Done channel of the context that it derives from.
 		if s.parentContext().Done() == ended {
-			// While the end of ctx is on its way to s, s has no cause.
-			stop := context.Cause(s)
-			return stop == nil || isSameCause(cause, stop)
+			<-s.Done() // the end of ctx can still be on its way to s
+			top = s
 		}
 	}
-	top := c.commonScope(ctx)
 	if top == nil {
 		return false
 	}
 	top.State() // returns after the stop of top, if there was one, has reached the scope
-	return top.Err() != nil && isSameCause(cause, context.Cause(top)) && isSameCause(cause, context.Cause(c.scope))
+	return isSameCause(cause, context.Cause(top)) && isSameCause(cause, context.Cause(c.scope))
 }
 
 // awaitStop waits until the stop that has reached the scope has also reached ctx, if it is going to.
@@ -157,19 +156,30 @@ func (c *Completion) awaitStop(ctx context.Context) {
 	}
 }
 
-// commonScope returns the lowest scope from which both the scope of c and ctx derive, or nil if
-// there is none. It can be the scope of c itself. A context that derives from [Swansong.Work]
-// derives from no scope in this sense, because the stop does not end it.
+// commonScope returns the lowest scope whose stop ends both the scope of c and ctx, or nil if there
+// is none. It can be the scope of c itself. A context that derives from [Swansong.Work] derives from
+// no scope in this sense.
 func (c *Completion) commonScope(ctx context.Context) *Swansong {
 	s, _ := ctx.Value(ctxkey.SoftScope{}).(*Swansong)
-	for ; s != nil; s = s.parentScope() {
-		for above := c.scope; above != nil; above = above.parentScope() {
+	for ; s != nil; s = s.stoppedWith() {
+		for above := c.scope; above != nil; above = above.stoppedWith() {
 			if s == above {
 				return s
 			}
 		}
 	}
 	return nil
+}
+
+// stoppedWith returns the nearest scope above s whose stop also ends s, or nil if there is none. A
+// scope that derives from context.WithoutCancel or from [Swansong.Work] of another one counts there,
+// but is not stopped with it.
+func (s *Swansong) stoppedWith() *Swansong {
+	if s.parentContext().Done() == nil {
+		return nil
+	}
+	above, _ := s.parent.Value(ctxkey.SoftScope{}).(*Swansong)
+	return above
 }
 
 // isSameCause reports whether a == b. If that cannot be computed, because their dynamic type does

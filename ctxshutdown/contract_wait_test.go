@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +50,15 @@ func TestWait_ReturnsNilIfScopeIsComplete(t *testing.T) {
 			unrelated, cancel := context.WithCancelCause(context.Background())
 			cancel(errCause)
 			err := s.ShutdownCause(errCause).Wait(unrelated)
+			var drain *ctxshutdown.DrainError
+			c.isTrue("the error is a DrainError with the guard", errors.As(err, &drain) && drain.Report.Count() == 1)
+		}},
+		{"the parent of a scope above, whose stop does not reach this one: what is held", func(c claim, _ *ctxshutdown.Swansong) {
+			base, end := context.WithCancel(context.Background())
+			s := child(context.WithoutCancel(ctxshutdown.New(base)))
+			defer s.Guard().Release()
+			end()
+			err := s.Completion().Wait(base)
 			var drain *ctxshutdown.DrainError
 			c.isTrue("the error is a DrainError with the guard", errors.As(err, &drain) && drain.Report.Count() == 1)
 		}},
@@ -177,6 +187,11 @@ func TestWait_TellsMistakeFromTimeout(t *testing.T) {
 			time.AfterFunc(time.Second, func() { sibling.Shutdown() })
 			return sibling
 		}, func(w waitSetup) { w.s.Shutdown() }, drain},
+		{"a child without cancellation, stopped before with the same cause", func(w waitSetup) ctx {
+			apart := child(context.WithoutCancel(w.s))
+			apart.ShutdownCause(errCause)
+			return apart
+		}, func(w waitSetup) { w.root.ShutdownCause(errCause) }, drain},
 		{"New's parent with a value, std cause", func(w waitSetup) ctx { return context.WithValue(w.base, valueKey{}, 1) }, endBase, mistake},
 		{"its own time-out", func(w waitSetup) ctx { return w.own(context.WithTimeout(context.Background(), time.Second)) }, shutdown, drain},
 		{"its own time-out, before any stop", func(w waitSetup) ctx { return w.own(context.WithTimeout(context.Background(), time.Second)) }, nothing, drain},
@@ -269,6 +284,49 @@ func TestWait_AwaitsStopOfItsContext(t *testing.T) {
 		c.isTrue("the error is ErrWaitContext", errors.Is(<-result, ctxshutdown.ErrWaitContext))
 		g.Release()
 	}
+}
+
+// Wait with the context from which a scope derives can learn of the end of that context before the
+// scope has been told. Then it waits until the scope has been told.
+func TestWait_RecognizesParentBeforeItsEndArrives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := claim{t, "docs/internals/core.md#semantic-8"}
+		base := &slowContext{Context: context.Background(), done: make(chan struct{})}
+		s := child(ctxshutdown.New(base))
+		defer s.Guard().Release()
+		result := make(chan error, 1)
+		go func() { result <- s.Completion().Wait(base) }()
+		synctest.Wait()
+		base.ended.Store(true)
+		close(base.done)
+		synctest.Wait()
+		for _, told := range base.told {
+			told()
+		}
+		c.isTrue("the error is ErrWaitContext", errors.Is(<-result, ctxshutdown.ErrWaitContext))
+	})
+}
+
+// A slowContext tells the contexts that derive from it of its end only when the test calls told.
+type slowContext struct {
+	context.Context
+	done  chan struct{}
+	ended atomic.Bool
+	told  []func()
+}
+
+func (c *slowContext) Done() <-chan struct{} { return c.done }
+
+func (c *slowContext) Err() error {
+	if c.ended.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+func (c *slowContext) AfterFunc(f func()) (stop func() bool) {
+	c.told = append(c.told, f)
+	return func() bool { return true }
 }
 
 // The type of a cause can be one that does not support ==, which panics for values of such a type.

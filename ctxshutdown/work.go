@@ -32,7 +32,8 @@ type work struct {
 // Work returns the hard context of the scope: a context with the values of s that outlives the
 // stop. It ends when [Swansong.Force] is called on s or an ancestor, with the cause of Force, or
 // right after s has completed, with [ErrShutdown]. If either has happened before the first call of
-// Work, the context has ended from the start, also under a late guard. A Work that has ended stays so. It has no deadline.
+// Work, the context has ended from the start, also under a late guard. A Work that has ended stays
+// so. It has no deadline.
 //
 // Pass it to functions that must finish what they have begun, and hold a guard while they run.
 func (s *Swansong) Work() context.Context {

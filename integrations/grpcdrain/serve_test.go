@@ -41,7 +41,7 @@ func TestServe_AnswersRunningCall(t *testing.T) {
 	mustGet(t, "the call", entered)
 	done := r.scope.Shutdown()
 	testkit.Equal(t, "report during the drain", r.scope.GuardReport().String(),
-		"2 guards: grpc/connections ×1, grpc/grpc.testing.TestServiceFile_PhasesFitStopTimeout/UnaryCall ×1")
+		"2 guards: grpc/connections ×1, grpc/grpc.testing.TestService/UnaryCall ×1")
 	close(goOn)
 	testkit.Equal(t, "the client got", mustGet(t, "answer", got), nil)
 	testkit.Equal(t, "Serve", mustGet(t, "Serve returns", r.served), nil)
@@ -205,8 +205,8 @@ func TestServe_ForceCutsStreamOff(t *testing.T) {
 	if !errors.As(err, &cut) || !errors.Is(err, errCause) {
 		t.Fatalf("Serve returned %v", err)
 	}
-	testkit.Equal(t, "unfinished calls", cut.Calls, []ctxshutdown.GuardEntry{{Path: "grpc/grpc.testing.TestServiceFile_PhasesFitStopTimeout/FullDuplexCall", Count: 1}})
-	testkit.Equal(t, "the error", err.Error(), "grpcdrain: 1 call cut off (out of time): grpc/grpc.testing.TestServiceFile_PhasesFitStopTimeout/FullDuplexCall ×1")
+	testkit.Equal(t, "unfinished calls", cut.Calls, []ctxshutdown.GuardEntry{{Path: "grpc/grpc.testing.TestService/FullDuplexCall", Count: 1}})
+	testkit.Equal(t, "the error", err.Error(), "grpcdrain: 1 call cut off (out of time): grpc/grpc.testing.TestService/FullDuplexCall ×1")
 	_, err = stream.Recv()
 	testkit.Equal(t, "the client of the stream got", status.Code(err), codes.Unavailable)
 	mustGet(t, "the handler ends", left)
@@ -238,7 +238,7 @@ func TestServe_ReturnsAlthoughHandlerIgnoresContext(t *testing.T) {
 			}
 			r.scope.Force(errors.New("out of time"))
 			err := mustGet(t, "Serve returns", r.served)
-			testkit.Equal(t, "Serve", err.Error(), "grpcdrain: 1 call cut off (out of time): grpc/grpc.testing.TestServiceFile_PhasesFitStopTimeout/UnaryCall ×1")
+			testkit.Equal(t, "Serve", err.Error(), "grpcdrain: 1 call cut off (out of time): grpc/grpc.testing.TestService/UnaryCall ×1")
 			mustGet(t, "end of the call at the client", answer)
 			close(leave)
 			mustGet(t, "completion", done.Done())
