@@ -19,6 +19,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 )
 
 // A Config says how to connect to a process.
@@ -153,7 +154,9 @@ func (c *Connection) SetPort(port int32) error {
 func (c *Connection) Redial() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.conn != nil {
+	// There is no back-off before a try has failed. ResetConnectBackoff must not be called then: it
+	// reads a map without a lock, and grpc writes to that map when it prepares the first try.
+	if c.conn != nil && c.conn.GetState() == connectivity.TransientFailure {
 		c.conn.ResetConnectBackoff()
 	}
 }
