@@ -272,7 +272,7 @@ func TestWait_AwaitsStopOfItsContext(t *testing.T) {
 		s := child(root)
 		g := s.Guard()
 		ctx := context.Context(root)
-		for range 1000 {
+		for range 20_000 {
 			derived, cancel := context.WithCancel(ctx)
 			defer cancel()
 			ctx = derived

@@ -395,6 +395,28 @@ func TestConn_ForceKillsServerAtOnce(t *testing.T) {
 
 var errForce = errors.New("the user is waiting")
 
+// The report names the signal that ended the server, also if the other one was sent as well.
+func TestClose_NamesSignalThatEndedServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := serveInProcess(behaviours{Shutdown: "refuse", EOF: "ignore"})
+		conn, err := lspconn.StartWith(t.Context(), lspconn.Server{Name: "slow", Command: []string{"x"}}, &slowToExit{g})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Ready(t.Context())
+		testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.Terminated)
+	})
+}
+
+// A slowToExit is a process that SIGTERM ends, so slowly that SIGKILL is sent as well.
+type slowToExit struct{ *inProcess }
+
+func (s *slowToExit) End(at deadlines) (exit, error) {
+	e, err := s.inProcess.End(at)
+	e.Killed = true
+	return e, err
+}
+
 // A process that cannot be killed is reported as unconfirmed at the deadline. The connection
 // becomes Closed when the process has been reaped.
 func TestClose_ReportsUnconfirmedAtDeadline(t *testing.T) {
