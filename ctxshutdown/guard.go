@@ -124,16 +124,16 @@ func (s *Swansong) acquireTraced() guardState {
 	s.trace.callHook(ctxkey.BeforeAcquire)
 	c, v := s.node.Count()
 	s.node.FinishAcquire(c, v)
-	return s.newGuardState(c)
+	return s.newGuardState(c, 3) // the frames of acquire, of Guard or Clone, and of their caller
 }
 
 // newGuardState returns the content of a guard that was counted in c, and records it if the scope
-// is traced.
-func (s *Swansong) newGuardState(c *packed.Counter) guardState {
+// is traced. The parameter frames is the number of stack frames that the record needs.
+func (s *Swansong) newGuardState(c *packed.Counter, frames int) guardState {
 	if s.trace == nil {
 		return guardState{scope: s, count: c}
 	}
-	return guardState{s, s.trace.add(), c}
+	return guardState{s, s.trace.add(frames), c}
 }
 
 // tryAcquire counts a guard unless the scope has been told to stop.
@@ -200,7 +200,7 @@ func acquireFromContext(ctx context.Context) (guardState, bool) {
 		s.node.Release(c)
 		return guardState{}, false
 	}
-	return s.newGuardState(c), true
+	return s.newGuardState(c, len(site{})), true
 }
 
 // noCopy makes go vet report copies of the struct that contains it.

@@ -79,15 +79,17 @@ func (at site) String() string {
 	}
 }
 
-// add records a guard that is being acquired. It returns nil if guards are not traced.
-func (t *scopeTrace) add() *guardRecord {
+// add records a guard that is being acquired, with the given number of stack frames. With five frames
+// instead of three, a traced guard takes up to three times as long. add returns nil if guards are
+// not traced.
+func (t *scopeTrace) add(frames int) *guardRecord {
 	if !t.traced {
 		return nil
 	}
 	a := acquisition{at: time.Since(t.start)}
 	// Skip the frames of Callers, add, newGuardState and the caller of newGuardState. At most four
 	// more frames belong to this package: Group.Go, start, TryGuard and tryAcquire.
-	runtime.Callers(4, a.site[:])
+	runtime.Callers(4, a.site[:frames])
 	t.mu.Lock()
 	r := t.free
 	if r != nil {
