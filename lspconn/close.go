@@ -13,8 +13,8 @@ import (
 // ErrUnconfirmed matches the error of [Conn.Close] if the process is not known to have exited.
 var ErrUnconfirmed = proc.ErrUnconfirmed
 
-// forceTimeout is the longest time for which Close waits after its context has ended. By then the
-// server has been killed, and only the reports of the kernel are missing.
+// forceTimeout is the longest time for which Close waits for the report after its context has ended.
+// SIGKILL has been sent by then, and usually only the reports of the kernel are missing.
 const forceTimeout = time.Second
 
 // Close closes the connection. It waits until the connection is Closed or its deadline has passed.
@@ -22,9 +22,11 @@ const forceTimeout = time.Second
 // times; once the report is complete, every call returns the same one.
 //
 // If ctx ends first, or had ended before the call, Close calls [Conn.Force] with the cause of ctx
-// and returns within a second. So a deferred Close with the context of the program leaves no server
-// behind, but does not wait for a slow one to leave by itself: to give a server time, pass a
-// context that is still running.
+// and returns after about a second at the latest. So a deferred Close with the context of the
+// program does not leave the server running, but does not wait for a slow one to leave by itself: to
+// give a server time, pass a context that is still running. Without a cgroup, and on a machine so
+// busy that a search in /proc takes longer, processes outside the process group of the server can
+// survive a program that exits right after such a Close. The error then matches [ErrUnconfirmed].
 //
 // The error is nil if the process has been reaped; the report tells how it exited. The error matches
 // [ErrUnconfirmed], and names the processes that are known to be running, if the process has not
@@ -35,9 +37,10 @@ func (c *Conn) Close(ctx context.Context) (Report, error) {
 	return c.closeBy(limit, time.Time{})
 }
 
-// Force kills the server and all processes that it has started, by SIGKILL, and closes the
-// connection without a handshake. It does not wait; [Conn.Close] does. The report says that closing
-// was cut short, and why: a nil cause means [ctxshutdown.ErrForced].
+// Force closes the connection and kills the server and all processes that it has started, by
+// SIGKILL. It does not wait; [Conn.Close] does. If SIGKILL ended the server, the report says that
+// closing was cut short, and why: a nil cause means [ctxshutdown.ErrForced]. Force also stops the
+// scope, so a fast server can answer the handshake and leave before SIGKILL reaches it.
 func (c *Conn) Force(cause error) { c.scope.Force(cause) }
 
 // newCloseLimit returns a context that ends when forceTimeout has passed since ctx has ended. When

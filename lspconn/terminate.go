@@ -105,7 +105,7 @@ func outcome(h handshake, exit proc.Exit, endErr error) Outcome {
 	switch {
 	case endErr != nil:
 		return Unconfirmed
-	// Force sends SIGTERM and SIGKILL, so check which of them ended the process.
+	// Both SIGTERM and SIGKILL may have been sent, so check which of them ended the process.
 	case exit.Killed && exit.Signal == syscall.SIGKILL:
 		return Killed
 	case exit.Terminated:

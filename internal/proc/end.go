@@ -22,7 +22,7 @@ var ErrUnconfirmed = errors.New("proc: not known to have ended")
 
 // End waits for the process, sends SIGTERM and SIGKILL when their time comes, and returns the exit
 // once the process has been reaped. At GiveUp it returns an error that matches [ErrUnconfirmed] and
-// names the processes that are alive; the process is still waited for in the background. Calls may
+// names those found by the last search that are alive; the process is still waited for in the background. Calls may
 // overlap: the earliest deadline of each kind applies.
 func (p *Process) End(at Deadlines) (Exit, error) {
 	if p.doneBy(at.Terminate) {

@@ -26,7 +26,7 @@ func (p *Process) members() []Member {
 }
 
 // knownMembers returns the processes that the most recent call of members has found and that are
-// still alive, and the leader if it is. Unlike members, it takes no time.
+// still alive, and the leader if it is. Unlike members, it does not search.
 func (p *Process) knownMembers() (alive []Member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

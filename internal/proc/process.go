@@ -32,7 +32,8 @@ import (
 // The platform determines which processes are found. On Linux these are all processes in a cgroup
 // made for the leader. If no cgroup can be made, they are the process group, the session, the
 // descendants, and every process whose environment carries the leader's mark; a process escapes only
-// if it forks twice, calls setsid and clears its environment. On macOS and the BSDs it is the process
+// if it calls setsid, clears its environment, and forks twice or loses its parent while a search
+// takes longer than searchTime. On macOS and the BSDs it is the process
 // group, whose members cannot be listed. On Windows and other Unix systems it is the leader alone.
 // Windows has no SIGTERM, so the leader is killed instead.
 //

@@ -71,8 +71,8 @@ func (p *Process) signalAll(sig syscall.Signal) {
 }
 
 // signalGroup sends sig to the process group, which includes the leader, and SIGKILL to the cgroup.
-// It takes no time, because the kernel knows their members. It sends nothing if the leader has been
-// reaped.
+// It needs no search, because the kernel knows their members. It sends nothing if the leader has
+// been reaped.
 func (p *Process) signalGroup(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
