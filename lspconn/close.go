@@ -25,12 +25,14 @@ const forceTimeout = time.Second
 // and returns after about a second at the latest. So a deferred Close with the context of the
 // program does not leave the server running, but does not wait for a slow one to leave by itself: to
 // give a server time, pass a context that is still running. Without a cgroup, and on a machine so
-// busy that a search in /proc takes longer, processes outside the process group of the server can
-// survive a program that exits right after such a Close. The error then matches [ErrUnconfirmed].
+// busy that a search in /proc takes longer, a process that has left the process group of the server,
+// and whose parent has exited, can survive a program that exits right after such a Close. The error
+// then matches [ErrUnconfirmed].
 //
 // The error is nil if the process has been reaped; the report tells how it exited. The error matches
 // [ErrUnconfirmed], and names the processes that are known to be running, if the process has not
-// been reaped by then.
+// been reaped by then. If Close must return while the output of the server is still being read, or
+// while the Logger blocks, the report contains what is known by then.
 func (c *Conn) Close(ctx context.Context) (Report, error) {
 	limit, stop := newCloseLimit(ctx, c.scope)
 	defer stop()
@@ -38,9 +40,9 @@ func (c *Conn) Close(ctx context.Context) (Report, error) {
 }
 
 // Force closes the connection and kills the server and all processes that it has started, by
-// SIGKILL. It does not wait; [Conn.Close] does. If SIGKILL ended the server, the report says that
-// closing was cut short, and why: a nil cause means [ctxshutdown.ErrForced]. Force also stops the
-// scope, so a fast server can answer the handshake and leave before SIGKILL reaches it.
+// SIGKILL, without a handshake. It does not wait; [Conn.Close] does. The report says that closing was
+// cut short, and why: a nil cause means [ctxshutdown.ErrForced]. Force has no effect on a server
+// that is about to exit anyway.
 func (c *Conn) Force(cause error) { c.scope.Force(cause) }
 
 // newCloseLimit returns a context that ends when forceTimeout has passed since ctx has ended. When
@@ -101,7 +103,10 @@ func (c *Conn) closeBy(limit context.Context, deadline time.Time) (Report, error
 	if err != nil {
 		return r, fmt.Errorf("lspconn: %s: %w", c.server.Name, err)
 	}
-	<-c.done
+	select {
+	case <-c.done:
+	case <-limit.Done(): // the Logger blocks
+	}
 	return r, nil
 }
 
@@ -109,10 +114,17 @@ func (c *Conn) closeBy(limit context.Context, deadline time.Time) (Report, error
 // must return. The parameter cause is why Close must return.
 func (c *Conn) unfinishedReport(cause error) (Report, error) {
 	exit, err := c.process.End(proc.Deadlines{}) // sends SIGKILL once more and does not wait
-	r := Report{Name: c.server.Name, Outcome: Unconfirmed, Failure: cause, Survivors: memberNames(exit.Survivors)}
+	c.mu.Lock()
+	r := Report{
+		Name: c.server.Name, Outcome: outcome(c.handshake, exit, err), Failure: cause,
+		Survivors: memberNames(exit.Survivors), Left: memberNames(exit.Left),
+		Stderr: c.stderr.String(), Stray: c.report.Stray,
+	}
+	c.mu.Unlock()
 	switch {
 	case err == nil:
-		err = fmt.Errorf("lspconn: %s has ended, but its output could not be read in time", c.server.Name)
+		r.Exit = exitOf(exit)
+		r.Failure = fmt.Errorf("Close returned before all output of the server was read and its report logged: %w", cause)
 	case errors.Is(cause, ErrUnconfirmed):
 		err = fmt.Errorf("lspconn: %s is still closing: %w", c.server.Name, err)
 	default:

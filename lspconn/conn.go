@@ -67,6 +67,8 @@ type Conn struct {
 	initResult json.RawMessage // the server's answer to initialize
 	failure    error
 	failedAt   time.Time
+	forcedAt   time.Time // when Force was called; zero if it was not
+	handshake  handshake // how draining the queue and shutdown went; zero until they are over
 	exit       *Exit
 	report     Report
 	panic      *PanicError // the first panic of a callback

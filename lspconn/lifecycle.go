@@ -22,6 +22,7 @@ var (
 // connection is stopped or fails, and terminates the process.
 func (c *Conn) run() {
 	cancelForce := context.AfterFunc(c.scope.Work(), func() { // Work ends when Force is called
+		c.forceTime()
 		c.process.End(proc.Deadlines{}) // sends SIGKILL and does not wait
 	})
 	defer cancelForce()

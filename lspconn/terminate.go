@@ -13,8 +13,10 @@ import (
 )
 
 // terminate ends the server's process, publishes the report and completes every call. If the
-// parameter handshake is true, terminate first sends shutdown and exit to the server.
+// parameter handshake is true, terminate first sends shutdown and exit to the server, unless Force
+// is called.
 func (c *Conn) terminate(s schedule, handshake bool) {
+	handshake = handshake && !c.isForced()
 	h := c.shakeHands(s, handshake)
 	at := proc.Deadlines{Terminate: s.terminate, Kill: s.kill, GiveUp: s.giveUp}
 	if handshake && (h.err == nil || errors.Is(h.err, errHandshake)) && !h.exitedEarly {
@@ -24,9 +26,14 @@ func (c *Conn) terminate(s schedule, handshake bool) {
 		at.Terminate = time.Time{} // the zero time makes End send SIGTERM at once
 		at.Kill = earlier(time.Now().Add(s.killInterval()), s.kill)
 	}
+	if c.isForced() {
+		at = proc.Deadlines{GiveUp: s.giveUp}
+		c.process.End(proc.Deadlines{}) // sends SIGKILL, before the end of stdin makes the server leave
+	}
 	c.process.Stdin().Close()
 	c.stopWriting()
 	exit, err := c.process.End(at)
+	h.forced = c.isForced() && (exit.Killed || err != nil)
 
 	c.mu.Lock()
 	c.discardQueue()
@@ -58,6 +65,7 @@ type handshake struct {
 	attempted         bool
 	err               error     // why the server did not answer shutdown; nil if it did, or if shutdown was not sent
 	exitedEarly       bool      // the server exited before the exit notification was sent
+	forced            bool      // Force cut the closing short
 	drained, answered time.Time // when the queue was written, and when shutdown was answered, or the wait for it ended
 }
 
@@ -74,8 +82,14 @@ func (c *Conn) shakeHands(s schedule, attempt bool) handshake {
 	}
 	h.answered = time.Now()
 	h.exitedEarly = isClosed(c.process.Exited()) || isPipeEnd(h.err) && c.awaitExit(h.answered.Add(c.exitDelay()))
+	c.mu.Lock()
+	c.handshake = h
+	c.mu.Unlock()
 	return h
 }
+
+// isForced reports whether Force was called, on the scope of the connection or on one above it.
+func (c *Conn) isForced() bool { return c.scope.Work().Err() != nil }
 
 // newReport returns the report of a connection that is closing. The parameter endErr is the error
 // of serverProcess.End.
@@ -85,20 +99,28 @@ func (c *Conn) newReport(s schedule, h handshake, exit proc.Exit, endErr error) 
 		Survivors: memberNames(exit.Survivors), Left: memberNames(exit.Left),
 		Drain: h.drained.Sub(s.begin), Handshake: h.answered.Sub(h.drained), Leave: time.Since(h.answered),
 	}
+	if h.forced {
+		r.Failure = c.forceFailure()
+	}
 	if endErr != nil {
 		return r
 	}
 	c.awaitOutput(s.giveUp)
 	r.Exit = exitOf(exit)
+	if h.forced {
+		return r
+	}
 	if h.exitedEarly {
 		r.Failure = c.exitFailure()
 	} else if h.err == io.EOF {
 		r.Failure = errEOF
 	}
-	if work := c.scope.Work(); exit.Killed && work.Err() != nil {
-		r.Failure = fmt.Errorf("closing was cut short by Force: %w", context.Cause(work))
-	}
 	return r
+}
+
+// forceFailure returns the failure in the report of a connection for which Force was called.
+func (c *Conn) forceFailure() error {
+	return fmt.Errorf("closing was cut short by Force: %w", context.Cause(c.scope.Work()))
 }
 
 func outcome(h handshake, exit proc.Exit, endErr error) Outcome {
@@ -148,17 +170,32 @@ func (c *Conn) publishReport(r Report, unconfirmed error, s schedule) {
 // handler may block the read loop, or, on a platform without deadlines for pipes, a process that
 // survived may keep them open.
 func (c *Conn) awaitOutput(until time.Time) {
-	limit, cancel := context.WithDeadline(context.Background(), until)
-	defer cancel()
-	defer context.AfterFunc(c.scope.Work(), func() { time.AfterFunc(forceTimeout/2, cancel) })()
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	forced := c.scope.Work().Done()
 	for _, ended := range []chan struct{}{c.readDone, c.stderrDone} {
-		select {
-		case <-ended:
-		case <-limit.Done():
-			c.process.Close()
-			return
+		for !isClosed(ended) {
+			select {
+			case <-ended:
+			case <-forced:
+				forced = nil
+				t.Reset(time.Until(earlier(until, c.forceTime().Add(forceTimeout/2))))
+			case <-t.C:
+				c.process.Close()
+				return
+			}
 		}
 	}
+}
+
+// forceTime returns when Force was called, as far as a goroutine of the connection has noticed it.
+func (c *Conn) forceTime() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.forcedAt.IsZero() {
+		c.forcedAt = time.Now()
+	}
+	return c.forcedAt
 }
 
 // awaitExit waits until the process has exited, and reports whether it has.

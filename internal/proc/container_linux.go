@@ -105,6 +105,23 @@ func (c *container) leads(m Member) bool {
 	return m.PID == c.pid && (c.cmd != nil || m.start == c.start)
 }
 
+// needsWalk reports whether there may be members that are not in the cgroup. An adopted process
+// might not be in its cgroup, because creating or entering the cgroup may have failed.
+func (c *container) needsWalk() bool { return c.cgroup == nil || c.cmd == nil }
+
+// near returns the living members that can be found without reading all of /proc, except for the
+// leader: those in the cgroup, or otherwise the descendants of the leader. It reports whether that
+// is all of them. The leader has not been reaped.
+func (c *container) near() (found []Member, complete bool) {
+	if !c.needsWalk() {
+		return c.members(), true
+	}
+	if leader, ok := stat(c.pid); ok && c.leads(leader) {
+		found = descendants(c.pid)
+	}
+	return found, false
+}
+
 // members returns the living processes of the container, except for the leader.
 func (c *container) members() []Member {
 	var found []Member
@@ -115,9 +132,7 @@ func (c *container) members() []Member {
 			}
 		}
 	}
-	// An adopted process might not be in its cgroup, because creating or entering the cgroup may
-	// have failed.
-	if c.cgroup == nil || c.cmd == nil {
+	if c.needsWalk() {
 		found = append(found, c.walk()...)
 		slices.SortStableFunc(found, func(a, b Member) int { return cmp.Compare(a.PID, b.PID) })
 		found = slices.CompactFunc(found, func(a, b Member) bool { return a.PID == b.PID })

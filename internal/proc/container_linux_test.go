@@ -45,6 +45,19 @@ func init() {
 			io.Copy(io.Discard, os.Stdin)
 		}
 	}
+	// The role "leave-unmarked" starts a process without the mark, in a session of its own, that
+	// inherits file descriptor 3.
+	roles["leave-unmarked"] = func([]string) {
+		os.Unsetenv("SWANSONG_PROC")
+		cmd := exec.Command(os.Args[0])
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		cmd.Env, cmd.Stdout = append(os.Environ(), asRole+"=ignore"), os.Stdout
+		cmd.ExtraFiles = []*os.File{os.NewFile(3, "until")}
+		if err := cmd.Start(); err != nil {
+			panic(err)
+		}
+		forever()
+	}
 	roles["leave-twice"] = func(args []string) { leave(args[0], "hidden") }
 	roles["hidden"] = func([]string) {
 		signal.Ignore(syscall.SIGTERM)
@@ -278,6 +291,73 @@ func TestEnd_DoesNotWaitForSearch(t *testing.T) {
 	finishSearch()
 	if exit := awaitDone(t, p); exit.Signal != syscall.SIGKILL {
 		t.Errorf("the process ended with %v", exit)
+	}
+}
+
+// Kill reaches a process that has left the process group of the leader, and has cleared its
+// environment, without a search: it is a descendant of the leader.
+func TestKill_ReachesDescendantsWithoutSearch(t *testing.T) {
+	until, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer until.Close()
+	spec := self("leave-unmarked")
+	spec.NoCgroup = true
+	spec.ExtraFiles = []*os.File{theirs}
+	p := start(t, spec)
+	theirs.Close()
+	readLine(t, p)
+	finishSearch := p.HoldSearch()
+	p.Kill()
+	until.SetReadDeadline(time.Now().Add(tooLong))
+	// io.EOF means that no process has the other end of the pipe open.
+	if _, err := until.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the descendant is still running: %v", err)
+	}
+	finishSearch()
+	awaitDone(t, p)
+}
+
+// Each further signal waits for the search that is queued already, and not for one of its own, which
+// would delay the reap.
+func TestKill_QueuesOneSearch(t *testing.T) {
+	spec := self("wait")
+	spec.NoCgroup = true
+	p := start(t, spec)
+	readLine(t, p)
+	finishSearch := p.HoldSearch()
+	for range 100 {
+		p.Kill()
+	}
+	finishSearch()
+	awaitDone(t, p)
+	// The kill, the leader's leftovers, and the check that there are none take one search each.
+	if n := p.Searches(); n > 3 {
+		t.Errorf("a hundred signals took %d searches", n)
+	}
+}
+
+// What a search has found is not replaced by the result of a search that began earlier.
+func TestMembers_KeepsResultOfLatestSearch(t *testing.T) {
+	p := start(t, self("wait"))
+	readLine(t, p)
+	storeEarlier, storeLater := p.BeginSearch(), p.BeginSearch()
+	storeLater([]proc.Member{{PID: 2}})
+	storeEarlier([]proc.Member{{PID: 1}})
+	if known := p.Known(); len(known) != 1 || known[0].PID != 2 {
+		t.Errorf("known are %v, want what the later search has found", known)
+	}
+}
+
+// End does not report a process as unconfirmed that has been reaped, although its cgroup is still
+// being removed.
+func TestEnd_ConfirmsReapedProcess(t *testing.T) {
+	p := start(t, self("exit 3"))
+	awaitDone(t, p)
+	exit, err := p.NotDone().End(proc.Deadlines{})
+	if err != nil || exit.Code != 3 {
+		t.Errorf("%+v, %v; want code 3", exit, err)
 	}
 }
 

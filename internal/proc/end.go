@@ -22,8 +22,9 @@ var ErrUnconfirmed = errors.New("proc: not known to have ended")
 
 // End waits for the process, sends SIGTERM and SIGKILL when their time comes, and returns the exit
 // once the process has been reaped. At GiveUp it returns an error that matches [ErrUnconfirmed] and
-// names those found by the last search that are alive; the process is still waited for in the background. Calls may
-// overlap: the earliest deadline of each kind applies.
+// names the processes that are known to be alive. On macOS, the BSDs and Windows it names none,
+// because processes cannot be listed there. The process is still waited for in the background.
+// Calls may overlap: the earliest deadline of each kind applies.
 func (p *Process) End(at Deadlines) (Exit, error) {
 	if p.doneBy(at.Terminate) {
 		return p.Exit(), nil
@@ -38,7 +39,12 @@ func (p *Process) End(at Deadlines) (Exit, error) {
 	if p.doneBy(at.GiveUp) {
 		return p.Exit(), nil
 	}
-	exit := p.Exit()
+	p.mu.Lock()
+	exit, reaped := p.exit, p.reaped
+	p.mu.Unlock()
+	if reaped { // only the removal of the cgroup is not over
+		return exit, nil
+	}
 	exit.Code, exit.Survivors = -1, p.knownMembers()
 	return exit, p.unconfirmed(exit.Survivors)
 }
@@ -55,6 +61,8 @@ func (p *Process) unconfirmed(alive []Member) error {
 	switch {
 	case len(alive) > 0:
 		return fmt.Errorf("%w after SIGKILL: %q, pid %d; still running: %s", ErrUnconfirmed, p.name, p.Pid(), strings.Join(names, ", "))
+	case exited && !p.contain.lists():
+		return fmt.Errorf("%w: %q, pid %d, has exited, and is being reaped", ErrUnconfirmed, p.name, p.Pid())
 	case exited:
 		return fmt.Errorf("%w: %q, pid %d, has exited, and the search for processes that it has left behind is not over", ErrUnconfirmed, p.name, p.Pid())
 	}

@@ -1,6 +1,9 @@
 package proc
 
-import "slices"
+import (
+	"slices"
+	"syscall"
+)
 
 // Walk repeats looks at /proc until the result is reliable.
 var Walk = walk
@@ -23,4 +26,28 @@ func (p *Process) Unsure() bool {
 func (p *Process) HoldSearch() (release func()) {
 	p.search.Lock()
 	return p.search.Unlock
+}
+
+// Searches returns how many searches have begun.
+func (p *Process) Searches() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.searches
+}
+
+// BeginSearch returns the function that stores what a search that begins now has found.
+func (p *Process) BeginSearch() (store func([]Member)) { return p.beginSearch() }
+
+// Known returns what the latest search has found.
+func (p *Process) Known() []Member {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known
+}
+
+// NotDone returns a copy of a reaped process whose channel Done is open.
+func (p *Process) NotDone() *Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &Process{reaped: p.reaped, exit: p.exit, contain: p.contain, exited: p.exited, done: make(chan struct{}), queued: map[syscall.Signal]bool{}}
 }

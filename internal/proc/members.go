@@ -1,5 +1,7 @@
 package proc
 
+import "slices"
+
 // Members returns the processes that are alive, including the leader, as far as the platform can
 // list them. The list is a snapshot.
 func (p *Process) Members() []Member {
@@ -15,18 +17,32 @@ func (p *Process) Members() []Member {
 	return members
 }
 
-// members returns the living processes of the container, except for the leader. On a busy machine,
-// listing them can take a second or more.
+// members searches for the living processes of the container, except for the leader. On a busy
+// machine, the search can take a second or more.
 func (p *Process) members() []Member {
+	store := p.beginSearch()
 	members := p.contain.members()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.known = members
+	store(members)
 	return members
 }
 
-// knownMembers returns the processes that the most recent call of members has found and that are
-// still alive, and the leader if it is. Unlike members, it does not search.
+// beginSearch returns the function that stores what the search that begins now has found.
+func (p *Process) beginSearch() (store func([]Member)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.searches++
+	search := p.searches
+	return func(members []Member) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if search > p.knownSince { // a search that began later may have ended earlier
+			p.known, p.knownSince = members, search
+		}
+	}
+}
+
+// knownMembers returns the processes that are known without a search and are still alive: the
+// leader, and what the latest search has found.
 func (p *Process) knownMembers() (alive []Member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -36,10 +52,24 @@ func (p *Process) knownMembers() (alive []Member) {
 	if leader, ok := p.contain.leader(); ok {
 		alive = append(alive, leader)
 	}
-	for _, m := range p.known {
+	known := p.known
+	if near, complete := p.contain.near(); complete {
+		known = near
+	}
+	for _, m := range known {
 		if m.isAlive() {
 			alive = append(alive, m)
 		}
 	}
 	return alive
+}
+
+// without returns the members that are not in the list known.
+func without(members, known []Member) (rest []Member) {
+	for _, m := range members {
+		if !slices.ContainsFunc(known, func(k Member) bool { return k.PID == m.PID && k.start == m.start }) {
+			rest = append(rest, m)
+		}
+	}
+	return rest
 }

@@ -32,10 +32,9 @@ import (
 // The platform determines which processes are found. On Linux these are all processes in a cgroup
 // made for the leader. If no cgroup can be made, they are the process group, the session, the
 // descendants, and every process whose environment carries the leader's mark; a process escapes only
-// if it calls setsid, clears its environment, and forks twice or loses its parent while a search
-// takes longer than searchTime. On macOS and the BSDs it is the process
-// group, whose members cannot be listed. On Windows and other Unix systems it is the leader alone.
-// Windows has no SIGTERM, so the leader is killed instead.
+// if it calls setsid, clears its environment, and loses its parent before it is found. On macOS and
+// the BSDs it is the process group, whose members cannot be listed. On Windows and other Unix
+// systems it is the leader alone. Windows has no SIGTERM, so the leader is killed instead.
 //
 // The methods may be called concurrently.
 type Process struct {
@@ -48,12 +47,17 @@ type Process struct {
 	stdout, stderr *Output
 	exited, done   chan struct{}
 
-	search sync.Mutex // held while a goroutine looks for members to signal them, and by the waiter while it reaps; locked before mu
+	// search is held by a goroutine that searches for members in order to signal them, and by the
+	// waiter while it reaps. It is locked before mu.
+	search sync.Mutex
 
-	mu     sync.Mutex
-	reaped bool
-	exit   Exit
-	known  []Member // what the most recent search has found
+	mu         sync.Mutex
+	reaped     bool
+	exit       Exit
+	queued     map[syscall.Signal]bool // the signals for which a goroutine waits to begin its search
+	searches   int                     // how many searches have begun
+	known      []Member                // what the latest search that has ended has found
+	knownSince int                     // the number of that search, counted from 1
 }
 
 // An Exit describes how a process ended.
@@ -153,7 +157,7 @@ func Start(spec Spec) (*Process, error) {
 }
 
 func newProcess(spec Spec) *Process {
-	p := &Process{linger: spec.linger(), exited: make(chan struct{}), done: make(chan struct{})}
+	p := &Process{linger: spec.linger(), exited: make(chan struct{}), done: make(chan struct{}), queued: map[syscall.Signal]bool{}}
 	if len(spec.Args) > 0 {
 		p.name = spec.Args[0]
 	}
@@ -202,13 +206,30 @@ func (p *Process) awaitEnd() {
 		if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 			p.exit.Signal = ws.Signal()
 		}
+		if runtime.GOOS == "windows" {
+			p.exit = withSignalOnWindows(p.exit)
+		}
 	}
 	p.mu.Unlock()
 	p.search.Unlock()
-	contain.release()
 	p.stdout.finish()
 	p.stderr.finish()
+	contain.release()
 	close(p.done)
+}
+
+// withSignalOnWindows adds the signal to the exit of a process that this program has ended. Windows
+// has no signals: [os.Process.Kill] makes the process exit with code 1, so a process that exits with
+// code 1 after that counts as ended by the first signal that was sent.
+func withSignalOnWindows(e Exit) Exit {
+	switch {
+	case e.Code != 1:
+	case e.Terminated:
+		e.Code, e.Signal = -1, syscall.SIGTERM
+	case e.Killed:
+		e.Code, e.Signal = -1, syscall.SIGKILL
+	}
+	return e
 }
 
 // killTimeout is the longest time to wait for a process to end after SIGKILL. Only a process that

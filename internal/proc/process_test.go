@@ -29,6 +29,20 @@ func TestExit_HasCodeOrSignal(t *testing.T) {
 	}
 }
 
+// Windows reports no signals, so a process that this program has ended exits with code 1.
+func TestExit_NamesSignalOnWindows(t *testing.T) {
+	for _, test := range []struct{ given, want proc.Exit }{
+		{proc.Exit{Code: 0, Killed: true}, proc.Exit{Code: 0, Killed: true}},
+		{proc.Exit{Code: 1}, proc.Exit{Code: 1}},
+		{proc.Exit{Code: 1, Killed: true}, proc.Exit{Code: -1, Signal: syscall.SIGKILL, Killed: true}},
+		{proc.Exit{Code: 1, Terminated: true, Killed: true}, proc.Exit{Code: -1, Signal: syscall.SIGTERM, Terminated: true, Killed: true}},
+	} {
+		if got := proc.WithSignalOnWindows(test.given); got.Code != test.want.Code || got.Signal != test.want.Signal {
+			t.Errorf("got %+v, want %+v", got, test.want)
+		}
+	}
+}
+
 func TestProcess_ConnectsItsStreams(t *testing.T) {
 	p := start(t, self("echo"))
 	go func() {

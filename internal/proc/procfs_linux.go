@@ -55,3 +55,20 @@ func stat(pid int) (m Member, ok bool) {
 	m.kernel = number(6)&pfKthread != 0
 	return m, err == nil
 }
+
+// descendants returns the children of a process, their children, and so on. Unlike a search in all
+// of /proc, it takes less than a millisecond. It misses processes whose parent has exited, and finds
+// nothing on kernels without CONFIG_PROC_CHILDREN.
+func descendants(pid int) (found []Member) {
+	tasks, _ := os.ReadDir(procFile(pid, "task")) // each thread has the children that it has started
+	for _, task := range tasks {
+		text, _ := os.ReadFile(filepath.Join(procFile(pid, "task"), task.Name(), "children"))
+		for _, field := range strings.Fields(string(text)) {
+			child, _ := strconv.Atoi(field)
+			if m, ok := stat(child); ok && m.PPID == pid {
+				found = append(append(found, m), descendants(child)...)
+			}
+		}
+	}
+	return found
+}

@@ -2,9 +2,8 @@ package proc
 
 import (
 	"os"
-	"sync"
+	"slices"
 	"syscall"
-	"time"
 )
 
 // Signal sends sig to the leader only. It returns [os.ErrProcessDone] once the leader has exited.
@@ -29,63 +28,72 @@ func (p *Process) hasExited() bool {
 
 // Terminate sends SIGTERM to all processes of the container. It also sends SIGCONT, because a
 // stopped process would not receive SIGTERM. On Windows it kills the leader.
+//
+// Terminate and Kill signal the leader, its process group and the members that can be found without
+// a search before they return. What only a search in /proc can find is signalled later, because a
+// search can take a second or more on a busy machine.
 func (p *Process) Terminate() { p.signalAll(syscall.SIGTERM) }
 
 // Kill sends SIGKILL to all processes of the container. If there is a cgroup, it uses cgroup.kill.
 func (p *Process) Kill() { p.signalAll(syscall.SIGKILL) }
 
-// searchTime is the longest time for which a signal to the process group waits for the search for
-// processes that are not in the group. Usually a search takes some milliseconds, but on a busy
-// machine it can take seconds, which are more than a deadline allows.
-const searchTime = 100 * time.Millisecond
-
-// signalAll sends sig to the process group and to all members that are not in it. It searches for
-// those first, because a process can be recognizable only as a child of the leader, and is no longer
-// that when the leader has exited. If the search takes longer than searchTime, signalAll signals the
-// group and returns; what the search finds is signalled later.
+// signalAll sends sig to all processes of the container. It does not wait for a search.
 func (p *Process) signalAll(sig syscall.Signal) {
-	signalGroup := sync.OnceFunc(func() { p.signalGroup(sig) })
-	searched := make(chan struct{})
-	go func() {
-		p.search.Lock() // the leader is not reaped before the search is over
-		defer p.search.Unlock()
-		if p.isReaped() {
-			close(searched)
-			return
-		}
-		members := p.members()
-		signalGroup()
-		p.contain.signalOthers(members, sig)
-		if sig == syscall.SIGTERM {
-			p.contain.resumeOthers(members)
-		}
-		close(searched)
-	}()
-	t := time.NewTimer(searchTime)
-	defer t.Stop()
-	select {
-	case <-searched:
-	case <-t.C:
-		signalGroup()
+	if sent, search := p.signalKnown(sig); search {
+		go p.searchAndSignal(sig, sent)
 	}
 }
 
-// signalGroup sends sig to the process group, which includes the leader, and SIGKILL to the cgroup.
-// It needs no search, because the kernel knows their members. It sends nothing if the leader has
-// been reaped.
-func (p *Process) signalGroup(sig syscall.Signal) {
+// signalKnown sends sig to all processes that can be found without a search: the process group,
+// which includes the leader, the cgroup, the descendants of the leader, and what the latest search
+// has found. It sends nothing if the leader has been reaped. It returns the members to which it has
+// sent sig, and whether the caller has to search for more.
+func (p *Process) signalKnown(sig syscall.Signal) (sent []Member, search bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reaped {
-		return
+		return nil, false
 	}
 	if !p.hasExited() {
 		p.exit.Terminated = p.exit.Terminated || sig == syscall.SIGTERM
 		p.exit.Killed = p.exit.Killed || sig == syscall.SIGKILL
 	}
+	// List the descendants before the group is signalled: once their parent has exited, they are no
+	// longer descendants of the leader.
+	near, complete := p.contain.near()
+	if complete {
+		p.known = near
+	}
 	p.contain.signalGroup(sig)
+	sent = slices.Concat(near, without(p.known, near))
+	p.contain.signalOthers(sent, sig)
 	if sig == syscall.SIGTERM {
 		p.contain.resumeGroup()
+		p.contain.resumeOthers(sent)
+	}
+	if complete || p.queued[sig] {
+		return sent, false
+	}
+	p.queued[sig] = true
+	return sent, true
+}
+
+// searchAndSignal searches for the members that are not in the process group, and sends sig to
+// those that have not received it.
+func (p *Process) searchAndSignal(sig syscall.Signal, received []Member) {
+	p.search.Lock() // the leader is not reaped before the search is over
+	defer p.search.Unlock()
+	p.mu.Lock()
+	delete(p.queued, sig) // a call of signalAll from now on needs another search, which finds younger processes
+	reaped := p.reaped
+	p.mu.Unlock()
+	if reaped {
+		return
+	}
+	members := without(p.members(), received)
+	p.contain.signalOthers(members, sig)
+	if sig == syscall.SIGTERM {
+		p.contain.resumeOthers(members)
 	}
 }
 

@@ -1,0 +1,146 @@
+package lspconn_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/lspconn"
+)
+
+// Force kills a server that would answer the handshake, before it has been asked to leave.
+func TestForce_SkipsHandshake(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			conn, g := startSlow(t, lspconn.Server{}) // takes 100 ms to read a message
+			conn.Ready(t.Context())
+			time.Sleep(time.Second)
+			conn.Force(errForce)
+			r := mustClose(t, conn)
+			if r.Outcome != lspconn.Killed || !errors.Is(r.Failure, errForce) {
+				t.Errorf("%v; want a report of a killed server, with the cause", r)
+			}
+			time.Sleep(time.Second) // until a write that has begun has failed
+			for _, m := range g.Received() {
+				if m.Method == "shutdown" || m.Method == "exit" {
+					t.Errorf("the server received %s after Force", m.Method)
+				}
+			}
+		})
+	}
+}
+
+// Force during the handshake ends it at once, and so does Force while the queue is being written.
+func TestForce_EndsHandshake(t *testing.T) {
+	for name, b := range map[string]behaviours{
+		"shutdown is not answered": {Shutdown: "never"},
+		"exit is not obeyed":       {Exit: "ignore", EOF: "ignore"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn, _ := startInProcess(t, t.Context(), lspconn.Server{}, b)
+				conn.Ready(t.Context())
+				time.AfterFunc(time.Second, func() { conn.Force(errForce) })
+				r := mustClose(t, conn)
+				if r.Outcome != lspconn.Killed || !errors.Is(r.Failure, errForce) {
+					t.Errorf("%v; want a report of a killed server, with the cause", r)
+				}
+				testkit.Equal(t, "time", r.Total, time.Second)
+			})
+		})
+	}
+}
+
+// The report of a server that could not be killed contains the cause of Force, too.
+func TestForce_ReportsCauseOfUnconfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		undead := &unkillable{serveInProcess(behaviours{}), make(chan struct{})}
+		conn, err := lspconn.StartWith(t.Context(), lspconn.Server{Name: "undead", Command: []string{"x"}}, undead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Ready(t.Context())
+		conn.Force(errForce)
+		r, err := conn.Close(t.Context())
+		if r.Outcome != lspconn.Unconfirmed || !errors.Is(err, lspconn.ErrUnconfirmed) || !errors.Is(r.Failure, errForce) {
+			t.Errorf("%v, %v; want the cause of Force", r, err)
+		}
+		close(undead.dies)
+		<-conn.Done()
+	})
+}
+
+// A slowToDie is a process that SIGKILL ends after some time only, and whose stderr ends when it is
+// closed.
+type slowToDie struct {
+	*inProcess
+	takes  time.Duration
+	killed sync.Once
+	stderr *io.PipeReader
+}
+
+func (s *slowToDie) Stderr() io.Reader { return s.stderr }
+func (s *slowToDie) Close()            { s.inProcess.Close(); s.stderr.Close() }
+
+func (s *slowToDie) End(at deadlines) (exit, error) {
+	s.killed.Do(func() { time.AfterFunc(s.takes, func() { s.signal(syscall.SIGKILL) }) })
+	select {
+	case <-s.exited:
+		return s.Exit(), nil
+	case <-time.After(time.Until(at.GiveUp)):
+		return exit{Code: -1}, lspconn.ErrUnconfirmed
+	}
+}
+
+// After Force, the output is waited for until half a second has passed since Force, and not since the
+// end of the process. So Close has the whole report within a second.
+func TestClose_WaitsForOutputSinceForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stderr, held := io.Pipe()
+		defer held.Close()
+		slow := &slowToDie{inProcess: serveInProcess(behaviours{Shutdown: "never", EOF: "ignore"}), takes: 700 * time.Millisecond, stderr: stderr}
+		conn, err := lspconn.StartWith(t.Context(), lspconn.Server{Name: "slow", Command: []string{"x"}}, slow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Ready(t.Context())
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		r, err := conn.Close(ctx)
+		if err != nil || r.Outcome != lspconn.Killed {
+			t.Errorf("%v, %v; want a killed server", r, err)
+		}
+		testkit.Equal(t, "time", r.Total, 700*time.Millisecond)
+		<-conn.Done()
+	})
+}
+
+// If the Logger blocks, Close returns a second after its context has ended, and says how the server
+// has ended.
+func TestClose_ReturnsAlthoughLoggerBlocks(t *testing.T) {
+	for _, message := range []string{"Closing", "ended", "Closed"} {
+		t.Run(message, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				conn, _ := startInProcess(t, t.Context(), lspconn.Server{Logger: at(message, func() { <-release })}, behaviours{Shutdown: "never", EOF: "ignore"})
+				conn.Ready(t.Context())
+				ctx, cancel := context.WithCancelCause(context.Background())
+				cancel(errForce)
+				begin := time.Now()
+				r, err := conn.Close(ctx)
+				if err != nil || r.Outcome != lspconn.Killed || r.Exit == nil || !errors.Is(r.Failure, errForce) {
+					t.Errorf("%v, %v; want a killed server, with the cause", r, err)
+				}
+				testkit.Equal(t, "time", time.Since(begin), time.Second)
+				close(release)
+				<-conn.Done()
+			})
+		})
+	}
+}
