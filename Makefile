@@ -13,7 +13,7 @@ SAME := internal/integration/\(dashboard\|export\)
 ROOT := github.com/swansong-go/swansong
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-launcher quick test oldest servers race nested bench gate cover fuzz soak soak-eventloop model mutants lint tidy tidy-check test-integration-shutdown test-integration-shutdown-race proto traces kubernetes ci
+.PHONY: help demo demo-launcher quick test releases servers race nested bench gate cover fuzz soak soak-eventloop model mutants lint tidy tidy-check test-integration-shutdown test-integration-shutdown-race proto traces kubernetes ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,10 +43,15 @@ test: ## run the tests of the root module
 	$(GO) test -gcflags=-l -run '^TestReport_SitesAndAges$$|^TestTrace_LateReleases$$' ./ctxshutdown # without inlining, as in a debugger
 	$(GO) test -tags packedtrace ./internal/packed # with rare interleavings made frequent
 
+# The oldest supported release of Go, and the newest. The packages tested depend on what the standard library does
+# inside: package context in the core, HTTP/2 and os/signal in the others.
 OLDEST := go$(shell sed -n 's/^go //p' go.mod).0
-oldest: ## run the tests of the core with the oldest supported release of Go
-	@if [ -z "$$CI" ] && ! GOTOOLCHAIN=$(OLDEST) $(GO) version >/dev/null 2>&1; then echo "oldest: skipped: $(OLDEST) cannot be downloaded"; exit; fi; \
-	set -x; GOWORK=off GOTOOLCHAIN=$(OLDEST) $(GO) test ./ctxshutdown ./internal/packed
+NEWEST := go1.27.4
+releases: ## run the tests of the core and of httpdrain with the oldest and the newest supported release of Go
+	@for release in $(OLDEST) $(NEWEST); do \
+		if [ -z "$$CI" ] && ! GOTOOLCHAIN=$$release $(GO) version >/dev/null 2>&1; then echo "releases: skipped: $$release cannot be downloaded"; continue; fi; \
+		(set -x; GOWORK=off GOTOOLCHAIN=$$release $(GO) test ./ctxshutdown ./internal/packed ./graceful ./httpdrain) || exit; \
+	done
 
 servers: ## install the language servers for the tests of lspconn, in pinned versions, into bin/lsp
 	tools/lsp/install

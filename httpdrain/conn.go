@@ -21,13 +21,15 @@ type conn struct {
 	drain *drain
 	scope *ctxshutdown.Swansong // scope of the server or, with WithPacing, of this connection
 	work  context.Context       // scope.Work(), which Force cancels
+	base  context.Context       // the context of the connection, with what the user's hooks have added
 
 	mu            sync.Mutex
 	state         connState
 	requests      *request // requests whose handlers run; if there are none, the last one until it is answered
 	deadline      readDeadline
 	timer         *time.Timer        // nil until the drain starts it
-	goAway        func()             // sends a GOAWAY on this connection; nil if httpdrain cannot send one
+	http2         *http2Conn         // nil unless httpdrain serves the connection's HTTP/2
+	http2Server   *http.Server       // serves http2 and nothing else
 	hijackGuard   *ctxshutdown.Guard // held until the hijacked connection is closed
 	responseGuard *ctxshutdown.Guard // held while the server writes a response whose handler has returned
 	writes        writeProgress
@@ -39,6 +41,9 @@ func newConn(nc net.Conn) (net.Conn, *conn) {
 	switch nc := nc.(type) {
 	case *net.TCPConn:
 		w := &tcpConn{TCPConn: nc}
+		return w, &w.conn
+	case *tls.Conn:
+		w := &tlsConn{anyConn: anyConn{Conn: nc}, tls: nc}
 		return w, &w.conn
 	case interface{ ConnectionState() tls.ConnectionState }:
 		w := &secureConn{anyConn{Conn: nc.(net.Conn)}}
@@ -93,6 +98,12 @@ func (c *conn) stepUnlock(e connEvent) {
 	}
 }
 
+// record passes e to the state machine.
+func (c *conn) record(e connEvent) {
+	c.mu.Lock()
+	c.stepUnlock(e)
+}
+
 // do carries out the actions in the set todo. The caller holds c.mu.
 func (c *conn) do(todo connActions) {
 	has := func(a connActions) bool { return todo&a != 0 }
@@ -123,8 +134,11 @@ func (c *conn) do(todo connActions) {
 	if has(reportSilent) {
 		c.drain.recordSilent(c.unknownRequest(c.state.incompleteSince, time.Since(epoch)))
 	}
+	if has(announceGoAway) {
+		go c.http2.announce() // it blocks while the client does not read
+	}
 	if has(sendGoAway) {
-		c.goAway()
+		c.http2Server.Shutdown(cancelled)
 	}
 	if has(setTimer) {
 		if c.timer == nil {
@@ -150,8 +164,7 @@ func (c *conn) endReads() {
 }
 
 func (c *conn) onTimer() {
-	c.mu.Lock()
-	c.stepUnlock(connEvent{kind: eventTimer})
+	c.record(connEvent{kind: eventTimer})
 }
 
 // onConnState handles a state of the connection that the http.Server has reported.
@@ -174,11 +187,11 @@ func (c *conn) onConnState(state http.ConnState) {
 }
 
 // setHTTP2 records that the connection will speak HTTP/2. It is called before the server reads the
-// first frame. goAway sends a GOAWAY on the connection; it is nil if httpdrain cannot send one.
-func (c *conn) setHTTP2(goAway func()) {
+// first frame. h and srv are nil if httpdrain does not serve the connection's HTTP/2.
+func (c *conn) setHTTP2(h *http2Conn, srv *http.Server) {
 	c.mu.Lock()
-	c.goAway = goAway
-	c.stepUnlock(connEvent{kind: eventHTTP2, canSendGoAway: goAway != nil})
+	c.http2, c.http2Server = h, srv
+	c.stepUnlock(connEvent{kind: eventHTTP2, canSendGoAway: h != nil})
 }
 
 func (c *conn) read(b []byte) (int, error) {

@@ -42,10 +42,11 @@ const (
 //
 // What the drain does in each phase:
 //
-//	reading, no byte of a request   ends the connection after the linger; on HTTP/2 it sends a
-//	                                GOAWAY first, and waits for another linger
+//	reading, no byte of a request   ends the connection after the linger; on HTTP/2 it sends the
+//	                                second GOAWAY first, and waits for another linger
 //	reading, part of a header       ends it when the client has paused for headerTimeout
-//	serving                         waits; the response says Connection: close
+//	serving                         waits; the response says Connection: close, and on HTTP/2 the
+//	                                first GOAWAY is sent at once
 //	hijacked                        waits; the handler learns of the stop from its scope
 //	closed                          waits for handlers of HTTP/2 that still run
 //
@@ -53,8 +54,9 @@ const (
 // until the header of a request is complete. So connState watches the bytes. On HTTP/1, a request
 // has begun if bytes were read after the last write. Under TLS the bytes are encrypted, but after
 // the handshake the same rule holds. On HTTP/2 it does not, because frames are exchanged without a
-// request. There only the number of requests counts, and a GOAWAY makes the client repeat a
-// request that the server did not accept.
+// request. There only the number of requests counts. The first GOAWAY makes the client open no new
+// streams (see http2.go). The second one, which refuses what arrives later, follows when the client
+// has confirmed the first, and the connection is quiet.
 type connState struct {
 	linger time.Duration // how long the drain keeps a quiet connection; constant
 
@@ -77,8 +79,11 @@ type connState struct {
 	intervals        int           // number of timers that must still expire before the connection is ended
 	readsEnded       bool          // the drain has ended the server's read by a deadline in the past
 	incompleteSince  time.Time     // when the header began that was incomplete at endReads; else zero
-	closeAnnounced   bool          // a response says Connection: close, or a GOAWAY was requested
-	canSendGoAway    bool          // false if the user's own TLSNextProto function serves HTTP/2
+	closeAnnounced   bool          // a response says Connection: close, or the second GOAWAY was requested
+	canSendGoAway    bool          // the connection is HTTP/2, and not served by a TLSNextProto function of the user's
+	announced        bool          // the first GOAWAY was requested
+	announcedAt      time.Time     // when, or when the drain began if that was later
+	confirmed        bool          // the client has confirmed that it has received the first GOAWAY
 	wrote            bool          // the server has written; reset when httpdrain requests a GOAWAY
 	hasResponseGuard bool          // a guard is held until the response is written
 }
@@ -113,6 +118,7 @@ const (
 	eventLastResponse                       // a response will say Connection: close
 	eventTimer                              // the timer has fired
 	eventListed                             // the incomplete header has been added to the CutError
+	eventConfirm                            // the client has confirmed the first GOAWAY
 )
 
 // A connEvent is something that happened to a connection.
@@ -136,7 +142,8 @@ const (
 	resumeReads                             // lift the deadline that ended the server's read
 	endReads                                // record that the drain closed the connection within a header
 	reportSilent                            // record that the drain closed the connection in the middle of a header
-	sendGoAway                              // request a GOAWAY
+	announceGoAway                          // request the first GOAWAY
+	sendGoAway                              // request the second GOAWAY
 	setTimer                                // start the timer with the duration interval
 	stopTimer                               // stop the timer
 )
@@ -151,13 +158,13 @@ func (s *connState) step(e connEvent) connActions {
 func (s *connState) apply(e connEvent) connActions {
 	switch e.kind {
 	case eventDrain:
-		s.draining = true
-		return s.schedule(e.now)
+		s.draining, s.announcedAt = true, e.now
+		return s.announce() | s.schedule(e.now)
 	case eventNew:
 		return s.schedule(e.now)
 	case eventActive:
 		s.phase, s.preface, s.inHandshake = phaseServing, s.http2, false
-		return s.resume() | s.schedule(e.now)
+		return s.resume() | s.schedule(e.now) | s.goAway(e.now)
 	case eventIdle:
 		s.phase = phaseReading
 		return s.schedule(e.now)
@@ -171,8 +178,6 @@ func (s *connState) apply(e connEvent) connActions {
 			s.phase = phaseClosed
 			return releaseHijacked
 		}
-	case eventHTTP2:
-		s.http2, s.canSendGoAway, s.inHandshake = true, e.canSendGoAway, false
 	case eventRead:
 		return s.onRead(e)
 	case eventUnread:
@@ -182,6 +187,7 @@ func (s *connState) apply(e connEvent) connActions {
 	case eventHandlerStart:
 		s.handlers++
 		s.incompleteSince = time.Time{}
+		return s.goAway(e.now)
 	case eventHandlerEnd:
 		s.handlers--
 		if e.stream {
@@ -189,13 +195,12 @@ func (s *connState) apply(e connEvent) connActions {
 		}
 	case eventStream:
 		s.streams++
-	case eventLastResponse:
-		s.closeAnnounced = true
-		s.incompleteSince = time.Time{} // the header was complete, even if the request is refused
 	case eventTimer:
 		return s.onTimer(e.now)
 	case eventListed:
 		s.incompleteSince = time.Time{}
+	case eventHTTP2, eventConfirm, eventLastResponse:
+		return s.applyHTTP2(e)
 	}
 	return 0
 }
@@ -250,15 +255,26 @@ func (s *connState) schedule(now time.Time) connActions {
 		s.due = time.Time{}
 		return stopTimer
 	}
-	wait := s.linger
-	if !s.preface && (s.unanswered || s.inHandshake && s.handshake.isUnderWay()) {
+	wait := s.quietTime(now)
+	s.intervals, s.interval = waitSteps, wait/waitSteps
+	return s.startTimer(now)
+}
+
+// quietTime returns how long the connection must be quiet before the drain takes the next step to
+// end it.
+func (s *connState) quietTime(now time.Time) time.Duration {
+	switch {
+	case s.confirmed:
+		return min(s.linger, defaultLinger) // for a stream that the client opened in the same moment
+	case s.announced && !s.closeAnnounced:
+		return max(headerTimeout, s.linger)
+	case !s.preface && (s.unanswered || s.inHandshake && s.handshake.isUnderWay()):
 		if s.unansweredSince.IsZero() {
 			s.unansweredSince = now
 		}
-		wait = max(headerTimeout, s.linger)
+		return max(headerTimeout, s.linger)
 	}
-	s.intervals, s.interval = waitSteps, wait/waitSteps
-	return s.startTimer(now)
+	return s.linger
 }
 
 func (s *connState) startTimer(now time.Time) connActions {
@@ -273,7 +289,7 @@ func (s *connState) onTimer(now time.Time) connActions {
 	case s.intervals > 1:
 		s.intervals--
 		return s.startTimer(now)
-	case s.preface && !s.closeAnnounced && s.canSendGoAway: // no GOAWAY may precede the preface
+	case s.announced && !s.closeAnnounced:
 		s.closeAnnounced, s.wrote = true, false
 		s.due = time.Time{} // onWrite starts the timer again when the server writes the GOAWAY
 		return sendGoAway

@@ -14,7 +14,7 @@ var t0 = time.Unix(1_000_000, 0)
 const testLinger = 100 * time.Millisecond
 
 var actionNames = []string{"holdHijacked", "releaseHijacked", "holdResponse", "releaseResponse", "revealDeadline",
-	"resumeReads", "endReads", "reportSilent", "sendGoAway", "setTimer", "stopTimer"}
+	"resumeReads", "endReads", "reportSilent", "announceGoAway", "sendGoAway", "setTimer", "stopTimer"}
 
 func (a connActions) String() string {
 	var names []string
@@ -49,12 +49,18 @@ var kindNames = map[string]connEvent{
 	"lastResponse":  {kind: eventLastResponse},
 	"timer":         {kind: eventTimer},
 	"listed":        {kind: eventListed},
+	"confirm":       {kind: eventConfirm},
 }
 
 // run passes the named events to s and returns the actions for the last event. Before each event
-// "timer", the clock advances to the time at which the timer is due.
+// "timer", the clock advances to the time at which the timer is due. At "wait", it advances by
+// headerTimeout.
 func run(s *connState, now *time.Time, events ...string) (todo connActions) {
 	for _, name := range events {
+		if name == "wait" {
+			*now = now.Add(headerTimeout)
+			continue
+		}
 		e, ok := kindNames[name]
 		if !ok {
 			panic("unknown event " + name)
@@ -114,15 +120,25 @@ func TestConnState_StepReturnsActions(t *testing.T) {
 		{name: "TLS handshake, not reported as a header", secure: true, events: "new readHello write drain timer" + linger + " close", want: "stopTimer", after: headerTimeout},
 		{name: "TLS 1.2 handshake complete", secure: true, events: "new readHello write readCipher readHello write drain timer" + linger, want: "endReads setTimer", after: testLinger},
 
-		{name: "HTTP/2, quiet", events: "new http2 read write active idle drain timer" + linger, want: "sendGoAway", after: testLinger},
-		{name: "HTTP/2, GOAWAY written", events: "new http2 read write active idle drain timer" + linger + " write", want: "setTimer", after: testLinger},
-		{name: "HTTP/2, quiet after the GOAWAY", events: "new http2 read write active idle drain timer" + linger + " write timer" + linger, want: "endReads setTimer", after: 2 * testLinger},
-		{name: "HTTP/2, GOAWAY with a response", events: "new http2 read write active idle active handlerStart drain lastResponse write handlerEnd idle timer" + linger, want: "endReads setTimer", after: testLinger},
+		{name: "HTTP/2 at the stop", events: "new http2 read write active idle drain", want: "announceGoAway setTimer"},
+		{name: "HTTP/2, serving at the stop", events: "new http2 read write active handlerStart drain", want: "announceGoAway stopTimer"},
+		{name: "HTTP/2, confirmed", events: "new http2 read write active idle drain confirm", want: "setTimer"},
+		{name: "HTTP/2, quiet", events: "new http2 read write active idle drain confirm timer" + linger, want: "sendGoAway", after: testLinger},
+		{name: "HTTP/2, not confirmed", events: "new http2 read write active idle drain timer" + linger, want: "sendGoAway", after: headerTimeout},
+		{name: "HTTP/2, GOAWAY written", events: "new http2 read write active idle drain confirm timer" + linger + " write", want: "setTimer", after: testLinger},
+		{name: "HTTP/2, quiet after the GOAWAY", events: "new http2 read write active idle drain confirm timer" + linger + " write timer" + linger, want: "endReads setTimer", after: 2 * testLinger},
+		{name: "HTTP/2, idle after the last response", events: "new http2 read write active handlerStart drain confirm lastResponse write handlerEnd idle timer" + linger, want: "sendGoAway", after: testLinger},
+		{name: "HTTP/2, a preface after the stop", events: "new http2 drain read write active", want: "holdResponse announceGoAway stopTimer"},
+		{name: "HTTP/2, a request on its way", events: "new http2 read write active idle drain confirm active handlerStart", want: "releaseResponse"},
+		{name: "HTTP/2, a request despite the GOAWAY", events: "new http2 read write active handlerStart drain wait handlerStart", want: "sendGoAway", after: headerTimeout},
+		{name: "HTTP/2, a second such request", events: "new http2 read write active handlerStart drain wait handlerStart handlerStart", want: "", after: headerTimeout},
+		{name: "HTTP/2, last response before the stop", events: "new http2 read write active handlerStart lastResponse", want: "announceGoAway"},
+		{name: "HTTP/2, long after the last response", events: "new http2 read write active handlerStart lastResponse wait drain handlerStart", want: "", after: headerTimeout},
 		{name: "HTTP/2 of the user", events: "new usersHTTP2 read write active idle drain timer" + linger, want: "endReads setTimer", after: testLinger},
 		{name: "HTTP/2 without a preface", events: "new http2 write drain timer" + linger, want: "endReads setTimer", after: testLinger},
 		{name: "HTTP/2, half a preface", events: "new http2 write read drain timer" + linger, want: "endReads setTimer", after: headerTimeout},
 		{name: "HTTP/2, half a preface, closed", events: "new http2 write read drain timer" + linger + " close", want: "stopTimer", after: headerTimeout},
-		{name: "HTTP/2, frames between requests", events: "new http2 read write active idle drain timer read timer timer timer", want: "setTimer", after: testLinger * (waitSteps - 1) / waitSteps},
+		{name: "HTTP/2, frames between requests", events: "new http2 read write active idle drain confirm timer read timer timer timer", want: "setTimer", after: testLinger * (waitSteps - 1) / waitSteps},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			now := t0
@@ -179,7 +195,7 @@ type reachable struct {
 
 // normal replaces each time that is set by the same time, so that the number of states is finite.
 func (r reachable) normal() reachable {
-	for _, at := range []*time.Time{&r.state.unansweredSince, &r.state.due, &r.state.incompleteSince} {
+	for _, at := range []*time.Time{&r.state.unansweredSince, &r.state.due, &r.state.incompleteSince, &r.state.announcedAt} {
 		if !at.IsZero() {
 			*at = t0
 		}
@@ -228,6 +244,8 @@ func (r reachable) possible(name string) bool {
 		return r.timer
 	case "listed":
 		return s.hasUnknownRequest()
+	case "confirm":
+		return open && s.announced && !s.confirmed
 	}
 	return true
 }
@@ -304,7 +322,8 @@ func (r *reachable) check(t *testing.T, todo connActions, path string) {
 		"a hijacked connection has a guard until it is closed":                                        r.hijacked == (s.phase == phaseHijacked),
 		"a response without a handler has a guard during the drain":                                   r.written == (s.draining && s.phase == phaseServing && s.handlers == 0),
 		"a connection is gone if and only if it is closed and no handler is running":                  (s.role == roleGone) == (s.phase == phaseClosed && s.handlers == 0),
-		"a GOAWAY is sent only to a client that has sent its preface":                                 todo&sendGoAway == 0 || s.preface,
+		"a GOAWAY is sent only to a client that has sent its preface":                                 todo&(announceGoAway|sendGoAway) == 0 || s.preface,
+		"the second GOAWAY follows the first":                                                         todo&sendGoAway == 0 || s.announced && todo&announceGoAway == 0,
 		"a closed header is reported only during the drain, and not if a handler is running":          todo&reportSilent == 0 || s.draining && s.handlers == 0,
 		"the counts of handlers are right":                                                            0 <= s.streams && s.streams <= s.handlers,
 	} {

@@ -134,12 +134,6 @@ func (c copier) Write(b []byte) (int, error) {
 	return int(n), err
 }
 
-// An unencrypted wraps a connection without TLS in the form that the functions in TLSNextProto
-// expect.
-type unencrypted struct{ net.Conn }
-
-func (u unencrypted) UnencryptedNetConn() net.Conn { return u.Conn }
-
 // The drain notices the end of a write also if the server writes by ReadFrom instead of Write.
 func TestDebug_DrainWaitsForReadFromBesideStream(t *testing.T) {
 	for _, tcp := range []bool{false, true} {
@@ -147,13 +141,7 @@ func TestDebug_DrainWaitsForReadFromBesideStream(t *testing.T) {
 			entered, leave := make(chan string, 2), make(chan struct{})
 			mux := http.NewServeMux()
 			srv := plain2(func(w http.ResponseWriter, r *http.Request) { entered <- r.URL.Path; mux.ServeHTTP(w, r) })
-			protos := nextProtos()
-			serve := protos["unencrypted_http2"]
-			protos["unencrypted_http2"] = func(srv *http.Server, tc *tls.Conn, h http.Handler) {
-				under := tc.NetConn().(interface{ UnencryptedNetConn() net.Conn }).UnencryptedNetConn()
-				serve(srv, tls.Client(unencrypted{copier{under}}, nil), h)
-			}
-			srv.TLSNextProto = protos
+			srv.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"unencrypted_http2": serveWithCopier}
 
 			var v *service
 			var p *peer
@@ -186,19 +174,41 @@ func TestDebug_DrainWaitsForReadFromBesideStream(t *testing.T) {
 	}
 }
 
-// nextProtos returns functions for TLSNextProto, as they are set by a user who configures HTTP/2.
-func nextProtos() map[string]func(*http.Server, *tls.Conn, http.Handler) {
-	srv := plain2(nil)
-	srv.Protocols.SetHTTP2(true)
-	srv.Serve(closedListener{})
-	return srv.TLSNextProto
+// serveWithCopier is a function for TLSNextProto, as it is set by a user who configures HTTP/2. It
+// serves HTTP/2 with another http.Server.
+func serveWithCopier(users *http.Server, tc *tls.Conn, h http.Handler) {
+	under := tc.NetConn().(interface{ UnencryptedNetConn() net.Conn }).UnencryptedNetConn()
+	closed := make(chan struct{})
+	srv := plain2(h.ServeHTTP)
+	srv.ConnContext = func(context.Context, net.Conn) context.Context {
+		return h.(interface{ BaseContext() context.Context }).BaseContext()
+	}
+	srv.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			close(closed)
+		} else if state != http.StateNew {
+			users.ConnState(under, state)
+		}
+	}
+	ln := listenInMemory()
+	ln.Queue <- withPreface{copier{under}, strings.NewReader(preface)}
+	go srv.Serve(ln)
+	<-closed
+	ln.Close()
 }
 
-type closedListener struct{}
+// withPreface is a connection whose HTTP/2 preface has been read already.
+type withPreface struct {
+	net.Conn
+	preface *strings.Reader
+}
 
-func (closedListener) Accept() (net.Conn, error) { return nil, net.ErrClosed }
-func (closedListener) Close() error              { return nil }
-func (closedListener) Addr() net.Addr            { return nil }
+func (c withPreface) Read(b []byte) (int, error) {
+	if c.preface.Len() > 0 {
+		return c.preface.Read(b)
+	}
+	return c.Conn.Read(b)
+}
 
 // Under Serve, a stream of events holds no guard, so a client that watches the page does not delay
 // the drain.

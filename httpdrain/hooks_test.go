@@ -221,10 +221,6 @@ func TestServe_RejectsInvalidArguments(t *testing.T) {
 	v := start(t, served)
 	same := listenInMemory()
 	v2 := startOn(t, same, served)
-	secure := listenInMemory()
-	hidden := listenInMemory()
-	_, server := net.Pipe()
-	hidden.Queue <- tls.Server(server, &tls.Config{})
 	for _, test := range []struct {
 		name string
 		err  error
@@ -245,10 +241,6 @@ func TestServe_RejectsInvalidArguments(t *testing.T) {
 			"httpdrain: Serve: the http.Server has already been drained; create a new one: http: Server closed", http.ErrServerClosed},
 		{"a listener that is being served", httpdrain.Serve(s, served, same),
 			"httpdrain: Serve: the listener on memory is already served by another call for this http.Server", nil},
-		{"a TLS listener", httpdrain.Serve(s, handler(ok), tls.NewListener(secure, &tls.Config{})),
-			"httpdrain: Serve: *tls.listener is a TLS listener, which hides the connections below TLS: call ServeTLS with the listener that it wraps, and set TLSConfig of the server", nil},
-		{"a listener that accepts TLS connections", httpdrain.Serve(s, handler(ok), hidden),
-			"httpdrain: serve on memory: httpdrain: Serve: *httpdrain_test.pipeListener is a TLS listener, which hides the connections below TLS: call ServeTLS with the listener that it wraps, and set TLSConfig of the server", nil},
 		{"no certificate", httpdrain.ServeTLS(s, handler(ok), listenInMemory(), "no.crt", "no.key"),
 			"httpdrain: serve on memory: open no.crt: " + noFile, os.ErrNotExist},
 	} {

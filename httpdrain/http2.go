@@ -7,23 +7,28 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"reflect"
 	"slices"
+	"time"
 )
 
-// net/http sends a GOAWAY on an HTTP/2 connection without a request in two cases only: when the
-// connection is idle for too long, and when Shutdown is called on the server that its HTTP/2 was
-// configured for. Shutdown of the user's server is not an option: it closes idle HTTP/1
-// connections, which may have a request in the socket. It also sends a GOAWAY to all connections
-// at once. But a GOAWAY refuses the requests that are on their way, so the best time to send it is
-// when its connection is quiet.
+// A graceful HTTP/2 server ends a connection in two steps (RFC 9113, section 6.8). First it sends a
+// GOAWAY that names the largest possible stream: the client opens no new streams, and the server
+// still serves the ones that are on their way. Later it sends a GOAWAY that names the last stream
+// it has served.
 //
-// So each HTTP/2 connection uses the HTTP/2 of an additional server, which has no listener and no
-// other connection. Shutdown of that server sends a GOAWAY on the connection and returns at once.
-// The connection's settings and hooks are still those of the user's server, which TLSNextProto
-// functions receive as an argument.
+// net/http sends only the second one, which refuses the requests on their way. So httpdrain serves
+// each HTTP/2 connection with an additional http.Server, which has no other connection:
+//
+//   - The additional server reads and writes an http2Conn, which puts the first GOAWAY between the
+//     frames that net/http writes. For that, the frames must not be encrypted. So the http2Conn is
+//     above TLS, and for the additional server the connection is one without TLS.
+//   - Shutdown of the additional server sends the second GOAWAY, on this connection alone.
+//
+// The settings, the hooks, the handler and the contexts are those of the user's server.
 //
 // If the user has configured HTTP/2 with golang.org/x/net/http2, that is used unchanged. Its
-// connections get a GOAWAY with the next response only.
+// connections get the second GOAWAY only, with the next response.
 
 // Keys of TLSNextProto.
 const (
@@ -33,58 +38,160 @@ const (
 
 type nextProto = func(*http.Server, *tls.Conn, http.Handler)
 
-// wrapNextProtos replaces the functions in TLSNextProto of srv, so that a conn learns that it will
-// speak HTTP/2.
-func wrapNextProtos(srv *http.Server) {
-	protos := maps.Clone(srv.TLSNextProto)
+// wrapNextProtos replaces the functions in TLSNextProto of the user's server, so that httpdrain
+// serves its HTTP/2 connections.
+func (sv *server) wrapNextProtos() {
+	protos := maps.Clone(sv.TLSNextProto)
 	isUsers := protos[protoTLS] != nil
-	// If TLSNextProto is set but Protocols is not, net/http keeps HTTP/2 disabled, for
-	// compatibility with programs from before Go 1.24. So does httpdrain.
-	if !isUsers && (protos == nil || srv.Protocols != nil) {
-		config := srv.TLSConfig.Clone()
-		if config != nil {
-			config.NextProtos = append(slices.Clip(config.NextProtos), protoTLS)
-		}
-		// If TLSConfig is invalid, newHTTP2Server returns nil, and srv itself reports the error.
-		if additional := newHTTP2Server(srv, config); additional != nil {
-			if protos == nil {
-				protos = map[string]nextProto{}
-			}
-			maps.Copy(protos, additional.TLSNextProto)
-		}
-	}
 	for name, serve := range protos {
-		switch {
-		case name != protoTLS && name != protoPlaintext:
-			protos[name] = serveUnknownProtocol(serve)
-		case isUsers:
+		if name == protoTLS || name == protoPlaintext {
 			protos[name] = serveUsersHTTP2(serve)
-		default:
-			protos[name] = serveHTTP2(name, serve)
+		} else {
+			protos[name] = serveUnknownProtocol(serve)
 		}
 	}
-	srv.TLSNextProto = protos
+	// If TLSNextProto is set but Protocols is not, net/http keeps HTTP/2 disabled, for
+	// compatibility with programs from before Go 1.24. So does httpdrain. If TLSConfig is invalid,
+	// the functions are not set, and the user's server itself reports the error.
+	if !isUsers && (protos == nil || sv.Protocols != nil) && canServeHTTP2(sv.Server) {
+		if protos == nil {
+			protos = map[string]nextProto{}
+		}
+		protos[protoTLS] = func(_ *http.Server, tc *tls.Conn, h http.Handler) {
+			state := tc.ConnectionState()
+			if c := connFor(tc, h); c == nil {
+				tc.Close()
+			} else if th, ok := h.(*tlsHandler); ok {
+				sv.serveHTTP2(c, th.conn, &state, "")
+			} else {
+				sv.serveHTTP2(c, tc, &state, "")
+			}
+		}
+		protos[protoPlaintext] = func(_ *http.Server, tc *tls.Conn, h http.Handler) {
+			if c := connFor(tc, h); c == nil {
+				tc.NetConn().Close()
+			} else {
+				sv.serveHTTP2(c, unencrypted(tc), nil, http2Preface) // which net/http has read
+			}
+		}
+	}
+	sv.TLSNextProto = protos
 }
 
-// serveHTTP2 returns a function for TLSNextProto that serves each connection with the HTTP/2 of an
-// additional server, which it creates for the connection.
-func serveHTTP2(name string, shared nextProto) nextProto {
-	return func(srv *http.Server, tc *tls.Conn, h http.Handler) {
-		serve := shared
-		if c := connBelow(tc); c != nil {
-			if additional := newHTTP2Server(srv, nil); additional != nil {
-				serve = additional.TLSNextProto[name]
-				c.setHTTP2(func() { additional.Shutdown(cancelled) })
-			}
-		}
-		serve(srv, tc, h)
+// canServeHTTP2 reports whether net/http can and may serve HTTP/2 with the settings of srv.
+func canServeHTTP2(srv *http.Server) bool {
+	probe := &http.Server{Protocols: srv.Protocols, TLSConfig: srv.TLSConfig.Clone()}
+	if probe.TLSConfig != nil {
+		probe.TLSConfig.NextProtos = append(slices.Clip(probe.TLSConfig.NextProtos), protoTLS)
 	}
+	err := probe.Serve(&oneConn{}) // configures HTTP/2 and returns
+	return errors.Is(err, net.ErrClosed) && probe.TLSNextProto[protoTLS] != nil
 }
+
+// prefaceTimeout is how long a client may take to send the HTTP/2 connection preface. It is the
+// timeout of net/http.
+const prefaceTimeout = 10 * time.Second
+
+// serveHTTP2 serves the HTTP/2 connection c until it is closed. plain carries its frames without
+// encryption, and state describes its TLS, or is nil. The server has already read the bytes in
+// prefix.
+func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState, prefix string) {
+	if !allowsHTTP2(sv.Server, state) {
+		plain.Write(goAway(0, errInadequateSecurity)) // as net/http does
+		plain.Close()
+		return
+	}
+	h := newHTTP2Conn(c, plain, prefix)
+	additional := copySettings(sv.Server)
+	c.setHTTP2(h, additional)
+	closed := make(chan struct{})
+	additional.Protocols = new(http.Protocols)
+	additional.Protocols.SetUnencryptedHTTP2(true)
+	additional.TLSConfig, additional.TLSNextProto = nil, nil
+	additional.ReadHeaderTimeout = prefaceTimeout // net/http uses it only until the preface is read
+	additional.BaseContext = nil
+	additional.ConnContext = func(context.Context, net.Conn) context.Context { return c.base }
+	additional.DisableGeneralOptionsHandler = true // the handler below does it
+	additional.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.TLS = state
+		sv.serveGeneral(w, r)
+	})
+	additional.ConnState = func(_ net.Conn, s http.ConnState) {
+		switch s {
+		case http.StateActive, http.StateIdle:
+			sv.onConnState(h, s)
+		case http.StateClosed:
+			close(closed)
+		}
+	}
+	additional.Serve(&oneConn{}) // configures HTTP/2
+	if serve := additional.TLSNextProto[protoPlaintext]; serve != nil {
+		// Before Go 1.27, the server passed to serve is the one in the context of the requests.
+		additional.TLSNextProto[protoPlaintext] = func(_ *http.Server, tc *tls.Conn, h http.Handler) { serve(sv.Server, tc, h) }
+	}
+	additional.Serve(&oneConn{conn: h}) // starts a goroutine for the connection and returns
+	<-closed
+}
+
+// serveGeneral is what net/http does before it calls the handler of a server.
+func (sv *server) serveGeneral(w http.ResponseWriter, r *http.Request) {
+	if !sv.DisableGeneralOptionsHandler && r.RequestURI == "*" && r.Method == http.MethodOptions {
+		w.Header().Set("Content-Length", "0")
+		return
+	}
+	sv.ServeHTTP(w, r)
+}
+
+// copySettings returns a new server with the exported fields of srv. It copies them one by one
+// because a Server contains a mutex, and by reflection so that fields of later releases of Go are
+// copied too.
+func copySettings(srv *http.Server) *http.Server {
+	additional := new(http.Server)
+	from, to := reflect.ValueOf(srv).Elem(), reflect.ValueOf(additional).Elem()
+	for i := range from.NumField() {
+		if from.Type().Field(i).IsExported() {
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+	return additional
+}
+
+// allowsHTTP2 reports whether RFC 9113, section 9.2, allows HTTP/2 on a TLS connection in this
+// state, or the user's server permits it nevertheless.
+func allowsHTTP2(srv *http.Server, state *tls.ConnectionState) bool {
+	switch {
+	case state == nil || state.Version >= tls.VersionTLS13:
+		return true
+	case state.Version < tls.VersionTLS12:
+		return false
+	case srv.HTTP2 != nil && srv.HTTP2.PermitProhibitedCipherSuites:
+		return true
+	}
+	switch state.CipherSuite {
+	case tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+		tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+		tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256:
+		return true
+	}
+	return false
+}
+
+// A oneConn is a listener that accepts one connection, or none if conn is nil, and then is closed.
+type oneConn struct{ conn net.Conn }
+
+func (l *oneConn) Accept() (nc net.Conn, err error) {
+	if nc, l.conn = l.conn, nil; nc == nil {
+		err = net.ErrClosed
+	}
+	return nc, err
+}
+func (l *oneConn) Close() error   { return nil }
+func (l *oneConn) Addr() net.Addr { return nil }
 
 func serveUsersHTTP2(serve nextProto) nextProto {
 	return func(srv *http.Server, tc *tls.Conn, h http.Handler) {
-		if c := connBelow(tc); c != nil {
-			c.setHTTP2(nil)
+		if c := connFor(tc, h); c != nil {
+			c.setHTTP2(nil, nil)
 		}
 		serve(srv, tc, h)
 	}
@@ -94,34 +201,12 @@ func serveUsersHTTP2(serve nextProto) nextProto {
 // that the function serves, as it does for hijacked ones.
 func serveUnknownProtocol(serve nextProto) nextProto {
 	return func(srv *http.Server, tc *tls.Conn, h http.Handler) {
-		if c := connBelow(tc); c != nil {
+		if c := connFor(tc, h); c != nil {
 			c.onConnState(http.StateActive)
 		}
 		serve(srv, tc, h)
 	}
 }
-
-// newHTTP2Server returns an additional server that has the HTTP/2 of net/http and the settings of
-// srv. It returns nil if HTTP/2 cannot be configured.
-func newHTTP2Server(srv *http.Server, config *tls.Config) *http.Server {
-	additional := &http.Server{
-		IdleTimeout: srv.IdleTimeout, // net/http's HTTP/2 takes both timeouts from this server, not from srv
-		ReadTimeout: srv.ReadTimeout,
-		Protocols:   srv.Protocols,
-		TLSConfig:   config,
-	}
-	if err := additional.Serve(closedListener{}); !errors.Is(err, net.ErrClosed) || additional.TLSNextProto[protoTLS] == nil {
-		return nil
-	}
-	return additional
-}
-
-// A closedListener makes http.Server.Serve configure HTTP/2 and return at once.
-type closedListener struct{}
-
-func (closedListener) Accept() (net.Conn, error) { return nil, net.ErrClosed }
-func (closedListener) Close() error              { return nil }
-func (closedListener) Addr() net.Addr            { return nil }
 
 // cancelled is a cancelled context. Shutdown returns at once if it is called with it.
 var cancelled = func() context.Context {
@@ -130,11 +215,22 @@ var cancelled = func() context.Context {
 	return ctx
 }()
 
-// connBelow returns the conn below tc, the connection that a function of TLSNextProto was called
-// with. Without TLS, tc is not encrypted but only contains the conn.
-func connBelow(tc *tls.Conn) *conn {
-	if u, ok := tc.NetConn().(interface{ UnencryptedNetConn() net.Conn }); ok {
-		return connOf(u.UnencryptedNetConn())
+// connFor returns the conn of the connection that a function of TLSNextProto was called for with
+// these arguments.
+func connFor(tc *tls.Conn, h http.Handler) *conn {
+	if th, ok := h.(*tlsHandler); ok {
+		return &th.conn.conn
+	}
+	if nc := unencrypted(tc); nc != nil {
+		return connOf(nc)
 	}
 	return connOf(tc)
+}
+
+// unencrypted returns the connection without TLS that tc contains, or nil if tc is encrypted.
+func unencrypted(tc *tls.Conn) net.Conn {
+	if u, ok := tc.NetConn().(interface{ UnencryptedNetConn() net.Conn }); ok {
+		return u.UnencryptedNetConn()
+	}
+	return nil
 }

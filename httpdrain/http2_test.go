@@ -172,27 +172,25 @@ func TestServe_AnswersHTTP2RequestAfterStop(t *testing.T) {
 	}
 }
 
-// An HTTP/2 connection that was quiet for the linger gets a GOAWAY, and is then closed.
+// An HTTP/2 connection without a request gets both GOAWAYs, also if the client does not confirm the
+// first, and is then closed.
 func TestServe_SendsGoAwayToQuietHTTP2(t *testing.T) {
-	srv := plain2(ok)
-	v := start(t, srv)
-	p := dial(t, v.addr)
-	p.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, ""))
-	for typ := byte(0); typ != 4; typ, _ = p.frame() { // read frames up to the server's settings
-	}
-	v.s.Shutdown()
-	goAway := false
-	for {
-		typ, err := p.frame()
-		if err != nil {
-			break
+	synctest.Test(t, func(t *testing.T) {
+		ln := listenInMemory()
+		v := startOn(t, ln, plain2(ok))
+		p := ln.dial(t)
+		p.send(preface + frame(4, 0, ""))
+		p.next(4)
+		p.next(4)
+		v.s.Shutdown()
+		for _, want := range []uint32{1<<31 - 1, 0} {
+			if got := lastStreamOf(p.next(7)); got != want {
+				t.Errorf("a GOAWAY names stream %d, want %d", got, want)
+			}
 		}
-		goAway = goAway || typ == 7
-	}
-	if !goAway {
-		t.Error("closed without a GOAWAY")
-	}
-	v.drained()
+		p.closed()
+		v.drained()
+	})
 }
 
 func frame(typ, flags byte, payload string) string { return frameOf(0, typ, flags, payload) }

@@ -2,7 +2,6 @@ package httpdrain
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -87,7 +86,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		nc, err := l.Listener.Accept()
 		switch {
 		case err == nil:
-			return l.accept(nc, stopping)
+			return l.accept(nc, stopping), nil
 		case l.stop.Err() == nil:
 			return nil, err
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -112,13 +111,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *listener) accept(nc net.Conn, stopping bool) (net.Conn, error) {
-	if tc, ok := nc.(*tls.Conn); ok {
-		// net/http serves HTTP/2 only on a *tls.Conn, so tc cannot be wrapped. Without a wrapper,
-		// httpdrain would notice neither its reads nor that a handler closes it after Hijack.
-		tc.NetConn().Close()
-		return nil, errTLSListener(l.Listener)
-	}
+func (l *listener) accept(nc net.Conn, stopping bool) net.Conn {
 	l.timeouts = 0
 	if stopping {
 		l.late++
@@ -127,12 +120,7 @@ func (l *listener) accept(nc net.Conn, stopping bool) (net.Conn, error) {
 		l.Close() // the next Accept returns net.ErrClosed
 	}
 	_, isNetListener := l.Listener.(*net.TCPListener)
-	return l.drain.add(nc, isNetListener), nil
-}
-
-func errTLSListener(ln net.Listener) error {
-	return fmt.Errorf("httpdrain: Serve: %T is a TLS listener, which hides the connections below TLS: "+
-		"call ServeTLS with the listener that it wraps, and set TLSConfig of the server", ln)
+	return l.drain.add(nc, isNetListener)
 }
 
 // Close closes the listener. All calls return the result of the first one.

@@ -62,10 +62,14 @@ func (q *request) recordPattern() {
 // sayLast makes the response say that it is the last one on its connection.
 func (q *request) sayLast() { q.conn.sayLast(q.Header()) }
 
-// sayLast sets Connection: close in h. On HTTP/2, this makes net/http send a GOAWAY.
+// sayLast sets Connection: close in h. On HTTP/2 it requests the first GOAWAY instead, because
+// Connection: close would make net/http send the second one. If the user has configured HTTP/2,
+// httpdrain can request nothing else.
 func (c *conn) sayLast(h http.Header) {
-	h.Set("Connection", "close")
 	c.mu.Lock()
+	if !c.state.canSendGoAway {
+		h.Set("Connection", "close")
+	}
 	c.stepUnlock(connEvent{kind: eventLastResponse})
 }
 

@@ -2,13 +2,11 @@ package httpdrain
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"reflect"
 	"sync"
 	"time"
 
@@ -40,12 +38,14 @@ import (
 //
 // From the first call of Serve on, srv must not be changed. Do not call srv.Shutdown or
 // SetKeepAlivesEnabled(false): they close connections that may have a request in the socket.
+//
+// ln may be a TLS listener. As with net/http, its configuration then decides on HTTP/2.
 func Serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts ...Option) error {
 	return serve(s, srv, ln, opts, false, srv.Serve)
 }
 
 // ServeTLS is like [Serve], but uses TLS. certFile and keyFile are as for [http.Server.ServeTLS].
-// The server speaks HTTP/2 if srv is configured for that. ln must not be a TLS listener.
+// The server speaks HTTP/2 if srv is configured for that. For a TLS listener, call Serve.
 func ServeTLS(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, certFile, keyFile string, opts ...Option) error {
 	return serve(s, srv, ln, opts, true, func(ln net.Listener) error { return srv.ServeTLS(ln, certFile, keyFile) })
 }
@@ -114,9 +114,6 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 	} else {
 		err = errors.Join(argErr, err)
 	}
-	if err == nil && reflect.TypeOf(ln) == tlsListenerType {
-		err = errTLSListener(ln)
-	}
 	if err != nil {
 		return closeListener(ln, err)
 	}
@@ -177,8 +174,6 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 	}
 	return errors.Join(cut, err)
 }
-
-var tlsListenerType = reflect.TypeOf(tls.NewListener(nil, nil))
 
 // run ends the connections and returns when they are closed. It calls onQuiet when only hijacked
 // connections and streams of Debug are left.

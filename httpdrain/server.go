@@ -18,7 +18,7 @@ import (
 //	ConnContext   replaces the context by Work, with the values of the user's context and the conn
 //	ConnState     calls conn.onConnState
 //	Handler       finds the conn in the context, acquires a guard, wraps the ResponseWriter
-//	TLSNextProto  tells the conn that it will speak HTTP/2, see http2.go
+//	TLSNextProto  serves HTTP/2, see http2.go
 type server struct {
 	*http.Server
 	// The user's handler and hooks, which the server has replaced in the http.Server.
@@ -59,7 +59,7 @@ func serverOf(srv *http.Server) *server {
 			return base(ln)
 		}
 	}
-	wrapNextProtos(srv)
+	sv.wrapNextProtos()
 	return sv
 }
 
@@ -84,12 +84,18 @@ func (sv *server) onConnContext(ctx context.Context, nc net.Conn) context.Contex
 	if c != nil && ctx != nil && ctx.Value(connKey{}) != c { // net/http panics if ctx is nil
 		ctx = context.WithValue(ctx, connKey{}, c)
 	}
+	if c != nil {
+		c.base = ctx
+	}
 	return ctx
 }
 
 // usersConn returns the connection that is passed to the user's hooks: the TLS connection, or the
 // one that the listener accepted.
 func usersConn(nc net.Conn) net.Conn {
+	if h, ok := nc.(*http2Conn); ok {
+		nc = h.Conn
+	}
 	if _, ok := nc.(*tls.Conn); !ok {
 		if c := connOf(nc); c != nil {
 			return c.raw

@@ -1,0 +1,44 @@
+package httpdrain
+
+import "time"
+
+func (s *connState) applyHTTP2(e connEvent) connActions {
+	switch e.kind {
+	case eventHTTP2:
+		s.http2, s.canSendGoAway, s.inHandshake = true, e.canSendGoAway, false
+	case eventConfirm:
+		s.confirmed = true
+		return s.schedule(e.now)
+	case eventLastResponse:
+		if s.canSendGoAway {
+			return s.announce()
+		}
+		s.closeAnnounced = true
+		s.incompleteSince = time.Time{} // the header was complete, even if the request is refused
+	}
+	return 0
+}
+
+// announce requests the first GOAWAY, unless it was requested before.
+func (s *connState) announce() connActions {
+	if s.announced || !s.preface || !s.canSendGoAway { // no GOAWAY may precede the preface
+		return 0
+	}
+	s.announced = true
+	return announceGoAway
+}
+
+// goAway handles the start of a request on HTTP/2. If the server drains, the client should open no
+// new streams. It has headerTimeout to notice the first GOAWAY. What it sends later is refused by
+// the second one: otherwise a client that disregards the first could use the connection until
+// Force.
+func (s *connState) goAway(now time.Time) connActions {
+	if !s.draining || !s.preface || !s.canSendGoAway {
+		return 0
+	}
+	if s.announced && !s.closeAnnounced && now.Sub(s.announcedAt) >= headerTimeout {
+		s.closeAnnounced, s.wrote = true, false
+		return sendGoAway
+	}
+	return s.announce()
+}

@@ -1,0 +1,121 @@
+package httpdrain
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// A tlsConn wraps a connection of a TLS listener, such as those of [tls.NewListener], autocert and
+// tsnet. The drain sees what is read and written without encryption.
+//
+// net/http serves HTTP/2 only on a *tls.Conn, which cannot be wrapped, and before Go 1.27 it does
+// the handshake only there. So the tlsConn does both: the handshake when net/http asks for the state
+// of TLS, and another protocol than HTTP/1 in its first Read, which returns io.EOF when the
+// connection has been served.
+//
+// All fields are used by the goroutine only on which net/http serves the connection.
+type tlsConn struct {
+	anyConn
+	tls           *tls.Conn
+	didHandshake  bool
+	didRead       bool
+	otherProtocol bool // the connection has been served with another protocol than HTTP/1
+}
+
+// HandshakeContext is called by net/http from Go 1.27 on.
+func (c *tlsConn) HandshakeContext(ctx context.Context) error {
+	c.didHandshake = true
+	// Until its end, the drain treats the handshake like the header of a request.
+	c.conn.record(connEvent{kind: eventRead, data: []byte{recordHandshake}})
+	defer c.conn.record(connEvent{kind: eventWrite})
+	return c.tls.HandshakeContext(ctx)
+}
+
+// ConnectionState is called by net/http before the first Read.
+func (c *tlsConn) ConnectionState() tls.ConnectionState {
+	if !c.didHandshake {
+		srv := c.drain.server.Server
+		if d := handshakeTimeout(srv); d > 0 {
+			c.SetDeadline(time.Now().Add(d))
+		}
+		if err := c.HandshakeContext(c.base); err != nil {
+			c.handshakeFailed(srv, err)
+		}
+		c.SetDeadline(time.Time{})
+	}
+	return c.tls.ConnectionState()
+}
+
+// handshakeFailed does what net/http does when the handshake of a *tls.Conn fails.
+func (c *tlsConn) handshakeFailed(srv *http.Server, err error) {
+	var e tls.RecordHeaderError
+	if errors.As(err, &e) && e.Conn != nil && slices.Contains([]string{"GET /", "HEAD ", "POST ", "PUT /", "OPTIO"}, string(e.RecordHeader[:])) {
+		io.WriteString(e.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
+		err = errors.New("client sent an HTTP request to an HTTPS server")
+	}
+	logf := log.Printf
+	if srv.ErrorLog != nil {
+		logf = srv.ErrorLog.Printf
+	}
+	logf("http: TLS handshake error from %v: %v", c.RemoteAddr(), err)
+	c.Close()
+}
+
+// handshakeTimeout is the timeout of net/http for the handshake, or 0.
+func handshakeTimeout(srv *http.Server) (d time.Duration) {
+	for _, t := range []time.Duration{srv.ReadHeaderTimeout, srv.ReadTimeout, srv.WriteTimeout} {
+		if t > 0 && (d == 0 || t < d) {
+			d = t
+		}
+	}
+	return d
+}
+
+func (c *tlsConn) Read(b []byte) (int, error) {
+	if !c.didRead {
+		c.didRead = true
+		switch protocol := c.tls.ConnectionState().NegotiatedProtocol; protocol {
+		case "", "http/1.0", "http/1.1":
+		default:
+			c.otherProtocol = true
+			sv := c.drain.server
+			if serve := sv.TLSNextProto[protocol]; serve != nil {
+				c.SetDeadline(time.Time{}) // the deadline of net/http is for the header of an HTTP/1 request
+				serve(sv.Server, c.tls, &tlsHandler{sv, &c.anyConn})
+			}
+		}
+	}
+	if c.otherProtocol {
+		return 0, io.EOF
+	}
+	return c.anyConn.Read(b)
+}
+
+// A tlsHandler is the handler with which a tlsConn calls a function of TLSNextProto.
+type tlsHandler struct {
+	server *server
+	conn   *anyConn
+}
+
+// BaseContext is called by golang.org/x/net/http2, like that of net/http's own handler.
+func (h *tlsHandler) BaseContext() context.Context { return h.conn.base }
+
+func (h *tlsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.TLS == nil {
+		state := h.conn.Conn.(*tls.Conn).ConnectionState()
+		r.TLS = &state
+	}
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	if r.RemoteAddr == "" {
+		r.RemoteAddr = h.conn.RemoteAddr().String()
+	}
+	h.server.serveGeneral(w, r)
+}
