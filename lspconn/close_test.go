@@ -163,7 +163,7 @@ func TestClose_WritesQueueUnlessDiscard(t *testing.T) {
 				for _, m := range g.Received() {
 					got = append(got, m.Method+string(m.Params))
 				}
-				want := []string{`initialize{"processId":null,"rootUri":null,"capabilities":{}}`, "initialized{}"}
+				want := []string{fmt.Sprintf(`initialize{"processId":%d,"rootUri":null,"capabilities":{}}`, os.Getpid()), "initialized{}"}
 				for i, err := range errs {
 					// The first notification was already being written, so it is written completely
 					// in both cases.

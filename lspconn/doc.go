@@ -3,7 +3,7 @@
 //
 //	conn, err := lspconn.Start(ctx, lspconn.Server{
 //		Command:    []string{"gopls"},
-//		Initialize: json.RawMessage(`{"processId": null, "rootUri": null, "capabilities": {}}`),
+//		Initialize: json.RawMessage(`{"rootUri": null, "capabilities": {}}`),
 //	})
 //	result, err := conn.Call(ctx, "textDocument/hover", params)
 //	report, err := conn.Close(ctx)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"io"
 	"time"
-
-	"github.com/swansong-go/swansong/internal/proc"
 )
 
 // ServerProcess is what a connection needs of the server's process. Tests implement it in process.
@@ -20,7 +18,9 @@ func StartWith(ctx context.Context, server Server, l ServerProcess) (*Conn, erro
 // be found in /proc.
 func StartByWalk(ctx context.Context, server Server) (*Conn, error) {
 	return start(ctx, server, func(s Server) (serverProcess, error) {
-		return startSpec(proc.Spec{Args: s.Command, Dir: s.Dir, Env: s.Env, NoCgroup: true})
+		spec := s.spec()
+		spec.NoCgroup = true
+		return startSpec(spec)
 	}, nil)
 }
 

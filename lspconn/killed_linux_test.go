@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/swansong-go/swansong/lspconn"
 )
@@ -93,6 +96,35 @@ func killAfter(t *testing.T, server lspconn.Server, method, params string, answe
 	r := mustClose(t, conn)
 	if r.Exit == nil || r.Exit.Signal != "killed" || r.Outcome != lspconn.ExitedEarly || len(r.Survivors) > 0 {
 		t.Errorf("after %d answers: %v", answers, r)
+	}
+}
+
+// A server that ignores the end of its stdin is killed when the program that has started it is
+// killed.
+func TestStart_ServerDiesWithProgram(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "held")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(role{Behaviour: behaviours{EOF: "ignore"}, Hold: fifo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := exec.Command(os.Args[0])
+	client.Env = append(os.Environ(), asServer+"=client", "LSPCONN_TEST_ROLE="+string(text))
+	if err := client.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer client.Wait()
+	held, err := os.Open(fifo) // returns when the server has opened the other end
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	client.Process.Kill()
+	held.SetReadDeadline(time.Now().Add(tooLong))
+	if _, err := held.Read(make([]byte, 1)); err != io.EOF { // the kernel closes the other end when the server is dead
+		t.Errorf("the server is still running: %v", err)
 	}
 }
 

@@ -27,6 +27,7 @@ type role struct {
 	Child string // how to start a process that ignores SIGTERM and outlives the server: "fork", "setsid" or "twice"; empty for none
 	Flood int    // the number of bytes to write to stderr at the start
 	Text  string // if set, the server prints this text to stdout instead of messages, and exits
+	Hold  string // a named pipe that the server opens for writing and never closes
 	Log   string // a file to which the server writes each method that it receives, and violations of the protocol
 }
 
@@ -46,6 +47,8 @@ func serve(text string) {
 	case "twice":
 		spawn("forever", true)
 		os.Exit(0) // exit, so that init becomes the parent of the grandchild
+	case "client":
+		runClient(os.Getenv("LSPCONN_TEST_ROLE"))
 	}
 	var r role
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -53,6 +56,11 @@ func serve(text string) {
 	}
 	if r.IgnoreTerm {
 		signal.Ignore(syscall.SIGTERM)
+	}
+	if r.Hold != "" {
+		if _, err := os.OpenFile(r.Hold, os.O_WRONLY, 0); err != nil {
+			panic(err)
+		}
 	}
 	fmt.Fprint(os.Stderr, r.Stderr)
 	if r.Text != "" {
@@ -84,6 +92,19 @@ func serve(text string) {
 		f.Close()
 	}
 	os.Exit(code)
+}
+
+// runClient starts a connection to a server with a role, prints a line, and waits to be killed.
+func runClient(text string) {
+	var r role
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		panic(err)
+	}
+	if _, err := lspconn.Start(context.Background(), fake(r)); err != nil {
+		panic(err)
+	}
+	fmt.Println("started")
+	forever()
 }
 
 // spawn starts the test binary once more; the new process inherits the pipes.

@@ -2,6 +2,7 @@ package lspconn
 
 import (
 	"io"
+	"syscall"
 
 	"github.com/swansong-go/swansong/internal/proc"
 )
@@ -27,8 +28,12 @@ func (p process) Stdin() io.WriteCloser { return p.Process.Stdin() }
 func (p process) Stdout() io.Reader     { return p.Process.Stdout() }
 func (p process) Stderr() io.Reader     { return p.Process.Stderr() }
 
-func startProcess(s Server) (serverProcess, error) {
-	return startSpec(proc.Spec{Args: s.Command, Dir: s.Dir, Env: s.Env})
+func startProcess(s Server) (serverProcess, error) { return startSpec(s.spec()) }
+
+// spec returns how to start the server. If this program is killed, the kernel kills the server: not
+// every server ends when its stdin is closed.
+func (s Server) spec() proc.Spec {
+	return proc.Spec{Args: s.Command, Dir: s.Dir, Env: s.Env, ParentDeath: syscall.SIGKILL}
 }
 
 func startSpec(spec proc.Spec) (serverProcess, error) {

@@ -97,7 +97,7 @@ func (r real) server(t *testing.T, dir string) lspconn.Server {
 	}
 	root := fileURI(dir)
 	params, _ := json.Marshal(map[string]any{
-		"processId":        nil,
+		"processId":        os.Getpid(),
 		"rootUri":          root,
 		"capabilities":     map[string]any{"workspace": map[string]any{"configuration": true, "workspaceFolders": true}},
 		"workspaceFolders": []any{map[string]any{"uri": root, "name": "small"}},

@@ -1,12 +1,14 @@
 package lspconn
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 )
@@ -19,8 +21,10 @@ type Server struct {
 	Dir     string   // the working directory; empty means that of this process
 	Env     []string // the environment; nil means that of this process
 
-	// Initialize is the params of the initialize request. Nil means a null processId, a null rootUri
-	// and no capabilities. It is not copied.
+	// Initialize is the params of the initialize request. It is not copied. Nil means a null rootUri
+	// and no capabilities. If the member processId is missing, it is added: the pid of this program,
+	// whose end many servers watch for. Set it to null for a server that runs on another machine or in
+	// a container.
 	Initialize json.RawMessage
 
 	// InitializeTimeout is how long the server may take to answer initialize before the connection
@@ -67,7 +71,22 @@ const (
 	defaultQueue      = 1024
 )
 
-const defaultParams = `{"processId":null,"rootUri":null,"capabilities":{}}`
+const defaultParams = `{"rootUri":null,"capabilities":{}}`
+
+// withProcessID adds the member processId to the params of initialize, unless they have it or are no
+// object.
+func withProcessID(params json.RawMessage) json.RawMessage {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(params, &members) != nil || members == nil || members["processId"] != nil {
+		return params
+	}
+	comma := ","
+	if len(members) == 0 {
+		comma = ""
+	}
+	rest := bytes.TrimLeft(params, " \t\r\n")[1:]
+	return fmt.Appendf(nil, `{"processId":%d%s%s`, os.Getpid(), comma, rest)
+}
 
 // withDefaults returns a copy of s with its defaults filled in, or an error for an invalid field.
 func (s Server) withDefaults() (Server, error) {
@@ -80,6 +99,7 @@ func (s Server) withDefaults() (Server, error) {
 	} else if !json.Valid(s.Initialize) {
 		return s, fmt.Errorf("lspconn: %s: Server.Initialize is not valid JSON: %s", s.Name, quoted(s.Initialize))
 	}
+	s.Initialize = withProcessID(s.Initialize)
 	if s.InitializeTimeout < 0 || s.QueueLimit < 0 {
 		return s, fmt.Errorf("lspconn: %s: Server.InitializeTimeout (%v) and QueueLimit (%d) must not be negative; zero means the default",
 			s.Name, s.InitializeTimeout, s.QueueLimit)

@@ -61,7 +61,6 @@ func fileURI(path string) string {
 func (s languageServer) server(dir string) lspconn.Server {
 	root := fileURI(dir)
 	params, _ := json.Marshal(map[string]any{
-		"processId":        os.Getpid(),
 		"rootUri":          root,
 		"capabilities":     map[string]any{"workspace": map[string]any{"configuration": true}},
 		"workspaceFolders": []any{map[string]any{"uri": root, "name": "lspclose"}},

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/rand"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -30,9 +31,63 @@ func newCgroup(base string) *cgroup {
 	return makeCgroup(nameCgroup(base))
 }
 
-func nameCgroup(base string) string { return filepath.Join(base, "swansong-"+rand.Text()) }
+// nameCgroup returns the path of a new cgroup below base. Its name tells which program owns it, so
+// that other programs can remove it once that program has died.
+func nameCgroup(base string) string {
+	return filepath.Join(base, cgroupPrefix+cgroupOwner().String()+"-"+rand.Text())
+}
 
+const cgroupPrefix = "swansong-"
+
+// An owner identifies a program among all that have run since boot.
+type owner struct {
+	pid   int
+	start uint64 // in clock ticks since boot
+	ns    string // the namespace in which pid is valid
+}
+
+func (o owner) String() string { return fmt.Sprintf("%d-%d-%s", o.pid, o.start, o.ns) }
+
+// cgroupOwner returns the owner of the cgroups that this program makes.
+var cgroupOwner = sync.OnceValue(func() owner {
+	self, _ := stat(os.Getpid())
+	ns, _ := os.Readlink("/proc/self/ns/pid") // such as pid:[4026531836]
+	return owner{os.Getpid(), self.start, strings.Trim(ns, "pid:[]")}
+})
+
+// isDead reports whether the program is known to have ended. Nothing is known of programs in other
+// pid namespaces.
+func (o owner) isDead() bool {
+	if o.ns != cgroupOwner().ns || o.start == 0 {
+		return false
+	}
+	now, ok := stat(o.pid)
+	return !ok || now.start != o.start
+}
+
+// removeOrphans removes the cgroups below base that programs have left there that were killed. The
+// kernel keeps those that still contain processes.
+func removeOrphans(base string) {
+	dirs, _ := filepath.Glob(filepath.Join(base, cgroupPrefix+"*"))
+	own := cgroupPrefix + cgroupOwner().String() + "-"
+	for _, dir := range dirs {
+		name := filepath.Base(dir)
+		parts := strings.Split(strings.TrimPrefix(name, cgroupPrefix), "-")
+		if strings.HasPrefix(name, own) || len(parts) != 4 {
+			continue
+		}
+		o := owner{ns: parts[2]}
+		o.pid, _ = strconv.Atoi(parts[0])
+		o.start, _ = strconv.ParseUint(parts[1], 10, 64)
+		if o.isDead() {
+			removeCgroups(dir)
+		}
+	}
+}
+
+// makeCgroup makes a cgroup. It also removes those beside it whose owners have died.
 func makeCgroup(path string) *cgroup {
+	removeOrphans(filepath.Dir(path))
 	if os.Mkdir(path, 0o755) != nil {
 		return nil
 	}
@@ -114,8 +169,12 @@ func (g *cgroup) kill() { os.WriteFile(filepath.Join(g.path, "cgroup.kill"), []b
 func (g *cgroup) remove() {
 	g.dir.Close()
 	g.awaitEmpty(killTimeout)
+	removeCgroups(g.path)
+}
+
+func removeCgroups(root string) {
 	var dirs []string
-	filepath.WalkDir(g.path, func(path string, d fs.DirEntry, err error) error {
+	filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			dirs = append(dirs, path)
 		}

@@ -34,6 +34,13 @@ func init() {
 		json.NewEncoder(os.Stdout).Encode(p.Adoptable(containment))
 		forever()
 	}
+	// The role "owner" makes an empty cgroup, prints its path, and waits.
+	roles["owner"] = func([]string) {
+		containment := proc.NewContainment()
+		containment.Make()
+		fmt.Println(containment.Cgroup)
+		forever()
+	}
 	roles["forked"] = func(args []string) {
 		signal.Ignore(syscall.SIGTERM)
 		leave(args[0], "hidden")
@@ -219,4 +226,28 @@ func BenchmarkContainment_Empty(b *testing.B) {
 		containment.Empty(time.Now())
 	}
 	b.ReportMetric(float64(len(withVariable(""))), "processes")
+}
+
+// A start removes the empty cgroups of programs that were killed, and no cgroup of a program that is
+// running.
+func TestStart_RemovesCgroupsOfDeadPrograms(t *testing.T) {
+	withContainments(t, func(t *testing.T, kind string) {
+		if kind != "cgroup" {
+			return
+		}
+		spec := self("owner")
+		spec.NoCgroup = true // so the owner makes its cgroup beside those that this test makes
+		owner := start(t, spec)
+		path := readLine(t, owner)
+		awaitDone(t, start(t, self("exit 0")))
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("the cgroup of a running program was removed: %v", err)
+		}
+		owner.Signal(syscall.SIGKILL)
+		awaitDone(t, owner)
+		awaitDone(t, start(t, self("exit 0")))
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the cgroup of a program that was killed still exists: %v", err)
+		}
+	})
 }
