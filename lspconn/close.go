@@ -101,7 +101,7 @@ func (c *Conn) closeBy(limit context.Context, deadline time.Time) (Report, error
 	r, err := c.report, c.unconfirmed
 	c.mu.Unlock()
 	if err != nil {
-		return r, fmt.Errorf("lspconn: %s: %w", c.server.Name, err)
+		return r, fmt.Errorf("lspconn: %s: %w", label(c.server.key, c.server.Name), err)
 	}
 	select {
 	case <-c.done:
@@ -116,7 +116,7 @@ func (c *Conn) unfinishedReport(cause error) (Report, error) {
 	exit, err := c.process.End(proc.Deadlines{}) // sends SIGKILL once more and does not wait
 	c.mu.Lock()
 	r := Report{
-		Name: c.server.Name, Outcome: outcome(c.handshake, exit, err), Failure: cause,
+		Name: c.server.Name, Key: c.server.key, Outcome: outcome(c.handshake, exit, err), Failure: cause,
 		Survivors: memberNames(exit.Survivors), Left: memberNames(exit.Left),
 		Stderr: c.stderr.String(), Stray: c.report.Stray,
 	}
@@ -126,9 +126,9 @@ func (c *Conn) unfinishedReport(cause error) (Report, error) {
 		r.Exit = exitOf(exit)
 		r.Failure = fmt.Errorf("Close returned before all output of the server was read and its report logged: %w", cause)
 	case errors.Is(cause, ErrUnconfirmed):
-		err = fmt.Errorf("lspconn: %s is still closing: %w", c.server.Name, err)
+		err = fmt.Errorf("lspconn: %s: %w", label(c.server.key, c.server.Name), err)
 	default:
-		err = fmt.Errorf("lspconn: %s is still closing: %w (%w)", c.server.Name, err, cause)
+		err = fmt.Errorf("lspconn: %s: %w (Close was cut short: %w)", label(c.server.key, c.server.Name), err, cause)
 	}
 	return r, err
 }

@@ -580,7 +580,7 @@ func TestConn_CallsFailWhenServerCrashes(t *testing.T) {
 	if !errors.As(err, &failed) || !errors.As(err, &exited) || !errors.Is(err, lspconn.ErrClosing) {
 		t.Fatalf("%#v", err)
 	}
-	testkit.Equal(t, "error", err.Error(), `lspconn: fake: die: connection failed: the server exited unexpectedly: exit code 3; process: exit code 3; last line of stderr: "panic: at the disco"`)
+	testkit.Equal(t, "error", err.Error(), `lspconn: fake: die: connection failed: the server exited unexpectedly: exit code 3; stderr: "panic: at the disco"`)
 	testkit.Equal(t, "stderr", failed.Stderr, "first line\npanic: at the disco\n")
 	<-conn.Done()
 	testkit.Equal(t, "state", conn.State(), lspconn.Failed)
@@ -668,7 +668,7 @@ func TestConn_FailsWhenInitializeFails(t *testing.T) {
 		role role
 		says string
 	}{
-		{"exits at once", role{Text: " ", Behaviour: behaviours{Code: 4, Stderr: "no license\n"}}, `exit code 4; last line of stderr: "no license"`},
+		{"exits at once", role{Text: " ", Behaviour: behaviours{Code: 4, Stderr: "no license\n"}}, `; stderr: "no license"`},
 		{"speaks garbage", role{Text: "Hello, I am a server.\n"}, `a line that is not a header: "Hello, I am a server."`},
 		{"exits on initialize", role{Behaviour: behaviours{Initialize: "exit"}}, "exited unexpectedly: exit code 0"},
 		{"refuses", role{Behaviour: behaviours{Initialize: "refuse"}}, "refused initialize: not in the mood (-32603)"},

@@ -108,7 +108,7 @@ func start(ctx context.Context, server Server, startProcess func(Server) (server
 	if err != nil {
 		guard.Release()
 		cancel()
-		return nil, fmt.Errorf("lspconn: %s: %w", server.Name, err)
+		return nil, fmt.Errorf("lspconn: %w", err)
 	}
 	c := &Conn{
 		server: server, manager: manager, scope: scope,

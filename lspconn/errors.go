@@ -2,6 +2,7 @@ package lspconn
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -43,7 +44,8 @@ type ConnError struct {
 	Stderr string // the end of what the server wrote to stderr, up to 8 KiB
 }
 
-// Error returns one line with all fields, and the last line of Stderr.
+// Error returns one line with all fields, and the line of Stderr that most likely says what went
+// wrong.
 func (e *ConnError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "lspconn: %s", e.Name)
@@ -55,11 +57,12 @@ func (e *ConnError) Error() string {
 	} else {
 		fmt.Fprintf(&b, ": connection failed: %v", e.Cause)
 	}
-	if e.Exit != nil {
+	var exit *ExitError
+	if e.Exit != nil && !errors.As(e.Cause, &exit) { // an ExitError says it already
 		fmt.Fprintf(&b, "; process: %v", e.Exit)
 	}
-	if last := lastLine(e.Stderr); last != "" {
-		fmt.Fprintf(&b, "; last line of stderr: %q", last)
+	if line := errorLine(e.Stderr); line != "" {
+		fmt.Fprintf(&b, "; stderr: %q", line)
 	}
 	return b.String()
 }
@@ -70,12 +73,6 @@ func (e *ConnError) Unwrap() []error {
 		return []error{ErrClosing}
 	}
 	return []error{ErrClosing, e.Cause}
-}
-
-func lastLine(s string) string {
-	s = strings.TrimRight(s, " \t\r\n")
-	s = s[strings.LastIndexByte(s, '\n')+1:]
-	return s[:min(len(s), 500)]
 }
 
 // A ProtocolError reports output of the server that violates the protocol. The connection fails,

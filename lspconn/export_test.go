@@ -52,3 +52,6 @@ func Decode(body []byte) error {
 	_, err := decode(body)
 	return err
 }
+
+// ErrorLine returns the line of a server's stderr that says why the server has ended.
+var ErrorLine = errorLine

@@ -117,6 +117,7 @@ func (m *Manager) Conn(ctx context.Context, key string) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lspconn: no server for %q: %w", key, err)
 	}
+	server.key = key
 	conn, err := start(m.scope, server, m.start, m)
 	if m.scope.Err() != nil {
 		err = closingError(key) // the scope closes the connection if it was started

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
@@ -59,6 +60,7 @@ func (e Exit) String() string {
 // A Report describes how a connection ended.
 type Report struct {
 	Name    string
+	Key     string // the key of the connection in its Manager; empty without one
 	Outcome Outcome
 	Exit    *Exit // the exit status; nil if the process is not known to have ended
 
@@ -74,28 +76,41 @@ type Report struct {
 	Total     time.Duration // how long closing took altogether
 }
 
-// String returns the report as one line.
+// String returns the report as one line. Unless the outcome is Clean, it contains the line of Stderr
+// that most likely says what went wrong.
 func (r Report) String() string {
-	exit := "not known to have ended"
-	if r.Exit != nil {
-		exit = r.Exit.String()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %v", label(r.Key, r.Name), r.Outcome)
+	var exit *ExitError
+	switch {
+	case errors.As(r.Failure, &exit): // the failure says it
+	case r.Exit != nil:
+		fmt.Fprintf(&b, ", %v", r.Exit)
+	case r.Outcome != Unconfirmed:
+		b.WriteString(", not known to have ended")
 	}
-	s := fmt.Sprintf("%s: %v, %s, in %v", r.Name, r.Outcome, exit, r.Total.Round(time.Millisecond))
+	fmt.Fprintf(&b, ", in %v", r.Total.Round(time.Millisecond))
 	if len(r.Survivors) > 0 {
-		s += fmt.Sprintf(", survivors: %v", r.Survivors)
+		fmt.Fprintf(&b, ", survivors: %v", r.Survivors)
 	}
 	if r.Failure != nil {
-		s += fmt.Sprintf(" (%v)", r.Failure)
+		fmt.Fprintf(&b, " (%v)", r.Failure)
 	}
-	return s
+	if line := errorLine(r.Stderr); line != "" && r.Outcome != Clean {
+		fmt.Fprintf(&b, "; stderr: %q", line)
+	}
+	return b.String()
 }
 
 // LogValue returns the outcome, the durations and all problems as attributes.
 func (r Report) LogValue() slog.Value {
-	attrs := []slog.Attr{
-		slog.String("outcome", r.Outcome.String()),
-		slog.Duration("drain", r.Drain), slog.Duration("handshake", r.Handshake), slog.Duration("leave", r.Leave),
+	var attrs []slog.Attr
+	if r.Key != "" {
+		attrs = append(attrs, slog.String("key", r.Key))
 	}
+	attrs = append(attrs,
+		slog.String("outcome", r.Outcome.String()),
+		slog.Duration("drain", r.Drain), slog.Duration("handshake", r.Handshake), slog.Duration("leave", r.Leave))
 	if r.Exit != nil {
 		attrs = append(attrs, slog.String("exit", r.Exit.String()))
 	}
@@ -105,6 +120,9 @@ func (r Report) LogValue() slog.Value {
 	var p *PanicError
 	if errors.As(r.Failure, &p) {
 		attrs = append(attrs, slog.String("stack", string(p.Stack)))
+	}
+	if line := errorLine(r.Stderr); line != "" && r.Outcome != Clean {
+		attrs = append(attrs, slog.String("stderr", line))
 	}
 	if len(r.Survivors) > 0 {
 		attrs = append(attrs, slog.Any("survivors", r.Survivors))

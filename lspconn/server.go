@@ -61,6 +61,16 @@ type Server struct {
 	// each call of its handler. The handler may call State, but must not wait for the connection.
 	// [PanicError] documents a panic in it. Nil logs nothing.
 	Logger *slog.Logger
+
+	key string // the key of the connection in its Manager
+}
+
+// label returns how errors and reports name the connection: by its key, too, if it has one.
+func label(key, name string) string {
+	if key == "" || key == name {
+		return name
+	}
+	return key + ": " + name
 }
 
 const (

@@ -95,7 +95,7 @@ func (c *Conn) isForced() bool { return c.scope.Work().Err() != nil }
 // of serverProcess.End.
 func (c *Conn) newReport(s schedule, h handshake, exit proc.Exit, endErr error) Report {
 	r := Report{
-		Name: c.server.Name, Outcome: outcome(h, exit, endErr), Failure: h.err,
+		Name: c.server.Name, Key: c.server.key, Outcome: outcome(h, exit, endErr), Failure: h.err,
 		Survivors: memberNames(exit.Survivors), Left: memberNames(exit.Left),
 		Drain: h.drained.Sub(s.begin), Handshake: h.answered.Sub(h.drained), Leave: time.Since(h.answered),
 	}

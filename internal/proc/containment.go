@@ -35,14 +35,13 @@ type Adoptable struct {
 // found by its containment only. If the process has ended already, Adopt returns a Process that is
 // done at once.
 //
-// Of the Spec, Adopt uses Args[0], as the name in errors, Linger, ReadStdout and ReadStderr. Linux
-// only.
+// Of the Spec, Adopt uses Linger, ReadStdout and ReadStderr. Linux only.
 func Adopt(k Adoptable, spec Spec) (*Process, error) {
 	p := newProcess(spec)
 	contain, err := adoptContained(k)
 	if err != nil {
 		p.Close()
-		return nil, fmt.Errorf("proc: cannot adopt pid %d: %w", k.PID, err)
+		return nil, fmt.Errorf("cannot adopt pid %d: %w", k.PID, err)
 	}
 	p.contain, p.pid = contain, k.PID
 	go p.awaitEnd()

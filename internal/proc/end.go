@@ -18,7 +18,7 @@ type Deadlines struct {
 }
 
 // ErrUnconfirmed is returned by [Process.End] if the process is not known to have ended.
-var ErrUnconfirmed = errors.New("proc: not known to have ended")
+var ErrUnconfirmed = errors.New("not known to have ended")
 
 // End waits for the process, sends SIGTERM and SIGKILL when their time comes, and returns the exit
 // once the process has been reaped. At GiveUp it returns an error that matches [ErrUnconfirmed] and
@@ -60,13 +60,13 @@ func (p *Process) unconfirmed(alive []Member) error {
 	}
 	switch {
 	case len(alive) > 0:
-		return fmt.Errorf("%w after SIGKILL: %q, pid %d; still running: %s", ErrUnconfirmed, p.name, p.Pid(), strings.Join(names, ", "))
+		return fmt.Errorf("%w after SIGKILL; still running: %s", ErrUnconfirmed, strings.Join(names, ", "))
 	case exited && !p.contain.lists():
-		return fmt.Errorf("%w: %q, pid %d, has exited, and is being reaped", ErrUnconfirmed, p.name, p.Pid())
+		return fmt.Errorf("%w: pid %d has exited, and is being reaped", ErrUnconfirmed, p.Pid())
 	case exited:
-		return fmt.Errorf("%w: %q, pid %d, has exited, and the search for processes that it has left behind is not over", ErrUnconfirmed, p.name, p.Pid())
+		return fmt.Errorf("%w: pid %d has exited, and the search for processes that it has left behind is not over", ErrUnconfirmed, p.Pid())
 	}
-	return fmt.Errorf("%w after SIGKILL: %q, pid %d", ErrUnconfirmed, p.name, p.Pid())
+	return fmt.Errorf("%w after SIGKILL: pid %d", ErrUnconfirmed, p.Pid())
 }
 
 // doneBy waits until the process is done, but no longer than the given time. It reports whether the

@@ -38,7 +38,6 @@ import (
 //
 // The methods may be called concurrently.
 type Process struct {
-	name           string // the command, Args[0]
 	pid            int
 	cmd            *exec.Cmd // nil for an adopted process
 	linger         time.Duration
@@ -98,6 +97,7 @@ type Member struct {
 func (m Member) String() string { return fmt.Sprintf("%s[%d]", m.Command, m.PID) }
 
 // Start starts a process. The error names the command and wraps what os/exec and package os return.
+// It does not name this package, which users do not know.
 func Start(spec Spec) (*Process, error) {
 	p := newProcess(spec)
 	cmd, err := spec.command()
@@ -145,22 +145,19 @@ func Start(spec Spec) (*Process, error) {
 	}
 	if err != nil {
 		p.Close()
-		return nil, fmt.Errorf("proc: cannot start %q: %w", spec.Args[0], err)
+		return nil, startError(spec.Args[0], err)
 	}
 	started := make(chan error)
 	go p.wait(spec, started)
 	if err := <-started; err != nil {
 		p.Close()
-		return nil, fmt.Errorf("proc: cannot start %q: %w", spec.Args[0], err)
+		return nil, startError(spec.Args[0], err)
 	}
 	return p, nil
 }
 
 func newProcess(spec Spec) *Process {
 	p := &Process{linger: spec.linger(), exited: make(chan struct{}), done: make(chan struct{}), queued: map[syscall.Signal]bool{}}
-	if len(spec.Args) > 0 {
-		p.name = spec.Args[0]
-	}
 	if spec.ReadStdout != nil {
 		p.stdout = &Output{file: spec.ReadStdout}
 	}

@@ -110,10 +110,10 @@ func TestStart_RejectsBadInput(t *testing.T) {
 		is   error
 		says string
 	}{
-		{"no command", proc.Spec{}, nil, "proc: no command: Args[0] has to name one"},
-		{"an empty name", proc.Spec{Args: []string{""}}, nil, "proc: no command: Args[0] has to name one"},
+		{"no command", proc.Spec{}, nil, "no command: Args[0] has to name one"},
+		{"an empty name", proc.Spec{Args: []string{""}}, nil, "no command: Args[0] has to name one"},
 		{"not in PATH", proc.Spec{Args: []string{"swansong-no-such-command"}}, exec.ErrNotFound,
-			`proc: cannot start "swansong-no-such-command": exec: "swansong-no-such-command": executable file not found in $PATH`},
+			`cannot start "swansong-no-such-command": executable file not found in $PATH`},
 		{"no such file", proc.Spec{Args: []string{filepath.Join(dir, "none")}}, fs.ErrNotExist, "none"},
 		{"not executable", proc.Spec{Args: []string{plain}}, fs.ErrPermission, "plain"},
 		{"not a program", proc.Spec{Args: []string{garbage}}, syscall.ENOEXEC, "garbage"},

@@ -61,23 +61,43 @@ func (s Spec) linger() time.Duration {
 // the kernel's errors name the wrong file or none.
 func (s Spec) command() (*exec.Cmd, error) {
 	if len(s.Args) == 0 || s.Args[0] == "" {
-		return nil, errors.New("proc: no command: Args[0] has to name one")
+		return nil, errors.New("no command: Args[0] has to name one")
 	}
 	cmd := exec.Command(s.Args[0], s.Args[1:]...)
 	if s.Dir != "" {
 		switch info, err := os.Stat(s.Dir); {
 		case err != nil:
-			return nil, fmt.Errorf("proc: cannot start %q in its directory: %w", s.Args[0], err)
+			return nil, fmt.Errorf("cannot start %q in its directory: %w", s.Args[0], err)
 		case !info.IsDir():
-			return nil, fmt.Errorf("proc: cannot start %q in %q: %w", s.Args[0], s.Dir, syscall.ENOTDIR)
+			return nil, fmt.Errorf("cannot start %q in %q: %w", s.Args[0], s.Dir, syscall.ENOTDIR)
 		}
 	}
 	if cmd.Err != nil {
-		if errors.Is(cmd.Err, fs.ErrPermission) {
-			return nil, fmt.Errorf("proc: no permission to execute %q: %w", s.Args[0], cmd.Err)
-		}
-		return nil, fmt.Errorf("proc: cannot start %q: %w", s.Args[0], cmd.Err)
+		return nil, startError(s.Args[0], cmd.Err)
 	}
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = s.Dir, s.Env, s.ExtraFiles
 	return cmd, nil
 }
+
+// startError returns the error for a command that cannot be started. It wraps err, but does not
+// repeat the name of the command, which os/exec and package os put into their errors.
+func startError(command string, err error) error {
+	reason := err
+	var lookup *exec.Error
+	var path *fs.PathError
+	switch {
+	case errors.As(err, &lookup):
+		reason = lookup.Err
+	case errors.As(err, &path) && path.Path == command:
+		reason = path.Err
+	}
+	return &commandError{fmt.Sprintf("cannot start %q: %v", command, reason), err}
+}
+
+type commandError struct {
+	text string
+	err  error
+}
+
+func (e *commandError) Error() string { return e.text }
+func (e *commandError) Unwrap() error { return e.err }

@@ -1,0 +1,74 @@
+package lspconn_test
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/lspconn"
+)
+
+// The reports and errors of a Manager say which of its connections they are about.
+func TestManager_ReportsCarryKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := lspconn.Server{Name: "gopls", Command: []string{"gopls"}, CloseTimeout: 5 * time.Second}
+		m, err := lspconn.NewManager(t.Context(), func(string) (lspconn.Server, error) { return server, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		dies := make(chan struct{})
+		for _, key := range []string{"go /a", "go /b", "gopls"} {
+			lspconn.SetStart(m, func(lspconn.Server) (lspconn.ServerProcess, error) {
+				g := serveInProcess(behaviours{})
+				if key == "go /b" {
+					return &unkillable{g, dies}, nil
+				}
+				return g, nil
+			})
+			conn, err := m.Conn(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Ready(t.Context())
+		}
+		reports, err := m.Close(context.Background())
+		keys, lines := map[string]lspconn.Outcome{}, []string{}
+		for _, r := range reports {
+			keys[r.Key] = r.Outcome
+			lines = append(lines, r.String())
+		}
+		testkit.Equal(t, "reports", keys, map[string]lspconn.Outcome{
+			"go /a": lspconn.Clean, "go /b": lspconn.Unconfirmed, "gopls": lspconn.Clean})
+		for _, want := range []string{"go /a: gopls: Clean, exit code 0", "go /b: gopls: Unconfirmed, in ", "gopls: Clean"} {
+			if !strings.Contains(strings.Join(lines, "\n"), want) {
+				t.Errorf("no line of %q begins with %q", lines, want)
+			}
+		}
+		testkit.Equal(t, "error", err.Error(), "lspconn: go /b: gopls: not known to have ended")
+		close(dies)
+		time.Sleep(time.Second)
+	})
+}
+
+// An error or report says each thing once, and does not name internal packages.
+func TestErrors_SayEachThingOnce(t *testing.T) {
+	_, err := lspconn.Start(t.Context(), lspconn.Server{Command: []string{"no-such-server"}})
+	testkit.Equal(t, "error of Start", err.Error(), `lspconn: cannot start "no-such-server": executable file not found in $PATH`)
+	var lookup *exec.Error
+	if !errors.Is(err, exec.ErrNotFound) || !errors.As(err, &lookup) {
+		t.Error("the error of Start does not wrap that of os/exec")
+	}
+	testkit.Equal(t, "ErrUnconfirmed", lspconn.ErrUnconfirmed.Error(), "not known to have ended")
+
+	conn := startReady(t, fake(role{Behaviour: behaviours{Code: 3, Stderr: "panic: at the disco\n\ngoroutine 1 [running]:\n"}}))
+	_, err = conn.Call(t.Context(), "die", nil)
+	r := mustClose(t, conn)
+	r.Total = 0
+	testkit.Equal(t, "report", r.String(), `fake: ExitedEarly, in 0s (the server exited unexpectedly: exit code 3); stderr: "panic: at the disco"`)
+	testkit.Equal(t, "error of Call", err.Error(), `lspconn: fake: die: connection failed: the server exited unexpectedly: exit code 3; stderr: "panic: at the disco"`)
+}

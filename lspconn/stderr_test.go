@@ -1,0 +1,83 @@
+package lspconn_test
+
+import (
+	"testing"
+
+	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/lspconn"
+)
+
+// The texts are what Node 20, Go 1.26, Python 3, Rust and Java print.
+func TestErrorLine_IsUsefulOne(t *testing.T) {
+	for _, test := range []struct{ name, stderr, want string }{
+		{"nothing", "", ""},
+		{"one line", "no license\n", "no license"},
+		{"last line of a log", "starting\nlistening\nout of disk\r\n\n", "out of disk"},
+		{"Node: a module is missing", `node:internal/modules/cjs/loader:1210
+  throw err;
+  ^
+
+Error: Cannot find module 'vscode-languageserver/nope'
+Require stack:
+- /srv/server.js
+    at Module._resolveFilename (node:internal/modules/cjs/loader:1207:15)
+    at evalScript (node:internal/process/execution:133:3) {
+  code: 'MODULE_NOT_FOUND',
+  requireStack: [ '/srv/server.js' ]
+}
+
+Node.js v20.20.2
+`, "Error: Cannot find module 'vscode-languageserver/nope'"},
+		{"Node: an error of two lines, with a cause, after a handled one", `Error: handled
+    at f (/srv/server.js:2:21)
+/srv/server.js:3
+throw new Error("cannot load the project", {cause: e})
+      ^
+
+Error: cannot load the project
+it has no configuration
+    at Object.<anonymous> (/srv/server.js:3:31)
+    at node:internal/main/run_main_module:28:49 {
+  [cause]: TypeError: Cannot read properties of null (reading 'x')
+      at f (/srv/server.js:2:21)
+}
+
+Node.js v20.20.2
+`, "Error: cannot load the project"},
+		{"Node: a crash whose beginning was dropped", `    at f (/srv/server.js:2:21)
+    at node:internal/main/run_main_module:28:49
+
+Node.js v20.20.2
+`, "Node.js v20.20.2"},
+		{"Node: no memory", `<--- JS stacktrace --->
+
+FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory
+----- Native stack trace -----
+
+ 1: 0xb78db3 node::OOMErrorHandler(char const*, v8::OOMDetails const&) [node]
+ 2: 0x195e476  [node]
+`, "FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory"},
+		{"Go: a panic", `panic: runtime error: invalid memory address or nil pointer dereference
+[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x47a1f4]
+
+goroutine 1 [running]:
+main.(*server).load(0x0, {0xc000012120?, 0x1})
+	/srv/main.go:12 +0x14
+created by main.main in goroutine 7
+	/srv/main.go:5 +0x1d
+exit status 2
+`, "panic: runtime error: invalid memory address or nil pointer dereference"},
+		{"Go: a panic in a deferred function", "panic: first\n\tpanic: second\n\ngoroutine 1 [running]:\nmain.main()\n\t/srv/main.go:5 +0x1d\n", "panic: first"},
+		{"Python", `Traceback (most recent call last):
+  File "/srv/server.py", line 2, in <module>
+    import nope
+ModuleNotFoundError: No module named 'nope'
+`, "ModuleNotFoundError: No module named 'nope'"},
+		{"Rust", "thread 'main' panicked at src/main.rs:4:5:\nno such project\nstack backtrace:\n   0: rust_begin_unwind\n             at /rustc/library/std/src/panicking.rs:597:5\nnote: run with `RUST_BACKTRACE=full` for a verbose backtrace\n", "no such project"},
+		{"Java", "Exception in thread \"main\" java.lang.IllegalStateException: no workspace\n\tat Server.load(Server.java:3)\n\tat Server.main(Server.java:7)\n", "Exception in thread \"main\" java.lang.IllegalStateException: no workspace"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			testkit.Equal(t, "line", lspconn.ErrorLine(test.stderr), test.want)
+		})
+	}
+}
