@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -33,6 +32,16 @@ func (r *run) finish(progress *progressLine) error {
 	if err := r.hooks.close(); err != nil {
 		failure = errors.Join(failure, err)
 	}
+	var raise *PanicError // the panic of f or of a hook, which Run raises
+	if errors.As(failure, &raise) && raise.Name != "" {
+		raise = nil // f has returned an error that wraps the cause of the stop
+	}
+	if err := r.takeLoopPanics(); err != nil {
+		if failure != nil {
+			err = errors.Join(failure, err)
+		}
+		failure = err
+	}
 	guards := func(e *ctxshutdown.DrainError) int {
 		if e == nil {
 			return 0
@@ -49,13 +58,11 @@ func (r *run) finish(progress *progressLine) error {
 		err = &AbandonedError{r.atExit, failure}
 	}
 	r.flushOutput(progress, err)
-	var p *PanicError
-	if errors.As(failure, &p) {
-		r.takePanic()
-		panic(p)
+	if p := r.takePanic(); p != nil && raise == nil {
+		raise = p
 	}
-	if p := r.takePanic(); p != nil {
-		panic(p)
+	if raise != nil {
+		panic(raise)
 	}
 	return err
 }
@@ -73,11 +80,14 @@ func (r *run) flushOutput(progress *progressLine, err error) {
 			r.print(formatAbandoned(left))
 		}
 		r.mu.Lock()
-		watchers := slices.Clone(r.watchers)
+		pending := slices.Clone(r.logged)
+		for _, w := range r.watchers {
+			pending = append(pending, w.flushed())
+		}
 		r.mu.Unlock()
-		for _, w := range watchers {
+		for _, delivered := range pending {
 			select {
-			case <-w.flushed():
+			case <-delivered:
 			case <-cancelled:
 			}
 		}
@@ -89,21 +99,6 @@ func (r *run) flushOutput(progress *progressLine, err error) {
 	case <-timer.C:
 		close(cancelled)
 	}
-}
-
-// print writes to the output that the user has configured, whose Write method may panic.
-func (r *run) print(text string) {
-	done := make(chan struct{})
-	go catchPanic(func() error {
-		io.WriteString(r.config.output, text)
-		return nil
-	}, func(err error) {
-		defer close(done)
-		if err != nil {
-			r.fail(err)
-		}
-	})
-	<-done
 }
 
 // formatAbandoned formats the guards of an AbandonedError: one line for each group of guards, and

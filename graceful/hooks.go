@@ -124,7 +124,7 @@ func catchPanic(f func() error, deliver func(error)) {
 		case panics.ErrGoexit:
 			err = errGoexit
 		default:
-			err = &PanicError{value, stack}
+			err = &PanicError{Value: value, Stack: stack}
 		}
 		deliver(err)
 	})

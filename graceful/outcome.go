@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
-	"github.com/swansong-go/swansong/internal/panics"
 )
 
 // An outcome is how a drain ended.
@@ -78,23 +77,11 @@ func joinErrors(d *ctxshutdown.DrainError, err error) []error {
 	return []error{d, err}
 }
 
-// A PanicError is the value that [Run] panics with after the drain, if the function it runs, a
-// pre-stop hook, a function given to [Process.Watch], the logger or the output has panicked.
-type PanicError struct {
-	Value any    // the value of the panic
-	Stack []byte // the stack of the panic, in the format of runtime/debug.Stack
-}
-
-// Error returns the value of the panic, followed by the stack.
-func (e *PanicError) Error() string { return fmt.Sprintf("%v\n\n%s", e.Value, e.Stack) }
-
-// Unwrap returns Value if it is an error, and nil otherwise.
-func (e *PanicError) Unwrap() error { return panics.Unwrap(e.Value) }
-
 // ExitCode returns the exit code for an error of [Run]:
 //
 //	0  drained
-//	1  drained, but f or a hook has failed; or Run has not started f
+//	1  drained, but f or a hook has failed, or a panic has stopped an event loop or a pool;
+//	   or Run has not started f
 //	2  drained after force
 //	3  abandoned
 func ExitCode(err error) int {

@@ -2,12 +2,12 @@ package graceful
 
 import (
 	"context"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/ctxkey"
 )
 
 // A Process is one call of [Run]. [FromContext] finds it in the scope that Run passes to f, and in
@@ -19,12 +19,16 @@ type Process struct {
 	lameDuck chan struct{} // closed when the phase Serving ends
 	extended chan struct{} // receives a value when the end of the current phase has moved
 
-	mu             sync.Mutex
-	ladder         ladder
-	watchers       []*watcher
-	callbackPanic  *PanicError // the first panic of a callback
-	panicTaken     bool        // Run no longer reads callbackPanic
-	callbackPanics chan error  // passes callbackPanic to Run; has room for one error
+	panics chan error // passes the first panic of a callback, an event loop or a pool to Run; has room for one error
+
+	mu              sync.Mutex
+	ladder          ladder
+	watchers        []*watcher
+	callbackPanic   *PanicError       // the first panic of a callback
+	panicTaken      bool              // Run no longer reads callbackPanic
+	loopPanics      []*PanicError     // the panics that have stopped an event loop or a pool
+	loopPanicsTaken bool              // Run no longer reads loopPanics
+	logged          []<-chan struct{} // for each of loopPanics, a channel that is closed when it has been logged
 }
 
 type processKey struct{}
@@ -39,12 +43,13 @@ func FromContext(ctx context.Context) (*Process, bool) {
 }
 
 func newProcess(ctx context.Context, c config) *Process {
-	p := &Process{config: c, lameDuck: make(chan struct{}), extended: make(chan struct{}, 1), callbackPanics: make(chan error, 1)}
+	p := &Process{config: c, lameDuck: make(chan struct{}), extended: make(chan struct{}, 1), panics: make(chan error, 1)}
 	p.ladder = ladder{delay: c.lameDuck, soft: c.soft, hard: c.hard, maxExtension: c.maxExtension}
 	p.ladder.Since = time.Now()
 	// The scope takes only the values of ctx, not its cancellation: when ctx ends, the process
 	// begins its first phase instead of being cancelled.
 	values := context.WithValue(context.WithoutCancel(ctx), processKey{}, p)
+	values = context.WithValue(values, ctxkey.Panicked{}, p.loopPanicked)
 	p.scope = ctxshutdown.New(values, c.scope...)
 	return p
 }
@@ -83,34 +88,6 @@ func (p *Process) Watch(f func(Status)) (stop func()) {
 		defer p.mu.Unlock()
 		p.watchers = slices.DeleteFunc(p.watchers, func(o *watcher) bool { return o == w })
 	}
-}
-
-// fail records that a callback has panicked, and stops the process. Run panics with that value at
-// its end. If Run has already returned, fail panics.
-func (p *Process) fail(err error) {
-	failed, ok := err.(*PanicError)
-	if !ok {
-		failed = &PanicError{err, debug.Stack()} // the callback called runtime.Goexit, and err is errGoexit
-	}
-	p.mu.Lock()
-	taken := p.panicTaken
-	if !taken && p.callbackPanic == nil {
-		p.callbackPanic = failed
-		p.callbackPanics <- failed
-	}
-	p.mu.Unlock()
-	if taken {
-		panic(failed)
-	}
-}
-
-// takePanic returns the panic of a callback that Run must raise, or nil. If a callback panics after
-// this call, fail raises that panic.
-func (p *Process) takePanic() *PanicError {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.panicTaken = true
-	return p.callbackPanic
 }
 
 // step passes an event to the ladder, notifies watchers if the status has changed, and returns the

@@ -40,7 +40,9 @@ var errRunning = errors.New("graceful: Run is already running; call it once per 
 // not a failure to start.
 //
 // If f panics, Run drains and then panics with a [*PanicError]. It does the same if a hook panics, or
-// a callback of [Process.Watch], the logger or the output.
+// a callback of [Process.Watch], the logger or the output. If a panic stops an event loop or a pool
+// of package eventloop that belongs to the scope, Run logs the panic at once, drains, and then
+// returns a [*PanicError].
 //
 // Run returns an error without calling f if an option has an invalid value, if the phases together
 // are not shorter than the grace period in the environment, or if another Run is running. Run panics
@@ -193,7 +195,7 @@ func (r *run) nextEvent(in *inputs, timer <-chan time.Time) (e event, ok bool) {
 		// Errors are ignored, because systemd notices that the message is missing.
 		in.manager.write("WATCHDOG=1")
 		return e, false
-	case err := <-r.callbackPanics:
+	case err := <-r.panics:
 		return event{kind: returned, cause: err}, true
 	case <-r.extended:
 		return e, false

@@ -19,6 +19,7 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/internal/ctxkey"
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
@@ -79,6 +80,16 @@ var roles = map[string]func() error{
 		fmt.Println("error:", main1(untilStopped, graceful.WithSoft(time.Millisecond), graceful.WithHard(time.Millisecond),
 			graceful.WithPreStop("dereg", func(context.Context) error { <-release; panic("oops") })))
 		close(release)
+		select {}
+	},
+	"late panic of a loop": func() error {
+		var tell func(who string, value any, stack []byte)
+		err := main1(func(s *ctxshutdown.Swansong) error {
+			tell = s.Value(ctxkey.Panicked{}).(func(who string, value any, stack []byte))
+			return nil
+		})
+		fmt.Println("error:", err)
+		tell(`pool "audits"`, "oops", nil)
 		select {}
 	},
 	"late panic in Watch": func() error {

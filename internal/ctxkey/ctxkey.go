@@ -14,6 +14,13 @@ type SoftScope struct{}
 // registering for the signals of the process. Package shutdowntest sets it.
 type Signals struct{}
 
+// Panicked is the key of a func(who string, value any, stack []byte) by which package eventloop
+// tells package graceful that a panic has stopped an event loop or a pool. The function returns at
+// once and may be called on any goroutine. The argument who names the loop or the pool, as in
+// `event loop "ledger"`; value and stack are those of the panic. Without this value, no drain
+// follows from the panic.
+type Panicked struct{}
+
 // Hook is the key of a [GuardHook]. A root scope that is created from a context with this key is
 // traced and calls the hook, and so do all scopes below it. Package shutdowntest sets it.
 type Hook struct{}

@@ -1,0 +1,142 @@
+package graceful
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/swansong-go/swansong/internal/panics"
+)
+
+// A PanicError reports a panic. [Run] panics with it after the drain, if the function it runs, a
+// pre-stop hook, a function given to [Process.Watch], the logger or the output has panicked. Run
+// returns it after the drain, if a panic has stopped an event loop or a pool; see package eventloop.
+type PanicError struct {
+	Name  string // the event loop or pool that the panic has stopped, as in `event loop "ledger"`; otherwise empty
+	Value any    // the value of the panic
+	Stack []byte // the stack of the panic, in the format of runtime/debug.Stack
+}
+
+// Error returns the value of the panic. The stack follows it, unless the panic has stopped an event
+// loop or a pool: then the stack was logged when it happened.
+func (e *PanicError) Error() string {
+	if e.Name != "" {
+		return fmt.Sprintf("graceful: a panic has stopped the %s: %v", e.Name, e.Value)
+	}
+	return fmt.Sprintf("%v\n\n%s", e.Value, e.Stack)
+}
+
+// Unwrap returns Value if it is an error, and nil otherwise.
+func (e *PanicError) Unwrap() error { return panics.Unwrap(e.Value) }
+
+// fail records that a callback has panicked, and stops the process. Run panics with that value at
+// its end. If Run has already returned, fail panics.
+func (p *Process) fail(err error) {
+	failed, ok := err.(*PanicError)
+	if !ok {
+		failed = &PanicError{Value: err, Stack: debug.Stack()} // the callback called runtime.Goexit, and err is errGoexit
+	}
+	p.mu.Lock()
+	taken := p.panicTaken
+	if !taken && p.callbackPanic == nil {
+		p.callbackPanic = failed
+	}
+	p.mu.Unlock()
+	if taken {
+		panic(failed)
+	}
+	p.stopAfterPanic(failed)
+}
+
+// takePanic returns the panic of a callback that Run must raise, or nil. If a callback panics after
+// this call, fail raises that panic.
+func (p *Process) takePanic() *PanicError {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.panicTaken = true
+	return p.callbackPanic
+}
+
+// loopPanicked records that a panic has stopped an event loop or a pool, logs it and stops the
+// process. Run returns the panic. It is the value of ctxkey.Panicked. It does not block, because
+// package eventloop may call it on any goroutine.
+func (p *Process) loopPanicked(who string, value any, stack []byte) {
+	failed := &PanicError{Name: who, Value: value, Stack: stack}
+	logged := make(chan struct{})
+	p.mu.Lock()
+	taken := p.loopPanicsTaken
+	if !taken {
+		p.loopPanics = append(p.loopPanics, failed)
+		p.logged = append(p.logged, logged)
+	}
+	p.mu.Unlock()
+	if taken {
+		// The result of Run is known already, so only a crash can still report the panic. It happens
+		// on a goroutine of its own, because the caller might recover it.
+		go panic(failed)
+		return
+	}
+	go p.logPanic(failed, logged)
+	p.stopAfterPanic(failed)
+}
+
+// logPanic logs a panic while the process still drains, because the drain may never end. It writes
+// to the output if there is no logger, and closes done at its end.
+func (p *Process) logPanic(e *PanicError, done chan<- struct{}) {
+	catchPanic(func() error {
+		if p.config.logger == nil {
+			_, err := fmt.Fprintf(p.config.output, "%v\n\n%s\n", e, e.Stack)
+			return err
+		}
+		p.config.logger.LogAttrs(context.Background(), slog.LevelError, "a panic has stopped the "+e.Name,
+			slog.String("panic", fmt.Sprint(e.Value)), slog.String("stack", string(e.Stack)))
+		return nil
+	}, func(err error) {
+		defer close(done)
+		if _, ok := err.(*PanicError); ok || err == errGoexit {
+			p.fail(err)
+		}
+	})
+}
+
+// takeLoopPanics returns an error with the panics that have stopped event loops and pools, or nil.
+// A panic after this call ends the program.
+func (p *Process) takeLoopPanics() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.loopPanicsTaken = true
+	if len(p.loopPanics) == 1 {
+		return p.loopPanics[0] // without the type that errors.Join would add
+	}
+	var all []error
+	for _, e := range p.loopPanics {
+		all = append(all, e)
+	}
+	return errors.Join(all...)
+}
+
+// stopAfterPanic tells Run to stop the process, unless an earlier panic has done so.
+func (p *Process) stopAfterPanic(e *PanicError) {
+	select {
+	case p.panics <- e:
+	default:
+	}
+}
+
+// print writes to the output that the user has configured, whose Write method may panic.
+func (r *run) print(text string) {
+	done := make(chan struct{})
+	go catchPanic(func() error {
+		io.WriteString(r.config.output, text)
+		return nil
+	}, func(err error) {
+		defer close(done)
+		if err != nil {
+			r.fail(err)
+		}
+	})
+	<-done
+}
