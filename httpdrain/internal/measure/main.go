@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"os"
 	"strings"
 	"sync"
@@ -108,23 +109,29 @@ func serve(how string, srv *http.Server, opts ...httpdrain.Option) *running {
 }
 
 // A tally counts the outcomes of requests, as the clients see them.
-type tally struct{ started, lost, refused, goAway atomic.Int64 }
+type tally struct{ started, lost, refused, goAway, unsent atomic.Int64 }
 
-const clients = 50
+const (
+	clients = 50
+	streams = 100 // requests at a time on a shared connection
+)
 
 func lost(w io.Writer, shutdowns int) {
-	fmt.Fprintf(w, "## Lost\n\n%d shutdowns each way, under the load of %d clients. Lost: bytes were sent on an established connection and no complete\n"+
-		"response came back. A request refused by a GOAWAY was not processed, and the client knows that.\n\n", shutdowns, clients)
-	fmt.Fprintf(w, "| load | way | requests | lost | refused | refused by GOAWAY | drain, median |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |\n")
+	fmt.Fprintf(w, "## Lost\n\n%d shutdowns each way, under the load of %d clients, or of %d that share one connection. No request can be repeated. Lost:\n"+
+		"bytes were sent on an established connection and no complete response came back. A request refused by a GOAWAY was\n"+
+		"sent and not processed, and the client learns that. Not sent: the client's connection ended before it sent anything.\n\n", shutdowns, clients, streams)
+	fmt.Fprintf(w, "| load | way | requests | lost | refused | refused by GOAWAY | not sent | drain, median |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, load := range []struct {
 		name string
 		make func(http.Handler) *http.Server
-		run  func(*running, *tally)
+		run  func(*running, *tally, *sync.WaitGroup) // starts the clients
 	}{
-		{"HTTP/1.1 keep-alive POST, raw sockets", plain, func(w *running, t *tally) { rawClient(w, nil, t) }},
-		{"HTTP/1.1 keep-alive POST over TLS, raw sockets", secure, func(w *running, t *tally) { rawClient(w, insecure, t) }},
-		{"HTTP/2 over TLS, net/http", secure, func(w *running, t *tally) { libraryClient(w, "h2", t) }},
-		{"h2c, net/http", cleartext2, func(w *running, t *tally) { libraryClient(w, "h2c", t) }},
+		{"HTTP/1.1 keep-alive POST, raw sockets", plain, rawClients(nil)},
+		{"HTTP/1.1 keep-alive POST over TLS, raw sockets", secure, rawClients(insecure)},
+		{"HTTP/2 over TLS, net/http", secure, libraryClients("h2", clients, 1)},
+		{"h2c, net/http", cleartext2, libraryClients("h2c", clients, 1)},
+		{"HTTP/2 over TLS, net/http, one connection", secure, libraryClients("h2", 1, streams)},
+		{"h2c, net/http, one connection", cleartext2, libraryClients("h2c", 1, streams)},
 	} {
 		totals := map[string]*tally{httpdrainServe: {}, netHTTP: {}}
 		times := map[string][]float64{}
@@ -140,9 +147,7 @@ func lost(w io.Writer, shutdowns int) {
 					io.WriteString(w, "ok")
 				})))
 				var wg sync.WaitGroup
-				for range clients {
-					wg.Go(func() { load.run(w, totals[how]) })
-				}
+				load.run(w, totals[how], &wg)
 				<-busy
 				began := time.Now()
 				w.stop()
@@ -153,12 +158,20 @@ func lost(w io.Writer, shutdowns int) {
 		}
 		for _, how := range ways {
 			t := totals[how]
-			fmt.Fprintf(w, "| %s | %s | %d | %d | %d | %d | %.1f ms |\n", load.name, how, t.started.Load(), t.lost.Load(), t.refused.Load(), t.goAway.Load(), figures.Median(times[how])/1e6)
+			fmt.Fprintf(w, "| %s | %s | %d | %d | %d | %d | %d | %.1f ms |\n", load.name, how, t.started.Load(), t.lost.Load(), t.refused.Load(), t.goAway.Load(), t.unsent.Load(), figures.Median(times[how])/1e6)
 		}
 	}
 }
 
 const post = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n\r\nbody"
+
+func rawClients(config *tls.Config) func(*running, *tally, *sync.WaitGroup) {
+	return func(w *running, t *tally, wg *sync.WaitGroup) {
+		for range clients {
+			wg.Go(func() { rawClient(w, config, t) })
+		}
+	}
+}
 
 // rawClient sends requests on one connection after another until it cannot connect any more. It
 // never sends a request twice.
@@ -199,15 +212,31 @@ func rawClient(w *running, config *tls.Config, t *tally) {
 	}
 }
 
-// libraryClient sends requests that net/http cannot repeat, on one connection at a time, until it
-// cannot connect any more.
-func libraryClient(w *running, protocol string, t *tally) {
-	c, url := client(w, protocol)
-	defer c.CloseIdleConnections()
+// libraryClients returns a function that starts n clients of net/http. Each has one connection at a
+// time, on which it sends as many requests at a time as streams says.
+func libraryClients(protocol string, n, streams int) func(*running, *tally, *sync.WaitGroup) {
+	return func(w *running, t *tally, wg *sync.WaitGroup) {
+		for range n {
+			c, url := client(w, protocol)
+			for range streams {
+				wg.Go(func() {
+					defer c.CloseIdleConnections()
+					sendAll(c, url, t)
+				})
+			}
+		}
+	}
+}
+
+// sendAll sends requests that net/http cannot repeat, one after another, until c cannot connect any
+// more.
+func sendAll(c *http.Client, url string, t *tally) {
 	for {
 		t.started.Add(1)
+		var sent atomic.Bool
+		ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
 		// The request has no GetBody, so net/http cannot send it a second time.
-		req, _ := http.NewRequest("POST", url, struct{ io.Reader }{strings.NewReader("body")})
+		req, _ := http.NewRequestWithContext(ctx, "POST", url, struct{ io.Reader }{strings.NewReader("body")})
 		resp, err := c.Do(req)
 		if err == nil {
 			_, err = io.Copy(io.Discard, resp.Body)
@@ -220,6 +249,8 @@ func libraryClient(w *running, protocol string, t *tally) {
 			t.started.Add(-1)
 			t.refused.Add(1)
 			return
+		case !sent.Load():
+			t.unsent.Add(1)
 		case strings.Contains(err.Error(), "GOAWAY") || strings.Contains(err.Error(), "cannot retry err") && strings.Contains(err.Error(), "Request.GetBody"):
 			t.goAway.Add(1)
 		default:

@@ -69,13 +69,14 @@ func throughput(w io.Writer, rounds int) {
 		name string
 		srv  func() *http.Server
 		conf *tls.Config
-		h2   bool
+		h2   string // the protocol, if it is HTTP/2
 	}{
-		{"HTTP/1.1, 2 bytes", func() *http.Server { return plain(small) }, nil, false},
-		{"HTTP/1.1, ten orders as JSON", func() *http.Server { return plain(encoding) }, nil, false},
-		{"HTTP/1.1, 16 KiB", func() *http.Server { return plain(large) }, nil, false},
-		{"HTTP/1.1 over TLS, 2 bytes", func() *http.Server { return secure(small) }, insecure, false},
-		{"h2c, 2 bytes", func() *http.Server { return cleartext2(small) }, nil, true},
+		{"HTTP/1.1, 2 bytes", func() *http.Server { return plain(small) }, nil, ""},
+		{"HTTP/1.1, ten orders as JSON", func() *http.Server { return plain(encoding) }, nil, ""},
+		{"HTTP/1.1, 16 KiB", func() *http.Server { return plain(large) }, nil, ""},
+		{"HTTP/1.1 over TLS, 2 bytes", func() *http.Server { return secure(small) }, insecure, ""},
+		{"h2c, 2 bytes", func() *http.Server { return cleartext2(small) }, nil, "h2c"},
+		{"HTTP/2 over TLS, 2 bytes", func() *http.Server { return secure(small) }, nil, "h2"},
 	} {
 		run := map[string]func(time.Duration) (float64, time.Duration){}
 		var ends []func()
@@ -115,12 +116,12 @@ const get = "GET / HTTP/1.1\r\nHost: test\r\n\r\n"
 
 // generator returns a function that sends requests for about the given time, and returns their
 // number and the exact time. It allocates the same for both servers, and nothing on HTTP/1.
-func generator(w *running, config *tls.Config, h2 bool, ends *[]func()) func(time.Duration) (requests float64, took time.Duration) {
+func generator(w *running, config *tls.Config, h2 string, ends *[]func()) func(time.Duration) (requests float64, took time.Duration) {
 	const conns = 16
 	var each []func()
 	for range conns {
-		if h2 {
-			c, url := client(w, "h2c")
+		if h2 != "" {
+			c, url := client(w, h2)
 			each = append(each, func() {
 				resp, err := c.Get(url)
 				if err != nil {
