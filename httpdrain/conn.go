@@ -21,11 +21,14 @@ type conn struct {
 	drain *drain
 	scope *ctxshutdown.Swansong // scope of the server or, with WithPacing, of this connection
 	work  context.Context       // scope.Work(), which Force cancels
+	turn  float64               // from 0 to 1, see lameDuck
 	base  context.Context       // the context of the connection, with what the user's hooks have added
 
 	mu            sync.Mutex
 	state         connState
-	requests      *request // requests whose handlers run; if there are none, the last one until it is answered
+	lastStart     time.Duration // when the latest request was read, as the time since epoch
+	interval      time.Duration // the time between the starts of the latest two requests; 0 if there was one at most
+	requests      *request      // requests whose handlers run; if there are none, the last one until it is answered
 	deadline      readDeadline
 	timer         *time.Timer        // nil until the drain starts it
 	http2         *http2Conn         // nil unless httpdrain serves the connection's HTTP/2
@@ -80,6 +83,19 @@ func (c *conn) step(e connEvent) {
 	if todo := c.state.step(e); todo != 0 {
 		c.do(todo)
 	}
+}
+
+// beginDrain tells the state machine that the drain begins.
+func (c *conn) beginDrain() {
+	c.mu.Lock()
+	c.state.linger = c.linger(c.drain.linger, c.drain.maxLinger)
+	c.stepUnlock(connEvent{kind: eventDrain})
+}
+
+func (c *conn) isHTTP2() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.http2
 }
 
 // stepUnlock is like step, but it also reports a change of the connection's role to the drain. The

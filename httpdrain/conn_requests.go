@@ -9,6 +9,10 @@ import (
 func (c *conn) beginHandler(q *request) {
 	c.mu.Lock()
 	c.forgetAnswered()
+	if c.lastStart != 0 {
+		c.interval = q.start - c.lastStart
+	}
+	c.lastStart = q.start
 	q.next = c.requests
 	c.requests = q
 	c.stepUnlock(connEvent{kind: eventHandlerStart})

@@ -2,6 +2,7 @@ package httpdrain
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ type drain struct {
 	hijacks *ctxshutdown.Swansong // has a guard for each hijacked connection, so that reports show them separately
 	work    context.Context       // scope.Work(), which Force cancels
 
+	lameDuck atomic.Pointer[lameDuck] // set when the lame duck phase of the process begins
 	draining atomic.Bool
 	began    time.Time // when the drain began; set before draining
 
@@ -43,7 +45,7 @@ func (d *drain) add(nc net.Conn, isExclusive bool) net.Conn {
 	_, tcp := w.(*tcpConn)
 	c.deadline.isExclusive = tcp && isExclusive && d.server.connState == nil && d.server.connContext == nil
 	c.raw, c.drain, c.scope, c.work = nc, d, d.scope, d.work
-	c.state.linger, c.state.inHandshake = d.linger, d.secure
+	c.state.linger, c.state.inHandshake, c.turn = d.linger, d.secure, rand.Float64()
 	if d.pace > 0 {
 		c.scope, c.pacing.stop = ctxshutdown.WithCancel(d.work)
 		c.work = c.scope.Work()
@@ -125,8 +127,7 @@ func (d *drain) begin() (n int) {
 	d.mu.Unlock()
 	conns := d.snapshot()
 	for _, c := range conns {
-		c.mu.Lock()
-		c.stepUnlock(connEvent{kind: eventDrain})
+		c.beginDrain()
 	}
 	return len(conns)
 }

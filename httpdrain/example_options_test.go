@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/graceful"
 	"github.com/swansong-go/swansong/httpdrain"
 )
 
@@ -175,14 +176,32 @@ func ExampleWithLogger() {
 	// msg="httpdrain: drained" server=http
 }
 
-// The linger must be longer than a proxy needs to stop using a connection, here 300 ms.
+// The linger must be longer than a proxy needs to stop using a connection, here 300 ms. A client that
+// sends requests regularly is waited for, but no longer than two seconds.
 func ExampleWithLinger() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
 	ln := listenForExample()
 	served := make(chan error)
 	go func() {
-		served <- httpdrain.Serve(s, &http.Server{Handler: hello(s)}, ln, httpdrain.WithLinger(500*time.Millisecond))
+		served <- httpdrain.Serve(s, &http.Server{Handler: hello(s)}, ln, httpdrain.WithLinger(500*time.Millisecond, 2*time.Second))
+	}()
+	fetch(http.DefaultClient, "http://"+ln.Addr().String())
+	fmt.Println("drained:", <-served)
+	// Output:
+	// 200 hello
+	// drained: <nil>
+}
+
+// Behind a load balancer that closes its own connections when the server is not ready, the server
+// need not do that in the lame duck phase.
+func ExampleKeepInLameDuck() {
+	ln := listenForExample()
+	served := make(chan error)
+	go func() {
+		served <- graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
+			return httpdrain.Serve(s, &http.Server{Handler: hello(s)}, ln, httpdrain.KeepInLameDuck())
+		}, graceful.WithLameDuck(5*time.Second))
 	}()
 	fetch(http.DefaultClient, "http://"+ln.Addr().String())
 	fmt.Println("drained:", <-served)

@@ -124,7 +124,7 @@ func TestWithLogger_PanicDoesNotBlockDrain(t *testing.T) {
 					<-leave
 				}
 				ok(w, r)
-			}), httpdrain.WithLinger(0), httpdrain.WithLogger(slog.New(faultyHandler{fault.do})), httpdrain.WithPacing(1000))
+			}), httpdrain.WithLinger(0, 0), httpdrain.WithLogger(slog.New(faultyHandler{fault.do})), httpdrain.WithPacing(1000))
 			idle, slow := dial(t, v.addr), dial(t, v.addr)
 			idle.send(get)
 			idle.answered()

@@ -179,13 +179,13 @@ func TestServe_SetsCloseInFinalResponseOnly(t *testing.T) {
 
 func TestServe_RejectsInvalidOptions(t *testing.T) {
 	for want, opt := range map[string]httpdrain.Option{
-		"httpdrain: WithLinger(-1s): must be from 0 to 1m0s":                         httpdrain.WithLinger(-time.Second),
-		"httpdrain: WithLinger(2562047h47m16.854775807s): must be from 0 to 1m0s":    httpdrain.WithLinger(1<<63 - 1),
-		"httpdrain: WithRetryAfter(0s): must be from 1s to 24h0m0s":                  httpdrain.WithRetryAfter(0),
-		"httpdrain: WithRetryAfter(24h0m1s): must be from 1s to 24h0m0s":             httpdrain.WithRetryAfter(24*time.Hour + time.Second),
-		"httpdrain: WithPacing(0): must be from 0.01 to 1e6 connections a second":    httpdrain.WithPacing(0),
-		"httpdrain: WithPacing(NaN): must be from 0.01 to 1e6 connections a second":  httpdrain.WithPacing(nan()),
-		"httpdrain: WithPacing(+Inf): must be from 0.01 to 1e6 connections a second": httpdrain.WithPacing(1 / zero()),
+		"httpdrain: WithLinger(-1s, -1s): must be from 0 to 1m0s, and the first not above the second":                                           httpdrain.WithLinger(-time.Second, -time.Second),
+		"httpdrain: WithLinger(2562047h47m16.854775807s, 2562047h47m16.854775807s): must be from 0 to 1m0s, and the first not above the second": httpdrain.WithLinger(1<<63-1, 1<<63-1),
+		"httpdrain: WithRetryAfter(0s): must be from 1s to 24h0m0s":                                                                             httpdrain.WithRetryAfter(0),
+		"httpdrain: WithRetryAfter(24h0m1s): must be from 1s to 24h0m0s":                                                                        httpdrain.WithRetryAfter(24*time.Hour + time.Second),
+		"httpdrain: WithPacing(0): must be from 0.01 to 1e6 connections a second":                                                               httpdrain.WithPacing(0),
+		"httpdrain: WithPacing(NaN): must be from 0.01 to 1e6 connections a second":                                                             httpdrain.WithPacing(nan()),
+		"httpdrain: WithPacing(+Inf): must be from 0.01 to 1e6 connections a second":                                                            httpdrain.WithPacing(1 / zero()),
 	} {
 		s := ctxshutdown.New(context.Background())
 		ln := listenInMemory()
@@ -283,7 +283,7 @@ func TestServe_StopWhileStartingExitsZero(t *testing.T) {
 					return err
 				}
 				if test.wrap == nil {
-					return httpdrain.Serve(s, handler(ok), ln, httpdrain.WithLinger(-1))
+					return httpdrain.Serve(s, handler(ok), ln, httpdrain.WithLinger(-1, -1))
 				}
 				return test.wrap(httpdrain.Serve(s, handler(ok), ln))
 			}, graceful.WithSignals())

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 // longLinger is used in tests in which the server must not close any connection for being quiet,
 // even on a slow machine.
-var longLinger = httpdrain.WithLinger(time.Minute)
+var longLinger = httpdrain.WithLinger(time.Minute, time.Minute)
 
 // A service is a running call of Serve.
 type service struct {

@@ -13,13 +13,15 @@ import (
 type Option interface{ apply(*options) }
 
 type options struct {
-	name       string
-	linger     time.Duration
-	retryAfter time.Duration // 0: the server also serves requests that arrive after the linger
-	pace       float64       // number of busy connections whose scope is stopped per second; 0: all at once
-	logger     *slog.Logger
-	route      func(method, path string) string
-	invalid    error
+	name           string
+	linger         time.Duration // the shortest
+	maxLinger      time.Duration
+	keepInLameDuck bool
+	retryAfter     time.Duration // 0: the server also serves requests that arrive after the linger
+	pace           float64       // number of busy connections whose scope is stopped per second; 0: all at once
+	logger         *slog.Logger
+	route          func(method, path string) string
+	invalid        error
 }
 
 type option func(*options)
@@ -27,9 +29,10 @@ type option func(*options)
 func (f option) apply(o *options) { f(o) }
 
 const (
-	defaultLinger = 100 * time.Millisecond
-	maxLinger     = time.Minute
-	maxRetryAfter = 24 * time.Hour
+	defaultLinger    = 100 * time.Millisecond
+	defaultMaxLinger = 3 * time.Second
+	maxLinger        = time.Minute
+	maxRetryAfter    = 24 * time.Hour
 )
 
 // WithName sets the name of the server's scope in reports and logs. The default is "http". See
@@ -38,18 +41,39 @@ func WithName(name string) Option {
 	return option(func(o *options) { o.name = name })
 }
 
-// WithLinger sets how long a connection must be quiet before a draining server closes it, from 0 to
-// 1 minute. The default is 100 ms.
+// WithLinger sets the bounds of the linger, which is how long a connection must be quiet before a
+// draining server closes it. Both are from 0 to 1 minute, and least is not above most. The defaults
+// are 100 ms and 3 s.
 //
 // A client that was about to send its next request sends it within the linger, gets its response,
-// and learns from it that the connection will be closed. So the linger should exceed the round trip
-// to the clients, and the time between a proxy's choice of an idle connection and its write to it.
-// With idle connections, a drain takes about as long as the linger.
-func WithLinger(d time.Duration) Option {
+// and learns from it that the connection will be closed. So the linger of a connection is
+//
+//   - least, if nothing else is known of the connection,
+//   - four times its round-trip time, where the kernel tells it (Linux),
+//   - twice the time between the latest two requests, counted from the latest one, if the next one
+//     should come before most has passed,
+//
+// whichever is longest, but no longer than most. The drain of a server with idle connections takes
+// about as long as the longest linger. most should be clearly below the time until Force. On HTTP/2
+// the client is told to open no more streams, and only least counts.
+func WithLinger(least, most time.Duration) Option {
 	return option(func(o *options) {
-		o.check(d >= 0 && d <= maxLinger, "WithLinger(%v): must be from 0 to %v", d, maxLinger)
-		o.linger = d
+		o.check(0 <= least && least <= most && most <= maxLinger, "WithLinger(%v, %v): must be from 0 to %v, and the first not above the second", least, most, maxLinger)
+		o.linger, o.maxLinger = least, most
 	})
+}
+
+// KeepInLameDuck makes the server leave its connections alone in the lame duck phase of the process
+// (see [graceful.WithLameDuck]).
+//
+// By default, the server uses the phase to send its clients to other servers while everything still
+// works: a growing share of its responses says Connection: close, from none at the beginning of the
+// phase to all from its middle on, and HTTP/2 clients are told to open no more streams. So few
+// connections are left at the stop. Otherwise a client whose request crosses the closing of its
+// connection would lose it, which is rare on a local network and frequent on a slow one. Envoy does
+// the same while it drains.
+func KeepInLameDuck() Option {
+	return option(func(o *options) { o.keepInLameDuck = true })
 }
 
 // WithRetryAfter makes the server refuse each request that arrives when more than the linger has
@@ -109,7 +133,7 @@ func (o *options) check(ok bool, format string, args ...any) {
 }
 
 func newOptions(opts []Option) (options, error) {
-	o := options{name: "http", linger: defaultLinger}
+	o := options{name: "http", linger: defaultLinger, maxLinger: defaultMaxLinger}
 	for _, opt := range opts {
 		if opt != nil {
 			opt.apply(&o)

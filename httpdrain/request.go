@@ -45,7 +45,10 @@ func (q *request) beginHeader() {
 	}
 	q.headerWritten = true
 	q.recordPattern()
-	if q.conn.drain.draining.Load() {
+	d := q.conn.drain
+	if d.draining.Load() {
+		q.sayLast()
+	} else if l := d.lameDuck.Load(); l != nil && l.isTurn(q.conn) {
 		q.sayLast()
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/graceful"
 	"github.com/swansong-go/swansong/internal/refusal"
 )
 
@@ -145,6 +146,12 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 		quiet:   make(chan struct{}),
 		empty:   make(chan struct{}),
 	}
+	if p, ok := graceful.FromContext(s); ok && !o.keepInLameDuck {
+		var waiting sync.WaitGroup
+		waiting.Go(func() { d.awaitLameDuck(p) })
+		defer waiting.Wait()
+	}
+	defer cancel() // before the wait above ends
 	l := newListener(ln, d, scope)
 	stop := context.AfterFunc(scope, l.limitAccept)
 	defer stop()

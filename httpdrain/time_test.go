@@ -55,7 +55,7 @@ func TestServe_DrainTakesAsLongAsItsClients(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ln := listenInMemory()
-				v := startOn(t, ln, handler(slow), httpdrain.WithLinger(linger))
+				v := startOn(t, ln, handler(slow), httpdrain.WithLinger(linger, linger))
 				p := ln.dial(t)
 				served := make(chan struct{})
 				go func() {
@@ -84,7 +84,7 @@ func TestServe_DrainTakesAsLongAsItsClients(t *testing.T) {
 func TestServe_WaitsLingerForHalfHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
-		v := startOn(t, ln, handler(ok), httpdrain.WithLinger(10*time.Second))
+		v := startOn(t, ln, handler(ok), httpdrain.WithLinger(10*time.Second, 10*time.Second))
 		p := ln.dial(t)
 		p.send(get[:len(get)-2])
 		synctest.Wait()
@@ -527,7 +527,7 @@ func TestServe_NoticesHandshakeAndHeaderUnderTLS(t *testing.T) {
 					ln := listenInMemory()
 					srv := secured(ok)
 					srv.TLSConfig.Time = func() time.Time { return certificate().Leaf.NotBefore.Add(time.Hour) }
-					v := startOn(t, ln, srv, httpdrain.WithLinger(linger))
+					v := startOn(t, ln, srv, httpdrain.WithLinger(linger, linger))
 					p := ln.dial(t)
 					tc := tls.Client(p.Conn, &tls.Config{InsecureSkipVerify: true, MaxVersion: version})
 					if err := tc.Handshake(); err != nil {
@@ -559,7 +559,7 @@ func TestServe_NoticesHandshakeAndHeaderUnderTLS(t *testing.T) {
 	t.Run("a handshake", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ln := listenInMemory()
-			v := startOn(t, ln, secured(ok), httpdrain.WithLinger(linger))
+			v := startOn(t, ln, secured(ok), httpdrain.WithLinger(linger, linger))
 			p := ln.dial(t)
 			slow := &slowConn{Conn: p.Conn}
 			tc := tls.Client(slow, &tls.Config{InsecureSkipVerify: true})

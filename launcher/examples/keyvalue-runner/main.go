@@ -152,7 +152,7 @@ func (r *runner) start() error {
 	srv := &http.Server{Handler: handler(st), ReadHeaderTimeout: 10 * time.Second}
 	for _, ln := range listeners {
 		// A client may take a second between an answer and its next request on the same connection.
-		go func() { r.served <- httpdrain.Serve(r.scope, srv, ln, httpdrain.WithLinger(time.Second)) }()
+		go func() { r.served <- httpdrain.Serve(r.scope, srv, ln, httpdrain.WithLinger(time.Second, time.Second)) }()
 	}
 	r.life.Readiness.Set(client.Ready, fmt.Sprintf("%d keys", keys))
 	return nil

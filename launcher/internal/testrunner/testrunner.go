@@ -170,7 +170,10 @@ func (r *runner) serve() <-chan struct{} {
 		done := make(chan struct{}, len(r.httpListeners))
 		for _, ln := range r.httpListeners {
 			// On a busy machine, the clients of tests can take long to send their next request.
-			go func() { httpdrain.Serve(r.scope, srv, ln, httpdrain.WithLinger(2*time.Second)); done <- struct{}{} }()
+			go func() {
+				httpdrain.Serve(r.scope, srv, ln, httpdrain.WithLinger(2*time.Second, 2*time.Second))
+				done <- struct{}{}
+			}()
 		}
 		for range r.httpListeners {
 			<-done

@@ -1,0 +1,43 @@
+//go:build !386
+
+package httpdrain
+
+import (
+	"io"
+	"net"
+	"testing"
+)
+
+// The kernel tells the round-trip time of a TCP connection that has carried data.
+func TestRoundTrip_IsKnownForTCP(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	client, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	for range 2 {
+		client.Write([]byte("x"))
+		io.ReadFull(server, make([]byte, 1))
+		server.Write([]byte("y"))
+		io.ReadFull(client, make([]byte, 1))
+	}
+	if rtt, ok := roundTrip(server); !ok || rtt <= 0 {
+		t.Errorf("round-trip time %v, %v, want one", rtt, ok)
+	}
+	pipe, other := net.Pipe()
+	defer pipe.Close()
+	defer other.Close()
+	if rtt, ok := roundTrip(pipe); ok {
+		t.Errorf("round-trip time of a pipe: %v", rtt)
+	}
+}
