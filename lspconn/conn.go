@@ -35,6 +35,7 @@ type Conn struct {
 	requestScope *ctxshutdown.Swansong // holds one guard for each unanswered request of the server
 	processGuard *ctxshutdown.Guard    // released when the server's process has been reaped
 	process      serverProcess
+	external     *externalProtocol // exchanges the messages instead of this connection; nil unless it belongs to a Process
 	out          *messageWriter
 	stderr       *proc.Tail
 
@@ -90,6 +91,18 @@ func Start(ctx context.Context, server Server) (*Conn, error) {
 }
 
 func start(ctx context.Context, server Server, startProcess func(Server) (serverProcess, error), manager *Manager) (*Conn, error) {
+	c, err := newConn(ctx, server, startProcess, manager)
+	if err != nil {
+		return nil, err
+	}
+	go c.readStderr()
+	go c.readLoop()
+	go c.run()
+	return c, nil
+}
+
+// newConn starts the process of a connection, and no goroutine.
+func newConn(ctx context.Context, server Server, startProcess func(Server) (serverProcess, error), manager *Manager) (*Conn, error) {
 	server, err := server.withDefaults()
 	if err != nil {
 		return nil, err
@@ -121,9 +134,6 @@ func start(ctx context.Context, server Server, startProcess func(Server) (server
 		calls: map[int64]*call{},
 	}
 	c.stopWriting = sync.OnceFunc(func() { close(c.writeStop) })
-	go c.readStderr()
-	go c.readLoop()
-	go c.run()
 	return c, nil
 }
 

@@ -14,6 +14,9 @@
 // key, starts a connection when it is first requested, and closes all of them in parallel under
 // one deadline.
 //
+// A [Process] is a server without the messages, for programs that exchange them with another
+// JSON-RPC library.
+//
 // # Scopes
 //
 // A connection is a scope of package ctxshutdown, below the scope that its ctx carries. It holds a

@@ -14,6 +14,11 @@ func StartWith(ctx context.Context, server Server, l ServerProcess) (*Conn, erro
 	return start(ctx, server, func(Server) (serverProcess, error) { return l, nil }, nil)
 }
 
+// StartProcessWith does what StartProcess does, but uses an existing process instead of starting one.
+func StartProcessWith(ctx context.Context, server Server, l ServerProcess) (*Process, error) {
+	return newProcess(ctx, server, func(Server) (serverProcess, error) { return l, nil })
+}
+
 // StartByWalk does what Start does, but without a cgroup, so that the processes of the server must
 // be found in /proc.
 func StartByWalk(ctx context.Context, server Server) (*Conn, error) {

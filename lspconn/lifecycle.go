@@ -27,10 +27,15 @@ func (c *Conn) run() {
 	})
 	defer cancelForce()
 
-	failure := c.initialize()
-	writing := failure == nil && c.State() == Ready
-	if writing {
-		go c.writeLoop()
+	var failure error
+	ready := c.external != nil
+	if !ready {
+		failure = c.initialize()
+		if ready = failure == nil && c.State() == Ready; ready {
+			go c.writeLoop()
+		}
+	}
+	if ready {
 		failure = c.awaitStop()
 	}
 	begin := time.Now()
@@ -49,13 +54,13 @@ func (c *Conn) run() {
 	}
 	after, deadline := c.state, c.deadline
 	c.refuseCoalesced()
-	if c.server.Discard || !writing || failure != nil {
+	if c.server.Discard || !ready || failure != nil {
 		c.discardQueue()
 	}
 	c.mu.Unlock()
 	c.logState(before, after)
 	c.scope.ShutdownCause(failure)
-	c.terminate(newSchedule(begin, deadline), writing && failure == nil)
+	c.terminate(newSchedule(begin, deadline), ready && failure == nil)
 }
 
 // initialize sends initialize and waits for the response. It returns nil when the connection is
@@ -105,10 +110,14 @@ func (c *Conn) initialize() error {
 // awaitStop waits until the connection is stopped or fails. It returns nil if the connection was
 // stopped, and otherwise why it failed.
 func (c *Conn) awaitStop() error {
+	readDone := c.readDone
+	if c.external != nil {
+		readDone = nil // the user of a Process may stop reading at any time
+	}
 	select {
 	case <-c.scope.Done():
 		return nil
-	case <-c.readDone:
+	case <-readDone:
 		return c.pipeFailure(c.readErr)
 	case <-c.writeDone:
 		return c.pipeFailure(c.writeErr)

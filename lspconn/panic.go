@@ -19,7 +19,7 @@ import (
 // The function passed to [NewManager] runs on the goroutine of its caller, which receives the panic
 // itself.
 type PanicError struct {
-	Callback string // "OnRequest", "OnNotify" or "Logger"
+	Callback string // "OnRequest", "OnNotify" or "Logger" of a Server, or "OnClose" of a Process
 	Method   string // the message's method; empty for Logger
 	Value    any    // the value of the panic; for runtime.Goexit, an error that says so
 	Stack    []byte // the stack of the panic, in the format of runtime/debug.Stack
@@ -31,7 +31,11 @@ func (e *PanicError) Error() string {
 	if e.Method != "" {
 		method = ", for " + e.Method
 	}
-	return fmt.Sprintf("panic in Server.%s%s: %v", e.Callback, method, e.Value)
+	owner := "Server"
+	if e.Callback == "OnClose" {
+		owner = "Process"
+	}
+	return fmt.Sprintf("panic in %s.%s%s: %v", owner, e.Callback, method, e.Value)
 }
 
 // Unwrap returns Value if it is an error.

@@ -16,11 +16,13 @@ import (
 // parameter handshake is true, terminate first sends shutdown and exit to the server, unless Force
 // is called.
 func (c *Conn) terminate(s schedule, handshake bool) {
-	handshake = handshake && !c.isForced()
+	handshake = handshake && !c.isForced() && (c.external == nil || c.canLeave())
 	h := c.shakeHands(s, handshake)
 	at := proc.Deadlines{Terminate: s.terminate, Kill: s.kill, GiveUp: s.giveUp}
 	if handshake && (h.err == nil || errors.Is(h.err, errHandshake)) && !h.exitedEarly {
-		c.sendExit(s.terminate)
+		if c.external == nil {
+			c.sendExit(s.terminate)
+		}
 		c.awaitExit(s.closeStdin(time.Now()))
 	} else {
 		at.Terminate = time.Time{} // the zero time makes End send SIGTERM at once
@@ -75,13 +77,20 @@ func (c *Conn) shakeHands(s schedule, attempt bool) handshake {
 	if !attempt {
 		return h
 	}
-	h.err = c.drainQueue(s.drained)
-	h.drained = time.Now()
-	if h.err == nil {
-		h.err = c.sendShutdown(s.answered)
+	if c.external != nil {
+		h.err = c.askToLeave(s.answered)
+		h.answered = time.Now()
+		// A server that crashes ends its output shortly before it exits.
+		h.exitedEarly = h.err != nil && h.err != errHandshake && c.awaitExit(h.answered.Add(c.exitDelay()))
+	} else {
+		h.err = c.drainQueue(s.drained)
+		h.drained = time.Now()
+		if h.err == nil {
+			h.err = c.sendShutdown(s.answered)
+		}
+		h.answered = time.Now()
+		h.exitedEarly = isClosed(c.process.Exited()) || isPipeEnd(h.err) && c.awaitExit(h.answered.Add(c.exitDelay()))
 	}
-	h.answered = time.Now()
-	h.exitedEarly = isClosed(c.process.Exited()) || isPipeEnd(h.err) && c.awaitExit(h.answered.Add(c.exitDelay()))
 	c.mu.Lock()
 	c.handshake = h
 	c.mu.Unlock()

@@ -1,0 +1,54 @@
+package lspconn_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/swansong-go/swansong/lspconn"
+)
+
+// The server is cat, which answers each line with the same line, and exits at the end of its input. A
+// JSON-RPC library would read from the stream and write to it.
+func ExampleStartProcess() {
+	ctx := context.Background()
+	server, err := lspconn.StartProcess(ctx, lspconn.Server{Command: []string{"cat"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	stream := server.Stream()
+	server.OnClose(func(context.Context) error { return stream.Close() }) // for a language server: shutdown and exit
+	answers := make(chan string, 1)
+	server.Scope().Go(func(context.Context) { // as a library does, read until the stream ends
+		for lines := bufio.NewScanner(stream); lines.Scan(); {
+			answers <- lines.Text()
+		}
+	})
+	fmt.Fprintln(stream, "hello")
+	fmt.Println(<-answers)
+
+	report, err := server.Close(ctx)
+	fmt.Println(server.Name(), report.Outcome, report.Exit, err)
+	// Output:
+	// hello
+	// cat Clean exit code 0 <nil>
+}
+
+// Force ends a server that need not be asked. Done and Err tell also when a server exits by itself.
+func ExampleProcess_force() {
+	server, err := lspconn.StartProcess(context.Background(), lspconn.Server{Command: []string{"sleep", "60"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(server.Err())
+	server.Force(errors.New("the window was closed"))
+	server.Stream().Close() // nothing is read from it
+	<-server.Done()
+	report, err := server.Close(context.Background())
+	fmt.Println(report.Outcome, report.Failure, err)
+	// Output:
+	// <nil>
+	// Killed closing was cut short by Force: the window was closed <nil>
+}
