@@ -10,7 +10,7 @@ func (c *conn) beginHandler(q *request) {
 	c.mu.Lock()
 	c.forgetAnswered()
 	if c.lastStart != 0 {
-		c.interval = q.start - c.lastStart
+		c.interval = max(q.start-c.lastStart, c.interval*3/4) // one short pause does not make the next one short
 	}
 	c.lastStart = q.start
 	q.next = c.requests

@@ -50,8 +50,8 @@ func WithName(name string) Option {
 //
 //   - least, if nothing else is known of the connection,
 //   - four times its round-trip time, where the kernel tells it (Linux),
-//   - twice the time between the latest two requests, counted from the latest one, if the next one
-//     should come before most has passed,
+//   - twice the usual time between two requests, counted from the latest one, if the next one should
+//     come before most has passed,
 //
 // whichever is longest, but no longer than most. The drain of a server with idle connections takes
 // about as long as the longest linger. most should be clearly below the time until Force. On HTTP/2

@@ -27,12 +27,15 @@ import (
 func main() {
 	shutdowns := flag.Int("shutdowns", 50, "shutdowns under load, each way")
 	rounds := flag.Int("rounds", 31, "rounds of latency and throughput, each way")
+	far := flag.Int("far", 1000, "clients of the slow network")
 	write := flag.Bool("write", false, "also write docs/measured/httpdrain-figures.md")
 	flag.Parse()
 	log.SetOutput(io.Discard) // do not print the failed handshakes that net/http logs
 	w := figures.NewPage("docs/measured/httpdrain-figures.md", head)
 	fmt.Fprintf(w, "%s.\n\n", figures.Origin())
 	lost(w, *shutdowns)
+	slowNetwork(w, *far, []time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond, 150 * time.Millisecond},
+		[]time.Duration{0, time.Second, 3 * time.Second, 10 * time.Second})
 	latency(w, *rounds)
 	throughput(w, 32**rounds)
 	if *write {

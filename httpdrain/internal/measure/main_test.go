@@ -1,7 +1,9 @@
 package main
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -22,5 +24,12 @@ func TestRatio_MarksMissedTarget(t *testing.T) {
 		if diff := cmp.Diff(test.want, ratio(test.ratios)); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", test.ratios, diff)
 		}
+	}
+}
+
+// The measurement itself works: a client of a fast network loses no request.
+func TestStopFarClients_CountsLostRequests(t *testing.T) {
+	if got := stopFarClients(httpdrainServe, 3, 0, 100*time.Millisecond, 200*time.Millisecond); !strings.HasPrefix(got, "0 (") {
+		t.Errorf("lost %s, want none", got)
 	}
 }
