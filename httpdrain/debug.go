@@ -15,6 +15,23 @@ type debugOption func(*debugpage.Options)
 
 func (f debugOption) applyDebug(o *debugpage.Options) { f(o) }
 
+// LocalOnly makes [Debug] answer requests from the local machine: those whose connection, Host and
+// headers show no other origin. Use it on a listener of its own, on a loopback address or a unix
+// socket, to which no proxy forwards requests: a request that a proxy on the same machine forwards
+// can look like a local one.
+func LocalOnly() DebugOption {
+	return debugOption(func(o *debugpage.Options) { o.LocalOnly = true })
+}
+
+// WithToken makes [Debug] answer requests that have the token, wherever they come from, and no
+// others. A client sends it as the password of HTTP's basic authentication, with any user name, for
+// which a browser asks; or in the header "Authorization: Bearer". Everybody who can read the traffic
+// can read the token, so use TLS. If token is empty, for example because a variable is not set,
+// Debug refuses every request.
+func WithToken(token string) DebugOption {
+	return debugOption(func(o *debugpage.Options) { o.WithToken, o.Token = true, token })
+}
+
 // AllowRemote makes [Debug] answer requests from other machines too. Debug does not authenticate
 // them: put it behind a handler or proxy that does.
 //
@@ -31,7 +48,7 @@ func AllowRemote(hosts ...string) DebugOption {
 // and which scopes hold guards, as a tree. The query parameter q shows only the scopes whose path
 // or acquisition site contains it.
 //
-//	mux.Handle("GET /debug/shutdown", httpdrain.Debug(s))
+//	mux.Handle("GET /debug/shutdown", httpdrain.Debug(s, httpdrain.WithToken(os.Getenv("DEBUG_TOKEN"))))
 //
 // The same information is available in two other formats:
 //
@@ -44,8 +61,9 @@ func AllowRemote(hosts ...string) DebugOption {
 // A stream of events ends when s is complete or forced, and its last event says which. A client
 // that connects after that receives the final state and the last event.
 //
-// The handler only reads. It answers requests from the local machine only, unless [AllowRemote] is
-// given. It starts no goroutine and costs nothing between requests, with one exception: it records
+// The handler only reads. It refuses every request unless one of the options [WithToken],
+// [LocalOnly] and [AllowRemote] says whom it may answer. With several, WithToken counts, and then
+// AllowRemote. It starts no goroutine and costs nothing between requests, with one exception: it records
 // which guards are held when s is stopped, and when s is forced or complete, whichever is first.
 // Everything else is recorded during requests.
 //

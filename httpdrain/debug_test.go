@@ -216,7 +216,7 @@ func TestDebug_StreamDoesNotDelayServe(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	s := ctxshutdown.New(context.Background())
 	mux := http.NewServeMux()
-	mux.Handle("GET /debug/shutdown", httpdrain.Debug(s))
+	mux.Handle("GET /debug/shutdown", httpdrain.Debug(s, httpdrain.LocalOnly()))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

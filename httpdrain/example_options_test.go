@@ -101,22 +101,50 @@ func ExampleLive() {
 	// drained:  503 503
 }
 
-// By default, Debug answers requests from the local machine only.
+// Without an option, Debug answers nobody.
 func ExampleDebug() {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("shop"))
 	defer s.Shutdown()
-	defer s.Guard().Release()
-	page := httpdrain.Debug(s)
-	get := func(h http.Handler, remote string) int {
+	r := httptest.NewRequest("GET", "http://localhost/debug/shutdown", nil)
+	w := httptest.NewRecorder()
+	httpdrain.Debug(s).ServeHTTP(w, r)
+	fmt.Println(w.Code)
+	// Output:
+	// 403
+}
+
+// On a listener of its own, Debug may answer the local machine.
+func ExampleLocalOnly() {
+	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("shop"))
+	defer s.Shutdown()
+	page := httpdrain.Debug(s, httpdrain.LocalOnly())
+	for _, remote := range []string{"127.0.0.1:4711", "192.0.2.1:4711"} {
 		r := httptest.NewRequest("GET", "http://localhost/debug/shutdown", nil)
 		r.RemoteAddr = remote
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w.Code
+		page.ServeHTTP(w, r)
+		fmt.Println(remote, w.Code)
 	}
-	fmt.Println(get(page, "127.0.0.1:4711"), get(page, "192.0.2.1:4711"))
 	// Output:
-	// 200 403
+	// 127.0.0.1:4711 200
+	// 192.0.2.1:4711 403
+}
+
+// On the listener of the service, clients must send a token.
+func ExampleWithToken() {
+	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("shop"))
+	defer s.Shutdown()
+	page := httpdrain.Debug(s, httpdrain.WithToken("correct horse"))
+	for _, token := range []string{"correct horse", "guessed"} {
+		r := httptest.NewRequest("GET", "http://shop.example.com/debug/shutdown", nil)
+		r.SetBasicAuth("me", token)
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 200
+	// 401
 }
 
 // Behind a proxy that authenticates its clients, Debug may answer requests for the proxy's host

@@ -35,7 +35,7 @@ func serve(addr string) error {
 	// What is deferred here, such as the closing of a database, runs on every path.
 	return graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		mux.Handle("GET /readyz", httpdrain.Ready(s))
-		mux.Handle("GET /debug/shutdown", httpdrain.Debug(s))
+		mux.Handle("GET /debug/shutdown", httpdrain.Debug(s, httpdrain.WithToken(os.Getenv("DEBUG_TOKEN"))))
 		ln, err := net.Listen("tcp", addr)
 		if err != nil {
 			return err

@@ -56,7 +56,7 @@ func serveGracefully(ln net.Listener, sv *service, opts ...graceful.Option) erro
 // adminHandler serves the debug page and the probes, which are not for clients of the shop.
 func adminHandler(s *ctxshutdown.Swansong) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /debug/shutdown", httpdrain.Debug(s))
+	mux.Handle("GET /debug/shutdown", httpdrain.Debug(s, httpdrain.LocalOnly()))
 	mux.Handle("GET /readyz", httpdrain.Ready(s))
 	mux.Handle("GET /livez", httpdrain.Live(s))
 	return mux

@@ -42,7 +42,7 @@ func run(addr, admin string, delay time.Duration) error {
 		adminMux := http.NewServeMux()
 		adminMux.Handle("GET /readyz", httpdrain.Ready(s))
 		adminMux.Handle("GET /livez", httpdrain.Live(s))
-		adminMux.Handle("GET /debug/shutdown", httpdrain.Debug(s))
+		adminMux.Handle("GET /debug/shutdown", httpdrain.Debug(s, httpdrain.LocalOnly()))
 		go func() {
 			if err := http.Serve(probes, adminMux); !errors.Is(err, net.ErrClosed) {
 				slog.Error("probes", "err", err)

@@ -1,6 +1,7 @@
 package debugpage
 
 import (
+	"crypto/subtle"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,10 +14,15 @@ import (
 // come from any machine, although its TCP connection comes from this machine: from a reverse proxy
 // on the same host, or from a sidecar in the same pod.
 var forwardingHeaders = []string{
-	"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "X-Envoy-External-Address",
+	"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "X-Client-Ip",
+	"True-Client-Ip", "Cf-Connecting-Ip", "X-Envoy-External-Address",
 }
 
 const (
+	offHint = "This page is off, because a proxy on this machine could show it to everybody. Turn it on in one of these ways:\n\n" +
+		"    httpdrain.Debug(s, httpdrain.WithToken(token))   for clients that send the token\n" +
+		"    httpdrain.Debug(s, httpdrain.LocalOnly())        on a listener of its own, to which no proxy forwards\n" +
+		"    httpdrain.Debug(s, httpdrain.AllowRemote(hosts)) behind a handler or proxy that authenticates its clients"
 	tunnelHint = "\nOpen it on the machine itself, or through a tunnel that ends there:\n\n" +
 		"    kubectl port-forward POD 8080        and then http://localhost:8080\n" +
 		"    ssh -L 8080:localhost:8080 HOST      and then http://localhost:8080\n"
@@ -25,31 +31,58 @@ const (
 
 // refusal returns the reason why r must be refused, or "" if r is permitted.
 func (o *Options) refusal(r *http.Request) string {
-	if !o.AllowRemote {
-		if !isLocal(r) {
-			return "This page answers the local machine only; this request comes from " + printable(r.RemoteAddr, 80) + ".\n" +
-				tunnelHint + allowHint + "…))"
-		}
-		for _, name := range forwardingHeaders {
-			if len(r.Header.Values(name)) != 0 {
-				return "This page answers the local machine only; this request was forwarded by a proxy (it has the header " +
-					name + ").\n" + tunnelHint + allowHint + "…))"
-			}
-		}
-	}
-	name, isAddress := splitHost(r.Host)
 	switch {
-	case isAddress && (o.AllowRemote || netip.MustParseAddr(name).Unmap().IsLoopback()), name == "localhost":
+	case o.WithToken:
+		return o.tokenRefusal(r)
+	case o.AllowRemote:
+		return o.hostRefusal(r)
+	case o.LocalOnly:
+		return localRefusal(r)
+	}
+	return offHint
+}
+
+func (o *Options) tokenRefusal(r *http.Request) string {
+	if o.Token == "" {
+		return "This page is off, because its token is empty."
+	}
+	token, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !isBearer {
+		_, token, _ = r.BasicAuth()
+	}
+	if subtle.ConstantTimeCompare([]byte(token), []byte(o.Token)) == 1 {
 		return ""
-	case o.AllowRemote && (slices.Contains(o.Hosts, "*") ||
-		slices.ContainsFunc(o.Hosts, func(h string) bool { return strings.EqualFold(h, name) })):
+	}
+	return "This page answers clients that send its token: as the password, with any user name, or in the header Authorization: Bearer."
+}
+
+func (o *Options) hostRefusal(r *http.Request) string {
+	name, isAddress := splitHost(r.Host)
+	if isAddress || name == "localhost" || slices.Contains(o.Hosts, "*") ||
+		slices.ContainsFunc(o.Hosts, func(h string) bool { return strings.EqualFold(h, name) }) {
 		return ""
 	}
 	quoted := strconv.Quote(printable(name, 80))
-	if o.AllowRemote {
-		return "This page does not answer to the host name " + quoted + "; this may be an attack by DNS rebinding.\n" +
-			"\nUse the IP address, or permit the name: httpdrain.AllowRemote(" + quoted + ")"
+	return "This page does not answer to the host name " + quoted + "; this may be an attack by DNS rebinding.\n" +
+		"\nUse the IP address, or permit the name: httpdrain.AllowRemote(" + quoted + ")"
+}
+
+func localRefusal(r *http.Request) string {
+	if !isLocal(r) {
+		return "This page answers the local machine only; this request comes from " + printable(r.RemoteAddr, 80) + ".\n" +
+			tunnelHint + allowHint + "…))"
 	}
+	for _, name := range forwardingHeaders {
+		if len(r.Header.Values(name)) != 0 {
+			return "This page answers the local machine only; this request was forwarded by a proxy (it has the header " +
+				name + ").\n" + tunnelHint + allowHint + "…))"
+		}
+	}
+	name, isAddress := splitHost(r.Host)
+	if isAddress && netip.MustParseAddr(name).Unmap().IsLoopback() || name == "localhost" {
+		return ""
+	}
+	quoted := strconv.Quote(printable(name, 80))
 	return "This page was requested under the host name " + quoted +
 		", which is not the local machine's; this may be an attack by DNS rebinding.\n" +
 		"\nUse localhost, 127.0.0.1 or [::1] instead.\n" + allowHint + quoted + "))"

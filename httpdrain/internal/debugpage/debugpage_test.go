@@ -28,7 +28,7 @@ func TestHandler_ServesJSONInEachPhase(t *testing.T) {
 		p := &fakeProcess{}
 		p.enter(graceful.Serving, 0)
 		root := ctxshutdown.New(context.Background(), ctxshutdown.WithName("shop"), ctxshutdown.WithTrace())
-		h := debugpage.New(root, p, debugpage.Options{})
+		h := debugpage.New(root, p, debugpage.Options{LocalOnly: true})
 		check := func(name string) {
 			t.Helper()
 			w := get(h, "/debug/shutdown?format=json")
@@ -90,7 +90,7 @@ func TestHandler_ServesJSONInEachPhase(t *testing.T) {
 func TestHandler_ShowsScopeStatesWithoutProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := ctxshutdown.New(context.Background())
-		h := debugpage.New(s, nil, debugpage.Options{})
+		h := debugpage.New(s, nil, debugpage.Options{LocalOnly: true})
 		release := acquire(s, 1)
 		step := func(state, steps string) {
 			t.Helper()
@@ -124,7 +124,7 @@ func TestHandler_DrainedProcessIsNotGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &fakeProcess{}
 		s := ctxshutdown.New(context.Background())
-		h := debugpage.New(s, p, debugpage.Options{})
+		h := debugpage.New(s, p, debugpage.Options{LocalOnly: true})
 		p.enter(graceful.Soft, time.Minute)
 		s.Shutdown()
 		p.enter(graceful.Exit, 0)
@@ -139,7 +139,7 @@ func TestHandler_DrainedProcessIsNotGivenUp(t *testing.T) {
 func TestHandler_TimelineRecordsGuardsHeldAtStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := ctxshutdown.New(context.Background())
-		h := debugpage.New(s, nil, debugpage.Options{})
+		h := debugpage.New(s, nil, debugpage.Options{LocalOnly: true})
 		release := acquire(child(s, "a"), 5)
 		s.Shutdown()
 		synctest.Wait() // wait until the handler has recorded the stop
@@ -160,7 +160,7 @@ func TestHandler_TimelineRecordsGuardsHeldAtStop(t *testing.T) {
 func TestHandler_TimelineIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := ctxshutdown.New(context.Background())
-		h := debugpage.New(s, nil, debugpage.Options{})
+		h := debugpage.New(s, nil, debugpage.Options{LocalOnly: true})
 		var guards []*ctxshutdown.Guard
 		for range 2000 {
 			guards = append(guards, s.Guard())
@@ -184,7 +184,7 @@ func TestHandler_TimelineIsBounded(t *testing.T) {
 // rows.
 func TestHandler_LimitsRows(t *testing.T) {
 	s := ctxshutdown.New(context.Background())
-	h := debugpage.New(s, nil, debugpage.Options{})
+	h := debugpage.New(s, nil, debugpage.Options{LocalOnly: true})
 	total := 0
 	hold := func(path string, n int) {
 		at := s
@@ -240,7 +240,7 @@ func TestHandler_LimitsRows(t *testing.T) {
 	for i := range 9 {
 		acquire(child(named, fmt.Sprint("job-", i)), 9-i)
 	}
-	if b := decode(t, get(debugpage.New(named, nil, debugpage.Options{}), "/?format=json").Body.String()).Blockers; len(b) != 5 || b[0].Path != "root/job-0" {
+	if b := decode(t, get(debugpage.New(named, nil, debugpage.Options{LocalOnly: true}), "/?format=json").Body.String()).Blockers; len(b) != 5 || b[0].Path != "root/job-0" {
 		t.Errorf("below a named root the blockers are %+v", b)
 	}
 
@@ -258,7 +258,7 @@ func TestHandler_LimitsDepth(t *testing.T) {
 		at = child(at, fmt.Sprint("level-", i))
 		defer at.Guard().Release()
 	}
-	v := decode(t, get(debugpage.New(s, nil, debugpage.Options{}), "/?format=json").Body.String())
+	v := decode(t, get(debugpage.New(s, nil, debugpage.Options{LocalOnly: true}), "/?format=json").Body.String())
 	depth := 0
 	for n := v.Tree; len(n.Children) > 0; n = n.Children[0] {
 		depth++

@@ -18,8 +18,15 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// Options configure the handler that [New] returns.
+// Options configure the handler that [New] returns. Without LocalOnly, AllowRemote and WithToken it
+// refuses every request.
 type Options struct {
+	// LocalOnly permits requests from this machine. It is for a listener to which no proxy forwards.
+	LocalOnly bool
+	// WithToken permits the requests that have Token, from anywhere, and no others. If Token is empty,
+	// no request is permitted.
+	WithToken bool
+	Token     string
 	// AllowRemote permits requests from other machines, and through proxies.
 	AllowRemote bool
 	// Hosts are the names, in addition to localhost, that a remote request's Host header may have.
@@ -60,7 +67,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Content-Security-Policy", loadAssets().policy)
 
 	if refusal := h.options.refusal(r); refusal != "" {
-		http.Error(w, refusal, http.StatusForbidden)
+		status := http.StatusForbidden
+		if h.options.WithToken && h.options.Token != "" {
+			status = http.StatusUnauthorized
+			header.Set("WWW-Authenticate", `Basic realm="shutdown"`) // makes a browser ask for the token
+		}
+		http.Error(w, refusal, status)
 		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {

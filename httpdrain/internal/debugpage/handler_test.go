@@ -33,7 +33,7 @@ func TestHandler_EscapesNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &fakeProcess{}
 		s := ctxshutdown.New(context.Background(), ctxshutdown.WithName(hostileTexts[0]))
-		h := debugpage.New(s, p, debugpage.Options{})
+		h := debugpage.New(s, p, debugpage.Options{LocalOnly: true})
 		for _, name := range hostileTexts {
 			defer acquire(child(s, name), 1)()
 		}
@@ -77,7 +77,7 @@ func TestHandler_EscapesNames(t *testing.T) {
 // The policy permits exactly the page's style and script, by their hashes, and the page contains
 // nothing else.
 func TestHandler_PolicyPermitsOnlyThePage(t *testing.T) {
-	h := debugpage.New(ctxshutdown.New(context.Background()), nil, debugpage.Options{})
+	h := debugpage.New(ctxshutdown.New(context.Background()), nil, debugpage.Options{LocalOnly: true})
 	w := get(h, "/debug/shutdown")
 	page := w.Body.String()
 	hash := func(tag string) string {
@@ -116,7 +116,7 @@ func TestHandler_PolicyPermitsOnlyThePage(t *testing.T) {
 }
 
 func TestHandler_RejectsOtherMethods(t *testing.T) {
-	h := debugpage.New(ctxshutdown.New(context.Background()), nil, debugpage.Options{})
+	h := debugpage.New(ctxshutdown.New(context.Background()), nil, debugpage.Options{LocalOnly: true})
 	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "QUERY"} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, localRequest(method, "/"))
@@ -134,7 +134,7 @@ func TestHandler_RejectsOtherMethods(t *testing.T) {
 }
 
 func TestHandler_ChoosesFormat(t *testing.T) {
-	h := debugpage.New(ctxshutdown.New(context.Background()), nil, debugpage.Options{})
+	h := debugpage.New(ctxshutdown.New(context.Background()), nil, debugpage.Options{LocalOnly: true})
 	for _, c := range []struct{ target, accept, want string }{
 		{"/debug/shutdown", "", "text/html"},
 		{"/debug/shutdown", "*/*", "text/html"},
@@ -162,8 +162,8 @@ func TestHandler_ChoosesFormat(t *testing.T) {
 	}
 }
 
-// By default only requests from the local machine, without a proxy, and for a local host name are
-// answered.
+// With LocalOnly, only requests from the local machine, without a proxy, and for a local host name
+// are answered.
 func TestHandler_AnswersLocalRequestsOnly(t *testing.T) {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
@@ -175,32 +175,37 @@ func TestHandler_AnswersLocalRequestsOnly(t *testing.T) {
 		opts               debugpage.Options
 		refused            string // part of the refusal; empty if the request is permitted
 	}{
-		{name: "loopback", remote: "127.0.0.1:1", host: "127.0.0.1:8080"},
-		{name: "another loopback address", remote: "127.8.9.10:1", host: "localhost"},
-		{name: "IPv6", remote: "[::1]:1", host: "[::1]:8080"},
-		{name: "IPv6 without port", remote: "[::1]:1", host: "[::1]"},
-		{name: "IPv4 in IPv6", remote: "[::ffff:127.0.0.1]:1", host: "LOCALHOST:80"},
-		{name: "unix socket", remote: "@", host: "localhost", ctx: unix},
-		{name: "unknown address", remote: "@", host: "localhost", refused: "local machine only"},
-		{name: "remote", remote: "192.0.2.1:1", host: "localhost", refused: "kubectl port-forward"},
-		{name: "remote with a header", remote: "192.0.2.1:1", host: "localhost", header: "X-Forwarded-For", refused: "AllowRemote("},
-		{name: "a private address is remote", remote: "10.0.0.1:1", host: "10.0.0.2", refused: "local machine only"},
-		{name: "IPv6 link-local is remote", remote: "[fe80::1%eth0]:1", host: "localhost", refused: "local machine only"},
-		{name: "proxy", remote: "127.0.0.1:1", host: "localhost", header: "X-Forwarded-For", refused: "X-Forwarded-For"},
-		{name: "proxy with a Forwarded header", remote: "127.0.0.1:1", host: "localhost", header: "Forwarded", refused: "forwarded by a proxy"},
-		{name: "sidecar", remote: "127.0.0.6:1", host: "localhost", header: "X-Forwarded-Proto", refused: "forwarded by a proxy"},
-		{name: "rebinding", remote: "127.0.0.1:1", host: "evil.example:8080", refused: `"evil.example"`},
-		{name: "rebinding by a prefix", remote: "127.0.0.1:1", host: "localhost.evil.example", refused: "DNS rebinding"},
-		{name: "rebinding by a suffix", remote: "127.0.0.1:1", host: "127.0.0.1.evil.example", refused: "DNS rebinding"},
-		{name: "an address that is not here", remote: "127.0.0.1:1", host: "192.0.2.1", refused: "DNS rebinding"},
-		{name: "no host", remote: "127.0.0.1:1", host: "", refused: "DNS rebinding"},
-		{name: "hostile host", remote: "127.0.0.1:1", host: "<script>\u202e", refused: `\u202e`},
+		{name: "loopback", remote: "127.0.0.1:1", host: "127.0.0.1:8080", opts: debugpage.Options{LocalOnly: true}},
+		{name: "another loopback address", remote: "127.8.9.10:1", host: "localhost", opts: debugpage.Options{LocalOnly: true}},
+		{name: "IPv6", remote: "[::1]:1", host: "[::1]:8080", opts: debugpage.Options{LocalOnly: true}},
+		{name: "IPv6 without port", remote: "[::1]:1", host: "[::1]", opts: debugpage.Options{LocalOnly: true}},
+		{name: "IPv4 in IPv6", remote: "[::ffff:127.0.0.1]:1", host: "LOCALHOST:80", opts: debugpage.Options{LocalOnly: true}},
+		{name: "unix socket", remote: "@", host: "localhost", ctx: unix, opts: debugpage.Options{LocalOnly: true}},
+		{name: "unknown address", remote: "@", host: "localhost", refused: "local machine only", opts: debugpage.Options{LocalOnly: true}},
+		{name: "remote", remote: "192.0.2.1:1", host: "localhost", refused: "kubectl port-forward", opts: debugpage.Options{LocalOnly: true}},
+		{name: "remote with a header", remote: "192.0.2.1:1", host: "localhost", header: "X-Forwarded-For", refused: "AllowRemote(", opts: debugpage.Options{LocalOnly: true}},
+		{name: "a private address is remote", remote: "10.0.0.1:1", host: "10.0.0.2", refused: "local machine only", opts: debugpage.Options{LocalOnly: true}},
+		{name: "IPv6 link-local is remote", remote: "[fe80::1%eth0]:1", host: "localhost", refused: "local machine only", opts: debugpage.Options{LocalOnly: true}},
+		{name: "proxy", remote: "127.0.0.1:1", host: "localhost", header: "X-Forwarded-For", refused: "X-Forwarded-For", opts: debugpage.Options{LocalOnly: true}},
+		{name: "proxy with a Forwarded header", remote: "127.0.0.1:1", host: "localhost", header: "Forwarded", refused: "forwarded by a proxy", opts: debugpage.Options{LocalOnly: true}},
+		{name: "sidecar", remote: "127.0.0.6:1", host: "localhost", header: "X-Forwarded-Proto", refused: "forwarded by a proxy", opts: debugpage.Options{LocalOnly: true}},
+		{name: "rebinding", remote: "127.0.0.1:1", host: "evil.example:8080", refused: `"evil.example"`, opts: debugpage.Options{LocalOnly: true}},
+		{name: "rebinding by a prefix", remote: "127.0.0.1:1", host: "localhost.evil.example", refused: "DNS rebinding", opts: debugpage.Options{LocalOnly: true}},
+		{name: "rebinding by a suffix", remote: "127.0.0.1:1", host: "127.0.0.1.evil.example", refused: "DNS rebinding", opts: debugpage.Options{LocalOnly: true}},
+		{name: "an address that is not here", remote: "127.0.0.1:1", host: "192.0.2.1", refused: "DNS rebinding", opts: debugpage.Options{LocalOnly: true}},
+		{name: "no host", remote: "127.0.0.1:1", host: "", refused: "DNS rebinding", opts: debugpage.Options{LocalOnly: true}},
+		{name: "hostile host", remote: "127.0.0.1:1", host: "<script>\u202e", refused: `\u202e`, opts: debugpage.Options{LocalOnly: true}},
 
 		{name: "allowed", remote: "192.0.2.1:1", host: "192.0.2.2:80", opts: debugpage.Options{AllowRemote: true}},
 		{name: "allowed behind a proxy", remote: "127.0.0.1:1", host: "10.0.0.9", header: "X-Forwarded-For", opts: debugpage.Options{AllowRemote: true}},
 		{name: "allowed, rebinding", remote: "192.0.2.1:1", host: "evil.example", opts: debugpage.Options{AllowRemote: true}, refused: `httpdrain.AllowRemote("evil.example")`},
 		{name: "allowed by name", remote: "192.0.2.1:1", host: "Ops.example:8080", opts: debugpage.Options{AllowRemote: true, Hosts: []string{"a.example", "ops.example"}}},
 		{name: "allowed by another name", remote: "192.0.2.1:1", host: "evil.example", opts: debugpage.Options{AllowRemote: true, Hosts: []string{"ops.example"}}, refused: "DNS rebinding"},
+		{name: "a client's address in a header", remote: "127.0.0.1:1", host: "localhost", header: "True-Client-IP", opts: debugpage.Options{LocalOnly: true}, refused: "forwarded by a proxy"},
+		{name: "Cloudflare", remote: "127.0.0.1:1", host: "localhost", header: "CF-Connecting-IP", opts: debugpage.Options{LocalOnly: true}, refused: "forwarded by a proxy"},
+		{name: "another header", remote: "127.0.0.1:1", host: "localhost", header: "X-Client-IP", opts: debugpage.Options{LocalOnly: true}, refused: "forwarded by a proxy"},
+		{name: "off by default", remote: "127.0.0.1:1", host: "localhost", refused: "This page is off"},
+		{name: "an empty token", remote: "127.0.0.1:1", host: "localhost", header: "Authorization", opts: debugpage.Options{WithToken: true, LocalOnly: true}, refused: "its token is empty"},
 		{name: "allowed by any", remote: "192.0.2.1:1", host: "any.example", opts: debugpage.Options{AllowRemote: true, Hosts: []string{"*"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -229,5 +234,33 @@ func TestHandler_AnswersLocalRequestsOnly(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// With a token, requests from anywhere are answered if they have it, and others are asked for it.
+func TestHandler_AnswersRequestsWithToken(t *testing.T) {
+	s := ctxshutdown.New(context.Background())
+	defer s.Shutdown()
+	h := debugpage.New(s, nil, debugpage.Options{WithToken: true, Token: "correct horse"})
+	for name, c := range map[string]struct {
+		authorize func(*http.Request)
+		want      int
+	}{
+		"none":               {func(r *http.Request) {}, http.StatusUnauthorized},
+		"bearer":             {func(r *http.Request) { r.Header.Set("Authorization", "Bearer correct horse") }, http.StatusOK},
+		"password":           {func(r *http.Request) { r.SetBasicAuth("me", "correct horse") }, http.StatusOK},
+		"wrong":              {func(r *http.Request) { r.SetBasicAuth("me", "correct mule") }, http.StatusUnauthorized},
+		"a part":             {func(r *http.Request) { r.Header.Set("Authorization", "Bearer correct") }, http.StatusUnauthorized},
+		"empty":              {func(r *http.Request) { r.Header.Set("Authorization", "Bearer ") }, http.StatusUnauthorized},
+		"as the user's name": {func(r *http.Request) { r.SetBasicAuth("correct horse", "") }, http.StatusUnauthorized},
+	} {
+		r := httptest.NewRequest("GET", "http://shop.example/debug/shutdown", nil)
+		r.RemoteAddr = "192.0.2.1:1"
+		c.authorize(r)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if asks := w.Header().Get("WWW-Authenticate") != ""; w.Code != c.want || asks != (c.want == http.StatusUnauthorized) {
+			t.Errorf("%s: %d, asks for the token: %v; want %d", name, w.Code, asks, c.want)
+		}
 	}
 }

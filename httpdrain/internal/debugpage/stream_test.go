@@ -105,7 +105,7 @@ func TestStream_ShowsDrainWithoutDelayingIt(t *testing.T) {
 		p := &fakeProcess{}
 		s := ctxshutdown.New(context.Background())
 		calls := 0
-		h := debugpage.New(s, p, debugpage.Options{OnStream: func(http.ResponseWriter, *http.Request) { calls++ }})
+		h := debugpage.New(s, p, debugpage.Options{LocalOnly: true, OnStream: func(http.ResponseWriter, *http.Request) { calls++ }})
 		a, b := s.Guard(), s.Guard()
 		stream := openStream(h, localRequest("GET", "/events"))
 		got := make(chan []string)
@@ -142,7 +142,7 @@ func TestStream_ShowsDrainWithoutDelayingIt(t *testing.T) {
 func TestStream_EndsOnForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := ctxshutdown.New(context.Background())
-		h := debugpage.New(s, nil, debugpage.Options{})
+		h := debugpage.New(s, nil, debugpage.Options{LocalOnly: true})
 		g := s.Guard()
 		s.Shutdown()
 		stream := openStream(h, localRequest("GET", "/events"))
@@ -166,7 +166,7 @@ func TestStream_SendsLastEventIfRequestContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 20 { // repeated because select chooses at random between the ready cases
 			s := ctxshutdown.New(context.Background())
-			h := debugpage.New(s, nil, debugpage.Options{})
+			h := debugpage.New(s, nil, debugpage.Options{LocalOnly: true})
 			stream := openStream(h, localRequest("GET", "/events").WithContext(s.Work()))
 			if event, _ := stream.next(t); event != "state" {
 				t.Fatalf("event %q", event)
@@ -183,7 +183,7 @@ func TestStream_SendsLastEventIfRequestContextEnds(t *testing.T) {
 func TestStream_SkipsStatesForSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := ctxshutdown.New(context.Background())
-		h := debugpage.New(s, nil, debugpage.Options{})
+		h := debugpage.New(s, nil, debugpage.Options{LocalOnly: true})
 		stream := openStream(h, localRequest("GET", "/events"))
 		synctest.Wait()
 		var release []func()
@@ -212,7 +212,7 @@ func TestStream_LimitsEventRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := ctxshutdown.New(context.Background())
 		p := &fakeProcess{}
-		h := debugpage.New(s, p, debugpage.Options{})
+		h := debugpage.New(s, p, debugpage.Options{LocalOnly: true})
 		defer s.Guard().Release()
 		p.enter(graceful.Soft, time.Hour)
 		s.Shutdown()
@@ -264,7 +264,7 @@ func TestHandler_StartsNoGoroutine(t *testing.T) {
 	s := ctxshutdown.New(context.Background())
 	release := acquire(s, 3)
 	before := goleak.IgnoreCurrent()
-	h := debugpage.New(s, nil, debugpage.Options{})
+	h := debugpage.New(s, nil, debugpage.Options{LocalOnly: true})
 	get(h, "/")
 	get(h, "/?format=json")
 	goleak.VerifyNone(t, before)

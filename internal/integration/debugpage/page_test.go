@@ -22,7 +22,7 @@ import (
 // serve serves the page of s until the test ends.
 func serve(t *testing.T, s *ctxshutdown.Swansong) (origin string) {
 	mux := http.NewServeMux()
-	mux.Handle("GET /debug/shutdown", httpdrain.Debug(s))
+	mux.Handle("GET /debug/shutdown", httpdrain.Debug(s, httpdrain.LocalOnly()))
 	srv := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
@@ -358,7 +358,7 @@ func TestPage_ShowsLostConnectionWhenServerEnds(t *testing.T) {
 	release := hold(s, "one", 1)
 	defer release()
 	mux := http.NewServeMux()
-	mux.Handle("GET /debug/shutdown", httpdrain.Debug(s))
+	mux.Handle("GET /debug/shutdown", httpdrain.Debug(s, httpdrain.LocalOnly()))
 	srv := httptest.NewServer(mux)
 	defer srv.Close()
 	p := newPage(t, srv.URL)
