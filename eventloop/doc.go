@@ -12,7 +12,7 @@
 //
 // Data that only callbacks access needs no lock. A [Loop] runs callbacks in the order in which they were
 // posted, together with its timers and with the completions of work that a [Pool] does for it
-// ([Offload], [OffloadTimeout]).
+// ([Offload], [OffloadTimeout]) and of operations that call back ([Async]).
 //
 // # The contract
 //

@@ -3,6 +3,7 @@ package eventloop
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,25 +19,28 @@ var ErrOffloadTimeout = fmt.Errorf("eventloop: offloaded work did not finish in 
 // Offload returns [ErrNotRunning], [ErrStopped] or [ErrPoolStopped], neither function runs.
 //
 // The context of work is the Work of the loop's scope. When Force ends it, done runs at once with
-// the cause, and work that has not begun never runs. A result that arrives afterwards is discarded
-// and counted. Work that acquires something checks its context before it returns, so that it can
-// give it back.
+// the cause, and work that has not begun never runs. A result that arrives afterwards is late: it is
+// counted and does not reach done. If it came without an error, its value is passed to each of the
+// functions discard instead, so that a file or a connection can be closed. They are called on the
+// goroutine of work, before the work counts as returned, and must not use data of the loop.
 //
 // A panic of work is passed to done as a [*PanicError] and counted by the pool. Offload never
-// blocks: the queue of a pool is limited by memory only. It panics if an argument is nil.
-func Offload[T any](l *Loop, p *Pool, work func(ctx context.Context) (T, error), done func(T, error)) error {
-	mustOffload(l, p, work != nil && done != nil)
-	return offload(l, p, l.scope.Work(), func() {}, work, done)
+// blocks. It panics if an argument is nil.
+func Offload[T any](l *Loop, p *Pool, work func(ctx context.Context) (T, error), done func(T, error), discard ...func(T)) error {
+	mustOffload(l, work != nil && done != nil && !slices.ContainsFunc(discard, isNil))
+	mustPool(p, "Offload")
+	return offload(l, p, l.scope.Work(), func() {}, work, done, discard)
 }
 
 // OffloadTimeout is [Offload] with a time limit. When d has passed, done runs at once with
 // [ErrOffloadTimeout], and the context of work ends. Work that ignores its context continues;
 // [Loop.WaitRunners] waits for it. done runs exactly once, with the result or the time-out. If d is
 // zero or negative, it has passed already. The time includes the wait for a worker.
-func OffloadTimeout[T any](l *Loop, p *Pool, d time.Duration, work func(ctx context.Context) (T, error), done func(T, error)) error {
-	mustOffload(l, p, work != nil && done != nil)
+func OffloadTimeout[T any](l *Loop, p *Pool, d time.Duration, work func(ctx context.Context) (T, error), done func(T, error), discard ...func(T)) error {
+	mustOffload(l, work != nil && done != nil && !slices.ContainsFunc(discard, isNil))
+	mustPool(p, "Offload")
 	ctx, cancel := context.WithTimeoutCause(l.scope.Work(), d, ErrOffloadTimeout)
-	err := offload(l, p, ctx, cancel, work, done)
+	err := offload(l, p, ctx, cancel, work, done, discard)
 	if err != nil {
 		cancel()
 	}
@@ -45,7 +49,7 @@ func OffloadTimeout[T any](l *Loop, p *Pool, d time.Duration, work func(ctx cont
 
 // mustOffload panics if an argument is invalid. It is called before a completion is promised, so
 // that the panic reaches the caller of Offload and leaves nothing behind.
-func mustOffload(l *Loop, p *Pool, functions bool) {
+func mustOffload(l *Loop, functions bool) {
 	mustFunc(functions, "Offload")
 	if l == nil {
 		panic("eventloop: Offload from a nil loop")
@@ -53,24 +57,21 @@ func mustOffload(l *Loop, p *Pool, functions bool) {
 	if l.box == nil {
 		panic("eventloop: Offload from a loop that was not created with New")
 	}
-	mustPool(p, "Offload")
 }
 
-func offload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), work func(ctx context.Context) (T, error), done func(T, error)) error {
+func isNil[T any](f func(T)) bool { return f == nil }
+
+func offload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), work func(ctx context.Context) (T, error), done func(T, error), discard []func(T)) error {
 	if !l.box.promise() {
 		return l.notRunning()
 	}
-	o := &offloaded[T]{loop: l, ctx: ctx, cancel: cancel, done: done, guard: l.offloads.Guard()}
+	o := &offloaded[T]{loop: l, ctx: ctx, cancel: cancel, done: done, discard: discard, guard: l.offloads.Guard()}
 	if !p.submit(&job{f: func() { o.run(work) }, kind: "offload", finish: o.finish}) {
 		l.box.cancelPromise()
 		o.guard.Release()
 		return ErrPoolStopped
 	}
-	stopAfterFunc := context.AfterFunc(ctx, o.expire)
-	o.stopAfterFunc.Store(&stopAfterFunc)
-	if o.settled.Load() {
-		stopAfterFunc()
-	}
+	o.watch()
 	return nil
 }
 
@@ -87,20 +88,46 @@ type offloaded[T any] struct {
 	ctx           context.Context
 	cancel        func() // ends ctx
 	done          func(T, error)
+	discard       []func(T)          // each is called with a late value
 	guard         *ctxshutdown.Guard // released when the work has returned
 	settled       atomic.Bool
 	stopAfterFunc atomic.Pointer[func() bool] // cancels the call of expire at the end of ctx
 
-	// Only the worker uses the fields below.
-	begun  bool // whether the work was called
-	result T
-	err    error
+	// Only the goroutine that has the result uses the fields below: the worker, or the first call of
+	// complete.
+	begun   bool // whether the work was called
+	decided bool // whether settle was called
+	first   bool // whether settle was called before the context ended
+	result  T
+	err     error
+}
+
+// watch calls expire when ctx ends, unless a result is delivered before.
+func (o *offloaded[T]) watch() {
+	stopAfterFunc := context.AfterFunc(o.ctx, o.expire)
+	o.stopAfterFunc.Store(&stopAfterFunc)
+	if o.settled.Load() {
+		stopAfterFunc()
+	}
 }
 
 // run is the job that the pool runs. It calls the work unless its context has ended.
 func (o *offloaded[T]) run(work func(ctx context.Context) (T, error)) {
 	if o.begun = o.ctx.Err() == nil; o.begun {
 		o.result, o.err = work(o.ctx)
+	}
+	o.settle()
+}
+
+// settle decides whether the result is delivered, and discards its value if not. The functions that
+// discard it belong to the user, so settle runs where a panic of work would be handled.
+func (o *offloaded[T]) settle() {
+	o.decided, o.first = true, !o.settled.Swap(true)
+	if !o.begun || o.first || o.err != nil {
+		return
+	}
+	for _, f := range o.discard {
+		f(o.result)
 	}
 }
 
@@ -109,15 +136,17 @@ func (o *offloaded[T]) run(work func(ctx context.Context) (T, error)) {
 func (o *offloaded[T]) finish(failed *PanicError) {
 	defer o.guard.Release()
 	defer o.cancel()
-	first := !o.settled.Swap(true)
+	if !o.decided { // the work has panicked
+		o.first = !o.settled.Swap(true)
+	}
 	// If the work failed because its context ended, the cause of the context says more than the
 	// error.
 	cancelled := failed == nil && o.err != nil && o.ctx.Err() != nil
-	if o.begun && (cancelled || !first) {
+	if o.begun && (cancelled || !o.first) {
 		o.loop.stats.late.Add(1)
 	}
 	switch {
-	case !first:
+	case !o.first:
 		o.loop.box.offloads.done()
 	case !o.begun || cancelled:
 		o.deliver(*new(T), o.cause(), true)

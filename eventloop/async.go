@@ -1,0 +1,57 @@
+package eventloop
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// errStartFailed is what done of Async receives if start does not return.
+var errStartFailed = errors.New("eventloop: the start function of Async panicked or called runtime.Goexit")
+
+// Async starts an operation that needs no goroutine while it waits, such as a request of a client
+// library that takes a callback, and makes l run done with its result. Where the operation blocks a
+// goroutine, use [OffloadTimeout].
+//
+// Async calls start on the calling goroutine. start begins the operation and returns. The operation
+// calls complete when it has ended, on any goroutine; only the first call counts, and complete never
+// blocks. As with OffloadTimeout, done runs exactly once, on the loop: with what complete was given, or
+// with [ErrOffloadTimeout] when d has passed, or with the cause when Force ends the context.
+//
+// The operation counts as running until complete was called, also after a time-out: [Loop.Quiesce],
+// [Loop.WaitRunners] and the completion of [Loop.Stop] wait for it. So the operation must observe ctx
+// and call complete when it is cancelled. A late value without an error is passed to each of the
+// functions discard, on the goroutine that called complete.
+//
+// Async returns [ErrNotRunning] or [ErrStopped] if the loop is not Running; then it has not called
+// start. If start panics, the panic continues in the caller, and done receives an error unless
+// complete was called before. Async panics if an argument is nil.
+func Async[T any](l *Loop, d time.Duration, start func(ctx context.Context, complete func(T, error)), done func(T, error), discard ...func(T)) error {
+	mustOffload(l, start != nil && done != nil && !slices.ContainsFunc(discard, isNil))
+	if !l.box.promise() {
+		return l.notRunning()
+	}
+	ctx, cancel := context.WithTimeoutCause(l.scope.Work(), d, ErrOffloadTimeout)
+	o := &offloaded[T]{loop: l, ctx: ctx, cancel: cancel, done: done, discard: discard, guard: l.offloads.Guard(), begun: true}
+	var completed atomic.Bool
+	complete := func(v T, err error) {
+		if completed.Swap(true) {
+			return
+		}
+		defer o.finish(nil) // also if a function that discards the value panics
+		o.result, o.err = v, err
+		o.settle()
+	}
+	o.watch()
+	returned := false
+	defer func() {
+		if !returned {
+			complete(*new(T), errStartFailed)
+		}
+	}()
+	start(ctx, complete)
+	returned = true
+	return nil
+}
