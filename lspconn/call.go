@@ -30,7 +30,9 @@ func (c *Conn) newCall(method string) (int64, *call) {
 	return id, waiting
 }
 
-// Call sends a request and waits for its response. Empty params are omitted from the message. The
+// Call sends a request and waits for its response. It returns after the handlers of all messages
+// that the server had sent before the response, except those that run aside. With the context of a
+// handler, Call calls [Async]. Empty params are omitted from the message. The
 // caller may modify params after Call has returned. Call blocks while the queue is full. It returns
 //
 //   - the result, or the [*ResponseError] with which the server answered;
@@ -40,6 +42,7 @@ func (c *Conn) newCall(method string) (int64, *call) {
 //   - a [*ResponseError] for a message that cannot be sent: params that are not JSON, an invalid
 //     method, or one of the life-cycle methods that the connection sends itself.
 func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	c.inbox.releaseFor(ctx)
 	m, err := c.admit(ctx, method, params)
 	if err != nil {
 		return nil, err
@@ -153,7 +156,7 @@ func (c *Conn) admit(ctx context.Context, method string, params json.RawMessage)
 // enqueue appends an admitted message to the queue. If the queue has been discarded since the
 // message was admitted, enqueue fails the message. The caller holds c.mu.
 func (c *Conn) enqueue(m *queuedMessage) {
-	if c.queue.discarded {
+	if c.queue.discarded && !m.reply {
 		m.dequeued = true
 		c.fail(m)
 		return
@@ -198,11 +201,11 @@ func (c *Conn) refuseCoalesced() {
 	}
 }
 
-// discardQueue fails every queued message. Messages that are queued later fail, too. The caller
-// holds c.mu.
-func (c *Conn) discardQueue() {
+// discardQueue fails the queued messages. Messages that are queued later fail, too. Responses to
+// requests of the server are removed only if the parameter replies is true. The caller holds c.mu.
+func (c *Conn) discardQueue(replies bool) {
 	c.queue.discarded = true
-	for _, m := range c.queue.removeAll() {
+	for _, m := range c.queue.removeAll(replies) {
 		c.fail(m)
 	}
 }
@@ -220,9 +223,10 @@ func (c *Conn) release(m *queuedMessage) {
 // fail completes a message that has left the queue without being written. The caller holds c.mu.
 func (c *Conn) fail(m *queuedMessage) {
 	err := c.connError(m.method)
-	if m.call != nil {
+	switch {
+	case m.call != nil:
 		c.respond(m.id, response{err: err})
-	} else {
+	case m.delivery != nil:
 		m.delivery.complete(err)
 	}
 	c.release(m)

@@ -34,6 +34,7 @@ const forceTimeout = time.Second
 // been reaped by then. If Close must return while the output of the server is still being read, or
 // while the Logger blocks, the report contains what is known by then.
 func (c *Conn) Close(ctx context.Context) (Report, error) {
+	c.inbox.releaseFor(ctx)
 	limit, stop := newCloseLimit(ctx, c.scope)
 	defer stop()
 	return c.closeBy(limit, time.Time{})

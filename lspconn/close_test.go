@@ -234,9 +234,9 @@ func TestClose_DeliversLateResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answered := make(chan string, 1)
 		release := make(chan struct{})
-		server := lspconn.Server{OnRequest: func(ctx context.Context, _ string, _ json.RawMessage) (any, error) {
+		server := lspconn.Server{OnRequest: func(context.Context, string, json.RawMessage) (any, error) {
 			<-release
-			return "late", ctx.Err()
+			return "late", nil
 		}}
 		conn, _ := startInProcess(t, t.Context(), server, behaviours{Shutdown: "ask"})
 		conn.Ready(t.Context())
@@ -843,7 +843,11 @@ func TestClose_WritesNothingAfterExit(t *testing.T) {
 		release := make(chan struct{})
 		link := &slowExit{inProcess: serveInProcess(behaviours{})}
 		conn, err := lspconn.StartWith(t.Context(), lspconn.Server{Name: "slow", Command: []string{"slow"},
-			OnRequest: func(context.Context, string, json.RawMessage) (any, error) { <-release; return "late", nil }}, link)
+			OnRequest: func(ctx context.Context, _ string, _ json.RawMessage) (any, error) {
+				lspconn.Async(ctx)
+				<-release
+				return "late", nil
+			}}, link)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -932,7 +936,7 @@ func TestLogger_ReportsPanic(t *testing.T) {
 				return true
 			})
 		}))
-		server := lspconn.Server{Logger: log, OnNotify: func(string, json.RawMessage) { panic("at the disco") }}
+		server := lspconn.Server{Logger: log, OnNotify: func(context.Context, string, json.RawMessage) { panic("at the disco") }}
 		conn, _ := startInProcess(t, t.Context(), server, behaviours{})
 		conn.Ready(t.Context())
 		conn.Call(t.Context(), "notes", json.RawMessage("1"))

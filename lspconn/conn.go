@@ -33,6 +33,7 @@ type Conn struct {
 	queueScope   *ctxshutdown.Swansong // holds one guard for each message that has not been written
 	callScope    *ctxshutdown.Swansong // holds one guard for each call without a response
 	requestScope *ctxshutdown.Swansong // holds one guard for each unanswered request of the server
+	notifyScope  *ctxshutdown.Swansong // holds one guard for each call of OnNotify
 	processGuard *ctxshutdown.Guard    // released when the server's process has been reaped
 	process      serverProcess
 	external     *externalProtocol // exchanges the messages instead of this connection; nil unless it belongs to a Process
@@ -42,7 +43,7 @@ type Conn struct {
 	slots   chan struct{} // holds one token for each queued message that counts against QueueLimit
 	pending chan struct{} // wakes the write loop, because the queue may contain messages
 
-	rejections chan rejection // server requests to reject; the read loop creates the channel when needed, and closes it
+	inbox *inbox // delivers the messages of the server
 
 	stopWriting func() // makes the write loop end once the queue is empty; may be called repeatedly
 	writeStop   chan struct{}
@@ -64,6 +65,7 @@ type Conn struct {
 	closing    bool      // Close was called, or the scope was stopped before the connection failed
 	deadline   time.Time // the deadline of closing; zero until it is known
 	queue      sendQueue
+	writing    bool // the write loop writes what is queued
 	calls      map[int64]*call
 	initResult json.RawMessage // the server's answer to initialize
 	failure    error
@@ -125,7 +127,7 @@ func newConn(ctx context.Context, server Server, startProcess func(Server) (serv
 	}
 	c := &Conn{
 		server: server, manager: manager, scope: scope,
-		queueScope: child("queue"), callScope: child("calls"), requestScope: child("requests"),
+		queueScope: child("queue"), callScope: child("calls"), requestScope: child("requests"), notifyScope: child("notifications"),
 		processGuard: guard, process: p, out: newMessageWriter(p.Stdin()), stderr: proc.NewTail(8 << 10),
 		slots: make(chan struct{}, server.QueueLimit), pending: make(chan struct{}, 1),
 		writeStop: make(chan struct{}), writeDone: make(chan struct{}),
@@ -133,7 +135,13 @@ func newConn(ctx context.Context, server Server, startProcess func(Server) (serv
 		initialized: make(chan struct{}), reported: make(chan struct{}), done: make(chan struct{}),
 		calls: map[int64]*call{},
 	}
-	c.stopWriting = sync.OnceFunc(func() { close(c.writeStop) })
+	c.inbox = newInbox(c)
+	c.stopWriting = sync.OnceFunc(func() {
+		c.mu.Lock()
+		c.writing = false
+		c.mu.Unlock()
+		close(c.writeStop)
+	})
 	return c, nil
 }
 
@@ -152,8 +160,10 @@ func (c *Conn) State() State {
 func (c *Conn) Scope() *ctxshutdown.Swansong { return c.scope }
 
 // Ready waits until the server has answered initialize and returns the result. If the connection
-// closes or fails first, it returns a [*ConnError]; if ctx ends first, the cause of ctx.
+// closes or fails first, it returns a [*ConnError]; if ctx ends first, the cause of ctx. With the
+// context of a handler, Ready calls [Async].
 func (c *Conn) Ready(ctx context.Context) (result json.RawMessage, err error) {
+	c.inbox.releaseFor(ctx)
 	select {
 	case <-c.initialized:
 	case <-ctx.Done():

@@ -378,7 +378,7 @@ func TestNotifyLatest_CopiesParams(t *testing.T) {
 	})
 }
 
-// Requests of the server are handled concurrently. Each is answered, whatever its handler returns.
+// Every request of the server is answered, whatever its handler returns.
 func TestOnRequest_AnswersServerRequests(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -407,13 +407,14 @@ func TestOnRequest_AnswersServerRequests(t *testing.T) {
 	}
 }
 
-// A handler that does not return delays neither other messages nor Close. Its context ends with the
-// connection. The guard report contains its request until it returns.
-func TestOnRequest_BlockedHandlerDelaysNothing(t *testing.T) {
+// A handler that runs aside and does not return delays neither other messages nor Close. Its context
+// ends when the connection closes. The guard report contains its request until it returns.
+func TestAsync_BlockedHandlerDelaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		told := make(chan error, 300)
 		server := lspconn.Server{OnRequest: func(ctx context.Context, _ string, _ json.RawMessage) (any, error) {
+			lspconn.Async(ctx)
 			<-ctx.Done()
 			told <- context.Cause(ctx)
 			<-release
@@ -435,43 +436,6 @@ func TestOnRequest_BlockedHandlerDelaysNothing(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		testkit.Equal(t, "guards", conn.Scope().GuardCount(), 0)
-	})
-}
-
-// OnNotify receives notifications in order. A handler that lags behind blocks the read loop, but
-// does not delay the end of the connection.
-func TestOnNotify_ReceivesNotificationsInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var got []string
-		release := make(chan struct{})
-		server := lspconn.Server{OnNotify: func(method string, params json.RawMessage) {
-			<-release
-			got = append(got, method+string(params))
-		}}
-		conn, _ := startInProcess(t, t.Context(), server, behaviours{})
-		conn.Ready(t.Context())
-		call(t, conn, "notes", "1000")
-		close(release)
-		mustClose(t, conn)
-		synctest.Wait()
-		testkit.Equal(t, "count", len(got), 1000)
-		for i, note := range got {
-			if note != fmt.Sprint("note", i) {
-				t.Fatalf("notification %d is %s", i, note)
-			}
-		}
-	})
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		conn, _ := startInProcess(t, t.Context(), lspconn.Server{OnNotify: func(string, json.RawMessage) { <-release }}, behaviours{})
-		conn.Ready(t.Context())
-		go conn.Call(context.Background(), "notes", json.RawMessage("5000"))
-		synctest.Wait()
-		r := mustClose(t, conn)
-		if r.Total > 10*time.Second {
-			t.Errorf("the handler delayed the close: %v", r)
-		}
-		close(release)
 	})
 }
 

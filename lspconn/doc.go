@@ -25,7 +25,14 @@
 //
 // Reports name what a connection is waiting for: "queue" for messages that have not been written,
 // "calls" for calls without a response, "requests" for requests of the server that a handler has
-// not answered, and "process" for the process itself. Force ends the process at once.
+// not answered, "notifications" for calls of OnNotify, and "process" for the process itself. Force ends the process at once.
+//
+// # Order
+//
+// What the server sends is delivered in the order in which it was received. A call returns after the
+// handlers of all messages that preceded its response have returned, so progress and partial results
+// are seen before the result. A handler that takes long calls [Async], so that the messages behind
+// it do not wait.
 //
 // # The deadline
 //

@@ -14,6 +14,8 @@ const (
 	CodeInvalidParams  = -32602
 	CodeInternalError  = -32603
 	CodeRequestFailed  = -32803 // refused or discarded because the connection is closing or has failed
+
+	CodeRequestCancelled = -32800 // a request of the server that the server itself has cancelled
 )
 
 // A ResponseError is the error of a JSON-RPC response. The server sent it, or this package returns it

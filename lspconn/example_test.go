@@ -106,6 +106,31 @@ func ExampleServer() {
 	// Output: "an answer" <nil>
 }
 
+// A handler that asks the user runs aside, so that the messages behind its request do not wait.
+func ExampleAsync() {
+	ctx := context.Background()
+	answer := make(chan string)
+	s := server()
+	s.OnRequest = func(ctx context.Context, method string, params json.RawMessage) (any, error) {
+		lspconn.Async(ctx)
+		select {
+		case text := <-answer:
+			return text, nil
+		case <-ctx.Done(): // the server has cancelled its request, or the connection closes
+			return nil, ctx.Err()
+		}
+	}
+	conn, err := lspconn.Start(ctx, s)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	go func() { answer <- "yes" }()
+	result, err := conn.Call(ctx, "ask", nil) // this server sends a request of its own before it answers
+	fmt.Println(string(result), err)
+	// Output: "yes" <nil>
+}
+
 func ExampleConnError() {
 	ctx := context.Background()
 	conn, err := lspconn.Start(ctx, fake(role{Behaviour: behaviours{Code: 2, Stderr: "panic: at the disco\n"}}))

@@ -143,7 +143,7 @@ func ExampleProtocolError() {
 func ExamplePanicError() {
 	ctx := context.Background()
 	s := server()
-	s.OnNotify = func(method string, _ json.RawMessage) { panic("no such document") }
+	s.OnNotify = func(_ context.Context, method string, _ json.RawMessage) { panic("no such document") }
 	conn, err := lspconn.Start(ctx, s)
 	if err != nil {
 		log.Fatal(err)

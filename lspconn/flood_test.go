@@ -16,12 +16,13 @@ import (
 )
 
 // If a server sends requests without reading the responses, the connection starts no goroutine for
-// the requests beyond its limit, and fails when there are too many rejections.
+// the requests beyond its limit, and fails when too many responses wait to be written.
 func TestOnRequest_RejectsFloodOfRequests(t *testing.T) {
 	flooded := func(t *testing.T, n int, then func(t *testing.T, conn *lspconn.Conn, release chan struct{}, answer chan error)) {
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})
-			server := lspconn.Server{OnRequest: func(context.Context, string, json.RawMessage) (any, error) {
+			server := lspconn.Server{OnRequest: func(ctx context.Context, _ string, _ json.RawMessage) (any, error) {
+				lspconn.Async(ctx)
 				<-release
 				return nil, nil
 			}}
@@ -62,7 +63,7 @@ func TestOnRequest_RejectsFloodOfRequests(t *testing.T) {
 			if !errors.As(err, &broken) || !errors.Is(err, lspconn.ErrClosing) {
 				t.Errorf("%v", err)
 			}
-			contains(t, err, "more than 256 requests at once", "the server does not read the 8192 rejections")
+			contains(t, err, "more than 8192 requests that are unanswered, or whose responses the server does not read")
 			close(release)
 		})
 	})

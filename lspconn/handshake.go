@@ -30,8 +30,14 @@ func (c *Conn) drainQueue(until time.Time) error {
 		return c.writeErr
 	}
 	c.stopWriting()
-	<-c.writeDone
-	return c.writeErr
+	select {
+	case <-c.writeDone: // responses to requests of the server may have been queued meanwhile
+		return c.writeErr
+	case <-t.C:
+		return errStuck
+	case <-c.process.Exited():
+		return io.EOF
+	}
 }
 
 // sendShutdown is the second step of closing a connection. It returns nil if the server has

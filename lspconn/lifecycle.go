@@ -24,6 +24,7 @@ func (c *Conn) run() {
 	cancelForce := context.AfterFunc(c.scope.Work(), func() { // Work ends when Force is called
 		c.forceTime()
 		c.process.End(proc.Deadlines{}) // sends SIGKILL and does not wait
+		c.inbox.stopHandlers()
 	})
 	defer cancelForce()
 
@@ -55,12 +56,15 @@ func (c *Conn) run() {
 	after, deadline := c.state, c.deadline
 	c.refuseCoalesced()
 	if c.server.Discard || !ready || failure != nil {
-		c.discardQueue()
+		c.discardQueue(false)
 	}
 	c.mu.Unlock()
 	c.logState(before, after)
 	c.scope.ShutdownCause(failure)
-	c.terminate(newSchedule(begin, deadline), ready && failure == nil)
+	s := newSchedule(begin, deadline)
+	stopHandlers := time.AfterFunc(time.Until(s.drained), c.inbox.stopHandlers)
+	defer stopHandlers.Stop()
+	c.terminate(s, ready && failure == nil)
 }
 
 // initialize sends initialize and waits for the response. It returns nil when the connection is
@@ -90,6 +94,7 @@ func (c *Conn) initialize() error {
 			c.initResult = r.result
 			c.queue.link(nil, newNotification("initialized", json.RawMessage("{}"), c.queueScope.Guard()))
 			c.setState(Ready)
+			c.writing = true
 			c.mu.Unlock()
 			c.logState(Initializing, Ready)
 			return nil
@@ -151,7 +156,7 @@ func (c *Conn) pipeFailure(err error) error {
 	if _, late := c.process.End(proc.Deadlines{Kill: until, GiveUp: until.Add(c.exitDelay())}); late != nil {
 		return err
 	}
-	c.awaitOutput(until)
+	c.awaitOutput(until, c.readDone, c.stderrDone)
 	return c.exitFailure()
 }
 

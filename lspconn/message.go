@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
 // A message is what the server has sent: a request (with id and method), a notification (with a
@@ -18,6 +20,9 @@ type message struct {
 	Result json.RawMessage
 	Error  *ResponseError
 	Defect string // why the message is none of the three kinds; empty if it is one of them
+
+	cancelled bool               // the server has cancelled the request before its handler was called
+	guard     *ctxshutdown.Guard // of a request; held until its response has been written
 }
 
 // rawMessage contains the members of a message, none of which has been checked.

@@ -48,7 +48,7 @@ func asked(f func() (any, error)) lspconn.Server {
 	s.OnRequest = request(f)
 	return s
 }
-func notified(f func(method string, params json.RawMessage)) lspconn.Server {
+func notified(f func(ctx context.Context, method string, params json.RawMessage)) lspconn.Server {
 	s := fake(role{})
 	s.OnNotify = f
 	return s
@@ -91,7 +91,7 @@ func TestPanic_FailsConnection(t *testing.T) {
 			return asked(func() (any, error) { return nil, unmarshalable{fault} })
 		}, "ask"},
 		{"OnNotify", "OnNotify", "note", func(fault func()) lspconn.Server {
-			return notified(func(string, json.RawMessage) { fault() })
+			return notified(func(context.Context, string, json.RawMessage) { fault() })
 		}, "notes"},
 		{"Logger, of a change of state", "Logger", "", func(fault func()) lspconn.Server {
 			s := fake(role{})
@@ -114,7 +114,7 @@ func TestPanic_FailsConnection(t *testing.T) {
 					pending <- err
 				}()
 				if test.trigger != "" {
-					go conn.Call(context.Background(), test.trigger, json.RawMessage("2000")) // 2000 is more than maxNotifications
+					go conn.Call(context.Background(), test.trigger, json.RawMessage("2000")) // 2000 is more than maxWaiting
 				}
 				err := <-pending
 				checkPanic(t, "who waits", err, test.callback, test.method, fault.says)
@@ -187,7 +187,7 @@ func TestPanic_InOnNotifyDoesNotBlockClose(t *testing.T) {
 				closing := make(chan struct{})
 				calls := 0 // needs no lock, because OnNotify is not called concurrently
 				conn, _ := startInProcess(t, t.Context(), lspconn.Server{
-					OnNotify: func(string, json.RawMessage) { calls++; <-closing; fault.do() },
+					OnNotify: func(context.Context, string, json.RawMessage) { calls++; <-closing; fault.do() },
 					Logger:   at("Closing", func() { close(closing) }),
 				}, behaviours{})
 				conn.Ready(t.Context())
@@ -208,8 +208,8 @@ func TestPanic_InOnNotifyDoesNotBlockClose(t *testing.T) {
 // A handler can outlive the connection and panic after the report was made. Err and the Logger then
 // report the panic.
 func TestPanic_AfterReportIsInErr(t *testing.T) {
-	release, logged := make(chan struct{}), make(chan string, 1)
-	s := asked(func() (any, error) { <-release; panic(errFault) })
+	called, release, logged := make(chan struct{}), make(chan struct{}), make(chan string, 1)
+	s := asked(func() (any, error) { close(called); <-release; panic(errFault) })
 	s.Logger = told(func(r slog.Record) {
 		if r.Level == slog.LevelError {
 			logged <- r.Message
@@ -217,7 +217,7 @@ func TestPanic_AfterReportIsInErr(t *testing.T) {
 	})
 	conn := startReady(t, s)
 	go conn.Call(context.Background(), "ask", nil)
-	call(t, conn, "echo", "1") // the server sends its own request before it answers this call
+	<-called
 	r := mustClose(t, conn)
 	if r.Failure != nil {
 		t.Errorf("failure %v", r.Failure)

@@ -9,9 +9,7 @@ import (
 // or not JSON. Valid JSON that is not a message is ignored.
 func (c *Conn) readLoop() {
 	defer close(c.readDone)
-	notifications := newNotificationQueue(c)
-	defer notifications.close()
-	defer c.stopRejecting()
+	defer c.inbox.end()
 	for in := newFrameReader(c.process.Stdout()); ; {
 		body, err := in.next()
 		if err != nil {
@@ -24,12 +22,12 @@ func (c *Conn) readLoop() {
 			case m.Defect != "":
 				c.countStray()
 				c.logIgnored(slog.LevelWarn, "a message that is not of JSON-RPC", "defect", m.Defect, "message", quoted(body))
-			case m.Method == nil:
-				c.handleResponse(m)
-			case m.ID == nil:
-				notifications.add(m)
-			default:
-				err = c.handleRequest(m)
+			case m.Method != nil && m.ID != nil:
+				err = c.addRequest(m)
+			case m.Method != nil && *m.Method == "$/cancelRequest":
+				c.inbox.cancelRequest(m.Params)
+			case m.Method == nil || c.server.OnNotify != nil:
+				c.inbox.add(m)
 			}
 		}
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 //	Call, Notify ──▶ │ ordered │ a │ b │ ordered │ a │ ──▶ write loop ──▶ stdin
 //	NotifyLatest ──▶ │         └─ run ─┘         └ run
 //
-// Messages of Call and Notify are ordered: they are written in the order in which they were queued.
+// Messages of Call and Notify, and responses to requests of the server, are ordered: they are written in the order in which they were queued.
 // Notifications of NotifyLatest are coalesced: they form runs between ordered messages, with at most
 // one notification per key in a run. The run at the end of the queue is open: a new notification
 // replaces the one with its key there. A coalesced notification never moves past an ordered message,
@@ -27,7 +27,7 @@ type sendQueue struct {
 	first, last      *queuedMessage
 	open             map[string]*queuedMessage // the notifications of the open run by key
 	refusesCoalesced bool                      // NotifyLatest fails from now on
-	discarded        bool                      // every message fails from now on
+	discarded        bool                      // every message fails from now on, except replies
 }
 
 // A queuedMessage is a message on its way to the write loop.
@@ -41,6 +41,7 @@ type queuedMessage struct {
 	delivery  *Delivery // set for a notification; completed when it has been written or never will be
 	guard     *ctxshutdown.Guard
 	usesSlot  bool // whether the message counts against QueueLimit
+	reply     bool // whether the message is a response to a request of the server; no caller waits for it
 	dequeued  bool
 
 	before, after *queuedMessage // the neighbours of the message in the queue
@@ -136,11 +137,15 @@ func (q *sendQueue) refuseCoalesced() (removed []*queuedMessage) {
 	return removed
 }
 
-// removeAll empties the queue and returns its messages.
-func (q *sendQueue) removeAll() (removed []*queuedMessage) {
-	for q.first != nil {
-		removed = append(removed, q.first)
-		q.unlink(q.first)
+// removeAll removes all messages, or all that are not replies, and returns them.
+func (q *sendQueue) removeAll(replies bool) (removed []*queuedMessage) {
+	for m := q.first; m != nil; {
+		next := m.after
+		if replies || !m.reply {
+			q.unlink(m)
+			removed = append(removed, m)
+		}
+		m = next
 	}
 	return removed
 }

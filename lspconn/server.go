@@ -31,20 +31,34 @@ type Server struct {
 	// fails. Zero means one minute.
 	InitializeTimeout time.Duration
 
-	// OnRequest answers a request of the server. Each call has a goroutine of its own. Up to 256 run at
-	// the same time; further requests are rejected, and the connection fails if the server leaves 8192
-	// rejections unread. ctx ends when the connection has ended.
+	// OnRequest answers a request of the server. The messages of the server are handled one at a time,
+	// in the order in which they were received: until OnRequest has returned, or has called [Async]
+	// with its context, no later response completes its call, and neither OnRequest nor OnNotify is
+	// called again. While 1024 messages wait, the connection reads nothing from the server.
+	//
+	// A handler may use the connection. [Conn.Call], [Conn.Ready] and [Conn.Close] with its context
+	// call Async, because they could wait for ever otherwise; with a context that is not derived from
+	// it, they do not. Messages that the handler has queued are written before the response.
+	//
+	// ctx ends when the connection closes or fails, when the server cancels the request with
+	// $/cancelRequest, and when OnRequest has returned. To close the connection, pass
+	// context.WithoutCancel(ctx) to Close. When a fifth of the time for closing has passed, every
+	// request without a response is answered with an error, and no handler is called any more.
+	//
+	// Up to 256 requests may be handled after a call of Async; further ones are rejected. The
+	// connection fails if the responses to 8192 requests have not been written, because the server
+	// does not read.
 	//
 	// An error that is a *ResponseError is sent as it is; the text of any other error is sent as an
-	// internal error. Nil answers every request with "method not found". [PanicError] documents a
+	// internal error; if it is the error of ctx, the server gets the reason. Nil answers every request with "method not found". [PanicError] documents a
 	// panic in OnRequest or in the encoding of its result.
 	OnRequest func(ctx context.Context, method string, params json.RawMessage) (result any, err error)
 
-	// OnNotify is called for the notifications of the server, one at a time and in their order. While
-	// it lags behind by 1024 notifications, the connection reads nothing from the server, responses
-	// included. Nil ignores notifications. OnNotify is not called again after it has panicked; see
-	// [PanicError].
-	OnNotify func(method string, params json.RawMessage)
+	// OnNotify is called for the notifications of the server, except $/cancelRequest, which the
+	// connection handles. OnRequest documents the order, and what the handler may do. ctx ends when the
+	// connection closes or fails. Nil ignores notifications. After a panic in OnRequest or OnNotify,
+	// neither is called again; see [PanicError].
+	OnNotify func(ctx context.Context, method string, params json.RawMessage)
 
 	// CloseTimeout is the deadline of Close: 5 s to 15 s. Zero means 10 s. When a Manager closes or is
 	// stopped, the Manager's timeout applies instead.

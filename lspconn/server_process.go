@@ -48,7 +48,7 @@ func newProcess(ctx context.Context, server Server, startProcess func(Server) (s
 	c.external = &externalProtocol{}
 	c.state = Ready
 	close(c.initialized)
-	p := &Process{c, &processStream{c: c, ended: sync.OnceFunc(func() { close(c.readDone) })}}
+	p := &Process{c, &processStream{c: c, ended: sync.OnceFunc(func() { c.inbox.end(); close(c.readDone) })}}
 	go c.readStderr()
 	go c.run()
 	return p, nil

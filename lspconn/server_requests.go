@@ -1,6 +1,7 @@
 package lspconn
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,49 +9,82 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-const (
-	// maxRequests is the number of server requests that are handled at the same time. Requests beyond
-	// it are rejected.
-	maxRequests = 256
+// maxUnanswered is the number of requests of the server that may lack a response, or whose responses
+// the server has not read. The limit bounds the memory that a server can make the connection allocate
+// by sending requests without reading. It is far more than a correct server needs.
+const maxUnanswered = 8192
 
-	// maxRejections is the number of rejections that may wait to be written. The limit bounds the
-	// memory that a server can make the connection allocate by sending requests without reading the
-	// responses. It is far more than a correct server needs.
-	maxRejections = 8192
+var (
+	errRequestCancelled = &ResponseError{Code: CodeRequestCancelled, Message: "the server has cancelled the request"}
+	errRequestDiscarded = &ResponseError{Code: CodeRequestFailed, Message: "connection closing"}
+	errTooManyRequests  = &ResponseError{Code: CodeRequestFailed, Message: fmt.Sprintf("more than %d requests at once", maxAside)}
 )
 
-// handleRequest answers a request of the server in a goroutine of its own, so the read loop never
-// waits for a handler. Requests are also answered while the connection is closing, because a server
-// may answer shutdown only after its own requests have been answered.
-func (c *Conn) handleRequest(m message) error {
-	g := c.requestScope.Guard() // TryGuard would refuse once closing has begun, but requests are answered until the server exits
-	if c.requestScope.GuardCount() > maxRequests {
-		return c.reject(rejection{m.ID, g})
+// addRequest passes a request of the server on. Requests are also answered while the connection is
+// closing, because a server may answer shutdown only after its own requests have been answered.
+func (c *Conn) addRequest(m message) error {
+	m.guard = c.requestScope.Guard() // TryGuard would refuse once closing has begun, but requests are answered until the server exits
+	if c.requestScope.GuardCount() > maxUnanswered {
+		m.guard.Release()
+		return &ProtocolError{What: fmt.Sprintf("more than %d requests that are unanswered, or whose responses the server does not read", maxUnanswered)}
 	}
-	go func() {
-		defer g.Release()
-		if c.server.OnRequest == nil {
-			c.reply(m, nil, &ResponseError{Code: CodeMethodNotFound, Message: "method not found: " + *m.Method})
-			return
-		}
-		var result json.RawMessage
-		var failure *ResponseError
-		c.catchPanic("OnRequest", *m.Method, func() {
-			result, failure = encodeResult(c.server.OnRequest(c.requestScope.Work(), *m.Method, m.Params))
-		}, func(p *PanicError) {
-			if p != nil { // answer even after a panic: the server might wait for this response before it shuts down
-				failure = &ResponseError{Code: CodeInternalError, Message: p.Error()}
-			}
-			c.reply(m, result, failure)
-		})
-	}()
+	c.inbox.add(m)
 	return nil
 }
 
+// request calls OnRequest for a request of the server and answers it. It reports whether its caller
+// goes on delivering.
+func (b *inbox) request(m message) (ordered bool) {
+	c := b.conn
+	var refusal *ResponseError
+	h := &handling{inbox: b, request: true, id: m.ID}
+	var ctx context.Context
+	switch {
+	case m.cancelled:
+		refusal = errRequestCancelled
+	case c.server.OnRequest == nil:
+		refusal = &ResponseError{Code: CodeMethodNotFound, Message: "method not found: " + *m.Method}
+	default:
+		ctx, h.cancel = context.WithCancelCause(context.WithValue(c.requestScope, handlingKey{}, h))
+		defer h.cancel(nil)
+		refusal = b.begin(h)
+	}
+	if refusal != nil {
+		c.reply(m.ID, nil, refusal, m.guard)
+		return true
+	}
+	var result json.RawMessage
+	var failure *ResponseError
+	c.catchPanic("OnRequest", *m.Method, func() {
+		answer, err := c.server.OnRequest(ctx, *m.Method, m.Params)
+		result, failure = encodeResult(ctx, answer, err)
+	}, func(p *PanicError) {
+		if p != nil { // answer even after a panic: the server might wait for this response before it shuts down
+			failure = &ResponseError{Code: CodeInternalError, Message: p.Error()}
+		}
+		if b.answer(h) {
+			c.reply(m.ID, result, failure, m.guard)
+		} else {
+			m.guard.Release()
+		}
+		if p != nil {
+			b.stopHandlers() // releases h: this goroutine may be about to end, by runtime.Goexit
+		}
+		ordered = b.finish(h)
+	})
+	return ordered
+}
+
 // encodeResult encodes the values that a handler has returned. It may call methods of these values:
-// MarshalJSON of the result and Error of the error.
-func encodeResult(result any, err error) (text json.RawMessage, failure *ResponseError) {
+// MarshalJSON of the result and Error of the error. If the handler has returned the error of its
+// context ctx, the server gets the reason why the context has ended.
+func encodeResult(ctx context.Context, result any, err error) (text json.RawMessage, failure *ResponseError) {
 	if err != nil {
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			if err = context.Cause(ctx); !errors.As(err, &failure) {
+				err = errRequestDiscarded // the scope was stopped or the connection has failed
+			}
+		}
 		if !errors.As(err, &failure) {
 			failure = &ResponseError{Code: CodeInternalError, Message: err.Error()}
 		}
@@ -67,47 +101,21 @@ func encodeResult(result any, err error) (text json.RawMessage, failure *Respons
 	return text, failure
 }
 
-// reply writes a response to the server. It ignores write errors, because the write loop or the
-// read loop then fails for the same reason.
-func (c *Conn) reply(m message, result json.RawMessage, failure *ResponseError) {
-	c.out.write(replyFrame(m.ID, result, failure))
-}
-
-// A rejection is a request of the server that receives an error as its response, because too many
-// other requests are being handled.
-type rejection struct {
-	id    json.RawMessage
-	guard *ctxshutdown.Guard
-}
-
-// reject passes a request to the goroutine that writes all rejections. Only the read loop calls
-// reject. reject does not block, although that goroutine may have to wait until the server reads.
-func (c *Conn) reject(r rejection) error {
-	if c.rejections == nil {
-		c.rejections = make(chan rejection, maxRejections)
-		go c.writeRejections(c.rejections)
+// reply sends a response to the server. The response is written after the messages that were queued
+// before it, such as the notifications of a handler. While the write loop does not run, because the
+// connection is initializing or the queue has been written for the last time, reply writes it itself
+// and ignores errors: the read loop then fails for the same reason. The guard is released when the
+// response has been written.
+func (c *Conn) reply(id, result json.RawMessage, failure *ResponseError, guard *ctxshutdown.Guard) {
+	frame := replyFrame(id, result, failure)
+	c.mu.Lock()
+	writing := c.writing
+	if writing {
+		c.enqueue(&queuedMessage{frame: frame, reply: true, guard: guard})
 	}
-	select {
-	case c.rejections <- r:
-		return nil
-	default:
-		r.guard.Release()
-		return &ProtocolError{What: fmt.Sprintf("more than %d requests at once, and the server does not read the %d rejections", maxRequests, maxRejections)}
-	}
-}
-
-func (c *Conn) writeRejections(rejections <-chan rejection) {
-	failure := &ResponseError{Code: CodeRequestFailed, Message: fmt.Sprintf("more than %d requests at once", maxRequests)}
-	for r := range rejections {
-		c.out.write(replyFrame(r.id, nil, failure))
-		r.guard.Release()
-	}
-}
-
-// stopRejecting makes the goroutine that writes rejections end. The read loop calls it before it
-// ends itself.
-func (c *Conn) stopRejecting() {
-	if c.rejections != nil {
-		close(c.rejections)
+	c.mu.Unlock()
+	if !writing {
+		c.out.write(frame)
+		guard.Release()
 	}
 }

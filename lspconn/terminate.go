@@ -38,7 +38,7 @@ func (c *Conn) terminate(s schedule, handshake bool) {
 	h.forced = c.isForced() && (exit.Killed || err != nil)
 
 	c.mu.Lock()
-	c.discardQueue()
+	c.discardQueue(true)
 	c.mu.Unlock()
 	c.publishReport(c.newReport(s, h, exit, err), err, s)
 	if err != nil {
@@ -46,7 +46,7 @@ func (c *Conn) terminate(s schedule, handshake bool) {
 		c.mu.Lock()
 		c.exit = exitOf(c.process.Exit())
 		c.mu.Unlock()
-		c.awaitOutput(time.Now().Add(s.killInterval()))
+		c.awaitOutput(time.Now().Add(s.killInterval()), c.readDone, c.stderrDone, c.inbox.delivered)
 	}
 	c.process.Close()
 	c.mu.Lock()
@@ -114,7 +114,7 @@ func (c *Conn) newReport(s schedule, h handshake, exit proc.Exit, endErr error) 
 	if endErr != nil {
 		return r
 	}
-	c.awaitOutput(s.giveUp)
+	c.awaitOutput(s.giveUp, c.readDone, c.stderrDone, c.inbox.delivered)
 	r.Exit = exitOf(exit)
 	if h.forced {
 		return r
@@ -174,15 +174,15 @@ func (c *Conn) publishReport(r Report, unconfirmed error, s schedule) {
 	close(c.reported)
 }
 
-// awaitOutput waits until all output of the server has been read. At the time until, or half of
-// forceTimeout after a Force, it closes the pipes, because the wait might not end otherwise: a
-// handler may block the read loop, or, on a platform without deadlines for pipes, a process that
-// survived may keep them open.
-func (c *Conn) awaitOutput(until time.Time) {
+// awaitOutput waits until the channels ends are closed, which say that the output of the server has
+// been read, or delivered. At the time until, or half of forceTimeout after a Force, it closes the
+// pipes, because the wait might not end otherwise: a handler may block the read loop, or, on a
+// platform without deadlines for pipes, a process that survived may keep them open.
+func (c *Conn) awaitOutput(until time.Time, ends ...chan struct{}) {
 	t := time.NewTimer(time.Until(until))
 	defer t.Stop()
 	forced := c.scope.Work().Done()
-	for _, ended := range []chan struct{}{c.readDone, c.stderrDone} {
+	for _, ended := range ends {
 		for !isClosed(ended) {
 			select {
 			case <-ended:

@@ -2,23 +2,27 @@ package lspconn
 
 import "fmt"
 
-// writeLoop writes queued messages until the queue is empty and writeStop is closed, or a write
-// fails.
+// writeLoop writes queued messages until writeStop is closed and the queue is empty, or a write
+// fails. No message is queued after writeStop was closed.
 func (c *Conn) writeLoop() {
 	defer close(c.writeDone)
 	var batch []*queuedMessage
 	var joined []byte
+	stopped := false
 	for {
 		c.mu.Lock()
 		batch = c.queue.take(batch[:0], c.queueScope.Guard)
 		c.mu.Unlock()
 		if len(batch) == 0 {
-			select {
-			case <-c.pending:
-				continue
-			case <-c.writeStop:
+			if stopped {
 				return
 			}
+			select {
+			case <-c.pending:
+			case <-c.writeStop:
+				stopped = true
+			}
+			continue
 		}
 		frames := batch[0].frame
 		if len(batch) > 1 {
@@ -35,7 +39,7 @@ func (c *Conn) writeLoop() {
 			c.mu.Lock()
 			c.queue.restore(batch)
 			if c.queue.discarded {
-				c.discardQueue()
+				c.discardQueue(true)
 			}
 			c.mu.Unlock()
 			c.writeErr = fmt.Errorf("cannot write to the server: %w", err)

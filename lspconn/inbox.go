@@ -1,0 +1,253 @@
+package lspconn
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+const (
+	// maxWaiting is the number of messages that may wait until the handlers of earlier ones have
+	// returned. If there are more, the read loop blocks.
+	maxWaiting = 1024
+
+	// maxAside is the number of requests whose handlers may run aside. Requests beyond it are
+	// rejected.
+	maxAside = 256
+)
+
+// An inbox delivers what the server has sent, in the order in which it was received: it completes a
+// call with its response, and calls OnNotify or OnRequest. The next message waits until the handler
+// has returned or runs aside. A response that waits for no handler is delivered by the read loop;
+// everything else is delivered by one goroutine at a time, in deliver.
+type inbox struct {
+	conn      *Conn
+	delivered chan struct{}            // closed when the read loop has ended and every message has been delivered
+	ordered   atomic.Pointer[handling] // the handler for which the next message waits, or nil; set under mu
+
+	mu         sync.Mutex
+	space      sync.Cond // signalled when fewer messages wait
+	waiting    []message
+	delivering bool                   // a goroutine delivers, or a handler is running in order
+	running    map[*handling]struct{} // all handlers that have not returned
+	aside      int                    // how many requests have a handler that runs aside
+	stopped    bool                   // no handler is called any more
+	ended      bool                   // the read loop has ended
+}
+
+// A handling is one call of OnRequest or OnNotify.
+type handling struct {
+	inbox    *inbox
+	request  bool
+	id       json.RawMessage         // the id of a request
+	cancel   context.CancelCauseFunc // ends the context of the handler of a request
+	guard    *ctxshutdown.Guard
+	answered bool // set for a notification and for a request that has its response; guarded by inbox.mu
+}
+
+type handlingKey struct{}
+
+// Async lets the connection deliver the messages that follow the one for which OnRequest or OnNotify
+// was called with ctx. The handler goes on at the same time as the handlers of these messages. A
+// handler that takes long, or waits for another message of the server, calls Async first.
+//
+// ctx is the context of the handler, or one derived from it. With another context, after the handler
+// has returned, and when it is called again, Async does nothing.
+func Async(ctx context.Context) {
+	if h, ok := ctx.Value(handlingKey{}).(*handling); ok {
+		h.inbox.release(h)
+	}
+}
+
+func newInbox(c *Conn) *inbox {
+	b := &inbox{conn: c, delivered: make(chan struct{}), running: map[*handling]struct{}{}}
+	b.space.L = &b.mu
+	return b
+}
+
+// releaseFor does what Async does, before a method of the connection waits for the server. The
+// method could otherwise wait for a message that waits for its caller.
+func (b *inbox) releaseFor(ctx context.Context) {
+	if b.ordered.Load() != nil {
+		Async(ctx)
+	}
+}
+
+// add passes a message on. It blocks while too many messages wait. Only the read loop calls it.
+func (b *inbox) add(m message) {
+	b.mu.Lock()
+	for len(b.waiting) >= maxWaiting {
+		b.space.Wait()
+	}
+	if !b.delivering && m.Method == nil {
+		b.mu.Unlock()
+		b.conn.handleResponse(m)
+		return
+	}
+	b.waiting = append(b.waiting, m)
+	begin := !b.delivering
+	b.delivering = true
+	b.mu.Unlock()
+	if begin {
+		go b.deliver()
+	}
+}
+
+// end is called by the read loop before it ends.
+func (b *inbox) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
+	b.checkDelivered()
+}
+
+// checkDelivered closes delivered if no message waits, and the last one is not just being delivered.
+// It does not wait for a handler to which the last message was passed. The caller holds b.mu.
+func (b *inbox) checkDelivered() {
+	if b.ended && len(b.waiting) == 0 && (!b.delivering || b.ordered.Load() != nil) && !isClosed(b.delivered) {
+		close(b.delivered)
+	}
+}
+
+// deliver delivers the waiting messages. It returns when there are none, and when a handler that it
+// has called was released: another goroutine delivers then.
+func (b *inbox) deliver() {
+	for {
+		m, ok := b.next()
+		if !ok {
+			return
+		}
+		switch {
+		case m.Method == nil:
+			b.conn.handleResponse(m)
+		case m.ID == nil:
+			ok = b.notify(m)
+		default:
+			ok = b.request(m)
+		}
+		if !ok {
+			return
+		}
+	}
+}
+
+func (b *inbox) next() (m message, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) == 0 {
+		b.waiting, b.delivering = nil, false
+		b.checkDelivered()
+		return m, false
+	}
+	m, b.waiting[0] = b.waiting[0], message{}
+	b.waiting = b.waiting[1:]
+	b.space.Signal()
+	return m, true
+}
+
+// begin makes h the handler for which the next message waits. If the handler of a request must not
+// be called, begin returns the error with which the request is answered; for a notification, any
+// error.
+func (b *inbox) begin(h *handling) *ResponseError {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.stopped:
+		return errRequestDiscarded
+	case h.request && b.aside >= maxAside:
+		return errTooManyRequests
+	}
+	b.running[h] = struct{}{}
+	b.ordered.Store(h)
+	b.checkDelivered()
+	return nil
+}
+
+// answer reports whether the caller is to answer the request of h. It does so once.
+func (b *inbox) answer(h *handling) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first := !h.answered
+	h.answered = true
+	return first
+}
+
+// finish is called when a handler has returned. It reports whether the next message has waited for
+// the handler, so that its goroutine goes on delivering.
+func (b *inbox) finish(h *handling) (ordered bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.running, h)
+	if b.ordered.CompareAndSwap(h, nil) {
+		return true
+	}
+	if h.request {
+		b.aside--
+	}
+	return false
+}
+
+// release lets the next message be delivered although h has not returned.
+func (b *inbox) release(h *handling) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.releaseLocked(h)
+}
+
+// releaseLocked does what release does. The caller holds b.mu.
+func (b *inbox) releaseLocked(h *handling) {
+	if h != nil && b.ordered.CompareAndSwap(h, nil) {
+		if h.request {
+			b.aside++
+		}
+		go b.deliver()
+	}
+}
+
+// stopHandlers makes the connection call no handler any more. Requests without a response are
+// answered with an error, also those whose handlers are running, and responses wait for no handler.
+// It may be called repeatedly.
+func (b *inbox) stopHandlers() {
+	var unanswered []*handling
+	b.mu.Lock()
+	b.stopped = true
+	for h := range b.running {
+		if !h.answered {
+			h.answered = true
+			unanswered = append(unanswered, h)
+		}
+	}
+	b.releaseLocked(b.ordered.Load())
+	b.mu.Unlock()
+	for _, h := range unanswered {
+		b.conn.reply(h.id, nil, errRequestDiscarded, b.conn.requestScope.Guard())
+	}
+}
+
+// cancelRequest handles $/cancelRequest. It takes effect at once, because the request may be the one
+// for whose handler all later messages wait. A request whose handler has not been called yet is
+// answered when its turn comes.
+func (b *inbox) cancelRequest(params json.RawMessage) {
+	var cancelled struct {
+		ID json.RawMessage `json:"id"`
+	}
+	if json.Unmarshal(params, &cancelled) != nil || cancelled.ID == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for h := range b.running {
+		if h.request && bytes.Equal(h.id, cancelled.ID) {
+			h.cancel(errRequestCancelled)
+		}
+	}
+	for i := range b.waiting {
+		if m := &b.waiting[i]; m.Method != nil && bytes.Equal(m.ID, cancelled.ID) {
+			m.cancelled = true
+		}
+	}
+}
