@@ -39,7 +39,9 @@
 // The end of Run's context has the effect of the first signal. A Shutdown of the root scope by other
 // code, and the return of f, begin Soft at once; Force begins Hard at once. The first signal after
 // any of these changes nothing, so that the single SIGTERM of a service manager never cuts short a
-// drain that has already begun.
+// drain that has already begun. A SIGTERM or SIGHUP within a second of another signal does not count:
+// service managers and terminals repeat them. SIGINT always counts. See [WithSignals] for closed
+// terminals and pipes.
 //
 // # Further functions
 //
@@ -58,8 +60,18 @@
 // process could be killed before it exits. Neither Kubernetes nor systemd sets the variable; write it
 // next to terminationGracePeriodSeconds or TimeoutStopSec.
 //
-// Run reads all variables; importing the package has no effect. After Run has returned, os/signal is
-// in its previous state, and the next signal has its previous effect.
+// Run reads all variables; importing the package has no effect.
+//
+// # Deferred calls
+//
+// Run returns on every path, so the deferred calls of main run. For five seconds after Run has
+// returned, signals have no effect, so that a further ^C or a write to a closed pipe does not end the
+// process in a deferred call. After that, signals have the effect that they had before Run.
+//
+// Some things end the process at once, without the rest of the drain and without deferred calls of
+// main: a panic in any other goroutine than that of f, also in one started by the method Go of a
+// scope (exit code 2), [log.Fatal] (exit code 1), [os.Exit], and SIGKILL. A panic of f, of a hook and
+// of a callback is drained first.
 //
 // # Systems
 //

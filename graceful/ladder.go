@@ -29,7 +29,7 @@ type Status struct {
 	Since    time.Time     // when the current phase began
 	Until    time.Time     // when the next phase begins at the latest; zero if this phase has no time limit
 	Cause    error         // why the process stops; nil while Serving
-	Signals  int           // the number of signals received
+	Signals  int           // the number of signals received; repeats within a second do not count
 	Extended time.Duration // the total time granted by Extend
 	Reason   string        // the reason passed to the latest call of Extend
 	Ready    bool          // whether Ready was called while Serving
@@ -54,16 +54,17 @@ type Status struct {
 //     code.
 //   - The first signal asks the process to stop. It has no effect if the process is already stopping
 //     for another reason, so a single SIGTERM never cuts a drain short. Each further signal advances
-//     by one phase.
+//     by one phase, except that a SIGTERM or SIGHUP within repeatTime of a signal does not count.
 //   - The end of Soft moves by extensions only, in total by no more than maxExtension.
 type ladder struct {
 	delay, soft, hard time.Duration // the durations of LameDuck, Soft and Hard
 	maxExtension      time.Duration // how much time Extend grants in total at most
 
 	Status
-	why     error     // the cause of the latest change of phase
-	stopped time.Time // when Soft began
-	outcome outcome   // how the drain ended; valid in phase Exit only
+	why        error     // the cause of the latest change of phase
+	stopped    time.Time // when Soft began
+	lastSignal time.Time // when the last signal that counts was received
+	outcome    outcome   // how the drain ended; valid in phase Exit only
 }
 
 type eventKind int
@@ -82,9 +83,10 @@ const (
 // An event is an input of the ladder. The events asked, signalled, returned, stopped and forced
 // have a cause.
 type event struct {
-	kind  eventKind
-	at    time.Time
-	cause error
+	kind      eventKind
+	at        time.Time
+	cause     error
+	mayRepeat bool // whether a signal may repeat the previous one, so that it counts only after repeatTime
 }
 
 type action int
@@ -101,13 +103,7 @@ const (
 func (l *ladder) step(e event) []action {
 	switch e.kind {
 	case signalled:
-		l.Signals++
-		switch {
-		case l.Rung == Serving:
-			return l.begin(e)
-		case l.Signals > 1:
-			return l.advance(e)
-		}
+		return l.signal(e)
 	case asked:
 		if l.Rung == Serving {
 			return l.begin(e)
@@ -136,6 +132,22 @@ func (l *ladder) step(e event) []action {
 			}
 			l.Rung, l.Since, l.Until, l.why = Exit, e.at, time.Time{}, e.cause
 		}
+	}
+	return nil
+}
+
+// signal counts a signal, unless it repeats the previous one, and changes the phase.
+func (l *ladder) signal(e event) []action {
+	if e.mayRepeat && l.Signals > 0 && e.at.Sub(l.lastSignal) < repeatTime {
+		return nil
+	}
+	l.Signals++
+	l.lastSignal = e.at
+	switch {
+	case l.Rung == Serving:
+		return l.begin(e)
+	case l.Signals > 1:
+		return l.advance(e)
 	}
 	return nil
 }

@@ -110,6 +110,32 @@ func check(l ladder, e event, next ladder, todo, did []action) error {
 	return nil
 }
 
+// A SIGTERM or SIGHUP within a second of a signal that counts does not count, in any phase. The second
+// is not counted again from the repeat.
+func TestLadder_IgnoresRepeatedSignal(t *testing.T) {
+	why := errors.New("why")
+	at := time.Unix(0, 0)
+	l := ladder{delay: time.Hour, soft: time.Hour, hard: time.Hour}
+	for _, rung := range []Rung{LameDuck, Soft, Hard, Exit} {
+		l.step(event{kind: signalled, at: at, cause: why, mayRepeat: true})
+		if l.Rung != rung || l.Signals != int(rung) {
+			t.Fatalf("signal %d led to phase %v, want %v", l.Signals, l.Rung, rung)
+		}
+		before := l
+		for _, after := range []time.Duration{0, 600 * time.Millisecond, repeatTime - 1} {
+			if todo := l.step(event{kind: signalled, at: at.Add(after), cause: why, mayRepeat: true}); l != before || len(todo) > 0 {
+				t.Fatalf("a repeat after %v led from %+v to %+v", after, before, l)
+			}
+		}
+		at = at.Add(repeatTime)
+	}
+	l = ladder{soft: time.Hour, hard: time.Hour}
+	l.step(event{kind: signalled, at: at, cause: why, mayRepeat: true})
+	if l.step(event{kind: signalled, at: at, cause: why}); l.Rung != Hard {
+		t.Errorf("a SIGINT right after a SIGTERM led to %v", l.Rung)
+	}
+}
+
 // No sequence of extensions moves the end of Soft to an earlier time, or by more than maxExtension
 // in total.
 func TestLadder_LimitsEveryExtension(t *testing.T) {

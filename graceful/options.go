@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -86,7 +85,20 @@ func WithMaxExtension(d time.Duration) Option {
 	return option(func(c *config) error { c.maxExtension = d; return checkDuration("WithMaxExtension", d, 0) })
 }
 
-// WithSignals sets the signals that ask the process to stop. The default is SIGINT and SIGTERM.
+// WithSignals sets the signals that ask the process to stop. The default is SIGINT, SIGTERM, SIGHUP
+// and SIGPIPE. A program that handles SIGHUP itself, for example to read its configuration again,
+// leaves it out:
+//
+//	graceful.WithSignals(os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
+//
+// A signal that the process ignores when Run is called stays ignored: nohup ignores SIGHUP, and a
+// shell script ignores SIGINT in background jobs.
+//
+// SIGPIPE asks the process to stop if no process reads its standard output or standard error any
+// more; writes to other closed pipes and connections only return an error. Without SIGPIPE in the
+// list, it has its usual effect until the process is asked to stop. It never ends a process that is
+// draining. Only Linux, macOS and FreeBSD have SIGPIPE in the default list.
+//
 // Without arguments Run handles no signal, as is necessary in a testing/synctest bubble; the end of
 // the context then asks the process to stop.
 func WithSignals(signals ...os.Signal) Option {
@@ -134,7 +146,7 @@ const graceVar = "TERMINATION_GRACE_PERIOD_SECONDS"
 
 func configure(opts []Option) (config, error) {
 	c := config{
-		signals: []os.Signal{os.Interrupt, syscall.SIGTERM},
+		signals: defaultSignals(),
 		soft:    defaultSoft, hard: 2 * time.Second, maxExtension: 30 * time.Second,
 		output: os.Stderr,
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -84,6 +83,7 @@ type run struct {
 	main        *ctxshutdown.Swansong
 	releaseMain chan struct{} // closed when the goroutine of f no longer has to hold its guard of the scope "main"
 	hooks       hooks
+	signals     *signalInputs
 	atForce     *ctxshutdown.DrainError // the guards that were held when Force was called
 	atExit      *ctxshutdown.DrainError // the guards that are still held in phase Exit
 }
@@ -128,8 +128,7 @@ func (r *run) drain(ctx context.Context) error {
 
 // inputs contains the channels on which Run waits, except for the timer of the current phase.
 type inputs struct {
-	signals     chan os.Signal
-	fakeSignals bool // a test sends the signals, so signal.Notify is not used
+	signals *signalInputs
 
 	ctx      context.Context
 	ctxDone  <-chan struct{} // set to nil once Run has received from it, as are stopped and cut
@@ -144,22 +143,16 @@ type inputs struct {
 
 func (r *run) inputs(ctx context.Context) *inputs {
 	in := &inputs{ctx: ctx}
-	in.signals, in.fakeSignals = ctx.Value(ctxkey.Signals{}).(chan os.Signal)
-	stopSignals := func() {}
-	if !in.fakeSignals {
-		in.signals = make(chan os.Signal, 16)
-		if len(r.config.signals) > 0 {
-			signal.Notify(in.signals, r.config.signals...)
-			stopSignals = func() { signal.Stop(in.signals) }
-		}
-	}
+	fake, _ := ctx.Value(ctxkey.Signals{}).(chan os.Signal)
+	r.signals = r.newSignalInputs(fake)
+	in.signals = r.signals
 	if r.config.logger != nil {
 		r.Watch((&logger{Process: r.Process}).watch)
 	}
 	in.manager = newManager(r.Process)
 	var stopWatchdog func()
 	in.watchdog, stopWatchdog = in.manager.watchdog()
-	in.stop = func() { stopWatchdog(); stopSignals() }
+	in.stop = func() { stopWatchdog(); in.signals.stop() }
 	in.ctxDone, in.stopped = ctx.Done(), r.scope.Done()
 	in.cut, in.complete = r.scope.Work().Done(), r.scope.Completion().Done()
 	return in
@@ -169,11 +162,10 @@ func (r *run) inputs(ctx context.Context) *inputs {
 // not know about.
 func (r *run) nextEvent(in *inputs, timer <-chan time.Time) (e event, ok bool) {
 	select {
-	case sig := <-in.signals:
-		if in.fakeSignals && !slices.Contains(r.config.signals, sig) {
-			return e, false
-		}
-		return event{kind: signalled, cause: &SignalError{sig}}, true
+	case sig := <-in.signals.stops:
+		return in.signals.stopEvent(sig)
+	case <-in.signals.pipe:
+		return in.signals.pipeEvent()
 	case <-in.ctxDone:
 		in.ctxDone = nil
 		return event{kind: asked, cause: context.Cause(in.ctx)}, true
@@ -231,6 +223,9 @@ func (r *run) handle(e event) {
 		if held = blockers(r.scope.Completion(), next.why); held == nil && e.kind != forced {
 			return // the scope has just completed, which is the next event
 		}
+	}
+	if next.Rung > Serving {
+		r.signals.beginDrain() // before the step, which makes the logger write
 	}
 	actions, now := r.step(e)
 	for _, a := range actions {

@@ -164,6 +164,7 @@ var roles = map[string]func() error{
 			return nil
 		}, long()...)
 	},
+	// This program goes on after Run until a signal ends it.
 	"twice": func() error {
 		for range 2 {
 			if err := main1(untilStopped, long()...); err != nil {
@@ -171,8 +172,7 @@ var roles = map[string]func() error{
 			}
 		}
 		fmt.Println("over")
-		<-time.After(5 * time.Second) // reached only if the code under test is broken
-		return nil
+		select {}
 	},
 	"hup": func() error { return main1(untilStopped, long(graceful.WithSignals(syscall.SIGHUP))...) },
 }
@@ -248,9 +248,13 @@ func start(t *testing.T, role string, env ...string) *program {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no signals to send")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
-	t.Cleanup(cancel)
-	p := &program{T: t, cmd: exec.CommandContext(ctx, os.Args[0])}
+	return startCommand(t, role, exec.Command(os.Args[0]), env...)
+}
+
+// startCommand is like start, for a command that becomes the test binary.
+func startCommand(t *testing.T, role string, cmd *exec.Cmd, env ...string) *program {
+	t.Helper()
+	p := &program{T: t, cmd: cmd}
 	p.cmd.Env = append(append(os.Environ(), roleVar+"="+role, "GORACE=atexit_sleep_ms=0"), env...)
 	p.cmd.Stderr = &p.stderr
 	out, err := p.cmd.StdoutPipe()
@@ -260,6 +264,8 @@ func start(t *testing.T, role string, env ...string) *program {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	kill := time.AfterFunc(tooLong, func() { cmd.Process.Kill() })
+	t.Cleanup(func() { kill.Stop() })
 	p.out = bufio.NewScanner(out)
 	return p
 }
@@ -318,20 +324,22 @@ func TestRun_SignalsAdvancePhases(t *testing.T) {
 		{"returned", "Serving 0, Soft 0, Soft 1, Hard 2, Exit 3", 3}, // the first signal has no effect, because the drain has already begun
 		{"failed", "Serving 0, Soft 1, Exit 1", 1},
 	} {
-		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 			t.Run(fmt.Sprint(test.role, " ", sig), func(t *testing.T) {
 				t.Parallel()
 				p := start(t, test.role)
 				rungs := strings.Split(test.rungs, ", ")
+				next := os.Signal(sig)
 				for i, rung := range rungs {
 					p.until(rung)
-					var now, next int
-					fmt.Sscanf(rung[strings.Index(rung, " "):], "%d", &now)
+					var before, after int
+					fmt.Sscanf(rung[strings.Index(rung, " "):], "%d", &before)
 					if i+1 < len(rungs) {
-						fmt.Sscanf(rungs[i+1][strings.Index(rungs[i+1], " "):], "%d", &next)
+						fmt.Sscanf(rungs[i+1][strings.Index(rungs[i+1], " "):], "%d", &after)
 					}
-					if next > now {
-						p.signal(sig)
+					if after > before {
+						p.signal(next)
+						next = os.Interrupt // which counts at once, unlike a second SIGTERM or SIGHUP
 					}
 				}
 				testkit.Equal(t, "exit code", p.awaitExit(), test.code)
@@ -369,10 +377,10 @@ func TestRun_PrintsBlockers(t *testing.T) {
 	p := start(t, "traced")
 	for _, rung := range []string{"Serving 0", "Soft 1", "Hard 2"} {
 		p.until(rung)
-		p.signal(syscall.SIGTERM)
+		p.signal(os.Interrupt)
 	}
 	testkit.Equal(t, "exit code", p.awaitExit(), 3)
-	shape := regexp.MustCompile(`^graceful: abandoned \(terminated signal received\), with 1 held:
+	shape := regexp.MustCompile(`^graceful: abandoned \(interrupt signal received\), with 1 held:
 	app/jobs ×1 at signal_test\.go:\d+ for \d+m?s
 1 goroutine of app/jobs:
 	\S*graceful_test\.\S*worker\S*
@@ -381,7 +389,7 @@ $`)
 	if got := p.stderr.String(); !shape.MatchString(got) {
 		t.Errorf("standard error:\n%s", got)
 	}
-	if want := "error: graceful: abandoned (terminated signal received): 1 guard: app/jobs ×1 at signal_test.go:"; !strings.Contains(p.output(), want) {
+	if want := "error: graceful: abandoned (interrupt signal received): 1 guard: app/jobs ×1 at signal_test.go:"; !strings.Contains(p.output(), want) {
 		t.Errorf("the error of Run:\n%s\nwant %s", p.output(), want)
 	}
 }
@@ -427,19 +435,39 @@ func TestRun_NoticesSignalBeforeF(t *testing.T) {
 	}
 }
 
-// Run can be called again after it has returned. After the last call, signals have their default
-// effect again.
-func TestRun_RestoresSignals(t *testing.T) {
+// A second ^C, which comes after Run has returned, does not end the process before main has run its
+// deferred calls. Run can be called again, and signals have their default effect again some seconds
+// after the last call.
+func TestRun_RestoresSignalsSomeTimeAfterReturn(t *testing.T) {
+	t.Parallel()
 	p := start(t, "twice")
+	var returned time.Time
 	for range 2 {
 		p.until("Serving 0")
-		p.signal(syscall.SIGTERM)
+		p.signal(os.Interrupt)
+		returned = time.Now() // before the return of Run
 		p.until("deferred")
+		p.signal(os.Interrupt)
 	}
 	p.until("over")
-	p.signal(syscall.SIGTERM)
-	testkit.Equal(t, "exit code", p.awaitExit(), -1)
-	testkit.Equal(t, "end", p.cmd.ProcessState.String(), "signal: terminated")
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	exited := make(chan int)
+	go func() { exited <- p.awaitExit() }()
+	for {
+		select {
+		case <-tick.C:
+			p.cmd.Process.Signal(os.Interrupt) // fails if the process has ended
+			continue
+		case code := <-exited:
+			testkit.Equal(t, "exit code", code, -1)
+		}
+		break
+	}
+	testkit.Equal(t, "end", p.cmd.ProcessState.String(), "signal: interrupt")
+	if took := time.Since(returned); took < 5*time.Second {
+		t.Errorf("a signal ended the process %v after Run", took)
+	}
 }
 
 func TestWithSignals_HandlesListedSignalsOnly(t *testing.T) {

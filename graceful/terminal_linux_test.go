@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -43,6 +44,13 @@ func ioctl(t *testing.T, f *os.File, request uintptr, arg unsafe.Pointer) {
 }
 
 func startOnTerminal(t *testing.T, role string, columns uint16, env ...string) *terminal {
+	t.Helper()
+	return startCommandOnTerminal(t, exec.Command(os.Args[0]), role, columns, append([]string{terminalVar + "=1"}, env...)...)
+}
+
+// startCommandOnTerminal is like startOnTerminal, for a command that starts the test binary.
+func startCommandOnTerminal(t *testing.T, cmd *exec.Cmd, role string, columns uint16, env ...string) *terminal {
+	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Skip("no pseudo-terminals: ", err)
@@ -57,8 +65,7 @@ func startOnTerminal(t *testing.T, role string, columns uint16, env ...string) *
 		t.Fatal(err)
 	}
 	defer slave.Close()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(append(os.Environ(), roleVar+"="+role, "GORACE=atexit_sleep_ms=0", terminalVar+"=1", "TERM=xterm"), env...)
+	cmd.Env = append(append(os.Environ(), roleVar+"="+role, "GORACE=atexit_sleep_ms=0", "TERM=xterm"), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
@@ -227,4 +234,37 @@ func TestTerminal_ProgressLineNamesPhase(t *testing.T) {
 	if before, _, ok := strings.Cut(tty.screen(), "graceful: abandoned"); !ok || strings.LastIndex(before, "\r\x1b[K") < strings.LastIndex(before, "guard") {
 		t.Errorf("the abandoned guards are printed into the progress line:\n%q", tty.screen())
 	}
+}
+
+// The user presses ^C on the terminal of `program 2>&1 | cat`. The terminal sends SIGINT to both
+// programs, and cat ends first. The drain of the other program writes to the pipe and is not ended
+// by that.
+func TestTerminal_PipelineDrainsAfterControlC(t *testing.T) {
+	for _, role := range []string{"writes in its drain", "writes in its drain, and logs"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "result")
+			pipeline := `{ trap : INT; "$0"; echo "exit code $?" >>"$` + fileVar + `"; } 2>&1 | cat`
+			tty := startCommandOnTerminal(t, exec.Command("sh", "-c", pipeline, os.Args[0]), role, 80, fileVar+"="+file)
+			tty.until("ready")
+			tty.press("\x03")
+			<-tty.over
+			tty.cmd.Wait()
+			b, _ := os.ReadFile(file)
+			testkit.Equal(t, "what the program has done", string(b), "flushed after graceful: interrupt signal received\ndeferred\nexit code 0\n")
+		})
+	}
+}
+
+// The terminal of a program closes, which sends SIGHUP. The program drains.
+func TestTerminal_CloseDrains(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "result")
+	tty := startCommandOnTerminal(t, exec.Command(os.Args[0]), "writes in its drain, and logs", 80, fileVar+"="+file)
+	tty.until("ready")
+	tty.master.Close()
+	<-tty.over
+	tty.cmd.Wait()
+	b, _ := os.ReadFile(file)
+	testkit.Equal(t, "what the program has done", string(b), "flushed after graceful: hangup signal received\ndeferred\n")
+	testkit.Equal(t, "exit code", tty.cmd.ProcessState.ExitCode(), 0)
 }

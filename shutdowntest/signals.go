@@ -16,7 +16,9 @@ import (
 //	synctest.Wait()
 //	send(syscall.SIGTERM) // drain
 //	synctest.Wait()
-//	send(syscall.SIGTERM) // cut short
+//	send(os.Interrupt) // cut short
+//
+// A second SIGTERM within a second would not count.
 //
 // Run receives the signals that graceful.WithSignals configures, in the order in which they are sent. As
 // with signals of the system, send does not wait until a signal has been handled, and a signal is

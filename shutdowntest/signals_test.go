@@ -29,8 +29,8 @@ func TestSignals_AdvancePhases(t *testing.T) {
 	}{
 		{"one", []os.Signal{syscall.SIGTERM}, true, 0, time.Second},
 		{"two", []os.Signal{syscall.SIGTERM, os.Interrupt}, true, 2, 0},
-		{"three", []os.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGTERM}, false, 3, 0},
-		{"another", []os.Signal{os.Kill, syscall.SIGTERM}, true, 0, time.Second},
+		{"three", []os.Signal{syscall.SIGTERM, os.Interrupt, os.Interrupt}, false, 3, 0},
+		{"another", []os.Signal{os.Kill, os.Interrupt}, true, 0, time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func ExampleSignals() {
 	err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
 		s.Go(func(work context.Context) {
 			<-s.Done()
-			send(syscall.SIGTERM)
+			send(os.Interrupt)
 			<-work.Done()
 			fmt.Println("cut short")
 		})

@@ -176,7 +176,7 @@ func TestStatus_ListsBlockersOfShutdown(t *testing.T) {
 	// The second signal kills the processes, so the test does not last an hour.
 	d.cmd.Process.Signal(syscall.SIGTERM)
 	s.until("the launcher is stopping", func(h health) bool { return h.Groups[0].Message == "stopping" })
-	d.cmd.Process.Signal(syscall.SIGTERM)
+	d.cmd.Process.Signal(os.Interrupt)
 	testkit.Equal(t, "exit code", d.ends(), 2)
 }
 
@@ -510,7 +510,7 @@ func TestRun_HangupStopsLauncherOnlyWithoutConfigurationFile(t *testing.T) {
 		s.until("the launcher is stopping", func(h health) bool { return h.Groups[0].Message == "stopping" })
 		d.cmd.Process.Signal(syscall.SIGHUP)
 		s.must("status")
-		d.cmd.Process.Signal(syscall.SIGTERM)
+		d.cmd.Process.Signal(os.Interrupt)
 		testkit.Equal(t, "exit code "+name, d.ends(), 2)
 	}
 }

@@ -205,7 +205,8 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 		graceful.Ready(s)
 		<-s.Done()
 		return nil
-	}, graceful.WithSoft(min(bound, longest)), graceful.WithOutput(cmd.ErrOrStderr()))
+	}, graceful.WithSignals(os.Interrupt, syscall.SIGTERM), // SIGHUP and SIGPIPE are handled above
+		graceful.WithSoft(min(bound, longest)), graceful.WithOutput(cmd.ErrOrStderr()))
 }
 
 // outlivePipes makes a write to a broken stdout or stderr fail. By default, SIGPIPE would end the

@@ -1,7 +1,0 @@
-//go:build !unix
-
-package graceful
-
-import "os"
-
-var uncatchable = []os.Signal{os.Kill}
