@@ -136,6 +136,7 @@ func newConn(ctx context.Context, server Server, startProcess func(Server) (serv
 		calls: map[int64]*call{},
 	}
 	c.inbox = newInbox(c)
+	c.out.trace = newTracer(c, server.Trace)
 	c.stopWriting = sync.OnceFunc(func() {
 		c.mu.Lock()
 		c.writing = false

@@ -11,7 +11,8 @@ import (
 type messageWriter struct {
 	lock   chan struct{} // contains one token while no goroutine is writing
 	w      io.WriteCloser
-	closed bool // guarded by lock
+	trace  *tracer // traces what is written; may be nil
+	closed bool    // guarded by lock
 }
 
 var errAfterExit = errors.New("message not sent: the exit notification has already been sent")
@@ -37,6 +38,7 @@ func (mw *messageWriter) writeLocked(frames []byte, last bool) error {
 	if mw.closed {
 		return errAfterExit
 	}
+	mw.trace.sending(frames)
 	_, err := mw.w.Write(frames)
 	// A failed write may have written part of a message. The server would take the next message for
 	// the rest of that one, so nothing more is written.

@@ -19,8 +19,8 @@ import (
 // The function passed to [NewManager] runs on the goroutine of its caller, which receives the panic
 // itself.
 type PanicError struct {
-	Callback string // "OnRequest", "OnNotify" or "Logger" of a Server, or "OnClose" of a Process
-	Method   string // the message's method; empty for Logger
+	Callback string // "OnRequest", "OnNotify", "Logger" or "Trace" of a Server, or "OnClose" of a Process
+	Method   string // the message's method; empty for Logger and Trace
 	Value    any    // the value of the panic; for runtime.Goexit, an error that says so
 	Stack    []byte // the stack of the panic, in the format of runtime/debug.Stack
 }
@@ -94,13 +94,19 @@ func (c *Conn) withPanic(err error) error {
 }
 
 // log calls the function write with the Logger, if there is one. The caller holds no lock, since
-// the Logger's handler may call methods of the connection. The handler runs on a goroutine of its
-// own, so that a runtime.Goexit in it ends no other goroutine.
+// the Logger's handler may call methods of the connection.
 func (c *Conn) log(write func(*slog.Logger)) {
-	if c.server.Logger == nil {
-		return
+	if c.server.Logger != nil {
+		c.callAside("Logger", func() { write(c.server.Logger) }, func() {})
 	}
-	done := make(chan struct{})
-	go c.catchPanic("Logger", "", func() { write(c.server.Logger) }, func(*PanicError) { close(done) })
-	<-done
+}
+
+// callAside calls f on a goroutine of its own, so that a runtime.Goexit in it ends no other
+// goroutine, and waits for it. If f has panicked, callAside then calls onPanic.
+func (c *Conn) callAside(callback string, f, onPanic func()) {
+	panicked := make(chan bool)
+	go c.catchPanic(callback, "", f, func(p *PanicError) { panicked <- p != nil })
+	if <-panicked {
+		onPanic()
+	}
 }

@@ -34,6 +34,11 @@ type unmarshalable struct{ fault func() }
 func (u unmarshalable) MarshalJSON() ([]byte, error) { u.fault(); return nil, nil }
 func (u unmarshalable) Error() string                { u.fault(); return "" }
 
+// A writer is an io.Writer that calls a function.
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }
+
 func told(f func(slog.Record)) *slog.Logger { return slog.New(handler(f)) }
 func at(message string, f func()) *slog.Logger {
 	return told(func(r slog.Record) { on(r, message, f) })
@@ -103,6 +108,11 @@ func TestPanic_FailsConnection(t *testing.T) {
 			s.Logger = at("ignored a response: its call has been answered or cancelled", fault)
 			return s
 		}, "twice"},
+		{"Trace", "Trace", "", func(fault func()) lspconn.Server {
+			s := fake(role{})
+			s.Trace = writer(func(b []byte) (int, error) { fault(); return len(b), nil })
+			return s
+		}, ""},
 	} {
 		for name, fault := range faults {
 			t.Run(test.name+"/"+name, func(t *testing.T) {

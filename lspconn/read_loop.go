@@ -18,6 +18,7 @@ func (c *Conn) readLoop() {
 		}
 		m, err := decode(body)
 		if err == nil {
+			c.out.trace.receiving(m)
 			switch {
 			case m.Defect != "":
 				c.countStray()

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -70,6 +71,12 @@ type Server struct {
 
 	// QueueLimit is how many messages may be queued before Call and Notify block. Zero means 1024.
 	QueueLimit int
+
+	// Trace receives every message that is sent or received, in the text format that VS Code writes
+	// with the setting trace.server, and that the LSP Inspector reads. The connection makes one call of
+	// Write for each message, never two at the same time, and waits for it. It ignores errors. Write
+	// must not wait for the connection. Nil traces nothing.
+	Trace io.Writer
 
 	// Logger receives state changes, ignored responses, panics and reports. The connection waits for
 	// each call of its handler. The handler may call State, but must not wait for the connection.
