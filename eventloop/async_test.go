@@ -118,6 +118,7 @@ func TestAsync_DeliversFirstResult(t *testing.T) {
 	testkit.ErrorIs(t, "Quiesce", l.Quiesce(tooLong), nil)
 	awaitDone(t, l.Stop())
 	testkit.Equal(t, "sum of the results", total, n)
+	testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: n, Executed: n})
 	testkit.ErrorIs(t, "Async after the stop", eventloop.Async(l, time.Hour,
 		func(context.Context, func(int, error)) { t.Error("start was called") }, func(int, error) {}), eventloop.ErrStopped)
 }

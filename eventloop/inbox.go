@@ -35,21 +35,26 @@ type inbox struct {
 
 	refused     atomic.Uint64 // the number of refused callbacks
 	refusedLate atomic.Uint64 // the number of refused callbacks that were posted while Stopping
+	refusedFull atomic.Uint64 // the number of refused callbacks for which there was no room
+	limit       uint64        // the greatest number of callbacks that have not finished; 0 for no limit
 
 	mu            sync.Mutex
 	awake         sync.Cond
 	first, last   *chunk
-	accepted      uint64      // the number of callbacks accepted and completions delivered
-	promised      int         // the number of completions that will still be delivered; the loop does not end before that
-	sleeping      bool        // the loop's goroutine is asleep and has not been woken yet
-	wakeRequested bool        // the loop must check its timers and its state
+	accepted      uint64 // the number of callbacks accepted and completions delivered
+	waited        uint64 // the number of callbacks that had to wait for room
+	promised      int    // the number of completions that will still be delivered; the loop does not end before that
+	sleeping      bool   // the loop's goroutine is asleep and has not been woken yet
+	wakeRequested bool   // the loop must check its timers and its state
+	waiters       waitList[func()]
 	idleWaiters   []chan bool // each receives an answer when the loop next has nothing to run
 	running       string      // the kind of function that is running, unless it is a callback; see Counts.In
 
 	offloads, handles counter // what is active outside of the loop's goroutine
 
-	_        [64]byte      // padding: producers write the fields above, and only the loop writes the field below
-	executed atomic.Uint64 // the number of callbacks that have run
+	_          [64]byte      // padding: producers write the fields above, and the loop uses the fields below after each callback
+	executed   atomic.Uint64 // the number of callbacks that have run
+	hasWaiters atomic.Bool   // whether waiters contains an entry; changed while mu is held
 }
 
 // A chunk holds callbacks in order. With the eight bytes that the allocator adds, it takes two
@@ -105,12 +110,73 @@ func (b *inbox) post(f func()) bool {
 		b.countRefused(s)
 		return false
 	}
+	if b.limit > 0 && !b.hasRoom() {
+		b.mu.Unlock()
+		b.refused.Add(1)
+		b.refusedFull.Add(1)
+		return false
+	}
 	wake := b.push(f)
 	b.mu.Unlock()
 	if wake {
 		b.awake.Signal()
 	}
 	return true
+}
+
+// hasRoom reports whether Post may queue a callback: the limit is not reached, and no goroutine waits
+// in PostWait. Such a goroutine gets the room as soon as the loop's goroutine has locked mu; otherwise
+// a producer that calls Post all the time could take the room each time before. The caller holds mu.
+func (b *inbox) hasRoom() bool {
+	return len(b.waiters) == 0 && b.accepted-b.executed.Load() < b.limit
+}
+
+// postWaiting queues f as soon as there is room, and then closes the channel of w. It returns false
+// if the state is not Running. The caller of postWaiting calls leave if it stops waiting.
+//
+// hasWaiters is set before the number of executed callbacks is read, and the loop reads hasWaiters
+// after it has changed that number. So one of the two sees the other, and no entry is forgotten.
+func (b *inbox) postWaiting(f func()) (w *waiting[func()], ok bool) {
+	b.lock()
+	if s := State(b.state.Load()); s != Running {
+		b.mu.Unlock()
+		b.countRefused(s)
+		return nil, false
+	}
+	w = b.waiters.add(f)
+	b.hasWaiters.Store(true)
+	wake := b.fillRoom()
+	if len(b.waiters) > 0 {
+		b.waited++
+	}
+	b.mu.Unlock()
+	if wake {
+		b.awake.Signal()
+	}
+	return w, true
+}
+
+// leave removes w and counts it as refused, or returns false if its callback has been queued.
+func (b *inbox) leave(w *waiting[func()]) bool {
+	b.mu.Lock()
+	left := b.waiters.remove(w)
+	b.hasWaiters.Store(len(b.waiters) > 0)
+	b.mu.Unlock()
+	if left {
+		b.countRefused(State(b.state.Load()))
+	}
+	return left
+}
+
+// fillRoom queues callbacks that wait for room, and reports whether the loop's goroutine must be
+// woken. The caller holds mu.
+func (b *inbox) fillRoom() (wake bool) {
+	for len(b.waiters) > 0 && b.is(Running) && b.accepted-b.executed.Load() < b.limit {
+		wake = b.push(b.waiters[0].what) || wake
+		b.waiters.next()
+	}
+	b.hasWaiters.Store(len(b.waiters) > 0)
+	return wake
 }
 
 // lock tries to lock mu a few times before it blocks, since mu is held for some ten nanoseconds

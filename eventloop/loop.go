@@ -64,6 +64,7 @@ func New(ctx context.Context, opts ...Option) *Loop {
 		panic("eventloop: New with a nil context")
 	}
 	l := &Loop{box: newInbox(), shutdown: newShutdownHandle(), options: optionsOf("loop", opts)}
+	l.box.limit = uint64(l.queueLimit)
 	l.stats = &Stats{box: l.box}
 	l.timers = newTimers(l.box, &l.stats.cancelledTimers)
 	l.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName(l.name))
@@ -108,7 +109,8 @@ func (l *Loop) Err() error {
 // for. (Checking the scope in each Post would cost a third of its speed: 0.45 of a channel's time
 // instead of 0.32.)
 //
-// Post never blocks: the queue is limited by memory only. A call of Post synchronizes before the
+// Post never blocks. The queue is limited by memory only, unless [WithQueueLimit] was given: then
+// Post returns false also when the queue is full, and [Loop.PostWait] waits for room. A call of Post synchronizes before the
 // call of f, and callbacks synchronize before those that run after them. Post panics if f is nil.
 func (l *Loop) Post(f func()) bool {
 	mustFunc(f != nil, "Post")
@@ -334,6 +336,11 @@ func (l *Loop) runCallbacks() {
 func (l *Loop) countExecuted() {
 	l.executed++
 	l.box.executed.Store(l.executed)
+	if l.box.hasWaiters.Load() {
+		l.box.mu.Lock()
+		l.box.fillRoom()
+		l.box.mu.Unlock()
+	}
 }
 
 // runTimers calls the functions of the timers that are due now. Timers that become due during these

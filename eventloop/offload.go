@@ -16,7 +16,8 @@ var ErrOffloadTimeout = fmt.Errorf("eventloop: offloaded work did not finish in 
 
 // Offload makes p run work, and l run done with the result of work. Once Offload has returned nil,
 // done runs exactly once, on the loop, even if the loop is stopped meanwhile: it drains first. If
-// Offload returns [ErrNotRunning], [ErrStopped] or [ErrPoolStopped], neither function runs.
+// Offload returns [ErrNotRunning], [ErrStopped], [ErrPoolStopped] or [ErrQueueFull], neither function
+// runs.
 //
 // The context of work is the Work of the loop's scope. When Force ends it, done runs at once with
 // the cause, and work that has not begun never runs. A result that arrives afterwards is late: it is
@@ -66,10 +67,10 @@ func offload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), work f
 		return l.notRunning()
 	}
 	o := &offloaded[T]{loop: l, ctx: ctx, cancel: cancel, done: done, discard: discard, guard: l.offloads.Guard()}
-	if !p.submit(&job{f: func() { o.run(work) }, kind: "offload", finish: o.finish}) {
+	if err := p.submit(&job{f: func() { o.run(work) }, kind: "offload", finish: o.finish}); err != nil {
 		l.box.cancelPromise()
 		o.guard.Release()
-		return ErrPoolStopped
+		return err
 	}
 	o.watch()
 	return nil

@@ -1,5 +1,7 @@
 package eventloop
 
+import "fmt"
+
 // An Option configures a new loop or pool. If an option is given twice, the last one counts. A nil
 // Option is ignored.
 type Option interface{ apply(*options) }
@@ -9,6 +11,7 @@ type options struct {
 	lockThread bool
 	init       func() error
 	onPanic    func(*PanicError)
+	queueLimit int
 }
 
 type option func(*options)
@@ -51,4 +54,19 @@ func WithInit(f func() error) Option {
 // other panic. See also [Loop.Err] and [Pool.Err].
 func WithPanicHandler(f func(*PanicError)) Option {
 	return option(func(o *options) { o.onPanic = f })
+}
+
+// WithQueueLimit bounds the queue of a loop or a pool to n callbacks or jobs that have been accepted
+// and have not finished, including those that are running. While there are n, [Loop.Post] and
+// [Pool.Submit] return false, an offload to the pool returns [ErrQueueFull], and [Loop.PostWait] and
+// [Pool.SubmitWait] wait. Timers are not counted. Completions of offloads are counted and never
+// refused, so with them the loop can exceed n; bound the offloads by the limit of their pool.
+//
+// A callback cannot wait for room in the queue of its own loop; it uses Post. WithQueueLimit panics if
+// n is not positive.
+func WithQueueLimit(n int) Option {
+	if n < 1 {
+		panic(fmt.Sprintf("eventloop: WithQueueLimit(%d): it must be positive; without the option there is no limit", n))
+	}
+	return option(func(o *options) { o.queueLimit = n })
 }

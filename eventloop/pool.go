@@ -21,16 +21,21 @@ var ErrPoolStopped = errors.New("eventloop: the pool has been stopped; create an
 // [NewPool].
 type Pool struct {
 	scope   *ctxshutdown.Swansong
-	limit   int
+	limit   int // the greatest number of workers
+	queue   int // the greatest number of jobs that have not finished; 0 for no limit
 	onPanic func(*PanicError)
 
 	jobs    counter // the number of jobs that were accepted and have not finished
 	panics  atomic.Uint64
 	failure atomic.Pointer[PanicError] // the first panic of a job
 
+	refusedFull atomic.Uint64 // the number of jobs that were refused because the queue was full
+
 	mu          sync.Mutex
 	first, last *job
 	workers     int
+	unfinished  int // the number of accepted jobs that have not finished, if queue is not 0
+	waiters     waitList[*job]
 }
 
 // A job is a function that a pool has accepted. It holds its guard until it has finished.
@@ -53,7 +58,7 @@ func NewPool(ctx context.Context, workers int, opts ...Option) *Pool {
 		workers = runtime.GOMAXPROCS(0)
 	}
 	o := optionsOf("pool", opts)
-	p := &Pool{limit: workers, onPanic: o.onPanic}
+	p := &Pool{limit: workers, queue: o.queueLimit, onPanic: o.onPanic}
 	p.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName(o.name))
 	return p
 }
@@ -62,16 +67,17 @@ func NewPool(ctx context.Context, workers int, opts ...Option) *Pool {
 func (p *Pool) Scope() *ctxshutdown.Swansong { return p.scope }
 
 // Submit queues f for a worker and returns true. If the pool has been stopped, Submit returns false
-// and f never runs. Jobs start in the order in which they were submitted. Submit never blocks: the
-// queue is limited by memory only. It synchronizes before the call of f, and panics if f is nil or
-// the pool was not created with [NewPool].
+// and f never runs. Jobs start in the order in which they were submitted. Submit never blocks. The
+// queue is limited by memory only, unless [WithQueueLimit] was given: then Submit returns false also
+// when the queue is full, and [Pool.SubmitWait] waits for room. Submit synchronizes before the call of
+// f, and panics if f is nil or the pool was not created with [NewPool].
 //
 // A panic or Goexit in f ends only that job. [Pool.Panics] counts it, and [Pool.Err] returns the
 // first one.
 func (p *Pool) Submit(f func()) bool {
 	mustFunc(f != nil, "Submit")
 	mustPool(p, "Submit")
-	return p.submit(&job{f: f, kind: "job"})
+	return p.submit(&job{f: f, kind: "job"}) == nil
 }
 
 func mustPool(p *Pool, what string) {
@@ -83,15 +89,36 @@ func mustPool(p *Pool, what string) {
 	}
 }
 
-func (p *Pool) submit(j *job) bool {
+func (p *Pool) submit(j *job) error {
+	err := p.accept(j)
+	if err == ErrQueueFull {
+		p.refusedFull.Add(1)
+	}
+	return err
+}
+
+// accept queues j, or returns ErrPoolStopped or ErrQueueFull.
+func (p *Pool) accept(j *job) error {
 	guard, ok := p.scope.TryGuard()
 	if !ok {
-		return false
+		return ErrPoolStopped
 	}
-	p.jobs.add()
-	j.guard = guard
 	p.mu.Lock()
+	if p.queue > 0 && p.unfinished >= p.queue {
+		p.mu.Unlock()
+		guard.Release()
+		return ErrQueueFull
+	}
 	defer p.mu.Unlock()
+	p.push(j, guard)
+	return nil
+}
+
+// push queues j. The caller holds mu.
+func (p *Pool) push(j *job, guard *ctxshutdown.Guard) {
+	p.jobs.add()
+	p.unfinished++
+	j.guard = guard
 	if p.last == nil {
 		p.first = j
 	} else {
@@ -102,7 +129,29 @@ func (p *Pool) submit(j *job) bool {
 		p.workers++
 		go p.work()
 	}
-	return true
+}
+
+// fillRoom queues jobs that wait for room, unless the pool has been stopped. The caller holds mu.
+func (p *Pool) fillRoom() {
+	for len(p.waiters) > 0 && p.unfinished < p.queue {
+		guard, ok := p.scope.TryGuard()
+		if !ok {
+			return
+		}
+		p.push(p.waiters[0].what, guard)
+		p.waiters.next()
+	}
+}
+
+// leave counts a job as finished, which makes room for another one.
+func (p *Pool) leave() {
+	if p.queue == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unfinished--
+	p.fillRoom()
 }
 
 // work runs jobs until the queue is empty.
@@ -138,6 +187,7 @@ func (p *Pool) take() *job {
 
 func (p *Pool) run(j *job) {
 	defer j.guard.Release()
+	defer p.leave()
 	defer p.jobs.done()
 	var err *PanicError
 	if j.finish != nil {
@@ -175,6 +225,9 @@ func (p *Pool) recordPanic(err *PanicError) {
 
 // Running returns the number of jobs that have been accepted and have not finished.
 func (p *Pool) Running() int { return p.jobs.count() }
+
+// RefusedFull returns the number of jobs and offloads that were refused because the queue was full.
+func (p *Pool) RefusedFull() uint64 { return p.refusedFull.Load() }
 
 // Panics returns the number of panics in jobs and in calls of the panic handler.
 func (p *Pool) Panics() uint64 { return p.panics.Load() }

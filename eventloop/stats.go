@@ -24,7 +24,10 @@ type Stats struct {
 type Snapshot struct {
 	Accepted uint64 // the number of callbacks and completions of offloads that the loop has accepted
 	Executed uint64 // how many of the Accepted have run; equal to Accepted once the loop has stopped
-	Refused  uint64 // the number of callbacks for which Post returned false
+	Refused  uint64 // the number of callbacks that Post or PostWait did not accept
+
+	RefusedFull uint64 // how many of the Refused were refused by Post because the queue was full
+	Waited      uint64 // the number of callbacks for which PostWait had to wait
 
 	Panics          uint64 // the number of panics in callbacks, timers, completions and the panic handler
 	TimedOut        uint64 // the number of offloads that timed out
@@ -58,6 +61,7 @@ func (s *Stats) Snapshot() Snapshot {
 	n := Snapshot{
 		Executed:            s.box.executed.Load(),
 		Refused:             s.box.refused.Load(),
+		RefusedFull:         s.box.refusedFull.Load(),
 		CrossQueueUndrained: s.box.refusedLate.Load(),
 		Panics:              s.panics.Load(),
 		TimedOut:            s.timedOut.Load(),
@@ -68,7 +72,7 @@ func (s *Stats) Snapshot() Snapshot {
 		UnbalancedShutdowns: s.unbalancedShutdowns.Load(),
 	}
 	s.box.mu.Lock()
-	n.Accepted = s.box.accepted
+	n.Accepted, n.Waited = s.box.accepted, s.box.waited
 	s.box.mu.Unlock()
 	return n
 }

@@ -1,0 +1,116 @@
+package eventloop
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// ErrQueueFull is returned by an offload to a pool whose queue is full.
+var ErrQueueFull = errors.New("eventloop: the queue is full; wait with PostWait or SubmitWait, or drop the work")
+
+// PostWait is [Loop.Post], but where the queue is full (see [WithQueueLimit]), it waits until there is
+// room. It returns nil if f was accepted. Otherwise f never runs, and PostWait returns [ErrNotRunning],
+// [ErrStopped] if the loop was stopped before there was room, or the cause of ctx if ctx ended before.
+// Goroutines that wait are served in the order in which they came. Without a limit PostWait does not wait. It panics if ctx or f is nil.
+func (l *Loop) PostWait(ctx context.Context, f func()) error {
+	mustFunc(f != nil, "PostWait")
+	if ctx == nil {
+		panic("eventloop: PostWait with a nil context")
+	}
+	if l.box.limit == 0 {
+		if !l.box.post(f) {
+			return l.notRunning()
+		}
+		return nil
+	}
+	w, ok := l.box.postWaiting(f)
+	if !ok {
+		return l.notRunning()
+	}
+	err := w.await(ctx, l.scope.Done(), ErrStopped)
+	if err != nil && !l.box.leave(w) {
+		return nil // f was accepted at the same moment
+	}
+	return err
+}
+
+// SubmitWait is [Pool.Submit], but where the queue is full (see [WithQueueLimit]), it waits until there
+// is room. It returns nil if f was accepted. Otherwise f never runs, and SubmitWait returns
+// [ErrPoolStopped], or the cause of ctx if ctx ended before there was room. Goroutines that wait are
+// served in the order in which they came. Without a limit SubmitWait does not wait. It panics if ctx or f is nil. A job that calls SubmitWait of its own pool
+// can wait until ctx ends, since it occupies the room itself.
+func (p *Pool) SubmitWait(ctx context.Context, f func()) error {
+	mustFunc(f != nil, "SubmitWait")
+	mustPool(p, "SubmitWait")
+	if ctx == nil {
+		panic("eventloop: SubmitWait with a nil context")
+	}
+	j := &job{f: f, kind: "job"}
+	if p.queue == 0 {
+		return p.accept(j)
+	}
+	p.mu.Lock()
+	w := p.waiters.add(j)
+	p.fillRoom()
+	p.mu.Unlock()
+	err := w.await(ctx, p.scope.Done(), ErrPoolStopped)
+	if err == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.waiters.remove(w) {
+		return nil // the job was accepted at the same moment
+	}
+	return err
+}
+
+// A waitList contains, in order, the functions or jobs that wait for room in a queue. The mutex of the
+// queue guards it.
+type waitList[T any] []*waiting[T]
+
+// A waiting is one entry of a waitList. The channel is closed when the entry has been queued.
+type waiting[T any] struct {
+	what   T
+	queued chan struct{}
+}
+
+func (l *waitList[T]) add(what T) *waiting[T] {
+	w := &waiting[T]{what, make(chan struct{})}
+	*l = append(*l, w)
+	return w
+}
+
+// next removes the first entry, which the caller has queued.
+func (l *waitList[T]) next() {
+	close((*l)[0].queued)
+	*l = slices.Delete(*l, 0, 1)
+}
+
+// remove reports whether w was still waiting.
+func (l *waitList[T]) remove(w *waiting[T]) bool {
+	i := slices.Index(*l, w)
+	if i >= 0 {
+		*l = slices.Delete(*l, i, i+1)
+	}
+	return i >= 0
+}
+
+// await returns nil when w has been queued, stopErr when stopped is closed, and the cause of ctx when
+// ctx ends.
+func (w *waiting[T]) await(ctx context.Context, stopped <-chan struct{}, stopErr error) error {
+	select {
+	case <-w.queued:
+		return nil
+	default:
+	}
+	select {
+	case <-w.queued:
+		return nil
+	case <-stopped:
+		return stopErr
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
