@@ -33,6 +33,11 @@
 // its offloads and its handles. Force ends the context of offloaded work and runs its completions at
 // once with the cause.
 //
+// # Panics
+//
+// A panic in a callback, a timer or a job ends the program, as in any goroutine. [WithPanicHandler]
+// keeps the loop or the pool running, or stops it.
+//
 // # Shutting down
 //
 // In the following order nothing is lost, and the counters of [Stats] that indicate a wrong order stay

@@ -181,12 +181,13 @@ func ExampleTimer() {
 
 func ExamplePool() {
 	pool := eventloop.NewPool(context.Background(), 2)
-	pool.Submit(func() { panic("contained") })
-	fmt.Println(pool.WaitIdle(context.Background()), pool.Panics())
+	pool.Submit(func() { fmt.Println("on a worker") })
+	fmt.Println(pool.WaitIdle(context.Background()))
 	<-pool.Stop().Done()
 	fmt.Println(pool.Submit(func() { fmt.Println("never") }))
 	// Output:
-	// <nil> 1
+	// on a worker
+	// <nil>
 	// false
 }
 
@@ -225,10 +226,12 @@ func ExampleOffloadTimeout() {
 	// 1
 }
 
-// With a panic handler, the loop continues after a panic.
+// Without a panic handler, the panic would end the program. With one that returns true, the loop
+// continues.
 func ExampleWithPanicHandler() {
-	loop := eventloop.New(context.Background(), eventloop.WithPanicHandler(func(err *eventloop.PanicError) {
+	loop := eventloop.New(context.Background(), eventloop.WithPanicHandler(func(err *eventloop.PanicError) (resume bool) {
 		fmt.Println(err)
+		return true
 	}))
 	loop.Start()
 	loop.Post(func() { panic("ouch") })
@@ -239,8 +242,9 @@ func ExampleWithPanicHandler() {
 	// goes on
 }
 
+// A panic handler that returns false stops the loop. What was accepted runs.
 func ExamplePanicError() {
-	loop := eventloop.New(context.Background())
+	loop := eventloop.New(context.Background(), eventloop.WithPanicHandler(func(*eventloop.PanicError) (resume bool) { return false }))
 	loop.Start()
 	loop.Post(func() { panic(errors.New("disk on fire")) })
 	<-loop.Scope().Completion().Done() // the panic has stopped the loop

@@ -88,17 +88,17 @@ func ExampleLoop_WaitRunners() {
 	// <nil>
 }
 
-// A panic ends only the job that panicked. Err returns the first panic of a job, with its stack.
+// With a panic handler that returns true, a panic ends only the job that panicked. Err returns the first panic of a job, with its stack.
 func ExamplePool_Err() {
-	pool := eventloop.NewPool(context.Background(), 1)
+	pool := eventloop.NewPool(context.Background(), 1, eventloop.WithPanicHandler(func(*eventloop.PanicError) bool { return true }))
 	release := make(chan struct{})
 	pool.Submit(func() { <-release; panic("no such pixel") })
 	pool.Submit(func() {})
 	fmt.Println("running:", pool.Running())
 	close(release)
 	<-pool.Stop().Done()
-	fmt.Println("running:", pool.Running(), pool.Err())
+	fmt.Println("running:", pool.Running(), "panics:", pool.Panics(), pool.Err())
 	// Output:
 	// running: 2
-	// running: 0 eventloop: panic in a function of the kind "job": no such pixel
+	// running: 0 panics: 1 eventloop: panic in a function of the kind "job": no such pixel
 }

@@ -46,6 +46,7 @@ type Loop struct {
 	at       int    // the index of the next callback in the chunk
 	executed uint64
 	drained  bool // whether all accepted callbacks have run and none can follow
+	crashing bool // whether a panic is about to end the program
 }
 
 // New returns a loop that has not been started. Its scope is a child of the nearest scope in ctx,
@@ -91,8 +92,9 @@ func (l *Loop) ShutdownHandle() *ShutdownHandle { return l.shutdown }
 // Stats returns the loop's counters. Every call returns the same counters.
 func (l *Loop) Stats() *Stats { return l.stats }
 
-// Err returns the first panic of a callback, a timer or a completion, as a [*PanicError], or the
-// error of the init function, or nil. If the loop was stopped by that panic or error, the cause of
+// Err returns the first panic of a callback, a timer or a completion from which the loop has
+// recovered (see [WithPanicHandler]), as a [*PanicError], or the error of the init function, or nil.
+// A call of [runtime.Goexit] counts as such a panic. If the loop was stopped by that panic or error, the cause of
 // the loop's scope is the same error.
 func (l *Loop) Err() error {
 	if err := l.failure.Load(); err != nil {
@@ -160,7 +162,11 @@ func (l *Loop) Run(ctx context.Context, main func(ctx context.Context) error) er
 	var notReady error
 	result := error(&PanicError{In: "main", Value: ErrGoexit})
 	returned := make(chan struct{})
-	defer func() { <-returned }() // wait for main even if a callback has called Goexit
+	defer func() {
+		if !l.crashing {
+			<-returned // wait for main even if a callback has called Goexit
+		}
+	}()
 	guard := l.guard.Clone()
 	l.serve(func(err error) {
 		if notReady = err; err != nil {
@@ -291,7 +297,7 @@ func (l *Loop) runInit(ready func(error)) {
 // loop has then been stopped.
 func (l *Loop) run() {
 	defer func() {
-		if !l.drained {
+		if !l.drained && !l.crashing {
 			l.run()
 		}
 	}()
@@ -362,9 +368,13 @@ func (l *Loop) runTimers() {
 	}
 }
 
-func (l *Loop) abort(err error) {
-	l.panicked.Store(true)
+// abort stops the loop because of a panic or Goexit.
+func (l *Loop) abort(err *PanicError) {
+	first := !l.panicked.Swap(true)
 	l.stop(err)
+	if first {
+		stoppedByPanic(l.scope, "event loop", l.name, err)
+	}
 }
 
 func (l *Loop) recordFailure(err error) { l.failure.CompareAndSwap(nil, &err) }

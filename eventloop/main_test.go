@@ -56,6 +56,9 @@ func startLoop(t *testing.T, opts ...eventloop.Option) *eventloop.Loop {
 	return startedIn(t, context.Background(), opts...)
 }
 
+// stopsAfterPanic makes a loop or a pool stop after a panic.
+var stopsAfterPanic = eventloop.WithPanicHandler(func(*eventloop.PanicError) (resume bool) { return false })
+
 func startedIn(t *testing.T, ctx context.Context, opts ...eventloop.Option) *eventloop.Loop {
 	t.Helper()
 	l := eventloop.New(ctx, opts...)

@@ -10,7 +10,7 @@ type options struct {
 	name       string
 	lockThread bool
 	init       func() error
-	onPanic    func(*PanicError)
+	onPanic    func(*PanicError) (resume bool)
 	queueLimit int
 }
 
@@ -48,11 +48,17 @@ func WithInit(f func() error) Option {
 	return option(func(o *options) { o.init = f })
 }
 
-// WithPanicHandler makes the loop call f on its goroutine after a panic in a callback, and
-// continue. Without it, the first panic stops the loop. A pool always continues; it calls f on the
-// worker's goroutine. If f panics or calls Goexit, a loop stops, and a pool counts it like any
-// other panic. See also [Loop.Err] and [Pool.Err].
-func WithPanicHandler(f func(*PanicError)) Option {
+// WithPanicHandler makes a loop or a pool recover from panics and call f, on the goroutine that
+// panicked. If f returns true, the loop or pool continues. If it returns false, it stops: nothing
+// more is accepted, and what was accepted runs. Under graceful.Run, such a stop makes the process not
+// ready, is logged at once, stops the process, and Run returns a graceful.PanicError. If f panics or
+// calls [runtime.Goexit], that counts as another panic, and a loop stops.
+//
+// Without a panic handler, a panic ends the program like a panic in any goroutine, with the stack,
+// after a line about what is lost. A panic in the work of an offload does not: its completion
+// receives it as an error. [runtime.Goexit] in a callback stops the loop without a call of f; in a
+// job it ends only the job. See also [Loop.Err] and [Pool.Err].
+func WithPanicHandler(f func(*PanicError) (resume bool)) Option {
 	return option(func(o *options) { o.onPanic = f })
 }
 

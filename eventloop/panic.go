@@ -2,12 +2,15 @@ package eventloop
 
 import (
 	"fmt"
+	"os"
 
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/ctxkey"
 	"github.com/swansong-go/swansong/internal/panics"
 )
 
-// A PanicError reports a panic in a function that a loop or a pool called. The loop or pool has
-// recovered from it.
+// A PanicError reports a panic in a function that a loop or a pool called, and from which it has
+// recovered.
 type PanicError struct {
 	// In is the kind of function that panicked: "callback", "timer", "init", "main", "offload",
 	// "job" or "panic handler".
@@ -36,23 +39,55 @@ func newPanicError(in string, recovered any) *PanicError {
 }
 
 // handlePanic handles a callback that has panicked with value, or has called runtime.Goexit. It
-// calls the panic handler, which may call runtime.Goexit itself. The callback counts as running
+// calls the panic handler, which may call runtime.Goexit itself. If there is none, it ends the program. The callback counts as running
 // until the panic handler has returned.
 func (l *Loop) handlePanic(value any) {
 	in := "callback"
 	if l.box.running == "timer" {
 		in = "timer"
-		defer l.resumeTimers()
+		defer l.unlessCrashing(l.resumeTimers)
 	} else {
-		defer l.countExecuted()
+		defer l.unlessCrashing(l.countExecuted)
 	}
 	err := newPanicError(in, value)
 	l.stats.panics.Add(1)
 	l.recordFailure(err)
-	if value != nil && l.onPanic != nil {
-		l.callPanicHandler(err)
-	} else {
+	switch {
+	case value == nil: // Goexit
 		l.abort(err)
+	case l.onPanic == nil:
+		l.crash(err)
+	case !l.callPanicHandler(err):
+		l.abort(err)
+	}
+}
+
+// crash ends the program with the panic err, as a panic in any goroutine does: it panics again on
+// the stack on which the panic began. It first prints what the loop has not run. The loop releases
+// no guard, so that nobody who waits for it takes the drain for complete and ends the program with
+// exit code 0.
+func (l *Loop) crash(err *PanicError) {
+	l.crashing = true
+	c := l.Counts()
+	if err.In == "callback" {
+		c.Queued-- // the one that has panicked
+	}
+	fmt.Fprintf(os.Stderr, "eventloop: panic in a %s of the event loop %q; callbacks not run: %d, timers not fired: %d, offloads not finished: %d\n",
+		err.In, l.name, c.Queued, c.Timers, c.Offloads)
+	panic(err.Value)
+}
+
+func (l *Loop) unlessCrashing(f func()) {
+	if !l.crashing {
+		f()
+	}
+}
+
+// stoppedByPanic tells package graceful that err has stopped a loop or a pool. Without graceful it
+// does nothing.
+func stoppedByPanic(scope *ctxshutdown.Swansong, what, name string, err *PanicError) {
+	if tell, ok := scope.Value(ctxkey.Panicked{}).(func(who string, value any, stack []byte)); ok {
+		tell(fmt.Sprintf("%s %q", what, name), err.Value, err.Stack)
 	}
 }
 
@@ -64,17 +99,19 @@ func (l *Loop) resumeTimers() {
 	l.box.wake()
 }
 
-// callPanicHandler calls the panic handler. If the handler panics or calls runtime.Goexit, the loop
-// is stopped.
-func (l *Loop) callPanicHandler(err *PanicError) {
+// callPanicHandler calls the panic handler, and returns whether the loop is to continue. If the
+// handler panics or calls runtime.Goexit, callPanicHandler stops the loop.
+func (l *Loop) callPanicHandler(err *PanicError) (resume bool) {
 	returned := false
 	defer func() {
 		if !returned {
 			l.stats.panics.Add(1)
 			l.recordFailure(newPanicError("panic handler", recover()))
 			l.abort(err)
+			resume = true // it has been stopped already
 		}
 	}()
-	l.onPanic(err)
+	resume = l.onPanic(err)
 	returned = true
+	return resume
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// A panic in any kind of callback is reported and stops the loop. Accepted callbacks still run.
+// If the panic handler says so, a panic in any kind of callback stops the loop. Accepted callbacks
+// still run.
 func TestPanic_StopsLoop(t *testing.T) {
 	p := newPool(t, 1)
 	for kind, in := range map[string]func(l *eventloop.Loop, f func()){
@@ -26,7 +27,7 @@ func TestPanic_StopsLoop(t *testing.T) {
 	} {
 		for how, value := range map[string]any{"an error": errCause, "a string": "ouch", "nil": nil, "Goexit": eventloop.ErrGoexit} {
 			t.Run(kind+", "+how, func(t *testing.T) {
-				l := startLoop(t)
+				l := startLoop(t, stopsAfterPanic)
 				ran := false
 				in(l, func() {
 					isTrue(t, "accepted", l.Post(func() { ran = true }))
@@ -63,7 +64,7 @@ func TestPanic_StopsLoop(t *testing.T) {
 // goroutine.
 func TestWithPanicHandler_LoopContinues(t *testing.T) {
 	var told []any
-	l := startLoop(t, eventloop.WithPanicHandler(func(err *eventloop.PanicError) { told = append(told, err.Value) }))
+	l := startLoop(t, eventloop.WithPanicHandler(func(err *eventloop.PanicError) bool { told = append(told, err.Value); return true }))
 	for _, value := range []any{"one", "two"} {
 		l.Post(func() { panic(value) })
 	}
@@ -79,7 +80,7 @@ func TestWithPanicHandler_LoopContinues(t *testing.T) {
 }
 
 func TestWithPanicHandler_PanicInHandlerStopsLoop(t *testing.T) {
-	l := startLoop(t, eventloop.WithPanicHandler(func(*eventloop.PanicError) { panic("again") }))
+	l := startLoop(t, eventloop.WithPanicHandler(func(*eventloop.PanicError) bool { panic("again") }))
 	l.Post(func() { panic("once") })
 	awaitDone(t, l.Scope().Completion())
 	testkit.Equal(t, "panics", l.Stats().Snapshot().Panics, uint64(2))
@@ -97,7 +98,7 @@ func TestWithPanicHandler_GoexitInHandlerStopsLoop(t *testing.T) {
 		},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			l := startLoop(t, eventloop.WithPanicHandler(func(*eventloop.PanicError) { runtime.Goexit() }))
+			l := startLoop(t, eventloop.WithPanicHandler(func(*eventloop.PanicError) bool { runtime.Goexit(); return true }))
 			ran := false
 			in(l, func() {
 				isTrue(t, "accepted", l.Post(func() { ran = true }))
@@ -119,7 +120,7 @@ func TestWithPanicHandler_GoexitInHandlerStopsLoop(t *testing.T) {
 // loop.
 func TestTimers_ContinueAfterPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := startedIn(t, t.Context(), eventloop.WithPanicHandler(func(*eventloop.PanicError) {}))
+		l := startedIn(t, t.Context(), eventloop.WithPanicHandler(func(*eventloop.PanicError) bool { return true }))
 		began := time.Now()
 		var once, ticks []time.Duration
 		for _, at := range []time.Duration{1500, 1500, 2500} {
@@ -150,7 +151,7 @@ func TestTimers_ContinueAfterPanic(t *testing.T) {
 func TestPanic_IsAttributedToCallbackAfterTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
-		l := startedIn(t, t.Context(), eventloop.WithPanicHandler(func(err *eventloop.PanicError) { told = append(told, err.In) }))
+		l := startedIn(t, t.Context(), eventloop.WithPanicHandler(func(err *eventloop.PanicError) bool { told = append(told, err.In); return true }))
 		for range 2 {
 			l.After(0, func() { panic(errCause) })
 			synctest.Wait()
@@ -166,7 +167,7 @@ func TestPanic_IsAttributedToCallbackAfterTimer(t *testing.T) {
 // synctest bubble, where time stands still, such a timer is always due.
 func TestTimers_PanickingOnesDoNotStarveCallbacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := startedIn(t, t.Context(), eventloop.WithPanicHandler(func(*eventloop.PanicError) {}))
+		l := startedIn(t, t.Context(), eventloop.WithPanicHandler(func(*eventloop.PanicError) bool { return true }))
 		var posted, ran atomic.Int64
 		// This is the number of timer functions that have run while a callback was waiting; see
 		// TestTimers_DoNotStarveCallbacks.
@@ -201,10 +202,11 @@ func TestTimers_PanickingOnesDoNotStarveCallbacks(t *testing.T) {
 // calls Goexit. Every callback runs, and the loop ends.
 func TestPanic_EveryKindLeavesDrainComplete(t *testing.T) {
 	told := 0
-	l := startLoop(t, eventloop.WithPanicHandler(func(*eventloop.PanicError) {
+	l := startLoop(t, eventloop.WithPanicHandler(func(*eventloop.PanicError) bool {
 		if told++; told%2 == 0 {
 			runtime.Goexit()
 		}
+		return true
 	}))
 	free := block(t, l)
 	ran := 0
@@ -261,11 +263,12 @@ func TestWithInit_PanicIsReturnedByStart(t *testing.T) {
 // panic as its error.
 func TestPool_RecoversAndCountsPanics(t *testing.T) {
 	var told []string
-	p := newPool(t, 1, eventloop.WithPanicHandler(func(err *eventloop.PanicError) {
+	p := newPool(t, 1, eventloop.WithPanicHandler(func(err *eventloop.PanicError) bool {
 		told = append(told, err.In)
 		if len(told) == 4 {
 			panic("in the handler")
 		}
+		return true
 	}))
 	p.Submit(func() { panic(errCause) })
 	p.Submit(func() { runtime.Goexit() })
@@ -289,9 +292,10 @@ func TestPool_RecoversAndCountsPanics(t *testing.T) {
 // every panic is reported once, and another goroutine takes the worker's place.
 func TestPool_SurvivesGoexitInHandler(t *testing.T) {
 	var told []string
-	p := newPool(t, 1, eventloop.WithPanicHandler(func(err *eventloop.PanicError) {
+	p := newPool(t, 1, eventloop.WithPanicHandler(func(err *eventloop.PanicError) bool {
 		told = append(told, err.In)
 		runtime.Goexit()
+		return true
 	}))
 	l := startLoop(t)
 	got := make(chan error, 2)
@@ -312,7 +316,7 @@ func TestPool_SurvivesGoexitInHandler(t *testing.T) {
 // docs/internals/eventloop.md#panics
 func TestPanic_DuringDrainSkipsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := startedIn(t, t.Context())
+		l := startedIn(t, t.Context(), stopsAfterPanic)
 		ran := 0
 		l.Post(func() { time.Sleep(time.Second) })
 		for range 3 {

@@ -3,6 +3,8 @@ package eventloop
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -21,13 +23,18 @@ var ErrPoolStopped = errors.New("eventloop: the pool has been stopped; create an
 // [NewPool].
 type Pool struct {
 	scope   *ctxshutdown.Swansong
+	name    string
 	limit   int // the greatest number of workers
 	queue   int // the greatest number of jobs that have not finished; 0 for no limit
-	onPanic func(*PanicError)
+	onPanic func(*PanicError) (resume bool)
 
 	jobs    counter // the number of jobs that were accepted and have not finished
 	panics  atomic.Uint64
 	failure atomic.Pointer[PanicError] // the first panic of a job
+	stopped atomic.Bool                // whether a panic has stopped the pool
+	// crashing is set when a panic is about to end the program. From then on, no guard is released and
+	// no worker is started.
+	crashing atomic.Bool
 
 	refusedFull atomic.Uint64 // the number of jobs that were refused because the queue was full
 
@@ -58,7 +65,7 @@ func NewPool(ctx context.Context, workers int, opts ...Option) *Pool {
 		workers = runtime.GOMAXPROCS(0)
 	}
 	o := optionsOf("pool", opts)
-	p := &Pool{limit: workers, queue: o.queueLimit, onPanic: o.onPanic}
+	p := &Pool{name: o.name, limit: workers, queue: o.queueLimit, onPanic: o.onPanic}
 	p.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName(o.name))
 	return p
 }
@@ -72,8 +79,8 @@ func (p *Pool) Scope() *ctxshutdown.Swansong { return p.scope }
 // when the queue is full, and [Pool.SubmitWait] waits for room. Submit synchronizes before the call of
 // f, and panics if f is nil or the pool was not created with [NewPool].
 //
-// A panic or Goexit in f ends only that job. [Pool.Panics] counts it, and [Pool.Err] returns the
-// first one.
+// A panic in f ends the program, unless the pool has a panic handler; see [WithPanicHandler]. A
+// Goexit ends only the job; [Pool.Panics] counts it.
 func (p *Pool) Submit(f func()) bool {
 	mustFunc(f != nil, "Submit")
 	mustPool(p, "Submit")
@@ -160,7 +167,7 @@ func (p *Pool) work() {
 	defer func() {
 		// A job has called runtime.Goexit, which ends this goroutine, so another one continues its
 		// work.
-		if !emptied {
+		if !emptied && !p.crashing.Load() {
 			go p.work()
 		}
 	}()
@@ -186,30 +193,39 @@ func (p *Pool) take() *job {
 }
 
 func (p *Pool) run(j *job) {
-	defer j.guard.Release()
-	defer p.leave()
-	defer p.jobs.done()
 	var err *PanicError
-	if j.finish != nil {
-		defer func() { j.finish(err) }()
-	}
+	defer func() {
+		if p.crashing.Load() {
+			return
+		}
+		if j.finish != nil {
+			j.finish(err)
+		}
+		p.jobs.done()
+		p.leave()
+		j.guard.Release()
+	}()
 	returned := false
 	defer func() {
 		if !returned {
-			err = newPanicError(j.kind, recover())
-			p.recordPanic(err) // the panic handler may call Goexit, so the rest of run is in deferred calls
+			value := recover()
+			err = newPanicError(j.kind, value)
+			p.handlePanic(err, value != nil && j.finish == nil) // it may call Goexit, so the rest of run is in a deferred call
 		}
 	}()
 	j.f()
 	returned = true
 }
 
-// recordPanic counts a panic and calls the panic handler. If the handler panics or calls
-// runtime.Goexit, recordPanic counts that, too.
-func (p *Pool) recordPanic(err *PanicError) {
+// handlePanic counts a panic and calls the panic handler. If there is none and mayCrash is set, it
+// ends the program. If the handler panics or calls runtime.Goexit, handlePanic counts that, too.
+func (p *Pool) handlePanic(err *PanicError, mayCrash bool) {
 	p.panics.Add(1)
 	p.failure.CompareAndSwap(nil, err)
 	if p.onPanic == nil {
+		if mayCrash {
+			p.crash(err)
+		}
 		return
 	}
 	returned := false
@@ -219,8 +235,26 @@ func (p *Pool) recordPanic(err *PanicError) {
 			p.panics.Add(1)
 		}
 	}()
-	p.onPanic(err)
+	resume := p.onPanic(err)
 	returned = true
+	if !resume {
+		p.abort(err)
+	}
+}
+
+// crash is like Loop.crash.
+func (p *Pool) crash(err *PanicError) {
+	p.crashing.Store(true)
+	fmt.Fprintf(os.Stderr, "eventloop: panic in a %s of the pool %q; jobs not finished: %d\n", err.In, p.name, p.Running())
+	panic(err.Value)
+}
+
+// abort stops the pool because of a panic.
+func (p *Pool) abort(err *PanicError) {
+	p.scope.ShutdownCause(err)
+	if !p.stopped.Swap(true) {
+		stoppedByPanic(p.scope, "pool", p.name, err)
+	}
 }
 
 // Running returns the number of jobs that have been accepted and have not finished.
@@ -232,7 +266,7 @@ func (p *Pool) RefusedFull() uint64 { return p.refusedFull.Load() }
 // Panics returns the number of panics in jobs and in calls of the panic handler.
 func (p *Pool) Panics() uint64 { return p.panics.Load() }
 
-// Err returns the first panic of a job, or nil.
+// Err returns the first panic of a job from which the pool has recovered, or nil.
 func (p *Pool) Err() error {
 	if err := p.failure.Load(); err != nil {
 		return err

@@ -187,7 +187,7 @@ func TestQuiesce_NamesRunningFunction(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := startedIn(t, t.Context(), eventloop.WithPanicHandler(func(err *eventloop.PanicError) { <-err.Value.(chan struct{}) }))
+				l := startedIn(t, t.Context(), eventloop.WithPanicHandler(func(err *eventloop.PanicError) bool { <-err.Value.(chan struct{}); return true }))
 				until := make(chan struct{})
 				row.hang(l, until)
 				time.Sleep(time.Second)

@@ -66,7 +66,7 @@ func TestRun_EndsMain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			app := ctxshutdown.New(context.Background())
-			l := eventloop.New(app)
+			l := eventloop.New(app, stopsAfterPanic)
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			err := l.Run(ctx, func(ctx context.Context) error {
@@ -86,7 +86,7 @@ func TestRun_EndsMain(t *testing.T) {
 // Run returns the error of main joined with the first panic, even if main returns nil.
 func TestRun_ReturnsPanic(t *testing.T) {
 	for _, result := range []error{nil, context.Canceled} {
-		l := eventloop.New(context.Background())
+		l := eventloop.New(context.Background(), stopsAfterPanic)
 		err := l.Run(context.Background(), func(ctx context.Context) error {
 			l.Post(func() { panic(errCause) })
 			<-ctx.Done()

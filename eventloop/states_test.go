@@ -226,7 +226,7 @@ func TestLoop_RunsEverythingOnOneGoroutine(t *testing.T) {
 	owned := 0
 	l := startLoop(t,
 		eventloop.WithInit(func() error { owned++; return nil }),
-		eventloop.WithPanicHandler(func(*eventloop.PanicError) { owned++ }))
+		eventloop.WithPanicHandler(func(*eventloop.PanicError) bool { owned++; return true }))
 	const posters, each = 4, 100
 	var posting sync.WaitGroup
 	for range posters {

@@ -17,7 +17,7 @@ import (
 // still running, and a handle that is held. The function end ends the offload and releases the
 // handle.
 func leakyLoop(t *testing.T) (l *eventloop.Loop, end func()) {
-	l = startedIn(t, t.Context())
+	l = startedIn(t, t.Context(), stopsAfterPanic)
 	p := eventloop.NewPool(t.Context(), 1)
 	release := make(chan struct{})
 	eventloop.OffloadTimeout(l, p, time.Second, func(context.Context) (int, error) { <-release; return 1, nil }, func(int, error) {})
@@ -62,7 +62,7 @@ func TestStats_CountEachKind(t *testing.T) {
 		})
 	}
 	t.Run("a panic with nothing outstanding", func(t *testing.T) {
-		l := startLoop(t)
+		l := startLoop(t, stopsAfterPanic)
 		l.Post(func() { panic("ouch") })
 		awaitDone(t, l.Scope().Completion())
 		testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1, Executed: 1, Panics: 1})

@@ -214,7 +214,7 @@ func TestStop_FromCallbackTakesEffect(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := startLoop(t)
+			l := startLoop(t, stopsAfterPanic)
 			done := make(chan *ctxshutdown.Completion, 10)
 			from(t, l, func() {
 				c := l.Stop()

@@ -1,0 +1,101 @@
+package eventloop_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/eventloop"
+	"github.com/swansong-go/swansong/graceful"
+)
+
+const asService = "EVENTLOOP_TEST_SERVICE"
+
+// write writes to a nil map, as a program with a mistake does.
+func write() {
+	var m map[string]int
+	m["orders"]++
+}
+
+// services are programs with a mistake in what a loop or a pool calls. If graceful.Run does not
+// return with an error, and the program does not crash, the exit code is 0.
+var services = map[string]func(s *ctxshutdown.Swansong){
+	"callback": func(s *ctxshutdown.Swansong) {
+		l := eventloop.New(s, eventloop.WithName("ledger"))
+		l.Start()
+		l.Post(write)
+		l.Post(func() {})
+	},
+	"timer": func(s *ctxshutdown.Swansong) {
+		l := eventloop.New(s, eventloop.WithName("ledger"))
+		l.Start()
+		l.After(0, write)
+	},
+	"job": func(s *ctxshutdown.Swansong) {
+		p := eventloop.NewPool(s, 1, eventloop.WithName("audits"))
+		p.Submit(write)
+		p.Submit(func() {})
+	},
+	"callback, stops": func(s *ctxshutdown.Swansong) {
+		l := eventloop.New(s, eventloop.WithName("ledger"), stopsAfterPanic)
+		l.Start()
+		l.Post(write)
+	},
+	"job, stops": func(s *ctxshutdown.Swansong) {
+		eventloop.NewPool(s, 1, eventloop.WithName("audits"), stopsAfterPanic).Submit(write)
+	},
+}
+
+// TestMain_Service is the program that TestPanic_DoesNotPassInSilence starts. If it is run directly,
+// it checks nothing.
+func TestMain_Service(t *testing.T) {
+	service := services[os.Getenv(asService)]
+	if service == nil {
+		return
+	}
+	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
+		service(s)
+		<-s.Done()
+		return nil
+	}, graceful.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil))))
+	fmt.Fprintln(os.Stderr, "Run has returned:", err)
+	os.Exit(graceful.ExitCode(err))
+}
+
+// A panic in a callback, a timer or a job ends the program, as in any goroutine, with the line of
+// the mistake in the stack. If a panic handler stops the loop or the pool instead, graceful.Run
+// drains and returns the panic.
+func TestPanic_DoesNotPassInSilence(t *testing.T) {
+	for _, test := range []struct {
+		service string
+		code    int
+		output  []string
+	}{
+		{"callback", 2, []string{`eventloop: panic in a callback of the event loop "ledger"; callbacks not run: `, "panic: assignment to entry in nil map", "eventloop_test.write"}},
+		{"timer", 2, []string{`eventloop: panic in a timer of the event loop "ledger"; callbacks not run: `, "panic: assignment to entry in nil map", "eventloop_test.write"}},
+		{"job", 2, []string{`eventloop: panic in a job of the pool "audits"; jobs not finished: `, "panic: assignment to entry in nil map", "eventloop_test.write"}},
+		{"callback, stops", 1, []string{`a panic has stopped the event loop \"ledger\"`, "eventloop_test.write", "Run has returned:", "assignment to entry in nil map"}},
+		{"job, stops", 1, []string{`a panic has stopped the pool \"audits\"`, "eventloop_test.write", "Run has returned:", "assignment to entry in nil map"}},
+	} {
+		t.Run(test.service, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMain_Service$", "-test.timeout=60s")
+			cmd.Env = append(os.Environ(), asService+"="+test.service, "GORACE=atexit_sleep_ms=0")
+			out, err := cmd.CombinedOutput()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != test.code {
+				t.Errorf("%v, want exit status %d:\n%s", err, test.code, out)
+			}
+			for _, want := range test.output {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("no %q in the output:\n%s", want, out)
+				}
+			}
+		})
+	}
+}
