@@ -61,6 +61,7 @@ func (c *Completion) checkInit() {
 //
 //   - nil if the scope is complete, even if ctx has ended,
 //   - [ErrWaitContext] if ctx ended because of the stop that Wait waits for,
+//   - eventloop.ErrInCallback if the scope is that of an event loop and a callback called Wait,
 //   - otherwise a [*DrainError] that names the guards still held and unwraps to the cause of ctx.
 //
 // With a context that has ended, Wait therefore returns at once and tells which guards are held.
@@ -74,6 +75,11 @@ func (c *Completion) Wait(ctx context.Context) error {
 		return nil
 	}
 	ended := ctx.Done()
+	if check, ok := c.scope.Value(ctxkey.CheckWait{}).(func() error); ok && ctx.Err() == nil {
+		if err := check(); err != nil {
+			return err
+		}
+	}
 	if ended == nil { // ctx never ends, and receiving from one channel is faster than select
 		<-c.done
 		return nil

@@ -61,6 +61,11 @@ func (t *counter) wait(ctx context.Context, what string) error {
 		return nil
 	default:
 	}
+	if ctx.Err() == nil {
+		if err := checkWait(); err != nil {
+			return err
+		}
+	}
 	select {
 	case <-idle:
 		return nil

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/ctxkey"
 	"github.com/swansong-go/swansong/internal/panics"
 )
 
@@ -68,6 +69,7 @@ func New(ctx context.Context, opts ...Option) *Loop {
 	l.box.limit = uint64(l.queueLimit)
 	l.stats = &Stats{box: l.box}
 	l.timers = newTimers(l.box, &l.stats.cancelledTimers)
+	ctx = context.WithValue(ctx, ctxkey.CheckWait{}, checkWait)
 	l.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName(l.name))
 	l.offloads, _ = ctxshutdown.WithCancel(l.scope, ctxshutdown.WithName("offloads"))
 	l.handles, _ = ctxshutdown.WithCancel(l.scope, ctxshutdown.WithName("handles"))
@@ -217,8 +219,9 @@ func (l *Loop) begin() error {
 // becomes Stopped at once.
 //
 // The completion resolves when the loop is Stopped, all its offloads have returned and its handles
-// have been released. Do not wait for it in a callback of the loop: the loop would wait for itself
-// until the context of the wait ends.
+// have been released. In a callback, its Wait returns [ErrInCallback] instead of waiting. The completion
+// of a scope above does not: there the callback would wait for itself until the context of the wait
+// ends.
 func (l *Loop) Stop() *ctxshutdown.Completion { return l.stop(nil) }
 
 func (l *Loop) stop(cause error) *ctxshutdown.Completion {

@@ -188,5 +188,6 @@ func (o *offloaded[T]) deliver(v T, err error, returned bool) {
 // that has timed out and work of a loop that has ended. When WaitRunners returns nil, that work no
 // longer uses shared data. WaitRunners might also wait for work that is offloaded during the call.
 // If ctx ends first, WaitRunners returns a [*WaitError]; if no work is running, it returns nil even
-// if ctx has ended. It panics if ctx is nil.
+// if ctx has ended. If a callback would have to wait, it returns [ErrInCallback]. It panics if ctx is
+// nil.
 func (l *Loop) WaitRunners(ctx context.Context) error { return l.box.offloads.wait(ctx, "offloads") }

@@ -277,7 +277,8 @@ func (p *Pool) Err() error {
 // WaitIdle waits until no job is queued or running. The jobs synchronize before its return, so the
 // completions of their offloads have been queued at their loops. If ctx ends first, it returns a
 // [*WaitError]; if the pool is idle, it returns nil even if ctx has ended. WaitIdle does not keep
-// other goroutines from submitting jobs. It panics if ctx is nil.
+// other goroutines from submitting jobs. If a callback of a loop would have to wait, it returns
+// [ErrInCallback]. It panics if ctx is nil.
 func (p *Pool) WaitIdle(ctx context.Context) error { return p.jobs.wait(ctx, "jobs") }
 
 // Stop stops the pool and returns the completion to wait for. From then on nothing is accepted;

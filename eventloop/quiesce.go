@@ -47,9 +47,14 @@ func (c Counts) String() string {
 //
 // timeout has no default, because only the program knows how long its producers take. Zero or less
 // checks whether the loop is quiescent now. Before the start Quiesce waits for handles only, and
-// after the stop for handles and late offloads. Called from the loop's goroutine, it always times
-// out.
+// after the stop for handles and late offloads. If a callback calls Quiesce and it would have to wait,
+// it returns [ErrInCallback] at once.
 func (l *Loop) Quiesce(timeout time.Duration) error {
+	if timeout > 0 && !l.Counts().isQuiet() {
+		if err := checkWait(); err != nil {
+			return err
+		}
+	}
 	timer := time.NewTimer(max(timeout, 0))
 	defer timer.Stop()
 	for {

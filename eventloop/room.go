@@ -11,8 +11,8 @@ var ErrQueueFull = errors.New("eventloop: the queue is full; wait with PostWait 
 
 // PostWait is [Loop.Post], but where the queue is full (see [WithQueueLimit]), it waits until there is
 // room. It returns nil if f was accepted. Otherwise f never runs, and PostWait returns [ErrNotRunning],
-// [ErrStopped] if the loop was stopped before there was room, or the cause of ctx if ctx ended before.
-// Goroutines that wait are served in the order in which they came. Without a limit PostWait does not wait. It panics if ctx or f is nil.
+// [ErrStopped] if the loop was stopped before there was room, the cause of ctx if ctx ended before, or
+// [ErrInCallback] if a callback would have to wait. Goroutines that wait are served in the order in which they came. Without a limit PostWait does not wait. It panics if ctx or f is nil.
 func (l *Loop) PostWait(ctx context.Context, f func()) error {
 	mustFunc(f != nil, "PostWait")
 	if ctx == nil {
@@ -37,7 +37,8 @@ func (l *Loop) PostWait(ctx context.Context, f func()) error {
 
 // SubmitWait is [Pool.Submit], but where the queue is full (see [WithQueueLimit]), it waits until there
 // is room. It returns nil if f was accepted. Otherwise f never runs, and SubmitWait returns
-// [ErrPoolStopped], or the cause of ctx if ctx ended before there was room. Goroutines that wait are
+// [ErrPoolStopped], the cause of ctx if ctx ended before there was room, or [ErrInCallback] if a
+// callback of a loop would have to wait. Goroutines that wait are
 // served in the order in which they came. Without a limit SubmitWait does not wait. It panics if ctx or f is nil. A job that calls SubmitWait of its own pool
 // can wait until ctx ends, since it occupies the room itself.
 func (p *Pool) SubmitWait(ctx context.Context, f func()) error {
@@ -104,6 +105,9 @@ func (w *waiting[T]) await(ctx context.Context, stopped <-chan struct{}, stopErr
 	case <-w.queued:
 		return nil
 	default:
+	}
+	if err := checkWait(); err != nil {
+		return err
 	}
 	select {
 	case <-w.queued:

@@ -3,7 +3,6 @@ package eventloop_test
 import (
 	"context"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -248,22 +247,6 @@ func TestStop_ReachesLoopWithoutReferences(t *testing.T) {
 	awaitDone(t, app.Shutdown())
 	isTrue(t, "the loop has heard it", handle.IsShutdown())
 	testkit.Equal(t, "counters", stats.Snapshot(), eventloop.Snapshot{Accepted: 3, Executed: 3})
-}
-
-// If a callback waits for its own loop to end, it blocks until the context of the wait ends. After
-// that the loop continues. docs/internals/eventloop.md#stop-from-a-callback
-func TestStop_WaitInCallbackBlocksUntilContextEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := startedIn(t, t.Context(), eventloop.WithName("loop"))
-		runOn(t, l, func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			err := l.Stop().Wait(ctx)
-			testkit.ErrorIs(t, "Wait", err, context.DeadlineExceeded)
-			isTrue(t, "the error names the loop", strings.Contains(err.Error(), "loop ×1"))
-			testkit.ErrorIs(t, "Quiesce", l.Quiesce(time.Second), context.DeadlineExceeded)
-		})
-	})
 }
 
 // If a scope above is stopped, the loop stops. Reports name the loop until it has drained.

@@ -21,6 +21,11 @@ type Signals struct{}
 // follows from the panic.
 type Panicked struct{}
 
+// CheckWait is the key of a func() error by which package eventloop refuses waits in a callback of an
+// event loop. Wait on the completion of a scope that derives from the context calls it before it
+// blocks, and returns its error.
+type CheckWait struct{}
+
 // Hook is the key of a [GuardHook]. A root scope that is created from a context with this key is
 // traced and calls the hook, and so do all scopes below it. Package shutdowntest sets it.
 type Hook struct{}
