@@ -63,6 +63,7 @@ func main() {
 	fmt.Fprintln(out)
 	printPeers(out, peers(), *rounds)
 	printLoops(out)
+	printOrder(out)
 	fmt.Fprint(out, memoryNotes)
 	figures.Row(out, "live heap for each of 100,000", "bytes")
 	figures.Row(out, "---", "---:")

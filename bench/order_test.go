@@ -1,0 +1,27 @@
+package main
+
+import "testing"
+
+// lspconn delivers a server's messages in their order. What its peers do is in
+// docs/measured/benchmarks.md.
+func TestOrder_IsKeptByLspconn(t *testing.T) {
+	ours := orderClients()[0]
+	if n := ours.overtakes(10); n != 0 {
+		t.Errorf("%d responses were delivered before the notifications that preceded them", n)
+	}
+	if n, _ := ours.inversions(burst); n != 0 {
+		t.Errorf("%d requests were handled after a later one", n)
+	}
+}
+
+// The measurement notices when the order is not kept.
+func TestOrder_IsMeasured(t *testing.T) {
+	for _, c := range orderClients()[1:] {
+		noted := c.overtakes(10)
+		inverted, _ := c.inversions(burst)
+		t.Logf("%s: %d of 10 responses before their notifications, %d of %d requests out of order", c.name, noted, inverted, burst)
+		if c.name == "x/exp/jsonrpc2" && noted == 0 {
+			t.Errorf("%s delivers no response before its notification", c.name)
+		}
+	}
+}
