@@ -48,7 +48,7 @@ func ExampleWithHard() {
 	}, graceful.WithSoft(10*time.Millisecond), graceful.WithHard(10*time.Second), graceful.WithOutput(io.Discard))
 	fmt.Println("exit code:", graceful.ExitCode(err))
 	// Output:
-	// cancelled: graceful: not drained within the 10ms of phase Soft
+	// cancelled: graceful: the drain took longer than 10ms
 	// exit code: 2
 }
 
@@ -78,7 +78,7 @@ func ExampleWithOutput() {
 		graceful.WithScope(ctxshutdown.WithName("shop")))
 	fmt.Println("exit code:", graceful.ExitCode(err))
 	// Output:
-	// graceful: abandoned (not drained within the 1ms of phase Hard), with 1 held:
+	// graceful: abandoned (cancelled work did not return within 1ms), with 1 held:
 	// 	shop ×1
 	// 	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired, for how long they are held, and their stacks.
 	// exit code: 3

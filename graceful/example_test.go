@@ -68,7 +68,7 @@ func ExampleAbandonedError() {
 	}
 	fmt.Println("exit code:", graceful.ExitCode(err))
 	// Output:
-	// graceful: abandoned (not drained within the 1ms of phase Hard), with 1 held:
+	// graceful: abandoned (cancelled work did not return within 1ms), with 1 held:
 	// 	jobs ×1
 	// 	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired, for how long they are held, and their stacks.
 	// page the operator: 1 guard: jobs ×1
@@ -84,7 +84,7 @@ func ExampleForcedError() {
 	fmt.Println(err)
 	fmt.Println("exit code:", graceful.ExitCode(err))
 	// Output:
-	// graceful: drained after force (not drained within the 1ms of phase Soft): 1 guard: queries ×1
+	// graceful: drained after force (the drain took longer than 1ms): 1 guard: queries ×1
 	// exit code: 2
 }
 

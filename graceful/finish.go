@@ -71,6 +71,7 @@ func (r *run) finish(progress *progressLine) error {
 // status. It waits for at most notifyTimeout, since a terminal may be stopped, or a log may be on a
 // disk that hangs.
 func (r *run) flushOutput(progress *progressLine, err error) {
+	reported := r.waiting.stop()
 	flushed := make(chan struct{})
 	cancelled := make(chan struct{})
 	go func() {
@@ -81,6 +82,9 @@ func (r *run) flushOutput(progress *progressLine, err error) {
 		}
 		r.mu.Lock()
 		pending := slices.Clone(r.logged)
+		if reported != nil {
+			pending = append(pending, reported)
+		}
 		for _, w := range r.watchers {
 			pending = append(pending, w.flushed())
 		}

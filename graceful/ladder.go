@@ -29,6 +29,7 @@ type Status struct {
 	Since    time.Time     // when the current phase began
 	Until    time.Time     // when the next phase begins at the latest; zero if this phase has no time limit
 	Cause    error         // why the process stops; nil while Serving
+	Why      error         // why the current phase began, as in "the drain took longer than 10s"; nil while Serving and after a drain
 	Signals  int           // the number of signals received; repeats within a second do not count
 	Extended time.Duration // the total time granted by Extend
 	Reason   string        // the reason passed to the latest call of Extend
@@ -61,7 +62,6 @@ type ladder struct {
 	maxExtension      time.Duration // how much time Extend grants in total at most
 
 	Status
-	why        error     // the cause of the latest change of phase
 	stopped    time.Time // when Soft began
 	lastSignal time.Time // when the last signal that counts was received
 	outcome    outcome   // how the drain ended; valid in phase Exit only
@@ -122,7 +122,7 @@ func (l *ladder) step(e event) []action {
 		}
 	case timerFired:
 		if !l.Until.IsZero() && !e.at.Before(l.Until) {
-			e.cause = fmt.Errorf("graceful: not drained within the %v of phase %v", l.Until.Sub(l.Since), l.Rung)
+			e.cause = l.timeout()
 			return l.advance(e)
 		}
 	case drained:
@@ -130,7 +130,7 @@ func (l *ladder) step(e event) []action {
 			if l.Rung == Hard {
 				l.outcome = cutShort
 			}
-			l.Rung, l.Since, l.Until, l.why = Exit, e.at, time.Time{}, e.cause
+			l.Rung, l.Since, l.Until, l.Why = Exit, e.at, time.Time{}, e.cause
 		}
 	}
 	return nil
@@ -150,6 +150,18 @@ func (l *ladder) signal(e event) []action {
 		return l.advance(e)
 	}
 	return nil
+}
+
+// timeout returns the cause of the end of a phase whose time is over.
+func (l *ladder) timeout() error {
+	limit := l.Until.Sub(l.Since)
+	switch l.Rung {
+	case LameDuck:
+		return fmt.Errorf("graceful: the lame-duck time of %v is over", limit)
+	case Soft:
+		return fmt.Errorf("graceful: the drain took longer than %v", limit)
+	}
+	return fmt.Errorf("graceful: cancelled work did not return within %v", limit)
 }
 
 // begin leaves the phase Serving.
@@ -172,7 +184,7 @@ func (l *ladder) enter(r Rung, e event) (actions []action) {
 		l.Cause = e.cause
 		actions = append(actions, turnUnready)
 	}
-	l.Rung, l.Since, l.Until, l.why = r, e.at, time.Time{}, e.cause
+	l.Rung, l.Since, l.Until, l.Why = r, e.at, time.Time{}, e.cause
 	if r >= Soft && l.stopped.IsZero() {
 		l.stopped = e.at
 	}

@@ -97,16 +97,17 @@ func TestNotify_ExtensionIncludesLameDuck(t *testing.T) {
 }
 
 // Run notifies the watchdog at half of its interval. The time that Run requests from systemd ends
-// one second after the last phase. The test runs in a synctest bubble, where the times of messages
+// one second after the last phase. After a second of draining, systemd learns what the drain waits
+// for. The test runs in a synctest bubble, where the times of messages
 // are exact.
 func TestNotify_SendsWatchdogAndExtensionInTime(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "notify")
 	s := listen(t, name)
 	t.Setenv("NOTIFY_SOCKET", name)
-	t.Setenv("WATCHDOG_USEC", "4000000")
+	t.Setenv("WATCHDOG_USEC", "5000000")
 	bubble(t, func(b *testRun) {
 		b.run(func(s *ctxshutdown.Swansong) error { // the stop begins after one second
-			hold(s, "jobs", s, 6*time.Second)
+			hold(s, "jobs", s, 5500*time.Millisecond)
 			<-s.Done()
 			synctest.Wait() // wait until the message has been sent
 			graceful.Extend(s, 15*time.Second, "")
@@ -119,8 +120,7 @@ func TestNotify_SendsWatchdogAndExtensionInTime(t *testing.T) {
 	}
 	defer last.Close()
 	io.WriteString(last, "that was all")
-	// The messages to the watchdog are sent after the others.
-	want := []string{"STOPPING=1", "EXTEND_TIMEOUT_USEC=18000000", "WATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1", "that was all"}
+	want := []string{"STOPPING=1", "EXTEND_TIMEOUT_USEC=18000000", "STATUS=waiting for jobs ×1; cancelling them in 14 s", "WATCHDOG=1", "WATCHDOG=1", "that was all"}
 	var got []string
 	for len(got) == 0 || got[len(got)-1] != "that was all" {
 		got = append(got, s.next())

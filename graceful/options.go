@@ -122,13 +122,15 @@ func WithScope(opts ...ctxshutdown.Option) Option {
 	return option(func(c *config) error { c.scope = opts; return nil })
 }
 
-// WithLogger sets the logger for changes of [Status]. With nil, the default, nothing is logged.
+// WithLogger sets the logger for changes of [Status], and for what a drain waits for that takes longer
+// than a second. With nil, the default, nothing is logged.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(c *config) error { c.logger = l; return nil })
 }
 
-// WithOutput sets where the blockers are printed on [Exit], and the progress line if it is a
-// terminal. The default is standard error. [io.Discard] disables both.
+// WithOutput sets where the blockers are printed on [Exit], and the progress line if it is a terminal.
+// If it is none, and there is no logger, what a drain waits for that takes longer than a second is
+// printed there. The default is standard error. [io.Discard] disables all of them.
 func WithOutput(w io.Writer) Option {
 	return option(func(c *config) error {
 		if w == nil {

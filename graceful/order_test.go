@@ -29,8 +29,8 @@ func TestInOrder_DividesRemainingTimeAmongStages(t *testing.T) {
 		{"each after the other", [3]time.Duration{1 * s, 2 * s, 3 * s}, 0, [3]time.Duration{0, 1 * s, 3 * s}, 6 * s, ""},
 		{"a slow first has a third", [3]time.Duration{11 * s, 0, 0}, 0, [3]time.Duration{0, 4 * s, 4 * s}, 11 * s, ""},
 		{"a slow second has half of what is left", [3]time.Duration{2 * s, 11 * s, 0}, 0, [3]time.Duration{0, 2 * s, 7 * s}, 13 * s,
-			"graceful: drained after force (not drained within the 12s of phase Soft): 2 guards: main ×1, two ×1; also: " +
-				"ctxshutdown: Wait ended (graceful: InOrder: out of time: graceful: not drained within the 12s of phase Soft) with work still running: 1 guard: two ×1; " +
+			"graceful: drained after force (the drain took longer than 12s): 2 guards: main ×1, two ×1; also: " +
+				"ctxshutdown: Wait ended (graceful: InOrder: out of time: graceful: the drain took longer than 12s) with work still running: 1 guard: two ×1; " +
 				"wait longer, or call Force to cancel that work"},
 		{"unused time flows on", [3]time.Duration{0, 0, 11 * s}, 0, [3]time.Duration{0, 0, 0}, 11 * s, ""},
 		{"two slow ones", [3]time.Duration{never, never, 0}, 0, [3]time.Duration{0, 4 * s, 8 * s}, 14 * s, "abandoned"},

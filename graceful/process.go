@@ -24,11 +24,12 @@ type Process struct {
 	mu              sync.Mutex
 	ladder          ladder
 	watchers        []*watcher
-	callbackPanic   *PanicError       // the first panic of a callback
-	panicTaken      bool              // Run no longer reads callbackPanic
-	loopPanics      []*PanicError     // the panics that have stopped an event loop or a pool
-	loopPanicsTaken bool              // Run no longer reads loopPanics
-	logged          []<-chan struct{} // for each of loopPanics, a channel that is closed when it has been logged
+	blockers        *ctxshutdown.GuardReport // the guards that were held before the latest change to Hard or Exit
+	callbackPanic   *PanicError              // the first panic of a callback
+	panicTaken      bool                     // Run no longer reads callbackPanic
+	loopPanics      []*PanicError            // the panics that have stopped an event loop or a pool
+	loopPanicsTaken bool                     // Run no longer reads loopPanics
+	logged          []<-chan struct{}        // for each of loopPanics, a channel that is closed when it has been logged
 }
 
 type processKey struct{}
@@ -101,6 +102,24 @@ func (p *Process) step(e event) ([]action, ladder) {
 		p.notifyWatchers()
 	}
 	return actions, p.ladder
+}
+
+func (p *Process) setBlockers(r ctxshutdown.GuardReport) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.blockers = &r
+}
+
+// lastBlockers returns the guards that were held when phase Hard or Exit began. In other phases, and
+// after a drain, it returns those that are held now.
+func (p *Process) lastBlockers(rung Rung) ctxshutdown.GuardReport {
+	p.mu.Lock()
+	blockers, outcome := p.blockers, p.ladder.outcome
+	p.mu.Unlock()
+	if blockers != nil && (rung == Hard || rung == Exit && outcome == abandoned) {
+		return *blockers
+	}
+	return p.scope.GuardReport()
 }
 
 func (p *Process) notifyWatchers() {

@@ -25,7 +25,10 @@ func (l *logger) watch(st Status) {
 	l.last = st
 	attrs := []slog.Attr{slog.String("phase", st.Rung.String())}
 	if st.Cause != nil {
-		attrs = append(attrs, slog.String("cause", st.Cause.Error()), slog.Any("guards", l.scope.GuardReport()))
+		attrs = append(attrs, slog.String("cause", st.Cause.Error()), slog.Any("guards", l.lastBlockers(st.Rung)))
+	}
+	if st.Why != nil && st.Why != st.Cause && st.Rung != was.Rung {
+		attrs = append(attrs, slog.String("why", withoutPrefix(st.Why)))
 	}
 	if !st.Until.IsZero() {
 		attrs = append(attrs, slog.Duration("next", st.Until.Sub(st.Since)))
@@ -159,6 +162,9 @@ func describe(st Status, now time.Time, held ctxshutdown.GuardReport, width int)
 		if st.Reason != "" {
 			fmt.Fprintf(&b, " (%s)", st.Reason)
 		}
+	}
+	if st.Rung != LameDuck && now.Sub(st.Since) >= firstWaitReport {
+		b.WriteString(" · ^C again cuts it short")
 	}
 	separator := " · "
 	for _, g := range byPath(held) {

@@ -84,6 +84,7 @@ type run struct {
 	releaseMain chan struct{} // closed when the goroutine of f no longer has to hold its guard of the scope "main"
 	hooks       hooks
 	signals     *signalInputs
+	waiting     *waitReporter
 	atForce     *ctxshutdown.DrainError // the guards that were held when Force was called
 	atExit      *ctxshutdown.DrainError // the guards that are still held in phase Exit
 }
@@ -92,6 +93,7 @@ func (r *run) drain(ctx context.Context) error {
 	in := r.inputs(ctx)
 	defer in.stop()
 	progress := newProgressLine(r.Process)
+	r.waiting = &waitReporter{Process: r.Process, manager: in.manager, progress: progress}
 	r.start()
 
 	timer := time.NewTimer(longest)
@@ -220,14 +222,20 @@ func (r *run) handle(e event) {
 	next := r.current()
 	var held *ctxshutdown.DrainError
 	if actions := next.step(e); slices.Contains(actions, force) || slices.Contains(actions, abandon) {
-		if held = blockers(r.scope.Completion(), next.why); held == nil && e.kind != forced {
+		if held = blockers(r.scope.Completion(), next.Why); held == nil && e.kind != forced {
 			return // the scope has just completed, which is the next event
 		}
 	}
 	if next.Rung > Serving {
 		r.signals.beginDrain() // before the step, which makes the logger write
 	}
+	if held != nil {
+		r.setBlockers(held.Report) // for the logger, which the step notifies
+	}
 	actions, now := r.step(e)
+	if now.Rung == Soft || now.Rung == Hard {
+		r.waiting.start()
+	}
 	for _, a := range actions {
 		switch a {
 		case turnUnready:
@@ -244,8 +252,8 @@ func (r *run) handle(e event) {
 		case force:
 			// The variable held is nil if other code has called Force and all work has already
 			// ended.
-			r.atForce = cmp.Or(held, &ctxshutdown.DrainError{Cause: now.why})
-			r.scope.Force(now.why)
+			r.atForce = cmp.Or(held, &ctxshutdown.DrainError{Cause: now.Why})
+			r.scope.Force(now.Why)
 			r.releaseGuard()
 		case abandon:
 			r.atExit = held

@@ -99,11 +99,11 @@ func TestRun_ReturnsErrorsOfF(t *testing.T) {
 		{"Goexit", func(*ctxshutdown.Swansong) error { runtime.Goexit(); return nil },
 			"graceful: the function called runtime.Goexit", 1},
 		{"failure and abandoned", stubborn,
-			"graceful: abandoned (not drained within the 2s of phase Hard): 1 guard: jobs ×1; also: the disk is full", 3},
+			"graceful: abandoned (cancelled work did not return within 2s): 1 guard: jobs ×1; also: the disk is full", 3},
 		{"forced", func(s *ctxshutdown.Swansong) error { <-s.Work().Done(); return nil },
-			"graceful: drained after force (not drained within the 10s of phase Soft): 1 guard: main ×1", 2},
+			"graceful: drained after force (the drain took longer than 10s): 1 guard: main ×1", 2},
 		{"cause of Work", func(s *ctxshutdown.Swansong) error { <-s.Work().Done(); return context.Cause(s.Work()) },
-			"graceful: drained after force (not drained within the 10s of phase Soft): 1 guard: main ×1", 2},
+			"graceful: drained after force (the drain took longer than 10s): 1 guard: main ×1", 2},
 		{"the error that it has forced with", func(s *ctxshutdown.Swansong) error { s.Force(full); return full },
 			"graceful: drained after force (Force was called: the disk is full): 1 guard: main ×1", 2},
 		{"forced by somebody", func(s *ctxshutdown.Swansong) error { s.Force(full); time.Sleep(time.Second); return nil },
@@ -239,7 +239,7 @@ func TestWithPreStop_RunsHooksBeforeShutdown(t *testing.T) {
 			`graceful: pre-stop hook "slow": graceful: pre-stop hooks have 5s, half of the soft time`},
 		{"one that does not", map[string]func(context.Context) error{"deaf": func(context.Context) error { time.Sleep(7 * s); return nil }}, 6 * s, 8 * s, ""},
 		{"one that never ends", map[string]func(context.Context) error{"dead": func(context.Context) error { time.Sleep(time.Minute); return nil }}, 6 * s, 13 * s,
-			"graceful: abandoned (not drained within the 2s of phase Hard): 1 guard: pre-stop/dead ×1"},
+			"graceful: abandoned (cancelled work did not return within 2s): 1 guard: pre-stop/dead ×1"},
 		{"failures", map[string]func(context.Context) error{"a": func(context.Context) error { return errors.New("no such service") },
 			"b": func(ctx context.Context) error { wait(s)(ctx); return errors.New("no answer") }}, 2 * s, 2 * s,
 			"graceful: pre-stop hook \"a\": no such service\ngraceful: pre-stop hook \"b\": no answer"},
@@ -476,8 +476,8 @@ func TestWithLogger_LogsEachPhase(t *testing.T) {
 			synctest.Wait()
 			graceful.Ready(s)
 			<-s.Done()
-			time.Sleep(time.Second)
-			graceful.Extend(s, 12*time.Second, "one more\nbatch")
+			time.Sleep(3 * s500)
+			graceful.Extend(s, 11500*time.Millisecond, "one more\nbatch")
 			synctest.Wait()
 			return nil
 		}, graceful.WithLogger(slog.New(slog.NewTextHandler(&log, opts))), graceful.WithLameDuck(3*time.Second))
@@ -485,13 +485,16 @@ func TestWithLogger_LogsEachPhase(t *testing.T) {
 level=INFO msg=serving phase=Serving
 level=INFO msg=ready phase=Serving
 level=INFO msg="no longer ready, still serving" phase=LameDuck cause=enough guards.count=2 guards.held="jobs ×1, main ×1" next=3s
-level=INFO msg=draining phase=Soft cause=enough guards.count=2 guards.held="jobs ×1, main ×1" next=10s
+level=INFO msg=draining phase=Soft cause=enough guards.count=2 guards.held="jobs ×1, main ×1" why="the lame-duck time of 3s is over" next=10s
+level=INFO msg="still draining" phase=Soft guards.count=2 guards.held="jobs ×1, main ×1" for=1s next=9s
 level=INFO msg="drain extended" phase=Soft cause=enough guards.count=2 guards.held="jobs ×1, main ×1" next=13s by=3s reason="one more\nbatch"
-level=WARN msg="drain cut short" phase=Hard cause=enough guards.count=1 guards.held="jobs ×1" next=2s
-level=ERROR msg=abandoned phase=Exit cause=enough guards.count=1 guards.held="jobs ×1" took=15s
+level=INFO msg="still draining" phase=Soft guards.count=1 guards.held="jobs ×1" for=6s next=7s
+level=INFO msg="still draining" phase=Soft guards.count=1 guards.held="jobs ×1" for=11s next=2s
+level=WARN msg="drain cut short" phase=Hard cause=enough guards.count=1 guards.held="jobs ×1" why="the drain took longer than 13s" next=2s
+level=ERROR msg=abandoned phase=Exit cause=enough guards.count=1 guards.held="jobs ×1" why="cancelled work did not return within 2s" took=15s
 `[1:])
 		testkit.Equal(t, "output", b.out.String(), `
-graceful: abandoned (not drained within the 2s of phase Hard), with 1 held:
+graceful: abandoned (cancelled work did not return within 2s), with 1 held:
 	jobs ×1
 	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired, for how long they are held, and their stacks.
 `[1:])

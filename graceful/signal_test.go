@@ -367,7 +367,7 @@ func TestRun_PhasesEndByTime(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	testkit.Equal(t, "exit code", p.awaitExit(), 3)
 	testkit.Equal(t, "standard error", p.stderr.String(), `
-graceful: abandoned (not drained within the 1ms of phase Hard), with 1 held:
+graceful: abandoned (cancelled work did not return within 1ms), with 1 held:
 	main ×1
 	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired, for how long they are held, and their stacks.
 `[1:])

@@ -154,7 +154,7 @@ func TestTerminal_ControlCAdvancesPhases(t *testing.T) {
 // The progress line is redrawn in place, fits the width, and contains no escape sequence except the
 // one that erases the rest of the line, whatever the names and reasons contain.
 func TestTerminal_ProgressLineFitsWidth(t *testing.T) {
-	for _, columns := range []uint16{120, 40, 7, 2, 1} {
+	for _, columns := range []uint16{200, 40, 7, 2, 1} {
 		t.Run(fmt.Sprint(columns), func(t *testing.T) {
 			t.Parallel()
 			tty := startOnTerminal(t, "terminal", columns)
@@ -168,7 +168,7 @@ func TestTerminal_ProgressLineFitsWidth(t *testing.T) {
 				return
 			}
 			tty.until("\x1b[K")
-			if columns == 120 {
+			if columns == 200 {
 				tty.until(`jobs\x1b[31m\r\n漢字 ×1`)
 			}
 			tty.press("\n")
@@ -189,8 +189,8 @@ func TestTerminal_ProgressLineFitsWidth(t *testing.T) {
 					t.Errorf("%q was drawn twice", f[1])
 				}
 			}
-			if columns == 120 {
-				shape := regexp.MustCompile(`^draining 2 guards · \d+\.\d s of 3630 s · extended by 30\.0 s \(\?]0;title\?\?\[2J\?gnp\.\?\) · jobs\\x1b\[31m\\r\\n漢字 ×1, main ×1$`)
+			if columns == 200 {
+				shape := regexp.MustCompile(`^draining 2 guards · \d+\.\d s of 3630 s · extended by 30\.0 s \(\?]0;title\?\?\[2J\?gnp\.\?\)( · \^C again cuts it short)? · jobs\\x1b\[31m\\r\\n漢字 ×1, main ×1$`)
 				if last := frames[len(frames)-1][1]; !shape.MatchString(last) {
 					t.Errorf("the last progress line is %q", last)
 				}
@@ -229,6 +229,7 @@ func TestTerminal_ProgressLineNamesPhase(t *testing.T) {
 		tty.press("\x03")
 		tty.until(says)
 	}
+	tty.until("^C again cuts it short")
 	tty.press("\x03")
 	testkit.Equal(t, "exit code", tty.awaitExit(), 3)
 	if before, _, ok := strings.Cut(tty.screen(), "graceful: abandoned"); !ok || strings.LastIndex(before, "\r\x1b[K") < strings.LastIndex(before, "guard") {

@@ -1,0 +1,144 @@
+package graceful
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+)
+
+const (
+	firstWaitReport    = time.Second     // from the beginning of Soft to the first report
+	waitReportInterval = 5 * time.Second // between two reports
+)
+
+// A waitReporter reports at regular intervals what a long drain waits for: to the logger, or to the
+// output if there is neither a logger nor a progress line, and to the service manager. The fields are
+// protected by the mutex of the Process.
+type waitReporter struct {
+	*Process
+	manager  *manager
+	progress *progressLine
+	timer    *time.Timer   // nil before the beginning of Soft
+	writing  chan struct{} // closed at the end of the report that is being written; nil before the first one
+	stopped  bool
+}
+
+// start begins the reports. Only the first call has an effect.
+func (w *waitReporter) start() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timer == nil {
+		w.timer = time.AfterFunc(firstWaitReport, w.report)
+	}
+}
+
+// stop ends the reports. It returns a channel that is closed when the last one has been written, or
+// nil if there was none.
+func (w *waitReporter) stop() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	return w.writing
+}
+
+// report writes one report and schedules the next one.
+func (w *waitReporter) report() {
+	w.mu.Lock()
+	if w.stopped {
+		w.mu.Unlock()
+		return
+	}
+	done := make(chan struct{})
+	w.writing = done
+	w.mu.Unlock()
+	began := time.Now()
+	catchPanic(func() error { w.write(); return nil }, func(err error) {
+		defer close(done)
+		if err != nil {
+			w.fail(err)
+			return
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !w.stopped {
+			// If making the report takes long because the tree of scopes is large, report less often.
+			w.timer = time.AfterFunc(max(waitReportInterval, 20*time.Since(began)), w.report)
+		}
+	})
+}
+
+func (w *waitReporter) write() {
+	held := w.scope.GuardReport()
+	if held.Count() == 0 {
+		return
+	}
+	now := w.current()
+	text := describeWait(now.Status, time.Now(), held)
+	if w.manager.socket != "" {
+		w.manager.send("STATUS=" + text)
+	}
+	hint := ""
+	if out, ok := w.config.output.(*os.File); ok && columns(out) > 0 {
+		hint = pressAgain
+	}
+	switch {
+	case w.config.logger != nil:
+		attrs := []slog.Attr{slog.String("phase", now.Rung.String()), slog.Any("guards", held), slog.Duration("for", time.Since(now.stopped)),
+			slog.Duration("next", time.Until(now.Until))}
+		if hint != "" {
+			attrs = append(attrs, slog.String("hint", hint))
+		}
+		w.config.logger.LogAttrs(context.Background(), slog.LevelInfo, "still draining", attrs...)
+	case w.progress.out == nil:
+		if hint != "" {
+			text += "; " + hint
+		}
+		io.WriteString(w.config.output, "graceful: "+text+"\n")
+	}
+}
+
+const pressAgain = "press ^C again to cut it short"
+
+// describeWait says what the drain waits for, and until when, as in
+//
+//	waiting for http ×3, jobs ×1; the oldest for 12 s, from main.go:12; cancelling them in 8 s
+func describeWait(st Status, now time.Time, held ctxshutdown.GuardReport) string {
+	const maxListed = 5
+	var b strings.Builder
+	b.WriteString("waiting for ")
+	groups := byPath(held)
+	for i, g := range groups {
+		if i == maxListed {
+			fmt.Fprintf(&b, " and others")
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s ×%d", cmp.Or(g.Path, "(unnamed)"), g.Count)
+	}
+	if oldest := held.Entries()[0]; oldest.Site != "" {
+		fmt.Fprintf(&b, "; the oldest for %s, from %s", wholeSeconds(oldest.Oldest), oldest.Site)
+	}
+	if st.Rung == Hard {
+		fmt.Fprintf(&b, "; giving up in %s", wholeSeconds(st.Until.Sub(now)))
+	} else {
+		fmt.Fprintf(&b, "; cancelling them in %s", wholeSeconds(st.Until.Sub(now)))
+	}
+	return b.String()
+}
+
+// wholeSeconds formats a duration that is not negative, rounded up.
+func wholeSeconds(d time.Duration) string {
+	return fmt.Sprintf("%d s", (max(0, d)+time.Second-1)/time.Second)
+}
