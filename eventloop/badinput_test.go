@@ -114,7 +114,7 @@ func TestLoop_MethodsReturnAfterStopped(t *testing.T) {
 	testkit.ErrorIs(t, "Offload", eventloop.Offload(l, p, func(context.Context) (int, error) { return 1, nil }, func(int, error) {}), eventloop.ErrStopped)
 	_, ok := l.Handle()
 	isTrue(t, "Handle", !ok)
-	testkit.ErrorIs(t, "Quiesce", l.Quiesce(time.Hour), nil)
+	testkit.ErrorIs(t, "Quiesce", l.Quiesce(time.Hour), eventloop.ErrStopped)
 	testkit.ErrorIs(t, "WaitRunners", l.WaitRunners(context.Background()), nil)
 	testkit.ErrorIs(t, "WaitIdle", p.WaitIdle(context.Background()), nil)
 	testkit.ErrorIs(t, "Err", l.Err(), nil)

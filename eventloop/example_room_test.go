@@ -65,3 +65,21 @@ func ExampleLoop_PostWait() {
 	fmt.Println(sum)
 	// Output: 4950
 }
+
+// A test fails if the loop ends while producers hold handles.
+func ExampleWithShutdownCheck() {
+	loop := eventloop.New(context.Background(), eventloop.WithShutdownCheck(func(err error) { fmt.Println(err) }))
+	if err := loop.Start(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	handle, _ := loop.Handle()
+	done := loop.Stop().Done()
+	for loop.State() != eventloop.Stopped {
+		time.Sleep(time.Millisecond)
+	}
+	handle.Release()
+	<-done
+	// Output:
+	// eventloop: loop "loop" ended while 0 offloads were running and 1 handles held, and has refused 0 callbacks since its stop; stop the producers, then call WaitIdle and Quiesce, then Stop
+}

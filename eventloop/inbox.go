@@ -35,6 +35,7 @@ type inbox struct {
 
 	refused     atomic.Uint64 // the number of refused callbacks
 	refusedLate atomic.Uint64 // the number of refused callbacks that were posted while Stopping
+	refusedOver atomic.Uint64 // the number of refused callbacks that were posted when Stopped
 	refusedFull atomic.Uint64 // the number of refused callbacks for which there was no room
 	limit       uint64        // the greatest number of callbacks that have not finished; 0 for no limit
 
@@ -199,8 +200,11 @@ func (b *inbox) lock() {
 // countRefused counts a callback that was refused in state s.
 func (b *inbox) countRefused(s State) {
 	b.refused.Add(1)
-	if s == Stopping {
+	switch s {
+	case Stopping:
 		b.refusedLate.Add(1)
+	case Stopped:
+		b.refusedOver.Add(1)
 	}
 }
 

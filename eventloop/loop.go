@@ -392,5 +392,9 @@ func (l *Loop) end() {
 		l.stats.abortedUnwinds.Add(1)
 		l.stats.leakedTasks.Add(offloads)
 	}
+	if refused := l.box.refusedLate.Load(); l.onUnclean != nil && offloads+handles+refused > 0 {
+		l.onUnclean(fmt.Errorf("eventloop: loop %q ended while %d offloads were running and %d handles held, and has refused %d callbacks since its stop; "+
+			"stop the producers, then call WaitIdle and Quiesce, then Stop", l.name, offloads, handles, refused))
+	}
 	l.finish()
 }

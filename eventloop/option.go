@@ -12,6 +12,7 @@ type options struct {
 	init       func() error
 	onPanic    func(*PanicError) (resume bool)
 	queueLimit int
+	onUnclean  func(error)
 }
 
 type option func(*options)
@@ -75,4 +76,13 @@ func WithQueueLimit(n int) Option {
 		panic(fmt.Sprintf("eventloop: WithQueueLimit(%d): it must be positive; without the option there is no limit", n))
 	}
 	return option(func(o *options) { o.queueLimit = n })
+}
+
+// WithShutdownCheck makes a loop that was started check, when it ends, whether the program was shut
+// down in order. If offloads are still running, handles are held, or callbacks were refused since the
+// stop, the loop calls report with an error that counts them, on its goroutine and before the
+// completion of [Loop.Stop] resolves. In a test, report calls t.Error, or panics; a program can log
+// the error. The option has no effect on a pool.
+func WithShutdownCheck(report func(error)) Option {
+	return option(func(o *options) { o.onUnclean = report })
 }

@@ -47,7 +47,9 @@ func (c Counts) String() string {
 //
 // timeout has no default, because only the program knows how long its producers take. Zero or less
 // checks whether the loop is quiescent now. Before the start Quiesce waits for handles only, and
-// after the stop for handles and late offloads. If a callback calls Quiesce and it would have to wait,
+// after the stop for handles and late offloads. A loop that has ended, as after [Loop.Run], can run
+// nothing any more: if callbacks were refused since its stop, Quiesce returns an error that counts them
+// and wraps [ErrStopped]. If a callback calls Quiesce and it would have to wait,
 // it returns [ErrInCallback] at once.
 func (l *Loop) Quiesce(timeout time.Duration) error {
 	if timeout > 0 && !l.Counts().isQuiet() {
@@ -71,16 +73,25 @@ func (l *Loop) Quiesce(timeout time.Duration) error {
 			break
 		}
 		if quiet {
-			return nil
+			return l.checkRefused()
 		}
 	}
 	// Check once more. The loop may have become idle without having answered yet, and the error
 	// would then show only zeros.
 	counts := l.Counts()
 	if counts.isQuiet() {
-		return nil
+		return l.checkRefused()
 	}
 	return &QuiesceTimeoutError{Timeout: timeout, State: l.State(), Counts: counts}
+}
+
+// checkRefused returns an error if the loop has ended and callbacks were refused since it was stopped.
+func (l *Loop) checkRefused() error {
+	if n := l.box.refusedLate.Load() + l.box.refusedOver.Load(); n > 0 && l.State() == Stopped {
+		return fmt.Errorf("eventloop: Quiesce came after the end of the loop and could not run %d callbacks that were refused since its stop; "+
+			"stop the producers and call Quiesce before Stop, or before main of Run returns: %w", n, ErrStopped)
+	}
+	return nil
 }
 
 // await receives a value from c, unless the timer fires first. If a value is available, await

@@ -131,12 +131,71 @@ func TestQuiesce_ReturnsWhenLoopEnds(t *testing.T) {
 		racing.Go(func() { l.Stop() })
 		for range 2 {
 			racing.Go(func() {
-				if err := l.Quiesce(tooLong); err != nil {
+				if err := l.Quiesce(tooLong); err != nil && !errors.Is(err, eventloop.ErrStopped) { // ErrStopped if Post came last
 					t.Error(err)
 				}
 			})
 		}
 		racing.Wait()
+	}
+}
+
+// After Run, Quiesce returns an error if callbacks were refused since the stop, because the loop cannot
+// run them any more. docs/internals/eventloop.md#quiesce
+func TestQuiesce_AfterRunCountsRefusedCallbacks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := eventloop.New(t.Context())
+		isTrue(t, "refused before the start", !l.Post(never(t, "a callback before the start")))
+		testkit.ErrorIs(t, "Run", l.Run(t.Context(), func(context.Context) error { return nil }), nil)
+		testkit.ErrorIs(t, "Quiesce with nothing refused since the stop", l.Quiesce(time.Hour), nil)
+		h := make(chan bool)
+		go func() { h <- l.Post(never(t, "a callback after the stop")) }()
+		isTrue(t, "refused", !<-h)
+		err := l.Quiesce(time.Hour)
+		testkit.ErrorIs(t, "Quiesce", err, eventloop.ErrStopped)
+		testkit.Equal(t, "message", err.Error(), "eventloop: Quiesce came after the end of the loop and could not run 1 callbacks that were refused since its stop; "+
+			"stop the producers and call Quiesce before Stop, or before main of Run returns: "+eventloop.ErrStopped.Error())
+	})
+}
+
+// With WithShutdownCheck, a loop reports what was left when it ended, and nothing after a shutdown in
+// order. docs/internals/eventloop.md#counters
+func TestWithShutdownCheck_ReportsWhatWasLeft(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		leave func(l *eventloop.Loop) (end func())
+		want  string
+	}{
+		{"nothing", func(*eventloop.Loop) func() { return nop }, ""},
+		{"a handle", func(l *eventloop.Loop) func() { h, _ := l.Handle(); return h.Release },
+			"0 offloads were running and 1 handles held, and has refused 0 callbacks"},
+		{"an operation that has timed out", func(l *eventloop.Loop) (end func()) {
+			eventloop.Async(l, time.Second, func(_ context.Context, complete func(int, error)) { end = func() { complete(1, nil) } }, func(int, error) {})
+			time.Sleep(time.Minute)
+			return end
+		}, "1 offloads were running and 0 handles held, and has refused 0 callbacks"},
+		{"a producer", func(l *eventloop.Loop) func() {
+			l.Post(func() { l.Stop(); l.Post(nop) })
+			synctest.Wait()
+			return nop
+		}, "0 offloads were running and 0 handles held, and has refused 1 callbacks"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				got := ""
+				l := startedIn(t, t.Context(), eventloop.WithName("ui"), eventloop.WithShutdownCheck(func(err error) { got = err.Error() }))
+				end := row.leave(l)
+				l.Stop()
+				synctest.Wait()
+				testkit.Equal(t, "state", l.State(), eventloop.Stopped)
+				want := ""
+				if row.want != "" {
+					want = `eventloop: loop "ui" ended while ` + row.want + " since its stop; stop the producers, then call WaitIdle and Quiesce, then Stop"
+				}
+				testkit.Equal(t, "report", got, want)
+				end()
+			})
+		})
 	}
 }
 
