@@ -221,11 +221,15 @@ func (b *inbox) stopHandlers() {
 			unanswered = append(unanswered, h)
 		}
 	}
-	b.releaseLocked(b.ordered.Load())
 	b.mu.Unlock()
+	// Answer before the next message is delivered: it may be the response to shutdown, after which
+	// exit is written, and nothing more.
 	for _, h := range unanswered {
 		b.conn.reply(h.id, nil, errRequestDiscarded, b.conn.requestScope.Guard())
 	}
+	b.mu.Lock()
+	b.releaseLocked(b.ordered.Load())
+	b.mu.Unlock()
 }
 
 // cancelRequest handles $/cancelRequest. It takes effect at once, because the request may be the one

@@ -125,6 +125,7 @@ func TestAsync_LaterMessagesAreDelivered(t *testing.T) {
 				} else {
 					call(t, conn, "flood", "3")
 				}
+				synctest.Wait()                                                     // until the guard of the call has been released
 				testkit.Equal(t, "handlers that run", conn.Scope().GuardCount(), 4) // and the process
 				close(release)
 				testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.Clean)
@@ -140,27 +141,20 @@ func TestAsync_LaterMessagesAreDelivered(t *testing.T) {
 func TestCall_FromHandlerReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var conn *lspconn.Conn
-		done := make(chan lspconn.Report, 1)
 		server := lspconn.Server{
 			OnNotify: func(ctx context.Context, _ string, _ json.RawMessage) {
 				testkit.Equal(t, "in OnNotify", call2(ctx, conn, "[1]"), "[1]")
 			},
 			OnRequest: func(ctx context.Context, _ string, _ json.RawMessage) (any, error) {
-				got := call2(ctx, conn, "[2]")
-				go func() {
-					r, _ := conn.Close(context.WithoutCancel(ctx))
-					done <- r
-				}()
-				return json.RawMessage(got), nil
+				return json.RawMessage(call2(ctx, conn, "[2]")), nil
 			},
 		}
 		conn, _ = startInProcess(t, t.Context(), server, behaviours{})
 		conn.Ready(t.Context())
 		call(t, conn, "notes", "1")
+		synctest.Wait() // until OnNotify, which runs aside, has returned
 		testkit.Equal(t, "answer", call(t, conn, "ask", ""), "[2]")
-		r := <-done
-		testkit.Equal(t, "outcome", r.Outcome, lspconn.Clean)
-		testkit.Equal(t, "time", r.Total, time.Duration(0))
+		testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.Clean)
 	})
 }
 
