@@ -32,12 +32,13 @@ func knob(t *testing.T, fallback int, names ...string) int {
 	return fallback
 }
 
-// A scenario is a load of requests. For each request, the loop offloads a call of a node, with a
-// time-out.
+// A scenario is a load of requests. Each request calls two nodes, one after the other, from the loop:
+// one occupies a worker of a pool, the other calls back.
 type scenario struct {
-	name     string
-	deadline time.Duration // after this time, a request times out
-	node     time.Duration // how long a node takes to answer
+	name        string
+	deadline    time.Duration // DEADLINE_MS: the time limit of a request
+	nodeTimeout time.Duration // NODE_TIMEOUT_MS: the time limit of each node, if the deadline is not earlier
+	answering   bool          // whether nodes answer at once, or only after their request has timed out
 }
 
 // TestSoak runs two scenarios many times: in one, every request times out, and in the other, most requests succeed. Each
@@ -47,22 +48,25 @@ type scenario struct {
 //	RUNS=50 TIMEOUT_PER_RUN=10 make soak-eventloop
 //
 // DEADLINE_MS and NODE_TIMEOUT_MS apply to both scenarios. With _TIMEOUT or _SUCCESS at the end of their names, they
-// apply to one of them.
+// apply to one of them. CONCURRENCY is the number of clients that wait for answers at the same time.
+//
+// docs/internals/eventloop.md#soak
 func TestSoak(t *testing.T) {
 	runs := knob(t, 20, "RUNS")
 	concurrency := knob(t, 32, "CONCURRENCY")
 	guard := time.Duration(knob(t, 30, "TIMEOUT_PER_RUN")) * time.Second
-	of := func(kind string, deadline, node int) scenario {
+	of := func(kind string, answering bool, deadline, node int) scenario {
 		return scenario{kind,
 			time.Duration(knob(t, deadline, "DEADLINE_MS_"+kind, "DEADLINE_MS")) * time.Millisecond,
-			time.Duration(knob(t, node, "NODE_TIMEOUT_MS_"+kind, "NODE_TIMEOUT_MS")) * time.Millisecond}
+			time.Duration(knob(t, node, "NODE_TIMEOUT_MS_"+kind, "NODE_TIMEOUT_MS")) * time.Millisecond, answering}
 	}
-	scenarios := []scenario{of("TIMEOUT", 2, 20), of("SUCCESS", 1_000, 1)}
+	// The limits of the second scenario are so long that a busy machine does not exceed them.
+	scenarios := []scenario{of("TIMEOUT", false, 20, 2), of("SUCCESS", true, 60_000, 30_000)}
 
-	var all tallied
-	var slowest time.Duration
-	for run := range runs {
-		for _, s := range scenarios {
+	for _, s := range scenarios {
+		var all tallied
+		var slowest time.Duration
+		for run := range runs {
 			over := make(chan tallied, 1)
 			began := time.Now()
 			go func() { over <- s.run(t, concurrency) }()
@@ -74,20 +78,48 @@ func TestSoak(t *testing.T) {
 				t.Fatalf("run %d of %d, scenario %s: not over after %v (TIMEOUT_PER_RUN)", run+1, runs, s.name, guard)
 			}
 		}
+		t.Logf("%s: %d runs, %d clients: %d answered, %d timed out, %d refused, %d late values discarded; the slowest run took %v",
+			s.name, runs, concurrency, all.answered, all.timedOut, all.refused, all.discarded, slowest)
 	}
-	t.Logf("%d runs of %d scenarios, %d requests at once: %d answered, %d timed out, %d refused, %d late; the slowest run took %v",
-		runs, len(scenarios), concurrency, all.answered, all.timedOut, all.refused, all.late, slowest)
 }
 
 type tallied struct {
-	answered, timedOut, refused, late int
+	answered, timedOut, refused, discarded int
 }
 
 func (a *tallied) add(b tallied) {
 	a.answered += b.answered
 	a.timedOut += b.timedOut
 	a.refused += b.refused
-	a.late += b.late
+	a.discarded += b.discarded
+}
+
+// request calls the nodes of a request on the loop. It calls over on the loop, once, with nil or the
+// error of the node that failed. It returns an error if the loop is being stopped; then it does not
+// call over.
+func (s scenario) request(l *eventloop.Loop, p *eventloop.Pool, over func(error), discard func(int)) error {
+	until := time.Now().Add(s.deadline)
+	limit := func() time.Duration { return min(s.nodeTimeout, time.Until(until)) }
+	isOver := make(chan struct{})
+	end := func(err error) { close(isOver); over(err) }
+	answer := func() (int, error) { // ignores the context of the node
+		if !s.answering {
+			<-isOver
+		}
+		return 1, nil
+	}
+	callback := func(context.Context) (int, error) { return answer() }
+	second := func(_ int, err error) {
+		if err == nil {
+			err = eventloop.Async(l, limit(), func(_ context.Context, complete func(int, error)) { go func() { complete(answer()) }() },
+				func(_ int, err error) { end(err) }, discard)
+			if err == nil {
+				return
+			}
+		}
+		end(err)
+	}
+	return eventloop.OffloadTimeout(l, p, limit(), callback, second, discard)
 }
 
 func (s scenario) run(t *testing.T, concurrency int) (r tallied) {
@@ -99,8 +131,8 @@ func (s scenario) run(t *testing.T, concurrency int) (r tallied) {
 		return r
 	}
 	const each = 4 // the number of consecutive requests of each client
-	answers := make([]int, concurrency*each)
-	var refused atomic.Int64
+	ends := make([]int, concurrency*each)
+	var refused, ended, discarded atomic.Int64
 	var clients sync.WaitGroup
 	for c := range concurrency {
 		clients.Go(func() {
@@ -108,32 +140,31 @@ func (s scenario) run(t *testing.T, concurrency int) (r tallied) {
 				n := c*each + i
 				answered := make(chan struct{})
 				asked := l.Post(func() {
-					err := eventloop.OffloadTimeout(l, p, s.deadline, func(context.Context) (int, error) {
-						time.Sleep(s.node) // the node ignores its context
-						return n, nil
-					}, func(v int, err error) {
+					err := s.request(l, p, func(err error) {
 						defer close(answered)
-						answers[n]++
+						ends[n]++
 						switch {
-						case err == nil && v == n:
+						case err == nil:
 							r.answered++
 						case errors.Is(err, eventloop.ErrOffloadTimeout):
 							r.timedOut++
+						case errors.Is(err, eventloop.ErrStopped): // between its nodes
+							refused.Add(1)
 						default:
-							t.Errorf("request %d: %d, %v", n, v, err)
+							t.Errorf("request %d: %v", n, err)
 						}
-					})
-					if err != nil { // the loop is being stopped
+					}, func(int) { discarded.Add(1) })
+					if err != nil {
 						refused.Add(1)
 						close(answered)
 					}
 				})
 				if !asked {
 					refused.Add(1)
-					return
+					continue
 				}
 				<-answered
-				if n == len(answers)/2 {
+				if ended.Add(1) == int64(len(ends)*3/4) {
 					app.Shutdown() // this happens while requests are in progress
 				}
 			}
@@ -141,15 +172,27 @@ func (s scenario) run(t *testing.T, concurrency int) (r tallied) {
 	}
 	clients.Wait()
 	<-app.Shutdown().Done()
-	for n, times := range answers {
+	for n, times := range ends {
 		if times > 1 {
-			t.Errorf("request %d was answered %d times", n, times)
+			t.Errorf("request %d ended %d times", n, times)
 		}
 	}
 	stats := l.Stats().Snapshot()
 	if stats.Accepted != stats.Executed || l.Counts() != (eventloop.Counts{}) || p.Running() != 0 {
 		t.Errorf("something is left after the run: %+v, %v, %d jobs", stats, l.Counts(), p.Running())
 	}
-	r.refused, r.late = int(refused.Load()), int(stats.LateCompletions)
+	r.refused, r.discarded = int(refused.Load()), int(discarded.Load())
+	if sum := r.answered + r.timedOut + r.refused; sum != len(ends) {
+		t.Errorf("%d of %d requests are accounted for: %+v", sum, len(ends), r)
+	}
+	if uint64(r.discarded) != stats.LateCompletions {
+		t.Errorf("%d late values, but %d were discarded", stats.LateCompletions, r.discarded)
+	}
+	if !s.answering && (r.answered > 0 || r.timedOut == 0) {
+		t.Errorf("scenario %s: %d requests were answered and %d timed out; all should time out", s.name, r.answered, r.timedOut)
+	}
+	if s.answering && r.answered < len(ends)/2 {
+		t.Errorf("scenario %s: only %d of %d requests were answered; most should be", s.name, r.answered, len(ends))
+	}
 	return r
 }
