@@ -35,9 +35,11 @@ import (
 //     connections, TLS, net.Pipe, and files that Go has opened for polling, such as those of
 //     os.Pipe, FIFOs and terminals. The Reader wakes the Read by a deadline in the past. Afterwards
 //     the source has the deadline set by [Reader.SetReadDeadline], or none.
-//   - When the source returns, for all other sources, such as os.Stdin, readers that wrap others,
-//     and an *os.File whose method Fd has been called: such a file accepts deadlines, but ignores
-//     them. No further Read of the source begins.
+//   - At once for [os.Stdin], as with the option [Detached]: it is usually a terminal or a pipe that
+//     accepts no deadlines, and a program that waits for a line must end when the user presses ^C.
+//   - When the source returns, for all other sources, such as readers that wrap others, and an
+//     *os.File whose method Fd has been called: such a file accepts deadlines, but ignores them. No
+//     further Read of the source begins.
 //   - With the option [Detached], at once for these other sources as well: the Reader leaves the
 //     source to a goroutine. This does not help for a file after Fd, which seems to support
 //     deadlines.
@@ -78,11 +80,17 @@ func NewReader(ctx context.Context, r io.Reader, opts ...InterruptOption) *Reade
 	if d, ok := r.(interface{ SetReadDeadline(time.Time) error }); ok {
 		rd.waker = &waker{set: d.SetReadDeadline}
 	}
-	if o.detached {
+	if o.detached || isStdin(r) {
 		rd.background, rd.closing = &backgroundReader{src: r}, make(chan struct{})
 	}
 	rd.guard.acquire(ctx, o)
 	return rd
+}
+
+// isStdin reports whether r is os.Stdin and a Read of it may block for long.
+func isStdin(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	return ok && f == os.Stdin && !isRegular(f)
 }
 
 // Read reads from the source. Once the context is done it returns 0 and [io.EOF], even if the

@@ -4,7 +4,6 @@ package ctxshutdown_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -23,7 +22,7 @@ func TestReader_StopsForEveryKindOfSourceOnUnix(t *testing.T) {
 			r.Fd()
 			return r, w
 		}},
-		{"os.Stdin and other inherited files", atBoundary, false, "syscall", func(t *testing.T) (io.Reader, io.Writer) {
+		{"inherited files other than os.Stdin", atBoundary, false, "syscall", func(t *testing.T) (io.Reader, io.Writer) {
 			r, w := openPipe(t)
 			return inherited(t, r), w
 		}},
@@ -112,10 +111,7 @@ func TestReader_StdinProcess(t *testing.T) {
 			continue
 		}
 		ctx, end := tier.make(t)
-		if ctxshutdown.NewReader(context.Background(), os.Stdin).CanWake() {
-			fmt.Println("can be woken")
-		}
-		r := ctxshutdown.NewReader(ctx, os.Stdin, ctxshutdown.Detached())
+		r := ctxshutdown.NewReader(ctx, os.Stdin) // which has the option Detached without being told
 		got := readOnce(r)
 		fmt.Printf("%q %v\n", got.Text, got.Err)
 		blocked := reading(r)

@@ -89,6 +89,20 @@ func init() {
 			return nil
 		}, long()...)
 	}
+	roles["batch"] = func() error {
+		defer report("deferred")
+		return graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
+			fmt.Println("ready")
+			in := ctxshutdown.NewReader(s, os.Stdin)
+			defer in.Close()
+			lines := 0
+			for scanner := bufio.NewScanner(in); scanner.Scan(); lines++ {
+				fmt.Println("got", scanner.Text())
+			}
+			report("%d lines, stopped: %v", lines, in.Stopped())
+			return nil
+		}, long()...)
+	}
 	roles["ignored"] = func() error {
 		return main1(func(s *ctxshutdown.Swansong) error {
 			<-s.Done()

@@ -269,3 +269,18 @@ func TestTerminal_CloseDrains(t *testing.T) {
 	testkit.Equal(t, "what the program has done", string(b), "flushed after graceful: hangup signal received\ndeferred\n")
 	testkit.Equal(t, "exit code", tty.cmd.ProcessState.ExitCode(), 0)
 }
+
+// A program that waits for a line from the terminal ends at the first ^C, although no line follows.
+func TestTerminal_ControlCEndsReadOfStdin(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "result")
+	tty := startCommandOnTerminal(t, exec.Command(os.Args[0]), "batch", 80, fileVar+"="+file)
+	tty.until("ready")
+	tty.press("one\n")
+	tty.until("got one")
+	tty.press("\x03")
+	<-tty.over
+	tty.cmd.Wait()
+	b, _ := os.ReadFile(file)
+	testkit.Equal(t, "what the program has done", string(b), "1 lines, stopped: true\ndeferred\n")
+	testkit.Equal(t, "exit code", tty.cmd.ProcessState.ExitCode(), 0)
+}
