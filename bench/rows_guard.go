@@ -52,6 +52,12 @@ func guardRows() (rs []row) {
 			their: func() func(int) { return twice((&waitGroup{}).run) },
 		},
 	)
+	// The scope has no context of its own, and neither had those above it before the first call.
+	rs = append(rs, row{
+		what: "Err, depth 64", peer: "Err of context.WithCancel, depth 64", limit: 10, anew: true,
+		ours:  func() func(int) { return below(64, ctxshutdown.New(context.Background()), deriveScope).run },
+		their: func() func(int) { return below(64, context.Background(), context.WithCancel).run },
+	})
 	// Acquire searches the context for its scope, and checks whether the context has ended.
 	for _, layers := range []int{0, 1, 8, 32} {
 		rs = append(rs, row{
@@ -211,4 +217,34 @@ func (b *lookups) run(n int) {
 		b.wg.Add(1)
 		b.wg.Done()
 	}
+}
+
+// errs asks a context for its Err. keep has the cancel functions of the contexts above it.
+type errs struct {
+	ctx  context.Context
+	keep []context.CancelFunc
+}
+
+//go:noinline
+func (e errs) run(n int) {
+	for range n {
+		if e.ctx.Err() != nil {
+			panic("ended")
+		}
+	}
+}
+
+// below returns a context that is depth calls of derive below ctx.
+func below(depth int, ctx context.Context, derive func(context.Context) (context.Context, context.CancelFunc)) (e errs) {
+	for range depth {
+		var cancel context.CancelFunc
+		ctx, cancel = derive(ctx)
+		e.keep = append(e.keep, cancel)
+	}
+	e.ctx = ctx
+	return e
+}
+
+func deriveScope(ctx context.Context) (context.Context, context.CancelFunc) {
+	return ctxshutdown.WithCancel(ctx)
 }

@@ -65,9 +65,18 @@ func TestFunctions_PanicOnNilContext(t *testing.T) {
 
 func TestSwansong_PanicsOnUseOfZeroValue(t *testing.T) {
 	zero := func() *ctxshutdown.Swansong { return new(ctxshutdown.Swansong) }
+	testInputs(t, usesOf(t, zero, "ctxshutdown: use of a zero Swansong; make one with New or WithCancel"))
+}
+
+func TestSwansong_PanicsOnUseOfNilPointer(t *testing.T) {
+	none := func() *ctxshutdown.Swansong { return nil }
+	testInputs(t, usesOf(t, none, "ctxshutdown: use of a nil *Swansong; make one with New or WithCancel"))
+}
+
+// usesOf returns all uses of the scope that zero returns. Each must panic with the text want.
+func usesOf(t *testing.T, zero func() *ctxshutdown.Swansong, want string) []input {
 	nothing := func(context.Context) {}
-	const want = "ctxshutdown: use of a zero Swansong; make one with New or WithCancel"
-	testInputs(t, []input{
+	return []input{
 		{"Deadline", func() { zero().Deadline() }, want},
 		{"Done", func() { zero().Done() }, want},
 		{"Err", func() { zero().Err() }, want},
@@ -95,7 +104,7 @@ func TestSwansong_PanicsOnUseOfZeroValue(t *testing.T) {
 		{"as the parent of a scope", func() { child(zero()) }, want},
 		{"as the context of a Group", func() { ctxshutdown.NewGroup(zero()) }, want},
 		{"as the parent of a standard context", func() { context.AfterFunc(zero(), func() {}) }, want},
-	})
+	}
 }
 
 func TestZeroValues_PanicOrAreUsableAsDocumented(t *testing.T) {
@@ -126,7 +135,6 @@ func TestZeroValues_PanicOrAreUsableAsDocumented(t *testing.T) {
 	})
 	const dereference = "runtime error: invalid memory address or nil pointer dereference"
 	testInputs(t, []input{ // no function of the package returns such a pointer
-		{"nil Swansong", func() { (*ctxshutdown.Swansong)(nil).Shutdown() }, dereference},
 		{"nil Group", func() { (*ctxshutdown.Group)(nil).Wait() }, dereference},
 	})
 	t.Run("the clone of a nil guard is nil", func(t *testing.T) {

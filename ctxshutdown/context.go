@@ -137,6 +137,7 @@ func fromContext(ctx context.Context) (*Swansong, bool) {
 	case nil:
 		panic("ctxshutdown: nil context")
 	case *Swansong:
+		c.mustNotBeNil()
 		return c, true
 	}
 	s, ok := ctx.Value(ctxkey.NearestScope{}).(*Swansong)
@@ -154,6 +155,7 @@ func (s *Swansong) Done() <-chan struct{} { return s.derive().ctx.Done() }
 // [context.DeadlineExceeded] if the scope was stopped by a deadline of the context that it derives
 // from. [context.Cause] returns the reason.
 func (s *Swansong) Err() error {
+	s.mustNotBeNil()
 	if c := s.std.Load(); c != nil {
 		return c.ctx.Err()
 	}
@@ -162,6 +164,7 @@ func (s *Swansong) Err() error {
 
 // Value returns the value for key in the context from which the scope derives.
 func (s *Swansong) Value(key any) any {
+	s.mustNotBeNil()
 	if key == (ctxkey.NearestScope{}) || key == (ctxkey.SoftScope{}) {
 		return s
 	}
@@ -267,10 +270,19 @@ func (s *Swansong) String() string {
 // Every exported method of Swansong except String calls parentContext, or a method of the node that
 // panics for a zero node.
 func (s *Swansong) parentContext() context.Context {
+	s.mustNotBeNil()
 	if s.parent == nil {
 		panic("ctxshutdown: use of a zero Swansong; make one with New or WithCancel")
 	}
 	return s.parent
+}
+
+// mustNotBeNil panics with a text that helps if s is nil. Every exported method of Swansong except
+// String calls it first, directly or not.
+func (s *Swansong) mustNotBeNil() {
+	if s == nil {
+		panic("ctxshutdown: use of a nil *Swansong; make one with New or WithCancel")
+	}
 }
 
 // parentScope returns the parent of s in the tree, or nil if s is a root.

@@ -112,6 +112,7 @@ func (g *Guard) Clone() *Guard {
 
 // acquire counts a guard in every state of the scope.
 func (s *Swansong) acquire() guardState {
+	s.mustNotBeNil()
 	if s.trace != nil {
 		return s.acquireTraced()
 	}
@@ -141,6 +142,7 @@ func (s *Swansong) newGuardState(c *packed.Counter, frames int) guardState {
 // It counts first and checks afterwards: a check before the count would leave a gap in which a stop
 // misses the guard. See docs/internals/core.md#semantic-2.
 func (s *Swansong) tryAcquire() (guardState, bool) {
+	s.mustNotBeNil()
 	if s.trace != nil {
 		return acquireFromContext(s) // does the same without the fast path, and calls the hook
 	}

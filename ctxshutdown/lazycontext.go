@@ -58,6 +58,7 @@ func newCanceled(cause error) *stdContext {
 
 // derive returns the standard context of the scope. The first call creates it.
 func (s *Swansong) derive() *stdContext {
+	s.mustNotBeNil()
 	if c := s.std.Load(); c != nil {
 		return c
 	}
@@ -70,10 +71,31 @@ func (s *Swansong) derive() *stdContext {
 	return c
 }
 
+// maxAsked limits how many scopes above are asked for the Err of a scope without a standard context.
+const maxAsked = 4
+
+// deriveAbove gives the parent scope a standard context if more than maxAsked scopes above have none.
+// Otherwise each Err would ask all of them. The scope itself gets none, because it may be one of many
+// that are short-lived.
+func (s *Swansong) deriveAbove() {
+	for up, n := s.parent, 0; ; n++ {
+		p, ok := up.(*Swansong)
+		if !ok || p.std.Load() != nil {
+			return
+		}
+		if n == maxAsked {
+			s.parent.(*Swansong).derive()
+			return
+		}
+		up = p.parent
+	}
+}
+
 // parentErr is Err for a scope without a standard context: it asks the parent context. If the
 // parent context has ended, the scope gets a standard context, so that a later Shutdown cannot
 // change the cause that the caller sees.
 func (s *Swansong) parentErr() error {
+	s.deriveAbove()
 	if s.parentContext().Err() == nil {
 		return nil
 	}
@@ -106,6 +128,7 @@ func (s *Swansong) cancelContext(cause error) {
 
 // stop tells the scope to stop: first it cancels the context, then it stops the node.
 func (s *Swansong) stop(cause error) {
+	s.mustNotBeNil()
 	if s.trace != nil {
 		s.trace.stopped.Store(true)
 	}

@@ -34,7 +34,9 @@ import (
 //   - At once, if the source accepts read deadlines and obeys them. Such sources are network
 //     connections, TLS, net.Pipe, and files that Go has opened for polling, such as those of
 //     os.Pipe, FIFOs and terminals. The Reader wakes the Read by a deadline in the past. Afterwards
-//     the source has the deadline set by [Reader.SetReadDeadline], or none.
+//     the source has the deadline set by [Reader.SetReadDeadline], or none. Set deadlines with that
+//     method only: one that is set on the source itself while the context ends can replace the
+//     deadline that wakes the Read, and then the Read waits for data.
 //   - At once for [os.Stdin], as with the option [Detached]: it is usually a terminal or a pipe that
 //     accepts no deadlines, and a program that waits for a line must end when the user presses ^C.
 //   - When the source returns, for all other sources, such as readers that wrap others, and an

@@ -37,6 +37,7 @@ type work struct {
 //
 // Pass it to functions that must finish what they have begun, and hold a guard while they run.
 func (s *Swansong) Work() context.Context {
+	s.mustNotBeNil()
 	w := s.work.Load()
 	if w == nil || !w.registered.Load() {
 		w = s.registerWork(w)
@@ -97,6 +98,7 @@ func (s *Swansong) Force(cause error) *Completion {
 	// Store the cause before the context is cancelled: the cancellation can complete an idle scope
 	// at once, and the Work of that scope must end with this cause. Call forceCause before that: if
 	// an ancestor was forced earlier, it stores the cause of the ancestor in s.
+	s.mustNotBeNil()
 	s.forceCause()
 	s.forced.CompareAndSwap(nil, &cause)
 	s.stop(cause)

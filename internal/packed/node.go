@@ -92,7 +92,8 @@ func (n *Node) Count() (c *Counter, v uint64) {
 // the guard is acquired, and every sealed ancestor counts it. If n is live and linked,
 // FinishAcquire takes no lock, except to add stripes.
 //
-// It panics if n is a zero Node, and for the 2^30th guard that n would hold.
+// It panics if n is a zero Node, for the 2^30th guard that n would hold, and if a sealed ancestor
+// has about 2^25 children with guards.
 func (n *Node) FinishAcquire(c *Counter, v uint64) {
 	// Fast path: the node is live and linked, and this is its only guard. Where other guards are
 	// held, acquireSlow also looks for collisions.
@@ -138,7 +139,13 @@ func (n *Node) acquireSlow(c *Counter, v uint64) {
 func (n *Node) arriveSlow(v uint64) {
 	var e effects
 	n.arrive(v, oneGuard, &e)
+	if e.misuse != "" {
+		n.depart(n.word.Add(minusGuard), &e) // undo the acquisition
+	}
 	e.run()
+	if e.misuse != "" {
+		panic(e.misuse)
+	}
 }
 
 // releaseSlow finishes a release that left the value v in the counter c.
@@ -171,6 +178,8 @@ func (n *Node) departSlow(v uint64) {
 const (
 	neverAcquired = "ctxshutdown: a guard was released that was never acquired"
 	overflow      = "ctxshutdown: more than 2^30 guards on one scope"
+
+	tooManyChildren = "ctxshutdown: more than 2^25 children with guards in one scope that has been stopped"
 )
 
 // arrive finishes an addition of unit, a guard or a child, to the word of n that left v there. When
@@ -209,6 +218,10 @@ func (n *Node) arrive(v, unit uint64, e *effects) {
 func (n *Node) announce(v uint64, e *effects) {
 	p := n.parent
 	if p == nil || v&(live|announced) != 0 {
+		return
+	}
+	if p.word.Load()&childBits >= manyChildren {
+		e.misuse = tooManyChildren
 		return
 	}
 	if w := p.word.Add(oneChild); w&(live|unlinked|canary) != live|canary {
@@ -258,7 +271,7 @@ func (n *Node) depart(v uint64, e *effects) {
 // Stop is idempotent. A second caller waits for the first.
 //
 // Stop panics, after all other work is done, if a node that counted on stripes has more releases
-// than acquisitions, or 2^30 guards or more.
+// than acquisitions, or 2^30 guards or more, or if a node has about 2^25 children with guards.
 func (n *Node) Stop() {
 	// A node that is unlinked, holds nothing and has no waiter is stopped by one compare-and-swap.
 	// Most children end this way: created by WithCancel, without a guard of their own, and

@@ -19,6 +19,44 @@ func TestNode_ZeroValuePanics(t *testing.T) {
 	}
 }
 
+// A child too many is refused with a panic, and the word of the parent stays intact: nothing is
+// carried from the number of children into the flags.
+func TestAcquire_ChildTooManyPanicsAndKeepsTheWord(t *testing.T) {
+	const almostAll = 1<<25 - 1 - 1<<20
+	root := newNode(nil)
+	holder := newNode(root) // keeps root from being complete
+	holder.AcquireOne()
+	n := newNode(root)
+	root.Stop()
+	root.AddChildren(almostAll - 1)
+	before := root.WordOf().String()
+	for range 3 {
+		if got := panicOf(n.AcquireOne); !strings.Contains(got, "2^25 children") {
+			t.Errorf("the acquisition panicked with %q", got)
+		}
+		check(t, "word of the parent", root.WordOf().String(), before)
+	}
+	root.AddChildren(-1)
+	n.AcquireOne()
+	n.ReleaseOne()
+	root.AddChildren(-(almostAll - 2))
+	check(t, "complete while a guard is held", root.IsComplete(), false)
+	holder.ReleaseOne()
+	check(t, "complete", root.IsComplete(), true)
+}
+
+// A stop that finds more children with guards than a word can count panics after it has stopped all.
+func TestStop_ChildTooManyPanics(t *testing.T) {
+	root := newNode(nil)
+	n := newNode(root)
+	n.AcquireOne()
+	root.AddChildren(1<<25 - 1<<20)
+	if got := panicOf(root.Stop); !strings.Contains(got, "2^25 children") {
+		t.Errorf("Stop panicked with %q", got)
+	}
+	check(t, "child stopped", strings.HasPrefix(n.WordOf().String(), "sealed"), true)
+}
+
 func TestRelease_TooManyPanicsAndKeepsTheWord(t *testing.T) {
 	for name, prepare := range map[string]func(root, n *packed.Node){
 		"unlinked":           func(_, _ *packed.Node) {},

@@ -21,8 +21,7 @@ const (
 	// stay intact until the caller panics. A clear canary also identifies a zero Node.
 	canary uint64 = 1 << 30
 
-	// oneChild is one announced child. The field is not checked for overflow: every announced child
-	// is a Node with a guard in its subtree, and 2^25 of them would occupy more than 10 GB.
+	// oneChild is one announced child.
 	oneChild uint64 = 1 << 31
 
 	warned      uint64 = 1 << 56 // a stop may have been signalled; see Warn
@@ -38,7 +37,12 @@ const (
 	minusChild = ^(oneChild - 1)
 
 	guardBits = canary - oneGuard
-	countBits = guardBits | (warned-1)&^(oneChild-1)
+	childBits = (warned - 1) &^ (oneChild - 1)
+	countBits = guardBits | childBits
+
+	// manyChildren is so far below the largest number of children that all goroutines that are
+	// adding one can finish.
+	manyChildren = childBits - 1<<20*oneChild
 )
 
 // isEmpty reports whether the word v counts no guards and no announced children.
@@ -85,5 +89,5 @@ func (w Word) String() string {
 	if v&guardBits >= bias/2 {
 		guards = fmt.Sprintf("bias%+d", int64(v&guardBits)-int64(bias))
 	}
-	return fmt.Sprintf("%s guards=%s children=%d", strings.Join(flags, "|"), guards, v&countBits/oneChild)
+	return fmt.Sprintf("%s guards=%s children=%d", strings.Join(flags, "|"), guards, v&childBits/oneChild)
 }
