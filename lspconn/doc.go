@@ -10,9 +10,9 @@
 //
 // A [Conn] owns the server process, its pipes, the order in which messages are written, and the
 // life cycle. It sends initialize, initialized, $/cancelRequest, shutdown and exit. The caller sends
-// all other messages, with parameters as [json.RawMessage]. A [Manager] keeps one connection per
-// key, starts a connection when it is first requested, and closes all of them in parallel under
-// one deadline.
+// all other messages, with parameters as [json.RawMessage] or, by the functions [Call] and [Notify],
+// as Go types. A [Manager] keeps one connection per key, starts a connection when it is first
+// requested, and closes all of them in parallel under one deadline.
 //
 // A [Process] is a server without the messages, for programs that exchange them with another
 // JSON-RPC library.

@@ -192,3 +192,34 @@ func ExampleConn_Force() {
 	// Killed <nil>
 	// closing was cut short by Force: ^C was pressed twice
 }
+
+// Params and results may be Go types.
+func ExampleCall() {
+	type hover struct{ Contents string }
+	type params struct {
+		Contents string `json:"contents"`
+	}
+	ctx := context.Background()
+	conn, err := lspconn.Start(ctx, server())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	result, err := lspconn.Call[*hover](ctx, conn, "echo", params{"func main()"})
+	fmt.Println(result.Contents, err)
+	// Output: func main() <nil>
+}
+
+func ExampleNotify() {
+	type document struct {
+		URI string `json:"uri"`
+	}
+	ctx := context.Background()
+	conn, err := lspconn.Start(ctx, server())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	fmt.Println(lspconn.Notify(ctx, conn, "note", document{"file:///main.go"}))
+	// Output: <nil>
+}
