@@ -721,8 +721,8 @@ func TestStart_RejectsBadInput(t *testing.T) {
 		{"not executable", lspconn.Server{Command: []string{plain}}, fs.ErrPermission, "plain"},
 		{"no directory", lspconn.Server{Command: []string{os.Args[0]}, Dir: plain + "/none"}, nil, "in its directory"},
 		{"initialize", lspconn.Server{Command: []string{"x"}, Initialize: []byte("{")}, nil, `Server.Initialize is not valid JSON: "{"`},
-		{"too short", lspconn.Server{Command: []string{"x"}, CloseTimeout: 5*time.Second - 1}, nil, "Server.CloseTimeout is 4.999999999s; it must be between 5s and 15s"},
-		{"too long", lspconn.Server{Command: []string{"x"}, CloseTimeout: 16 * time.Second}, nil, "it must be between 5s and 15s"},
+		{"too short", lspconn.Server{Command: []string{"x"}, CloseTimeout: time.Second - 1}, nil, "Server.CloseTimeout is 999.999999ms; it must be between 1s and 15s"},
+		{"too long", lspconn.Server{Command: []string{"x"}, CloseTimeout: 16 * time.Second}, nil, "it must be between 1s and 15s"},
 		{"negative", lspconn.Server{Command: []string{"x"}, QueueLimit: -1}, nil, "must not be negative"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -737,6 +737,22 @@ func TestStart_RejectsBadInput(t *testing.T) {
 	cancel(errors.New("too late"))
 	_, err := lspconn.Start(ctx, fake(role{}))
 	contains(t, err, "was not started: too late")
+}
+
+// With the shortest deadline, a server that ignores everything has its share of it, too.
+func TestClose_KeepsDeadlineOfOneSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, _ := startInProcess(t, t.Context(), lspconn.Server{CloseTimeout: time.Second},
+			behaviours{Shutdown: "never", EOF: "ignore", Exit: "ignore", IgnoreTerm: true})
+		if _, err := conn.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		r, err := conn.Close(t.Context())
+		testkit.Equal(t, "error", err, nil)
+		testkit.Equal(t, "outcome", r.Outcome, lspconn.Killed)
+		testkit.Equal(t, "time until SIGKILL", time.Since(begin), 900*time.Millisecond)
+	})
 }
 
 // A closedStdin is a process that refuses the message "x": the write fails with EPIPE, as if the

@@ -68,7 +68,7 @@ func history(t *testing.T, seed uint64) (ends []string) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		b := behaviour(r)
 		server := lspconn.Server{
-			CloseTimeout: time.Duration(5+r.IntN(11)) * time.Second,
+			CloseTimeout: time.Duration(1+r.IntN(15)) * time.Second,
 			Discard:      r.IntN(4) == 0,
 			QueueLimit:   1 + r.IntN(8),
 			OnRequest:    func(context.Context, string, json.RawMessage) (any, error) { return "answered", nil },

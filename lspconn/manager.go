@@ -44,7 +44,7 @@ type managerOption func(*Manager) error
 
 func (f managerOption) apply(m *Manager) error { return f(m) }
 
-// WithCloseTimeout sets the deadline of [Manager.Close] for all connections together: 5 s to 15 s.
+// WithCloseTimeout sets the deadline of [Manager.Close] for all connections together: 1 s to 15 s.
 // The default is 10 s.
 func WithCloseTimeout(d time.Duration) ManagerOption {
 	return managerOption(func(m *Manager) (err error) {

@@ -287,7 +287,7 @@ func TestManager_ClosesConnectionsStartedDuringClose(t *testing.T) {
 func TestNewManager_RejectsBadInput(t *testing.T) {
 	servers := func(key string) (lspconn.Server, error) { return lspconn.Server{}, errors.New("which one?") }
 	for _, opt := range []lspconn.ManagerOption{
-		lspconn.WithCloseTimeout(4 * time.Second),
+		lspconn.WithCloseTimeout(time.Second - 1),
 		lspconn.WithCloseTimeout(-1),
 		lspconn.WithRestart(lspconn.Restart{First: -1}),
 	} {

@@ -61,8 +61,9 @@ type Server struct {
 	// neither is called again; see [PanicError].
 	OnNotify func(ctx context.Context, method string, params json.RawMessage)
 
-	// CloseTimeout is the deadline of Close: 5 s to 15 s. Zero means 10 s. When a Manager closes or is
-	// stopped, the Manager's timeout applies instead.
+	// CloseTimeout is the deadline of Close: 1 s to 15 s. Zero means 10 s. When a Manager closes or is
+	// stopped, the Manager's timeout applies instead. With less than 5 s, a server that needs more than
+	// a second for shutdown, as gopls may, is ended by a signal.
 	CloseTimeout time.Duration
 
 	// Discard makes Close fail queued messages instead of writing them. A message that is being
@@ -95,7 +96,7 @@ func label(key, name string) string {
 }
 
 const (
-	minClose          = 5 * time.Second
+	minClose          = time.Second
 	maxClose          = 15 * time.Second
 	defaultClose      = 10 * time.Second
 	defaultInitialize = time.Minute

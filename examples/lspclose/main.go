@@ -50,7 +50,7 @@ func parseFlags(args []string, stderr io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("lspclose", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.BoolVar(&o.json, "json", false, "print JSON instead of a table")
-	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "the deadline for closing all servers, 5s to 15s")
+	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "the deadline for closing all servers, 1s to 15s")
 	flags.DurationVar(&o.startTimeout, "start-timeout", time.Minute, "how long a server may take to start and to answer its first request")
 	flags.StringVar(&o.path, "path", "", "`directories` to search before PATH")
 	err = flags.Parse(args)

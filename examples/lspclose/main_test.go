@@ -174,7 +174,7 @@ func TestRun_RefusesInvalidArguments(t *testing.T) {
 	}
 	setPath(t, "gopls")
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"-timeout", "1s"}, &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), "between 5s and 15s") {
+	if code := run(t.Context(), []string{"-timeout", "900ms"}, &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), "between 1s and 15s") {
 		t.Errorf("code %d:\n%s", code, &stderr)
 	}
 }
