@@ -125,6 +125,9 @@ func newConn(ctx context.Context, server Server, startProcess func(Server) (serv
 		cancel()
 		return nil, fmt.Errorf("lspconn: %w", err)
 	}
+	if server.Dial != nil {
+		p = newDialled(scope, p, server.Dial)
+	}
 	c := &Conn{
 		server: server, manager: manager, scope: scope,
 		queueScope: child("queue"), callScope: child("calls"), requestScope: child("requests"), notifyScope: child("notifications"),

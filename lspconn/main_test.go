@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -24,11 +26,12 @@ const asServer = "LSPCONN_TEST_SERVER"
 // A role describes how the test binary behaves as a server.
 type role struct {
 	fakelsp.Behaviour
-	Child string // how to start a process that ignores SIGTERM and outlives the server: "fork", "setsid" or "twice"; empty for none
-	Flood int    // the number of bytes to write to stderr at the start
-	Text  string // if set, the server prints this text to stdout instead of messages, and exits
-	Hold  string // a named pipe that the server opens for writing and never closes
-	Log   string // a file to which the server writes each method that it receives, and violations of the protocol
+	Child  string // how to start a process that ignores SIGTERM and outlives the server: "fork", "setsid" or "twice"; empty for none
+	Flood  int    // the number of bytes to write to stderr at the start
+	Text   string // if set, the server prints this text to stdout instead of messages, and exits
+	Hold   string // a named pipe that the server opens for writing and never closes
+	Listen string // a socket on which the server waits for its client, instead of using stdin and stdout
+	Log    string // a file to which the server writes each method that it receives, and violations of the protocol
 }
 
 func TestMain(m *testing.M) {
@@ -77,7 +80,19 @@ func serve(text string) {
 		fmt.Fprintf(os.Stderr, "%999d\n", n)
 	}
 	s := &fakelsp.Server{Behaviour: r.Behaviour}
-	code := s.Serve(os.Stdin, os.Stdout, forever)
+	in, out := io.Reader(os.Stdin), io.Writer(os.Stdout)
+	if r.Listen != "" {
+		l, err := net.Listen("unix", r.Listen)
+		if err != nil {
+			panic(err)
+		}
+		client, err := l.Accept()
+		if err != nil {
+			panic(err)
+		}
+		in, out = client, client
+	}
+	code := s.Serve(in, out, forever)
 	if r.Log != "" {
 		f, err := os.Create(r.Log)
 		if err != nil {

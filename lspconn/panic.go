@@ -19,8 +19,8 @@ import (
 // The function passed to [NewManager] runs on the goroutine of its caller, which receives the panic
 // itself.
 type PanicError struct {
-	Callback string // "OnRequest", "OnNotify", "Logger" or "Trace" of a Server, or "OnClose" of a Process
-	Method   string // the message's method; empty for Logger and Trace
+	Callback string // "OnRequest", "OnNotify", "Logger", "Trace" or "Dial" of a Server, or "OnClose" of a Process
+	Method   string // the message's method; empty for Logger, Trace and Dial
 	Value    any    // the value of the panic; for runtime.Goexit, an error that says so
 	Stack    []byte // the stack of the panic, in the format of runtime/debug.Stack
 }

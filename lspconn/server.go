@@ -22,6 +22,14 @@ type Server struct {
 	Dir     string   // the working directory; empty means that of this process
 	Env     []string // the environment; nil means that of this process
 
+	// Dial opens the stream over which the messages are exchanged, for a server that uses a socket: it
+	// connects to the server, which may not listen yet, or accepts the server's connection. It is
+	// called once the process runs, on a goroutine of its own. ctx ends when the connection closes or
+	// the server has exited; Dial must return then. An error or a panic fails the connection. The
+	// server's stdin is kept open until the connection closes the stream, and its stdout is discarded.
+	// Nil means stdin and stdout.
+	Dial func(ctx context.Context) (io.ReadWriteCloser, error)
+
 	// Initialize is the params of the initialize request. It is not copied. Nil means a null rootUri
 	// and no capabilities. If the member processId is missing, it is added: the pid of this program,
 	// whose end many servers watch for. Set it to null for a server that runs on another machine or in

@@ -31,7 +31,7 @@ type Process struct {
 }
 
 // StartProcess starts a server without sending it a message. Of the [Server] it uses Name, Command,
-// Dir, Env, CloseTimeout and Logger. As with [Start], the process has a scope below the one that ctx
+// Dir, Env, Dial, CloseTimeout and Logger. As with [Start], the process has a scope below the one that ctx
 // carries, and is closed when ctx ends.
 //
 // If StartProcess returns an error, no process is running. The error wraps what os/exec and package

@@ -1,0 +1,106 @@
+package lspconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/swansong-go/swansong/internal/panics"
+)
+
+var errNoStream = errors.New("it returned no stream and no error")
+
+// A dialled is a server's process that exchanges messages over the stream of Server.Dial instead of
+// its stdin and stdout.
+type dialled struct {
+	serverProcess
+	cancel context.CancelFunc // ends the context of Dial
+	opened chan struct{}      // closed when Dial has returned
+	err    error              // why there is no stream; set before opened is closed
+	stream io.ReadWriteCloser // set before opened is closed, unless err is set
+
+	mu     sync.Mutex
+	closed bool // a stream that Dial returns from now on is closed
+}
+
+// newDialled calls dial on a goroutine of its own. The context of dial ends with ctx, and when the
+// process has exited.
+func newDialled(ctx context.Context, p serverProcess, dial func(context.Context) (io.ReadWriteCloser, error)) *dialled {
+	d := &dialled{serverProcess: p, opened: make(chan struct{})}
+	ctx, d.cancel = context.WithCancel(ctx)
+	go io.Copy(io.Discard, p.Stdout())
+	go func() {
+		select {
+		case <-p.Exited():
+			d.cancel()
+		case <-d.opened:
+		}
+	}()
+	go panics.Catch(func() { d.stream, d.err = dial(ctx) }, func(value any, stack []byte) {
+		switch {
+		case value != nil:
+			d.stream, d.err = nil, &PanicError{Callback: "Dial", Value: value, Stack: stack}
+		case d.err != nil:
+			d.stream, d.err = nil, fmt.Errorf("Server.Dial: %w", d.err)
+		case d.stream == nil:
+			d.err = fmt.Errorf("Server.Dial: %w", errNoStream)
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.closed && d.stream != nil {
+			d.stream.Close()
+		}
+		close(d.opened)
+	})
+	return d
+}
+
+func (d *dialled) Stdin() io.WriteCloser { return dialledInput{d} }
+func (d *dialled) Stdout() io.Reader     { return dialledOutput{d} }
+
+// Close closes the stream, too. It does not wait for Dial.
+func (d *dialled) Close() {
+	d.cancel()
+	d.mu.Lock()
+	first := !d.closed
+	d.closed = true
+	d.mu.Unlock()
+	if first && isClosed(d.opened) && d.stream != nil {
+		d.stream.Close()
+	}
+	d.serverProcess.Close()
+}
+
+type dialledInput struct{ *dialled }
+
+func (d dialledInput) Write(b []byte) (int, error) {
+	if <-d.opened; d.err != nil {
+		return 0, d.err
+	}
+	return d.stream.Write(b)
+}
+
+// Close tells the server that nothing more will be written: on stdin, and on the stream if it can
+// be closed in one direction. Otherwise it closes the stream.
+func (d dialledInput) Close() error {
+	d.cancel()
+	if isClosed(d.opened) && d.stream != nil {
+		if half, ok := d.stream.(interface{ CloseWrite() error }); ok {
+			half.CloseWrite()
+		} else {
+			d.stream.Close()
+		}
+	}
+	return d.serverProcess.Stdin().Close()
+}
+
+type dialledOutput struct{ *dialled }
+
+func (d dialledOutput) Read(b []byte) (int, error) {
+	if <-d.opened; d.err != nil {
+		return 0, d.err
+	}
+	return d.stream.Read(b)
+}

@@ -1,0 +1,108 @@
+package lspconn_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/lspconn"
+)
+
+// socketPath returns a path for a socket. It is short, because the system limits its length.
+func socketPath(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "lsp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
+}
+
+// dialUntil connects to a server that may not listen yet.
+func dialUntil(ctx context.Context, network, address string) (io.ReadWriteCloser, error) {
+	for {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err == nil {
+			return conn, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// Messages are exchanged over the stream of Dial, and the server is closed like one on stdio.
+// docs/internals/lspconn.md#sockets
+func TestDial_ExchangesMessagesOverSocket(t *testing.T) {
+	path := socketPath(t)
+	server := fake(role{Listen: path})
+	server.Dial = func(ctx context.Context) (io.ReadWriteCloser, error) { return dialUntil(ctx, "unix", path) }
+	conn := startReady(t, server)
+	testkit.Equal(t, "answer", call(t, conn, "echo", "[1]"), "[1]")
+	testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.Clean)
+}
+
+// A connection fails with the error of Dial, and its process is ended.
+// docs/internals/lspconn.md#sockets
+func TestDial_ErrorFailsConnection(t *testing.T) {
+	refused := errors.New("refused")
+	for _, test := range []struct {
+		name string
+		dial func(context.Context) (io.ReadWriteCloser, error)
+		want func(error) bool
+	}{
+		{"an error", func(context.Context) (io.ReadWriteCloser, error) { return nil, refused },
+			func(err error) bool { return errors.Is(err, refused) }},
+		{"nothing", func(context.Context) (io.ReadWriteCloser, error) { return nil, nil },
+			func(err error) bool { return err != nil }},
+		{"a panic", func(context.Context) (io.ReadWriteCloser, error) { panic(refused) },
+			func(err error) bool { return errors.As(err, new(*lspconn.PanicError)) && errors.Is(err, refused) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			server := fake(role{Listen: socketPath(t)})
+			server.Dial = test.dial
+			conn := start(t, server)
+			if _, err := conn.Ready(t.Context()); !test.want(err) || !errors.Is(err, lspconn.ErrClosing) {
+				t.Errorf("Ready returned %v", err)
+			}
+			<-conn.Done()
+			testkit.Equal(t, "state", conn.State(), lspconn.Failed)
+		})
+	}
+}
+
+// The context of Dial ends when the connection closes, and when the server exits.
+// docs/internals/lspconn.md#sockets
+func TestDial_EndsWithServerAndConnection(t *testing.T) {
+	for _, name := range []string{"close", "exit"} {
+		t.Run(name, func(t *testing.T) {
+			dialling := make(chan struct{})
+			server := fake(role{Listen: socketPath(t)})
+			if name == "exit" {
+				server = fake(role{Text: "no socket"})
+			}
+			server.Dial = func(ctx context.Context) (io.ReadWriteCloser, error) {
+				close(dialling)
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			conn := start(t, server)
+			<-dialling
+			if name == "exit" {
+				var exited *lspconn.ExitError
+				if _, err := conn.Ready(t.Context()); !errors.As(err, &exited) {
+					t.Errorf("Ready returned %v, want an ExitError", err)
+				}
+			}
+			mustClose(t, conn)
+		})
+	}
+}
