@@ -3,6 +3,7 @@ package eventloop_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/swansong-go/swansong/eventloop"
@@ -82,4 +83,18 @@ func ExampleWithShutdownCheck() {
 	<-done
 	// Output:
 	// eventloop: loop "loop" ended while 0 offloads were running and 1 handles held, and has refused 0 callbacks since its stop; stop the producers, then call WaitIdle and Quiesce, then Stop
+}
+
+// A callback that blocks delays all others. The hook names it.
+func ExampleWithSlowCallback() {
+	loop := eventloop.New(context.Background(), eventloop.WithSlowCallback(time.Millisecond, func(s eventloop.SlowCallback) {
+		fmt.Println("slow:", s.Kind, strings.Contains(s.Func, "example_room_test.go"), s.Took > time.Millisecond)
+	}))
+	if err := loop.Start(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	loop.Post(func() { time.Sleep(2 * time.Millisecond) })
+	<-loop.Stop().Done()
+	// Output: slow: callback true true
 }

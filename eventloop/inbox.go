@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // An inbox is the state of a loop together with the callbacks that it has accepted. The state decides
@@ -37,6 +38,7 @@ type inbox struct {
 	refusedLate atomic.Uint64 // the number of refused callbacks that were posted while Stopping
 	refusedOver atomic.Uint64 // the number of refused callbacks that were posted when Stopped
 	refusedFull atomic.Uint64 // the number of refused callbacks for which there was no room
+	timed       bool          // whether chunks have the time at which they were begun
 	limit       uint64        // the greatest number of callbacks that have not finished; 0 for no limit
 
 	mu            sync.Mutex
@@ -61,9 +63,10 @@ type inbox struct {
 // A chunk holds callbacks in order. With the eight bytes that the allocator adds, it takes two
 // kilobytes. Eight kilobytes were not faster, and a program may have a thousand loops.
 type chunk struct {
-	next *chunk
-	n    int
-	fs   [253]func()
+	next   *chunk
+	n      int
+	queued time.Time // when the first callback was queued, if the loop measures that
+	fs     [250]func()
 }
 
 // chunks holds empty chunks for all loops. The second garbage collection frees those that are not
@@ -225,6 +228,9 @@ func (b *inbox) push(f func()) (wake bool) {
 
 func (b *inbox) grow() *chunk {
 	c := chunks.Get().(*chunk)
+	if b.timed {
+		c.queued = time.Now()
+	}
 	if b.last == nil {
 		b.first = c
 	} else {

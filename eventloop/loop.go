@@ -67,7 +67,8 @@ func New(ctx context.Context, opts ...Option) *Loop {
 	}
 	l := &Loop{box: newInbox(), shutdown: newShutdownHandle(), options: optionsOf("loop", opts)}
 	l.box.limit = uint64(l.queueLimit)
-	l.stats = &Stats{box: l.box}
+	l.stats = &Stats{box: l.box, slow: l.slow}
+	l.box.timed = l.slow != nil
 	l.timers = newTimers(l.box, &l.stats.cancelledTimers)
 	ctx = context.WithValue(ctx, ctxkey.CheckWait{}, checkWait)
 	l.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName(l.name))
@@ -324,7 +325,11 @@ func (l *Loop) runCallbacks() {
 			f := c.fs[l.at]
 			c.fs[l.at] = nil // lets the garbage collector free what the callback has captured
 			l.at++
-			f()
+			if l.slow == nil {
+				f()
+			} else {
+				l.slow.call("callback", f)
+			}
 			l.countExecuted()
 			if l.timers.due.Load() {
 				l.runTimers()
@@ -337,6 +342,9 @@ func (l *Loop) runCallbacks() {
 			break
 		}
 		l.at = 0
+		if l.slow != nil && l.chunk != nil {
+			l.slow.takeBatch(l.chunk.queued)
+		}
 		l.runTimers()
 	}
 	returned = true
@@ -349,25 +357,6 @@ func (l *Loop) countExecuted() {
 		l.box.mu.Lock()
 		l.box.fillRoom()
 		l.box.mu.Unlock()
-	}
-}
-
-// runTimers calls the functions of the timers that are due now. Timers that become due during these
-// calls must wait until another callback has run, so timers alone never keep callbacks from
-// running.
-func (l *Loop) runTimers() {
-	if !l.timers.due.Load() {
-		return
-	}
-	now, last := l.timers.now()
-	for {
-		f := l.timers.pop(now, last)
-		if f == nil {
-			return
-		}
-		l.box.setRunning("timer")
-		f()
-		l.box.setRunning("")
 	}
 }
 

@@ -181,7 +181,12 @@ func (o *offloaded[T]) deliver(v T, err error, returned bool) {
 	if stopAfterFunc := o.stopAfterFunc.Load(); stopAfterFunc != nil {
 		(*stopAfterFunc)()
 	}
-	o.loop.box.deliver(func() { o.done(v, err) }, returned)
+	o.loop.box.deliver(func() {
+		if w := o.loop.slow; w != nil {
+			w.done = o.done
+		}
+		o.done(v, err)
+	}, returned)
 }
 
 // WaitRunners waits until all work that was offloaded before the call has returned, including work

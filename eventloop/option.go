@@ -12,6 +12,7 @@ type options struct {
 	init       func() error
 	onPanic    func(*PanicError) (resume bool)
 	queueLimit int
+	slow       *stopwatch
 	onUnclean  func(error)
 }
 

@@ -1,6 +1,9 @@
 package eventloop
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Stats are the counters of a loop. They remain readable after the loop has ended, and do not keep
 // its other memory alive. The methods may be called concurrently.
@@ -8,7 +11,8 @@ import "sync/atomic"
 // The loop does not log its counters. Read them after the completion of [Loop.Stop], or when that
 // takes too long.
 type Stats struct {
-	box *inbox
+	box  *inbox
+	slow *stopwatch // or nil
 
 	panics          atomic.Uint64
 	timedOut        atomic.Uint64
@@ -28,6 +32,11 @@ type Snapshot struct {
 
 	RefusedFull uint64 // how many of the Refused were refused by Post because the queue was full
 	Waited      uint64 // the number of callbacks for which PostWait had to wait
+
+	// The following fields are measured with WithSlowCallback.
+	Slow        uint64        // the number of functions that ran, or were queued, longer than the limit
+	LongestCall time.Duration // the longest time for which a function ran
+	LongestWait time.Duration // the longest time for which a callback was queued
 
 	Panics          uint64 // the number of panics in callbacks, timers, completions and the panic handler
 	TimedOut        uint64 // the number of offloads that timed out
@@ -70,6 +79,9 @@ func (s *Stats) Snapshot() Snapshot {
 		AbortedUnwinds:      s.abortedUnwinds.Load(),
 		LeakedTasks:         s.leakedTasks.Load(),
 		UnbalancedShutdowns: s.unbalancedShutdowns.Load(),
+	}
+	if w := s.slow; w != nil {
+		n.Slow, n.LongestCall, n.LongestWait = w.slow.Load(), time.Duration(w.longestCall.Load()), time.Duration(w.longestWait.Load())
 	}
 	s.box.mu.Lock()
 	n.Accepted, n.Waited = s.box.accepted, s.box.waited

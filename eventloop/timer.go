@@ -77,6 +77,29 @@ func (t *Timer) Stop() bool {
 	return true
 }
 
+// runTimers calls the functions of the timers that are due now. Timers that become due during these
+// calls must wait until another callback has run, so timers alone never keep callbacks from
+// running.
+func (l *Loop) runTimers() {
+	if !l.timers.due.Load() {
+		return
+	}
+	now, last := l.timers.now()
+	for {
+		f := l.timers.pop(now, last)
+		if f == nil {
+			return
+		}
+		l.box.setRunning("timer")
+		if l.slow == nil {
+			f()
+		} else {
+			l.slow.call("timer", f)
+		}
+		l.box.setRunning("")
+	}
+}
+
 // timers are the pending timers of a loop. One runtime timer, the alarm, is set for the first of them.
 // It only sets due and wakes the loop, so a loop is not woken for a timer that is not due.
 //

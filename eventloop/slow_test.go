@@ -1,0 +1,59 @@
+package eventloop_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swansong-go/swansong/eventloop"
+	"github.com/swansong-go/swansong/internal/testkit"
+)
+
+// The hook is called for each function that ran, or waited, longer than the limit, with the name of the
+// user's function. The counters show the longest times. docs/internals/eventloop.md#slow-callbacks
+func TestWithSlowCallback_ReportsSlowFunctions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []eventloop.SlowCallback
+		l := startedIn(t, t.Context(), eventloop.WithSlowCallback(time.Second, func(s eventloop.SlowCallback) {
+			isTrue(t, "names the function of the test: "+s.Func, strings.Contains(s.Func, "TestWithSlowCallback_ReportsSlowFunctions") && strings.Contains(s.Func, "slow_test.go:"))
+			s.Func = ""
+			got = append(got, s)
+		}))
+		p := eventloop.NewPool(t.Context(), 1)
+		sleep := func(d time.Duration) func() { return func() { time.Sleep(d) } }
+		l.Post(sleep(time.Second)) // not longer than the limit
+		time.Sleep(10 * time.Second)
+		l.Post(sleep(3 * time.Second))
+		synctest.Wait() // the loop has taken that callback, and the next ones are a batch
+		l.Post(sleep(0))
+		l.Post(sleep(0))
+		time.Sleep(10 * time.Second)
+		l.After(0, sleep(4*time.Second))
+		time.Sleep(10 * time.Second)
+		eventloop.Offload(l, p, func(context.Context) (int, error) { return 1, nil }, func(int, error) { time.Sleep(2 * time.Second) })
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		testkit.Equal(t, "slow functions", got, []eventloop.SlowCallback{
+			{Kind: "callback", Took: 3 * time.Second},
+			{Kind: "callback", Waited: 3 * time.Second},
+			{Kind: "timer", Took: 4 * time.Second},
+			{Kind: "completion", Took: 2 * time.Second},
+		})
+		testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 5, Executed: 5,
+			Slow: 4, LongestCall: 4 * time.Second, LongestWait: 3 * time.Second})
+		awaitDone(t, p.Stop())
+	})
+}
+
+// Without a hook, slow functions are counted. docs/internals/eventloop.md#slow-callbacks
+func TestWithSlowCallback_CountsWithoutHook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := startedIn(t, t.Context(), eventloop.WithSlowCallback(time.Second, nil))
+		l.Post(func() { time.Sleep(time.Minute) })
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1, Executed: 1, Slow: 1, LongestCall: time.Minute})
+	})
+}
