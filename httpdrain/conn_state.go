@@ -2,11 +2,13 @@ package httpdrain
 
 import "time"
 
-// headerTimeout is how long a client may pause in the middle of a request's header while the server
-// drains. Without the limit, a client that sends half a header would delay the drain until Force.
-// The drain does not close the connection of a client that keeps sending, however slowly, because
-// the request may become complete.
-const headerTimeout = 2 * time.Second
+// While the server drains, a client may pause for headerTimeout in the middle of a request's header,
+// and has maxHeaderTime to complete it. Without these limits, a client that sends half a header, or a
+// line a second, would delay the drain until Force.
+const (
+	headerTimeout = 2 * time.Second
+	maxHeaderTime = 3 * headerTimeout
+)
 
 // waitSteps is the number of timers, one after another, with which the drain measures how long a
 // connection has been quiet. A single timer would be wrong if the process is suspended, or starved
@@ -272,7 +274,8 @@ func (s *connState) quietTime(now time.Time) time.Duration {
 		if s.unansweredSince.IsZero() {
 			s.unansweredSince = now
 		}
-		return max(headerTimeout, s.linger)
+		left := s.unansweredSince.Add(max(maxHeaderTime, s.linger)).Sub(now)
+		return max(0, min(left, max(headerTimeout, s.linger)))
 	}
 	return s.linger
 }

@@ -99,7 +99,40 @@ func TestServe_WaitsLingerForHalfHeader(t *testing.T) {
 	})
 }
 
-// A client that keeps sending its header is served, however long the header takes.
+// A client that sends a line of a header every second and never completes it does not delay the
+// drain for more than six seconds. The connection is reported, and Serve returns nil.
+func TestServe_ClosesEndlessHeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := listenInMemory()
+		v := startOn(t, ln, handler(ok))
+		p := ln.dial(t)
+		p.send(get[:len(get)-2])
+		synctest.Wait()
+		before := httpdrain.ReadStats()
+		began := time.Now()
+		v.s.Shutdown()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				time.Sleep(time.Second)
+				if _, err := io.WriteString(p.Conn, "X-Slow: yes\r\n"); err != nil {
+					return
+				}
+			}
+		}()
+		v.drained()
+		defer func() { <-done }()
+		if took := since(began).Round(100 * time.Millisecond); took != 6*time.Second {
+			t.Errorf("the drain took %v, want 6 s", took)
+		}
+		if got := httpdrain.ReadStats().Silent - before.Silent; got != 1 {
+			t.Errorf("%d connections counted as closed in the middle of a header, want 1", got)
+		}
+	})
+}
+
+// A client that needs five seconds for its header, and pauses for a second at a time, is served.
 func TestServe_WaitsForSlowHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
@@ -108,7 +141,7 @@ func TestServe_WaitsForSlowHeader(t *testing.T) {
 		p.send(get[:len(get)-2])
 		synctest.Wait()
 		v.s.Shutdown()
-		for range 10 {
+		for range 5 {
 			time.Sleep(time.Second)
 			p.send("X-Slow: yes\r\n")
 		}
