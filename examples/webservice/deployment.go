@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 )
@@ -43,6 +44,9 @@ func start(ctx context.Context, role, dir string) (*deployment, error) {
 	d.addr = strings.TrimSpace(addr)
 	go func() { d.serverDone <- d.server.Wait() }()
 
+	if role == openServerRole {
+		signal.Ignore(os.Interrupt) // inherited by the load generator, which lasts until the server has ended
+	}
 	load, err := selfCommand(ctx, loadRole, addrVar+"="+d.addr)
 	if err != nil {
 		d.kill()
