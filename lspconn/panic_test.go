@@ -219,7 +219,13 @@ func TestPanic_InOnNotifyDoesNotBlockClose(t *testing.T) {
 // report the panic.
 func TestPanic_AfterReportIsInErr(t *testing.T) {
 	called, release, logged := make(chan struct{}), make(chan struct{}), make(chan string, 1)
-	s := asked(func() (any, error) { close(called); <-release; panic(errFault) })
+	s := fake(role{})
+	s.OnRequest = func(ctx context.Context, _ string, _ json.RawMessage) (any, error) {
+		lspconn.Async(ctx) // otherwise Close would wait a fifth of the deadline for the handler
+		close(called)
+		<-release
+		panic(errFault)
+	}
 	s.Logger = told(func(r slog.Record) {
 		if r.Level == slog.LevelError {
 			logged <- r.Message
