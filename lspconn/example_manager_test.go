@@ -85,3 +85,71 @@ func ExampleWithRestart() {
 	// Output:
 	// true 1 <nil>
 }
+
+// A program that keeps the text of open documents sends them to a server that was started again.
+func ExampleWithOnRestart() {
+	ctx := context.Background()
+	mortal := func(string) (lspconn.Server, error) {
+		return fake(role{Behaviour: behaviours{Code: 2}}), nil
+	}
+	manager, err := lspconn.NewManager(ctx, mortal, lspconn.WithRestart(lspconn.Restart{Max: 3, First: time.Millisecond}),
+		lspconn.WithOnRestart(func(ctx context.Context, key string, conn *lspconn.Conn) {
+			fmt.Println("reopen the documents of", key)
+			lspconn.Notify(ctx, conn, "textDocument/didOpen", map[string]string{"uri": "file:///main.go"})
+		}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer manager.Close(ctx)
+	for range 2 {
+		conn, err := manager.Conn(ctx, "go")
+		if err != nil {
+			log.Fatal(err)
+		}
+		conn.Call(ctx, "die", nil)
+		<-conn.Done()
+	}
+	// Output: reopen the documents of go
+}
+
+// An editor tells its user when a server has failed.
+func ExampleWithOnFailure() {
+	ctx := context.Background()
+	mortal := func(string) (lspconn.Server, error) {
+		return fake(role{Behaviour: behaviours{Code: 2}}), nil
+	}
+	told := make(chan string, 1)
+	manager, err := lspconn.NewManager(ctx, mortal, lspconn.WithOnFailure(func(key string, err error) {
+		var exited *lspconn.ExitError
+		told <- fmt.Sprint(key, ": has exited: ", errors.As(err, &exited))
+	}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer manager.Close(ctx)
+	conn, err := manager.Conn(ctx, "go")
+	if err != nil {
+		log.Fatal(err)
+	}
+	conn.Call(ctx, "die", nil)
+	fmt.Println(<-told)
+	// Output: go: has exited: true
+}
+
+// An editor closes the server of a workspace when the user closes the workspace.
+func ExampleManager_CloseKey() {
+	ctx := context.Background()
+	manager, err := lspconn.NewManager(ctx, func(workspace string) (lspconn.Server, error) { return server(), nil })
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer manager.Close(ctx)
+	conn, err := manager.Conn(ctx, "/home/me/project")
+	if err != nil {
+		log.Fatal(err)
+	}
+	conn.Ready(ctx)
+	report, err := manager.CloseKey(ctx, "/home/me/project")
+	fmt.Println(report.Key, report.Outcome, err)
+	// Output: /home/me/project Clean <nil>
+}

@@ -60,6 +60,9 @@ func (c *Conn) run() {
 	}
 	c.mu.Unlock()
 	c.logState(before, after)
+	if failure != nil {
+		c.reportFailure()
+	}
 	c.scope.ShutdownCause(failure)
 	s := newSchedule(begin, deadline)
 	stopHandlers := time.AfterFunc(time.Until(s.drained), c.inbox.stopHandlers)

@@ -18,11 +18,13 @@ import (
 //
 // The methods may be called concurrently.
 type Manager struct {
-	scope   *ctxshutdown.Swansong
-	servers func(key string) (Server, error)
-	timeout time.Duration
-	restart Restart
-	start   func(Server) (serverProcess, error)
+	scope     *ctxshutdown.Swansong
+	servers   func(key string) (Server, error)
+	timeout   time.Duration
+	restart   Restart
+	onFailure func(key string, err error)
+	onRestart func(ctx context.Context, key string, conn *Conn)
+	start     func(Server) (serverProcess, error)
 
 	mu       sync.Mutex
 	entries  map[string]*entry
@@ -35,6 +37,7 @@ type entry struct {
 	conn     *Conn         // nil until the server is first started; written while lock and Manager.mu are held
 	started  time.Time     // when the server was last started; guarded by lock, as is restarts
 	restarts int           // the number of restarts in a row
+	reopen   bool          // the server has failed, and onRestart has not returned since; guarded by lock
 }
 
 // A ManagerOption configures NewManager. A nil option is ignored.
@@ -91,21 +94,15 @@ func NewManager(ctx context.Context, servers func(key string) (Server, error), o
 // Conn blocks while another goroutine starts the same server, and until the wait of the [Restart]
 // policy is over. It returns the connection's error if the server has failed and may not be
 // restarted, an error that matches [ErrClosing] once the manager is closing, and the cause of ctx
-// if ctx ends first.
+// if ctx ends first. It waits for the function of [WithOnRestart] in any case.
 func (m *Manager) Conn(ctx context.Context, key string) (*Conn, error) {
-	e, err := m.entry(key)
+	e, err := m.lockEntry(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case e.lock <- struct{}{}:
-		defer func() { <-e.lock }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-m.scope.Done():
-		return nil, closingError(key)
-	}
+	defer func() { <-e.lock }()
 	if e.conn != nil && e.conn.Err() == nil {
+		m.callOnRestart(key, e) // again, if it has panicked before
 		return e.conn, nil
 	}
 	if e.conn != nil {
@@ -131,7 +128,32 @@ func (m *Manager) Conn(ctx context.Context, key string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.callOnRestart(key, e)
 	return conn, nil
+}
+
+// lockEntry returns the entry for a key and locks it. It creates the entry if there is none.
+func (m *Manager) lockEntry(ctx context.Context, key string) (*entry, error) {
+	for {
+		e, err := m.entry(key)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case e.lock <- struct{}{}:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-m.scope.Done():
+			return nil, closingError(key)
+		}
+		m.mu.Lock()
+		current := m.entries[key] == e
+		m.mu.Unlock()
+		if current {
+			return e, nil
+		}
+		<-e.lock // CloseKey has removed the entry, so a connection in it would never be closed
+	}
 }
 
 // entry returns the entry for a key. It creates the entry if there is none.
@@ -157,6 +179,7 @@ func (m *Manager) awaitRestart(ctx context.Context, key string, e *entry) error 
 	if !failed { // Conn.Close was called, which does not count as a failure
 		return m.awaitReaped(ctx, e.conn)
 	}
+	e.reopen = true
 	if at.Sub(e.started) >= m.restart.Reset && m.restart.Reset > 0 {
 		e.restarts = 0
 	}
@@ -253,10 +276,11 @@ func (m *Manager) deadlineIfStopped() (deadline time.Time, stopped bool) {
 func (m *Manager) awaitStarts(limit context.Context, deadline time.Time) (errs []error) {
 	bound, cancel := context.WithDeadlineCause(limit, deadline, ErrUnconfirmed)
 	defer cancel()
-	for _, key := range m.keys() {
-		m.mu.Lock()
-		lock := m.entries[key].lock
-		m.mu.Unlock()
+	m.mu.Lock()
+	entries := maps.Clone(m.entries) // CloseKey may remove some
+	m.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(entries)) {
+		lock := entries[key].lock
 		select {
 		case lock <- struct{}{}: // first try without waiting, because the deadline may have passed
 			<-lock
@@ -282,10 +306,4 @@ func (m *Manager) connections() (conns []*Conn) {
 	}
 	slices.SortFunc(conns, func(a, b *Conn) int { return strings.Compare(a.Name(), b.Name()) })
 	return conns
-}
-
-func (m *Manager) keys() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Sorted(maps.Keys(m.entries))
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/swansong-go/swansong/internal/panics"
 )
 
-// A PanicError reports that a callback of a [Server] has panicked or called runtime.Goexit.
+// A PanicError reports that a callback has panicked or called runtime.Goexit.
 //
 // Callbacks run on goroutines of the connection, where the caller of Start cannot recover a panic.
 // The connection recovers it and fails with a PanicError: every pending call returns it, the server
 // is terminated and reaped, and the report names it. If the connection is already closing or has
-// failed, that continues, and the report names the panic in addition. A request of the server is
-// answered in any case, with an internal error.
+// failed, that continues, and the report names the panic in addition if it is not complete yet. A
+// request of the server is answered in any case, with an internal error.
 //
-// The function passed to [NewManager] runs on the goroutine of its caller, which receives the panic
-// itself.
+// The functions passed to [NewManager] and [WithOnRestart] run on the goroutine of the caller of
+// [Manager.Conn], which receives the panic itself.
 type PanicError struct {
-	Callback string // "OnRequest", "OnNotify", "Logger", "Trace" or "Dial" of a Server, or "OnClose" of a Process
-	Method   string // the message's method; empty for Logger, Trace and Dial
+	Callback string // "OnRequest", "OnNotify", "Logger", "Trace" or "Dial" of a Server, "OnClose" of a Process, "OnFailure" of a Manager
+	Method   string // the message's method; empty for the other callbacks
 	Value    any    // the value of the panic; for runtime.Goexit, an error that says so
 	Stack    []byte // the stack of the panic, in the format of runtime/debug.Stack
 }
@@ -32,8 +32,11 @@ func (e *PanicError) Error() string {
 		method = ", for " + e.Method
 	}
 	owner := "Server"
-	if e.Callback == "OnClose" {
+	switch e.Callback {
+	case "OnClose":
 		owner = "Process"
+	case "OnFailure":
+		owner = "Manager"
 	}
 	return fmt.Sprintf("panic in %s.%s%s: %v", owner, e.Callback, method, e.Value)
 }
