@@ -168,6 +168,9 @@ func (s *Swansong) Value(key any) any {
 	if key == (ctxkey.NearestScope{}) || key == (ctxkey.SoftScope{}) {
 		return s
 	}
+	if key == (ctxkey.Tracing{}) {
+		return s.tracer()
+	}
 	c := s.std.Load()
 	if c == nil && key == causeKey {
 		// The caller is about to read the cause of the scope. If it got that of the parent context, a

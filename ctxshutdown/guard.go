@@ -202,7 +202,7 @@ func acquireFromContext(ctx context.Context) (guardState, bool) {
 		s.node.Release(c)
 		return guardState{}, false
 	}
-	return s.newGuardState(c, len(site{})), true
+	return s.newGuardState(c, 5), true // the frames of tryAcquire, TryGuard, start and Group.Go, and of their caller
 }
 
 // noCopy makes go vet report copies of the struct that contains it.

@@ -29,8 +29,9 @@ type GuardEntry struct {
 	// them has a name.
 	Path  string
 	Count int // number of guards
-	// Site is the line that acquired the guards, as in "file.go:12". It is empty if the scope is not
-	// traced.
+	// Site is the line that acquired the guards, as in "file.go:12", or that made package eventloop,
+	// graceful or httpdrain acquire them: a call of Post, say. For an HTTP request it has the method,
+	// the route and the client's address instead. It is empty if the scope is not traced.
 	Site   string
 	Oldest time.Duration // age of the oldest guard; zero if the scope is not traced
 }
@@ -62,7 +63,9 @@ func (s *Swansong) GuardReport() GuardReport {
 		}
 		for _, a := range s.trace.snapshot() {
 			name, ok := names[a.site]
-			if !ok {
+			if a.name != nil {
+				name = a.name.String()
+			} else if !ok {
 				name = a.site.String()
 				names[a.site] = name
 			}

@@ -10,6 +10,7 @@ package ctxshutdown
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"runtime"
@@ -33,13 +34,14 @@ type scopeTrace struct {
 	stopped atomic.Bool // the scope was told to stop; see watchForLoss
 
 	mu        sync.Mutex
-	first     *guardRecord // doubly linked list of the guards held
-	count     int          // its length
-	free      *guardRecord // singly linked list of records for reuse
-	freeCount int          // its length
+	first     *guardRecord     // doubly linked list of the guards held
+	count     int              // its length
+	free      *guardRecord     // singly linked list of records for reuse
+	freeCount int              // its length
+	library   map[uintptr]bool // whether a program counter is in code of this module; filled when asked
 }
 
-// maxFree limits the records that a scope keeps for reuse to 2.5 KiB. Reuse saves a quarter of the
+// maxFree limits the records that a scope keeps for reuse to 4 KiB. Reuse saves a quarter of the
 // time of a traced guard.
 const maxFree = 32
 
@@ -53,35 +55,68 @@ type guardRecord struct {
 // acquisition is where and when a guard was acquired.
 type acquisition struct {
 	site site
+	name fmt.Stringer  // if not nil, reports name it instead of the site
 	at   time.Duration // time since scopeTrace.start
 }
 
+func (a acquisition) String() string {
+	if a.name != nil {
+		return a.name.String()
+	}
+	return a.site.String()
+}
+
 // site has the return addresses of the innermost stack frames of an acquisition. There are enough
-// of them to include the function that called this package. Only a report turns them into a file
-// and a line.
-type site [5]uintptr
+// of them to include the function that called this module, also if it called
+// httpdrain.ListenAndServe. Only a report turns them into a file and a line.
+type site [8]uintptr
 
-const packagePath = "github.com/swansong-go/swansong/ctxshutdown."
+const (
+	modulePath  = "github.com/swansong-go/swansong/"
+	packagePath = modulePath + "ctxshutdown."
+)
 
-// String returns "file.go:12" for the first frame outside this package.
+// isLibrary reports whether the function with the given full name belongs to a package of this
+// module that acquires guards for its callers. Reports name the callers instead.
+func isLibrary(function string) bool {
+	function, ok := strings.CutPrefix(function, modulePath)
+	if !ok {
+		return false
+	}
+	pkg, _, _ := strings.Cut(function, ".")
+	switch pkg {
+	case "ctxshutdown", "eventloop", "graceful", "httpdrain", "internal/panics":
+		return true
+	}
+	return false
+}
+
+// String returns "file.go:12" for the first frame outside of the packages of isLibrary. If there is
+// none, because one of these packages has started the goroutine, it names the outermost frame.
 func (at site) String() string {
 	n := 0
 	for n < len(at) && at[n] != 0 {
 		n++
 	}
 	frames := runtime.CallersFrames(at[:n])
-	for {
-		f, more := frames.Next()
-		// If all frames belong to this package, return the last one rather than none.
-		if !strings.HasPrefix(f.Function, packagePath) || !more {
-			return filepath.Base(f.File) + ":" + strconv.Itoa(f.Line)
+	line := ""
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if f.Function == "runtime.goexit" {
+			break
+		}
+		line = filepath.Base(f.File) + ":" + strconv.Itoa(f.Line)
+		if !isLibrary(f.Function) {
+			break
 		}
 	}
+	return line
 }
 
-// add records a guard that is being acquired, with the given number of stack frames. With five frames
-// instead of three, a traced guard takes up to three times as long. add returns nil if guards are
-// not traced.
+// add records a guard that is being acquired, with the given number of stack frames, or with all
+// frames of a site if the last one is not the user's. With five frames instead of three, a traced
+// guard takes up to three times as long. add returns nil if guards are not traced.
 func (t *scopeTrace) add(frames int) *guardRecord {
 	if !t.traced {
 		return nil
@@ -91,6 +126,9 @@ func (t *scopeTrace) add(frames int) *guardRecord {
 	// more frames belong to this package: Group.Go, start, TryGuard and tryAcquire.
 	runtime.Callers(4, a.site[:frames])
 	t.mu.Lock()
+	if t.isInLibrary(a.site[frames-1]) {
+		runtime.Callers(4, a.site[:])
+	}
 	r := t.free
 	if r != nil {
 		t.free = r.next
@@ -109,6 +147,21 @@ func (t *scopeTrace) add(frames int) *guardRecord {
 	return r
 }
 
+// isInLibrary reports whether pc, a frame of a site or 0, is in a function of this module. The
+// caller holds mu.
+func (t *scopeTrace) isInLibrary(pc uintptr) bool {
+	is, known := t.library[pc]
+	if !known {
+		f, _ := runtime.CallersFrames([]uintptr{pc}).Next()
+		is = isLibrary(f.Function)
+		if t.library == nil {
+			t.library = map[uintptr]bool{}
+		}
+		t.library[pc] = is
+	}
+	return is
+}
+
 // remove deletes the record of a guard that is being released, and returns its acquisition. The
 // record may be reused when remove returns.
 func (t *scopeTrace) remove(r *guardRecord) acquisition {
@@ -119,6 +172,7 @@ func (t *scopeTrace) remove(r *guardRecord) acquisition {
 		return a
 	}
 	r.removed = true
+	r.name = nil // it would keep a request in memory
 	t.count--
 	if r.prev != nil {
 		r.prev.next = r.next
@@ -161,7 +215,7 @@ func (t *scopeTrace) logLateRelease(s *Swansong, a acquisition) {
 		return
 	}
 	if since := t.start.Add(a.at); s.isLate(since) {
-		t.logger.Warn("guard released late", "scope", s.path(), "site", a.site.String(), "held", time.Since(since))
+		t.logger.Warn("guard released late", "scope", s.path(), "site", a.String(), "held", time.Since(since))
 	}
 }
 
@@ -212,7 +266,36 @@ func (g *Guard) label(ctx context.Context) context.Context {
 	if g == nil || g.trace == nil {
 		return ctx
 	}
-	ctx = pprof.WithLabels(ctx, pprof.Labels(labelKey, g.scope.path()))
+	return (*tracer)(g.scope).Label(ctx)
+}
+
+// tracer returns the tracer of s, or nil if s is not traced.
+func (s *Swansong) tracer() any {
+	if s.trace == nil || !s.trace.traced {
+		return nil
+	}
+	return (*tracer)(s)
+}
+
+// tracer is a traced scope as other packages of this module see it.
+type tracer Swansong
+
+var _ ctxkey.Tracer = (*tracer)(nil)
+
+func (t *tracer) Name(guard any, name fmt.Stringer) {
+	t.trace.mu.Lock()
+	defer t.trace.mu.Unlock()
+	guard.(*Guard).trace.name = name
+}
+
+func (t *tracer) Caller() fmt.Stringer {
+	at := new(site)
+	runtime.Callers(2, at[:]) // skip Callers and Caller
+	return at
+}
+
+func (t *tracer) Label(ctx context.Context) context.Context {
+	ctx = pprof.WithLabels(ctx, pprof.Labels(labelKey, (*Swansong)(t).path()))
 	pprof.SetGoroutineLabels(ctx)
 	return ctx
 }

@@ -36,6 +36,7 @@ type Loop struct {
 	scope    *ctxshutdown.Swansong
 	offloads *ctxshutdown.Swansong // a scope below scope, so that reports list offloads separately
 	handles  *ctxshutdown.Swansong
+	trace    tracing
 	guard    *ctxshutdown.Guard // released once the loop is Stopped, its timers are cancelled and its shutdown handle is triggered
 
 	failure  atomic.Pointer[error] // the first error, see Err
@@ -74,6 +75,7 @@ func New(ctx context.Context, opts ...Option) *Loop {
 	l.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName(l.name))
 	l.offloads, _ = ctxshutdown.WithCancel(l.scope, ctxshutdown.WithName("offloads"))
 	l.handles, _ = ctxshutdown.WithCancel(l.scope, ctxshutdown.WithName("handles"))
+	l.trace = tracingOf(l.scope, l.slow)
 	var ok bool
 	if l.guard, ok = l.scope.TryGuard(); !ok {
 		l.beginStop()
@@ -119,6 +121,9 @@ func (l *Loop) Err() error {
 // call of f, and callbacks synchronize before those that run after them. Post panics if f is nil.
 func (l *Loop) Post(f func()) bool {
 	mustFunc(f != nil, "Post")
+	if l.trace.on() {
+		f = l.trace.callback(f)
+	}
 	return l.box.post(f)
 }
 
@@ -171,6 +176,7 @@ func (l *Loop) Run(ctx context.Context, main func(ctx context.Context) error) er
 		}
 	}()
 	guard := l.guard.Clone()
+	defer l.trace.unlabel(ctx)
 	l.serve(func(err error) {
 		if notReady = err; err != nil {
 			guard.Release()
@@ -268,6 +274,7 @@ func (l *Loop) serve(ready func(error)) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 	}
+	l.trace.label()
 	defer l.run() // run is deferred, because the init function may call Goexit
 	l.runInit(ready)
 }

@@ -67,7 +67,8 @@ func offload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), work f
 		return l.notRunning()
 	}
 	o := &offloaded[T]{loop: l, ctx: ctx, cancel: cancel, done: done, discard: discard, guard: l.offloads.Guard()}
-	if err := p.submit(&job{f: func() { o.run(work) }, kind: "offload", finish: o.finish}); err != nil {
+	o.site = l.trace.caller()
+	if err := p.submit(&job{f: func() { o.run(work) }, kind: "offload", finish: o.finish, site: p.trace.caller()}); err != nil {
 		l.box.cancelPromise()
 		o.guard.Release()
 		return err
@@ -91,6 +92,7 @@ type offloaded[T any] struct {
 	done          func(T, error)
 	discard       []func(T)          // each is called with a late value
 	guard         *ctxshutdown.Guard // released when the work has returned
+	site          fmt.Stringer       // the call of Offload, if the loop is traced
 	settled       atomic.Bool
 	stopAfterFunc atomic.Pointer[func() bool] // cancels the call of expire at the end of ctx
 
@@ -181,12 +183,16 @@ func (o *offloaded[T]) deliver(v T, err error, returned bool) {
 	if stopAfterFunc := o.stopAfterFunc.Load(); stopAfterFunc != nil {
 		(*stopAfterFunc)()
 	}
-	o.loop.box.deliver(func() {
+	f := func() {
 		if w := o.loop.slow; w != nil {
 			w.done = o.done
 		}
 		o.done(v, err)
-	}, returned)
+	}
+	if o.loop.trace.on() {
+		f = o.loop.trace.callbackAt(o.site, f)
+	}
+	o.loop.box.deliver(f, returned)
 }
 
 // WaitRunners waits until all work that was offloaded before the call has returned, including work

@@ -23,6 +23,7 @@ var ErrPoolStopped = errors.New("eventloop: the pool has been stopped; create an
 // [NewPool].
 type Pool struct {
 	scope   *ctxshutdown.Swansong
+	trace   tracing
 	name    string
 	limit   int // the greatest number of workers
 	queue   int // the greatest number of jobs that have not finished; 0 for no limit
@@ -51,6 +52,7 @@ type job struct {
 	kind   string            // the kind of function, for a PanicError
 	finish func(*PanicError) // if not nil, called after f with the panic of f, or with nil
 	guard  *ctxshutdown.Guard
+	site   fmt.Stringer // where the job was submitted, if the pool is traced
 	next   *job
 }
 
@@ -67,6 +69,7 @@ func NewPool(ctx context.Context, workers int, opts ...Option) *Pool {
 	o := optionsOf("pool", opts)
 	p := &Pool{name: o.name, limit: workers, queue: o.queueLimit, onPanic: o.onPanic}
 	p.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName(o.name))
+	p.trace = tracingOf(p.scope, nil)
 	return p
 }
 
@@ -84,7 +87,7 @@ func (p *Pool) Scope() *ctxshutdown.Swansong { return p.scope }
 func (p *Pool) Submit(f func()) bool {
 	mustFunc(f != nil, "Submit")
 	mustPool(p, "Submit")
-	return p.submit(&job{f: f, kind: "job"}) == nil
+	return p.submit(&job{f: f, kind: "job", site: p.trace.caller()}) == nil
 }
 
 func mustPool(p *Pool, what string) {
@@ -126,6 +129,9 @@ func (p *Pool) push(j *job, guard *ctxshutdown.Guard) {
 	p.jobs.add()
 	p.unfinished++
 	j.guard = guard
+	if p.trace.on() {
+		p.trace.Name(guard, j.site) // another goroutine may have acquired it, see fillRoom
+	}
 	if p.last == nil {
 		p.first = j
 	} else {
@@ -163,6 +169,7 @@ func (p *Pool) leave() {
 
 // work runs jobs until the queue is empty.
 func (p *Pool) work() {
+	p.trace.label()
 	emptied := false
 	defer func() {
 		// A job has called runtime.Goexit, which ends this goroutine, so another one continues its

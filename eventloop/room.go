@@ -18,6 +18,9 @@ func (l *Loop) PostWait(ctx context.Context, f func()) error {
 	if ctx == nil {
 		panic("eventloop: PostWait with a nil context")
 	}
+	if l.trace.on() {
+		f = l.trace.callback(f)
+	}
 	if l.box.limit == 0 {
 		if !l.box.post(f) {
 			return l.notRunning()
@@ -47,7 +50,7 @@ func (p *Pool) SubmitWait(ctx context.Context, f func()) error {
 	if ctx == nil {
 		panic("eventloop: SubmitWait with a nil context")
 	}
-	j := &job{f: f, kind: "job"}
+	j := &job{f: f, kind: "job", site: p.trace.caller()}
 	if p.queue == 0 {
 		return p.accept(j)
 	}

@@ -40,6 +40,7 @@ type stopwatch struct {
 	hook  func(SlowCallback)
 
 	waited time.Duration // of the next callback
+	traced func()        // the function that the running function calls, if the loop is traced
 	done   any           // the user's function, if the running function is a completion
 
 	slow                     atomic.Uint64
@@ -58,8 +59,9 @@ func (w *stopwatch) call(kind string, f func()) {
 	if kind == "callback" {
 		waited, w.waited = w.waited, 0
 	}
-	w.done = nil
+	w.traced, w.done = f, nil
 	f()
+	f, w.traced = w.traced, nil
 	took := time.Since(began)
 	w.longestCall.Store(max(w.longestCall.Load(), int64(took)))
 	if took <= w.limit && waited <= w.limit {

@@ -44,6 +44,9 @@ func (l *Loop) Every(period time.Duration, f func()) (*Timer, error) {
 }
 
 func (l *Loop) timer(d, period time.Duration, f func()) (*Timer, error) {
+	if l.trace.on() {
+		f = l.trace.callback(f)
+	}
 	t := &Timer{timers: l.timers, f: f, period: period, at: time.Now().Add(d), index: -1}
 	if !l.timers.set(t) {
 		return nil, l.notRunning()

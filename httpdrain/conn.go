@@ -124,13 +124,13 @@ func (c *conn) record(e connEvent) {
 func (c *conn) do(todo connActions) {
 	has := func(a connActions) bool { return todo&a != 0 }
 	if has(holdHijacked) {
-		c.hijackGuard = c.drain.hijacks.Guard()
+		c.hijackGuard = guardNamed(c.drain.hijacks, c.latestRequest())
 	}
 	if has(releaseHijacked) {
 		c.hijackGuard.Release()
 	}
 	if has(holdResponse) {
-		c.responseGuard = c.scope.Guard()
+		c.responseGuard = guardNamed(c.scope, c.latestRequest())
 	}
 	if has(releaseResponse) {
 		c.responseGuard.Release()

@@ -32,7 +32,7 @@ func (c *conn) endHandler(q *request) {
 		if w, ok := q.ResponseWriter.(interface{ CloseNotify() <-chan bool }); ok {
 			c.mu.Unlock()
 			buffered := w.CloseNotify() // called here because it panics after ServeHTTP has returned
-			g := c.scope.Guard()
+			g := guardNamed(c.scope, (*requestSite)(q))
 			go func() {
 				<-buffered
 				c.waitForFlush()

@@ -26,6 +26,11 @@ type Cut struct {
 }
 
 func (c Cut) String() string {
+	return fmt.Sprintf("%s for %v", c.origin(), c.Age.Round(time.Millisecond))
+}
+
+// origin returns the request and the client's address, as in "GET /orders/{id} from 192.0.2.1:4711".
+func (c Cut) origin() string {
 	what := "an incomplete header"
 	switch {
 	case strings.HasPrefix(c.Route, c.Method+" "):
@@ -36,7 +41,7 @@ func (c Cut) String() string {
 	if c.Hijacked {
 		what += " (hijacked)"
 	}
-	return fmt.Sprintf("%s from %s for %v", what, c.Remote, c.Age.Round(time.Millisecond))
+	return what + " from " + c.Remote
 }
 
 // A CutError reports that the context [ctxshutdown.Swansong.Work] was cancelled, by Force, before

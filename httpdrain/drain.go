@@ -18,6 +18,7 @@ type drain struct {
 	options
 	server  *server
 	secure  bool // the server uses TLS
+	traced  bool // the scope is traced
 	scope   *ctxshutdown.Swansong
 	hijacks *ctxshutdown.Swansong // has a guard for each hijacked connection, so that reports show them separately
 	work    context.Context       // scope.Work(), which Force cancels
@@ -33,8 +34,7 @@ type drain struct {
 	quiet    chan struct{} // closed when only hijacked connections and streams of Debug are left
 	empty    chan struct{} // closed when only streams of Debug are left
 	silent   []Cut         // connections that the drain closed in the middle of a header
-
-	panicErr *PanicError // the first panic; only the goroutine that called Serve uses it
+	panicErr *PanicError   // the first panic of a function of the user
 }
 
 // add starts to track the accepted connection nc, and returns the connection that the server is to

@@ -112,7 +112,8 @@ func WithPacing(n float64) Option {
 //		return r.Find(chi.NewRouteContext(), method, path)
 //	})
 //
-// route is called when the drain was cut short, possibly while handlers are running. If it returns
+// route is called when the drain was cut short and, in traced scopes, for each report that lists the
+// request; it may be called concurrently and while handlers are running. If it returns
 // "" or panics, the path is used. For a panic, see [PanicError].
 func WithRoute(route func(method, path string) string) Option {
 	return option(func(o *options) { o.route = route })

@@ -27,7 +27,7 @@ func (e *PanicError) Unwrap() error { return panics.Unwrap(e.Value) }
 
 // protect calls f. If f panics or calls runtime.Goexit, and no earlier call did, protect records
 // that in d.panicErr. f runs on a new goroutine, so that Goexit does not end the goroutine that
-// called Serve.
+// called Serve. The caller must not hold d.mu.
 func (d *drain) protect(option string, f func()) {
 	done := make(chan *PanicError)
 	go panics.Catch(f, func(value any, stack []byte) {
@@ -37,7 +37,17 @@ func (d *drain) protect(option string, f func()) {
 			done <- &PanicError{option, value, stack}
 		}
 	})
-	if err := <-done; d.panicErr == nil {
+	err := <-done
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.panicErr == nil {
 		d.panicErr = err
 	}
+}
+
+// firstPanic returns the first panic of a function of the user, or nil.
+func (d *drain) firstPanic() *PanicError {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.panicErr
 }

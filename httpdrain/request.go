@@ -5,8 +5,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime/pprof"
 	"strconv"
 	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
 // A request is the ResponseWriter that a handler gets, and an entry in its connection's list of
@@ -183,7 +186,13 @@ func (sv *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.beginHandler(q)
 	defer c.endHandler(q) // runs after g.Release, so that no guard is left after the drain
-	g := c.scope.Guard()  // faster than Acquire, which searches the context for the scope
+	var g *ctxshutdown.Guard
+	if c.drain.traced {
+		g = c.beginTrace(q)
+		defer pprof.SetGoroutineLabels(r.Context())
+	} else {
+		g = c.scope.Guard() // faster than Acquire, which searches the context for the scope
+	}
 	defer g.Release()
 	handler.ServeHTTP(w, r)
 	q.beginHeader() // if the handler has written nothing, the server now writes the header

@@ -12,6 +12,7 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/internal/ctxkey"
 	"github.com/swansong-go/swansong/internal/refusal"
 )
 
@@ -54,30 +55,38 @@ func ServeTLS(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, certFi
 // ListenAndServe calls [Serve] with a listener on the TCP address srv.Addr, or ":http" if that is
 // empty.
 func ListenAndServe(s *ctxshutdown.Swansong, srv *http.Server, opts ...Option) error {
-	return listen(s, srv, opts, ":http", func(ln net.Listener) error { return Serve(s, srv, ln, opts...) })
+	ln, err := listen(s, srv, opts, ":http")
+	if err != nil {
+		return err
+	}
+	return Serve(s, srv, ln, opts...)
 }
 
 // ListenAndServeTLS calls [ServeTLS] with a listener on the TCP address srv.Addr, or ":https" if
 // that is empty.
 func ListenAndServeTLS(s *ctxshutdown.Swansong, srv *http.Server, certFile, keyFile string, opts ...Option) error {
-	return listen(s, srv, opts, ":https", func(ln net.Listener) error { return ServeTLS(s, srv, ln, certFile, keyFile, opts...) })
-}
-
-func listen(s *ctxshutdown.Swansong, srv *http.Server, opts []Option, addr string, serve func(net.Listener) error) error {
-	if err := checkArgs(s, srv); err != nil {
+	ln, err := listen(s, srv, opts, ":https")
+	if err != nil {
 		return err
 	}
+	return ServeTLS(s, srv, ln, certFile, keyFile, opts...)
+}
+
+func listen(s *ctxshutdown.Swansong, srv *http.Server, opts []Option, addr string) (net.Listener, error) {
+	if err := checkArgs(s, srv); err != nil {
+		return nil, err
+	}
 	if _, err := newOptions(opts); err != nil {
-		return err
+		return nil, err
 	}
 	if srv.Addr != "" {
 		addr = srv.Addr
 	}
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
-		return fmt.Errorf("httpdrain: serve on %q: %w", addr, err)
+		return nil, fmt.Errorf("httpdrain: serve on %q: %w", addr, err)
 	}
-	return serve(ln)
+	return ln, nil
 }
 
 func checkArgs(s *ctxshutdown.Swansong, srv *http.Server) error {
@@ -139,6 +148,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 		options: o,
 		server:  sv,
 		secure:  secure,
+		traced:  scope.Value(ctxkey.Tracing{}) != nil,
 		scope:   scope,
 		hijacks: hijacks,
 		work:    scope.Work(),
@@ -170,8 +180,8 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 	l.Close()
 	scope.ShutdownCause(err)
 	cut := d.run(func() { finish(stopped) })
-	if d.panicErr != nil {
-		err = errors.Join(err, d.panicErr)
+	if panicErr := d.firstPanic(); panicErr != nil {
+		err = errors.Join(err, panicErr)
 	}
 	switch {
 	case cut == nil:

@@ -1,6 +1,11 @@
 // Package ctxkey defines the keys of the context values that packages of this repository exchange.
 package ctxkey
 
+import (
+	"context"
+	"fmt"
+)
+
 // NearestScope is the key of the nearest scope, a *ctxshutdown.Swansong. A package that combines
 // several contexts into one forwards it from the context that carries the scope.
 type NearestScope struct{}
@@ -25,6 +30,24 @@ type Panicked struct{}
 // event loop. Wait on the completion of a scope that derives from the context calls it before it
 // blocks, and returns its error.
 type CheckWait struct{}
+
+// Tracing is the key of the [Tracer] of the nearest scope. The value is nil if that scope is not
+// traced.
+type Tracing struct{}
+
+// A Tracer makes the reports of a traced scope name the user's code, in a package of this module
+// that calls that code.
+type Tracer interface {
+	// Name makes reports say site.String() for guard, a *ctxshutdown.Guard of the scope that has not
+	// been released, instead of the line that acquired it. They may call String at any time and on any
+	// goroutine, also after the release of the guard. So does Release, for a warning.
+	Name(guard any, site fmt.Stringer)
+	// Caller returns the line that called into this module, in the form of reports.
+	Caller() fmt.Stringer
+	// Label sets the pprof label of the calling goroutine by which reports of the scope find its
+	// stack. It returns ctx with the label.
+	Label(ctx context.Context) context.Context
+}
 
 // Hook is the key of a [GuardHook]. A root scope that is created from a context with this key is
 // traced and calls the hook, and so do all scopes below it. Package shutdowntest sets it.

@@ -1,0 +1,119 @@
+package httpdrain_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/httpdrain"
+	"github.com/swansong-go/swansong/internal/testkit"
+)
+
+// Under trace, reports name requests and hijacked connections by method, route and client, and the
+// call of Serve by its line. The DrainError of a Wait has the stacks of the handlers.
+func TestTrace_NamesRequestsAndHandlerStacks(t *testing.T) {
+	t.Setenv("CTXSHUTDOWN_TRACE", "1")
+	entered, leave := make(chan struct{}), make(chan struct{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /orders/{id}", func(http.ResponseWriter, *http.Request) { stuckHandler(entered, leave) })
+	mux.HandleFunc("/chat", func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		go func() {
+			<-leave
+			conn.Close()
+		}()
+	})
+	mux.HandleFunc("/ended", ok)
+	v := start(t, handler(mux.ServeHTTP), httpdrain.WithRoute(func(method, path string) string {
+		_, pattern := mux.Handler(httpRequest(method, path))
+		return pattern
+	}))
+	ended := dial(t, v.addr)
+	ended.send(strings.Replace(get, "/", "/ended", 1))
+	ended.receives(200, "ok")
+	var clients []string
+	for _, path := range []string{"/orders/1", "/orders/2", "/chat"} {
+		p := dial(t, v.addr)
+		p.send(strings.Replace(get, "/", path, 1))
+		clients = append(clients, p.LocalAddr().String())
+		if path != "/chat" {
+			<-entered
+		}
+	}
+	// The guard of the request /chat is released after that of the hijacked connection was acquired.
+	for !strings.Contains(v.s.GuardReport().String(), "http/hijacked") || v.s.GuardCount() > 5 {
+		runtime.Gosched()
+	}
+	var got []string
+	for _, e := range v.s.GuardReport().Entries() {
+		site, _, _ := strings.Cut(e.Site, ".go:")
+		got = append(got, fmt.Sprintf("%s ×%d at %s", e.Path, e.Count, site))
+	}
+	slices.Sort(got)
+	testkit.Equal(t, "guards", got, []string{
+		" ×1 at main_test", // acquired by startOn
+		"http ×1 at GET /orders/{id} from " + clients[0],
+		"http ×1 at GET /orders/{id} from " + clients[1],
+		"http ×1 at main_test", // the call of Serve
+		"http/hijacked ×1 at GET /chat (hijacked) from " + clients[2],
+	})
+
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var drain *ctxshutdown.DrainError
+	if err := v.s.Completion().Wait(ctx); !errors.As(err, &drain) {
+		t.Fatalf("Wait returned %v, want a DrainError", err)
+	}
+	if !strings.Contains(drain.Stacks, "2 goroutines of http:") || strings.Count(drain.Stacks, "httpdrain_test.stuckHandler") != 1 {
+		t.Errorf("the stacks of the handlers are missing:\n%s", drain.Stacks)
+	}
+	// The other one is the goroutine that the handler of /chat has started. That of the idle connection,
+	// whose handler has returned, is not listed.
+	if n := strings.Count(drain.Stacks, " of http:"); n != 2 {
+		t.Errorf("%d groups of goroutines of http, want 2:\n%s", n, drain.Stacks)
+	}
+	v.s.Shutdown()
+	close(leave)
+	v.drained()
+}
+
+func httpRequest(method, path string) *http.Request {
+	r, _ := http.NewRequest(method, path, nil)
+	return r
+}
+
+func stuckHandler(entered chan<- struct{}, leave <-chan struct{}) {
+	entered <- struct{}{}
+	<-leave
+}
+
+// A report names the line that has called ListenAndServe, from which the guard of Serve is five calls
+// away.
+func TestTrace_NamesCallOfListenAndServe(t *testing.T) {
+	t.Setenv("CTXSHUTDOWN_TRACE", "1")
+	s := ctxshutdown.New(context.Background())
+	done := make(chan error)
+	var line int
+	go func() {
+		_, _, line, _ = runtime.Caller(0)
+		done <- httpdrain.ListenAndServe(s, &http.Server{Addr: "127.0.0.1:0"}, httpdrain.WithLogger(slog.New(slog.DiscardHandler)))
+	}()
+	for s.GuardCount() == 0 {
+		runtime.Gosched()
+	}
+	got := s.GuardReport().Entries()[0].Site
+	s.Shutdown()
+	testkit.Equal(t, "error of ListenAndServe", <-done, nil)
+	testkit.Equal(t, "site", got, fmt.Sprintf("trace_test.go:%d", line+1))
+}
