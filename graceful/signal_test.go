@@ -409,7 +409,7 @@ func TestRun_PanicDrainsFirst(t *testing.T) {
 }
 
 // If f panics after Run has returned, the process ends as after a panic in any goroutine.
-func TestRun_PanicAfterReturn(t *testing.T) {
+func TestRun_CrashesIfFPanicsAfterReturn(t *testing.T) {
 	for role, says := range map[string]string{
 		"late panic":           "error: graceful: abandoned",
 		"late panic of a hook": "error: graceful: abandoned",
