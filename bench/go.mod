@@ -20,10 +20,12 @@ require (
 )
 
 require (
+	github.com/alitto/pond/v2 v2.7.1
 	github.com/dlclark/regexp2 v1.11.4 // indirect
 	github.com/gammazero/deque v0.2.0 // indirect
 	github.com/go-sourcemap/sourcemap v2.1.4+incompatible // indirect
 	github.com/google/pprof v0.0.0-20240727154555-813a5fbdbec8 // indirect
+	github.com/panjf2000/ants/v2 v2.12.1
 	go.uber.org/atomic v1.9.0 // indirect
 	go.uber.org/multierr v1.9.0 // indirect
 	golang.org/x/exp/event v0.0.0-20260611194520-c48552f49976 // indirect

@@ -49,8 +49,11 @@ func (l *Loop) handlePanic(value any) {
 	} else {
 		defer l.unlessCrashing(l.countExecuted)
 	}
-	err := newPanicError(in, value)
 	l.stats.panics.Add(1)
+	if value == nil && l.panicked.Load() {
+		return // the first Goexit has stopped the loop, and the stack of another one is long and not needed
+	}
+	err := newPanicError(in, value)
 	l.recordFailure(err)
 	switch {
 	case value == nil: // Goexit

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/alitto/pond/v2"
+	"github.com/panjf2000/ants/v2"
+	"github.com/swansong-go/swansong/eventloop"
+)
+
+// poolRows compare a pool with the pools of other libraries, and callbacks that call runtime.Goexit
+// with callbacks that return. All pools have one worker for each processor. ants has no queue: its
+// Submit waits while no worker is free.
+func poolRows() (rs []row) {
+	workers := runtime.GOMAXPROCS(0)
+	for _, submitters := range []int{1, 8} {
+		what := fmt.Sprintf("Pool.Submit until the job has run, submitters: %d", submitters)
+		ours := func() func(int) {
+			p := eventloop.NewPool(context.Background(), workers)
+			return submitted(submitters, func(f func()) { p.Submit(f) })
+		}
+		rs = append(rs,
+			row{
+				what: what, peer: "pond v2", limit: 1, gate: 8, ours: ours, allocs: rare,
+				their: func() func(int) {
+					p := pond.NewPool(workers)
+					return submitted(submitters, func(f func()) { check(p.Go(f)) })
+				},
+			},
+			row{
+				what: what, peer: "ants v2", limit: 1, gate: 2, ours: ours, allocs: rare,
+				their: func() func(int) {
+					p := must(ants.NewPool(workers))
+					return submitted(submitters, func(f func()) { check(p.Submit(f)) })
+				},
+			})
+	}
+	return append(rs, row{
+		what: "4000 callbacks that call Goexit, each", peer: "4000 that return, each", limit: 2, gate: maxGoexit, once: true, each: 4000,
+		ours:  func() func(int) { return drainedLoop(4000, runtime.Goexit) },
+		their: func() func(int) { return drainedLoop(4000, nothing) },
+	})
+}
+
+// maxGoexit is the ratio above which the gate fails. Goexit unwinds the goroutine, which takes
+// some 200 times as long as a return; a time that grew with the square of the number would exceed it.
+const maxGoexit = 2000
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// submitted returns a function that submits n jobs from several goroutines, and waits until all have
+// run.
+func submitted(submitters int, submit func(func())) func(n int) {
+	return func(n int) {
+		each := (n + submitters - 1) / submitters
+		var jobs, submitting sync.WaitGroup
+		jobs.Add(each * submitters)
+		for range submitters {
+			submitting.Go(func() {
+				for range each {
+					submit(jobs.Done)
+				}
+			})
+		}
+		submitting.Wait()
+		jobs.Wait()
+	}
+}
+
+// drainedLoop queues n callbacks, and returns a function that has the loop run them and end.
+func drainedLoop(n int, f func()) func(int) {
+	l := eventloop.New(context.Background())
+	check(l.Start())
+	release := make(chan struct{})
+	l.Post(func() { <-release })
+	for range n {
+		l.Post(f)
+	}
+	done := l.Stop().Done()
+	return func(int) {
+		close(release)
+		<-done
+	}
+}
