@@ -1,0 +1,105 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+type object map[string]any
+
+// A position is a place in a document: a line and a column in bytes, both from 0.
+type position struct {
+	Line      int `json:"line"`
+	Character int `json:"character"`
+}
+
+type hover struct{ Contents struct{ Value string } }
+
+// A document is an open file, in the form in which LSP sends it.
+type document struct {
+	URI      string `json:"uri"`
+	Language string `json:"languageId"`
+	Version  int    `json:"version"`
+	Text     string `json:"text"`
+}
+
+// open reads the file, and the line and the column, that the arguments name.
+func open(args []string) (*document, position, error) {
+	if len(args) != 3 {
+		return nil, position{}, errors.New("usage: lsphover file.go line column")
+	}
+	line, err1 := strconv.Atoi(args[1])
+	column, err2 := strconv.Atoi(args[2])
+	path, err3 := filepath.Abs(args[0])
+	text, err4 := os.ReadFile(path)
+	return &document{fileURI(path), "go", 1, string(text)}, position{line - 1, column - 1}, errors.Join(err1, err2, err3, err4)
+}
+
+func fileURI(path string) string {
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // as in file:///C:/main.go
+	}
+	return (&url.URL{Scheme: "file", Path: path}).String()
+}
+
+// initialize returns the params of initialize: the folder of the document, and what this client can do.
+func (d *document) initialize() json.RawMessage {
+	params, err := json.Marshal(object{
+		"rootUri": d.URI[:strings.LastIndex(d.URI, "/")],
+		"capabilities": object{
+			"general":   object{"positionEncodings": []string{"utf-8"}}, // columns are bytes
+			"window":    object{"workDoneProgress": true},
+			"workspace": object{"applyEdit": true, "workspaceEdit": object{"documentChanges": true}, "didChangeWatchedFiles": object{"dynamicRegistration": true}},
+		},
+	})
+	if err != nil {
+		panic(err) // it consists of strings and booleans
+	}
+	return params
+}
+
+// apply makes the edits of a workspace/applyEdit request. It refuses edits of other documents.
+func (d *document) apply(params json.RawMessage) error {
+	type edit struct {
+		Range   struct{ Start, End position }
+		NewText string
+	}
+	var request struct {
+		Edit struct {
+			DocumentChanges []struct {
+				TextDocument struct{ URI string }
+				Edits        []edit
+			}
+		}
+	}
+	if err := json.Unmarshal(params, &request); err != nil {
+		return err
+	}
+	for _, change := range request.Edit.DocumentChanges {
+		if change.TextDocument.URI != d.URI {
+			return fmt.Errorf("%s is not open", change.TextDocument.URI)
+		}
+		for _, e := range slices.Backward(change.Edits) { // in this order, no edit moves the place of another
+			d.Text = d.Text[:d.offset(e.Range.Start)] + e.NewText + d.Text[d.offset(e.Range.End):]
+		}
+		d.Version++
+	}
+	return nil
+}
+
+// offset returns where a position is in the text.
+func (d *document) offset(p position) int {
+	n := 0
+	for range p.Line {
+		n += strings.IndexByte(d.Text[n:], '\n') + 1
+	}
+	return n + p.Character
+}

@@ -1,0 +1,66 @@
+// Command lsphover lets gopls add the import of "os" to a Go file, in memory, asks what is at a place
+// in the file, and prints both:
+//
+//	go run ./examples/lsphover main.go 5 6
+//
+// It shows what lspconn leaves to a client: documents, progress, registrations and edits.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+
+	"github.com/swansong-go/swansong/lspconn"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Stdout, "gopls", os.Args[1:]...); err != nil {
+		fmt.Fprintln(os.Stderr, "lsphover:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer, gopls string, args ...string) error {
+	doc, at, err := open(args)
+	if err != nil {
+		return err
+	}
+	conn, err := lspconn.Start(ctx, lspconn.Server{
+		Command: []string{gopls}, Dir: filepath.Dir(args[0]), Initialize: doc.initialize(),
+		OnNotify: func(_ context.Context, method string, params json.RawMessage) {
+			if method == "$/progress" {
+				fmt.Fprintf(out, "progress %s\n", params)
+			}
+		},
+		OnRequest: func(_ context.Context, method string, params json.RawMessage) (any, error) {
+			switch method {
+			case "workspace/applyEdit": // a call returns after it, so doc needs no lock
+				return object{"applied": true}, doc.apply(params)
+			case "client/registerCapability", "window/workDoneProgress/create":
+				return nil, nil
+			}
+			return nil, &lspconn.ResponseError{Code: lspconn.CodeMethodNotFound, Message: method}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	lspconn.Notify(ctx, conn, "textDocument/didOpen", object{"textDocument": doc})
+	hover, err := lspconn.Call[*hover](ctx, conn, "textDocument/hover", object{"textDocument": doc, "position": at})
+	if err != nil || hover == nil {
+		return fmt.Errorf("no hover at %v: %w", at, err)
+	}
+	fmt.Fprintln(out, hover.Contents.Value)
+	arguments := []object{{"URI": doc.URI, "ImportPath": "os"}}
+	_, err = lspconn.Call[any](ctx, conn, "workspace/executeCommand", object{"command": "gopls.add_import", "arguments": arguments})
+	fmt.Fprint(out, doc.Text)
+	return err
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// gopls returns the path of the gopls that tools/lsp/install has installed. If it is not installed,
+// the test is skipped, or fails in CI.
+func gopls(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs("../../bin/lsp/gopls")
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("gopls is not installed: run tools/lsp/install")
+		}
+		t.Skip("gopls is not installed: tools/lsp/install does it")
+	}
+	return path
+}
+
+func TestRun_PrintsHoverProgressAndEdit(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "main.go")
+	for path, text := range map[string]string{
+		filepath.Join(dir, "go.mod"): "module example.com/small\n\ngo 1.25\n",
+		file:                         "package main\n\n// main does nothing.\nfunc main() {}\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out strings.Builder
+	if err := run(t.Context(), &out, gopls(t), file, "4", "6"); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"main does nothing.", "progress ", "import \"os\"\n", "func main() {}\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the output does not contain %q:\n%s", want, &out)
+		}
+	}
+}
+
+func TestRun_ReturnsErrors(t *testing.T) {
+	for _, args := range [][]string{nil, {"main.go", "x", "1"}, {"no-such-file.go", "1", "1"}} {
+		if err := run(t.Context(), new(strings.Builder), "gopls", args...); err == nil {
+			t.Errorf("%q: no error", args)
+		}
+	}
+	if err := run(t.Context(), new(strings.Builder), "/no/such/gopls", "main.go", "1", "1"); err == nil {
+		t.Error("a gopls that does not exist: no error")
+	}
+}
+
+func TestDocument_ApplyEditsFromEndToStart(t *testing.T) {
+	d := &document{URI: "file:///a.go", Text: "one\ntwo\nthree\n"}
+	err := d.apply([]byte(`{"edit":{"documentChanges":[{"textDocument":{"uri":"file:///a.go"},"edits":[
+		{"range":{"start":{"line":0,"character":0},"end":{"line":0,"character":3}},"newText":"1\n1"},
+		{"range":{"start":{"line":2,"character":5},"end":{"line":2,"character":5}},"newText":"!"}]}]}}`))
+	if err != nil || d.Text != "1\n1\ntwo\nthree!\n" || d.Version != 1 {
+		t.Errorf("%q, version %d, %v", d.Text, d.Version, err)
+	}
+	if err := d.apply([]byte(`{"edit":{"documentChanges":[{"textDocument":{"uri":"file:///b.go"}}]}}`)); err == nil {
+		t.Error("an edit of another document was accepted")
+	}
+}
