@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/httpdrain"
@@ -71,17 +72,22 @@ func TestTrace_NamesRequestsAndHandlerStacks(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	var drain *ctxshutdown.DrainError
-	if err := v.s.Completion().Wait(ctx); !errors.As(err, &drain) {
-		t.Fatalf("Wait returned %v, want a DrainError", err)
-	}
-	if !strings.Contains(drain.Stacks, "2 goroutines of http:") || strings.Count(drain.Stacks, "httpdrain_test.stuckHandler") != 1 {
-		t.Errorf("the stacks of the handlers are missing:\n%s", drain.Stacks)
-	}
-	// The other one is the goroutine that the handler of /chat has started. That of the idle connection,
-	// whose handler has returned, is not listed.
-	if n := strings.Count(drain.Stacks, " of http:"); n != 2 {
-		t.Errorf("%d groups of goroutines of http, want 2:\n%s", n, drain.Stacks)
+	// A handler that has told the test of its begin might not block yet, and the goroutine of the idle
+	// connection might not have left its handler. So ask until both have.
+	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+		var drain *ctxshutdown.DrainError
+		if err := v.s.Completion().Wait(ctx); !errors.As(err, &drain) {
+			t.Fatalf("Wait returned %v, want a DrainError", err)
+		}
+		handlers := strings.Contains(drain.Stacks, "2 goroutines of http:") && strings.Count(drain.Stacks, "httpdrain_test.stuckHandler") == 1
+		// The other group is the goroutine that the handler of /chat has started.
+		if handlers && strings.Count(drain.Stacks, " of http:") == 2 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("want the stacks of two handlers and of the goroutine that one has started, got:\n%s", drain.Stacks)
+			break
+		}
 	}
 	v.s.Shutdown()
 	close(leave)
