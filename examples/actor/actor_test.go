@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -122,5 +124,42 @@ func TestRun_ReturnsAfterInterrupt(t *testing.T) {
 	rest, _ := io.ReadAll(out)
 	if c := <-code; c != 0 || len(answers(t, string(rest))) != 0 {
 		t.Errorf("code %d:\n%s", c, rest)
+	}
+}
+
+// An audit takes forever. The first ^C begins the drain, which waits for the audit. The second one
+// cancels the audit, and the program ends and prints no step that has not been done.
+func TestProgram_SecondInterruptCancelsAudit(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no signals to send")
+	}
+	cmd := exec.Command(os.Args[0], "-audit", "1h", "-rounds", fmt.Sprint(math.MaxInt32))
+	cmd.Env = append(os.Environ(), programVar+"=1")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill() // has an effect only if the test fails
+	fmt.Fprint(stdin, "audit ann\nbalance ann\n")
+	var all strings.Builder
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		all.WriteString(lines.Text() + "\n")
+		if lines.Text() == "ann has 0" || lines.Text() == "1. no new commands" {
+			cmd.Process.Signal(os.Interrupt)
+		}
+	}
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 2 {
+		t.Errorf("exit code %d, want 2", code)
+	}
+	if strings.Contains(all.String(), "2. ") || !strings.Contains(all.String(), "1. no new commands\n") {
+		t.Errorf("the program printed steps that it has not done, or none:\n%s", all.String())
 	}
 }

@@ -7,9 +7,11 @@
 // audit is a long computation that would block the loop. It is therefore offloaded to a pool, with
 // a timeout, and the loop handles its result. The ledger needs no lock.
 //
-// At the end of the input, or after ^C, the program shuts down in six steps and prints each. Every
-// command that was read is answered before it exits. The exit code is 1 if a step failed or took
-// too long, and 0 otherwise.
+// At the end of the input, or after ^C, the program shuts down in six steps and prints each when it has
+// been done. Every command that was read is answered before it exits. If that takes too long, or after
+// a second ^C, the audits are cancelled, and after two more seconds, or a third ^C, the program exits
+// whatever they do. The exit code is 0 if all steps were done, and otherwise that of
+// graceful.ExitCode.
 //
 // To copy from: ledger.go shows an actor, shutdown shows the steps of its shutdown.
 package main
@@ -21,95 +23,100 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/eventloop"
+	"github.com/swansong-go/swansong/graceful"
 )
 
 func main() {
 	limit := flag.Duration("audit", time.Second, "how long an audit may take")
 	rounds := flag.Int("rounds", 100_000, "how long an audit computes, in rounds of SHA-256")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Stdin, os.Stdout, *limit, *rounds))
+	os.Exit(run(context.Background(), os.Stdin, os.Stdout, *limit, *rounds))
 }
 
-// run runs the program until the input or ctx ends, and returns its exit code.
+// run runs the program until the input or ctx ends or a signal arrives, and returns its exit code.
 func run(ctx context.Context, in io.Reader, out io.Writer, limit time.Duration, rounds int) (code int) {
-	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
-	defer app.Shutdown()
 	p := &printer{out: out}
-	pool := eventloop.NewPool(app, 0, eventloop.WithName("audits"))
-	loop := eventloop.New(app, eventloop.WithName("ledger"))
-	if err := loop.Start(); err != nil {
+	err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
+		return serve(s, in, p, limit, rounds)
+	}, graceful.WithScope(ctxshutdown.WithName("app")))
+	if err != nil {
 		p.printf("%v\n", err)
-		return 1
+	}
+	return graceful.ExitCode(err)
+}
+
+// serve executes the commands of the input until it ends or s is stopped.
+func serve(s *ctxshutdown.Swansong, in io.Reader, p *printer, limit time.Duration, rounds int) error {
+	// The pool and the loop work on after the stop, until the commands are answered. So their scopes
+	// derive from Work, which ends only when the drain is cut short.
+	pool := eventloop.NewPool(s.Work(), 0, eventloop.WithName("audits"))
+	loop := eventloop.New(s.Work(), eventloop.WithName("ledger"))
+	defer loop.Stop()
+	if err := loop.Start(); err != nil {
+		return err
 	}
 	l := &ledger{loop: loop, pool: pool, limit: limit, rounds: rounds, cents: map[string]int64{}}
-
-	trigger := loop.ShutdownHandle()
-	reading, stopReading := context.WithCancel(ctx)
-	defer stopReading()
-	context.AfterFunc(reading, trigger.Trigger)
-	reader, _ := loop.Handle() // cannot fail: the loop was started and not stopped
-	input := ctxshutdown.NewReader(reading, in, ctxshutdown.Detached())
-	var pending sync.WaitGroup // counts the goroutine that reads, and each command until it is answered
-	pending.Go(func() {
-		defer trigger.Trigger()
-		defer reader.Release()
-		defer input.Close()
-		for lines := bufio.NewScanner(input); lines.Scan(); {
-			pending.Add(1)
-			l.execute(lines.Text(), func(answer string) { p.printf("%s\n", answer); pending.Done() })
-		}
-	})
-
-	<-trigger.Signal()
-	stopReading()
-	return shutdown(p, loop, pool, &pending)
+	input := ctxshutdown.NewReader(s, in, ctxshutdown.Detached())
+	defer input.Close()
+	var pending sync.WaitGroup // counts the commands until they are answered
+	for lines := bufio.NewScanner(input); lines.Scan(); {
+		pending.Add(1)
+		l.execute(lines.Text(), func(answer string) { p.printf("%s\n", answer); pending.Done() })
+	}
+	s.Shutdown() // from now on, the time of the drain is limited, also at the end of the input
+	return shutdown(s.Work(), p, loop, pool, &pending)
 }
 
-const stepTimeout = 10 * time.Second
-
-// shutdown executes the six steps and prints the result of each. Every step has its own timeout.
-func shutdown(p *printer, loop *eventloop.Loop, pool *eventloop.Pool, pending *sync.WaitGroup) (code int) {
-	step := func(n int, what string, f func(ctx context.Context) error) {
-		ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
-		defer cancel()
-		if err := f(ctx); err != nil {
-			p.printf("%d. %s: %v\n", n, what, err)
-			code = 1
-			return
+// shutdown executes the six steps and prints each that was done. It ends with the first one that has
+// failed. A step fails when ctx ends, as it does when the drain is cut short.
+func shutdown(ctx context.Context, p *printer, loop *eventloop.Loop, pool *eventloop.Pool, pending *sync.WaitGroup) error {
+	for i, step := range []struct {
+		what string
+		do   func(ctx context.Context) error
+	}{
+		{"no new commands", func(context.Context) error { return nil }}, // serve reads no more
+		{"commands in flight are answered or have timed out", func(ctx context.Context) error {
+			return await(ctx, func() error { pending.Wait(); return nil })
+		}},
+		{"the pool is idle", pool.WaitIdle},
+		{"the loop is idle and stopped", func(ctx context.Context) error {
+			defer loop.Stop()
+			return await(ctx, func() error { return loop.Quiesce(time.Minute) })
+		}},
+		{"the loop has ended", func(ctx context.Context) error { return loop.Stop().Wait(ctx) }},
+		{"all callbacks have run and nothing is left behind", func(context.Context) error {
+			switch s := loop.Stats().Snapshot(); {
+			case s.UnbalancedShutdowns+s.CrossQueueUndrained+s.LeakedTasks+s.AbortedUnwinds > 0:
+				return fmt.Errorf("the loop has left work behind: %+v", s)
+			case s.Executed != s.Accepted:
+				return fmt.Errorf("%d of %d callbacks have run", s.Executed, s.Accepted)
+			}
+			return loop.Err()
+		}},
+	} {
+		if err := step.do(ctx); err != nil {
+			return fmt.Errorf("step %d (%s) has failed: %w", i+1, step.what, err)
 		}
-		p.printf("%d. %s\n", n, what)
+		p.printf("%d. %s\n", i+1, step.what)
 	}
-	// Step 1 has nothing left to do: the reader was stopped before shutdown was called.
-	step(1, "no new commands", func(context.Context) error { return nil })
-	step(2, "commands in flight are answered or have timed out", func(ctx context.Context) error {
-		_, err := ctxshutdown.Call(ctx, func(context.Context) (int, error) { pending.Wait(); return 0, nil })
+	return nil
+}
+
+// await calls f and returns when f has returned, or when ctx ends.
+func await(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
 		return err
-	})
-	step(3, "the pool is idle", pool.WaitIdle)
-	step(4, "the loop is idle and stopped", func(context.Context) error {
-		defer loop.Stop()
-		return loop.Quiesce(stepTimeout)
-	})
-	step(5, "the loop has ended", loop.Stop().Wait)
-	step(6, "all callbacks have run and nothing is left behind", func(context.Context) error {
-		switch s := loop.Stats().Snapshot(); {
-		case s.UnbalancedShutdowns+s.CrossQueueUndrained+s.LeakedTasks+s.AbortedUnwinds > 0:
-			return fmt.Errorf("the loop has left work behind: %+v", s)
-		case s.Executed != s.Accepted:
-			return fmt.Errorf("%d of %d callbacks have run", s.Executed, s.Accepted)
-		}
-		return loop.Err()
-	})
-	return code
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // A printer prints one message at a time. Its method may be called concurrently, by the loop, the
