@@ -27,7 +27,7 @@ func errorLine(stderr string) string {
 
 // traceLine matches the lines that Node, Go, Python, Rust and Java print after an error: indented
 // lines, function calls, goroutines, registers, notes and versions.
-var traceLine = regexp.MustCompile(`^(\s|\}|- |-----|Node\.js v|Require stack:|goroutine \d|created by |exit status \d|\[signal |note: |stack backtrace:|r\w+\s+0x|[\w./*()\[\]-]+\(.*\)\r?$)`)
+var traceLine = regexp.MustCompile(`^(\s|\}|- |-----|Node\.js v|Require stack:|goroutine \d|created by |exit status \d|\[signal |note: |[sS]tack backtrace:|r\w+\s+0x|[\w./*()\[\]-]+\(.*\)\r?$)`)
 
 // firstOfNodeError returns the first line of the error with which Node has ended. Node prints the
 // source line, a line that marks the position with carets, an empty line, the error, and its version.

@@ -204,3 +204,9 @@ func (g *cgroup) awaitEmpty(limit time.Duration) {
 		poll(f.Fd(), pollPri, left)
 	}
 }
+
+// Cgroups returns the paths of the cgroups that this program has made and not removed.
+func Cgroups() []string {
+	paths, _ := filepath.Glob(filepath.Join(ownCgroup(), cgroupPrefix+cgroupOwner().String()+"-*"))
+	return paths
+}

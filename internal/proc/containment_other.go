@@ -21,6 +21,9 @@ func (Containment) Leader() (Adoptable, bool) { return Adoptable{}, false }
 // Alive always returns false on this system.
 func (Adoptable) Alive() bool { return false }
 
+// Cgroups always returns nil on this system.
+func Cgroups() []string { return nil }
+
 // Boot always returns "" on this system.
 func Boot() string { return "" }
 

@@ -1,0 +1,55 @@
+// Command measure measures how package lspconn ends language servers: real ones at rest and under
+// load, whether anything is left after a thousand of them, and whether a busy machine keeps an
+// ordinary user's deadline. It runs on Linux, from the root of the repository.
+//
+//	go run ./lspconn/internal/measure [-starts 1000] [-runs 30] [-load 20] [-servers bin/lsp] [-write]
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/swansong-go/swansong/internal/figures"
+)
+
+func main() {
+	if role := os.Getenv(roleVariable); role != "" {
+		os.Unsetenv(roleVariable)
+		play(role)
+		return
+	}
+	starts := flag.Int("starts", 1000, "servers that are started and stopped")
+	runs := flag.Int("runs", 30, "runs as an ordinary user")
+	load := flag.Int("load", 20, "busy processes that make the load")
+	servers := flag.String("servers", "bin/lsp", "the `folder` in which tools/lsp/install has installed real servers")
+	write := flag.Bool("write", false, "also write docs/measured/lspconn-figures.md")
+	flag.Parse()
+	w := figures.NewPage("docs/measured/lspconn-figures.md", head)
+	fmt.Fprintf(w, "%s.\n", figures.Origin())
+	err := measure(w, *starts, *runs, *load, *servers)
+	if err == nil && *write {
+		err = w.Save()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "measure:", err)
+		os.Exit(1)
+	}
+}
+
+const head = `# lspconn, measured
+
+Produced by ` + "`make bench`" + `; do not edit. [How servers are stopped](../reference/lspconn.md) explains the outcomes.
+
+`
+
+func measure(w io.Writer, starts, runs, load int, servers string) error {
+	if err := realServers(w, servers, load); err != nil {
+		return err
+	}
+	if err := startsAndStops(w, starts); err != nil {
+		return err
+	}
+	return ordinaryUser(w, runs, load)
+}
