@@ -1,6 +1,7 @@
 package proc_test
 
 import (
+	"bufio"
 	"cmp"
 	"crypto/rand"
 	"errors"
@@ -624,4 +625,46 @@ func withVariable(variable string) (pids []int) {
 		}
 	}
 	return pids
+}
+
+// Where searches are slow, End sends SIGKILL so early that those which confirm the end are over by
+// GiveUp. The test sets the time of the slowest search.
+func TestEnd_KillsEarlierIfSearchesAreSlow(t *testing.T) {
+	spec := self("ignore")
+	spec.NoCgroup = true
+	p := start(t, spec)
+	readLine(t, p)
+	p.SetSlowest(tooLong)
+	now := time.Now()
+	exit, err := p.End(proc.Deadlines{Terminate: now, Kill: now.Add(4 * tooLong), GiveUp: now.Add(5 * tooLong)})
+	if err != nil || exit.Signal != syscall.SIGKILL || time.Since(now) >= 4*tooLong {
+		t.Errorf("%+v, %v after %v; want SIGKILL before its time", exit, err, time.Since(now))
+	}
+}
+
+// After Kill, what the leader has left behind is killed at once, and gets no time to exit.
+func TestKill_GivesLeftoversNoTime(t *testing.T) {
+	spec := self("forked twice")
+	spec.NoCgroup, spec.Linger, spec.Subreaper = true, time.Hour, true
+	p := start(t, spec)
+	lines := bufio.NewScanner(p.Stdout())
+	lines.Scan()
+	pid, err := strconv.Atoi(lines.Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines.Scan()                   // the process is no longer a descendant of the leader
+	finishSearch := p.HoldSearch() // only the waiter can find the process
+	p.Kill()
+	for deadline := time.Now().Add(tooLong); alive(pid); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Error("the process that was left behind is still running")
+			syscall.Kill(pid, syscall.SIGKILL)
+			break
+		}
+	}
+	finishSearch()
+	if exit := awaitDone(t, p); len(exit.Survivors) > 0 {
+		t.Errorf("survivors: %v", exit.Survivors)
+	}
 }

@@ -33,6 +33,7 @@ func (p Containment) Make() {
 
 // container returns a container with the mark and the cgroup of the containment. It has no leader.
 func (p Containment) container() *container {
+	adopting.Store(true)
 	c := &container{mark: p.Mark}
 	if p.Cgroup != "" {
 		c.cgroup = openCgroup(p.Cgroup)

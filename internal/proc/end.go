@@ -29,10 +29,11 @@ func (p *Process) End(at Deadlines) (Exit, error) {
 	if p.doneBy(at.Terminate) {
 		return p.Exit(), nil
 	}
+	kill := at.Kill
 	if at.Terminate.Before(at.Kill) {
-		p.signalAll(syscall.SIGTERM)
+		kill = p.killTime(at, p.signalAll(syscall.SIGTERM))
 	}
-	if p.doneBy(at.Kill) {
+	if p.doneBy(kill) {
 		return p.Exit(), nil
 	}
 	p.signalAll(syscall.SIGKILL)
@@ -47,6 +48,26 @@ func (p *Process) End(at Deadlines) (Exit, error) {
 	}
 	exit.Code, exit.Survivors = -1, p.knownMembers()
 	return exit, p.unconfirmed(exit.Survivors)
+}
+
+// killTime waits for the search that goes with SIGTERM, but not beyond at.Kill, and returns when to
+// send SIGKILL. That is before at.Kill if searches are so slow that those which confirm the end would
+// take longer than what remains after at.Kill.
+func (p *Process) killTime(at Deadlines, searched <-chan struct{}) time.Time {
+	const searches = 8 // one that finds members, one that finds none, and three times as much to spare
+	limit := time.NewTimer(time.Until(at.Kill))
+	defer limit.Stop()
+	select {
+	case <-searched:
+	case <-limit.C:
+	case <-p.done:
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if early := at.GiveUp.Add(-searches * p.slowest); early.Before(at.Kill) {
+		return early
+	}
+	return at.Kill
 }
 
 // unconfirmed returns the error of End for a process of which these processes are still alive.

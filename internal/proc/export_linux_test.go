@@ -3,6 +3,7 @@ package proc
 import (
 	"slices"
 	"syscall"
+	"time"
 )
 
 // Walk repeats looks at /proc until the result is reliable.
@@ -50,4 +51,11 @@ func (p *Process) NotDone() *Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return &Process{reaped: p.reaped, exit: p.exit, contain: p.contain, exited: p.exited, done: make(chan struct{}), queued: map[syscall.Signal]bool{}}
+}
+
+// SetSlowest sets how long the slowest search has taken.
+func (p *Process) SetSlowest(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slowest = d
 }

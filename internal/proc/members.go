@@ -1,6 +1,9 @@
 package proc
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Members returns the processes that are alive, including the leader, as far as the platform can
 // list them. The list is a snapshot.
@@ -31,10 +34,11 @@ func (p *Process) beginSearch() (store func([]Member)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.searches++
-	search := p.searches
+	search, begin := p.searches, time.Now()
 	return func(members []Member) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		p.slowest = max(p.slowest, time.Since(begin))
 		if search > p.knownSince { // a search that began later may have ended earlier
 			p.known, p.knownSince = members, search
 		}

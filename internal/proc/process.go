@@ -25,7 +25,7 @@ import (
 //     reused: a signal to the group reaches only the group. No signal is sent after Done. On platforms
 //     that contain the leader alone, it has been reaped at Exited, and no signal is sent after that.
 //   - Processes that the leader leaves behind receive SIGTERM, have Spec.Linger to exit, and are then
-//     killed.
+//     killed. If Kill has been called, they are killed at once.
 //   - The waiter sends signals before it reaps the leader. Other goroutines send them only while they
 //     hold mu or search and reaped is false.
 //
@@ -52,9 +52,11 @@ type Process struct {
 
 	mu         sync.Mutex
 	reaped     bool
+	killing    bool // SIGKILL has been sent
 	exit       Exit
 	queued     map[syscall.Signal]bool // the signals for which a goroutine waits to begin its search
 	searches   int                     // how many searches have begun
+	slowest    time.Duration           // how long the slowest search has taken
 	known      []Member                // what the latest search that has ended has found
 	knownSince int                     // the number of that search, counted from 1
 }
@@ -244,7 +246,7 @@ func (p *Process) sweep() (left, survivors []Member) {
 	if len(left) == 0 {
 		return nil, nil
 	}
-	if p.linger > 0 {
+	if p.linger > 0 && !p.isKilling() {
 		p.contain.signal(left, syscall.SIGTERM)
 		p.contain.awaitMembers(left, time.Now().Add(p.linger))
 	}

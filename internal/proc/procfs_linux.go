@@ -6,54 +6,110 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
 )
 
-func procFile(pid int, name string) string {
-	return filepath.Join("/proc", strconv.Itoa(pid), name)
+func procFile(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
+
+// older contains the processes that are older than this program, and so belong to none of the
+// containers that it has started. They are most of a machine's processes, and to read all of them
+// for each search would take too long on a busy machine. A pid can be reused, but not within a
+// second, so the set is valid for that long. It is guarded by reading.
+var older struct {
+	pids  map[int]bool
+	until time.Time
 }
 
-// processes returns all processes in /proc.
+// adopting is set once this program uses containers that it has not started. Their members can be
+// older than this program.
+var adopting atomic.Bool
+
+// processes returns the processes in /proc, except for those that are older than this program,
+// unless adopting is set. The caller holds reading.
 func processes() (all []Member) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
 	}
 	defer dir.Close()
+	if now := time.Now(); now.After(older.until) || adopting.Load() {
+		older.pids, older.until = map[int]bool{}, now.Add(time.Second)
+	}
+	born := cgroupOwner().start
 	names, _ := dir.Readdirnames(-1)
 	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			if m, ok := stat(pid); ok {
-				all = append(all, m)
-			}
+		pid, err := strconv.Atoi(name)
+		if err != nil || older.pids[pid] {
+			continue
+		}
+		m, ok := stat(pid)
+		switch {
+		case !ok:
+		case m.start < born && !adopting.Load():
+			older.pids[pid] = true
+		default:
+			all = append(all, m)
 		}
 	}
 	return all
 }
 
 // stat parses /proc/pid/stat. The command is in parentheses and may contain parentheses, so it ends
-// at the last one.
+// at the last one. A search calls stat for each process of the machine, so it avoids the system calls
+// and the memory that os.ReadFile and strings.Fields would take.
 func stat(pid int) (m Member, ok bool) {
-	text, err := os.ReadFile(procFile(pid, "stat"))
+	fd, err := openForRead(procFile(pid, "stat"))
+	if err != nil {
+		return m, false
+	}
+	var buffer [1024]byte // a line has about 300 bytes; the fields that are needed are in its first half
+	n, err := read(fd, buffer[:])
+	syscall.Close(fd)
+	text := buffer[:max(n, 0)]
 	open, end := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
 	if err != nil || open < 0 || end < open {
 		return m, false
 	}
 	// The fields after the command are: state ppid pgrp session tty tpgid flags …; starttime is the
 	// 22nd field of the line.
-	f := strings.Fields(string(text[end+1:]))
-	if len(f) < 20 {
-		return m, false
+	var fields [20][]byte
+	rest := text[end+1:]
+	for i := range fields {
+		rest = bytes.TrimLeft(rest, " ")
+		space := bytes.IndexByte(rest, ' ')
+		if space < 0 {
+			return m, false
+		}
+		fields[i], rest = rest[:space], rest[space:]
 	}
 	number := func(i int) int {
-		n, _ := strconv.Atoi(f[i])
+		n, _ := strconv.Atoi(string(fields[i]))
 		return n
 	}
 	m = Member{PID: pid, PPID: number(1), PGID: number(2), SID: number(3), Command: string(text[open+1 : end])}
-	m.start, err = strconv.ParseUint(f[19], 10, 64)
-	m.zombie = f[0] == "Z" || f[0] == "X"
+	m.start, err = strconv.ParseUint(string(fields[19]), 10, 64)
+	m.zombie = fields[0][0] == 'Z' || fields[0][0] == 'X'
 	const pfKthread = 0x00200000
 	m.kernel = number(6)&pfKthread != 0
 	return m, err == nil
+}
+
+func openForRead(name string) (fd int, err error) {
+	for {
+		if fd, err = syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0); err != syscall.EINTR {
+			return fd, err
+		}
+	}
+}
+
+func read(fd int, b []byte) (n int, err error) {
+	for {
+		if n, err = syscall.Read(fd, b); err != syscall.EINTR {
+			return n, err
+		}
+	}
 }
 
 // descendants returns the children of a process, their children, and so on. Unlike a search in all

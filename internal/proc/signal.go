@@ -37,11 +37,20 @@ func (p *Process) Terminate() { p.signalAll(syscall.SIGTERM) }
 // Kill sends SIGKILL to all processes of the container. If there is a cgroup, it uses cgroup.kill.
 func (p *Process) Kill() { p.signalAll(syscall.SIGKILL) }
 
-// signalAll sends sig to all processes of the container. It does not wait for a search.
-func (p *Process) signalAll(sig syscall.Signal) {
-	if sent, search := p.signalKnown(sig); search {
-		go p.searchAndSignal(sig, sent)
+// signalAll sends sig to all processes of the container. It does not wait for a search. The channel
+// that it returns is closed when the search is over, if there is one.
+func (p *Process) signalAll(sig syscall.Signal) (searched <-chan struct{}) {
+	over := make(chan struct{})
+	sent, search := p.signalKnown(sig)
+	if !search {
+		close(over)
+		return over
 	}
+	go func() {
+		defer close(over)
+		p.searchAndSignal(sig, sent)
+	}()
+	return over
 }
 
 // signalKnown sends sig to all processes that can be found without a search: the process group,
@@ -54,6 +63,7 @@ func (p *Process) signalKnown(sig syscall.Signal) (sent []Member, search bool) {
 	if p.reaped {
 		return nil, false
 	}
+	p.killing = p.killing || sig == syscall.SIGKILL
 	if !p.hasExited() {
 		p.exit.Terminated = p.exit.Terminated || sig == syscall.SIGTERM
 		p.exit.Killed = p.exit.Killed || sig == syscall.SIGKILL
@@ -85,9 +95,11 @@ func (p *Process) searchAndSignal(sig syscall.Signal, received []Member) {
 	defer p.search.Unlock()
 	p.mu.Lock()
 	delete(p.queued, sig) // a call of signalAll from now on needs another search, which finds younger processes
-	reaped := p.reaped
+	// Once the leader has exited, the waiter searches for what is left, and kills it if it has been
+	// told to.
+	superfluous := p.reaped || p.killing && sig == syscall.SIGKILL && p.hasExited()
 	p.mu.Unlock()
-	if reaped {
+	if superfluous {
 		return
 	}
 	members := without(p.members(), received)
@@ -95,6 +107,13 @@ func (p *Process) searchAndSignal(sig syscall.Signal, received []Member) {
 	if sig == syscall.SIGTERM {
 		p.contain.resumeOthers(members)
 	}
+}
+
+// isKilling reports whether SIGKILL has been sent by a call of Kill or End.
+func (p *Process) isKilling() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.killing
 }
 
 func (p *Process) isReaped() bool {

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command measure measures how package lspconn ends language servers: real ones at rest and under
 // load, whether anything is left after a thousand of them, and whether a busy machine keeps an
 // ordinary user's deadline. It runs on Linux, from the root of the repository.
