@@ -26,8 +26,16 @@ func (c *Conn) newCall(method string) (int64, *call) {
 	waiting := &call{method: method, response: make(chan response, 1), guard: c.callScope.Guard()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.calls[id] = waiting
+	c.addCall(id, waiting)
 	return id, waiting
+}
+
+// addCall adds a call to those that wait for a response. The caller holds c.mu.
+func (c *Conn) addCall(id int64, waiting *call) {
+	if len(c.calls) == 0 {
+		c.restartIdle()
+	}
+	c.calls[id] = waiting
 }
 
 // Call sends a request and waits for its response. It returns after the handlers of all messages
@@ -51,7 +59,7 @@ func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage) 
 	m.id = c.lastID.Add(1)
 	m.frame = frame(m.id, method, params)
 	c.mu.Lock()
-	c.calls[m.id] = m.call
+	c.addCall(m.id, m.call)
 	c.enqueue(m)
 	c.mu.Unlock()
 	select {

@@ -67,6 +67,7 @@ type Conn struct {
 	queue      sendQueue
 	writing    bool // the write loop writes what is queued
 	calls      map[int64]*call
+	idleSince  time.Time       // when the server last sent a message, or the first of the calls was made; kept only with an IdleTimeout
 	initResult json.RawMessage // the server's answer to initialize
 	failure    error
 	failedAt   time.Time

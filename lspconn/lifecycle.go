@@ -122,17 +122,35 @@ func (c *Conn) awaitStop() error {
 	if c.external != nil {
 		readDone = nil // the user of a Process may stop reading at any time
 	}
-	select {
-	case <-c.scope.Done():
-		return nil
-	case <-readDone:
-		return c.pipeFailure(c.readErr)
-	case <-c.writeDone:
-		return c.pipeFailure(c.writeErr)
-	case <-c.panicked:
-		return c.panicFailure()
-	case <-c.process.Exited():
-		return c.pipeFailure(io.EOF)
+	var idle *time.Timer
+	var idleTime <-chan time.Time // nil without a time-out
+	if c.server.IdleTimeout > 0 {
+		idle = time.NewTimer(c.server.IdleTimeout)
+		defer idle.Stop()
+		idleTime = idle.C
+	}
+	for {
+		select {
+		case <-c.scope.Done():
+			return nil
+		case <-readDone:
+			return c.pipeFailure(c.readErr)
+		case <-c.writeDone:
+			return c.pipeFailure(c.writeErr)
+		case <-c.panicked:
+			return c.panicFailure()
+		case <-c.process.Exited():
+			return c.pipeFailure(io.EOF)
+		case <-idleTime:
+			if c.scope.Err() != nil {
+				return nil // while the connection closes, only its deadline counts
+			}
+			left := c.idleLeft()
+			if left <= 0 {
+				return fmt.Errorf("%w, for %v", errIdle, c.server.IdleTimeout)
+			}
+			idle.Reset(left)
+		}
 	}
 }
 

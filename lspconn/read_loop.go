@@ -16,6 +16,7 @@ func (c *Conn) readLoop() {
 			c.readErr = err
 			return
 		}
+		c.beginIdle()
 		m, err := decode(body)
 		if err == nil {
 			c.out.trace.receiving(m)

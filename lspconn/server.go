@@ -40,6 +40,14 @@ type Server struct {
 	// fails. Zero means one minute.
 	InitializeTimeout time.Duration
 
+	// IdleTimeout is for how long the server may send no message while a call waits for its response,
+	// before the connection fails. Progress and all other messages count as signs of life. While
+	// nothing is expected of the server, because no call waits, or because a handler has not returned,
+	// the time does not run. It then begins anew, so the connection may fail as late as after twice
+	// IdleTimeout. It is off while the connection closes, since closing has a deadline. Zero means that
+	// there is no limit. A Process ignores it.
+	IdleTimeout time.Duration
+
 	// OnRequest answers a request of the server. The messages of the server are handled one at a time,
 	// in the order in which they were received: until OnRequest has returned, or has called [Async]
 	// with its context, no later response completes its call, and neither OnRequest nor OnNotify is
@@ -140,9 +148,9 @@ func (s Server) withDefaults() (Server, error) {
 		return s, fmt.Errorf("lspconn: %s: Server.Initialize is not valid JSON: %s", s.Name, quoted(s.Initialize))
 	}
 	s.Initialize = withProcessID(s.Initialize)
-	if s.InitializeTimeout < 0 || s.QueueLimit < 0 {
-		return s, fmt.Errorf("lspconn: %s: Server.InitializeTimeout (%v) and QueueLimit (%d) must not be negative; zero means the default",
-			s.Name, s.InitializeTimeout, s.QueueLimit)
+	if s.InitializeTimeout < 0 || s.IdleTimeout < 0 || s.QueueLimit < 0 {
+		return s, fmt.Errorf("lspconn: %s: Server.InitializeTimeout (%v), IdleTimeout (%v) and QueueLimit (%d) must not be negative; zero means the default",
+			s.Name, s.InitializeTimeout, s.IdleTimeout, s.QueueLimit)
 	}
 	var err error
 	if s.CloseTimeout, err = checkCloseTimeout(s.CloseTimeout); err != nil {

@@ -62,6 +62,7 @@ func (b *inbox) request(m message) (ordered bool) {
 		if p != nil { // answer even after a panic: the server might wait for this response before it shuts down
 			failure = &ResponseError{Code: CodeInternalError, Message: p.Error()}
 		}
+		c.beginIdle() // before h counts as answered, so that the server has the whole time for its next step
 		if b.answer(h) {
 			c.reply(m.ID, result, failure, m.guard)
 		} else {

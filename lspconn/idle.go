@@ -1,0 +1,53 @@
+package lspconn
+
+import (
+	"errors"
+	"time"
+)
+
+var errIdle = errors.New("the server has sent nothing while a call waited")
+
+// restartIdle begins the time of Server.IdleTimeout again. The caller holds c.mu.
+func (c *Conn) restartIdle() {
+	if c.server.IdleTimeout > 0 { // otherwise the clock is not read for every message
+		c.idleSince = time.Now()
+	}
+}
+
+// beginIdle begins the time anew, because the server has sent a message, or a handler has answered
+// one of its requests.
+func (c *Conn) beginIdle() {
+	if c.server.IdleTimeout > 0 {
+		c.mu.Lock()
+		c.restartIdle()
+		c.mu.Unlock()
+	}
+}
+
+// idleLeft returns for how long the server may still send nothing. While nothing is expected of the
+// server, that is the whole time-out.
+func (c *Conn) idleLeft() time.Duration {
+	busy := c.inbox.busy()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if busy || len(c.calls) == 0 {
+		c.restartIdle()
+	}
+	return c.server.IdleTimeout - time.Since(c.idleSince)
+}
+
+// busy reports whether the next step is this program's and not the server's: a message waits to be
+// delivered, or a request of the server to be answered.
+func (b *inbox) busy() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.delivering || len(b.waiting) > 0 {
+		return true
+	}
+	for h := range b.running {
+		if h.request && !h.answered {
+			return true
+		}
+	}
+	return false
+}
