@@ -268,5 +268,6 @@ func TestProductionStep_ServesRequestsDuringLameDuckPhase(t *testing.T) {
 	}
 	equal(t, <-p.send("GET", "/hello", ""), response{200, "hello\n"})
 	equal(t, <-admin.send("GET", "/livez", ""), response{200, "live\n"})
-	p.stop(0, "no longer ready", "draining", "drained") // a second signal ends the lame duck of 24 hours
+	p.cmd.Process.Signal(os.Interrupt) // ends the lame duck of 24 hours; a second SIGTERM within a second would not count
+	p.wait(0, "no longer ready", "draining", "drained")
 }
