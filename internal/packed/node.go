@@ -1,9 +1,6 @@
 package packed
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // An Owner is the value that a [Node] is part of.
 type Owner interface {
@@ -14,18 +11,18 @@ type Owner interface {
 
 // A Node is the part of a scope that counts guards. The zero Node is not usable: call [Node.Init].
 type Node struct {
-	word    Counter                 // see word.go
-	stripes atomic.Pointer[stripes] // if not nil, guards are counted there; changed under mu
-	parent  *Node                   // nil for a root
+	word    Counter        // see word.go
+	stripes stripesPointer // if not nil, guards are counted there; changed under mu
+	parent  *Node          // nil for a root
 	owner   Owner
 
 	// sealMu is held while the subtree is sealed, so that a second stopper waits for the first
 	// (docs/internals/counting.md#invariant-3). It is locked from parent to child.
-	sealMu sync.Mutex
+	sealMu Mutex
 
 	// mu guards the fields below. It is held for a few loads and stores only, never across calls of
 	// user code. It is locked from parent to child, and after sealMu.
-	mu         sync.Mutex
+	mu         Mutex
 	sealed     bool          // seal has finished; guarded by sealMu, placed here to fill padding
 	sealing    bool          // seal has listed the children; later ones are born sealed
 	doneClosed bool          // done has been closed

@@ -20,6 +20,10 @@ import (
 type Counter struct{ value atomic.Uint64 }
 
 func (c *Counter) Load() uint64 {
+	if beforeStep != nil {
+		beforeStep(nil)
+		return c.value.Load()
+	}
 	defer yield()
 	return c.value.Load()
 }
@@ -57,6 +61,43 @@ func (c *Counter) CompareAndSwap(before, now uint64) (swapped bool) {
 	return swapped
 }
 
+// beforeStep, if not nil, is called before each operation on a counter, on the pointer to stripes, and
+// before a mutex is locked; mu is that mutex, or else nil. The explorer of schedules lets another
+// goroutine run during the call. It runs one goroutine at a time, so changes need no lock then, and
+// are not recorded.
+var beforeStep func(mu *sync.Mutex)
+
+// A Mutex is a sync.Mutex that calls beforeStep.
+type Mutex struct{ mu sync.Mutex }
+
+func (m *Mutex) Lock() {
+	if beforeStep != nil {
+		beforeStep(&m.mu)
+	}
+	m.mu.Lock()
+}
+
+func (m *Mutex) Unlock() { m.mu.Unlock() }
+
+// A stripesPointer is an atomic pointer that calls beforeStep.
+type stripesPointer struct{ p atomic.Pointer[stripes] }
+
+func (p *stripesPointer) Load() *stripes {
+	if beforeStep != nil {
+		beforeStep(nil)
+	}
+	return p.p.Load()
+}
+
+func (p *stripesPointer) Store(s *stripes) {
+	if beforeStep != nil {
+		beforeStep(nil)
+	}
+	p.p.Store(s)
+}
+
+func (p *stripesPointer) Swap(s *stripes) *stripes { return p.p.Swap(s) }
+
 // yield lets other goroutines run, in one of four calls.
 func yield() {
 	if rand.IntN(4) == 0 {
@@ -83,6 +124,13 @@ var trace struct {
 
 // change replaces the value v of c by f(v), and records that unless the value stays the same.
 func (c *Counter) change(operation string, f func(v uint64) uint64) (before, now uint64) {
+	if beforeStep != nil {
+		beforeStep(nil)
+		before = c.value.Load()
+		now = f(before)
+		c.value.Store(now)
+		return before, now
+	}
 	defer yield()
 	trace.Lock()
 	defer trace.Unlock()
