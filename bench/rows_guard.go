@@ -67,7 +67,7 @@ func guardRows() (rs []row) {
 		})
 	}
 	return append(rs, row{
-		what: "Guard + Release, traced", peer: peer, limit: 45, anew: true,
+		what: "Guard + Release, traced", peer: peer, limit: 70, anew: true,
 		ours: func() func(int) {
 			return guards{ctxshutdown.New(context.Background(), ctxshutdown.WithTrace())}.run
 		},
@@ -242,6 +242,7 @@ func below(depth int, ctx context.Context, derive func(context.Context) (context
 		e.keep = append(e.keep, cancel)
 	}
 	e.ctx = ctx
+	e.ctx.Err() // the first call gives a context to the scope above
 	return e
 }
 

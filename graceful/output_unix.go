@@ -13,8 +13,9 @@ const (
 )
 
 type pollFd struct {
-	fd              int32
-	events, revents int16
+	fd      int32
+	_       int16 // events: the conditions below are reported without a request
+	revents int16
 }
 
 // isOutputLost reports whether standard output or standard error is a pipe or a socket that no

@@ -42,7 +42,7 @@ type nextProto = func(*http.Server, *tls.Conn, http.Handler)
 // serves its HTTP/2 connections.
 func (sv *server) wrapNextProtos() {
 	protos := maps.Clone(sv.TLSNextProto)
-	isUsers := protos[protoTLS] != nil
+	isUsers := protos[protoTLS] != nil || protos[protoPlaintext] != nil
 	for name, serve := range protos {
 		if name == protoTLS || name == protoPlaintext {
 			protos[name] = serveUsersHTTP2(serve)

@@ -108,8 +108,14 @@ func (h *http2Conn) writeAnnouncement() {
 		return
 	}
 	h.announcing = false
-	b := append(goAway(lastStream, 0), 0, 0, 8, framePing, 0, 0, 0, 0, 0)
-	h.Conn.Write(append(b, pingData...)) // if it fails, the server's next Write fails too
+	var b []byte
+	if !h.out.goneAway { // a later GOAWAY must not name a larger stream than an earlier one
+		b = goAway(lastStream, 0)
+	}
+	b = append(b, 0, 0, 8, framePing, 0, 0, 0, 0, 0)
+	if _, err := h.Conn.Write(append(b, pingData...)); err != nil {
+		h.Conn.Close() // half a frame may have been written
+	}
 }
 
 // A frameScanner finds the frames in a sequence of bytes.
@@ -118,6 +124,7 @@ type frameScanner struct {
 	headerLen int     // number of bytes of header seen so far
 	left      int     // number of bytes of the current frame's payload not seen yet
 	begun     bool    // at least one frame is complete
+	goneAway  bool    // a GOAWAY is complete
 	inBlock   bool    // the next frame must be a CONTINUATION
 	ping      [8]byte // the payload of a PING
 	pingLen   int
@@ -153,6 +160,8 @@ func (s *frameScanner) scan(b []byte) (answered bool) {
 		switch typ {
 		case frameHeaders, framePushPromise, frameContinuation:
 			s.inBlock = flags&flagEndHeaders == 0
+		case frameGoAway:
+			s.goneAway = true
 		case framePing:
 			answered = answered || string(s.ping[:s.pingLen]) == pingData
 		}

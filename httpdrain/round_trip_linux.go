@@ -3,6 +3,7 @@
 package httpdrain
 
 import (
+	"crypto/tls"
 	"net"
 	"syscall"
 	"time"
@@ -12,6 +13,9 @@ import (
 // roundTrip returns the kernel's estimate of the connection's round-trip time. ok is false if there
 // is none.
 func roundTrip(nc net.Conn) (rtt time.Duration, ok bool) {
+	if tc, ok := nc.(*tls.Conn); ok {
+		nc = tc.NetConn()
+	}
 	sc, isSocket := nc.(syscall.Conn)
 	if !isSocket {
 		return 0, false

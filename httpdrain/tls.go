@@ -25,7 +25,7 @@ type tlsConn struct {
 	tls           *tls.Conn
 	didHandshake  bool
 	didRead       bool
-	otherProtocol bool // the connection has been served with another protocol than HTTP/1
+	otherProtocol bool // the connection has been served with another protocol than HTTP/1, or the handshake has failed
 }
 
 // HandshakeContext is called by net/http from Go 1.27 on.
@@ -33,8 +33,13 @@ func (c *tlsConn) HandshakeContext(ctx context.Context) error {
 	c.didHandshake = true
 	// Until its end, the drain treats the handshake like the header of a request.
 	c.conn.record(connEvent{kind: eventRead, data: []byte{recordHandshake}})
-	defer c.conn.record(connEvent{kind: eventWrite})
-	return c.tls.HandshakeContext(ctx)
+	err := c.tls.HandshakeContext(ctx)
+	c.conn.record(connEvent{kind: eventWrite})
+	c.conn.record(connEvent{kind: eventNew}) // the time in which the client may send a request begins now
+	if err != nil {
+		c.didRead, c.otherProtocol = true, true
+	}
+	return err
 }
 
 // ConnectionState is called by net/http before the first Read.

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"sync"
 	"sync/atomic"
-
-	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
 const (
@@ -45,8 +43,7 @@ type handling struct {
 	request  bool
 	id       json.RawMessage         // the id of a request
 	cancel   context.CancelCauseFunc // ends the context of the handler of a request
-	guard    *ctxshutdown.Guard
-	answered bool // set for a notification and for a request that has its response; guarded by inbox.mu
+	answered bool                    // set for a notification and for a request that has its response; guarded by inbox.mu
 }
 
 type handlingKey struct{}

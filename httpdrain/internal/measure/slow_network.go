@@ -52,7 +52,7 @@ func stopFarClients(how string, clients int, delay, think, lameDuck time.Duratio
 		io.WriteString(w, "ok")
 	})
 	ctx, stop := context.WithCancel(context.Background())
-	var stopped time.Time
+	stopped := make(chan time.Time, 1)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -60,12 +60,12 @@ func stopFarClients(how string, clients int, delay, think, lameDuck time.Duratio
 			srv := plain(handler)
 			go srv.Serve(ln)
 			<-ctx.Done()
-			stopped = time.Now()
+			stopped <- time.Now()
 			srv.Shutdown(context.Background())
 			return
 		}
 		err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
-			context.AfterFunc(s, func() { stopped = time.Now() })
+			context.AfterFunc(s, func() { stopped <- time.Now() })
 			return httpdrain.Serve(s, plain(handler), ln)
 		}, graceful.WithSignals(), graceful.WithLameDuck(lameDuck))
 		if err != nil {
@@ -86,7 +86,7 @@ func stopFarClients(how string, clients int, delay, think, lameDuck time.Duratio
 	time.Sleep(3*think + 4*delay)
 	stop()
 	<-done
-	took := time.Since(stopped)
+	took := time.Since(<-stopped)
 	wg.Wait()
 	return fmt.Sprintf("%d (%.1f s)", t.lost.Load(), took.Seconds())
 }
