@@ -2,9 +2,7 @@ package httpdrain_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -124,90 +122,6 @@ func TestDebug_DrainEndsDespiteEndlessStream(t *testing.T) {
 		for <-ended != 0 {
 		}
 	})
-}
-
-// A copier is a connection whose Write calls io.Copy, as another HTTP/2 implementation might do.
-type copier struct{ net.Conn }
-
-func (c copier) Write(b []byte) (int, error) {
-	n, err := io.Copy(c.Conn, struct{ io.Reader }{bytes.NewReader(b)})
-	return int(n), err
-}
-
-// The drain notices the end of a write also if the server writes by ReadFrom instead of Write.
-func TestDebug_DrainWaitsForReadFromBesideStream(t *testing.T) {
-	for _, tcp := range []bool{false, true} {
-		t.Run(map[bool]string{false: "pipe", true: "TCP"}[tcp], func(t *testing.T) {
-			entered, leave := make(chan string, 2), make(chan struct{})
-			mux := http.NewServeMux()
-			srv := plain2(func(w http.ResponseWriter, r *http.Request) { entered <- r.URL.Path; mux.ServeHTTP(w, r) })
-			srv.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"unencrypted_http2": serveWithCopier}
-
-			var v *service
-			var p *peer
-			if tcp {
-				v = start(t, srv)
-				p = dial(t, v.addr)
-			} else {
-				ln := listenInMemory()
-				v = startOn(t, ln, srv)
-				p = ln.dial(t)
-			}
-			mux.Handle("/events", httpdrain.Debug(v.s, httpdrain.AllowRemote("*")))
-			mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) { <-leave; io.WriteString(w, "ok") })
-			ended := make(chan byte, 3)
-			p.send(preface + frame(4, 0, ""))
-			p.until(4)
-			p.send(request2(1, "/slow") + request2(3, "/events"))
-			<-entered
-			<-entered
-			p.until(0) // the stream has begun
-			go p.endings(ended, nil)
-			v.s.Shutdown()
-			<-v.drains
-			close(leave)
-			if got := <-ended; got != 1 {
-				t.Errorf("HTTP/2 stream %d ends first, want stream 1, the response", got)
-			}
-			v.drained() // Serve returns only after it has noticed the end of each write
-		})
-	}
-}
-
-// serveWithCopier is a function for TLSNextProto, as it is set by a user who configures HTTP/2. It
-// serves HTTP/2 with another http.Server.
-func serveWithCopier(users *http.Server, tc *tls.Conn, h http.Handler) {
-	under := tc.NetConn().(interface{ UnencryptedNetConn() net.Conn }).UnencryptedNetConn()
-	closed := make(chan struct{})
-	srv := plain2(h.ServeHTTP)
-	srv.ConnContext = func(context.Context, net.Conn) context.Context {
-		return h.(interface{ BaseContext() context.Context }).BaseContext()
-	}
-	srv.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateClosed {
-			close(closed)
-		} else if state != http.StateNew {
-			users.ConnState(under, state)
-		}
-	}
-	ln := listenInMemory()
-	ln.Queue <- withPreface{copier{under}, strings.NewReader(preface)}
-	go srv.Serve(ln)
-	<-closed
-	ln.Close()
-}
-
-// withPreface is a connection whose HTTP/2 preface has been read already.
-type withPreface struct {
-	net.Conn
-	preface *strings.Reader
-}
-
-func (c withPreface) Read(b []byte) (int, error) {
-	if c.preface.Len() > 0 {
-		return c.preface.Read(b)
-	}
-	return c.Conn.Read(b)
 }
 
 // Under Serve, a stream of events holds no guard, so a client that watches the page does not delay

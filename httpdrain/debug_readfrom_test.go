@@ -1,0 +1,91 @@
+//go:build !go1.27
+
+package httpdrain_test
+
+// From Go 1.27 on, net/http has no function that serves HTTP/2 on a connection of the user's.
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/swansong-go/swansong/httpdrain"
+)
+
+// A copier is a connection whose Write calls io.Copy, as another HTTP/2 implementation might do.
+type copier struct{ net.Conn }
+
+func (c copier) Write(b []byte) (int, error) {
+	n, err := io.Copy(c.Conn, struct{ io.Reader }{bytes.NewReader(b)})
+	return int(n), err
+}
+
+// An unencrypted wraps a connection without TLS in the form that the functions in TLSNextProto
+// expect.
+type unencrypted struct{ net.Conn }
+
+func (u unencrypted) UnencryptedNetConn() net.Conn { return u.Conn }
+
+// The drain notices the end of a write also if the server writes by ReadFrom instead of Write.
+func TestDebug_DrainWaitsForReadFromBesideStream(t *testing.T) {
+	for _, tcp := range []bool{false, true} {
+		t.Run(map[bool]string{false: "pipe", true: "TCP"}[tcp], func(t *testing.T) {
+			entered, leave := make(chan string, 2), make(chan struct{})
+			mux := http.NewServeMux()
+			srv := plain2(func(w http.ResponseWriter, r *http.Request) { entered <- r.URL.Path; mux.ServeHTTP(w, r) })
+			protos := nextProtos()
+			serve := protos["unencrypted_http2"]
+			protos["unencrypted_http2"] = func(srv *http.Server, tc *tls.Conn, h http.Handler) {
+				under := tc.NetConn().(interface{ UnencryptedNetConn() net.Conn }).UnencryptedNetConn()
+				serve(srv, tls.Client(unencrypted{copier{under}}, nil), h)
+			}
+			srv.TLSNextProto = protos
+
+			var v *service
+			var p *peer
+			if tcp {
+				v = start(t, srv)
+				p = dial(t, v.addr)
+			} else {
+				ln := listenInMemory()
+				v = startOn(t, ln, srv)
+				p = ln.dial(t)
+			}
+			mux.Handle("/events", httpdrain.Debug(v.s, httpdrain.AllowRemote("*")))
+			mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) { <-leave; io.WriteString(w, "ok") })
+			ended := make(chan byte, 3)
+			p.send(preface + frame(4, 0, ""))
+			p.until(4)
+			p.send(request2(1, "/slow") + request2(3, "/events"))
+			<-entered
+			<-entered
+			p.until(0) // the stream has begun
+			go p.endings(ended, nil)
+			v.s.Shutdown()
+			<-v.drains
+			close(leave)
+			if got := <-ended; got != 1 {
+				t.Errorf("HTTP/2 stream %d ends first, want stream 1, the response", got)
+			}
+			v.drained() // Serve returns only after it has noticed the end of each write
+		})
+	}
+}
+
+// nextProtos returns functions for TLSNextProto, as they are set by a user who configures HTTP/2.
+func nextProtos() map[string]func(*http.Server, *tls.Conn, http.Handler) {
+	srv := plain2(nil)
+	srv.Protocols.SetHTTP2(true)
+	srv.Serve(closedListener{})
+	return srv.TLSNextProto
+}
+
+type closedListener struct{}
+
+func (closedListener) Accept() (net.Conn, error) { return nil, net.ErrClosed }
+func (closedListener) Close() error              { return nil }
+func (closedListener) Addr() net.Addr            { return nil }
+
