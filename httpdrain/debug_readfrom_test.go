@@ -88,4 +88,3 @@ type closedListener struct{}
 func (closedListener) Accept() (net.Conn, error) { return nil, net.ErrClosed }
 func (closedListener) Close() error              { return nil }
 func (closedListener) Addr() net.Addr            { return nil }
-
