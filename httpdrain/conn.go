@@ -251,7 +251,7 @@ func (c *conn) mustReadAgain(err error, attempts int) bool {
 	return unread
 }
 
-// no effect unless the connection is hijacked
+// close closes the socket. If the connection is hijacked, the drain need not wait for it any more.
 func (c *conn) close() error {
 	err := c.raw.Close()
 	c.mu.Lock()

@@ -9,6 +9,9 @@ import (
 func (c *conn) beginHandler(q *request) {
 	c.mu.Lock()
 	c.forgetAnswered()
+	if q.r.ProtoMajor == 2 && !c.state.http2 {
+		c.step(connEvent{kind: eventHTTP2})
+	}
 	if c.lastStart != 0 {
 		c.interval = max(q.start-c.lastStart, c.interval*3/4) // one short pause does not make the next one short
 	}

@@ -294,8 +294,10 @@ func (s *connState) onTimer(now time.Time) connActions {
 		return s.startTimer(now)
 	case s.announced && !s.closeAnnounced:
 		s.closeAnnounced, s.wrote = true, false
-		s.due = time.Time{} // onWrite starts the timer again when the server writes the GOAWAY
-		return sendGoAway
+		// onWrite starts the timer anew when the server writes the GOAWAY. If the client does not
+		// read, the server cannot write it.
+		s.intervals, s.interval = 1, headerTimeout
+		return sendGoAway | s.startTimer(now)
 	}
 	if s.unanswered && !s.http2 {
 		s.incompleteSince = s.unansweredSince

@@ -6,6 +6,7 @@ func (s *connState) applyHTTP2(e connEvent) connActions {
 	switch e.kind {
 	case eventHTTP2:
 		s.http2, s.canSendGoAway, s.inHandshake = true, e.canSendGoAway, false
+		s.preface = s.phase == phaseServing // a request has shown that the connection is HTTP/2
 	case eventConfirm:
 		s.confirmed = true
 		return s.schedule(e.now)

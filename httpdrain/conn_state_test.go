@@ -123,11 +123,13 @@ func TestConnState_StepReturnsActions(t *testing.T) {
 		{name: "HTTP/2 at the stop", events: "new http2 read write active idle drain", want: "announceGoAway setTimer"},
 		{name: "HTTP/2, serving at the stop", events: "new http2 read write active handlerStart drain", want: "announceGoAway stopTimer"},
 		{name: "HTTP/2, confirmed", events: "new http2 read write active idle drain confirm", want: "setTimer"},
-		{name: "HTTP/2, quiet", events: "new http2 read write active idle drain confirm timer" + linger, want: "sendGoAway", after: testLinger},
-		{name: "HTTP/2, not confirmed", events: "new http2 read write active idle drain timer" + linger, want: "sendGoAway", after: headerTimeout},
+		{name: "HTTP/2, quiet", events: "new http2 read write active idle drain confirm timer" + linger, want: "sendGoAway setTimer", after: testLinger},
+		{name: "HTTP/2, not confirmed", events: "new http2 read write active idle drain timer" + linger, want: "sendGoAway setTimer", after: headerTimeout},
 		{name: "HTTP/2, GOAWAY written", events: "new http2 read write active idle drain confirm timer" + linger + " write", want: "setTimer", after: testLinger},
 		{name: "HTTP/2, quiet after the GOAWAY", events: "new http2 read write active idle drain confirm timer" + linger + " write timer" + linger, want: "endReads setTimer", after: 2 * testLinger},
-		{name: "HTTP/2, idle after the last response", events: "new http2 read write active handlerStart drain confirm lastResponse write handlerEnd idle timer" + linger, want: "sendGoAway", after: testLinger},
+		{name: "HTTP/2, idle after the last response", events: "new http2 read write active handlerStart drain confirm lastResponse write handlerEnd idle timer" + linger, want: "sendGoAway setTimer", after: testLinger},
+		{name: "HTTP/2, the GOAWAY cannot be written", events: "new http2 read write active idle drain confirm timer" + linger + " timer", want: "endReads setTimer", after: testLinger + headerTimeout},
+		{name: "HTTP/2 found by its first request", events: "new read active usersHTTP2 handlerStart write handlerEnd idle read drain timer" + linger + " close", want: "stopTimer", after: testLinger},
 		{name: "HTTP/2, a preface after the stop", events: "new http2 drain read write active", want: "holdResponse announceGoAway stopTimer"},
 		{name: "HTTP/2, a request on its way", events: "new http2 read write active idle drain confirm active handlerStart", want: "releaseResponse"},
 		{name: "HTTP/2, a request despite the GOAWAY", events: "new http2 read write active handlerStart drain wait handlerStart", want: "sendGoAway", after: headerTimeout},
@@ -220,8 +222,10 @@ func (r reachable) possible(name string) bool {
 		return s.phase == phaseServing && s.handlers == 1 && !s.http2
 	case "close":
 		return open && (s.handlers == 0 || s.http2)
-	case "http2", "usersHTTP2":
+	case "http2":
 		return s.phase == phaseReading && !s.http2 && s.handlers == 0
+	case "usersHTTP2":
+		return open && !s.http2 && s.handlers == 0
 	case "read":
 		return open && !s.inHandshake
 	case "readHello", "readCipher", "readRecord":
@@ -313,19 +317,18 @@ func (r *reachable) do(t *testing.T, todo connActions, path string) connActions 
 func (r *reachable) check(t *testing.T, todo connActions, path string) {
 	t.Helper()
 	s := &r.state
-	goAwayPending := s.http2 && s.closeAnnounced && !s.wrote
 	for invariant, ok := range map[string]bool{
-		"a draining connection that is being read has a timer, or waits for its GOAWAY to be written": !s.draining || s.phase != phaseReading || r.timer || goAwayPending,
-		"the timer runs if and only if it is due at some time":                                        r.timer == !s.due.IsZero(),
-		"no timer runs unless the connection is being read":                                           !r.timer || s.phase == phaseReading,
-		"reads are ended only while the server waits for a request":                                   !s.readsEnded || s.phase == phaseReading || s.phase == phaseClosed,
-		"a hijacked connection has a guard until it is closed":                                        r.hijacked == (s.phase == phaseHijacked),
-		"a response without a handler has a guard during the drain":                                   r.written == (s.draining && s.phase == phaseServing && s.handlers == 0),
-		"a connection is gone if and only if it is closed and no handler is running":                  (s.role == roleGone) == (s.phase == phaseClosed && s.handlers == 0),
-		"a GOAWAY is sent only to a client that has sent its preface":                                 todo&(announceGoAway|sendGoAway) == 0 || s.preface,
-		"the second GOAWAY follows the first":                                                         todo&sendGoAway == 0 || s.announced && todo&announceGoAway == 0,
-		"a closed header is reported only during the drain, and not if a handler is running":          todo&reportSilent == 0 || s.draining && s.handlers == 0,
-		"the counts of handlers are right":                                                            0 <= s.streams && s.streams <= s.handlers,
+		"a draining connection that is being read has a timer":                               !s.draining || s.phase != phaseReading || r.timer,
+		"the timer runs if and only if it is due at some time":                               r.timer == !s.due.IsZero(),
+		"no timer runs unless the connection is being read":                                  !r.timer || s.phase == phaseReading,
+		"reads are ended only while the server waits for a request":                          !s.readsEnded || s.phase == phaseReading || s.phase == phaseClosed,
+		"a hijacked connection has a guard until it is closed":                               r.hijacked == (s.phase == phaseHijacked),
+		"a response without a handler has a guard during the drain":                          r.written == (s.draining && s.phase == phaseServing && s.handlers == 0),
+		"a connection is gone if and only if it is closed and no handler is running":         (s.role == roleGone) == (s.phase == phaseClosed && s.handlers == 0),
+		"a GOAWAY is sent only to a client that has sent its preface":                        todo&(announceGoAway|sendGoAway) == 0 || s.preface,
+		"the second GOAWAY follows the first":                                                todo&sendGoAway == 0 || s.announced && todo&announceGoAway == 0,
+		"a closed header is reported only during the drain, and not if a handler is running": todo&reportSilent == 0 || s.draining && s.handlers == 0,
+		"the counts of handlers are right":                                                   0 <= s.streams && s.streams <= s.handlers,
 	} {
 		if !ok {
 			t.Errorf("violated invariant: %s\nafter %s\nin %s", invariant, path, cmp.Diff(connState{linger: testLinger}, *s, cmp.AllowUnexported(connState{}, handshake{})))

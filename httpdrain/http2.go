@@ -28,7 +28,8 @@ import (
 // The settings, the hooks, the handler and the contexts are those of the user's server.
 //
 // If the user has configured HTTP/2 with golang.org/x/net/http2, that is used unchanged. Its
-// connections get the second GOAWAY only, with the next response.
+// connections get the second GOAWAY only, with the next response. From Go 1.27 on, net/http serves
+// it without the functions of TLSNextProto, so a conn learns that it is HTTP/2 from its first request.
 
 // Keys of TLSNextProto.
 const (
@@ -45,7 +46,7 @@ func (sv *server) wrapNextProtos() {
 	isUsers := protos[protoTLS] != nil || protos[protoPlaintext] != nil
 	for name, serve := range protos {
 		if name == protoTLS || name == protoPlaintext {
-			protos[name] = serveUsersHTTP2(serve)
+			protos[name] = sv.serveUsersHTTP2(serve)
 		} else {
 			protos[name] = serveUnknownProtocol(serve)
 		}
@@ -188,10 +189,15 @@ func (l *oneConn) Accept() (nc net.Conn, err error) {
 func (l *oneConn) Close() error   { return nil }
 func (l *oneConn) Addr() net.Addr { return nil }
 
-func serveUsersHTTP2(serve nextProto) nextProto {
+// serveUsersHTTP2 returns a function for TLSNextProto that calls serve, which the user has set.
+func (sv *server) serveUsersHTTP2(serve nextProto) nextProto {
 	return func(srv *http.Server, tc *tls.Conn, h http.Handler) {
 		if c := connFor(tc, h); c != nil {
 			c.setHTTP2(nil, nil)
+			if connOf(tc) == nil {
+				sv.tlsConns.Store(tc, c)
+				defer sv.tlsConns.Delete(tc)
+			}
 		}
 		serve(srv, tc, h)
 	}

@@ -64,6 +64,20 @@ func TestHTTP2Conn_AnnouncesBetweenFrames(t *testing.T) {
 	}
 }
 
+// After a GOAWAY of the server, the announcement is only a PING: a later GOAWAY must not name a larger
+// stream than an earlier one.
+func TestHTTP2Conn_AnnouncesNoGoAwayAfterServers(t *testing.T) {
+	w := &written{}
+	h := newHTTP2Conn(nil, w, "")
+	h.Write(goAway(3, 0))
+	w.Reset()
+	h.announce()
+	ping := string([]byte{0, 0, 8, framePing, 0, 0, 0, 0, 0}) + pingData
+	if got := w.String(); got != ping {
+		t.Errorf("wrote %q, want %q", got, ping)
+	}
+}
+
 // The answer to the announcement is recognized in whichever pieces it is read, and the answers to
 // other PINGs are not taken for it.
 func TestFrameScanner_FindsAnswer(t *testing.T) {

@@ -3,6 +3,7 @@ package httpdrain_test
 import (
 	"encoding/binary"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
@@ -165,7 +166,7 @@ func TestServe_HTTP2UsesSettingsOfUsersServer(t *testing.T) {
 	type seen struct {
 		Server, LocalAddr, TLS bool
 		Options                int
-		States                 []http.ConnState
+		States                 map[http.ConnState]bool
 	}
 	for _, p := range protocols[2:] {
 		t.Run(p.name, func(t *testing.T) {
@@ -176,6 +177,8 @@ func TestServe_HTTP2UsesSettingsOfUsersServer(t *testing.T) {
 				got.LocalAddr = r.Context().Value(http.LocalAddrContextKey) != nil
 				got.TLS = r.TLS != nil && r.TLS.HandshakeComplete
 			})
+			states := make(chan http.ConnState, 100)
+			srv.ConnState = func(_ net.Conn, state http.ConnState) { states <- state }
 			v := start(t, srv)
 			a := newAgent(t, v, srv, p.proto)
 			a.gets("/", p.proto)
@@ -187,13 +190,19 @@ func TestServe_HTTP2UsesSettingsOfUsersServer(t *testing.T) {
 			}
 			resp.Body.Close()
 			got.Options = resp.StatusCode
-			want := seen{Server: true, LocalAddr: true, TLS: srv.TLSConfig != nil, Options: http.StatusOK}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
-			}
 			a.CloseIdleConnections()
 			v.s.Shutdown()
 			v.drained()
+			close(states)
+			got.States = map[http.ConnState]bool{}
+			for state := range states {
+				got.States[state] = true
+			}
+			want := seen{Server: true, LocalAddr: true, TLS: srv.TLSConfig != nil, Options: http.StatusOK,
+				States: map[http.ConnState]bool{http.StateNew: true, http.StateActive: true, http.StateIdle: true, http.StateClosed: true}}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
 		})
 	}
 }

@@ -55,7 +55,8 @@ func WithName(name string) Option {
 //
 // whichever is longest, but no longer than most. The drain of a server with idle connections takes
 // about as long as the longest linger. most should be clearly below the time until Force. On HTTP/2
-// the client is told to open no more streams, and only least counts.
+// the client is told to open no more streams: once it has confirmed that, the linger is 100 ms, or
+// least if that is shorter.
 func WithLinger(least, most time.Duration) Option {
 	return option(func(o *options) {
 		o.check(0 <= least && least <= most && most <= maxLinger, "WithLinger(%v, %v): must be from 0 to %v, and the first not above the second", least, most, maxLinger)

@@ -26,6 +26,10 @@ type server struct {
 	connState   func(net.Conn, http.ConnState)
 	connContext func(context.Context, net.Conn) context.Context
 
+	// tlsConns has the conn of each *tls.Conn of a TLS listener on which a function of the user's
+	// serves HTTP/2: that function reports states of the *tls.Conn itself, which connOf cannot know.
+	tlsConns sync.Map
+
 	mu        sync.Mutex
 	listeners map[net.Listener]bool // listeners being served, except those that cannot be map keys
 	serving   int                   // number of calls of Serve that still have something to serve
@@ -65,6 +69,11 @@ func serverOf(srv *http.Server) *server {
 
 func (sv *server) onConnState(nc net.Conn, state http.ConnState) {
 	c := connOf(nc)
+	if c == nil {
+		if users, ok := sv.tlsConns.Load(nc); ok {
+			c = users.(*conn)
+		}
+	}
 	if sv.connState != nil {
 		sv.connState(usersConn(nc), state)
 	}

@@ -15,17 +15,16 @@ import (
 // tsnet. The drain sees what is read and written without encryption.
 //
 // net/http serves HTTP/2 only on a *tls.Conn, which cannot be wrapped, and before Go 1.27 it does
-// the handshake only there. So the tlsConn does both: the handshake when net/http asks for the state
-// of TLS, and another protocol than HTTP/1 in its first Read, which returns io.EOF when the
-// connection has been served.
+// the handshake only there. So the tlsConn does both when net/http asks for the state of TLS: the
+// handshake, and serving another protocol than HTTP/1. For net/http, such a connection has then ended.
 //
 // All fields are used by the goroutine only on which net/http serves the connection.
 type tlsConn struct {
 	anyConn
-	tls           *tls.Conn
-	didHandshake  bool
-	didRead       bool
-	otherProtocol bool // the connection has been served with another protocol than HTTP/1, or the handshake has failed
+	tls          *tls.Conn
+	didHandshake bool
+	didServe     bool // ConnectionState has served the connection, or found that it is HTTP/1
+	hasEnded     bool // the connection has been served with another protocol than HTTP/1, or the handshake has failed
 }
 
 // HandshakeContext is called by net/http from Go 1.27 on.
@@ -37,12 +36,13 @@ func (c *tlsConn) HandshakeContext(ctx context.Context) error {
 	c.conn.record(connEvent{kind: eventWrite})
 	c.conn.record(connEvent{kind: eventNew}) // the time in which the client may send a request begins now
 	if err != nil {
-		c.didRead, c.otherProtocol = true, true
+		c.didServe, c.hasEnded = true, true
 	}
 	return err
 }
 
-// ConnectionState is called by net/http before the first Read.
+// ConnectionState is called by net/http before the first Read, and from Go 1.27 on after
+// HandshakeContext.
 func (c *tlsConn) ConnectionState() tls.ConnectionState {
 	if !c.didHandshake {
 		srv := c.drain.server.Server
@@ -54,7 +54,25 @@ func (c *tlsConn) ConnectionState() tls.ConnectionState {
 		}
 		c.SetDeadline(time.Time{})
 	}
-	return c.tls.ConnectionState()
+	state := c.tls.ConnectionState()
+	if !c.didServe {
+		c.didServe = true
+		c.serveOther(state.NegotiatedProtocol)
+	}
+	return state
+}
+
+// serveOther serves the connection if protocol is not HTTP/1.
+func (c *tlsConn) serveOther(protocol string) {
+	switch protocol {
+	case "", "http/1.0", "http/1.1":
+		return
+	}
+	c.hasEnded = true
+	sv := c.drain.server
+	if serve := sv.TLSNextProto[protocol]; serve != nil {
+		serve(sv.Server, c.tls, &tlsHandler{sv, &c.anyConn})
+	}
 }
 
 // handshakeFailed does what net/http does when the handshake of a *tls.Conn fails.
@@ -83,20 +101,7 @@ func handshakeTimeout(srv *http.Server) (d time.Duration) {
 }
 
 func (c *tlsConn) Read(b []byte) (int, error) {
-	if !c.didRead {
-		c.didRead = true
-		switch protocol := c.tls.ConnectionState().NegotiatedProtocol; protocol {
-		case "", "http/1.0", "http/1.1":
-		default:
-			c.otherProtocol = true
-			sv := c.drain.server
-			if serve := sv.TLSNextProto[protocol]; serve != nil {
-				c.SetDeadline(time.Time{}) // the deadline of net/http is for the header of an HTTP/1 request
-				serve(sv.Server, c.tls, &tlsHandler{sv, &c.anyConn})
-			}
-		}
-	}
-	if c.otherProtocol {
+	if c.hasEnded {
 		return 0, io.EOF
 	}
 	return c.anyConn.Read(b)

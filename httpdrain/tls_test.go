@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -32,8 +33,9 @@ func TestServe_ServesTLSListener(t *testing.T) {
 		Proto, Conn   string
 		HandshakeDone bool
 	}
-	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
-		t.Run(proto, func(t *testing.T) {
+	for name, only := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": false, "HTTP/2.0 only": true} {
+		t.Run(name, func(t *testing.T) {
+			proto := strings.TrimSuffix(name, " only")
 			var got seen
 			entered, leave := make(chan struct{}), make(chan struct{})
 			ln, srv := listenTLS(t, func(w http.ResponseWriter, r *http.Request) {
@@ -44,6 +46,10 @@ func TestServe_ServesTLSListener(t *testing.T) {
 				}
 				io.WriteString(w, "ok")
 			}, "h2", "http/1.1")
+			if only {
+				srv.Protocols = new(http.Protocols)
+				srv.Protocols.SetHTTP2(true)
+			}
 			var mu sync.Mutex
 			srv.ConnContext = func(ctx context.Context, nc net.Conn) context.Context {
 				if _, ok := nc.(*tls.Conn); ok {
@@ -118,4 +124,41 @@ func TestServe_TLSListenerCompletesHandshakeAfterStop(t *testing.T) {
 		}
 		v.drained()
 	})
+}
+
+// When a handshake ends after the stop, the client has the whole linger to send a request.
+func TestServe_TLSListenerLingersAfterHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := listenInMemory()
+		v := startOn(t, tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{certificate()}}), handler(ok))
+		p := ln.dial(t)
+		c := tls.Client(&lateConn{Conn: p.Conn, delay: 1950 * time.Millisecond}, &tls.Config{InsecureSkipVerify: true})
+		done := make(chan error)
+		go func() { done <- c.Handshake() }()
+		synctest.Wait() // the client has sent its hello
+		v.s.Shutdown()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(90 * time.Millisecond)
+		newPeer(t, c).send(get)
+		if b, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(b), "ok") {
+			t.Errorf("read %q, %v", b, err)
+		}
+		v.drained()
+	})
+}
+
+// A lateConn is a connection on which the second write, which ends a handshake, takes long.
+type lateConn struct {
+	net.Conn
+	delay  time.Duration
+	writes int
+}
+
+func (c *lateConn) Write(b []byte) (int, error) {
+	if c.writes++; c.writes == 2 {
+		time.Sleep(c.delay)
+	}
+	return c.Conn.Write(b)
 }

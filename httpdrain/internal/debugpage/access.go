@@ -46,8 +46,8 @@ func (o *Options) tokenRefusal(r *http.Request) string {
 	if o.Token == "" {
 		return "This page is off, because its token is empty."
 	}
-	token, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !isBearer {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
 		_, token, _ = r.BasicAuth()
 	}
 	if subtle.ConstantTimeCompare([]byte(token), []byte(o.Token)) == 1 {

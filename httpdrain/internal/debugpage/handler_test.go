@@ -248,6 +248,7 @@ func TestHandler_AnswersRequestsWithToken(t *testing.T) {
 	}{
 		"none":               {func(r *http.Request) {}, http.StatusUnauthorized},
 		"bearer":             {func(r *http.Request) { r.Header.Set("Authorization", "Bearer correct horse") }, http.StatusOK},
+		"bearer, lower case": {func(r *http.Request) { r.Header.Set("Authorization", "bearer correct horse") }, http.StatusOK},
 		"password":           {func(r *http.Request) { r.SetBasicAuth("me", "correct horse") }, http.StatusOK},
 		"wrong":              {func(r *http.Request) { r.SetBasicAuth("me", "correct mule") }, http.StatusUnauthorized},
 		"a part":             {func(r *http.Request) { r.Header.Set("Authorization", "Bearer correct") }, http.StatusUnauthorized},

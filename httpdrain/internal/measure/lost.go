@@ -103,23 +103,29 @@ func rawClient(w *running, config *tls.Config, t *tally) {
 		}
 		in := bufio.NewReader(conn)
 		for keep := true; keep; {
-			t.started.Add(1)
-			_, err := io.WriteString(conn, post)
-			var resp *http.Response
-			if err == nil {
-				resp, err = http.ReadResponse(in, nil)
-			}
-			if err == nil {
-				_, err = io.Copy(io.Discard, resp.Body)
-			}
-			if err != nil {
-				t.lost.Add(1)
-				break
-			}
-			keep = !resp.Close
+			keep = exchange(conn, in, t)
 		}
 		conn.Close()
 	}
+}
+
+// exchange sends a request on conn and reads the response from in. It reports whether the connection
+// can be used again.
+func exchange(conn net.Conn, in *bufio.Reader, t *tally) (keep bool) {
+	t.started.Add(1)
+	_, err := io.WriteString(conn, post)
+	var resp *http.Response
+	if err == nil {
+		resp, err = http.ReadResponse(in, nil)
+	}
+	if err == nil {
+		_, err = io.Copy(io.Discard, resp.Body)
+	}
+	if err != nil {
+		t.lost.Add(1)
+		return false
+	}
+	return !resp.Close
 }
 
 // libraryClients returns a function that starts n clients of net/http. Each has one connection at a

@@ -103,19 +103,6 @@ func farClient(conn net.Conn, think time.Duration, t *tally) {
 			return
 		}
 		conn.SetReadDeadline(time.Time{})
-		t.started.Add(1)
-		_, err := io.WriteString(conn, post)
-		var resp *http.Response
-		if err == nil {
-			resp, err = http.ReadResponse(in, nil)
-		}
-		if err == nil {
-			_, err = io.Copy(io.Discard, resp.Body)
-		}
-		if err != nil {
-			t.lost.Add(1)
-			return
-		}
-		keep = !resp.Close
+		keep = exchange(conn, in, t)
 	}
 }

@@ -2,15 +2,19 @@
 
 package httpdrain_test
 
-// From Go 1.27 on, net/http has no function that serves HTTP/2 on a connection of the user's.
+// HTTP/2 that the user has configured. From Go 1.27 on, net/http has no function for that which the
+// tests could take.
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/swansong-go/swansong/httpdrain"
 )
@@ -88,3 +92,35 @@ type closedListener struct{}
 func (closedListener) Accept() (net.Conn, error) { return nil, net.ErrClosed }
 func (closedListener) Close() error              { return nil }
 func (closedListener) Addr() net.Addr            { return nil }
+
+// The drain waits for a request on HTTP/2 that the user has configured, also on a TLS listener.
+func TestServe_TLSListenerWaitsForUsersHTTP2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := listenInMemory()
+		srv := handler(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(3 * time.Second)
+			io.WriteString(w, r.Proto)
+		})
+		srv.TLSNextProto = nextProtos()
+		v := startOn(t, tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{certificate()}, NextProtos: []string{"h2"}}), srv)
+		tr := &http.Transport{
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
+			DialContext: func(context.Context, string, string) (net.Conn, error) { return ln.Dial(), nil },
+		}
+		defer tr.CloseIdleConnections()
+		go func() {
+			time.Sleep(time.Second)
+			v.s.Shutdown()
+		}()
+		resp, err := (&http.Client{Transport: tr}).Get("https://memory/")
+		if err != nil {
+			t.Fatalf("the request was lost: %v", err)
+		}
+		defer resp.Body.Close()
+		if b, err := io.ReadAll(resp.Body); err != nil || string(b) != "HTTP/2.0" {
+			t.Errorf("read %q, %v", b, err)
+		}
+		tr.CloseIdleConnections()
+		v.drained()
+	})
+}
