@@ -193,7 +193,7 @@ func (h *history) context(i int, tier tierKind) (ctx context.Context, ended erro
 }
 
 // work models the first call of Work, which returns an ended context if the scope is forced, is
-// complete, or was complete before a late guard. If a context above has ended and a guard was
+// complete, or was complete before a late guard. If an ancestor context has ended and a guard was
 // acquired before anybody asked the scope, the scope does not know that it was complete in between.
 func (h *history) work(i int) {
 	m := h.model[i]
@@ -311,7 +311,7 @@ func (h *history) step(program []byte) []byte {
 		h.settle()
 		h.compare(i)
 	}
-	// After a context above has ended, a goroutine of package context updates the scopes that watch
+	// After an ancestor context has ended, a goroutine of package context updates the scopes that watch
 	// it. Wait for that goroutine.
 	synctest.Wait()
 	h.settle()

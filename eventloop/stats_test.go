@@ -97,14 +97,14 @@ func TestStats_AreZeroAfterShutdownInOrder(t *testing.T) {
 		})
 	}
 	runOn(t, l, func() {})
-	handle.Trigger() // step 1
-	producers.Wait() // step 2
+	handle.Trigger() // step 1: tell the producers to stop
+	producers.Wait() // step 2: wait until they have returned
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 	defer cancel()
-	testkit.ErrorIs(t, "WaitIdle", p.WaitIdle(ctx), nil)   // step 3
-	testkit.ErrorIs(t, "Quiesce", l.Quiesce(tooLong), nil) // step 4
+	testkit.ErrorIs(t, "WaitIdle", p.WaitIdle(ctx), nil)   // step 3: all results are queued at the loop
+	testkit.ErrorIs(t, "Quiesce", l.Quiesce(tooLong), nil) // step 4: the loop has nothing left to run
 	testkit.ErrorIs(t, "WaitRunners", l.WaitRunners(ctx), nil)
-	testkit.ErrorIs(t, "Stop", l.Stop().Wait(ctx), nil) // step 5
+	testkit.ErrorIs(t, "Stop", l.Stop().Wait(ctx), nil) // step 5: the loop's goroutine has ended
 	s := l.Stats().Snapshot()
 	testkit.Equal(t, "executed", s.Executed, s.Accepted)
 	s.Accepted, s.Executed = 0, 0

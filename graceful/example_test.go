@@ -90,7 +90,7 @@ func ExampleForcedError() {
 
 func ExampleExitCode() {
 	err := graceful.Run(context.Background(), func(*ctxshutdown.Swansong) error { return nil })
-	fmt.Println(graceful.ExitCode(err)) // main calls os.Exit(graceful.ExitCode(err)) instead
+	fmt.Println(graceful.ExitCode(err)) // a real main function calls os.Exit(graceful.ExitCode(err)) instead
 	// Output: 0
 }
 

@@ -69,7 +69,7 @@ func (h *hooks) close() error {
 func (p *Process) startHooks(h *hooks) {
 	parent, cancel := ctxshutdown.WithCancel(p.scope.Work(), ctxshutdown.WithName("pre-stop"))
 	limit := p.config.soft / 2
-	ctx, stop := context.WithTimeoutCause(parent, limit, fmt.Errorf("graceful: pre-stop hooks have %v, half of the soft time", limit))
+	ctx, stop := context.WithTimeoutCause(parent, limit, fmt.Errorf("the time for pre-stop hooks is over: %v, half of the soft time", limit))
 	var running sync.WaitGroup
 	for _, hook := range p.config.hooks {
 		running.Add(1)

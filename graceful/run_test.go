@@ -236,7 +236,7 @@ func TestWithPreStop_RunsHooksBeforeShutdown(t *testing.T) {
 	}{
 		{"in parallel", map[string]func(context.Context) error{"a": wait(2 * s), "b": wait(3 * s), "c": wait(1 * s)}, 4 * s, 4 * s, ""},
 		{"one that listens", map[string]func(context.Context) error{"slow": wait(time.Hour)}, 6 * s, 6 * s,
-			`graceful: pre-stop hook "slow": graceful: pre-stop hooks have 5s, half of the soft time`},
+			`graceful: pre-stop hook "slow": the time for pre-stop hooks is over: 5s, half of the soft time`},
 		{"one that does not", map[string]func(context.Context) error{"deaf": func(context.Context) error { time.Sleep(7 * s); return nil }}, 6 * s, 8 * s, ""},
 		{"one that never ends", map[string]func(context.Context) error{"dead": func(context.Context) error { time.Sleep(time.Minute); return nil }}, 6 * s, 13 * s,
 			"graceful: abandoned (cancelled work did not return within 2s): 1 guard: pre-stop/dead ×1"},

@@ -60,14 +60,14 @@ const (
 // streams (see http2.go). The second one, which refuses what arrives later, follows when the client
 // has confirmed the first, and the connection is quiet.
 type connState struct {
-	linger time.Duration // how long the drain keeps a quiet connection; constant
+	linger time.Duration // how long the drain keeps a quiet connection; set before eventDrain
 
 	phase    phase
 	hijacked bool // set by Hijack, and still set after the connection is closed
-	http2    bool // set before the first frame is read
+	http2    bool // set before the first frame is read; or, if httpdrain learns it later, with the first request
 	preface  bool // the server has read the client's HTTP/2 connection preface
 	handlers int  // number of running handlers
-	streams  int  // handlers that serve a stream of Debug, for which the drain does not wait
+	streams  int  // number of running handlers that serve an event stream of the Debug page; the drain does not wait for them
 	role     role // how the drain counts the connection
 
 	unanswered      bool      // the server has read bytes of a request since it last wrote

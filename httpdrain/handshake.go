@@ -58,8 +58,8 @@ func (h *handshake) hasRequest(b []byte) bool {
 		case recordChangeCipherSpec:
 			h.newCipher = true
 		case recordHandshake:
-			// In TLS 1.3 this may be the client's second hello, after which the handshake is not
-			// finished. The client then has only the linger to finish it.
+			// In TLS 1.3 this may be the client's second ClientHello. The handshake then still goes on,
+			// but counts as finished here, so the drain gives the client only the linger to complete it.
 			h.isFinished = h.newCipher
 		case recordApplicationData:
 			if h.isFinished || h.bodyLeft != finishedSHA256 && h.bodyLeft != finishedSHA384 {

@@ -136,8 +136,8 @@ func TestKeep_RollByUserReplacesRollOfAdoptedProcesses(t *testing.T) {
 	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{3: 1})
 }
 
-// A kept job that finished before its group began does not count as a canary of the roll that
-// follows.
+// A kept job finishes while its group still waits for its dependencies. The roll that begins afterwards
+// does not count the finished job as one of its canaries.
 func TestKeep_JobFinishedBeforeRollDoesNotCountAsCanary(t *testing.T) {
 	jobs := kept(runners("job", 3))
 	jobs.Restart.Policy = launcher.Never

@@ -10,7 +10,7 @@ import (
 	"github.com/swansong-go/swansong/internal/panics"
 )
 
-var errNoStream = errors.New("it returned no stream and no error")
+var errNoStream = errors.New("the function returned no stream and no error")
 
 // A dialled is a server's process that exchanges messages over the stream of Server.Dial instead of
 // its stdin and stdout.

@@ -247,7 +247,7 @@ func TestServe_ReturnsAlthoughHandlerIgnoresContext(t *testing.T) {
 }
 
 // Serve does not wait for a connection that the server's credentials have taken over.
-func TestServe_DoesNotWaitForDispatchedConnection(t *testing.T) {
+func TestServe_DoesNotWaitForConnectionTakenOverByCredentials(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithName("grpc"))
 	creds := dispatcher{insecure.NewCredentials(), make(chan net.Conn, 1)}
 	begun, leave := make(chan context.Context, 1), make(chan struct{})

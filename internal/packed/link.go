@@ -14,8 +14,9 @@ package packed
 // first if necessary: all ancestors of a linked node are linked, so that a stop of an ancestor
 // finds it. If the parent is sealed or its children have been listed for sealing, n becomes sealed.
 //
-// The caller has added to the word of n, or set the pinned bit. It must read the word again after
-// link.
+// Before the call, the caller has added a guard or a child to the word of n, or has set its pinned or
+// hasChildren bit. A value of the word that the caller read before the call is out of date after it:
+// n is linked now, and may be sealed.
 func (n *Node) link() {
 	p := n.parent
 	for {

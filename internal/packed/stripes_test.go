@@ -422,7 +422,7 @@ func TestStop_PanicsAfterMisuseOnStripes(t *testing.T) {
 // The fold takes the count of a stripe and marks it in one step. One goroutine releases many guards
 // of one stripe in a row, so that a release falls into the fold of that stripe in most rounds. Each
 // release must be counted, on the stripe or on the word.
-func TestStripes_CountReleasesDuringFold(t *testing.T) {
+func TestRelease_IsCountedDuringFold(t *testing.T) {
 	const held = 5_000
 	for round := range rounds(1000) {
 		root := newNode(nil)

@@ -23,8 +23,8 @@ const (
 
 var effects = map[string]Effect{"now": AtOnce, "scale": Scales, "roll": Rolls, "launcher": Restarts}
 
-// A Change is a key whose value differs between two configurations. Old and New do not contain
-// secrets, so they can be equal.
+// A Change is a key whose value differs between two configurations. Secrets are redacted
+// in Old and New, so the two are equal if only a secret has changed.
 type Change struct {
 	Group    string // empty if the change does not concern a group
 	Key      string // for example shutdown.max_duration; empty if the whole group was added or removed

@@ -68,7 +68,7 @@ func stop(t *testing.T, m *launcher.Manager, id string, replace bool) launcher.S
 }
 
 // The metrics have the expected values after a known sequence of events.
-func TestCollector_ReportsExpectedValues(t *testing.T) {
+func TestCollector_MetricsMatchKnownEvents(t *testing.T) {
 	web := runners("web", 2)
 	hang := runners("hang", 1, "--behavior", "hang")
 	hang.Shutdown.Grace, hang.Shutdown.SIGTERMTimeout = 50*time.Millisecond, 50*time.Millisecond

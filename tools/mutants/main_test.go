@@ -234,7 +234,7 @@ func TestRun_Verdicts(t *testing.T) {
 	}
 }
 
-func TestRun_Check(t *testing.T) {
+func TestRun_CheckFlagReportsInvalidEntries(t *testing.T) {
 	abs := "# x\ntest: ^TestAbs_OfNegativeNumber$|^TestHalf_DoesNotPanic$\n"
 	root := writeModule(t, []entry{
 		inN("applies", abs+noSign),

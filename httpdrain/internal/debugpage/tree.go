@@ -38,7 +38,7 @@ type node struct {
 	byName map[string]*node // the children that are scopes
 }
 
-// An omitted counts the children of a node that are not sent.
+// An omitted counts the children of a node that are not sent to the page because of its limits.
 type omitted struct {
 	Rows   int `json:"rows"` // direct children only
 	Scopes int `json:"scopes"`

@@ -10,7 +10,7 @@ import (
 func of(conn *net.UnixConn) (Info, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return Info{}, fmt.Errorf("peer: %w", err)
+		return Info{}, fmt.Errorf("peer: cannot read the credentials of the process at the other end of the socket: %w", err)
 	}
 	var cred *unix.Xucred
 	var pid int
@@ -24,7 +24,7 @@ func of(conn *net.UnixConn) (Info, error) {
 		err = failure
 	}
 	if err != nil {
-		return Info{}, fmt.Errorf("peer: %w", err)
+		return Info{}, fmt.Errorf("peer: cannot read the credentials of the process at the other end of the socket: %w", err)
 	}
 	return Info{UID: int(cred.Uid), PID: pid}, nil
 }

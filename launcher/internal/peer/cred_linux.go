@@ -9,7 +9,7 @@ import (
 func of(conn *net.UnixConn) (Info, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return Info{}, fmt.Errorf("peer: %w", err)
+		return Info{}, fmt.Errorf("peer: cannot read the credentials of the process at the other end of the socket: %w", err)
 	}
 	var cred *syscall.Ucred
 	var failure error
@@ -20,7 +20,7 @@ func of(conn *net.UnixConn) (Info, error) {
 		err = failure
 	}
 	if err != nil {
-		return Info{}, fmt.Errorf("peer: %w", err)
+		return Info{}, fmt.Errorf("peer: cannot read the credentials of the process at the other end of the socket: %w", err)
 	}
 	return Info{UID: int(cred.Uid), PID: int(cred.Pid)}, nil
 }

@@ -43,8 +43,9 @@ const (
 	maxRetryPause = 30 * time.Second
 )
 
-// NewWriter returns a Writer for the file at path. It calls state for the content of the file, and
-// report when writing begins to fail, and with nil when it works again.
+// NewWriter returns a Writer for the file at path. It calls state to get the content of the
+// file. It calls report with an error when writing begins to fail, and with nil when writing works
+// again.
 func NewWriter(path string, state func() State, report func(error)) *Writer {
 	return &Writer{path: path, state: state, report: report, changed: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
 }
