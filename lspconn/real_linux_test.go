@@ -22,14 +22,11 @@ func TestRealServers_BehaveAsDocumented(t *testing.T) {
 	for _, r := range reals {
 		t.Run(r.name, func(t *testing.T) {
 			server := r.server(t, dir)
-			b := bareServer(t, server)
-			b.initialize()
-			b.stdin.Close()
-			if code := b.end().ExitCode(); code < 0 || r.name == "gopls" && code != 0 {
+			if code := exitAtEOF(t, server); code < 0 || r.name == "gopls" && code != 0 {
 				t.Errorf("at EOF: exit code %d", code)
 			}
 
-			b = bareServer(t, server)
+			b := bareServer(t, server)
 			if r.name == "tsc" {
 				b.send(-1, "exit", nil) // these servers ignore exit without shutdown
 			}
@@ -50,6 +47,21 @@ func TestRealServers_BehaveAsDocumented(t *testing.T) {
 			}
 		})
 	}
+}
+
+// exitAtEOF returns the exit code of a server whose stdin ends after initialize, or -1 if a signal has
+// ended it. A server that has not exited after tooLong is killed, and another one is tried: now and
+// then bash-language-server does not notice the end of its stdin on a busy machine.
+func exitAtEOF(t *testing.T, server lspconn.Server) int {
+	t.Helper()
+	code := -1
+	for try := 0; try < 3 && code < 0; try++ {
+		b := bareServer(t, server)
+		b.initialize()
+		b.stdin.Close()
+		code = b.end().ExitCode()
+	}
+	return code
 }
 
 // A rawServer is a real language server that the test controls directly. Of this package, it uses
