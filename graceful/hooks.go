@@ -76,6 +76,7 @@ func (p *Process) startHooks(h *hooks) {
 		scope, _ := ctxshutdown.WithCancel(ctx, ctxshutdown.WithName(hook.name))
 		started := ctxshutdown.Go(scope, func(ctx context.Context) {
 			catchPanic(func() error { return hook.f(ctx) }, func(err error) {
+				p.logPanicIn(fmt.Sprintf("pre-stop hook %q", hook.name), err)
 				if err != nil {
 					h.add(hookError(hook.name, err))
 				}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/swansong-go/swansong/internal/panics"
 )
@@ -18,15 +19,30 @@ type PanicError struct {
 	Name  string // the event loop or pool that the panic has stopped, as in `event loop "ledger"`; otherwise empty
 	Value any    // the value of the panic
 	Stack []byte // the stack of the panic, in the format of runtime/debug.Stack
+
+	in     string      // the function that panicked, if Run logs that at once
+	logged atomic.Bool // whether the panic has been logged with its stack
 }
 
-// Error returns the value of the panic. The stack follows it, unless the panic has stopped an event
-// loop or a pool: then the stack was logged when it happened.
+// Error returns the value of the panic. The stack follows it, unless it was logged when the panic
+// happened. That is so for a panic that has stopped an event loop or a pool, and, if Run could write
+// to its logger or its output, for one of the function that Run runs and of a hook.
 func (e *PanicError) Error() string {
-	if e.Name != "" {
-		return fmt.Sprintf("graceful: a panic has stopped the %s: %v", e.Name, e.Value)
+	switch {
+	case e.Name != "":
+		return fmt.Sprintf("graceful: %s: %v", e.headline(), e.Value)
+	case e.logged.Load():
+		return fmt.Sprintf("%v (the stack was logged when the panic happened)", e.Value)
 	}
 	return fmt.Sprintf("%v\n\n%s", e.Value, e.Stack)
+}
+
+// headline says what the panic has done, for a log.
+func (e *PanicError) headline() string {
+	if e.Name != "" {
+		return "a panic has stopped the " + e.Name
+	}
+	return "panic in the " + e.in
 }
 
 // Unwrap returns Value if it is an error, and nil otherwise.
@@ -65,12 +81,10 @@ func (p *Process) takePanic() *PanicError {
 // package eventloop may call it on any goroutine.
 func (p *Process) loopPanicked(who string, value any, stack []byte) {
 	failed := &PanicError{Name: who, Value: value, Stack: stack}
-	logged := make(chan struct{})
 	p.mu.Lock()
 	taken := p.loopPanicsTaken
 	if !taken {
 		p.loopPanics = append(p.loopPanics, failed)
-		p.logged = append(p.logged, logged)
 	}
 	p.mu.Unlock()
 	if taken {
@@ -79,27 +93,47 @@ func (p *Process) loopPanicked(who string, value any, stack []byte) {
 		go panic(failed)
 		return
 	}
-	go p.logPanic(failed, logged)
+	p.logPanic(failed)
 	p.stopAfterPanic(failed)
 }
 
-// logPanic logs a panic while the process still drains, because the drain may never end. It writes
-// to the output if there is no logger, and closes done at its end.
-func (p *Process) logPanic(e *PanicError, done chan<- struct{}) {
-	catchPanic(func() error {
-		if p.config.logger == nil {
-			_, err := fmt.Fprintf(p.config.output, "%v\n\n%s\n", e, e.Stack)
-			return err
-		}
-		p.config.logger.LogAttrs(context.Background(), slog.LevelError, "a panic has stopped the "+e.Name,
-			slog.String("panic", fmt.Sprint(e.Value)), slog.String("stack", string(e.Stack)))
-		return nil
+// logPanicIn logs err if it is a panic of the function in. Run raises it after the drain.
+func (p *Process) logPanicIn(in string, err error) {
+	if e, ok := err.(*PanicError); ok {
+		e.in = in
+		p.logPanic(e)
+	}
+}
+
+// logPanic logs a panic while the process still drains, because the drain may never end. It does
+// not block. Run waits for it at its end.
+func (p *Process) logPanic(e *PanicError) {
+	done := make(chan struct{})
+	p.mu.Lock()
+	p.logged = append(p.logged, done)
+	p.mu.Unlock()
+	go catchPanic(func() error {
+		written, err := p.writePanic(e)
+		e.logged.Store(written && err == nil)
+		return err
 	}, func(err error) {
 		defer close(done)
 		if _, ok := err.(*PanicError); ok || err == errGoexit {
 			p.fail(err)
 		}
 	})
+}
+
+// writePanic writes e to the logger, or to the output if there is no logger or it drops errors. It
+// returns false if the user wants neither.
+func (p *Process) writePanic(e *PanicError) (written bool, err error) {
+	if l := p.config.logger; l != nil && l.Enabled(context.Background(), slog.LevelError) {
+		l.LogAttrs(context.Background(), slog.LevelError, e.headline(),
+			slog.String("panic", fmt.Sprint(e.Value)), slog.String("stack", string(e.Stack)))
+		return true, nil
+	}
+	_, err = fmt.Fprintf(p.config.output, "graceful: %s: %v\n\n%s\n", e.headline(), e.Value, e.Stack)
+	return p.config.output != io.Discard, err
 }
 
 // takeLoopPanics returns an error with the panics that have stopped event loops and pools, or nil.

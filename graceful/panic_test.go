@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -120,5 +121,47 @@ func TestRun_CrashesIfPanicStopsLoopAfterReturn(t *testing.T) {
 	testkit.Equal(t, "exit code", p.awaitExit(), 2)
 	if !strings.Contains(p.stderr.String(), `panic: graceful: a panic has stopped the pool "audits": oops`) {
 		t.Errorf("standard error:\n%s", p.stderr.String())
+	}
+}
+
+// A panic of f, or of a hook, is written while the process still drains: the drain may take long, and
+// may be killed. Its stack is written once.
+func TestRun_WritesPanicAtOnce(t *testing.T) {
+	discardErrors := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError + 1}))
+	for _, test := range []struct {
+		name string
+		f    func(s *ctxshutdown.Swansong) error
+		opts []graceful.Option
+		want string // the beginning of the output; empty if the output is discarded
+	}{
+		{"f", func(*ctxshutdown.Swansong) error { panic("oops") }, nil, "graceful: panic in the function given to Run: oops\n\ngoroutine "},
+		{"hook", untilStopped, []graceful.Option{graceful.WithPreStop("dereg", func(context.Context) error { panic("oops") })},
+			"graceful: panic in the pre-stop hook \"dereg\": oops\n\ngoroutine "},
+		{"f, and the logger drops errors", func(*ctxshutdown.Swansong) error { panic("oops") },
+			[]graceful.Option{graceful.WithLogger(discardErrors)}, "graceful: panic in the function given to Run: oops\n\ngoroutine "},
+		{"f, and the output is discarded", func(*ctxshutdown.Swansong) error { panic("oops") }, []graceful.Option{graceful.WithOutput(io.Discard)}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(b *testRun) {
+				defer func() {
+					p, _ := recover().(*graceful.PanicError)
+					if p == nil {
+						t.Fatal("Run has not panicked with a PanicError")
+					}
+					stacks := strings.Count(b.out.String()+p.Error(), "\ngoroutine ")
+					testkit.Equal(t, "stacks in the output and in the error", stacks, 1)
+				}()
+				b.run(func(s *ctxshutdown.Swansong) error {
+					s.Go(func(context.Context) {
+						<-s.Done()
+						time.Sleep(time.Nanosecond) // in the bubble, this returns when the panic has been written
+						if got := b.out.String(); !strings.HasPrefix(got, test.want) {
+							t.Errorf("written during the drain:\n%s", got)
+						}
+					})
+					return test.f(s)
+				}, test.opts...)
+			})
+		})
 	}
 }

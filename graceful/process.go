@@ -29,7 +29,7 @@ type Process struct {
 	panicTaken      bool                     // Run no longer reads callbackPanic
 	loopPanics      []*PanicError            // the panics that have stopped an event loop or a pool
 	loopPanicsTaken bool                     // Run no longer reads loopPanics
-	logged          []<-chan struct{}        // for each of loopPanics, a channel that is closed when it has been logged
+	logged          []<-chan struct{}        // for each panic that Run logs at once, a channel that is closed when it has been logged
 }
 
 type processKey struct{}

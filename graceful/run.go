@@ -205,6 +205,7 @@ func (r *run) start() {
 	r.main, _ = ctxshutdown.WithCancel(r.scope.Work(), ctxshutdown.WithName("main"))
 	r.main.Go(func(context.Context) {
 		catchPanic(func() error { return r.f(r.scope) }, func(err error) {
+			r.logPanicIn("function given to Run", err)
 			if p, ok := err.(*PanicError); !r.handover.give(err) && ok {
 				panic(p) // Run has returned and cannot raise this panic any more
 			}
