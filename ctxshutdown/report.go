@@ -7,13 +7,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/packed"
+	"github.com/swansong-go/swansong/internal/stacks"
 )
 
 // A GuardReport lists the guards that are held in a scope and its descendants. It is a snapshot: a
@@ -184,16 +184,15 @@ func (r GuardReport) stacks() string {
 	if len(traced) == 0 {
 		return ""
 	}
-	var profile, b strings.Builder
-	_ = pprof.Lookup("goroutine").WriteTo(&profile, 1) // writing to a Builder does not fail
+	var b strings.Builder
 	found := 0
-	for group := range strings.SplitSeq(profile.String(), "\n\n") {
-		path, ok := scopeLabel(group)
+	for _, g := range stacks.All() {
+		path, ok := g.Label(labelKey)
 		if !ok || !traced[path] {
 			continue
 		}
 		if found++; found <= maxStacks {
-			writeStack(&b, path, group)
+			g.Write(&b, " of "+cmp.Or(path, unnamed), startsGoroutine)
 		}
 	}
 	if found > maxStacks {
@@ -202,46 +201,7 @@ func (r GuardReport) stacks() string {
 	return b.String()
 }
 
-// scopeLabel returns the scope path in the labels of a group of goroutines of a profile, such as
-//
-//	2 @ 0x47d96e 0x45f146
-//	# labels: {"swansong":"app/jobs"}
-//	#	0x4dbf5d	main.work+0x9d	/src/main.go:15
-func scopeLabel(group string) (path string, ok bool) {
-	_, labels, _ := strings.Cut(group, "\n# labels: ")
-	labels, _, _ = strings.Cut(labels, "\n")
-	// The key cannot match within a value, where quotes are escaped.
-	_, value, ok := strings.Cut(labels, strconv.Quote(labelKey)+":")
-	if !ok {
-		return "", false
-	}
-	value, err := strconv.QuotedPrefix(value)
-	if err != nil {
-		return "", false
-	}
-	path, err = strconv.Unquote(value)
-	return path, err == nil
-}
-
-// writeStack writes the stack of a group of goroutines of a profile, without program counters and
-// without the functions of this package that started the goroutines.
-func writeStack(b *strings.Builder, path, group string) {
-	head, _, _ := strings.Cut(group, " @ ")
-	// The first group begins with the headline of the profile, which is not a part of the number.
-	n, _ := strconv.Atoi(head[strings.LastIndexByte(head, '\n')+1:])
-	fmt.Fprintf(b, "%s of %s:\n", pluralize(n, "goroutine"), cmp.Or(path, unnamed))
-	for line := range strings.Lines(group) {
-		frame := strings.Split(strings.TrimSpace(line), "\t")
-		if len(frame) < 4 || frame[0] != "#" {
-			continue
-		}
-		function := frame[2]
-		if strings.HasPrefix(function, packagePath+"startGuarded.") || strings.HasPrefix(function, packagePath+"(*Group).start.") {
-			continue
-		}
-		if i := strings.LastIndex(function, "+0x"); i > 0 {
-			function = function[:i]
-		}
-		fmt.Fprintf(b, "\t%s\n\t\t%s\n", function, frame[len(frame)-1])
-	}
+// startsGoroutine reports whether function is one of this package that starts the goroutines of Go.
+func startsGoroutine(function string) bool {
+	return strings.HasPrefix(function, packagePath+"startGuarded.") || strings.HasPrefix(function, packagePath+"(*Group).start.")
 }

@@ -16,12 +16,12 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/ctxkey"
+	"github.com/swansong-go/swansong/internal/stacks"
 )
 
 // scopeTrace is the tracing state of one scope: its settings and the list of its guards.
@@ -71,27 +71,9 @@ func (a acquisition) String() string {
 // httpdrain.ListenAndServe. Only a report turns them into a file and a line.
 type site [8]uintptr
 
-const (
-	modulePath  = "github.com/swansong-go/swansong/"
-	packagePath = modulePath + "ctxshutdown."
-)
+const packagePath = stacks.ModulePath + "ctxshutdown."
 
-// isLibrary reports whether the function with the given full name belongs to a package of this
-// module that acquires guards for its callers. Reports name the callers instead.
-func isLibrary(function string) bool {
-	function, ok := strings.CutPrefix(function, modulePath)
-	if !ok {
-		return false
-	}
-	pkg, _, _ := strings.Cut(function, ".")
-	switch pkg {
-	case "ctxshutdown", "eventloop", "graceful", "httpdrain", "internal/panics":
-		return true
-	}
-	return false
-}
-
-// String returns "file.go:12" for the first frame outside of the packages of isLibrary. If there is
+// String returns "file.go:12" for the first frame outside of the packages of [stacks.IsLibrary]. If there is
 // none, because one of these packages has started the goroutine, it names the outermost frame.
 func (at site) String() string {
 	n := 0
@@ -107,7 +89,7 @@ func (at site) String() string {
 			break
 		}
 		line = filepath.Base(f.File) + ":" + strconv.Itoa(f.Line)
-		if !isLibrary(f.Function) {
+		if !stacks.IsLibrary(f.Function) {
 			break
 		}
 	}
@@ -153,7 +135,7 @@ func (t *scopeTrace) isInLibrary(pc uintptr) bool {
 	is, known := t.library[pc]
 	if !known {
 		f, _ := runtime.CallersFrames([]uintptr{pc}).Next()
-		is = isLibrary(f.Function)
+		is = stacks.IsLibrary(f.Function)
 		if t.library == nil {
 			t.library = map[uintptr]bool{}
 		}

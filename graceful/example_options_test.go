@@ -1,11 +1,12 @@
 package graceful_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
-	"os"
+	"strings"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -67,20 +68,25 @@ func ExampleWithMaxExtension() {
 	// granted an hour: false
 }
 
-// The guards that are still held at the end are printed, here to standard output.
+// The guards that are still held at the end are printed, with the stacks of the program's goroutines.
 func ExampleWithOutput() {
+	var out bytes.Buffer
 	stuck := make(chan struct{})
 	defer close(stuck)
 	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		s.Go(func(context.Context) { <-stuck })
 		return nil
-	}, graceful.WithSoft(time.Millisecond), graceful.WithHard(time.Millisecond), graceful.WithOutput(os.Stdout),
+	}, graceful.WithSoft(time.Millisecond), graceful.WithHard(time.Millisecond), graceful.WithOutput(&out),
 		graceful.WithScope(ctxshutdown.WithName("shop")))
+	printed, stacks, _ := strings.Cut(out.String(), "1 goroutine of the program:\n")
+	fmt.Print(printed)
+	fmt.Println("stack:", strings.Contains(stacks, "ExampleWithOutput"))
 	fmt.Println("exit code:", graceful.ExitCode(err))
 	// Output:
 	// graceful: abandoned (cancelled work did not return within 1ms), with 1 held:
 	// 	shop ×1
-	// 	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired, for how long they are held, and their stacks.
+	// 	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired and for how long they are held.
+	// stack: true
 	// exit code: 3
 }
 

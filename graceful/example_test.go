@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"syscall"
@@ -61,16 +62,13 @@ func ExampleAbandonedError() {
 		jobs, _ := ctxshutdown.WithCancel(s, ctxshutdown.WithName("jobs"))
 		jobs.Go(func(context.Context) { <-release })
 		return nil
-	}, graceful.WithSoft(time.Millisecond), graceful.WithHard(time.Millisecond), graceful.WithOutput(os.Stdout))
+	}, graceful.WithSoft(time.Millisecond), graceful.WithHard(time.Millisecond), graceful.WithOutput(io.Discard))
 	var left *graceful.AbandonedError
 	if errors.As(err, &left) {
 		fmt.Println("page the operator:", left.Report)
 	}
 	fmt.Println("exit code:", graceful.ExitCode(err))
 	// Output:
-	// graceful: abandoned (cancelled work did not return within 1ms), with 1 held:
-	// 	jobs ×1
-	// 	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired, for how long they are held, and their stacks.
 	// page the operator: 1 guard: jobs ×1
 	// exit code: 3
 }

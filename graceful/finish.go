@@ -11,6 +11,7 @@ import (
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/internal/refusal"
+	"github.com/swansong-go/swansong/internal/stacks"
 )
 
 // notifyTimeout is the longest time for which Run waits at its end for watchers and for the last
@@ -105,6 +106,28 @@ func (r *run) flushOutput(progress *progressLine, err error) {
 	}
 }
 
+// maxStacks is the number of different stacks in an AbandonedError of a program without tracing.
+const maxStacks = 50
+
+// userStacks returns the stacks of all goroutines that run functions that f, or the program elsewhere,
+// has passed to a package of this module. Which of them hold guards is known only in traced scopes.
+func userStacks() string {
+	var b strings.Builder
+	found := 0
+	for _, g := range stacks.All() {
+		if g.Frames = g.UserFrames(); len(g.Frames) == 0 {
+			continue
+		}
+		if found++; found <= maxStacks {
+			g.Write(&b, " of the program", nil)
+		}
+	}
+	if found > maxStacks {
+		fmt.Fprintf(&b, "and %d more stacks\n", found-maxStacks)
+	}
+	return b.String()
+}
+
 // formatAbandoned formats the guards of an AbandonedError: one line for each group of guards, and
 // then the stacks.
 func formatAbandoned(e *AbandonedError) string {
@@ -120,7 +143,7 @@ func formatAbandoned(e *AbandonedError) string {
 		b.WriteByte('\n')
 	}
 	if !traced {
-		b.WriteString("\tSet CTXSHUTDOWN_TRACE=1 to see where they were acquired, for how long they are held, and their stacks.\n")
+		b.WriteString("\tSet CTXSHUTDOWN_TRACE=1 to see where they were acquired and for how long they are held.\n")
 	}
 	b.WriteString(e.Stacks)
 	return b.String()

@@ -257,6 +257,9 @@ func (r *run) handle(e event) {
 			r.scope.Force(now.Why)
 			r.releaseGuard()
 		case abandon:
+			if held.Stacks == "" { // the guards are not traced
+				held.Stacks = userStacks()
+			}
 			r.atExit = held
 		}
 	}

@@ -1,0 +1,158 @@
+// Package stacks lists the goroutines of the program with their stacks, for reports about goroutines
+// that delay a shutdown.
+package stacks
+
+import (
+	"fmt"
+	"runtime/debug"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// A Group is a number of goroutines that have the same stack and the same pprof labels.
+type Group struct {
+	Count  int
+	Frames []Frame // the innermost first
+	labels string
+}
+
+// A Frame is one function call.
+type Frame struct {
+	Function string // the full name, as in "example.com/shop.(*Cart).Pay"
+	Line     string // where the function is executing, as in "/src/cart.go:15"
+}
+
+// All returns all goroutines of the program except for the calling one. It stops the program for a
+// moment, and takes a few microseconds for each goroutine.
+func All() (groups []Group) {
+	var profile strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&profile, 1) // writing to a Builder does not fail
+	for text := range strings.SplitSeq(profile.String(), "\n\n") {
+		if g := parse(text); !g.contains("runtime/pprof.writeGoroutine") {
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}
+
+// parse reads a group of goroutines of a profile, such as
+//
+//	2 @ 0x47d96e 0x45f146
+//	# labels: {"swansong":"app/jobs"}
+//	#	0x4dbf5d	main.work+0x9d	/src/main.go:15
+func parse(text string) (g Group) {
+	head, _, _ := strings.Cut(text, " @ ")
+	// The first group begins with the headline of the profile, which is not a part of the number.
+	g.Count, _ = strconv.Atoi(head[strings.LastIndexByte(head, '\n')+1:])
+	_, labels, _ := strings.Cut(text, "\n# labels: ")
+	g.labels, _, _ = strings.Cut(labels, "\n")
+	for line := range strings.Lines(text) {
+		frame := strings.Split(strings.TrimSpace(line), "\t")
+		if len(frame) < 4 || frame[0] != "#" {
+			continue
+		}
+		function := frame[2]
+		if i := strings.LastIndex(function, "+0x"); i > 0 {
+			function = function[:i]
+		}
+		g.Frames = append(g.Frames, Frame{function, frame[len(frame)-1]})
+	}
+	return g
+}
+
+// Label returns the value of a pprof label. It returns false if the goroutines do not have the label.
+func (g Group) Label(key string) (value string, ok bool) {
+	// The key cannot match within a value, where quotes are escaped.
+	_, value, ok = strings.Cut(g.labels, strconv.Quote(key)+":")
+	if !ok {
+		return "", false
+	}
+	value, err := strconv.QuotedPrefix(value)
+	if err != nil {
+		return "", false
+	}
+	value, err = strconv.Unquote(value)
+	return value, err == nil
+}
+
+// Write writes the stack, with a title that follows the number of goroutines: "2 goroutines of app:".
+// It leaves out the frames for which skip returns true; a nil skip leaves out none.
+func (g Group) Write(b *strings.Builder, title string, skip func(function string) bool) {
+	goroutines := "goroutines"
+	if g.Count == 1 {
+		goroutines = "goroutine"
+	}
+	fmt.Fprintf(b, "%d %s%s:\n", g.Count, goroutines, title)
+	for _, f := range g.Frames {
+		if skip == nil || !skip(f.Function) {
+			fmt.Fprintf(b, "\t%s\n\t\t%s\n", f.Function, f.Line)
+		}
+	}
+}
+
+// UserFrames returns the frames of the function that a package of this module has called for the user,
+// and of what that function calls: of a callback, a job, a handler, or a function that was passed to
+// Go. It returns nil if there is no such function, or if that function and all that it calls are in
+// the standard library.
+func (g Group) UserFrames() []Frame {
+	user := false
+	for i, f := range g.Frames {
+		switch {
+		case IsLibrary(f.Function):
+			if user {
+				return g.Frames[:i]
+			}
+		case !isStandard(f.Function):
+			user = true
+		}
+	}
+	return nil
+}
+
+func (g Group) contains(function string) bool {
+	for _, f := range g.Frames {
+		if f.Function == function {
+			return true
+		}
+	}
+	return false
+}
+
+// ModulePath is the beginning of the import paths of this module.
+const ModulePath = "github.com/swansong-go/swansong/"
+
+// IsLibrary reports whether the function with the given full name belongs to a package of this module
+// that calls functions of the user and acquires guards for them.
+func IsLibrary(function string) bool {
+	function, ok := strings.CutPrefix(function, ModulePath)
+	if !ok {
+		return false
+	}
+	pkg, _, _ := strings.Cut(function, ".")
+	switch pkg {
+	case "ctxshutdown", "eventloop", "graceful", "httpdrain", "internal/panics":
+		return true
+	}
+	return false
+}
+
+// isStandard reports whether a function belongs to the standard library. The first element of the
+// import path of any other package has a dot, unless the package is main or in the main module.
+func isStandard(function string) bool {
+	first, _, _ := strings.Cut(function, "/")
+	if first == function {
+		first, _, _ = strings.Cut(function, ".") // a package whose path has one element only
+	}
+	return first != "main" && !strings.Contains(first, ".") && !strings.HasPrefix(function, mainModule())
+}
+
+// mainModule returns the path of the main module. If the program has no information about its build,
+// mainModule returns a text with which no function begins.
+var mainModule = sync.OnceValue(func() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Path != "" {
+		return info.Main.Path
+	}
+	return "/"
+})
