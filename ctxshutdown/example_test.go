@@ -351,10 +351,12 @@ func ExampleGuardReport() {
 	for _, e := range report.Entries() {
 		fmt.Println(e.Path, e.Count)
 	}
+	fmt.Println("waiting for", report.Summary())
 	// Output:
 	// 4 guards: app/http ×3, app ×1
 	// app/http 3
 	// app 1
+	// waiting for app/http ×3 and app ×1
 }
 
 // If Wait times out, the error names the guards that are still held. Force then cancels the Work of

@@ -21,6 +21,7 @@ import (
 type GuardReport struct {
 	entries []GuardEntry
 	count   int
+	work    workList
 }
 
 // A GuardEntry is a group of guards with the same scope path and, in traced scopes, the same site.
@@ -51,12 +52,14 @@ func (s *Swansong) GuardReport() GuardReport {
 	// The map names caches the text of each site: resolving a site is slow, and many guards have the same
 	// one
 	now, names := time.Now(), map[site]string{}
+	work := workList{kinds: map[workKind]int{}, waiting: map[workKind]int{}, aged: map[string]bool{}}
 	s.node.Walk(func(o packed.Owner, guards int) {
 		if guards == 0 {
 			return
 		}
 		s := scopeOf(o)
 		path := s.path()
+		work.add(s, path, guards)
 		if s.trace == nil || !s.trace.traced { // then only the number of guards is known
 			add(path, "", guards, 0)
 			return
@@ -72,7 +75,7 @@ func (s *Swansong) GuardReport() GuardReport {
 			add(path, name, 1, now.Sub(s.trace.start)-a.at)
 		}
 	})
-	var r GuardReport
+	r := GuardReport{work: work}
 	for _, e := range groups {
 		r.entries = append(r.entries, e)
 		r.count += e.Count

@@ -68,7 +68,7 @@ func NewPool(ctx context.Context, workers int, opts ...Option) *Pool {
 	}
 	o := optionsOf("pool", opts)
 	p := &Pool{name: o.name, limit: workers, queue: o.queueLimit, onPanic: o.onPanic}
-	p.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName(o.name))
+	p.scope = describedScope(ctx, o.name, "job")
 	p.trace = tracingOf(p.scope, nil)
 	return p
 }

@@ -65,3 +65,11 @@ func (t tracing) callbackAt(site fmt.Stringer, f func()) func() {
 		f()
 	}
 }
+
+// describedScope returns a new scope below ctx. Summaries of reports call its guards by the noun.
+func describedScope(ctx context.Context, name, noun string) *ctxshutdown.Swansong {
+	d := &ctxkey.WorkDescriber{Describe: func(guards int) ctxkey.Work { return ctxkey.Work{Noun: noun, Count: guards} }}
+	s, _ := ctxshutdown.WithCancel(context.WithValue(ctx, ctxkey.Describer{}, d), ctxshutdown.WithName(name))
+	d.Scope = s
+	return s
+}

@@ -1,7 +1,6 @@
 package graceful
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -138,20 +137,16 @@ func (l *progressLine) draw() {
 
 // describe returns the text of the progress line in at most width columns, as in
 //
-//	draining 3 guards · 2.1 s of 10 s · http ×2, flush ×1
+//	draining · 2.1 s of 10 s · 3 requests and 1 job, oldest 12 s: GET /export
 func describe(st Status, now time.Time, held ctxshutdown.GuardReport, width int) string {
-	guards := fmt.Sprintf("%d guards", held.Count())
-	if held.Count() == 1 {
-		guards = "1 guard"
-	}
 	var b strings.Builder
 	switch st.Rung {
 	case LameDuck:
-		b.WriteString("not ready, still serving " + guards)
+		b.WriteString("not ready, still serving")
 	case Hard:
-		b.WriteString("cut short, waiting for " + guards)
+		b.WriteString("cut short")
 	default:
-		b.WriteString("draining " + guards)
+		b.WriteString("draining")
 	}
 	if !st.Until.IsZero() {
 		total := st.Until.Sub(st.Since)
@@ -166,27 +161,8 @@ func describe(st Status, now time.Time, held ctxshutdown.GuardReport, width int)
 	if st.Rung != LameDuck && now.Sub(st.Since) >= firstWaitReport {
 		b.WriteString(" · ^C again cuts it short")
 	}
-	separator := " · "
-	for _, g := range byPath(held) {
-		fmt.Fprintf(&b, "%s%s ×%d", separator, cmp.Or(g.Path, "(unnamed)"), g.Count)
-		separator = ", "
-	}
+	b.WriteString(" · " + held.Summary())
 	return cut(b.String(), width)
-}
-
-// byPath merges the entries of a report that have the same path, in the order of the report.
-func byPath(r ctxshutdown.GuardReport) (groups []ctxshutdown.GuardEntry) {
-	at := map[string]int{}
-	for _, e := range r.Entries() {
-		i, ok := at[e.Path]
-		if !ok {
-			i = len(groups)
-			at[e.Path] = i
-			groups = append(groups, ctxshutdown.GuardEntry{Path: e.Path})
-		}
-		groups[i].Count += e.Count
-	}
-	return groups
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

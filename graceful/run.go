@@ -202,7 +202,9 @@ func (r *run) nextEvent(in *inputs, timer <-chan time.Time) (e event, ok bool) {
 // returned, until the ladder has been informed and the hooks have run. Otherwise the scope could be
 // complete too early, when no other guard is held.
 func (r *run) start() {
-	r.main, _ = ctxshutdown.WithCancel(r.scope.Work(), ctxshutdown.WithName("main"))
+	d := &ctxkey.WorkDescriber{Describe: func(int) ctxkey.Work { return ctxkey.Work{} }} // f waits for the other work
+	r.main, _ = ctxshutdown.WithCancel(context.WithValue(r.scope.Work(), ctxkey.Describer{}, d), ctxshutdown.WithName("main"))
+	d.Scope = r.main
 	r.main.Go(func(context.Context) {
 		catchPanic(func() error { return r.f(r.scope) }, func(err error) {
 			r.logPanicIn("function given to Run", err)

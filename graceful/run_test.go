@@ -486,10 +486,10 @@ level=INFO msg=serving phase=Serving
 level=INFO msg=ready phase=Serving
 level=INFO msg="no longer ready, still serving" phase=LameDuck cause=enough guards.count=2 guards.held="jobs ×1, main ×1" next=3s
 level=INFO msg=draining phase=Soft cause=enough guards.count=2 guards.held="jobs ×1, main ×1" why="the lame-duck time of 3s is over" next=10s
-level=INFO msg="still draining" phase=Soft guards.count=2 guards.held="jobs ×1, main ×1" for=1s next=9s
+level=INFO msg="waiting for jobs ×1" phase=Soft guards.count=2 guards.held="jobs ×1, main ×1" for=1s next=9s
 level=INFO msg="drain extended" phase=Soft cause=enough guards.count=2 guards.held="jobs ×1, main ×1" next=13s by=3s reason="one more\nbatch"
-level=INFO msg="still draining" phase=Soft guards.count=1 guards.held="jobs ×1" for=6s next=7s
-level=INFO msg="still draining" phase=Soft guards.count=1 guards.held="jobs ×1" for=11s next=2s
+level=INFO msg="waiting for jobs ×1" phase=Soft guards.count=1 guards.held="jobs ×1" for=6s next=7s
+level=INFO msg="waiting for jobs ×1" phase=Soft guards.count=1 guards.held="jobs ×1" for=11s next=2s
 level=WARN msg="drain cut short" phase=Hard cause=enough guards.count=1 guards.held="jobs ×1" why="the drain took longer than 13s" next=2s
 level=ERROR msg=abandoned phase=Exit cause=enough guards.count=1 guards.held="jobs ×1" why="cancelled work did not return within 2s" took=15s
 `[1:])

@@ -1,13 +1,11 @@
 package graceful
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -98,7 +96,7 @@ func (w *waitReporter) write() {
 		if hint != "" {
 			attrs = append(attrs, slog.String("hint", hint))
 		}
-		w.config.logger.LogAttrs(context.Background(), slog.LevelInfo, "still draining", attrs...)
+		w.config.logger.LogAttrs(context.Background(), slog.LevelInfo, "waiting for "+held.Summary(), attrs...)
 	case w.progress.out == nil:
 		if hint != "" {
 			text += "; " + hint
@@ -111,31 +109,13 @@ const pressAgain = "press ^C again to cut it short"
 
 // describeWait says what the drain waits for, and until when, as in
 //
-//	waiting for http ×3, jobs ×1; the oldest for 12 s, from main.go:12; cancelling them in 8 s
+//	waiting for 3 requests and 1 job, oldest 12 s: GET /export; cancelling them in 8 s
 func describeWait(st Status, now time.Time, held ctxshutdown.GuardReport) string {
-	const maxListed = 5
-	var b strings.Builder
-	b.WriteString("waiting for ")
-	groups := byPath(held)
-	for i, g := range groups {
-		if i == maxListed {
-			fmt.Fprintf(&b, " and others")
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%s ×%d", cmp.Or(g.Path, "(unnamed)"), g.Count)
-	}
-	if oldest := held.Entries()[0]; oldest.Site != "" {
-		fmt.Fprintf(&b, "; the oldest for %s, from %s", wholeSeconds(oldest.Oldest), oldest.Site)
-	}
+	what, left := "cancelling them", wholeSeconds(st.Until.Sub(now))
 	if st.Rung == Hard {
-		fmt.Fprintf(&b, "; giving up in %s", wholeSeconds(st.Until.Sub(now)))
-	} else {
-		fmt.Fprintf(&b, "; cancelling them in %s", wholeSeconds(st.Until.Sub(now)))
+		what = "giving up"
 	}
-	return b.String()
+	return fmt.Sprintf("waiting for %s; %s in %s", held.Summary(), what, left)
 }
 
 // wholeSeconds formats a duration that is not negative, rounded up.

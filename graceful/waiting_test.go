@@ -3,14 +3,18 @@ package graceful_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/eventloop"
 	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/httpdrain"
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
@@ -28,8 +32,8 @@ func TestRun_WritesWhatLongDrainWaitsFor(t *testing.T) {
 		})
 		testkit.Equal(t, "exit code", graceful.ExitCode(err), 2)
 		testkit.Equal(t, "output", b.out.String(), `
-graceful: waiting for export ×2, mail ×1; cancelling them in 9 s
-graceful: waiting for export ×2, mail ×1; cancelling them in 4 s
+graceful: waiting for export ×2 and mail ×1; cancelling them in 9 s
+graceful: waiting for export ×2 and mail ×1; cancelling them in 4 s
 `[1:])
 	})
 	bubble(t, func(b *testRun) {
@@ -37,10 +41,57 @@ graceful: waiting for export ×2, mail ×1; cancelling them in 4 s
 			hold(s, "mail", s, 1500*time.Millisecond)
 			return untilStopped(s)
 		}, graceful.WithScope(ctxshutdown.WithTrace()))
-		if got := b.out.String(); !strings.HasPrefix(got, "graceful: waiting for mail ×1; the oldest for 2 s, from main_test.go:") {
+		if got := b.out.String(); !strings.HasPrefix(got, "graceful: waiting for mail ×1, oldest 2 s: main_test.go:") {
 			t.Errorf("output:\n%s", got)
 		}
 	})
+}
+
+// Without tracing, the report counts requests and jobs, and names the oldest request. It leaves out f,
+// which waits for the requests. The logger gets the same text.
+func TestRun_CountsRequestsAndJobsThatDrainWaitsFor(t *testing.T) {
+	var log output
+	text := slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.MessageKey {
+			return a
+		}
+		return slog.Attr{}
+	}})
+	for _, test := range []struct {
+		name  string
+		opts  []graceful.Option
+		serve []httpdrain.Option
+	}{
+		{name: "output"},
+		{name: "logger", opts: []graceful.Option{graceful.WithLogger(slog.New(text))}},
+		{name: "trace", opts: []graceful.Option{graceful.WithScope(ctxshutdown.WithTrace()), graceful.WithLogger(slog.New(text))}},
+		{name: "scope for each connection", serve: []httpdrain.Option{httpdrain.WithPacing(1000)}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(b *testRun) {
+				ln := testkit.Listen()
+				mux := http.NewServeMux()
+				mux.HandleFunc("GET /export", func(http.ResponseWriter, *http.Request) { time.Sleep(4 * time.Second) })
+				err := b.run(func(s *ctxshutdown.Swansong) error { // the stop begins after one second
+					eventloop.NewPool(s, 1).Submit(func() { time.Sleep(4 * time.Second) })
+					for range 3 {
+						conn := ln.Dial()
+						go io.WriteString(conn, "GET /export HTTP/1.1\r\nHost: shop\r\n\r\n")
+						go io.Copy(io.Discard, conn)
+						time.Sleep(100 * time.Millisecond)
+					}
+					return httpdrain.Serve(s, &http.Server{Handler: mux}, ln, test.serve...)
+				}, test.opts...)
+				testkit.Equal(t, "error", err, nil)
+				want := "waiting for 3 requests and 1 job, oldest 2 s: GET /export"
+				if test.opts == nil {
+					testkit.Equal(t, "output", b.out.String(), "graceful: "+want+"; cancelling them in 9 s\n")
+				} else if !strings.Contains(log.String(), "msg=\""+want+"\"\n") {
+					t.Errorf("log:\n%s", log.String())
+				}
+			})
+		})
+	}
 }
 
 // A drain that takes no longer than a second writes nothing.

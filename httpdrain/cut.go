@@ -31,17 +31,22 @@ func (c Cut) String() string {
 
 // origin returns the request and the client's address, as in "GET /orders/{id} from 192.0.2.1:4711".
 func (c Cut) origin() string {
-	what := "an incomplete header"
-	switch {
-	case strings.HasPrefix(c.Route, c.Method+" "):
-		what = c.Route
-	case c.Method != "":
-		what = c.Method + " " + c.Route
-	}
+	what := c.what()
 	if c.Hijacked {
 		what += " (hijacked)"
 	}
 	return what + " from " + c.Remote
+}
+
+// what returns the request, as in "GET /orders/{id}".
+func (c Cut) what() string {
+	switch {
+	case strings.HasPrefix(c.Route, c.Method+" "):
+		return c.Route
+	case c.Method != "":
+		return c.Method + " " + c.Route
+	}
+	return "an incomplete header"
 }
 
 // A CutError reports that the context [ctxshutdown.Swansong.Work] was cancelled, by Force, before

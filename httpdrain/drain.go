@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/ctxkey"
 )
 
 // A drain tracks the connections of one call of Serve, and ends them after the scope has been
@@ -47,7 +48,9 @@ func (d *drain) add(nc net.Conn, isExclusive bool) net.Conn {
 	c.raw, c.drain, c.scope, c.work = nc, d, d.scope, d.work
 	c.state.linger, c.state.inHandshake, c.turn = d.linger, d.secure, rand.Float64()
 	if d.pace > 0 {
-		c.scope, c.pacing.stop = ctxshutdown.WithCancel(d.work)
+		describer := &ctxkey.WorkDescriber{Describe: describePaced}
+		c.scope, c.pacing.stop = ctxshutdown.WithCancel(context.WithValue(d.work, ctxkey.Describer{}, describer))
+		describer.Scope = c.scope
 		c.work = c.scope.Work()
 	}
 	d.mu.Lock()

@@ -135,14 +135,10 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 	finish := func(stopped bool) { once.Do(func() { sv.finish(ln, stopped) }) }
 	defer finish(false)
 
-	scope, cancel := ctxshutdown.WithCancel(s, ctxshutdown.WithName(o.name))
+	describer, hijackDescriber := new(ctxkey.WorkDescriber), &ctxkey.WorkDescriber{Describe: describeHijacked}
+	scope, cancel := ctxshutdown.WithCancel(context.WithValue(s, ctxkey.Describer{}, describer), ctxshutdown.WithName(o.name))
 	defer cancel()
-	g, ok := scope.TryGuard()
-	if !ok {
-		return closeListener(ln, errStopped(s))
-	}
-	defer g.Release()
-	hijacks, _ := ctxshutdown.WithCancel(scope.Work(), ctxshutdown.WithName("hijacked"))
+	hijacks, _ := ctxshutdown.WithCancel(context.WithValue(scope.Work(), ctxkey.Describer{}, hijackDescriber), ctxshutdown.WithName("hijacked"))
 	defer hijacks.Shutdown()
 	d := &drain{
 		options: o,
@@ -156,6 +152,12 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 		quiet:   make(chan struct{}),
 		empty:   make(chan struct{}),
 	}
+	describer.Scope, describer.Describe, hijackDescriber.Scope = scope, d.describe, hijacks
+	g, ok := scope.TryGuard()
+	if !ok {
+		return closeListener(ln, errStopped(s))
+	}
+	defer g.Release()
 	if p, ok := graceful.FromContext(s); ok && !o.keepInLameDuck {
 		var waiting sync.WaitGroup
 		waiting.Go(func() { d.awaitLameDuck(p) })

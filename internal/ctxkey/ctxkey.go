@@ -4,6 +4,7 @@ package ctxkey
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // NearestScope is the key of the nearest scope, a *ctxshutdown.Swansong. A package that combines
@@ -30,6 +31,30 @@ type Panicked struct{}
 // event loop. Wait on the completion of a scope that derives from the context calls it before it
 // blocks, and returns its error.
 type CheckWait struct{}
+
+// Describer is the key of the [WorkDescriber] of a scope: a *WorkDescriber, by which a package of this
+// module says what the guards of one of its scopes stand for.
+type Describer struct{}
+
+// A WorkDescriber says what the guards of Scope, a *ctxshutdown.Swansong, stand for. A context below
+// that scope carries it, too, but other scopes have other guards. So whoever finds it compares Scope,
+// which is set before the first guard of the scope is acquired.
+type WorkDescriber struct {
+	Scope any
+	// Describe is called with the number of guards, on any goroutine and with no lock held. It must
+	// not wait for the scope.
+	Describe func(guards int) Work
+}
+
+// Work is what the guards of a scope stand for.
+type Work struct {
+	Noun  string // the singular, as in "request"
+	Count int    // the number of them; 0 if the guards only wait for guards of other scopes
+	// Oldest names the oldest one, as in "GET /export", and Age is its age. Oldest is empty if that is
+	// not known.
+	Oldest string
+	Age    time.Duration
+}
 
 // Tracing is the key of the [Tracer] of the nearest scope. The value is nil if that scope is not
 // traced.

@@ -1,0 +1,105 @@
+package ctxshutdown
+
+// Scopes: reports in ordinary words.
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/ctxkey"
+)
+
+// A workList is what the guards of a report stand for.
+type workList struct {
+	kinds   map[workKind]int // the numbers of requests, jobs and so on
+	waiting map[workKind]int // guards that only wait for others, listed if there are no others
+	aged    map[string]bool  // paths of scopes whose traced guards say nothing about the oldest work
+	oldest  string           // the oldest request, or other work whose age is known without tracing
+	age     time.Duration
+}
+
+// A workKind is a kind of work, such as "request", or, if that is not known, the path of a scope.
+type workKind struct{ noun, path string }
+
+func (k workKind) count(n int) string {
+	if k.noun != "" {
+		return pluralize(n, k.noun)
+	}
+	return fmt.Sprintf("%s ×%d", cmp.Or(k.path, unnamed), n)
+}
+
+// add adds the guards of the scope s.
+func (l *workList) add(s *Swansong, path string, guards int) {
+	d, ok := s.Value(ctxkey.Describer{}).(*ctxkey.WorkDescriber)
+	if !ok || d.Scope != any(s) {
+		l.kinds[workKind{path: path}] += guards
+		return
+	}
+	w := d.Describe(guards)
+	if w.Count == 0 || w.Oldest != "" {
+		l.aged[path] = true
+	}
+	if w.Count == 0 {
+		l.waiting[workKind{path: path}] += guards
+		return
+	}
+	l.kinds[workKind{noun: w.Noun}] += w.Count
+	if w.Oldest != "" && w.Age >= l.age {
+		l.oldest, l.age = w.Oldest, w.Age
+	}
+}
+
+// Summary says in ordinary words what the guards stand for, as in
+//
+//	3 requests, 1 job and mail ×2, oldest 12 s: GET /export
+//
+// Guards of httpdrain and eventloop are requests, connections, jobs, offloads and handles. Other
+// guards are named by the path of their scope. The function that graceful.Run runs, and the Serve of
+// package httpdrain, are only named if nothing else is held. The oldest guard is known in traced
+// scopes, and among HTTP requests. Summary returns "nothing" if no guard is held.
+func (r GuardReport) Summary() string {
+	counts := r.work.kinds
+	if len(counts) == 0 {
+		counts = r.work.waiting
+	}
+	if len(counts) == 0 {
+		return "nothing"
+	}
+	kinds := slices.SortedFunc(maps.Keys(counts), func(a, b workKind) int {
+		switch {
+		case a.noun != "" && b.noun == "":
+			return -1
+		case a.noun == "" && b.noun != "":
+			return 1
+		}
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.noun, b.noun), cmp.Compare(a.path, b.path))
+	})
+	const maxKinds = 5
+	var names []string
+	for i, k := range kinds {
+		if i == maxKinds {
+			names = append(names, "others")
+			break
+		}
+		names = append(names, k.count(counts[k]))
+	}
+	last := len(names) - 1
+	text := names[last]
+	if last > 0 {
+		text = strings.Join(names[:last], ", ") + " and " + text
+	}
+	oldest, age := r.work.oldest, r.work.age
+	for _, e := range r.entries {
+		if e.Oldest > age && !r.work.aged[e.Path] {
+			oldest, age = e.Site, e.Oldest
+		}
+	}
+	if oldest != "" {
+		text += fmt.Sprintf(", oldest %d s: %s", (age+time.Second-1)/time.Second, oldest)
+	}
+	return text
+}
