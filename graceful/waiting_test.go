@@ -50,43 +50,45 @@ graceful: waiting for export ×2 and mail ×1; cancelling them in 4 s
 // Without tracing, the report counts requests and jobs, and names the oldest request. It leaves out f,
 // which waits for the requests. The logger gets the same text.
 func TestRun_CountsRequestsAndJobsThatDrainWaitsFor(t *testing.T) {
-	var log output
-	text := slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.MessageKey {
-			return a
-		}
-		return slog.Attr{}
-	}})
 	for _, test := range []struct {
-		name  string
-		opts  []graceful.Option
-		serve []httpdrain.Option
+		name   string
+		logger bool
+		opts   []graceful.Option
+		serve  []httpdrain.Option
 	}{
 		{name: "output"},
-		{name: "logger", opts: []graceful.Option{graceful.WithLogger(slog.New(text))}},
-		{name: "trace", opts: []graceful.Option{graceful.WithScope(ctxshutdown.WithTrace()), graceful.WithLogger(slog.New(text))}},
+		{name: "logger", logger: true},
+		{name: "trace", opts: []graceful.Option{graceful.WithScope(ctxshutdown.WithTrace())}},
 		{name: "scope for each connection", serve: []httpdrain.Option{httpdrain.WithPacing(1000)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(b *testRun) {
 				ln := testkit.Listen()
 				mux := http.NewServeMux()
+				mux.HandleFunc("GET /{page}", func(http.ResponseWriter, *http.Request) { time.Sleep(4 * time.Second) })
 				mux.HandleFunc("GET /export", func(http.ResponseWriter, *http.Request) { time.Sleep(4 * time.Second) })
+				var log output
+				if test.logger {
+					test.opts = append(test.opts, graceful.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+				}
 				err := b.run(func(s *ctxshutdown.Swansong) error { // the stop begins after one second
-					eventloop.NewPool(s, 1).Submit(func() { time.Sleep(4 * time.Second) })
-					for range 3 {
-						conn := ln.Dial()
-						go io.WriteString(conn, "GET /export HTTP/1.1\r\nHost: shop\r\n\r\n")
-						go io.Copy(io.Discard, conn)
+					s.Go(func(context.Context) {
+						for _, path := range []string{"/export", "/a", "/b"} {
+							time.Sleep(100 * time.Millisecond) // f and Serve are older
+							conn := ln.Dial()
+							go io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: shop\r\n\r\n")
+							go io.Copy(io.Discard, conn)
+						}
 						time.Sleep(100 * time.Millisecond)
-					}
+						eventloop.NewPool(s, 1).Submit(func() { time.Sleep(4 * time.Second) })
+					})
 					return httpdrain.Serve(s, &http.Server{Handler: mux}, ln, test.serve...)
 				}, test.opts...)
 				testkit.Equal(t, "error", err, nil)
 				want := "waiting for 3 requests and 1 job, oldest 2 s: GET /export"
-				if test.opts == nil {
+				if !test.logger {
 					testkit.Equal(t, "output", b.out.String(), "graceful: "+want+"; cancelling them in 9 s\n")
-				} else if !strings.Contains(log.String(), "msg=\""+want+"\"\n") {
+				} else if !strings.Contains(log.String(), "msg=\""+want+"\" ") {
 					t.Errorf("log:\n%s", log.String())
 				}
 			})

@@ -70,9 +70,6 @@ func TestTrace_NamesRequestsAndHandlerStacks(t *testing.T) {
 		"http/hijacked ×1 at GET /chat (hijacked) from " + clients[2],
 	})
 
-	summary, _, _ := strings.Cut(v.s.GuardReport().Summary(), ", oldest ")
-	testkit.Equal(t, "summary", summary, "2 requests, 1 hijacked connection and (unnamed) ×1")
-
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	// A handler that has told the test of its begin might not block yet, and the goroutine of the idle
