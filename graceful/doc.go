@@ -52,8 +52,8 @@
 // # Environment
 //
 // With NOTIFY_SOCKET, Run notifies systemd: READY=1 on [Ready], STOPPING=1 when Serving ends,
-// EXTEND_TIMEOUT_USEC with the time until Exit when Extend grants time, and WATCHDOG=1 at half the
-// interval of WATCHDOG_USEC, and STATUS with what a long drain waits for.
+// EXTEND_TIMEOUT_USEC with the time until Exit when Extend grants time, WATCHDOG=1 at half the interval
+// of WATCHDOG_USEC, STATUS with what a long drain waits for, and RELOADING=1 for [WithReload].
 //
 // With TERMINATION_GRACE_PERIOD_SECONDS, Run refuses to start unless the phases together are shorter
 // than that, and without NOTIFY_SOCKET extensions leave at least one second of it: at equality the

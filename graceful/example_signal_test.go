@@ -30,3 +30,24 @@ func ExampleSignalError() {
 	// stopped by terminated
 	// <nil>
 }
+
+// On SIGHUP, the process reads its configuration again and goes on serving.
+func ExampleWithReload() {
+	reloaded := make(chan struct{})
+	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
+		graceful.Ready(s)
+		syscall.Kill(os.Getpid(), syscall.SIGHUP) // systemctl reload sends this
+		<-reloaded
+		fmt.Println("still serving:", s.Err() == nil)
+		return nil
+	}, graceful.WithReload(func(context.Context) error {
+		fmt.Println("reading the configuration")
+		close(reloaded)
+		return nil
+	}))
+	fmt.Println(err)
+	// Output:
+	// reading the configuration
+	// still serving: true
+	// <nil>
+}

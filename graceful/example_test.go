@@ -190,8 +190,7 @@ func (short) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A program that reloads its configuration on SIGHUP handles that signal itself, so SIGHUP must not
-// stop the process.
+// A program that handles SIGHUP and SIGINT itself is stopped by SIGTERM only.
 func ExampleWithSignals() {
 	err := graceful.Run(context.Background(), func(*ctxshutdown.Swansong) error { return nil },
 		graceful.WithSignals(syscall.SIGTERM))

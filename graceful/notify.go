@@ -61,6 +61,13 @@ func (c *config) end(st Status) time.Time {
 	return st.Until
 }
 
+// notify sends one message, if there is a service manager.
+func (m *manager) notify(message string) {
+	if m.socket != "" {
+		m.send(message)
+	}
+}
+
 // send sends one message. It waits only for a short time, so that a service manager that does not
 // read its socket does not delay the drain.
 func (m *manager) send(message string) {

@@ -1,6 +1,7 @@
 package graceful
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,7 @@ type config struct {
 	lameDuck, soft, hard time.Duration
 	maxExtension         time.Duration
 	hooks                []hook
+	reload               func(ctx context.Context) error // nil without WithReload
 	scope                []ctxshutdown.Option
 	logger               *slog.Logger
 	output               io.Writer
@@ -86,8 +88,8 @@ func WithMaxExtension(d time.Duration) Option {
 }
 
 // WithSignals sets the signals that ask the process to stop. The default is SIGINT, SIGTERM, SIGHUP
-// and SIGPIPE. A program that handles SIGHUP itself, for example to read its configuration again,
-// leaves it out:
+// and SIGPIPE. To read the configuration again on SIGHUP, use [WithReload]. A program that handles
+// SIGHUP itself leaves it out:
 //
 //	graceful.WithSignals(os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
 //
@@ -159,6 +161,7 @@ func configure(opts []Option) (config, error) {
 			}
 		}
 	}
+	c.addReloadSignal()
 	return c, c.applyGracePeriod(os.Getenv(graceVar))
 }
 

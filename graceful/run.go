@@ -84,6 +84,7 @@ type run struct {
 	releaseMain chan struct{} // closed when the goroutine of f no longer has to hold its guard of the scope "main"
 	hooks       hooks
 	signals     *signalInputs
+	reloads     *reloader
 	waiting     *waitReporter
 	atForce     *ctxshutdown.DrainError // the guards that were held when Force was called
 	atExit      *ctxshutdown.DrainError // the guards that are still held in phase Exit
@@ -152,6 +153,7 @@ func (r *run) inputs(ctx context.Context) *inputs {
 		r.Watch((&logger{Process: r.Process}).watch)
 	}
 	in.manager = newManager(r.Process)
+	r.reloads = &reloader{Process: r.Process, manager: in.manager, done: make(chan struct{}, 1)}
 	var stopWatchdog func()
 	in.watchdog, stopWatchdog = in.manager.watchdog()
 	in.stop = func() { stopWatchdog(); in.signals.stop() }
@@ -165,6 +167,10 @@ func (r *run) inputs(ctx context.Context) *inputs {
 func (r *run) nextEvent(in *inputs, timer <-chan time.Time) (e event, ok bool) {
 	select {
 	case sig := <-in.signals.stops:
+		if r.reloads.takes(sig) {
+			r.reloads.request()
+			return e, false
+		}
 		return in.signals.stopEvent(sig)
 	case <-in.signals.pipe:
 		return in.signals.pipeEvent()
@@ -192,6 +198,9 @@ func (r *run) nextEvent(in *inputs, timer <-chan time.Time) (e event, ok bool) {
 	case err := <-r.panics:
 		return event{kind: returned, cause: err}, true
 	case <-r.extended:
+		return e, false
+	case <-r.reloads.done:
+		r.reloads.ended()
 		return e, false
 	case <-in.complete:
 		return event{kind: stopped, cause: context.Cause(r.scope)}, true

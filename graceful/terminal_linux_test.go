@@ -270,6 +270,16 @@ func TestTerminal_CloseDrains(t *testing.T) {
 	testkit.Equal(t, "exit code", tty.cmd.ProcessState.ExitCode(), 0)
 }
 
+// The SIGHUP of a terminal that closes stops a program that reloads on SIGHUP.
+func TestWithReload_ClosedTerminalStops(t *testing.T) {
+	tty := startCommandOnTerminal(t, exec.Command(os.Args[0]), "reloads", 80)
+	tty.until("Serving 0")
+	tty.master.Close()
+	<-tty.over
+	tty.cmd.Wait()
+	testkit.Equal(t, "exit code", tty.cmd.ProcessState.ExitCode(), 0)
+}
+
 // A program that waits for a line from the terminal ends at the first ^C, although no line follows.
 func TestTerminal_ControlCEndsReadOfStdin(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "result")

@@ -82,9 +82,7 @@ func (w *waitReporter) write() {
 	}
 	now := w.current()
 	text := describeWait(now.Status, time.Now(), held)
-	if w.manager.socket != "" {
-		w.manager.send("STATUS=" + text)
-	}
+	w.manager.notify("STATUS=" + text)
 	hint := ""
 	if out, ok := w.config.output.(*os.File); ok && columns(out) > 0 {
 		hint = pressAgain
