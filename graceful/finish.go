@@ -79,7 +79,7 @@ func (r *run) flushOutput(progress *progressLine, err error) {
 		defer close(flushed)
 		progress.stop()
 		if left, ok := err.(*AbandonedError); ok {
-			r.print(formatAbandoned(left))
+			r.print(formatAbandoned(left, r.logsErrors()))
 		}
 		r.mu.Lock()
 		pending := slices.Clone(r.logged)
@@ -128,16 +128,23 @@ func userStacks() string {
 	return b.String()
 }
 
-// formatAbandoned formats the guards of an AbandonedError: one line for each group of guards, and
-// then the stacks.
-func formatAbandoned(e *AbandonedError) string {
+// formatAbandoned formats an AbandonedError: one line for each group of guards, unless the log has them
+// already, and then the stacks.
+func formatAbandoned(e *AbandonedError, logged bool) string {
 	var b strings.Builder
+	if logged {
+		b.WriteString("graceful: abandoned, see the log:\n")
+	} else {
+		fmt.Fprintf(&b, "graceful: abandoned (%s), with %d held:\n", withoutPrefix(e.Cause), e.Report.Count())
+	}
 	traced := false
-	fmt.Fprintf(&b, "graceful: abandoned (%s), with %d held:\n", withoutPrefix(e.Cause), e.Report.Count())
 	for _, g := range e.Report.Entries() {
+		traced = traced || g.Site != ""
+		if logged {
+			continue
+		}
 		fmt.Fprintf(&b, "\t%s ×%d", cmp.Or(g.Path, "(unnamed)"), g.Count)
 		if g.Site != "" {
-			traced = true
 			fmt.Fprintf(&b, " at %s for %v", g.Site, g.Oldest.Round(time.Millisecond))
 		}
 		b.WriteByte('\n')

@@ -130,9 +130,11 @@ func WithLogger(l *slog.Logger) Option {
 	return option(func(c *config) error { c.logger = l; return nil })
 }
 
-// WithOutput sets where the blockers are printed on [Exit], and the progress line if it is a terminal.
-// If it is none, and there is no logger, what a drain waits for that takes longer than a second is
-// printed there. The default is standard error. [io.Discard] disables all of them.
+// WithOutput sets where Run prints the guards that are still held on [Exit] and the stacks of the
+// program's goroutines. With a logger, which has these guards, it prints only the stacks. If w is a
+// terminal, it also shows the progress line. If w is none, and there is no logger, it also gets what a
+// drain waits for that takes longer than a second. The default is standard error. [io.Discard] disables
+// all of them.
 func WithOutput(w io.Writer) Option {
 	return option(func(c *config) error {
 		if w == nil {

@@ -124,11 +124,16 @@ func (p *Process) logPanic(e *PanicError) {
 	})
 }
 
+// logsErrors reports whether there is a logger and it takes errors.
+func (p *Process) logsErrors() bool {
+	return p.config.logger != nil && p.config.logger.Enabled(context.Background(), slog.LevelError)
+}
+
 // writePanic writes e to the logger, or to the output if there is no logger or it drops errors. It
 // returns false if the user wants neither.
 func (p *Process) writePanic(e *PanicError) (written bool, err error) {
-	if l := p.config.logger; l != nil && l.Enabled(context.Background(), slog.LevelError) {
-		l.LogAttrs(context.Background(), slog.LevelError, e.headline(),
+	if p.logsErrors() {
+		p.config.logger.LogAttrs(context.Background(), slog.LevelError, e.headline(),
 			slog.String("panic", fmt.Sprint(e.Value)), slog.String("stack", string(e.Stack)))
 		return true, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -91,6 +92,76 @@ func TestRun_CountsRequestsAndJobsThatDrainWaitsFor(t *testing.T) {
 				} else if !strings.Contains(log.String(), "msg=\""+want+"\" ") {
 					t.Errorf("log:\n%s", log.String())
 				}
+			})
+		})
+	}
+}
+
+var stackOfPanic = regexp.MustCompile(`\ngoroutine \d+ (.+\n)+\n?`)
+
+// The log and the output of a drain that is abandoned go to the same terminal. Together they contain
+// no line twice, and the guards that are held in the end once.
+func TestRun_PrintsNothingTwice(t *testing.T) {
+	for _, test := range []struct {
+		name, want string
+		logger     bool
+	}{
+		{"without a logger", `
+graceful: waiting for jobs ×1 and pre-stop/dereg ×1; cancelling them in 9 s
+graceful: waiting for jobs ×1 and pre-stop/dereg ×1; cancelling them in 4 s
+graceful: panic in the pre-stop hook "dereg": oops
+graceful: waiting for jobs ×1; giving up in 1 s
+graceful: abandoned (cancelled work did not return within 2s), with 1 held:
+	jobs ×1
+	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired and for how long they are held.
+`[1:], false},
+		{"with a logger", `
+level=INFO msg=serving phase=Serving
+level=INFO msg=draining phase=Soft cause=enough guards.count=3 guards.held="jobs ×1, main ×1, pre-stop/dereg ×1" next=10s
+level=INFO msg="waiting for jobs ×1 and pre-stop/dereg ×1" phase=Soft guards.count=3 guards.held="jobs ×1, main ×1, pre-stop/dereg ×1" for=1s next=9s
+level=INFO msg="waiting for jobs ×1 and pre-stop/dereg ×1" phase=Soft guards.count=2 guards.held="jobs ×1, pre-stop/dereg ×1" for=6s next=4s
+level=ERROR msg="panic in the pre-stop hook \"dereg\"" panic=oops
+level=WARN msg="drain cut short" phase=Hard cause=enough guards.count=1 guards.held="jobs ×1" why="the drain took longer than 10s" next=2s
+level=INFO msg="waiting for jobs ×1" phase=Hard guards.count=1 guards.held="jobs ×1" for=11s next=1s
+level=ERROR msg=abandoned phase=Exit cause=enough guards.count=1 guards.held="jobs ×1" why="cancelled work did not return within 2s" took=12s
+graceful: abandoned, see the log:
+	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired and for how long they are held.
+`[1:], true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(b *testRun) {
+				opts := []graceful.Option{graceful.WithPreStop("dereg", func(ctx context.Context) error {
+					<-ctx.Done()
+					time.Sleep(1500 * time.Millisecond)
+					panic("oops")
+				})}
+				if test.logger {
+					opts = append(opts, graceful.WithLogger(slog.New(slog.NewTextHandler(&b.out, &slog.HandlerOptions{
+						ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+							if a.Key == slog.TimeKey || a.Key == "stack" {
+								return slog.Attr{}
+							}
+							return a
+						}}))))
+				}
+				defer func() {
+					recover()
+					printed, _, _ := strings.Cut(b.out.String(), "1 goroutine of the program:\n")
+					printed = stackOfPanic.ReplaceAllString(printed, "")
+					testkit.Equal(t, "printed", printed, test.want)
+					seen := map[string]bool{}
+					for line := range strings.Lines(printed) {
+						if seen[line] {
+							t.Errorf("printed twice: %s", line)
+						}
+						seen[line] = true
+					}
+					time.Sleep(time.Hour)
+				}()
+				b.run(func(s *ctxshutdown.Swansong) error {
+					hold(s, "jobs", s, time.Minute)
+					return untilStopped(s)
+				}, opts...)
 			})
 		})
 	}
