@@ -71,7 +71,7 @@ bench: ## measure again, and write the tables of figures in docs/measured
 	$(GO) run ./bench -write
 	$(GO) run ./httpdrain/internal/measure -write
 	$(GO) run ./launcher/internal/measure -write
-	GRACEFUL_KILLS=1000 $(GO) test -count=1 -v -run '^TestRun_FlushesOrFailsWheneverKilled$$' ./graceful
+	GRACEFUL_KILLS=1000 $(GO) test -count=1 -v -run '^TestRun_SavesOrFailsWheneverKilled$$' ./graceful
 	$(GO) run ./lspconn/internal/measure -write
 
 gate: ## fail if the core has become slower (by ratios) or allocates more (exactly)
