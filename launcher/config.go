@@ -164,9 +164,9 @@ type TLS struct{ Cert, Key, CA string }
 // takes at most Max + SIGTERMTimeout + 2 s for the kernel to end the process; [GroupConfig.Bound]
 // includes what comes before.
 type ShutdownConfig struct {
-	Grace           time.Duration // time to stop for a process that does not ask for more; default 3 s
-	Max             time.Duration // time to stop for a process that asks for more, however often; default 10 s, or Grace if that is longer
-	GraceAdvisory   bool          // if set, a process that still drains after Grace has until Max without asking
+	Grace           time.Duration // time in which a process should stop; what still drains then is reported as [GraceOver]; default 3 s
+	Max             time.Duration // time in which a process must stop, whatever it asks for; default 10 s, or Grace if that is longer
+	GraceEnforced   bool          // if set, a process that still drains after Grace, and has not asked for more time, is ended
 	Poll            time.Duration // time between two calls to the process, and the timeout of each call; default 500 ms
 	SIGTERMTimeout  time.Duration // time between SIGTERM and SIGKILL; default 2 s
 	TotalDeadline   time.Duration // unless 0, limit of the whole stop; a fifth is reserved for SIGTERM and SIGKILL

@@ -25,9 +25,8 @@
 //
 //	from every state, when the process has been reaped: COMPLETE, FORCED, CRASHED or GONE
 //
-// Every stop is bounded: the grace period, which requests for more time extend up to a maximum, is
-// followed by SIGTERM and SIGKILL to the process and its descendants. Descendants that survive are
-// named in the [Status].
+// Every stop is bounded: a maximum is followed by SIGTERM and SIGKILL to the process and its
+// descendants. Descendants that survive are named in the [Status].
 //
 // # Scopes
 //

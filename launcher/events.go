@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ type Kind string
 const (
 	Transition Kind = "transition" // a process has changed its state
 	Signalled  Kind = "signal"     // a signal was sent to a process, or to it and all its descendants
+	GraceOver  Kind = "grace-over" // a process still drains after its grace period, which is not enforced
 	Extension  Kind = "extension"  // a process has asked for more time to stop
 	Adopted    Kind = "adopted"    // a process that an earlier launcher started has been adopted
 	Alarm      Kind = "alarm"      // a problem that needs an operator
@@ -140,7 +142,7 @@ func logEvent(logger *slog.Logger, e Event) {
 	switch {
 	case e.Kind == Alarm || e.Kind == RollFailed || e.To == Crashed || e.To == Forced || e.To == Gone:
 		level = slog.LevelError
-	case e.Kind == RouterError || e.Kind == Restart || e.Kind == Signalled || e.Kind == Extension || e.To == Unhealthy || e.To == Blocked:
+	case slices.Contains([]Kind{RouterError, Restart, Signalled, GraceOver, Extension}, e.Kind) || e.To == Unhealthy || e.To == Blocked:
 		level = slog.LevelWarn
 	}
 	var attrs []slog.Attr

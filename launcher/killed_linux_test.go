@@ -792,7 +792,7 @@ func TestKeep_NextLauncherKeepsStopDeadline(t *testing.T) {
 	// The new grace period is so short that it has already passed, but the process can ask for more
 	// time once.
 	shutdown := &cfg.Groups[0].Shutdown
-	shutdown.Grace, shutdown.Poll, shutdown.SIGTERMTimeout = time.Millisecond, 2*time.Second, time.Millisecond
+	shutdown.Grace, shutdown.Poll, shutdown.SIGTERMTimeout, shutdown.GraceEnforced = time.Millisecond, 2*time.Second, time.Millisecond, true
 	h := launchWith(t, cfg)
 	adopted := h.until("the adoption", func(e launcher.Event) bool { return e.Kind == launcher.Adopted })
 	e := h.until("the signal", func(e launcher.Event) bool { return e.Kind == launcher.Signalled })

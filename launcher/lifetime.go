@@ -215,10 +215,15 @@ func (m *Manager) begin(guard *ctxshutdown.Guard) {
 		m.runGroup(g)
 	}
 	go m.serve(guard)
-	go m.deadline.Enforce(func(reason string) {
+	toAll := func(e lifecycle.Event) {
 		for _, p := range m.allProcesses() {
-			go p.send(lifecycle.Event{Kind: lifecycle.OnTerminate, Reason: reason})
+			go p.send(e)
 		}
+	}
+	go m.deadline.Enforce(func(terminateAt time.Time) {
+		toAll(lifecycle.Event{Kind: lifecycle.OnLessTime, Limit: terminateAt})
+	}, func(reason string) {
+		toAll(lifecycle.Event{Kind: lifecycle.OnTerminate, Reason: reason})
 	})
 }
 

@@ -148,9 +148,11 @@ func (m *Manager) Process(id string) (Status, error) {
 
 // A Stop says how a process is stopped.
 type Stop struct {
-	Reason        string
-	Grace         time.Duration // time to stop; 0 means the configured one; at most the configured maximum
-	NoReplacement bool          // the group has one process fewer from now on, until a reload changes Desired
+	Reason string
+	// Grace is the time in which the process must stop, unless it asks for more; at most the
+	// configured maximum. If it is 0, the configuration of the group decides.
+	Grace         time.Duration
+	NoReplacement bool // the group has one process fewer from now on, until a reload changes Desired
 }
 
 // StopProcess stops a process and does not wait for its end; see [Manager.Wait]. If the process is

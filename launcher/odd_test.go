@@ -103,7 +103,7 @@ func TestStop_ShutdownCallStatesRemainingTime(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			g := group("odd", 1, test.role)
 			g.Shutdown.Poll = patience // also the timeout of each call
-			g.Shutdown.TotalDeadline = test.group
+			g.Shutdown.TotalDeadline, g.Shutdown.GraceEnforced = test.group, true
 			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: test.total}).ready()
 			h.Shutdown()
 			e := h.until("the answer of the process", func(e launcher.Event) bool { return e.Kind == launcher.Signalled })

@@ -245,6 +245,8 @@ func (p *process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 		}
 		p.publish(Event{Kind: Alarm, Outcome: Unconfirmed, Message: fmt.Sprintf("not known to have ended %v after SIGKILL; still there: %s",
 			spec.ReapTimeout, strings.Join(names, ", "))})
+	case lifecycle.DoReportGrace:
+		p.publish(Event{Kind: GraceOver, Message: m.GraceReport()})
 	case lifecycle.DoReportExtension:
 		p.publish(Event{Kind: Extension, Message: fmt.Sprintf("the process requested more time (request %d): it must exit within %v of the stop request; the maximum is %v",
 			a.Request, m.Deadline.Sub(m.AskedAt).Round(time.Millisecond), m.MaxAt.Sub(m.AskedAt).Round(time.Millisecond))})
@@ -257,13 +259,14 @@ func (p *process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 func (p *process) shutdownRequest(m *lifecycle.Machine) *pb.ShutdownRequest {
 	limit := max(p.manager.deadline.Remaining(time.Until(m.MaxAt)), time.Millisecond)
 	grace := min(m.Grace, limit)
-	if cfg := m.Config(); !cfg.Shutdown.GraceAdvisory {
+	if m.GraceEnforced {
 		grace = min(grace, time.Until(m.Deadline))
 	}
 	grace = max(grace, time.Millisecond)
 	return &pb.ShutdownRequest{ProcessId: p.id, Reason: cmp.Or(m.Reason, "shutdown"),
 		GracePeriodSeconds: wireSeconds(grace), GracePeriodMs: wireMillis(grace),
-		MaxShutdownSeconds: wireSeconds(limit), MaxShutdownMs: wireMillis(limit)}
+		MaxShutdownSeconds: wireSeconds(limit), MaxShutdownMs: wireMillis(limit),
+		GraceEnforced: m.GraceEnforced}
 }
 
 // call calls the process and sends the result to the inbox. The timeout is no longer than the

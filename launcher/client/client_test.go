@@ -428,3 +428,84 @@ func TestRun_NotifiesSystemdOfStateChanges(t *testing.T) {
 	p.Shutdown.RequestMoreTime(2 * time.Second)
 	testkit.Equal(t, "message at a request for more time", systemd(), "EXTEND_TIMEOUT_USEC=2000000")
 }
+
+// In each case the context of the drain ends exactly at the deadline that it has.
+func TestRun_DrainContextEndsAtItsDeadline(t *testing.T) {
+	status := func(p *client.ShutdownCoordinator) { // what a poll of the launcher does
+		var r registrar
+		client.Register(&r, p, nil)
+		if _, err := r.service.GetShutdownStatus(t.Context(), &pb.ShutdownStatusRequest{}); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		request client.Request
+		during  func(p *client.ShutdownCoordinator) // called one second after the drain begins
+		want    time.Duration
+	}{
+		{"the maximum", client.Request{}, nil, 10 * time.Second},
+		{"an enforced grace period", client.Request{GraceEnforced: true}, nil, 3 * time.Second},
+		{"more time, which the launcher has not read", client.Request{GraceEnforced: true}, func(p *client.ShutdownCoordinator) {
+			p.RequestMoreTime(4 * time.Second)
+		}, 3 * time.Second},
+		{"more time", client.Request{GraceEnforced: true}, func(p *client.ShutdownCoordinator) {
+			p.RequestMoreTime(4 * time.Second)
+			status(p)
+		}, 5 * time.Second},
+		{"more time than the maximum", client.Request{GraceEnforced: true}, func(p *client.ShutdownCoordinator) {
+			p.RequestMoreTime(time.Hour)
+			status(p)
+		}, 10 * time.Second},
+		{"more time where the grace period is not enforced", client.Request{}, func(p *client.ShutdownCoordinator) {
+			p.RequestMoreTime(time.Second)
+			status(p)
+		}, 10 * time.Second},
+		{"a repeated request with less time", client.Request{}, func(p *client.ShutdownCoordinator) {
+			p.Request(client.Request{Max: time.Second})
+		}, 2 * time.Second},
+		{"a repeated request with more time", client.Request{}, func(p *client.ShutdownCoordinator) {
+			p.Request(client.Request{Max: time.Hour})
+		}, 10 * time.Second},
+		{"more time after a repeated request with less", client.Request{GraceEnforced: true}, func(p *client.ShutdownCoordinator) {
+			p.Request(client.Request{Max: 5 * time.Second})
+			p.RequestMoreTime(time.Hour)
+			status(p)
+		}, 6 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := client.NewShutdownCoordinator("p-1")
+				begin := time.Now()
+				p.Request(c.request)
+				var deadline time.Time
+				err := p.Run(t.Context(), func(ctx context.Context) error {
+					time.Sleep(time.Second)
+					if c.during != nil {
+						c.during(p)
+					}
+					deadline, _ = ctx.Deadline()
+					derived, cancel := context.WithTimeout(ctx, time.Hour)
+					defer cancel()
+					<-derived.Done()
+					testkit.Equal(t, "Err", ctx.Err(), context.DeadlineExceeded)
+					return context.Cause(derived)
+				})
+				testkit.Equal(t, "deadline", deadline.Sub(begin), c.want)
+				testkit.Equal(t, "end", time.Since(begin), c.want)
+				if !errors.Is(err, client.ErrDeadline) {
+					t.Errorf("Run: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A registrar keeps the service that is registered, for calls without a connection.
+type registrar struct {
+	service pb.ProcessLifecycleInterfaceServer
+}
+
+func (r *registrar) RegisterService(_ *grpc.ServiceDesc, service any) {
+	r.service = service.(pb.ProcessLifecycleInterfaceServer)
+}

@@ -40,6 +40,8 @@ func (s *service) Shutdown(_ context.Context, in *pb.ShutdownRequest) (*pb.Shutd
 		Reason: in.GetReason(),
 		Grace:  duration(in.GetGracePeriodSeconds(), in.GetGracePeriodMs()),
 		Max:    duration(in.GetMaxShutdownSeconds(), in.GetMaxShutdownMs()),
+
+		GraceEnforced: in.GetGraceEnforced(),
 	})
 	s.readiness.Set(Draining, r.Reason)
 	return &pb.ShutdownAck{Acknowledged: true, EstimatedSeconds: seconds(r.Grace), EstimatedMs: millis(r.Grace),

@@ -30,6 +30,10 @@ type Request struct {
 	Reason     string
 	Grace, Max time.Duration // durations counted from Received; zero means the default
 	Received   time.Time
+
+	// GraceEnforced says that the process is ended after Grace, unless it asks for more time.
+	// Otherwise the process has Max, whether it asks or not.
+	GraceEnforced bool
 }
 
 // Metrics describe the work that the process must still complete before it can exit.
@@ -68,6 +72,9 @@ type ShutdownCoordinator struct {
 	moreTimeRequests int32
 	failure          string
 	running          bool
+	deadline         time.Time               // when the context of the drain ends; RequestMoreTime can move it, up to latest
+	latest           time.Time               // the maximum of the shutdown
+	deadlineTimer    *time.Timer             // cancels the context of the drain at the deadline; nil before the drain
 	cut              context.CancelCauseFunc // cancels the context of the drain; nil before the drain
 	cutCause         error                   // the cause passed to Cut before the drain began
 }
@@ -79,9 +86,11 @@ func NewShutdownCoordinator(processID string) *ShutdownCoordinator {
 	return &ShutdownCoordinator{id: processID, requested: make(chan struct{})}
 }
 
-// Request asks the process to stop. Only the first request counts. Request returns the first
-// request, and whether r was the first. When Request returns, the channel of Requested is closed
-// and the readiness is DRAINING.
+// Request asks the process to stop. Request returns the first request, and whether r was the first.
+// When Request returns, the channel of Requested is closed and the readiness is DRAINING.
+//
+// Of a later request only Max counts: if it ends before the maximum of the earlier ones, it is the
+// maximum from then on. That is how a launcher that is itself stopped says that less time is left.
 func (c *ShutdownCoordinator) Request(r Request) (Request, bool) {
 	if r.Grace <= 0 {
 		r.Grace = DefaultGrace
@@ -94,12 +103,21 @@ func (c *ShutdownCoordinator) Request(r Request) (Request, bool) {
 
 	c.mu.Lock()
 	if c.state != pb.ShutdownStatus_RUNNING {
+		if latest := r.Received.Add(r.Max); latest.Before(c.latest) {
+			c.latest = latest
+			c.setDeadline(minTime(c.deadline, latest))
+		}
 		r = c.request
 		c.mu.Unlock()
 		<-c.requested
 		return r, false
 	}
 	c.state, c.request = pb.ShutdownStatus_SHUTDOWN_REQUESTED, r
+	c.latest = r.Received.Add(r.Max)
+	c.deadline = c.latest
+	if r.GraceEnforced {
+		c.deadline = r.Received.Add(r.Grace)
+	}
 	c.mu.Unlock()
 	if c.onRequest != nil {
 		c.onRequest(r)
@@ -113,8 +131,13 @@ func (c *ShutdownCoordinator) Requested() <-chan struct{} { return c.requested }
 
 // Run waits until the process is asked to stop, and calls drain. It returns the error of drain,
 // wrapped in one that names the reason of the request. The context of drain derives from ctx, and
-// ends with [ErrDeadline] at the maximum of the request and with [ErrSignal] at a signal. If ctx
-// ends before the process is asked to stop, Run returns its cause, and does not call drain.
+// ends with [ErrDeadline] at its deadline and with [ErrSignal] at a signal. If ctx ends before the
+// process is asked to stop, Run returns its cause, and does not call drain.
+//
+// The Deadline of the context is the time at which the launcher ends the process: the maximum of
+// the request, or the end of the grace period if that is enforced. A deadline that the launcher
+// moves is a later one after [ShutdownCoordinator.RequestMoreTime], and an earlier one when the
+// launcher itself is stopped and has less time left. Then Deadline returns the new one from then on.
 //
 // Before Run returns, it notifies the launcher, for at most a second. The program then only has to
 // exit, with the code that [ExitCode] returns. Run can be called once.
@@ -152,8 +175,8 @@ func (c *ShutdownCoordinator) Run(ctx context.Context, drain func(context.Contex
 	c.state = pb.ShutdownStatus_SHUTDOWN_DRAINING
 	c.mu.Unlock()
 	defer cut(nil)
-	ctx, cancel := context.WithDeadlineCause(ctx, r.Received.Add(r.Max), ErrDeadline)
-	defer cancel()
+	ctx, stop := c.withDeadline(ctx, cut)
+	defer stop()
 
 	returned := false
 	defer func() {
@@ -245,6 +268,10 @@ func (c *ShutdownCoordinator) Block(operation string) (unblock func()) {
 // RequestMoreTime asks the launcher to let the drain continue for the duration d from now on. The
 // request replaces earlier ones. The launcher grants it up to the maximum of the shutdown, at which
 // time the context of the drain is cancelled.
+//
+// Where the grace period is not enforced, the drain has the maximum without asking; the launcher
+// only counts and reports the request. Where it is enforced, the deadline of the context moves when
+// the launcher has read the request, which it does at its next poll: by default every half second.
 func (c *ShutdownCoordinator) RequestMoreTime(d time.Duration) {
 	if d <= 0 {
 		return
@@ -287,6 +314,10 @@ func (c *ShutdownCoordinator) status() *pb.ShutdownStatus {
 	}
 	if left := time.Until(c.moreTimeUntil); left > 0 && c.state != pb.ShutdownStatus_SHUTDOWN_COMPLETE {
 		st.NeedMoreTime, st.AdditionalSeconds, st.AdditionalMs = true, seconds(left), millis(left)
+		// The launcher grants the request when it reads this answer.
+		if until := minTime(c.moreTimeUntil, c.latest); until.After(c.deadline) {
+			c.setDeadline(until)
+		}
 	}
 	return st
 }

@@ -5,7 +5,7 @@ import "strings"
 // A choice is a string that has a fixed set of values.
 type choice interface{ choices() []string }
 
-func (Grace) choices() []string         { return []string{"strict", "advisory"} }
+func (Grace) choices() []string         { return []string{"advisory", "enforced"} }
 func (OnFailure) choices() []string     { return []string{"pause", "rollback", "continue"} }
 func (RetryPolicy) choices() []string   { return []string{"manual", "immediate", "exponential"} }
 func (RestartPolicy) choices() []string { return []string{"always", "on-failure", "never"} }

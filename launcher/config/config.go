@@ -115,20 +115,20 @@ type Group struct {
 
 // Shutdown bounds the stop of an instance.
 type Shutdown struct {
-	GracePeriod     time.Duration `yaml:"grace_period"`     // default 3s; time to stop for an instance that does not ask for more
-	MaxDuration     time.Duration `yaml:"max_duration"`     // default 10s; time to stop for an instance that asks for more
+	GracePeriod     time.Duration `yaml:"grace_period"`     // default 3s; time in which an instance should stop
+	MaxDuration     time.Duration `yaml:"max_duration"`     // default 10s; time in which an instance must stop
 	SIGTERMTimeout  time.Duration `yaml:"sigterm_timeout"`  // default 2s; time between SIGTERM and SIGKILL
 	PollInterval    time.Duration `yaml:"poll_interval"`    // default 500ms
 	DeregisterDelay time.Duration `yaml:"deregister_delay"` // default 0; time between leaving the router and being asked to stop
-	Grace           Grace         `yaml:"grace"`            // default strict
+	Grace           Grace         `yaml:"grace"`            // default advisory
 }
 
 // Grace says what happens at the end of the grace period.
 type Grace string
 
 const (
-	Strict   Grace = "strict"   // an instance that has not asked for more time is stopped by signals
-	Advisory Grace = "advisory" // an instance may take until MaxDuration, whether it has asked for more time or not
+	Advisory Grace = "advisory" // the end is reported, and the instance has until MaxDuration
+	Enforced Grace = "enforced" // an instance that has not asked for more time is stopped by signals
 )
 
 // OnFailure says what a roll does when an instance fails for good.

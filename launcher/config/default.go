@@ -23,7 +23,7 @@ func (g *Group) defaults() {
 
 func (s *Shutdown) defaults() {
 	d := spec.Default().Shutdown
-	*s = Shutdown{GracePeriod: d.Grace, MaxDuration: d.Max, SIGTERMTimeout: d.SIGTERMTimeout, PollInterval: d.Poll, Grace: Strict}
+	*s = Shutdown{GracePeriod: d.Grace, MaxDuration: d.Max, SIGTERMTimeout: d.SIGTERMTimeout, PollInterval: d.Poll, Grace: Advisory}
 }
 
 func (r *Retry) defaults() {

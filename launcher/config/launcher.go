@@ -65,7 +65,7 @@ func (g *Group) launcher() launcher.GroupConfig {
 		Shutdown: launcher.ShutdownConfig{
 			Grace:           g.Shutdown.GracePeriod,
 			Max:             g.Shutdown.MaxDuration,
-			GraceAdvisory:   g.Shutdown.Grace == Advisory,
+			GraceEnforced:   g.Shutdown.Grace == Enforced,
 			Poll:            g.Shutdown.PollInterval,
 			SIGTERMTimeout:  g.Shutdown.SIGTERMTimeout,
 			DeregisterDelay: g.Shutdown.DeregisterDelay,

@@ -31,7 +31,7 @@ func TestConfig_LauncherConvertsEveryKey(t *testing.T) {
 		Desired: 4, MinHealthy: launcher.Int(3), MaxSurge: launcher.Int(2),
 		HealthCheckTimeout: 45 * time.Second, MinReady: 2500 * time.Millisecond,
 		LivenessInterval: 5 * time.Second, LivenessTimeout: 500 * time.Millisecond, LivenessFailures: 2,
-		Shutdown: launcher.ShutdownConfig{Grace: 1500 * time.Millisecond, Max: 15 * time.Second, GraceAdvisory: true, Poll: 100 * time.Millisecond,
+		Shutdown: launcher.ShutdownConfig{Grace: 1500 * time.Millisecond, Max: 15 * time.Second, GraceEnforced: true, Poll: 100 * time.Millisecond,
 			SIGTERMTimeout: 4 * time.Second, DeregisterDelay: 5 * time.Second, StopSignals: []string{"SIGINT", "SIGTERM"}, SuccessCodes: []int{0, 143}},
 		Restart: launcher.RestartConfig{Policy: launcher.Always, MinBackoff: 2 * time.Second, MaxBackoff: 30 * time.Second, ResetAfter: time.Minute, CrashLimit: 5},
 		Roll: launcher.RollConfig{Canary: 1, CanaryWait: 90 * time.Second, ProgressDeadline: 5 * time.Minute, OnFailure: launcher.Rollback,

@@ -26,9 +26,9 @@ func TestExport_ConvertsOrReportsEachSetting(t *testing.T) {
 		{kubernetes, "pre_stop: [{command: a, args: ['{id}']}]", "pre_stop: {id} is not replaced", true},
 		{kubernetes, "pre_stop: [{command: a, args: [id]}]", "pre_stop: {id} is not replaced", false},
 		{systemd, "pre_stop: [{command: a, args: ['{id}']}]", "ExecStop=-a %p-%i\n", true},
-		{all, "shutdown: {grace_period: 1s}", "shutdown.grace_period: is not supported", true},
-		{all, "shutdown: {grace_period: 10s}", "shutdown.grace_period: is not supported", false},
-		{all, "shutdown: {grace_period: 1s, grace: advisory}", "shutdown.grace_period: is not supported", false},
+		{all, "shutdown: {grace_period: 1s, grace: enforced}", "shutdown.grace_period: is not supported", true},
+		{all, "shutdown: {grace_period: 10s, grace: enforced}", "shutdown.grace_period: is not supported", false},
+		{all, "shutdown: {grace_period: 1s}", "shutdown.grace_period: is not supported", false},
 
 		{kubernetes, "protocol: signals, listeners: [{name: a, address: ':8080'}]", "containerPort: 8080", true},
 		{kubernetes, "protocol: signals, listeners: [{name: a, address: ':0'}]", "containerPort", false},

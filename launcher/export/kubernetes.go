@@ -278,7 +278,7 @@ func (g group) kubernetesGaps() {
 	g.gap(g.OnFailure == config.Continue, "on_failure", "a failed roll is retried; no instance is given up")
 	g.gap(true, "retry", "a failed instance is always restarted, with the back-off of Kubernetes, from 10s to 5m")
 	g.gap(g.Canary.Instances > 0, "canary", "there are no canaries; use a second Deployment with the same labels, or a rollout controller")
-	g.gap(g.Shutdown.Grace == config.Strict && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
+	g.gap(g.Shutdown.Grace == config.Enforced && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
 	g.gap(true, "shutdown.sigterm_timeout", "SIGTERM is sent first, and SIGKILL at the end; the process has max_duration and sigterm_timeout together")
 	g.gap(!slices.Equal(g.StopSignals, []config.Signal{"SIGTERM"}), "stop_signals", "the image sets the signal (STOPSIGNAL), and there is only one")
 	g.gap(!slices.Equal(g.SuccessExitCodes, []int{0}), "success_exit_codes", "is ignored; every exit is followed by a restart")

@@ -244,7 +244,7 @@ func (g group) systemdGaps() {
 	g.gap(g.Canary.Instances > 0, "canary", "there are no canaries; restart one instance, and check it")
 	g.gap(g.MinReady > 0, "min_ready_seconds", "is ignored")
 	g.gap(g.Shutdown.DeregisterDelay > 0, "shutdown.deregister_delay", "there is no router; the process itself must continue to serve for that time")
-	g.gap(g.Shutdown.Grace == config.Strict && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
+	g.gap(g.Shutdown.Grace == config.Enforced && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
 	g.gap(len(g.StopSignals) > 1, "stop_signals", "only %s is sent, and then SIGKILL", g.StopSignals[0])
 	g.gap(g.OnFailure != config.Continue, "on_failure", "there is no roll, and so no %s; check an instance before you restart the next one", g.OnFailure)
 	g.gap(g.Retry.Policy != config.Manual, "retry", "there is no roll; a failed instance is restarted by Restart, after RestartSec")

@@ -149,8 +149,11 @@ type ShutdownRequest struct {
 	MaxShutdownSeconds int32 `protobuf:"varint,4,opt,name=max_shutdown_seconds,json=maxShutdownSeconds,proto3" json:"max_shutdown_seconds,omitempty"`
 	GracePeriodMs      int64 `protobuf:"varint,5,opt,name=grace_period_ms,json=gracePeriodMs,proto3" json:"grace_period_ms,omitempty"` // added
 	MaxShutdownMs      int64 `protobuf:"varint,6,opt,name=max_shutdown_ms,json=maxShutdownMs,proto3" json:"max_shutdown_ms,omitempty"` // added
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Added: the process is ended when the grace period is over, unless it has asked for more time. Without it, the process
+	// has the maximum in any case, and the end of the grace period is only reported.
+	GraceEnforced bool `protobuf:"varint,7,opt,name=grace_enforced,json=graceEnforced,proto3" json:"grace_enforced,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ShutdownRequest) Reset() {
@@ -223,6 +226,13 @@ func (x *ShutdownRequest) GetMaxShutdownMs() int64 {
 		return x.MaxShutdownMs
 	}
 	return 0
+}
+
+func (x *ShutdownRequest) GetGraceEnforced() bool {
+	if x != nil {
+		return x.GraceEnforced
+	}
+	return false
 }
 
 type ShutdownAck struct {
@@ -988,7 +998,7 @@ var File_lifecycle_proto protoreflect.FileDescriptor
 
 const file_lifecycle_proto_rawDesc = "" +
 	"\n" +
-	"\x0flifecycle.proto\x12\x14swansong.launcher.v1\"\xfc\x01\n" +
+	"\x0flifecycle.proto\x12\x14swansong.launcher.v1\"\xa3\x02\n" +
 	"\x0fShutdownRequest\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x16\n" +
@@ -996,7 +1006,8 @@ const file_lifecycle_proto_rawDesc = "" +
 	"\x14grace_period_seconds\x18\x03 \x01(\x05R\x12gracePeriodSeconds\x120\n" +
 	"\x14max_shutdown_seconds\x18\x04 \x01(\x05R\x12maxShutdownSeconds\x12&\n" +
 	"\x0fgrace_period_ms\x18\x05 \x01(\x03R\rgracePeriodMs\x12&\n" +
-	"\x0fmax_shutdown_ms\x18\x06 \x01(\x03R\rmaxShutdownMs\"\x9b\x01\n" +
+	"\x0fmax_shutdown_ms\x18\x06 \x01(\x03R\rmaxShutdownMs\x12%\n" +
+	"\x0egrace_enforced\x18\a \x01(\bR\rgraceEnforced\"\x9b\x01\n" +
 	"\vShutdownAck\x12\"\n" +
 	"\facknowledged\x18\x01 \x01(\bR\facknowledged\x12+\n" +
 	"\x11estimated_seconds\x18\x02 \x01(\x05R\x10estimatedSeconds\x12\x18\n" +

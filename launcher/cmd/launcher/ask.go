@@ -120,7 +120,7 @@ func stopCommand(at *place) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&in.Wait, "wait", false, "wait until the process has exited")
 	cmd.Flags().BoolVar(&in.NoReplacement, "no-replacement", false, "do not replace the process: scale the group down by one")
-	cmd.Flags().DurationVar(&grace, "grace", 0, "time for the process to drain, instead of the configured one")
+	cmd.Flags().DurationVar(&grace, "grace", 0, "time in which the process must drain, unless it asks for more (default: as configured)")
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "reason, for the log")
 	return cmd
 }

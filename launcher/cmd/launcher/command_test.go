@@ -191,7 +191,7 @@ process_groups:
     command: RUNNER
     args: [--process-id, '{id}', --behavior, hang]
     depends_on: [kv]
-    shutdown: {grace: advisory, max_duration: 1h}
+    shutdown: {max_duration: 1h}
 `)
 	d := s.runs()
 	d.cmd.Process.Signal(syscall.SIGTERM)

@@ -105,7 +105,7 @@ func TestReload_ChangesAdoptedGroup(t *testing.T) {
 // A removed group cannot be added again before it has stopped; the preview says so.
 func TestReload_RefusesToAddGroupThatIsStillStopping(t *testing.T) {
 	other := "state_dir: STATE\ntotal_deadline: 2h\nprocess_groups:\n  - {name: other, command: RUNNER, args: [--process-id, '{id}']}\n"
-	both := other + "  - {name: web, command: RUNNER, args: [--process-id, '{id}', --behavior, hang], shutdown: {grace: advisory, max_duration: 1h}}\n"
+	both := other + "  - {name: web, command: RUNNER, args: [--process-id, '{id}', --behavior, hang], shutdown: {max_duration: 1h}}\n"
 	s := newSite(t, both)
 	s.runs()
 	s.write(other)
@@ -171,7 +171,7 @@ func TestReload_RefusesOtherFile(t *testing.T) {
 // logged once.
 func TestReload_SecondHangupDoesNotWaitForFirst(t *testing.T) {
 	other := "state_dir: STATE\ntotal_deadline: 2h\nprocess_groups:\n  - {name: other, command: RUNNER, args: [--process-id, '{id}']}\n"
-	s := newSite(t, other+"  - {name: web, command: RUNNER, args: [--process-id, '{id}', --behavior, hang], shutdown: {grace: advisory, max_duration: 20s}}\n")
+	s := newSite(t, other+"  - {name: web, command: RUNNER, args: [--process-id, '{id}', --behavior, hang], shutdown: {max_duration: 20s}}\n")
 	d := s.runs()
 	s.write(other)
 	d.cmd.Process.Signal(syscall.SIGHUP)

@@ -87,9 +87,10 @@ func (d *Total) Remaining(t time.Duration) time.Duration {
 	return min(t, time.Until(terminateAt(began, total)))
 }
 
-// Enforce waits for a stop of all groups. When the deadline comes near, it calls terminate, and then
-// forces the scope. It returns when it has done so, or when all groups have ended.
-func (d *Total) Enforce(terminate func(reason string)) {
+// Enforce waits for a stop of all groups. It calls begun with the time at which terminate will be
+// called, if there is a deadline. When the deadline comes near, it calls terminate, and then forces
+// the scope. It returns when it has done so, or when all groups have ended.
+func (d *Total) Enforce(begun func(terminateAt time.Time), terminate func(reason string)) {
 	complete := d.Scope.Completion().Done()
 	select {
 	case <-d.Scope.Done():
@@ -100,6 +101,7 @@ func (d *Total) Enforce(terminate func(reason string)) {
 	if total <= 0 {
 		return
 	}
+	begun(terminateAt(began, total))
 	reached := func(at time.Time) bool {
 		t := time.NewTimer(time.Until(at))
 		defer t.Stop()

@@ -86,6 +86,7 @@ func TestAdoptedProcess_KeepsState(t *testing.T) {
 // it to stop.
 func TestAdoptedProcess_DeadlinesCountFromFirstShutdownRequest(t *testing.T) {
 	cfg := config(stopTimes)
+	cfg.Shutdown.GraceEnforced = true
 	cfg.PreStop = []spec.Hook{{Command: []string{"hook"}, Timeout: time.Hour}} // the earlier launcher has already run this hook
 	cfg.Shutdown.Poll = 500 * time.Millisecond
 	for _, c := range []struct {

@@ -23,7 +23,7 @@ type Event struct {
 	Status    *pb.ShutdownStatus
 
 	Reason     string
-	Grace      time.Duration // zero means the configured grace period
+	Grace      time.Duration // if not zero, replaces the configured grace period, and is enforced
 	Config     *spec.Group
 	DrainError string
 	Exit       proc.Exit
@@ -35,6 +35,8 @@ type Event struct {
 	StopAt       time.Time // when the earlier launcher decided to stop the process
 	AskedAt      time.Time // when the process was first asked to stop
 	GrantedUntil time.Time // the deadline that the process was granted by its last request for more time
+
+	Limit time.Time // when the launcher, which is itself stopped, sends SIGTERM
 }
 
 // EventKind is the kind of an [Event].
@@ -51,6 +53,7 @@ const (
 	OnAck                           // Shutdown returned: Ack, or Code and Err
 	OnStatus                        // GetShutdownStatus returned: Status, or Code and Err
 	OnPushedEnd                     // the process reported by itself that its drain has ended: Reason is its message, DrainError
+	OnLessTime                      // the launcher is stopped, and its total deadline may leave less time: Limit
 	OnTerminate                     // the process is to be sent SIGTERM at once: Reason
 	OnForce                         // the process is to be killed at once: Reason
 	OnConfig                        // the configuration has changed: Config
@@ -79,5 +82,6 @@ const (
 	DoTerminate                           // send SIGTERM to the process and all that it has started
 	DoKill                                // send SIGKILL to the process and all that it has started
 	DoReportUnconfirmed                   // report that the process was sent SIGKILL, but is not known to have ended
+	DoReportGrace                         // report that the process still drains after its grace period; see [Machine.GraceReport]
 	DoReportExtension                     // report that the process has requested more time
 )

@@ -78,6 +78,7 @@ var actionNames = map[lifecycle.ActionKind]string{
 	lifecycle.DoTerminate:         "terminate",
 	lifecycle.DoKill:              "kill",
 	lifecycle.DoReportUnconfirmed: "report unconfirmed",
+	lifecycle.DoReportGrace:       "report grace",
 	lifecycle.DoReportExtension:   "report extension",
 }
 

@@ -27,8 +27,8 @@ import (
 //	running        ask for readiness at the liveness interval
 //	deregistering  wait until the process has left routing, then for the delay and the pre-stop hooks
 //	requesting     call Shutdown until the process answers, at most for the grace period
-//	draining       ask for the status until the deadline: the grace period, extended by requests for
-//	               more time, but never beyond MaxAt
+//	draining       ask for the status until the deadline: MaxAt; or, with an enforced grace period, its
+//	               end, extended by requests for more time, but never beyond MaxAt
 //	signalled      wait for a process that does not take part in the protocol: it got the stop
 //	               signals, and has until MaxAt
 //	terminating    SIGTERM was sent to the process and all that it has started; killAt follows
@@ -53,16 +53,17 @@ type Machine struct {
 
 	ReadyAt time.Time
 
-	Reason       string    // why the process is to be stopped
-	StopAt       time.Time // when the launcher decided to stop the process
-	AskedAt      time.Time // when the process was first asked to stop, by Shutdown or a signal
-	Grace        time.Duration
-	Deadline     time.Time // the deadline of the drain
-	GrantedUntil time.Time // the deadline granted by the last request for more time
-	MaxAt        time.Time // the latest possible Deadline
-	Extensions   int       // number of requests for more time
-	SignalsSent  int       // number of stop signals that were sent
-	ForceReason  string    // why the process was sent SIGTERM or SIGKILL
+	Reason        string    // why the process is to be stopped
+	StopAt        time.Time // when the launcher decided to stop the process
+	AskedAt       time.Time // when the process was first asked to stop, by Shutdown or a signal
+	Grace         time.Duration
+	GraceEnforced bool      // the end of the grace period ends the process, unless it asks for more time
+	Deadline      time.Time // the deadline of the drain
+	GrantedUntil  time.Time // the deadline granted by the last request for more time
+	MaxAt         time.Time // the latest possible Deadline
+	Extensions    int       // number of requests for more time
+	SignalsSent   int       // number of stop signals that were sent
+	ForceReason   string    // why the process was sent SIGTERM or SIGKILL
 
 	cfg       spec.Group
 	hasRouter bool
@@ -80,6 +81,8 @@ type Machine struct {
 	callHung     bool      // a Shutdown call failed with another error than Unavailable
 	responsive   bool      // the process takes part in the protocol: it has answered a call or sent a notification
 	requests     int32     // number of requests for more time, as the process counts them
+	graceAt      time.Time // when the end of the grace period is to be reported; zero if it is not, or has been
+	graceOver    bool      // the grace period is over; the next answer to a poll says with which state, and is reported
 	drainError   string
 	complete     bool // the process has reported that its drain is complete
 	signalAt     time.Time
@@ -144,6 +147,8 @@ func (m *Machine) Step(e Event) []Action {
 		m.complete, m.drainError, m.Message = true, e.DrainError, e.Reason
 	case OnForce:
 		return m.onForce(e)
+	case OnLessTime:
+		return m.onLessTime(e)
 	case OnTerminate:
 		return m.onTerminate(e)
 	case OnConfig:

@@ -51,7 +51,7 @@ func TestMachine_StartsAndShutsDown(t *testing.T) {
 // A process that does not end gets SIGTERM at its deadline, and SIGKILL after the SIGTERM timeout.
 func TestShutdown_SendsSIGTERMThenSIGKILLAtDeadlines(t *testing.T) {
 	for name, hang := range map[string]func() *simulation{
-		"it never ends draining": func() *simulation { return draining(config(nil)) },
+		"it never ends draining": func() *simulation { return draining(config(enforced)) },
 		"the call Shutdown hangs": func() *simulation {
 			m := ready(config(nil))
 			m.stop()
@@ -59,12 +59,12 @@ func TestShutdown_SendsSIGTERMThenSIGKILLAtDeadlines(t *testing.T) {
 			return m
 		},
 		"the call GetShutdownStatus hangs": func() *simulation {
-			m := draining(config(nil))
+			m := draining(config(enforced))
 			m.statusFails(codes.DeadlineExceeded)
 			return m
 		},
 		"it reports that it is complete, and does not exit": func() *simulation {
-			m := draining(config(nil))
+			m := draining(config(enforced))
 			m.status(reports(pb.ShutdownStatus_SHUTDOWN_COMPLETE))
 			return m
 		},
@@ -113,7 +113,7 @@ func TestShutdown_ProcessThatAsksGetsMoreTimeUpToMaximum(t *testing.T) {
 		{"without an amount", 2 * time.Second, &pb.ShutdownStatus{NeedMoreTime: true}, 5 * time.Second, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := draining(config(nil))
+			m := draining(config(enforced))
 			m.pass(c.at)
 			testkit.Equal(t, "is the request reported", slices.Contains(m.status(c.status), "report extension"), c.count > 0)
 			testkit.Equal(t, "SIGTERM", terminatedAt(t, m), c.until)
@@ -122,7 +122,7 @@ func TestShutdown_ProcessThatAsksGetsMoreTimeUpToMaximum(t *testing.T) {
 	}
 
 	t.Run("every second", func(t *testing.T) {
-		m := draining(config(nil))
+		m := draining(config(enforced))
 		for range 9 {
 			m.pass(time.Second)
 			m.status(moreTime(5 * time.Second))
@@ -131,7 +131,7 @@ func TestShutdown_ProcessThatAsksGetsMoreTimeUpToMaximum(t *testing.T) {
 		testkit.Equal(t, "requests", m.Extensions, 9)
 	})
 	t.Run("one request, repeated in every status", func(t *testing.T) {
-		m := draining(config(nil))
+		m := draining(config(enforced))
 		for left := 8 * time.Second; left > 3*time.Second; left -= time.Second {
 			m.pass(time.Second)
 			s := moreTime(left)
@@ -142,7 +142,7 @@ func TestShutdown_ProcessThatAsksGetsMoreTimeUpToMaximum(t *testing.T) {
 		testkit.Equal(t, "requests", m.Extensions, 1)
 	})
 	t.Run("several requests between two polls, over by now", func(t *testing.T) {
-		m := draining(config(nil))
+		m := draining(config(enforced))
 		m.pass(time.Second)
 		s := reports(pb.ShutdownStatus_SHUTDOWN_DRAINING)
 		s.MoreTimeRequests = 3
@@ -161,11 +161,77 @@ func TestShutdown_ProcessThatAsksGetsMoreTimeUpToMaximum(t *testing.T) {
 		m.status(s)
 		testkit.Equal(t, "requests", m.Extensions, 11)
 	})
-	t.Run("the grace period is advisory", func(t *testing.T) {
-		m := draining(config(func(c *spec.Group) { c.Shutdown.GraceAdvisory = true }))
-		testkit.Equal(t, "SIGTERM", terminatedAt(t, m), 10*time.Second)
-	})
 }
+
+// By default the end of the grace period is a question: the launcher asks the process for its state,
+// and reports the answer once.
+func TestGrace_IsReportedAndEndsNoProcess(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		answer func(m *simulation) []string
+		report string // "" if there is none
+	}{
+		{"it drains", func(m *simulation) []string {
+			s := reports(pb.ShutdownStatus_SHUTDOWN_DRAINING)
+			s.Metrics = &pb.ShutdownMetrics{BlockingOperations: []string{"flush", "upload"}}
+			return m.status(s)
+		}, "still draining after its grace period of 3s; asked for more time: no; it must exit within 10s of the stop request; blocked by flush and 1 more"},
+		{"it asks for more time", func(m *simulation) []string { return m.status(moreTime(time.Second)) },
+			"still draining after its grace period of 3s; asked for more time: 1 times; it must exit within 10s of the stop request"},
+		{"it does not answer", func(m *simulation) []string { return m.statusFails(codes.DeadlineExceeded) },
+			"still draining after its grace period of 3s; asked for more time: no; it must exit within 10s of the stop request"},
+		{"it has drained", func(m *simulation) []string { return m.status(reports(pb.ShutdownStatus_SHUTDOWN_COMPLETE)) }, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := draining(config(nil))
+			m.status(reports(pb.ShutdownStatus_SHUTDOWN_DRAINING))
+			m.pass(m.next()) // the next poll; nobody answers it
+			testkit.Equal(t, "actions at the end of the grace period, while a poll is pending", m.pass(3*time.Second-m.elapsed()), []string(nil))
+			actions := c.answer(m)
+			report := ""
+			if slices.Contains(actions, "report grace") {
+				report = m.GraceReport()
+			}
+			testkit.Equal(t, "report", report, c.report)
+			testkit.Equal(t, "another report", slices.Contains(m.status(reports(pb.ShutdownStatus_SHUTDOWN_DRAINING)), "report grace"), false)
+			testkit.Equal(t, "SIGTERM", terminatedAt(t, m), 10*time.Second)
+		})
+	}
+}
+
+// A grace period that comes with the order to stop is enforced.
+func TestGrace_OfOrderIsEnforced(t *testing.T) {
+	m := ready(config(nil))
+	m.step(lifecycle.Event{Kind: lifecycle.OnStop, Grace: time.Second})
+	m.deregistered()
+	m.pass(0)
+	m.ack(true)
+	testkit.Equal(t, "SIGTERM", terminatedAt(t, m), time.Second)
+}
+
+// A process that drains when the launcher itself is stopped is asked again, if the launcher's total
+// deadline leaves it less time than it was told.
+func TestLessTime_IsToldToProcessThatDrains(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		m    *simulation
+		left time.Duration
+		want []string
+	}{
+		{"less", draining(config(nil)), 4 * time.Second, []string{"shutdown"}},
+		{"enough", draining(config(nil)), 10 * time.Second, nil},
+		{"it is not being stopped", ready(config(nil)), time.Second, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.m.status(reports(pb.ShutdownStatus_SHUTDOWN_DRAINING))
+			got := c.m.step(lifecycle.Event{Kind: lifecycle.OnLessTime, Limit: c.m.now.Add(c.left)})
+			testkit.Equal(t, "actions", got, c.want)
+		})
+	}
+}
+
+// enforced makes the end of the grace period final.
+func enforced(c *spec.Group) { c.Shutdown.GraceEnforced = true }
 
 // terminatedAt advances the clock until SIGTERM is sent, and returns the elapsed time.
 func terminatedAt(t *testing.T, m *simulation) time.Duration {
@@ -389,7 +455,7 @@ func TestMachine_KillsProcessInTimeWhateverHappens(t *testing.T) {
 	for round := range 2_000 {
 		cfg := config(func(c *spec.Group) {
 			c.Shutdown.Grace, c.Shutdown.Max = time.Duration(1+r.IntN(5))*time.Second, time.Duration(5+r.IntN(10))*time.Second
-			c.Shutdown.GraceAdvisory, c.Shutdown.DeregisterDelay = r.IntN(4) == 0, time.Duration(r.IntN(2))*time.Second
+			c.Shutdown.GraceEnforced, c.Shutdown.DeregisterDelay = r.IntN(4) == 0, time.Duration(r.IntN(2))*time.Second
 		})
 		if r.IntN(4) == 0 {
 			cfg.Protocol = spec.Signals

@@ -28,6 +28,7 @@ func (m *Machine) onStop(e Event) []Action {
 	if !e.StopAt.IsZero() {
 		m.StopAt = e.StopAt
 	}
+	m.GraceEnforced = m.cfg.Shutdown.GraceEnforced || m.Grace > 0
 	if m.Grace <= 0 {
 		m.Grace = m.cfg.Shutdown.Grace
 	}
@@ -96,8 +97,11 @@ func (m *Machine) onAck(e Event) []Action {
 	switch {
 	case e.Ack != nil && e.Ack.GetAcknowledged():
 		m.phase, m.Message = draining, e.Ack.GetMessage()
-		if m.cfg.Shutdown.GraceAdvisory {
+		if !m.GraceEnforced {
 			m.Deadline = m.MaxAt
+			if over := m.AskedAt.Add(m.Grace); over.After(e.At) && over.Before(m.MaxAt) {
+				m.graceAt = over
+			}
 		}
 		m.pollAt = e.At
 		return m.tick(e.At)
@@ -122,11 +126,16 @@ func (m *Machine) onStatus(e Event) []Action {
 	if m.phase != draining {
 		return m.tick(e.At)
 	}
+	var actions []Action
+	if m.graceOver {
+		m.graceOver = false
+		actions = append(actions, Action{Kind: DoReportGrace})
+	}
 	if e.Status == nil { // a failed call says nothing about the process, so the deadline stays
 		if !m.complete { // the last message of a process whose drain is complete says more than the error
 			m.Message = e.Err
 		}
-		return m.tick(e.At)
+		return append(actions, m.tick(e.At)...)
 	}
 	m.Message, m.Metrics = e.Status.GetMessage(), e.Status.GetMetrics()
 	if e.Status.GetDrainError() != "" {
@@ -144,7 +153,20 @@ func (m *Machine) onStatus(e Event) []Action {
 	if needsTime {
 		m.extend(e)
 	}
-	return append(m.countRequests(e.Status.GetMoreTimeRequests(), needsTime), m.tick(e.At)...)
+	if m.complete {
+		actions = nil // it does not drain any more
+	}
+	actions = append(actions, m.countRequests(e.Status.GetMoreTimeRequests(), needsTime)...)
+	return append(actions, m.tick(e.At)...)
+}
+
+// onLessTime tells a process that drains already that it has less time than it was told: the
+// launcher itself is stopped, and its total deadline ends before the maximum of the process.
+func (m *Machine) onLessTime(e Event) []Action {
+	if m.phase != draining || !e.Limit.Before(m.MaxAt) {
+		return m.tick(e.At)
+	}
+	return m.call(e.At, DoShutdown, m.cfg.Shutdown.Poll)
 }
 
 // extend moves the deadline of the drain, up to MaxAt, as the process has requested.
@@ -201,13 +223,29 @@ func (m *Machine) expiredReason(now time.Time) string {
 	default:
 		reason = fmt.Sprintf("its grace period is over, after %v", took)
 	}
-	if blocked := m.Metrics.GetBlockingOperations(); len(blocked) > 0 {
-		reason += "; blocked by " + shorten(blocked[0])
-		if len(blocked) > 1 {
-			reason += fmt.Sprintf(" and %d more", len(blocked)-1)
-		}
+	return reason + m.blockers()
+}
+
+// blockers says what blocks the drain, or returns "" if that is not known.
+func (m *Machine) blockers() string {
+	blocked := m.Metrics.GetBlockingOperations()
+	switch len(blocked) {
+	case 0:
+		return ""
+	case 1:
+		return "; blocked by " + shorten(blocked[0])
 	}
-	return reason
+	return fmt.Sprintf("; blocked by %s and %d more", shorten(blocked[0]), len(blocked)-1)
+}
+
+// GraceReport describes a process that still drains after its grace period.
+func (m *Machine) GraceReport() string {
+	asked := "no"
+	if m.Extensions > 0 {
+		asked = fmt.Sprintf("%d times", m.Extensions)
+	}
+	return fmt.Sprintf("still draining after its grace period of %v; asked for more time: %s; it must exit within %v of the stop request%s",
+		m.Grace, asked, m.MaxAt.Sub(m.AskedAt).Round(time.Millisecond), m.blockers())
 }
 
 func shorten(s string) string {

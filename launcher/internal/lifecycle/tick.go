@@ -31,6 +31,7 @@ func (m *Machine) Next() time.Time {
 	case requesting, draining:
 		poll()
 		at(m.Deadline)
+		at(m.graceAt)
 	case signalled:
 		at(m.signalAt)
 		at(m.killAt)
@@ -117,6 +118,12 @@ func (m *Machine) tickDraining(now time.Time) []Action {
 	switch {
 	case due(m.Deadline, now):
 		return m.terminate(now, m.expiredReason(now))
+	case due(m.graceAt, now):
+		m.graceAt, m.graceOver = time.Time{}, true
+		if m.callPending {
+			return nil
+		}
+		return m.call(now, DoAskStatus, m.cfg.Shutdown.Poll)
 	case m.pollDue(now):
 		return m.call(now, DoAskStatus, m.cfg.Shutdown.Poll)
 	}

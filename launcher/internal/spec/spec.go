@@ -89,7 +89,7 @@ type Transport struct {
 type Shutdown struct {
 	Grace           time.Duration
 	Max             time.Duration
-	GraceAdvisory   bool
+	GraceEnforced   bool
 	Poll            time.Duration
 	SIGTERMTimeout  time.Duration
 	TotalDeadline   time.Duration // 0 means no total deadline

@@ -1,0 +1,63 @@
+package client
+
+import (
+	"context"
+	"time"
+)
+
+// A drainContext is the context of a drain. Its deadline can move.
+type drainContext struct {
+	context.Context // cancelled with the cause ErrDeadline at the deadline
+	coordinator     *ShutdownCoordinator
+}
+
+// withDeadline returns a context that ends at the deadline of the coordinator, and a function that
+// stops the timer. cut cancels ctx.
+func (c *ShutdownCoordinator) withDeadline(ctx context.Context, cut context.CancelCauseFunc) (context.Context, func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deadlineTimer = time.AfterFunc(time.Until(c.deadline), func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if time.Until(c.deadline) <= 0 { // otherwise the deadline has moved while the timer fired
+			cut(ErrDeadline)
+		}
+	})
+	return drainContext{ctx, c}, c.deadlineTimer.Stop
+}
+
+// setDeadline moves the deadline of the drain. c.mu is held.
+func (c *ShutdownCoordinator) setDeadline(t time.Time) {
+	c.deadline = t
+	if c.deadlineTimer != nil {
+		c.deadlineTimer.Reset(time.Until(t))
+	}
+}
+
+// Deadline returns the time at which the launcher ends the process, as far as the process has been
+// told, or the deadline of the parent if that is earlier.
+func (d drainContext) Deadline() (time.Time, bool) {
+	d.coordinator.mu.Lock()
+	defer d.coordinator.mu.Unlock()
+	deadline := d.coordinator.deadline
+	if parent, ok := d.Context.Deadline(); ok {
+		deadline = minTime(deadline, parent)
+	}
+	return deadline, true
+}
+
+// Err returns [context.DeadlineExceeded] at the deadline, as a context with a deadline does.
+func (d drainContext) Err() error {
+	err := d.Context.Err()
+	if err != nil && context.Cause(d.Context) == ErrDeadline {
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
