@@ -6,6 +6,8 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"syscall"
 	"testing"
@@ -40,6 +42,9 @@ func TestOpenServer_DrainsOnInterrupt(t *testing.T) {
 			pressed := 0
 			for out.Scan() {
 				all.WriteString(out.Text() + "\n")
+				if _, page, ok := strings.Cut(out.Text(), "debug page: "); ok {
+					requestReport(t, strings.TrimSuffix(page, "/debug/shutdown"))
+				}
 				// The server handles signals once it is ready. Each further signal begins the next
 				// phase.
 				phases := []string{"INFO ready", "phase=LameDuck", "phase=Soft"}
@@ -62,5 +67,32 @@ func TestOpenServer_DrainsOnInterrupt(t *testing.T) {
 				t.Log(all.String())
 			}
 		})
+	}
+}
+
+// requestReport sends a request for a report, and returns when the request is sent. The report takes
+// four seconds, so the server cannot have drained before the last ^C.
+func requestReport(t *testing.T, server string) {
+	sent := make(chan struct{})
+	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{
+		WroteRequest: func(httptrace.WroteRequestInfo) { close(sent) },
+	})
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server+"/report", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	done := make(chan struct{})
+	t.Cleanup(func() { <-done })
+	go func() {
+		defer close(done)
+		if response, err := client.Do(r); err == nil { // the drain of "three times" cuts the report off
+			response.Body.Close()
+		}
+	}()
+	select {
+	case <-sent:
+	case <-done:
+		t.Error("the request for a report was not sent")
 	}
 }
