@@ -16,9 +16,10 @@ const (
 	// it closes the connection.
 	lull = time.Millisecond
 	// maxLateConns limits how many connections are accepted after the scope has been stopped, in
-	// case clients connect all the time. It is the kernel's default limit for the accept queue, so
-	// that all connections that were in the queue are accepted. A time limit would not ensure that:
-	// a process that was suspended for so long would close a full queue.
+	// case clients connect all the time: after that number the listener closes as soon as its queue
+	// is empty, without a lull, and after twice that number in any case. It is the kernel's default
+	// limit for the accept queue, so that all connections that were in the queue are accepted. A time
+	// limit would not ensure that: a process that was suspended for so long would close a full queue.
 	maxLateConns = 4096
 )
 
@@ -29,7 +30,7 @@ const (
 // accept the connections in the queue. A process cannot learn from a socket whether another process
 // accepts from it. When a service is replaced, another process does. When the service is stopped,
 // none does, and closing the listener at once would lose the connections in the queue. If clients
-// connect all the time, the listener closes after maxLateConns connections. Even then, no
+// connect all the time, maxLateConns limits how long the listener stays open. Even then, no
 // connection is lost that was in the queue when the scope was stopped.
 //
 // The server calls Accept from one goroutine only.
@@ -116,7 +117,7 @@ func (l *listener) accept(nc net.Conn, stopping bool) net.Conn {
 	if stopping {
 		l.late++
 	}
-	if l.late == maxLateConns {
+	if l.late >= maxLateConns && (l.late >= 2*maxLateConns || !hasQueued(l.Listener)) {
 		l.Close() // the next Accept returns net.ErrClosed
 	}
 	_, isNetListener := l.Listener.(*net.TCPListener)

@@ -42,3 +42,48 @@ func (l *lateListener) Accept() (net.Conn, error) {
 	}
 	return c, err
 }
+
+// If clients connect all the time, the listener closes at a moment at which nobody waits in its
+// queue.
+func TestServe_ServesConnectionAtLimitOfLateConnections(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crowd := &crowdedListener{TCPListener: ln.(*net.TCPListener), dial: func() *peer { return dial(t, ln.Addr().String()) }, conns: make(chan *peer, 1)}
+	v := startOn(t, crowd, handler(ok))
+	await("(*crowdedListener).Accept", "[IO wait]")
+	v.s.Shutdown()
+	p := <-crowd.conns
+	p.send(get)
+	p.answered()
+	p.closed()
+	v.drained()
+}
+
+// A crowdedListener is a listener to which so many clients connect after the stop that the limit is
+// reached. A client of the test connects just before that.
+type crowdedListener struct {
+	*net.TCPListener
+	dial     func() *peer
+	conns    chan *peer
+	accepted int
+}
+
+const limit = 4096 // maxLateConns
+
+func (l *crowdedListener) Accept() (net.Conn, error) {
+	if l.accepted == 0 || l.accepted > limit {
+		c, err := l.TCPListener.Accept()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			l.accepted++ // the stop
+		}
+		return c, err
+	}
+	if l.accepted++; l.accepted > limit {
+		l.conns <- l.dial()
+	}
+	server, client := net.Pipe()
+	client.Close()
+	return server, nil
+}
