@@ -176,10 +176,10 @@ func TestDryRun_ReportsWorkWithoutStoppingProcess(t *testing.T) {
 	kill(t, web.PID) // the test kills the process, because its drain would take too long
 }
 
-// Blocking operations that a process reports are redacted in every answer.
+// Blocking operations that a process reports are masked in every answer.
 func TestDrainMetrics_AreShownWithoutSecrets(t *testing.T) {
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{group("web", 1, "blocked")},
-		Redact: func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }}).ready()
+		Secrets: launcher.SecretConfig{Values: []string{"hunter2"}}}).ready()
 	want := []string{"COMMIT on postgres://app:***@db", "fine"}
 	var said *pb.ShutdownMetrics
 	for ctx := soon(t); said == nil; { // retry, because a slow machine might miss the timeout
@@ -204,7 +204,7 @@ func TestDrainMetrics_AreShownWithoutSecrets(t *testing.T) {
 	kill(t, h.running("web")[0].PID)
 }
 
-// Fields that this launcher does not know cannot be redacted, so they are not shown.
+// Fields that this launcher does not know cannot be masked, so they are not shown.
 func TestDrainMetrics_UnknownFieldsAreNotShown(t *testing.T) {
 	h := launch(t, group("web", 1, "later version")).ready()
 	to, ctx := h.admin(), soon(t)

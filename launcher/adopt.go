@@ -177,6 +177,7 @@ func (p *process) adopt() error {
 	if err != nil {
 		return fmt.Errorf("launcher: process %q: %w", p.id, err)
 	}
+	p.learnSecrets(started(running.Pid()))
 	p.onStarted(running)
 	return nil
 }

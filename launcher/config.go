@@ -39,11 +39,8 @@ type Config struct {
 	// discarded. A panic in Write counts as a write error.
 	Output io.Writer
 
-	// Redact removes secrets from what is shown: messages of events and processes, operations that
-	// processes report, and output. nil: everything is shown. It may be called concurrently and
-	// while the launcher holds locks, and must not call runtime.Goexit. If it panics, a note is
-	// shown instead of the text, and the first panic is reported as an [Alarm].
-	Redact func(string) string
+	// Secrets says which values are secret, besides those that the launcher finds itself.
+	Secrets SecretConfig
 
 	// Reread reads the configuration again when an operator asks for a reload. It returns the new
 	// configuration and, for display, lines that describe the changes from the current one, whose
@@ -127,6 +124,10 @@ type GroupConfig struct {
 	DependsOn []string // groups that must be healthy before this one starts, and that stop after it
 	Listen    []Listen // listeners that every process of the group inherits
 	Log       LogConfig
+
+	// Unmasked says that the output of the processes is stored and printed as it is, with the
+	// secrets in it; see [SecretConfig].
+	Unmasked bool
 }
 
 // Protocol is how the launcher talks to a process.
@@ -281,6 +282,32 @@ type LogConfig struct {
 	MaxFiles int    // number of rotated files to keep: Path.1, Path.2 and so on; default 4, negative: none
 	MaxLine  int    // length in bytes at which a line is split; default 64 KiB
 	Buffer   int    // bytes that are buffered for a slow disk, before lines are dropped and counted; default 1 MiB
+}
+
+// A SecretConfig says which values the launcher masks: it replaces them by *** in what processes print,
+// in events and in the status. It finds by their names
+//
+//   - variables, of its own environment and of Env of the groups,
+//   - flags and assignments in Command and PreStop, as in --password=value, --password value and
+//     PASSWORD=value, and
+//   - passwords in URLs, in all of these.
+//
+// The usual names are known, such as *PASSWORD*, *SECRET*, *TOKEN* and *_KEY. A value is masked
+// wherever it occurs, also if it is encoded by base64, by hexadecimal digits or by the escapes of
+// URLs, JSON or shells. Nothing else of the output is changed. A value of fewer than 6 bytes is not
+// masked, because such values are too common. Of a value with several lines, each line of at least
+// 6 bytes is masked.
+//
+// A value stops being masked when no group and no process has it any more.
+type SecretConfig struct {
+	// Names are patterns of further names, of the syntax of path.Match. Case does not matter, and -
+	// equals _.
+	Names  []string
+	Values []string // further values
+
+	// Files are files whose content is secret. They are read at the start of each process, and of
+	// the launcher; a file has at most 64 KiB.
+	Files []string
 }
 
 // Int returns a pointer to n, for fields in which nil is the default.

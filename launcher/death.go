@@ -3,7 +3,6 @@ package launcher
 import (
 	"runtime"
 
-	"github.com/swansong-go/swansong/launcher/internal/callback"
 	"github.com/swansong-go/swansong/launcher/internal/guardian"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
@@ -55,9 +54,8 @@ func (c *Config) checkDeath(g GroupConfig) []error {
 // and returns when the launcher has ended and no process is left that the guardian looks after.
 // While the launcher lives, it ignores SIGTERM, SIGINT and SIGHUP.
 //
-// While no launcher runs, the guardian writes the output of kept processes to their logs, as redact
-// returns it. If redact panics, a note is written instead of the text. nil leaves the text as it
-// is.
+// While no launcher runs, the guardian writes the output of kept processes to their logs, without
+// the secrets that the launcher knew.
 //
 // Problems are printed on stderr, and reported as an [Alarm] by the next launcher.
-func Guard(redact func(string) string) error { return guardian.Guard(callback.Redacting(redact)) }
+func Guard() error { return guardian.Guard() }

@@ -1,7 +1,6 @@
 package launcher_test
 
 import (
-	"bytes"
 	"crypto/rand"
 	"errors"
 	"io/fs"
@@ -12,22 +11,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
-
-// The redact function of a guardian panics. The text is not shown, and the guardian continues to
-// read, so that no process blocks when its pipe is full.
-func TestGuardian_ContinuesReadingOutputWhenRedactPanics(t *testing.T) {
-	text := printedUnseen(t, append(guardianCommand[:2:2], "panics"))
-	replaced := bytes.Count(text, []byte("web-1 out | [not shown: Redact has panicked]\n"))
-	if replaced == 0 {
-		t.Error("no line is replaced by a note")
-	}
-	testkit.Equal(t, "lines", replaced+bytes.Count(text, []byte("web-1 out | xxx")), 5000) // the next launcher writes the last lines
-	testkit.Equal(t, "last lines", bytes.Count(text, []byte("web-1 out | all of it")), 1)
-}
 
 // A guardian does its work even if the launcher has died before it read the guardian's answer.
 func TestGuardian_HandlesProcessesWhenLauncherDiesDuringHandshake(t *testing.T) {

@@ -119,43 +119,6 @@ func TestRouter_PanicAfterTimeoutIsReported(t *testing.T) {
 	h.ready()
 }
 
-// If Redact panics, neither the text nor the value of the panic is shown, because both may contain
-// the secret. There is one alarm.
-func TestRedact_TextIsHiddenWhenRedactPanics(t *testing.T) {
-	var out bytes.Buffer
-	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{script("web", 1, "echo hunter2; echo hunter2 >&2; echo fine")}, Output: &out,
-		Redact: func(s string) string {
-			if strings.Contains(s, "hunter2") {
-				panic("cannot redact " + s)
-			}
-			return s
-		}}).ready()
-	if err := h.StopProcess("web-1", launcher.Stop{Reason: "hunter2", NoReplacement: true}); err != nil {
-		t.Fatal(err)
-	}
-	st := h.ends("web-1")
-	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
-	testkit.Equal(t, "reason", st.Reason, "[not shown: Redact has panicked]")
-	h.close()
-	h.drainEvents()
-	alarms := 0
-	for _, e := range h.events {
-		if e.Kind == launcher.Alarm {
-			alarms++
-			if !strings.HasPrefix(e.Message, "panic in Redact: ") || !strings.Contains(e.Stack, "faults_test.go") {
-				t.Errorf("%q\n%s", e.Message, e.Stack)
-			}
-		}
-		if strings.Contains(e.Message+e.Stack, "hunter2") {
-			t.Errorf("event contains the secret: %+v", e)
-		}
-	}
-	testkit.Equal(t, "alarms", alarms, 1)
-	testkit.Equal(t, "lines replaced by a note", strings.Count(out.String(), "| [not shown: Redact has panicked]\n"), 2)
-	testkit.Equal(t, "lines shown", strings.Count(out.String(), "| fine\n"), 1)
-	testkit.Equal(t, "secrets", strings.Count(out.String(), "hunter2"), 0)
-}
-
 // Reread panics during a reload that an operator has requested. The operator gets an error, an
 // alarm is raised, and the next reload works.
 func TestReread_PanicFailsReloadAndRaisesAlarm(t *testing.T) {

@@ -90,17 +90,17 @@ func init() {
 				syscall.Kill(launcher, syscall.SIGKILL)
 			}()
 		}
-		launcher.Guard(nil)
+		launcher.Guard()
 	}
 	// This role is a guardian that holds listeners only for a short time.
 	roles["brief guardian"] = func([]string) {
 		launcher.SetHoldTime(time.Millisecond)
-		launcher.Guard(nil)
+		launcher.Guard()
 	}
 	// This role is a guardian that waits for the lock without a timeout.
 	roles["patient guardian"] = func([]string) {
 		launcher.SetLockTimeout(time.Hour)
-		launcher.Guard(nil)
+		launcher.Guard()
 	}
 	// This role is a guardian that does not read the output of processes. When it has opened the
 	// pipes, it creates a file.
@@ -953,13 +953,14 @@ func TestKeep_NextLauncherStopsOrReplacesChangedProcesses(t *testing.T) {
 
 // printedUnseen lets a process print more than a pipe holds, and end, while no launcher runs. It
 // returns the log after the next launcher has completed it.
-func printedUnseen(t *testing.T, guardian []string) []byte {
+func printedUnseen(t *testing.T, env ...string) []byte {
 	t.Helper()
 	b := newBrood(t)
 	g := kept(b.of(group("web", 1, "burst", "--process-id", "{id}", "--work-duration", "1ms")))
 	dir := shortDir(t)
 	g.Log = launcher.LogConfig{Path: filepath.Join(dir, "log"), Buffer: 4 << 20}
-	cfg := launcher.Config{Dir: filepath.Join(dir, "d"), Guardian: guardian, Groups: []launcher.GroupConfig{g}}
+	g.Env = append(g.Env, env...)
+	cfg := launcher.Config{Dir: filepath.Join(dir, "d"), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
 	first := startAnother(t, cfg, "").hears("ready")
 	awaitInFile(t, statefile.Path(cfg.Dir), `"ready":`) // a process that ends before it is in the state file is not adopted
 	first.kill()
@@ -984,9 +985,54 @@ func printedUnseen(t *testing.T, guardian []string) []byte {
 // While no launcher runs, a process that prints more than a pipe holds neither blocks nor dies, and
 // no output is lost.
 func TestKeep_OutputIsReadWhileNoLauncherRuns(t *testing.T) {
-	text := printedUnseen(t, guardianCommand)
+	text := printedUnseen(t)
 	testkit.Equal(t, "lines", bytes.Count(text, []byte("web-1 out | xxx")), 5000)
 	testkit.Equal(t, "last lines", bytes.Count(text, []byte("web-1 out | all of it")), 1)
+}
+
+// The guardian masks the secrets that its launcher knew, and the next launcher those of adopted
+// processes. They are not in the state file.
+func TestKeep_OutputIsMaskedWhileNoLauncherRuns(t *testing.T) {
+	text := printedUnseen(t, "TOKEN="+strings.Repeat("x", 90))
+	testkit.Equal(t, "lines", bytes.Count(text, []byte("web-1 out | ***xxxxxxxxx\n")), 0)
+	testkit.Equal(t, "masked lines", bytes.Count(text, []byte("web-1 out | ***\n")), 5000)
+	testkit.Equal(t, "last lines", bytes.Count(text, []byte("web-1 out | all of it")), 1)
+}
+
+// The next launcher has another secret in its configuration, and takes the old one from the
+// environment of the process that it adopts.
+func TestKeep_SecretsOfAdoptedProcessAreMasked(t *testing.T) {
+	b := newBrood(t)
+	g := kept(b.of(group("web", 1, "burst", "--process-id", "{id}", "--work-duration", "1ms")))
+	env := g.Env
+	g.Env = append(env[:len(env):len(env)], "TOKEN="+strings.Repeat("x", 90))
+	g.Restart.Policy = launcher.Never
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
+	first := startAnother(t, cfg, "").hears("ready")
+	awaitInFile(t, statefile.Path(cfg.Dir), `"ready":`)
+	first.kill()
+	state, err := os.ReadFile(statefile.Path(cfg.Dir))
+	if err != nil || bytes.Contains(state, []byte("xxxxxxxxx")) {
+		t.Errorf("the state file has the secret, or cannot be read: %v", err)
+	}
+	cfg.Groups = []launcher.GroupConfig{g}
+	cfg.Groups[0].Env = env
+	cfg.Groups[0].Desired, cfg.Groups[0].MinHealthy = 0, nil
+	cfg.Groups[0].Shutdown = launcher.ShutdownConfig{Grace: time.Hour, Max: time.Hour, DeregisterDelay: time.Hour}
+	h := launchWith(t, cfg)
+	h.until("the process is adopted", func(e launcher.Event) bool { return e.Kind == launcher.Adopted })
+	_, more, stop, err := h.Printed("web-1", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	for _, pid := range b.alive() {
+		if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testkit.Equal(t, "first line", (<-more).Text, "***")
+	h.ends("web-1")
 }
 
 // The last output of a process that has ended is not lost if the guardian ends without having read

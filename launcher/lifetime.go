@@ -68,9 +68,12 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	m.reloader = &reloader{manager: m}
 	m.server = admin.New(adminLauncher{m})
 	m.deadline.Configure(cfg.TotalDeadline, cfg.TotalDeadlineDerived)
-	m.redactor = callback.NewRedactor(cfg.Redact, func(p *callback.PanicError) {
-		m.events.publish(Event{Kind: Alarm, Message: p.Error() + "; the text is not shown, now and whenever Redact panics", Stack: string(p.Stack)})
-	})
+	m.secrets = newSecrets(m.allProcesses, func() { m.guardian.TellSecrets() })
+	secrets, err := cfg.readSecretFiles()
+	if err != nil {
+		return nil, nil, err
+	}
+	m.secrets.configure(cfg, secrets)
 	m.logs = output.NewLogs(callback.Writer("Output", cfg.Output), func(err error) {
 		m.publish(Event{Kind: Alarm, Message: "some output of processes is lost: " + err.Error(), Stack: callback.StackOf(err)})
 	})
@@ -182,7 +185,7 @@ func (m *Manager) startStateFile(before statefile.State) error {
 		}
 		var err error
 		m.guardian, err = guardian.Start(guardian.Config{Args: m.cfg.Guardian, Env: spawn.InheritedEnv(os.Environ()),
-			Orders: guardian.Orders{Processes: m.containment, Dir: m.dir, Self: guardianContainment}, Files: kept, Report: report, Flush: m.stateFile.Flush})
+			Orders: guardian.Orders{Processes: m.containment, Dir: m.dir, Self: guardianContainment}, Files: kept, Report: report, Flush: m.stateFile.Flush, Secrets: m.secrets.values})
 		if err != nil {
 			return &ConfigError{Field: "Guardian", Rule: err.Error()}
 		}

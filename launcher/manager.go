@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/launcher/internal/admin"
-	"github.com/swansong-go/swansong/launcher/internal/callback"
 	"github.com/swansong-go/swansong/launcher/internal/deadline"
 	"github.com/swansong-go/swansong/launcher/internal/guardian"
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
@@ -48,7 +47,7 @@ type Manager struct {
 	server         *admin.Server
 	running        sync.WaitGroup // the goroutines of the groups
 	reloader       *reloader
-	redactor       *callback.Redactor
+	secrets        *secrets
 	deadline       deadline.Total
 	*registry
 
@@ -64,7 +63,7 @@ func (m *Manager) forget(id string) *process {
 }
 
 func (m *Manager) publish(e Event) {
-	e.Message = m.redactor.Redact(e.Message)
+	e.Message, e.Stack = m.secrets.mask(e.Message), m.secrets.mask(e.Stack)
 	m.events.publish(e)
 }
 

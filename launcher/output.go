@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/mask"
 	"github.com/swansong-go/swansong/launcher/internal/output"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
@@ -44,13 +45,20 @@ func (p *process) copyOutput(stream string, r io.Reader) {
 	log, done := m.logs.Open(p.cfg.Log, p.id)
 	defer done()
 	counts := m.logs.Counts(p.group)
-	output.ReadLines(r, p.cfg.Log.MaxLine, func(line []byte) {
-		text := m.redactor.Redact(string(line))
+	output.ReadLines(r, p.cfg.Log.MaxLine, p.masker, func(text string) {
 		m.recentLines.Add(Line{Time: time.Now(), Group: p.group, Process: p.id, Stream: stream, Text: text})
 		if log != nil {
 			log.WriteLine(p.id+" "+stream, text, counts)
 		}
 	})
+}
+
+// masker returns what masks the output of the process.
+func (p *process) masker() *mask.Masker {
+	if p.config().Unmasked {
+		return nil
+	}
+	return p.manager.secrets.masker()
 }
 
 // checkLog reports whether the log files of a group can be written, so that the error names the

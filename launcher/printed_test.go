@@ -14,13 +14,13 @@ import (
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// Printed returns recent lines and then streams new ones. Secrets are redacted in these lines and
-// in the output.
+// Printed returns recent lines and then streams new ones. Secrets are masked in these lines and in
+// the output.
 func TestPrinted_ReturnsLastLinesThenNewLines(t *testing.T) {
 	var out bytes.Buffer
 	g := script("web", 1, "echo before; echo my hunter2 is {id}; echo odd >&2")
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, Output: &out,
-		Redact: func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }}).ready()
+		Secrets: launcher.SecretConfig{Values: []string{"hunter2"}}}).ready()
 
 	said := func(lines []launcher.Line) (all []string) {
 		for _, l := range lines {

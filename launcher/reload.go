@@ -27,7 +27,7 @@ var (
 //     Protocol, Log). It is rolled, too, if its roll is paused: that roll is given up.
 //   - Everything else of a group changes at once: the number of processes, and for the running ones
 //     their limits. A group that was given up starts processes again.
-//   - Of the rest, TotalDeadline (but see TotalDeadlineDerived), Redact and Source change at once.
+//   - Of the rest, TotalDeadline (but see TotalDeadlineDerived), Secrets and Source change at once.
 //     A change that needs a new launcher is refused with a [*ConfigError]: another Dir or Admin,
 //     and another Listen of an existing group. Router, Logger, Output, Helper, Guardian and Reread
 //     stay as they are.
@@ -186,7 +186,7 @@ func (r *reloader) apply(next Config, reason string, changes []string) (wait fun
 		plan.abandon()
 		return nil, err
 	}
-	m.redactor.Use(next.Redact)
+	m.secrets.configure(next, plan.secrets)
 	plan.register()
 	if len(changes) == 0 {
 		m.publish(Event{Kind: Reloaded, Message: reason})

@@ -25,6 +25,7 @@ type reloadPlan struct {
 
 	addedConfigs []spec.Group
 	added        []*group
+	secrets      []string                 // the content of the secret files
 	claimed      map[string]listeners.Set // listeners that were opened for the added groups, by name of the group
 }
 
@@ -71,9 +72,12 @@ func (r *reloader) plan(next Config) (_ *reloadPlan, err error) {
 }
 
 // checkLauncher checks everything but the groups.
-func (p *reloadPlan) checkLauncher() error {
+func (p *reloadPlan) checkLauncher() (err error) {
 	m, next := p.reloader.manager, p.next
 	if err := next.Validate(); err != nil {
+		return err
+	}
+	if p.secrets, err = next.readSecretFiles(); err != nil {
 		return err
 	}
 	if m.groupsScope.Err() != nil {

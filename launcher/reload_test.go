@@ -314,20 +314,6 @@ func TestReload_StartsProcessesThatRollCouldNotStart(t *testing.T) {
 	})
 }
 
-// A reload of the patterns of secrets takes effect at once.
-func TestReload_ChangesRedaction(t *testing.T) {
-	web := runners("web", 1)
-	h := launch(t, web).ready()
-	redact := func(s string) string { return strings.ReplaceAll(s, "hunter2", "[redacted]") }
-	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web}, Redact: redact}, "test"); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.StopProcess("web-1", launcher.Stop{Reason: "it has hunter2"}); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Equal(t, "reason", h.ends("web-1").Reason, "it has [redacted]")
-}
-
 // A group that was given up starts processes again after a reload that changes it, also if the
 // change needs no roll.
 func TestReload_RestartsGivenUpGroup(t *testing.T) {

@@ -55,6 +55,7 @@ func (p *process) start() error {
 	if p.adopted != nil {
 		return p.adopt()
 	}
+	p.learnSecrets(args, env)
 	inherited := p.manager.listenersOf(p.group)
 	files, names := inherited.Files(), inherited.Names()
 	if len(files) > 0 {
@@ -90,6 +91,13 @@ func (p *process) start() error {
 	}
 	p.onStarted(started)
 	return nil
+}
+
+// learnSecrets makes the launcher mask the secrets of the process, before it can print them.
+func (p *process) learnSecrets(args, env []string) {
+	if err := p.manager.secrets.learn(p, args, env); err != nil {
+		p.publish(Event{Kind: Alarm, Message: err.Error()})
+	}
 }
 
 // prepareToKeep makes the process that is about to be started independent of this launcher, and

@@ -124,8 +124,8 @@ func (p *process) update(m *lifecycle.Machine, before State, e lifecycle.Event) 
 func (p *process) store(m *lifecycle.Machine, before State, e lifecycle.Event) (st Status, newTimes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s, redact := &p.status, p.manager.redactor.Redact
-	s.State, s.Message, s.Reason, s.Metrics = m.State, redact(m.Message), redact(m.Reason), p.manager.redactor.RedactMetrics(m.Metrics)
+	s, secrets := &p.status, p.manager.secrets
+	s.State, s.Message, s.Reason, s.Metrics = m.State, secrets.mask(m.Message), secrets.mask(m.Reason), secrets.maskMetrics(m.Metrics)
 	s.ReadyAt, s.Asked, s.Extension, s.Outcome = m.ReadyAt, m.StopAt, m.Extensions, m.Outcome
 	if m.Grace != p.cfg.Shutdown.Grace {
 		p.grace = m.Grace

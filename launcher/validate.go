@@ -118,6 +118,15 @@ func checkFiles(g spec.Group) error {
 	return nil
 }
 
+// readSecretFiles returns the content of the files in Secrets.
+func (c Config) readSecretFiles() ([]string, error) {
+	content, err := readSecrets(c.Secrets.Files)
+	if err != nil {
+		return nil, &ConfigError{Field: "Secrets.Files", Rule: err.Error()}
+	}
+	return content, nil
+}
+
 // resolve returns the configuration with every default filled in.
 func (c Config) resolve() spec.Config {
 	out := spec.Config{Dir: c.Dir, TotalDeadline: c.TotalDeadline, Admin: spec.Admin{Address: c.Admin.Address, TLS: spec.TLS(c.Admin.TLS)}}
@@ -142,6 +151,7 @@ func (g GroupConfig) resolve() spec.Group {
 		OnLauncherDeath: g.OnLauncherDeath,
 		DependsOn:       copied(g.DependsOn),
 		Log:             spec.Log(g.Log),
+		Unmasked:        g.Unmasked,
 	}
 	for _, h := range g.PreStop {
 		out.PreStop = append(out.PreStop, spec.Hook{Command: copied(h.Command), Timeout: h.Timeout})

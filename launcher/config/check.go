@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/mask"
 	"github.com/swansong-go/swansong/launcher/internal/address"
 	"github.com/swansong-go/swansong/launcher/internal/peer"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
@@ -40,10 +41,7 @@ func (k *checker) config(c *Config) {
 	k.absolute("state_dir", c.StateDir)
 	k.tlsFiles("admin.tls", c.Admin.TLS)
 	k.address("metrics.address", NetworkTCP, c.Metrics.Address)
-	for n, p := range c.Redact {
-		_, err := path.Match(p, "")
-		k.must(err == nil && p != "", index("redact", n), "must be a pattern of names, such as *_PIN")
-	}
+	k.secret(c.Secret)
 	names := map[string]string{}
 	for n := range c.Groups {
 		at := index("process_groups", n)
@@ -52,6 +50,20 @@ func (k *checker) config(c *Config) {
 	}
 	k.addresses(c)
 	k.values(c)
+}
+
+func (k *checker) secret(s Secret) {
+	for n, p := range s.Names {
+		_, err := path.Match(p, "")
+		k.must(err == nil && p != "", index("secret.names", n), "must be a pattern of names, such as *_PIN")
+	}
+	for n, v := range s.Values {
+		k.must(len(v) >= mask.MinLength || v == mask.Mark, index("secret.values", n), "must have at least %d bytes: shorter values occur by chance, and are not masked", mask.MinLength)
+	}
+	for n, f := range s.Files {
+		k.must(f != "", index("secret.files", n), "must be an absolute path")
+		k.file(index("secret.files", n), f)
+	}
 }
 
 // values checks the configuration by the rules of package launcher.

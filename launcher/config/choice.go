@@ -12,6 +12,7 @@ func (RestartPolicy) choices() []string { return []string{"always", "on-failure"
 func (LauncherDeath) choices() []string { return []string{"kill", "keep"} }
 func (Protocol) choices() []string      { return []string{"grpc", "signals"} }
 func (Transport) choices() []string     { return []string{"unix", "tcp"} }
+func (Mask) choices() []string          { return []string{"on", "off"} }
 func (Network) choices() []string       { return []string{"tcp", "tcp4", "tcp6", "unix"} }
 func (Signal) choices() []string {
 	return []string{"SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2"}

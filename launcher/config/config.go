@@ -17,7 +17,7 @@
 // share settings by anchors, aliases and merge keys (<<).
 //
 // All errors of a file are reported at once, each with its line and key: see [Errors]. Secrets are
-// removed from what is printed of a configuration: see [Redactor].
+// masked in what is printed of a configuration: see [Config.Masked].
 package config
 
 import (
@@ -44,10 +44,17 @@ type Config struct {
 	Admin   Admin   `yaml:"admin" reload:"launcher"`
 	Metrics Metrics `yaml:"metrics" reload:"launcher"`
 
-	// Redact lists patterns of additional names whose values are secret; see NewRedactor.
-	Redact []string `yaml:"redact" reload:"now"`
+	Secret Secret `yaml:"secret" reload:"now"`
 
 	Groups []Group `yaml:"process_groups"`
+}
+
+// Secret says which values are masked in what processes print, in events and in the status, besides
+// those that the launcher finds by their names; see [launcher.SecretConfig].
+type Secret struct {
+	Names  []string `yaml:"names"`  // patterns of further names of variables and flags, such as *_PIN
+	Values []string `yaml:"values"` // further values
+	Files  []string `yaml:"files"`  // absolute paths of files whose content is secret
 }
 
 // Admin says where operators reach the launcher, in addition to the socket in StateDir.
@@ -110,6 +117,7 @@ type Group struct {
 	Listeners []Listener `yaml:"listeners" reload:"launcher"`
 	PreStop   []Hook     `yaml:"pre_stop" reload:"now"`
 	Logs      Logs       `yaml:"logs" reload:"roll"`
+	Mask      Mask       `yaml:"mask" reload:"now"` // default on
 	Export    Export     `yaml:"export" reload:"now"`
 }
 
@@ -255,6 +263,14 @@ type Logs struct {
 	MaxLine Bytes  `yaml:"max_line"`  // default 64KiB; longer lines are split
 	Buffer  Bytes  `yaml:"buffer"`    // default 1MiB; buffer for a slow disk; what exceeds it is dropped and counted
 }
+
+// Mask says whether secrets are masked in what the instances print.
+type Mask string
+
+const (
+	MaskOn  Mask = "on"
+	MaskOff Mask = "off" // the output is stored and printed as it is
+)
 
 // Export contains settings for package export. The launcher does not use them.
 type Export struct {

@@ -58,6 +58,7 @@ func standard(name string) config.Group {
 		Protocol:         config.GRPC,
 		Lifecycle:        config.Lifecycle{Transport: config.Unix},
 		Logs:             config.Logs{MaxSize: 10 << 20, Files: 5, MaxLine: 64 << 10, Buffer: 1 << 20},
+		Mask:             config.MaskOn,
 		Export:           config.Export{Port: 50051},
 	}
 }
@@ -89,7 +90,7 @@ func TestParse_ReadsEveryKey(t *testing.T) {
 		Admin: config.Admin{Address: "127.0.0.1:9443",
 			TLS: config.TLS{Cert: "/etc/launcher/tls.crt", Key: "/etc/launcher/tls.key", CA: "/etc/launcher/ca.crt"}},
 		Metrics: config.Metrics{Address: "127.0.0.1:9464"},
-		Redact:  []string{"*_PIN"},
+		Secret:  config.Secret{Names: []string{"*_PIN"}, Values: []string{"correct horse"}, Files: []string{"/run/secrets/db"}},
 		Groups: []config.Group{standard("store"), {
 			Name:               "keyvalue-runner",
 			Command:            "/usr/bin/keyvalue-runner",
@@ -119,6 +120,7 @@ func TestParse_ReadsEveryKey(t *testing.T) {
 			Listeners: []config.Listener{{Name: "http", Network: config.NetworkTCP4, Address: "0.0.0.0:8080"}},
 			PreStop:   []config.Hook{{Command: "/usr/bin/deregister", Args: []string{"--service", "kv"}, Timeout: 3 * time.Second}},
 			Logs:      config.Logs{Dir: "/var/log/keyvalue", MaxSize: 1 << 20, Files: 3, MaxLine: 16 << 10, Buffer: 256 << 10},
+			Mask:      config.MaskOff,
 			Export:    config.Export{Image: "registry.example.com/keyvalue:1.0.0", Port: 9000},
 		}},
 	}
@@ -223,7 +225,7 @@ func TestParse_ReportsErrorsByLineAndKey(t *testing.T) {
 		{"a tab in a later line", "process_groups:\n  - name: kv\n\tmax_surge: 1", []string{"f.yaml:3:1: is not YAML: a tab is not allowed here; indent with spaces"}},
 		{"a value that begins with @", "process_groups: [{name: kv, args: [@a]}]", []string{"f.yaml:1:36: is not YAML: a value cannot begin with '@'; put it in quotes"}},
 		{"an unterminated quote", "process_groups: [{name: \"kv}]\n", []string{"f.yaml:2:1: is not YAML: found unexpected end of stream while scanning a quoted scalar that begins in line 1"}},
-		{"an unknown anchor", "redact: *a", []string{"f.yaml:1:9: is not YAML: unknown anchor 'a'"}},
+		{"an unknown anchor", "secret: *a", []string{"f.yaml:1:9: is not YAML: unknown anchor 'a'"}},
 		{"nested too deeply", "process_groups: " + strings.Repeat("[", 20_000), []string{"f.yaml:1:10017: is not YAML: exceeded max depth of 10000"}},
 		{"not YAML", "process_groups:\n  - name: [", []string{"f.yaml:3:1: is not YAML: "}},
 		{"a list instead of a mapping", "[]", []string{"f.yaml:1:1: must be a mapping with process_groups in it, not a list"}},
@@ -332,7 +334,7 @@ func TestParse_ReportsErrorsByLineAndKey(t *testing.T) {
 		{"a dependency cycle", "process_groups:\n  - {name: z, depends_on: [a]}\n  - {name: a, depends_on: [b]}\n  - {name: b, depends_on: [c]}\n  - {name: c, depends_on: [a]}",
 			[]string{"f.yaml:5:28: process_groups[3].depends_on[0]: forms a cycle: a waits for b waits for c waits for a"}},
 		{"a duplicate dependency", "process_groups: [{name: a}, {name: b, depends_on: [a, a]}]", []string{`f.yaml:1:55: process_groups[1].depends_on[1]: "a" is already in the list`}},
-		{"an invalid pattern", "process_groups: [{name: kv}]\nredact: ['[']", []string{"f.yaml:2:10: redact[0]: must be a pattern"}},
+		{"an invalid pattern", "process_groups: [{name: kv}]\nsecret: {names: ['[']}", []string{"f.yaml:2:18: secret.names[0]: must be a pattern"}},
 		{"max_line above max_size", group + "logs: {max_line: 20MiB, buffer: 1GiB}}]", []string{"f.yaml:1:36: process_groups[0].logs.max_line: must be 64 to max_size, which is 10MiB, not 20MiB"}},
 		{"an image name with white space", group + `export: {image: "a b"}}]`, []string{"f.yaml:1:38: process_groups[0].export.image: must not contain white space"}},
 	} {
@@ -475,8 +477,8 @@ func doubled(n int) string {
 // Aliases cannot expand a small file to a large configuration.
 func TestParse_RefusesAliasesThatExpandTooFar(t *testing.T) {
 	for name, text := range map[string]string{
-		"aliases": "redact: &a [" + strings.Repeat("x, ", 1000) + "x]\nprocess_groups: [" + strings.Repeat("{name: a, args: *a}, ", 200) + "{name: b}]",
-		"merges":  "redact: [a, &x {}" + doubled(20) + "]\nprocess_groups: [{name: a, env: {<<: *x20}}]",
+		"aliases": "secret: {names: &a [" + strings.Repeat("x, ", 1000) + "x]}\nprocess_groups: [" + strings.Repeat("{name: a, args: *a}, ", 200) + "{name: b}]",
+		"merges":  "secret: {names: [a, &x {}" + doubled(20) + "]}\nprocess_groups: [{name: a, env: {<<: *x20}}]",
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := config.Parse("f.yaml", []byte(text))

@@ -19,6 +19,7 @@ func (g *Group) defaults() {
 	}
 	g.OnLauncherDeath = LauncherDeath(d.OnLauncherDeath)
 	g.Protocol = Protocol(d.Protocol)
+	g.Mask = MaskOn
 }
 
 func (s *Shutdown) defaults() {

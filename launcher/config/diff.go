@@ -23,7 +23,7 @@ const (
 
 var effects = map[string]Effect{"now": AtOnce, "scale": Scales, "roll": Rolls, "launcher": Restarts}
 
-// A Change is a key whose value differs between two configurations. Secrets are redacted
+// A Change is a key whose value differs between two configurations. Secrets are masked
 // in Old and New, so the two are equal if only a secret has changed.
 type Change struct {
 	Group    string // empty if the change does not concern a group
@@ -126,7 +126,7 @@ func (l leaves) keysWith(m leaves) []string {
 // flatten returns the leaves of v, where v is c or one of its groups. The leaves of c do not
 // include those of its groups.
 func flatten(c *Config, v any) leaves {
-	out, r := leaves{at: map[string]leaf{}}, c.Redactor()
+	out, shown := leaves{at: map[string]leaf{}}, c.displayed()
 	add := func(key string, l leaf) {
 		out.keys = append(out.keys, key)
 		out.at[key] = l
@@ -138,11 +138,11 @@ func flatten(c *Config, v any) leaves {
 			return
 		case map[string]string:
 			for _, name := range slices.Sorted(maps.Keys(v)) {
-				add(join(key, name), leaf{strconv.Quote(v[name]), strconv.Quote(r.Env(name, v[name])), effect})
+				add(join(key, name), leaf{strconv.Quote(v[name]), strconv.Quote(shown.env(name, v[name])), effect})
 			}
 			return
 		case []string:
-			add(key, leaf{fmt.Sprintf("%q", v), fmt.Sprintf("%q", r.Args(v)), effect})
+			add(key, leaf{fmt.Sprintf("%q", v), fmt.Sprintf("%q", shown.args(v)), effect})
 			return
 		}
 		switch v.Kind() {

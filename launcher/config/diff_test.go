@@ -40,9 +40,9 @@ process_groups:
 		"~ total_deadline: 15s by default → 27.5s by default (at once)",
 		"~ metrics.address: – → :9464 (with the next launcher)",
 		"- gone (stops the group)",
-		`~ kv: args: ["--data" "/srv" "--token=[redacted]"] → ["--data" "/data" "--token=[redacted]"] (rolls the group)`,
+		`~ kv: args: ["--data" "/srv" "--token=***"] → ["--data" "/data" "--token=***"] (rolls the group)`,
 		`~ kv: env.OLD: "1" → – (rolls the group)`,
-		`~ kv: env.PASSWORD: "[redacted]" → "[redacted]", changed (rolls the group)`,
+		`~ kv: env.PASSWORD: "***" → "***", changed (rolls the group)`,
 		"~ kv: desired_instances: 2 → 3 (starts or stops some)",
 		"~ kv: shutdown.max_duration: 10s → 20s (at once)",
 		"~ kv: success_exit_codes: [0] → [0 7] (at once)",
@@ -130,4 +130,14 @@ func TestWithGroup_ReplacesOneGroupOfConfiguration(t *testing.T) {
 		testkit.Equal(t, name, got, c.want)
 	}
 	testkit.Equal(t, "WithGroup has changed its receiver", config.Diff(now, parse(t, `{process_groups: [{name: kv, command: a}, {name: web, command: b, depends_on: [kv]}, {name: fresh}]}`)), []config.Change(nil))
+}
+
+func TestDiff_HidesSecretValues(t *testing.T) {
+	now := parse(t, "secret: {values: [correct horse]}\nprocess_groups: [{name: kv}]")
+	next := parse(t, "secret: {values: [battery staple]}\nprocess_groups: [{name: kv, mask: off}]")
+	var got []string
+	for _, c := range config.Diff(now, next) {
+		got = append(got, c.String())
+	}
+	testkit.Equal(t, "changes", got, []string{`~ secret.values: ["***"] → ["***"], changed (at once)`, "~ kv: mask: on → off (at once)"})
 }

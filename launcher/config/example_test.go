@@ -85,16 +85,6 @@ func ExampleDefaultDir() {
 	// /run/swansong
 }
 
-// A program can add names to the usual ones.
-func ExampleNewRedactor() {
-	r := config.NewRedactor("*-PIN")
-	fmt.Println(r.Text("card-pin=1234 token=hunter2 colour=green"))
-	fmt.Println(r.Environ([]string{"DATABASE_URL=postgres://kv:hunter2@db/kv", "HOME=/home/kv"}))
-	// Output:
-	// card-pin=[redacted] token=[redacted] colour=green
-	// [DATABASE_URL=postgres://kv:[redacted]@db/kv HOME=/home/kv]
-}
-
 // All errors are reported at once, with their positions.
 func ExampleParse() {
 	_, err := config.Parse("launcher.yaml", []byte(`
@@ -125,21 +115,24 @@ func ExampleDiff() {
 		fmt.Println(change)
 	}
 	// Output:
-	// ~ kv: env.API_TOKEN: "[redacted]" → "[redacted]", changed (rolls the group)
+	// ~ kv: env.API_TOKEN: "***" → "***", changed (rolls the group)
 	// ~ kv: desired_instances: 2 → 3 (starts or stops some)
 	// ~ kv: min_healthy_instances: 2 → 3 (at once)
 	// + cache (starts the group)
 }
 
-func ExampleConfig_Redactor() {
-	c, err := config.Parse("launcher.yaml", []byte(`{redact: ["*-pin"], process_groups: [{name: kv}]}`))
+func ExampleConfig_Masked() {
+	c, err := config.Parse("launcher.yaml", []byte(`
+secret: {names: ["*-pin"]}
+process_groups: [{name: kv, args: [--card-pin, "1234", "--db=postgres://kv:hunter2@db/kv"], env: {API_TOKEN: swordfish, MOTTO: a swordfish}}]
+`))
 	if err != nil {
 		panic(err)
 	}
-	r := c.Redactor()
-	fmt.Println(r.Args([]string{"--card-pin", "1234", "--db=postgres://kv:hunter2@db/kv"}))
-	fmt.Println(r.Env("API_TOKEN", "hunter2"))
+	kv := c.Masked().Group("kv")
+	fmt.Println(kv.Args)
+	fmt.Println(kv.Env)
 	// Output:
-	// [--card-pin [redacted] --db=postgres://kv:[redacted]@db/kv]
-	// [redacted]
+	// [--card-pin *** --db=postgres://kv:***@db/kv]
+	// map[API_TOKEN:*** MOTTO:a ***]
 }

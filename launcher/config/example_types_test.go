@@ -3,7 +3,6 @@ package config_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/swansong-go/swansong/launcher/config"
@@ -31,7 +30,7 @@ process_groups:
 	fmt.Println(len(cfg.Groups), "groups in", cfg.Dir == c.Dir())
 
 	var text strings.Builder
-	if err := c.Redacted().Print(&text); err != nil {
+	if err := c.Masked().Print(&text); err != nil {
 		panic(err)
 	}
 	for line := range strings.Lines(text.String()) {
@@ -42,7 +41,7 @@ process_groups:
 	// Output:
 	// 2 on-failure a stop of all takes at most 24s
 	// 2 groups in true
-	// API_TOKEN: '[redacted]'
+	// API_TOKEN: '***'
 }
 
 // Groups that depend on one another are stopped one after the other, so their bounds add up.
@@ -117,17 +116,20 @@ func ExampleBytes() {
 	// 10MiB 1500
 }
 
-// A Redactor also says whether a value is secret, so that a program can refuse to print it.
-func ExampleRedactor() {
-	r := config.NewRedactor()
-	for _, name := range []string{"API_TOKEN", "HOME"} {
-		fmt.Println(name, r.Secret(name, "hunter2"), r.Env(name, "hunter2"))
+// Values are secret because of a name, by themselves, or as the content of a file.
+func ExampleSecret() {
+	c, err := config.Parse("launcher.yaml", []byte(`
+secret: {names: ["*_PIN"], values: [correct horse], files: [/run/secrets/db]}
+process_groups: [{name: kv}, {name: debugged, mask: off}]
+`))
+	if err != nil {
+		panic(err)
 	}
-	fmt.Fprintln(os.Stdout, r.Args([]string{"--password=hunter2", "--port=80"}))
+	var secret config.Secret = c.Secret
+	var mask config.Mask = c.Group("debugged").Mask
+	fmt.Println(secret.Names, secret.Values, secret.Files, mask)
 	// Output:
-	// API_TOKEN true [redacted]
-	// HOME false hunter2
-	// [--password=[redacted] --port=80]
+	// [*_PIN] [correct horse] [/run/secrets/db] off
 }
 
 // After one group has been rolled back, a launcher compares the file with the configuration that

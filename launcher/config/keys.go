@@ -69,6 +69,7 @@ var topKeys = map[string]string{
 	"Dir":             "state_dir",
 	"Groups":          "process_groups",
 	"TotalDeadline":   "total_deadline",
+	"Secrets.Files":   "secret.files",
 	"Admin.Address":   "admin.address",
 	"Admin.TLS":       "admin.tls",
 	"Admin.TLS.Cert":  "admin.tls.cert_file",

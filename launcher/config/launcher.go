@@ -30,8 +30,8 @@ func DefaultDir() string {
 // Launcher returns the configuration for package launcher. It does not set Logger, Output, Router,
 // Helper, Guardian and Reread, nor start a server of package metrics: the program adds these.
 func (c *Config) Launcher() launcher.Config {
-	out := launcher.Config{Dir: c.Dir(), TotalDeadline: c.TotalDeadline, TotalDeadlineDerived: c.TotalDeadline == c.derivedTotal(), Redact: c.Redactor().Text,
-		Admin: launcher.AdminConfig{Address: c.Admin.Address, TLS: launcher.TLS(c.Admin.TLS)}}
+	out := launcher.Config{Dir: c.Dir(), TotalDeadline: c.TotalDeadline, TotalDeadlineDerived: c.TotalDeadline == c.derivedTotal(),
+		Secrets: launcher.SecretConfig(c.Secret), Admin: launcher.AdminConfig{Address: c.Admin.Address, TLS: launcher.TLS(c.Admin.TLS)}}
 	for k := range c.Groups {
 		out.Groups = append(out.Groups, c.Groups[k].launcher())
 	}
@@ -91,6 +91,7 @@ func (g *Group) launcher() launcher.GroupConfig {
 		DependsOn: g.DependsOn,
 		Log: launcher.LogConfig{Dir: g.Logs.Dir, MaxSize: int64(g.Logs.MaxSize), MaxFiles: g.Logs.Files - 1,
 			MaxLine: int(g.Logs.MaxLine), Buffer: int(g.Logs.Buffer)},
+		Unmasked: g.Mask == MaskOff,
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Env)) {
 		out.Env = append(out.Env, name+"="+g.Env[name])

@@ -15,7 +15,7 @@ import (
 // Print writes the configuration as YAML, with all defaults and without secrets. Empty values are
 // left out.
 func (c *Config) Print(w io.Writer) error {
-	text, err := yaml.Dump(encode(reflect.ValueOf(*c.Redacted())), yaml.WithLineWidth(-1))
+	text, err := yaml.Dump(encode(reflect.ValueOf(*c.Masked())), yaml.WithLineWidth(-1))
 	if err != nil {
 		return fmt.Errorf("config: %w", err)
 	}

@@ -41,13 +41,13 @@ func TestConfig_PrintsEveryKeyWithoutSecrets(t *testing.T) {
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			testkit.Equal(t, "the printed configuration is another one", parse(t, got), c.Redacted())
+			testkit.Equal(t, "the printed configuration is another one", parse(t, got), c.Masked())
 			if strings.Contains(got, "hunter2") || strings.Contains(got, "1234") {
 				t.Errorf("the output has a secret:\n%s", got)
 			}
 		})
 	}
-	if c := read(t, "full.yaml"); c.Redacted() == c || c.Groups[1].Env["CARD_PIN"] != "1234" || c.Groups[1].Args[2] != "--api-token=hunter2" {
+	if c := read(t, "full.yaml"); c.Masked() == c || c.Groups[1].Env["CARD_PIN"] != "1234" || c.Groups[1].Args[2] != "--api-token=hunter2" {
 		t.Error("the secrets are removed from the configuration itself")
 	}
 }
@@ -101,7 +101,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what is printed is not understood: %v\n%s", err, printed)
 		}
-		if diff := config.Diff(c.Redacted(), again); len(diff) > 0 {
+		if diff := config.Diff(c.Masked(), again); len(diff) > 0 {
 			t.Errorf("what is printed is something else: %v\n%s", diff, printed)
 		}
 	})

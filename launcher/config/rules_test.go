@@ -25,7 +25,11 @@ func TestParse_ReportsEachBrokenRuleOnce(t *testing.T) {
 		{"", "metrics: {address: ':65536'}", `f:3:11: metrics.address: must be host:port with a port of 0 to 65535, not ":65536"`},
 		{"", "metrics: {address: ':-1'}", `f:3:11: metrics.address: must be host:port with a port of 0 to 65535, not ":-1"`},
 		{"", "metrics: {address: ':http'}", `f:3:11: metrics.address: must be host:port with a port of 0 to 65535, not ":http"`},
-		{"", "redact: ['']", "f:3:10: redact[0]: must be a pattern of names, such as *_PIN"},
+		{"", "secret: {names: ['']}", "f:3:18: secret.names[0]: must be a pattern of names, such as *_PIN"},
+		{"", "secret: {values: [a secret, short]}", "f:3:29: secret.values[1]: must have at least 6 bytes: shorter values occur by chance, and are not masked"},
+		{"", "secret: {files: [db]}", `f:3:18: secret.files[0]: must be an absolute path, not "db"`},
+		{"", "secret: {files: ['']}", "f:3:18: secret.files[0]: must be an absolute path"},
+		{"mask: no", "", `f:2:20: process_groups[0].mask: must be on or off, not "no"`},
 		{"canary: {wait: -1s}", "", "f:2:23: process_groups[0].canary.wait: must be 0s to 24h0m0s, not -1s"},
 		{"canary: {wait: 1us}", "", "f:2:23: process_groups[0].canary.wait: must be 0, or at least 1ms, not 1µs"},
 		{"progress_deadline: -1s", "", "f:2:14: process_groups[0].progress_deadline: must be 0s to 24h0m0s, not -1s"},
@@ -73,7 +77,7 @@ func TestParse_ReportsEachBrokenRuleOnce(t *testing.T) {
 		{"min_healthy_instances: -1", "", "f:2:14: process_groups[0].min_healthy_instances: must be 0 to desired_instances, which is 1, not -1"},
 		{"depends_on: [kv]", "total_deadline: 9ms", "f:2:27: process_groups[0].depends_on[0]: forms a cycle: kv waits for kv\nf:3:1: total_deadline: must be 10ms to 24h0m0s, not 9ms"},
 		{"~: b", "", "f:2:14: process_groups[0]: has a key that is an empty value; a key must be a name"},
-		{"max: 1", "", "f:2:14: process_groups[0].max: unknown key; the keys here are args, canary, command, depends_on, desired_instances, env, export, health_check_timeout, lifecycle, listeners, liveness, logs, max_surge, min_healthy_instances, min_ready_seconds, name, on_failure, on_launcher_death, pre_stop, progress_deadline, protocol, restart_policy, retry, shutdown, stop_signals, success_exit_codes, working_dir"},
+		{"new: 1", "", "f:2:14: process_groups[0].new: unknown key; the keys here are args, canary, command, depends_on, desired_instances, env, export, health_check_timeout, lifecycle, listeners, liveness, logs, mask, max_surge, min_healthy_instances, min_ready_seconds, name, on_failure, on_launcher_death, pre_stop, progress_deadline, protocol, restart_policy, retry, shutdown, stop_signals, success_exit_codes, working_dir"},
 		{"shutdwn: 1", "", "f:2:14: process_groups[0].shutdwn: unknown key; did you mean shutdown?"},
 		{"names: 1", "", "f:2:14: process_groups[0].names: unknown key; did you mean name?"},
 	} {
@@ -131,11 +135,11 @@ func encode(text string, big bool) string {
 	return b.String()
 }
 
-// Arguments of hooks are redacted like those of programs.
-func TestConfig_PrintRedactsHooks(t *testing.T) {
+// Secrets in arguments of hooks are masked like those of programs.
+func TestConfig_PrintMasksHooks(t *testing.T) {
 	c := parse(t, "process_groups: [{name: kv, pre_stop: [{command: a, args: [--token, hunter2]}]}]")
 	got := print(t, c)
-	if strings.Contains(got, "hunter2") || !strings.Contains(got, config.Redacted) {
+	if strings.Contains(got, "hunter2") || !strings.Contains(got, "***") {
 		t.Errorf("the output has a secret:\n%s", got)
 	}
 	testkit.Equal(t, "the arguments of the hook themselves have changed", c.Groups[0].PreStop[0].Args, []string{"--token", "hunter2"})

@@ -105,6 +105,7 @@ func (r *Result) file(name string, text []byte) { r.Files = append(r.Files, File
 // A group holds what is needed to export one group of the configuration.
 type group struct {
 	*config.Group
+	masked *config.Group // the same without secrets
 	config *config.Config
 	result *Result
 }
@@ -114,8 +115,9 @@ func each(c *config.Config, r *Result, f func(g group) error) (*Result, error) {
 	if c.TotalDeadline > 0 && !c.Launcher().TotalDeadlineDerived {
 		r.Gaps = append(r.Gaps, Gap{"", "total_deadline", "there is no deadline for all groups together; each process has the deadline of its group"})
 	}
+	masked := c.Masked()
 	for k := range c.Groups {
-		if err := f(group{&c.Groups[k], c, r}); err != nil {
+		if err := f(group{&c.Groups[k], &masked.Groups[k], c, r}); err != nil {
 			return nil, fmt.Errorf("export: %s: %w", c.Groups[k].Name, err)
 		}
 	}
@@ -143,10 +145,9 @@ func (g group) gap(isSet bool, key, format string, args ...any) {
 
 // environment returns the variables without secrets, and the names of the secret ones.
 func (g group) environment() (plain map[string]string, secret []string) {
-	r := g.config.Redactor()
 	plain = map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(g.Env)) {
-		if r.Secret(name, g.Env[name]) {
+		if g.masked.Env[name] != g.Env[name] {
 			secret = append(secret, name)
 		} else {
 			plain[name] = g.Env[name]
@@ -158,7 +159,7 @@ func (g group) environment() (plain map[string]string, secret []string) {
 // arguments returns the arguments without secrets. Unlike environment variables, arguments cannot
 // be read from a store of secrets.
 func (g group) arguments() []string {
-	args := g.config.Redactor().Args(g.Args)
+	args := g.masked.Args
 	g.gap(!slices.Equal(args, g.Args), "args", "has a secret, which is not exported; pass it by env or by a file")
 	g.gap(g.mentions("{dir}") || g.mentions("{socket}"), "args", "{dir} and {socket} are paths of the launcher, and are not replaced; use other paths")
 	return args
@@ -171,9 +172,9 @@ func (g group) mentions(placeholder string) bool {
 	})
 }
 
-// hookArguments returns the arguments of a hook without secrets.
-func (g group) hookArguments(h config.Hook) []string {
-	args := g.config.Redactor().Args(h.Args)
+// hookArguments returns the arguments of the hook with this index without secrets.
+func (g group) hookArguments(n int) []string {
+	h, args := g.PreStop[n], g.masked.PreStop[n].Args
 	g.gap(!slices.Equal(args, h.Args), "pre_stop", "has a secret, which is not exported; pass it by a file")
 	g.gap(mentions(h, "{dir}") || mentions(h, "{socket}"), "pre_stop", "{dir} and {socket} are paths of the launcher, and are not replaced; use other paths")
 	return args

@@ -205,7 +205,7 @@ func (g group) deployment() deployment {
 	case len(g.PreStop) > 0:
 		con.Lifecycle = &lifecycle{}
 		g.gap(mentions(g.PreStop[0], "{id}"), "pre_stop", "{id} is not replaced in a hook; in a shell, $HOSTNAME is the name of the pod")
-		con.Lifecycle.PreStop.Exec = &exec{append([]string{g.PreStop[0].Command}, g.hookArguments(g.PreStop[0])...)}
+		con.Lifecycle.PreStop.Exec = &exec{append([]string{g.PreStop[0].Command}, g.hookArguments(0)...)}
 	}
 
 	roll := rollingUpdate{g.MaxSurge, g.maxUnavailable()}

@@ -81,8 +81,8 @@ func (g group) service() string {
 		u.set("Environment", "SWANSONG_PROCESS_ID=%p-%i")
 		u.set("Environment", "SWANSONG_PROCESS_GROUP=%p")
 	}
-	for _, h := range g.PreStop {
-		u.set("ExecStop", "-"+named(commandLine(h.Command, g.hookArguments(h))))
+	for n, h := range g.PreStop {
+		u.set("ExecStop", "-"+named(commandLine(h.Command, g.hookArguments(n))))
 	}
 	if g.WorkingDir != "" {
 		u.set("WorkingDirectory", specifiers(g.WorkingDir))

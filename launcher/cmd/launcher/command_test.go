@@ -90,7 +90,7 @@ func TestReload_ShowsAndAppliesChanges(t *testing.T) {
 
 	s.write(web + "    env: {API_TOKEN: hunter3}\n    desired_instances: 2\n    max_surge: 2\n  - name: other\n    command: RUNNER\n")
 	testkit.Equal(t, "changes of a secret and a group", s.must("reload", "--wait"),
-		"~ web: env.API_TOKEN: \"[redacted]\" → \"[redacted]\", changed (rolls the group)\n+ other (starts the group)\napplied\n")
+		"~ web: env.API_TOKEN: \"***\" → \"***\", changed (rolls the group)\n+ other (starts the group)\napplied\n")
 	h := s.health()
 	testkit.Equal(t, "groups", len(h.Groups), 2)
 	testkit.Equal(t, "revision", h.Groups[0].Revision, "2")
@@ -321,28 +321,29 @@ process_groups:
 }
 
 // The output of processes goes to the launcher's standard output or to files, and to the command
-// logs, always without secrets.
+// logs, always without secrets, and otherwise unchanged.
 func TestLogs_PrintsOutputWithoutSecrets(t *testing.T) {
 	s := newSite(t, `state_dir: STATE
-redact: ["*_PIN"]
+secret: {names: ["*_PIN"], values: [correct horse]}
 process_groups:
   - name: web
     command: sh
-    args: [-c, 'echo card_pin=1234 as {id}; echo DB=postgres://kv:hunter2@db/kv >&2; exec RUNNER --process-id {id}']
+    args: [-c, 'echo it is $CARD_PIN as {id}; echo no token: $DB >&2; exec RUNNER --process-id {id}']
+    env: {CARD_PIN: "12345678", DB: "postgres://kv:hunter2@db/kv"}
   - name: filed
     command: sh
-    args: [-c, 'echo password=hunter2 as {id}; exec RUNNER --process-id {id}']
+    args: [-c, 'echo correct horse, password=x as {id}; exec RUNNER --process-id {id}']
     logs: {dir: DIR/logs}
 `)
 	d := s.runs()
 	out := s.must("logs", "web")
-	for _, want := range []string{"web-1 out | card_pin=[redacted] as web-1\n", "web-1 err | DB=postgres://kv:[redacted]@db/kv\n"} {
+	for _, want := range []string{"web-1 out | it is *** as web-1\n", "web-1 err | no token: postgres://kv:***@db/kv\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("logs does not have %q:\n%s", want, out)
 		}
 	}
 	out = s.must("logs", "filed-1", "-n", "1")
-	if !strings.HasSuffix(out, "filed-1 out | password=[redacted] as filed-1\n") || strings.Count(out, "\n") != 1 {
+	if !strings.HasSuffix(out, "filed-1 out | ***, password=x as filed-1\n") || strings.Count(out, "\n") != 1 {
 		t.Errorf("the last line of one process: %q", out)
 	}
 	_, stderr, code := s.says("logs", "-f", s.file(), "unknown")
@@ -351,11 +352,11 @@ process_groups:
 	}
 	testkit.Equal(t, "exit code", d.stops(), 0)
 	text, err := os.ReadFile(filepath.Join(s.dir, "logs", "filed-1.log"))
-	if err != nil || !strings.HasSuffix(string(text), "filed-1 out | password=[redacted] as filed-1\n") {
+	if err != nil || !strings.HasSuffix(string(text), "filed-1 out | ***, password=x as filed-1\n") {
 		t.Errorf("the file of filed-1: %q, %v", text, err)
 	}
 	for l := range d.lines {
-		if strings.Contains(l, "hunter2") || strings.Contains(l, "1234") || strings.Contains(l, "filed-1") {
+		if strings.Contains(l, "hunter2") || strings.Contains(l, "12345678") || strings.Contains(l, "filed-1") {
 			t.Errorf("on standard output: %s", l)
 		}
 	}

@@ -63,7 +63,7 @@ func runCommand(at *place) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cfg := launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{g}, Redact: config.NewRedactor().Text}
+			cfg := launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{g}}
 			return run(cmd, cfg, metricsAt, g.Bound()+time.Second)
 		},
 	}
@@ -156,11 +156,6 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 	out := printed().out // for the output of the launcher itself; writing to it never blocks
 	cfg.Helper = []string{self, "exec", "--"}
 	cfg.Guardian = []string{self, "guard"}
-	if c, ok := cfg.Source.(*config.Config); ok {
-		for _, pattern := range c.Redact {
-			cfg.Guardian = append(cfg.Guardian, "--redact="+pattern)
-		}
-	}
 	// By default, SIGHUP would end the launcher without stopping its processes. So the launcher
 	// handles SIGHUP until it ends, also while it starts and while it drains.
 	outlivePipes()
@@ -288,16 +283,13 @@ func splitErrors(err error, causes ...error) (failed, interrupted error) {
 }
 
 func guardCommand() *cobra.Command {
-	var redact []string
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:    "guard",
 		Short:  "Handle the processes of a launcher that dies",
 		Hidden: true,
 		Args:   cobra.NoArgs,
-		RunE:   func(*cobra.Command, []string) error { return launcher.Guard(config.NewRedactor(redact...).Text) },
+		RunE:   func(*cobra.Command, []string) error { return launcher.Guard() },
 	}
-	cmd.Flags().StringArrayVar(&redact, "redact", nil, "pattern of names whose values are secret")
-	return cmd
 }
 
 func execCommand() *cobra.Command {

@@ -12,8 +12,6 @@ import (
 
 	"github.com/swansong-go/swansong/internal/panics"
 	"github.com/swansong-go/swansong/launcher/internal/callback"
-	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 var errInjected = errors.New("injected")
@@ -107,54 +105,5 @@ func TestWriter_DoesNotWrapNilAndFiles(t *testing.T) {
 		if got := callback.Writer("Output", w); got != w {
 			t.Errorf("got %v, want %v", got, w)
 		}
-	}
-}
-
-// When Redact panics, the text is replaced. The report has neither the text nor the value of the
-// panic. Only the first panic of a function is reported.
-func TestRedactor_HidesTextWhenRedactPanics(t *testing.T) {
-	var reports []*callback.PanicError
-	r := callback.NewRedactor(func(s string) string { panic("cannot redact " + s) }, func(p *callback.PanicError) { reports = append(reports, p) })
-	for range 2 {
-		if shown := r.Redact("hunter2"); shown != "[not shown: Redact has panicked]" {
-			t.Errorf("shown as %q", shown)
-		}
-	}
-	if len(reports) != 1 || strings.Contains(reports[0].Error(), "hunter2") {
-		t.Errorf("reports are %v, want one without the secret", reports)
-	}
-	r.Use(func(s string) string { return strings.ToUpper(s) })
-	if shown := r.Redact("text"); shown != "TEXT" {
-		t.Errorf("after Use, shown as %q", shown)
-	}
-	r.Use(nil)
-	if shown := r.Redact("text"); shown != "text" {
-		t.Errorf("after Use(nil), shown as %q", shown)
-	}
-}
-
-func TestRedacting_HidesTextWhenRedactPanics(t *testing.T) {
-	redact := callback.Redacting(func(s string) string { panic(s) })
-	if shown := redact("hunter2"); shown != "[not shown: Redact has panicked]" {
-		t.Errorf("shown as %q", shown)
-	}
-}
-
-func TestRedactor_RedactsMetrics(t *testing.T) {
-	r := callback.NewRedactor(func(s string) string { return strings.ReplaceAll(s, "hunter2", "…") }, nil)
-	if r.RedactMetrics(nil) != nil {
-		t.Error("metrics of a process without metrics are not nil")
-	}
-	in := &pb.ShutdownMetrics{BlockingOperations: []string{"login hunter2"}}
-	in.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), "hunter2"))
-	out := r.RedactMetrics(in)
-	if got := out.BlockingOperations[0]; got != "login …" {
-		t.Errorf("operation is shown as %q", got)
-	}
-	if unknown := out.ProtoReflect().GetUnknown(); len(unknown) > 0 {
-		t.Errorf("fields that cannot be redacted are shown: %q", unknown)
-	}
-	if in.BlockingOperations[0] != "login hunter2" || len(in.ProtoReflect().GetUnknown()) == 0 {
-		t.Error("RedactMetrics has changed its argument")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/mask"
 	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/internal/listeners"
 	"github.com/swansong-go/swansong/launcher/internal/output"
@@ -24,12 +25,11 @@ import (
 var HoldTime = time.Minute
 
 // Guard is the main function of a guardian process. It returns when the launcher has ended and the
-// guardian has nothing left to do. Before the guardian writes a line of output to a log, it passes
-// the line through redact.
+// guardian has nothing left to do.
 //
 // While the launcher lives, Guard ignores SIGTERM, SIGINT and SIGHUP. It also ignores SIGPIPE,
 // because the launcher can die before it has read the answer of the guardian.
-func Guard(redact func(string) string) error {
+func Guard() error {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	in := bufio.NewReader(os.Stdin)
 	var o Orders
@@ -41,14 +41,15 @@ func Guard(redact func(string) string) error {
 		return fmt.Errorf("launcher: a guardian has to be started by a launcher: cannot read its orders from stdin: %w", err)
 	}
 	fmt.Println(guarding)
-	if err := o.guard(in, redact); err != nil {
+	if err := o.guard(in); err != nil {
 		complain(o.Dir, err.Error())
 		return err
 	}
 	return nil
 }
 
-func (o Orders) guard(in *bufio.Reader, redact func(string) string) error {
+func (o Orders) guard(in *bufio.Reader) error {
+	var known secretValues
 	for {
 		line, err := in.ReadString('\n')
 		if strings.TrimSpace(line) == dismissal {
@@ -57,6 +58,7 @@ func (o Orders) guard(in *bufio.Reader, redact func(string) string) error {
 		if err != nil { // the launcher has ended
 			break
 		}
+		json.Unmarshal([]byte(line), &known) // what is not JSON is an empty line, or has been written in part
 	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
@@ -70,7 +72,11 @@ func (o Orders) guard(in *bufio.Reader, redact func(string) string) error {
 	if !s.HasKept() {
 		return cleanUp(o.Dir, o.Self, stop)
 	}
-	return readOutputs(s, o.Dir, stop, redact)
+	var secrets []string
+	for _, s := range known.Secrets {
+		secrets = append(secrets, string(s))
+	}
+	return readOutputs(s, o.Dir, stop, mask.New(secrets))
 }
 
 // isInCharge reports whether the guardian in the containment self has to read the output of kept
@@ -93,9 +99,9 @@ func find(k proc.Adoptable) (proc.Adoptable, bool) {
 	return k.Leader()
 }
 
-// readOutputs writes the output of kept processes to their logs, as their launcher would do. It
+// readOutputs writes the output of kept processes to their logs, masked, as their launcher would do. It
 // returns when the processes have ended or a signal arrives on stop.
-func readOutputs(s statefile.State, dir string, stop <-chan os.Signal, redact func(string) string) error {
+func readOutputs(s statefile.State, dir string, stop <-chan os.Signal, masker *mask.Masker) error {
 	var reading sync.WaitGroup
 	var readers []*output.StoppableReader
 	var errs []error
@@ -122,9 +128,13 @@ func readOutputs(s statefile.State, dir string, stop <-chan os.Signal, redact fu
 				readers = append(readers, r)
 				reading.Go(func() {
 					defer f.Close()
-					output.ReadLines(r, p.Config.Log.MaxLine, func(line []byte) {
+					current := func() *mask.Masker { return masker }
+					if p.Config.Unmasked {
+						current = nil
+					}
+					output.ReadLines(r, p.Config.Log.MaxLine, current, func(line string) {
 						if log != nil {
-							log.WriteLine(p.ID+" "+stream, redact(string(line)), logs.Counts(name))
+							log.WriteLine(p.ID+" "+stream, line, logs.Counts(name))
 						}
 					})
 				})

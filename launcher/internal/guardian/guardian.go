@@ -42,6 +42,8 @@ type Guardian struct {
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when watch has returned
 
+	telling sync.Mutex // held while a line is written to the guardian, so that the lines arrive in their order
+
 	mu   sync.Mutex
 	self proc.Containment // contains only the guardian
 	proc *proc.Process    // nil while the guardian is about to be started
@@ -54,6 +56,8 @@ type Config struct {
 	Orders Orders     // the field Self is for the first guardian, which must already be in the state file
 	Files  []*os.File // listeners for the guardian to hold open; those of removed groups are closed
 
+	Secrets func() []string // returns the secret values that the guardian has to mask
+
 	Report func(message string)             // called when the guardian has ended by itself, or cannot be started
 	Flush  func(stop <-chan struct{}) error // writes the state file, including the result of Adoptable
 }
@@ -63,6 +67,12 @@ type Orders struct {
 	Processes proc.Containment `json:"pen"` // contains the processes that die with the launcher
 	Dir       string           `json:"dir"`
 	Self      proc.Containment `json:"self"` // contains the guardian
+}
+
+// secretValues are sent as a line of JSON, whenever they have changed. The guardian keeps them in
+// memory only.
+type secretValues struct {
+	Secrets [][]byte `json:"secrets"` // bytes and no strings, because a secret need not be UTF-8
 }
 
 // Lines that the launcher and the guardian send each other.
@@ -131,9 +141,43 @@ func (g *Guardian) start() error {
 		return fmt.Errorf("%q is not a guardian: it printed %q, want %q; its program has to call launcher.Guard", g.cfg.Args[0], got, guarding)
 	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.proc = p
+	g.mu.Unlock()
+	g.TellSecrets()
 	return nil
+}
+
+// tellTimeout bounds how long a launcher waits for a guardian that does not read, for instance
+// because somebody has stopped it.
+const tellTimeout = time.Second
+
+// TellSecrets sends the guardian the secret values that are known now. It does nothing for a nil
+// Guardian, nor while there is no guardian, because each one is told after its start.
+func (g *Guardian) TellSecrets() {
+	if g == nil {
+		return
+	}
+	g.telling.Lock()
+	defer g.telling.Unlock()
+	g.mu.Lock()
+	p := g.proc
+	g.mu.Unlock()
+	if p == nil {
+		return
+	}
+	var v secretValues
+	for _, s := range g.cfg.Secrets() {
+		v.Secrets = append(v.Secrets, []byte(s))
+	}
+	line, _ := json.Marshal(v) // encoding bytes cannot fail
+	tell(p, string(line))
+}
+
+// tell writes a line to a guardian. The line begins with a line break, because the line before it
+// may have been written in part.
+func tell(p *proc.Process, line string) {
+	p.Stdin().SetWriteDeadline(time.Now().Add(tellTimeout))
+	io.WriteString(p.Stdin(), "\n"+line+"\n")
 }
 
 // Adoptable returns what the state file has to contain about the guardian. It returns nothing for a
@@ -197,7 +241,7 @@ func (g *Guardian) Dismiss() {
 	if g.proc == nil { // the guardian has ended, and another one could not be started
 		return
 	}
-	io.WriteString(g.proc.Stdin(), dismissal+"\n")
+	tell(g.proc, dismissal)
 	g.proc.Stdin().Close()
 	deadline := time.Now().Add(Timeout)
 	g.proc.End(proc.Deadlines{Terminate: deadline, Kill: deadline, GiveUp: deadline.Add(spec.ReapTimeout)})

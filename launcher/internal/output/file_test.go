@@ -35,7 +35,7 @@ const maxLine = 16 << 10
 
 // write writes the lines of text to f, as if a process had printed them.
 func write(f *output.File, counts *output.Counts, text string) error {
-	return output.ReadLines(strings.NewReader(text), maxLine, func(line []byte) { f.WriteLine("web-1 out", string(line), counts) })
+	return output.ReadLines(strings.NewReader(text), maxLine, nil, func(line string) { f.WriteLine("web-1 out", line, counts) })
 }
 
 // texts returns the lines of a file without their timestamps.

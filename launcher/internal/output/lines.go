@@ -4,29 +4,39 @@ import (
 	"bytes"
 	"io"
 	"sync/atomic"
+
+	"github.com/swansong-go/swansong/internal/mask"
 )
 
-// ReadLines calls f with each line of r, without its line ending, until r ends.
-// It returns the error of r, and nil for io.EOF.
-// A line that is longer than maxLine bytes is passed in pieces. The slice is valid until f returns.
-func ReadLines(r io.Reader, maxLine int, f func(line []byte)) error {
+// ReadLines calls f with each line of r, masked and without its line ending, until r ends. It returns
+// the error of r, and nil for io.EOF. A line that is longer than maxLine bytes is passed in pieces,
+// none of which ends in the middle of a secret.
+//
+// The function masker returns the current Masker. A nil function masks nothing.
+func ReadLines(r io.Reader, maxLine int, masker func() *mask.Masker, f func(line string)) error {
+	s := splitter{maxLine: maxLine, f: f}
 	buf := make([]byte, 0, min(4<<10, maxLine)) // small at first, because most processes print short lines; it grows when necessary
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
-		for {
-			i := bytes.IndexByte(buf, '\n')
-			if i < 0 {
-				break
-			}
-			f(bytes.TrimSuffix(buf[:i], []byte("\r")))
-			buf = buf[:copy(buf, buf[i+1:])]
+		if masker != nil {
+			s.masker = masker()
 		}
-		if len(buf) == cap(buf) && len(buf) < maxLine && err == nil {
-			buf = append(make([]byte, 0, min(2*cap(buf), maxLine)), buf...)
-		} else if len(buf) == cap(buf) || err != nil && len(buf) > 0 {
-			f(buf)
-			buf = buf[:0]
+		rest := buf
+		for i := bytes.IndexByte(rest, '\n'); i >= 0; i = bytes.IndexByte(rest, '\n') {
+			s.pass(string(bytes.TrimSuffix(rest[:i], []byte("\r"))), 0)
+			rest = rest[i+1:]
+		}
+		splittable := maxLine + s.masker.Lookahead()
+		switch {
+		case err != nil && len(rest) > 0:
+			s.pass(string(rest), 0)
+			rest = nil
+		case len(rest) >= splittable:
+			rest = []byte(s.pass(string(rest), splittable))
+		}
+		if buf = buf[:copy(buf, rest)]; len(buf) == cap(buf) {
+			buf = append(make([]byte, 0, min(2*cap(buf), splittable)), buf...)
 		}
 		if err == io.EOF {
 			return nil
@@ -35,6 +45,28 @@ func ReadLines(r io.Reader, maxLine int, f func(line []byte)) error {
 			return err
 		}
 	}
+}
+
+// A splitter splits and masks lines.
+type splitter struct {
+	maxLine int
+	f       func(line string)
+	masker  *mask.Masker
+	covered int // number of bytes at the beginning of the next line that are the rest of a secret; see [mask.Masker.Split]
+}
+
+// pass calls f with pieces of the line, at least one, until what is left is shorter than least. It
+// returns what is left. If least is 0, nothing is left, and the next line is another one.
+func (s *splitter) pass(line string, least int) (left string) {
+	for again := true; again; again = line != "" && len(line) >= least {
+		inSecret := s.covered > 0
+		var piece string
+		piece, line, s.covered = s.masker.Split(line, s.maxLine, s.covered)
+		if piece != "" || !inSecret {
+			s.f(piece)
+		}
+	}
+	return line
 }
 
 // Counts counts lines, and their bytes as written to the log, with time and name.

@@ -60,6 +60,7 @@ type Group struct {
 	DependsOn []string
 	Listen    []Listen
 	Log       Log
+	Unmasked  bool `json:",omitempty"` // the output of the processes is stored and printed with the secrets in it
 }
 
 // Protocol says how the launcher communicates with a process.
@@ -195,6 +196,6 @@ func (g Group) SameProcess(o Group) bool {
 	g.HealthCheckTimeout, g.MinReady = o.HealthCheckTimeout, o.MinReady
 	g.LivenessInterval, g.LivenessTimeout, g.LivenessFailures = o.LivenessInterval, o.LivenessTimeout, o.LivenessFailures
 	g.Shutdown, g.Restart, g.Roll = o.Shutdown, o.Restart, o.Roll
-	g.PreStop, g.DependsOn = o.PreStop, o.DependsOn
+	g.PreStop, g.DependsOn, g.Unmasked = o.PreStop, o.DependsOn, o.Unmasked
 	return reflect.DeepEqual(g, o)
 }

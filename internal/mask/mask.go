@@ -1,0 +1,182 @@
+// Package mask replaces secret values in text by [Mark]. It knows the values themselves, also in the
+// encodings in which programs usually print them, and changes nothing else of a text: no name, no
+// pattern and no format of the text matters.
+package mask
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Mark replaces a secret value. It is shorter than every value that is masked, so that masking never
+// makes a text longer.
+const Mark = "***"
+
+// MinLength is the length in bytes of the shortest value that is masked. A shorter one, such as "1"
+// or "true", also occurs where it is not the secret, and would make logs unreadable.
+const MinLength = 6
+
+// A Masker masks a fixed set of values. Its methods may be called concurrently. A nil Masker masks
+// nothing.
+type Masker struct {
+	// texts are what is masked, by their first bytes, see start. Those with the same first bytes
+	// are ordered by length, the longest first.
+	texts   map[uint32][]string
+	filter  [1 << (filterBits - 6)]uint64 // has a set bit for each key of texts; see mayStart
+	longest int                           // length of the longest text
+}
+
+// New returns a Masker for the values and their encodings; see [Texts]. It returns nil if no value
+// has to be masked.
+func New(values []string) *Masker {
+	m := &Masker{texts: map[uint32][]string{}}
+	for _, text := range Texts(values) {
+		key := start(text, 0)
+		m.texts[key] = append(m.texts[key], text)
+		m.filter[hash(key)/64] |= 1 << (hash(key) % 64)
+		m.longest = max(m.longest, len(text))
+	}
+	if len(m.texts) == 0 {
+		return nil
+	}
+	for _, same := range m.texts {
+		slices.SortFunc(same, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	}
+	return m
+}
+
+// startLength is the number of bytes by which texts are looked up. No text is shorter.
+const startLength = 4
+
+// start returns the bytes of s from i on by which texts are looked up.
+func start(s string, i int) uint32 {
+	s = s[i : i+startLength]
+	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
+}
+
+const filterBits = 16
+
+func hash(key uint32) uint32 { return key * 0x9E3779B1 >> (32 - filterBits) }
+
+// mayStart reports whether a text can have these first bytes. It exists for speed: almost every
+// position of a log line is ruled out here, without a look into the map.
+func (m *Masker) mayStart(key uint32) bool { return m.filter[hash(key)/64]&(1<<(hash(key)%64)) != 0 }
+
+// lengthAt returns the length of the longest text that s has at i, and 0 if it has none there.
+func (m *Masker) lengthAt(s string, i int) int {
+	if i+startLength > len(s) {
+		return 0
+	}
+	key := start(s, i)
+	if !m.mayStart(key) {
+		return 0
+	}
+	for _, text := range m.texts[key] {
+		if strings.HasPrefix(s[i:], text) {
+			return len(text)
+		}
+	}
+	return 0
+}
+
+// next returns where the first secret part of s begins, at or after from, and where it ends. Texts
+// that overlap are one part. The bytes of s before covered are known to be secret. If no part is
+// left, start is len(s).
+func (m *Masker) next(s string, from, covered int) (start, end int) {
+	start, end = from, covered
+	for end <= start {
+		if start = m.skip(s, start); start == len(s) {
+			return start, start
+		}
+		if end = start + m.lengthAt(s, start); end == start {
+			start++
+		}
+	}
+	for i := start; i < end; i++ {
+		end = max(end, i+m.lengthAt(s, i))
+	}
+	return start, end
+}
+
+// skip returns the first position of s, at or after from, where a text may start, and len(s) if
+// there is none.
+func (m *Masker) skip(s string, from int) int {
+	for i := from; i+startLength <= len(s); i++ {
+		if m.mayStart(start(s, i)) {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// Mask returns s with each secret part of it replaced by Mark. It does not allocate if s has no
+// secret.
+func (m *Masker) Mask(s string) string { return m.mask(s, 0) }
+
+// mask masks s. The bytes before covered are the rest of a secret whose beginning, in an earlier
+// piece of the line, has been replaced by Mark. They are left out.
+func (m *Masker) mask(s string, covered int) string {
+	if m == nil {
+		return s
+	}
+	start, end := m.next(s, 0, covered)
+	if start == len(s) {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	copied := 0
+	for start < len(s) {
+		b.WriteString(s[copied:start])
+		if start >= covered {
+			b.WriteString(Mark)
+		}
+		copied = end
+		start, end = m.next(s, end, covered)
+	}
+	b.WriteString(s[copied:])
+	return b.String()
+}
+
+// Lookahead returns how many bytes [Masker.Split] has to see behind a piece to know whether a secret
+// begins in the piece.
+func (m *Masker) Lookahead() int {
+	if m == nil {
+		return 1
+	}
+	return m.longest
+}
+
+// Split returns the first piece of a line, masked, and the rest of the line, empty if the line is
+// not longer than limit. The piece has at most limit bytes.
+//
+// No value is cut in two, except for one that is longer than limit: its first piece is Mark, and the
+// next pieces lack the rest of the value, so they may be empty. That rest is the first stillCovered
+// bytes of the rest of the line. The caller passes this number with the next call, and 0 with the
+// first call for a line.
+//
+// If the line continues behind s, s must have at least limit + Lookahead bytes.
+func (m *Masker) Split(s string, limit, covered int) (piece, rest string, stillCovered int) {
+	if len(s) <= limit {
+		return m.mask(s, covered), "", 0
+	}
+	if m == nil {
+		return s[:limit], s[limit:], 0
+	}
+	cut := limit
+	for start, end := m.next(s, 0, covered); start < limit; start, end = m.next(s, end, covered) {
+		switch {
+		case end <= limit:
+			continue
+		case start > 0:
+			cut = start
+		case covered > 0:
+			return "", s[limit:], end - limit
+		default:
+			return Mark, s[limit:], end - limit
+		}
+		break
+	}
+	return m.mask(s[:cut], covered), s[cut:], 0
+}

@@ -1,0 +1,54 @@
+package config
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/swansong-go/swansong/internal/mask"
+)
+
+// Masked returns a copy for display, in which *** takes the place of every secret: the values of
+// variables and flags with a secret name, also short ones, passwords in URLs, and Secret.Values. It
+// does not read Secret.Files.
+func (c *Config) Masked() *Config {
+	d, out := c.displayed(), *c
+	out.Secret.Values = nil
+	for range c.Secret.Values {
+		out.Secret.Values = append(out.Secret.Values, mask.Mark)
+	}
+	out.Groups = slices.Clone(c.Groups)
+	for k := range out.Groups {
+		g := &out.Groups[k]
+		g.Args, g.Env = d.args(g.Args), maps.Clone(g.Env)
+		for name, value := range g.Env {
+			g.Env[name] = d.env(name, value)
+		}
+		g.PreStop = slices.Clone(g.PreStop)
+		for n := range g.PreStop {
+			g.PreStop[n].Args = d.args(g.PreStop[n].Args)
+		}
+	}
+	return &out
+}
+
+// A display shows values without secrets.
+type display struct {
+	names  mask.Names
+	masker *mask.Masker
+}
+
+func (c *Config) displayed() display {
+	names := mask.NewNames(c.Secret.Names)
+	secrets := slices.Clone(c.Secret.Values)
+	for k := range c.Groups {
+		g := c.Groups[k].launcher()
+		secrets = slices.Concat(secrets, names.Env(g.Env), names.Args(g.Command))
+		for _, h := range g.PreStop {
+			secrets = append(secrets, names.Args(h.Command)...)
+		}
+	}
+	return display{names, mask.New(secrets)}
+}
+
+func (d display) env(name, value string) string { return d.names.HideEnv(name, value, d.masker) }
+func (d display) args(args []string) []string   { return d.names.HideArgs(args, d.masker) }
