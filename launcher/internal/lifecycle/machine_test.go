@@ -230,6 +230,18 @@ func TestLessTime_IsToldToProcessThatDrains(t *testing.T) {
 	}
 }
 
+// If the launcher is stopped while the first call is on its way, the process is asked again after its
+// answer.
+func TestLessTime_IsToldAfterPendingCall(t *testing.T) {
+	m := ready(config(nil))
+	m.stop()
+	testkit.Equal(t, "the call", m.deregistered(), []string{"shutdown"})
+	m.step(lifecycle.Event{Kind: lifecycle.OnLessTime, Limit: m.now.Add(time.Second)})
+	testkit.Equal(t, "after the answer", m.ack(true), []string{"shutdown"})
+	testkit.Equal(t, "after the second answer", m.ack(true), []string(nil))
+	testkit.Equal(t, "at the next poll", m.pass(500*time.Millisecond), []string{"ask status"})
+}
+
 // enforced makes the end of the grace period final.
 func enforced(c *spec.Group) { c.Shutdown.GraceEnforced = true }
 

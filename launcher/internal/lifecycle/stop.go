@@ -103,6 +103,9 @@ func (m *Machine) onAck(e Event) []Action {
 				m.graceAt = over
 			}
 		}
+		if m.lessTime {
+			return m.call(e.At, DoShutdown, m.cfg.Shutdown.Poll)
+		}
 		m.pollAt = e.At
 		return m.tick(e.At)
 	case e.Ack != nil:
@@ -160,9 +163,12 @@ func (m *Machine) onStatus(e Event) []Action {
 	return append(actions, m.tick(e.At)...)
 }
 
-// onLessTime tells a process that drains already that it has less time than it was told: the
+// onLessTime tells a process that was asked to stop already that it has less time than it was told: the
 // launcher itself is stopped, and its total deadline ends before the maximum of the process.
 func (m *Machine) onLessTime(e Event) []Action {
+	if m.phase == requesting { // the pending call may have been sent before the launcher was stopped
+		m.lessTime = e.Limit.Before(m.MaxAt)
+	}
 	if m.phase != draining || !e.Limit.Before(m.MaxAt) {
 		return m.tick(e.At)
 	}
