@@ -284,8 +284,8 @@ type LogConfig struct {
 	Buffer   int    // bytes that are buffered for a slow disk, before lines are dropped and counted; default 1 MiB
 }
 
-// A SecretConfig says which values the launcher masks: it replaces them by *** in what processes print,
-// in events and in the status. It finds by their names
+// A SecretConfig says which values the launcher masks: it replaces them by *** in what processes
+// print, in events and in the status. It finds by their names
 //
 //   - variables, of its own environment and of Env of the groups,
 //   - flags and assignments in Command and PreStop, as in --password=value, --password value and

@@ -19,7 +19,8 @@ func printing(name string, lines ...string) launcher.GroupConfig {
 	return script(name, 1, "echo '"+strings.Join(lines, "'; echo '")+"'")
 }
 
-// shown returns the lines that a process has printed, up to a line "end", as the launcher shows them.
+// shown returns the lines that a process has printed, up to a line "end", as the launcher shows
+// them.
 func (h *harness) shown(process string) string {
 	h.t.Helper()
 	lines, more, stop, err := h.Printed(process, 100)
@@ -135,8 +136,8 @@ func TestSecrets_UnreadableFileIsRefused(t *testing.T) {
 	}
 }
 
-// A reload makes the launcher mask the new secrets, and, once no process has them any more, no longer
-// the old ones.
+// A reload makes the launcher mask the new secrets, and, once no process has them any more, no
+// longer the old ones.
 func TestReload_ChangesSecrets(t *testing.T) {
 	web := printing("web", "first secret, second secret", "end")
 	with := func(secret string) launcher.GroupConfig {

@@ -99,8 +99,8 @@ func find(k proc.Adoptable) (proc.Adoptable, bool) {
 	return k.Leader()
 }
 
-// readOutputs writes the output of kept processes to their logs, masked, as their launcher would do. It
-// returns when the processes have ended or a signal arrives on stop.
+// readOutputs writes the output of kept processes to their logs, masked, as their launcher would
+// do. It returns when the processes have ended or a signal arrives on stop.
 func readOutputs(s statefile.State, dir string, stop <-chan os.Signal, masker *mask.Masker) error {
 	var reading sync.WaitGroup
 	var readers []*output.StoppableReader
