@@ -68,19 +68,13 @@ func (r *run) finish(progress *progressLine) error {
 	return err
 }
 
-// flushOutput prints the abandoned guards and waits until all watchers have received the last
-// status. It waits for at most notifyTimeout, since a terminal may be stopped, or a log may be on a
-// disk that hangs.
+// flushOutput waits until all watchers and the log have received everything, and then prints the
+// abandoned guards, so that "see the log" follows the log. It waits for at most notifyTimeout each,
+// since a log may be on a disk that hangs, or a terminal may be stopped.
 func (r *run) flushOutput(progress *progressLine, err error) {
 	reported := r.waiting.stop()
-	flushed := make(chan struct{})
-	cancelled := make(chan struct{})
-	go func() {
-		defer close(flushed)
+	inTime(func(cancelled <-chan struct{}) {
 		progress.stop()
-		if left, ok := err.(*AbandonedError); ok {
-			r.print(formatAbandoned(left, r.logsErrors()))
-		}
 		r.mu.Lock()
 		pending := slices.Clone(r.logged)
 		if reported != nil {
@@ -96,11 +90,24 @@ func (r *run) flushOutput(progress *progressLine, err error) {
 			case <-cancelled:
 			}
 		}
+	})
+	if left, ok := err.(*AbandonedError); ok {
+		inTime(func(<-chan struct{}) { r.print(formatAbandoned(left, r.logsErrors())) })
+	}
+}
+
+// inTime calls f on a goroutine of its own, and waits for it for at most notifyTimeout. Then it closes
+// the channel that f has, and returns.
+func inTime(f func(cancelled <-chan struct{})) {
+	done, cancelled := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		f(cancelled)
 	}()
 	timer := time.NewTimer(notifyTimeout)
 	defer timer.Stop()
 	select {
-	case <-flushed:
+	case <-done:
 	case <-timer.C:
 		close(cancelled)
 	}
