@@ -268,6 +268,7 @@ func TestServe_StopWhileStartingExitsZero(t *testing.T) {
 	}{
 		{"unwrapped", func(err error) error { return err }, 0},
 		{"wrapped", func(err error) error { return fmt.Errorf("web: %w", err) }, 0},
+		{"joined with nil", func(err error) error { return errors.Join(err, nil) }, 0},
 		{"with an invalid option", nil, 1},
 		{"joined with another error", func(err error) error { return errors.Join(err, errOther) }, 1},
 		{"wrapped with another error", func(err error) error { return fmt.Errorf("%w, %w", err, errOther) }, 1},

@@ -26,8 +26,15 @@ func New(cause error, format string, args ...any) error {
 // Is reports whether err only means "not started because of cause": err is cause itself, or an
 // error from [New] for cause, possibly wrapped. It is false for an error that joins several errors,
 // and for any other error that wraps cause, such as a failure to drain: these carry information of
-// their own.
+// their own. An error that joins only one, as errors.Join(err, nil) does, is taken for that one.
 func Is(err, cause error) bool {
+	for {
+		joined, ok := err.(interface{ Unwrap() []error })
+		if !ok || len(joined.Unwrap()) != 1 {
+			break
+		}
+		err = joined.Unwrap()[0]
+	}
 	if Equal(err, cause) {
 		return true
 	}
