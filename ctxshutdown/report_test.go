@@ -282,37 +282,3 @@ func TestSwansong_PrintsItsPathInDerivedContexts(t *testing.T) {
 		}
 	}
 }
-
-func TestGuardReport_SummaryNamesScopes(t *testing.T) {
-	root := ctxshutdown.New(t.Context())
-	summary := func(want string) {
-		t.Helper()
-		testkit.Equal(t, "summary", root.GuardReport().Summary(), want)
-	}
-	summary("nothing")
-	g := root.Guard()
-	summary("(unnamed) ×1")
-	g.Release()
-	for i, name := range []string{"a", "b", "c", "d", "e", "f"} {
-		hold(root, name, 1)
-		if i == 1 {
-			hold(root, "b", 1)
-			summary("b ×2 and a ×1")
-		}
-	}
-	summary("b ×2, a ×1, c ×1, d ×1, e ×1 and others")
-}
-
-// A traced guard is older than one whose age is not known.
-func TestGuardReport_SummaryNamesOldestTracedGuard(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		root := ctxshutdown.New(context.Background(), ctxshutdown.WithTrace(), ctxshutdown.WithName("app"))
-		first := root.Guard()
-		site := lineAbove()
-		time.Sleep(1500 * time.Millisecond)
-		second := root.Guard()
-		testkit.Equal(t, "summary", root.GuardReport().Summary(), "app ×2, oldest 2 s: "+site)
-		first.Release()
-		second.Release()
-	})
-}

@@ -70,13 +70,9 @@ func (r GuardReport) Summary() string {
 		return "nothing"
 	}
 	kinds := slices.SortedFunc(maps.Keys(counts), func(a, b workKind) int {
-		switch {
-		case a.noun != "" && b.noun == "":
-			return -1
-		case a.noun == "" && b.noun != "":
-			return 1
-		}
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.noun, b.noun), cmp.Compare(a.path, b.path))
+		// Work of a known kind comes before paths of scopes, which have no noun.
+		return cmp.Or(cmp.Compare(min(len(b.noun), 1), min(len(a.noun), 1)),
+			cmp.Compare(counts[b], counts[a]), cmp.Compare(a.noun, b.noun), cmp.Compare(a.path, b.path))
 	})
 	const maxKinds = 5
 	var names []string

@@ -3,62 +3,65 @@ package ctxshutdown_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/internal/ctxkey"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// described returns a scope below s whose guards stand for the work, as packages httpdrain and
-// eventloop have them, and stops it at the end of the test.
-func described(t *testing.T, s *ctxshutdown.Swansong, name string, work func(guards int) ctxkey.Work) *ctxshutdown.Swansong {
-	d := &ctxkey.WorkDescriber{Describe: work}
-	scope, cancel := ctxshutdown.WithCancel(context.WithValue(s, ctxkey.Describer{}, d), ctxshutdown.WithName(name))
-	t.Cleanup(cancel)
-	d.Scope = scope
-	return scope
-}
-
-// holdGuards acquires n guards of s until the end of the test.
-func holdGuards(t *testing.T, s *ctxshutdown.Swansong, n int) {
-	for range n {
-		g := s.Guard()
-		t.Cleanup(g.Release)
-	}
-}
-
-func TestSummary_NamesWorkInOrdinaryWords(t *testing.T) {
-	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("root"))
-	check := func(what, want string) {
+func TestGuardReport_SummaryNamesScopes(t *testing.T) {
+	root := ctxshutdown.New(t.Context())
+	summary := func(want string) {
 		t.Helper()
-		if diff := cmp.Diff(want, s.GuardReport().Summary()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
+		testkit.Equal(t, "summary", root.GuardReport().Summary(), want)
+	}
+	summary("nothing")
+	g := root.Guard()
+	summary("(unnamed) ×1")
+	g.Release()
+	for i, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		hold(root, name, 1)
+		if i == 1 {
+			hold(root, "b", 1)
+			summary("b ×2 and a ×1")
 		}
 	}
-	check("nothing is held", "nothing")
+	summary("b ×2, a ×1, c ×1, d ×1, e ×1 and others")
+}
 
-	serve := described(t, s, "serve", func(int) ctxkey.Work { return ctxkey.Work{} })
-	holdGuards(t, serve, 1)
-	check("a guard that waits for others", "root/serve ×1")
-
-	requests := described(t, s, "requests", func(guards int) ctxkey.Work {
-		return ctxkey.Work{Noun: "request", Count: guards, Oldest: "GET /export", Age: 11500 * time.Millisecond}
+// A traced guard is older than one whose age is not known.
+func TestGuardReport_SummaryNamesOldestTracedGuard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root := ctxshutdown.New(context.Background(), ctxshutdown.WithTrace(), ctxshutdown.WithName("app"))
+		first := root.Guard()
+		site := lineAbove()
+		time.Sleep(1500 * time.Millisecond)
+		second := root.Guard()
+		testkit.Equal(t, "summary", root.GuardReport().Summary(), "app ×2, oldest 2 s: "+site)
+		first.Release()
+		second.Release()
 	})
-	holdGuards(t, requests, 3)
-	check("requests", "3 requests, oldest 12 s: GET /export")
+}
 
-	jobs := described(t, s, "jobs", func(guards int) ctxkey.Work { return ctxkey.Work{Noun: "job", Count: guards} })
-	holdGuards(t, jobs, 1)
-	mail, cancel := ctxshutdown.WithCancel(s, ctxshutdown.WithName("mail"))
-	t.Cleanup(cancel)
-	holdGuards(t, mail, 4)
-	check("requests, jobs and guards of another scope", "3 requests, 1 job and root/mail ×4, oldest 12 s: GET /export")
-
-	for _, name := range []string{"a", "b", "c", "d"} {
-		other, cancel := ctxshutdown.WithCancel(s, ctxshutdown.WithName(name))
-		t.Cleanup(cancel)
-		holdGuards(t, other, 1)
+// Packages httpdrain and eventloop say what the guards of their scopes stand for.
+func TestGuardReport_SummaryNamesRequestsAndJobs(t *testing.T) {
+	root := ctxshutdown.New(t.Context())
+	described := func(name string, guards int, work ctxkey.Work) {
+		d := &ctxkey.WorkDescriber{Describe: func(int) ctxkey.Work { return work }}
+		d.Scope = hold(context.WithValue(root, ctxkey.Describer{}, d), name, guards)
 	}
-	check("many kinds", "3 requests, 1 job, root/mail ×4, root/a ×1, root/b ×1 and others, oldest 12 s: GET /export")
+	summary := func(want string) {
+		t.Helper()
+		testkit.Equal(t, "summary", root.GuardReport().Summary(), want)
+	}
+	described("serve", 1, ctxkey.Work{}) // only waits for the others
+	summary("serve ×1")
+	described("requests", 3, ctxkey.Work{Noun: "request", Count: 3, Oldest: "GET /export", Age: 11500 * time.Millisecond})
+	summary("3 requests, oldest 12 s: GET /export")
+	described("paced", 1, ctxkey.Work{Noun: "request", Count: 1, Oldest: "GET /young", Age: time.Second})
+	described("jobs", 1, ctxkey.Work{Noun: "job", Count: 1})
+	hold(root, "mail", 9)
+	summary("4 requests, 1 job and mail ×9, oldest 12 s: GET /export")
 }
