@@ -95,11 +95,11 @@ func (d *document) apply(params json.RawMessage) error {
 	return nil
 }
 
-// offset returns where a position is in the text.
+// offset returns where a position is in the text. A position behind the end is the end.
 func (d *document) offset(p position) int {
 	n := 0
 	for range p.Line {
 		n += strings.IndexByte(d.Text[n:], '\n') + 1
 	}
-	return n + p.Character
+	return min(n+p.Character, len(d.Text))
 }

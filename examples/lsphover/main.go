@@ -55,8 +55,11 @@ func run(ctx context.Context, out io.Writer, gopls string, args ...string) error
 	defer conn.Close(context.WithoutCancel(ctx))
 	lspconn.Notify(ctx, conn, "textDocument/didOpen", object{"textDocument": doc})
 	hover, err := lspconn.Call[*hover](ctx, conn, "textDocument/hover", object{"textDocument": doc, "position": at})
-	if err != nil || hover == nil {
-		return fmt.Errorf("no hover at %v: %w", at, err)
+	if err == nil && hover == nil {
+		err = fmt.Errorf("gopls knows nothing about line %s, column %s", args[1], args[2])
+	}
+	if err != nil {
+		return err
 	}
 	fmt.Fprintln(out, hover.Contents.Value)
 	arguments := []object{{"URI": doc.URI, "ImportPath": "os"}}

@@ -72,6 +72,11 @@ func TestDocument_ApplyEditsFromEndToStart(t *testing.T) {
 	if err != nil || d.Text != "1\n1\ntwo\nthree!\n" || d.Version != 1 {
 		t.Errorf("%q, version %d, %v", d.Text, d.Version, err)
 	}
+	err = d.apply([]byte(`{"edit":{"documentChanges":[{"textDocument":{"uri":"file:///a.go"},"edits":[
+		{"range":{"start":{"line":2,"character":0},"end":{"line":9,"character":9}},"newText":"the end"}]}]}}`))
+	if err != nil || d.Text != "1\n1\nthe end" {
+		t.Errorf("an edit up to a line that does not exist: %q, %v", d.Text, err)
+	}
 	if err := d.apply([]byte(`{"edit":{"documentChanges":[{"textDocument":{"uri":"file:///b.go"}}]}}`)); err == nil {
 		t.Error("an edit of another document was accepted")
 	}
