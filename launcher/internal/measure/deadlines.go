@@ -51,7 +51,7 @@ func deadlines(w io.Writer, n int) error {
 			return err
 		}
 		g.Command, g.Env = []string{self, c.kind}, []string{role + "=stuck", "GOMAXPROCS=1"}
-		g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = grace, sigterm
+		g.Shutdown.Grace, g.Shutdown.GraceEnforced, g.Shutdown.SIGTERMTimeout = grace, true, sigterm
 		g.Restart.Policy = launcher.Never
 		cfg := launcher.Config{Groups: []launcher.GroupConfig{g}}
 		bound, name := grace+sigterm, c.kind

@@ -112,7 +112,7 @@ func shutdowns(w io.Writer, n int) error {
 		"drain for 1.5 s, 47 for 3.5 s, for which they ask for more time, 5 hang, and 3 crash while they drain.\n\n", n, atOnce)
 	fmt.Fprintf(w, "| | target | measured |\n| --- | ---: | ---: |\n")
 	for _, row := range [][3]string{
-		{"exit code 0, within the grace period and what was granted on top", "> 99 %", percent(launcher.Clean)},
+		{"exit code 0, within the maximum", "> 99 %", percent(launcher.Clean)},
 		{"exit code 0, within the grace period alone", "", fmt.Sprintf("%.1f %%", 100*float64(inGrace)/float64(n))},
 		{"killed", "< 1 %", percent(launcher.Killed)},
 		{"crashed", "", percent(launcher.Crash)},
