@@ -1003,7 +1003,7 @@ func TestKeep_OutputIsMaskedWhileNoLauncherRuns(t *testing.T) {
 // environment of the process that it adopts.
 func TestKeep_SecretsOfAdoptedProcessAreMasked(t *testing.T) {
 	b := newBrood(t)
-	g := kept(b.of(group("web", 1, "burst", "--process-id", "{id}", "--work-duration", "1ms")))
+	g := kept(b.of(group("web", 1, "burst", "--process-id", "{id}", "--work-duration", "1ms", "--behavior", "hang")))
 	env := g.Env
 	g.Env = append(env[:len(env):len(env)], "TOKEN="+strings.Repeat("x", 90))
 	g.Restart.Policy = launcher.Never
@@ -1018,7 +1018,7 @@ func TestKeep_SecretsOfAdoptedProcessAreMasked(t *testing.T) {
 	cfg.Groups = []launcher.GroupConfig{g}
 	cfg.Groups[0].Env = env
 	cfg.Groups[0].Desired, cfg.Groups[0].MinHealthy = 0, nil
-	cfg.Groups[0].Shutdown = launcher.ShutdownConfig{Grace: time.Hour, Max: time.Hour, DeregisterDelay: time.Hour}
+	cfg.Groups[0].Shutdown = launcher.ShutdownConfig{Grace: time.Hour, Max: time.Hour} // it is stopped, and hangs
 	h := launchWith(t, cfg)
 	h.until("the process is adopted", func(e launcher.Event) bool { return e.Kind == launcher.Adopted })
 	_, more, stop, err := h.Printed("web-1", 0)
@@ -1026,12 +1026,17 @@ func TestKeep_SecretsOfAdoptedProcessAreMasked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	for _, pid := range b.alive() {
-		if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
-			t.Fatal(err)
-		}
+	pids := b.alive()
+	testkit.Equal(t, "processes", len(pids), 1)
+	if err := syscall.Kill(pids[0], syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
 	}
-	testkit.Equal(t, "first line", (<-more).Text, "***")
+	select {
+	case line := <-more:
+		testkit.Equal(t, "first line", line.Text, "***")
+	case <-soon(t).Done():
+		t.Fatal("the process prints nothing")
+	}
 	h.ends("web-1")
 }
 
