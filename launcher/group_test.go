@@ -133,7 +133,7 @@ func TestJob_ReportsFinishedProcesses(t *testing.T) {
 func TestRestartNever_GroupReplacesProcessThatDrainsByItself(t *testing.T) {
 	g := runners("web", 1, "--behavior", "hang")
 	g.Restart.Policy = launcher.Never
-	g.LivenessInterval = 20 * time.Millisecond
+	g.LivenessInterval, g.LivenessTimeout = 20*time.Millisecond, time.Second
 	g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 300*time.Millisecond, 50*time.Millisecond
 	h := launch(t, g).ready()
 	if err := syscall.Kill(h.running("web")[0].PID, syscall.SIGTERM); err != nil {

@@ -179,7 +179,7 @@ func TestLiveness_SilentProcessIsReplaced(t *testing.T) {
 	}
 	select {
 	case <-unhealthy(h, "odd-1"):
-	case <-time.After(5 * time.Second):
+	case <-time.After(tooLong):
 		kill(t, h.running("odd")[0].PID)
 		t.Fatalf("the process does not become unhealthy\n%s", h.story())
 	}
