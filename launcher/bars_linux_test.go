@@ -63,7 +63,7 @@ func TestExitEvent_ComesAfterKernelRemovedAllDescendants(t *testing.T) {
 		g.Env = append(g.Env, marks[name])
 		switch name {
 		case "hang", "silent":
-			g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 200*time.Millisecond, 200*time.Millisecond
+			g.Shutdown.Grace, g.Shutdown.GraceEnforced, g.Shutdown.SIGTERMTimeout = 200*time.Millisecond, true, 200*time.Millisecond
 		}
 		g.Restart.Policy = launcher.Never
 		g.LivenessFailures = 1000

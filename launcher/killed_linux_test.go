@@ -763,7 +763,8 @@ func TestKeep_NextLauncherContinuesStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The new limits are short, so the stuck process is stopped soon.
-	cfg.Groups[0].Shutdown.Grace, cfg.Groups[0].Shutdown.SIGTERMTimeout = 100*time.Millisecond, 100*time.Millisecond
+	shutdown := &cfg.Groups[0].Shutdown
+	shutdown.Grace, shutdown.GraceEnforced, shutdown.SIGTERMTimeout = 100*time.Millisecond, true, 100*time.Millisecond
 	h := launchWith(t, cfg)
 	next := h.until("web-1 changes", func(e launcher.Event) bool { return e.Process == "web-1" && e.Kind == launcher.Transition })
 	if next.To != launcher.ShutdownRequested {

@@ -15,7 +15,7 @@ import (
 func TestStopProcess_DoesNotCountAsFailure(t *testing.T) {
 	g := runners("odd", 1, "--behavior", "hang")
 	g.Restart.Policy, g.Restart.MinBackoff, g.Restart.CrashLimit = launcher.OnFailure, time.Hour, 1
-	g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 10*time.Millisecond, 10*time.Millisecond
+	g.Shutdown.Grace, g.Shutdown.GraceEnforced, g.Shutdown.SIGTERMTimeout = 10*time.Millisecond, true, 10*time.Millisecond
 	h := launch(t, g).ready()
 	if err := h.StopProcess("odd-1", launcher.Stop{Reason: "the operator's"}); err != nil {
 		t.Fatal(err)

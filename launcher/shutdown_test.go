@@ -52,7 +52,7 @@ func TestGracefulShutdownSlowDrain(t *testing.T) {
 
 func TestGracefulShutdownHang(t *testing.T) {
 	g := runners("web", 1, "--behavior", "hang")
-	g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 300*time.Millisecond, 200*time.Millisecond
+	g.Shutdown.Grace, g.Shutdown.GraceEnforced, g.Shutdown.SIGTERMTimeout = 300*time.Millisecond, true, 200*time.Millisecond
 	h := launch(t, g).ready()
 	st := h.stops("web-1")
 	testkit.Equal(t, "outcome", st.Outcome, launcher.Killed)
