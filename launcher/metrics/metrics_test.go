@@ -71,7 +71,7 @@ func stop(t *testing.T, m *launcher.Manager, id string, replace bool) launcher.S
 func TestCollector_MetricsMatchKnownEvents(t *testing.T) {
 	web := runners("web", 2)
 	hang := runners("hang", 1, "--behavior", "hang")
-	hang.Shutdown.Grace, hang.Shutdown.SIGTERMTimeout = 50*time.Millisecond, 50*time.Millisecond
+	hang.Shutdown.Grace, hang.Shutdown.GraceEnforced, hang.Shutdown.SIGTERMTimeout = 50*time.Millisecond, true, 50*time.Millisecond
 	more := runners("more", 1, "--behavior", "request-more", "--drain-duration", "200ms")
 	loop := group("loop", 1, "exit")
 	loop.Restart.CrashLimit = 3
@@ -145,7 +145,7 @@ func TestCollector_CountsLivenessFailures(t *testing.T) {
 	g := runners("web", 1)
 	g.LivenessInterval, g.LivenessTimeout, g.LivenessFailures = 5*time.Millisecond, 300*time.Millisecond, 3
 	g.Restart.MinBackoff, g.Restart.MaxBackoff = time.Hour, time.Hour // the group is not restarted, so only one failure is counted
-	g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 50*time.Millisecond, 50*time.Millisecond
+	g.Shutdown.Grace, g.Shutdown.GraceEnforced, g.Shutdown.SIGTERMTimeout = 50*time.Millisecond, true, 50*time.Millisecond
 	m := launch(t, g)
 	events, done := m.Watch()
 	defer done()
