@@ -13,7 +13,7 @@ var ErrInCallback = errors.New("eventloop: a callback, timer, completion or init
 	"wait on another goroutine, and post to the loop when the wait is over")
 
 // serveName is the function at the bottom of everything that a loop calls.
-var serveName = reflect.TypeFor[Loop]().PkgPath() + ".(*Loop).serve"
+var serveName = reflect.TypeFor[loop]().PkgPath() + ".(*loop).serve"
 
 // checkWait returns ErrInCallback if the calling goroutine is that of a loop. It looks for the loop's
 // function among the callers, because callbacks have no parameter that could tell, and the state of a

@@ -26,7 +26,17 @@ var (
 //
 // The methods may be called concurrently, also from callbacks of the loop. The zero value is not
 // usable: create a Loop with [New].
+//
+// Call Stop when a Loop is not needed any more. A Loop that the garbage collector finds unreachable
+// stops when it has nothing left to do and no timer is pending, because no goroutine can post to it. It
+// prints the line that has called New on standard error.
 type Loop struct {
+	*loop
+}
+
+// A loop is what a Loop consists of. Its goroutine refers to the loop and not to the Loop, which can
+// therefore become unreachable.
+type loop struct {
 	box      *inbox
 	timers   *timers
 	stats    *Stats
@@ -40,7 +50,9 @@ type Loop struct {
 	guard    *ctxshutdown.Guard // released once the loop is Stopped, its timers are cancelled and its shutdown handle is triggered
 
 	failure  atomic.Pointer[error] // the first error, see Err
+	dropped  atomic.Bool           // whether the Loop is unreachable
 	panicked atomic.Bool           // whether a panic has stopped the loop
+	site     string                // where New was called
 
 	// Only the loop's goroutine uses the following fields. Producers read the fields before them.
 	_        [64]byte
@@ -66,7 +78,8 @@ func New(ctx context.Context, opts ...Option) *Loop {
 	if ctx == nil {
 		panic("eventloop: New with a nil context")
 	}
-	l := &Loop{box: newInbox(), shutdown: newShutdownHandle(), options: optionsOf("loop", opts)}
+	l := &loop{box: newInbox(), shutdown: newShutdownHandle(), options: optionsOf("loop", opts)}
+	l.site = callerOfNew()
 	l.box.limit = uint64(l.queueLimit)
 	l.stats = &Stats{box: l.box, slow: l.slow}
 	l.box.timed = l.slow != nil
@@ -81,7 +94,7 @@ func New(ctx context.Context, opts ...Option) *Loop {
 		l.beginStop()
 	}
 	context.AfterFunc(l.scope, l.beginStop)
-	return l
+	return l.watch()
 }
 
 // Scope returns the loop's scope. It is done when the loop is stopped, its Work is the context of
@@ -89,7 +102,9 @@ func New(ctx context.Context, opts ...Option) *Loop {
 func (l *Loop) Scope() *ctxshutdown.Swansong { return l.scope }
 
 // State returns the current state.
-func (l *Loop) State() State { return State(l.box.state.Load()) }
+func (l *Loop) State() State { return l.state() }
+
+func (l *loop) state() State { return State(l.box.state.Load()) }
 
 // ShutdownHandle returns the loop's shutdown handle. Every call returns the same handle.
 func (l *Loop) ShutdownHandle() *ShutdownHandle { return l.shutdown }
@@ -196,18 +211,18 @@ func (l *Loop) Run(ctx context.Context, main func(ctx context.Context) error) er
 	if notReady != nil {
 		return notReady
 	}
-	return errors.Join(result, l.Err())
+	return errors.Join(result, l.Err()) // this use of l keeps the Loop reachable while main runs, see drop
 }
 
 // begin changes the state from Idle to Starting. It returns an error if the loop was started before
 // or its scope has been stopped.
-func (l *Loop) begin() error {
+func (l *loop) begin() error {
 	in := ""
 	if l.init != nil {
 		in = "init"
 	}
 	if !l.box.begin(in) {
-		if s := l.State(); s == Stopping || s == Stopped {
+		if s := l.state(); s == Stopping || s == Stopped {
 			return ErrStopped
 		}
 		return ErrStarted
@@ -231,7 +246,7 @@ func (l *Loop) begin() error {
 // ends.
 func (l *Loop) Stop() *ctxshutdown.Completion { return l.stop(nil) }
 
-func (l *Loop) stop(cause error) *ctxshutdown.Completion {
+func (l *loop) stop(cause error) *ctxshutdown.Completion {
 	l.beginStop()
 	return l.scope.ShutdownCause(cause)
 }
@@ -239,7 +254,7 @@ func (l *Loop) stop(cause error) *ctxshutdown.Completion {
 // beginStop begins to stop the loop: it changes the state, cancels the timers and triggers the
 // shutdown handle. Every way to stop a loop calls it. A second call does the same, because the
 // first one may not be finished yet.
-func (l *Loop) beginStop() {
+func (l *loop) beginStop() {
 	from, changed := l.box.stop()
 	l.notifyStopped()
 	if changed {
@@ -253,7 +268,7 @@ func (l *Loop) beginStop() {
 
 // notifyStopped cancels the timers and triggers the shutdown handle. When it returns, both have
 // happened, even if another goroutine calls it at the same time.
-func (l *Loop) notifyStopped() {
+func (l *loop) notifyStopped() {
 	l.timers.cancelAll()
 	l.shutdown.Trigger()
 }
@@ -261,7 +276,7 @@ func (l *Loop) notifyStopped() {
 // finish changes the state from Stopping to Stopped. Before that it calls notifyStopped, since the
 // goroutine that stopped a scope above may not have done so yet. At last it releases the loop's
 // guard, which lets the completion resolve.
-func (l *Loop) finish() {
+func (l *loop) finish() {
 	l.notifyStopped()
 	l.box.end()
 	l.guard.Release()
@@ -269,7 +284,7 @@ func (l *Loop) finish() {
 
 // serve is the body of the loop's goroutine. It calls ready once: when the loop is Running, or when
 // it is certain that the loop will never be Running.
-func (l *Loop) serve(ready func(error)) {
+func (l *loop) serve(ready func(error)) {
 	if l.lockThread {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -279,7 +294,7 @@ func (l *Loop) serve(ready func(error)) {
 	l.runInit(ready)
 }
 
-func (l *Loop) runInit(ready func(error)) {
+func (l *loop) runInit(ready func(error)) {
 	var err error
 	finished := false
 	defer func() {
@@ -306,7 +321,7 @@ func (l *Loop) runInit(ready func(error)) {
 // run runs callbacks until none will follow. If a callback calls runtime.Goexit, its goroutine only
 // executes deferred calls any more, so run continues in a deferred call. This ends, because the
 // loop has then been stopped.
-func (l *Loop) run() {
+func (l *loop) run() {
 	defer func() {
 		if !l.drained && !l.crashing {
 			l.run()
@@ -320,7 +335,7 @@ func (l *Loop) run() {
 
 // runCallbacks runs callbacks until the loop has drained, or a callback panics or calls
 // runtime.Goexit.
-func (l *Loop) runCallbacks() {
+func (l *loop) runCallbacks() {
 	returned := false
 	defer func() {
 		if !returned {
@@ -342,6 +357,7 @@ func (l *Loop) runCallbacks() {
 				l.runTimers()
 			}
 		}
+		l.stopIfDropped()
 		empty := l.chunk
 		l.chunk = nil // the chunk now belongs to the inbox, which may give it to another loop
 		l.chunk, l.drained = l.box.take(empty)
@@ -357,7 +373,7 @@ func (l *Loop) runCallbacks() {
 	returned = true
 }
 
-func (l *Loop) countExecuted() {
+func (l *loop) countExecuted() {
 	l.executed++
 	l.box.executed.Store(l.executed)
 	if l.box.hasWaiters.Load() {
@@ -367,19 +383,8 @@ func (l *Loop) countExecuted() {
 	}
 }
 
-// abort stops the loop because of a panic or Goexit.
-func (l *Loop) abort(err *PanicError) {
-	first := !l.panicked.Swap(true)
-	l.stop(err)
-	if first {
-		stoppedByPanic(l.scope, "event loop", l.name, err)
-	}
-}
-
-func (l *Loop) recordFailure(err error) { l.failure.CompareAndSwap(nil, &err) }
-
 // end updates the counters of Stats and calls finish. It is the last call on the loop's goroutine.
-func (l *Loop) end() {
+func (l *loop) end() {
 	offloads, handles := uint64(l.box.offloads.count()), uint64(l.box.handles.count())
 	switch {
 	case !l.panicked.Load():

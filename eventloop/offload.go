@@ -55,7 +55,7 @@ func mustOffload(l *Loop, functions bool) {
 	if l == nil {
 		panic("eventloop: Offload from a nil loop")
 	}
-	if l.box == nil {
+	if l.loop == nil {
 		panic("eventloop: Offload from a loop that was not created with New")
 	}
 }

@@ -41,7 +41,7 @@ func newPanicError(in string, recovered any) *PanicError {
 // handlePanic handles a callback that has panicked with value, or has called runtime.Goexit. It
 // calls the panic handler, which may call runtime.Goexit itself. If there is none, it ends the program. The callback counts as running
 // until the panic handler has returned.
-func (l *Loop) handlePanic(value any) {
+func (l *loop) handlePanic(value any) {
 	in := "callback"
 	if l.box.running == "timer" {
 		in = "timer"
@@ -69,9 +69,9 @@ func (l *Loop) handlePanic(value any) {
 // the stack on which the panic began. It first prints what the loop has not run. The loop releases
 // no guard, so that nobody who waits for it takes the drain for complete and ends the program with
 // exit code 0.
-func (l *Loop) crash(err *PanicError) {
+func (l *loop) crash(err *PanicError) {
 	l.crashing = true
-	c := l.Counts()
+	c := l.counts()
 	if err.In == "callback" {
 		c.Queued-- // the one that has panicked
 	}
@@ -80,11 +80,22 @@ func (l *Loop) crash(err *PanicError) {
 	panic(err.Value)
 }
 
-func (l *Loop) unlessCrashing(f func()) {
+func (l *loop) unlessCrashing(f func()) {
 	if !l.crashing {
 		f()
 	}
 }
+
+// abort stops the loop because of a panic or Goexit.
+func (l *loop) abort(err *PanicError) {
+	first := !l.panicked.Swap(true)
+	l.stop(err)
+	if first {
+		stoppedByPanic(l.scope, "event loop", l.name, err)
+	}
+}
+
+func (l *loop) recordFailure(err error) { l.failure.CompareAndSwap(nil, &err) }
 
 // stoppedByPanic tells package graceful that err has stopped a loop or a pool. Without graceful it
 // does nothing.
@@ -97,14 +108,14 @@ func stoppedByPanic(scope *ctxshutdown.Swansong, what, name string, err *PanicEr
 // resumeTimers makes the loop continue with its timers after a timer function has panicked. At that
 // point the flag due is set and no alarm is armed. resumeTimers wakes the loop instead of calling
 // runTimers, so that panicking timers cannot keep callbacks from running.
-func (l *Loop) resumeTimers() {
+func (l *loop) resumeTimers() {
 	l.box.setRunning("")
 	l.box.wake()
 }
 
 // callPanicHandler calls the panic handler, and returns whether the loop is to continue. If the
 // handler panics or calls runtime.Goexit, callPanicHandler stops the loop.
-func (l *Loop) callPanicHandler(err *PanicError) (resume bool) {
+func (l *loop) callPanicHandler(err *PanicError) (resume bool) {
 	returned := false
 	defer func() {
 		if !returned {

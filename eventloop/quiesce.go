@@ -17,7 +17,9 @@ type Counts struct {
 
 // Counts returns the current counts. They may have been read at slightly different times. But if
 // all counts except Timers are zero, there was a time at which they were all zero.
-func (l *Loop) Counts() Counts {
+func (l *Loop) Counts() Counts { return l.counts() }
+
+func (l *loop) counts() Counts {
 	l.box.mu.Lock()
 	c := l.box.counts()
 	l.box.mu.Unlock()

@@ -83,7 +83,7 @@ func (t *Timer) Stop() bool {
 // runTimers calls the functions of the timers that are due now. Timers that become due during these
 // calls must wait until another callback has run, so timers alone never keep callbacks from
 // running.
-func (l *Loop) runTimers() {
+func (l *loop) runTimers() {
 	if !l.timers.due.Load() {
 		return
 	}
