@@ -99,7 +99,9 @@ func (g *group) replaceAdopted() {
 		return
 	}
 	old := func(i *instance) bool { return i.revision != c.revisions.Current && !i.accounted }
-	if c.stopping || c.desired() == 0 || !slices.ContainsFunc(c.instances.sorted(), old) {
+	// A group that was given up, because an adopted process has ended by now, starts nothing until an
+	// operator orders it.
+	if c.stopping || c.backOff.GivenUp || c.desired() == 0 || !slices.ContainsFunc(c.instances.sorted(), old) {
 		return
 	}
 	c.beginRoll(&roll.Roll{From: c.revisions.Current, To: c.revisions.Current, Reason: "the launcher was started with another configuration"})
