@@ -70,8 +70,8 @@ const frameInterval = 100 * time.Millisecond
 
 // A progressLine shows on a terminal how far the drain has come. Each update overwrites the line
 // with a single write, and only if the text has changed, so the line does not flicker. The cursor
-// stays at the beginning of the line, so that log output begins there. A drain shorter than
-// frameInterval shows nothing.
+// stays at the beginning of the line, so that log output begins there. At the end, a line that stays
+// says how long the drain took. A drain shorter than frameInterval shows nothing.
 type progressLine struct {
 	*Process
 	out  *os.File
@@ -93,7 +93,7 @@ func newProgressLine(p *Process) *progressLine {
 	return l
 }
 
-// stop erases the progress line and returns when the line has been erased.
+// stop replaces the progress line by the final line, and returns when that is written.
 func (l *progressLine) stop() {
 	close(l.quit)
 	<-l.done
@@ -118,7 +118,7 @@ func (l *progressLine) draw() {
 		select {
 		case <-l.quit:
 			if shown != "" {
-				l.out.WriteString(erase)
+				l.out.WriteString(erase + l.final())
 			}
 			return
 		case <-tick.C:
@@ -133,6 +133,22 @@ func (l *progressLine) draw() {
 		// often.
 		tick.Reset(max(frameInterval, 20*time.Since(began)))
 	}
+}
+
+// final returns the line that says how the drain ended. It is empty if the work was abandoned: the
+// report of that follows.
+func (l *progressLine) final() string {
+	now, text := l.current(), "drained in "
+	switch now.outcome {
+	case cutShort:
+		text = "cut short, drained in "
+	case abandoned:
+		return ""
+	}
+	if text = cut(text+seconds(now.Since.Sub(now.stopped)), columns(l.out)-1); text == "" {
+		return ""
+	}
+	return text + "\n"
 }
 
 // describe returns the text of the progress line in at most width columns, as in

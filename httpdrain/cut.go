@@ -18,7 +18,8 @@ type Cut struct {
 	Method string // empty if no handler was called, usually because the header was incomplete
 	// Route is the pattern in r.Pattern when the response began, such as "GET /orders/{id}". If
 	// there was none, it is the pattern that [WithRoute], or the server's [http.ServeMux], returns
-	// for the path, or else the path. Patterns with a host are not found.
+	// for the path, or else the path. Patterns with a host are not found. For a CONNECT without a
+	// path it is the host and port of the target, such as "example.com:443".
 	Route    string
 	Remote   string        // the client's address
 	Age      time.Duration // since the header was read or, if it is incomplete, its first bytes; 0 if unknown
@@ -151,12 +152,13 @@ func (c *conn) remote() string {
 	return ""
 }
 
-// findPattern returns the route pattern for a path, or "" if there is none. It must not use the
+// findPattern returns the route pattern for a path, or "" if there is none. The path may also be the
+// target of a CONNECT, for which only WithRoute may know a pattern. findPattern must not use the
 // http.Request, because the request's handler may be running.
 func (d *drain) findPattern(method, path string) (pattern string) {
 	if d.route != nil {
 		d.protect("WithRoute", func() { pattern = d.route(method, path) })
-	} else if mux, ok := d.server.handler.(*http.ServeMux); ok {
+	} else if mux, ok := d.server.handler.(*http.ServeMux); ok && strings.HasPrefix(path, "/") {
 		_, pattern = mux.Handler(&http.Request{Method: method, URL: &url.URL{Path: path}})
 	}
 	return pattern

@@ -397,6 +397,25 @@ func TestServe_ForceCutsRequestsOff(t *testing.T) {
 
 var errTooLate = errors.New("too late")
 
+// The request of a CONNECT has a target instead of a path.
+func TestForce_NamesTargetOfConnect(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	defer close(leave)
+	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-leave // the handler ignores its context
+	}))
+	p := dial(t, v.addr)
+	p.send("CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n")
+	<-entered
+	v.s.Force(errTooLate)
+	var cut *httpdrain.CutError
+	if err := <-v.done; !errors.As(err, &cut) || len(cut.Cut) != 1 {
+		t.Fatalf("Serve: %v; want a CutError with one request", err)
+	}
+	testkit.Equal(t, "route", cut.Cut[0].Route, "example.com:443")
+}
+
 // If a handler panics or calls runtime.Goexit, its connection is closed and the drain goes on.
 func TestServe_SurvivesPanicInHandler(t *testing.T) {
 	for name, end := range map[string]func(){

@@ -234,15 +234,15 @@ func TestServe_RejectsInvalidArguments(t *testing.T) {
 		{"a stopped scope", httpdrain.Serve(stopped, handler(ok), listenInMemory()),
 			`httpdrain: Serve: the scope Swansong(web) has already been stopped: too late`, errTooLate},
 		{"a port in use", httpdrain.ListenAndServe(s, &http.Server{Addr: taken.Addr().String()}),
-			fmt.Sprintf("httpdrain: serve on %q: listen tcp %[1]s: bind: %s", taken.Addr().String(), inUse), nil},
+			fmt.Sprintf("listen tcp %s: bind: %s", taken.Addr(), inUse), nil},
 		{"an invalid port", httpdrain.ListenAndServeTLS(s, &http.Server{Addr: "127.0.0.1:99999"}, "", ""),
-			`httpdrain: serve on "127.0.0.1:99999": listen tcp: address 99999: invalid port`, nil},
+			"listen tcp: address 99999: invalid port", nil},
 		{"a server that has drained", httpdrain.Serve(s, drained, listenInMemory()),
-			"httpdrain: Serve: the http.Server has already been drained; create a new one: http: Server closed", http.ErrServerClosed},
+			"http: Server closed", http.ErrServerClosed},
 		{"a listener that is being served", httpdrain.Serve(s, served, same),
 			"httpdrain: Serve: the listener on memory is already served by another call for this http.Server", nil},
 		{"no certificate", httpdrain.ServeTLS(s, handler(ok), listenInMemory(), "no.crt", "no.key"),
-			"httpdrain: serve on memory: open no.crt: " + noFile, os.ErrNotExist},
+			"open no.crt: " + noFile, os.ErrNotExist},
 	} {
 		if test.err == nil || test.err.Error() != test.want || test.is != nil && !errors.Is(test.err, test.is) {
 			t.Errorf("%s: %v, want %s", test.name, test.err, test.want)
@@ -295,7 +295,8 @@ func TestServe_StopWhileStartingExitsZero(t *testing.T) {
 	}
 }
 
-// If the user calls Shutdown of the http.Server, Serve returns an error.
+// If the user calls Shutdown of the http.Server, Serve returns what http.Server.Serve returns, so that
+// err == http.ErrServerClosed.
 func TestServe_ReportsShutdownOfTheServer(t *testing.T) {
 	srv := handler(ok)
 	v := start(t, srv)
@@ -305,7 +306,7 @@ func TestServe_ReportsShutdownOfTheServer(t *testing.T) {
 	if err := srv.Shutdown(context.Background()); err != nil {
 		t.Error(err)
 	}
-	if err := <-v.done; !errors.Is(err, http.ErrServerClosed) || v.s.Err() != nil {
+	if err := <-v.done; err != http.ErrServerClosed || v.s.Err() != nil {
 		t.Errorf("Serve: %v, scope: %v", err, v.s.Err())
 	}
 }

@@ -15,8 +15,9 @@ import (
 // from the stop of s on. The body is text, "ready" or the state, or JSON for requests that accept
 // application/json, such as {"ready":false,"state":"lame duck"}.
 //
-// Mount it on the server whose readiness it reports. After the lame duck phase that server's
-// listener is closed, which also fails the probe.
+// Mount Ready and [Live] on a server with a port of its own, which is closed last. The port of the
+// service is closed when s is stopped. A probe there fails without saying why, and a monitor that
+// probes for liveness there would restart a process that is draining.
 func Ready(s *ctxshutdown.Swansong) http.Handler {
 	var lameDuck <-chan struct{}
 	if p, ok := graceful.FromContext(s); ok {

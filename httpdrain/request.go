@@ -27,7 +27,7 @@ type request struct {
 	// The fields below are guarded by conn.mu. Only the handler's goroutine writes isMatched.
 	isMatched bool
 	isStream  bool   // a stream of Debug
-	route     string // r.Pattern if isMatched, else the path
+	route     string // r.Pattern if isMatched, else the path, or the host and port of a CONNECT
 	next      *request
 }
 
@@ -38,6 +38,9 @@ var epoch = time.Now()
 func (q *request) init(c *conn, w http.ResponseWriter, r *http.Request) *request {
 	q.ResponseWriter, q.r, q.conn = w, r, c
 	q.method, q.route, q.start = r.Method, r.URL.Path, time.Since(epoch)
+	if q.route == "" {
+		q.route = r.Host // a CONNECT has a host and a port instead of a path
+	}
 	return q
 }
 

@@ -3,7 +3,6 @@ package httpdrain
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -24,10 +23,14 @@ import (
 //     long in the middle of a header,
 //   - a [*CutError] if Work ended before that, by Force. It lists the unfinished requests and
 //     unwraps to the cause,
-//   - an error that matches [http.ErrServerClosed] if Shutdown or Close of srv was called, or if
-//     srv has been drained before,
-//   - any other error of the arguments or of ln. If ln fails while the server is serving, its
-//     connections are drained before Serve returns. That stops the server's scope, but not s.
+//   - [http.ErrServerClosed] if Shutdown or Close of srv was called, or if srv has been drained
+//     before,
+//   - the error of ln, unchanged, if ln fails while the server is serving. Its connections are
+//     drained before Serve returns. That stops the server's scope, but not s,
+//   - an error that says which argument is wrong.
+//
+// With Force, Serve joins the other errors to the CutError. Otherwise the errors that net/http
+// returns too have the same text and identity here, so a program may compare them with ==.
 //
 // The server's scope is a child of s, one for each call. Serve holds a guard of it, so that s is
 // not complete before Serve returns. Each request and each hijacked connection holds another.
@@ -84,7 +87,7 @@ func listen(s *ctxshutdown.Swansong, srv *http.Server, opts []Option, addr strin
 	}
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("httpdrain: serve on %q: %w", addr, err)
+		return nil, err // like http.Server.ListenAndServe; it names the address
 	}
 	return ln, nil
 }
@@ -171,12 +174,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 
 	err = run(l)
 	stopped := s.Err() != nil
-	switch {
-	case errors.Is(err, http.ErrServerClosed):
-		err = fmt.Errorf("httpdrain: Shutdown or Close of the http.Server was called: %w", err)
-	case !stopped || !errors.Is(err, net.ErrClosed):
-		err = fmt.Errorf("httpdrain: serve on %v: %w", ln.Addr(), err)
-	default:
+	if stopped && errors.Is(err, net.ErrClosed) {
 		err = l.failure()
 	}
 	l.Close()

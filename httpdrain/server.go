@@ -3,7 +3,6 @@ package httpdrain
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -146,8 +145,7 @@ func (sv *server) begin(ln net.Listener) error {
 	defer sv.mu.Unlock()
 	switch {
 	case sv.ended:
-		err := fmt.Errorf("httpdrain: Serve: the http.Server has already been drained; create a new one: %w", http.ErrServerClosed)
-		return errors.Join(err, ln.Close())
+		return closeListener(ln, http.ErrServerClosed)
 	case isComparable(ln) && sv.listeners[ln]:
 		return fmt.Errorf("httpdrain: Serve: the listener on %v is already served by another call for this http.Server", ln.Addr())
 	}

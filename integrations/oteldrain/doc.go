@@ -9,12 +9,12 @@
 //	swansong.guard.count        {guard}      guards held by swansong.scope; "(other)" is the rest
 //	swansong.guard.oldest_age   s            age of the oldest of them, if traced
 //	swansong.scope.state        1            1 for the swansong.state that the scope is in
-//	swansong.drain.count        {drain}      drains by swansong.outcome: clean, forced, abandoned
+//	swansong.drain.count        {drain}      by graceful.Run, by swansong.outcome: clean, forced, abandoned
 //	swansong.guard.late         {guard}      guards released after Force or abandonment
 //	swansong.guard.abandoned    {guard}      guards still held when a drain was abandoned
 //	swansong.drain.extensions   {extension}  extensions of a drain that were granted
 //	swansong.drain.longest      s            how long the longest drain took
-//	swansong.http.drain.count   {drain}      drains of HTTP servers: clean or cut_short
+//	swansong.http.drain.count   {drain}      by httpdrain.Serve, by swansong.outcome: clean, cut_short
 //	swansong.http.cut           {request}    requests and hijacked connections cut short by Force
 //	swansong.http.silent        {connection} connections closed by a drain in mid-header
 //	swansong.http.refused       {request}    requests answered with 503 by a draining server

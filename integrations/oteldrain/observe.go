@@ -120,12 +120,12 @@ func (m *instruments) gauge(name, unit, description string) metric.Float64Observ
 
 // process returns a callback for the metrics that count for the whole program.
 func (m *instruments) process() metric.Callback {
-	drains := m.counter("swansong.drain.count", "{drain}", "Drains that have ended, by outcome.")
+	drains := m.counter("swansong.drain.count", "{drain}", "Drains by graceful.Run that have ended, by outcome.")
 	late := m.counter("swansong.guard.late", "{guard}", "Guards released after Force, or after the drain was abandoned.")
 	abandoned := m.counter("swansong.guard.abandoned", "{guard}", "Guards still held when a drain was abandoned.")
 	extensions := m.counter("swansong.drain.extensions", "{extension}", "Extensions of a drain that were granted.")
 	longest := m.gauge("swansong.drain.longest", "s", "How long the longest drain took.")
-	httpDrains := m.counter("swansong.http.drain.count", "{drain}", "Drains of HTTP servers that have ended, by outcome.")
+	httpDrains := m.counter("swansong.http.drain.count", "{drain}", "Drains by httpdrain.Serve that have ended, by outcome.")
 	cut := m.counter("swansong.http.cut", "{request}", "Requests and hijacked connections cut short by Force.")
 	silent := m.counter("swansong.http.silent", "{connection}", "Connections closed by a drain in the middle of a request header.")
 	refused := m.counter("swansong.http.refused", "{request}", "Requests answered with 503 by a draining server.")

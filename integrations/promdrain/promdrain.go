@@ -111,13 +111,13 @@ func (c *scopeCollector) Collect(ch chan<- prometheus.Metric) {
 type processCollector struct{}
 
 var (
-	drains     = prometheus.NewDesc("swansong_drains_total", "Drains that have ended, by outcome.", []string{"outcome"}, nil)
+	drains     = prometheus.NewDesc("swansong_drains_total", "Drains by graceful.Run that have ended, by outcome. Drains without it are not counted; for HTTP servers see swansong_http_drains_total.", []string{"outcome"}, nil)
 	late       = prometheus.NewDesc("swansong_guards_late_total", "Guards released after Force, or after the drain was abandoned.", nil, nil)
 	abandoned  = prometheus.NewDesc("swansong_guards_abandoned_total", "Guards still held when a drain was abandoned.", nil, nil)
 	extensions = prometheus.NewDesc("swansong_drain_extensions_total", "Extensions of a drain that were granted.", nil, nil)
 	longest    = prometheus.NewDesc("swansong_drain_longest_seconds", "How long the longest drain took.", nil, nil)
 
-	httpDrains  = prometheus.NewDesc("swansong_http_drains_total", "Drains of HTTP servers that have ended, by outcome.", []string{"outcome"}, nil)
+	httpDrains  = prometheus.NewDesc("swansong_http_drains_total", "Drains by httpdrain.Serve that have ended, by outcome, with or without graceful.Run.", []string{"outcome"}, nil)
 	httpCut     = prometheus.NewDesc("swansong_http_cut_total", "Requests and hijacked connections cut short by Force.", nil, nil)
 	httpSilent  = prometheus.NewDesc("swansong_http_silent_total", "Connections closed by a drain in the middle of a request header.", nil, nil)
 	httpRefused = prometheus.NewDesc("swansong_http_refused_total", "Requests answered with 503 by a draining server.", nil, nil)
