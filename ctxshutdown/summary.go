@@ -55,7 +55,7 @@ func (l *workList) add(s *Swansong, path string, guards int) {
 
 // Summary says in ordinary words what the guards stand for, as in
 //
-//	3 requests, 1 job and mail ×2, oldest 12 s: GET /export
+//	3 requests, 1 job and mail ×2, oldest 12 s: GET /export from 192.0.2.1:4711
 //
 // Guards of httpdrain and eventloop are requests, connections, jobs, offloads and handles. Other
 // guards are named by the path of their scope. The function that graceful.Run runs, and the Serve of

@@ -153,7 +153,7 @@ func (l *progressLine) final() string {
 
 // describe returns the text of the progress line in at most width columns, as in
 //
-//	draining · 2.1 s of 10 s · 3 requests and 1 job, oldest 12 s: GET /export
+//	draining · 2.1 s of 10 s · 3 requests and 1 job, oldest 12 s: GET /export from 192.0.2.1:4711
 func describe(st Status, now time.Time, held ctxshutdown.GuardReport, width int) string {
 	var b strings.Builder
 	switch st.Rung {

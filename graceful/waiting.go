@@ -107,7 +107,7 @@ const pressAgain = "press ^C again to cut it short"
 
 // describeWait says what the drain waits for, and until when, as in
 //
-//	waiting for 3 requests and 1 job, oldest 12 s: GET /export; cancelling them in 8 s
+//	waiting for 3 requests and 1 job, oldest 12 s: GET /export from 192.0.2.1:4711; cancelling them in 8 s
 func describeWait(st Status, now time.Time, held ctxshutdown.GuardReport) string {
 	what, left := "cancelling them", wholeSeconds(st.Until.Sub(now))
 	if st.Rung == Hard {

@@ -86,7 +86,7 @@ func TestRun_CountsRequestsAndJobsThatDrainWaitsFor(t *testing.T) {
 					return httpdrain.Serve(s, &http.Server{Handler: mux}, ln, test.serve...)
 				}, test.opts...)
 				testkit.Equal(t, "error", err, nil)
-				want := "waiting for 3 requests and 1 job, oldest 2 s: GET /export"
+				want := "waiting for 3 requests and 1 job, oldest 2 s: GET /export from pipe"
 				if !test.logger {
 					testkit.Equal(t, "output", b.out.String(), "graceful: "+want+"; cancelling them in 9 s\n")
 				} else if !strings.Contains(log.String(), "msg=\""+want+"\" ") {

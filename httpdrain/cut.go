@@ -36,7 +36,10 @@ func (c Cut) origin() string {
 	if c.Hijacked {
 		what += " (hijacked)"
 	}
-	return what + " from " + c.Remote
+	if c.Remote != "" {
+		what += " from " + c.Remote
+	}
+	return what
 }
 
 // what returns the request, as in "GET /orders/{id}".

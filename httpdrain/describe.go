@@ -8,7 +8,7 @@ import (
 )
 
 // describe says what the guards of the server's scope stand for: for its requests or, if there are
-// none, for the connections that are about to be closed. It names the oldest request.
+// none, for the connections that are about to be closed. It names the oldest request and its client.
 func (d *drain) describe(int) ctxkey.Work {
 	w := ctxkey.Work{Noun: "request"}
 	oldest, connections, now := unfinished{}, 0, time.Since(epoch)
@@ -29,7 +29,7 @@ func (d *drain) describe(int) ctxkey.Work {
 	if !oldest.hasPattern {
 		oldest.Route = cmp.Or(d.findPattern(oldest.Method, oldest.Route), oldest.Route)
 	}
-	w.Oldest, w.Age = oldest.what(), oldest.Age
+	w.Oldest, w.Age = oldest.origin(), oldest.Age
 	return w
 }
 
@@ -52,7 +52,7 @@ func (c *conn) countRequests(now time.Duration) (n int, oldest unfinished) {
 	for q := c.requests; q != nil; q = q.next { // the latest request first
 		if !q.isStream {
 			n++
-			oldest = unfinished{Cut{Method: q.method, Route: q.route, Age: now - q.start}, q.isMatched}
+			oldest = unfinished{Cut{Method: q.method, Route: q.route, Remote: c.remote(), Age: now - q.start}, q.isMatched}
 		}
 	}
 	return n, oldest

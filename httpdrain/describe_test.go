@@ -2,12 +2,14 @@ package httpdrain_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/httpdrain"
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
@@ -35,4 +37,31 @@ func TestSummary_CountsScopesOfHandlersSeparately(t *testing.T) {
 		runtime.Gosched()
 	}
 	testkit.Equal(t, "summary without a request", v.s.GuardReport().Summary(), want)
+}
+
+// Without tracing, the page names the oldest request and its client, explains its words, and says how
+// to learn the ages of other guards.
+func TestDebug_NamesOldestRequestWithoutTracing(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	defer close(leave)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /export", func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-leave
+	})
+	v := start(t, &http.Server{Handler: mux})
+	p := dial(t, v.addr)
+	p.send("GET /export HTTP/1.1\r\nHost: test\r\n\r\n")
+	<-entered
+	w := httptest.NewRecorder()
+	httpdrain.Debug(v.s, httpdrain.AllowRemote("*")).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	for _, want := range []string{
+		": GET /export from " + p.LocalAddr().String(),
+		"A guard is a piece of work, such as a request,",
+		"<code>ctxshutdown.WithTrace</code>",
+	} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("the page does not say %q:\n%s", want, w.Body)
+		}
+	}
 }

@@ -366,7 +366,7 @@ func TestCutError_ListsRequests(t *testing.T) {
 	}
 	want := "httpdrain: http: drain cut short (too late) with 7 requests left: GET /events from 192.0.2.1:1 for 1m30s, " +
 		"GET /ws (hijacked) from 192.0.2.1:2 for 2ms, an incomplete header from 192.0.2.1:3 for 1s, " +
-		"an incomplete header from  for 0s, an incomplete header from  for 0s and 2 more"
+		"an incomplete header for 0s, an incomplete header for 0s and 2 more"
 	if got := e.Error(); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}

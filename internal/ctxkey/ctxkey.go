@@ -50,7 +50,7 @@ type WorkDescriber struct {
 type Work struct {
 	Noun  string // the singular, as in "request"
 	Count int    // the number of them; 0 if the guards only wait for guards of other scopes
-	// Oldest names the oldest one, as in "GET /export", and Age is its age. Oldest is empty if that is
+	// Oldest names the oldest one, as in "GET /export from 192.0.2.1:4711", and Age is its age. Oldest is empty if that is
 	// not known.
 	Oldest string
 	Age    time.Duration

@@ -267,3 +267,17 @@ func TestHandler_LimitsDepth(t *testing.T) {
 		t.Errorf("%d levels with %d guards", depth, v.Tree.Guards)
 	}
 }
+
+// The page lists what delays the shutdown most only if the tree of scopes is longer than that list.
+func TestHandler_ListsBlockersOfLargeTreesOnly(t *testing.T) {
+	s := ctxshutdown.New(context.Background())
+	h := debugpage.New(s, nil, debugpage.Options{LocalOnly: true})
+	for i := range 9 {
+		defer acquire(child(s, fmt.Sprintf("job-%d", i)), 1)()
+		if i != 1 && i != 8 {
+			continue
+		}
+		isListed := strings.Contains(get(h, "/").Body.String(), "<ol>")
+		testkit.Equal(t, fmt.Sprintf("with %d scopes, a list", i+1), isListed, i == 8)
+	}
+}

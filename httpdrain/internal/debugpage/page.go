@@ -67,7 +67,7 @@ type page struct {
 	Steps               []stepView
 	Chart               chart
 	Rows, Matched       int
-	Refresh             int // seconds until a browser without JavaScript reloads
+	IsCondensed         bool // the tree has more leaves than the list of blockers
 	Program, Host       string
 	PID                 int
 	Style               template.CSS
@@ -91,10 +91,11 @@ func newPage(now *snapshot, filter string) *page {
 	a := loadAssets()
 	host, _ := os.Hostname()
 	p := &page{
-		view: v, Chart: newChart(now), Style: a.style, Script: a.script, Refresh: 2,
+		view: v, Chart: newChart(now), Style: a.style, Script: a.script,
 		Program: printable(filepath.Base(os.Args[0]), 60), Host: printable(host, 60), PID: os.Getpid(),
 		Rows: countRows(v.Tree), Matched: v.Tree.Guards, Released: now.maxGuards - now.guards,
 	}
+	p.IsCondensed = countLeaves(v.Tree) > len(v.Blockers)
 	rung := graceful.Serving
 	p.Where = "Scope " + v.State
 	if now.status != nil {
@@ -152,7 +153,7 @@ func (p *page) setHeadline(now *snapshot, rung graceful.Rung) {
 	case rung == graceful.Soft:
 		set("soft", "About to stop", "The process is stopping, this scope is not yet: "+held+".")
 	default:
-		set("serving", "Running", "Accepting work: "+held+".")
+		set("serving", "Running", "Accepting work.")
 	}
 }
 
@@ -165,7 +166,7 @@ func (p *page) setNext(now *snapshot, rung graceful.Rung) {
 	}
 	switch {
 	case now.state == ctxshutdown.Complete:
-		p.NextLabel, p.NextText, p.Refresh = "Drained in", duration(took), 0
+		p.NextLabel, p.NextText = "Drained in", duration(took)
 	case p.Ladder != nil && p.Ladder.Next != "":
 		next := stepOf(rung + 1).title()
 		p.NextLabel, p.NextLeft = next+" in", p.Ladder.Remaining
@@ -176,7 +177,6 @@ func (p *page) setNext(now *snapshot, rung graceful.Rung) {
 		p.NextLabel, p.NextAge = "Stopping for", &sinceStop
 	default:
 		p.NextLabel, p.NextText = "Guards held", thousands(now.guards)
-		p.Refresh = 5
 	}
 }
 
@@ -184,6 +184,21 @@ func countRows(n *node) int {
 	sum := len(n.Children)
 	for _, child := range n.Children {
 		sum += countRows(child)
+	}
+	return sum
+}
+
+// countLeaves returns the number of rows without children that hold guards, including those that are
+// not sent.
+func countLeaves(n *node) (sum int) {
+	for _, child := range n.Children {
+		sum += countLeaves(child)
+	}
+	if n.Hidden != nil {
+		sum += n.Hidden.Rows
+	}
+	if len(n.Children) == 0 && n.Guards > 0 {
+		sum++
 	}
 	return sum
 }

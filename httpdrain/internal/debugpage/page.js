@@ -118,7 +118,7 @@
     source.onerror = () => {
       if (mine !== source) return;
       if (mine.readyState === EventSource.CLOSED) status("lost", "Refused after " + $("now").dataset.clock + ": reload");
-      else if (!reconnecting) status("lost", "Lost after " + $("now").dataset.clock + ": the server ended or is unreachable");
+      else if (!reconnecting) status("lost", "Lost after " + $("now").dataset.clock + ": the server has ended, see its log, or is unreachable");
       reconnecting = false;
     };
   }

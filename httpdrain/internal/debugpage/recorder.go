@@ -37,6 +37,7 @@ type snapshot struct {
 	cause     error            // why the scope was stopped; nil while it runs
 	status    *graceful.Status // nil if the scope belongs to no process
 	entries   []entry
+	summary   string
 	guards    int
 	atStop    map[string]int // guards held at the stop, by scopes near the root; nil before the stop
 	maxGuards int            // the largest number of guards held since the stop
@@ -49,6 +50,11 @@ type snapshot struct {
 type entry struct {
 	ctxshutdown.GuardEntry
 	since time.Time // zero if the guards are not traced
+}
+
+// isTraced reports whether the age of some guard is known.
+func (now *snapshot) isTraced() bool {
+	return slices.ContainsFunc(now.entries, func(e entry) bool { return !e.since.IsZero() })
 }
 
 // A point of the timeline is the number of guards held from the time at until the next point.
@@ -128,7 +134,7 @@ func (r *recorder) snapshot(maxAge time.Duration) *snapshot {
 		now.state = s.State() // a guard was acquired after the call of State
 	}
 	now.at = time.Now()
-	now.guards = report.Count()
+	now.guards, now.summary = report.Count(), report.Summary()
 	if now.state != ctxshutdown.Running {
 		now.cause = context.Cause(s)
 		now.forced = s.Work().Err() != nil && context.Cause(s.Work()) != ctxshutdown.ErrShutdown

@@ -16,7 +16,7 @@ type stepView struct {
 
 var phaseNotes = [...]string{
 	graceful.Serving:  "ready, accepting work",
-	graceful.LameDuck: "not ready, accepting work",
+	graceful.LameDuck: "load balancers are told to leave, work is still accepted",
 	graceful.Soft:     "no new work",
 	graceful.Hard:     "work is cancelled",
 	graceful.Exit:     "given up",

@@ -19,12 +19,14 @@ type view struct {
 	State    string      `json:"state"` // Running, ShuttingDown, Complete
 	Forced   bool        `json:"forced"`
 	Cause    string      `json:"cause,omitempty"`
+	Summary  string      `json:"summary"` // what the guards stand for, in ordinary words
 	Guards   int         `json:"guards"`
 	AtStop   int         `json:"guards_at_stop"` // the most held since the stop
 	Scopes   int         `json:"scopes"`         // that hold guards
 	Ladder   *ladderView `json:"ladder"`         // null without a graceful.Process
 	Blockers []blocker   `json:"blockers"`       // the first maxBlockers, by age and guards
 	Filter   string      `json:"filter,omitempty"`
+	IsTraced bool        `json:"-"` // some ages are known, or no guard is held
 	Tree     *node       `json:"tree"`
 	Timeline timeline    `json:"timeline"`
 }
@@ -76,6 +78,7 @@ func newView(now *snapshot, filter string) *view {
 	v := &view{
 		Time: now.at.UTC().Round(0), Scope: printable(now.path, 2*maxName), State: now.state.String(), Forced: now.forced,
 		Guards: now.guards, AtStop: now.maxGuards, Filter: filter, Tree: t.node, Blockers: all.blockers, Scopes: all.Scopes,
+		Summary: printable(now.summary, 400), IsTraced: now.guards == 0 || now.isTraced(),
 		Timeline: timeline{Points: []pointView{}, Marks: []markView{}},
 	}
 	if now.cause != nil {
