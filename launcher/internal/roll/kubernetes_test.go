@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ type trace struct {
 	Steps          []struct {
 		Event string
 		Scale []string
-		Then  [2]counts
+		Then  versions
 	}
 }
 
@@ -43,19 +44,40 @@ const (
 
 func (c counts) live() int { return c[starting] + c[newlyReady] + c[available] }
 
+// versions are the counts of the old, the new and, in a trace of a superseded roll, the newer pods.
+type versions []counts
+
+var names = []string{"old", "new", "newer"}
+
+// inRoll returns the counts as a roll sees them that leads to the version target: all others are
+// the version that it replaces.
+func (n versions) inRoll(target int) (seen [2]counts) {
+	as := roll.New
+	if target == 0 {
+		as = roll.Old
+	}
+	for v := range n {
+		to := as
+		if v != target {
+			to = 1 - as
+		}
+		for h := range n[v] {
+			seen[to][h] += n[v][h]
+		}
+	}
+	return seen
+}
+
 func exist(n [2]counts) int {
 	return n[roll.Old].live() + n[roll.Old][stopping] + n[roll.New].live() + n[roll.New][stopping]
 }
 
 // afterEvent returns the numbers of instances after an event and before the controllers have
 // reacted to it.
-func afterEvent(t *testing.T, event string, minReady bool, n [2]counts) [2]counts {
+func afterEvent(t *testing.T, event string, minReady bool, then versions) versions {
 	t.Helper()
 	what, of, _ := strings.Cut(event, " ")
-	v := roll.Old
-	if of == roll.New.String() {
-		v = roll.New
-	}
+	n, v := slices.Clone(then), max(0, slices.Index(names, of))
 	to := func(from, to int) { n[v][from]--; n[v][to]++ }
 	switch what {
 	case "ready":
@@ -72,7 +94,7 @@ func afterEvent(t *testing.T, event string, minReady bool, n [2]counts) [2]count
 		to(available, starting)
 	case "end":
 		n[v][stopping]--
-	case "update", "undo":
+	case "update", "undo", "supersede":
 	default:
 		t.Fatalf("unknown event %q", event)
 	}
@@ -155,23 +177,30 @@ func TestNext_AgreesWithKubernetes(t *testing.T) {
 		if r.MinReady {
 			c.MinReady = time.Hour
 		}
-		end := func(v roll.Version) (n [2]counts) { n[v][available] = r.Desired; return n }
-		then, target := end(roll.Old), roll.New
+		then, to := make(versions, len(r.Steps[0].Then)), 1
+		then[0][available] = r.Desired
 		for k, s := range r.Steps {
 			steps++
-			if s.Event == "undo" {
+			switch s.Event {
+			case "undo":
+				to = 0
+			case "supersede":
+				to = 2
+			}
+			target := roll.New
+			if to == 0 {
 				target = roll.Old
 			}
-			before := afterEvent(t, s.Event, r.MinReady, then)
+			before, after := afterEvent(t, s.Event, r.MinReady, then).inRoll(to), s.Then.inRoll(to)
 			then = s.Then
 
-			want := difference(target, before, then)
+			want := difference(target, before, after)
 			if room := max(0, c.Desired+c.MaxSurge-exist(before)); want.Started > room {
 				want.Started = room
 				delayed++
 			}
-			if other := 1 - target; before[roll.Old][available]+before[roll.New][available] < c.MinHealthy && then[other][newlyReady] < before[other][newlyReady] {
-				want.Stopped[other] -= before[other][newlyReady] - then[other][newlyReady]
+			if other := 1 - target; before[roll.Old][available]+before[roll.New][available] < c.MinHealthy && after[other][newlyReady] < before[other][newlyReady] {
+				want.Stopped[other] -= before[other][newlyReady] - after[other][newlyReady]
 				kept++
 			}
 			w := worldOf(c, before, target)
@@ -182,17 +211,20 @@ func TestNext_AgreesWithKubernetes(t *testing.T) {
 			}
 			// If everything succeeds after this state, the roll and the Deployment must end with
 			// the same instances.
-			if w.settle(); w.counts() != end(target) || !w.state.Phase.Ended() || len(w.broken) > 0 {
+			end := make(versions, len(then))
+			end[to][available] = r.Desired
+			if w.settle(); w.counts() != end.inRoll(to) || !w.state.Phase.Ended() || len(w.broken) > 0 {
 				t.Errorf("%+v, %s, step %d: the roll ends as %v, %v: %s", c, r.Life, k, w.state.Phase, w.counts(), strings.Join(w.broken, "; "))
 			}
 		}
-		if then != end(target) {
+		end := make(versions, len(then))
+		if end[to][available] = r.Desired; !slices.Equal(then, end) {
 			t.Errorf("%+v, %s: the trace ends with %v", c, r.Life, then)
 		}
 	}
 	t.Logf("%d steps of %d rolls; in %d a start was delayed by a stopping instance; in %d a newly ready instance stayed", steps, traces, delayed, kept)
-	if want := 105 * 5; traces != want && !t.Failed() {
-		t.Errorf("%d traces, want five of each of 105 small Deployments", traces)
+	if want := 105 * 6; traces != want && !t.Failed() {
+		t.Errorf("%d traces, want six of each of 105 small Deployments", traces)
 	}
 	if delayed == 0 || kept == 0 {
 		t.Error("no trace has one of the intended differences")

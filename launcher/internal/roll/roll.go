@@ -99,7 +99,7 @@ func (r *Roll) Other() int {
 }
 
 // VersionOf returns what instances of a revision are to the roll. Besides From and To there can be
-// revisions of an earlier roll that was paused and then superseded. They are never the target: on
+// revisions of earlier rolls that were superseded before their end. They are never the target: on
 // the way forward everything but To is old, on the way back everything but From is new.
 func (r *Roll) VersionOf(revision int) Version {
 	if r.Forward() {
