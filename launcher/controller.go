@@ -216,14 +216,24 @@ func (c *controller) forgetFailures() {
 	c.degraded = degradation{}
 }
 
+// turnsBackTo reports whether a roll is under way that comes from a configuration with the same
+// processes and leads to one with others, so that the roll only has to turn back.
+func (c *controller) turnsBackTo(cfg spec.Group) bool {
+	r := c.roll
+	return c.isRolling() && r.Forward() && !r.OnlyForward() && !c.config().SameProcess(cfg) && c.revisions.ByNumber[r.From].Config.SameProcess(cfg)
+}
+
 // apply changes the configuration that the group wants to cfg, with which the running processes can
-// continue. It returns the processes that must get the new configuration.
+// continue, and a roll, too. It returns the processes that must get the new configuration.
 func (c *controller) apply(cfg spec.Group) (tell []*process) {
 	wanted := c.revisions.Wanted()
 	if cfg.Desired != wanted.Config.Desired {
 		wanted.Shortfall = revision.Shortfall{}
 	}
 	wanted.Config, c.degraded = cfg, degradation{}
+	if c.roll != nil { // a rollback does not bring back DependsOn, see startRoll
+		c.revisions.ByNumber[c.roll.From].Config.DependsOn = cfg.DependsOn
+	}
 	if c.backOff.GivenUp {
 		c.forgetFailures()
 	}

@@ -48,7 +48,7 @@ type Event struct {
 	From, To State  // the states before and after a Transition
 	Outcome  Outcome
 	// Roll is set for RollStep, RollDone and RollFailed: canary, rolling, rolling back, paused,
-	// done, rolled back or degraded.
+	// done, rolled back, degraded or superseded.
 	Roll    string
 	Message string
 

@@ -185,7 +185,8 @@ func (m *Manager) Wait(ctx context.Context, id string) (Status, error) {
 
 // Roll replaces all processes of the group that cfg names by processes of cfg, by the rules in cfg.
 // It returns nil when that is done, and a [*RollError] when the roll has failed or is paused. When
-// ctx ends, Roll returns, and the roll goes on. Roll cannot change Listen and DependsOn;
+// ctx ends, Roll returns, and the roll goes on. Roll supersedes a roll that is under way or paused:
+// then the error of that one matches [ErrSuperseded]. Roll cannot change Listen and DependsOn;
 // [Manager.Reload] can change DependsOn.
 func (m *Manager) Roll(ctx context.Context, cfg GroupConfig, reason string) error {
 	g, err := m.group(cfg.Name)
@@ -214,7 +215,7 @@ func (m *Manager) Roll(ctx context.Context, cfg GroupConfig, reason string) erro
 }
 
 // Restart is [Manager.Roll] with the configuration that the group has. If a roll is paused, that is
-// the configuration from before the roll.
+// the configuration from before the roll. During a roll it is the one that the roll leads to.
 func (m *Manager) Restart(ctx context.Context, name, reason string) error {
 	return m.order(ctx, name, reason, (*group).restart)
 }

@@ -24,7 +24,9 @@ var (
 //
 //   - Groups that are new are started, and groups that are missing are drained.
 //   - A group is rolled if something differs that a process is started with (Command, Env, WorkDir,
-//     Protocol, Log). It is rolled, too, if its roll is paused: that roll is given up.
+//     Protocol, Log). It is rolled, too, if its roll is paused. The new roll supersedes one that is
+//     paused or under way. If that one comes from a configuration with the same processes, it turns
+//     back instead, and those that it has not replaced keep running.
 //   - Everything else of a group changes at once: the number of processes, and for the running ones
 //     their limits. A group that was given up starts processes again.
 //   - Of the rest, TotalDeadline (but see TotalDeadlineDerived), Secrets and Source change at once.
@@ -36,8 +38,7 @@ var (
 // loaded last.
 //
 // If the error matches [ErrNotReloaded], nothing has changed: the configuration was refused, or the
-// error matches [ErrReloading], or it matches [ErrRolling] because a group that would change is
-// being rolled. When ctx ends, Reload returns, and what has begun goes on.
+// error matches [ErrReloading]. When ctx ends, Reload returns, and what has begun goes on.
 func (m *Manager) Reload(ctx context.Context, next Config, reason string) error {
 	wait, err := m.reloader.reload(next, reason)
 	if err != nil {
@@ -153,9 +154,7 @@ func (r *reloader) sideEffects(next Config) (lines []string) {
 		if removed := g.checkNotRemoved(); removed != nil {
 			lines = append(lines, fmt.Sprintf("! %s: %s (refused)", cfg.Name, removed.Rule))
 		}
-		if to, paused := g.pausedRollTo(); paused {
-			lines = append(lines, fmt.Sprintf("~ %s: the roll to revision %d is paused, and given up for another one (rolls the group)", g.name, to))
-		}
+		lines = append(lines, change{g, cfg}.effectOnRoll()...)
 	}
 	return lines
 }
@@ -194,8 +193,8 @@ func (r *reloader) apply(next Config, reason string, changes []string) (wait fun
 	for _, c := range changes {
 		m.publish(Event{Kind: Reloaded, Message: reason + ": " + c})
 	}
-	tell := plan.change()
-	waits := plan.roll(reason)
+	tell, waits := plan.change(reason)
+	waits = append(waits, plan.roll(reason)...)
 	unlock()
 	tell()
 	for _, g := range plan.added {

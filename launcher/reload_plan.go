@@ -162,13 +162,13 @@ func (p *reloadPlan) lock() (unlock func()) {
 func (p *reloadPlan) classify() error {
 	p.unchanged, p.changed, p.rolled = nil, nil, nil
 	for _, c := range p.existing {
-		same, keepsProcesses, err := c.compare()
-		if err == nil && !(same && keepsProcesses) {
-			err = c.group.checkRunning()
+		same, keepsProcesses := c.compare()
+		if !(same && keepsProcesses) {
+			if err := c.group.checkRunning(); err != nil {
+				return err
+			}
 		}
 		switch {
-		case err != nil:
-			return err
 		case !keepsProcesses:
 			p.rolled = append(p.rolled, c)
 		case !same:
@@ -197,15 +197,26 @@ func (p *reloadPlan) register() {
 	m.registry.reload(p.order, p.added, p.claimed)
 }
 
-// change applies what changes without a roll. The function that it returns tells the processes; it
-// is called after the groups have been unlocked.
-func (p *reloadPlan) change() (tell func()) {
+// change applies what changes without another roll. The function tell tells the processes; it is
+// called after the groups have been unlocked. The other functions wait for rolls that turn back.
+func (p *reloadPlan) change(reason string) (tell func(), waits []func(context.Context) error) {
 	for _, c := range slices.Concat(p.unchanged, p.changed) {
 		c.group.controller.revisions.Wanted().Source = p.next.Source
 	}
 	processes := make([][]*process, len(p.changed))
 	for i, c := range p.changed {
-		processes[i] = c.group.controller.apply(c.cfg)
+		control := c.group.controller
+		if control.turnsBackTo(c.cfg) {
+			result := control.rollBack(reason)
+			control.revisions.Wanted().Source = p.next.Source
+			waits = append(waits, func(ctx context.Context) error {
+				if err := c.group.await(ctx, result); !isRolledBack(err) {
+					return err
+				}
+				return nil
+			})
+		}
+		processes[i] = control.apply(c.cfg)
 	}
 	return func() {
 		for i, c := range p.changed {
@@ -214,7 +225,7 @@ func (p *reloadPlan) change() (tell func()) {
 			}
 			c.group.wake()
 		}
-	}
+	}, waits
 }
 
 // roll begins the rolls, and returns functions that wait for them.
@@ -282,28 +293,32 @@ func (g *group) checkNotRemoved() *ConfigError {
 		"has removed it can wait"}
 }
 
-// pausedRollTo returns the revision that a paused roll leads to.
-func (g *group) pausedRollTo() (to int, paused bool) {
+// effectOnRoll says in at most one line what applying the change does to a roll.
+func (c change) effectOnRoll() []string {
+	g := c.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if r := g.controller.roll; r != nil && r.Paused() {
-		return r.To, true
+	r := g.controller.roll
+	_, keepsProcesses := c.compare()
+	switch {
+	case r == nil:
+	case r.Paused():
+		return []string{fmt.Sprintf("~ %s: the roll to revision %d is paused, and given up for another one (rolls the group)", g.name, r.To)}
+	case !keepsProcesses:
+		return []string{fmt.Sprintf("~ %s: the roll to revision %d is under way, and superseded by another one (rolls the group)", g.name, r.Destination())}
+	case g.controller.turnsBackTo(c.cfg):
+		return []string{fmt.Sprintf("~ %s: the roll to revision %d is under way, and turns back to revision %d", g.name, r.To, r.From)}
 	}
-	return 0, false
+	return nil
 }
 
 // compare reports whether the group, which is locked, has this configuration already, and whether
-// its processes can keep running with it. The error matches [ErrRolling] if the configuration
-// differs and the group is being rolled.
-func (c change) compare() (same, keepsProcesses bool, err error) {
+// its processes can keep running with it, or those from before a roll that is under way.
+func (c change) compare() (same, keepsProcesses bool) {
 	control := c.group.controller
 	now := *control.config()
-	same = reflect.DeepEqual(now, c.cfg)
-	if control.isRolling() && !same {
-		return false, false, fmt.Errorf("%w: group %q", ErrRolling, c.group.name)
-	}
 	paused := control.roll != nil && control.roll.Paused()
-	return same, !paused && now.SameProcess(c.cfg), nil
+	return reflect.DeepEqual(now, c.cfg), !paused && (now.SameProcess(c.cfg) || control.turnsBackTo(c.cfg))
 }
 
 // checkLog makes the log files of the next configuration, or returns why it cannot, as [Start]

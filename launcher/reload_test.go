@@ -392,46 +392,28 @@ func absolute(t *testing.T, path string) string {
 	return path
 }
 
-// A roll begins between the checks of a reload and its changes. The reload notices that, and is
-// refused as a whole.
-func TestReload_IsRefusedWhenRollBegins(t *testing.T) {
-	limits, web := runners("limits", 1), runners("web", 1)
-	h := launch(t, limits, web).ready()
+// A roll begins between the checks of a reload and its changes. The reload notices that, and turns
+// the roll back, because it loads the configuration from before.
+func TestReload_SupersedesRollThatBeginsMeanwhile(t *testing.T) {
+	web := runners("web", 1)
+	h := launch(t, web).ready()
 	first, meetFirst := fifoLog(t, "first")
 	second, meetSecond := fifoLog(t, "second")
-	changed, other := limits, web
-	changed.Desired = 2
-	other.Env = append(slices.Clone(web.Env), "COLOUR=green")
 	reloaded := make(chan error, 1)
 	go func() {
-		reloaded <- h.Reload(soon(t), launcher.Config{Dir: h.dir, TotalDeadline: time.Hour, Groups: []launcher.GroupConfig{changed, other, first, second}}, "test")
+		reloaded <- h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web, first, second}}, "test")
 	}()
 	meetFirst() // by now the reload has checked the groups and is opening the logs of the new ones
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := h.Roll(ctx, runners("web", 1, "--ready-after", "-1s"), "another order"); !errors.Is(err, context.Canceled) {
+	if err := h.Roll(canceled(), runners("web", 1, "--ready-after", "-1s"), "another order"); !errors.Is(err, context.Canceled) {
 		t.Fatalf("the roll during the reload: %v", err)
 	}
 	meetSecond()
-	if err := <-reloaded; !errors.Is(err, launcher.ErrRolling) {
-		t.Fatalf("the reload is not refused: %v", err)
+	if err := <-reloaded; err != nil {
+		t.Fatalf("%v\n%s", err, h.story())
 	}
-	h.drainEvents()
-	for _, e := range h.events {
-		if e.Kind == launcher.Reloaded {
-			t.Errorf("an event says that the configuration was applied: %+v", e)
-		}
-	}
-	was, err := h.GroupHealth("limits")
-	if err != nil {
-		t.Fatal(err)
-	}
-	testkit.Equal(t, "desired processes of limits", was.Desired, 1)
-	for _, name := range []string{"first", "second"} {
-		if _, err := h.GroupHealth(name); !errors.Is(err, launcher.ErrNotFound) {
-			t.Errorf("health of group %s of the refused reload: %v", name, err)
-		}
-	}
+	testkit.Equal(t, "rollbacks", h.Stats().Groups["web"].Rolls["rolled back"], uint64(1))
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1})
+	h.close() // the logs are no longer written to when their directory is removed
 }
 
 // fifoLog returns a group whose log is a FIFO, so that the launcher waits in opening it until the
@@ -668,40 +650,6 @@ func TestReload_KeepsRemovedGroupUntilRouterCallReturns(t *testing.T) {
 	}
 }
 
-// While a group is rolled back, a reload to its earlier configuration changes nothing, and one to
-// the configuration that it rolls back from is refused.
-func TestReload_DuringRollbackAcceptsOnlyEarlierConfiguration(t *testing.T) {
-	was := runners("web", 1)
-	was.Shutdown.Grace, was.Shutdown.Max = time.Hour, time.Hour
-	h := launch(t, was).ready()
-	next := was
-	next.Env = append(slices.Clone(was.Env), "REV=2")
-	next.Command = append(slices.Clone(was.Command), "--behavior", "slow-drain", "--drain-duration", "1h")
-	next.MinReady = 5 * time.Minute // keeps the roll from stopping web-1
-	rolled := make(chan error, 1)
-	go func() { rolled <- h.Roll(context.Background(), next, "test") }()
-	h.enters("web-2", launcher.Ready)
-	if err := h.Rollback(canceled(), "web", "test"); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	reload := func(g launcher.GroupConfig) error {
-		return h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{g}}, "test")
-	}
-	if err := reload(was); err != nil {
-		t.Errorf("reload to the earlier configuration: %v", err)
-	}
-	if err := reload(next); !errors.Is(err, launcher.ErrRolling) {
-		t.Errorf("reload to the configuration rolled back from: %v", err)
-	}
-	h.enters("web-2", launcher.Blocked)
-	st, err := h.Process("web-2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	kill(t, st.PID)
-	<-rolled
-}
-
 func canceled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -714,7 +662,9 @@ func (h *harness) restarts(group string) (stop func()) {
 	over := make(chan struct{})
 	restarting.Go(func() {
 		for {
-			if err := h.Restart(context.Background(), group, "test"); err != nil && !errors.Is(err, launcher.ErrRolling) {
+			err := h.Restart(context.Background(), group, "test")
+			var ended *launcher.RollError // a reload has superseded the roll, or turned it back
+			if err != nil && !errors.As(err, &ended) {
 				h.t.Error(err)
 			}
 			select {
@@ -730,24 +680,19 @@ func (h *harness) restarts(group string) (stop func()) {
 	}
 }
 
-// While one of two groups is being rolled again and again, a reload of both groups changes both or
-// none.
-func TestReload_ChangesAllGroupsOrNoneDuringRolls(t *testing.T) {
+// While one of two groups is being rolled again and again, a reload of both groups changes both.
+func TestReload_ChangesAllGroupsDuringRolls(t *testing.T) {
 	a, b := runners("a", 0), runners("b", 0) // rolls without processes are quick
 	h := launch(t, a, b).ready()
 	defer h.restarts("b")()
-	refused, taken := 0, 0
-	for n := 0; refused < 20 || taken < 20; n++ {
+	for n := range 40 {
 		a.WorkDir, b.WorkDir = []string{"/", "/dev"}[n%2], []string{"/", "/dev"}[n%2]
-		was := revisionOf(h, "a")
 		err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{a, b}}, "test")
-		switch is := revisionOf(h, "a"); {
-		case err == nil && is <= was+1: // the revision stays the same if the previous reload was refused
-			taken++
-		case errors.Is(err, launcher.ErrRolling) && is == was:
-			refused++
-		default:
-			t.Fatalf("%v, and group a has revision %d after %d", err, is, was)
+		if err != nil && !errors.Is(err, launcher.ErrSuperseded) {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"a", "b"} {
+			testkit.Equal(t, "working directory of "+name, launcher.ConfigOf(h.Manager, name).WorkDir, a.WorkDir)
 		}
 	}
 }
@@ -761,9 +706,7 @@ func TestRestart_UsesConfigurationLoadedLast(t *testing.T) {
 	for n := 1; restarts < 300; n++ {
 		g.HealthCheckTimeout = time.Hour + time.Duration(n)*time.Millisecond
 		err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{g}}, "test")
-		if errors.Is(err, launcher.ErrRolling) {
-			continue
-		} else if err != nil {
+		if err != nil {
 			t.Fatal(err)
 		}
 		before := revisionOf(h, "a")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -25,8 +26,11 @@ type RollError struct {
 }
 
 func (e *RollError) Error() string {
-	if errors.Is(e.Cause, ctxshutdown.ErrShutdown) {
+	switch {
+	case errors.Is(e.Cause, ctxshutdown.ErrShutdown):
 		return fmt.Sprintf("launcher: group %q: the roll was interrupted because the group is stopping", e.Group)
+	case errors.Is(e.Cause, ErrSuperseded):
+		return fmt.Sprintf("launcher: group %q: %s", e.Group, strings.TrimPrefix(e.Cause.Error(), "launcher: "))
 	}
 	s := fmt.Sprintf("launcher: group %q: the roll has failed: %v", e.Group, roll.Failure{Instance: e.Process, Cause: e.Cause})
 	switch {
@@ -47,11 +51,14 @@ func isRolledBack(err error) bool {
 
 // These errors refuse orders that are impossible while the group does something else.
 var (
-	ErrRolling    = errors.New("launcher: a roll of the group is under way; wait until it has ended")
 	ErrNotPaused  = errors.New("launcher: no roll of the group is paused, so none can be resumed")
 	ErrNoWayBack  = errors.New("launcher: the roll cannot be rolled back, because the configuration of processes that an earlier launcher started is not known; roll to a configuration instead")
 	ErrNotRolling = errors.New("launcher: no roll of the group is under way or paused, so none can be rolled back")
 )
+
+// ErrSuperseded is the cause of the [*RollError] of a roll that a newer order has superseded before
+// its end. The roll of that order replaces all processes that have another revision.
+var ErrSuperseded = errors.New("launcher: the roll was superseded by a newer order")
 
 // A rollResult is the result of an order that a caller can wait for: the end of the roll, or its
 // next pause.
@@ -88,15 +95,12 @@ func (g *group) rollTo(cfg spec.Group, reason string) (*rollResult, error) {
 }
 
 // startRoll begins to replace all processes by processes of a configuration, and returns what to
-// wait for. A paused roll is given up for it. g.mu is held.
+// wait for. It supersedes a roll that is under way or paused. g.mu is held.
 func (g *group) startRoll(cfg spec.Group, source any, reason string) (*rollResult, error) {
 	if err := g.checkRunning(); err != nil {
 		return nil, err
 	}
 	c := g.controller
-	if c.isRolling() {
-		return nil, fmt.Errorf("%w: group %q", ErrRolling, g.name)
-	}
 	defer g.wake()
 	if c.isUnstarted() {
 		wanted := c.revisions.Wanted()
@@ -163,14 +167,20 @@ func (g *group) await(ctx context.Context, r *rollResult) error {
 	}
 }
 
-// startRoll begins a roll from the wanted revision to a new one.
+// startRoll begins a roll to a new revision. It comes from the wanted revision, or if it supersedes
+// another roll, from where that one came, because only that revision has worked.
 func (c *controller) startRoll(cfg spec.Group, source any, reason string) *rollResult {
 	from, to := c.revisions.Current, c.revisions.Unused()
-	was, is := c.revisions.Wanted(), &revision.Revision{Config: cfg, Source: source}
+	wanted, is := c.revisions.Wanted(), &revision.Revision{Config: cfg, Source: source}
+	if c.roll != nil {
+		from = c.roll.From
+		c.endRoll(&RollError{Group: c.name, Cause: fmt.Errorf("%w: %s", ErrSuperseded, reason)})
+	}
+	was := c.revisions.ByNumber[from]
 	allowFinish := was.Shortfall.Finished > 0 || c.instances.live() == 0
-	if cfg.Desired == was.Config.Desired {
+	if cfg.Desired == wanted.Config.Desired {
 		// Desired is unchanged, so the order to have fewer processes still holds.
-		is.Shortfall.ScaledDown = was.Shortfall.ScaledDown
+		is.Shortfall.ScaledDown = wanted.Shortfall.ScaledDown
 	}
 	// A rollback does not bring back DependsOn. The order of the groups is that of the
 	// configuration that was loaded last: a group that this one depended on may be gone by then, or
@@ -300,6 +310,8 @@ func (c *controller) endRoll(err *RollError) {
 		return
 	case err.RolledBack && r.Ordered(): // the order has been carried out; only callers that waited for the way forward have failed
 		e.Message = fmt.Sprintf("rolled back as requested: all processes have revision %d again", c.revisions.Current)
+	case errors.Is(err, ErrSuperseded):
+		e.Kind, e.Roll, e.Message = RollFailed, "superseded", err.Error()
 	default:
 		e.Kind, e.Message = RollFailed, err.Error()
 	}

@@ -105,7 +105,7 @@ func (s GroupStats) with(e Event) GroupStats {
 }
 
 // rollResults are the keys of GroupStats.Rolls.
-var rollResults = []string{"interrupted", "done", "rolled back", "degraded", "paused"}
+var rollResults = []string{"interrupted", "done", "rolled back", "degraded", "paused", "superseded"}
 
 func (s GroupStats) withTransition(e Event) GroupStats {
 	switch {

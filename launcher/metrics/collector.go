@@ -84,7 +84,7 @@ var outcomes = []launcher.Outcome{launcher.Clean, launcher.DrainFailed, launcher
 var rollStates = []string{"canary", "rolling", "rolling back", "paused"}
 
 // rollResults are the keys of [launcher.GroupStats].Rolls.
-var rollResults = []string{"done", "rolled back", "degraded", "interrupted", "paused"}
+var rollResults = []string{"done", "rolled back", "degraded", "interrupted", "paused", "superseded"}
 
 // label returns s in the form that Prometheus uses for label values.
 func label(s string) string { return strings.ReplaceAll(strings.ToLower(s), " ", "_") }
