@@ -62,11 +62,15 @@ type loop[F any] struct {
 	wait func() // returns when all functions that were posted before have run
 }
 
+// started keeps loops from being garbage collected, which would print a line on standard error.
+var started []*eventloop.Loop
+
 func newLoop() loop[func()] {
 	l := eventloop.New(context.Background())
 	if err := l.Start(); err != nil {
 		panic(err)
 	}
+	started = append(started, l)
 	return loop[func()]{func(f func()) { l.Post(f) }, func() { waitFor(func(f func()) { l.Post(f) }) }}
 }
 

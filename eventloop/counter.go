@@ -23,6 +23,11 @@ func (t *counter) add() {
 func (t *counter) done() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.decrement()
+}
+
+// decrement is done for a caller that has locked t.mu.
+func (t *counter) decrement() {
 	if t.n--; t.n == 0 && t.zero != nil {
 		close(t.zero)
 		t.zero = nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -29,7 +28,6 @@ type Pool struct {
 	queue   int // the greatest number of jobs that have not finished; 0 for no limit
 	onPanic func(*PanicError) (resume bool)
 
-	jobs    counter // the number of jobs that were accepted and have not finished
 	panics  atomic.Uint64
 	failure atomic.Pointer[PanicError] // the first panic of a job
 	stopped atomic.Bool                // whether a panic has stopped the pool
@@ -39,10 +37,9 @@ type Pool struct {
 
 	refusedFull atomic.Uint64 // the number of jobs that were refused because the queue was full
 
-	mu          sync.Mutex
-	first, last *job
+	jobs        counter // counts the jobs that were accepted and have not finished; its mutex guards the following fields
+	first, last *job    // the queue
 	workers     int
-	unfinished  int // the number of accepted jobs that have not finished, if queue is not 0
 	waiters     waitList[*job]
 }
 
@@ -113,21 +110,20 @@ func (p *Pool) accept(j *job) error {
 	if !ok {
 		return ErrPoolStopped
 	}
-	p.mu.Lock()
-	if p.queue > 0 && p.unfinished >= p.queue {
-		p.mu.Unlock()
+	p.jobs.mu.Lock()
+	if p.queue > 0 && p.jobs.n >= p.queue {
+		p.jobs.mu.Unlock()
 		guard.Release()
 		return ErrQueueFull
 	}
-	defer p.mu.Unlock()
+	defer p.jobs.mu.Unlock()
 	p.push(j, guard)
 	return nil
 }
 
-// push queues j. The caller holds mu.
+// push queues j. The caller has locked p.jobs.
 func (p *Pool) push(j *job, guard *ctxshutdown.Guard) {
-	p.jobs.add()
-	p.unfinished++
+	p.jobs.n++
 	j.guard = guard
 	if p.trace.on() {
 		p.trace.Name(guard, j.site) // another goroutine may have acquired it, see fillRoom
@@ -140,13 +136,13 @@ func (p *Pool) push(j *job, guard *ctxshutdown.Guard) {
 	p.last = j
 	if p.workers < p.limit {
 		p.workers++
-		go p.work()
+		go p.work(nil)
 	}
 }
 
-// fillRoom queues jobs that wait for room, unless the pool has been stopped. The caller holds mu.
+// fillRoom queues jobs that wait for room, unless the pool has been stopped. The caller has locked p.jobs.
 func (p *Pool) fillRoom() {
-	for len(p.waiters) > 0 && p.unfinished < p.queue {
+	for len(p.waiters) > 0 && p.jobs.n < p.queue {
 		guard, ok := p.scope.TryGuard()
 		if !ok {
 			return
@@ -156,38 +152,41 @@ func (p *Pool) fillRoom() {
 	}
 }
 
-// leave counts a job as finished, which makes room for another one.
-func (p *Pool) leave() {
-	if p.queue == 0 {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.unfinished--
-	p.fillRoom()
-}
-
-// work runs jobs until the queue is empty.
-func (p *Pool) work() {
+// work runs jobs until the queue is empty. j is a job that another worker has run, or nil.
+func (p *Pool) work(j *job) {
 	p.trace.label()
 	emptied := false
 	defer func() {
-		// A job has called runtime.Goexit, which ends this goroutine, so another one continues its
+		// The job has called runtime.Goexit, which ends this goroutine, so another one continues its
 		// work.
 		if !emptied && !p.crashing.Load() {
-			go p.work()
+			go p.work(j)
 		}
 	}()
-	for j := p.take(); j != nil; j = p.take() {
+	for {
+		finished := j
+		j = p.next(finished)
+		if finished != nil {
+			finished.guard.Release()
+		}
+		if j == nil {
+			break
+		}
 		p.run(j)
 	}
 	emptied = true
 }
 
-// take returns the next job. If there is none, it ends the worker and returns nil.
-func (p *Pool) take() *job {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// next counts the job that the worker has run, if any, as finished, which makes room in the queue, and
+// returns the next job. If there is none, it ends the worker and returns nil. It does both at once,
+// because the mutex is the greatest part of what a pool costs.
+func (p *Pool) next(finished *job) *job {
+	p.jobs.mu.Lock()
+	defer p.jobs.mu.Unlock()
+	if finished != nil {
+		p.jobs.decrement()
+		p.fillRoom()
+	}
 	j := p.first
 	if j == nil {
 		p.workers--
@@ -202,15 +201,9 @@ func (p *Pool) take() *job {
 func (p *Pool) run(j *job) {
 	var err *PanicError
 	defer func() {
-		if p.crashing.Load() {
-			return
-		}
-		if j.finish != nil {
+		if j.finish != nil && !p.crashing.Load() {
 			j.finish(err)
 		}
-		p.jobs.done()
-		p.leave()
-		j.guard.Release()
 	}()
 	returned := false
 	defer func() {

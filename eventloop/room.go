@@ -54,16 +54,16 @@ func (p *Pool) SubmitWait(ctx context.Context, f func()) error {
 	if p.queue == 0 {
 		return p.accept(j)
 	}
-	p.mu.Lock()
+	p.jobs.mu.Lock()
 	w := p.waiters.add(j)
 	p.fillRoom()
-	p.mu.Unlock()
+	p.jobs.mu.Unlock()
 	err := w.await(ctx, p.scope.Done(), ErrPoolStopped)
 	if err == nil {
 		return nil
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.jobs.mu.Lock()
+	defer p.jobs.mu.Unlock()
 	if !p.waiters.remove(w) {
 		return nil // the job was accepted at the same moment
 	}
