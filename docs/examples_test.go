@@ -71,6 +71,10 @@ func TestExamples_CoverExportedNames(t *testing.T) {
 		}
 		checkRun := func(all []*doc.Example) {
 			for _, e := range all {
+				startsGopls := slices.ContainsFunc(e.Comments, func(c *ast.CommentGroup) bool { return strings.HasPrefix(c.Text(), "Prints:") })
+				if pkg == "lspconn" && startsGopls { // the test of these examples checks the output
+					continue
+				}
 				if e.Output == "" && !e.EmptyOutput && !isExempt("Example"+e.Name) {
 					t.Errorf("%s: Example%s has no output comment, so go test compiles it and never runs it", pkg, e.Name)
 				}

@@ -20,12 +20,12 @@ func ExampleStart() {
 	_, err := lspconn.Start(s, lspconn.Server{Command: []string{"/no/such/server"}})
 	fmt.Println(errors.Is(err, fs.ErrNotExist))
 
-	conn, err := lspconn.Start(s, server())
+	conn, err := lspconn.Start(s, lspconn.Server{Command: []string{"gopls"}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(s.Shutdown().Wait(context.Background()), conn.State())
-	// Output:
+	// Prints:
 	// true
 	// <nil> Closed
 }
@@ -33,25 +33,27 @@ func ExampleStart() {
 func ExampleNewManager() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
-	manager, err := lspconn.NewManager(s, func(language string) (lspconn.Server, error) { return server(), nil })
+	manager, err := lspconn.NewManager(s, func(folder string) (lspconn.Server, error) {
+		return lspconn.Server{Command: []string{"gopls"}, Dir: folder}, nil
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, language := range []string{"go", "c", "go"} { // two of these are the same, so two servers are started
-		if _, err := manager.Conn(s, language); err != nil {
+	for _, folder := range []string{".", "/", "."} { // two of these are the same, so two servers are started
+		if _, err := manager.Conn(s, folder); err != nil {
 			log.Fatal(err)
 		}
 	}
 	reports, err := manager.Close(context.Background())
 	fmt.Println(len(reports), err)
-	// Output:
+	// Prints:
 	// 2 <nil>
 }
 
 // The deadline is configurable within limits: an editor that the user has closed should be gone
 // within seconds.
 func ExampleWithCloseTimeout() {
-	servers := func(string) (lspconn.Server, error) { return server(), nil }
+	servers := func(string) (lspconn.Server, error) { return lspconn.Server{Command: []string{"gopls"}}, nil }
 	_, err := lspconn.NewManager(context.Background(), servers, lspconn.WithCloseTimeout(time.Minute))
 	fmt.Println(err)
 	// Output:
@@ -62,10 +64,14 @@ func ExampleWithCloseTimeout() {
 // Calls before the restart return the error of the failed connection.
 func ExampleWithRestart() {
 	ctx := context.Background()
-	mortal := func(string) (lspconn.Server, error) {
-		return fake(role{Behaviour: behaviours{Code: 2}}), nil
+	starts := 0
+	servers := func(string) (lspconn.Server, error) {
+		if starts++; starts == 1 {
+			return lspconn.Server{Command: []string{"gopls", "-no-such-flag"}}, nil // exits at once
+		}
+		return lspconn.Server{Command: []string{"gopls"}}, nil
 	}
-	manager, err := lspconn.NewManager(ctx, mortal, lspconn.WithRestart(lspconn.Restart{Max: 3, First: time.Millisecond}))
+	manager, err := lspconn.NewManager(ctx, servers, lspconn.WithRestart(lspconn.Restart{Max: 3, First: time.Millisecond}))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -74,55 +80,34 @@ func ExampleWithRestart() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	conn.Call(ctx, "die", nil)
 	<-conn.Done()
 	again, err := manager.Conn(ctx, "go") // blocks until the restart
 	if err != nil {
 		log.Fatal(err)
 	}
-	answer, err := again.Call(ctx, "echo", json.RawMessage("1"))
-	fmt.Println(again != conn, string(answer), err)
-	// Output:
-	// true 1 <nil>
+	_, err = again.Call(ctx, "workspace/symbol", json.RawMessage(`{"query": "main"}`))
+	fmt.Println(again != conn, err)
+	// Prints:
+	// true <nil>
 }
 
 // A program that keeps the text of open documents sends them to a server that was started again.
 func ExampleWithOnRestart() {
 	ctx := context.Background()
-	mortal := func(string) (lspconn.Server, error) {
-		return fake(role{Behaviour: behaviours{Code: 2}}), nil
+	starts := 0
+	servers := func(string) (lspconn.Server, error) {
+		if starts++; starts == 1 {
+			return lspconn.Server{Command: []string{"gopls", "-no-such-flag"}}, nil // exits at once
+		}
+		return lspconn.Server{Command: []string{"gopls"}}, nil
 	}
-	manager, err := lspconn.NewManager(ctx, mortal, lspconn.WithRestart(lspconn.Restart{Max: 3, First: time.Millisecond}),
+	reopened := make(chan error, 1)
+	manager, err := lspconn.NewManager(ctx, servers, lspconn.WithRestart(lspconn.Restart{Max: 3, First: time.Millisecond}),
 		lspconn.WithOnRestart(func(ctx context.Context, key string, conn *lspconn.Conn) {
 			fmt.Println("reopen the documents of", key)
-			lspconn.Notify(ctx, conn, "textDocument/didOpen", map[string]string{"uri": "file:///main.go"})
+			reopened <- lspconn.Notify(ctx, conn, "textDocument/didOpen", json.RawMessage(
+				`{"textDocument": {"uri": "file:///new.go", "languageId": "go", "version": 7, "text": "package main"}}`))
 		}))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer manager.Close(ctx)
-	for range 2 {
-		conn, err := manager.Conn(ctx, "go")
-		if err != nil {
-			log.Fatal(err)
-		}
-		conn.Call(ctx, "die", nil)
-		<-conn.Done()
-	}
-	// Output: reopen the documents of go
-}
-
-// An editor tells its user when a server has failed.
-func ExampleWithOnFailure() {
-	ctx := context.Background()
-	mortal := func(string) (lspconn.Server, error) {
-		return fake(role{Behaviour: behaviours{Code: 2}}), nil
-	}
-	told := make(chan string, 1)
-	manager, err := lspconn.NewManager(ctx, mortal, lspconn.WithOnFailure(func(key string, err error) {
-		var exited *lspconn.ExitError
-		told <- fmt.Sprint(key, ": has exited: ", errors.As(err, &exited))
-	}))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -131,25 +116,52 @@ func ExampleWithOnFailure() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	conn.Call(ctx, "die", nil)
-	fmt.Println(<-told)
-	// Output: go: has exited: true
+	<-conn.Done()
+	if _, err := manager.Conn(ctx, "go"); err != nil { // starts gopls again
+		log.Fatal(err)
+	}
+	fmt.Println(<-reopened)
+	// Prints:
+	// reopen the documents of go
+	// <nil>
+}
+
+// An editor tells its user when a server has failed.
+func ExampleWithOnFailure() {
+	ctx := context.Background()
+	servers := func(string) (lspconn.Server, error) {
+		return lspconn.Server{Command: []string{"gopls", "-no-such-flag"}}, nil // exits at once
+	}
+	failed := make(chan error, 1)
+	manager, err := lspconn.NewManager(ctx, servers, lspconn.WithOnFailure(func(key string, err error) { failed <- err }))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer manager.Close(ctx)
+	if _, err := manager.Conn(ctx, "go"); err != nil {
+		log.Fatal(err)
+	}
+	var exited *lspconn.ExitError
+	fmt.Println(errors.As(<-failed, &exited))
+	// Prints: true
 }
 
 // An editor closes the server of a workspace when the user closes the workspace.
 func ExampleManager_CloseKey() {
 	ctx := context.Background()
-	manager, err := lspconn.NewManager(ctx, func(workspace string) (lspconn.Server, error) { return server(), nil })
+	manager, err := lspconn.NewManager(ctx, func(folder string) (lspconn.Server, error) {
+		return lspconn.Server{Command: []string{"gopls"}, Dir: folder}, nil
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer manager.Close(ctx)
-	conn, err := manager.Conn(ctx, "/home/me/project")
+	conn, err := manager.Conn(ctx, "/")
 	if err != nil {
 		log.Fatal(err)
 	}
 	conn.Ready(ctx)
-	report, err := manager.CloseKey(ctx, "/home/me/project")
+	report, err := manager.CloseKey(ctx, "/")
 	fmt.Println(report.Key, report.Outcome, err)
-	// Output: /home/me/project Clean <nil>
+	// Prints: / Clean <nil>
 }

@@ -11,28 +11,27 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// server returns a stand-in for {Command: []string{"gopls"}}, so that the examples run without
-// gopls.
-func server() lspconn.Server { return fake(role{}) }
+// The examples start gopls in the root of a Go module. go test does not run them, because gopls may not
+// be installed: TestExamples_PrintWhatTheySay does, and compares the output.
 
 func Example() {
 	// This is usually the program's ctxshutdown.Swansong, whose Shutdown then closes the
 	// connection.
 	ctx := context.Background()
-	conn, err := lspconn.Start(ctx, server())
+	conn, err := lspconn.Start(ctx, lspconn.Server{Command: []string{"gopls"}})
 	if err != nil {
-		log.Fatal(err) // the server program does not exist or cannot be executed
+		log.Fatal(err) // gopls is not on the PATH, or cannot be executed
 	}
-	result, err := conn.Call(ctx, "echo", json.RawMessage(`{"line": 1}`))
-	fmt.Println(string(result), err)
+	symbols, err := conn.Call(ctx, "workspace/symbol", json.RawMessage(`{"query": "main"}`))
+	fmt.Println(len(symbols) > 0, err) // symbols is the result as the server has sent it
 
 	report, err := conn.Close(ctx)
 	fmt.Println(report.Outcome, report.Exit, report.Survivors, err)
 
-	_, err = conn.Call(ctx, "echo", nil)
+	_, err = conn.Call(ctx, "workspace/symbol", nil)
 	fmt.Println(errors.Is(err, lspconn.ErrClosing))
-	// Output:
-	// {"line": 1} <nil>
+	// Prints:
+	// true <nil>
 	// Clean exit code 0 [] <nil>
 	// true
 }
@@ -43,7 +42,7 @@ func ExampleManager() {
 		if key != "go" {
 			return lspconn.Server{}, errors.New("not configured")
 		}
-		return server(), nil
+		return lspconn.Server{Command: []string{"gopls"}}, nil
 	}
 	manager, err := lspconn.NewManager(ctx, servers, lspconn.WithRestart(lspconn.Restart{Max: 3}))
 	if err != nil {
@@ -53,8 +52,8 @@ func ExampleManager() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	result, err := conn.Call(ctx, "echo", json.RawMessage("1"))
-	fmt.Println(string(result), err)
+	_, err = conn.Call(ctx, "workspace/symbol", json.RawMessage(`{"query": "main"}`))
+	fmt.Println(err)
 	_, err = manager.Conn(ctx, "cobol")
 	fmt.Println(err)
 
@@ -63,91 +62,100 @@ func ExampleManager() {
 		fmt.Println(r.Name, r.Outcome)
 	}
 	fmt.Println(err)
-	// Output:
-	// 1 <nil>
+	// Prints:
+	// <nil>
 	// lspconn: no server for "cobol": not configured
-	// fake Clean
+	// gopls Clean
 	// <nil>
 }
 
 func ExampleConn_NotifyLatest() {
 	ctx := context.Background()
-	conn, err := lspconn.Start(ctx, server())
+	conn, err := lspconn.Start(ctx, lspconn.Server{Command: []string{"gopls"}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer conn.Close(ctx)
+	lspconn.Notify(ctx, conn, "textDocument/didOpen", json.RawMessage(
+		`{"textDocument": {"uri": "file:///new.go", "languageId": "go", "version": 0, "text": "package main"}}`))
 	var last *lspconn.Delivery
-	// Each notification replaces the previous one if that has not been written yet.
+	// Each notification replaces the previous one if that has not been written yet. So each has to
+	// contain the whole text.
 	for version := range 1000 {
-		last = conn.NotifyLatest("main.go", "note", json.RawMessage(fmt.Sprint(version)))
+		last = conn.NotifyLatest("new.go", "textDocument/didChange", json.RawMessage(fmt.Sprintf(
+			`{"textDocument": {"uri": "file:///new.go", "version": %d}, "contentChanges": [{"text": "package main // %[1]d"}]}`, version+1)))
 	}
 	fmt.Println(last.Wait(ctx))
-	// Output: <nil>
+	// Prints: <nil>
 }
 
+// An editor answers the requests of the server, here for its settings.
 func ExampleServer() {
 	ctx := context.Background()
-	s := server()
-	s.OnRequest = func(ctx context.Context, method string, params json.RawMessage) (any, error) {
-		if method != "client/ask" {
+	conn, err := lspconn.Start(ctx, lspconn.Server{
+		Command:    []string{"gopls"},
+		Initialize: json.RawMessage(`{"capabilities": {"workspace": {"configuration": true}}, "workspaceFolders": [{"uri": "file:///tmp", "name": "tmp"}]}`),
+		OnRequest: func(ctx context.Context, method string, params json.RawMessage) (any, error) {
+			if method == "workspace/configuration" {
+				return []any{map[string]any{"gofumpt": true}}, nil
+			}
 			return nil, &lspconn.ResponseError{Code: lspconn.CodeMethodNotFound, Message: method}
-		}
-		return "an answer", nil
-	}
-	s.CloseTimeout = 15 * time.Second
-	conn, err := lspconn.Start(ctx, s)
+		},
+		CloseTimeout: 15 * time.Second,
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer conn.Close(ctx)
-	result, err := conn.Call(ctx, "ask", nil) // this server sends a request of its own before it answers
-	fmt.Println(string(result), err)
-	// Output: "an answer" <nil>
+	_, err = conn.Call(ctx, "workspace/symbol", json.RawMessage(`{"query": "main"}`))
+	fmt.Println(err)
+	// Prints: <nil>
 }
 
 // A handler that asks the user runs aside, so that the messages behind its request do not wait.
 func ExampleAsync() {
 	ctx := context.Background()
-	answer := make(chan string)
-	s := server()
-	s.OnRequest = func(ctx context.Context, method string, params json.RawMessage) (any, error) {
-		lspconn.Async(ctx)
-		select {
-		case text := <-answer:
-			return text, nil
-		case <-ctx.Done(): // the server has cancelled its request, or the connection closes
-			return nil, ctx.Err()
-		}
-	}
-	conn, err := lspconn.Start(ctx, s)
+	answer := make(chan string) // from the user
+	conn, err := lspconn.Start(ctx, lspconn.Server{
+		Command: []string{"gopls"},
+		OnRequest: func(ctx context.Context, method string, params json.RawMessage) (any, error) {
+			if method != "window/showMessageRequest" {
+				return nil, nil
+			}
+			lspconn.Async(ctx)
+			select {
+			case title := <-answer:
+				return map[string]string{"title": title}, nil
+			case <-ctx.Done(): // the server has cancelled its request, or the connection closes
+				return nil, ctx.Err()
+			}
+		},
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer conn.Close(ctx)
-	go func() { answer <- "yes" }()
-	result, err := conn.Call(ctx, "ask", nil) // this server sends a request of its own before it answers
-	fmt.Println(string(result), err)
-	// Output: "yes" <nil>
+	conn.Ready(ctx)
+	report, err := conn.Close(ctx)
+	fmt.Println(report.Outcome, err)
+	// Prints: Clean <nil>
 }
 
 func ExampleConnError() {
 	ctx := context.Background()
-	conn, err := lspconn.Start(ctx, fake(role{Behaviour: behaviours{Code: 2, Stderr: "panic: at the disco\n"}}))
+	conn, err := lspconn.Start(ctx, lspconn.Server{Command: []string{"gopls", "-no-such-flag"}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer conn.Close(ctx)
-	_, err = conn.Call(ctx, "die", nil)
-	var failed *lspconn.ConnError
-	if errors.As(err, &failed) {
-		fmt.Println(failed.Exit)
-		fmt.Print(failed.Stderr)
-	}
 	<-conn.Done()
+	var failed *lspconn.ConnError
+	if errors.As(conn.Err(), &failed) {
+		fmt.Println(failed.Exit)
+		fmt.Println(len(failed.Stderr) > 0) // what the server has printed last
+	}
 	fmt.Println(conn.State())
-	// Output:
+	// Prints:
 	// exit code 2
-	// panic: at the disco
+	// true
 	// Failed
 }

@@ -16,7 +16,7 @@ import (
 // Close waits for them.
 func ExampleConn() {
 	ctx := context.Background()
-	conn, err := lspconn.Start(ctx, server())
+	conn, err := lspconn.Start(ctx, lspconn.Server{Command: []string{"gopls"}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -28,37 +28,38 @@ func ExampleConn() {
 		log.Fatal(err)
 	}
 	fmt.Println(conn.Name(), "is", conn.State(), conn.Err())
-	fmt.Println(conn.Notify(ctx, "note", json.RawMessage(`{"uri": "file:///main.go"}`)))
-	result, err := conn.Call(ctx, "echo", json.RawMessage("1"))
-	fmt.Println(string(result), err)
+	fmt.Println(conn.Notify(ctx, "textDocument/didOpen", json.RawMessage(
+		`{"textDocument": {"uri": "file:///new.go", "languageId": "go", "version": 0, "text": "package main"}}`)))
+	_, err = conn.Call(ctx, "workspace/symbol", json.RawMessage(`{"query": "main"}`))
+	fmt.Println(err)
 
 	conn.Close(ctx)
 	<-conn.Done()
 	fmt.Println(conn.Name(), "is", conn.State(), errors.Is(conn.Err(), lspconn.ErrClosing))
-	// Output:
-	// fake is Ready <nil>
+	// Prints:
+	// gopls is Ready <nil>
 	// <nil>
-	// 1 <nil>
+	// <nil>
 	// the watcher has ended
-	// fake is Closed true
+	// gopls is Closed true
 }
 
 // A Delivery reports whether a notification has been written. A notification that is sent after
 // Close is not written.
 func ExampleDelivery() {
 	ctx := context.Background()
-	conn, err := lspconn.Start(ctx, server())
+	conn, err := lspconn.Start(ctx, lspconn.Server{Command: []string{"gopls"}})
 	if err != nil {
 		log.Fatal(err)
 	}
-	written := conn.NotifyLatest("main.go", "note", json.RawMessage(`"package main"`))
+	written := conn.NotifyLatest("main.go", "workspace/didChangeConfiguration", json.RawMessage(`{"settings": null}`))
 	<-written.Done()
 	fmt.Println(written.Wait(ctx))
 
 	conn.Close(ctx)
-	late := conn.NotifyLatest("main.go", "note", json.RawMessage(`"package late"`))
+	late := conn.NotifyLatest("main.go", "workspace/didChangeConfiguration", json.RawMessage(`{"settings": null}`))
 	fmt.Println(errors.Is(late.Wait(ctx), lspconn.ErrClosing))
-	// Output:
+	// Prints:
 	// <nil>
 	// true
 }
@@ -66,7 +67,7 @@ func ExampleDelivery() {
 // A program usually logs the report. To react to problems, it checks the outcome and the survivors.
 func ExampleReport() {
 	ctx := context.Background()
-	conn, err := lspconn.Start(ctx, fake(role{Behaviour: behaviours{Shutdown: "exit", Code: 3}})) // exits on shutdown instead of waiting for exit
+	conn, err := lspconn.Start(ctx, lspconn.Server{Command: []string{"gopls"}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -84,8 +85,8 @@ func ExampleReport() {
 		fmt.Println("had to be ended:", exit.Signal)
 	}
 	fmt.Println(len(report.Survivors), err) // no survivors: the server and everything that it started have been reaped
-	// Output:
-	// left before it was told: exit code 3
+	// Prints:
+	// left as told
 	// 0 <nil>
 }
 
@@ -93,34 +94,34 @@ func ExampleReport() {
 // for a message that could not be sent.
 func ExampleResponseError() {
 	ctx := context.Background()
-	conn, err := lspconn.Start(ctx, server())
+	conn, err := lspconn.Start(ctx, lspconn.Server{Command: []string{"gopls"}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer conn.Close(ctx)
-	_, err = conn.Call(ctx, "fail", nil)
+	_, err = conn.Call(ctx, "workspace/noSuchMethod", nil)
 	var answer *lspconn.ResponseError
 	if errors.As(err, &answer) {
-		fmt.Println(answer.Message, answer.Code == lspconn.CodeRequestFailed)
+		fmt.Println(answer.Code == lspconn.CodeMethodNotFound)
 	}
-	// Output: no luck false
+	// Prints: true
 }
 
 // If a server exits unexpectedly, pending calls and later messages fail with an error that wraps an
 // ExitError.
 func ExampleExitError() {
 	ctx := context.Background()
-	conn, err := lspconn.Start(ctx, fake(role{Behaviour: behaviours{Code: 2}}))
+	conn, err := lspconn.Start(ctx, lspconn.Server{Command: []string{"gopls", "-no-such-flag"}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer conn.Close(ctx)
-	_, err = conn.Call(ctx, "die", nil)
+	_, err = conn.Call(ctx, "workspace/symbol", json.RawMessage(`{"query": "main"}`))
 	var ended *lspconn.ExitError
 	fmt.Println(errors.As(err, &ended))
 	<-conn.Done()
 	fmt.Println(conn.State() == lspconn.Failed, ended.Exit.Code)
-	// Output:
+	// Prints:
 	// true
 	// true 2
 }
@@ -128,40 +129,41 @@ func ExampleExitError() {
 // A server that prints something other than messages to stdout violates the protocol.
 func ExampleProtocolError() {
 	ctx := context.Background()
-	conn, err := lspconn.Start(ctx, server())
+	conn, err := lspconn.Start(ctx, lspconn.Server{Command: []string{"gopls", "version"}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer conn.Close(ctx)
-	_, err = conn.Call(ctx, "garbage", nil)
+	_, err = conn.Ready(ctx)
 	var broken *lspconn.ProtocolError
 	fmt.Println(errors.As(err, &broken), errors.Is(err, lspconn.ErrClosing))
-	// Output: true true
+	// Prints: true true
 }
 
 // A panic in a callback fails the connection and not the program. Pending calls return the panic.
 func ExamplePanicError() {
 	ctx := context.Background()
-	s := server()
-	s.OnNotify = func(_ context.Context, method string, _ json.RawMessage) { panic("no such document") }
-	conn, err := lspconn.Start(ctx, s)
+	conn, err := lspconn.Start(ctx, lspconn.Server{
+		Command:    []string{"gopls"},
+		Initialize: json.RawMessage(`{"capabilities": {}, "rootUri": "file:///tmp"}`),
+		OnNotify:   func(_ context.Context, method string, _ json.RawMessage) { panic("no such document") },
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer conn.Close(ctx)
-	conn.Call(ctx, "notes", json.RawMessage("1")) // makes the server send a notification
-	<-conn.Done()
+	<-conn.Done() // gopls sends notifications soon, for example window/logMessage
 	var panicked *lspconn.PanicError
 	if errors.As(conn.Err(), &panicked) {
 		fmt.Println(panicked.Callback, panicked.Value)
 	}
-	// Output: OnNotify no such document
+	// Prints: OnNotify no such document
 }
 
 // If a connection delays the shutdown of an application, the application's guard report names it.
 func ExampleConn_Scope() {
 	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("editor"))
-	conn, err := lspconn.Start(app, server())
+	conn, err := lspconn.Start(app, lspconn.Server{Command: []string{"gopls"}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -171,15 +173,15 @@ func ExampleConn_Scope() {
 	fmt.Println(app.GuardReport())
 	g.Release()
 	fmt.Println(app.Completion().Wait(context.Background()))
-	// Output:
-	// 1 guard: editor/fake ×1
+	// Prints:
+	// 1 guard: editor/gopls ×1
 	// <nil>
 }
 
 // A user who does not want to wait for a slow server has it killed. Close still reports how it ended.
 func ExampleConn_Force() {
 	ctx := context.Background()
-	conn, err := lspconn.Start(ctx, fake(role{Behaviour: behaviours{Shutdown: "never"}}))
+	conn, err := lspconn.Start(ctx, lspconn.Server{Command: []string{"gopls"}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -188,38 +190,43 @@ func ExampleConn_Force() {
 	report, err := conn.Close(ctx)
 	fmt.Println(report.Outcome, err)
 	fmt.Println(report.Failure)
-	// Output:
+	// Prints:
 	// Killed <nil>
 	// closing was cut short by Force: ^C was pressed twice
 }
 
 // Params and results may be Go types.
 func ExampleCall() {
-	type hover struct{ Contents string }
-	type params struct {
-		Contents string `json:"contents"`
-	}
-	ctx := context.Background()
-	conn, err := lspconn.Start(ctx, server())
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer conn.Close(ctx)
-	result, err := lspconn.Call[*hover](ctx, conn, "echo", params{"func main()"})
-	fmt.Println(result.Contents, err)
-	// Output: func main() <nil>
-}
-
-func ExampleNotify() {
+	type symbol struct{ Name string }
 	type document struct {
 		URI string `json:"uri"`
 	}
+	type params struct {
+		TextDocument document `json:"textDocument"`
+	}
 	ctx := context.Background()
-	conn, err := lspconn.Start(ctx, server())
+	conn, err := lspconn.Start(ctx, lspconn.Server{Command: []string{"gopls"}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer conn.Close(ctx)
-	fmt.Println(lspconn.Notify(ctx, conn, "note", document{"file:///main.go"}))
-	// Output: <nil>
+	lspconn.Notify(ctx, conn, "textDocument/didOpen", json.RawMessage(
+		`{"textDocument": {"uri": "file:///new.go", "languageId": "go", "version": 0, "text": "package main\nfunc main() {}"}}`))
+	symbols, err := lspconn.Call[[]symbol](ctx, conn, "textDocument/documentSymbol", params{document{"file:///new.go"}})
+	fmt.Println(symbols, err)
+	// Prints: [{main}] <nil>
+}
+
+func ExampleNotify() {
+	type settings struct {
+		Settings any `json:"settings"`
+	}
+	ctx := context.Background()
+	conn, err := lspconn.Start(ctx, lspconn.Server{Command: []string{"gopls"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	fmt.Println(lspconn.Notify(ctx, conn, "workspace/didChangeConfiguration", settings{}))
+	// Prints: <nil>
 }

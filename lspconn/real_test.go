@@ -79,17 +79,7 @@ func fileURI(parts ...string) string {
 func (r real) server(t *testing.T, dir string) lspconn.Server {
 	t.Helper()
 	command := slices.Clone(r.command)
-	path, err := filepath.Abs(filepath.Join("..", "bin", "lsp", command[0]))
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("%s is not installed: run tools/lsp/install", r.name)
-		}
-		t.Skipf("%s is not installed: tools/lsp/install does it", r.name)
-	}
-	command[0] = path
+	command[0] = testkit.LanguageServer(t, command[0])
 	if r.name != "gopls" {
 		if _, err := exec.LookPath("node"); err != nil {
 			t.Skip("there is no node")
@@ -176,18 +166,24 @@ func asResponse(err error, target **lspconn.ResponseError) bool {
 	return ok
 }
 
-func (r real) check(t *testing.T, report lspconn.Report) {
+// check checks the report about a server, and reports whether the server has left by itself. A server
+// that is slow, on a machine that is busy, was ended.
+func (r real) check(t *testing.T, report lspconn.Report) (left bool) {
 	t.Helper()
 	t.Logf("%v; drain %v, handshake %v, leave %v, left %v", report, report.Drain, report.Handshake, report.Leave, report.Left)
-	if r.name == "gopls" && report.Outcome == lspconn.HandshakeTimeout {
-		return // the server answers shutdown only after it has loaded the workspace
+	if report.Outcome == lspconn.Unconfirmed || report.Exit == nil || len(report.Survivors) > 0 {
+		t.Errorf("report %v, want no process left", report)
 	}
-	if report.Outcome != lspconn.Clean || report.Exit == nil || report.Exit.Code != r.code || len(report.Survivors) > 0 {
-		t.Errorf("report %v, want Clean, exit code %d, and no process left", report, r.code)
+	if report.Outcome != lspconn.Clean {
+		return false
+	}
+	if report.Exit.Code != r.code {
+		t.Errorf("report %v, want exit code %d", report, r.code)
 	}
 	if report.Leave < r.leave {
 		t.Errorf("the server ended within %v, but used to take at least %v", report.Leave, r.leave)
 	}
+	return true
 }
 
 // An osProcess is a process of this machine.
@@ -209,11 +205,17 @@ func TestRealServers_CloseClean(t *testing.T) {
 	dir := workspace(t)
 	for _, r := range reals {
 		t.Run(r.name, func(t *testing.T) {
-			server := r.server(t, dir)
-			conn := startReady(t, server)
-			r.use(t, conn, dir)
-			r.check(t, mustClose(t, conn))
-			checkNoneLeft(t, server)
+			for range 3 {
+				server := r.server(t, dir)
+				conn := startReady(t, server)
+				r.use(t, conn, dir)
+				left := r.check(t, mustClose(t, conn))
+				checkNoneLeft(t, server)
+				if left {
+					return
+				}
+			}
+			t.Error("the server had to be ended three times, want Clean")
 		})
 	}
 }
@@ -234,7 +236,7 @@ func TestRealServers_LeaveNoProcessWhenKilled(t *testing.T) {
 					t.Fatal(err)
 				}
 				report := mustClose(t, conn) // the server is most likely still Initializing
-				if report.Outcome == lspconn.HandshakeTimeout || len(report.Survivors) > 0 {
+				if report.Outcome == lspconn.Unconfirmed || len(report.Survivors) > 0 {
 					t.Errorf("%v", report)
 				}
 				checkNoneLeft(t, server)
@@ -247,7 +249,7 @@ func TestRealServers_LeaveNoProcessWhenKilled(t *testing.T) {
 				conn.Force(nil)
 				report = mustClose(t, conn)
 				want := lspconn.Killed
-				if report.Exit.Signal == "" { // Force also stops the connection, and a fast server leaves before it is killed
+				if report.Exit == nil || report.Exit.Signal == "" { // Force also stops the connection, and a fast server leaves before it is killed
 					want = lspconn.Clean
 				}
 				if report.Outcome != want || len(report.Survivors) > 0 {
@@ -346,7 +348,7 @@ func (g *barrier) by(t *testing.T) {
 	}
 	select {
 	case <-g.all:
-	case <-time.After(tooLong):
+	case <-time.After(5 * time.Minute):
 		t.Errorf("the servers do not close at the same time: %d have not arrived", g.missing.Load())
 	}
 }

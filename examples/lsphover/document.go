@@ -22,12 +22,21 @@ type position struct {
 
 type hover struct{ Contents struct{ Value string } }
 
+// String returns what gopls says about a position.
+func (h *hover) String() string {
+	if h == nil { // the result was null
+		return "gopls knows nothing about this position"
+	}
+	return h.Contents.Value
+}
+
 // A document is an open file, in the form in which LSP sends it.
 type document struct {
 	URI      string `json:"uri"`
 	Language string `json:"languageId"`
 	Version  int    `json:"version"`
 	Text     string `json:"text"`
+	dir      string
 }
 
 // open reads the file, and the line and the column, that the arguments name.
@@ -39,7 +48,7 @@ func open(args []string) (*document, position, error) {
 	column, err2 := strconv.Atoi(args[2])
 	path, err3 := filepath.Abs(args[0])
 	text, err4 := os.ReadFile(path)
-	return &document{fileURI(path), "go", 1, string(text)}, position{line - 1, column - 1}, errors.Join(err1, err2, err3, err4)
+	return &document{fileURI(path), "go", 1, string(text), filepath.Dir(path)}, position{line - 1, column - 1}, errors.Join(err1, err2, err3, err4)
 }
 
 func fileURI(path string) string {

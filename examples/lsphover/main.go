@@ -1,9 +1,5 @@
-// Command lsphover lets gopls add the import of "os" to a Go file, in memory, asks what is at a place
-// in the file, and prints both:
-//
-//	go run ./examples/lsphover main.go 5 6
-//
-// It shows what lspconn leaves to a client: documents, progress, registrations and edits.
+// Command lsphover lets gopls add the import of "os" to a Go file, in memory, asks what is at a line
+// and a column of the file, and prints both: go run ./examples/lsphover main.go 5 6
 package main
 
 import (
@@ -13,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 
 	"github.com/swansong-go/swansong/lspconn"
 )
@@ -33,20 +28,17 @@ func run(ctx context.Context, out io.Writer, gopls string, args ...string) error
 		return err
 	}
 	conn, err := lspconn.Start(ctx, lspconn.Server{
-		Command: []string{gopls}, Dir: filepath.Dir(args[0]), Initialize: doc.initialize(),
+		Command: []string{gopls}, Dir: doc.dir, Initialize: doc.initialize(),
 		OnNotify: func(_ context.Context, method string, params json.RawMessage) {
 			if method == "$/progress" {
 				fmt.Fprintf(out, "progress %s\n", params)
 			}
 		},
 		OnRequest: func(_ context.Context, method string, params json.RawMessage) (any, error) {
-			switch method {
-			case "workspace/applyEdit": // a call returns after it, so doc needs no lock
+			if method == "workspace/applyEdit" { // a call returns after it, so doc needs no lock
 				return object{"applied": true}, doc.apply(params)
-			case "client/registerCapability", "window/workDoneProgress/create":
-				return nil, nil
 			}
-			return nil, &lspconn.ResponseError{Code: lspconn.CodeMethodNotFound, Message: method}
+			return nil, nil // client/registerCapability and window/workDoneProgress/create want no result
 		},
 	})
 	if err != nil {
@@ -55,15 +47,12 @@ func run(ctx context.Context, out io.Writer, gopls string, args ...string) error
 	defer conn.Close(context.WithoutCancel(ctx))
 	lspconn.Notify(ctx, conn, "textDocument/didOpen", object{"textDocument": doc})
 	hover, err := lspconn.Call[*hover](ctx, conn, "textDocument/hover", object{"textDocument": doc, "position": at})
-	if err == nil && hover == nil {
-		err = fmt.Errorf("gopls knows nothing about line %s, column %s", args[1], args[2])
-	}
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(out, hover.Contents.Value)
-	arguments := []object{{"URI": doc.URI, "ImportPath": "os"}}
-	_, err = lspconn.Call[any](ctx, conn, "workspace/executeCommand", object{"command": "gopls.add_import", "arguments": arguments})
+	fmt.Fprintln(out, hover)
+	addImport := object{"command": "gopls.add_import", "arguments": []object{{"URI": doc.URI, "ImportPath": "os"}}}
+	_, err = lspconn.Call[any](ctx, conn, "workspace/executeCommand", addImport)
 	fmt.Fprint(out, doc.Text)
 	return err
 }

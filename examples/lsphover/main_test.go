@@ -6,27 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// gopls returns the path of the gopls that tools/lsp/install has installed. If it is not installed,
-// the test is skipped, or fails in CI.
-func gopls(t *testing.T) string {
-	t.Helper()
-	path, err := filepath.Abs("../../bin/lsp/gopls")
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("gopls is not installed: run tools/lsp/install")
-		}
-		t.Skip("gopls is not installed: tools/lsp/install does it")
-	}
-	return path
-}
 
 func TestRun_PrintsHoverProgressAndEdit(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -43,7 +27,7 @@ func TestRun_PrintsHoverProgressAndEdit(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := run(t.Context(), &out, gopls(t), file, "4", "6"); err != nil {
+	if err := run(t.Context(), &out, testkit.Gopls(t), file, "4", "6"); err != nil {
 		t.Error(err)
 	}
 	for _, want := range []string{"main does nothing.", "progress ", "import \"os\"\n", "func main() {}\n"} {

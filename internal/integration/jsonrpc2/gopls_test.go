@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sourcegraph/jsonrpc2"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/lspconn"
 	"go.uber.org/goleak"
 )
@@ -39,23 +40,6 @@ func startGopls(ctx context.Context, command, dir string) (*lspconn.Process, *js
 	return server, rpc, rpc.Notify(ctx, "initialized", struct{}{})
 }
 
-// gopls returns the path of the gopls that tools/lsp/install has installed. If it is not installed,
-// the test is skipped, or fails in CI.
-func gopls(t *testing.T) string {
-	t.Helper()
-	path, err := filepath.Abs("../../../bin/lsp/gopls")
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("gopls is not installed: run tools/lsp/install")
-		}
-		t.Skip("gopls is not installed: tools/lsp/install does it")
-	}
-	return path
-}
-
 func workspace(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -73,7 +57,7 @@ func workspace(t *testing.T) string {
 // gopls answers calls of jsonrpc2, and is closed with the handshake when the program stops.
 func TestProcess_ClosesGoplsOfOtherLibrary(t *testing.T) {
 	program, stop := context.WithCancel(t.Context())
-	server, rpc, err := startGopls(program, gopls(t), workspace(t))
+	server, rpc, err := startGopls(program, testkit.Gopls(t), workspace(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +76,7 @@ func TestProcess_ClosesGoplsOfOtherLibrary(t *testing.T) {
 
 // The server is killed although the library waits for an answer.
 func TestProcess_ForceEndsCallsOfOtherLibrary(t *testing.T) {
-	server, rpc, err := startGopls(t.Context(), gopls(t), workspace(t))
+	server, rpc, err := startGopls(t.Context(), testkit.Gopls(t), workspace(t))
 	if err != nil {
 		t.Fatal(err)
 	}
