@@ -12,8 +12,8 @@ import (
 // errDropped is the cause of the stop of a loop that was garbage collected.
 var errDropped = errors.New("eventloop: the loop was garbage collected without Stop")
 
-// watch returns the Loop of l. Once the program has no reference to the Loop left, nobody can post to l
-// or stop it, and its goroutine would wait forever. The garbage collector notices this, because the
+// watch returns the Loop of l. Once the program has no reference to the Loop left, no goroutine can post
+// to l or stop it, and the goroutine of l would wait forever. The garbage collector notices this, because the
 // goroutine refers to l only, and calls [loop.drop].
 //
 // Exported methods have the receiver *Loop, so that a method value such as loop.Post is a reference to

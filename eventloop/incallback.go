@@ -17,7 +17,7 @@ var serveName = reflect.TypeFor[loop]().PkgPath() + ".(*loop).serve"
 
 // checkWait returns ErrInCallback if the calling goroutine is that of a loop. It looks for the loop's
 // function among the callers, because callbacks have no parameter that could tell, and the state of a
-// loop does not tell who asks. This takes about a microsecond, and so is done only before a wait.
+// loop does not tell which goroutine asks. This takes about a microsecond, and so is done only before a wait.
 //
 // It does not tell loops apart: a callback must not wait for another loop either, since that blocks its
 // own.

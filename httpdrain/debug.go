@@ -24,8 +24,8 @@ func LocalOnly() DebugOption {
 }
 
 // WithToken makes [Debug] answer requests that have the token, wherever they come from, and no
-// others. A client sends it as the password of HTTP's basic authentication, with any user name, for
-// which a browser asks; or in the header "Authorization: Bearer". Everybody who can read the traffic
+// others. A client sends it as the password of HTTP's basic authentication, with any user name (a
+// browser asks for both), or in the header "Authorization: Bearer". A program that can read the traffic
 // can read the token, so use TLS. If token is empty, for example because a variable is not set,
 // Debug refuses every request.
 func WithToken(token string) DebugOption {
@@ -62,7 +62,7 @@ func AllowRemote(hosts ...string) DebugOption {
 // that connects after that receives the final state and the last event.
 //
 // The handler only reads. It refuses every request unless one of the options [WithToken],
-// [LocalOnly] and [AllowRemote] says whom it may answer. With several, WithToken counts, and then
+// [LocalOnly] and [AllowRemote] says which requests it may answer. With several, WithToken counts, and then
 // AllowRemote. It starts no goroutine and costs nothing between requests, with one exception: it records
 // which guards are held when s is stopped, and when s is forced or complete, whichever is first.
 // Everything else is recorded during requests.

@@ -101,7 +101,7 @@ func ExampleLive() {
 	// drained:  503 503
 }
 
-// Without an option, Debug answers nobody.
+// Without an option, Debug refuses every request.
 func ExampleDebug() {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("shop"))
 	defer s.Shutdown()

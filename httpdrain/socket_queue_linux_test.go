@@ -43,7 +43,7 @@ func (l *lateListener) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// If clients connect all the time, the listener closes at a moment at which nobody waits in its
+// If clients connect all the time, the listener closes at a moment at which no client waits in its
 // queue.
 func TestServe_ServesConnectionAtLimitOfLateConnections(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

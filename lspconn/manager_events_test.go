@@ -102,7 +102,7 @@ func TestManager_ReopensDocumentsAgainAfterPanic(t *testing.T) {
 	})
 }
 
-// The function of WithOnFailure learns of each failure, also when nobody uses the connection, and may
+// The function of WithOnFailure learns of each failure, also when no caller uses the connection, and may
 // start the server again. A server that is closed has not failed.
 func TestManager_ReportsFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

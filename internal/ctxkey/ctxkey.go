@@ -20,9 +20,9 @@ type SoftScope struct{}
 // registering for the signals of the process. Package shutdowntest sets it.
 type Signals struct{}
 
-// Panicked is the key of a func(who string, value any, stack []byte) by which package eventloop
+// Panicked is the key of a func(what string, value any, stack []byte) by which package eventloop
 // tells package graceful that a panic has stopped an event loop or a pool. The function returns at
-// once and may be called on any goroutine. The argument who names the loop or the pool, as in
+// once and may be called on any goroutine. The argument what names the loop or the pool, as in
 // `event loop "ledger"`; value and stack are those of the panic. Without this value, no drain
 // follows from the panic.
 type Panicked struct{}
@@ -37,7 +37,7 @@ type CheckWait struct{}
 type Describer struct{}
 
 // A WorkDescriber says what the guards of Scope, a *ctxshutdown.Swansong, stand for. A context below
-// that scope carries it, too, but other scopes have other guards. So whoever finds it compares Scope,
+// that scope carries it, too, but other scopes have other guards. So code that finds it compares Scope,
 // which is set before the first guard of the scope is acquired.
 type WorkDescriber struct {
 	Scope any

@@ -19,7 +19,7 @@ var forwardingHeaders = []string{
 }
 
 const (
-	offHint = "This page is off, because a proxy on this machine could show it to everybody. Turn it on in one of these ways:\n\n" +
+	offHint = "This page is off, because a proxy on this machine could show it to any client. Turn it on in one of these ways:\n\n" +
 		"    httpdrain.Debug(s, httpdrain.WithToken(token))   for clients that send the token\n" +
 		"    httpdrain.Debug(s, httpdrain.LocalOnly())        on a listener of its own, to which no proxy forwards\n" +
 		"    httpdrain.Debug(s, httpdrain.AllowRemote(hosts)) behind a handler or proxy that authenticates its clients"

@@ -148,7 +148,7 @@ func (g *Guardian) start() error {
 }
 
 // tellTimeout bounds how long a launcher waits for a guardian that does not read, for instance
-// because somebody has stopped it.
+// because another process has stopped it.
 const tellTimeout = time.Second
 
 // TellSecrets sends the guardian the secret values that are known now. It does nothing for a nil

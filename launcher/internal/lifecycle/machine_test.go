@@ -185,7 +185,7 @@ func TestGrace_IsReportedAndEndsNoProcess(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := draining(config(nil))
 			m.status(reports(pb.ShutdownStatus_SHUTDOWN_DRAINING))
-			m.pass(m.next()) // the next poll; nobody answers it
+			m.pass(m.next()) // the next poll; the process does not answer it
 			testkit.Equal(t, "actions at the end of the grace period, while a poll is pending", m.pass(3*time.Second-m.elapsed()), []string(nil))
 			actions := c.answer(m)
 			report := ""
