@@ -4,6 +4,7 @@ package launcher_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -13,7 +14,8 @@ import (
 )
 
 // Twenty rolls under constant load lose no request, with a router and with an inherited listener,
-// with persistent connections and with one connection per request.
+// with persistent connections and with one connection per request. Each second roll supersedes the
+// one before, which has only begun, has started a process, or has a replacement that is ready.
 func TestRoll_LosesNoRequestUnderLoad(t *testing.T) {
 	const rolls = 20
 	t.Run("router", func(t *testing.T) {
@@ -42,7 +44,17 @@ func rollUnderLoad(t *testing.T, h *harness, rolls int, dial func(ctx context.Co
 	for n := range 4 {
 		clients.Go(func() { l.Ask(ctx, &load.Client{Dial: dial, KeepAlive: n%2 == 0}, nil) })
 	}
-	for range rolls {
+	for n := range rolls {
+		if n%2 == 0 {
+			h.drainEvents()
+			if err := h.Restart(canceled(), "web", "to be superseded"); !errors.Is(err, context.Canceled) {
+				t.Errorf("the roll to be superseded: %v", err)
+			}
+			if reached := []launcher.State{0, launcher.Spawning, launcher.Ready}[n/2%3]; reached != 0 {
+				h.until("a replacement is "+reached.String(), func(e launcher.Event) bool { return e.To == reached })
+			}
+			continue
+		}
 		late, cancel := context.WithTimeout(context.Background(), 2*tooLong)
 		if err := h.Restart(late, "web", "test"); err != nil {
 			t.Errorf("%v\n%s", err, h.story())
@@ -57,6 +69,9 @@ func rollUnderLoad(t *testing.T, h *harness, rolls int, dial func(ctx context.Co
 	sent, longest := l.Sent()
 	if sent == 0 {
 		t.Error("no request was sent")
+	}
+	if h.Stats().Groups["web"].Rolls["superseded"] == 0 {
+		t.Error("no roll was superseded")
 	}
 	if t.Failed() {
 		t.Log(h.story())

@@ -9,9 +9,11 @@
 //
 //   - how long replacements take, and how long clients wait during them,
 //
+//   - whether requests are lost when newer orders supersede rolls,
+//
 //   - the cost of an idle launcher.
 //
-//     go run ./launcher/internal/measure [-shutdowns 1000] [-stuck 50] [-rolls 20] [-children 200] [-write]
+//     go run ./launcher/internal/measure [-shutdowns 1000] [-stuck 50] [-rolls 20] [-superseded 50] [-children 200] [-write]
 package main
 
 import (
@@ -44,6 +46,7 @@ func main() {
 	n := flag.Int("shutdowns", 1000, "number of shutdowns")
 	times := flag.Int("stuck", 50, "shutdowns of stuck processes, for each kind")
 	rolls := flag.Int("rolls", 20, "rolls of each kind of group")
+	orders := flag.Int("superseded", 50, "rolls that a newer order supersedes")
 	children := flag.Int("children", 200, "processes of the idle launcher")
 	write := flag.Bool("write", false, "also write docs/measured/launcher-figures.md")
 	flag.Parse()
@@ -53,6 +56,7 @@ func main() {
 		func() error { return shutdowns(w, *n) },
 		func() error { return deadlines(w, *times) },
 		func() error { return replacements(w, *rolls) },
+		func() error { return superseded(w, *orders) },
 		func() error { return idle(w, *children) },
 	} {
 		if err := part(); err != nil {

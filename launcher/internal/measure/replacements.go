@@ -51,7 +51,14 @@ func replacements(w io.Writer, rolls int) error {
 		}
 		g.MinHealthy, g.MaxSurge = launcher.Int(k.healthy), launcher.Int(k.most)
 		g.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}}
-		r, err := rollUnderLoad(filepath.Join(dir, "d"), g, rolls, put)
+		r, err := underLoad(filepath.Join(dir, "d"), g, put, func(ctx context.Context, m *launcher.Manager, r *rolled) (err error) {
+			for range rolls {
+				if err == nil {
+					err = r.roll(ctx, m, g.Name)
+				}
+			}
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", k.name, err)
 		}
@@ -85,7 +92,9 @@ type rolled struct {
 	rolledBack          int
 }
 
-func rollUnderLoad(dir string, g launcher.GroupConfig, rolls int, put func(*load.Ledger, context.Context, *load.Client, string)) (*rolled, error) {
+// underLoad runs a group and calls do while four clients send requests.
+func underLoad(dir string, g launcher.GroupConfig, put func(*load.Ledger, context.Context, *load.Client, string),
+	do func(context.Context, *launcher.Manager, *rolled) error) (*rolled, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	m, err := launcher.Start(ctx, launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{g}})
@@ -108,11 +117,7 @@ func rollUnderLoad(dir string, g launcher.GroupConfig, rolls int, put func(*load
 			put(&r.Ledger, loaded, c, fmt.Sprint("client", n))
 		})
 	}
-	for range rolls {
-		if err == nil {
-			err = r.roll(ctx, m, g.Name)
-		}
-	}
+	err = do(ctx, m, r)
 	stop()
 	clients.Wait()
 	return r, err
