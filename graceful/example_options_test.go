@@ -102,6 +102,20 @@ func ExampleWithScope() {
 	// shop/main
 }
 
+// Under a .socket unit of systemd, Listen returns the socket that systemd holds across restarts.
+// Elsewhere it listens like net.Listen.
+func ExampleListen() {
+	ln, err := graceful.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer ln.Close()
+	fmt.Println(ln.Addr().Network())
+	// Output:
+	// tcp
+}
+
 // Call Ready when the program accepts requests. Under systemd, the unit counts as started from then
 // on.
 func ExampleReady() {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/graceful"
 	"github.com/swansong-go/swansong/httpdrain"
 )
 
@@ -44,6 +45,17 @@ func ExampleServe() {
 	// Output:
 	// the request's context: <nil>
 	// drained: <nil>
+}
+
+// A program that consists of one server needs no other call. It stops at a signal; here the context
+// has ended before.
+func ExampleRun() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	err := httpdrain.Run(ctx, "127.0.0.1:0", http.NotFoundHandler())
+	fmt.Println("exit code", graceful.ExitCode(err))
+	// Output:
+	// exit code 0
 }
 
 // A handler of server-sent events learns of the stop from the scope, and sends a last message.

@@ -24,10 +24,17 @@ func TestMain(m *testing.M) {
 		serveAndExit()
 		return
 	}
+	if addr := os.Getenv("SWANSONG_TEST_RUN"); addr != "" {
+		os.Exit(runOnAddress(addr))
+	}
 	os.Unsetenv("CTXSHUTDOWN_TRACE")
 	log.SetOutput(io.Discard) // net/http logs each TLS handshake that fails
 	goleak.VerifyTestMain(m)
 }
+
+// runOnAddress is called with the value of the environment variable SWANSONG_TEST_RUN, if that is set,
+// instead of running the tests.
+var runOnAddress func(addr string) int
 
 // longLinger is used in tests in which the server must not close any connection for being quiet,
 // even on a slow machine.

@@ -1,0 +1,99 @@
+package graceful
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+)
+
+// firstListenFD is the file descriptor of the first inherited listener; see sd_listen_fds(3).
+const firstListenFD = 3
+
+// inherited has the listeners that the process has inherited and that Listen has not returned yet.
+var inherited struct {
+	sync.Mutex
+	read      bool
+	listeners []net.Listener
+}
+
+// Listen returns the inherited listener for the address, if the process was started with one by
+// systemd (a .socket unit) or by package launcher. Otherwise it is like [net.Listen]. With an
+// inherited listener a restart refuses no connection: clients that connect between two processes wait
+// in the queue of the socket.
+//
+// An inherited TCP listener matches by its port, because the service manager decides on the host; a
+// unix socket matches by its path. Each inherited listener is returned once.
+//
+// The first call takes over all inherited listeners. It removes the environment variables LISTEN_PID,
+// LISTEN_FDS and LISTEN_FDNAMES, so that child processes do not use them by mistake. So do not use it
+// together with the Listeners of package launcher/client. Listen may be called concurrently.
+func Listen(network, address string) (net.Listener, error) {
+	inherited.Lock()
+	defer inherited.Unlock()
+	if !inherited.read {
+		var err error
+		if inherited.listeners, err = readInherited(); err != nil {
+			return nil, err
+		}
+		inherited.read = true
+	}
+	for i, ln := range inherited.listeners {
+		if matches(ln.Addr(), network, address) {
+			inherited.listeners = slices.Delete(inherited.listeners, i, i+1)
+			return ln, nil
+		}
+	}
+	return net.Listen(network, address)
+}
+
+// matches reports whether an inherited listener on has is meant for the address.
+func matches(has net.Addr, network, address string) bool {
+	switch has := has.(type) {
+	case *net.TCPAddr:
+		want, err := net.ResolveTCPAddr(network, address)
+		return err == nil && want.Port == has.Port
+	case *net.UnixAddr:
+		return has.Net == network && has.Name == address
+	}
+	return false
+}
+
+// readInherited returns the listeners that the environment describes, and removes the variables.
+func readInherited() (found []net.Listener, err error) {
+	pid, count := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS")
+	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
+		os.Unsetenv(name)
+	}
+	// The launcher cannot know the pid in advance, and does not set LISTEN_PID.
+	if count == "" || pid != "" && pid != strconv.Itoa(os.Getpid()) {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(count)
+	if err != nil || n < 0 || n > 1024 {
+		return nil, fmt.Errorf("graceful: LISTEN_FDS=%q must be a number from 0 to 1024", count)
+	}
+	for fd := firstListenFD; fd < firstListenFD+n; fd++ {
+		f := os.NewFile(uintptr(fd), "inherited listener")
+		ln, listenErr := net.FileListener(f) // a copy, which child processes do not inherit
+		f.Close()
+		if listenErr != nil {
+			err = errors.Join(err, fmt.Errorf("graceful: file descriptor %d, one of %d in LISTEN_FDS, is not a listener: %w", fd, n, listenErr))
+			continue
+		}
+		if unix, ok := ln.(*net.UnixListener); ok {
+			unix.SetUnlinkOnClose(false) // the process that created the file of the socket removes it
+		}
+		found = append(found, ln)
+	}
+	if err != nil {
+		for _, ln := range found {
+			ln.Close()
+		}
+		return nil, err
+	}
+	return found, nil
+}

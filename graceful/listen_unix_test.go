@@ -1,0 +1,118 @@
+//go:build unix
+
+package graceful_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/internal/testkit"
+)
+
+const listenVar = "SWANSONG_TEST_LISTEN"
+
+func init() {
+	roles["listens"] = func() error {
+		network, address, _ := strings.Cut(os.Getenv(listenVar), " ")
+		ln, err := graceful.Listen(network, address)
+		if err != nil {
+			return err
+		}
+		defer ln.Close()
+		conn, err := ln.Accept()
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, err = fmt.Fprintf(conn, "LISTEN_FDS=%q", os.Getenv("LISTEN_FDS"))
+		return err
+	}
+}
+
+// listenInChild runs a process that has inherited ln, listens, and serves one client. It returns what
+// the process has printed.
+func listenInChild(t *testing.T, ln interface{ File() (*os.File, error) }, address string, env ...string) string {
+	t.Helper()
+	f, err := ln.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(append(os.Environ(), roleVar+"=listens", listenVar+"="+address, "GORACE=atexit_sleep_ms=0"), env...)
+	cmd.ExtraFiles = []*os.File{f}
+	out, err := cmd.CombinedOutput()
+	if err != nil && len(out) == 0 {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// A client that connects while no process runs is served by the next one.
+func TestListen_RestartRefusesNoClient(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			address := "127.0.0.1:0"
+			if network == "unix" {
+				dir, err := os.MkdirTemp("", "") // t.TempDir is too long for the path of a socket
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer os.RemoveAll(dir)
+				address = filepath.Join(dir, "socket")
+			}
+			ln, err := net.Listen(network, address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ln.Close()
+			for range 2 {
+				conn, err := net.Dial(network, ln.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				out := listenInChild(t, ln.(interface{ File() (*os.File, error) }), network+" "+ln.Addr().String(), "LISTEN_FDS=1")
+				if out != "" {
+					t.Fatal(out)
+				}
+				got, err := io.ReadAll(conn)
+				conn.Close()
+				if err != nil {
+					t.Fatal(err)
+				}
+				testkit.Equal(t, "answer", string(got), `LISTEN_FDS=""`)
+			}
+		})
+	}
+}
+
+func TestListen_ReportsWrongEnvironment(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	for _, test := range []struct {
+		name string
+		env  []string
+		want string
+	}{
+		{"for another process", []string{"LISTEN_FDS=1", "LISTEN_PID=1"}, "address already in use"},
+		{"no number", []string{"LISTEN_FDS=x"}, `graceful: LISTEN_FDS="x" must be a number from 0 to 1024`},
+		{"no listener", []string{"LISTEN_FDS=2"}, "graceful: file descriptor 4, one of 2 in LISTEN_FDS, is not a listener: "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			out := listenInChild(t, ln.(*net.TCPListener), "tcp "+ln.Addr().String(), test.env...)
+			if !strings.Contains(out, test.want) {
+				t.Errorf("the process says %q, want %q", out, test.want)
+			}
+		})
+	}
+}
