@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"net"
 	"net/http"
 	"os"
 	"time"
@@ -34,13 +33,12 @@ func serve(addr string) error {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello") })
 	// What is deferred here, such as the closing of a database, runs on every path.
 	return graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
-		mux.Handle("GET /readyz", httpdrain.Ready(s))
 		mux.Handle("GET /debug/shutdown", httpdrain.Debug(s, httpdrain.WithToken(os.Getenv("DEBUG_TOKEN"))))
-		ln, err := net.Listen("tcp", addr)
+		ln, err := graceful.Listen("tcp", addr)
 		if err != nil {
 			return err
 		}
 		graceful.Ready(s)
-		return httpdrain.Serve(s, &http.Server{Handler: mux}, ln)
+		return httpdrain.Serve(s, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, ln)
 	}, graceful.WithLameDuck(3*time.Second))
 }

@@ -20,7 +20,7 @@ func serveUntilShutdown(ln net.Listener, sv *service) error {
 	go sv.sendMails(context.Background())
 	go sv.flushOrders(context.Background())
 
-	srv := &http.Server{Handler: sv.handler()}
+	srv := &http.Server{Handler: sv.handler(), ReadHeaderTimeout: 10 * time.Second}
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
@@ -38,7 +39,7 @@ func serveGracefully(ln net.Listener, sv *service, opts ...graceful.Option) erro
 
 		served := make(chan error, 1)
 		go func() {
-			served <- httpdrain.Serve(web, &http.Server{Handler: sv.handler()}, ln)
+			served <- httpdrain.Serve(web, &http.Server{Handler: sv.handler(), ReadHeaderTimeout: 10 * time.Second}, ln)
 			s.Shutdown() // the listener may have failed, and then nothing else stops the scope
 		}()
 		// Passing mails and disk, rather than the contexts of Go, ends the loops when their stage
@@ -46,7 +47,7 @@ func serveGracefully(ln net.Listener, sv *service, opts ...graceful.Option) erro
 		mails.Go(func(context.Context) { sv.sendMails(mails) })
 		disk.Go(func(context.Context) { sv.flushOrders(disk) })
 
-		go http.Serve(admin, adminHandler(s))
+		go (&http.Server{Handler: adminHandler(s), ReadHeaderTimeout: 10 * time.Second}).Serve(admin)
 		fmt.Fprintf(os.Stderr, "  debug page: http://%v/debug/shutdown\n", admin.Addr())
 		graceful.Ready(s)
 		return errors.Join(graceful.InOrder(s, web, mails, disk), <-served)

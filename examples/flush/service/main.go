@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/examples/flush/store"
@@ -25,7 +26,7 @@ func serve(s *ctxshutdown.Swansong, file string) error {
 		return err
 	}
 	var answered atomic.Int64
-	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answered.Add(1)
 		fmt.Fprintln(w, "hello")
 	})}

@@ -52,7 +52,7 @@ func run(addr string) error {
 			}
 		})
 		log.Printf("serving on %v", ln.Addr())
-		return httpdrain.Serve(s, &http.Server{Handler: mux}, ln)
+		return httpdrain.Serve(s, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, ln)
 	})
 }
 

@@ -66,7 +66,7 @@ func run(addr, name string) error {
 		log.Printf("serving on %v", ln.Addr())
 		served := make(chan error, 1)
 		go func() {
-			served <- httpdrain.Serve(web, &http.Server{Handler: mux}, ln)
+			served <- httpdrain.Serve(web, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, ln)
 			s.Shutdown() // if the listener has failed, stop the other stages too
 		}()
 		return errors.Join(graceful.InOrder(s, web, store), <-served)

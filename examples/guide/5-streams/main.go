@@ -35,7 +35,7 @@ func run(addr string) error {
 			return err
 		}
 		log.Printf("serving on %v", ln.Addr())
-		return httpdrain.Serve(s, &http.Server{Handler: mux}, ln, httpdrain.WithPacing(50))
+		return httpdrain.Serve(s, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, ln, httpdrain.WithPacing(50))
 	})
 }
 

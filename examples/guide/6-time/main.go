@@ -36,7 +36,7 @@ func run(addr string) error {
 			return err
 		}
 		log.Printf("serving on %v", ln.Addr())
-		return httpdrain.Serve(s, &http.Server{Handler: mux}, ln)
+		return httpdrain.Serve(s, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, ln)
 	}, graceful.WithSoft(time.Second), graceful.WithMaxExtension(30*time.Second))
 }
 
