@@ -23,7 +23,8 @@ help: ## print this list
 demo quick test: export GOWORK = off
 
 demo: ## run a web service under load and stop it in three ways; on a terminal, keep it open until ^C
-	@set -x; if [ -t 0 ] && [ -t 1 ]; then $(GO) run ./examples/webservice -open; else $(GO) run ./examples/webservice; fi
+	@echo "Compiling ./examples/webservice; the first time, that takes up to a minute."
+	@open=; if [ -t 0 ] && [ -t 1 ]; then open=-open; fi; $(GO) run ./examples/webservice $$open
 
 demo-launcher: ## run two groups of processes under load, replace, kill and hang some, and report lost requests
 	$(GO) run ./launcher/demo

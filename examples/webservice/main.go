@@ -141,7 +141,7 @@ func deploy(ctx context.Context, way string) (r result, err error) {
 		return r, err
 	}
 	defer d.kill() // has an effect only if deploy returns early
-	fmt.Printf("  serving on %s, under load for %v\n", d.addr, warmUp)
+	fmt.Printf("  under load for %v\n", warmUp)
 	select {
 	case <-time.After(warmUp):
 	case <-ctx.Done():

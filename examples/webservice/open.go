@@ -12,13 +12,10 @@ import (
 	"github.com/swansong-go/swansong/graceful"
 )
 
-// maxOpen is how long the shop stays open if ^C is not pressed.
-const maxOpen = time.Minute
-
 // serveOpen is serveUntilDrained with phases that are long enough to be watched: it accepts
 // requests for two seconds after the signal, and then gives slow reports time to finish.
 func serveOpen(ln net.Listener, sv *service) error {
-	return serveGracefully(ln, sv, graceful.WithLameDuck(2*time.Second), graceful.WithSoft(10*time.Second))
+	return serveGracefully(ln, sv, true, graceful.WithLameDuck(2*time.Second), graceful.WithSoft(10*time.Second))
 }
 
 // open runs the shop under a light load until ^C is pressed, and prints what was lost. A ^C sends
@@ -41,16 +38,8 @@ func open() error {
 		return err
 	}
 	defer d.kill()
-	fmt.Printf("Press ^C to close it, and again to skip to the next phase of the stop. It closes by itself after %v.\n", maxOpen)
-	var exit error
-	select {
-	case exit = <-d.serverDone:
-	case <-time.After(maxOpen):
-		if err := d.terminate(); err != nil {
-			return err
-		}
-		exit = <-d.serverDone
-	}
+	fmt.Println("Press ^C to close it, and again to skip to the next phase of the stop.")
+	exit := <-d.serverDone
 	if err := <-d.loadDone; err != nil {
 		return fmt.Errorf("the load generator failed: %w", err)
 	}

@@ -22,10 +22,11 @@ import (
 //	s ─┬─ web     answer the requests, close idle connections
 //	   ├─ mails   confirm the orders in the queue
 //	   └─ disk    write the buffer to disk
-func serveUntilDrained(ln net.Listener, sv *service) error { return serveGracefully(ln, sv) }
+func serveUntilDrained(ln net.Listener, sv *service) error { return serveGracefully(ln, sv, false) }
 
-// serveGracefully is serveUntilDrained with options for graceful.Run.
-func serveGracefully(ln net.Listener, sv *service, opts ...graceful.Option) error {
+// serveGracefully is serveUntilDrained with options for graceful.Run. It prints the address of the debug
+// page if the service stays open long enough for a person to look at it.
+func serveGracefully(ln net.Listener, sv *service, isForPerson bool, opts ...graceful.Option) error {
 	admin, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -48,7 +49,9 @@ func serveGracefully(ln net.Listener, sv *service, opts ...graceful.Option) erro
 		disk.Go(func(context.Context) { sv.flushOrders(disk) })
 
 		go (&http.Server{Handler: adminHandler(s), ReadHeaderTimeout: 10 * time.Second}).Serve(admin)
-		fmt.Fprintf(os.Stderr, "  debug page: http://%v/debug/shutdown\n", admin.Addr())
+		if isForPerson {
+			fmt.Fprintf(os.Stderr, "  debug page: http://%v/debug/shutdown\n", admin.Addr())
+		}
 		graceful.Ready(s)
 		return errors.Join(graceful.InOrder(s, web, mails, disk), <-served)
 	}, opts...)
