@@ -67,6 +67,7 @@ func TestDial_ErrorFailsConnection(t *testing.T) {
 			func(err error) bool { return errors.As(err, new(*lspconn.PanicError)) && errors.Is(err, refused) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			server := fake(role{Listen: socketPath(t)})
 			server.Dial = test.dial
 			conn := start(t, server)
