@@ -142,16 +142,28 @@ func (c *chart) drawCurve(points []point, peak int, axis timeAxis) {
 	c.Area = c.Line + "V100H" + strconv.FormatFloat(first, 'f', 1, 64) + "Z"
 }
 
-// addMarks labels the steps that have been reached, and the next phase if its begin is known.
+// labelWidth returns the width of a label on a phone, as a fraction of the width of the drawing.
+func labelWidth(label string) float64 { return (8*float64(len(label)) + 10) / 280 }
+
+// addMarks labels the steps that have been reached, and the next phase if its begin is known. Labels
+// that would overlap are on different lines. A label for which no line has room is left out, because
+// the list of steps names the step too.
 func (c *chart) addMarks(now *snapshot, axis timeAxis) {
+	var ends [3]float64 // where the last label of each line ends
 	add := func(t time.Time, label string, ahead bool) {
-		l := chartLabel{X: axis.percent(t), Label: label, Anchor: "start", Y: 14, Ahead: ahead}
-		if axis.fraction(t) > .75 {
+		l := chartLabel{X: axis.percent(t), Label: label, Anchor: "start", Ahead: ahead}
+		left := axis.fraction(t)
+		if left > .75 {
 			l.Anchor = "end"
+			left -= labelWidth(label)
 		}
-		if n := len(c.Marks); n > 0 && c.Marks[n-1].Y == 14 {
-			l.Y = 30 // a lower line, so that neighbouring labels do not overlap
+		line := slices.IndexFunc(ends[:], func(end float64) bool { return end <= left })
+		if line < 0 {
+			line, l.Label = len(ends)-1, ""
+		} else {
+			ends[line] = left + labelWidth(label)
 		}
+		l.Y = 14 + 13*line
 		c.Marks = append(c.Marks, l)
 	}
 	for _, m := range now.marks {
@@ -183,7 +195,7 @@ func (c *chart) addTicks(axis timeAxis) {
 		c.Ticks = append(c.Ticks, l)
 	}
 	if axis.origin.IsZero() {
-		for t := axis.from; !t.After(axis.to); t = t.Add(pastRunning / 4) {
+		for t := axis.from; !t.After(axis.to); t = t.Add(pastRunning / 2) { // more labels would overlap on a phone
 			add(t, t.Format("15:04:05"))
 		}
 		return

@@ -281,3 +281,26 @@ func TestHandler_ListsBlockersOfLargeTreesOnly(t *testing.T) {
 		testkit.Equal(t, fmt.Sprintf("with %d scopes, a list", i+1), isListed, i == 8)
 	}
 }
+
+// Labels of steps that follow each other closely are on different lines of the chart. A label for which
+// no line has room is left out.
+func TestHandler_LabelsOfChartDoNotOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &fakeProcess{}
+		s := ctxshutdown.New(context.Background())
+		h := debugpage.New(s, p, debugpage.Options{LocalOnly: true})
+		defer acquire(s, 1)()
+		for _, rung := range []graceful.Rung{graceful.LameDuck, graceful.Soft, graceful.Hard, graceful.Exit} {
+			p.enter(rung, 0)
+			get(h, "/")
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		var got []string
+		label := regexp.MustCompile(`<text class="mark"[^>]* y="(\d+)"[^>]*>([^<]*)<`)
+		for _, m := range label.FindAllStringSubmatch(get(h, "/").Body.String(), -1) {
+			got = append(got, m[1]+" "+m[2])
+		}
+		testkit.Equal(t, "lines and labels", strings.Join(got, ", "), "14 Lame duck, 27 Soft, 40 Hard, 40 ")
+	})
+}

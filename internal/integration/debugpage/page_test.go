@@ -263,8 +263,8 @@ func TestPage_CanBeUsedByKeyboard(t *testing.T) {
 	p.says("#tree", "unseen")
 }
 
-// In both color schemes and at all widths, text has enough contrast, fits the window and does not
-// jump.
+// In both color schemes and at all widths, text has enough contrast, fits the window, and does not
+// jump. The labels of the chart do not overlap.
 func TestPage_TextIsLegibleAtAllWidths(t *testing.T) {
 	for _, state := range []string{"serving", "draining", "forced", "drained"} {
 		t.Run(state, func(t *testing.T) {
@@ -297,6 +297,9 @@ func TestPage_TextIsLegibleAtAllWidths(t *testing.T) {
 					if got := p.eval(`document.documentElement.scrollWidth - innerWidth`).(float64); got > 0 {
 						t.Errorf("%d: the page is %v pixels too wide", width, got)
 					}
+					if got := p.eval(overlaps).([]any); len(got) > 0 {
+						t.Errorf("%d: labels of the chart overlap: %v", width, got)
+					}
 					if got := p.eval(jumps).([]any); len(got) > 0 {
 						t.Errorf("%d, %s: the layout jumps: %v", width, scheme, got)
 					}
@@ -305,6 +308,14 @@ func TestPage_TextIsLegibleAtAllWidths(t *testing.T) {
 		})
 	}
 }
+
+// overlaps returns pairs of labels in the chart that overlap.
+const overlaps = `(() => {
+	const labels = [...document.querySelectorAll(".chart text")].filter(e => e.textContent.trim());
+	const over = (a, b) => a.left < b.right && b.left < a.right && a.top + 2 < b.bottom && b.top + 2 < a.bottom;
+	return labels.flatMap((a, i) => labels.slice(i + 1).filter(b => over(a.getBoundingClientRect(), b.getBoundingClientRect()))
+		.map(b => a.textContent + " and " + b.textContent));
+})()`
 
 // jumps returns layout shifts that a reader would notice, by the limit of Core Web Vitals. It
 // ignores shifts before the page was completely drawn once, because a busy machine draws it in
