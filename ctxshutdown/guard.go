@@ -14,6 +14,7 @@ package ctxshutdown
 
 import (
 	"context"
+	"runtime"
 
 	"github.com/swansong-go/swansong/internal/ctxkey"
 	"github.com/swansong-go/swansong/internal/packed"
@@ -125,16 +126,9 @@ func (s *Swansong) acquireTraced() guardState {
 	s.trace.callHook(ctxkey.BeforeAcquire)
 	c, v := s.node.Count()
 	s.node.FinishAcquire(c, v)
-	return s.newGuardState(c, 3) // the frames of acquire, of Guard or Clone, and of their caller
-}
-
-// newGuardState returns the content of a guard that was counted in c, and records it if the scope
-// is traced. The parameter frames is the number of stack frames that the record needs.
-func (s *Swansong) newGuardState(c *packed.Counter, frames int) guardState {
-	if s.trace == nil {
-		return guardState{scope: s, count: c}
-	}
-	return guardState{s, s.trace.add(frames), c}
+	var pc [1]uintptr
+	runtime.Callers(4, pc[:]) // skip Callers, acquireTraced, acquire, and Guard or Clone
+	return guardState{s, s.trace.add(pc[0]), c}
 }
 
 // tryAcquire counts a guard unless the scope has been told to stop.
@@ -144,7 +138,7 @@ func (s *Swansong) newGuardState(c *packed.Counter, frames int) guardState {
 func (s *Swansong) tryAcquire() (guardState, bool) {
 	s.mustNotBeNil()
 	if s.trace != nil {
-		return acquireFromContext(s) // does the same without the fast path, and calls the hook
+		return acquireFromContext(s, 4) // does the same without the fast path, and calls the hook
 	}
 	if !s.node.IsLive() && s.Err() != nil {
 		return guardState{}, false // the scope has been stopped, so no guard needs to be counted
@@ -178,14 +172,16 @@ func (s *Swansong) releaseTraced(r *guardRecord, c *packed.Counter) {
 // released and cloned, so a library can call Acquire without knowing whether there is a scope.
 // Acquire panics if ctx is nil.
 func Acquire(ctx context.Context) (g *Guard, ok bool) {
-	state, ok := acquireFromContext(ctx)
+	state, ok := acquireFromContext(ctx, 3)
 	if state.scope != nil {
 		g = &Guard{guardState: state}
 	}
 	return g, ok
 }
 
-func acquireFromContext(ctx context.Context) (guardState, bool) {
+// acquireFromContext counts a guard of the scope in ctx, if there is one. The parameter skip is the
+// number of stack frames from runtime.Callers to the exported function that the user has called.
+func acquireFromContext(ctx context.Context, skip int) (guardState, bool) {
 	s, found := fromContext(ctx)
 	if found && s.trace != nil {
 		s.trace.callHook(ctxkey.BeforeAcquire)
@@ -202,7 +198,12 @@ func acquireFromContext(ctx context.Context) (guardState, bool) {
 		s.node.Release(c)
 		return guardState{}, false
 	}
-	return s.newGuardState(c, 5), true // the frames of tryAcquire, TryGuard, start and Group.Go, and of their caller
+	if s.trace == nil {
+		return guardState{scope: s, count: c}, true
+	}
+	var pc [1]uintptr
+	runtime.Callers(skip, pc[:])
+	return guardState{s, s.trace.add(pc[0]), c}, true
 }
 
 // noCopy makes go vet report copies of the struct that contains it.

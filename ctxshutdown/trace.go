@@ -96,20 +96,20 @@ func (at site) String() string {
 	return line
 }
 
-// add records a guard that is being acquired, with the given number of stack frames, or with all
-// frames of a site if the last one is not the user's. With five frames instead of three, a traced
-// guard takes up to three times as long. add returns nil if guards are not traced.
-func (t *scopeTrace) add(frames int) *guardRecord {
+// add records a guard that is being acquired. pc is the return address of the exported function that
+// the user has called, as from runtime.Callers. If another function of this module has called it,
+// add looks for the user's call among the frames above. It returns nil if guards are not traced.
+//
+// Most of the time of a traced guard is spent on its stack, so its functions look at as few frames
+// as they can.
+func (t *scopeTrace) add(pc uintptr) *guardRecord {
 	if !t.traced {
 		return nil
 	}
-	a := acquisition{at: time.Since(t.start)}
-	// Skip the frames of Callers, add, newGuardState and the caller of newGuardState. At most four
-	// more frames belong to this package: Group.Go, start, TryGuard and tryAcquire.
-	runtime.Callers(4, a.site[:frames])
+	a := acquisition{site: site{pc}, at: time.Since(t.start)}
 	t.mu.Lock()
-	if t.isInLibrary(a.site[frames-1]) {
-		runtime.Callers(4, a.site[:])
+	if t.isInLibrary(pc) {
+		runtime.Callers(3, a.site[:]) // skip Callers, add and its caller
 	}
 	r := t.free
 	if r != nil {
