@@ -28,6 +28,7 @@ func main() {
 	shutdowns := flag.Int("shutdowns", 50, "shutdowns under load, each way")
 	rounds := flag.Int("rounds", 31, "rounds of latency and throughput, each way")
 	far := flag.Int("far", 1000, "clients of the slow network")
+	restarts := flag.Int("restarts", 40, "restarts of servers behind each proxy, each way")
 	write := flag.Bool("write", false, "also write docs/measured/httpdrain-figures.md")
 	flag.Parse()
 	log.SetOutput(io.Discard) // do not print the failed handshakes that net/http logs
@@ -36,6 +37,10 @@ func main() {
 	lost(w, *shutdowns)
 	slowNetwork(w, *far, []time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond, 150 * time.Millisecond},
 		[]time.Duration{0, time.Second, 3 * time.Second, 10 * time.Second})
+	if err := behindProxies(w, *restarts); err != nil {
+		fmt.Fprintln(os.Stderr, "measure:", err)
+		os.Exit(1)
+	}
 	latency(w, *rounds)
 	throughput(w, 32**rounds)
 	if *write {
@@ -72,6 +77,10 @@ func serve(how string, srv *http.Server, opts ...httpdrain.Option) *running {
 	if err != nil {
 		panic(err)
 	}
+	return serveOn(ln, how, srv, opts...)
+}
+
+func serveOn(ln net.Listener, how string, srv *http.Server, opts ...httpdrain.Option) *running {
 	w := &running{addr: ln.Addr().String(), done: make(chan struct{})}
 	secure := srv.TLSConfig != nil
 	if how == httpdrainServe {
@@ -79,6 +88,7 @@ func serve(how string, srv *http.Server, opts ...httpdrain.Option) *running {
 		w.stop = func() { s.Shutdown() }
 		go func() {
 			defer close(w.done)
+			var err error
 			if secure {
 				err = httpdrain.ServeTLS(s, srv, ln, "", "", opts...)
 			} else {

@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A proxy is a program that balances the load of a unix socket between two servers.
+type proxy struct {
+	name     string
+	upstream string // the protocol that it speaks to the servers
+	config   string // with the placeholders of start
+	command  []string
+	body     string // of a request
+}
+
+// All are told to try the other server if one cannot be connected to, and to go on trying both: the
+// other settings are the defaults. None of them sends a POST again once it has sent any of it. Caddy
+// before 2.12 answers 502 to a request with a body if it could not connect to the first server:
+// https://github.com/caddyserver/caddy/issues/7546.
+var proxies = []proxy{
+	{"nginx", "HTTP/1.1", nginxConfig, []string{"nginx", "-p", "DIR", "-e", "DIR/log", "-c", "DIR/config"}, "body"},
+	{"haproxy", "HTTP/1.1", haproxyConfig, []string{"haproxy", "-q", "-db", "-f", "DIR/config"}, "body"},
+	{"haproxy", "h2c", strings.Replace(haproxyConfig, "balance roundrobin", "default-server proto h2", 1), []string{"haproxy", "-q", "-db", "-f", "DIR/config"}, "body"},
+	{"Caddy", "HTTP/1.1", caddyConfig, []string{"caddy", "run", "--adapter", "caddyfile", "--config", "DIR/config"}, ""},
+	{"Caddy", "h2c", strings.ReplaceAll(caddyConfig, "versions 1.1", "versions h2c 2"), []string{"caddy", "run", "--adapter", "caddyfile", "--config", "DIR/config"}, ""},
+}
+
+const nginxConfig = `
+daemon off;
+master_process off;
+pid DIR/pid;
+events {}
+http {
+	access_log off;
+	client_body_temp_path DIR/a;
+	proxy_temp_path DIR/b;
+	fastcgi_temp_path DIR/c;
+	uwsgi_temp_path DIR/d;
+	scgi_temp_path DIR/e;
+	upstream servers {
+		server SERVER1 max_fails=0;
+		server SERVER2 max_fails=0;
+		keepalive 100;
+		keepalive_requests 1000000;
+	}
+	server {
+		listen unix:DIR/socket;
+		keepalive_requests 1000000;
+		location / {
+			proxy_pass http://servers;
+			proxy_http_version 1.1;
+			proxy_set_header Connection "";
+		}
+	}
+}
+`
+
+const haproxyConfig = `
+defaults
+	mode http
+	timeout connect 5s
+	timeout client 1m
+	timeout server 1m
+	retries 10
+	option redispatch 1
+frontend public
+	bind unix@DIR/socket
+	default_backend servers
+backend servers
+	balance roundrobin
+	server one SERVER1
+	server two SERVER2
+`
+
+const caddyConfig = `
+{
+	admin off
+	auto_https off
+	log {
+		output discard
+	}
+}
+http:// {
+	bind unix/DIR/socket
+	reverse_proxy SERVER1 SERVER2 {
+		lb_policy round_robin
+		lb_try_duration 10s
+		lb_try_interval 10ms
+		transport http {
+			versions 1.1
+		}
+	}
+}
+`
+
+// missing returns what is missing to run the proxy, and "" if nothing is.
+func (p proxy) missing() string {
+	if runtime.GOOS != "linux" {
+		return "Linux" // elsewhere, 127.0.0.1 is often the only address of the machine itself
+	}
+	if _, err := exec.LookPath(p.command[0]); err != nil {
+		return p.command[0]
+	}
+	return ""
+}
+
+// start runs the proxy in the directory dir, and returns when it accepts connections on the file
+// "socket" there. The servers are addresses of TCP. The returned function ends the proxy.
+func (p proxy) start(dir string, servers []string) (end func(), err error) {
+	fill := strings.NewReplacer("DIR", dir, "SERVER1", servers[0], "SERVER2", servers[1])
+	if err := os.WriteFile(filepath.Join(dir, "config"), []byte(fill.Replace(p.config)), 0o666); err != nil {
+		return nil, err
+	}
+	args := make([]string, len(p.command))
+	for i, a := range p.command {
+		args[i] = fill.Replace(a)
+	}
+	var output strings.Builder
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); cmd.Wait() }()
+	for {
+		conn, err := net.Dial("unix", filepath.Join(dir, "socket"))
+		if err == nil {
+			conn.Close()
+			return func() { cmd.Process.Kill(); <-ended }, nil
+		}
+		select {
+		case <-ended:
+			return nil, fmt.Errorf("%s ended at its start: %s", args[0], output.String())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// A restarts is what the clients of a proxy saw while the servers behind it were restarted.
+type restarts struct {
+	requests atomic.Int64
+	mu       sync.Mutex
+	errors   map[string]int // number by kind
+}
+
+func (r *restarts) fail(kind string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errors[kind]++
+}
+
+func (r *restarts) total() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.errors {
+		n += m
+	}
+	return n
+}
+
+// String returns the number of errors, and their kinds.
+func (r *restarts) String() string {
+	text := fmt.Sprint(r.total())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for kind, n := range r.errors {
+		text += fmt.Sprintf(", %d × %s", n, kind)
+	}
+	return text
+}
+
+// restartBehind restarts the two servers behind p in turn, n times in all, while clients send POST
+// requests to p. Between two requests a client pauses, for think on average. A restart begins when
+// the server before is back and has answered requests.
+func restartBehind(p proxy, how string, clients, n int, think time.Duration) (*restarts, error) {
+	h2c := p.upstream == "h2c"
+	dir, err := os.MkdirTemp("", "proxy")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	// With addresses of their own, no other program takes the port while a server is restarted.
+	host := fmt.Sprintf("127.%d.%d.%d:0", 1+rand.N(250), rand.N(250), 1+rand.N(250))
+	var answered [2]atomic.Int64
+	var servers [2]*running
+	addrs := []string{host, host}
+	start := func(i int) error {
+		make := plain
+		if h2c {
+			make = cleartext2
+		}
+		ln, err := net.Listen("tcp", addrs[i])
+		if err != nil {
+			return err
+		}
+		addrs[i] = ln.Addr().String()
+		servers[i] = serveOn(ln, how, make(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if (r.ProtoMajor == 2) != h2c {
+				w.WriteHeader(http.StatusHTTPVersionNotSupported) // the configuration of the proxy is wrong
+			}
+			io.Copy(w, r.Body)
+			answered[i].Add(1)
+		})))
+		return nil
+	}
+	for i := range servers {
+		if err := start(i); err != nil {
+			return nil, err
+		}
+		defer func() { servers[i].stop(); <-servers[i].done }()
+	}
+	end, err := p.start(dir, addrs)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	ctx, stop := context.WithCancel(context.Background())
+	r := &restarts{errors: map[string]int{}}
+	var wg sync.WaitGroup
+	for range clients {
+		wg.Go(func() { r.send(ctx, filepath.Join(dir, "socket"), p.body, think) })
+	}
+	defer wg.Wait()
+	defer stop()
+	for i := range n {
+		for j := range answered { // the proxy uses both servers
+			for from := answered[j].Load(); answered[j].Load() < from+int64(2*clients); {
+				if r.total() > 10_000 {
+					return nil, fmt.Errorf("%s answers no more requests: %v errors", p.name, r)
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+		}
+		servers[i%2].stop()
+		<-servers[i%2].done
+		if err := start(i % 2); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// send sends requests that net/http cannot repeat, until ctx is done.
+func (r *restarts) send(ctx context.Context, socket, body string, think time.Duration) {
+	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", socket) }}
+	defer tr.CloseIdleConnections()
+	for ctx.Err() == nil {
+		r.requests.Add(1)
+		req, _ := http.NewRequest("POST", "http://proxy/", struct{ io.Reader }{strings.NewReader(body)})
+		req.ContentLength = int64(len(body))
+		if body == "" {
+			req.Body = http.NoBody
+		}
+		resp, err := tr.RoundTrip(req)
+		if err != nil {
+			r.fail("connection ended by the proxy")
+			continue
+		}
+		got, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			r.fail(resp.Status)
+		} else if err != nil || string(got) != body {
+			r.fail(fmt.Sprintf("incomplete response (%v)", err))
+		}
+		if think > 0 {
+			select {
+			case <-time.After(think/2 + rand.N(think)):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// behindProxies writes the table of what clients see when the servers behind a proxy are restarted.
+func behindProxies(w io.Writer, n int) error {
+	const clients = 50
+	fmt.Fprintf(w, "\n## Behind proxies\n\nTwo servers behind a proxy, restarted in turn, %d times in all, while %d clients send POST requests. Each client pauses\n"+
+		"between its requests, from half to one and a half times the pause in the table. The proxy connects to the other server\n"+
+		"if one is away, and sends no request twice. Errors are what the clients see.\n\n", n, clients)
+	fmt.Fprintf(w, "| proxy | to the servers | pause | way | requests | errors |\n| --- | --- | ---: | --- | ---: | --- |\n")
+	for _, p := range proxies {
+		if p.missing() != "" {
+			fmt.Fprintf(os.Stderr, "measure: %s is missing, so %s is left out\n", p.missing(), p.name)
+			continue
+		}
+		for _, think := range []time.Duration{0, 200 * time.Millisecond} {
+			for _, how := range ways {
+				r, err := restartBehind(p, how, clients, n, think)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(w, "| %s | %s | %v | %s | %d | %v |\n", p.name, p.upstream, think, how, r.requests.Load(), r)
+			}
+		}
+	}
+	return nil
+}
