@@ -27,7 +27,7 @@ type conn struct {
 	mu            sync.Mutex
 	state         connState
 	lastStart     time.Duration // when the latest request was read, as the time since epoch
-	interval      time.Duration // a long one of the latest times between the starts of two requests; 0 if there was one request at most
+	interval      time.Duration // the usual time between the starts of two requests, see beginHandler; 0 before the second one
 	requests      *request      // requests whose handlers run; if there are none, the last one until it is answered
 	deadline      readDeadline
 	timer         *time.Timer        // nil until the drain starts it

@@ -13,7 +13,9 @@ func (c *conn) beginHandler(q *request) {
 		c.step(connEvent{kind: eventHTTP2})
 	}
 	if c.lastStart != 0 {
-		c.interval = max(q.start-c.lastStart, c.interval*3/4) // one short pause does not make the next one short
+		// A longer interval than before counts at once, a shorter one reduces the estimate by a quarter:
+		// a client that sends two requests in a row may then pause as long as before.
+		c.interval = max(q.start-c.lastStart, c.interval*3/4)
 	}
 	c.lastStart = q.start
 	q.next = c.requests
@@ -60,8 +62,8 @@ const (
 	// flushDelay is the time in which the server begins to write the content of its buffer.
 	// waitForFlush sleeps for that time in waitSteps parts, for the reason given at waitSteps.
 	flushDelay = 100 * time.Millisecond
-	// flushSize is larger than the server's buffer and the overhead of TLS together. After so many
-	// more bytes, the content of the buffer has been written.
+	// flushSize is larger than the server's buffer and the overhead of TLS together. When the server
+	// has written that many more bytes, it has written what was in the buffer before.
 	flushSize = 8 << 10
 )
 

@@ -5,17 +5,21 @@
 //	srv := &http.Server{Addr: ":8080", Handler: mux}
 //	err := httpdrain.ListenAndServe(s, srv) // nil: stopped, and all requests were answered
 //
+// [Run] does that for a program that consists of one server.
+//
 // A request is lost if a client has sent bytes of it on an established connection and received no
 // complete response. [http.Server.Shutdown] loses requests under load, because it closes idle
 // connections that have a request in the socket. This package loses none, by this order:
 //
-//  1. Lame duck: [Ready] answers 503, everything else continues (see package graceful).
+//  1. Lame duck (see package graceful): [Ready] answers 503, and requests are still served. A
+//     growing share of the responses says Connection: close, so that clients move to other servers.
 //  2. The scope is stopped. Accept until the kernel's accept queue is empty, then close the
 //     listener.
-//  3. Each response whose header is not written yet says Connection: close. On HTTP/2, a GOAWAY is
-//     sent instead. A request that still arrives is served, however slow its header is.
-//  4. A connection that has been quiet for the linger is closed, on HTTP/2 after a GOAWAY. So is a
-//     connection that never sent a byte, for which net/http alone waits five seconds and more.
+//  3. Each response whose header is not written yet says Connection: close. On HTTP/2, a first
+//     GOAWAY tells the client to open no new streams. A request that still arrives is served.
+//  4. A connection that has been quiet for the linger (see [WithLinger]) is closed, on HTTP/2 after
+//     a second GOAWAY that names the last stream. So is a connection that never sent a byte, for
+//     which net/http alone waits five seconds and more.
 //  5. Hijacked connections, such as websockets, are waited for until they are closed. Their
 //     handlers, and those of server-sent events and long polls, learn of the stop from the scope in
 //     the request's context.
@@ -77,9 +81,9 @@
 //   - On HTTP/2, the drain does not wait for a response for which the client has no room if its
 //     handler had returned before a stream of [Debug] began on the same connection.
 //   - On HTTP/1, requests pipelined after one whose response says Connection: close are not read.
-//   - On HTTP/2, net/http sends a single GOAWAY, with the last request that it has seen. It refuses
-//     a request that is on its way at that time. This tells the client that the request was not
-//     processed, and clients repeat it on another connection.
+//   - If HTTP/2 is configured with golang.org/x/net/http2, the client gets the second GOAWAY only.
+//     It refuses the requests that are on their way, and tells the client that they were not
+//     processed. Most clients repeat them on another connection.
 //   - HTTP/2 connections of golang.org/x/net/http2/h2c are hijacked connections for the server. Use
 //     [http.Server.Protocols] instead.
 package httpdrain

@@ -5,9 +5,9 @@ package httpdrain
 // readable. A record of type 23, application data, is part of a request, with one exception: in TLS
 // 1.3 the client's last handshake message has that type too. It is recognized by its length.
 //
-// The last handshake messages of a client that sends a certificate are longer, and are taken for
-// part of a request. If such a client sends nothing after the handshake, its connection is closed
-// after headerTimeout instead of after the linger.
+// The last handshake messages of a client that sends a certificate are longer, so the handshake type
+// takes them for part of a request. If such a client sends nothing after the handshake, its connection
+// is closed after headerTimeout instead of after the linger.
 type handshake struct {
 	header     [5]byte
 	headerLen  int // number of bytes of the current record's header read so far

@@ -29,7 +29,7 @@ import (
 type keyOf string
 
 // The server calls the user's hooks with the connection that the listener accepted.
-func TestServe_CallsHooksOfServer(t *testing.T) {
+func TestServe_PassesAcceptedConnectionToHooks(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
 			var mu sync.Mutex

@@ -66,7 +66,7 @@ func TestHTTP2Conn_AnnouncesBetweenFrames(t *testing.T) {
 
 // After a GOAWAY of the server, the announcement is only a PING: a later GOAWAY must not name a larger
 // stream than an earlier one.
-func TestHTTP2Conn_AnnouncesNoGoAwayAfterServers(t *testing.T) {
+func TestHTTP2Conn_AnnouncesNoGoAwayAfterThatOfServer(t *testing.T) {
 	w := &written{}
 	h := newHTTP2Conn(nil, w, "")
 	h.Write(goAway(3, 0))

@@ -29,7 +29,7 @@ func (l *lameDuck) turn(c *conn) time.Duration {
 	return time.Duration(c.turn * float64(l.length) / 2)
 }
 
-// isTurn reports whether c has had its turn.
+// isTurn reports whether the turn of c has come.
 func (l *lameDuck) isTurn(c *conn) bool { return time.Since(l.began) >= l.turn(c) }
 
 // awaitLameDuck waits for the lame duck phase of p, if there is one, and then tells the HTTP/2

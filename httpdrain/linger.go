@@ -2,8 +2,8 @@ package httpdrain
 
 import "time"
 
-// roundTrips is how many round trips of a connection the drain waits for at least: one for a request
-// that is on its way, and more because the time varies.
+// roundTrips is the least number of round trips for which the drain keeps a quiet connection: one for a
+// request that is on its way, and three more because the time of a round trip varies.
 const roundTrips = 4
 
 // linger returns how long the drain keeps the connection if it is quiet, between least and most. A

@@ -8,8 +8,8 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// A connPacing is what a conn needs for [WithPacing], with which each connection has a scope of its
-// own. All fields except stop are guarded by conn.mu.
+// A connPacing is the part of a conn that is used only with [WithPacing]. With that option, each
+// connection has a scope of its own. All fields except stop are guarded by conn.mu.
 type connPacing struct {
 	stop    context.CancelFunc // stops the connection's scope; nil without pacing
 	stopped bool

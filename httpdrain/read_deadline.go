@@ -14,9 +14,10 @@ var longAgo = time.Unix(1, 0)
 // calls of SetReadDeadline on the socket, each of which costs as much as all that httpdrain does
 // for a request.
 //
-// In each request, net/http lifts the deadline five times, four times of which there is none. And
-// while a handler runs, a goroutine of the server reads a byte to notice that the client hangs up.
-// The server ends that read with a deadline in the past, and then lifts the deadline. So:
+// In each request, net/http lifts the deadline five times, although four times no deadline is set.
+// And while a handler runs, a goroutine of the server reads a byte, to notice if the client
+// disconnects. The server ends that read with a deadline in the past, and then lifts the deadline.
+// So:
 //
 //   - Lifting a deadline that does not exist is skipped.
 //   - A deadline in the past is withheld from the socket while no read is under way. The next read

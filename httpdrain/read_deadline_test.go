@@ -55,7 +55,7 @@ func TestServe_HandlerMaySetAndLiftReadDeadlines(t *testing.T) {
 }
 
 // The server lifts a read deadline that a hook of the user has set, as net/http does.
-func TestServe_LiftsDeadlineOfHook(t *testing.T) {
+func TestServe_LiftsReadDeadlineSetByHook(t *testing.T) {
 	srv := handler(ok)
 	srv.ConnState = func(nc net.Conn, state http.ConnState) {
 		if state == http.StateIdle {
@@ -70,7 +70,7 @@ func TestServe_LiftsDeadlineOfHook(t *testing.T) {
 }
 
 // The server lifts a deadline that was set on the connection returned by NetConn.
-func TestServe_LiftsDeadlineOfNetConn(t *testing.T) {
+func TestServe_LiftsReadDeadlineSetOnNetConn(t *testing.T) {
 	shown := make(chan net.Conn, 1)
 	srv := secured(overdue(shown))
 	srv.TLSConfig.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -89,7 +89,7 @@ func TestServe_LiftsDeadlineOfNetConn(t *testing.T) {
 }
 
 // The server lifts a read deadline that the user's listener has set on an accepted connection.
-func TestServe_LiftsDeadlineOfListener(t *testing.T) {
+func TestServe_LiftsReadDeadlineSetByListener(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestServe_DeadlineEndsWriteToAfterHijack(t *testing.T) {
 
 // While a handler runs, the server reads a byte to notice that the client disconnects. When the
 // handler returns, that read ends, and the connection counts as quiet.
-func TestServe_BackgroundReadLeavesConnectionQuiet(t *testing.T) {
+func TestServe_ClosesQuietConnectionAfterBackgroundRead(t *testing.T) {
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		await("(*connReader).backgroundRead", "(*FD).Read")
 		ok(w, r)

@@ -8,7 +8,7 @@ import (
 )
 
 // If a client connects just as the deadline of the last call of Accept passes, it is served.
-func TestServe_ServesConnectionAtLastAccept(t *testing.T) {
+func TestServe_ServesConnectionThatArrivesAfterLastAccept(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

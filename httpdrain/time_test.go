@@ -31,7 +31,7 @@ func (m *pipeListener) dial(t *testing.T) *peer { return newPeer(t, m.Dial()) }
 // close.
 func since(t time.Time) time.Duration { return time.Since(t).Round(10 * time.Millisecond) }
 
-func TestServe_DrainTakesAsLongAsItsClients(t *testing.T) {
+func TestServe_DrainEndsWithItsSlowestClient(t *testing.T) {
 	const linger = 300 * time.Millisecond
 	slow := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/begun" {
@@ -655,7 +655,7 @@ func TestServe_WaitsForHijackedConnections(t *testing.T) {
 // The http.Server is shut down when it has nothing left to serve, also after Force, and also if
 // only a hijacked connection is left. The drain and Work may end at the same time, and then select
 // chooses at random, so the test is repeated.
-func TestServe_ForceShutsServerDown(t *testing.T) {
+func TestServe_ForceCallsShutdownOfServer(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		hijacked int // number of hijacked connections
