@@ -90,7 +90,8 @@ func (p *process) restore(found *statefile.Process, now time.Time) {
 }
 
 // replaceAdopted begins to replace the adopted processes that have another configuration. That roll
-// cannot turn back, because the state file does not have what they were started with.
+// cannot turn back, because the state file does not have what they were started with. Jobs run to
+// their end with the configuration that they have.
 func (g *group) replaceAdopted() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,7 +102,7 @@ func (g *group) replaceAdopted() {
 	old := func(i *instance) bool { return i.revision != c.revisions.Current && !i.accounted }
 	// A group that was given up, because an adopted process has ended by now, starts nothing until an
 	// operator orders it.
-	if c.stopping || c.backOff.GivenUp || c.desired() == 0 || !slices.ContainsFunc(c.instances.sorted(), old) {
+	if c.stopping || c.config().Job || c.backOff.GivenUp || c.desired() == 0 || !slices.ContainsFunc(c.instances.sorted(), old) {
 		return
 	}
 	c.beginRoll(&roll.Roll{From: c.revisions.Current, To: c.revisions.Current, Reason: "the launcher was started with another configuration"})
@@ -130,7 +131,7 @@ func (g *group) record(sockets []statefile.Socket) statefile.Group {
 		p := i.record()
 		p.NotReplaced = i.noReplacement
 		// The process is unhealthy and not stopped yet: the next launcher counts it.
-		if p.StopAt == 0 && slices.Contains(i.finishedIn, c.revisions.Current) {
+		if p.StopAt == 0 && i.finishedIn == c.revisions.Current {
 			r.Finished, r.FinishedFailed = max(0, r.Finished-1), max(0, r.FinishedFailed-1)
 		}
 		r.Processes = append(r.Processes, p)

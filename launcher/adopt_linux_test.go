@@ -136,26 +136,20 @@ func TestKeep_RollByUserReplacesRollOfAdoptedProcesses(t *testing.T) {
 	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{3: 1})
 }
 
-// A kept job finishes while its group still waits for its dependencies. The roll that begins afterwards
-// does not count the finished job as one of its canaries.
-func TestKeep_JobFinishedBeforeRollDoesNotCountAsCanary(t *testing.T) {
-	jobs := kept(runners("job", 3))
-	jobs.Restart.Policy = launcher.Never
+// Adopted jobs with an earlier configuration run to their end, and are not run again without an
+// order, although their outcome is unknown.
+func TestKeep_AdoptedJobsRunToTheirEnd(t *testing.T) {
+	jobs := kept(runners("job", 2))
+	jobs.Job, jobs.Restart.Policy = true, launcher.Never
 	cfg, pids := orphans(t, jobs)
-	open := filepath.Join(cfg.Dir, "open")
-	job := cfg.Groups[0]
-	job.Env = append(slices.Clone(job.Env), "NEW=1")
-	job.DependsOn = []string{"db"}
-	job.Roll = launcher.RollConfig{Canary: 1, CanaryWait: time.Hour}
-	cfg.Groups = []launcher.GroupConfig{job, script("db", 1, "until test -e "+open+"; do sleep 0.01; done")}
+	cfg.Groups[0] = revised(cfg.Groups[0], "2")
 	h := launchWith(t, cfg)
-	h.allReady("job", 3)
+	h.allReady("job", 2)
 	kill(t, pids[0])
-	h.ends(h.until("a job has finished", func(e launcher.Event) bool { return e.Group == "job" && e.To == launcher.Gone }).Process)
-	health, _ := h.GroupHealth("job")
-	testkit.Equal(t, "desired", health.Desired, 2)
-	write(t, open)
-	testkit.Equal(t, "announcement", announcedCanaries(h), "the first 1 are available")
+	h.ends(h.until("a job has finished", func(e launcher.Event) bool { return e.To == launcher.Gone }).Process)
+	h.desires("job", 1)
+	testkit.Equal(t, "processes that still run", pidsOf(h, "job"), pids[1:])
+	testkit.Equal(t, "rolls", h.count(launcher.RollBegun), 0)
 }
 
 // An operator restarts a group that waits for its dependencies. The kept processes of the group
@@ -192,20 +186,12 @@ func TestKeep_RestartRunsEndedProcessesAgain(t *testing.T) {
 }
 
 // A launcher can be killed between the end of a process and the writing of the state file. The next
-// one raises no alarm and continues the roll of that process, whose outcome is unknown. A job whose
-// outcome is unknown is not run again.
+// one raises no alarm and continues the roll of that process, whose outcome is unknown.
 func TestKeep_NextLauncherHandlesExitMissingFromStateFile(t *testing.T) {
-	for _, policy := range []launcher.RestartPolicy{launcher.OnFailure, launcher.Never} {
-		t.Run(string(policy), func(t *testing.T) { keptEndedBeforeItWasWritten(t, policy) })
-	}
-}
-
-func keptEndedBeforeItWasWritten(t *testing.T, policy launcher.RestartPolicy) {
 	dir := t.TempDir()
 	ready, pids := dir+"/ready-", dir+"/pid-of-"
 	b := newBrood(t)
 	g := kept(b.of(script("web", 1, "echo $$ >"+pids+"{id}; until test -e "+ready+"{id}; do sleep 0.01; done")))
-	g.Restart.Policy = policy
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
 	write(t, ready+"web-1")
 	first := startAnother(t, cfg, "roll").hears("ready")
@@ -224,16 +210,6 @@ func keptEndedBeforeItWasWritten(t *testing.T, policy launcher.RestartPolicy) {
 
 	h := launchWith(t, cfg)
 	testkit.Equal(t, "outcome", h.ends("web-2").Outcome, launcher.Unknown)
-	if policy == launcher.Never {
-		// The launcher finds out that web-2 has ended, and begins the roll, in any order.
-		if h.count(launcher.RollFailed)+h.count(launcher.Alarm) == 0 {
-			h.until("the roll has failed, or the group is given up before it", func(e launcher.Event) bool {
-				return e.Kind == launcher.RollFailed || e.Kind == launcher.Alarm
-			})
-		}
-		testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1})
-		return
-	}
 	write(t, ready+"web-3")
 	h.until("the roll ends", func(e launcher.Event) bool { return e.Kind == launcher.RollDone })
 	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 1})

@@ -94,6 +94,12 @@ type GroupConfig struct {
 	// empty, gets its default. A nil MinHealthy or MaxSurge gets its default in both cases.
 	NoDefaults bool
 
+	// Job says that the processes run to completion: nobody relies on their being ready. They take
+	// no part in rolls. [Manager.Roll], [Manager.Restart] and a reload that changes what a process
+	// is started with stop the processes that still run, and run each of them once more when those
+	// have ended. These orders do not wait for that.
+	Job bool
+
 	// Command is the program and its arguments; it is not passed to a shell. In Command and in the
 	// values of Env, {id} stands for the id of the process, {dir} for the launcher's directory, and
 	// {socket} for a path in that directory that the process can listen on.

@@ -105,11 +105,14 @@ func (c *controller) observeReady(now time.Time, again func(time.Time)) {
 func (c *controller) next(now time.Time) roll.Action {
 	noStart := c.backOff.PreventsStart(now)
 	for c.isRolling() {
-		if a, ok := c.advanceRoll(now, noStart); ok {
+		if a, ok := c.advanceRoll(now); ok {
 			return a
 		}
 	}
 	rules := c.config().RollConfig(c.desired() - c.degraded.missing)
+	if c.config().Job {
+		rules.MaxSurge = 0 // a run begins when the processes of the earlier one have ended
+	}
 	a := roll.Keep(rules, c.view(now), c.roll != nil)
 	if a.Do == roll.Start && noStart {
 		return roll.Action{}
@@ -120,7 +123,7 @@ func (c *controller) next(now time.Time) roll.Action {
 
 // view returns the group as package roll sees it.
 func (c *controller) view(now time.Time) roll.View {
-	v := roll.View{Now: now.Sub(c.epoch)}
+	v := roll.View{Now: now.Sub(c.epoch), NoOldStart: c.backOff.PreventsStart(now)}
 	for _, p := range c.instances.sorted() {
 		st := p.snapshot()
 		i := roll.Instance{ID: p.id, Revision: p.revision, Version: c.versionOf(p.revision)}
@@ -178,8 +181,6 @@ func (c *controller) onStopOrder(i *instance, replace bool) (scaledDown bool) {
 	if !replace && !i.noReplacement {
 		i.noReplacement, scaledDown = true, true
 		c.scaleDown(i)
-	} else if replace && !i.accounted && c.roll != nil && c.roll.HasYetToReplace(i.revision) {
-		c.roll.AddVacancy()
 	}
 	i.accounted = true // a process that was stopped by order has not failed, however it ends
 	return scaledDown
@@ -189,7 +190,7 @@ func (c *controller) onStopOrder(i *instance, replace bool) (scaledDown bool) {
 // in which the process counts as finished is left alone, because it has one process fewer already.
 func (c *controller) scaleDown(i *instance) {
 	lower := func(number int) {
-		if r := c.revisions.ByNumber[number]; r.Desired() > 0 && !slices.Contains(i.finishedIn, number) {
+		if r := c.revisions.ByNumber[number]; r.Desired() > 0 && i.finishedIn != number {
 			r.Shortfall.ScaledDown++
 		}
 	}
@@ -203,11 +204,10 @@ func (c *controller) scaleDown(i *instance) {
 	}
 }
 
-// finish counts a process as finished in a revision.
-func (c *controller) finish(i *instance, number int, failed bool) {
-	r := c.revisions.ByNumber[number]
-	r.Finish(failed)
-	i.finishedIn = append(i.finishedIn, number)
+// finish counts a process as finished in the wanted revision.
+func (c *controller) finish(i *instance, failed bool) {
+	i.finishedIn = c.revisions.Current
+	c.revisions.Wanted().Finish(failed)
 }
 
 // forgetFailures prepares for an order: what failed before counts no more.
@@ -252,9 +252,9 @@ type instances map[string]*instance
 // An instance is a process with what its group remembers of it. The group's lock guards the fields.
 type instance struct {
 	*process
-	accounted     bool  // the exit of the process changes nothing any more: the group has stopped it, or has handled its exit
-	noReplacement bool  // the process was stopped by order, or because there was one too many
-	finishedIn    []int // revisions in which the process counts as finished, see revision.Shortfall
+	accounted     bool // the exit of the process changes nothing any more: the group has stopped it, or has handled its exit
+	noReplacement bool // the process was stopped by order, or because there was one too many
+	finishedIn    int  // the revision in whose Shortfall the process counts as finished; 0: in none
 }
 
 func (all instances) add(p *process) { all[p.id] = &instance{process: p} }

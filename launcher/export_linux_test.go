@@ -59,7 +59,7 @@ func RecalledFinished(m *Manager, cfg GroupConfig, asked bool) int {
 	}
 	c := g.controller
 	c.instances.add(p)
-	c.finish(c.instances[p.id], c.revisions.Current, true)
+	c.finish(c.instances[p.id], true)
 	return g.record(nil).Finished
 }
 

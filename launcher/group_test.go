@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -105,7 +106,7 @@ func TestRestartPolicy_DecidesByExitCode(t *testing.T) {
 // runs the finished processes again.
 func TestJob_ReportsFinishedProcesses(t *testing.T) {
 	g := runners("job", 2)
-	g.Restart.Policy = launcher.Never
+	g.Job, g.Restart.Policy = true, launcher.Never
 	h := launch(t, g).ready()
 	message := func(what, want string) {
 		t.Helper()
@@ -123,6 +124,7 @@ func TestJob_ReportsFinishedProcesses(t *testing.T) {
 	if err := h.Restart(soon(t), "job", "once more"); err != nil {
 		t.Fatalf("%v\n%s", err, h.story())
 	}
+	h.allReady("job", 2)
 	health, _ := h.GroupHealth("job")
 	testkit.Equal(t, "ready after the order", health.Ready, 2)
 	message("message after the order", "")
@@ -151,7 +153,7 @@ func TestRestartNever_GroupReplacesProcessThatDrainsByItself(t *testing.T) {
 func brief(file, word, code string) launcher.GroupConfig {
 	g := group("job", 2, "")
 	g.Command, g.Protocol, g.MinReady = []string{"/bin/sh", "-c", "echo " + word + " >>" + file + "; exit " + code}, launcher.Signals, time.Minute
-	g.Restart.Policy = launcher.Never
+	g.Job, g.Restart.Policy = true, launcher.Never
 	return g
 }
 
@@ -180,109 +182,44 @@ func TestJob_RunsAgainOnRestartAndReload(t *testing.T) {
 			if err := h.Restart(soon(t), "job", "once more"); err != nil {
 				t.Fatalf("%v\n%s", err, h.story())
 			}
+			h.ends("job-3")
+			h.ends("job-4")
 			ran("restart", "a\na\na\na\n")
 			if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{job("b")}}, "another one"); err != nil {
 				t.Fatalf("%v\n%s", err, h.story())
 			}
+			h.ends("job-5")
+			h.ends("job-6")
 			ran("reload", "a\na\na\na\nb\nb\n")
 			health, _ := h.GroupHealth("job")
 			testkit.Equal(t, "desired", health.Desired, 0)
 			if want := "completed: all 2 have finished; with restart policy " + string(policy); !strings.HasPrefix(health.Message, want) {
 				t.Errorf("message is %q, want prefix %q", health.Message, want)
 			}
-			testkit.Equal(t, "failed rolls", h.count(launcher.RollFailed), 0)
+			testkit.Equal(t, "rolls", h.count(launcher.RollBegun), 0)
 		})
 	}
 }
 
-// If the roll of a job group fails, a rollback does not run the earlier jobs again, because they
-// had finished before the roll.
-func TestJob_RollbackDoesNotRunFinishedJobsAgain(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "ran")
-	h := launch(t, brief(file, "good", "0"))
-	h.ends("job-1")
-	h.ends("job-2")
-	bad := brief(file, "bad", "3")
-	bad.MaxSurge, bad.MinHealthy = launcher.Int(0), launcher.Int(0)
-	var failure *launcher.RollError
-	if err := h.Roll(soon(t), bad, "a bad one"); !errors.As(err, &failure) {
-		t.Fatalf("Roll: %v\n%s", err, h.story())
-	}
-	desired := func(when string) {
-		t.Helper()
-		health, _ := h.GroupHealth("job")
-		testkit.Equal(t, "desired "+when, health.Desired, 0)
-	}
-	desired("while the roll is paused")
-	if err := h.Rollback(soon(t), "job", "test"); err != nil {
-		t.Fatalf("%v\n%s", err, h.story())
-	}
-	desired("after the rollback")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	testkit.Equal(t, "number of runs of the good job", strings.Count(string(text), "good"), 2)
-}
-
-// A job that finishes during a roll that would replace it counts as finished when the roll fails.
-func TestJob_CountsAsFinishedWhenRollFailsLater(t *testing.T) {
+// A restart of a job stops the processes that still run, and the next run begins when they have
+// ended. What had finished before runs again, too.
+func TestJob_NextRunBeginsAfterEarlierOne(t *testing.T) {
 	g := runners("job", 2)
-	g.Restart.Policy = launcher.Never
+	g.Job, g.Restart.Policy = true, launcher.Never
 	h := launch(t, g).ready()
-	next := script("job", 2, "until [ -e {dir}/go ]; do sleep 0.01; done; exit 3")
-	next.Restart.Policy = launcher.Never
-	over := begin(h, next)
-	h.enters("job-3", launcher.Spawning)
 	kill(t, h.running("job")[0].PID)
 	h.ends("job-1")
-	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
+	h.desires("job", 1)
+	if err := h.Restart(soon(t), "job", "once more"); err != nil {
+		t.Fatalf("%v\n%s", err, h.story())
 	}
-	if err := awaitRoll(t, h, over); err == nil {
-		t.Fatal("the roll succeeds, want an error")
-	}
-	health, _ := h.GroupHealth("job")
-	testkit.Equal(t, "desired", health.Desired, 1)
-	testkit.Equal(t, "processes of revision 1", revisions(h, "job")[1], 1)
-}
-
-// A canary that fails while its roll is paused does not count as finished: after the roll has been
-// resumed, it waits for as many canaries as before. A canary that finishes reduces the number of
-// canaries to wait for by one.
-func TestJob_FailedCanaryIsReplacedWhenRollResumes(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		ends  func(t *testing.T, h *harness, st launcher.Status)
-		first int
-	}{
-		{"killed", func(t *testing.T, _ *harness, st launcher.Status) { kill(t, st.PID) }, 2},
-		{"done", func(t *testing.T, h *harness, _ launcher.Status) { write(t, filepath.Join(h.dir, "done")) }, 1},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			g := runners("job", 4)
-			g.Restart.Policy = launcher.Never
-			h := launch(t, g).ready()
-			next := group("job", 4, "")
-			next.Command = []string{"/bin/sh", "-c", "case {id} in job-5) until [ -e {dir}/done ]; do sleep 0.01; done;; job-6) exit 3;; *) exec sleep 1000;; esac"}
-			next.Protocol, next.Restart.Policy = launcher.Signals, launcher.Never
-			next.Roll = launcher.RollConfig{Canary: 2, CanaryWait: time.Hour}
-			if err := awaitRoll(t, h, begin(h, next)); err == nil {
-				t.Fatal("the roll succeeds, want an error")
-			}
-			first, err := h.Process("job-5")
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.ends(t, h, first)
-			h.ends("job-5")
-			ctx, cancel := context.WithCancel(soon(t))
-			over := make(chan error, 1)
-			go func() { over <- h.Resume(ctx, "job", "test") }()
-			testkit.Equal(t, "announcement", announcedCanaries(h), fmt.Sprintf("the first %d are available", c.first))
-			cancel()
-			<-over
-		})
+	h.allReady("job", 2)
+	testkit.Equal(t, "processes by revision", revisions(h, "job"), map[int]int{2: 2})
+	testkit.Equal(t, "rolls", h.count(launcher.RollBegun), 0)
+	ended := slices.IndexFunc(h.events, func(e launcher.Event) bool { return e.Process == "job-2" && e.To == launcher.Complete })
+	last := slices.IndexFunc(h.events, func(e launcher.Event) bool { return e.Process == "job-4" && e.To == launcher.Spawning })
+	if ended < 0 || last < ended {
+		t.Errorf("the next run overlaps the earlier one:\n%s", h.story())
 	}
 }
 
@@ -308,7 +245,7 @@ func write(t *testing.T, path string) {
 func TestRoll_FailsWhenReplacementExitsAtOnce(t *testing.T) {
 	h := launch(t, runners("web", 2)).ready()
 	bad := brief(filepath.Join(t.TempDir(), "ran"), "bad", "0")
-	bad.Name, bad.Restart.Policy = "web", launcher.OnFailure
+	bad.Name, bad.Job, bad.Restart.Policy = "web", false, launcher.OnFailure
 	var failure *launcher.RollError
 	if err := h.Roll(soon(t), bad, "it prints its version"); !errors.As(err, &failure) {
 		t.Fatalf("Roll: %v\n%s", err, h.story())

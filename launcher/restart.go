@@ -22,33 +22,13 @@ func (c *controller) onExit(i *instance, st Status) {
 	switch e.FollowUp() {
 	case restart.Postpone:
 		c.postpone(st)
-	case restart.FinishReplacement:
-		c.finish(i, c.revisions.Current, false)
-		c.roll.Finish(c.now())
-	case restart.FinishReplaced: // the roll starts as many replacements as are desired all the same
-		if !e.Failed || e.WasReady { // a process that has never worked has not finished
-			c.finish(i, c.roll.Other(), e.Failed)
-		}
 	case restart.Finish:
-		c.finish(i, c.revisions.Current, e.Failed)
-		if c.roll != nil { // the roll is paused
-			if i.revision == c.roll.To && !c.roll.OnlyForward() { // the process is not replaced when the roll is resumed, either
-				c.finish(i, c.roll.Other(), e.Failed)
-			}
-			if !e.Failed && c.roll.IsTarget(i.revision) {
-				c.roll.Finish(c.now())
-			}
-		}
+		c.finish(i, e.Failed)
 	case restart.GiveUp:
 		c.backOff.GiveUp(time.Now())
 		c.publishGivenUp(st)
 	case restart.Later:
 		c.restartLater(st)
-		fallthrough
-	case restart.Now:
-		if e.Rolling {
-			c.roll.AddVacancy()
-		}
 	}
 }
 
@@ -58,7 +38,7 @@ func newExit(i *instance, st Status, r *roll.Roll) restart.Exit {
 		Stopped: !st.Asked.IsZero(), WasReady: !st.ReadyAt.IsZero(), OutcomeUnknown: st.Outcome == Unknown, NotStarted: i.notStarted,
 	}
 	if r != nil && !r.Paused() {
-		e.Rolling, e.Target, e.Pending, e.AllowFinish = true, r.IsTarget(i.revision), r.HasYetToReplace(i.revision), r.AllowFinish
+		e.Rolling, e.Target, e.Pending = true, r.IsTarget(i.revision), r.HasYetToReplace(i.revision)
 	}
 	return e
 }

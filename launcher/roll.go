@@ -113,7 +113,10 @@ func (g *group) startRoll(cfg spec.Group, source any, reason string) (*rollResul
 		r.set(nil)
 		return r, nil
 	}
-	return c.startRoll(cfg, source, reason), nil
+	if !cfg.Job {
+		return c.startRoll(cfg, source, reason), nil
+	}
+	return g.startRun(cfg, source, reason), nil
 }
 
 // resumeRoll continues a paused roll.
@@ -177,7 +180,6 @@ func (c *controller) startRoll(cfg spec.Group, source any, reason string) *rollR
 		c.endRoll(&RollError{Group: c.name, Cause: fmt.Errorf("%w: %s", ErrSuperseded, reason)})
 	}
 	was := c.revisions.ByNumber[from]
-	allowFinish := was.Shortfall.Finished > 0 || c.instances.live() == 0
 	if cfg.Desired == wanted.Config.Desired {
 		// Desired is unchanged, so the order to have fewer processes still holds.
 		is.Shortfall.ScaledDown = wanted.Shortfall.ScaledDown
@@ -187,7 +189,7 @@ func (c *controller) startRoll(cfg spec.Group, source any, reason string) *rollR
 	// depend on this one.
 	was.LoadedWith, was.Config.DependsOn = was.Config.DependsOn, cfg.DependsOn
 	c.revisions.ByNumber = map[int]*revision.Revision{from: was, to: is}
-	c.beginRoll(&roll.Roll{From: from, To: to, Reason: reason, AllowFinish: allowFinish})
+	c.beginRoll(&roll.Roll{From: from, To: to, Reason: reason})
 	c.forgetFailures()
 	c.publish(Event{Kind: RollBegun, Message: fmt.Sprintf("from revision %d to %d: %s", from, to, reason)})
 	return c.rollResult
@@ -248,9 +250,9 @@ func (c *controller) publishStep(format string, args ...any) {
 
 // advanceRoll returns what the roll does next. It returns false if the roll has paused, ended or
 // turned back, so that the caller has to ask again. A roll turns back at most once.
-func (c *controller) advanceRoll(now time.Time, noStart bool) (a roll.Action, ok bool) {
+func (c *controller) advanceRoll(now time.Time) (a roll.Action, ok bool) {
 	r := c.roll
-	step := r.Next(c.revisions.Wanted().Rules(), c.view(now), noStart)
+	step := r.Next(c.revisions.Wanted().Rules(), c.view(now))
 	for _, notice := range step.Notices {
 		c.publishStep("%s", notice)
 	}

@@ -141,7 +141,7 @@ func (c Config) resolve() spec.Config {
 // empty list is nil.
 func (g GroupConfig) resolve() spec.Group {
 	out := spec.Group{
-		Name: g.Name, Command: copied(g.Command), WorkDir: g.WorkDir, Env: copied(g.Env),
+		Name: g.Name, Job: g.Job, Command: copied(g.Command), WorkDir: g.WorkDir, Env: copied(g.Env),
 		Protocol:           g.Protocol,
 		Transport:          spec.Transport{Network: g.Transport.Network, Address: g.Transport.Address, TLS: spec.TLS(g.Transport.TLS)},
 		Desired:            g.Desired,

@@ -5,6 +5,7 @@ import "strings"
 // A choice is a string that has a fixed set of values.
 type choice interface{ choices() []string }
 
+func (Kind) choices() []string          { return []string{"service", "job"} }
 func (Grace) choices() []string         { return []string{"advisory", "enforced"} }
 func (OnFailure) choices() []string     { return []string{"pause", "rollback", "continue"} }
 func (RetryPolicy) choices() []string   { return []string{"manual", "immediate", "exponential"} }

@@ -82,6 +82,8 @@ type Group struct {
 	// -. It becomes part of the names of files and of exported objects.
 	Name string `yaml:"name"`
 
+	Kind Kind `yaml:"kind" reload:"roll"` // default service
+
 	// Command is an absolute path, or a name that is looked up in the launcher's PATH; the default
 	// is Name. Command and Args are not passed to a shell.
 	Command    string            `yaml:"command" reload:"roll"`
@@ -120,6 +122,14 @@ type Group struct {
 	Mask      Mask       `yaml:"mask" reload:"now"` // default on
 	Export    Export     `yaml:"export" reload:"now"`
 }
+
+// Kind says what the instances of a group are for.
+type Kind string
+
+const (
+	Service Kind = "service" // the instances run until they are stopped, and are replaced one by one in a roll
+	Job     Kind = "job"     // the instances run to completion, and take no part in rolls
+)
 
 // Shutdown bounds the stop of an instance.
 type Shutdown struct {

@@ -59,6 +59,7 @@ func standard(name string) config.Group {
 		Lifecycle:        config.Lifecycle{Transport: config.Unix},
 		Logs:             config.Logs{MaxSize: 10 << 20, Files: 5, MaxLine: 64 << 10, Buffer: 1 << 20},
 		Mask:             config.MaskOn,
+		Kind:             config.Service,
 		Export:           config.Export{Port: 50051},
 	}
 }
@@ -121,6 +122,7 @@ func TestParse_ReadsEveryKey(t *testing.T) {
 			PreStop:   []config.Hook{{Command: "/usr/bin/deregister", Args: []string{"--service", "kv"}, Timeout: 3 * time.Second}},
 			Logs:      config.Logs{Dir: "/var/log/keyvalue", MaxSize: 1 << 20, Files: 3, MaxLine: 16 << 10, Buffer: 256 << 10},
 			Mask:      config.MaskOff,
+			Kind:      config.Job,
 			Export:    config.Export{Image: "registry.example.com/keyvalue:1.0.0", Port: 9000},
 		}},
 	}

@@ -20,6 +20,7 @@ func (g *Group) defaults() {
 	g.OnLauncherDeath = LauncherDeath(d.OnLauncherDeath)
 	g.Protocol = Protocol(d.Protocol)
 	g.Mask = MaskOn
+	g.Kind = Service
 }
 
 func (s *Shutdown) defaults() {

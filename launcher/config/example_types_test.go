@@ -132,6 +132,16 @@ process_groups: [{name: kv}, {name: debugged, mask: off}]
 	// [*_PIN] [correct horse] [/run/secrets/db] off
 }
 
+func ExampleKind() {
+	c, err := config.Parse("launcher.yaml", []byte("process_groups: [{name: web}, {name: migrate, kind: job}]"))
+	if err != nil {
+		panic(err)
+	}
+	var kind config.Kind = c.Group("migrate").Kind
+	fmt.Println(c.Group("web").Kind, kind)
+	// Output: service job
+}
+
 // After one group has been rolled back, a launcher compares the file with the configuration that
 // the group runs, not with the one that was loaded last.
 func ExampleConfig_WithGroup() {

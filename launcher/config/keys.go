@@ -10,6 +10,7 @@ import (
 // elements are checked by their names.
 var keys = map[string]string{
 	"Name":                     "name",
+	"Job":                      "kind",
 	"Command":                  "command",
 	"WorkDir":                  "working_dir",
 	"Protocol":                 "protocol",

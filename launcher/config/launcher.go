@@ -43,6 +43,7 @@ func (c *Config) Launcher() launcher.Config {
 func (g *Group) launcher() launcher.GroupConfig {
 	out := launcher.GroupConfig{
 		Name:       g.Name,
+		Job:        g.Kind == Job,
 		NoDefaults: true,
 		Command:    append([]string{g.Command}, g.Args...),
 		WorkDir:    g.WorkingDir,

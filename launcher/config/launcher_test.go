@@ -19,7 +19,7 @@ func TestConfig_LauncherConvertsEveryKey(t *testing.T) {
 	c := read(t, "full.yaml")
 	got := c.Launcher()
 	want := launcher.Config{Dir: "/var/lib/launcher", TotalDeadline: 2 * time.Minute, Groups: []launcher.GroupConfig{got.Groups[0], {
-		Name: "keyvalue-runner", NoDefaults: true,
+		Name: "keyvalue-runner", NoDefaults: true, Job: true,
 		Command: []string{"/usr/bin/keyvalue-runner", "--data", "/var/lib/keyvalue", "--api-token=hunter2"},
 		WorkDir: "/var/lib/keyvalue",
 		Env:     []string{"CARD_PIN=1234", "DATABASE_URL=postgres://kv:hunter2@db.example.com/kv", "LOG_LEVEL=debug"},

@@ -77,7 +77,7 @@ func TestParse_ReportsEachBrokenRuleOnce(t *testing.T) {
 		{"min_healthy_instances: -1", "", "f:2:14: process_groups[0].min_healthy_instances: must be 0 to desired_instances, which is 1, not -1"},
 		{"depends_on: [kv]", "total_deadline: 9ms", "f:2:27: process_groups[0].depends_on[0]: forms a cycle: kv waits for kv\nf:3:1: total_deadline: must be 10ms to 24h0m0s, not 9ms"},
 		{"~: b", "", "f:2:14: process_groups[0]: has a key that is an empty value; a key must be a name"},
-		{"new: 1", "", "f:2:14: process_groups[0].new: unknown key; the keys here are args, canary, command, depends_on, desired_instances, env, export, health_check_timeout, lifecycle, listeners, liveness, logs, mask, max_surge, min_healthy_instances, min_ready_seconds, name, on_failure, on_launcher_death, pre_stop, progress_deadline, protocol, restart_policy, retry, shutdown, stop_signals, success_exit_codes, working_dir"},
+		{"new: 1", "", "f:2:14: process_groups[0].new: unknown key; the keys here are args, canary, command, depends_on, desired_instances, env, export, health_check_timeout, kind, lifecycle, listeners, liveness, logs, mask, max_surge, min_healthy_instances, min_ready_seconds, name, on_failure, on_launcher_death, pre_stop, progress_deadline, protocol, restart_policy, retry, shutdown, stop_signals, success_exit_codes, working_dir"},
 		{"shutdwn: 1", "", "f:2:14: process_groups[0].shutdwn: unknown key; did you mean shutdown?"},
 		{"names: 1", "", "f:2:14: process_groups[0].names: unknown key; did you mean name?"},
 	} {

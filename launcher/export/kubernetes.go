@@ -272,6 +272,7 @@ func (g group) kubernetesGaps() {
 	g.gap(g.Export.Image == "", "export.image", "is missing; the file has the name of the group instead, which must be replaced")
 	g.gap(len(secret) > 0, "env", "%s are read from a Secret that must exist: kubectl create secret generic %s", strings.Join(secret, ", "), g.Name)
 	g.gap(len(g.DependsOn) > 0, "depends_on", "Deployments have no order; let the process wait, or stay unready, until it can reach %s", strings.Join(g.DependsOn, ", "))
+	g.gap(g.Kind == config.Job, "kind", "a Deployment starts a process again when it has completed; use a Job of the same pod template")
 	g.gap(g.Protocol == config.Signals, "protocol", "there are no probes, so a process counts as ready once it runs")
 	g.gap(g.OnFailure == config.Pause, "on_failure", "a failed roll is not paused, but retried, within maxUnavailable; pause it by kubectl rollout pause")
 	g.gap(g.OnFailure == config.Rollback, "on_failure", "a failed roll is not rolled back; undo it by kubectl rollout undo")

@@ -274,6 +274,7 @@ func (g group) nomadGaps() {
 	g.gap(len(secret) > 0, "env", "%s are read from the variable %s, which must exist: nomad var put %[2]s", strings.Join(secret, ", "), variablePath(g.Name))
 	g.gap(g.WorkingDir != "" && g.Export.Image == "", "working_dir", "is ignored; the driver exec has its own working directory")
 	g.gap(len(g.DependsOn) > 0, "depends_on", "jobs have no order; let the process wait, or stay unready, until it can reach %s", strings.Join(g.DependsOn, ", "))
+	g.gap(g.Kind == config.Job, "kind", "the job has the type service, which starts a process again when it has completed; use the type batch")
 	g.gap(g.blueGreen(), "max_surge", "because no instance may be missing, all %d new instances are started in addition to the old ones, and promoted together", g.Desired)
 	g.gap(!g.blueGreen() && g.MaxSurge > 0, "max_surge", "there is no surge; %d at a time are stopped, and then replaced", u.MaxParallel)
 	g.gap(g.Canary.Instances > 0, "canary.wait", "is ignored; canaries are promoted when they have been healthy for min_ready_seconds")

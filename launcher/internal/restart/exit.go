@@ -16,43 +16,39 @@ type Exit struct {
 	OutcomeUnknown bool // an earlier launcher started the process, and possibly stopped it
 	NotStarted     bool // the launcher could not start the process, and the cause is not the process
 
-	Rolling     bool // a roll is under way and not paused
-	Target      bool // the roll increases the number of processes of this revision
-	Pending     bool // the roll has yet to replace processes of this revision
-	AllowFinish bool // in this roll, a replacement that finishes has not failed
+	Rolling bool // a roll is under way and not paused
+	Target  bool // the roll increases the number of processes of this revision
+	Pending bool // the roll has yet to replace processes of this revision
 }
 
 // A FollowUp is what follows an exit.
 type FollowUp int
 
 const (
-	Later             FollowUp = iota // the process has failed: another one is started after a back-off
-	Now                               // the process was stopped from outside the group: another one is started at once
-	Postpone                          // the process could not be started: the launcher tries again later and does not count a failure
-	Finish                            // the process has finished and is not replaced
-	FinishReplacement                 // a replacement has finished: the roll starts no other process in its place
-	FinishReplaced                    // an old process has finished before the roll replaced it: after a rollback it is not started again
-	LeaveToRoll                       // the roll replaces the process, or does not need it any more
-	GiveUp                            // the process has never worked and is not restarted: the group is given up
+	Later       FollowUp = iota // the process has failed: another one is started after a back-off
+	Now                         // the process was stopped from outside the group: another one is started at once
+	Postpone                    // the process could not be started: the launcher tries again later and does not count a failure
+	Finish                      // the process has finished and is not replaced
+	LeaveToRoll                 // the roll replaces the process, or does not need it any more
+	GiveUp                      // the process has never worked and is not restarted: the group is given up
 )
 
-// FollowUp decides what follows.
+// FollowUp decides what follows. During a roll, the restart policy does not count: the roll replaces
+// the processes that end.
 func (e Exit) FollowUp() FollowUp {
 	switch {
 	case e.NotStarted && !e.Rolling: // in a roll, a failed start counts as a failure, because it prevents progress
 		return Postpone
-	case e.Rolling && e.Target && e.hasFinished():
-		return FinishReplacement
 	case e.Rolling && !e.Pending:
 		return LeaveToRoll
 	case e.stoppedFromOutside():
 		return Now
-	case e.Policy == spec.Never && e.Failed && !e.WasReady && !e.Rolling:
+	case e.Rolling:
+		return Later
+	case e.Policy == spec.Never && e.Failed && !e.WasReady:
 		// The process does not count as finished, because then a group without any process would be
 		// healthy.
 		return GiveUp
-	case e.isLast() && e.Rolling:
-		return FinishReplaced
 	case e.isLast():
 		return Finish
 	}
@@ -67,13 +63,6 @@ func (e Exit) isLast() bool {
 // isDraining reports whether the process was stopped or drains by itself, and is not unhealthy.
 func (e Exit) isDraining() bool { return e.Stopped && !e.Unhealthy }
 
-// hasFinished reports whether a replacement has finished and not failed. If the policy only allows
-// finishing, and the processes before ran on, an end is a failure. Otherwise a server that ends at
-// once would replace all.
-func (e Exit) hasFinished() bool {
-	return e.isLast() && !e.Failed && !e.isDraining() && (e.Policy == spec.Never || e.AllowFinish)
-}
-
 // stoppedFromOutside reports whether the process was stopped from outside the group, so that it is
 // replaced whatever the policy.
 func (e Exit) stoppedFromOutside() bool {
@@ -82,9 +71,7 @@ func (e Exit) stoppedFromOutside() bool {
 
 // FailsRoll reports whether the exit counts as a failure of the roll. The exit of a process that
 // the roll replaces does not. Nor does one with an unknown outcome, which an earlier launcher may
-// have caused; if the process did fail, the next one will. With the policy Never it does count: a
-// job may have done its work and is not repeated without an order.
+// have caused; if the process did fail, the next one will.
 func (e Exit) FailsRoll() bool {
-	return e.Rolling && e.Target && e.FollowUp() != FinishReplacement &&
-		(!e.OutcomeUnknown || e.Policy == spec.Never) && (e.Unhealthy || !e.Stopped)
+	return e.Rolling && e.Target && !e.OutcomeUnknown && (e.Unhealthy || !e.Stopped)
 }

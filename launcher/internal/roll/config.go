@@ -12,7 +12,7 @@ type OnFailure int
 const (
 	Pause    OnFailure = iota // leave all instances as they are and wait for an order
 	Rollback                  // replace the new instances by old ones
-	Continue                  // leave an old instance, or a gap, for each failure, and replace the others; roll back if all have failed and none has finished
+	Continue                  // leave an old instance, or a gap, for each failure, and replace the others; roll back if all have failed
 )
 
 func (f OnFailure) String() string { return [...]string{"pause", "rollback", "continue"}[f] }

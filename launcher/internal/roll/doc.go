@@ -9,7 +9,7 @@
 //	r := &roll.Roll{From: 1, To: 2, Reason: "a new binary"}
 //	r.Begin(config, view())
 //	for {
-//		switch step := r.Next(config, view(), false); step.Action.Do {
+//		switch step := r.Next(config, view()); step.Action.Do {
 //		case roll.Start: // start an instance; view lists it as Starting from now on
 //		case roll.Stop:  // stop step.Action.ID; view lists it as Stopping from now on
 //		case roll.Wait:  // wait until an instance changes, or until step.Action.Until
@@ -47,8 +47,8 @@
 //   - No stop of a ready instance leaves fewer than MinHealthy instances available, which means
 //     ready for MinReady.
 //   - An instance that fails is replaced while the roll goes on, within the first invariant and
-//     Backoff: by Next with OnlyForward, and otherwise by a vacancy of the Roll if the roll has not
-//     come to that instance yet.
+//     Backoff. An old one is replaced by an old one while the roll waits for canaries, or if fewer
+//     than MinHealthy are left during Backoff. Otherwise a new one takes its place.
 //   - A roll ends or pauses if each started instance becomes ready or fails, each stopped instance
 //     ends, and failures stop. ProgressDeadline covers the cases where they do not.
 package roll

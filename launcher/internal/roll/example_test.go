@@ -44,16 +44,16 @@ func ExampleRoll() {
 	view := roll.View{Instances: []roll.Instance{{ID: "kv-1", Revision: 1, Health: roll.Ready}}}
 	r := &roll.Roll{From: 1, To: 2, Reason: "a new binary"}
 	r.Begin(config, view)
-	step := r.Next(config, view, false)
+	step := r.Next(config, view)
 	fmt.Println("start a process of revision", r.RevisionOf(step.Action.Version))
 
 	r.CountFailure(2, roll.Failure{Instance: "kv-2", Cause: errors.New("exit status 1")})
-	step = r.Next(config, view, false)
+	step = r.Next(config, view)
 	fmt.Println("pauses:", step.Change == roll.Pauses, r.Failure())
 	fmt.Println("wanted while paused: revision", r.Wanted())
 
 	r.Resume(config, view)
-	step = r.Next(config, view, false)
+	step = r.Next(config, view)
 	fmt.Println("start a process of revision", r.RevisionOf(step.Action.Version))
 	// Output:
 	// start a process of revision 2

@@ -44,6 +44,9 @@ func Next(c Config, s State, v View) (State, Action) {
 	if n.live[t] < goal[t] && n.all() < c.Desired+c.MaxSurge && v.Now >= s.Retry {
 		return s, Action{Do: Start, Version: t}
 	}
+	if s.lacksOld(c, v, n, goal) && n.all() < c.Desired+c.MaxSurge {
+		return s, Action{Do: Start, Version: Old}
+	}
 	if stop := n.pickExcess(c, v, goal, t); stop.Do == Stop {
 		return s, stop
 	}
@@ -59,6 +62,17 @@ func Next(c Config, s State, v View) (State, Action) {
 		return s, Action{}
 	}
 	return s, Action{Until: s.nextChange(c, v)}
+}
+
+// lacksOld reports whether an old instance has to be started in place of one that has failed before
+// the roll replaced it: while the roll waits for canaries, or if fewer than MinHealthy are left and
+// the next try of a new one is yet to come.
+func (s State) lacksOld(c Config, v View, n census, goal [2]int) bool {
+	if c.OnlyForward || v.NoOldStart {
+		return false
+	}
+	return s.Phase == Canary && n.live[Old] < goal[Old] ||
+		s.Phase == Rolling && v.Now < s.Retry && n.usable[Old]+n.usable[New] < c.MinHealthy
 }
 
 // pickExcess returns a Stop of an instance of a version that has more than its goal, if one may be

@@ -40,7 +40,7 @@ func seedOf(t *testing.T) uint64 {
 	return seed
 }
 
-// The test rolls every small group while instances crash, become ready late, end slowly or finish,
+// The test rolls every small group while instances crash, become ready late and end slowly,
 // and while users scale the group down, all at random. Every decision must keep the limits of the
 // group.
 func TestNext_KeepsLimitsDuringRandomFailures(t *testing.T) {
@@ -124,8 +124,6 @@ func storm(w *world, r *rand.Rand) {
 		switch k := r.IntN(len(w.view.Instances)); w.view.Instances[k].Health {
 		case roll.Starting:
 			switch {
-			case r.IntN(10) == 0:
-				w.finish(k)
 			case r.IntN(20) == 0:
 				w.scaleDown(k)
 			case crashes > 0 && r.IntN(2) == 0:
@@ -145,8 +143,6 @@ func storm(w *world, r *rand.Rand) {
 			case crashes > 0 && r.IntN(4) == 0:
 				crashes--
 				w.becomeUnhealthy(k)
-			case r.IntN(10) == 0:
-				w.finish(k)
 			case r.IntN(20) == 0:
 				w.scaleDown(k)
 			case w.view.Instances[k].Version == roll.Old && !w.config.OnlyForward && r.IntN(10) == 0: // the restart policy starts it again
@@ -184,7 +180,7 @@ func (w *world) check() {
 			w.breach("rolled back with %d old and %d new, %d available", oldest, newest, good)
 		}
 	case roll.Degraded:
-		if g := w.state.GivenUp; g == 0 || c.OnFailure != roll.Continue || newest != max(0, c.Desired-g) || oldest > g || newest+w.finished+w.scaledDown == 0 && !c.OnlyForward {
+		if g := w.state.GivenUp; g == 0 || c.OnFailure != roll.Continue || newest != max(0, c.Desired-g) || oldest > g || newest+w.scaledDown == 0 && !c.OnlyForward {
 			w.breach("degraded by %d with %d old and %d new", g, oldest, newest)
 		}
 	}

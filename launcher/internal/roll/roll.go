@@ -7,23 +7,20 @@ import (
 )
 
 // A Roll replaces all instances of a group by instances of another revision. It holds all state of
-// that: the revisions, the [State], failures and vacancies. Every method takes the rules and the
+// that: the revisions, the [State] and failures. Every method takes the rules and the
 // instances of the moment. The Canary of the rules is the configured one, which may exceed Desired.
 //
 // If From equals To, the configuration of the instances to be replaced is not known, because an
 // earlier launcher has started them. Such a roll cannot turn back.
 type Roll struct {
-	From, To    int // numbers of revisions
-	Reason      string
-	AllowFinish bool // a replacement that finishes has not failed, because instances have finished before, or none was running
+	From, To int // numbers of revisions
+	Reason   string
 
 	state     State
 	failures  [2]int   // numbers of failures by version, since the roll began
 	last      *Failure // the last failure; nil if there was none since the beginning, or since the roll was resumed
 	ordered   bool     // the roll turned back by order and not because of a failure
 	announced bool     // the roll has reported that all canaries are available
-	finished  int      // number of instances of the target that have finished
-	vacancies int      // number of old instances that have failed before the roll replaced them, and are to be started again
 }
 
 // A Failure is the cause for which a roll retries, gives up, pauses or rolls back.
@@ -126,15 +123,11 @@ func (r *Roll) RevisionOf(v Version) int {
 func (r *Roll) IsTarget(revision int) bool { return r.VersionOf(revision) == r.target() }
 
 // HasYetToReplace reports whether the roll is under way and will replace the instances of a
-// revision later. If one of them fails before, the caller decides whether it is started again:
-// AddVacancy. The roll itself replaces all other instances that fail. In a roll that is
-// OnlyForward, new instances take the places of old ones that fail.
+// revision later. If one of them fails before, the caller decides when the next old one may be
+// started. In a roll that is OnlyForward, new instances take the places of old ones that fail.
 func (r *Roll) HasYetToReplace(revision int) bool {
 	return !r.state.Paused && !r.OnlyForward() && r.Forward() && r.VersionOf(revision) == Old
 }
-
-// AddVacancy has an old instance started again that has failed before the roll came to it.
-func (r *Roll) AddVacancy() { r.vacancies++ }
 
 // CountFailure counts an instance that has failed.
 func (r *Roll) CountFailure(revision int, f Failure) {
@@ -149,12 +142,6 @@ func (r *Roll) Failure() Failure {
 		return *r.last
 	}
 	return Failure{Cause: errors.New(r.state.Why)}
-}
-
-// Finish counts an instance of the target that has finished and is not replaced.
-func (r *Roll) Finish(now time.Duration) {
-	r.finished++
-	r.state = r.state.Finish(now)
 }
 
 // ScaleDown takes into account that an instance, which v still shows, is stopped without a
@@ -196,47 +183,34 @@ func (r *Roll) Rollback(c Config, v View, why string) {
 	// The phase is set first, because view depends on it. The counts of progress then include all
 	// instances that are to go; with the smaller counts of the way forward, a rollback that makes
 	// progress could look like a stall.
-	r.state.Phase, r.state.Paused, r.vacancies = RollingBack, false, 0
+	r.state.Phase, r.state.Paused = RollingBack, false
 	r.state = r.state.Rollback(r.rules(c), r.view(v), why)
 }
 
 // Why returns why the roll is paused or rolling back, empty for neither.
 func (r *Roll) Why() string { return r.state.Why }
 
-// Next returns what to do next. With noStart true no vacancy is filled: it is too early after a
-// failure, or the group was given up.
-func (r *Roll) Next(c Config, v View, noStart bool) (step Step) {
+// Next returns what to do next.
+func (r *Roll) Next(c Config, v View) (step Step) {
 	c = r.rules(c)
-	for {
-		before, seen := r.state, r.view(v)
-		r.state, step.Action = Next(c, before, seen)
-		step.Notices = append(step.Notices, r.notices(c, seen, before)...)
-		switch a := step.Action; {
-		case r.target() != before.Phase.target():
-			// Next may have found the rollback complete already, judging by a view of the way
-			// forward. Rollback asks again.
-			step.Change = TurnsBack
-		case r.state.Phase.Ended():
-			step.Change = Ends
-		case r.state.Paused:
-			step.Change, r.vacancies = Pauses, 0
-		case a.Do == Stop && a.ID == "":
-			r.vacancies--
-			continue
-		case a.Do == Wait && r.vacancies > 0 && !noStart && len(v.Instances) < c.Desired+c.MaxSurge:
-			r.vacancies--
-			step.Action = Action{Do: Start, Version: Old}
-		}
-		return step
+	before, seen := r.state, r.view(v)
+	r.state, step.Action = Next(c, before, seen)
+	step.Notices = r.notices(c, seen, before)
+	switch {
+	case r.target() != before.Phase.target():
+		// Next may have found the rollback complete already, judging by a view of the way forward.
+		// Rollback asks again.
+		step.Change = TurnsBack
+	case r.state.Phase.Ended():
+		step.Change = Ends
+	case r.state.Paused:
+		step.Change = Pauses
 	}
+	return step
 }
 
-// rules returns the rules for this roll. Instances of the target that have finished count as
-// canaries that stayed.
+// rules returns the rules for this roll.
 func (r *Roll) rules(c Config) Config {
-	if r.Forward() {
-		c.Canary = max(0, c.Canary-r.finished)
-	}
 	c.Canary = min(c.Desired, c.Canary)
 	c.OnlyForward = r.OnlyForward()
 	if c.OnlyForward && c.OnFailure == Rollback {
@@ -245,15 +219,12 @@ func (r *Roll) rules(c Config) Config {
 	return c
 }
 
-// view returns v as the functions of this package take it: with versions, failures and vacancies.
+// view returns v as the functions of this package take it: with versions and failures.
 func (r *Roll) view(v View) View {
-	seen := View{Now: v.Now, Failures: r.failures}
+	seen := View{Now: v.Now, NoOldStart: v.NoOldStart, Failures: r.failures}
 	for _, i := range v.Instances {
 		i.Version = r.VersionOf(i.Revision)
 		seen.Instances = append(seen.Instances, i)
-	}
-	for range r.vacancies {
-		seen.Instances = append(seen.Instances, Instance{Version: Old, Health: Starting})
 	}
 	return seen
 }
@@ -272,11 +243,7 @@ func (r *Roll) notices(c Config, v View, before State) (all []string) {
 		notice("failure %d in a row, of which %d are retried; next try in %v: %v", now.Tries, c.Retries, max(0, now.Retry-v.Now), r.Failure())
 	}
 	if before.Phase == Canary && now.Phase == Rolling {
-		if c.Canary == 0 {
-			notice("the first replacements have finished; the others follow")
-		} else {
-			notice("the first replacements have stayed available for %v; the others follow", c.CanaryWait)
-		}
+		notice("the first replacements have stayed available for %v; the others follow", c.CanaryWait)
 	}
 	return all
 }

@@ -218,29 +218,6 @@ func TestOnFailureContinue_RollsBackIfAllReplacementsFail(t *testing.T) {
 	}
 }
 
-// A replacement that has finished shows that the new version works, so with Continue the roll goes
-// on although all other replacements fail. The roll is not rolled back either if no instance is
-// desired any more.
-func TestOnFailureContinue_DoesNotRollBackIfOneReplacementFinished(t *testing.T) {
-	w := begin(roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 1, OnFailure: roll.Continue}, 3)
-	w.finish(w.at("new-4"))
-	w.act()
-	w.ends("old-1")
-	w.ends("new-5")
-	w.ends("new-6")
-	w.settle()
-	if w.state.Phase != roll.Degraded || w.count(of(roll.Old)) != 2 || len(w.broken) > 0 {
-		t.Errorf("%v with %+v: %s\n%s", w.state.Phase, w.view.Instances, w.broken, strings.Join(w.log, "\n"))
-	}
-
-	w = begin(roll.Config{Desired: 1, MinHealthy: 1, MaxSurge: 1, OnFailure: roll.Continue}, 1)
-	w.scaleDown(w.at("old-1"))
-	w.ends("new-2")
-	if w.state.Phase == roll.RollingBack {
-		t.Error("the roll turns back although no instance is desired")
-	}
-}
-
 // After a replacement has been given up, an old instance stays in its place. Scaling down that old
 // instance must not stop any other instance.
 func TestScaleDown_OfOldInstanceStopsNoOtherInstance(t *testing.T) {
@@ -410,33 +387,30 @@ func TestConfig_BackoffDoesNotOverflow(t *testing.T) {
 	}
 }
 
-// A canary that has finished is not started again, and the roll does not wait for it.
-func TestState_RollDoesNotWaitForFinishedCanary(t *testing.T) {
-	w := begin(roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute}, 2)
-	w.isReady("new-3")
+// While a roll waits for canaries, an old instance takes the place of one that fails, as soon as the
+// caller allows it.
+func TestNext_StartsOldInstanceWhileWaitingForCanary(t *testing.T) {
+	w := begin(roll.Config{Desired: 3, MinHealthy: 2, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute}, 3)
+	w.isReady("new-4")
+	w.ends("old-1")
 	w.log = nil
-	w.finish(w.at("new-3"))
-	if at, ok := w.state.CanaryUntil(w.config, w.view); ok {
-		t.Errorf("a finished canary is waited for until %v", at)
-	}
+	w.view.NoOldStart = true
+	w.ends("old-2")
+	w.expectLog(t, "0s old-2 crashes")
+	w.view.NoOldStart = false
 	w.act()
-	w.expectLog(t, "0s new-3 has finished", "0s rolling paused=false given up=0: ")
-	w.settle()
-	if w.state.Phase != roll.Done || w.count(of(roll.Old)) != 0 || w.count(of(roll.New)) != 1 {
-		t.Errorf("%v with %+v", w.state.Phase, w.view.Instances)
-	}
+	w.expectLog(t, "0s start old")
 }
 
-// An instance that finishes counts as progress, so the progress deadline begins again.
-func TestState_FinishedInstanceCountsAsProgress(t *testing.T) {
-	w := begin(roll.Config{Desired: 3, MaxSurge: 0, MinReady: time.Hour, ProgressDeadline: time.Hour + time.Minute}, 0)
-	for range 3 {
-		w.view.Now += time.Hour
-		w.act()
-		w.finish(0)
-	}
-	w.act()
-	if w.state.Phase != roll.Done {
-		t.Errorf("%v, paused %v: %s", w.state.Phase, w.state.Paused, w.state.Why)
-	}
+// During the back-off after a failed replacement, an old instance is started only if fewer than
+// MinHealthy are left.
+func TestNext_StartsOldInstanceDuringBackoffToKeepMinHealthy(t *testing.T) {
+	w := begin(roll.Config{Desired: 3, MinHealthy: 2, MaxSurge: 1, Retries: 3, Backoff: time.Second}, 3)
+	w.ends("old-1")
+	w.log = nil
+	w.ends("new-4")
+	w.ends("new-5")
+	w.expectLog(t, "0s new-4 crashes", "0s new-5 crashes")
+	w.ends("old-2")
+	w.expectLog(t, "0s old-2 crashes", "0s start old")
 }

@@ -45,7 +45,6 @@ type State struct {
 	GivenUp  int           // number of instances that will not be replaced
 	Retry    time.Duration // when the next start after a failure may be tried
 	Progress time.Duration // when the roll last made progress
-	Proven   bool          // an instance of the target has finished, which shows that the target works
 
 	failuresSeen  int // failures of the target that have been handled
 	mostAvailable int // largest number of available instances of the target so far
@@ -76,16 +75,8 @@ func (s State) Rollback(c Config, v View, why string) State {
 	if s.Phase.Ended() {
 		return s
 	}
-	s.Phase, s.Paused, s.Why, s.GivenUp, s.Proven = RollingBack, false, why, 0, false
+	s.Phase, s.Paused, s.Why, s.GivenUp = RollingBack, false, why, 0
 	return s.restart(c, v)
-}
-
-// Finish returns s after an instance of the target has finished and is not replaced. The caller has
-// lowered Desired by one, and Canary too unless it was 0. Finish counts as progress and shows that
-// the target works.
-func (s State) Finish(now time.Duration) State {
-	s.Tries, s.Progress, s.mostAvailable, s.Proven = 0, max(s.Progress, now), max(0, s.mostAvailable-1), true
-	return s
 }
 
 // ScaleDown returns s after an order to stop the instance id, which v still shows, without a
@@ -177,9 +168,8 @@ func (s State) onFailures(c Config, v View, failures int) State {
 			s.GivenUp = min(s.GivenUp+1, c.Desired)
 		}
 		s.Progress = v.Now
-		// If all instances were given up and none has finished, nothing shows that the new version
-		// works.
-		if s.GivenUp >= c.Desired && c.Desired > 0 && !s.Proven && !c.OnlyForward {
+		// If all instances were given up, nothing shows that the new version works.
+		if s.GivenUp >= c.Desired && c.Desired > 0 && !c.OnlyForward {
 			return s.Rollback(c, v, s.Why)
 		}
 		return s

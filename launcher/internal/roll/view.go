@@ -38,6 +38,10 @@ type View struct {
 	Now       time.Duration
 	Instances []Instance // oldest first; the oldest are replaced first
 
+	// NoOldStart says that no old instance may be started in place of one that has failed: it is
+	// too early after the failure, or the group was given up.
+	NoOldStart bool
+
 	// Failures counts, by version, the instances that have become Unhealthy since the beginning of
 	// the roll, or have ended without being told to. Each instance counts once. The counts never
 	// fall. The methods of Roll set Failures.

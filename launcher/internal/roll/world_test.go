@@ -20,7 +20,6 @@ type world struct {
 	terse  bool     // no log is kept
 	broken []string // violated invariants
 
-	finished   int // instances that have finished
 	scaledDown int // instances that were scaled down
 	trouble    int // how many failures and orders of users may still happen, in the test of all states
 }
@@ -85,8 +84,8 @@ func (w *world) act() time.Duration {
 		if before.Phase != state.Phase || before.Paused != state.Paused || before.GivenUp != state.GivenUp {
 			w.note("%v paused=%v given up=%d: %s", state.Phase, state.Paused, state.GivenUp, state.Why)
 		}
-		if w.config.OnFailure == roll.Continue && before.Phase != state.Phase && state.Phase == roll.RollingBack && (w.finished > 0 || w.config.Desired == 0) {
-			w.breach("turns back although %d have finished and %d are desired", w.finished, w.config.Desired)
+		if w.config.OnFailure == roll.Continue && before.Phase != state.Phase && state.Phase == roll.RollingBack && w.config.Desired == 0 {
+			w.breach("turns back although none is desired")
 		}
 		switch action.Do {
 		case roll.Wait:
@@ -194,23 +193,6 @@ func (w *world) end(k int) {
 	} else {
 		w.note("%s has ended", i.ID)
 	}
-	w.view.Instances = slices.Delete(slices.Clone(w.view.Instances), k, k+1)
-}
-
-// finish simulates that an instance of the target version finishes. It does nothing for other
-// instances.
-func (w *world) finish(k int) {
-	i := w.view.Instances[k]
-	if back := w.state.Phase == roll.RollingBack; w.over() || w.config.Desired == 0 || back != (i.Version == roll.Old) {
-		return
-	}
-	w.finished++
-	if i.Version == roll.New {
-		w.config.Canary = max(0, w.config.Canary-1)
-	}
-	w.scale(w.config.Desired - 1)
-	w.state = w.state.Finish(w.view.Now)
-	w.note("%s has finished", i.ID)
 	w.view.Instances = slices.Delete(slices.Clone(w.view.Instances), k, k+1)
 }
 

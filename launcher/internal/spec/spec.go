@@ -33,6 +33,7 @@ type TLS struct{ Cert, Key, CA string }
 // with the names of these fields as keys.
 type Group struct {
 	Name    string
+	Job     bool `json:",omitempty"` // the processes run to completion, and take no part in rolls
 	Command []string
 	WorkDir string
 	Env     []string // NAME=value
