@@ -172,13 +172,18 @@ type schedule struct {
 }
 
 func newSchedule(begin, deadline time.Time) schedule {
-	at := func(tenths time.Duration) time.Time { return begin.Add(deadline.Sub(begin) * tenths / 10) }
-	return schedule{begin, at(2), at(6), at(8), at(9), deadline}
+	tenth := deadline.Sub(begin) / 10
+	reserve := max(tenth, min(killReserve, 2*tenth))
+	kill := deadline.Add(-reserve)
+	return schedule{begin, begin.Add(2 * tenth), begin.Add(6 * tenth), kill.Add(-tenth), kill, deadline}
 }
 
-// killInterval is the time between SIGTERM and SIGKILL, which equals the time between SIGKILL and
-// the deadline.
-func (s schedule) killInterval() time.Duration { return s.giveUp.Sub(s.kill) }
+// killReserve is the time that remains after SIGKILL, if that is no more than a fifth of the deadline:
+// on a busy machine, the end of a killed process was known up to 0.7 s later.
+const killReserve = time.Second
+
+// killInterval is the time between SIGTERM and SIGKILL.
+func (s schedule) killInterval() time.Duration { return s.kill.Sub(s.terminate) }
 
 // closeStdin returns when to close the stdin of a server that received exit at the time now and is
 // still running. Some servers exit only when stdin is closed. But closing stdin at once can make an

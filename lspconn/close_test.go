@@ -751,7 +751,7 @@ func TestClose_KeepsDeadlineOfOneSecond(t *testing.T) {
 		r, err := conn.Close(t.Context())
 		testkit.Equal(t, "error", err, nil)
 		testkit.Equal(t, "outcome", r.Outcome, lspconn.Killed)
-		testkit.Equal(t, "time until SIGKILL", time.Since(begin), 900*time.Millisecond)
+		testkit.Equal(t, "time until SIGKILL", time.Since(begin), 800*time.Millisecond)
 	})
 }
 

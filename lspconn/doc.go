@@ -44,6 +44,9 @@
 //	│  its response, then exit; the process exits│         │         │
 //	│  20 % later its stdin is closed ──────────▶│ SIGTERM │ SIGKILL │ unconfirmed
 //
+// With less than 10 s, both signals are sent earlier, so that a second is left after SIGKILL, but no
+// more than a fifth of the deadline: with 5 s they are sent at 70 % and 80 %.
+//
 // The marks are upper bounds: the next step starts as soon as the previous one succeeds. Three kinds
 // of server are terminated at once: one that answers shutdown with an error, one that exits before
 // it answers, and one that has stopped reading.

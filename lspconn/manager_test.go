@@ -113,7 +113,7 @@ func TestManager_ClosesInParallel(t *testing.T) {
 			got[r.Key] = fmt.Sprint(r.Outcome, " in ", r.Total)
 		}
 		testkit.Equal(t, "outcomes", got, map[string]string{
-			"polite": "Clean in 0s", "hangs": "Terminated in 4s", "unkillable": "Killed in 4.5s", "crashed": "ExitedEarly in 0s"})
+			"polite": "Clean in 0s", "hangs": "Terminated in 3.5s", "unkillable": "Killed in 4s", "crashed": "ExitedEarly in 0s"})
 	})
 }
 
@@ -432,7 +432,7 @@ func stopOfTheProgram(t *testing.T, keys []string) {
 	if err := drained.Wait(context.Background()); err != nil {
 		t.Error(err)
 	}
-	testkit.Equal(t, "time", time.Since(begin), 4500*time.Millisecond) // SIGKILL is sent at this time
+	testkit.Equal(t, "time", time.Since(begin), 4*time.Second) // SIGKILL is sent at this time
 	reports, err := m.Close(context.Background())
 	if err != nil {
 		t.Error(err)
