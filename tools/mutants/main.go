@@ -77,7 +77,7 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 	flags := flag.NewFlagSet("mutants", flag.ExitOnError)
 	root := flags.String("C", ".", "`root` of the repository")
 	checkOnly := flags.Bool("check", false, "only check that every edit applies and every named test exists; build and run nothing")
-	parallel := flags.Int("p", 3*runtime.NumCPU(), "`number` of mutants to run in parallel; many of them mostly wait")
+	parallel := flags.Int("p", 4*runtime.NumCPU(), "`number` of mutants to run in parallel; many of them mostly wait")
 	tested := flags.Bool("tested", false, "all tests have just passed: do not run them on the unchanged code again")
 	verbose := flags.Bool("v", false, "print the output of the tests that killed mutants, to see whether they fail for the right reason")
 	flags.Parse(args)
