@@ -1,0 +1,109 @@
+package ctxshutdown_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/ctxkey"
+	"github.com/swansong-go/swansong/internal/testkit"
+)
+
+// The tests of this file let two calls meet at one point: the first call asks a context of the user,
+// or calls the hook of a test, and that makes the second call.
+
+// A meetingContext is a context of the user that calls functions when it is asked.
+type meetingContext struct {
+	context.Context // has the values
+	done            chan struct{}
+	err             error
+
+	onErr, onDone, onValue func()
+
+	live int // the number of functions that AfterFunc has registered
+}
+
+// below returns a scope below a context of the user that is below a root scope.
+func below() (*meetingContext, *ctxshutdown.Swansong) {
+	parent := &meetingContext{Context: ctxshutdown.New(context.Background()), done: make(chan struct{})}
+	return parent, child(parent)
+}
+
+func (c *meetingContext) Done() <-chan struct{} { once(&c.onDone); return c.done }
+
+func (c *meetingContext) Err() error { once(&c.onErr); return c.err }
+
+func (c *meetingContext) Value(key any) any { once(&c.onValue); return c.Context.Value(key) }
+
+// AfterFunc lets package context register children here instead of starting goroutines.
+func (c *meetingContext) AfterFunc(f func()) (stop func() bool) {
+	c.live++
+	return func() bool { c.live--; return true }
+}
+
+// once calls *f, if it is not nil, and sets it to nil first.
+func once(f *func()) {
+	if call := *f; call != nil {
+		*f = nil
+		call()
+	}
+}
+
+// The first Done creates the context of a scope. A Shutdown that has looked for that context before
+// must cancel it.
+func TestShutdown_CancelsContextCreatedMeanwhile(t *testing.T) {
+	parent, s := below()
+	var done <-chan struct{}
+	parent.onErr = func() { done = s.Done() }
+	s.Shutdown()
+	if done == nil {
+		t.Fatal("Shutdown has not asked the parent")
+	}
+	testkit.Equal(t, "Done is closed", testkit.IsClosed(done), true)
+	testkit.Equal(t, "the error is context.Canceled", s.Err() == context.Canceled, true)
+}
+
+// Two first calls of Done create a context each. The one that is not used does not stay registered
+// with the parent.
+func TestDone_SecondContextIsUnregisteredFromParent(t *testing.T) {
+	parent, s := below()
+	var inner <-chan struct{}
+	parent.onDone = func() { inner = s.Done() }
+	outer := s.Done()
+	if inner == nil {
+		t.Fatal("Done has not asked the parent")
+	}
+	testkit.Equal(t, "both calls return the same channel", inner == outer, true)
+	testkit.Equal(t, "registered with the parent", parent.live, 1)
+	s.Shutdown()
+	testkit.Equal(t, "registered with the parent after the stop", parent.live, 0)
+}
+
+// The last guard is released while Wait makes its error: there is no error without a guard.
+func TestWait_ReturnsNilIfLastGuardIsReleasedMeanwhile(t *testing.T) {
+	s := ctxshutdown.New(t.Context())
+	g := s.Guard()
+	ended := &meetingContext{Context: context.Background(), done: make(chan struct{}), err: context.Canceled}
+	close(ended.done)
+	ended.onValue = func() { s.Shutdown(); g.Release() }
+	if err := s.Completion().Wait(ended); err != nil {
+		var drain *ctxshutdown.DrainError
+		t.Errorf("a DrainError: %v; %v", errors.As(err, &drain), err)
+	}
+}
+
+// A Wait ends between the two checks of Go: Go refuses, and releases the guard that it has acquired.
+func TestGroup_GoRefusedDuringWaitReleasesItsGuard(t *testing.T) {
+	var atAcquire func()
+	hook := ctxkey.GuardHook(func(e ctxkey.GuardEvent) {
+		if e == ctxkey.AfterAcquire {
+			once(&atAcquire)
+		}
+	})
+	s := ctxshutdown.New(context.WithValue(t.Context(), ctxkey.Hook{}, hook))
+	group := ctxshutdown.NewGroup(s)
+	atAcquire = func() { group.Wait() }
+	testkit.Equal(t, "started", group.Go(func(context.Context) error { return nil }), false)
+	testkit.Equal(t, "guards", s.GuardReport().Count(), 0)
+}
