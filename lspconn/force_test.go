@@ -10,9 +10,34 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/lspconn"
 )
+
+var errForce = errors.New("the user is waiting")
+
+// Force of the connection, or of a scope above it, kills the server at once, without SIGTERM.
+func TestForce_KillsServerAtOnce(t *testing.T) {
+	for name, force := range map[string]func(*ctxshutdown.Swansong, *lspconn.Conn){
+		"program":    func(program *ctxshutdown.Swansong, _ *lspconn.Conn) { program.Force(errForce) },
+		"connection": func(_ *ctxshutdown.Swansong, conn *lspconn.Conn) { conn.Force(errForce) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			program := ctxshutdown.New(context.Background())
+			conn, _ := startInProcess(t, program, lspconn.Server{}, behaviours{Shutdown: "never", EOF: "ignore"})
+			conn.Ready(t.Context())
+			begin := time.Now()
+			force(program, conn)
+			program.Shutdown().Wait(context.Background())
+			testkit.Equal(t, "time", time.Since(begin), time.Duration(0))
+			r := mustClose(t, conn)
+			if r.Outcome != lspconn.Killed || r.Exit.Signal != "killed" || !errors.Is(r.Failure, errForce) {
+				t.Errorf("%s: %v", name, r)
+			}
+		})
+	}
+}
 
 // Force kills a server that would answer the handshake, before it has been asked to leave.
 func TestForce_SkipsHandshake(t *testing.T) {
