@@ -30,10 +30,7 @@ func TestHistories_SendersAndServerAgree(t *testing.T) {
 		t.Logf("%v", history(t, seed))
 		return
 	}
-	base, n := rand.Uint64()>>1, 10_000
-	if testing.Short() {
-		n = 500
-	}
+	base, n := rand.Uint64()>>1, histories()
 	t.Logf("%d histories from seed %d on", n, base)
 	ends := map[string]int{}
 	for i := range uint64(n) {
@@ -47,7 +44,7 @@ func TestHistories_SendersAndServerAgree(t *testing.T) {
 	// If an outcome never occurs, the histories do not cover enough.
 	for _, end := range []string{"Clean", "ExitedEarly", "HandshakeTimeout", "Terminated", "Killed", "written", "answered", "refused by the server",
 		"superseded", "closing", "failed", "given up"} {
-		if ends[end] < n/200 {
+		if ends[end] < n/500 {
 			t.Errorf("of %d histories, %d had the outcome %s", n, ends[end], end)
 		}
 	}

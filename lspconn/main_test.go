@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -203,6 +205,19 @@ func call(t *testing.T, conn *lspconn.Conn, method, params string) string {
 		t.Fatal(err)
 	}
 	return string(result)
+}
+
+// histories returns how many random histories a test runs. They take seven times as long under the
+// race detector, so that there a quarter of them has to do.
+func histories() int {
+	n := 10_000
+	if build, ok := debug.ReadBuildInfo(); ok && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		n /= 4
+	}
+	if testing.Short() {
+		n = 500
+	}
+	return n
 }
 
 func contains(t *testing.T, err error, parts ...string) {

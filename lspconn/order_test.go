@@ -370,10 +370,7 @@ func TestOrderHistories_DeliverInOrderOfWire(t *testing.T) {
 		orderHistory(t, seed)
 		return
 	}
-	base, n := rand.Uint64()>>1, 10_000
-	if testing.Short() {
-		n = 500
-	}
+	base, n := rand.Uint64()>>1, histories()
 	for i := range uint64(n) {
 		orderHistory(t, base+i)
 		if t.Failed() {
