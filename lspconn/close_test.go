@@ -492,8 +492,8 @@ func TestClose_EndsRealProcesses(t *testing.T) {
 	}
 }
 
-// TestHistories_WithRealProcesses runs random histories as TestHistories_SendersAndServerAgree does, but with real processes,
-// fewer and shorter, and without control over time.
+// TestHistories_WithRealProcesses runs random histories as TestHistories_SendersAndServerAgree does, but
+// with real processes, fewer and shorter, and without control over time.
 func TestHistories_WithRealProcesses(t *testing.T) {
 	n := 200
 	if testing.Short() {

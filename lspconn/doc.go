@@ -25,7 +25,8 @@
 //
 // Reports name what a connection is waiting for: "queue" for messages that have not been written,
 // "calls" for calls without a response, "requests" for requests of the server that a handler has
-// not answered, "notifications" for calls of OnNotify, and "process" for the process itself. Force ends the process at once.
+// not answered, "notifications" for calls of OnNotify, and "process" for the process itself. Force
+// ends the process at once.
 //
 // # Order
 //

@@ -18,8 +18,8 @@ import (
 	"github.com/swansong-go/swansong/lspconn/internal/fakelsp"
 )
 
-// TestHistories_SendersAndServerAgree has several goroutines use one connection at random while it is closed at a random
-// point. It then compares what the connection returned with what the server received.
+// In TestHistories_SendersAndServerAgree several goroutines use one connection at random while it is
+// closed at a random point. Then what the connection returned is compared with what the server received.
 // LSPCONN_SEED=n runs the history of one seed.
 func TestHistories_SendersAndServerAgree(t *testing.T) {
 	if text := os.Getenv("LSPCONN_SEED"); text != "" {

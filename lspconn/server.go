@@ -66,9 +66,10 @@ type Server struct {
 	// connection fails if the responses to 8192 requests have not been written, because the server
 	// does not read.
 	//
-	// An error that is a *ResponseError is sent as it is; the text of any other error is sent as an
-	// internal error; if it is the error of ctx, the server gets the reason. Nil answers every request with "method not found". [PanicError] documents a
-	// panic in OnRequest or in the encoding of its result.
+	// An error that is a *ResponseError is sent as it is. Any other error is sent as an internal error
+	// with its text; in the place of the error of ctx, the server gets the reason why ctx has ended. A
+	// nil OnRequest answers every request with "method not found". [PanicError] documents a panic in
+	// OnRequest or in the encoding of its result.
 	OnRequest func(ctx context.Context, method string, params json.RawMessage) (result any, err error)
 
 	// OnNotify is called for the notifications of the server, except $/cancelRequest, which the

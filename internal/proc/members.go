@@ -21,7 +21,7 @@ func (p *Process) Members() []Member {
 }
 
 // members searches for the living processes of the container, except for the leader. On a busy
-// machine, the search can take a second or more.
+// machine, the search can take a second.
 func (p *Process) members() []Member {
 	store := p.beginSearch()
 	members := p.contain.members()

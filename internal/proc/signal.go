@@ -31,7 +31,7 @@ func (p *Process) hasExited() bool {
 //
 // Terminate and Kill signal the leader, its process group and the members that can be found without
 // a search before they return. What only a search in /proc can find is signalled later, because a
-// search can take a second or more on a busy machine.
+// search can take a second on a busy machine.
 func (p *Process) Terminate() { p.signalAll(syscall.SIGTERM) }
 
 // Kill sends SIGKILL to all processes of the container. If there is a cgroup, it uses cgroup.kill.
