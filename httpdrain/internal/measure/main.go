@@ -28,7 +28,7 @@ func main() {
 	shutdowns := flag.Int("shutdowns", 50, "shutdowns under load, each way")
 	rounds := flag.Int("rounds", 31, "rounds of latency and throughput, each way")
 	far := flag.Int("far", 1000, "clients of the slow network")
-	restarts := flag.Int("restarts", 40, "restarts of servers behind each proxy, each way")
+	restarts := flag.Int("restarts", 20, "restarts of servers behind each proxy, each way")
 	write := flag.Bool("write", false, "also write docs/measured/httpdrain-figures.md")
 	flag.Parse()
 	log.SetOutput(io.Discard) // do not print the failed handshakes that net/http logs
