@@ -28,8 +28,8 @@ type proxy struct {
 
 // All are told to try the other server if one cannot be connected to, and to go on trying both: the
 // other settings are the defaults. None of them sends a POST again once it has sent any of it. Caddy
-// before 2.12 answers 502 to a request with a body if it could not connect to the first server:
-// https://github.com/caddyserver/caddy/issues/7546.
+// 2.6, which Debian 12 has, answers 502 to a request with a body if it could not connect to the
+// first server: https://github.com/caddyserver/caddy/issues/7546.
 var proxies = []proxy{
 	{"nginx", "HTTP/1.1", nginxConfig, []string{"nginx", "-p", "DIR", "-e", "DIR/log", "-c", "DIR/config"}, "body"},
 	{"haproxy", "HTTP/1.1", haproxyConfig, []string{"haproxy", "-q", "-db", "-f", "DIR/config"}, "body"},
@@ -292,7 +292,8 @@ func behindProxies(w io.Writer, n int) error {
 	const clients = 50
 	fmt.Fprintf(w, "\n## Behind proxies\n\nTwo servers behind a proxy, restarted in turn, %d times in all, while %d clients send POST requests. Each client pauses\n"+
 		"between its requests, from half to one and a half times the pause in the table. The proxy connects to the other server\n"+
-		"if one is away, and sends no request twice. Errors are what the clients see.\n\n", n, clients)
+		"if one is away, and sends no request twice. Errors are what the clients see. Requests\n"+
+		"through Caddy have no body, because Caddy 2.6 loses the body if the first server is away.\n\n", n, clients)
 	fmt.Fprintf(w, "| proxy | to the servers | pause | way | requests | errors |\n| --- | --- | ---: | --- | ---: | --- |\n")
 	for _, p := range proxies {
 		if p.missing() != "" {
