@@ -17,9 +17,12 @@ func TestOrder_IsKeptByLspconn(t *testing.T) {
 // The measurement notices when the order is not kept.
 func TestOrder_IsMeasured(t *testing.T) {
 	for _, c := range orderClients()[1:] {
-		noted := c.overtakes(10)
+		noted := 0
+		for try := 0; noted == 0 && try < 10; try++ { // on a busy machine, what could overtake may be late
+			noted = c.overtakes(10)
+		}
 		inverted, _ := c.inversions(burst)
-		t.Logf("%s: %d of 10 responses before their notifications, %d of %d requests out of order", c.name, noted, inverted, burst)
+		t.Logf("%s: %d responses before their notifications, %d of %d requests out of order", c.name, noted, inverted, burst)
 		if c.name == "x/exp/jsonrpc2" && noted == 0 {
 			t.Errorf("%s delivers no response before its notification", c.name)
 		}
