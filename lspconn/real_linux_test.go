@@ -135,12 +135,13 @@ func (b *rawServer) initialize() {
 	b.send(-1, "initialized", json.RawMessage("{}"))
 }
 
-// end waits until the server has exited. If it runs for tooLong, end kills it and returns nil. It
-// leaves the pipes open, because closing them could end processes that the server leaves behind.
+// end waits until the server has exited. If it runs for five seconds more, end kills it and
+// returns nil. It leaves the pipes open, because closing them could end processes that the server
+// leaves behind.
 func (b *rawServer) end() *os.ProcessState {
 	b.t.Helper()
 	late := make(chan struct{})
-	kill := time.AfterFunc(tooLong, func() {
+	kill := time.AfterFunc(5*time.Second, func() {
 		defer close(late)
 		b.cmd.Process.Kill()
 	})
