@@ -149,7 +149,7 @@ func (l adminLauncher) Watch() (next func(context.Context) *pb.Event, stop func(
 				return nil
 			}
 			return &pb.Event{Time: timestamppb.New(e.Time), Kind: string(e.Kind), Group: e.Group, ProcessId: e.Process,
-				From: pb.ProcessState(e.From), To: pb.ProcessState(e.To), Message: e.Message, Missed: int64(e.Missed), Roll: e.Roll}
+				From: pb.ProcessState(e.From), To: pb.ProcessState(e.To), Message: e.Message, Missed: int32(e.Missed), Roll: e.Roll}
 		case <-ctx.Done():
 			return nil
 		}
@@ -173,7 +173,7 @@ func (l adminLauncher) Notifier(id string) (admin.Process, error) { return l.man
 
 func wireHealth(h Health) *pb.GroupHealth {
 	out := &pb.GroupHealth{Group: h.Group, Desired: int32(h.Desired), MinHealthy: int32(h.MinHealthy), Ready: int32(h.Ready),
-		Updated: int32(h.Updated), Total: int32(h.Total), Healthy: h.Healthy, Message: h.Message, Revision: int64(h.Revision),
+		Updated: int32(h.Updated), Total: int32(h.Total), Healthy: h.Healthy, Message: h.Message, Revision: int32(h.Revision),
 		Missing: int32(h.Missing), Roll: h.Roll.wire(), Stopping: h.Stopping, StopsAfter: h.StopsAfter}
 	for _, st := range h.Processes {
 		out.Processes = append(out.Processes, wireStatus(st))
@@ -182,9 +182,9 @@ func wireHealth(h Health) *pb.GroupHealth {
 }
 
 func wireStatus(st Status) *pb.ProcessStatus {
-	out := &pb.ProcessStatus{ProcessId: st.ID, Group: st.Group, State: pb.ProcessState(st.State), Message: st.Message, Pid: int64(st.PID),
-		Started: timestamppb.New(st.Started), Since: timestamppb.New(st.Since), Metrics: st.Metrics, Outcome: pb.Outcome(st.Outcome),
-		Exit: st.Exit, Extensions: int32(st.Extension), Revision: int64(st.Revision),
+	out := &pb.ProcessStatus{ProcessId: st.ID, Group: st.Group, State: pb.ProcessState(st.State), Message: st.Message, Pid: int32(st.PID),
+		Started: timestamppb.New(st.Started), Since: timestamppb.New(st.Since), Metrics: st.Metrics, Outcome: pb.Outcome_Value(st.Outcome),
+		Exit: st.Exit, Extensions: int32(st.Extension), Revision: int32(st.Revision),
 		Bound: durationpb.New(st.Bound), Reason: st.Reason}
 	if took := st.Took(); took > 0 {
 		out.ShutdownDuration = durationpb.New(took)

@@ -324,3 +324,14 @@ func TestNotifyReady_IsRefusedForAnotherProcess(t *testing.T) {
 	}
 	testkit.Equal(t, "answers of the launcher", said, []string{"PermissionDenied", "OK"})
 }
+
+// The states and the outcomes have the same names in the protocol, and so in JSON, as in texts, metrics
+// and the documentation.
+func TestAdmin_NamesAreThoseOfTexts(t *testing.T) {
+	for s := launcher.Spawning; s <= launcher.Gone; s++ {
+		testkit.Equal(t, "name of a state", pb.ProcessState(s).String(), s.String())
+	}
+	for o := launcher.Clean; o <= launcher.Unconfirmed; o++ {
+		testkit.Equal(t, "name of an outcome", pb.Outcome_Value(o).String(), o.String())
+	}
+}

@@ -358,7 +358,7 @@ func (s *RollStatus) wire() *pb.RollStatus {
 	if s == nil {
 		return nil
 	}
-	out := &pb.RollStatus{From: int64(s.From), To: int64(s.To), Phase: s.Phase, Paused: s.Paused, Why: s.Why,
+	out := &pb.RollStatus{From: int32(s.From), To: int32(s.To), Phase: s.Phase, Paused: s.Paused, Why: s.Why,
 		GivenUp: int32(s.GivenUp), Canaries: int32(s.Canaries), Message: s.String()}
 	if !s.Until.IsZero() {
 		out.Until = timestamppb.New(s.Until)

@@ -21,7 +21,7 @@ type result struct {
 	groups       []groupResult
 	stored, gone int // numbers of acknowledged writes, and of acknowledged writes that are not in the file
 	survivors    []string
-	missed       int64 // the number of events that the demo was too slow to receive
+	missed       int32 // the number of events that the demo was too slow to receive
 	failures     []error
 }
 

@@ -104,67 +104,6 @@ func (ProcessState) EnumDescriptor() ([]byte, []int) {
 	return file_admin_proto_rawDescGZIP(), []int{0}
 }
 
-type Outcome int32
-
-const (
-	Outcome_OUTCOME_UNSPECIFIED Outcome = 0 // it has not ended
-	Outcome_CLEAN               Outcome = 1
-	Outcome_DRAIN_FAILED        Outcome = 2
-	Outcome_KILLED              Outcome = 3 // forced: by SIGTERM or SIGKILL at a deadline
-	Outcome_CRASH               Outcome = 4
-	Outcome_UNKNOWN             Outcome = 5 // nobody can know how it ended
-	Outcome_UNCONFIRMED         Outcome = 6 // it was killed, and is still not known to have ended
-)
-
-// Enum value maps for Outcome.
-var (
-	Outcome_name = map[int32]string{
-		0: "OUTCOME_UNSPECIFIED",
-		1: "CLEAN",
-		2: "DRAIN_FAILED",
-		3: "KILLED",
-		4: "CRASH",
-		5: "UNKNOWN",
-		6: "UNCONFIRMED",
-	}
-	Outcome_value = map[string]int32{
-		"OUTCOME_UNSPECIFIED": 0,
-		"CLEAN":               1,
-		"DRAIN_FAILED":        2,
-		"KILLED":              3,
-		"CRASH":               4,
-		"UNKNOWN":             5,
-		"UNCONFIRMED":         6,
-	}
-)
-
-func (x Outcome) Enum() *Outcome {
-	p := new(Outcome)
-	*p = x
-	return p
-}
-
-func (x Outcome) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_admin_proto_enumTypes[1].Descriptor()
-}
-
-func (Outcome) Type() protoreflect.EnumType {
-	return &file_admin_proto_enumTypes[1]
-}
-
-func (x Outcome) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Outcome.Descriptor instead.
-func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{1}
-}
-
 type RollOrder int32
 
 const (
@@ -198,11 +137,11 @@ func (x RollOrder) String() string {
 }
 
 func (RollOrder) Descriptor() protoreflect.EnumDescriptor {
-	return file_admin_proto_enumTypes[2].Descriptor()
+	return file_admin_proto_enumTypes[1].Descriptor()
 }
 
 func (RollOrder) Type() protoreflect.EnumType {
-	return &file_admin_proto_enumTypes[2]
+	return &file_admin_proto_enumTypes[1]
 }
 
 func (x RollOrder) Number() protoreflect.EnumNumber {
@@ -211,7 +150,105 @@ func (x RollOrder) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RollOrder.Descriptor instead.
 func (RollOrder) EnumDescriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{2}
+	return file_admin_proto_rawDescGZIP(), []int{1}
+}
+
+type Outcome_Value int32
+
+const (
+	Outcome_NOT_ENDED    Outcome_Value = 0
+	Outcome_CLEAN        Outcome_Value = 1
+	Outcome_DRAIN_FAILED Outcome_Value = 2
+	Outcome_FORCED       Outcome_Value = 3 // ended by SIGTERM or SIGKILL at a deadline
+	Outcome_CRASHED      Outcome_Value = 4
+	Outcome_UNKNOWN      Outcome_Value = 5 // nothing can know how it ended
+	Outcome_UNCONFIRMED  Outcome_Value = 6 // it was killed, and is still not known to have ended
+)
+
+// Enum value maps for Outcome_Value.
+var (
+	Outcome_Value_name = map[int32]string{
+		0: "NOT_ENDED",
+		1: "CLEAN",
+		2: "DRAIN_FAILED",
+		3: "FORCED",
+		4: "CRASHED",
+		5: "UNKNOWN",
+		6: "UNCONFIRMED",
+	}
+	Outcome_Value_value = map[string]int32{
+		"NOT_ENDED":    0,
+		"CLEAN":        1,
+		"DRAIN_FAILED": 2,
+		"FORCED":       3,
+		"CRASHED":      4,
+		"UNKNOWN":      5,
+		"UNCONFIRMED":  6,
+	}
+)
+
+func (x Outcome_Value) Enum() *Outcome_Value {
+	p := new(Outcome_Value)
+	*p = x
+	return p
+}
+
+func (x Outcome_Value) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Outcome_Value) Descriptor() protoreflect.EnumDescriptor {
+	return file_admin_proto_enumTypes[2].Descriptor()
+}
+
+func (Outcome_Value) Type() protoreflect.EnumType {
+	return &file_admin_proto_enumTypes[2]
+}
+
+func (x Outcome_Value) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Outcome_Value.Descriptor instead.
+func (Outcome_Value) EnumDescriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{0, 0}
+}
+
+// Outcome is a message only because the names of its values would otherwise collide with those of ProcessState.
+type Outcome struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outcome) Reset() {
+	*x = Outcome{}
+	mi := &file_admin_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outcome) ProtoMessage() {}
+
+func (x *Outcome) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
+func (*Outcome) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{0}
 }
 
 type StopProcessRequest struct {
@@ -229,7 +266,7 @@ type StopProcessRequest struct {
 
 func (x *StopProcessRequest) Reset() {
 	*x = StopProcessRequest{}
-	mi := &file_admin_proto_msgTypes[0]
+	mi := &file_admin_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -241,7 +278,7 @@ func (x *StopProcessRequest) String() string {
 func (*StopProcessRequest) ProtoMessage() {}
 
 func (x *StopProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[0]
+	mi := &file_admin_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -254,7 +291,7 @@ func (x *StopProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopProcessRequest.ProtoReflect.Descriptor instead.
 func (*StopProcessRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{0}
+	return file_admin_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *StopProcessRequest) GetProcessId() string {
@@ -303,7 +340,7 @@ type StopProcessResponse struct {
 
 func (x *StopProcessResponse) Reset() {
 	*x = StopProcessResponse{}
-	mi := &file_admin_proto_msgTypes[1]
+	mi := &file_admin_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -315,7 +352,7 @@ func (x *StopProcessResponse) String() string {
 func (*StopProcessResponse) ProtoMessage() {}
 
 func (x *StopProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[1]
+	mi := &file_admin_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -328,7 +365,7 @@ func (x *StopProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopProcessResponse.ProtoReflect.Descriptor instead.
 func (*StopProcessResponse) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{1}
+	return file_admin_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *StopProcessResponse) GetAcknowledged() bool {
@@ -364,7 +401,7 @@ type RestartGroupRequest struct {
 
 func (x *RestartGroupRequest) Reset() {
 	*x = RestartGroupRequest{}
-	mi := &file_admin_proto_msgTypes[2]
+	mi := &file_admin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +413,7 @@ func (x *RestartGroupRequest) String() string {
 func (*RestartGroupRequest) ProtoMessage() {}
 
 func (x *RestartGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[2]
+	mi := &file_admin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +426,7 @@ func (x *RestartGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartGroupRequest.ProtoReflect.Descriptor instead.
 func (*RestartGroupRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{2}
+	return file_admin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RestartGroupRequest) GetGroup() string {
@@ -430,7 +467,7 @@ type RestartGroupResponse struct {
 
 func (x *RestartGroupResponse) Reset() {
 	*x = RestartGroupResponse{}
-	mi := &file_admin_proto_msgTypes[3]
+	mi := &file_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -442,7 +479,7 @@ func (x *RestartGroupResponse) String() string {
 func (*RestartGroupResponse) ProtoMessage() {}
 
 func (x *RestartGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[3]
+	mi := &file_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -455,7 +492,7 @@ func (x *RestartGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartGroupResponse.ProtoReflect.Descriptor instead.
 func (*RestartGroupResponse) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{3}
+	return file_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RestartGroupResponse) GetAcknowledged() bool {
@@ -481,7 +518,7 @@ type GetProcessStatusRequest struct {
 
 func (x *GetProcessStatusRequest) Reset() {
 	*x = GetProcessStatusRequest{}
-	mi := &file_admin_proto_msgTypes[4]
+	mi := &file_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -493,7 +530,7 @@ func (x *GetProcessStatusRequest) String() string {
 func (*GetProcessStatusRequest) ProtoMessage() {}
 
 func (x *GetProcessStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[4]
+	mi := &file_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -506,7 +543,7 @@ func (x *GetProcessStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProcessStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetProcessStatusRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{4}
+	return file_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetProcessStatusRequest) GetProcessId() string {
@@ -522,15 +559,15 @@ type ProcessStatus struct {
 	Group            string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
 	State            ProcessState           `protobuf:"varint,3,opt,name=state,proto3,enum=swansong.launcher.v1.ProcessState" json:"state,omitempty"`
 	Message          string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	Pid              int64                  `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`
+	Pid              int32                  `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`
 	Started          *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started,proto3" json:"started,omitempty"`
 	Since            *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"` // when it entered the state
 	Metrics          *ShutdownMetrics       `protobuf:"bytes,8,opt,name=metrics,proto3" json:"metrics,omitempty"`
-	Outcome          Outcome                `protobuf:"varint,9,opt,name=outcome,proto3,enum=swansong.launcher.v1.Outcome" json:"outcome,omitempty"`
+	Outcome          Outcome_Value          `protobuf:"varint,9,opt,name=outcome,proto3,enum=swansong.launcher.v1.Outcome_Value" json:"outcome,omitempty"`
 	Exit             string                 `protobuf:"bytes,10,opt,name=exit,proto3" json:"exit,omitempty"`              // such as "exit status 1"
 	Extensions       int32                  `protobuf:"varint,11,opt,name=extensions,proto3" json:"extensions,omitempty"` // requests for more time
 	ShutdownDuration *durationpb.Duration   `protobuf:"bytes,12,opt,name=shutdown_duration,json=shutdownDuration,proto3" json:"shutdown_duration,omitempty"`
-	Revision         int64                  `protobuf:"varint,13,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision         int32                  `protobuf:"varint,13,opt,name=revision,proto3" json:"revision,omitempty"`
 	Bound            *durationpb.Duration   `protobuf:"bytes,14,opt,name=bound,proto3" json:"bound,omitempty"`   // the longest that stopping it takes
 	Reason           string                 `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"` // why it is stopped, or was
 	unknownFields    protoimpl.UnknownFields
@@ -539,7 +576,7 @@ type ProcessStatus struct {
 
 func (x *ProcessStatus) Reset() {
 	*x = ProcessStatus{}
-	mi := &file_admin_proto_msgTypes[5]
+	mi := &file_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -551,7 +588,7 @@ func (x *ProcessStatus) String() string {
 func (*ProcessStatus) ProtoMessage() {}
 
 func (x *ProcessStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[5]
+	mi := &file_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -564,7 +601,7 @@ func (x *ProcessStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessStatus.ProtoReflect.Descriptor instead.
 func (*ProcessStatus) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{5}
+	return file_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ProcessStatus) GetProcessId() string {
@@ -595,7 +632,7 @@ func (x *ProcessStatus) GetMessage() string {
 	return ""
 }
 
-func (x *ProcessStatus) GetPid() int64 {
+func (x *ProcessStatus) GetPid() int32 {
 	if x != nil {
 		return x.Pid
 	}
@@ -623,11 +660,11 @@ func (x *ProcessStatus) GetMetrics() *ShutdownMetrics {
 	return nil
 }
 
-func (x *ProcessStatus) GetOutcome() Outcome {
+func (x *ProcessStatus) GetOutcome() Outcome_Value {
 	if x != nil {
 		return x.Outcome
 	}
-	return Outcome_OUTCOME_UNSPECIFIED
+	return Outcome_NOT_ENDED
 }
 
 func (x *ProcessStatus) GetExit() string {
@@ -651,7 +688,7 @@ func (x *ProcessStatus) GetShutdownDuration() *durationpb.Duration {
 	return nil
 }
 
-func (x *ProcessStatus) GetRevision() int64 {
+func (x *ProcessStatus) GetRevision() int32 {
 	if x != nil {
 		return x.Revision
 	}
@@ -681,7 +718,7 @@ type GetGroupHealthRequest struct {
 
 func (x *GetGroupHealthRequest) Reset() {
 	*x = GetGroupHealthRequest{}
-	mi := &file_admin_proto_msgTypes[6]
+	mi := &file_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -693,7 +730,7 @@ func (x *GetGroupHealthRequest) String() string {
 func (*GetGroupHealthRequest) ProtoMessage() {}
 
 func (x *GetGroupHealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[6]
+	mi := &file_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -706,7 +743,7 @@ func (x *GetGroupHealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGroupHealthRequest.ProtoReflect.Descriptor instead.
 func (*GetGroupHealthRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{6}
+	return file_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetGroupHealthRequest) GetGroup() string {
@@ -725,7 +762,7 @@ type GetGroupHealthResponse struct {
 
 func (x *GetGroupHealthResponse) Reset() {
 	*x = GetGroupHealthResponse{}
-	mi := &file_admin_proto_msgTypes[7]
+	mi := &file_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -737,7 +774,7 @@ func (x *GetGroupHealthResponse) String() string {
 func (*GetGroupHealthResponse) ProtoMessage() {}
 
 func (x *GetGroupHealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[7]
+	mi := &file_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -750,7 +787,7 @@ func (x *GetGroupHealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGroupHealthResponse.ProtoReflect.Descriptor instead.
 func (*GetGroupHealthResponse) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{7}
+	return file_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetGroupHealthResponse) GetGroups() []*GroupHealth {
@@ -769,7 +806,7 @@ type GroupHealth struct {
 	Total         int32                  `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"` // also those that are shutting down
 	Healthy       bool                   `protobuf:"varint,6,opt,name=healthy,proto3" json:"healthy,omitempty"`
 	Message       string                 `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
-	Revision      int64                  `protobuf:"varint,8,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision      int32                  `protobuf:"varint,8,opt,name=revision,proto3" json:"revision,omitempty"`
 	Processes     []*ProcessStatus       `protobuf:"bytes,9,rep,name=processes,proto3" json:"processes,omitempty"`
 	Roll          *RollStatus            `protobuf:"bytes,10,opt,name=roll,proto3" json:"roll,omitempty"`        // not set: none is under way, or paused
 	Missing       int32                  `protobuf:"varint,11,opt,name=missing,proto3" json:"missing,omitempty"` // fewer than desired, since a roll could not replace them
@@ -782,7 +819,7 @@ type GroupHealth struct {
 
 func (x *GroupHealth) Reset() {
 	*x = GroupHealth{}
-	mi := &file_admin_proto_msgTypes[8]
+	mi := &file_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -794,7 +831,7 @@ func (x *GroupHealth) String() string {
 func (*GroupHealth) ProtoMessage() {}
 
 func (x *GroupHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[8]
+	mi := &file_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -807,7 +844,7 @@ func (x *GroupHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupHealth.ProtoReflect.Descriptor instead.
 func (*GroupHealth) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{8}
+	return file_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GroupHealth) GetGroup() string {
@@ -859,7 +896,7 @@ func (x *GroupHealth) GetMessage() string {
 	return ""
 }
 
-func (x *GroupHealth) GetRevision() int64 {
+func (x *GroupHealth) GetRevision() int32 {
 	if x != nil {
 		return x.Revision
 	}
@@ -910,8 +947,8 @@ func (x *GroupHealth) GetStopsAfter() []string {
 
 type RollStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	From          int64                  `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"` // revisions
-	To            int64                  `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
+	From          int32                  `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"` // revisions
+	To            int32                  `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
 	Phase         string                 `protobuf:"bytes,3,opt,name=phase,proto3" json:"phase,omitempty"`    // canary, rolling or rolling back
 	Paused        bool                   `protobuf:"varint,4,opt,name=paused,proto3" json:"paused,omitempty"` // it waits for an order
 	Why           string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`        // what has failed last
@@ -925,7 +962,7 @@ type RollStatus struct {
 
 func (x *RollStatus) Reset() {
 	*x = RollStatus{}
-	mi := &file_admin_proto_msgTypes[9]
+	mi := &file_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +974,7 @@ func (x *RollStatus) String() string {
 func (*RollStatus) ProtoMessage() {}
 
 func (x *RollStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[9]
+	mi := &file_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,17 +987,17 @@ func (x *RollStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollStatus.ProtoReflect.Descriptor instead.
 func (*RollStatus) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{9}
+	return file_admin_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *RollStatus) GetFrom() int64 {
+func (x *RollStatus) GetFrom() int32 {
 	if x != nil {
 		return x.From
 	}
 	return 0
 }
 
-func (x *RollStatus) GetTo() int64 {
+func (x *RollStatus) GetTo() int32 {
 	if x != nil {
 		return x.To
 	}
@@ -1025,7 +1062,7 @@ type WatchEventsRequest struct {
 
 func (x *WatchEventsRequest) Reset() {
 	*x = WatchEventsRequest{}
-	mi := &file_admin_proto_msgTypes[10]
+	mi := &file_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1074,7 @@ func (x *WatchEventsRequest) String() string {
 func (*WatchEventsRequest) ProtoMessage() {}
 
 func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[10]
+	mi := &file_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1087,7 @@ func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchEventsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{10}
+	return file_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WatchEventsRequest) GetGroup() string {
@@ -1069,7 +1106,7 @@ type Event struct {
 	From          ProcessState           `protobuf:"varint,5,opt,name=from,proto3,enum=swansong.launcher.v1.ProcessState" json:"from,omitempty"`
 	To            ProcessState           `protobuf:"varint,6,opt,name=to,proto3,enum=swansong.launcher.v1.ProcessState" json:"to,omitempty"`
 	Message       string                 `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
-	Missed        int64                  `protobuf:"varint,8,opt,name=missed,proto3" json:"missed,omitempty"` // how many events this watcher has missed just before this one
+	Missed        int32                  `protobuf:"varint,8,opt,name=missed,proto3" json:"missed,omitempty"` // how many events this watcher has missed just before this one
 	Roll          string                 `protobuf:"bytes,9,opt,name=roll,proto3" json:"roll,omitempty"`      // of an event about a roll: how far it has come
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1077,7 +1114,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_admin_proto_msgTypes[11]
+	mi := &file_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1126,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[11]
+	mi := &file_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1139,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{11}
+	return file_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -1154,7 +1191,7 @@ func (x *Event) GetMessage() string {
 	return ""
 }
 
-func (x *Event) GetMissed() int64 {
+func (x *Event) GetMissed() int32 {
 	if x != nil {
 		return x.Missed
 	}
@@ -1179,7 +1216,7 @@ type ReadLogsRequest struct {
 
 func (x *ReadLogsRequest) Reset() {
 	*x = ReadLogsRequest{}
-	mi := &file_admin_proto_msgTypes[12]
+	mi := &file_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1228,7 @@ func (x *ReadLogsRequest) String() string {
 func (*ReadLogsRequest) ProtoMessage() {}
 
 func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[12]
+	mi := &file_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1241,7 @@ func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{12}
+	return file_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReadLogsRequest) GetName() string {
@@ -1235,14 +1272,14 @@ type LogLine struct {
 	ProcessId     string                 `protobuf:"bytes,3,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	Stream        string                 `protobuf:"bytes,4,opt,name=stream,proto3" json:"stream,omitempty"` // out or err
 	Text          string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
-	Missed        int64                  `protobuf:"varint,6,opt,name=missed,proto3" json:"missed,omitempty"` // how many lines this reader has missed just before this one
+	Missed        int32                  `protobuf:"varint,6,opt,name=missed,proto3" json:"missed,omitempty"` // how many lines this reader has missed just before this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_admin_proto_msgTypes[13]
+	mi := &file_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1291,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[13]
+	mi := &file_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1304,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{13}
+	return file_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LogLine) GetTime() *timestamppb.Timestamp {
@@ -1305,7 +1342,7 @@ func (x *LogLine) GetText() string {
 	return ""
 }
 
-func (x *LogLine) GetMissed() int64 {
+func (x *LogLine) GetMissed() int32 {
 	if x != nil {
 		return x.Missed
 	}
@@ -1323,7 +1360,7 @@ type ReloadRequest struct {
 
 func (x *ReloadRequest) Reset() {
 	*x = ReloadRequest{}
-	mi := &file_admin_proto_msgTypes[14]
+	mi := &file_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1372,7 @@ func (x *ReloadRequest) String() string {
 func (*ReloadRequest) ProtoMessage() {}
 
 func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[14]
+	mi := &file_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1385,7 @@ func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
 func (*ReloadRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{14}
+	return file_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReloadRequest) GetDryRun() bool {
@@ -1383,7 +1420,7 @@ type ReloadResponse struct {
 
 func (x *ReloadResponse) Reset() {
 	*x = ReloadResponse{}
-	mi := &file_admin_proto_msgTypes[15]
+	mi := &file_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1395,7 +1432,7 @@ func (x *ReloadResponse) String() string {
 func (*ReloadResponse) ProtoMessage() {}
 
 func (x *ReloadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[15]
+	mi := &file_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1408,7 +1445,7 @@ func (x *ReloadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadResponse.ProtoReflect.Descriptor instead.
 func (*ReloadResponse) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{15}
+	return file_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReloadResponse) GetChanges() []string {
@@ -1442,7 +1479,7 @@ type DryRunShutdownRequest struct {
 
 func (x *DryRunShutdownRequest) Reset() {
 	*x = DryRunShutdownRequest{}
-	mi := &file_admin_proto_msgTypes[16]
+	mi := &file_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1491,7 @@ func (x *DryRunShutdownRequest) String() string {
 func (*DryRunShutdownRequest) ProtoMessage() {}
 
 func (x *DryRunShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[16]
+	mi := &file_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1504,7 @@ func (x *DryRunShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DryRunShutdownRequest.ProtoReflect.Descriptor instead.
 func (*DryRunShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{16}
+	return file_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DryRunShutdownRequest) GetProcessId() string {
@@ -1493,7 +1530,7 @@ type DryRunShutdownResponse struct {
 
 func (x *DryRunShutdownResponse) Reset() {
 	*x = DryRunShutdownResponse{}
-	mi := &file_admin_proto_msgTypes[17]
+	mi := &file_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1542,7 @@ func (x *DryRunShutdownResponse) String() string {
 func (*DryRunShutdownResponse) ProtoMessage() {}
 
 func (x *DryRunShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[17]
+	mi := &file_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1555,7 @@ func (x *DryRunShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DryRunShutdownResponse.ProtoReflect.Descriptor instead.
 func (*DryRunShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{17}
+	return file_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DryRunShutdownResponse) GetProcesses() []*DryRun {
@@ -1541,7 +1578,7 @@ type DryRun struct {
 
 func (x *DryRun) Reset() {
 	*x = DryRun{}
-	mi := &file_admin_proto_msgTypes[18]
+	mi := &file_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1590,7 @@ func (x *DryRun) String() string {
 func (*DryRun) ProtoMessage() {}
 
 func (x *DryRun) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[18]
+	mi := &file_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1603,7 @@ func (x *DryRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DryRun.ProtoReflect.Descriptor instead.
 func (*DryRun) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{18}
+	return file_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DryRun) GetProcessId() string {
@@ -1608,7 +1645,17 @@ var File_admin_proto protoreflect.FileDescriptor
 
 const file_admin_proto_rawDesc = "" +
 	"\n" +
-	"\vadmin.proto\x12\x14swansong.launcher.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x0flifecycle.proto\"\xc4\x01\n" +
+	"\vadmin.proto\x12\x14swansong.launcher.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x0flifecycle.proto\"u\n" +
+	"\aOutcome\"j\n" +
+	"\x05Value\x12\r\n" +
+	"\tNOT_ENDED\x10\x00\x12\t\n" +
+	"\x05CLEAN\x10\x01\x12\x10\n" +
+	"\fDRAIN_FAILED\x10\x02\x12\n" +
+	"\n" +
+	"\x06FORCED\x10\x03\x12\v\n" +
+	"\aCRASHED\x10\x04\x12\v\n" +
+	"\aUNKNOWN\x10\x05\x12\x0f\n" +
+	"\vUNCONFIRMED\x10\x06\"\xc4\x01\n" +
 	"\x12StopProcessRequest\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x16\n" +
@@ -1630,25 +1677,25 @@ const file_admin_proto_rawDesc = "" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"8\n" +
 	"\x17GetProcessStatusRequest\x12\x1d\n" +
 	"\n" +
-	"process_id\x18\x01 \x01(\tR\tprocessId\"\xed\x04\n" +
+	"process_id\x18\x01 \x01(\tR\tprocessId\"\xf3\x04\n" +
 	"\rProcessStatus\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x128\n" +
 	"\x05state\x18\x03 \x01(\x0e2\".swansong.launcher.v1.ProcessStateR\x05state\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x10\n" +
-	"\x03pid\x18\x05 \x01(\x03R\x03pid\x124\n" +
+	"\x03pid\x18\x05 \x01(\x05R\x03pid\x124\n" +
 	"\astarted\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x120\n" +
 	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12?\n" +
-	"\ametrics\x18\b \x01(\v2%.swansong.launcher.v1.ShutdownMetricsR\ametrics\x127\n" +
-	"\aoutcome\x18\t \x01(\x0e2\x1d.swansong.launcher.v1.OutcomeR\aoutcome\x12\x12\n" +
+	"\ametrics\x18\b \x01(\v2%.swansong.launcher.v1.ShutdownMetricsR\ametrics\x12=\n" +
+	"\aoutcome\x18\t \x01(\x0e2#.swansong.launcher.v1.Outcome.ValueR\aoutcome\x12\x12\n" +
 	"\x04exit\x18\n" +
 	" \x01(\tR\x04exit\x12\x1e\n" +
 	"\n" +
 	"extensions\x18\v \x01(\x05R\n" +
 	"extensions\x12F\n" +
 	"\x11shutdown_duration\x18\f \x01(\v2\x19.google.protobuf.DurationR\x10shutdownDuration\x12\x1a\n" +
-	"\brevision\x18\r \x01(\x03R\brevision\x12/\n" +
+	"\brevision\x18\r \x01(\x05R\brevision\x12/\n" +
 	"\x05bound\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x05bound\x12\x16\n" +
 	"\x06reason\x18\x0f \x01(\tR\x06reason\"-\n" +
 	"\x15GetGroupHealthRequest\x12\x14\n" +
@@ -1664,7 +1711,7 @@ const file_admin_proto_rawDesc = "" +
 	"\x05total\x18\x05 \x01(\x05R\x05total\x12\x18\n" +
 	"\ahealthy\x18\x06 \x01(\bR\ahealthy\x12\x18\n" +
 	"\amessage\x18\a \x01(\tR\amessage\x12\x1a\n" +
-	"\brevision\x18\b \x01(\x03R\brevision\x12A\n" +
+	"\brevision\x18\b \x01(\x05R\brevision\x12A\n" +
 	"\tprocesses\x18\t \x03(\v2#.swansong.launcher.v1.ProcessStatusR\tprocesses\x124\n" +
 	"\x04roll\x18\n" +
 	" \x01(\v2 .swansong.launcher.v1.RollStatusR\x04roll\x12\x18\n" +
@@ -1675,8 +1722,8 @@ const file_admin_proto_rawDesc = "" +
 	"stopsAfter\"\xf3\x01\n" +
 	"\n" +
 	"RollStatus\x12\x12\n" +
-	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\x03R\x02to\x12\x14\n" +
+	"\x04from\x18\x01 \x01(\x05R\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x05R\x02to\x12\x14\n" +
 	"\x05phase\x18\x03 \x01(\tR\x05phase\x12\x16\n" +
 	"\x06paused\x18\x04 \x01(\bR\x06paused\x12\x10\n" +
 	"\x03why\x18\x05 \x01(\tR\x03why\x12\x19\n" +
@@ -1695,7 +1742,7 @@ const file_admin_proto_rawDesc = "" +
 	"\x04from\x18\x05 \x01(\x0e2\".swansong.launcher.v1.ProcessStateR\x04from\x122\n" +
 	"\x02to\x18\x06 \x01(\x0e2\".swansong.launcher.v1.ProcessStateR\x02to\x12\x18\n" +
 	"\amessage\x18\a \x01(\tR\amessage\x12\x16\n" +
-	"\x06missed\x18\b \x01(\x03R\x06missed\x12\x12\n" +
+	"\x06missed\x18\b \x01(\x05R\x06missed\x12\x12\n" +
 	"\x04roll\x18\t \x01(\tR\x04roll\"S\n" +
 	"\x0fReadLogsRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -1708,7 +1755,7 @@ const file_admin_proto_rawDesc = "" +
 	"process_id\x18\x03 \x01(\tR\tprocessId\x12\x16\n" +
 	"\x06stream\x18\x04 \x01(\tR\x06stream\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12\x16\n" +
-	"\x06missed\x18\x06 \x01(\x03R\x06missed\"T\n" +
+	"\x06missed\x18\x06 \x01(\x05R\x06missed\"T\n" +
 	"\rReloadRequest\x12\x17\n" +
 	"\adry_run\x18\x01 \x01(\bR\x06dryRun\x12\x12\n" +
 	"\x04wait\x18\x02 \x01(\bR\x04wait\x12\x16\n" +
@@ -1745,16 +1792,7 @@ const file_admin_proto_rawDesc = "" +
 	"\x06FORCED\x10\n" +
 	"\x12\v\n" +
 	"\aCRASHED\x10\v\x12\b\n" +
-	"\x04GONE\x10\f*t\n" +
-	"\aOutcome\x12\x17\n" +
-	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\t\n" +
-	"\x05CLEAN\x10\x01\x12\x10\n" +
-	"\fDRAIN_FAILED\x10\x02\x12\n" +
-	"\n" +
-	"\x06KILLED\x10\x03\x12\t\n" +
-	"\x05CRASH\x10\x04\x12\v\n" +
-	"\aUNKNOWN\x10\x05\x12\x0f\n" +
-	"\vUNCONFIRMED\x10\x06*0\n" +
+	"\x04GONE\x10\f*0\n" +
 	"\tRollOrder\x12\t\n" +
 	"\x05BEGIN\x10\x00\x12\n" +
 	"\n" +
@@ -1783,73 +1821,74 @@ func file_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_admin_proto_goTypes = []any{
 	(ProcessState)(0),               // 0: swansong.launcher.v1.ProcessState
-	(Outcome)(0),                    // 1: swansong.launcher.v1.Outcome
-	(RollOrder)(0),                  // 2: swansong.launcher.v1.RollOrder
-	(*StopProcessRequest)(nil),      // 3: swansong.launcher.v1.StopProcessRequest
-	(*StopProcessResponse)(nil),     // 4: swansong.launcher.v1.StopProcessResponse
-	(*RestartGroupRequest)(nil),     // 5: swansong.launcher.v1.RestartGroupRequest
-	(*RestartGroupResponse)(nil),    // 6: swansong.launcher.v1.RestartGroupResponse
-	(*GetProcessStatusRequest)(nil), // 7: swansong.launcher.v1.GetProcessStatusRequest
-	(*ProcessStatus)(nil),           // 8: swansong.launcher.v1.ProcessStatus
-	(*GetGroupHealthRequest)(nil),   // 9: swansong.launcher.v1.GetGroupHealthRequest
-	(*GetGroupHealthResponse)(nil),  // 10: swansong.launcher.v1.GetGroupHealthResponse
-	(*GroupHealth)(nil),             // 11: swansong.launcher.v1.GroupHealth
-	(*RollStatus)(nil),              // 12: swansong.launcher.v1.RollStatus
-	(*WatchEventsRequest)(nil),      // 13: swansong.launcher.v1.WatchEventsRequest
-	(*Event)(nil),                   // 14: swansong.launcher.v1.Event
-	(*ReadLogsRequest)(nil),         // 15: swansong.launcher.v1.ReadLogsRequest
-	(*LogLine)(nil),                 // 16: swansong.launcher.v1.LogLine
-	(*ReloadRequest)(nil),           // 17: swansong.launcher.v1.ReloadRequest
-	(*ReloadResponse)(nil),          // 18: swansong.launcher.v1.ReloadResponse
-	(*DryRunShutdownRequest)(nil),   // 19: swansong.launcher.v1.DryRunShutdownRequest
-	(*DryRunShutdownResponse)(nil),  // 20: swansong.launcher.v1.DryRunShutdownResponse
-	(*DryRun)(nil),                  // 21: swansong.launcher.v1.DryRun
-	(*durationpb.Duration)(nil),     // 22: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 23: google.protobuf.Timestamp
-	(*ShutdownMetrics)(nil),         // 24: swansong.launcher.v1.ShutdownMetrics
+	(RollOrder)(0),                  // 1: swansong.launcher.v1.RollOrder
+	(Outcome_Value)(0),              // 2: swansong.launcher.v1.Outcome.Value
+	(*Outcome)(nil),                 // 3: swansong.launcher.v1.Outcome
+	(*StopProcessRequest)(nil),      // 4: swansong.launcher.v1.StopProcessRequest
+	(*StopProcessResponse)(nil),     // 5: swansong.launcher.v1.StopProcessResponse
+	(*RestartGroupRequest)(nil),     // 6: swansong.launcher.v1.RestartGroupRequest
+	(*RestartGroupResponse)(nil),    // 7: swansong.launcher.v1.RestartGroupResponse
+	(*GetProcessStatusRequest)(nil), // 8: swansong.launcher.v1.GetProcessStatusRequest
+	(*ProcessStatus)(nil),           // 9: swansong.launcher.v1.ProcessStatus
+	(*GetGroupHealthRequest)(nil),   // 10: swansong.launcher.v1.GetGroupHealthRequest
+	(*GetGroupHealthResponse)(nil),  // 11: swansong.launcher.v1.GetGroupHealthResponse
+	(*GroupHealth)(nil),             // 12: swansong.launcher.v1.GroupHealth
+	(*RollStatus)(nil),              // 13: swansong.launcher.v1.RollStatus
+	(*WatchEventsRequest)(nil),      // 14: swansong.launcher.v1.WatchEventsRequest
+	(*Event)(nil),                   // 15: swansong.launcher.v1.Event
+	(*ReadLogsRequest)(nil),         // 16: swansong.launcher.v1.ReadLogsRequest
+	(*LogLine)(nil),                 // 17: swansong.launcher.v1.LogLine
+	(*ReloadRequest)(nil),           // 18: swansong.launcher.v1.ReloadRequest
+	(*ReloadResponse)(nil),          // 19: swansong.launcher.v1.ReloadResponse
+	(*DryRunShutdownRequest)(nil),   // 20: swansong.launcher.v1.DryRunShutdownRequest
+	(*DryRunShutdownResponse)(nil),  // 21: swansong.launcher.v1.DryRunShutdownResponse
+	(*DryRun)(nil),                  // 22: swansong.launcher.v1.DryRun
+	(*durationpb.Duration)(nil),     // 23: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 24: google.protobuf.Timestamp
+	(*ShutdownMetrics)(nil),         // 25: swansong.launcher.v1.ShutdownMetrics
 }
 var file_admin_proto_depIdxs = []int32{
-	22, // 0: swansong.launcher.v1.StopProcessRequest.grace_period:type_name -> google.protobuf.Duration
-	8,  // 1: swansong.launcher.v1.StopProcessResponse.status:type_name -> swansong.launcher.v1.ProcessStatus
-	2,  // 2: swansong.launcher.v1.RestartGroupRequest.order:type_name -> swansong.launcher.v1.RollOrder
+	23, // 0: swansong.launcher.v1.StopProcessRequest.grace_period:type_name -> google.protobuf.Duration
+	9,  // 1: swansong.launcher.v1.StopProcessResponse.status:type_name -> swansong.launcher.v1.ProcessStatus
+	1,  // 2: swansong.launcher.v1.RestartGroupRequest.order:type_name -> swansong.launcher.v1.RollOrder
 	0,  // 3: swansong.launcher.v1.ProcessStatus.state:type_name -> swansong.launcher.v1.ProcessState
-	23, // 4: swansong.launcher.v1.ProcessStatus.started:type_name -> google.protobuf.Timestamp
-	23, // 5: swansong.launcher.v1.ProcessStatus.since:type_name -> google.protobuf.Timestamp
-	24, // 6: swansong.launcher.v1.ProcessStatus.metrics:type_name -> swansong.launcher.v1.ShutdownMetrics
-	1,  // 7: swansong.launcher.v1.ProcessStatus.outcome:type_name -> swansong.launcher.v1.Outcome
-	22, // 8: swansong.launcher.v1.ProcessStatus.shutdown_duration:type_name -> google.protobuf.Duration
-	22, // 9: swansong.launcher.v1.ProcessStatus.bound:type_name -> google.protobuf.Duration
-	11, // 10: swansong.launcher.v1.GetGroupHealthResponse.groups:type_name -> swansong.launcher.v1.GroupHealth
-	8,  // 11: swansong.launcher.v1.GroupHealth.processes:type_name -> swansong.launcher.v1.ProcessStatus
-	12, // 12: swansong.launcher.v1.GroupHealth.roll:type_name -> swansong.launcher.v1.RollStatus
-	23, // 13: swansong.launcher.v1.RollStatus.until:type_name -> google.protobuf.Timestamp
-	23, // 14: swansong.launcher.v1.Event.time:type_name -> google.protobuf.Timestamp
+	24, // 4: swansong.launcher.v1.ProcessStatus.started:type_name -> google.protobuf.Timestamp
+	24, // 5: swansong.launcher.v1.ProcessStatus.since:type_name -> google.protobuf.Timestamp
+	25, // 6: swansong.launcher.v1.ProcessStatus.metrics:type_name -> swansong.launcher.v1.ShutdownMetrics
+	2,  // 7: swansong.launcher.v1.ProcessStatus.outcome:type_name -> swansong.launcher.v1.Outcome.Value
+	23, // 8: swansong.launcher.v1.ProcessStatus.shutdown_duration:type_name -> google.protobuf.Duration
+	23, // 9: swansong.launcher.v1.ProcessStatus.bound:type_name -> google.protobuf.Duration
+	12, // 10: swansong.launcher.v1.GetGroupHealthResponse.groups:type_name -> swansong.launcher.v1.GroupHealth
+	9,  // 11: swansong.launcher.v1.GroupHealth.processes:type_name -> swansong.launcher.v1.ProcessStatus
+	13, // 12: swansong.launcher.v1.GroupHealth.roll:type_name -> swansong.launcher.v1.RollStatus
+	24, // 13: swansong.launcher.v1.RollStatus.until:type_name -> google.protobuf.Timestamp
+	24, // 14: swansong.launcher.v1.Event.time:type_name -> google.protobuf.Timestamp
 	0,  // 15: swansong.launcher.v1.Event.from:type_name -> swansong.launcher.v1.ProcessState
 	0,  // 16: swansong.launcher.v1.Event.to:type_name -> swansong.launcher.v1.ProcessState
-	23, // 17: swansong.launcher.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	21, // 18: swansong.launcher.v1.DryRunShutdownResponse.processes:type_name -> swansong.launcher.v1.DryRun
+	24, // 17: swansong.launcher.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	22, // 18: swansong.launcher.v1.DryRunShutdownResponse.processes:type_name -> swansong.launcher.v1.DryRun
 	0,  // 19: swansong.launcher.v1.DryRun.state:type_name -> swansong.launcher.v1.ProcessState
-	24, // 20: swansong.launcher.v1.DryRun.metrics:type_name -> swansong.launcher.v1.ShutdownMetrics
-	22, // 21: swansong.launcher.v1.DryRun.bound:type_name -> google.protobuf.Duration
-	3,  // 22: swansong.launcher.v1.LauncherAdminInterface.StopProcess:input_type -> swansong.launcher.v1.StopProcessRequest
-	5,  // 23: swansong.launcher.v1.LauncherAdminInterface.RestartGroup:input_type -> swansong.launcher.v1.RestartGroupRequest
-	7,  // 24: swansong.launcher.v1.LauncherAdminInterface.GetProcessStatus:input_type -> swansong.launcher.v1.GetProcessStatusRequest
-	9,  // 25: swansong.launcher.v1.LauncherAdminInterface.GetGroupHealth:input_type -> swansong.launcher.v1.GetGroupHealthRequest
-	13, // 26: swansong.launcher.v1.LauncherAdminInterface.WatchEvents:input_type -> swansong.launcher.v1.WatchEventsRequest
-	15, // 27: swansong.launcher.v1.LauncherAdminInterface.ReadLogs:input_type -> swansong.launcher.v1.ReadLogsRequest
-	17, // 28: swansong.launcher.v1.LauncherAdminInterface.Reload:input_type -> swansong.launcher.v1.ReloadRequest
-	19, // 29: swansong.launcher.v1.LauncherAdminInterface.DryRunShutdown:input_type -> swansong.launcher.v1.DryRunShutdownRequest
-	4,  // 30: swansong.launcher.v1.LauncherAdminInterface.StopProcess:output_type -> swansong.launcher.v1.StopProcessResponse
-	6,  // 31: swansong.launcher.v1.LauncherAdminInterface.RestartGroup:output_type -> swansong.launcher.v1.RestartGroupResponse
-	8,  // 32: swansong.launcher.v1.LauncherAdminInterface.GetProcessStatus:output_type -> swansong.launcher.v1.ProcessStatus
-	10, // 33: swansong.launcher.v1.LauncherAdminInterface.GetGroupHealth:output_type -> swansong.launcher.v1.GetGroupHealthResponse
-	14, // 34: swansong.launcher.v1.LauncherAdminInterface.WatchEvents:output_type -> swansong.launcher.v1.Event
-	16, // 35: swansong.launcher.v1.LauncherAdminInterface.ReadLogs:output_type -> swansong.launcher.v1.LogLine
-	18, // 36: swansong.launcher.v1.LauncherAdminInterface.Reload:output_type -> swansong.launcher.v1.ReloadResponse
-	20, // 37: swansong.launcher.v1.LauncherAdminInterface.DryRunShutdown:output_type -> swansong.launcher.v1.DryRunShutdownResponse
+	25, // 20: swansong.launcher.v1.DryRun.metrics:type_name -> swansong.launcher.v1.ShutdownMetrics
+	23, // 21: swansong.launcher.v1.DryRun.bound:type_name -> google.protobuf.Duration
+	4,  // 22: swansong.launcher.v1.LauncherAdminInterface.StopProcess:input_type -> swansong.launcher.v1.StopProcessRequest
+	6,  // 23: swansong.launcher.v1.LauncherAdminInterface.RestartGroup:input_type -> swansong.launcher.v1.RestartGroupRequest
+	8,  // 24: swansong.launcher.v1.LauncherAdminInterface.GetProcessStatus:input_type -> swansong.launcher.v1.GetProcessStatusRequest
+	10, // 25: swansong.launcher.v1.LauncherAdminInterface.GetGroupHealth:input_type -> swansong.launcher.v1.GetGroupHealthRequest
+	14, // 26: swansong.launcher.v1.LauncherAdminInterface.WatchEvents:input_type -> swansong.launcher.v1.WatchEventsRequest
+	16, // 27: swansong.launcher.v1.LauncherAdminInterface.ReadLogs:input_type -> swansong.launcher.v1.ReadLogsRequest
+	18, // 28: swansong.launcher.v1.LauncherAdminInterface.Reload:input_type -> swansong.launcher.v1.ReloadRequest
+	20, // 29: swansong.launcher.v1.LauncherAdminInterface.DryRunShutdown:input_type -> swansong.launcher.v1.DryRunShutdownRequest
+	5,  // 30: swansong.launcher.v1.LauncherAdminInterface.StopProcess:output_type -> swansong.launcher.v1.StopProcessResponse
+	7,  // 31: swansong.launcher.v1.LauncherAdminInterface.RestartGroup:output_type -> swansong.launcher.v1.RestartGroupResponse
+	9,  // 32: swansong.launcher.v1.LauncherAdminInterface.GetProcessStatus:output_type -> swansong.launcher.v1.ProcessStatus
+	11, // 33: swansong.launcher.v1.LauncherAdminInterface.GetGroupHealth:output_type -> swansong.launcher.v1.GetGroupHealthResponse
+	15, // 34: swansong.launcher.v1.LauncherAdminInterface.WatchEvents:output_type -> swansong.launcher.v1.Event
+	17, // 35: swansong.launcher.v1.LauncherAdminInterface.ReadLogs:output_type -> swansong.launcher.v1.LogLine
+	19, // 36: swansong.launcher.v1.LauncherAdminInterface.Reload:output_type -> swansong.launcher.v1.ReloadResponse
+	21, // 37: swansong.launcher.v1.LauncherAdminInterface.DryRunShutdown:output_type -> swansong.launcher.v1.DryRunShutdownResponse
 	30, // [30:38] is the sub-list for method output_type
 	22, // [22:30] is the sub-list for method input_type
 	22, // [22:22] is the sub-list for extension type_name
@@ -1869,7 +1908,7 @@ func file_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_proto_rawDesc), len(file_admin_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -242,7 +242,7 @@ func eventsCommand(at *place) *cobra.Command {
 
 // printAll prints a line for each message of a stream until the stream ends. Where messages were
 // lost, it prints how many.
-func printAll[T interface{ GetMissed() int64 }](w io.Writer, stream interface{ Recv() (T, error) }, line func(T) string) error {
+func printAll[T interface{ GetMissed() int32 }](w io.Writer, stream interface{ Recv() (T, error) }, line func(T) string) error {
 	for {
 		next, err := stream.Recv()
 		if errors.Is(err, io.EOF) {

@@ -13,8 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,15 +26,16 @@ import (
 // health is the JSON output of status.
 type health struct {
 	Groups []struct {
-		Group, Message, Revision string
-		Ready                    int
-		Roll                     *struct {
+		Group, Message  string
+		Revision, Ready int
+		Roll            *struct {
 			Phase, Why string
 			Paused     bool
 		}
 		Processes []struct {
-			ProcessID, State, PID string
-			Metrics               struct{ BlockingOperations []string }
+			ProcessID, State string
+			PID              int
+			Metrics          struct{ BlockingOperations []string }
 		}
 	}
 }
@@ -93,7 +94,7 @@ func TestReload_ShowsAndAppliesChanges(t *testing.T) {
 		"~ web: env.API_TOKEN: \"***\" → \"***\", changed (rolls the group)\n+ other (starts the group)\napplied\n")
 	h := s.health()
 	testkit.Equal(t, "groups", len(h.Groups), 2)
-	testkit.Equal(t, "revision", h.Groups[0].Revision, "2")
+	testkit.Equal(t, "revision", h.Groups[0].Revision, 2)
 
 	// SIGHUP makes the launcher reload the file.
 	s.write(web + "    desired_instances: 0\n")
@@ -131,9 +132,12 @@ process_groups:
 	s := newSite(t, yaml)
 	s.runs()
 	bad := filepath.Join(s.dir, "bad")
-	for _, c := range []struct{ order, says, revision string }{
-		{"--resume", "all processes have been replaced\n", "2"},
-		{"--rollback", "all processes have been rolled back\n", "2"},
+	for _, c := range []struct {
+		order, says string
+		revision    int
+	}{
+		{"--resume", "all processes have been replaced\n", 2},
+		{"--rollback", "all processes have been rolled back\n", 2},
 	} {
 		if err := os.WriteFile(bad, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -200,11 +204,8 @@ process_groups:
 	})
 	s.until("kv waits", func(h health) bool { return h.Groups[0].Message == "stopping, after web" })
 	for left := 1; left >= 0; left-- {
-		pid, err := strconv.Atoi(s.health().Groups[0].Processes[0].PID) // the pid of the oldest process that runs
-		if err == nil {
-			err = syscall.Kill(pid, syscall.SIGKILL)
-		}
-		if err != nil {
+		oldest := s.health().Groups[0].Processes[0] // of those that run
+		if err := syscall.Kill(oldest.PID, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		s.until(fmt.Sprintf("kv has %d left", left), func(h health) bool { return h.Groups[0].Ready == left })
@@ -251,6 +252,9 @@ func TestStatus_PrintsTextOnTerminalAndJSONElsewhere(t *testing.T) {
 		}
 		if view := strings.Contains(out, "waiting for nothing") && !strings.Contains(out, "{"); view != test.terminal {
 			t.Errorf("%s: view for people: %v, want %v:\n%s", test.name, view, test.terminal, out)
+		}
+		if text := regexp.MustCompile(`"\w+": *"-?\d+"`).FindString(out); text != "" {
+			t.Errorf("%s: a number is printed as a string: %s", test.name, text)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func groups(out *pb.GetGroupHealthResponse) (names []string) {
 func processes(out *pb.GetGroupHealthResponse) (names []string) {
 	for _, g := range out.GetGroups() {
 		for _, p := range g.GetProcesses() {
-			if p.GetOutcome() == pb.Outcome_OUTCOME_UNSPECIFIED {
+			if p.GetOutcome() == pb.Outcome_NOT_ENDED {
 				names = append(names, p.GetProcessId())
 			}
 		}

@@ -143,7 +143,7 @@ func (s *site) ignores(group string, sig syscall.Signal) bool {
 	var h struct {
 		Groups []struct {
 			Group     string
-			Processes []struct{ Pid string }
+			Processes []struct{ Pid int }
 		}
 	}
 	if err := json.Unmarshal([]byte(s.must("status")), &h); err != nil {
@@ -153,7 +153,7 @@ func (s *site) ignores(group string, sig syscall.Signal) bool {
 		if g.Group != group {
 			continue
 		}
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%s/status", g.Processes[0].Pid))
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.Processes[0].Pid))
 		if err != nil {
 			s.t.Fatal(err)
 		}

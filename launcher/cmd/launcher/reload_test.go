@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -68,7 +67,7 @@ func TestReload_ComparesWithRunningConfigurationAfterRollback(t *testing.T) {
 	testkit.Equal(t, "changes of a third file", s.must("reload", "--dry-run"), rolls+limits+shown)
 	mend()
 	testkit.Equal(t, "applied changes", s.must("reload", "--wait"), rolls+limits+"applied\n")
-	testkit.Equal(t, "revision", s.health().Groups[0].Revision, "3")
+	testkit.Equal(t, "revision", s.health().Groups[0].Revision, 3)
 	testkit.Equal(t, "second reload", s.must("reload"), nothing)
 }
 
@@ -96,7 +95,7 @@ func TestReload_ChangesAdoptedGroup(t *testing.T) {
 	next := strings.Replace(kept, "'1'", "'2'", 1)
 	s.write(next)
 	testkit.Equal(t, "applied changes", s.must("reload", "--wait"), rolls+"applied\n")
-	testkit.Equal(t, "revision", s.health().Groups[0].Revision, "2")
+	testkit.Equal(t, "revision", s.health().Groups[0].Revision, 2)
 	s.write(next + "  - {name: other, command: RUNNER, args: [--process-id, '{id}'], on_launcher_death: keep}\n")
 	d.cmd.Process.Signal(syscall.SIGHUP)
 	s.until("there are two groups", func(h health) bool { return len(h.Groups) == 2 && h.Groups[1].Ready == 1 })
@@ -138,7 +137,7 @@ func TestReload_ReportsErrorByLineAndChangesNothing(t *testing.T) {
 	}
 	d.cmd.Process.Signal(syscall.SIGHUP)
 	d.logs(`msg=reload error="` + want)
-	testkit.Equal(t, "revision", s.health().Groups[0].Revision, "1")
+	testkit.Equal(t, "revision", s.health().Groups[0].Revision, 1)
 }
 
 // If the user names another file than the launcher was started with, reload refuses. Another path
@@ -289,11 +288,10 @@ func TestReload_ReportsWhatWasAppliedWhenFileChangesAfterPreview(t *testing.T) {
 func (s *site) killsAll(n int) {
 	s.t.Helper()
 	for _, p := range s.health().Groups[n].Processes {
-		pid, err := strconv.Atoi(p.PID)
-		if err == nil && p.State != "FORCED" && p.State != "CRASHED" {
-			err = syscall.Kill(pid, syscall.SIGKILL)
+		if p.State == "FORCED" || p.State == "CRASHED" {
+			continue
 		}
-		if err != nil {
+		if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil {
 			s.t.Fatal(err)
 		}
 	}

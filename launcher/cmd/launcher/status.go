@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -89,12 +90,15 @@ func isTerminal(w io.Writer) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
+// longNumber matches the only number of 64 bits that is printed. protojson prints it as a string.
+var longNumber = regexp.MustCompile(`("bufferedBytes":\s*)"(\d+)"`)
+
 func printJSON(w io.Writer, m proto.Message, indent bool) error {
 	text, err := protojson.MarshalOptions{Multiline: indent, EmitUnpopulated: true}.Marshal(m)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "%s\n", text)
+	_, err = fmt.Fprintf(w, "%s\n", longNumber.ReplaceAll(text, []byte("$1$2")))
 	return err
 }
 
@@ -196,7 +200,7 @@ func (v view) waitingFor(out *pb.GetGroupHealthResponse) string {
 		}
 		unfinished := 0
 		for _, p := range g.GetProcesses() {
-			if p.GetOutcome() == pb.Outcome_OUTCOME_UNSPECIFIED {
+			if p.GetOutcome() == pb.Outcome_NOT_ENDED {
 				unfinished++
 			}
 			took := p.GetShutdownDuration().AsDuration().Round(100 * time.Millisecond)
@@ -234,17 +238,17 @@ func (v view) waitingFor(out *pb.GetGroupHealthResponse) string {
 func describe(p *pb.ProcessStatus) string {
 	var words []string
 	switch outcome := p.GetOutcome(); outcome {
-	case pb.Outcome_OUTCOME_UNSPECIFIED, pb.Outcome_KILLED: // a killed process is described by the work that was lost
+	case pb.Outcome_NOT_ENDED, pb.Outcome_FORCED: // a killed process is described by the work that was lost
 		if n := p.GetMetrics().GetInFlightRequests(); n > 0 {
 			words = append(words, inFlight(n))
 		}
 		if n := p.GetMetrics().GetBufferedBytes(); n > 0 {
 			words = append(words, fmt.Sprintf("%d bytes to write", n))
 		}
-		if b := p.GetMetrics().GetBlockingOperations(); len(b) > 0 && outcome == pb.Outcome_OUTCOME_UNSPECIFIED {
+		if b := p.GetMetrics().GetBlockingOperations(); len(b) > 0 && outcome == pb.Outcome_NOT_ENDED {
 			words = append(words, "blocked by "+strings.Join(b, ", "))
 		}
-	case pb.Outcome_CRASH: // the state of the process already says that it crashed
+	case pb.Outcome_CRASHED: // the state of the process already says that it crashed
 	default:
 		words = append(words, outcome.String())
 	}

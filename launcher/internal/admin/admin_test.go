@@ -136,7 +136,7 @@ func TestWatchEvents_SendsEventsOfRequestedGroupOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, missed := range []int64{3, 0} {
+	for _, missed := range []int32{3, 0} {
 		e, err := events.Recv()
 		if err != nil {
 			t.Fatal(err)

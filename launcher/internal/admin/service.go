@@ -137,7 +137,7 @@ func (s *service) ReadLogs(in *pb.ReadLogsRequest, to grpc.ServerStreamingServer
 	send := func(l output.Line) error {
 		missed += l.Missed
 		err := to.Send(&pb.LogLine{Time: timestamppb.New(l.Time), Group: l.Group, ProcessId: l.Process, Stream: l.Stream,
-			Text: strings.ToValidUTF8(l.Text, "\uFFFD"), Missed: int64(missed)})
+			Text: strings.ToValidUTF8(l.Text, "\uFFFD"), Missed: int32(missed)})
 		missed = 0
 		return err
 	}
@@ -192,7 +192,7 @@ func (s *service) WatchEvents(in *pb.WatchEventsRequest, to grpc.ServerStreaming
 	if err := to.SendHeader(nil); err != nil {
 		return err
 	}
-	var missed int64
+	var missed int32
 	for e := next(to.Context()); e != nil; e = next(to.Context()) {
 		missed += e.Missed
 		if in.GetGroup() != "" && in.GetGroup() != e.Group {
