@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,7 +26,7 @@ type cluster struct {
 
 type objects struct {
 	deployment *appsv1.Deployment
-	replicas   [2]*appsv1.ReplicaSet // the old ReplicaSet and the new one
+	replicas   [3]*appsv1.ReplicaSet // by version
 	pods       map[string]*corev1.Pod
 	scaled     []string // decisions of the controllers since the last event
 	changed    time.Time
@@ -87,13 +88,10 @@ func (c *cluster) of(name string) *objects {
 }
 
 // The versions of a Deployment are told apart by the image of its pods.
-var names = [2]string{"old", "new"}
+var names = [3]string{"old", "new", "newer"}
 
 func versionOf(s corev1.PodSpec) int {
-	if s.Containers[0].Image == names[1] {
-		return 1
-	}
-	return 0
+	return slices.Index(names[:], s.Containers[0].Image)
 }
 
 // readyTime is how long a pod must have been ready to be available, if that is configured. Tests
@@ -119,7 +117,7 @@ func healthOf(p *corev1.Pod, minReady bool) (int, bool) {
 	return starting, true
 }
 
-func (o *objects) counts() (n [2]counts) {
+func (o *objects) counts() (n [3]counts) {
 	for _, p := range o.pods {
 		if h, ok := healthOf(p, o.deployment != nil && o.deployment.Spec.MinReadySeconds > 0); ok {
 			n[versionOf(p.Spec)][h]++

@@ -53,23 +53,27 @@ func (r *rollout) run(ctx context.Context) error {
 		return err
 	}
 	r.Steps = r.Steps[len(r.Steps)-1:]
-	crashes, undoAt, target := 0, -1, 1
+	crashes, changeAt, target := 0, -1, 1
 	switch r.Life {
-	case undo:
-		crashes, undoAt = 2, 1+r.random.IntN(2*int(r.Desired)+1)
+	case undo, supersede:
+		crashes, changeAt = 2, 1+r.random.IntN(2*int(r.Desired)+1)
 	case crashing, proving:
 		crashes = 4
 	}
 	for len(r.Steps) < 200 {
-		if len(r.Steps) == undoAt {
-			target = 0
-			if err := r.do(ctx, "undo"); err != nil {
+		if len(r.Steps) == changeAt {
+			if target = 0; r.Life == supersede {
+				target = 2
+			}
+			if err := r.do(ctx, string(r.Life)); err != nil {
 				return err
 			}
 			continue
 		}
 		n := r.Steps[len(r.Steps)-1].Then
-		if n[target] == (counts{available: int(r.Desired)}) && n[1-target] == (counts{}) {
+		end := make([]counts, len(n))
+		end[target][available] = int(r.Desired)
+		if slices.Equal(n, end) {
 			return nil
 		}
 		event := r.choose(n, &crashes)
@@ -84,9 +88,10 @@ func (r *rollout) run(ctx context.Context) error {
 }
 
 // choose returns the next event.
-func (r *rollout) choose(n [2]counts, crashes *int) string {
+func (r *rollout) choose(n []counts, crashes *int) string {
 	var ends, readies, crashables []string
-	for v, name := range names {
+	for v := range n {
+		name := names[v]
 		for range n[v][terminating] {
 			ends = append(ends, "end "+name)
 		}
@@ -132,6 +137,8 @@ func (r *rollout) do(ctx context.Context, event string) error {
 		err = r.image(ctx, names[1])
 	case "undo":
 		err = r.image(ctx, names[0])
+	case "supersede":
+		err = r.image(ctx, names[2])
 	case "ready":
 		err = pod(starting, func(p *corev1.Pod) error { return r.status(ctx, p, corev1.PodRunning, true, 0) })
 	case "prove":
@@ -248,7 +255,11 @@ func (r *rollout) settle(ctx context.Context, event string) error {
 			return false
 		}
 		if event != "" {
-			r.Steps = append(r.Steps, step{Event: event, Scale: slices.Clone(o.scaled), Then: o.counts()})
+			then, versions := o.counts(), 2
+			if r.Life == supersede {
+				versions = 3
+			}
+			r.Steps = append(r.Steps, step{Event: event, Scale: slices.Clone(o.scaled), Then: then[:versions]})
 		}
 		return true
 	})

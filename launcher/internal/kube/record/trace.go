@@ -1,7 +1,8 @@
 package main
 
 // A trace is a roll of a Deployment whose replicas were all ready before. Old replicas have the
-// template from before the roll, new ones the template that it rolls to.
+// template from before the roll, new ones the template that it rolls to, and newer ones that of a
+// second update before the end of the first one.
 type trace struct {
 	Version     string `json:"version"` // version of Kubernetes
 	Desired     int32  `json:"desired"`
@@ -14,9 +15,9 @@ type trace struct {
 
 // A step is an event, and the decisions of the controllers that followed.
 type step struct {
-	Event string    `json:"event"`           // what happened to a pod: "ready", "prove", "relapse" before that, "crash", "end" of "old" or "new"; or "update" or "undo" of the Deployment
-	Scale []string  `json:"scale,omitempty"` // decisions of the controllers in order: the numbers of old or new replicas that they set
-	Then  [2]counts `json:"then"`            // numbers of old and of new pods, when the controllers are idle again
+	Event string   `json:"event"`           // what happened to a pod: "ready", "prove", "relapse" before that, "crash", "end" of "old", "new" or "newer"; or "update", "undo" or "supersede" of the Deployment
+	Scale []string `json:"scale,omitempty"` // decisions of the controllers in order: the numbers of old or new replicas that they set
+	Then  []counts `json:"then"`            // numbers of old, new and, with the life supersede, newer pods, when the controllers are idle again
 }
 
 // A counts has the numbers of pods that are starting, ready for too short a time, available, and
@@ -34,22 +35,28 @@ const (
 type life string
 
 const (
-	prompt   life = "prompt"   // the pods end at once, and become ready one after the other
-	slow     life = "slow"     // the pods end when no other event is possible
-	crashing life = "crashing" // some pods crash after becoming ready, some become ready late, and events come in any order
-	proving  life = "proving"  // like crashing, and no pod is available as soon as it is ready
-	undo     life = "undo"     // like crashing, and at some time the Deployment gets its old template back
+	prompt    life = "prompt"    // the pods end at once, and become ready one after the other
+	slow      life = "slow"      // the pods end when no other event is possible
+	crashing  life = "crashing"  // some pods crash after becoming ready, some become ready late, and events come in any order
+	proving   life = "proving"   // like crashing, and no pod is available as soon as it is ready
+	undo      life = "undo"      // like crashing, and at some time the Deployment gets its old template back
+	supersede life = "supersede" // like crashing, and at some time the Deployment gets a third template
 )
 
 // grid returns traces for every small Deployment and every life.
-func grid(version string, largest int) (all []*trace) {
+func grid(version string, largest int) []*trace {
+	// Superseded rolls come last, because the random choices of a trace depend on its number.
+	return append(gridOf(version, largest, prompt, slow, crashing, proving, undo), gridOf(version, largest, supersede)...)
+}
+
+func gridOf(version string, largest int, lives ...life) (all []*trace) {
 	for desired := range int32(largest + 1) {
 		for surge := range int32(4) {
 			for unavailable := range desired + 1 {
 				if surge == 0 && unavailable == 0 {
 					continue
 				}
-				for _, l := range []life{prompt, slow, crashing, proving, undo} {
+				for _, l := range lives {
 					all = append(all, &trace{Version: version, Desired: desired, Surge: surge, Unavailable: unavailable, MinReady: l == proving, Life: l})
 				}
 			}
