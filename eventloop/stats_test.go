@@ -114,12 +114,16 @@ func TestStats_AreZeroAfterShutdownInOrder(t *testing.T) {
 // The shutdown handle and the counters can be used after the loop has ended, and do not keep the
 // memory of the loop alive. docs/internals/eventloop.md#counters
 func TestStats_OutliveTheLoop(t *testing.T) {
-	l := eventloop.New(context.Background())
+	l, gone := func() (*eventloop.Loop, weak.Pointer[[64]byte]) {
+		memory := new([64]byte) // an option of the loop refers to it
+		handler := func(*eventloop.PanicError) bool { return memory[0] == 0 }
+		return eventloop.New(context.Background(), eventloop.WithPanicHandler(handler)), weak.Make(memory)
+	}()
 	if err := l.Start(); err != nil {
 		t.Fatal(err)
 	}
 	runOn(t, l, func() {})
-	handle, stats, gone := l.ShutdownHandle(), l.Stats(), weak.Make(l)
+	handle, stats := l.ShutdownHandle(), l.Stats()
 	awaitDone(t, l.Stop())
 	l = nil
 	for range 10 {
