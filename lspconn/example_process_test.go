@@ -47,8 +47,8 @@ func ExampleProcess_force() {
 	server.Stream().Close() // nothing is read from it
 	<-server.Done()
 	report, err := server.Close(context.Background())
-	fmt.Println(report.Outcome, report.Failure, err)
+	fmt.Println(report.Failure, err)
 	// Output:
 	// <nil>
-	// Killed closing was cut short by Force: the window was closed <nil>
+	// closing was cut short by Force: the window was closed <nil>
 }
