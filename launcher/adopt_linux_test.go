@@ -245,17 +245,6 @@ func awaitFile(t *testing.T, path string, there bool) {
 	}
 }
 
-// allReady waits until n processes of a group have become ready.
-func (h *harness) allReady(group string, n int) {
-	h.t.Helper()
-	h.until(fmt.Sprintf("%d of %s are ready", n, group), func(e launcher.Event) bool {
-		if e.Group == group && e.To == launcher.Ready {
-			n--
-		}
-		return n == 0
-	})
-}
-
 // The state file has everything about an adopted process at once, even if the launcher is killed
 // before the process has answered.
 func TestKeep_StateFileDescribesAdoptedProcessCompletely(t *testing.T) {

@@ -64,9 +64,6 @@ func (c *controller) config() *spec.Group { return &c.revisions.Wanted().Config 
 // desired returns how many processes there should be.
 func (c *controller) desired() int { return c.revisions.Wanted().Desired() }
 
-// now returns the time as package roll counts it.
-func (c *controller) now() time.Duration { return time.Since(c.epoch) }
-
 func (c *controller) newID() string {
 	c.lastNumber++
 	return fmt.Sprintf("%s-%d", c.name, c.lastNumber)

@@ -223,15 +223,6 @@ func TestJob_NextRunBeginsAfterEarlierOne(t *testing.T) {
 	}
 }
 
-// announcedCanaries returns what a roll says when its canaries are available.
-func announcedCanaries(h *harness) string {
-	h.t.Helper()
-	says, _, _ := strings.Cut(h.until("canaries are available, or the roll is done", func(e launcher.Event) bool {
-		return step("canary", "are available")(e) || e.Kind == launcher.RollDone
-	}).Message, ";")
-	return says
-}
-
 // write creates an empty file.
 func write(t *testing.T, path string) {
 	t.Helper()
@@ -532,4 +523,25 @@ func TestPreStopHooks_EndWhenProcessEnds(t *testing.T) {
 	if _, err := os.Stat(out); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the second hook has run: %v", err)
 	}
+}
+
+// allReady waits until n processes of a group have become ready.
+func (h *harness) allReady(group string, n int) {
+	h.t.Helper()
+	h.until(fmt.Sprintf("%d of %s are ready", n, group), func(e launcher.Event) bool {
+		if e.Group == group && e.To == launcher.Ready {
+			n--
+		}
+		return n == 0
+	})
+}
+
+// pidsOf returns the pids of the processes of a group, in order.
+func pidsOf(h *harness, group string) (pids []int) {
+	h.t.Helper()
+	for _, st := range h.running(group) {
+		pids = append(pids, st.PID)
+	}
+	slices.Sort(pids)
+	return pids
 }

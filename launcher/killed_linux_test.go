@@ -414,16 +414,6 @@ func TestKilledLauncher_LeavesNothingAtAnyTimeOfKill(t *testing.T) {
 	testkit.Equal(t, "cgroups left", in.holds(), []string(nil))
 }
 
-// pidsOf returns the pids of the processes of a group, in order.
-func pidsOf(h *harness, group string) (pids []int) {
-	h.t.Helper()
-	for _, st := range h.running(group) {
-		pids = append(pids, st.PID)
-	}
-	slices.Sort(pids)
-	return pids
-}
-
 // The next launcher adopts each kept process once. It knows everything that the last one knew,
 // except for secrets. The outcome of an adopted process is unknown.
 func TestKeep_NextLauncherAdoptsProcesses(t *testing.T) {
