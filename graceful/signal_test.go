@@ -43,16 +43,16 @@ var lameDuck = graceful.WithLameDuck(time.Hour)
 var roles = map[string]func() error{
 	// These programs have work that ends when the scope is stopped, when the work is cancelled, and
 	// never.
-	"soft":      func() error { return main1(worker((*ctxshutdown.Swansong).Done), long()...) },
-	"soft-duck": func() error { return main1(worker((*ctxshutdown.Swansong).Done), long(lameDuck)...) },
-	"hard":      func() error { return main1(worker(work), long()...) },
-	"hard-duck": func() error { return main1(worker(work), long(lameDuck)...) },
-	"never":     func() error { return main1(worker(never), long()...) },
+	"soft":      func() error { return watched(worker((*ctxshutdown.Swansong).Done), long()...) },
+	"soft-duck": func() error { return watched(worker((*ctxshutdown.Swansong).Done), long(lameDuck)...) },
+	"hard":      func() error { return watched(worker(work), long()...) },
+	"hard-duck": func() error { return watched(worker(work), long(lameDuck)...) },
+	"never":     func() error { return watched(worker(never), long()...) },
 	"never-duck": func() error {
-		return main1(worker(never), long(lameDuck)...)
+		return watched(worker(never), long(lameDuck)...)
 	},
 	"traced": func() error {
-		return main1(worker(never), long(graceful.WithScope(ctxshutdown.WithName("app"), ctxshutdown.WithTrace()))...)
+		return watched(worker(never), long(graceful.WithScope(ctxshutdown.WithName("app"), ctxshutdown.WithTrace()))...)
 	},
 	// In this program, only time ends the phases.
 	"short": func() error {
@@ -186,6 +186,7 @@ func worker(until func(s *ctxshutdown.Swansong) <-chan struct{}) func(s *ctxshut
 	return func(s *ctxshutdown.Swansong) error {
 		jobs, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("jobs"))
 		jobs.Go(func(context.Context) { <-until(s) })
+		printPhases(s) // only now, because the test sends a signal when it reads the first phase
 		<-s.Done()
 		return nil
 	}
@@ -194,16 +195,25 @@ func worker(until func(s *ctxshutdown.Swansong) <-chan struct{}) func(s *ctxshut
 // main1 serves as the main function of a program. It prints the phases of Run, and prints a line in
 // a deferred call.
 func main1(f func(s *ctxshutdown.Swansong) error, opts ...graceful.Option) error {
+	return watched(func(s *ctxshutdown.Swansong) error {
+		printPhases(s)
+		return f(s)
+	}, opts...)
+}
+
+func printPhases(s *ctxshutdown.Swansong) {
+	p, _ := graceful.FromContext(s)
+	p.Watch(func(st graceful.Status) { fmt.Println(st.Rung, st.Signals) })
+}
+
+// watched is like main1 for a function that calls printPhases itself.
+func watched(f func(s *ctxshutdown.Swansong) error, opts ...graceful.Option) error {
 	defer fmt.Println("deferred")
 	ctx := context.Background()
 	if os.Getenv(roleVar) == "early" {
 		ctx = signallingContext{ctx}
 	}
-	return graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
-		p, _ := graceful.FromContext(s)
-		p.Watch(func(st graceful.Status) { fmt.Println(st.Rung, st.Signals) })
-		return f(s)
-	}, opts...)
+	return graceful.Run(ctx, f, opts...)
 }
 
 // A signallingContext is a context that sends a signal to its own process when Run calls Done. At
