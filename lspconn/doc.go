@@ -23,9 +23,9 @@
 // guard in the parent scope until its process has been reaped. Stopping the program therefore closes
 // every connection, and waiting for the program's completion waits for every server process.
 //
-// Reports name what a connection is waiting for: "queue" for messages that have not been written,
-// "calls" for calls without a response, "requests" for requests of the server that a handler has
-// not answered, "notifications" for calls of OnNotify, and "process" for the process itself. Force
+// The guard report of the scope names what a connection is waiting for: "queue" for messages that have not been written,
+// "calls" for calls without a response, "requests" for requests of the server whose response has
+// not been written, "notifications" for calls of OnNotify, and "process" for the process itself. Force
 // ends the process at once.
 //
 // # Order
@@ -43,14 +43,17 @@
 //	├─ drain ──┤                     │           │         │         │
 //	│  queue, then shutdown ────────▶│           │         │         │
 //	│  its response, then exit; the process exits│         │         │
-//	│  20 % later its stdin is closed ──────────▶│ SIGTERM │ SIGKILL │ unconfirmed
+//	│  its stdin is closed ─────────────────────▶│ SIGTERM │ SIGKILL │ unconfirmed
+//
+// stdin is closed a fifth of the deadline after exit, or halfway to SIGTERM if that is earlier.
 //
 // With less than 10 s, both signals are sent earlier, so that a second is left after SIGKILL, but no
 // more than a fifth of the deadline: with 5 s they are sent at 70 % and 80 %.
 //
-// The marks are upper bounds: the next step starts as soon as the previous one succeeds. Three kinds
-// of server are terminated at once: one that answers shutdown with an error, one that exits before
-// it answers, and one that has stopped reading.
+// The marks are upper bounds: the next step starts as soon as the previous one succeeds. SIGTERM is
+// sent without waiting if the server answers shutdown with an error, closes its output, or exits and
+// leaves processes behind, if the queue is not written by the first mark, and if the connection is
+// Initializing or Failed.
 //
 // SIGTERM and SIGKILL are sent to every process that the server has started, as far as the platform
 // can find them. Linux uses a cgroup or, without one, the process group, the session, descendants

@@ -46,8 +46,8 @@ type ConnError struct {
 	Stderr string // the end of what the server wrote to stderr, up to 8 KiB
 }
 
-// Error returns one line with all fields, and the line of Stderr that most likely says what went
-// wrong.
+// Error returns one line: the name, the method, the cause, the exit status unless the cause says it,
+// and the line of Stderr that most likely says what went wrong.
 func (e *ConnError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "lspconn: %s", e.Name)
@@ -77,8 +77,8 @@ func (e *ConnError) Unwrap() []error {
 	return []error{ErrClosing, e.Cause}
 }
 
-// A ProtocolError reports output of the server that violates the protocol. The connection fails,
-// because the position of the next message in the stream is unknown.
+// A ProtocolError reports output of the server after which the connection cannot go on: broken
+// framing, a body that is not JSON, or a message, an id or a number of requests beyond a limit.
 type ProtocolError struct {
 	What string // what is wrong with the server's output
 	Err  error  // the underlying error, or nil

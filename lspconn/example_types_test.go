@@ -12,8 +12,8 @@ import (
 )
 
 // Messages that are sent before the server has answered initialize are written afterwards.
-// Goroutines that belong to the connection, such as a file watcher, can hold a guard of its Scope:
-// Close waits for them.
+// Goroutines that belong to the connection, such as a file watcher, can hold a guard of its Scope.
+// Close does not wait for them; the completion of the Scope does.
 func ExampleConn() {
 	ctx := context.Background()
 	conn, err := lspconn.Start(ctx, lspconn.Server{Command: []string{"gopls"}})
@@ -34,6 +34,7 @@ func ExampleConn() {
 	fmt.Println(err)
 
 	conn.Close(ctx)
+	conn.Scope().Completion().Wait(ctx)
 	<-conn.Done()
 	fmt.Println(conn.Name(), "is", conn.State(), errors.Is(conn.Err(), lspconn.ErrClosing))
 	// Prints:

@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	errStuck     = errors.New("the server has stopped reading: its queue could not be written in time")
+	errStuck     = errors.New("the server has stopped reading: queued messages could not be written in time")
 	errHandshake = errors.New("the server did not answer shutdown in time")
 )
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-var errIdle = errors.New("the server has sent nothing while a call waited")
+var errIdle = errors.New("while a call waited, the server has sent nothing")
 
 // restartIdle begins the time of Server.IdleTimeout again. The caller holds c.mu.
 func (c *Conn) restartIdle() {

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	errInitialize = errors.New("the server did not answer initialize in time")
+	errInitialize = errors.New("the server did not answer initialize")
 	errEOF        = errors.New("the server has closed its output")
 )
 
@@ -110,7 +110,7 @@ func (c *Conn) initialize() error {
 		case <-c.panicked:
 			return c.panicFailure()
 		case <-limit.C:
-			return fmt.Errorf("%w, within %v", errInitialize, c.server.InitializeTimeout)
+			return fmt.Errorf("%w within %v", errInitialize, c.server.InitializeTimeout)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func (c *Conn) awaitStop() error {
 			}
 			left := c.idleLeft()
 			if left <= 0 {
-				return fmt.Errorf("%w, for %v", errIdle, c.server.IdleTimeout)
+				return fmt.Errorf("%w for %v", errIdle, c.server.IdleTimeout)
 			}
 			idle.Reset(left)
 		}

@@ -18,7 +18,7 @@ type Restart struct {
 
 func (r Restart) withDefaults() (Restart, error) {
 	if r.First < 0 || r.Limit < 0 || r.Reset < 0 {
-		return r, fmt.Errorf("lspconn: Restart: First (%v), Limit (%v) and Reset (%v) must not be negative; zero means the default", r.First, r.Limit, r.Reset)
+		return r, fmt.Errorf("Restart: First (%v), Limit (%v) and Reset (%v) must not be negative; zero means the default", r.First, r.Limit, r.Reset)
 	}
 	setDefault := func(d *time.Duration, def time.Duration) {
 		if *d == 0 {

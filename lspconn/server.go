@@ -79,8 +79,9 @@ type Server struct {
 	OnNotify func(ctx context.Context, method string, params json.RawMessage)
 
 	// CloseTimeout is the deadline of Close: 1 s to 15 s. Zero means 10 s. When a Manager closes or is
-	// stopped, the Manager's timeout applies instead. With less than 5 s, a server that needs more than
-	// a second for shutdown, as gopls may, is ended by a signal.
+	// stopped, the Manager's timeout applies instead. With 5 s or less, SIGTERM is sent after 70 % of it.
+	// So with 1 s, a server that needs more than 0.7 s to answer shutdown and exit is ended by a signal,
+	// as gopls may be.
 	CloseTimeout time.Duration
 
 	// Discard makes Close fail queued messages instead of writing them. A message that is being

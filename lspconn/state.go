@@ -17,7 +17,7 @@ type State int
 const (
 	Initializing State = iota // messages are accepted, and written once the server has answered initialize
 	Ready                     // messages are accepted and written in order
-	Failed                    // the server crashed, broke the protocol or refused initialize, or a callback panicked
+	Failed                    // the connection has ended without being closed; the cause of the ConnError says why
 	Closing                   // messages are refused
 	Closed                    // the process has been reaped
 )

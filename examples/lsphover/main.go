@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,7 +36,7 @@ func run(ctx context.Context, out io.Writer, gopls string, args ...string) error
 			}
 		},
 		OnRequest: func(_ context.Context, method string, params json.RawMessage) (any, error) {
-			if method == "workspace/applyEdit" { // a call returns after it, so doc needs no lock
+			if method == "workspace/applyEdit" { // handlers run one after the other, so doc needs no lock
 				return object{"applied": true}, doc.apply(params)
 			}
 			return nil, nil // client/registerCapability and window/workDoneProgress/create want no result
@@ -44,15 +45,15 @@ func run(ctx context.Context, out io.Writer, gopls string, args ...string) error
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
 	lspconn.Notify(ctx, conn, "textDocument/didOpen", object{"textDocument": doc})
 	hover, err := lspconn.Call[*hover](ctx, conn, "textDocument/hover", object{"textDocument": doc, "position": at})
-	if err != nil {
-		return err
+	if err == nil {
+		addImport := object{"command": "gopls.add_import", "arguments": []object{{"URI": doc.URI, "ImportPath": "os"}}}
+		_, err = lspconn.Call[any](ctx, conn, "workspace/executeCommand", addImport)
 	}
-	fmt.Fprintln(out, hover)
-	addImport := object{"command": "gopls.add_import", "arguments": []object{{"URI": doc.URI, "ImportPath": "os"}}}
-	_, err = lspconn.Call[any](ctx, conn, "workspace/executeCommand", addImport)
-	fmt.Fprint(out, doc.Text)
-	return err
+	if _, closeErr := conn.Close(context.WithoutCancel(ctx)); err != nil || closeErr != nil {
+		return errors.Join(err, closeErr)
+	}
+	fmt.Fprintf(out, "%v\n%s", hover, doc.Text) // after Close, no handler uses out or doc
+	return nil
 }
