@@ -39,7 +39,7 @@ func callerOfNew() string {
 
 // drop makes the loop stop once it has nothing to do. The runtime calls it when the Loop is unreachable.
 func (l *loop) drop() {
-	l.dropped.Store(true)
+	l.box.dropped.Store(true)
 	if l.state() == Idle { // there is no goroutine that could stop the loop
 		l.stopIfDropped()
 	}
@@ -48,9 +48,9 @@ func (l *loop) drop() {
 
 // stopIfDropped stops the loop if its Loop is unreachable and no timer is pending. Queued callbacks do
 // not keep the loop from stopping: they run after the stop, too. The loop's goroutine calls
-// stopIfDropped each time before it waits for callbacks.
+// stopIfDropped each time before it takes callbacks from the inbox.
 func (l *loop) stopIfDropped() {
-	if !l.dropped.Load() || l.timers.pending() > 0 {
+	if !l.box.dropped.Load() || l.timers.pending() > 0 {
 		return
 	}
 	if s := l.state(); s == Stopping || s == Stopped {

@@ -101,6 +101,22 @@ func collect(t *testing.T) {
 	}
 }
 
+// A timer keeps the loop until it is stopped.
+func TestTimer_StopLetsDroppedLoopEnd(t *testing.T) {
+	app := ctxshutdown.New(t.Context())
+	timer, scope := func() (*eventloop.Timer, *ctxshutdown.Swansong) {
+		l := eventloop.New(app)
+		l.Start()
+		timer, _ := l.After(time.Hour, func() {})
+		return timer, l.Scope()
+	}()
+	collect(t)
+	testkit.Equal(t, "stopped while the timer is pending", scope.Err(), nil)
+	isTrue(t, "the timer would have fired", timer.Stop())
+	awaitDone(t, scope.Completion())
+	awaitDone(t, app.Shutdown())
+}
+
 // A loop is not stopped while it is needed: by a timer, a handle, a method value, the main function of Run, or
 // an offload whose completion is still to come.
 func TestNew_DoesNotStopLoopThatIsNeeded(t *testing.T) {

@@ -50,7 +50,6 @@ type loop struct {
 	guard    *ctxshutdown.Guard // released once the loop is Stopped, its timers are cancelled and its shutdown handle is triggered
 
 	failure  atomic.Pointer[error] // the first error, see Err
-	dropped  atomic.Bool           // whether the Loop is unreachable
 	panicked atomic.Bool           // whether a panic has stopped the loop
 	site     string                // where New was called
 

@@ -69,7 +69,15 @@ func (t *Timer) Stop() bool {
 	if t == nil {
 		return false
 	}
-	ts := t.timers
+	stopped := t.timers.remove(t)
+	if box := t.timers.box; stopped && box.dropped.Load() {
+		box.wake() // this may have been the last thing that the loop had to do
+	}
+	return stopped
+}
+
+// remove reports whether the timer was pending.
+func (ts *timers) remove(t *Timer) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if t.index < 0 {
