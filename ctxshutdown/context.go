@@ -302,5 +302,5 @@ type owner Swansong
 
 func (o *owner) OnComplete() { (*Swansong)(o).cancelWork() }
 
-// scopeOf returns the Swansong that owns a node.
+// scopeOf returns the Swansong of which o is the part that package packed knows.
 func scopeOf(o packed.Owner) *Swansong { return (*Swansong)(o.(*owner)) }

@@ -122,8 +122,8 @@ func (w *waker) unregisterIfIdle(ctx context.Context) {
 // unregister undoes register, so that the context does not keep the wrapper in memory.
 func (w *waker) unregister() {
 	if w.calls.Load()&registered == 0 {
-		// A concurrent call can still register. If the wrapper is closed, that call unregisters in
-		// leave.
+		// The wrapper is not registered with the context. A Read or Write that enters at this moment can
+		// still register it; if the wrapper is closed by then, that call undoes it in leave.
 		return
 	}
 	w.mu.Lock()

@@ -176,7 +176,7 @@ func TestFigures_MatchBenchmarks(t *testing.T) {
 		}
 		took, _, _ := strings.Cut(cells[4], " (")
 		if !strings.ContainsAny(cells[5], "×+") {
-			took = cells[1] // the target is a time, and not a ratio or a difference
+			took = cells[1] // the target of this row is a time, so compare the time of the second column, and not the ratio
 		} else if strings.HasPrefix(took, "–") {
 			continue
 		}

@@ -140,8 +140,8 @@ func TestQuiesce_ReturnsWhenLoopEnds(t *testing.T) {
 	}
 }
 
-// After Run, Quiesce returns an error if callbacks were refused since the stop, because the loop cannot
-// run them any more. docs/internals/eventloop.md#quiesce
+// When Run has returned, the loop cannot run callbacks any more. So Quiesce returns an error if the loop
+// has refused any since it was stopped. docs/internals/eventloop.md#quiesce
 func TestQuiesce_AfterRunCountsRefusedCallbacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := eventloop.New(t.Context())

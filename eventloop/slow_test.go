@@ -48,7 +48,7 @@ func TestWithSlowCallback_ReportsSlowFunctions(t *testing.T) {
 }
 
 // Without a hook, slow functions are counted. docs/internals/eventloop.md#slow-callbacks
-func TestWithSlowCallback_CountsWithoutHook(t *testing.T) {
+func TestWithSlowCallback_CountsSlowCallbacksIfHookIsNil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), eventloop.WithSlowCallback(time.Second, nil))
 		l.Post(func() { time.Sleep(time.Minute) })

@@ -148,7 +148,7 @@ func (s scenario) run(t *testing.T, concurrency int) (r tallied) {
 							r.answered++
 						case errors.Is(err, eventloop.ErrOffloadTimeout):
 							r.timedOut++
-						case errors.Is(err, eventloop.ErrStopped): // between its nodes
+						case errors.Is(err, eventloop.ErrStopped): // the loop was stopped after one node of the request and before the next
 							refused.Add(1)
 						default:
 							t.Errorf("request %d: %v", n, err)

@@ -14,7 +14,7 @@ type Stats struct {
 	Late                     uint64        // the number of guards released after Force or after their run was abandoned
 	Extensions               uint64        // the number of extensions granted
 	StillHeld                uint64        // the number of guards that were held when their runs were abandoned
-	LongestDrain             time.Duration // the longest time from Soft to the end of a run
+	LongestDrain             time.Duration // the longest time that Run took from the beginning of the phase Soft to its return
 }
 
 // counters contains the counters of all runs, and the scopes of abandoned runs until their guards

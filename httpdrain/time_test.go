@@ -241,7 +241,7 @@ func TestServe_AnswersRequestBegunWithinLinger(t *testing.T) {
 		v.s.Shutdown()
 		time.Sleep(90 * time.Millisecond)
 		p.send(get[:10])
-		time.Sleep(90 * time.Millisecond) // in total, more than the linger has passed since the stop
+		time.Sleep(90 * time.Millisecond) // 180 ms after the stop: more than the time for which the connection waits for a request
 		p.send(get[10:])
 		if p.answered() {
 			t.Error("the response does not say Connection: close")

@@ -253,7 +253,7 @@ func TestSockets_CanBeUsedOnlyByOwner(t *testing.T) {
 		t.Errorf("second launcher with the directory: %v", err)
 	}
 	testkit.Equal(t, "error", testkit.ErrorText(err), fmt.Sprintf(
-		"launcher: another launcher has this directory: %s (pid %d); stop that one first, or give this one a directory of its own", dir, os.Getpid()))
+		"launcher: another launcher has this directory: %s (pid %d); stop the other launcher first, or give this launcher a directory of its own", dir, os.Getpid()))
 	testkit.Equal(t, "state after the refusal", stateOf(h, "web-1"), launcher.Ready)
 
 	for _, name := range allFiles(t, dir) { // as a program that cleans up /tmp would do

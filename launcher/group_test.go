@@ -132,7 +132,7 @@ func TestJob_ReportsFinishedProcesses(t *testing.T) {
 
 // A process that drains without having been asked to is replaced at once. Its replacement stays,
 // however the first process ends.
-func TestRestartNever_GroupReplacesProcessThatDrainsByItself(t *testing.T) {
+func TestRestartNever_ReplacesProcessThatDrainsUnasked(t *testing.T) {
 	g := runners("web", 1, "--behavior", "hang")
 	g.Restart.Policy = launcher.Never
 	g.LivenessInterval, g.LivenessTimeout = 20*time.Millisecond, time.Second

@@ -125,8 +125,8 @@ var roles = map[string]func(args []string){
 		code, _ := strconv.Atoi(args[0])
 		os.Exit(code)
 	},
-	// This process starts processes that have sessions of their own and ignore SIGTERM, and then is
-	// a test runner.
+	// This process first starts 50 processes, in sessions of their own, that ignore SIGTERM. Then it does
+	// what a test runner does.
 	"family": func(args []string) {
 		for range 50 {
 			child := exec.Command(os.Args[0])
@@ -224,7 +224,7 @@ func runners(name string, desired int, args ...string) launcher.GroupConfig {
 	return group(name, desired, "testrunner", append([]string{"--process-id", "{id}", "--work-duration", "1ms"}, args...)...)
 }
 
-// group returns a group of processes of the test binary in a role.
+// group returns the configuration of a group. Its processes run the test binary in the given role.
 func group(name string, desired int, role string, args ...string) launcher.GroupConfig {
 	return launcher.GroupConfig{
 		Name:    name,

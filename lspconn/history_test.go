@@ -55,7 +55,7 @@ func TestHistories_SendersAndServerAgree(t *testing.T) {
 type sent struct {
 	caller, n int
 	kind      string
-	text      string // the params, which no other message has
+	text      string // the params, different for each message
 	err       error
 }
 

@@ -31,8 +31,8 @@ type Adoptable struct {
 
 // Adopt returns a Process for a process that was started by a program that no longer runs. It can be
 // used like one that this program started, with two differences. Its exit status is unknown, because
-// it is not a child of this program: Exit.Unseen is set. And the processes that it leaves behind are
-// found by its containment only. If the process has ended already, Adopt returns a Process that is
+// it is not a child of this program: Exit.Unseen is set. And processes that it leaves behind are found
+// only by its Containment, and not as descendants of this program. If the process has ended already, Adopt returns a Process that is
 // done at once.
 //
 // Of the Spec, Adopt uses Linger, ReadStdout and ReadStderr. Linux only.

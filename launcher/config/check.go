@@ -189,8 +189,8 @@ func (k *checker) addresses(c *Config) {
 	}
 }
 
-// overlap reports an address that overlaps with one that is in use. If it does not overlap, overlap
-// returns the address. Host names are not resolved.
+// overlap returns the address that text names, and true. If the address overlaps with one of used,
+// overlap records an error for key and returns false. It does not resolve host names.
 func (k *checker) overlap(used []listener, key string, network Network, text string) (_ listener, ok bool) {
 	resolved := text
 	if key == "metrics.address" && strings.HasPrefix(text, ":") {

@@ -267,7 +267,7 @@ type Hook struct {
 
 // Logs says where the output of the instances goes.
 type Logs struct {
-	Dir     string `yaml:"dir"`       // absolute, one file for each instance; empty, the default: the launcher's stdout
+	Dir     string `yaml:"dir"`       // the absolute path of a folder, which gets a file for each instance; by default, the launcher's stdout gets the output
 	MaxSize Bytes  `yaml:"max_size"`  // default 10MiB; size after which a file is rotated
 	Files   int    `yaml:"max_files"` // default 5; number of files of each instance, including the current one
 	MaxLine Bytes  `yaml:"max_line"`  // default 64KiB; longer lines are split

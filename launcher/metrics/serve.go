@@ -50,7 +50,7 @@ func Serve(m *launcher.Manager, address string) (net.Addr, error) {
 	}
 	host, port, err := net.SplitHostPort(cmp.Or(address, DefaultAddress))
 	if err != nil {
-		return nil, fmt.Errorf("metrics: the address must be host:port, such as %s: %w", DefaultAddress, err)
+		return nil, fmt.Errorf("metrics: invalid address, want host:port as in %s: %w", DefaultAddress, err)
 	}
 	held, ok := m.Scope().TryGuard()
 	if !ok {

@@ -117,7 +117,7 @@ func TestRun_RefusesDirectoryOfRunningLauncher(t *testing.T) {
 	first := s.runs()
 	_, stderr, code := s.says("run", "-f", s.file())
 	testkit.Equal(t, "exit code", code, 1)
-	testkit.Equal(t, "stderr", stderr, fmt.Sprintf("%s:1:1: state_dir: another launcher has this directory: %s (pid %d); stop that one first, or give this one a directory of its own\n",
+	testkit.Equal(t, "stderr", stderr, fmt.Sprintf("%s:1:1: state_dir: another launcher has this directory: %s (pid %d); stop the other launcher first, or give this launcher a directory of its own\n",
 		s.file(), filepath.Join(s.dir, "s"), first.cmd.Process.Pid))
 	if out := s.must("status", "--json=false"); !strings.Contains(out, "web  healthy, 1 of 1 ready") {
 		t.Errorf("status of the first launcher:\n%s", out)
@@ -137,7 +137,7 @@ func TestCommandLine_RefusesConflictingFlags(t *testing.T) {
 		{[]string{"run", "-f", "no.yaml"}, "no.yaml: cannot be read: no such file"},
 		{[]string{"restart", "-f", s.file(), "--resume", "--rollback", "web"}, "if any flags in the group [resume rollback] are set none of the others can be"},
 		{[]string{"export", "docker", "-f", s.file()}, `export: unknown target "docker"; the targets are kubernetes, nomad, systemd`},
-		{[]string{"export", "nomad"}, "launcher: no file"},
+		{[]string{"export", "nomad"}, "launcher: no configuration file"},
 		{[]string{"status", "-f", s.file()}, "launcher: cannot connect to " + filepath.Join(s.dir, "s", "launcher.sock")},
 		{[]string{"drain"}, "launcher: drain needs --dry-run"},
 		{[]string{"stop", "web-1", "--grace", "-5s"}, "launcher: --grace must be more than 0 and at most 24h0m0s, not -5s; leave it out to use the configured value"},

@@ -147,7 +147,7 @@ func (p *place) directory() (string, error) {
 // read reads the configuration file, without checks that depend on this machine.
 func (p *place) read() (*config.Config, error) {
 	if p.file == "" {
-		return nil, errors.New("launcher: no file; name it by -f")
+		return nil, errors.New("launcher: no configuration file; name one with -f")
 	}
 	text, err := config.ReadFile(p.file)
 	if err != nil {

@@ -124,7 +124,7 @@ func validateCommand(at *place) *cobra.Command {
 				file = args[0]
 			}
 			if file == "" {
-				return errors.New("launcher: no file; name it as an argument, or by -f")
+				return errors.New("launcher: no configuration file; name one as an argument, or with -f")
 			}
 			c, err := config.Load(file)
 			if err != nil {

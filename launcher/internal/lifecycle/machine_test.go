@@ -211,7 +211,7 @@ func TestGrace_OfOrderIsEnforced(t *testing.T) {
 
 // A process that drains when the launcher itself is stopped is asked again, if the launcher's total
 // deadline leaves it less time than it was told.
-func TestLessTime_IsToldToProcessThatDrains(t *testing.T) {
+func TestShorterDeadline_IsSentToDrainingProcess(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		m    *simulation

@@ -41,7 +41,7 @@ func mixed(n int) behavior {
 		}
 		n -= b.share
 	}
-	panic("the shares do not add up to a thousand")
+	panic("the shares of the behaviors must add up to 1000")
 }
 
 // A transitionLog records the state transitions that a launcher logs.

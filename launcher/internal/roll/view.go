@@ -42,9 +42,9 @@ type View struct {
 	// too early after the failure, or the group was given up.
 	NoOldStart bool
 
-	// Failures counts, by version, the instances that have become Unhealthy since the beginning of
-	// the roll, or have ended without being told to. Each instance counts once. The counts never
-	// fall. The methods of Roll set Failures.
+	// Failures is the number of instances of each version, old and new, that have become Unhealthy since
+	// the roll began, or have ended although they were not told to. An instance counts once, and the
+	// numbers never fall. The methods of Roll set Failures.
 	Failures [2]int
 }
 

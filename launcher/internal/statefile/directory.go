@@ -80,7 +80,7 @@ func Lock(dir string) (lock *os.File, err error) {
 	if pid := peer.Server(SocketIn(dir)); pid > 0 {
 		owner = fmt.Sprintf(" (pid %d)", pid)
 	}
-	return nil, fmt.Errorf("%w: %s%s; stop that one first, or give this one a directory of its own", ErrInUse, dir, owner)
+	return nil, fmt.Errorf("%w: %s%s; stop the other launcher first, or give this launcher a directory of its own", ErrInUse, dir, owner)
 }
 
 // WaitForLock takes the lock on an open directory. It fails after LockTimeout, or when a signal

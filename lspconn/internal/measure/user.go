@@ -88,7 +88,7 @@ func ordinaryUser(w io.Writer, runs, load int) error {
 	return nil
 }
 
-// A userRun is what one run has shown.
+// A userRun has the figures of one run of ordinaryUser.
 type userRun struct {
 	Wall, Deadline time.Duration
 	Outcomes       []string

@@ -36,7 +36,7 @@ type life string
 
 const (
 	prompt    life = "prompt"    // the pods end at once, and become ready one after the other
-	slow      life = "slow"      // the pods end when no other event is possible
+	slow      life = "slow"      // a pod ends only when the simulation has no other event left
 	crashing  life = "crashing"  // some pods crash after becoming ready, some become ready late, and events come in any order
 	proving   life = "proving"   // like crashing, and no pod is available as soon as it is ready
 	undo      life = "undo"      // like crashing, and at some time the Deployment gets its old template back
