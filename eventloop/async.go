@@ -29,7 +29,7 @@ var errStartFailed = errors.New("eventloop: the start function of Async panicked
 // start. If start panics, the panic continues in the caller, and done receives an error unless
 // complete was called before. Async panics if an argument is nil.
 func Async[T any](l *Loop, d time.Duration, start func(ctx context.Context, complete func(T, error)), done func(T, error), discard ...func(T)) error {
-	mustOffload(l, start != nil && done != nil && !slices.ContainsFunc(discard, isNil))
+	mustOffload("Async", l, start != nil && done != nil && !slices.ContainsFunc(discard, isNil))
 	if !l.box.promise() {
 		return l.notRunning()
 	}

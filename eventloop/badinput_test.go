@@ -34,7 +34,7 @@ func TestBadInput_NilPanicsInCaller(t *testing.T) {
 		"eventloop: Offload to a pool that was not created with NewPool": func() {
 			eventloop.Offload(l, new(eventloop.Pool), work, done)
 		},
-		"eventloop: WaitIdle or WaitRunners with a nil context":         func() { l.WaitRunners(none) },
+		"eventloop: a wait for offloads with a nil context":             func() { l.WaitRunners(none) },
 		"eventloop: Offload from a nil loop":                            func() { eventloop.Offload(nil, p, work, done) },
 		"eventloop: Offload from a loop that was not created with New":  func() { eventloop.Offload(new(eventloop.Loop), p, work, done) },
 		"eventloop: Submit to a nil pool":                               func() { (*eventloop.Pool)(nil).Submit(nop) },

@@ -58,7 +58,7 @@ func (t *counter) idle() <-chan struct{} {
 // wait waits until the count is zero or ctx ends.
 func (t *counter) wait(ctx context.Context, what string) error {
 	if ctx == nil {
-		panic("eventloop: WaitIdle or WaitRunners with a nil context")
+		panic("eventloop: a wait for " + what + " with a nil context")
 	}
 	idle := t.idle()
 	select {
@@ -87,7 +87,7 @@ type WaitError struct {
 }
 
 func (e *WaitError) Error() string {
-	return fmt.Sprintf("eventloop: %d %s still running when the wait ended (%v); wait longer, or end their context with Force", e.Running, e.What, e.Cause)
+	return fmt.Sprintf("eventloop: %d %s not finished when the wait ended (%v); wait longer, or end the contexts of offloads with Force", e.Running, e.What, e.Cause)
 }
 
 // Unwrap returns Cause.

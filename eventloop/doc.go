@@ -30,13 +30,14 @@
 //
 // A loop is a child scope of its context (see [ctxshutdown.WithCancel]): stopping the parent scope
 // stops the loop, the parent is complete only after the loop has drained, and reports name the loop,
-// its offloads and its handles. Force ends the context of offloaded work and runs its completions at
-// once with the cause.
+// its offloads and its handles. Force ends the context of offloaded work and queues its completions at
+// once, with the cause.
 //
 // # Panics
 //
 // A panic in a callback, a timer or a job ends the program, as in any goroutine. [WithPanicHandler]
-// keeps the loop or the pool running, or stops it.
+// keeps the loop or the pool running, or stops it. A panic in offloaded work is the error of its
+// completion, as long as that waits for it.
 //
 // # Shutting down
 //

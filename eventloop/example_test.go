@@ -273,7 +273,7 @@ func ExampleWaitError() {
 	close(release)
 	<-pool.Stop().Done()
 	// Output:
-	// eventloop: 1 jobs still running when the wait ended (context deadline exceeded); wait longer, or end their context with Force
+	// eventloop: 1 jobs not finished when the wait ended (context deadline exceeded); wait longer, or end the contexts of offloads with Force
 }
 
 func ExampleOption() {

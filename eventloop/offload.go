@@ -19,27 +19,29 @@ var ErrOffloadTimeout = fmt.Errorf("eventloop: offloaded work did not finish in 
 // Offload returns [ErrNotRunning], [ErrStopped], [ErrPoolStopped] or [ErrQueueFull], neither function
 // runs.
 //
-// The context of work is the Work of the loop's scope. When Force ends it, done runs at once with
-// the cause, and work that has not begun never runs. A result that arrives afterwards is late: it is
+// The context of work is the Work of the loop's scope. When Force ends it, done is queued at once
+// with the cause, and work that has not begun never runs. A result that arrives afterwards is late: it is
 // counted and does not reach done. If it came without an error, its value is passed to each of the
 // functions discard instead, so that a file or a connection can be closed. They are called on the
 // goroutine of work, before the work counts as returned, and must not use data of the loop.
 //
-// A panic of work is passed to done as a [*PanicError] and counted by the pool. Offload never
-// blocks. It panics if an argument is nil.
+// A panic of work is passed to done as a [*PanicError] and counted by the pool. If done has been
+// queued already, and if a function discard panics, nobody would learn of the panic: it is treated as
+// the panic of a job, which ends the program unless p has a panic handler. Offload never blocks. It
+// panics if an argument is nil.
 func Offload[T any](l *Loop, p *Pool, work func(ctx context.Context) (T, error), done func(T, error), discard ...func(T)) error {
-	mustOffload(l, work != nil && done != nil && !slices.ContainsFunc(discard, isNil))
+	mustOffload("Offload", l, work != nil && done != nil && !slices.ContainsFunc(discard, isNil))
 	mustPool(p, "Offload")
 	return offload(l, p, l.scope.Work(), func() {}, work, done, discard)
 }
 
-// OffloadTimeout is [Offload] with a time limit. When d has passed, done runs at once with
-// [ErrOffloadTimeout], and the context of work ends. Work that ignores its context continues;
+// OffloadTimeout is [Offload] with a time limit. When d has passed, done is queued at once
+// with [ErrOffloadTimeout], and the context of work ends. Work that ignores its context continues;
 // [Loop.WaitRunners] waits for it. done runs exactly once, with the result or the time-out. If d is
 // zero or negative, it has passed already. The time includes the wait for a worker.
 func OffloadTimeout[T any](l *Loop, p *Pool, d time.Duration, work func(ctx context.Context) (T, error), done func(T, error), discard ...func(T)) error {
-	mustOffload(l, work != nil && done != nil && !slices.ContainsFunc(discard, isNil))
-	mustPool(p, "Offload")
+	mustOffload("OffloadTimeout", l, work != nil && done != nil && !slices.ContainsFunc(discard, isNil))
+	mustPool(p, "OffloadTimeout")
 	ctx, cancel := context.WithTimeoutCause(l.scope.Work(), d, ErrOffloadTimeout)
 	err := offload(l, p, ctx, cancel, work, done, discard)
 	if err != nil {
@@ -48,15 +50,15 @@ func OffloadTimeout[T any](l *Loop, p *Pool, d time.Duration, work func(ctx cont
 	return err
 }
 
-// mustOffload panics if an argument is invalid. It is called before a completion is promised, so
-// that the panic reaches the caller of Offload and leaves nothing behind.
-func mustOffload(l *Loop, functions bool) {
-	mustFunc(functions, "Offload")
+// mustOffload panics if an argument of the function with the given name is invalid. It is called
+// before a completion is promised, so that the panic reaches the caller and leaves nothing behind.
+func mustOffload(name string, l *Loop, functions bool) {
+	mustFunc(functions, name)
 	if l == nil {
-		panic("eventloop: Offload from a nil loop")
+		panic("eventloop: " + name + " from a nil loop")
 	}
 	if l.loop == nil {
-		panic("eventloop: Offload from a loop that was not created with New")
+		panic("eventloop: " + name + " from a loop that was not created with New")
 	}
 }
 
@@ -68,7 +70,7 @@ func offload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), work f
 	}
 	o := &offloaded[T]{loop: l, ctx: ctx, cancel: cancel, done: done, discard: discard, guard: l.offloads.Guard()}
 	o.site = l.trace.caller()
-	if err := p.submit(&job{f: func() { o.run(work) }, kind: "offload", finish: o.finish, site: p.trace.caller()}); err != nil {
+	if err := p.submit(&job{f: func() { o.run(work) }, kind: "offload", offload: o, site: p.trace.caller()}); err != nil {
 		l.box.cancelPromise()
 		o.guard.Release()
 		return err
@@ -99,8 +101,8 @@ type offloaded[T any] struct {
 	// Only the goroutine that has the result uses the fields below: the worker, or the first call of
 	// complete.
 	begun   bool // whether the work was called
-	decided bool // whether settle was called
-	first   bool // whether settle was called before the context ended
+	decided bool // whether first is known
+	first   bool // whether the work returned or panicked before the context ended
 	result  T
 	err     error
 }
@@ -134,14 +136,21 @@ func (o *offloaded[T]) settle() {
 	}
 }
 
-// finish delivers the result of the job, or discards it if the offload was completed without it. It
-// calls no function of the user; a panic of the work has been reported by the pool before.
+// acceptsPanic reports whether done will receive the panic of the work. It returns false if the
+// context ended first, and for the panic of a function that discards the value.
+func (o *offloaded[T]) acceptsPanic() bool {
+	if o.decided {
+		return false
+	}
+	o.decided, o.first = true, !o.settled.Swap(true)
+	return o.first
+}
+
+// finish delivers the result of the job, unless the offload was completed without it. It calls no
+// function of the user; a panic of the work has been reported by the pool before.
 func (o *offloaded[T]) finish(failed *PanicError) {
 	defer o.guard.Release()
 	defer o.cancel()
-	if !o.decided { // the work has panicked
-		o.first = !o.settled.Swap(true)
-	}
 	// If the work failed because its context ended, the cause of the context says more than the
 	// error.
 	cancelled := failed == nil && o.err != nil && o.ctx.Err() != nil

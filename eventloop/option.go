@@ -57,9 +57,12 @@ func WithInit(f func() error) Option {
 // calls [runtime.Goexit], that counts as another panic, and a loop stops.
 //
 // Without a panic handler, a panic ends the program like a panic in any goroutine, with the stack,
-// after a line about what is lost. A panic in the work of an offload does not: its completion
-// receives it as an error. [runtime.Goexit] in a callback stops the loop without a call of f; in a
-// job it ends only the job. See also [Loop.Err] and [Pool.Err].
+// after a line about what is lost. A panic in the work of an offload does not, unless its
+// time is over: the completion receives it as an error. With a handler, f is called for it, too.
+//
+// [runtime.Goexit] in a callback stops the loop without a call of f. In a job it ends the job; f is
+// called with the value [ErrGoexit] and decides about the pool, and without f the pool continues. See
+// also [Loop.Err] and [Pool.Err].
 func WithPanicHandler(f func(*PanicError) (resume bool)) Option {
 	return option(func(o *options) { o.onPanic = f })
 }

@@ -43,6 +43,12 @@ var services = map[string]func(s *ctxshutdown.Swansong){
 		p.Submit(write)
 		p.Submit(func() {})
 	},
+	"late offload": func(s *ctxshutdown.Swansong) {
+		late(s, func() int { write(); return 0 })
+	},
+	"discard": func(s *ctxshutdown.Swansong) {
+		late(s, func() int { return 0 }, func(int) { write() })
+	},
 	"callback, stops": func(s *ctxshutdown.Swansong) {
 		l := eventloop.New(s, eventloop.WithName("ledger"), stopsAfterPanic)
 		l.Start()
@@ -51,6 +57,20 @@ var services = map[string]func(s *ctxshutdown.Swansong){
 	"job, stops": func(s *ctxshutdown.Swansong) {
 		eventloop.NewPool(s, 1, eventloop.WithName("audits"), stopsAfterPanic).Submit(write)
 	},
+}
+
+// late offloads work that ends only after its completion has received the cause of a Force.
+func late(s *ctxshutdown.Swansong, work func() int, discard ...func(int)) {
+	l, p := eventloop.New(s), eventloop.NewPool(s, 1, eventloop.WithName("audits"))
+	l.Start()
+	begun, completed := make(chan struct{}), make(chan struct{})
+	eventloop.Offload(l, p, func(context.Context) (int, error) {
+		close(begun)
+		<-completed
+		return work(), nil
+	}, func(int, error) { close(completed) }, discard...)
+	<-begun
+	l.Scope().Force(nil)
 }
 
 // TestMain_Service is the program that TestPanic_DoesNotPassInSilence starts. If it is run directly,
@@ -69,8 +89,8 @@ func TestMain_Service(t *testing.T) {
 	os.Exit(graceful.ExitCode(err))
 }
 
-// A panic in a callback, a timer or a job ends the program, as in any goroutine, with the line of
-// the mistake in the stack. If a panic handler stops the loop or the pool instead, graceful.Run
+// A panic in a callback, a timer, a job, or an offload that was given up ends the program, as in any
+// goroutine, with the line of the mistake in the stack. If a panic handler stops the loop or the pool instead, graceful.Run
 // drains and returns the panic.
 func TestPanic_DoesNotPassInSilence(t *testing.T) {
 	for _, test := range []struct {
@@ -81,6 +101,8 @@ func TestPanic_DoesNotPassInSilence(t *testing.T) {
 		{"callback", 2, []string{`eventloop: panic in a callback of the event loop "ledger"; callbacks not run: `, "panic: assignment to entry in nil map", "eventloop_test.write"}},
 		{"timer", 2, []string{`eventloop: panic in a timer of the event loop "ledger"; callbacks not run: `, "panic: assignment to entry in nil map", "eventloop_test.write"}},
 		{"job", 2, []string{`eventloop: panic in a job of the pool "audits"; jobs not finished: `, "panic: assignment to entry in nil map", "eventloop_test.write"}},
+		{"late offload", 2, []string{`eventloop: panic in the work or a discard function of an offload of the pool "audits"; jobs not finished: `, "panic: assignment to entry in nil map", "eventloop_test.write"}},
+		{"discard", 2, []string{`eventloop: panic in the work or a discard function of an offload of the pool "audits"; jobs not finished: `, "panic: assignment to entry in nil map", "eventloop_test.write"}},
 		{"callback, stops", 1, []string{`a panic has stopped the event loop \"ledger\"`, "eventloop_test.write", "Run has returned:", "assignment to entry in nil map"}},
 		{"job, stops", 1, []string{`a panic has stopped the pool \"audits\"`, "eventloop_test.write", "Run has returned:", "assignment to entry in nil map"}},
 	} {

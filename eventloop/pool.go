@@ -45,12 +45,21 @@ type Pool struct {
 
 // A job is a function that a pool has accepted. It holds its guard until it has finished.
 type job struct {
-	f      func()
-	kind   string            // the kind of function, for a PanicError
-	finish func(*PanicError) // if not nil, called after f with the panic of f, or with nil
-	guard  *ctxshutdown.Guard
-	site   fmt.Stringer // where the job was submitted, if the pool is traced
-	next   *job
+	f       func()
+	kind    string     // the kind of function, for a PanicError
+	offload completion // nil unless the job is the work of an offload
+	guard   *ctxshutdown.Guard
+	site    fmt.Stringer // where the job was submitted, if the pool is traced
+	next    *job
+}
+
+// A completion receives the result of a job. The pool calls both methods on the worker's goroutine.
+type completion interface {
+	// acceptsPanic is called if the job has panicked or called runtime.Goexit. It reports whether the
+	// completion will receive that as its error. If not, nobody else learns of it.
+	acceptsPanic() bool
+	// finish is called at last, with the panic of the job, or with nil.
+	finish(*PanicError)
 }
 
 // NewPool returns a pool with the given number of workers, or [runtime.GOMAXPROCS] workers if the
@@ -80,7 +89,8 @@ func (p *Pool) Scope() *ctxshutdown.Swansong { return p.scope }
 // f, and panics if f is nil or the pool was not created with [NewPool].
 //
 // A panic in f ends the program, unless the pool has a panic handler; see [WithPanicHandler]. A
-// Goexit ends only the job; [Pool.Panics] counts it.
+// [runtime.Goexit] in f ends only the job and is counted by [Pool.Panics]; a panic handler is told of
+// it as of a panic, with the value [ErrGoexit], and can stop the pool.
 func (p *Pool) Submit(f func()) bool {
 	mustFunc(f != nil, "Submit")
 	mustPool(p, "Submit")
@@ -201,8 +211,8 @@ func (p *Pool) next(finished *job) *job {
 func (p *Pool) run(j *job) {
 	var err *PanicError
 	defer func() {
-		if j.finish != nil && !p.crashing.Load() {
-			j.finish(err)
+		if j.offload != nil && !p.crashing.Load() {
+			j.offload.finish(err)
 		}
 	}()
 	returned := false
@@ -210,7 +220,8 @@ func (p *Pool) run(j *job) {
 		if !returned {
 			value := recover()
 			err = newPanicError(j.kind, value)
-			p.handlePanic(err, value != nil && j.finish == nil) // it may call Goexit, so the rest of run is in a deferred call
+			accepted := j.offload != nil && j.offload.acceptsPanic()
+			p.handlePanic(err, value != nil && !accepted) // it may call Goexit, so the rest of run is in a deferred call
 		}
 	}()
 	j.f()
@@ -245,7 +256,11 @@ func (p *Pool) handlePanic(err *PanicError, mayCrash bool) {
 // crash is like Loop.crash.
 func (p *Pool) crash(err *PanicError) {
 	p.crashing.Store(true)
-	fmt.Fprintf(os.Stderr, "eventloop: panic in a %s of the pool %q; jobs not finished: %d\n", err.In, p.name, p.Running())
+	in := "a job"
+	if err.In == "offload" {
+		in = "the work or a discard function of an offload"
+	}
+	fmt.Fprintf(os.Stderr, "eventloop: panic in %s of the pool %q; jobs not finished: %d\n", in, p.name, p.Running())
 	panic(err.Value)
 }
 

@@ -86,7 +86,7 @@ func TestWaitIdle_WaitsForRunningJobs(t *testing.T) {
 	cancel(errCause)
 	var err *eventloop.WaitError
 	isTrue(t, "WaitIdle says what it was waiting for", errors.As(p.WaitIdle(ctx), &err) && err.Running == 3)
-	testkit.Equal(t, "message", err.Error(), "eventloop: 3 jobs still running when the wait ended (the cause); wait longer, or end their context with Force")
+	testkit.Equal(t, "message", err.Error(), "eventloop: 3 jobs not finished when the wait ended (the cause); wait longer, or end the contexts of offloads with Force")
 	testkit.ErrorIs(t, "it", err, errCause)
 	close(end)
 	testkit.ErrorIs(t, "WaitIdle", p.WaitIdle(context.Background()), nil)

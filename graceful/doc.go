@@ -69,9 +69,10 @@
 // process in a deferred call. After that, signals have the effect that they had before Run.
 //
 // Some things end the process at once, without the rest of the drain and without deferred calls of
-// main: a panic in any other goroutine than that of f, also in one started by the method Go of a
-// scope (exit code 2), [log.Fatal] (exit code 1), [os.Exit], and SIGKILL. A panic of f, of a hook and
-// of a callback is drained first.
+// main: a panic in another goroutine than that of f, also in one that the method Go of a scope has
+// started or in one of package eventloop without a panic handler (exit code 2), [log.Fatal] (exit code
+// 1), [os.Exit], and SIGKILL. Before the panic of a function that Run calls, such as f, a hook, a
+// reload, the logger or a function given to [Process.Watch], ends the process, Run drains it.
 //
 // # Systems
 //

@@ -93,13 +93,14 @@ func WithMaxExtension(d time.Duration) Option {
 //
 //	graceful.WithSignals(os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
 //
-// A signal that the process ignores when Run is called stays ignored: nohup ignores SIGHUP, and a
-// shell script ignores SIGINT in background jobs.
+// A signal that the process ignores when Run is called stays ignored. For signals that were ignored
+// when the process started, that holds for SIGHUP and SIGINT only, since package os/signal knows it for
+// these: nohup ignores SIGHUP, and a shell script ignores SIGINT in background jobs.
 //
 // SIGPIPE asks the process to stop if no process reads its standard output or standard error any
 // more; writes to other closed pipes and connections only return an error. Without SIGPIPE in the
 // list, it has its usual effect until the process is asked to stop. It never ends a process that is
-// draining. Only Linux, macOS and FreeBSD have SIGPIPE in the default list.
+// draining, unless WithSignals has no arguments. Only Linux, macOS and FreeBSD have SIGPIPE in the default list.
 //
 // Without arguments Run handles no signal, as is necessary in a testing/synctest bubble; the end of
 // the context then asks the process to stop.
@@ -124,17 +125,19 @@ func WithScope(opts ...ctxshutdown.Option) Option {
 	return option(func(c *config) error { c.scope = opts; return nil })
 }
 
-// WithLogger sets the logger for changes of [Status], and for what a drain waits for that takes longer
-// than a second. With nil, the default, nothing is logged.
+// WithLogger sets the logger for changes of [Status], for panics, for reloads, and, in a drain that
+// takes longer than a second, for what it waits for. With nil, the default, nothing is logged.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(c *config) error { c.logger = l; return nil })
 }
 
-// WithOutput sets where Run prints the guards that are still held on [Exit] and the stacks of the
-// program's goroutines. With a logger, which has these guards, it prints only the stacks. If w is a
-// terminal, it also shows the progress line. If w is none, and there is no logger, it also gets what a
-// drain waits for that takes longer than a second. The default is standard error. [io.Discard] disables
-// all of them.
+// WithOutput sets where Run prints. The default is standard error; [io.Discard] disables all of it:
+//
+//   - on [Exit], the guards that are still held, unless the logger has them, and the stacks of the
+//     program's goroutines
+//   - the stack of a panic, and the error of a reload, unless there is a logger
+//   - if w is a terminal, the progress line of a drain; otherwise, and if there is no logger, what a
+//     drain waits for that takes longer than a second
 func WithOutput(w io.Writer) Option {
 	return option(func(c *config) error {
 		if w == nil {

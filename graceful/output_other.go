@@ -2,7 +2,9 @@
 
 package graceful
 
-// canDetectLostOutput reports whether isOutputLost works on this system.
+// canDetectLostOutput reports whether isOutputLost and isTerminalLost work on this system.
 const canDetectLostOutput = false
 
 func isOutputLost() bool { return false }
+
+func isTerminalLost() bool { return false }

@@ -2,9 +2,12 @@
 
 package graceful
 
-import "unsafe"
+import (
+	"syscall"
+	"unsafe"
+)
 
-// canDetectLostOutput reports whether isOutputLost works on this system.
+// canDetectLostOutput reports whether isOutputLost and isTerminalLost work on this system.
 const canDetectLostOutput = true
 
 const (
@@ -20,15 +23,22 @@ type pollFd struct {
 
 // isOutputLost reports whether standard output or standard error is a pipe or a socket that no
 // process reads any more.
-func isOutputLost() bool {
-	fds := [...]pollFd{{fd: 1}, {fd: 2}}
-	if errno := poll(unsafe.Pointer(&fds), uintptr(len(fds))); errno != 0 {
-		return false
-	}
-	for _, fd := range fds {
-		if fd.revents&(pollErr|pollHup) != 0 {
+func isOutputLost() bool { return isLost(1) || isLost(2) }
+
+// isTerminalLost reports whether standard input, standard output or standard error is a terminal that
+// has been closed.
+func isTerminalLost() bool {
+	for fd := range int32(3) {
+		var st syscall.Stat_t
+		if syscall.Fstat(int(fd), &st) == nil && st.Mode&syscall.S_IFMT == syscall.S_IFCHR && isLost(fd) {
 			return true
 		}
 	}
 	return false
+}
+
+// isLost reports whether there is nobody at the other end of a file descriptor.
+func isLost(fd int32) bool {
+	p := pollFd{fd: fd}
+	return poll(unsafe.Pointer(&p), 1) == 0 && p.revents&(pollErr|pollHup) != 0
 }

@@ -124,7 +124,8 @@ func (l *progressLine) draw() {
 		case <-tick.C:
 		}
 		began := time.Now()
-		text := describe(l.Status(), began, l.scope.GuardReport(), columns(l.out)-1)
+		st := l.Status()
+		text := describe(st, began, l.scope.GuardReport(), l.interruptsNeeded(st), columns(l.out)-1)
 		if text != shown {
 			shown = text
 			l.out.WriteString("\r" + text + eraseToEnd + "\r")
@@ -154,7 +155,7 @@ func (l *progressLine) final() string {
 // describe returns the text of the progress line in at most width columns, as in
 //
 //	draining · 2.1 s of 10 s · 3 requests and 1 job, oldest 12 s: GET /export from 192.0.2.1:4711
-func describe(st Status, now time.Time, held ctxshutdown.GuardReport, width int) string {
+func describe(st Status, now time.Time, held ctxshutdown.GuardReport, interrupts string, width int) string {
 	var b strings.Builder
 	switch st.Rung {
 	case LameDuck:
@@ -174,8 +175,8 @@ func describe(st Status, now time.Time, held ctxshutdown.GuardReport, width int)
 			fmt.Fprintf(&b, " (%s)", st.Reason)
 		}
 	}
-	if st.Rung != LameDuck && now.Sub(st.Since) >= firstWaitReport {
-		b.WriteString(" · ^C again cuts it short")
+	if interrupts != "" && st.Rung != LameDuck && now.Sub(st.Since) >= firstWaitReport {
+		fmt.Fprintf(&b, " · ^C %s cuts it short", interrupts)
 	}
 	b.WriteString(" · " + held.Summary())
 	return cut(b.String(), width)

@@ -22,8 +22,8 @@ import (
 // serving; a panic is treated like one of the function that [Run] runs.
 //
 // If SIGHUP comes because the terminal of the process has closed, it stops the process, as without
-// this option. Run notices that if standard output or standard error is that terminal, on the systems
-// on which [WithSignals] has SIGPIPE by default. If SIGHUP is ignored when Run is called, f is never
+// this option. Run notices that if standard input, standard output or standard error is that terminal,
+// on the systems on which [WithSignals] has SIGPIPE by default. If SIGHUP is ignored when Run is called, f is never
 // called. It is not called either after WithSignals without arguments.
 func WithReload(f func(ctx context.Context) error) Option {
 	return option(func(c *config) error {
@@ -54,7 +54,7 @@ type reloader struct {
 
 // takes reports whether sig asks for a reload. It does not if the terminal of the process has closed.
 func (r *reloader) takes(sig os.Signal) bool {
-	return r.config.reload != nil && sig == syscall.SIGHUP && !isOutputLost()
+	return r.config.reload != nil && sig == syscall.SIGHUP && !isTerminalLost()
 }
 
 // request begins a reload, or notes that another one must follow the one that is running. It has no

@@ -266,7 +266,9 @@ func startCommand(t *testing.T, role string, cmd *exec.Cmd, env ...string) *prog
 	t.Helper()
 	p := &program{T: t, cmd: cmd}
 	p.cmd.Env = append(append(os.Environ(), roleVar+"="+role, "GORACE=atexit_sleep_ms=0"), env...)
-	p.cmd.Stderr = &p.stderr
+	if cmd.Stderr == nil {
+		p.cmd.Stderr = &p.stderr
+	}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -283,6 +283,36 @@ func TestWithReload_ClosedTerminalStops(t *testing.T) {
 	testkit.Equal(t, "exit code", tty.cmd.ProcessState.ExitCode(), 0)
 }
 
+// SIGHUP still reloads when the reader of the program's log has ended.
+func TestWithReload_LostReaderOfLogReloads(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Stderr = w
+	p := startCommand(t, "reloads", cmd)
+	r.Close()
+	w.Close()
+	p.until("Serving 0")
+	p.signal(syscall.SIGHUP)
+	p.until("reload 1")
+	p.signal(syscall.SIGTERM)
+	testkit.Equal(t, "exit code", p.awaitExit(), 0)
+}
+
+// If no signal has begun the drain, the first one has no effect, and the progress line says so.
+func TestTerminal_ProgressLineCountsInterrupts(t *testing.T) {
+	tty := startOnTerminal(t, "returned", 120)
+	tty.until("^C twice cuts it short")
+	tty.press("\x03")
+	tty.until("^C again cuts it short")
+	tty.press("\x03")
+	tty.until("cut short · ")
+	tty.press("\x03")
+	testkit.Equal(t, "exit code", tty.awaitExit(), 3)
+}
+
 // A program that waits for a line from the terminal ends at the first ^C, although no line follows.
 func TestTerminal_ControlCEndsReadOfStdin(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "result")

@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
+	"slices"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -85,7 +87,9 @@ func (w *waitReporter) write() {
 	w.manager.notify("STATUS=" + text)
 	hint := ""
 	if out, ok := w.config.output.(*os.File); ok && columns(out) > 0 {
-		hint = pressAgain
+		if times := w.interruptsNeeded(now.Status); times != "" {
+			hint = "press ^C " + times + " to cut it short"
+		}
 	}
 	switch {
 	case w.config.logger != nil:
@@ -103,7 +107,18 @@ func (w *waitReporter) write() {
 	}
 }
 
-const pressAgain = "press ^C again to cut it short"
+// interruptsNeeded returns how often the user of a terminal must press ^C to cut the drain short:
+// "again", or "twice" if the drain has another reason than a signal, since the first signal does not
+// count then. It returns an empty string if SIGINT has no effect.
+func (p *Process) interruptsNeeded(st Status) string {
+	switch {
+	case !slices.Contains(p.config.signals, os.Interrupt), signal.Ignored(os.Interrupt):
+		return ""
+	case st.Signals == 0:
+		return "twice"
+	}
+	return "again"
+}
 
 // describeWait says what the drain waits for, and until when, as in
 //
