@@ -94,24 +94,25 @@ func (a *tallied) add(b tallied) {
 	a.discarded += b.discarded
 }
 
-// request calls the nodes of a request on the loop. It calls over on the loop, once, with nil or the
+// request calls the nodes of request n on the loop. Where nodes do not answer, every other request gets
+// past its first node, so that both nodes time out. It calls over on the loop, once, with nil or the
 // error of the node that failed. It returns an error if the loop is being stopped; then it does not
 // call over.
-func (s scenario) request(l *eventloop.Loop, p *eventloop.Pool, over func(error), discard func(int)) error {
+func (s scenario) request(n int, l *eventloop.Loop, p *eventloop.Pool, over func(error), discard func(int)) error {
 	until := time.Now().Add(s.deadline)
 	limit := func() time.Duration { return min(s.nodeTimeout, time.Until(until)) }
 	isOver := make(chan struct{})
 	end := func(err error) { close(isOver); over(err) }
-	answer := func() (int, error) { // ignores the context of the node
-		if !s.answering {
+	answer := func(atOnce bool) (int, error) { // ignores the context of the node
+		if !atOnce {
 			<-isOver
 		}
 		return 1, nil
 	}
-	callback := func(context.Context) (int, error) { return answer() }
+	first := func(context.Context) (int, error) { return answer(s.answering || n%2 == 0) }
 	second := func(_ int, err error) {
 		if err == nil {
-			err = eventloop.Async(l, limit(), func(_ context.Context, complete func(int, error)) { go func() { complete(answer()) }() },
+			err = eventloop.Async(l, limit(), func(_ context.Context, complete func(int, error)) { go func() { complete(answer(s.answering)) }() },
 				func(_ int, err error) { end(err) }, discard)
 			if err == nil {
 				return
@@ -119,7 +120,7 @@ func (s scenario) request(l *eventloop.Loop, p *eventloop.Pool, over func(error)
 		}
 		end(err)
 	}
-	return eventloop.OffloadTimeout(l, p, limit(), callback, second, discard)
+	return eventloop.OffloadTimeout(l, p, limit(), first, second, discard)
 }
 
 func (s scenario) run(t *testing.T, concurrency int) (r tallied) {
@@ -140,7 +141,7 @@ func (s scenario) run(t *testing.T, concurrency int) (r tallied) {
 				n := c*each + i
 				answered := make(chan struct{})
 				asked := l.Post(func() {
-					err := s.request(l, p, func(err error) {
+					err := s.request(n, l, p, func(err error) {
 						defer close(answered)
 						ends[n]++
 						switch {
