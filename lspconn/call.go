@@ -39,9 +39,9 @@ func (c *Conn) addCall(id int64, waiting *call) {
 }
 
 // Call sends a request and waits for its response. It returns after the handlers of all messages
-// that the server had sent before the response, except those that run aside. With the context of a
-// handler, Call calls [Async]. Empty params are omitted from the message. The
-// caller may modify params after Call has returned. Call blocks while the queue is full. It returns
+// that the server had sent before the response, except those that have called [Async]. With the context of a
+// handler, Call calls Async. Empty params are omitted from the message. The caller may modify params
+// after Call has returned. Call blocks while the queue is full. It returns
 //
 //   - the result, or the [*ResponseError] with which the server answered;
 //   - a [*ConnError], which matches [ErrClosing], if the connection is closing or has failed;

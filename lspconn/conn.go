@@ -14,19 +14,20 @@ import (
 )
 
 // A Conn is a connection to a language server that it has started. [State] lists its states and
-// transitions. Invariants:
-//
-//   - The guards of the scope decide which messages are admitted, atomically with the stop. A
-//     message admitted before the stop is written or fails with an error; after the stop no message
-//     is admitted.
-//   - state is guarded by mu. The goroutine in run makes every transition, with one exception: if a
-//     failed connection has been reaped before Close is called, Close makes it Closed. The same
-//     goroutine ends the process.
-//   - A call stays in calls until it is answered. Removing and answering it are one step under mu.
-//   - All output goes through out, in whole messages.
+// transitions. A message that was accepted before the connection began to close is written or fails
+// with an error; afterwards no message is accepted.
 //
 // The methods may be called concurrently. A Call synchronizes before its response.
 type Conn struct {
+	// Invariants:
+	//
+	//   - The guards of the scope decide which messages are accepted, atomically with the stop.
+	//   - The goroutine in run makes every change of state, with one exception: if a failed connection
+	//     has been reaped before Close is called, Close makes it Closed. The same goroutine ends the
+	//     process.
+	//   - A call stays in calls until it is answered. Removing and answering it are one step under mu.
+	//   - All output goes through out, in whole messages.
+
 	server       Server
 	manager      *Manager // the manager that started the connection; nil if Start did
 	scope        *ctxshutdown.Swansong
@@ -202,7 +203,7 @@ func (c *Conn) Err() error {
 
 // connError returns the reason why a message cannot be sent or answered. The caller holds c.mu.
 func (c *Conn) connError(method string) *ConnError {
-	e := &ConnError{Name: c.server.Name, Method: method, State: c.state, Cause: c.failure, Exit: c.exit}
+	e := &ConnError{Name: c.server.Name, Key: c.server.key, Method: method, State: c.state, Cause: c.failure, Exit: c.exit}
 	if c.failure != nil {
 		e.Stderr = c.stderr.String()
 	}

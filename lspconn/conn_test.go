@@ -407,7 +407,7 @@ func TestOnRequest_AnswersServerRequests(t *testing.T) {
 	}
 }
 
-// A handler that runs aside and does not return delays neither other messages nor Close. Its context
+// A handler that has called Async and does not return delays neither other messages nor Close. Its context
 // ends when the connection closes. The guard report contains its request until it returns.
 func TestAsync_BlockedHandlerDelaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -38,7 +38,8 @@ var ErrSuperseded error = &ResponseError{Code: CodeRequestFailed, Message: "supe
 // A ConnError reports why a message could not be sent or was not answered. It matches [ErrClosing],
 // and so a [*ResponseError] with CodeRequestFailed, and its Cause.
 type ConnError struct {
-	Name   string // the connection's name
+	Name   string // the connection's name; empty if the Manager has not started it
+	Key    string // the key of the connection in its Manager; empty without one
 	Method string // the message's method; empty if the error does not concern a message
 	State  State
 	Cause  error  // why the connection failed; nil if the connection was closed
@@ -46,11 +47,11 @@ type ConnError struct {
 	Stderr string // the end of what the server wrote to stderr, up to 8 KiB
 }
 
-// Error returns one line: the name, the method, the cause, the exit status unless the cause says it,
+// Error returns one line: the key and the name, the method, the cause, the exit status unless the cause says it,
 // and the line of Stderr that most likely says what went wrong.
 func (e *ConnError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "lspconn: %s", e.Name)
+	fmt.Fprintf(&b, "lspconn: %s", label(e.Key, e.Name))
 	if e.Method != "" {
 		fmt.Fprintf(&b, ": %s", e.Method)
 	}

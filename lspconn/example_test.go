@@ -112,7 +112,7 @@ func ExampleServer() {
 	// Prints: <nil>
 }
 
-// A handler that asks the user runs aside, so that the messages behind its request do not wait.
+// A handler that asks the user calls Async first, so that the messages behind its request do not wait.
 func ExampleAsync() {
 	ctx := context.Background()
 	answer := make(chan string) // from the user

@@ -30,12 +30,12 @@ func TestIdleTimeout_FailsSilentServerWithWaitingCall(t *testing.T) {
 
 // The server may wait for an answer of this program for as long as it likes.
 func TestIdleTimeout_DoesNotRunDuringHandler(t *testing.T) {
-	for _, aside := range []bool{false, true} {
+	for _, async := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			conn, _ := startInProcess(t, context.Background(), lspconn.Server{
 				IdleTimeout: 10 * time.Second,
 				OnRequest: func(ctx context.Context, _ string, _ json.RawMessage) (any, error) {
-					if aside {
+					if async {
 						lspconn.Async(ctx)
 					}
 					time.Sleep(time.Minute)

@@ -13,14 +13,14 @@ const (
 	// returned. If there are more, the read loop blocks.
 	maxWaiting = 1024
 
-	// maxAside is the number of requests whose handlers may run aside. Requests beyond it are
-	// rejected.
-	maxAside = 256
+	// maxAsync is the number of requests whose handlers may have called Async and not returned.
+	// Requests beyond it are answered with an error.
+	maxAsync = 256
 )
 
 // An inbox delivers what the server has sent, in the order in which it was received: it completes a
 // call with its response, and calls OnNotify or OnRequest. The next message waits until the handler
-// has returned or runs aside. A response that waits for no handler is delivered by the read loop;
+// has returned or called Async. A response that waits for no handler is delivered by the read loop;
 // everything else is delivered by one goroutine at a time, in deliver.
 type inbox struct {
 	conn      *Conn
@@ -30,9 +30,9 @@ type inbox struct {
 	mu         sync.Mutex
 	space      sync.Cond // signalled when fewer messages wait
 	waiting    []message
-	delivering bool                   // a goroutine delivers, or a handler is running in order
+	delivering bool                   // a goroutine delivers, or is in a handler for which the next message waits
 	running    map[*handling]struct{} // all handlers that have not returned
-	aside      int                    // how many requests have a handler that runs aside
+	async      int                    // how many requests have a handler that has called Async and not returned
 	stopped    bool                   // no handler is called any more
 	ended      bool                   // the read loop has ended
 }
@@ -155,7 +155,7 @@ func (b *inbox) begin(h *handling) *ResponseError {
 	switch {
 	case b.stopped:
 		return errRequestDiscarded
-	case h.request && b.aside >= maxAside:
+	case h.request && b.async >= maxAsync:
 		return errTooManyRequests
 	}
 	b.running[h] = struct{}{}
@@ -183,7 +183,7 @@ func (b *inbox) finish(h *handling) (ordered bool) {
 		return true
 	}
 	if h.request {
-		b.aside--
+		b.async--
 	}
 	return false
 }
@@ -199,7 +199,7 @@ func (b *inbox) release(h *handling) {
 func (b *inbox) releaseLocked(h *handling) {
 	if h != nil && b.ordered.CompareAndSwap(h, nil) {
 		if h.request {
-			b.aside++
+			b.async++
 		}
 		go b.deliver()
 	}

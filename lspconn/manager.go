@@ -171,7 +171,7 @@ func (m *Manager) entry(key string) (*entry, error) {
 	return e, nil
 }
 
-func closingError(name string) error { return &ConnError{Name: name, State: Closing} }
+func closingError(key string) error { return &ConnError{Key: key, State: Closing} }
 
 // awaitRestart waits until the server of an entry may be started again. The caller holds e.lock.
 func (m *Manager) awaitRestart(ctx context.Context, key string, e *entry) error {
@@ -210,7 +210,7 @@ func (m *Manager) awaitReaped(ctx context.Context, c *Conn) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-m.scope.Done():
-		return closingError(c.Name())
+		return closingError(c.server.key)
 	}
 	// Close changes the state from Failed to Closed. Its error is ignored, since it can only report
 	// a deadline that passed before the process was reaped.

@@ -141,7 +141,7 @@ func TestManager_SurvivesPanicOfOnFailure(t *testing.T) {
 		<-conn.Done()
 		synctest.Wait()
 		var p *lspconn.PanicError
-		if err := conn.Err(); !errors.As(err, &p) || p.Error() != "panic in Manager.OnFailure: oops" {
+		if err := conn.Err(); !errors.As(err, &p) || p.Error() != "panic in the function given to WithOnFailure: oops" {
 			t.Errorf("%v", err)
 		}
 		m.Close(t.Context())

@@ -152,7 +152,7 @@ func TestCall_FromHandlerReturns(t *testing.T) {
 		conn, _ = startInProcess(t, t.Context(), server, behaviours{})
 		conn.Ready(t.Context())
 		call(t, conn, "notes", "1")
-		synctest.Wait() // until OnNotify, which runs aside, has returned
+		synctest.Wait() // until OnNotify, which has called Async, has returned
 		testkit.Equal(t, "answer", call(t, conn, "ask", ""), "[2]")
 		testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.Clean)
 	})
@@ -358,7 +358,7 @@ func TestClose_DoesNotInterleaveMessages(t *testing.T) {
 }
 
 // TestOrderHistories_DeliverInOrderOfWire has a server send notifications, requests and responses in
-// a random order to handlers that take random times, and of which some run aside. It then compares
+// a random order to handlers that take random times, and of which some call Async. It then compares
 // the order in which they were delivered with that in which they were sent.
 // LSPCONN_SEED=n runs the history of one seed.
 func TestOrderHistories_DeliverInOrderOfWire(t *testing.T) {
@@ -433,7 +433,7 @@ func (d *deliveries) handle(ctx context.Context, conn *lspconn.Conn, r *rand.Ran
 }
 
 // responded records that the response i has completed its call: all earlier handlers were called,
-// and have returned or run aside.
+// and have returned or called Async.
 func (d *deliveries) responded(i int, wire []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -492,7 +492,7 @@ func orderHistory(t *testing.T, seed uint64) {
 		call(t, conn, "send", "["+strings.Join(messages, ",")+"]")
 		d.responded(len(wire), wire)
 		callers.Wait()
-		time.Sleep(time.Second) // until the handlers that run aside have returned
+		time.Sleep(time.Second) // until the handlers that have called Async have returned
 		report, err := conn.Close(context.Background())
 		if err != nil || report.Outcome != lspconn.Clean {
 			t.Errorf("seed %d: %v, %v", seed, report, err)

@@ -19,7 +19,7 @@ import (
 // The functions passed to [NewManager] and [WithOnRestart] run on the goroutine of the caller of
 // [Manager.Conn], which receives the panic itself.
 type PanicError struct {
-	Callback string // "OnRequest", "OnNotify", "Logger", "Trace" or "Dial" of a Server, "OnClose" of a Process, "OnFailure" of a Manager
+	Callback string // "OnRequest", "OnNotify", "Logger", "Trace" or "Dial" of a Server, "OnClose" of a Process, "OnFailure" for the function given to WithOnFailure
 	Method   string // the message's method; empty for the other callbacks
 	Value    any    // the value of the panic; for runtime.Goexit, an error that says so
 	Stack    []byte // the stack of the panic, in the format of runtime/debug.Stack
@@ -31,14 +31,14 @@ func (e *PanicError) Error() string {
 	if e.Method != "" {
 		method = ", for " + e.Method
 	}
-	owner := "Server"
+	function := "Server." + e.Callback
 	switch e.Callback {
 	case "OnClose":
-		owner = "Process"
+		function = "Process.OnClose"
 	case "OnFailure":
-		owner = "Manager"
+		function = "the function given to WithOnFailure"
 	}
-	return fmt.Sprintf("panic in %s.%s%s: %v", owner, e.Callback, method, e.Value)
+	return fmt.Sprintf("panic in %s%s: %v", function, method, e.Value)
 }
 
 // Unwrap returns Value if it is an error.
@@ -100,13 +100,19 @@ func (c *Conn) withPanic(err error) error {
 // the Logger's handler may call methods of the connection.
 func (c *Conn) log(write func(*slog.Logger)) {
 	if c.server.Logger != nil {
-		c.callAside("Logger", func() { write(c.server.Logger) }, func() {})
+		c.callSafely("Logger", func() {
+			logger := c.server.Logger
+			if c.server.key != "" {
+				logger = logger.With("key", c.server.key)
+			}
+			write(logger)
+		}, func() {})
 	}
 }
 
-// callAside calls f on a goroutine of its own, so that a runtime.Goexit in it ends no other
-// goroutine, and waits for it. If f has panicked, callAside then calls onPanic.
-func (c *Conn) callAside(callback string, f, onPanic func()) {
+// callSafely calls f on a goroutine of its own, so that a runtime.Goexit in it ends no other
+// goroutine, and waits for it. If f has panicked, callSafely then calls onPanic.
+func (c *Conn) callSafely(callback string, f, onPanic func()) {
 	panicked := make(chan bool)
 	go c.catchPanic(callback, "", f, func(p *PanicError) { panicked <- p != nil })
 	if <-panicked {

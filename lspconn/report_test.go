@@ -3,8 +3,11 @@ package lspconn_test
 import (
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +24,11 @@ func TestManager_ReportsCarryKey(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		var mu sync.Mutex
+		var logged strings.Builder
+		server.Logger = slog.New(slog.NewTextHandler(&lockedWriter{&mu, &logged}, nil))
 		dies := make(chan struct{})
+		var conns []*lspconn.Conn
 		for _, key := range []string{"go /a", "go /b", "gopls"} {
 			lspconn.SetStart(m, func(lspconn.Server) (lspconn.ServerProcess, error) {
 				g := serveInProcess(behaviours{})
@@ -35,6 +42,7 @@ func TestManager_ReportsCarryKey(t *testing.T) {
 				t.Fatal(err)
 			}
 			conn.Ready(t.Context())
+			conns = append(conns, conn)
 		}
 		reports, err := m.Close(context.Background())
 		keys, lines := map[string]lspconn.Outcome{}, []string{}
@@ -50,8 +58,23 @@ func TestManager_ReportsCarryKey(t *testing.T) {
 			}
 		}
 		testkit.Equal(t, "error", err.Error(), "lspconn: go /b: gopls: not known to have ended")
+		var refused *lspconn.ConnError
+		if _, err := conns[0].Call(t.Context(), "hover", nil); !errors.As(err, &refused) || refused.Key != "go /a" ||
+			err.Error() != "lspconn: go /a: gopls: hover: connection closing (-32803); process: exit code 0" {
+			t.Errorf("a call after Close: %v", err)
+		}
+		if _, err := m.Conn(t.Context(), "go /c"); !errors.As(err, &refused) || refused.Key != "go /c" {
+			t.Errorf("a new connection after Close: %v", err)
+		}
 		close(dies)
 		time.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, key := range []string{`key="go /a"`, `key="go /b"`, "key=gopls"} {
+			if !strings.Contains(logged.String(), "msg=\"lspconn: ended\" "+key) {
+				t.Errorf("no end of a connection with %s in the log:\n%s", key, logged.String())
+			}
+		}
 	})
 }
 
@@ -71,4 +94,16 @@ func TestErrors_SayEachThingOnce(t *testing.T) {
 	r.Total = 0
 	testkit.Equal(t, "report", r.String(), `fake: ExitedEarly, in 0s (the server exited unexpectedly: exit code 3); stderr: "panic: at the disco"`)
 	testkit.Equal(t, "error of Call", err.Error(), `lspconn: fake: die: connection failed: the server exited unexpectedly: exit code 3; stderr: "panic: at the disco"`)
+}
+
+// A lockedWriter writes to w under a lock.
+type lockedWriter struct {
+	mu *sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
 }

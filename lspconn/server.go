@@ -107,8 +107,11 @@ type Server struct {
 
 // label returns how errors and reports name the connection: by its key, too, if it has one.
 func label(key, name string) string {
-	if key == "" || key == name {
+	switch {
+	case key == "" || key == name:
 		return name
+	case name == "": // the manager has started no server for the key
+		return key
 	}
 	return key + ": " + name
 }

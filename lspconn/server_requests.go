@@ -17,7 +17,7 @@ const maxUnanswered = 8192
 var (
 	errRequestCancelled = &ResponseError{Code: CodeRequestCancelled, Message: "the server has cancelled the request"}
 	errRequestDiscarded = &ResponseError{Code: CodeRequestFailed, Message: "connection closing"}
-	errTooManyRequests  = &ResponseError{Code: CodeRequestFailed, Message: fmt.Sprintf("more than %d requests at once", maxAside)}
+	errTooManyRequests  = &ResponseError{Code: CodeRequestFailed, Message: fmt.Sprintf("more than %d requests at once", maxAsync)}
 )
 
 // addRequest passes a request of the server on. Requests are also answered while the connection is

@@ -97,7 +97,7 @@ func (t *tracer) trace(verb string, m message, requests, answered map[string]tra
 		writeIndented(&b, m.Params)
 	}
 	b.WriteString("\n\n\n")
-	t.conn.callAside("Trace", func() { t.w.Write(b.Bytes()) }, func() { t.w = nil })
+	t.conn.callSafely("Trace", func() { t.w.Write(b.Bytes()) }, func() { t.w = nil })
 }
 
 // tracedID returns an id as the tools that read traces expect it: without quotes, and only of

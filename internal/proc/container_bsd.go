@@ -17,7 +17,7 @@ type container struct {
 	queue int // a kqueue that reports when the leader exits
 }
 
-func startContained(cmd *exec.Cmd, _ Spec) (*container, error) {
+func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 	// Create the kqueue before the process is started: if this fails, no process is left that
 	// cannot be waited for.
 	queue, err := syscall.Kqueue()
@@ -27,6 +27,7 @@ func startContained(cmd *exec.Cmd, _ Spec) (*container, error) {
 	syscall.CloseOnExec(queue)
 	c := &container{cmd, queue}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	setParentDeath(cmd.SysProcAttr, spec.ParentDeath)
 	if err := cmd.Start(); err != nil {
 		c.release()
 		return nil, err

@@ -42,7 +42,7 @@ type Spec struct {
 	Subreaper bool
 
 	// ParentDeath is the signal that the kernel sends to the process when this program dies. Zero
-	// means none. Linux only; ignored elsewhere. It occupies an OS thread for as long as the
+	// means none. Linux and FreeBSD only; ignored elsewhere. It occupies an OS thread for as long as the
 	// process lives, because the kernel sends the signal when the forking thread ends
 	// (go.dev/issue/27505).
 	ParentDeath syscall.Signal
