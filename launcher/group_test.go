@@ -124,7 +124,13 @@ func TestJob_ReportsFinishedProcesses(t *testing.T) {
 	if err := h.Restart(soon(t), "job", "once more"); err != nil {
 		t.Fatalf("%v\n%s", err, h.story())
 	}
-	h.allReady("job", 2)
+	started := 0
+	h.until("two other processes are ready", func(e launcher.Event) bool {
+		if e.To == launcher.Ready && e.Process != "job-1" && e.Process != "job-2" { // their events may come late
+			started++
+		}
+		return started == 2
+	})
 	health, _ := h.GroupHealth("job")
 	testkit.Equal(t, "ready after the order", health.Ready, 2)
 	message("message after the order", "")

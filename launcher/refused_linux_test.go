@@ -85,7 +85,7 @@ func TestKeep_LauncherWithoutPermissionDoesNotTakeOverListeners(t *testing.T) {
 	if strings.HasPrefix(string(out), "not confined") {
 		t.Skip(string(out))
 	}
-	for _, part := range []string{`launcher: group "web": Listen: listen tcp ` + g.Listen[0].Address + ": bind: address already in use; a process that an earlier launcher has kept listens there",
+	for _, part := range []string{`launcher: group "web": Listen: listen tcp ` + g.Listen[0].Address + ": bind: address already in use; a process that an earlier launcher left running listens there",
 		"(pidfd_getfd: operation not permitted)", "CAP_SYS_PTRACE", "kernel.yama.ptrace_scope=0"} {
 		if !strings.Contains(string(out), part) {
 			t.Errorf("output is %s, want %q", out, part)

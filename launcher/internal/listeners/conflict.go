@@ -95,7 +95,7 @@ func text(l spec.Listen) string { return l.Network + " " + l.Address }
 // it is nil if there was no such error.
 func explain(earlier statefile.State, group string, l, resolved spec.Listen, set Set, err, takeErr error) error {
 	if takeErr != nil {
-		return fmt.Errorf("%v; the address is in use by a process that an earlier launcher left running, and the kernel does not let this launcher take over its socket (%v): "+
+		return fmt.Errorf("%v; a process that an earlier launcher left running listens there, and the kernel does not let this launcher take over its socket (%v): "+
 			"run the launcher with CAP_SYS_PTRACE, or allow it by the sysctl kernel.yama.ptrace_scope=0, or end the process", err, takeErr)
 	}
 	if !errors.Is(err, syscall.EADDRINUSE) {
