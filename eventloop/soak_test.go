@@ -38,7 +38,7 @@ type scenario struct {
 	name        string
 	deadline    time.Duration // DEADLINE_MS: the time limit of a request
 	nodeTimeout time.Duration // NODE_TIMEOUT_MS: the time limit of each node, if the deadline is not earlier
-	answering   bool          // whether nodes answer at once, or only after their request has timed out
+	answering   bool          // whether all nodes answer at once; otherwise see request
 }
 
 // TestSoak runs two scenarios many times: in one, every request times out, and in the other, most requests succeed. Each
