@@ -85,7 +85,8 @@ func (r *records) take() []map[string]any {
 	return r.list
 }
 
-// giveUp waits for the completion of s, for one second at most.
+// giveUp calls Wait with a time-out of one second, so that a scope that is not complete notes when
+// a Wait gave up.
 func giveUp(s *ctxshutdown.Swansong) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

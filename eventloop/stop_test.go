@@ -126,9 +126,9 @@ func TestStop_ChangesStateThenDrains(t *testing.T) {
 	isTrue(t, "what was accepted has run", ran)
 }
 
-// Once the loop's scope is done, Post is refused. In the test, it takes a while to stop the scope,
-// because the scope has many descendants. docs/internals/eventloop.md#stop
-func TestStop_StateChangesBeforeScope(t *testing.T) {
+// When the scope of the loop is done, Post is refused already. In the test, it takes a while to
+// stop the scope, because the scope has many descendants. docs/internals/eventloop.md#stop
+func TestStop_RefusesPostBeforeScopeIsDone(t *testing.T) {
 	for range 5 {
 		l := startLoop(t)
 		for range 10_000 {

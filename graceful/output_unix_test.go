@@ -185,7 +185,7 @@ func loseOutput(t *testing.T, role string, first os.Signal) (result, end string)
 }
 
 // A write to a pipe or connection that the peer has closed is not a reason to stop.
-func TestRun_ServesAfterWriteToOtherClosedPipe(t *testing.T) {
+func TestRun_KeepsServingAfterWriteToClosedPipe(t *testing.T) {
 	p := start(t, "writes to another pipe")
 	p.until("written")
 	p.signal(syscall.SIGTERM)

@@ -290,8 +290,9 @@ func TestWithPreStop_RunsHooksBeforeShutdown(t *testing.T) {
 	}
 }
 
-// Force begins Hard from any phase. Hooks are then not called, which is not an error. Run may
-// notice the stop of the scope or the end of Work first, so the test repeats this many times.
+// After Force, Run goes to its phase Hard from any other phase. The hooks of WithPreStop are then
+// not called, which is not an error. Run can notice the stop of the scope before the end of Work,
+// or after it, so the test repeats this many times.
 func TestWithPreStop_ForceSkipsHooks(t *testing.T) {
 	mine := errors.New("mine")
 	duck := graceful.WithLameDuck(2 * time.Second)

@@ -103,7 +103,8 @@ func (in *signalInputs) pipeEvent() (e event, ok bool) {
 	return event{kind: asked, cause: &SignalError{brokenPipe}}, true
 }
 
-// stop restores the previous effect of the signals, after signalsAfterRun.
+// stop gives the signals the effect back that they had before Run. It returns at once; the effect
+// returns after signalsAfterRun.
 func (in *signalInputs) stop() {
 	if in.fake || len(in.configured) == 0 {
 		return

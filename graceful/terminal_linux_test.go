@@ -261,7 +261,7 @@ func TestTerminal_PipelineDrainsAfterControlC(t *testing.T) {
 }
 
 // The terminal of a program closes, which sends SIGHUP. The program drains.
-func TestTerminal_CloseDrains(t *testing.T) {
+func TestRun_DrainsWhenTerminalIsClosed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "result")
 	tty := startCommandOnTerminal(t, exec.Command(os.Args[0]), "writes in its drain, and logs", 80, fileVar+"="+file)
 	tty.until("ready")

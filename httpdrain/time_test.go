@@ -79,8 +79,8 @@ func TestServe_DrainEndsWithItsSlowestClient(t *testing.T) {
 	}
 }
 
-// If the linger is longer than headerTimeout, a client that has sent half a header also gets the
-// linger.
+// A client that has sent half a header when the stop comes may send the rest until the linger ends,
+// also if the linger is longer than headerTimeout.
 func TestServe_WaitsLingerForHalfHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()

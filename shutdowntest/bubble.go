@@ -94,7 +94,8 @@ func (r *run) do(t *testing.T) {
 	synctest.Test(t, r.bubble)
 }
 
-// where describes where the scope was stopped, and how to run only this stop again.
+// where returns a text for a failure: at which point of the scenario the scope was stopped, and the
+// go test command that runs the scenario with only that stop.
 func (r *run) where(t *testing.T) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

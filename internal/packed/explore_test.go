@@ -95,7 +95,8 @@ func explore(preemptions int, newWorld func() *world, ops []operation) (schedule
 	}
 }
 
-// runSchedule follows the decisions in path, and adds the first option of each further one.
+// runSchedule runs the operations in one schedule. It repeats the decisions in path; at each
+// decision after those it chooses the first option, and appends the decision to path.
 func runSchedule(path *[]decision, w *world, ops []operation) (fault string) {
 	var threads []*thread
 	for _, op := range ops {

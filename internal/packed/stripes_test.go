@@ -131,7 +131,8 @@ func TestGrow_RequiresLiveLinkedNode(t *testing.T) {
 	}
 }
 
-// Operations that use a folded stripe must be repeated on the word.
+// A goroutine may have read the pointer to the stripes before the fold moved their counts into the
+// word of the node. Its operation on such a stripe is repeated on the word.
 func TestStripes_OperationsAfterFoldAreRepeatedOnWord(t *testing.T) {
 	root, n := newStriped(t)
 	n.AcquireOne()

@@ -44,12 +44,12 @@ func newEventLog(events grpc.ServerStreamingClient[pb.Event]) *eventLog {
 	return l
 }
 
-// has reports whether an event after the first n events meets the condition what. It also returns a
-// channel that is closed at the next event.
-func (l *eventLog) has(n int, what func(*pb.Event) bool) (bool, <-chan struct{}) {
+// has reports whether the function matches returns true for an event, not counting the first n
+// events. It also returns a channel that is closed when another event comes.
+func (l *eventLog) has(n int, matches func(*pb.Event) bool) (bool, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.all[n:], what), l.next
+	return slices.ContainsFunc(l.all[n:], matches), l.next
 }
 
 func (l *eventLog) events() []*pb.Event {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A baseline is a test in code where no mutant is chosen. As the key of a test program, its
-// testCommand has only the package and the flags of the compiler.
+// A baseline is a test that runs while no mutant is chosen. Where a baseline is the key of a
+// compiled test program, its testCommand has only the package and the flags of the compiler.
 type baseline struct {
 	testCommand
 	overlay string // the file of the overlay that many mutants share, or "" for the code as it is
@@ -90,7 +90,8 @@ func (r *runner) prebuilt(t testCommand, program, chosen string) *exec.Cmd {
 	return cmd
 }
 
-// test2json returns the path of the tool. It is kept because asking the go command takes 120 ms.
+// test2json returns the path of the tool test2json. It asks the go command once, because that takes
+// 120 ms.
 var test2json = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("go", "tool", "-n", "test2json").Output()
 	return strings.TrimSpace(string(out)), err

@@ -173,7 +173,8 @@ func (r *recorder) record(call int64, events ...event) {
 	}
 }
 
-// acquisition returns the events of an acquisition on a scope.
+// acquisition returns the events that make up the acquisition of a guard on the scope at: it is
+// counted on that scope and on each scope above.
 func acquisition(at int) (events []event) {
 	for ; at >= 0; at = parents[at] {
 		events = append(events, event{kind: count, scope: at}, event{kind: returns, scope: at})

@@ -143,9 +143,9 @@ func runFile(cmd *cobra.Command, at *place) error {
 // accepts.
 const longest = 24 * time.Hour
 
-// run starts a launcher and returns when the launcher has ended. The soft phase of graceful lasts
-// longer than the longest shutdown of the groups. So the rules of the groups decide when processes
-// are killed, and graceful does not interfere.
+// run starts a launcher and returns when the launcher has ended. The soft phase of [graceful.Run]
+// lasts longer than the longest shutdown that a group may take. So the launcher always stops its
+// processes as their groups are configured, and graceful never cuts that short.
 func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.Duration) error {
 	self, err := os.Executable()
 	if err != nil {

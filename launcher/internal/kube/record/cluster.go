@@ -94,8 +94,9 @@ func versionOf(s corev1.PodSpec) int {
 	return slices.Index(names[:], s.Containers[0].Image)
 }
 
-// readyTime is how long a pod must have been ready to be available, if that is configured. Tests
-// set the time of its condition.
+// readyTime is minReadySeconds of the Deployments: how long a pod must have been ready to count as
+// available. No program waits that long: it writes a time in the past into the pod's condition
+// Ready.
 const readyTime = time.Hour
 
 // healthOf returns the health of a pod, and false if the pod does not count.
