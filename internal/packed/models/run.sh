@@ -16,7 +16,7 @@ fi
 
 models=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
-trap 'rmdir "$work" 2>/dev/null || true' EXIT
+trap 'rm -f "$work"/{results,sizes,page}; rmdir "$work" 2>/dev/null || true' EXIT
 export models work
 
 # one WANT MODEL [DEFINE...]: WANT is holds or fails.
@@ -31,7 +31,7 @@ one() {
 	# Optimizing the verifier takes gcc ten seconds for each of the larger models. That pays only if the search is long.
 	local optimize=-O0
 	case "$want $model $*" in
-	*GUARDS=1*) ;;
+	*GUARDS=[01]*) ;;
 	"holds announce "* | "holds completion "* | "holds stripes "* | "holds warning "*) optimize=-O2 ;;
 	esac
 	# States are not compressed: COLLAPSE would take half the memory, but a third more time.
@@ -64,18 +64,8 @@ one() {
 }
 export -f one
 
-# chosen prints the runs that contain all of its arguments.
-chosen() {
-	local runs word
-	runs=$(cat)
-	for word; do
-		runs=$(grep -F -- "$word" <<<"$runs") || { echo "model: no run contains $word" >&2; return 1; }
-	done
-	echo "$runs"
-}
-
 # The longest runs come first, so that both processes end at about the same time.
-chosen "$@" <<'RUNS' | xargs -P 2 -I{} bash -c 'one {}'
+RUNS=$(cat <<'EOF'
 holds announce -DSTOPPED=1 -DMIDDLE_GUARD
 holds completion -DLINKED -DDEPTH=2
 holds linking -DSWEEP
@@ -106,11 +96,29 @@ holds force -DSTOP -DCALL_DONE
 holds force -DSTOP -DCALL_DONE -DSWEEP
 holds force -DFORCE -DCALL_DONE
 holds force -DFORCE -DSTOP
+holds stripes -DGUARDS=1 -DTRY -DSTART_LINKED
+holds stripes -DGUARDS=0 -DTRY -DSTART_LINKED -DSTOP_MIDDLE
+holds stripes -DGUARDS=0 -DTRY -DSTART_LINKED -DSWEEP
 holds stripes -DGUARDS=1 -DSTART_LINKED -DSTOP_MIDDLE
 holds stripes -DGUARDS=1 -DSTOP_MIDDLE
 holds stripes -DGUARDS=1 -DCALL_DONE -DSWEEP
 holds stripes -DGUARDS=1 -DSTART_LINKED -DCALL_DONE -DSWEEP
 holds stripes -DGUARDS=1 -DSTART_LINKED -DSWEEP -DAGAIN
+holds contexts -DSTOP0 -DASK=2
+holds contexts -DSTOP1 -DASK=2
+holds contexts -DSTOP1 -DASK=2 -DASKED=1
+holds contexts -DASK=2
+holds contexts -DSTOP0 -DSTOP1 -DREAD
+holds contexts -DSTOP0 -DSTOP2 -DREAD
+holds contexts -DDEADLINE -DSTOP1 -DSTOP2 -DREAD
+holds contexts -DWATCH=2
+holds contexts -DDEADLINE -DSTOP1 -DWATCH=2
+holds contexts -DDEADLINE -DASK=1 -DWATCH=1
+holds contexts -DSTOP0 -DSTOP1 -DASK=1 -DWATCH=1
+holds forces
+holds forces -DWORK1
+holds forces -DREAD
+holds forces -DHELD -DREAD
 fails naive
 fails announce -DEARLY_RETURN
 fails announce -DANNOUNCE_FIRST
@@ -144,4 +152,56 @@ fails stripes -DGUARDS=1 -DSTART_LINKED -DCONTROL -DACQUIRE_NO_REPEAT
 fails stripes -DGUARDS=1 -DSTART_LINKED -DCONTROL -DRELEASE_NO_REPEAT
 fails stripes -DGUARDS=1 -DSTART_LINKED -DSWEEP -DCONTROL -DFOLD_UNMARKED
 fails stripes -DGUARDS=1 -DSTART_LINKED -DCONTROL -DFOLD_LAST
-RUNS
+fails stripes -DGUARDS=0 -DTRY -DSTART_LINKED -DCONTROL -DSTRIPE_PROVES
+fails stripes -DGUARDS=0 -DTRY -DSTART_LINKED -DCONTROL -DWARN_LATE
+fails contexts -DSTOP1 -DASK=1 -DASKED=1 -DLOSE_STOP
+fails contexts -DASK=2 -DKEEP_LOSER
+fails contexts -DSTOP1 -DSTOP2 -DREAD -DCAUSE_OF_PARENT
+fails contexts -DDEADLINE -DSTOP1 -DREAD -DSHARE_RUNNING
+fails contexts -DDEADLINE -DASK=1 -DWATCH=1 -DSYNC_AT_ONCE
+fails contexts -DWATCH=2 -DKEEP_FUNCTION
+fails forces -DREAD -DNO_STORE
+fails forces -DNO_LOOK
+fails forces -DSTORE_LATE
+fails forces -DHELD -DOWN_CAUSE
+EOF
+)
+
+# chosen prints the runs that contain all of its arguments.
+chosen() {
+	local runs word
+	runs=$RUNS
+	for word; do
+		runs=$(grep -F -- "$word" <<<"$runs") || { echo "model: no run contains $word" >&2; return 1; }
+	done
+	echo "$runs"
+}
+
+# sizes prints the table of the runs that hold, from the lines that the runs have printed.
+sizes() {
+	local model defines states
+	printf '| model | defines | states |\n| --- | --- | --- |\n'
+	sed -n 's/^holds //p' <<<"$RUNS" | LC_ALL=C sort -s -k1,1 | while read -r model defines; do
+		states=$(sed -nE "s/^$model +$defines +([0-9.e+]+) states .*/\1/p" "$work/results")
+		printf '| %s | %s | %s |\n' "$model" "$(sed -E 's/-D([^ ]+)/`\1`/g' <<<"$defines")" \
+			"$(sed -E ':a; s/^([0-9]+)([0-9]{3})/\1,\2/; ta' <<<"$states")"
+	done | sed 's/|  |/| |/'
+}
+
+write=
+if [ "${1:-}" = -write ]; then
+	write=1
+	shift
+fi
+chosen "$@" | xargs -P 2 -I{} bash -c 'one {}' | tee "$work/results"
+[ $# = 0 ] || exit 0
+sizes >"$work/sizes"
+if [ -n "$write" ]; then
+	# Replaces the table in README.md.
+	awk -v table="$work/sizes" '/^\| model \| defines \| states/ { while ((getline line <table) > 0) print line; old = 1 }
+		!/^\|/ { old = 0 } !old' "$models/README.md" >"$work/page"
+	cp "$work/page" "$models/README.md"
+elif ! sed -n '/^| model | defines | states |$/,/^$/{/^$/!p}' "$models/README.md" | diff - "$work/sizes"; then
+	echo "model: the table of sizes in README.md is not what the runs gave; to write it: internal/packed/models/run.sh -write" >&2
+	exit 1
+fi

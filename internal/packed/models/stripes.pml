@@ -5,10 +5,16 @@
  * SWEEP sweeps the root's list and CALL_DONE calls Done of the root, at any time. The middle is unlinked at first or,
  * with START_LINKED, linked. A process that has loaded the pointer to the stripes uses them, however late.
  *
+ * TRY is a process that calls TryGuard on the middle. Then a stop warns the nodes, before it signals and stops them; with
+ * STOP_MIDDLE, that is the stop of the middle. A TryGuard that is counted on a stripe looks at the word for the warning.
+ *
  * Two things differ from the code: there are two stripes at a time, and a sweep folds the stripes of any node, not only
  * of one that appears idle. docs/internals/counting.md#stripes
  */
 #define STRIPES
+#ifdef TRY
+#define WARNINGS
+#endif
 #include "protocol/node.pml"
 
 #ifndef GUARDS
@@ -177,12 +183,102 @@ proctype guard() {
 	fi
 }
 
+#ifdef TRY
+#define BEFORE_WARNING(v) (((v) & (LIVE | UNLINKED | WARNED)) == LIVE)
+
+#ifdef STRIPE_PROVES
+#define STRIPE_ANSWER 1
+#else
+#define STRIPE_ANSWER 0
+#endif
+
+proctype try() {
+	VARS;
+	byte i, p;
+	bit late, beforeWarning;
+	p = stripes;
+	if
+	:: p ->
+		pick();
+		d_step { late = cancelled[1]; cell[i] = cell[i] + 1; ok = ACQUIRED; beforeWarning = STRIPE_ANSWER }
+	:: else
+	fi;
+	if
+	:: ok -> ok = 0
+	:: else ->
+		p = 0;
+		d_step { late = cancelled[1]; word[1] = word[1] + GUARD; v1 = word[1]; beforeWarning = BEFORE_WARNING(v1) };
+		if
+		:: (v1 & (LIVE | UNLINKED)) == LIVE
+		:: else -> arrive1(1)
+		fi
+	fi;
+	if
+	:: !beforeWarning -> beforeWarning = BEFORE_WARNING(word[1])
+	:: else
+	fi;
+	if
+	:: beforeWarning || !cancelled[1] -> d_step { assert(!late); guards[1]++; ok = 1 }
+	:: else
+	fi;
+	if
+	:: p ->
+		d_step {
+			cell[i] = cell[i] - 1;
+			s1 = RELEASED;
+			guards[1] = guards[1] - (ok && s1)
+		}
+		if
+		:: s1 -> s1 = 0; goto released
+		:: else
+		fi
+	:: else
+	fi;
+	d_step { guards[1] = guards[1] - ok; word[1] = word[1] - GUARD; v1 = word[1] }
+	depart1(1);
+released:
+	ok = 0
+}
+
+inline warn1() {
+	if
+	:: !(word[1] & LIVE)
+	:: else -> or(1, WARNED, v1)
+	fi
+}
+
+inline warn0() {
+	or(0, WARNED, v0);
+	if
+	:: v0 & HAS_CHILDREN ->
+		d_step { mu[0] == 0 -> s1 = listed[1] };
+		if
+		:: s1 -> s1 = 0; warn1()
+		:: else
+		fi
+	:: else
+	fi
+}
+#endif
+
+#ifdef TRY
+#ifdef WARN_LATE
+proctype stopper() { VARS; cancelled[0] = 1; cancelled[1] = 1; warn0(); stop0() }
+#else
+proctype stopper() { VARS; warn0(); cancelled[0] = 1; cancelled[1] = 1; stop0() }
+#endif
+#else
+proctype stopper() { VARS; cancelled[0] = 1; stop0() }
+#endif
+
 proctype grower() { VARS; grow1() }
 
-proctype stopper() { VARS; cancelled[0] = 1; stop0() }
-
 #ifdef STOP_MIDDLE
+#ifdef TRY
+proctype other() { VARS; warn1(); cancelled[1] = 1; stop1(1) }
+#else
 proctype other() { VARS; cancelled[1] = 1; stop1(1) }
+#endif
 #endif
 
 #ifdef CALL_DONE
@@ -209,6 +305,9 @@ init {
 		:: g < GUARDS -> run guard(); g++
 		:: else -> break
 		od;
+#ifdef TRY
+		run try();
+#endif
 		run grower();
 #ifdef AGAIN
 		run grower();
