@@ -20,23 +20,19 @@ import (
 // loopNotes say why there are no other peers.
 func loopRows() (rs []row) {
 	for _, producers := range []int{1, 2, 8, 64} {
-		gate := 0.0
-		if producers > 1 {
-			gate = 1 // on two processors the ratio varies between 0.4 and 0.8 with the scheduling of the producers
-		}
 		what := fmt.Sprintf("Post until the callback has run, producers: %d", producers)
 		ours := func() func(int) { return produced(producers, newLoop(), nothing) }
 		rs = append(rs,
 			row{
-				what: what, peer: "chan func(), buffer 1024, one receiver", limit: 0.5, gate: gate, ours: ours, allocs: rare,
+				what: what, peer: "chan func(), buffer 1024, one receiver", limit: 0.5, ours: ours, allocs: rare,
 				their: func() func(int) { return produced(producers, newChannel(), nothing) },
 			},
 			row{
-				what: what, peer: "goja_nodejs RunOnLoop", limit: 0.5, gate: gate, ours: ours, allocs: rare,
+				what: what, peer: "goja_nodejs RunOnLoop", limit: 0.5, ours: ours, allocs: rare,
 				their: func() func(int) { return produced(producers, newGoja(), func(*goja.Runtime) {}) },
 			},
 			row{
-				what: what, peer: "gammazero/workerpool of one worker", limit: 0.5, gate: gate, ours: ours, allocs: rare,
+				what: what, peer: "gammazero/workerpool of one worker", limit: 0.5, ours: ours, allocs: rare,
 				their: func() func(int) { return produced(producers, newWorker(), nothing) },
 			})
 	}

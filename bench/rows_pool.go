@@ -24,14 +24,14 @@ func poolRows() (rs []row) {
 		}
 		rs = append(rs,
 			row{
-				what: what, peer: "pond v2", limit: 1, gate: 8, ours: ours, allocs: rare,
+				what: what, peer: "pond v2", limit: 1, gate: 3, ours: ours, allocs: rare,
 				their: func() func(int) {
 					p := pond.NewPool(workers)
 					return submitted(submitters, func(f func()) { check(p.Go(f)) })
 				},
 			},
 			row{
-				what: what, peer: "ants v2", limit: 1, gate: 2, ours: ours, allocs: rare,
+				what: what, peer: "ants v2", limit: 1, ours: ours, allocs: rare,
 				their: func() func(int) {
 					p := must(ants.NewPool(workers))
 					return submitted(submitters, func(f func()) { check(p.Submit(f)) })

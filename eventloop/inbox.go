@@ -1,7 +1,6 @@
 package eventloop
 
 import (
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,8 +28,8 @@ import (
 // models/inbox.pml checks this over every interleaving, together with variants that must fail.
 //
 // The alternative to a mutex and chunks is an atomic counter that assigns slots. It takes as many
-// atomic operations per callback and twice the memory. From Post to the call it took 32, 62 and 58 ns
-// with 1, 2 and 8 producers, and this 14, 21 and 44 ns.
+// atomic operations per callback and twice the memory, and took two to three times as long from Post
+// to the call, with one producer and with two.
 type inbox struct {
 	state   atomic.Int32 // contains a State
 	dropped atomic.Bool  // whether the Loop is unreachable; see drop
@@ -109,7 +108,7 @@ func (b *inbox) setRunning(running string) {
 
 // post queues f if the state is Running, and otherwise counts it as refused.
 func (b *inbox) post(f func()) bool {
-	b.lock()
+	lock(&b.mu)
 	if s := State(b.state.Load()); s != Running {
 		b.mu.Unlock()
 		b.countRefused(s)
@@ -142,7 +141,7 @@ func (b *inbox) hasRoom() bool {
 // hasWaiters is set before the number of executed callbacks is read, and the loop reads hasWaiters
 // after it has changed that number. So one of the two sees the other, and no entry is forgotten.
 func (b *inbox) postWaiting(f func()) (w *waiting[func()], ok bool) {
-	b.lock()
+	lock(&b.mu)
 	if s := State(b.state.Load()); s != Running {
 		b.mu.Unlock()
 		b.countRefused(s)
@@ -182,23 +181,6 @@ func (b *inbox) fillRoom() (wake bool) {
 	}
 	b.hasWaiters.Store(len(b.waiters) > 0)
 	return wake
-}
-
-// lock tries to lock mu a few times before it blocks, since mu is held for some ten nanoseconds
-// only, and yields in between to a goroutine that may hold mu without a processor. Mutex.Lock alone
-// puts the goroutine to sleep when others are waiting. With eight producers on two processors a
-// callback takes 0.6 of a channel's time with Lock, 0.5 with TryLock, and 0.35 with TryLock and
-// Gosched.
-func (b *inbox) lock() {
-	for range 10 {
-		for range 20 {
-			if b.mu.TryLock() {
-				return
-			}
-		}
-		runtime.Gosched()
-	}
-	b.mu.Lock()
 }
 
 // countRefused counts a callback that was refused in state s.

@@ -120,7 +120,7 @@ func (p *Pool) accept(j *job) error {
 	if !ok {
 		return ErrPoolStopped
 	}
-	p.jobs.mu.Lock()
+	lock(&p.jobs.mu)
 	if p.queue > 0 && p.jobs.n >= p.queue {
 		p.jobs.mu.Unlock()
 		guard.Release()
@@ -191,7 +191,7 @@ func (p *Pool) work(j *job) {
 // returns the next job. If there is none, it ends the worker and returns nil. It does both at once,
 // because the mutex is the greatest part of what a pool costs.
 func (p *Pool) next(finished *job) *job {
-	p.jobs.mu.Lock()
+	lock(&p.jobs.mu)
 	defer p.jobs.mu.Unlock()
 	if finished != nil {
 		p.jobs.decrement()
