@@ -526,3 +526,44 @@ func TestKeep_RenamedGroupTakesOverListeners(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A group that was given up before it could begin, because one of its kept processes has ended, is
+// not rolled to another configuration until an operator orders it. Its other process keeps running.
+func TestKeep_GivenUpGroupIsNotRolled(t *testing.T) {
+	cfg, _ := orphans(t, kept(runners("web", 2)))
+	open := filepath.Join(cfg.Dir, "open")
+	web := &cfg.Groups[0]
+	web.Env = append(slices.Clone(web.Env), "NEW=1")
+	web.Restart.CrashLimit, web.DependsOn = 1, []string{"db"}
+	cfg.Groups = append(cfg.Groups, script("db", 1, "until test -e "+open+"; do sleep 0.01; done"))
+	h := launchWith(t, cfg)
+	h.enters("web-1", launcher.Ready)
+	st, err := h.Process("web-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill(t, st.PID)
+	h.until("the group is given up", func(e launcher.Event) bool {
+		return e.Kind == launcher.Alarm && strings.Contains(e.Message, "given up after a failure")
+	})
+	if err := os.WriteFile(open, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.until("the group can begin", func(e launcher.Event) bool { return e.Kind == launcher.GroupHealthy && e.Group == "db" })
+	if err := h.Restart(soon(t), "db", "gives the group time to begin"); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Equal(t, "running", names(h.running("web")), []string{"web-2"})
+	if err := h.Restart(soon(t), "web", "test"); err != nil {
+		t.Fatalf("%v\n%s", err, h.story())
+	}
+	h.drainEvents()
+	var rolls []string
+	for _, e := range h.events {
+		if e.Kind == launcher.RollBegun && e.Group == "web" {
+			rolls = append(rolls, e.Message)
+		}
+	}
+	testkit.Equal(t, "rolls", rolls, []string{"from revision 2 to 3: test"})
+	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{3: 2})
+}
