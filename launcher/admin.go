@@ -174,7 +174,7 @@ func (l adminLauncher) Notifier(id string) (admin.Process, error) { return l.man
 func wireHealth(h Health) *pb.GroupHealth {
 	out := &pb.GroupHealth{Group: h.Group, Desired: int32(h.Desired), MinHealthy: int32(h.MinHealthy), Ready: int32(h.Ready),
 		Updated: int32(h.Updated), Total: int32(h.Total), Healthy: h.Healthy, Message: h.Message, Revision: int32(h.Revision),
-		Missing: int32(h.Missing), Roll: h.Roll.wire(), Stopping: h.Stopping, StopsAfter: h.StopsAfter}
+		Missing: int32(h.Missing), Roll: h.Roll.wire(), Stopping: h.Stopping, StopsAfter: h.StopsAfter, Unrecorded: h.Unrecorded}
 	for _, st := range h.Processes {
 		out.Processes = append(out.Processes, wireStatus(st))
 	}

@@ -460,54 +460,6 @@ func TestStateFile_HangingDiskDoesNotDelayStopOfKeptGroup(t *testing.T) {
 	}
 }
 
-// While the state file cannot be written, no process is started that the next launcher would have
-// to adopt. Other processes are started.
-func TestStateFile_KeptProcessIsNotStartedWhenDiskIsFull(t *testing.T) {
-	web := kept(runners("web", 1))
-	web.Restart.MaxBackoff, web.Restart.CrashLimit = web.Restart.MinBackoff, -1
-	h := launchWith(t, launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web, runners("other", 1)}}).ready()
-	clear := obstruct(t, h.dir)
-	kill(t, h.running("web")[0].PID)
-	kill(t, h.running("other")[0].PID)
-	var crashed, other bool
-	h.until("web-2 has failed to start, and other-2 runs", func(e launcher.Event) bool {
-		if e.Process == "web-2" && e.To.Ended() {
-			crashed = true
-			if want := "it was not started, because the next launcher would not find it: "; !strings.Contains(e.Message, want) {
-				t.Errorf("message is %q, want %q", e.Message, want)
-			}
-		}
-		other = other || e.Process == "other-2" && e.To == launcher.Ready
-		return crashed && other || e.Process == "web-2" && e.To == launcher.Ready
-	})
-	testkit.Equal(t, "web-2 has failed to start", crashed, true)
-	clear()
-	h.ready()
-	st := h.running("web")[0]
-	awaitInFile(t, statefile.Path(h.dir), `"`+st.ID+`"`)
-}
-
-// A start that failed because the state file could not be written does not count as a failure, so
-// the group is not given up.
-func TestStateFile_FullDiskDoesNotCountAsProcessFailure(t *testing.T) {
-	web := kept(runners("web", 1))
-	web.Restart.MinBackoff, web.Restart.CrashLimit = time.Millisecond, 2 // the exit of web-1 counts as one failure
-	h := launchWith(t, launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}).ready()
-	clear := obstruct(t, h.dir)
-	kill(t, h.running("web")[0].PID)
-	notStarted := 0
-	h.until("three starts have failed", func(e launcher.Event) bool {
-		if e.Process != "web-1" && e.Kind == launcher.Restart {
-			notStarted++
-			testkit.Equal(t, "message", strings.HasPrefix(e.Message, "could not be started, which does not count as a failure; the next process is started in "), true)
-		}
-		return notStarted == 3 || e.Kind == launcher.Alarm && strings.Contains(e.Message, "given up")
-	})
-	clear()
-	h.ready()
-	testkit.Equal(t, "at least three failed starts", notStarted >= 3, true)
-}
-
 // A kept group gets another name in the configuration. The group with the new name takes over its
 // listeners, because it has the same addresses, and a waiting client is served.
 func TestKeep_RenamedGroupTakesOverListeners(t *testing.T) {

@@ -30,6 +30,9 @@ import (
 // known: it ends in the state [Gone], with the outcome [Unknown]. The stop of a process is
 // continued, and its pre-stop hooks are run again. A process that differs from the configuration is
 // replaced or stopped.
+//
+// A process that is started while the state file cannot be written ends with the launcher, as with
+// Kill, until it is in the file. An [Alarm] and Health.Unrecorded name it.
 type LauncherDeath = spec.LauncherDeath
 
 const (

@@ -68,7 +68,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	m.reloader = &reloader{manager: m}
 	m.server = admin.New(adminLauncher{m})
 	m.deadline.Configure(cfg.TotalDeadline, cfg.TotalDeadlineDerived)
-	m.secrets = newSecrets(m.allProcesses, func() { m.guardian.TellSecrets() })
+	m.secrets = newSecrets(m.allProcesses, func() { m.guardian.Tell() })
 	secrets, err := cfg.readSecretFiles()
 	if err != nil {
 		return nil, nil, err
@@ -155,24 +155,30 @@ func (m *Manager) startStateFile(before statefile.State) error {
 		expected.Guardians = append(slices.Clone(before.Guardians), proc.Adoptable{Containment: guardianContainment})
 	}
 	expected = expected.WithContainment(m.containment)
-	var recordable, started atomic.Bool
+	var recordable atomic.Bool
 	state := func() statefile.State {
 		if recordable.Load() {
 			return m.record()
 		}
 		return expected
 	}
-	m.stateFile = statefile.NewWriter(statefile.Path(m.dir), state, func(err error) {
-		switch {
-		case !started.Load(): // Start returns the error
-		case err == nil:
-			m.publish(Event{Kind: AllClear, Message: "the state file can be written again"})
-		default:
-			m.publish(Event{Kind: Alarm, Message: "the state file cannot be written, so the next launcher will miss changes; it is retried: " + err.Error()})
+	m.stateFile = statefile.NewWriter(statefile.Path(m.dir), before, state, func(err error) {
+		if err == nil {
+			m.publish(Event{Kind: AllClear, Message: "the state file can be written again; the next launcher can adopt all kept processes"})
+			return
 		}
+		m.publish(Event{Kind: Alarm, Message: "the state file cannot be written, so the next launcher will miss changes; it is retried: " + err.Error()})
 	})
-	if err := m.stateFile.Start(m.scope.Done()); err != nil {
+	// A disk that is full is an alarm and no error: it must not keep the groups down.
+	stopped := func(err error) error {
+		if err == nil || m.scope.Err() == nil {
+			return nil
+		}
 		return fmt.Errorf("launcher: not started: the state file: %w", err)
+	}
+	unwritten := m.stateFile.Start(m.scope.Done())
+	if err := stopped(unwritten); err != nil {
+		return err
 	}
 	m.containment.Make()
 	if len(m.cfg.Guardian) > 0 {
@@ -185,18 +191,36 @@ func (m *Manager) startStateFile(before statefile.State) error {
 		}
 		var err error
 		m.guardian, err = guardian.Start(guardian.Config{Args: m.cfg.Guardian, Env: spawn.InheritedEnv(os.Environ()),
-			Orders: guardian.Orders{Processes: m.containment, Dir: m.dir, Self: guardianContainment}, Files: kept, Report: report, Flush: m.stateFile.Flush, Secrets: m.secrets.values})
+			Orders: guardian.Orders{Processes: m.containment, Dir: m.dir, Self: guardianContainment}, Files: kept, Report: report, Flush: m.stateFile.Flush, Secrets: m.secrets.values, Unrecorded: m.unrecorded})
 		if err != nil {
 			return &ConfigError{Field: "Guardian", Rule: err.Error()}
 		}
 	}
 	recordable.Store(true)
-	if err := m.stateFile.Flush(m.scope.Done()); err != nil {
-		return fmt.Errorf("launcher: not started: the state file: %w", err)
+	if unwritten == nil { // otherwise a disk that hangs would be waited for again
+		if err := stopped(m.stateFile.Flush(m.scope.Done())); err != nil {
+			return err
+		}
 	}
-	started.Store(true)
 	m.stateUntouched = false
 	return nil
+}
+
+// isUnrecorded reports whether the process is to be kept and runs, and the state file lacks it.
+func (p *process) isUnrecorded() bool {
+	return p.cfg.OnLauncherDeath == Keep && !p.snapshot().State.Ended() && !p.manager.stateFile.Has(p.id)
+}
+
+// unrecorded returns the containments of the processes that are not in the state file.
+func (m *Manager) unrecorded() (all []proc.Containment) {
+	for _, p := range m.allProcesses() {
+		if p.isUnrecorded() {
+			p.mu.Lock()
+			all = append(all, p.adoptable.Containment)
+			p.mu.Unlock()
+		}
+	}
+	return all
 }
 
 // lockDirectory makes the directory if it is missing, and locks it.

@@ -41,7 +41,7 @@ type process struct {
 	secrets []string // secrets in the command and the environment of the process; guarded by the mutex of the manager's secrets
 
 	adopted    *statefile.Process // the entry of a process that an earlier launcher started; nil for others
-	notStarted bool               // the state file could not be written, so the process was not started; only run uses this field
+	notStarted bool               // the launcher could not prepare the start of a process to be kept; only run uses this field
 
 	inbox    chan lifecycle.Event
 	quit     chan struct{} // closed when events are no longer read from the inbox
@@ -320,10 +320,9 @@ func (p *process) Serving(ctx context.Context, port int32) error {
 	}
 	if p.cfg.OnLauncherDeath == Keep {
 		// The process reports its port until it has an answer. If the launcher dies before the port
-		// is in the state file, the process reports it to the next one.
-		if err := p.manager.stateFile.Flush(ctx.Done()); err != nil {
-			return fmt.Errorf("the next launcher would not know of port %d: %w", port, err)
-		}
+		// is in the state file, the process reports it to the next one. A file that cannot be
+		// written is not an error of the process, which would end; the Writer has raised an alarm.
+		p.manager.stateFile.Flush(ctx.Done())
 	}
 	p.conn.Redial()
 	return nil

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -101,7 +102,8 @@ func (p *process) learnSecrets(args, env []string) {
 }
 
 // prepareToKeep makes the process that is about to be started independent of this launcher, and
-// records it for the next one. The caller calls done when the process has been started.
+// records it for the next one, if the state file can be written. The caller calls done when the
+// process has been started.
 func (p *process) prepareToKeep(spec *proc.Spec) (done func(), err error) {
 	done = func() {
 		spec.Stdout.Close()
@@ -123,8 +125,15 @@ func (p *process) prepareToKeep(spec *proc.Spec) (done func(), err error) {
 	p.mu.Lock()
 	p.adoptable = proc.Adoptable{Containment: spec.In}
 	p.mu.Unlock()
-	if err = p.manager.stateFile.Flush(p.owner.scope.Done()); err != nil {
-		return done, fmt.Errorf("it was not started, because the next launcher would not find it: %w", err)
+	if err := p.manager.stateFile.Flush(p.owner.scope.Done()); err != nil {
+		if p.owner.scope.Err() != nil {
+			return done, fmt.Errorf("it was not started, because its group is stopping: %w", context.Cause(p.owner.scope))
+		}
+		// Without the file, the next launcher would not find the process, and start another one
+		// beside it. So the guardian ends the process with the launcher until it is in the file.
+		p.manager.guardian.Tell()
+		p.publish(Event{Kind: Alarm, Message: "started although the state file cannot be written: until it can be, this process ends with the launcher, " +
+			"and the next launcher cannot adopt it: " + err.Error()})
 	}
 	spec.In.Make()
 	return done, nil

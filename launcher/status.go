@@ -181,9 +181,12 @@ type Health struct {
 	Message    string // says what is wrong or under way
 	// Missing is the number of processes that are missing from Desired, because a roll with
 	// [Continue] could not replace them.
-	Missing    int
-	Roll       *RollStatus // nil if no roll is under way or paused
-	Stopping   bool
+	Missing  int
+	Roll     *RollStatus // nil if no roll is under way or paused
+	Stopping bool
+	// Unrecorded has the ids of processes to be kept that are not in the state file, because it
+	// cannot be written. They end with the launcher.
+	Unrecorded []string
 	StopsAfter []string // while the group stops: groups that depend on it and are not empty yet
 	Processes  []Status // processes that exist, oldest first, then processes that have ended, latest last
 }
@@ -191,7 +194,18 @@ type Health struct {
 func (g *group) health() Health {
 	g.mu.Lock()
 	h := g.controller.health(time.Now())
+	if g.manager.stateFile.Failing() {
+		for _, i := range g.controller.instances.sorted() {
+			if i.isUnrecorded() {
+				h.Unrecorded = append(h.Unrecorded, i.id)
+			}
+		}
+	}
 	g.mu.Unlock()
+	if len(h.Unrecorded) > 0 {
+		h.Message = strings.TrimPrefix(fmt.Sprintf("%s; the next launcher cannot adopt %s, because the state file cannot be written",
+			h.Message, strings.Join(h.Unrecorded, ", ")), "; ")
+	}
 	if !h.Stopping {
 		return h
 	}

@@ -813,6 +813,7 @@ type GroupHealth struct {
 	Updated       int32                  `protobuf:"varint,12,opt,name=updated,proto3" json:"updated,omitempty"` // of those that are ready, so many are of the revision that the group has, or that a roll leads to
 	Stopping      bool                   `protobuf:"varint,13,opt,name=stopping,proto3" json:"stopping,omitempty"`
 	StopsAfter    []string               `protobuf:"bytes,14,rep,name=stops_after,json=stopsAfter,proto3" json:"stops_after,omitempty"` // groups that need it, and are not gone: its processes are stopped after those
+	Unrecorded    []string               `protobuf:"bytes,15,rep,name=unrecorded,proto3" json:"unrecorded,omitempty"`                   // processes to be kept that end with the launcher, since the state file cannot be written
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -941,6 +942,13 @@ func (x *GroupHealth) GetStopping() bool {
 func (x *GroupHealth) GetStopsAfter() []string {
 	if x != nil {
 		return x.StopsAfter
+	}
+	return nil
+}
+
+func (x *GroupHealth) GetUnrecorded() []string {
+	if x != nil {
+		return x.Unrecorded
 	}
 	return nil
 }
@@ -1701,7 +1709,7 @@ const file_admin_proto_rawDesc = "" +
 	"\x15GetGroupHealthRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"S\n" +
 	"\x16GetGroupHealthResponse\x129\n" +
-	"\x06groups\x18\x01 \x03(\v2!.swansong.launcher.v1.GroupHealthR\x06groups\"\xc4\x03\n" +
+	"\x06groups\x18\x01 \x03(\v2!.swansong.launcher.v1.GroupHealthR\x06groups\"\xe4\x03\n" +
 	"\vGroupHealth\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\adesired\x18\x02 \x01(\x05R\adesired\x12\x1f\n" +
@@ -1719,7 +1727,10 @@ const file_admin_proto_rawDesc = "" +
 	"\aupdated\x18\f \x01(\x05R\aupdated\x12\x1a\n" +
 	"\bstopping\x18\r \x01(\bR\bstopping\x12\x1f\n" +
 	"\vstops_after\x18\x0e \x03(\tR\n" +
-	"stopsAfter\"\xf3\x01\n" +
+	"stopsAfter\x12\x1e\n" +
+	"\n" +
+	"unrecorded\x18\x0f \x03(\tR\n" +
+	"unrecorded\"\xf3\x01\n" +
 	"\n" +
 	"RollStatus\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x05R\x04from\x12\x0e\n" +

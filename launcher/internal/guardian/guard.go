@@ -49,7 +49,7 @@ func Guard() error {
 }
 
 func (o Orders) guard(in *bufio.Reader) error {
-	var known secretValues
+	var known news
 	for {
 		line, err := in.ReadString('\n')
 		if strings.TrimSpace(line) == dismissal {
@@ -66,8 +66,14 @@ func (o Orders) guard(in *bufio.Reader) error {
 		return fmt.Errorf("launcher: the guardian could not kill processes that were to die with the launcher: %v", left)
 	}
 	s, err := statefile.Read(statefile.Path(o.Dir))
-	if err != nil || !isInCharge(s, o.Self) {
+	if err != nil {
 		return err
+	}
+	if err := endUnrecorded(s, known.Unrecorded); err != nil {
+		return err
+	}
+	if !isInCharge(s, o.Self) {
+		return nil
 	}
 	if !s.HasKept() {
 		return cleanUp(o.Dir, o.Self, stop)
@@ -77,6 +83,26 @@ func (o Orders) guard(in *bufio.Reader) error {
 		secrets = append(secrets, string(s))
 	}
 	return readOutputs(s, o.Dir, stop, mask.New(secrets))
+}
+
+// endUnrecorded kills the processes in those containments that the state file lacks.
+func endUnrecorded(s statefile.State, unrecorded []proc.Containment) error {
+	recorded := map[string]bool{}
+	for _, g := range s.Groups {
+		for _, p := range g.Processes {
+			recorded[p.Adoptable.Mark] = true
+		}
+	}
+	var left []proc.Member
+	for _, c := range unrecorded {
+		if !recorded[c.Mark] {
+			left = append(left, c.Empty(time.Now().Add(Timeout))...)
+		}
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("launcher: the guardian could not kill processes that are not in the state file: %v", left)
+	}
+	return nil
 }
 
 // isInCharge reports whether the guardian in the containment self has to read the output of kept

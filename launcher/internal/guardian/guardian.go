@@ -56,7 +56,8 @@ type Config struct {
 	Orders Orders     // the field Self is for the first guardian, which must already be in the state file
 	Files  []*os.File // listeners for the guardian to hold open; those of removed groups are closed
 
-	Secrets func() []string // returns the secret values that the guardian has to mask
+	Secrets    func() []string           // returns the secret values that the guardian has to mask
+	Unrecorded func() []proc.Containment // returns the containments of kept processes that are not in the state file
 
 	Report func(message string)             // called when the guardian has ended by itself, or cannot be started
 	Flush  func(stop <-chan struct{}) error // writes the state file, including the result of Adoptable
@@ -69,10 +70,15 @@ type Orders struct {
 	Self      proc.Containment `json:"self"` // contains the guardian
 }
 
-// secretValues are sent as a line of JSON, whenever they have changed. The guardian keeps them in
-// memory only.
-type secretValues struct {
+// news is what a guardian learns after its start: it is sent as a line of JSON whenever it has
+// changed. The guardian keeps it in memory only.
+type news struct {
 	Secrets [][]byte `json:"secrets"` // bytes and no strings, because a secret need not be UTF-8
+
+	// Unrecorded has the containments of kept processes that were started while the state file
+	// could not be written. When the launcher has ended, the guardian ends those that are still not
+	// in the file, because the next launcher would not find them and start others beside them.
+	Unrecorded []proc.Containment `json:"unrecorded"`
 }
 
 // Lines that the launcher and the guardian send each other.
@@ -143,7 +149,7 @@ func (g *Guardian) start() error {
 	g.mu.Lock()
 	g.proc = p
 	g.mu.Unlock()
-	g.TellSecrets()
+	g.Tell()
 	return nil
 }
 
@@ -151,9 +157,10 @@ func (g *Guardian) start() error {
 // because another process has stopped it.
 const tellTimeout = time.Second
 
-// TellSecrets sends the guardian the secret values that are known now. It does nothing for a nil
-// Guardian, nor while there is no guardian, because each one is told after its start.
-func (g *Guardian) TellSecrets() {
+// Tell sends the guardian the secret values, and the containments that are not in the state file,
+// as they are now. It does nothing for a nil Guardian, nor while there is no guardian, because each
+// one is told after its start.
+func (g *Guardian) Tell() {
 	if g == nil {
 		return
 	}
@@ -165,11 +172,11 @@ func (g *Guardian) TellSecrets() {
 	if p == nil {
 		return
 	}
-	var v secretValues
+	n := news{Unrecorded: g.cfg.Unrecorded()}
 	for _, s := range g.cfg.Secrets() {
-		v.Secrets = append(v.Secrets, []byte(s))
+		n.Secrets = append(n.Secrets, []byte(s))
 	}
-	line, _ := json.Marshal(v) // encoding bytes cannot fail
+	line, _ := json.Marshal(n) // encoding bytes and strings cannot fail
 	tell(p, string(line))
 }
 

@@ -14,7 +14,8 @@ import (
 // has changed.
 //
 // A process that is to be kept is in the file before it is started, with its containment. So the
-// next launcher finds a process that was started just before this one died.
+// next launcher finds a process that was started just before this one died. If the file cannot be
+// written, the process is started nevertheless, and ends with the launcher until it is in the file.
 //
 // A failed write is repeated at each change, and after pauses that double up to maxRetryPause. The
 // first failure is reported, also if it is a disk that hangs, and so is the next success.
@@ -23,6 +24,7 @@ type Writer struct {
 	state   func() State
 	report  func(error) // called with an error when writing begins to fail, and with nil when it works again
 	failing atomic.Bool
+	written atomic.Pointer[map[string]bool] // ids of the processes in the file
 	changed chan struct{}
 	quit    chan struct{}
 	ended   chan struct{} // closed when the goroutine that writes the file has ended
@@ -43,15 +45,31 @@ const (
 	maxRetryPause = 30 * time.Second
 )
 
-// NewWriter returns a Writer for the file at path. It calls state to get the content of the
-// file. It calls report with an error when writing begins to fail, and with nil when writing works
-// again.
-func NewWriter(path string, state func() State, report func(error)) *Writer {
-	return &Writer{path: path, state: state, report: report, changed: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
+// NewWriter returns a Writer for the file at path, which contains the state before. It calls state
+// to get the content of the file. It calls report with an error when writing begins to fail, and
+// with nil when writing works again.
+func NewWriter(path string, before State, state func() State, report func(error)) *Writer {
+	w := &Writer{path: path, state: state, report: report, changed: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
+	w.setWritten(before)
+	return w
 }
 
+func (w *Writer) setWritten(s State) {
+	ids := map[string]bool{}
+	for _, g := range s.Groups {
+		for _, p := range g.Processes {
+			ids[p.ID] = true
+		}
+	}
+	w.written.Store(&ids)
+}
+
+// Has reports whether the file contains the process with this id. It does not wait for a write that
+// is under way.
+func (w *Writer) Has(id string) bool { return (*w.written.Load())[id] }
+
 // Start writes the file and starts the goroutine that keeps it up to date, until Close. It waits
-// for the disk as Flush does.
+// for the disk as Flush does. After an error, the write is repeated like every failed write.
 func (w *Writer) Start(stop <-chan struct{}) error {
 	go w.loop()
 	return w.Flush(stop)
@@ -141,9 +159,13 @@ func (w *Writer) write() error {
 		defer close(reported)
 		w.setFailing(w.timeoutError())
 	})
-	err := Write(w.path, w.state())
+	s := w.state()
+	err := Write(w.path, s)
 	if !timer.Stop() {
 		<-reported
+	}
+	if err == nil {
+		w.setWritten(s)
 	}
 	w.setFailing(err)
 	return err

@@ -38,7 +38,7 @@ func obstruct(t *testing.T, path string) (clear func()) {
 
 // start returns a Writer and the error of its Start. The Writer calls state before each write.
 func start(path string, state func(), report func(error)) (*statefile.Writer, error) {
-	w := statefile.NewWriter(path, func() statefile.State { state(); return statefile.State{} }, report)
+	w := statefile.NewWriter(path, statefile.State{}, func() statefile.State { state(); return statefile.State{} }, report)
 	return w, w.Start(nil)
 }
 
