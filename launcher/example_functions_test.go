@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -185,4 +186,29 @@ func ExampleSocketIn() {
 	fmt.Println(launcher.SocketIn("/run/swansong"))
 	// Output:
 	// /run/swansong/launcher.sock
+}
+
+// A state file was cut off, for example by a disk. Recover renames it, and writes another one for
+// the next launcher, with the processes that it finds. Here nothing runs.
+func ExampleRecover() {
+	dir, remove := exampleDir()
+	defer remove()
+	if err := os.WriteFile(filepath.Join(dir, "state.json"), []byte(`{"format": "swansong laun`), 0o600); err != nil {
+		fmt.Println(err)
+		return
+	}
+	var r *launcher.Recovery
+	r, err := launcher.Recover(launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{sleepers(1)}}, false)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(r.Damage)
+	var adopted []launcher.Recovered = r.Processes
+	fmt.Println("the next launcher adopts", len(adopted), "processes")
+	fmt.Println("the damaged file still exists:", strings.HasPrefix(filepath.Base(r.SetAside), "state.json.corrupt-"))
+	// Output:
+	// not valid JSON: unexpected end of JSON input
+	// the next launcher adopts 0 processes
+	// the damaged file still exists: true
 }

@@ -461,20 +461,20 @@ func ExampleHistogram() {
 	// 0 lines were lost to a slow disk
 }
 
-// A launcher that cannot read the state file of its predecessor does not start, because processes
-// may be running.
+// A launcher that finds the file of another program, or of a later version, in the place of its
+// state file does not start, because processes may be running.
 func ExampleStateError() {
 	dir, remove := exampleDir()
 	defer remove()
-	if err := os.WriteFile(filepath.Join(dir, "state.json"), []byte("half a fi"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "state.json"), []byte(`{"format": "shopping list"}`), 0o600); err != nil {
 		fmt.Println(err)
 		return
 	}
 	_, err := launcher.Start(context.Background(), launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{sleepers(1)}})
 	var unusable *launcher.StateError
 	if errors.As(err, &unusable) {
-		fmt.Println(filepath.Base(unusable.Path), "is not what a launcher writes")
+		fmt.Println(filepath.Base(unusable.Path)+":", unusable.Cause)
 	}
 	// Output:
-	// state.json is not what a launcher writes
+	// state.json: unsupported format "shopping list", want "swansong launcher state"
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/listeners"
 	"github.com/swansong-go/swansong/launcher/internal/output"
 	"github.com/swansong-go/swansong/launcher/internal/spawn"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
@@ -29,8 +30,13 @@ var ErrInUse = statefile.ErrInUse
 // StateError is returned by [Start] if the state file of an earlier launcher cannot be used. The
 // file is left unchanged. Its fields are
 //
-//	Path  string
-//	Cause error
+//	Path    string
+//	Cause   error
+//	Damaged bool   // the file was damaged, so Recover can replace it
+//	Found   string // the processes that Recover has found
+//
+// A damaged file is no error where all groups have [Kill] and no kept process is found: Start
+// renames the file and raises an [Alarm].
 type StateError = statefile.Error
 
 // SocketIn returns the path of the socket of a launcher with this directory.
@@ -91,7 +97,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	if m.lock, err = lockDirectory(dir); err != nil {
 		return nil, nil, err
 	}
-	before, err := guardian.EndPrevious(dir)
+	before, err := m.endPrevious(groups)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -127,12 +133,25 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	return m, func() { before.OpenOutputs(dir); m.endPreviousGuardians(); m.begin(guard) }, nil
 }
 
-// endPreviousGuardians ends the guardians of earlier launchers and publishes what they have
-// reported. Until then they are in the state file, so that the next launcher ends them if this one
-// is killed.
+// endPrevious ends what an earlier launcher has left and is not to be kept, and returns the rest.
+func (m *Manager) endPrevious(groups []spec.Group) (statefile.State, error) {
+	keeps := slices.ContainsFunc(groups, func(g spec.Group) bool { return g.OnLauncherDeath == Keep })
+	before, aside, err := guardian.EndPrevious(m.dir, keeps)
+	if m.damagedState = aside; aside != "" {
+		listeners.RemoveAllStale(groups) // only the damaged file had their names
+	}
+	return before, err
+}
+
+// endPreviousGuardians ends the guardians of earlier launchers. It publishes what they have
+// reported, and that the state file was damaged. Until then they are in the state file, so that the
+// next launcher ends them if this one is killed.
 func (m *Manager) endPreviousGuardians() {
 	for _, k := range m.previousGuardians {
 		guardian.End(k)
+	}
+	if m.damagedState != "" {
+		m.publish(Event{Kind: Alarm, Message: "the state file of an earlier launcher was damaged, and is now " + m.damagedState + "; no process that was to be kept is found"})
 	}
 	for _, complaint := range guardian.Complaints(m.dir) {
 		m.publish(Event{Kind: Alarm, Message: "while no launcher was running: " + complaint})
@@ -190,7 +209,7 @@ func (m *Manager) startStateFile(before statefile.State) error {
 			}
 		}
 		var err error
-		m.guardian, err = guardian.Start(guardian.Config{Args: m.cfg.Guardian, Env: spawn.InheritedEnv(os.Environ()),
+		m.guardian, err = guardian.Start(guardian.Config{Args: m.cfg.Guardian, Env: append(spawn.InheritedEnv(os.Environ()), spawn.EnvDir+"="+m.dir),
 			Orders: guardian.Orders{Processes: m.containment, Dir: m.dir, Self: guardianContainment}, Files: kept, Report: report, Flush: m.stateFile.Flush, Secrets: m.secrets.values, Unrecorded: m.unrecorded})
 		if err != nil {
 			return &ConfigError{Field: "Guardian", Rule: err.Error()}

@@ -43,7 +43,8 @@ type Manager struct {
 	containment    proc.Containment // contains all processes that die with this launcher
 	guardian       *guardian.Guardian
 	stateFile      *statefile.Writer
-	stateUntouched bool // an earlier launcher has left a state file, and this launcher has not replaced it
+	damagedState   string // the new path of the damaged state file of an earlier launcher; empty if it was intact
+	stateUntouched bool   // an earlier launcher has left a state file, and this launcher has not replaced it
 	server         *admin.Server
 	running        sync.WaitGroup // the goroutines of the groups
 	reloader       *reloader

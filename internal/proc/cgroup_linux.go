@@ -112,8 +112,12 @@ func openCgroup(path string) *cgroup {
 
 // ownCgroup returns the path at which the cgroup of this process is mounted, or "" if there is
 // none.
-var ownCgroup = sync.OnceValue(func() string {
-	own, ok := lineOf("/proc/self/cgroup", func(line string) (string, bool) { return strings.CutPrefix(line, "0::") })
+var ownCgroup = sync.OnceValue(func() string { return cgroupOf("/proc/self/cgroup") })
+
+// cgroupOf returns the path at which the cgroup in a file such as /proc/self/cgroup is mounted, or
+// "" if there is none.
+func cgroupOf(file string) string {
+	own, ok := lineOf(file, func(line string) (string, bool) { return strings.CutPrefix(line, "0::") })
 	if !ok {
 		return ""
 	}
@@ -127,7 +131,7 @@ var ownCgroup = sync.OnceValue(func() string {
 		return filepath.Join(f[4], below), ok
 	})
 	return path
-})
+}
 
 // lineOf calls f for each line of the named file until f accepts one, and returns the result of f
 // for that line.

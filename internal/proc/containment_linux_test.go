@@ -2,11 +2,14 @@ package proc_test
 
 import (
 	"bufio"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -142,6 +145,33 @@ func TestContainment_LeaderFindsStartedProcess(t *testing.T) {
 		k.Containment.Empty(time.Now().Add(tooLong))
 		if got, ok := k.Containment.Leader(); ok {
 			t.Errorf("Leader returned %+v although no process is running", got)
+		}
+	})
+}
+
+// FindMarked finds a process and what it has started by a variable in their environment, with all
+// that Adopt needs. It does not find processes that were not started in a containment.
+func TestFindMarked_ReturnsProcessAndDescendants(t *testing.T) {
+	withContainments(t, func(t *testing.T, kind string) {
+		variable := "FIND_ME=" + rand.Text()
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+		stranger := exec.Command("sleep", "60")
+		if err := stranger.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { stranger.Process.Kill(); stranger.Wait() }()
+		k := startOrphan(t, kind)
+		found := proc.FindMarked(variable)
+		if len(found) != 2 || found[0].Adoptable != k || found[1].Born < k.Born {
+			t.Fatalf("found %+v, want %+v and a descendant", found, k)
+		}
+		if got := found[0].Getenv(name); !found[0].LeadsGroup || got != value || found[0].Getenv("FIND") != "" {
+			t.Errorf("LeadsGroup is %v, the variable is %q", found[0].LeadsGroup, got)
+		}
+		k.Empty(time.Now().Add(tooLong))
+		if found := proc.FindMarked(variable); len(found) > 0 {
+			t.Errorf("found %+v after their end", found)
 		}
 	})
 }

@@ -125,15 +125,20 @@ func (b *envlessProcesses) forget(m Member) {
 
 // marksOf returns the marks in the environment of a process, or nil if its environment is empty.
 func marksOf(m Member) []string {
-	marks := []string{}
 	env, err := os.ReadFile(procFile(m.PID, "environ"))
 	switch {
 	case err != nil || m.zombie:
-		return marks
+		return []string{}
 	case len(env) == 0:
 		return nil
 	}
-	for v := range strings.SplitSeq(string(env), "\x00") {
+	return marksIn(strings.Split(string(env), "\x00"))
+}
+
+// marksIn returns the marks in an environment, outermost containment first.
+func marksIn(env []string) []string {
+	marks := []string{}
+	for _, v := range env {
 		if all, ok := strings.CutPrefix(v, markKey+"="); ok {
 			marks = append(marks, strings.Fields(all)...)
 		}

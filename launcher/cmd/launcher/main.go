@@ -10,6 +10,7 @@
 //	launcher stop web-3                              stop one process
 //	launcher drain --dry-run                         show what a shutdown would have to wait for
 //	launcher reload [--dry-run]                      apply the changes of the file
+//	launcher recover -f launcher.yaml                replace a damaged state file, so that what runs can be adopted
 //	launcher validate launcher.yaml                  check a file
 //	launcher export kubernetes -f launcher.yaml      write the files for another platform
 //
@@ -79,7 +80,7 @@ func root() *cobra.Command {
 	cmd.MarkPersistentFlagFilename("file", "yaml", "yml")
 	cmd.MarkPersistentFlagDirname("dir")
 	cmd.AddCommand(runCommand(at), execCommand(), guardCommand(), statusCommand(at), stopCommand(at), restartCommand(at), drainCommand(at),
-		eventsCommand(at), logsCommand(at), reloadCommand(at), validateCommand(at), exportCommand(at))
+		eventsCommand(at), logsCommand(at), reloadCommand(at), recoverCommand(at), validateCommand(at), exportCommand(at))
 	return cmd
 }
 

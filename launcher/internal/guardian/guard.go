@@ -111,14 +111,14 @@ func endUnrecorded(s statefile.State, unrecorded []proc.Containment) error {
 func isInCharge(s statefile.State, self proc.Containment) bool {
 	i := slices.IndexFunc(s.Guardians, func(k proc.Adoptable) bool { return k.Mark == self.Mark })
 	return i >= 0 && !slices.ContainsFunc(s.Guardians[i+1:], func(k proc.Adoptable) bool {
-		k, ok := find(k)
+		k, ok := withPID(k)
 		return ok && k.Alive()
 	})
 }
 
-// find returns a guardian with its PID. The state file lacks the PID if the launcher died while it
-// started the guardian. find returns false if no guardian was started.
-func find(k proc.Adoptable) (proc.Adoptable, bool) {
+// withPID returns a guardian with its PID. The state file lacks the PID if the launcher died while
+// it started the guardian. withPID returns false if no guardian was started.
+func withPID(k proc.Adoptable) (proc.Adoptable, bool) {
 	if k.PID != 0 {
 		return k, true
 	}

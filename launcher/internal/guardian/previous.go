@@ -1,6 +1,7 @@
 package guardian
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,18 +15,41 @@ import (
 // EndPrevious ends the processes of an earlier launcher that are not to be kept. It returns the
 // rest of the state of that launcher: the kept processes and the guardians that exist, or have
 // existed since the machine was booted.
-func EndPrevious(dir string) (statefile.State, error) {
-	s, err := statefile.Read(statefile.Path(dir))
-	if err != nil || s.Groups == nil {
-		return statefile.State{}, err
+//
+// The parameter keeps says whether any group is to be kept. If none is, and no kept process is
+// found either, EndPrevious sets a damaged state file aside, and returns the new path of the file.
+// Otherwise a damaged file is an error, because only an operator can say whether what is found
+// without it is enough.
+func EndPrevious(dir string, keeps bool) (s statefile.State, aside string, err error) {
+	path := statefile.Path(dir)
+	s, err = statefile.Read(path)
+	var bad *statefile.Error
+	if errors.As(err, &bad) && bad.Damaged {
+		found := find(dir)
+		bad.Found = found.names()
+		if keeps || len(found.kept) > 0 {
+			return statefile.State{}, "", err
+		}
+		if err = found.endDoomed(); err == nil {
+			aside, err = statefile.SetAside(path)
+		}
+		return statefile.State{Guardians: found.guardians}, aside, err
 	}
+	if err == nil && s.Groups != nil {
+		s, err = endRecorded(dir, s)
+	}
+	return s, "", err
+}
+
+// endRecorded ends the processes in a state that are not to be kept, and returns the rest.
+func endRecorded(dir string, s statefile.State) (statefile.State, error) {
 	e := ender{dir: dir, deadline: time.Now().Add(Timeout), sameBoot: s.Boot == proc.Boot()}
 	if e.sameBoot {
 		e.empty(s.Containment)
 	}
 	var guardians []proc.Adoptable
 	for _, k := range s.Guardians {
-		if k, ok := find(k); ok && e.sameBoot {
+		if k, ok := withPID(k); ok && e.sameBoot {
 			guardians = append(guardians, k)
 		}
 	}
@@ -43,11 +67,7 @@ func EndPrevious(dir string) (statefile.State, error) {
 		})
 		s.Groups[name] = g
 	}
-	if len(e.left) > 0 {
-		return s, fmt.Errorf("launcher: processes of an earlier launcher do not end: %s; end them, or find out what blocks them, and start again",
-			strings.Join(e.left, ", "))
-	}
-	return s, nil
+	return s, e.err()
 }
 
 // An ender ends processes of an earlier launcher.
@@ -56,6 +76,15 @@ type ender struct {
 	deadline time.Time
 	sameBoot bool     // the machine has not been rebooted since the earlier launcher wrote the state file
 	left     []string // names of the processes that could not be ended
+}
+
+// err returns an error that names the processes that could not be ended.
+func (e *ender) err() error {
+	if len(e.left) == 0 {
+		return nil
+	}
+	return fmt.Errorf("launcher: processes of an earlier launcher do not end: %s; end them, or find out what blocks them, and start again",
+		strings.Join(e.left, ", "))
 }
 
 // empty kills all processes in a containment.

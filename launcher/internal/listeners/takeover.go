@@ -104,6 +104,17 @@ func takeFirst(g statefile.Group, guardians []proc.Adoptable, matches func(state
 	return nil, nil
 }
 
+// RemoveAllStale removes the files of the unix sockets of groups on which no process listens.
+func RemoveAllStale(groups []spec.Group) {
+	for _, g := range groups {
+		for _, l := range g.Listen {
+			if l.Network == "unix" {
+				RemoveStale(l.Address)
+			}
+		}
+	}
+}
+
 // RemoveStale removes the file of a unix socket that no process listens on.
 func RemoveStale(path string) {
 	info, err := os.Lstat(path)

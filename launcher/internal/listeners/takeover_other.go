@@ -6,9 +6,13 @@ import (
 	"os"
 
 	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
 // takeSocket returns nil, because processes outlive their launcher only on Linux.
 func takeSocket(proc.Adoptable, uint64) (*os.File, error) { return nil, nil }
+
+// Held returns nil, because processes outlive their launcher only on Linux.
+func Held([]proc.Adoptable) []statefile.Socket { return nil }
 
 func inodeOf(*os.File) uint64 { return 0 }

@@ -12,6 +12,12 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
+// Variables by which what a launcher has left is found if its state file is damaged.
+const (
+	EnvDir  = "SWANSONG_DIR"               // the directory of the launcher, of its processes and its guardian
+	EnvKeep = "SWANSONG_ON_LAUNCHER_DEATH" // keep, for processes that outlive their launcher; other processes do not have it
+)
+
 // InheritedEnv returns env without the variables by which a launcher or a service manager has
 // addressed this program and not its children.
 func InheritedEnv(env []string) []string {
@@ -20,7 +26,7 @@ func InheritedEnv(env []string) []string {
 		switch name, _, _ := strings.Cut(v, "="); name {
 		case client.EnvID, client.EnvAddress, client.EnvLauncher, client.EnvCert, client.EnvKey, client.EnvCA, client.EnvHealth,
 			"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", client.EnvGrace,
-			"WATCHDOG_USEC", "WATCHDOG_PID", "MAINPID":
+			EnvDir, EnvKeep, "WATCHDOG_USEC", "WATCHDOG_PID", "MAINPID":
 		default:
 			kept = append(kept, v)
 		}
@@ -61,7 +67,11 @@ func (p Placeholders) Command(cfg spec.Group, inherited []string) (args, env []s
 		name, value, _ := strings.Cut(v, "=")
 		env = append(env, name+"="+expand.Replace(value))
 	}
-	return args, append(env, client.EnvID+"="+p.ID)
+	env = append(env, client.EnvID+"="+p.ID, EnvDir+"="+p.Dir)
+	if cfg.OnLauncherDeath == spec.Keep {
+		env = append(env, EnvKeep+"="+string(spec.Keep))
+	}
+	return args, env
 }
 
 // HookCommand returns the arguments and the environment of a hook of the process, which has this

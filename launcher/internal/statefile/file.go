@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"time"
 )
 
 // An envelope is the outermost object of the file. The checksum detects a file that was damaged or
@@ -26,14 +28,23 @@ const (
 // An Error says that the state file of an earlier launcher cannot be used. The file is left
 // unchanged.
 type Error struct {
-	Path  string
-	Cause error
+	Path    string
+	Cause   error
+	Damaged bool // the file was damaged; it can be replaced by what is found without it
+
+	Found string // for a damaged file: the processes that can be adopted; empty if there are none
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("launcher: cannot use the state file %s: %v; the file is unchanged: restore an intact copy, or move the file away to start "+
-		"without it. Processes that an earlier launcher has kept then run on unmanaged, and have to be ended by hand: "+
-		"they have SWANSONG_PROC in their environment", e.Path, e.Cause)
+	what := fmt.Sprintf("launcher: cannot use the state file %s: %v; the file is unchanged: ", e.Path, e.Cause)
+	switch {
+	case e.Found != "":
+		return what + "restore an intact copy, or run launcher recover, which writes a new one with the processes that still run: " + e.Found
+	case e.Damaged:
+		return what + "restore an intact copy, or run launcher recover, which writes a new one; it finds no process of an earlier launcher"
+	}
+	return what + "restore the right one, or move it away to start without it. Processes that an earlier launcher has kept then run on unmanaged, " +
+		"and have to be ended by hand: they have SWANSONG_DIR=" + filepath.Dir(e.Path) + " in their environment"
 }
 
 func (e *Error) Unwrap() error { return e.Cause }
@@ -49,15 +60,28 @@ func Read(path string) (s State, err error) {
 		s, err = decode(text)
 	}
 	if err != nil {
-		return State{}, &Error{path, err}
+		cause, damaged := err.(damage)
+		if damaged {
+			err = cause.error
+		}
+		return State{}, &Error{Path: path, Cause: err, Damaged: damaged}
 	}
 	return s, nil
+}
+
+// damage is the error of a file that is not as a launcher has written it.
+type damage struct{ error }
+
+// SetAside renames a damaged state file, and returns its new path.
+func SetAside(path string) (aside string, err error) {
+	aside = path + ".corrupt-" + time.Now().UTC().Format("20060102T150405.000Z")
+	return aside, os.Rename(path, aside)
 }
 
 func decode(text []byte) (s State, err error) {
 	var e envelope
 	if err := json.Unmarshal(text, &e); err != nil {
-		return s, fmt.Errorf("not valid JSON: %w", err)
+		return s, damage{fmt.Errorf("not valid JSON: %w", err)}
 	}
 	switch {
 	case e.Format != format:
@@ -65,7 +89,7 @@ func decode(text []byte) (s State, err error) {
 	case e.Version != version:
 		return s, fmt.Errorf("unsupported version %d, want %d; use the launcher that wrote it", e.Version, version)
 	case e.SHA256 != checksum(e.State):
-		return s, errors.New("corrupt, or edited since it was written: checksum mismatch")
+		return s, damage{errors.New("corrupt, or edited since it was written: checksum mismatch")}
 	}
 	d := json.NewDecoder(bytes.NewReader(e.State))
 	d.DisallowUnknownFields()

@@ -1,0 +1,71 @@
+package proc
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func findMarked(variable string) (found []Marked) {
+	adopting.Store(true)
+	for range maxLooks {
+		var unsure bool
+		if found, unsure = lookForMarked(variable); !unsure {
+			break
+		}
+		time.Sleep(time.Millisecond) // see walk
+	}
+	slices.SortFunc(found, func(a, b Marked) int { return cmp.Or(cmp.Compare(a.Born, b.Born), cmp.Compare(a.PID, b.PID)) })
+	return found
+}
+
+// lookForMarked reads /proc once. The result unsure reports whether the environment of a process is
+// not known yet, because the process is about to execute its program.
+func lookForMarked(variable string) (found []Marked, unsure bool) {
+	t := newSnapshot()
+	for _, m := range t.all {
+		if m.PID == os.Getpid() || m.kernel || m.zombie || !m.isOfThisUser() {
+			continue
+		}
+		text, err := os.ReadFile(procFile(m.PID, "environ"))
+		if err != nil {
+			continue
+		}
+		if len(text) == 0 {
+			unsure = unsure || !withoutEnv.settled(m, t.all)
+			continue
+		}
+		env := strings.Split(string(text), "\x00")
+		marks := marksIn(env)
+		// The last mark is that of the process alone; the one before it is that of its containment.
+		if len(marks) < 2 || !slices.Contains(env, variable) {
+			continue
+		}
+		in := Containment{Mark: marks[len(marks)-2], Cgroup: containmentCgroup(m.PID)}
+		found = append(found, Marked{Adoptable{in, m.PID, m.start}, m.Command, m.PGID == m.PID, env})
+	}
+	return found, unsure
+}
+
+func (m Member) isOfThisUser() bool {
+	info, err := os.Stat(procFile(m.PID, ""))
+	if err != nil {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}
+
+// containmentCgroup returns the cgroup of the containment of a process. That is the cgroup above
+// its own, if both were made for containers, and otherwise "".
+func containmentCgroup(pid int) string {
+	dir := filepath.Dir(cgroupOf(procFile(pid, "cgroup")))
+	if !strings.HasPrefix(filepath.Base(dir), cgroupPrefix) {
+		return ""
+	}
+	return dir
+}

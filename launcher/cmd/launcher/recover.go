@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/swansong-go/swansong/launcher"
+	"github.com/swansong-go/swansong/launcher/config"
+)
+
+func recoverCommand(at *place) *cobra.Command {
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "recover [-f file]",
+		Short: "Replace a damaged state file, so that the next launcher adopts what runs",
+		Long: "Find the processes that a launcher has kept (on_launcher_death: keep) by the variables in their environment, and write a state file with " +
+			"them, so that the next launcher with this directory adopts them. The damaged file is renamed. Processes that were to be killed " +
+			"with their launcher, and are left, are ended. No launcher may run with the directory.\n\n" +
+			"With the file of -f, listeners are found, too, except for those on port 0. How far a stop has come, scaled-down groups and finished " +
+			"jobs are not known without the state file, nor is what the processes were started with: the next launcher rolls them.",
+		Args: takes(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg := launcher.Config{}
+			if at.file != "" {
+				c, err := config.Load(at.file)
+				if err != nil {
+					return err
+				}
+				cfg = c.Launcher()
+			}
+			var err error
+			if cfg.Dir, err = at.directory(); err != nil {
+				return err
+			}
+			found, err := launcher.Recover(cfg, dry)
+			if found != nil {
+				printRecovery(cmd, found, dry)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show what would be done")
+	return cmd
+}
+
+func printRecovery(cmd *cobra.Command, found *launcher.Recovery, dry bool) {
+	out := cmd.OutOrStdout()
+	what := func(done, planned string) string {
+		if dry {
+			return planned
+		}
+		return done
+	}
+	for _, p := range found.Ended {
+		fmt.Fprintf(out, "%s: %s (pid %d), which was to be killed with its launcher\n", what("killed", "to be killed"), clean(p.ID+", "+p.Command), p.PID)
+	}
+	for _, p := range found.Processes {
+		fmt.Fprintf(out, "the next launcher adopts %s (pid %d)\n", clean(p.ID+", "+p.Command), p.PID)
+	}
+	for _, group := range slices.Sorted(maps.Keys(found.Listeners)) {
+		fmt.Fprintf(out, "the next launcher takes over the listeners of %s: %s\n", clean(group), found.Listeners[group])
+	}
+	switch {
+	case found.Damage == nil && len(found.Processes)+len(found.Ended) == 0:
+		fmt.Fprintf(out, "nothing to recover: %s is intact, or there is none, and it lacks no process that was found\n", found.StateFile)
+	case found.Damage == nil:
+		fmt.Fprintf(out, "%s %s\n", found.StateFile, what("was completed", "is intact, and would be completed"))
+	case dry:
+		fmt.Fprintf(out, "%s would be renamed and replaced: %v\n", found.StateFile, found.Damage)
+	case found.SetAside != "":
+		fmt.Fprintf(out, "%s was damaged (%v), and is now %s\n", found.StateFile, found.Damage, found.SetAside)
+	}
+}

@@ -1,0 +1,200 @@
+package guardian
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/client"
+	"github.com/swansong-go/swansong/launcher/internal/address"
+	"github.com/swansong-go/swansong/launcher/internal/listeners"
+	"github.com/swansong-go/swansong/launcher/internal/spawn"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+)
+
+// leftovers are what the launchers of a directory have left running, as far as it is found by the
+// variables in the environment of each process. The state file has more: how far a stop has come,
+// ports, finished jobs, and what the processes were started with.
+type leftovers struct {
+	kept      []proc.Marked // processes to adopt, oldest first
+	doomed    []proc.Marked // processes that were to die with their launcher
+	guardians []proc.Adoptable
+}
+
+func find(dir string) (l leftovers) {
+	for _, m := range proc.FindMarked(spawn.EnvDir + "=" + dir) {
+		id := m.Getenv(client.EnvID)
+		known := func(p proc.Marked) bool { return p.Getenv(client.EnvID) == id }
+		switch {
+		case id == "":
+			l.guardians = append(l.guardians, m.Adoptable)
+		case m.Getenv(spawn.EnvKeep) == "":
+			l.doomed = append(l.doomed, m)
+		case m.LeadsGroup && !slices.ContainsFunc(l.kept, known): // others are descendants of the first one
+			l.kept = append(l.kept, m)
+		}
+	}
+	return l
+}
+
+// names returns the kept processes for an error message.
+func (l leftovers) names() string {
+	var all []string
+	for _, m := range l.kept {
+		all = append(all, fmt.Sprintf("%s (pid %d)", m.Getenv(client.EnvID), m.PID))
+	}
+	return strings.Join(all, ", ")
+}
+
+// endDoomed ends the processes that were to die with their launcher, and all that they have
+// started.
+func (l leftovers) endDoomed() error {
+	e := ender{deadline: time.Now().Add(Timeout)}
+	for _, m := range l.doomed {
+		e.empty(m.Containment)
+	}
+	return e.err()
+}
+
+// A Recovery says what [Recover] has found.
+type Recovery struct {
+	StateFile string // its path
+	Damage    error  // what is wrong with the state file; nil if it is intact, or if there is none
+	SetAside  string // the new path of the damaged file; empty if nothing was changed
+
+	Processes []Recovered       // processes that the next launcher adopts
+	Listeners map[string]string // addresses that it takes over, by group, separated by commas
+	Ended     []Recovered       // processes that were to die with their launcher, and that were ended
+}
+
+// Recovered is a process that Recover has found.
+type Recovered struct {
+	ID      string
+	PID     int
+	Command string // name of the program
+}
+
+func recovered(m proc.Marked) Recovered { return Recovered{m.Getenv(client.EnvID), m.PID, m.Command} }
+
+// Recover writes a state file for the next launcher, with what an earlier one has left running. An
+// intact state file is completed by what it lacks, and a damaged one is set aside. With dry set,
+// Recover only looks. The caller has the lock of the directory.
+func Recover(dir string, groups []spec.Group, dry bool) (*Recovery, error) {
+	path := statefile.Path(dir)
+	r := &Recovery{StateFile: path, Listeners: map[string]string{}}
+	s, err := statefile.Read(path)
+	var bad *statefile.Error
+	switch {
+	case errors.As(err, &bad) && bad.Damaged:
+		r.Damage = bad.Cause
+	case err != nil:
+		return nil, err
+	}
+	if s.Boot != proc.Boot() { // nothing in an older file exists any more
+		s = statefile.State{Boot: proc.Boot()}
+	}
+	if s.Groups == nil {
+		s.Groups = map[string]statefile.Group{}
+	}
+	found := find(dir)
+	found.kept = slices.DeleteFunc(found.kept, func(m proc.Marked) bool { return isRecorded(s, m) })
+	found.addTo(s, groups)
+	for _, k := range found.guardians {
+		if !slices.ContainsFunc(s.Guardians, func(known proc.Adoptable) bool { return known.Mark == k.Mark }) {
+			s.Guardians = append(s.Guardians, k)
+		}
+	}
+	for _, m := range found.kept {
+		r.Processes = append(r.Processes, recovered(m))
+	}
+	for _, m := range found.doomed {
+		r.Ended = append(r.Ended, recovered(m))
+	}
+	for name, addresses := range addListeners(s, groups) {
+		r.Listeners[name] = strings.Join(addresses, ", ")
+	}
+	if dry || r.Damage == nil && len(r.Processes) == 0 && len(r.Ended) == 0 {
+		return r, nil
+	}
+	if err := found.endDoomed(); err != nil {
+		return r, err
+	}
+	if r.Damage != nil {
+		if r.SetAside, err = statefile.SetAside(path); err != nil {
+			return r, fmt.Errorf("launcher: cannot set the damaged state file aside: %w", err)
+		}
+	}
+	if err := statefile.Write(path, s); err != nil {
+		return r, fmt.Errorf("launcher: cannot write the state file: %w", err)
+	}
+	return r, nil
+}
+
+func isRecorded(s statefile.State, m proc.Marked) bool {
+	for _, g := range s.Groups {
+		if slices.ContainsFunc(g.Processes, func(p *statefile.Process) bool { return p.Adoptable.Mark == m.Mark }) {
+			return true
+		}
+	}
+	return false
+}
+
+// addTo adds the kept processes to a state. It is not known what they were started with, so they
+// have the digest of no configuration, and the next launcher rolls them. They count as ready, so
+// that the roll waits until the next launcher has asked them, and does not stop too many meanwhile.
+func (l leftovers) addTo(s statefile.State, groups []spec.Group) {
+	for _, m := range l.kept {
+		id := m.Getenv(client.EnvID)
+		dash := max(0, strings.LastIndexByte(id, '-'))
+		name := id[:dash]
+		number, _ := strconv.Atoi(id[min(dash+1, len(id)):])
+		cfg := spec.Default() // of a group that is not configured any more: its processes are stopped by these limits
+		if i := slices.IndexFunc(groups, func(g spec.Group) bool { return g.Name == name }); i >= 0 {
+			cfg = groups[i]
+		}
+		cfg = statefile.WithoutSecrets(cfg)
+		cfg.Name, cfg.OnLauncherDeath = name, spec.Keep
+		g, ok := s.Groups[name]
+		if !ok {
+			g = statefile.Group{Config: cfg, Revision: 1}
+		}
+		g.LastNumber = max(g.LastNumber, number)
+		g.Processes = slices.DeleteFunc(g.Processes, func(p *statefile.Process) bool { return p.ID == id }) // it has ended, and its id was used again
+		g.Processes = append(g.Processes, &statefile.Process{ID: id, Revision: g.Revision, Config: cfg, Adoptable: m.Adoptable, ReadyAt: statefile.ToMillis(time.Now())})
+		s.Groups[name] = g
+	}
+}
+
+// addListeners adds the listeners of the groups that a state lacks, as far as kept processes or
+// guardians have them open. It returns the addresses that were added, by group. A listener on port
+// 0 is not found, because nothing says which of the open ones it is.
+func addListeners(s statefile.State, groups []spec.Group) map[string][]string {
+	added := map[string][]string{}
+	for _, cfg := range groups {
+		g, ok := s.Groups[cfg.Name]
+		if !ok || len(g.Sockets) > 0 || len(cfg.Listen) == 0 {
+			continue
+		}
+		holders := slices.Clone(s.Guardians)
+		for _, p := range g.Processes {
+			holders = append(holders, p.Adoptable)
+		}
+		held := listeners.Held(holders)
+		for _, l := range cfg.Listen {
+			want, err := address.Resolve(l.Network, l.Address)
+			i := slices.IndexFunc(held, func(h statefile.Socket) bool { h.Listen.Network = l.Network; return want.Same(h.Resolve()) })
+			if err != nil || i < 0 {
+				continue
+			}
+			g.Sockets = append(g.Sockets, statefile.Socket{Listen: l, Inode: held[i].Inode, Address: held[i].Address})
+			added[cfg.Name] = append(added[cfg.Name], l.Network+" "+held[i].Address)
+		}
+		s.Groups[cfg.Name] = g
+	}
+	return added
+}
