@@ -210,6 +210,7 @@ type RestartConfig struct {
 type RollConfig struct {
 	Canary     int           // how many processes are replaced first; 0, or at least Desired: no canaries
 	CanaryWait time.Duration // how long the canaries must stay available before the others follow; default 1 min
+	Check      CanaryCheck   // what judges the canaries meanwhile; zero: only whether they stay available
 
 	// ProgressDeadline is how long a roll may make no progress before that counts as a failure.
 	// Back-off and CanaryWait do not count. Default 10 min, negative: no deadline.
@@ -221,6 +222,35 @@ type RollConfig struct {
 	MinBackoff time.Duration // pause before the first retry if Retry is Exponential, doubled with each further one; default 1 s
 	MaxBackoff time.Duration // longest pause; default 1 min, or MinBackoff if that is longer
 }
+
+// A CanaryCheck judges the canaries of a roll, by a command or by a query of Prometheus, at each
+// Interval while they are waited for, and once more after CanaryWait. If a check fails, the roll
+// turns back at once, whatever OnFailure is; a roll of adopted processes pauses. The other
+// processes follow after a check that has passed and that began after CanaryWait.
+//
+// A check can also give no answer: the command cannot be started or exceeds Timeout, the server
+// does not answer, or the query has no result. Then it is repeated, and an event says so. A roll
+// that gets no answer for ProgressDeadline after CanaryWait has failed, and OnFailure says what
+// follows.
+//
+// Its fields are
+//
+//	// Command is a program and its arguments, without a shell. Exit code 0 passes, every other
+//	// one fails; the last line that it prints is the reason. Its environment has
+//	// SWANSONG_PROCESS_GROUP, SWANSONG_REVISION and SWANSONG_CANARIES, which are the ids of the
+//	// canaries, separated by spaces.
+//	Command []string
+//
+//	Prometheus string // the address of a server, such as http://127.0.0.1:9090
+//
+//	// Query is an expression whose value is the verdict: 0 fails, every other number passes, and
+//	// of several values each must pass. No value, or NaN, is no answer. In Query, {group} stands
+//	// for the name of the group, and {ids} for the ids of the canaries, separated by |.
+//	Query string
+//
+//	Interval time.Duration // time between two checks; default 10 s
+//	Timeout  time.Duration // time that a check may take; default 5 s
+type CanaryCheck = spec.CanaryCheck
 
 // RollFailure says what a roll does when a replacement fails for good.
 type RollFailure = spec.RollFailure

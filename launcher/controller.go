@@ -29,9 +29,10 @@ type controller struct {
 	lastNumber int                  // the number in the id of the process that was started last
 
 	backOff     restart.BackOff
-	lastFailure string      // the failure after which the group was given up
-	roll        *roll.Roll  // nil if no roll is under way or paused
-	rollResult  *rollResult // callers that ordered the roll wait for this result; nil if roll is nil
+	lastFailure string        // the failure after which the group was given up
+	roll        *roll.Roll    // nil if no roll is under way or paused
+	rollResult  *rollResult   // callers that ordered the roll wait for this result; nil if roll is nil
+	checks      *canaryChecks // nil unless the roll waits for canaries that are checked
 	degraded    degradation
 
 	awaitsDependencies bool     // if set, no process is started until the groups that this one depends on are healthy

@@ -478,3 +478,27 @@ func ExampleStateError() {
 	// Output:
 	// state.json: unsupported format "shopping list", want "swansong launcher state"
 }
+
+// A command judges the first process of a roll, and turns the roll back when it finds errors.
+func ExampleCanaryCheck() {
+	dir, remove := exampleDir()
+	defer remove()
+	ctx := context.Background()
+	web := sleepers(3)
+	m, err := launcher.Start(ctx, launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{web}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { m.Shutdown().Wait(ctx) }()
+	fmt.Println("ready:", m.Ready(ctx))
+
+	web.Roll = launcher.RollConfig{Canary: 1, CanaryWait: 5 * time.Minute, Check: launcher.CanaryCheck{
+		Command:  []string{"sh", "-c", "echo 7 errors; exit 1"},
+		Interval: time.Millisecond,
+	}}
+	fmt.Println(m.Roll(ctx, web, "a new version"))
+	// Output:
+	// ready: <nil>
+	// launcher: group "sleeper": the roll has failed: the canaries have failed their check: exit status 1: 7 errors; it has been rolled back
+}

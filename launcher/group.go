@@ -186,6 +186,7 @@ func (g *group) reconcile(now time.Time) (next time.Time) {
 			}
 		}
 	}
+	g.checkCanaries(now, again)
 	if !c.backOff.GivenUp {
 		again(c.backOff.NotBefore)
 	}

@@ -196,6 +196,7 @@ func (c *controller) startRoll(cfg spec.Group, source any, reason string) *rollR
 }
 
 func (c *controller) beginRoll(r *roll.Roll) {
+	c.endChecks()
 	c.roll, c.rollResult = r, newRollResult()
 	c.revisions.Current = r.To
 	r.Begin(c.revisions.ByNumber[r.To].Rules(), c.view(time.Now()))
@@ -299,6 +300,7 @@ func (c *controller) endRoll(err *RollError) {
 	if r == nil {
 		return
 	}
+	c.endChecks()
 	c.roll, c.rollResult = nil, nil
 	if r.Paused() {
 		return // callers got the result when the roll was paused
@@ -346,6 +348,11 @@ func (s *RollStatus) String() string {
 	left := time.Until(s.Until).Round(time.Second)
 	switch {
 	case s.Until.IsZero():
+	case s.Canaries > 0 && left <= 0:
+		text += fmt.Sprintf("; %d are available, and the others follow when these pass their check", s.Canaries)
+		if s.Why != "" {
+			text += ": " + s.Why
+		}
 	case s.Canaries > 0:
 		text += fmt.Sprintf("; %d are available, and the others follow in %v", s.Canaries, left)
 	default:
@@ -376,6 +383,9 @@ func (c *controller) rollStatus(now time.Time) *RollStatus {
 	s := &RollStatus{From: r.From, To: r.To, Phase: r.Phase().String(), Paused: r.Paused(), GivenUp: r.GivenUp(), Why: st.Why, Canaries: st.Canaries}
 	if st.Until > 0 {
 		s.Until = c.epoch.Add(st.Until)
+	}
+	if c.checks != nil && c.checks.noAnswer != "" {
+		s.Why = "no answer: " + c.checks.noAnswer
 	}
 	return s
 }

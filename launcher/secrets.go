@@ -71,6 +71,7 @@ func (s *secrets) configure(c Config, inFiles []string) {
 	for _, g := range c.Groups {
 		s.configured = append(s.configured, s.names.Env(g.Env)...)
 		s.configured = append(s.configured, s.names.Args(g.Command)...)
+		s.configured = append(s.configured, s.names.Args(g.Roll.Check.Command)...)
 		for _, h := range g.PreStop {
 			s.configured = append(s.configured, s.names.Args(h.Command)...)
 		}

@@ -56,14 +56,15 @@ func TestSecrets_AreMaskedWhereverTheyComeFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	web := printing("web", "1: from the launcher", "2: from a group", "3: from-an-argument", "4: from a file", "5: from the config", "6: from a name", "7: aHVudGVyMi1vZi11cmw=",
-		"8: from a hook", "max_tokens=4096 password=x", "end")
+		"8: from a hook", "9: from a check", "max_tokens=4096 password=x", "end")
 	other := runners("other", 1)
 	other.Env = append(other.Env, "DB_PASSWORD=from a group", "CARD_PIN=from a name", "URL=redis://:hunter2-of-url@cache")
 	other.Command = []string{"/bin/sh", "-c", "exec " + os.Args[0] + " --process-id {id}", "--token", "from-an-argument"}
 	other.PreStop = []launcher.Hook{{Command: []string{"/bin/true", "--secret=from a hook"}}}
+	other.Roll = launcher.RollConfig{Canary: 1, Check: launcher.CanaryCheck{Command: []string{"/bin/true", "--secret", "from a check"}}}
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{web, other},
 		Secrets: launcher.SecretConfig{Names: []string{"*_PIN"}, Values: []string{"from the config"}, Files: []string{file}}}).ready()
-	testkit.Equal(t, "lines", h.shown("web-1"), "1: ***\n2: ***\n3: ***\n4: ***\n5: ***\n6: ***\n7: ***\n8: ***\nmax_tokens=4096 password=x\nend")
+	testkit.Equal(t, "lines", h.shown("web-1"), "1: ***\n2: ***\n3: ***\n4: ***\n5: ***\n6: ***\n7: ***\n8: ***\n9: ***\nmax_tokens=4096 password=x\nend")
 }
 
 // Output of a group with Unmasked is left as it is. Events and the status are masked all the same.

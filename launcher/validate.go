@@ -110,6 +110,11 @@ func checkFiles(g spec.Group) error {
 			return bad("Transport.TLS", err.Error())
 		}
 	}
+	if c := g.Roll.Check.Command; len(c) > 0 {
+		if err := spawn.LookUp(c[0], ""); err != nil {
+			return bad("Roll.Check.Command", err.Error())
+		}
+	}
 	for _, h := range g.PreStop {
 		if err := spawn.LookUp(h.Command[0], ""); err != nil {
 			return bad("PreStop", err.Error())
@@ -153,6 +158,7 @@ func (g GroupConfig) resolve() spec.Group {
 		Log:             spec.Log(g.Log),
 		Unmasked:        g.Unmasked,
 	}
+	out.Roll.Check.Command = copied(g.Roll.Check.Command)
 	for _, h := range g.PreStop {
 		out.PreStop = append(out.PreStop, spec.Hook{Command: copied(h.Command), Timeout: h.Timeout})
 	}

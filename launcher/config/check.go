@@ -96,6 +96,8 @@ func (k *checker) group(at string, g *Group, c *Config) {
 	k.instances(at, g)
 	k.must(g.OnLauncherDeath != Keep || c.StateDir != "", at+".on_launcher_death",
 		"keep needs a state_dir, where the next launcher finds the processes")
+	k.command(at+".canary.check.command", g.Canary.Check.Command)
+	k.must(g.Canary.Check.Command != "" || len(g.Canary.Check.Args) == 0, at+".canary.check.args", "has no effect without command")
 	k.tlsFiles(at+".lifecycle.tls", g.Lifecycle.TLS)
 	k.listeners(at, g.Listeners)
 	for n, h := range g.PreStop {

@@ -149,38 +149,6 @@ const (
 	Enforced Grace = "enforced" // an instance that has not asked for more time is stopped by signals
 )
 
-// OnFailure says what a roll does when an instance fails for good.
-type OnFailure string
-
-const (
-	Pause    OnFailure = "pause"    // wait for an operator
-	Rollback OnFailure = "rollback" // replace new instances by instances of the previous configuration
-	Continue OnFailure = "continue" // leave the old instance in place, and replace the other instances
-)
-
-// Retry says whether and when a replacement that fails is tried again.
-type Retry struct {
-	Policy  RetryPolicy   `yaml:"policy"`          // default manual
-	Limit   int           `yaml:"limit"`           // default 3; consecutive failures that are retried
-	Initial time.Duration `yaml:"initial_backoff"` // default 1s; first pause if Policy is exponential
-	Max     time.Duration `yaml:"max_backoff"`     // default 1m; longest pause if Policy is exponential
-}
-
-// RetryPolicy says when a replacement is tried again.
-type RetryPolicy string
-
-const (
-	Manual      RetryPolicy = "manual"      // the launcher retries when an operator asks for it
-	Immediate   RetryPolicy = "immediate"   // the launcher retries at once
-	Exponential RetryPolicy = "exponential" // the launcher retries after a pause that doubles each time
-)
-
-// Canary says how many instances are replaced first.
-type Canary struct {
-	Instances int           `yaml:"instances"` // default 0: no canaries
-	Wait      time.Duration `yaml:"wait"`      // default 1m; how long the canaries must stay READY before other instances are replaced
-}
-
 // A Signal is one of SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1 and SIGUSR2.
 type Signal string
 

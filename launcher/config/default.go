@@ -35,6 +35,11 @@ func (r *Retry) defaults() {
 
 func (c *Canary) defaults() { c.Wait = spec.Default().Roll.CanaryWait }
 
+func (c *CanaryCheck) defaults() {
+	d := spec.Default().Roll.Check
+	c.Interval, c.Timeout = d.Interval, d.Timeout
+}
+
 func (r *Restart) defaults() {
 	d := spec.Default().Restart
 	*r = Restart{Policy: RestartPolicy(d.Policy), Initial: d.MinBackoff, Max: d.MaxBackoff, Limit: d.CrashLimit, Reset: d.ResetAfter}

@@ -162,3 +162,22 @@ func ExampleConfig_WithGroup() {
 	// kv desired_instances
 	// kv min_healthy_instances
 }
+
+// A query judges the first instance of a roll.
+func ExampleCanaryCheck() {
+	c, err := config.Parse("launcher.yaml", []byte(`
+process_groups:
+  - name: web
+    desired_instances: 4
+    canary:
+      instances: 1
+      check: {prometheus: "http://127.0.0.1:9090", query: 'sum(rate(errors{id=~"{ids}"}[1m])) < bool 1'}
+`))
+	if err != nil {
+		panic(err)
+	}
+	var check config.CanaryCheck = c.Group("web").Canary.Check
+	fmt.Println("asks", check.Prometheus, "every", check.Interval)
+	// Output:
+	// asks http://127.0.0.1:9090 every 10s
+}

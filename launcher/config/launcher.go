@@ -80,8 +80,10 @@ func (g *Group) launcher() launcher.GroupConfig {
 			CrashLimit: g.Restart.Limit,
 		},
 		Roll: launcher.RollConfig{
-			Canary:           g.Canary.Instances,
-			CanaryWait:       g.Canary.Wait,
+			Canary:     g.Canary.Instances,
+			CanaryWait: g.Canary.Wait,
+			Check: launcher.CanaryCheck{Prometheus: g.Canary.Check.Prometheus, Query: g.Canary.Check.Query,
+				Interval: g.Canary.Check.Interval, Timeout: g.Canary.Check.Timeout},
 			ProgressDeadline: g.ProgressDeadline,
 			OnFailure:        launcher.RollFailure(g.OnFailure),
 			Retry:            launcher.Retry(g.Retry.Policy),
@@ -93,6 +95,9 @@ func (g *Group) launcher() launcher.GroupConfig {
 		Log: launcher.LogConfig{Dir: g.Logs.Dir, MaxSize: int64(g.Logs.MaxSize), MaxFiles: g.Logs.Files - 1,
 			MaxLine: int(g.Logs.MaxLine), Buffer: int(g.Logs.Buffer)},
 		Unmasked: g.Mask == MaskOff,
+	}
+	if c := g.Canary.Check; c.Command != "" {
+		out.Roll.Check.Command = append([]string{c.Command}, c.Args...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Env)) {
 		out.Env = append(out.Env, name+"="+g.Env[name])

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/config"
 )
@@ -33,7 +34,8 @@ func TestConfig_LauncherConvertsEveryKey(t *testing.T) {
 		Shutdown: launcher.ShutdownConfig{Grace: 1500 * time.Millisecond, Max: 15 * time.Second, GraceEnforced: true, Poll: 100 * time.Millisecond,
 			SIGTERMTimeout: 4 * time.Second, DeregisterDelay: 5 * time.Second, StopSignals: []string{"SIGINT", "SIGTERM"}, SuccessCodes: []int{0, 143}},
 		Restart: launcher.RestartConfig{Policy: launcher.Always, MinBackoff: 2 * time.Second, MaxBackoff: 30 * time.Second, ResetAfter: time.Minute, CrashLimit: 5},
-		Roll: launcher.RollConfig{Canary: 1, CanaryWait: 90 * time.Second, ProgressDeadline: 5 * time.Minute, OnFailure: launcher.Rollback,
+		Roll: launcher.RollConfig{Canary: 1, CanaryWait: 90 * time.Second,
+			Check: launcher.CanaryCheck{Command: []string{"/usr/bin/judge", "--errors", "0.01", "--api-token=hunter2"}, Interval: 15 * time.Second, Timeout: 2 * time.Second}, ProgressDeadline: 5 * time.Minute, OnFailure: launcher.Rollback,
 			Retry: launcher.Exponential, Retries: 2, MinBackoff: 250 * time.Millisecond, MaxBackoff: 10 * time.Second},
 		PreStop:   []launcher.Hook{{Command: []string{"/usr/bin/deregister", "--service", "kv"}, Timeout: 3 * time.Second}},
 		DependsOn: []string{"store"},
@@ -74,6 +76,8 @@ process_groups:
 			t.Errorf("%s: an explicit 0 is %d in launcher.GroupConfig", what, got)
 		}
 	}
+	check := parse(t, "process_groups: [{name: kv, canary: {instances: 1, check: {prometheus: 'http://127.0.0.1:9090', query: up}}}]").Launcher().Groups[0].Roll.Check
+	testkit.Equal(t, "check by a query", check, launcher.CanaryCheck{Prometheus: "http://127.0.0.1:9090", Query: "up", Interval: 10 * time.Second, Timeout: 5 * time.Second})
 	if bound := g.Bound(); bound != 16*time.Second { // the sum of max_duration, two calls of the router, and the reap; there is no SIGTERM timeout
 		t.Errorf("the bound of a stop is %v, want 16s", bound)
 	}
@@ -84,6 +88,8 @@ func TestConfig_LauncherSetsEveryField(t *testing.T) {
 	withoutKey := map[string]string{
 		"Shutdown.TotalDeadline": "total_deadline is for all groups together",
 		"Log.Path":               "logs.dir has a file for each instance",
+		"Roll.Check.Prometheus":  "canary.check of the file has a command",
+		"Roll.Check.Query":       "canary.check of the file has a command",
 	}
 	g := read(t, "full.yaml").Launcher().Groups[1]
 	var walk func(path string, v reflect.Value)

@@ -23,6 +23,7 @@ func (c *Config) Masked() *Config {
 		for name, value := range g.Env {
 			g.Env[name] = d.env(name, value)
 		}
+		g.Canary.Check.Args = d.args(g.Canary.Check.Args)
 		g.PreStop = slices.Clone(g.PreStop)
 		for n := range g.PreStop {
 			g.PreStop[n].Args = d.args(g.PreStop[n].Args)
@@ -42,7 +43,7 @@ func (c *Config) displayed() display {
 	secrets := slices.Clone(c.Secret.Values)
 	for k := range c.Groups {
 		g := c.Groups[k].launcher()
-		secrets = slices.Concat(secrets, names.Env(g.Env), names.Args(g.Command))
+		secrets = slices.Concat(secrets, names.Env(g.Env), names.Args(g.Command), names.Args(g.Roll.Check.Command))
 		for _, h := range g.PreStop {
 			secrets = append(secrets, names.Args(h.Command)...)
 		}

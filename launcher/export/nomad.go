@@ -277,6 +277,7 @@ func (g group) nomadGaps() {
 	g.gap(g.Kind == config.Job, "kind", "the job has the type service, which starts a process again when it has completed; use the type batch")
 	g.gap(g.blueGreen(), "max_surge", "because no instance may be missing, all %d new instances are started in addition to the old ones, and promoted together", g.Desired)
 	g.gap(!g.blueGreen() && g.MaxSurge > 0, "max_surge", "there is no surge; %d at a time are stopped, and then replaced", u.MaxParallel)
+	g.gap(g.Canary.Check.Command != "" || g.Canary.Check.Prometheus != "", "canary.check", "is ignored; to judge canaries by hand, remove AutoPromote and run nomad deployment promote")
 	g.gap(g.Canary.Instances > 0, "canary.wait", "is ignored; canaries are promoted when they have been healthy for min_ready_seconds")
 	g.gap(g.OnFailure == config.Pause, "on_failure", "a failed roll is retried until progress_deadline, and then stays as it is")
 	g.gap(g.OnFailure == config.Rollback, "on_failure", "a failed roll is reverted as a whole, at progress_deadline, to the last stable version")

@@ -28,6 +28,7 @@ type Config struct {
 
 	Canary     int           // number of instances that are replaced first; 0: no canaries
 	CanaryWait time.Duration // how long the canaries must stay available before the others follow
+	Checked    bool          // the others follow only after the canaries have passed a check that began after CanaryWait
 
 	OnlyForward bool // old instances cannot be started, so new ones replace the old ones that fail, beyond Canary if necessary
 

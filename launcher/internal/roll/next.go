@@ -127,6 +127,9 @@ func (s State) nextChange(c Config, v View) (at time.Duration) {
 			sooner(i.Since + c.MinReady)
 			if s.Phase == Canary {
 				sooner(i.Since + c.MinReady + c.CanaryWait)
+				if c.Checked && c.ProgressDeadline > 0 {
+					sooner(i.Since + c.MinReady + c.CanaryWait + c.ProgressDeadline)
+				}
 			}
 		}
 	}

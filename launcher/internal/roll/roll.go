@@ -17,10 +17,12 @@ type Roll struct {
 	Reason   string
 
 	state     State
-	failures  [2]int   // numbers of failures by version, since the roll began
-	last      *Failure // the last failure; nil if there was none since the beginning, or since the roll was resumed
-	ordered   bool     // the roll turned back by order and not because of a failure
-	announced bool     // the roll has reported that all canaries are available
+	failures  [2]int        // numbers of failures by version, since the roll began
+	last      *Failure      // the last failure; nil if there was none since the beginning, or since the roll was resumed
+	ordered   bool          // the roll turned back by order and not because of a failure
+	rejected  bool          // the canaries have failed their check
+	passedAt  time.Duration // when the last check began that the canaries have passed; 0: they have passed none
+	announced bool          // the roll has reported that all canaries are available
 }
 
 // A Failure is the cause for which a roll retries, gives up, pauses or rolls back.
@@ -135,6 +137,23 @@ func (r *Roll) CountFailure(revision int, f Failure) {
 	r.last = &f
 }
 
+// PassCanaries records that the canaries have passed a check that began at this time.
+func (r *Roll) PassCanaries(began time.Duration) { r.passedAt = began }
+
+// RejectCanaries records that the canaries have failed a check, so that the roll turns back. It
+// does nothing if the roll does not wait for canaries any more.
+func (r *Roll) RejectCanaries(f Failure) {
+	if r.state.Phase == Canary && !r.state.Paused {
+		r.rejected, r.last = true, &f
+	}
+}
+
+// CanaryUntil returns when the canaries will have stayed available for CanaryWait, and false unless
+// the roll waits for its canaries and all of them are available.
+func (r *Roll) CanaryUntil(c Config, v View) (at time.Duration, ok bool) {
+	return r.state.CanaryUntil(r.rules(c), r.view(v))
+}
+
 // Failure returns the last failure. If there was none, its Cause is the reason why the roll is in
 // its phase.
 func (r *Roll) Failure() Failure {
@@ -161,7 +180,7 @@ func (r *Roll) Ordered() bool { return r.ordered }
 
 // Resume ends a pause. The rules are those of Destination.
 func (r *Roll) Resume(c Config, v View) {
-	r.state.Paused, r.announced = false, false
+	r.state.Paused, r.announced, r.rejected = false, false, false
 	if r.Forward() { // while the roll is turning back, last is the cause of the rollback and is kept
 		r.last = nil
 	}
@@ -221,7 +240,7 @@ func (r *Roll) rules(c Config) Config {
 
 // view returns v as the functions of this package take it: with versions and failures.
 func (r *Roll) view(v View) View {
-	seen := View{Now: v.Now, NoOldStart: v.NoOldStart, Failures: r.failures}
+	seen := View{Now: v.Now, NoOldStart: v.NoOldStart, Failures: r.failures, Rejected: r.rejected, PassedAt: r.passedAt}
 	for _, i := range v.Instances {
 		i.Version = r.VersionOf(i.Revision)
 		seen.Instances = append(seen.Instances, i)
@@ -235,7 +254,11 @@ func (r *Roll) notices(c Config, v View, before State) (all []string) {
 	now := r.state
 	if _, ok := now.CanaryUntil(c, v); ok && !r.announced {
 		r.announced = true
-		notice("the first %d are available; the others follow if these stay available for %v", c.Canary, c.CanaryWait)
+		also := ""
+		if c.Checked {
+			also = " and pass their check"
+		}
+		notice("the first %d are available; the others follow if these stay available for %v%s", c.Canary, c.CanaryWait, also)
 	}
 	if now.GivenUp > before.GivenUp {
 		notice("goes on without %d that could not be replaced: %v", now.GivenUp, r.Failure())

@@ -285,6 +285,73 @@ func TestNext_WaitsForCanariesBeforeItReplacesOthers(t *testing.T) {
 	w.expectLog(t, "1m0s rolling paused=false given up=0: ", "1m0s start new", "1m0s start new")
 }
 
+// Canaries that are checked let the others follow only after they have passed a check that began
+// after the wait. A check that they passed earlier does not suffice.
+func TestNext_WaitsForCheckOfCanaries(t *testing.T) {
+	c := roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute, Checked: true, ProgressDeadline: time.Hour}
+	w := begin(c, 2)
+	w.view.Now = time.Second
+	w.isReady("new-3")
+	w.ends("old-1")
+	w.log = nil
+	w.view.Now, w.view.PassedAt = 61*time.Second, 61*time.Second-1
+	w.act()
+	w.expectLog(t)
+	w.view.PassedAt++
+	w.act()
+	w.expectLog(t, "1m1s rolling paused=false given up=0: ", "1m1s start new")
+}
+
+// If the canaries fail their check, the roll turns back, whatever OnFailure is. A roll that cannot
+// turn back pauses.
+func TestNext_TurnsBackWhenCanariesAreRejected(t *testing.T) {
+	const why = "the canaries have failed their check"
+	for _, test := range []struct {
+		policy      roll.OnFailure
+		onlyForward bool
+		want        string
+	}{
+		{roll.Pause, false, "0s rolling back paused=false given up=0: " + why},
+		{roll.Continue, false, "0s rolling back paused=false given up=0: " + why},
+		{roll.Rollback, false, "0s rolling back paused=false given up=0: " + why},
+		{roll.Pause, true, "0s canary paused=true given up=0: " + why},
+		{roll.Continue, true, "0s canary paused=true given up=0: " + why},
+	} {
+		c := roll.Config{Desired: 2, MinHealthy: 1, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute, Checked: true, OnFailure: test.policy, OnlyForward: test.onlyForward}
+		w := begin(c, 2)
+		w.isReady("new-3")
+		w.log = nil
+		w.view.Rejected = true
+		w.act()
+		if len(w.log) == 0 || w.log[0] != test.want {
+			t.Errorf("%v, only forward %v: %q, want %q", test.policy, test.onlyForward, w.log, test.want)
+		}
+	}
+}
+
+// A check that gives no answer until the progress deadline after the wait is a failure of the roll.
+func TestNext_CheckWithoutAnswerIsStall(t *testing.T) {
+	for policy, want := range map[roll.OnFailure]string{
+		roll.Pause:    "40s canary paused=true given up=0: the check of the canaries has given no answer for 30s",
+		roll.Rollback: "40s rolling back paused=false given up=0: the check of the canaries has given no answer for 30s",
+	} {
+		w := begin(roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1, Canary: 1, CanaryWait: 10 * time.Second, Checked: true, ProgressDeadline: 30 * time.Second, OnFailure: policy}, 2)
+		w.isReady("new-3")
+		w.ends("old-1")
+		w.log = nil
+		w.view.Now = 40*time.Second - 1
+		if until := w.act(); until != 40*time.Second {
+			t.Errorf("waits until %v", until)
+		}
+		w.expectLog(t)
+		w.view.Now++
+		w.act()
+		if len(w.log) == 0 || w.log[0] != want {
+			t.Errorf("%v: %q, want %q", policy, w.log, want)
+		}
+	}
+}
+
 // While the roll waits for canaries, old instances cannot be started, so each old instance that
 // fails is replaced by a new one. That new one neither counts as a canary nor prolongs the wait.
 func TestNext_ReplacesFailedOldInstanceWhileWaitingForCanary(t *testing.T) {

@@ -136,20 +136,40 @@ func (s State) update(c Config, v View, n census) State {
 	case s.Paused: // while the roll is paused, the restart policy handles failures
 	case failures > 0:
 		s = s.onFailures(c, v, failures)
+	case s.Phase == Canary && v.Rejected:
+		s.Why = "the canaries have failed their check"
+		s = s.rejectCanaries(c, v)
 	case s.Phase == Canary && n.available[t] >= c.Canary: // the time spent waiting for canaries is not a stall
-		stayed := 0
-		for _, i := range v.Instances {
-			if i.Version == t && i.isReadyFor(c.MinReady+c.CanaryWait, v) {
-				stayed++
-			}
-		}
-		if stayed >= c.Canary {
-			s.Phase, s.Progress = Rolling, v.Now
-		}
+		s = s.awaitCanaries(c, v)
 	case c.ProgressDeadline > 0 && v.Now-s.Progress >= c.ProgressDeadline:
 		s.Why = fmt.Sprintf("no progress for %v", c.ProgressDeadline)
 		s = s.pauseOrRollBack(c, v)
 	}
+	return s
+}
+
+// awaitCanaries lets the others follow when the canaries have stayed available and have passed
+// their check. The progress deadline bounds how long that check may take after CanaryWait.
+func (s State) awaitCanaries(c Config, v View) State {
+	until, waiting := s.CanaryUntil(c, v)
+	switch {
+	case waiting && v.Now < until:
+	case !waiting, !c.Checked, v.PassedAt > 0 && v.PassedAt >= until: // not waiting: the group has been scaled down, and needs no canary
+		s.Phase, s.Progress = Rolling, v.Now
+	case c.ProgressDeadline > 0 && v.Now-until >= c.ProgressDeadline:
+		s.Why = fmt.Sprintf("the check of the canaries has given no answer for %v", c.ProgressDeadline)
+		s = s.pauseOrRollBack(c, v)
+	}
+	return s
+}
+
+// rejectCanaries makes the roll turn back, whatever OnFailure is: the new version runs, and is
+// known to be bad. A roll that cannot turn back pauses.
+func (s State) rejectCanaries(c Config, v View) State {
+	if !c.OnlyForward {
+		return s.Rollback(c, v, s.Why)
+	}
+	s.Paused = true
 	return s
 }
 

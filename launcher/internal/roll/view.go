@@ -46,6 +46,12 @@ type View struct {
 	// the roll began, or have ended although they were not told to. An instance counts once, and the
 	// numbers never fall. The methods of Roll set Failures.
 	Failures [2]int
+
+	// Rejected says that the canaries have failed their check. PassedAt is when the last check
+	// began that they have passed; 0 means that they have passed none. The methods of Roll set
+	// both.
+	Rejected bool
+	PassedAt time.Duration
 }
 
 // A census counts instances by version.

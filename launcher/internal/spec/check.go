@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -219,11 +220,28 @@ func (k *checker) roll(g Group) {
 	oneOf(k, "Roll.Retry", r.Retry, Manual, Immediate, Exponential)
 	k.must(r.Canary >= 0, "Roll.Canary", "must be 0 or more, not %d", r.Canary)
 	k.duration("Roll.CanaryWait", r.CanaryWait, 0)
+	k.canaryCheck(r)
 	k.duration("Roll.ProgressDeadline", r.ProgressDeadline, 0)
 	k.must(r.ProgressDeadline == 0 || r.ProgressDeadline > g.MinReady, "Roll.ProgressDeadline",
 		"%v is not longer than %s, %v: no process could be in time", r.ProgressDeadline, Field("MinReady"), g.MinReady)
 	k.must(r.Retries >= 0, "Roll.Retries", "must be 0 or more, not %d", r.Retries)
 	k.backoff("Roll", r.MinBackoff, r.MaxBackoff)
+}
+
+func (k *checker) canaryCheck(r Roll) {
+	c := r.Check
+	k.must(len(c.Command) == 0 || c.Command[0] != "", "Roll.Check.Command", "is empty; name a program")
+	k.must(len(c.Command) == 0 || c.Prometheus == "", "Roll.Check.Prometheus", "cannot be used with %s; use one of them", Field("Roll.Check.Command"))
+	u, err := url.Parse(c.Prometheus)
+	k.must(c.Prometheus == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == "",
+		"Roll.Check.Prometheus", "must be the address of a server, such as http://127.0.0.1:9090, without a user name, password or query") // the message does not show a password
+	k.must(c.Prometheus == "" || strings.TrimSpace(c.Query) != "", "Roll.Check.Query", "is missing; %s needs one, such as sum(rate(errors[1m])) < bool 1", Field("Roll.Check.Prometheus"))
+	k.must(c.Prometheus != "" || c.Query == "", "Roll.Check.Query", "has no effect without %s", Field("Roll.Check.Prometheus"))
+	if c.IsSet() {
+		k.must(r.Canary > 0, "Roll.Canary", "must be 1 or more: a check needs a canary")
+		k.duration("Roll.Check.Interval", c.Interval, time.Millisecond)
+		k.duration("Roll.Check.Timeout", c.Timeout, time.Millisecond)
+	}
 }
 
 func (k *checker) hooks(hooks []Hook) {

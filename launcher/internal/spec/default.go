@@ -34,6 +34,7 @@ func Default() Group {
 		},
 		Roll: Roll{
 			CanaryWait:       time.Minute,
+			Check:            CanaryCheck{Interval: 10 * time.Second, Timeout: 5 * time.Second},
 			ProgressDeadline: 10 * time.Minute,
 			OnFailure:        Pause,
 			Retry:            Manual,
@@ -93,6 +94,8 @@ func (g *Group) FillIn() {
 
 	roll := &g.Roll
 	roll.CanaryWait = cmp.Or(roll.CanaryWait, def.Roll.CanaryWait)
+	roll.Check.Interval = cmp.Or(roll.Check.Interval, def.Roll.Check.Interval)
+	roll.Check.Timeout = cmp.Or(roll.Check.Timeout, def.Roll.Check.Timeout)
 	roll.ProgressDeadline = orNone(roll.ProgressDeadline, def.Roll.ProgressDeadline)
 	roll.OnFailure = cmp.Or(roll.OnFailure, def.Roll.OnFailure)
 	roll.Retry = cmp.Or(roll.Retry, def.Roll.Retry)

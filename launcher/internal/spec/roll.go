@@ -9,7 +9,7 @@ func (g Group) RollConfig(desired int) roll.Config {
 	c := roll.Config{
 		Desired: desired, MinHealthy: min(g.MinHealthy, desired), MaxSurge: g.MaxSurge,
 		MinReady: g.MinReady, ProgressDeadline: g.Roll.ProgressDeadline,
-		Canary: min(g.Roll.Canary, desired), CanaryWait: g.Roll.CanaryWait,
+		Canary: min(g.Roll.Canary, desired), CanaryWait: g.Roll.CanaryWait, Checked: g.Roll.Check.IsSet(),
 		OnFailure: map[RollFailure]roll.OnFailure{Pause: roll.Pause, Rollback: roll.Rollback, Continue: roll.Continue}[g.Roll.OnFailure],
 	}
 	if c.MaxSurge == 0 {

@@ -132,6 +132,7 @@ func (r Restart) Backoff(failures int) time.Duration {
 type Roll struct {
 	Canary           int
 	CanaryWait       time.Duration
+	Check            CanaryCheck
 	ProgressDeadline time.Duration // 0 means no deadline
 	OnFailure        RollFailure
 	Retry            Retry
@@ -139,6 +140,19 @@ type Roll struct {
 	MinBackoff       time.Duration
 	MaxBackoff       time.Duration
 }
+
+// A CanaryCheck judges the canaries of a roll, by a command or by a query. The zero value, with or
+// without Interval and Timeout, is no check.
+type CanaryCheck struct {
+	Command    []string
+	Prometheus string
+	Query      string
+	Interval   time.Duration
+	Timeout    time.Duration
+}
+
+// IsSet reports whether the canaries are checked.
+func (c CanaryCheck) IsSet() bool { return len(c.Command) > 0 || c.Prometheus != "" }
 
 // RollFailure says what a roll does when a replacement fails for good.
 type RollFailure string

@@ -97,7 +97,7 @@ func (p *Process) IsKept() bool { return p.Config.OnLauncherDeath == spec.Keep }
 // WithoutSecrets returns the configuration without what may be secret. The rest is enough to stop a
 // process.
 func WithoutSecrets(g spec.Group) spec.Group {
-	g.Command, g.Env, g.PreStop = nil, nil, nil
+	g.Command, g.Env, g.PreStop, g.Roll.Check = nil, nil, nil, spec.CanaryCheck{}
 	return g
 }
 
