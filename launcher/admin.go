@@ -71,7 +71,9 @@ func (l adminLauncher) CheckGroup(name string) error {
 
 func (l adminLauncher) Process(id string) (*pb.ProcessStatus, error) {
 	st, err := l.manager.Process(id)
-	return wireStatus(st), err
+	out := wireStatus(st)
+	out.Report = st.Report // only here, because a status of all processes would become too large
+	return out, err
 }
 
 func (l adminLauncher) Wait(ctx context.Context, id string) (*pb.ProcessStatus, error) {
@@ -149,7 +151,7 @@ func (l adminLauncher) Watch() (next func(context.Context) *pb.Event, stop func(
 				return nil
 			}
 			return &pb.Event{Time: timestamppb.New(e.Time), Kind: string(e.Kind), Group: e.Group, ProcessId: e.Process,
-				From: pb.ProcessState(e.From), To: pb.ProcessState(e.To), Message: e.Message, Missed: int32(e.Missed), Roll: e.Roll}
+				From: pb.ProcessState(e.From), To: pb.ProcessState(e.To), Message: e.Message, Missed: int32(e.Missed), Roll: e.Roll, Stack: e.Stack}
 		case <-ctx.Done():
 			return nil
 		}

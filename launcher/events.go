@@ -60,7 +60,9 @@ type Event struct {
 	Survivors int
 	Missed    int // number of events before this one that this watcher was too slow to receive
 	// Stack is set if a callback of the program has panicked or called runtime.Goexit. Message
-	// names the callback.
+	// names the callback. In the Transition to Forced, Stack is the report of the process: what it
+	// waited for just before its end, and where its goroutines were. It is empty if the process did
+	// not answer, or does not use package client.
 	Stack string
 }
 

@@ -214,7 +214,7 @@ func (p *process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 		})
 	case lifecycle.DoAskStatus:
 		p.call(lifecycle.OnStatus, cfg.Shutdown.Poll, func(ctx context.Context, e *lifecycle.Event) (err error) {
-			e.Status, err = p.child.GetShutdownStatus(ctx, &pb.ShutdownStatusRequest{ProcessId: p.id})
+			e.Status, err = p.child.GetShutdownStatus(ctx, &pb.ShutdownStatusRequest{ProcessId: p.id, WithReport: a.Report})
 			return err
 		})
 	case lifecycle.DoRegister:

@@ -66,6 +66,7 @@ type Status struct {
 	Metrics   *pb.ShutdownMetrics
 	Extension int // number of requests of the process for more time
 	Outcome   Outcome
+	Report    string        // if the process was forced: what it waited for, and where its goroutines were, as it has reported just before
 	Exit      string        // exit status, such as "exit status 1"
 	Survivors []string      // descendants of the process that could not be killed, as far as they can be found
 	Contained string        // how the launcher finds the descendants: "cgroup", "walk" (through /proc), "group" or "leader"
@@ -136,6 +137,9 @@ func (p *process) store(m *lifecycle.Machine, before State, e lifecycle.Event) (
 	if m.Ended() {
 		s.Ended = e.At
 	}
+	if m.State == Forced {
+		s.Report = secrets.mask(m.Report)
+	}
 	if e.Kind == lifecycle.OnReaped && m.Ended() {
 		s.Exit = e.Exit.String()
 		for _, survivor := range e.Exit.Survivors {
@@ -164,7 +168,7 @@ func (p *process) transition(st Status, before State) Event {
 	case st.State == Ready:
 		took = st.ReadyAt.Sub(st.Started)
 	}
-	return Event{Kind: Transition, From: before, To: st.State, Outcome: st.Outcome, Message: message, Took: took, Survivors: len(st.Survivors)}
+	return Event{Kind: Transition, From: before, To: st.State, Outcome: st.Outcome, Message: message, Took: took, Survivors: len(st.Survivors), Stack: st.Report}
 }
 
 // A Health is the condition of a group.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"runtime/pprof"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -109,6 +110,16 @@ func (g Group) UserFrames() []Frame {
 		}
 	}
 	return nil
+}
+
+// RunsProgram reports whether the goroutines run a function of the program: one that is neither in
+// the standard library, nor in a package of this module that calls functions of the user, nor in a
+// package whose path begins with one of others.
+func (g Group) RunsProgram(others ...string) bool {
+	return slices.ContainsFunc(g.Frames, func(f Frame) bool {
+		isOther := func(path string) bool { return strings.HasPrefix(f.Function, path) }
+		return !isStandard(f.Function) && !IsLibrary(f.Function) && !slices.ContainsFunc(others, isOther)
+	})
 }
 
 func (g Group) contains(function string) bool {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -508,4 +509,52 @@ type registrar struct {
 
 func (r *registrar) RegisterService(_ *grpc.ServiceDesc, service any) {
 	r.service = service.(pb.ProcessLifecycleInterfaceServer)
+}
+
+// A status has a report only if it is asked for: what the drain waits for, and the goroutines of
+// the program, at most 32 KiB of them. Goroutines of the protocol are left out.
+func TestStatus_ReportIsBounded(t *testing.T) {
+	p := client.NewShutdownCoordinator("p-1")
+	var r registrar
+	client.Register(&r, p, nil)
+	defer p.Block("the broker")()
+	ask := func(with bool) string {
+		st, err := r.service.GetShutdownStatus(t.Context(), &pb.ShutdownStatusRequest{WithReport: with})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.GetReport()
+	}
+	stop := make(chan struct{})
+	var waiting sync.WaitGroup
+	start := func(depth int) {
+		running := make(chan bool)
+		waiting.Go(func() { waitBelow(depth, running, stop) })
+		<-running
+	}
+	start(0)
+	testkit.Equal(t, "report that is not asked for", ask(false), "")
+	if got := ask(true); !strings.HasPrefix(got, "waits for the broker\n1 goroutine:\n") || !strings.Contains(got, "client_test.waitBelow\n") {
+		t.Errorf("the report is %q", got)
+	}
+	for depth := range 100 {
+		start(depth)
+	}
+	got := ask(true)
+	close(stop)
+	waiting.Wait()
+	lines := strings.Split(strings.TrimSpace(got), "\n")
+	if last := lines[len(lines)-1]; len(got) > 32<<10 || !strings.HasPrefix(last, "and ") || !strings.HasSuffix(last, " more") {
+		t.Errorf("the report has %d bytes and ends with %q", len(got), last)
+	}
+}
+
+// waitBelow waits for stop, as many calls below its caller.
+func waitBelow(calls int, running chan<- bool, stop <-chan struct{}) {
+	if calls > 0 {
+		waitBelow(calls-1, running, stop)
+		return
+	}
+	running <- true
+	<-stop
 }

@@ -52,7 +52,11 @@ func (s *service) GetShutdownStatus(_ context.Context, in *pb.ShutdownStatusRequ
 	if err := checkID(in.GetProcessId(), s.shutdown.id); err != nil {
 		return nil, err
 	}
-	return s.shutdown.status(), nil
+	st := s.shutdown.status()
+	if in.GetWithReport() {
+		st.Report = report(st.GetMetrics().GetBlockingOperations())
+	}
+	return st, nil
 }
 
 func (s *service) GetReadinessStatus(_ context.Context, in *pb.ReadinessRequest) (*pb.ReadinessResponse, error) {

@@ -570,8 +570,11 @@ type ProcessStatus struct {
 	Revision         int32                  `protobuf:"varint,13,opt,name=revision,proto3" json:"revision,omitempty"`
 	Bound            *durationpb.Duration   `protobuf:"bytes,14,opt,name=bound,proto3" json:"bound,omitempty"`   // the longest that stopping it takes
 	Reason           string                 `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"` // why it is stopped, or was
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Of one that was forced: what it waited for, and where its goroutines were, as it has said itself just before. Only
+	// GetProcessStatus has it.
+	Report        string `protobuf:"bytes,16,opt,name=report,proto3" json:"report,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProcessStatus) Reset() {
@@ -705,6 +708,13 @@ func (x *ProcessStatus) GetBound() *durationpb.Duration {
 func (x *ProcessStatus) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *ProcessStatus) GetReport() string {
+	if x != nil {
+		return x.Report
 	}
 	return ""
 }
@@ -1116,6 +1126,7 @@ type Event struct {
 	Message       string                 `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
 	Missed        int32                  `protobuf:"varint,8,opt,name=missed,proto3" json:"missed,omitempty"` // how many events this watcher has missed just before this one
 	Roll          string                 `protobuf:"bytes,9,opt,name=roll,proto3" json:"roll,omitempty"`      // of an event about a roll: how far it has come
+	Stack         string                 `protobuf:"bytes,10,opt,name=stack,proto3" json:"stack,omitempty"`   // of a callback that has panicked; or the report of a process that was forced, see ProcessStatus
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1209,6 +1220,13 @@ func (x *Event) GetMissed() int32 {
 func (x *Event) GetRoll() string {
 	if x != nil {
 		return x.Roll
+	}
+	return ""
+}
+
+func (x *Event) GetStack() string {
+	if x != nil {
+		return x.Stack
 	}
 	return ""
 }
@@ -1685,7 +1703,7 @@ const file_admin_proto_rawDesc = "" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"8\n" +
 	"\x17GetProcessStatusRequest\x12\x1d\n" +
 	"\n" +
-	"process_id\x18\x01 \x01(\tR\tprocessId\"\xf3\x04\n" +
+	"process_id\x18\x01 \x01(\tR\tprocessId\"\x8b\x05\n" +
 	"\rProcessStatus\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x14\n" +
@@ -1705,7 +1723,8 @@ const file_admin_proto_rawDesc = "" +
 	"\x11shutdown_duration\x18\f \x01(\v2\x19.google.protobuf.DurationR\x10shutdownDuration\x12\x1a\n" +
 	"\brevision\x18\r \x01(\x05R\brevision\x12/\n" +
 	"\x05bound\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x05bound\x12\x16\n" +
-	"\x06reason\x18\x0f \x01(\tR\x06reason\"-\n" +
+	"\x06reason\x18\x0f \x01(\tR\x06reason\x12\x16\n" +
+	"\x06report\x18\x10 \x01(\tR\x06report\"-\n" +
 	"\x15GetGroupHealthRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"S\n" +
 	"\x16GetGroupHealthResponse\x129\n" +
@@ -1743,7 +1762,7 @@ const file_admin_proto_rawDesc = "" +
 	"\x05until\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x18\n" +
 	"\amessage\x18\t \x01(\tR\amessage\"*\n" +
 	"\x12WatchEventsRequest\x12\x14\n" +
-	"\x05group\x18\x01 \x01(\tR\x05group\"\xb2\x02\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\"\xc8\x02\n" +
 	"\x05Event\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -1754,7 +1773,9 @@ const file_admin_proto_rawDesc = "" +
 	"\x02to\x18\x06 \x01(\x0e2\".swansong.launcher.v1.ProcessStateR\x02to\x12\x18\n" +
 	"\amessage\x18\a \x01(\tR\amessage\x12\x16\n" +
 	"\x06missed\x18\b \x01(\x05R\x06missed\x12\x12\n" +
-	"\x04roll\x18\t \x01(\tR\x04roll\"S\n" +
+	"\x04roll\x18\t \x01(\tR\x04roll\x12\x14\n" +
+	"\x05stack\x18\n" +
+	" \x01(\tR\x05stack\"S\n" +
 	"\x0fReadLogsRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05lines\x18\x02 \x01(\x05R\x05lines\x12\x16\n" +

@@ -304,8 +304,10 @@ func (x *ShutdownAck) GetEstimatedMs() int64 {
 }
 
 type ShutdownStatusRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ProcessId     string                 `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProcessId string                 `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	// Added: the answer is to have a report. The launcher sets it in its last calls before the end of the drain's time.
+	WithReport    bool `protobuf:"varint,2,opt,name=with_report,json=withReport,proto3" json:"with_report,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -347,6 +349,13 @@ func (x *ShutdownStatusRequest) GetProcessId() string {
 	return ""
 }
 
+func (x *ShutdownStatusRequest) GetWithReport() bool {
+	if x != nil {
+		return x.WithReport
+	}
+	return false
+}
+
 type ShutdownStatus struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	State   ShutdownStatus_State   `protobuf:"varint,1,opt,name=state,proto3,enum=swansong.launcher.v1.ShutdownStatus_State" json:"state,omitempty"`
@@ -359,8 +368,10 @@ type ShutdownStatus struct {
 	DrainError        string `protobuf:"bytes,7,opt,name=drain_error,json=drainError,proto3" json:"drain_error,omitempty"`        // added: the drain has failed, and the process is about to exit
 	// Added: how many requests for more time there have been. Without it, each answer that has need_more_time counts as one.
 	MoreTimeRequests int32 `protobuf:"varint,8,opt,name=more_time_requests,json=moreTimeRequests,proto3" json:"more_time_requests,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Added: what the drain waits for, and where the goroutines of the program are, as lines for people. At most 32 KiB.
+	Report        string `protobuf:"bytes,9,opt,name=report,proto3" json:"report,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ShutdownStatus) Reset() {
@@ -447,6 +458,13 @@ func (x *ShutdownStatus) GetMoreTimeRequests() int32 {
 		return x.MoreTimeRequests
 	}
 	return 0
+}
+
+func (x *ShutdownStatus) GetReport() string {
+	if x != nil {
+		return x.Report
+	}
+	return ""
 }
 
 type ShutdownMetrics struct {
@@ -1012,10 +1030,12 @@ const file_lifecycle_proto_rawDesc = "" +
 	"\facknowledged\x18\x01 \x01(\bR\facknowledged\x12+\n" +
 	"\x11estimated_seconds\x18\x02 \x01(\x05R\x10estimatedSeconds\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12!\n" +
-	"\festimated_ms\x18\x04 \x01(\x03R\vestimatedMs\"6\n" +
+	"\festimated_ms\x18\x04 \x01(\x03R\vestimatedMs\"W\n" +
 	"\x15ShutdownStatusRequest\x12\x1d\n" +
 	"\n" +
-	"process_id\x18\x01 \x01(\tR\tprocessId\"\xfe\x03\n" +
+	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x1f\n" +
+	"\vwith_report\x18\x02 \x01(\bR\n" +
+	"withReport\"\x96\x04\n" +
 	"\x0eShutdownStatus\x12@\n" +
 	"\x05state\x18\x01 \x01(\x0e2*.swansong.launcher.v1.ShutdownStatus.StateR\x05state\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12?\n" +
@@ -1025,7 +1045,8 @@ const file_lifecycle_proto_rawDesc = "" +
 	"\radditional_ms\x18\x06 \x01(\x03R\fadditionalMs\x12\x1f\n" +
 	"\vdrain_error\x18\a \x01(\tR\n" +
 	"drainError\x12,\n" +
-	"\x12more_time_requests\x18\b \x01(\x05R\x10moreTimeRequests\"\x85\x01\n" +
+	"\x12more_time_requests\x18\b \x01(\x05R\x10moreTimeRequests\x12\x16\n" +
+	"\x06report\x18\t \x01(\tR\x06report\"\x85\x01\n" +
 	"\x05State\x12\v\n" +
 	"\aRUNNING\x10\x00\x12\x16\n" +
 	"\x12SHUTDOWN_REQUESTED\x10\x01\x12\x15\n" +

@@ -233,7 +233,11 @@ func eventsCommand(at *place) *cobra.Command {
 					if e.GetTo() != 0 {
 						what = e.GetTo().String()
 					}
-					return fmt.Sprintf("%s %s %s %s", clock(e.GetTime()), clean(cmp.Or(e.GetProcessId(), e.GetGroup())), what, clean(e.GetMessage()))
+					line := fmt.Sprintf("%s %s %s %s", clock(e.GetTime()), clean(cmp.Or(e.GetProcessId(), e.GetGroup())), what, clean(e.GetMessage()))
+					for more := range strings.Lines(e.GetStack()) {
+						line += "\n    " + strings.TrimRight(clean(strings.ReplaceAll(more, "\t", "    ")), " ")
+					}
+					return line
 				})
 			})
 		},

@@ -67,6 +67,7 @@ type Action struct {
 	Kind    ActionKind
 	Signal  string // the signal of DoSignal
 	Request int    // in DoReportExtension, the number of the request for more time
+	Report  bool   // in DoAskStatus, whether to ask for a report, because the process may soon be ended
 }
 
 // ActionKind is the kind of an [Action].

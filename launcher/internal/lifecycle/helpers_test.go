@@ -27,6 +27,7 @@ func config(edit func(*spec.Group)) spec.Group {
 type simulation struct {
 	*lifecycle.Machine
 	begin, now time.Time
+	reports    []time.Duration // when the machine has asked for a report
 }
 
 // simulate returns the machine of a process that is about to be started or adopted.
@@ -63,6 +64,9 @@ func draining(cfg spec.Group) *simulation {
 func (m *simulation) step(e lifecycle.Event) (actions []string) {
 	e.At = m.now
 	for _, a := range m.Step(e) {
+		if a.Report {
+			m.reports = append(m.reports, m.elapsed())
+		}
 		actions = append(actions, actionNames[a.Kind]+a.Signal)
 	}
 	return actions

@@ -50,6 +50,7 @@ type Machine struct {
 	Outcome Outcome
 	Message string              // the last message that the process sent, or that describes it
 	Metrics *pb.ShutdownMetrics // as last reported by the process
+	Report  string              // what the drain waits for, with the goroutines of the process; empty if it was not asked for that
 
 	ReadyAt time.Time
 
@@ -81,6 +82,7 @@ type Machine struct {
 	callHung     bool      // a Shutdown call failed with another error than Unavailable
 	responsive   bool      // the process takes part in the protocol: it has answered a call or sent a notification
 	requests     int32     // number of requests for more time, as the process counts them
+	limit        time.Time // when the launcher, which is itself stopped, sends SIGTERM; zero if it is not being stopped
 	lessTime     bool      // the process is to be asked again once it has acknowledged, because it has less time; see onLessTime
 	graceAt      time.Time // when the end of the grace period is to be reported; zero if it is not, or has been
 	graceOver    bool      // the grace period is over; the next answer to a poll says with which state, and is reported

@@ -563,3 +563,41 @@ func TestState_OnlyMovesForward(t *testing.T) {
 		}
 	}
 }
+
+// In the last two polls before its end, a process is asked for a report, and the last one is kept:
+// before the maximum, before the end of an enforced grace period, and before the total deadline of
+// the launcher.
+func TestShutdown_AsksForReportBeforeEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		cfg   spec.Group
+		limit time.Duration // when the launcher sends SIGTERM; 0: it is not stopped
+		end   time.Duration
+	}{
+		"maximum":             {config(nil), 0, 10 * time.Second},
+		"enforced grace":      {config(enforced), 0, 3 * time.Second},
+		"total deadline":      {config(nil), 4 * time.Second, 4 * time.Second},
+		"late total deadline": {config(nil), time.Hour, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := ready(test.cfg)
+			if test.limit > 0 {
+				m.step(lifecycle.Event{Kind: lifecycle.OnLessTime, Limit: m.begin.Add(test.limit)})
+			}
+			m.stop()
+			m.deregistered()
+			m.pass(0)
+			m.ack(true)
+			for polls := 0; m.elapsed() < test.end-time.Millisecond; polls++ {
+				st := reports(pb.ShutdownStatus_SHUTDOWN_DRAINING)
+				if len(m.reports) > 0 {
+					st.Report = fmt.Sprintf("report %d", len(m.reports))
+				}
+				m.status(st)
+				m.pass(min(m.next(), test.end-time.Millisecond-m.elapsed()))
+			}
+			testkit.Equal(t, "when it was asked", m.reports, []time.Duration{test.end - time.Second, test.end - time.Second/2})
+			m.status(reports(pb.ShutdownStatus_SHUTDOWN_DRAINING)) // a process that does not know the field
+			testkit.Equal(t, "report", m.Report, "report 2")
+		})
+	}
+}

@@ -141,6 +141,9 @@ func (m *Machine) onStatus(e Event) []Action {
 		return append(actions, m.tick(e.At)...)
 	}
 	m.Message, m.Metrics = e.Status.GetMessage(), e.Status.GetMetrics()
+	if r := e.Status.GetReport(); r != "" {
+		m.Report = r
+	}
 	if e.Status.GetDrainError() != "" {
 		m.drainError = e.Status.GetDrainError()
 	}
@@ -166,6 +169,7 @@ func (m *Machine) onStatus(e Event) []Action {
 // onLessTime tells a process that was asked to stop already that it has less time than it was told: the
 // launcher itself is stopped, and its total deadline ends before the maximum of the process.
 func (m *Machine) onLessTime(e Event) []Action {
+	m.limit = e.Limit
 	if m.phase == requesting { // the pending call may have been sent before the launcher was stopped
 		m.lessTime = e.Limit.Before(m.MaxAt)
 	}

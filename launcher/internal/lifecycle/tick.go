@@ -123,11 +123,23 @@ func (m *Machine) tickDraining(now time.Time) []Action {
 		if m.callPending {
 			return nil
 		}
-		return m.call(now, DoAskStatus, m.cfg.Shutdown.Poll)
+		return m.askStatus(now)
 	case m.pollDue(now):
-		return m.call(now, DoAskStatus, m.cfg.Shutdown.Poll)
+		return m.askStatus(now)
 	}
 	return nil
+}
+
+// askStatus asks the process for its status, and in the last two polls before its end for a report,
+// too: one of them may not be answered. A process that is told to end later may be asked again.
+func (m *Machine) askStatus(now time.Time) []Action {
+	end := m.Deadline
+	if !m.limit.IsZero() && m.limit.Before(end) {
+		end = m.limit
+	}
+	actions := m.call(now, DoAskStatus, m.cfg.Shutdown.Poll)
+	actions[0].Report = !now.Before(end.Add(-2 * m.cfg.Shutdown.Poll))
+	return actions
 }
 
 func (m *Machine) tickSignalled(now time.Time) []Action {
