@@ -34,7 +34,7 @@ func Async[T any](l *Loop, d time.Duration, start func(ctx context.Context, comp
 		return l.notRunning()
 	}
 	ctx, cancel := context.WithTimeoutCause(l.scope.Work(), d, ErrOffloadTimeout)
-	o := &offloaded[T]{loop: l, ctx: ctx, cancel: cancel, done: done, discard: discard, guard: l.offloads.Guard(), begun: true}
+	o := &offload[T]{loop: l, ctx: ctx, cancel: cancel, done: done, discard: discard, guard: l.offloads.Guard(), begun: true}
 	o.site = l.trace.caller()
 	var completed atomic.Bool
 	complete := func(v T, err error) {

@@ -34,12 +34,12 @@ type inbox struct {
 	state   atomic.Int32 // contains a State
 	dropped atomic.Bool  // whether the Loop is unreachable; see drop
 
-	refused     atomic.Uint64 // the number of refused callbacks
-	refusedLate atomic.Uint64 // the number of refused callbacks that were posted while Stopping
-	refusedOver atomic.Uint64 // the number of refused callbacks that were posted when Stopped
-	refusedFull atomic.Uint64 // the number of refused callbacks for which there was no room
-	timed       bool          // whether chunks have the time at which they were begun
-	limit       uint64        // the greatest number of callbacks that have not finished; 0 for no limit
+	refused         atomic.Uint64 // the number of refused callbacks
+	refusedStopping atomic.Uint64 // the number of refused callbacks that were posted while Stopping
+	refusedStopped  atomic.Uint64 // the number of refused callbacks that were posted when Stopped
+	refusedFull     atomic.Uint64 // the number of refused callbacks for which there was no room
+	timed           bool          // whether chunks have the time at which they were begun
+	limit           uint64        // the greatest number of callbacks that have not finished; 0 for no limit
 
 	mu            sync.Mutex
 	awake         sync.Cond
@@ -140,7 +140,7 @@ func (b *inbox) hasRoom() bool {
 //
 // hasWaiters is set before the number of executed callbacks is read, and the loop reads hasWaiters
 // after it has changed that number. So one of the two sees the other, and no entry is forgotten.
-func (b *inbox) postWaiting(f func()) (w *waiting[func()], ok bool) {
+func (b *inbox) postWaiting(f func()) (w *waiter[func()], ok bool) {
 	lock(&b.mu)
 	if s := State(b.state.Load()); s != Running {
 		b.mu.Unlock()
@@ -161,7 +161,7 @@ func (b *inbox) postWaiting(f func()) (w *waiting[func()], ok bool) {
 }
 
 // leave removes w and counts it as refused, or returns false if its callback has been queued.
-func (b *inbox) leave(w *waiting[func()]) bool {
+func (b *inbox) leave(w *waiter[func()]) bool {
 	b.mu.Lock()
 	left := b.waiters.remove(w)
 	b.hasWaiters.Store(len(b.waiters) > 0)
@@ -188,9 +188,9 @@ func (b *inbox) countRefused(s State) {
 	b.refused.Add(1)
 	switch s {
 	case Stopping:
-		b.refusedLate.Add(1)
+		b.refusedStopping.Add(1)
 	case Stopped:
-		b.refusedOver.Add(1)
+		b.refusedStopped.Add(1)
 	}
 }
 
@@ -242,7 +242,7 @@ func (b *inbox) promise() bool {
 }
 
 // deliver queues a promised completion. The parameter returned reports whether the work of the
-// offload has returned. If it has not, offloads.done is called when it does.
+// startOffload has returned. If it has not, offloads.done is called when it does.
 func (b *inbox) deliver(f func(), returned bool) {
 	b.mu.Lock()
 	b.promised--

@@ -46,7 +46,7 @@ type loop struct {
 	scope    *ctxshutdown.Swansong
 	offloads *ctxshutdown.Swansong // a scope below scope, so that reports list offloads separately
 	handles  *ctxshutdown.Swansong
-	trace    tracing
+	trace    tracer
 	guard    *ctxshutdown.Guard // released once the loop is Stopped, its timers are cancelled and its shutdown handle is triggered
 
 	failure  atomic.Pointer[error] // the first error, see Err
@@ -87,7 +87,7 @@ func New(ctx context.Context, opts ...Option) *Loop {
 	l.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName(l.name))
 	l.offloads = describedScope(l.scope, "offloads", "offload")
 	l.handles = describedScope(l.scope, "handles", "handle")
-	l.trace = tracingOf(l.scope, l.slow)
+	l.trace = newTracer(l.scope, l.slow)
 	var ok bool
 	if l.guard, ok = l.scope.TryGuard(); !ok {
 		l.beginStop()
@@ -392,7 +392,7 @@ func (l *loop) end() {
 		l.stats.abortedUnwinds.Add(1)
 		l.stats.leakedTasks.Add(offloads)
 	}
-	if refused := l.box.refusedLate.Load(); l.onUnclean != nil && offloads+handles+refused > 0 {
+	if refused := l.box.refusedStopping.Load(); l.onUnclean != nil && offloads+handles+refused > 0 {
 		l.onUnclean(fmt.Errorf("eventloop: loop %q ended while %d offloads were running and %d handles held, and has refused %d callbacks since its stop; "+
 			"stop the producers, then call WaitIdle and Quiesce, then Stop", l.name, offloads, handles, refused))
 	}

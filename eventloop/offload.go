@@ -32,7 +32,7 @@ var ErrOffloadTimeout = fmt.Errorf("eventloop: offloaded work did not finish in 
 func Offload[T any](l *Loop, p *Pool, work func(ctx context.Context) (T, error), done func(T, error), discard ...func(T)) error {
 	mustOffload("Offload", l, work != nil && done != nil && !slices.ContainsFunc(discard, isNil))
 	mustPool(p, "Offload")
-	return offload(l, p, l.scope.Work(), func() {}, work, done, discard)
+	return startOffload(l, p, l.scope.Work(), func() {}, work, done, discard)
 }
 
 // OffloadTimeout is [Offload] with a time limit. When d has passed, done is queued at once
@@ -43,7 +43,7 @@ func OffloadTimeout[T any](l *Loop, p *Pool, d time.Duration, work func(ctx cont
 	mustOffload("OffloadTimeout", l, work != nil && done != nil && !slices.ContainsFunc(discard, isNil))
 	mustPool(p, "OffloadTimeout")
 	ctx, cancel := context.WithTimeoutCause(l.scope.Work(), d, ErrOffloadTimeout)
-	err := offload(l, p, ctx, cancel, work, done, discard)
+	err := startOffload(l, p, ctx, cancel, work, done, discard)
 	if err != nil {
 		cancel()
 	}
@@ -64,11 +64,11 @@ func mustOffload(name string, l *Loop, functions bool) {
 
 func isNil[T any](f func(T)) bool { return f == nil }
 
-func offload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), work func(ctx context.Context) (T, error), done func(T, error), discard []func(T)) error {
+func startOffload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), work func(ctx context.Context) (T, error), done func(T, error), discard []func(T)) error {
 	if !l.box.promise() {
 		return l.notRunning()
 	}
-	o := &offloaded[T]{loop: l, ctx: ctx, cancel: cancel, done: done, discard: discard, guard: l.offloads.Guard()}
+	o := &offload[T]{loop: l, ctx: ctx, cancel: cancel, done: done, discard: discard, guard: l.offloads.Guard()}
 	o.site = l.trace.caller()
 	if err := p.submit(&job{f: func() { o.run(work) }, kind: "offload", offload: o, site: p.trace.caller()}); err != nil {
 		l.box.cancelPromise()
@@ -79,7 +79,7 @@ func offload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), work f
 	return nil
 }
 
-// An offloaded is one offload in progress.
+// An offload is one offload in progress.
 //
 //	promised ──work returns──▶ settled: done is queued with the result
 //	   └──────ctx ends───────▶ settled: done is queued with the cause ──work returns──▶ late
@@ -87,7 +87,7 @@ func offload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), work f
 // The goroutine that sets settled delivers the promised completion, so the loop does not end before
 // that. A late result finds settled set and does not reach the loop. Counters are updated before
 // waiting goroutines are woken.
-type offloaded[T any] struct {
+type offload[T any] struct {
 	loop          *Loop
 	ctx           context.Context
 	cancel        func() // ends ctx
@@ -108,7 +108,7 @@ type offloaded[T any] struct {
 }
 
 // watch calls expire when ctx ends, unless a result is delivered before.
-func (o *offloaded[T]) watch() {
+func (o *offload[T]) watch() {
 	stopAfterFunc := context.AfterFunc(o.ctx, o.expire)
 	o.stopAfterFunc.Store(&stopAfterFunc)
 	if o.settled.Load() {
@@ -117,7 +117,7 @@ func (o *offloaded[T]) watch() {
 }
 
 // run is the job that the pool runs. It calls the work unless its context has ended.
-func (o *offloaded[T]) run(work func(ctx context.Context) (T, error)) {
+func (o *offload[T]) run(work func(ctx context.Context) (T, error)) {
 	if o.begun = o.ctx.Err() == nil; o.begun {
 		o.result, o.err = work(o.ctx)
 	}
@@ -126,7 +126,7 @@ func (o *offloaded[T]) run(work func(ctx context.Context) (T, error)) {
 
 // settle decides whether the result is delivered, and discards its value if not. The functions that
 // discard it belong to the user, so settle runs where a panic of work would be handled.
-func (o *offloaded[T]) settle() {
+func (o *offload[T]) settle() {
 	o.decided, o.first = true, !o.settled.Swap(true)
 	if !o.begun || o.first || o.err != nil {
 		return
@@ -138,7 +138,7 @@ func (o *offloaded[T]) settle() {
 
 // acceptsPanic reports whether done will receive the panic of the work. It returns false if the
 // context ended first, and for the panic of a function that discards the value.
-func (o *offloaded[T]) acceptsPanic() bool {
+func (o *offload[T]) acceptsPanic() bool {
 	if o.decided {
 		return false
 	}
@@ -148,7 +148,7 @@ func (o *offloaded[T]) acceptsPanic() bool {
 
 // finish delivers the result of the job, unless the offload was completed without it. It calls no
 // function of the user; a panic of the work has been reported by the pool before.
-func (o *offloaded[T]) finish(failed *PanicError) {
+func (o *offload[T]) finish(failed *PanicError) {
 	defer o.guard.Release()
 	defer o.cancel()
 	// If the work failed because its context ended, the cause of the context says more than the
@@ -170,7 +170,7 @@ func (o *offloaded[T]) finish(failed *PanicError) {
 }
 
 // expire is called when ctx ends. It delivers the cause, unless a result has been delivered.
-func (o *offloaded[T]) expire() {
+func (o *offload[T]) expire() {
 	if !o.settled.Swap(true) {
 		o.deliver(*new(T), o.cause(), false)
 	}
@@ -178,7 +178,7 @@ func (o *offloaded[T]) expire() {
 
 // cause returns the error that the completion receives instead of a result. If the offload timed
 // out, cause counts that. Only the goroutine that has set settled calls cause.
-func (o *offloaded[T]) cause() error {
+func (o *offload[T]) cause() error {
 	cause := context.Cause(o.ctx)
 	if cause == ErrOffloadTimeout {
 		o.loop.stats.timedOut.Add(1)
@@ -188,7 +188,7 @@ func (o *offloaded[T]) cause() error {
 
 // deliver queues the completion with the result v and err. The parameter returned reports whether
 // the work has returned.
-func (o *offloaded[T]) deliver(v T, err error, returned bool) {
+func (o *offload[T]) deliver(v T, err error, returned bool) {
 	if stopAfterFunc := o.stopAfterFunc.Load(); stopAfterFunc != nil {
 		(*stopAfterFunc)()
 	}

@@ -22,7 +22,7 @@ var ErrPoolStopped = errors.New("eventloop: the pool has been stopped; create an
 // [NewPool].
 type Pool struct {
 	scope   *ctxshutdown.Swansong
-	trace   tracing
+	trace   tracer
 	name    string
 	limit   int // the greatest number of workers
 	queue   int // the greatest number of jobs that have not finished; 0 for no limit
@@ -75,7 +75,7 @@ func NewPool(ctx context.Context, workers int, opts ...Option) *Pool {
 	o := optionsOf("pool", opts)
 	p := &Pool{name: o.name, limit: workers, queue: o.queueLimit, onPanic: o.onPanic}
 	p.scope = describedScope(ctx, o.name, "job")
-	p.trace = tracingOf(p.scope, nil)
+	p.trace = newTracer(p.scope, nil)
 	return p
 }
 

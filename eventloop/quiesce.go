@@ -89,7 +89,7 @@ func (l *Loop) Quiesce(timeout time.Duration) error {
 
 // checkRefused returns an error if the loop has ended and callbacks were refused since it was stopped.
 func (l *Loop) checkRefused() error {
-	if n := l.box.refusedLate.Load() + l.box.refusedOver.Load(); n > 0 && l.State() == Stopped {
+	if n := l.box.refusedStopping.Load() + l.box.refusedStopped.Load(); n > 0 && l.State() == Stopped {
 		return fmt.Errorf("eventloop: Quiesce came after the end of the loop and could not run %d callbacks that were refused since its stop; "+
 			"stop the producers and call Quiesce before Stop, or before main of Run returns: %w", n, ErrStopped)
 	}

@@ -72,16 +72,16 @@ func (p *Pool) SubmitWait(ctx context.Context, f func()) error {
 
 // A waitList contains, in order, the functions or jobs that wait for room in a queue. The mutex of the
 // queue guards it.
-type waitList[T any] []*waiting[T]
+type waitList[T any] []*waiter[T]
 
-// A waiting is one entry of a waitList. The channel is closed when the entry has been queued.
-type waiting[T any] struct {
+// A waiter is one entry of a waitList. The channel is closed when the entry has been queued.
+type waiter[T any] struct {
 	what   T
 	queued chan struct{}
 }
 
-func (l *waitList[T]) add(what T) *waiting[T] {
-	w := &waiting[T]{what, make(chan struct{})}
+func (l *waitList[T]) add(what T) *waiter[T] {
+	w := &waiter[T]{what, make(chan struct{})}
 	*l = append(*l, w)
 	return w
 }
@@ -93,7 +93,7 @@ func (l *waitList[T]) next() {
 }
 
 // remove reports whether w was still waiting.
-func (l *waitList[T]) remove(w *waiting[T]) bool {
+func (l *waitList[T]) remove(w *waiter[T]) bool {
 	i := slices.Index(*l, w)
 	if i >= 0 {
 		*l = slices.Delete(*l, i, i+1)
@@ -103,7 +103,7 @@ func (l *waitList[T]) remove(w *waiting[T]) bool {
 
 // await returns nil when w has been queued, stopErr when stopped is closed, and the cause of ctx when
 // ctx ends.
-func (w *waiting[T]) await(ctx context.Context, stopped <-chan struct{}, stopErr error) error {
+func (w *waiter[T]) await(ctx context.Context, stopped <-chan struct{}, stopErr error) error {
 	select {
 	case <-w.queued:
 		return nil

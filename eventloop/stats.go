@@ -71,7 +71,7 @@ func (s *Stats) Snapshot() Snapshot {
 		Executed:            s.box.executed.Load(),
 		Refused:             s.box.refused.Load(),
 		RefusedFull:         s.box.refusedFull.Load(),
-		CrossQueueUndrained: s.box.refusedLate.Load(),
+		CrossQueueUndrained: s.box.refusedStopping.Load(),
 		Panics:              s.panics.Load(),
 		TimedOut:            s.timedOut.Load(),
 		LateCompletions:     s.late.Load(),

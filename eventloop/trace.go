@@ -9,25 +9,25 @@ import (
 	"github.com/swansong-go/swansong/internal/ctxkey"
 )
 
-// A tracing makes the reports of a traced loop or pool name the user's code. Under trace, each
+// A tracer makes the reports of a traced loop or pool name the user's code. Under trace, each
 // function that the loop runs holds a guard while it runs: the loop's own guard, which stands for
 // all of them, says only where the loop was created. The goroutines of loops and pools have the
 // pprof label by which reports find their stacks.
-type tracing struct {
+type tracer struct {
 	ctxkey.Tracer // nil if the scope is not traced
 	scope         *ctxshutdown.Swansong
 	slow          *stopwatch // of the loop, or nil
 }
 
-func tracingOf(s *ctxshutdown.Swansong, slow *stopwatch) tracing {
+func newTracer(s *ctxshutdown.Swansong, slow *stopwatch) tracer {
 	t, _ := s.Value(ctxkey.Tracing{}).(ctxkey.Tracer)
-	return tracing{t, s, slow}
+	return tracer{t, s, slow}
 }
 
-func (t tracing) on() bool { return t.Tracer != nil }
+func (t tracer) on() bool { return t.Tracer != nil }
 
 // label sets the pprof label of the calling goroutine, which runs the user's functions.
-func (t tracing) label() {
+func (t tracer) label() {
 	if t.on() {
 		t.Label(t.scope)
 	}
@@ -35,14 +35,14 @@ func (t tracing) label() {
 
 // unlabel restores the pprof labels of the calling goroutine, as [pprof.Do] does: it sets those of
 // ctx.
-func (t tracing) unlabel(ctx context.Context) {
+func (t tracer) unlabel(ctx context.Context) {
 	if t.on() {
 		pprof.SetGoroutineLabels(ctx)
 	}
 }
 
 // caller returns the line that called into this package, or nil if the scope is not traced.
-func (t tracing) caller() fmt.Stringer {
+func (t tracer) caller() fmt.Stringer {
 	if !t.on() {
 		return nil
 	}
@@ -51,10 +51,10 @@ func (t tracing) caller() fmt.Stringer {
 
 // callback returns a function that calls f and holds a guard meanwhile, which reports name by the
 // line that called into this package.
-func (t tracing) callback(f func()) func() { return t.callbackAt(t.Caller(), f) }
+func (t tracer) callback(f func()) func() { return t.callbackAt(t.Caller(), f) }
 
 // callbackAt is like callback. Reports name the guard by site.
-func (t tracing) callbackAt(site fmt.Stringer, f func()) func() {
+func (t tracer) callbackAt(site fmt.Stringer, f func()) func() {
 	return func() {
 		g := t.scope.Guard()
 		defer g.Release()

@@ -17,7 +17,8 @@ import (
 const killsVar = "GRACEFUL_KILLS"
 
 // The programs of examples/flush run on a terminal, or in a pipeline whose reader ends. They get one
-// signal, or up to four, at random times; or their terminal closes. In the end, either the program has
+// signal, or up to four, at random times, from the first moments of the program through its drain; or
+// their terminal closes. In the end, either the program has
 // saved what it has collected, or its exit code is not 0. No program is killed by a signal. A program
 // that gets one signal has always saved.
 func TestRun_SavesOrFailsWheneverKilled(t *testing.T) {
@@ -50,8 +51,12 @@ func TestRun_SavesOrFailsWheneverKilled(t *testing.T) {
 		tty := startCommandOnTerminal(t, command, "", 80)
 		tty.until("ready")
 		repeats := dice.IntN(4)
+		within := []time.Duration{15 * time.Millisecond, 500 * time.Millisecond}[dice.IntN(2)] // while the program begins, or later
 		for k := range 1 + repeats {
-			time.Sleep(time.Duration(dice.IntN(15_000)) * time.Microsecond)
+			if k > 0 {
+				within = 15 * time.Millisecond // a drain takes up to 20 ms
+			}
+			time.Sleep(time.Duration(dice.Int64N(int64(within))))
 			switch {
 			case how == "hangup" && k == 0:
 				tty.master.Close()

@@ -52,8 +52,8 @@ type reloader struct {
 	done    chan struct{} // receives a value when a call has ended
 }
 
-// takes reports whether sig asks for a reload. It does not if the terminal of the process has closed.
-func (r *reloader) takes(sig os.Signal) bool {
+// isRequest reports whether sig asks for a reload. It does not if the terminal of the process has closed.
+func (r *reloader) isRequest(sig os.Signal) bool {
 	return r.config.reload != nil && sig == syscall.SIGHUP && !isTerminalLost()
 }
 

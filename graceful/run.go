@@ -167,7 +167,7 @@ func (r *run) inputs(ctx context.Context) *inputs {
 func (r *run) nextEvent(in *inputs, timer <-chan time.Time) (e event, ok bool) {
 	select {
 	case sig := <-in.signals.stops:
-		if r.reloads.takes(sig) {
+		if r.reloads.isRequest(sig) {
 			r.reloads.request()
 			return e, false
 		}

@@ -22,7 +22,14 @@ import (
 const programVar = "ACTOR_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(programVar) != "" {
+	switch os.Getenv(programVar) {
+	case "":
+	case "hanging audit":
+		os.Exit(run(context.Background(), os.Stdin, os.Stdout, &ledger{limit: time.Hour, compute: func(context.Context, string, int64) (string, error) {
+			fmt.Println("the audit hangs")
+			select {}
+		}}))
+	default:
 		main()
 	}
 	goleak.VerifyTestMain(m)
@@ -88,7 +95,7 @@ func TestRun_AnswersAuditsThatRunAtEndOfInput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			const n = 20
-			if code := run(t.Context(), strings.NewReader("deposit ann 5\n"+strings.Repeat("audit ann\n", n)), &out, test.limit, test.rounds); code != 0 {
+			if code := run(t.Context(), strings.NewReader("deposit ann 5\n"+strings.Repeat("audit ann\n", n)), &out, &ledger{limit: test.limit, compute: fingerprint(test.rounds)}); code != 0 {
 				t.Errorf("code %d:\n%s", code, &out)
 			}
 			got := 0
@@ -112,7 +119,7 @@ func TestRun_ReturnsAfterInterrupt(t *testing.T) {
 	out, answered := io.Pipe()
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, in, answered, time.Hour, 1)
+		code <- run(ctx, in, answered, &ledger{limit: time.Hour, compute: fingerprint(1)})
 		answered.Close()
 	}()
 	fmt.Fprintln(commands, "deposit ann 1")
@@ -130,11 +137,31 @@ func TestRun_ReturnsAfterInterrupt(t *testing.T) {
 // An audit takes forever. The first ^C begins the drain, which waits for the audit. The second one
 // cancels the audit, and the program ends and prints no step that has not been done.
 func TestProgram_SecondInterruptCancelsAudit(t *testing.T) {
+	out, code := interruptTwice(t, "1", "balance ann", "ann has 0", "-audit", "1h", "-rounds", fmt.Sprint(math.MaxInt32))
+	if code != 2 || strings.Contains(out, "2. ") {
+		t.Errorf("exit code %d, want 2; the program printed:\n%s", code, out)
+	}
+}
+
+// An audit hangs and ignores its context. The second ^C cancels it without effect, and two seconds
+// later the program ends all the same. It says so, and prints no step that has not been done.
+func TestProgram_EndsAlthoughAuditHangs(t *testing.T) {
+	out, code := interruptTwice(t, "hanging audit", "", "the audit hangs")
+	if code != 3 || strings.Contains(out, "2. ") || !strings.Contains(out, "has failed") {
+		t.Errorf("exit code %d, want 3; the program printed:\n%s", code, out)
+	}
+}
+
+// interruptTwice runs the program, with an audit and another command as its input. It interrupts it when
+// the program has printed the given line, and again when it has printed its first step. It returns what
+// the program has printed, and its exit code.
+func interruptTwice(t *testing.T, program, command, line string, args ...string) (out string, code int) {
+	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no signals to send")
 	}
-	cmd := exec.Command(os.Args[0], "-audit", "1h", "-rounds", fmt.Sprint(math.MaxInt32))
-	cmd.Env = append(os.Environ(), programVar+"=1")
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), programVar+"="+program)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -147,19 +174,18 @@ func TestProgram_SecondInterruptCancelsAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cmd.Process.Kill() // has an effect only if the test fails
-	fmt.Fprint(stdin, "audit ann\nbalance ann\n")
+	fmt.Fprintf(stdin, "audit ann\n%s\n", command)
 	var all strings.Builder
+	const first = "1. no new commands"
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
 		all.WriteString(lines.Text() + "\n")
-		if lines.Text() == "ann has 0" || lines.Text() == "1. no new commands" {
+		if lines.Text() == line || lines.Text() == first {
 			cmd.Process.Signal(os.Interrupt)
 		}
 	}
 	cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != 2 {
-		t.Errorf("exit code %d, want 2", code)
+	if !strings.Contains(all.String(), first+"\n") {
+		t.Errorf("the program has not printed its first step:\n%s", all.String())
 	}
-	if strings.Contains(all.String(), "2. ") || !strings.Contains(all.String(), "1. no new commands\n") {
-		t.Errorf("the program printed steps that it has not done, or none:\n%s", all.String())
-	}
+	return all.String(), cmd.ProcessState.ExitCode()
 }

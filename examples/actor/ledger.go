@@ -14,10 +14,13 @@ import (
 
 // A ledger is an actor: only callbacks of its loop touch cents.
 type ledger struct {
-	loop   *eventloop.Loop
-	pool   *eventloop.Pool
-	limit  time.Duration // an audit may take this long
-	rounds int           // number of SHA-256 rounds in an audit
+	loop  *eventloop.Loop
+	pool  *eventloop.Pool
+	limit time.Duration // an audit may take this long
+
+	// compute does the work of an audit, on a worker of the pool. It gets copies of the values that it
+	// needs, because the loop may change the ledger meanwhile.
+	compute func(ctx context.Context, name string, cents int64) (string, error)
 
 	cents map[string]int64 // balance of each account
 }
@@ -50,12 +53,11 @@ func (l *ledger) executeOnLoop(words []string, answer func(string)) {
 	}
 }
 
-// audit offloads the audit of an account to the pool. The offloaded function receives copies of the
-// values that it needs, because the loop may change the ledger while it runs.
+// audit offloads the audit of an account to the pool.
 func (l *ledger) audit(name string, answer func(string)) {
-	cents, rounds := l.cents[name], l.rounds
+	cents := l.cents[name]
 	err := eventloop.OffloadTimeout(l.loop, l.pool, l.limit, func(ctx context.Context) (string, error) {
-		return fingerprint(ctx, name, cents, rounds)
+		return l.compute(ctx, name, cents)
 	}, func(sum string, err error) { // the loop calls this function when the audit has ended
 		switch {
 		case errors.Is(err, eventloop.ErrOffloadTimeout):
@@ -71,14 +73,17 @@ func (l *ledger) audit(name string, answer func(string)) {
 	}
 }
 
-// fingerprint stands for a long computation. It checks ctx periodically, so that a timeout ends it.
-func fingerprint(ctx context.Context, name string, cents int64, rounds int) (string, error) {
-	sum := sha256.Sum256([]byte(fmt.Sprint(name, cents)))
-	for i := range rounds {
-		if i%1000 == 0 && ctx.Err() != nil {
-			return "", context.Cause(ctx)
+// fingerprint returns a function that stands for a long computation, of so many rounds of SHA-256. The
+// function checks ctx periodically, so that a timeout ends it.
+func fingerprint(rounds int) func(ctx context.Context, name string, cents int64) (string, error) {
+	return func(ctx context.Context, name string, cents int64) (string, error) {
+		sum := sha256.Sum256([]byte(fmt.Sprint(name, cents)))
+		for i := range rounds {
+			if i%1000 == 0 && ctx.Err() != nil {
+				return "", context.Cause(ctx)
+			}
+			sum = sha256.Sum256(sum[:])
 		}
-		sum = sha256.Sum256(sum[:])
+		return fmt.Sprintf("%x", sum[:4]), nil
 	}
-	return fmt.Sprintf("%x", sum[:4]), nil
 }

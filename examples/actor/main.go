@@ -35,14 +35,14 @@ func main() {
 	limit := flag.Duration("audit", time.Second, "how long an audit may take")
 	rounds := flag.Int("rounds", 100_000, "how long an audit computes, in rounds of SHA-256")
 	flag.Parse()
-	os.Exit(run(context.Background(), os.Stdin, os.Stdout, *limit, *rounds))
+	os.Exit(run(context.Background(), os.Stdin, os.Stdout, &ledger{limit: *limit, compute: fingerprint(*rounds)}))
 }
 
 // run runs the program until the input or ctx ends or a signal arrives, and returns its exit code.
-func run(ctx context.Context, in io.Reader, out io.Writer, limit time.Duration, rounds int) (code int) {
+func run(ctx context.Context, in io.Reader, out io.Writer, l *ledger) (code int) {
 	p := &printer{out: out}
 	err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
-		return serve(s, in, p, limit, rounds)
+		return serve(s, in, p, l)
 	}, graceful.WithScope(ctxshutdown.WithName("app")))
 	if err != nil {
 		p.printf("%v\n", err)
@@ -51,7 +51,7 @@ func run(ctx context.Context, in io.Reader, out io.Writer, limit time.Duration, 
 }
 
 // serve executes the commands of the input until it ends or s is stopped.
-func serve(s *ctxshutdown.Swansong, in io.Reader, p *printer, limit time.Duration, rounds int) error {
+func serve(s *ctxshutdown.Swansong, in io.Reader, p *printer, l *ledger) error {
 	// The pool and the loop work on after the stop, until the commands are answered. So their scopes
 	// derive from Work, which ends only when the drain is cut short.
 	pool := eventloop.NewPool(s.Work(), 0, eventloop.WithName("audits"))
@@ -60,7 +60,7 @@ func serve(s *ctxshutdown.Swansong, in io.Reader, p *printer, limit time.Duratio
 	if err := loop.Start(); err != nil {
 		return err
 	}
-	l := &ledger{loop: loop, pool: pool, limit: limit, rounds: rounds, cents: map[string]int64{}}
+	l.loop, l.pool, l.cents = loop, pool, map[string]int64{}
 	input := ctxshutdown.NewReader(s, in, ctxshutdown.Detached())
 	defer input.Close()
 	var pending sync.WaitGroup // counts the commands until they are answered
