@@ -39,6 +39,7 @@ type controller struct {
 	waitsFor           []string // names of the groups in DependsOn that are not healthy
 	stopping           bool
 	healthy            bool // whether the last health event said that the group is healthy
+	finished           bool // an event has said that the group is finished, which has not changed since
 }
 
 // A degradation is what the last roll could not replace.

@@ -24,6 +24,7 @@ const (
 
 	GroupHealthy   Kind = "healthy"   // a group has enough ready processes
 	GroupUnhealthy Kind = "unhealthy" // a group has too few ready processes
+	GroupFinished  Kind = "finished"  // a group has no processes, and starts none without an order
 
 	RollBegun Kind = "roll-begun" // a roll has begun to replace the processes of a group
 	// RollStep reports progress of a roll: the roll waits for canaries, retries, is resumed or

@@ -57,6 +57,23 @@ func ExampleStart() {
 	// COMPLETE CLEAN
 }
 
+// A program that only runs jobs ends when they have ended.
+func ExampleManager_Finished() {
+	dir, remove := exampleDir()
+	defer remove()
+	ctx := context.Background()
+	job := launcher.GroupConfig{Name: "report", Command: []string{"true"}, Protocol: launcher.Signals, Job: true, Desired: 1}
+	m, err := launcher.Start(ctx, launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{job}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("failed:", m.Finished(ctx))
+	m.Shutdown().Wait(ctx)
+	// Output:
+	// failed: <nil>
+}
+
 // Another program of the same user, such as a command for operators, needs only the directory.
 func ExampleDial() {
 	dir, remove := exampleDir()

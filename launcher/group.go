@@ -198,6 +198,12 @@ func (g *group) reconcile(now time.Time) (next time.Time) {
 		}
 		g.publish(Event{Kind: kind, Message: fmt.Sprintf("%d of %d ready", h.Ready, h.Desired)})
 	}
+	if finished := c.isFinished(); finished != c.finished {
+		c.finished = finished
+		if finished {
+			g.publish(Event{Kind: GroupFinished, Message: c.health(now).Message})
+		}
+	}
 	return next
 }
 

@@ -87,6 +87,7 @@ func TestRestartPolicy_DecidesByExitCode(t *testing.T) {
 	} {
 		t.Run(string(c.policy)+" "+c.code, func(t *testing.T) {
 			g := group("job", 1, "exit", c.code)
+			g.Job = true
 			g.Restart = launcher.RestartConfig{Policy: c.policy, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond, CrashLimit: -1}
 			h := launch(t, g)
 			if c.again {
@@ -101,6 +102,17 @@ func TestRestartPolicy_DecidesByExitCode(t *testing.T) {
 			testkit.Equal(t, "message says completed", strings.HasPrefix(health.Message, "completed: all 1 have finished; with restart policy "+string(c.policy)), c.desired == 0)
 		})
 	}
+}
+
+// A service is not meant to end: if its only process exits with 0, the group is not healthy.
+func TestHealth_ServiceThatExitsIsNotHealthy(t *testing.T) {
+	h := launch(t, group("web", 1, "exit", "0"))
+	h.until("web is finished", func(e launcher.Event) bool { return e.Kind == launcher.GroupFinished })
+	health, _ := h.GroupHealth("web")
+	testkit.Equal(t, "healthy", health.Healthy, false)
+	testkit.Equal(t, "desired", health.Desired, 1)
+	testkit.Equal(t, "message", health.Message,
+		"1 of 1 have finished; with restart policy on-failure they are started again only on request; if they are meant to end, make the group a job")
 }
 
 // A job group reports how many processes have finished and how many of them have failed. Restart

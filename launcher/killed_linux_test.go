@@ -846,6 +846,7 @@ func TestKeep_FinishedJobIsNotRunAgain(t *testing.T) {
 		"before a boot":        {done, done, "nothing", "job-3", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			c.was.Job, c.is.Job = true, true
 			c.was.Restart.Policy, c.is.Restart.Policy = launcher.Never, launcher.Never
 			cfg := launcher.Config{Dir: shortDir(t), Guardian: briefGuardian, Groups: []launcher.GroupConfig{c.was}}
 			first := startAnother(t, cfg, c.todo).hears("ready")

@@ -226,6 +226,9 @@ func (g *group) health() Health {
 
 func (c *controller) health(now time.Time) Health {
 	cfg, desired := c.config(), c.desired()
+	if !cfg.Job {
+		desired += c.revisions.Wanted().Shortfall.Finished // a service is not meant to end: what has ended is missing
+	}
 	h := Health{Group: c.name, Desired: desired, MinHealthy: min(cfg.MinHealthy, desired), Total: len(c.instances), Revision: c.revisions.Current,
 		GivenUp: c.backOff.GivenUp, Missing: c.degraded.missing, Roll: c.rollStatus(now), Stopping: c.stopping}
 	newest := c.revisions.Current
@@ -256,7 +259,7 @@ func (c *controller) healthMessage(h Health, now time.Time) (message string) {
 	short := c.revisions.Wanted().Shortfall
 	// unreplaced falls when old processes end after a degraded roll, because their successors have
 	// the wanted revision.
-	unreplaced := h.Desired - c.instances.liveOf(c.revisions.Current)
+	unreplaced := c.desired() - c.instances.liveOf(c.revisions.Current)
 	switch {
 	case h.GivenUp:
 		message = c.givenUpError().Rule()
@@ -265,7 +268,7 @@ func (c *controller) healthMessage(h Health, now time.Time) (message string) {
 	case c.degraded.givenUp > 0 && unreplaced > 0:
 		message = fmt.Sprintf("degraded: %d of %d could not be replaced; restart the group when that is fixed", min(c.degraded.givenUp, unreplaced), h.Desired)
 	case short.Finished > 0:
-		message = short.Message(h.Desired, c.config().Restart.Policy)
+		message = short.Message(c.desired(), *c.config())
 	case len(c.waitsFor) > 0:
 		message = "waits for " + strings.Join(c.waitsFor, ", ")
 	case now.Before(c.backOff.NotBefore):

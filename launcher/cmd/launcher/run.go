@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -24,8 +25,9 @@ import (
 func runCommand(at *place) *cobra.Command {
 	g := launcher.GroupConfig{}
 	var minHealthy, maxSurge int
-	var protocol, restart, death, metricsAt string
+	var protocol, kind, restart, death, metricsAt string
 	var listen []string
+	var whenDone bool
 	cmd := &cobra.Command{
 		Use:   "run -f file | run [flags] -- command [argument ...]",
 		Short: "Run groups of processes until ^C or SIGTERM",
@@ -33,13 +35,13 @@ func runCommand(at *place) *cobra.Command {
 			"signal kills those that remain. SIGHUP reloads the file, as the command reload does; without a file, SIGHUP is like SIGTERM. " +
 			"The launcher does not block if its output is not read.\n\nIn the command, {id} stands for the id of " +
 			"the process, {dir} for the launcher's directory, and {socket} for a path that the process can listen on.\n\nThe exit code is 0 " +
-			"if all processes were drained, 1 after an error, 2 if a second signal killed processes, and 3 if some could not be ended.",
+			"if all processes were drained, 1 after an error or, at the end of jobs, if one has failed, 2 if a second signal killed processes, and 3 if some could not be ended.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if at.file != "" {
 				if err := onlyFile(cmd, args); err != nil {
 					return err
 				}
-				return runFile(cmd, at)
+				return runFile(cmd, at, whenDone)
 			}
 			if len(args) == 0 {
 				return errors.New("launcher: nothing to run; name a file by -f, or a command after --")
@@ -50,6 +52,9 @@ func runCommand(at *place) *cobra.Command {
 			g.Command = args
 			g.Protocol, g.Restart.Policy = launcher.Protocol(protocol), launcher.RestartPolicy(restart)
 			g.OnLauncherDeath = launcher.LauncherDeath(death)
+			if g.Job = kind == string(config.Job); !g.Job && kind != string(config.Service) {
+				return fmt.Errorf("launcher: --kind must be service or job, not %q", kind)
+			}
 			if cmd.Flags().Changed("min-healthy") {
 				g.MinHealthy = &minHealthy
 			}
@@ -64,11 +69,13 @@ func runCommand(at *place) *cobra.Command {
 				return err
 			}
 			cfg := launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{g}}
-			return run(cmd, cfg, metricsAt, g.Bound()+time.Second)
+			return run(cmd, cfg, metricsAt, g.Bound()+time.Second, whenDone)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&g.Name, "name", "main", "`name` of the group")
+	f.BoolVar(&whenDone, "exit-when-done", false, "exit when no process is left, and none is started without an order (default if all groups are jobs)")
+	f.StringVar(&kind, "kind", string(config.Service), "service, or job for processes that run to completion")
 	f.IntVar(&g.Desired, "desired", 1, "number of processes")
 	f.IntVar(&minHealthy, "min-healthy", 0, "number of processes that must stay ready during a roll (default: all of them)")
 	f.IntVar(&maxSurge, "max-surge", 1, "number of processes that there may be beyond --desired during a roll")
@@ -82,6 +89,7 @@ func runCommand(at *place) *cobra.Command {
 	f.DurationVar(&g.Shutdown.DeregisterDelay, "deregister-delay", 0, "time between leaving the router and draining")
 	f.StringVar(&g.Log.Path, "log", "", "`file` for the output of the processes, rotated (default: standard output)")
 	f.StringVar(&metricsAt, "metrics", "", "`address` for Prometheus, such as "+metrics.DefaultAddress+" (default: no metrics)")
+	choice(cmd, "kind", string(config.Service), string(config.Job))
 	choice(cmd, "protocol", string(launcher.GRPC), string(launcher.Signals))
 	choice(cmd, "on-launcher-death", string(launcher.Kill), string(launcher.Keep))
 	choice(cmd, "restart", string(launcher.OnFailure), string(launcher.Always), string(launcher.Never))
@@ -112,7 +120,7 @@ func onlyFile(cmd *cobra.Command, args []string) (err error) {
 		return fmt.Errorf("launcher: run -f takes no command, but got %q; the commands are in the file", args[0])
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Changed {
+		if f.Changed && f.Name != "exit-when-done" {
 			err = errors.Join(err, fmt.Errorf("launcher: --%s is for a group without a file; with -f, set it in the file", f.Name))
 		}
 	})
@@ -120,7 +128,7 @@ func onlyFile(cmd *cobra.Command, args []string) (err error) {
 }
 
 // runFile runs the groups of a file.
-func runFile(cmd *cobra.Command, at *place) error {
+func runFile(cmd *cobra.Command, at *place, whenDone bool) error {
 	c, source, err := config.LoadSource(at.file)
 	if err != nil {
 		return err
@@ -136,7 +144,7 @@ func runFile(cmd *cobra.Command, at *place) error {
 	// Locate looks up the lines of errors in the file as it was read last, at the start or by a
 	// reload. The total_deadline is not passed to run, because a reload can change it: the launcher
 	// itself enforces it.
-	return source.Locate(run(cmd, cfg, c.Metrics.Address, longest))
+	return source.Locate(run(cmd, cfg, c.Metrics.Address, longest, whenDone))
 }
 
 // longest is the length of the soft phase of graceful, and the longest duration that a flag
@@ -146,7 +154,10 @@ const longest = 24 * time.Hour
 // run starts a launcher and returns when the launcher has ended. The soft phase of [graceful.Run]
 // lasts longer than the longest shutdown that a group may take. So the launcher always stops its
 // processes as their groups are configured, and graceful never cuts that short.
-func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.Duration) error {
+func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.Duration, whenDone bool) error {
+	if !cmd.Flags().Changed("exit-when-done") {
+		whenDone = !slices.ContainsFunc(cfg.Groups, func(g launcher.GroupConfig) bool { return !g.Job })
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("launcher: %w", err)
@@ -190,18 +201,34 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 				fmt.Fprintln(out, "listening on", addr)
 			}
 		}
+		if err := serve(s, m, out, whenDone); err != nil && s.Err() == nil {
+			return err
+		}
+		return nil
+	}, graceful.WithSignals(os.Interrupt, syscall.SIGTERM), // SIGHUP and SIGPIPE are handled above
+		graceful.WithSoft(min(bound, longest)), graceful.WithOutput(cmd.ErrOrStderr()))
+}
+
+// serve says when the groups are ready. It returns when the launcher is to end: when it is stopped,
+// when the groups cannot become ready, or, with whenDone, when all groups are finished.
+func serve(s *ctxshutdown.Swansong, m *launcher.Manager, out io.Writer, whenDone bool) error {
+	becomeReady := func() error {
 		if err := m.Ready(s); err != nil {
-			if s.Err() != nil {
-				return nil
-			}
 			return err
 		}
 		fmt.Fprintln(out, "ready")
 		graceful.Ready(s)
-		<-s.Done()
 		return nil
-	}, graceful.WithSignals(os.Interrupt, syscall.SIGTERM), // SIGHUP and SIGPIPE are handled above
-		graceful.WithSoft(min(bound, longest)), graceful.WithOutput(cmd.ErrOrStderr()))
+	}
+	if whenDone {
+		s.Go(func(context.Context) { becomeReady() }) // Finished has the error of a group that was given up
+		return m.Finished(s)
+	}
+	if err := becomeReady(); err != nil {
+		return err
+	}
+	<-s.Done()
+	return nil
 }
 
 // outlivePipes makes a write to a broken stdout or stderr fail. By default, SIGPIPE would end the

@@ -66,15 +66,19 @@ func (s Shortfall) desired(cfg spec.Group) int {
 	return max(0, cfg.Desired-s.ScaledDown-s.Finished)
 }
 
-// Message says how many processes have finished, and that they are not started again. The group
-// still desires this number of processes.
-func (s Shortfall) Message(desired int, policy spec.RestartPolicy) string {
+// Message says how many processes of a group with this configuration have finished, and that they
+// are not started again. The group still desires this number of processes.
+func (s Shortfall) Message(desired int, cfg spec.Group) string {
 	text := fmt.Sprintf("%d of %d have finished", s.Finished, s.Finished+desired)
-	if desired == 0 {
+	if cfg.Job && desired == 0 {
 		text = fmt.Sprintf("completed: all %d have finished", s.Finished)
 	}
 	if s.Failed > 0 {
 		text += fmt.Sprintf(", %d of them with a failure", s.Failed)
 	}
-	return fmt.Sprintf("%s; with restart policy %s they are started again only on request", text, policy)
+	text = fmt.Sprintf("%s; with restart policy %s they are started again only on request", text, cfg.Restart.Policy)
+	if !cfg.Job {
+		text += "; if they are meant to end, make the group a job"
+	}
+	return text
 }
