@@ -288,7 +288,7 @@ func TestScaleDown_OfFinishedProcessStopsNoOtherProcess(t *testing.T) {
 		t.Run(fmt.Sprintf("rolled %v", rolled), func(t *testing.T) {
 			g := runners("job", 2)
 			g.Restart.Policy = launcher.Never
-			g.Job = !rolled // jobs are not rolled, and a service desires what has finished
+			g.Job = !rolled                                                                                 // jobs are not rolled, and a service desires what has finished
 			g.LivenessInterval, g.LivenessTimeout, g.LivenessFailures = 20*time.Millisecond, time.Second, 2 // the other process must answer in time
 			g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}).ready()
