@@ -72,22 +72,36 @@ func (r *runner) goTest(m *mutant) *exec.Cmd {
 // go test. chosen is the name of a mutant in the program, or [noMutant], or "" if the program has
 // no mutants.
 func (r *runner) prebuilt(t testCommand, program, chosen string) *exec.Cmd {
-	args := []string{"-t", program, "-test.v=test2json", "-test.paniconexit0", "-test.failfast", "-test.count=1",
+	args := []string{"-test.v=test2json", "-test.paniconexit0", "-test.failfast", "-test.count=1",
 		"-test.timeout=" + t.timeout.String(), "-test.run=" + t.run}
 	_, runFlags := t.splitFlags()
 	for _, f := range runFlags {
 		args = append(args, "-test."+strings.TrimLeft(f, "-"))
 	}
-	tool, err := test2json()
-	if err != nil {
-		tool, args = "go", append([]string{"tool", "test2json"}, args...) // test2json prints the error as part of its output
-	}
-	cmd := exec.CommandContext(r.ctx, tool, args...)
+	cmd := exec.CommandContext(r.ctx, program, args...)
 	cmd.Dir = filepath.Join(r.root, t.pkg)
 	if chosen != "" {
 		cmd.Env = append(os.Environ(), variable+"="+chosen)
 	}
 	return cmd
+}
+
+// toJSON converts the output of a prebuilt program, which has ended with err, into that of go test
+// -json. The program is not started by test2json, because that would have it ignore [os.Interrupt].
+func toJSON(out []byte, err error) []byte {
+	tool, failed := test2json()
+	if failed == nil {
+		cmd := exec.Command(tool, "-t")
+		cmd.Stdin = bytes.NewReader(out)
+		out, failed = cmd.CombinedOutput()
+	}
+	if failed != nil {
+		out = append(out, failed.Error()...)
+	}
+	if err != nil { // a program that panics ends without an event for its package
+		out = append(out, `{"Action":"fail"}`+"\n"...)
+	}
+	return out
 }
 
 // test2json returns the path of the tool test2json. It asks the go command once, because that takes
@@ -142,10 +156,14 @@ type result struct {
 	output                  string
 }
 
-// runTest runs a command that reports on tests in the format of go test -json.
+// runTest runs the command of goTest or prebuilt.
 func (r *runner) runTest(t testCommand, cmd *exec.Cmd) (res result) {
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
+	isPrebuilt := cmd.Args[0] != "go"
+	if isPrebuilt {
+		out = toJSON(out, err)
+	}
 
 	var text strings.Builder
 	var running string // the test that is running; a test that times out has no "fail" event
@@ -177,9 +195,6 @@ func (r *runner) runTest(t testCommand, cmd *exec.Cmd) (res result) {
 	}
 	if err != nil && fail == 0 {
 		fmt.Fprintln(&text, err)
-	}
-	if err != nil && cmp.Or(res.failing, running) != "" {
-		fail++ // a prebuilt program that panics ends without an event for its package
 	}
 	// If it is interrupted, or does not know a flag, go test ends without any such event.
 	res.finished = r.ctx.Err() == nil && (fail > 0 || err == nil && pass > 0)
