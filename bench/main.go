@@ -39,7 +39,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench: -rounds must be at least 1, and there must be no arguments")
 		os.Exit(2)
 	}
-	rows := slices.Concat(guardRows(), childRows(), endRows(), interruptRows(), lspRows(), loopRows(), poolRows(), maskRows())
+	rows := slices.Concat(guardRows(), goRows(), childRows(), endRows(), interruptRows(), lspRows(), loopRows(), poolRows(), maskRows())
 	if *only != "" {
 		rows = append(rows, floorRows()...) // without -only, they have a table of their own
 	}
@@ -62,6 +62,7 @@ func main() {
 	}
 	fmt.Fprintln(out)
 	printPeers(out, peers(), *rounds)
+	printFirstGuards(out)
 	printLoops(out)
 	printOrder(out)
 	fmt.Fprint(out, memoryNotes)

@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/figures"
 )
 
 // childRows compare a child scope with a child context.
@@ -31,20 +34,21 @@ func childRows() (rs []row) {
 	const many = 100_000
 	for _, kind := range []struct {
 		what  string
+		n     int
 		limit float64
 		child func(*family) any
 		std   func(*family) any
 	}{
-		{"without waiters", 1, idleChild, stdChild},
-		{"without waiters, after a guard each", 1, usedChild, stdChild},
-		{"without waiters, with a guard each", 1, guardedChild, stdChild},
-		{"with a waiter each", 2, waitedChild, stdWaited},
+		{"without waiters", many, 1, idleChild, stdChild},
+		{"without waiters, after a guard each", many, 1, usedChild, stdChild},
+		{"without waiters, with a guard each", many, 1, guardedChild, stdChild},
+		{"with a waiter each", 10 * many, 1.3, waitedChild, stdWaited},
 	} {
 		rs = append(rs, row{
-			what: fmt.Sprintf("stop %d children %s", many, kind.what), peer: "the same with context.WithCancel",
+			what: fmt.Sprintf("stop %d children %s", kind.n, kind.what), peer: "the same with context.WithCancel",
 			limit: kind.limit, once: true,
-			ours:  func() func(int) { f := newFamily(many, kind.child); return f.stop },
-			their: func() func(int) { f := newFamily(many, kind.std); return f.stopStd },
+			ours:  func() func(int) { f := newFamily(kind.n, kind.child); return f.stop },
+			their: func() func(int) { f := newFamily(kind.n, kind.std); return f.stopStd },
 		})
 	}
 	return append(rs, row{
@@ -171,4 +175,47 @@ func (f *family) checkErr() {
 			panic("bench: Err of a child is nil after the stop of its parent")
 		}
 	}
+}
+
+const firstNotes = `
+## First guards
+
+The first guard of a child puts the child into the list of its parent, so that a stop finds it. Here the parent has a
+million children with guards. The time of the first guard, and of context.WithCancel below a parent with as many
+children, 200,000 times:
+
+`
+
+// printFirstGuards measures and prints how long the first guard of a child takes among many siblings.
+func printFirstGuards(w io.Writer) {
+	f := newFamily(1_000_000, guardedChild)
+	for range 1_000_000 {
+		f.kept = append(f.kept, stdChild(f))
+	}
+	fmt.Fprint(w, firstNotes)
+	figures.Row(w, "", "median", "p99.9", "slowest")
+	figures.Row(w, "---", "---:", "---:", "---:")
+	print := func(name string, op func() (took time.Duration)) {
+		times := make([]float64, 200_000)
+		for i := range times {
+			times[i] = float64(op())
+		}
+		figures.Row(w, name, short(figures.Median(times)), short(figures.Quantile(times, 0.999)), short(figures.Quantile(times, 1)))
+	}
+	print("first guard of a child", func() time.Duration {
+		s, cancel := ctxshutdown.WithCancel(f.scope)
+		defer cancel()
+		began := time.Now()
+		g := s.Guard()
+		took := time.Since(began)
+		g.Release()
+		return took
+	})
+	print("context.WithCancel", func() time.Duration {
+		began := time.Now()
+		_, cancel := context.WithCancel(f.ctx)
+		took := time.Since(began)
+		cancel()
+		return took
+	})
 }

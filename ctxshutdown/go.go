@@ -17,11 +17,11 @@ import (
 // runtime.Goexit, the guard is released.
 func (s *Swansong) Go(f func(ctx context.Context)) bool {
 	checkFunc(f)
-	g, ok := s.TryGuard()
+	state, ok := s.tryAcquire()
 	if !ok {
 		return false
 	}
-	startGuarded(s.Work(), g, f)
+	startGuarded(s.Work(), state, f)
 	return true
 }
 
@@ -30,11 +30,11 @@ func (s *Swansong) Go(f func(ctx context.Context)) bool {
 // done. It panics if ctx or f is nil. For panics in f see [Swansong.Go].
 func Go(ctx context.Context, f func(ctx context.Context)) bool {
 	checkFunc(f)
-	g, ok := Acquire(ctx)
+	state, ok := acquireFromContext(ctx, 3)
 	if !ok {
 		return false
 	}
-	startGuarded(ctx, g, f)
+	startGuarded(ctx, state, f)
 	return true
 }
 
@@ -45,9 +45,11 @@ func checkFunc(f func(context.Context)) {
 	}
 }
 
-// startGuarded calls f in a new goroutine and releases g when f has returned.
-func startGuarded(ctx context.Context, g *Guard, f func(context.Context)) {
+// startGuarded calls f in a new goroutine and releases the guard when f has returned. The guard is on
+// the stack of the goroutine, so it is not allocated.
+func startGuarded(ctx context.Context, state guardState, f func(context.Context)) {
 	go func() {
+		g := &Guard{guardState: state}
 		// A plain defer would release the guard after a panic in f. Then main could return before
 		// the runtime has printed the panic.
 		defer panics.UnlessPanic(g.Release)

@@ -108,23 +108,23 @@ func (g *Group) semaphore(f func(ctx context.Context) error) chan struct{} {
 // stop or a Wait has found no function running. The caller has sent an element to sem, unless sem
 // is nil.
 func (g *Group) start(f func(ctx context.Context) error, sem chan struct{}) bool {
-	leave := func() {
-		if sem != nil {
-			<-sem
-		}
-	}
-	// TryGuard refuses once the scope has been told to stop, and enter refuses once a Wait has
+	// tryAcquire refuses once the scope has been told to stop, and enter refuses once a Wait has
 	// found no function running. Such a Wait also stops the scope, but a moment later. Until then
 	// only enter refuses.
-	guard, ok := g.scope.TryGuard()
-	if !ok || !g.enter() {
-		guard.Release()
-		leave()
+	state, ok := g.scope.tryAcquire()
+	if !ok {
+		leave(sem)
+		return false
+	}
+	if !g.enter() {
+		(&Guard{guardState: state}).Release()
+		leave(sem)
 		return false
 	}
 	go func() {
+		guard := &Guard{guardState: state}
 		defer panics.UnlessPanic(func() {
-			leave()
+			leave(sem)
 			guard.Release()
 			g.exit()
 		})
@@ -133,6 +133,13 @@ func (g *Group) start(f func(ctx context.Context) error, sem chan struct{}) bool
 		}
 	}()
 	return true
+}
+
+// leave receives an element from sem, unless sem is nil.
+func leave(sem chan struct{}) {
+	if sem != nil {
+		<-sem
+	}
 }
 
 // enter counts a function that is about to start. It returns false if a Wait has found no function
