@@ -14,8 +14,8 @@ const goBatch = 100
 func goRows() []row {
 	const peer = "sync.WaitGroup Go + Wait, the same"
 	return []row{
-		{what: "scope: Go, 100 goroutines and a stop, each", peer: peer, limit: 1.15, allocs: 1, ours: func() func(int) { return goScope }, their: func() func(int) { return goWaitGroup }},
-		{what: "Group: Go, 100 goroutines and a Wait, each", peer: peer, limit: 1.15, allocs: 1, ours: func() func(int) { return goGroup }, their: func() func(int) { return goWaitGroup }},
+		{what: "scope: Go, 100 goroutines and a stop, each", peer: peer, limit: 1.15, allocs: rare, ours: func() func(int) { return goScope }, their: func() func(int) { return goWaitGroup }},
+		{what: "Group: Go, 100 goroutines and a Wait, each", peer: peer, limit: 1.15, allocs: rare, ours: func() func(int) { return goGroup }, their: func() func(int) { return goWaitGroup }},
 	}
 }
 
