@@ -4,7 +4,11 @@
 // load, whether anything is left after a thousand of them, and whether a busy machine keeps an
 // ordinary user's deadline. It runs on Linux, from the root of the repository.
 //
-//	go run ./lspconn/internal/measure [-starts 1000] [-runs 30] [-load 20] [-servers bin/lsp] [-write]
+//	go run ./lspconn/internal/measure [-starts 1000] [-runs 30] [-load 20] [-servers bin/lsp] [-only gopls,tsc] [-write]
+//
+// It fails if anything is left, if a Close returns after its deadline, or if a real server is
+// Unconfirmed. A server of the runs as an ordinary user may be Unconfirmed, but its report must then
+// name a process.
 package main
 
 import (
@@ -26,11 +30,12 @@ func main() {
 	runs := flag.Int("runs", 30, "runs as an ordinary user")
 	load := flag.Int("load", 20, "busy processes that make the load")
 	servers := flag.String("servers", "bin/lsp", "the `folder` in which tools/lsp/install has installed real servers")
+	only := flag.String("only", "", "the `names` of the real servers to measure, separated by commas; empty for all")
 	write := flag.Bool("write", false, "also write docs/measured/lspconn-figures.md")
 	flag.Parse()
 	w := figures.NewPage("docs/measured/lspconn-figures.md", head)
 	fmt.Fprintf(w, "%s.\n", figures.Origin())
-	err := measure(w, *starts, *runs, *load, *servers)
+	err := measure(w, *starts, *runs, *load, *servers, *only)
 	if err == nil && *write {
 		err = w.Save()
 	}
@@ -46,8 +51,8 @@ Produced by ` + "`make bench`" + `; do not edit. [How servers are stopped](../re
 
 `
 
-func measure(w io.Writer, starts, runs, load int, servers string) error {
-	if err := realServers(w, servers, load); err != nil {
+func measure(w io.Writer, starts, runs, load int, servers, only string) error {
+	if err := realServers(w, servers, only, load); err != nil {
 		return err
 	}
 	if err := startsAndStops(w, starts); err != nil {

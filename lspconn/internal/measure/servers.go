@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,8 +39,11 @@ var known = []realServer{
 	{"bash-language-server", []string{"node_modules/.bin/bash-language-server", "start"}, "a.sh", "shellscript", "echo 1\n"},
 }
 
-// realServers closes the installed servers side by side, at rest and under load.
-func realServers(w io.Writer, folder string, load int) error {
+const realTimeout = 15 * time.Second
+
+// realServers closes the installed servers side by side, at rest and under load. If the parameter
+// only is not empty, it lists the names of the servers to measure, and they must be installed in CI.
+func realServers(w io.Writer, folder, only string, load int) error {
 	dir, err := os.MkdirTemp("", "measure-")
 	if err != nil {
 		return err
@@ -50,6 +55,9 @@ func realServers(w io.Writer, folder string, load int) error {
 	files := map[string]string{"go.mod": "module example.com/small\n\ngo 1.25\n"}
 	var installed []realServer
 	for _, s := range known {
+		if only != "" && !slices.Contains(strings.Split(only, ","), s.name) {
+			continue
+		}
 		files[s.file] = s.text
 		path, err := filepath.Abs(filepath.Join(folder, s.command[0]))
 		if err != nil {
@@ -64,6 +72,9 @@ func realServers(w io.Writer, folder string, load int) error {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}
+	}
+	if want := strings.Count(only, ",") + 1; only != "" && len(installed) < want && os.Getenv("CI") != "" {
+		return fmt.Errorf("-only %s: %d of these %d servers are installed in %s; install them: make servers", only, len(installed), want, folder)
 	}
 	fmt.Fprintf(w, "\n## Real servers\n\n%d servers, each with an open document, closed side by side: at rest, and beside %d busy processes.\n\n", len(installed), load)
 	if len(installed) == 0 {
@@ -100,7 +111,7 @@ func closeTogether(servers []realServer, dir string) (map[string]lspconn.Report,
 	}
 	m, err := lspconn.NewManager(context.Background(), func(key string) (lspconn.Server, error) {
 		return byName[key].lsp(dir), nil
-	}, lspconn.WithCloseTimeout(15*time.Second))
+	}, lspconn.WithCloseTimeout(realTimeout))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -122,6 +133,9 @@ func closeTogether(servers []realServer, dir string) (map[string]lspconn.Report,
 	found := map[string]lspconn.Report{}
 	for _, r := range reports {
 		found[r.Key] = r
+	}
+	if err == nil && wall > realTimeout {
+		err = fmt.Errorf("the real servers were closed after %v, beyond the deadline of %v", wall, realTimeout)
 	}
 	return found, wall, err
 }

@@ -85,6 +85,9 @@ func ordinaryUser(w io.Writer, runs, load int) error {
 	figures.Row(w, "runs beyond the deadline", strconv.Itoa(late))
 	figures.Row(w, "outcomes", strings.Join(kinds, ", "))
 	figures.Row(w, "Unconfirmed without the name of a process", strconv.Itoa(nobody))
+	if late > 0 || nobody > 0 {
+		return fmt.Errorf("as an ordinary user: %d of %d runs beyond the deadline, %d servers Unconfirmed without the name of a process", late, runs, nobody)
+	}
 	return nil
 }
 
