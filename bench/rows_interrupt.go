@@ -51,7 +51,7 @@ func interruptRows() []row {
 			their: func() func(int) { s := running(); return receiving(func(ch chan int) { selectOne(s, ch) }) },
 		},
 		{
-			what: "Call", peer: "a goroutine, a channel and select", limit: 1.5, allocs: 5,
+			what: "Call", peer: "a goroutine, a channel and select", limit: 1.5, allocs: 4,
 			ours: func() func(int) {
 				s := running()
 				return func(n int) {
