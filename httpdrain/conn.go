@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/httpdrain/internal/socket"
 )
 
 // A conn is a connection that the server's listener accepted. It passes each event, such as a read,
@@ -240,7 +241,7 @@ func (c *conn) mustReadAgain(err error, attempts int) bool {
 	if !c.state.readsEnded || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false // errors.Is comes last because it is slow
 	}
-	unread, known := hasUnread(c.raw)
+	unread, known := socket.HasUnread(c.raw)
 	switch {
 	case !known || c.state.preface: // on HTTP/2 the data might not be a request
 		c.raw.SetReadDeadline(time.Now().Add(lull))
@@ -257,4 +258,22 @@ func (c *conn) close() error {
 	c.mu.Lock()
 	c.stepUnlock(connEvent{kind: eventHijackerClose}) // the state machine ignores it unless the connection is hijacked
 	return err
+}
+
+// roundTrips is the least number of round trips for which the drain keeps a quiet connection: one for a
+// request that is on its way, and three more because the time of a round trip varies.
+const roundTrips = 4
+
+// linger returns how long the drain keeps the connection if it is quiet, between least and most. A
+// client that sends one request after another, and should send the next one before most has passed,
+// is waited for: the response to that request says Connection: close. The caller holds c.mu.
+func (c *conn) linger(least, most time.Duration) time.Duration {
+	wait := least
+	if rtt, ok := socket.RoundTrip(c.raw); ok {
+		wait = max(wait, roundTrips*rtt)
+	}
+	if next := c.lastStart + c.interval - time.Since(epoch); c.interval > 0 && next <= most {
+		wait = max(wait, next+c.interval) // requests do not come at exact times
+	}
+	return min(wait, most)
 }

@@ -1,6 +1,10 @@
 package httpdrain
 
-import "time"
+import (
+	"time"
+
+	"github.com/swansong-go/swansong/httpdrain/internal/wire"
+)
 
 // While the server drains, a client may pause for headerTimeout in the middle of a request's header,
 // and has maxHeaderTime to complete it. Without these limits, a client that sends half a header, or a
@@ -73,7 +77,7 @@ type connState struct {
 	unanswered      bool      // the server has read bytes of a request since it last wrote
 	unansweredSince time.Time // when the drain first saw unanswered bytes; zero before that
 	inHandshake     bool      // the connection uses TLS and has had no request yet
-	handshake       handshake
+	handshake       wire.Handshake
 
 	draining         bool
 	due              time.Time     // when the timer fires; zero if the timer is stopped
@@ -221,7 +225,7 @@ func (s *connState) onRead(e connEvent) connActions {
 	}
 	s.incompleteSince = time.Time{}
 	if !s.unanswered {
-		s.unanswered = !s.inHandshake || s.handshake.hasRequest(e.data)
+		s.unanswered = !s.inHandshake || s.handshake.HasRequest(e.data)
 	}
 	if s.phase != phaseReading || !s.draining {
 		return 0
@@ -270,7 +274,7 @@ func (s *connState) quietTime(now time.Time) time.Duration {
 		return min(s.linger, defaultLinger) // for a stream that the client opened in the same moment
 	case s.announced && !s.closeAnnounced:
 		return max(headerTimeout, s.linger)
-	case !s.preface && (s.unanswered || s.inHandshake && s.handshake.isUnderWay()):
+	case !s.preface && (s.unanswered || s.inHandshake && s.handshake.IsUnderWay()):
 		if s.unansweredSince.IsZero() {
 			s.unansweredSince = now
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/httpdrain/internal/wire"
 )
 
 var t0 = time.Unix(1_000_000, 0)
@@ -37,9 +38,9 @@ var kindNames = map[string]connEvent{
 	"http2":         {kind: eventHTTP2, canSendGoAway: true},
 	"usersHTTP2":    {kind: eventHTTP2},
 	"read":          {kind: eventRead, data: []byte("GET")},
-	"readHello":     {kind: eventRead, data: []byte{recordHandshake, 3, 1, 0, 0}},
-	"readCipher":    {kind: eventRead, data: []byte{recordChangeCipherSpec, 3, 3, 0, 0}},
-	"readRecord":    {kind: eventRead, data: []byte{recordApplicationData, 3, 3, 0, 0}},
+	"readHello":     {kind: eventRead, data: []byte{wire.RecordHandshake, 3, 1, 0, 0}},
+	"readCipher":    {kind: eventRead, data: []byte{wire.RecordChangeCipherSpec, 3, 3, 0, 0}},
+	"readRecord":    {kind: eventRead, data: []byte{wire.RecordApplicationData, 3, 3, 0, 0}},
 	"unread":        {kind: eventUnread},
 	"write":         {kind: eventWrite},
 	"handlerStart":  {kind: eventHandlerStart},
@@ -331,7 +332,7 @@ func (r *reachable) check(t *testing.T, todo connActions, path string) {
 		"the counts of handlers are right":                                                   0 <= s.streams && s.streams <= s.handlers,
 	} {
 		if !ok {
-			t.Errorf("violated invariant: %s\nafter %s\nin %s", invariant, path, cmp.Diff(connState{linger: testLinger}, *s, cmp.AllowUnexported(connState{}, handshake{})))
+			t.Errorf("violated invariant: %s\nafter %s\nin %s", invariant, path, cmp.Diff(connState{linger: testLinger}, *s, cmp.AllowUnexported(connState{}, wire.Handshake{})))
 		}
 	}
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"maps"
 	"net"
 	"net/http"
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/swansong-go/swansong/httpdrain/internal/wire"
 )
 
 // A graceful HTTP/2 server ends a connection in two steps (RFC 9113, section 6.8). First it sends a
@@ -72,7 +75,7 @@ func (sv *server) wrapNextProtos() {
 			if c := connFor(tc, h); c == nil {
 				tc.NetConn().Close()
 			} else {
-				sv.serveHTTP2(c, unencrypted(tc), nil, http2Preface) // which net/http has read
+				sv.serveHTTP2(c, unencrypted(tc), nil, wire.Preface) // which net/http has read
 			}
 		}
 	}
@@ -98,7 +101,7 @@ const prefaceTimeout = 10 * time.Second
 // prefix.
 func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState, prefix string) {
 	if !allowsHTTP2(sv.Server, state) {
-		plain.Write(goAway(0, errInadequateSecurity)) // as net/http does
+		plain.Write(wire.GoAway(0, wire.InadequateSecurity)) // as net/http does
 		plain.Close()
 		return
 	}
@@ -239,4 +242,88 @@ func unencrypted(tc *tls.Conn) net.Conn {
 		return u.UnencryptedNetConn()
 	}
 	return nil
+}
+
+// An http2Conn is an HTTP/2 connection without encryption. It follows the frames in both
+// directions, and can put a GOAWAY between those that the server writes.
+type http2Conn struct {
+	net.Conn
+	conn   *conn
+	prefix string // bytes that have been read already, and that Read returns first
+	in     wire.FrameScanner
+	header int // number of bytes of the preface, which precedes the client's frames, read so far
+
+	// A goroutine that writes holds the only element of lock. It guards the fields below. A mutex
+	// would stop the clock of a synctest bubble while the client does not read.
+	lock       chan struct{}
+	out        wire.FrameScanner
+	announcing bool // the announcement is to be written as soon as the server has written a frame
+}
+
+func newHTTP2Conn(c *conn, plain net.Conn, prefix string) *http2Conn {
+	return &http2Conn{Conn: plain, conn: c, prefix: prefix, lock: make(chan struct{}, 1)}
+}
+
+func (h *http2Conn) itself() *conn { return h.conn }
+
+func (h *http2Conn) Read(b []byte) (n int, err error) {
+	if h.prefix != "" {
+		n = copy(b, h.prefix)
+		h.prefix = h.prefix[n:]
+	} else {
+		n, err = h.Conn.Read(b)
+	}
+	frames := b[:n]
+	if h.header < len(wire.Preface) {
+		skip := min(n, len(wire.Preface)-h.header)
+		h.header += skip
+		frames = frames[skip:]
+	}
+	if h.in.Scan(frames) {
+		h.conn.record(connEvent{kind: eventConfirm})
+	}
+	return n, err
+}
+
+func (h *http2Conn) Write(b []byte) (int, error) {
+	h.lock <- struct{}{}
+	defer func() { <-h.lock }()
+	n, err := h.Conn.Write(b)
+	h.out.Scan(b[:n])
+	if err == nil {
+		h.writeAnnouncement()
+	}
+	return n, err
+}
+
+// ReadFrom hides the method of Conn, which would write frames that the http2Conn does not see.
+func (h *http2Conn) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{h}, r)
+}
+
+// announce tells the client to open no more streams: it makes the http2Conn write a GOAWAY that
+// refuses none, and a PING. When the client has answered the PING, it has seen the GOAWAY. announce
+// blocks while the client does not read.
+func (h *http2Conn) announce() {
+	h.lock <- struct{}{}
+	defer func() { <-h.lock }()
+	h.announcing = true
+	h.writeAnnouncement()
+}
+
+// writeAnnouncement writes the announcement if one is to be written and if the server has last
+// written a whole frame that another frame may follow. The caller holds h.lock.
+func (h *http2Conn) writeAnnouncement() {
+	if !h.announcing || !h.out.IsBetweenFrames() {
+		return
+	}
+	h.announcing = false
+	var b []byte
+	if !h.out.GoneAway { // a later GOAWAY must not name a larger stream than an earlier one
+		b = wire.GoAway(wire.LastStream, 0)
+	}
+	b = append(b, 0, 0, 8, wire.FramePing, 0, 0, 0, 0, 0)
+	if _, err := h.Conn.Write(append(b, wire.PingData...)); err != nil {
+		h.Conn.Close() // half a frame may have been written
+	}
 }

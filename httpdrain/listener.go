@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/swansong-go/swansong/httpdrain/internal/socket"
 )
 
 const (
@@ -96,7 +98,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			}
 			// One timeout does not show that the queue is empty: on a busy machine a deadline may
 			// pass before Accept has begun, and then Accept returns without looking at the queue.
-			if l.timeouts++; l.timeouts < 2 || hasQueued(l.Listener) {
+			if l.timeouts++; l.timeouts < 2 || socket.HasQueued(l.Listener) {
 				continue
 			}
 		case !l.isClosed() && !errors.Is(err, net.ErrClosed):
@@ -117,7 +119,7 @@ func (l *listener) accept(nc net.Conn, stopping bool) net.Conn {
 	if stopping {
 		l.late++
 	}
-	if l.late >= maxLateConns && (l.late >= 2*maxLateConns || !hasQueued(l.Listener)) {
+	if l.late >= maxLateConns && (l.late >= 2*maxLateConns || !socket.HasQueued(l.Listener)) {
 		l.Close() // the next Accept returns net.ErrClosed
 	}
 	_, isNetListener := l.Listener.(*net.TCPListener)

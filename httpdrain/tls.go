@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/swansong-go/swansong/httpdrain/internal/wire"
 )
 
 // A tlsConn wraps a connection of a TLS listener, such as those of [tls.NewListener], autocert and
@@ -31,7 +33,7 @@ type tlsConn struct {
 func (c *tlsConn) HandshakeContext(ctx context.Context) error {
 	c.didHandshake = true
 	// Until its end, the drain treats the handshake like the header of a request.
-	c.conn.record(connEvent{kind: eventRead, data: []byte{recordHandshake}})
+	c.conn.record(connEvent{kind: eventRead, data: []byte{wire.RecordHandshake}})
 	err := c.tls.HandshakeContext(ctx)
 	c.conn.record(connEvent{kind: eventWrite})
 	c.conn.record(connEvent{kind: eventNew}) // the time in which the client may send a request begins now

@@ -1,6 +1,6 @@
 //go:build !386
 
-package httpdrain
+package socket
 
 import (
 	"crypto/tls"
@@ -10,9 +10,9 @@ import (
 	"unsafe"
 )
 
-// roundTrip returns the kernel's estimate of the connection's round-trip time. ok is false if there
+// RoundTrip returns the kernel's estimate of the connection's round-trip time. ok is false if there
 // is none.
-func roundTrip(nc net.Conn) (rtt time.Duration, ok bool) {
+func RoundTrip(nc net.Conn) (rtt time.Duration, ok bool) {
 	if tc, ok := nc.(*tls.Conn); ok {
 		nc = tc.NetConn()
 	}

@@ -1,14 +1,14 @@
-package httpdrain
+package socket
 
 import (
 	"net"
 	"syscall"
 )
 
-// hasQueued reports whether a connection is known to be in the accept queue of ln. A deadline that
+// HasQueued reports whether a connection is known to be in the accept queue of ln. A deadline that
 // has passed in Accept does not prove that the queue is empty: on a busy machine the Go runtime
 // handles an expired timer before it asks the kernel for new connections.
-func hasQueued(ln net.Listener) (queued bool) {
+func HasQueued(ln net.Listener) (queued bool) {
 	sc, ok := ln.(syscall.Conn)
 	if !ok {
 		return false

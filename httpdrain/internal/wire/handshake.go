@@ -1,6 +1,6 @@
-package httpdrain
+package wire
 
-// A handshake finds the end of a TLS handshake in the encrypted bytes that a client sends. The
+// A Handshake finds the end of a TLS handshake in the encrypted bytes that a client sends. The
 // connection that httpdrain sees is below TLS, but the type and the length of each record are
 // readable. A record of type 23, application data, is part of a request, with one exception: in TLS
 // 1.3 the client's last handshake message has that type too. It is recognized by its length.
@@ -8,7 +8,7 @@ package httpdrain
 // The last handshake messages of a client that sends a certificate are longer, so the handshake type
 // takes them for part of a request. If such a client sends nothing after the handshake, its connection
 // is closed after headerTimeout instead of after the linger.
-type handshake struct {
+type Handshake struct {
 	header     [5]byte
 	headerLen  int // number of bytes of the current record's header read so far
 	bodyLeft   int // number of bytes of the current record's body not read yet
@@ -17,15 +17,15 @@ type handshake struct {
 	isFinished bool
 }
 
-// isUnderWay reports whether the client has begun the handshake and not finished it. Such a client
+// IsUnderWay reports whether the client has begun the handshake and not finished it. Such a client
 // will probably send a request soon.
-func (h *handshake) isUnderWay() bool { return h.begun && !h.isFinished }
+func (h *Handshake) IsUnderWay() bool { return h.begun && !h.isFinished }
 
 // Types of TLS records.
 const (
-	recordChangeCipherSpec = 20
-	recordHandshake        = 22
-	recordApplicationData  = 23
+	RecordChangeCipherSpec = 20
+	RecordHandshake        = 22
+	RecordApplicationData  = 23
 )
 
 // Lengths of the record with the client's last handshake message in TLS 1.3: four bytes and a hash,
@@ -35,9 +35,9 @@ const (
 	finishedSHA384 = 4 + 48 + 1 + 16
 )
 
-// hasRequest examines b, the next bytes from the client, and reports whether they contain part of a
+// HasRequest examines b, the next bytes from the client, and reports whether they contain part of a
 // request.
-func (h *handshake) hasRequest(b []byte) bool {
+func (h *Handshake) HasRequest(b []byte) bool {
 	h.begun = true
 	for len(b) > 0 {
 		if h.bodyLeft > 0 {
@@ -55,13 +55,13 @@ func (h *handshake) hasRequest(b []byte) bool {
 		h.headerLen = 0
 		h.bodyLeft = int(h.header[3])<<8 | int(h.header[4])
 		switch h.header[0] {
-		case recordChangeCipherSpec:
+		case RecordChangeCipherSpec:
 			h.newCipher = true
-		case recordHandshake:
+		case RecordHandshake:
 			// In TLS 1.3 this may be the client's second ClientHello. The handshake then still goes on,
 			// but counts as finished here, so the drain gives the client only the linger to complete it.
 			h.isFinished = h.newCipher
-		case recordApplicationData:
+		case RecordApplicationData:
 			if h.isFinished || h.bodyLeft != finishedSHA256 && h.bodyLeft != finishedSHA384 {
 				return true
 			}

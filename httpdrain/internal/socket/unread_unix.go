@@ -1,17 +1,17 @@
 //go:build unix
 
-package httpdrain
+package socket
 
 import (
 	"net"
 	"syscall"
 )
 
-// hasUnread reports whether the socket of nc has data to read or has reached its end. The result
-// unread is valid only if known is true. hasUnread does not read. A read with a short deadline
+// HasUnread reports whether the socket of nc has data to read or has reached its end. The result
+// unread is valid only if known is true. HasUnread does not read. A read with a short deadline
 // could not replace it: on a busy machine the deadline may pass before the read has begun, and then
 // the read returns without looking at the socket.
-func hasUnread(nc net.Conn) (unread, known bool) {
+func HasUnread(nc net.Conn) (unread, known bool) {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
 		return false, false

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"net"
 	"testing"
+
+	"github.com/swansong-go/swansong/httpdrain/internal/wire"
 )
 
 // A written is a connection that keeps what is written to it.
@@ -26,14 +28,14 @@ func TestHTTP2Conn_AnnouncesBetweenFrames(t *testing.T) {
 		after bool // whether the announcement may follow
 	}{
 		{frame(4, 0, "settin"), true},
-		{frame(4, flagAck, ""), true},
-		{frame(frameHeaders, 0, "header"), false},
-		{frame(frameContinuation, 0, "more"), false},
-		{frame(frameContinuation, flagEndHeaders, "end"), true},
+		{frame(4, wire.FlagAck, ""), true},
+		{frame(wire.FrameHeaders, 0, "header"), false},
+		{frame(wire.FrameContinuation, 0, "more"), false},
+		{frame(wire.FrameContinuation, wire.FlagEndHeaders, "end"), true},
 		{frame(0, 0, "data"), true},
-		{frame(framePushPromise, 0, "push"), false},
-		{frame(frameContinuation, flagEndHeaders, "ed"), true},
-		{frame(framePing, flagAck, pingData), true},
+		{frame(wire.FramePushPromise, 0, "push"), false},
+		{frame(wire.FrameContinuation, wire.FlagEndHeaders, "ed"), true},
+		{frame(wire.FramePing, wire.FlagAck, wire.PingData), true},
 	}
 	all := ""
 	var allowed []int // where the announcement may be
@@ -43,7 +45,7 @@ func TestHTTP2Conn_AnnouncesBetweenFrames(t *testing.T) {
 			allowed = append(allowed, len(all))
 		}
 	}
-	announcement := string(goAway(lastStream, 0)) + frame(framePing, 0, pingData)
+	announcement := string(wire.GoAway(wire.LastStream, 0)) + frame(wire.FramePing, 0, wire.PingData)
 	announcement = announcement[:len(announcement)-9] + "\x00" + announcement[len(announcement)-8:] // of stream 0
 	for at := range len(all) + 1 {
 		w := &written{}
@@ -69,41 +71,11 @@ func TestHTTP2Conn_AnnouncesBetweenFrames(t *testing.T) {
 func TestHTTP2Conn_AnnouncesNoGoAwayAfterThatOfServer(t *testing.T) {
 	w := &written{}
 	h := newHTTP2Conn(nil, w, "")
-	h.Write(goAway(3, 0))
+	h.Write(wire.GoAway(3, 0))
 	w.Reset()
 	h.announce()
-	ping := string([]byte{0, 0, 8, framePing, 0, 0, 0, 0, 0}) + pingData
+	ping := string([]byte{0, 0, 8, wire.FramePing, 0, 0, 0, 0, 0}) + wire.PingData
 	if got := w.String(); got != ping {
 		t.Errorf("wrote %q, want %q", got, ping)
-	}
-}
-
-// The answer to the announcement is recognized in whichever pieces it is read, and the answers to
-// other PINGs are not taken for it.
-func TestFrameScanner_FindsAnswer(t *testing.T) {
-	ping := func(flags byte, data string) string {
-		return string([]byte{0, 0, 8, framePing, flags, 0, 0, 0, 0}) + data
-	}
-	for name, test := range map[string]struct {
-		frames string
-		want   bool
-	}{
-		"the answer":       {ping(flagAck, "serversp") + ping(flagAck, pingData) + ping(0, "clientsp"), true},
-		"another answer":   {ping(flagAck, "serversp"), false},
-		"a client's PING":  {ping(0, pingData), false},
-		"data that repeat": {"\x00\x00\x11\x00\x00\x00\x00\x00\x01" + ping(flagAck, pingData), false},
-	} {
-		for size := 1; size <= len(test.frames); size++ {
-			var s frameScanner
-			got := false
-			for b := []byte(test.frames); len(b) > 0; {
-				n := min(size, len(b))
-				got = s.scan(b[:n]) || got
-				b = b[n:]
-			}
-			if got != test.want {
-				t.Errorf("%s, in pieces of %d bytes: %v, want %v", name, size, got, test.want)
-			}
-		}
 	}
 }

@@ -1,11 +1,13 @@
 //go:build !386
 
-package httpdrain
+package socket_test
 
 import (
 	"io"
 	"net"
 	"testing"
+
+	"github.com/swansong-go/swansong/httpdrain/internal/socket"
 )
 
 // The kernel tells the round-trip time of a TCP connection that has carried data.
@@ -31,13 +33,13 @@ func TestRoundTrip_IsKnownForTCP(t *testing.T) {
 		server.Write([]byte("y"))
 		io.ReadFull(client, make([]byte, 1))
 	}
-	if rtt, ok := roundTrip(server); !ok || rtt <= 0 {
+	if rtt, ok := socket.RoundTrip(server); !ok || rtt <= 0 {
 		t.Errorf("round-trip time %v, %v, want one", rtt, ok)
 	}
 	pipe, other := net.Pipe()
 	defer pipe.Close()
 	defer other.Close()
-	if rtt, ok := roundTrip(pipe); ok {
+	if rtt, ok := socket.RoundTrip(pipe); ok {
 		t.Errorf("round-trip time of a pipe: %v", rtt)
 	}
 }
