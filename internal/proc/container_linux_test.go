@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -666,5 +667,47 @@ func TestKill_GivesLeftoversNoTime(t *testing.T) {
 	finishSearch()
 	if exit := awaitDone(t, p); len(exit.Survivors) > 0 {
 		t.Errorf("survivors: %v", exit.Survivors)
+	}
+}
+
+// All processes with a parent-death signal are children of one OS thread, which ends with the last
+// of them: the goroutine of that thread would otherwise be reported at the end of the tests.
+func TestStart_ForksOnOneThread(t *testing.T) {
+	const n = 8
+	started := make(chan *proc.Process, n)
+	for range n {
+		go func() {
+			spec := self("echo")
+			spec.ParentDeath = syscall.SIGKILL
+			p, err := proc.Start(spec)
+			if err != nil {
+				t.Error(err)
+			}
+			started <- p
+		}()
+	}
+	var all []*proc.Process
+	for range n {
+		if p := <-started; p != nil {
+			all = append(all, p)
+		}
+	}
+	parents := map[string]int{}
+	for _, p := range all {
+		files, _ := filepath.Glob("/proc/self/task/*/children")
+		for _, name := range files {
+			children, _ := os.ReadFile(name)
+			if slices.Contains(strings.Fields(string(children)), strconv.Itoa(p.Pid())) {
+				parents[name]++
+			}
+		}
+	}
+	if len(parents) != 1 {
+		t.Errorf("threads with the number of their children: %v; want one with %d", parents, n)
+	}
+	for _, p := range all {
+		p.Stdin().Close()
+		awaitDone(t, p)
+		p.Close()
 	}
 }

@@ -169,14 +169,17 @@ func newProcess(spec Spec) *Process {
 	return p
 }
 
-// wait starts the process and waits until it has ended. One goroutine does both, because the kernel
-// regards the thread that forked as the parent (see Spec.ParentDeath).
+// wait starts the process and waits until it has ended.
 func (p *Process) wait(spec Spec, started chan<- error) {
+	var contain *container
+	var err error
+	fork := func() { contain, err = startContained(p.cmd, spec) }
 	if spec.ParentDeath != 0 {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+		release := onForkingThread(fork)
+		defer release()
+	} else {
+		fork()
 	}
-	contain, err := startContained(p.cmd, spec)
 	if err != nil {
 		started <- err
 		return

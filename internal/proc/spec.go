@@ -42,9 +42,9 @@ type Spec struct {
 	Subreaper bool
 
 	// ParentDeath is the signal that the kernel sends to the process when this program dies. Zero
-	// means none. Linux and FreeBSD only; ignored elsewhere. It occupies an OS thread for as long as the
-	// process lives, because the kernel sends the signal when the forking thread ends
-	// (go.dev/issue/27505).
+	// means none. Linux and FreeBSD only; ignored elsewhere. All processes that have one are started
+	// by one OS thread, which lives as long as they do, because the kernel sends the signal when the
+	// forking thread ends (go.dev/issue/27505).
 	ParentDeath syscall.Signal
 }
 

@@ -155,6 +155,7 @@ const longest = 24 * time.Hour
 // lasts longer than the longest shutdown that a group may take. So the launcher always stops its
 // processes as their groups are configured, and graceful never cuts that short.
 func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.Duration, whenDone bool) error {
+	keepDescriptors()
 	if !cmd.Flags().Changed("exit-when-done") {
 		whenDone = !slices.ContainsFunc(cfg.Groups, func(g launcher.GroupConfig) bool { return !g.Job })
 	}

@@ -1,0 +1,45 @@
+package proc
+
+import (
+	"runtime"
+	"sync"
+)
+
+// forker runs the forks of all processes with Spec.ParentDeath on one OS thread. The kernel regards
+// the thread that forked as the parent, and sends the parent-death signal when that thread ends
+// (go.dev/issue/27505). So the thread exists as long as one of these processes.
+var forker struct {
+	mu        sync.Mutex
+	processes int         // number of processes that need the thread
+	forks     chan func() // closed when the thread may end; nil if there is no thread
+}
+
+// onForkingThread calls fork on the forking thread. The thread stays until the caller calls release.
+func onForkingThread(fork func()) (release func()) {
+	forker.mu.Lock()
+	if forker.processes++; forker.forks == nil {
+		forker.forks = make(chan func())
+		go runForks(forker.forks)
+	}
+	forks := forker.forks
+	forker.mu.Unlock()
+	done := make(chan struct{})
+	forks <- func() { defer close(done); fork() }
+	<-done
+	return func() {
+		forker.mu.Lock()
+		defer forker.mu.Unlock()
+		if forker.processes--; forker.processes == 0 {
+			close(forker.forks)
+			forker.forks = nil
+		}
+	}
+}
+
+func runForks(forks <-chan func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for fork := range forks {
+		fork()
+	}
+}

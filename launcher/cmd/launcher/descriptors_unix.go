@@ -1,0 +1,24 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"strconv"
+	"syscall"
+)
+
+// keepDescriptors makes the descriptors that the launcher has inherited its own: no process that it
+// starts gets them. Otherwise a pipe or a lock of the program that has started the launcher would
+// stay open as long as any of the processes. What Go itself opens is never inherited.
+func keepDescriptors() {
+	open, err := os.ReadDir("/dev/fd")
+	if err != nil { // some containers have no /dev/fd
+		open, _ = os.ReadDir("/proc/self/fd")
+	}
+	for _, f := range open {
+		if fd, err := strconv.Atoi(f.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+}
