@@ -56,7 +56,8 @@ func (n *Node) AddGuards(d int64) { n.stripes.Load().pick().Add(uint64(d)) }
 func (n *Node) KeepStripes() (withOldStripes func(operation func())) {
 	s := n.stripes.Load()
 	return func(operation func()) {
-		now := n.stripes.Swap(s)
+		now := n.stripes.Load()
+		n.stripes.Store(s)
 		operation()
 		n.stripes.Store(now)
 	}
@@ -64,9 +65,6 @@ func (n *Node) KeepStripes() (withOldStripes func(operation func())) {
 
 // AddChildren counts d announced children in the word of n that do not exist.
 func (n *Node) AddChildren(d int) { n.word.Add(uint64(d) * oneChild) }
-
-// WordOf returns the word of n.
-func (n *Node) WordOf() Word { return Word(n.word.Load()) }
 
 // SetWarned sets the warned bit of n only, like a Warn that has not reached the descendants yet.
 func (n *Node) SetWarned() { n.word.Or(warned) }

@@ -2,10 +2,24 @@
 
 package packed
 
-import "sync"
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"unsafe"
+)
 
-// SetBeforeStep sets the function that is called before each step; see beforeStep.
-func SetBeforeStep(f func(mu *sync.Mutex)) { beforeStep = f }
+// SetBeforeStep sets the function that is called before each step; see beforeStep. Changes are not
+// recorded until SetBeforeStep is called with nil.
+func SetBeforeStep(f func(mu *sync.Mutex)) {
+	if f == nil {
+		beforeStep, onChange = yield, record
+	} else {
+		beforeStep, onChange = f, func(*Counter, string, uint64, uint64) {}
+	}
+}
 
 // GrowSmall gives n four stripes, the fewest, of which all goroutines use the first: which one a
 // goroutine uses otherwise depends on the address of its stack, and differs from run to run.
@@ -23,3 +37,84 @@ func TraceOf(nodes map[string]*Node) string {
 
 // Traced reports whether this build records transitions, which makes deep recursion slow.
 const Traced = true
+
+// A transition is one change of a counter. It holds the address of the counter instead of a
+// pointer, because it must not keep the node from being collected.
+type transition struct {
+	goroutine   string
+	stack       [8]uintptr
+	counter     uintptr
+	operation   string
+	before, now uint64
+}
+
+// trace is guarded by changing.
+var trace struct {
+	frozen bool
+	n      int // number of transitions recorded, of which the last are in the ring
+	ring   [64]transition
+}
+
+func init() { onChange = record }
+
+// record is onChange for tests.
+func record(c *Counter, operation string, before, now uint64) {
+	if before == now || trace.frozen {
+		return
+	}
+	t := &trace.ring[trace.n%len(trace.ring)]
+	trace.n++
+	*t = transition{counter: uintptr(unsafe.Pointer(c)), operation: operation, before: before, now: now}
+	var header [64]byte
+	t.goroutine = string(bytes.Fields(header[:runtime.Stack(header[:], false)])[1])
+	runtime.Callers(4, t.stack[:])
+}
+
+// FreezeTransitions ends the recording until the next call of [Transitions]. A test calls it when
+// it has detected a failure, so that other goroutines do not push the relevant records out of the
+// ring.
+func FreezeTransitions() {
+	changing.Lock()
+	defer changing.Unlock()
+	trace.frozen = true
+}
+
+// Transitions returns the last 64 changes of counters, one per line, oldest first, and starts a new
+// recording. names maps addresses of counters to names; other counters appear as #1, #2, and so on.
+func Transitions(names map[uintptr]string) string {
+	changing.Lock()
+	defer changing.Unlock()
+	var b strings.Builder
+	unnamed := 0
+	for i := max(0, trace.n-len(trace.ring)); i < trace.n; i++ {
+		t := &trace.ring[i%len(trace.ring)]
+		name := names[t.counter]
+		if name == "" {
+			unnamed++
+			name = fmt.Sprintf("#%d", unnamed)
+			names[t.counter] = name
+		}
+		fmt.Fprintf(&b, "%6d goroutine %-5s %-8s %v -> %v   %s in %s\n",
+			i, t.goroutine, name, Word(t.before), Word(t.now), t.operation, t.callers())
+	}
+	trace.n, trace.frozen = 0, false
+	return b.String()
+}
+
+// callers returns the names of the functions of this package that led to the transition.
+func (t *transition) callers() string {
+	var names []string
+	frames := runtime.CallersFrames(t.stack[:])
+	for {
+		f, more := frames.Next()
+		_, name, found := strings.Cut(f.Function, "/packed.")
+		if !found {
+			break
+		}
+		names = append(names, strings.NewReplacer("(*Node).", "", "(*list).", "", "(*stripes).", "").Replace(name))
+		if !more {
+			break
+		}
+	}
+	return strings.Join(names, " < ")
+}

@@ -73,26 +73,27 @@ func (n *Node) Unpin() {
 
 // A list holds the linked children of a node. It is guarded by the node's mu.
 type list struct {
-	first *Node
-	n     int32
-	limit int32 // push sweeps the list when it has this many nodes
+	first  *Node
+	cursor *Node // the node that the next sweep begins with; nil for the first
+	n      int
 }
 
-// minSweep is the length of a list below which push does not sweep.
-const minSweep = 32
+// sweepSteps is the number of nodes that each push examines. It must be more than one, or the list
+// could grow for ever: each push adds a node.
+const sweepSteps = 2
 
-// push adds n. If the list has doubled since the last sweep, push first sweeps it: it removes all
-// idle nodes. These are children that have released their guards but have been neither stopped nor
-// pinned. So the cost of the sweeps is a constant for each push, and the list is at most about
-// twice as long as necessary.
+// push adds n. It also sweeps a small part of the list: it examines the next nodes after those that
+// the last push has examined, and removes the idle ones. These are children that have released
+// their guards but have been neither stopped nor pinned. So a push takes a bounded time however
+// long the list is, and the list is at most about twice as long as necessary.
 func (l *list) push(n *Node) {
-	if l.n >= max(l.limit, minSweep) {
-		for c := l.first; c != nil; {
-			next := c.next
-			l.removeIdle(c)
-			c = next
+	for range min(sweepSteps, l.n) {
+		c := l.cursor
+		if c == nil {
+			c = l.first
 		}
-		l.limit = 2 * l.n
+		l.cursor = c.next
+		l.removeIdle(c)
 	}
 	n.prev, n.next = nil, l.first
 	if l.first != nil {
@@ -110,7 +111,7 @@ func (l *list) push(n *Node) {
 // gets no more children. It stops at the first child that is not idle, so its cost is amortized
 // over the pushes of the nodes that it removes.
 func (l *list) removeIdle(n *Node) bool {
-	n.foldIfIdle()
+	n.fold(true, nil)
 	for {
 		v := n.word.Load()
 		if v&(unlinked|announced|pinned) != 0 || !isEmpty(v) {
@@ -144,6 +145,9 @@ func (l *list) removeIdle(n *Node) bool {
 	}
 	if n.next != nil {
 		n.next.prev = n.prev
+	}
+	if l.cursor == n {
+		l.cursor = n.next
 	}
 	n.prev, n.next = nil, nil
 	l.n--

@@ -104,6 +104,32 @@ func TestUnlink_UnreferencedChildrenAreCollected(t *testing.T) {
 	runtime.KeepAlive(root)
 }
 
+// The list must not keep a child in memory because the next sweep was to begin with it.
+func TestUnlink_ForgetsTheNextChildOfASweep(t *testing.T) {
+	root := newNode(nil)
+	busy := func() *packed.Node {
+		n := newNode(root)
+		n.AcquireOne()
+		return n
+	}
+	p := func() weak.Pointer[packed.Node] {
+		n := busy()
+		for range 3 { // the third push examines the first two of these, and stops before n
+			busy()
+		}
+		n.Stop()
+		n.ReleaseOne()
+		return weak.Make(n)
+	}()
+	for range 10 {
+		if runtime.GC(); p.Value() == nil {
+			runtime.KeepAlive(root)
+			return
+		}
+	}
+	t.Error("a child that was stopped and released its guard is still reachable from its parent")
+}
+
 // An idle child must not stay linked because of its own idle children: no later operation would
 // unlink it.
 func TestUnlink_RemovesIdleSubtrees(t *testing.T) {

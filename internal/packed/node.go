@@ -73,9 +73,6 @@ func (n *Node) HasCompleted() bool {
 	return n.reopened || n.IsComplete()
 }
 
-// String returns the word of n in the format of [Word.String].
-func (n *Node) String() string { return Word(n.word.Load()).String() }
-
 // Count begins an acquisition: it adds one guard to the counter that the calling goroutine should
 // use, the word or a stripe, and returns the counter and its new value. The caller must pass both
 // to [Node.FinishAcquire]. The two are separate functions because the compiler can inline each of
@@ -310,7 +307,7 @@ func (n *Node) seal(e *effects) {
 	for _, c := range children {
 		c.seal(e)
 	}
-	n.fold(e)
+	n.fold(false, e)
 	// Every guard that was counted while n was live is in the value that And returns. Every later
 	// acquisition finds n sealed, and announces it.
 	if v := n.word.And(^live) &^ live; isEmpty(v) {
@@ -385,7 +382,7 @@ func (n *Node) Walk(f func(o Owner, guards int)) {
 	n.mu.Lock()
 	guards, children := n.guards(), n.children.snapshot()
 	n.mu.Unlock()
-	f(n.owner, guards)
+	f(n.owner, int(max(0, guards)))
 	for _, c := range children {
 		c.Walk(f)
 	}

@@ -14,7 +14,7 @@ import (
 // in the same way. A node without collisions has no stripes, and only pays for a nil pointer.
 //
 //	word → stripes   grow, after many collisions within a short time
-//	stripes → word   foldIfIdle, by a sweep that finds no guards; the node may grow stripes again
+//	stripes → word   fold, by a sweep that finds no guards; the node may grow stripes again
 //	stripes → word   fold, during the seal, while the node is still live; final
 //
 // An acquisition loads the pointer to the stripes first, and the guard remembers the counter it was
@@ -163,32 +163,32 @@ func (s *stripes) markFolded() (sum int64) {
 	return sum
 }
 
-// total returns the number of guards of a node with stripes, whose word is v and whose stripes sum
-// up to sum.
-func total(v uint64, sum int64) int64 { return int64(v&guardBits) - int64(bias) + sum }
-
-// fold moves the count of the stripes to the word. The caller is seal, which has set n.sealing, so
-// n does not grow stripes again.
-func (n *Node) fold(e *effects) {
+// fold moves the count of the stripes to the word, if n has stripes. If the caller is a sweep, it
+// holds the parent's mu, and fold does nothing unless n appears to hold no guards. That may turn out
+// to be wrong, which does no harm: the guards are counted in the word then, and n may grow stripes
+// again. A sweep does not fold a count below zero either: more guards were released than acquired,
+// which Stop reports. The sweeping goroutine has done nothing wrong.
+//
+// If the caller is seal, it has set n.sealing, so n does not grow stripes again.
+func (n *Node) fold(isSweep bool, e *effects) {
 	if n.stripes.Load() == nil {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := n.stripes.Load()
-	if s == nil {
-		return // folded by a sweep since the load above
+	if s == nil || isSweep && n.guards() != 0 {
+		return
 	}
-	sum := s.markFolded()
+	sum := s.markFolded() - int64(bias)
 	for {
 		v := n.word.Load()
-		total := total(v, sum)
-		guards := uint64(max(0, min(total, int64(guardBits))))
-		if n.word.CompareAndSwap(v, v&^guardBits|guards) {
-			switch {
-			case total < 0:
+		total := int64(v&guardBits) + sum
+		guards := max(0, min(total, int64(guardBits)))
+		if n.word.CompareAndSwap(v, v&^guardBits|uint64(guards)) {
+			if total < 0 && !isSweep {
 				e.misuse = neverAcquired
-			case total > int64(guardBits):
+			} else if total > guards && !isSweep {
 				e.misuse = overflow
 			}
 			break
@@ -197,43 +197,10 @@ func (n *Node) fold(e *effects) {
 	n.stripes.Store(nil)
 }
 
-// foldIfIdle moves the count of the stripes to the word if n appears to hold no guards. That may
-// turn out to be wrong, which does no harm: guards are counted in the word then, and n may grow
-// stripes again. The caller holds the parent's mu.
-func (n *Node) foldIfIdle() {
-	if n.stripes.Load() == nil {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	s := n.stripes.Load()
-	if s == nil || n.guards() > 0 {
-		return
-	}
-	sum := s.markFolded()
-	for {
-		v := n.word.Load()
-		total := total(v, sum)
-		if uint64(total) > guardBits {
-			// More guards were released than acquired. Keep the sum on new stripes instead of
-			// panicking in the sweeping goroutine, which has done nothing wrong; Stop reports the
-			// misuse, see fold.
-			s = newStripes(runtime.GOMAXPROCS(0))
-			s.cells[0].count.Add(uint64(sum))
-			break
-		}
-		if n.word.CompareAndSwap(v, v&^guardBits|uint64(total)) {
-			s = nil
-			break
-		}
-	}
-	n.stripes.Store(s)
-}
-
 // guards returns the number of guards held on n itself. The caller holds mu, so no fold is under
 // way. Acquisitions and releases that happen during the call are included or not, each
-// independently, so the sum may be negative for a moment; the result is clamped at 0.
-func (n *Node) guards() int {
+// independently, so the result may be negative for a moment.
+func (n *Node) guards() int64 {
 	guards := int64(n.word.Load() & guardBits)
 	if s := n.stripes.Load(); s != nil {
 		guards -= int64(bias)
@@ -241,5 +208,5 @@ func (n *Node) guards() int {
 			guards += int64(s.cells[i].count.Load() - emptyStripe)
 		}
 	}
-	return int(max(0, guards))
+	return guards
 }

@@ -1,5 +1,5 @@
 /* Stripes. The middle node grows two stripes at any time. They are folded when a stop reaches the node (fold), or when the
- * root's list is swept (foldIfIdle); after that, with AGAIN, the node may grow two others. GUARDS guards come and go on
+ * root's list is swept (foldIfIdle, which is `fold` of a sweep); after that, with AGAIN, the node may grow two others. GUARDS guards come and go on
  * the node. Each is counted on a stripe, if there are stripes, or on the word. It is released there or, which the code
  * never does, where a new guard would be counted. One process stops the root and, with STOP_MIDDLE, one stops the middle.
  * SWEEP sweeps the root's list and CALL_DONE calls Done of the root, at any time. The middle is unlinked at first or,
