@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
-
-	"github.com/swansong-go/swansong/launcher/internal/revision"
-	"github.com/swansong-go/swansong/launcher/internal/statefile"
 
 	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/internal/output"
+	"github.com/swansong-go/swansong/launcher/internal/revision"
 	"github.com/swansong-go/swansong/launcher/internal/roll"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
 // restore restores what an earlier launcher has recorded of the group.
@@ -180,7 +180,20 @@ func (p *process) adopt() error {
 	if err != nil {
 		return fmt.Errorf("launcher: process %q: %w", p.id, err)
 	}
-	p.learnSecrets(started(running.Pid()))
+	p.learnSecrets(startedWith(running.Pid()))
 	p.onStarted(running)
 	return nil
+}
+
+// startedWith returns the arguments and the environment with which a process was started, as far as the
+// system says so.
+func startedWith(pid int) (args, env []string) {
+	read := func(name string) []string {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
+		if err != nil {
+			return nil
+		}
+		return strings.Split(string(text), "\x00")
+	}
+	return read("cmdline"), read("environ")
 }

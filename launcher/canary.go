@@ -4,16 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"strings"
-	"sync"
 	"time"
 
-	"github.com/swansong-go/swansong/internal/proc"
-	"github.com/swansong-go/swansong/launcher/internal/promquery"
+	"github.com/swansong-go/swansong/launcher/internal/canary"
 	"github.com/swansong-go/swansong/launcher/internal/roll"
-	"github.com/swansong-go/swansong/launcher/internal/spawn"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
@@ -71,10 +65,10 @@ func (c *controller) endChecks() {
 // meanwhile. g.mu is held.
 func (g *group) startCheck(cfg spec.CanaryCheck, now time.Time) {
 	c, checks := g.controller, g.controller.checks
-	k := canaryCheck{CanaryCheck: cfg, manager: g.manager, group: g.name, revision: c.roll.To}
+	k := canary.Check{CanaryCheck: cfg, Group: g.name, Revision: c.roll.To, In: g.manager.containment, ParentDeath: parentDeath}
 	for _, i := range c.instances.sorted() {
 		if i.revision == c.roll.To && !i.accounted {
-			k.ids = append(k.ids, i.id)
+			k.Canaries = append(k.Canaries, i.id)
 		}
 	}
 	ended, cancel := context.WithCancel(context.Background())
@@ -83,7 +77,7 @@ func (g *group) startCheck(cfg spec.CanaryCheck, now time.Time) {
 		ctx, stop := context.WithTimeoutCause(ctx, cfg.Timeout, fmt.Errorf("it took longer than %v", cfg.Timeout))
 		defer stop()
 		defer context.AfterFunc(ended, stop)()
-		failed, err := k.run(ctx)
+		failed, err := k.Run(ctx)
 		cancel()
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -113,72 +107,4 @@ func (c *controller) onCheck(failed string, err error) {
 	default:
 		c.roll.PassCanaries(k.began.Sub(c.epoch))
 	}
-}
-
-// A canaryCheck is one check of the canaries.
-type canaryCheck struct {
-	spec.CanaryCheck
-	manager  *Manager
-	group    string
-	revision int
-	ids      []string // of the canaries
-}
-
-// run returns why the canaries have failed the check, and "" if they have passed it. An error means
-// that there is no answer.
-func (k canaryCheck) run(ctx context.Context) (failed string, err error) {
-	if k.Prometheus != "" {
-		query := strings.NewReplacer("{group}", k.group, "{ids}", strings.Join(k.ids, "|")).Replace(k.Query)
-		holds, value, err := promquery.Holds(ctx, k.Prometheus, query)
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return "", fmt.Errorf("prometheus at %s: %w", k.Prometheus, context.Cause(ctx))
-		case err != nil || holds:
-			return "", err
-		}
-		return fmt.Sprintf("the query has the value %s", value), nil
-	}
-	return k.execute(ctx)
-}
-
-// execute runs the command.
-func (k canaryCheck) execute(ctx context.Context) (failed string, err error) {
-	env := append(spawn.InheritedEnv(os.Environ()), "SWANSONG_PROCESS_GROUP="+k.group, fmt.Sprintf("SWANSONG_REVISION=%d", k.revision),
-		"SWANSONG_CANARIES="+strings.Join(k.ids, " "))
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return "", err
-	}
-	defer null.Close()
-	r, w, err := os.Pipe() // one pipe for both, so that their lines keep their order
-	if err != nil {
-		return "", err
-	}
-	p, err := proc.Start(proc.Spec{Args: k.Command, Env: env, Stdin: null, Stdout: w, Stderr: w, ReadStdout: r, In: k.manager.containment, ParentDeath: parentDeath})
-	w.Close()
-	if err != nil {
-		return "", err
-	}
-	defer p.Close()
-	said := proc.NewTail(4 << 10)
-	var reading sync.WaitGroup
-	reading.Go(func() { io.Copy(said, p.Stdout()) })
-	select {
-	case <-p.Done():
-	case <-ctx.Done():
-	}
-	now := time.Now()
-	exit, err := p.End(proc.Deadlines{Terminate: now, Kill: now, GiveUp: now.Add(spec.ReapTimeout)})
-	reading.Wait()
-	switch {
-	case err != nil:
-		return "", err
-	case ctx.Err() != nil:
-		return "", fmt.Errorf("%s: %w", k.Command[0], context.Cause(ctx))
-	case exit.Code == 0 && exit.Signal == 0:
-		return "", nil
-	}
-	text := strings.TrimSpace(said.String())
-	last := text[strings.LastIndexByte(text, '\n')+1:]
-	return strings.TrimSuffix(exit.String()+": "+last, ": "), nil
 }

@@ -77,6 +77,6 @@ func (p *process) dryRun(ctx context.Context) DryRun {
 		r.Message = "it does not answer: " + status.Convert(err).Message()
 		return r
 	}
-	r.Metrics, r.Message = p.manager.secrets.maskMetrics(answer.GetMetrics()), p.manager.secrets.mask(answer.GetMessage())
+	r.Metrics, r.Message = p.manager.secrets.MaskMetrics(answer.GetMetrics()), p.manager.secrets.Mask(answer.GetMessage())
 	return r
 }

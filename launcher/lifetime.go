@@ -19,6 +19,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
 	"github.com/swansong-go/swansong/launcher/internal/listeners"
 	"github.com/swansong-go/swansong/launcher/internal/output"
+	"github.com/swansong-go/swansong/launcher/internal/secrets"
 	"github.com/swansong-go/swansong/launcher/internal/spawn"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
@@ -74,12 +75,12 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	m.reloader = &reloader{manager: m}
 	m.server = admin.New(adminLauncher{m})
 	m.deadline.Configure(cfg.TotalDeadline, cfg.TotalDeadlineDerived)
-	m.secrets = newSecrets(m.allProcesses, func() { m.guardian.Tell() })
-	secrets, err := cfg.readSecretFiles()
+	m.secrets = secrets.New(func() { m.guardian.Tell() })
+	inFiles, err := cfg.readSecretFiles()
 	if err != nil {
 		return nil, nil, err
 	}
-	m.secrets.configure(cfg, secrets)
+	m.secrets.Configure(secrets.Config(cfg.Secrets), inFiles, cfg.resolve().Groups)
 	m.logs = output.NewLogs(callback.Writer("Output", cfg.Output), func(err error) {
 		m.publish(Event{Kind: Alarm, Message: "some output of processes is lost: " + err.Error(), Stack: callback.StackOf(err)})
 	})
@@ -210,7 +211,7 @@ func (m *Manager) startStateFile(before statefile.State) error {
 		}
 		var err error
 		m.guardian, err = guardian.Start(guardian.Config{Args: m.cfg.Guardian, Env: append(spawn.InheritedEnv(os.Environ()), spawn.EnvDir+"="+m.dir),
-			Orders: guardian.Orders{Processes: m.containment, Dir: m.dir, Self: guardianContainment}, Files: kept, Report: report, Flush: m.stateFile.Flush, Secrets: m.secrets.values, Unrecorded: m.unrecorded})
+			Orders: guardian.Orders{Processes: m.containment, Dir: m.dir, Self: guardianContainment}, Files: kept, Report: report, Flush: m.stateFile.Flush, Secrets: m.secrets.Values, Unrecorded: m.unrecorded})
 		if err != nil {
 			return &ConfigError{Field: "Guardian", Rule: err.Error()}
 		}

@@ -7,15 +7,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/internal/admin"
 	"github.com/swansong-go/swansong/launcher/internal/deadline"
 	"github.com/swansong-go/swansong/launcher/internal/guardian"
-	"github.com/swansong-go/swansong/launcher/internal/statefile"
-
-	"github.com/swansong-go/swansong/ctxshutdown"
-	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/internal/output"
+	"github.com/swansong-go/swansong/launcher/internal/secrets"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
 // A Manager runs groups of processes. It is a Swansong tree:
@@ -48,7 +48,7 @@ type Manager struct {
 	server         *admin.Server
 	running        sync.WaitGroup // the goroutines of the groups
 	reloader       *reloader
-	secrets        *secrets
+	secrets        *secrets.Secrets
 	deadline       deadline.Total
 	*registry
 
@@ -64,7 +64,7 @@ func (m *Manager) forget(id string) *process {
 }
 
 func (m *Manager) publish(e Event) {
-	e.Message, e.Stack = m.secrets.mask(e.Message), m.secrets.mask(e.Stack)
+	e.Message, e.Stack = m.secrets.Mask(e.Message), m.secrets.Mask(e.Stack)
 	m.events.publish(e)
 }
 

@@ -58,7 +58,7 @@ func (p *process) masker() *mask.Masker {
 	if p.config().Unmasked {
 		return nil
 	}
-	return p.manager.secrets.masker()
+	return p.manager.secrets.Masker()
 }
 
 // checkLog reports whether the log files of a group can be written, so that the error names the

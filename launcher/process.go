@@ -38,8 +38,6 @@ type process struct {
 	scope     *ctxshutdown.Swansong // this scope ends with the process
 	changed   func(*process)        // called after a change of the status, with no lock held
 
-	secrets []string // secrets in the command and the environment of the process; guarded by the mutex of the manager's secrets
-
 	adopted    *statefile.Process // the entry of a process that an earlier launcher started; nil for others
 	notStarted bool               // the launcher could not prepare the start of a process to be kept; only run uses this field
 

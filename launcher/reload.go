@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/swansong-go/swansong/launcher/internal/listeners"
+	"github.com/swansong-go/swansong/launcher/internal/secrets"
 )
 
 var (
@@ -185,7 +186,7 @@ func (r *reloader) apply(next Config, reason string, changes []string) (wait fun
 		plan.abandon()
 		return nil, err
 	}
-	m.secrets.configure(next, plan.secrets)
+	m.secrets.Configure(secrets.Config(next.Secrets), plan.secrets, next.resolve().Groups)
 	plan.register()
 	if len(changes) == 0 {
 		m.publish(Event{Kind: Reloaded, Message: reason})

@@ -96,7 +96,7 @@ func (p *process) start() error {
 
 // learnSecrets makes the launcher mask the secrets of the process, before it can print them.
 func (p *process) learnSecrets(args, env []string) {
-	if err := p.manager.secrets.learn(p, args, env); err != nil {
+	if err := p.manager.secrets.Learn(p.ended, args, env); err != nil {
 		p.publish(Event{Kind: Alarm, Message: err.Error()})
 	}
 }

@@ -126,7 +126,7 @@ func (p *process) store(m *lifecycle.Machine, before State, e lifecycle.Event) (
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s, secrets := &p.status, p.manager.secrets
-	s.State, s.Message, s.Reason, s.Metrics = m.State, secrets.mask(m.Message), secrets.mask(m.Reason), secrets.maskMetrics(m.Metrics)
+	s.State, s.Message, s.Reason, s.Metrics = m.State, secrets.Mask(m.Message), secrets.Mask(m.Reason), secrets.MaskMetrics(m.Metrics)
 	s.ReadyAt, s.Asked, s.Extension, s.Outcome = m.ReadyAt, m.StopAt, m.Extensions, m.Outcome
 	if m.Grace != p.cfg.Shutdown.Grace {
 		p.grace = m.Grace
@@ -138,7 +138,7 @@ func (p *process) store(m *lifecycle.Machine, before State, e lifecycle.Event) (
 		s.Ended = e.At
 	}
 	if m.State == Forced {
-		s.Report = secrets.mask(m.Report)
+		s.Report = secrets.Mask(m.Report)
 	}
 	if e.Kind == lifecycle.OnReaped && m.Ended() {
 		s.Exit = e.Exit.String()

@@ -11,6 +11,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
 	"github.com/swansong-go/swansong/launcher/internal/listeners"
 	"github.com/swansong-go/swansong/launcher/internal/mtls"
+	"github.com/swansong-go/swansong/launcher/internal/secrets"
 	"github.com/swansong-go/swansong/launcher/internal/spawn"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
@@ -125,7 +126,7 @@ func checkFiles(g spec.Group) error {
 
 // readSecretFiles returns the content of the files in Secrets.
 func (c Config) readSecretFiles() ([]string, error) {
-	content, err := readSecrets(c.Secrets.Files)
+	content, err := secrets.ReadFiles(c.Secrets.Files)
 	if err != nil {
 		return nil, &ConfigError{Field: "Secrets.Files", Rule: err.Error()}
 	}

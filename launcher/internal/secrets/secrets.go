@@ -1,0 +1,160 @@
+// Package secrets knows the values that the launcher keeps secret, and masks them in what it prints
+// and stores.
+package secrets
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/swansong-go/swansong/internal/mask"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/protobuf/proto"
+)
+
+// A Config says which values are secret. See launcher.SecretConfig.
+type Config struct {
+	Names, Values, Files []string
+}
+
+// Secrets are the secret values of a launcher and its processes.
+type Secrets struct {
+	changed func()                   // called when the values have changed
+	current atomic.Pointer[valueSet] // read without mu, because every line of output needs it
+
+	mu         sync.Mutex
+	names      mask.Names
+	files      []string
+	configured []string // secrets of the configuration and of the launcher's environment
+	inFiles    []string // content of the files, as it was read last
+	processes  []process
+}
+
+// A process has secret values of its own.
+type process struct {
+	ended  <-chan struct{} // closed when all of its output has been read
+	values []string
+}
+
+// A valueSet is a sorted list of secret values, and the Masker for it.
+type valueSet struct {
+	values []string
+	masker *mask.Masker
+}
+
+// New returns Secrets without values. It calls changed when they have changed, while they are locked.
+func New(changed func()) *Secrets {
+	s := &Secrets{changed: changed}
+	s.current.Store(&valueSet{})
+	return s
+}
+
+// Masker returns a Masker for the values that are known now.
+func (s *Secrets) Masker() *mask.Masker { return s.current.Load().masker }
+
+// Values returns the values that are known now, sorted.
+func (s *Secrets) Values() []string { return s.current.Load().values }
+
+// Mask returns text without the values.
+func (s *Secrets) Mask(text string) string { return s.Masker().Mask(text) }
+
+// MaskMetrics returns a copy of the metrics of a process without secrets. Fields that this launcher
+// does not know are left out, because it cannot mask them.
+func (s *Secrets) MaskMetrics(metrics *pb.ShutdownMetrics) *pb.ShutdownMetrics {
+	if metrics == nil {
+		return nil
+	}
+	shown := proto.Clone(metrics).(*pb.ShutdownMetrics)
+	shown.ProtoReflect().SetUnknown(nil)
+	for i, operation := range shown.BlockingOperations {
+		shown.BlockingOperations[i] = s.Mask(operation)
+	}
+	return shown
+}
+
+// Configure replaces the configuration, whose files have the content inFiles, and adds the secrets in
+// the launcher's environment and in the groups.
+func (s *Secrets) Configure(c Config, inFiles []string, groups []spec.Group) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.names, s.files, s.inFiles = mask.NewNames(c.Names), c.Files, inFiles
+	s.configured = slices.Concat(c.Values, s.names.Env(os.Environ()))
+	for _, g := range groups {
+		s.configured = append(s.configured, s.names.Env(g.Env)...)
+		s.configured = append(s.configured, s.names.Args(g.Command)...)
+		s.configured = append(s.configured, s.names.Args(g.Roll.Check.Command)...)
+		for _, h := range g.PreStop {
+			s.configured = append(s.configured, s.names.Args(h.Command)...)
+		}
+	}
+	s.update()
+}
+
+// Learn adds the secrets of a process that is about to be started, or has been adopted, until ended is
+// closed. It reads the files again, because the process may be started for the sake of their new
+// content. An error says which file cannot be read; its old content stays secret.
+func (s *Secrets) Learn(ended <-chan struct{}, args, env []string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.processes = append(s.processes, process{ended, slices.Concat(s.names.Env(env), s.names.Args(args))})
+	inFiles, err := ReadFiles(s.files)
+	if err == nil {
+		s.inFiles = inFiles
+	}
+	s.update()
+	return err
+}
+
+// update makes the Masker for the values that are known now. The caller holds mu.
+func (s *Secrets) update() {
+	s.processes = slices.DeleteFunc(s.processes, func(p process) bool {
+		select {
+		case <-p.ended:
+			return true
+		default:
+			return false
+		}
+	})
+	values := slices.Concat(s.configured, s.inFiles)
+	for _, p := range s.processes {
+		values = append(values, p.values...)
+	}
+	slices.Sort(values)
+	if values = slices.Compact(values); !slices.Equal(values, s.Values()) {
+		s.current.Store(&valueSet{values, mask.New(values)})
+		s.changed()
+	}
+}
+
+// maxFile is the largest size of a secret file. Its encodings are kept in memory.
+const maxFile = 64 << 10
+
+// ReadFiles returns the content of files. It waits for the disk. An error names the file.
+func ReadFiles(files []string) (content []string, err error) {
+	for _, file := range files {
+		text, err := readFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("the secret in %s cannot be masked: %w", file, err)
+		}
+		content = append(content, text)
+	}
+	return content, nil
+}
+
+func readFile(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", errors.Unwrap(err) // without the path, which the caller adds
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = errors.New("it is larger than 64 KiB")
+	}
+	return string(text), err
+}
