@@ -26,7 +26,7 @@ var ErrOffloadTimeout = fmt.Errorf("eventloop: offloaded work did not finish in 
 // goroutine of work, before the work counts as returned, and must not use data of the loop.
 //
 // A panic of work is passed to done as a [*PanicError] and counted by the pool. If done has been
-// queued already, and if a function discard panics, nobody would learn of the panic: it is treated as
+// queued already, and if a function discard panics, no code would receive the panic: it is treated as
 // the panic of a job, which ends the program unless p has a panic handler. Offload never blocks. It
 // panics if an argument is nil.
 func Offload[T any](l *Loop, p *Pool, work func(ctx context.Context) (T, error), done func(T, error), discard ...func(T)) error {

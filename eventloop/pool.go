@@ -56,7 +56,7 @@ type job struct {
 // A completion receives the result of a job. The pool calls both methods on the worker's goroutine.
 type completion interface {
 	// acceptsPanic is called if the job has panicked or called runtime.Goexit. It reports whether the
-	// completion will receive that as its error. If not, nobody else learns of it.
+	// completion will receive that as its error. If not, no other code receives it.
 	acceptsPanic() bool
 	// finish is called at last, with the panic of the job, or with nil.
 	finish(*PanicError)

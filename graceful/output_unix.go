@@ -37,7 +37,7 @@ func isTerminalLost() bool {
 	return false
 }
 
-// isLost reports whether there is nobody at the other end of a file descriptor.
+// isLost reports whether a file descriptor is a pipe without a reader, or a terminal that has closed.
 func isLost(fd int32) bool {
 	p := pollFd{fd: fd}
 	return poll(unsafe.Pointer(&p), 1) == 0 && p.revents&(pollErr|pollHup) != 0

@@ -94,7 +94,7 @@ type GroupConfig struct {
 	// empty, gets its default. A nil MinHealthy or MaxSurge gets its default in both cases.
 	NoDefaults bool
 
-	// Job says that the processes run to completion: nobody relies on their being ready. They take
+	// Job says that the processes run to completion: no client relies on their being ready. They take
 	// no part in rolls. [Manager.Roll], [Manager.Restart] and a reload that changes what a process
 	// is started with stop the processes that still run, and run each of them once more when those
 	// have ended. These orders do not wait for that.

@@ -23,7 +23,7 @@ func (g *group) startRun(cfg spec.Group, source any, reason string) *rollResult 
 
 // startRun makes a job run once more, with a configuration that is a new revision: what has finished
 // counts no more. It returns the processes that are to be stopped, because they still run. There is
-// no roll, because jobs need not be replaced one by one: nobody relies on their being ready.
+// no roll, because jobs need not be replaced one by one: no client relies on their being ready.
 func (c *controller) startRun(cfg spec.Group, source any, reason string) (old []*instance) {
 	number, is := c.revisions.Unused(), &revision.Revision{Config: cfg, Source: source}
 	if was := c.revisions.Wanted(); cfg.Desired == was.Config.Desired {
