@@ -24,7 +24,7 @@ func poolRows() (rs []row) {
 		}
 		rs = append(rs,
 			row{
-				what: what, peer: "pond v2", limit: 1, gate: 3, ours: ours, allocs: rare,
+				what: what, peer: "pond v2", limit: 1, ours: ours, allocs: rare,
 				their: func() func(int) {
 					p := pond.NewPool(workers)
 					return submitted(submitters, func(f func()) { check(p.Go(f)) })

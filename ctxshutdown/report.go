@@ -17,7 +17,8 @@ import (
 )
 
 // A GuardReport lists the guards that are held in a scope and its descendants. It is a snapshot: a
-// guard that is acquired or released while the report is made may be listed or not.
+// guard that is acquired or released while the report is made may be listed or not. The jobs of an
+// eventloop.Pool that is not traced share one guard; a report counts the jobs.
 type GuardReport struct {
 	entries []GuardEntry
 	count   int
@@ -59,9 +60,9 @@ func (s *Swansong) GuardReport() GuardReport {
 		}
 		s := scopeOf(o)
 		path := s.path()
-		work.add(s, path, guards)
+		counted := work.add(s, path, guards)
 		if s.trace == nil || !s.trace.traced { // then only the number of guards is known
-			add(path, "", guards, 0)
+			add(path, "", counted, 0)
 			return
 		}
 		for _, a := range s.trace.snapshot() {

@@ -32,25 +32,30 @@ func (k workKind) count(n int) string {
 	return fmt.Sprintf("%s ×%d", cmp.Or(k.path, unnamed), n)
 }
 
-// add adds the guards of the scope s.
-func (l *workList) add(s *Swansong, path string, guards int) {
+// add adds the guards of the scope s. It returns how many guards the report counts: more than there are
+// if one of them is shared by several pieces of work.
+func (l *workList) add(s *Swansong, path string, guards int) (counted int) {
 	d, ok := s.Value(ctxkey.Describer{}).(*ctxkey.WorkDescriber)
 	if !ok || d.Scope != any(s) {
 		l.kinds[workKind{path: path}] += guards
-		return
+		return guards
 	}
 	w := d.Describe(guards)
+	if counted = guards; w.Shared {
+		counted = max(w.Count, 1)
+	}
 	if w.Count == 0 || w.Oldest != "" {
 		l.aged[path] = true
 	}
 	if w.Count == 0 {
 		l.waiting[workKind{path: path}] += guards
-		return
+		return counted
 	}
 	l.kinds[workKind{noun: w.Noun}] += w.Count
 	if w.Oldest != "" && w.Age >= l.age {
 		l.oldest, l.age = w.Oldest, w.Age
 	}
+	return counted
 }
 
 // Summary says in ordinary words what the guards stand for, as in

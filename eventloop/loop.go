@@ -85,8 +85,8 @@ func New(ctx context.Context, opts ...Option) *Loop {
 	l.timers = newTimers(l.box, &l.stats.cancelledTimers)
 	ctx = context.WithValue(ctx, ctxkey.CheckWait{}, checkWait)
 	l.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName(l.name))
-	l.offloads = describedScope(l.scope, "offloads", "offload")
-	l.handles = describedScope(l.scope, "handles", "handle")
+	l.offloads = describedScope(l.scope, "offloads", countedAs("offload"))
+	l.handles = describedScope(l.scope, "handles", countedAs("handle"))
 	l.trace = newTracer(l.scope, l.slow)
 	var ok bool
 	if l.guard, ok = l.scope.TryGuard(); !ok {

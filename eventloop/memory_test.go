@@ -83,6 +83,65 @@ func postBig(l *eventloop.Loop) weak.Pointer[[1 << 10]int] {
 	return weak.Make(big)
 }
 
+// What a job has captured can be garbage-collected once the job has returned, even while the next one is
+// running.
+func TestPool_FreesMemoryOfJobs(t *testing.T) {
+	p := newPool(t, 1)
+	gone := submitBig(p)
+	next, release := make(chan struct{}), make(chan struct{})
+	p.Submit(func() { close(next); <-release })
+	receive(t, "the next job", next)
+	defer close(release)
+	for range 10 {
+		if runtime.GC(); gone.Value() == nil {
+			return
+		}
+	}
+	t.Error("the pool keeps what a job has captured")
+}
+
+// submitBig submits a job that captures the only reference to a large value.
+func submitBig(p *eventloop.Pool) weak.Pointer[[1 << 10]int] {
+	big := new([1 << 10]int)
+	p.Submit(func() { big[0]++ })
+	return weak.Make(big)
+}
+
+// Submitting a job that captures nothing does not allocate, even if the workers are slower than the
+// submitters.
+func TestPool_SubmitDoesNotAllocate(t *testing.T) {
+	p := newPool(t, 1)
+	if n := testing.AllocsPerRun(20_000, func() { p.Submit(nop) }); n != 0 {
+		t.Errorf("Submit made %v allocations", n)
+	}
+}
+
+// A queue of many jobs takes little more than their functions, is never copied, and is freed when it is
+// empty.
+func TestPool_FreesMemoryOfLongQueue(t *testing.T) {
+	const n = 1_000_000
+	p := newPool(t, 1)
+	release := make(chan struct{})
+	p.Submit(func() { <-release })
+	before, totalBefore := heap()
+	for range n {
+		p.Submit(nop)
+	}
+	full, total := heap()
+	close(release)
+	testkit.ErrorIs(t, "WaitIdle", p.WaitIdle(context.Background()), nil)
+	after, _ := heap()
+	if bytes := float64(full-before) / n; bytes > 17 {
+		t.Errorf("%.1f bytes for each job in the queue", bytes)
+	}
+	if bytes := float64(total-totalBefore) / n; bytes > 17 {
+		t.Errorf("%.1f bytes allocated for each job: the queue is copied", bytes)
+	}
+	if left := int64(after) - int64(before); left > 64<<10 {
+		t.Errorf("%d bytes are left when the queue is empty", left)
+	}
+}
+
 // heapGrowth returns how many bytes the heap grows by while f is called n times.
 func heapGrowth(n int, f func()) int64 {
 	f()

@@ -70,7 +70,7 @@ func startOffload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), w
 	}
 	o := &offload[T]{loop: l, ctx: ctx, cancel: cancel, done: done, discard: discard, guard: l.offloads.Guard()}
 	o.site = l.trace.caller()
-	if err := p.submit(&job{f: func() { o.run(work) }, kind: "offload", offload: o, site: p.trace.caller()}); err != nil {
+	if err := p.submit(p.newJob(func() { o.run(work) }, o)); err != nil {
 		l.box.cancelPromise()
 		o.guard.Release()
 		return err

@@ -9,14 +9,17 @@ import (
 	"sync/atomic"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/ctxkey"
 )
 
 // ErrPoolStopped is returned by an offload to a pool that has been stopped.
 var ErrPoolStopped = errors.New("eventloop: the pool has been stopped; create another with NewPool")
 
 // A Pool runs jobs on a bounded number of goroutines, which exist only while there are jobs. Its
-// scope is a child of the nearest scope in its context: stopping that scope stops the pool. Each
-// accepted job holds a guard, and reports name the pool.
+// scope is a child of the nearest scope in its context: stopping that scope stops the pool. The pool
+// holds a guard of its scope while it has accepted jobs that have not finished. Reports name the pool
+// and say how many jobs there are. If the scope is traced, each job holds a guard of its own, and
+// reports name the line that submitted it.
 //
 // The methods may be called concurrently. The zero value is not usable: create a Pool with
 // [NewPool].
@@ -37,20 +40,46 @@ type Pool struct {
 
 	refusedFull atomic.Uint64 // the number of jobs that were refused because the queue was full
 
-	jobs        counter // counts the jobs that were accepted and have not finished; its mutex guards the following fields
-	first, last *job    // the queue
-	workers     int
-	waiters     waitList[*job]
+	jobs    counter // counts the jobs that were accepted and have not finished; its mutex guards the following fields
+	queued  jobQueue
+	guard   *ctxshutdown.Guard // held while there are jobs, unless the pool is traced; stands for all of them
+	workers int
+	waiters waitList[job]
 }
 
-// A job is a function that a pool has accepted. It holds its guard until it has finished.
+// A job is a function that a pool has accepted. Queues contain jobs by value, so they are small.
 type job struct {
-	f       func()
-	kind    string     // the kind of function, for a PanicError
-	offload completion // nil unless the job is the work of an offload
-	guard   *ctxshutdown.Guard
-	site    fmt.Stringer // where the job was submitted, if the pool is traced
-	next    *job
+	f    func()
+	more *jobDetails // nil if there are none
+}
+
+type jobDetails struct {
+	offload completion         // nil unless the job is the work of an offload
+	guard   *ctxshutdown.Guard // held until the job has finished, if the pool is traced
+	site    fmt.Stringer       // where the job was submitted, if the pool is traced
+}
+
+// newJob returns a job that calls f. offload is nil unless f is the work of an offload.
+func (p *Pool) newJob(f func(), offload completion) job {
+	if offload == nil && !p.trace.on() {
+		return job{f: f}
+	}
+	return job{f, &jobDetails{offload: offload, site: p.trace.caller()}}
+}
+
+// offload returns the completion of an offload, or nil if j is another job.
+func (j job) offload() completion {
+	if j.more == nil {
+		return nil
+	}
+	return j.more.offload
+}
+
+// release releases the guard of the job, if it has one.
+func (j job) release() {
+	if j.more != nil {
+		j.more.guard.Release()
+	}
 }
 
 // A completion receives the result of a job. The pool calls both methods on the worker's goroutine.
@@ -74,7 +103,7 @@ func NewPool(ctx context.Context, workers int, opts ...Option) *Pool {
 	}
 	o := optionsOf("pool", opts)
 	p := &Pool{name: o.name, limit: workers, queue: o.queueLimit, onPanic: o.onPanic}
-	p.scope = describedScope(ctx, o.name, "job")
+	p.scope = describedScope(ctx, o.name, func(int) ctxkey.Work { return ctxkey.Work{Noun: "job", Count: p.Running(), Shared: true} })
 	p.trace = newTracer(p.scope, nil)
 	return p
 }
@@ -94,7 +123,7 @@ func (p *Pool) Scope() *ctxshutdown.Swansong { return p.scope }
 func (p *Pool) Submit(f func()) bool {
 	mustFunc(f != nil, "Submit")
 	mustPool(p, "Submit")
-	return p.submit(&job{f: f, kind: "job", site: p.trace.caller()}) == nil
+	return p.submit(p.newJob(f, nil)) == nil
 }
 
 func mustPool(p *Pool, what string) {
@@ -106,7 +135,7 @@ func mustPool(p *Pool, what string) {
 	}
 }
 
-func (p *Pool) submit(j *job) error {
+func (p *Pool) submit(j job) error {
 	err := p.accept(j)
 	if err == ErrQueueFull {
 		p.refusedFull.Add(1)
@@ -115,55 +144,78 @@ func (p *Pool) submit(j *job) error {
 }
 
 // accept queues j, or returns ErrPoolStopped or ErrQueueFull.
-func (p *Pool) accept(j *job) error {
-	guard, ok := p.scope.TryGuard()
-	if !ok {
+func (p *Pool) accept(j job) error {
+	if !p.guardTraced(j) {
 		return ErrPoolStopped
 	}
 	lock(&p.jobs.mu)
-	if p.queue > 0 && p.jobs.n >= p.queue {
-		p.jobs.mu.Unlock()
-		guard.Release()
+	full := p.queue > 0 && p.jobs.n >= p.queue
+	accepted := !full && p.push(j)
+	p.jobs.mu.Unlock()
+	switch {
+	case accepted:
+		return nil
+	case full && p.scope.Err() == nil:
+		j.release()
 		return ErrQueueFull
 	}
-	defer p.jobs.mu.Unlock()
-	p.push(j, guard)
-	return nil
+	j.release()
+	return ErrPoolStopped
 }
 
-// push queues j. The caller has locked p.jobs.
-func (p *Pool) push(j *job, guard *ctxshutdown.Guard) {
+// guardTraced acquires the guard of j if the pool is traced. It returns false if the pool has been
+// stopped.
+func (p *Pool) guardTraced(j job) bool {
+	if !p.trace.on() {
+		return true
+	}
+	guard, ok := p.scope.TryGuard()
+	if ok {
+		p.trace.Name(guard, j.more.site) // another goroutine may have acquired it, see fillRoom
+		j.more.guard = guard
+	}
+	return ok
+}
+
+// push queues j, or returns false if the pool has been stopped. The caller has locked p.jobs, and has
+// called guardTraced.
+//
+// The guard of an accepted job was counted before the stop was signalled: either TryGuard says so, or
+// the pool held its guard already, and the scope has not ended after that.
+func (p *Pool) push(j job) bool {
+	switch {
+	case p.trace.on():
+	case p.guard == nil:
+		guard, ok := p.scope.TryGuard()
+		if !ok {
+			return false
+		}
+		p.guard = guard
+	case p.scope.Err() != nil:
+		return false
+	}
 	p.jobs.n++
-	j.guard = guard
-	if p.trace.on() {
-		p.trace.Name(guard, j.site) // another goroutine may have acquired it, see fillRoom
-	}
-	if p.last == nil {
-		p.first = j
-	} else {
-		p.last.next = j
-	}
-	p.last = j
+	p.queued.push(j)
 	if p.workers < p.limit {
 		p.workers++
-		go p.work(nil)
+		go p.work(job{})
 	}
+	return true
 }
 
 // fillRoom queues jobs that wait for room, unless the pool has been stopped. The caller has locked p.jobs.
 func (p *Pool) fillRoom() {
 	for len(p.waiters) > 0 && p.jobs.n < p.queue {
-		guard, ok := p.scope.TryGuard()
-		if !ok {
+		j := p.waiters[0].what
+		if !p.guardTraced(j) || !p.push(j) {
 			return
 		}
-		p.push(p.waiters[0].what, guard)
 		p.waiters.next()
 	}
 }
 
-// work runs jobs until the queue is empty. j is a job that another worker has run, or nil.
-func (p *Pool) work(j *job) {
+// work runs jobs until the queue is empty. j is a job that another worker has run, or the zero job.
+func (p *Pool) work(j job) {
 	p.trace.label()
 	emptied := false
 	defer func() {
@@ -175,11 +227,11 @@ func (p *Pool) work(j *job) {
 	}()
 	for {
 		finished := j
-		j = p.next(finished)
-		if finished != nil {
-			finished.guard.Release()
-		}
-		if j == nil {
+		next, ok, guard := p.next(finished.f != nil)
+		j = next
+		finished.release()
+		guard.Release()
+		if !ok {
 			break
 		}
 		p.run(j)
@@ -188,39 +240,41 @@ func (p *Pool) work(j *job) {
 }
 
 // next counts the job that the worker has run, if any, as finished, which makes room in the queue, and
-// returns the next job. If there is none, it ends the worker and returns nil. It does both at once,
-// because the mutex is the greatest part of what a pool costs.
-func (p *Pool) next(finished *job) *job {
+// returns the next job. If there is none, it ends the worker, and ok is false. It does both at once,
+// because the mutex is the greatest part of what a pool costs. If no job is left, it also returns the
+// guard of the pool, which the caller releases.
+func (p *Pool) next(finished bool) (j job, ok bool, guard *ctxshutdown.Guard) {
 	lock(&p.jobs.mu)
 	defer p.jobs.mu.Unlock()
-	if finished != nil {
+	if finished {
 		p.jobs.decrement()
 		p.fillRoom()
+		if p.jobs.n == 0 {
+			guard, p.guard = p.guard, nil
+		}
 	}
-	j := p.first
-	if j == nil {
+	if j, ok = p.queued.pop(); !ok {
 		p.workers--
-		return nil
 	}
-	if p.first = j.next; p.first == nil {
-		p.last = nil
-	}
-	return j
+	return j, ok, guard
 }
 
-func (p *Pool) run(j *job) {
+func (p *Pool) run(j job) {
 	var err *PanicError
 	defer func() {
-		if j.offload != nil && !p.crashing.Load() {
-			j.offload.finish(err)
+		if o := j.offload(); o != nil && !p.crashing.Load() {
+			o.finish(err)
 		}
 	}()
 	returned := false
 	defer func() {
 		if !returned {
 			value := recover()
-			err = newPanicError(j.kind, value)
-			accepted := j.offload != nil && j.offload.acceptsPanic()
+			in, accepted := "job", false
+			if o := j.offload(); o != nil {
+				in, accepted = "offload", o.acceptsPanic()
+			}
+			err = newPanicError(in, value)
 			p.handlePanic(err, value != nil && !accepted) // it may call Goexit, so the rest of run is in a deferred call
 		}
 	}()

@@ -33,7 +33,8 @@ func TestPool_RunsAtMostItsWorkers(t *testing.T) {
 			}))
 		}
 		testkit.Equal(t, "running", p.Running(), 4*workers)
-		testkit.Equal(t, "guards", p.Scope().GuardCount(), 4*workers)
+		testkit.Equal(t, "guards", p.Scope().GuardCount(), 1)
+		testkit.Equal(t, "jobs in the report", p.Scope().GuardReport().Count(), 4*workers)
 		testkit.ErrorIs(t, "WaitIdle", p.WaitIdle(t.Context()), nil)
 		testkit.Equal(t, "at once", most.Load(), int32(workers))
 		testkit.Equal(t, "it took", time.Since(began), 4*time.Second)
@@ -114,6 +115,22 @@ func TestPool_RunsAcceptedJobsDuringStop(t *testing.T) {
 		awaitDone(t, app.Completion())
 		testkit.Equal(t, "jobs", ran.Load(), accepted.Load())
 	}
+}
+
+// The completion of a stopped pool resolves when its last job has finished, and not before.
+// docs/internals/eventloop.md#pool
+func TestPool_CompletesAfterItsJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := eventloop.NewPool(t.Context(), 1)
+		began := time.Now()
+		for range 3 {
+			p.Submit(func() { time.Sleep(time.Second) })
+		}
+		awaitDone(t, p.Stop())
+		testkit.Equal(t, "it took", time.Since(began), 3*time.Second)
+		testkit.Equal(t, "running", p.Running(), 0)
+		isTrue(t, "refused afterwards", !p.Submit(never(t, "a job after the stop")))
+	})
 }
 
 // A job may stop its own pool and may submit jobs to it.

@@ -50,7 +50,7 @@ func (p *Pool) SubmitWait(ctx context.Context, f func()) error {
 	if ctx == nil {
 		panic("eventloop: SubmitWait with a nil context")
 	}
-	j := &job{f: f, kind: "job", site: p.trace.caller()}
+	j := p.newJob(f, nil)
 	if p.queue == 0 {
 		return p.accept(j)
 	}

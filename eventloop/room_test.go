@@ -203,6 +203,19 @@ func TestWithQueueLimit_SubmitRefuses(t *testing.T) {
 	})
 }
 
+// A full pool that has been stopped says so, since it will never have room again.
+// docs/internals/eventloop.md#limits
+func TestOffload_ToStoppedFullPoolIsRefused(t *testing.T) {
+	l, p := startLoop(t), newPool(t, 1, eventloop.WithQueueLimit(1))
+	end := make(chan struct{})
+	defer close(end)
+	p.Submit(func() { <-end })
+	p.Stop()
+	err := eventloop.Offload(l, p, func(context.Context) (int, error) { return 1, nil }, func(int, error) {})
+	testkit.ErrorIs(t, "Offload", err, eventloop.ErrPoolStopped)
+	testkit.Equal(t, "refused because the pool is full", p.RefusedFull(), uint64(0))
+}
+
 // SubmitWait waits until a job has finished, the pool is stopped, or its context ends.
 // docs/internals/eventloop.md#limits
 func TestSubmitWait_WaitsForRoom(t *testing.T) {

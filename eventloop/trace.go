@@ -66,10 +66,17 @@ func (t tracer) callbackAt(site fmt.Stringer, f func()) func() {
 	}
 }
 
-// describedScope returns a new scope below ctx. Summaries of reports call its guards by the noun.
-func describedScope(ctx context.Context, name, noun string) *ctxshutdown.Swansong {
-	d := &ctxkey.WorkDescriber{Describe: func(guards int) ctxkey.Work { return ctxkey.Work{Noun: noun, Count: guards} }}
+// describedScope returns a new scope below ctx. Summaries of reports call describe to learn what its
+// guards stand for.
+func describedScope(ctx context.Context, name string, describe func(guards int) ctxkey.Work) *ctxshutdown.Swansong {
+	d := &ctxkey.WorkDescriber{Describe: describe}
 	s, _ := ctxshutdown.WithCancel(context.WithValue(ctx, ctxkey.Describer{}, d), ctxshutdown.WithName(name))
 	d.Scope = s
 	return s
+}
+
+// countedAs returns a function for describedScope, for a scope in which each guard is one thing with the
+// given name.
+func countedAs(noun string) func(guards int) ctxkey.Work {
+	return func(guards int) ctxkey.Work { return ctxkey.Work{Noun: noun, Count: guards} }
 }

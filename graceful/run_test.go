@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/eventloop"
 	"github.com/swansong-go/swansong/graceful"
 	"github.com/swansong-go/swansong/internal/testkit"
 )
@@ -607,6 +608,25 @@ func TestReadStats_CountsRunsAndLateGuards(t *testing.T) {
 		g.Release()
 		want.Late++
 		testkit.Equal(t, "all were released late", since(), want)
+	})
+}
+
+// The jobs of a pool share a guard. The counters count the jobs.
+func TestReadStats_CountsJobsOfPools(t *testing.T) {
+	bubble(t, func(b *testRun) {
+		before := graceful.ReadStats()
+		b.run(func(s *ctxshutdown.Swansong) error {
+			p := eventloop.NewPool(s, 2)
+			p.Submit(func() { time.Sleep(time.Hour) })
+			p.Submit(func() { time.Sleep(2 * time.Hour) })
+			return nil
+		})
+		for _, want := range []uint64{0, 1, 2} {
+			st := graceful.ReadStats()
+			testkit.Equal(t, "held", st.StillHeld-before.StillHeld, uint64(2))
+			testkit.Equal(t, "released late", st.Late-before.Late, want)
+			time.Sleep(time.Hour)
+		}
 	})
 }
 

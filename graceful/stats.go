@@ -43,9 +43,9 @@ func ReadStats() Stats {
 	counters.Lock()
 	defer counters.Unlock()
 	counters.abandoned = slices.DeleteFunc(counters.abandoned, func(l *abandonedScope) bool {
-		// Use GuardCount, not State: the scope may belong to a synctest bubble, whose channels must
-		// not be used here.
-		left := l.scope.GuardCount()
+		// The number held comes from a report, which counts jobs that share a guard one by one. Do not
+		// use State here: the scope may belong to a synctest bubble, whose channels must not be used.
+		left := l.scope.GuardReport().Count()
 		late := max(l.late, l.held-left)
 		counters.Late += uint64(late - l.late)
 		l.late = late

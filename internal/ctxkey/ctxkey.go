@@ -50,6 +50,9 @@ type WorkDescriber struct {
 type Work struct {
 	Noun  string // the singular, as in "request"
 	Count int    // the number of them; 0 if the guards only wait for guards of other scopes
+	// Shared says that one guard stands for all of them, so that a report of a scope that is not traced counts
+	// them instead of the guard.
+	Shared bool
 	// Oldest names the oldest one, as in "GET /export from 192.0.2.1:4711", and Age is its age. Oldest is empty if that is
 	// not known.
 	Oldest string
