@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
+	"time"
 
 	"github.com/swansong-go/swansong/internal/panics"
 )
@@ -36,6 +38,10 @@ func newDialled(ctx context.Context, p serverProcess, dial func(context.Context)
 		case <-p.Exited():
 			d.cancel()
 		case <-d.opened:
+		}
+		<-p.Done()
+		if isClosed(d.opened) && d.stream != nil {
+			d.limitRead() // ends a Read that is waiting
 		}
 	}()
 	go panics.Catch(func() { d.stream, d.err = dial(ctx) }, func(value any, stack []byte) {
@@ -76,7 +82,10 @@ func (d *dialled) Close() {
 type dialledInput struct{ *dialled }
 
 func (d dialledInput) Write(b []byte) (int, error) {
-	if <-d.opened; d.err != nil {
+	if !d.isOpen() {
+		return 0, os.ErrClosed
+	}
+	if d.err != nil {
 		return 0, d.err
 	}
 	return d.stream.Write(b)
@@ -98,9 +107,42 @@ func (d dialledInput) Close() error {
 
 type dialledOutput struct{ *dialled }
 
+// Read returns io.EOF at the latest when the process has ended and the stream brings nothing more,
+// also if another process, such as a proxy, keeps the stream open.
 func (d dialledOutput) Read(b []byte) (int, error) {
-	if <-d.opened; d.err != nil {
+	if !d.isOpen() {
+		return 0, io.EOF
+	}
+	if d.err != nil {
 		return 0, d.err
 	}
-	return d.stream.Read(b)
+	if isClosed(d.serverProcess.Done()) {
+		d.limitRead()
+	}
+	n, err := d.stream.Read(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = io.EOF
+	}
+	return n, err
 }
+
+// isOpen waits until Dial has returned. It returns false if the process ends before.
+func (d *dialled) isOpen() bool {
+	select {
+	case <-d.opened:
+		return true
+	case <-d.serverProcess.Done():
+		return isClosed(d.opened)
+	}
+}
+
+// limitRead ends a Read of the stream that waits longer than quietTime, if the stream has deadlines.
+func (d *dialled) limitRead() {
+	if s, ok := d.stream.(interface{ SetReadDeadline(time.Time) error }); ok {
+		s.SetReadDeadline(time.Now().Add(quietTime))
+	}
+}
+
+// quietTime is how long the stream of a process that has ended may bring nothing before it counts as
+// read to its end.
+const quietTime = 100 * time.Millisecond

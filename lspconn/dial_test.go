@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/lspconn"
+	"github.com/swansong-go/swansong/lspconn/internal/fakelsp"
 )
 
 // socketPath returns a path for a socket. It is short, because the system limits its length.
@@ -106,4 +108,71 @@ func TestDial_EndsWithServerAndConnection(t *testing.T) {
 			mustClose(t, conn)
 		})
 	}
+}
+
+// A proxied is a stream whose other end stays open when the server has exited, as that of a proxy may.
+type proxied struct {
+	*net.UnixConn
+	ended chan error // receives the error with which reading ended
+}
+
+func (p proxied) Read(b []byte) (int, error) {
+	n, err := p.UnixConn.Read(b)
+	if err != nil {
+		p.ended <- err
+	}
+	return n, err
+}
+
+// The stream is read to its end when the process has ended, even if a proxy keeps it open, so closing
+// does not take the whole deadline. docs/internals/lspconn.md#sockets
+func TestDial_StreamEndsWithProcess(t *testing.T) {
+	path := socketPath(t)
+	server := fake(role{Listen: path})
+	ended := make(chan error, 1)
+	proxy, err := net.Listen("unix", socketPath(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	server.Dial = func(ctx context.Context) (io.ReadWriteCloser, error) {
+		behind, err := dialUntil(ctx, "unix", path)
+		if err != nil {
+			return nil, err
+		}
+		ours, err := net.Dial("unix", proxy.Addr().String())
+		if err != nil {
+			return nil, err
+		}
+		theirs, err := proxy.Accept()
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(func() { theirs.Close() }) // not before
+		go io.Copy(behind, theirs)
+		go io.Copy(theirs, behind)
+		return proxied{ours.(*net.UnixConn), ended}, nil
+	}
+	conn := startReady(t, server)
+	testkit.Equal(t, "answer", call(t, conn, "echo", "[1]"), "[1]")
+	testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.Clean)
+	if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("reading ended with %v, want a deadline after the end of the process", err)
+	}
+}
+
+// Closing does not wait for a Dial that ignores its context. docs/internals/lspconn.md#sockets
+func TestDial_IsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		never := make(chan struct{})
+		conn, _ := startInProcess(t, t.Context(), lspconn.Server{Dial: func(context.Context) (io.ReadWriteCloser, error) {
+			<-never
+			return nil, errors.New("too late")
+		}}, fakelsp.Behaviour{})
+		synctest.Wait()
+		r := mustClose(t, conn)
+		testkit.Equal(t, "outcome", r.Outcome, lspconn.Terminated)
+		testkit.Equal(t, "total", r.Total, time.Duration(0))
+		close(never)
+	})
 }

@@ -27,6 +27,8 @@ type Server struct {
 	// called once the process runs, on a goroutine of its own. ctx ends when the connection closes or
 	// the server has exited; Dial must return then. An error or a panic fails the connection. The
 	// server's stdin is kept open until the connection closes the stream, and its stdout is discarded.
+	// A stream that another process may keep open, such as a proxy, should have SetReadDeadline, as a
+	// [net.Conn] has, so that it ends with the server.
 	// Nil means stdin and stdout.
 	Dial func(ctx context.Context) (io.ReadWriteCloser, error)
 
