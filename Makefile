@@ -37,7 +37,7 @@ quick: ## check a change in under two minutes: gofmt, go vet, mutants -check and
 	$(GO) test -vet=off ./...
 
 test: ## run the tests of the root module
-	@skipped=; [ -e bin/lsp/gopls ] || skipped="gopls "; \
+	@skipped=; [ -e bin/lsp/gopls ] || skipped="gopls "; [ -e bin/lsp/clangd ] || skipped="$${skipped}clangd "; \
 	{ [ -e bin/lsp/node_modules/.package-lock.json ] && command -v node >/dev/null; } || skipped="$${skipped}and those that need node "; \
 	[ -z "$$skipped" ] || echo "test: skipping the tests of language servers that are not installed: $${skipped}(to install them: make servers)"
 	$(GO) test ./...

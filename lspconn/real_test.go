@@ -48,6 +48,8 @@ var reals = []real{
 	{"vscode-markdown-language-server", []string{bin + "vscode-markdown-language-server", "--stdio"}, "a.md", "markdown", "# a\n\n[b](a.md)\n", 0, 0},
 	{"vscode-eslint-language-server", []string{bin + "vscode-eslint-language-server", "--stdio"}, "a.js", "javascript", "var a = 1;\nfunction f() { return a; }\n", 0, 900 * time.Millisecond},
 	{"bash-language-server", []string{bin + "bash-language-server", "start"}, "a.sh", "shellscript", "#!/bin/sh\na=1\necho $a\n", 0, 0},
+	{"clangd", []string{"clangd"}, "a.c", "c", "int a = 1;\nint main(void) { return a; }\n", 0, 0},
+	{"ast-grep", []string{bin + "ast-grep", "lsp"}, "c.js", "javascript", "var a = 1;\nfunction f() { return a; }\n", 0, 0}, // a wrapper on node starts it
 }
 
 // workspace writes the files that the servers open.
@@ -60,6 +62,7 @@ func workspace(t *testing.T) string {
 	files := map[string]string{
 		"go.mod":        "module example.com/small\n\ngo 1.25\n",
 		"tsconfig.json": `{"compilerOptions": {"strict": true, "module": "esnext"}}`,
+		"sgconfig.yml":  "ruleDirs: []\n", // without it, ast-grep exits
 	}
 	for _, r := range reals {
 		files[r.file] = r.text
@@ -82,7 +85,7 @@ func (r real) server(t *testing.T, dir string) lspconn.Server {
 	t.Helper()
 	command := slices.Clone(r.command)
 	command[0] = testkit.LanguageServer(t, command[0])
-	if r.name != "gopls" {
+	if strings.HasPrefix(r.command[0], bin) || r.name == "tsc" {
 		if _, err := exec.LookPath("node"); err != nil {
 			t.Skip("there is no node")
 		}

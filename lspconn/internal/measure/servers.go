@@ -37,6 +37,8 @@ var known = []realServer{
 	{"vscode-markdown", []string{"node_modules/.bin/vscode-markdown-language-server", "--stdio"}, "a.md", "markdown", "# a\n"},
 	{"vscode-eslint", []string{"node_modules/.bin/vscode-eslint-language-server", "--stdio"}, "a.js", "javascript", "var a = 1;\n"},
 	{"bash-language-server", []string{"node_modules/.bin/bash-language-server", "start"}, "a.sh", "shellscript", "echo 1\n"},
+	{"clangd", []string{"clangd"}, "a.c", "c", "int main(void) { return 0; }\n"},
+	{"ast-grep", []string{"node_modules/.bin/ast-grep", "lsp"}, "c.js", "javascript", "var a = 1;\n"},
 }
 
 const realTimeout = 15 * time.Second
@@ -52,7 +54,10 @@ func realServers(w io.Writer, folder, only string, load int) error {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return err
 	}
-	files := map[string]string{"go.mod": "module example.com/small\n\ngo 1.25\n"}
+	files := map[string]string{
+		"go.mod":       "module example.com/small\n\ngo 1.25\n",
+		"sgconfig.yml": "ruleDirs: []\n", // without it, ast-grep exits
+	}
 	var installed []realServer
 	for _, s := range known {
 		if only != "" && !slices.Contains(strings.Split(only, ","), s.name) {
