@@ -14,12 +14,13 @@ import (
 
 // A container finds and signals the leader and the processes that it has started.
 type container struct {
-	cmd    *exec.Cmd // nil for an adopted process, whose pid can be reused because it is not a child of this process
-	pid    int
-	start  uint64 // the leader's start time in clock ticks since boot
-	pidfd  *os.File
-	cgroup *cgroup // nil if no cgroup could be created
-	mark   string
+	process *os.Process // nil for a leader that is not a child of this process, and whose pid can be reused for that reason
+	adopted bool        // the leader was started by an earlier program
+	pid     int
+	start   uint64 // the leader's start time in clock ticks since boot
+	pidfd   *os.File
+	cgroup  *cgroup // nil if no cgroup could be created
+	mark    string
 }
 
 // subreaper is true once this process is the new parent of its orphaned descendants.
@@ -31,7 +32,7 @@ var subreaper atomic.Bool
 const markKey = "SWANSONG_PROC"
 
 func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
-	c := &container{cmd: cmd, mark: rand.Text()}
+	c := &container{mark: rand.Text()}
 	env := cmd.Environ()
 	own := strings.TrimPrefix(spec.In.Mark+" "+c.mark, " ")
 	marks := own
@@ -73,7 +74,7 @@ func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 		}
 		cmd.Process = plain.Process
 	}
-	c.pid = cmd.Process.Pid
+	c.process, c.pid = cmd.Process, cmd.Process.Pid
 	if pidfd >= 0 {
 		c.pidfd = pollable(pidfd)
 	}
@@ -102,12 +103,12 @@ func (c *container) leader() (Member, bool) {
 func (c *container) leads(m Member) bool {
 	// The pid of a child cannot be reused before the child has been reaped, so for a child the pid
 	// suffices.
-	return m.PID == c.pid && (c.cmd != nil || m.start == c.start)
+	return m.PID == c.pid && (c.process != nil || m.start == c.start)
 }
 
 // needsWalk reports whether there may be members that are not in the cgroup. An adopted process
 // might not be in its cgroup, because creating or entering the cgroup may have failed.
-func (c *container) needsWalk() bool { return c.cgroup == nil || c.cmd == nil }
+func (c *container) needsWalk() bool { return c.cgroup == nil || c.adopted }
 
 // near returns the living members that can be found without reading all of /proc, except for the
 // leader: those in the cgroup, or otherwise the descendants of the leader. It reports whether that
@@ -213,7 +214,7 @@ func (c *container) signalGroup(sig syscall.Signal) {
 	if sig == syscall.SIGKILL && c.cgroup != nil {
 		c.cgroup.kill()
 	}
-	if c.cmd != nil {
+	if c.process != nil {
 		syscall.Kill(-c.pid, sig)
 	} else if m, ok := c.leader(); ok {
 		m.signal(sig)
@@ -223,17 +224,17 @@ func (c *container) signalGroup(sig syscall.Signal) {
 // signalOthers sends sig to those members that are not in the process group.
 func (c *container) signalOthers(members []Member, sig syscall.Signal) {
 	for _, m := range members {
-		// The group id of an adopted process may have been reused, so signal each member
+		// The group id of a process that is not a child may have been reused, so signal each member
 		// separately.
-		if c.cmd == nil || m.PGID != c.pid {
+		if c.process == nil || m.PGID != c.pid {
 			m.signal(sig)
 		}
 	}
 }
 
 func (c *container) signalLeader(sig os.Signal) error {
-	if c.cmd != nil {
-		return c.cmd.Process.Signal(sig)
+	if c.process != nil {
+		return c.process.Signal(sig)
 	}
 	m, ok := c.leader()
 	if !ok {
@@ -251,7 +252,7 @@ func (c *container) awaitExit() {
 	if c.pidfd != nil && awaitPidfd(c.pidfd, time.Time{}) {
 		return
 	}
-	if c.cmd == nil {
+	if c.process == nil {
 		for alive := true; alive; { // reached on kernels without pidfd_open
 			Member{PID: c.pid, start: c.start}.await(time.Now().Add(time.Hour))
 			_, alive = c.leader()
@@ -270,10 +271,21 @@ func (c *container) awaitMembers(members []Member, deadline time.Time) {
 }
 
 func (c *container) reap() (*os.ProcessState, error) {
-	if c.cmd == nil {
+	if c.process == nil {
 		return nil, nil
 	}
-	return c.cmd.Process.Wait()
+	return c.process.Wait()
+}
+
+func (c *container) isChild() bool { return c.process != nil }
+
+// containment returns what identifies the members to another program.
+func (c *container) containment() Containment {
+	in := Containment{Mark: c.mark}
+	if c.cgroup != nil {
+		in.Cgroup = c.cgroup.path
+	}
+	return in
 }
 
 func (c *container) release() {

@@ -31,14 +31,14 @@ type Adoptable struct {
 
 // Adopt returns a Process for a process that was started by a program that no longer runs. It can be
 // used like one that this program started, with two differences. Its exit status is unknown, because
-// it is not a child of this program: Exit.Unseen is set. And processes that it leaves behind are found
+// it is not a child of this program: Exit.Unseen is set; but see Spec.Child. And processes that it leaves behind are found
 // only by its Containment, and not as descendants of this program. If the process has ended already, Adopt returns a Process that is
 // done at once.
 //
-// Of the Spec, Adopt uses Linger, ReadStdout and ReadStderr. Linux only.
+// Of the Spec, Adopt uses Linger, ReadStdout, ReadStderr, BeforeReap and Child. Linux only.
 func Adopt(k Adoptable, spec Spec) (*Process, error) {
 	p := newProcess(spec)
-	contain, err := adoptContained(k)
+	contain, err := adoptContained(k, spec.Child)
 	if err != nil {
 		p.Close()
 		return nil, fmt.Errorf("cannot adopt pid %d: %w", k.PID, err)
@@ -51,6 +51,10 @@ func Adopt(k Adoptable, spec Spec) (*Process, error) {
 // Adoptable returns what Adopt needs. The process must have been started in a containment of its
 // own.
 func (p *Process) Adoptable(in Containment) Adoptable { return Adoptable{in, p.pid, p.contain.born()} }
+
+// Identity returns what Adopt needs, also for a process that was not started in a containment of its
+// own.
+func (p *Process) Identity() Adoptable { return p.Adoptable(p.contain.containment()) }
 
 // Empty kills all processes in the containment, including those that they start meanwhile, and
 // removes its cgroup. It returns the processes that are still running at the deadline.

@@ -92,9 +92,16 @@ func Boot() string {
 	return strings.TrimSpace(string(id))
 }
 
-func adoptContained(k Adoptable) (*container, error) {
+func adoptContained(k Adoptable, child bool) (*container, error) {
 	c := k.container()
-	c.pid, c.start = k.PID, k.Born
+	c.adopted, c.pid, c.start = true, k.PID, k.Born
+	if m, ok := stat(k.PID); child && ok && m.start == k.Born && m.PPID == os.Getpid() {
+		process, err := os.FindProcess(k.PID)
+		if err != nil {
+			return nil, err
+		}
+		c.process = process
+	}
 	if fd, alive := (Member{PID: k.PID, start: k.Born}).open(); alive && fd >= 0 {
 		c.pidfd = pollable(fd)
 	}

@@ -27,9 +27,13 @@ func Cgroups() []string { return nil }
 // Boot always returns "" on this system.
 func Boot() string { return "" }
 
-func adoptContained(Adoptable) (*container, error) { return nil, errors.ErrUnsupported }
+func adoptContained(Adoptable, bool) (*container, error) { return nil, errors.ErrUnsupported }
 
 func (c *container) born() uint64 { return 0 }
+
+func (c *container) isChild() bool { return true }
+
+func (c *container) containment() Containment { return Containment{} }
 
 // isAlive returns false: on this system members cannot be listed, so there are none.
 func (Member) isAlive() bool { return false }

@@ -3,12 +3,18 @@ package proc
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 )
 
 // forker runs the forks of all processes with Spec.ParentDeath on one OS thread. The kernel regards
 // the thread that forked as the parent, and sends the parent-death signal when that thread ends
 // (go.dev/issue/27505). So the thread exists as long as one of these processes.
+//
+// A program that calls ServeForks has all its forks run on its main thread, as long as it lives. Only
+// such a program can execute itself anew without losing its processes: execve ends all threads but
+// the calling one, which becomes the main thread of the program that is executed.
 var forker struct {
+	isMain    atomic.Bool // the main thread runs the forks
 	mu        sync.Mutex
 	processes int         // number of processes that need the thread
 	forks     chan func() // closed when the thread may end; nil if there is no thread
@@ -29,7 +35,7 @@ func onForkingThread(fork func()) (release func()) {
 	return func() {
 		forker.mu.Lock()
 		defer forker.mu.Unlock()
-		if forker.processes--; forker.processes == 0 {
+		if forker.processes--; forker.processes == 0 && !forker.isMain.Load() {
 			close(forker.forks)
 			forker.forks = nil
 		}

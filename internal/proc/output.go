@@ -1,9 +1,11 @@
 package proc
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -18,13 +20,52 @@ type Output struct {
 	file   *os.File
 	reaped atomic.Bool // whether the process has been reaped
 	drain  int         // how many bytes may still be read; 0 until the reader notices that the process was reaped, -1 at the end
+
+	mu      sync.Mutex
+	changed sync.Cond // of the fields below
+	paused  bool
+	waiting bool   // Read waits because of paused
+	ended   bool   // Read has returned an error
+	kept    []byte // see Keep
+}
+
+func newOutput(file *os.File) *Output {
+	o := &Output{file: file}
+	o.changed.L = &o.mu
+	return o
 }
 
 // maxPipe is the largest capacity of a pipe that an unprivileged process can set on Linux.
 const maxPipe = 1 << 20
 
 // Read reads from the pipe. The comment of Output says when it returns io.EOF.
-func (o *Output) Read(p []byte) (int, error) {
+func (o *Output) Read(p []byte) (n int, err error) {
+	for again := true; again; {
+		o.waitWhilePaused()
+		n, err = o.read(p)
+		again = errors.Is(err, os.ErrDeadlineExceeded) // Pause has interrupted it
+	}
+	if err != nil {
+		o.mu.Lock()
+		o.ended = true
+		o.changed.Broadcast()
+		o.mu.Unlock()
+	}
+	return n, err
+}
+
+func (o *Output) waitWhilePaused() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.paused {
+		o.waiting = true
+		o.changed.Broadcast()
+		o.changed.Wait()
+	}
+	o.waiting = false
+}
+
+func (o *Output) read(p []byte) (int, error) {
 	if o.drain == 0 {
 		n, err := o.file.Read(p)
 		if !errors.Is(err, os.ErrDeadlineExceeded) || !o.reaped.Load() {
@@ -46,6 +87,42 @@ func (o *Output) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	return n, nil
+}
+
+// Keep records what the reader has read and not dealt with yet, such as the beginning of a line. The
+// reader calls it before each Read, after which b may change.
+func (o *Output) Keep(b []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.kept = b
+}
+
+// Pause makes Read wait, and returns when the reader has dealt with all that it has read, except for
+// what it has kept. It returns the pipe, and a copy of that. The pipe stays the Output's to close.
+func (o *Output) Pause() (pipe *os.File, kept []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.paused = true
+	o.file.SetReadDeadline(time.Unix(1, 0))
+	for !o.waiting && !o.ended {
+		o.changed.Wait()
+	}
+	if o.ended {
+		return o.file, nil
+	}
+	return o.file, bytes.Clone(o.kept)
+}
+
+// Resume ends a pause.
+func (o *Output) Resume() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.paused = false
+	o.file.SetReadDeadline(time.Time{})
+	if o.reaped.Load() { // finish was called meanwhile
+		o.file.SetReadDeadline(time.Unix(1, 0))
+	}
+	o.changed.Broadcast()
 }
 
 // finish makes Read return what is in the pipe, and after that io.EOF.

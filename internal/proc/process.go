@@ -41,6 +41,7 @@ type Process struct {
 	pid            int
 	cmd            *exec.Cmd // nil for an adopted process
 	linger         time.Duration
+	beforeReap     func() // called before the leader is reaped; may be nil
 	contain        *container
 	stdin          *os.File
 	stdout, stderr *Output
@@ -136,13 +137,13 @@ func Start(spec Spec) (*Process, error) {
 	if child, ours = pipe(spec.Stdout, false); child != nil {
 		cmd.Stdout = child
 		if ours != nil {
-			p.stdout = &Output{file: ours}
+			p.stdout = newOutput(ours)
 		}
 	}
 	if child, ours = pipe(spec.Stderr, false); child != nil {
 		cmd.Stderr = child
 		if ours != nil {
-			p.stderr = &Output{file: ours}
+			p.stderr = newOutput(ours)
 		}
 	}
 	if err != nil {
@@ -159,12 +160,12 @@ func Start(spec Spec) (*Process, error) {
 }
 
 func newProcess(spec Spec) *Process {
-	p := &Process{linger: spec.linger(), exited: make(chan struct{}), done: make(chan struct{}), queued: map[syscall.Signal]bool{}}
+	p := &Process{linger: spec.linger(), beforeReap: spec.BeforeReap, exited: make(chan struct{}), done: make(chan struct{}), queued: map[syscall.Signal]bool{}}
 	if spec.ReadStdout != nil {
-		p.stdout = &Output{file: spec.ReadStdout}
+		p.stdout = newOutput(spec.ReadStdout)
 	}
 	if spec.ReadStderr != nil {
-		p.stderr = &Output{file: spec.ReadStderr}
+		p.stderr = newOutput(spec.ReadStderr)
 	}
 	return p
 }
@@ -174,7 +175,7 @@ func (p *Process) wait(spec Spec, started chan<- error) {
 	var contain *container
 	var err error
 	fork := func() { contain, err = startContained(p.cmd, spec) }
-	if spec.ParentDeath != 0 {
+	if spec.ParentDeath != 0 || forker.isMain.Load() {
 		release := onForkingThread(fork)
 		defer release()
 	} else {
@@ -196,13 +197,16 @@ func (p *Process) awaitEnd() {
 	contain.awaitExit()
 	close(p.exited)
 	left, survivors := p.sweep()
+	if p.beforeReap != nil {
+		p.beforeReap()
+	}
 
 	p.search.Lock()
 	p.mu.Lock()
 	state, err := contain.reap()
 	p.reaped = true
 	p.exit.Code, p.exit.State, p.exit.Left, p.exit.Survivors = -1, state, left, survivors
-	p.exit.Unseen = p.cmd == nil
+	p.exit.Unseen = !contain.isChild()
 	if err == nil && state != nil {
 		p.exit.Code = state.ExitCode()
 		if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {

@@ -1,0 +1,157 @@
+package proc_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/internal/proc"
+)
+
+func init() {
+	if strings.HasPrefix(os.Getenv(asRole), "exec") {
+		runtime.LockOSThread()
+	}
+	roles["await"] = func([]string) { io.Copy(io.Discard, os.Stdin) }
+	// The role "executes" starts a process that the kernel kills when its parent dies, and executes
+	// itself anew as the role "executed". In between it gets SIGUSR2, which it does not handle yet.
+	roles["executes"] = func([]string) {
+		go func() {
+			spec := self("await")
+			spec.ParentDeath = syscall.SIGKILL
+			spec.Stdout = os.Stderr
+			child, err := proc.Start(spec)
+			if err != nil {
+				panic(err)
+			}
+			k, _ := json.Marshal(child.Identity())
+			stdin, err := child.Stdin().SyscallConn()
+			if err != nil {
+				panic(err)
+			}
+			var fd uintptr
+			stdin.Control(func(n uintptr) { fd = n })
+			env := append(os.Environ(), asRole+"=executed", fmt.Sprintf("CHILD=%s", k), fmt.Sprintf("STDIN=%d", fd))
+			missing := proc.Exec("/no/such/program", os.Args, env, nil)
+			fmt.Println(missing)
+			panic(proc.Exec(os.Args[0], os.Args, env, []*os.File{child.Stdin()}))
+		}()
+		panic(proc.ServeForks())
+	}
+	// The role "executed" ends the process that its predecessor has started, and prints what it knows
+	// of it.
+	roles["executed"] = func([]string) {
+		go func() {
+			syscall.Kill(os.Getpid(), syscall.SIGUSR2) // as if it had come a little earlier
+			time.Sleep(20 * time.Millisecond)          // if the signal is not held back, it is lost now
+			usr2 := make(chan os.Signal, 1)
+			signal.Notify(usr2, syscall.SIGUSR2)
+			<-usr2
+			var k proc.Adoptable
+			if err := json.Unmarshal([]byte(os.Getenv("CHILD")), &k); err != nil {
+				panic(err)
+			}
+			child, err := proc.Adopt(k, proc.Spec{Child: true})
+			if err != nil {
+				panic(err)
+			}
+			var stdin int
+			fmt.Sscan(os.Getenv("STDIN"), &stdin)
+			os.NewFile(uintptr(stdin), "stdin").Close()
+			<-child.Done()
+			fmt.Println("the child ended:", child.Exit())
+			other, err := proc.Start(proc.Spec{Args: []string{"grep", "SigBlk", "/proc/self/status"}, Stdout: os.Stdout, Stderr: os.Stderr})
+			if err != nil {
+				panic(err)
+			}
+			<-other.Done()
+			os.Exit(0)
+		}()
+		panic(proc.ServeForks())
+	}
+}
+
+// A program that executes itself anew keeps its processes, also those that the kernel kills when
+// their parent dies, and learns how they end. It loses no signal that comes meanwhile.
+func TestExec_KeepsChildrenAndSignals(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asRole+"=executes")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "execve /no/such/program: no such file or directory\nthe child ended: exit status 0\nSigBlk:\t0000000000000000\n"
+	if diff := cmp.Diff(want, string(out)); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+}
+
+// A program that does not start its processes by its main thread cannot execute itself anew.
+func TestExec_NeedsServeForks(t *testing.T) {
+	if err := proc.Exec(os.Args[0], nil, nil, nil); err != proc.ErrNotMainThread {
+		t.Errorf("Exec: %v", err)
+	}
+}
+
+// A pause loses nothing: what the reader has kept, and what the process prints meanwhile, is there.
+func TestOutput_PauseKeepsWhatIsNotDealtWith(t *testing.T) {
+	p := start(t, self("pingable"))
+	lines := bufio.NewReader(p.Stdout())
+	if _, err := lines.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	o := p.Stdout()
+	got := make(chan string)
+	go func() {
+		var kept []byte
+		for {
+			b := make([]byte, 16)
+			o.Keep(kept)
+			n, err := o.Read(b)
+			kept = append(kept, b[:n]...)
+			if err != nil {
+				got <- string(kept)
+				return
+			}
+			got <- string(b[:n])
+		}
+	}()
+	p.Stdin().WriteString("begin")
+	for first := ""; first != "begin"; {
+		first += <-got
+	}
+	_, kept := o.Pause()
+	if string(kept) != "begin" {
+		t.Errorf("kept: %q", kept)
+	}
+	p.Stdin().WriteString(" and end")
+	select {
+	case text := <-got:
+		t.Errorf("read during the pause: %q", text)
+	case <-time.After(20 * time.Millisecond):
+	}
+	o.Resume()
+	for rest := ""; rest != " and end"; {
+		rest += <-got
+	}
+	p.Stdin().Close()
+	if all := <-got; all != "begin and end" {
+		t.Errorf("read in total: %q", all)
+	}
+	// A pause of an output that has ended does not wait.
+	if _, kept := o.Pause(); kept != nil {
+		t.Errorf("kept at the end: %q", kept)
+	}
+	o.Resume()
+}

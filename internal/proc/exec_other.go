@@ -1,0 +1,14 @@
+//go:build !linux
+
+package proc
+
+import (
+	"errors"
+	"os"
+)
+
+// ServeForks always fails on this system.
+func ServeForks() error { return errors.ErrUnsupported }
+
+// Exec always fails on this system.
+func Exec(string, []string, []string, []*os.File) error { return errors.ErrUnsupported }
