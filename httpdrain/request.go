@@ -1,9 +1,7 @@
 package httpdrain
 
 import (
-	"bufio"
 	"io"
-	"net"
 	"net/http"
 	"runtime/pprof"
 	"strconv"
@@ -83,10 +81,16 @@ func (c *conn) sayLast(h http.Header) {
 }
 
 func (q *request) WriteHeader(code int) {
-	if code >= 200 { // codes below 200 are informational, and the header follows later
+	if isFinal(code) {
 		q.beginHeader()
 	}
 	q.ResponseWriter.WriteHeader(code)
+}
+
+// isFinal reports whether code is a status after which no other one follows. Codes below 200 are
+// informational, except for 101, and net/http panics on codes that do not have three digits.
+func isFinal(code int) bool {
+	return code >= 200 && code <= 999 || code == http.StatusSwitchingProtocols
 }
 
 func (q *request) Write(b []byte) (int, error) {
@@ -134,21 +138,6 @@ func (q *request) CloseNotify() <-chan bool {
 	return make(chan bool)
 }
 
-// A writer1 is a request with the additional methods of a ResponseWriter for HTTP/1.
-type writer1 struct{ request }
-
-func (w *writer1) ReadFrom(r io.Reader) (int64, error) {
-	w.beginHeader()
-	return readFrom(w.ResponseWriter, r)
-}
-
-func (w *writer1) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	// beginHeader is not called here because it may set Connection: close. A reverse proxy would
-	// send that header to the client, although the connection stays open.
-	w.recordPattern()
-	return http.NewResponseController(w.ResponseWriter).Hijack()
-}
-
 // A writer2 is a request with the additional methods of a ResponseWriter for HTTP/2.
 type writer2 struct{ request }
 
@@ -180,7 +169,9 @@ func (sv *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var q *request
-	if r.ProtoMajor == 1 {
+	// The version of the request does not tell: on HTTP/1, a client may send the request
+	// "PRI * HTTP/2.0", which net/http passes to the handler so that it can hijack the connection.
+	if _, isHTTP1 := w.(http.Hijacker); isHTTP1 {
 		w1 := new(writer1)
 		q, w = w1.init(c, w, r), w1
 	} else {
