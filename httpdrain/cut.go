@@ -95,6 +95,7 @@ func (e *CutError) Unwrap() error { return e.Cause }
 // cutShort closes all connections and returns an error that lists the unfinished requests.
 func (d *drain) cutShort() *CutError {
 	e := &CutError{Name: d.name, Cause: context.Cause(d.work)}
+	d.releaseHijacked()      // do not list connections that are closed already
 	now := time.Since(epoch) // the same time for all connections, because closing the first ones takes time
 	var all []unfinished
 	for _, c := range d.snapshot() {

@@ -55,8 +55,10 @@
 //     unexported method that [http.MaxBytesReader] uses. So after a body that is too large, the
 //     server reads up to 256 KB more, and keeps the connection if that is the rest of the body,
 //     unless the handler sets Connection: close.
-//   - A hijacked connection is a net.Conn around the accepted one, which its NetConn method
-//     returns.
+//   - Hijack returns the same connection as with net/http alone: the one that the listener accepted,
+//     if that is a [*net.TCPConn], a [*net.UnixConn] or a [*tls.Conn], or the [*tls.Conn] of
+//     ServeTLS. The connection inside the latter, and those of other listeners, are a net.Conn around
+//     the accepted one, which its NetConn method returns.
 //
 // # Limitations
 //

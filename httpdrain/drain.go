@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -36,6 +37,11 @@ type drain struct {
 	empty    chan struct{} // closed when only streams of Debug are left
 	silent   []Cut         // connections that the drain closed in the middle of a header
 	panicErr *PanicError   // the first panic of a function of the user
+
+	hijacked map[*conn]syscall.RawConn // sockets of hijacked connections to be checked, guarded by mu
+	watching sync.WaitGroup            // the goroutine that checks them
+	begins   chan struct{}             // closed when the drain begins
+	ended    chan struct{}             // closed when Serve is about to return
 }
 
 // add starts to track the accepted connection nc, and returns the connection that the server is to
@@ -124,6 +130,7 @@ func isClosed(ch <-chan struct{}) bool {
 func (d *drain) begin() (n int) {
 	d.began = time.Now()
 	d.draining.Store(true)
+	close(d.begins)
 	d.mu.Lock()
 	d.accepted = true
 	d.closeChannels()

@@ -89,6 +89,7 @@ func (w *writer1) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	nc, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
 		w.isHijacked.Store(true)
+		nc = w.conn.handOver(nc)
 	}
 	return nc, rw, err
 }

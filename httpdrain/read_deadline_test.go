@@ -144,15 +144,17 @@ func TestServe_ClearingDeadlineOfClosedConnectionReturnsError(t *testing.T) {
 	p.closed()
 }
 
-// A read deadline on a hijacked connection also ends WriteTo, which does not call Read.
+// A read deadline on the connection below the TLS of a hijacked one also ends WriteTo, which does not
+// call Read.
 func TestServe_DeadlineEndsWriteToAfterHijack(t *testing.T) {
-	v := start(t, handler(func(w http.ResponseWriter, _ *http.Request) {
-		conn, _, err := http.NewResponseController(w).Hijack()
+	v := start(t, secured(func(w http.ResponseWriter, _ *http.Request) {
+		hijacked, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		defer conn.Close()
+		defer hijacked.Close()
+		conn := hijacked.(*tls.Conn).NetConn()
 		ended := make(chan error, 1)
 		go func() {
 			_, err := conn.(io.WriterTo).WriteTo(io.Discard)
@@ -164,7 +166,11 @@ func TestServe_DeadlineEndsWriteToAfterHijack(t *testing.T) {
 			t.Errorf("WriteTo ends with %v", err)
 		}
 	}))
-	p := dial(t, v.addr)
+	conn, err := tls.Dial("tcp", v.addr, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPeer(t, conn)
 	p.send(get)
 	p.closed()
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -154,6 +155,10 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 		conns:   map[*conn]int{},
 		quiet:   make(chan struct{}),
 		empty:   make(chan struct{}),
+
+		hijacked: map[*conn]syscall.RawConn{},
+		begins:   make(chan struct{}),
+		ended:    make(chan struct{}),
 	}
 	describer.Scope, describer.Describe, hijackDescriber.Scope = scope, d.describe, hijacks
 	g, ok := scope.TryGuard()
@@ -167,6 +172,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 		defer waiting.Wait()
 	}
 	defer cancel() // before the wait above ends
+	defer d.stopWatching()
 	l := newListener(ln, d, scope)
 	stop := context.AfterFunc(scope, l.limitAccept)
 	defer stop()

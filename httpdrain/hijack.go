@@ -1,0 +1,118 @@
+package httpdrain
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"runtime/pprof"
+	"syscall"
+	"time"
+)
+
+// Hijack returns the connection that the listener accepted, because handlers and libraries assert that
+// it is a *net.TCPConn, and because io.Copy between two of them does not copy the bytes through the
+// process. Such a connection cannot tell the drain that it is closed. So the drain asks the sockets of
+// hijacked connections from time to time. If it cannot ask, Hijack returns the conn, whose Close tells
+// the drain.
+
+const (
+	// checkInterval is how often the sockets of hijacked connections are checked before the drain, when
+	// no code waits for their end.
+	checkInterval = time.Second
+	// During the drain, the sockets are checked after each fiftieth of the time that the drain has
+	// lasted, between these bounds. So the drain does not take noticeably longer, and one that lasts
+	// for hours uses little processor time.
+	minCheckInterval = time.Millisecond
+	maxCheckInterval = 50 * time.Millisecond
+)
+
+// handOver returns the connection that Hijack returns instead of nc, which the server returned.
+func (c *conn) handOver(nc net.Conn) net.Conn {
+	if _, ok := nc.(interface{ itself() *conn }); !ok {
+		return nc // a *tls.Conn, which closes the conn inside it
+	}
+	socket := c.raw
+	if tc, ok := socket.(*tls.Conn); ok {
+		socket = tc.NetConn()
+	}
+	switch socket.(type) {
+	case *net.TCPConn, *net.UnixConn:
+	default:
+		return nc // its Close might leave the socket open
+	}
+	raw, err := socket.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return nc
+	}
+	if !c.drain.watchHijacked(c, raw) {
+		return nc
+	}
+	return c.raw
+}
+
+// watchHijacked makes the drain notice when the socket of the hijacked connection c is closed. It
+// reports false if Serve has returned.
+func (d *drain) watchHijacked(c *conn, socket syscall.RawConn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if isClosed(d.ended) {
+		return false // after Force, a handler may still be running
+	}
+	if len(d.hijacked) == 0 {
+		d.watching.Go(d.checkHijacked)
+	}
+	d.hijacked[c] = socket
+	return true
+}
+
+// stopWatching ends the goroutines that check hijacked connections. It is called once.
+func (d *drain) stopWatching() {
+	d.mu.Lock()
+	close(d.ended)
+	d.mu.Unlock()
+	d.watching.Wait()
+}
+
+// checkHijacked checks the sockets of hijacked connections until none is left or Serve returns.
+func (d *drain) checkHijacked() {
+	pprof.SetGoroutineLabels(context.Background()) // without those of the handler's goroutine
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	begins := d.begins
+	for {
+		wait := checkInterval
+		if d.draining.Load() {
+			begins = nil
+			wait = min(max(time.Since(d.began)/50, minCheckInterval), maxCheckInterval)
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-begins:
+		case <-d.ended:
+			return
+		}
+		if d.releaseHijacked() == 0 {
+			return
+		}
+	}
+}
+
+// releaseHijacked tells the drain about each hijacked connection whose socket has been closed. It
+// returns the number of the others.
+func (d *drain) releaseHijacked() (left int) {
+	d.mu.Lock()
+	var closed []*conn
+	for c, socket := range d.hijacked {
+		if socket.Control(func(uintptr) {}) != nil {
+			closed = append(closed, c)
+			delete(d.hijacked, c)
+		}
+	}
+	left = len(d.hijacked)
+	d.mu.Unlock()
+	for _, c := range closed {
+		c.record(connEvent{kind: eventHijackerClose})
+	}
+	return left
+}
