@@ -4,6 +4,7 @@ import (
 	"errors"
 	"reflect"
 	"runtime"
+	"strings"
 )
 
 // ErrInCallback is returned at once by methods that wait for a loop or a pool, if a callback of a loop
@@ -12,11 +13,12 @@ import (
 var ErrInCallback = errors.New("eventloop: a callback, timer, completion or init function of a loop must not wait for a loop or a pool; " +
 	"wait on another goroutine, and post to the loop when the wait is over")
 
-// serveName is the function at the bottom of everything that a loop calls.
-var serveName = reflect.TypeFor[loop]().PkgPath() + ".(*loop).serve"
+// runPrefix is what the names of the methods that call the user's functions begin with: runInit,
+// runCallbacks and runTimers.
+var runPrefix = reflect.TypeFor[loop]().PkgPath() + ".(*loop).run"
 
 // checkWait returns ErrInCallback if the calling goroutine is that of a loop. It looks for the loop's
-// function among the callers, because callbacks have no parameter that could tell, and the state of a
+// methods among the callers, because callbacks have no parameter that could tell, and the state of a
 // loop does not tell which goroutine asks. This takes about a microsecond, and so is done only before a wait.
 //
 // It does not tell loops apart: a callback must not wait for another loop either, since that blocks its
@@ -33,7 +35,7 @@ func checkWait() error {
 	frames := runtime.CallersFrames(pcs)
 	for more := len(pcs) > 0; more; {
 		var f runtime.Frame
-		if f, more = frames.Next(); f.Function == serveName {
+		if f, more = frames.Next(); strings.HasPrefix(f.Function, runPrefix) {
 			return ErrInCallback
 		}
 	}

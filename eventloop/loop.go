@@ -3,13 +3,10 @@ package eventloop
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime"
 	"sync/atomic"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/internal/ctxkey"
-	"github.com/swansong-go/swansong/internal/panics"
 )
 
 var (
@@ -58,6 +55,7 @@ type loop struct {
 	chunk    *chunk // the chunk whose callbacks are being run
 	at       int    // the index of the next callback in the chunk
 	executed uint64
+	pinned   bool // whether the loop must stay on its goroutine, which is that of the caller of Run or is locked to a thread
 	drained  bool // whether all accepted callbacks have run and none can follow
 	crashing bool // whether a panic is about to end the program
 }
@@ -147,93 +145,6 @@ func mustFunc(ok bool, what string) {
 	}
 }
 
-// Start runs the loop on a new goroutine and returns when it is Running. It returns [ErrStarted],
-// [ErrStopped] or the error of the init function if the loop does not get there.
-func (l *Loop) Start() error {
-	if err := l.begin(); err != nil {
-		return err
-	}
-	ready := make(chan error, 1)
-	go l.serve(func(err error) { ready <- err })
-	return <-ready
-}
-
-// Run runs the loop on the calling goroutine, and main on another one once the loop is Running.
-// When main returns, the loop is stopped. Run returns once main has returned and the loop has
-// drained, with the error of main joined with [Loop.Err].
-//
-// The context of main ends when ctx ends or the loop is stopped. Run does not return before main
-// does. A panic of main ends the program, like a panic in any goroutine. If the loop does not
-// become Running, Run returns the error that [Loop.Start] would return, without calling main.
-//
-// Run panics if ctx or main is nil. If a callback calls [runtime.Goexit], the calling goroutine
-// ends once the loop has drained and main has returned.
-func (l *Loop) Run(ctx context.Context, main func(ctx context.Context) error) error {
-	if ctx == nil {
-		panic("eventloop: Run with a nil context")
-	}
-	mustFunc(main != nil, "Run")
-	if err := l.begin(); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stopAfterFunc := context.AfterFunc(l.scope, func() { cancel(context.Cause(l.scope)) })
-	defer stopAfterFunc()
-
-	var notReady error
-	result := error(&PanicError{In: "main", Value: ErrGoexit})
-	returned := make(chan struct{})
-	defer func() {
-		if !l.crashing {
-			<-returned // wait for main even if a callback has called Goexit
-		}
-	}()
-	guard := l.guard.Clone()
-	defer l.trace.unlabel(ctx)
-	l.serve(func(err error) {
-		if notReady = err; err != nil {
-			guard.Release()
-			close(returned)
-			return
-		}
-		go func() {
-			defer panics.UnlessPanic(func() {
-				l.Stop()
-				guard.Release()
-				close(returned)
-			})
-			result = main(ctx)
-		}()
-	})
-	<-returned
-	if notReady != nil {
-		return notReady
-	}
-	return errors.Join(result, l.Err()) // this use of l keeps the Loop reachable while main runs, see drop
-}
-
-// begin changes the state from Idle to Starting. It returns an error if the loop was started before
-// or its scope has been stopped.
-func (l *loop) begin() error {
-	in := ""
-	if l.init != nil {
-		in = "init"
-	}
-	if !l.box.begin(in) {
-		if s := l.state(); s == Stopping || s == Stopped {
-			return ErrStopped
-		}
-		return ErrStarted
-	}
-	if l.scope.Err() != nil {
-		l.beginStop()
-		l.finish()
-		return ErrStopped
-	}
-	return nil
-}
-
 // Stop stops the loop and returns the completion to wait for. The state becomes Stopping before
 // anything else happens; from then on nothing is accepted, and what was accepted runs. Stop never
 // blocks, may be called repeatedly, and may be called from anywhere. A loop that was not started
@@ -279,122 +190,4 @@ func (l *loop) finish() {
 	l.notifyStopped()
 	l.box.end()
 	l.guard.Release()
-}
-
-// serve is the body of the loop's goroutine. It calls ready once: when the loop is Running, or when
-// it is certain that the loop will never be Running.
-func (l *loop) serve(ready func(error)) {
-	if l.lockThread {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-	}
-	l.trace.label()
-	defer l.run() // run is deferred, because the init function may call Goexit
-	l.runInit(ready)
-}
-
-func (l *loop) runInit(ready func(error)) {
-	var err error
-	finished := false
-	defer func() {
-		if !finished {
-			err = newPanicError("init", recover())
-		}
-		l.box.setRunning("")
-		if err != nil {
-			l.recordFailure(err)
-			l.stop(err)
-		} else if !l.box.swap(Starting, Running) {
-			err = ErrStopped
-		}
-		ready(err)
-	}()
-	if l.init != nil {
-		if err = l.init(); err != nil {
-			err = fmt.Errorf("eventloop: init function of the loop failed: %w", err)
-		}
-	}
-	finished = true
-}
-
-// run runs callbacks until none will follow. If a callback calls runtime.Goexit, its goroutine only
-// executes deferred calls any more, so run continues in a deferred call. This ends, because the
-// loop has then been stopped.
-func (l *loop) run() {
-	defer func() {
-		if !l.drained && !l.crashing {
-			l.run()
-		}
-	}()
-	for !l.drained {
-		l.runCallbacks()
-	}
-	l.end()
-}
-
-// runCallbacks runs callbacks until the loop has drained, or a callback panics or calls
-// runtime.Goexit.
-func (l *loop) runCallbacks() {
-	returned := false
-	defer func() {
-		if !returned {
-			l.handlePanic(recover())
-		}
-	}()
-	for {
-		for c := l.chunk; c != nil && l.at < c.n; {
-			f := c.fs[l.at]
-			c.fs[l.at] = nil // lets the garbage collector free what the callback has captured
-			l.at++
-			if l.slow == nil {
-				f()
-			} else {
-				l.slow.call("callback", f)
-			}
-			l.countExecuted()
-			if l.timers.due.Load() {
-				l.runTimers()
-			}
-		}
-		l.stopIfDropped()
-		empty := l.chunk
-		l.chunk = nil // the chunk now belongs to the inbox, which may give it to another loop
-		l.chunk, l.drained = l.box.take(empty)
-		if l.drained {
-			break
-		}
-		l.at = 0
-		if l.slow != nil && l.chunk != nil {
-			l.slow.takeBatch(l.chunk.queued)
-		}
-		l.runTimers()
-	}
-	returned = true
-}
-
-func (l *loop) countExecuted() {
-	l.executed++
-	l.box.executed.Store(l.executed)
-	if l.box.hasWaiters.Load() {
-		l.box.mu.Lock()
-		l.box.fillRoom()
-		l.box.mu.Unlock()
-	}
-}
-
-// end updates the counters of Stats and calls finish. It is the last call on the loop's goroutine.
-func (l *loop) end() {
-	offloads, handles := uint64(l.box.offloads.count()), uint64(l.box.handles.count())
-	switch {
-	case !l.panicked.Load():
-		l.stats.unbalancedShutdowns.Add(offloads + handles)
-	case offloads+handles > 0:
-		l.stats.abortedUnwinds.Add(1)
-		l.stats.leakedTasks.Add(offloads)
-	}
-	if refused := l.box.refusedStopping.Load(); l.onUnclean != nil && offloads+handles+refused > 0 {
-		l.onUnclean(fmt.Errorf("eventloop: loop %q ended while %d offloads were running and %d handles held, and has refused %d callbacks since its stop; "+
-			"stop the producers, then call WaitIdle and Quiesce, then Stop", l.name, offloads, handles, refused))
-	}
-	l.finish()
 }

@@ -45,13 +45,19 @@ func (l *loop) handlePanic(value any) {
 	in := "callback"
 	if l.box.running == "timer" {
 		in = "timer"
-		defer l.unlessCrashing(l.resumeTimers)
-	} else {
-		defer l.unlessCrashing(l.countExecuted)
 	}
+	defer func() {
+		switch {
+		case l.crashing:
+		case in == "timer":
+			l.resumeTimers()
+		default:
+			l.countExecuted()
+		}
+	}()
 	l.stats.panics.Add(1)
 	if value == nil && l.panicked.Load() {
-		return // the first Goexit has stopped the loop, and the stack of another one is long and not needed
+		return // the first Goexit has stopped the loop, and the stack of another one takes long and is not needed
 	}
 	err := newPanicError(in, value)
 	l.recordFailure(err)
@@ -78,12 +84,6 @@ func (l *loop) crash(err *PanicError) {
 	fmt.Fprintf(os.Stderr, "eventloop: panic in a %s of the event loop %q; callbacks not run: %d, timers not fired: %d, offloads not finished: %d\n",
 		err.In, l.name, c.Queued, c.Timers, c.Offloads)
 	panic(err.Value)
-}
-
-func (l *loop) unlessCrashing(f func()) {
-	if !l.crashing {
-		f()
-	}
 }
 
 // abort stops the loop because of a panic or Goexit.

@@ -223,17 +223,24 @@ func TestPanic_EveryKindLeavesDrainComplete(t *testing.T) {
 }
 
 // A callback that calls Goexit stops the loop. The loop still runs all accepted callbacks, even if
-// every one of them calls Goexit.
+// every one of them calls Goexit. Waiting for the loop stays refused, and the stack does not grow from
+// one callback to the next: it could exceed its limit, which ends the program.
+// docs/internals/eventloop.md#panics
 func TestPanic_GoexitInEveryCallbackRunsAll(t *testing.T) {
 	l := startLoop(t)
 	free := block(t, l)
-	ran := 0
+	var depths []int
 	for range 100 {
-		l.Post(func() { ran++; runtime.Goexit() })
+		l.Post(func() {
+			depths = append(depths, runtime.Callers(0, make([]uintptr, 1000)))
+			testkit.ErrorIs(t, "Quiesce", l.Quiesce(tooLong), eventloop.ErrInCallback)
+			runtime.Goexit()
+		})
 	}
 	free()
 	awaitDone(t, l.Scope().Completion())
-	testkit.Equal(t, "callbacks", ran, 100)
+	testkit.Equal(t, "callbacks", len(depths), 100)
+	testkit.Equal(t, "depth of the last callback", depths[99], depths[1])
 	testkit.Equal(t, "state", l.State(), eventloop.Stopped)
 }
 

@@ -60,3 +60,42 @@ func TestWithOSThread_LocksThreadOfStartedLoop(t *testing.T) {
 		}
 	})
 }
+
+// A loop that is locked to a thread, and one that runs on the goroutine of its caller, stay there when
+// callbacks call Goexit. docs/internals/eventloop.md#panics
+func TestWithOSThread_KeepsThreadAfterGoexit(t *testing.T) {
+	for name, run := range map[string]func(t *testing.T, post func(l *eventloop.Loop)) *eventloop.Loop{
+		"Start": func(t *testing.T, post func(l *eventloop.Loop)) *eventloop.Loop {
+			l := startLoop(t, eventloop.WithOSThread())
+			post(l)
+			return l
+		},
+		"Run": func(t *testing.T, post func(l *eventloop.Loop)) *eventloop.Loop {
+			l := eventloop.New(t.Context())
+			go func() {
+				runtime.LockOSThread() // as package main does for a user interface
+				l.Run(context.Background(), func(context.Context) error { post(l); return nil })
+			}()
+			return l
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			threads, ran := map[int]bool{}, 0
+			l := run(t, func(l *eventloop.Loop) {
+				free := block(t, l)
+				for range 10 {
+					l.Post(func() {
+						runtime.LockOSThread() // so that the thread ends with the goroutine, and no other one can get it
+						threads[syscall.Gettid()] = true
+						ran++
+						runtime.Goexit()
+					})
+				}
+				free()
+			})
+			awaitDone(t, l.Scope().Completion())
+			testkit.Equal(t, "callbacks", ran, 10)
+			testkit.Equal(t, "threads", len(threads), 1)
+		})
+	}
+}
