@@ -18,11 +18,16 @@ import (
 func (s *Swansong) Go(f func(ctx context.Context)) bool {
 	checkFunc(f)
 	state, ok := s.tryAcquire()
-	if !ok {
-		return false
+	if ok {
+		go func() {
+			g := &Guard{guardState: state} // on the stack of the goroutine, so it is not allocated
+			// A plain defer would release the guard after a panic in f. Then main could return
+			// before the runtime has printed the panic.
+			defer panics.UnlessPanic(g.Release)
+			f(g.label(s.Work()))
+		}()
 	}
-	startGuarded(s.Work(), state, f)
-	return true
+	return ok
 }
 
 // Go calls f in a new goroutine, with ctx as its context. If ctx carries a scope, the goroutine
@@ -31,11 +36,14 @@ func (s *Swansong) Go(f func(ctx context.Context)) bool {
 func Go(ctx context.Context, f func(ctx context.Context)) bool {
 	checkFunc(f)
 	state, ok := acquireFromContext(ctx, 3)
-	if !ok {
-		return false
+	if ok {
+		go func() { // as in Swansong.Go
+			g := &Guard{guardState: state}
+			defer panics.UnlessPanic(g.Release)
+			f(g.label(ctx))
+		}()
 	}
-	startGuarded(ctx, state, f)
-	return true
+	return ok
 }
 
 // checkFunc panics if f is nil: in the goroutine that calls Go, instead of later in the new one.
@@ -43,16 +51,4 @@ func checkFunc(f func(context.Context)) {
 	if f == nil {
 		panic("ctxshutdown: Go with a nil function")
 	}
-}
-
-// startGuarded calls f in a new goroutine and releases the guard when f has returned. The guard is on
-// the stack of the goroutine, so it is not allocated.
-func startGuarded(ctx context.Context, state guardState, f func(context.Context)) {
-	go func() {
-		g := &Guard{guardState: state}
-		// A plain defer would release the guard after a panic in f. Then main could return before
-		// the runtime has printed the panic.
-		defer panics.UnlessPanic(g.Release)
-		f(g.label(ctx))
-	}()
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/swansong-go/swansong/internal/panics"
 )
@@ -24,16 +25,20 @@ import (
 // The methods of a Group may be called concurrently. The zero value is not usable; call [NewGroup].
 type Group struct {
 	scope *Swansong
+	sem   atomic.Value // chan struct{} with one element for each running function, or nil if there is no limit
 
+	// running is the number of running functions. A Wait that has found none adds noMore, which
+	// prevents new ones.
+	running atomic.Int64
 	mu      sync.Mutex
-	sem     chan struct{} // one element for each running function; nil if there is no limit
-	running int
-	idle    *sync.Cond // signalled when running becomes zero
-	closed  bool       // set when a Wait has found no function running; prevents new ones
+	idle    *sync.Cond // uses mu; signalled when running becomes zero
 
 	once sync.Once // sets err and the cause of the scope together
 	err  error
 }
+
+// noMore is added to Group.running. It is larger than any number of goroutines.
+const noMore = 1 << 40
 
 // NewGroup returns a group whose scope is created by [WithCancel] from ctx. Call [Group.Wait] to
 // wait for its functions and to stop the scope. NewGroup panics if ctx is nil.
@@ -49,15 +54,14 @@ func NewGroup(ctx context.Context, opts ...Option) *Group {
 // SetLimit panics while functions are running.
 func (g *Group) SetLimit(n int) {
 	g.checkInit()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.running != 0 {
-		panic(fmt.Sprintf("ctxshutdown: SetLimit called while functions of the Group are running (%d); call SetLimit before Go", g.running))
+	if n := g.running.Load() &^ noMore; n != 0 {
+		panic(fmt.Sprintf("ctxshutdown: SetLimit called while functions of the Group are running (%d); call SetLimit before Go", n))
 	}
-	g.sem = nil
+	var sem chan struct{}
 	if n >= 0 {
-		g.sem = make(chan struct{}, n)
+		sem = make(chan struct{}, n)
 	}
+	g.sem.Store(sem)
 }
 
 // Go calls f in a new goroutine that holds a guard, with the group's scope as its context. With a
@@ -99,25 +103,24 @@ func (g *Group) semaphore(f func(ctx context.Context) error) chan struct{} {
 	if f == nil {
 		panic("ctxshutdown: Go with a nil function")
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.sem
+	sem, _ := g.sem.Load().(chan struct{})
+	return sem
 }
 
 // start calls f in a new goroutine and returns true. It returns false if the scope has been told to
 // stop or a Wait has found no function running. The caller has sent an element to sem, unless sem
 // is nil.
 func (g *Group) start(f func(ctx context.Context) error, sem chan struct{}) bool {
-	// tryAcquire refuses once the scope has been told to stop, and enter refuses once a Wait has
-	// found no function running. Such a Wait also stops the scope, but a moment later. Until then
-	// only enter refuses.
+	// tryAcquire refuses once the scope has been told to stop. A Wait that has found no function
+	// running also stops the scope, but a moment later. Until then, only noMore prevents a start.
 	state, ok := g.scope.tryAcquire()
 	if !ok {
 		leave(sem)
 		return false
 	}
-	if !g.enter() {
+	if g.running.Add(1) > noMore {
 		(&Guard{guardState: state}).Release()
+		g.running.Add(-1)
 		leave(sem)
 		return false
 	}
@@ -142,24 +145,12 @@ func leave(sem chan struct{}) {
 	}
 }
 
-// enter counts a function that is about to start. It returns false if a Wait has found no function
-// running.
-func (g *Group) enter() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return false
-	}
-	g.running++
-	return true
-}
-
 // exit counts a function that has returned, and wakes Wait after the last one.
 func (g *Group) exit() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.running--; g.running == 0 {
+	if g.running.Add(-1) == 0 {
+		g.mu.Lock() // a Wait that has found the function running waits by now
 		g.idle.Broadcast()
+		g.mu.Unlock()
 	}
 }
 
@@ -178,10 +169,9 @@ func (g *Group) setResult(err error) {
 func (g *Group) Wait() error {
 	g.checkInit()
 	g.mu.Lock()
-	for g.running > 0 {
+	for !g.running.CompareAndSwap(0, noMore) && g.running.Load() < noMore {
 		g.idle.Wait()
 	}
-	g.closed = true
 	g.mu.Unlock()
 	g.setResult(nil)
 	return g.err

@@ -207,5 +207,6 @@ func (r GuardReport) stacks() string {
 
 // startsGoroutine reports whether function is one of this package that starts the goroutines of Go.
 func startsGoroutine(function string) bool {
-	return strings.HasPrefix(function, packagePath+"startGuarded.") || strings.HasPrefix(function, packagePath+"(*Group).start.")
+	name, found := strings.CutPrefix(function, packagePath)
+	return found && (strings.HasPrefix(name, "(*Swansong).Go.") || strings.HasPrefix(name, "Go.") || strings.HasPrefix(name, "(*Group).start."))
 }
