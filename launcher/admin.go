@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/swansong-go/swansong/launcher/internal/admin"
@@ -110,6 +111,21 @@ func (l adminLauncher) Roll(name string, order pb.RollOrder, reason string) (wai
 	}, nil
 }
 
+func (l adminLauncher) OrderGroup(name string, order pb.GroupOrder, processes int, reason string) (wait func(context.Context) error, err error) {
+	g, err := l.manager.group(name)
+	if err != nil {
+		return nil, err
+	}
+	give := map[pb.GroupOrder]func(string) (*rollResult, error){pb.GroupOrder_STOP: g.stopAll, pb.GroupOrder_START: g.startAgain,
+		pb.GroupOrder_SCALE: func(reason string) (*rollResult, error) { return g.scale(processes, reason) }}
+	result, err := give[order](reason)
+	return func(ctx context.Context) error { return g.awaitOrder(ctx, result) }, err
+}
+
+func (l adminLauncher) Signal(name string, sig syscall.Signal, reason string) ([]string, error) {
+	return l.manager.Signal(name, sig, reason)
+}
+
 // Reread reads the configuration again. A panic of Config.Reread becomes an error for the operator
 // and an alarm.
 func (l adminLauncher) Reread(ctx context.Context, dry bool, reason string) (changes []string, file string, wait func(context.Context) error, err error) {
@@ -176,7 +192,7 @@ func (l adminLauncher) Notifier(id string) (admin.Process, error) { return l.man
 func wireHealth(h Health) *pb.GroupHealth {
 	out := &pb.GroupHealth{Group: h.Group, Desired: int32(h.Desired), MinHealthy: int32(h.MinHealthy), Ready: int32(h.Ready),
 		Updated: int32(h.Updated), Total: int32(h.Total), Healthy: h.Healthy, Message: h.Message, Revision: int32(h.Revision),
-		Missing: int32(h.Missing), Roll: h.Roll.wire(), Stopping: h.Stopping, StopsAfter: h.StopsAfter, Unrecorded: h.Unrecorded}
+		Missing: int32(h.Missing), Roll: h.Roll.wire(), Stopping: h.Stopping, StopsAfter: h.StopsAfter, Unrecorded: h.Unrecorded, Stopped: h.Stopped}
 	for _, st := range h.Processes {
 		out.Processes = append(out.Processes, wireStatus(st))
 	}

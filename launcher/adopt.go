@@ -22,6 +22,7 @@ func (c *controller) restore(r statefile.Group) {
 	c.lastNumber, c.unadopted = r.LastNumber, r.Processes
 	wanted := c.revisions.Wanted()
 	d := statefile.Digest(wanted.Config)
+	wanted.Shortfall.Stopped = r.Stopped
 	if r.Config.Desired == wanted.Config.Desired { // if the number in the configuration is unchanged, the numbers in the state file still hold
 		short := &wanted.Shortfall
 		if r.Config.OnLauncherDeath == Keep && r.Digest == d { // processes that finished under the same configuration are not run again
@@ -125,7 +126,7 @@ func (g *group) record(sockets []statefile.Socket) statefile.Group {
 	defer g.mu.Unlock()
 	c := g.controller
 	cfg, short := *c.config(), c.revisions.Wanted().Shortfall
-	r := statefile.Group{Config: statefile.WithoutSecrets(cfg), Revision: c.revisions.Current, Digest: statefile.Digest(cfg), LastNumber: c.lastNumber, ScaledDown: short.ScaledDown,
+	r := statefile.Group{Config: statefile.WithoutSecrets(cfg), Revision: c.revisions.Current, Digest: statefile.Digest(cfg), LastNumber: c.lastNumber, ScaledDown: short.ScaledDown, Stopped: short.Stopped,
 		Finished: short.Finished, FinishedFailed: short.Failed, Sockets: sockets, Processes: slices.Clone(c.unadopted)}
 	for _, i := range c.instances.sorted() {
 		p := i.record()

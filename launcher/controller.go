@@ -34,6 +34,7 @@ type controller struct {
 	rollResult  *rollResult   // callers that ordered the roll wait for this result; nil if roll is nil
 	checks      *canaryChecks // nil unless the roll waits for canaries that are checked
 	degraded    degradation
+	orders      []order // orders that callers wait for
 
 	awaitsDependencies bool     // if set, no process is started until the groups that this one depends on are healthy
 	waitsFor           []string // names of the groups in DependsOn that are not healthy
@@ -227,7 +228,7 @@ func (c *controller) turnsBackTo(cfg spec.Group) bool {
 func (c *controller) apply(cfg spec.Group) (tell []*process) {
 	wanted := c.revisions.Wanted()
 	if cfg.Desired != wanted.Config.Desired {
-		wanted.Shortfall = revision.Shortfall{}
+		wanted.Shortfall = wanted.Shortfall.Orders(false)
 	}
 	wanted.Config, c.degraded = cfg, degradation{}
 	if c.roll != nil { // a rollback does not bring back DependsOn, see startRoll

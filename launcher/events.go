@@ -34,6 +34,7 @@ const (
 	// brought back all.
 	RollDone    Kind = "roll-done"
 	RollFailed  Kind = "roll-failed"  // a roll has ended without replacing all processes, or has paused
+	Ordered     Kind = "ordered"      // an operator has stopped, started or scaled a group
 	Restart     Kind = "restart"      // a process has failed and will be replaced after a pause
 	Reloaded    Kind = "reloaded"     // a configuration was applied; with Reread, one event for each change
 	HookRun     Kind = "hook"         // a pre-stop hook has ended

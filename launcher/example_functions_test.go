@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/launcher"
@@ -228,4 +229,34 @@ func ExampleRecover() {
 	// not valid JSON: unexpected end of JSON input
 	// the next launcher adopts 0 processes
 	// the damaged file still exists: true
+}
+
+// An operator's program takes a group out of service and back, and changes its size.
+func ExampleManager_StopGroup() {
+	dir, remove := exampleDir()
+	defer remove()
+	ctx := context.Background()
+	m, err := launcher.Start(ctx, launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{sleepers(1)}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { m.Shutdown().Wait(ctx) }()
+	if err := m.StopGroup(ctx, "sleeper", "maintenance"); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(m.Health()[0].Total, m.Health()[0].Message)
+	if err := m.StartGroup(ctx, "sleeper", "maintenance is over"); err != nil {
+		fmt.Println(err)
+	}
+	if err := m.Scale(ctx, "sleeper", 2, "more work"); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(m.Health()[0].Ready, m.Health()[0].Message)
+	ids, err := m.Signal("sleeper", syscall.SIGCONT, "test")
+	fmt.Println(len(ids), err)
+	// Output:
+	// 0 stopped by order; launcher start sleeper starts it
+	// 2 1 more than desired_instances, 1, by order
+	// 2 <nil>
 }

@@ -79,9 +79,10 @@ func (g *group) isFinished() bool {
 	return g.controller.isFinished()
 }
 
-// isFinished reports whether the group has no processes, and starts none without an order.
+// isFinished reports whether the group has no processes, and starts none without an order. A group
+// that was stopped by order is not finished: the operator is expected to start it.
 func (c *controller) isFinished() bool {
-	return !c.awaitsDependencies && c.roll == nil && len(c.instances) == 0 && (c.backOff.GivenUp || c.desired() == 0)
+	return !c.awaitsDependencies && !c.revisions.Wanted().Shortfall.Stopped && c.roll == nil && len(c.instances) == 0 && (c.backOff.GivenUp || c.desired() == 0)
 }
 
 // failure returns the error of a finished group, nil if none of its processes has failed for good.

@@ -190,7 +190,8 @@ func (g *group) reconcile(now time.Time) (next time.Time) {
 	if !c.backOff.GivenUp {
 		again(c.backOff.NotBefore)
 	}
-	if h := c.health(now); h.Healthy != c.healthy {
+	h := c.health(now)
+	if h.Healthy != c.healthy {
 		c.healthy = h.Healthy
 		kind := GroupUnhealthy
 		if h.Healthy {
@@ -201,9 +202,10 @@ func (g *group) reconcile(now time.Time) (next time.Time) {
 	if finished := c.isFinished(); finished != c.finished {
 		c.finished = finished
 		if finished {
-			g.publish(Event{Kind: GroupFinished, Message: c.health(now).Message})
+			g.publish(Event{Kind: GroupFinished, Message: h.Message})
 		}
 	}
+	c.settleOrders(h)
 	return next
 }
 

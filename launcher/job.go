@@ -25,10 +25,8 @@ func (g *group) startRun(cfg spec.Group, source any, reason string) *rollResult 
 // counts no more. It returns the processes that are to be stopped, because they still run. There is
 // no roll, because jobs need not be replaced one by one: no client relies on their being ready.
 func (c *controller) startRun(cfg spec.Group, source any, reason string) (old []*instance) {
-	number, is := c.revisions.Unused(), &revision.Revision{Config: cfg, Source: source}
-	if was := c.revisions.Wanted(); cfg.Desired == was.Config.Desired {
-		is.Shortfall.ScaledDown = was.Shortfall.ScaledDown
-	}
+	was := c.revisions.Wanted()
+	number, is := c.revisions.Unused(), &revision.Revision{Config: cfg, Source: source, Shortfall: was.Shortfall.Orders(cfg.Desired == was.Config.Desired)}
 	c.endRoll(&RollError{Group: c.name, Cause: fmt.Errorf("%w: %s", ErrSuperseded, reason)}) // a reload has made a service a job
 	c.revisions = revision.Set{Current: number, ByNumber: map[int]*revision.Revision{number: is}}
 	c.forgetFailures()

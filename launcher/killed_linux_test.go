@@ -68,6 +68,9 @@ func init() {
 			syscall.Kill(all[1].PID, syscall.SIGKILL)
 		case "one fewer":
 			m.StopProcess(m.Health()[0].Processes[0].ID, launcher.Stop{NoReplacement: true})
+		case "stop the group":
+			m.StopGroup(context.Background(), cfg.Groups[0].Name, "test")
+			fmt.Println("stopped")
 		case "address":
 			for _, addr := range m.Addrs(cfg.Groups[0].Name) {
 				fmt.Println(addr)

@@ -151,7 +151,11 @@ func (r *registry) dropGroup(g *group) {
 
 func (r *registry) isHealthy(group string) bool {
 	g, err := r.group(group)
-	return err == nil && g.health().Healthy
+	h := Health{Stopped: true}
+	if err == nil {
+		h = g.health()
+	}
+	return h.Healthy && !h.Stopped
 }
 
 func (r *registry) process(id string) (*process, error) {

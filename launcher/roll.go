@@ -80,6 +80,9 @@ func (g *group) restart(reason string) (*rollResult, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	wanted := g.controller.revisions.Wanted()
+	if wanted.Shortfall.Stopped {
+		return nil, fmt.Errorf("%w: group %q; start it instead", ErrStopped, g.name)
+	}
 	return g.startRoll(wanted.Config, wanted.Source, reason)
 }
 
@@ -105,7 +108,7 @@ func (g *group) startRoll(cfg spec.Group, source any, reason string) (*rollResul
 	if c.isUnstarted() {
 		wanted := c.revisions.Wanted()
 		// Adopted processes that have finished are started again.
-		wanted.Source, wanted.Shortfall = source, revision.Shortfall{ScaledDown: wanted.Shortfall.ScaledDown}
+		wanted.Source, wanted.Shortfall = source, wanted.Shortfall.Orders(true)
 		c.forgetFailures()
 		c.apply(cfg)
 		g.manager.stateFile.Changed()
@@ -174,16 +177,13 @@ func (g *group) await(ctx context.Context, r *rollResult) error {
 // another roll, from where that one came, because only that revision has worked.
 func (c *controller) startRoll(cfg spec.Group, source any, reason string) *rollResult {
 	from, to := c.revisions.Current, c.revisions.Unused()
-	wanted, is := c.revisions.Wanted(), &revision.Revision{Config: cfg, Source: source}
+	wanted := c.revisions.Wanted()
+	is := &revision.Revision{Config: cfg, Source: source, Shortfall: wanted.Shortfall.Orders(cfg.Desired == wanted.Config.Desired)}
 	if c.roll != nil {
 		from = c.roll.From
 		c.endRoll(&RollError{Group: c.name, Cause: fmt.Errorf("%w: %s", ErrSuperseded, reason)})
 	}
 	was := c.revisions.ByNumber[from]
-	if cfg.Desired == wanted.Config.Desired {
-		// Desired is unchanged, so the order to have fewer processes still holds.
-		is.Shortfall.ScaledDown = wanted.Shortfall.ScaledDown
-	}
 	// A rollback does not bring back DependsOn. The order of the groups is that of the
 	// configuration that was loaded last: a group that this one depended on may be gone by then, or
 	// depend on this one.

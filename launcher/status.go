@@ -188,6 +188,7 @@ type Health struct {
 	Missing  int
 	Roll     *RollStatus // nil if no roll is under way or paused
 	Stopping bool
+	Stopped  bool // stopped by order: the group has no processes until [Manager.StartGroup]
 	// Unrecorded has the ids of processes to be kept that are not in the state file, because it
 	// cannot be written. They end with the launcher.
 	Unrecorded []string
@@ -226,11 +227,12 @@ func (g *group) health() Health {
 
 func (c *controller) health(now time.Time) Health {
 	cfg, desired := c.config(), c.desired()
-	if !cfg.Job {
-		desired += c.revisions.Wanted().Shortfall.Finished // a service is not meant to end: what has ended is missing
+	short := c.revisions.Wanted().Shortfall
+	if !cfg.Job && !short.Stopped {
+		desired += short.Finished // a service is not meant to end: what has ended is missing
 	}
-	h := Health{Group: c.name, Desired: desired, MinHealthy: min(cfg.MinHealthy, desired), Total: len(c.instances), Revision: c.revisions.Current,
-		GivenUp: c.backOff.GivenUp, Missing: c.degraded.missing, Roll: c.rollStatus(now), Stopping: c.stopping}
+	h := Health{Group: c.name, Desired: desired, MinHealthy: cfg.MinHealthyOf(desired), Total: len(c.instances), Revision: c.revisions.Current,
+		GivenUp: c.backOff.GivenUp, Missing: c.degraded.missing, Roll: c.rollStatus(now), Stopping: c.stopping, Stopped: short.Stopped}
 	newest := c.revisions.Current
 	if c.roll != nil {
 		newest = c.roll.Destination()
@@ -261,6 +263,8 @@ func (c *controller) healthMessage(h Health, now time.Time) (message string) {
 	// the wanted revision.
 	unreplaced := c.desired() - c.instances.liveOf(c.revisions.Current)
 	switch {
+	case short.Stopped:
+		return "stopped by order; launcher start " + c.name + " starts it"
 	case h.GivenUp:
 		message = c.givenUpError().Rule()
 	case c.roll != nil:
@@ -274,8 +278,11 @@ func (c *controller) healthMessage(h Health, now time.Time) (message string) {
 	case now.Before(c.backOff.NotBefore):
 		message = fmt.Sprintf("%s; the next start is in %v", inARow(c.backOff.Failures), c.backOff.NotBefore.Sub(now).Round(time.Millisecond))
 	}
-	if short.ScaledDown > 0 {
-		message = strings.TrimPrefix(fmt.Sprintf("%s; %d fewer than desired_instances, %d, by order", message, short.ScaledDown, c.config().Desired), "; ")
+	switch n := short.ScaledDown; {
+	case n > 0:
+		message = strings.TrimPrefix(fmt.Sprintf("%s; %d fewer than desired_instances, %d, by order", message, n, c.config().Desired), "; ")
+	case n < 0:
+		message = strings.TrimPrefix(fmt.Sprintf("%s; %d more than desired_instances, %d, by order", message, -n, c.config().Desired), "; ")
 	}
 	return message
 }

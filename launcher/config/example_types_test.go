@@ -38,10 +38,16 @@ process_groups:
 			fmt.Println(strings.TrimSpace(line))
 		}
 	}
+	var asJSON strings.Builder
+	if err := c.PrintJSON(&asJSON); err != nil {
+		panic(err)
+	}
+	fmt.Println(strings.Contains(asJSON.String(), `"API_TOKEN": "***"`))
 	// Output:
 	// 2 on-failure a stop of all takes at most 24s
 	// 2 groups in true
 	// API_TOKEN: '***'
+	// true
 }
 
 // Groups that depend on one another are stopped one after the other, so their bounds add up.

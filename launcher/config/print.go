@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -21,6 +22,18 @@ func (c *Config) Print(w io.Writer) error {
 	}
 	_, err = w.Write(text)
 	return err
+}
+
+// PrintJSON is like [Config.Print], and writes JSON.
+func (c *Config) PrintJSON(w io.Writer) error {
+	var tree any
+	if err := encode(reflect.ValueOf(*c.Masked())).Load(&tree); err != nil {
+		return fmt.Errorf("config: %w", err)
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(tree)
 }
 
 // encode returns the node that decoder.value reads as v.

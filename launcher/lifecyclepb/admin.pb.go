@@ -153,6 +153,58 @@ func (RollOrder) EnumDescriptor() ([]byte, []int) {
 	return file_admin_proto_rawDescGZIP(), []int{1}
 }
 
+type GroupOrder int32
+
+const (
+	GroupOrder_GROUP_ORDER_UNSPECIFIED GroupOrder = 0
+	GroupOrder_STOP                    GroupOrder = 1 // the processes are stopped, and none is started before the group is
+	GroupOrder_START                   GroupOrder = 2 // undoes STOP; a group that was given up begins again
+	GroupOrder_SCALE                   GroupOrder = 3 // the group has this number of processes, until a reload changes it
+)
+
+// Enum value maps for GroupOrder.
+var (
+	GroupOrder_name = map[int32]string{
+		0: "GROUP_ORDER_UNSPECIFIED",
+		1: "STOP",
+		2: "START",
+		3: "SCALE",
+	}
+	GroupOrder_value = map[string]int32{
+		"GROUP_ORDER_UNSPECIFIED": 0,
+		"STOP":                    1,
+		"START":                   2,
+		"SCALE":                   3,
+	}
+)
+
+func (x GroupOrder) Enum() *GroupOrder {
+	p := new(GroupOrder)
+	*p = x
+	return p
+}
+
+func (x GroupOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (GroupOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_admin_proto_enumTypes[2].Descriptor()
+}
+
+func (GroupOrder) Type() protoreflect.EnumType {
+	return &file_admin_proto_enumTypes[2]
+}
+
+func (x GroupOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use GroupOrder.Descriptor instead.
+func (GroupOrder) EnumDescriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{2}
+}
+
 type Outcome_Value int32
 
 const (
@@ -198,11 +250,11 @@ func (x Outcome_Value) String() string {
 }
 
 func (Outcome_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_admin_proto_enumTypes[2].Descriptor()
+	return file_admin_proto_enumTypes[3].Descriptor()
 }
 
 func (Outcome_Value) Type() protoreflect.EnumType {
-	return &file_admin_proto_enumTypes[2]
+	return &file_admin_proto_enumTypes[3]
 }
 
 func (x Outcome_Value) Number() protoreflect.EnumNumber {
@@ -509,6 +561,230 @@ func (x *RestartGroupResponse) GetMessage() string {
 	return ""
 }
 
+type OrderGroupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Order         GroupOrder             `protobuf:"varint,2,opt,name=order,proto3,enum=swansong.launcher.v1.GroupOrder" json:"order,omitempty"`
+	Processes     int32                  `protobuf:"varint,3,opt,name=processes,proto3" json:"processes,omitempty"` // for SCALE
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Wait          bool                   `protobuf:"varint,5,opt,name=wait,proto3" json:"wait,omitempty"` // answer when the processes have ended, or are ready
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrderGroupRequest) Reset() {
+	*x = OrderGroupRequest{}
+	mi := &file_admin_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrderGroupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrderGroupRequest) ProtoMessage() {}
+
+func (x *OrderGroupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrderGroupRequest.ProtoReflect.Descriptor instead.
+func (*OrderGroupRequest) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *OrderGroupRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *OrderGroupRequest) GetOrder() GroupOrder {
+	if x != nil {
+		return x.Order
+	}
+	return GroupOrder_GROUP_ORDER_UNSPECIFIED
+}
+
+func (x *OrderGroupRequest) GetProcesses() int32 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
+func (x *OrderGroupRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *OrderGroupRequest) GetWait() bool {
+	if x != nil {
+		return x.Wait
+	}
+	return false
+}
+
+type OrderGroupResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Message       string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrderGroupResponse) Reset() {
+	*x = OrderGroupResponse{}
+	mi := &file_admin_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrderGroupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrderGroupResponse) ProtoMessage() {}
+
+func (x *OrderGroupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrderGroupResponse.ProtoReflect.Descriptor instead.
+func (*OrderGroupResponse) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *OrderGroupResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+type SignalProcessesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`     // of a process or a group
+	Signal        string                 `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"` // such as HUP or SIGHUP
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalProcessesRequest) Reset() {
+	*x = SignalProcessesRequest{}
+	mi := &file_admin_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalProcessesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalProcessesRequest) ProtoMessage() {}
+
+func (x *SignalProcessesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalProcessesRequest.ProtoReflect.Descriptor instead.
+func (*SignalProcessesRequest) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SignalProcessesRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SignalProcessesRequest) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *SignalProcessesRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type SignalProcessesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProcessIds    []string               `protobuf:"bytes,1,rep,name=process_ids,json=processIds,proto3" json:"process_ids,omitempty"` // the processes that got the signal
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalProcessesResponse) Reset() {
+	*x = SignalProcessesResponse{}
+	mi := &file_admin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalProcessesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalProcessesResponse) ProtoMessage() {}
+
+func (x *SignalProcessesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalProcessesResponse.ProtoReflect.Descriptor instead.
+func (*SignalProcessesResponse) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SignalProcessesResponse) GetProcessIds() []string {
+	if x != nil {
+		return x.ProcessIds
+	}
+	return nil
+}
+
 type GetProcessStatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ProcessId     string                 `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
@@ -518,7 +794,7 @@ type GetProcessStatusRequest struct {
 
 func (x *GetProcessStatusRequest) Reset() {
 	*x = GetProcessStatusRequest{}
-	mi := &file_admin_proto_msgTypes[5]
+	mi := &file_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -530,7 +806,7 @@ func (x *GetProcessStatusRequest) String() string {
 func (*GetProcessStatusRequest) ProtoMessage() {}
 
 func (x *GetProcessStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[5]
+	mi := &file_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -543,7 +819,7 @@ func (x *GetProcessStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProcessStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetProcessStatusRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{5}
+	return file_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetProcessStatusRequest) GetProcessId() string {
@@ -579,7 +855,7 @@ type ProcessStatus struct {
 
 func (x *ProcessStatus) Reset() {
 	*x = ProcessStatus{}
-	mi := &file_admin_proto_msgTypes[6]
+	mi := &file_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +867,7 @@ func (x *ProcessStatus) String() string {
 func (*ProcessStatus) ProtoMessage() {}
 
 func (x *ProcessStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[6]
+	mi := &file_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +880,7 @@ func (x *ProcessStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessStatus.ProtoReflect.Descriptor instead.
 func (*ProcessStatus) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{6}
+	return file_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ProcessStatus) GetProcessId() string {
@@ -728,7 +1004,7 @@ type GetGroupHealthRequest struct {
 
 func (x *GetGroupHealthRequest) Reset() {
 	*x = GetGroupHealthRequest{}
-	mi := &file_admin_proto_msgTypes[7]
+	mi := &file_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +1016,7 @@ func (x *GetGroupHealthRequest) String() string {
 func (*GetGroupHealthRequest) ProtoMessage() {}
 
 func (x *GetGroupHealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[7]
+	mi := &file_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +1029,7 @@ func (x *GetGroupHealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGroupHealthRequest.ProtoReflect.Descriptor instead.
 func (*GetGroupHealthRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{7}
+	return file_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetGroupHealthRequest) GetGroup() string {
@@ -772,7 +1048,7 @@ type GetGroupHealthResponse struct {
 
 func (x *GetGroupHealthResponse) Reset() {
 	*x = GetGroupHealthResponse{}
-	mi := &file_admin_proto_msgTypes[8]
+	mi := &file_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +1060,7 @@ func (x *GetGroupHealthResponse) String() string {
 func (*GetGroupHealthResponse) ProtoMessage() {}
 
 func (x *GetGroupHealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[8]
+	mi := &file_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +1073,7 @@ func (x *GetGroupHealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGroupHealthResponse.ProtoReflect.Descriptor instead.
 func (*GetGroupHealthResponse) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{8}
+	return file_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetGroupHealthResponse) GetGroups() []*GroupHealth {
@@ -823,6 +1099,7 @@ type GroupHealth struct {
 	Updated       int32                  `protobuf:"varint,12,opt,name=updated,proto3" json:"updated,omitempty"` // of those that are ready, so many are of the revision that the group has, or that a roll leads to
 	Stopping      bool                   `protobuf:"varint,13,opt,name=stopping,proto3" json:"stopping,omitempty"`
 	StopsAfter    []string               `protobuf:"bytes,14,rep,name=stops_after,json=stopsAfter,proto3" json:"stops_after,omitempty"` // groups that need it, and are not gone: its processes are stopped after those
+	Stopped       bool                   `protobuf:"varint,16,opt,name=stopped,proto3" json:"stopped,omitempty"`                        // by order: the group has no processes until it is started
 	Unrecorded    []string               `protobuf:"bytes,15,rep,name=unrecorded,proto3" json:"unrecorded,omitempty"`                   // processes to be kept that end with the launcher, since the state file cannot be written
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -830,7 +1107,7 @@ type GroupHealth struct {
 
 func (x *GroupHealth) Reset() {
 	*x = GroupHealth{}
-	mi := &file_admin_proto_msgTypes[9]
+	mi := &file_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -842,7 +1119,7 @@ func (x *GroupHealth) String() string {
 func (*GroupHealth) ProtoMessage() {}
 
 func (x *GroupHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[9]
+	mi := &file_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -855,7 +1132,7 @@ func (x *GroupHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupHealth.ProtoReflect.Descriptor instead.
 func (*GroupHealth) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{9}
+	return file_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GroupHealth) GetGroup() string {
@@ -956,6 +1233,13 @@ func (x *GroupHealth) GetStopsAfter() []string {
 	return nil
 }
 
+func (x *GroupHealth) GetStopped() bool {
+	if x != nil {
+		return x.Stopped
+	}
+	return false
+}
+
 func (x *GroupHealth) GetUnrecorded() []string {
 	if x != nil {
 		return x.Unrecorded
@@ -980,7 +1264,7 @@ type RollStatus struct {
 
 func (x *RollStatus) Reset() {
 	*x = RollStatus{}
-	mi := &file_admin_proto_msgTypes[10]
+	mi := &file_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1276,7 @@ func (x *RollStatus) String() string {
 func (*RollStatus) ProtoMessage() {}
 
 func (x *RollStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[10]
+	mi := &file_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1289,7 @@ func (x *RollStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollStatus.ProtoReflect.Descriptor instead.
 func (*RollStatus) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{10}
+	return file_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RollStatus) GetFrom() int32 {
@@ -1080,7 +1364,7 @@ type WatchEventsRequest struct {
 
 func (x *WatchEventsRequest) Reset() {
 	*x = WatchEventsRequest{}
-	mi := &file_admin_proto_msgTypes[11]
+	mi := &file_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1376,7 @@ func (x *WatchEventsRequest) String() string {
 func (*WatchEventsRequest) ProtoMessage() {}
 
 func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[11]
+	mi := &file_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1389,7 @@ func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchEventsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{11}
+	return file_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchEventsRequest) GetGroup() string {
@@ -1133,7 +1417,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_admin_proto_msgTypes[12]
+	mi := &file_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1429,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[12]
+	mi := &file_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1442,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{12}
+	return file_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -1242,7 +1526,7 @@ type ReadLogsRequest struct {
 
 func (x *ReadLogsRequest) Reset() {
 	*x = ReadLogsRequest{}
-	mi := &file_admin_proto_msgTypes[13]
+	mi := &file_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1538,7 @@ func (x *ReadLogsRequest) String() string {
 func (*ReadLogsRequest) ProtoMessage() {}
 
 func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[13]
+	mi := &file_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1551,7 @@ func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{13}
+	return file_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReadLogsRequest) GetName() string {
@@ -1305,7 +1589,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_admin_proto_msgTypes[14]
+	mi := &file_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1601,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[14]
+	mi := &file_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1614,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{14}
+	return file_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LogLine) GetTime() *timestamppb.Timestamp {
@@ -1386,7 +1670,7 @@ type ReloadRequest struct {
 
 func (x *ReloadRequest) Reset() {
 	*x = ReloadRequest{}
-	mi := &file_admin_proto_msgTypes[15]
+	mi := &file_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1682,7 @@ func (x *ReloadRequest) String() string {
 func (*ReloadRequest) ProtoMessage() {}
 
 func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[15]
+	mi := &file_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1695,7 @@ func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
 func (*ReloadRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{15}
+	return file_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReloadRequest) GetDryRun() bool {
@@ -1446,7 +1730,7 @@ type ReloadResponse struct {
 
 func (x *ReloadResponse) Reset() {
 	*x = ReloadResponse{}
-	mi := &file_admin_proto_msgTypes[16]
+	mi := &file_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1742,7 @@ func (x *ReloadResponse) String() string {
 func (*ReloadResponse) ProtoMessage() {}
 
 func (x *ReloadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[16]
+	mi := &file_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1755,7 @@ func (x *ReloadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadResponse.ProtoReflect.Descriptor instead.
 func (*ReloadResponse) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{16}
+	return file_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReloadResponse) GetChanges() []string {
@@ -1505,7 +1789,7 @@ type DryRunShutdownRequest struct {
 
 func (x *DryRunShutdownRequest) Reset() {
 	*x = DryRunShutdownRequest{}
-	mi := &file_admin_proto_msgTypes[17]
+	mi := &file_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1801,7 @@ func (x *DryRunShutdownRequest) String() string {
 func (*DryRunShutdownRequest) ProtoMessage() {}
 
 func (x *DryRunShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[17]
+	mi := &file_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1814,7 @@ func (x *DryRunShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DryRunShutdownRequest.ProtoReflect.Descriptor instead.
 func (*DryRunShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{17}
+	return file_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DryRunShutdownRequest) GetProcessId() string {
@@ -1556,7 +1840,7 @@ type DryRunShutdownResponse struct {
 
 func (x *DryRunShutdownResponse) Reset() {
 	*x = DryRunShutdownResponse{}
-	mi := &file_admin_proto_msgTypes[18]
+	mi := &file_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1852,7 @@ func (x *DryRunShutdownResponse) String() string {
 func (*DryRunShutdownResponse) ProtoMessage() {}
 
 func (x *DryRunShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[18]
+	mi := &file_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1865,7 @@ func (x *DryRunShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DryRunShutdownResponse.ProtoReflect.Descriptor instead.
 func (*DryRunShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{18}
+	return file_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DryRunShutdownResponse) GetProcesses() []*DryRun {
@@ -1604,7 +1888,7 @@ type DryRun struct {
 
 func (x *DryRun) Reset() {
 	*x = DryRun{}
-	mi := &file_admin_proto_msgTypes[19]
+	mi := &file_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1616,7 +1900,7 @@ func (x *DryRun) String() string {
 func (*DryRun) ProtoMessage() {}
 
 func (x *DryRun) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[19]
+	mi := &file_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1629,7 +1913,7 @@ func (x *DryRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DryRun.ProtoReflect.Descriptor instead.
 func (*DryRun) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{19}
+	return file_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DryRun) GetProcessId() string {
@@ -1700,7 +1984,22 @@ const file_admin_proto_rawDesc = "" +
 	"\x05order\x18\x04 \x01(\x0e2\x1f.swansong.launcher.v1.RollOrderR\x05order\"T\n" +
 	"\x14RestartGroupResponse\x12\"\n" +
 	"\facknowledged\x18\x01 \x01(\bR\facknowledged\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"8\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\xab\x01\n" +
+	"\x11OrderGroupRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x126\n" +
+	"\x05order\x18\x02 \x01(\x0e2 .swansong.launcher.v1.GroupOrderR\x05order\x12\x1c\n" +
+	"\tprocesses\x18\x03 \x01(\x05R\tprocesses\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04wait\x18\x05 \x01(\bR\x04wait\".\n" +
+	"\x12OrderGroupResponse\x12\x18\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\\\n" +
+	"\x16SignalProcessesRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06signal\x18\x02 \x01(\tR\x06signal\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\":\n" +
+	"\x17SignalProcessesResponse\x12\x1f\n" +
+	"\vprocess_ids\x18\x01 \x03(\tR\n" +
+	"processIds\"8\n" +
 	"\x17GetProcessStatusRequest\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\"\x8b\x05\n" +
@@ -1728,7 +2027,7 @@ const file_admin_proto_rawDesc = "" +
 	"\x15GetGroupHealthRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"S\n" +
 	"\x16GetGroupHealthResponse\x129\n" +
-	"\x06groups\x18\x01 \x03(\v2!.swansong.launcher.v1.GroupHealthR\x06groups\"\xe4\x03\n" +
+	"\x06groups\x18\x01 \x03(\v2!.swansong.launcher.v1.GroupHealthR\x06groups\"\xfe\x03\n" +
 	"\vGroupHealth\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\adesired\x18\x02 \x01(\x05R\adesired\x12\x1f\n" +
@@ -1746,7 +2045,8 @@ const file_admin_proto_rawDesc = "" +
 	"\aupdated\x18\f \x01(\x05R\aupdated\x12\x1a\n" +
 	"\bstopping\x18\r \x01(\bR\bstopping\x12\x1f\n" +
 	"\vstops_after\x18\x0e \x03(\tR\n" +
-	"stopsAfter\x12\x1e\n" +
+	"stopsAfter\x12\x18\n" +
+	"\astopped\x18\x10 \x01(\bR\astopped\x12\x1e\n" +
 	"\n" +
 	"unrecorded\x18\x0f \x03(\tR\n" +
 	"unrecorded\"\xf3\x01\n" +
@@ -1829,10 +2129,19 @@ const file_admin_proto_rawDesc = "" +
 	"\x05BEGIN\x10\x00\x12\n" +
 	"\n" +
 	"\x06RESUME\x10\x01\x12\f\n" +
-	"\bROLLBACK\x10\x022\xa6\x06\n" +
+	"\bROLLBACK\x10\x02*I\n" +
+	"\n" +
+	"GroupOrder\x12\x1b\n" +
+	"\x17GROUP_ORDER_UNSPECIFIED\x10\x00\x12\b\n" +
+	"\x04STOP\x10\x01\x12\t\n" +
+	"\x05START\x10\x02\x12\t\n" +
+	"\x05SCALE\x10\x032\xf7\a\n" +
 	"\x16LauncherAdminInterface\x12b\n" +
 	"\vStopProcess\x12(.swansong.launcher.v1.StopProcessRequest\x1a).swansong.launcher.v1.StopProcessResponse\x12e\n" +
-	"\fRestartGroup\x12).swansong.launcher.v1.RestartGroupRequest\x1a*.swansong.launcher.v1.RestartGroupResponse\x12f\n" +
+	"\fRestartGroup\x12).swansong.launcher.v1.RestartGroupRequest\x1a*.swansong.launcher.v1.RestartGroupResponse\x12_\n" +
+	"\n" +
+	"OrderGroup\x12'.swansong.launcher.v1.OrderGroupRequest\x1a(.swansong.launcher.v1.OrderGroupResponse\x12n\n" +
+	"\x0fSignalProcesses\x12,.swansong.launcher.v1.SignalProcessesRequest\x1a-.swansong.launcher.v1.SignalProcessesResponse\x12f\n" +
 	"\x10GetProcessStatus\x12-.swansong.launcher.v1.GetProcessStatusRequest\x1a#.swansong.launcher.v1.ProcessStatus\x12k\n" +
 	"\x0eGetGroupHealth\x12+.swansong.launcher.v1.GetGroupHealthRequest\x1a,.swansong.launcher.v1.GetGroupHealthResponse\x12V\n" +
 	"\vWatchEvents\x12(.swansong.launcher.v1.WatchEventsRequest\x1a\x1b.swansong.launcher.v1.Event0\x01\x12R\n" +
@@ -1852,80 +2161,90 @@ func file_admin_proto_rawDescGZIP() []byte {
 	return file_admin_proto_rawDescData
 }
 
-var file_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_admin_proto_goTypes = []any{
 	(ProcessState)(0),               // 0: swansong.launcher.v1.ProcessState
 	(RollOrder)(0),                  // 1: swansong.launcher.v1.RollOrder
-	(Outcome_Value)(0),              // 2: swansong.launcher.v1.Outcome.Value
-	(*Outcome)(nil),                 // 3: swansong.launcher.v1.Outcome
-	(*StopProcessRequest)(nil),      // 4: swansong.launcher.v1.StopProcessRequest
-	(*StopProcessResponse)(nil),     // 5: swansong.launcher.v1.StopProcessResponse
-	(*RestartGroupRequest)(nil),     // 6: swansong.launcher.v1.RestartGroupRequest
-	(*RestartGroupResponse)(nil),    // 7: swansong.launcher.v1.RestartGroupResponse
-	(*GetProcessStatusRequest)(nil), // 8: swansong.launcher.v1.GetProcessStatusRequest
-	(*ProcessStatus)(nil),           // 9: swansong.launcher.v1.ProcessStatus
-	(*GetGroupHealthRequest)(nil),   // 10: swansong.launcher.v1.GetGroupHealthRequest
-	(*GetGroupHealthResponse)(nil),  // 11: swansong.launcher.v1.GetGroupHealthResponse
-	(*GroupHealth)(nil),             // 12: swansong.launcher.v1.GroupHealth
-	(*RollStatus)(nil),              // 13: swansong.launcher.v1.RollStatus
-	(*WatchEventsRequest)(nil),      // 14: swansong.launcher.v1.WatchEventsRequest
-	(*Event)(nil),                   // 15: swansong.launcher.v1.Event
-	(*ReadLogsRequest)(nil),         // 16: swansong.launcher.v1.ReadLogsRequest
-	(*LogLine)(nil),                 // 17: swansong.launcher.v1.LogLine
-	(*ReloadRequest)(nil),           // 18: swansong.launcher.v1.ReloadRequest
-	(*ReloadResponse)(nil),          // 19: swansong.launcher.v1.ReloadResponse
-	(*DryRunShutdownRequest)(nil),   // 20: swansong.launcher.v1.DryRunShutdownRequest
-	(*DryRunShutdownResponse)(nil),  // 21: swansong.launcher.v1.DryRunShutdownResponse
-	(*DryRun)(nil),                  // 22: swansong.launcher.v1.DryRun
-	(*durationpb.Duration)(nil),     // 23: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 24: google.protobuf.Timestamp
-	(*ShutdownMetrics)(nil),         // 25: swansong.launcher.v1.ShutdownMetrics
+	(GroupOrder)(0),                 // 2: swansong.launcher.v1.GroupOrder
+	(Outcome_Value)(0),              // 3: swansong.launcher.v1.Outcome.Value
+	(*Outcome)(nil),                 // 4: swansong.launcher.v1.Outcome
+	(*StopProcessRequest)(nil),      // 5: swansong.launcher.v1.StopProcessRequest
+	(*StopProcessResponse)(nil),     // 6: swansong.launcher.v1.StopProcessResponse
+	(*RestartGroupRequest)(nil),     // 7: swansong.launcher.v1.RestartGroupRequest
+	(*RestartGroupResponse)(nil),    // 8: swansong.launcher.v1.RestartGroupResponse
+	(*OrderGroupRequest)(nil),       // 9: swansong.launcher.v1.OrderGroupRequest
+	(*OrderGroupResponse)(nil),      // 10: swansong.launcher.v1.OrderGroupResponse
+	(*SignalProcessesRequest)(nil),  // 11: swansong.launcher.v1.SignalProcessesRequest
+	(*SignalProcessesResponse)(nil), // 12: swansong.launcher.v1.SignalProcessesResponse
+	(*GetProcessStatusRequest)(nil), // 13: swansong.launcher.v1.GetProcessStatusRequest
+	(*ProcessStatus)(nil),           // 14: swansong.launcher.v1.ProcessStatus
+	(*GetGroupHealthRequest)(nil),   // 15: swansong.launcher.v1.GetGroupHealthRequest
+	(*GetGroupHealthResponse)(nil),  // 16: swansong.launcher.v1.GetGroupHealthResponse
+	(*GroupHealth)(nil),             // 17: swansong.launcher.v1.GroupHealth
+	(*RollStatus)(nil),              // 18: swansong.launcher.v1.RollStatus
+	(*WatchEventsRequest)(nil),      // 19: swansong.launcher.v1.WatchEventsRequest
+	(*Event)(nil),                   // 20: swansong.launcher.v1.Event
+	(*ReadLogsRequest)(nil),         // 21: swansong.launcher.v1.ReadLogsRequest
+	(*LogLine)(nil),                 // 22: swansong.launcher.v1.LogLine
+	(*ReloadRequest)(nil),           // 23: swansong.launcher.v1.ReloadRequest
+	(*ReloadResponse)(nil),          // 24: swansong.launcher.v1.ReloadResponse
+	(*DryRunShutdownRequest)(nil),   // 25: swansong.launcher.v1.DryRunShutdownRequest
+	(*DryRunShutdownResponse)(nil),  // 26: swansong.launcher.v1.DryRunShutdownResponse
+	(*DryRun)(nil),                  // 27: swansong.launcher.v1.DryRun
+	(*durationpb.Duration)(nil),     // 28: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 29: google.protobuf.Timestamp
+	(*ShutdownMetrics)(nil),         // 30: swansong.launcher.v1.ShutdownMetrics
 }
 var file_admin_proto_depIdxs = []int32{
-	23, // 0: swansong.launcher.v1.StopProcessRequest.grace_period:type_name -> google.protobuf.Duration
-	9,  // 1: swansong.launcher.v1.StopProcessResponse.status:type_name -> swansong.launcher.v1.ProcessStatus
+	28, // 0: swansong.launcher.v1.StopProcessRequest.grace_period:type_name -> google.protobuf.Duration
+	14, // 1: swansong.launcher.v1.StopProcessResponse.status:type_name -> swansong.launcher.v1.ProcessStatus
 	1,  // 2: swansong.launcher.v1.RestartGroupRequest.order:type_name -> swansong.launcher.v1.RollOrder
-	0,  // 3: swansong.launcher.v1.ProcessStatus.state:type_name -> swansong.launcher.v1.ProcessState
-	24, // 4: swansong.launcher.v1.ProcessStatus.started:type_name -> google.protobuf.Timestamp
-	24, // 5: swansong.launcher.v1.ProcessStatus.since:type_name -> google.protobuf.Timestamp
-	25, // 6: swansong.launcher.v1.ProcessStatus.metrics:type_name -> swansong.launcher.v1.ShutdownMetrics
-	2,  // 7: swansong.launcher.v1.ProcessStatus.outcome:type_name -> swansong.launcher.v1.Outcome.Value
-	23, // 8: swansong.launcher.v1.ProcessStatus.shutdown_duration:type_name -> google.protobuf.Duration
-	23, // 9: swansong.launcher.v1.ProcessStatus.bound:type_name -> google.protobuf.Duration
-	12, // 10: swansong.launcher.v1.GetGroupHealthResponse.groups:type_name -> swansong.launcher.v1.GroupHealth
-	9,  // 11: swansong.launcher.v1.GroupHealth.processes:type_name -> swansong.launcher.v1.ProcessStatus
-	13, // 12: swansong.launcher.v1.GroupHealth.roll:type_name -> swansong.launcher.v1.RollStatus
-	24, // 13: swansong.launcher.v1.RollStatus.until:type_name -> google.protobuf.Timestamp
-	24, // 14: swansong.launcher.v1.Event.time:type_name -> google.protobuf.Timestamp
-	0,  // 15: swansong.launcher.v1.Event.from:type_name -> swansong.launcher.v1.ProcessState
-	0,  // 16: swansong.launcher.v1.Event.to:type_name -> swansong.launcher.v1.ProcessState
-	24, // 17: swansong.launcher.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	22, // 18: swansong.launcher.v1.DryRunShutdownResponse.processes:type_name -> swansong.launcher.v1.DryRun
-	0,  // 19: swansong.launcher.v1.DryRun.state:type_name -> swansong.launcher.v1.ProcessState
-	25, // 20: swansong.launcher.v1.DryRun.metrics:type_name -> swansong.launcher.v1.ShutdownMetrics
-	23, // 21: swansong.launcher.v1.DryRun.bound:type_name -> google.protobuf.Duration
-	4,  // 22: swansong.launcher.v1.LauncherAdminInterface.StopProcess:input_type -> swansong.launcher.v1.StopProcessRequest
-	6,  // 23: swansong.launcher.v1.LauncherAdminInterface.RestartGroup:input_type -> swansong.launcher.v1.RestartGroupRequest
-	8,  // 24: swansong.launcher.v1.LauncherAdminInterface.GetProcessStatus:input_type -> swansong.launcher.v1.GetProcessStatusRequest
-	10, // 25: swansong.launcher.v1.LauncherAdminInterface.GetGroupHealth:input_type -> swansong.launcher.v1.GetGroupHealthRequest
-	14, // 26: swansong.launcher.v1.LauncherAdminInterface.WatchEvents:input_type -> swansong.launcher.v1.WatchEventsRequest
-	16, // 27: swansong.launcher.v1.LauncherAdminInterface.ReadLogs:input_type -> swansong.launcher.v1.ReadLogsRequest
-	18, // 28: swansong.launcher.v1.LauncherAdminInterface.Reload:input_type -> swansong.launcher.v1.ReloadRequest
-	20, // 29: swansong.launcher.v1.LauncherAdminInterface.DryRunShutdown:input_type -> swansong.launcher.v1.DryRunShutdownRequest
-	5,  // 30: swansong.launcher.v1.LauncherAdminInterface.StopProcess:output_type -> swansong.launcher.v1.StopProcessResponse
-	7,  // 31: swansong.launcher.v1.LauncherAdminInterface.RestartGroup:output_type -> swansong.launcher.v1.RestartGroupResponse
-	9,  // 32: swansong.launcher.v1.LauncherAdminInterface.GetProcessStatus:output_type -> swansong.launcher.v1.ProcessStatus
-	11, // 33: swansong.launcher.v1.LauncherAdminInterface.GetGroupHealth:output_type -> swansong.launcher.v1.GetGroupHealthResponse
-	15, // 34: swansong.launcher.v1.LauncherAdminInterface.WatchEvents:output_type -> swansong.launcher.v1.Event
-	17, // 35: swansong.launcher.v1.LauncherAdminInterface.ReadLogs:output_type -> swansong.launcher.v1.LogLine
-	19, // 36: swansong.launcher.v1.LauncherAdminInterface.Reload:output_type -> swansong.launcher.v1.ReloadResponse
-	21, // 37: swansong.launcher.v1.LauncherAdminInterface.DryRunShutdown:output_type -> swansong.launcher.v1.DryRunShutdownResponse
-	30, // [30:38] is the sub-list for method output_type
-	22, // [22:30] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	2,  // 3: swansong.launcher.v1.OrderGroupRequest.order:type_name -> swansong.launcher.v1.GroupOrder
+	0,  // 4: swansong.launcher.v1.ProcessStatus.state:type_name -> swansong.launcher.v1.ProcessState
+	29, // 5: swansong.launcher.v1.ProcessStatus.started:type_name -> google.protobuf.Timestamp
+	29, // 6: swansong.launcher.v1.ProcessStatus.since:type_name -> google.protobuf.Timestamp
+	30, // 7: swansong.launcher.v1.ProcessStatus.metrics:type_name -> swansong.launcher.v1.ShutdownMetrics
+	3,  // 8: swansong.launcher.v1.ProcessStatus.outcome:type_name -> swansong.launcher.v1.Outcome.Value
+	28, // 9: swansong.launcher.v1.ProcessStatus.shutdown_duration:type_name -> google.protobuf.Duration
+	28, // 10: swansong.launcher.v1.ProcessStatus.bound:type_name -> google.protobuf.Duration
+	17, // 11: swansong.launcher.v1.GetGroupHealthResponse.groups:type_name -> swansong.launcher.v1.GroupHealth
+	14, // 12: swansong.launcher.v1.GroupHealth.processes:type_name -> swansong.launcher.v1.ProcessStatus
+	18, // 13: swansong.launcher.v1.GroupHealth.roll:type_name -> swansong.launcher.v1.RollStatus
+	29, // 14: swansong.launcher.v1.RollStatus.until:type_name -> google.protobuf.Timestamp
+	29, // 15: swansong.launcher.v1.Event.time:type_name -> google.protobuf.Timestamp
+	0,  // 16: swansong.launcher.v1.Event.from:type_name -> swansong.launcher.v1.ProcessState
+	0,  // 17: swansong.launcher.v1.Event.to:type_name -> swansong.launcher.v1.ProcessState
+	29, // 18: swansong.launcher.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	27, // 19: swansong.launcher.v1.DryRunShutdownResponse.processes:type_name -> swansong.launcher.v1.DryRun
+	0,  // 20: swansong.launcher.v1.DryRun.state:type_name -> swansong.launcher.v1.ProcessState
+	30, // 21: swansong.launcher.v1.DryRun.metrics:type_name -> swansong.launcher.v1.ShutdownMetrics
+	28, // 22: swansong.launcher.v1.DryRun.bound:type_name -> google.protobuf.Duration
+	5,  // 23: swansong.launcher.v1.LauncherAdminInterface.StopProcess:input_type -> swansong.launcher.v1.StopProcessRequest
+	7,  // 24: swansong.launcher.v1.LauncherAdminInterface.RestartGroup:input_type -> swansong.launcher.v1.RestartGroupRequest
+	9,  // 25: swansong.launcher.v1.LauncherAdminInterface.OrderGroup:input_type -> swansong.launcher.v1.OrderGroupRequest
+	11, // 26: swansong.launcher.v1.LauncherAdminInterface.SignalProcesses:input_type -> swansong.launcher.v1.SignalProcessesRequest
+	13, // 27: swansong.launcher.v1.LauncherAdminInterface.GetProcessStatus:input_type -> swansong.launcher.v1.GetProcessStatusRequest
+	15, // 28: swansong.launcher.v1.LauncherAdminInterface.GetGroupHealth:input_type -> swansong.launcher.v1.GetGroupHealthRequest
+	19, // 29: swansong.launcher.v1.LauncherAdminInterface.WatchEvents:input_type -> swansong.launcher.v1.WatchEventsRequest
+	21, // 30: swansong.launcher.v1.LauncherAdminInterface.ReadLogs:input_type -> swansong.launcher.v1.ReadLogsRequest
+	23, // 31: swansong.launcher.v1.LauncherAdminInterface.Reload:input_type -> swansong.launcher.v1.ReloadRequest
+	25, // 32: swansong.launcher.v1.LauncherAdminInterface.DryRunShutdown:input_type -> swansong.launcher.v1.DryRunShutdownRequest
+	6,  // 33: swansong.launcher.v1.LauncherAdminInterface.StopProcess:output_type -> swansong.launcher.v1.StopProcessResponse
+	8,  // 34: swansong.launcher.v1.LauncherAdminInterface.RestartGroup:output_type -> swansong.launcher.v1.RestartGroupResponse
+	10, // 35: swansong.launcher.v1.LauncherAdminInterface.OrderGroup:output_type -> swansong.launcher.v1.OrderGroupResponse
+	12, // 36: swansong.launcher.v1.LauncherAdminInterface.SignalProcesses:output_type -> swansong.launcher.v1.SignalProcessesResponse
+	14, // 37: swansong.launcher.v1.LauncherAdminInterface.GetProcessStatus:output_type -> swansong.launcher.v1.ProcessStatus
+	16, // 38: swansong.launcher.v1.LauncherAdminInterface.GetGroupHealth:output_type -> swansong.launcher.v1.GetGroupHealthResponse
+	20, // 39: swansong.launcher.v1.LauncherAdminInterface.WatchEvents:output_type -> swansong.launcher.v1.Event
+	22, // 40: swansong.launcher.v1.LauncherAdminInterface.ReadLogs:output_type -> swansong.launcher.v1.LogLine
+	24, // 41: swansong.launcher.v1.LauncherAdminInterface.Reload:output_type -> swansong.launcher.v1.ReloadResponse
+	26, // 42: swansong.launcher.v1.LauncherAdminInterface.DryRunShutdown:output_type -> swansong.launcher.v1.DryRunShutdownResponse
+	33, // [33:43] is the sub-list for method output_type
+	23, // [23:33] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_admin_proto_init() }
@@ -1939,8 +2258,8 @@ func file_admin_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_proto_rawDesc), len(file_admin_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   20,
+			NumEnums:      4,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,8 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	LauncherAdminInterface_StopProcess_FullMethodName      = "/swansong.launcher.v1.LauncherAdminInterface/StopProcess"
 	LauncherAdminInterface_RestartGroup_FullMethodName     = "/swansong.launcher.v1.LauncherAdminInterface/RestartGroup"
+	LauncherAdminInterface_OrderGroup_FullMethodName       = "/swansong.launcher.v1.LauncherAdminInterface/OrderGroup"
+	LauncherAdminInterface_SignalProcesses_FullMethodName  = "/swansong.launcher.v1.LauncherAdminInterface/SignalProcesses"
 	LauncherAdminInterface_GetProcessStatus_FullMethodName = "/swansong.launcher.v1.LauncherAdminInterface/GetProcessStatus"
 	LauncherAdminInterface_GetGroupHealth_FullMethodName   = "/swansong.launcher.v1.LauncherAdminInterface/GetGroupHealth"
 	LauncherAdminInterface_WatchEvents_FullMethodName      = "/swansong.launcher.v1.LauncherAdminInterface/WatchEvents"
@@ -43,6 +45,10 @@ type LauncherAdminInterfaceClient interface {
 	// RestartGroup replaces all processes of a group, by the rules of its configuration, or has a roll that is paused go on or
 	// turn back.
 	RestartGroup(ctx context.Context, in *RestartGroupRequest, opts ...grpc.CallOption) (*RestartGroupResponse, error)
+	// OrderGroup stops all processes of a group, starts a group that was stopped, or changes the number of its processes.
+	OrderGroup(ctx context.Context, in *OrderGroupRequest, opts ...grpc.CallOption) (*OrderGroupResponse, error)
+	// SignalProcesses sends a signal to a process, or to all processes of a group.
+	SignalProcesses(ctx context.Context, in *SignalProcessesRequest, opts ...grpc.CallOption) (*SignalProcessesResponse, error)
 	// GetProcessStatus says what is known of a process, also of one that has ended not long ago.
 	GetProcessStatus(ctx context.Context, in *GetProcessStatusRequest, opts ...grpc.CallOption) (*ProcessStatus, error)
 	// GetGroupHealth says how a group is, or, without a name, how all of them are.
@@ -82,6 +88,26 @@ func (c *launcherAdminInterfaceClient) RestartGroup(ctx context.Context, in *Res
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RestartGroupResponse)
 	err := c.cc.Invoke(ctx, LauncherAdminInterface_RestartGroup_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *launcherAdminInterfaceClient) OrderGroup(ctx context.Context, in *OrderGroupRequest, opts ...grpc.CallOption) (*OrderGroupResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OrderGroupResponse)
+	err := c.cc.Invoke(ctx, LauncherAdminInterface_OrderGroup_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *launcherAdminInterfaceClient) SignalProcesses(ctx context.Context, in *SignalProcessesRequest, opts ...grpc.CallOption) (*SignalProcessesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SignalProcessesResponse)
+	err := c.cc.Invoke(ctx, LauncherAdminInterface_SignalProcesses_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -178,6 +204,10 @@ type LauncherAdminInterfaceServer interface {
 	// RestartGroup replaces all processes of a group, by the rules of its configuration, or has a roll that is paused go on or
 	// turn back.
 	RestartGroup(context.Context, *RestartGroupRequest) (*RestartGroupResponse, error)
+	// OrderGroup stops all processes of a group, starts a group that was stopped, or changes the number of its processes.
+	OrderGroup(context.Context, *OrderGroupRequest) (*OrderGroupResponse, error)
+	// SignalProcesses sends a signal to a process, or to all processes of a group.
+	SignalProcesses(context.Context, *SignalProcessesRequest) (*SignalProcessesResponse, error)
 	// GetProcessStatus says what is known of a process, also of one that has ended not long ago.
 	GetProcessStatus(context.Context, *GetProcessStatusRequest) (*ProcessStatus, error)
 	// GetGroupHealth says how a group is, or, without a name, how all of them are.
@@ -208,6 +238,12 @@ func (UnimplementedLauncherAdminInterfaceServer) StopProcess(context.Context, *S
 }
 func (UnimplementedLauncherAdminInterfaceServer) RestartGroup(context.Context, *RestartGroupRequest) (*RestartGroupResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RestartGroup not implemented")
+}
+func (UnimplementedLauncherAdminInterfaceServer) OrderGroup(context.Context, *OrderGroupRequest) (*OrderGroupResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method OrderGroup not implemented")
+}
+func (UnimplementedLauncherAdminInterfaceServer) SignalProcesses(context.Context, *SignalProcessesRequest) (*SignalProcessesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SignalProcesses not implemented")
 }
 func (UnimplementedLauncherAdminInterfaceServer) GetProcessStatus(context.Context, *GetProcessStatusRequest) (*ProcessStatus, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetProcessStatus not implemented")
@@ -281,6 +317,42 @@ func _LauncherAdminInterface_RestartGroup_Handler(srv interface{}, ctx context.C
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(LauncherAdminInterfaceServer).RestartGroup(ctx, req.(*RestartGroupRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _LauncherAdminInterface_OrderGroup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OrderGroupRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherAdminInterfaceServer).OrderGroup(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LauncherAdminInterface_OrderGroup_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherAdminInterfaceServer).OrderGroup(ctx, req.(*OrderGroupRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _LauncherAdminInterface_SignalProcesses_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SignalProcessesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherAdminInterfaceServer).SignalProcesses(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LauncherAdminInterface_SignalProcesses_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherAdminInterfaceServer).SignalProcesses(ctx, req.(*SignalProcessesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -393,6 +465,14 @@ var LauncherAdminInterface_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RestartGroup",
 			Handler:    _LauncherAdminInterface_RestartGroup_Handler,
+		},
+		{
+			MethodName: "OrderGroup",
+			Handler:    _LauncherAdminInterface_OrderGroup_Handler,
+		},
+		{
+			MethodName: "SignalProcesses",
+			Handler:    _LauncherAdminInterface_SignalProcesses_Handler,
 		},
 		{
 			MethodName: "GetProcessStatus",

@@ -6,6 +6,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// many as the largest number of arguments is no limit.
+const many = -1
+
 // takes returns a check of the number of arguments. If an argument is missing, the error ends with
 // the question, which asks for the argument and says where to find it.
 func takes(least, most int, question string) cobra.PositionalArgs {
@@ -13,7 +16,7 @@ func takes(least, most int, question string) cobra.PositionalArgs {
 		switch {
 		case len(args) < least:
 			return fmt.Errorf("launcher: %s %s", cmd.Name(), question)
-		case len(args) <= most:
+		case most == many || len(args) <= most:
 			return nil
 		case most == 0:
 			return fmt.Errorf("launcher: %s takes no argument, but got %q", cmd.Name(), args[0])

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -15,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/swansong-go/swansong/launcher/internal/peer"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -93,112 +92,32 @@ func watch(cmd *cobra.Command, at *place, goesOn bool, f func(ctx context.Contex
 	})
 }
 
-func stopCommand(at *place) *cobra.Command {
-	in := &pb.StopProcessRequest{}
-	var grace time.Duration
-	cmd := &cobra.Command{
-		Use:               "stop process",
-		Short:             "Stop one process; its group replaces it",
-		Args:              takes(1, 1, "which process? status lists them"),
-		ValidArgsFunction: at.complete(processes),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in.ProcessId = args[0]
-			if cmd.Flags().Changed("grace") {
-				if err := checkDurations(cmd); err != nil {
-					return err
-				}
-				in.GracePeriod = durationpb.New(grace)
-			}
-			return ask(cmd, at, in.Wait, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
-				out, err := to.StopProcess(ctx, in)
-				if err == nil {
-					fmt.Fprintln(cmd.OutOrStdout(), out.GetMessage())
-				}
-				return err
-			})
-		},
-	}
-	cmd.Flags().BoolVar(&in.Wait, "wait", false, "wait until the process has exited")
-	cmd.Flags().BoolVar(&in.NoReplacement, "no-replacement", false, "do not replace the process: scale the group down by one")
-	cmd.Flags().DurationVar(&grace, "grace", 0, "time in which the process must drain, unless it asks for more (default: as configured)")
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "reason, for the log")
-	return cmd
-}
-
-func restartCommand(at *place) *cobra.Command {
-	in := &pb.RestartGroupRequest{}
-	var resume, rollback bool
-	cmd := &cobra.Command{
-		Use:   "restart group",
-		Short: "Replace all processes of a group, without a gap",
-		Long: "Replace all processes of a group, by the rules of its configuration. --resume continues a paused roll. --rollback undoes a paused or " +
-			"running roll. Without these flags a new roll begins, with the configuration that the group has. A paused roll is " +
-			"abandoned; to roll to its configuration, reload.",
-		Args:              takes(1, 1, "which group? status lists them"),
-		ValidArgsFunction: at.complete(groups),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in.Group = args[0]
-			switch {
-			case resume:
-				in.Order = pb.RollOrder_RESUME
-			case rollback:
-				in.Order = pb.RollOrder_ROLLBACK
-			}
-			return ask(cmd, at, in.Wait, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
-				out, err := to.RestartGroup(ctx, in)
-				if err == nil {
-					fmt.Fprintln(cmd.OutOrStdout(), out.GetMessage())
-				}
-				return err
-			})
-		},
-	}
-	cmd.Flags().BoolVar(&resume, "resume", false, "continue the paused roll")
-	cmd.Flags().BoolVar(&rollback, "rollback", false, "undo the paused or running roll")
-	cmd.MarkFlagsMutuallyExclusive("resume", "rollback")
-	cmd.Flags().BoolVar(&in.Wait, "wait", false, "wait until the last process has been replaced, or the roll has failed")
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "reason, for the log")
-	return cmd
-}
-
 func drainCommand(at *place) *cobra.Command {
-	var dry bool
+	var dry, asJSON bool
 	cmd := &cobra.Command{
-		Use:               "drain --dry-run [group|process]",
+		Use:               "drain --dry-run [group|process ...]",
 		Short:             "Show what a shutdown would have to wait for, without stopping anything",
-		Long:              "Show what a shutdown would have to wait for, without stopping anything: for all groups, for one group, or for one process. If a group and a process have the name, both are shown.",
-		Args:              takes(0, 1, ""),
+		Long:              "Show what a shutdown would have to wait for, without stopping anything: for all groups, or for these groups and processes. If a group and a process have a name, both are shown.",
+		Args:              takes(0, many, ""),
 		ValidArgsFunction: at.complete(groupsAndProcesses),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !dry {
 				return errors.New("launcher: drain needs --dry-run; to stop all groups, send SIGTERM to the launcher")
 			}
-			name := ""
-			if len(args) > 0 {
-				name = args[0]
-			}
 			return ask(cmd, at, false, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
-				requests := []*pb.DryRunShutdownRequest{{Group: name}}
-				if name != "" {
-					requests = append(requests, &pb.DryRunShutdownRequest{ProcessId: name})
-				}
-				var all []*pb.DryRun
-				unknown := 0
-				for _, in := range requests {
-					out, err := to.DryRunShutdown(ctx, in)
-					switch {
-					case status.Code(err) == codes.NotFound:
-						unknown++
-					case err != nil:
+				all := &pb.DryRunShutdownResponse{}
+				for _, name := range orAll(args) {
+					found, err := dryRun(ctx, to, name)
+					if err != nil {
 						return err
 					}
-					all = append(all, out.GetProcesses()...)
+					all.Processes = append(all.Processes, found...)
 				}
-				if unknown == len(requests) {
-					return fmt.Errorf("launcher: neither a group nor a process has the name %q; status lists them", name)
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), all, true)
 				}
 				table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-				for _, p := range all {
+				for _, p := range all.Processes {
 					m := p.GetMetrics()
 					fmt.Fprintf(table, "%s\t%s\t%d in flight\t%d connections\t%d bytes\tat most %v\t%s\n", clean(p.GetProcessId()), p.GetState(),
 						m.GetInFlightRequests(), m.GetOpenConnections(), m.GetBufferedBytes(), p.GetBound().AsDuration(),
@@ -209,57 +128,72 @@ func drainCommand(at *place) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "required: drain never stops anything")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
+// dryRun asks what a shutdown of the group and of the process with this name would wait for, or of
+// all groups if the name is empty.
+func dryRun(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string) (all []*pb.DryRun, err error) {
+	requests := []*pb.DryRunShutdownRequest{{Group: name}}
+	if name != "" {
+		requests = append(requests, &pb.DryRunShutdownRequest{ProcessId: name})
+	}
+	unknown := 0
+	for _, in := range requests {
+		out, err := to.DryRunShutdown(ctx, in)
+		switch {
+		case status.Code(err) == codes.NotFound:
+			unknown++
+		case err != nil:
+			return nil, err
+		}
+		all = append(all, out.GetProcesses()...)
+	}
+	if unknown == len(requests) {
+		return nil, fmt.Errorf("launcher: neither a group nor a process has the name %q; status lists them", name)
+	}
+	return all, nil
+}
+
+// orAll returns the names, or the empty name, which stands for everything, if there is none.
+func orAll(names []string) []string {
+	if len(names) == 0 {
+		return []string{""}
+	}
+	return names
+}
+
 func eventsCommand(at *place) *cobra.Command {
-	return &cobra.Command{
-		Use:               "events [group]",
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:               "events [group ...]",
 		Short:             "Show events as they happen, until ^C",
-		Args:              takes(0, 1, ""),
+		Args:              takes(0, many, ""),
 		ValidArgsFunction: at.complete(groups),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in := &pb.WatchEventsRequest{}
-			if len(args) > 0 {
-				in.Group = args[0]
-			}
 			return watch(cmd, at, true, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
-				events, err := to.WatchEvents(ctx, in)
-				if err != nil {
-					return err
-				}
-				return printAll(cmd.OutOrStdout(), events, func(e *pb.Event) string {
-					what := e.GetKind()
-					if e.GetTo() != 0 {
-						what = e.GetTo().String()
-					}
-					line := fmt.Sprintf("%s %s %s %s", clock(e.GetTime()), clean(cmp.Or(e.GetProcessId(), e.GetGroup())), what, clean(e.GetMessage()))
-					for more := range strings.Lines(e.GetStack()) {
-						line += "\n    " + strings.TrimRight(clean(strings.ReplaceAll(more, "\t", "    ")), " ")
-					}
-					return line
-				})
+				out := &streamPrinter{cmd.OutOrStdout(), asJSON}
+				return receiveAll(ctx, orAll(args), func(ctx context.Context, name string) (grpc.ServerStreamingClient[pb.Event], error) {
+					return to.WatchEvents(ctx, &pb.WatchEventsRequest{Group: name})
+				}, func(e *pb.Event) error { return out.print(e, e.GetMissed(), func() string { return eventLine(e) }) })
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print each event as a JSON object, in a line")
+	return cmd
 }
 
-// printAll prints a line for each message of a stream until the stream ends. Where messages were
-// lost, it prints how many.
-func printAll[T interface{ GetMissed() int32 }](w io.Writer, stream interface{ Recv() (T, error) }, line func(T) string) error {
-	for {
-		next, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if next.GetMissed() > 0 {
-			fmt.Fprintf(w, "(%d lost)\n", next.GetMissed())
-		}
-		fmt.Fprintln(w, line(next))
+func eventLine(e *pb.Event) string {
+	what := e.GetKind()
+	if e.GetTo() != 0 {
+		what = e.GetTo().String()
 	}
+	line := fmt.Sprintf("%s %s %s %s", clock(e.GetTime()), clean(cmp.Or(e.GetProcessId(), e.GetGroup())), what, clean(e.GetMessage()))
+	for more := range strings.Lines(e.GetStack()) {
+		line += "\n    " + strings.TrimRight(clean(strings.ReplaceAll(more, "\t", "    ")), " ")
+	}
+	return line
 }
 
 func clock(at *timestamppb.Timestamp) string { return at.AsTime().Local().Format("15:04:05.000") }

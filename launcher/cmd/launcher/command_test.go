@@ -451,7 +451,7 @@ func TestLauncherCommand_CompletesNamesAndExportsFiles(t *testing.T) {
 		want string
 	}{
 		{[]string{"restart", ""}, "web"},
-		{[]string{"stop", ""}, "web-2"}, // names of processes that have ended are not offered
+		{[]string{"stop", ""}, "web web-2"}, // names of processes that have ended are not offered
 		{[]string{"logs", ""}, "web web-2"},
 		{[]string{"restart", "web", ""}, ""},
 		{[]string{"run", "--protocol", ""}, "grpc signals"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,14 +14,11 @@ const completionTimeout = time.Second
 
 type completion func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
 
-// complete returns a function with which the shell completes the first argument. The names come
-// from the running launcher.
+// complete returns a function with which the shell completes the arguments. The names come from the
+// running launcher.
 func (p *place) complete(names func(*pb.GetGroupHealthResponse) []string) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		const no = cobra.ShellCompDirectiveNoFileComp
-		if len(args) > 0 {
-			return nil, no
-		}
 		to, conn, _, err := p.dial()
 		if err != nil {
 			return nil, no
@@ -32,7 +30,7 @@ func (p *place) complete(names func(*pb.GetGroupHealthResponse) []string) comple
 		if err != nil {
 			return nil, no
 		}
-		return names(out), no
+		return slices.DeleteFunc(names(out), func(name string) bool { return slices.Contains(args, name) }), no
 	}
 }
 

@@ -9,8 +9,32 @@ import (
 	"github.com/swansong-go/swansong/launcher/export"
 )
 
+// An exported value is the JSON output of the command export.
+type exported struct {
+	Files map[string]string `json:"files"` // by name
+	Gaps  []gap             `json:"gaps"`
+}
+
+type gap struct {
+	Group string `json:"group,omitempty"`
+	Key   string `json:"key"`
+	What  string `json:"what"`
+}
+
+func newExported(r *export.Result) exported {
+	out := exported{Files: map[string]string{}, Gaps: []gap{}}
+	for _, f := range r.Files {
+		out.Files[f.Name] = string(f.Text)
+	}
+	for _, g := range r.Gaps {
+		out.Gaps = append(out.Gaps, gap(g))
+	}
+	return out
+}
+
 func exportCommand(at *place) *cobra.Command {
 	var dir string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "export kubernetes|nomad|systemd -f file",
 		Short: "Write the files to run the groups on another platform, and list what it cannot do",
@@ -30,6 +54,10 @@ func exportCommand(at *place) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				printLine(cmd.OutOrStdout(), newExported(r))
+				return nil
+			}
 			for _, gap := range r.Gaps {
 				fmt.Fprintln(cmd.ErrOrStderr(), gap)
 			}
@@ -45,6 +73,8 @@ func exportCommand(at *place) *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the files and what the platform cannot do as JSON")
 	cmd.Flags().StringVarP(&dir, "output", "o", "", "`directory` for the files (default: standard output, except for nomad with more than one group)")
+	cmd.MarkFlagsMutuallyExclusive("json", "output")
 	return cmd
 }

@@ -230,11 +230,10 @@ func TestAdminCommands_ReportWhyLauncherDoesNotAnswer(t *testing.T) {
 func TestCommandLine_ErrorMessagesSayWhatUserCanDo(t *testing.T) {
 	s := newSite(t, web)
 	for args, want := range map[string]string{
-		"stop":                "launcher: stop which process? status lists them\n",
+		"stop":                "launcher: stop which process or group? status lists them\n",
 		"restart":             "launcher: restart which group? status lists them\n",
 		"export":              "launcher: export to which platform? The platforms are kubernetes, nomad, systemd\n",
-		"stop web-1 web-2":    "launcher: stop takes one argument, but got \"web-1\" and \"web-2\"; run it once for each\n",
-		"logs web-1 web-2":    "launcher: logs takes one argument, but got \"web-1\" and \"web-2\"; run it once for each\n",
+		"export nomad web":    "launcher: export takes one argument, but got \"nomad\" and \"web\"; run it once for each\n",
 		"reload web":          "launcher: reload takes no argument, but got \"web\"\n",
 		"status --output":     "launcher: status: unknown flag: --output; launcher status --help lists the flags\n",
 		"stop web-1 --grace":  "launcher: stop: flag needs an argument: --grace; launcher stop --help lists the flags\n",

@@ -3,41 +3,64 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc"
 )
 
 func logsCommand(at *place) *cobra.Command {
 	in := &pb.ReadLogsRequest{}
 	var lines int
+	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "logs [group|process]",
+		Use:   "logs [group|process ...]",
 		Short: "Show the output of processes",
 		Long: "Show the latest output of processes, without secrets. The launcher keeps up to 1,000 lines and 64 KiB of each process. " +
 			"The complete output is where the configuration says.",
-		Args:              takes(0, 1, ""),
+		Args:              takes(0, many, ""),
 		ValidArgsFunction: at.complete(groupsAndProcesses),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				in.Name = args[0]
-			}
 			if lines < 0 {
 				return fmt.Errorf("launcher: --lines must be 0 or more, not %d", lines)
 			}
 			in.Lines = int32(min(lines, 1<<20))
 			return watch(cmd, at, in.Follow, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
-				stream, err := to.ReadLogs(ctx, in)
-				if err != nil {
-					return err
+				out := &streamPrinter{cmd.OutOrStdout(), asJSON}
+				show := func(l *pb.LogLine) error {
+					return out.print(l, l.GetMissed(), func() string {
+						return fmt.Sprintf("%s %s %s | %s", clock(l.GetTime()), clean(l.GetProcessId()), l.GetStream(), clean(l.GetText()))
+					})
 				}
-				return printAll(cmd.OutOrStdout(), stream, func(l *pb.LogLine) string {
-					return fmt.Sprintf("%s %s %s | %s", clock(l.GetTime()), clean(l.GetProcessId()), l.GetStream(), clean(l.GetText()))
-				})
+				open := func(ctx context.Context, name string) (grpc.ServerStreamingClient[pb.LogLine], error) {
+					return to.ReadLogs(ctx, &pb.ReadLogsRequest{Name: name, Lines: in.Lines, Follow: in.Follow})
+				}
+				if in.Follow || len(args) < 2 {
+					return receiveAll(ctx, orAll(args), open, show)
+				}
+				return showLatest(ctx, args, lines, open, show)
 			})
 		},
 	}
 	cmd.Flags().IntVarP(&lines, "lines", "n", 100, "number of lines")
 	cmd.Flags().BoolVar(&in.Follow, "follow", false, "continue with new lines, until ^C")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print each line as a JSON object, in a line")
 	return cmd
+}
+
+// showLatest shows the latest lines of several groups and processes, in the order of their times.
+func showLatest(ctx context.Context, names []string, lines int, open func(context.Context, string) (grpc.ServerStreamingClient[pb.LogLine], error), show func(*pb.LogLine) error) error {
+	var all []*pb.LogLine
+	err := receiveAll(ctx, names, open, func(l *pb.LogLine) error { all = append(all, l); return nil })
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(all, func(a, b *pb.LogLine) int { return a.GetTime().AsTime().Compare(b.GetTime().AsTime()) })
+	for _, l := range all[max(0, len(all)-lines):] {
+		if err := show(l); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -7,7 +7,10 @@
 //	launcher events                                  show events as they happen
 //	launcher restart web                             replace all processes of a group
 //	launcher restart web --resume|--rollback         continue a paused roll, or undo it
-//	launcher stop web-3                              stop one process
+//	launcher stop web-3                              stop one process; its group replaces it
+//	launcher stop web; launcher start web            stop a group; start it again
+//	launcher scale web=5                             change the number of processes of a group
+//	launcher signal web HUP                          send a signal to the processes of a group
 //	launcher drain --dry-run                         show what a shutdown would have to wait for
 //	launcher reload [--dry-run]                      apply the changes of the file
 //	launcher recover -f launcher.yaml                replace a damaged state file, so that what runs can be adopted
@@ -79,7 +82,7 @@ func root() *cobra.Command {
 	}
 	cmd.MarkPersistentFlagFilename("file", "yaml", "yml")
 	cmd.MarkPersistentFlagDirname("dir")
-	cmd.AddCommand(runCommand(at), execCommand(), guardCommand(), statusCommand(at), stopCommand(at), restartCommand(at), drainCommand(at),
+	cmd.AddCommand(runCommand(at), execCommand(), guardCommand(), statusCommand(at), startCommand(at), stopCommand(at), restartCommand(at), scaleCommand(at), signalCommand(at), drainCommand(at),
 		eventsCommand(at), logsCommand(at), reloadCommand(at), recoverCommand(at), validateCommand(at), exportCommand(at))
 	return cmd
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func recoverCommand(at *place) *cobra.Command {
-	var dry bool
+	var dry, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "recover [-f file]",
 		Short: "Replace a damaged state file, so that the next launcher adopts what runs",
@@ -35,12 +35,16 @@ func recoverCommand(at *place) *cobra.Command {
 				return err
 			}
 			found, err := launcher.Recover(cfg, dry)
-			if found != nil {
+			switch {
+			case found != nil && asJSON:
+				printLine(cmd.OutOrStdout(), newRecovery(found, dry))
+			case found != nil:
 				printRecovery(cmd, found, dry)
 			}
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show what would be done")
 	return cmd
 }
@@ -72,4 +76,35 @@ func printRecovery(cmd *cobra.Command, found *launcher.Recovery, dry bool) {
 	case found.SetAside != "":
 		fmt.Fprintf(out, "%s was damaged (%v), and is now %s\n", found.StateFile, found.Damage, found.SetAside)
 	}
+}
+
+// A recovery is the JSON output of the command recover.
+type recovery struct {
+	StateFile string            `json:"stateFile"`
+	DryRun    bool              `json:"dryRun"`
+	Damage    string            `json:"damage,omitempty"`
+	SetAside  string            `json:"setAside,omitempty"`
+	Adopted   []recovered       `json:"adopted"` // by the next launcher
+	Ended     []recovered       `json:"ended"`
+	Listeners map[string]string `json:"listeners"` // by group
+}
+
+type recovered struct {
+	ID      string `json:"processId"`
+	PID     int    `json:"pid"`
+	Command string `json:"command"`
+}
+
+func newRecovery(found *launcher.Recovery, dry bool) recovery {
+	out := recovery{StateFile: found.StateFile, DryRun: dry, SetAside: found.SetAside, Adopted: []recovered{}, Ended: []recovered{}, Listeners: found.Listeners}
+	if found.Damage != nil {
+		out.Damage = found.Damage.Error()
+	}
+	for _, p := range found.Processes {
+		out.Adopted = append(out.Adopted, recovered(p))
+	}
+	for _, p := range found.Ended {
+		out.Ended = append(out.Ended, recovered(p))
+	}
+	return out
 }

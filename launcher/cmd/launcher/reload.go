@@ -61,7 +61,7 @@ func sameFile(at *place, read string) error {
 }
 
 func reloadCommand(at *place) *cobra.Command {
-	var dry bool
+	var dry, asJSON bool
 	in := &pb.ReloadRequest{}
 	cmd := &cobra.Command{
 		Use:   "reload",
@@ -78,6 +78,9 @@ func reloadCommand(at *place) *cobra.Command {
 				}
 				if err := sameFile(at, seen.GetFile()); err != nil {
 					return err
+				}
+				if asJSON {
+					return reloadAsJSON(ctx, cmd, to, in, seen, dry)
 				}
 				for _, c := range seen.GetChanges() {
 					fmt.Fprintln(cmd.OutOrStdout(), clean(c))
@@ -106,13 +109,24 @@ func reloadCommand(at *place) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show the changes")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the changes that were applied, or would be, as JSON")
 	cmd.Flags().BoolVar(&in.Wait, "wait", false, "wait until the groups that are rolled or stopped are done")
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "reason, for the log")
 	return cmd
 }
 
+// reloadAsJSON applies the changes that the launcher has seen, unless dry is true, and prints them.
+func reloadAsJSON(ctx context.Context, cmd *cobra.Command, to pb.LauncherAdminInterfaceClient, in *pb.ReloadRequest, seen *pb.ReloadResponse, dry bool) (err error) {
+	if !dry && len(seen.GetChanges()) > 0 {
+		if seen, err = to.Reload(ctx, in); err != nil {
+			return err
+		}
+	}
+	return printJSON(cmd.OutOrStdout(), seen, true)
+}
+
 func validateCommand(at *place) *cobra.Command {
-	var show bool
+	var show, asJSON bool
 	cmd := &cobra.Command{
 		Use:               "validate [file]",
 		Short:             "Check a file, and list all errors by line",
@@ -127,16 +141,55 @@ func validateCommand(at *place) *cobra.Command {
 				return errors.New("launcher: no configuration file; name one as an argument, or with -f")
 			}
 			c, err := config.Load(file)
-			if err != nil {
-				return err
+			if asJSON && !show {
+				printLine(cmd.OutOrStdout(), newValidation(file, c, err))
 			}
-			if show {
+			switch {
+			case err != nil || asJSON && !show:
+				return err
+			case asJSON:
+				return c.PrintJSON(cmd.OutOrStdout())
+			case show:
 				return c.Print(cmd.OutOrStdout())
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is valid: %d groups\n", file, len(c.Groups))
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the errors, or with --print the configuration, as JSON")
 	cmd.Flags().BoolVar(&show, "print", false, "print the configuration with all defaults, without secrets")
 	return cmd
+}
+
+// A validation is the JSON output of the command validate.
+type validation struct {
+	File   string       `json:"file"`
+	Valid  bool         `json:"valid"`
+	Groups int          `json:"groups"`
+	Errors []*fileError `json:"errors,omitempty"`
+}
+
+// A fileError is an error of a file.
+type fileError struct {
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+	Key    string `json:"key"`
+	Rule   string `json:"rule"`
+}
+
+func newValidation(file string, c *config.Config, err error) validation {
+	v := validation{File: file, Valid: err == nil}
+	var all config.Errors
+	var one *config.Error
+	switch {
+	case err == nil:
+		v.Groups = len(c.Groups)
+	case errors.As(err, &all):
+	case errors.As(err, &one):
+		all = config.Errors{one}
+	}
+	for _, e := range all {
+		v.Errors = append(v.Errors, &fileError{e.Line, e.Column, e.Key, e.Rule})
+	}
+	return v
 }

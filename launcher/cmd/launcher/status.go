@@ -26,17 +26,13 @@ const refreshInterval = 500 * time.Millisecond
 func statusCommand(at *place) *cobra.Command {
 	var asJSON, goesOn bool
 	cmd := &cobra.Command{
-		Use:   "status [group]",
+		Use:   "status [group ...]",
 		Short: "Show the state of all processes, and what is waited for",
 		Long: "Show the state of all processes, and what a stop, a roll or the start is waiting for: in colour on a terminal (unless NO_COLOR is set), " +
 			"as JSON otherwise. With --watch, continue until ^C or the end of the launcher.",
-		Args:              takes(0, 1, ""),
+		Args:              takes(0, many, ""),
 		ValidArgsFunction: at.complete(groups),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in := &pb.GetGroupHealthRequest{}
-			if len(args) > 0 {
-				in.Group = args[0]
-			}
 			terminal := isTerminal(cmd.OutOrStdout())
 			if !cmd.Flags().Changed("json") {
 				asJSON = !terminal
@@ -55,7 +51,7 @@ func statusCommand(at *place) *cobra.Command {
 			return watch(cmd, at, goesOn, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
 				var last *pb.GetGroupHealthResponse
 				for {
-					out, err := to.GetGroupHealth(ctx, in)
+					out, err := healthOf(ctx, to, args)
 					if last != nil && status.Code(err) == codes.Unavailable {
 						fmt.Fprintln(cmd.ErrOrStderr(), "the launcher has exited")
 						return nil
@@ -83,6 +79,19 @@ func statusCommand(at *place) *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as is the default unless on a terminal; --json=false prints the view for people")
 	cmd.Flags().BoolVar(&goesOn, "watch", false, "continue: on a terminal twice a second, otherwise on each change")
 	return cmd
+}
+
+// healthOf returns the health of these groups, or of all groups if there is no name.
+func healthOf(ctx context.Context, to pb.LauncherAdminInterfaceClient, names []string) (*pb.GetGroupHealthResponse, error) {
+	all := &pb.GetGroupHealthResponse{}
+	for _, name := range orAll(names) {
+		out, err := to.GetGroupHealth(ctx, &pb.GetGroupHealthRequest{Group: name})
+		if err != nil {
+			return nil, err
+		}
+		all.Groups = append(all.Groups, out.GetGroups()...)
+	}
+	return all, nil
 }
 
 func isTerminal(w io.Writer) bool {
@@ -119,7 +128,10 @@ func (v view) health(out *pb.GetGroupHealthResponse) string {
 	var b strings.Builder
 	for _, g := range out.GetGroups() {
 		health := v.good.Render("healthy")
-		if !g.GetHealthy() {
+		switch {
+		case g.GetStopped():
+			health = v.busy.Render("stopped")
+		case !g.GetHealthy():
 			health = v.bad.Render("NOT HEALTHY")
 		}
 		fmt.Fprintf(&b, "%s  %s, %d of %d ready, revision %d", v.title.Render(clean(g.GetGroup())), health, g.GetReady(), g.GetDesired(), g.GetRevision())

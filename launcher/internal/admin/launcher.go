@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"syscall"
 	"time"
 
 	"github.com/swansong-go/swansong/launcher/internal/output"
@@ -28,6 +29,13 @@ type Launcher interface {
 
 	// Roll begins, resumes or rolls back a roll, and returns a function that waits for its end.
 	Roll(group string, order pb.RollOrder, reason string) (wait func(context.Context) error, err error)
+
+	// OrderGroup stops, starts or scales a group, and returns a function that waits until that is
+	// done. The number of processes is for an order to scale.
+	OrderGroup(group string, order pb.GroupOrder, processes int, reason string) (wait func(context.Context) error, err error)
+
+	// Signal sends a signal to a process or to all processes of a group, and returns their ids.
+	Signal(name string, sig syscall.Signal, reason string) (ids []string, err error)
 
 	// Reread reads the configuration again, begins to apply it unless dry is true, and returns the
 	// changes, the name of the file, and a function that waits until they have been applied.

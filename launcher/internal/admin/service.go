@@ -106,6 +106,39 @@ func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) 
 	return &pb.RestartGroupResponse{Acknowledged: true, Message: done}, nil
 }
 
+func (s *service) OrderGroup(ctx context.Context, in *pb.OrderGroupRequest) (*pb.OrderGroupResponse, error) {
+	texts := map[pb.GroupOrder][2]string{
+		pb.GroupOrder_STOP: {"stopping", "stopped"}, pb.GroupOrder_START: {"starting", "started"}, pb.GroupOrder_SCALE: {"scaling", "scaled"},
+	}
+	text, ok := texts[in.GetOrder()]
+	if !ok {
+		return nil, status.Errorf(codes.InvalidArgument, "unknown order %v", in.GetOrder())
+	}
+	wait, err := s.launcher.OrderGroup(in.GetGroup(), in.GetOrder(), int(in.GetProcesses()), reasonOf(ctx, in.GetReason()))
+	if err != nil {
+		return nil, s.wireError(err)
+	}
+	if !in.GetWait() {
+		return &pb.OrderGroupResponse{Message: text[0]}, nil
+	}
+	if err := wait(ctx); err != nil {
+		return nil, s.wireError(err)
+	}
+	return &pb.OrderGroupResponse{Message: text[1]}, nil
+}
+
+func (s *service) SignalProcesses(ctx context.Context, in *pb.SignalProcessesRequest) (*pb.SignalProcessesResponse, error) {
+	sig := lifecycle.SignalNamed(in.GetSignal())
+	if sig == 0 {
+		return nil, status.Errorf(codes.InvalidArgument, "launcher: there is no signal %q; name one such as HUP, USR1 or QUIT", in.GetSignal())
+	}
+	ids, err := s.launcher.Signal(in.GetName(), sig, reasonOf(ctx, in.GetReason()))
+	if err != nil {
+		return nil, s.wireError(err)
+	}
+	return &pb.SignalProcessesResponse{ProcessIds: ids}, nil
+}
+
 func (s *service) Reload(ctx context.Context, in *pb.ReloadRequest) (*pb.ReloadResponse, error) {
 	reason := reasonOf(ctx, cmp.Or(in.GetReason(), "reload"))
 	changes, file, wait, err := s.launcher.Reread(ctx, in.GetDryRun(), reason)

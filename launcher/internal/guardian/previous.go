@@ -56,7 +56,7 @@ func endRecorded(dir string, s statefile.State) (statefile.State, error) {
 	s.Guardians = guardians
 	for name, g := range s.Groups {
 		if !e.sameBoot {
-			g.Finished, g.FinishedFailed = 0, 0
+			g.Finished, g.FinishedFailed, g.Stopped = 0, 0, false
 		}
 		g.Processes = slices.DeleteFunc(g.Processes, func(p *statefile.Process) bool {
 			if e.keeps(p) {

@@ -54,15 +54,32 @@ func (r *Revision) Finish(failed bool) {
 	}
 }
 
+// Scale has the group desire n processes, including those that have finished.
+func (r *Revision) Scale(n int) { r.Shortfall.ScaledDown = r.Config.Desired - n }
+
 // A Shortfall counts the processes that a group has fewer than its configuration says, although
 // nothing is wrong.
 type Shortfall struct {
-	ScaledDown int // number of processes that were stopped by order and not replaced
-	Finished   int // number of processes that ended and, by the restart policy, are not replaced
-	Failed     int // number of processes in Finished that ended with a failure
+	ScaledDown int  // how many fewer processes were ordered; negative if more were
+	Stopped    bool // the group was stopped by order, and has no processes
+	Finished   int  // number of processes that ended and, by the restart policy, are not replaced
+	Failed     int  // number of processes in Finished that ended with a failure
+}
+
+// Orders returns what a later revision keeps: that the group is stopped, and, if the number in the
+// configuration has not changed, by how many processes orders have changed it.
+func (s Shortfall) Orders(sameNumber bool) Shortfall {
+	kept := Shortfall{Stopped: s.Stopped}
+	if sameNumber {
+		kept.ScaledDown = s.ScaledDown
+	}
+	return kept
 }
 
 func (s Shortfall) desired(cfg spec.Group) int {
+	if s.Stopped {
+		return 0
+	}
 	return max(0, cfg.Desired-s.ScaledDown-s.Finished)
 }
 

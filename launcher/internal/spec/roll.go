@@ -4,10 +4,16 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/roll"
 )
 
+// MinHealthyOf returns how many processes must stay ready if there are to be this many, by order.
+// Of more processes than the configuration has, as many can be missing as before.
+func (g Group) MinHealthyOf(desired int) int {
+	return min(g.MinHealthy+max(0, desired-g.Desired), desired)
+}
+
 // RollConfig returns the configuration of a roll of the group to the given number of processes.
 func (g Group) RollConfig(desired int) roll.Config {
 	c := roll.Config{
-		Desired: desired, MinHealthy: min(g.MinHealthy, desired), MaxSurge: g.MaxSurge,
+		Desired: desired, MinHealthy: g.MinHealthyOf(desired), MaxSurge: g.MaxSurge,
 		MinReady: g.MinReady, ProgressDeadline: g.Roll.ProgressDeadline,
 		Canary: min(g.Roll.Canary, desired), CanaryWait: g.Roll.CanaryWait, Checked: g.Roll.Check.IsSet(),
 		OnFailure: map[RollFailure]roll.OnFailure{Pause: roll.Pause, Rollback: roll.Rollback, Continue: roll.Continue}[g.Roll.OnFailure],

@@ -36,7 +36,8 @@ type Group struct {
 	Revision       int        `json:"revision"`
 	Digest         string     `json:"digest"`            // digest of Config; see [Digest]
 	LastNumber     int        `json:"number"`            // number in the id of the process that was started last
-	ScaledDown     int        `json:"fewer,omitempty"`   // how many fewer processes than Config.Desired an operator has ordered
+	ScaledDown     int        `json:"fewer,omitempty"`   // how many fewer processes than Config.Desired an operator has ordered; negative: more
+	Stopped        bool       `json:"stopped,omitempty"` // an operator has stopped the group
 	Finished       int        `json:"through,omitempty"` // number of finished processes, which are not replaced
 	FinishedFailed int        `json:"failed,omitempty"`  // number of finished processes that ended with a failure
 	Sockets        []Socket   `json:"sockets,omitempty"`
@@ -144,10 +145,10 @@ func (s State) HasProcesses() bool {
 }
 
 // HasKept reports whether the state contains anything for the next launcher to adopt: kept
-// processes, their listeners, or finished processes, which must not be run again.
+// processes, their listeners, finished processes, which must not be run again, or stopped groups.
 func (s State) HasKept() bool {
 	for _, g := range s.Groups {
-		if g.Config.OnLauncherDeath == spec.Keep && (len(g.Sockets) > 0 || g.Finished > 0) || slices.ContainsFunc(g.Processes, (*Process).IsKept) {
+		if g.Stopped || g.Config.OnLauncherDeath == spec.Keep && (len(g.Sockets) > 0 || g.Finished > 0) || slices.ContainsFunc(g.Processes, (*Process).IsKept) {
 			return true
 		}
 	}

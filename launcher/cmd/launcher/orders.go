@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// A result is what has become of an order for one name.
+type result struct {
+	Name    string `json:"name"`
+	Message string `json:"message,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+// orders describes a command that gives an order for each of several names.
+type orders struct {
+	json, wait bool
+	reason     string
+}
+
+// flags adds the flags that all such commands have. The text says until when --wait waits.
+func (o *orders) flags(cmd *cobra.Command, until string) {
+	cmd.Flags().BoolVar(&o.json, "json", false, "print a JSON object for each name, in a line")
+	if until != "" {
+		cmd.Flags().BoolVar(&o.wait, "wait", false, "wait until "+until)
+	}
+	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, for the log")
+}
+
+// give gives the order for all names at the same time, and prints the results in the order of the
+// names. An order that the launcher refuses does not keep the others from being given.
+func (o *orders) give(cmd *cobra.Command, at *place, names []string, prepare func(context.Context, pb.LauncherAdminInterfaceClient) error,
+	order func(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string) (string, error)) error {
+	return ask(cmd, at, o.wait, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
+		if prepare != nil {
+			if err := prepare(ctx, to); err != nil {
+				return err
+			}
+		}
+		results, errs := make([]result, len(names)), make([]error, len(names))
+		var all sync.WaitGroup
+		for i, name := range names {
+			all.Go(func() {
+				message, err := order(ctx, to, name)
+				if results[i], errs[i] = (result{Name: name, Message: message}), err; err != nil {
+					results[i].Error = status.Convert(err).Message()
+				}
+			})
+		}
+		all.Wait()
+		return o.print(cmd.OutOrStdout(), results, errs)
+	})
+}
+
+// print prints results, and returns the errors.
+func (o *orders) print(w io.Writer, results []result, errs []error) error {
+	var refused []string
+	for _, r := range results {
+		switch {
+		case o.json:
+			printLine(w, r)
+		case r.Error == "" && len(results) > 1:
+			fmt.Fprintf(w, "%s: %s\n", r.Name, r.Message)
+		case r.Error == "":
+			fmt.Fprintln(w, r.Message)
+		}
+		if r.Error != "" {
+			refused = append(refused, r.Error)
+		}
+	}
+	for _, err := range errs {
+		switch status.Code(err) {
+		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled: // the launcher could not be asked
+			return err
+		}
+	}
+	if len(refused) > 0 {
+		return errors.New(strings.Join(refused, "\n"))
+	}
+	return nil
+}
+
+// printLine prints a value as JSON in one line.
+func printLine(w io.Writer, v any) {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.Encode(v)
+}
+
+func stopCommand(at *place) *cobra.Command {
+	o := &orders{}
+	in := &pb.StopProcessRequest{}
+	var grace time.Duration
+	cmd := &cobra.Command{
+		Use:   "stop process|group ...",
+		Short: "Stop processes, which their groups replace, or whole groups",
+		Long: "Stop processes or groups. The group of a process replaces it, unless --no-replacement says otherwise. A group stays stopped until " +
+			"start: a reload or the restart of another group does not start it, nor does the next launcher if this one is killed.",
+		Args:              takes(1, many, "which process or group? status lists them"),
+		ValidArgsFunction: at.complete(groupsAndProcesses),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("grace") {
+				if err := checkDurations(cmd); err != nil {
+					return err
+				}
+				in.GracePeriod = durationpb.New(grace)
+			}
+			isGroup := map[string]bool{}
+			prepare := func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
+				out, err := to.GetGroupHealth(ctx, &pb.GetGroupHealthRequest{})
+				if err != nil {
+					return err
+				}
+				for _, name := range args {
+					isGroup[name] = slices.Contains(groups(out), name)
+					switch {
+					case isGroup[name] && slices.Contains(processes(out), name):
+						return fmt.Errorf("launcher: %q is a group and a process; to stop the group, scale it: launcher scale %s=0", name, name)
+					case isGroup[name] && (in.NoReplacement || in.GracePeriod != nil):
+						return fmt.Errorf("launcher: --no-replacement and --grace are for processes, but %q is a group", name)
+					}
+				}
+				return nil
+			}
+			return o.give(cmd, at, args, prepare, func(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string) (string, error) {
+				if isGroup[name] {
+					out, err := to.OrderGroup(ctx, &pb.OrderGroupRequest{Group: name, Order: pb.GroupOrder_STOP, Reason: o.reason, Wait: o.wait})
+					return out.GetMessage(), err
+				}
+				out, err := to.StopProcess(ctx, &pb.StopProcessRequest{ProcessId: name, Reason: o.reason, Wait: o.wait,
+					NoReplacement: in.NoReplacement, GracePeriod: in.GracePeriod})
+				return out.GetMessage(), err
+			})
+		},
+	}
+	o.flags(cmd, "the processes have exited")
+	cmd.Flags().BoolVar(&in.NoReplacement, "no-replacement", false, "do not replace the process: scale the group down by one")
+	cmd.Flags().DurationVar(&grace, "grace", 0, "time in which the process must drain, unless it asks for more (default: as configured)")
+	return cmd
+}
+
+func startCommand(at *place) *cobra.Command {
+	o := &orders{}
+	cmd := &cobra.Command{
+		Use:               "start group ...",
+		Short:             "Start groups that were stopped or given up",
+		Args:              takes(1, many, "which group? status lists them"),
+		ValidArgsFunction: at.complete(groups),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.give(cmd, at, args, nil, func(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string) (string, error) {
+				out, err := to.OrderGroup(ctx, &pb.OrderGroupRequest{Group: name, Order: pb.GroupOrder_START, Reason: o.reason, Wait: o.wait})
+				return out.GetMessage(), err
+			})
+		},
+	}
+	o.flags(cmd, "the groups are healthy")
+	return cmd
+}
+
+func scaleCommand(at *place) *cobra.Command {
+	o := &orders{}
+	cmd := &cobra.Command{
+		Use:   "scale group=processes ...",
+		Short: "Change the number of processes of groups",
+		Long: "Change the number of processes of groups, as in scale web=5. That holds until a reload of a file with another number of " +
+			"desired_instances, or until the launcher ends; a launcher that adopts processes of the group keeps the number.",
+		Args: takes(1, many, "which group, and to how many? As in scale web=5"),
+		ValidArgsFunction: at.complete(func(out *pb.GetGroupHealthResponse) (names []string) {
+			for _, name := range groups(out) {
+				names = append(names, name+"=")
+			}
+			return names
+		}),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			names, numbers := make([]string, len(args)), map[string]int32{}
+			for i, arg := range args {
+				name, text, ok := strings.Cut(arg, "=")
+				n, err := strconv.ParseInt(text, 10, 32)
+				if !ok || err != nil {
+					return fmt.Errorf("launcher: scale needs group=processes, as in web=5, not %q", arg)
+				}
+				if _, twice := numbers[name]; twice {
+					return fmt.Errorf("launcher: scale has two numbers for %q", name)
+				}
+				names[i], numbers[name] = name, int32(n)
+			}
+			return o.give(cmd, at, names, nil, func(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string) (string, error) {
+				out, err := to.OrderGroup(ctx, &pb.OrderGroupRequest{Group: name, Order: pb.GroupOrder_SCALE, Processes: numbers[name], Reason: o.reason, Wait: o.wait})
+				return out.GetMessage(), err
+			})
+		},
+	}
+	o.flags(cmd, "the groups have the number of processes, and all are ready")
+	return cmd
+}
+
+func signalCommand(at *place) *cobra.Command {
+	o := &orders{}
+	cmd := &cobra.Command{
+		Use:   "signal process|group ... signal",
+		Short: "Send a signal to processes, such as HUP",
+		Long: "Send a signal to processes, or to all processes of groups, but not to what these have started. The name of the signal comes last, as in " +
+			"signal web HUP. A process that ends because of the signal has ended by itself, for the restart policy; to stop it, use stop.",
+		Args:              takes(2, many, "which process or group, and which signal? As in signal web HUP"),
+		ValidArgsFunction: at.complete(groupsAndProcesses),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			last := len(args) - 1
+			return o.give(cmd, at, args[:last], nil, func(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string) (string, error) {
+				out, err := to.SignalProcesses(ctx, &pb.SignalProcessesRequest{Name: name, Signal: args[last], Reason: o.reason})
+				return "sent to " + strings.Join(out.GetProcessIds(), ", "), err
+			})
+		},
+	}
+	o.flags(cmd, "")
+	return cmd
+}
+
+func restartCommand(at *place) *cobra.Command {
+	o := &orders{}
+	var resume, rollback bool
+	cmd := &cobra.Command{
+		Use:   "restart group ...",
+		Short: "Replace all processes of groups, without a gap",
+		Long: "Replace all processes of groups, by the rules of their configuration. --resume continues a paused roll. --rollback undoes a paused or " +
+			"running roll. Without these flags a new roll begins, with the configuration that the group has. A paused roll is " +
+			"abandoned; to roll to its configuration, reload.",
+		Args:              takes(1, many, "which group? status lists them"),
+		ValidArgsFunction: at.complete(groups),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kind := pb.RollOrder_BEGIN
+			switch {
+			case resume:
+				kind = pb.RollOrder_RESUME
+			case rollback:
+				kind = pb.RollOrder_ROLLBACK
+			}
+			return o.give(cmd, at, args, nil, func(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string) (string, error) {
+				out, err := to.RestartGroup(ctx, &pb.RestartGroupRequest{Group: name, Order: kind, Reason: o.reason, Wait: o.wait})
+				return out.GetMessage(), err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&resume, "resume", false, "continue the paused roll")
+	cmd.Flags().BoolVar(&rollback, "rollback", false, "undo the paused or running roll")
+	cmd.MarkFlagsMutuallyExclusive("resume", "rollback")
+	o.flags(cmd, "the last process has been replaced, or the roll has failed")
+	return cmd
+}

@@ -1,0 +1,131 @@
+//go:build linux
+
+package main_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/swansong-go/swansong/internal/testkit"
+)
+
+const two = `state_dir: STATE
+process_groups:
+  - {name: a, protocol: signals, command: sh, args: [-c, "trap 'touch DIR/got-{id}' HUP; echo begun {id}; while :; do sleep 0.01; done"]}
+  - {name: b, protocol: signals, command: sleep, args: ["1000"]}
+`
+
+// Groups are stopped, started and scaled by their names, several at once. A stopped group is shown as
+// stopped. The results are in the order of the names, and an order that is refused does not keep the
+// others from being carried out.
+func TestOrders_TakeSeveralNames(t *testing.T) {
+	s := newSite(t, two)
+	s.runs()
+	testkit.Equal(t, "stop", s.must("stop", "b", "a", "--wait"), "b: stopped\na: stopped\n")
+	if out := s.must("status", "a", "--json=false"); out != "a  stopped, 0 of 0 ready, revision 1, stopped by order; launcher start a starts it\n"+
+		out[strings.Index(out, "\n")+1:] || !strings.Contains(out, "waiting for nothing") {
+		t.Errorf("status of a stopped group:\n%s", out)
+	}
+	testkit.Equal(t, "start", s.must("start", "a", "b", "--wait"), "a: started\nb: started\n")
+	testkit.Equal(t, "scale", s.must("scale", "a=2", "b=0", "--wait"), "a: scaled\nb: scaled\n")
+	h := s.health()
+	testkit.Equal(t, "ready of a", h.Groups[0].Ready, 2)
+	testkit.Equal(t, "ready of b", h.Groups[1].Ready, 0)
+	testkit.Equal(t, "restart", s.must("restart", "a", "b", "--wait"), "a: all processes have been replaced\nb: all processes have been replaced\n")
+
+	stdout, stderr, code := s.says("scale", "-f", s.file(), "mail=1", "b=1", "--json")
+	testkit.Equal(t, "exit code", code, 1)
+	testkit.Equal(t, "error", stderr, "launcher: not found: group \"mail\"; there are [\"a\" \"b\"]\n")
+	testkit.Equal(t, "JSON", stdout, `{"name":"mail","error":"launcher: not found: group \"mail\"; there are [\"a\" \"b\"]"}`+"\n"+`{"name":"b","message":"scaling"}`+"\n")
+	s.until("b has one process", func(h health) bool { return h.Groups[1].Ready == 1 })
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"scale", "a"}, `launcher: scale needs group=processes, as in web=5, not "a"`},
+		{[]string{"scale", "a=many"}, `launcher: scale needs group=processes, as in web=5, not "a=many"`},
+		{[]string{"scale", "a=1", "a=2"}, `launcher: scale has two numbers for "a"`},
+		{[]string{"scale", "a=-1"}, `launcher: group "a": Desired: must be 0 to 10000, not -1`},
+		{[]string{"stop"}, "launcher: stop which process or group? status lists them"},
+		{[]string{"stop", "a", "--no-replacement"}, `launcher: --no-replacement and --grace are for processes, but "a" is a group`},
+		{[]string{"signal", "a", "SIGNONE"}, `launcher: there is no signal "SIGNONE"; name one such as HUP, USR1 or QUIT`},
+		{[]string{"signal", "a"}, "launcher: signal which process or group, and which signal? As in signal web HUP"},
+		{[]string{"status", "a", "mail"}, `launcher: not found: group "mail"; there are ["a" "b"]`},
+	} {
+		_, stderr, code := s.says(append(c.args, "-f", s.file())...)
+		testkit.Equal(t, "exit code", code, 1)
+		testkit.Equal(t, "error", stderr, c.want+"\n")
+	}
+}
+
+// A signal reaches the processes of a group by its name in any form.
+func TestSignal_SendsNamedSignal(t *testing.T) {
+	s := newSite(t, two)
+	d := s.starts()
+	d.prints("begun a-1")
+	testkit.Equal(t, "signal", s.must("signal", "a", "hup"), "sent to a-1\n")
+	d.logs("SIGHUP: admin request")
+	for _, err := os.Stat(filepath.Join(s.dir, "got-a-1")); err != nil; {
+		_, err = os.Stat(filepath.Join(s.dir, "got-a-1"))
+	}
+}
+
+// Every command that prints can print JSON.
+func TestCommands_PrintJSON(t *testing.T) {
+	s := newSite(t, two)
+	d := s.starts()
+	d.prints("begun a-1")
+	for _, args := range [][]string{
+		{"status", "a", "--json"}, {"drain", "--dry-run", "a", "b-1", "--json"}, {"logs", "a", "b", "--json"}, {"reload", "--json"}, {"reload", "--dry-run", "--json"},
+		{"validate", "--json"}, {"validate", "--json", "--print"}, {"export", "kubernetes", "--json"}, {"restart", "a", "--wait", "--json"},
+		{"stop", "a-2", "b", "--wait", "--json"}, {"start", "b", "--json"}, {"scale", "b=2", "--json"}, {"signal", "b", "CONT", "--json"},
+	} {
+		out := s.must(args...)
+		for documents := json.NewDecoder(strings.NewReader(out)); documents.More(); {
+			var document map[string]any
+			if err := documents.Decode(&document); err != nil || len(document) == 0 {
+				t.Fatalf("%q prints %v %v:\n%s", args, document, err, out)
+			}
+		}
+	}
+	stdout, _, code := s.says("recover", "--dry-run", "--json", "--dir", s.dir)
+	if code == 0 && !strings.Contains(stdout, `"adopted":[]`) {
+		t.Errorf("recover prints %s", stdout)
+	}
+	s.write("process_groups: [{name: a, command: sleep, max_serge: 1}]\n")
+	stdout, _, code = s.says("validate", "--json", s.file())
+	testkit.Equal(t, "exit code of an invalid file", code, 1)
+	want := `,"valid":false,"groups":0,"errors":[{"line":1,"column":44,"key":"process_groups[0].max_serge","rule":"unknown key; did you mean max_surge?"}]}`
+	if !strings.Contains(stdout, want) {
+		t.Errorf("got  %s\nwant …%s…", stdout, want)
+	}
+}
+
+// The lines of several processes are shown in the order of their times, and no more than asked for.
+func TestLogs_MergeSeveralNames(t *testing.T) {
+	s := newSite(t, `state_dir: STATE
+process_groups:
+  - {name: a, protocol: signals, command: sh, args: [-c, 'echo one; until [ -e DIR/go ]; do sleep 0.01; done; echo three; exec sleep 1000']}
+  - {name: b, protocol: signals, command: sh, args: [-c, 'until [ -e DIR/go1 ]; do sleep 0.01; done; echo two; exec sleep 1000']}
+`)
+	d := s.starts()
+	for i, line := range []string{"one", "two", "three"} {
+		d.prints(line)
+		s.touch([]string{"go1", "go", "done"}[i])
+	}
+	out := s.must("logs", "a", "b", "-n", "2")
+	if lines := strings.Split(out, "\n"); len(lines) != 3 || !strings.HasSuffix(lines[0], "out | two") || !strings.HasSuffix(lines[1], "out | three") {
+		t.Errorf("logs prints\n%s", out)
+	}
+}
+
+// touch creates a file in the directory of the site.
+func (s *site) touch(name string) {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, name), nil, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
