@@ -38,10 +38,41 @@ type scenario struct {
 	name        string
 	deadline    time.Duration // DEADLINE_MS: the time limit of a request
 	nodeTimeout time.Duration // NODE_TIMEOUT_MS: the time limit of each node, if the deadline is not earlier
-	answering   bool          // whether all nodes answer at once; otherwise see request
+	answering   bool          // whether nodes answer at once; otherwise they are late. See plan.
 }
 
-// TestSoak runs two scenarios many times: in one, every request times out, and in the other, most requests succeed. Each
+// A behaviour says when a node answers.
+type behaviour int
+
+const (
+	atOnce       behaviour = iota
+	beforeLimit            // after three quarters of its time
+	atLimit                // when its time ends, so that either may be first
+	afterRequest           // after the end of the request, so that the value is discarded
+)
+
+// raceLimit is the time limit of a node that answers atLimit.
+const raceLimit = 2 * time.Millisecond
+
+// plan returns how the two nodes of request n behave. In the scenario of time-outs, the limit of the
+// node ends every other request, and the limit of the request the others. In the other one, an eighth of
+// the requests has a node whose answer comes at the same time as its time-out.
+func (s scenario) plan(n int) (first, second behaviour) {
+	switch {
+	case !s.answering && n%2 == 0:
+		return beforeLimit, afterRequest
+	case !s.answering:
+		return afterRequest, afterRequest
+	case n%16 == 0:
+		return atLimit, atOnce
+	case n%16 == 8:
+		return atOnce, atLimit
+	}
+	return atOnce, atOnce
+}
+
+// TestSoak runs two scenarios many times: in one, every request times out, and in the other, most requests succeed and
+// the others answer when their time ends. Each
 // run has a loop, a pool and a shutdown of its own, and must end within TIMEOUT_PER_RUN seconds. Each request must be
 // answered exactly once, and in the end nothing may be left.
 //
@@ -94,32 +125,36 @@ func (a *tallied) add(b tallied) {
 	a.discarded += b.discarded
 }
 
-// request calls the nodes of request n on the loop. Where nodes do not answer, the first node of every
-// other request answers late, but in time. Then the time that is left to the request, and not the time
-// limit of the node, ends the second node. request calls over on the loop, once, with nil or the
+// request calls the nodes of request n on the loop. It calls over on the loop, once, with nil or the
 // error of the node that failed. It returns an error if the loop is being stopped; then it does not
 // call over.
 func (s scenario) request(n int, l *eventloop.Loop, p *eventloop.Pool, over func(error), discard func(int)) error {
 	until := time.Now().Add(s.deadline)
-	limit := func() time.Duration { return min(s.nodeTimeout, time.Until(until)) }
 	isOver := make(chan struct{})
 	end := func(err error) { close(isOver); over(err) }
-	answer := func(inTime bool) (int, error) { // ignores the context of the node
-		if !inTime {
-			<-isOver
+	// node returns the time limit of a node, and the function that waits until it answers. It ignores the context.
+	node := func(b behaviour) (limit time.Duration, answer func() (int, error)) {
+		began := time.Now()
+		if limit = min(s.nodeTimeout, time.Until(until)); b == atLimit {
+			limit = min(limit, raceLimit)
 		}
-		return 1, nil
-	}
-	first := func(context.Context) (int, error) {
-		late := !s.answering && n%2 == 0
-		if late {
-			time.Sleep(limit() * 3 / 4)
+		return limit, func() (int, error) {
+			switch b {
+			case beforeLimit:
+				time.Sleep(limit * 3 / 4)
+			case atLimit: // and up to 0.2 ms earlier, because the time-out has less to do
+				time.Sleep(time.Until(began.Add(limit - time.Duration(n/16%5)*50*time.Microsecond)))
+			case afterRequest:
+				<-isOver
+			}
+			return 1, nil
 		}
-		return answer(s.answering || late)
 	}
+	firstPlan, secondPlan := s.plan(n)
 	second := func(_ int, err error) {
 		if err == nil {
-			err = eventloop.Async(l, limit(), func(_ context.Context, complete func(int, error)) { go func() { complete(answer(s.answering)) }() },
+			limit, answer := node(secondPlan)
+			err = eventloop.Async(l, limit, func(_ context.Context, complete func(int, error)) { go func() { complete(answer()) }() },
 				func(_ int, err error) { end(err) }, discard)
 			if err == nil {
 				return
@@ -127,7 +162,8 @@ func (s scenario) request(n int, l *eventloop.Loop, p *eventloop.Pool, over func
 		}
 		end(err)
 	}
-	return eventloop.OffloadTimeout(l, p, limit(), first, second, discard)
+	limit, answer := node(firstPlan)
+	return eventloop.OffloadTimeout(l, p, limit, func(context.Context) (int, error) { return answer() }, second, discard)
 }
 
 func (s scenario) run(t *testing.T, concurrency int) (r tallied) {
@@ -156,6 +192,9 @@ func (s scenario) run(t *testing.T, concurrency int) (r tallied) {
 							r.answered++
 						case errors.Is(err, eventloop.ErrOffloadTimeout):
 							r.timedOut++
+							if first, second := s.plan(n); first == atOnce && second == atOnce {
+								t.Errorf("request %d timed out, although its nodes answer at once", n)
+							}
 						case errors.Is(err, eventloop.ErrStopped): // the loop was stopped after one node of the request and before the next
 							refused.Add(1)
 						default:
