@@ -14,10 +14,9 @@ import (
 // Mistake is the text that a test of an example plants: a write to a nil map.
 const Mistake = `var m map[string]int; m["planted"]++`
 
-// RunPlanted runs the function Example of example_test.go as a program, in which with replaces the
-// code. It returns what the program has written, and its exit code. imports are the packages that the
-// function uses.
-func RunPlanted(t *testing.T, imports []string, code, with string) (stdout, stderr string, exitCode int) {
+// ExampleFunc returns the program that the function Example of example_test.go shows. imports are the
+// packages that it uses.
+func ExampleFunc(t *testing.T, imports ...string) (program string) {
 	t.Helper()
 	file, err := os.ReadFile("example_test.go")
 	if err != nil {
@@ -25,12 +24,47 @@ func RunPlanted(t *testing.T, imports []string, code, with string) (stdout, stde
 	}
 	_, body, found := strings.Cut(string(file), "\nfunc Example() {\n")
 	body, _, _ = strings.Cut(body, "\n}\n")
-	if n := strings.Count(body, code); !found || n != 1 {
-		t.Fatalf("the function Example has the code %q %d times, but must have it once", code, n)
+	if !found {
+		t.Fatal("example_test.go has no function Example")
+	}
+	return importing(imports) + "func main() {\n" + body + "\n}\n"
+}
+
+// ExampleInDoc returns the program that the package comment in doc.go begins with. It puts the code
+// between before and after, which declare what the comment leaves out. imports are the packages that
+// the program uses.
+func ExampleInDoc(t *testing.T, before, after string, imports ...string) (program string) {
+	t.Helper()
+	file, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code []string
+	for line := range strings.Lines(string(file)) {
+		text, isCode := strings.CutPrefix(line, "//\t")
+		if isCode {
+			code = append(code, text)
+		} else if len(code) > 0 && line != "//\n" {
+			break
+		}
+	}
+	return importing(imports) + before + "\n" + strings.Join(code, "") + after + "\n"
+}
+
+func importing(packages []string) string {
+	return "package main\n\nimport (\n\t\"" + strings.Join(packages, "\"\n\t\"") + "\"\n)\n\n"
+}
+
+// RunPlanted runs a program in which with replaces the code. It returns what the program has written,
+// and its exit code.
+func RunPlanted(t *testing.T, program, code, with string) (stdout, stderr string, exitCode int) {
+	t.Helper()
+	if n := strings.Count(program, code); n != 1 {
+		t.Fatalf("the example has the code %q %d times, but must have it once:\n%s", code, n, program)
 	}
 	dir := t.TempDir()
 	main := filepath.Join(dir, "main.go")
-	source := "package main\n\nimport (\n\t\"" + strings.Join(imports, "\"\n\t\"") + "\"\n)\n\nfunc main() {\n" + strings.Replace(body, code, with, 1) + "\n}\n"
+	source := strings.Replace(program, code, with, 1)
 	if err := os.WriteFile(main, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -47,12 +81,12 @@ func RunPlanted(t *testing.T, imports []string, code, with string) (stdout, stde
 	if err := os.WriteFile(overlay, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(dir, "planted.exe")
-	if out, err := exec.Command("go", "build", "-overlay", overlay, "-o", program, "./planted").CombinedOutput(); err != nil {
+	executable := filepath.Join(dir, "planted.exe")
+	if out, err := exec.Command("go", "build", "-overlay", overlay, "-o", executable, "./planted").CombinedOutput(); err != nil {
 		t.Fatalf("the program cannot be built: %v\n%s\n%s", err, out, source)
 	}
 	var o, e bytes.Buffer
-	cmd := exec.Command(program)
+	cmd := exec.Command(executable)
 	cmd.Stdout, cmd.Stderr = &o, &e
 	if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 		t.Fatal(err)
