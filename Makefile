@@ -13,7 +13,7 @@ SAME := internal/integration/\(dashboard\|export\)
 ROOT := github.com/swansong-go/swansong
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-launcher quick test releases servers race nested bench bench-lspconn gate cover fuzz soak soak-eventloop model mutants lint tidy tidy-check test-integration-shutdown test-integration-shutdown-race proto traces kubernetes ci
+.PHONY: help demo demo-launcher quick test releases servers race nested bench bench-lspconn gate cover fuzz soak soak-eventloop model mutants gotests lint tidy tidy-check test-integration-shutdown test-integration-shutdown-race proto traces kubernetes ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,6 +107,9 @@ model: ## check the models of the counting protocol and of the event loop, and t
 
 mutants: ## break each guarantee, and check that a test notices (NAMES="launcher.txt 'packed-*'" for some)
 	$(GO) run ./tools/mutants $(MUTANTS) $(NAMES)
+
+gotests: ## run the tests of net/http, httputil and two websocket libraries with httpdrain as their server
+	$(GO) run ./tools/gotests
 
 # staticcheck is built each time. If nothing has changed, the build cache answers at once; after a change of the Go
 # toolchain, an old staticcheck could not read the new export data.

@@ -17,6 +17,7 @@ import (
 func TestServe_HTTP2PrefaceCanBeHijacked(t *testing.T) {
 	hijacked := make(chan net.Conn)
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
+		defer close(hijacked)
 		conn, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -26,6 +27,9 @@ func TestServe_HTTP2PrefaceCanBeHijacked(t *testing.T) {
 	p := dial(t, v.addr)
 	p.send("PRI * HTTP/2.0\r\n\r\n")
 	conn := <-hijacked
+	if conn == nil {
+		t.Fatal("the handler could not hijack the connection")
+	}
 	v.s.Shutdown()
 	<-v.drains
 	if report := v.s.GuardReport().String(); !strings.Contains(report, "http/hijacked ×1") {

@@ -1,0 +1,206 @@
+// Gotests runs tests of other projects with httpdrain in place of net/http: those of Go's net/http and
+// httputil, and those of two websocket libraries. They start their servers with package httptest. An
+// overlay for the go command makes httptest serve them by httpdrain.Serve, and those with TLS by Serve
+// on a TLS listener in one run and by ServeTLS in another.
+//
+// Gotests fails if a test that passes with net/http alone does not pass with httpdrain, unless it is
+// listed here with a reason. It changes no file, and copies none of Go's into this repository.
+//
+//	go run ./tools/gotests [package ...]
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A suite is the tests of some packages.
+type suite struct {
+	module   string // the folder of the module whose go.mod has the versions of the packages
+	packages []string
+	atLeast  int // with fewer tests that pass, something else is wrong
+}
+
+var suites = []suite{
+	{".", []string{"net/http", "net/http/httptest", "net/http/httputil"}, 1500},
+	{"internal/integration", []string{"github.com/coder/websocket", "github.com/gorilla/websocket"}, 250},
+}
+
+// skipped are tests that build programs, which takes half a minute. They start no server.
+const skipped = "^(TestOmitHTTP2|TestOmitHTTP2Vet|TestCmdGoNoHTTPServer)$"
+
+// The ways to serve. The environment variable tells the tests which of them to use.
+const (
+	wayVariable = "SWANSONG_GOTESTS_WAY"
+	plain       = "net/http"
+	serve       = "Serve"
+	serveTLS    = "ServeTLS"
+)
+
+// A result is a test with one way to serve.
+type result struct{ way, pkg, test string }
+
+// known are the tests that pass with net/http alone but not with httpdrain, and why.
+var known = map[result]string{
+	{serve, "net/http", "TestServerShutdown/h2"}: "it calls Shutdown of the server, which a program that uses httpdrain must not. " +
+		"On a TLS listener, net/http never learns that an HTTP/2 connection is active.",
+}
+
+// tries is how often a test is run that fails with httpdrain: a busy machine makes some tests of
+// net/http fail.
+const tries = 4
+
+func main() {
+	flag.Parse()
+	err := run(flag.Args())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gotests:", err)
+		os.Exit(1)
+	}
+}
+
+func run(packages []string) error {
+	root, err := filepath.Abs(".")
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "gotests-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := writeOverlay(root, dir)
+	if err != nil {
+		return err
+	}
+	failed := false
+	for _, s := range suites {
+		if len(packages) > 0 {
+			s.atLeast = 0
+			s.packages = slices.DeleteFunc(slices.Clone(s.packages), func(p string) bool { return !slices.Contains(packages, p) })
+			if len(s.packages) == 0 {
+				continue
+			}
+		}
+		s.module = filepath.Join(root, s.module)
+		want, _, err := s.run(plain, overlay, "-skip="+skipped)
+		if err != nil {
+			return err
+		}
+		for _, way := range []string{serve, serveTLS} {
+			ok, err := s.compare(way, overlay, want)
+			if err != nil {
+				return err
+			}
+			failed = failed || !ok
+		}
+	}
+	if failed {
+		return fmt.Errorf("tests pass with net/http alone but not with httpdrain: see above")
+	}
+	return nil
+}
+
+// outcomes are the outcomes of tests, pass, fail or skip, by package and name.
+type outcomes map[result]string
+
+// compare runs the tests with httpdrain, and prints how they differ from want, the outcomes with
+// net/http alone. It reports whether all that passed before pass again, or are known not to.
+func (s suite) compare(way, overlay string, want outcomes) (ok bool, err error) {
+	got, _, err := s.run(way, overlay, "-skip="+skipped)
+	if err != nil {
+		return false, err
+	}
+	ok = true
+	for _, pkg := range s.packages {
+		passed, of, differ := 0, 0, 0
+		for _, r := range slices.SortedFunc(maps.Keys(want), func(a, b result) int { return cmp.Compare(a.test, b.test) }) {
+			if r.pkg != pkg || want[r] != "pass" {
+				continue
+			}
+			of++
+			r.way = way
+			isKnown := slices.ContainsFunc(slices.Collect(maps.Keys(known)), func(k result) bool {
+				return k == r || k.way == r.way && k.pkg == r.pkg && strings.HasPrefix(k.test, r.test+"/")
+			})
+			switch passes := got[r] == "pass" || !isKnown && s.passesAlone(r, overlay); {
+			case passes && isKnown:
+				ok = false
+				fmt.Printf("%s %s passes with %s; remove it from the list of those that do not\n", pkg, r.test, way)
+			case passes:
+				passed++
+			case isKnown:
+				differ++
+			default:
+				ok = false
+				fmt.Printf("%s %s fails with %s\n", pkg, r.test, way)
+			}
+		}
+		fmt.Printf("%-30s %-8s  %4d of %d tests pass as with net/http alone, %d are known not to\n", pkg, way, passed, of, differ)
+		s.atLeast -= passed
+	}
+	if s.atLeast > 0 {
+		return false, fmt.Errorf("with %s, %d tests fewer have passed than there should be", way, s.atLeast)
+	}
+	return ok, nil
+}
+
+// passesAlone runs a test that has failed again, without others. For a subtest, it runs the whole test,
+// because some subtests need those before them. It prints the output of the last run, if that fails.
+func (s suite) passesAlone(r result, overlay string) bool {
+	name, _, _ := strings.Cut(r.test, "/")
+	s.packages = []string{r.pkg}
+	var output []byte
+	for range tries - 1 {
+		var got outcomes
+		var err error
+		if got, output, err = s.run(r.way, overlay, "-count=1", "-run=^"+regexp.QuoteMeta(name)+"$"); err == nil && got[r] == "pass" {
+			return true
+		}
+	}
+	fmt.Printf("%s", output)
+	return false
+}
+
+// run runs tests, which may fail, and returns their outcomes and what they print.
+func (s suite) run(way, overlay string, flags ...string) (all outcomes, output []byte, err error) {
+	args := slices.Concat([]string{"test", "-json", "-short", "-vet=off", "-timeout=5m"}, flags, s.packages)
+	if way != plain {
+		args = slices.Insert(args, 1, "-overlay="+overlay)
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Dir = s.module
+	cmd.Env = append(os.Environ(), wayVariable+"="+way)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, _ := cmd.Output() // an error says that a test has failed
+	all = outcomes{}
+	ran := map[string]bool{}
+	for dec := json.NewDecoder(bytes.NewReader(out)); dec.More(); {
+		var e struct{ Action, Package, Test, Output string }
+		if err := dec.Decode(&e); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w\n%s", cmd, err, &stderr)
+		}
+		output = append(output, e.Output...)
+		if e.Test != "" && slices.Contains([]string{"pass", "fail", "skip"}, e.Action) {
+			all[result{way, e.Package, e.Test}] = e.Action
+			ran[e.Package] = true
+		}
+	}
+	for _, pkg := range s.packages {
+		if !ran[pkg] {
+			return nil, nil, fmt.Errorf("%s: no test of %s has run:\n%s%s", cmd, pkg, &stderr, output)
+		}
+	}
+	return all, output, nil
+}
