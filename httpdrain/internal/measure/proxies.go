@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/swansong-go/swansong/httpdrain"
 )
 
 // A proxy is a program that balances the load of a unix socket between two servers.
@@ -187,7 +189,7 @@ func (r *restarts) String() string {
 // restartBehind restarts the two servers behind p in turn, n times in all, while clients send POST
 // requests to p. Between two requests a client pauses, for think on average. A restart begins when
 // the server before is back and has answered requests.
-func restartBehind(p proxy, how string, clients, n int, think time.Duration) (*restarts, error) {
+func restartBehind(p proxy, how string, clients, n int, think time.Duration, opts ...httpdrain.Option) (*restarts, error) {
 	h2c := p.upstream == "h2c"
 	dir, err := os.MkdirTemp("", "proxy")
 	if err != nil {
@@ -215,7 +217,7 @@ func restartBehind(p proxy, how string, clients, n int, think time.Duration) (*r
 			}
 			io.Copy(w, r.Body)
 			answered[i].Add(1)
-		})))
+		})), opts...)
 		return nil
 	}
 	for i := range servers {

@@ -3,12 +3,20 @@ package main
 import (
 	"os"
 	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/httpdrain"
 )
 
-// Clients of a proxy see no errors while the servers behind it are restarted. On a busy machine the
-// proxy may send a request on an unused connection in the moment in which the server closes it, so
-// the test tolerates one error per restart. With Shutdown there are many times as many.
-func TestRestartBehind_CountsHardlyAnyError(t *testing.T) {
+// Clients of a proxy see no error while the servers behind it are restarted.
+//
+// A proxy that stands still for as long as the linger, because the machine is busy, may send its next
+// request in the moment in which the server closes the connection, which has been quiet for the linger
+// then. When the server looked, nothing was in the socket, so no server can avoid that, and the proxy
+// must not send a POST twice. With the default linger of 100 ms, Caddy answers 502 (EOF) to some
+// requests after it was stopped for 95 to 110 ms. So the linger is a second here. No drain takes
+// longer for that, because a busy proxy leaves no connection quiet for long.
+func TestRestartBehind_CountsNoError(t *testing.T) {
 	const clients, restarts = 16, 4
 	for _, p := range proxies {
 		t.Run(p.name+" "+p.upstream, func(t *testing.T) {
@@ -18,12 +26,12 @@ func TestRestartBehind_CountsHardlyAnyError(t *testing.T) {
 				}
 				t.Skipf("%s is missing", name)
 			}
-			r, err := restartBehind(p, httpdrainServe, clients, restarts, 0)
+			r, err := restartBehind(p, httpdrainServe, clients, restarts, 0, httpdrain.WithLinger(time.Second, 3*time.Second))
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Logf("%d requests, errors: %v", r.requests.Load(), r)
-			if r.total() > restarts {
+			if r.total() > 0 {
 				t.Errorf("%d requests, errors: %v", r.requests.Load(), r)
 			}
 		})
