@@ -18,7 +18,8 @@ import (
 
 // A GuardReport lists the guards that are held in a scope and its descendants. It is a snapshot: a
 // guard that is acquired or released while the report is made may be listed or not. The jobs of an
-// eventloop.Pool that is not traced share one guard; a report counts the jobs.
+// eventloop.Pool, and the callbacks of an eventloop.Loop, share one guard. Unless the scope is traced, a
+// report counts the jobs or callbacks.
 type GuardReport struct {
 	entries []GuardEntry
 	count   int

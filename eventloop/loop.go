@@ -65,9 +65,9 @@ type loop struct {
 // scope until it is Stopped.
 //
 // This one guard stands for all accepted callbacks: the loop is not Stopped before they have run.
-// So the scope waits for each of them as if it had a guard of its own, and reports name the loop as
-// long as one is left. [Loop.Counts] tells how many there are. (A guard per callback would cost
-// another 15 ns and a pointer in the queue.)
+// So the scope waits for each of them as if it had a guard of its own, and reports count the
+// callbacks, but one if there are none. (A guard per callback would cost another 15 ns and a pointer
+// in the queue.)
 //
 // Call [Loop.Stop] when the loop is no longer needed, even if it was never started. New panics if
 // ctx is nil.
@@ -82,7 +82,7 @@ func New(ctx context.Context, opts ...Option) *Loop {
 	l.box.timed = l.slow != nil
 	l.timers = newTimers(l.box, &l.stats.cancelledTimers)
 	ctx = context.WithValue(ctx, ctxkey.CheckWait{}, checkWait)
-	l.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName(l.name))
+	l.scope = describedScope(ctx, l.name, l.describe)
 	l.offloads = describedScope(l.scope, "offloads", countedAs("offload"))
 	l.handles = describedScope(l.scope, "handles", countedAs("handle"))
 	l.trace = newTracer(l.scope, l.slow)
@@ -92,6 +92,15 @@ func New(ctx context.Context, opts ...Option) *Loop {
 	}
 	context.AfterFunc(l.scope, l.beginStop)
 	return l.watch()
+}
+
+// describe says in reports what the loop's guard stands for.
+func (l *loop) describe(int) ctxkey.Work {
+	c := l.counts()
+	if c.In != "" {
+		c.Queued++
+	}
+	return ctxkey.Work{Noun: "callback", Count: c.Queued, Shared: true}
 }
 
 // Scope returns the loop's scope. It is done when the loop is stopped, its Work is the context of

@@ -457,3 +457,22 @@ func TestStop_EndsLoopDespiteEndlessPosts(t *testing.T) {
 	testkit.Equal(t, "calls", n, 1_000)
 	testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1_000, Executed: 1_000, Refused: 1, CrossQueueUndrained: 1})
 }
+
+// The guard of a loop stands for all of its callbacks. Reports count these, and the timer function that
+// is running. docs/internals/eventloop.md#scope
+func TestReport_CountsCallbacks(t *testing.T) {
+	l := startLoop(t)
+	summary := func() string { return l.Scope().GuardReport().Summary() }
+	free := block(t, l)
+	l.Post(nop)
+	l.Post(nop)
+	testkit.Equal(t, "report", l.Scope().GuardReport().String(), "3 guards: loop ×3")
+	testkit.Equal(t, "summary", summary(), "3 callbacks")
+	free()
+	testkit.ErrorIs(t, "Quiesce", l.Quiesce(tooLong), nil)
+	testkit.Equal(t, "report of an idle loop", l.Scope().GuardReport().String(), "1 guard: loop ×1")
+	testkit.Equal(t, "summary of an idle loop", summary(), "loop ×1")
+	got := make(chan string, 1)
+	l.After(0, func() { got <- summary() })
+	testkit.Equal(t, "summary in a timer", receive(t, "the timer", got), "1 callback")
+}
