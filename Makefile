@@ -93,6 +93,7 @@ fuzz: ## run every fuzz test for FUZZTIME (10s)
 
 soak: ## run a service for SOAK=10m, whose memory must not grow; then long stress tests and soak-eventloop
 	SOAK=$${SOAK:-10m} $(GO) test -race -count=1 -timeout 6h -v -run '^TestSoak$$' ./ctxshutdown
+	SWANSONG_SCHEDULES=100000 SWANSONG_PREEMPTIONS=4 $(GO) test -tags packedtrace -count=1 -timeout 6h -v -run Explore ./internal/packed/
 	SWANSONG_STRESS=20000000 $(GO) test -race -count=1 -timeout 6h -run Stress ./internal/packed/
 	SWANSONG_STRESS=200000 $(GO) test -count=1 -timeout 6h ./internal/integration/histories
 	$(MAKE) soak-eventloop

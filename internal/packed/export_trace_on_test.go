@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync"
 	"unsafe"
 )
 
 // SetBeforeStep sets the function that is called before each step; see beforeStep. Changes are not
 // recorded until SetBeforeStep is called with nil.
-func SetBeforeStep(f func(mu *sync.Mutex)) {
+func SetBeforeStep(f func(on any)) {
 	if f == nil {
 		beforeStep, onChange = yield, record
 	} else {

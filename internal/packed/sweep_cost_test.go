@@ -3,7 +3,6 @@
 package packed_test
 
 import (
-	"sync"
 	"testing"
 
 	"github.com/swansong-go/swansong/internal/packed"
@@ -13,7 +12,7 @@ import (
 // sweep removes no child.
 func TestLink_CostsNoMoreAmongManySiblings(t *testing.T) {
 	steps := 0
-	packed.SetBeforeStep(func(*sync.Mutex) { steps++ })
+	packed.SetBeforeStep(func(any) { steps++ })
 	defer packed.SetBeforeStep(nil)
 	root := newNode(nil)
 	most := func(children int) (most int) {

@@ -13,13 +13,13 @@ import (
 // built with the tag packedtrace, calls beforeStep and onChange.
 type Counter struct{ value atomic.Uint64 }
 
-// beforeStep is called before each operation on a counter and on the pointer to stripes, and before
-// a mutex is locked; mu is that mutex, or else nil. The explorer of schedules lets another goroutine
-// run during the call.
+// beforeStep is called before each operation on a counter or on the pointer to stripes, and before a
+// mutex is locked, with a pointer to it. The explorer of schedules lets another goroutine run during
+// the call.
 var beforeStep = yield
 
 // yield lets other goroutines run, in one of four calls, so that rare interleavings become frequent.
-func yield(*sync.Mutex) {
+func yield(any) {
 	if rand.IntN(4) == 0 {
 		runtime.Gosched()
 	}
@@ -33,7 +33,7 @@ var changing sync.Mutex
 
 // change replaces the value v of c by f(v).
 func (c *Counter) change(operation string, f func(v uint64) uint64) (before, now uint64) {
-	beforeStep(nil)
+	beforeStep(c)
 	changing.Lock()
 	defer changing.Unlock()
 	before = c.value.Load()
@@ -44,7 +44,7 @@ func (c *Counter) change(operation string, f func(v uint64) uint64) (before, now
 }
 
 func (c *Counter) Load() uint64 {
-	beforeStep(nil)
+	beforeStep(c)
 	return c.value.Load()
 }
 
@@ -85,7 +85,7 @@ func (c *Counter) CompareAndSwap(before, now uint64) (swapped bool) {
 type Mutex struct{ mu sync.Mutex }
 
 func (m *Mutex) Lock() {
-	beforeStep(&m.mu)
+	beforeStep(m)
 	m.mu.Lock()
 }
 
@@ -95,11 +95,11 @@ func (m *Mutex) Unlock() { m.mu.Unlock() }
 type stripesPointer struct{ p atomic.Pointer[stripes] }
 
 func (p *stripesPointer) Load() *stripes {
-	beforeStep(nil)
+	beforeStep(p)
 	return p.p.Load()
 }
 
 func (p *stripesPointer) Store(s *stripes) {
-	beforeStep(nil)
+	beforeStep(p)
 	p.p.Store(s)
 }

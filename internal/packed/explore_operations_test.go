@@ -1,0 +1,347 @@
+//go:build packedtrace
+
+package packed_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/swansong-go/swansong/internal/packed"
+)
+
+// A world is the tree on which the threads of a schedule operate, and what they may rely on.
+type world struct {
+	root, child, grandchild, sibling *packed.Node
+
+	tree      *packed.Tree
+	seen      *packed.Hash // of what the running thread has read
+	all       []*packed.Node
+	held      []*hold
+	cancelled map[*packed.Node]bool // the signal of a stop has been given
+	stopped   map[*packed.Node]bool // Stop has returned
+	channels  map[*packed.Node][]<-chan struct{}
+	fault     string
+}
+
+// A hold is a guard that has been acquired, and whose release has not begun.
+type hold struct {
+	node *packed.Node
+	c    *packed.Counter
+	open []<-chan struct{} // channels of Done that were open when the acquisition returned
+}
+
+func newWorld() *world {
+	w := &world{
+		root: newNode(nil), seen: new(packed.Hash), cancelled: map[*packed.Node]bool{}, stopped: map[*packed.Node]bool{},
+		channels: map[*packed.Node][]<-chan struct{}{},
+	}
+	w.child = newNode(w.root)
+	w.grandchild = newNode(w.child)
+	w.sibling = newNode(w.root)
+	w.all = []*packed.Node{w.root, w.child, w.grandchild, w.sibling}
+	w.tree = packed.NewTree(w.all...)
+	return w
+}
+
+// worlds returns the states in which the threads begin: nothing has happened yet; goroutines wait for
+// the completion of all nodes; the child is linked and has stripes.
+func worlds() []func() *world {
+	return []func() *world{
+		newWorld,
+		func() *world {
+			w := newWorld()
+			for _, n := range w.all {
+				w.done(n)
+			}
+			return w
+		},
+		func() *world {
+			w := newWorld()
+			grown(w.child)
+			return w
+		},
+	}
+}
+
+// grown gives n stripes. Only a linked node gets them, and Pin links it.
+func grown(n *packed.Node) {
+	n.Pin()
+	n.GrowSmall()
+	n.Unpin()
+}
+
+func (w *world) nodes() map[string]*packed.Node {
+	return map[string]*packed.Node{"root": w.root, "child": w.child, "grandchild": w.grandchild, "sibling": w.sibling}
+}
+
+// isCancelled reports whether the signal of a stop of n or of an ancestor has been given.
+func (w *world) isCancelled(n *packed.Node) bool {
+	return n != nil && (w.cancelled[n] || w.isCancelled(n.Parent()))
+}
+
+func (w *world) acquire(n *packed.Node) *hold {
+	c, v := n.Count()
+	n.FinishAcquire(c, v)
+	return w.hold(n, c)
+}
+
+func (w *world) hold(n *packed.Node, c *packed.Counter) *hold {
+	h := &hold{node: n, c: c}
+	for m := n; m != nil; m = m.Parent() {
+		for _, ch := range w.channels[m] {
+			if !isClosed(ch) {
+				h.open = append(h.open, ch)
+			}
+		}
+	}
+	w.held = append(w.held, h)
+	w.forget(1)
+	return h
+}
+
+func (w *world) release(h *hold) {
+	w.held = slices.DeleteFunc(w.held, func(o *hold) bool { return o == h })
+	h.node.Release(h.c)
+}
+
+// try does what TryGuard does: it asks the context only if the words do not prove the answer.
+func (w *world) try(n *packed.Node) {
+	late := w.isCancelled(n)
+	w.read(late)
+	c, v := n.Count()
+	n.FinishAcquire(c, v)
+	w.read(w.isCancelled(n))
+	succeeds := packed.BeforeWarning(v) || n.BeforeWarning() || !w.isCancelled(n)
+	w.read(w.isCancelled(n))
+	if succeeds && late {
+		w.fault = "TryGuard succeeds after the stop was signalled"
+	}
+	w.release(w.hold(n, c))
+}
+
+func (w *world) stop(n *packed.Node) {
+	n.Warn()
+	w.forget(2)
+	w.cancelled[n] = true
+	n.Stop()
+	w.stopped[n] = true
+}
+
+// walk does what GuardCount does. It may count no guard that is not held at any time during the
+// walk, and must count the guards that are held all the time.
+func (w *world) walk() {
+	before := slices.Clone(w.held)
+	counted := map[packed.Owner]int{}
+	w.root.Walk(func(o packed.Owner, guards int) { counted[o] += guards })
+	for _, n := range w.all {
+		least := 0
+		for _, h := range before {
+			if h.node == n && slices.Contains(w.held, h) {
+				least++
+			}
+		}
+		if counted[n.Owner()] < least {
+			w.fault = "a walk counts fewer guards than are held"
+		}
+	}
+}
+
+// ask asks n for its state, as the first call of Work does.
+func (w *world) ask(n *packed.Node) {
+	wasComplete := n.IsComplete()
+	if hasCompleted := n.HasCompleted(); wasComplete && !hasCompleted {
+		w.fault = "HasCompleted is false although the node was complete before"
+	}
+}
+
+func (w *world) done(n *packed.Node) { w.channels[n] = append(w.channels[n], n.Done()) }
+
+// read notes that the running thread has read a condition of the world.
+func (w *world) read(condition bool) { *w.seen = w.seen.AddBools(condition) }
+
+// forget notes that the running thread does not depend any more on what it has read, except for what
+// the held guards say.
+func (w *world) forget(at uint64) {
+	h := packed.Hash(5).Add(at)
+	for _, held := range w.held {
+		h += packed.Hash(6).Add(uint64(slices.Index(w.all, held.node)), uint64(w.tree.Number(held.c)), uint64(len(held.open)))
+	}
+	*w.seen = h
+}
+
+// promises returns a hash of what the threads may rely on. The threads read it at any time.
+func (w *world) promises() (h packed.Hash) {
+	for i, n := range w.all {
+		h = h.AddBools(w.cancelled[n], w.stopped[n])
+		for _, ch := range w.channels[n] {
+			h = h.Add(uint64(w.tree.Channel(i, ch))).AddBools(isClosed(ch))
+		}
+	}
+	return h
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// check looks for a broken rule between two steps.
+func (w *world) check() {
+	for n, stopped := range w.stopped {
+		if stopped && n.IsLive() {
+			w.fault = "a node is live although a call of Stop has returned"
+		}
+	}
+	for _, h := range w.held {
+		for n := h.node; n != nil; n = n.Parent() {
+			if n.IsComplete() {
+				w.fault = "a node is complete while a guard in its subtree is held"
+			}
+		}
+		if slices.ContainsFunc(h.open, isClosed) {
+			w.fault = "a channel of Done is closed while a guard is held that was acquired before"
+		}
+	}
+}
+
+// finish looks for a broken rule when all threads have ended. It stops the root if no thread has,
+// and then acquires a late guard on each node.
+func (w *world) finish() {
+	if !w.stopped[w.root] {
+		w.stop(w.root)
+	}
+	w.expectComplete("after all guards were released and the root was stopped")
+	for _, n := range w.all {
+		h := w.acquire(n)
+		w.check()
+		w.release(h)
+	}
+	w.expectComplete("after late guards were released")
+}
+
+func (w *world) expectComplete(when string) {
+	for n, stopped := range w.stopped {
+		if stopped && !n.IsComplete() {
+			w.fault = "a stopped node is not complete " + when
+		}
+		for _, ch := range w.channels[n] {
+			if stopped && !isClosed(ch) {
+				w.fault = "a channel of Done is open " + when
+			}
+		}
+	}
+}
+
+// An operation is what one thread does. prepare runs before the threads begin.
+type operation struct {
+	name    string
+	prepare func(w *world) (run func())
+}
+
+func operations() []operation {
+	run := func(f func(w *world)) func(*world) func() {
+		return func(w *world) func() { return func() { f(w) } }
+	}
+	releaseOf := func(node func(*world) *packed.Node, prepare func(*packed.Node)) func(*world) func() {
+		return func(w *world) func() {
+			prepare(node(w))
+			h := w.acquire(node(w))
+			return func() { w.release(h) }
+		}
+	}
+	root := func(w *world) *packed.Node { return w.root }
+	child := func(w *world) *packed.Node { return w.child }
+	nothing := func(*packed.Node) {}
+	return []operation{
+		{"guard root", run(func(w *world) { w.release(w.acquire(w.root)) })},
+		{"guard child", run(func(w *world) { w.release(w.acquire(w.child)) })},
+		{"guard grandchild", run(func(w *world) { w.release(w.acquire(w.grandchild)) })},
+		{"guard sibling", run(func(w *world) { w.release(w.acquire(w.sibling)) })},
+		{"release root", releaseOf(root, nothing)},
+		{"release child", releaseOf(child, nothing)},
+		{"release child's stripe", releaseOf(child, grown)},
+		{"try root", run(func(w *world) { w.try(w.root) })},
+		{"try child", run(func(w *world) { w.try(w.child) })},
+		{"try grandchild", run(func(w *world) { w.try(w.grandchild) })},
+		{"guard child, try child", run(func(w *world) {
+			h := w.acquire(w.child)
+			w.try(w.child)
+			w.release(h)
+		})},
+		{"stop root", run(func(w *world) { w.stop(w.root) })},
+		{"stop child", run(func(w *world) { w.stop(w.child) })},
+		{"stop grandchild", run(func(w *world) { w.stop(w.grandchild) })},
+		{"done root", run(func(w *world) { w.done(w.root) })},
+		{"done child", run(func(w *world) { w.done(w.child) })},
+		{"grow root", run(func(w *world) { w.root.GrowSmall() })},
+		{"grow child", run(func(w *world) { w.child.GrowSmall() })},
+		{"pin child", run(func(w *world) {
+			w.child.Pin()
+			w.child.Unpin()
+		})},
+		{"sweep root", run(func(w *world) { w.child.UnlinkIfIdle() })},
+		{"walk root", run(func(w *world) { w.walk() })},
+		{"ask child", run(func(w *world) { w.ask(w.child) })},
+	}
+}
+
+// TestExplore_EveryPairOfOperationsKeepsTheRules runs two operations, and an operation with itself.
+func TestExplore_EveryPairOfOperationsKeepsTheRules(t *testing.T) {
+	exploreAll(t, number(t, "SWANSONG_SCHEDULES", 500), number(t, "SWANSONG_PREEMPTIONS", 3))
+}
+
+// TestExplore_EveryPairBesideStopKeepsTheRules runs every two operations beside a stop of the root.
+func TestExplore_EveryPairBesideStopKeepsTheRules(t *testing.T) {
+	ops := operations()
+	stop := ops[slices.IndexFunc(ops, func(op operation) bool { return op.name == "stop root" })]
+	exploreAll(t, number(t, "SWANSONG_SCHEDULES", 0), number(t, "SWANSONG_PREEMPTIONS", 1), stop)
+}
+
+// number returns the value of an environment variable, or n if it is not set.
+func number(t *testing.T, name string, n int) int {
+	if s := os.Getenv(name); s != "" {
+		if _, err := fmt.Sscan(s, &n); err != nil {
+			t.Fatalf("%s is %q, not a number: %v", name, s, err)
+		}
+	}
+	return n
+}
+
+// exploreAll explores every pair of operations beside the others, in all worlds. If most schedules do
+// not suffice to visit all states, it runs every schedule with at most the given number of preemptions.
+func exploreAll(t *testing.T, most, preemptions int, others ...operation) {
+	schedules, whole, ops := 0, 0, operations()
+	for i, a := range ops {
+		for _, b := range ops[i:] {
+			threads := append([]operation{a, b}, others...)
+			for world, newWorld := range worlds() {
+				x := explorer{preemptions: unbounded, most: most, newWorld: newWorld, ops: threads}
+				fault := x.run()
+				schedules += x.schedules
+				if len(x.path) > 0 || x.schedules == 0 {
+					x.preemptions, x.most = preemptions, unbounded
+					fault = x.run()
+					schedules += x.schedules
+				} else {
+					whole++
+				}
+				if fault != "" {
+					var names []string
+					for _, op := range threads {
+						names = append(names, op.name)
+					}
+					t.Fatalf("%s, world %d, schedule %d: %s", strings.Join(names, " | "), world, x.schedules, fault)
+				}
+			}
+		}
+	}
+	pairs := len(ops) * (len(ops) + 1) / 2
+	t.Logf("%d schedules of %d pairs of operations in %d worlds; %d of %d without a bound", schedules, pairs, len(worlds()), whole, pairs*len(worlds()))
+}

@@ -1,0 +1,138 @@
+//go:build packedtrace
+
+package packed
+
+import "slices"
+
+// A Tree is what the explorer of schedules needs to know of the nodes that it explores. It hashes
+// their states, so that the explorer recognizes a state that it has seen before. Addresses differ
+// from schedule to schedule, so nodes, stripes and channels are known by number.
+type Tree struct {
+	nodes    []*Node
+	stripes  [][]*stripes      // those that each node has had
+	channels [][]chan struct{} // those that Done of each node has returned
+}
+
+// NewTree returns a Tree of nodes.
+func NewTree(nodes ...*Node) *Tree {
+	return &Tree{nodes, make([][]*stripes, len(nodes)), make([][]chan struct{}, len(nodes))}
+}
+
+// IsLocked reports whether on is a mutex and locked.
+func IsLocked(on any) bool {
+	m, ok := on.(*Mutex)
+	if !ok || !m.mu.TryLock() {
+		return ok
+	}
+	m.mu.Unlock()
+	return false
+}
+
+// A Hash is a hash of numbers.
+type Hash uint64
+
+// Add adds numbers to h.
+func (h Hash) Add(numbers ...uint64) Hash {
+	for _, n := range numbers {
+		h = (h ^ Hash(n)) * goldenRatio
+		h ^= h >> 32
+	}
+	return h
+}
+
+// AddBools adds conditions to h.
+func (h Hash) AddBools(conditions ...bool) Hash {
+	for _, c := range conditions {
+		if h = h.Add(0); c {
+			h = h.Add(1)
+		}
+	}
+	return h
+}
+
+// Observe returns a hash of what the next step of a goroutine can read, if it is a step on the given
+// counter, pointer or mutex: the value, or the fields that the mutex guards.
+func (t *Tree) Observe(on any) Hash {
+	t.number()
+	switch on := on.(type) {
+	case *Counter:
+		return Hash(1).Add(on.value.Load())
+	case *stripesPointer:
+		for i, n := range t.nodes {
+			if on == &n.stripes {
+				return t.current(i)
+			}
+		}
+	case *Mutex:
+		for i, n := range t.nodes {
+			if on == &n.mu || on == &n.sealMu {
+				return t.fields(i)
+			}
+		}
+	}
+	return 0
+}
+
+// State returns a hash of everything that operations on the nodes can read.
+func (t *Tree) State() Hash {
+	t.number()
+	h := Hash(2)
+	for i, n := range t.nodes {
+		h = h.Add(n.word.value.Load(), uint64(t.fields(i)), uint64(t.current(i))).AddBools(IsLocked(&n.mu), IsLocked(&n.sealMu))
+		for _, s := range t.stripes[i] {
+			for c := range s.cells {
+				h = h.Add(s.cells[c].count.value.Load())
+			}
+		}
+	}
+	return h
+}
+
+// number numbers new stripes and channels.
+func (t *Tree) number() {
+	for i, n := range t.nodes {
+		if s := n.stripes.p.Load(); s != nil && !slices.Contains(t.stripes[i], s) {
+			t.stripes[i] = append(t.stripes[i], s)
+		}
+		if n.done != nil && !slices.Contains(t.channels[i], n.done) {
+			t.channels[i] = append(t.channels[i], n.done)
+		}
+	}
+}
+
+// current returns a hash of which stripes node i has.
+func (t *Tree) current(i int) Hash {
+	return Hash(3).Add(uint64(slices.Index(t.stripes[i], t.nodes[i].stripes.p.Load())))
+}
+
+// fields returns a hash of the fields of node i that its mutexes guard.
+func (t *Tree) fields(i int) Hash {
+	n := t.nodes[i]
+	h := Hash(4).AddBools(n.sealed, n.sealing, n.doneClosed, n.reopened).Add(uint64(slices.Index(t.channels[i], n.done)))
+	for c := n.children.first; c != nil; c = c.next {
+		h = h.Add(uint64(slices.Index(t.nodes, c)))
+	}
+	return h.Add(uint64(slices.Index(t.nodes, n.children.cursor)))
+}
+
+// Channel returns the number of a channel that Done of node i has returned, or -1 if it is the
+// channel of a node that was complete.
+func (t *Tree) Channel(i int, ch <-chan struct{}) int {
+	t.number()
+	return slices.IndexFunc(t.channels[i], func(c chan struct{}) bool { return (<-chan struct{})(c) == ch })
+}
+
+// Number returns a hash of which counter c is.
+func (t *Tree) Number(c *Counter) (h Hash) {
+	t.number()
+	for i := range t.nodes {
+		for j, s := range t.stripes[i] {
+			for k := range s.cells {
+				if c == &s.cells[k].count {
+					return h.Add(uint64(i), uint64(j), uint64(k))
+				}
+			}
+		}
+	}
+	return h // a word
+}
