@@ -7,7 +7,7 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// The texts are what Node 20, Go 1.26, Python 3, Rust and Java print.
+// The texts are what Node 20, Go 1.26, Python 3, Rust, Java, clap 4, clangd and ast-grep print.
 func TestErrorLine_IsUsefulOne(t *testing.T) {
 	for _, test := range []struct{ name, stderr, want string }{
 		{"nothing", "", ""},
@@ -75,6 +75,11 @@ ModuleNotFoundError: No module named 'nope'
 `, "ModuleNotFoundError: No module named 'nope'"},
 		{"Rust", "thread 'main' panicked at src/main.rs:4:5:\nno such project\nstack backtrace:\n   0: rust_begin_unwind\n             at /rustc/library/std/src/panicking.rs:597:5\nnote: run with `RUST_BACKTRACE=full` for a verbose backtrace\n", "no such project"},
 		{"Java", "Exception in thread \"main\" java.lang.IllegalStateException: no workspace\n\tat Server.load(Server.java:3)\n\tat Server.main(Server.java:7)\n", "Exception in thread \"main\" java.lang.IllegalStateException: no workspace"},
+		{"clap", "error: unexpected argument '--nope' found\n\n  tip: to pass '--nope' as a value, use '-- --nope'\n\nUsage: server lsp [OPTIONS]\n\nFor more information, try '--help'.\n", "error: unexpected argument '--nope' found"},
+		{"clangd", "clangd: Unknown command line argument '--nope'.  Try: 'clangd --help'\nclangd: Did you mean '--log'?\n", "clangd: Unknown command line argument '--nope'.  Try: 'clangd --help'"},
+		{"ast-grep", "Error: No ast-grep project configuration is found.\nHelp: You need to create an ast-grep project for this command.\nSee also: https://ast-grep.github.io/guide/scan-project.html\n\n", "Error: No ast-grep project configuration is found."},
+		{"colours", "\x1b[1m\x1b[31merror:\x1b[0m no project\n\x1b[32mhelp: \x1b[0mmake one\n", "error: no project"},
+		{"nothing but advice", "usage: server [-stdio]\n", "usage: server [-stdio]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			testkit.Equal(t, "line", lspconn.ErrorLine(test.stderr), test.want)
