@@ -23,12 +23,17 @@ type cgroup struct {
 }
 
 // newCgroup creates a cgroup below base. It returns nil if that is not possible: with cgroups of
-// version 1, without permission, or before Linux 5.14, which has no cgroup.kill.
-func newCgroup(base string) *cgroup {
+// version 1, without permission, or before Linux 5.14, which has no cgroup.kill. If bound is set, the
+// processes in it are not to outlive this program.
+func newCgroup(base string, bound bool) *cgroup {
 	if base == "" {
 		return nil
 	}
-	return makeCgroup(nameCgroup(base))
+	path := nameCgroup(base)
+	if bound {
+		path += boundSuffix
+	}
+	return makeCgroup(path)
 }
 
 // nameCgroup returns the path of a new cgroup below base. Its name tells which program owns it, so
@@ -37,7 +42,10 @@ func nameCgroup(base string) string {
 	return filepath.Join(base, cgroupPrefix+cgroupOwner().String()+"-"+rand.Text())
 }
 
-const cgroupPrefix = "swansong-"
+const (
+	cgroupPrefix = "swansong-"
+	boundSuffix  = "-bound" // of a cgroup whose processes end with its owner
+)
 
 // An owner identifies a program among all that have run since boot.
 type owner struct {
@@ -65,23 +73,40 @@ func (o owner) isDead() bool {
 	return !ok || now.start != o.start
 }
 
-// removeOrphans removes the cgroups below base that programs have left there that were killed. The
-// kernel keeps those that still contain processes.
+// removeOrphans removes the cgroups below base that programs have left there that were killed. It
+// kills the processes in those that are bound to their owners: the kernel has killed the leader (see
+// Spec.ParentDeath), and these it has left behind. Of the others, the kernel keeps those that still
+// contain processes.
 func removeOrphans(base string) {
 	dirs, _ := filepath.Glob(filepath.Join(base, cgroupPrefix+"*"))
 	own := cgroupPrefix + cgroupOwner().String() + "-"
 	for _, dir := range dirs {
 		name := filepath.Base(dir)
-		parts := strings.Split(strings.TrimPrefix(name, cgroupPrefix), "-")
+		rest, bound := strings.CutSuffix(strings.TrimPrefix(name, cgroupPrefix), boundSuffix)
+		parts := strings.Split(rest, "-")
 		if strings.HasPrefix(name, own) || len(parts) != 4 {
 			continue
 		}
 		o := owner{ns: parts[2]}
 		o.pid, _ = strconv.Atoi(parts[0])
 		o.start, _ = strconv.ParseUint(parts[1], 10, 64)
-		if o.isDead() {
-			removeCgroups(dir)
+		if !o.isDead() {
+			continue
 		}
+		if bound {
+			killOrphans(dir)
+		}
+		removeCgroups(dir)
+	}
+}
+
+// killOrphans kills the processes in a cgroup whose owner has died. It waits a moment for their end;
+// for one that is blocked in the kernel, the next start tries again.
+func killOrphans(path string) {
+	if g := openCgroup(path); g != nil {
+		defer g.dir.Close()
+		g.kill()
+		g.awaitEmpty(100 * time.Millisecond)
 	}
 }
 

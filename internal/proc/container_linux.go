@@ -55,7 +55,7 @@ func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 	plain := *cmd // a copy for a second attempt, because a Cmd can be started only once
 	plain.SysProcAttr = &attr
 	if !spec.NoCgroup {
-		c.cgroup = newCgroup(cmp.Or(spec.In.Cgroup, ownCgroup()))
+		c.cgroup = newCgroup(cmp.Or(spec.In.Cgroup, ownCgroup()), spec.ParentDeath != 0)
 	}
 	if c.cgroup != nil {
 		inside := attr

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -42,6 +43,19 @@ func init() {
 		containment := proc.NewContainment()
 		containment.Make()
 		fmt.Println(containment.Cgroup)
+		forever()
+	}
+	// The role "client" starts a process that is to die with it. That process starts another one, which
+	// leaves its group and inherits file descriptor 3.
+	roles["client"] = func([]string) {
+		spec := self("leave-unmarked")
+		spec.ParentDeath, spec.ExtraFiles = syscall.SIGKILL, []*os.File{os.NewFile(3, "held")}
+		p, err := proc.Start(spec)
+		if err != nil {
+			panic(err)
+		}
+		line, _ := bufio.NewReader(p.Stdout()).ReadString('\n')
+		fmt.Print(line)
 		forever()
 	}
 	roles["forked"] = func(args []string) {
@@ -279,5 +293,70 @@ func TestStart_RemovesCgroupsOfDeadPrograms(t *testing.T) {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the cgroup of a program that was killed still exists: %v", err)
 		}
+	})
+}
+
+// A start kills what a program that was killed has left behind in the cgroup of a process that was to
+// die with it.
+func TestStart_KillsLeftoversOfDeadPrograms(t *testing.T) {
+	withContainments(t, func(t *testing.T, kind string) {
+		if kind != "cgroup" {
+			return
+		}
+		held, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer held.Close()
+		runUntilKilled(t, "client", w)
+		awaitDone(t, start(t, self("exit 0")))
+		held.SetReadDeadline(time.Now().Add(tooLong))
+		if _, err := held.Read(make([]byte, 1)); err != io.EOF { // all processes that have inherited it are dead
+			t.Errorf("a process that the client has left behind is still running: %v", err)
+		}
+	})
+}
+
+// runUntilKilled runs the test binary in a role, kills it when it has printed a line, and returns the
+// line. It does not use this package, which would contain what the role starts. It closes the files.
+func runUntilKilled(t *testing.T, role string, files ...*os.File) string {
+	t.Helper()
+	spec := self(role)
+	cmd := exec.Command(spec.Args[0])
+	cmd.Env, cmd.ExtraFiles = spec.Env, files
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	for _, f := range files {
+		f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Errorf("%s: %q, %v", role, line, err)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	return line
+}
+
+// A start kills no process that may outlive the program that has started it: a launcher adopts such.
+func TestStart_SparesWhatMayOutliveItsProgram(t *testing.T) {
+	withContainments(t, func(t *testing.T, kind string) {
+		if kind != "cgroup" {
+			return
+		}
+		var orphan proc.Adoptable
+		if err := json.Unmarshal([]byte(runUntilKilled(t, "keeper "+kind)), &orphan); err != nil {
+			t.Fatal(err)
+		}
+		awaitDone(t, start(t, self("exit 0")))
+		if !orphan.Alive() {
+			t.Error("the process was killed")
+		}
+		orphan.Empty(time.Now().Add(tooLong))
 	})
 }
