@@ -15,11 +15,10 @@ import (
 
 // A workList is what the guards of a report stand for.
 type workList struct {
-	kinds   map[workKind]int // the numbers of requests, jobs and so on
-	waiting map[workKind]int // guards that only wait for others, listed if there are no others
-	aged    map[string]bool  // paths of scopes whose traced guards say nothing about the oldest work
-	oldest  string           // the oldest request, or other work whose age is known without tracing
-	age     time.Duration
+	kinds   map[workKind]int   // the numbers of requests, jobs and so on
+	waiting map[workKind]int   // guards that only wait for others, listed if there are no others
+	aged    map[string]bool    // paths of scopes whose traced guards say nothing about the oldest work
+	named   []ctxkey.NamedWork // the oldest requests, or other work whose age is known without tracing
 }
 
 // A workKind is a kind of work, such as "request", or, if that is not known, the path of a scope.
@@ -44,7 +43,7 @@ func (l *workList) add(s *Swansong, path string, guards int) (counted int) {
 	if counted = guards; w.Shared {
 		counted = max(w.Count, 1)
 	}
-	if w.Count == 0 || w.Oldest != "" {
+	if w.Count == 0 || len(w.Named) > 0 {
 		l.aged[path] = true
 	}
 	if w.Count == 0 {
@@ -52,8 +51,10 @@ func (l *workList) add(s *Swansong, path string, guards int) (counted int) {
 		return counted
 	}
 	l.kinds[workKind{noun: w.Noun}] += w.Count
-	if w.Oldest != "" && w.Age >= l.age {
-		l.oldest, l.age = w.Oldest, w.Age
+	if len(w.Named) > 0 {
+		l.named = append(l.named, w.Named...)
+		slices.SortStableFunc(l.named, func(a, b ctxkey.NamedWork) int { return cmp.Compare(b.Age, a.Age) })
+		l.named = l.named[:min(len(l.named), ctxkey.MaxNamed)]
 	}
 	return counted
 }
@@ -93,7 +94,10 @@ func (r GuardReport) Summary() string {
 	if last > 0 {
 		text = strings.Join(names[:last], ", ") + " and " + text
 	}
-	oldest, age := r.work.oldest, r.work.age
+	oldest, age := "", time.Duration(0)
+	if len(r.work.named) > 0 {
+		oldest, age = r.work.named[0].Name, r.work.named[0].Age
+	}
 	for _, e := range r.entries {
 		if e.Oldest > age && !r.work.aged[e.Path] {
 			oldest, age = e.Site, e.Oldest

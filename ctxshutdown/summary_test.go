@@ -58,9 +58,9 @@ func TestGuardReport_SummaryNamesRequestsAndJobs(t *testing.T) {
 	}
 	described("serve", 1, ctxkey.Work{}) // only waits for the others
 	summary("serve ×1")
-	described("requests", 3, ctxkey.Work{Noun: "request", Count: 3, Oldest: "GET /export", Age: 11500 * time.Millisecond})
+	described("requests", 3, ctxkey.Work{Noun: "request", Count: 3, Named: []ctxkey.NamedWork{{Name: "GET /export", Age: 11500 * time.Millisecond}}})
 	summary("3 requests, oldest 12 s: GET /export")
-	described("paced", 1, ctxkey.Work{Noun: "request", Count: 1, Oldest: "GET /young", Age: time.Second})
+	described("paced", 1, ctxkey.Work{Noun: "request", Count: 1, Named: []ctxkey.NamedWork{{Name: "GET /young", Age: time.Second}}})
 	described("jobs", 1, ctxkey.Work{Noun: "job", Count: 1})
 	hold(root, "mail", 9)
 	summary("4 requests, 1 job and mail ×9, oldest 12 s: GET /export")

@@ -3,6 +3,7 @@ package httpdrain
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -10,29 +11,40 @@ import (
 )
 
 // describe says what the guards of the server's scope stand for: for its requests or, if there are
-// none, for the connections that are about to be closed. It names the oldest request and its client.
+// none, for the connections that are about to be closed. It names the oldest requests and their
+// clients.
 func (d *drain) describe(int) ctxkey.Work {
-	w := ctxkey.Work{Noun: "request"}
-	oldest, connections, now := unfinished{}, 0, time.Since(epoch)
+	var oldest oldestRequests
+	requests, connections, now := 0, 0, time.Since(epoch)
 	for _, c := range d.snapshot() {
-		n, u := c.countRequests(now)
-		w.Count += n
-		if n > 0 && u.Age >= oldest.Age {
-			oldest = u
-		}
+		requests += c.countRequests(now, &oldest)
 		if !c.isHijacked() {
 			connections++
 		}
 	}
-	if w.Count == 0 {
+	if requests == 0 {
 		return ctxkey.Work{Noun: "connection", Count: connections}
 	}
+	w := ctxkey.Work{Noun: "request", Count: requests}
 	// findPattern may call the user's code, so it is called only now, when no lock is held.
-	if !oldest.hasPattern {
-		oldest.Route = cmp.Or(d.findPattern(oldest.Method, oldest.Route), oldest.Route)
+	for _, u := range oldest {
+		if !u.hasPattern {
+			u.Route = cmp.Or(d.findPattern(u.Method, u.Route), u.Route)
+		}
+		w.Named = append(w.Named, ctxkey.NamedWork{Name: u.origin(), Age: u.Age})
 	}
-	w.Oldest, w.Age = oldest.origin(), oldest.Age
 	return w
+}
+
+// oldestRequests are at most ctxkey.MaxNamed requests, the oldest first.
+type oldestRequests []unfinished
+
+// add adds u, unless there are enough requests that are older.
+func (o *oldestRequests) add(u unfinished) {
+	i, _ := slices.BinarySearchFunc(*o, u, func(a, b unfinished) int { return cmp.Compare(b.Age, a.Age) })
+	if i < ctxkey.MaxNamed {
+		*o = slices.Insert((*o)[:min(len(*o), ctxkey.MaxNamed-1)], i, u)
+	}
 }
 
 // describePaced is for the guards of a connection that has a scope of its own. describe counts its
@@ -43,21 +55,23 @@ func describeHijacked(guards int) ctxkey.Work {
 	return ctxkey.Work{Noun: "hijacked connection", Count: guards}
 }
 
-// countRequests returns the number of requests that the drain of c waits for, and the oldest of them.
+// countRequests returns the number of requests that the drain of c waits for, and adds them to oldest.
 // The parameter now is the time since epoch.
-func (c *conn) countRequests(now time.Duration) (n int, oldest unfinished) {
+func (c *conn) countRequests(now time.Duration, oldest *oldestRequests) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state.hijacked {
-		return 0, oldest
+		return 0
 	}
-	for q := c.requests; q != nil; q = q.next { // the latest request first
+	remote := ""
+	for q := c.requests; q != nil; q = q.next {
 		if !q.isStream {
 			n++
-			oldest = unfinished{Cut{Method: q.method, Route: q.route, Remote: c.remote(), Age: now - q.start}, q.isMatched}
+			remote = cmp.Or(remote, c.remote())
+			oldest.add(unfinished{Cut{Method: q.method, Route: q.route, Remote: remote, Age: now - q.start}, q.isMatched})
 		}
 	}
-	return n, oldest
+	return n
 }
 
 func (c *conn) isHijacked() bool {

@@ -2,8 +2,10 @@
 package ctxkey
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -53,10 +55,24 @@ type Work struct {
 	// Shared says that one guard stands for all of them, so that a report of a scope that is not traced counts
 	// them instead of the guard.
 	Shared bool
-	// Oldest names the oldest one, as in "GET /export from 192.0.2.1:4711", and Age is its age. Oldest is empty if that is
-	// not known.
-	Oldest string
-	Age    time.Duration
+	// Named has the oldest of them, the oldest first, at most MaxNamed. It is empty if they have no
+	// names of their own.
+	Named []NamedWork
+}
+
+// MaxNamed is how many of the requests, or other pieces of work with a name, a report lists at most.
+const MaxNamed = 20
+
+// LimitNamed sorts w.Named, the oldest first, and removes what is beyond MaxNamed.
+func (w *Work) LimitNamed() {
+	slices.SortStableFunc(w.Named, func(a, b NamedWork) int { return cmp.Compare(b.Age, a.Age) })
+	w.Named = w.Named[:min(len(w.Named), MaxNamed)]
+}
+
+// A NamedWork is one piece of work, such as a request.
+type NamedWork struct {
+	Name string // as in "GET /export from 192.0.2.1:4711"
+	Age  time.Duration
 }
 
 // Tracing is the key of the [Tracer] of the nearest scope. The value is nil if that scope is not
