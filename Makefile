@@ -71,6 +71,7 @@ nested: ## run the tests of the nested modules
 bench: ## measure again, and write the tables of figures in docs/measured
 	$(GO) run ./bench -write
 	$(GO) run ./httpdrain/internal/measure -write
+	$(GO) run ./integrations/http3drain/internal/measure -write
 	$(GO) run ./launcher/internal/measure -write
 	GRACEFUL_KILLS=1000 $(GO) test -count=1 -v -run '^TestRun_SavesOrFailsWheneverKilled$$' ./graceful
 	$(GO) run ./lspconn/internal/measure -write

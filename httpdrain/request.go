@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/drainstats"
 )
 
 // A request is the ResponseWriter that a handler gets, and an entry in its connection's list of
@@ -193,7 +194,7 @@ func (sv *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *conn) refuse(w http.ResponseWriter, reason string) {
-	counters.refused.Add(1)
+	drainstats.Refused.Add(1)
 	c.sayLast(w.Header())
 	http.Error(w, "503 "+reason, http.StatusServiceUnavailable)
 }

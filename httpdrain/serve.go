@@ -13,6 +13,7 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
 	"github.com/swansong-go/swansong/internal/ctxkey"
+	"github.com/swansong-go/swansong/internal/drainstats"
 	"github.com/swansong-go/swansong/internal/refusal"
 )
 
@@ -232,15 +233,15 @@ func (d *drain) run(onQuiet func()) *CutError {
 		c.close() // only streams of Debug are left
 	}
 	d.reportSilent()
-	counters.clean.Add(1)
+	drainstats.Clean.Add(1)
 	d.log(slog.LevelInfo, "httpdrain: drained", slog.Duration("after", time.Since(d.began)))
 	return nil
 }
 
 func (d *drain) reportCut(e *CutError) {
 	d.reportSilent()
-	counters.cutShort.Add(1)
-	counters.cut.Add(uint64(len(e.Cut)))
+	drainstats.CutShort.Add(1)
+	drainstats.Cut.Add(uint64(len(e.Cut)))
 	for _, c := range e.Cut {
 		d.log(slog.LevelWarn, "httpdrain: request cut short", slog.String("method", c.Method), slog.String("route", c.Route),
 			slog.String("remote", c.Remote), slog.Duration("age", c.Age), slog.Bool("hijacked", c.Hijacked))
@@ -258,7 +259,7 @@ func (d *drain) reportSilent() {
 		d.log(slog.LevelWarn, "httpdrain: connection closed in the middle of a request header",
 			slog.String("remote", c.Remote), slog.Duration("age", c.Age))
 	}
-	counters.silent.Add(uint64(len(silent)))
+	drainstats.Silent.Add(uint64(len(silent)))
 }
 
 func (d *drain) log(level slog.Level, message string, attrs ...slog.Attr) {

@@ -1,8 +1,9 @@
 package httpdrain
 
-import "sync/atomic"
+import "github.com/swansong-go/swansong/internal/drainstats"
 
-// Stats counts events of all servers in the program.
+// Stats counts events of all servers in the program, including the HTTP/3 servers of the module
+// integrations/http3drain.
 type Stats struct {
 	Clean, CutShort uint64 // number of drains that ended by themselves, and that Force cut short
 	Cut             uint64 // number of requests and hijacked connections listed in CutErrors
@@ -10,16 +11,14 @@ type Stats struct {
 	Refused         uint64 // number of requests answered with 503, after Force or by WithRetryAfter
 }
 
-var counters struct{ clean, cutShort, cut, silent, refused atomic.Uint64 }
-
 // ReadStats returns the counters. They never decrease. Refused is updated at once, the others at
 // the end of each drain. ReadStats may be called concurrently.
 func ReadStats() Stats {
 	return Stats{
-		Clean:    counters.clean.Load(),
-		CutShort: counters.cutShort.Load(),
-		Cut:      counters.cut.Load(),
-		Silent:   counters.silent.Load(),
-		Refused:  counters.refused.Load(),
+		Clean:    drainstats.Clean.Load(),
+		CutShort: drainstats.CutShort.Load(),
+		Cut:      drainstats.Cut.Load(),
+		Silent:   drainstats.Silent.Load(),
+		Refused:  drainstats.Refused.Load(),
 	}
 }

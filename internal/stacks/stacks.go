@@ -143,7 +143,7 @@ func IsLibrary(function string) bool {
 	}
 	pkg, _, _ := strings.Cut(function, ".")
 	switch pkg {
-	case "ctxshutdown", "eventloop", "graceful", "httpdrain", "internal/panics":
+	case "ctxshutdown", "eventloop", "graceful", "httpdrain", "integrations/http3drain", "internal/panics":
 		return true
 	}
 	return false

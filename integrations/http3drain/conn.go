@@ -1,0 +1,370 @@
+package http3drain
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+	"github.com/quic-go/quic-go/quicvarint"
+	"github.com/swansong-go/swansong/httpdrain"
+)
+
+const (
+	// maxStreamID is the largest id of a stream that a client opens for a request.
+	maxStreamID quic.StreamID = 1<<62 - 4
+	frameGoAway               = 0x7 // the type of the frame
+
+	// headerTimeout is how long a client may take to notice the first GOAWAY, and to send the rest of
+	// a header.
+	headerTimeout = 2 * time.Second
+	// minLinger and maxLinger bound the linger: how long no new stream must have arrived until the
+	// server sends the second GOAWAY. In between, the linger is four round trips. Only clients that keep
+	// their connections open wait for it, so it has room for a client on a busy machine.
+	minLinger = 500 * time.Millisecond
+	maxLinger = 3 * time.Second
+	// maxDelivery is how long the client may take to acknowledge a response that has been written. On a
+	// network that loses packets, that takes several round trips.
+	maxDelivery = 10 * time.Second
+	// pollInterval is the time between two looks for what package quic does not report: that the client
+	// has acknowledged a response, for example.
+	pollInterval = 10 * time.Millisecond
+)
+
+// A conn is a QUIC connection that is served.
+type conn struct {
+	drain    *drain
+	quic     *quic.Conn
+	turn     float64       // place in the first half of the lame duck phase, from 0 to 1
+	draining chan struct{} // closed when the drain begins
+	raw      *http3.RawServerConn
+
+	goAway  sync.Mutex       // held while a GOAWAY is written
+	control *quic.SendStream // nil until the connection is set up, and after a write that failed
+	told    bool             // the first GOAWAY has been written
+
+	mu      sync.Mutex
+	streams map[quic.StreamID]*stream // that are being served
+	next    quic.StreamID             // the id after the last stream that was accepted
+	opened  time.Time                 // when that was
+	refuses bool                      // streams that the client opens are refused
+	ended   time.Time                 // when a response was last written
+	closed  bool                      // the client can open no more streams
+	changed chan struct{}             // receives a value when a stream has ended
+}
+
+// serve serves the connection until it is closed.
+func (c *conn) serve() {
+	defer c.close()
+	if !c.setUp() {
+		c.endAccept()
+		return
+	}
+	go func() {
+		for {
+			str, err := c.quic.AcceptUniStream(context.Background())
+			if err != nil {
+				return // the connection has been closed
+			}
+			go c.raw.HandleUnidirectionalStream(str)
+		}
+	}()
+	go func() {
+		select {
+		case <-c.draining:
+			c.end()
+		case <-c.quic.Context().Done():
+		}
+	}()
+	defer c.endAccept()
+	for {
+		str, err := c.quic.AcceptStream(context.Background())
+		if err != nil {
+			return // the connection has been closed
+		}
+		if s := c.begin(str); s != nil {
+			go c.serveStream(s)
+		} else {
+			str.ReleaseStreamCredit()
+			refuse(str)
+		}
+	}
+}
+
+// setUp sends the settings of HTTP/3 and finds the control stream. It reports whether the client can
+// be served.
+func (c *conn) setUp() bool {
+	srv := c.drain.server
+	raw, err := (&http3.Server{
+		Handler:            c,
+		EnableDatagrams:    srv.EnableDatagrams,
+		MaxHeaderBytes:     srv.MaxHeaderBytes,
+		AdditionalSettings: srv.AdditionalSettings,
+		IdleTimeout:        srv.IdleTimeout,
+		ConnContext:        c.context,
+		Logger:             srv.Logger,
+	}).NewRawServerConn(c.quic)
+	if err != nil {
+		return false // the connection was closed, or the client allows no control stream
+	}
+	c.raw = raw
+	c.goAway.Lock()
+	defer c.goAway.Unlock()
+	c.control = newestStream(c.quic)
+	return true
+}
+
+// begin records that the client has opened a stream. It returns nil if the stream must be refused.
+func (c *conn) begin(str *quic.Stream) *stream {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refuses {
+		return nil
+	}
+	s := &stream{Stream: str, opened: time.Now()}
+	c.next, c.opened = str.StreamID()+4, s.opened
+	c.streams[str.StreamID()] = s
+	return s
+}
+
+// serveStream serves a request. It returns when the response has been written, or, if the handler
+// has taken the stream over, when the stream has been closed.
+func (c *conn) serveStream(s *stream) {
+	defer c.finish(s)
+	c.raw.HandleRequestStream(s.Stream)
+	if s.hijacked != nil {
+		<-s.Context().Done()
+		s.hijacked.Release()
+	}
+}
+
+func (c *conn) finish(s *stream) {
+	c.mu.Lock()
+	delete(c.streams, s.StreamID())
+	c.ended = time.Now()
+	last := c.closed && len(c.streams) == 0
+	c.mu.Unlock()
+	if last {
+		c.drain.remove(c)
+	}
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// endAccept records that the connection has been closed. The drain waits for it until the last
+// handler has returned, too.
+func (c *conn) endAccept() {
+	c.mu.Lock()
+	c.closed = true
+	last := len(c.streams) == 0
+	c.mu.Unlock()
+	if last {
+		c.drain.remove(c)
+	}
+}
+
+// close closes the connection and tells the client that there was no error.
+func (c *conn) close() { c.quic.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "") }
+
+func refuse(str *quic.Stream) {
+	str.CancelRead(quic.StreamErrorCode(http3.ErrCodeRequestRejected))
+	str.CancelWrite(quic.StreamErrorCode(http3.ErrCodeRequestRejected))
+}
+
+// announce sends the first GOAWAY, which tells the client to open no more streams, unless it was sent
+// before.
+func (c *conn) announce() {
+	c.goAway.Lock()
+	defer c.goAway.Unlock()
+	if !c.told && c.control != nil {
+		c.told = true
+		c.writeGoAway(maxStreamID)
+	}
+}
+
+// writeGoAway sends a GOAWAY: the server will serve no stream from id on. The caller holds c.goAway.
+func (c *conn) writeGoAway(id quic.StreamID) {
+	frame := quicvarint.Append(nil, frameGoAway)
+	frame = quicvarint.Append(frame, uint64(quicvarint.Len(uint64(id))))
+	frame = quicvarint.Append(frame, uint64(id))
+	c.control.SetWriteDeadline(time.Now().Add(headerTimeout)) // for a client without room for the frame
+	if _, err := c.control.Write(frame); err != nil {
+		c.control = nil // a part of the frame may have been written
+	}
+}
+
+// end ends the connection: a GOAWAY, the streams that are on their way, another GOAWAY, the responses,
+// and the close.
+func (c *conn) end() {
+	c.awaitFirstRequest()
+	c.announce()
+	c.awaitQuiet(time.Now())
+	last := c.refuseStreams()
+	c.goAway.Lock()
+	if c.control != nil {
+		c.writeGoAway(last)
+	}
+	c.goAway.Unlock()
+	c.awaitHandlers(time.Now().Add(headerTimeout))
+	c.awaitDelivery()
+	c.close()
+}
+
+// awaitFirstRequest waits, if the handshake is under way, until the client has completed it, at most
+// handshakeLimit, and then for its first request, at most the linger. A client that learned of the
+// drain before it has sent a request would have connected for nothing.
+func (c *conn) awaitFirstRequest() {
+	select {
+	case <-c.quic.HandshakeComplete():
+		return
+	default:
+	}
+	timer := time.NewTimer(handshakeLimit)
+	defer timer.Stop()
+	select {
+	case <-c.quic.HandshakeComplete():
+	case <-timer.C:
+		return
+	case <-c.quic.Context().Done():
+		return
+	}
+	for limit := time.Now().Add(c.linger()); !c.hasRequest() && time.Now().Before(limit); {
+		if !c.sleep(pollInterval) {
+			return
+		}
+	}
+}
+
+// hasRequest reports whether the client has opened a stream.
+func (c *conn) hasRequest() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.opened.IsZero()
+}
+
+// linger returns how long no stream must have been opened until the client has noticed the first
+// GOAWAY, as far as the server can know.
+func (c *conn) linger() time.Duration {
+	return max(minLinger, min(4*c.quic.ConnectionStats().SmoothedRTT, maxLinger))
+}
+
+// awaitQuiet waits until the client has opened no stream for the linger. told is when it was told to
+// open none. It does not wait for longer than headerTimeout and the linger.
+func (c *conn) awaitQuiet(told time.Time) {
+	for {
+		c.mu.Lock()
+		opened := c.opened
+		c.mu.Unlock()
+		linger := c.linger()
+		until := told.Add(linger)
+		if opened.After(told) {
+			until = opened.Add(linger)
+		}
+		if limit := told.Add(headerTimeout + linger); until.After(limit) {
+			until = limit
+		}
+		if !c.sleep(time.Until(until)) {
+			return
+		}
+	}
+}
+
+// sleep waits for the duration d, or until the connection has been closed. It reports whether it has
+// waited for the whole duration, and false if d is not positive.
+func (c *conn) sleep(d time.Duration) bool {
+	if d <= 0 {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.quic.Context().Done():
+		return false
+	}
+}
+
+// refuseStreams makes the connection refuse further streams. It returns the id of the first one that
+// is refused.
+func (c *conn) refuseStreams() quic.StreamID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuses = true
+	return c.next
+}
+
+// awaitHandlers waits until all streams have been served. It refuses those whose header is not
+// complete at the time limit.
+func (c *conn) awaitHandlers(limit time.Time) {
+	timer := time.NewTimer(time.Until(limit))
+	defer timer.Stop()
+	for {
+		c.mu.Lock()
+		n := len(c.streams)
+		c.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-c.changed:
+		case <-timer.C:
+			c.refuseIncomplete()
+		case <-c.quic.Context().Done():
+			return
+		}
+	}
+}
+
+// refuseIncomplete refuses the streams whose header is not complete.
+func (c *conn) refuseIncomplete() {
+	var incomplete []*stream
+	c.mu.Lock()
+	for _, s := range c.streams {
+		if s.method == "" {
+			incomplete = append(incomplete, s)
+		}
+	}
+	c.mu.Unlock()
+	for _, s := range incomplete {
+		c.drain.recordSilent(httpdrain.Cut{Remote: c.remote(), Age: time.Since(s.opened)})
+		refuse(s.Stream)
+	}
+}
+
+// awaitDelivery gives the client the time to read the responses, at most maxLinger from the end of the
+// last one. Closing the connection discards what the client has not acknowledged, and some clients,
+// such as quic-go, also discard what they have received and the program has not read yet. A client
+// that has read everything closes the connection itself, as RFC 9114 asks.
+func (c *conn) awaitDelivery() {
+	c.mu.Lock()
+	ended, last := c.ended, c.next
+	c.mu.Unlock()
+	if time.Since(ended) >= maxLinger {
+		c.sleep(c.linger()) // for a request that crosses the second GOAWAY, which is then refused
+	}
+	for countIncomplete(c.quic, last) > 0 || time.Since(ended) < maxLinger {
+		if time.Since(ended) >= maxDelivery || !c.sleep(pollInterval) {
+			return
+		}
+	}
+}
+
+func (c *conn) remote() string { return c.quic.RemoteAddr().String() }
+
+// unfinished returns the unfinished requests of c.
+func (c *conn) unfinished(now time.Time) (all []httpdrain.Cut) {
+	c.mu.Lock()
+	streams := make([]stream, 0, len(c.streams))
+	for _, s := range c.streams {
+		streams = append(streams, *s)
+	}
+	c.mu.Unlock()
+	for _, s := range streams {
+		all = append(all, s.cut(c, now))
+	}
+	return all
+}

@@ -1,0 +1,62 @@
+// Package http3drain serves HTTP/3 with quic-go until a scope is stopped, and then ends every
+// connection without losing a request. It does for an [http3.Server] what package httpdrain does for
+// an http.Server.
+//
+//	s := ctxshutdown.New(ctx)
+//	srv := &http3.Server{Addr: ":443", Handler: mux, TLSConfig: config}
+//	err := http3drain.ListenAndServe(s, srv) // nil: stopped, and all requests were answered
+//
+// # The order of a drain
+//
+//  1. Lame duck (see package graceful): requests are still served. Each client gets a first GOAWAY,
+//     which tells it to open no more streams, at a random time in the first half of the phase. With
+//     [AltSvc], clients of HTTP/1.1 and HTTP/2 are told to forget HTTP/3.
+//  2. The scope is stopped. New clients are refused with CONNECTION_REFUSED. A handshake that is under
+//     way may take a second more.
+//  3. The other clients get the first GOAWAY. A request that still arrives is served.
+//  4. When a client has opened no stream for four round trips, at least 500 ms, it gets the second
+//     GOAWAY, which names the last stream. So does a client that disregards the first one, after two
+//     seconds. What arrives later is refused with H3_REQUEST_REJECTED: the client knows that it was
+//     not processed.
+//  5. Most clients close the connection when they have read their responses. The server closes it when
+//     the client has acknowledged them, and three seconds have passed since the last one.
+//  6. Streams that a handler has taken over with HTTPStream are waited for until they are closed for
+//     writing. Their handlers learn of the stop from the scope in the request's context.
+//  7. Force: when Work ends, the remaining connections are closed, and Serve returns a
+//     [httpdrain.CutError] that lists the unfinished requests.
+//
+// The function Shutdown of quic-go's http3.Server sends one GOAWAY, and refuses the requests that are
+// on their way then. A client of quic-go repeats those that have no body, or that have GetBody.
+//
+// # In a handler
+//
+// Every request holds a guard of the server's scope. Its context is Work: it is cancelled when the
+// client cancels the request or disconnects, when the handler returns, and by Force, but not by the
+// stop. A handler that runs for long waits for the scope too, as with package httpdrain:
+//
+//	scope, _ := ctxshutdown.FromContext(r.Context())
+//
+// # Requests in reports
+//
+// Reports, the page httpdrain.Debug and the CutError name each request by its method, route, client
+// and age. The route is the pattern of the server's [http.ServeMux], or r.Pattern when the response
+// began, or else the path. httpdrain.ReadStats counts the drains and requests of this package too.
+//
+// # Limitations
+//
+//   - The second GOAWAY and the streams of a connection need the control stream and the streams that
+//     quic-go keeps to itself. This package finds them by reflection. If a version of quic-go has
+//     changed there, Serve returns an error at once and serves nothing.
+//   - Serve accepts connections from the socket that it is given. It cannot share a [quic.Transport]
+//     with other code. WebTransport servers that accept the connections themselves cannot use it.
+//   - A client that takes more than three seconds to read a response whose last bytes it has
+//     received may find the connection closed, if it keeps the connection open that long and
+//     discards at the close what the program has not read. quic-go discards it, but closes the
+//     connection itself only after the program has read everything, or closed the body.
+//   - The server waits ten seconds at most for a client to acknowledge a response. A client that has
+//     gone without a word delays the drain by that.
+//   - A process that takes over the same port does not know the connections of its predecessor. Give
+//     Serve a socket of its own, or end the predecessor first.
+//   - 0-RTT is off unless QUICConfig.Allow0RTT is set. The request of a client that connects with
+//     0-RTT after the stop is refused together with its connection.
+package http3drain

@@ -1,0 +1,52 @@
+package http3drain_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+	"github.com/swansong-go/swansong/internal/testkit"
+)
+
+func ok(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }
+
+// The first GOAWAY has the largest id. What the client sends until it has read that is served, and
+// only then the second one names the last stream.
+func TestServe_SendsTwoGoAways(t *testing.T) {
+	inBubble(t, newServer(ok), func(v *service) {
+		p := v.peer()
+		p.receives(p.send("/"), "ok")
+		v.s.Shutdown()
+		time.Sleep(delay - time.Millisecond)
+		late := p.send("/") // crosses the first GOAWAY
+		testkit.Equal(t, "first GOAWAY", <-p.goAway, uint64(1<<62-4))
+		p.receives(late, "ok")
+		testkit.Equal(t, "second GOAWAY", <-p.goAway, uint64(8))
+		_, err := io.ReadAll(p.send("/"))
+		var refused *quic.StreamError
+		if !errors.As(err, &refused) || refused.ErrorCode != quic.StreamErrorCode(http3.ErrCodeRequestRejected) {
+			t.Errorf("a request after the second GOAWAY gets %v, want H3_REQUEST_REJECTED", err)
+		}
+		p.awaitClose()
+		testkit.Equal(t, "Serve returned", <-v.done, nil)
+	})
+}
+
+// A client that is far away gets the second GOAWAY when it has had time to read the first.
+func TestServe_WaitsForFarClient(t *testing.T) {
+	inBubble(t, newServer(ok), func(v *service) {
+		v.far = 900 * time.Millisecond
+		p := v.peer()
+		p.receives(p.send("/"), "ok")
+		v.s.Shutdown()
+		time.Sleep(delay + v.far - time.Millisecond)
+		p.receives(p.send("/"), "ok")
+		testkit.Equal(t, "first GOAWAY", <-p.goAway, uint64(1<<62-4))
+		testkit.Equal(t, "second GOAWAY", <-p.goAway, uint64(8))
+		p.awaitClose()
+	})
+}

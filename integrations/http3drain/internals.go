@@ -1,0 +1,93 @@
+package http3drain
+
+import (
+	"fmt"
+	"reflect"
+	"sync"
+
+	"github.com/quic-go/quic-go"
+)
+
+// An HTTP/3 server ends a connection without refusing a request by two GOAWAY frames: the first
+// with the largest stream id, the second, when the client has had time to read the first, with the
+// last id that was accepted (RFC 9114, section 5.2). The http3 package sends one GOAWAY, as part of
+// Server.Shutdown, and refuses what is on its way. Its RawServerConn leaves the streams to the
+// caller, but it keeps the control stream, on which the frames have to be sent, to itself.
+//
+// So this file finds the control stream among the streams of the [quic.Conn], by reflection. It also
+// counts the streams that the client has not acknowledged completely, for which package quic has no
+// function either. Both read unexported fields. Their types are compared before the first
+// connection is served, so a version of quic-go that has other fields makes [Serve] return an error.
+
+// A streamTable describes a field of quic.Conn.streamsMap: a struct with the streams of one kind.
+// The streams are a map from their ids, which the field mutex guards.
+type streamTable string
+
+const (
+	sentByServer   streamTable = "outgoingUniStreams"  // the control stream is one of them
+	openedByClient streamTable = "incomingBidiStreams" // the requests
+)
+
+// checkInternals returns an error if package quic does not have the fields that this file reads.
+var checkInternals = sync.OnceValue(func() error {
+	err := fmt.Errorf("http3drain: Serve: quic-go has changed inside, so the control stream of a connection cannot be found; " +
+		"use the version of quic-go that the go.mod of http3drain requires")
+	streams, ok := reflect.TypeFor[quic.Conn]().FieldByName("streamsMap")
+	if !ok || streams.Type.Kind() != reflect.Pointer || streams.Type.Elem().Kind() != reflect.Struct {
+		return err
+	}
+	for _, table := range []streamTable{sentByServer, openedByClient} {
+		f, ok := streams.Type.Elem().FieldByName(string(table))
+		if !ok || f.Type.Kind() != reflect.Pointer || f.Type.Elem().Kind() != reflect.Struct {
+			return err
+		}
+		mutex, ok := f.Type.Elem().FieldByName("mutex")
+		if !ok || mutex.Type != reflect.TypeFor[sync.RWMutex]() {
+			return err
+		}
+		byID, ok := f.Type.Elem().FieldByName("streams")
+		if !ok || byID.Type.Kind() != reflect.Map || byID.Type.Key() != reflect.TypeFor[quic.StreamID]() {
+			return err
+		}
+		if table == sentByServer && byID.Type.Elem() != reflect.TypeFor[*quic.SendStream]() {
+			return err
+		}
+	}
+	return nil
+})
+
+// read calls f with the map of the table of conn, while its mutex is held.
+func (t streamTable) read(conn *quic.Conn, f func(streams reflect.Value)) {
+	table := reflect.ValueOf(conn).Elem().FieldByName("streamsMap").Elem().FieldByName(string(t)).Elem()
+	mutex := (*sync.RWMutex)(table.FieldByName("mutex").Addr().UnsafePointer())
+	mutex.RLock()
+	defer mutex.RUnlock()
+	f(table.FieldByName("streams"))
+}
+
+// newestStream returns the stream that the server has opened last on conn, or nil if it has opened
+// none that is not complete.
+func newestStream(conn *quic.Conn) (newest *quic.SendStream) {
+	sentByServer.read(conn, func(streams reflect.Value) {
+		for it := streams.MapRange(); it.Next(); {
+			s := (*quic.SendStream)(it.Value().UnsafePointer())
+			if newest == nil || s.StreamID() > newest.StreamID() {
+				newest = s
+			}
+		}
+	})
+	return newest
+}
+
+// countIncomplete returns the number of streams of the client, of those with an id below last, that are
+// not complete: the server has not answered, or the client has not acknowledged the whole response.
+func countIncomplete(conn *quic.Conn, last quic.StreamID) (n int) {
+	openedByClient.read(conn, func(streams reflect.Value) {
+		for it := streams.MapRange(); it.Next(); {
+			if quic.StreamID(it.Key().Int()) < last {
+				n++
+			}
+		}
+	})
+	return n
+}

@@ -1,0 +1,8 @@
+// Package drainstats has the counters of the drains of HTTP servers. The packages httpdrain and
+// http3drain count in them, and httpdrain.ReadStats returns them.
+package drainstats
+
+import "sync/atomic"
+
+// The counters are those of httpdrain.Stats, which describes them.
+var Clean, CutShort, Cut, Silent, Refused atomic.Uint64
