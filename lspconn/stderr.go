@@ -2,28 +2,49 @@ package lspconn
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // errorLine returns the line of a server's stderr that most likely says why the server has ended: the
-// last one that is neither part of a stack trace nor advice. For a crash of Node it is the first line of the error,
-// which can have several. It returns at most 500 bytes, without colours.
+// last one that is neither part of a stack trace nor advice. If that is an entry of a log that
+// reports no failure, it is the last one that does. For a crash of Node it is the first line of the
+// error, which can have several. errorLine returns at most 500 bytes, without colours.
 func errorLine(stderr string) string {
 	lines := strings.Split(strings.TrimRight(colour.ReplaceAllString(stderr, ""), " \t\r\n"), "\n")
-	found := lines[len(lines)-1]
-	if first, ok := firstOfNodeError(lines); ok {
-		found = first
-	} else {
-		for i := len(lines) - 1; i >= 0; i-- {
-			if strings.TrimSpace(lines[i]) != "" && !traceLine.MatchString(lines[i]) && !adviceLine.MatchString(lines[i]) {
-				found = lines[i]
-				break
-			}
+	found, ok := firstOfNodeError(lines)
+	if !ok {
+		found, ok = lastLine(lines, func(line string) bool { return !traceLine.MatchString(line) && !adviceLine.MatchString(line) })
+	}
+	if !ok {
+		found = lines[len(lines)-1]
+	}
+	if infoLine.MatchString(found) { // the server may have logged more after the error
+		if failure, ok := lastLine(lines, failureLine.MatchString); ok {
+			found = failure
 		}
 	}
 	found = strings.TrimSpace(found)
 	return found[:min(len(found), 500)]
 }
+
+// lastLine returns the last line that is not empty and is wanted.
+func lastLine(lines []string, wanted func(line string) bool) (string, bool) {
+	for _, line := range slices.Backward(lines) {
+		if strings.TrimSpace(line) != "" && wanted(line) {
+			return line, true
+		}
+	}
+	return "", false
+}
+
+// infoLine matches the entries of a log that report no failure, and failureLine those that do, as
+// clangd writes them (I[12:00:00.000] and E[12:00:00.000]), and with a level in capitals, as most
+// libraries for logging do.
+var (
+	infoLine    = regexp.MustCompile(`^[IV]\[\d|^.{0,60}\b(INFO|DEBUG|TRACE)\b`)
+	failureLine = regexp.MustCompile(`^E\[\d|^.{0,60}\b(ERROR|FATAL|CRITICAL)\b`)
+)
 
 // colour matches the escape sequences that set the colour of a text on a terminal.
 var colour = regexp.MustCompile("\x1b\\[[0-9;]*m")

@@ -78,6 +78,9 @@ ModuleNotFoundError: No module named 'nope'
 		{"clap", "error: unexpected argument '--nope' found\n\n  tip: to pass '--nope' as a value, use '-- --nope'\n\nUsage: server lsp [OPTIONS]\n\nFor more information, try '--help'.\n", "error: unexpected argument '--nope' found"},
 		{"clangd", "clangd: Unknown command line argument '--nope'.  Try: 'clangd --help'\nclangd: Did you mean '--log'?\n", "clangd: Unknown command line argument '--nope'.  Try: 'clangd --help'"},
 		{"ast-grep", "Error: No ast-grep project configuration is found.\nHelp: You need to create an ast-grep project for this command.\nSee also: https://ast-grep.github.io/guide/scan-project.html\n\n", "Error: No ast-grep project configuration is found."},
+		{"clangd: a log", "I[12:00:00.001] Starting LSP over stdin/stdout\nE[12:00:00.002] Could not load the database\nI[12:00:00.003] <-- shutdown(3)\n", "E[12:00:00.002] Could not load the database"},
+		{"a log without an error", "server 1.2\n2026-11-25 12:00:00 INFO server: no workspace\n", "2026-11-25 12:00:00 INFO server: no workspace"},
+		{"a log, and then a crash", "2026-11-25 12:00:00 ERROR server: no cache\nout of memory\n", "out of memory"},
 		{"colours", "\x1b[1m\x1b[31merror:\x1b[0m no project\n\x1b[32mhelp: \x1b[0mmake one\n", "error: no project"},
 		{"nothing but advice", "usage: server [-stdio]\n", "usage: server [-stdio]"},
 	} {
