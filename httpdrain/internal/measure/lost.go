@@ -27,7 +27,7 @@ const (
 )
 
 func lost(w io.Writer, shutdowns int) {
-	fmt.Fprintf(w, "## Lost\n\n%d shutdowns each way, under the load of %d clients, or of %d that share one connection. No request can be repeated. Lost:\n"+
+	fmt.Fprintf(w, "\n## Lost\n\n%d shutdowns each way, under the load of %d clients, or of %d that share one connection. No request can be repeated. Lost:\n"+
 		"bytes were sent on an established connection and no complete response came back. A request refused by a GOAWAY was\n"+
 		"sent and not processed, and the client learns that. Not sent: the client's connection ended before it sent anything.\n\n", shutdowns, clients, streams)
 	fmt.Fprintf(w, "| load | way | requests | lost | refused | refused by GOAWAY | not sent | drain, median |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")

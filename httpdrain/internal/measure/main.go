@@ -2,7 +2,7 @@
 // requests are lost in shutdowns under load, how long after the last connection's end the drain
 // returns, and the throughput. The two take turns in one process, together with the clients.
 //
-//	go run ./httpdrain/internal/measure [-shutdowns 50] [-rounds 31] [-write]
+//	go run ./httpdrain/internal/measure [-shutdowns 50] [-rounds 31] [-only proxies,latency] [-write]
 package main
 
 import (
@@ -29,32 +29,30 @@ func main() {
 	rounds := flag.Int("rounds", 31, "rounds of latency and throughput, each way")
 	far := flag.Int("far", 1000, "clients of the slow network")
 	restarts := flag.Int("restarts", 20, "restarts of servers behind each proxy, each way")
+	only := flag.String("only", "", "measure only these `sections`, and keep the others of the page: lost, slow-network, proxies, latency, throughput")
 	write := flag.Bool("write", false, "also write docs/measured/httpdrain-figures.md")
 	flag.Parse()
 	log.SetOutput(io.Discard) // do not print the failed handshakes that net/http logs
-	w := figures.NewPage("docs/measured/httpdrain-figures.md", head)
-	fmt.Fprintf(w, "%s.\n\n", figures.Origin())
-	lost(w, *shutdowns)
-	slowNetwork(w, *far, []time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond, 150 * time.Millisecond},
-		[]time.Duration{0, time.Second, 3 * time.Second, 10 * time.Second})
-	if err := behindProxies(w, *restarts); err != nil {
+	sections := []section{
+		{"lost", "Lost", func(w io.Writer) error { lost(w, *shutdowns); return nil }},
+		{"slow-network", "Lost over a slow network", func(w io.Writer) error {
+			slowNetwork(w, *far, []time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond, 150 * time.Millisecond},
+				[]time.Duration{0, time.Second, 3 * time.Second, 10 * time.Second})
+			return nil
+		}},
+		{"proxies", "Behind proxies", func(w io.Writer) error { return behindProxies(w, *restarts) }},
+		{"latency", "How long it takes", func(w io.Writer) error { latency(w, *rounds); return nil }},
+		{"throughput", "Throughput", func(w io.Writer) error { throughput(w, 32**rounds); return nil }},
+	}
+	if err := writePage(sections, *only, *write); err != nil {
 		fmt.Fprintln(os.Stderr, "measure:", err)
 		os.Exit(1)
-	}
-	latency(w, *rounds)
-	throughput(w, 32**rounds)
-	if *write {
-		if err := w.Save(); err != nil {
-			fmt.Fprintln(os.Stderr, "measure:", err)
-			os.Exit(1)
-		}
 	}
 }
 
 const head = `# httpdrain, measured
 
 Produced by ` + "`make bench`" + `; do not edit. See the documentation of the package for what it does, and in which order.
-
 `
 
 // A running is a server that is drained by httpdrain or shut down by net/http.

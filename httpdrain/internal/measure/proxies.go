@@ -19,11 +19,11 @@ import (
 	"github.com/swansong-go/swansong/httpdrain"
 )
 
-// A proxy is a program that balances the load of a unix socket between two servers.
+// A proxy is a program that balances the load between two servers.
 type proxy struct {
 	name     string
 	upstream string // the protocol that it speaks to the servers
-	config   string // with the placeholders of start
+	config   string // with the placeholders of start; it listens on DIR/socket, or on FRONT if that occurs
 	command  []string
 	body     string // of a request
 }
@@ -31,11 +31,13 @@ type proxy struct {
 // All are told to try the other server if one cannot be connected to, and to go on trying both: the
 // other settings are the defaults. None of them sends a POST again once it has sent any of it. Caddy
 // 2.6, which Debian 12 has, answers 502 to a request with a body if it could not connect to the
-// first server: https://github.com/caddyserver/caddy/issues/7546.
+// first server: https://github.com/caddyserver/caddy/issues/7546. Debian has no package of Envoy or
+// Traefik.
 var proxies = []proxy{
 	{"nginx", "HTTP/1.1", nginxConfig, []string{"nginx", "-p", "DIR", "-e", "DIR/log", "-c", "DIR/config"}, "body"},
 	{"haproxy", "HTTP/1.1", haproxyConfig, []string{"haproxy", "-q", "-db", "-f", "DIR/config"}, "body"},
 	{"haproxy", "h2c", strings.Replace(haproxyConfig, "balance roundrobin", "default-server proto h2", 1), []string{"haproxy", "-q", "-db", "-f", "DIR/config"}, "body"},
+	{"Apache", "HTTP/1.1", apacheConfig, []string{"apache2", "-X", "-f", "DIR/config"}, "body"},
 	{"Caddy", "HTTP/1.1", caddyConfig, []string{"caddy", "run", "--adapter", "caddyfile", "--config", "DIR/config"}, ""},
 	{"Caddy", "h2c", strings.ReplaceAll(caddyConfig, "versions 1.1", "versions h2c 2"), []string{"caddy", "run", "--adapter", "caddyfile", "--config", "DIR/config"}, ""},
 }
@@ -87,6 +89,34 @@ backend servers
 	server two SERVER2
 `
 
+const apacheConfig = `
+LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
+LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
+LoadModule proxy_module /usr/lib/apache2/modules/mod_proxy.so
+LoadModule proxy_http_module /usr/lib/apache2/modules/mod_proxy_http.so
+LoadModule proxy_balancer_module /usr/lib/apache2/modules/mod_proxy_balancer.so
+LoadModule lbmethod_byrequests_module /usr/lib/apache2/modules/mod_lbmethod_byrequests.so
+LoadModule slotmem_shm_module /usr/lib/apache2/modules/mod_slotmem_shm.so
+User www-data
+Group www-data
+ServerName localhost
+Listen FRONT
+DefaultRuntimeDir DIR
+PidFile DIR/pid
+ErrorLog DIR/log
+StartServers 1
+ServerLimit 1
+ThreadLimit 100
+ThreadsPerChild 100
+MaxRequestWorkers 100
+MaxKeepAliveRequests 0
+<Proxy balancer://servers>
+	BalancerMember http://SERVER1 retry=1
+	BalancerMember http://SERVER2 retry=1
+</Proxy>
+ProxyPass / balancer://servers/
+`
+
 const caddyConfig = `
 {
 	admin off
@@ -119,12 +149,20 @@ func (p proxy) missing() string {
 	return ""
 }
 
-// start runs the proxy in the directory dir, and returns when it accepts connections on the file
-// "socket" there. The servers are addresses of TCP. The returned function ends the proxy.
-func (p proxy) start(dir string, servers []string) (end func(), err error) {
-	fill := strings.NewReplacer("DIR", dir, "SERVER1", servers[0], "SERVER2", servers[1])
+// start runs the proxy in the directory dir, and returns when it accepts connections. The servers are
+// addresses of TCP. It returns a function that connects to the proxy, and one that ends it.
+func (p proxy) start(dir string, servers []string) (dial func() (net.Conn, error), end func(), err error) {
+	network, front := "unix", filepath.Join(dir, "socket")
+	if strings.Contains(p.config, "FRONT") {
+		network = "tcp"
+		if front, err = unusedPort(servers[0]); err != nil {
+			return nil, nil, err
+		}
+	}
+	dial = func() (net.Conn, error) { return net.Dial(network, front) }
+	fill := strings.NewReplacer("DIR", dir, "FRONT", front, "SERVER1", servers[0], "SERVER2", servers[1])
 	if err := os.WriteFile(filepath.Join(dir, "config"), []byte(fill.Replace(p.config)), 0o666); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	args := make([]string, len(p.command))
 	for i, a := range p.command {
@@ -135,22 +173,35 @@ func (p proxy) start(dir string, servers []string) (end func(), err error) {
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ended := make(chan struct{})
 	go func() { defer close(ended); cmd.Wait() }()
 	for {
-		conn, err := net.Dial("unix", filepath.Join(dir, "socket"))
+		conn, err := dial()
 		if err == nil {
 			conn.Close()
-			return func() { cmd.Process.Kill(); <-ended }, nil
+			return dial, func() { cmd.Process.Kill(); <-ended }, nil
 		}
 		select {
 		case <-ended:
-			return nil, fmt.Errorf("%s ended at its start: %s", args[0], output.String())
+			return nil, nil, fmt.Errorf("%s ended at its start: %s", args[0], output.String())
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// unusedPort returns an address with the same host as addr, and a port on which no program listens.
+func unusedPort(addr string) (string, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", err
+	}
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return "", err
+	}
+	return ln.Addr().String(), ln.Close()
 }
 
 // A restarts is what the clients of a proxy saw while the servers behind it were restarted.
@@ -226,7 +277,7 @@ func restartBehind(p proxy, how string, clients, n int, think time.Duration, opt
 		}
 		defer func() { servers[i].stop(); <-servers[i].done }()
 	}
-	end, err := p.start(dir, addrs)
+	dial, end, err := p.start(dir, addrs)
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +286,7 @@ func restartBehind(p proxy, how string, clients, n int, think time.Duration, opt
 	r := &restarts{errors: map[string]int{}}
 	var wg sync.WaitGroup
 	for range clients {
-		wg.Go(func() { r.send(ctx, filepath.Join(dir, "socket"), p.body, think) })
+		wg.Go(func() { r.send(ctx, dial, p.body, think) })
 	}
 	defer wg.Wait()
 	defer stop()
@@ -258,8 +309,8 @@ func restartBehind(p proxy, how string, clients, n int, think time.Duration, opt
 }
 
 // send sends requests that net/http cannot repeat, until ctx is done.
-func (r *restarts) send(ctx context.Context, socket, body string, think time.Duration) {
-	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", socket) }}
+func (r *restarts) send(ctx context.Context, dial func() (net.Conn, error), body string, think time.Duration) {
+	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return dial() }}
 	defer tr.CloseIdleConnections()
 	for ctx.Err() == nil {
 		r.requests.Add(1)

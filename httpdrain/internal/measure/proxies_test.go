@@ -26,7 +26,11 @@ func TestRestartBehind_CountsNoError(t *testing.T) {
 				}
 				t.Skipf("%s is missing", name)
 			}
-			r, err := restartBehind(p, httpdrainServe, clients, restarts, 0, httpdrain.WithLinger(time.Second, 3*time.Second))
+			n := restarts
+			if p.name == "Apache" {
+				n = 2 // it tries a server that was away once a second
+			}
+			r, err := restartBehind(p, httpdrainServe, clients, n, 0, httpdrain.WithLinger(time.Second, 3*time.Second))
 			if err != nil {
 				t.Fatal(err)
 			}
