@@ -61,15 +61,10 @@ const (
 
 // String returns the name of the constant.
 func (st State) String() string {
-	switch st {
-	case Running:
-		return "Running"
-	case ShuttingDown:
-		return "ShuttingDown"
-	case Complete:
-		return "Complete"
+	if st < Running || st > Complete {
+		return "State(?)"
 	}
-	return "State(?)"
+	return [...]string{"Running", "ShuttingDown", "Complete"}[st]
 }
 
 // New returns a running root scope that derives from ctx: when ctx ends, the scope is told to stop,

@@ -124,20 +124,8 @@ type restReader struct{ b *backgroundReader }
 // Read first returns the result of the background read, and waits for that read if it is in flight.
 // Then it reads from the source. The end of the Reader's context does not wake this Read.
 func (r restReader) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
+	if r.b.isPending() {
+		return r.b.read(p, nil, nil)
 	}
-	for {
-		r.b.mu.Lock()
-		if r.b.full {
-			defer r.b.mu.Unlock()
-			return r.b.take(p)
-		}
-		inFlight := r.b.inFlight
-		r.b.mu.Unlock()
-		if inFlight == nil {
-			return r.b.src.Read(p)
-		}
-		<-inFlight
-	}
+	return r.b.src.Read(p)
 }

@@ -14,7 +14,6 @@ package ctxshutdown
 
 import (
 	"context"
-	"runtime"
 
 	"github.com/swansong-go/swansong/internal/ctxkey"
 	"github.com/swansong-go/swansong/internal/packed"
@@ -126,9 +125,7 @@ func (s *Swansong) acquireTraced() guardState {
 	s.trace.callHook(ctxkey.BeforeAcquire)
 	c, v := s.node.Count()
 	s.node.FinishAcquire(c, v)
-	var pc [1]uintptr
-	runtime.Callers(4, pc[:]) // skip Callers, acquireTraced, acquire, and Guard or Clone
-	return guardState{s, s.trace.add(pc[0]), c}
+	return guardState{s, s.trace.add(3), c} // below acquireTraced, acquire, and Guard or Clone
 }
 
 // tryAcquire counts a guard unless the scope has been told to stop.
@@ -138,7 +135,7 @@ func (s *Swansong) acquireTraced() guardState {
 func (s *Swansong) tryAcquire() (guardState, bool) {
 	s.mustNotBeNil()
 	if s.trace != nil {
-		return acquireFromContext(s, 4) // does the same without the fast path, and calls the hook
+		return acquireFromContext(s, 3) // does the same without the fast path, and calls the hook
 	}
 	if !s.node.IsLive() && s.Err() != nil {
 		return guardState{}, false // the scope has been stopped, so no guard needs to be counted
@@ -172,7 +169,7 @@ func (s *Swansong) releaseTraced(r *guardRecord, c *packed.Counter) {
 // released and cloned, so a library can call Acquire without knowing whether there is a scope.
 // Acquire panics if ctx is nil.
 func Acquire(ctx context.Context) (g *Guard, ok bool) {
-	state, ok := acquireFromContext(ctx, 3)
+	state, ok := acquireFromContext(ctx, 2)
 	if state.scope != nil {
 		g = &Guard{guardState: state}
 	}
@@ -180,7 +177,7 @@ func Acquire(ctx context.Context) (g *Guard, ok bool) {
 }
 
 // acquireFromContext counts a guard of the scope in ctx, if there is one. The parameter skip is the
-// number of stack frames from runtime.Callers to the exported function that the user has called.
+// number of calls from the exported function that the user has called to this one, and one more.
 func acquireFromContext(ctx context.Context, skip int) (guardState, bool) {
 	s, found := fromContext(ctx)
 	if found && s.trace != nil {
@@ -201,9 +198,7 @@ func acquireFromContext(ctx context.Context, skip int) (guardState, bool) {
 	if s.trace == nil {
 		return guardState{scope: s, count: c}, true
 	}
-	var pc [1]uintptr
-	runtime.Callers(skip, pc[:])
-	return guardState{s, s.trace.add(pc[0]), c}, true
+	return guardState{s, s.trace.add(skip), c}, true
 }
 
 // noCopy makes go vet report copies of the struct that contains it.

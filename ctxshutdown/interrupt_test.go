@@ -466,6 +466,11 @@ func TestInterrupts_UnregisterFromContextAtTheirEnd(t *testing.T) {
 			}
 			r.Close()
 		},
+		"Reader read after Close": func(t *testing.T, ctx *manual) {
+			r := ctxshutdown.NewReader(ctx, fedPipe(t, "bytes"))
+			r.Close()
+			wantResult(t, "Read", result{Err: os.ErrClosed}, readOnce(r))
+		},
 		"Reader closed during a Read": func(t *testing.T, ctx *manual) {
 			_, conn := net.Pipe()
 			r := ctxshutdown.NewReader(ctx, conn)

@@ -80,7 +80,7 @@ func NewReader(ctx context.Context, r io.Reader, opts ...InterruptOption) *Reade
 	o := newInterruptOptions(opts)
 	rd := &Reader{ctx: pollable(ctx), src: r}
 	if d, ok := r.(interface{ SetReadDeadline(time.Time) error }); ok {
-		rd.waker = &waker{set: d.SetReadDeadline}
+		rd.waker = &waker{ctx: rd.ctx, set: d.SetReadDeadline}
 	}
 	if o.detached || isStdin(r) {
 		rd.background, rd.closing = &backgroundReader{src: r}, make(chan struct{})
@@ -122,20 +122,17 @@ func (r *Reader) Read(p []byte) (int, error) {
 // readWakeable reads from a source with deadlines. If the source accepts deadlines, the end of the
 // context and Close wake a blocked Read.
 func (r *Reader) readWakeable(p []byte) (int, error) {
-	registered := r.waker.enter()
-	defer r.leave() // must run even if the source panics
+	r.waker.enter()
+	defer r.waker.leave() // must run even if the source panics
 	if r.hasEnded() {
 		return 0, errEnded
-	}
-	if !registered {
-		r.waker.register(r.ctx)
 	}
 	return r.src.Read(p)
 }
 
 // readDetached reads in a background goroutine, unless the source accepts deadlines.
 func (r *Reader) readDetached(p []byte) (int, error) {
-	if r.waker != nil && r.waker.canWake() {
+	if r.waker.canWake() {
 		return r.readWakeable(p)
 	}
 	return r.background.read(p, r.ctx.Done(), r.closing)
@@ -214,23 +211,11 @@ func (r *Reader) recordError(err error) {
 	}
 }
 
-// finish releases the guard and unregisters the Reader from the context. The caller can still call
-// Read, because some sources return more bytes after an error. Unless the context has ended, the
-// calling goroutine must have left the waker: the waker registers again as long as it counts a
-// call.
+// finish releases the guard and unregisters the Reader from the context; see [waker.finish]. The
+// caller can still call Read, because some sources return more bytes after an error.
 func (r *Reader) finish() {
 	r.guard.release()
-	if r.waker != nil {
-		r.waker.unregisterIfIdle(r.ctx)
-	}
-}
-
-// leave ends a call that began with waker.enter.
-func (r *Reader) leave() {
-	r.waker.leave()
-	if r.closed.Load() {
-		r.waker.unregister()
-	}
+	r.waker.finish()
 }
 
 // WriteTo copies to w until the end of the source or of the context, and returns nil in both cases;
@@ -244,7 +229,7 @@ func (r *Reader) leave() {
 func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	r.checkInit()
 	switch {
-	case r.waker != nil && r.waker.canWake():
+	case r.waker.canWake():
 		n, err = r.copyWakeable(w)
 	case r.background == nil && isReaderFrom(w) && isRegular(r.src):
 		n, err, _ = copyPieces(w, r.src, r.checkOpen)
@@ -268,13 +253,10 @@ func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
 }
 
 func (r *Reader) copyWakeable(w io.Writer) (n int64, err error) {
-	registered := r.waker.enter()
-	defer r.leave()
+	r.waker.enter()
+	defer r.waker.leave()
 	if err := r.checkOpen(); err != nil {
 		return 0, err
-	}
-	if !registered {
-		r.waker.register(r.ctx)
 	}
 	// A Writer copies to its destination itself. So io.Copy gets the destination and not the
 	// Writer, and the kernel can move the bytes.
@@ -306,9 +288,7 @@ func (r *Reader) Close() error {
 			close(r.closing)
 		}
 		r.guard.release()
-		if r.waker != nil {
-			r.waker.unregister()
-		}
+		r.waker.close()
 	}
 	return nil
 }
@@ -331,7 +311,7 @@ func (r *Reader) Stopped() bool { return r.stopped.Load() }
 // tries to set the deadline of the source, to the one set by SetReadDeadline or to none. The first
 // WriteTo, and with the option [Detached] the first Read, do the same.
 func (r *Reader) CanWake() bool {
-	return r.waker != nil && r.waker.canWake() || r.background != nil
+	return r.waker.canWake() || r.background != nil
 }
 
 // Rest returns a reader of everything that the Reader has not returned. It is the source, or with

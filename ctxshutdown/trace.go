@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -33,12 +34,9 @@ type scopeTrace struct {
 
 	stopped atomic.Bool // the scope was told to stop; see watchForLoss
 
-	mu        sync.Mutex
-	first     *guardRecord     // doubly linked list of the guards held
-	count     int              // its length
-	free      *guardRecord     // singly linked list of records for reuse
-	freeCount int              // its length
-	library   map[uintptr]bool // whether a program counter is in code of this module; filled when asked
+	mu      sync.Mutex
+	held    []*guardRecord   // of the guards held; behind its end are records for reuse, or nil
+	library map[uintptr]bool // whether a program counter is in code of this module; filled when asked
 }
 
 // maxFree limits the records that a scope keeps for reuse to 4 KiB. Reuse saves a quarter of the
@@ -48,8 +46,7 @@ const maxFree = 32
 // guardRecord is the trace of one guard.
 type guardRecord struct {
 	acquisition
-	next, prev *guardRecord
-	removed    bool // set by the first release; a copied Guard can be released twice
+	index int // in scopeTrace.held; -1 after the first release, because a copied Guard can be released twice
 }
 
 // acquisition is where and when a guard was acquired.
@@ -96,34 +93,29 @@ func (at site) String() string {
 	return line
 }
 
-// add records a guard that is being acquired. pc is the return address of the exported function that
-// the user has called, as from runtime.Callers. If another function of this module has called it,
-// add looks for the user's call among the frames above. It returns nil if guards are not traced.
+// add records a guard that is being acquired. The exported function that the user has called is skip
+// calls above add. If another function of this module has called that one, add looks for the user's
+// call among the frames above. It returns nil if guards are not traced.
 //
 // Most of the time of a traced guard is spent on its stack, so its functions look at as few frames
 // as they can.
-func (t *scopeTrace) add(pc uintptr) *guardRecord {
+func (t *scopeTrace) add(skip int) *guardRecord {
 	if !t.traced {
 		return nil
 	}
-	a := acquisition{site: site{pc}, at: time.Since(t.start)}
+	a := acquisition{at: time.Since(t.start)}
+	runtime.Callers(skip+2, a.site[:1]) // skip also Callers and add
 	t.mu.Lock()
-	if t.isInLibrary(pc) {
+	if t.isInLibrary(a.site[0]) {
 		runtime.Callers(3, a.site[:]) // skip Callers, add and its caller
 	}
-	r := t.free
-	if r != nil {
-		t.free = r.next
-		t.freeCount--
-	} else {
-		r = new(guardRecord)
+	n := len(t.held)
+	t.held = slices.Grow(t.held, 1)[:n+1]
+	if t.held[n] == nil {
+		t.held[n] = new(guardRecord)
 	}
-	*r = guardRecord{acquisition: a, next: t.first}
-	if r.next != nil {
-		r.next.prev = r
-	}
-	t.first = r
-	t.count++
+	r := t.held[n]
+	*r = guardRecord{a, n}
 	t.mu.Unlock()
 	t.callHook(ctxkey.AfterAcquire)
 	return r
@@ -150,24 +142,19 @@ func (t *scopeTrace) remove(r *guardRecord) acquisition {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := r.acquisition
-	if r.removed {
+	if r.index < 0 {
 		return a
 	}
-	r.removed = true
-	r.name = nil // it would keep a request in memory
-	t.count--
-	if r.prev != nil {
-		r.prev.next = r.next
-	} else {
-		t.first = r.next
+	// Exchange the record with the last one, which takes its place.
+	last := len(t.held) - 1
+	moved := t.held[last]
+	t.held[r.index], moved.index = moved, r.index
+	t.held[last] = r
+	r.index, r.name = -1, nil // the name would keep a request in memory
+	if last >= maxFree {
+		t.held[last] = nil
 	}
-	if r.next != nil {
-		r.next.prev = r.prev
-	}
-	if r.next, r.prev = nil, nil; t.freeCount < maxFree {
-		r.next, t.free = t.free, r
-		t.freeCount++
-	}
+	t.held = t.held[:last]
 	return a
 }
 
@@ -176,9 +163,9 @@ func (t *scopeTrace) remove(r *guardRecord) acquisition {
 func (t *scopeTrace) snapshot() []acquisition {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := make([]acquisition, 0, t.count)
-	for r := t.first; r != nil; r = r.next {
-		all = append(all, r.acquisition)
+	all := make([]acquisition, len(t.held))
+	for i, r := range t.held {
+		all[i] = r.acquisition
 	}
 	return all
 }

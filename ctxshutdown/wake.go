@@ -34,7 +34,11 @@ import (
 //
 // A call enters first and then checks whether its context has ended. A wake before enter does
 // nothing, and the check finds the end; a wake after enter finds the call inside.
+//
+// A nil waker is that of a source without deadlines. Its methods canWake, finish and close may be
+// called.
 type waker struct {
+	ctx context.Context
 	set func(time.Time) error // SetReadDeadline or SetWriteDeadline
 
 	calls atomic.Uint64 // number of calls inside, plus the flags registered and wakeCalled
@@ -42,6 +46,7 @@ type waker struct {
 	mu         sync.Mutex
 	deadline   time.Time   // the deadline that the user has set
 	woken      bool        // wake has set a deadline in the past
+	closed     bool        // close was called; prevents that a later call registers
 	stopFunc   func() bool // ends the registration with the context; nil if not registered
 	capability atomic.Int32
 }
@@ -69,9 +74,13 @@ const (
 // longAgo is a deadline in the past.
 var longAgo = time.Unix(1, 0)
 
-// enter counts a call that is about to block. It reports whether the end of the context wakes the
-// call. If not, the caller must call register, unless the context has ended.
-func (w *waker) enter() (isRegistered bool) { return onFastPath(w.calls.Add(1)) }
+// enter counts a call that is about to block, which the end of the context wakes from now on. The
+// caller must check afterwards whether the context has ended already.
+func (w *waker) enter() {
+	if !onFastPath(w.calls.Add(1)) && w.ctx.Err() == nil {
+		w.register()
+	}
+}
 
 // leave counts a call that has returned.
 func (w *waker) leave() {
@@ -100,33 +109,39 @@ func (w *waker) wake() {
 	}
 }
 
-// register makes the end of ctx call wake.
-func (w *waker) register(ctx context.Context) {
+// register makes the end of the context call wake.
+func (w *waker) register() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.stopFunc == nil {
-		w.stopFunc = context.AfterFunc(ctx, w.wake)
+	if w.stopFunc == nil && !w.closed {
+		w.stopFunc = context.AfterFunc(w.ctx, w.wake)
 		w.calls.Or(registered)
 	}
 }
 
-// unregisterIfIdle undoes register, unless other calls are inside and must still be woken. The next
-// call registers again.
-func (w *waker) unregisterIfIdle(ctx context.Context) {
-	w.unregister()
+// finish undoes register, unless other calls are inside and must still be woken. The next call
+// registers again. The calling goroutine must have left, unless the context has ended.
+func (w *waker) finish() {
+	if w == nil {
+		return
+	}
+	w.unregister(false)
 	if w.calls.Load()&^callFlags > 0 { // calls that enter after this check register by themselves
-		w.register(ctx)
+		w.register()
+	}
+}
+
+// close undoes register for good.
+func (w *waker) close() {
+	if w != nil {
+		w.unregister(true)
 	}
 }
 
 // unregister undoes register, so that the context does not keep the wrapper in memory.
-func (w *waker) unregister() {
-	if w.calls.Load()&registered == 0 {
-		// The wrapper is not registered with the context. A Read or Write that enters at this moment can
-		// still register it; if the wrapper is closed by then, that call undoes it in leave.
-		return
-	}
+func (w *waker) unregister(forGood bool) {
 	w.mu.Lock()
+	w.closed = w.closed || forGood
 	stop := w.stopFunc
 	w.stopFunc = nil
 	w.calls.And(^uint64(registered))
@@ -152,6 +167,9 @@ func (w *waker) setDeadline(t time.Time) error {
 // canWake reports whether the source accepts deadlines. The first call finds out by setting the
 // deadline that the user has set, or none.
 func (w *waker) canWake() bool {
+	if w == nil {
+		return false
+	}
 	if c := w.capability.Load(); c != unknown {
 		return c == supported
 	}

@@ -57,7 +57,7 @@ func NewWriter(ctx context.Context, w io.Writer, opts ...InterruptOption) *Write
 	if d, ok := w.(interface{ SetWriteDeadline(time.Time) error }); ok {
 		wr.set = d.SetWriteDeadline
 		if isHard(ctx) {
-			wr.waker = &waker{set: wr.set}
+			wr.waker = &waker{ctx: wr.ctx, set: wr.set}
 		}
 	}
 	wr.guard.acquire(ctx, newInterruptOptions(opts))
@@ -109,13 +109,10 @@ func (w *Writer) write(p []byte) (n int, err error) {
 // writeWakeable writes to a destination with deadlines. If they work, the end of the context wakes
 // a blocked Write. If the context has ended, it returns errRefused.
 func (w *Writer) writeWakeable(p []byte) (int, error) {
-	registered := w.waker.enter()
-	defer w.leave()
+	w.waker.enter()
+	defer w.waker.leave()
 	if w.ctx.Err() != nil {
 		return 0, errRefused
-	}
-	if !registered {
-		w.waker.register(w.ctx)
 	}
 	return w.dst.Write(p)
 }
@@ -123,14 +120,6 @@ func (w *Writer) writeWakeable(p []byte) (int, error) {
 // errRefused means that the context had ended when writeWakeable was called. The method write
 // replaces it by a stoppedError, after the call has left the waker: see finish.
 var errRefused = errors.New("ctxshutdown: write refused")
-
-// leave ends a call that began with waker.enter.
-func (w *Writer) leave() {
-	w.waker.leave()
-	if w.closed.Load() {
-		w.waker.unregister()
-	}
-}
 
 // checkOpen returns the error of a Write if the Writer is closed or its context is done, nil
 // otherwise. It panics if w is the zero value.
@@ -160,14 +149,10 @@ func (w *Writer) handleError(err error) error {
 	return err
 }
 
-// finish releases the guard and unregisters the Writer from the context. Unless the context has
-// ended, the calling goroutine must have left the waker: the waker registers again as long as it
-// counts a call.
+// finish releases the guard and unregisters the Writer from the context; see [waker.finish].
 func (w *Writer) finish() {
 	w.guard.release()
-	if w.waker != nil {
-		w.waker.unregisterIfIdle(w.ctx)
-	}
+	w.waker.finish()
 }
 
 // ReadFrom copies from r until its end. [io.Copy] calls it. ReadFrom checks the context before each
@@ -207,11 +192,8 @@ func (w *Writer) copyFrom(src io.Reader) (n int64, err error, dstFailed bool) {
 }
 
 func (w *Writer) copyWakeable(src io.Reader) (n int64, err error, dstFailed bool) {
-	registered := w.waker.enter()
-	defer w.leave()
-	if !registered {
-		w.waker.register(w.ctx)
-	}
+	w.waker.enter()
+	defer w.waker.leave()
 	return copyPieces(w.dst, src, w.checkOpen)
 }
 
@@ -234,9 +216,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func (w *Writer) Close() error {
 	if w.closed.CompareAndSwap(false, true) {
 		w.guard.release()
-		if w.waker != nil {
-			w.waker.unregister()
-		}
+		w.waker.close()
 	}
 	return nil
 }
