@@ -50,7 +50,12 @@ func Adopt(k Adoptable, spec Spec) (*Process, error) {
 
 // Adoptable returns what Adopt needs. The process must have been started in a containment of its
 // own.
-func (p *Process) Adoptable(in Containment) Adoptable { return Adoptable{in, p.pid, p.contain.born()} }
+func (p *Process) Adoptable(in Containment) Adoptable {
+	if m, ok := p.main(); ok {
+		return Adoptable{in, m.PID, m.start}
+	}
+	return Adoptable{in, p.pid, p.contain.born()}
+}
 
 // Identity returns what Adopt needs, also for a process that was not started in a containment of its
 // own.

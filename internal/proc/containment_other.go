@@ -4,6 +4,7 @@ package proc
 
 import (
 	"errors"
+	"syscall"
 	"time"
 )
 
@@ -37,3 +38,7 @@ func (c *container) containment() Containment { return Containment{} }
 
 // isAlive returns false: on this system members cannot be listed, so there are none.
 func (Member) isAlive() bool { return false }
+
+// signal and await do nothing: there are no members.
+func (Member) signal(syscall.Signal) {}
+func (Member) await(time.Time)       {}

@@ -46,6 +46,7 @@ type Process struct {
 	stdin          *os.File
 	stdout, stderr *Output
 	exited, done   chan struct{}
+	onLeaderExit   func() // nil if nothing is to be called
 
 	// search is held by a goroutine that searches for members in order to signal them, and by the
 	// waiter while it reaps. It is locked before mu.
@@ -53,7 +54,8 @@ type Process struct {
 
 	mu         sync.Mutex
 	reaped     bool
-	killing    bool // SIGKILL has been sent
+	followed   *Member // the process that has taken the place of the leader; nil if there is none
+	killing    bool    // SIGKILL has been sent
 	exit       Exit
 	queued     map[syscall.Signal]bool // the signals for which a goroutine waits to begin its search
 	searches   int                     // how many searches have begun
@@ -160,7 +162,7 @@ func Start(spec Spec) (*Process, error) {
 }
 
 func newProcess(spec Spec) *Process {
-	p := &Process{linger: spec.linger(), beforeReap: spec.BeforeReap, exited: make(chan struct{}), done: make(chan struct{}), queued: map[syscall.Signal]bool{}}
+	p := &Process{linger: spec.linger(), beforeReap: spec.BeforeReap, onLeaderExit: spec.OnLeaderExit, exited: make(chan struct{}), done: make(chan struct{}), queued: map[syscall.Signal]bool{}}
 	if spec.ReadStdout != nil {
 		p.stdout = newOutput(spec.ReadStdout)
 	}
@@ -194,7 +196,7 @@ func (p *Process) wait(spec Spec, started chan<- error) {
 // the leader.
 func (p *Process) awaitEnd() {
 	contain := p.contain
-	contain.awaitExit()
+	p.awaitExit()
 	close(p.exited)
 	left, survivors := p.sweep()
 	if p.beforeReap != nil {
@@ -206,8 +208,10 @@ func (p *Process) awaitEnd() {
 	state, err := contain.reap()
 	p.reaped = true
 	p.exit.Code, p.exit.State, p.exit.Left, p.exit.Survivors = -1, state, left, survivors
-	p.exit.Unseen = !contain.isChild()
-	if err == nil && state != nil {
+	p.exit.Unseen = !contain.isChild() || p.followed != nil
+	if p.exit.Unseen {
+		p.exit.State = nil // that of the leader says nothing about the process that has taken its place
+	} else if err == nil && state != nil {
 		p.exit.Code = state.ExitCode()
 		if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 			p.exit.Signal = ws.Signal()
@@ -267,8 +271,14 @@ func (p *Process) sweep() (left, survivors []Member) {
 	}
 }
 
-// Pid returns the leader's process id, which is also its process group id.
-func (p *Process) Pid() int { return p.pid }
+// Pid returns the leader's process id, which is also its process group id, or that of the process that
+// has taken the place of the leader; see Follow.
+func (p *Process) Pid() int {
+	if m, ok := p.main(); ok {
+		return m.PID
+	}
+	return p.pid
+}
 
 // Stdin returns the pipe to the process, or nil if Spec.Stdin was set. The caller closes it.
 func (p *Process) Stdin() *os.File { return p.stdin }

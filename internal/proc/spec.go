@@ -41,6 +41,10 @@ type Spec struct {
 	// The setting applies to the whole program and is never reset. Linux only.
 	Subreaper bool
 
+	// OnLeaderExit, unless nil, is called when the leader has exited, before the processes that it has
+	// left behind are ended. It can call [Process.Follow].
+	OnLeaderExit func()
+
 	// ParentDeath is the signal that the kernel sends to the process when this program dies. Zero
 	// means none. Linux and FreeBSD only; ignored elsewhere. All processes that have one are started
 	// by one OS thread, which lives as long as they do, because the kernel sends the signal when the

@@ -1,0 +1,74 @@
+package proc
+
+import (
+	"syscall"
+	"time"
+)
+
+// Follow makes one of the processes that the leader has started take its place, so that a leader can
+// hand over to a process of its own, as a daemon does when it starts. Signal goes to that process, and
+// Pid and Adoptable return it. The Process has exited when both have: the leader can exit first, and it
+// is ended when the other process has exited. Because that is not a child of this program, the exit
+// status of the Process is unknown from then on. Follow returns false, and changes nothing, if pid is
+// not a living process of the container.
+func (p *Process) Follow(pid int) bool {
+	for _, m := range p.Members() {
+		if m.PID != pid {
+			continue
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.hasExited() {
+			return false
+		}
+		if p.followed = &m; pid == p.pid {
+			p.followed = nil
+			return true
+		}
+		go p.endAfter(&m)
+		return true
+	}
+	return false
+}
+
+// endAfter ends the leader after the process m, if m has taken its place then.
+func (p *Process) endAfter(m *Member) {
+	m.await(time.Now().Add(forever))
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		p.mu.Lock()
+		if p.followed == m && !p.hasExited() {
+			p.contain.signalLeader(sig)
+		}
+		p.mu.Unlock()
+		p.doneBy(time.Now().Add(p.linger))
+	}
+}
+
+// forever is longer than any process lives.
+const forever = 100 * 365 * 24 * time.Hour
+
+// main returns the process that has taken the place of the leader, if it lives.
+func (p *Process) main() (m Member, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.followed == nil || !p.followed.isAlive() {
+		return Member{}, false
+	}
+	return *p.followed, true
+}
+
+// awaitExit waits until the leader has exited, and the process that has taken its place, if there is
+// one.
+func (p *Process) awaitExit() {
+	p.contain.awaitExit()
+	for {
+		if p.onLeaderExit != nil {
+			p.onLeaderExit() // may call Follow
+		}
+		m, ok := p.main()
+		if !ok {
+			return
+		}
+		m.await(time.Now().Add(forever))
+	}
+}
