@@ -84,6 +84,8 @@ func (g *group) adopt() {
 func (p *process) restore(found *statefile.Process, now time.Time) {
 	p.adopted, p.digest, p.adoptable, p.grace = found, found.Digest, found.Adoptable, found.Grace
 	p.conn.RestorePort(found.Port)
+	p.port, p.uses = found.ServicePort, found.Uses
+	p.manager.ports.Add(p.port)
 	st := &p.status
 	st.Started = statefile.StartTime(found.Adoptable, now)
 	st.ReadyAt, st.Asked, st.Reason = statefile.FromMillis(found.ReadyAt), statefile.FromMillis(found.StopAt), found.Reason
@@ -146,7 +148,7 @@ func (p *process) record() *statefile.Process {
 	defer p.mu.Unlock()
 	st := &p.status
 	r := &statefile.Process{ID: p.id, Revision: p.revision, Digest: p.digest, Config: statefile.WithoutSecrets(*p.config()), Adoptable: p.adoptable,
-		Reason: st.Reason, Grace: p.grace, Port: p.conn.Port()}
+		Reason: st.Reason, Grace: p.grace, Port: p.conn.Port(), ServicePort: p.port, Uses: p.uses}
 	r.ReadyAt, r.StopAt = statefile.ToMillis(st.ReadyAt), statefile.ToMillis(st.Asked)
 	r.AskedAt, r.GrantedUntil = statefile.ToMillis(p.stopTimes.asked), statefile.ToMillis(p.stopTimes.grantedUntil)
 	return r

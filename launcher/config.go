@@ -100,14 +100,15 @@ type GroupConfig struct {
 	// have ended. These orders do not wait for that.
 	Job bool
 
-	// Command is the program and its arguments; it is not passed to a shell. In Command and in the
-	// values of Env, {id} stands for the id of the process, {dir} for the launcher's directory, and
-	// {socket} for a path in that directory that the process can listen on.
+	// Command is the program and its arguments; it is not passed to a shell. In Command, in the values
+	// of Env and in probes, {id} stands for the id of the process, {dir} for the launcher's directory,
+	// {socket} for a path in that directory that the process can listen on, and {port} for a TCP port,
+	// from 20000 to 32767, that the launcher chooses for each process that mentions it.
 	Command []string
 	WorkDir string   // if empty, the launcher's working directory
 	Env     []string // NAME=value, in addition to the launcher's environment
 
-	Protocol  Protocol
+	Protocol  Protocol // default Auto, or GRPC if Transport is TCP
 	Transport TransportConfig
 
 	Desired    int
@@ -116,9 +117,17 @@ type GroupConfig struct {
 
 	HealthCheckTimeout time.Duration // from the start of a process until it is ready; default 30 s
 	MinReady           time.Duration // a roll relies on a process only after it has been ready for so long; default 0
-	LivenessInterval   time.Duration // time between two checks of a ready process; default 2 s, negative: no checks
+	LivenessInterval   time.Duration // time between two calls to a ready process that uses GRPC; default 2 s, negative: no calls
 	LivenessTimeout    time.Duration // time that a process has to answer a check; default 1 s, or LivenessInterval if that is shorter
 	LivenessFailures   int           // consecutive failed checks after which a process is replaced; default 3
+
+	StartupProbe   Probe // the other probes begin after its success; its failure is one of the process
+	ReadinessProbe Probe // while it fails, the process is WARMING: it gets no requests and does not count as ready
+	LivenessProbe  Probe // its failure stops the process, which counts as failed
+
+	// Watchdog, unless 0, is how long a ready process may be silent before it counts as failed: it
+	// sends WATCHDOG=1, as for sd_notify(3). WATCHDOG_USEC tells it so. For Auto and Notify.
+	Watchdog time.Duration
 
 	Shutdown ShutdownConfig
 	Restart  RestartConfig
@@ -135,14 +144,6 @@ type GroupConfig struct {
 	// secrets in it; see [SecretConfig].
 	Unmasked bool
 }
-
-// Protocol is how the launcher talks to a process.
-type Protocol = spec.Protocol
-
-const (
-	GRPC    Protocol = spec.GRPC    // the launcher calls the process by the lifecycle protocol; the default
-	Signals Protocol = spec.Signals // the launcher does not call the process: it counts as ready once it runs, and is stopped by signals
-)
 
 // A TransportConfig says how the launcher connects to a process. Notifications of the process
 // always go to the launcher's unix socket, because only there does the kernel say which process

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/swansong-go/swansong/launcher/internal/transport"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
 )
 
 // A DryRun says what a shutdown of a process would have to wait for.
@@ -59,7 +59,7 @@ func (p *process) dryRun(ctx context.Context) DryRun {
 	case st.State.Ended():
 		r.Message = "it has ended"
 		return r
-	case p.cfg.Protocol == Signals:
+	case !p.cfg.Protocol.CallsProcess() || p.usedProtocol() != GRPC && !p.conn.IsServed():
 		r.Message = "it does not speak the protocol"
 		return r
 	}
@@ -74,7 +74,7 @@ func (p *process) dryRun(ctx context.Context) DryRun {
 	defer cancel()
 	answer, err := child.GetShutdownStatus(ctx, &pb.ShutdownStatusRequest{ProcessId: p.id}, grpc.WaitForReady(true))
 	if err != nil {
-		r.Message = "it does not answer: " + status.Convert(err).Message()
+		r.Message = "it does not answer: " + transport.Explain(err)
 		return r
 	}
 	r.Metrics, r.Message = p.manager.secrets.MaskMetrics(answer.GetMetrics()), p.manager.secrets.Mask(answer.GetMessage())

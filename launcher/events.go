@@ -19,8 +19,10 @@ const (
 	GraceOver  Kind = "grace-over" // a process still drains after its grace period, which is not enforced
 	Extension  Kind = "extension"  // a process has asked for more time to stop
 	Adopted    Kind = "adopted"    // a process that an earlier launcher started has been adopted
-	Alarm      Kind = "alarm"      // a problem that needs an operator
-	AllClear   Kind = "all-clear"  // the problem of an earlier Alarm is over
+	// MainProcess reports that a process has named another one, which it has started, to take its place.
+	MainProcess Kind = "main-process"
+	Alarm       Kind = "alarm"     // a problem that needs an operator
+	AllClear    Kind = "all-clear" // the problem of an earlier Alarm is over
 
 	GroupHealthy   Kind = "healthy"   // a group has enough ready processes
 	GroupUnhealthy Kind = "unhealthy" // a group has too few ready processes

@@ -28,6 +28,7 @@ type group struct {
 	emptied chan struct{} // closed when the group has been stopped and its last process is gone
 	removed atomic.Bool   // a reload has removed the group
 	logs    *output.GroupLogs
+	uses    atomic.Pointer[spec.Protocol] // with protocol auto, what the process that became ready last uses; nil if none has
 
 	mu         sync.Mutex
 	controller *controller
@@ -44,6 +45,15 @@ func newGroup(m *Manager, cfg spec.Group, source any) *group {
 func (g *group) publish(e Event) {
 	e.Group = g.name
 	g.manager.publish(e)
+}
+
+// expectedProtocol returns the protocol by which a new process has to become ready, because earlier
+// ones have. It is empty if it is not known, or if they used signals only.
+func (g *group) expectedProtocol() spec.Protocol {
+	if uses := g.uses.Load(); uses != nil && *uses != spec.Signals {
+		return *uses
+	}
+	return ""
 }
 
 // wake makes the goroutine of run call reconcile.

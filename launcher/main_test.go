@@ -224,15 +224,17 @@ func runners(name string, desired int, args ...string) launcher.GroupConfig {
 	return group(name, desired, "testrunner", append([]string{"--process-id", "{id}", "--work-duration", "1ms"}, args...)...)
 }
 
-// group returns the configuration of a group. Its processes run the test binary in the given role.
+// group returns the configuration of a group. Its processes run the test binary in the given role. They
+// must say by the lifecycle protocol when they are ready, however long that takes.
 func group(name string, desired int, role string, args ...string) launcher.GroupConfig {
 	return launcher.GroupConfig{
 		Name:    name,
 		Command: append([]string{os.Args[0]}, args...),
 		// A program built with the race detector waits for a second before it exits; this setting
 		// avoids that.
-		Env:     []string{asRole + "=" + role, "GORACE=atexit_sleep_ms=0", "GOMAXPROCS=1"},
-		Desired: desired,
+		Env:      []string{asRole + "=" + role, "GORACE=atexit_sleep_ms=0", "GOMAXPROCS=1"},
+		Desired:  desired,
+		Protocol: launcher.GRPC,
 		Shutdown: launcher.ShutdownConfig{
 			Grace: 10 * time.Second, Max: 20 * time.Second, Poll: 50 * time.Millisecond, SIGTERMTimeout: 10 * time.Second,
 		},

@@ -14,6 +14,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/guardian"
 	"github.com/swansong-go/swansong/launcher/internal/output"
 	"github.com/swansong-go/swansong/launcher/internal/secrets"
+	"github.com/swansong-go/swansong/launcher/internal/spawn"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
@@ -50,6 +51,7 @@ type Manager struct {
 	reloader       *reloader
 	secrets        *secrets.Secrets
 	deadline       deadline.Total
+	ports          spawn.Ports
 	*registry
 
 	mu                sync.Mutex       // guards cfg.Source and previousGuardians

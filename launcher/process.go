@@ -14,6 +14,7 @@ import (
 	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/internal/admin"
 	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
+	"github.com/swansong-go/swansong/launcher/internal/notify"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 	"github.com/swansong-go/swansong/launcher/internal/transport"
@@ -47,16 +48,21 @@ type process struct {
 	hooksCut chan struct{} // closed when the process is being killed, so that its hooks are, too
 	cutHooks func()        // closes hooksCut
 
-	conn  *transport.Connection
-	child pb.ProcessLifecycleInterfaceClient // nil for a process without the protocol
-	proc  *proc.Process
-	calls sync.WaitGroup // counts goroutines that call the process or the router, or run hooks
-	logs  sync.WaitGroup // counts goroutines that copy the output
+	conn       *transport.Connection
+	notify     *notify.Socket                     // nil if the process has none
+	stopProbes context.CancelFunc                 // nil before the process runs
+	begun      chan struct{}                      // closed when proc is set
+	port       int                                // what {port} stands for; 0 if the configuration does not mention it
+	child      pb.ProcessLifecycleInterfaceClient // nil for a process without the protocol
+	proc       *proc.Process
+	calls      sync.WaitGroup // counts goroutines that call the process or the router, or run hooks
+	logs       sync.WaitGroup // counts goroutines that copy the output
 
 	mu        sync.Mutex
 	status    Status
 	routed    bool // whether the process should be in routing; status.Routed says whether it is
 	adoptable proc.Adoptable
+	uses      spec.Protocol // what the process uses, as far as it is known
 	grace     time.Duration // grace period of the stop, if it is not the configured one
 	stopTimes stopTimes
 
@@ -75,7 +81,7 @@ func newProcess(m *Manager, g *group, id string, revision int, cfg spec.Group) *
 	p := &process{
 		id: id, group: cfg.Name, revision: revision, cfg: cfg, digest: statefile.Digest(cfg), manager: m, owner: g, changed: g.processChanged,
 		inbox: make(chan lifecycle.Event), quit: make(chan struct{}), ended: make(chan struct{}),
-		hooksCut: make(chan struct{}), routeTried: make(chan struct{}),
+		hooksCut: make(chan struct{}), begun: make(chan struct{}), routeTried: make(chan struct{}),
 	}
 	p.cutHooks = sync.OnceFunc(func() { close(p.hooksCut) })
 	p.markRouteTried = sync.OnceFunc(func() { close(p.routeTried) })
@@ -122,6 +128,7 @@ func (p *process) run() {
 	defer close(p.ended)
 	defer p.markRouteTried()
 	m := lifecycle.New(p.cfg, p.manager.cfg.Router != nil)
+	m.SetExpected(p.owner.expectedProtocol())
 	var exited, reaped <-chan struct{}
 	e := p.firstEvent()
 	if err := p.start(); err != nil {
@@ -141,6 +148,9 @@ func (p *process) run() {
 		p.update(m, before, e)
 		for _, a := range actions {
 			p.perform(m, a)
+		}
+		if p.stopProbes != nil && !m.Probing() {
+			p.stopProbes()
 		}
 		if m.Ended() {
 			break
@@ -167,6 +177,9 @@ func (p *process) run() {
 	close(p.quit)
 	p.deregister()
 	p.conn.Close()
+	if p.notify != nil {
+		p.notify.Close()
+	}
 	p.calls.Wait()
 	if p.proc != nil {
 		p.logs.Wait()
@@ -184,7 +197,7 @@ func (p *process) firstEvent() lifecycle.Event {
 	}
 	p.publish(Event{Kind: Adopted, Message: fmt.Sprintf("pid %d, of revision %d", p.adopted.Adoptable.PID, p.revision)})
 	st := p.snapshot()
-	return lifecycle.Event{Kind: lifecycle.OnAdopted, ReadyAt: st.ReadyAt, StopAt: st.Asked, AskedAt: p.stopTimes.asked,
+	return lifecycle.Event{Kind: lifecycle.OnAdopted, ReadyAt: st.ReadyAt, StopAt: st.Asked, AskedAt: p.stopTimes.asked, Uses: p.adopted.Uses,
 		GrantedUntil: p.stopTimes.grantedUntil, Reason: st.Reason, Grace: p.grace}
 }
 
@@ -207,7 +220,11 @@ func (p *process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 	case lifecycle.DoShutdown:
 		in := p.shutdownRequest(m)
 		p.call(lifecycle.OnAck, cfg.Shutdown.Poll, func(ctx context.Context, e *lifecycle.Event) (err error) {
-			e.Ack, err = p.child.Shutdown(ctx, in)
+			known := p.usedProtocol() == GRPC
+			if !known && !p.conn.IsServed() {
+				return status.Error(codes.Unavailable, "it does not use the lifecycle protocol")
+			}
+			e.Ack, err = p.child.Shutdown(ctx, in, grpc.WaitForReady(!known))
 			return err
 		})
 	case lifecycle.DoAskStatus:
@@ -218,6 +235,9 @@ func (p *process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 	case lifecycle.DoRegister:
 		p.setRouted(true)
 		p.calls.Go(p.register)
+	case lifecycle.DoLeaveRouting:
+		p.setRouted(false)
+		p.calls.Go(func() { p.route() })
 	case lifecycle.DoDeregister:
 		p.calls.Go(func() {
 			p.deregister()
@@ -278,13 +298,20 @@ func (p *process) call(kind lifecycle.EventKind, timeout time.Duration, f func(c
 		e := lifecycle.Event{Kind: kind}
 		if err := f(ctx, &e); err != nil {
 			e.Readiness, e.Ack, e.Status = nil, nil, nil
-			e.Code, e.Err = status.Code(err), status.Convert(err).Message()
+			e.Code, e.Err = status.Code(err), transport.Explain(err)
 			if e.Code == codes.OK {
 				e.Code = codes.Unknown
 			}
 		}
 		p.send(e)
 	})
+}
+
+// usedProtocol returns what the process uses, as far as it is known.
+func (p *process) usedProtocol() Protocol {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.uses
 }
 
 // HasPID reports whether pid is that of the process or of one that it has started.

@@ -25,9 +25,10 @@ type Instance struct {
 	Group, ID string
 	PID       int
 	Socket    string // the value of {socket} in the configuration
+	Port      int    // the value of {port} in the configuration; 0 if it is not used
 }
 
-// want records whether the process should be in routing. After want(false) there is no want(true).
+// setRouted records whether the process should be in routing.
 func (p *process) setRouted(routed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,7 +74,7 @@ func (p *process) route() error {
 	if r := p.manager.cfg.Router; r != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), spec.RouterTimeout)
 		defer cancel()
-		i := Instance{Group: p.group, ID: p.id, PID: p.proc.Pid(), Socket: p.serviceSocket()}
+		i := Instance{Group: p.group, ID: p.id, PID: p.proc.Pid(), Socket: p.serviceSocket(), Port: p.port}
 		err = callback.CallContext(ctx, "Router."+name, func(ctx context.Context) error { return call(r, ctx, i) }, func(late *callback.PanicError) {
 			p.publish(Event{Kind: RouterError, Message: what + ", after its timeout: " + late.Error(), Stack: string(late.Stack)})
 		})

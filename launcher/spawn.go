@@ -12,17 +12,21 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
+	"github.com/swansong-go/swansong/launcher/internal/notify"
 	"github.com/swansong-go/swansong/launcher/internal/output"
+	"github.com/swansong-go/swansong/launcher/internal/probe"
 	"github.com/swansong-go/swansong/launcher/internal/spawn"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
-// cleanUp removes the files and the containment of a process that has been reaped. The process
+// cleanUp removes the files, the port and the containment of a process that has been reaped. The process
 // stays in the state file until then, so that the next launcher cleans up if this one is killed.
 func (p *process) cleanUp() {
 	statefile.RemoveFilesOf(p.manager.dir, p.id)
+	p.manager.ports.Release(p.port)
 	if p.cfg.OnLauncherDeath == Keep {
 		p.adoptable.Empty(time.Now()) // the containment is empty now, except for survivors, which an alarm has named
 	}
@@ -37,13 +41,19 @@ func (p *process) serviceSocket() string {
 
 // placeholders returns what the placeholders in the commands of this process stand for.
 func (p *process) placeholders() spawn.Placeholders {
-	return spawn.Placeholders{ID: p.id, Group: p.group, Dir: p.manager.dir, Socket: p.serviceSocket()}
+	return spawn.Placeholders{ID: p.id, Group: p.group, Dir: p.manager.dir, Socket: p.serviceSocket(), Port: p.port}
 }
 
 // start starts or adopts the subprocess, and the goroutines that copy its output.
 func (p *process) start() error {
+	if p.cfg.UsesPort() && p.adopted == nil {
+		var err error
+		if p.port, err = p.manager.ports.Take(); err != nil {
+			return fmt.Errorf("launcher: process %q: %w", p.id, err)
+		}
+	}
 	args, env := p.placeholders().Command(p.cfg, os.Environ())
-	if p.cfg.Protocol == GRPC {
+	if p.cfg.Protocol.CallsProcess() {
 		env = append(env, p.conn.Env(SocketIn(p.manager.dir))...)
 		conn, err := p.conn.Open(p.adopted != nil)
 		if err != nil {
@@ -53,6 +63,7 @@ func (p *process) start() error {
 		p.child = pb.NewProcessLifecycleInterfaceClient(conn)
 		p.mu.Unlock()
 	}
+	env = append(env, p.listenNotify()...)
 	if p.adopted != nil {
 		return p.adopt()
 	}
@@ -70,7 +81,8 @@ func (p *process) start() error {
 		return fmt.Errorf("launcher: %w", err)
 	}
 	defer null.Close()
-	spec := proc.Spec{Dir: p.cfg.WorkDir, Env: env, Stdin: null, ExtraFiles: files, In: p.manager.containment, ParentDeath: parentDeath}
+	spec := proc.Spec{Dir: p.cfg.WorkDir, Env: env, Stdin: null, ExtraFiles: files, In: p.manager.containment, ParentDeath: spawn.ParentDeath,
+		OnLeaderExit: p.drainNotify}
 	if p.cfg.OnLauncherDeath == Keep {
 		done, err := p.prepareToKeep(&spec)
 		defer done()
@@ -146,7 +158,12 @@ func (p *process) onStarted(started *proc.Process) {
 	p.adoptable = started.Adoptable(p.adoptable.Containment)
 	p.status.PID, p.status.Contained = started.Pid(), started.Containment()
 	p.mu.Unlock()
+	close(p.begun)
 	p.manager.stateFile.Changed()
+	if p.notify != nil {
+		p.calls.Go(p.notify.Serve)
+	}
+	p.startProbes()
 	for i, o := range []*proc.Output{started.Stdout(), started.Stderr()} {
 		if o != nil {
 			p.logs.Go(func() { p.copyOutput(output.Streams[i], o) })
@@ -154,8 +171,73 @@ func (p *process) onStarted(started *proc.Process) {
 	}
 }
 
-// parentDeath is the signal that processes get from the kernel when their launcher dies.
-const parentDeath = syscall.SIGKILL
+// startProbes starts the probes of the process. They end when the process is being stopped.
+func (p *process) startProbes() {
+	g := p.placeholders().Probed(p.cfg)
+	if p.adopted != nil && p.adopted.ReadyAt != 0 {
+		g.StartupProbe = spec.Probe{} // it has succeeded under the earlier launcher
+	}
+	check := probe.NewCheck(func(ctx context.Context, args []string) error {
+		exit, last, err := spawn.Run(ctx, p.manager.containment, p.cfg.WorkDir, args, p.placeholders().ProbeEnv(p.cfg, p.proc.Pid(), os.Environ()))
+		if err == nil && (exit.Code != 0 || exit.Signal != 0) {
+			err = errors.New(strings.TrimSuffix(exit.String()+": "+last, ": "))
+		}
+		return err
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	p.stopProbes = cancel
+	p.calls.Go(func() {
+		probe.Watch(ctx, g, p.snapshot().Started, check, func(r probe.Role, err error) {
+			e := lifecycle.Event{Kind: lifecycle.OnProbe, Probe: r}
+			if err != nil {
+				e.Err = err.Error()
+			}
+			p.send(e)
+		})
+	})
+}
+
+// listenNotify makes the socket for messages as for sd_notify(3), and returns the variables that tell
+// the process of it. Without the socket, a process that needs it does not become ready.
+func (p *process) listenNotify() (env []string) {
+	if !p.cfg.Protocol.HearsProcess() {
+		return nil
+	}
+	path := statefile.FileOf(p.manager.dir, p.id, statefile.NotifySocket)
+	var err error
+	if p.notify, err = notify.Listen(path, p.HasPID, p.notified); err != nil {
+		if p.cfg.Protocol == spec.Notify {
+			p.publish(Event{Kind: Alarm, Message: err.Error()})
+		}
+		return nil
+	}
+	env = append(env, "NOTIFY_SOCKET="+path)
+	if w := p.cfg.Watchdog; w > 0 {
+		env = append(env, fmt.Sprintf("WATCHDOG_USEC=%d", w.Microseconds()))
+	}
+	return env
+}
+
+// drainNotify handles the messages that have arrived before the process has exited, because they may
+// name another one that takes its place.
+func (p *process) drainNotify() {
+	<-p.begun
+	if p.notify != nil {
+		p.notify.Drain()
+	}
+}
+
+// notified handles a message of the process.
+func (p *process) notified(m notify.Message) {
+	if m.MainPID != 0 && m.MainPID != p.proc.Pid() && p.proc.Follow(m.MainPID) {
+		p.mu.Lock()
+		p.status.PID, p.adoptable = m.MainPID, p.proc.Adoptable(p.adoptable.Containment)
+		p.mu.Unlock()
+		p.publish(Event{Kind: MainProcess, Message: fmt.Sprintf("pid %d takes the place of the process that was started", m.MainPID)})
+		p.manager.stateFile.Changed()
+	}
+	p.send(lifecycle.Event{Kind: lifecycle.OnNotified, Notification: m})
+}
 
 // runHooks runs the pre-stop hooks one after the other.
 func (p *process) runHooks() {
@@ -172,41 +254,25 @@ func (p *process) runHooks() {
 }
 
 func (p *process) runHook(h spec.Hook) error {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	args, env := p.placeholders().HookCommand(h, p.proc.Pid(), os.Environ())
-	hook, err := proc.Start(proc.Spec{Args: args, Env: env, Stdin: null, Stdout: null, Stderr: null,
-		In: p.manager.containment, ParentDeath: parentDeath})
-	if err != nil {
-		return err
-	}
+	ctx, cancel := context.WithTimeoutCause(p.scope.Work(), h.Timeout, fmt.Errorf("killed after %v", h.Timeout))
+	defer cancel()
 	go func() {
 		select {
 		case <-p.hooksCut:
-			hook.Kill()
-		case <-p.scope.Work().Done():
-			hook.Kill()
 		case <-p.proc.Done():
-			hook.Kill()
-		case <-hook.Done():
+		case <-ctx.Done():
 		}
+		cancel()
 	}()
-	deadline := time.Now().Add(h.Timeout)
-	exit, err := hook.End(proc.Deadlines{Terminate: deadline, Kill: deadline, GiveUp: deadline.Add(spec.ReapTimeout)})
+	args, env := p.placeholders().HookCommand(h, p.proc.Pid(), os.Environ())
+	exit, _, err := spawn.Run(ctx, p.manager.containment, "", args, env)
 	switch {
-	case err != nil:
-		return err
-	case exit.Killed && p.hooksOver():
+	case err != nil && ctx.Err() != nil && p.hooksOver():
 		return errors.New("killed because the process has ended or is being killed")
-	case exit.Terminated || exit.Killed:
-		return fmt.Errorf("killed after %v", h.Timeout)
-	case exit.Code != 0:
+	case err == nil && (exit.Code != 0 || exit.Signal != 0):
 		return errors.New(exit.String())
 	}
-	return nil
+	return err
 }
 
 // hooksOver reports whether no hook may run any more, even before its timeout.

@@ -105,9 +105,10 @@ func (p *process) snapshot() Status {
 
 // update takes the status from the machine after an event, and publishes what has changed.
 func (p *process) update(m *lifecycle.Machine, before State, e lifecycle.Event) {
+	wasReady := !p.snapshot().ReadyAt.IsZero()
 	st, newTimes := p.store(m, before, e)
 	if st.State != before {
-		p.publish(p.transition(st, before))
+		p.publish(p.transition(st, before, wasReady))
 	}
 	if len(st.Survivors) > 0 && m.Ended() {
 		p.publish(Event{Kind: Alarm, Message: "could not be killed: " + strings.Join(st.Survivors, ", ")})
@@ -146,6 +147,10 @@ func (p *process) store(m *lifecycle.Machine, before State, e lifecycle.Event) (
 			s.Survivors = append(s.Survivors, survivor.String())
 		}
 	}
+	uses := m.Uses()
+	if p.uses = uses; p.cfg.Protocol == Auto && m.State == Ready {
+		p.owner.uses.Store(&uses)
+	}
 	times := stopTimes{m.AskedAt, m.GrantedUntil}
 	newTimes = p.stopTimes != times
 	p.stopTimes = times
@@ -153,7 +158,7 @@ func (p *process) store(m *lifecycle.Machine, before State, e lifecycle.Event) (
 }
 
 // transition returns the event of a change of state.
-func (p *process) transition(st Status, before State) Event {
+func (p *process) transition(st Status, before State, wasReady bool) Event {
 	message := st.Message
 	switch {
 	case st.State == ShutdownRequested || st.State == Unhealthy:
@@ -163,8 +168,8 @@ func (p *process) transition(st Status, before State) Event {
 	}
 	took := st.Took()
 	switch {
-	case st.State == Ready && p.adopted != nil:
-		took = 0 // the process became ready under an earlier launcher, so the time is not known
+	case st.State == Ready && wasReady:
+		took = 0 // the time from its start says nothing: it became ready under an earlier launcher, or was not ready meanwhile
 	case st.State == Ready:
 		took = st.ReadyAt.Sub(st.Started)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
@@ -111,6 +112,17 @@ func checkFiles(g spec.Group) error {
 			return bad("Transport.TLS", err.Error())
 		}
 	}
+	if g.Protocol == Notify && runtime.GOOS != "linux" {
+		return bad("Protocol", "notify needs Linux; use auto or signals")
+	}
+	for i, p := range g.Probes() {
+		if len(p.Exec.Command) == 0 {
+			continue
+		}
+		if err := spawn.LookUp(p.Exec.Command[0], g.WorkDir); err != nil {
+			return bad([]string{"StartupProbe", "ReadinessProbe", "LivenessProbe"}[i]+".Exec.Command", err.Error())
+		}
+	}
 	if c := g.Roll.Check.Command; len(c) > 0 {
 		if err := spawn.LookUp(c[0], ""); err != nil {
 			return bad("Roll.Check.Command", err.Error())
@@ -154,6 +166,7 @@ func (g GroupConfig) resolve() spec.Group {
 		HealthCheckTimeout: g.HealthCheckTimeout, MinReady: g.MinReady,
 		LivenessInterval: g.LivenessInterval, LivenessTimeout: g.LivenessTimeout, LivenessFailures: g.LivenessFailures,
 		Shutdown: spec.Shutdown(g.Shutdown), Restart: spec.Restart(g.Restart), Roll: spec.Roll(g.Roll),
+		StartupProbe: g.StartupProbe, ReadinessProbe: g.ReadinessProbe, LivenessProbe: g.LivenessProbe, Watchdog: g.Watchdog,
 		OnLauncherDeath: g.OnLauncherDeath,
 		DependsOn:       copied(g.DependsOn),
 		Log:             spec.Log(g.Log),
@@ -165,6 +178,10 @@ func (g GroupConfig) resolve() spec.Group {
 	}
 	for _, l := range g.Listen {
 		out.Listen = append(out.Listen, spec.Listen(l))
+	}
+	for _, p := range []*Probe{&out.StartupProbe, &out.ReadinessProbe, &out.LivenessProbe} {
+		p.Exec.Command, p.HTTPGet.Headers = copied(p.Exec.Command), copied(p.HTTPGet.Headers)
+		p.FillIn() // as in Kubernetes, 0 always means the default
 	}
 	if !g.NoDefaults {
 		out.FillIn()

@@ -286,12 +286,12 @@ func (l *Lifecycle) onRequest(r Request) {
 	l.health.Shutdown() // close the health service first, so that load balancers stop sending requests before the process refuses any
 	l.Readiness.Set(Draining, r.Reason)
 	l.config.logger.Info("asked to stop", "reason", r.Reason, "grace", r.Grace, "max", r.Max)
-	notifySystemd("STOPPING=1")
+	l.notifySystemd("STOPPING=1")
 }
 
 func (l *Lifecycle) onMoreTime(d time.Duration) {
 	l.config.logger.Info("asking for more time", "additional", d)
-	notifySystemd(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", d.Microseconds()))
+	l.notifySystemd(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", d.Microseconds()))
 }
 
 func (l *Lifecycle) onDrainEnd(took time.Duration, message string, failure error) {
@@ -314,7 +314,7 @@ func (l *Lifecycle) onReadinessChange(r Readiness, message string) {
 	serving := healthpb.HealthCheckResponse_NOT_SERVING
 	if r == Ready {
 		serving = healthpb.HealthCheckResponse_SERVING
-		notifySystemd("READY=1\nSTATUS=" + strings.ReplaceAll(message, "\n", " "))
+		l.notifySystemd("READY=1\nSTATUS=" + strings.ReplaceAll(message, "\n", " "))
 		l.pushes.Go(func() {
 			l.push("NotifyReady", func(ctx context.Context, to pb.LauncherNotificationInterfaceClient) error {
 				_, err := to.NotifyReady(ctx, &pb.ReadyNotification{ProcessId: l.config.id, Message: message})

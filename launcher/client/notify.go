@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// notifySystemd sends a message to the socket named by NOTIFY_SOCKET; see sd_notify(3). It ignores
-// errors, because the service works without the notification.
-func notifySystemd(message string) {
+// notifySystemd sends a message to the socket named by NOTIFY_SOCKET; see sd_notify(3). It sends none
+// to a launcher, which is told by calls. It ignores errors, because the service works without the
+// notification.
+func (l *Lifecycle) notifySystemd(message string) {
 	name := os.Getenv("NOTIFY_SOCKET")
-	if name == "" {
+	if name == "" || l.launcher != nil {
 		return
 	}
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})

@@ -106,6 +106,7 @@ func (k *checker) group(at string, g *Group, c *Config) {
 	k.logs(at, g.Logs)
 	k.must(!strings.ContainsAny(g.Export.Image, " \t\r\n"), at+".export.image", "must not contain white space")
 	k.must(g.Export.Port >= 1 && g.Export.Port <= 65535, at+".export.grpc_port", "must be 1 to 65535, not %d", g.Export.Port)
+	k.must(g.Export.ServicePort >= 1 && g.Export.ServicePort <= 65535, at+".export.port", "must be 1 to 65535, not %d", g.Export.ServicePort)
 }
 
 // reserved are the variables that the launcher and its processes use to communicate.

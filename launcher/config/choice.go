@@ -11,7 +11,7 @@ func (OnFailure) choices() []string     { return []string{"pause", "rollback", "
 func (RetryPolicy) choices() []string   { return []string{"manual", "immediate", "exponential"} }
 func (RestartPolicy) choices() []string { return []string{"always", "on-failure", "never"} }
 func (LauncherDeath) choices() []string { return []string{"kill", "keep"} }
-func (Protocol) choices() []string      { return []string{"grpc", "signals"} }
+func (Protocol) choices() []string      { return []string{"auto", "grpc", "notify", "signals"} }
 func (Transport) choices() []string     { return []string{"unix", "tcp"} }
 func (Mask) choices() []string          { return []string{"on", "off"} }
 func (Network) choices() []string       { return []string{"tcp", "tcp4", "tcp6", "unix"} }

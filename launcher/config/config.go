@@ -24,6 +24,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/swansong-go/swansong/launcher"
 )
 
 // The yaml tags are the keys. The reload tags are the effects of a change, for Diff; a field
@@ -112,9 +114,13 @@ type Group struct {
 
 	Restart         Restart       `yaml:"restart_policy" reload:"now"` // restart_policy: never sets only the policy
 	Liveness        Liveness      `yaml:"liveness" reload:"now"`
+	StartupProbe    Probe         `yaml:"startupProbe" reload:"roll"`
+	ReadinessProbe  Probe         `yaml:"readinessProbe" reload:"roll"`
+	LivenessProbe   Probe         `yaml:"livenessProbe" reload:"roll"`
+	Watchdog        time.Duration `yaml:"watchdog" reload:"roll"`          // default 0: none; longest time between two messages WATCHDOG=1 of a READY instance
 	OnLauncherDeath LauncherDeath `yaml:"on_launcher_death" reload:"roll"` // default kill
 
-	Protocol  Protocol   `yaml:"protocol" reload:"roll"` // default grpc
+	Protocol  Protocol   `yaml:"protocol" reload:"roll"` // default auto
 	Lifecycle Lifecycle  `yaml:"lifecycle" reload:"roll"`
 	Listeners []Listener `yaml:"listeners" reload:"launcher"`
 	PreStop   []Hook     `yaml:"pre_stop" reload:"now"`
@@ -170,7 +176,11 @@ const (
 	NeverReturn RestartPolicy = "never"
 )
 
-// Liveness says how an instance is checked after it has become READY.
+// A Probe checks an instance from the outside; see [launcher.Probe]. Its keys are those of Kubernetes,
+// so a probe can be copied from the file of a Deployment.
+type Probe = launcher.Probe
+
+// Liveness says how an instance with protocol grpc is checked after it has become READY.
 type Liveness struct {
 	Interval time.Duration `yaml:"interval"`          // default 2s; 0: no checks
 	Timeout  time.Duration `yaml:"timeout"`           // default 1s
@@ -189,8 +199,10 @@ const (
 type Protocol string
 
 const (
+	Auto    Protocol = "auto"    // whichever of the others the instance uses; see [launcher.Protocol]
 	GRPC    Protocol = "grpc"    // the instance serves the lifecycle protocol, and the launcher calls it
-	Signals Protocol = "signals" // the instance serves no protocol: it counts as READY once it runs, and is stopped by signals
+	Notify  Protocol = "notify"  // the instance sends messages as for sd_notify(3), and is stopped by signals
+	Signals Protocol = "signals" // the instance uses no protocol: it counts as READY once it runs, and is stopped by signals
 )
 
 // Lifecycle says where the launcher and an instance talk.
@@ -254,6 +266,10 @@ const (
 type Export struct {
 	Image string `yaml:"image"`     // name of the container image
 	Port  int    `yaml:"grpc_port"` // default 50051; port at which the process serves grpc.health.v1
+
+	// ServicePort takes the place of {port} where each instance has an address of its own; default
+	// 8080.
+	ServicePort int `yaml:"port"`
 }
 
 // StopBound returns the longest time that a stop of one instance takes, without the time for the

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/launcher/config"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
 	"go.uber.org/goleak"
 )
 
@@ -56,13 +57,19 @@ func standard(name string) config.Group {
 		Restart:          config.Restart{Policy: config.IfItFailed, Initial: time.Second, Max: time.Minute, Limit: 10, Reset: 10 * time.Second},
 		Liveness:         config.Liveness{Interval: 2 * time.Second, Timeout: time.Second, Failures: 3},
 		OnLauncherDeath:  config.Kill,
-		Protocol:         config.GRPC,
+		Protocol:         config.Auto,
 		Lifecycle:        config.Lifecycle{Transport: config.Unix},
 		Logs:             config.Logs{MaxSize: 10 << 20, Files: 5, MaxLine: 64 << 10, Buffer: 1 << 20},
 		Mask:             config.MaskOn,
 		Kind:             config.Service,
-		Export:           config.Export{Port: 50051},
+		Export:           config.Export{Port: 50051, ServicePort: 8080},
 	}
+}
+
+// probe returns the probe with the defaults of Kubernetes.
+func probe(p config.Probe) config.Probe {
+	p.Period, p.Timeout, p.SuccessThreshold, p.FailureThreshold = 10*time.Second, time.Second, 1, 3
+	return p
 }
 
 func TestParse_SetsDefaults(t *testing.T) {
@@ -86,6 +93,9 @@ func TestParse_ReadsExampleOfSpecification(t *testing.T) {
 
 func TestParse_ReadsEveryKey(t *testing.T) {
 	got := read(t, "full.yaml")
+	store := standard("store")
+	store.Protocol, store.Watchdog = config.Notify, time.Minute
+	store.LivenessProbe = probe(config.Probe{TCPSocket: spec.TCPSocketAction{Port: "6379", Host: "127.0.0.2"}})
 	want := &config.Config{
 		StateDir:      "/var/lib/launcher",
 		TotalDeadline: 2 * time.Minute,
@@ -93,7 +103,7 @@ func TestParse_ReadsEveryKey(t *testing.T) {
 			TLS: config.TLS{Cert: "/etc/launcher/tls.crt", Key: "/etc/launcher/tls.key", CA: "/etc/launcher/ca.crt"}},
 		Metrics: config.Metrics{Address: "127.0.0.1:9464"},
 		Secret:  config.Secret{Names: []string{"*_PIN"}, Values: []string{"correct horse"}, Files: []string{"/run/secrets/db"}},
-		Groups: []config.Group{standard("store"), {
+		Groups: []config.Group{store, {
 			Name:               "keyvalue-runner",
 			Command:            "/usr/bin/keyvalue-runner",
 			Args:               []string{"--data", "/var/lib/keyvalue", "--api-token=hunter2"},
@@ -118,6 +128,12 @@ func TestParse_ReadsEveryKey(t *testing.T) {
 			Liveness:         config.Liveness{Interval: 5 * time.Second, Timeout: 500 * time.Millisecond, Failures: 2},
 			OnLauncherDeath:  config.Keep,
 			Protocol:         config.GRPC,
+			StartupProbe: probe(config.Probe{Exec: spec.ExecAction{Command: []string{"/usr/bin/started", "--api-token=hunter2"}}, InitialDelay: time.Second,
+				TerminationGrace: 3 * time.Second}),
+			ReadinessProbe: config.Probe{HTTPGet: spec.HTTPGetAction{Path: "/ready", Port: "8080", Host: "localhost", Scheme: "HTTPS",
+				Headers: []spec.HTTPHeader{{Name: "Authorization", Value: "Bearer hunter2"}}}, Period: 500 * time.Millisecond,
+				Timeout: 250 * time.Millisecond, SuccessThreshold: 2, FailureThreshold: 4},
+			LivenessProbe: probe(config.Probe{GRPC: spec.GRPCAction{Port: "{port}", Service: "kv"}}),
 			Lifecycle: config.Lifecycle{Transport: config.TCP, Address: "127.0.0.1:0",
 				TLS: config.TLS{Cert: "/etc/kv/tls.crt", Key: "/etc/kv/tls.key", CA: "/etc/kv/ca.crt"}},
 			Listeners: []config.Listener{{Name: "http", Network: config.NetworkTCP4, Address: "0.0.0.0:8080"}},
@@ -125,17 +141,20 @@ func TestParse_ReadsEveryKey(t *testing.T) {
 			Logs:      config.Logs{Dir: "/var/log/keyvalue", MaxSize: 1 << 20, Files: 3, MaxLine: 16 << 10, Buffer: 256 << 10},
 			Mask:      config.MaskOff,
 			Kind:      config.Job,
-			Export:    config.Export{Image: "registry.example.com/keyvalue:1.0.0", Port: 9000},
+			Export:    config.Export{Image: "registry.example.com/keyvalue:1.0.0", Port: 9000, ServicePort: 8443},
 		}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	// The file must set every key, except for those that cannot be used with others.
-	exclusive := []string{"process_groups[1].canary.check.prometheus", "process_groups[1].canary.check.query"}
+	exclusive := []string{"process_groups[1].canary.check.prometheus", "process_groups[1].canary.check.query", "process_groups[1].watchdog"}
+	probes := map[string]bool{} // whether one of the probes sets the key
 	var walk func(path string, v reflect.Value)
 	walk = func(path string, v reflect.Value) {
-		if v.IsZero() && !slices.Contains(exclusive, path) {
+		if _, key, ok := strings.Cut(path, "Probe."); ok {
+			probes[key] = probes[key] || !v.IsZero()
+		} else if v.IsZero() && !slices.Contains(exclusive, path) {
 			t.Errorf("testdata/full.yaml does not set %s", path)
 		}
 		if v.Kind() == reflect.Struct {
@@ -146,6 +165,12 @@ func TestParse_ReadsEveryKey(t *testing.T) {
 	}
 	walk("", reflect.ValueOf(*got))
 	walk("process_groups[1]", reflect.ValueOf(got.Groups[1]))
+	walk("livenessProbe", reflect.ValueOf(got.Groups[0].LivenessProbe))
+	for key, set := range probes {
+		if !set {
+			t.Errorf("no probe of testdata/full.yaml sets %s", key)
+		}
+	}
 }
 
 func TestConfig_StopBoundCoversGroupsThatStopInSequence(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swansong-go/swansong/launcher"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -85,6 +86,7 @@ func prepare(v reflect.Value) {
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	bytesType    = reflect.TypeFor[Bytes]()
+	portType     = reflect.TypeFor[launcher.Port]()
 )
 
 // value reads a node into v. If inSeconds is true, a number without a unit is a number of seconds.
@@ -258,6 +260,8 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, inSeconds bool) (rule st
 		v.SetInt(int64(b))
 	case v.Kind() == reflect.Int:
 		return d.whole(n, v)
+	case v.Type() == portType && tag == "!!int": // a port is a number or {port}
+		v.SetString(n.Value)
 	case tag != "!!str":
 		if tag == "!!null" {
 			return "has no value; leave the key out, or write \"\""

@@ -61,12 +61,18 @@ func (l *Logs) defaults() {
 	*l = Logs{MaxSize: Bytes(d.MaxSize), Files: d.MaxFiles + 1, MaxLine: Bytes(d.MaxLine), Buffer: Bytes(d.Buffer)}
 }
 
-func (e *Export) defaults() { e.Port = 50051 }
+func (e *Export) defaults() { e.Port, e.ServicePort = 50051, 8080 }
 
 // derive sets the defaults that depend on other keys of the file.
 func (c *Config) derive(d *decoder) {
 	for k := range c.Groups {
 		g, at := &c.Groups[k], index("process_groups", k)
+		for _, p := range []*Probe{&g.StartupProbe, &g.ReadinessProbe, &g.LivenessProbe} {
+			p.FillIn()
+		}
+		if !d.set(at + ".protocol") {
+			g.Protocol = Protocol(spec.DefaultProtocol(string(g.Lifecycle.Transport)))
+		}
 		if !d.set(at + ".command") {
 			g.Command = g.Name
 		}

@@ -165,7 +165,7 @@ func flatten(c *Config, v any) leaves {
 			}
 		default:
 			s := show(v)
-			add(key, leaf{s, s, effect})
+			add(key, leaf{s, shown.masker.Mask(s), effect})
 		}
 	}
 	visit("", reflect.ValueOf(v), AtOnce)

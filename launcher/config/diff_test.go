@@ -18,6 +18,7 @@ process_groups:
     args: [--data, /srv, --token=hunter2]
     env: {LEVEL: debug, PASSWORD: hunter2, OLD: "1"}
     restart_policy: never
+    livenessProbe: {httpGet: {port: 80, httpHeaders: [{name: X-Api-Token, value: hunter2}]}}
     listeners: [{name: http, address: ":80"}]
 `)
 	next := parse(t, `
@@ -31,6 +32,7 @@ process_groups:
     args: [--data, /data, --token=hunter3]
     env: {PASSWORD: hunter3, LEVEL: "debug", NEW: "1"}
     restart_policy: {policy: always, initial_backoff: 1000ms}
+    livenessProbe: {httpGet: {port: 81, httpHeaders: [{name: X-Api-Token, value: hunter3}]}}
     listeners: [{name: http, address: ":80"}, {name: grpc, address: ":90"}]
     shutdown: {max_duration: 20s}
     success_exit_codes: [0, 7]
@@ -47,6 +49,8 @@ process_groups:
 		"~ kv: shutdown.max_duration: 10s → 20s (at once)",
 		"~ kv: success_exit_codes: [0] → [0 7] (at once)",
 		"~ kv: restart_policy.policy: never → always (at once)",
+		"~ kv: livenessProbe.httpGet.port: 80 → 81 (rolls the group)",
+		"~ kv: livenessProbe.httpGet.httpHeaders[0].value: *** → ***, changed (rolls the group)",
 		`~ kv: env.NEW: – → "1" (rolls the group)`,
 		"~ kv: listeners[1].name: – → grpc (with the next launcher)",
 		"~ kv: listeners[1].network: – → tcp (with the next launcher)",

@@ -187,3 +187,22 @@ process_groups:
 	// Output:
 	// asks http://127.0.0.1:9090 every 10s
 }
+
+// A probe has the keys that it has in the file of a Deployment. What it does not set has the defaults of
+// Kubernetes.
+func ExampleProbe() {
+	c, err := config.Parse("launcher.yaml", []byte(`
+process_groups:
+  - name: web
+    livenessProbe:
+      httpGet: {path: /healthz, port: 8080}
+      periodSeconds: 5
+`))
+	if err != nil {
+		panic(err)
+	}
+	var p config.Probe = c.Group("web").LivenessProbe
+	fmt.Println(p.Describe(), "every", p.Period, "within", p.Timeout, "fails after", p.FailureThreshold)
+	// Output:
+	// httpGet /healthz on port 8080 every 5s within 1s fails after 3
+}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"reflect"
 	"strings"
 
 	"github.com/swansong-go/swansong/launcher/internal/spec"
@@ -28,6 +29,7 @@ var keys = map[string]string{
 	"LivenessInterval":         "liveness.interval",
 	"LivenessTimeout":          "liveness.timeout",
 	"LivenessFailures":         "liveness.failure_threshold",
+	"Watchdog":                 "watchdog",
 	"Shutdown.Grace":           "shutdown.grace_period",
 	"Shutdown.Max":             "shutdown.max_duration",
 	"Shutdown.Poll":            "shutdown.poll_interval",
@@ -67,6 +69,25 @@ var keys = map[string]string{
 	"Log.MaxFiles":             "logs.max_files",
 	"Log.MaxLine":              "logs.max_line",
 	"Log.Buffer":               "logs.buffer",
+}
+
+// The fields of a probe have the keys in the yaml tags.
+func init() {
+	for field, key := range map[string]string{"StartupProbe": "startupProbe", "ReadinessProbe": "readinessProbe", "LivenessProbe": "livenessProbe"} {
+		addKeys(field, key, reflect.TypeFor[Probe]())
+	}
+}
+
+// addKeys adds the keys of a field that is a struct, and of what it contains.
+func addKeys(field, key string, t reflect.Type) {
+	keys[field] = key
+	for k := range t.NumField() {
+		f := t.Field(k)
+		name, tag := field+"."+f.Name, key+"."+f.Tag.Get("yaml")
+		if keys[name] = tag; f.Type.Kind() == reflect.Struct {
+			addKeys(name, tag, f.Type)
+		}
+	}
 }
 
 // topKeys maps the fields of launcher.Config, and settings of the launcher command, to keys of the

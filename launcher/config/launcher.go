@@ -62,6 +62,10 @@ func (g *Group) launcher() launcher.GroupConfig {
 		LivenessInterval:   g.Liveness.Interval,
 		LivenessTimeout:    g.Liveness.Timeout,
 		LivenessFailures:   g.Liveness.Failures,
+		StartupProbe:       g.StartupProbe,
+		ReadinessProbe:     g.ReadinessProbe,
+		LivenessProbe:      g.LivenessProbe,
+		Watchdog:           g.Watchdog,
 
 		Shutdown: launcher.ShutdownConfig{
 			Grace:           g.Shutdown.GracePeriod,

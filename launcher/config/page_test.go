@@ -10,6 +10,7 @@ import (
 
 	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/config"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
 // The reference page has a row for each key, with its default, and for no other key.
@@ -19,9 +20,23 @@ func TestReferencePage_DocumentsEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{}
+	for _, p := range []*config.Probe{&c.Groups[0].StartupProbe, &c.Groups[0].ReadinessProbe, &c.Groups[0].LivenessProbe} {
+		p.HTTPGet.Headers = make([]spec.HTTPHeader, 1)
+	}
 	keys(want, "", reflect.ValueOf(*c))
 	delete(want, "process_groups")
 	keys(want, "", reflect.ValueOf(c.Groups[0]))
+	for key := range want { // the keys of probes are in one table for all of them
+		if kind, rest, ok := strings.Cut(key, "Probe."); ok {
+			delete(want, key)
+			want[kind+"Probe"] = "–"
+			want["…"+rest] = "–"
+		}
+	}
+	for key, what := range map[string]string{"…httpGet.path": "`/`", "…httpGet.host": "`127.0.0.1`", "…tcpSocket.host": "`127.0.0.1`", "…httpGet.scheme": "`HTTP`",
+		"…initialDelaySeconds": "`0s`", "…periodSeconds": "`10s`", "…timeoutSeconds": "`1s`", "…successThreshold": "`1`", "…failureThreshold": "`3`"} {
+		want[key] = what
+	}
 	for key, what := range map[string]string{"name": "–", "command": "`name`", "min_healthy_instances": "see below", "total_deadline": "see below",
 		"listeners.name": "–", "listeners.address": "–", "pre_stop.command": "–"} {
 		want[key] = what
@@ -33,7 +48,7 @@ func TestReferencePage_DocumentsEveryKey(t *testing.T) {
 	_, page2, _ := strings.Cut(string(page), "## Every key")
 	page2, _, _ = strings.Cut(page2, "\n## ")
 	got := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| ([^|]*) \\|").FindAllStringSubmatch(page2, -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(…?[A-Za-z_.]+)` \\| ([^|]*) \\|").FindAllStringSubmatch(page2, -1) {
 		got[m[1]] = strings.TrimSpace(m[2])
 	}
 	testkit.Equal(t, "rows of the page", got, want)
@@ -46,7 +61,7 @@ func keys(all map[string]string, at string, v reflect.Value) {
 		switch {
 		case f.Kind() == reflect.Struct:
 			keys(all, key+".", f)
-		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct && key != "process_groups":
+		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct && key != "process_groups" && f.Len() > 0:
 			keys(all, key+".", f.Index(0))
 		default:
 			all[key] = shown(f)

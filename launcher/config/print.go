@@ -64,6 +64,9 @@ func encode(v reflect.Value) *yaml.Node {
 		}
 		return n
 	case reflect.String:
+		if _, err := strconv.Atoi(v.String()); err == nil && v.Type() == portType {
+			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: v.String()}
+		}
 		return text(v.String())
 	case reflect.Int:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(v.Int(), 10)}

@@ -24,6 +24,14 @@ func (c *Config) Masked() *Config {
 			g.Env[name] = d.env(name, value)
 		}
 		g.Canary.Check.Args = d.args(g.Canary.Check.Args)
+		for _, p := range []*Probe{&g.StartupProbe, &g.ReadinessProbe, &g.LivenessProbe} {
+			p.Exec.Command = d.args(p.Exec.Command)
+			p.HTTPGet.Path = d.masker.Mask(p.HTTPGet.Path)
+			p.HTTPGet.Headers = slices.Clone(p.HTTPGet.Headers)
+			for n, h := range p.HTTPGet.Headers {
+				p.HTTPGet.Headers[n].Value = d.env(h.Name, h.Value)
+			}
+		}
 		g.PreStop = slices.Clone(g.PreStop)
 		for n := range g.PreStop {
 			g.PreStop[n].Args = d.args(g.PreStop[n].Args)
@@ -44,6 +52,10 @@ func (c *Config) displayed() display {
 	for k := range c.Groups {
 		g := c.Groups[k].launcher()
 		secrets = slices.Concat(secrets, names.Env(g.Env), names.Args(g.Command), names.Args(g.Roll.Check.Command))
+		for _, p := range []Probe{g.StartupProbe, g.ReadinessProbe, g.LivenessProbe} {
+			args, headers := p.Secrets()
+			secrets = slices.Concat(secrets, names.Args(args), names.Env(headers))
+		}
 		for _, h := range g.PreStop {
 			secrets = append(secrets, names.Args(h.Command)...)
 		}

@@ -165,6 +165,7 @@ func ExampleGap() {
 		}
 	}
 	// Output:
+	// store would differ in protocol
 	// store would differ in on_failure
 	// store would differ in restart_policy
 	// store would differ in restart_policy.crash_loop_limit

@@ -128,7 +128,7 @@ func each(c *config.Config, r *Result, f func(g group) error) (*Result, error) {
 // that the configuration of the group sets.
 func (g group) clientVariables(seconds int64, probed bool) map[string]string {
 	all := map[string]string{client.EnvGrace: strconv.FormatInt(seconds, 10)}
-	if probed && g.Protocol == config.GRPC {
+	if probed && g.servesHealth() {
 		all[client.EnvHealth] = strconv.Itoa(g.Export.Port)
 	}
 	maps.DeleteFunc(all, func(name, _ string) bool { _, ok := g.Env[name]; return ok })

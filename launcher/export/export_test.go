@@ -188,8 +188,10 @@ func TestExport_PassesHealthPortToProgram(t *testing.T) {
 		group string
 		set   bool
 	}{
-		{"export: {grpc_port: 1234}", true},
-		{"export: {grpc_port: 1234}, env: {SWANSONG_HEALTH_PORT: ''}", false},
+		{"protocol: grpc, export: {grpc_port: 1234}", true},
+		{"protocol: grpc, export: {grpc_port: 1234}, env: {SWANSONG_HEALTH_PORT: ''}", false},
+		{"protocol: grpc, readinessProbe: {tcpSocket: {port: 1}}", false},
+		{"export: {grpc_port: 1234}", false},
 		{"protocol: signals", false},
 	} {
 		for target, want := range map[string]string{

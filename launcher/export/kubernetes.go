@@ -102,12 +102,39 @@ type port struct {
 }
 
 type probe struct {
-	GRPC struct {
-		Port int `yaml:"port"`
-	} `yaml:"grpc"`
-	PeriodSeconds    int64 `yaml:"periodSeconds"`
-	TimeoutSeconds   int64 `yaml:"timeoutSeconds,omitempty"`
-	FailureThreshold int64 `yaml:"failureThreshold"`
+	HTTPGet                       *httpGet    `yaml:"httpGet,omitempty"`
+	TCPSocket                     *tcpSocket  `yaml:"tcpSocket,omitempty"`
+	Exec                          *exec       `yaml:"exec,omitempty"`
+	GRPC                          *grpcAction `yaml:"grpc,omitempty"`
+	InitialDelaySeconds           int64       `yaml:"initialDelaySeconds,omitempty"`
+	PeriodSeconds                 int64       `yaml:"periodSeconds"`
+	TimeoutSeconds                int64       `yaml:"timeoutSeconds,omitempty"`
+	SuccessThreshold              int64       `yaml:"successThreshold,omitempty"`
+	FailureThreshold              int64       `yaml:"failureThreshold"`
+	TerminationGracePeriodSeconds int64       `yaml:"terminationGracePeriodSeconds,omitempty"`
+}
+
+type httpGet struct {
+	Path        string       `yaml:"path"`
+	Port        int          `yaml:"port"`
+	Host        string       `yaml:"host,omitempty"`
+	Scheme      string       `yaml:"scheme"`
+	HTTPHeaders []httpHeader `yaml:"httpHeaders,omitempty"`
+}
+
+type httpHeader struct {
+	Name  string `yaml:"name"`
+	Value string `yaml:"value"`
+}
+
+type tcpSocket struct {
+	Port int    `yaml:"port"`
+	Host string `yaml:"host,omitempty"`
+}
+
+type grpcAction struct {
+	Port    int    `yaml:"port"`
+	Service string `yaml:"service,omitempty"`
 }
 
 type lifecycle struct {
@@ -134,9 +161,9 @@ type exec struct {
 //	progress_deadline        progressDeadlineSeconds
 //	deregister_delay         preStop.sleep
 //	deregister_delay + max_duration + sigterm_timeout + 1s    terminationGracePeriodSeconds
-//	readiness                readinessProbe.grpc
-//	health_check_timeout     startupProbe.grpc, which restarts a pod that is not ready in time
-//	liveness                 livenessProbe.grpc
+//	startupProbe, readinessProbe, livenessProbe    the same
+//	health_check_timeout     a startupProbe, if there is none: it restarts a pod that is not ready in time
+//	protocol: grpc           without probes, all three by gRPC, with liveness as livenessProbe
 //
 // Seconds are rounded up. If that makes preStop.sleep longer, the process has less time after it.
 // Secrets are read from a Secret with the name of the group.
@@ -161,11 +188,11 @@ func (g group) deployment() deployment {
 	con := container{
 		Name:       g.Name,
 		Image:      g.Export.Image,
-		Command:    []string{literal(g.Command)},
+		Command:    []string{literal(g.ported(g.Command))},
 		WorkingDir: g.WorkingDir,
 	}
 	for _, a := range g.arguments() {
-		con.Args = append(con.Args, literal(a))
+		con.Args = append(con.Args, literal(g.ported(a)))
 	}
 	if con.Image == "" {
 		con.Image = g.Name
@@ -175,7 +202,7 @@ func (g group) deployment() deployment {
 		con.Env = append(con.Env, variable{Name: idVariable, ValueFrom: &valueFrom{FieldRef: &fieldRef{"metadata.name"}}})
 	}
 	for _, name := range slices.Sorted(maps.Keys(plain)) {
-		con.Env = append(con.Env, variable{Name: name, Value: value(plain[name])})
+		con.Env = append(con.Env, variable{Name: name, Value: value(g.ported(plain[name]))})
 	}
 	for _, name := range secret {
 		con.Env = append(con.Env, variable{Name: name, ValueFrom: &valueFrom{SecretKeyRef: &secretKeyRef{g.Name, name}}})
@@ -185,14 +212,7 @@ func (g group) deployment() deployment {
 	for _, name := range slices.Sorted(maps.Keys(ours)) {
 		con.Env = append(con.Env, variable{Name: name, Value: value(ours[name])})
 	}
-	if g.Protocol == config.GRPC {
-		con.Ports = append(con.Ports, port{portName, g.Export.Port})
-		con.StartupProbe = g.probe(1, 0, max(up(g.HealthCheckTimeout), 1))
-		con.ReadinessProbe = g.probe(1, 0, 1)
-		if g.Liveness.Interval > 0 {
-			con.LivenessProbe = g.probe(up(g.Liveness.Interval), up(g.Liveness.Timeout), int64(g.Liveness.Failures))
-		}
-	}
+	g.setKubernetesProbes(&con)
 	for k, l := range g.Listeners {
 		if n, ok := containerPort(l); ok {
 			con.Ports = append(con.Ports, port{fmt.Sprintf("listener-%d", k+1), n})
@@ -261,19 +281,17 @@ func containerPort(l config.Listener) (int, bool) {
 	return n, err == nil && n > 0
 }
 
-func (g group) probe(period, timeout, failures int64) *probe {
-	p := &probe{PeriodSeconds: period, TimeoutSeconds: timeout, FailureThreshold: failures}
-	p.GRPC.Port = g.Export.Port
-	return p
-}
-
 func (g group) kubernetesGaps() {
 	_, secret := g.environment()
 	g.gap(g.Export.Image == "", "export.image", "is missing; the file has the name of the group instead, which must be replaced")
 	g.gap(len(secret) > 0, "env", "%s are read from a Secret that must exist: kubectl create secret generic %s", strings.Join(secret, ", "), g.Name)
 	g.gap(len(g.DependsOn) > 0, "depends_on", "Deployments have no order; let the process wait, or stay unready, until it can reach %s", strings.Join(g.DependsOn, ", "))
 	g.gap(g.Kind == config.Job, "kind", "a Deployment starts a process again when it has completed; use a Job of the same pod template")
-	g.gap(g.Protocol == config.Signals, "protocol", "there are no probes, so a process counts as ready once it runs")
+	g.gap(g.Protocol == config.Signals && len(g.probes()) == 0, "protocol", "there are no probes, so a process counts as ready once it runs")
+	g.gap(g.Protocol == config.Auto && len(g.probes()) == 0, "protocol", "there are no probes, because it is not known whether the process uses the lifecycle protocol, so it counts as ready once it runs; set grpc if it does, or add a readinessProbe")
+	g.gap(g.Protocol == config.Notify, "protocol", "there is no sd_notify, so READY=1 says nothing; add a readinessProbe")
+	g.gap(g.Watchdog > 0, "watchdog", "there is no watchdog; add a livenessProbe")
+	g.probeGaps()
 	g.gap(g.OnFailure == config.Pause, "on_failure", "a failed roll is not paused, but retried, within maxUnavailable; pause it by kubectl rollout pause")
 	g.gap(g.OnFailure == config.Rollback, "on_failure", "a failed roll is not rolled back; undo it by kubectl rollout undo")
 	g.gap(g.OnFailure == config.Continue, "on_failure", "a failed roll is retried; no instance is given up")

@@ -76,10 +76,22 @@ type nomadService struct {
 }
 
 type nomadCheck struct {
-	Type         string
-	Interval     time.Duration
-	Timeout      time.Duration
-	CheckRestart *nomadCheckRestart `json:",omitempty"`
+	Name                   string `json:",omitempty"`
+	Type                   string
+	Path                   string              `json:",omitempty"`
+	Protocol               string              `json:",omitempty"`
+	PortLabel              string              `json:",omitempty"`
+	Header                 map[string][]string `json:",omitempty"`
+	TLSSkipVerify          bool                `json:",omitempty"`
+	GRPCService            string              `json:",omitempty"`
+	Command                string              `json:",omitempty"`
+	Args                   []string            `json:",omitempty"`
+	TaskName               string              `json:",omitempty"`
+	Interval               time.Duration
+	Timeout                time.Duration
+	SuccessBeforePassing   int                `json:",omitempty"`
+	FailuresBeforeCritical int                `json:",omitempty"`
+	CheckRestart           *nomadCheckRestart `json:",omitempty"`
 }
 
 type nomadCheckRestart struct {
@@ -114,7 +126,8 @@ type nomadTemplate struct {
 //	canary                   Canary, AutoPromote
 //	deregister_delay         ShutdownDelay
 //	max_duration + sigterm_timeout + 1s    KillTimeout
-//	readiness, liveness      a gRPC check of a Consul service
+//	readinessProbe, livenessProbe    checks of a Consul service; that of livenessProbe restarts the task
+//	protocol: grpc           without probes, a gRPC check for both
 //	restart_policy           RestartPolicy
 //
 // The driver is docker if export.image is set, and exec otherwise. Secrets are read from the Nomad
@@ -136,7 +149,9 @@ func Nomad(c *config.Config) (*Result, error) {
 
 func (g group) job() nomadJob {
 	plain, secret := g.environment()
-	named := func(s string) string { return strings.ReplaceAll(s, "{id}", g.Name+"-${NOMAD_ALLOC_INDEX}") }
+	named := func(s string) string {
+		return nomadPorted(strings.ReplaceAll(s, "{id}", g.Name+"-${NOMAD_ALLOC_INDEX}"))
+	}
 	args := g.arguments()
 	for k := range args {
 		args[k] = named(args[k])
@@ -205,7 +220,14 @@ func (g group) job() nomadJob {
 
 // network returns the ports of the group, and the service with its health check.
 func (g group) network() (ports nomadNetwork, services []nomadService) {
-	if g.Protocol == config.GRPC {
+	if g.usesPort() {
+		ports.DynamicPorts = append(ports.DynamicPorts, nomadPort{Label: nomadServicePort})
+	}
+	if checks, needed := g.nomadChecks(); len(checks) > 0 {
+		ports.ReservedPorts = append(ports.ReservedPorts, needed...)
+		services = []nomadService{{g.Name, checks[0].PortLabel, checks}}
+	}
+	if g.servesHealth() {
 		p := nomadPort{Label: nomadPortName, To: g.Export.Port}
 		if g.Export.Image == "" { // the driver exec runs no container, so the port cannot be mapped
 			p = nomadPort{Label: nomadPortName, Value: g.Export.Port}
@@ -249,7 +271,7 @@ func (g group) update() nomadUpdate {
 		HealthyDeadline:  g.HealthCheckTimeout + g.MinReady,
 		ProgressDeadline: g.ProgressDeadline,
 	}
-	if len(g.Listeners) == 0 && g.Protocol == config.Signals {
+	if len(g.Listeners) == 0 && !g.servesHealth() && !g.ReadinessProbe.IsSet() && !g.LivenessProbe.IsSet() {
 		u.HealthCheck = "task_states"
 	}
 	if g.blueGreen() {
@@ -284,8 +306,18 @@ func (g group) nomadGaps() {
 	g.gap(g.OnFailure == config.Continue, "on_failure", "a failed roll does not continue with other instances")
 	g.gap(true, "retry", "a failed instance is rescheduled, possibly on another client, with the back-off of Nomad, until progress_deadline")
 	g.gap(u.ProgressDeadline != g.ProgressDeadline, "progress_deadline", "is %v, because Nomad requires more than health_check_timeout + min_ready_seconds", u.ProgressDeadline)
-	g.gap(g.Protocol == config.GRPC, "health_check_timeout", "the check is one of a Consul service, because services of Nomad have no gRPC checks")
-	g.gap(g.Protocol == config.GRPC && g.Export.Image == "" && g.Desired+g.MaxSurge > 1, "export.grpc_port", "is the same for all instances, so a client can run only one of them")
+	g.gap(g.servesHealth(), "health_check_timeout", "the check is one of a Consul service, because services of Nomad have no gRPC checks")
+	g.gap(g.servesHealth() && g.Export.Image == "" && g.Desired+g.MaxSurge > 1, "export.grpc_port", "is the same for all instances, so a client can run only one of them")
+	g.gap(g.Protocol == config.Auto && len(g.probes()) == 0, "protocol", "there are no checks, because it is not known whether the process uses the lifecycle protocol; set grpc if it does, or add a readinessProbe")
+	g.gap(g.Protocol == config.Notify, "protocol", "there is no sd_notify, so READY=1 says nothing; add a readinessProbe")
+	g.gap(g.Watchdog > 0, "watchdog", "there is no watchdog; add a livenessProbe")
+	g.gap(g.StartupProbe.IsSet(), "startupProbe", "is not exported; the checks begin at once, and restart a process only after health_check_timeout")
+	for _, p := range g.probes() {
+		g.gap(p.HTTPGet.Port == "" && p.TCPSocket.Port == "", p.key, "the check is one of a Consul service, because services of Nomad have only http and tcp checks")
+	}
+	g.gap(len(g.ReadinessProbe.Exec.Command) > 0, "readinessProbe.failureThreshold", "is 1, and so is successThreshold, because a check by a command has none")
+	g.gap(g.LivenessProbe.TerminationGrace > 0, "livenessProbe.terminationGracePeriodSeconds", "is not supported; the process has KillTimeout")
+	g.probeGaps()
 	g.gap(g.Shutdown.Grace == config.Enforced && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
 	g.gap(g.bound() > mostKill, "shutdown.max_duration", "needs a max_kill_timeout of at least %v in the configuration of the clients; the default is 30s", g.bound())
 	g.gap(len(g.StopSignals) > 1, "stop_signals", "only %s is sent, and then SIGKILL", g.StopSignals[0])

@@ -28,7 +28,8 @@ func (u *unit) set(key, value string) { u.WriteString(key + "=" + value + "\n") 
 // a target that starts the desired number of instances.
 //
 //	desired_instances        instances name@1 to name@N, which name.target wants
-//	readiness                Type=notify
+//	protocol: grpc or notify    Type=notify
+//	watchdog                 WatchdogSec
 //	health_check_timeout     TimeoutStartSec
 //	max_duration + sigterm_timeout + 1s    TimeoutStopSec
 //	stop_signals             KillSignal
@@ -70,13 +71,23 @@ func (g group) service() string {
 	u.set("StartLimitBurst", strconv.Itoa(max(g.Restart.Limit, 1)))
 
 	u.section("Service")
-	if g.Protocol == config.GRPC {
+	switch g.Protocol {
+	case config.GRPC:
 		u.set("Type", "notify")
 		u.set("NotifyAccess", "main")
-	} else {
+	case config.Notify:
+		u.set("Type", "notify")
+		u.set("NotifyAccess", "all") // as the launcher does
+	default:
 		u.set("Type", "exec")
 	}
-	u.set("ExecStart", named(commandLine(g.Command, g.arguments())))
+	if g.Watchdog > 0 {
+		u.set("WatchdogSec", seconds(g.Watchdog))
+		if g.Protocol == config.Auto {
+			u.set("NotifyAccess", "all")
+		}
+	}
+	u.set("ExecStart", g.ported(named(commandLine(g.Command, g.arguments()))))
 	if len(g.PreStop) > 0 { // the hooks read these variables; the process gets them, too, but package client does not take systemd for a launcher
 		u.set("Environment", "SWANSONG_PROCESS_ID=%p-%i")
 		u.set("Environment", "SWANSONG_PROCESS_GROUP=%p")
@@ -89,7 +100,7 @@ func (g group) service() string {
 	}
 	plain, secret := g.environment()
 	for _, name := range slices.Sorted(maps.Keys(plain)) {
-		u.set("Environment", named(specifiers(quote(name+"="+plain[name]))))
+		u.set("Environment", g.ported(named(specifiers(quote(name+"="+plain[name])))))
 	}
 	limit := g.bound()
 	ours := g.clientVariables(down(limit), false)
@@ -251,6 +262,11 @@ func (g group) systemdGaps() {
 	g.gap(g.ProgressDeadline > 0, "progress_deadline", "there is no roll; an instance that is not ready fails after TimeoutStartSec, and is retried StartLimitBurst times")
 	g.gap(len(g.PreStop) > 0, "pre_stop", "a hook has TimeoutStopSec instead of its own timeout; SWANSONG_PROCESS_ID is name-instance, and MAINPID replaces SWANSONG_PROCESS_PID")
 	g.gap(g.Protocol == config.GRPC && g.Liveness.Interval > 0, "liveness", "there are no checks; for a process that sends WATCHDOG=1, set WatchdogSec=")
+	g.gap(g.Protocol == config.Auto, "protocol", "a process counts as ready once it runs, because it is not known what it uses; set grpc or notify if it sends READY=1, as package client does")
+	for _, p := range g.probes() {
+		g.gap(true, p.key, "there are no probes; for a process that sends WATCHDOG=1, set watchdog")
+	}
+	g.gap(g.usesPort(), "export.port", "%d takes the place of {port}, in all instances", g.Export.ServicePort)
 	g.gap(g.Restart.Policy != config.NeverReturn && g.Restart.Max > g.Restart.Initial, "restart_policy.max_backoff", "the pause is always %v; RestartSteps= of systemd 254 can increase it", g.Restart.Initial)
 	for _, l := range g.Listeners {
 		_, ok := listenStream(l)

@@ -89,7 +89,7 @@ func TestKubernetes_ServerAcceptsDeployments(t *testing.T) {
 			for _, p := range []*corev1.Probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
 				switch {
 				case p == nil:
-				case p.GRPC == nil || !ports[p.GRPC.Port]:
+				case p.GRPC != nil && !ports[p.GRPC.Port], p.HTTPGet != nil && !ports[p.HTTPGet.Port.IntVal], p.TCPSocket != nil && !ports[p.TCPSocket.Port.IntVal]:
 					t.Errorf("the probe uses a port that the container does not have: %+v", p)
 				case p.PeriodSeconds < 1 || p.FailureThreshold < 1:
 					t.Errorf("%+v", p)

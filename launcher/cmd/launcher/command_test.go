@@ -454,7 +454,7 @@ func TestLauncherCommand_CompletesNamesAndExportsFiles(t *testing.T) {
 		{[]string{"stop", ""}, "web web-2"}, // names of processes that have ended are not offered
 		{[]string{"logs", ""}, "web web-2"},
 		{[]string{"restart", "web", ""}, ""},
-		{[]string{"run", "--protocol", ""}, "grpc signals"},
+		{[]string{"run", "--protocol", ""}, "auto grpc notify signals"},
 	} {
 		out, _, code := s.says(append([]string{"__complete", "-f", s.file()}, c.args...)...)
 		testkit.Equal(t, fmt.Sprintf("completions of %q", c.args), strings.Join(strings.Fields(out), " "), strings.TrimSpace(c.want+" :4")) // the directive 4 tells the shell not to offer file names

@@ -49,6 +49,7 @@ func TestRun_ReportsInvalidFileByLineAndKey(t *testing.T) {
 
 		// These errors are found only after processes have started.
 		{"a process that is never ready", web + `  - name: late
+    protocol: grpc
     command: RUNNER
     args: [--process-id, "{id}", --ready-after, -1s]
     health_check_timeout: 100ms
@@ -56,12 +57,14 @@ func TestRun_ReportsInvalidFileByLineAndKey(t *testing.T) {
     restart_policy: {initial_backoff: 1ms, crash_loop_limit: 2}
 `, ":6:5: process_groups[1].name: given up after 2 failures in a row; the last: late-2: not ready within 100ms"},
 		{"a process without the protocol", web + `  - name: mute
+    protocol: grpc
     command: sleep
     args: ["1000"]
     health_check_timeout: 100ms
     restart_policy: {initial_backoff: 1ms, crash_loop_limit: 1}
 `, ":6:5: process_groups[1].name: given up after a failure; the last: mute-1: not ready within 100ms (it has never answered: "},
 		{"a process without the protocol, never restarted", web + `  - name: mute
+    protocol: grpc
     command: sleep
     args: ["1000"]
     health_check_timeout: 100ms

@@ -4,12 +4,8 @@ package canary
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"strings"
-	"sync"
-	"syscall"
-	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/internal/promquery"
@@ -20,11 +16,10 @@ import (
 // A Check is one check of the canaries.
 type Check struct {
 	spec.CanaryCheck
-	Group       string
-	Revision    int
-	Canaries    []string // their ids
-	In          proc.Containment
-	ParentDeath syscall.Signal
+	Group    string
+	Revision int
+	Canaries []string // their ids
+	In       proc.Containment
 }
 
 // Run returns why the canaries have failed the check, and "" if they have passed it. An error means
@@ -48,40 +43,14 @@ func (k Check) Run(ctx context.Context) (failed string, err error) {
 func (k Check) execute(ctx context.Context) (failed string, err error) {
 	env := append(spawn.InheritedEnv(os.Environ()), "SWANSONG_PROCESS_GROUP="+k.Group, fmt.Sprintf("SWANSONG_REVISION=%d", k.Revision),
 		"SWANSONG_CANARIES="+strings.Join(k.Canaries, " "))
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return "", err
-	}
-	defer null.Close()
-	r, w, err := os.Pipe() // one pipe for both, so that their lines keep their order
-	if err != nil {
-		return "", err
-	}
-	p, err := proc.Start(proc.Spec{Args: k.Command, Env: env, Stdin: null, Stdout: w, Stderr: w, ReadStdout: r, In: k.In, ParentDeath: k.ParentDeath})
-	w.Close()
-	if err != nil {
-		return "", err
-	}
-	defer p.Close()
-	said := proc.NewTail(4 << 10)
-	var reading sync.WaitGroup
-	reading.Go(func() { io.Copy(said, p.Stdout()) })
-	select {
-	case <-p.Done():
-	case <-ctx.Done():
-	}
-	now := time.Now()
-	exit, err := p.End(proc.Deadlines{Terminate: now, Kill: now, GiveUp: now.Add(spec.ReapTimeout)})
-	reading.Wait()
+	exit, last, err := spawn.Run(ctx, k.In, "", k.Command, env)
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return "", fmt.Errorf("%s: %w", k.Command[0], context.Cause(ctx))
 	case err != nil:
 		return "", err
-	case ctx.Err() != nil:
-		return "", fmt.Errorf("%s: %w", k.Command[0], context.Cause(ctx))
 	case exit.Code == 0 && exit.Signal == 0:
 		return "", nil
 	}
-	text := strings.TrimSpace(said.String())
-	last := text[strings.LastIndexByte(text, '\n')+1:]
 	return strings.TrimSuffix(exit.String()+": "+last, ": "), nil
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/notify"
+	"github.com/swansong-go/swansong/launcher/internal/probe"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc/codes"
@@ -36,6 +38,10 @@ type Event struct {
 	AskedAt      time.Time // when the process was first asked to stop
 	GrantedUntil time.Time // the deadline that the process was granted by its last request for more time
 
+	Probe        probe.Role
+	Notification notify.Message
+	Uses         spec.Protocol // what an adopted process was known to use
+
 	Limit time.Time // when the launcher, which is itself stopped, sends SIGTERM
 }
 
@@ -44,7 +50,7 @@ type EventKind int
 
 const (
 	OnSpawned      EventKind = iota // the process was started
-	OnAdopted                       // an earlier launcher started the process: ReadyAt, StopAt, AskedAt, GrantedUntil, Reason, Grace
+	OnAdopted                       // an earlier launcher started the process: ReadyAt, StopAt, AskedAt, GrantedUntil, Reason, Grace, Uses
 	OnSpawnFailed                   // the process could not be started or adopted: Err
 	OnReadiness                     // GetReadinessStatus returned: Readiness, or Code and Err
 	OnPushedReady                   // the process reported by itself that it is ready: Reason is its message
@@ -57,6 +63,8 @@ const (
 	OnTerminate                     // the process is to be sent SIGTERM at once: Reason
 	OnForce                         // the process is to be killed at once: Reason
 	OnConfig                        // the configuration has changed: Config
+	OnProbe                         // a probe has reached or changed its verdict: Probe; Err, empty after a success
+	OnNotified                      // the process has sent a message, as for sd_notify(3): Notification
 	OnTick                          // time has passed
 	OnExited                        // the process has exited, and is a zombie
 	OnReaped                        // the process has been reaped: Exit
@@ -77,6 +85,7 @@ const (
 	DoAskReadiness      ActionKind = iota // call GetReadinessStatus; OnReadiness follows
 	DoRegister                            // add the process to routing
 	DoDeregister                          // remove the process from routing, run its hooks; OnDeregistered follows
+	DoLeaveRouting                        // remove the process from routing; DoRegister may follow
 	DoShutdown                            // call Shutdown; OnAck follows
 	DoAskStatus                           // call GetShutdownStatus; OnStatus follows
 	DoSignal                              // send Signal to the process

@@ -35,8 +35,14 @@ func (m *Machine) stopBySignals(now time.Time, message string) []Action {
 	m.enter(Draining)
 	m.phase, m.Message = signalled, message
 	m.killAt = m.MaxAt
+	if m.GraceEnforced && m.Uses() == spec.Notify { // such a process can ask for more time
+		m.killAt = slices.MinFunc([]time.Time{m.MaxAt, m.AskedAt.Add(m.Grace)}, time.Time.Compare)
+	}
 	if least := now.Add(m.cfg.Shutdown.SIGTERMTimeout); least.After(m.killAt) {
 		m.killAt = m.capKill(least)
+	}
+	if m.stopsItself { // a signal could cut short what it does
+		return m.tick(now)
 	}
 	return m.sendNextSignal(now)
 }

@@ -12,10 +12,11 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// config returns the default configuration of a group, changed by edit unless that is nil.
+// config returns the default configuration of a group with protocol grpc, changed by edit unless that is
+// nil.
 func config(edit func(*spec.Group)) spec.Group {
 	cfg := spec.Default()
-	cfg.Name, cfg.Command, cfg.Desired = "m", []string{"m"}, 1
+	cfg.Name, cfg.Command, cfg.Desired, cfg.Protocol = "m", []string{"m"}, 1, spec.GRPC
 	if edit != nil {
 		edit(&cfg)
 	}
@@ -76,6 +77,7 @@ var actionNames = map[lifecycle.ActionKind]string{
 	lifecycle.DoAskReadiness:      "ask readiness",
 	lifecycle.DoRegister:          "register",
 	lifecycle.DoDeregister:        "deregister",
+	lifecycle.DoLeaveRouting:      "leave routing",
 	lifecycle.DoShutdown:          "shutdown",
 	lifecycle.DoAskStatus:         "ask status",
 	lifecycle.DoSignal:            "signal ",

@@ -7,24 +7,28 @@ package lifecycle
 import (
 	"time"
 
+	"github.com/swansong-go/swansong/launcher/internal/probe"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
 // A Machine is the state machine of one process.
 //
-//	SPAWNING ─▶ STARTING ─▶ WARMING ─▶ READY ──────┐ the launcher stops it, or it drains by itself
+//	SPAWNING ─▶ STARTING ─▶ WARMING ◀─▶ READY ─────┐ the launcher stops it, or it drains by itself
 //	    │           │           │        │         ▼
 //	    └───────────┴───────────┴──▶ UNHEALTHY ─▶ SHUTDOWN_REQUESTED ─▶ DRAINING ◀──▶ BLOCKED
 //
 //	and from each of them, when the process has been reaped: COMPLETE, FORCED, CRASHED or GONE
 //
-// No state is entered twice, except DRAINING and BLOCKED. Intermediate states may be skipped.
+// No state is entered twice, except DRAINING and BLOCKED, and READY and WARMING, which alternate as the
+// readiness probe of a process says. Intermediate states may be skipped.
 //
 // A state does not determine what to do next; the phase does:
 //
-//	starting       ask for readiness until readyBy; then terminating
-//	running        ask for readiness at the liveness interval
+//	starting       ask for readiness, or wait for a message or for probes, until readyBy; then
+//	               terminating
+//	running        ask for readiness at the liveness interval; the state is WARMING while the
+//	               readiness probe fails
 //	deregistering  wait until the process has left routing, then for the delay and the pre-stop hooks
 //	requesting     call Shutdown until the process answers, at most for the grace period
 //	draining       ask for the status until the deadline: MaxAt; or, with an enforced grace period, its
@@ -75,6 +79,18 @@ type Machine struct {
 	pollAt      time.Time
 	readyBy     time.Time
 	failures    int // consecutive failed liveness checks
+	startedAt   time.Time
+	passed      map[probe.Role]bool // the verdicts of the probes; a missing one counts as failed
+
+	uses           spec.Protocol // with protocol auto, what the process is known to use; empty if nothing is known yet
+	expects        spec.Protocol // what earlier processes of the group have used, if it is grpc or notify
+	saidReady      bool          // the process has said that it is ready, or its protocol has nothing to say
+	settleAt       time.Time     // when a process that has said nothing counts as ready; zero if it does not
+	hasStatus      bool          // the process has sent STATUS
+	stopsItself    bool          // the process has sent STOPPING=1 before it was asked to stop
+	watchdog       time.Duration // within which the process must send WATCHDOG=1; 0: it need not
+	watchdogAt     time.Time
+	watchdogReason string
 
 	deregisterBy time.Time // when the stop continues, whether the process has left routing or not
 	terminateBy  time.Time // four fifths of the total deadline; zero without a total deadline
@@ -112,7 +128,7 @@ const (
 // whether there is a router, which the launcher calls when the process enters and leaves routing.
 // These calls take time.
 func New(cfg spec.Group, hasRouter bool) *Machine {
-	return &Machine{cfg: cfg, hasRouter: hasRouter, State: Spawning}
+	return &Machine{cfg: cfg, hasRouter: hasRouter, State: Spawning, passed: map[probe.Role]bool{}, watchdog: cfg.Watchdog}
 }
 
 // Running reports whether the process is ready, and is not being stopped.
@@ -156,6 +172,10 @@ func (m *Machine) Step(e Event) []Action {
 		return m.onTerminate(e)
 	case OnConfig:
 		return m.onConfig(e)
+	case OnProbe:
+		return m.onProbe(e)
+	case OnNotified:
+		return m.onNotified(e)
 	case OnExited:
 		if m.phase < exited {
 			m.phase, m.callPending = exited, false
@@ -169,17 +189,28 @@ func (m *Machine) Step(e Event) []Action {
 }
 
 func (m *Machine) onSpawned(e Event) []Action {
-	m.readyBy = e.At.Add(m.cfg.HealthCheckTimeout)
-	if m.cfg.Protocol == spec.Signals {
-		return m.becomeReady(e.At, "started; with protocol signals a running process is ready")
+	return m.start(e.At)
+}
+
+// start begins to wait until the process is ready.
+func (m *Machine) start(now time.Time) []Action {
+	m.startedAt, m.readyBy = now, now.Add(m.cfg.HealthCheckTimeout)
+	switch m.cfg.Protocol {
+	case spec.Signals:
+		m.saidReady, m.Message = true, "started; with protocol signals a running process is ready"
+		return m.becomeReadyIfComplete(now)
+	case spec.Auto:
+		m.settleAt = now.Add(min(SettleTime, m.cfg.HealthCheckTimeout))
 	}
-	m.pollAt = e.At
-	return m.tick(e.At)
+	if m.cfg.Protocol.CallsProcess() {
+		m.pollAt = now
+	}
+	return m.tick(now)
 }
 
 // onAdopted continues with a process where the earlier launcher left off.
 func (m *Machine) onAdopted(e Event) []Action {
-	m.readyBy, m.pollAt = e.At.Add(m.cfg.HealthCheckTimeout), e.At
+	m.uses, m.startedAt = e.Uses, e.At
 	switch {
 	case !e.StopAt.IsZero():
 		// The launcher does not know how far the stop of the adopted process has come, so it asks
@@ -192,17 +223,16 @@ func (m *Machine) onAdopted(e Event) []Action {
 		m.stopBy = e.StopAt.Add(leave + m.cfg.Shutdown.Max)
 		m.requests = unknownRequests
 		return m.onStop(e)
-	case !e.ReadyAt.IsZero() || m.cfg.Protocol == spec.Signals:
+	case !e.ReadyAt.IsZero():
+		m.saidReady, m.passed[probe.Startup], m.passed[probe.Readiness] = true, true, true
 		actions := m.becomeReady(e.At, "ready when it was adopted")
-		if !e.ReadyAt.IsZero() {
-			m.ReadyAt = e.ReadyAt
-		}
-		if m.cfg.Protocol == spec.GRPC {
+		m.ReadyAt = e.ReadyAt
+		if m.Uses() == spec.GRPC {
 			m.pollAt = e.At // check at once whether the process is still ready
 		}
 		return actions
 	}
-	return m.tick(e.At)
+	return m.start(e.At)
 }
 
 // onConfig applies a changed configuration. A process that is already being stopped keeps the old

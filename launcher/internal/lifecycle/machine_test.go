@@ -552,11 +552,11 @@ func TestMachine_KillsProcessInTimeWhateverHappens(t *testing.T) {
 	}
 }
 
-// States only move forward, except from BLOCKED to DRAINING. An ended process keeps its state.
+// States only move forward, except from BLOCKED to DRAINING and from READY to WARMING. An ended process keeps its state.
 func TestState_OnlyMovesForward(t *testing.T) {
 	for from := lifecycle.Spawning; from <= lifecycle.Gone; from++ {
 		for to := lifecycle.Spawning; to <= lifecycle.Gone; to++ {
-			want := to > from && !from.Ended() || from == lifecycle.Blocked && to == lifecycle.Draining
+			want := to > from && !from.Ended() || from == lifecycle.Blocked && to == lifecycle.Draining || from == lifecycle.Ready && to == lifecycle.Warming
 			if got := from.CanBecome(to); got != want {
 				t.Errorf("%v → %v: %v, want %v", from, to, got, want)
 			}

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/swansong-go/swansong/launcher/internal/spec"
@@ -21,32 +22,26 @@ func (m *Machine) onReadiness(e Event) []Action {
 		return m.tick(e.At)
 	}
 	if e.Readiness == nil {
-		m.Message = e.Err
-		if m.phase == running {
-			return m.failLiveness(e.At, e.Err)
-		}
-		if e.Code != codes.Unavailable && e.Code != codes.DeadlineExceeded {
-			return m.failStart(e.At, e.Err)
-		}
-		return m.tick(e.At)
+		return m.onReadinessError(e)
 	}
-	m.responsive, m.Message = true, e.Readiness.GetMessage()
+	m.usesLifecycle(e.At)
+	m.Message = e.Readiness.GetMessage()
 	switch e.Readiness.GetState() {
 	case pb.ReadinessResponse_STARTING:
 		if m.phase == running {
-			return m.failLiveness(e.At, "it reports that it is starting")
+			return m.notReadyAnyMore(e.At, "it reports that it is starting")
 		}
+		m.saidReady = false
 		m.enter(Starting)
 	case pb.ReadinessResponse_WARMING:
 		if m.phase == running {
-			return m.failLiveness(e.At, "it reports that it is warming up")
+			return m.notReadyAnyMore(e.At, "it reports that it is warming up")
 		}
+		m.saidReady = false
 		m.enter(Warming)
 	case pb.ReadinessResponse_READY:
-		m.failures = 0
-		if m.phase == starting {
-			return m.becomeReady(e.At, m.Message)
-		}
+		m.failures, m.saidReady = 0, true
+		return m.becomeReadyIfComplete(e.At)
 	case pb.ReadinessResponse_DRAINING:
 		return m.onStop(Event{At: e.At, Reason: "it drains by itself: " + m.Message})
 	case pb.ReadinessResponse_UNHEALTHY:
@@ -58,9 +53,27 @@ func (m *Machine) onReadiness(e Event) []Action {
 	return m.tick(e.At)
 }
 
+func (m *Machine) onReadinessError(e Event) []Action {
+	if e.Code != codes.Unavailable && m.cfg.Protocol == spec.Auto && m.uses == "" {
+		m.uses = spec.GRPC // the process listens for calls
+	}
+	if m.Uses() != spec.GRPC && m.expects != spec.GRPC {
+		return m.tick(e.At)
+	}
+	m.Message = e.Err
+	if m.phase == running {
+		return m.failLiveness(e.At, e.Err)
+	}
+	if e.Code != codes.Unavailable && e.Code != codes.DeadlineExceeded {
+		return m.failStart(e.At, e.Err)
+	}
+	return m.tick(e.At)
+}
+
 func (m *Machine) onPushedReady(e Event) []Action {
-	m.responsive = true
+	m.usesLifecycle(e.At)
 	if m.phase != starting {
+		m.saidReady = true
 		return m.tick(e.At)
 	}
 	if m.cfg.Transport.Network == "tcp" {
@@ -69,7 +82,17 @@ func (m *Machine) onPushedReady(e Event) []Action {
 		m.pollAt = e.At
 		return m.tick(e.At)
 	}
-	return m.becomeReady(e.At, e.Reason)
+	m.saidReady, m.Message = true, e.Reason
+	return m.becomeReadyIfComplete(e.At)
+}
+
+// notReadyAnyMore handles the report of a ready process that it is not. A process that has counted as
+// ready only because it had said nothing has never been.
+func (m *Machine) notReadyAnyMore(now time.Time, reason string) []Action {
+	if !m.saidReady {
+		return m.tick(now)
+	}
+	return m.failLiveness(now, reason)
 }
 
 func (m *Machine) becomeReady(now time.Time, message string) []Action {
@@ -77,13 +100,14 @@ func (m *Machine) becomeReady(now time.Time, message string) []Action {
 	m.phase, m.ReadyAt, m.Message = running, now, message
 	m.callStale = m.callPending
 	m.scheduleLivenessCheck(now)
+	m.startWatchdog(now)
 	return []Action{{Kind: DoRegister}}
 }
 
 // scheduleLivenessCheck schedules the next liveness check, if the configuration has any.
 func (m *Machine) scheduleLivenessCheck(now time.Time) {
 	m.pollAt = time.Time{}
-	if m.cfg.Protocol == spec.GRPC && m.cfg.LivenessInterval > 0 {
+	if m.Uses() == spec.GRPC && m.cfg.LivenessInterval > 0 {
 		m.pollAt = now.Add(m.cfg.LivenessInterval)
 	}
 }
@@ -108,7 +132,14 @@ func (m *Machine) failLiveness(now time.Time, reason string) []Action {
 // lastReport returns what the process has reported before it failed to become ready.
 func (m *Machine) lastReport() string {
 	const hint = "if it does not serve the lifecycle protocol, set protocol signals"
+	if report := m.probeReport(); report != "" {
+		return report
+	}
 	switch {
+	case m.Uses() == spec.Notify:
+		return strings.TrimPrefix("last status: "+m.Message+"; it has not sent READY=1", "last status: ; ")
+	case m.cfg.Protocol == spec.Auto && m.uses == "" && m.expects != "":
+		return fmt.Sprintf("earlier processes of the group were ready by protocol %s, and it has not used it; if that is intended, set protocol signals", m.expects)
 	case m.responsive && m.Message == "":
 		return "last report: " + m.State.String()
 	case m.responsive:

@@ -9,7 +9,7 @@ type State int
 const (
 	Spawning          State = iota + 1 // the process was started, and has not answered yet
 	Starting                           // the process answers calls, and initializes itself
-	Warming                            // the process connects to services that it depends on
+	Warming                            // the process connects to services that it depends on, or its readiness probe fails
 	Ready                              // the process accepts work
 	Unhealthy                          // the process failed to become or to stay ready, and is about to be stopped
 	ShutdownRequested                  // the launcher stops the process, which still leaves the routing, or has not reported that it drains
@@ -40,12 +40,13 @@ func (s State) Ended() bool { return s >= Complete }
 func (s State) Stopping() bool { return s >= ShutdownRequested && s < Complete }
 
 // CanBecome reports whether a process in state s can enter state next. States only move forward,
-// except from Blocked back to Draining. Intermediate states may be skipped.
+// except from Blocked back to Draining, and from Ready back to Warming while a readiness probe fails.
+// Intermediate states may be skipped.
 func (s State) CanBecome(next State) bool {
 	switch {
 	case s.Ended() || s == next:
 		return false
-	case s == Blocked && next == Draining:
+	case s == Blocked && next == Draining, s == Ready && next == Warming:
 		return true
 	default:
 		return next > s

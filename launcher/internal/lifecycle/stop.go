@@ -62,15 +62,20 @@ func (m *Machine) requestShutdown(now time.Time) []Action {
 	m.enter(ShutdownRequested)
 	m.AskedAt = now
 	m.MaxAt = m.capDeadline(now.Add(m.cfg.Shutdown.Max))
-	if m.cfg.Protocol == spec.Signals {
-		return m.stopBySignals(now, noProtocol)
+	if !m.cfg.Protocol.CallsProcess() {
+		return m.stopBySignals(now, m.noProtocol())
 	}
 	m.phase, m.Deadline = requesting, m.capDeadline(now.Add(min(m.Grace, m.cfg.Shutdown.Max)))
 	return m.call(now, DoShutdown, m.cfg.Shutdown.Poll)
 }
 
-// noProtocol explains why a process is stopped by signals: the configuration of its group says so.
-const noProtocol = "its group has protocol signals"
+// noProtocol explains why a process is stopped by signals.
+func (m *Machine) noProtocol() string {
+	if m.cfg.Protocol != spec.Auto {
+		return fmt.Sprintf("its group has protocol %s", m.cfg.Protocol)
+	}
+	return "it does not use the lifecycle protocol"
+}
 
 // resumeShutdown repeats the shutdown request of an earlier launcher. The grace period and the
 // maximum count from the first request. While no launcher ran, the process could not request more
@@ -80,8 +85,8 @@ func (m *Machine) resumeShutdown(e Event) []Action {
 	m.enter(ShutdownRequested)
 	m.AskedAt, m.GrantedUntil = e.AskedAt, e.GrantedUntil
 	m.MaxAt = m.capDeadline(e.AskedAt.Add(m.cfg.Shutdown.Max))
-	if m.cfg.Protocol == spec.Signals {
-		return m.stopBySignals(e.At, noProtocol)
+	if !m.cfg.Protocol.CallsProcess() {
+		return m.stopBySignals(e.At, m.noProtocol())
 	}
 	latest := slices.MaxFunc([]time.Time{e.AskedAt.Add(m.Grace), e.GrantedUntil, e.At.Add(2 * m.cfg.Shutdown.Poll)}, time.Time.Compare)
 	m.phase, m.Deadline = requesting, slices.MinFunc([]time.Time{latest, m.MaxAt}, time.Time.Compare)
@@ -112,6 +117,8 @@ func (m *Machine) onAck(e Event) []Action {
 		return m.stopBySignals(e.At, "it declined the shutdown request: "+e.Ack.GetMessage())
 	case e.Code == codes.Unimplemented:
 		return m.stopBySignals(e.At, "it does not implement the call Shutdown")
+	case e.Code == codes.Unavailable && m.cfg.Protocol == spec.Auto && m.uses != spec.GRPC && m.expects != spec.GRPC:
+		return m.stopBySignals(e.At, m.noProtocol())
 	}
 	// The process does not serve the protocol yet, does not serve it any more, or is too slow. The
 	// launcher repeats the call until the grace period has passed.

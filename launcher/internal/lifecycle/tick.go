@@ -23,8 +23,10 @@ func (m *Machine) Next() time.Time {
 	case starting:
 		poll()
 		at(m.readyBy)
+		at(m.settleAt)
 	case running:
 		poll()
+		at(m.watchdogAt)
 	case deregistering:
 		at(m.deregisterBy)
 		at(m.terminateBy)
@@ -49,6 +51,9 @@ func (m *Machine) tick(now time.Time) []Action {
 	case starting:
 		return m.tickStarting(now)
 	case running:
+		if due(m.watchdogAt, now) {
+			return m.failRunning(now, m.watchdogReason)
+		}
 		if m.pollDue(now) {
 			actions := m.call(now, DoAskReadiness, 0)
 			m.scheduleLivenessCheck(now) // if liveness checks are turned off, this was the only check, made after an adoption
@@ -83,6 +88,9 @@ func due(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
 func (m *Machine) pollDue(now time.Time) bool { return !m.callPending && due(m.pollAt, now) }
 
 func (m *Machine) tickStarting(now time.Time) []Action {
+	if actions, ready := m.tickAuto(now); ready {
+		return actions
+	}
 	if due(m.readyBy, now) {
 		return m.failStart(now, fmt.Sprintf("not ready within %v (%s)", m.cfg.HealthCheckTimeout, m.lastReport()))
 	}
@@ -144,6 +152,8 @@ func (m *Machine) askStatus(now time.Time) []Action {
 
 func (m *Machine) tickSignalled(now time.Time) []Action {
 	switch {
+	case due(m.killAt, now) && m.SignalsSent == 0:
+		return m.terminate(now, fmt.Sprintf("it did not exit within %v of its message that it stops", now.Sub(m.AskedAt).Round(time.Millisecond)))
 	case due(m.killAt, now):
 		m.ForceReason = fmt.Sprintf("it did not exit within %v of %s", now.Sub(m.AskedAt).Round(time.Millisecond), m.cfg.Shutdown.StopSignals[0])
 		return m.kill(now)

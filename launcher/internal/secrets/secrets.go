@@ -88,6 +88,10 @@ func (s *Secrets) Configure(c Config, inFiles []string, groups []spec.Group) {
 		s.configured = append(s.configured, s.names.Env(g.Env)...)
 		s.configured = append(s.configured, s.names.Args(g.Command)...)
 		s.configured = append(s.configured, s.names.Args(g.Roll.Check.Command)...)
+		for _, p := range g.Probes() {
+			args, headers := p.Secrets()
+			s.configured = slices.Concat(s.configured, s.names.Args(args), s.names.Env(headers))
+		}
 		for _, h := range g.PreStop {
 			s.configured = append(s.configured, s.names.Args(h.Command)...)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/swansong-go/swansong/launcher/client"
@@ -44,15 +45,29 @@ func LookUp(command, dir string) error {
 	return err
 }
 
-// Placeholders are what {id}, {dir} and {socket} in the commands of a process stand for.
+// Placeholders are what {id}, {dir}, {socket} and {port} in the commands of a process stand for.
 type Placeholders struct {
 	ID, Group string // the id of the process and the name of its group
 	Dir       string // the launcher's directory
 	Socket    string // a path at which the process can listen
+	Port      int    // a port at which the process can listen; 0 if its configuration mentions none
 }
 
 func (p Placeholders) replacer() *strings.Replacer {
-	return strings.NewReplacer("{id}", p.ID, "{dir}", p.Dir, "{socket}", p.Socket)
+	pairs := []string{"{id}", p.ID, "{dir}", p.Dir, "{socket}", p.Socket}
+	if p.Port != 0 {
+		pairs = append(pairs, spec.PortPlaceholder, strconv.Itoa(p.Port))
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// Probed returns the group with the placeholders in its probes replaced.
+func (p Placeholders) Probed(g spec.Group) spec.Group {
+	expand := p.replacer()
+	for _, probe := range []*spec.Probe{&g.StartupProbe, &g.ReadinessProbe, &g.LivenessProbe} {
+		*probe = probe.Expand(expand)
+	}
+	return g
 }
 
 // Command returns the arguments and the environment of the process, which inherits the launcher's
@@ -81,6 +96,17 @@ func (p Placeholders) HookCommand(h spec.Hook, pid int, inherited []string) (arg
 	for _, a := range h.Command {
 		args = append(args, expand.Replace(a))
 	}
-	env = append(InheritedEnv(inherited), client.EnvID+"="+p.ID, "SWANSONG_PROCESS_GROUP="+p.Group, fmt.Sprintf("SWANSONG_PROCESS_PID=%d", pid))
-	return args, env
+	return args, p.about(InheritedEnv(inherited), pid)
+}
+
+// about adds what hooks and probes are told of the process with this pid.
+func (p Placeholders) about(env []string, pid int) []string {
+	return append(env, client.EnvID+"="+p.ID, "SWANSONG_PROCESS_GROUP="+p.Group, fmt.Sprintf("SWANSONG_PROCESS_PID=%d", pid))
+}
+
+// ProbeEnv returns the environment of the commands of probes: that of the process, which has this pid,
+// without the variables by which the process speaks to the launcher.
+func (p Placeholders) ProbeEnv(cfg spec.Group, pid int, inherited []string) []string {
+	_, env := p.Command(cfg, inherited)
+	return p.about(env, pid)
 }

@@ -123,6 +123,7 @@ func (k *checker) process(g Group) {
 	k.instances(g)
 	k.transport(g)
 	k.liveness(g)
+	k.probes(g)
 	k.shutdown(g.Shutdown)
 	k.restart(g.Restart)
 	k.roll(g)
@@ -162,14 +163,16 @@ func (k *checker) instances(g Group) {
 }
 
 func (k *checker) transport(g Group) {
-	oneOf(k, "Protocol", g.Protocol, GRPC, Signals)
+	oneOf(k, "Protocol", g.Protocol, Auto, GRPC, Notify, Signals)
+	k.duration("Watchdog", g.Watchdog, 0)
+	k.must(g.Watchdog == 0 || g.Protocol.HearsProcess(), "Watchdog", "needs %s auto or notify: others send no WATCHDOG=1", Field("Protocol"))
 	t := g.Transport
 	oneOf(k, "Transport.Network", t.Network, "unix", "tcp")
 	if k.has("Transport.Network") {
 		return
 	}
 	tcp := t.Network == "tcp"
-	k.must(!tcp || g.Protocol == GRPC, "Transport.Network", "tcp has no effect with protocol signals; use unix")
+	k.must(!tcp || g.Protocol == GRPC, "Transport.Network", "tcp has no effect with protocol %s; use unix, or protocol grpc", string(g.Protocol))
 	k.must(tcp || t.Address == "", "Transport.Address", "is only for transport tcp")
 	k.must(!tcp || t.Address != "", "Transport.Address", "is missing; transport tcp needs one, such as 127.0.0.1:0")
 	port := k.hostPort("Transport.Address", t.Address)

@@ -10,7 +10,7 @@ import (
 // Desired and MinHealthy have no default.
 func Default() Group {
 	return Group{
-		Protocol:           GRPC,
+		Protocol:           Auto,
 		Transport:          Transport{Network: "unix"},
 		MaxSurge:           1,
 		HealthCheckTimeout: 30 * time.Second,
@@ -53,6 +53,14 @@ const (
 	DefaultListenNetwork = "tcp"
 )
 
+// DefaultProtocol returns the default of the protocol of a group with this Transport.Network.
+func DefaultProtocol(network string) Protocol {
+	if network == "tcp" { // only the lifecycle protocol has use for it
+		return GRPC
+	}
+	return Default().Protocol
+}
+
 // DefaultMinHealthy returns how many of the desired processes have to stay ready by default: all of
 // them, or one fewer where a process can only be replaced after it has been stopped.
 func DefaultMinHealthy(desired, maxSurge int) int {
@@ -66,8 +74,8 @@ func DefaultMinHealthy(desired, maxSurge int) int {
 // means none, such as Restart.CrashLimit. MaxSurge and MinHealthy are left as they are.
 func (g *Group) FillIn() {
 	def := Default()
-	g.Protocol = cmp.Or(g.Protocol, def.Protocol)
 	g.Transport.Network = cmp.Or(g.Transport.Network, def.Transport.Network)
+	g.Protocol = cmp.Or(g.Protocol, DefaultProtocol(g.Transport.Network))
 	g.OnLauncherDeath = cmp.Or(g.OnLauncherDeath, def.OnLauncherDeath)
 	g.HealthCheckTimeout = cmp.Or(g.HealthCheckTimeout, def.HealthCheckTimeout)
 	g.LivenessInterval = orNone(g.LivenessInterval, def.LivenessInterval)

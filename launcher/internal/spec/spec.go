@@ -50,6 +50,10 @@ type Group struct {
 	LivenessInterval   time.Duration // 0 means no checks
 	LivenessTimeout    time.Duration
 	LivenessFailures   int
+	StartupProbe       Probe         `json:",omitzero"`
+	ReadinessProbe     Probe         `json:",omitzero"`
+	LivenessProbe      Probe         `json:",omitzero"`
+	Watchdog           time.Duration `json:",omitempty"` // time between two messages WATCHDOG=1; 0 means that none is needed
 
 	Shutdown Shutdown
 	Restart  Restart
@@ -68,9 +72,17 @@ type Group struct {
 type Protocol string
 
 const (
-	GRPC    Protocol = "grpc"
-	Signals Protocol = "signals"
+	Auto    Protocol = "auto"    // whichever of the others the process uses
+	GRPC    Protocol = "grpc"    // the lifecycle protocol
+	Notify  Protocol = "notify"  // messages as for sd_notify(3), and signals
+	Signals Protocol = "signals" // signals only
 )
+
+// CallsProcess reports whether the launcher calls, or tries to call, the process.
+func (p Protocol) CallsProcess() bool { return p == Auto || p == GRPC }
+
+// HearsProcess reports whether the process can send messages as for sd_notify(3).
+func (p Protocol) HearsProcess() bool { return p == Auto || p == Notify }
 
 // LauncherDeath says what happens to the processes when the launcher dies without stopping them.
 type LauncherDeath string

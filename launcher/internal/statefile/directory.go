@@ -21,6 +21,7 @@ func SocketIn(dir string) string { return filepath.Join(dir, "launcher.sock") }
 // [output.Streams].
 const (
 	LifecycleSocket = "sock" // the socket of the lifecycle service
+	NotifySocket    = "note" // the socket for messages as for sd_notify(3)
 	ServiceSocket   = "app"  // a socket that the program can use for its own service
 )
 
@@ -29,7 +30,7 @@ func FileOf(dir, id, suffix string) string { return filepath.Join(dir, id+"."+su
 
 // RemoveFilesOf removes the sockets and pipes of a process that has ended.
 func RemoveFilesOf(dir, id string) {
-	for _, suffix := range append([]string{LifecycleSocket, ServiceSocket}, output.Streams[:]...) {
+	for _, suffix := range append([]string{LifecycleSocket, NotifySocket, ServiceSocket}, output.Streams[:]...) {
 		os.Remove(FileOf(dir, id, suffix))
 	}
 }

@@ -57,8 +57,10 @@ type Process struct {
 	GrantedUntil int64          `json:"granted,omitempty"` // the deadline after the last request of the process for more time
 	Reason       string         `json:"reason,omitempty"`  // why the process is stopped
 	Grace        time.Duration  `json:"grace,omitempty"`
-	Port         int32          `json:"port,omitempty"`   // port of the process's lifecycle service over TCP
-	NotReplaced  bool           `json:"spared,omitempty"` // after the stop of the process, no other is started in its place
+	Port         int32          `json:"port,omitempty"`         // port of the process's lifecycle service over TCP
+	ServicePort  int            `json:"service_port,omitempty"` // what {port} stands for; 0: nothing
+	Uses         spec.Protocol  `json:"uses,omitempty"`         // with protocol auto, what the process uses
+	NotReplaced  bool           `json:"spared,omitempty"`       // after the stop of the process, no other is started in its place
 
 	// Outputs are the pipes of the process, in the order of [output.Streams]. They are set from
 	// OpenOutputs until the process is adopted, and are not written to the file.
@@ -99,6 +101,7 @@ func (p *Process) IsKept() bool { return p.Config.OnLauncherDeath == spec.Keep }
 // process.
 func WithoutSecrets(g spec.Group) spec.Group {
 	g.Command, g.Env, g.PreStop, g.Roll.Check = nil, nil, nil, spec.CanaryCheck{}
+	g.StartupProbe, g.ReadinessProbe, g.LivenessProbe = spec.Probe{}, spec.Probe{}, spec.Probe{}
 	return g
 }
 
@@ -114,7 +117,9 @@ func Digest(g spec.Group) string {
 		Listen   []spec.Listen
 		Log      spec.Log
 		OnDeath  spec.LauncherDeath
-	}{g.Command, g.WorkDir, g.Env, g.Protocol, g.Transport, g.Listen, g.Log, g.OnLauncherDeath})
+		Probes   []spec.Probe
+		Watchdog time.Duration
+	}{g.Command, g.WorkDir, g.Env, g.Protocol, g.Transport, g.Listen, g.Log, g.OnLauncherDeath, g.Probes(), g.Watchdog})
 	return checksum(text)
 }
 

@@ -149,6 +149,18 @@ func (c *Connection) SetPort(port int32) error {
 	return nil
 }
 
+// IsServed reports whether something listens on the unix socket of the process. It answers at once, also
+// during the back-off of the connection.
+func (c *Connection) IsServed() bool {
+	conn, err := net.DialTimeout("unix", c.cfg.Socket, c.cfg.Poll)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	c.Redial()
+	return true
+}
+
 // Redial ends the back-off of the connection when the process has just been heard from. Otherwise,
 // if a try has failed before, every call would fail with that error until the next try.
 func (c *Connection) Redial() {

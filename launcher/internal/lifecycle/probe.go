@@ -1,0 +1,101 @@
+package lifecycle
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/probe"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+)
+
+// becomeReadyIfComplete makes a starting process ready, if everything that its readiness depends on
+// is there: what its protocol says, and the success of its startup and readiness probes.
+func (m *Machine) becomeReadyIfComplete(now time.Time) []Action {
+	if m.phase != starting || !m.saidReady && !m.decideByProbes() || m.missingProbe() != "" {
+		return m.tick(now)
+	}
+	return m.becomeReady(now, m.Message)
+}
+
+// missingProbe returns the name of the probe for whose success the process waits to become ready.
+func (m *Machine) missingProbe() string {
+	switch {
+	case m.cfg.StartupProbe.IsSet() && !m.passed[probe.Startup]:
+		return probe.Startup.String()
+	case m.cfg.ReadinessProbe.IsSet() && !m.passed[probe.Readiness]:
+		return probe.Readiness.String()
+	}
+	return ""
+}
+
+// hasGate reports whether a probe decides when the process is ready.
+func (m *Machine) hasGate() bool { return m.cfg.StartupProbe.IsSet() || m.cfg.ReadinessProbe.IsSet() }
+
+// onProbe handles a result of a probe, which is a change of its verdict.
+func (m *Machine) onProbe(e Event) []Action {
+	if m.phase != starting && m.phase != running {
+		return nil
+	}
+	m.passed[e.Probe] = e.Err == ""
+	switch {
+	case e.Err == "" && e.Probe == probe.Startup:
+		m.enter(Warming)
+		return m.becomeReadyIfComplete(e.At)
+	case e.Err == "" && e.Probe == probe.Readiness:
+		if m.phase == running && m.State == Warming {
+			return m.becomeReady(e.At, "its readiness probe succeeds again")
+		}
+		return m.becomeReadyIfComplete(e.At)
+	case e.Err == "":
+		return m.tick(e.At)
+	case e.Probe == probe.Readiness:
+		m.Message = e.Err
+		if m.State == Ready {
+			m.enter(Warming)
+			return append([]Action{{Kind: DoLeaveRouting}}, m.tick(e.At)...)
+		}
+		return m.tick(e.At)
+	}
+	p := m.cfg.LivenessProbe
+	if e.Probe == probe.Startup {
+		p = m.cfg.StartupProbe
+	}
+	return m.failProbe(e.At, e.Err, p)
+}
+
+// failProbe stops a process that has failed its startup or liveness probe.
+func (m *Machine) failProbe(now time.Time, reason string, p spec.Probe) []Action {
+	if m.phase == starting {
+		actions := m.failStart(now, reason)
+		if p.TerminationGrace > 0 {
+			m.killAt = m.capKill(now.Add(p.TerminationGrace))
+		}
+		return actions
+	}
+	if p.TerminationGrace > 0 {
+		m.cfg.Shutdown.Max = min(m.cfg.Shutdown.Max, p.TerminationGrace)
+		m.cfg.Shutdown.Grace = min(m.cfg.Shutdown.Grace, p.TerminationGrace)
+	}
+	return m.failRunning(now, reason)
+}
+
+// failRunning stops a ready process that is not healthy any more.
+func (m *Machine) failRunning(now time.Time, reason string) []Action {
+	m.enter(Unhealthy)
+	return m.onStop(Event{At: now, Reason: "unhealthy: " + reason})
+}
+
+// Probing reports whether the process is to be probed: it is neither being stopped nor has it ended.
+func (m *Machine) Probing() bool { return m.phase == starting || m.phase == running }
+
+// probeReport returns why a process that is not ready yet waits for a probe, or "".
+func (m *Machine) probeReport() string {
+	missing := m.missingProbe()
+	if missing == "" || (m.Uses() == spec.GRPC || m.Uses() == spec.Notify) && !m.saidReady {
+		return ""
+	}
+	if m.Message == "" {
+		return fmt.Sprintf("its %s probe has not succeeded", missing)
+	}
+	return m.Message
+}

@@ -1,0 +1,132 @@
+package notify
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/swansong-go/swansong/launcher/internal/peer"
+)
+
+// A Socket receives the messages of one process and of what it has started.
+type Socket struct {
+	conn   *net.UnixConn
+	allows func(pid int) bool
+	handle func(Message)
+
+	reading sync.Mutex // held while a message is read and handled, so that messages keep their order
+}
+
+const (
+	maxMessage = 4 << 10
+	maxFiles   = 64 // of one message; the kernel closes more than fit
+)
+
+// Listen makes the socket at this path, and replaces one that exists there. The parameter allows says
+// whether the process pid, which is known by its credentials, may send messages; it is asked while that
+// process waits or has gone on. handle is called with one message at a time.
+func Listen(path string, allows func(pid int) bool, handle func(Message)) (*Socket, error) {
+	if len(path) > peer.MaxPath {
+		return nil, fmt.Errorf("notify: the path of a socket can have at most %d bytes, and this one has %d: %s", peer.MaxPath, len(path), path)
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
+		os.Remove(path)
+	}
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		return nil, fmt.Errorf("notify: %w", err)
+	}
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		var failure error
+		err = raw.Control(func(fd uintptr) { failure = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_PASSCRED, 1) })
+		err = errors.Join(err, failure, os.Chmod(path, 0o600))
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("notify: %w", err)
+	}
+	return &Socket{conn: conn, allows: allows, handle: handle}, nil
+}
+
+// Serve handles messages until Close.
+func (s *Socket) Serve() {
+	raw, err := s.conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	for {
+		// Wait without the lock, so that Drain can have it.
+		if raw.Read(func(fd uintptr) bool { return isReadable(fd) }) != nil {
+			return
+		}
+		s.Drain()
+	}
+}
+
+// Drain handles the messages that have arrived, and returns when there are no more.
+func (s *Socket) Drain() {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	for s.receive() {
+	}
+}
+
+// receive handles one message, if one has arrived.
+func (s *Socket) receive() bool {
+	text, control := make([]byte, maxMessage+1), make([]byte, syscall.CmsgSpace(syscall.SizeofUcred)+syscall.CmsgSpace(maxFiles*4))
+	var n, controlled int
+	received := false
+	raw, err := s.conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	raw.Control(func(fd uintptr) { // Read would wait for the goroutine that waits for messages
+		n, controlled, _, _, err = syscall.Recvmsg(int(fd), text, control, syscall.MSG_DONTWAIT|syscall.MSG_CMSG_CLOEXEC)
+		received = err == nil
+	})
+	if !received {
+		return errors.Is(err, syscall.EINTR)
+	}
+	sender, files := parseControl(control[:controlled])
+	if n <= maxMessage && sender > 0 && s.allows(sender) {
+		s.handle(Parse(string(text[:n])))
+	}
+	// A sender that has sent BARRIER=1 waits until its file is closed, which says that its messages
+	// have been handled. The launcher stores no files (FDSTORE=1).
+	for _, fd := range files {
+		syscall.Close(fd)
+	}
+	return true
+}
+
+// parseControl returns the pid of the sender, which the kernel has checked, and the files that came
+// with the message.
+func parseControl(control []byte) (sender int, files []int) {
+	messages, err := syscall.ParseSocketControlMessage(control)
+	if err != nil {
+		return 0, nil
+	}
+	for _, m := range messages {
+		if cred, err := syscall.ParseUnixCredentials(&m); err == nil {
+			sender = int(cred.Pid)
+		}
+		if fds, err := syscall.ParseUnixRights(&m); err == nil {
+			files = append(files, fds...)
+		}
+	}
+	return sender, files
+}
+
+// isReadable reports whether a message has arrived, or the socket cannot be read.
+func isReadable(fd uintptr) bool {
+	_, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_DONTWAIT|syscall.MSG_PEEK)
+	return !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR)
+}
+
+// Close ends Serve. The file of the socket stays.
+func (s *Socket) Close() { s.conn.Close() }

@@ -1,0 +1,23 @@
+//go:build !linux
+
+package notify
+
+import "errors"
+
+// A Socket receives the messages of one process. It exists on Linux only, where the kernel says which
+// process has sent a message.
+type Socket struct{}
+
+// Listen returns an error.
+func Listen(string, func(pid int) bool, func(Message)) (*Socket, error) {
+	return nil, errors.New("notify: messages as for sd_notify(3) need Linux")
+}
+
+// Serve returns at once.
+func (s *Socket) Serve() {}
+
+// Drain returns at once.
+func (s *Socket) Drain() {}
+
+// Close does nothing.
+func (s *Socket) Close() {}

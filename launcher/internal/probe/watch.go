@@ -1,0 +1,96 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+)
+
+// A Role says what follows from the verdict of a probe.
+type Role int
+
+const (
+	Startup   Role = iota // the other probes begin when it has succeeded; a failure ends the process
+	Readiness             // a failure keeps requests away from the process
+	Liveness              // a failure ends the process
+)
+
+func (r Role) String() string { return [...]string{"startup", "readiness", "liveness"}[r] }
+
+// A Check makes one check. It must return soon after its context has ended. The error says in plain
+// words what is wrong.
+type Check func(ctx context.Context, p spec.Probe) error
+
+// Watch probes a process until ctx ends: with the startup probe until it has succeeded, and then
+// with the readiness probe and the liveness probe, each on a goroutine of its own. A probe that is
+// not set is left out. It calls report with the first verdict of each probe, and with each change of
+// it; err is nil for success. After a failure of the startup or liveness probe, that probe ends. Watch
+// returns when all probes have ended.
+//
+// started is when the process was started, from which the initial delay counts.
+func Watch(ctx context.Context, g spec.Group, started time.Time, check Check, report func(r Role, err error)) {
+	if g.StartupProbe.IsSet() && !run(ctx, Startup, g.StartupProbe, started, check, report) {
+		return
+	}
+	var probes sync.WaitGroup
+	for r, p := range map[Role]spec.Probe{Readiness: g.ReadinessProbe, Liveness: g.LivenessProbe} {
+		if p.IsSet() {
+			probes.Go(func() { run(ctx, r, p, started, check, report) })
+		}
+	}
+	probes.Wait()
+}
+
+// run runs one probe. It reports whether a startup probe has succeeded.
+func run(ctx context.Context, r Role, p spec.Probe, started time.Time, check Check, report func(r Role, err error)) (succeeded bool) {
+	threshold := Threshold{Success: p.SuccessThreshold, Failure: p.FailureThreshold}
+	verdict, decided := false, false
+	timer := time.NewTimer(time.Until(started.Add(p.InitialDelay)))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+		}
+		begun := time.Now()
+		err := once(ctx, p, check)
+		if ctx.Err() != nil { // the process is being stopped, which may be why the check has failed
+			return false
+		}
+		if ok := err == nil; threshold.Add(ok) && (!decided || verdict != ok) {
+			verdict, decided = ok, true
+			if err != nil {
+				err = failure(r, p, threshold.row, err)
+			}
+			report(r, err)
+			if r == Startup || r == Liveness && !ok {
+				return ok
+			}
+		}
+		timer.Reset(time.Until(begun.Add(p.Period)))
+	}
+}
+
+// once makes one check, within the time of the probe.
+func once(ctx context.Context, p spec.Probe, check Check) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.Timeout, fmt.Errorf("no answer within %v", p.Timeout))
+	defer cancel()
+	err := check(ctx, p)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// failure returns the error of a verdict: which probe has failed, how often, and why the last time.
+func failure(r Role, p spec.Probe, times int, err error) error {
+	row := ""
+	if times > 1 {
+		row = fmt.Sprintf(" %d times in a row", times)
+	}
+	return fmt.Errorf("its %s probe, %s, has failed%s: %w", r, p.Describe(), row, err)
+}

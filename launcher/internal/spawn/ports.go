@@ -1,0 +1,61 @@
+package spawn
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+)
+
+// Ports chooses ports for processes. The zero value is ready to use.
+type Ports struct {
+	mu    sync.Mutex
+	taken map[int]bool
+}
+
+// The ports are below those that Linux gives to clients (net.ipv4.ip_local_port_range), because the
+// process may listen much later than its port is chosen.
+const firstPort, lastPort = 20_000, 32_767
+
+// Take returns a port that no other process of the launcher has, and at which no program of this
+// machine listens at the moment.
+func (p *Ports) Take() (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for range 1000 {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		if p.taken[port] {
+			continue
+		}
+		ln, err := net.Listen("tcp", ":"+strconv.Itoa(port))
+		if err != nil {
+			continue
+		}
+		ln.Close()
+		p.add(port)
+		return port, nil
+	}
+	return 0, errors.New("no free port for {port} was found from 20000 to 32767")
+}
+
+// Add records that a process has the port, unless it is 0.
+func (p *Ports) Add(port int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.add(port)
+}
+
+func (p *Ports) add(port int) {
+	if p.taken == nil {
+		p.taken = map[int]bool{}
+	}
+	p.taken[port] = true
+}
+
+// Release makes the port of a process that has ended available again.
+func (p *Ports) Release(port int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.taken, port)
+}

@@ -1,0 +1,49 @@
+package transport
+
+import (
+	"regexp"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Explain returns in plain words why a call of a process has failed. What the process itself has sent
+// is left as it is.
+func Explain(err error) string {
+	message := status.Convert(err).Message()
+	switch status.Code(err) {
+	case codes.DeadlineExceeded:
+		if _, cause, ok := strings.Cut(message, "connection error: "); ok { // it has waited for a connection
+			return ExplainUnavailable(cause)
+		}
+		return "no answer in time"
+	case codes.Canceled:
+		return "the call was cancelled"
+	case codes.Unimplemented:
+		return "it does not implement the call"
+	case codes.Unavailable:
+		return ExplainUnavailable(message)
+	}
+	return message
+}
+
+// steps are what package grpc tells of the way to an error of a connection.
+var steps = regexp.MustCompile(`^(connection error: |desc = "|transport: |Error while dialing: |authentication handshake failed: |dial \w+ \S+: |connect: |error reading from server: |name resolver error: )`)
+
+// ExplainUnavailable returns the cause of an error of package grpc with the code Unavailable.
+func ExplainUnavailable(message string) string {
+	cause := strings.TrimSuffix(message, `"`)
+	for next := steps.ReplaceAllString(cause, ""); next != cause; next = steps.ReplaceAllString(cause, "") {
+		cause = next
+	}
+	switch {
+	case strings.Contains(cause, "no such file or directory"):
+		return "nothing listens on its socket"
+	case strings.Contains(cause, "connection refused"):
+		return "nothing listens on its socket any more"
+	case cause == "EOF", strings.Contains(cause, "connection reset by peer"), strings.Contains(cause, "broken pipe"), strings.Contains(cause, "transport is closing"):
+		return "the connection was closed"
+	}
+	return cause
+}

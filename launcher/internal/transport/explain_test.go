@@ -1,0 +1,39 @@
+package transport_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/launcher/internal/transport"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// No text of package grpc about connections is shown.
+func TestExplain_UsesPlainWords(t *testing.T) {
+	for _, c := range []struct {
+		code          codes.Code
+		message, want string
+	}{
+		{codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial unix /run/web-1.sock: connect: no such file or directory"`, "nothing listens on its socket"},
+		{codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial unix /run/web-1.sock: connect: connection refused"`, "nothing listens on its socket any more"},
+		{codes.Unavailable, `connection error: desc = "transport: Error while dialing: the process has not reported the port at which it serves the protocol"`,
+			"the process has not reported the port at which it serves the protocol"},
+		{codes.Unavailable, `connection error: desc = "transport: authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by unknown authority"`,
+			"tls: failed to verify certificate: x509: certificate signed by unknown authority"},
+		{codes.Unavailable, "error reading from server: EOF", "the connection was closed"},
+		{codes.Unavailable, "error reading from server: read unix @->/run/web-1.sock: read: connection reset by peer", "the connection was closed"},
+		{codes.Unavailable, "transport is closing", "the connection was closed"},
+		{codes.DeadlineExceeded, "context deadline exceeded", "no answer in time"},
+		{codes.DeadlineExceeded, `context deadline exceeded while waiting for connections to become ready: last connection error: connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:5: connect: connection refused"`,
+			"nothing listens on its socket any more"},
+		{codes.DeadlineExceeded, `latest balancer error: connection error: desc = "transport: authentication handshake failed: tls: bad certificate"`, "tls: bad certificate"},
+		{codes.Canceled, "context canceled", "the call was cancelled"},
+		{codes.Unimplemented, "unknown service lifecycle", "it does not implement the call"},
+		{codes.Internal, "database: connection error: desc", "database: connection error: desc"},
+	} {
+		testkit.Equal(t, c.message, transport.Explain(status.Error(c.code, c.message)), c.want)
+	}
+	testkit.Equal(t, "another error", transport.Explain(errors.New("other")), "other")
+}

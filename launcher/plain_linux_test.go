@@ -1,0 +1,342 @@
+package launcher_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/launcher"
+	"github.com/swansong-go/swansong/launcher/internal/load"
+)
+
+// program returns a group of processes that know nothing of the launcher, with the default protocol.
+// The test fails if the program is not installed.
+func program(t *testing.T, command ...string) launcher.GroupConfig {
+	t.Helper()
+	if _, err := exec.LookPath(command[0]); err != nil {
+		t.Fatalf("%v; install it to run this test", err)
+	}
+	g := group("main", 1, "")
+	g.Command, g.Env, g.Protocol = command, nil, ""
+	return g
+}
+
+// bash returns a group of one shell script.
+func bash(t *testing.T, lines ...string) launcher.GroupConfig {
+	return program(t, "/bin/bash", "-c", strings.Join(lines, "\n"))
+}
+
+// quick returns a probe that is made often, and fails only after many failures.
+func quick(p launcher.Probe) launcher.Probe {
+	p.Period, p.Timeout, p.FailureThreshold = 20*time.Millisecond, 10*time.Second, 1000
+	return p
+}
+
+// says reads events until a status of the process matches want.
+func (h *harness) says(id, what string, want func(st launcher.Status) bool) launcher.Status {
+	h.t.Helper()
+	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
+		st, err := h.Process(id)
+		if err == nil && want(st) {
+			return st
+		}
+		if time.Now().After(late) {
+			h.t.Fatalf("%s: %+v\n%s", what, st, h.story())
+		}
+	}
+}
+
+// webTable is a router whose clients connect by TCP to the port of a process.
+type webTable struct{ table }
+
+func (r *webTable) dial(ctx context.Context) (net.Conn, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, i := range r.here {
+		return new(net.Dialer).DialContext(ctx, "tcp", fmt.Sprint("127.0.0.1:", i.Port))
+	}
+	return nil, fmt.Errorf("no process is registered")
+}
+
+// nginx, which knows nothing of the launcher, is ready by its probe at a port of its own, and is rolled
+// under load without a lost request.
+func TestAuto_RollsNginx(t *testing.T) {
+	template := filepath.Join(t.TempDir(), "nginx.conf")
+	text := "daemon off; worker_processes 1; pid {dir}/{id}.pid; error_log stderr;\nevents {}\nhttp { access_log off; server { listen 127.0.0.1:{port}; " +
+		"location / { return 200 'hello'; } location /healthz { return 204; } } }\n"
+	if err := os.WriteFile(template, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	nginx, err := exec.LookPath("nginx")
+	if err != nil {
+		t.Fatalf("%v; install it to run this test", err)
+	}
+	g := bash(t, "sed 's:{dir}:{dir}:; s:{id}:{id}:; s:{port}:{port}:' "+template+" >{dir}/{id}.conf")
+	// The placeholders are replaced in the script, too, so it has to write those of the template in
+	// another way.
+	g.Command[2] = `sed "s:{d""ir}:{dir}:; s:{i""d}:{id}:; s:{po""rt}:{port}:" ` + template + " >{dir}/{id}.conf; exec " + nginx + " -e stderr -c {dir}/{id}.conf"
+	g.Desired, g.Shutdown.StopSignals, g.Shutdown.DeregisterDelay = 2, []string{"SIGQUIT"}, 100*time.Millisecond
+	g.ReadinessProbe = quick(launcher.Probe{HTTPGet: launcher.HTTPGetAction{Path: "/healthz", Port: "{port}"}})
+	router := &webTable{}
+	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, Router: router}).ready()
+	var ledger load.Ledger
+	loaded, stop := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	for range 2 {
+		clients.Go(func() { ledger.Ask(loaded, &load.Client{Dial: router.dial}, nil) })
+	}
+	for range 2 {
+		if err := h.Restart(soon(t), "main", "test"); err != nil {
+			t.Fatalf("%v\n%s", err, h.story())
+		}
+	}
+	stop()
+	clients.Wait()
+	if requests, _ := ledger.Sent(); requests == 0 || len(ledger.Failures()) > 0 {
+		t.Errorf("of %d requests, %d are lost: %v", requests, len(ledger.Failures()), ledger.Failures())
+	}
+	testkit.Equal(t, "outcome", h.stops("main-5").Outcome, launcher.Clean)
+}
+
+// redis-server sends READY=1 when it has loaded its data, and is stopped by SIGTERM.
+func TestAuto_UsesNotifyOfRedis(t *testing.T) {
+	g := program(t, "redis-server", "--supervised", "auto", "--port", "{port}", "--save", "", "--dir", t.TempDir())
+	h := launch(t, g).ready()
+	st := h.says("main-1", "its status says that it is ready", func(st launcher.Status) bool { return st.State == launcher.Ready })
+	if !strings.Contains(st.Message, "Ready to accept connections") {
+		t.Errorf("the message is %q", st.Message)
+	}
+	st = h.stops("main-1")
+	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
+	testkit.Equal(t, "exit", st.Exit, "exit status 0")
+}
+
+// A program with the client is recognized: it is ready when it says so, is asked what it would have to
+// drain, and is stopped and rolled by the lifecycle protocol.
+func TestAuto_UsesLifecycleProtocol(t *testing.T) {
+	g := runners("web", 1, "--ready-after", "1200ms", "--warm") // longer than a silent process needs
+	g.Protocol = ""
+	h := launch(t, g)
+	testkit.Equal(t, "message", h.enters("web-1", launcher.Ready).Message, "clean")
+	h.answers("web-1")
+	if err := h.Restart(soon(t), "web", "test"); err != nil {
+		t.Fatalf("%v\n%s", err, h.story())
+	}
+	testkit.Equal(t, "outcome", h.ends("web-1").Outcome, launcher.Clean)
+	testkit.Equal(t, "signals", h.count(launcher.Signalled), 0)
+}
+
+// A script that says nothing is ready after a second, and is stopped by SIGTERM.
+func TestAuto_SilentScriptIsReadyAfterSecond(t *testing.T) {
+	h := launch(t, bash(t, `trap 'exit 0' TERM`, `while :; do sleep 0.01; done`))
+	e := h.enters("main-1", launcher.Ready)
+	if e.Took < time.Second {
+		t.Errorf("it is ready after %v", e.Took)
+	}
+	st := h.stops("main-1")
+	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
+	if i := slices.IndexFunc(h.events, func(e launcher.Event) bool { return e.Kind == launcher.Signalled }); i < 0 || h.events[i].Message != "SIGTERM: it does not use the lifecycle protocol" {
+		t.Errorf("it was not stopped by SIGTERM\n%s", h.story())
+	}
+}
+
+// A script that uses systemd-notify is ready when it says so, with its status, and its descendants may
+// speak for it.
+func TestAuto_ScriptUsesSystemdNotify(t *testing.T) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := launch(t, bash(t, `trap 'systemd-notify --stopping --status=bye; exit 0' TERM`, `systemd-notify --status="waiting for the gate"`, "read line <"+gate,
+		`systemd-notify --ready --status="open"`, `while :; do sleep 0.01; done`))
+	h.says("main-1", "its first status", func(st launcher.Status) bool { return st.Message == "waiting for the gate" })
+	if err := os.WriteFile(gate, []byte("open\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Equal(t, "message", h.enters("main-1", launcher.Ready).Message, "open")
+	testkit.Equal(t, "outcome", h.stops("main-1").Outcome, launcher.Clean)
+}
+
+// A process that is not one of the launcher's cannot speak for one of them.
+func TestNotify_RefusesForeignProcess(t *testing.T) {
+	g := bash(t, "echo up; exec sleep 3600")
+	g.Protocol, g.HealthCheckTimeout, g.Restart.Policy = launcher.Notify, 2*time.Second, launcher.Never
+	h := launch(t, g)
+	h.says("main-1", "it runs", func(st launcher.Status) bool { return st.PID != 0 })
+	cmd := exec.Command("systemd-notify", "--ready") // waits until its message has been handled
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(h.dir, "main-1.note"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	e := h.enters("main-1", launcher.Unhealthy)
+	if !strings.Contains(e.Message, "has not sent READY=1") {
+		t.Errorf("the reason is %q", e.Message)
+	}
+}
+
+// A daemon that names its main process with MAINPID goes on when the process that was started exits.
+// Signals go to the named process, and its end is the end.
+func TestNotify_FollowsMainPID(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo") // a daemon exits when the process that goes on is ready
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := launch(t, bash(t, `setsid bash -c 'trap "exit 0" TERM; systemd-notify --ready --pid=$$ --status=serving; echo up >`+fifo+`; while :; do sleep 0.01; done' </dev/null &`, "read line <"+fifo)).ready()
+	first := h.says("main-1", "it has another pid", func(st launcher.Status) bool { return st.Message == "serving" && st.State == launcher.Ready })
+	if command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", first.PID)); err != nil || !strings.Contains(string(command), "trap") || strings.Contains(string(command), "setsid") {
+		t.Errorf("the pid %d is that of %q, %v", first.PID, command, err)
+	}
+	testkit.Equal(t, "events", h.count(launcher.MainProcess), 1)
+	st := h.stops("main-1")
+	testkit.Equal(t, "state", st.State, launcher.Gone)
+	testkit.Equal(t, "survivors", len(st.Survivors), 0)
+	if command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", first.PID)); len(command) > 0 { // a zombie has no command line
+		t.Errorf("pid %d is alive: %q", first.PID, command)
+	}
+}
+
+// A process that stops sending WATCHDOG=1 is replaced.
+func TestWatchdog_ReplacesSilentProcess(t *testing.T) {
+	g := bash(t, `systemd-notify --ready --status="$WATCHDOG_USEC"`, `systemd-notify WATCHDOG=1`, `exec sleep 3600`)
+	g.Watchdog = time.Second
+	h := launch(t, g)
+	testkit.Equal(t, "message", h.enters("main-1", launcher.Ready).Message, "1000000")
+	testkit.Equal(t, "reason", h.enters("main-1", launcher.Unhealthy).Message, "unhealthy: it has not sent WATCHDOG=1 within 1s")
+	h.enters("main-2", launcher.Ready)
+}
+
+// In a roll, a new process has to say that it is ready if the old ones have said so. Otherwise the roll
+// would stop the old ones for a process that has only begun to start.
+func TestAuto_RollWaitsForWhatOldProcessesSaid(t *testing.T) {
+	g := bash(t, `systemd-notify --ready`, `exec sleep 3600`)
+	h := launch(t, g).ready()
+	mute := g
+	mute.Command, mute.HealthCheckTimeout = []string{"sleep", "3600"}, 3*time.Second
+	err := h.Roll(soon(t), mute, "test")
+	if err == nil || !strings.Contains(err.Error(), "earlier processes of the group were ready by protocol notify") {
+		t.Errorf("the roll has ended with %v", err)
+	}
+	if st, err := h.Process("main-1"); err != nil || st.State != launcher.Ready {
+		t.Errorf("the old process is %v, %v", st.State, err)
+	}
+}
+
+// While the readiness probe fails, the process is WARMING and out of routing. When it succeeds again,
+// the process is back.
+func TestProbe_ReadinessChangesRouting(t *testing.T) {
+	healthy := filepath.Join(t.TempDir(), "healthy")
+	touch := func() {
+		if err := os.WriteFile(healthy, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	touch()
+	g := bash(t, "exec sleep 3600")
+	g.ReadinessProbe = quick(launcher.Probe{Exec: launcher.ExecAction{Command: []string{"test", "-f", healthy}}})
+	g.ReadinessProbe.FailureThreshold = 2
+	router := &table{moved: make(chan string, 10)}
+	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, Router: router}).ready()
+	testkit.Equal(t, "router", <-router.moved, "add main-1")
+	os.Remove(healthy)
+	testkit.Equal(t, "router", <-router.moved, "remove main-1")
+	e := h.enters("main-1", launcher.Warming)
+	testkit.Equal(t, "message", e.Message, "its readiness probe, exec test, has failed 2 times in a row: exit status 1")
+	h.says("main-1", "the group has no ready process", func(launcher.Status) bool {
+		health, _ := h.GroupHealth("main")
+		return health.Ready == 0 && !health.Healthy
+	})
+	touch()
+	testkit.Equal(t, "router", <-router.moved, "add main-1")
+	h.enters("main-1", launcher.Ready)
+	h.ready()
+	testkit.Equal(t, "processes that were started", h.count(launcher.Restart), 0)
+}
+
+// A process whose liveness probe fails is stopped in good order, and replaced.
+func TestProbe_LivenessReplacesProcess(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad-main-1")
+	g := bash(t, `trap 'exit 0' TERM`, `while :; do sleep 0.01; done`)
+	g.LivenessProbe = quick(launcher.Probe{Exec: launcher.ExecAction{Command: []string{"/bin/sh", "-c", "echo it is $SWANSONG_PROCESS_ID; test ! -f " + filepath.Dir(bad) + "/bad-{id}"}}})
+	g.LivenessProbe.FailureThreshold = 1
+	h := launch(t, g).ready()
+	if err := os.WriteFile(bad, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Equal(t, "reason", h.enters("main-1", launcher.Unhealthy).Message, "unhealthy: its liveness probe, exec /bin/sh, has failed: exit status 1: it is main-1")
+	h.enters("main-2", launcher.Ready)
+	testkit.Equal(t, "outcome", h.ends("main-1").Outcome, launcher.Clean)
+}
+
+// A check that hangs does not keep the process from being stopped, and is ended with what it has
+// started.
+func TestProbe_HangingCheckDoesNotDelayStop(t *testing.T) {
+	pids := filepath.Join(t.TempDir(), "pids")
+	g := bash(t, "exec sleep 3600")
+	g.LivenessProbe = launcher.Probe{Exec: launcher.ExecAction{Command: []string{"/bin/sh", "-c", "sleep 3600 & echo $! >" + pids + "; wait"}}, Timeout: time.Hour}
+	h := launch(t, g).ready()
+	var pid int
+	h.says("main-1", "the check runs", func(launcher.Status) bool {
+		text, _ := os.ReadFile(pids)
+		n, _ := fmt.Sscan(string(text), &pid)
+		return n == 1
+	})
+	testkit.Equal(t, "outcome", h.stops("main-1").Outcome, launcher.Clean)
+	h.close()
+	if command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); len(command) > 0 { // a zombie has no command line
+		t.Errorf("the process %d of the check is alive: %q", pid, command)
+	}
+}
+
+// {port} is another one for each process, also in probes and in the environment.
+func TestPort_IsOwnOfEachProcess(t *testing.T) {
+	g := program(t, "python3", "-c", "import http.server, os; http.server.HTTPServer(('127.0.0.1', int(os.environ['PORT'])), http.server.SimpleHTTPRequestHandler).serve_forever()")
+	g.Env, g.WorkDir, g.Desired = []string{"PORT={port}"}, t.TempDir(), 2
+	if err := os.WriteFile(filepath.Join(g.WorkDir, "name"), []byte("value"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.StartupProbe = quick(launcher.Probe{TCPSocket: launcher.TCPSocketAction{Port: "{port}"}})
+	g.LivenessProbe = quick(launcher.Probe{HTTPGet: launcher.HTTPGetAction{Path: "/name", Port: "{port}"}})
+	router := &webTable{}
+	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, Router: router}).ready()
+	router.mu.Lock()
+	one, two := router.here["main-1"].Port, router.here["main-2"].Port
+	router.mu.Unlock()
+	if one == two || one < 20000 || two > 32767 {
+		t.Errorf("the ports are %d and %d", one, two)
+	}
+	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/name", two))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	testkit.Equal(t, "answer", string(text), "value")
+	http.DefaultClient.CloseIdleConnections()
+	h.close()
+}
+
+// No status shows the texts of package grpc.
+func TestStatus_SaysInPlainWordsWhyProcessCannotBeReached(t *testing.T) {
+	g := bash(t, "exec sleep 3600")
+	g.Protocol, g.HealthCheckTimeout, g.Restart.Policy = launcher.GRPC, 500*time.Millisecond, launcher.Never
+	h := launch(t, g)
+	testkit.Equal(t, "reason", h.enters("main-1", launcher.Unhealthy).Message,
+		"not ready within 500ms (it has never answered: nothing listens on its socket; if it does not serve the lifecycle protocol, set protocol signals)")
+	for _, e := range h.events {
+		if strings.Contains(e.Message, "desc =") || strings.Contains(e.Message, "transport:") {
+			t.Errorf("an event shows %q", e.Message)
+		}
+	}
+}
