@@ -11,9 +11,11 @@
 //
 //   - whether requests are lost when newer orders supersede rolls,
 //
+//   - whether requests are lost in rolls with probes, of programs that do not know the launcher,
+//
 //   - the cost of an idle launcher.
 //
-//     go run ./launcher/internal/measure [-shutdowns 1000] [-stuck 50] [-rolls 20] [-superseded 50] [-children 200] [-write]
+//     go run ./launcher/internal/measure [-shutdowns 1000] [-stuck 50] [-rolls 20] [-superseded 50] [-probes] [-children 200] [-write]
 package main
 
 import (
@@ -35,6 +37,11 @@ func main() {
 	switch os.Getenv(role) {
 	case "testrunner":
 		os.Exit(testrunner.Main(os.Args[1:], os.Stderr))
+	case "probed":
+		if err := probedProcess(os.Args[1]); err != nil {
+			fatal(err)
+		}
+		return
 	case "stuck":
 		fatal(stuckProcess(os.Args[1]))
 	case "idle":
@@ -47,6 +54,7 @@ func main() {
 	times := flag.Int("stuck", 50, "shutdowns of stuck processes, for each kind")
 	rolls := flag.Int("rolls", 20, "rolls of each kind of group")
 	orders := flag.Int("superseded", 50, "rolls that a newer order supersedes")
+	probed := flag.Bool("probes", true, "measure rolls with each of the 24 configurations of probes")
 	children := flag.Int("children", 200, "processes of the idle launcher")
 	write := flag.Bool("write", false, "also write docs/measured/launcher-figures.md")
 	flag.Parse()
@@ -57,6 +65,7 @@ func main() {
 		func() error { return deadlines(w, *times) },
 		func() error { return replacements(w, *rolls) },
 		func() error { return superseded(w, *orders) },
+		func() error { return probes(w, *probed) },
 		func() error { return idle(w, *children) },
 	} {
 		if err := part(); err != nil {
