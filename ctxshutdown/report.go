@@ -53,7 +53,7 @@ func (s *Swansong) GuardReport() GuardReport {
 	}
 	// The map names caches the text of each site: resolving a site is slow, and many guards have the same
 	// one
-	now, names := time.Now(), map[site]string{}
+	now, names := time.Now(), map[stacks.Site]string{}
 	work := workList{kinds: map[workKind]int{}, waiting: map[workKind]int{}, aged: map[string]bool{}}
 	s.node.Walk(func(o packed.Owner, guards int) {
 		if guards == 0 {

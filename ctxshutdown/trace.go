@@ -12,11 +12,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"runtime"
 	"runtime/pprof"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,7 +49,7 @@ type guardRecord struct {
 
 // acquisition is where and when a guard was acquired.
 type acquisition struct {
-	site site
+	site stacks.Site
 	name fmt.Stringer  // if not nil, reports name it instead of the site
 	at   time.Duration // time since scopeTrace.start
 }
@@ -63,35 +61,7 @@ func (a acquisition) String() string {
 	return a.site.String()
 }
 
-// site has the return addresses of the innermost stack frames of an acquisition. There are enough
-// of them to include the function that called this module, also if it called
-// httpdrain.ListenAndServe. Only a report turns them into a file and a line.
-type site [8]uintptr
-
 const packagePath = stacks.ModulePath + "ctxshutdown."
-
-// String returns "file.go:12" for the first frame outside of the packages of [stacks.IsLibrary]. If there is
-// none, because one of these packages has started the goroutine, it names the outermost frame.
-func (at site) String() string {
-	n := 0
-	for n < len(at) && at[n] != 0 {
-		n++
-	}
-	frames := runtime.CallersFrames(at[:n])
-	line := ""
-	for more := true; more; {
-		var f runtime.Frame
-		f, more = frames.Next()
-		if f.Function == "runtime.goexit" {
-			break
-		}
-		line = filepath.Base(f.File) + ":" + strconv.Itoa(f.Line)
-		if !stacks.IsLibrary(f.Function) {
-			break
-		}
-	}
-	return line
-}
 
 // add records a guard that is being acquired. The exported function that the user has called is skip
 // calls above add. If another function of this module has called that one, add looks for the user's
@@ -210,7 +180,7 @@ func (s *Swansong) watchForLoss() {
 	type lossReport struct {
 		trace *scopeTrace
 		path  string
-		site  site
+		site  stacks.Site
 	}
 	l := lossReport{trace: s.trace, path: s.path()}
 	runtime.Callers(3, l.site[:]) // skip Callers, watchForLoss, and New or WithCancel
@@ -258,7 +228,7 @@ func (t *tracer) Name(guard any, name fmt.Stringer) {
 }
 
 func (t *tracer) Caller() fmt.Stringer {
-	at := new(site)
+	at := new(stacks.Site)
 	runtime.Callers(2, at[:]) // skip Callers and Caller
 	return at
 }

@@ -1,0 +1,35 @@
+package stacks
+
+import (
+	"path/filepath"
+	"runtime"
+	"strconv"
+)
+
+// A Site has the return addresses of the innermost stack frames of a call, as from runtime.Callers.
+// There are enough of them to include the function that called this module, also if it called
+// httpdrain.ListenAndServe. Only a report turns them into a file and a line.
+type Site [8]uintptr
+
+// String returns "file.go:12" for the first frame outside of the packages of [IsLibrary]. If there is
+// none, because one of these packages has started the goroutine, it names the outermost frame.
+func (at Site) String() string {
+	n := 0
+	for n < len(at) && at[n] != 0 {
+		n++
+	}
+	frames := runtime.CallersFrames(at[:n])
+	line := ""
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if f.Function == "runtime.goexit" {
+			break
+		}
+		line = filepath.Base(f.File) + ":" + strconv.Itoa(f.Line)
+		if !IsLibrary(f.Function) {
+			break
+		}
+	}
+	return line
+}
