@@ -10,7 +10,8 @@ import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManager;
 import javax.net.ssl.X509TrustManager;
 
-// Sends POST requests with HttpClient, in eight threads, until a response says that it is the last one.
+// Sends POST requests with HttpClient, in eight threads, until a response says that it is the last one, for
+// two minutes at most.
 class Client {
 	public static void main(String[] args) throws Exception {
 		var tls = SSLContext.getInstance("TLS");
@@ -25,10 +26,11 @@ class Client {
 		var failed = new AtomicInteger();
 		var first = new AtomicReference<String>("");
 		var ended = new AtomicBoolean();
+		var end = System.nanoTime() + 120_000_000_000L;
 		var threads = new Thread[8];
 		for (int i = 0; i < threads.length; i++) {
 			threads[i] = new Thread(() -> {
-				while (!ended.get()) {
+				while (!ended.get() && System.nanoTime() < end) {
 					sent.incrementAndGet();
 					try {
 						var response = client.send(request, HttpResponse.BodyHandlers.ofString());

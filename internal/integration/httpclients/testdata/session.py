@@ -1,18 +1,20 @@
 # Sends POST requests with the package requests, in eight threads with a session each, until a response
-# says that it is the last one.
+# says that it is the last one, for two minutes at most.
 import sys
 import threading
+import time
 
 import requests
 
 url = sys.argv[1]
 sent, failures, ended = [], [], threading.Event()
+end = time.monotonic() + 120
 
 
 def send():
     with requests.Session() as session:
         session.verify = False
-        while not ended.is_set():
+        while not ended.is_set() and time.monotonic() < end:
             sent.append(1)
             try:
                 response = session.post(url, data="hello")
