@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -18,10 +19,13 @@ const (
 	stdPath    = "swansong"
 )
 
-// edits are what is changed in httptest's server.go. Each old text must occur exactly once.
-var edits = []struct{ old, new string }{
-	{"\n\t\ts.Config.Serve(s.Listener)\n", "\n\t\tserve(s)\n"},
-	{"\n\ts.Listener = tls.NewListener(s.Listener, s.TLS)\n", "\n\ts.Listener = listenTLS(s)\n"},
+// edits are what is changed in httptest's server.go. Each must match at least once.
+var edits = []struct {
+	old *regexp.Regexp
+	new string
+}{
+	{regexp.MustCompile(`\bs\.Config\.Serve\(`), "serve(s, "},
+	{regexp.MustCompile(`\btls\.NewListener\((.*), s\.TLS\)`), "listenTLS(s, $1)"},
 }
 
 // added is a file that is added to httptest.
@@ -37,24 +41,25 @@ import (
 	"swansong/httpdrain"
 )
 
-var callServeTLS = os.Getenv("` + wayVariable + `") == "` + serveTLS + `"
+// A tlsListener is a listener without TLS, for which ServeTLS is called.
+type tlsListener struct{ net.Listener }
 
-// listenTLS returns the listener of a server that uses TLS.
-func listenTLS(s *Server) net.Listener {
-	if callServeTLS {
-		s.Config.TLSConfig = s.TLS
-		return s.Listener
+// listenTLS returns a listener for which serve uses TLS.
+func listenTLS(s *Server, ln net.Listener) net.Listener {
+	if os.Getenv("` + wayVariable + `") == "` + serveTLS + `" {
+		return tlsListener{ln}
 	}
-	return tls.NewListener(s.Listener, s.TLS)
+	return tls.NewListener(ln, s.TLS)
 }
 
 // serve does not wait for the drain, which would wait for hijacked connections.
-func serve(s *Server) {
+func serve(s *Server, ln net.Listener) {
 	scope := ctxshutdown.New(context.Background())
-	if callServeTLS && s.TLS != nil {
-		go httpdrain.ServeTLS(scope, s.Config, s.Listener, "", "")
+	if l, ok := ln.(tlsListener); ok {
+		s.Config.TLSConfig = s.TLS
+		go httpdrain.ServeTLS(scope, s.Config, l.Listener, "", "")
 	} else {
-		go httpdrain.Serve(scope, s.Config, s.Listener)
+		go httpdrain.Serve(scope, s.Config, ln)
 	}
 }
 `
@@ -62,11 +67,11 @@ func serve(s *Server) {
 // writeOverlay writes an overlay for the go command into the folder dir, with which the servers of
 // httptest are served by httpdrain. root is the root of this module. It returns the overlay's file.
 func writeOverlay(root, dir string) (string, error) {
-	goroot, err := output(root, "go", "env", "GOROOT")
+	goroot, err := findGOROOT(root, dir)
 	if err != nil {
 		return "", err
 	}
-	src := filepath.Join(strings.TrimSpace(string(goroot)), "src")
+	src := filepath.Join(goroot, "src")
 	replace := map[string]string{}
 	add := func(name string, content []byte) error {
 		file := filepath.Join(dir, fmt.Sprint(len(replace))+filepath.Ext(name))
@@ -82,10 +87,10 @@ func writeOverlay(root, dir string) (string, error) {
 		return "", err
 	}
 	for _, e := range edits {
-		if n := bytes.Count(server, []byte(e.old)); n != 1 {
-			return "", fmt.Errorf("%s contains %q %d times instead of once; adapt the edits to this release of Go", name, e.old, n)
+		if !e.old.Match(server) {
+			return "", fmt.Errorf("%s does not contain %v; adapt the edits in tools/gotests to this release of Go", name, e.old)
 		}
-		server = bytes.ReplaceAll(server, []byte(e.old), []byte(e.new))
+		server = e.old.ReplaceAll(server, []byte(e.new))
 	}
 	if err := errors.Join(add(name, server), add(filepath.Join("net", "http", "httptest", "swansong.go"), []byte(added))); err != nil {
 		return "", err
@@ -96,6 +101,26 @@ func writeOverlay(root, dir string) (string, error) {
 	}
 	file := filepath.Join(dir, "overlay.json")
 	return file, os.WriteFile(file, b, 0o666)
+}
+
+// findGOROOT returns the GOROOT of the go command. If that is in the module cache, where overlays have
+// no effect, findGOROOT makes a link to it in the folder dir, and makes the go command use the link.
+func findGOROOT(root, dir string) (string, error) {
+	env, err := output(root, "go", "env", "GOROOT", "GOMODCACHE")
+	if err != nil {
+		return "", err
+	}
+	goroot, cache, _ := strings.Cut(strings.TrimSpace(string(env)), "\n")
+	if !strings.HasPrefix(goroot, cache+string(filepath.Separator)) {
+		return goroot, nil
+	}
+	link := filepath.Join(dir, "goroot")
+	if err := os.Symlink(goroot, link); err != nil {
+		return "", err
+	}
+	os.Setenv("GOROOT", link)
+	os.Setenv("GOTOOLCHAIN", "local")
+	return link, nil
 }
 
 // addModule adds httpdrain, and the packages of this module that it imports, to the standard
