@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/httpdrain"
 )
 
 func Example() {
@@ -357,6 +358,29 @@ func ExampleGuardReport() {
 	// app/http 3
 	// app 1
 	// waiting for app/http ×3 and app ×1
+}
+
+// Requests are named without tracing.
+func ExampleGuardReport_Requests() {
+	s := ctxshutdown.New(context.Background())
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /export/{year}", func(http.ResponseWriter, *http.Request) {
+		s.Shutdown()
+		var requests []ctxshutdown.RequestEntry = s.GuardReport().Requests()
+		for _, r := range requests {
+			request, _, _ := strings.Cut(r.Request, " from ") // the address and the port of the client
+			fmt.Println(request, r.Age < time.Hour)
+		}
+	})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	go http.Get("http://" + ln.Addr().String() + "/export/2026")
+	httpdrain.Serve(s, &http.Server{Handler: mux}, ln)
+	// Output:
+	// GET /export/{year} true
 }
 
 // If Wait times out, the error names the guards that are still held. Force then cancels the Work of

@@ -113,14 +113,32 @@ func (r GuardReport) Count() int { return r.count }
 // is the same or unknown are sorted by the number of guards, the largest first.
 func (r GuardReport) Entries() []GuardEntry { return slices.Clone(r.entries) }
 
+// A RequestEntry is an HTTP request in a report.
+type RequestEntry struct {
+	Request string // the method, the route and the client, as in "GET /orders/{id} from 192.0.2.1:4711"
+	Age     time.Duration
+}
+
+// Requests returns the requests of package httpdrain for which the scope waits, also if it is not
+// traced. The oldest come first, and there are 20 at most. Requests that an entry names by its Site, as
+// in traced scopes, are left out.
+func (r GuardReport) Requests() (requests []RequestEntry) {
+	for _, w := range r.work.named {
+		if !slices.ContainsFunc(r.entries, func(e GuardEntry) bool { return e.Site == w.Name }) {
+			requests = append(requests, RequestEntry{w.Name, w.Age})
+		}
+	}
+	return requests
+}
+
 // unnamed stands for the path of a scope if no scope on the path has a name.
 const unnamed = "(unnamed)"
 
-// maxListed is the number of groups that String and LogValue list.
+// maxListed is the number of groups, and of requests, that String and LogValue list.
 const maxListed = 10
 
-// String returns one line for logs and errors, such as "3 guards: http/conn-42 ×2, flush ×1". It
-// lists the first ten groups.
+// String returns one line for logs and errors, such as "3 guards: http ×2, flush ×1; requests: GET / from
+// 192.0.2.1:4711 for 2s". It lists the first ten groups, and the oldest ten of what Requests returns.
 func (r GuardReport) String() string {
 	if r.count == 0 {
 		return "no guards"
@@ -136,7 +154,7 @@ func pluralize(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun
 }
 
-// list returns the first groups of guards, separated by commas.
+// list returns the first groups of guards, separated by commas, and the oldest requests.
 func (r GuardReport) list() string {
 	var b strings.Builder
 	for i, e := range r.entries {
@@ -151,6 +169,15 @@ func (r GuardReport) list() string {
 		if e.Site != "" {
 			fmt.Fprintf(&b, " at %s for %v", e.Site, e.Oldest.Round(time.Millisecond))
 		}
+	}
+	separator := "; requests: "
+	for i, q := range r.Requests() {
+		if i == maxListed {
+			fmt.Fprintf(&b, " and %d more", r.work.nameable-maxListed)
+			break
+		}
+		fmt.Fprintf(&b, "%s%s for %v", separator, q.Request, q.Age.Round(time.Millisecond))
+		separator = ", "
 	}
 	return b.String()
 }

@@ -15,10 +15,11 @@ import (
 
 // A workList is what the guards of a report stand for.
 type workList struct {
-	kinds   map[workKind]int   // the numbers of requests, jobs and so on
-	waiting map[workKind]int   // guards that only wait for others, listed if there are no others
-	aged    map[string]bool    // paths of scopes whose traced guards say nothing about the oldest work
-	named   []ctxkey.NamedWork // the oldest requests, or other work whose age is known without tracing
+	kinds    map[workKind]int   // the numbers of requests, jobs and so on
+	waiting  map[workKind]int   // guards that only wait for others, listed if there are no others
+	aged     map[string]bool    // paths of scopes whose traced guards say nothing about the oldest work
+	named    []ctxkey.NamedWork // the oldest requests, whose age is known without tracing
+	nameable int                // the number of all requests
 }
 
 // A workKind is a kind of work, such as "request", or, if that is not known, the path of a scope.
@@ -52,6 +53,7 @@ func (l *workList) add(s *Swansong, path string, guards int) (counted int) {
 	}
 	l.kinds[workKind{noun: w.Noun}] += w.Count
 	if len(w.Named) > 0 {
+		l.nameable += w.Count
 		l.named = append(l.named, w.Named...)
 		slices.SortStableFunc(l.named, func(a, b ctxkey.NamedWork) int { return cmp.Compare(b.Age, a.Age) })
 		l.named = l.named[:min(len(l.named), ctxkey.MaxNamed)]

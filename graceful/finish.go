@@ -156,6 +156,11 @@ func formatAbandoned(e *AbandonedError, logged bool) string {
 		}
 		b.WriteByte('\n')
 	}
+	if !logged {
+		for _, q := range e.Report.Requests() {
+			fmt.Fprintf(&b, "\trequest %s for %v\n", q.Request, q.Age.Round(time.Millisecond))
+		}
+	}
 	if !traced {
 		b.WriteString("\tSet CTXSHUTDOWN_TRACE=1 to see where they were acquired and for how long they are held.\n")
 	}

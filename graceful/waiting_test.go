@@ -48,6 +48,28 @@ graceful: waiting for export ×2 and mail ×1; cancelling them in 4 s
 	})
 }
 
+// What is printed about a request that is abandoned has its route, its client and its age, also without
+// tracing.
+func TestAbandonedError_NamesRequests(t *testing.T) {
+	bubble(t, func(b *testRun) {
+		ln, leave := testkit.Listen(), make(chan struct{})
+		defer close(leave)
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /export/{year}", func(http.ResponseWriter, *http.Request) { <-leave })
+		err := b.run(func(s *ctxshutdown.Swansong) error { // the stop begins after one second
+			conn := ln.Dial()
+			go io.WriteString(conn, "GET /export/2026 HTTP/1.1\r\nHost: shop\r\n\r\n")
+			go io.Copy(io.Discard, conn)
+			return httpdrain.Serve(s, &http.Server{Handler: mux}, ln)
+		})
+		testkit.Equal(t, "exit code", graceful.ExitCode(err), 3)
+		want := "request GET /export/{year} from pipe for "
+		if got := b.out.String(); !strings.Contains(got, "\n\t"+want) {
+			t.Errorf("the output does not contain %q:\n%s", want, got)
+		}
+	})
+}
+
 // Without tracing, the report counts requests and jobs, and names the oldest request. It leaves out f,
 // which waits for the requests. The logger gets the same text.
 func TestRun_CountsRequestsAndJobsThatDrainWaitsFor(t *testing.T) {

@@ -1,11 +1,13 @@
 package httpdrain_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -37,6 +39,47 @@ func TestSummary_CountsScopesOfHandlersSeparately(t *testing.T) {
 		runtime.Gosched()
 	}
 	testkit.Equal(t, "summary without a request", v.s.GuardReport().Summary(), want)
+}
+
+// Without tracing, the page, its JSON and reports name the oldest twenty requests, each with its route, its client and its
+// age. The page names none twice.
+func TestDebug_NamesRequestsWithoutTracing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leave := make(chan struct{})
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) { <-leave })
+		ln := listenInMemory()
+		v := startOn(t, ln, &http.Server{Handler: mux})
+		for i := range 25 {
+			ln.dial(t).send(fmt.Sprintf("GET /orders/%d HTTP/1.1\r\nHost: test\r\n\r\n", i))
+			time.Sleep(time.Second)
+		}
+		var want []ctxshutdown.RequestEntry
+		for i := range 20 {
+			want = append(want, ctxshutdown.RequestEntry{Request: "GET /orders/{id} from pipe", Age: time.Duration(25-i) * time.Second})
+		}
+		report := v.s.GuardReport()
+		testkit.Equal(t, "requests", report.Requests(), want)
+		text := "; requests: GET /orders/{id} from pipe for 25s, GET /orders/{id} from pipe for 24s, "
+		if got := report.String(); !strings.Contains(got, text) || !strings.HasSuffix(got, " for 16s and 15 more") {
+			t.Errorf("the report is %q", got)
+		}
+		page := func(accept string) string {
+			w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("Accept", accept)
+			httpdrain.Debug(v.s, httpdrain.AllowRemote("*")).ServeHTTP(w, r)
+			return w.Body.String()
+		}
+		html := page("text/html")
+		testkit.Equal(t, "requests on the page", strings.Count(html, "GET /orders/{id} from pipe"), 20)
+		for _, text := range []string{"<bdi>25 requests and (unnamed) ×1</bdi>", `<span class="age" data-age="7000">7.0 s</span>`} {
+			if !strings.Contains(html, text) {
+				t.Errorf("the page does not contain %q", text)
+			}
+		}
+		testkit.Equal(t, "requests in JSON", strings.Count(page("application/json"), `"request":"GET /orders/{id} from pipe"`), 20)
+		close(leave)
+	})
 }
 
 // Without tracing, the page names the oldest request and its client, explains its words, and says how

@@ -71,6 +71,7 @@ func TestTrace_NamesRequestsAndHandlerStacks(t *testing.T) {
 	}
 	slices.Sort(want) // the second client may have the lower port
 	testkit.Equal(t, "guards", got, want)
+	testkit.Equal(t, "requests that no site names", len(v.s.GuardReport().Requests()), 0)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

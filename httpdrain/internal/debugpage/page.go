@@ -5,11 +5,14 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
+	"fmt"
 	"html/template"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
@@ -67,7 +70,8 @@ type page struct {
 	Steps               []stepView
 	Chart               chart
 	Rows, Matched       int
-	IsCondensed         bool // the tree has more leaves than the list of blockers
+	IsCondensed         bool   // the tree has more leaves than the list of blockers
+	Work                string // the summary, without the oldest request if all are listed
 	Program, Host       string
 	PID                 int
 	Style               template.CSS
@@ -94,6 +98,11 @@ func newPage(now *snapshot, filter string) *page {
 		view: v, Chart: newChart(now), Style: a.style, Script: a.script,
 		Program: printable(filepath.Base(os.Args[0]), 60), Host: printable(host, 60), PID: os.Getpid(),
 		Rows: countRows(v.Tree), Matched: v.Tree.Guards, Released: now.maxGuards - now.guards,
+	}
+	p.Work = v.Summary
+	if len(now.requests) > 1 {
+		oldest := now.requests[0]
+		p.Work = strings.TrimSuffix(p.Work, fmt.Sprintf(", oldest %d s: %s", (oldest.Age+time.Second-1)/time.Second, v.Requests[0].Request))
 	}
 	p.IsCondensed = countLeaves(v.Tree) > len(v.Blockers)
 	rung := graceful.Serving

@@ -38,6 +38,7 @@ type snapshot struct {
 	status    *graceful.Status // nil if the scope belongs to no process
 	entries   []entry
 	summary   string
+	requests  []ctxshutdown.RequestEntry
 	guards    int
 	atStop    map[string]int // guards held at the stop, by scopes near the root; nil before the stop
 	maxGuards int            // the largest number of guards held since the stop
@@ -134,7 +135,7 @@ func (r *recorder) snapshot(maxAge time.Duration) *snapshot {
 		now.state = s.State() // a guard was acquired after the call of State
 	}
 	now.at = time.Now()
-	now.guards, now.summary = report.Count(), report.Summary()
+	now.guards, now.summary, now.requests = report.Count(), report.Summary(), report.Requests()
 	if now.state != ctxshutdown.Running {
 		now.cause = context.Cause(s)
 		now.forced = s.Work().Err() != nil && context.Cause(s.Work()) != ctxshutdown.ErrShutdown
@@ -293,6 +294,9 @@ func (r *recorder) fingerprint(now *snapshot) uint64 {
 		text(e.Path)
 		text(e.Site)
 		number(int64(e.Count), e.since.UnixNano())
+	}
+	for _, q := range now.requests {
+		text(q.Request)
 	}
 	return h.Sum64()
 }

@@ -21,10 +21,11 @@ type view struct {
 	Cause    string      `json:"cause,omitempty"`
 	Summary  string      `json:"summary"` // what the guards stand for, in ordinary words
 	Guards   int         `json:"guards"`
-	AtStop   int         `json:"guards_at_stop"` // the most held since the stop
-	Scopes   int         `json:"scopes"`         // that hold guards
-	Ladder   *ladderView `json:"ladder"`         // null without a graceful.Process
-	Blockers []blocker   `json:"blockers"`       // the first maxBlockers, by age and guards
+	AtStop   int         `json:"guards_at_stop"`     // the most held since the stop
+	Scopes   int         `json:"scopes"`             // that hold guards
+	Ladder   *ladderView `json:"ladder"`             // null without a graceful.Process
+	Requests []request   `json:"requests,omitempty"` // the oldest ones, unless sites of the tree name them
+	Blockers []blocker   `json:"blockers"`           // the first maxBlockers, by age and guards
 	Filter   string      `json:"filter,omitempty"`
 	IsTraced bool        `json:"-"` // some ages are known, or no guard is held
 	Tree     *node       `json:"tree"`
@@ -41,6 +42,12 @@ type ladderView struct {
 	Signals   int    `json:"signals"`
 	Extended  int64  `json:"extended_ms"`
 	Reason    string `json:"reason,omitempty"`
+}
+
+// A request is an HTTP request that is being served.
+type request struct {
+	Request string `json:"request"` // as in "GET /orders/{id} from 192.0.2.1:4711"
+	Age     int64  `json:"age_ms"`
 }
 
 // A blocker is a scope, or a scope with all scopes below it, whose guards delay the completion.
@@ -80,6 +87,9 @@ func newView(now *snapshot, filter string) *view {
 		Guards: now.guards, AtStop: now.maxGuards, Filter: filter, Tree: t.node, Blockers: all.blockers, Scopes: all.Scopes,
 		Summary: printable(now.summary, 400), IsTraced: now.guards == 0 || now.isTraced(),
 		Timeline: timeline{Points: []pointView{}, Marks: []markView{}},
+	}
+	for _, q := range now.requests {
+		v.Requests = append(v.Requests, request{printable(q.Request, 2*maxName), q.Age.Milliseconds()})
 	}
 	if now.cause != nil {
 		v.Cause = printable(now.cause.Error(), 300)
