@@ -29,8 +29,8 @@ func Recv[T any](ctx context.Context, ch <-chan T) (v T, ok bool) {
 }
 
 // Send sends v to ch and returns true. If ctx is done first, Send returns false and does not send
-// v. If ctx is done before the call, that is so even if a receiver is ready. If ch is nil, Send
-// blocks until ctx is done. Send panics if ch is closed, like any send, or if ctx is nil.
+// v. If ctx is done before the call, Send does not send v even if a receiver is ready. If ch is
+// nil, Send blocks until ctx is done. Send panics if ch is closed, like any send, or if ctx is nil.
 func Send[T any](ctx context.Context, ch chan<- T, v T) bool {
 	checkContext(ctx)
 	if ctx.Err() != nil {

@@ -135,9 +135,10 @@ func (c *Completion) isClosed() bool {
 	}
 }
 
-// endedByStop reports whether ctx ended because of the stop of the scope. It returns true only if
-// there is proof, because a cause alone proves nothing: two contexts can be cancelled with the same
-// error. The parameters ended and cause are the Done channel and the cause of ctx.
+// endedByStop reports whether ctx ended because of the stop of the scope. Comparing causes is not
+// enough, because two contexts can be cancelled with the same error. So it also requires a scope
+// whose stop ends both ctx and the scope of c. The parameters ended and cause are the Done channel
+// and the cause of ctx.
 func (c *Completion) endedByStop(ctx context.Context, ended <-chan struct{}, cause error) bool {
 	top := c.commonScope(ctx)
 	for s := c.scope; s != nil; s = s.stoppedWith() {
@@ -154,8 +155,8 @@ func (c *Completion) endedByStop(ctx context.Context, ended <-chan struct{}, cau
 	return isSameCause(cause, context.Cause(top)) && isSameCause(cause, context.Cause(c.scope))
 }
 
-// awaitStop waits until the stop that has reached the scope has also reached ctx, if it is going to.
-// It returns at once unless another goroutine is cancelling the contexts at this moment.
+// awaitStop waits until a stop that has reached the scope has also reached ctx, if that stop ends
+// ctx. It returns at once unless another goroutine is just cancelling the contexts.
 func (c *Completion) awaitStop(ctx context.Context) {
 	if top := c.commonScope(ctx); top != nil {
 		top.State()
@@ -177,9 +178,9 @@ func (c *Completion) commonScope(ctx context.Context) *Swansong {
 	return nil
 }
 
-// stoppedWith returns the nearest scope above s whose stop also ends s, or nil if there is none. A
-// scope that derives from context.WithoutCancel or from [Swansong.Work] of another one counts there,
-// but is not stopped with it.
+// stoppedWith returns the nearest scope above s whose stop also ends s, or nil if there is none. If
+// s derives from context.WithoutCancel or from [Swansong.Work] of another scope, the guards of s
+// count in that scope, but its stop does not end s.
 func (s *Swansong) stoppedWith() *Swansong {
 	if s.parentContext().Done() == nil {
 		return nil

@@ -168,8 +168,8 @@ func (s *Swansong) Value(key any) any {
 	}
 	c := s.std.Load()
 	if c == nil && key == causeKey {
-		// The caller is about to read the cause of the scope. If it got that of the parent context, a
-		// Shutdown that is under way could still give the scope another one.
+		// The caller is about to read the cause of the scope. If Value passed the question on to
+		// the parent context, a concurrent Shutdown could afterwards give the scope another cause.
 		c = s.derive()
 	}
 	if c == nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // callbackContext is a context whose methods call a function that uses the scopes deriving from it.
-// That function can call the methods again; then they do not call the function once more.
+// If that function calls the methods again, these do not call the function a second time.
 type callbackContext struct {
 	context.Context
 	callback *func()

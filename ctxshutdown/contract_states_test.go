@@ -128,7 +128,7 @@ func TestScope_CountsGuardsAndStopsOnce(t *testing.T) {
 	})
 }
 
-func TestGuard_KeepsCountingAfterGarbageCollection(t *testing.T) {
+func TestGuard_IsCountedAfterScopeIsGarbageCollected(t *testing.T) {
 	const source = "docs/internals/core.md#guard-lifetime"
 	t.Run("a guard counts at its scope and every ancestor after the garbage collector ran", func(t *testing.T) {
 		c, root := claim{t, source}, ctxshutdown.New(t.Context())
@@ -153,8 +153,8 @@ func TestGuard_KeepsCountingAfterGarbageCollection(t *testing.T) {
 	})
 }
 
-// ended is a context whose Err does not ask the context in it. Up to Go 1.25, context.Cause did not ask
-// Err either before it looked for the cause.
+// ended is a context whose Err does not call Err of the context that it wraps. Up to Go 1.25,
+// context.Cause did not call Err either before it looked for the cause.
 type ended struct{ context.Context }
 
 func (ended) Err() error { return context.Canceled }

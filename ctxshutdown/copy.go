@@ -73,7 +73,7 @@ func copyPieces(dst io.Writer, src io.Reader, check func() error) (n int64, err 
 			return n, err, false
 		}
 		// Package net uses sendfile for a file in one LimitedReader, but not in two. So each piece
-		// has a new LimitedReader of all.R, instead of one of all.
+		// is a new LimitedReader around all.R, not one around all.
 		size := min(all.N, pieceSize)
 		m, err, dstFailed := transfer(dst, &io.LimitedReader{R: all.R, N: size})
 		n += m

@@ -27,8 +27,8 @@ type Group struct {
 	scope *Swansong
 	sem   atomic.Value // chan struct{} with one element for each running function, or nil if there is no limit
 
-	// running is the number of running functions. A Wait that has found none adds noMore, which
-	// prevents new ones.
+	// running is the number of running functions. A Wait that finds no running function adds
+	// noMore, so that no function starts afterwards.
 	running atomic.Int64
 	mu      sync.Mutex
 	idle    *sync.Cond // uses mu; signalled when running becomes zero

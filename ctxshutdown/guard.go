@@ -125,7 +125,7 @@ func (s *Swansong) acquireTraced() guardState {
 	s.trace.callHook(ctxkey.BeforeAcquire)
 	c, v := s.node.Count()
 	s.node.FinishAcquire(c, v)
-	return guardState{s, s.trace.add(3), c} // below acquireTraced, acquire, and Guard or Clone
+	return guardState{s, s.trace.add(3), c} // 3 calls above add: acquireTraced, acquire, and Guard or Clone
 }
 
 // tryAcquire counts a guard unless the scope has been told to stop.
@@ -142,7 +142,7 @@ func (s *Swansong) tryAcquire() (guardState, bool) {
 	}
 	c, v := s.node.Count()
 	s.node.FinishAcquire(c, v)
-	// If the value returned by the addition is from before the warning, no stop has been signalled,
+	// If the addition came before the warning that precedes every stop, no stop had been signalled,
 	// and there is no need to call Err. See docs/internals/counting.md#warning.
 	if !packed.BeforeWarning(v) && !s.node.BeforeWarning() && s.Err() != nil {
 		// Release the guard, instead of only subtracting it from the count: if it was the last
@@ -176,8 +176,8 @@ func Acquire(ctx context.Context) (g *Guard, ok bool) {
 	return g, ok
 }
 
-// acquireFromContext counts a guard of the scope in ctx, if there is one. The parameter skip is the
-// number of calls from the exported function that the user has called to this one, and one more.
+// acquireFromContext counts a guard of the scope in ctx, if there is one. The parameter skip is for
+// [scopeTrace.add]: how many calls the exported function that the user has called is above add.
 func acquireFromContext(ctx context.Context, skip int) (guardState, bool) {
 	s, found := fromContext(ctx)
 	if found && s.trace != nil {

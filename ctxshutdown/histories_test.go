@@ -193,8 +193,9 @@ func (h *history) context(i int, tier tierKind) (ctx context.Context, ended erro
 }
 
 // work models the first call of Work, which returns an ended context if the scope is forced, is
-// complete, or was complete before a late guard. If an ancestor context has ended and a guard was
-// acquired before the first call that asked for the end of the scope, the scope does not know that it was complete in between.
+// complete, or was complete before a late guard. If an ancestor context has ended, the scope learns
+// of that end only when one of its methods is called. If a guard was acquired before that, the
+// scope does not know that it was complete in between.
 func (h *history) work(i int) {
 	m := h.model[i]
 	m.worked = true

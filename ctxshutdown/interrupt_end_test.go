@@ -171,8 +171,8 @@ func TestInterrupts_EndWhenContextEnds(t *testing.T) {
 }
 
 // When a root is stopped, the interrupts of its child end, whether or not the child has held a
-// guard. Many siblings of the child are created and cancelled before that.
-func TestInterrupts_EndDespiteManySiblings(t *testing.T) {
+// guard, and although many siblings of the child have been created and cancelled before.
+func TestInterrupts_EndInScopeWithManySiblings(t *testing.T) {
 	for name, idle := range map[string]func(s *ctxshutdown.Swansong) (release func()){
 		"held a guard": func(s *ctxshutdown.Swansong) func() { return s.Guard().Release },
 		"held none":    func(*ctxshutdown.Swansong) func() { return func() {} },

@@ -65,7 +65,7 @@ func cleanName(name string) string {
 // Goroutines started by Go in a traced scope carry the pprof label "swansong" with the path of the
 // scope, in addition to the labels of their context. So goroutine and CPU profiles show which scope
 // a goroutine belongs to, and a [DrainError] has the stacks of the goroutines that delay the drain.
-// The context that they get carries the label.
+// The context that Go passes to the function carries the label, too.
 func WithTrace() Option {
 	return option(func(o *options) { o.traced = true })
 }

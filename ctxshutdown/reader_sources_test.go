@@ -271,7 +271,7 @@ func (o origin) testNeverBlocks(opt ctxshutdown.InterruptOption, canWake bool) f
 }
 
 // If the source has ended, Stopped returns false, even if the scope is stopped afterwards.
-func TestReader_IsNotStoppedAtEndOfSource(t *testing.T) {
+func TestReader_StoppedIsFalseAtEndOfSource(t *testing.T) {
 	detached := []ctxshutdown.InterruptOption{ctxshutdown.Detached()}
 	for _, test := range []struct {
 		name string

@@ -111,7 +111,7 @@ func TestReader_StdinProcess(t *testing.T) {
 			continue
 		}
 		ctx, end := tier.make(t)
-		r := ctxshutdown.NewReader(ctx, os.Stdin) // which has the option Detached without being told
+		r := ctxshutdown.NewReader(ctx, os.Stdin) // a Reader of os.Stdin always has the option Detached
 		got := readOnce(r)
 		fmt.Printf("%q %v\n", got.Text, got.Err)
 		blocked := reading(r)

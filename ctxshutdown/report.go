@@ -18,8 +18,8 @@ import (
 
 // A GuardReport lists the guards that are held in a scope and its descendants. It is a snapshot: a
 // guard that is acquired or released while the report is made may be listed or not. The jobs of an
-// eventloop.Pool, and the callbacks of an eventloop.Loop, share one guard. Unless the scope is traced, a
-// report counts the jobs or callbacks.
+// eventloop.Pool, and the callbacks of an eventloop.Loop, share one guard. In a scope that is not
+// traced, a report counts the jobs or callbacks instead of that guard.
 type GuardReport struct {
 	entries []GuardEntry
 	count   int
@@ -32,9 +32,10 @@ type GuardEntry struct {
 	// them has a name.
 	Path  string
 	Count int // number of guards
-	// Site is the line that acquired the guards, as in "file.go:12", or that made package eventloop,
-	// graceful or httpdrain acquire them: a call of Post, say. For an HTTP request it has the method,
-	// the route and the client's address instead. It is empty if the scope is not traced.
+	// Site is the line that acquired the guards, as in "file.go:12". If package eventloop, graceful
+	// or httpdrain acquired them, Site is the line that called that package, such as a call of
+	// Post. For an HTTP request it has the method, the route and the client's address instead. It
+	// is empty if the scope is not traced.
 	Site   string
 	Oldest time.Duration // age of the oldest guard; zero if the scope is not traced
 }

@@ -163,7 +163,7 @@ func TestReport_LogsCountAndGroups(t *testing.T) {
 
 // Each function that acquires a guard is called once. The report has the site and the age of each
 // guard.
-func TestReport_SitesAndAges(t *testing.T) {
+func TestReport_HasSitesAndAges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"), ctxshutdown.WithTrace())
 		jobs := child(root, ctxshutdown.WithName("jobs"))
@@ -242,7 +242,7 @@ func TestReport_GroupsBySite(t *testing.T) {
 	})
 }
 
-func TestDrainError_SaysWhatWasWaitedFor(t *testing.T) {
+func TestDrainError_NamesGuardsStillHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := ctxshutdown.New(t.Context())
 		hold(root, "http", 2)

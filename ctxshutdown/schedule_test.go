@@ -10,10 +10,11 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// The tests of this file let two calls meet at one point: the first call asks a context of the user,
-// or calls the hook of a test, and that makes the second call.
+// The tests of this file make a second call at one point in the middle of a first call: the first
+// call calls a method of a user's context, or the hook of a test, which then makes the second call.
 
-// A meetingContext is a context of the user that calls functions when it is asked.
+// A meetingContext is a user's context. Its methods Err, Done and Value call the function that a
+// test has set for them, once.
 type meetingContext struct {
 	context.Context // has the values
 	done            chan struct{}
@@ -50,8 +51,8 @@ func once(f *func()) {
 	}
 }
 
-// The first Done creates the context of a scope. A Shutdown that has looked for that context before
-// must cancel it.
+// The first Done creates the standard context of a scope. If it does so after a concurrent Shutdown
+// has looked for that context and found none, the Shutdown must still cancel it.
 func TestShutdown_CancelsContextCreatedMeanwhile(t *testing.T) {
 	parent, s := below()
 	var done <-chan struct{}
@@ -64,8 +65,8 @@ func TestShutdown_CancelsContextCreatedMeanwhile(t *testing.T) {
 	testkit.Equal(t, "the error is context.Canceled", s.Err() == context.Canceled, true)
 }
 
-// Two first calls of Done create a context each. The one that is not used does not stay registered
-// with the parent.
+// Two concurrent first calls of Done create a standard context each. The context that is not used
+// does not stay registered with the parent.
 func TestDone_SecondContextIsUnregisteredFromParent(t *testing.T) {
 	parent, s := below()
 	var inner <-chan struct{}
@@ -80,7 +81,8 @@ func TestDone_SecondContextIsUnregisteredFromParent(t *testing.T) {
 	testkit.Equal(t, "registered with the parent after the stop", parent.live, 0)
 }
 
-// The last guard is released while Wait makes its error: there is no error without a guard.
+// If the last guard is released while Wait makes its error, Wait returns nil, not an error that
+// lists no guard.
 func TestWait_ReturnsNilIfLastGuardIsReleasedMeanwhile(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	g := s.Guard()
@@ -93,7 +95,8 @@ func TestWait_ReturnsNilIfLastGuardIsReleasedMeanwhile(t *testing.T) {
 	}
 }
 
-// A Wait ends between the two checks of Go: Go refuses, and releases the guard that it has acquired.
+// If a Wait of the group returns between the two checks of Go, Go returns false and releases the
+// guard that it has acquired.
 func TestGroup_GoRefusedDuringWaitReleasesItsGuard(t *testing.T) {
 	var atAcquire func()
 	hook := ctxkey.GuardHook(func(e ctxkey.GuardEvent) {

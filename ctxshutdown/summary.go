@@ -16,8 +16,8 @@ import (
 // A workList is what the guards of a report stand for.
 type workList struct {
 	kinds    map[workKind]int   // the numbers of requests, jobs and so on
-	waiting  map[workKind]int   // guards that only wait for others, listed if there are no others
-	aged     map[string]bool    // paths of scopes whose traced guards say nothing about the oldest work
+	waiting  map[workKind]int   // guards that only wait for other guards; listed if no other guard is held
+	aged     map[string]bool    // paths of scopes whose guards are in named or waiting, so that their ages in a trace are ignored
 	named    []ctxkey.NamedWork // the oldest requests, whose age is known without tracing
 	nameable int                // the number of all requests
 }
@@ -32,8 +32,8 @@ func (k workKind) count(n int) string {
 	return fmt.Sprintf("%s ×%d", cmp.Or(k.path, unnamed), n)
 }
 
-// add adds the guards of the scope s. It returns how many guards the report counts: more than there are
-// if one of them is shared by several pieces of work.
+// add adds the guards of the scope s. It returns the number of guards that the report counts. If
+// one guard stands for several pieces of work, the report counts each piece as a guard.
 func (l *workList) add(s *Swansong, path string, guards int) (counted int) {
 	d, ok := s.Value(ctxkey.Describer{}).(*ctxkey.WorkDescriber)
 	if !ok || d.Scope != any(s) {

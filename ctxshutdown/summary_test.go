@@ -31,7 +31,7 @@ func TestGuardReport_SummaryNamesScopes(t *testing.T) {
 	summary("b ×2, a ×1, c ×1, d ×1, e ×1 and others")
 }
 
-// A traced guard is older than one whose age is not known.
+// In a traced scope, Summary names the oldest guard by its age and the line that acquired it.
 func TestGuardReport_SummaryNamesOldestTracedGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := ctxshutdown.New(context.Background(), ctxshutdown.WithTrace(), ctxshutdown.WithName("app"))
@@ -56,7 +56,7 @@ func TestGuardReport_SummaryNamesRequestsAndJobs(t *testing.T) {
 		t.Helper()
 		testkit.Equal(t, "summary", root.GuardReport().Summary(), want)
 	}
-	described("serve", 1, ctxkey.Work{}) // only waits for the others
+	described("serve", 1, ctxkey.Work{}) // this guard only waits for the other guards
 	summary("serve ×1")
 	described("requests", 3, ctxkey.Work{Noun: "request", Count: 3, Named: []ctxkey.NamedWork{{Name: "GET /export", Age: 11500 * time.Millisecond}}})
 	summary("3 requests, oldest 12 s: GET /export")

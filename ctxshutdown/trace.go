@@ -5,8 +5,8 @@ package ctxshutdown
 // A traced scope keeps a record of each guard that is held, with the line and the time of the
 // acquisition. The records are used by GuardReport, and for warnings about late releases. Two more
 // features are active in traced scopes only: pprof labels of goroutines, and warnings about roots
-// that are collected without a stop. An untraced scope pays for all this with the check of one
-// pointer for each guard.
+// that are collected without a stop. In an untraced scope, tracing costs only a check for a nil
+// pointer at each guard operation.
 
 import (
 	"context"
@@ -33,7 +33,7 @@ type scopeTrace struct {
 	stopped atomic.Bool // the scope was told to stop; see watchForLoss
 
 	mu      sync.Mutex
-	held    []*guardRecord   // of the guards held; behind its end are records for reuse, or nil
+	held    []*guardRecord   // one for each guard held; up to the capacity follow records for reuse, or nil
 	library map[uintptr]bool // whether a program counter is in code of this module; filled when asked
 }
 
@@ -67,8 +67,8 @@ const packagePath = stacks.ModulePath + "ctxshutdown."
 // calls above add. If another function of this module has called that one, add looks for the user's
 // call among the frames above. It returns nil if guards are not traced.
 //
-// Most of the time of a traced guard is spent on its stack, so its functions look at as few frames
-// as they can.
+// Walking the stack takes most of the time of a traced guard, so add asks for as few frames as it
+// can.
 func (t *scopeTrace) add(skip int) *guardRecord {
 	if !t.traced {
 		return nil
@@ -185,7 +185,7 @@ func (s *Swansong) watchForLoss() {
 	l := lossReport{trace: s.trace, path: s.path()}
 	runtime.Callers(3, l.site[:]) // skip Callers, watchForLoss, and New or WithCancel
 	context.AfterFunc(s.derive().ctx, func() { l.trace.stopped.Store(true) })
-	// The runtime calls cleanups outside of every synctest bubble. So this one must not use a
+	// The runtime calls cleanups outside of every synctest bubble. So this cleanup must not use a
 	// channel that was made in a bubble, such as Done.
 	runtime.AddCleanup(s, func(l lossReport) {
 		if !l.trace.stopped.Load() {

@@ -93,7 +93,7 @@ func giveUp(s *ctxshutdown.Swansong) {
 	s.Completion().Wait(ctx)
 }
 
-func TestTrace_LateReleases(t *testing.T) {
+func TestTrace_LogsLateReleases(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		end  func(root, s *ctxshutdown.Swansong)

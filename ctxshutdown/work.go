@@ -26,14 +26,14 @@ type work struct {
 	ctx        context.Context // returned by Work; has the values of the scope and ends when hard ends
 	hard       context.Context // carries no values; package context finds its cancellation by its Value
 	cancel     context.CancelCauseFunc
-	registered atomic.Bool // whatever must end the Work finds it from now on
+	registered atomic.Bool // set once everything that must end the Work can find it; see registerWork
 }
 
 // Work returns the hard context of the scope: a context with the values of s that outlives the
 // stop. It ends when [Swansong.Force] is called on s or an ancestor, with the cause of Force, or
 // right after s has completed, with [ErrShutdown]. If either has happened before the first call of
-// Work, the context has ended from the start, also under a late guard. A Work that has ended stays
-// so. It has no deadline.
+// Work, the context has ended from the start, even if a late guard is held. A Work that has ended
+// never starts again. It has no deadline.
 //
 // Pass it to functions that must finish what they have begun, and hold a guard while they run.
 func (s *Swansong) Work() context.Context {
@@ -57,10 +57,10 @@ func (s *Swansong) registerWork(w *work) *work {
 			w = s.work.Load()
 		}
 	}
-	// The work is stored in s before these checks. A Force or a completion from now on finds the
-	// work and ends it, and the checks find a Force or a completion from before. Another goroutine
-	// that calls Work at the same time makes the same checks instead of waiting, because it must
-	// not return before they are made.
+	// The work is stored in s before these checks. A later Force or completion finds the work there
+	// and ends it. An earlier Force or completion is found by the checks. Another goroutine that
+	// calls Work at the same time makes the same checks instead of waiting, because it must not
+	// return before they are made.
 	s.node.Pin()
 	if cause := s.forceCause(); cause != nil {
 		w.cancel(cause)
@@ -114,8 +114,8 @@ func (s *Swansong) Force(cause error) *Completion {
 	return s.completion()
 }
 
-// forceCause returns the cause of the Force of s or an ancestor, nil if there was none. The answer
-// does not change once it is not nil.
+// forceCause returns the cause of the Force of s or an ancestor, nil if there was none. Once
+// forceCause has returned a cause, it always returns the same cause.
 func (s *Swansong) forceCause() error {
 	if cause := s.findForce(); cause != nil {
 		return *cause

@@ -80,7 +80,7 @@ type deadlinedWriter struct{ io.Writer }
 
 func (deadlinedWriter) SetWriteDeadline(time.Time) error { return nil }
 
-func TestWriter_SaysWhyItRefuses(t *testing.T) {
+func TestWriter_ErrorSaysWhyWriteIsRefused(t *testing.T) {
 	forced := ctxshutdown.New(t.Context())
 	forced.Force(nil)
 	stopped := ctxshutdown.New(t.Context())
