@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// NearestScope is the key of the nearest scope, a *ctxshutdown.Swansong. A package that combines
-// several contexts into one forwards it from the context that carries the scope.
+// NearestScope is the key of the nearest scope, a *ctxshutdown.Swansong. If a package combines
+// several contexts into one, the combined context returns the scope of the context that carries
+// one.
 type NearestScope struct{}
 
 // SoftScope is the key of the scope whose soft context the context derives from, a
@@ -25,8 +26,8 @@ type Signals struct{}
 // Panicked is the key of a func(what string, value any, stack []byte) by which package eventloop
 // tells package graceful that a panic has stopped an event loop or a pool. The function returns at
 // once and may be called on any goroutine. The argument what names the loop or the pool, as in
-// `event loop "ledger"`; value and stack are those of the panic. Without this value, no drain
-// follows from the panic.
+// `event loop "ledger"`; value and stack are those of the panic. Without this value, the panic
+// starts no drain.
 type Panicked struct{}
 
 // CheckWait is the key of a func() error by which package eventloop refuses waits in a callback of an
@@ -38,9 +39,10 @@ type CheckWait struct{}
 // module says what the guards of one of its scopes stand for.
 type Describer struct{}
 
-// A WorkDescriber says what the guards of Scope, a *ctxshutdown.Swansong, stand for. A context below
-// that scope carries it, too, but other scopes have other guards. So code that finds it compares Scope,
-// which is set before the first guard of the scope is acquired.
+// A WorkDescriber says what the guards of Scope, a *ctxshutdown.Swansong, stand for. Contexts of
+// descendant scopes carry the same WorkDescriber, although their guards stand for other work. So
+// code that finds a WorkDescriber must compare Scope with its own scope. Scope is set before the
+// first guard of the scope is acquired.
 type WorkDescriber struct {
 	Scope any
 	// Describe is called with the number of guards, on any goroutine and with no lock held. It must
@@ -51,12 +53,12 @@ type WorkDescriber struct {
 // Work is what the guards of a scope stand for.
 type Work struct {
 	Noun  string // the singular, as in "request"
-	Count int    // the number of them; 0 if the guards only wait for guards of other scopes
-	// Shared says that one guard stands for all of them, so that a report of a scope that is not traced counts
-	// them instead of the guard.
+	Count int    // the number of pieces of work; 0 if the guards only wait for guards of other scopes
+	// Shared says that one guard stands for all pieces of work. A report of a scope that is not
+	// traced then counts the pieces instead of the guard.
 	Shared bool
-	// Named has the oldest of them, the oldest first, at most MaxNamed. It is empty if they have no
-	// names of their own.
+	// Named has the oldest pieces of work, at most MaxNamed, the oldest first. It is empty if the
+	// pieces have no names.
 	Named []NamedWork
 }
 
@@ -82,9 +84,10 @@ type Tracing struct{}
 // A Tracer makes the reports of a traced scope name the user's code, in a package of this module
 // that calls that code.
 type Tracer interface {
-	// Name makes reports say site.String() for guard, a *ctxshutdown.Guard of the scope that has not
-	// been released, instead of the line that acquired it. They may call String at any time and on any
-	// goroutine, also after the release of the guard. So does Release, for a warning.
+	// Name makes reports say site.String() for guard, a *ctxshutdown.Guard of the scope that has
+	// not been released, instead of the line that acquired it. Reports may call String at any time
+	// and on any goroutine, also after the release of the guard. Release may call String, too, for
+	// a warning.
 	Name(guard any, site fmt.Stringer)
 	// Caller returns the line that called into this module, in the form of reports.
 	Caller() fmt.Stringer

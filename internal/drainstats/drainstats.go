@@ -1,5 +1,5 @@
 // Package drainstats has the counters of the drains of HTTP servers. The packages httpdrain and
-// http3drain count in them, and httpdrain.ReadStats returns them.
+// http3drain increment the counters, and httpdrain.ReadStats returns them.
 package drainstats
 
 import "sync/atomic"

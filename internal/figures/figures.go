@@ -1,5 +1,5 @@
-// Package figures has what the programs share that measure this module and write the pages of
-// docs/measured: the order of rounds, quantiles, tables and the page itself.
+// Package figures is shared by the programs that measure this module and write the pages of
+// docs/measured. It has the order of rounds, quantiles, tables and the page itself.
 package figures
 
 import (
@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// A Page is a Markdown file of figures. What is written to it is also printed to standard output,
-// so that a long measurement shows its progress.
+// A Page is a Markdown file of figures. Text that is written to the Page is also printed to
+// standard output, so that a long measurement shows its progress.
 type Page struct {
 	name string
 	text strings.Builder
@@ -45,8 +45,8 @@ func (p *Page) Save() error {
 func Row(w io.Writer, cells ...string) { fmt.Fprintln(w, "| "+strings.Join(cells, " | ")+" |") }
 
 // Rounds returns an iterator over n rounds: their numbers, from 0, and the sides that are compared,
-// in the order in which the round runs them. Each round begins with another side, so that none has
-// the advantage of its place.
+// in the order in which the round runs them. Each round begins with another side, so that no side
+// has the advantage of always running first.
 func Rounds[T any](n int, sides ...T) iter.Seq2[int, []T] {
 	return func(yield func(int, []T) bool) {
 		for i := range n {
@@ -58,7 +58,7 @@ func Rounds[T any](n int, sides ...T) iter.Seq2[int, []T] {
 	}
 }
 
-// Median returns the value in the middle of all, and 0 if there are none.
+// Median returns the median of all, and 0 if all is empty.
 func Median[T cmp.Ordered](all []T) T { return Quantile(all, 0.5) }
 
 // Quantile returns the value that the fraction q of all does not exceed, from 0 for the smallest to

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Origin returns the first words of a page of figures: the date, the processor and the number of
-// processors, the platform and the Go version.
+// Origin returns the text with which a page of figures begins: the date, the processor and the
+// number of processors, the platform and the Go version.
 func Origin() string {
 	return fmt.Sprintf("Measured %s on %s, %d processors, %s/%s, %s", time.Now().Format(time.DateOnly),
 		processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())

@@ -1,6 +1,6 @@
-// Package mask replaces secret values in text by [Mark]. It knows the values themselves, also in the
-// encodings in which programs usually print them, and changes nothing else of a text: no name, no
-// pattern and no format of the text matters.
+// Package mask replaces secret values in text by [Mark]. It searches for the values themselves and
+// for the encodings in which programs usually print them. It changes nothing else in a text,
+// whatever names, patterns or format the text has.
 package mask
 
 import (
@@ -20,7 +20,7 @@ const MinLength = 6
 // A Masker masks a fixed set of values. Its methods may be called concurrently. A nil Masker masks
 // nothing.
 type Masker struct {
-	// texts are what is masked, by their first bytes, see start. Those with the same first bytes
+	// texts are the texts to mask, by their first bytes; see start. Texts with the same first bytes
 	// are ordered by length, the longest first.
 	texts   map[uint32][]string
 	filter  [1 << (filterBits - 6)]uint64 // has a set bit for each key of texts; see mayStart
@@ -59,11 +59,12 @@ const filterBits = 16
 
 func hash(key uint32) uint32 { return key * 0x9E3779B1 >> (32 - filterBits) }
 
-// mayStart reports whether a text can have these first bytes. It exists for speed: almost every
-// position of a log line is ruled out here, without a look into the map.
+// mayStart reports whether a text can have these first bytes. It exists for speed: it rules out
+// almost every position of a log line without a look into the map.
 func (m *Masker) mayStart(key uint32) bool { return m.filter[hash(key)/64]&(1<<(hash(key)%64)) != 0 }
 
-// lengthAt returns the length of the longest text that s has at i, and 0 if it has none there.
+// lengthAt returns the length of the longest text that begins at index i of s, and 0 if none begins
+// there.
 func (m *Masker) lengthAt(s string, i int) int {
 	if i+startLength > len(s) {
 		return 0
@@ -114,8 +115,8 @@ func (m *Masker) skip(s string, from int) int {
 // secret.
 func (m *Masker) Mask(s string) string { return m.mask(s, 0) }
 
-// mask masks s. The bytes before covered are the rest of a secret whose beginning, in an earlier
-// piece of the line, has been replaced by Mark. They are left out.
+// mask masks s. The bytes before covered are left out: they are the rest of a secret that began in
+// an earlier piece of the line and was replaced by Mark there.
 func (m *Masker) mask(s string, covered int) string {
 	if m == nil {
 		return s
@@ -139,8 +140,8 @@ func (m *Masker) mask(s string, covered int) string {
 	return b.String()
 }
 
-// Lookahead returns how many bytes [Masker.Split] has to see behind a piece to know whether a secret
-// begins in the piece.
+// Lookahead returns how many bytes after a piece [Masker.Split] needs in order to know whether a
+// secret begins in the piece.
 func (m *Masker) Lookahead() int {
 	if m == nil {
 		return 1
@@ -156,7 +157,7 @@ func (m *Masker) Lookahead() int {
 // bytes of the rest of the line. The caller passes this number with the next call, and 0 with the
 // first call for a line.
 //
-// If the line continues behind s, s must have at least limit + Lookahead bytes.
+// If s is not the whole rest of the line, s must have at least limit + Lookahead bytes.
 func (m *Masker) Split(s string, limit, covered int) (piece, rest string, stillCovered int) {
 	if len(s) <= limit {
 		return m.mask(s, covered), "", 0

@@ -82,8 +82,8 @@ func TestMasker_KnowsEncodings(t *testing.T) {
 	testkit.Equal(t, "what printf %q writes", mask.New([]string{odd}).Mask(backslashes), "***")
 }
 
-// Only the characters of base64 that also depend on the text around the value are left. They do not
-// tell the value.
+// Only those characters of base64 are left that also depend on the text around the value. They do
+// not reveal the value.
 func TestMasker_FindsValueInsideBase64(t *testing.T) {
 	const v = "correct horse"
 	m := mask.New([]string{v})
@@ -120,7 +120,7 @@ func TestMasker_MasksLinesOfLongValue(t *testing.T) {
 	testkit.Equal(t, "base64", strings.HasPrefix(m.Mask(base64.StdEncoding.EncodeToString([]byte(key))), "***"), true)
 }
 
-// split splits and masks a line as a reader does that sees no more than it has to.
+// split splits and masks a line like a reader that passes Split only as many bytes as it needs.
 func split(m *mask.Masker, line string, limit int) (pieces []string) {
 	seen, covered := "", 0
 	for {
@@ -163,8 +163,8 @@ func TestMasker_SplitsBetweenValues(t *testing.T) {
 	testkit.Equal(t, "a nil Masker", split(none, "0123456789x", 10), []string{"0123456789", "x"})
 }
 
-// However a line is split, the pieces together are the masked line, but for the place of the marks,
-// and no piece is longer than the limit.
+// However a line is split, the joined pieces equal the masked line, except for the places of the
+// marks, and no piece is longer than the limit.
 func FuzzMasker_Split(f *testing.F) {
 	f.Add("ababab", "hunter2", "xabababababhunter2y", 6)
 	f.Add("aaaaaaaaaaaa", "aaaaaab", "aaaaaaaaaaaaaaaaaaaaaaaaaaaabaaaaaa", 5)

@@ -12,7 +12,8 @@ import (
 var secretNames = []string{"*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*_PASS", "*_PWD", "PASS", "*SECRET*", "*TOKEN*", "*CREDENTIAL*",
 	"*APIKEY*", "*_KEY", "KEY", "*AUTHORIZATION*", "*COOKIE*", "*_DSN", "BEARER"}
 
-// placeNames are patterns of names whose values say where a secret is, and are none themselves.
+// placeNames are patterns of names whose values say where a secret is, such as the path of a file,
+// and are not secret.
 var placeNames = []string{"*_FILE", "*_PATH", "*_DIR"}
 
 // Names finds secret values by the names of variables and flags. A name is compared with patterns of
@@ -20,8 +21,8 @@ var placeNames = []string{"*_FILE", "*_PATH", "*_DIR"}
 type Names struct{ patterns []string }
 
 // NewNames returns Names with the usual patterns (*PASSWORD*, *SECRET*, *TOKEN*, *_KEY and others),
-// and more. A name that matches one of more is secret; one that matches a usual pattern is not if it
-// ends with _FILE, _PATH or _DIR, as in DB_PASSWORD_FILE.
+// and more. A name that matches one of more is always secret. A name that matches a usual pattern
+// is not secret if it ends with _FILE, _PATH or _DIR, as in DB_PASSWORD_FILE.
 func NewNames(more []string) Names {
 	var n Names
 	for _, pattern := range more {
@@ -117,8 +118,8 @@ func hide(value string, m *Masker) string {
 // must have, as for a slash.
 var userinfo = regexp.MustCompile(`://[^/?#\s:@]*:([^\s@]+)@`)
 
-// portAndPath matches what userinfo takes for a password where a URL has a port, and an @ in its
-// path.
+// portAndPath matches a port and the beginning of a path. In a URL that has both and an @ in its
+// path, userinfo takes them for a password.
 var portAndPath = regexp.MustCompile(`^\d{1,5}[/?#]`)
 
 // passwords returns the passwords of the URLs in s, as they are in s, and without their escapes.

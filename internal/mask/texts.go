@@ -18,8 +18,8 @@ import (
 //   - hexadecimal digits;
 //   - the escapes of URLs, of JSON and Go strings, and of shells.
 //
-// Output is read line by line, so of a value with several lines, each line is masked, except for
-// those of PEM files that say what follows.
+// Output is read line by line. So if a value has several lines, each line is masked, except for the
+// first and last lines of PEM files, such as BEGIN PRIVATE KEY.
 func Texts(values []string) []string {
 	var all []string
 	seen := map[string]bool{}
@@ -64,7 +64,7 @@ func encode(value string, add func(string)) {
 		e.Encode(value) // encoding a string cannot fail
 		add(unquote(strings.TrimSpace(b.String())))
 	}
-	if !strings.Contains(value, "\n") { // what shells write would have several lines
+	if !strings.Contains(value, "\n") { // the escaped value would have several lines, and output is masked line by line
 		add(strings.ReplaceAll(value, "'", `'\''`))
 		add(strings.ReplaceAll(value, "'", `'"'"'`))
 		add(inDoubleQuotes.ReplaceAllString(value, `\$0`))
@@ -78,14 +78,15 @@ var (
 	notInWords     = regexp.MustCompile(`[^\w@%+=:,./-]`)
 )
 
-// escapedByte is a byte as URLs have it, whose digits can be lower case letters.
+// escapedByte is an escaped byte in a URL. Programs write its digits in upper or lower case.
 var escapedByte = regexp.MustCompile(`%[0-9A-F]{2}`)
 
 func unquote(s string) string { return s[1 : len(s)-1] }
 
-// encodeBase64 calls add with what base64 makes of a value that is preceded by shift bytes, modulo
-// 3. Each character stands for 6 bits. Those that have bits of the bytes before or behind the value
-// are left out, unless the encoded text ends with the value.
+// encodeBase64 calls add with the base64 encoding of a value inside a longer text, in which the
+// number of bytes before the value is shift modulo 3. Each character stands for 6 bits. Characters
+// that also contain bits of the bytes before or after the value are left out, except at the end of
+// the encoded text.
 func encodeBase64(value string, shift int, add func(string)) {
 	for _, alphabet := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
 		padded := alphabet.EncodeToString([]byte("\x00\x00\x00"[:shift] + value))

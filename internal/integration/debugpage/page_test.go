@@ -58,7 +58,7 @@ func hold(s *ctxshutdown.Swansong, name string, n int) (release func()) {
 
 // The page follows the shutdown of a process, with real signals, phases and guards.
 func TestPage_ShowsPhasesAndGuardsDuringDrain(t *testing.T) {
-	needBrowser(t) // checked before the process is started, because t.Skip would leave the process running
+	needBrowser(t) // called before the test starts the process, because t.Skip after that would leave the process running
 	// Longer than the test, and short enough to be counted down in seconds.
 	const rung = 59 * time.Second
 	begin, finish, end := make(chan *ctxshutdown.Swansong), make(chan struct{}), make(chan error, 1)
@@ -340,8 +340,8 @@ const contrast = `(() => {
 	return bad;
 })()`
 
-// Without JavaScript, the page is complete and filters with a form. It does not reload itself, so that
-// the last state stays when the process has ended.
+// Without JavaScript, the page is complete and filters with a form. It does not reload itself, so
+// that the window still shows the last state when the process has ended.
 func TestPage_WorksWithoutJavaScript(t *testing.T) {
 	s := scope(t)
 	release := hold(s, "one", 1)

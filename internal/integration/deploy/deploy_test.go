@@ -31,7 +31,8 @@ const graceVariable = "TERMINATION_GRACE_PERIOD_SECONDS"
 
 const docs = "../../../docs"
 
-// decode reads a manifest and fails on a field that its type does not have, and on one given twice.
+// decode reads a manifest. It fails the test if the type T lacks a field of the manifest, or if a
+// field occurs twice.
 func decode[T any](t *testing.T, name string) (v T) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../../docs/deploy/kubernetes", name))

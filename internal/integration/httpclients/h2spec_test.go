@@ -41,7 +41,9 @@ func TestServe_PassesH2specAsNetHTTPDoes(t *testing.T) {
 					}
 					passed.Add(1)
 					var err error
-					// A case fails if it hears nothing until its time-out, as it may on a busy machine.
+					// A case fails if it receives nothing before its time-out. On a busy machine
+					// that can happen with a correct server, so repeat the case with a longer
+					// time-out.
 					for timeout := time.Second; timeout < time.Minute; timeout *= 3 {
 						if err = runCase(c, drained, secure, timeout); err == nil {
 							return

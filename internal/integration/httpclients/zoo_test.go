@@ -27,11 +27,12 @@ import (
 type program struct {
 	name     string
 	check    []string // succeeds if the program is installed
-	protocol string   // the one that the server must see
-	secure   bool     // it connects with TLS
+	protocol string   // the HTTP version that the server must see
+	secure   bool     // the client connects with TLS
 	command  []string // URL stands for the address of the server
-	// result finds numbers in what the command prints, and failed makes of them the number of requests and
-	// that of failures. answered is the number of requests that the server has answered.
+	// result finds numbers in the output of the command. From these, the function below computes
+	// the number of requests and the number of failures; answered is the number of requests that
+	// the server has answered.
 	result *regexp.Regexp
 	failed func(matches []string, answered int) (requests, failures int)
 }
@@ -45,7 +46,8 @@ var (
 	readH2load   = func(m []string, _ int) (int, int) {
 		return number(m[1]), number(m[1]) - min(number(m[2]), number(m[3]))
 	}
-	// After a GOAWAY, h2load does not connect again, and counts what it has not sent as failed.
+	// After a GOAWAY, h2load does not connect again, and counts the requests that it has not sent
+	// as failed.
 	readH2loadHTTP2 = func(m []string, answered int) (int, int) { return answered, answered - min(number(m[2]), number(m[3])) }
 	wrkCounts       = regexp.MustCompile(`(\d+) requests in(?:(?s:.*)Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+))?(?:(?s:.*)Non-2xx or 3xx responses: (\d+))?`)
 	readWrk         = func(m []string, _ int) (int, int) {
@@ -87,9 +89,9 @@ var programs = []program{
 	{"HttpClient of Java", []string{"javac", "-version"}, "HTTP/1.1", false, []string{"java", "-XX:TieredStopAtLevel=1", "testdata/Client.java", "URL", "HTTP_1_1"}, counts, readCounts},
 }
 
-// Left out are clients that fail whatever a server does: the HttpClient of Java up to 23 over HTTP/2,
-// which fails all its requests when it gets a GOAWAY (JDK-8335181), and curl 7.88 with
-// --http2-prior-knowledge, which can send one request on a connection.
+// Two clients are left out because their requests fail whatever a server does: the HttpClient of
+// Java up to 23 over HTTP/2 fails all its requests when it gets a GOAWAY (JDK-8335181), and curl
+// 7.88 with --http2-prior-knowledge can send only one request on a connection.
 
 func number(s string) int { n, _ := strconv.Atoi(s); return n }
 
@@ -186,8 +188,8 @@ func (p program) run(t *testing.T, url string, answered *atomic.Int64) (requests
 	return requests, failures, output
 }
 
-// linger is longer than the default because a client that stands still for as long, on a busy machine,
-// may send its next request in the moment in which the server closes the connection.
+// linger is longer than the default. On a busy machine, a client may be delayed for as long as the
+// default, and then send its next request just when the server closes the connection.
 var linger = httpdrain.WithLinger(time.Second, 3*time.Second)
 
 // A relay is a service that is replaced without losing its socket.

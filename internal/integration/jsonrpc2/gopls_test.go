@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// startGopls starts gopls in a folder. lspconn owns the process, and jsonrpc2 exchanges the messages.
-// Copy it: the other libraries differ in the names only.
+// startGopls starts gopls in a folder. lspconn owns the process, and jsonrpc2 exchanges the
+// messages. To use another library, copy this function: only the names differ.
 func startGopls(ctx context.Context, command, dir string) (*lspconn.Process, *jsonrpc2.Conn, error) {
 	server, err := lspconn.StartProcess(ctx, lspconn.Server{Command: []string{command}, Dir: dir})
 	if err != nil {
@@ -24,7 +24,7 @@ func startGopls(ctx context.Context, command, dir string) (*lspconn.Process, *js
 	}
 	answer := jsonrpc2.HandlerWithError(func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) (any, error) { return nil, nil })
 	stream := jsonrpc2.NewBufferedStream(server.Stream(), jsonrpc2.VSCodeObjectCodec{})
-	rpc := jsonrpc2.NewConn(context.WithoutCancel(ctx), stream, answer) // it ends with the stream, after shutdown
+	rpc := jsonrpc2.NewConn(context.WithoutCancel(ctx), stream, answer) // must outlive ctx, for the call of shutdown below
 	server.OnClose(func(ctx context.Context) error {
 		if err := rpc.Call(ctx, "shutdown", nil, nil); err != nil {
 			return err
