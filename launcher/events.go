@@ -58,7 +58,8 @@ type Event struct {
 
 	// Took is set for a Transition. If the process became READY, Took counts from its start,
 	// otherwise from the order to stop it; 0 if there was no order.
-	Took time.Duration
+	Took     time.Duration
+	WasReady bool // set for a Transition of a process that was READY before
 	// Survivors is set when a process has ended: the number of its descendants that could not be
 	// killed.
 	Survivors int

@@ -259,9 +259,13 @@ func TestProbe_ReadinessChangesRouting(t *testing.T) {
 	})
 	touch()
 	testkit.Equal(t, "router", <-router.moved, "add main-1")
-	h.enters("main-1", launcher.Ready)
+	e = h.enters("main-1", launcher.Ready)
+	testkit.Equal(t, "time from the start", e.Took, time.Duration(0))
 	h.ready()
 	testkit.Equal(t, "processes that were started", h.count(launcher.Restart), 0)
+	s := h.Stats().Groups["main"]
+	testkit.Equal(t, "starts that were measured", s.Startup.Count, uint64(1))
+	testkit.Equal(t, "failures to become ready", s.ReadinessFailures, uint64(0))
 }
 
 // A process whose liveness probe fails is stopped in good order, and replaced.
@@ -338,5 +342,37 @@ func TestStatus_SaysInPlainWordsWhyProcessCannotBeReached(t *testing.T) {
 		if strings.Contains(e.Message, "desc =") || strings.Contains(e.Message, "transport:") {
 			t.Errorf("an event shows %q", e.Message)
 		}
+	}
+}
+
+// The next launcher hears what an adopted process sends, and knows its port and what it uses: the
+// process stays ready without saying so again, and its watchdog goes on.
+func TestKeep_NextLauncherHearsAdoptedProcess(t *testing.T) {
+	said := filepath.Join(t.TempDir(), "port")
+	g := bash(t, "echo {port} >"+said, "systemd-notify --ready", `while :; do systemd-notify --status="adopted" WATCHDOG=1; sleep 0.1; done`)
+	g.Watchdog = 10 * time.Second
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(g)}}
+	a := startAnother(t, cfg, "").hears("ready")
+	awaitInFile(t, filepath.Join(cfg.Dir, "state.json"), `"uses":"notify"`)
+	a.kill()
+	router := &webTable{}
+	cfg.Router = router
+	h := launchWith(t, cfg).ready()
+	st := h.says("main-1", "its status arrives", func(st launcher.Status) bool { return st.Message == "adopted" })
+	testkit.Equal(t, "state", st.State, launcher.Ready)
+	text, err := os.ReadFile(said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	router.mu.Lock()
+	port := router.here["main-1"].Port
+	router.mu.Unlock()
+	testkit.Equal(t, "port", fmt.Sprintln(port), string(text))
+	mute := g
+	mute.Command = []string{"sleep", "3600"}
+	mute = kept(mute)
+	mute.HealthCheckTimeout = 2 * time.Second
+	if err := h.Roll(soon(t), mute, "test"); err == nil || !strings.Contains(err.Error(), "were ready by protocol notify") {
+		t.Errorf("a roll to a process that says nothing: %v", err)
 	}
 }

@@ -115,9 +115,9 @@ func (s GroupStats) withTransition(e Event) GroupStats {
 		if e.Took > 0 {
 			s.Startup = s.Startup.with(e.Took)
 		}
-	case e.To == Unhealthy && e.From == Ready:
+	case e.To == Unhealthy && e.WasReady:
 		s.LivenessFailures++
-	case (e.To == Unhealthy || e.To.Ended()) && e.From < Ready:
+	case (e.To == Unhealthy || e.To.Ended()) && e.From < Ready && !e.WasReady:
 		s.ReadinessFailures++
 	}
 	if e.To.Ended() {

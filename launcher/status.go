@@ -173,7 +173,7 @@ func (p *process) transition(st Status, before State, wasReady bool) Event {
 	case st.State == Ready:
 		took = st.ReadyAt.Sub(st.Started)
 	}
-	return Event{Kind: Transition, From: before, To: st.State, Outcome: st.Outcome, Message: message, Took: took, Survivors: len(st.Survivors), Stack: st.Report}
+	return Event{Kind: Transition, From: before, To: st.State, WasReady: wasReady, Outcome: st.Outcome, Message: message, Took: took, Survivors: len(st.Survivors), Stack: st.Report}
 }
 
 // A Health is the condition of a group.

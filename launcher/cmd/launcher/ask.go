@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/swansong-go/swansong/launcher/internal/peer"
+	"github.com/swansong-go/swansong/launcher/internal/transport"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -46,7 +47,7 @@ func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, t
 		return unreachable(at, where, status.Convert(err).Message())
 	case status.Code(err) == codes.DeadlineExceeded && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("launcher: no answer from %s within %v: the launcher hangs or is suspended, and may or may not have done what was asked. "+
-			"Check its process; SIGCONT resumes a suspended one (%s)", where, answerTimeout, status.Convert(err).Message())
+			"Check its process; SIGCONT resumes a suspended one", where, answerTimeout)
 	case status.Code(err) == codes.Canceled && ctx.Err() != nil:
 		return errors.New("launcher: the command was interrupted; the launcher still carries out what was requested")
 	}
@@ -59,18 +60,19 @@ func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, t
 // unreachable returns the error for a launcher that does not answer. The error says what to do
 // about that.
 func unreachable(at *place, where, why string) error {
+	plain := transport.ExplainUnavailable(why)
 	const handshake = "authentication handshake failed: "
 	switch _, refused, found := strings.Cut(strings.TrimSuffix(why, `"`), handshake); {
 	case found && at.remote != "":
 		return fmt.Errorf("launcher: TLS with %s failed: %s; check --cert, --key, --ca, and the host in --remote", where, refused)
 	case at.remote == "" && ofAnother(where):
-		return fmt.Errorf("launcher: the launcher at %s belongs to another user; run the command as that user, or as root (%s)", where, why)
+		return fmt.Errorf("launcher: the launcher at %s belongs to another user; run the command as that user, or as root (%s)", where, plain)
 	case at.remote == "" && !strings.Contains(why, "while dialing"): // the connection existed, so the launcher ended during the call
-		return fmt.Errorf("launcher: the launcher at %s exited before it answered, and may or may not have done what was asked; check whether it runs again (%s)", where, why)
+		return fmt.Errorf("launcher: the launcher at %s exited before it answered, and may or may not have done what was asked; check whether it runs again (%s)", where, plain)
 	case at.remote != "":
-		return fmt.Errorf("launcher: cannot connect to %s; is a launcher running there, with this admin.address? (%s)", where, why)
+		return fmt.Errorf("launcher: cannot connect to %s; is a launcher running there, with this admin.address? (%s)", where, plain)
 	}
-	return fmt.Errorf("launcher: cannot connect to %s; is a launcher running there? Name its directory by --dir, or its file by -f (%s)", where, why)
+	return fmt.Errorf("launcher: cannot connect to %s; is a launcher running there? Name its directory by --dir, or its file by -f (%s)", where, plain)
 }
 
 // ofAnother reports whether the launcher that listens on the socket belongs to another user. Such a

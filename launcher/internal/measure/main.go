@@ -15,10 +15,11 @@
 //
 //   - the cost of an idle launcher.
 //
-//     go run ./launcher/internal/measure [-shutdowns 1000] [-stuck 50] [-rolls 20] [-superseded 50] [-probes] [-children 200] [-write]
+//     go run ./launcher/internal/measure [-shutdowns 1000] [-stuck 50] [-rolls 20] [-superseded 50] [-children 200] [-only probes] [-write]
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -54,21 +55,30 @@ func main() {
 	times := flag.Int("stuck", 50, "shutdowns of stuck processes, for each kind")
 	rolls := flag.Int("rolls", 20, "rolls of each kind of group")
 	orders := flag.Int("superseded", 50, "rolls that a newer order supersedes")
-	probed := flag.Bool("probes", true, "measure rolls with each of the 24 configurations of probes")
+	only := flag.String("only", "", "print only this part: shutdowns, deadlines, replacements, superseded, probes, idle")
 	children := flag.Int("children", 200, "processes of the idle launcher")
 	write := flag.Bool("write", false, "also write docs/measured/launcher-figures.md")
 	flag.Parse()
+	if *write && *only != "" {
+		fatal(errors.New("-write writes all parts; leave out -only"))
+	}
 	w := figures.NewPage("docs/measured/launcher-figures.md", head)
 	fmt.Fprintf(w, "%s.\n", figures.Origin())
-	for _, part := range []func() error{
-		func() error { return shutdowns(w, *n) },
-		func() error { return deadlines(w, *times) },
-		func() error { return replacements(w, *rolls) },
-		func() error { return superseded(w, *orders) },
-		func() error { return probes(w, *probed) },
-		func() error { return idle(w, *children) },
+	for _, part := range []struct {
+		name    string
+		measure func() error
+	}{
+		{"shutdowns", func() error { return shutdowns(w, *n) }},
+		{"deadlines", func() error { return deadlines(w, *times) }},
+		{"replacements", func() error { return replacements(w, *rolls) }},
+		{"superseded", func() error { return superseded(w, *orders) }},
+		{"probes", func() error { return probes(w) }},
+		{"idle", func() error { return idle(w, *children) }},
 	} {
-		if err := part(); err != nil {
+		if *only != "" && *only != part.name {
+			continue
+		}
+		if err := part.measure(); err != nil {
 			fatal(err)
 		}
 	}
