@@ -12,15 +12,16 @@ import (
 	"github.com/swansong-go/swansong/internal/packed"
 )
 
-// A world is the tree on which the threads of a schedule operate, and what they may rely on.
+// A world is the tree of nodes on which the threads of a schedule operate, with what the finished
+// operations have promised to them.
 type world struct {
 	root, child, grandchild, sibling *packed.Node
 
 	tree      *packed.Tree
-	seen      *packed.Hash // of what the running thread has read
+	seen      *packed.Hash // hash of what the running thread has read
 	all       []*packed.Node
 	held      []*hold
-	cancelled map[*packed.Node]bool // the signal of a stop has been given
+	cancelled map[*packed.Node]bool // the node has been signalled to stop
 	stopped   map[*packed.Node]bool // Stop has returned
 	channels  map[*packed.Node][]<-chan struct{}
 	fault     string
@@ -159,11 +160,11 @@ func (w *world) ask(n *packed.Node) {
 
 func (w *world) done(n *packed.Node) { w.channels[n] = append(w.channels[n], n.Done()) }
 
-// read notes that the running thread has read a condition of the world.
+// read records that the running thread has read a condition of the world.
 func (w *world) read(condition bool) { *w.seen = w.seen.AddBools(condition) }
 
-// forget notes that the running thread does not depend any more on what it has read, except for what
-// the held guards say.
+// forget records that the running thread no longer depends on what it has read, except for the
+// guards that are held.
 func (w *world) forget(at uint64) {
 	h := packed.Hash(5).Add(at)
 	for _, held := range w.held {
@@ -172,7 +173,8 @@ func (w *world) forget(at uint64) {
 	*w.seen = h
 }
 
-// promises returns a hash of what the threads may rely on. The threads read it at any time.
+// promises returns a hash of what finished operations have promised: which nodes are signalled or
+// stopped, and which channels are closed. A thread can read that at any time.
 func (w *world) promises() (h packed.Hash) {
 	for i, n := range w.all {
 		h = h.AddBools(w.cancelled[n], w.stopped[n])
@@ -192,7 +194,7 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// check looks for a broken rule between two steps.
+// check is called between two steps, and sets fault if a rule is broken.
 func (w *world) check() {
 	for n, stopped := range w.stopped {
 		if stopped && n.IsLive() {
@@ -211,8 +213,8 @@ func (w *world) check() {
 	}
 }
 
-// finish looks for a broken rule when all threads have ended. It stops the root if no thread has,
-// and then acquires a late guard on each node.
+// finish is called when all threads have ended, and sets fault if a rule is broken. If no thread
+// has stopped the root, finish stops it. Then it acquires a late guard on each node.
 func (w *world) finish() {
 	if !w.stopped[w.root] {
 		w.stop(w.root)

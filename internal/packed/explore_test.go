@@ -18,8 +18,8 @@ import (
 type thread struct {
 	next  func() (any, bool)
 	yield func(any)
-	on    any         // what the next step operates on: a counter, a mutex or the pointer to stripes
-	seen  packed.Hash // of all that its steps have read, which determines its local variables
+	on    any         // the operand of the next step: a counter, a mutex or the pointer to stripes
+	seen  packed.Hash // hash of everything that its steps have read, which determines its local variables
 	ended bool
 }
 
@@ -60,10 +60,10 @@ type decision struct {
 // unbounded is a number of preemptions that no schedule reaches.
 const unbounded = 1 << 20
 
-// An explorer runs every schedule of the threads with at most the given number of preemptions, and
-// at most so many schedules, each in a new world. It does not go on from a state of the world and the threads from which it has gone
-// on before. The tree of nodes, what the threads may rely on, and what each thread has read make up
-// such a state.
+// An explorer runs every schedule of the threads with at most the given number of preemptions, each
+// in a new world. It gives up after the given number of schedules. A state consists of the tree of
+// nodes, the promises of the world, and what each thread has read. If a schedule reaches a state
+// that an earlier one has reached, the explorer ends that schedule.
 type explorer struct {
 	preemptions int
 	most        int // the number of schedules after which run gives up
@@ -74,7 +74,7 @@ type explorer struct {
 	schedules   int
 }
 
-// run returns what has happened as soon as a schedule has broken a rule, or else "".
+// run returns the fault of the first schedule that breaks a rule, or "" if there is none.
 func (x *explorer) run() (fault string) {
 	packed.SetBeforeStep(noStop)
 	defer packed.SetBeforeStep(nil)
@@ -166,7 +166,7 @@ func (x *explorer) visit(w *world, threads []*thread, last, preemptions int) boo
 	for _, th := range threads {
 		h = h.Add(uint64(th.seen))
 	}
-	if x.preemptions < unbounded { // what can be explored from here depends on more
+	if x.preemptions < unbounded { // these two also determine what can be explored from here
 		h = h.Add(uint64(last), uint64(preemptions))
 	}
 	if x.visited[h] {

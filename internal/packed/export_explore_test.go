@@ -18,7 +18,7 @@ func NewTree(nodes ...*Node) *Tree {
 	return &Tree{nodes, make([][]*stripes, len(nodes)), make([][]chan struct{}, len(nodes))}
 }
 
-// IsLocked reports whether on is a mutex and locked.
+// IsLocked reports whether the operand on is a mutex that is locked.
 func IsLocked(on any) bool {
 	m, ok := on.(*Mutex)
 	if !ok || !m.mu.TryLock() {

@@ -2,7 +2,8 @@
 
 package packed
 
-// TraceOf says how to get the last transitions, which this build has not recorded.
+// TraceOf returns a hint: this build does not record transitions, and the build tag packedtrace
+// does.
 func TraceOf(nodes map[string]*Node) string {
 	_ = addresses(nodes)
 	return "for the last transitions, run the test with -tags packedtrace (docs/internals/debugging.md#transitions)\n"

@@ -20,8 +20,9 @@ func SetBeforeStep(f func(on any)) {
 	}
 }
 
-// GrowSmall gives n four stripes, the fewest, of which all goroutines use the first: which one a
-// goroutine uses otherwise depends on the address of its stack, and differs from run to run.
+// GrowSmall gives n four stripes, the smallest number, and makes all goroutines use the first
+// stripe. Otherwise the stripe of a goroutine depends on the address of its stack, which differs
+// from run to run.
 func (n *Node) GrowSmall() {
 	n.grow(1)
 	if s := n.stripes.p.Load(); s != nil {

@@ -20,7 +20,7 @@ func TestLink_BelowAStoppedParentSeals(t *testing.T) {
 	check(t, "root complete", root.IsComplete(), true)
 }
 
-func TestList_IsBounded(t *testing.T) {
+func TestList_LengthIsBounded(t *testing.T) {
 	root := newNode(nil)
 	longest := 0
 	for i := range rounds(1_000_000) {
@@ -104,8 +104,9 @@ func TestUnlink_UnreferencedChildrenAreCollected(t *testing.T) {
 	runtime.KeepAlive(root)
 }
 
-// The list must not keep a child in memory because the next sweep was to begin with it.
-func TestUnlink_ForgetsTheNextChildOfASweep(t *testing.T) {
+// The cursor of the list, at which the next sweep begins, must not keep a child in memory that has
+// left the list.
+func TestUnlink_CursorDoesNotKeepRemovedChild(t *testing.T) {
 	root := newNode(nil)
 	busy := func() *packed.Node {
 		n := newNode(root)

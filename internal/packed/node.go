@@ -12,7 +12,7 @@ type Owner interface {
 // A Node is the part of a scope that counts guards. The zero Node is not usable: call [Node.Init].
 type Node struct {
 	word    Counter        // see word.go
-	stripes stripesPointer // if not nil, guards are counted there; changed under mu
+	stripes stripesPointer // if not nil, guards are counted on these stripes; changed under mu
 	parent  *Node          // nil for a root
 	owner   Owner
 
@@ -195,8 +195,8 @@ func (n *Node) arrive(v, unit uint64, e *effects) {
 		return // no other node depends on whether n is empty
 	}
 	// A concurrent resolve may have found the node complete before the addition, and may not have
-	// closed the channel yet. Locking mu waits for that. So a channel that is open when the
-	// acquisition returns stays open until the guard is released.
+	// closed the channel yet. Locking mu waits until it has closed the channel. So a channel that
+	// is open when the acquisition returns stays open until the guard is released.
 	n.mu.Lock()
 	n.reopened = n.reopened || wasComplete
 	n.mu.Unlock()

@@ -45,7 +45,8 @@ func TestAcquire_ChildTooManyPanicsAndKeepsTheWord(t *testing.T) {
 	check(t, "complete", root.IsComplete(), true)
 }
 
-// A stop that finds more children with guards than a word can count panics after it has stopped all.
+// If a stop finds more children with guards than a word can count, it panics after it has stopped
+// all nodes.
 func TestStop_ChildTooManyPanics(t *testing.T) {
 	root := newNode(nil)
 	n := newNode(root)
@@ -131,7 +132,8 @@ func TestDone_ReturnsNewChannelAfterLateGuard(t *testing.T) {
 	check(t, "the second channel is closed", testkit.IsClosed(second), true)
 }
 
-// Done may be called just before or just after the last release has looked for a channel to close.
+// Done may be called just before or just after the last release looks for a channel to close. In
+// both cases the channel that Done returns is closed.
 func TestDone_IsClosedWhenCalledDuringLastRelease(t *testing.T) {
 	for range rounds(20_000) {
 		root := newNode(nil)

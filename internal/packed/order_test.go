@@ -31,17 +31,17 @@ func TestWarn_SetsTheBitBeforeItListsChildren(t *testing.T) {
 	check(t, "BeforeWarning of the child after Warn", child.BeforeWarning(), false)
 }
 
-// A node gets no stripes once a stop has begun to seal it: stripes that it gets after the fold
-// would count guards that a sealed node does not see.
+// A node gets no new stripes once a stop has begun to seal it. The seal folds the stripes once, so
+// guards that are counted on stripes after that fold would be missed.
 func TestStripes_NoneCreatedAfterSealBegins(t *testing.T) {
 	root := newNode(nil)
 	child := newNode(root)
-	child.AcquireOne() // is linked now
+	child.AcquireOne() // links child
 	watch(t, 20*time.Second, func() map[string]*packed.Node { return map[string]*packed.Node{"root": root, "child": child} })
 	unlock := child.Lock()
 	var live, hasStripes bool
 	both(root.Stop, func() {
-		waitUntilBlocked("(*Node).seal") // of the child, so the seal of the root has begun
+		waitUntilBlocked("(*Node).seal") // the seal of child waits, so the seal of root has begun
 		live, hasStripes = root.IsLive(), root.Grow()
 		unlock()
 	})
@@ -61,7 +61,7 @@ func TestLink_DuringSealOfParentSealsChild(t *testing.T) {
 	unlock := child.Lock()
 	var rootLive, lateLive bool
 	both(root.Stop, func() {
-		waitUntilBlocked("(*Node).seal") // of child, so root has listed its children
+		waitUntilBlocked("(*Node).seal") // the seal of child waits, so root has listed its children
 		late.AcquireOne()
 		rootLive, lateLive = root.IsLive(), late.IsLive()
 		unlock()

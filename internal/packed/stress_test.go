@@ -131,7 +131,7 @@ func stress(t *testing.T, newTree func(depth int) tree, size int) {
 	}
 }
 
-func TestStress_FindsTheNaiveAlgorithm(t *testing.T) {
+func TestStress_FindsFaultOfNaiveAlgorithm(t *testing.T) {
 	begin := time.Now()
 	for round := 0; round < math.MaxInt && time.Since(begin) < 30*time.Second; round++ {
 		if _, violation := checkRoot(newNaiveTree(stressDepth), round); violation != "" {

@@ -36,14 +36,15 @@ import (
 //     sees the mark completes the node if it is the last, like any release on a word. Folded
 //     stripes are never used again.
 //
-// The rest of the protocol does not depend on stripes: before and after, the node is its word, and
-// in between it is live.
+// The rest of the protocol does not depend on stripes: while a node has no stripes, its word has
+// the whole state, and a node that has stripes is live, when its count does not matter to other
+// nodes.
 //
 // A single stripe has no bounds, so releases without an acquisition and more than 2^30 guards are
 // not noticed while a node has stripes. The fold notices them, and Stop panics after its work is
 // done, in the way that sync.WaitGroup may panic in Wait.
 type stripes struct {
-	factor atomic.Uint64 // of the hash; odd
+	factor atomic.Uint64 // multiplier of the hash; odd
 	shift  uint8         // reduces a hash to an index
 	cells  []stripe
 	_      [128 - 40]byte // keeps other writes off the line that every acquisition reads
@@ -164,10 +165,11 @@ func (s *stripes) markFolded() (sum int64) {
 }
 
 // fold moves the count of the stripes to the word, if n has stripes. If the caller is a sweep, it
-// holds the parent's mu, and fold does nothing unless n appears to hold no guards. That may turn out
-// to be wrong, which does no harm: the guards are counted in the word then, and n may grow stripes
-// again. A sweep does not fold a count below zero either: more guards were released than acquired,
-// which Stop reports. The sweeping goroutine has done nothing wrong.
+// holds the parent's mu, and fold does nothing unless n appears to hold no guards. If n does hold
+// guards, no harm is done: the word counts them after the fold, and n may grow stripes again. A
+// sweep does not fold a count below zero either: more guards were released than acquired, which
+// Stop reports. A panic of fold itself would hit the sweeping goroutine, which need not have
+// misused n.
 //
 // If the caller is seal, it has set n.sealing, so n does not grow stripes again.
 func (n *Node) fold(isSweep bool, e *effects) {

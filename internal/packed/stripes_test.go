@@ -180,8 +180,9 @@ func TestStripes_SumCountsAllGuards(t *testing.T) {
 	check(t, "complete again", root.IsComplete(), true)
 }
 
-// Guards may be counted on the word before stripes exist, and released after they are gone.
-func TestStripes_GuardsMayOutliveThem(t *testing.T) {
+// A guard may be counted on the word before the node has stripes, and released after the stripes
+// have been folded.
+func TestStripes_GuardsOnWordMayBeReleasedAfterFold(t *testing.T) {
 	root := newNode(nil)
 	root.AcquireOne()
 	root.Grow()
@@ -327,8 +328,9 @@ func TestStripes_AreFoldedBySweepOfIdleNode(t *testing.T) {
 	check(t, "complete", root.IsComplete(), true)
 }
 
-// The goroutine that sweeps is not to blame for a release too many: Stop must report it.
-func TestStripes_SweepKeepsMisuse(t *testing.T) {
+// If guards were released more often than acquired, Stop must report that. A sweep must not,
+// because the sweeping goroutine is usually not the one that has released too often.
+func TestStripes_SweepLeavesMisuseToStop(t *testing.T) {
 	root, n := newStriped(t)
 	n.AddGuards(-1)
 	sweep(root)

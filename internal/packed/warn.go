@@ -46,7 +46,9 @@ func (n *Node) Warn() {
 // ask the context of the scope.
 func BeforeWarning(v uint64) bool { return v&(live|unlinked|canary|warned) == live|canary }
 
-// BeforeWarning reports whether the word of n proves that everything before the call happened
-// before any stop of n was signalled. It is the second question for a guard that was counted on a
-// stripe, or that was the first on an unlinked node.
+// BeforeWarning reports whether the state word of n proves that no stop of n had been signalled
+// before the call. Call it for a guard for which the function [BeforeWarning] has returned false:
+// that happens to every guard that was counted on a stripe (one of the counters among which a
+// contended node splits its count), and to the first guard of a node that was not in its parent's
+// list of children.
 func (n *Node) BeforeWarning() bool { return BeforeWarning(n.word.Load()) }

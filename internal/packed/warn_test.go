@@ -39,9 +39,9 @@ func TestWarn_ReachesLinkedNodes(t *testing.T) {
 	check(t, "on a stripe, after the warning", []bool{acquiredBeforeWarning(n), n.BeforeWarning()}, []bool{false, false})
 }
 
-// A guard that is counted while another goroutine links its node must not pass for a guard from
-// before the warning of the parent. The time window is a few nanoseconds wide: the test notices it
-// with -tags packedtrace only.
+// If a guard is counted while another goroutine links its node below a warned parent, BeforeWarning
+// must not report true for that guard. The time window is a few nanoseconds wide: the test notices
+// it with -tags packedtrace only.
 func TestLink_CopiesWarnedBitBeforeNodeCountsAsLinked(t *testing.T) {
 	for range rounds(2000) {
 		root := newNode(nil)

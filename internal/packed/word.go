@@ -35,8 +35,8 @@ const (
 	childBits = (warned - 1) &^ (oneChild - 1)
 	countBits = guardBits | childBits
 
-	// manyChildren is so far below the largest number of children that all goroutines that are
-	// adding one can finish.
+	// manyChildren is the limit of announced children. It is so far below the largest number that
+	// the bits can count that goroutines can finish additions that have begun.
 	manyChildren = childBits - 1<<20*oneChild
 )
 

@@ -44,7 +44,7 @@ func nameCgroup(base string) string {
 
 const (
 	cgroupPrefix = "swansong-"
-	boundSuffix  = "-bound" // of a cgroup whose processes end with its owner
+	boundSuffix  = "-bound" // ends the name of a cgroup whose processes must end with its owner
 )
 
 // An owner identifies a program among all that have run since boot.
@@ -73,10 +73,10 @@ func (o owner) isDead() bool {
 	return !ok || now.start != o.start
 }
 
-// removeOrphans removes the cgroups below base that programs have left there that were killed. It
-// kills the processes in those that are bound to their owners: the kernel has killed the leader (see
-// Spec.ParentDeath), and these it has left behind. Of the others, the kernel keeps those that still
-// contain processes.
+// removeOrphans removes the cgroups below base whose owners, programs like this one, have died. If
+// a cgroup is bound to its owner, removeOrphans first kills the processes in it: the kernel has
+// killed the leader when the owner died (see Spec.ParentDeath), but not the processes that the
+// leader had started. The kernel refuses to remove a cgroup that still contains processes.
 func removeOrphans(base string) {
 	dirs, _ := filepath.Glob(filepath.Join(base, cgroupPrefix+"*"))
 	own := cgroupPrefix + cgroupOwner().String() + "-"
@@ -100,8 +100,9 @@ func removeOrphans(base string) {
 	}
 }
 
-// killOrphans kills the processes in a cgroup whose owner has died. It waits a moment for their end;
-// for one that is blocked in the kernel, the next start tries again.
+// killOrphans kills the processes in a cgroup whose owner has died. It waits 100 ms for the
+// processes to end. If a process is blocked in the kernel for longer, the next start of a process
+// tries again.
 func killOrphans(path string) {
 	if g := openCgroup(path); g != nil {
 		defer g.dir.Close()
@@ -110,7 +111,7 @@ func killOrphans(path string) {
 	}
 }
 
-// makeCgroup makes a cgroup. It also removes those beside it whose owners have died.
+// makeCgroup makes a cgroup. It also removes cgroups in the same directory whose owners have died.
 func makeCgroup(path string) *cgroup {
 	removeOrphans(filepath.Dir(path))
 	if os.Mkdir(path, 0o755) != nil {

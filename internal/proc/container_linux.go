@@ -99,7 +99,8 @@ func (c *container) leader() (Member, bool) {
 	return m, ok && !m.zombie && c.leads(m)
 }
 
-// leads reports whether m is the leader. A later process that has reused the leader's pid is not.
+// leads reports whether m is the leader. It returns false for a later process that has reused the
+// leader's pid.
 func (c *container) leads(m Member) bool {
 	// The pid of a child cannot be reused before the child has been reaped, so for a child the pid
 	// suffices.

@@ -267,8 +267,8 @@ func TestEnd_EscalatesToSIGKILL(t *testing.T) {
 	})
 }
 
-// If SIGKILL is not to be sent later than SIGTERM, End does not send SIGTERM.
-func TestEnd_SkipsSIGTERM(t *testing.T) {
+// If the deadline for SIGKILL is not later than that for SIGTERM, End sends only SIGKILL.
+func TestEnd_SkipsSIGTERMIfKillIsNotLater(t *testing.T) {
 	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		p := start(t, contain(self("wait")))
 		readLine(t, p)
@@ -279,8 +279,8 @@ func TestEnd_SkipsSIGTERM(t *testing.T) {
 	})
 }
 
-// A search for members that takes long delays neither SIGKILL nor the return of End, whose error
-// says what is known. The test holds up the search.
+// A slow search for members delays neither SIGKILL nor the return of End. The error of End then
+// lists what is known without the search. The test holds up the search.
 func TestEnd_DoesNotWaitForSearch(t *testing.T) {
 	p := start(t, self("ignore"))
 	readLine(t, p)
@@ -321,8 +321,8 @@ func TestKill_ReachesDescendantsWithoutSearch(t *testing.T) {
 	awaitDone(t, p)
 }
 
-// Each further signal waits for the search that is queued already, and not for one of its own, which
-// would delay the reap.
+// If a search for a signal is queued already, a further call with the same signal queues no second
+// search, because that would delay the reap.
 func TestKill_QueuesOneSearch(t *testing.T) {
 	spec := self("wait")
 	spec.NoCgroup = true
@@ -334,13 +334,14 @@ func TestKill_QueuesOneSearch(t *testing.T) {
 	}
 	finishSearch()
 	awaitDone(t, p)
-	// The kill, the leader's leftovers, and the check that there are none take one search each.
+	// One search belongs to the kill, one finds the processes that the leader left behind, and one
+	// checks that none are left.
 	if n := p.Searches(); n > 3 {
 		t.Errorf("a hundred signals took %d searches", n)
 	}
 }
 
-// What a search has found is not replaced by the result of a search that began earlier.
+// The result of a search does not replace the result of a search that began later.
 func TestMembers_KeepsResultOfLatestSearch(t *testing.T) {
 	p := start(t, self("wait"))
 	readLine(t, p)
@@ -352,7 +353,7 @@ func TestMembers_KeepsResultOfLatestSearch(t *testing.T) {
 	}
 }
 
-// End does not report a process as unconfirmed that has been reaped, although its cgroup is still
+// If a process has been reaped, End does not report it as unconfirmed, even if its cgroup is still
 // being removed.
 func TestEnd_ConfirmsReapedProcess(t *testing.T) {
 	p := start(t, self("exit 3"))
@@ -515,9 +516,10 @@ func TestProcess_IsKilledWhenParentDies(t *testing.T) {
 	awaitDone(t, parent)
 }
 
-// End reports a process as unconfirmed if it is not known to have ended. The test gives the process
-// no time to end, but the process may be faster.
-func TestEnd_ReportsUnconfirmedProcess(t *testing.T) {
+// If a process is not known to have ended when End gives up, End returns ErrUnconfirmed. The test
+// gives the processes no time to end. A process can still end before End gives up, so the test
+// tries several.
+func TestEnd_ReturnsErrUnconfirmedAtGiveUp(t *testing.T) {
 	for range 100 {
 		p := start(t, self("ignore"))
 		readLine(t, p)
@@ -628,8 +630,8 @@ func withVariable(variable string) (pids []int) {
 	return pids
 }
 
-// Where searches are slow, End sends SIGKILL so early that those which confirm the end are over by
-// GiveUp. The test sets the time of the slowest search.
+// If searches are slow, End sends SIGKILL earlier than Kill says, so that the searches that confirm
+// the end finish by GiveUp. The test sets the time of the slowest search.
 func TestEnd_KillsEarlierIfSearchesAreSlow(t *testing.T) {
 	spec := self("ignore")
 	spec.NoCgroup = true
@@ -670,8 +672,9 @@ func TestKill_GivesLeftoversNoTime(t *testing.T) {
 	}
 }
 
-// All processes with a parent-death signal are children of one OS thread, which ends with the last
-// of them: the goroutine of that thread would otherwise be reported at the end of the tests.
+// All processes with a parent-death signal are children of one OS thread. The thread ends when the
+// last of them has ended: otherwise goleak would report the goroutine of that thread at the end of
+// the tests.
 func TestStart_ForksOnOneThread(t *testing.T) {
 	const n = 8
 	started := make(chan *proc.Process, n)

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A Containment identifies a set of processes, so that a program that did not start them can find and
-// end them: one that outlives the program that did, or is started after it. A process that is
-// started in a containment, and every process that it starts, carries the containment's mark and is
-// in its cgroup, if one could be created.
+// A Containment is a mark and, if possible, a cgroup that identify a set of processes. With it, a
+// program that did not start the processes can find and end them after the program that started
+// them has died. A process that is started in a containment, and every process that it starts,
+// carries the containment's mark and is in its cgroup, if one could be created.
 //
 // A Containment is plain data. Store it before calling Make, so that no cgroup exists without a
 // record of it.
@@ -29,13 +29,15 @@ type Adoptable struct {
 	Born        uint64 `json:"born"` // start time in clock ticks since boot; unique together with PID
 }
 
-// Adopt returns a Process for a process that was started by a program that no longer runs. It can be
-// used like one that this program started, with two differences. Its exit status is unknown, because
-// it is not a child of this program: Exit.Unseen is set; but see Spec.Child. And processes that it leaves behind are found
-// only by its Containment, and not as descendants of this program. If the process has ended already, Adopt returns a Process that is
-// done at once.
+// Adopt returns a Process for a process that was started by a program that no longer runs. It can
+// be used like one that this program started, with two differences. First, its exit status is
+// unknown and Exit.Unseen is set, because the process is not a child of this program (for an
+// exception see Spec.Child). Second, processes that it leaves behind are found only by its
+// Containment, and not as descendants of this program. If the process has ended already, Adopt
+// returns a Process that is done at once.
 //
-// Of the Spec, Adopt uses Linger, ReadStdout, ReadStderr, BeforeReap and Child. Linux only.
+// Adopt uses only the fields Linger, ReadStdout, ReadStderr, BeforeReap and Child of the Spec. It
+// works on Linux only.
 func Adopt(k Adoptable, spec Spec) (*Process, error) {
 	p := newProcess(spec)
 	contain, err := adoptContained(k, spec.Child)

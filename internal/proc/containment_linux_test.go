@@ -163,8 +163,8 @@ func TestContainment_LeaderFindsStartedProcess(t *testing.T) {
 	})
 }
 
-// FindMarked finds a process and what it has started by a variable in their environment, with all
-// that Adopt needs. It does not find processes that were not started in a containment.
+// FindMarked finds a process and its descendants by a variable in their environment, and returns
+// what Adopt needs. It does not find processes that were not started in a containment.
 func TestFindMarked_ReturnsProcessAndDescendants(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		variable := "FIND_ME=" + rand.Text()
@@ -280,7 +280,7 @@ func TestStart_RemovesCgroupsOfDeadPrograms(t *testing.T) {
 			return
 		}
 		spec := self("owner")
-		spec.NoCgroup = true // so the owner makes its cgroup beside those that this test makes
+		spec.NoCgroup = true // so the owner makes its cgroup in the same directory as this test
 		owner := start(t, spec)
 		path := readLine(t, owner)
 		awaitDone(t, start(t, self("exit 0")))
@@ -296,8 +296,8 @@ func TestStart_RemovesCgroupsOfDeadPrograms(t *testing.T) {
 	})
 }
 
-// A start kills what a program that was killed has left behind in the cgroup of a process that was to
-// die with it.
+// A program starts a process that must die with it, and is killed. The next start of a process by
+// any program kills what is left in the cgroup of that process.
 func TestStart_KillsLeftoversOfDeadPrograms(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		if kind != "cgroup" {
@@ -317,8 +317,9 @@ func TestStart_KillsLeftoversOfDeadPrograms(t *testing.T) {
 	})
 }
 
-// runUntilKilled runs the test binary in a role, kills it when it has printed a line, and returns the
-// line. It does not use this package, which would contain what the role starts. It closes the files.
+// runUntilKilled runs the test binary in a role, kills it when it has printed a line, and returns
+// the line. It does not use package proc, which would also contain and end the processes that the
+// role starts. It closes the files.
 func runUntilKilled(t *testing.T, role string, files ...*os.File) string {
 	t.Helper()
 	spec := self(role)
@@ -343,8 +344,9 @@ func runUntilKilled(t *testing.T, role string, files ...*os.File) string {
 	return line
 }
 
-// A start kills no process that may outlive the program that has started it: a launcher adopts such.
-func TestStart_SparesWhatMayOutliveItsProgram(t *testing.T) {
+// A start does not kill processes that may outlive the program that has started them, because a new
+// launcher adopts such processes.
+func TestStart_SparesProcessesThatMayOutliveTheirProgram(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		if kind != "cgroup" {
 			return

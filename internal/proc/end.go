@@ -43,18 +43,18 @@ func (p *Process) End(at Deadlines) (Exit, error) {
 	p.mu.Lock()
 	exit, reaped := p.exit, p.reaped
 	p.mu.Unlock()
-	if reaped { // only the removal of the cgroup is not over
+	if reaped { // only the cgroup has not been removed yet
 		return exit, nil
 	}
 	exit.Code, exit.Survivors = -1, p.knownMembers()
 	return exit, p.unconfirmed(exit.Survivors)
 }
 
-// killTime waits for the search that goes with SIGTERM, but not beyond at.Kill, and returns when to
-// send SIGKILL. That is before at.Kill if searches are so slow that those which confirm the end would
-// take longer than what remains after at.Kill.
+// killTime waits for the search for the processes that receive SIGTERM, but not beyond at.Kill, and
+// returns when to send SIGKILL. If searches are slow, that time is before at.Kill, so that the
+// searches that confirm the end can finish by at.GiveUp.
 func (p *Process) killTime(at Deadlines, searched <-chan struct{}) time.Time {
-	const searches = 8 // one that finds members, one that finds none, and three times as much to spare
+	const searches = 8 // one search that finds members, one that finds none, and time for six more in reserve
 	limit := time.NewTimer(time.Until(at.Kill))
 	defer limit.Stop()
 	select {
@@ -70,7 +70,8 @@ func (p *Process) killTime(at Deadlines, searched <-chan struct{}) time.Time {
 	return at.Kill
 }
 
-// unconfirmed returns the error of End for a process of which these processes are still alive.
+// unconfirmed returns the error of End for a Process that is not known to have ended. The members
+// in alive are known to be alive.
 func (p *Process) unconfirmed(alive []Member) error {
 	p.mu.Lock()
 	exited := p.hasExited()

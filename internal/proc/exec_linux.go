@@ -10,8 +10,9 @@ import (
 	"unsafe"
 )
 
-// ErrNotMainThread is returned by ServeForks and Exec.
-var ErrNotMainThread = errors.New("not on the main thread of the program; call runtime.LockOSThread in a function init, and then this function from main")
+// ErrNotMainThread is returned by ServeForks if it is not called on the main thread, and by Exec if
+// ServeForks has not been called.
+var ErrNotMainThread = errors.New("the main thread does not fork the processes of this program; call runtime.LockOSThread in a function init, and then ServeForks in the goroutine of main")
 
 // ServeForks makes the calling thread fork all processes of this program, from now on. It has to be
 // the main thread, and no process may have been started before. It returns only an error.
@@ -25,15 +26,15 @@ func ServeForks() error {
 	forker.isMain.Store(true)
 	forker.mu.Unlock()
 	fork := <-forks
-	maskSignals(unblockSignals(), heldSignals) // no process inherits what Exec has blocked
+	maskSignals(unblockSignals(), heldSignals) // Exec has blocked signals in the program before this one; do not let processes inherit that
 	for ; ; fork = <-forks {
 		fork()
 	}
 }
 
-// heldSignals are held back from the time of Exec until the program that is executed handles them.
-// Otherwise they would end it before. The Go runtime does not let a program hold back SIGHUP, SIGINT
-// and SIGTERM in that way.
+// heldSignals are blocked from the call of Exec until the new program handles them. Otherwise such
+// a signal would end the new program before it handles signals. The Go runtime does not let a
+// program block SIGHUP, SIGINT and SIGTERM in that way.
 var heldSignals = []syscall.Signal{syscall.SIGUSR2}
 
 // maskSignals changes the signal mask of the calling thread.
@@ -49,7 +50,8 @@ func maskSignals(how uintptr, signals []syscall.Signal) {
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, how, uintptr(unsafe.Pointer(&set)), 0, size, 0, 0)
 }
 
-// blockSignals and unblockSignals are values of how for maskSignals. MIPS has other ones.
+// blockSignals and unblockSignals return values for the parameter how of maskSignals. MIPS has
+// other values than other processors.
 func blockSignals() uintptr {
 	if strings.HasPrefix(runtime.GOARCH, "mips") {
 		return 1
@@ -59,9 +61,10 @@ func blockSignals() uintptr {
 
 func unblockSignals() uintptr { return blockSignals() + 1 }
 
-// Exec replaces this program by another one, whose children the processes of this one become. These
-// files stay open, with their numbers, and all others are closed. No process is being started
-// meanwhile. Exec needs ServeForks. It returns only an error, after which everything is as before.
+// Exec replaces this program by another one, as execve does: the processes of this program become
+// children of the new one. The given files stay open under their file descriptors, and all other
+// files are closed. Exec waits for a concurrent start of a process. The program must have called
+// ServeForks. Exec returns only if it fails, and has then changed nothing.
 func Exec(path string, args, env []string, files []*os.File) (err error) {
 	if !forker.isMain.Load() {
 		return ErrNotMainThread

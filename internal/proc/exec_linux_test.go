@@ -24,7 +24,8 @@ func init() {
 	}
 	roles["await"] = func([]string) { io.Copy(io.Discard, os.Stdin) }
 	// The role "executes" starts a process that the kernel kills when its parent dies, and executes
-	// itself anew as the role "executed". In between it gets SIGUSR2, which it does not handle yet.
+	// itself anew as the role "executed". The process receives SIGUSR2 when "executed" has begun to
+	// run and does not handle the signal yet.
 	roles["executes"] = func([]string) {
 		go func() {
 			spec := self("await")
@@ -48,11 +49,11 @@ func init() {
 		}()
 		panic(proc.ServeForks())
 	}
-	// The role "executed" ends the process that its predecessor has started, and prints what it knows
-	// of it.
+	// The role "executed" ends the process that the role "executes" has started, and prints how
+	// that process ended.
 	roles["executed"] = func([]string) {
 		go func() {
-			syscall.Kill(os.Getpid(), syscall.SIGUSR2) // as if it had come a little earlier
+			syscall.Kill(os.Getpid(), syscall.SIGUSR2) // as if the signal had come during the exec
 			time.Sleep(20 * time.Millisecond)          // if the signal is not held back, it is lost now
 			usr2 := make(chan os.Signal, 1)
 			signal.Notify(usr2, syscall.SIGUSR2)
@@ -81,8 +82,9 @@ func init() {
 	}
 }
 
-// A program that executes itself anew keeps its processes, also those that the kernel kills when
-// their parent dies, and learns how they end. It loses no signal that comes meanwhile.
+// A program that executes itself anew keeps its child processes, including those that the kernel
+// kills when their parent dies, and gets their exit status. A signal that arrives during the exec
+// is not lost.
 func TestExec_KeepsChildrenAndSignals(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asRole+"=executes")
@@ -97,15 +99,17 @@ func TestExec_KeepsChildrenAndSignals(t *testing.T) {
 	}
 }
 
-// A program that does not start its processes by its main thread cannot execute itself anew.
+// A program that has not called ServeForks, and so does not fork on its main thread, cannot call
+// Exec.
 func TestExec_NeedsServeForks(t *testing.T) {
 	if err := proc.Exec(os.Args[0], nil, nil, nil); err != proc.ErrNotMainThread {
 		t.Errorf("Exec: %v", err)
 	}
 }
 
-// A pause loses nothing: what the reader has kept, and what the process prints meanwhile, is there.
-func TestOutput_PauseKeepsWhatIsNotDealtWith(t *testing.T) {
+// A pause loses no output. Pause returns what the reader has passed to Keep, and after Resume the
+// reader gets what the process printed during the pause.
+func TestOutput_PauseLosesNoOutput(t *testing.T) {
 	p := start(t, self("pingable"))
 	lines := bufio.NewReader(p.Stdout())
 	if _, err := lines.ReadString('\n'); err != nil {

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// Follow makes one of the processes that the leader has started take its place, so that a leader can
-// hand over to a process of its own, as a daemon does when it starts. Signal goes to that process, and
-// Pid and Adoptable return it. The Process has exited when both have: the leader can exit first, and it
-// is ended when the other process has exited. Because that is not a child of this program, the exit
-// status of the Process is unknown from then on. Follow returns false, and changes nothing, if pid is
-// not a living process of the container.
+// Follow makes a process that the leader has started take the place of the leader. So a leader can
+// hand over to a process that it has started, as a daemon does when it starts. Signal goes to that
+// process, and Pid and Adoptable return it. The Process has exited when both the leader and that
+// process have exited. The leader may exit first; if it has not, it is ended when the other process
+// has exited. The exit status of the Process is unknown after a Follow, because the other process
+// is not a child of this program. Follow returns false, and changes nothing, if pid is not a living
+// process of the container.
 func (p *Process) Follow(pid int) bool {
 	for _, m := range p.Members() {
 		if m.PID != pid {
@@ -31,7 +32,7 @@ func (p *Process) Follow(pid int) bool {
 	return false
 }
 
-// endAfter ends the leader after the process m, if m has taken its place then.
+// endAfter waits for the process m to end, and then ends the leader, if m has taken its place.
 func (p *Process) endAfter(m *Member) {
 	m.await(time.Now().Add(forever))
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -57,8 +58,8 @@ func (p *Process) main() (m Member, ok bool) {
 	return *p.followed, true
 }
 
-// awaitExit waits until the leader has exited, and the process that has taken its place, if there is
-// one.
+// awaitExit waits until the leader has exited, and, if a process has taken the place of the leader,
+// until that process has exited.
 func (p *Process) awaitExit() {
 	p.contain.awaitExit()
 	for {

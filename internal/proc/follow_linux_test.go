@@ -83,7 +83,7 @@ func TestFollow_EndsLeaderAfterProcess(t *testing.T) {
 }
 
 // Only a living process of the container can take the place of the leader.
-func TestFollow_RefusesOthers(t *testing.T) {
+func TestFollow_RefusesAllButLivingMembers(t *testing.T) {
 	p, err := proc.Start(proc.Spec{Args: []string{"sleep", "1000"}})
 	if err != nil {
 		t.Fatal(err)

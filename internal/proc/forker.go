@@ -10,9 +10,9 @@ import (
 // the thread that forked as the parent, and sends the parent-death signal when that thread ends
 // (go.dev/issue/27505). So the thread exists as long as one of these processes.
 //
-// A program that calls ServeForks has all its forks run on its main thread, as long as it lives. Only
-// such a program can execute itself anew without losing its processes: execve ends all threads but
-// the calling one, which becomes the main thread of the program that is executed.
+// In a program that calls ServeForks, the main thread runs all forks as long as the program runs.
+// Only such a program can execute itself anew without losing its processes: execve ends all threads
+// but the calling one, which becomes the main thread of the program that is executed.
 var forker struct {
 	isMain    atomic.Bool // the main thread runs the forks
 	mu        sync.Mutex

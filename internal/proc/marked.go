@@ -23,6 +23,6 @@ func (m Marked) Getenv(name string) string {
 }
 
 // FindMarked returns the processes of this user that were started in a containment with this
-// variable in their environment, and their descendants, oldest first. It serves programs that know
-// neither the pids nor the containments. It finds nothing on systems other than Linux.
+// variable in their environment, and their descendants, oldest first. Use it if neither the pids
+// nor the containments are known. On systems other than Linux it finds nothing.
 func FindMarked(variable string) []Marked { return findMarked(variable) }

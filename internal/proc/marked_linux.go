@@ -60,8 +60,8 @@ func (m Member) isOfThisUser() bool {
 	return ok && int(st.Uid) == os.Geteuid()
 }
 
-// containmentCgroup returns the cgroup of the containment of a process. That is the cgroup above
-// its own, if both were made for containers, and otherwise "".
+// containmentCgroup returns the cgroup of the containment of a process. That is the parent of the
+// cgroup of the process, if both cgroups were made for containers, and otherwise "".
 func containmentCgroup(pid int) string {
 	dir := filepath.Dir(cgroupOf(procFile(pid, "cgroup")))
 	if !strings.HasPrefix(filepath.Base(dir), cgroupPrefix) {

@@ -29,7 +29,8 @@ func (p *Process) members() []Member {
 	return members
 }
 
-// beginSearch returns the function that stores what the search that begins now has found.
+// beginSearch is called when a search begins. It returns a function that stores the result of that
+// search.
 func (p *Process) beginSearch() (store func([]Member)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

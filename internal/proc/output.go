@@ -24,7 +24,7 @@ type Output struct {
 	mu      sync.Mutex
 	changed sync.Cond // of the fields below
 	paused  bool
-	waiting bool   // Read waits because of paused
+	waiting bool   // Read is waiting for Resume
 	ended   bool   // Read has returned an error
 	kept    []byte // see Keep
 }
@@ -89,16 +89,17 @@ func (o *Output) read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Keep records what the reader has read and not dealt with yet, such as the beginning of a line. The
-// reader calls it before each Read, after which b may change.
+// Keep stores b for Pause: the bytes that the reader has read and not processed yet, such as the
+// beginning of a line. The reader calls Keep before each Read, and may change b after that Read.
 func (o *Output) Keep(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.kept = b
 }
 
-// Pause makes Read wait, and returns when the reader has dealt with all that it has read, except for
-// what it has kept. It returns the pipe, and a copy of that. The pipe stays the Output's to close.
+// Pause makes Read wait. It returns when the reader has processed everything that it has read,
+// except for the bytes passed to Keep. It returns the pipe and a copy of these bytes. The Output
+// still closes the pipe.
 func (o *Output) Pause() (pipe *os.File, kept []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -210,7 +210,7 @@ func (p *Process) awaitEnd() {
 	p.exit.Code, p.exit.State, p.exit.Left, p.exit.Survivors = -1, state, left, survivors
 	p.exit.Unseen = !contain.isChild() || p.followed != nil
 	if p.exit.Unseen {
-		p.exit.State = nil // that of the leader says nothing about the process that has taken its place
+		p.exit.State = nil // the leader's exit status says nothing about the process that has taken its place
 	} else if err == nil && state != nil {
 		p.exit.Code = state.ExitCode()
 		if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {

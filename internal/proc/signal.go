@@ -41,8 +41,8 @@ func (p *Process) Terminate() { p.signalAll(syscall.SIGTERM) }
 // Kill sends SIGKILL to all processes of the container. If there is a cgroup, it uses cgroup.kill.
 func (p *Process) Kill() { p.signalAll(syscall.SIGKILL) }
 
-// signalAll sends sig to all processes of the container. It does not wait for a search. The channel
-// that it returns is closed when the search is over, if there is one.
+// signalAll sends sig to all processes of the container. It does not wait for a search. If a search
+// is needed, the channel that signalAll returns is closed when the search is over.
 func (p *Process) signalAll(sig syscall.Signal) (searched <-chan struct{}) {
 	over := make(chan struct{})
 	sent, search := p.signalKnown(sig)
@@ -98,9 +98,9 @@ func (p *Process) searchAndSignal(sig syscall.Signal, received []Member) {
 	p.search.Lock() // the leader is not reaped before the search is over
 	defer p.search.Unlock()
 	p.mu.Lock()
-	delete(p.queued, sig) // a call of signalAll from now on needs another search, which finds younger processes
-	// Once the leader has exited, the waiter searches for what is left, and kills it if it has been
-	// told to.
+	delete(p.queued, sig) // a later call of signalAll needs a search of its own, to find processes that start after this one began
+	// Once the leader has exited, the waiter itself searches for the processes that are left, and
+	// kills them at once if killing is set.
 	superfluous := p.reaped || p.killing && sig == syscall.SIGKILL && p.hasExited()
 	p.mu.Unlock()
 	if superfluous {

@@ -25,8 +25,9 @@ func New(cause error, format string, args ...any) error {
 
 // Is reports whether err only means "not started because of cause": err is cause itself, or an
 // error from [New] for cause, possibly wrapped. It is false for an error that joins several errors,
-// and for any other error that wraps cause, such as a failure to drain: these carry information of
-// their own. An error that joins only one, as errors.Join(err, nil) does, is taken for that one.
+// and for any other error that wraps cause, such as a failure to drain: such errors carry further
+// information. An error that joins only one error, as errors.Join(err, nil) does, counts as that
+// error.
 func Is(err, cause error) bool {
 	for {
 		joined, ok := err.(interface{ Unwrap() []error })

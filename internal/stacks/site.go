@@ -7,8 +7,9 @@ import (
 )
 
 // A Site has the return addresses of the innermost stack frames of a call, as from runtime.Callers.
-// There are enough of them to include the function that called this module, also if it called
-// httpdrain.ListenAndServe. Only a report turns them into a file and a line.
+// The array is long enough to include the function that called this module, even if it called
+// httpdrain.ListenAndServe, which calls several others. Only a report turns them into a file and a
+// line.
 type Site [8]uintptr
 
 // String returns "file.go:12" for the first frame outside of the packages of [IsLibrary]. If there is

@@ -30,9 +30,9 @@ func ExampleFunc(t *testing.T, imports ...string) (program string) {
 	return importing(imports) + "func main() {\n" + body + "\n}\n"
 }
 
-// ExampleInDoc returns the program that the package comment in doc.go begins with. It puts the code
-// between before and after, which declare what the comment leaves out. imports are the packages that
-// the program uses.
+// ExampleInDoc returns the program at the beginning of the package comment in doc.go. It puts the
+// code between before and after, which declare what the comment leaves out. imports are the
+// packages that the program uses.
 func ExampleInDoc(t *testing.T, before, after string, imports ...string) (program string) {
 	t.Helper()
 	file, err := os.ReadFile("doc.go")
@@ -55,8 +55,8 @@ func importing(packages []string) string {
 	return "package main\n\nimport (\n\t\"" + strings.Join(packages, "\"\n\t\"") + "\"\n)\n\n"
 }
 
-// RunPlanted runs a program in which with replaces the code. It returns what the program has written,
-// and its exit code.
+// RunPlanted runs a program in which the text of the parameter with replaces the text of the
+// parameter code. It returns the output of the program and its exit code.
 func RunPlanted(t *testing.T, program, code, with string) (stdout, stderr string, exitCode int) {
 	t.Helper()
 	if n := strings.Count(program, code); n != 1 {

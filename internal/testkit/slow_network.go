@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// ConnectSlowly passes what is written to a on to b, and the other way round, each time after delay.
-// So does it with the end of each direction. It returns at once.
+// ConnectSlowly forwards bytes from a to b and from b to a, each with the given delay. It also
+// forwards the end of each direction with that delay. It returns at once.
 func ConnectSlowly(a, b net.Conn, delay time.Duration) {
 	go forward(a, b, delay)
 	go forward(b, a, delay)
 }
 
-// A packet is what was read at some time, or the end if data is nil.
+// A packet is the data of one Read with its time, or the end of the stream if data is nil.
 type packet struct {
 	data    []byte
 	arrives time.Time

@@ -18,8 +18,8 @@ func Equal(t testing.TB, what string, got, want any) {
 	}
 }
 
-// ErrorIs marks the test as failed unless errors.Is(got, want). what says in the message which error
-// is wrong.
+// ErrorIs marks the test as failed unless errors.Is(got, want). The parameter what names the error
+// in the message.
 func ErrorIs(t testing.TB, what string, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) {
