@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"syscall"
 	"time"
 
@@ -172,6 +173,22 @@ func (l adminLauncher) Watch() (next func(context.Context) *pb.Event, stop func(
 			return nil
 		}
 	}, stop
+}
+
+func (l adminLauncher) Upgrade(ctx context.Context, program, reason, id string, dry bool) error {
+	return l.manager.upgrade(ctx, program, reason, id, dry)
+}
+
+func (l adminLauncher) Upgraded(id string) (program string, processes int, failed string, known bool) {
+	t := l.manager.upgraded
+	if t == nil || t.ID != id {
+		return "", 0, "", false
+	}
+	for _, g := range t.State.Groups {
+		processes += len(g.Processes)
+	}
+	program, _ = os.Executable()
+	return program, processes, t.Failed, true
 }
 
 func (l adminLauncher) DryRun(ctx context.Context, id, group string) ([]*pb.DryRun, error) {

@@ -66,6 +66,10 @@ func (g *group) adopt() {
 			cfg = found.Config
 			cfg.PreStop = hooks
 		}
+		handed, known := c.handed[found.ID]
+		if known {
+			cfg = handed.Config
+		}
 		p := newProcess(g.manager, g, found.ID, found.Revision, cfg)
 		p.restore(found, now)
 		if !g.launch(p) {
@@ -73,7 +77,7 @@ func (g *group) adopt() {
 			continue
 		}
 		i := c.instances[p.id]
-		i.accounted, i.noReplacement = found.StopAt != 0, found.NotReplaced
+		i.accounted, i.noReplacement, i.finishedIn = found.StopAt != 0, found.NotReplaced, handed.FinishedIn
 		c.unadopted = slices.DeleteFunc(slices.Clone(c.unadopted), func(other *statefile.Process) bool { return other == found })
 	}
 }
@@ -89,7 +93,7 @@ func (p *process) restore(found *statefile.Process, now time.Time) {
 	st := &p.status
 	st.Started = statefile.StartTime(found.Adoptable, now)
 	st.ReadyAt, st.Asked, st.Reason = statefile.FromMillis(found.ReadyAt), statefile.FromMillis(found.StopAt), found.Reason
-	p.stopTimes = stopTimes{statefile.FromMillis(found.AskedAt), statefile.FromMillis(found.GrantedUntil)}
+	p.stopTimes = stopTimes{statefile.FromMillis(found.AskedAt), statefile.FromMillis(found.GrantedUntil), found.Signals}
 }
 
 // replaceAdopted begins to replace the adopted processes that have another configuration. That roll
@@ -148,7 +152,7 @@ func (p *process) record() *statefile.Process {
 	defer p.mu.Unlock()
 	st := &p.status
 	r := &statefile.Process{ID: p.id, Revision: p.revision, Digest: p.digest, Config: statefile.WithoutSecrets(*p.config()), Adoptable: p.adoptable,
-		Reason: st.Reason, Grace: p.grace, Port: p.conn.Port(), ServicePort: p.port, Uses: p.uses}
+		Signals: p.stopTimes.signals, Reason: st.Reason, Grace: p.grace, Port: p.conn.Port(), ServicePort: p.port, Uses: p.uses}
 	r.ReadyAt, r.StopAt = statefile.ToMillis(st.ReadyAt), statefile.ToMillis(st.Asked)
 	r.AskedAt, r.GrantedUntil = statefile.ToMillis(p.stopTimes.asked), statefile.ToMillis(p.stopTimes.grantedUntil)
 	return r
@@ -179,7 +183,8 @@ func (p *process) adopt() error {
 			p.publish(Event{Kind: Alarm, Message: "its output is lost: " + err.Error()})
 		}
 	}
-	running, err := proc.Adopt(p.adopted.Adoptable, proc.Spec{Args: []string{p.id}, ReadStdout: files[0], ReadStderr: files[1]})
+	running, err := proc.Adopt(p.adopted.Adoptable, proc.Spec{Args: []string{p.id}, ReadStdout: files[0], ReadStderr: files[1],
+		BeforeReap: p.manager.gate.Enter, Child: true})
 	if err != nil {
 		return fmt.Errorf("launcher: process %q: %w", p.id, err)
 	}

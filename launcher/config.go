@@ -71,6 +71,11 @@ type Config struct {
 	// the launcher, and handles the launcher's processes if the launcher dies; see [LauncherDeath].
 	// Without a guardian, the next launcher with the same Dir does that.
 	Guardian []string
+
+	// UpgradeCheck are the arguments with which [Manager.Upgrade] runs the new program first, as in
+	// {"upgrade-check", "--", "run", "-f", "launcher.yaml"}. With these, the program has to call
+	// [AnswerUpgradeCheck], with its standard input and output; nil: no upgrades.
+	UpgradeCheck []string
 }
 
 // A GroupSource is a [Config].Source that can be combined group by group.

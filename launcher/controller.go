@@ -41,6 +41,9 @@ type controller struct {
 	stopping           bool
 	healthy            bool // whether the last health event said that the group is healthy
 	finished           bool // an event has said that the group is finished, which has not changed since
+
+	handed  map[string]instanceHandoff // what another program has handed over in an upgrade, by id of the process; nil without an upgrade
+	changed *revision.Revision         // the configuration that was changed by an upgrade and has not been applied yet; nil if there is none
 }
 
 // A degradation is what the last roll could not replace.

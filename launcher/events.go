@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/swansong-go/swansong/launcher/internal/callback"
@@ -21,6 +22,7 @@ const (
 	Adopted    Kind = "adopted"    // a process that an earlier launcher started has been adopted
 	// MainProcess reports that a process has named another one, which it has started, to take its place.
 	MainProcess Kind = "main-process"
+	Upgraded    Kind = "upgraded"  // another program has taken over; see Manager.Upgrade
 	Alarm       Kind = "alarm"     // a problem that needs an operator
 	AllClear    Kind = "all-clear" // the problem of an earlier Alarm is over
 
@@ -80,6 +82,8 @@ type eventHub struct {
 	missed   uint64
 	closed   bool
 	logged   chan struct{} // closed when the log has been written
+	logger   <-chan Event  // the events for the logger; nil if there is none
+	toLog    atomic.Int64  // how many of them have not been logged yet
 }
 
 // watcherBuffer is the number of events that a watcher may be behind before it misses some.
@@ -97,6 +101,7 @@ func newEventHub(logger *slog.Logger) *eventHub {
 		return h
 	}
 	events, _ := h.watch()
+	h.logger = events
 	go h.log(logger, events)
 	return h
 }
@@ -107,6 +112,7 @@ func (h *eventHub) log(logger *slog.Logger, events <-chan Event) {
 	loggerFailed := false // an alarm says that the logger has panicked
 	for e := range events {
 		p := callback.Call("Logger", func() { logEvent(logger, e) })
+		h.toLog.Add(-1)
 		if p != nil && !loggerFailed {
 			loggerFailed = true
 			h.publish(Event{Kind: Alarm, Message: p.Error() + "; the message is lost, and so are later ones at which the logger panics", Stack: string(p.Stack)})
@@ -125,6 +131,9 @@ func (h *eventHub) publish(e Event) {
 		select {
 		case w.events <- e:
 			w.missed = 0
+			if w.events == h.logger {
+				h.toLog.Add(1)
+			}
 		default:
 			w.missed++
 			h.missed++
@@ -147,7 +156,7 @@ func (h *eventHub) snapshot() Stats {
 func logEvent(logger *slog.Logger, e Event) {
 	level := slog.LevelInfo
 	switch {
-	case e.Kind == Alarm || e.Kind == RollFailed || e.To == Crashed || e.To == Forced || e.To == Gone:
+	case e.Kind == Alarm || e.Kind == RollFailed || e.To == Crashed || e.To == Forced || e.To == Gone && e.Took == 0: // a planned stop is no error
 		level = slog.LevelError
 	case slices.Contains([]Kind{RouterError, Restart, Signalled, GraceOver, Extension}, e.Kind) || e.To == Unhealthy || e.To == Blocked:
 		level = slog.LevelWarn
@@ -197,6 +206,13 @@ func (h *eventHub) watch() (events <-chan Event, stop func()) {
 			delete(h.watchers, w)
 			close(w.events)
 		}
+	}
+}
+
+// flush waits until the logger has logged all events, for at most a second.
+func (h *eventHub) flush() {
+	for deadline := time.Now().Add(time.Second); h.toLog.Load() > 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -68,11 +68,18 @@ func (g *group) wake() {
 func (g *group) run() {
 	defer close(g.emptied)
 	g.awaitAdopted()
-	if !g.awaitDependencies() {
+	g.mu.Lock()
+	handed, awaits := g.controller.handed != nil, g.controller.awaitsDependencies
+	g.mu.Unlock()
+	if awaits && !g.awaitDependencies() {
 		g.close()
 		return
 	}
-	g.replaceAdopted()
+	if handed {
+		g.applyNext()
+	} else {
+		g.replaceAdopted()
+	}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	stop := g.scope.Done()
@@ -174,6 +181,8 @@ func (g *group) close() {
 // reconcile starts and stops processes as the controller decides. It returns when to call it again
 // if nothing changes before; zero means never.
 func (g *group) reconcile(now time.Time) (next time.Time) {
+	g.manager.gate.Enter()
+	defer g.manager.gate.Leave()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := g.controller
@@ -236,6 +245,7 @@ func (g *group) launch(p *process) bool {
 	g.manager.register(p)
 	guard := p.scope.Guard()
 	groupGuard.Release()
+	g.manager.gate.Enter() // until the process has been started
 	go func() {
 		p.run()
 		guard.Release()
@@ -247,7 +257,11 @@ func (g *group) launch(p *process) bool {
 // stop stops the process that the controller names. g.mu is held.
 func (g *group) stop(a roll.Action) {
 	p, reason := g.controller.onStop(a)
-	go p.send(lifecycle.Event{Kind: lifecycle.OnStop, Reason: reason})
+	g.manager.gate.Enter() // until the process knows
+	go func() {
+		defer g.manager.gate.Leave()
+		p.send(lifecycle.Event{Kind: lifecycle.OnStop, Reason: reason})
+	}()
 }
 
 // processChanged is called after each change of a process's state.
@@ -289,6 +303,8 @@ func (g *group) remove(i *instance, st Status) {
 // stopProcess stops a process by order. Without a replacement the group has one process fewer from
 // then on.
 func (g *group) stopProcess(p *process, reason string, grace time.Duration, replace bool) {
+	g.manager.gate.Enter()
+	defer g.manager.gate.Leave()
 	g.mu.Lock()
 	if i := g.controller.instances.of(p); i != nil && g.controller.onStopOrder(i, replace) {
 		g.manager.stateFile.Changed() // the state file is written even if the process was stopping already

@@ -1111,7 +1111,7 @@ func TestStateFile_DamagedFileIsRefusedAndLeftUnchanged(t *testing.T) {
 		{"empty", "not valid JSON", "run launcher recover", nil},
 		{"truncated", "not valid JSON", "run launcher recover", good[:len(good)/2]},
 		{"foreign", `unsupported format ""`, "move it away", []byte(`{"name": "something"}`)},
-		{"of a later version", "version 2", "use the launcher that wrote it", bytes.Replace(good, []byte(`"version":1`), []byte(`"version":2`), 1)},
+		{"of a later version", "version 3", "use the launcher that wrote it", bytes.Replace(good, []byte(`"version":2`), []byte(`"version":3`), 1)},
 		{"changed", "checksum mismatch", "run launcher recover", bytes.Replace(good, []byte(`"pid":`), []byte(`"pid":1`), 1)},
 	} {
 		t.Run(c.name, func(t *testing.T) {

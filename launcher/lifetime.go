@@ -23,6 +23,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spawn"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
+	"github.com/swansong-go/swansong/launcher/internal/upgrade"
 )
 
 // ErrInUse is returned by [Start] if another launcher runs with the directory.
@@ -87,6 +88,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	defer func() {
 		if err != nil {
 			m.release()
+			err = m.taken.GoBack(err)
 		}
 	}()
 	groups := cfg.resolve().Groups
@@ -95,22 +97,20 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 			return nil, nil, err
 		}
 	}
-	if m.lock, err = lockDirectory(dir); err != nil {
-		return nil, nil, err
-	}
-	before, err := m.endPrevious(groups)
+	before, handed, err := m.succeed(groups)
 	if err != nil {
 		return nil, nil, err
 	}
+	taken := m.taken
 	listeners.Reserve(before, groups)
-	groups = append(groups, before.Orphans(groups)...)
-	if err := m.openListeners(groups, before, cfg.has); err != nil {
+	groups = append(groups, orphansOf(before, groups, handed)...)
+	if err := m.openListeners(groups, taken.Holding(before), cfg.has); err != nil {
 		return nil, nil, err
 	}
 	if err := m.listenAdmin(); err != nil {
 		return nil, nil, err
 	}
-	if err := m.server.ListenUnix(SocketIn(m.dir)); err != nil {
+	if err := m.server.ListenUnix(SocketIn(m.dir), taken.Admin()); err != nil {
 		return nil, nil, fmt.Errorf("launcher: %w", err)
 	}
 	m.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName("launcher"))
@@ -120,18 +120,45 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	}
 	m.groupsScope, _ = ctxshutdown.WithCancel(m.scope)
 	m.deadline.Scope = m.groupsScope
-	for _, g := range groups {
-		added := newGroup(m, g, cfg.Source)
-		added.controller.restore(before.Groups[g.Name])
-		m.addGroup(added)
-	}
+	m.addGroups(groups, before, handed)
 	m.previousGuardians = before.Guardians
 	if err := m.startStateFile(before); err != nil {
 		guard.Release()
 		m.scope.Shutdown()
 		return nil, nil, err
 	}
-	return m, func() { before.OpenOutputs(dir); m.endPreviousGuardians(); m.begin(guard) }, nil
+	return m, func() {
+		if taken == nil {
+			before.OpenOutputs(dir)
+			m.endPreviousGuardians()
+			m.begin(guard)
+			return
+		}
+		m.takeOver(taken)
+		m.taken, m.upgraded = nil, taken
+		m.begin(guard)
+		m.announce(taken)
+		taken.Done()
+	}, nil
+}
+
+// succeed locks the directory, and returns what an earlier launcher has left there that is to be
+// kept. Or it takes over from another program, which has handed over all that.
+func (m *Manager) succeed(groups []spec.Group) (before statefile.State, handed map[string]*groupHandoff, err error) {
+	if m.taken, err = upgrade.Take(m.dir); err != nil {
+		return before, nil, err
+	}
+	if m.taken != nil {
+		m.lock = m.taken.Lock()
+		handed, err = handedGroups(m.taken.Handoff)
+		m.restoreLines(m.taken.Lines)
+		return m.taken.State, handed, err
+	}
+	if m.lock, err = lockDirectory(m.dir); err != nil {
+		return before, nil, err
+	}
+	before, err = m.endPrevious(groups)
+	return before, nil, err
 }
 
 // endPrevious ends what an earlier launcher has left and is not to be kept, and returns the rest.
@@ -169,6 +196,9 @@ func (m *Manager) endPreviousGuardians() {
 // has changed yet.
 func (m *Manager) startStateFile(before statefile.State) error {
 	m.containment = proc.NewContainment()
+	if m.taken != nil {
+		m.containment = before.Containment
+	}
 	m.stateUntouched = before.Groups != nil
 	guardianContainment, expected := guardian.NewContainment(), before
 	if len(m.cfg.Guardian) > 0 {
@@ -310,14 +340,20 @@ func (m *Manager) release() {
 		set.Close()
 	}
 	m.server.Close()
-	m.containment.Empty(time.Now()) // removes the cgroup of the processes
-	if m.lock != nil {
-		os.Remove(SocketIn(m.dir))
-	}
 	unlock := func() {
 		if m.lock != nil {
 			m.lock.Close()
 		}
+	}
+	if m.taken != nil { // the program that has handed over goes on with the rest
+		if m.stateFile != nil {
+			m.stateFile.Close(false, func() {})
+		}
+		return
+	}
+	m.containment.Empty(time.Now()) // removes the cgroup of the processes
+	if m.lock != nil {
+		os.Remove(SocketIn(m.dir))
 	}
 	if m.stateFile != nil {
 		m.stateFile.Close(!m.stateUntouched && !m.record().HasProcesses(), unlock)

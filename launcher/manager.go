@@ -17,6 +17,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spawn"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
+	"github.com/swansong-go/swansong/launcher/internal/upgrade"
 )
 
 // A Manager runs groups of processes. It is a Swansong tree:
@@ -52,6 +53,9 @@ type Manager struct {
 	secrets        *secrets.Secrets
 	deadline       deadline.Total
 	ports          spawn.Ports
+	gate           upgrade.Gate   // closed while another program takes over
+	taken          *upgrade.Taken // the launcher that this program is taking over; nil if it is not, or has done so
+	upgraded       *upgrade.Taken // the launcher that this program has taken over; nil if there was none
 	*registry
 
 	mu                sync.Mutex       // guards cfg.Source and previousGuardians

@@ -97,6 +97,8 @@ func (c *controller) settleOrders(h Health) {
 
 // stopAll stops the group by order.
 func (g *group) stopAll(reason string) (*rollResult, error) {
+	g.manager.gate.Enter()
+	defer g.manager.gate.Leave()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := g.checkRunning(); err != nil {
@@ -114,6 +116,8 @@ func (g *group) stopAll(reason string) (*rollResult, error) {
 
 // startAgain starts the group if it was stopped or given up.
 func (g *group) startAgain(reason string) (*rollResult, error) {
+	g.manager.gate.Enter()
+	defer g.manager.gate.Leave()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := g.checkRunning(); err != nil {
@@ -128,6 +132,8 @@ func (g *group) startAgain(reason string) (*rollResult, error) {
 
 // scale has the group run n processes.
 func (g *group) scale(n int, reason string) (*rollResult, error) {
+	g.manager.gate.Enter()
+	defer g.manager.gate.Leave()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := g.checkRunning(); err != nil {

@@ -75,6 +75,7 @@ type process struct {
 type stopTimes struct {
 	asked        time.Time // when the process was asked to stop; zero: not yet
 	grantedUntil time.Time // the deadline of the drain that the process has asked for; zero if it has not asked for more time
+	signals      int       // how many stop signals were sent
 }
 
 func newProcess(m *Manager, g *group, id string, revision int, cfg spec.Group) *process {
@@ -112,12 +113,15 @@ func (p *process) publish(e Event) {
 	p.manager.publish(e)
 }
 
-// send sends an event to run. It returns false if the process has ended.
+// send sends an event to run. It returns false if the process has ended. Run leaves the gate when it
+// has dealt with the event, so that no event is lost that was acknowledged.
 func (p *process) send(e lifecycle.Event) bool {
+	p.manager.gate.Enter()
 	select {
 	case p.inbox <- e:
 		return true
 	case <-p.quit:
+		p.manager.gate.Leave()
 		return false
 	}
 }
@@ -138,6 +142,7 @@ func (p *process) run() {
 	} else {
 		exited, reaped = p.proc.Exited(), p.proc.Done()
 	}
+	gate := &p.manager.gate // entered by launch
 	forced := p.scope.Work().Done()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -159,19 +164,26 @@ func (p *process) run() {
 		if next := m.Next(); !next.IsZero() {
 			timer.Reset(time.Until(next))
 		}
+		gate.Leave()
+		entered := false
 		select {
 		case e = <-p.inbox:
+			entered = true // by send
 		case <-timer.C:
 			e = lifecycle.Event{Kind: lifecycle.OnTick}
 		case <-exited:
 			exited, e = nil, lifecycle.Event{Kind: lifecycle.OnExited}
 			p.calls.Go(p.deregister)
 		case <-reaped:
+			entered = true // by proc.Spec.BeforeReap
 			p.cleanUp()
 			e = lifecycle.Event{Kind: lifecycle.OnReaped, Exit: p.proc.Exit()}
 		case <-forced:
 			forced = nil
 			e = lifecycle.Event{Kind: lifecycle.OnForce, Reason: "forced: " + context.Cause(p.scope.Work()).Error()}
+		}
+		if !entered {
+			gate.Enter()
 		}
 	}
 	close(p.quit)
@@ -186,6 +198,7 @@ func (p *process) run() {
 		p.proc.Close()
 	}
 	p.owner.logs.Ended(p.cfg.Log, p.id)
+	gate.Leave() // not before, because an upgrade would lose the rest of the output
 }
 
 // firstEvent publishes that the process is being started or adopted, and returns the first event
@@ -198,7 +211,7 @@ func (p *process) firstEvent() lifecycle.Event {
 	p.publish(Event{Kind: Adopted, Message: fmt.Sprintf("pid %d, of revision %d", p.adopted.Adoptable.PID, p.revision)})
 	st := p.snapshot()
 	return lifecycle.Event{Kind: lifecycle.OnAdopted, ReadyAt: st.ReadyAt, StopAt: st.Asked, AskedAt: p.stopTimes.asked, Uses: p.adopted.Uses,
-		GrantedUntil: p.stopTimes.grantedUntil, Reason: st.Reason, Grace: p.grace}
+		GrantedUntil: p.stopTimes.grantedUntil, SignalsSent: p.stopTimes.signals, Reason: st.Reason, Grace: p.grace}
 }
 
 // perform does what the machine says.

@@ -31,9 +31,9 @@ var (
 //   - Everything else of a group changes at once: the number of processes, and for the running ones
 //     their limits. A group that was given up starts processes again.
 //   - Of the rest, TotalDeadline (but see TotalDeadlineDerived), Secrets and Source change at once.
-//     A change that needs a new launcher is refused with a [*ConfigError]: another Dir or Admin,
-//     and another Listen of an existing group. Router, Logger, Output, Helper, Guardian and Reread
-//     stay as they are.
+//     A change that needs an upgrade is refused with a [*ConfigError]: another Admin, and another
+//     Listen of an existing group. So is another Dir, which needs a new launcher. Router, Logger,
+//     Output, Helper, Guardian and Reread stay as they are.
 //
 // A roll that turns back brings back everything of a group except DependsOn, which stays as it was
 // loaded last.
@@ -169,6 +169,8 @@ func (c Config) has(group string) bool {
 // changed, so that an order for one of them comes either before the check or after the change.
 func (r *reloader) apply(next Config, reason string, changes []string) (wait func(ctx context.Context) error, err error) {
 	m := r.manager
+	m.gate.Enter()
+	defer m.gate.Leave()
 	plan, err := r.plan(next)
 	if err != nil {
 		return nil, err

@@ -87,7 +87,7 @@ func (p *reloadPlan) checkLauncher() (err error) {
 		return &ConfigError{Field: "Dir", Rule: fmt.Sprintf("cannot change from %s while the launcher runs; start another launcher", m.cfg.Dir)}
 	}
 	if next.Admin != m.cfg.Admin {
-		return &ConfigError{Field: "Admin", Rule: "cannot change while the launcher runs; start another launcher. New certificates are read without a reload"}
+		return &ConfigError{Field: "Admin", Rule: "cannot change by a reload; upgrade the launcher, or start another one. New certificates are read without a reload"}
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func (p *reloadPlan) place(cfg spec.Group) error {
 	g, err := p.reloader.manager.group(cfg.Name)
 	if err != nil {
 		if cfg.OnLauncherDeath == Keep && len(cfg.Listen) > 0 {
-			return &ConfigError{cfg.Name, "OnLauncherDeath", "a group that keeps its listeners cannot be added while the launcher runs; start another launcher, or use kill"}
+			return &ConfigError{cfg.Name, "OnLauncherDeath", "a group that keeps its listeners cannot be added by a reload; upgrade the launcher, start another one, or use kill"}
 		}
 		p.addedConfigs = append(p.addedConfigs, cfg)
 		return nil
@@ -335,10 +335,10 @@ func (c change) checkLog() error {
 func (c change) checkListeners() error {
 	now := c.group.config()
 	if len(c.cfg.Listen) > 0 && now.OnLauncherDeath != c.cfg.OnLauncherDeath {
-		return &ConfigError{c.group.name, "OnLauncherDeath", "cannot change while the launcher runs and listens for the group; start another launcher"}
+		return &ConfigError{c.group.name, "OnLauncherDeath", "cannot change by a reload while the launcher listens for the group; upgrade the launcher, or start another one"}
 	}
 	if !slices.Equal(now.Listen, c.cfg.Listen) {
-		return &ConfigError{c.group.name, "Listen", "cannot change while the launcher runs; start another launcher, or add another group"}
+		return &ConfigError{c.group.name, "Listen", "cannot change by a reload; upgrade the launcher, start another one, or add another group"}
 	}
 	return nil
 }

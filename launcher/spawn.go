@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -82,7 +83,7 @@ func (p *process) start() error {
 	}
 	defer null.Close()
 	spec := proc.Spec{Dir: p.cfg.WorkDir, Env: env, Stdin: null, ExtraFiles: files, In: p.manager.containment, ParentDeath: spawn.ParentDeath,
-		OnLeaderExit: p.drainNotify}
+		OnLeaderExit: p.drainNotify, BeforeReap: p.manager.gate.Enter}
 	if p.cfg.OnLauncherDeath == Keep {
 		done, err := p.prepareToKeep(&spec)
 		defer done()
@@ -165,9 +166,14 @@ func (p *process) onStarted(started *proc.Process) {
 	}
 	p.startProbes()
 	for i, o := range []*proc.Output{started.Stdout(), started.Stderr()} {
-		if o != nil {
-			p.logs.Go(func() { p.copyOutput(output.Streams[i], o) })
+		if o == nil {
+			continue
 		}
+		r := io.Reader(o)
+		if p.adopted != nil {
+			r = output.Resume(p.adopted.Kept[i], o)
+		}
+		p.logs.Go(func() { p.copyOutput(output.Streams[i], r) })
 	}
 }
 
@@ -205,7 +211,7 @@ func (p *process) listenNotify() (env []string) {
 	}
 	path := statefile.FileOf(p.manager.dir, p.id, statefile.NotifySocket)
 	var err error
-	if p.notify, err = notify.Listen(path, p.HasPID, p.notified); err != nil {
+	if p.notify, err = notify.Listen(path, p.adopted.TakeNotify(), &p.manager.gate, p.HasPID, p.notified); err != nil {
 		if p.cfg.Protocol == spec.Notify {
 			p.publish(Event{Kind: Alarm, Message: err.Error()})
 		}

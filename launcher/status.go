@@ -151,7 +151,7 @@ func (p *process) store(m *lifecycle.Machine, before State, e lifecycle.Event) (
 	if p.uses = uses; p.cfg.Protocol == Auto && m.State == Ready {
 		p.owner.uses.Store(&uses)
 	}
-	times := stopTimes{m.AskedAt, m.GrantedUntil}
+	times := stopTimes{m.AskedAt, m.GrantedUntil, m.SignalsSent}
 	newTimes = p.stopTimes != times
 	p.stopTimes = times
 	return *s, newTimes

@@ -79,6 +79,29 @@ func (p Containment) Leader() (Adoptable, bool) {
 	return Adoptable{p, first.PID, first.start}, true
 }
 
+// Children returns the processes in the containment, and in none of others, that are children of this
+// program. It also returns children that have exited and have not been reaped, whose containment is
+// not known.
+func (p Containment) Children(others []Adoptable) (all []Adoptable) {
+	for _, m := range newSnapshot().all {
+		if m.PPID != os.Getpid() || slices.ContainsFunc(others, func(k Adoptable) bool { return k.PID == m.PID }) {
+			continue
+		}
+		marks := marksOf(m)
+		isOther := slices.ContainsFunc(others, func(k Adoptable) bool { return slices.Contains(marks, k.Mark) })
+		if m.zombie || slices.Contains(marks, p.Mark) && !isOther {
+			all = append(all, Adoptable{PID: m.PID, Born: m.start})
+		}
+	}
+	return all
+}
+
+// Self returns this program.
+func Self() Adoptable {
+	self, _ := stat(os.Getpid())
+	return Adoptable{PID: self.PID, Born: self.start}
+}
+
 // Alive reports whether the process is running. If another process has reused its pid, Alive
 // returns false.
 func (k Adoptable) Alive() bool {

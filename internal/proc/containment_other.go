@@ -19,6 +19,12 @@ func (Containment) empty(time.Time) []Member { return nil }
 // Leader always returns false on this system.
 func (Containment) Leader() (Adoptable, bool) { return Adoptable{}, false }
 
+// Children always returns nil on this system.
+func (Containment) Children([]Adoptable) []Adoptable { return nil }
+
+// Self always returns an empty Adoptable on this system.
+func Self() Adoptable { return Adoptable{} }
+
 // Alive always returns false on this system.
 func (Adoptable) Alive() bool { return false }
 

@@ -14,9 +14,10 @@ import (
 // ServeForks has not been called.
 var ErrNotMainThread = errors.New("the main thread does not fork the processes of this program; call runtime.LockOSThread in a function init, and then ServeForks in the goroutine of main")
 
-// ServeForks makes the calling thread fork all processes of this program, from now on. It has to be
-// the main thread, and no process may have been started before. It returns only an error.
-func ServeForks() error {
+// ServeForks makes the calling thread fork all processes of this program, from now on, and calls main
+// on another goroutine. The calling thread has to be the main thread, and no process may have been
+// started before. ServeForks returns only an error, and has not called main then.
+func ServeForks(main func()) error {
 	if syscall.Gettid() != os.Getpid() {
 		return ErrNotMainThread
 	}
@@ -25,6 +26,7 @@ func ServeForks() error {
 	forker.forks = forks
 	forker.isMain.Store(true)
 	forker.mu.Unlock()
+	go main()
 	fork := <-forks
 	maskSignals(unblockSignals(), heldSignals) // Exec has blocked signals in the program before this one; do not let processes inherit that
 	for ; ; fork = <-forks {

@@ -27,7 +27,7 @@ func init() {
 	// itself anew as the role "executed". The process receives SIGUSR2 when "executed" has begun to
 	// run and does not handle the signal yet.
 	roles["executes"] = func([]string) {
-		go func() {
+		panic(proc.ServeForks(func() {
 			spec := self("await")
 			spec.ParentDeath = syscall.SIGKILL
 			spec.Stdout = os.Stderr
@@ -46,13 +46,12 @@ func init() {
 			missing := proc.Exec("/no/such/program", os.Args, env, nil)
 			fmt.Println(missing)
 			panic(proc.Exec(os.Args[0], os.Args, env, []*os.File{child.Stdin()}))
-		}()
-		panic(proc.ServeForks())
+		}))
 	}
 	// The role "executed" ends the process that the role "executes" has started, and prints how
 	// that process ended.
 	roles["executed"] = func([]string) {
-		go func() {
+		panic(proc.ServeForks(func() {
 			syscall.Kill(os.Getpid(), syscall.SIGUSR2) // as if the signal had come during the exec
 			time.Sleep(20 * time.Millisecond)          // if the signal is not held back, it is lost now
 			usr2 := make(chan os.Signal, 1)
@@ -77,8 +76,7 @@ func init() {
 			}
 			<-other.Done()
 			os.Exit(0)
-		}()
-		panic(proc.ServeForks())
+		}))
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // ServeForks always fails on this system.
-func ServeForks() error { return errors.ErrUnsupported }
+func ServeForks(func()) error { return errors.ErrUnsupported }
 
 // Exec always fails on this system.
 func Exec(string, []string, []string, []*os.File) error { return errors.ErrUnsupported }

@@ -1951,6 +1951,142 @@ func (x *DryRun) GetBound() *durationpb.Duration {
 	return nil
 }
 
+type UpgradeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Program       string                 `protobuf:"bytes,1,opt,name=program,proto3" json:"program,omitempty"` // absolute path; empty: the one that the launcher was started as
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`                        // chosen by the caller
+	Confirm       bool                   `protobuf:"varint,4,opt,name=confirm,proto3" json:"confirm,omitempty"`             // ask whether the program that answers has taken over in the upgrade with this id
+	DryRun        bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only ask the program whether it could take over
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeRequest) Reset() {
+	*x = UpgradeRequest{}
+	mi := &file_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeRequest) ProtoMessage() {}
+
+func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
+func (*UpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *UpgradeRequest) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+func (x *UpgradeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *UpgradeRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *UpgradeRequest) GetConfirm() bool {
+	if x != nil {
+		return x.Confirm
+	}
+	return false
+}
+
+func (x *UpgradeRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type UpgradeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Message       string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	Program       string                 `protobuf:"bytes,2,opt,name=program,proto3" json:"program,omitempty"`      // path of the program that answers
+	Processes     int32                  `protobuf:"varint,3,opt,name=processes,proto3" json:"processes,omitempty"` // number of processes that it has taken over
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeResponse) Reset() {
+	*x = UpgradeResponse{}
+	mi := &file_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeResponse) ProtoMessage() {}
+
+func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
+func (*UpgradeResponse) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *UpgradeResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *UpgradeResponse) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+func (x *UpgradeResponse) GetProcesses() int32 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
 var File_admin_proto protoreflect.FileDescriptor
 
 const file_admin_proto_rawDesc = "" +
@@ -2108,7 +2244,17 @@ const file_admin_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\x0e2\".swansong.launcher.v1.ProcessStateR\x05state\x12?\n" +
 	"\ametrics\x18\x03 \x01(\v2%.swansong.launcher.v1.ShutdownMetricsR\ametrics\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12/\n" +
-	"\x05bound\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05bound*\xd4\x01\n" +
+	"\x05bound\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05bound\"\x85\x01\n" +
+	"\x0eUpgradeRequest\x12\x18\n" +
+	"\aprogram\x18\x01 \x01(\tR\aprogram\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12\x18\n" +
+	"\aconfirm\x18\x04 \x01(\bR\aconfirm\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\"c\n" +
+	"\x0fUpgradeResponse\x12\x18\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\x12\x18\n" +
+	"\aprogram\x18\x02 \x01(\tR\aprogram\x12\x1c\n" +
+	"\tprocesses\x18\x03 \x01(\x05R\tprocesses*\xd4\x01\n" +
 	"\fProcessState\x12\x1d\n" +
 	"\x19PROCESS_STATE_UNSPECIFIED\x10\x00\x12\f\n" +
 	"\bSPAWNING\x10\x01\x12\f\n" +
@@ -2135,7 +2281,7 @@ const file_admin_proto_rawDesc = "" +
 	"\x17GROUP_ORDER_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04STOP\x10\x01\x12\t\n" +
 	"\x05START\x10\x02\x12\t\n" +
-	"\x05SCALE\x10\x032\xf7\a\n" +
+	"\x05SCALE\x10\x032\xcf\b\n" +
 	"\x16LauncherAdminInterface\x12b\n" +
 	"\vStopProcess\x12(.swansong.launcher.v1.StopProcessRequest\x1a).swansong.launcher.v1.StopProcessResponse\x12e\n" +
 	"\fRestartGroup\x12).swansong.launcher.v1.RestartGroupRequest\x1a*.swansong.launcher.v1.RestartGroupResponse\x12_\n" +
@@ -2146,7 +2292,8 @@ const file_admin_proto_rawDesc = "" +
 	"\x0eGetGroupHealth\x12+.swansong.launcher.v1.GetGroupHealthRequest\x1a,.swansong.launcher.v1.GetGroupHealthResponse\x12V\n" +
 	"\vWatchEvents\x12(.swansong.launcher.v1.WatchEventsRequest\x1a\x1b.swansong.launcher.v1.Event0\x01\x12R\n" +
 	"\bReadLogs\x12%.swansong.launcher.v1.ReadLogsRequest\x1a\x1d.swansong.launcher.v1.LogLine0\x01\x12S\n" +
-	"\x06Reload\x12#.swansong.launcher.v1.ReloadRequest\x1a$.swansong.launcher.v1.ReloadResponse\x12k\n" +
+	"\x06Reload\x12#.swansong.launcher.v1.ReloadRequest\x1a$.swansong.launcher.v1.ReloadResponse\x12V\n" +
+	"\aUpgrade\x12$.swansong.launcher.v1.UpgradeRequest\x1a%.swansong.launcher.v1.UpgradeResponse\x12k\n" +
 	"\x0eDryRunShutdown\x12+.swansong.launcher.v1.DryRunShutdownRequest\x1a,.swansong.launcher.v1.DryRunShutdownResponseB6Z4github.com/swansong-go/swansong/launcher/lifecyclepbb\x06proto3"
 
 var (
@@ -2162,7 +2309,7 @@ func file_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_admin_proto_goTypes = []any{
 	(ProcessState)(0),               // 0: swansong.launcher.v1.ProcessState
 	(RollOrder)(0),                  // 1: swansong.launcher.v1.RollOrder
@@ -2192,34 +2339,36 @@ var file_admin_proto_goTypes = []any{
 	(*DryRunShutdownRequest)(nil),   // 25: swansong.launcher.v1.DryRunShutdownRequest
 	(*DryRunShutdownResponse)(nil),  // 26: swansong.launcher.v1.DryRunShutdownResponse
 	(*DryRun)(nil),                  // 27: swansong.launcher.v1.DryRun
-	(*durationpb.Duration)(nil),     // 28: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 29: google.protobuf.Timestamp
-	(*ShutdownMetrics)(nil),         // 30: swansong.launcher.v1.ShutdownMetrics
+	(*UpgradeRequest)(nil),          // 28: swansong.launcher.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),         // 29: swansong.launcher.v1.UpgradeResponse
+	(*durationpb.Duration)(nil),     // 30: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 31: google.protobuf.Timestamp
+	(*ShutdownMetrics)(nil),         // 32: swansong.launcher.v1.ShutdownMetrics
 }
 var file_admin_proto_depIdxs = []int32{
-	28, // 0: swansong.launcher.v1.StopProcessRequest.grace_period:type_name -> google.protobuf.Duration
+	30, // 0: swansong.launcher.v1.StopProcessRequest.grace_period:type_name -> google.protobuf.Duration
 	14, // 1: swansong.launcher.v1.StopProcessResponse.status:type_name -> swansong.launcher.v1.ProcessStatus
 	1,  // 2: swansong.launcher.v1.RestartGroupRequest.order:type_name -> swansong.launcher.v1.RollOrder
 	2,  // 3: swansong.launcher.v1.OrderGroupRequest.order:type_name -> swansong.launcher.v1.GroupOrder
 	0,  // 4: swansong.launcher.v1.ProcessStatus.state:type_name -> swansong.launcher.v1.ProcessState
-	29, // 5: swansong.launcher.v1.ProcessStatus.started:type_name -> google.protobuf.Timestamp
-	29, // 6: swansong.launcher.v1.ProcessStatus.since:type_name -> google.protobuf.Timestamp
-	30, // 7: swansong.launcher.v1.ProcessStatus.metrics:type_name -> swansong.launcher.v1.ShutdownMetrics
+	31, // 5: swansong.launcher.v1.ProcessStatus.started:type_name -> google.protobuf.Timestamp
+	31, // 6: swansong.launcher.v1.ProcessStatus.since:type_name -> google.protobuf.Timestamp
+	32, // 7: swansong.launcher.v1.ProcessStatus.metrics:type_name -> swansong.launcher.v1.ShutdownMetrics
 	3,  // 8: swansong.launcher.v1.ProcessStatus.outcome:type_name -> swansong.launcher.v1.Outcome.Value
-	28, // 9: swansong.launcher.v1.ProcessStatus.shutdown_duration:type_name -> google.protobuf.Duration
-	28, // 10: swansong.launcher.v1.ProcessStatus.bound:type_name -> google.protobuf.Duration
+	30, // 9: swansong.launcher.v1.ProcessStatus.shutdown_duration:type_name -> google.protobuf.Duration
+	30, // 10: swansong.launcher.v1.ProcessStatus.bound:type_name -> google.protobuf.Duration
 	17, // 11: swansong.launcher.v1.GetGroupHealthResponse.groups:type_name -> swansong.launcher.v1.GroupHealth
 	14, // 12: swansong.launcher.v1.GroupHealth.processes:type_name -> swansong.launcher.v1.ProcessStatus
 	18, // 13: swansong.launcher.v1.GroupHealth.roll:type_name -> swansong.launcher.v1.RollStatus
-	29, // 14: swansong.launcher.v1.RollStatus.until:type_name -> google.protobuf.Timestamp
-	29, // 15: swansong.launcher.v1.Event.time:type_name -> google.protobuf.Timestamp
+	31, // 14: swansong.launcher.v1.RollStatus.until:type_name -> google.protobuf.Timestamp
+	31, // 15: swansong.launcher.v1.Event.time:type_name -> google.protobuf.Timestamp
 	0,  // 16: swansong.launcher.v1.Event.from:type_name -> swansong.launcher.v1.ProcessState
 	0,  // 17: swansong.launcher.v1.Event.to:type_name -> swansong.launcher.v1.ProcessState
-	29, // 18: swansong.launcher.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	31, // 18: swansong.launcher.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	27, // 19: swansong.launcher.v1.DryRunShutdownResponse.processes:type_name -> swansong.launcher.v1.DryRun
 	0,  // 20: swansong.launcher.v1.DryRun.state:type_name -> swansong.launcher.v1.ProcessState
-	30, // 21: swansong.launcher.v1.DryRun.metrics:type_name -> swansong.launcher.v1.ShutdownMetrics
-	28, // 22: swansong.launcher.v1.DryRun.bound:type_name -> google.protobuf.Duration
+	32, // 21: swansong.launcher.v1.DryRun.metrics:type_name -> swansong.launcher.v1.ShutdownMetrics
+	30, // 22: swansong.launcher.v1.DryRun.bound:type_name -> google.protobuf.Duration
 	5,  // 23: swansong.launcher.v1.LauncherAdminInterface.StopProcess:input_type -> swansong.launcher.v1.StopProcessRequest
 	7,  // 24: swansong.launcher.v1.LauncherAdminInterface.RestartGroup:input_type -> swansong.launcher.v1.RestartGroupRequest
 	9,  // 25: swansong.launcher.v1.LauncherAdminInterface.OrderGroup:input_type -> swansong.launcher.v1.OrderGroupRequest
@@ -2229,19 +2378,21 @@ var file_admin_proto_depIdxs = []int32{
 	19, // 29: swansong.launcher.v1.LauncherAdminInterface.WatchEvents:input_type -> swansong.launcher.v1.WatchEventsRequest
 	21, // 30: swansong.launcher.v1.LauncherAdminInterface.ReadLogs:input_type -> swansong.launcher.v1.ReadLogsRequest
 	23, // 31: swansong.launcher.v1.LauncherAdminInterface.Reload:input_type -> swansong.launcher.v1.ReloadRequest
-	25, // 32: swansong.launcher.v1.LauncherAdminInterface.DryRunShutdown:input_type -> swansong.launcher.v1.DryRunShutdownRequest
-	6,  // 33: swansong.launcher.v1.LauncherAdminInterface.StopProcess:output_type -> swansong.launcher.v1.StopProcessResponse
-	8,  // 34: swansong.launcher.v1.LauncherAdminInterface.RestartGroup:output_type -> swansong.launcher.v1.RestartGroupResponse
-	10, // 35: swansong.launcher.v1.LauncherAdminInterface.OrderGroup:output_type -> swansong.launcher.v1.OrderGroupResponse
-	12, // 36: swansong.launcher.v1.LauncherAdminInterface.SignalProcesses:output_type -> swansong.launcher.v1.SignalProcessesResponse
-	14, // 37: swansong.launcher.v1.LauncherAdminInterface.GetProcessStatus:output_type -> swansong.launcher.v1.ProcessStatus
-	16, // 38: swansong.launcher.v1.LauncherAdminInterface.GetGroupHealth:output_type -> swansong.launcher.v1.GetGroupHealthResponse
-	20, // 39: swansong.launcher.v1.LauncherAdminInterface.WatchEvents:output_type -> swansong.launcher.v1.Event
-	22, // 40: swansong.launcher.v1.LauncherAdminInterface.ReadLogs:output_type -> swansong.launcher.v1.LogLine
-	24, // 41: swansong.launcher.v1.LauncherAdminInterface.Reload:output_type -> swansong.launcher.v1.ReloadResponse
-	26, // 42: swansong.launcher.v1.LauncherAdminInterface.DryRunShutdown:output_type -> swansong.launcher.v1.DryRunShutdownResponse
-	33, // [33:43] is the sub-list for method output_type
-	23, // [23:33] is the sub-list for method input_type
+	28, // 32: swansong.launcher.v1.LauncherAdminInterface.Upgrade:input_type -> swansong.launcher.v1.UpgradeRequest
+	25, // 33: swansong.launcher.v1.LauncherAdminInterface.DryRunShutdown:input_type -> swansong.launcher.v1.DryRunShutdownRequest
+	6,  // 34: swansong.launcher.v1.LauncherAdminInterface.StopProcess:output_type -> swansong.launcher.v1.StopProcessResponse
+	8,  // 35: swansong.launcher.v1.LauncherAdminInterface.RestartGroup:output_type -> swansong.launcher.v1.RestartGroupResponse
+	10, // 36: swansong.launcher.v1.LauncherAdminInterface.OrderGroup:output_type -> swansong.launcher.v1.OrderGroupResponse
+	12, // 37: swansong.launcher.v1.LauncherAdminInterface.SignalProcesses:output_type -> swansong.launcher.v1.SignalProcessesResponse
+	14, // 38: swansong.launcher.v1.LauncherAdminInterface.GetProcessStatus:output_type -> swansong.launcher.v1.ProcessStatus
+	16, // 39: swansong.launcher.v1.LauncherAdminInterface.GetGroupHealth:output_type -> swansong.launcher.v1.GetGroupHealthResponse
+	20, // 40: swansong.launcher.v1.LauncherAdminInterface.WatchEvents:output_type -> swansong.launcher.v1.Event
+	22, // 41: swansong.launcher.v1.LauncherAdminInterface.ReadLogs:output_type -> swansong.launcher.v1.LogLine
+	24, // 42: swansong.launcher.v1.LauncherAdminInterface.Reload:output_type -> swansong.launcher.v1.ReloadResponse
+	29, // 43: swansong.launcher.v1.LauncherAdminInterface.Upgrade:output_type -> swansong.launcher.v1.UpgradeResponse
+	26, // 44: swansong.launcher.v1.LauncherAdminInterface.DryRunShutdown:output_type -> swansong.launcher.v1.DryRunShutdownResponse
+	34, // [34:45] is the sub-list for method output_type
+	23, // [23:34] is the sub-list for method input_type
 	23, // [23:23] is the sub-list for extension type_name
 	23, // [23:23] is the sub-list for extension extendee
 	0,  // [0:23] is the sub-list for field type_name
@@ -2259,7 +2410,7 @@ func file_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_proto_rawDesc), len(file_admin_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

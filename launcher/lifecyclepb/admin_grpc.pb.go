@@ -30,6 +30,7 @@ const (
 	LauncherAdminInterface_WatchEvents_FullMethodName      = "/swansong.launcher.v1.LauncherAdminInterface/WatchEvents"
 	LauncherAdminInterface_ReadLogs_FullMethodName         = "/swansong.launcher.v1.LauncherAdminInterface/ReadLogs"
 	LauncherAdminInterface_Reload_FullMethodName           = "/swansong.launcher.v1.LauncherAdminInterface/Reload"
+	LauncherAdminInterface_Upgrade_FullMethodName          = "/swansong.launcher.v1.LauncherAdminInterface/Upgrade"
 	LauncherAdminInterface_DryRunShutdown_FullMethodName   = "/swansong.launcher.v1.LauncherAdminInterface/DryRunShutdown"
 )
 
@@ -62,6 +63,9 @@ type LauncherAdminInterfaceClient interface {
 	// Reload has the launcher read its file again, and answers how it differs. What can be taken over is; what takes a new
 	// launcher is refused, and then nothing changes.
 	Reload(ctx context.Context, in *ReloadRequest, opts ...grpc.CallOption) (*ReloadResponse, error)
+	// Upgrade has another program take over from the launcher, in the same process, with all its processes. It answers only if that
+	// fails, or to a request with confirm: the new program answers that one if the id is that of the upgrade to it.
+	Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error)
 	// DryRunShutdown asks what a shutdown would have to drain, and stops nothing.
 	DryRunShutdown(ctx context.Context, in *DryRunShutdownRequest, opts ...grpc.CallOption) (*DryRunShutdownResponse, error)
 }
@@ -182,6 +186,16 @@ func (c *launcherAdminInterfaceClient) Reload(ctx context.Context, in *ReloadReq
 	return out, nil
 }
 
+func (c *launcherAdminInterfaceClient) Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpgradeResponse)
+	err := c.cc.Invoke(ctx, LauncherAdminInterface_Upgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *launcherAdminInterfaceClient) DryRunShutdown(ctx context.Context, in *DryRunShutdownRequest, opts ...grpc.CallOption) (*DryRunShutdownResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DryRunShutdownResponse)
@@ -221,6 +235,9 @@ type LauncherAdminInterfaceServer interface {
 	// Reload has the launcher read its file again, and answers how it differs. What can be taken over is; what takes a new
 	// launcher is refused, and then nothing changes.
 	Reload(context.Context, *ReloadRequest) (*ReloadResponse, error)
+	// Upgrade has another program take over from the launcher, in the same process, with all its processes. It answers only if that
+	// fails, or to a request with confirm: the new program answers that one if the id is that of the upgrade to it.
+	Upgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error)
 	// DryRunShutdown asks what a shutdown would have to drain, and stops nothing.
 	DryRunShutdown(context.Context, *DryRunShutdownRequest) (*DryRunShutdownResponse, error)
 	mustEmbedUnimplementedLauncherAdminInterfaceServer()
@@ -259,6 +276,9 @@ func (UnimplementedLauncherAdminInterfaceServer) ReadLogs(*ReadLogsRequest, grpc
 }
 func (UnimplementedLauncherAdminInterfaceServer) Reload(context.Context, *ReloadRequest) (*ReloadResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reload not implemented")
+}
+func (UnimplementedLauncherAdminInterfaceServer) Upgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Upgrade not implemented")
 }
 func (UnimplementedLauncherAdminInterfaceServer) DryRunShutdown(context.Context, *DryRunShutdownRequest) (*DryRunShutdownResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DryRunShutdown not implemented")
@@ -433,6 +453,24 @@ func _LauncherAdminInterface_Reload_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LauncherAdminInterface_Upgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherAdminInterfaceServer).Upgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LauncherAdminInterface_Upgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherAdminInterfaceServer).Upgrade(ctx, req.(*UpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _LauncherAdminInterface_DryRunShutdown_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DryRunShutdownRequest)
 	if err := dec(in); err != nil {
@@ -485,6 +523,10 @@ var LauncherAdminInterface_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reload",
 			Handler:    _LauncherAdminInterface_Reload_Handler,
+		},
+		{
+			MethodName: "Upgrade",
+			Handler:    _LauncherAdminInterface_Upgrade_Handler,
 		},
 		{
 			MethodName: "DryRunShutdown",

@@ -13,6 +13,7 @@
 //	launcher signal web HUP                          send a signal to the processes of a group
 //	launcher drain --dry-run                         show what a shutdown would have to wait for
 //	launcher reload [--dry-run]                      apply the changes of the file
+//	launcher upgrade [program]                       have another version take over, with all processes
 //	launcher recover -f launcher.yaml                replace a damaged state file, so that what runs can be adopted
 //	launcher validate launcher.yaml                  check a file
 //	launcher export kubernetes -f launcher.yaml      write the files for another platform
@@ -42,7 +43,16 @@ import (
 
 func main() {
 	beInit()
-	err := root().ExecuteContext(context.Background())
+	cmd := root()
+	if c, _, err := cmd.Find(os.Args[1:]); err == nil && c.Name() == "run" {
+		launcher.ServeUpgrades(func() { execute(cmd) }) // returns only on systems without upgrades
+	}
+	execute(cmd)
+}
+
+// execute executes the command, and ends the program.
+func execute(cmd *cobra.Command) {
+	err := cmd.ExecuteContext(context.Background())
 	printed().end(err)
 	os.Exit(exitCode(err))
 }
@@ -83,7 +93,7 @@ func root() *cobra.Command {
 	cmd.MarkPersistentFlagFilename("file", "yaml", "yml")
 	cmd.MarkPersistentFlagDirname("dir")
 	cmd.AddCommand(runCommand(at), execCommand(), guardCommand(), statusCommand(at), startCommand(at), stopCommand(at), restartCommand(at), scaleCommand(at), signalCommand(at), drainCommand(at),
-		eventsCommand(at), logsCommand(at), reloadCommand(at), recoverCommand(at), validateCommand(at), exportCommand(at))
+		eventsCommand(at), logsCommand(at), reloadCommand(at), recoverCommand(at), upgradeCommand(at), upgradeCheckCommand(), validateCommand(at), exportCommand(at))
 	return cmd
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/swansong-go/swansong/graceful"
 	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/config"
+	"github.com/swansong-go/swansong/launcher/internal/upgrade"
 	"github.com/swansong-go/swansong/launcher/metrics"
 )
 
@@ -32,7 +33,7 @@ func runCommand(at *place) *cobra.Command {
 		Use:   "run -f file | run [flags] -- command [argument ...]",
 		Short: "Run groups of processes until ^C or SIGTERM",
 		Long: "Run the groups of a file, or one group that is described by flags, until ^C or SIGTERM. Then all processes are drained; a second " +
-			"signal kills those that remain. SIGHUP reloads the file, as the command reload does; without a file, SIGHUP is like SIGTERM. " +
+			"signal kills those that remain. SIGHUP reloads the file, as the command reload does; without a file, SIGHUP is like SIGTERM. SIGUSR2 is like the command upgrade. " +
 			"The launcher does not block if its output is not read.\n\nIn the command, {id} stands for the id of " +
 			"the process, {dir} for the launcher's directory, and {socket} for a path and {port} for a port that the process can listen on.\n\nThe exit code is 0 " +
 			"if all processes were drained, 1 after an error or, at the end of jobs, if one has failed, 2 if a second signal killed processes, and 3 if some could not be ended.",
@@ -168,6 +169,11 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 	out := printed().out // for the output of the launcher itself; writing to it never blocks
 	cfg.Helper = []string{self, "exec", "--"}
 	cfg.Guardian = []string{self, "guard"}
+	cfg.UpgradeCheck = append([]string{"upgrade-check", "--"}, os.Args[1:]...)
+	if cmd.Context().Value(checkOnly{}) != nil {
+		return launcher.AnswerUpgradeCheck(cfg, os.Stdin, os.Stdout)
+	}
+	upgrades := notifyUpgrade()
 	// By default, SIGHUP would end the launcher without stopping its processes. So the launcher
 	// handles SIGHUP until it ends, also while it starts and while it drains.
 	outlivePipes()
@@ -193,6 +199,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 		if addr := m.AdminAddr(); addr != nil {
 			fmt.Fprintln(out, "operators at", addr)
 		}
+		s.Go(func(context.Context) { upgradeOnSignal(s, m, printed().errs, upgrades) })
 		if cfg.Reread != nil {
 			logger := slog.New(slog.NewTextHandler(printed().errs, nil))
 			s.Go(func(context.Context) { reloadOnHangup(s, m, logger, hangup) })
@@ -226,7 +233,10 @@ func serve(s *ctxshutdown.Swansong, m *launcher.Manager, out io.Writer, whenDone
 		return m.Finished(s)
 	}
 	if err := becomeReady(); err != nil {
-		return err
+		if !upgrade.TookOver() {
+			return err
+		}
+		graceful.Ready(s) // a group had been given up before, for which an operator is needed
 	}
 	<-s.Done()
 	return nil

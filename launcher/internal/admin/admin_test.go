@@ -75,7 +75,7 @@ func serve(t *testing.T, l admin.Launcher) *grpc.ClientConn {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "socket")
 	server := admin.New(l)
-	if err := server.ListenUnix(socket); err != nil {
+	if err := server.ListenUnix(socket, nil); err != nil {
 		t.Fatal(err)
 	}
 	var serving sync.WaitGroup

@@ -57,6 +57,14 @@ type Launcher interface {
 	// Notifier returns the process that notifications for id are about.
 	Notifier(id string) (Process, error)
 
+	// Upgrade has another program take over. It returns only if that fails, or if dry is true.
+	Upgrade(ctx context.Context, program, reason, id string, dry bool) error
+
+	// Upgraded returns the path of this program and the number of processes that it has taken over in
+	// the upgrade with this id. failed says why the program was executed again that had handed over.
+	// known is false if there was no such upgrade.
+	Upgraded(id string) (program string, processes int, failed string, known bool)
+
 	// IsNotFound reports whether err says that there is no such process or group.
 	IsNotFound(err error) bool
 }

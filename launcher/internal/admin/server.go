@@ -5,6 +5,7 @@ package admin
 
 import (
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ type Server struct {
 	launcher Launcher
 	all      []listening
 	tcp      net.Listener // nil if the service does not listen over TCP
+	unix     *net.UnixListener
 }
 
 // listening is a gRPC server with its listener.
@@ -42,18 +44,27 @@ type listening struct {
 func New(launcher Launcher) *Server { return &Server{launcher: launcher} }
 
 // ListenUnix listens on a unix socket, for operators and processes. Only processes of the same user
-// and of root can connect.
-func (s *Server) ListenUnix(path string) error {
-	ln, err := peer.Listen(path)
+// and of root can connect. If inherited is not nil, it is the socket, which listens already.
+func (s *Server) ListenUnix(path string, inherited *os.File) (err error) {
+	var ln net.Listener
+	if inherited != nil {
+		ln, err = net.FileListener(inherited)
+	} else {
+		ln, err = peer.Listen(path)
+	}
 	if err != nil {
 		return err
 	}
+	s.unix, _ = ln.(*net.UnixListener)
 	server := grpc.NewServer(grpc.Creds(peer.Credentials()), grpc.MaxRecvMsgSize(MaxMessage))
 	pb.RegisterLauncherNotificationInterfaceServer(server, &notifications{launcher: s.launcher})
 	pb.RegisterLauncherAdminInterfaceServer(server, &service{launcher: s.launcher})
 	s.all = append(s.all, listening{server, ln})
 	return nil
 }
+
+// UnixFile returns a duplicate of the unix socket, for another program that goes on to serve on it.
+func (s *Server) UnixFile() (*os.File, error) { return s.unix.File() }
 
 // ListenTCP listens on host:port, for operators with a certificate. It accepts no notifications of
 // processes, because a TCP connection does not show which process it comes from.

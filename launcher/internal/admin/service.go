@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -238,6 +239,25 @@ func (s *service) WatchEvents(in *pb.WatchEventsRequest, to grpc.ServerStreaming
 		missed = 0
 	}
 	return status.FromContextError(to.Context().Err()).Err() // the error is nil if the launcher has ended
+}
+
+func (s *service) Upgrade(ctx context.Context, in *pb.UpgradeRequest) (*pb.UpgradeResponse, error) {
+	if !in.GetConfirm() {
+		// What has begun goes on when the caller leaves.
+		err := s.launcher.Upgrade(context.WithoutCancel(ctx), in.GetProgram(), reasonOf(ctx, cmp.Or(in.GetReason(), "upgrade")), in.GetId(), in.GetDryRun())
+		if err != nil {
+			return nil, s.wireError(err)
+		}
+		return &pb.UpgradeResponse{Message: "it could take over; nothing was done", Program: in.GetProgram()}, nil
+	}
+	program, n, failed, known := s.launcher.Upgraded(in.GetId())
+	switch {
+	case !known:
+		return nil, status.Error(codes.NotFound, "launcher: the upgrade was not carried out")
+	case failed != "":
+		return nil, status.Errorf(codes.FailedPrecondition, "launcher: not upgraded: the other program has taken over, and has failed: %s; the earlier one goes on", failed)
+	}
+	return &pb.UpgradeResponse{Message: fmt.Sprintf("upgraded: %s has taken over with %d processes", program, n), Program: program, Processes: int32(n)}, nil
 }
 
 func (s *service) DryRunShutdown(ctx context.Context, in *pb.DryRunShutdownRequest) (*pb.DryRunShutdownResponse, error) {

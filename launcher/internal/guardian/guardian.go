@@ -42,7 +42,8 @@ type Guardian struct {
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when watch has returned
 
-	telling sync.Mutex // held while a line is written to the guardian, so that the lines arrive in their order
+	telling  sync.Mutex // held while a line is written to the guardian, so that the lines arrive in their order
+	starting sync.Mutex // held while a guardian is being started
 
 	mu   sync.Mutex
 	self proc.Containment // contains only the guardian
@@ -177,14 +178,19 @@ func (g *Guardian) Tell() {
 		n.Secrets = append(n.Secrets, []byte(s))
 	}
 	line, _ := json.Marshal(n) // encoding bytes and strings cannot fail
-	tell(p, string(line))
+	tell(p.Stdin(), string(line))
+}
+
+func dismiss(pipe *os.File) {
+	tell(pipe, dismissal)
+	pipe.Close()
 }
 
 // tell writes a line to a guardian. The line begins with a line break, because the line before it
 // may have been written in part.
-func tell(p *proc.Process, line string) {
-	p.Stdin().SetWriteDeadline(time.Now().Add(tellTimeout))
-	io.WriteString(p.Stdin(), "\n"+line+"\n")
+func tell(pipe *os.File, line string) {
+	pipe.SetWriteDeadline(time.Now().Add(tellTimeout))
+	io.WriteString(pipe, "\n"+line+"\n")
 }
 
 // Adoptable returns what the state file has to contain about the guardian. It returns nothing for a
@@ -199,6 +205,30 @@ func (g *Guardian) Adoptable() []proc.Adoptable {
 		return []proc.Adoptable{{Containment: g.self}}
 	}
 	return []proc.Adoptable{g.proc.Adoptable(g.self)}
+}
+
+// HandOver returns the pipe to the guardian, nil if there is no guardian now, for another program
+// that takes over in this process. It waits while a guardian is being started, and no other one is
+// started until the caller calls resume. It returns nil for a nil Guardian.
+func (g *Guardian) HandOver() (pipe *os.File, resume func()) {
+	if g == nil {
+		return nil, func() {}
+	}
+	g.starting.Lock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.proc != nil {
+		pipe = g.proc.Stdin()
+	}
+	return pipe, g.starting.Unlock
+}
+
+// DismissPrevious lets the guardian exit whose pipe another program has handed over. The pipe may be
+// nil. End waits for its end.
+func DismissPrevious(pipe *os.File) {
+	if pipe != nil {
+		dismiss(pipe)
+	}
 }
 
 // watch starts another guardian whenever the guardian ends.
@@ -220,7 +250,9 @@ func (g *Guardian) watch(ctx context.Context) {
 			return
 		}
 		for tries := 0; ; tries++ {
+			g.starting.Lock()
 			err := g.start()
+			g.starting.Unlock()
 			if err == nil {
 				break
 			}
@@ -248,8 +280,7 @@ func (g *Guardian) Dismiss() {
 	if g.proc == nil { // the guardian has ended, and another one could not be started
 		return
 	}
-	tell(g.proc, dismissal)
-	g.proc.Stdin().Close()
+	dismiss(g.proc.Stdin())
 	deadline := time.Now().Add(Timeout)
 	g.proc.End(proc.Deadlines{Terminate: deadline, Kill: deadline, GiveUp: deadline.Add(spec.ReapTimeout)})
 	g.proc.Close()

@@ -130,3 +130,21 @@ func TestAdoptedProcess_DeadlinesCountFromFirstShutdownRequest(t *testing.T) {
 	testkit.Equal(t, "without the protocol: when its maximum is over", m.pass(1), []string{"kill"})
 	testkit.Equal(t, "reason", m.ForceReason, "it did not exit within 10s of SIGTERM")
 }
+
+// A process that got a stop signal from an earlier launcher gets no second one, which it might take
+// for an order to end at once. It is killed when it would have been.
+func TestAdoptedProcess_GetsStopSignalOnce(t *testing.T) {
+	cfg := config(stopTimes)
+	cfg.Protocol = spec.Signals
+	m := simulate(cfg)
+	actions := m.step(lifecycle.Event{Kind: lifecycle.OnAdopted, StopAt: m.now.Add(-4 * time.Second), AskedAt: m.now.Add(-4 * time.Second), SignalsSent: 1})
+	testkit.Equal(t, "actions", actions, []string(nil))
+	testkit.Equal(t, "state", m.State, lifecycle.Draining)
+	testkit.Equal(t, "time until the kill", m.next(), 6*time.Second)
+	testkit.Equal(t, "actions then", m.pass(6*time.Second), []string{"kill"})
+
+	cfg.Shutdown.StopSignals = []string{"SIGINT", "SIGTERM"}
+	m = simulate(cfg)
+	m.step(lifecycle.Event{Kind: lifecycle.OnAdopted, StopAt: m.now, AskedAt: m.now, SignalsSent: 1})
+	testkit.Equal(t, "the next signal", m.pass(2*time.Second), []string{"signal SIGTERM"})
+}

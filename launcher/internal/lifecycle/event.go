@@ -36,6 +36,7 @@ type Event struct {
 	ReadyAt      time.Time
 	StopAt       time.Time // when the earlier launcher decided to stop the process
 	AskedAt      time.Time // when the process was first asked to stop
+	SignalsSent  int       // how many stop signals the process got
 	GrantedUntil time.Time // the deadline that the process was granted by its last request for more time
 
 	Probe        probe.Role
@@ -50,7 +51,7 @@ type EventKind int
 
 const (
 	OnSpawned      EventKind = iota // the process was started
-	OnAdopted                       // an earlier launcher started the process: ReadyAt, StopAt, AskedAt, GrantedUntil, Reason, Grace, Uses
+	OnAdopted                       // an earlier launcher started the process: ReadyAt, StopAt, AskedAt, SignalsSent, GrantedUntil, Reason, Grace, Uses
 	OnSpawnFailed                   // the process could not be started or adopted: Err
 	OnReadiness                     // GetReadinessStatus returned: Readiness, or Code and Err
 	OnPushedReady                   // the process reported by itself that it is ready: Reason is its message

@@ -44,17 +44,25 @@ func (m *Machine) stopBySignals(now time.Time, message string) []Action {
 	if m.stopsItself { // a signal could cut short what it does
 		return m.tick(now)
 	}
+	if m.SignalsSent > 0 { // by an earlier launcher; a program may take a second one for an order to end at once
+		m.scheduleNextSignal(now)
+		return m.tick(now)
+	}
 	return m.sendNextSignal(now)
 }
 
 func (m *Machine) sendNextSignal(now time.Time) []Action {
 	s := m.cfg.Shutdown.StopSignals[m.SignalsSent]
 	m.SignalsSent++
+	m.scheduleNextSignal(now)
+	return []Action{{Kind: DoSignal, Signal: s}}
+}
+
+func (m *Machine) scheduleNextSignal(now time.Time) {
 	m.signalAt = time.Time{}
 	if m.SignalsSent < len(m.cfg.Shutdown.StopSignals) {
 		m.signalAt = now.Add(m.cfg.Shutdown.SIGTERMTimeout)
 	}
-	return []Action{{Kind: DoSignal, Signal: s}}
 }
 
 func (m *Machine) terminate(now time.Time, reason string) []Action {

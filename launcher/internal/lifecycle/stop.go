@@ -83,7 +83,7 @@ func (m *Machine) noProtocol() string {
 // which takes two calls.
 func (m *Machine) resumeShutdown(e Event) []Action {
 	m.enter(ShutdownRequested)
-	m.AskedAt, m.GrantedUntil = e.AskedAt, e.GrantedUntil
+	m.AskedAt, m.GrantedUntil, m.SignalsSent = e.AskedAt, e.GrantedUntil, min(e.SignalsSent, len(m.cfg.Shutdown.StopSignals))
 	m.MaxAt = m.capDeadline(e.AskedAt.Add(m.cfg.Shutdown.Max))
 	if !m.cfg.Protocol.CallsProcess() {
 		return m.stopBySignals(e.At, m.noProtocol())

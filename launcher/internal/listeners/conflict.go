@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"syscall"
 
@@ -121,4 +122,40 @@ func explain(earlier statefile.State, group string, l, resolved spec.Listen, set
 		}
 	}
 	return err
+}
+
+// Try listens on the addresses of groups, except for those that are open in an earlier launcher, and
+// closes them again. It returns the group of which an address cannot be listened on, and why.
+func Try(groups []spec.Group, earlier statefile.State) (group string, err error) {
+	Reserve(earlier, groups)
+	for _, g := range groups {
+		for _, l := range g.Listen {
+			resolved, err := resolveHost(l)
+			if err != nil {
+				return g.Name, err
+			}
+			if isOpen(g.Name, l, resolved, earlier) {
+				continue
+			}
+			ln, err := net.Listen(resolved.Network, resolved.Address)
+			if err != nil {
+				return g.Name, err
+			}
+			ln.Close()
+		}
+	}
+	return "", nil
+}
+
+// isOpen reports whether a group would take over a socket for an address.
+func isOpen(group string, l, resolved spec.Listen, earlier statefile.State) bool {
+	a, _ := address.Resolve(resolved.Network, resolved.Address)
+	for name, g := range earlier.Groups {
+		for _, s := range g.Sockets {
+			if s.ReservedFor != nil && *s.ReservedFor == l && name == group || s.ReservedFor == nil && a.Same(s.Resolve()) {
+				return true
+			}
+		}
+	}
+	return false
 }

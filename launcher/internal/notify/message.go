@@ -8,6 +8,12 @@ import (
 	"time"
 )
 
+// A Gate keeps messages from being read while the launcher is handed over to another program.
+type Gate interface {
+	Enter()
+	Leave()
+}
+
 // A Message is what a process has reported. Fields that it has not sent are zero.
 type Message struct {
 	Ready           bool          // READY=1

@@ -15,6 +15,7 @@ import (
 // A Socket receives the messages of one process and of what it has started.
 type Socket struct {
 	conn   *net.UnixConn
+	gate   Gate
 	allows func(pid int) bool
 	handle func(Message)
 
@@ -26,10 +27,18 @@ const (
 	maxFiles   = 64 // of one message; the kernel closes more than fit
 )
 
-// Listen makes the socket at this path, and replaces one that exists there. The parameter allows says
+// Listen makes the socket at this path, and replaces one that exists there; or it goes on to use
+// inherited, unless that is nil. Each message is read and handled inside of the gate. The parameter allows says
 // whether the process pid, which is known by its credentials, may send messages; it is asked while that
 // process waits or has gone on. handle is called with one message at a time.
-func Listen(path string, allows func(pid int) bool, handle func(Message)) (*Socket, error) {
+func Listen(path string, inherited *os.File, gate Gate, allows func(pid int) bool, handle func(Message)) (*Socket, error) {
+	if inherited != nil {
+		conn, err := net.FilePacketConn(inherited)
+		if err != nil {
+			return nil, fmt.Errorf("notify: %w", err)
+		}
+		return &Socket{conn: conn.(*net.UnixConn), gate: gate, allows: allows, handle: handle}, nil
+	}
 	if len(path) > peer.MaxPath {
 		return nil, fmt.Errorf("notify: the path of a socket can have at most %d bytes, and this one has %d: %s", peer.MaxPath, len(path), path)
 	}
@@ -50,7 +59,7 @@ func Listen(path string, allows func(pid int) bool, handle func(Message)) (*Sock
 		conn.Close()
 		return nil, fmt.Errorf("notify: %w", err)
 	}
-	return &Socket{conn: conn, allows: allows, handle: handle}, nil
+	return &Socket{conn: conn, gate: gate, allows: allows, handle: handle}, nil
 }
 
 // Serve handles messages until Close.
@@ -78,6 +87,8 @@ func (s *Socket) Drain() {
 
 // receive handles one message, if one has arrived.
 func (s *Socket) receive() bool {
+	s.gate.Enter()
+	defer s.gate.Leave()
 	text, control := make([]byte, maxMessage+1), make([]byte, syscall.CmsgSpace(syscall.SizeofUcred)+syscall.CmsgSpace(maxFiles*4))
 	var n, controlled int
 	received := false
@@ -127,6 +138,9 @@ func isReadable(fd uintptr) bool {
 	_, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_DONTWAIT|syscall.MSG_PEEK)
 	return !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR)
 }
+
+// File returns a duplicate of the socket, for another program that goes on to use it.
+func (s *Socket) File() (*os.File, error) { return s.conn.File() }
 
 // Close ends Serve. The file of the socket stays.
 func (s *Socket) Close() { s.conn.Close() }

@@ -39,7 +39,7 @@ func TestParse(t *testing.T) {
 func listen(t *testing.T, allowed bool) (path string, s *notify.Socket, received chan notify.Message) {
 	t.Helper()
 	path, received = filepath.Join(t.TempDir(), "n"), make(chan notify.Message, 10)
-	s, err := notify.Listen(path, func(pid int) bool {
+	s, err := notify.Listen(path, nil, open{}, func(pid int) bool {
 		if pid != os.Getpid() {
 			t.Errorf("the sender is %d, want %d", pid, os.Getpid())
 		}
@@ -129,7 +129,7 @@ func TestSocket_UnderstandsSystemdNotify(t *testing.T) {
 	}
 	path, received := filepath.Join(t.TempDir(), "n"), make(chan notify.Message, 10)
 	var sender int
-	s, err := notify.Listen(path, func(pid int) bool { sender = pid; return true }, func(m notify.Message) { received <- m })
+	s, err := notify.Listen(path, nil, open{}, func(pid int) bool { sender = pid; return true }, func(m notify.Message) { received <- m })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,13 @@ func TestSocket_UnderstandsSystemdNotify(t *testing.T) {
 }
 
 func TestListen_RefusesLongPath(t *testing.T) {
-	if _, err := notify.Listen("/tmp/"+strings.Repeat("x", 200), nil, nil); err == nil || !strings.Contains(err.Error(), "at most 103 bytes") {
+	if _, err := notify.Listen("/tmp/"+strings.Repeat("x", 200), nil, nil, nil, nil); err == nil || !strings.Contains(err.Error(), "at most 103 bytes") {
 		t.Errorf("%v", err)
 	}
 }
+
+// open is a gate that is always open.
+type open struct{}
+
+func (open) Enter() {}
+func (open) Leave() {}

@@ -2,14 +2,17 @@
 
 package notify
 
-import "errors"
+import (
+	"errors"
+	"os"
+)
 
 // A Socket receives the messages of one process. It exists on Linux only, where the kernel says which
 // process has sent a message.
 type Socket struct{}
 
 // Listen returns an error.
-func Listen(string, func(pid int) bool, func(Message)) (*Socket, error) {
+func Listen(string, *os.File, Gate, func(pid int) bool, func(Message)) (*Socket, error) {
 	return nil, errors.New("notify: messages as for sd_notify(3) need Linux")
 }
 
@@ -18,6 +21,9 @@ func (s *Socket) Serve() {}
 
 // Drain returns at once.
 func (s *Socket) Drain() {}
+
+// File returns an error.
+func (s *Socket) File() (*os.File, error) { return nil, errors.ErrUnsupported }
 
 // Close does nothing.
 func (s *Socket) Close() {}

@@ -146,6 +146,19 @@ func (f *File) Close(timeout time.Duration) error {
 	}
 }
 
+// flush waits until everything that is queued has been written, or lost, but not beyond the deadline.
+func (f *File) flush(deadline time.Time) {
+	for time.Now().Before(deadline) {
+		f.mu.Lock()
+		queued := f.queued
+		f.mu.Unlock()
+		if queued == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond) // rare, so the writer need not announce it
+	}
+}
+
 // sink returns the name of the destination of the lines, for messages.
 func (f *File) sink() string {
 	if f.out != nil { // out is a pipe or a terminal

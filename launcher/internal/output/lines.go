@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/swansong-go/swansong/internal/mask"
+	"github.com/swansong-go/swansong/internal/proc"
 )
 
 // ReadLines calls f with each line of r, masked and without its line ending, until r ends. It
@@ -13,10 +14,17 @@ import (
 // none of which ends in the middle of a secret.
 //
 // The function masker returns the current Masker. A nil function masks nothing.
+//
+// If r has a method Keep, as [proc.Output] has, it is called before each Read with what has been
+// read of the next line.
 func ReadLines(r io.Reader, maxLine int, masker func() *mask.Masker, f func(line string)) error {
 	s := splitter{maxLine: maxLine, f: f}
+	keeper, _ := r.(interface{ Keep([]byte) })
 	buf := make([]byte, 0, min(4<<10, maxLine)) // small at first, because most processes print short lines; it grows when necessary
 	for {
+		if keeper != nil {
+			keeper.Keep(buf[min(s.covered, len(buf)):]) // without the rest of a secret, which is not printed
+		}
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		if masker != nil {
@@ -45,6 +53,23 @@ func ReadLines(r io.Reader, maxLine int, masker func() *mask.Masker, f func(line
 			return err
 		}
 	}
+}
+
+// Resume returns a reader that reads first what an earlier launcher has read and not dealt with.
+func Resume(kept []byte, r *proc.Output) io.Reader { return &resumed{r, kept} }
+
+type resumed struct {
+	*proc.Output
+	kept []byte
+}
+
+func (r *resumed) Read(p []byte) (int, error) {
+	if len(r.kept) == 0 {
+		return r.Output.Read(p)
+	}
+	n := copy(p, r.kept)
+	r.kept = r.kept[n:]
+	return n, nil
 }
 
 // A splitter splits and masks lines.

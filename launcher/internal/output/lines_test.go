@@ -5,11 +5,14 @@ package output_test
 import (
 	"errors"
 	"io"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 
 	"github.com/swansong-go/swansong/internal/mask"
+	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/internal/output"
 )
@@ -77,4 +80,39 @@ func (e endless) Read(p []byte) (n int, err error) {
 		n += copy(p[n:], e)
 	}
 	return n, nil
+}
+
+// A pause in the middle of a line loses nothing and splits nothing: another reader goes on with what
+// the first one has kept.
+func TestReadLines_KeepsUnfinishedLineForNextReader(t *testing.T) {
+	p, err := proc.Start(proc.Spec{Args: []string{"/bin/sh", "-c", "echo one; printf tw; read x; echo o; echo three"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 10)
+	var reading sync.WaitGroup
+	reading.Go(func() { output.ReadLines(p.Stdout(), 100, nil, func(line string) { lines <- line }) })
+	testkit.Equal(t, "line", <-lines, "one")
+	var pipe *os.File
+	var kept []byte
+	for string(kept) != "tw" { // the process may not have printed it yet
+		pipe, kept = p.Stdout().Pause()
+		if string(kept) != "tw" {
+			p.Stdout().Resume()
+		}
+	}
+	next, err := proc.Adopt(p.Identity(), proc.Spec{ReadStdout: pipe}) // as another program does
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Stdin().WriteString("\n")
+	reading.Go(func() {
+		output.ReadLines(output.Resume(kept, next.Stdout()), 100, nil, func(line string) { lines <- line })
+	})
+	testkit.Equal(t, "line", <-lines, "two")
+	testkit.Equal(t, "line", <-lines, "three")
+	<-next.Done()
+	p.Stdout().Resume()
+	reading.Wait()
+	<-p.Done()
 }

@@ -86,6 +86,23 @@ func (l *Logs) Counts(group string) *Counts {
 	return l.counts[group]
 }
 
+// Flush waits until all queued lines have been written, for at most a second.
+func (l *Logs) Flush() {
+	l.mu.Lock()
+	files := []*File{}
+	for _, f := range l.files {
+		files = append(files, f.File)
+	}
+	l.mu.Unlock()
+	if l.fallback != nil {
+		files = append(files, l.fallback)
+	}
+	deadline := time.Now().Add(closeTimeout)
+	for _, f := range files {
+		f.flush(deadline)
+	}
+}
+
 // Close writes the queued lines of processes without a log file, and waits until old files have
 // been removed. Each of these takes at most one second.
 func (l *Logs) Close() {

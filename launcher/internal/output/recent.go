@@ -108,6 +108,16 @@ func (r *Recent) Subscribe(name string, last int) (lines []Line, more <-chan Lin
 	}
 }
 
+// All returns the lines that are kept.
+func (r *Recent) All() (lines []Line) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.kept {
+		lines = append(lines, h.lines...)
+	}
+	return lines
+}
+
 // Forget drops the lines of a process.
 func (r *Recent) Forget(process string) {
 	r.mu.Lock()

@@ -1,6 +1,7 @@
 package roll
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -23,6 +24,49 @@ type Roll struct {
 	rejected  bool          // the canaries have failed their check
 	passedAt  time.Duration // when the last check began that the canaries have passed; 0: they have passed none
 	announced bool          // the roll has reported that all canaries are available
+}
+
+// A saved is a Roll with its State, as it is handed over to another launcher.
+type saved struct {
+	From, To      int
+	Reason        string
+	State         State
+	FailuresSeen  int
+	MostAvailable int
+	FewestOthers  int
+	Failures      [2]int
+	Instance      string // of the last failure
+	Cause         string // empty if there was no failure
+	Ordered       bool
+	Rejected      bool
+	PassedAt      time.Duration
+	Announced     bool
+}
+
+// MarshalJSON writes all of the roll. The launcher that reads it must count instants from the same
+// beginning.
+func (r *Roll) MarshalJSON() ([]byte, error) {
+	s := saved{From: r.From, To: r.To, Reason: r.Reason, State: r.state, FailuresSeen: r.state.failuresSeen, MostAvailable: r.state.mostAvailable,
+		FewestOthers: r.state.fewestOthers, Failures: r.failures, Ordered: r.ordered, Rejected: r.rejected, PassedAt: r.passedAt, Announced: r.announced}
+	if r.last != nil {
+		s.Instance, s.Cause = r.last.Instance, r.last.Cause.Error()
+	}
+	return json.Marshal(s)
+}
+
+// UnmarshalJSON reads what MarshalJSON has written.
+func (r *Roll) UnmarshalJSON(text []byte) error {
+	var s saved
+	if err := json.Unmarshal(text, &s); err != nil {
+		return err
+	}
+	*r = Roll{From: s.From, To: s.To, Reason: s.Reason, state: s.State, failures: s.Failures, ordered: s.Ordered, rejected: s.Rejected,
+		passedAt: s.PassedAt, announced: s.Announced}
+	r.state.failuresSeen, r.state.mostAvailable, r.state.fewestOthers = s.FailuresSeen, s.MostAvailable, s.FewestOthers
+	if s.Cause != "" {
+		r.last = &Failure{Instance: s.Instance, Cause: errors.New(s.Cause)}
+	}
+	return nil
 }
 
 // A Failure is the cause for which a roll retries, gives up, pauses or rolls back.

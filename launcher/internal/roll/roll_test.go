@@ -1,6 +1,8 @@
 package roll_test
 
 import (
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -480,4 +482,36 @@ func TestNext_StartsOldInstanceDuringBackoffToKeepMinHealthy(t *testing.T) {
 	w.expectLog(t, "0s new-4 crashes", "0s new-5 crashes")
 	w.ends("old-2")
 	w.expectLog(t, "0s old-2 crashes", "0s start old")
+}
+
+// A roll that is handed over to another launcher goes on in the same way.
+func TestRoll_SurvivesJSON(t *testing.T) {
+	c := roll.Config{Desired: 3, MinHealthy: 2, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute, Retries: 1, Backoff: time.Second, ProgressDeadline: time.Hour}
+	view := roll.View{Now: time.Second}
+	for _, id := range []string{"a", "b", "c"} {
+		view.Instances = append(view.Instances, roll.Instance{ID: id, Revision: 1, Health: roll.Ready})
+	}
+	r := &roll.Roll{From: 1, To: 2, Reason: "test"}
+	r.Begin(c, view)
+	r.Next(c, view)
+	r.CountFailure(2, roll.Failure{Instance: "d", Cause: errors.New("broken")})
+	view.Now += time.Second
+	r.Next(c, view)
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := &roll.Roll{}
+	if err := json.Unmarshal(text, again); err != nil {
+		t.Fatal(err)
+	}
+	if text2, _ := json.Marshal(again); string(text2) != string(text) {
+		t.Errorf("written again: %s\nwant: %s", text2, text)
+	}
+	for range 5 {
+		view.Now += time.Second
+		if diff := cmp.Diff(r.Next(c, view), again.Next(c, view)); diff != "" {
+			t.Errorf("next step (-want +got):\n%s", diff)
+		}
+	}
 }

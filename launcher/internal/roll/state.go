@@ -34,8 +34,8 @@ func (p Phase) target() Version {
 }
 
 // A State is what a roll remembers from one action to the next. States can be compared with ==. A
-// State refers to the clock of one launcher and must not be stored: a restarted launcher begins a
-// new roll with the instances that it finds.
+// State refers to the clock of one launcher and must not be stored: a launcher that is started anew
+// begins a new roll with the instances that it finds. Only an upgrade in place goes on with it.
 type State struct {
 	Phase  Phase
 	Paused bool

@@ -21,8 +21,11 @@ type envelope struct {
 }
 
 const (
-	format  = "swansong launcher state"
-	version = 1
+	format = "swansong launcher state"
+
+	// version grows when a field is added or changes its meaning. A launcher reads its own version
+	// and the one before.
+	version = 2
 )
 
 // An Error says that the state file of an earlier launcher cannot be used. The file is left
@@ -86,8 +89,8 @@ func decode(text []byte) (s State, err error) {
 	switch {
 	case e.Format != format:
 		return s, fmt.Errorf("unsupported format %q, want %q", e.Format, format)
-	case e.Version != version:
-		return s, fmt.Errorf("unsupported version %d, want %d; use the launcher that wrote it", e.Version, version)
+	case e.Version != version && e.Version != version-1:
+		return s, fmt.Errorf("unsupported version %d, want %d or %d; use the launcher that wrote it", e.Version, version-1, version)
 	case e.SHA256 != checksum(e.State):
 		return s, damage{errors.New("corrupt, or edited since it was written: checksum mismatch")}
 	}

@@ -55,6 +55,7 @@ type Process struct {
 	StopAt       int64          `json:"asked,omitempty"`   // when the stop of the process was ordered
 	AskedAt      int64          `json:"began,omitempty"`   // when the process was first asked to stop
 	GrantedUntil int64          `json:"granted,omitempty"` // the deadline after the last request of the process for more time
+	Signals      int            `json:"signals,omitempty"` // how many stop signals the process got; since version 2
 	Reason       string         `json:"reason,omitempty"`  // why the process is stopped
 	Grace        time.Duration  `json:"grace,omitempty"`
 	Port         int32          `json:"port,omitempty"`         // port of the process's lifecycle service over TCP
@@ -65,6 +66,8 @@ type Process struct {
 	// Outputs are the pipes of the process, in the order of [output.Streams]. They are set from
 	// OpenOutputs until the process is adopted, and are not written to the file.
 	Outputs [2]*os.File `json:"-"`
+	Notify  *os.File    `json:"-"` // the socket for messages as for sd_notify(3); nil if it has to be made
+	Kept    [2][]byte   `json:"-"` // what the earlier launcher has read from Outputs and not dealt with: beginnings of lines
 }
 
 // A Socket is a listening socket of a group.
@@ -182,6 +185,15 @@ func (p *Process) CloseOutputs() {
 		f.Close()
 		p.Outputs[i] = nil
 	}
+}
+
+// TakeNotify returns the socket for messages that was handed over, nil if there is none. The process
+// can be nil.
+func (p *Process) TakeNotify() *os.File {
+	if p == nil {
+		return nil
+	}
+	return p.Notify
 }
 
 // OutputRemoved reports whether err, which opening a pipe of the process has returned, means that

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -162,4 +163,31 @@ func TestWriter_ReportsHangingDiskAndRecovery(t *testing.T) {
 		w.Close(true, func() {})
 		testkit.Equal(t, "further reports", len(reports), 0)
 	})
+}
+
+// A launcher reads the file that a launcher of the previous version has written. The file in testdata
+// is one.
+func TestRead_PreviousVersion(t *testing.T) {
+	s, err := statefile.Read("testdata/version-1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := s.Groups["keeper"]
+	if len(g.Processes) != 1 || g.Processes[0].ID != "keeper-1" || g.Processes[0].Adoptable.PID == 0 || len(g.Sockets) != 1 {
+		t.Errorf("the group is %+v", g)
+	}
+	text, err := os.ReadFile("testdata/version-1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "state.json")
+	for _, version := range []string{"0", "3"} {
+		other := strings.Replace(string(text), `"version":1`, `"version":`+version, 1)
+		if err := os.WriteFile(path, []byte(other), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := statefile.Read(path); err == nil || !strings.Contains(err.Error(), "unsupported version "+version+", want 1 or 2") {
+			t.Errorf("version %s: %v", version, err)
+		}
+	}
 }

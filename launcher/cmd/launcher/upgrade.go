@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/launcher"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// The main thread starts all processes, so that an upgrade does not lose them.
+func init() { runtime.LockOSThread() }
+
+// confirmTimeout bounds how long the command upgrade waits for the new program to answer.
+const confirmTimeout = 30 * time.Second
+
+func upgradeCommand(at *place) *cobra.Command {
+	in := &pb.UpgradeRequest{}
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "upgrade [program]",
+		Short: "Have another version of the launcher take over, with all processes",
+		Long: "Have another version of the launcher take over in the same process, without stopping anything: processes, their output, " +
+			"listeners and rolls go on. Without a program, it is the one at the path that the launcher was started with. The launcher's file is read " +
+			"again, and its changes are applied, also those that a reload refuses, such as other addresses. If the new version cannot take " +
+			"over, the launcher goes on as it is. SIGUSR2 does the same. Linux only.",
+		Args: takes(0, 1, ""),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveDefault
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				path, err := exec.LookPath(args[0])
+				if err == nil {
+					path, err = filepath.Abs(path)
+				}
+				if err != nil {
+					return fmt.Errorf("launcher: %w", err)
+				}
+				in.Program = path
+			}
+			in.Id = rand.Text()
+			return ask(cmd, at, true, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
+				out, err := to.Upgrade(ctx, in)
+				// The connection ends when the new program is executed.
+				if status.Code(err) == codes.Unavailable && !strings.Contains(status.Convert(err).Message(), "while dialing") {
+					out, err = confirm(ctx, to, in.GetId())
+				}
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return printJSON(cmd.OutOrStdout(), out, true)
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), out.GetMessage())
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&in.DryRun, "dry-run", false, "only ask the program whether it could take over")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "reason, for the log")
+	return cmd
+}
+
+// confirm asks the new program whether it has taken over.
+func confirm(ctx context.Context, to pb.LauncherAdminInterfaceClient, id string) (*pb.UpgradeResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
+	defer cancel()
+	for {
+		out, err := to.Upgrade(ctx, &pb.UpgradeRequest{Id: id, Confirm: true}, grpc.WaitForReady(true))
+		if status.Code(err) != codes.Unavailable || !ctxshutdown.Sleep(ctx, 10*time.Millisecond) { // it may have come too early, and been accepted by the program that hands over
+			return out, err
+		}
+	}
+}
+
+// upgradeCheckCommand answers a launcher that asks whether this program could take over from it.
+func upgradeCheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "upgrade-check -- argument ...",
+		Short:  "Say whether this program could take over from a launcher with these arguments",
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			asked := root()
+			if c, _, err := asked.Find(args); err != nil || c.Name() != "run" {
+				return fmt.Errorf("launcher: only the command run can take over, not %q", args)
+			}
+			asked.SetArgs(args)
+			return asked.ExecuteContext(context.WithValue(cmd.Context(), checkOnly{}, true))
+		},
+	}
+}
+
+// checkOnly is the key of the context of a command run that only says whether it could take over.
+type checkOnly struct{}
+
+// upgradeOnSignal upgrades the launcher on each of the signals.
+func upgradeOnSignal(s *ctxshutdown.Swansong, m *launcher.Manager, errs io.Writer, signals <-chan os.Signal) {
+	logger := slog.New(slog.NewTextHandler(errs, nil))
+	for {
+		select {
+		case <-signals:
+		case <-s.Done():
+			return
+		}
+		if err := m.Upgrade(s, "", "SIGUSR2"); err != nil {
+			logger.Error("upgrade", "error", err.Error())
+		}
+	}
+}
+
+// notifyUpgrade returns a channel of the signals that order an upgrade.
+func notifyUpgrade() <-chan os.Signal {
+	c := make(chan os.Signal, 1)
+	if len(upgradeSignals) > 0 {
+		signal.Notify(c, upgradeSignals...)
+	}
+	return c
+}

@@ -1,0 +1,445 @@
+package main_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/launcher/internal/load"
+)
+
+// status is what the command status --json prints.
+type status struct {
+	Groups []struct {
+		Group     string
+		Healthy   bool
+		Ready     int
+		Desired   int
+		Revision  int
+		Message   string
+		Roll      *struct{ Paused bool }
+		Processes []process
+	}
+}
+
+type process struct {
+	ProcessID string `json:"processId"`
+	PID       int    `json:"pid"`
+	State     string
+	Outcome   string
+	Exit      string
+	Revision  int
+}
+
+// mustAt is must for a command that finds the launcher by its directory, whatever the file says.
+func (d *daemon) mustAt(args ...string) string {
+	d.t.Helper()
+	stdout, stderr, code := d.says(append(args, "--dir", filepath.Join(d.dir, "s"))...)
+	if code != 0 {
+		d.t.Fatalf("launcher %q: exit code %d\n%s%s", args, code, stdout, stderr)
+	}
+	return stdout
+}
+
+func (d *daemon) status() (s status) {
+	d.t.Helper()
+	if err := json.Unmarshal([]byte(d.mustAt("status", "--json")), &s); err != nil {
+		d.t.Fatal(err)
+	}
+	for i, g := range s.Groups { // without those that have ended
+		s.Groups[i].Processes = slices.DeleteFunc(g.Processes, func(p process) bool { return p.Outcome != "NOT_ENDED" })
+	}
+	return s
+}
+
+// awaits asks for the status until it is as the test wants it.
+func (d *daemon) awaits(what string, ok func(status) bool) status {
+	d.t.Helper()
+	for late := time.Now().Add(tooLong); ; {
+		s := d.status()
+		if ok(s) {
+			return s
+		}
+		if time.Now().After(late) {
+			d.t.Fatalf("not %s: %+v\n%s", what, s, d.log())
+		}
+	}
+}
+
+// pids returns the pids of all processes by id.
+func (s status) pids() map[string]int {
+	pids := map[string]int{}
+	for _, g := range s.Groups {
+		for _, p := range g.Processes {
+			pids[p.ProcessID] = p.PID
+		}
+	}
+	return pids
+}
+
+func settled(s status) bool {
+	for _, g := range s.Groups {
+		if !g.Healthy || g.Roll != nil || len(g.Processes) != g.Desired {
+			return false
+		}
+	}
+	return true
+}
+
+// An upgrade keeps the processes of all groups, the exit codes of those that end during and after it,
+// every line that they print, and the lines that the command logs shows.
+func TestUpgrade_KeepsProcessesAndExitCodes(t *testing.T) {
+	s := newSite(t, `
+state_dir: STATE
+process_groups:
+  - name: web
+    command: RUNNER
+    args: [--process-id, "{id}"]
+    desired_instances: 2
+  - name: count
+    command: /bin/sh
+    args: [-c, 'i=0; while :; do i=$((i+1)); echo $i; done']
+    protocol: signals
+    logs: {dir: DIR/logs, max_size: 1GiB, buffer: 100MiB}
+  - name: kept
+    command: /bin/sh
+    args: [-c, 'while [ ! -e DIR/end ]; do sleep 0.01; done; exit 5']
+    protocol: signals
+    on_launcher_death: keep
+    restart_policy: {policy: never}
+  - name: job
+    kind: job
+    command: /bin/sh
+    args: [-c, 'while [ ! -e DIR/end ]; do sleep 0.01; done; exit 7']
+    protocol: signals
+    restart_policy: {policy: never}
+`)
+	d := s.runs()
+	before := d.status().pids()
+	for n := range 3 {
+		testkit.Equal(t, "upgrade", d.must("upgrade"), fmt.Sprintf("upgraded: %s has taken over with 5 processes\n", command))
+		if n == 1 { // the processes end while, or shortly before, the next program takes over
+			if err := os.WriteFile(filepath.Join(s.dir, "end"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	d.must("upgrade")
+	after := d.awaits("ended", func(s status) bool { return len(s.pids()) == 3 }).pids()
+	for id, pid := range after {
+		testkit.Equal(t, "pid of "+id, pid, before[id])
+	}
+	d.logs("exit status 7")
+	d.logs("exit status 5")
+	if !strings.Contains(d.must("logs", "count", "--lines", "1000"), "count-1") {
+		t.Error("the command logs shows no line")
+	}
+	d.must("stop", "count-1", "--wait", "--no-replacement")
+	text, err := os.ReadFile(filepath.Join(s.dir, "logs", "count-1.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for i, line := range lines[:len(lines)-1] { // the last one may be incomplete
+		if _, said, _ := strings.Cut(line, " | "); said != fmt.Sprint(i+1) {
+			t.Fatalf("line %d of %d is %q", i+1, len(lines), line)
+		}
+	}
+	if strings.Contains(d.log(), "level=ERROR msg=transition group=web") {
+		t.Errorf("an error\n%s", d.log())
+	}
+}
+
+// If the new program is none that can take over, or refuses the configuration, the launcher goes on.
+func TestUpgrade_RefusedProgramLeavesLauncherAtWork(t *testing.T) {
+	const yaml = `
+state_dir: STATE
+process_groups:
+  - name: web
+    command: RUNNER
+    args: [--process-id, "{id}"]
+`
+	s := newSite(t, yaml)
+	d := s.runs()
+	before := d.status().pids()
+	refused := func(want string, args ...string) {
+		t.Helper()
+		out, stderr, code := s.says(append([]string{"upgrade", "--dir", filepath.Join(s.dir, "s")}, args...)...)
+		if code != 1 || out != "" || !strings.Contains(stderr, want) {
+			t.Errorf("upgrade %q: code %d\n%s%s\nwant: %s", args, code, out, stderr, want)
+		}
+		testkit.Equal(t, "processes", d.status().pids(), before)
+	}
+	refused("no such file", "/no/such/program")
+	refused(`it is no launcher that can take over: it printed "", want "swansong upgrade ok"; this launcher goes on`, "/bin/true")
+	refused("it cannot take over: exit status 1", "/bin/false")
+	script := filepath.Join(s.dir, "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho swansong upgrade ok\nrm $0\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	refused("no such file", script) // it is gone when it is to be executed
+	s.write(yaml + "    colour: green\n")
+	refused("colour: unknown key")
+	s.write(strings.Replace(yaml, "STATE", "DIR/other", 1))
+	refused("cannot change from " + filepath.Join(s.dir, "s"))
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	s.write(yaml + "    listeners: [{name: app, address: '" + taken.Addr().String() + "'}]\n")
+	refused("address already in use")
+	s.write(yaml)
+	testkit.Equal(t, "upgrade --dry-run", d.must("upgrade", "--dry-run"), "it could take over; nothing was done\n")
+	d.must("upgrade")
+	testkit.Equal(t, "processes", d.status().pids(), before)
+}
+
+// If the new program fails after it was executed, the earlier one is executed again, with the same
+// processes.
+func TestUpgrade_GoesBackIfNewProgramFails(t *testing.T) {
+	const yaml = `
+state_dir: STATE
+process_groups:
+  - name: web
+    command: RUNNER
+    args: [--process-id, "{id}"]
+    listeners: [{name: app, address: '127.0.0.1:0'}]
+`
+	s := newSite(t, yaml)
+	d := s.runs()
+	before := d.status().pids()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	other := filepath.Join(s.dir, "other.yaml")
+	text, _ := os.ReadFile(s.file())
+	text = []byte(strings.Replace(string(text), "127.0.0.1:0", taken.Addr().String(), 1))
+	if err := os.WriteFile(other, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(s.dir, "script") // it answers for one configuration, and begins with another
+	lie := fmt.Sprintf("#!/bin/sh\n[ $1 = upgrade-check ] && exec %s \"$@\"\nexec %s run -f %s\n", command, command, other)
+	if err := os.WriteFile(script, []byte(lie), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, code := s.says("upgrade", "-f", s.file(), script)
+	if want := "not upgraded: the other program has taken over, and has failed"; code != 1 || !strings.Contains(stderr, want) || !strings.Contains(stderr, "address already in use") {
+		t.Errorf("code %d\n%s\nwant: %s", code, stderr, want)
+	}
+	testkit.Equal(t, "processes", d.awaits("settled", settled).pids(), before)
+	d.logs("level=ERROR msg=alarm message=\"not upgraded")
+	d.must("upgrade")
+	testkit.Equal(t, "processes", d.awaits("settled", settled).pids(), before)
+}
+
+// SIGUSR2 upgrades the launcher. Several at once, and SIGTERM among them, do no harm.
+func TestUpgrade_Signals(t *testing.T) {
+	s := newSite(t, `
+state_dir: STATE
+process_groups:
+  - name: web
+    command: RUNNER
+    args: [--process-id, "{id}"]
+`)
+	d := s.runs()
+	before := d.status().pids()
+	for range 3 {
+		d.cmd.Process.Signal(syscall.SIGUSR2)
+		d.logs("SIGUSR2")
+	}
+	for range 20 {
+		d.cmd.Process.Signal(syscall.SIGUSR2)
+		time.Sleep(time.Millisecond)
+	}
+	for code := 1; code != 0; { // one upgrade at a time
+		_, _, code = s.says("upgrade", "-f", s.file())
+	}
+	testkit.Equal(t, "processes", d.status().pids(), before)
+	testkit.Equal(t, "exit code", d.stops(), 0)
+}
+
+// What differs in the file is applied by an upgrade: other addresses, which a reload refuses, groups
+// that are new, and groups that are gone.
+func TestUpgrade_AppliesChangesOfFile(t *testing.T) {
+	free := func() string {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		return ln.Addr().String()
+	}
+	first, second := free(), free()
+	yaml := func(address, group, level string) string {
+		return fmt.Sprintf(`
+state_dir: STATE
+process_groups:
+  - name: web
+    command: RUNNER
+    args: [--process-id, "{id}", --initial-work, "0", --work-duration, 1ms]
+    listeners: [{name: app, address: '%s'}]
+  - name: same
+    command: RUNNER
+    args: [--process-id, "{id}"]
+    liveness: {interval: %s}
+  - name: %s
+    command: RUNNER
+    args: [--process-id, "{id}"]
+`, address, level, group)
+	}
+	s := newSite(t, yaml(first, "old", "3s"))
+	d := s.runs()
+	before := d.status().pids()
+	s.write(yaml(second, "new", "4s"))
+	if _, stderr, code := s.says("reload", "-f", s.file()); code != 1 || !strings.Contains(stderr, "Listen") && !strings.Contains(stderr, "listeners") {
+		t.Errorf("reload: code %d: %s", code, stderr)
+	}
+	d.must("upgrade")
+	after := d.awaits("settled", func(s status) bool {
+		pids := s.pids()
+		return settled(s) && pids["old-1"] == 0 && pids["web-1"] == 0 && pids["web-2"] != 0
+	})
+	testkit.Equal(t, "process of the unchanged group", after.pids()["same-1"], before["same-1"])
+	ask := func(address string) error {
+		c := &load.Client{Dial: func(context.Context) (net.Conn, error) { return net.Dial("tcp", address) }}
+		_, err := c.Do(context.Background(), "GET", "/", "")
+		return err
+	}
+	if err := ask(second); err != nil {
+		t.Errorf("the new address: %v", err)
+	}
+	if err := ask(first); err == nil {
+		t.Error("the earlier address still answers")
+	}
+	testkit.Equal(t, "reload", d.must("reload"), "nothing has changed\n")
+}
+
+// A roll goes on across upgrades, and no request is lost.
+func TestUpgrade_InMidRollLosesNoRequest(t *testing.T) {
+	s := newSite(t, `
+state_dir: STATE
+process_groups:
+  - name: web
+    command: RUNNER
+    args: [--process-id, "{id}", --initial-work, "0", --work-duration, 1ms, --ready-after, 20ms]
+    desired_instances: 3
+    listeners: [{name: app, network: unix, address: DIR/app}]
+`)
+	d := s.runs()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var l load.Ledger
+	var clients sync.WaitGroup
+	for n := range 2 {
+		clients.Go(func() {
+			l.Ask(ctx, &load.Client{KeepAlive: n == 0, Dial: func(context.Context) (net.Conn, error) {
+				return net.Dial("unix", filepath.Join(s.dir, "app"))
+			}}, nil)
+		})
+	}
+	for n := range 3 {
+		d.must("restart", "web")
+		for range 3 {
+			d.must("upgrade")
+		}
+		d.awaits("rolled", func(s status) bool {
+			for _, p := range s.Groups[0].Processes {
+				if p.Revision != n+2 {
+					return false
+				}
+			}
+			return settled(s)
+		})
+	}
+	cancel()
+	clients.Wait()
+	if sent, _ := l.Sent(); sent == 0 {
+		t.Error("no request was sent")
+	}
+	for _, err := range l.Failures() {
+		t.Error(err)
+	}
+	for _, bad := range []string{"UNKNOWN", "CRASHED", "FORCED", "level=ERROR"} {
+		if strings.Contains(d.log(), bad) {
+			t.Errorf("%s\n%s", bad, d.log())
+		}
+	}
+}
+
+// A roll that is paused stays so, and can turn back after an upgrade to what its processes were
+// started with before.
+func TestUpgrade_PausedRollStaysPausedAndTurnsBack(t *testing.T) {
+	const yaml = `
+state_dir: STATE
+process_groups:
+  - name: web
+    command: RUNNER
+    args: [--process-id, "{id}"%s]
+    desired_instances: 2
+    min_healthy_instances: 1
+    max_surge: 0
+`
+	s := newSite(t, fmt.Sprintf(yaml, ""))
+	d := s.runs()
+	s.write(fmt.Sprintf(yaml, ", --no-such-flag"))
+	d.must("reload")
+	paused := func(s status) bool {
+		return s.Groups[0].Roll != nil && s.Groups[0].Roll.Paused && s.Groups[0].Ready == 2
+	}
+	d.awaits("paused", paused)
+	d.must("upgrade")
+	d.awaits("paused", paused)
+	d.must("restart", "web", "--rollback", "--wait")
+	d.awaits("rolled back", settled)
+	d.must("upgrade")
+	after := d.awaits("settled", settled)
+	testkit.Equal(t, "revision after a rollback", after.Groups[0].Revision, 1)
+	if changes := d.must("reload", "--dry-run"); !strings.Contains(changes, "web") {
+		t.Errorf("the file differs from what the group runs, but a reload says: %s", changes)
+	}
+}
+
+// A group that was given up, and a process that was stopped without a replacement, stay so.
+func TestUpgrade_KeepsOrdersAndFailures(t *testing.T) {
+	s := newSite(t, `
+state_dir: STATE
+process_groups:
+  - name: web
+    command: RUNNER
+    args: [--process-id, "{id}"]
+    desired_instances: 2
+    min_healthy_instances: 1
+  - name: bad
+    command: /bin/sh
+    args: [-c, 'while [ ! -e DIR/end ]; do sleep 0.01; done; exit 1']
+    protocol: signals
+    restart_policy: {crash_loop_limit: 1}
+`)
+	d := s.runs()
+	if err := os.WriteFile(filepath.Join(s.dir, "end"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.logs("given up")
+	d.must("stop", "web-1", "--no-replacement", "--wait")
+	d.must("upgrade")
+	d.must("upgrade")
+	after := d.awaits("settled", func(s status) bool { return s.Groups[0].Ready == 1 })
+	testkit.Equal(t, "desired", after.Groups[0].Desired, 1)
+	if g := after.Groups[1]; !strings.Contains(g.Message, "given up after") || len(g.Processes) > 0 {
+		t.Errorf("the group is not given up any more: %+v", g)
+	}
+}

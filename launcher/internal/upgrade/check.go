@@ -1,0 +1,85 @@
+package upgrade
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+)
+
+// answer is the last line that a program prints that could take over.
+const answer = "swansong upgrade ok"
+
+// CheckTimeout bounds how long the new program may take for its check.
+const CheckTimeout = 30 * time.Second
+
+// Check runs a program with these arguments, to ask whether it could take over. The program is
+// started in the containment of the launcher, so that it cannot outlive it. An error says what the
+// program has printed.
+func (h *Handoff) Check(ctx context.Context, program string, args, env []string, in proc.Containment) error {
+	h.Version = Version
+	text, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	p, err := proc.Start(proc.Spec{Args: append([]string{program}, args...), Env: env, In: in, ParentDeath: syscall.SIGKILL})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	ctx, cancel := context.WithTimeout(ctx, CheckTimeout)
+	defer cancel()
+	out, errs := proc.NewTail(4<<10), proc.NewTail(4<<10)
+	var copying sync.WaitGroup
+	copying.Go(func() { io.Copy(out, p.Stdout()) })
+	copying.Go(func() { io.Copy(errs, p.Stderr()) })
+	copying.Go(func() { // ends at the latest with the program
+		io.Copy(p.Stdin(), bytes.NewReader(text))
+		p.Stdin().Close()
+	})
+	select {
+	case <-p.Done():
+	case <-ctx.Done():
+	}
+	now := time.Now()
+	exit, err := p.End(proc.Deadlines{Terminate: now, Kill: now, GiveUp: now.Add(spec.ReapTimeout)})
+	p.Stdin().Close() // a process that the program has left behind may have the other end open
+	copying.Wait()
+	said := strings.TrimSpace(errs.String())
+	switch {
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("it gave no answer within %v", CheckTimeout)
+	case (exit.Code != 0 || exit.Signal != 0) && said != "":
+		return errors.New(strings.TrimPrefix(said, "launcher: "))
+	case exit.Code != 0 || exit.Signal != 0:
+		return errors.New(exit.String())
+	case !strings.HasSuffix(strings.TrimSpace(out.String()), answer):
+		return fmt.Errorf("it is no launcher that can take over: it printed %q, want %q", strings.TrimSpace(out.String()), answer)
+	}
+	return nil
+}
+
+// Answer is the other side of Check, in the program that is checked: it reads the handoff from r,
+// calls check, and if that returns nil, writes to w that the program can take over.
+func Answer(r io.Reader, w io.Writer, check func(*Handoff) error) error {
+	h, err := decode(r)
+	if err != nil {
+		return err
+	}
+	if err := check(h); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(w, answer)
+	return err
+}

@@ -1,0 +1,184 @@
+package upgrade
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"golang.org/x/sys/unix"
+)
+
+// Variables with which a program is executed that takes over.
+const (
+	envHandoff = "SWANSONG_UPGRADE"       // the number of the file with the handoff, and the pid
+	envFailed  = "SWANSONG_UPGRADE_ERROR" // why the program that was to take over has executed this one again
+)
+
+// early are the signals that a program gets before it handles signals. They would end it.
+var early chan os.Signal
+
+func init() {
+	if os.Getenv(envHandoff) == "" {
+		return
+	}
+	early = make(chan os.Signal, 16)
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
+		if !signal.Ignored(s) {
+			signal.Notify(early, s)
+		}
+	}
+}
+
+// replaySignals sends this program the signals again that have come early. It handles them by now.
+func replaySignals() {
+	if early == nil {
+		return
+	}
+	signal.Stop(early)
+	for {
+		select {
+		case s := <-early:
+			syscall.Kill(os.Getpid(), s.(syscall.Signal))
+		default:
+			return
+		}
+	}
+}
+
+// Exec executes a program in the place of this one, with the arguments of this one, and hands over h
+// and these files. It returns only an error, after which everything is as before.
+func (h *Handoff) Exec(program string, open Open) error {
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	defer self.Close()
+	h.Version, h.Args = Version, os.Args
+	var files []*os.File
+	files, h.Files = open.list(self)
+	text, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.MemfdCreate("swansong-upgrade", unix.MFD_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("memfd_create", err)
+	}
+	memory := os.NewFile(uintptr(fd), "handoff")
+	defer memory.Close()
+	if _, err := memory.Write(text); err != nil {
+		return err
+	}
+	return execute(program, os.Args, memory, files, "")
+}
+
+func execute(program string, args []string, handoff *os.File, files []*os.File, failed string) error {
+	if _, err := handoff.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	env := []string{fmt.Sprintf("%s=%d:%d", envHandoff, number(handoff), os.Getpid())}
+	if failed != "" {
+		env = append(env, envFailed+"="+failed)
+	}
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); name != envHandoff && name != envFailed {
+			env = append(env, v)
+		}
+	}
+	return proc.Exec(program, args, env, append(files, handoff))
+}
+
+// A Taken is a launcher that this program has taken over. The methods of a nil Taken do nothing.
+type Taken struct {
+	*Handoff
+	Failed string // why the upgrade has failed, if this is the program that had handed over; else empty
+
+	files   map[int]*os.File // by number
+	used    map[int]bool     // the numbers of files that Done must not close
+	handoff *os.File
+}
+
+// Take returns the launcher with this directory that was handed over to this program, nil if none
+// was. It does so once.
+func Take(dir string) (*Taken, error) {
+	number, pid, _ := strings.Cut(os.Getenv(envHandoff), ":")
+	if number == "" || pid != strconv.Itoa(os.Getpid()) {
+		return nil, nil // inherited from a parent, if it is set at all
+	}
+	t := &Taken{Failed: os.Getenv(envFailed), files: map[int]*os.File{}, used: map[int]bool{}}
+	fd, err := strconv.Atoi(number)
+	if err == nil {
+		t.handoff = t.file(fd)
+		t.Handoff, err = decode(t.handoff)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("launcher: cannot take over: %w", err)
+	}
+	if t.Dir != dir {
+		return nil, nil // this is for another launcher of this program
+	}
+	os.Unsetenv(envHandoff)
+	os.Unsetenv(envFailed)
+	n := t.Files
+	for _, fd := range append([]int{n.Program, n.Lock, n.Admin, n.Guardian}, n.Sockets...) {
+		t.file(fd)
+	}
+	for _, of := range n.Outputs {
+		for _, fd := range of {
+			t.file(fd)
+		}
+	}
+	return t, nil
+}
+
+// file returns the file that was handed over with a number, nil for 0.
+func (t *Taken) file(fd int) *os.File {
+	if t.files[fd] == nil && fd > 0 {
+		syscall.CloseOnExec(fd)
+		t.files[fd] = os.NewFile(uintptr(fd), "handed over")
+	}
+	return t.files[fd]
+}
+
+// GoBack executes the program again that has handed over, because this one cannot go on. It returns
+// err if that is impossible.
+func (t *Taken) GoBack(err error) error {
+	if t == nil || t.Failed != "" {
+		return err
+	}
+	var files []*os.File
+	for fd, f := range t.files {
+		if fd != number(t.handoff) {
+			files = append(files, f)
+		}
+	}
+	back := execute(fmt.Sprintf("/proc/self/fd/%d", t.Files.Program), t.Args, t.handoff, files, err.Error())
+	return fmt.Errorf("%w; and the program that was to be upgraded cannot go on: %w", err, back)
+}
+
+// Done closes the files that the launcher does not go on to use. It is called when the launcher has
+// begun to work, after which it cannot go back.
+func (t *Taken) Done() {
+	if t == nil {
+		return
+	}
+	for fd, f := range t.files {
+		if !t.used[fd] {
+			f.Close()
+		}
+	}
+	tookOver.Store(true)
+	replaySignals()
+}
+
+// use returns a file that the launcher goes on to use.
+func (t *Taken) use(fd int) *os.File {
+	t.used[fd] = true
+	return t.files[fd]
+}

@@ -1,0 +1,31 @@
+//go:build !linux
+
+package upgrade
+
+import (
+	"errors"
+	"os"
+)
+
+var errUnsupported = errors.New("a launcher can be upgraded in place on Linux only; stop it and start the new program")
+
+// Exec always fails on this system.
+func (h *Handoff) Exec(string, Open) error { return errUnsupported }
+
+// A Taken is always nil on this system.
+type Taken struct {
+	*Handoff
+	Failed string
+	files  map[int]*os.File
+}
+
+// Take returns nil on this system.
+func Take(string) (*Taken, error) { return nil, nil }
+
+// GoBack returns err on this system.
+func (t *Taken) GoBack(err error) error { return err }
+
+// Done does nothing on this system.
+func (t *Taken) Done() {}
+
+func (t *Taken) use(fd int) *os.File { return t.files[fd] }

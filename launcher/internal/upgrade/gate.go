@@ -1,0 +1,71 @@
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// A Gate keeps a launcher from changing while it is handed over. Whatever changes what the next
+// program has to know is done between Enter and Leave: starts and stops of processes, what is learnt
+// of them, and orders. The zero value is an open gate.
+//
+// A Gate differs from a [sync.RWMutex] in one way: a call of Close that waits keeps no caller of
+// Enter waiting. So a goroutine that has entered can wait for another one that has to enter first.
+type Gate struct {
+	mu      sync.Mutex
+	entered int
+	closed  chan struct{} // nil while the gate is open; closed by Open
+}
+
+// Enter waits until the gate is open.
+func (g *Gate) Enter() {
+	for {
+		g.mu.Lock()
+		closed := g.closed
+		if closed == nil {
+			g.entered++
+			g.mu.Unlock()
+			return
+		}
+		g.mu.Unlock()
+		<-closed
+	}
+}
+
+// Leave is called once for each Enter, possibly by another goroutine.
+func (g *Gate) Leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.entered--
+}
+
+// ErrBusy is returned by Close.
+var ErrBusy = errors.New("the launcher is starting or stopping processes all the time, or one of these takes long")
+
+// Close closes the gate as soon as all that have entered have left. Close fails when ctx ends before.
+func (g *Gate) Close(ctx context.Context) error {
+	for {
+		g.mu.Lock()
+		if g.entered == 0 && g.closed == nil {
+			g.closed = make(chan struct{})
+			g.mu.Unlock()
+			return nil
+		}
+		g.mu.Unlock()
+		select { // ask again and again, because Enter and Leave are frequent and must cost little
+		case <-time.After(100 * time.Microsecond):
+		case <-ctx.Done():
+			return ErrBusy
+		}
+	}
+}
+
+// Open opens the gate.
+func (g *Gate) Open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.closed)
+	g.closed = nil
+}

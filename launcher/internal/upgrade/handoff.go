@@ -1,0 +1,119 @@
+package upgrade
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+)
+
+// Version is the version of [Handoff]. It grows when a field is added or changes its meaning.
+const Version = 1
+
+// A Handoff is what a program has to know to go on in the place of another. It contains secrets, so
+// it is never written to a disk.
+type Handoff struct {
+	Version int
+	ID      string // identifies this upgrade
+	Reason  string
+	Program string   // path of the program that hands over
+	Args    []string // its arguments, with its name
+
+	Dir    string // directory of the launcher
+	Admin  string // address of the admin service over TCP; empty if there is none
+	State  statefile.State
+	Groups map[string]json.RawMessage // what the groups have to know besides State, by name
+	Lines  json.RawMessage            // the last lines that processes have printed
+	Kept   map[string][2][]byte       // beginnings of lines that were read, by process, in the order of output.Streams
+
+	Files Files
+}
+
+// Files are the numbers of the open files that are handed over; 0 for those that are not.
+type Files struct {
+	Program  int               // the program that hands over
+	Lock     int               // the locked directory
+	Admin    int               // the listening unix socket of the launcher
+	Guardian int               // the pipe to the guardian
+	Sockets  []int             // the listeners of groups
+	Outputs  map[string][3]int // the pipes of processes, in the order of output.Streams, and their sockets for messages as for sd_notify(3)
+}
+
+// decode reads a handoff.
+func decode(r io.Reader) (*Handoff, error) {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	var version struct{ Version int }
+	if err := json.Unmarshal(text, &version); err != nil {
+		return nil, fmt.Errorf("launcher: what is handed over is not valid JSON: %w", err)
+	}
+	if v, oldest := version.Version, max(1, Version-1); v < oldest || v > Version {
+		return nil, fmt.Errorf("launcher: what is handed over has version %d, and this program reads %d to %d; stop the launcher, and start this program", v, oldest, Version)
+	}
+	h := &Handoff{}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	return h, d.Decode(h)
+}
+
+// number returns the descriptor of a file, 0 for nil. File.Fd would make the file blocking.
+func number(f *os.File) (n int) {
+	if f == nil {
+		return 0
+	}
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	conn.Control(func(fd uintptr) { n = int(fd) })
+	return n
+}
+
+// Open files, as a launcher hands them over. Files that are nil are left out.
+type Open struct {
+	Lock, Admin, Guardian *os.File
+	Sockets               []*os.File
+	Outputs               map[string][3]*os.File
+}
+
+// list returns the files with their numbers.
+func (o Open) list(program *os.File) (files []*os.File, numbers Files) {
+	add := func(f *os.File) int {
+		if f != nil {
+			files = append(files, f)
+		}
+		return number(f)
+	}
+	numbers = Files{Program: add(program), Lock: add(o.Lock), Admin: add(o.Admin), Guardian: add(o.Guardian), Outputs: map[string][3]int{}}
+	for _, f := range o.Sockets {
+		numbers.Sockets = append(numbers.Sockets, add(f))
+	}
+	for id, of := range o.Outputs {
+		numbers.Outputs[id] = [3]int{add(of[0]), add(of[1]), add(of[2])}
+	}
+	return files, numbers
+}
+
+// Program returns the absolute path of a program, by default of the one that this one was started
+// as: a link may lead to another file by now.
+func Program(program string) (string, error) {
+	var err error
+	if program == "" {
+		if program, err = exec.LookPath(os.Args[0]); err != nil {
+			program, err = os.Executable()
+		}
+	} else {
+		program, err = exec.LookPath(program)
+	}
+	if err == nil {
+		program, err = filepath.Abs(program)
+	}
+	return program, err
+}

@@ -1,0 +1,58 @@
+package upgrade
+
+import (
+	"os"
+	"slices"
+	"sync/atomic"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+)
+
+var tookOver atomic.Bool
+
+// TookOver reports whether this program has taken over from another one, with Done.
+func TookOver() bool { return tookOver.Load() }
+
+// Lock returns the locked directory.
+func (t *Taken) Lock() *os.File { return t.use(t.Files.Lock) }
+
+// Admin returns the listening unix socket of the launcher, nil if it was not handed over.
+func (t *Taken) Admin() *os.File {
+	if t == nil {
+		return nil
+	}
+	return t.files[t.Files.Admin] // what listens uses a duplicate
+}
+
+// Guardian returns the pipe to the guardian of the launcher that was taken over, nil if there is none.
+func (t *Taken) Guardian() *os.File {
+	if t == nil {
+		return nil
+	}
+	return t.use(t.Files.Guardian)
+}
+
+// OpenOutputs sets the pipes of the processes, and the beginnings of lines that were read from them.
+func (t *Taken) OpenOutputs() {
+	for _, g := range t.State.Groups {
+		for _, p := range g.Processes {
+			numbers, ok := t.Files.Outputs[p.ID]
+			if !ok {
+				continue
+			}
+			p.Outputs, p.Kept = [2]*os.File{t.use(numbers[0]), t.use(numbers[1])}, t.Kept[p.ID]
+			p.Notify = t.use(numbers[2])
+		}
+	}
+}
+
+// Holding returns the state with this program as the first of those that have the listeners open. It
+// returns the state itself for a nil Taken.
+func (t *Taken) Holding(s statefile.State) statefile.State {
+	if t == nil {
+		return s
+	}
+	s.Guardians = append([]proc.Adoptable{proc.Self()}, slices.Clone(s.Guardians)...)
+	return s
+}

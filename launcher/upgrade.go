@@ -1,0 +1,145 @@
+package launcher
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/spawn"
+	"github.com/swansong-go/swansong/launcher/internal/upgrade"
+)
+
+// closeTimeout bounds how long an upgrade waits for a moment in which no process is being started
+// and none is being reaped.
+const closeTimeout = 10 * time.Second
+
+// ServeUpgrades makes the calling thread start all processes of this program, without which
+// [Manager.Upgrade] cannot keep them, and calls run on another goroutine. The calling thread has to be
+// the main thread: lock it in a function init by [runtime.LockOSThread], and call ServeUpgrades in
+// main. ServeUpgrades returns only an error, and has not called run then. Linux only.
+func ServeUpgrades(run func()) error {
+	if err := proc.ServeForks(run); err != nil {
+		return fmt.Errorf("launcher: upgrades: %w", err)
+	}
+	return nil
+}
+
+// Upgrade executes another program in the place of this one, with the same arguments and process id.
+// The program calls [Start] with the same Dir, and goes on where this one has stopped: with its
+// processes, whose exit codes stay known, their output and listeners, and with rolls and back-offs.
+// What differs in its configuration is applied as by [Manager.Reload]; other than there, Listen,
+// OnLauncherDeath and Admin can differ, too.
+//
+// Upgrade returns only an error, after which this program goes on. Before anything else, the program
+// has to say that it can take over; see [Config].UpgradeCheck. If it fails nevertheless before it has
+// taken over, this program is executed again.
+//
+// An empty program means the one that this one was started as. Calls of operators that wait are
+// cut, and so are hooks and checks of canaries, which are run again. Metrics begin anew.
+//
+// Upgrade needs [ServeUpgrades], and a program with one Manager. Linux only.
+func (m *Manager) Upgrade(ctx context.Context, program, reason string) error {
+	return m.upgrade(ctx, program, reason, rand.Text(), false)
+}
+
+// upgrade does what Upgrade says, or if dry is true, only what comes before anything changes. The id
+// is what the new program is asked for, to find out whether it has taken over.
+func (m *Manager) upgrade(ctx context.Context, program, reason, id string, dry bool) error {
+	path, err := upgrade.Program(program)
+	if err != nil {
+		return fmt.Errorf("launcher: not upgraded: %w", err)
+	}
+	fail := func(err error) error {
+		return fmt.Errorf("launcher: not upgraded to %s: %w; this launcher goes on", path, err)
+	}
+	if len(m.cfg.UpgradeCheck) == 0 {
+		return fail(errors.New("this program has no Config.UpgradeCheck"))
+	}
+	if !m.reloader.mu.TryLock() {
+		return fail(errors.New("a reload or another upgrade is under way; wait until it has ended"))
+	}
+	defer m.reloader.mu.Unlock()
+	h, err := m.handoff(reason, id)
+	if err != nil {
+		return fail(err)
+	}
+	if err := h.Check(ctx, path, m.cfg.UpgradeCheck, spawn.InheritedEnv(os.Environ()), m.containment); err != nil || dry {
+		if err == nil {
+			return nil
+		}
+		return fail(fmt.Errorf("it cannot take over: %w", err))
+	}
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	if err := m.gate.Close(ctx); err != nil {
+		return fail(err)
+	}
+	defer m.gate.Open()
+	if m.groupsScope.Err() != nil {
+		return fail(context.Cause(m.groupsScope))
+	}
+	open, resume, err := m.suspend()
+	defer resume()
+	if err == nil {
+		h, err = m.handoff(reason, id)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	h.Kept = open.kept
+	m.events.flush()
+	m.logs.Flush()
+	m.stateFile.Flush(ctx.Done()) // for the next launcher, if the new program is killed at once; an alarm has said if it is not possible
+	return fail(h.Exec(path, open.Open))
+}
+
+// suspended are the open files of a launcher that is handed over, and the beginnings of lines that
+// were read from them.
+type suspended struct {
+	upgrade.Open
+	kept map[string][2][]byte
+}
+
+// suspend stops reading the output of processes, and starting a guardian, until resume is called.
+func (m *Manager) suspend() (s suspended, resume func(), err error) {
+	var undo []func()
+	resume = func() {
+		for _, f := range undo {
+			f()
+		}
+	}
+	s = suspended{upgrade.Open{Lock: m.lock, Outputs: map[string][3]*os.File{}}, map[string][2][]byte{}}
+	pipe, release := m.guardian.HandOver()
+	s.Guardian = pipe
+	undo = append(undo, release)
+	for _, set := range m.allListeners() {
+		s.Sockets = append(s.Sockets, set.Files()...)
+	}
+	for _, g := range m.allGroups() {
+		for _, p := range g.processes() {
+			var files [3]*os.File
+			var kept [2][]byte
+			for i, o := range []*proc.Output{p.proc.Stdout(), p.proc.Stderr()} {
+				if o != nil {
+					files[i], kept[i] = o.Pause()
+					undo = append(undo, o.Resume)
+				}
+			}
+			if p.notify != nil {
+				if files[2], err = p.notify.File(); err != nil {
+					return s, resume, err
+				}
+				undo = append(undo, func() { files[2].Close() })
+			}
+			s.Outputs[p.id], s.kept[p.id] = files, kept
+		}
+	}
+	if s.Admin, err = m.server.UnixFile(); err == nil {
+		undo = append(undo, func() { s.Admin.Close() })
+	}
+	return s, resume, err
+}
