@@ -135,7 +135,7 @@ func (r GuardReport) Requests() (requests []RequestEntry) {
 // unnamed stands for the path of a scope if no scope on the path has a name.
 const unnamed = "(unnamed)"
 
-// maxListed is the number of groups, and of requests, that String and LogValue list.
+// maxListed is the number of groups that String and LogValue list, and of requests that String lists.
 const maxListed = 10
 
 // String returns one line for logs and errors, such as "3 guards: http ×2, flush ×1; requests: GET / from
@@ -144,7 +144,11 @@ func (r GuardReport) String() string {
 	if r.count == 0 {
 		return "no guards"
 	}
-	return pluralize(r.count, "guard") + ": " + r.list()
+	text := pluralize(r.count, "guard") + ": " + r.list()
+	if requests := r.listRequests(maxListed); requests != "" {
+		text += "; requests: " + requests
+	}
+	return text
 }
 
 // pluralize returns n and the noun, with an s unless n is 1.
@@ -155,7 +159,7 @@ func pluralize(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun
 }
 
-// list returns the first groups of guards, separated by commas, and the oldest requests.
+// list returns the first groups of guards, separated by commas.
 func (r GuardReport) list() string {
 	var b strings.Builder
 	for i, e := range r.entries {
@@ -171,24 +175,34 @@ func (r GuardReport) list() string {
 			fmt.Fprintf(&b, " at %s for %v", e.Site, e.Oldest.Round(time.Millisecond))
 		}
 	}
-	separator := "; requests: "
+	return b.String()
+}
+
+// listRequests returns the oldest requests of r.Requests, separated by commas, at most limit.
+func (r GuardReport) listRequests(limit int) string {
+	var b strings.Builder
 	for i, q := range r.Requests() {
-		if i == maxListed {
-			fmt.Fprintf(&b, " and %d more", r.work.nameable-maxListed)
+		if i == limit {
+			fmt.Fprintf(&b, " and %d more", r.work.nameable-limit)
 			break
 		}
-		fmt.Fprintf(&b, "%s%s for %v", separator, q.Request, q.Age.Round(time.Millisecond))
-		separator = ", "
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s for %v", q.Request, q.Age.Round(time.Millisecond))
 	}
 	return b.String()
 }
 
-// LogValue returns the report as a slog group of the attributes "count" and "held", which lists the
-// same groups as String.
+// LogValue returns the report as a slog group of the attributes "count", "held", which lists the same
+// groups as String, and "requests", which lists the oldest three of what Requests returns.
 func (r GuardReport) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.Int("count", r.count)}
 	if r.count > 0 {
 		attrs = append(attrs, slog.String("held", r.list()))
+		if requests := r.listRequests(3); requests != "" {
+			attrs = append(attrs, slog.String("requests", requests))
+		}
 	}
 	return slog.GroupValue(attrs...)
 }

@@ -64,6 +64,10 @@ func TestDebug_NamesRequestsWithoutTracing(t *testing.T) {
 		if got := report.String(); !strings.Contains(got, text) || !strings.HasSuffix(got, " for 16s and 15 more") {
 			t.Errorf("the report is %q", got)
 		}
+		logged := report.LogValue().String()
+		if !strings.Contains(logged, "requests=GET /orders/{id} from pipe for 25s, ") || !strings.HasSuffix(logged, " for 23s and 22 more]") {
+			t.Errorf("the log says %q", logged)
+		}
 		page := func(accept string) string {
 			w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
 			r.Header.Set("Accept", accept)
