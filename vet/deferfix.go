@@ -11,14 +11,14 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// deferFix suggests to insert a defer after the statement that acquires the resource. It suggests
-// nothing if the defer could release the resource while other code uses it: if it is handed over,
-// or acquired in a loop.
+// deferFix suggests to insert a defer after the statement that acquires the resource. If the
+// resource is handed over or acquired in a loop, deferFix suggests nothing, because the defer could
+// release the resource while other code uses it.
 func deferFix(pass *analysis.Pass, call inspector.Cursor, res *resource, b binding, deferred string) []analysis.SuggestedFix {
 	if _, loop := inLoop(call); loop || !res.declared {
 		return nil
 	}
-	for _, m := range res.mentions {
+	for _, m := range res.uses {
 		if m.effect == handOver || enclosing(m.cur) != res.fn.Node() {
 			return nil
 		}

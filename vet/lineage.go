@@ -11,7 +11,7 @@ import (
 )
 
 // A name is a variable, or a field of a variable such as h.app.scope. Two names may have the same
-// value. They count as two values, unless the code assigns one to the other.
+// value. The checks treat them as two values, unless the code assigns one name to the other.
 type name struct {
 	root       types.Object // the variable with which the name begins
 	path       string       // the fields after the variable, such as ".app.scope"
@@ -21,8 +21,8 @@ type name struct {
 
 func (n name) String() string { return n.root.Name() + n.path }
 
-// A lineage has the ancestors of a context, as far as they are known. If one of them ends, the
-// context ends. After
+// A lineage has the known ancestors of a context. If one of these ancestors ends, the context ends.
+// After
 //
 //	s := ctxshutdown.New(parent.Work())
 //	child, cancel := ctxshutdown.WithCancel(s)

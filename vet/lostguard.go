@@ -75,9 +75,9 @@ func checkGuard(pass *analysis.Pass, call inspector.Cursor, fn *types.Func) {
 		reportDiscarded(pass, call, b, fn)
 		return
 	}
-	res.findMentions(guardEffect)
+	res.findUses(guardEffect)
 	if res.untraceable || !res.declared && res.isReleased() {
-		return // the Release may have the same condition as the assignment, so nothing is reported
+		return // the Release may be under the same condition as the assignment, so report nothing
 	}
 	lost := res.follow(nil)
 	if len(lost) == 0 {
@@ -104,12 +104,13 @@ func checkGuard(pass *analysis.Pass, call inspector.Cursor, fn *types.Func) {
 
 // goroutineResource returns the resource of a goroutine that captures the guard of res, or receives
 // it as an argument. It returns nil if there is no such goroutine. The function literal of a go
-// statement runs once. The guard must not be used elsewhere, nor in a function literal within the
-// literal that runs at another time, except in a deferred one.
+// statement runs once. The guard must not be used outside the literal. Inside the literal, it must
+// not be used in a further function literal, which could run at another time; a deferred one is
+// allowed.
 func goroutineResource(pass *analysis.Pass, res *resource) *resource {
 	var body *ast.FuncLit
 	vars := res.vars
-	for _, m := range res.mentions {
+	for _, m := range res.uses {
 		if m.effect == noEffect {
 			continue
 		}
@@ -140,16 +141,16 @@ func goroutineResource(pass *analysis.Pass, res *resource) *resource {
 		return nil
 	}
 	inside := &resource{info: res.info, fn: lit, graph: graph, vars: vars, ok: res.ok}
-	inside.findMentions(guardEffect)
+	inside.findUses(guardEffect)
 	if inside.untraceable {
 		return nil
 	}
 	return inside
 }
 
-// literalCall returns the function literal that is called with the mention as an argument, and the
-// parameter that receives it.
-func (res *resource) literalCall(m mention) (*ast.FuncLit, *types.Var) {
+// literalCall returns the function literal that is called with the used variable as an argument,
+// and the parameter that receives the value.
+func (res *resource) literalCall(m variableUse) (*ast.FuncLit, *types.Var) {
 	parent, kind, i := parentOf(m.cur)
 	if kind != edge.CallExpr_Args || enclosing(m.cur) != res.fn.Node() {
 		return nil, nil
@@ -165,8 +166,8 @@ func (res *resource) literalCall(m mention) (*ast.FuncLit, *types.Var) {
 	return lit, params.At(i)
 }
 
-// guardResource returns the resource that a call acquires. Its mentions have not been collected
-// yet. ok is false if the guard is handed over at once.
+// guardResource returns the resource that a call acquires. The uses of its variables have not been
+// collected yet. ok is false if the guard is handed over at once.
 func guardResource(pass *analysis.Pass, call inspector.Cursor, b binding) (res *resource, ok bool) {
 	fn, graph := graphOf(pass, call)
 	if graph == nil {
@@ -200,7 +201,7 @@ func guardResource(pass *analysis.Pass, call inspector.Cursor, b binding) (res *
 	return res, true
 }
 
-// guardEffect returns the effect of a mention on a guard.
+// guardEffect returns the effect of a use of a variable on the guard in it.
 func guardEffect(_ *types.Var, cur inspector.Cursor) effect {
 	parent, kind, i := parentOf(cur)
 	switch n := parent.Node().(type) {
@@ -258,7 +259,8 @@ func reportDiscarded(pass *analysis.Pass, call inspector.Cursor, b binding, fn *
 	pass.Report(d)
 }
 
-// describe returns the words for how a resource is lost at a node of the graph.
+// describe returns words that say how a resource is lost at a node of the graph, such as "the loop
+// repeats".
 func describe(pass *analysis.Pass, res *resource, at ast.Node) (how string, related []analysis.RelatedInformation) {
 	line := pass.Fset.Position(at.Pos()).Line
 	switch _, returns := at.(*ast.ReturnStmt); {

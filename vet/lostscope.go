@@ -101,7 +101,7 @@ func checkScope(pass *analysis.Pass, from *lineages, call inspector.Cursor, fn *
 		return
 	}
 	res.absentIf = func(cond ast.Expr, outcome bool) bool { return impliesStopped(res, cond, outcome) }
-	res.findMentions(func(v *types.Var, cur inspector.Cursor) effect { return scopeEffect(res, v, cur) })
+	res.findUses(func(v *types.Var, cur inspector.Cursor) effect { return scopeEffect(res, v, cur) })
 	if !res.declared && res.isReleased() {
 		return
 	}
@@ -123,7 +123,7 @@ func checkScope(pass *analysis.Pass, from *lineages, call inspector.Cursor, fn *
 	pass.Report(*d)
 }
 
-// isMain reports whether fn is func main of a program. When it returns, the process ends.
+// isMain reports whether fn is func main of a program. When main returns, the process ends.
 func isMain(pass *analysis.Pass, fn ast.Node) bool {
 	decl, ok := fn.(*ast.FuncDecl)
 	return ok && decl.Recv == nil && decl.Name.Name == "main" && pass.Pkg.Name() == "main"
@@ -162,8 +162,8 @@ func isBounded(info *types.Info, loop ast.Node) bool {
 	return true
 }
 
-// isRun reports whether n is the scope that graceful.Run passes to the function literal at fn, and
-// shuts down when that returns.
+// isRun reports whether n is the scope that graceful.Run passes to the function literal at fn. Run
+// shuts that scope down when the function literal returns.
 func isRun(info *types.Info, fn inspector.Cursor, n name) bool {
 	lit, ok := fn.Node().(*ast.FuncLit)
 	if !ok || n.root.Pos() < lit.Type.Pos() || n.root.Pos() >= lit.Type.End() {
@@ -188,7 +188,7 @@ func impliesStopped(res *resource, cond ast.Expr, outcome bool) bool {
 	return false
 }
 
-// scopeEffect returns the effect of a mention on a scope.
+// scopeEffect returns the effect of a use of the variable v on the scope.
 func scopeEffect(res *resource, v *types.Var, cur inspector.Cursor) effect {
 	if !isScope(v.Type()) {
 		return handOver // v is the cancel function, and any use of it may stop the scope
@@ -232,7 +232,7 @@ func scopeEffect(res *resource, v *types.Var, cur inspector.Cursor) effect {
 
 // isOnlyRead reports whether a stop at the end of the function affects no code outside of it.
 func isOnlyRead(res *resource) bool {
-	for _, m := range res.mentions {
+	for _, m := range res.uses {
 		parent, _, _ := parentOf(m.cur)
 		sel, ok := parent.Node().(*ast.SelectorExpr)
 		if !ok || !slices.Contains(readMethods, sel.Sel.Name) {

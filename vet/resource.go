@@ -21,7 +21,7 @@ import (
 //	                 └─────def again, or another assignment────▶ lost
 //
 // As lostcancel in golang.org/x/tools does, the check follows the paths of the control-flow graph
-// to a return, and takes any other mention of the variable for a hand-over. Unlike lostcancel, it
+// to a return, and takes any other use of the variable for a hand-over. Unlike lostcancel, it
 // evaluates the conditions on the way: after g, ok := s.TryGuard() there is no guard if ok is
 // false, until ok is assigned again.
 type resource struct {
@@ -29,18 +29,18 @@ type resource struct {
 	fn       inspector.Cursor // the FuncDecl or FuncLit that acquires the resource
 	graph    *cfg.CFG
 	def      ast.Node      // the node of graph after which the resource is held; nil: it is held from the beginning
-	vars     []*types.Var  // variables by each of which the resource can be released; none: the resource is discarded
+	vars     []*types.Var  // the resource can be released through each of these variables; none: the resource is discarded
 	ok       *types.Var    // the variable is false if there is no resource; nil: there is always a resource
 	declared bool          // set if def declares vars
-	absentIf conditionFunc // tells under which condition there is no resource; nil: under none
+	absentIf conditionFunc // reports whether a condition implies that there is no resource; nil: no condition does
 
-	mentions    []mention         // mentions of the variables in vars, in source order
-	oks         []mention         // assignments to the variable in the field ok
+	uses        []variableUse     // uses of the variables in vars, in source order
+	oks         []variableUse     // assignments to the variable in the field ok
 	untraceable bool              // the value of ok is also used in a way that cannot be followed
 	comms       map[ast.Node]bool // the sends and receives of select statements
 }
 
-// An effect is what a mention of a variable does to the resource in it.
+// An effect is what a use of a variable does to the resource in the variable.
 type effect int
 
 const (
@@ -50,12 +50,12 @@ const (
 	handOver
 )
 
-type mention struct {
+type variableUse struct {
 	cur    inspector.Cursor
 	effect effect
 }
 
-// An effectFunc returns the effect of a mention of v.
+// An effectFunc returns the effect of the use of v at cur.
 type effectFunc func(v *types.Var, cur inspector.Cursor) effect
 
 // A conditionFunc reports whether there is no resource if a condition has the given outcome.
@@ -129,8 +129,8 @@ func variable(info *types.Info, fn ast.Node, id *ast.Ident) *types.Var {
 	return v
 }
 
-// findMentions sets the mentions of the resource.
-func (res *resource) findMentions(effectAt effectFunc) {
+// findUses sets the fields uses and oks of the resource.
+func (res *resource) findUses(effectAt effectFunc) {
 	body := res.fn.Node()
 	res.comms = map[ast.Node]bool{}
 	for cur := range res.fn.Preorder((*ast.CommClause)(nil)) {
@@ -147,12 +147,12 @@ func (res *resource) findMentions(effectAt effectFunc) {
 			if e == overwrite && enclosing(cur) != body {
 				e = handOver // the assignment is in a function literal, which may run at any time
 			}
-			res.mentions = append(res.mentions, mention{cur, e})
+			res.uses = append(res.uses, variableUse{cur, e})
 		case v == res.ok:
 			parent, kind, _ := parentOf(cur)
 			switch {
 			case kind == edge.AssignStmt_Lhs && enclosing(cur) == body:
-				res.oks = append(res.oks, mention{cur, overwrite})
+				res.oks = append(res.oks, variableUse{cur, overwrite})
 			case enclosing(cur) != body || isPassedOn(parent):
 				res.untraceable = true
 			}
@@ -160,8 +160,8 @@ func (res *resource) findMentions(effectAt effectFunc) {
 	}
 }
 
-// isPassedOn reports whether an expression becomes part of a value that is stored or passed on. It
-// gets the parent of the expression.
+// isPassedOn reports whether an expression becomes part of a value that is stored or passed on. The
+// argument is the parent of the expression.
 func isPassedOn(parent inspector.Cursor) bool {
 	for {
 		switch n := parent.Node().(type) {
@@ -187,13 +187,13 @@ func enclosing(cur inspector.Cursor) ast.Node {
 	return nil
 }
 
-// isReleased reports whether any mention releases the resource or hands it over.
+// isReleased reports whether any use releases the resource or hands it over.
 func (res *resource) isReleased() bool {
-	return slices.ContainsFunc(res.mentions, func(m mention) bool { return m.effect >= release })
+	return slices.ContainsFunc(res.uses, func(m variableUse) bool { return m.effect >= release })
 }
 
-// A selectedComm is the send or receive that a select has made. The graph has the sends and
-// receives of all cases before the select chooses one.
+// A selectedComm is the send or receive of the case that a select has chosen. The graph has the
+// sends and receives of all cases before the point where the select chooses.
 type selectedComm struct{ ast.Stmt }
 
 // nodesOf returns the nodes of a block. In the block of a select case, the first is the send or
@@ -205,9 +205,9 @@ func nodesOf(b *cfg.Block) []ast.Node {
 	return b.Nodes
 }
 
-// isInCall reports whether the mention is part of a call in n. A select makes the calls in its
-// cases before it chooses one.
-func (m mention) isInCall(n ast.Node) (called bool) {
+// isInCall reports whether the use is part of a call in n. A select makes the calls in its cases
+// before it chooses one.
+func (m variableUse) isInCall(n ast.Node) (called bool) {
 	for c := m.cur; c.Node() != n; c = c.Parent() {
 		switch c.Node().(type) {
 		case *ast.CallExpr:
@@ -222,7 +222,7 @@ func (m mention) isInCall(n ast.Node) (called bool) {
 // effectOf returns the effect of a node of the graph. The right side of an assignment takes effect
 // first.
 func (res *resource) effectOf(n ast.Node) (e effect) {
-	for _, m := range within(res.mentions, n) {
+	for _, m := range within(res.uses, n) {
 		if !res.comms[n] || m.isInCall(n) {
 			e = max(e, m.effect)
 		}
@@ -248,18 +248,18 @@ func (res *resource) isResult() bool {
 	})
 }
 
-func within(mentions []mention, n ast.Node) []mention {
-	from, _ := slices.BinarySearchFunc(mentions, n.Pos(), func(m mention, at token.Pos) int { return int(m.cur.Node().Pos() - at) })
+func within(uses []variableUse, n ast.Node) []variableUse {
+	from, _ := slices.BinarySearchFunc(uses, n.Pos(), func(m variableUse, at token.Pos) int { return int(m.cur.Node().Pos() - at) })
 	to := from
-	for to < len(mentions) && mentions[to].cur.Node().Pos() < n.End() {
+	for to < len(uses) && uses[to].cur.Node().Pos() < n.End() {
 		to++
 	}
-	return mentions[from:to]
+	return uses[from:to]
 }
 
 // follow walks all paths on which the resource is held. It calls visit, which may be nil, for each
-// node on the way. It returns the nodes at which the resource is lost, in source order from def on;
-// nodes before def, to which a loop leads back, come last.
+// node on the way. It returns the nodes at which the resource is lost: first those after def in
+// source order, then those before def, which are reached through a loop.
 func (res *resource) follow(visit func(ast.Node)) (lost []ast.Node) {
 	type state struct {
 		block *cfg.Block

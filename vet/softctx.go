@@ -168,7 +168,7 @@ func (c *softCheck) check(res *resource, guarded lineage) {
 	if _, ok := guarded.scope(); !ok {
 		return
 	}
-	res.findMentions(func(v *types.Var, cur inspector.Cursor) effect {
+	res.findUses(func(v *types.Var, cur inspector.Cursor) effect {
 		if isDeferred(cur) {
 			return noEffect // a deferred Release does not end the guard before the function returns
 		}
@@ -228,8 +228,8 @@ func (c *softCheck) call(call *ast.CallExpr, guarded lineage) {
 	c.pass.Report(d)
 }
 
-// mustFinish reports whether fn does work, under the context in its first argument, that a guard
-// should protect.
+// mustFinish reports whether fn takes a context as its first argument and does work under it that a
+// guard should protect from the stop.
 func mustFinish(fn *types.Func) bool {
 	if fn == nil || fn.Pkg() == nil {
 		return false

@@ -82,8 +82,8 @@ func (r *lineages) scopeOfCompletion(completion ast.Expr) (name, bool) {
 	return name{}, false
 }
 
-// endedBefore returns the first name of a lineage that has ended at cur, because the path to cur
-// leads through a receive from its Done.
+// endedBefore returns the first name of a lineage whose context has ended at cur: on the way to
+// cur, the code has received from the Done channel of that context.
 func (r *lineages) endedBefore(cur inspector.Cursor, l lineage) (n name, at token.Pos, ok bool) {
 	received := func(stmt ast.Node) bool {
 		x, isDone := r.receivedDone(stmt)

@@ -19,7 +19,7 @@ func onTheHardTier(s *ctxshutdown.Swansong) []http.Server {
 	}
 }
 
-// The functions that the function calls are not checked.
+// The check does not look into the functions that BaseContext calls.
 func belowWork(s *ctxshutdown.Swansong) context.Context {
 	f := func() context.Context { return s }
 	f()

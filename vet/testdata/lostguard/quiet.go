@@ -288,7 +288,8 @@ func inAGoroutineOnAllPaths(s *ctxshutdown.Swansong, full bool) {
 	}()
 }
 
-// A function that other code may call, once, twice or never, releases the guard.
+// A function literal releases the guard. Other code has the literal and may call it once, twice or
+// never.
 func byFunctions(s *ctxshutdown.Swansong, full bool, jobs chan func()) {
 	g := s.Guard()
 	jobs <- func() {
