@@ -16,7 +16,7 @@ import (
 // attempts are the numbers of rounds of the measurements of a row.
 var attempts = []int{5, 11, 31}
 
-// slack is how many times its target a ratio may be, if the row has no gate of its own.
+// slack is the factor by which a ratio may exceed its target, if the row has no gate of its own.
 const slack = 1.5
 
 // passGate reports whether every row that has a target, or states its allocations, passes. It

@@ -20,8 +20,8 @@ type row struct {
 	limit float64 // the target: the maximum ratio of ours to theirs; 0: no target
 	gate  float64 // the maximum ratio for the gate; 0: one and a half times the limit, if there is one
 
-	// most is a target for our time in nanoseconds, instead of limit. The gate ignores it, because
-	// it checks only ratios. Such a row may have a gate.
+	// most is a target for our time in nanoseconds, instead of limit. The gate ignores most,
+	// because it checks only ratios; so such a row may also set the field gate.
 	most float64
 
 	// alone is the peer without contention; nil for rows that are not about contention. Two
@@ -30,7 +30,7 @@ type row struct {
 	// as alone.
 	alone side
 
-	allocs int  // ours, per operation, if neither rare nor once
+	allocs int  // our allocations per operation; rare if most operations allocate nothing; ignored if once is set
 	once   bool // the timed function can be called once per preparation
 	anew   bool // prepare before each run, so that the addresses of the objects vary between runs
 	each   int  // for once: the number of operations in the timed function; 0: one
@@ -46,8 +46,8 @@ type result struct {
 	row
 	ourTime, theirTime float64 // medians for one operation, in nanoseconds
 	ratio, low, high   float64 // median and quartiles of the ratios ours/theirs of each round
-	allocated          float64 // ours, per operation
-	counted            int     // rounds that counted, see row.alone
+	allocated          float64 // our allocations per operation
+	counted            int     // number of rounds that counted; see row.alone
 }
 
 const slice = 10 * time.Millisecond // the minimum length of a timed run
@@ -119,7 +119,7 @@ func (p *runner) run() {
 	if p.once || p.anew {
 		timed = p.side()
 	}
-	runtime.GC() // so that no run collects the garbage of another
+	runtime.GC() // so that no run has to collect the garbage of the run before
 	start := time.Now()
 	timed(p.n)
 	p.last = float64(time.Since(start)) / float64(p.n*p.each)

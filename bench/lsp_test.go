@@ -15,7 +15,7 @@ import (
 
 // A client with lspconn and a server with sourcegraph/jsonrpc2 exchange concurrent requests in both
 // directions.
-func TestLspconn_TalksToJSONRPC2Server(t *testing.T) {
+func TestLspconn_ExchangesRequestsWithJSONRPC2Server(t *testing.T) {
 	server := echo()
 	server.Env = append(os.Environ(), asLanguageServer+"=jsonrpc2")
 	server.OnRequest = func(_ context.Context, method string, params json.RawMessage) (any, error) {

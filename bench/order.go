@@ -112,8 +112,8 @@ func stopRaw(cmd *exec.Cmd, closeConn func() error) {
 	cmd.Wait()
 }
 
-// overtakes returns how many of n calls return before the notification that precedes their response
-// was handled.
+// The server sends a notification before the response to each call. overtakes makes n calls, and
+// returns how many of them return before the handler of that notification has returned.
 func (c orderClient) overtakes(n int) (overtaken int) {
 	var mu sync.Mutex
 	handled := 0
@@ -135,8 +135,8 @@ func (c orderClient) overtakes(n int) (overtaken int) {
 	return overtaken
 }
 
-// inversions returns how many of n requests are handled after a later one, and how long it took to
-// handle and answer all of them.
+// inversions returns how many of n requests are handled after a request that the server sent later,
+// and how long it took to handle and answer all of them.
 func (c orderClient) inversions(n int) (inverted int, took time.Duration) {
 	var mu sync.Mutex
 	var order []int

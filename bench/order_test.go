@@ -2,8 +2,8 @@ package main
 
 import "testing"
 
-// lspconn delivers a server's messages in their order. What its peers do is in
-// docs/measured/benchmarks.md.
+// lspconn delivers a server's messages in the order in which the server sent them.
+// docs/measured/benchmarks.md shows what other libraries do.
 func TestOrder_IsKeptByLspconn(t *testing.T) {
 	ours := orderClients()[0]
 	if n := ours.overtakes(10); n != 0 {
@@ -14,11 +14,11 @@ func TestOrder_IsKeptByLspconn(t *testing.T) {
 	}
 }
 
-// The measurement notices when the order is not kept.
+// The measurement notices if a library delivers messages in another order.
 func TestOrder_IsMeasured(t *testing.T) {
 	for _, c := range orderClients()[1:] {
 		noted := 0
-		for try := 0; noted == 0 && try < 10; try++ { // on a busy machine, what could overtake may be late
+		for try := 0; noted == 0 && try < 10; try++ { // on a busy machine, no response may overtake its notification in one try
 			noted = c.overtakes(10)
 		}
 		inverted, _ := c.inversions(burst)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/waitgroup"
 )
 
-// jobs are what a program needs for a graceful stop.
+// jobs are the tasks that a library for graceful stops may do.
 var jobs = []struct{ name, says string }{
 	{"admit", "accept a piece of work unless stopped, and finish it"},
 	{"admit, 2 goroutines", "the same in two goroutines at once"},
@@ -39,7 +39,7 @@ func peers() []peer {
 			func() func(int) { return stopSwansong },
 		}},
 		{"sync.WaitGroup, context", [5]side{
-			nil, // cannot refuse
+			nil, // a WaitGroup cannot refuse to start a goroutine
 			nil,
 			func() func(int) { var wg sync.WaitGroup; return startMany(func() { wg.Go(func() {}) }, wg.Wait) },
 			func() func(int) { return newFamily(0, nil).runStd },
@@ -88,7 +88,7 @@ func peers() []peer {
 		}},
 		{"suture", [5]side{
 			nil, nil,
-			nil, // Serve ends with its context, not with its services
+			nil, // Serve of a supervisor returns when its context ends, not when its services have ended
 			func() func(int) { return sutureChildren() },
 			func() func(int) { return stopSuture },
 		}},
@@ -284,7 +284,7 @@ func stopOklog(n int) {
 			ctx, cancel := context.WithCancel(context.Background())
 			g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
 		}
-		g.Add(func() error { return nil }, func(error) {}) // the first to return stops the rest
+		g.Add(func() error { return nil }, func(error) {}) // the first actor that returns stops the other actors
 		g.Run()
 	}
 }

@@ -138,8 +138,8 @@ func guarded(w http.ResponseWriter, r *http.Request) {
 
 const clients = 4 // each with a persistent connection
 
-// server returns one server for both sides: of two servers, one may be a few percent slower as long
-// as it runs.
+// server returns one server for both sides. With two servers, one could be a few percent slower
+// than the other for as long as both run.
 var server = sync.OnceValues(func() (url string, client *http.Client) {
 	s := running()
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -188,8 +188,8 @@ func crowded(n, each int, opts ...ctxshutdown.Option) *ctxshutdown.Swansong {
 	return root
 }
 
-// manyReported is the gate of reports: one and a half times the target of 50 ms. The peer takes 20
-// ms.
+// manyReported is the gate of reports. The target is 50 ms, the gate 75 ms, and the peer takes 20
+// ms, so the ratio may be 75 / 20.
 const manyReported = 3.75
 
 const byHand = "a map of the guards with a lock, counted and sorted"
@@ -242,7 +242,8 @@ func child(s *ctxshutdown.Swansong) *ctxshutdown.Swansong {
 	return c
 }
 
-// besideOps is the number of operations during reports: they take much longer than a report.
+// besideOps is the number of operations that a run makes beside the reports. Together they take
+// much longer than a report.
 const besideOps = 5_000_000
 
 // background runs one goroutine at a time that keeps a processor busy. The preparation of a run

@@ -7,7 +7,7 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// goBatch is how many goroutines a benchmark starts before it waits for all of them.
+// goBatch is the number of goroutines that a benchmark starts before it waits for all of them.
 const goBatch = 100
 
 // goRows compare goroutines that hold a guard with those of a sync.WaitGroup.

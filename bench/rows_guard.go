@@ -9,8 +9,8 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// The timed functions are declared functions, marked noinline. Within a function literal, the
-// compiler may inline and allocate differently from what it does in the code of a user.
+// The timed functions are declared functions, marked noinline. In function literals, inlining and
+// allocation can differ from those in the code of a user.
 
 // guardRows compare a guard with a sync.WaitGroup.
 func guardRows() (rs []row) {
@@ -52,7 +52,7 @@ func guardRows() (rs []row) {
 			their: func() func(int) { return twice((&waitGroup{}).run) },
 		},
 	)
-	// The scope has no context of its own, and neither had those above it before the first call.
+	// No scope in this row has a standard context before the first call of Err.
 	rs = append(rs, row{
 		what: "Err, depth 64", peer: "Err of context.WithCancel, depth 64", limit: 10, anew: true,
 		ours:  func() func(int) { return below(64, ctxshutdown.New(context.Background()), deriveScope).run },
@@ -242,7 +242,7 @@ func below(depth int, ctx context.Context, derive func(context.Context) (context
 		e.keep = append(e.keep, cancel)
 	}
 	e.ctx = ctx
-	e.ctx.Err() // the first call gives a context to the scope above
+	e.ctx.Err() // the first call creates a standard context for the scope above
 	return e
 }
 

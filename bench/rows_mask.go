@@ -7,11 +7,12 @@ import (
 	"github.com/swansong-go/swansong/internal/mask"
 )
 
-// maskRows measure how the launcher masks secrets in what processes print.
+// maskRows measure how long the launcher takes to mask secrets in the output of processes.
 func maskRows() []row {
 	line := `{"time":"2026-01-02T12:30:00Z","level":"info","msg":"request served","ms":12,"path":"/v1/items/42"}`
 	return []row{{
-		// The launcher needs 200,000 lines in a second of a processor, which are 5 µs each.
+		// The launcher must mask 200,000 lines per second of processor time, so a line may take 5
+		// µs.
 		what: "mask 20 secrets and their encodings in a line of 100 bytes", peer: "strings.Replacer for the same texts", limit: 0.5,
 		ours: func() func(int) {
 			m := mask.New(secrets())
@@ -37,7 +38,7 @@ func maskRows() []row {
 	}}
 }
 
-// secrets returns 20 secrets as programs have them.
+// secrets returns 20 secrets of the length and form that real programs have.
 func secrets() (all []string) {
 	for i := range 20 {
 		all = append(all, fmt.Sprintf("s3cr3t/%d+%x", i, strings.Repeat(string(rune('a'+i)), 8+i)))

@@ -52,9 +52,10 @@ func poolRows() (rs []row) {
 		})
 }
 
-// maxGoexit is the ratio above which the gate fails. Goexit unwinds the goroutine and ends it, which
-// takes some 30 times as long as a return; a time that grew with the square of the number would exceed
-// it. The other row has a limit that can be reached.
+// maxGoexit is the ratio above which the gate fails. Goexit unwinds the goroutine and ends it,
+// which takes some 30 times as long as a return. If the time grew with the square of the number of
+// callbacks, the ratio would exceed maxGoexit. The target of this comparison is the limit of the
+// other row.
 const maxGoexit = 200
 
 // exitingGoroutines returns a function that starts n goroutines, one after another, each of which does

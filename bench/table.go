@@ -20,7 +20,7 @@ func printRows(w io.Writer, ours string, rows []row, rounds int) {
 	}
 }
 
-// rounds returns the number of rounds for the row, if that of an ordinary row is n.
+// rounds returns the number of rounds for the row; n is the number for an ordinary row.
 func (r row) rounds(n int) int {
 	if r.once {
 		n = max(1, n/3) // the preparation takes longer than the operation
@@ -53,7 +53,7 @@ func (r result) cells() []string {
 	if r.missed() {
 		limit += ", **missed**"
 	}
-	allocs := "–" // one run has many operations, so that the number would be misleading
+	allocs := "–" // one run has many operations, so a number of allocations would be misleading
 	if !r.once {
 		allocs = fmt.Sprintf("%.0f", r.allocated)
 	}
