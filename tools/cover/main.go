@@ -94,9 +94,9 @@ type block struct {
 	runs       int
 }
 
-// measure runs the tests of some packages, adds up how often each block of these packages was run,
-// now and in earlier calls with the same found, and returns all blocks. The profile has a block
-// once for each package that was tested.
+// measure runs the tests of some packages, and returns all blocks of these packages. The number of
+// runs of each block includes those of earlier calls with the same map found. The profile has a
+// line for each block and each package that was tested.
 func measure(dirs []string, profile string, found map[string]block) ([]block, error) {
 	var packages []string
 	for _, dir := range dirs {
@@ -119,7 +119,7 @@ func measure(dirs []string, profile string, found map[string]block) ([]block, er
 		var b block
 		place, rest, _ := strings.Cut(strings.TrimPrefix(lines.Text(), root), " ")
 		if _, err := fmt.Sscan(rest, &b.statements, &b.runs); err != nil {
-			continue // the first line of a profile has the mode
+			continue // the first line of a profile names the mode and no block
 		}
 		b.file, place, _ = strings.Cut(place, ":")
 		b.from, b.to, _ = strings.Cut(place, ",")
@@ -174,7 +174,7 @@ func explained(blocks []block, w io.Writer) error {
 		}
 		return strings.TrimSpace(source[file][n-1]), nil
 	}
-	why := map[string]string{} // the reasons by file and line of code
+	why := map[string]string{} // the reason of each entry, by file and line of code
 	var errs []error
 	for entry := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
 		// an entry has a file, a line of code and a reason; or it is a comment

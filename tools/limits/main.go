@@ -63,7 +63,7 @@ func main() {
 	}
 }
 
-// check returns a line for each limit that a file, or one of its functions, exceeds.
+// check returns a line of text for each limit that a file, or one of its functions, exceeds.
 func check(path string) (found []string, err error) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)

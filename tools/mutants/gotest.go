@@ -20,9 +20,9 @@ type baseline struct {
 	overlay string // the file of the overlay that many mutants share, or "" for the code as it is
 }
 
-// checkBaseline checks that the named test exists and passes while no mutant is chosen: a test
-// that fails anyway, or does not run, proves nothing. It returns the zero outcome if all is well.
-// Mutants with the same baseline share one check.
+// checkBaseline checks that the named test exists and passes while no mutant is chosen. If the test
+// fails without a mutant, or does not run, its failure with the mutant proves nothing. It returns
+// the zero outcome if all is well. Mutants with the same baseline share one check.
 func (r *runner) checkBaseline(b baseline) outcome {
 	r.mu.Lock()
 	check := r.baselines[b]
@@ -87,7 +87,8 @@ func (r *runner) prebuilt(t testCommand, program, chosen string) *exec.Cmd {
 }
 
 // toJSON converts the output of a prebuilt program, which has ended with err, into that of go test
-// -json. The program is not started by test2json, because that would have it ignore [os.Interrupt].
+// -json. test2json does not start the program itself, because the program would then ignore
+// [os.Interrupt].
 func toJSON(out []byte, err error) []byte {
 	tool, failed := test2json()
 	if failed == nil {
@@ -152,7 +153,7 @@ func (r *runner) program(b baseline) (file, complaint string) {
 type result struct {
 	built, finished, passed bool
 	passes                  int    // number of tests that ran and passed, including subtests if the pattern names some
-	failing                 string // the first test that failed; "" if the program failed outside its tests
+	failing                 string // the first test that failed; "" if the test program failed outside of its tests
 	output                  string
 }
 
@@ -196,7 +197,7 @@ func (r *runner) runTest(t testCommand, cmd *exec.Cmd) (res result) {
 	if err != nil && fail == 0 {
 		fmt.Fprintln(&text, err)
 	}
-	// If it is interrupted, or does not know a flag, go test ends without any such event.
+	// If go test is interrupted or does not know a flag, it ends without a fail or pass event.
 	res.finished = r.ctx.Err() == nil && (fail > 0 || err == nil && pass > 0)
 	res.passed = res.finished && fail == 0
 	res.failing = cmp.Or(res.failing, running)
@@ -204,8 +205,8 @@ func (r *runner) runTest(t testCommand, cmd *exec.Cmd) (res result) {
 	return res
 }
 
-// reason says in words how the test failed. A timeout kills like any failure, but costs its whole
-// time in each run, so the report names it.
+// reason says in words how the test failed. A mutant counts as killed if the test times out, but
+// each run then takes the whole time limit. So the report says that it was a timeout.
 func (r result) reason() string {
 	test := cmp.Or(r.failing, "the test program")
 	for _, s := range [][2]string{

@@ -56,7 +56,7 @@ type runner struct {
 	out       io.Writer
 	root      string // absolute, because overlays contain file names
 	temp      string
-	tested    bool // set if all tests have just passed, so that mutants without flags need no baseline
+	tested    bool // all tests have just passed, so mutants without flags need no baseline
 	sources   *sources
 	mu        sync.Mutex
 	baselines map[baseline]func() outcome
@@ -111,7 +111,7 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 	return r.runAll(mutants, max(1, *parallel), *verbose)
 }
 
-// choose returns the mutants that the names mean: all if there are no names.
+// choose returns the mutants with the given names, and all mutants if no name is given.
 func choose(all []*mutant, names []string) ([]*mutant, error) {
 	if len(all) == 0 { // an empty or wrong folder must not look like success
 		return nil, fmt.Errorf("there are no mutants; run this in the root of the repository, or set -C")
@@ -202,8 +202,8 @@ func (r *runner) runAll(mutants []*mutant, parallel int, verbose bool) int {
 	return min(len(left), 1)
 }
 
-// try runs one mutant: in the shared program if it is there, and otherwise, or if it is not
-// killed there, in a program of its own.
+// try runs one mutant. If the mutant is in the shared program, try runs it there first. If it is
+// not, or if it is not killed there, try runs it in a program of its own.
 func (r *runner) try(m *mutant) outcome {
 	if m.decided != nil {
 		return *m.decided

@@ -14,8 +14,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// module is what the mutants of these tests break, by file name. A test notices if Abs is broken,
-// and none if Half is. Package o has tests inside and outside of it.
+// module has the files of a small module that the mutants of these tests break. If the function Abs
+// is broken, one of its tests fails. If Half is broken, no test fails. Package o has tests inside
+// and outside of it.
 var module = map[string]string{
 	"go.mod":       "module example.test/m\n\ngo 1.25\n",
 	"half/half.go": "package half\n\nfunc Of(x int) int { return x / 2 }\n",
@@ -153,7 +154,7 @@ func writeModule(t *testing.T, entries []entry) (root string) {
 		}
 		write("testdata/mutants/"+table+".txt", text)
 	}
-	// Where this test runs must make no difference to the module.
+	// The module must behave the same wherever this test runs.
 	t.Setenv("GOWORK", "off")
 	t.Setenv("GOFLAGS", "")
 	return root

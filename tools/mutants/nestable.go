@@ -119,7 +119,7 @@ func allTerminating(clauses *ast.BlockStmt) bool {
 	return hasDefault && !hasBreak(clauses)
 }
 
-// hasBreak reports whether a break in a body refers to the statement around the body.
+// hasBreak reports whether body contains a break that refers to the statement whose body it is.
 func hasBreak(body *ast.BlockStmt) (found bool) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {

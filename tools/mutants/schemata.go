@@ -125,8 +125,8 @@ func diffBodies(before, after string) (bodies []newBody, ok bool) {
 	text := func(in string, file *ast.File, from, to token.Pos) string {
 		return in[from-file.FileStart : to-file.FileStart]
 	}
-	// gap returns what is between a declaration and the one before it: directives, and before the
-	// first declaration build constraints.
+	// gap returns the text between a declaration and the declaration before it, which can contain
+	// directives. Before the first declaration it can contain build constraints.
 	gap := func(in string, file *ast.File, i int) string {
 		from := file.FileStart
 		if i > 0 {

@@ -31,8 +31,9 @@ type source struct {
 	tests []string            // names of the top-level tests, examples and fuzz tests
 }
 
-// A codeLine is a line of a file. code is what the line says to the compiler: without comments, and
-// with one space for each run of spaces and tabs. It is "" if that is nothing.
+// A codeLine is a line of a file. code is the part of the line that the compiler reads: without
+// comments, and with one space for each run of spaces and tabs. If the line has only a comment,
+// code is "".
 type codeLine struct{ text, code string }
 
 // A region is files[file][from:to].
@@ -168,7 +169,7 @@ func (s *sources) regions(dir, place string) (*source, []region, error) {
 	case !isFile:
 		return src, src.decls[place], nil
 	case strings.HasSuffix(file, "_test.go"):
-		return nil, nil, fmt.Errorf("%s is a test; a mutant breaks the code, not what checks it", file)
+		return nil, nil, fmt.Errorf("%s is a test file; a mutant must change the code under test, not the test", file)
 	case src.files[file] == nil: // the file is not a Go file
 		text, err := os.ReadFile(filepath.Join(s.root, dir, file))
 		if err != nil {
@@ -210,12 +211,12 @@ func (s *sources) find(dir string, e edit) (*source, replacement, error) {
 		e.place, len(found), e.old())
 }
 
-// replace returns what the edit makes of the first n lines, if these are its old text. Comments,
-// empty lines, alignment and the depth of the indentation make no difference. The comments above
-// a removed line are removed with it.
+// If the first n lines are the old text of the edit, replace returns the new text for them.
+// Comments, empty lines, alignment and the depth of the indentation make no difference. The
+// comments above a removed line are removed with it.
 func (e edit) replace(lines []codeLine) (new []string, n int, ok bool) {
 	at := make([]int, len(e.lines))
-	shift := 0 // by how many tabs the code is indented further than the edit
+	shift := 0 // the code has this many more tabs of indentation than the edit
 	for i, l := range e.lines {
 		if l.mark == '+' || l.code == "" {
 			continue

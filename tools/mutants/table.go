@@ -88,8 +88,8 @@ func readTables(dir string) ([]*mutant, error) {
 	return all, errors.Join(errs...)
 }
 
-// parseTable parses a table. Its grammar is described in testdata/mutants/README.md.
-// If it returns an error, that lists everything that is wrong with the table.
+// parseTable parses a table. Its grammar is described in testdata/mutants/README.md. The error that
+// it returns lists all mistakes in the table.
 func parseTable(table, text string) ([]*mutant, error) {
 	p := tableParser{table: table}
 	for line := range strings.Lines(text) {

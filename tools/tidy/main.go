@@ -23,7 +23,8 @@ import (
 	"path/filepath"
 )
 
-// A module is a path and version, or a folder and no version, as `go work edit -json` prints them.
+// A module is a module in the output of `go work edit -json`: a path with a version, or a folder
+// without one.
 type module struct{ Path, Version string }
 
 func (m module) String() string {
