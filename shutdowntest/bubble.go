@@ -25,18 +25,18 @@ import (
 //	scenario ──▶ draining ──the scenario has returned, all guards are released──▶ check ──▶ cleanups ──▶ end
 //	                └──neither within the time limit──▶ the test fails, Force ──────────────▲
 //
-// Draining begins when the scope is stopped, when the scenario returns, or after an hour. The scenario
-// runs in a goroutine of its own, not in the bubble's main one: if the scenario hangs, the main
-// goroutine can still end and report the goroutines that are left.
+// Draining begins when the scope is stopped, when the scenario returns, or after an hour. The
+// scenario runs in a goroutine of its own. So if the scenario hangs, the main goroutine of the
+// bubble can still end and report the goroutines that are left.
 type run struct {
 	scenario func(t *testing.T, s *ctxshutdown.Swansong) func()
 	within   time.Duration
-	stopAt   int // the number of the moment at which the scope is stopped; the first is 1, and 0 means none
+	stopAt   int // the scope is stopped at the moment with this number, counted from 1; see Run. 0: it is not stopped at a moment
 
 	scope *ctxshutdown.Swansong
 
-	mu      sync.Mutex // held while the scope is stopped, so that other goroutines reach their next moment after the stop
-	moments int        // number of moments that the goroutines have reached before the stop
+	mu      sync.Mutex // held while the scope is stopped, so that other goroutines continue after the stop only
+	moments int        // how many moments, the points before and after guard operations, the goroutines have reached before the stop
 	stop    string     // describes where the scope was stopped; empty if it was not stopped at a moment
 
 	main, scenarioGoroutine goroutine // the goroutines that run the bubble and the scenario
@@ -50,10 +50,10 @@ const longest = time.Hour
 // printed.
 var hangTimeout = time.Minute
 
-// watch prints the stacks of the goroutines of a run that takes too long in real time. The time
-// limits of a run do not help then: the clock of a bubble stands still while a goroutine waits for
-// a mutex. watch does not fail the test, since the run may only be slow; the -timeout of go test
-// fails it.
+// watch prints the stacks of the goroutines of a run that takes too long in real time. While a
+// goroutine waits for a mutex, the clock of the bubble stands still, so the time limits of the run
+// are never reached. watch does not fail the test, because the run may only be slow. The -timeout
+// of go test fails it.
 func (r *run) watch(t *testing.T) (stop func() bool) {
 	return time.AfterFunc(hangTimeout, func() {
 		where := "the stop is in progress"
@@ -196,13 +196,14 @@ func (r *run) countMoment(m ctxkey.GuardEvent) bool {
 	return false
 }
 
-// letCheckRunFirst delays the goroutine that has released the last guard until the check has run,
-// because a real process could have exited by now.
+// letCheckRunFirst delays the goroutine that has released the last guard until the check has run.
+// In a real process, main could exit now, and work that this goroutine does after the release would
+// be lost.
 //
 // The check may need that goroutine, which may hold a lock, for example. So the delay ends as soon
 // as the goroutines of the bubble and of the scenario are blocked. It also ends after a number of
-// rounds, in case they poll. It uses no clock: reading the stacks of all goroutines makes the
-// scheduler run each of them, on slow machines too.
+// rounds, in case they poll. It waits by reading the stacks of all goroutines and not by a clock,
+// because reading them makes the scheduler run each goroutine, on slow machines too.
 func (r *run) letCheckRunFirst() {
 	// Do not delay the goroutine of the scenario: the check runs only after the scenario has
 	// returned.

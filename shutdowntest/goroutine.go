@@ -51,8 +51,8 @@ func anyRunning(gs ...goroutine) bool {
 		if m == nil || !slices.ContainsFunc(gs, func(g goroutine) bool { return g.id == m[1] }) {
 			continue
 		}
-		// A goroutine that waits for the runtime does not count as blocked. Nor does one inside
-		// reach, which waits only while stacks are read.
+		// A goroutine that waits for the runtime does not count as blocked. A goroutine inside
+		// reach does not count as blocked either, because it waits only while stacks are read.
 		if !blocked.MatchString(m[2]) || strings.Contains(trace, "shutdowntest.(*run).reach(") {
 			return true
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/swansong-go/swansong/shutdowntest"
 )
 
-// TestRun_StopsScopeAtEveryMoment calls a guard operation and records what it returns if the scope is
-// stopped at each of the moments around it.
+// TestRun_StopsScopeAtEveryMoment calls a guard operation in each run and records its results, with
+// a stop before or after the acquisition or the release.
 func TestRun_StopsScopeAtEveryMoment(t *testing.T) {
 	acquire := func(s *ctxshutdown.Swansong) (*ctxshutdown.Guard, bool) { return ctxshutdown.Acquire(s) }
 	child := func(s *ctxshutdown.Swansong) *ctxshutdown.Swansong {
@@ -104,8 +104,8 @@ func TestRun_CountsEveryGuardOperationAsMoment(t *testing.T) {
 
 func succeed(context.Context) error { return nil }
 
-// If a scenario has more moments than Run tries, the chosen moments are distributed evenly over the
-// scenario.
+// If a scenario has more moments than the limit of 1000, Run chooses moments that are distributed
+// evenly over the scenario.
 func TestRun_SpreadsStopsOverManyMoments(t *testing.T) {
 	const guards = 255
 	var stops []int
