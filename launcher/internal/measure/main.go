@@ -9,13 +9,13 @@
 //
 //   - how long replacements take, and how long clients wait during them,
 //
-//   - whether requests are lost when newer orders supersede rolls,
+//   - whether requests are lost when newer orders supersede rolls, or the launcher is upgraded,
 //
 //   - whether requests are lost in rolls with probes, of programs that do not know the launcher,
 //
 //   - the cost of an idle launcher.
 //
-//     go run ./launcher/internal/measure [-shutdowns 1000] [-stuck 50] [-rolls 20] [-superseded 50] [-children 200] [-only probes] [-write]
+//     go run ./launcher/internal/measure [-shutdowns 1000] [-stuck 50] [-rolls 20] [-superseded 50] [-upgrades 100] [-children 200] [-only probes] [-write]
 package main
 
 import (
@@ -55,7 +55,8 @@ func main() {
 	times := flag.Int("stuck", 50, "shutdowns of stuck processes, for each kind")
 	rolls := flag.Int("rolls", 20, "rolls of each kind of group")
 	orders := flag.Int("superseded", 50, "rolls that a newer order supersedes")
-	only := flag.String("only", "", "print only this part: shutdowns, deadlines, replacements, superseded, probes, idle")
+	upgraded := flag.Int("upgrades", 100, "upgrades of the launcher in place")
+	only := flag.String("only", "", "print only this part: shutdowns, deadlines, replacements, superseded, upgrades, probes, idle")
 	children := flag.Int("children", 200, "processes of the idle launcher")
 	write := flag.Bool("write", false, "also write docs/measured/launcher-figures.md")
 	flag.Parse()
@@ -72,6 +73,7 @@ func main() {
 		{"deadlines", func() error { return deadlines(w, *times) }},
 		{"replacements", func() error { return replacements(w, *rolls) }},
 		{"superseded", func() error { return superseded(w, *orders) }},
+		{"upgrades", func() error { return upgrades(w, *upgraded) }},
 		{"probes", func() error { return probes(w) }},
 		{"idle", func() error { return idle(w, *children) }},
 	} {
