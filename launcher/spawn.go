@@ -48,10 +48,13 @@ func (p *process) placeholders() spawn.Placeholders {
 // start starts or adopts the subprocess, and the goroutines that copy its output.
 func (p *process) start() error {
 	if p.cfg.UsesPort() && p.adopted == nil {
-		var err error
-		if p.port, err = p.manager.ports.Take(); err != nil {
+		port, err := p.manager.ports.Take()
+		if err != nil {
 			return fmt.Errorf("launcher: process %q: %w", p.id, err)
 		}
+		p.mu.Lock() // the state file has the port
+		p.port = port
+		p.mu.Unlock()
 	}
 	args, env := p.placeholders().Command(p.cfg, os.Environ())
 	if p.cfg.Protocol.CallsProcess() {

@@ -128,8 +128,8 @@ func TestSocket_UnderstandsSystemdNotify(t *testing.T) {
 		t.Fatal(err)
 	}
 	path, received := filepath.Join(t.TempDir(), "n"), make(chan notify.Message, 10)
-	var sender int
-	s, err := notify.Listen(path, nil, open{}, func(pid int) bool { sender = pid; return true }, func(m notify.Message) { received <- m })
+	senders := make(chan int, 10)
+	s, err := notify.Listen(path, nil, open{}, func(pid int) bool { senders <- pid; return true }, func(m notify.Message) { received <- m })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestSocket_UnderstandsSystemdNotify(t *testing.T) {
 	m := <-received
 	testkit.Equal(t, "status", m.Status, "serving")
 	testkit.Equal(t, "ready", m.Ready, true)
-	if sender <= 0 {
+	if sender := <-senders; sender <= 0 {
 		t.Errorf("the sender is %d", sender)
 	}
 }
