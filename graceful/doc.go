@@ -55,10 +55,11 @@
 // EXTEND_TIMEOUT_USEC with the time until Exit when Extend grants time, WATCHDOG=1 at half the interval
 // of WATCHDOG_USEC, STATUS with what a long drain waits for, and RELOADING=1 for [WithReload].
 //
-// With TERMINATION_GRACE_PERIOD_SECONDS, Run refuses to start unless the phases together are shorter
-// than that, and without NOTIFY_SOCKET extensions leave at least one second of it: at equality the
-// process could be killed before it exits. Neither Kubernetes nor systemd sets the variable; write it
-// next to terminationGracePeriodSeconds or TimeoutStopSec.
+// With TERMINATION_GRACE_PERIOD_SECONDS, Run returns an error unless all phases together are
+// shorter than this grace period, because otherwise the process could be killed before it exits.
+// Without NOTIFY_SOCKET, extensions end at least one second before the grace period. Neither
+// Kubernetes nor systemd sets the variable; write it next to terminationGracePeriodSeconds or
+// TimeoutStopSec.
 //
 // Run reads all variables; importing the package has no effect.
 //
@@ -69,15 +70,16 @@
 // process in a deferred call. After that, signals have the effect that they had before Run.
 //
 // Some things end the process at once, without the rest of the drain and without deferred calls of
-// main: a panic in another goroutine than that of f, also in one that the method Go of a scope has
-// started or in one of package eventloop without a panic handler (exit code 2), [log.Fatal] (exit code
-// 1), [os.Exit], and SIGKILL. Before the panic of a function that Run calls, such as f, a hook, a
-// reload, the logger or a function given to [Process.Watch], ends the process, Run drains it.
+// main: [log.Fatal] (exit code 1), [os.Exit], SIGKILL, and a panic in a goroutine that does not
+// belong to Run (exit code 2). This includes a goroutine that the method Go of a scope has started,
+// and a goroutine of package eventloop without a panic handler. If a function that Run calls
+// panics, such as f, a hook, a reload, the logger or a function given to [Process.Watch], Run
+// drains first, and then the panic ends the process.
 //
 // # Systems
 //
-// On Windows no process can send a signal to another. Ctrl-C and Ctrl-Break arrive as [os.Interrupt];
-// closing the console window, logging off and shutting down arrive as SIGTERM, after which Windows
-// kills the process in about five seconds, whatever the phases allow. The progress line is available
-// on Linux, macOS and FreeBSD.
+// On Windows no process can send a signal to another. Ctrl-C and Ctrl-Break arrive as
+// [os.Interrupt]; closing the console window, logging off and shutting down arrive as SIGTERM,
+// after which Windows kills the process in about five seconds, even if the phases take longer. The
+// progress line is available on Linux, macOS and FreeBSD.
 package graceful

@@ -37,8 +37,8 @@ func ExampleWithLameDuck() {
 	// told to stop
 }
 
-// Work that has not finished when the soft time is over is cancelled. If it has not returned when
-// the hard time is over, it is abandoned.
+// Work that has not finished when the soft time is over is cancelled. Work that has not returned
+// when the hard time is over is abandoned.
 func ExampleWithHard() {
 	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		s.Go(func(work context.Context) {

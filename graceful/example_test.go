@@ -15,7 +15,7 @@ import (
 )
 
 // A main function calls os.Exit(graceful.ExitCode(serve())), so that the deferred calls of serve
-// always run. In this example, a context ends instead of a signal being sent.
+// always run. In this example, the end of a context takes the place of a signal.
 func Example() {
 	serve := func(ctx context.Context) error {
 		defer fmt.Println("database closed")
@@ -53,8 +53,8 @@ func ExampleRun() {
 	// listen: address in use 1
 }
 
-// If a goroutine does not return even though its work was cancelled, the error of Run names its
-// scope.
+// If a goroutine does not return even though its work was cancelled, the error of Run names the
+// scope of the goroutine.
 func ExampleAbandonedError() {
 	release := make(chan struct{})
 	defer close(release)

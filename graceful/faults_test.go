@@ -83,7 +83,7 @@ func TestRun_DrainsBeforeCallbackPanics(t *testing.T) {
 								t.Fatal("Run has not panicked with a PanicError")
 							}
 							if !strings.Contains(p.Error(), fault.says) || !bytes.Contains(p.Stack, []byte("faults_test.go")) {
-								t.Errorf("the PanicError does not say what the panic was, and where:\n%v", p)
+								t.Errorf("the PanicError does not contain the value or the place of the panic:\n%v", p)
 							}
 						}()
 						b.run(func(s *ctxshutdown.Swansong) error {

@@ -35,7 +35,7 @@ func (r *run) finish(progress *progressLine) error {
 	}
 	var raise *PanicError // the panic of f or of a hook, which Run raises
 	if errors.As(failure, &raise) && raise.Name != "" {
-		raise = nil // f has returned an error that wraps the cause of the stop
+		raise = nil // the panic of an event loop or a pool, as part of the error of f; Run returns it
 	}
 	if err := r.takeLoopPanics(); err != nil {
 		if failure != nil {
@@ -69,8 +69,8 @@ func (r *run) finish(progress *progressLine) error {
 }
 
 // flushOutput waits until all watchers and the log have received everything, and then prints the
-// abandoned guards, so that "see the log" follows the log. It waits for at most notifyTimeout each,
-// since a log may be on a disk that hangs, or a terminal may be stopped.
+// abandoned guards, so that the hint "see the log" is printed after the log. Each of the two takes
+// at most notifyTimeout, since the disk of a log may hang and a terminal may be stopped.
 func (r *run) flushOutput(progress *progressLine, err error) {
 	reported := r.waiting.stop()
 	inTime(func(cancelled <-chan struct{}) {
@@ -96,8 +96,8 @@ func (r *run) flushOutput(progress *progressLine, err error) {
 	}
 }
 
-// inTime calls f on a goroutine of its own, and waits for it for at most notifyTimeout. Then it closes
-// the channel that f has, and returns.
+// inTime calls f on a new goroutine and returns when f has returned, or after notifyTimeout. In the
+// second case it closes cancelled, and f continues.
 func inTime(f func(cancelled <-chan struct{})) {
 	done, cancelled := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -116,8 +116,9 @@ func inTime(f func(cancelled <-chan struct{})) {
 // maxStacks is the number of different stacks in an AbandonedError of a program without tracing.
 const maxStacks = 50
 
-// userStacks returns the stacks of all goroutines that run functions that f, or the program elsewhere,
-// has passed to a package of this module. Which of them hold guards is known only in traced scopes.
+// userStacks returns the stacks of all goroutines that run a function that the program has passed
+// to a package of this module, such as f. Which of these goroutines hold guards is known only in
+// traced scopes.
 func userStacks() string {
 	var b strings.Builder
 	found := 0
@@ -135,8 +136,8 @@ func userStacks() string {
 	return b.String()
 }
 
-// formatAbandoned formats an AbandonedError: one line for each group of guards, unless the log has them
-// already, and then the stacks.
+// formatAbandoned formats an AbandonedError: one line for each group of guards, unless logged says
+// that the guards are in the log already, and then the stacks.
 func formatAbandoned(e *AbandonedError, logged bool) string {
 	var b strings.Builder
 	if logged {

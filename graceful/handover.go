@@ -2,9 +2,10 @@ package graceful
 
 import "sync/atomic"
 
-// A handover passes the error of f to Run, unless Run has stopped waiting for f. Without it, f
-// could panic after Run has checked for a panic for the last time and before Run returns; then
-// neither goroutine would raise that panic. An atomic swap decides which of the two happens first.
+// A handover passes the error of f to Run, unless Run has stopped waiting for f. Without the
+// handover, f could panic between the last time that Run checks for a panic and the return of Run;
+// then neither goroutine would raise that panic. An atomic swap decides whether f ends first or Run
+// stops waiting first.
 type handover struct {
 	result chan error // has room for one error
 	closed atomic.Bool

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// However the calls of give and close are ordered, either close returns the error, or give returns
-// false.
+// In every order of the calls of give and close, either close returns the error that was given, or
+// give returns false.
 func TestHandover_ErrorIsReceivedOrRefused(t *testing.T) {
 	said := errors.New("said")
 	meet := make(chan *handover)

@@ -16,11 +16,11 @@ import (
 // killsVar is how many programs TestRun_SavesOrFailsWheneverKilled kills. `make bench` sets it.
 const killsVar = "GRACEFUL_KILLS"
 
-// The programs of examples/flush run on a terminal, or in a pipeline whose reader ends. They get one
-// signal, or up to four, at random times, from the first moments of the program through its drain; or
-// their terminal closes. In the end, either the program has saved what it has collected, or its exit
-// code is not 0 and the terminal, if it is open, says why. No program is killed by a signal. A program
-// that gets one signal has always saved.
+// The programs of examples/flush run on a terminal, or in a pipeline whose reader ends. Each
+// program receives one to four signals at random times between its start and the end of its drain,
+// or its terminal closes. In the end, either the program has saved the data that it has collected,
+// or its exit code is not 0 and the terminal, if it is open, shows the reason. No program is killed
+// by a signal. A program that receives only one signal always saves its data.
 func TestRun_SavesOrFailsWheneverKilled(t *testing.T) {
 	kills := 40
 	if testing.Short() {
@@ -51,7 +51,7 @@ func TestRun_SavesOrFailsWheneverKilled(t *testing.T) {
 		tty := startCommandOnTerminal(t, command, "", 80)
 		tty.until("ready")
 		repeats := dice.IntN(4)
-		within := []time.Duration{15 * time.Millisecond, 500 * time.Millisecond}[dice.IntN(2)] // while the program begins, or later
+		within := []time.Duration{15 * time.Millisecond, 500 * time.Millisecond}[dice.IntN(2)] // the first signal comes while the program starts, or later
 		for k := range 1 + repeats {
 			if k > 0 {
 				within = 15 * time.Millisecond // a drain takes up to 20 ms
@@ -85,7 +85,7 @@ func TestRun_SavesOrFailsWheneverKilled(t *testing.T) {
 		case "exit status 1", "exit status 2", "exit status 3":
 			ok = repeats > 0 || how == "hangup"
 			if how == "terminal" && !strings.Contains(tty.screen(), "graceful: ") && !strings.Contains(tty.screen(), "not saved") {
-				ok = false // the failure is printed nowhere
+				ok = false // the failure was not printed
 			}
 		}
 		if !ok {

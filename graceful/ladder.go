@@ -36,7 +36,8 @@ type Status struct {
 	Ready    bool          // whether Ready was called while Serving
 }
 
-// A ladder is the side-effect-free state machine of a stop: it takes events and returns actions.
+// A ladder is the state machine of the phases of a stop. It has no side effects: it takes events
+// and returns actions for the caller to execute.
 //
 //	           asked: signal, or end of the context          stopped, or f returned
 //	Serving ───────────────┬───────────────────────────────────────────┐
@@ -70,7 +71,7 @@ type ladder struct {
 type eventKind int
 
 const (
-	asked      eventKind = iota // the context given to Run has ended
+	asked      eventKind = iota // the context given to Run has ended, or no process reads the output any more
 	signalled                   // a signal was received
 	returned                    // f has returned
 	stopped                     // the root scope was shut down by other code

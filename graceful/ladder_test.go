@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The ladder has few states. The test extends every sequence of events until it leads to a state
-// that is already known, and checks every step.
+// The ladder, the state machine of the phases, has few states. The test extends every sequence of
+// events until it leads to a state that is already known, and checks every step.
 func TestLadder_ObeysRulesForEverySequence(t *testing.T) {
 	const depth = 12
 	why := errors.New("why")
@@ -58,49 +58,49 @@ func check(l ladder, e event, next ladder, todo, did []action) error {
 	all := slices.Concat(did, todo)
 	switch {
 	case down < 0:
-		return errors.New("it went up")
+		return errors.New("the phase changed to an earlier one")
 	case down == 0 && next.Until != l.Until:
-		return errors.New("the time changed by something else than Extend")
+		return errors.New("the end of the phase was moved, but not by Extend")
 	case l.Rung == Exit && len(todo) > 0:
-		return errors.New("it did something after the end")
+		return errors.New("an action after Exit")
 	case down > 1 && e.kind != drained && e.kind != forced && !(l.Rung == Serving && next.Rung == Soft):
-		return errors.New("it skipped a rung")
+		return errors.New("a phase was skipped")
 	case l.Rung == Serving && next.Rung == Soft && l.delay > 0 && e.kind != returned && e.kind != stopped:
-		return errors.New("it skipped the lame duck")
+		return errors.New("the phase LameDuck was skipped")
 	case next.Rung == LameDuck && l.delay == 0:
-		return errors.New("it entered a rung that has no time")
+		return errors.New("the phase LameDuck began although its delay is 0")
 	case e.kind == signalled && next.Signals != l.Signals+1, e.kind != signalled && next.Signals != l.Signals:
-		return errors.New("signals are miscounted")
+		return errors.New("the number of signals is wrong")
 	case e.kind == signalled && l.Rung > Serving && l.Signals == 0 && down != 0:
-		return errors.New("a first signal hurried a stop that was under way")
+		return errors.New("the first signal changed the phase of a stop that had another reason")
 	case e.kind == signalled && l.Rung > Serving && l.Rung < Exit && l.Signals > 0 && down != 1:
-		return errors.New("a signal did not lead to the next rung")
+		return errors.New("a further signal did not lead to the next phase")
 	case e.kind == asked && l.Rung > Serving && down != 0:
-		return errors.New("the end of the context hurried a stop that was under way")
+		return errors.New("the end of the context changed the phase of a stop that had begun")
 	case e.kind == timerFired && (l.Until.IsZero() || e.at.Before(l.Until)) && down != 0:
-		return errors.New("its time had not come")
+		return errors.New("the timer ended a phase whose time was not over")
 	case e.kind == timerFired && l.Rung < Exit && !l.Until.IsZero() && !e.at.Before(l.Until) && down != 1:
-		return errors.New("its time had come")
+		return errors.New("the timer did not end a phase whose time was over")
 	case e.kind == drained && (next.Rung == Exit) != (l.Rung >= Soft):
-		return errors.New("it went on when all was drained")
+		return errors.New("Exit did not begin when the scope had drained, or began too early")
 	case next.Rung == Exit && l.Rung != Exit && next.outcome != map[bool]outcome{true: cutShort, false: clean}[l.Rung == Hard] && e.kind == drained:
-		return fmt.Errorf("outcome %v", next.outcome)
+		return fmt.Errorf("wrong outcome after a drain: %v", next.outcome)
 	case next.Rung == Exit && l.Rung != Exit && e.kind != drained && (next.outcome != abandoned || !has(todo, abandon)):
-		return errors.New("it gave up without abandoning")
+		return errors.New("Exit began before the drain had ended, but the guards were not abandoned")
 	case next.Rung > Serving && next.Rung < Exit && next.Cause == nil, l.Cause != nil && next.Cause != l.Cause:
 		return errors.New("the cause is missing or has changed")
 	case next.Rung > Serving && e.kind != drained && !has(all, turnUnready):
-		return errors.New("readiness was left on")
+		return errors.New("the readiness was not turned off")
 	case down > 0 && next.Rung == Soft && !has(todo, runHooks):
-		return errors.New("no hooks")
+		return errors.New("Soft began without the hooks")
 	case has(todo, shutdown) && (!has(did, runHooks) || e.kind != hooksDone):
-		return errors.New("shutdown before the hooks were over")
+		return errors.New("Shutdown was called before the hooks had ended")
 	case e.kind == hooksDone && l.Rung == Soft && !has(todo, shutdown):
-		return errors.New("no shutdown after the hooks")
+		return errors.New("Shutdown was not called after the hooks")
 	case down > 0 && next.Rung == Hard && !has(todo, force):
-		return errors.New("no force")
+		return errors.New("Hard began without Force")
 	case (next.Rung == LameDuck || next.Rung == Soft || next.Rung == Hard) == next.Until.IsZero():
-		return errors.New("a rung without an end, or the other way round")
+		return errors.New("LameDuck, Soft or Hard has no time limit, or another phase has one")
 	}
 	for _, a := range []action{turnUnready, runHooks, force, abandon} {
 		if count := len(all) - len(slices.DeleteFunc(slices.Clone(all), func(b action) bool { return a == b })); count > 1 {
@@ -110,8 +110,8 @@ func check(l ladder, e event, next ladder, todo, did []action) error {
 	return nil
 }
 
-// A SIGTERM or SIGHUP within a second of a signal that counts does not count, in any phase. The second
-// is not counted again from the repeat.
+// A SIGTERM or SIGHUP within a second of a signal that counts does not count, in any phase. A
+// repeated signal that does not count does not start another second.
 func TestLadder_IgnoresRepeatedSignal(t *testing.T) {
 	why := errors.New("why")
 	at := time.Unix(0, 0)
@@ -119,12 +119,12 @@ func TestLadder_IgnoresRepeatedSignal(t *testing.T) {
 	for _, rung := range []Rung{LameDuck, Soft, Hard, Exit} {
 		l.step(event{kind: signalled, at: at, cause: why, mayRepeat: true})
 		if l.Rung != rung || l.Signals != int(rung) {
-			t.Fatalf("signal %d led to phase %v, want %v", l.Signals, l.Rung, rung)
+			t.Fatalf("after signal %d the phase is %v, want %v", l.Signals, l.Rung, rung)
 		}
 		before := l
 		for _, after := range []time.Duration{0, 600 * time.Millisecond, repeatTime - 1} {
 			if todo := l.step(event{kind: signalled, at: at.Add(after), cause: why, mayRepeat: true}); l != before || len(todo) > 0 {
-				t.Fatalf("a repeat after %v led from %+v to %+v", after, before, l)
+				t.Fatalf("a signal repeated after %v changed the ladder from %+v to %+v", after, before, l)
 			}
 		}
 		at = at.Add(repeatTime)
@@ -151,7 +151,7 @@ func TestLadder_LimitsEveryExtension(t *testing.T) {
 					t.Errorf("delay %v: Hard at %v with %v granted, want %v with %v", delay, now.Sub(start), l.Extended, want.Sub(start), l.maxExtension)
 				}
 				if granted, moved := l.extend(now, time.Second, ""); granted != 0 || moved != 0 {
-					t.Errorf("on Hard, %v was granted", granted)
+					t.Errorf("in the phase Hard, %v was granted", granted)
 				}
 				break
 			}
@@ -161,11 +161,11 @@ func TestLadder_LimitsEveryExtension(t *testing.T) {
 			end := l.softEnd()
 			switch {
 			case end.Sub(before) != moved || moved < 0:
-				t.Fatalf("at %v: moved %v, said %v", at, end.Sub(before), moved)
+				t.Fatalf("at %v: the end of Soft moved by %v, but extend returned %v", at, end.Sub(before), moved)
 			case granted > d || granted > end.Sub(now) || granted < 0:
 				t.Fatalf("at %v: %v of %v granted, with %v left", at, granted, d, end.Sub(now))
 			case granted < d && l.Extended != l.maxExtension:
-				t.Fatalf("at %v: only %v of %v granted, with %v not used", at, granted, d, l.maxExtension-l.Extended)
+				t.Fatalf("at %v: only %v of %v granted, although another %v could be granted", at, granted, d, l.maxExtension-l.Extended)
 			case l.Extended > l.maxExtension || end != first.Add(l.Extended):
 				t.Fatalf("at %v: extended by %v of %v", at, l.Extended, l.maxExtension)
 			}

@@ -28,9 +28,10 @@ var inherited struct {
 // An inherited TCP listener matches by its port, because the service manager decides on the host; a
 // unix socket matches by its path. Each inherited listener is returned once.
 //
-// The first call takes over all inherited listeners. It removes the environment variables LISTEN_PID,
-// LISTEN_FDS and LISTEN_FDNAMES, so that child processes do not use them by mistake. So do not use it
-// together with the Listeners of package launcher/client. Listen may be called concurrently.
+// The first call takes over all inherited listeners. It removes the environment variables
+// LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES, so that child processes do not use them by mistake. So
+// a program must not call both Listen and the function Listeners of package launcher/client. Listen
+// may be called concurrently.
 func Listen(network, address string) (net.Listener, error) {
 	inherited.Lock()
 	defer inherited.Unlock()
@@ -50,7 +51,8 @@ func Listen(network, address string) (net.Listener, error) {
 	return net.Listen(network, address)
 }
 
-// matches reports whether an inherited listener on has is meant for the address.
+// matches reports whether an inherited listener with the address has is the one for network and
+// address.
 func matches(has net.Addr, network, address string) bool {
 	switch has := has.(type) {
 	case *net.TCPAddr:

@@ -36,8 +36,8 @@ func init() {
 	}
 }
 
-// listenInChild runs a process that has inherited ln, listens, and serves one client. It returns what
-// the process has printed.
+// listenInChild runs a process that inherits ln, calls Listen, and serves one client. It returns
+// the output of the process.
 func listenInChild(t *testing.T, ln interface{ File() (*os.File, error) }, address string, env ...string) string {
 	t.Helper()
 	f, err := ln.File()
@@ -55,7 +55,7 @@ func listenInChild(t *testing.T, ln interface{ File() (*os.File, error) }, addre
 	return string(out)
 }
 
-// A client that connects while no process runs is served by the next one.
+// A client that connects while no process runs is served by the next process.
 func TestListen_RestartRefusesNoClient(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {

@@ -27,8 +27,9 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVar); role != "" {
 		os.Exit(play(role))
 	}
-	// Tests may run under nohup, or in the background of a script, where SIGHUP and SIGINT are ignored.
-	// Processes that the tests start inherit that, unless this process handles the signals.
+	// Tests may run under nohup, or in the background of a script, where SIGHUP and SIGINT are
+	// ignored. Processes that the tests start would ignore them, too, unless this process handles
+	// the signals.
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)

@@ -7,7 +7,7 @@ import (
 )
 
 // monotonicTime returns the line MONOTONIC_USEC of a message to systemd, which must follow the line
-// RELOADING=1. Package time does not give access to that clock.
+// RELOADING=1. Its value is a time of CLOCK_MONOTONIC, which package time does not return.
 func monotonicTime() string {
 	const clockMonotonic = 1
 	var now syscall.Timespec

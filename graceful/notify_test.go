@@ -163,7 +163,7 @@ func TestNotify_DoesNotBlockOnFullSocket(t *testing.T) {
 	s.Close()
 }
 
-func TestWatchdog_SendsSignsOfLife(t *testing.T) {
+func TestWatchdog_NotifiesSystemdInEachInterval(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "notify")
 	s := listen(t, name)
 	p := start(t, "soft", "NOTIFY_SOCKET="+name, "WATCHDOG_USEC=20000")

@@ -93,14 +93,16 @@ func WithMaxExtension(d time.Duration) Option {
 //
 //	graceful.WithSignals(os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
 //
-// A signal that the process ignores when Run is called stays ignored. For signals that were ignored
-// when the process started, that holds for SIGHUP and SIGINT only, since package os/signal knows it for
-// these: nohup ignores SIGHUP, and a shell script ignores SIGINT in background jobs.
+// A signal that the program ignores by [os/signal.Ignore] when Run is called stays ignored. So do
+// SIGHUP and SIGINT if they were ignored when the process started: nohup ignores SIGHUP, and a
+// shell script ignores SIGINT in background jobs. For other signals, package os/signal cannot tell
+// this.
 //
 // SIGPIPE asks the process to stop if no process reads its standard output or standard error any
 // more; writes to other closed pipes and connections only return an error. Without SIGPIPE in the
-// list, it has its usual effect until the process is asked to stop. It never ends a process that is
-// draining, unless WithSignals has no arguments. Only Linux, macOS and FreeBSD have SIGPIPE in the default list.
+// list, it has its usual effect until the process is asked to stop. SIGPIPE never ends a process
+// that is draining, unless WithSignals has no arguments. Only Linux, macOS and FreeBSD have SIGPIPE
+// in the default list.
 //
 // Without arguments Run handles no signal, as is necessary in a testing/synctest bubble; the end of
 // the context then asks the process to stop.
@@ -125,19 +127,20 @@ func WithScope(opts ...ctxshutdown.Option) Option {
 	return option(func(c *config) error { c.scope = opts; return nil })
 }
 
-// WithLogger sets the logger for changes of [Status], for panics, for reloads, and, in a drain that
-// takes longer than a second, for what it waits for. With nil, the default, nothing is logged.
+// WithLogger sets the logger for changes of [Status], panics and reloads. If a drain takes longer
+// than a second, Run also logs what the drain waits for. With nil, the default, nothing is logged.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(c *config) error { c.logger = l; return nil })
 }
 
 // WithOutput sets where Run prints. The default is standard error; [io.Discard] disables all of it:
 //
-//   - on [Exit], the guards that are still held, unless the logger has them, and the stacks of the
-//     program's goroutines
+//   - on [Exit], the guards that are still held, unless they have been logged, and the stacks of
+//     the program's goroutines
 //   - the stack of a panic, and the error of a reload, unless there is a logger
-//   - if w is a terminal, the progress line of a drain; otherwise, and if there is no logger, what a
-//     drain waits for that takes longer than a second
+//   - if w is a terminal, the progress line of a drain
+//   - if w is not a terminal and there is no logger, what a drain that takes longer than a second
+//     waits for
 func WithOutput(w io.Writer) Option {
 	return option(func(c *config) error {
 		if w == nil {
@@ -170,8 +173,8 @@ func configure(opts []Option) (config, error) {
 	return c, c.applyGracePeriod(os.Getenv(graceVar))
 }
 
-// applyGracePeriod returns an error unless the phases end before the grace period, and limits
-// extensions so that they do, too.
+// applyGracePeriod returns an error unless the phases end before the grace period. It limits
+// extensions so that the phases still end before the grace period when they are extended.
 func (c *config) applyGracePeriod(seconds string) error {
 	if seconds == "" {
 		return nil

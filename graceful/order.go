@@ -91,8 +91,8 @@ func newBudget(ctx context.Context) *budget {
 	return b
 }
 
-// begin starts to count the time of the budget. If the ladder has not noticed yet that the scope
-// was stopped, begin estimates the end of the budget; until corrects it later.
+// begin starts to count the time of the budget. Run may not have begun the phase Soft yet. So begin
+// estimates the end of the budget, and the method until corrects it once Soft has begun.
 func (b *budget) begin() {
 	soft := defaultSoft
 	if b.p != nil {

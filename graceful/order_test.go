@@ -75,8 +75,8 @@ func TestInOrder_DividesRemainingTimeAmongStages(t *testing.T) {
 	}
 }
 
-// A stage is stopped only when the previous one has drained, so work can still flow from one to the
-// next.
+// A stage is stopped only when the previous stage has drained, so the previous stage can still pass
+// work to the next one.
 func TestInOrder_StopsStageAfterPreviousDrained(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		var stored atomic.Int32

@@ -44,9 +44,9 @@ func (e *ForcedError) Error() string {
 func (e *ForcedError) Unwrap() []error { return joinErrors(e.DrainError, e.Err) }
 
 // An AbandonedError reports that guards were still held when the last phase ended or the last
-// signal came. The goroutines that hold them may still be running; "main" is f itself. If no scope is
-// traced, Stacks has the stacks of all goroutines that run a function that the program has passed to
-// this module, such as f, a handler, a job or a callback.
+// signal came. The goroutines that hold these guards may still be running; the guard of the scope
+// "main" belongs to f. If no scope is traced, Stacks has the stacks of all goroutines that run a
+// function that the program has passed to this module, such as f, a handler, a job or a callback.
 type AbandonedError struct {
 	*ctxshutdown.DrainError
 	Err error // the errors of f and of the hooks that have returned, or nil

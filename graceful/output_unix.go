@@ -12,12 +12,12 @@ const canDetectLostOutput = true
 
 const (
 	pollErr = 0x8  // POLLERR: Linux reports it for a pipe without a reader
-	pollHup = 0x10 // POLLHUP: the other systems report it, and all report it for sockets
+	pollHup = 0x10 // POLLHUP: other systems report it for such a pipe, and all systems for a closed socket
 )
 
 type pollFd struct {
 	fd      int32
-	_       int16 // events: the conditions below are reported without a request
+	_       int16 // events: stays 0, because poll always reports pollErr and pollHup
 	revents int16
 }
 

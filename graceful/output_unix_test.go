@@ -34,7 +34,8 @@ func report(format string, args ...any) {
 	fmt.Fprintf(f, format+"\n", args...)
 }
 
-// untilWriteFails writes to standard output until that fails, as it does when the reader has gone.
+// untilWriteFails writes to standard output until a write fails, because no process reads the
+// output any more.
 func untilWriteFails() {
 	for {
 		if _, err := fmt.Println("line"); err != nil {
@@ -43,7 +44,8 @@ func untilWriteFails() {
 	}
 }
 
-// flush is the work of a program. It uses standard output in its drain, and then reports.
+// flush is the work of a program. During the drain it writes to standard output, and then it writes
+// to the file that fileVar names.
 func flush(s *ctxshutdown.Swansong) error {
 	<-s.Done()
 	untilWriteFails()
@@ -118,8 +120,8 @@ func init() {
 	}
 }
 
-// The reader of a program's output ends while the program serves, or while it drains. The program
-// drains, and its last line does not end it either.
+// The process that reads the output of a program ends while the program serves, or while it drains.
+// The program drains, and is not ended by the write of its last line either.
 func TestRun_SurvivesLostOutput(t *testing.T) {
 	for _, test := range []struct {
 		role  string
@@ -140,8 +142,8 @@ func TestRun_SurvivesLostOutput(t *testing.T) {
 	}
 }
 
-// If SIGPIPE is not among the signals of WithSignals, it has its usual effect while the process
-// serves.
+// If SIGPIPE is not among the signals of WithSignals, SIGPIPE has its usual effect while the
+// process serves.
 func TestWithSignals_LeavesSIGPIPEAlone(t *testing.T) {
 	result, end := loseOutput(t, "writes while it serves, without SIGPIPE", nil)
 	testkit.Equal(t, "what the program has done", result, "")
@@ -149,7 +151,7 @@ func TestWithSignals_LeavesSIGPIPEAlone(t *testing.T) {
 }
 
 // loseOutput starts a program, reads its first line and closes its standard output and standard
-// error. It returns what the program has reported, and how it has ended.
+// error. It returns what the program has written to its file, and how the program has ended.
 func loseOutput(t *testing.T, role string, first os.Signal) (result, end string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "result")
@@ -213,8 +215,8 @@ func TestRun_LeavesIgnoredSignalsIgnored(t *testing.T) {
 	}
 }
 
-// A panic in a goroutine of the scope ends the process at once: neither the drain nor the deferred
-// calls of main are executed.
+// A panic in a goroutine that the method Go of a scope has started ends the process at once:
+// neither the drain nor the deferred calls of main are executed.
 func TestRun_PanicInGoSkipsDrain(t *testing.T) {
 	p := start(t, "panic in Go")
 	testkit.Equal(t, "exit code", p.awaitExit(), 2)

@@ -20,13 +20,14 @@ type PanicError struct {
 	Value any    // the value of the panic
 	Stack []byte // the stack of the panic, in the format of runtime/debug.Stack
 
-	in     string      // the function that panicked, if Run logs that at once
+	in     string      // the function that panicked, for the log; empty if Run does not log the panic at once
 	logged atomic.Bool // whether the panic has been logged with its stack
 }
 
-// Error returns the value of the panic. The stack follows it, unless it was logged when the panic
-// happened. That is so for a panic that has stopped an event loop or a pool, and, if Run could write
-// to its logger or its output, for one of the function that Run runs and of a hook.
+// Error returns the value of the panic, followed by the stack unless Run has logged the stack when
+// the panic happened. Run logs the stack at once if the panic has stopped an event loop or a pool.
+// It also does if the function that it runs or a hook has panicked, and the logger or the output
+// could be written to.
 func (e *PanicError) Error() string {
 	switch {
 	case e.Name != "":
@@ -77,8 +78,9 @@ func (p *Process) takePanic() *PanicError {
 }
 
 // loopPanicked records that a panic has stopped an event loop or a pool, logs it and stops the
-// process. Run returns the panic. It is the value of ctxkey.Panicked. It does not block, because
-// package eventloop may call it on any goroutine.
+// process. Run returns the panic. Package eventloop finds loopPanicked in the context, under the
+// key ctxkey.Panicked. The function does not block, because package eventloop may call it on any
+// goroutine.
 func (p *Process) loopPanicked(who string, value any, stack []byte) {
 	failed := &PanicError{Name: who, Value: value, Stack: stack}
 	p.mu.Lock()
@@ -97,7 +99,8 @@ func (p *Process) loopPanicked(who string, value any, stack []byte) {
 	p.stopAfterPanic(failed)
 }
 
-// logPanicIn logs err if it is a panic of the function in. Run raises it after the drain.
+// logPanicIn logs err if err is a panic; in names the function that panicked. Run raises the panic
+// after the drain.
 func (p *Process) logPanicIn(in string, err error) {
 	if e, ok := err.(*PanicError); ok {
 		e.in = in
@@ -105,8 +108,8 @@ func (p *Process) logPanicIn(in string, err error) {
 	}
 }
 
-// logPanic logs a panic while the process still drains, because the drain may never end. It does
-// not block. Run waits for it at its end.
+// logPanic logs a panic while the process still drains, because the drain may never end. logPanic
+// does not block. Before Run returns, it waits until the panic has been written.
 func (p *Process) logPanic(e *PanicError) {
 	done := make(chan struct{})
 	p.mu.Lock()
@@ -124,13 +127,13 @@ func (p *Process) logPanic(e *PanicError) {
 	})
 }
 
-// logsErrors reports whether there is a logger and it takes errors.
+// logsErrors reports whether there is a logger that is enabled for the level Error.
 func (p *Process) logsErrors() bool {
 	return p.config.logger != nil && p.config.logger.Enabled(context.Background(), slog.LevelError)
 }
 
-// writePanic writes e to the logger, or to the output if there is no logger or it drops errors. It
-// returns false if the user wants neither.
+// writePanic writes e to the logger, or to the output if there is no logger that is enabled for
+// errors. It returns false if it writes to the output and that is io.Discard.
 func (p *Process) writePanic(e *PanicError) (written bool, err error) {
 	if p.logsErrors() {
 		p.config.logger.LogAttrs(context.Background(), slog.LevelError, e.headline(),

@@ -51,7 +51,7 @@ func TestRun_ReturnsPanicThatStopsLoop(t *testing.T) {
 					<-process(t, s).LameDuck()
 					took = time.Since(began)
 					<-s.Done()
-					time.Sleep(time.Nanosecond) // in the bubble, this returns when the panic has been written
+					time.Sleep(time.Nanosecond) // the clock of the bubble advances only when the panic has been written
 					testkit.Equal(t, "written during the drain", b.out.String(), "graceful: a panic has stopped the event loop \"ledger\": oops\n\nthe stack\n")
 					testkit.Equal(t, "cause of the stop", testkit.ErrorText(context.Cause(s)), `graceful: a panic has stopped the event loop "ledger": oops`)
 					if test.f != nil {
@@ -99,7 +99,8 @@ func TestRun_LogsPanicThatStopsLoop(t *testing.T) {
 	})
 }
 
-// A panic of the logger, while it logs a panic that has stopped a loop, is raised by Run.
+// If the logger panics while it logs a panic that has stopped a loop, Run raises the panic of the
+// logger.
 func TestRun_RaisesPanicOfLoggerThatLogsPanic(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		defer func() {
@@ -124,8 +125,8 @@ func TestRun_CrashesIfPanicStopsLoopAfterReturn(t *testing.T) {
 	}
 }
 
-// A panic of f, or of a hook, is written while the process still drains: the drain may take long, and
-// may be killed. Its stack is written once.
+// A panic of f or of a hook is written while the process still drains, because the process may be
+// killed before the drain has ended. The stack of the panic is written once.
 func TestRun_WritesPanicAtOnce(t *testing.T) {
 	discardErrors := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError + 1}))
 	for _, test := range []struct {
@@ -154,7 +155,7 @@ func TestRun_WritesPanicAtOnce(t *testing.T) {
 				b.run(func(s *ctxshutdown.Swansong) error {
 					s.Go(func(context.Context) {
 						<-s.Done()
-						time.Sleep(time.Nanosecond) // in the bubble, this returns when the panic has been written
+						time.Sleep(time.Nanosecond) // the clock of the bubble advances only when the panic has been written
 						if got := b.out.String(); !strings.HasPrefix(got, test.want) {
 							t.Errorf("written during the drain:\n%s", got)
 						}

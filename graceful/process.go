@@ -91,8 +91,8 @@ func (p *Process) Watch(f func(Status)) (stop func()) {
 	}
 }
 
-// step passes an event to the ladder, notifies watchers if the status has changed, and returns the
-// actions to execute.
+// step passes an event to the ladder, the state machine of the phases, notifies watchers if the
+// status has changed, and returns the actions to execute.
 func (p *Process) step(e event) ([]action, ladder) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

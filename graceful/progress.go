@@ -136,8 +136,8 @@ func (l *progressLine) draw() {
 	}
 }
 
-// final returns the line that says how the drain ended. It is empty if the work was abandoned: the
-// report of that follows.
+// final returns the line that says how the drain ended. It is empty if work was abandoned, because
+// Run then prints the guards that are still held.
 func (l *progressLine) final() string {
 	now, text := l.current(), "drained in "
 	switch now.outcome {

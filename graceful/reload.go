@@ -22,9 +22,9 @@ import (
 // serving; a panic is treated like one of the function that [Run] runs.
 //
 // If SIGHUP comes because the terminal of the process has closed, it stops the process, as without
-// this option. Run notices that if standard input, standard output or standard error is that terminal,
-// on the systems on which [WithSignals] has SIGPIPE by default. If SIGHUP is ignored when Run is called, f is never
-// called. It is not called either after WithSignals without arguments.
+// this option. Run can detect this only on systems on which [WithSignals] has SIGPIPE by default,
+// and only if standard input, standard output or standard error is that terminal. f is never called
+// if SIGHUP is ignored when Run is called, or if WithSignals is given without arguments.
 func WithReload(f func(ctx context.Context) error) Option {
 	return option(func(c *config) error {
 		if f == nil {
@@ -35,7 +35,7 @@ func WithReload(f func(ctx context.Context) error) Option {
 	})
 }
 
-// addReloadSignal makes Run receive SIGHUP if it is to reload.
+// addReloadSignal makes Run receive SIGHUP if WithReload was given.
 func (c *config) addReloadSignal() {
 	if c.reload != nil && len(c.signals) > 0 && !slices.Contains(c.signals, os.Signal(syscall.SIGHUP)) {
 		c.signals = append(c.signals, syscall.SIGHUP)
@@ -52,7 +52,8 @@ type reloader struct {
 	done    chan struct{} // receives a value when a call has ended
 }
 
-// isRequest reports whether sig asks for a reload. It does not if the terminal of the process has closed.
+// isRequest reports whether sig asks for a reload. A SIGHUP that was sent because the terminal of
+// the process has closed does not.
 func (r *reloader) isRequest(sig os.Signal) bool {
 	return r.config.reload != nil && sig == syscall.SIGHUP && !isTerminalLost()
 }
@@ -79,7 +80,7 @@ func (r *reloader) ended() {
 	}
 }
 
-// reload calls f once, tells the service manager, and logs the result.
+// reload calls the function of WithReload once, notifies the service manager, and logs the result.
 func (r *reloader) reload(scope *ctxshutdown.Swansong) {
 	defer func() { r.done <- struct{}{} }()
 	defer scope.Shutdown()

@@ -37,9 +37,10 @@ func init() {
 	}
 }
 
-// SIGHUP calls the function of WithReload, also if it is not in WithSignals. Systemd learns when the
-// call begins and when it has ended, also if it has failed. SIGTERM still stops the process.
-func TestWithReload_TellsSystemd(t *testing.T) {
+// SIGHUP calls the function of WithReload, even if SIGHUP is not in WithSignals. Run notifies
+// systemd when a call begins and when the call has ended, even if it has failed. SIGTERM still
+// stops the process.
+func TestWithReload_NotifiesSystemd(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "notify")
 	s := listen(t, name)
 	p := start(t, "reloads", "NOTIFY_SOCKET="+name)
@@ -51,7 +52,7 @@ func TestWithReload_TellsSystemd(t *testing.T) {
 		var usec int64
 		if runtime.GOOS == "linux" {
 			if n, err := fmt.Sscanf(begin, "RELOADING=1\nMONOTONIC_USEC=%d", &usec); n != 1 || err != nil || usec <= last {
-				t.Errorf("at the begin of a reload: %q, after %d", begin, last)
+				t.Errorf("the message at the beginning of a reload is %q; the time of the previous one is %d", begin, last)
 			}
 		}
 		last = usec
@@ -64,14 +65,15 @@ func TestWithReload_TellsSystemd(t *testing.T) {
 	testkit.Equal(t, "calls", strings.Count(p.output(), "reload "), 2)
 }
 
-// signalled runs Run in a bubble, with a channel instead of the signals of the process.
+// signalled calls Run in a bubble, with a channel in place of the signals of the process.
 func signalled(b *testRun, signals chan os.Signal, f func(s *ctxshutdown.Swansong) error, opts ...graceful.Option) error {
 	ctx := context.WithValue(b.Context(), ctxkey.Signals{}, signals)
 	return graceful.Run(ctx, f, append([]graceful.Option{graceful.WithOutput(&b.out)}, opts...)...)
 }
 
-// Several signals during a call lead to one more call. During a drain, SIGHUP neither reloads nor cuts
-// the drain short, and the drain waits for a call that is running, whose context has ended.
+// Several signals during a call lead to one more call. During a drain, SIGHUP neither reloads nor
+// cuts the drain short. The drain ends the context of a call that is running, and waits for the
+// call.
 func TestWithReload_CallsAreNeverConcurrent(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		signals := make(chan os.Signal)
@@ -120,8 +122,8 @@ func TestWithReload_IgnoresSignalInLameDuck(t *testing.T) {
 	})
 }
 
-// A panic of the function stops the process. Run raises it after the drain.
-func TestWithReload_PanicStops(t *testing.T) {
+// A panic of the function stops the process. Run raises the panic after the drain.
+func TestWithReload_PanicStopsProcess(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		defer func() {
 			if p, ok := recover().(*graceful.PanicError); !ok || p.Value != "oops" {

@@ -134,7 +134,7 @@ type inputs struct {
 	signals *signalInputs
 
 	ctx      context.Context
-	ctxDone  <-chan struct{} // set to nil once Run has received from it, as are stopped and cut
+	ctxDone  <-chan struct{} // ctxDone, stopped and cut are each set to nil once Run has received from them
 	stopped  <-chan struct{}
 	cut      <-chan struct{}
 	complete <-chan struct{}
@@ -162,8 +162,8 @@ func (r *run) inputs(ctx context.Context) *inputs {
 	return in
 }
 
-// nextEvent waits for an event and returns it. It returns false after an input that the ladder need
-// not know about.
+// nextEvent waits for an event and returns it. It returns false after an input that does not affect
+// the phases, such as a tick of the watchdog.
 func (r *run) nextEvent(in *inputs, timer <-chan time.Time) (e event, ok bool) {
 	select {
 	case sig := <-in.signals.stops:
@@ -182,7 +182,7 @@ func (r *run) nextEvent(in *inputs, timer <-chan time.Time) (e event, ok bool) {
 	case <-in.stopped:
 		in.stopped = nil
 		return event{kind: stopped, cause: context.Cause(r.scope)}, true
-	// The scope is complete, or Force was called. In the second case, drain finds that out.
+	// The scope is complete, or Force was called. The caller, drain, finds out which.
 	case <-in.cut:
 		in.cut = nil
 		return event{kind: timerFired}, true
@@ -207,11 +207,11 @@ func (r *run) nextEvent(in *inputs, timer <-chan time.Time) (e event, ok bool) {
 	}
 }
 
-// start calls f in a goroutine of the scope "main". This goroutine holds a guard, also after f has
-// returned, until the ladder has been informed and the hooks have run. Otherwise the scope could be
-// complete too early, when no other guard is held.
+// start calls f in a goroutine of the scope "main". This goroutine holds a guard until Run has
+// processed the return of f and the hooks have run. If it released the guard earlier and no other
+// guard were held, the scope would be complete before the hooks have run.
 func (r *run) start() {
-	d := &ctxkey.WorkDescriber{Describe: func(int) ctxkey.Work { return ctxkey.Work{} }} // f waits for the other work
+	d := &ctxkey.WorkDescriber{Describe: func(int) ctxkey.Work { return ctxkey.Work{} }} // reports do not count f as work, because f waits for the work
 	r.main, _ = ctxshutdown.WithCancel(context.WithValue(r.scope.Work(), ctxkey.Describer{}, d), ctxshutdown.WithName("main"))
 	d.Scope = r.main
 	r.main.Go(func(context.Context) {
@@ -225,12 +225,13 @@ func (r *run) start() {
 	})
 }
 
-// handle passes an event to the ladder and executes its actions.
+// handle passes an event to the ladder, the state machine of the phases, and executes the actions
+// that the ladder returns.
 func (r *run) handle(e event) {
 	e.at = time.Now()
 	// List the remaining guards before the transition, because the transition notifies watchers. If
-	// Extend is called in between, the second step may have nothing to do any more; the reverse is
-	// impossible.
+	// Extend is called between the two calls of step, the second one may return no actions. It
+	// never returns more actions than the first one.
 	next := r.current()
 	var held *ctxshutdown.DrainError
 	if actions := next.step(e); slices.Contains(actions, force) || slices.Contains(actions, abandon) {
@@ -239,10 +240,10 @@ func (r *run) handle(e event) {
 		}
 	}
 	if next.Rung > Serving {
-		r.signals.beginDrain() // before the step, which makes the logger write
+		r.signals.beginDrain() // called before r.step, because r.step makes the logger write
 	}
 	if held != nil {
-		r.setBlockers(held.Report) // for the logger, which the step notifies
+		r.setBlockers(held.Report) // for the logger, which r.step notifies
 	}
 	actions, now := r.step(e)
 	if now.Rung == Soft || now.Rung == Hard {

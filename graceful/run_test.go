@@ -91,7 +91,7 @@ func TestRun_ReturnsErrorsOfF(t *testing.T) {
 		{"nil", untilStopped, "", 0},
 		{"Err of the scope", func(s *ctxshutdown.Swansong) error { <-s.Done(); return s.Err() }, "", 0},
 		{"cause of the scope", func(s *ctxshutdown.Swansong) error { <-s.Done(); return context.Cause(s) }, "", 0},
-		{"an error around that", func(s *ctxshutdown.Swansong) error { <-s.Done(); return fmt.Errorf("flush: %w", s.Err()) },
+		{"an error that wraps the error of the scope", func(s *ctxshutdown.Swansong) error { <-s.Done(); return fmt.Errorf("flush: %w", s.Err()) },
 			"flush: context canceled", 1},
 		{"the same before the stop", func(*ctxshutdown.Swansong) error { return context.Canceled }, "context canceled", 1},
 		{"an error that cannot be compared", func(s *ctxshutdown.Swansong) error { <-s.Done(); return uncomparable{"a", "b"} }, "[a b]", 1},
@@ -292,8 +292,8 @@ func TestWithPreStop_RunsHooksBeforeShutdown(t *testing.T) {
 }
 
 // After Force, Run goes to its phase Hard from any other phase. The hooks of WithPreStop are then
-// not called, which is not an error. Run can notice the stop of the scope before the end of Work,
-// or after it, so the test repeats this many times.
+// not called, which is not an error. Run can notice the stop of the scope before or after the end
+// of Work, so the test repeats the call many times.
 func TestWithPreStop_ForceSkipsHooks(t *testing.T) {
 	mine := errors.New("mine")
 	duck := graceful.WithLameDuck(2 * time.Second)
@@ -504,8 +504,8 @@ graceful: abandoned, see the log:
 	})
 }
 
-// If work ends at the very moment at which a phase ends, it counts as in time or as late. The log,
-// the error of Run and the counters agree on which.
+// If work ends at the same time as a phase, Run counts the work either as in time or as late. The
+// log, the error of Run and the counters agree about this.
 func TestRun_LogErrorAndCountersAgree(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -523,7 +523,7 @@ func TestRun_LogErrorAndCountersAgree(t *testing.T) {
 					before := graceful.ReadStats()
 					err := b.run(func(s *ctxshutdown.Swansong) error {
 						test.until(s)
-						for range i % 100 * 10 { // varies the time
+						for range i % 100 * 10 { // varies the time at which the work ends
 							runtime.KeepAlive(i)
 						}
 						return nil
@@ -630,8 +630,8 @@ func TestReadStats_CountsJobsOfPools(t *testing.T) {
 	})
 }
 
-// Many goroutines use a run in every possible way at random times. The run ends within its time
-// limits, its phases only advance, and its result is consistent.
+// Many goroutines call all functions and methods of a Process at random times. The run ends within
+// its time limits, its phases only advance, and its result is consistent.
 func TestStress_RunEndsWithConsistentResult(t *testing.T) {
 	const duck, soft, hard, most = 3 * time.Second, 5 * time.Second, 2 * time.Second, 4 * time.Second
 	for seed := range uint64(300) {
@@ -647,7 +647,7 @@ func TestStress_RunEndsWithConsistentResult(t *testing.T) {
 				p := process(t, s)
 				p.Watch(func(st graceful.Status) {
 					if st.Rung < last.Rung || st.Rung == last.Rung && st.Until.Before(last.Until) || st.Extended < last.Extended || st.Extended > most {
-						t.Errorf("seed %d: after %+v came %+v", seed, last, st)
+						t.Errorf("seed %d: the status %+v was followed by %+v", seed, last, st)
 					}
 					if last = st; st.Rung > graceful.Serving && began.IsZero() {
 						began = st.Since

@@ -54,7 +54,7 @@ var roles = map[string]func() error{
 	"traced": func() error {
 		return watched(worker(never), long(graceful.WithScope(ctxshutdown.WithName("app"), ctxshutdown.WithTrace()))...)
 	},
-	// In this program, only time ends the phases.
+	// In this program, phases end only when their time is over.
 	"short": func() error {
 		return main1(func(s *ctxshutdown.Swansong) error { select {} }, graceful.WithSoft(time.Millisecond), graceful.WithHard(time.Millisecond))
 	},
@@ -186,14 +186,14 @@ func worker(until func(s *ctxshutdown.Swansong) <-chan struct{}) func(s *ctxshut
 	return func(s *ctxshutdown.Swansong) error {
 		jobs, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("jobs"))
 		jobs.Go(func(context.Context) { <-until(s) })
-		printPhases(s) // only now, because the test sends a signal when it reads the first phase
+		printPhases(s) // called last, because the test sends a signal when it reads the first phase
 		<-s.Done()
 		return nil
 	}
 }
 
-// main1 serves as the main function of a program. It prints the phases of Run, and prints a line in
-// a deferred call.
+// main1 takes the place of the main function of a program. It prints the phases of Run, and prints
+// a line in a deferred call.
 func main1(f func(s *ctxshutdown.Swansong) error, opts ...graceful.Option) error {
 	return watched(func(s *ctxshutdown.Swansong) error {
 		printPhases(s)
@@ -351,7 +351,7 @@ func TestRun_SignalsAdvancePhases(t *testing.T) {
 					}
 					if after > before {
 						p.signal(next)
-						next = os.Interrupt // which counts at once, unlike a second SIGTERM or SIGHUP
+						next = os.Interrupt // a second SIGTERM or SIGHUP would not count within a second
 					}
 				}
 				testkit.Equal(t, "exit code", p.awaitExit(), test.code)
@@ -373,7 +373,7 @@ func TestRun_SignalsAdvancePhases(t *testing.T) {
 
 // A program receives one signal. After that the phases end when their time is over, and the result
 // is the same as with more signals.
-func TestRun_PhasesEndByTime(t *testing.T) {
+func TestRun_PhasesEndWhenTheirTimeIsOver(t *testing.T) {
 	p := start(t, "short")
 	p.until("Serving 0")
 	p.signal(syscall.SIGTERM)
@@ -407,7 +407,7 @@ $`)
 	}
 }
 
-func TestRun_PanicDrainsFirst(t *testing.T) {
+func TestRun_DrainsBeforePanicEndsProcess(t *testing.T) {
 	p := start(t, "panic")
 	testkit.Equal(t, "exit code", p.awaitExit(), 2)
 	flushed, deferred := strings.Index(p.output(), "flushed"), strings.Index(p.output(), "deferred")
@@ -421,7 +421,7 @@ func TestRun_PanicDrainsFirst(t *testing.T) {
 	}
 }
 
-// If f panics after Run has returned, the process ends as after a panic in any goroutine.
+// If f panics after Run has returned, the process crashes as after a panic in any other goroutine.
 func TestRun_CrashesIfFPanicsAfterReturn(t *testing.T) {
 	for role, says := range map[string]string{
 		"late panic":           "error: graceful: abandoned",
@@ -440,15 +440,15 @@ func TestRun_CrashesIfFPanicsAfterReturn(t *testing.T) {
 	}
 }
 
-func TestRun_NoticesSignalBeforeF(t *testing.T) {
+func TestRun_StopsOnSignalBeforeCallOfF(t *testing.T) {
 	p := start(t, "early")
 	testkit.Equal(t, "exit code", p.awaitExit(), 0)
 	if !strings.Contains(p.output(), "graceful: terminated signal received") {
-		t.Errorf("f did not learn of the signal:\n%s", p.output())
+		t.Errorf("the scope that f received was not stopped by the signal:\n%s", p.output())
 	}
 }
 
-// A second ^C, which comes after Run has returned, does not end the process before main has run its
+// A second ^C that arrives after Run has returned does not end the process before main has run its
 // deferred calls. Run can be called again, and signals have their default effect again some seconds
 // after the last call.
 func TestRun_RestoresSignalsSomeTimeAfterReturn(t *testing.T) {
@@ -458,7 +458,7 @@ func TestRun_RestoresSignalsSomeTimeAfterReturn(t *testing.T) {
 	p.signal(os.Interrupt)
 	p.until("Serving 0") // a further ^C before this could reach the second Run
 	p.signal(os.Interrupt)
-	returned := time.Now() // before the return of Run
+	returned := time.Now() // the time just before the return of Run
 	p.until("deferred")
 	p.signal(os.Interrupt)
 	p.until("over")
@@ -478,7 +478,7 @@ func TestRun_RestoresSignalsSomeTimeAfterReturn(t *testing.T) {
 	}
 	testkit.Equal(t, "end", p.cmd.ProcessState.String(), "signal: interrupt")
 	if took := time.Since(returned); took < 5*time.Second {
-		t.Errorf("a signal ended the process %v after Run", took)
+		t.Errorf("a signal ended the process %v after the return of Run", took)
 	}
 }
 

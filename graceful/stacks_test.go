@@ -18,7 +18,7 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// A stuck has functions that do not return before release is closed, also if they are cancelled.
+// A stuck has functions that return only when release is closed, even if they are cancelled.
 type stuck struct {
 	begun   sync.WaitGroup // counts the functions that are still to be called
 	release chan struct{}
@@ -42,12 +42,12 @@ func (s *stuck) inHandler(http.ResponseWriter, *http.Request) { s.block() }
 func (s *stuck) inHook(context.Context) error                 { s.block(); return nil }
 
 // Without tracing, the error of Run has the stack of every function of the program that still runs.
-// The stack begins with that function. Goroutines that wait in this module, as those of idle loops and
-// connections do, are not listed.
+// Each stack begins with the function of the program. Goroutines that only wait in this module,
+// such as those of idle loops and connections, are not listed.
 func TestAbandonedError_HasStacksOfUserCodeWithoutTrace(t *testing.T) {
 	functions := []string{"inF", "inGo", "inGroup", "inCallback", "inTimer", "inJob", "inOffload", "inHandler", "inHook"}
 	st := &stuck{release: make(chan struct{})}
-	st.begun.Add(len(functions) - 1) // the hook is called after the others
+	st.begun.Add(len(functions) - 1) // except the pre-stop hook, which is called after the stop
 	st.ended.Add(len(functions))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -48,7 +48,7 @@ func startOnTerminal(t *testing.T, role string, columns uint16, env ...string) *
 	return startCommandOnTerminal(t, exec.Command(os.Args[0]), role, columns, append([]string{terminalVar + "=1"}, env...)...)
 }
 
-// startCommandOnTerminal is like startOnTerminal, for a command that starts the test binary.
+// startCommandOnTerminal is like startOnTerminal, but runs a command that starts the test binary.
 func startCommandOnTerminal(t *testing.T, cmd *exec.Cmd, role string, columns uint16, env ...string) *terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -151,8 +151,8 @@ func TestTerminal_ControlCAdvancesPhases(t *testing.T) {
 	}
 }
 
-// The progress line is redrawn in place, fits the width, and contains no escape sequence except the
-// one that erases the rest of the line, whatever the names and reasons contain.
+// The progress line is redrawn in place, fits the width, and contains no escape sequence except one
+// that erases the rest of the line, even if names and reasons contain escape sequences.
 func TestTerminal_ProgressLineFitsWidth(t *testing.T) {
 	for _, columns := range []uint16{200, 40, 7, 2, 1} {
 		t.Run(fmt.Sprint(columns), func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestTerminal_ProgressLineFitsWidth(t *testing.T) {
 	}
 }
 
-func TestTerminal_DumbShowsNoProgressLine(t *testing.T) {
+func TestTerminal_ShowsNoProgressLineIfDumb(t *testing.T) {
 	tty := startOnTerminal(t, "terminal", 80, "TERM=dumb")
 	tty.until("Serving 0")
 	tty.press("\x03")
@@ -236,13 +236,13 @@ func TestTerminal_ProgressLineNamesPhase(t *testing.T) {
 	tty.press("\x03")
 	testkit.Equal(t, "exit code", tty.awaitExit(), 3)
 	if before, _, ok := strings.Cut(tty.screen(), "graceful: abandoned"); !ok || strings.LastIndex(before, "\r\x1b[K") < strings.LastIndex(before, "guard") {
-		t.Errorf("the abandoned guards are printed into the progress line:\n%q", tty.screen())
+		t.Errorf("the abandoned guards are printed on the progress line:\n%q", tty.screen())
 	}
 }
 
 // The user presses ^C on the terminal of `program 2>&1 | cat`. The terminal sends SIGINT to both
-// programs, and cat ends first. The drain of the other program writes to the pipe and is not ended
-// by that.
+// programs, and cat ends first. The other program writes to the pipe during its drain, and this
+// write does not end the drain.
 func TestTerminal_PipelineDrainsAfterControlC(t *testing.T) {
 	for _, role := range []string{"writes in its drain", "writes in its drain, and logs"} {
 		t.Run(role, func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestRun_DrainsWhenTerminalIsClosed(t *testing.T) {
 }
 
 // The SIGHUP of a terminal that closes stops a program that reloads on SIGHUP.
-func TestWithReload_ClosedTerminalStops(t *testing.T) {
+func TestWithReload_ClosedTerminalStopsProcess(t *testing.T) {
 	tty := startCommandOnTerminal(t, exec.Command(os.Args[0]), "reloads", 80)
 	tty.until("Serving 0")
 	tty.master.Close()
@@ -301,7 +301,8 @@ func TestWithReload_LostReaderOfLogReloads(t *testing.T) {
 	testkit.Equal(t, "exit code", p.awaitExit(), 0)
 }
 
-// If no signal has begun the drain, the first one has no effect, and the progress line says so.
+// If the drain was not begun by a signal, the first signal has no effect, and the progress line
+// says that ^C must be pressed twice.
 func TestTerminal_ProgressLineCountsInterrupts(t *testing.T) {
 	tty := startOnTerminal(t, "returned", 120)
 	tty.until("^C twice cuts it short")

@@ -19,8 +19,9 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// A drain that takes longer than a second writes what it waits for, after one second and then every
-// five seconds. The output names the line and the age of the oldest guard if the scope is traced.
+// If a drain takes longer than a second, Run writes what the drain waits for, after one second and
+// then every five seconds. The output names the line and the age of the oldest guard if the scope
+// is traced.
 func TestRun_WritesWhatLongDrainWaitsFor(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		err := b.run(func(s *ctxshutdown.Swansong) error {
@@ -97,7 +98,7 @@ func TestRun_CountsRequestsAndJobsThatDrainWaitsFor(t *testing.T) {
 				err := b.run(func(s *ctxshutdown.Swansong) error { // the stop begins after one second
 					s.Go(func(context.Context) {
 						for _, path := range []string{"/export", "/a", "/b"} {
-							time.Sleep(100 * time.Millisecond) // f and Serve are older
+							time.Sleep(100 * time.Millisecond) // makes f and Serve older than the requests, and /export the oldest request
 							conn := ln.Dial()
 							go io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: shop\r\n\r\n")
 							go io.Copy(io.Discard, conn)
@@ -121,12 +122,12 @@ func TestRun_CountsRequestsAndJobsThatDrainWaitsFor(t *testing.T) {
 
 var (
 	stackOfPanic = regexp.MustCompile(`\ngoroutine \d+ (.+\n)+\n?`)
-	// The hook may or may not have begun when this record is written.
+	// This record may be written before or after the beginning of the hook.
 	guardsAtStop = regexp.MustCompile(`(msg=draining .*) guards\.count=[23] guards\.held="jobs ×1, main ×1(, pre-stop/dereg ×1)?"`)
 )
 
-// The log and the output of a drain that is abandoned go to the same terminal. Together they contain
-// no line twice, and the guards that are held in the end once.
+// The log and the output of a drain that is abandoned go to the same terminal. Together they
+// contain no line twice, and each guard that is still held once.
 func TestRun_PrintsNothingTwice(t *testing.T) {
 	for _, test := range []struct {
 		name, want string
@@ -194,7 +195,7 @@ graceful: abandoned, see the log:
 	}
 }
 
-// A slowDisk takes a millisecond to write what is abandoned.
+// A slowDisk takes a millisecond to write the log record about abandoned guards.
 type slowDisk struct{ io.Writer }
 
 func (d slowDisk) Write(p []byte) (int, error) {
@@ -204,7 +205,7 @@ func (d slowDisk) Write(p []byte) (int, error) {
 	return d.Writer.Write(p)
 }
 
-// A drain that takes no longer than a second writes nothing.
+// Run writes nothing about a drain that takes no longer than a second.
 func TestRun_WritesNothingInShortDrain(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		testkit.Equal(t, "error", b.run(func(s *ctxshutdown.Swansong) error {
@@ -216,8 +217,8 @@ func TestRun_WritesNothingInShortDrain(t *testing.T) {
 	})
 }
 
-// An output that blocks while it writes what the drain waits for delays the return of Run by one
-// second. It does not delay the phases.
+// If the output blocks while Run writes what the drain waits for, Run returns one second later. The
+// phases are not delayed.
 func TestRun_BlockedWaitReportDelaysRunOneSecond(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		began := time.Now()
@@ -240,8 +241,8 @@ func (f recorder) WithAttrs([]slog.Attr) slog.Handler            { return f }
 func (f recorder) WithGroup(string) slog.Handler                 { return f }
 func (f recorder) Handle(_ context.Context, r slog.Record) error { f(r); return nil }
 
-// When work is cancelled, the log lists the work that was running before, also if the logger is so
-// slow that the work has ended in the meantime. It says why the drain was cut short.
+// When work is cancelled, the log lists the work that was running before the cancellation, even if
+// the work has ended before the slow logger writes. The log also says why the drain was cut short.
 func TestWithLogger_ListsBlockersBeforeForce(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		released := make(chan struct{})
