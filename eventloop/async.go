@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// errStartFailed is what done of Async receives if start does not return.
+// errStartFailed is the error that the function done of Async receives if the function start does
+// not return.
 var errStartFailed = errors.New("eventloop: the start function of Async panicked or called runtime.Goexit")
 
 // Async starts an operation that needs no goroutine while it waits, such as a request of a client
-// library that takes a callback, and makes l run done with its result. Where the operation blocks a
+// library that takes a callback, and makes l run done with its result. If the operation blocks a
 // goroutine, use [OffloadTimeout].
 //
 // Async calls start on the calling goroutine. start begins the operation and returns. The operation

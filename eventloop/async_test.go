@@ -62,9 +62,9 @@ func TestOffload_DiscardsNoDeliveredValue(t *testing.T) {
 	testkit.Equal(t, "value of work that did not begin", receive(t, "the time-out", got), 0)
 }
 
-// An operation of Async that does not end in time completes with the time-out, while no goroutine
-// waits for it. It counts as running until it calls complete, and its late value is discarded.
-// docs/internals/eventloop.md#async
+// If an operation of Async does not end in time, done receives the time-out. No goroutine waits for
+// the operation. The operation counts as running until it calls complete, and its late value is
+// discarded. docs/internals/eventloop.md#async
 func TestAsync_TimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context())
@@ -123,7 +123,8 @@ func TestAsync_DeliversFirstResult(t *testing.T) {
 		func(context.Context, func(int, error)) { t.Error("start was called") }, func(int, error) {}), eventloop.ErrStopped)
 }
 
-// A stop waits for an operation, and Force ends it with the cause. docs/internals/eventloop.md#async
+// A stopped loop waits for an operation of Async. Force ends the operation with the cause of Force.
+// docs/internals/eventloop.md#async
 func TestAsync_EndsWithForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		app := ctxshutdown.New(t.Context())
@@ -141,8 +142,8 @@ func TestAsync_EndsWithForce(t *testing.T) {
 	})
 }
 
-// If start panics, the panic reaches the caller of Async, and done runs with an error, so nothing
-// waits for the operation. docs/internals/eventloop.md#async
+// If start panics, the panic reaches the caller of Async, and done runs with an error, so the loop
+// does not wait for the operation. docs/internals/eventloop.md#async
 func TestAsync_PanicInStartReachesCaller(t *testing.T) {
 	l := startLoop(t)
 	got := make(chan error, 1)

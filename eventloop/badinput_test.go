@@ -76,7 +76,7 @@ func TestLoop_StartsOnce(t *testing.T) {
 	testkit.Equal(t, "panics", l.Stats().Snapshot().Panics, uint64(0))
 }
 
-// A callback may call Post. What it posts runs after everything that was posted before.
+// A callback may call Post. The posted callback runs after all callbacks that were posted before.
 func TestPost_FromCallbackRunsLater(t *testing.T) {
 	l := startLoop(t)
 	var got []int

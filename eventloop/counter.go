@@ -26,7 +26,7 @@ func (t *counter) done() {
 	t.decrement()
 }
 
-// decrement is done for a caller that has locked t.mu.
+// decrement is like done. The caller holds t.mu.
 func (t *counter) decrement() {
 	if t.n--; t.n == 0 && t.zero != nil {
 		close(t.zero)

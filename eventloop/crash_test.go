@@ -16,8 +16,8 @@ import (
 const asCrash = "EVENTLOOP_TEST_CRASH"
 
 // A lateValue is the value with which main panics. The runtime calls its Error method after all
-// deferred calls and before it prints anything. Error waits, so that a goroutine that was released
-// too early would have the time to end the program without the panic.
+// deferred calls and before it prints anything. Error waits, so that a goroutine that is released
+// too early has time to end the program, and the panic is not printed.
 type lateValue struct{ released func() bool }
 
 func (b lateValue) Error() string {

@@ -36,8 +36,8 @@
 // # Panics
 //
 // A panic in a callback, a timer or a job ends the program, as in any goroutine. [WithPanicHandler]
-// keeps the loop or the pool running, or stops it. A panic in offloaded work is the error of its
-// completion, as long as that waits for it.
+// keeps the loop or the pool running, or stops it. A panic in offloaded work is passed to the
+// completion of the work as an error, unless the completion has been queued already.
 //
 // # Shutting down
 //

@@ -33,7 +33,7 @@ func TestMain_Dropper(t *testing.T) {
 		runtime.GC()
 		select {
 		case <-done:
-		case <-time.After(10 * time.Millisecond): // the loop may have become unreachable since
+		case <-time.After(10 * time.Millisecond): // collect again: the loop may have become unreachable since
 		case <-late:
 			t.Fatal("the loop has not been stopped")
 		}
@@ -64,8 +64,9 @@ var droppers = map[string]func(app *ctxshutdown.Swansong) <-chan struct{}{
 	},
 }
 
-// A Loop that is unreachable stops when it has nothing to do, also if it was never started. So it leaves
-// no goroutine, and the scope above can drain. A line names the call of New.
+// A Loop that is unreachable stops when it has nothing to do, even if it was never started. So it
+// leaves no goroutine, and its parent scope can drain. A line on standard error names the call of
+// New.
 func TestNew_StopsDroppedLoop(t *testing.T) {
 	want := regexp.MustCompile(`^eventloop: the event loop "ledger", created at drop_test\.go:\d+, was garbage collected without Stop and has been stopped\n$`)
 	for name := range droppers {
@@ -76,7 +77,7 @@ func TestNew_StopsDroppedLoop(t *testing.T) {
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
 			if out, err := cmd.Output(); err != nil {
-				t.Errorf("the program has failed: %v\n%s", err, out)
+				t.Errorf("the program failed: %v\n%s", err, out)
 			}
 			if !want.MatchString(stderr.String()) {
 				t.Errorf("standard error:\n%s", stderr.String())
@@ -101,7 +102,7 @@ func collect(t *testing.T) {
 	}
 }
 
-// A timer keeps the loop until it is stopped.
+// A pending timer keeps an unreachable loop running. Once the timer is stopped, the loop stops.
 func TestTimer_StopLetsDroppedLoopEnd(t *testing.T) {
 	app := ctxshutdown.New(t.Context())
 	timer, scope := func() (*eventloop.Timer, *ctxshutdown.Swansong) {
@@ -117,8 +118,8 @@ func TestTimer_StopLetsDroppedLoopEnd(t *testing.T) {
 	awaitDone(t, app.Shutdown())
 }
 
-// A loop is not stopped while it is needed: by a timer, a handle, a method value, the main function of Run, or
-// an offload whose completion is still to come.
+// An unreachable loop is not stopped while something needs it: a timer, a handle, a method value,
+// the main function of Run, or an offload whose completion is still to come.
 func TestNew_DoesNotStopLoopThatIsNeeded(t *testing.T) {
 	t.Run("timer", func(t *testing.T) {
 		app := ctxshutdown.New(t.Context())

@@ -9,7 +9,7 @@ import (
 	"github.com/swansong-go/swansong/eventloop"
 )
 
-// A loop belongs to the scope in which it is created and stops with it.
+// A loop belongs to the scope in which it is created, and stops when this scope is stopped.
 func ExampleNew() {
 	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
 	loop := eventloop.New(app)

@@ -60,7 +60,7 @@ func ExampleLoop_ShutdownHandle() {
 }
 
 // Offloaded work that has timed out continues until it notices that its context has ended. Wait for
-// it before you release what it uses, such as the heap of another language.
+// it before you release resources that the work uses, such as the heap of another language.
 func ExampleLoop_WaitRunners() {
 	loop, pool := eventloop.New(context.Background()), eventloop.NewPool(context.Background(), 1)
 	defer pool.Stop()

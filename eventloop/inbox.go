@@ -39,7 +39,7 @@ type inbox struct {
 	refusedStopped  atomic.Uint64 // the number of refused callbacks that were posted when Stopped
 	refusedFull     atomic.Uint64 // the number of refused callbacks for which there was no room
 	timed           bool          // whether chunks have the time at which they were begun
-	limit           uint64        // the greatest number of callbacks that have not finished; 0 for no limit
+	limit           uint64        // the greatest number of callbacks that are accepted and have not finished; 0 for no limit
 
 	mu            sync.Mutex
 	awake         sync.Cond
@@ -50,10 +50,10 @@ type inbox struct {
 	sleeping      bool   // the loop's goroutine is asleep and has not been woken yet
 	wakeRequested bool   // the loop must check its timers and its state
 	waiters       waitList[func()]
-	idleWaiters   []chan bool // each receives an answer when the loop next has nothing to run
+	idleWaiters   []chan bool // each receives an answer the next time that the loop has nothing to run; see idle
 	running       string      // the kind of function that is running, unless it is a callback; see Counts.In
 
-	offloads, handles counter // what is active outside of the loop's goroutine
+	offloads, handles counter // count the offloads that are running and the handles that are held
 
 	_          [64]byte      // padding: producers write the fields above, and the loop uses the fields below after each callback
 	executed   atomic.Uint64 // the number of callbacks that have run
@@ -128,9 +128,10 @@ func (b *inbox) post(f func()) bool {
 	return true
 }
 
-// hasRoom reports whether Post may queue a callback: the limit is not reached, and no goroutine waits
-// in PostWait. Such a goroutine gets the room as soon as the loop's goroutine has locked mu; otherwise
-// a producer that calls Post all the time could take the room each time before. The caller holds mu.
+// hasRoom reports whether Post may queue a callback: the limit is not reached, and no goroutine
+// waits in PostWait. The loop's goroutine gives new room to waiting goroutines once it has locked
+// mu. If Post did not check for them, a producer that calls Post all the time could take the room
+// before that each time. The caller holds mu.
 func (b *inbox) hasRoom() bool {
 	return len(b.waiters) == 0 && b.accepted-b.executed.Load() < b.limit
 }
@@ -139,7 +140,8 @@ func (b *inbox) hasRoom() bool {
 // if the state is not Running. The caller of postWaiting calls leave if it stops waiting.
 //
 // hasWaiters is set before the number of executed callbacks is read, and the loop reads hasWaiters
-// after it has changed that number. So one of the two sees the other, and no entry is forgotten.
+// after it has changed that number. So either postWaiting sees the room, or the loop sees the
+// waiter, and no waiter is forgotten.
 func (b *inbox) postWaiting(f func()) (w *waiter[func()], ok bool) {
 	lock(&b.mu)
 	if s := State(b.state.Load()); s != Running {
@@ -160,7 +162,8 @@ func (b *inbox) postWaiting(f func()) (w *waiter[func()], ok bool) {
 	return w, true
 }
 
-// leave removes w and counts it as refused, or returns false if its callback has been queued.
+// leave removes w and counts its callback as refused, or returns false if the callback has been
+// queued.
 func (b *inbox) leave(w *waiter[func()]) bool {
 	b.mu.Lock()
 	left := b.waiters.remove(w)
@@ -242,7 +245,7 @@ func (b *inbox) promise() bool {
 }
 
 // deliver queues a promised completion. The parameter returned reports whether the work of the
-// startOffload has returned. If it has not, offloads.done is called when it does.
+// offload has returned. If it has not, the offload calls offloads.done when its work returns.
 func (b *inbox) deliver(f func(), returned bool) {
 	b.mu.Lock()
 	b.promised--

@@ -11,8 +11,9 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// Every method that waits for a loop or a pool refuses to wait in everything that a loop calls, at any
-// depth of calls. docs/internals/eventloop.md#waiting-in-a-callback
+// Every method that waits for a loop or a pool returns ErrInCallback if a function that a loop runs
+// calls it, directly or through any number of other functions.
+// docs/internals/eventloop.md#waiting-in-a-callback
 func TestWaits_AreRefusedInCallbacks(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -62,7 +63,7 @@ func nested(depth int, f func()) {
 	nested(depth-1, f)
 }
 
-// In the init function, waiting for the own loop is refused, too.
+// An init function that waits for its own loop receives ErrInCallback, too.
 // docs/internals/eventloop.md#waiting-in-a-callback
 func TestWaits_AreRefusedInInit(t *testing.T) {
 	var l *eventloop.Loop
@@ -71,9 +72,9 @@ func TestWaits_AreRefusedInInit(t *testing.T) {
 	awaitDone(t, l.Stop())
 }
 
-// A wait that has nothing to wait for, or whose time is over, returns as on any other goroutine. Waits
-// on goroutines that a callback starts, in main of Run and in jobs are allowed.
-// docs/internals/eventloop.md#waiting-in-a-callback
+// In a callback, a wait that has nothing to wait for, or whose time is over, returns as on any
+// other goroutine. Waits on goroutines that a callback starts, in main of Run and in jobs are
+// allowed. docs/internals/eventloop.md#waiting-in-a-callback
 func TestWaits_AreAllowedElsewhere(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 1)
 	runOn(t, l, func() {

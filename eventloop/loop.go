@@ -12,7 +12,7 @@ import (
 var (
 	// ErrStarted is returned by the second Start or Run of a loop.
 	ErrStarted = errors.New("eventloop: the loop was started before; a loop runs once, create another with New")
-	// ErrStopped is returned after the loop, or the scope that it is in, has been stopped.
+	// ErrStopped is returned after the loop or its parent scope has been stopped.
 	ErrStopped = errors.New("eventloop: the loop has been stopped; create another with New")
 	// ErrNotRunning is returned before the loop is running.
 	ErrNotRunning = errors.New("eventloop: the loop is not running; call Start or Run first")
@@ -25,8 +25,8 @@ var (
 // usable: create a Loop with [New].
 //
 // Call Stop when a Loop is not needed any more. A Loop that the garbage collector finds unreachable
-// stops when it has nothing left to do and no timer is pending, because no goroutine can post to it. It
-// prints the line that has called New on standard error.
+// stops when it has nothing left to do and no timer is pending, because no goroutine can post to
+// it. The line that has called New is then printed on standard error.
 type Loop struct {
 	*loop
 }
@@ -65,9 +65,9 @@ type loop struct {
 // scope until it is Stopped.
 //
 // This one guard stands for all accepted callbacks: the loop is not Stopped before they have run.
-// So the scope waits for each of them as if it had a guard of its own, and reports count the
-// callbacks, but one if there are none. (A guard per callback would cost another 15 ns and a pointer
-// in the queue.)
+// So the scope waits for each callback as if the callback had a guard of its own. Reports count the
+// callbacks, and show 1 if there are none. (A guard per callback would cost another 15 ns and a
+// pointer in the queue.)
 //
 // Call [Loop.Stop] when the loop is no longer needed, even if it was never started. New panics if
 // ctx is nil.
@@ -119,9 +119,9 @@ func (l *Loop) ShutdownHandle() *ShutdownHandle { return l.shutdown }
 func (l *Loop) Stats() *Stats { return l.stats }
 
 // Err returns the first panic of a callback, a timer or a completion from which the loop has
-// recovered (see [WithPanicHandler]), as a [*PanicError], or the error of the init function, or nil.
-// A call of [runtime.Goexit] counts as such a panic. If the loop was stopped by that panic or error, the cause of
-// the loop's scope is the same error.
+// recovered (see [WithPanicHandler]), as a [*PanicError], or the error of the init function, or
+// nil. A call of [runtime.Goexit] counts as such a panic. If that panic or error has stopped the
+// loop, the cause of the loop's scope is the same error.
 func (l *Loop) Err() error {
 	if err := l.failure.Load(); err != nil {
 		return *err
@@ -132,14 +132,15 @@ func (l *Loop) Err() error {
 // Post queues f to run after everything that was posted before, and returns true. If the loop is
 // not Running, Post returns false and f never runs. The posts of one goroutine run in order.
 //
-// After Stop has returned, Post returns false. A stop of a scope above reaches the loop shortly
-// after it, through context.AfterFunc; callbacks that are accepted in between run and are waited
-// for. (Checking the scope in each Post would cost a third of its speed: 0.45 of a channel's time
-// instead of 0.32.)
+// After Stop has returned, Post returns false. If a parent scope is stopped, the loop stops shortly
+// afterwards, through context.AfterFunc. Callbacks that are accepted in the meantime run, and the
+// scope waits for them. (If each Post checked the scope, it would take 0.45 of the time of a
+// channel instead of 0.32.)
 //
 // Post never blocks. The queue is limited by memory only, unless [WithQueueLimit] was given: then
-// Post returns false also when the queue is full, and [Loop.PostWait] waits for room. A call of Post synchronizes before the
-// call of f, and callbacks synchronize before those that run after them. Post panics if f is nil.
+// Post also returns false when the queue is full, and [Loop.PostWait] waits for room. A call of
+// Post synchronizes before the call of f, and callbacks synchronize before those that run after
+// them. Post panics if f is nil.
 func (l *Loop) Post(f func()) bool {
 	mustFunc(f != nil, "Post")
 	if l.trace.on() {
@@ -160,9 +161,9 @@ func mustFunc(ok bool, what string) {
 // becomes Stopped at once.
 //
 // The completion resolves when the loop is Stopped, all its offloads have returned and its handles
-// have been released. In a callback, its Wait returns [ErrInCallback] instead of waiting. The completion
-// of a scope above does not: there the callback would wait for itself until the context of the wait
-// ends.
+// have been released. In a callback, its Wait returns [ErrInCallback] instead of waiting. The
+// completion of a parent scope does not return this error: a callback that waits for it waits for
+// itself, until the context of the wait ends.
 func (l *Loop) Stop() *ctxshutdown.Completion { return l.stop(nil) }
 
 func (l *loop) stop(cause error) *ctxshutdown.Completion {
@@ -179,7 +180,7 @@ func (l *loop) beginStop() {
 	if changed {
 		l.box.wake()
 	}
-	// If the loop has been started, its goroutine releases the guard, or begin does.
+	// If the loop has been started, its goroutine or the method begin releases the guard.
 	if changed && from == Idle {
 		l.guard.Release()
 	}
@@ -193,7 +194,7 @@ func (l *loop) notifyStopped() {
 }
 
 // finish changes the state from Stopping to Stopped. Before that it calls notifyStopped, since the
-// goroutine that stopped a scope above may not have done so yet. At last it releases the loop's
+// goroutine that stopped a parent scope may not have called it yet. Finally it releases the loop's
 // guard, which lets the completion resolve.
 func (l *loop) finish() {
 	l.notifyStopped()

@@ -13,7 +13,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The tests cite the sections of docs/internals/eventloop.md that state the rules.
+// The comments of the tests refer to the sections of docs/internals/eventloop.md that state the
+// rules.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

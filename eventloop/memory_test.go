@@ -171,8 +171,8 @@ func TestOffload_FreesMemory(t *testing.T) {
 				testkit.ErrorIs(t, "WaitIdle", p.WaitIdle(context.Background()), nil)
 				testkit.ErrorIs(t, "Quiesce", l.Quiesce(tooLong), nil)
 			})
-			if left > 1<<20 { // this is 50 bytes for each offload
-				t.Errorf("%d bytes are left of 20,000", left)
+			if left > 1<<20 { // 50 bytes for each of the 20,000 offloads
+				t.Errorf("%d bytes are left after 20,000 offloads", left)
 			}
 		})
 	}
@@ -185,6 +185,6 @@ func TestQuiesce_FreesMemoryAfterTimeout(t *testing.T) {
 	defer free()
 	left := heapGrowth(20_000, func() { testkit.ErrorIs(t, "Quiesce", l.Quiesce(0), context.DeadlineExceeded) })
 	if left > 1<<20 {
-		t.Errorf("%d bytes are left of 20,000", left)
+		t.Errorf("%d bytes are left after 20,000 calls", left)
 	}
 }

@@ -15,15 +15,16 @@ import (
 var ErrOffloadTimeout = fmt.Errorf("eventloop: offloaded work did not finish in time: %w", context.DeadlineExceeded)
 
 // Offload makes p run work, and l run done with the result of work. Once Offload has returned nil,
-// done runs exactly once, on the loop, even if the loop is stopped meanwhile: it drains first. If
-// Offload returns [ErrNotRunning], [ErrStopped], [ErrPoolStopped] or [ErrQueueFull], neither function
-// runs.
+// done runs exactly once, on the loop, even if the loop is stopped meanwhile: a stopping loop runs
+// done before it ends. If Offload returns [ErrNotRunning], [ErrStopped], [ErrPoolStopped] or
+// [ErrQueueFull], neither function runs.
 //
 // The context of work is the Work of the loop's scope. When Force ends it, done is queued at once
-// with the cause, and work that has not begun never runs. A result that arrives afterwards is late: it is
-// counted and does not reach done. If it came without an error, its value is passed to each of the
-// functions discard instead, so that a file or a connection can be closed. They are called on the
-// goroutine of work, before the work counts as returned, and must not use data of the loop.
+// with the cause, and work that has not begun never runs. A result that arrives afterwards is late:
+// it is counted and does not reach done. If the result contains no error, its value is passed to
+// each of the functions discard instead, so that a file or a connection can be closed. They are
+// called on the goroutine of work, before the work counts as returned, and must not use data of the
+// loop.
 //
 // A panic of work is passed to done as a [*PanicError] and counted by the pool. If done has been
 // queued already, and if a function discard panics, no code would receive the panic: it is treated as
@@ -51,7 +52,7 @@ func OffloadTimeout[T any](l *Loop, p *Pool, d time.Duration, work func(ctx cont
 }
 
 // mustOffload panics if an argument of the function with the given name is invalid. It is called
-// before a completion is promised, so that the panic reaches the caller and leaves nothing behind.
+// before a completion is promised, because the loop would wait for that completion after the panic.
 func mustOffload(name string, l *Loop, functions bool) {
 	mustFunc(functions, name)
 	if l == nil {

@@ -125,8 +125,8 @@ func TestOffload_InTimeLeavesNoTimer(t *testing.T) {
 	})
 }
 
-// If the context of offloaded work ends, the completion receives the cause of that, whatever the
-// work returns, and even if the work returns first.
+// If the context of offloaded work ends, the completion receives the cause of the context, even if
+// the work returns another error and returns before its completion runs.
 func TestOffload_CompletionReceivesCauseOnCancel(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 2)
 	const n = 300
@@ -162,8 +162,8 @@ func TestOffload_TimesOutInQueue(t *testing.T) {
 	testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1, Executed: 1, TimedOut: 1})
 }
 
-// Work can outlive its loop. Its result is discarded and counted, and the scope and WaitRunners
-// wait for it. docs/internals/eventloop.md#late-completions
+// Work can outlive its loop. The result of such work is discarded and counted. The scope and
+// WaitRunners wait until the work returns. docs/internals/eventloop.md#late-completions
 func TestOffload_OutlivesLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
@@ -266,7 +266,7 @@ func TestOffload_FailsOnStoppedPool(t *testing.T) {
 // An offload that the pool refuses is never counted as running, even while the loop is being
 // stopped. In the test, the loop is awake and may end as soon as the last promised completion is
 // cancelled.
-func TestOffload_RefusedIsNotCounted(t *testing.T) {
+func TestOffload_IsNotCountedIfRefused(t *testing.T) {
 	p := newPool(t, 1)
 	awaitDone(t, p.Stop())
 	for range 80 {
@@ -301,8 +301,9 @@ func TestOffload_RefusedIsNotCounted(t *testing.T) {
 }
 
 // An offload is no longer counted once its completion has been queued. In the test, other
-// goroutines read the counts to delay the two steps, so that the loop could end between them.
-func TestOffload_CompletedIsNotCounted(t *testing.T) {
+// goroutines read the counts to delay both steps: if they were separate, the loop could end between
+// them.
+func TestOffload_IsNotCountedOnceCompleted(t *testing.T) {
 	p := newPool(t, 2)
 	for range 200 {
 		l := startLoop(t)

@@ -57,27 +57,29 @@ func WithInit(f func() error) Option {
 // calls [runtime.Goexit], that counts as another panic, and a loop stops.
 //
 // Without a panic handler, a panic ends the program like a panic in any goroutine, with the stack,
-// after a line about what is lost. A panic in the work of an offload does not, unless its
-// time is over: the completion receives it as an error. With a handler, f is called for it, too.
+// after a line that counts the lost callbacks, timers, offloads or jobs. A panic in the work of an
+// offload does not end the program: the completion receives the panic as an error, unless it has
+// been queued already. With a panic handler, f is called for such a panic, too.
 //
 // [runtime.Goexit] in a callback stops the loop without a call of f. In a job it ends the job; f is
-// called with the value [ErrGoexit] and decides about the pool, and without f the pool continues. See
-// also [Loop.Err] and [Pool.Err].
+// then called with the value [ErrGoexit] and decides whether the pool continues. Without f the pool
+// continues. See also [Loop.Err] and [Pool.Err].
 func WithPanicHandler(f func(*PanicError) (resume bool)) Option {
 	return option(func(o *options) { o.onPanic = f })
 }
 
-// WithQueueLimit bounds the queue of a loop or a pool to n callbacks or jobs that have been accepted
-// and have not finished, including those that are running. While there are n, [Loop.Post] and
-// [Pool.Submit] return false, an offload to the pool returns [ErrQueueFull], and [Loop.PostWait] and
-// [Pool.SubmitWait] wait. Timers are not counted. Completions of offloads are counted and never
-// refused, so with them the loop can exceed n; bound the offloads by the limit of their pool.
+// WithQueueLimit bounds the queue of a loop or a pool to n callbacks or jobs that have been
+// accepted and have not finished, including those that are running. While there are n, [Loop.Post]
+// and [Pool.Submit] return false, an offload to the pool returns [ErrQueueFull], and
+// [Loop.PostWait] and [Pool.SubmitWait] wait. Timers are not counted. Completions of offloads are
+// counted and never refused, so the number can exceed n; bound the offloads by the limit of their
+// pool.
 //
 // A callback cannot wait for room in the queue of its own loop; it uses Post. WithQueueLimit panics if
 // n is not positive.
 func WithQueueLimit(n int) Option {
 	if n < 1 {
-		panic(fmt.Sprintf("eventloop: WithQueueLimit(%d): it must be positive; without the option there is no limit", n))
+		panic(fmt.Sprintf("eventloop: WithQueueLimit(%d): the limit must be positive; without the option there is no limit", n))
 	}
 	return option(func(o *options) { o.queueLimit = n })
 }

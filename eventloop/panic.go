@@ -39,8 +39,8 @@ func newPanicError(in string, recovered any) *PanicError {
 }
 
 // handlePanic handles a callback that has panicked with value, or has called runtime.Goexit. It
-// calls the panic handler, which may call runtime.Goexit itself. If there is none, it ends the program. The callback counts as running
-// until the panic handler has returned.
+// calls the panic handler, which may call runtime.Goexit itself. If there is no panic handler, it
+// ends the program. The callback counts as running until the panic handler has returned.
 func (l *loop) handlePanic(value any) {
 	in := "callback"
 	if l.box.running == "timer" {
@@ -57,7 +57,7 @@ func (l *loop) handlePanic(value any) {
 	}()
 	l.stats.panics.Add(1)
 	if value == nil && l.panicked.Load() {
-		return // the first Goexit has stopped the loop, and the stack of another one takes long and is not needed
+		return // the first Goexit has stopped the loop; capturing the stack of a further one is slow and not needed
 	}
 	err := newPanicError(in, value)
 	l.recordFailure(err)
@@ -79,7 +79,7 @@ func (l *loop) crash(err *PanicError) {
 	l.crashing = true
 	c := l.counts()
 	if err.In == "callback" {
-		c.Queued-- // the one that has panicked
+		c.Queued-- // the callback that has panicked is not lost
 	}
 	fmt.Fprintf(os.Stderr, "eventloop: panic in a %s of the event loop %q; callbacks not run: %d, timers not fired: %d, offloads not finished: %d\n",
 		err.In, l.name, c.Queued, c.Timers, c.Offloads)
@@ -97,8 +97,8 @@ func (l *loop) abort(err *PanicError) {
 
 func (l *loop) recordFailure(err error) { l.failure.CompareAndSwap(nil, &err) }
 
-// stoppedByPanic tells package graceful that err has stopped a loop or a pool. Without graceful it
-// does nothing.
+// stoppedByPanic tells package graceful that err has stopped a loop or a pool. It does nothing if
+// the scope does not come from graceful.Run.
 func stoppedByPanic(scope *ctxshutdown.Swansong, what, name string, err *PanicError) {
 	if tell, ok := scope.Value(ctxkey.Panicked{}).(func(who string, value any, stack []byte)); ok {
 		tell(fmt.Sprintf("%s %q", what, name), err.Value, err.Stack)
@@ -122,7 +122,7 @@ func (l *loop) callPanicHandler(err *PanicError) (resume bool) {
 			l.stats.panics.Add(1)
 			l.recordFailure(newPanicError("panic handler", recover()))
 			l.abort(err)
-			resume = true // it has been stopped already
+			resume = true // the loop has been stopped already
 		}
 	}()
 	resume = l.onPanic(err)

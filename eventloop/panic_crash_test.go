@@ -17,15 +17,15 @@ import (
 
 const asService = "EVENTLOOP_TEST_SERVICE"
 
-// write writes to a nil map, as a program with a mistake does.
+// write writes to a nil map, a mistake that makes it panic.
 func write() {
 	var m map[string]int
 	//lint:ignore SA5000 the test plants this mistake
 	m["orders"]++
 }
 
-// services are programs with a mistake in what a loop or a pool calls. If graceful.Run does not
-// return with an error, and the program does not crash, the exit code is 0.
+// services are programs with a mistake in a function that a loop or a pool calls. If graceful.Run
+// does not return with an error, and the program does not crash, the exit code is 0.
 var services = map[string]func(s *ctxshutdown.Swansong){
 	"callback": func(s *ctxshutdown.Swansong) {
 		l := eventloop.New(s, eventloop.WithName("ledger"))
@@ -73,7 +73,7 @@ func late(s *ctxshutdown.Swansong, work func() int, discard ...func(int)) {
 	l.Scope().Force(nil)
 }
 
-// TestMain_Service is the program that TestPanic_DoesNotPassInSilence starts. If it is run directly,
+// TestMain_Service is the program that TestPanic_EndsProgramOrIsReturnedByRun starts. If it is run directly,
 // it checks nothing.
 func TestMain_Service(t *testing.T) {
 	service := services[os.Getenv(asService)]
@@ -89,10 +89,10 @@ func TestMain_Service(t *testing.T) {
 	os.Exit(graceful.ExitCode(err))
 }
 
-// A panic in a callback, a timer, a job, or an offload that was given up ends the program, as in any
-// goroutine, with the line of the mistake in the stack. If a panic handler stops the loop or the pool instead, graceful.Run
-// drains and returns the panic.
-func TestPanic_DoesNotPassInSilence(t *testing.T) {
+// A panic in a callback, a timer, a job, or an offload whose completion has already run ends the
+// program, as in any goroutine, with the line of the mistake in the stack. If a panic handler stops
+// the loop or the pool instead, graceful.Run drains and returns the panic.
+func TestPanic_EndsProgramOrIsReturnedByRun(t *testing.T) {
 	for _, test := range []struct {
 		service string
 		code    int
@@ -116,7 +116,7 @@ func TestPanic_DoesNotPassInSilence(t *testing.T) {
 			}
 			for _, want := range test.output {
 				if !strings.Contains(string(out), want) {
-					t.Errorf("no %q in the output:\n%s", want, out)
+					t.Errorf("the output does not contain %q:\n%s", want, out)
 				}
 			}
 		})

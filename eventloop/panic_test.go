@@ -14,8 +14,8 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// If the panic handler says so, a panic in any kind of callback stops the loop. Accepted callbacks
-// still run.
+// If the panic handler returns false, a panic in any kind of callback stops the loop. Accepted
+// callbacks still run.
 func TestPanic_StopsLoop(t *testing.T) {
 	p := newPool(t, 1)
 	for kind, in := range map[string]func(l *eventloop.Loop, f func()){
@@ -165,7 +165,7 @@ func TestPanic_IsAttributedToCallbackAfterTimer(t *testing.T) {
 
 // Timer functions that set the next timer and then panic do not keep callbacks from running. In a
 // synctest bubble, where time stands still, such a timer is always due.
-func TestTimers_PanickingOnesDoNotStarveCallbacks(t *testing.T) {
+func TestTimers_DoNotStarveCallbacksWhenTheyPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), eventloop.WithPanicHandler(func(*eventloop.PanicError) bool { return true }))
 		var posted, ran atomic.Int64
@@ -200,7 +200,7 @@ func TestTimers_PanickingOnesDoNotStarveCallbacks(t *testing.T) {
 
 // While the loop drains, callbacks panic, call Goexit or return, and the panic handler sometimes
 // calls Goexit. Every callback runs, and the loop ends.
-func TestPanic_EveryKindLeavesDrainComplete(t *testing.T) {
+func TestPanic_InManyCallbacksLeavesDrainComplete(t *testing.T) {
 	told := 0
 	l := startLoop(t, eventloop.WithPanicHandler(func(*eventloop.PanicError) bool {
 		if told++; told%2 == 0 {
@@ -223,9 +223,9 @@ func TestPanic_EveryKindLeavesDrainComplete(t *testing.T) {
 }
 
 // A callback that calls Goexit stops the loop. The loop still runs all accepted callbacks, even if
-// every one of them calls Goexit. Waiting for the loop stays refused, and the stack does not grow from
-// one callback to the next: it could exceed its limit, which ends the program.
-// docs/internals/eventloop.md#panics
+// every one of them calls Goexit. After a Goexit, waiting for the loop in a callback is still
+// refused. The stack does not grow from one callback to the next; otherwise it could exceed its
+// limit, which ends the program. docs/internals/eventloop.md#panics
 func TestPanic_GoexitInEveryCallbackRunsAll(t *testing.T) {
 	l := startLoop(t)
 	free := block(t, l)
@@ -255,7 +255,7 @@ func TestWithInit_PanicIsReturnedByStart(t *testing.T) {
 
 			l = eventloop.New(context.Background(), eventloop.WithInit(func() error { f(); return nil }))
 			ended := make(chan struct{})
-			go func() { // in a goroutine of its own, because Goexit ends it
+			go func() { // on a new goroutine, because Goexit ends the goroutine
 				defer close(ended)
 				l.Run(context.Background(), func(context.Context) error { t.Error("main was called"); return nil })
 			}()

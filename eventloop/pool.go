@@ -47,7 +47,7 @@ type Pool struct {
 	waiters waitList[job]
 }
 
-// A job is a function that a pool has accepted. Queues contain jobs by value, so they are small.
+// A job is a function that a pool has accepted. Queues contain jobs by value, so a job is small.
 type job struct {
 	f    func()
 	more *jobDetails // nil if there are none
@@ -113,13 +113,13 @@ func (p *Pool) Scope() *ctxshutdown.Swansong { return p.scope }
 
 // Submit queues f for a worker and returns true. If the pool has been stopped, Submit returns false
 // and f never runs. Jobs start in the order in which they were submitted. Submit never blocks. The
-// queue is limited by memory only, unless [WithQueueLimit] was given: then Submit returns false also
-// when the queue is full, and [Pool.SubmitWait] waits for room. Submit synchronizes before the call of
-// f, and panics if f is nil or the pool was not created with [NewPool].
+// queue is limited by memory only, unless [WithQueueLimit] was given: then Submit also returns
+// false when the queue is full, and [Pool.SubmitWait] waits for room. Submit synchronizes before
+// the call of f, and panics if f is nil or the pool was not created with [NewPool].
 //
 // A panic in f ends the program, unless the pool has a panic handler; see [WithPanicHandler]. A
-// [runtime.Goexit] in f ends only the job and is counted by [Pool.Panics]; a panic handler is told of
-// it as of a panic, with the value [ErrGoexit], and can stop the pool.
+// [runtime.Goexit] in f ends only the job and is counted by [Pool.Panics]; a panic handler is
+// called for it as for a panic, with the value [ErrGoexit], and can stop the pool.
 func (p *Pool) Submit(f func()) bool {
 	mustFunc(f != nil, "Submit")
 	mustPool(p, "Submit")
@@ -171,7 +171,7 @@ func (p *Pool) guardTraced(j job) bool {
 	}
 	guard, ok := p.scope.TryGuard()
 	if ok {
-		p.trace.Name(guard, j.more.site) // another goroutine may have acquired it, see fillRoom
+		p.trace.Name(guard, j.more.site) // this goroutine may not be the one that has called Submit, see fillRoom
 		j.more.guard = guard
 	}
 	return ok
@@ -180,8 +180,8 @@ func (p *Pool) guardTraced(j job) bool {
 // push queues j, or returns false if the pool has been stopped. The caller has locked p.jobs, and has
 // called guardTraced.
 //
-// The guard of an accepted job was counted before the stop was signalled: either TryGuard says so, or
-// the pool held its guard already, and the scope has not ended after that.
+// The guard of an accepted job was counted before the stop was signalled: either TryGuard has
+// succeeded, or the pool already held its guard and the scope was not done after that.
 func (p *Pool) push(j job) bool {
 	switch {
 	case p.trace.on():
@@ -219,8 +219,8 @@ func (p *Pool) work(j job) {
 	p.trace.label()
 	emptied := false
 	defer func() {
-		// The job has called runtime.Goexit, which ends this goroutine, so another one continues its
-		// work.
+		// The job has called runtime.Goexit, which ends this goroutine, so a new goroutine takes
+		// the place of the worker.
 		if !emptied && !p.crashing.Load() {
 			go p.work(j)
 		}
@@ -239,10 +239,10 @@ func (p *Pool) work(j job) {
 	emptied = true
 }
 
-// next counts the job that the worker has run, if any, as finished, which makes room in the queue, and
-// returns the next job. If there is none, it ends the worker, and ok is false. It does both at once,
-// because the mutex is the greatest part of what a pool costs. If no job is left, it also returns the
-// guard of the pool, which the caller releases.
+// next counts the job that the worker has run, if any, as finished, which makes room in the queue,
+// and returns the next job. If there is no next job, the worker must end, and ok is false. One call
+// does both, because locking the mutex takes most of the time that a pool needs for a job. If all
+// jobs have finished, next also returns the guard of the pool, which the caller releases.
 func (p *Pool) next(finished bool) (j job, ok bool, guard *ctxshutdown.Guard) {
 	lock(&p.jobs.mu)
 	defer p.jobs.mu.Unlock()
@@ -275,15 +275,16 @@ func (p *Pool) run(j job) {
 				in, accepted = "offload", o.acceptsPanic()
 			}
 			err = newPanicError(in, value)
-			p.handlePanic(err, value != nil && !accepted) // it may call Goexit, so the rest of run is in a deferred call
+			p.handlePanic(err, value != nil && !accepted) // the panic handler may call Goexit, so the rest of run is in a deferred call
 		}
 	}()
 	j.f()
 	returned = true
 }
 
-// handlePanic counts a panic and calls the panic handler. If there is none and mayCrash is set, it
-// ends the program. If the handler panics or calls runtime.Goexit, handlePanic counts that, too.
+// handlePanic counts a panic and calls the panic handler. If there is no panic handler and mayCrash
+// is set, it ends the program. If the handler panics or calls runtime.Goexit, handlePanic counts
+// that, too.
 func (p *Pool) handlePanic(err *PanicError, mayCrash bool) {
 	p.panics.Add(1)
 	p.failure.CompareAndSwap(nil, err)
@@ -307,7 +308,7 @@ func (p *Pool) handlePanic(err *PanicError, mayCrash bool) {
 	}
 }
 
-// crash is like Loop.crash.
+// crash ends the program with the panic err; see loop.crash.
 func (p *Pool) crash(err *PanicError) {
 	p.crashing.Store(true)
 	in := "a job"

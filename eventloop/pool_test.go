@@ -76,7 +76,7 @@ func TestPool_HasAsManyWorkersAsProcessors(t *testing.T) {
 }
 
 // WaitIdle waits for queued and running jobs. If its context ends first, the error says how many
-// are left. docs/internals/eventloop.md#pool
+// jobs are left. docs/internals/eventloop.md#pool
 func TestWaitIdle_WaitsForRunningJobs(t *testing.T) {
 	p := newPool(t, 1)
 	end := make(chan struct{})

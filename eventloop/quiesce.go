@@ -47,12 +47,12 @@ func (c Counts) String() string {
 // does not wait for pending timers. It stops nothing: stop the producers first, since the result is
 // otherwise outdated at once.
 //
-// timeout has no default, because only the program knows how long its producers take. Zero or less
-// checks whether the loop is quiescent now. Before the start Quiesce waits for handles only, and
-// after the stop for handles and late offloads. A loop that has ended, as after [Loop.Run], can run
-// nothing any more: if callbacks were refused since its stop, Quiesce returns an error that counts them
-// and wraps [ErrStopped]. If a callback calls Quiesce and it would have to wait,
-// it returns [ErrInCallback] at once.
+// timeout has no default, because only the program knows how long its producers take. With zero or
+// less, Quiesce only checks whether the loop is quiescent now. Before the start Quiesce waits for
+// handles only, and after the stop for handles and late offloads. A loop that has ended, as after
+// [Loop.Run], can run nothing any more: if callbacks were refused since its stop, Quiesce returns
+// an error that counts them and wraps [ErrStopped]. If a callback calls Quiesce and Quiesce would
+// have to wait, it returns [ErrInCallback] at once.
 func (l *Loop) Quiesce(timeout time.Duration) error {
 	if timeout > 0 && !l.Counts().isQuiet() {
 		if err := checkWait(); err != nil {
@@ -78,8 +78,8 @@ func (l *Loop) Quiesce(timeout time.Duration) error {
 			return l.checkRefused()
 		}
 	}
-	// Check once more. The loop may have become idle without having answered yet, and the error
-	// would then show only zeros.
+	// Check once more. The loop may have become idle without having sent its answer yet, and the
+	// error would then show only zeros.
 	counts := l.Counts()
 	if counts.isQuiet() {
 		return l.checkRefused()
@@ -90,7 +90,7 @@ func (l *Loop) Quiesce(timeout time.Duration) error {
 // checkRefused returns an error if the loop has ended and callbacks were refused since it was stopped.
 func (l *Loop) checkRefused() error {
 	if n := l.box.refusedStopping.Load() + l.box.refusedStopped.Load(); n > 0 && l.State() == Stopped {
-		return fmt.Errorf("eventloop: Quiesce came after the end of the loop and could not run %d callbacks that were refused since its stop; "+
+		return fmt.Errorf("eventloop: Quiesce was called after the end of the loop, which has refused %d callbacks since its stop; "+
 			"stop the producers and call Quiesce before Stop, or before main of Run returns: %w", n, ErrStopped)
 	}
 	return nil
@@ -113,7 +113,8 @@ func await[T any](c <-chan T, timer *time.Timer) (v T, ok bool) {
 }
 
 // A QuiesceTimeoutError reports why a loop was not quiescent when the time-out of Quiesce was over.
-// The program may wait longer, or stop the loop anyway; Stats then counts what was left.
+// The program may wait longer, or stop the loop anyway; Stats then counts the offloads and handles
+// that were left.
 type QuiesceTimeoutError struct {
 	Timeout time.Duration
 	State   State

@@ -131,7 +131,7 @@ func TestQuiesce_ReturnsWhenLoopEnds(t *testing.T) {
 		racing.Go(func() { l.Stop() })
 		for range 2 {
 			racing.Go(func() {
-				if err := l.Quiesce(tooLong); err != nil && !errors.Is(err, eventloop.ErrStopped) { // ErrStopped if Post came last
+				if err := l.Quiesce(tooLong); err != nil && !errors.Is(err, eventloop.ErrStopped) { // ErrStopped if Post was called after the stop
 					t.Error(err)
 				}
 			})
@@ -140,8 +140,8 @@ func TestQuiesce_ReturnsWhenLoopEnds(t *testing.T) {
 	}
 }
 
-// When Run has returned, the loop cannot run callbacks any more. So Quiesce returns an error if the loop
-// has refused any since it was stopped. docs/internals/eventloop.md#quiesce
+// When Run has returned, the loop cannot run callbacks any more. So Quiesce returns an error if the
+// loop has refused callbacks since it was stopped. docs/internals/eventloop.md#quiesce
 func TestQuiesce_AfterRunCountsRefusedCallbacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := eventloop.New(t.Context())
@@ -153,13 +153,14 @@ func TestQuiesce_AfterRunCountsRefusedCallbacks(t *testing.T) {
 		isTrue(t, "refused", !<-h)
 		err := l.Quiesce(time.Hour)
 		testkit.ErrorIs(t, "Quiesce", err, eventloop.ErrStopped)
-		testkit.Equal(t, "message", err.Error(), "eventloop: Quiesce came after the end of the loop and could not run 1 callbacks that were refused since its stop; "+
+		testkit.Equal(t, "message", err.Error(), "eventloop: Quiesce was called after the end of the loop, which has refused 1 callbacks since its stop; "+
 			"stop the producers and call Quiesce before Stop, or before main of Run returns: "+eventloop.ErrStopped.Error())
 	})
 }
 
-// With WithShutdownCheck, a loop reports what was left when it ended, and nothing after a shutdown in
-// order. docs/internals/eventloop.md#counters
+// With WithShutdownCheck, a loop reports the offloads, handles and refused callbacks that were left
+// when it ended, and reports nothing after a shutdown in order.
+// docs/internals/eventloop.md#counters
 func TestWithShutdownCheck_ReportsWhatWasLeft(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -309,7 +310,7 @@ func TestQuiesce_ZeroTimeoutChecksOnce(t *testing.T) {
 
 // An error of Quiesce never shows only zeros, even if the last handle is released right after the
 // time-out.
-func TestQuiesce_ErrorNamesSomething(t *testing.T) {
+func TestQuiesce_ErrorNeverShowsOnlyZeros(t *testing.T) {
 	l := startLoop(t)
 	for range 20_000 {
 		h, ok := l.Handle()

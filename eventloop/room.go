@@ -9,10 +9,12 @@ import (
 // ErrQueueFull is returned by an offload to a pool whose queue is full.
 var ErrQueueFull = errors.New("eventloop: the queue is full; wait with PostWait or SubmitWait, or drop the work")
 
-// PostWait is [Loop.Post], but where the queue is full (see [WithQueueLimit]), it waits until there is
-// room. It returns nil if f was accepted. Otherwise f never runs, and PostWait returns [ErrNotRunning],
-// [ErrStopped] if the loop was stopped before there was room, the cause of ctx if ctx ended before, or
-// [ErrInCallback] if a callback would have to wait. Goroutines that wait are served in the order in which they came. Without a limit PostWait does not wait. It panics if ctx or f is nil.
+// PostWait is like [Loop.Post], but waits for room if the queue is full (see [WithQueueLimit]). It
+// returns nil if f was accepted. Otherwise f never runs, and PostWait returns [ErrNotRunning],
+// [ErrStopped] if the loop was stopped before there was room, the cause of ctx if ctx ended before
+// there was room, or [ErrInCallback] if a callback would have to wait. Goroutines that wait are
+// served in the order in which they came. Without a limit PostWait does not wait. It panics if ctx
+// or f is nil.
 func (l *Loop) PostWait(ctx context.Context, f func()) error {
 	mustFunc(f != nil, "PostWait")
 	if ctx == nil {
@@ -33,17 +35,18 @@ func (l *Loop) PostWait(ctx context.Context, f func()) error {
 	}
 	err := w.await(ctx, l.scope.Done(), ErrStopped)
 	if err != nil && !l.box.leave(w) {
-		return nil // f was accepted at the same moment
+		return nil // f was accepted at the same time
 	}
 	return err
 }
 
-// SubmitWait is [Pool.Submit], but where the queue is full (see [WithQueueLimit]), it waits until there
-// is room. It returns nil if f was accepted. Otherwise f never runs, and SubmitWait returns
+// SubmitWait is like [Pool.Submit], but waits for room if the queue is full (see [WithQueueLimit]).
+// It returns nil if f was accepted. Otherwise f never runs, and SubmitWait returns
 // [ErrPoolStopped], the cause of ctx if ctx ended before there was room, or [ErrInCallback] if a
-// callback of a loop would have to wait. Goroutines that wait are
-// served in the order in which they came. Without a limit SubmitWait does not wait. It panics if ctx or f is nil. A job that calls SubmitWait of its own pool
-// can wait until ctx ends, since it occupies the room itself.
+// callback of a loop would have to wait. Goroutines that wait are served in the order in which they
+// came. Without a limit SubmitWait does not wait. It panics if ctx or f is nil. If a job calls
+// SubmitWait of its own pool, the wait may last until ctx ends, since the job itself occupies room
+// in the queue.
 func (p *Pool) SubmitWait(ctx context.Context, f func()) error {
 	mustFunc(f != nil, "SubmitWait")
 	mustPool(p, "SubmitWait")
@@ -65,7 +68,7 @@ func (p *Pool) SubmitWait(ctx context.Context, f func()) error {
 	p.jobs.mu.Lock()
 	defer p.jobs.mu.Unlock()
 	if !p.waiters.remove(w) {
-		return nil // the job was accepted at the same moment
+		return nil // the job was accepted at the same time
 	}
 	return err
 }

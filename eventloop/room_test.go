@@ -14,9 +14,9 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// A loop accepts as many callbacks as its limit, counts the others, and accepts again when one has
-// finished. docs/internals/eventloop.md#limits
-func TestWithQueueLimit_PostRefuses(t *testing.T) {
+// A loop accepts as many callbacks as its limit, counts the others, and accepts another one when a
+// callback has finished. docs/internals/eventloop.md#limits
+func TestWithQueueLimit_PostRefusesAtLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), eventloop.WithQueueLimit(3))
 		free := block(t, l)
@@ -53,8 +53,8 @@ func TestWithQueueLimit_RefusesNoCompletion(t *testing.T) {
 	testkit.Equal(t, "results", got, n)
 }
 
-// PostWait waits until a callback has finished, also if the loop was idle before, and counts that it
-// has waited. docs/internals/eventloop.md#limits
+// PostWait waits until a callback has finished, even if the loop was idle before. The counter
+// Waited counts such calls. docs/internals/eventloop.md#limits
 func TestPostWait_WaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), eventloop.WithQueueLimit(1))
@@ -72,8 +72,8 @@ func TestPostWait_WaitsForRoom(t *testing.T) {
 	})
 }
 
-// Goroutines that wait are served in the order in which they came. Post is refused meanwhile.
-// docs/internals/eventloop.md#limits
+// Goroutines that wait in PostWait are served in the order of their calls. Post is refused while a
+// goroutine waits. docs/internals/eventloop.md#limits
 func TestPostWait_KeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), eventloop.WithQueueLimit(2))
@@ -90,7 +90,7 @@ func TestPostWait_KeepsOrder(t *testing.T) {
 		free()
 		synctest.Wait() // callbacks 0 and 1 are accepted, and 0 is running
 		for range 4 {
-			l.Post(func() { order = append(order, -1) }) // refused, except at the end
+			l.Post(func() { order = append(order, -1) }) // refused while a goroutine waits in PostWait
 			next <- struct{}{}
 			synctest.Wait()
 		}
@@ -183,7 +183,7 @@ func TestPostWait_LosesNothingUnderContention(t *testing.T) {
 
 // A pool with a limit refuses jobs and offloads, and accepts again when a job has finished.
 // docs/internals/eventloop.md#limits
-func TestWithQueueLimit_SubmitRefuses(t *testing.T) {
+func TestWithQueueLimit_SubmitRefusesAtLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := startedIn(t, t.Context()), eventloop.NewPool(t.Context(), 1, eventloop.WithQueueLimit(2))
 		end := make(chan struct{})
@@ -203,7 +203,7 @@ func TestWithQueueLimit_SubmitRefuses(t *testing.T) {
 	})
 }
 
-// A full pool that has been stopped says so, since it will never have room again.
+// A pool that is both full and stopped returns ErrPoolStopped, since it will never have room again.
 // docs/internals/eventloop.md#limits
 func TestOffload_ToStoppedFullPoolIsRefused(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 1, eventloop.WithQueueLimit(1))
@@ -238,7 +238,7 @@ func TestSubmitWait_WaitsForRoom(t *testing.T) {
 	})
 }
 
-// A small pool serves many goroutines that wait, also if some stop waiting.
+// A small pool serves many goroutines that wait, even if some of them stop waiting.
 // docs/internals/eventloop.md#limits
 func TestSubmitWait_LosesNothingUnderContention(t *testing.T) {
 	p := newPool(t, 2, eventloop.WithQueueLimit(3))

@@ -10,7 +10,7 @@ import (
 )
 
 // Start runs the loop on a new goroutine and returns when it is Running. It returns [ErrStarted],
-// [ErrStopped] or the error of the init function if the loop does not get there.
+// [ErrStopped] or the error of the init function if the loop does not become Running.
 func (l *Loop) Start() error {
 	if err := l.begin(); err != nil {
 		return err
@@ -151,7 +151,7 @@ func (l *loop) runCallbacks() {
 			return
 		}
 		goexit := true
-		defer func() { // in a deferred call, because the panic handler may call Goexit, too
+		defer func() { // a deferred call, because the panic handler may call Goexit, too
 			if goexit && !l.crashing {
 				l.resume()
 			}
@@ -191,10 +191,11 @@ func (l *loop) runCallbacks() {
 	returned = true
 }
 
-// resume makes the loop continue after a callback has called runtime.Goexit. The goroutine can only
-// execute deferred calls any more, so another one continues, unless the loop must stay on its goroutine:
-// then resume, a deferred call, continues itself, and the stack grows with each Goexit. This ends,
-// because the first Goexit has stopped the loop.
+// resume makes the loop continue after a callback has called runtime.Goexit. This goroutine can
+// only execute deferred calls any more, so a new goroutine continues the loop. If the loop must
+// stay on its goroutine, resume, which is a deferred call, continues the loop itself, and the stack
+// grows with each Goexit. The stack does not grow for ever, because the first Goexit has stopped
+// the loop.
 func (l *loop) resume() {
 	if l.pinned {
 		l.run()

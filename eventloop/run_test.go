@@ -47,7 +47,7 @@ func TestRun_UsesCallersGoroutine(t *testing.T) {
 		defer close(ended)
 		l := eventloop.New(context.Background())
 		l.Run(context.Background(), func(context.Context) error {
-			l.Post(runtime.Goexit) // this ends the goroutine that called Run
+			l.Post(runtime.Goexit) // ends the goroutine that has called Run
 			<-l.Scope().Done()
 			return nil
 		})
@@ -109,7 +109,7 @@ func TestRun_MainContextHasCauseOfStop(t *testing.T) {
 	awaitDone(t, app.Completion())
 }
 
-// If main calls Goexit, the error of Run says so.
+// If main calls Goexit, Run returns an error that reports the Goexit.
 func TestRun_ReportsGoexitInMain(t *testing.T) {
 	l := eventloop.New(context.Background())
 	testkit.ErrorIs(t, "Run", l.Run(context.Background(), func(context.Context) error { runtime.Goexit(); return nil }), eventloop.ErrGoexit)

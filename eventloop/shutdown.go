@@ -3,7 +3,7 @@ package eventloop
 import "sync"
 
 // A ShutdownHandle is a flag by which code outside of the loop asks a program to shut down.
-// Goroutines can wait for it. What happens then, and in which order, is up to the program. Stopping
+// Goroutines can wait for it. The program decides what happens then, and in which order. Stopping
 // the loop also sets the flag.
 //
 // The methods may be called concurrently, also after the loop has ended: a handle does not keep the

@@ -23,9 +23,9 @@ type SlowCallback struct {
 //
 // The loop takes callbacks from the queue in batches and measures the wait of the first callback of
 // each, which has waited longest; Waited is zero for the others and for timers. A function that has
-// not returned is not reported: [Loop.Quiesce] and reports tell that the loop is busy. Measuring takes
-// some 100 ns for each function. WithSlowCallback panics if limit is not positive. The option has no
-// effect on a pool.
+// not returned is not reported: the error of [Loop.Quiesce] and reports show that the loop is busy.
+// Measuring takes some 100 ns for each function. WithSlowCallback panics if limit is not positive.
+// The option has no effect on a pool.
 func WithSlowCallback(limit time.Duration, hook func(SlowCallback)) Option {
 	if limit <= 0 {
 		panic(fmt.Sprintf("eventloop: WithSlowCallback(%v): the limit must be positive", limit))
@@ -39,7 +39,7 @@ type stopwatch struct {
 	limit time.Duration
 	hook  func(SlowCallback)
 
-	waited time.Duration // of the next callback
+	waited time.Duration // how long the next callback was queued
 	traced func()        // the function that the running function calls, if the loop is traced
 	done   any           // the user's function, if the running function is a completion
 

@@ -26,7 +26,7 @@ func TestWithSlowCallback_ReportsSlowFunctions(t *testing.T) {
 		l.Post(sleep(time.Second)) // not longer than the limit
 		time.Sleep(10 * time.Second)
 		l.Post(sleep(3 * time.Second))
-		synctest.Wait() // the loop has taken that callback, and the next ones are a batch
+		synctest.Wait() // the loop has taken this callback, so the next ones are a new batch
 		l.Post(sleep(0))
 		l.Post(sleep(0))
 		time.Sleep(10 * time.Second)
@@ -47,7 +47,7 @@ func TestWithSlowCallback_ReportsSlowFunctions(t *testing.T) {
 	})
 }
 
-// Without a hook, slow functions are counted. docs/internals/eventloop.md#slow-callbacks
+// If the hook is nil, slow functions are counted. docs/internals/eventloop.md#slow-callbacks
 func TestWithSlowCallback_CountsSlowCallbacksIfHookIsNil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), eventloop.WithSlowCallback(time.Second, nil))

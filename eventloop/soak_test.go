@@ -54,9 +54,9 @@ const (
 // raceLimit is the time limit of a node that answers atLimit.
 const raceLimit = 2 * time.Millisecond
 
-// plan returns how the two nodes of request n behave. In the scenario of time-outs, the limit of the
-// node ends every other request, and the limit of the request the others. In the other one, an eighth of
-// the requests has a node whose answer comes at the same time as its time-out.
+// plan returns how the two nodes of request n behave. In the scenario of time-outs, every other
+// request ends at the time limit of a node, and the rest at the time limit of the request. In the
+// other scenario, one of eight requests has a node that answers at the same time as it times out.
 func (s scenario) plan(n int) (first, second behaviour) {
 	switch {
 	case !s.answering && n%2 == 0:
@@ -71,10 +71,10 @@ func (s scenario) plan(n int) (first, second behaviour) {
 	return atOnce, atOnce
 }
 
-// TestSoak runs two scenarios many times: in one, every request times out, and in the other, most requests succeed and
-// the others answer when their time ends. Each
-// run has a loop, a pool and a shutdown of its own, and must end within TIMEOUT_PER_RUN seconds. Each request must be
-// answered exactly once, and in the end nothing may be left.
+// TestSoak runs two scenarios many times: in one, every request times out, and in the other, most
+// requests succeed and the others are answered when their time ends. Each run has its own loop,
+// pool and shutdown, and must end within TIMEOUT_PER_RUN seconds. Each request must end exactly
+// once, and no offload, job or timer may be left.
 //
 //	RUNS=50 TIMEOUT_PER_RUN=10 make soak-eventloop
 //
@@ -132,7 +132,8 @@ func (s scenario) request(n int, l *eventloop.Loop, p *eventloop.Pool, over func
 	until := time.Now().Add(s.deadline)
 	isOver := make(chan struct{})
 	end := func(err error) { close(isOver); over(err) }
-	// node returns the time limit of a node, and the function that waits until it answers. It ignores the context.
+	// node returns the time limit of a node, and a function that waits until the node answers. This
+	// function ignores the context.
 	node := func(b behaviour) (limit time.Duration, answer func() (int, error)) {
 		began := time.Now()
 		if limit = min(s.nodeTimeout, time.Until(until)); b == atLimit {
@@ -142,7 +143,7 @@ func (s scenario) request(n int, l *eventloop.Loop, p *eventloop.Pool, over func
 			switch b {
 			case beforeLimit:
 				time.Sleep(limit * 3 / 4)
-			case atLimit: // and up to 0.2 ms earlier, because the time-out has less to do
+			case atLimit: // answers up to 0.2 ms before the limit, because the answer takes longer to reach the loop than the time-out
 				time.Sleep(time.Until(began.Add(limit - time.Duration(n/16%5)*50*time.Microsecond)))
 			case afterRequest:
 				<-isOver
@@ -226,7 +227,7 @@ func (s scenario) run(t *testing.T, concurrency int) (r tallied) {
 	}
 	stats := l.Stats().Snapshot()
 	if stats.Accepted != stats.Executed || l.Counts() != (eventloop.Counts{}) || p.Running() != 0 {
-		t.Errorf("something is left after the run: %+v, %v, %d jobs", stats, l.Counts(), p.Running())
+		t.Errorf("offloads, jobs or timers are left after the run: %+v, %v, %d jobs", stats, l.Counts(), p.Running())
 	}
 	r.refused, r.discarded = int(refused.Load()), int(discarded.Load())
 	if sum := r.answered + r.timedOut + r.refused; sum != len(ends) {

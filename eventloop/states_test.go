@@ -74,8 +74,8 @@ func TestPost_IsAcceptedOnlyWhileRunning(t *testing.T) {
 }
 
 // Timers, offloads and handles are accepted only in the documented states. In other states, the
-// error says why not.
-func TestLoop_AcceptsTimersAndOffloadsByState(t *testing.T) {
+// error names the reason.
+func TestLoop_AcceptsTimersAndOffloadsInDocumentedStates(t *testing.T) {
 	for _, state := range states {
 		inState(t, state, func(t *testing.T, l *eventloop.Loop) {
 			why := map[eventloop.State]error{eventloop.Idle: eventloop.ErrNotRunning, eventloop.Starting: eventloop.ErrNotRunning,
@@ -115,7 +115,7 @@ func TestState_StringNamesState(t *testing.T) {
 	testkit.Equal(t, "names", fmt.Sprint(states, eventloop.State(9)), "[Idle Starting Running Stopping Stopped] State(?)")
 }
 
-// If a loop is stopped while its init function runs, it ends, however it is stopped.
+// If a loop is stopped in any way while its init function runs, the loop ends.
 // docs/internals/eventloop.md#states
 func TestStop_TakesEffectDuringStart(t *testing.T) {
 	for name, stop := range map[string]func(l *eventloop.Loop, cancel func()){
@@ -141,8 +141,8 @@ func TestStop_TakesEffectDuringStart(t *testing.T) {
 	}
 }
 
-// One goroutine starts a loop while another one stops it. Whichever comes first, the loop ends, and
-// all accepted callbacks have run.
+// One goroutine starts a loop while another one stops it. In either order, the loop ends, and all
+// accepted callbacks have run.
 func TestStop_EndsLoopWhenRacingStart(t *testing.T) {
 	for range 500 {
 		l := eventloop.New(context.Background())
@@ -165,7 +165,7 @@ func TestStop_EndsLoopWhenRacingStart(t *testing.T) {
 
 // Many goroutines call Start or Run at the same time. One succeeds, and the others receive
 // ErrStarted.
-func TestStart_SucceedsOnceAmongMany(t *testing.T) {
+func TestStart_SucceedsOnceInConcurrentCalls(t *testing.T) {
 	for range 300 {
 		inits := 0
 		l := eventloop.New(context.Background(), eventloop.WithInit(func() error { inits++; return nil }))
@@ -203,8 +203,8 @@ func TestStart_SucceedsOnceAmongMany(t *testing.T) {
 	}
 }
 
-// If the scope of a loop is stopped before Start, the loop never runs, although another goroutine
-// tells the loop about the stop.
+// If the scope of a loop is stopped before Start, the loop never runs, although the loop learns of
+// the stop on another goroutine, possibly later.
 func TestStart_FailsIfScopeWasStoppedBefore(t *testing.T) {
 	for range 500 {
 		app := ctxshutdown.New(context.Background())
@@ -233,7 +233,7 @@ func TestLoop_RunsEverythingOnOneGoroutine(t *testing.T) {
 		posting.Go(func() {
 			for range each {
 				l.Post(func() { owned++ })
-				l.Post(func() { owned++; panic(errCause) }) // the panic handler increments it, too
+				l.Post(func() { owned++; panic(errCause) }) // the panic handler increments owned, too
 				timer := make(chan struct{})
 				l.After(0, func() { owned++; close(timer) })
 				eventloop.Offload(l, p, func(context.Context) (int, error) { return 1, nil }, func(n int, _ error) { owned += n })

@@ -8,8 +8,8 @@ import (
 // Stats are the counters of a loop. They remain readable after the loop has ended, and do not keep
 // its other memory alive. The methods may be called concurrently.
 //
-// The loop does not log its counters. Read them after the completion of [Loop.Stop], or when that
-// takes too long.
+// The loop does not log its counters. Read them after the completion of [Loop.Stop], or if the
+// completion does not resolve in time.
 type Stats struct {
 	box  *inbox
 	slow *stopwatch // or nil
@@ -27,10 +27,10 @@ type Stats struct {
 // A Snapshot contains the values of a loop's counters at one time.
 type Snapshot struct {
 	Accepted uint64 // the number of callbacks and completions of offloads that the loop has accepted
-	Executed uint64 // how many of the Accepted have run; equal to Accepted once the loop has stopped
+	Executed uint64 // how many of the Accepted callbacks and completions have run; equal to Accepted once the loop has stopped
 	Refused  uint64 // the number of callbacks that Post or PostWait did not accept
 
-	RefusedFull uint64 // how many of the Refused were refused by Post because the queue was full
+	RefusedFull uint64 // how many of the Refused callbacks Post refused because the queue was full
 	Waited      uint64 // the number of callbacks for which PostWait had to wait
 
 	// The following fields are measured with WithSlowCallback.

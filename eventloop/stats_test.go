@@ -61,13 +61,13 @@ func TestStats_CountEachKind(t *testing.T) {
 			})
 		})
 	}
-	t.Run("a panic with nothing outstanding", func(t *testing.T) {
+	t.Run("a panic when no offload is running and no handle is held", func(t *testing.T) {
 		l := startLoop(t, stopsAfterPanic)
 		l.Post(func() { panic("ouch") })
 		awaitDone(t, l.Scope().Completion())
 		testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1, Executed: 1, Panics: 1})
 	})
-	t.Run("after the stop, what is refused is not too late but wrong", func(t *testing.T) {
+	t.Run("callbacks that are refused after the end of the loop are not counted as CrossQueueUndrained", func(t *testing.T) {
 		l := startLoop(t)
 		awaitDone(t, l.Stop())
 		l.Post(never(t, "a refused callback"))
@@ -115,7 +115,7 @@ func TestStats_AreZeroAfterShutdownInOrder(t *testing.T) {
 // memory of the loop alive. docs/internals/eventloop.md#counters
 func TestStats_OutliveTheLoop(t *testing.T) {
 	l, gone := func() (*eventloop.Loop, weak.Pointer[[64]byte]) {
-		memory := new([64]byte) // an option of the loop refers to it
+		memory := new([64]byte) // an option of the loop refers to this memory
 		handler := func(*eventloop.PanicError) bool { return memory[0] == 0 }
 		return eventloop.New(context.Background(), eventloop.WithPanicHandler(handler)), weak.Make(memory)
 	}()

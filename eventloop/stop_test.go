@@ -144,9 +144,9 @@ func TestStop_RefusesPostBeforeScopeIsDone(t *testing.T) {
 	}
 }
 
-// Once a timer has been cancelled by Stop, Post is refused. In the test, it takes a while to cancel
-// the timers, because there are many.
-func TestStop_StateChangesBeforeTimers(t *testing.T) {
+// Once a timer has been cancelled by Stop, Post is refused. The test sets so many timers that
+// cancelling them takes a while.
+func TestStop_ChangesStateBeforeCancellingTimers(t *testing.T) {
 	for range 5 {
 		l := startLoop(t)
 		for range 50_000 {
@@ -226,8 +226,9 @@ func TestStop_FromCallbackTakesEffect(t *testing.T) {
 	}
 }
 
-// A callback may drop the last reference to its loop. The loop still runs what it has accepted, and
-// a stop of its scope still stops it. docs/internals/eventloop.md#stop-from-a-callback
+// A callback may drop the last reference to its loop. The loop still runs the callbacks that it has
+// accepted, and a stop of its scope still stops the loop.
+// docs/internals/eventloop.md#stop-from-a-callback
 func TestStop_ReachesLoopWithoutReferences(t *testing.T) {
 	app := ctxshutdown.New(context.Background())
 	l := eventloop.New(app)
@@ -249,7 +250,7 @@ func TestStop_ReachesLoopWithoutReferences(t *testing.T) {
 	testkit.Equal(t, "counters", stats.Snapshot(), eventloop.Snapshot{Accepted: 3, Executed: 3})
 }
 
-// If a scope above is stopped, the loop stops. Reports name the loop until it has drained.
+// If a parent scope is stopped, the loop stops. Reports name the loop until it has drained.
 func TestStop_OfParentScopeStopsLoop(t *testing.T) {
 	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
 	l := startedIn(t, app, eventloop.WithName("ui"))
@@ -282,9 +283,10 @@ func TestStop_OfParentScopeStopsLoop(t *testing.T) {
 }
 
 // When the completion has resolved, the loop is Stopped, its shutdown handle is triggered, and
-// cancelled timers are counted. If a scope above is stopped, the state changes first, and another
-// goroutine does the rest. With many timers that takes a while, during which the loop must not end.
-func TestStop_CompletionComesLast(t *testing.T) {
+// cancelled timers are counted. If a parent scope is stopped, the state of the loop changes first,
+// and then another goroutine cancels the timers and triggers the handle. With many timers this
+// takes a while, during which the loop must not end.
+func TestStop_CompletionResolvesLast(t *testing.T) {
 	// Cancelling this many timers takes so long that the loop could end first.
 	const timers = 50_000
 	for range 30 {
@@ -308,7 +310,7 @@ func TestStop_CompletionComesLast(t *testing.T) {
 
 // If a loop was never started, or was created in a stopped scope, its completion also resolves only
 // after the shutdown handle has been triggered.
-func TestStop_IdleLoopCompletesAfterNotification(t *testing.T) {
+func TestStop_IdleLoopCompletesAfterTriggerOfHandle(t *testing.T) {
 	for range 100 {
 		app := ctxshutdown.New(context.Background())
 		l := eventloop.New(app)
@@ -325,7 +327,7 @@ func TestStop_IdleLoopCompletesAfterNotification(t *testing.T) {
 // If two goroutines call Stop, the second call, too, returns only when the shutdown handle has been
 // triggered. In the test, a callback makes the second call as soon as the first one has changed the
 // state.
-func TestStop_SecondCallWaitsForNotification(t *testing.T) {
+func TestStop_SecondCallWaitsForTriggerOfHandle(t *testing.T) {
 	for range 10 {
 		l := startLoop(t)
 		// Cancelling this many timers takes so long that the second call begins meanwhile.
@@ -411,7 +413,7 @@ func TestForce_IsCauseOfOffloadsWithTimeout(t *testing.T) {
 	l := startedIn(t, app)
 	p := newPool(t, 1)
 	began, got := make(chan struct{}), make(chan error, 2)
-	for range 2 { // the worker runs one of them, and the other one waits
+	for range 2 { // one offload runs on the only worker, and the other one waits
 		err := eventloop.OffloadTimeout(l, p, time.Hour, func(ctx context.Context) (int, error) {
 			close(began)
 			<-ctx.Done()
@@ -458,8 +460,8 @@ func TestStop_EndsLoopDespiteEndlessPosts(t *testing.T) {
 	testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1_000, Executed: 1_000, Refused: 1, CrossQueueUndrained: 1})
 }
 
-// The guard of a loop stands for all of its callbacks. Reports count these, and the timer function that
-// is running. docs/internals/eventloop.md#scope
+// The guard of a loop stands for all of its callbacks. Reports count the callbacks, and the timer
+// function that is running. docs/internals/eventloop.md#scope
 func TestReport_CountsCallbacks(t *testing.T) {
 	l := startLoop(t)
 	summary := func() string { return l.Scope().GuardReport().Summary() }

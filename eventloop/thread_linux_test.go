@@ -61,8 +61,8 @@ func TestWithOSThread_LocksThreadOfStartedLoop(t *testing.T) {
 	})
 }
 
-// A loop that is locked to a thread, and one that runs on the goroutine of its caller, stay there when
-// callbacks call Goexit. docs/internals/eventloop.md#panics
+// A loop that is locked to a thread, and one that runs on the goroutine of its caller, stay on this
+// thread or goroutine when callbacks call Goexit. docs/internals/eventloop.md#panics
 func TestWithOSThread_KeepsThreadAfterGoexit(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, post func(l *eventloop.Loop)) *eventloop.Loop{
 		"Start": func(t *testing.T, post func(l *eventloop.Loop)) *eventloop.Loop {
@@ -85,7 +85,7 @@ func TestWithOSThread_KeepsThreadAfterGoexit(t *testing.T) {
 				free := block(t, l)
 				for range 10 {
 					l.Post(func() {
-						runtime.LockOSThread() // so that the thread ends with the goroutine, and no other one can get it
+						runtime.LockOSThread() // makes the thread end with the goroutine, so that no other goroutine gets the thread
 						threads[syscall.Gettid()] = true
 						ran++
 						runtime.Goexit()

@@ -21,9 +21,9 @@ type Timer struct {
 }
 
 // After makes the loop call f once d has passed. If d is zero or negative, f runs as soon as the
-// loop gets to it, but never before After has returned to a callback. Timers run in the order of
-// their times, and timers of the same time in the order in which they were set. A panic in f is
-// treated like a panic in a callback.
+// loop gets to it, but not before the callback that has called After returns. Timers run in the
+// order of their times, and timers of the same time in the order in which they were set. A panic in
+// f is treated like a panic in a callback.
 //
 // After returns a nil Timer and [ErrNotRunning] or [ErrStopped] if the loop is not Running.
 // Stopping the loop cancels pending timers. After panics if f is nil.
@@ -71,7 +71,7 @@ func (t *Timer) Stop() bool {
 	}
 	stopped := t.timers.remove(t)
 	if box := t.timers.box; stopped && box.dropped.Load() {
-		box.wake() // this may have been the last thing that the loop had to do
+		box.wake() // an unreachable loop ends once it has no timer
 	}
 	return stopped
 }
@@ -111,8 +111,8 @@ func (l *loop) runTimers() {
 	}
 }
 
-// timers are the pending timers of a loop. One runtime timer, the alarm, is set for the first of them.
-// It only sets due and wakes the loop, so a loop is not woken for a timer that is not due.
+// timers are the pending timers of a loop. One runtime timer, the alarm, is set for the first of
+// them. It only sets due and wakes the loop, so a loop is not woken before a timer is due.
 //
 // A timer is set, and fires, while mu is held and the state is Running. cancelAll is called after the
 // state has changed. So no timer is set and none fires after cancelAll.

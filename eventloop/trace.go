@@ -9,10 +9,10 @@ import (
 	"github.com/swansong-go/swansong/internal/ctxkey"
 )
 
-// A tracer makes the reports of a traced loop or pool name the user's code. Under trace, each
-// function that the loop runs holds a guard while it runs: the loop's own guard, which stands for
-// all of them, says only where the loop was created. The goroutines of loops and pools have the
-// pprof label by which reports find their stacks.
+// A tracer makes the reports of a traced loop or pool name the user's code. In a traced loop, each
+// function holds a guard of its own while it runs. The loop's own guard, which stands for all
+// functions, says only where the loop was created. The goroutines of loops and pools have the pprof
+// label by which reports find their stacks.
 type tracer struct {
 	ctxkey.Tracer // nil if the scope is not traced
 	scope         *ctxshutdown.Swansong
@@ -49,7 +49,7 @@ func (t tracer) caller() fmt.Stringer {
 	return t.Caller()
 }
 
-// callback returns a function that calls f and holds a guard meanwhile, which reports name by the
+// callback returns a function that holds a guard while it calls f. Reports name the guard by the
 // line that called into this package.
 func (t tracer) callback(f func()) func() { return t.callbackAt(t.Caller(), f) }
 
@@ -66,8 +66,8 @@ func (t tracer) callbackAt(site fmt.Stringer, f func()) func() {
 	}
 }
 
-// describedScope returns a new scope below ctx. Summaries of reports call describe to learn what its
-// guards stand for.
+// describedScope returns a new child scope of the scope in ctx. Summaries of reports call describe
+// to learn what the guards of the new scope stand for.
 func describedScope(ctx context.Context, name string, describe func(guards int) ctxkey.Work) *ctxshutdown.Swansong {
 	d := &ctxkey.WorkDescriber{Describe: describe}
 	s, _ := ctxshutdown.WithCancel(context.WithValue(ctx, ctxkey.Describer{}, d), ctxshutdown.WithName(name))

@@ -17,7 +17,7 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// lineAbove returns the line before that of the call, in the form of reports.
+// lineAbove returns the line before the line of the call, in the format of reports.
 func lineAbove() string {
 	_, file, line, _ := runtime.Caller(1)
 	return fmt.Sprintf("%s:%d", filepath.Base(file), line-1)
@@ -96,7 +96,7 @@ func TestTrace_NamesUserLineAndStackOfBlockedFunction(t *testing.T) {
 			s := stuckFunc{make(chan struct{}), make(chan struct{})}
 			site := test.start(l, p, s)
 			receive(t, "the function to begin", s.entered)
-			// The guards of functions that have returned are released a moment later.
+			// The guard of a function is released shortly after the function has returned.
 			var got []string
 			for deadline := time.Now().Add(tooLong); time.Now().Before(deadline); runtime.Gosched() {
 				got = nil
@@ -132,7 +132,7 @@ func TestTrace_NamesUserLineAndStackOfBlockedFunction(t *testing.T) {
 	}
 }
 
-// The line of a handle is that of the call of Handle.
+// In a report, the line of a handle is the line that has called the method Handle.
 func TestTrace_NamesLineThatCreatedHandle(t *testing.T) {
 	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"), ctxshutdown.WithTrace())
 	l := startedIn(t, app, eventloop.WithName("ledger"))
@@ -181,7 +181,7 @@ func ownLabels() string {
 	return ""
 }
 
-// The hook of WithSlowCallback gets the name of the posted function also under trace.
+// The hook of WithSlowCallback gets the name of the posted function even if the loop is traced.
 func TestTrace_SlowCallbackNamesUserFunction(t *testing.T) {
 	slow := make(chan string, 2)
 	app := ctxshutdown.New(context.Background(), ctxshutdown.WithTrace())
