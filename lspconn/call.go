@@ -39,9 +39,10 @@ func (c *Conn) addCall(id int64, waiting *call) {
 }
 
 // Call sends a request and waits for its response. It returns after the handlers of all messages
-// that the server had sent before the response, except those that have called [Async]. With the context of a
-// handler, Call calls Async. Empty params are omitted from the message. The caller may modify params
-// after Call has returned. Call blocks while the queue is full. It returns
+// that the server had sent before the response, except those that have called [Async]. If ctx
+// derives from the context of a handler, Call first calls Async. Empty params are omitted from the
+// message. The caller may modify params after Call has returned. Call blocks while the queue is
+// full. It returns
 //
 //   - the result, or the [*ResponseError] with which the server answered;
 //   - a [*ConnError], which matches [ErrClosing], if the connection is closing or has failed;
@@ -98,8 +99,8 @@ func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage
 	return m.delivery.Wait(ctx)
 }
 
-// NotifyLatest sends a notification of which only the most recent one with its key matters, such as
-// the text of a document. It never blocks.
+// NotifyLatest sends a notification that makes earlier ones with the same key superfluous, such as
+// the whole text of a document. It never blocks.
 //
 // It replaces a queued notification with the same key, unless another message that is still queued
 // was sent in between. Memory use therefore does not depend on how often it is called. Messages that
@@ -192,7 +193,8 @@ func (c *Conn) withdraw(m *queuedMessage) bool {
 		old.delivery.complete(ErrSuperseded)
 		c.release(old)
 	}
-	// No ordered message may be left behind the coalesced notifications that preceded m.
+	// If no ordered message is left behind the coalesced notifications that preceded m, these must
+	// fail.
 	if c.queue.refusesCoalesced {
 		c.refuseCoalesced()
 	}

@@ -13,8 +13,9 @@ import (
 // ErrUnconfirmed matches the error of [Conn.Close] if the process is not known to have exited.
 var ErrUnconfirmed = proc.ErrUnconfirmed
 
-// forceTimeout is the longest time for which Close waits for the report after its context has ended.
-// SIGKILL has been sent by then, and usually only the reports of the kernel are missing.
+// forceTimeout is the longest time for which Close waits for the report after its context has
+// ended. SIGKILL has been sent by then, and usually only the exit status from the kernel is
+// missing.
 const forceTimeout = time.Second
 
 // Close closes the connection. It waits until the connection is Closed or its deadline has passed.
@@ -23,16 +24,16 @@ const forceTimeout = time.Second
 //
 // If ctx ends first, or had ended before the call, Close calls [Conn.Force] with the cause of ctx
 // and returns after about a second at the latest. So a deferred Close with the context of the
-// program does not leave the server running, but does not wait for a slow one to leave by itself: to
-// give a server time, pass a context that is still running. Without a cgroup, and on a machine so
-// busy that a search in /proc takes longer, a process that has left the process group of the server,
-// and whose parent has exited, can survive a program that exits right after such a Close. The error
-// then matches [ErrUnconfirmed].
+// program leaves no server running, but kills a slow one. To give a server time to exit, pass a
+// context that has not ended. Without a cgroup, a process that has left the process group of the
+// server, and whose parent has exited, must be found in /proc. If this takes longer because the
+// machine is busy, and the program exits right after Close, the process survives. The error then
+// matches [ErrUnconfirmed].
 //
-// The error is nil if the process has been reaped; the report tells how it exited. The error matches
-// [ErrUnconfirmed], and names the processes that are known to be running, if the process has not
-// been reaped by then. If Close must return while the output of the server is still being read, or
-// while the Logger blocks, the report contains what is known by then.
+// The error is nil if the process has been reaped; the report tells how it exited. The error
+// matches [ErrUnconfirmed], and names the processes that are known to be running, if the process
+// has not been reaped when Close returns. If Close must return while the output of the server is
+// still being read, or while the Logger blocks, the report contains what is known by then.
 func (c *Conn) Close(ctx context.Context) (Report, error) {
 	c.inbox.releaseFor(ctx)
 	limit, stop := newCloseLimit(ctx, c.scope)
@@ -47,7 +48,7 @@ func (c *Conn) Close(ctx context.Context) (Report, error) {
 func (c *Conn) Force(cause error) { c.scope.Force(cause) }
 
 // newCloseLimit returns a context that ends when forceTimeout has passed since ctx has ended. When
-// ctx ends, the servers below scope are killed.
+// ctx ends, all servers in scope are killed.
 func newCloseLimit(ctx context.Context, scope *ctxshutdown.Swansong) (limit context.Context, stop func()) {
 	limit, end := context.WithCancelCause(context.Background())
 	unregister := context.AfterFunc(ctx, func() {
@@ -83,7 +84,8 @@ func (c *Conn) closeBy(limit context.Context, deadline time.Time) (Report, error
 	after, fixed := c.state, c.deadline
 	c.mu.Unlock()
 	c.logState(before, after)
-	// limitDeadline forces the connection at the earlier deadline, so wait no longer than that.
+	// The connection is forced at the earlier deadline, see limitDeadline. So do not wait longer
+	// than that.
 	if !deadline.IsZero() && fixed.After(deadline) {
 		var cancel context.CancelFunc
 		limit, cancel = context.WithDeadlineCause(limit, deadline, ErrUnconfirmed)
@@ -112,7 +114,7 @@ func (c *Conn) closeBy(limit context.Context, deadline time.Time) (Report, error
 }
 
 // unfinishedReport returns what is known of a connection whose report is not complete when Close
-// must return. The parameter cause is why Close must return.
+// must return. The parameter cause is the reason why Close must return.
 func (c *Conn) unfinishedReport(cause error) (Report, error) {
 	exit, err := c.process.End(proc.Deadlines{}) // sends SIGKILL once more and does not wait
 	c.mu.Lock()

@@ -66,7 +66,7 @@ func TestClose_ReportsHowServerEnded(t *testing.T) {
 					conn.Ready(t.Context())
 				}
 				if test.b.StopAfter > 0 {
-					big := json.RawMessage(`"` + strings.Repeat("x", 100<<10) + `"`) // one at a time is written
+					big := json.RawMessage(`"` + strings.Repeat("x", 100<<10) + `"`) // fills the pipe, so one notification at a time is written
 					for range 3 {
 						go conn.Notify(context.Background(), "note", big)
 					}
@@ -83,7 +83,7 @@ func TestClose_ReportsHowServerEnded(t *testing.T) {
 				}
 				if test.b.Initialize == "never" { // LSP forbids messages before the response to initialize
 					for _, m := range g.Received()[1:] {
-						t.Errorf("%s was sent while it was initializing", m.Method)
+						t.Errorf("%s was sent to a server that had not answered initialize", m.Method)
 					}
 				}
 			})
@@ -126,7 +126,7 @@ type lateOutput struct {
 func (c *lateOutput) Stderr() io.Reader { return c.stderr }
 func (c *lateOutput) Close()            { c.inProcess.Close(); close(c.closed) }
 
-// A delayedEOF is a pipe that reports io.EOF one second after its channel has become ready.
+// A delayedEOF is a pipe that returns io.EOF one second after its channel has become ready.
 type delayedEOF struct{ happens <-chan struct{} }
 
 func (a delayedEOF) Read([]byte) (int, error) {
@@ -229,7 +229,7 @@ func TestClose_FailsPendingCalls(t *testing.T) {
 	})
 }
 
-// A server may answer pending calls until it exits.
+// A server may answer pending calls until the server exits.
 func TestClose_DeliversLateResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answered := make(chan string, 1)
@@ -270,8 +270,8 @@ func TestClose_ConcurrentCallsShareReport(t *testing.T) {
 	})
 }
 
-// When the context of Close ends, or if it had ended before, Close kills the server and still returns
-// the report. Other calls of Close return the same one.
+// When the context of Close ends, or if it had ended before, Close kills the server and still
+// returns the report. Other calls of Close return the same report.
 func TestClose_KillsServerWhenContextEnds(t *testing.T) {
 	errHurry := errors.New("the program has no more time")
 	for _, after := range []time.Duration{0, time.Second} {
@@ -304,8 +304,8 @@ func TestClose_KillsServerWhenContextEnds(t *testing.T) {
 	}
 }
 
-// A real server that ignores all that it is asked is gone after a deferred Close with the context of
-// a program that is stopping.
+// A program that stops defers Close with a context that has ended. A real server that ignores all
+// requests to exit has ended when Close returns.
 func TestClose_WithContextOfProgramLeavesNoProcess(t *testing.T) {
 	program, stop := context.WithCancel(t.Context())
 	server := fake(role{Behaviour: behaviours{Shutdown: "never", Exit: "ignore", EOF: "ignore", IgnoreTerm: true}})
@@ -371,7 +371,7 @@ func TestConn_ClosesWhenParentScopeStops(t *testing.T) {
 	})
 }
 
-// The report names the signal that ended the server, also if the other one was sent as well.
+// The report names the signal that ended the server, even if both SIGTERM and SIGKILL were sent.
 func TestClose_NamesSignalThatEndedServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := serveInProcess(behaviours{Shutdown: "refuse", EOF: "ignore"})
@@ -394,7 +394,7 @@ func (s *slowToExit) End(at deadlines) (exit, error) {
 }
 
 // A process that cannot be killed is reported as unconfirmed at the deadline. The connection
-// becomes Closed when the process has been reaped.
+// becomes Closed later, when the process has been reaped.
 func TestClose_ReportsUnconfirmedAtDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := serveInProcess(behaviours{})
@@ -417,7 +417,7 @@ func TestClose_ReportsUnconfirmedAtDeadline(t *testing.T) {
 		testkit.Equal(t, "state", conn.State(), lspconn.Closed)
 		var late *lspconn.ConnError
 		if _, err := conn.Call(t.Context(), "echo", nil); !errors.As(err, &late) || late.Exit == nil {
-			t.Errorf("the error of a late call does not say how the process ended: %v", err)
+			t.Errorf("the error of a call after the exit does not contain the exit status: %v", err)
 		}
 	})
 }
@@ -440,8 +440,9 @@ func (i *unkillable) End(at deadlines) (exit, error) {
 	}
 }
 
-// TestClose_EndsRealProcesses closes real processes: with a flood on stderr, with grandchildren that hold
-// the pipes, and with other behaviour that an in-process server cannot show.
+// TestClose_EndsRealProcesses closes real processes: processes that write very much to stderr,
+// whose grandchildren keep the pipes open, or that do other things that an in-process server cannot
+// imitate.
 func TestClose_EndsRealProcesses(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -463,13 +464,13 @@ func TestClose_EndsRealProcesses(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.linux && runtime.GOOS != "linux" {
-				t.Skip("only Linux can tell who has left the process group")
+				t.Skip("only Linux can find processes that have left the process group")
 			}
 			t.Parallel()
 			server := fake(test.role)
 			server.Env = append(server.Env, "LSPCONN_TEST_PROCESS="+crand.Text())
 			conn := startReady(t, server)
-			if test.role.StopAfter > 0 { // by then the server has stopped reading, and the pipe is full
+			if test.role.StopAfter > 0 { // send until the server has stopped reading and the pipe is full
 				big := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
 				for range 4 {
 					go conn.Notify(context.Background(), "note", big)
@@ -486,14 +487,14 @@ func TestClose_EndsRealProcesses(t *testing.T) {
 			}
 			checkNoneLeft(t, server)
 			if test.role.Child != "" && test.outcome == lspconn.Clean && runtime.GOOS == "linux" && len(r.Left) != 1 {
-				t.Errorf("left behind: %v", r.Left)
+				t.Errorf("processes left when the server exited: %v, want 1", r.Left)
 			}
 		})
 	}
 }
 
-// TestHistories_WithRealProcesses runs random histories as TestHistories_SendersAndServerAgree does, but
-// with real processes, fewer and shorter, and without control over time.
+// TestHistories_WithRealProcesses runs random histories as TestHistories_SendersAndServerAgree
+// does, but with real processes and in real time, so the histories are fewer and shorter.
 func TestHistories_WithRealProcesses(t *testing.T) {
 	n := 200
 	if testing.Short() {
@@ -537,7 +538,7 @@ func TestHistories_WithRealProcesses(t *testing.T) {
 		all.Wait()
 		testkit.Equal(t, "answers", told, 40)
 		text, err := os.ReadFile(log)
-		if report.Outcome != lspconn.Clean { // the server may still have been initializing
+		if report.Outcome != lspconn.Clean { // an unclean end is possible if the server had not answered initialize
 			continue
 		}
 		if err != nil || strings.Contains(string(text), "FAULT") || strings.Count(string(text), "note\n") != written {
@@ -715,7 +716,8 @@ func TestStart_RejectsBadInput(t *testing.T) {
 	contains(t, err, "was not started: too late")
 }
 
-// With the shortest deadline, a server that ignores everything has its share of it, too.
+// With the shortest deadline, a server that ignores all requests and signals has the same shares of
+// the deadline.
 func TestClose_KeepsDeadlineOfOneSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _ := startInProcess(t, t.Context(), lspconn.Server{CloseTimeout: time.Second},
@@ -749,8 +751,8 @@ func (p deafPipe) Write(b []byte) (int, error) {
 	return 0, syscall.EPIPE
 }
 
-// If the connection notices a crash because a write fails, its error reports the crash, not a
-// close.
+// If the connection notices a crash because a write fails, its error reports the crash, and does
+// not say that the connection was closed.
 func TestConn_ReportsCrashNoticedByWrite(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -889,12 +891,12 @@ func TestLogger_MayCallState(t *testing.T) {
 		t.Run(test.call, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var conn *lspconn.Conn
-				var mu sync.Mutex // the read loop logs at the same time
+				var mu sync.Mutex // needed because the read loop logs at the same time
 				var got []string
 				made := make(chan struct{})
 				log := slog.New(handler(func(r slog.Record) {
 					<-made
-					line := conn.State().String() // State would deadlock if the connection held its lock here
+					line := conn.State().String() // would deadlock if the connection held its lock here
 					if message := strings.TrimPrefix(r.Message, "lspconn: "); message != line {
 						line += ": " + message
 					}

@@ -37,7 +37,7 @@ type Conn struct {
 	notifyScope  *ctxshutdown.Swansong // holds one guard for each call of OnNotify
 	processGuard *ctxshutdown.Guard    // released when the server's process has been reaped
 	process      serverProcess
-	external     *externalProtocol // exchanges the messages instead of this connection; nil unless it belongs to a Process
+	external     *externalProtocol // the library that exchanges the messages of a Process; nil for other connections
 	out          *messageWriter
 	stderr       *proc.Tail
 
@@ -73,7 +73,7 @@ type Conn struct {
 	failure    error
 	failedAt   time.Time
 	forcedAt   time.Time // when Force was called; zero if it was not
-	handshake  handshake // how draining the queue and shutdown went; zero until they are over
+	handshake  handshake // the result of draining the queue and of the request shutdown; zero until both are over
 	exit       *Exit
 	report     Report
 	panic      *PanicError // the first panic of a callback
@@ -85,11 +85,11 @@ type Conn struct {
 // Messages sent before the server has answered initialize are queued; [Conn.Ready] waits for the
 // answer.
 //
-// The connection has a scope of its own, below the scope that ctx carries. It is closed when ctx
-// ends.
+// The connection has a scope of its own, whose parent is the scope in ctx. The connection is closed
+// when ctx ends.
 //
-// If Start returns an error, no process is running. The error wraps what os/exec and package os
-// return.
+// If Start returns an error, no process is running. The error wraps the errors of packages os/exec
+// and os.
 func Start(ctx context.Context, server Server) (*Conn, error) {
 	return start(ctx, server, startProcess, nil)
 }
@@ -166,8 +166,8 @@ func (c *Conn) State() State {
 func (c *Conn) Scope() *ctxshutdown.Swansong { return c.scope }
 
 // Ready waits until the server has answered initialize and returns the result. If the connection
-// closes or fails first, it returns a [*ConnError]; if ctx ends first, the cause of ctx. With the
-// context of a handler, Ready calls [Async].
+// closes or fails first, it returns a [*ConnError]; if ctx ends first, the cause of ctx. If ctx
+// derives from the context of a handler, Ready first calls [Async].
 func (c *Conn) Ready(ctx context.Context) (result json.RawMessage, err error) {
 	c.inbox.releaseFor(ctx)
 	select {

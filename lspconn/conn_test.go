@@ -85,7 +85,7 @@ func TestCall_IsCancelledWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, g := startInProcess(t, t.Context(), lspconn.Server{}, behaviours{})
 		defer conn.Close(context.Background())
-		why := errors.New("the user has typed on")
+		why := errors.New("the user has typed another character")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
 		if _, err := conn.Call(ctx, "echo", nil); err != why {
@@ -167,8 +167,8 @@ func TestCall_BlocksWhileQueueIsFull(t *testing.T) {
 	})
 }
 
-// The latest notification of a key replaces the earlier ones, but never one that was sent before
-// another message.
+// The latest notification of a key replaces earlier ones that are queued, except those that were
+// sent before another message.
 func TestNotifyLatest_ReplacesQueuedNotification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, g := startSlow(t, lspconn.Server{})
@@ -198,7 +198,8 @@ func TestNotifyLatest_ReplacesQueuedNotification(t *testing.T) {
 	})
 }
 
-// A hundred thousand notifications that the server does not read take no more memory than one.
+// A hundred thousand notifications with one key that the server does not read take no more memory
+// than a single one.
 func TestNotifyLatest_UsesBoundedMemory(t *testing.T) {
 	conn := startReady(t, fake(role{Behaviour: behaviours{StopAfter: 2}}))
 	big := json.RawMessage(`"` + strings.Repeat("x", 1<<10) + `"`)
@@ -250,7 +251,7 @@ func callBriefly(t *testing.T, conn *lspconn.Conn, method string, params json.Ra
 }
 
 // Calls that were withdrawn before they were written are freed, however many there are.
-func TestCall_WithdrawnIsFreed(t *testing.T) {
+func TestCall_FreesMemoryOfWithdrawnCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := startStuck(t, 4)
 		big := json.RawMessage(`"` + strings.Repeat("x", 20<<10) + `"`)
@@ -264,7 +265,7 @@ func TestCall_WithdrawnIsFreed(t *testing.T) {
 }
 
 // Each keystroke changes the document and requests a completion, and the next keystroke withdraws
-// that request. The queued notifications still take the memory of one.
+// that request. The queued notifications still take no more memory than a single one.
 func TestNotifyLatest_ReplacesAcrossWithdrawnCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := startStuck(t, 4)
@@ -378,7 +379,8 @@ func TestNotifyLatest_CopiesParams(t *testing.T) {
 	})
 }
 
-// Every request of the server is answered, whatever its handler returns.
+// Every request of the server is answered, whether its handler returns a result, an error or a
+// value that cannot be encoded.
 func TestOnRequest_AnswersServerRequests(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -407,8 +409,9 @@ func TestOnRequest_AnswersServerRequests(t *testing.T) {
 	}
 }
 
-// A handler that has called Async and does not return delays neither other messages nor Close. Its context
-// ends when the connection closes. The guard report contains its request until it returns.
+// A handler that has called Async and does not return delays neither other messages nor Close. The
+// context of the handler ends when the connection closes. The guard report contains its request
+// until the handler returns.
 func TestAsync_BlockedHandlerDelaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -24,11 +24,11 @@ type dialled struct {
 	stream io.ReadWriteCloser // set before opened is closed, unless err is set
 
 	mu     sync.Mutex
-	closed bool // a stream that Dial returns from now on is closed
+	closed bool // if Dial returns a stream later, the stream is closed at once
 }
 
-// newDialled calls dial on a goroutine of its own. The context of dial ends with ctx, and when the
-// process has exited.
+// newDialled calls dial on a new goroutine. The context of dial ends when ctx ends or the process
+// has exited.
 func newDialled(ctx context.Context, p serverProcess, dial func(context.Context) (io.ReadWriteCloser, error)) *dialled {
 	d := &dialled{serverProcess: p, opened: make(chan struct{})}
 	ctx, d.cancel = context.WithCancel(ctx)
@@ -107,8 +107,8 @@ func (d dialledInput) Close() error {
 
 type dialledOutput struct{ *dialled }
 
-// Read returns io.EOF at the latest when the process has ended and the stream brings nothing more,
-// also if another process, such as a proxy, keeps the stream open.
+// Read returns io.EOF once the process has ended and the stream delivers nothing more, even if
+// another process, such as a proxy, keeps the stream open.
 func (d dialledOutput) Read(b []byte) (int, error) {
 	if !d.isOpen() {
 		return 0, io.EOF
@@ -126,7 +126,7 @@ func (d dialledOutput) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// isOpen waits until Dial has returned. It returns false if the process ends before.
+// isOpen waits until Dial has returned. It returns false if the process ends first.
 func (d *dialled) isOpen() bool {
 	select {
 	case <-d.opened:
@@ -143,6 +143,6 @@ func (d *dialled) limitRead() {
 	}
 }
 
-// quietTime is how long the stream of a process that has ended may bring nothing before it counts as
-// read to its end.
+// If the process has ended and its stream delivers nothing for quietTime, the stream counts as read
+// to its end.
 const quietTime = 100 * time.Millisecond

@@ -41,7 +41,7 @@ func dialUntil(ctx context.Context, network, address string) (io.ReadWriteCloser
 	}
 }
 
-// Messages are exchanged over the stream of Dial, and the server is closed like one on stdio.
+// Messages are exchanged over the stream of Dial, and the server is closed like a server on stdio.
 // docs/internals/lspconn.md#sockets
 func TestDial_ExchangesMessagesOverSocket(t *testing.T) {
 	path := socketPath(t)
@@ -84,7 +84,7 @@ func TestDial_ErrorFailsConnection(t *testing.T) {
 
 // The context of Dial ends when the connection closes, and when the server exits.
 // docs/internals/lspconn.md#sockets
-func TestDial_EndsWithServerAndConnection(t *testing.T) {
+func TestDial_ContextEndsWithServerOrConnection(t *testing.T) {
 	for _, name := range []string{"close", "exit"} {
 		t.Run(name, func(t *testing.T) {
 			dialling := make(chan struct{})
@@ -110,7 +110,7 @@ func TestDial_EndsWithServerAndConnection(t *testing.T) {
 	}
 }
 
-// A proxied is a stream whose other end stays open when the server has exited, as that of a proxy may.
+// A proxied is a stream whose other end stays open when the server has exited, as a proxy may do.
 type proxied struct {
 	*net.UnixConn
 	ended chan error // receives the error with which reading ended
@@ -124,8 +124,8 @@ func (p proxied) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// The stream is read to its end when the process has ended, even if a proxy keeps it open, so closing
-// does not take the whole deadline. docs/internals/lspconn.md#sockets
+// When the process has ended, reading its stream ends, too, even if a proxy keeps the stream open.
+// So closing does not take the whole deadline. docs/internals/lspconn.md#sockets
 func TestDial_StreamEndsWithProcess(t *testing.T) {
 	path := socketPath(t)
 	server := fake(role{Listen: path})
@@ -148,7 +148,7 @@ func TestDial_StreamEndsWithProcess(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		t.Cleanup(func() { theirs.Close() }) // not before
+		t.Cleanup(func() { theirs.Close() }) // stays open until the test has ended
 		go io.Copy(behind, theirs)
 		go io.Copy(theirs, behind)
 		return proxied{ours.(*net.UnixConn), ended}, nil
@@ -157,12 +157,13 @@ func TestDial_StreamEndsWithProcess(t *testing.T) {
 	testkit.Equal(t, "answer", call(t, conn, "echo", "[1]"), "[1]")
 	testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.Clean)
 	if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("reading ended with %v, want a deadline after the end of the process", err)
+		t.Errorf("reading ended with %v, want the error of a deadline that is set when the process has ended", err)
 	}
 }
 
-// Closing does not wait for a Dial that ignores its context. docs/internals/lspconn.md#sockets
-func TestDial_IsNotWaitedFor(t *testing.T) {
+// Closing a connection does not wait for a function Dial that ignores its context.
+// docs/internals/lspconn.md#sockets
+func TestDial_DoesNotDelayClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := make(chan struct{})
 		conn, _ := startInProcess(t, t.Context(), lspconn.Server{Dial: func(context.Context) (io.ReadWriteCloser, error) {

@@ -14,14 +14,14 @@
 // as Go types. A [Manager] keeps one connection per key, starts a connection when it is first
 // requested, and closes all of them in parallel under one deadline.
 //
-// A [Process] is a server without the messages, for programs that exchange them with another
-// JSON-RPC library.
+// A [Process] starts and ends a server but exchanges no messages, for programs that use another
+// JSON-RPC library for this.
 //
 // # Scopes
 //
-// A connection is a scope of package ctxshutdown, below the scope that its ctx carries. It holds a
-// guard in the parent scope until its process has been reaped. Stopping the program therefore closes
-// every connection, and waiting for the program's completion waits for every server process.
+// A connection has a scope of package ctxshutdown, whose parent is the scope in its ctx. It holds a
+// guard in the parent scope until its process has been reaped. Stopping the program therefore
+// closes every connection, and waiting for the program's completion waits for every server process.
 //
 // The guard report of the scope names what a connection is waiting for: "queue" for messages that have not been written,
 // "calls" for calls without a response, "requests" for requests of the server whose response has
@@ -50,20 +50,20 @@
 // With less than 10 s, both signals are sent earlier, so that a second is left after SIGKILL, but no
 // more than a fifth of the deadline: with 5 s they are sent at 70 % and 80 %.
 //
-// The marks are upper bounds: the next step starts as soon as the previous one succeeds. SIGTERM is
-// sent without waiting if the server answers shutdown with an error, closes its output, or exits and
-// leaves processes behind, if the queue is not written by the first mark, and if the connection is
-// Initializing or Failed.
+// The percentages are upper bounds: the next step starts as soon as the previous one succeeds.
+// SIGTERM is sent without waiting if the server answers shutdown with an error, closes its output,
+// or exits and leaves processes behind, if the queue is not written after 20 %, and if the
+// connection is Initializing or Failed.
 //
 // SIGTERM and SIGKILL are sent to every process that the server has started, as far as the platform
 // can find them. Linux uses a cgroup or, without one, the process group, the session, descendants
-// and a mark in the environment. macOS and the BSDs use the process group. On other systems only
-// the server itself is signalled; Windows kills it where other systems send SIGTERM.
+// and a variable in the environment. macOS and the BSDs use the process group. On other systems
+// only the server itself is signalled; Windows kills it where other systems send SIGTERM.
 //
 // # Panics
 //
 // A panic in a callback fails its connection and does not affect the rest of the program. The
-// connection's report names it: see [PanicError].
+// connection's report names the panic: see [PanicError].
 //
 // The package logs nothing unless [Server.Logger] is set.
 package lspconn

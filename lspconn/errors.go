@@ -35,8 +35,8 @@ var ErrClosing error = &ResponseError{Code: CodeRequestFailed, Message: "connect
 // ErrSuperseded is the outcome of a notification that a newer one with the same key replaced.
 var ErrSuperseded error = &ResponseError{Code: CodeRequestFailed, Message: "superseded by a later notification with the same key"}
 
-// A ConnError reports why a message could not be sent or was not answered. It matches [ErrClosing],
-// and so a [*ResponseError] with CodeRequestFailed, and its Cause.
+// A ConnError reports why a message could not be sent or was not answered. It matches its Cause and
+// [ErrClosing], which is a [*ResponseError] with CodeRequestFailed.
 type ConnError struct {
 	Name   string // the connection's name; empty if the Manager has not started it
 	Key    string // the key of the connection in its Manager; empty without one
@@ -47,8 +47,8 @@ type ConnError struct {
 	Stderr string // the end of what the server wrote to stderr, up to 8 KiB
 }
 
-// Error returns one line: the key and the name, the method, the cause, the exit status unless the cause says it,
-// and the line of Stderr that most likely says what went wrong.
+// Error returns one line: the key and the name, the method, the cause, the exit status unless the
+// cause contains it, and the line of Stderr that most likely says what went wrong.
 func (e *ConnError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "lspconn: %s", label(e.Key, e.Name))
@@ -61,7 +61,7 @@ func (e *ConnError) Error() string {
 		fmt.Fprintf(&b, ": connection failed: %v", e.Cause)
 	}
 	var exit *ExitError
-	if e.Exit != nil && !errors.As(e.Cause, &exit) { // an ExitError says it already
+	if e.Exit != nil && !errors.As(e.Cause, &exit) { // an ExitError contains the exit status
 		fmt.Fprintf(&b, "; process: %v", e.Exit)
 	}
 	if line := errorLine(e.Stderr); line != "" {

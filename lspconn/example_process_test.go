@@ -19,7 +19,7 @@ func ExampleStartProcess() {
 		log.Fatal(err)
 	}
 	stream := server.Stream()
-	server.OnClose(func(context.Context) error { return stream.Close() }) // for a language server: shutdown and exit
+	server.OnClose(func(context.Context) error { return stream.Close() }) // for a language server, send shutdown and exit instead
 	answers := make(chan string, 1)
 	server.Scope().Go(func(context.Context) { // as a library does, read until the stream ends
 		for lines := bufio.NewScanner(stream); lines.Scan(); {
@@ -36,7 +36,8 @@ func ExampleStartProcess() {
 	// cat Clean exit code 0 <nil>
 }
 
-// Force ends a server that need not be asked. Done and Err tell also when a server exits by itself.
+// Force ends a server without asking it to exit. Done and Err also show that a server has exited by
+// itself.
 func ExampleProcess_force() {
 	server, err := lspconn.StartProcess(context.Background(), lspconn.Server{Command: []string{"sleep", "60"}})
 	if err != nil {

@@ -26,9 +26,9 @@ var examples = map[string]func(){
 	"ExampleWithOnRestart": ExampleWithOnRestart, "ExampleWithRestart": ExampleWithRestart,
 }
 
-// Each example prints what its comment "Prints:" says. On a machine that is busy, gopls may miss a
-// deadline, so an example may print something else twice.
-func TestExamples_PrintWhatTheySay(t *testing.T) {
+// Each example prints what its comment "Prints:" says. On a busy machine, gopls may miss a
+// deadline. So an example that prints something else is run up to two more times.
+func TestExamples_PrintExpectedOutput(t *testing.T) {
 	wants := printsComments(t)
 	t.Setenv("PATH", filepath.Dir(testkit.Gopls(t))+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Chdir(workspace(t))
@@ -36,7 +36,7 @@ func TestExamples_PrintWhatTheySay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			example := examples[name]
 			if example == nil {
-				t.Fatal("it is not in the table examples")
+				t.Fatal("this example is missing in the map examples; add it")
 			}
 			got := printed(t, example)
 			for try := 0; got != want && try < 2; try++ {
@@ -86,7 +86,7 @@ func printed(t *testing.T, f func()) string {
 	stdout := os.Stdout
 	os.Stdout = w
 	defer func() { os.Stdout = stdout }()
-	f() // it prints less than a pipe holds
+	f() // must not print more than the pipe can hold
 	w.Close()
 	text, err := io.ReadAll(r)
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// The examples start gopls in the root of a Go module. go test does not run them, because gopls may not
-// be installed: TestExamples_PrintWhatTheySay does, and compares the output.
+// The examples start gopls in the root of a Go module. go test does not run them as examples,
+// because gopls may not be installed. TestExamples_PrintExpectedOutput runs them and compares the
+// output.
 
 func Example() {
 	// This is usually the program's ctxshutdown.Swansong, whose Shutdown then closes the
@@ -79,8 +80,8 @@ func ExampleConn_NotifyLatest() {
 	lspconn.Notify(ctx, conn, "textDocument/didOpen", json.RawMessage(
 		`{"textDocument": {"uri": "file:///new.go", "languageId": "go", "version": 0, "text": "package main"}}`))
 	var last *lspconn.Delivery
-	// Each notification replaces the previous one if that has not been written yet. So each has to
-	// contain the whole text.
+	// A notification replaces the previous one if the previous one has not been written yet. So
+	// each notification has to contain the whole text.
 	for version := range 1000 {
 		last = conn.NotifyLatest("new.go", "textDocument/didChange", json.RawMessage(fmt.Sprintf(
 			`{"textDocument": {"uri": "file:///new.go", "version": %d}, "contentChanges": [{"text": "package main // %[1]d"}]}`, version+1)))

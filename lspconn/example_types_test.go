@@ -179,7 +179,8 @@ func ExampleConn_Scope() {
 	// <nil>
 }
 
-// A user who does not want to wait for a slow server has it killed. Close still reports how it ended.
+// If the user does not want to wait for a slow server, Force kills it. Close still reports how the
+// server ended.
 func ExampleConn_Force() {
 	ctx := context.Background()
 	conn, err := lspconn.Start(ctx, lspconn.Server{Command: []string{"gopls"}})

@@ -35,19 +35,19 @@ func TestOnRequest_RejectsFloodOfRequests(t *testing.T) {
 				_, err := conn.Call(context.Background(), "flood", fmt.Append(nil, n))
 				answer <- err
 			}()
-			time.Sleep(150 * time.Millisecond) // until initialized has been written and a response is being written
+			time.Sleep(150 * time.Millisecond) // waits until initialized has been written and a response is being written
 			synctest.Wait()
 			if more := runtime.NumGoroutine() - before; more > 300 {
 				t.Errorf("%d requests have started %d goroutines", n, more)
 			}
 			then(t, conn, release, answer)
 			mustClose(t, conn)
-			time.Sleep(time.Second) // until the write in progress has ended
+			time.Sleep(time.Second) // waits until the write in progress has ended
 			testkit.Equal(t, "guards", conn.Scope().GuardCount(), 0)
 			testkit.Equal(t, "faults", g.Faults(), []string(nil))
 		})
 	}
-	t.Run("refused", func(t *testing.T) {
+	t.Run("requests beyond the limit are refused", func(t *testing.T) {
 		flooded(t, 5000, func(t *testing.T, conn *lspconn.Conn, release chan struct{}, answer chan error) {
 			testkit.Equal(t, "answer", <-answer, error(nil))
 			close(release)

@@ -17,7 +17,7 @@ import (
 
 var errForce = errors.New("the user is waiting")
 
-// Force of the connection, or of a scope above it, kills the server at once, without SIGTERM.
+// Force of the connection, or of a parent scope, kills the server at once, without SIGTERM.
 func TestForce_KillsServerAtOnce(t *testing.T) {
 	for name, force := range map[string]func(*ctxshutdown.Swansong, *lspconn.Conn){
 		"program":    func(program *ctxshutdown.Swansong, _ *lspconn.Conn) { program.Force(errForce) },
@@ -39,11 +39,11 @@ func TestForce_KillsServerAtOnce(t *testing.T) {
 	}
 }
 
-// Force kills a server that would answer the handshake, before it has been asked to leave.
+// Force kills a server that would answer shutdown, before the connection has sent shutdown or exit.
 func TestForce_SkipsHandshake(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
-			conn, g := startSlow(t, lspconn.Server{}) // takes 100 ms to read a message
+			conn, g := startSlow(t, lspconn.Server{}) // the server takes 100 ms to read a message
 			conn.Ready(t.Context())
 			time.Sleep(time.Second)
 			conn.Force(errForce)
@@ -51,7 +51,7 @@ func TestForce_SkipsHandshake(t *testing.T) {
 			if r.Outcome != lspconn.Killed || !errors.Is(r.Failure, errForce) {
 				t.Errorf("%v; want a report of a killed server, with the cause", r)
 			}
-			time.Sleep(time.Second) // until a write that has begun has failed
+			time.Sleep(time.Second) // waits until a write that has begun has failed
 			for _, m := range g.Received() {
 				if m.Method == "shutdown" || m.Method == "exit" {
 					t.Errorf("the server received %s after Force", m.Method)
@@ -61,7 +61,8 @@ func TestForce_SkipsHandshake(t *testing.T) {
 	}
 }
 
-// Force during the handshake ends it at once, and so does Force while the queue is being written.
+// Force ends the handshake at once, while the queue is being written or while shutdown waits for
+// its response.
 func TestForce_EndsHandshake(t *testing.T) {
 	for name, b := range map[string]behaviours{
 		"shutdown is not answered": {Shutdown: "never"},
@@ -83,7 +84,7 @@ func TestForce_EndsHandshake(t *testing.T) {
 }
 
 // The report of a server that could not be killed contains the cause of Force, too.
-func TestForce_ReportsCauseOfUnconfirmed(t *testing.T) {
+func TestForce_ReportsCauseIfServerIsUnconfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		undead := &unkillable{serveInProcess(behaviours{}), make(chan struct{})}
 		conn, err := lspconn.StartWith(t.Context(), lspconn.Server{Name: "undead", Command: []string{"x"}}, undead)
@@ -101,8 +102,8 @@ func TestForce_ReportsCauseOfUnconfirmed(t *testing.T) {
 	})
 }
 
-// A slowToDie is a process that SIGKILL ends after some time only, and whose stderr ends when it is
-// closed.
+// A slowToDie is a process that ends only some time after SIGKILL, and whose stderr ends when the
+// connection closes it.
 type slowToDie struct {
 	*inProcess
 	takes  time.Duration
@@ -123,8 +124,8 @@ func (s *slowToDie) End(at deadlines) (exit, error) {
 	}
 }
 
-// After Force, the output is waited for until half a second has passed since Force, and not since the
-// end of the process. So Close has the whole report within a second.
+// After Force, the connection waits for output until half a second has passed since Force, and not
+// since the end of the process. So Close returns a complete report within a second.
 func TestClose_WaitsForOutputSinceForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stderr, held := io.Pipe()

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Limits on what is read. They bound the memory that a server can make us allocate when it sends
-// too much, or when we have lost the message boundaries of its output.
+// Limits on what is read. They bound the memory that a server can make the connection allocate when
+// it sends too much, or when its output is not divided into messages correctly.
 const (
 	maxHeaderLine = 8 << 10
 	maxHeader     = 32 << 10

@@ -18,9 +18,9 @@ import (
 	"github.com/swansong-go/swansong/lspconn/internal/fakelsp"
 )
 
-// In TestHistories_SendersAndServerAgree several goroutines use one connection at random while it is
-// closed at a random point. Then what the connection returned is compared with what the server received.
-// LSPCONN_SEED=n runs the history of one seed.
+// In TestHistories_SendersAndServerAgree several goroutines send messages at random over one
+// connection, which is closed at a random time. Then the test compares the results that the senders
+// received with the messages that the server received. LSPCONN_SEED=n runs the history of one seed.
 func TestHistories_SendersAndServerAgree(t *testing.T) {
 	if text := os.Getenv("LSPCONN_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
@@ -51,7 +51,7 @@ func TestHistories_SendersAndServerAgree(t *testing.T) {
 	t.Logf("%v", ends)
 }
 
-// A sent describes a message from the view of the goroutine that sent it.
+// A sent describes a message and the result that its sender received.
 type sent struct {
 	caller, n int
 	kind      string
@@ -143,7 +143,7 @@ func history(t *testing.T, seed uint64) (ends []string) {
 		forced := false
 		switch r.IntN(8) {
 		case 0:
-			stop() // stops the scope above the connection's scope
+			stop() // stops the parent of the connection's scope
 		case 1:
 			forced = true
 			conn.Scope().Force(nil)

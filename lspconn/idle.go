@@ -9,13 +9,13 @@ var errIdle = errors.New("while a call waited, the server has sent nothing")
 
 // restartIdle begins the time of Server.IdleTimeout again. The caller holds c.mu.
 func (c *Conn) restartIdle() {
-	if c.server.IdleTimeout > 0 { // otherwise the clock is not read for every message
+	if c.server.IdleTimeout > 0 { // without a time-out, do not read the clock for every message
 		c.idleSince = time.Now()
 	}
 }
 
-// beginIdle begins the time anew, because the server has sent a message, or a handler has answered
-// one of its requests.
+// beginIdle begins the time of Server.IdleTimeout again. It is called when the server has sent a
+// message, and when a handler has answered a request of the server.
 func (c *Conn) beginIdle() {
 	if c.server.IdleTimeout > 0 {
 		c.mu.Lock()
@@ -24,8 +24,8 @@ func (c *Conn) beginIdle() {
 	}
 }
 
-// idleLeft returns for how long the server may still send nothing. While nothing is expected of the
-// server, that is the whole time-out.
+// idleLeft returns for how long the server may still send nothing. While the server need not send
+// anything, this is the whole time-out.
 func (c *Conn) idleLeft() time.Duration {
 	busy := c.inbox.busy()
 	c.mu.Lock()

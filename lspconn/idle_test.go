@@ -11,7 +11,8 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// The time counts from the call, not from the start, and from the last message of the server.
+// IdleTimeout runs from the call, not from the start of the server, and begins again at each
+// message of the server.
 func TestIdleTimeout_FailsSilentServerWithWaitingCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _ := startInProcess(t, context.Background(), lspconn.Server{IdleTimeout: 10 * time.Second}, behaviours{})
@@ -28,7 +29,7 @@ func TestIdleTimeout_FailsSilentServerWithWaitingCall(t *testing.T) {
 	})
 }
 
-// The server may wait for an answer of this program for as long as it likes.
+// IdleTimeout does not run while the server waits for the answer of a handler of this program.
 func TestIdleTimeout_DoesNotRunDuringHandler(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -50,8 +51,8 @@ func TestIdleTimeout_DoesNotRunDuringHandler(t *testing.T) {
 	}
 }
 
-// The handler answers just before the time is looked at, and the server needs until after that to go
-// on.
+// The handler answers just before the time-out would end, and the server sends its next message
+// after that. The connection must not fail.
 func TestIdleTimeout_BeginsAnewAfterHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _ := startSlow(t, lspconn.Server{ // the server takes 100 ms to read a message
@@ -70,7 +71,8 @@ func TestIdleTimeout_BeginsAnewAfterHandler(t *testing.T) {
 	})
 }
 
-// A server that takes long for shutdown has its share of the deadline.
+// A server that takes longer than IdleTimeout to answer shutdown has its full share of the
+// deadline.
 func TestIdleTimeout_IsOffWhileClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _ := startInProcess(t, context.Background(), lspconn.Server{IdleTimeout: time.Second},

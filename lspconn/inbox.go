@@ -67,14 +67,16 @@ func newInbox(c *Conn) *inbox {
 }
 
 // releaseFor does what Async does, before a method of the connection waits for the server. The
-// method could otherwise wait for a message that waits for its caller.
+// method could otherwise wait for a message that is delivered only after the handler, its caller,
+// has returned.
 func (b *inbox) releaseFor(ctx context.Context) {
 	if b.ordered.Load() != nil {
 		Async(ctx)
 	}
 }
 
-// add passes a message on. It blocks while too many messages wait. Only the read loop calls it.
+// add delivers a message, or queues it behind the messages that wait. It blocks while too many
+// messages wait. Only the read loop calls it.
 func (b *inbox) add(m message) {
 	b.mu.Lock()
 	for len(b.waiting) >= maxWaiting {
@@ -111,7 +113,7 @@ func (b *inbox) checkDelivered() {
 }
 
 // deliver delivers the waiting messages. It returns when there are none, and when a handler that it
-// has called was released: another goroutine delivers then.
+// has called has called Async: from then on another goroutine delivers.
 func (b *inbox) deliver() {
 	for {
 		m, ok := b.next()
@@ -164,7 +166,7 @@ func (b *inbox) begin(h *handling) *ResponseError {
 	return nil
 }
 
-// answer reports whether the caller is to answer the request of h. It does so once.
+// answer reports whether the caller must answer the request of h. Only the first call returns true.
 func (b *inbox) answer(h *handling) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -174,7 +176,7 @@ func (b *inbox) answer(h *handling) bool {
 }
 
 // finish is called when a handler has returned. It reports whether the next message has waited for
-// the handler, so that its goroutine goes on delivering.
+// the handler, so that the goroutine of the handler must go on delivering.
 func (b *inbox) finish(h *handling) (ordered bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -206,8 +208,8 @@ func (b *inbox) releaseLocked(h *handling) {
 }
 
 // stopHandlers makes the connection call no handler any more. Requests without a response are
-// answered with an error, also those whose handlers are running, and responses wait for no handler.
-// It may be called repeatedly.
+// answered with an error, including those whose handlers are running, and responses no longer wait
+// for a handler. It may be called repeatedly.
 func (b *inbox) stopHandlers() {
 	var unanswered []*handling
 	b.mu.Lock()

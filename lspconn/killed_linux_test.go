@@ -101,9 +101,9 @@ func killAfter(t *testing.T, server lspconn.Server, method, params string, answe
 	}
 }
 
-// A server that ignores the end of its stdin is killed when the program that has started it is
-// killed.
-func TestStart_ServerDiesWithProgram(t *testing.T) {
+// If a program is killed, the server that it has started is killed, too, even if the server ignores
+// the end of its stdin.
+func TestStart_ServerIsKilledWithProgram(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "held")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)

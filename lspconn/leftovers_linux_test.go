@@ -11,7 +11,7 @@ import (
 
 // Starts and stops of every kind leave no process, cgroup, open file or goroutine behind. The command
 // lspconn/internal/measure does the same a thousand times.
-func TestConn_LeavesNothingBehind(t *testing.T) {
+func TestConn_LeavesNoProcessFileOrGoroutine(t *testing.T) {
 	stop := func(end func(*lspconn.Conn), r role) {
 		t.Helper()
 		conn, err := lspconn.Start(context.Background(), fake(r))
@@ -38,14 +38,14 @@ func TestConn_LeavesNothingBehind(t *testing.T) {
 		}, hostile)
 		stop(func(c *lspconn.Conn) { c.Call(context.Background(), "die", nil) }, role{})
 	}
-	all() // opens what stays open, such as the poller of the runtime
+	all() // opens the files that the runtime keeps open, such as that of its poller
 	before := leftovers.Count()
 	for range 5 {
 		all()
 	}
 	deadline := time.Now().Add(tooLong)
 	more := leftovers.Count().More(before)
-	for more != "" && time.Now().Before(deadline) { // goroutines that have done their work are about to end
+	for more != "" && time.Now().Before(deadline) { // finished goroutines may need some time to end
 		time.Sleep(time.Millisecond)
 		more = leftovers.Count().More(before)
 	}

@@ -111,7 +111,8 @@ func serve(text string) {
 	os.Exit(code)
 }
 
-// runClient starts a connection to a server with a role, prints a line, and waits to be killed.
+// runClient is the main function of a client that a test kills. It starts a server that has the
+// role encoded in text, prints a line, and waits.
 func runClient(text string) {
 	var r role
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -207,8 +208,8 @@ func call(t *testing.T, conn *lspconn.Conn, method, params string) string {
 	return string(result)
 }
 
-// histories returns how many random histories a test runs. They take seven times as long under the
-// race detector, so that there a quarter of them has to do.
+// histories returns how many random histories a test runs. Under the race detector a history takes
+// seven times as long, so a test runs only a quarter of them.
 func histories() int {
 	n := 10_000
 	if build, ok := debug.ReadBuildInfo(); ok && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {

@@ -56,8 +56,8 @@ func WithCloseTimeout(d time.Duration) ManagerOption {
 	})
 }
 
-// WithRestart sets the policy for servers that fail; see [Restart]. By default they are not
-// restarted.
+// WithRestart sets the policy for servers that fail; see [Restart]. By default failed servers are
+// not restarted.
 func WithRestart(r Restart) ManagerOption {
 	return managerOption(func(m *Manager) (err error) {
 		m.restart, err = r.withDefaults()
@@ -84,7 +84,7 @@ func NewManager(ctx context.Context, servers func(key string) (Server, error), o
 		}
 	}
 	m.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName("lsp"))
-	context.AfterFunc(m.scope, func() { m.fixDeadline() }) // fixes the deadline also if a scope above is stopped
+	context.AfterFunc(m.scope, func() { m.fixDeadline() }) // fixes the deadline even if only a parent scope is stopped
 	return m, nil
 }
 
@@ -102,7 +102,7 @@ func (m *Manager) Conn(ctx context.Context, key string) (*Conn, error) {
 	}
 	defer func() { <-e.lock }()
 	if e.conn != nil && e.conn.Err() == nil {
-		m.callOnRestart(key, e) // again, if it has panicked before
+		m.callOnRestart(key, e) // calls the function again if it has panicked before
 		return e.conn, nil
 	}
 	if e.conn != nil {
@@ -277,7 +277,7 @@ func (m *Manager) awaitStarts(limit context.Context, deadline time.Time) (errs [
 	bound, cancel := context.WithDeadlineCause(limit, deadline, ErrUnconfirmed)
 	defer cancel()
 	m.mu.Lock()
-	entries := maps.Clone(m.entries) // CloseKey may remove some
+	entries := maps.Clone(m.entries) // a copy, because CloseKey may remove entries meanwhile
 	m.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		lock := entries[key].lock

@@ -7,8 +7,8 @@ import "context"
 // being closed.
 //
 // The function is called once for each failure, on a goroutine of its own, and may call methods of
-// the manager: [Manager.Conn] starts the server again, if [WithRestart] allows it. The stop of the
-// program waits for it. [PanicError] documents a panic in it.
+// the manager: [Manager.Conn] starts the server again, if [WithRestart] allows it. A stop of the
+// program waits until the function has returned. [PanicError] documents a panic in the function.
 func WithOnFailure(f func(key string, err error)) ManagerOption {
 	return managerOption(func(m *Manager) error {
 		m.onFailure = f
@@ -19,11 +19,11 @@ func WithOnFailure(f func(key string, err error)) ManagerOption {
 // WithOnRestart sets a function that is called when a server was started again after a failure. The
 // new server knows nothing of the previous one's documents: the function opens them again.
 //
-// [Manager.Conn] calls it before it returns the connection to any caller, so what the function sends
-// is written before all other messages. It must not call Conn for the same key, which would wait for
-// itself. ctx ends when the connection closes or fails; if it fails, the function is called again
-// after the next restart. A panic in the function reaches the caller of Conn, and the next call of
-// Conn calls the function again.
+// [Manager.Conn] calls it before it returns the connection to any caller, so what the function
+// sends is written before all other messages. The function must not call Conn for the same key,
+// because that call would wait for the function. ctx ends when the connection closes or fails; if
+// it fails, the function is called again after the next restart. A panic in the function reaches
+// the caller of Conn, and the next call of Conn calls the function again.
 func WithOnRestart(f func(ctx context.Context, key string, conn *Conn)) ManagerOption {
 	return managerOption(func(m *Manager) error {
 		m.onRestart = f
@@ -54,9 +54,10 @@ func (c *Conn) reportFailure() {
 	go c.catchPanic("OnFailure", "", func() { c.manager.onFailure(c.server.key, err) }, func(*PanicError) { guard.Release() })
 }
 
-// CloseKey closes the connection for a key as [Conn.Close] does, and returns its report. The manager
-// then forgets the connection: the reports of [Manager.Close] do not include it, and the next call
-// of [Manager.Conn] for the key starts a server, also if the previous one has failed too often.
+// CloseKey closes the connection for a key as [Conn.Close] does, and returns its report. The
+// manager then forgets the connection: the reports of [Manager.Close] do not include it, and the
+// next call of [Manager.Conn] for the key starts a server, even if the previous one has failed too
+// often.
 //
 // Without a connection for the key, CloseKey returns an empty report and no error. It does not wait
 // for a concurrent call of Conn for the key, which may start the server again. If the process is not

@@ -54,8 +54,8 @@ func methods(g *inProcess) (all []string) {
 	return all
 }
 
-// What the function of WithOnRestart sends precedes what the callers of Conn send. It is not called
-// for the first start, nor for a connection that is in use.
+// The messages that the function of WithOnRestart sends precede those of the callers of Conn. The
+// function is not called for the first start, nor for a connection that is in use.
 func TestManager_ReopensDocumentsBeforeConnReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var restarted []string
@@ -78,7 +78,8 @@ func TestManager_ReopensDocumentsBeforeConnReturns(t *testing.T) {
 	})
 }
 
-// If the function panics, the next caller of Conn must not get a server without the documents.
+// If the function of WithOnRestart panics, the next call of Conn calls it again, so that no caller
+// gets a server without the documents.
 func TestManager_ReopensDocumentsAgainAfterPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
@@ -102,8 +103,8 @@ func TestManager_ReopensDocumentsAgainAfterPanic(t *testing.T) {
 	})
 }
 
-// The function of WithOnFailure learns of each failure, also when no caller uses the connection, and may
-// start the server again. A server that is closed has not failed.
+// The function of WithOnFailure is called for each failure, even if no caller uses the connection,
+// and may start the server again. It is not called for a server that is closed.
 func TestManager_ReportsFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *lspconn.Manager
@@ -132,7 +133,8 @@ func TestManager_ReportsFailures(t *testing.T) {
 	})
 }
 
-// The stop waits for the function of WithOnFailure, and a panic in it does not end the program.
+// A stop waits for the function of WithOnFailure, and a panic in the function does not end the
+// program.
 func TestManager_SurvivesPanicOfOnFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := inProcessManager(t, lspconn.WithOnFailure(func(string, error) { panic("oops") }))
@@ -148,7 +150,8 @@ func TestManager_SurvivesPanicOfOnFailure(t *testing.T) {
 	})
 }
 
-// The other connections go on. The manager forgets the closed one.
+// CloseKey closes the connection for its key, which the manager then forgets. The other connections
+// go on.
 func TestManager_CloseKeyClosesOneConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := inProcessManager(t)
@@ -186,8 +189,8 @@ func TestManager_CloseKeyAllowsRestartAfterGivingUp(t *testing.T) {
 	})
 }
 
-// If the process is not known to have ended, Close still reports it.
-func TestManager_CloseKeyKeepsUnconfirmed(t *testing.T) {
+// If CloseKey cannot end a process by the deadline, Close still reports this process.
+func TestManager_CloseKeyKeepsUnconfirmedConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := &unkillable{serveInProcess(behaviours{}), make(chan struct{})}
 		m, _ := inProcessManager(t)
@@ -204,7 +207,7 @@ func TestManager_CloseKeyKeepsUnconfirmed(t *testing.T) {
 	})
 }
 
-// No server escapes Close when connections are closed and requested at the same time.
+// When connections are closed and requested at the same time, Close ends every server.
 func TestManager_CloseKeyLosesNoConnection(t *testing.T) {
 	m, started := inProcessManager(t)
 	var all sync.WaitGroup

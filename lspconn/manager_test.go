@@ -76,8 +76,8 @@ func TestManager_StartsOnDemand(t *testing.T) {
 	}
 }
 
-// When a Manager closes, a fast server does not have to wait for a slow one, and a slow one gets no
-// extra time.
+// When a Manager closes, a fast server does not wait for a slow one, and all servers have the same
+// deadline.
 func TestManager_ClosesInParallel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		servers := map[string]behaviours{
@@ -159,7 +159,7 @@ func (g *barrier) by(t *testing.T) {
 	}
 	select {
 	case <-g.all:
-	case <-time.After(time.Minute): // in a synctest bubble, so on a busy machine too
+	case <-time.After(time.Minute): // a minute of the synctest bubble, which does not depend on the machine
 		t.Errorf("the servers do not close at the same time: %d have not arrived", g.missing.Load())
 	}
 }
@@ -207,7 +207,7 @@ func TestManager_RestartsByPolicy(t *testing.T) {
 			t.Errorf("after two restarts: %v", err)
 		}
 	})
-	t.Run("who waits for it is woken by the close", func(t *testing.T) {
+	t.Run("Close wakes a caller of Conn that waits for the restart", func(t *testing.T) {
 		m := manager(t, servers, lspconn.WithRestart(lspconn.Restart{Max: -1, First: time.Hour, Limit: time.Hour}))
 		crash(t, m)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -225,7 +225,7 @@ func TestManager_RestartsByPolicy(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
-	t.Run("one that was closed is no failure", func(t *testing.T) {
+	t.Run("a server that was closed has not failed", func(t *testing.T) {
 		m := manager(t, servers)
 		conn, err := m.Conn(t.Context(), "k")
 		if err != nil {
@@ -292,7 +292,7 @@ func TestManager_ClosesConnectionsStartedDuringClose(t *testing.T) {
 }
 
 func TestNewManager_RejectsBadInput(t *testing.T) {
-	servers := func(key string) (lspconn.Server, error) { return lspconn.Server{}, errors.New("which one?") }
+	servers := func(key string) (lspconn.Server, error) { return lspconn.Server{}, errors.New("unknown server") }
 	for _, opt := range []lspconn.ManagerOption{
 		lspconn.WithCloseTimeout(time.Second - 1),
 		lspconn.WithCloseTimeout(-1),
@@ -336,20 +336,20 @@ func TestManager_CloseReportsServersBeingStarted(t *testing.T) {
 		contains(t, err, `"a" is still being started`, `"b"`, `"c"`)
 
 		ctx, cancel := context.WithCancelCause(context.Background())
-		cancel(errors.New("no patience"))
+		cancel(errors.New("the caller does not wait longer"))
 		_, err = m.Close(ctx)
 		contains(t, err, `"c" is still being started`)
 		close(release)
 		synctest.Wait()
-		if _, err := m.Close(context.Background()); err != nil { // all starts have ended, so there is no error although the deadline has passed
+		if _, err := m.Close(context.Background()); err != nil { // the deadline has passed, but all starts have ended, so there is no error
 			t.Errorf("a second Close: %v", err)
 		}
 	})
 }
 
-// If a connection began to close before its manager, with a later deadline, its close ends at the
-// manager's deadline.
-func TestManager_CloseShortensDeadline(t *testing.T) {
+// If a connection is already closing when its manager is closed, and the connection's deadline is
+// later than the manager's, the manager's deadline applies to both.
+func TestManager_CloseShortensDeadlineOfClosingConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := &unkillable{serveInProcess(behaviours{}), make(chan struct{})}
 		slow := serveInProcess(behaviours{Shutdown: "never", EOF: "ignore", Exit: "ignore", IgnoreTerm: true})
@@ -384,8 +384,8 @@ func TestManager_CloseShortensDeadline(t *testing.T) {
 		testkit.Equal(t, "outcomes", fmt.Sprint(reports[0].Outcome, " ", reports[1].Outcome), "Killed Unconfirmed")
 		close(stuck.dies)
 		time.Sleep(time.Hour)
-		// Repeat this, because select chooses at random. A complete report must be returned even if
-		// the deadline has passed.
+		// Close must return the complete reports even if the deadline has passed. Repeat the call,
+		// because select chooses at random.
 		for range 20 {
 			again, _ := m.Close(context.Background())
 			testkit.Equal(t, "reports of a second Close", fmt.Sprint(again[0]), fmt.Sprint(reports[0]))
@@ -393,9 +393,9 @@ func TestManager_CloseShortensDeadline(t *testing.T) {
 	})
 }
 
-// When the program stops, all connections close by the manager's deadline, whatever their own
-// deadlines are. This includes connections on which Close was called before, or is called
-// afterwards.
+// When the program stops, all connections close by the manager's deadline, even if their own
+// deadlines are earlier or later. This includes connections on which Close was called before, or is
+// called afterwards.
 func TestManager_ClosesAllWhenProgramStops(t *testing.T) {
 	for _, keys := range [][]string{{"never"}, {"before"}, {"before", "after", "never"}} {
 		synctest.Test(t, func(t *testing.T) { stopOfTheProgram(t, keys) })
@@ -443,8 +443,8 @@ func stopOfTheProgram(t *testing.T, keys []string) {
 	testkit.Equal(t, "reports", len(reports), len(keys))
 }
 
-// Only the time that a server was running counts toward Reset, not the time until the next call of
-// Conn.
+// Restart.Reset is compared with the time for which a server was running, without the time from its
+// failure to the next call of Conn.
 func TestManager_ResetCountsUptimeOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := 0
@@ -505,8 +505,8 @@ func TestManager_LongUptimeResetsRestarts(t *testing.T) {
 }
 
 // If a server was unconfirmed at the deadline and has ended since, the next call of Conn starts a
-// new one.
-func TestManager_ReplacesUnconfirmed(t *testing.T) {
+// new server.
+func TestManager_ReplacesUnconfirmedServerOnceItHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := &unkillable{serveInProcess(behaviours{}), make(chan struct{})}
 		m, err := lspconn.NewManager(t.Context(), func(string) (lspconn.Server, error) {

@@ -20,11 +20,11 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// A response completes its call after OnNotify has returned for all earlier notifications, also when
-// so many wait that the read loop blocks. docs/internals/lspconn.md#order
+// A response completes its call only after OnNotify has returned for all earlier notifications,
+// even if so many notifications wait that the read loop blocks. docs/internals/lspconn.md#order
 func TestCall_ReturnsAfterEarlierNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var got []string // needs no lock, because of the order
+		var got []string // needs no lock, because handlers run one after another
 		server := lspconn.Server{OnNotify: func(_ context.Context, method string, params json.RawMessage) {
 			time.Sleep(time.Microsecond)
 			got = append(got, method+string(params))
@@ -46,7 +46,7 @@ func TestCall_ReturnsAfterEarlierNotifications(t *testing.T) {
 // docs/internals/lspconn.md#order
 func TestOnRequest_HandlesRequestsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		next := 0 // needs no lock, because of the order
+		next := 0 // needs no lock, because handlers run one after another
 		server := lspconn.Server{OnRequest: func(_ context.Context, _ string, params json.RawMessage) (any, error) {
 			i := next
 			time.Sleep(time.Duration(1+(i*37)%5) * time.Millisecond)
@@ -72,8 +72,8 @@ func TestOnRequest_HandlesRequestsInOrder(t *testing.T) {
 	})
 }
 
-// The messages that a handler has queued are written before its response, also those that are
-// coalesced. docs/internals/lspconn.md#order
+// The messages that a handler has queued, including coalesced notifications, are written before its
+// response. docs/internals/lspconn.md#order
 func TestOnRequest_MessagesOfHandlerPrecedeResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var conn *lspconn.Conn
@@ -125,8 +125,8 @@ func TestAsync_LaterMessagesAreDelivered(t *testing.T) {
 				} else {
 					call(t, conn, "flood", "3")
 				}
-				synctest.Wait()                                                     // until the guard of the call has been released
-				testkit.Equal(t, "handlers that run", conn.Scope().GuardCount(), 4) // and the process
+				synctest.Wait()                                                     // waits until the guard of the call has been released
+				testkit.Equal(t, "handlers that run", conn.Scope().GuardCount(), 4) // three handlers and the process
 				close(release)
 				testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.Clean)
 				testkit.Equal(t, "faults", g.Faults(), []string(nil))
@@ -136,7 +136,7 @@ func TestAsync_LaterMessagesAreDelivered(t *testing.T) {
 	lspconn.Async(context.Background()) // a context of no handler: no effect
 }
 
-// A call that a handler makes does not wait for a response that waits for the handler.
+// A handler may make a call. The response is delivered although the handler has not returned.
 // docs/internals/lspconn.md#order
 func TestCall_FromHandlerReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestCall_FromHandlerReturns(t *testing.T) {
 		conn, _ = startInProcess(t, t.Context(), server, behaviours{})
 		conn.Ready(t.Context())
 		call(t, conn, "notes", "1")
-		synctest.Wait() // until OnNotify, which has called Async, has returned
+		synctest.Wait() // waits until OnNotify, which has called Async, has returned
 		testkit.Equal(t, "answer", call(t, conn, "ask", ""), "[2]")
 		testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.Clean)
 	})
@@ -188,7 +188,7 @@ func TestReady_FromHandlerReturns(t *testing.T) {
 	})
 }
 
-// A handler may close its connection and wait for that.
+// A handler may close its connection and wait until it is closed.
 func TestClose_FromHandlerReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var conn *lspconn.Conn
@@ -214,10 +214,10 @@ func call2(ctx context.Context, conn *lspconn.Conn, params string) string {
 	return string(result)
 }
 
-// The context of a handler ends when the connection closes, and when the server cancels the request.
-// If the handler returns the error of its context, the server is told why.
-// docs/internals/lspconn.md#server-requests
-func TestOnRequest_ContextEnds(t *testing.T) {
+// The context of a handler ends when the connection closes, and when the server cancels the
+// request. If the handler returns the error of its context, the response contains the cause of the
+// context. docs/internals/lspconn.md#server-requests
+func TestOnRequest_ContextEndsWithCauseAtCloseOrCancel(t *testing.T) {
 	const request = `{"jsonrpc":"2.0","id":"q1","method":"client/ask"}`
 	cancel := `{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":"q1"}}`
 	for _, test := range []struct{ name, messages, later, want string }{
@@ -264,9 +264,9 @@ func TestOnRequest_ContextEnds(t *testing.T) {
 	}
 }
 
-// A handler that does not return costs a fifth of the deadline at most: its request is then answered
-// with an error, and the messages behind it are delivered, without a call of another handler.
-// docs/internals/lspconn.md#deadline
+// A handler that does not return delays closing by a fifth of the deadline at most: its request is
+// then answered with an error, and the messages behind it are delivered, without a call of another
+// handler. docs/internals/lspconn.md#deadline
 func TestClose_BlockedHandlerCostsFifthOfDeadline(t *testing.T) {
 	var release chan struct{}
 	blocked := lspconn.Server{
@@ -357,11 +357,11 @@ func TestClose_DoesNotInterleaveMessages(t *testing.T) {
 	})
 }
 
-// TestOrderHistories_DeliverInOrderOfWire has a server send notifications, requests and responses in
-// a random order to handlers that take random times, and of which some call Async. It then compares
-// the order in which they were delivered with that in which they were sent.
-// LSPCONN_SEED=n runs the history of one seed.
-func TestOrderHistories_DeliverInOrderOfWire(t *testing.T) {
+// TestOrderHistories_DeliverMessagesInOrder has a server send notifications, requests and responses
+// in a random order to handlers that take random times, and of which some call Async. The test then
+// compares the order of delivery with the order of sending. LSPCONN_SEED=n runs the history of one
+// seed.
+func TestOrderHistories_DeliverMessagesInOrder(t *testing.T) {
 	if text := os.Getenv("LSPCONN_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
@@ -379,12 +379,12 @@ func TestOrderHistories_DeliverInOrderOfWire(t *testing.T) {
 	}
 }
 
-// A deliveries records what a connection delivers in one history. Messages are named by their
-// position on the wire.
+// A deliveries records what a connection delivers in one history. Each message is identified by its
+// position in the order of sending.
 type deliveries struct {
 	mu     sync.Mutex
 	begun  []int        // the messages for which a handler was called, in order
-	open   map[int]bool // those whose handlers hold up later messages
+	open   map[int]bool // the messages whose handlers delay later messages
 	faults []string
 }
 
@@ -486,13 +486,13 @@ func orderHistory(t *testing.T, seed uint64) {
 					}
 					d.responded(i, wire)
 				})
-				synctest.Wait() // so that the ids of the calls are known
+				synctest.Wait() // waits until the calls have been made, so that their ids are known
 			}
 		}
 		call(t, conn, "send", "["+strings.Join(messages, ",")+"]")
 		d.responded(len(wire), wire)
 		callers.Wait()
-		time.Sleep(time.Second) // until the handlers that have called Async have returned
+		time.Sleep(time.Second) // waits until the handlers that have called Async have returned
 		report, err := conn.Close(context.Background())
 		if err != nil || report.Outcome != lspconn.Clean {
 			t.Errorf("seed %d: %v, %v", seed, report, err)
@@ -501,7 +501,7 @@ func orderHistory(t *testing.T, seed uint64) {
 			d.fault("handlers were called in the order %v", d.begun)
 		}
 		for _, fault := range d.faults {
-			t.Errorf("seed %d: %s; the wire was %v", seed, fault, wire)
+			t.Errorf("seed %d: %s; the messages in the order of sending: %v", seed, fault, wire)
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 // Callbacks run on goroutines of the connection, where the caller of Start cannot recover a panic.
 // The connection recovers it and fails with a PanicError: every pending call returns it, the server
 // is terminated and reaped, and the report names it. If the connection is already closing or has
-// failed, that continues, and the report names the panic in addition if it is not complete yet. A
+// failed, it goes on closing, and the report also names the panic unless it is complete already. A
 // request of the server is answered in any case, with an internal error.
 //
 // The functions passed to [NewManager] and [WithOnRestart] run on the goroutine of the caller of

@@ -84,7 +84,7 @@ func TestPanic_FailsConnection(t *testing.T) {
 	for _, test := range []struct {
 		name, callback, method string
 		server                 func(fault func()) lspconn.Server
-		trigger                string // the method of the message that makes the server cause a call of the callback; empty for none
+		trigger                string // the method of a message after which the callback is called; empty if no message is needed
 	}{
 		{"OnRequest", "OnRequest", "client/ask", func(fault func()) lspconn.Server {
 			return asked(func() (any, error) { fault(); return nil, nil })
@@ -151,7 +151,7 @@ func TestPanic_FailsConnection(t *testing.T) {
 }
 
 // While the connection is closing, a panicking callback does not change how the server ends. The
-// report names it.
+// report names the panic.
 func TestPanic_IsReportedWhileClosing(t *testing.T) {
 	for _, test := range []struct {
 		name, callback, method string
@@ -217,11 +217,11 @@ func TestPanic_InOnNotifyDoesNotBlockClose(t *testing.T) {
 
 // A handler can outlive the connection and panic after the report was made. Err and the Logger then
 // report the panic.
-func TestPanic_AfterReportIsInErr(t *testing.T) {
+func TestPanic_AfterReportIsReturnedByErr(t *testing.T) {
 	called, release, logged := make(chan struct{}), make(chan struct{}), make(chan string, 1)
 	s := fake(role{})
 	s.OnRequest = func(ctx context.Context, _ string, _ json.RawMessage) (any, error) {
-		lspconn.Async(ctx) // otherwise Close would wait a fifth of the deadline for the handler
+		lspconn.Async(ctx) // without Async, Close would wait a fifth of the deadline for the handler
 		close(called)
 		<-release
 		panic(errFault)
@@ -247,7 +247,8 @@ func TestPanic_AfterReportIsInErr(t *testing.T) {
 }
 
 // The function that returns the server for a key runs on the goroutine of the caller of
-// Manager.Conn. A panic in it reaches that caller and does not block later calls for the key.
+// Manager.Conn. A panic in the function reaches that caller and does not block later calls for the
+// key.
 func TestPanic_InServersReachesCallerOfConn(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ func (c *Conn) readLoop() {
 			switch {
 			case m.Defect != "":
 				c.countStray()
-				c.logIgnored(slog.LevelWarn, "a message that is not of JSON-RPC", "defect", m.Defect, "message", quoted(body))
+				c.logIgnored(slog.LevelWarn, "a message that does not follow JSON-RPC", "defect", m.Defect, "message", quoted(body))
 			case m.Method != nil && m.ID != nil:
 				err = c.addRequest(m)
 			case m.Method != nil && *m.Method == "$/cancelRequest":
@@ -40,8 +40,8 @@ func (c *Conn) readLoop() {
 }
 
 // handleResponse completes the call that a response answers. A response that no call waits for is
-// counted and ignored, because real servers send such: to a call that has been answered or cancelled,
-// with an id that was never sent, or without an id.
+// counted and ignored, because real servers send such responses: to a call that has been answered
+// or cancelled, with an id that was never sent, or without an id.
 func (c *Conn) handleResponse(m message) {
 	id, ok := callID(m.ID)
 	if !ok || id > c.lastID.Load() {

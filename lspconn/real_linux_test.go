@@ -27,14 +27,14 @@ func TestRealServers_BehaveAsDocumented(t *testing.T) {
 			atEOF.initialize()
 			atEOF.stdin.Close()
 			if code := atEOF.end(); code == nil {
-				t.Log("the server has not noticed the end of its stdin") // bash-language-server now and then, on a busy machine
+				t.Log("the server has not noticed the end of its stdin") // happens now and then with bash-language-server on a busy machine
 			} else if code.ExitCode() < 0 || r.name == "gopls" && code.ExitCode() != 0 {
-				t.Errorf("at EOF: %v", code)
+				t.Errorf("after the end of stdin, the server exited with %v", code)
 			}
 
 			b := bareServer(t, server)
 			if r.name == "tsc" {
-				b.send(-1, "exit", nil) // these servers ignore exit without shutdown
+				b.send(-1, "exit", nil) // tsc ignores an exit that comes before initialize
 			}
 			b.initialize()
 			if r.name != "tsc" { // tsc exits with code 2
@@ -55,8 +55,8 @@ func TestRealServers_BehaveAsDocumented(t *testing.T) {
 	}
 }
 
-// A rawServer is a real language server that the test controls directly. Of this package, it uses
-// only the framing.
+// A rawServer is a real language server that the test controls directly. The test uses only the
+// framing of this package.
 type rawServer struct {
 	t      *testing.T
 	server lspconn.Server
@@ -106,7 +106,7 @@ type response struct {
 	Error  *lspconn.ResponseError
 }
 
-// ask sends a request and returns its response. Meanwhile it answers requests of the server.
+// ask sends a request and returns its response. While it waits, it answers requests of the server.
 func (b *rawServer) ask(id int64, method string, params json.RawMessage) response {
 	b.t.Helper()
 	b.send(id, method, params)

@@ -49,7 +49,7 @@ var reals = []real{
 	{"vscode-eslint-language-server", []string{bin + "vscode-eslint-language-server", "--stdio"}, "a.js", "javascript", "var a = 1;\nfunction f() { return a; }\n", 0, 900 * time.Millisecond},
 	{"bash-language-server", []string{bin + "bash-language-server", "start"}, "a.sh", "shellscript", "#!/bin/sh\na=1\necho $a\n", 0, 0},
 	{"clangd", []string{"clangd"}, "a.c", "c", "int a = 1;\nint main(void) { return a; }\n", 0, 0},
-	{"ast-grep", []string{bin + "ast-grep", "lsp"}, "c.js", "javascript", "var a = 1;\nfunction f() { return a; }\n", 0, 0}, // a wrapper on node starts it
+	{"ast-grep", []string{bin + "ast-grep", "lsp"}, "c.js", "javascript", "var a = 1;\nfunction f() { return a; }\n", 0, 0}, // started by a wrapper that runs on node
 }
 
 // workspace writes the files that the servers open.
@@ -171,8 +171,9 @@ func asResponse(err error, target **lspconn.ResponseError) bool {
 	return ok
 }
 
-// check checks the report of a server that was closed while it was idle or busy. A server that was too
-// slow for a fifth of the deadline, the shortest time that a step of closing has, need not be Clean.
+// check checks the report of a server that was closed while it was idle or busy. Each step of
+// closing gets at least a fifth of the deadline. If the server took longer than that, its report
+// need not be Clean.
 func (r real) check(t *testing.T, report lspconn.Report) {
 	t.Helper()
 	t.Logf("%v; drain %v, handshake %v, leave %v, left %v", report, report.Drain, report.Handshake, report.Leave, report.Left)
@@ -186,18 +187,18 @@ func (r real) check(t *testing.T, report lspconn.Report) {
 		t.Errorf("report %v, want Clean and exit code %d", report, r.code)
 	}
 	if report.Leave < r.leave {
-		t.Errorf("the server ended within %v, but used to take at least %v", report.Leave, r.leave)
+		t.Errorf("the server ended after %v, want at least %v as in earlier versions", report.Leave, r.leave)
 	}
 }
 
-// An osProcess is a process of this machine.
+// An osProcess is a process of the operating system.
 type osProcess struct {
 	name string
 	pid  int
 }
 
-// checkNoneLeft checks that no process has the variable of this server in its environment. It does
-// not rely on the report of the connection.
+// checkNoneLeft checks that no process has the variable of this server in its environment. The
+// check does not rely on the report of the connection.
 func checkNoneLeft(t *testing.T, server lspconn.Server) {
 	t.Helper()
 	if left := withVariable(server.Env[len(server.Env)-1]); len(left) > 0 {
@@ -233,7 +234,7 @@ func TestRealServers_LeaveNoProcessWhenKilled(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				report := mustClose(t, conn) // the server is most likely still Initializing
+				report := mustClose(t, conn) // the connection is most likely still Initializing
 				if len(report.Survivors) > 0 {
 					t.Errorf("%v", report)
 				}
@@ -246,7 +247,7 @@ func TestRealServers_LeaveNoProcessWhenKilled(t *testing.T) {
 				}
 				conn.Force(nil)
 				report = mustClose(t, conn)
-				// Force also stops the connection, and a fast server leaves before it is killed.
+				// Force also stops the connection, so a fast server may exit before it is killed.
 				if killed := report.Exit.Signal == "killed"; killed != (report.Outcome == lspconn.Killed) || len(report.Survivors) > 0 {
 					t.Errorf("report after Force: %v", report)
 				}

@@ -10,8 +10,8 @@ import (
 	"github.com/swansong-go/swansong/internal/proc"
 )
 
-// An Outcome says how a server ended: by itself, or because of a step of closing, of which the
-// Outcome names the last one that was needed.
+// An Outcome says how a server ended: by itself, or because of a step of closing. It names the last
+// step that was needed.
 type Outcome int
 
 const (
@@ -68,7 +68,7 @@ type Report struct {
 	Survivors []string // processes started by the server that could not be ended, such as "node[4711]"
 	Left      []string // processes started by the server that were still running when the server exited
 	Stderr    string   // the end of what the server wrote to stderr, up to 8 KiB
-	Stray     int      // the number of messages ignored: responses that no call waited for, and JSON that is not of JSON-RPC
+	Stray     int      // the number of messages ignored: responses that no call waited for, and JSON that is not a message of JSON-RPC
 
 	Drain     time.Duration // how long Close waited for queued messages to be written
 	Handshake time.Duration // how long Close then waited for the answer to shutdown
@@ -83,7 +83,7 @@ func (r Report) String() string {
 	fmt.Fprintf(&b, "%s: %v", label(r.Key, r.Name), r.Outcome)
 	var exit *ExitError
 	switch {
-	case errors.As(r.Failure, &exit): // the failure says it
+	case errors.As(r.Failure, &exit): // the failure contains the exit status
 	case r.Exit != nil:
 		fmt.Fprintf(&b, ", %v", r.Exit)
 	case r.Outcome != Unconfirmed:

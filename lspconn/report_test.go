@@ -16,8 +16,8 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// The reports and errors of a Manager say which of its connections they are about.
-func TestManager_ReportsCarryKey(t *testing.T) {
+// The reports and errors of a Manager contain the key of the connection.
+func TestManager_ReportsContainKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := lspconn.Server{Name: "gopls", Command: []string{"gopls"}, CloseTimeout: 5 * time.Second}
 		m, err := lspconn.NewManager(t.Context(), func(string) (lspconn.Server, error) { return server, nil })
@@ -78,8 +78,8 @@ func TestManager_ReportsCarryKey(t *testing.T) {
 	})
 }
 
-// An error or report says each thing once, and does not name internal packages.
-func TestErrors_SayEachThingOnce(t *testing.T) {
+// No error or report contains the same information twice or names an internal package.
+func TestErrors_ContainNoRepetition(t *testing.T) {
 	_, err := lspconn.Start(t.Context(), lspconn.Server{Command: []string{"no-such-server"}})
 	testkit.Equal(t, "error of Start", err.Error(), `lspconn: cannot start "no-such-server": executable file not found in $PATH`)
 	var lookup *exec.Error

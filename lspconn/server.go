@@ -22,32 +22,32 @@ type Server struct {
 	Dir     string   // the working directory; empty means that of this process
 	Env     []string // the environment; nil means that of this process
 
-	// Dial opens the stream over which the messages are exchanged, for a server that uses a socket: it
-	// connects to the server, which may not listen yet, or accepts the server's connection. It is
-	// called once the process runs, on a goroutine of its own. ctx ends when the connection closes or
-	// the server has exited; Dial must return then. An error or a panic fails the connection. The
-	// server's stdin is kept open until the connection closes the stream, and its stdout is discarded.
-	// A stream that another process may keep open, such as a proxy, should have SetReadDeadline, as a
-	// [net.Conn] has, so that it ends with the server.
+	// Dial opens the stream over which the messages are exchanged, for a server that uses a socket:
+	// it connects to the server, which may not listen yet, or accepts the server's connection. It
+	// is called once the process runs, on a goroutine of its own. ctx ends when the connection
+	// closes or the server has exited; Dial must return then. An error or a panic fails the
+	// connection. The server's stdin is kept open until the connection closes the stream, and its
+	// stdout is discarded. A stream that another process may keep open, such as a proxy, should
+	// have SetReadDeadline, as a [net.Conn] has, so that reading ends when the server has ended.
 	// Nil means stdin and stdout.
 	Dial func(ctx context.Context) (io.ReadWriteCloser, error)
 
-	// Initialize is the params of the initialize request. It is not copied. Nil means a null rootUri
-	// and no capabilities. If the member processId is missing, it is added: the pid of this program,
-	// whose end many servers watch for. Set it to null for a server that runs on another machine or in
-	// a container.
+	// Initialize is the params of the initialize request. It is not copied. Nil means a null
+	// rootUri and no capabilities. If the member processId is missing, it is added with the pid of
+	// this program, because many servers exit when the program with this pid has ended. Set it to
+	// null for a server that runs on another machine or in a container.
 	Initialize json.RawMessage
 
 	// InitializeTimeout is how long the server may take to answer initialize before the connection
 	// fails. Zero means one minute.
 	InitializeTimeout time.Duration
 
-	// IdleTimeout is for how long the server may send no message while a call waits for its response,
-	// before the connection fails. Progress and all other messages count as signs of life. While
-	// nothing is expected of the server, because no call waits, or because a handler has not returned,
-	// the time does not run. It then begins anew, so the connection may fail as late as after twice
-	// IdleTimeout. It is off while the connection closes, since closing has a deadline. Zero means that
-	// there is no limit. A Process ignores it.
+	// IdleTimeout is how long the server may send no message while a call waits for its response,
+	// before the connection fails. Every message counts, also progress. The time does not run while
+	// the server need not send anything, because no call waits or because a handler has not
+	// returned. After that the time begins anew, so the connection may fail as late as after twice
+	// IdleTimeout. While the connection closes, only the deadline of closing counts. Zero means
+	// that there is no limit. A Process ignores it.
 	IdleTimeout time.Duration
 
 	// OnRequest answers a request of the server. The messages of the server are handled one at a time,
@@ -56,8 +56,9 @@ type Server struct {
 	// called again. While 1024 messages wait, the connection reads nothing from the server.
 	//
 	// A handler may use the connection. [Conn.Call], [Conn.Ready] and [Conn.Close] with its context
-	// call Async, because they could wait for ever otherwise; with a context that is not derived from
-	// it, they do not. Messages that the handler has queued are written before the response.
+	// call Async, because they could wait for ever otherwise; with a context that is not derived
+	// from that of the handler, they do not. Messages that the handler has queued are written
+	// before the response.
 	//
 	// ctx ends when the connection closes or fails, when the server cancels the request with
 	// $/cancelRequest, and when OnRequest has returned. To close the connection, pass
@@ -80,10 +81,10 @@ type Server struct {
 	// neither is called again; see [PanicError].
 	OnNotify func(ctx context.Context, method string, params json.RawMessage)
 
-	// CloseTimeout is the deadline of Close: 1 s to 15 s. Zero means 10 s. When a Manager closes or is
-	// stopped, the Manager's timeout applies instead. With 5 s or less, SIGTERM is sent after 70 % of it.
-	// So with 1 s, a server that needs more than 0.7 s to answer shutdown and exit is ended by a signal,
-	// as gopls may be.
+	// CloseTimeout is the deadline of Close: 1 s to 15 s. Zero means 10 s. When a Manager closes or
+	// is stopped, the Manager's timeout applies instead. With 5 s or less, SIGTERM is sent after 70
+	// % of it. So with 1 s, a server that needs more than 0.7 s to answer shutdown and exit is
+	// ended by a signal. gopls may need longer than that.
 	CloseTimeout time.Duration
 
 	// Discard makes Close fail queued messages instead of writing them. A message that is being

@@ -2,7 +2,7 @@ package lspconn
 
 import "context"
 
-// notify calls OnNotify for a notification of the server. It reports whether its caller goes on
+// notify calls OnNotify for a notification of the server. It reports whether its caller must go on
 // delivering.
 func (b *inbox) notify(m message) (ordered bool) {
 	h := &handling{inbox: b, answered: true}

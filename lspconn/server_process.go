@@ -11,8 +11,8 @@ import (
 )
 
 // A Process is a server whose messages another library exchanges, such as
-// github.com/sourcegraph/jsonrpc2. It is the other half of a [Conn]: it starts the server, contains
-// what the server starts in turn, and ends all of it by the deadline, with a report.
+// github.com/sourcegraph/jsonrpc2. It does the rest of what a [Conn] does: it starts the server,
+// and ends the server and all processes that the server has started by the deadline, with a report.
 //
 //	server, err := lspconn.StartProcess(ctx, lspconn.Server{Command: []string{"gopls"}})
 //	rpc := jsonrpc2.NewConn(ctx, jsonrpc2.NewBufferedStream(server.Stream(), jsonrpc2.VSCodeObjectCodec{}), handler)
@@ -31,11 +31,11 @@ type Process struct {
 }
 
 // StartProcess starts a server without sending it a message. Of the [Server] it uses Name, Command,
-// Dir, Env, Dial, CloseTimeout and Logger. As with [Start], the process has a scope below the one that ctx
-// carries, and is closed when ctx ends.
+// Dir, Env, Dial, CloseTimeout and Logger. As with [Start], the process has a scope whose parent is
+// the scope in ctx, and is closed when ctx ends.
 //
-// If StartProcess returns an error, no process is running. The error wraps what os/exec and package
-// os return.
+// If StartProcess returns an error, no process is running. The error wraps the errors of packages
+// os/exec and os.
 func StartProcess(ctx context.Context, server Server) (*Process, error) {
 	return newProcess(ctx, server, startProcess)
 }
@@ -55,19 +55,19 @@ func newProcess(ctx context.Context, server Server, startProcess func(Server) (s
 }
 
 // Stream returns the server's stdout, to read from, and its stdin, to write to. Its Close closes
-// stdin. Read it until it returns io.EOF, as JSON-RPC libraries do: the report waits for that, but no
-// longer than the deadline, and what has not been read by then is lost.
+// stdin. Read it until it returns io.EOF, as JSON-RPC libraries do: the report waits for the end of
+// the output, but no longer than the deadline. Output that has not been read by then is lost.
 func (p *Process) Stream() io.ReadWriteCloser { return p.stream }
 
 // OnClose sets the function that asks the server to exit when closing begins, which for a language
-// server is the request shutdown and the notification exit. It replaces the one set before. Without
-// one, the server is terminated at once. If it returns an error, the server is terminated, too,
-// unless it exits by itself within a twentieth of the deadline.
+// server is the request shutdown and the notification exit. It replaces the function set before.
+// Without such a function, the server is terminated at once. If the function returns an error, the
+// server is terminated, too, unless it exits by itself within a twentieth of the deadline.
 //
-// The function is called once, also if a scope above is stopped. Its ctx ends when 60 % of the
-// deadline have passed, when the server has exited, and by Force; it must return then. If 60 % of the
-// deadline have passed, closing goes on as if the server had received exit. A panic in it ends the
-// server, and is in the report as a [*PanicError].
+// The function is called once, even if closing begins because a parent scope is stopped. Its ctx
+// ends when 60 % of the deadline have passed, when the server has exited, and by Force; it must
+// return then. If 60 % of the deadline have passed, closing goes on as if the server had received
+// exit. A panic in it ends the server, and is in the report as a [*PanicError].
 func (p *Process) OnClose(leave func(ctx context.Context) error) {
 	p.conn.mu.Lock()
 	defer p.conn.mu.Unlock()

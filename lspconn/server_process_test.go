@@ -70,7 +70,8 @@ func startRaw(t *testing.T, ctx context.Context, b behaviours) (*lspconn.Process
 	return p, client
 }
 
-// A Process that another library speaks with is closed by the same steps and deadlines as a Conn.
+// A Process whose messages another library exchanges is closed by the same steps and deadlines as a
+// Conn.
 func TestProcess_ReportsHowServerEnded(t *testing.T) {
 	type onClose = func(*rawClient) func(context.Context) error
 	leave := func(c *rawClient) func(context.Context) error { return c.leave }
@@ -118,7 +119,7 @@ func TestProcess_ReportsHowServerEnded(t *testing.T) {
 	}
 }
 
-// A stop of the scope above asks the server to exit, too, and waits for its process.
+// A stop of the parent scope asks the server to exit, and waits until its process has ended.
 func TestProcess_ClosesWhenParentScopeStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		program := ctxshutdown.New(context.Background(), ctxshutdown.WithName("editor"))

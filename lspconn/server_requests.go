@@ -20,8 +20,9 @@ var (
 	errTooManyRequests  = &ResponseError{Code: CodeRequestFailed, Message: fmt.Sprintf("more than %d requests at once", maxAsync)}
 )
 
-// addRequest passes a request of the server on. Requests are also answered while the connection is
-// closing, because a server may answer shutdown only after its own requests have been answered.
+// addRequest adds a request of the server to the inbox. Requests are also answered while the
+// connection is closing, because a server may answer shutdown only after its own requests have been
+// answered.
 func (c *Conn) addRequest(m message) error {
 	m.guard = c.requestScope.Guard() // TryGuard would refuse once closing has begun, but requests are answered until the server exits
 	if c.requestScope.GuardCount() > maxUnanswered {
@@ -33,7 +34,7 @@ func (c *Conn) addRequest(m message) error {
 }
 
 // request calls OnRequest for a request of the server and answers it. It reports whether its caller
-// goes on delivering.
+// must go on delivering.
 func (b *inbox) request(m message) (ordered bool) {
 	c := b.conn
 	var refusal *ResponseError
@@ -62,7 +63,7 @@ func (b *inbox) request(m message) (ordered bool) {
 		if p != nil { // answer even after a panic: the server might wait for this response before it shuts down
 			failure = &ResponseError{Code: CodeInternalError, Message: p.Error()}
 		}
-		c.beginIdle() // before h counts as answered, so that the server has the whole time for its next step
+		c.beginIdle() // called before h counts as answered, so that the server has the whole IdleTimeout for its next message
 		if b.answer(h) {
 			c.reply(m.ID, result, failure, m.guard)
 		} else {
@@ -104,9 +105,9 @@ func encodeResult(ctx context.Context, result any, err error) (text json.RawMess
 
 // reply sends a response to the server. The response is written after the messages that were queued
 // before it, such as the notifications of a handler. While the write loop does not run, because the
-// connection is initializing or the queue has been written for the last time, reply writes it itself
-// and ignores errors: the read loop then fails for the same reason. The guard is released when the
-// response has been written.
+// connection is initializing or the queue has been written for the last time, reply writes the
+// response itself. It ignores errors, because the read loop then fails for the same reason. The
+// guard is released when the response has been written.
 func (c *Conn) reply(id, result json.RawMessage, failure *ResponseError, guard *ctxshutdown.Guard) {
 	frame := replyFrame(id, result, failure)
 	c.mu.Lock()

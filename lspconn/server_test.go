@@ -11,7 +11,7 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// The server learns the pid of this program, unless the caller has set processId.
+// The params of initialize contain the pid of this program, unless the caller has set processId.
 func TestInitialize_HasProcessID(t *testing.T) {
 	pid := fmt.Sprint(os.Getpid())
 	for given, want := range map[string]string{

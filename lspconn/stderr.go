@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// errorLine returns the line of a server's stderr that most likely says why the server has ended: the
-// last one that is neither part of a stack trace nor advice. If that is an entry of a log that
-// reports no failure, it is the last one that does. For a crash of Node it is the first line of the
-// error, which can have several. errorLine returns at most 500 bytes, without colours.
+// errorLine returns the line of a server's stderr that most likely says why the server has ended:
+// the last one that is neither part of a stack trace nor advice. If this line is a log entry that
+// reports no failure, errorLine returns the last log entry that reports one, if there is one. For a
+// crash of Node it is the first line of the error, which can have several. errorLine returns at
+// most 500 bytes, without colours.
 func errorLine(stderr string) string {
 	lines := strings.Split(strings.TrimRight(colour.ReplaceAllString(stderr, ""), " \t\r\n"), "\n")
 	found, ok := firstOfNodeError(lines)

@@ -7,8 +7,8 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// The texts are what Node 20, Go 1.26, Python 3, Rust, Java, clap 4, clangd and ast-grep print.
-func TestErrorLine_IsUsefulOne(t *testing.T) {
+// The texts are real output of Node 20, Go 1.26, Python 3, Rust, Java, clap 4, clangd and ast-grep.
+func TestErrorLine_ReturnsLineThatNamesError(t *testing.T) {
 	for _, test := range []struct{ name, stderr, want string }{
 		{"nothing", "", ""},
 		{"one line", "no license\n", "no license"},

@@ -56,7 +56,7 @@ func TestConn_IgnoresStrayMessages(t *testing.T) {
 }
 
 // A server may write the id of a call in another way, and answer with an error that is not of the
-// form of JSON-RPC. The call is answered all the same.
+// form of JSON-RPC. Such a response still completes its call.
 func TestCall_AcceptsUnusualResponses(t *testing.T) {
 	for _, test := range []struct{ name, message, result, err string }{
 		{"2.0", `{"jsonrpc":"2.0","id":2.0,"result":"yes"}`, `"yes"`, ""},

@@ -30,7 +30,7 @@ func (c *Conn) terminate(s schedule, handshake bool) {
 	}
 	if c.isForced() {
 		at = proc.Deadlines{GiveUp: s.giveUp}
-		c.process.End(proc.Deadlines{}) // sends SIGKILL, before the end of stdin makes the server leave
+		c.process.End(proc.Deadlines{}) // sends SIGKILL before stdin is closed, which might make the server exit by itself
 	}
 	c.process.Stdin().Close()
 	c.stopWriting()
@@ -97,7 +97,7 @@ func (c *Conn) shakeHands(s schedule, attempt bool) handshake {
 	return h
 }
 
-// isForced reports whether Force was called, on the scope of the connection or on one above it.
+// isForced reports whether Force was called, on the scope of the connection or on a parent scope.
 func (c *Conn) isForced() bool { return c.scope.Work().Err() != nil }
 
 // newReport returns the report of a connection that is closing. The parameter endErr is the error
@@ -174,10 +174,10 @@ func (c *Conn) publishReport(r Report, unconfirmed error, s schedule) {
 	close(c.reported)
 }
 
-// awaitOutput waits until the channels ends are closed, which say that the output of the server has
-// been read, or delivered. At the time until, or half of forceTimeout after a Force, it closes the
-// pipes, because the wait might not end otherwise: a handler may block the read loop, or, on a
-// platform without deadlines for pipes, a process that survived may keep them open.
+// awaitOutput waits until all channels in ends are closed: each is closed when some output of the
+// server has been read, or delivered. At the time until, or half of forceTimeout after a Force, it
+// closes the pipes, because the wait might not end otherwise: a handler may block the read loop,
+// or, on a platform without deadlines for pipes, a process that survived may keep them open.
 func (c *Conn) awaitOutput(until time.Time, ends ...chan struct{}) {
 	t := time.NewTimer(time.Until(until))
 	defer t.Stop()
@@ -197,7 +197,7 @@ func (c *Conn) awaitOutput(until time.Time, ends ...chan struct{}) {
 	}
 }
 
-// forceTime returns when Force was called, as far as a goroutine of the connection has noticed it.
+// forceTime returns when a goroutine of the connection first noticed that Force was called.
 func (c *Conn) forceTime() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,7 +41,7 @@ func TestTrace_ContainsEveryMessage(t *testing.T) {
 		conn.Call(ctx, "never", nil)
 		mustClose(t, conn)
 
-		// This is what the LSP Inspector requires of a message: two lines, JSON, two empty lines.
+		// The LSP Inspector requires this form of a message: two lines, JSON, two empty lines.
 		entry := regexp.MustCompile(`^\[Trace - \d\d:\d\d:\d\d\.\d{3}\] (.*)\n(Params|Result): `)
 		var got []string
 		for _, text := range strings.SplitAfter(trace.String(), "\n\n\n") {

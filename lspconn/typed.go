@@ -13,8 +13,8 @@ import (
 //
 // A result of null is the zero value of a pointer, slice or map. Nil params are omitted from the
 // message. Besides the errors of Conn.Call, which it returns unchanged, Call returns an error that
-// wraps that of package encoding/json if params cannot be encoded, in which case nothing is sent, or
-// if the result is not a Result.
+// wraps an error of package encoding/json. This happens if params cannot be encoded, in which case
+// nothing is sent, and if the result cannot be decoded into a Result.
 func Call[Result any](ctx context.Context, c *Conn, method string, params any) (Result, error) {
 	var none, result Result
 	encoded, err := encodeParams(c, method, params)
@@ -31,8 +31,9 @@ func Call[Result any](ctx context.Context, c *Conn, method string, params any) (
 	return result, nil
 }
 
-// Notify does what [Conn.Notify] does, with params of a Go type, which it encodes as JSON. If they
-// cannot be encoded, it sends nothing and returns an error that wraps that of package encoding/json.
+// Notify does what [Conn.Notify] does, with params of a Go type, which it encodes as JSON. If
+// params cannot be encoded, it sends nothing and returns an error that wraps the error of package
+// encoding/json.
 func Notify(ctx context.Context, c *Conn, method string, params any) error {
 	encoded, err := encodeParams(c, method, params)
 	if err != nil {

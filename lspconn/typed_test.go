@@ -13,7 +13,7 @@ type position struct {
 	Line int `json:"line"`
 }
 
-// The server "echo" answers with its params, so the result shows how they were encoded.
+// The result of the method echo is its params, so it shows how they were encoded.
 func TestCallTyped_EncodesParamsAndDecodesResult(t *testing.T) {
 	c := start(t, fake(role{}))
 	ctx := t.Context()
@@ -37,7 +37,7 @@ func TestCallTyped_ReturnsErrors(t *testing.T) {
 	if got, err := lspconn.Call[position](ctx, c, "echo", []int{1}); !errors.As(err, &wrongType) || got != (position{}) {
 		t.Errorf("a result of another type: %v, %v", got, err)
 	}
-	// The first member is decoded before the second one turns out to be wrong.
+	// The first member can be decoded, but the second one cannot.
 	type pair struct{ Line, Column int }
 	if got, err := lspconn.Call[pair](ctx, c, "echo", json.RawMessage(`{"line":3,"column":"x"}`)); err == nil || got != (pair{}) {
 		t.Errorf("a result that is wrong in part: %v, %v; want an error and no result", got, err)

@@ -1,6 +1,6 @@
-// Package fakelsp is a language server for tests. It misbehaves on demand: it stops responding at any
-// point, breaks the protocol, or exits in the middle of a message. It shares no code with lspconn, so
-// that both cannot make the same mistake.
+// Package fakelsp is a language server for tests. It misbehaves on demand: it stops responding at
+// any point, breaks the protocol, or exits in the middle of a message. It shares no code with
+// lspconn, so that a mistake in one does not hide in the other.
 package fakelsp
 
 import (
@@ -53,9 +53,10 @@ type Server struct {
 	initialized, shutdown bool
 }
 
-// Serve reads and answers messages until the client sends exit, the input ends, or the behaviour
-// says to break off. It returns the exit code. A server that ignores its end calls hang, which
-// returns when the process is killed.
+// Serve reads and answers messages until the client sends exit, the input ends, or the Behaviour
+// makes the server stop. It returns the exit code. If the Behaviour makes the server ignore the
+// exit notification or the end of its input, Serve calls hang, which returns when the process is
+// killed.
 //
 // These methods have an effect of their own:
 //
@@ -192,7 +193,7 @@ func (s *Server) handleShutdown(m Message) (exit bool) {
 	return false
 }
 
-// answer answers a request with valid messages, and reports whether it knows the method.
+// answer answers a request with valid messages. It returns false if it does not know the method.
 func (s *Server) answer(m Message) bool {
 	switch m.Method {
 	case "echo":
@@ -235,7 +236,8 @@ func (s *Server) answer(m Message) bool {
 	return true
 }
 
-// breakProtocol sends something that is not a message, and reports whether it knows the method.
+// breakProtocol sends something that is not a message. It returns false if it does not know the
+// method.
 func (s *Server) breakProtocol(method string) bool {
 	switch method {
 	case "garbage":

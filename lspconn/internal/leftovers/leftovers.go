@@ -1,4 +1,5 @@
-// Package leftovers counts what a program that runs language servers may leave behind.
+// Package leftovers counts the processes, cgroups, open files and goroutines that a program which
+// runs language servers may leave behind.
 package leftovers
 
 import (
@@ -11,7 +12,7 @@ import (
 	"github.com/swansong-go/swansong/internal/proc"
 )
 
-// Counts is what belongs to this program at one time.
+// Counts contains what belongs to this program at one time.
 type Counts struct {
 	Processes   int // children of this program, including zombies
 	Cgroups     int // cgroups that this program has made
@@ -32,8 +33,8 @@ func Count() Counts {
 	return c
 }
 
-// More returns what there is more of in c than in before, such as "3 goroutines", and "" if there is
-// nothing.
+// More returns by how much the counts in c exceed those in before, such as "3 goroutines", or "" if
+// none does.
 func (c Counts) More(before Counts) string {
 	var more []string
 	for _, kind := range []struct {

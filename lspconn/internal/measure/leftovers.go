@@ -17,7 +17,7 @@ import (
 
 // startsAndStops starts and stops n servers, 8 at a time, and writes what is left afterwards.
 func startsAndStops(w io.Writer, n int) error {
-	if err := stopMany(8); err != nil { // opens what stays open, such as the poller of the runtime
+	if err := stopMany(8); err != nil { // opens the files that the runtime keeps open, such as that of its poller
 		return err
 	}
 	before := leftovers.Count()
@@ -27,7 +27,7 @@ func startsAndStops(w io.Writer, n int) error {
 	}
 	took := time.Since(begin)
 	after := leftovers.Count()
-	for range 100 { // goroutines that have done their work may still be about to end
+	for range 100 { // finished goroutines may need some time to end
 		if after.More(before) == "" {
 			break
 		}

@@ -1,8 +1,9 @@
 //go:build linux
 
 // Command measure measures how package lspconn ends language servers: real ones at rest and under
-// load, whether anything is left after a thousand of them, and whether a busy machine keeps an
-// ordinary user's deadline. It runs on Linux, from the root of the repository.
+// load, whether a thousand starts and stops leave anything behind, and whether servers of an
+// ordinary user end by the deadline on a busy machine. It runs on Linux, from the root of the
+// repository.
 //
 //	go run ./lspconn/internal/measure [-starts 1000] [-runs 30] [-load 20] [-servers bin/lsp] [-only gopls,tsc] [-write]
 //

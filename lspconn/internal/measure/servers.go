@@ -18,7 +18,8 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// A realServer is one that tools/lsp/install has installed, with the file that is opened in it.
+// A realServer is a language server that tools/lsp/install has installed, with the file that it
+// opens.
 type realServer struct {
 	name                 string
 	command              []string
@@ -140,7 +141,7 @@ func closeTogether(servers []realServer, dir string) (map[string]lspconn.Report,
 		found[r.Key] = r
 	}
 	if err == nil && wall > realTimeout {
-		err = fmt.Errorf("the real servers were closed after %v, beyond the deadline of %v", wall, realTimeout)
+		err = fmt.Errorf("closing the real servers took %v, longer than the deadline of %v", wall, realTimeout)
 	}
 	return found, wall, err
 }
@@ -164,8 +165,8 @@ func (s realServer) lsp(dir string) lspconn.Server {
 	}
 }
 
-// open starts the server, opens its document, and asks for a hover, whose answer shows that the
-// server has read the document. Some servers answer it with an error.
+// open starts the server, opens its document, and asks for a hover. The response shows that the
+// server has read the document, even if the response is an error.
 func (s realServer) open(m *lspconn.Manager, dir string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()

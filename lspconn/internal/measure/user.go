@@ -34,7 +34,7 @@ func ordinaryUser(w io.Writer, runs, load int) error {
 	if err != nil {
 		return err
 	}
-	copied := filepath.Join(dir, "measure") // the user cannot read the folder in which go run builds
+	copied := filepath.Join(dir, "measure") // a copy, because the user cannot read the folder in which go run builds the program
 	if err := os.WriteFile(copied, program, 0o755); err != nil {
 		return err
 	}
