@@ -46,6 +46,7 @@ type result struct {
 	row
 	ourTime, theirTime float64 // medians for one operation, in nanoseconds
 	ratio, low, high   float64 // median and quartiles of the ratios ours/theirs of each round
+	calm, rough        float64 // the host's own spread, see spread
 	allocated          float64 // our allocations per operation
 	counted            int     // number of rounds that counted; see row.alone
 }
@@ -81,8 +82,24 @@ func measure(r row, rounds int) result {
 	if r.their != nil {
 		res.theirTime = figures.Median(theirTimes)
 		res.ratio, res.low, res.high = figures.Median(ratios), figures.Quantile(ratios, 0.25), figures.Quantile(ratios, 0.75)
+		res.calm, res.rough = spread(theirTimes)
+	} else {
+		res.calm, res.rough = spread(ourTimes)
 	}
 	return res
+}
+
+// spread returns the quartiles of the ratios of each time to the one before: what the host adds to
+// a ratio of two times. With fewer than two times, it returns 1 and 1.
+func spread(times []float64) (low, high float64) {
+	ratios := []float64{}
+	for i := 1; i < len(times); i++ {
+		ratios = append(ratios, times[i]/times[i-1])
+	}
+	if len(ratios) == 0 {
+		return 1, 1
+	}
+	return figures.Quantile(ratios, 0.25), figures.Quantile(ratios, 0.75)
 }
 
 type runner struct {

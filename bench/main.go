@@ -4,12 +4,14 @@
 //	go run ./bench [-rounds 101] [-write] [-only regexp]
 //	go run ./bench -gate [-only regexp]
 //
-// With -write it also writes the tables to docs/measured/benchmarks.md. When you quote a result,
+// With -write it also writes the tables to docs/measured/benchmarks.md, and adds the ratios to
+// bench/runs.csv. When you quote a result,
 // quote the ratio: unlike the times, it does not depend on the current speed of the machine.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -52,7 +54,12 @@ func main() {
 	}
 	out := figures.NewPage("docs/measured/benchmarks.md", head)
 	fmt.Fprintf(out, "%s: medians of %d interleaved rounds a row, and of %d\nfor operations that are prepared anew for each run.\n\n", figures.Origin(), *rounds, row{once: true}.rounds(*rounds))
-	printRows(out, "swansong", rows, *rounds)
+	past, err := readRuns(runsFile)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	printRows(out, "swansong", rows, *rounds, past)
 	if *only != "" {
 		return
 	}
@@ -72,10 +79,10 @@ func main() {
 		figures.Row(out, m.what, fmt.Sprintf("%.0f", bytesEach(100_000, m.keep())))
 	}
 	fmt.Fprint(out, floorNotes)
-	printRows(out, "time", floorRows(), *rounds)
+	printRows(out, "time", floorRows(), *rounds, past)
 	printInstructions(out)
 	if *write {
-		if err := out.Save(); err != nil {
+		if err := errors.Join(out.Save(), past.write(runsFile)); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}
@@ -86,6 +93,10 @@ const head = `# Benchmarks
 
 Produced by ` + "`make bench`" + `; do not edit. A ratio below 1 means that swansong takes less time. A target is what
 the median of a run should reach. If it does not, the row says *missed*. ` + "`make gate`" + ` fails only if a row is far above its target.
+
+*All runs* is the range of the ratio over the runs in bench/runs.csv, which were made on several hosts. *The host's own
+spread* is the middle half of the ratios of the peer's time in one round to its time in the round before: a difference
+within that range is the host's.
 
 `
 

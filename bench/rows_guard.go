@@ -18,7 +18,7 @@ func guardRows() (rs []row) {
 	their := func() func(int) { return (&waitGroup{}).run }
 	for _, depth := range []int{0, 4, 16} {
 		rs = append(rs, row{
-			what: fmt.Sprintf("Guard + Release, depth %d", depth), peer: peer, limit: 1.1, anew: true,
+			what: fmt.Sprintf("Guard + Release, depth %d", depth), peer: peer, limit: 1, anew: true,
 			ours:  func() func(int) { return guards{deep(depth)}.run },
 			their: their,
 		})
@@ -32,17 +32,17 @@ func guardRows() (rs []row) {
 		// If guards scaled linearly, two goroutines on one scope would be as fast as on two. Unlike
 		// the row above, this one has a result without contention, too.
 		row{
-			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", 2 goroutines on one each", limit: 1.5, allocs: rare,
+			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", 2 goroutines on one each", limit: 1.2, allocs: rare,
 			ours:  func() func(int) { return twice(guards{deep(4)}.run) },
 			their: func() func(int) { return apart((&waitGroup{}).run, (&waitGroup{}).run) },
 		},
 		row{
-			what: "TryGuard + Release, root", peer: peer, limit: 1.2, anew: true,
+			what: "TryGuard + Release, root", peer: peer, limit: 1.05, anew: true,
 			ours:  func() func(int) { return tries{deep(0)}.run },
 			their: their,
 		},
 		row{
-			what: "TryGuard + Release, depth 4", peer: peer, limit: 1.2, anew: true,
+			what: "TryGuard + Release, depth 4", peer: peer, limit: 1.05, anew: true,
 			ours:  func() func(int) { return tries{deep(4)}.run },
 			their: their,
 		},

@@ -11,12 +11,12 @@ import (
 )
 
 // printRows measures rows and prints them as a table: the operation, and what a user would use
-// instead.
-func printRows(w io.Writer, ours string, rows []row, rounds int) {
-	figures.Row(w, "operation", ours, "against", "its time", "ratio (middle half)", "target", "allocations")
-	figures.Row(w, "---", "---:", "---", "---:", "---:", "---:", "---:")
+// instead. It adds the ratios to past.
+func printRows(w io.Writer, ours string, rows []row, rounds int, past *runs) {
+	figures.Row(w, "operation", ours, "against", "its time", "ratio (middle half)", "all runs", "the host's own spread", "target", "allocations")
+	figures.Row(w, "---", "---:", "---", "---:", "---:", "---:", "---:", "---:", "---:")
 	for _, r := range rows {
-		figures.Row(w, measure(r, r.rounds(rounds)).cells()...)
+		figures.Row(w, measure(r, r.rounds(rounds)).cells(past)...)
 	}
 }
 
@@ -28,8 +28,8 @@ func (r row) rounds(n int) int {
 	return n * max(1, r.often)
 }
 
-func (r result) cells() []string {
-	ratio, limit, theirs := "–", "–", "–"
+func (r result) cells(past *runs) []string {
+	ratio, all, limit, theirs, host := "–", "–", "–", "–", "–"
 	ours := short(r.ourTime)
 	switch {
 	case r.counted == 0:
@@ -40,6 +40,10 @@ func (r result) cells() []string {
 			ratio = "**< 0.01 ×**"
 		}
 		theirs = short(r.theirTime)
+		all = past.add(r)
+	}
+	if r.counted > 1 {
+		host = span(r.calm, r.rough)
 	}
 	if r.alone != nil {
 		ratio += fmt.Sprintf(", %d rounds", r.counted)
@@ -57,7 +61,7 @@ func (r result) cells() []string {
 	if !r.once {
 		allocs = fmt.Sprintf("%.0f", r.allocated)
 	}
-	return []string{r.what, ours, cmp.Or(r.peer, "–"), theirs, ratio, limit, allocs}
+	return []string{r.what, ours, cmp.Or(r.peer, "–"), theirs, ratio, all, host, limit, allocs}
 }
 
 // missed reports whether the result is above its target. It compares ratios as they are printed, so

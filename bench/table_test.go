@@ -27,8 +27,8 @@ func TestResult_FormatsCells(t *testing.T) {
 		{"without contention", result{row: row{their: against, alone: against, limit: 0.25}}, "–, 0 rounds", "≤ 0.25 ×"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			cells := test.res.cells()
-			testkit.Equal(t, "ratio and target", cells[4:6], []string{test.ratio, test.target})
+			cells := test.res.cells(&runs{})
+			testkit.Equal(t, "ratio and target", []string{cells[4], cells[7]}, []string{test.ratio, test.target})
 		})
 	}
 }

@@ -12,10 +12,11 @@ import (
 // number of processors, the platform and the Go version.
 func Origin() string {
 	return fmt.Sprintf("Measured %s on %s, %d processors, %s/%s, %s", time.Now().Format(time.DateOnly),
-		processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+		Processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
-func processor() string {
+// Processor returns the name of the processor.
+func Processor() string {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err == nil {
 		for l := range strings.Lines(string(info)) {
