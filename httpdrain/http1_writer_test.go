@@ -75,7 +75,7 @@ func TestResponseWriter_MisuseAsWithNetHTTP(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				end := func() { srv.Close() }
+				var end func()
 				if drained {
 					v := startOn(t, ln, srv)
 					end = func() { v.s.Shutdown(); v.drained() }
