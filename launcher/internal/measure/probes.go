@@ -203,9 +203,9 @@ func probes(w io.Writer) error {
 	defer done()
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
-	fmt.Fprintf(w, "\n## Probes\n\nTwo servers that do not know the launcher (`protocol: auto`), rolled under the load of four clients, with each kind of probe in each\n"+
-		"role: once to servers for which the probe succeeds, and once to servers for which it fails. Then the roll must pause, and the old servers\n"+
-		"must go on serving.\n\n| probe | kind | new servers | roll | ready then | requests | lost | longest wait |\n| --- | --- | --- | --- | ---: | ---: | ---: | ---: |\n")
+	fmt.Fprintf(w, "\n## Probes\n\nTwo servers that do not know the launcher (`protocol: auto`), rolled under the load of four clients, with each kind of\n"+
+		"probe in each role: once to servers for which the probe succeeds, and once to servers for which it fails. Then the roll\n"+
+		"must pause, and the old servers must go on serving.\n\n| probe | kind | new servers | roll | ready then | requests | lost | longest wait |\n| --- | --- | --- | --- | ---: | ---: | ---: | ---: |\n")
 	configurations, requests, lost := 0, 0, 0
 	for role := range probeRoles {
 		for kind := range probeKinds {
