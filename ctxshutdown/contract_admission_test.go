@@ -144,7 +144,7 @@ func TestTryGuard_RefusesAfterStopWithCause(t *testing.T) {
 			c.isTrue("the refusal releases the last guard and so completes the scope", done != nil && isResolved(done))
 			c.checkState(s, ctxshutdown.Complete, 0)
 		}},
-		{"by the context: during the drain Work admits and the scope refuses", func(c claim, s *ctxshutdown.Swansong) {
+		{"Acquire decides by the context: during the drain Work admits and the scope refuses", func(c claim, s *ctxshutdown.Swansong) {
 			g := s.Guard()
 			request := context.WithValue(s.Work(), key("k"), 1)
 			done := s.Shutdown()
@@ -182,7 +182,7 @@ func TestTryGuard_RefusesAfterStopWithCause(t *testing.T) {
 		_, ok = ctxshutdown.Acquire(ctx)
 		c.isTrue("Acquire returns false once ctx is done", !ok)
 	})
-	t.Run("a refusal does not seal", testRefusalIsCheap)
+	t.Run("a refusal does not seal the tree", testRefusalIsCheap)
 	t.Run("no admission after Done, and the completion waits for all guards", testAdmissionStress)
 }
 
@@ -286,7 +286,7 @@ func TestCompletion_StaysResolved(t *testing.T) {
 			c.awaitCompletion(fresh)
 		}},
 	})
-	t.Run("racing, a late guard delays every completion not yet resolved", func(t *testing.T) {
+	t.Run("a late guard that races with the last release delays every completion not yet resolved", func(t *testing.T) {
 		root := ctxshutdown.New(t.Context())
 		root.Shutdown()
 		var racing sync.WaitGroup
@@ -327,7 +327,7 @@ func TestChild_IsInvisibleToParentExceptForGuards(t *testing.T) {
 			c.equal("report", s.GuardReport().Entries(), []ctxshutdown.GuardEntry(nil))
 			c.isTrue("the parent completes at once when it is stopped", isResolved(s.Shutdown()))
 		}},
-		{"a child of Work counts when its parent stops, without being stopped", func(c claim, s *ctxshutdown.Swansong) {
+		{"a child of Work keeps running when its parent stops, and its guards count", func(c claim, s *ctxshutdown.Swansong) {
 			g := s.Guard()
 			k := child(s.Work())
 			of := k.Guard()

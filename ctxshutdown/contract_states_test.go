@@ -42,7 +42,7 @@ func TestState_DependsOnStopAndGuards(t *testing.T) {
 			c.isTrue("every completion is resolved when Shutdown returns", isResolved(before) && isResolved(done))
 			c.checkState(s, ctxshutdown.Complete, 0)
 		}},
-		{"a resolved completion does not un-resolve, the state does", func(c claim, s *ctxshutdown.Swansong) {
+		{"a late guard reopens the state and leaves a resolved completion resolved", func(c claim, s *ctxshutdown.Swansong) {
 			before, done := s.Completion(), s.Shutdown()
 			g := s.Guard()
 			c.checkState(s, ctxshutdown.ShuttingDown, 1)
@@ -165,14 +165,14 @@ func TestShutdown_IsFinalAndVisibleAtOnce(t *testing.T) {
 			s.Shutdown()
 			err, cause := s.Err(), context.Cause(s)
 			for name, act := range map[string]func(){
-				"a late guard":     func() { s.Guard().Release() },
-				"a refused guard":  func() { s.TryGuard() },
-				"a late child":     func() { child(s).Shutdown() },
-				"another stop":     func() { s.ShutdownCause(context.DeadlineExceeded) },
-				"Force":            func() { s.Force(nil) },
-				"Work":             func() { s.Work() },
-				"Completion":       func() { s.Completion() },
-				"a context on top": func() { context.AfterFunc(s, func() {})() },
+				"a late guard":                 func() { s.Guard().Release() },
+				"a refused guard":              func() { s.TryGuard() },
+				"a late child":                 func() { child(s).Shutdown() },
+				"another stop":                 func() { s.ShutdownCause(context.DeadlineExceeded) },
+				"Force":                        func() { s.Force(nil) },
+				"Work":                         func() { s.Work() },
+				"Completion":                   func() { s.Completion() },
+				"a context derived afterwards": func() { context.AfterFunc(s, func() {})() },
 			} {
 				act()
 				c.isTrue("Err and cause do not change after "+name, s.Err() == err && context.Cause(s) == cause && testkit.IsClosed(s.Done()))

@@ -17,7 +17,7 @@ func TestWait_ReturnsNilIfScopeIsComplete(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	testRules(t, "docs/internals/core.md#semantic-8", []rule{
-		{"complete: nil for every ctx", func(c claim, s *ctxshutdown.Swansong) {
+		{"the scope is complete: nil for every ctx", func(c claim, s *ctxshutdown.Swansong) {
 			before, done := s.Completion(), s.Shutdown()
 			for _, ctx := range []context.Context{s, s.Work(), ended, context.Background()} {
 				c.equal("result", done.Wait(ctx), nil)
@@ -75,7 +75,7 @@ func TestWait_ReturnsNilIfScopeIsComplete(t *testing.T) {
 			c.isTrue("the error is a DrainError without guards", errors.As(err, &drain) && drain.Report.Count() == 0)
 			c.checkState(s, ctxshutdown.Running, 0)
 		}},
-		{"both at once: nil if complete", func(c claim, s *ctxshutdown.Swansong) {
+		{"the scope completes and ctx ends at the same time: nil", func(c claim, s *ctxshutdown.Swansong) {
 			for range 50 { // repeated, because a select with two ready cases picks one at random
 				k := child(s)
 				g := k.Guard()

@@ -61,7 +61,7 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 				c.isTrue("ended: "+name, below[name].Work().Err() != nil)
 			}
 		}},
-		{"it is created ended under a forced scope", func(c claim, s *ctxshutdown.Swansong) {
+		{"the first Work of a forced scope has ended from the start", func(c claim, s *ctxshutdown.Swansong) {
 			before := child(context.WithoutCancel(s))
 			defer s.Guard().Release()
 			s.Force(errCause)
@@ -97,7 +97,7 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 			c.isTrue("cause of the soft context", context.Cause(s) == ctxshutdown.ErrShutdown)
 			c.isTrue("cause of the hard context", context.Cause(hard) == errCause && context.Cause(s.Work()) == errCause)
 		}},
-		{"once ended it stays ended under a late guard", func(c claim, s *ctxshutdown.Swansong) {
+		{"a Work that has ended stays ended under a late guard", func(c claim, s *ctxshutdown.Swansong) {
 			w := s.Work()
 			s.Shutdown()
 			c.workEnded(w, ctxshutdown.ErrShutdown)
@@ -109,27 +109,27 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 			s.Force(errCause)
 			c.isTrue("Work has the same cause", context.Cause(w) == ctxshutdown.ErrShutdown)
 		}},
-		{"asked for after completion, under a late guard, it has ended from the start", func(c claim, s *ctxshutdown.Swansong) {
+		{"the first Work after completion, under a late guard, has ended from the start", func(c claim, s *ctxshutdown.Swansong) {
 			s.Shutdown()
 			defer s.Guard().Release()
 			c.checkState(s, ctxshutdown.ShuttingDown, 1)
 			c.workEnded(s.Work(), ctxshutdown.ErrShutdown)
 		}},
-		{"the same, when the scope completed by the release of its last guard", func(c claim, s *ctxshutdown.Swansong) {
+		{"the first Work after the last release completed the scope has ended from the start", func(c claim, s *ctxshutdown.Swansong) {
 			g := s.Guard()
 			s.Shutdown()
 			g.Release()
 			defer s.Guard().Release()
 			c.workEnded(s.Work(), ctxshutdown.ErrShutdown)
 		}},
-		{"a completed child ends its own and not the parent's", func(c claim, s *ctxshutdown.Swansong) {
+		{"a completed child ends its own Work and not that of its parent", func(c claim, s *ctxshutdown.Swansong) {
 			k := child(s)
 			above, w := s.Work(), k.Work()
 			k.Shutdown()
 			c.workEnded(w, ctxshutdown.ErrShutdown)
 			c.isTrue("the Work of the parent has not ended", above.Err() == nil)
 		}},
-		{"a child of WithoutCancel counts, is not signalled, and only Force ends its Work", func(c claim, s *ctxshutdown.Swansong) {
+		{"the guards of a child of WithoutCancel count, no stop reaches it, and only Force ends its Work", func(c claim, s *ctxshutdown.Swansong) {
 			k := child(context.WithoutCancel(s))
 			w, g := k.Work(), k.Guard()
 			idle := child(context.WithoutCancel(s)).Work()
@@ -190,7 +190,7 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 			c.isTrue("the scope ended by the deadline", root.Err() == context.DeadlineExceeded)
 		})
 	})
-	t.Run("asked for during Force or the last release", func(t *testing.T) {
+	t.Run("the first Work during Force or the last release ends", func(t *testing.T) {
 		c := claim{t, "docs/internals/core.md#semantic-5"}
 		for i := range 4_000 {
 			root := ctxshutdown.New(context.Background())

@@ -34,7 +34,7 @@ func TestReader_RestoresDeadline(t *testing.T) {
 			at = start.Add(d)
 		}
 		if d != 0 && r.SetReadDeadline(at) != nil {
-			panic("it refuses")
+			panic("SetReadDeadline has failed")
 		}
 	}
 	for _, before := range []time.Duration{0, time.Hour, -1} {

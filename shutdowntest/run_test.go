@@ -82,7 +82,7 @@ func TestRun_CountsEveryGuardOperationAsMoment(t *testing.T) {
 			ctxshutdown.NewReader(s, strings.NewReader(""), ctxshutdown.Guarded()).Close()
 		}},
 		"again": {4, func(s *ctxshutdown.Swansong) { g := s.Guard(); g.Release(); g.Release() }},
-		"nobody's": {4, func(s *ctxshutdown.Swansong) {
+		"a scope not below s": {4, func(s *ctxshutdown.Swansong) {
 			s.Guard().Release()
 			ctxshutdown.New(context.Background()).Guard().Release()
 		}},

@@ -29,7 +29,7 @@ var seeded = []struct {
 	says []string
 }{
 	{
-		"a pool that takes a job and then asks", poolScenario(workThatTakesAndThenAsks, submitWithoutAGuard),
+		"a pool that takes a job before it acquires a guard", poolScenario(workThatTakesAndThenAsks, submitWithoutAGuard),
 		[]string{`\d of \d accepted jobs are done`, `the stop was made before a guard was acquired, at pool_test\.go:\d+ in shutdowntest_test\.workThatTakesAndThenAsks`},
 	},
 	{
@@ -37,19 +37,19 @@ var seeded = []struct {
 		[]string{`\d of \d accepted jobs are done`, `the stop was made`},
 	},
 	{
-		"a pool whose workers end with the stop", poolScenario(workThatEndsWithTheStop, (*pool).submit),
+		"a pool whose workers end at the stop and leave jobs undone", poolScenario(workThatEndsWithTheStop, (*pool).submit),
 		[]string{`the scenario has not returned within 10s of the stop: \d guards?: .*pool_test\.go:\d+ for 10s`, `pool\)\.submit`, `!never end`},
 	},
 	{
-		"a pool that forgets a guard", poolScenario(workThatForgetsAGuard, (*pool).submit),
+		"a pool that does not release a guard", poolScenario(workThatForgetsAGuard, (*pool).submit),
 		[]string{`not drained within 10s of the stop: 2 guards: \(unnamed\) ×2 at pool_test\.go:\d+ for 10`, `the stop was made at the end of the scenario`},
 	},
 	{
-		"a pool whose workers stay", poolScenario(workThatNeverEnds, (*pool).submit),
+		"a pool whose workers never end", poolScenario(workThatNeverEnds, (*pool).submit),
 		[]string{`these goroutines never end; the stop was made at the end of the scenario`, `shutdowntest_test\.workThatNeverEnds`},
 	},
 	{
-		"a handler that stores on the soft tier", handlerScenario(handleThatStoresOnTheSoftTier),
+		"a handler that stores with the soft context", handlerScenario(handleThatStoresOnTheSoftTier),
 		[]string{`an order got 500: ctxshutdown: shut down`, `the stop was made .*handler_test\.go:\d+ in shutdowntest_test\.\(\*orders\)\.handle;`},
 	},
 	{
@@ -57,47 +57,47 @@ var seeded = []struct {
 		[]string{`\d of \d orders are shipped`},
 	},
 	{
-		"a pipeline that drops what it has", pipelineScenario(squareThatDropsWhatItHas),
+		"a pipeline that drops the numbers it has read", pipelineScenario(squareThatDropsWhatItHas),
 		[]string{`the sum is \d+, and what has been read adds up to \d+`},
 	},
 	{
-		"a pipeline whose middle ends with the stop", pipelineScenario(squareThatEndsWithTheStop),
+		"a pipeline whose middle stage ends at the stop", pipelineScenario(squareThatEndsWithTheStop),
 		[]string{`not drained within 10s of the stop: 1 guard`, `chan send`},
 	},
 	{
-		"a scenario that fails (by itself)", func(t *testing.T, s *ctxshutdown.Swansong) func() {
+		"a scenario that fails (for its own reason)", func(t *testing.T, s *ctxshutdown.Swansong) func() {
 			s.Guard().Release()
 			if s.Err() != nil {
-				t.Fatal("it is not what was hoped for")
+				t.Fatal("the scenario fails")
 			}
 			return nil
 		},
-		[]string{`it is not what was hoped for`, `the stop was made before a guard was acquired, at seeded_test\.go:\d+`, `!not returned`},
+		[]string{`the scenario fails`, `the stop was made before a guard was acquired, at seeded_test\.go:\d+`, `!not returned`},
 	},
 	{
-		"a scenario that fails (by itself) at one moment", func(t *testing.T, s *ctxshutdown.Swansong) func() {
+		"a scenario that fails (for its own reason) at one moment", func(t *testing.T, s *ctxshutdown.Swansong) func() {
 			g := s.Guard()
 			before := s.Err()
 			g.Release()
 			if before == nil && s.Err() != nil {
-				t.Error("not now")
+				t.Error("the stop came while the guard was held")
 			}
 			return nil
 		},
-		[]string{`not now`, `/stop=3`, `the stop was made before a guard was released, at seeded_test\.go:\d+`},
+		[]string{`the stop came while the guard was held`, `/stop=3`, `the stop was made before a guard was released, at seeded_test\.go:\d+`},
 	},
 	{
-		"a drain that Force alone can end", func(t *testing.T, s *ctxshutdown.Swansong) func() {
+		"a drain that only Force can end", func(t *testing.T, s *ctxshutdown.Swansong) func() {
 			s.Go(func(work context.Context) {
 				<-work.Done()
 				t.Log("cut short:", context.Cause(work))
 			})
-			return func() { t.Error("checked, although it has not drained") }
+			return func() { t.Error("the check was called, although the scope has not drained") }
 		},
-		[]string{`not drained within 10s of the stop: 1 guard`, `cut short: shutdowntest: the drain took too long`, `!checked`},
+		[]string{`not drained within 10s of the stop: 1 guard`, `cut short: shutdowntest: the drain took too long`, `!the check was called`},
 	},
 	{
-		"a goroutine that takes too long to get out", func(t *testing.T, s *ctxshutdown.Swansong) func() {
+		"a goroutine that ends too late after the drain", func(t *testing.T, s *ctxshutdown.Swansong) func() {
 			s.Guard().Release()
 			go func() {
 				<-s.Completion().Done()
@@ -108,7 +108,7 @@ var seeded = []struct {
 		[]string{`these goroutines never end; the stop was made at the end of the scenario`, `time\.Sleep`},
 	},
 	{
-		"a scenario that takes a guard on its last yards", func(t *testing.T, s *ctxshutdown.Swansong) func() {
+		"a scenario that acquires a guard after the scope has drained", func(t *testing.T, s *ctxshutdown.Swansong) func() {
 			s.Guard().Release()
 			if s.Err() != nil {
 				time.Sleep(time.Second) // by now the scope has drained
@@ -130,7 +130,7 @@ var seeded = []struct {
 		[]string{`has acquired no guard.*derive the scopes of the code under test from s`},
 	},
 	{
-		"a time that makes no sense", nil,
+		"a time limit that is negative", nil,
 		[]string{`Within\(-1s\): must be positive`},
 	},
 }
@@ -141,7 +141,9 @@ func TestRun_FindsBugsPlantedInScenarios(t *testing.T) {
 			t.Run(bug.name, func(t *testing.T) {
 				var opts []shutdowntest.Option
 				if bug.scenario == nil {
-					bug.scenario = func(*testing.T, *ctxshutdown.Swansong) func() { panic("it was not to be called") }
+					bug.scenario = func(*testing.T, *ctxshutdown.Swansong) func() {
+						panic("the scenario was called, although Within is invalid")
+					}
 					opts = append(opts, nil, shutdowntest.Within(-time.Second))
 				}
 				shutdowntest.Run(t, bug.scenario, opts...)
@@ -154,7 +156,7 @@ func TestRun_FindsBugsPlantedInScenarios(t *testing.T) {
 			output := failing(t, "^TestRun_FindsBugsPlantedInScenarios$/^"+strings.ReplaceAll(regexp.QuoteMeta(bug.name), " ", "_")+"$")
 			mustSay(t, output, bug.says)
 			if n := strings.Count(output, "to run it alone:"); n > 1 {
-				t.Errorf("%d runs fail, and the first was to be the last:\n%s", n, output)
+				t.Errorf("%d runs fail, want that Run stops after the first failure:\n%s", n, output)
 			}
 			again := replay.FindStringSubmatch(output)
 			if again == nil {
@@ -163,10 +165,10 @@ func TestRun_FindsBugsPlantedInScenarios(t *testing.T) {
 			alone := failing(t, again[1])
 			mustSay(t, alone, bug.says)
 			if got, want := replay.FindStringSubmatch(alone), again; got == nil || got[1] != want[1] {
-				t.Errorf("alone, it fails elsewhere:\n%s", alone)
+				t.Errorf("when run alone, the scenario fails at another stop:\n%s", alone)
 			}
 			if n := strings.Count(alone, "=== RUN ") - strings.Count(again[1], "/") - 1; n != 0 {
-				t.Errorf("alone, there are %d others:\n%s", n, alone)
+				t.Errorf("when run alone, there are %d other runs:\n%s", n, alone)
 			}
 		})
 	}
@@ -194,7 +196,7 @@ func mustSay(t *testing.T, output string, says []string) {
 	t.Helper()
 	for _, want := range says {
 		if want, not := strings.CutPrefix(want, "!"); regexp.MustCompile(want).MatchString(output) == not {
-			t.Errorf("of saying %q, the opposite is true:\n%s", want, output)
+			t.Errorf("whether the output matches %q is %v, want %v:\n%s", want, not, !not, output)
 		}
 	}
 }

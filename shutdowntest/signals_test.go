@@ -70,17 +70,17 @@ func TestSignals_NotConfiguredHaveNoEffect(t *testing.T) {
 		send(os.Interrupt)
 		err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
 			if ctxshutdown.Sleep(s, time.Hour) {
-				return errors.New("nobody asked")
+				return errors.New("not stopped for an hour")
 			}
 			return nil
 		}, graceful.WithSignals(), graceful.WithOutput(io.Discard))
-		testkit.Equal(t, "error", fmt.Sprint(err), "nobody asked")
+		testkit.Equal(t, "error", fmt.Sprint(err), "not stopped for an hour")
 	})
 }
 
 // send does not block. Up to sixteen signals are buffered, and the next one is lost.
 func TestSignals_BuffersSixteenSignals(t *testing.T) {
-	for others, want := range map[int]string{15: "<nil>", 16: "nobody asked"} {
+	for others, want := range map[int]string{15: "<nil>", 16: "not stopped for an hour"} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, send := shutdowntest.Signals(t.Context())
 			for range others {
@@ -89,7 +89,7 @@ func TestSignals_BuffersSixteenSignals(t *testing.T) {
 			send(os.Interrupt)
 			err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
 				if ctxshutdown.Sleep(s, time.Hour) {
-					return errors.New("nobody asked")
+					return errors.New("not stopped for an hour")
 				}
 				return nil
 			}, graceful.WithOutput(io.Discard))

@@ -216,12 +216,12 @@ func TestWalk_WaitsForEnvironmentAfterExec(t *testing.T) {
 			}
 		}
 	}
-	until("nobody knows whose it is, for ever", func() bool { return !p.Unsure() })
+	until("the walk still waits for the environment of the process", func() bool { return !p.Unsure() })
 	in.Write([]byte("\n"))
 	out.Read(make([]byte, 1))
-	until("it has an environment, and nobody knows whose it is", func() bool { return !p.Unsure() })
+	until("the process has an environment, and the walk still waits for it", func() bool { return !p.Unsure() })
 	in.Write([]byte("\n"))
-	until("it does not execute sleep", func() bool {
+	until("the process does not execute sleep", func() bool {
 		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", bare.Process.Pid))
 		return string(name) == "sleep\n"
 	})
@@ -546,21 +546,21 @@ func TestWalk_LooksAgainForMissedProcess(t *testing.T) {
 		unsure bool
 	}
 	const leader, child, other = 1, 2, 3
-	nobody, alone := look{}, look{found: []int{leader}}
+	none, alone := look{}, look{found: []int{leader}}
 	for _, test := range []struct {
 		name  string
 		looks []look // what each look finds; the last look is repeated
 		want  []int
 		after int // the expected number of looks
 	}{
-		{"somebody at once", []look{{found: []int{leader, child}}}, []int{leader, child}, 1},
-		{"who forked has died, and his child is on the next list", []look{nobody, {found: []int{child}}}, []int{child}, 2},
-		{"the leader's child is on the next list", []look{alone, {found: []int{leader, child}}}, []int{leader, child}, 2},
-		{"nobody, and nobody", []look{nobody, nobody}, nil, 2},
-		{"the leader, alone", []look{alone, alone}, []int{leader}, 2},
-		{"somebody has no environment for a moment", []look{{found: []int{child}, unsure: true}, {found: []int{child, other}}}, []int{child, other}, 2},
-		{"nobody, and then somebody of whom it cannot tell", []look{nobody, {unsure: true}, nobody, {found: []int{other}}}, nil, 3},
-		{"somebody has none for good", []look{{found: []int{child}, unsure: true}}, []int{child}, proc.MaxLooks},
+		{"the first look finds the leader and a child", []look{{found: []int{leader, child}}}, []int{leader, child}, 1},
+		{"the first look misses the child of a process that has just ended", []look{none, {found: []int{child}}}, []int{child}, 2},
+		{"the first look misses a child of the leader", []look{alone, {found: []int{leader, child}}}, []int{leader, child}, 2},
+		{"two looks find no process", []look{none, none}, nil, 2},
+		{"two looks find the leader only", []look{alone, alone}, []int{leader}, 2},
+		{"a process has no environment during the first look", []look{{found: []int{child}, unsure: true}, {found: []int{child, other}}}, []int{child, other}, 2},
+		{"the second look cannot read an environment", []look{none, {unsure: true}, none, {found: []int{other}}}, nil, 3},
+		{"a process never has an environment", []look{{found: []int{child}, unsure: true}}, []int{child}, proc.MaxLooks},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			looks := 0

@@ -221,7 +221,7 @@ func TestAdopt_EndsProcessAndItsChildren(t *testing.T) {
 func TestAdopt_IgnoresProcessWithReusedPid(t *testing.T) {
 	other := start(t, self("wait"))
 	readLine(t, other)
-	k := other.Adoptable(proc.Containment{Mark: "nobody's"})
+	k := other.Adoptable(proc.Containment{Mark: "unused"})
 	k.Born-- // as if an earlier process had had this pid
 	p, err := proc.Adopt(k, proc.Spec{Args: []string{"gone"}, Linger: -1})
 	if err != nil {
