@@ -17,8 +17,9 @@
 //	           off, and Serve returns a list of them
 //
 // A GOAWAY loses no call: a client that has read it opens its next stream on another connection,
-// and what it has sent before is served. To refuse those calls would turn calls that can be
-// answered into errors. So the interceptors refuse calls from the force on, not from the stop on.
+// and the calls that it has sent before are served. If the interceptors refused these calls from
+// the stop on, the clients would get errors for calls that the server can answer. So the
+// interceptors refuse calls only from the force on.
 //
 // # Contexts of a handler
 //

@@ -37,7 +37,7 @@ func (f interceptorOption) applyTo(c *calls) { f(c) }
 // EndAtStop lists methods, such as "/package.Service/Method", whose context is cancelled when the
 // scope is stopped. Use it for streaming handlers that only watch their context. The method Watch
 // of the health service is always included. EndAtStop panics if a method does not have this form,
-// because it would have no effect.
+// because such a method would have no effect.
 func EndAtStop(methods ...string) InterceptorOption {
 	for _, m := range methods {
 		if service, method, ok := strings.Cut(strings.TrimPrefix(m, "/"), "/"); !ok || m[0] != '/' || service == "" || method == "" {

@@ -21,10 +21,10 @@ import (
 //	}
 //	return stream.SendAndClose(summary)
 //
-// A goroutine receives one message ahead until the handler returns, so the handler must not
-// receive from the stream after the loop. A message that was received before the stop is
-// delivered. A message that arrives during the stop may be dropped, like later ones: Recv may block
-// for as long as the client likes, and it cannot be known whether it is about to return.
+// A goroutine receives one message ahead until the handler returns, so the handler must not receive
+// from the stream after the loop. A message that was received before the stop is delivered. A
+// message that arrives during the stop may be dropped, like later ones: Recv may block for as long
+// as the client likes, so the loop cannot wait for it.
 //
 // If the stream's context has no scope, only the client ends the loop. If Recv panics, which is
 // possible if an interceptor has wrapped the stream, the loop panics.

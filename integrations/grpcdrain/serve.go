@@ -52,9 +52,9 @@ func Health(h *health.Server) Option {
 }
 
 // KeepaliveTimeout tells Serve the Timeout in the server's
-// [google.golang.org/grpc/keepalive.ServerParameters]. It must be given if that is not the default
-// of 20 seconds. On Linux, grpc sets this time as TCP_USER_TIMEOUT on its connections. It cannot do
-// that on the connections of Serve, which are wrapped, so Serve does it.
+// [google.golang.org/grpc/keepalive.ServerParameters]. Use the option if that Timeout is not the
+// default of 20 seconds. On Linux, grpc sets the Timeout as TCP_USER_TIMEOUT on its connections.
+// grpc cannot do that on the connections of Serve, which are wrapped, so Serve does it.
 func KeepaliveTimeout(d time.Duration) Option {
 	return option(func(s *server) error {
 		if d <= 0 {
@@ -71,16 +71,16 @@ func KeepaliveTimeout(d time.Duration) Option {
 //   - nil after a drain in which no call was cut off, also if s was stopped before Serve was
 //     called,
 //   - a [*CutError] that lists the calls cut off by [ctxshutdown.Swansong.Force]. Handlers that
-//     ignore their context may still be running then,
+//     ignore their context may still be running when Serve returns,
 //   - the error of [grpc.Server.Serve], at once, if the listener fails before s is stopped. The
 //     existing connections then drain in the background.
 //
 // Until it returns, it holds a guard of a scope named "connections" below s, so that s is not
-// complete before the last client has been sent away. Call Serve once for each listener of a
-// server. After Serve has returned, srv is stopped and cannot be used again.
+// complete before the connection of the last client is closed. Call Serve once for each listener of
+// a server. After Serve has returned, srv is stopped and cannot be used again.
 //
-// Serve also drains a server without the interceptors. Its calls then hold no guards, are not
-// listed in a CutError, and do not learn of the stop.
+// Serve also drains a server without the interceptors. The calls of such a server hold no guards,
+// are not listed in a CutError, and do not learn of the stop.
 func Serve(s *ctxshutdown.Swansong, srv *grpc.Server, ln net.Listener, opts ...Option) error {
 	switch {
 	case s == nil:

@@ -214,7 +214,8 @@ func TestServe_ForceCutsStreamOff(t *testing.T) {
 }
 
 // Serve returns although a handler ignores its context, also if the client of the handler is gone.
-// In that case GracefulStop waits for the handler while it holds the mutex that Stop needs.
+// If the client is gone, GracefulStop waits for the handler while it holds the mutex that Stop
+// needs.
 func TestServe_ReturnsAlthoughHandlerIgnoresContext(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		t.Run(map[bool]string{false: "client waits", true: "client gone"}[gone], func(t *testing.T) {

@@ -9,8 +9,9 @@ import (
 // tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall lacks on some architectures.
 const tcpUserTimeout = 0x12
 
-// setUserTimeout makes the kernel close c if data is not acknowledged for d, instead of resending
-// it for a quarter of an hour. grpc does that itself only for connections that are not wrapped.
+// setUserTimeout makes the kernel close c if the client does not acknowledge data for the duration
+// d. By default the kernel resends the data for a quarter of an hour. grpc sets this time-out
+// itself only for connections that are not wrapped.
 func setUserTimeout(c net.Conn, d time.Duration) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {

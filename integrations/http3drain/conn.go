@@ -14,21 +14,22 @@ import (
 const (
 	// maxStreamID is the largest id of a stream that a client opens for a request.
 	maxStreamID quic.StreamID = 1<<62 - 4
-	frameGoAway               = 0x7 // the type of the frame
+	frameGoAway               = 0x7 // the type of a GOAWAY frame
 
 	// headerTimeout is how long a client may take to notice the first GOAWAY, and to send the rest of
 	// a header.
 	headerTimeout = 2 * time.Second
-	// minLinger and maxLinger bound the linger: how long no new stream must have arrived until the
-	// server sends the second GOAWAY. In between, the linger is four round trips. Only clients that keep
-	// their connections open wait for it, so it has room for a client on a busy machine.
+	// minLinger and maxLinger are the limits of the linger, which is four round trips between these
+	// limits. The server sends the second GOAWAY when no new stream has arrived for that long. Only
+	// the drain of connections that clients keep open takes that time, so the linger can be long
+	// enough for a client on a busy machine.
 	minLinger = 500 * time.Millisecond
 	maxLinger = 3 * time.Second
-	// maxDelivery is how long the client may take to acknowledge a response that has been written. On a
-	// network that loses packets, that takes several round trips.
+	// maxDelivery is how long the client may take to acknowledge a response that has been written.
+	// On a network that loses packets, an acknowledgement takes several round trips.
 	maxDelivery = 10 * time.Second
-	// pollInterval is the time between two looks for what package quic does not report: that the client
-	// has acknowledged a response, for example.
+	// pollInterval is the time between two checks of states whose changes package quic does not
+	// report, for example that the client has acknowledged a response.
 	pollInterval = 10 * time.Millisecond
 )
 
@@ -45,9 +46,9 @@ type conn struct {
 	told    bool             // the first GOAWAY has been written
 
 	mu      sync.Mutex
-	streams map[quic.StreamID]*stream // that are being served
+	streams map[quic.StreamID]*stream // the streams that are being served
 	next    quic.StreamID             // the id after the last stream that was accepted
-	opened  time.Time                 // when that was
+	opened  time.Time                 // when that stream was accepted; zero before the first stream
 	refuses bool                      // streams that the client opens are refused
 	ended   time.Time                 // when a response was last written
 	closed  bool                      // the client can open no more streams
@@ -154,8 +155,8 @@ func (c *conn) finish(s *stream) {
 	}
 }
 
-// endAccept records that the connection has been closed. The drain waits for it until the last
-// handler has returned, too.
+// endAccept records that the connection has been closed. The drain then still waits until the last
+// handler of the connection has returned.
 func (c *conn) endAccept() {
 	c.mu.Lock()
 	c.closed = true
@@ -185,19 +186,21 @@ func (c *conn) announce() {
 	}
 }
 
-// writeGoAway sends a GOAWAY: the server will serve no stream from id on. The caller holds c.goAway.
+// writeGoAway sends a GOAWAY, which says that the server will not serve the stream with this id or
+// a larger one. The caller holds c.goAway.
 func (c *conn) writeGoAway(id quic.StreamID) {
 	frame := quicvarint.Append(nil, frameGoAway)
 	frame = quicvarint.Append(frame, uint64(quicvarint.Len(uint64(id))))
 	frame = quicvarint.Append(frame, uint64(id))
-	c.control.SetWriteDeadline(time.Now().Add(headerTimeout)) // for a client without room for the frame
+	c.control.SetWriteDeadline(time.Now().Add(headerTimeout)) // the client may not accept more data on the stream
 	if _, err := c.control.Write(frame); err != nil {
 		c.control = nil // a part of the frame may have been written
 	}
 }
 
-// end ends the connection: a GOAWAY, the streams that are on their way, another GOAWAY, the responses,
-// and the close.
+// end ends the connection in five steps: it sends the first GOAWAY, serves the streams that the
+// client opens before it has read that, sends the second GOAWAY, waits for the responses, and
+// closes.
 func (c *conn) end() {
 	c.awaitFirstRequest()
 	c.announce()
@@ -213,9 +216,9 @@ func (c *conn) end() {
 	c.close()
 }
 
-// awaitFirstRequest waits, if the handshake is under way, until the client has completed it, at most
-// handshakeLimit, and then for its first request, at most the linger. A client that learned of the
-// drain before it has sent a request would have connected for nothing.
+// If the handshake is under way, awaitFirstRequest waits until the client has completed it, at most
+// for handshakeLimit, and then for the first request, at most for the linger. Otherwise the client
+// would get the GOAWAY before its first request, and would have connected for nothing.
 func (c *conn) awaitFirstRequest() {
 	select {
 	case <-c.quic.HandshakeComplete():
@@ -245,14 +248,15 @@ func (c *conn) hasRequest() bool {
 	return !c.opened.IsZero()
 }
 
-// linger returns how long no stream must have been opened until the client has noticed the first
-// GOAWAY, as far as the server can know.
+// linger returns a duration. If the client has opened no stream for that long, the server takes it
+// that the client has read the first GOAWAY.
 func (c *conn) linger() time.Duration {
 	return max(minLinger, min(4*c.quic.ConnectionStats().SmoothedRTT, maxLinger))
 }
 
-// awaitQuiet waits until the client has opened no stream for the linger. told is when it was told to
-// open none. It does not wait for longer than headerTimeout and the linger.
+// awaitQuiet waits until the client has opened no stream for the linger. The parameter told is the
+// time of the first GOAWAY. awaitQuiet returns at the latest when headerTimeout and the linger have
+// passed since that time.
 func (c *conn) awaitQuiet(told time.Time) {
 	for {
 		c.mu.Lock()
@@ -288,8 +292,8 @@ func (c *conn) sleep(d time.Duration) bool {
 	}
 }
 
-// refuseStreams makes the connection refuse further streams. It returns the id of the first one that
-// is refused.
+// refuseStreams makes the connection refuse further streams. It returns the smallest id of a
+// refused stream.
 func (c *conn) refuseStreams() quic.StreamID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -297,8 +301,8 @@ func (c *conn) refuseStreams() quic.StreamID {
 	return c.next
 }
 
-// awaitHandlers waits until all streams have been served. It refuses those whose header is not
-// complete at the time limit.
+// awaitHandlers waits until all streams have been served. At the time limit it refuses the streams
+// whose header is not complete.
 func (c *conn) awaitHandlers(limit time.Time) {
 	timer := time.NewTimer(time.Until(limit))
 	defer timer.Stop()
@@ -335,16 +339,17 @@ func (c *conn) refuseIncomplete() {
 	}
 }
 
-// awaitDelivery gives the client the time to read the responses, at most maxLinger from the end of the
-// last one. Closing the connection discards what the client has not acknowledged, and some clients,
-// such as quic-go, also discard what they have received and the program has not read yet. A client
-// that has read everything closes the connection itself, as RFC 9114 asks.
+// awaitDelivery gives the client time to read the responses. It returns when the client has
+// acknowledged all of them and maxLinger has passed since the last one was written, at the latest
+// after maxDelivery. Closing the connection discards data that the client has not acknowledged.
+// Some clients, such as quic-go, then also discard received data that the program has not read yet.
+// A client that has read everything closes the connection itself, as RFC 9114 asks.
 func (c *conn) awaitDelivery() {
 	c.mu.Lock()
 	ended, last := c.ended, c.next
 	c.mu.Unlock()
 	if time.Since(ended) >= maxLinger {
-		c.sleep(c.linger()) // for a request that crosses the second GOAWAY, which is then refused
+		c.sleep(c.linger()) // so that a request that crosses the second GOAWAY on the network is still refused
 	}
 	for countIncomplete(c.quic, last) > 0 || time.Since(ended) < maxLinger {
 		if time.Since(ended) >= maxDelivery || !c.sleep(pollInterval) {

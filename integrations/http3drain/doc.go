@@ -15,18 +15,20 @@
 //     way may take a second more.
 //  3. The other clients get the first GOAWAY. A request that still arrives is served.
 //  4. When a client has opened no stream for four round trips, at least 500 ms, it gets the second
-//     GOAWAY, which names the last stream. So does a client that disregards the first one, after two
-//     seconds. What arrives later is refused with H3_REQUEST_REJECTED: the client knows that it was
-//     not processed.
+//     GOAWAY, which names the last stream. A client that disregards the first GOAWAY gets the second
+//     one after two seconds. A stream that arrives later is refused with H3_REQUEST_REJECTED, which
+//     tells the client that its request was not processed.
 //  5. Most clients close the connection when they have read their responses. The server closes it when
 //     the client has acknowledged them, and three seconds have passed since the last one.
-//  6. Streams that a handler has taken over with HTTPStream are waited for until they are closed for
-//     writing. Their handlers learn of the stop from the scope in the request's context.
+//  6. The server waits until streams that a handler has taken over with HTTPStream are closed for
+//     writing. The handlers of such streams learn of the stop from the scope in the request's
+//     context.
 //  7. Force: when Work ends, the remaining connections are closed, and Serve returns a
 //     [httpdrain.CutError] that lists the unfinished requests.
 //
-// The function Shutdown of quic-go's http3.Server sends one GOAWAY, and refuses the requests that are
-// on their way then. A client of quic-go repeats those that have no body, or that have GetBody.
+// For comparison: Shutdown of quic-go's http3.Server sends one GOAWAY, and refuses the requests
+// that are on their way at that time. A client of quic-go sends a refused request again only if it
+// has no body, or has GetBody.
 //
 // # In a handler
 //
@@ -44,19 +46,21 @@
 //
 // # Limitations
 //
-//   - The second GOAWAY and the streams of a connection need the control stream and the streams that
-//     quic-go keeps to itself. This package finds them by reflection. If a version of quic-go has
-//     changed there, Serve returns an error at once and serves nothing.
+//   - This package sends the second GOAWAY on the control stream, and follows the streams of a
+//     connection. quic-go does not export either, so this package finds them by reflection. If
+//     these fields differ in a version of quic-go, Serve returns an error at once and serves
+//     nothing.
 //   - Serve accepts connections from the socket that it is given. It cannot share a [quic.Transport]
 //     with other code. WebTransport servers that accept the connections themselves cannot use it.
-//   - A client that takes more than three seconds to read a response whose last bytes it has
-//     received may find the connection closed, if it keeps the connection open that long and
-//     discards at the close what the program has not read. quic-go discards it, but closes the
-//     connection itself only after the program has read everything, or closed the body.
-//   - The server waits ten seconds at most for a client to acknowledge a response. A client that has
-//     gone without a word delays the drain by that.
+//   - A client program may take more than three seconds to read a response that the client library
+//     has received completely. If the library keeps the connection open that long, the server
+//     closes the connection, and a library that discards unread data at the close then loses the
+//     rest of the response. The client of quic-go discards such data, and closes the connection
+//     itself only after the program has read everything, or closed the body.
+//   - The server waits ten seconds at most for a client to acknowledge a response. A client that
+//     has disappeared without closing its connection delays the drain by that time.
 //   - A process that takes over the same port does not know the connections of its predecessor. Give
 //     Serve a socket of its own, or end the predecessor first.
-//   - 0-RTT is off unless QUICConfig.Allow0RTT is set. The request of a client that connects with
-//     0-RTT after the stop is refused together with its connection.
+//   - 0-RTT is off unless QUICConfig.Allow0RTT is set. If a client connects with 0-RTT after the
+//     stop, its connection is refused together with the request in it.
 package http3drain

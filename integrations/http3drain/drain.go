@@ -35,7 +35,7 @@ type drain struct {
 
 	mu         sync.Mutex
 	conns      map[*conn]struct{}
-	handshakes int             // handshakes under way, whose connections are not in conns yet
+	handshakes int             // number of handshakes under way; their connections are not in conns yet
 	draining   bool            // the scope has been stopped
 	silent     []httpdrain.Cut // requests refused in the middle of a header
 }
@@ -82,7 +82,8 @@ func (d *drain) remove(c *conn) {
 	d.signal()
 }
 
-// signal makes run look again. The caller holds d.mu.
+// signal wakes run, which then checks again whether all connections have ended. The caller holds
+// d.mu.
 func (d *drain) signal() {
 	select {
 	case d.changed <- struct{}{}:
@@ -102,7 +103,8 @@ func (d *drain) begin() int {
 	return len(d.conns)
 }
 
-// isEmpty reports whether all connections have ended. Handshakes count too, unless late is set.
+// isEmpty reports whether all connections have ended. Unless late is set, a handshake under way
+// counts as a connection.
 func (d *drain) isEmpty(late bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

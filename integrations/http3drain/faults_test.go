@@ -27,7 +27,7 @@ func listen(t *testing.T) net.PacketConn {
 }
 
 // Each wrong argument gets an error that says which one it is. The socket is closed in every case.
-func TestServe_ChecksArguments(t *testing.T) {
+func TestServe_RejectsInvalidArgumentsAndClosesSocket(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	defer s.Shutdown()
 	stopped := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"))
@@ -82,7 +82,7 @@ func TestServe_ReturnsErrorOfSocket(t *testing.T) {
 }
 
 // AltSvc announces HTTP/3 until the lame duck phase begins, or without a process until the stop.
-func TestAltSvc_ClearsInLameDuck(t *testing.T) {
+func TestAltSvc_TellsClientsToForgetHTTP3InLameDuck(t *testing.T) {
 	header := func(h http.Handler) string {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))

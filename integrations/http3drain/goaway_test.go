@@ -14,8 +14,8 @@ import (
 
 func ok(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }
 
-// The first GOAWAY has the largest id. What the client sends until it has read that is served, and
-// only then the second one names the last stream.
+// The first GOAWAY has the largest possible id. Requests that the client sends before it has read
+// that GOAWAY are served. Then the second GOAWAY names the last stream.
 func TestServe_SendsTwoGoAways(t *testing.T) {
 	inBubble(t, newServer(ok), func(v *service) {
 		p := v.peer()
@@ -36,8 +36,9 @@ func TestServe_SendsTwoGoAways(t *testing.T) {
 	})
 }
 
-// A client that is far away gets the second GOAWAY when it has had time to read the first.
-func TestServe_WaitsForFarClient(t *testing.T) {
+// If packets to a client take long, the server sends the second GOAWAY only when the client has had
+// time to read the first one.
+func TestServe_WaitsUntilSlowNetworkDeliversGoAway(t *testing.T) {
 	inBubble(t, newServer(ok), func(v *service) {
 		v.far = 900 * time.Millisecond
 		p := v.peer()

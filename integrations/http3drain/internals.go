@@ -11,13 +11,14 @@ import (
 // An HTTP/3 server ends a connection without refusing a request by two GOAWAY frames: the first
 // with the largest stream id, the second, when the client has had time to read the first, with the
 // last id that was accepted (RFC 9114, section 5.2). The http3 package sends one GOAWAY, as part of
-// Server.Shutdown, and refuses what is on its way. Its RawServerConn leaves the streams to the
-// caller, but it keeps the control stream, on which the frames have to be sent, to itself.
+// Server.Shutdown, and refuses requests that are on their way. Its RawServerConn leaves the streams
+// to the caller, but it keeps the control stream, on which the frames have to be sent, to itself.
 //
-// So this file finds the control stream among the streams of the [quic.Conn], by reflection. It also
-// counts the streams that the client has not acknowledged completely, for which package quic has no
-// function either. Both read unexported fields. Their types are compared before the first
-// connection is served, so a version of quic-go that has other fields makes [Serve] return an error.
+// So this file finds the control stream among the streams of the [quic.Conn], by reflection. It
+// also counts the streams that the client has not acknowledged completely, for which package quic
+// has no function either. Both read unexported fields. Before the first connection is served, the
+// types of these fields are checked, so [Serve] returns an error if a version of quic-go has other
+// fields.
 
 // A streamTable describes a field of quic.Conn.streamsMap: a struct with the streams of one kind.
 // The streams are a map from their ids, which the field mutex guards.
@@ -79,8 +80,9 @@ func newestStream(conn *quic.Conn) (newest *quic.SendStream) {
 	return newest
 }
 
-// countIncomplete returns the number of streams of the client, of those with an id below last, that are
-// not complete: the server has not answered, or the client has not acknowledged the whole response.
+// countIncomplete returns the number of incomplete streams of the client with an id below last. A
+// stream is incomplete if the server has not answered, or the client has not acknowledged the whole
+// response.
 func countIncomplete(conn *quic.Conn, last quic.StreamID) (n int) {
 	openedByClient.read(conn, func(streams reflect.Value) {
 		for it := streams.MapRange(); it.Next(); {

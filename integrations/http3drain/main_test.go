@@ -41,11 +41,11 @@ func newServer(h http.HandlerFunc) *http3.Server {
 	return &http3.Server{Handler: h, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate()}}}
 }
 
-// delay is how long a packet takes, each way, in the network of the tests.
+// delay is how long a packet takes in each direction in the simulated network of the tests.
 const delay = 100 * time.Millisecond
 
-// A service is a running call of Serve, in a bubble of package synctest, where the clock is virtual.
-// So is the network.
+// A service is a running call of Serve in a bubble of package synctest. Its clock is virtual, and
+// its network is simulated.
 type service struct {
 	t       *testing.T
 	s       *ctxshutdown.Swansong
@@ -56,8 +56,8 @@ type service struct {
 	stop    chan struct{} // a test may close it
 }
 
-// A router connects the sockets. While isDown is set, it loses every packet. If isCut is set, it sets
-// isDown after the next one.
+// A router connects the sockets. While isDown is set, it loses every packet. If isCut is set, it
+// forwards the next packet and then sets isDown.
 type router struct {
 	simnet.PerfectRouter
 	isDown, isCut atomic.Bool
@@ -120,7 +120,7 @@ func (v *service) dial() (*quic.Conn, error) {
 	return qc, nil
 }
 
-// A dialError says that a client could not connect.
+// A dialError is the error of a client that could not connect.
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }

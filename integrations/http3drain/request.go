@@ -54,8 +54,8 @@ func (d *drain) handler() http.Handler {
 	return d.server.Handler
 }
 
-// context returns the context from which those of the requests derive: Work, with the values of the
-// user's ConnContext.
+// context returns the context from which the contexts of the requests derive: Work with the values
+// of the user's ConnContext.
 func (c *conn) context(ctx context.Context, qc *quic.Conn) context.Context {
 	ctx = context.WithValue(ctx, http3.ServerContextKey, c.drain.server)
 	if f := c.drain.server.ConnContext; f != nil {
@@ -72,8 +72,8 @@ type connContext struct {
 	values context.Context
 }
 
-// Value prefers the values of Work. Otherwise a scope in the other context would replace that of the
-// server.
+// Value prefers the values of Work. Otherwise a scope in the other context would hide the server's
+// scope.
 func (x *connContext) Value(key any) any {
 	if v := x.Context.Value(key); v != nil {
 		return v
@@ -111,7 +111,7 @@ func (c *conn) streamOf(r *http.Request) *stream {
 			return s
 		}
 	}
-	return &stream{opened: time.Now()} // then the drain closes the connection without waiting for the request's end
+	return &stream{opened: time.Now()} // without its real stream, the drain does not wait for the end of this request
 }
 
 // A request is the ResponseWriter that a handler gets.
@@ -200,8 +200,8 @@ func name(c httpdrain.Cut) string {
 	return what + " from " + c.Remote
 }
 
-// describe says what the guards of the server's scope stand for: for its requests or, if there are
-// none, for its connections.
+// describe says what the guards of the server's scope stand for: requests or, if there are none,
+// connections.
 func (d *drain) describe(int) ctxkey.Work {
 	now, conns := time.Now(), d.snapshot()
 	w := ctxkey.Work{Noun: "request"}

@@ -21,23 +21,23 @@ import (
 // stopped. It returns when the server has drained: all connections are closed, and the guards of all
 // requests are released. It closes pc in every case. It returns
 //
-//   - nil if s was stopped and all requests were finished, except from clients that paused for too
-//     long in the middle of a header,
+//   - nil if s was stopped and all requests were finished; a request whose client paused for too
+//     long in the middle of a header does not count,
 //   - a [*httpdrain.CutError] if Work ended before that, by Force. It lists the unfinished requests
 //     and unwraps to the cause,
-//   - the error of pc, if it fails while the server is serving. That ends all connections,
+//   - the error of pc, if pc fails while the server is serving. Such an error ends all connections,
 //   - an error that says which argument is wrong.
 //
 // With Force, Serve joins the error of pc to the CutError.
 //
-// The server's scope is a child of s, one for each call. Serve holds a guard of it, so that s is not
-// complete before Serve returns. Each request holds another, and so does each stream that a handler
-// has taken over with HTTPStream.
+// Each call of Serve creates a child scope of s, the server's scope, and holds a guard of that
+// scope, so that s is not complete before Serve returns. Each request holds another guard, and so
+// does each stream that a handler has taken over with HTTPStream.
 //
 // Serve reads the fields of srv once, and does not register with srv: do not call srv.Shutdown or
-// srv.Close, which do nothing, or srv.SetQUICHeaders, which returns an error. For the latter there is
-// [AltSvc]. If srv.Logger is set, it receives a message when the drain begins, when it ends, and for
-// each request that Force cuts short. With a nil srv.QUICConfig, 0-RTT is off.
+// srv.Close, which do nothing, or srv.SetQUICHeaders, which returns an error. Use [AltSvc] instead
+// of SetQUICHeaders. If srv.Logger is set, it receives a message when the drain begins, when it
+// ends, and for each request that Force cuts short. With a nil srv.QUICConfig, 0-RTT is off.
 func Serve(s *ctxshutdown.Swansong, srv *http3.Server, pc net.PacketConn, opts ...Option) error {
 	if pc == nil {
 		return errors.New("http3drain: Serve: nil net.PacketConn")
@@ -70,7 +70,7 @@ func Serve(s *ctxshutdown.Swansong, srv *http3.Server, pc net.PacketConn, opts .
 		waiting.Go(func() { d.awaitLameDuck(p) })
 		defer waiting.Wait()
 	}
-	defer cancel() // before the wait above ends
+	defer cancel() // runs before the deferred wait above
 
 	accepting := make(chan error, 1)
 	go func() { accepting <- d.accept(ln) }()
@@ -83,7 +83,7 @@ func Serve(s *ctxshutdown.Swansong, srv *http3.Server, pc net.PacketConn, opts .
 	}
 	cut := d.run()
 	ln.Close()
-	<-accepting // after the drain, the error says only that the listener was closed
+	<-accepting // ignore the error: after a drain it only says that the listener was closed
 	if cut != nil && failure != nil {
 		return errors.Join(cut, failure)
 	} else if cut != nil {
@@ -104,7 +104,7 @@ func ListenAndServe(s *ctxshutdown.Swansong, srv *http3.Server, opts ...Option) 
 	}
 	pc, err := net.ListenPacket("udp", addr)
 	if err != nil {
-		return err // it names the address
+		return err // err names the address
 	}
 	return Serve(s, srv, pc, opts...)
 }
@@ -152,7 +152,7 @@ func (d *drain) accept(ln *quic.EarlyListener) error {
 			return err
 		}
 		c := d.add(qc)
-		qc.Context().Value(handshakeKey{}).(func())() // after add, so that the drain always waits for one of the two
+		qc.Context().Value(handshakeKey{}).(func())() // call it after add, so that the drain waits for the handshake or for the connection at any time
 		go c.serve()
 	}
 }

@@ -59,8 +59,8 @@ func TestServe_AnswersRunningRequest(t *testing.T) {
 	})
 }
 
-// A client that is idle and disregards every GOAWAY is closed after eight round trips, and after a
-// response only when it has had three seconds to read that.
+// The connection of an idle client that disregards every GOAWAY is closed after eight round trips.
+// If the client has received a response, it first gets three seconds to read that response.
 func TestServe_ClosesIdleClient(t *testing.T) {
 	for name, test := range map[string]struct {
 		idle, want time.Duration
@@ -85,8 +85,8 @@ func TestServe_ClosesIdleClient(t *testing.T) {
 	}
 }
 
-// A client that never stops to open streams is served for two seconds after the first GOAWAY. Then its
-// requests are refused, and the connection is closed.
+// If a client goes on opening streams, its requests are served for two seconds after the first
+// GOAWAY. Then they are refused, and the connection is closed.
 func TestServe_RefusesClientThatDisregardsGoAway(t *testing.T) {
 	inBubble(t, newServer(ok), func(v *service) {
 		p := v.peer()
@@ -112,8 +112,8 @@ func TestServe_RefusesClientThatDisregardsGoAway(t *testing.T) {
 	})
 }
 
-// A response that is larger than what is on its way at the end of the handler arrives completely, also
-// at a client that reads it slowly.
+// When the handler returns, a part of a large response has not been sent yet. The client receives
+// all of it, even if the client reads slowly.
 func TestServe_DeliversResponseToSlowReader(t *testing.T) {
 	const size = 300_000
 	srv := newServer(func(w http.ResponseWriter, r *http.Request) { w.Write(make([]byte, size)) })
@@ -138,7 +138,8 @@ func TestServe_DeliversResponseToSlowReader(t *testing.T) {
 	})
 }
 
-// A response arrives although the network loses every packet for five seconds at its end.
+// A response arrives even if the network loses every packet for five seconds when the end of the
+// response is sent.
 func TestServe_DeliversResponseAfterOutage(t *testing.T) {
 	var leave chan struct{}
 	srv := newServer(func(w http.ResponseWriter, r *http.Request) {
@@ -204,7 +205,7 @@ func TestServe_ListsRequestsThatForceCutShort(t *testing.T) {
 	testkit.Equal(t, "drains cut short, counted", after.CutShort-before.CutShort, uint64(1))
 }
 
-// A stream that a handler has taken over is waited for until it is closed.
+// Serve waits until a stream that a handler has taken over is closed.
 func TestServe_WaitsForStreamOfHandler(t *testing.T) {
 	var streams chan *http3.Stream
 	srv := newServer(func(w http.ResponseWriter, r *http.Request) {
@@ -232,8 +233,8 @@ func TestServe_WaitsForStreamOfHandler(t *testing.T) {
 	})
 }
 
-// A client that sends a byte of a header a second does not hold the drain.
-func TestServe_BoundsIncompleteHeader(t *testing.T) {
+// A client that sends one byte of a header per second does not delay the drain beyond its limit.
+func TestServe_RefusesIncompleteHeaderAfterLimit(t *testing.T) {
 	before := httpdrain.ReadStats()
 	inBubble(t, newServer(ok), func(v *service) {
 		p := v.peer()
@@ -258,8 +259,8 @@ func TestServe_BoundsIncompleteHeader(t *testing.T) {
 	testkit.Equal(t, "requests refused in the middle of a header, counted", httpdrain.ReadStats().Silent-before.Silent, uint64(1))
 }
 
-// The handshake of a client that began to connect before the stop is completed. It is told to open no more
-// streams only when it has sent a request.
+// If a client began to connect before the stop, its handshake is completed, and the server sends
+// the first GOAWAY only after the first request of the client.
 func TestServe_ServesClientThatIsConnecting(t *testing.T) {
 	srv := newServer(ok)
 	srv.TLSConfig.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -280,7 +281,7 @@ func TestServe_ServesClientThatIsConnecting(t *testing.T) {
 
 // A client that sends the first packet of its handshake and no more does not delay the drain for longer
 // than a second.
-func TestServe_BoundsHandshake(t *testing.T) {
+func TestServe_WaitsForHandshakeAtMostASecond(t *testing.T) {
 	inBubble(t, newServer(ok), func(v *service) {
 		v.router.isCut.Store(true)
 		go v.dial()
@@ -294,9 +295,9 @@ func TestServe_BoundsHandshake(t *testing.T) {
 
 type key string
 
-// The context of a request is Work: it is not cancelled by the stop, and by Force with its cause. It
-// has the values of ConnContext, and the server.
-func TestServe_ContextOfRequest(t *testing.T) {
+// The context of a request derives from Work: the stop does not cancel it, and Force cancels it
+// with the cause of Force. It has the values of ConnContext, and the server as a value.
+func TestServe_RequestContextDerivesFromWork(t *testing.T) {
 	var contexts chan context.Context
 	srv := newServer(func(w http.ResponseWriter, r *http.Request) {
 		contexts <- r.Context()

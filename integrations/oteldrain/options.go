@@ -22,8 +22,8 @@ type settings struct {
 }
 
 // Attributes adds attributes to the measurements of a scope, to distinguish several scopes of a
-// program. Without different attributes, two scopes report the same series. OpenTelemetry accepts
-// that without an error, and the exported value then depends on the SDK.
+// program. Without different attributes, two scopes report the same series. OpenTelemetry returns
+// no error for that, and which value is exported depends on the SDK.
 func Attributes(kv ...attribute.KeyValue) Option {
 	return option(func(l *settings) error {
 		for _, a := range kv {

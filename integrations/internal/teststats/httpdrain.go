@@ -74,7 +74,7 @@ func serve(h http.HandlerFunc) *server {
 	return v
 }
 
-// dial returns a client connection. What the server sends on it is discarded.
+// dial returns a client connection that discards everything that the server sends.
 func (v *server) dial(t *testing.T) net.Conn {
 	c := v.ln.Dial()
 	t.Cleanup(func() { c.Close() })

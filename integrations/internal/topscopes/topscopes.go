@@ -20,7 +20,7 @@ const (
 	Unnamed = "(unnamed)" // scopes without a path
 )
 
-// A Group is one series: the guards of one path, or of several for [Other].
+// A Group is one series: the guards of one path or, for [Other], of several paths.
 type Group struct {
 	Path   string
 	Count  int

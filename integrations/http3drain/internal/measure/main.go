@@ -83,7 +83,7 @@ var ways = []way{drain, shutdown, closing}
 type load struct {
 	name           string
 	conns, streams int
-	delay, pause   time.Duration // of the network, each way, and the mean pause of a client between two requests
+	delay, pause   time.Duration // delay of the network in each direction, and mean pause of a client between two requests
 }
 
 var loads = []load{
@@ -95,8 +95,8 @@ var loads = []load{
 // A tally counts the outcomes of requests, as the clients see them.
 type tally struct{ started, lost, refused, unsent atomic.Int64 }
 
-// stopUnderLoad stops a server after its first 1,000 requests, counts in t, and returns how long the
-// stop took.
+// stopUnderLoad stops a server after its first 1,000 requests, counts the outcomes of requests in
+// t, and returns how long the stop took.
 func stopUnderLoad(how way, l load, t *tally) time.Duration {
 	n := &network{router: &simnet.PerfectRouter{}, delay: l.delay}
 	defer n.Close()
@@ -155,7 +155,7 @@ func stopUnderLoad(how way, l load, t *tally) time.Duration {
 		pc.Close()
 	}
 	took := time.Since(began)
-	cancel() // what is sent now cannot reach the server
+	cancel() // requests that clients send from now on cannot reach the server
 	clients.Wait()
 	return took
 }
@@ -180,7 +180,7 @@ func sendAll(ctx context.Context, tr *http3.Transport, url string, pause time.Du
 		var h3 *http3.Error
 		switch {
 		case err == nil:
-		case !connected.Load(): // refused by a server that drains, or no server any more
+		case !connected.Load(): // a draining server refused the connection, or no server listens any more
 			t.started.Add(-1)
 			return
 		case !sent.Load():
