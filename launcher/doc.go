@@ -16,10 +16,12 @@
 //
 // A process that takes part serves the lifecycle protocol on a socket whose address the launcher
 // passes to it, with package launcher/client. It reports when it is ready, how far its shutdown is
-// and what blocks it, and it can ask for more time. A process that does not take part ([Signals])
-// counts as ready when it runs, and is stopped by signals.
+// and what blocks it, and it can ask for more time. A process that does not take part can report its
+// state as to systemd, by sd_notify; otherwise it counts as ready when it runs. It is stopped by
+// signals. The launcher finds out what a process uses; see [Protocol]. A [Probe] checks a process from
+// the outside.
 //
-//	SPAWNING ─▶ STARTING ─▶ WARMING ─▶ READY ──────┐ stopped, or drains by itself
+//	SPAWNING ─▶ STARTING ─▶ WARMING ◀─▶ READY ─────┐ stopped, or drains by itself
 //	    │           │           │        │         ▼
 //	    └───────────┴───────────┴──▶ UNHEALTHY ─▶ SHUTDOWN_REQUESTED ─▶ DRAINING ◀──▶ BLOCKED
 //

@@ -11,7 +11,8 @@ import (
 )
 
 // State is what a process is doing, as the launcher sees it. States only move forward, except from
-// [Blocked] back to [Draining]; the package documentation has a diagram. Its methods are
+// [Blocked] back to [Draining], and from [Ready] back to [Warming] while a readiness probe fails; the
+// package documentation has a diagram. Its methods are
 //
 //	String() string // such as "READY"
 //	Ended() bool    // the process no longer exists
@@ -22,7 +23,7 @@ type State = lifecycle.State
 const (
 	Spawning          = lifecycle.Spawning          // the process was started, and has not answered yet
 	Starting          = lifecycle.Starting          // the process answers calls, and initializes itself
-	Warming           = lifecycle.Warming           // the process connects to services that it depends on
+	Warming           = lifecycle.Warming           // the process connects to services that it depends on, or its readiness probe fails
 	Ready             = lifecycle.Ready             // the process accepts work
 	Unhealthy         = lifecycle.Unhealthy         // the process failed to become or to stay ready, and is about to be stopped
 	ShutdownRequested = lifecycle.ShutdownRequested // the process is being stopped; it leaves routing, or has not reported that it drains
