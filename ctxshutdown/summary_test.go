@@ -2,6 +2,7 @@ package ctxshutdown_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,4 +65,22 @@ func TestGuardReport_SummaryNamesRequestsAndJobs(t *testing.T) {
 	described("jobs", 1, ctxkey.Work{Noun: "job", Count: 1})
 	hold(root, "mail", 9)
 	summary("4 requests, 1 job and mail ×9, oldest 12 s: GET /export")
+}
+
+// The pieces of work that a describer names are listed by String and LogValue, and those that share
+// one guard are counted.
+func TestGuardReport_ListsNamedWork(t *testing.T) {
+	root := ctxshutdown.New(t.Context())
+	var named []ctxkey.NamedWork
+	for i := range 12 {
+		named = append(named, ctxkey.NamedWork{Name: fmt.Sprintf("GET /%d", i), Age: time.Duration(12-i) * time.Second})
+	}
+	d := &ctxkey.WorkDescriber{Describe: func(int) ctxkey.Work {
+		return ctxkey.Work{Noun: "request", Count: 12, Shared: true, Named: named}
+	}}
+	d.Scope = hold(context.WithValue(root, ctxkey.Describer{}, d), "serve", 1)
+	r := root.GuardReport()
+	testkit.Equal(t, "String", r.String(), "12 guards: serve ×12; requests: GET /0 for 12s, GET /1 for 11s, GET /2 for 10s, GET /3 for 9s, "+
+		"GET /4 for 8s, GET /5 for 7s, GET /6 for 6s, GET /7 for 5s, GET /8 for 4s, GET /9 for 3s and 2 more")
+	testkit.Equal(t, "LogValue", r.LogValue().String(), "[count=12 held=serve ×12 requests=GET /0 for 12s, GET /1 for 11s, GET /2 for 10s and 9 more]")
 }
