@@ -33,8 +33,8 @@ type Guard struct {
 }
 
 // guardState is the content of a Guard. The functions that acquire a guard return a guardState by
-// value. So the exported functions that create a Guard are small enough to be inlined, and the
-// Guard can stay on the stack of the caller. See TestGuard_DoesNotAllocate.
+// value. The exported functions only put it into a Guard. So they are small enough to be inlined,
+// and the Guard can stay on the stack of the caller. See TestGuard_DoesNotAllocate.
 type guardState struct {
 	scope *Swansong    // nil if the guard has been released
 	trace *guardRecord // nil if the scope is not traced

@@ -111,7 +111,7 @@ func TestRun_AnswersAuditsThatRunAtEndOfInput(t *testing.T) {
 	}
 }
 
-// The end of the context, as after a ^C, ends the program although its input does not end.
+// When the context ends, as after a ^C, the program ends, even if its input has not ended.
 func TestRun_ReturnsAfterInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	in, commands := io.Pipe()
@@ -134,8 +134,8 @@ func TestRun_ReturnsAfterInterrupt(t *testing.T) {
 	}
 }
 
-// An audit takes forever. The first ^C begins the drain, which waits for the audit. The second one
-// cancels the audit, and the program ends and prints no step that has not been done.
+// An audit takes forever. The first ^C begins the drain, which waits for the audit. The second ^C
+// cancels the audit. The program then ends, and prints only steps that have been done.
 func TestProgram_SecondInterruptCancelsAudit(t *testing.T) {
 	out, code := interruptTwice(t, "1", "balance ann", "ann has 0", "-audit", "1h", "-rounds", fmt.Sprint(math.MaxInt32))
 	if code != 2 || strings.Contains(out, "2. ") {
@@ -143,8 +143,9 @@ func TestProgram_SecondInterruptCancelsAudit(t *testing.T) {
 	}
 }
 
-// An audit hangs and ignores its context. The second ^C cancels it without effect, and two seconds
-// later the program ends all the same. It says so, and prints no step that has not been done.
+// An audit hangs and ignores its context. The second ^C cancels the context of the audit, which has
+// no effect, and two seconds later the program ends anyway. It prints that it did not wait, and
+// prints only steps that have been done.
 func TestProgram_EndsAlthoughAuditHangs(t *testing.T) {
 	out, code := interruptTwice(t, "hanging audit", "", "the audit hangs")
 	if code != 3 || strings.Contains(out, "2. ") || !strings.Contains(out, "has failed") {
@@ -152,9 +153,9 @@ func TestProgram_EndsAlthoughAuditHangs(t *testing.T) {
 	}
 }
 
-// interruptTwice runs the program, with an audit and another command as its input. It interrupts it when
-// the program has printed the given line, and again when it has printed its first step. It returns what
-// the program has printed, and its exit code.
+// interruptTwice runs the program, with an audit and another command as its input. It interrupts
+// the program when the program has printed the given line, and again when the program has printed
+// its first step. It returns the output and the exit code of the program.
 func interruptTwice(t *testing.T, program, command, line string, args ...string) (out string, code int) {
 	t.Helper()
 	if runtime.GOOS == "windows" {

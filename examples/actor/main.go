@@ -7,11 +7,11 @@
 // audit is a long computation that would block the loop. It is therefore offloaded to a pool, with
 // a timeout, and the loop handles its result. The ledger needs no lock.
 //
-// At the end of the input, or after ^C, the program shuts down in six steps and prints each when it has
-// been done. Every command that was read is answered before it exits. If that takes too long, or after
-// a second ^C, the audits are cancelled, and after two more seconds, or a third ^C, the program exits
-// whatever they do. The exit code is 0 if all steps were done, and otherwise that of
-// graceful.ExitCode.
+// At the end of the input, or after ^C, the program shuts down in six steps and prints each when it
+// has been done. Every command that was read is answered before it exits. If that takes too long,
+// or after a second ^C, the audits are cancelled. After two more seconds, or a third ^C, the
+// program exits even if audits are still running. The exit code is 0 if all steps were done, and
+// otherwise that of graceful.ExitCode.
 //
 // To copy from: ledger.go shows an actor, shutdown shows the steps of its shutdown.
 package main

@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// serveFake answers every request with null. As clangd it exits on shutdown, too early, and as zls
-// it does not answer hover.
+// serveFake answers every request with null. Under the name clangd it exits at the request
+// shutdown, which is too early. Under the name zls it does not answer the request hover.
 func serveFake(name string) {
 	in := bufio.NewReader(os.Stdin)
 	for {
@@ -87,7 +87,7 @@ func setPath(t *testing.T, names ...string) {
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
 }
 
-func TestRun_JSON(t *testing.T) {
+func TestRun_PrintsReportsAsJSON(t *testing.T) {
 	setPath(t, "gopls", "clangd")
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{"-json", "-timeout", "15s"}, &stdout, &stderr)
@@ -104,7 +104,7 @@ func TestRun_JSON(t *testing.T) {
 	}
 }
 
-func TestRun_Table(t *testing.T) {
+func TestRun_PrintsReportsAsTable(t *testing.T) {
 	setPath(t, "gopls")
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), nil, &stdout, &stderr)
@@ -125,7 +125,7 @@ func TestRun_ReportsServerThatDoesNotAnswer(t *testing.T) {
 }
 
 // A ^C while a request is in flight does not count as a failure of the server.
-func TestRun_InterruptedDuringRequest(t *testing.T) {
+func TestRun_ReportsNoFailureWhenInterruptedDuringRequest(t *testing.T) {
 	setPath(t, "zls")
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -179,7 +179,7 @@ func TestRun_RefusesInvalidArguments(t *testing.T) {
 	}
 }
 
-func TestPrintTable(t *testing.T) {
+func TestPrintTable_PrintsLineForEachReport(t *testing.T) {
 	reports := []lspconn.Report{
 		{Name: "a-server", Exit: &lspconn.Exit{Code: 1}, Handshake: 1500 * time.Microsecond, Leave: time.Second, Total: 1002 * time.Millisecond, Left: []string{"node[7]"}},
 		{Name: "b", Outcome: lspconn.Unconfirmed, Drain: 2 * time.Second, Total: 10 * time.Second, Survivors: []string{"b[8]", "c[9]"}},

@@ -39,7 +39,7 @@ type document struct {
 	dir      string
 }
 
-// open reads the file, and the line and the column, that the arguments name.
+// open reads the file that the arguments name, and parses the line and the column in the arguments.
 func open(args []string) (*document, position, error) {
 	if len(args) != 3 {
 		return nil, position{}, errors.New("usage: lsphover file.go line column")
@@ -59,7 +59,8 @@ func fileURI(path string) string {
 	return (&url.URL{Scheme: "file", Path: path}).String()
 }
 
-// initialize returns the params of initialize: the folder of the document, and what this client can do.
+// initialize returns the params of the request initialize: the folder of the document, and the
+// capabilities of this client.
 func (d *document) initialize() json.RawMessage {
 	params, err := json.Marshal(object{
 		"rootUri": d.URI[:strings.LastIndex(d.URI, "/")],
@@ -70,7 +71,7 @@ func (d *document) initialize() json.RawMessage {
 		},
 	})
 	if err != nil {
-		panic(err) // it consists of strings and booleans
+		panic(err) // cannot happen, because the params consist of strings and booleans
 	}
 	return params
 }
@@ -96,7 +97,7 @@ func (d *document) apply(params json.RawMessage) error {
 		if change.TextDocument.URI != d.URI {
 			return fmt.Errorf("%s is not open", change.TextDocument.URI)
 		}
-		for _, e := range slices.Backward(change.Edits) { // in this order, no edit moves the place of another
+		for _, e := range slices.Backward(change.Edits) { // from the end to the start, so that no edit moves the place of a later one
 			d.Text = d.Text[:d.offset(e.Range.Start)] + e.NewText + d.Text[d.offset(e.Range.End):]
 		}
 		d.Version++
@@ -104,7 +105,8 @@ func (d *document) apply(params json.RawMessage) error {
 	return nil
 }
 
-// offset returns where a position is in the text. A position behind the end is the end.
+// offset returns the offset of a position in the text. For a position after the end of the text, it
+// returns the end.
 func (d *document) offset(p position) int {
 	n := 0
 	for range p.Line {

@@ -175,7 +175,7 @@ func TestLines_ReturnsPartialLineAtStop(t *testing.T) {
 	}
 }
 
-func TestProcess(t *testing.T) {
+func TestProcess_ReturnsResultOfLine(t *testing.T) {
 	for _, test := range []struct {
 		line line
 		want string

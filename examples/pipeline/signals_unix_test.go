@@ -129,7 +129,7 @@ func killDuringDrain(rng *rand.Rand, p *process) {
 
 // Signals hit the program at random points, and it is run again until it is done. In the end the
 // output contains the result of every line of the input exactly once.
-func TestSignals_EveryLineExactlyOnce(t *testing.T) {
+func TestSignals_OutputHasResultOfEveryLineOnce(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		times   int
@@ -157,8 +157,8 @@ const (
 )
 
 // attackRepeatedly runs the program until it was hit by the given number of signals, each time by
-// one of the attacks, and then once more. Whenever the program has processed the whole input, it is
-// started over. The state of the files is checked after each run.
+// one of the attacks, and then once more. Whenever the program has processed the whole input, the
+// next run starts without output and checkpoint. The state of the files is checked after each run.
 func attackRepeatedly(t *testing.T, rng *rand.Rand, times int, attacks []func(*rand.Rand, *process)) {
 	dir := t.TempDir()
 	in := filepath.Join(dir, "orders.csv")
@@ -263,7 +263,7 @@ func diffLines(want, got string) string {
 }
 
 // The tests above rely on diffLines to find every missing and duplicate line.
-func TestDiffLines(t *testing.T) {
+func TestDiffLines_FindsMissingAndDuplicateLines(t *testing.T) {
 	for _, test := range []struct{ got, want string }{
 		{"1,a\n2,b\n3,c\n", ""},
 		{"1,a\n3,c\n", `missing: 1 [2], duplicate: 0 [], unexpected: 0 "" (at most 5 of each)`},

@@ -18,7 +18,8 @@ import (
 const (
 	orderClients  = 50
 	streamClients = 4
-	// A client ends after this number of refused connections in a row: the server has ended.
+	// A client ends after this number of refused connections in a row, because the server has then
+	// ended.
 	maxRefusals = 3
 	// ioTimeout limits how long a client waits for a connection or for a response, so that the
 	// program ends even if the server hangs.
@@ -90,8 +91,8 @@ func orderRequest(client int) string {
 	return fmt.Sprintf("POST /orders HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
-// A client sends its request repeatedly over a kept-alive connection. It does not send a request
-// again that got no response.
+// A client sends its request repeatedly over a kept-alive connection. If a request gets no
+// response, the client does not send that request again.
 type client struct {
 	tally
 	addr    string

@@ -113,7 +113,7 @@ func TestClient_CountsRequestsWithoutResponse(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
+func TestTable_HasColumnForEachResult(t *testing.T) {
 	c := client{addr: startScripted(t, []reaction{accepted, drop}, []reaction{busy, last}), request: orderRequest(1)}
 	c.run()
 	results := []result{
@@ -173,7 +173,7 @@ func TestDeploy_ServerWithSwansongLosesNoOrder(t *testing.T) {
 	}
 }
 
-func TestRun_UnknownRole(t *testing.T) {
+func TestRun_RejectsUnknownRole(t *testing.T) {
 	want := `WEBSERVICE_ROLE="nonsense" is not a role; the program sets this variable itself, unset it`
 	if err := run("nonsense", false); err == nil || err.Error() != want {
 		t.Errorf("run: %v, want %s", err, want)

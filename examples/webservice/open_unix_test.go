@@ -14,7 +14,7 @@ import (
 )
 
 // A ^C sends SIGINT to all processes of the terminal. The server drains, and the other processes
-// wait for its end.
+// wait until the server has ended.
 func TestOpenServer_DrainsOnInterrupt(t *testing.T) {
 	for _, test := range []struct {
 		name    string

@@ -28,7 +28,7 @@ const (
 	// Once a second, as Redis syncs its append-only file by default, because a sync is expensive.
 	flushEvery = time.Second
 	mailEvery  = time.Second
-	// A stream sends this number of chunks, or stops earlier if the service does.
+	// A stream sends this number of chunks, or fewer if the service is told to stop.
 	chunks     = 20
 	chunkEvery = 10 * time.Millisecond
 	reportTime = 4 * time.Second

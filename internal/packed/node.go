@@ -23,10 +23,10 @@ type Node struct {
 	// mu guards the fields below. It is held for a few loads and stores only, never across calls of
 	// user code. It is locked from parent to child, and after sealMu.
 	mu         Mutex
-	sealed     bool          // seal has finished; guarded by sealMu, placed here to fill padding
+	sealed     bool          // seal has finished; guarded by sealMu, and placed here only to fill padding
 	sealing    bool          // seal has listed the children; later ones are born sealed
 	doneClosed bool          // done has been closed
-	reopened   bool          // a late guard has been acquired while n was complete
+	reopened   bool          // a guard was acquired after n had been stopped and its last guard released
 	collisions atomic.Uint32 // time window and number of collisions; see noteCollision
 	done       chan struct{} // the channel of Done; nil until it is called
 	children   list

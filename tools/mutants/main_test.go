@@ -165,7 +165,7 @@ const (
 	whole  = "in: func Half\n-\treturn x / 2\n+\treturn x\n"
 )
 
-func TestRun_Verdicts(t *testing.T) {
+func TestRun_ReportsVerdictOfEachMutant(t *testing.T) {
 	abs, half := "# Abs loses its sign\ntest: TestAbs_OfNegativeNumber\n", "# Half is the whole\ntest: TestHalf_DoesNotPanic\n"
 	called := "in: func Called\n-func Called() int { return 2 }\n+func Called() int { "
 	tests := []struct {

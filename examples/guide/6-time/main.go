@@ -53,7 +53,7 @@ func export(w http.ResponseWriter, r *http.Request) {
 	for i := range rows {
 		select {
 		case <-stopped:
-			if !extended { // ask once: the time for all remaining rows, with a margin
+			if !extended { // ask once for the time that all remaining rows need, with a margin
 				extended = true
 				granted := graceful.Extend(ctx, time.Duration(rows-i)*4*rowTime, "an export")
 				log.Printf("extension granted: %v", granted > 0)
