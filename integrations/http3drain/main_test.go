@@ -51,7 +51,7 @@ type service struct {
 	s       *ctxshutdown.Swansong
 	done    chan error // receives the result of Serve
 	router  *router
-	clients int
+	clients atomic.Int32
 	far     time.Duration // how much longer a packet takes to a client that connects from now on
 	stop    chan struct{} // a test may close it
 }
@@ -109,8 +109,7 @@ func (v *service) socket(addr *net.UDPAddr) net.PacketConn {
 
 // dial connects a new client to the server.
 func (v *service) dial() (*quic.Conn, error) {
-	v.clients++
-	tr := &quic.Transport{Conn: v.socket(&net.UDPAddr{IP: net.IPv4(2, 0, 0, byte(v.clients)), Port: 1000})}
+	tr := &quic.Transport{Conn: v.socket(&net.UDPAddr{IP: net.IPv4(2, 0, 0, 1), Port: 1000 + int(v.clients.Add(1))})}
 	v.t.Cleanup(func() { tr.Close() })
 	qc, err := tr.Dial(v.t.Context(), serverAddr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}}, &quic.Config{})
 	if err != nil {
