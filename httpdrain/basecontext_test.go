@@ -43,8 +43,8 @@ func TestServe_ScopeValuesOverrideBaseContext(t *testing.T) {
 	})
 }
 
-// The context of a request is Work, whichever scope the user's BaseContext carries, so Force ends a
-// Write that blocks.
+// The context of a request is Work of the server's scope, even if the user's BaseContext carries
+// another scope. So Force ends a Write that blocks.
 func TestServe_RequestContextIsWork(t *testing.T) {
 	user := ctxshutdown.New(context.Background())
 	writing, written := make(chan struct{}), make(chan error, 1)

@@ -86,7 +86,7 @@ func (c *conn) step(e connEvent) {
 	}
 }
 
-// beginDrain tells the state machine that the drain begins.
+// beginDrain passes the beginning of the drain to the state machine.
 func (c *conn) beginDrain() {
 	c.mu.Lock()
 	c.state.linger = c.linger(c.drain.linger, c.drain.maxLinger)
@@ -152,7 +152,7 @@ func (c *conn) do(todo connActions) {
 		c.drain.recordSilent(c.unknownRequest(c.state.incompleteSince, time.Since(epoch)))
 	}
 	if has(announceGoAway) {
-		go c.http2.announce() // it blocks while the client does not read
+		go c.http2.announce() // announce blocks while the client does not read
 	}
 	if has(sendGoAway) {
 		c.http2Server.Shutdown(cancelled)
@@ -264,16 +264,17 @@ func (c *conn) close() error {
 // request that is on its way, and three more because the time of a round trip varies.
 const roundTrips = 4
 
-// linger returns how long the drain keeps the connection if it is quiet, between least and most. A
-// client that sends one request after another, and should send the next one before most has passed,
-// is waited for: the response to that request says Connection: close. The caller holds c.mu.
+// linger returns how long the drain keeps the connection if it is quiet, between least and most. If
+// a client sends one request after another, and its next request is due before most has passed,
+// linger includes the time until then: the response to that request says Connection: close. The
+// caller holds c.mu.
 func (c *conn) linger(least, most time.Duration) time.Duration {
 	wait := least
 	if rtt, ok := socket.RoundTrip(c.raw); ok {
 		wait = max(wait, roundTrips*rtt)
 	}
 	if next := c.lastStart + c.interval - time.Since(epoch); c.interval > 0 && next <= most {
-		wait = max(wait, next+c.interval) // requests do not come at exact times
+		wait = max(wait, next+c.interval) // an interval more, because requests do not come at exact times
 	}
 	return min(wait, most)
 }

@@ -27,16 +27,16 @@ func (c *conn) beginHandler(q *request) {
 // completely yet: the server might still read the rest of the request's body, or the client might
 // be slow to read.
 //
-// On HTTP/1, the server reports when the response has been written. On HTTP/2 it does not if there
-// are other requests on the connection. That matters only if one of them is a stream of Debug: when
-// only such streams are left, the drain closes the connection. In this case a goroutine waits until
-// the response to q has been written.
+// On HTTP/1, the server reports when the response has been written. On HTTP/2 the server does not
+// report this while there are other requests on the connection. The drain needs the report only if
+// one of them is a stream of Debug: when only such streams are left, the drain closes the
+// connection. In this case a goroutine waits until the response to q has been written.
 func (c *conn) endHandler(q *request) {
 	c.mu.Lock()
 	if c.state.http2 && c.state.streams > 0 && !q.isStream {
 		if w, ok := q.ResponseWriter.(interface{ CloseNotify() <-chan bool }); ok {
 			c.mu.Unlock()
-			buffered := w.CloseNotify() // called here because it panics after ServeHTTP has returned
+			buffered := w.CloseNotify() // called here because CloseNotify panics after ServeHTTP has returned
 			g := guardNamed(c.scope, (*requestSite)(q))
 			go func() {
 				<-buffered

@@ -35,9 +35,9 @@ const (
 	phaseClosed
 )
 
-// A connState decides what becomes of a connection. It is a state machine without side effects:
-// step takes an event and returns the actions that conn is to carry out. It uses no clock, no
-// lock and no socket.
+// A connState decides when and how the drain ends a connection. It is a state machine without side
+// effects: step takes an event and returns the actions that conn must carry out. It uses no clock,
+// no lock and no socket.
 //
 //	          header complete            Hijack
 //	reading ──────────────────▶ serving ─────────▶ hijacked
@@ -84,11 +84,11 @@ type connState struct {
 	interval         time.Duration // duration of the timer
 	intervals        int           // number of timers that must still expire before the connection is ended
 	readsEnded       bool          // the drain has ended the server's read by a deadline in the past
-	incompleteSince  time.Time     // when the header began that was incomplete at endReads; else zero
+	incompleteSince  time.Time     // when the header began, if it was incomplete when the drain ended the read; else zero
 	closeAnnounced   bool          // a response says Connection: close, or the second GOAWAY was requested
 	canSendGoAway    bool          // the connection is HTTP/2, and not served by a TLSNextProto function of the user's
 	announced        bool          // the first GOAWAY was requested
-	announcedAt      time.Time     // when, or when the drain began if that was later
+	announcedAt      time.Time     // when the first GOAWAY was requested, or when the drain began if that was later
 	confirmed        bool          // the client has confirmed that it has received the first GOAWAY
 	wrote            bool          // the server has written; reset when httpdrain requests a GOAWAY
 	hasResponseGuard bool          // a guard is held until the response is written
@@ -146,7 +146,7 @@ const (
 	releaseResponse                         // release the guard of holdResponse
 	revealDeadline                          // set a withheld read deadline on the socket
 	resumeReads                             // lift the deadline that ended the server's read
-	endReads                                // record that the drain closed the connection within a header
+	endReads                                // end the server's read by a deadline in the past, so that the server closes the connection
 	reportSilent                            // record that the drain closed the connection in the middle of a header
 	announceGoAway                          // request the first GOAWAY
 	sendGoAway                              // request the second GOAWAY
@@ -271,7 +271,7 @@ func (s *connState) schedule(now time.Time) connActions {
 func (s *connState) quietTime(now time.Time) time.Duration {
 	switch {
 	case s.confirmed:
-		return min(s.linger, defaultLinger) // for a stream that the client opened in the same moment
+		return min(s.linger, defaultLinger) // leaves time for a stream that the client opened before it received the GOAWAY
 	case s.announced && !s.closeAnnounced:
 		return max(headerTimeout, s.linger)
 	case !s.preface && (s.unanswered || s.inHandshake && s.handshake.IsUnderWay()):

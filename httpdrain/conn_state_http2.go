@@ -30,9 +30,9 @@ func (s *connState) announce() connActions {
 }
 
 // goAway handles the start of a request on HTTP/2. If the server drains, the client should open no
-// new streams. It has headerTimeout to notice the first GOAWAY. What it sends later is refused by
-// the second one: otherwise a client that disregards the first could use the connection until
-// Force.
+// new streams. The client has headerTimeout to notice the first GOAWAY. The second GOAWAY refuses
+// the requests that the client sends after that: otherwise a client that disregards the first
+// GOAWAY could use the connection until Force.
 func (s *connState) goAway(now time.Time) connActions {
 	if !s.draining || !s.preface || !s.canSendGoAway {
 		return 0

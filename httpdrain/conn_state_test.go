@@ -188,8 +188,8 @@ func TestConnState_RoleFollowsEvents(t *testing.T) {
 	}
 }
 
-// A reachable is a state that a connection can reach, with what is held outside the state machine:
-// which guards are held, and whether the timer is running.
+// A reachable is a state that a connection can reach, together with the guards that are held for
+// it, and with whether its timer is running.
 type reachable struct {
 	state             connState
 	hijacked, written bool // whether the guards of holdHijacked and holdResponse are held

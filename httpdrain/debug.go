@@ -62,10 +62,10 @@ func AllowRemote(hosts ...string) DebugOption {
 // that connects after that receives the final state and the last event.
 //
 // The handler only reads. It refuses every request unless one of the options [WithToken],
-// [LocalOnly] and [AllowRemote] says which requests it may answer. With several, WithToken counts, and then
-// AllowRemote. It starts no goroutine and costs nothing between requests, with one exception: it records
-// which guards are held when s is stopped, and when s is forced or complete, whichever is first.
-// Everything else is recorded during requests.
+// [LocalOnly] and [AllowRemote] says which requests it may answer. If several are given, only
+// WithToken counts, or without it only AllowRemote. It starts no goroutine and costs nothing
+// between requests, with one exception: it records which guards are held when s is stopped, and
+// when s is forced or complete, whichever is first. Everything else is recorded during requests.
 //
 // Under [Serve], a request for the page or the JSON holds a guard until it is answered. A stream
 // does not, and it is the last request on its connection. When Serve has drained it closes the
@@ -76,7 +76,7 @@ func AllowRemote(hosts ...string) DebugOption {
 //
 // With another server, or middleware that counts requests, s may wait for a stream until s is
 // forced. Mount Debug outside such middleware, or on a separate server that is closed last; a
-// separate server can also be asked until the very end.
+// separate server also answers until the end of the shutdown.
 func Debug(s *ctxshutdown.Swansong, opts ...DebugOption) http.Handler {
 	if s == nil {
 		panic("httpdrain: Debug: nil scope; create one with ctxshutdown.New")

@@ -71,8 +71,8 @@ func TestDebug_DrainWaitsForEveryWriteBesideStream(t *testing.T) {
 	})
 }
 
-// The drain waits until the response beside a stream of Debug has been written. It does not wait
-// longer, although the server keeps writing answers to pings on the connection.
+// On a connection with a stream of Debug, the drain waits until another response has been written.
+// It does not wait longer, although the server keeps writing answers to pings on this connection.
 func TestDebug_DrainEndsDespiteEndlessStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})
@@ -158,7 +158,7 @@ func TestDebug_StreamDoesNotDelayServe(t *testing.T) {
 		t.Errorf("Serve returned %v", err)
 	}
 	<-done.Done()
-	io.Copy(io.Discard, resp.Body) // the stream ends, with or without a last event
+	io.Copy(io.Discard, resp.Body) // returns when the stream ends, with or without a last event
 	resp.Body.Close()
 	client.CloseIdleConnections()
 }

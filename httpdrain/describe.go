@@ -47,8 +47,8 @@ func (o *oldestRequests) add(u unfinished) {
 	}
 }
 
-// describePaced is for the guards of a connection that has a scope of its own. describe counts its
-// requests, too.
+// describePaced reports no work for the guards of a connection that has a scope of its own, because
+// describe already counts the requests of this connection.
 func describePaced(int) ctxkey.Work { return ctxkey.Work{} }
 
 func describeHijacked(guards int) ctxkey.Work {
@@ -121,9 +121,9 @@ type fixedSite string
 
 func (s fixedSite) String() string { return string(s) }
 
-// latestRequest describes the latest request of c for reports, or returns nil if c is not traced. The
-// caller holds c.mu. A guard that is released while c.mu is held must use it instead of a requestSite,
-// because the release may log the description.
+// latestRequest describes the latest request of c for reports, or returns nil if c is not traced.
+// The caller holds c.mu. A guard that is released while c.mu is held must use it instead of a
+// requestSite, because the release may log the description, and a requestSite locks c.mu.
 func (c *conn) latestRequest() fmt.Stringer {
 	if !c.drain.traced {
 		return nil

@@ -15,8 +15,9 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// A scope that a handler creates is not part of its request, although the context of the request is
-// above it. A server without a request waits for its connections.
+// The summary counts a scope that a handler creates separately from the handler's request, although
+// the scope derives from the request's context. If a server has no request, the summary counts its
+// connections.
 func TestSummary_CountsScopesOfHandlersSeparately(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
@@ -41,8 +42,8 @@ func TestSummary_CountsScopesOfHandlersSeparately(t *testing.T) {
 	testkit.Equal(t, "summary without a request", v.s.GuardReport().Summary(), want)
 }
 
-// Without tracing, the page, its JSON and reports name the oldest twenty requests, each with its route, its client and its
-// age. The page names none twice.
+// Without tracing, the page, its JSON and reports name the oldest twenty requests, each with its
+// route, its client and its age. The page names no request twice.
 func TestDebug_NamesRequestsWithoutTracing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})
@@ -86,8 +87,8 @@ func TestDebug_NamesRequestsWithoutTracing(t *testing.T) {
 	})
 }
 
-// Without tracing, the page names the oldest request and its client, explains its words, and says how
-// to learn the ages of other guards.
+// Without tracing, the page names the oldest request and its client, explains the terms that it
+// uses, and says how to make it show the ages of other guards.
 func TestDebug_NamesOldestRequestWithoutTracing(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	defer close(leave)

@@ -9,7 +9,8 @@
 //
 // A request is lost if a client has sent bytes of it on an established connection and received no
 // complete response. [http.Server.Shutdown] loses requests under load, because it closes idle
-// connections that have a request in the socket. This package loses none, by this order:
+// connections that have a request in the socket. This package loses none. It takes these steps in
+// this order:
 //
 //  1. Lame duck (see package graceful): [Ready] answers 503, and requests are still served. A
 //     growing share of the responses says Connection: close, so that clients move to other servers.
@@ -20,7 +21,7 @@
 //  4. A connection that has been quiet for the linger (see [WithLinger]) is closed, on HTTP/2 after
 //     a second GOAWAY that names the last stream. So is a connection that never sent a byte, for
 //     which net/http alone waits five seconds and more.
-//  5. Hijacked connections, such as websockets, are waited for until they are closed. Their
+//  5. Serve waits until hijacked connections, such as websockets, are closed. Their
 //     handlers, and those of server-sent events and long polls, learn of the stop from the scope in
 //     the request's context.
 //  6. Force: when Work ends, by [ctxshutdown.Swansong.Force], the remaining connections are closed,
@@ -55,28 +56,28 @@
 //     unexported method that [http.MaxBytesReader] uses. So after a body that is too large, the
 //     server reads up to 256 KB more, and keeps the connection if that is the rest of the body,
 //     unless the handler sets Connection: close.
-//   - Hijack returns the same connection as with net/http alone: the one that the listener accepted,
-//     if that is a [*net.TCPConn], a [*net.UnixConn] or a [*tls.Conn], or the [*tls.Conn] of
-//     ServeTLS. The connection inside the latter, and those of other listeners, are a net.Conn around
-//     the accepted one, which its NetConn method returns.
+//   - Hijack returns the same connection as with net/http alone: the one that the listener
+//     accepted, if that is a [*net.TCPConn], a [*net.UnixConn] or a [*tls.Conn], or the [*tls.Conn]
+//     of ServeTLS. The connection inside the [*tls.Conn] of ServeTLS, and the connections of other
+//     listeners, are a net.Conn around the accepted connection, which its NetConn method returns.
 //
 // # Limitations
 //
 //   - A client that connects after the accept queue was found empty and before the listener is
 //     closed is reset. Only handing the listener over to a successor avoids that.
 //   - A listener without a working SetDeadline is closed a few milliseconds after the stop. If its
-//     Accept is waiting for something else than a connection then, as in a listener that limits
-//     their number, the connections in the queue are reset.
+//     Accept is then waiting for something else than a connection, as in a listener that limits the
+//     number of connections, the connections in the queue are reset.
 //   - A client that sends its next request just as the linger ends is served if the request has
 //     reached the server when the server looks for it. Otherwise it finds a closed connection, as
 //     with any idle time-out.
-//   - A client that pauses for two seconds, or the linger if that is longer, in the middle of a
-//     header is closed like a quiet one. Its request may be lost, so that is logged as a warning
-//     and counted by [ReadStats]. It is not an error of Serve: otherwise a single client that never
-//     finishes a header would make every drain fail. With TLS, a client that has sent a certificate
-//     and nothing else may be taken for such a client. A client that has sent half a header
-//     together with the request before is closed after the linger, and not counted: only net/http
-//     knows that the half header was received.
+//   - A connection whose client pauses for two seconds, or the linger if that is longer, in the
+//     middle of a header is closed like a quiet one. The request may be lost, so the close is
+//     logged as a warning and counted by [ReadStats]. It is not an error of Serve: otherwise a
+//     single client that never finishes a header would make every drain fail. With TLS, a client
+//     that has sent a certificate and nothing else may be taken for such a client. If a client has
+//     sent half a header together with the previous request, its connection is closed after the
+//     linger, and not counted: only net/http knows that the half header was received.
 //   - The linger begins when the kernel has accepted the response for sending, not when the client
 //     has read it. A client that takes longer than the linger to read from the kernel's buffers
 //     finds the connection closed right after the response.
@@ -84,8 +85,8 @@
 //     handler had returned before a stream of [Debug] began on the same connection.
 //   - On HTTP/1, requests pipelined after one whose response says Connection: close are not read.
 //   - If HTTP/2 is configured with golang.org/x/net/http2, the client gets the second GOAWAY only.
-//     It refuses the requests that are on their way, and tells the client that they were not
-//     processed. Most clients repeat them on another connection.
+//     This GOAWAY refuses the requests that are on their way, and tells the client that they were
+//     not processed. Most clients repeat them on another connection.
 //   - HTTP/2 connections of golang.org/x/net/http2/h2c are hijacked connections for the server. Use
 //     [http.Server.Protocols] instead.
 package httpdrain

@@ -23,7 +23,7 @@ func TestServe_AnswersRequestOnIdleConnection(t *testing.T) {
 	p.send(get)
 	p.answered()
 	v.s.Shutdown()
-	for keep := true; keep; { // the drain may begin a little after the stop
+	for keep := true; keep; { // repeat, because the drain may begin a little after the stop
 		p.send(get)
 		keep = p.answered()
 	}
@@ -45,9 +45,9 @@ func TestServe_AnswersHeaderInPieces(t *testing.T) {
 	begun.send(get[:20])
 	fresh.send(get[:20])
 	v.s.Shutdown()
-	quiet.closed() // the linger has passed
+	quiet.closed() // returns when the linger has passed
 	for _, p := range unused {
-		p.closed() // the server has closed all quiet connections, not only the first
+		p.closed() // the server must close all quiet connections, not only the first
 	}
 	for _, p := range []*peer{begun, fresh} {
 		p.send(get[20:])
@@ -142,7 +142,7 @@ func TestServe_LosesNoRequestUnderLoad(t *testing.T) {
 		wg.Wait()
 		v.drained()
 		if a, r := answered.Load(), requests.Load(); a != r {
-			t.Errorf("%d requests answered, %d carried out", a, r)
+			t.Errorf("%d requests were answered, but %d handlers have run", a, r)
 		}
 	}
 }
@@ -250,7 +250,7 @@ func TestServe_WaitsForSlowUpload(t *testing.T) {
 	<-entered
 	v.s.Shutdown()
 	<-v.drains
-	unused.closed() // the linger has passed
+	unused.closed() // returns when the linger has passed
 	p.send("the")
 	p.receives(200, "feathe <nil>")
 	p.closed()

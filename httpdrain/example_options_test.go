@@ -204,8 +204,9 @@ func ExampleWithLogger() {
 	// msg="httpdrain: drained" server=http
 }
 
-// The linger must be longer than a proxy needs to stop using a connection, here 300 ms. A client that
-// sends requests regularly is waited for, but no longer than two seconds.
+// The linger must be longer than a proxy needs to stop using a connection, here 300 ms. The server
+// waits for the next request of a client that sends requests regularly, but no longer than two
+// seconds.
 func ExampleWithLinger() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
@@ -222,7 +223,7 @@ func ExampleWithLinger() {
 }
 
 // Behind a load balancer that closes its own connections when the server is not ready, the server
-// need not do that in the lame duck phase.
+// need not close connections in the lame duck phase.
 func ExampleKeepInLameDuck() {
 	ln := listenForExample()
 	served := make(chan error)

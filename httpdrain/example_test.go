@@ -47,8 +47,8 @@ func ExampleServe() {
 	// drained: <nil>
 }
 
-// A program that consists of one server needs no other call. It stops at a signal; here the context
-// has ended before.
+// A program that consists of one server needs no other call. It stops at a signal; in this example,
+// the context has ended before the call.
 func ExampleRun() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -44,7 +44,7 @@ func serveAndExit() {
 	}), ln))
 }
 
-// isRefused reports whether err says that the client could not connect, so that it has sent no
+// isRefused reports whether err says that the client could not connect. Such a client has sent no
 // request.
 func isRefused(err error) bool {
 	var op *net.OpError

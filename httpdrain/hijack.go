@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Hijack returns the connection that the listener accepted, because handlers and libraries assert that
-// it is a *net.TCPConn, and because io.Copy between two of them does not copy the bytes through the
-// process. Such a connection cannot tell the drain that it is closed. So the drain asks the sockets of
-// hijacked connections from time to time. If it cannot ask, Hijack returns the conn, whose Close tells
-// the drain.
+// Hijack returns the connection that the listener accepted, because handlers and libraries assert
+// that it is a *net.TCPConn, and because io.Copy between two of them does not copy the bytes
+// through the process. Such a connection cannot notify the drain when it is closed. So the drain
+// checks from time to time which sockets of hijacked connections have been closed. If it cannot
+// check a socket, Hijack returns the conn itself, whose Close notifies the drain.
 
 const (
 	// checkInterval is how often the sockets of hijacked connections are checked before the drain, when
@@ -75,7 +75,7 @@ func (d *drain) stopWatching() {
 
 // checkHijacked checks the sockets of hijacked connections until none is left or Serve returns.
 func (d *drain) checkHijacked() {
-	pprof.SetGoroutineLabels(context.Background()) // without those of the handler's goroutine
+	pprof.SetGoroutineLabels(context.Background()) // removes the labels of the handler's goroutine, which has started this one
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	begins := d.begins
@@ -98,8 +98,8 @@ func (d *drain) checkHijacked() {
 	}
 }
 
-// releaseHijacked tells the drain about each hijacked connection whose socket has been closed. It
-// returns the number of the others.
+// releaseHijacked makes the drain no longer wait for the hijacked connections whose sockets have
+// been closed. It returns the number of the other hijacked connections.
 func (d *drain) releaseHijacked() (left int) {
 	d.mu.Lock()
 	var closed []*conn

@@ -29,8 +29,8 @@ func hijacker(t *testing.T) (srv *http.Server, hijacked chan net.Conn) {
 	}), hijacked
 }
 
-// Hijack returns a connection of the same type as with net/http alone, and the drain waits until it
-// is closed.
+// Hijack returns a connection of the same type as with net/http alone, and the drain waits until
+// this connection is closed.
 func TestHijack_ReturnsConnectionOfListener(t *testing.T) {
 	config := &tls.Config{Certificates: []tls.Certificate{certificate()}}
 	for _, test := range []struct {
@@ -92,7 +92,7 @@ func TestHijack_ReturnsConnectionOfListener(t *testing.T) {
 	}
 }
 
-// The guard of a hijacked connection is released after the connection is closed, also before the
+// The guard of a hijacked connection is released when the connection is closed, even before the
 // stop.
 func TestHijack_GuardIsReleasedBeforeStop(t *testing.T) {
 	srv, hijacked := hijacker(t)
@@ -111,7 +111,7 @@ func TestHijack_GuardIsReleasedBeforeStop(t *testing.T) {
 }
 
 // A CutError does not list a hijacked connection that was closed just before Force.
-func TestHijack_ClosedConnectionIsNotCut(t *testing.T) {
+func TestHijack_ClosedConnectionIsNotListedInCutError(t *testing.T) {
 	srv, hijacked := hijacker(t)
 	v := start(t, srv)
 	closed, open := dial(t, v.addr), dial(t, v.addr)
@@ -121,7 +121,7 @@ func TestHijack_ClosedConnectionIsNotCut(t *testing.T) {
 	defer (<-hijacked).Close()
 	v.s.Shutdown()
 	<-v.drains
-	time.Sleep(200 * time.Millisecond) // from then on, the drain checks every few milliseconds
+	time.Sleep(200 * time.Millisecond) // wait until the drain checks the sockets every few milliseconds
 	conn.Close()
 	v.s.Force(nil)
 	err := <-v.done
@@ -136,8 +136,9 @@ func TestHijack_ClosedConnectionIsNotCut(t *testing.T) {
 	testkit.Equal(t, "cut", routes, []string{"/open"})
 }
 
-// A handler that still runs after Force may hijack its connection, which is closed.
-func TestHijack_AfterForce(t *testing.T) {
+// If a handler that still runs after Force hijacks its connection, Hijack returns a closed
+// connection.
+func TestHijack_ReturnsClosedConnectionAfterForce(t *testing.T) {
 	entered, leave, left := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		defer close(left)

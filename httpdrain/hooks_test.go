@@ -248,7 +248,7 @@ func TestServe_RejectsInvalidArguments(t *testing.T) {
 			t.Errorf("%s: %v, want %s", test.name, test.err, test.want)
 		}
 	}
-	p := same.dial(t) // the second Serve has failed, and must not have closed the listener
+	p := same.dial(t) // the second Serve, which has failed, must not have closed the listener
 	p.send(get)
 	p.answered()
 	v.s.Shutdown()
@@ -257,9 +257,9 @@ func TestServe_RejectsInvalidArguments(t *testing.T) {
 	v2.drained()
 }
 
-// A program that is stopped before it calls Serve exits with code 0, also if it wraps the error
-// that Serve returns. It exits with code 1 if it returns another error as well.
-func TestServe_StopWhileStartingExitsZero(t *testing.T) {
+// A program that is stopped before it calls Serve exits with code 0, even if it wraps the error of
+// Serve. If it returns another error as well, it exits with code 1.
+func TestServe_StopBeforeServeLeadsToExitCodeZero(t *testing.T) {
 	errOther := errors.New("and the database is gone")
 	for _, test := range []struct {
 		name string
@@ -295,8 +295,8 @@ func TestServe_StopWhileStartingExitsZero(t *testing.T) {
 	}
 }
 
-// If the user calls Shutdown of the http.Server, Serve returns what http.Server.Serve returns, so that
-// err == http.ErrServerClosed.
+// If the user calls Shutdown of the http.Server, Serve returns http.ErrServerClosed itself, as
+// http.Server.Serve does.
 func TestServe_ReportsShutdownOfTheServer(t *testing.T) {
 	srv := handler(ok)
 	v := start(t, srv)
@@ -398,7 +398,8 @@ func TestServe_HijackAfterStopSetsNoConnectionClose(t *testing.T) {
 	v.drained()
 }
 
-// A CutError lists a hijacked connection with the pattern of its request, also behind middleware.
+// A CutError lists a hijacked connection with the pattern of its request, even if middleware wraps
+// the handler.
 func TestServe_ListsHijackedConnectionByPattern(t *testing.T) {
 	hijacked, leave := make(chan net.Conn), make(chan struct{})
 	defer close(leave)

@@ -39,9 +39,9 @@ func TestServe_HTTP2PrefaceCanBeHijacked(t *testing.T) {
 	v.drained()
 }
 
-// A handler that misuses the ResponseWriter has the same results as with net/http alone, and the log
-// names the same line of the handler.
-func TestResponseWriter_MisuseAsWithNetHTTP(t *testing.T) {
+// If a handler misuses the ResponseWriter, the response is the same as with net/http alone, and the
+// log names the same line of the handler.
+func TestResponseWriter_HandlesMisuseAsNetHTTP(t *testing.T) {
 	cases := map[string]func(w http.ResponseWriter){
 		"WriteHeader twice":                 func(w http.ResponseWriter) { w.WriteHeader(404); w.WriteHeader(200) },
 		"WriteHeader after Write":           func(w http.ResponseWriter) { w.Write(nil); w.WriteHeader(404) },

@@ -32,7 +32,8 @@ import (
 //
 // If the user has configured HTTP/2 with golang.org/x/net/http2, that is used unchanged. Its
 // connections get the second GOAWAY only, with the next response. From Go 1.27 on, net/http serves
-// it without the functions of TLSNextProto, so a conn learns that it is HTTP/2 from its first request.
+// such connections without the functions of TLSNextProto, so a conn learns that it is HTTP/2 from
+// its first request.
 
 // Keys of TLSNextProto.
 const (
@@ -75,7 +76,7 @@ func (sv *server) wrapNextProtos() {
 			if c := connFor(tc, h); c == nil {
 				tc.NetConn().Close()
 			} else {
-				sv.serveHTTP2(c, unencrypted(tc), nil, wire.Preface) // which net/http has read
+				sv.serveHTTP2(c, unencrypted(tc), nil, wire.Preface) // net/http has already read the preface
 			}
 		}
 	}
@@ -115,7 +116,7 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 	additional.ReadHeaderTimeout = prefaceTimeout // net/http uses it only until the preface is read
 	additional.BaseContext = nil
 	additional.ConnContext = func(context.Context, net.Conn) context.Context { return c.base }
-	additional.DisableGeneralOptionsHandler = true // the handler below does it
+	additional.DisableGeneralOptionsHandler = true // the handler below answers such requests
 	additional.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.TLS = state
 		sv.serveGeneral(w, r)
@@ -137,7 +138,8 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 	<-closed
 }
 
-// serveGeneral is what net/http does before it calls the handler of a server.
+// serveGeneral answers the requests that net/http answers without the handler of a server, and
+// calls the handler for all others.
 func (sv *server) serveGeneral(w http.ResponseWriter, r *http.Request) {
 	if !sv.DisableGeneralOptionsHandler && r.RequestURI == "*" && r.Method == http.MethodOptions {
 		w.Header().Set("Content-Length", "0")
@@ -253,11 +255,12 @@ type http2Conn struct {
 	in     wire.FrameScanner
 	header int // number of bytes of the preface, which precedes the client's frames, read so far
 
-	// A goroutine that writes holds the only element of lock. It guards the fields below. A mutex
-	// would stop the clock of a synctest bubble while the client does not read.
+	// A goroutine that writes puts an element into lock, which has room for one. So lock guards the
+	// fields below like a mutex. A real mutex would stop the clock of a synctest bubble while the
+	// client does not read.
 	lock       chan struct{}
 	out        wire.FrameScanner
-	announcing bool // the announcement is to be written as soon as the server has written a frame
+	announcing bool // the GOAWAY and the PING of announce are to be written as soon as the server has written a whole frame
 }
 
 func newHTTP2Conn(c *conn, plain net.Conn, prefix string) *http2Conn {
@@ -311,8 +314,9 @@ func (h *http2Conn) announce() {
 	h.writeAnnouncement()
 }
 
-// writeAnnouncement writes the announcement if one is to be written and if the server has last
-// written a whole frame that another frame may follow. The caller holds h.lock.
+// writeAnnouncement writes the GOAWAY and the PING of announce, if they are still to be written and
+// if the server has last written a whole frame that another frame may follow. The caller holds
+// h.lock.
 func (h *http2Conn) writeAnnouncement() {
 	if !h.announcing || !h.out.IsBetweenFrames() {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/swansong-go/swansong/httpdrain/internal/wire"
 )
 
-// A written is a connection that keeps what is written to it.
+// A written is a connection that keeps the bytes written to it.
 type written struct {
 	net.Conn
 	bytes.Buffer
@@ -17,15 +17,15 @@ type written struct {
 func (w *written) Read(b []byte) (int, error)  { return w.Buffer.Read(b) }
 func (w *written) Write(b []byte) (int, error) { return w.Buffer.Write(b) }
 
-// The announcement is written at once if the server has last written a whole frame, and otherwise
-// when it has. The test announces at each byte of what a server writes.
+// announce writes the GOAWAY and the PING at once if the server has last written a whole frame, and
+// otherwise as soon as it has. The test calls announce after each byte that a server writes.
 func TestHTTP2Conn_AnnouncesBetweenFrames(t *testing.T) {
 	frame := func(typ, flags byte, payload string) string {
 		return string([]byte{0, 0, byte(len(payload)), typ, flags, 0, 0, 0, 1}) + payload
 	}
 	frames := []struct {
 		bytes string
-		after bool // whether the announcement may follow
+		after bool // whether the GOAWAY and the PING may follow this frame
 	}{
 		{frame(4, 0, "settin"), true},
 		{frame(4, wire.FlagAck, ""), true},
@@ -38,7 +38,7 @@ func TestHTTP2Conn_AnnouncesBetweenFrames(t *testing.T) {
 		{frame(wire.FramePing, wire.FlagAck, wire.PingData), true},
 	}
 	all := ""
-	var allowed []int // where the announcement may be
+	var allowed []int // the positions at which the GOAWAY and the PING may be
 	for _, f := range frames {
 		all += f.bytes
 		if f.after {
@@ -66,9 +66,9 @@ func TestHTTP2Conn_AnnouncesBetweenFrames(t *testing.T) {
 	}
 }
 
-// After a GOAWAY of the server, the announcement is only a PING: a later GOAWAY must not name a larger
-// stream than an earlier one.
-func TestHTTP2Conn_AnnouncesNoGoAwayAfterThatOfServer(t *testing.T) {
+// If the server has written a GOAWAY, announce writes only the PING: a later GOAWAY must not name a
+// larger stream than an earlier one.
+func TestHTTP2Conn_WritesNoGoAwayAfterGoAwayOfServer(t *testing.T) {
 	w := &written{}
 	h := newHTTP2Conn(nil, w, "")
 	h.Write(wire.GoAway(3, 0))

@@ -46,9 +46,9 @@ func (p *peer) next(want ...byte) frame2 {
 // lastStreamOf returns the last stream that a GOAWAY frame names.
 func lastStreamOf(f frame2) uint32 { return binary.BigEndian.Uint32([]byte(f.payload)) }
 
-// At the stop, the client learns by a first GOAWAY that it should open no more streams. The requests
-// that it has sent before it learns of that are served. Only then does a second GOAWAY name the last
-// stream.
+// At the stop, the client learns by a first GOAWAY that it should open no more streams. Requests
+// that the client has sent before the first GOAWAY arrives are served. Only then does a second
+// GOAWAY name the last stream.
 func TestServe_SendsGoAwayInTwoSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
@@ -62,7 +62,7 @@ func TestServe_SendsGoAwayInTwoSteps(t *testing.T) {
 			t.Errorf("the first GOAWAY is %q, want the largest stream and no error", f.payload)
 		}
 		ping := p.next(6)
-		p.send(request2(3, "/")) // it was on its way when the first GOAWAY arrived
+		p.send(request2(3, "/")) // a request that was on its way when the first GOAWAY arrived
 		if f := p.next(0); f.stream != 3 {
 			t.Errorf("a response on stream %d, want 3", f.stream)
 		}
@@ -93,7 +93,7 @@ func TestServe_PutsGoAwayBetweenHeadersOnly(t *testing.T) {
 		p := ln.dial(t)
 		p.send(preface + frame(4, 0, ""))
 		p.next(4) // the server's settings
-		p.next(4) // the answer to the client's
+		p.next(4) // the acknowledgement of the client's settings
 		p.send(request2(1, "/"))
 		synctest.Wait() // the server has begun to write the header, and waits for the client to read
 		v.s.Shutdown()
@@ -111,8 +111,8 @@ func TestServe_PutsGoAwayBetweenHeadersOnly(t *testing.T) {
 	})
 }
 
-// A client with 100 requests at a time on one connection loses none at the stop, although none of
-// them can be repeated: each gets its response, or is not sent at all.
+// A client that has 100 requests at a time on one connection loses no request at the stop, although
+// no request can be repeated: each request gets its response or is not sent at all.
 func TestServe_LosesNoStreamOfSharedHTTP2Connection(t *testing.T) {
 	for _, p := range protocols[2:] {
 		t.Run(p.name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestServe_LosesNoStreamOfSharedHTTP2Connection(t *testing.T) {
 						ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
 							WroteHeaders: func() { sent.Store(true) },
 						})
-						// The type of the body hides that it could be sent again.
+						// The type of the body prevents net/http from sending it again.
 						req, _ := http.NewRequestWithContext(ctx, http.MethodPost, a.url, struct{ io.Reader }{strings.NewReader("work")})
 						resp, err := a.Do(req)
 						if err != nil {
@@ -161,7 +161,7 @@ func TestServe_LosesNoStreamOfSharedHTTP2Connection(t *testing.T) {
 }
 
 // The requests of an HTTP/2 connection have the context, the state of TLS and the hooks of the
-// user's server, although httpdrain serves them with another one.
+// user's server, although httpdrain serves them with an http.Server of its own.
 func TestServe_HTTP2UsesSettingsOfUsersServer(t *testing.T) {
 	type seen struct {
 		Server, LocalAddr, TLS bool

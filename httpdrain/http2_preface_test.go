@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// A client that has negotiated HTTP/2, but has not sent the preface, gets no GOAWAY, because
-// net/http would not send one yet. The server closes its connection after the linger.
+// A client that has negotiated HTTP/2, but has not sent the preface, gets no GOAWAY, as with
+// net/http, which sends no GOAWAY before the preface. The server closes its connection after the
+// linger.
 func TestServe_ClosesHTTP2WithoutPreface(t *testing.T) {
 	for _, test := range []struct {
 		name, sends string

@@ -20,7 +20,7 @@ import (
 	"github.com/swansong-go/swansong/httpdrain"
 )
 
-// certificate returns the certificate of package httptest, which is for example.com.
+// certificate returns the certificate of package httptest, which is valid for example.com.
 var certificate = sync.OnceValue(func() tls.Certificate {
 	ts := httptest.NewTLSServer(nil)
 	defer ts.Close()
@@ -172,8 +172,8 @@ func TestServe_AnswersHTTP2RequestAfterStop(t *testing.T) {
 	}
 }
 
-// An HTTP/2 connection without a request gets both GOAWAYs, also if the client does not confirm the
-// first, and is then closed.
+// An HTTP/2 connection without a request gets both GOAWAYs, even if the client does not confirm the
+// first one, and is then closed.
 func TestServe_SendsGoAwayToQuietHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
@@ -200,7 +200,8 @@ func frameOf(stream, typ, flags byte, payload string) string {
 	return string([]byte{byte(n >> 16), byte(n >> 8), byte(n), typ, flags, 0, 0, 0, stream}) + payload
 }
 
-// Frames that a client sends: the preface, and a setting that leaves no room for response bodies.
+// preface is what a client sends first. noRoom is the payload of a SETTINGS frame with which the
+// client leaves no room for response bodies.
 const (
 	preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	noRoom  = "\x00\x04\x00\x00\x00\x00"
@@ -358,7 +359,7 @@ func TestServe_KeepsIdleTimeoutOfHTTP2(t *testing.T) {
 		began := time.Now()
 		p.until(7)
 		if took := time.Since(began); took != time.Minute {
-			t.Errorf("a GOAWAY after %v, want the IdleTimeout", took)
+			t.Errorf("a GOAWAY after %v, want it after the IdleTimeout", took)
 		}
 		go io.Copy(io.Discard, p.in)
 		v.s.Shutdown()

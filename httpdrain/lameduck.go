@@ -11,12 +11,12 @@ import (
 
 // In the lame duck phase of the process, the server still accepts everything. It uses the time to
 // send clients to other servers, so that few are left at the stop, when a client that is far away
-// may send a request in the same moment in which the server closes its connection.
+// may send a request at the same time at which the server closes its connection.
 //
 // Each connection has its turn, a random time in the first half of the phase. From then on, its
 // next response says Connection: close. On HTTP/2, the client is told at its turn to open no more
 // streams. So the clients do not all connect to the other servers at once. The second half is for
-// those that send a request rarely.
+// clients that rarely send a request.
 
 // A lameDuck is the lame duck phase of the process.
 type lameDuck struct {
@@ -33,8 +33,8 @@ func (l *lameDuck) turn(c *conn) time.Duration {
 func (l *lameDuck) isTurn(c *conn) bool { return time.Since(l.began) >= l.turn(c) }
 
 // awaitLameDuck waits for the lame duck phase of p, if there is one, and then tells the HTTP/2
-// connections at their turns to open no more streams. It returns when the scope is stopped.
-// Responses do the rest, see request.beginHeader.
+// connections at their turns to open no more streams. It returns when the scope is stopped. For
+// HTTP/1 connections, request.beginHeader does this in the next response.
 func (d *drain) awaitLameDuck(p *graceful.Process) {
 	select {
 	case <-p.LameDuck():

@@ -34,7 +34,7 @@ func runWithLameDuck(t *testing.T, ln *pipeListener, srv *http.Server, opts ...h
 
 // In the lame duck phase, a growing share of the responses says Connection: close: from its middle
 // on, all of them.
-func TestServe_EmptiesConnectionsInLameDuck(t *testing.T) {
+func TestServe_ClosesConnectionsGraduallyInLameDuck(t *testing.T) {
 	for name, test := range map[string]struct {
 		opts []httpdrain.Option
 		want func(early, inTime int32) bool
@@ -46,7 +46,7 @@ func TestServe_EmptiesConnectionsInLameDuck(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ln := listenInMemory()
 				stop, done := runWithLameDuck(t, ln, handler(ok), test.opts...)
-				var early, inTime atomic.Int32 // clients that were sent away in the first second, and in the phase
+				var early, inTime atomic.Int32 // number of clients whose connections were ended in the first second, and in the phase
 				var wg sync.WaitGroup
 				began := time.Now().Add(10 * time.Millisecond)
 				for range 20 {
@@ -74,15 +74,15 @@ func TestServe_EmptiesConnectionsInLameDuck(t *testing.T) {
 				wg.Wait()
 				<-done
 				if !test.want(early.Load(), inTime.Load()) {
-					t.Errorf("of 20 clients, %d were sent away in the first second, and %d in the lame duck phase", early.Load(), inTime.Load())
+					t.Errorf("of 20 clients, %d were told to reconnect in the first second, and %d in the lame duck phase", early.Load(), inTime.Load())
 				}
 			})
 		})
 	}
 }
 
-// In the lame duck phase, an idle HTTP/2 client is told to open no more streams. What it has sent
-// until it learns of that is served.
+// In the lame duck phase, an idle HTTP/2 client is told to open no more streams. Requests that it
+// has sent before the GOAWAY arrives are served.
 func TestServe_AnnouncesGoAwayInLameDuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
@@ -108,9 +108,9 @@ func TestServe_AnnouncesGoAwayInLameDuck(t *testing.T) {
 	})
 }
 
-// The drain waits for a client that sends requests regularly until it has sent the next one. The
-// response says that the connection will be closed.
-func TestServe_LingerFollowsRhythmOfClient(t *testing.T) {
+// If a client sends requests regularly, the drain waits for its next request. The response says
+// that the connection will be closed.
+func TestServe_WaitsForNextRequestOfRegularClient(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		pause time.Duration // between the client's requests

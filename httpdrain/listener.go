@@ -20,20 +20,21 @@ const (
 	// maxLateConns limits how many connections are accepted after the scope has been stopped, in
 	// case clients connect all the time: after that number the listener closes as soon as its queue
 	// is empty, without a lull, and after twice that number in any case. It is the kernel's default
-	// limit for the accept queue, so that all connections that were in the queue are accepted. A time
-	// limit would not ensure that: a process that was suspended for so long would close a full queue.
+	// limit for the accept queue, so that all connections that were in the queue are accepted. A
+	// time limit would not ensure that: a process that was suspended for longer than the limit
+	// would close a full queue.
 	maxLateConns = 4096
 )
 
 // A listener accepts connections after the scope has been stopped until the accept queue is empty,
 // and then closes.
 //
-// It does so even if it was inherited (LISTEN_FDS) and another process, which also has it, could
-// accept the connections in the queue. A process cannot learn from a socket whether another process
-// accepts from it. When a service is replaced, another process does. When the service is stopped,
-// none does, and closing the listener at once would lose the connections in the queue. If clients
-// connect all the time, maxLateConns limits how long the listener stays open. Even then, no
-// connection is lost that was in the queue when the scope was stopped.
+// It does so even if it was inherited (LISTEN_FDS) and another process, which has inherited it,
+// too, could accept the connections in the queue. A process cannot learn from a socket whether
+// another process accepts from it. When a service is replaced, another process does. When the
+// service is stopped, none does, and closing the listener at once would lose the connections in the
+// queue. If clients connect all the time, maxLateConns limits how long the listener stays open.
+// Even then, no connection is lost that was in the queue when the scope was stopped.
 //
 // The server calls Accept from one goroutine only.
 type listener struct {
@@ -102,8 +103,8 @@ func (l *listener) Accept() (net.Conn, error) {
 				continue
 			}
 		case !l.isClosed() && !errors.Is(err, net.ErrClosed):
-			// If the error is a temporary one, the server would sleep for up to a second. So it
-			// gets net.ErrClosed instead.
+			// If Accept returned a temporary error, the server would sleep for up to a second. So
+			// Accept returns net.ErrClosed instead.
 			l.mu.Lock()
 			l.acceptErr = fmt.Errorf("httpdrain: the listener on %v failed after the stop, "+
 				"so connections in the accept queue were lost: %w", l.Addr(), err)

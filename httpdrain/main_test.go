@@ -32,12 +32,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// runOnAddress is called with the value of the environment variable SWANSONG_TEST_RUN, if that is set,
+// If the environment variable SWANSONG_TEST_RUN is set, TestMain calls runOnAddress with its value
 // instead of running the tests.
 var runOnAddress func(addr string) int
 
-// longLinger is used in tests in which the server must not close any connection for being quiet,
-// even on a slow machine.
+// longLinger is for tests in which the server must not close a quiet connection, even on a slow
+// machine.
 var longLinger = httpdrain.WithLinger(time.Minute, time.Minute)
 
 // A service is a running call of Serve.

@@ -22,8 +22,9 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// The stop comes while a hundred clients, which are 60 ms away, are at all points of a handshake in
-// which they send a certificate. All of them are served, over HTTP/1.1 and HTTP/2.
+// A hundred clients with a network delay of 60 ms are at different points of a handshake, in which
+// they send a certificate, when the server is stopped. All of them are served, over HTTP/1.1 and
+// HTTP/2.
 func TestServeTLS_ServesClientsWithCertificatesInHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients = 100
@@ -38,7 +39,7 @@ func TestServeTLS_ServesClientsWithCertificatesInHandshake(t *testing.T) {
 		srv.TLSConfig = &tls.Config{
 			Certificates:     []tls.Certificate{cert},
 			ClientAuth:       tls.RequireAnyClientCert,
-			CurvePreferences: []tls.CurveID{tls.X25519}, // the default takes the race detector long
+			CurvePreferences: []tls.CurveID{tls.X25519}, // the default is slow under the race detector
 		}
 		s := ctxshutdown.New(t.Context())
 		done := make(chan error)
@@ -89,7 +90,7 @@ func TestServeTLS_ServesClientsWithCertificatesInHandshake(t *testing.T) {
 			t.Error(err)
 		}
 		testkit.Equal(t, "served", served.Load(), int32(clients))
-		time.Sleep(time.Second) // the network ends
+		time.Sleep(time.Second) // wait until the goroutines of the simulated network have ended
 	})
 }
 

@@ -30,7 +30,7 @@ func (c *tcpConn) SetReadDeadline(t time.Time) error { return c.conn.setReadDead
 func (c *tcpConn) NetConn() net.Conn                 { c.conn.lockAndRevealDeadline(); return c.TCPConn }
 
 func (c *tcpConn) Close() error {
-	// After Close, a call that lifts a deadline must return net.ErrClosed, also if the deadline was
+	// After Close, a call that lifts a deadline must return net.ErrClosed, even if the deadline was
 	// withheld from the socket.
 	c.conn.lockAndRevealDeadline()
 	return c.conn.close()

@@ -16,7 +16,7 @@ type Option interface{ apply(*options) }
 
 type options struct {
 	name           string
-	linger         time.Duration // the shortest
+	linger         time.Duration // the shortest linger of a connection
 	maxLinger      time.Duration
 	keepInLameDuck bool
 	retryAfter     time.Duration // 0: the server also serves requests that arrive after the linger
@@ -51,7 +51,7 @@ func WithName(name string) Option {
 // and learns from it that the connection will be closed. So the linger of a connection is
 //
 //   - least, if nothing else is known of the connection,
-//   - four times its round-trip time, where the kernel tells it (Linux),
+//   - four times its round-trip time, if the kernel knows it (Linux),
 //   - twice the usual time between two requests, counted from the latest one, if the next one should
 //     come before most has passed,
 //
@@ -72,9 +72,9 @@ func WithLinger(least, most time.Duration) Option {
 // By default, the server uses the phase to send its clients to other servers while everything still
 // works: a growing share of its responses says Connection: close, from none at the beginning of the
 // phase to all from its middle on, and HTTP/2 clients are told to open no more streams. So few
-// connections are left at the stop. Otherwise a client whose request crosses the closing of its
-// connection would lose it, which is rare on a local network and frequent on a slow one. Envoy does
-// the same while it drains.
+// connections are left at the stop. A client that sends a request while the server closes the
+// connection would lose the request, which is rare on a local network and frequent on a slow one.
+// Envoy does the same while it drains.
 func KeepInLameDuck() Option {
 	return option(func(o *options) { o.keepInLameDuck = true })
 }

@@ -10,9 +10,9 @@ import (
 // longAgo is a deadline in the past.
 var longAgo = time.Unix(1, 0)
 
-// A readDeadline is the read deadline of a connection as set by everything but the drain. It saves
-// calls of SetReadDeadline on the socket, each of which costs as much as all that httpdrain does
-// for a request.
+// A readDeadline is the read deadline of a connection that code other than the drain has set. It
+// saves calls of SetReadDeadline on the socket, each of which costs as much as all that httpdrain
+// does for a request.
 //
 // In each request, net/http lifts the deadline five times, although four times no deadline is set.
 // And while a handler runs, a goroutine of the server reads a byte, to notice if the client

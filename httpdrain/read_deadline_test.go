@@ -111,7 +111,7 @@ func overdue(kept <-chan net.Conn) http.HandlerFunc {
 		case c := <-kept:
 			c.SetReadDeadline(past)
 			<-r.Context().Done() // the context ends when the server's read has failed
-		default: // this is the second request
+		default: // the second request
 		}
 		ok(w, r)
 	}
@@ -144,8 +144,8 @@ func TestServe_ClearingDeadlineOfClosedConnectionReturnsError(t *testing.T) {
 	p.closed()
 }
 
-// A read deadline on the connection below the TLS of a hijacked one also ends WriteTo, which does not
-// call Read.
+// A read deadline that is set on the connection inside a hijacked TLS connection also ends WriteTo,
+// which does not call Read.
 func TestServe_DeadlineEndsWriteToAfterHijack(t *testing.T) {
 	v := start(t, secured(func(w http.ResponseWriter, _ *http.Request) {
 		hijacked, _, err := http.NewResponseController(w).Hijack()

@@ -45,7 +45,7 @@ func TestReady_FollowsPhases(t *testing.T) {
 			probeBoth()
 			return nil
 		}, graceful.WithLameDuck(3*time.Second), graceful.WithSignals(), graceful.WithOutput(io.Discard))
-		if graceful.ExitCode(err) != 2 { // exit code 2: the drain was completed after Force
+		if graceful.ExitCode(err) != 2 { // the drain was completed only after Force
 			t.Errorf("Run: %v", err)
 		}
 		const text = " text/plain; charset=utf-8 "
@@ -76,7 +76,8 @@ func TestReady_FollowsScopeWithoutProcess(t *testing.T) {
 	}
 }
 
-// A client that watches the debug page does not delay the drain, and stays connected until its end.
+// A client that watches the debug page does not delay the drain, and stays connected until the
+// drain ends.
 func TestDebug_StreamDoesNotDelayDrain(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	mux := http.NewServeMux()

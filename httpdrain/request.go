@@ -72,7 +72,7 @@ func (q *request) sayLast() { q.conn.sayLast(q.Header()) }
 
 // sayLast sets Connection: close in h. On HTTP/2 it requests the first GOAWAY instead, because
 // Connection: close would make net/http send the second one. If the user has configured HTTP/2,
-// httpdrain can request nothing else.
+// httpdrain can only set Connection: close.
 func (c *conn) sayLast(h http.Header) {
 	c.mu.Lock()
 	if !c.state.canSendGoAway {
@@ -170,8 +170,9 @@ func (sv *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var q *request
-	// The version of the request does not tell: on HTTP/1, a client may send the request
-	// "PRI * HTTP/2.0", which net/http passes to the handler so that it can hijack the connection.
+	// The version of the request does not show whether the connection is HTTP/1: there a client may
+	// send the request "PRI * HTTP/2.0", which net/http passes to the handler so that it can hijack
+	// the connection.
 	if _, isHTTP1 := w.(http.Hijacker); isHTTP1 {
 		w1 := new(writer1)
 		q, w = w1.init(c, w, r), w1

@@ -20,7 +20,7 @@ import (
 
 func init() { runOnAddress = runUntilRequest }
 
-// runUntilRequest runs a server that its first request stops, and returns the exit code.
+// runUntilRequest runs a server that stops at its first request, and returns the exit code.
 func runUntilRequest(addr string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	return graceful.ExitCode(httpdrain.Run(ctx, addr, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -30,8 +30,8 @@ func runUntilRequest(addr string) int {
 	})))
 }
 
-// Run serves the handler on the inherited listener for the address, finishes the requests when its
-// context ends, and limits the time that a client may take for a header.
+// Run serves the handler on the inherited listener for the address. When its context ends, it
+// finishes the requests. It limits the time that a client may take for a header.
 func TestRun_AnswersRequestsBeforeItReturns(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 //   - [http.ErrServerClosed] if Shutdown or Close of srv was called, or if srv has been drained
 //     before,
 //   - the error of ln, unchanged, if ln fails while the server is serving. Its connections are
-//     drained before Serve returns. That stops the server's scope, but not s,
+//     drained before Serve returns. Such an error stops the server's scope, but not s,
 //   - an error that says which argument is wrong.
 //
 // With Force, Serve joins the other errors to the CutError. Otherwise the errors that net/http
@@ -38,15 +38,15 @@ import (
 // not complete before Serve returns. Each request and each hijacked connection holds another.
 //
 // Several calls may serve srv on different listeners. Each has its own connections, options and
-// drain. When the last of them was stopped and has nothing left to serve, Serve calls
-// srv.Shutdown, which runs the functions registered with RegisterOnShutdown. Because that is
-// later than with Shutdown alone, use the scope instead. A server that has drained cannot be
-// served again.
+// drain. When the last of them was stopped and has nothing left to serve, Serve calls srv.Shutdown,
+// which runs the functions registered with RegisterOnShutdown. These functions run later than with
+// Shutdown alone, so use the scope instead. A server that has drained cannot be served again.
 //
 // From the first call of Serve on, srv must not be changed. Do not call srv.Shutdown or
 // SetKeepAlivesEnabled(false): they close connections that may have a request in the socket.
 //
-// ln may be a TLS listener. As with net/http, its configuration then decides on HTTP/2.
+// ln may be a TLS listener. As with net/http, its configuration then decides whether HTTP/2 is
+// used.
 func Serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts ...Option) error {
 	return serve(s, srv, ln, opts, false, srv.Serve)
 }
@@ -172,7 +172,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 		waiting.Go(func() { d.awaitLameDuck(p) })
 		defer waiting.Wait()
 	}
-	defer cancel() // before the wait above ends
+	defer cancel() // runs before waiting.Wait, which waits for the end of the scope
 	defer d.stopWatching()
 	l := newListener(ln, d, scope)
 	stop := context.AfterFunc(scope, l.limitAccept)

@@ -26,7 +26,8 @@ type server struct {
 	connContext func(context.Context, net.Conn) context.Context
 
 	// tlsConns has the conn of each *tls.Conn of a TLS listener on which a function of the user's
-	// serves HTTP/2: that function reports states of the *tls.Conn itself, which connOf cannot know.
+	// serves HTTP/2: that function reports states of the *tls.Conn itself, for which connOf finds
+	// no conn.
 	tlsConns sync.Map
 
 	mu        sync.Mutex

@@ -20,9 +20,9 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// Clients that are 50 ms away and send a request about every second lose none if there is a lame
-// duck phase of three seconds. Without one, few lose a request: with the same linger of 100 ms for
-// all connections, a tenth of them would.
+// Clients with a network delay of 50 ms send a request about every second. With a lame duck phase
+// of three seconds, no client loses a request. Without that phase, few clients lose one: if all
+// connections had the same linger of 100 ms, a tenth of the clients would.
 func TestServe_LosesNoRequestOverSlowNetwork(t *testing.T) {
 	for lameDuck, tolerated := range map[time.Duration]int32{0: 5, 3 * time.Second: 0} {
 		t.Run(fmt.Sprint("lame duck ", lameDuck), func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestServe_LosesNoRequestOverSlowNetwork(t *testing.T) {
 					t.Error(err)
 				}
 				wg.Wait()
-				time.Sleep(time.Second) // the network ends
+				time.Sleep(time.Second) // wait until the goroutines of the simulated network have ended
 				if lost.Load() > tolerated {
 					t.Errorf("%d of %d clients lost a request, and %d were answered", lost.Load(), clients, answered.Load())
 				}

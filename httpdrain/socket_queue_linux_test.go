@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// If a client connects just as the deadline of the last call of Accept passes, it is served.
+// If a client connects just when the deadline of the last call of Accept passes, the client is
+// served.
 func TestServe_ServesConnectionThatArrivesAfterLastAccept(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -24,8 +25,8 @@ func TestServe_ServesConnectionThatArrivesAfterLastAccept(t *testing.T) {
 	v.drained()
 }
 
-// A lateListener is a listener to which a client connects at the moment at which the listener's
-// deadline has passed twice in a row after the stop.
+// A lateListener is a listener to which a client connects just after the listener's deadline has
+// passed twice in a row after the stop.
 type lateListener struct {
 	*net.TCPListener
 	dial   func() *peer
@@ -43,8 +44,7 @@ func (l *lateListener) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// If clients connect all the time, the listener closes at a moment at which no client waits in its
-// queue.
+// If clients connect all the time, the listener is closed only when no client waits in its queue.
 func TestServe_ServesConnectionAtLimitOfLateConnections(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -60,13 +60,13 @@ type endedReadConn struct {
 func (c *endedReadConn) Read(b []byte) (int, error) {
 	n, err := c.TCPConn.Read(b)
 	if len(b) == 1 || !errors.Is(err, os.ErrDeadlineExceeded) {
-		return n, err // this read only notices whether the client disconnects
+		return n, err // this is the read that the server makes to notice that the client disconnects
 	}
 	switch c.times++; c.times {
 	case 1:
 		close(c.of.ended)
 		c.waitForData()
-	case 1000: // not 2: on a busy machine, the linger may pass more than once
+	case 1000: // a large number, because on a busy machine the linger may pass more than once
 		c.of.t.Error("reads are ended again and again although a request is in the socket")
 		return 0, io.EOF
 	}
@@ -80,7 +80,7 @@ func (c *endedReadConn) waitForData() {
 		c.of.t.Error(err)
 		return
 	}
-	for hasData := false; !hasData; { // repeat, because the drain ends this wait too
+	for hasData := false; !hasData; { // repeat, because the deadline that the drain sets ends this wait, too
 		c.SetReadDeadline(time.Time{})
 		raw.Read(func(fd uintptr) bool {
 			_, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)

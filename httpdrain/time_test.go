@@ -79,8 +79,8 @@ func TestServe_DrainEndsWithItsSlowestClient(t *testing.T) {
 	}
 }
 
-// A client that has sent half a header when the stop comes may send the rest until the linger ends,
-// also if the linger is longer than headerTimeout.
+// If a client has sent half a header before the stop, it may send the rest until the linger ends,
+// even if the linger is longer than headerTimeout.
 func TestServe_WaitsLingerForHalfHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
@@ -100,7 +100,7 @@ func TestServe_WaitsLingerForHalfHeader(t *testing.T) {
 }
 
 // A client that sends a line of a header every second and never completes it does not delay the
-// drain for more than six seconds. The connection is reported, and Serve returns nil.
+// drain for more than six seconds. The connection is logged and counted, and Serve returns nil.
 func TestServe_ClosesEndlessHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
@@ -157,7 +157,7 @@ func TestServe_WaitsForSlowHeader(t *testing.T) {
 // If a handler returns early, the server reads the rest of the request's body before it writes the
 // response. Until the response is written, a guard is held for the request, and a CutError lists
 // the request.
-func TestServe_ResponseAfterHandlerHasGuard(t *testing.T) {
+func TestServe_HoldsGuardUntilResponseIsWritten(t *testing.T) {
 	upload := "POST /upload HTTP/1.1\r\nHost: test\r\nContent-Length: 6\r\n\r\nfea"
 	begin := func(t *testing.T) (*service, *peer) {
 		ln := listenInMemory()
@@ -174,7 +174,7 @@ func TestServe_ResponseAfterHandlerHasGuard(t *testing.T) {
 		}
 		return v, p
 	}
-	t.Run("answered", func(t *testing.T) {
+	t.Run("the response is written", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			v, p := begin(t)
 			p.send("the")
@@ -187,7 +187,7 @@ func TestServe_ResponseAfterHandlerHasGuard(t *testing.T) {
 			v.drained()
 		})
 	})
-	t.Run("forced", func(t *testing.T) {
+	t.Run("Force comes before the response", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			v, p := begin(t)
 			v.s.Force(errTooLate)
@@ -205,7 +205,7 @@ func TestServe_ResponseAfterHandlerHasGuard(t *testing.T) {
 			}
 		})
 	})
-	t.Run("answered, then half a header", func(t *testing.T) {
+	t.Run("half a header follows the response", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ln := listenInMemory()
 			v := startOn(t, ln, handler(ok))
@@ -274,7 +274,7 @@ func TestServe_AnswersRequestRightAfterLinger(t *testing.T) {
 }
 
 // A request whose header was complete within the linger is served, even if the user's ConnState
-// delays the server for a minute.
+// delays the server by a minute.
 func TestServe_AnswersDespiteSlowConnState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
@@ -326,7 +326,7 @@ func TestServe_SendsRetryAfter(t *testing.T) {
 	})
 }
 
-func TestServe_SpreadsClosingOverPacing(t *testing.T) {
+func TestWithPacing_SpreadsStopsOverTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		stops := make(chan time.Duration, 100)
@@ -517,7 +517,7 @@ func TestServe_ReturnsWhenListenerFails(t *testing.T) {
 				t.Errorf("Serve returned an unexpected result: %v", err)
 			}
 			if v.s.Err() != nil {
-				t.Error("the scope that Serve was given is stopped")
+				t.Error("the scope that was passed to Serve has been stopped")
 			}
 		})
 	})
@@ -539,8 +539,8 @@ func TestServe_ReturnsWhenListenerFails(t *testing.T) {
 	})
 }
 
-// Although the bytes of a TLS connection are encrypted, the connection counts as quiet after its
-// handshake, and does not count as quiet in the middle of the handshake or of a header.
+// Although the bytes of a TLS connection are encrypted, the drain treats the connection as quiet
+// after its handshake, but not in the middle of the handshake or of a header.
 func TestServe_NoticesHandshakeAndHeaderUnderTLS(t *testing.T) {
 	const linger = 300 * time.Millisecond
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
@@ -652,9 +652,9 @@ func TestServe_WaitsForHijackedConnections(t *testing.T) {
 	})
 }
 
-// The http.Server is shut down when it has nothing left to serve, also after Force, and also if
-// only a hijacked connection is left. The drain and Work may end at the same time, and then select
-// chooses at random, so the test is repeated.
+// Serve calls Shutdown of the http.Server when the server has nothing left to serve, even after
+// Force, and even if a hijacked connection is left. The drain and Work may end at the same time,
+// and then select chooses at random, so the test is repeated.
 func TestServe_ForceCallsShutdownOfServer(t *testing.T) {
 	for _, test := range []struct {
 		name     string

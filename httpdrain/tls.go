@@ -14,13 +14,13 @@ import (
 )
 
 // A tlsConn wraps a connection of a TLS listener, such as those of [tls.NewListener], autocert and
-// tsnet. The drain sees what is read and written without encryption.
+// tsnet. The drain sees the bytes before encryption and after decryption.
 //
 // net/http serves HTTP/2 only on a *tls.Conn, which cannot be wrapped, and before Go 1.27 it does
 // the handshake only there. So the tlsConn does both when net/http asks for the state of TLS: the
 // handshake, and serving another protocol than HTTP/1. For net/http, such a connection has then ended.
 //
-// All fields are used by the goroutine only on which net/http serves the connection.
+// Only the goroutine on which net/http serves the connection uses the fields.
 type tlsConn struct {
 	anyConn
 	tls          *tls.Conn
@@ -36,7 +36,7 @@ func (c *tlsConn) HandshakeContext(ctx context.Context) error {
 	c.conn.record(connEvent{kind: eventRead, data: []byte{wire.RecordHandshake}})
 	err := c.tls.HandshakeContext(ctx)
 	c.conn.record(connEvent{kind: eventWrite})
-	c.conn.record(connEvent{kind: eventNew}) // the time in which the client may send a request begins now
+	c.conn.record(connEvent{kind: eventNew}) // the linger begins now
 	if err != nil {
 		c.didServe, c.hasEnded = true, true
 	}

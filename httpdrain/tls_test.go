@@ -82,7 +82,8 @@ func TestServe_ServesTLSListener(t *testing.T) {
 	}
 }
 
-// A client that does not speak TLS gets an answer that says so, and the server goes on.
+// A client that does not speak TLS gets an HTTP response that tells it to use TLS, and the server
+// goes on.
 func TestServe_TLSListenerAnswersPlaintextClient(t *testing.T) {
 	var logged bytes.Buffer
 	ln, srv := listenTLS(t, ok)
@@ -126,7 +127,7 @@ func TestServe_TLSListenerCompletesHandshakeAfterStop(t *testing.T) {
 	})
 }
 
-// When a handshake ends after the stop, the client has the whole linger to send a request.
+// If a handshake ends after the stop, the client then has the whole linger to send a request.
 func TestServe_TLSListenerLingersAfterHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()

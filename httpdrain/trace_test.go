@@ -17,9 +17,10 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// Under trace, reports name requests and hijacked connections by method, route and client, and the
-// call of Serve by its line. The DrainError of a Wait has the stacks of the handlers.
-func TestTrace_NamesRequestsAndHandlerStacks(t *testing.T) {
+// In a traced scope, reports name requests and hijacked connections by method, route and client,
+// and the call of Serve by its line. The DrainError that Wait returns contains the stacks of the
+// handlers.
+func TestTrace_ReportsNameRequestsAndContainHandlerStacks(t *testing.T) {
 	t.Setenv("CTXSHUTDOWN_TRACE", "1")
 	entered, leave := make(chan struct{}), make(chan struct{})
 	mux := http.NewServeMux()
@@ -69,14 +70,14 @@ func TestTrace_NamesRequestsAndHandlerStacks(t *testing.T) {
 		"http ×1 at main_test", // the call of Serve
 		"http/hijacked ×1 at GET /chat (hijacked) from " + clients[2],
 	}
-	slices.Sort(want) // the second client may have the lower port
+	slices.Sort(want) // sorted by port, because the second client may have the lower one
 	testkit.Equal(t, "guards", got, want)
 	testkit.Equal(t, "requests that no site names", len(v.s.GuardReport().Requests()), 0)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	// A handler that has told the test of its begin might not block yet, and the goroutine of the idle
-	// connection might not have left its handler. So ask until both have.
+	// A handler that has begun might not block yet, and the goroutine of the idle connection might
+	// not have left its handler. So repeat Wait until both have happened.
 	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
 		var drain *ctxshutdown.DrainError
 		if err := v.s.Completion().Wait(ctx); !errors.As(err, &drain) {

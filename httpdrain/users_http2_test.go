@@ -2,8 +2,8 @@
 
 package httpdrain_test
 
-// HTTP/2 that the user has configured. From Go 1.27 on, net/http has no function for that which the
-// tests could take.
+// Tests with an HTTP/2 implementation that the user has configured. From Go 1.27 on, net/http no
+// longer contains one that the tests could use.
 
 import (
 	"bytes"
@@ -33,7 +33,7 @@ type unencrypted struct{ net.Conn }
 
 func (u unencrypted) UnencryptedNetConn() net.Conn { return u.Conn }
 
-// The drain notices the end of a write also if the server writes by ReadFrom instead of Write.
+// The drain notices the end of a write even if the server writes by ReadFrom instead of Write.
 func TestDebug_DrainWaitsForReadFromBesideStream(t *testing.T) {
 	for _, tcp := range []bool{false, true} {
 		t.Run(map[bool]string{false: "pipe", true: "TCP"}[tcp], func(t *testing.T) {
@@ -93,7 +93,7 @@ func (closedListener) Accept() (net.Conn, error) { return nil, net.ErrClosed }
 func (closedListener) Close() error              { return nil }
 func (closedListener) Addr() net.Addr            { return nil }
 
-// The drain waits for a request on HTTP/2 that the user has configured, also on a TLS listener.
+// The drain waits for a request on HTTP/2 that the user has configured, even on a TLS listener.
 func TestServe_TLSListenerWaitsForUsersHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()

@@ -120,7 +120,7 @@ func TestHandler_ShowsScopeStatesWithoutProcess(t *testing.T) {
 }
 
 // A process that has drained is in phase Exit. The page must not show the process as given up.
-func TestHandler_DrainedProcessIsNotGivenUp(t *testing.T) {
+func TestHandler_DoesNotShowDrainedProcessAsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &fakeProcess{}
 		s := ctxshutdown.New(context.Background())
@@ -156,7 +156,7 @@ func TestHandler_TimelineRecordsGuardsHeldAtStop(t *testing.T) {
 	})
 }
 
-// The timeline has a bounded length, however long the drain takes.
+// The timeline has a bounded length, even if the drain takes long.
 func TestHandler_TimelineIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := ctxshutdown.New(context.Background())

@@ -4,8 +4,8 @@
 //
 // A recorder takes snapshots of the scope and of the process that runs it. A view is a snapshot
 // prepared for output: the JSON is a view, and the page renders a view, its steps and its chart
-// with an HTML template. A stream sends either of the two again whenever a new snapshot differs
-// from the one before.
+// with an HTML template. A stream sends the JSON or the page again whenever a new snapshot differs
+// from the previous one.
 package debugpage
 
 import (
@@ -21,7 +21,8 @@ import (
 // Options configure the handler that [New] returns. Without LocalOnly, AllowRemote and WithToken it
 // refuses every request.
 type Options struct {
-	// LocalOnly permits requests from this machine. It is for a listener to which no proxy forwards.
+	// LocalOnly permits requests from this machine. Use it for a listener to which no proxy
+	// forwards requests.
 	LocalOnly bool
 	// WithToken permits the requests that have Token, from anywhere, and no others. If Token is empty,
 	// no request is permitted.

@@ -46,7 +46,8 @@ func TestHandler_EscapesNames(t *testing.T) {
 			if n := strings.Count(strings.ToLower(page), "<script"); n != tags {
 				t.Errorf("%s: %d script elements, want %d", target, n, tags)
 			}
-			// What remains without scripts and styles has no angle bracket and no quote of a name.
+			// Apart from scripts and styles, the page contains no angle bracket or quote from a
+			// name.
 			page = regexp.MustCompile(`(?s)<(script|style)>.*?</(script|style)>`).ReplaceAllString(page, "")
 			for _, bad := range []string{"<img", "<svg/", "alert(1)>", "\u202e", "\x00", "\xff", "onfocus='"} {
 				if strings.Contains(page, bad) {
@@ -76,7 +77,7 @@ func TestHandler_EscapesNames(t *testing.T) {
 
 // The policy permits exactly the page's style and script, by their hashes, and the page contains
 // nothing else.
-func TestHandler_PolicyPermitsOnlyThePage(t *testing.T) {
+func TestHandler_PolicyPermitsOnlyStyleAndScriptOfPage(t *testing.T) {
 	h := debugpage.New(ctxshutdown.New(context.Background()), nil, debugpage.Options{LocalOnly: true})
 	w := get(h, "/debug/shutdown")
 	page := w.Body.String()
@@ -216,7 +217,7 @@ func TestHandler_AnswersLocalRequestsOnly(t *testing.T) {
 					r = r.WithContext(c.ctx)
 				}
 				ctx, cancel := context.WithCancel(r.Context())
-				cancel() // a permitted stream ends after one event
+				cancel() // makes a stream end after its first event
 				r = r.WithContext(ctx)
 				if c.header != "" {
 					r.Header.Set(c.header, "127.0.0.1")
@@ -237,7 +238,8 @@ func TestHandler_AnswersLocalRequestsOnly(t *testing.T) {
 	}
 }
 
-// With a token, requests from anywhere are answered if they have it, and others are asked for it.
+// With a token, requests from anywhere are answered if they have it, and the response to others
+// asks for the token.
 func TestHandler_AnswersRequestsWithToken(t *testing.T) {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()

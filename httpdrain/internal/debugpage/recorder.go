@@ -132,7 +132,7 @@ func (r *recorder) snapshot(maxAge time.Duration) *snapshot {
 	now.state = s.State()
 	report := s.GuardReport()
 	if report.Count() != 0 && now.state == ctxshutdown.Complete {
-		now.state = s.State() // a guard was acquired after the call of State
+		now.state = s.State() // ask again: a guard was acquired after the first call of State
 	}
 	now.at = time.Now()
 	now.guards, now.summary, now.requests = report.Count(), report.Summary(), report.Requests()
@@ -221,7 +221,7 @@ func (r *recorder) recordMarks(now *snapshot) {
 			slices.SortStableFunc(r.marks, func(a, b mark) int { return a.at.Compare(b.at) })
 		}
 	}
-	rung := graceful.Serving // also if the scope stops while its process does not
+	rung := graceful.Serving // even if the scope stops while its process does not
 	if now.status != nil {
 		rung = now.status.Rung
 	}

@@ -23,8 +23,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// A streamReader is the client of a stream. The handler blocks until the client has read what it
-// writes.
+// A streamReader is the client of a stream. The handler blocks until the client has read each
+// write.
 type streamReader struct {
 	r     *io.PipeReader
 	lines *bufio.Reader

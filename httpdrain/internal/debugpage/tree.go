@@ -26,10 +26,10 @@ type node struct {
 	Site   string `json:"site,omitempty"`
 	State  string `json:"state"`
 	Guards int    `json:"guards"`
-	AtStop int    `json:"guards_at_stop,omitempty"` // if known
-	Oldest int64  `json:"oldest_ms,omitempty"`      // if traced
+	AtStop int    `json:"guards_at_stop,omitempty"` // guards held at the stop, if known
+	Oldest int64  `json:"oldest_ms,omitempty"`      // age of the oldest guard, if traced
 
-	Scopes   int      `json:"scopes"` // that hold guards, in this subtree
+	Scopes   int      `json:"scopes"` // number of scopes in this subtree that hold guards
 	Children []*node  `json:"children,omitempty"`
 	Hidden   *omitted `json:"hidden,omitempty"` // children beyond the limits
 
@@ -40,7 +40,7 @@ type node struct {
 
 // An omitted counts the children of a node that are not sent to the page because of its limits.
 type omitted struct {
-	Rows   int `json:"rows"` // direct children only
+	Rows   int `json:"rows"` // number of omitted direct children
 	Scopes int `json:"scopes"`
 	Guards int `json:"guards"`
 }

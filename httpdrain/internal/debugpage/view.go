@@ -15,16 +15,16 @@ import (
 // browser need not be right.
 type view struct {
 	Time     time.Time   `json:"time"`
-	Scope    string      `json:"scope"` // its path; empty for a root without a name
+	Scope    string      `json:"scope"` // the path of the scope; empty for a root without a name
 	State    string      `json:"state"` // Running, ShuttingDown, Complete
 	Forced   bool        `json:"forced"`
 	Cause    string      `json:"cause,omitempty"`
 	Summary  string      `json:"summary"` // what the guards stand for, in ordinary words
 	Guards   int         `json:"guards"`
-	AtStop   int         `json:"guards_at_stop"`     // the most held since the stop
-	Scopes   int         `json:"scopes"`             // that hold guards
+	AtStop   int         `json:"guards_at_stop"`     // the largest number of guards held since the stop
+	Scopes   int         `json:"scopes"`             // number of scopes that hold guards
 	Ladder   *ladderView `json:"ladder"`             // null without a graceful.Process
-	Requests []request   `json:"requests,omitempty"` // the oldest ones, unless sites of the tree name them
+	Requests []request   `json:"requests,omitempty"` // the oldest requests, unless the tree names them
 	Blockers []blocker   `json:"blockers"`           // the first maxBlockers, by age and guards
 	Filter   string      `json:"filter,omitempty"`
 	IsTraced bool        `json:"-"` // some ages are known, or no guard is held
@@ -37,7 +37,7 @@ type ladderView struct {
 	Rung      string `json:"rung"`
 	Since     int64  `json:"since_ms"`               // time in this phase
 	Next      string `json:"next,omitempty"`         // the phase that follows
-	Remaining *int64 `json:"remaining_ms,omitempty"` // until then; absent if unknown
+	Remaining *int64 `json:"remaining_ms,omitempty"` // time until the next phase; absent if unknown
 	Cause     string `json:"cause,omitempty"`
 	Signals   int    `json:"signals"`
 	Extended  int64  `json:"extended_ms"`

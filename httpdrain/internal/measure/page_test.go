@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A section that is not measured stays as it is.
+// findSection returns the whole section, so that a section that is not measured stays as it is.
 func TestFindSection_ReturnsWholeSection(t *testing.T) {
 	const page = "# Page\n\n## One\n\ntext\n\n## Two\n\n## Two and a half\n\nend\n"
 	for title, want := range map[string]string{

@@ -28,11 +28,11 @@ type proxy struct {
 	body     string // of a request
 }
 
-// All are told to try the other server if one cannot be connected to, and to go on trying both: the
-// other settings are the defaults. None of them sends a POST again once it has sent any of it. Caddy
-// 2.6, which Debian 12 has, answers 502 to a request with a body if it could not connect to the
-// first server: https://github.com/caddyserver/caddy/issues/7546. Debian has no package of Envoy or
-// Traefik.
+// Each proxy is configured to try the other server if it cannot connect to one, and to keep trying
+// both. All other settings are the defaults. No proxy sends a POST again once it has sent a part of
+// it. Caddy 2.6, which Debian 12 has, answers 502 to a request with a body if it could not connect
+// to the first server: https://github.com/caddyserver/caddy/issues/7546. Debian has no package of
+// Envoy or Traefik.
 var proxies = []proxy{
 	{"nginx", "HTTP/1.1", nginxConfig, []string{"nginx", "-p", "DIR", "-e", "DIR/log", "-c", "DIR/config"}, "body"},
 	{"haproxy", "HTTP/1.1", haproxyConfig, []string{"haproxy", "-q", "-db", "-f", "DIR/config"}, "body"},
@@ -141,7 +141,7 @@ http:// {
 // missing returns what is missing to run the proxy, and "" if nothing is.
 func (p proxy) missing() string {
 	if runtime.GOOS != "linux" {
-		return "Linux" // elsewhere, 127.0.0.1 is often the only address of the machine itself
+		return "Linux" // on other systems, 127.0.0.1 is often the only loopback address
 	}
 	if _, err := exec.LookPath(p.command[0]); err != nil {
 		return p.command[0]
@@ -149,8 +149,9 @@ func (p proxy) missing() string {
 	return ""
 }
 
-// start runs the proxy in the directory dir, and returns when it accepts connections. The servers are
-// addresses of TCP. It returns a function that connects to the proxy, and one that ends it.
+// start runs the proxy in the directory dir, and returns when it accepts connections. The parameter
+// servers has the TCP addresses of the servers. It returns a function that connects to the proxy,
+// and one that ends it.
 func (p proxy) start(dir string, servers []string) (dial func() (net.Conn, error), end func(), err error) {
 	network, front := "unix", filepath.Join(dir, "socket")
 	if strings.Contains(p.config, "FRONT") {
@@ -204,7 +205,8 @@ func unusedPort(addr string) (string, error) {
 	return ln.Addr().String(), ln.Close()
 }
 
-// A restarts is what the clients of a proxy saw while the servers behind it were restarted.
+// A restarts counts the requests and errors that the clients of a proxy saw while the servers
+// behind the proxy were restarted.
 type restarts struct {
 	requests atomic.Int64
 	mu       sync.Mutex
@@ -239,7 +241,7 @@ func (r *restarts) String() string {
 
 // restartBehind restarts the two servers behind p in turn, n times in all, while clients send POST
 // requests to p. Between two requests a client pauses, for think on average. A restart begins when
-// the server before is back and has answered requests.
+// the server that was restarted before is back and has answered requests.
 func restartBehind(p proxy, how string, clients, n int, think time.Duration, opts ...httpdrain.Option) (*restarts, error) {
 	h2c := p.upstream == "h2c"
 	dir, err := os.MkdirTemp("", "proxy")
@@ -247,7 +249,8 @@ func restartBehind(p proxy, how string, clients, n int, think time.Duration, opt
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	// With addresses of their own, no other program takes the port while a server is restarted.
+	// The servers listen on a loopback address that no other program uses, so that no other program
+	// can take the port of a server while the server is restarted.
 	host := fmt.Sprintf("127.%d.%d.%d:0", 1+rand.N(250), rand.N(250), 1+rand.N(250))
 	var answered [2]atomic.Int64
 	var servers [2]*running
@@ -291,7 +294,7 @@ func restartBehind(p proxy, how string, clients, n int, think time.Duration, opt
 	defer wg.Wait()
 	defer stop()
 	for i := range n {
-		for j := range answered { // the proxy uses both servers
+		for j := range answered { // wait until the proxy uses both servers
 			for from := answered[j].Load(); answered[j].Load() < from+int64(2*clients); {
 				if r.total() > 10_000 {
 					return nil, fmt.Errorf("%s answers no more requests: %v errors", p.name, r)

@@ -10,7 +10,7 @@ import (
 	"github.com/swansong-go/swansong/httpdrain/internal/socket"
 )
 
-// The kernel tells the round-trip time of a TCP connection that has carried data.
+// RoundTrip returns an estimate for a TCP connection that has carried data, and none for a pipe.
 func TestRoundTrip_IsKnownForTCP(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -34,12 +34,12 @@ func TestRoundTrip_IsKnownForTCP(t *testing.T) {
 		io.ReadFull(client, make([]byte, 1))
 	}
 	if rtt, ok := socket.RoundTrip(server); !ok || rtt <= 0 {
-		t.Errorf("round-trip time %v, %v, want one", rtt, ok)
+		t.Errorf("round-trip time %v, ok %v; want a positive time", rtt, ok)
 	}
 	pipe, other := net.Pipe()
 	defer pipe.Close()
 	defer other.Close()
 	if rtt, ok := socket.RoundTrip(pipe); ok {
-		t.Errorf("round-trip time of a pipe: %v", rtt)
+		t.Errorf("round-trip time of a pipe: %v, want none", rtt)
 	}
 }

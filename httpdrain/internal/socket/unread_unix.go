@@ -9,8 +9,8 @@ import (
 
 // HasUnread reports whether the socket of nc has data to read or has reached its end. The result
 // unread is valid only if known is true. HasUnread does not read. A read with a short deadline
-// could not replace it: on a busy machine the deadline may pass before the read has begun, and then
-// the read returns without looking at the socket.
+// could not replace HasUnread: on a busy machine the deadline may pass before the read has begun,
+// and then the read returns without looking at the socket.
 func HasUnread(nc net.Conn) (unread, known bool) {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {

@@ -6,9 +6,9 @@ import (
 	"github.com/swansong-go/swansong/httpdrain/internal/wire"
 )
 
-// The answer to the announcement is recognized in whichever pieces it is read, and the answers to
-// other PINGs are not taken for it.
-func TestFrameScanner_FindsAnswer(t *testing.T) {
+// A FrameScanner recognizes the answer to the PING that follows the first GOAWAY, even if it is
+// read in several pieces. It does not mistake the answer to another PING for it.
+func TestFrameScanner_FindsAnswerToPing(t *testing.T) {
 	ping := func(flags byte, data string) string {
 		return string([]byte{0, 0, 8, wire.FramePing, flags, 0, 0, 0, 0}) + data
 	}
