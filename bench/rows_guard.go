@@ -202,7 +202,8 @@ func layered(n int) (ctx context.Context) {
 
 type key int
 
-// lookups do what Acquire does: check a context, find a value at its root, and count.
+// lookups do by hand what Acquire does: check a context, find the value at the root of the context,
+// and count.
 type lookups struct {
 	ctx context.Context
 	wg  sync.WaitGroup
@@ -219,7 +220,7 @@ func (b *lookups) run(n int) {
 	}
 }
 
-// errs asks a context for its Err. keep has the cancel functions of the contexts above it.
+// errs calls Err of a context. keep has the cancel functions of the contexts above that context.
 type errs struct {
 	ctx  context.Context
 	keep []context.CancelFunc

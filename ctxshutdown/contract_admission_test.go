@@ -443,8 +443,8 @@ func TestGuardCount_IsExactUnderConcurrency(t *testing.T) {
 	})
 }
 
-// Once the Done channel of a scope is closed, TryGuard refuses and Seq yields no element. That is
-// so even while package context is still cancelling other contexts that derive from the scope.
+// Once the Done channel of a scope is closed, TryGuard refuses and Seq yields no element, even
+// while package context is still cancelling other contexts that derive from the scope.
 func TestTryGuard_RefusesAfterDone(t *testing.T) {
 	for round := range 50 {
 		root := ctxshutdown.New(context.Background())

@@ -286,8 +286,9 @@ func TestWait_AwaitsStopOfItsContext(t *testing.T) {
 	}
 }
 
-// Wait with the context from which a scope derives can learn of the end of that context before the
-// scope has been told. Then it waits until the scope has been told.
+// If Wait is given the context from which the scope derives, it can learn of the end of that
+// context before the stop has reached the scope. It must then wait until the stop has reached the
+// scope.
 func TestWait_RecognizesParentBeforeItsEndArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := claim{t, "docs/internals/core.md#semantic-8"}
@@ -307,7 +308,7 @@ func TestWait_RecognizesParentBeforeItsEndArrives(t *testing.T) {
 	})
 }
 
-// A slowContext tells the contexts that derive from it of its end only when the test calls told.
+// When a slowContext ends, the contexts that derive from it end only when the test calls told.
 type slowContext struct {
 	context.Context
 	done  chan struct{}

@@ -92,8 +92,8 @@ func (g *Guard) Release() {
 		s.releaseTraced(g.trace, c)
 		return
 	}
-	// releaseTraced repeats this call. A helper function for both would be one more call for every
-	// release, which takes a fifth of the time of a guard.
+	// releaseTraced repeats this call. A helper function for both would cost every release one more
+	// call, which takes a fifth of the time of a guard.
 	s.node.Release(c)
 }
 

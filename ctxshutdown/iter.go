@@ -42,8 +42,8 @@ func Seq2[K, V any](ctx context.Context, seq iter.Seq2[K, V]) iter.Seq2[K, V] {
 }
 
 // All returns a sequence of the elements received from ch. It ends when ch is closed or ctx is
-// done. Once ctx is done, no element is received, also if one is ready; an element that was
-// received is delivered. All panics if ctx is nil.
+// done. Once ctx is done, no element is received, even if one is ready; an element that was
+// received before is delivered. All panics if ctx is nil.
 //
 //	for v := range ctxshutdown.All(ctx, ch) {
 func All[T any](ctx context.Context, ch <-chan T) iter.Seq[T] {

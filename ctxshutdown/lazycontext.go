@@ -71,12 +71,12 @@ func (s *Swansong) derive() *stdContext {
 	return c
 }
 
-// maxAsked limits how many scopes above are asked for the Err of a scope without a standard context.
+// maxAsked limits how many ancestors Err of a scope without a standard context asks.
 const maxAsked = 4
 
-// deriveAbove gives the parent scope a standard context if more than maxAsked scopes above have none.
-// Otherwise each Err would ask all of them. The scope itself gets none, because it may be one of many
-// that are short-lived.
+// deriveAbove gives the parent scope a standard context if more than maxAsked ancestors have none.
+// Otherwise each Err would ask all these ancestors. The scope itself gets no standard context,
+// because it may be one of many short-lived scopes.
 func (s *Swansong) deriveAbove() {
 	for up, n := s.parent, 0; ; n++ {
 		p, ok := up.(*Swansong)

@@ -49,9 +49,9 @@ import (
 // A regular file never blocks for long. Wrap a connection itself, and put bufio, gzip or a decoder
 // around the Reader, not the other way round. Such a wrapper takes the io.EOF of a stop for the end
 // of the data: a bufio.Scanner then returns half a line as a line, and gzip returns
-// io.ErrUnexpectedEOF. [Reader.Stopped] tells the two apart. What the wrapper has buffered exists
-// nowhere else, so handle it. Complete the handshake of a TLS connection before the first Read:
-// package tls keeps a time-out of the handshake for good.
+// io.ErrUnexpectedEOF. [Reader.Stopped] distinguishes a stop from the end of the data. The wrapper
+// has the only copy of the bytes in its buffer, so handle these bytes. Complete the handshake of a
+// TLS connection before the first Read: package tls keeps a time-out of the handshake for good.
 //
 // Close, SetReadDeadline, Stopped and CanWake may be called concurrently with any method. The other
 // methods may be called concurrently if the source can be read concurrently.
@@ -219,7 +219,7 @@ func (r *Reader) finish() {
 }
 
 // WriteTo copies to w until the end of the source or of the context, and returns nil in both cases;
-// [Reader.Stopped] tells them apart. [io.Copy] calls it. Everything that was read is written,
+// [Reader.Stopped] distinguishes them. [io.Copy] calls it. Everything that was read is written,
 // unless a Write fails.
 //
 // If the source can be woken, WriteTo copies it as a whole by [io.Copy], so between sockets, pipes

@@ -346,9 +346,9 @@ func (ctx *endingAt) endNow() {
 	synctest.Wait()
 }
 
-// Several goroutines read from one source. All of these Reads return when the context ends. That is
-// so even if one Read notices the end of the context before the AfterFunc that wakes the others
-// runs, or if a Read has failed before.
+// Several goroutines read from one source. All of these Reads return when the context ends, even if
+// one Read notices the end of the context before the AfterFunc that wakes the others runs, or if a
+// Read has failed before.
 func TestReader_WakesAllConcurrentReads(t *testing.T) {
 	for name, happens := range map[string]func(ctx *manual, r *ctxshutdown.Reader, fail chan<- error){
 		"another Read sees the end first": func(ctx *manual, r *ctxshutdown.Reader, _ chan<- error) {

@@ -34,7 +34,7 @@ type scopeTrace struct {
 
 	mu      sync.Mutex
 	held    []*guardRecord   // one for each guard held; up to the capacity follow records for reuse, or nil
-	library map[uintptr]bool // whether a program counter is in code of this module; filled when asked
+	library map[uintptr]bool // whether a program counter is in code of this module; filled by isInLibrary
 }
 
 // maxFree limits the records that a scope keeps for reuse to 4 KiB. Reuse saves a quarter of the
@@ -63,9 +63,9 @@ func (a acquisition) String() string {
 
 const packagePath = stacks.ModulePath + "ctxshutdown."
 
-// add records a guard that is being acquired. The exported function that the user has called is skip
-// calls above add. If another function of this module has called that one, add looks for the user's
-// call among the frames above. It returns nil if guards are not traced.
+// add records a guard that is being acquired. The exported function that the user has called is
+// skip calls above add. If another function of this module has called the exported function, add
+// looks for the user's call among the frames above. It returns nil if guards are not traced.
 //
 // Walking the stack takes most of the time of a traced guard, so add asks for as few frames as it
 // can.
@@ -200,7 +200,7 @@ const labelKey = "swansong"
 
 // label sets the pprof label of the calling goroutine, which holds g, if g is traced. It returns
 // the context for the goroutine. The context carries the label as well, because [pprof.Do] restores
-// the labels of the context that it is given, not those of the goroutine.
+// the labels of the context that it is given, not the labels that the goroutine had before.
 func (g *Guard) label(ctx context.Context) context.Context {
 	if g == nil || g.trace == nil {
 		return ctx

@@ -35,8 +35,8 @@ import (
 // A call enters first and then checks whether its context has ended. A wake before enter does
 // nothing, and the check finds the end; a wake after enter finds the call inside.
 //
-// A nil waker is that of a source without deadlines. Its methods canWake, finish and close may be
-// called.
+// A source without deadlines has a nil waker. The methods canWake, finish and close of a nil waker
+// may be called.
 type waker struct {
 	ctx context.Context
 	set func(time.Time) error // SetReadDeadline or SetWriteDeadline

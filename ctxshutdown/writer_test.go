@@ -299,8 +299,8 @@ func TestWriter_WritesOrReportsBytesReadBeforeStop(t *testing.T) {
 }
 
 // Several goroutines write to one destination. When the hard context ends, all of these Writes are
-// cut short. That is so even if one Write notices the end of the context before the AfterFunc that
-// wakes the others runs, or if a Write has failed before.
+// cut short, even if one Write notices the end of the context before the AfterFunc that wakes the
+// others runs, or if a Write has failed before.
 func TestWriter_CutsAllConcurrentWritesShort(t *testing.T) {
 	for name, happens := range map[string]func(ctx *manual, w *ctxshutdown.Writer, fail chan<- error){
 		"another Write sees the end first": func(ctx *manual, w *ctxshutdown.Writer, _ chan<- error) {

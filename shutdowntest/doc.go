@@ -34,10 +34,10 @@
 //
 //   - A drain that does not end: the error names the guards with scope, line and age, and shows all
 //     goroutines.
-//   - Lost work: the check sees the state at the time at which the last guard has been released. The
-//     goroutine that released it does not continue before the check has returned, so the check finds
-//     work that would be done after the release missing. If the check waits for that goroutine, it
-//     continues.
+//   - Lost work: the check sees the state at the time at which the last guard has been released.
+//     The goroutine that released it does not continue before the check has returned, so work that
+//     this goroutine does after the release is missing in the check. If the check waits for that
+//     goroutine, the goroutine continues.
 //   - Goroutines that are left running.
 //   - With go test -race: data that is read after the drain and was not written under a guard.
 //

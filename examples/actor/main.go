@@ -11,7 +11,7 @@
 // has been done. Every command that was read is answered before it exits. If that takes too long,
 // or after a second ^C, the audits are cancelled. After two more seconds, or a third ^C, the
 // program exits even if audits are still running. The exit code is 0 if all steps were done, and
-// otherwise that of graceful.ExitCode.
+// otherwise the result of graceful.ExitCode.
 //
 // To copy from: ledger.go shows an actor, shutdown shows the steps of its shutdown.
 package main

@@ -25,9 +25,9 @@ var states = []struct {
 	{ctxshutdown.Complete, "complete"},
 }
 
-// Observe registers the metrics of s and of all scopes below it, and those of [graceful.ReadStats]
-// and [httpdrain.ReadStats], with a meter of mp. The metrics cost nothing between collections. The
-// function stop unregisters them; further calls of stop do nothing.
+// Observe registers metrics with a meter of mp: those of s and of all scopes below s, and the
+// counters of [graceful.ReadStats] and [httpdrain.ReadStats]. The metrics cost nothing between
+// collections. The function stop unregisters them; further calls of stop do nothing.
 //
 // To observe several scopes, give each call of Observe different [Attributes]. Give all but one of
 // the calls [WithoutProcess], because both ReadStats count for the whole program.

@@ -36,7 +36,8 @@ func Attributes(kv ...attribute.KeyValue) Option {
 	})
 }
 
-// measurement returns the attributes of a measurement of the scope: kv and those of [Attributes].
+// measurement returns the attributes of a measurement of the scope: kv and the attributes of the
+// option [Attributes].
 func (l *settings) measurement(kv attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributes(append(slices.Clone(l.attributes), kv)...)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // The explorer runs operations on the real code in every order of their steps. A step is one atomic
-// operation, or a lock together with what follows until the next step.
+// operation, or the locking of a mutex, together with the code that follows until the next step.
 
 // A thread is a goroutine of an explored schedule. It runs as a coroutine: it stops before each step,
 // and goes on when the explorer chooses it.
@@ -69,7 +69,7 @@ type explorer struct {
 	most        int // the number of schedules after which run gives up
 	newWorld    func() *world
 	ops         []operation
-	path        []decision // of the schedule that runs
+	path        []decision // the decisions of the schedule that is running
 	visited     map[packed.Hash]bool
 	schedules   int
 }

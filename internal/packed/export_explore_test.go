@@ -9,8 +9,8 @@ import "slices"
 // from schedule to schedule, so nodes, stripes and channels are known by number.
 type Tree struct {
 	nodes    []*Node
-	stripes  [][]*stripes      // those that each node has had
-	channels [][]chan struct{} // those that Done of each node has returned
+	stripes  [][]*stripes      // all stripes that each node has had
+	channels [][]chan struct{} // all channels that Done of each node has returned
 }
 
 // NewTree returns a Tree of nodes.

@@ -65,8 +65,8 @@ func (n *Node) IsSignalled() bool { return n.word.Load()&signalled != 0 }
 // IsComplete reports whether n is signalled, sealed and empty at the moment.
 func (n *Node) IsComplete() bool { return isComplete(n.word.Load()) }
 
-// HasCompleted reports whether n is complete or was so before a late guard was acquired. A call that
-// is concurrent with the acquisition of that guard may not know yet.
+// HasCompleted reports whether n is complete or was so before a late guard was acquired. A call
+// that is concurrent with the acquisition of that guard may return false.
 func (n *Node) HasCompleted() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

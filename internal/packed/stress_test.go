@@ -68,7 +68,7 @@ type counter interface {
 // A tree is a line of scopes.
 type tree struct {
 	root, leaf counter
-	nodes      map[string]*packed.Node // of the real implementation
+	nodes      map[string]*packed.Node // the nodes, if the tree uses the real implementation
 }
 
 const stressDepth = 4

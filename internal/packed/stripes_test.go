@@ -225,8 +225,9 @@ func TestRelease_UsesCounterOfAcquisition(t *testing.T) {
 	check(t, "complete", root.IsComplete(), true)
 }
 
-// A goroutine releases a guard of another goroutine on the stripe of that goroutine. So a release
-// need not load the pointer to the stripes, which all acquisitions share.
+// If a goroutine releases a guard that another goroutine has acquired, the release uses the stripe
+// on which the guard was counted. So a release need not load the pointer to the stripes, which all
+// acquisitions share.
 func TestRelease_UsesStripeOfTheGuard(t *testing.T) {
 	_, n := newStriped(t)
 	c, v := n.Count()

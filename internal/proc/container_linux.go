@@ -14,7 +14,7 @@ import (
 
 // A container finds and signals the leader and the processes that it has started.
 type container struct {
-	process *os.Process // nil for a leader that is not a child of this process, and whose pid can be reused for that reason
+	process *os.Process // nil for a leader that is not a child of this process, so that its pid can be reused at any time
 	adopted bool        // the leader was started by an earlier program
 	pid     int
 	start   uint64 // the leader's start time in clock ticks since boot
@@ -149,7 +149,7 @@ func (c *container) members() []Member {
 }
 
 // walk finds the process group, the session, the descendants and the marked processes in /proc. One
-// look can miss a process, so walk looks again
+// reading of /proc (a look) can miss a process, so walk looks again
 //
 //   - if it finds no member: a process that was about to fork may have ended between the listing of
 //     /proc and the reading of its entry, and its child is only in the next listing;

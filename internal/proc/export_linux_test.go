@@ -39,7 +39,7 @@ func (p *Process) Searches() int {
 // BeginSearch returns the function that stores what a search that begins now has found.
 func (p *Process) BeginSearch() (store func([]Member)) { return p.beginSearch() }
 
-// Known returns what the latest search has found.
+// Known returns the result of the latest search.
 func (p *Process) Known() []Member {
 	p.mu.Lock()
 	defer p.mu.Unlock()

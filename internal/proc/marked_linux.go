@@ -41,7 +41,8 @@ func lookForMarked(variable string) (found []Marked, unsure bool) {
 		}
 		env := strings.Split(string(text), "\x00")
 		marks := marksIn(env)
-		// The last mark is that of the process alone; the one before it is that of its containment.
+		// The last mark belongs to the container of the process alone, the mark before it to the
+		// containment in which the process was started.
 		if len(marks) < 2 || !slices.Contains(env, variable) {
 			continue
 		}

@@ -60,8 +60,8 @@ type Process struct {
 	queued     map[syscall.Signal]bool // the signals for which a goroutine waits to begin its search
 	searches   int                     // how many searches have begun
 	slowest    time.Duration           // how long the slowest search has taken
-	known      []Member                // what the latest search that has ended has found
-	knownSince int                     // the number of that search, counted from 1
+	known      []Member                // result of the latest finished search
+	knownSince int                     // the number of the search whose result is in known, counted from 1
 }
 
 // An Exit describes how a process ended.

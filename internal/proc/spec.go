@@ -46,18 +46,20 @@ type Spec struct {
 	OnLeaderExit func()
 
 	// ParentDeath is the signal that the kernel sends to the process when this program dies. Zero
-	// means none. Linux and FreeBSD only; ignored elsewhere. All processes that have one are started
-	// by one OS thread, which lives as long as they do, because the kernel sends the signal when the
-	// forking thread ends (go.dev/issue/27505). See ServeForks.
+	// means none. Linux and FreeBSD only; ignored elsewhere. All processes with such a signal are
+	// started by one OS thread, which lives as long as these processes, because the kernel sends
+	// the signal when the forking thread ends (go.dev/issue/27505). See ServeForks.
 	ParentDeath syscall.Signal
 
-	// BeforeReap, if not nil, is called when the leader has exited and what it has left behind has
-	// been ended, before the leader is reaped. Until BeforeReap returns, the leader stays a zombie.
+	// BeforeReap, if not nil, is called when the leader has exited and the processes that it has
+	// left behind have been ended, before the leader is reaped. Until BeforeReap returns, the
+	// leader stays a zombie.
 	BeforeReap func()
 
 	// Child says that an adopted process may be a child of this program, because this program has
-	// executed itself anew since it started the process. Then the exit status is known. Adopt looks
-	// at the parent of the process, so Child does no harm if it is not so. Only Adopt uses it.
+	// executed itself anew since it started the process. Then the exit status is known. Adopt
+	// checks the parent of the process, so Child does no harm if the process is not a child of this
+	// program. Only Adopt uses it.
 	Child bool
 }
 

@@ -112,9 +112,9 @@ func (g Group) UserFrames() []Frame {
 	return nil
 }
 
-// RunsProgram reports whether the goroutines run a function of the program: one that is neither in
-// the standard library, nor in a package of this module that calls functions of the user, nor in a
-// package whose path begins with one of others.
+// RunsProgram reports whether the goroutines run a function of the program. Functions of the
+// standard library, of packages of this module that call functions of the user, and of packages
+// whose path begins with one of others do not count.
 func (g Group) RunsProgram(others ...string) bool {
 	return slices.ContainsFunc(g.Frames, func(f Frame) bool {
 		isOther := func(path string) bool { return strings.HasPrefix(f.Function, path) }

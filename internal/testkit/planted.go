@@ -31,8 +31,8 @@ func ExampleFunc(t *testing.T, imports ...string) (program string) {
 }
 
 // ExampleInDoc returns the program at the beginning of the package comment in doc.go. It puts the
-// code between before and after, which declare what the comment leaves out. imports are the
-// packages that the program uses.
+// code of the comment between the texts before and after, which declare the names that the comment
+// only uses. imports are the packages that the program uses.
 func ExampleInDoc(t *testing.T, before, after string, imports ...string) (program string) {
 	t.Helper()
 	file, err := os.ReadFile("doc.go")

@@ -41,7 +41,7 @@ var suites = []suite{
 // skipped are tests that build programs, which takes half a minute. They start no server.
 const skipped = "^(TestOmitHTTP2|TestOmitHTTP2Vet|TestCmdGoNoHTTPServer)$"
 
-// The ways to serve. The environment variable tells the tests which of them to use.
+// The ways to serve. The environment variable tells the tests which way to use.
 const (
 	wayVariable = "SWANSONG_GOTESTS_WAY"
 	plain       = "net/http"

@@ -86,8 +86,8 @@ func (r *runner) prebuilt(t testCommand, program, chosen string) *exec.Cmd {
 	return cmd
 }
 
-// toJSON converts the output of a prebuilt program, which has ended with err, into that of go test
-// -json. test2json does not start the program itself, because the program would then ignore
+// toJSON converts the output of a prebuilt program, which has ended with err, into the format of go
+// test -json. test2json does not start the program itself, because the program would then ignore
 // [os.Interrupt].
 func toJSON(out []byte, err error) []byte {
 	tool, failed := test2json()
@@ -112,7 +112,7 @@ var test2json = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), err
 })
 
-// splitFlags returns the flags of the compiler, and those of the test program.
+// splitFlags splits the flags into those for the compiler and those for the test program.
 func (t testCommand) splitFlags() (build, run []string) {
 	for f := range strings.FieldsSeq(t.flags) {
 		switch name, _, _ := strings.Cut(strings.TrimLeft(f, "-"), "="); name {

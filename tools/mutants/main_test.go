@@ -334,7 +334,7 @@ func TestEdit_IgnoresCommentsAndIndentation(t *testing.T) {
 	}
 }
 
-// Mutants share a program if that makes no difference to what they do.
+// Mutants share a program if they behave in it as in a program of their own.
 func TestBuildShared_SelectsMutantsForSharedProgram(t *testing.T) {
 	test := "# x\ntest: ./n TestAbs_OfNegativeNumber\n"
 	half := test + "in: func Half\n-return x / 2\n+"
@@ -390,8 +390,8 @@ func TestBuildShared_SelectsMutantsForSharedProgram(t *testing.T) {
 	}
 }
 
-// A mutant is run alone if its test fails in the shared program anyway, or if the test starts the
-// program again without the environment.
+// A mutant is run alone if its test fails in the shared program even without a mutant, or if the
+// test starts the program again without its environment variables.
 func TestRun_RunsSomeMutantsInProgramOfTheirOwn(t *testing.T) {
 	var entries []entry
 	for _, test := range []string{"TestMutantVariable_IsUnset", "TestSubprocess_RunsTestOfAbs", "TestAbs_OfNegativeNumber"} {

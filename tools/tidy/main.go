@@ -8,7 +8,7 @@
 //
 //	go run ./tools/tidy [-diff]
 //
-// With -diff it prints what it would change, and fails if that is not empty.
+// With -diff it prints the changes that it would make, and fails if there are any.
 package main
 
 import (
