@@ -61,9 +61,9 @@ type Config struct {
 	// nil: errors are not changed.
 	Locate func(error) error
 
-	// Helper is prepended to the command of a process that inherits listeners, as in
+	// Helper is prepended to the command of a process that inherits listeners or has Rlimits, as in
 	// {"/proc/self/exe", "exec", "--"}. It must set LISTEN_PID to its own process id and then
-	// become the command, as [Exec] does. Without a helper, LISTEN_PID is not set: package client
+	// become the command, as [Exec] does. It also sets Rlimits. Without a helper, LISTEN_PID is not set: package client
 	// accepts that, sd_listen_fds(3) does not.
 	Helper []string
 
@@ -113,6 +113,18 @@ type GroupConfig struct {
 	WorkDir string   // if empty, the launcher's working directory
 	Env     []string // NAME=value, in addition to the launcher's environment
 
+	// ClearEnv keeps the launcher's environment from the processes and their hooks. They have only
+	// Env and what the launcher sets for them. Command is still looked up in the launcher's PATH.
+	ClearEnv bool
+
+	// User and UserGroup are the user and the group that the processes run as, by name or id, with
+	// the other groups of the user; default the launcher's. They need the privileges of root, and the
+	// Protocol [Signals]. HOME, USER and LOGNAME are those of the user, unless Env has them.
+	User, UserGroup string
+
+	Rlimits []Rlimit    // limits of the kernel for each process; they need [Config].Helper
+	Limits  LimitConfig // limits of memory and processor time
+
 	Protocol  Protocol // default Auto, or GRPC if Transport is TCP
 	Transport TransportConfig
 
@@ -142,8 +154,12 @@ type GroupConfig struct {
 	OnLauncherDeath LauncherDeath // what happens to the processes if the launcher is killed; default Kill
 
 	DependsOn []string // groups that must be healthy before this one starts, and that stop after it
-	Listen    []Listen // listeners that every process of the group inherits
-	Log       LogConfig
+
+	// Conditions says of groups in DependsOn what they must be instead of healthy.
+	Conditions map[string]Condition
+
+	Listen []Listen // listeners that every process of the group inherits
+	Log    LogConfig
 
 	// Unmasked says that the output of the processes is stored and printed as it is, with the
 	// secrets in it; see [SecretConfig].

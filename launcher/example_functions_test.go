@@ -260,3 +260,19 @@ func ExampleManager_StopGroup() {
 	// 2 1 more than desired_instances, 1, by order
 	// 2 <nil>
 }
+
+// A program runs as an ordinary user, with limits of the kernel and of memory.
+func ExampleRlimit() {
+	web := launcher.GroupConfig{
+		Name: "web", Command: []string{"/usr/local/bin/web"}, Protocol: launcher.Signals, Desired: 1,
+		User:       "www-data",
+		Rlimits:    []launcher.Rlimit{{Name: "nofile", Soft: 1024, Hard: 65536}, {Name: "core", Soft: 0, Hard: launcher.Unlimited}},
+		Limits:     launcher.LimitConfig{Memory: 256 << 20, CPUs: 1.5, IfUnavailable: launcher.Warn},
+		DependsOn:  []string{"migrate"},
+		Conditions: map[string]launcher.Condition{"migrate": launcher.IsCompleted},
+	}
+	migrate := launcher.GroupConfig{Name: "migrate", Command: []string{"/usr/local/bin/migrate"}, Job: true, Desired: 1}
+	fmt.Println(launcher.Config{Dir: "/run/web", Groups: []launcher.GroupConfig{migrate, web}}.Validate())
+	// Output:
+	// <nil>
+}

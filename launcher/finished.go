@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
 // Finished waits until all groups are finished: they have no processes, and start none without an
@@ -38,7 +40,7 @@ func (m *Manager) finished() (finished bool, err error) {
 		needed := m.waitsInVainFor(g)
 		switch {
 		case needed != "":
-			err = errors.Join(err, fmt.Errorf("launcher: group %q was not started, because it waits for %q, which is finished and not healthy", g.name, needed))
+			err = errors.Join(err, fmt.Errorf("launcher: group %q was not started, because it waits for %q, which is finished and not %s", g.name, needed, g.conditionOf(needed)))
 		case !g.isFinished():
 			return false, nil
 		default:
@@ -51,26 +53,45 @@ func (m *Manager) finished() (finished bool, err error) {
 // waitsInVainFor returns the name of a group that g waits for and that cannot become healthy
 // without an order. It returns an empty string if there is none.
 func (m *Manager) waitsInVainFor(g *group) string {
-	for _, name := range g.dependenciesAwaited() {
+	if !g.awaitsDependencies() {
+		return ""
+	}
+	cfg := g.config()
+	for _, name := range cfg.DependsOn {
 		needed, err := m.group(name)
 		if err != nil {
 			continue
 		}
-		if needed.isFinished() && !needed.health().Healthy || m.waitsInVainFor(needed) != "" {
+		if needed.isFinished() && !m.satisfies(name, cfg.ConditionOf(name)) || m.waitsInVainFor(needed) != "" {
 			return name
 		}
 	}
 	return ""
 }
 
-// dependenciesAwaited returns the groups that g depends on, if it waits for them.
-func (g *group) dependenciesAwaited() []string {
+// conditionOf returns the condition under which g starts after a group that it depends on.
+func (g *group) conditionOf(name string) spec.Condition {
+	cfg := g.config()
+	return cfg.ConditionOf(name)
+}
+
+func (g *group) awaitsDependencies() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.controller.awaitsDependencies {
-		return nil
+	return g.controller.awaitsDependencies
+}
+
+// isStarted reports whether the processes of the group have been started, or have finished.
+func (g *group) isStarted() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c, started := g.controller, 0
+	for _, i := range c.instances {
+		if !i.accounted && i.snapshot().PID != 0 {
+			started++
+		}
 	}
-	return g.controller.config().DependsOn
+	return !c.awaitsDependencies && started >= c.desired()
 }
 
 func (g *group) isFinished() bool {

@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -98,26 +99,30 @@ func (g *group) run() {
 	}
 }
 
-// awaitDependencies waits until the groups that this one depends on are healthy. It returns false
-// if the group is stopped before.
+// awaitDependencies waits until the groups that this one depends on satisfy its conditions. It
+// returns false if the group is stopped before.
 func (g *group) awaitDependencies() bool {
-	if g.beginIfDependingOn(nil) {
+	if g.beginIfDependingOn(spec.Group{}) {
 		return g.scope.Err() == nil
 	}
 	events, stop := g.manager.events.watch()
 	defer stop()
 	for {
-		var unhealthy []string
-		needed := g.config().DependsOn // a reload can change DependsOn while the group waits
-		for _, name := range needed {
-			if !g.manager.isHealthy(name) {
-				unhealthy = append(unhealthy, name)
+		var missing []string
+		cfg := g.config() // a reload can change DependsOn while the group waits
+		for _, name := range cfg.DependsOn {
+			switch condition := cfg.ConditionOf(name); {
+			case g.manager.satisfies(name, condition):
+			case condition == spec.Healthy:
+				missing = append(missing, name)
+			default:
+				missing = append(missing, fmt.Sprintf("%s (%s)", name, condition))
 			}
 		}
 		g.mu.Lock()
-		g.controller.waitsFor = unhealthy
+		g.controller.waitsFor = missing
 		g.mu.Unlock()
-		if len(unhealthy) == 0 && g.beginIfDependingOn(needed) {
+		if len(missing) == 0 && g.beginIfDependingOn(cfg) {
 			return g.scope.Err() == nil
 		}
 		select {
@@ -129,13 +134,13 @@ func (g *group) awaitDependencies() bool {
 	}
 }
 
-// beginIfDependingOn ends the wait for dependencies and returns true, if these are still the groups
-// that this one depends on.
-func (g *group) beginIfDependingOn(needed []string) bool {
+// beginIfDependingOn ends the wait for dependencies and returns true, if the dependencies of the
+// group are still those of cfg.
+func (g *group) beginIfDependingOn(cfg spec.Group) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := g.controller
-	if !slices.Equal(c.config().DependsOn, needed) {
+	if now := c.config(); !slices.Equal(now.DependsOn, cfg.DependsOn) || !maps.Equal(now.Conditions, cfg.Conditions) {
 		return false
 	}
 	c.awaitsDependencies = false

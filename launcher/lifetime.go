@@ -93,7 +93,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	}()
 	groups := cfg.resolve().Groups
 	for _, g := range groups {
-		if err := checkFiles(g); err != nil {
+		if err := cfg.checkFiles(g); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -204,7 +204,7 @@ func (m *Manager) Roll(ctx context.Context, cfg GroupConfig, reason string) erro
 	if err := invalid(spec.CheckGroup(to, m.dir), []string{to.Name}, m.cfg.checkDeath(cfg)...); err != nil {
 		return err
 	}
-	if err := checkFiles(to); err != nil {
+	if err := m.cfg.checkFiles(to); err != nil {
 		return err
 	}
 	c := change{g, to}

@@ -149,13 +149,23 @@ func (r *registry) dropGroup(g *group) {
 	r.order = slices.DeleteFunc(slices.Clone(r.order), func(name string) bool { return name == g.name })
 }
 
-func (r *registry) isHealthy(group string) bool {
+// satisfies reports whether a group lets others start that depend on it under this condition. One
+// that was stopped by order lets none.
+func (r *registry) satisfies(group string, c spec.Condition) bool {
 	g, err := r.group(group)
-	h := Health{Stopped: true}
-	if err == nil {
-		h = g.health()
+	if err != nil {
+		return false
 	}
-	return h.Healthy && !h.Stopped
+	h := g.health()
+	switch {
+	case h.Stopped:
+		return false
+	case c == spec.Started:
+		return g.isStarted()
+	case c == spec.Completed:
+		return g.isFinished() && g.failure() == nil
+	}
+	return h.Healthy
 }
 
 func (r *registry) process(id string) (*process, error) {

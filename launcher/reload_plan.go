@@ -94,7 +94,7 @@ func (p *reloadPlan) checkLauncher() (err error) {
 
 // place adds a group of the next configuration to existing or to addedConfigs, if it is allowed.
 func (p *reloadPlan) place(cfg spec.Group) error {
-	if err := checkFiles(cfg); err != nil {
+	if err := p.reloader.manager.cfg.checkFiles(cfg); err != nil {
 		return err
 	}
 	p.order = append(p.order, cfg.Name)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/confine"
 	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
 	"github.com/swansong-go/swansong/launcher/internal/notify"
 	"github.com/swansong-go/swansong/launcher/internal/output"
@@ -56,7 +57,7 @@ func (p *process) start() error {
 		p.port = port
 		p.mu.Unlock()
 	}
-	args, env := p.placeholders().Command(p.cfg, os.Environ())
+	args, env := p.placeholders().Command(p.cfg, spawn.Inherited(p.cfg, os.Environ()))
 	if p.cfg.Protocol.CallsProcess() {
 		env = append(env, p.conn.Env(SocketIn(p.manager.dir))...)
 		conn, err := p.conn.Open(p.adopted != nil)
@@ -76,16 +77,24 @@ func (p *process) start() error {
 	files, names := inherited.Files(), inherited.Names()
 	if len(files) > 0 {
 		env = append(env, fmt.Sprintf("LISTEN_FDS=%d", len(files)), "LISTEN_FDNAMES="+strings.Join(names, ":"))
-		if len(p.manager.cfg.Helper) > 0 {
-			args = append(append([]string{}, p.manager.cfg.Helper...), args...)
-		}
+	}
+	rlimits, haveRlimits := confine.Env(p.cfg.Rlimits)
+	if haveRlimits {
+		env = append(env, rlimits)
+	}
+	if helper := p.manager.cfg.Helper; len(helper) > 0 && (len(files) > 0 || haveRlimits) {
+		args = append(append([]string{}, helper...), spawn.Resolve(args)...)
+	}
+	as, _, _, err := confine.LookUp(p.cfg)
+	if err != nil {
+		return fmt.Errorf("launcher: process %q: %w", p.id, err)
 	}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return fmt.Errorf("launcher: %w", err)
 	}
 	defer null.Close()
-	spec := proc.Spec{Dir: p.cfg.WorkDir, Env: env, Stdin: null, ExtraFiles: files, In: p.manager.containment, ParentDeath: spawn.ParentDeath,
+	spec := proc.Spec{User: as, Limits: p.limits(), Dir: p.cfg.WorkDir, Env: env, Stdin: null, ExtraFiles: files, In: p.manager.containment, ParentDeath: spawn.ParentDeath,
 		OnLeaderExit: p.drainNotify, BeforeReap: p.manager.gate.Enter}
 	if p.cfg.OnLauncherDeath == Keep {
 		done, err := p.prepareToKeep(&spec)
@@ -108,6 +117,18 @@ func (p *process) start() error {
 	}
 	p.onStarted(started)
 	return nil
+}
+
+// limits returns the limits of the process. If they cannot be kept, and need not be, an alarm says so.
+func (p *process) limits() proc.Limits {
+	limits := confine.Limits(p.cfg.Limits)
+	if p.cfg.Limits.IfUnavailable == Warn {
+		if err := proc.CheckLimits(limits); err != nil {
+			p.publish(Event{Kind: Alarm, Message: "runs without its limits: " + err.Error()})
+			return proc.Limits{}
+		}
+	}
+	return limits
 }
 
 // learnSecrets makes the launcher mask the secrets of the process, before it can print them.
@@ -187,7 +208,7 @@ func (p *process) startProbes() {
 		g.StartupProbe = spec.Probe{} // it has succeeded under the earlier launcher
 	}
 	check := probe.NewCheck(func(ctx context.Context, args []string) error {
-		exit, last, err := spawn.Run(ctx, p.manager.containment, p.cfg.WorkDir, args, p.placeholders().ProbeEnv(p.cfg, p.proc.Pid(), os.Environ()))
+		exit, last, err := spawn.Run(ctx, p.manager.containment, p.cfg.WorkDir, args, p.placeholders().ProbeEnv(p.cfg, p.proc.Pid(), spawn.Inherited(p.cfg, os.Environ())))
 		if err == nil && (exit.Code != 0 || exit.Signal != 0) {
 			err = errors.New(strings.TrimSuffix(exit.String()+": "+last, ": "))
 		}
@@ -273,7 +294,7 @@ func (p *process) runHook(h spec.Hook) error {
 		}
 		cancel()
 	}()
-	args, env := p.placeholders().HookCommand(h, p.proc.Pid(), os.Environ())
+	args, env := p.placeholders().HookCommand(h, p.proc.Pid(), spawn.Inherited(p.cfg, os.Environ()))
 	exit, _, err := spawn.Run(ctx, p.manager.containment, "", args, env)
 	switch {
 	case err != nil && ctx.Err() != nil && p.hooksOver():
@@ -298,8 +319,8 @@ func (p *process) hooksOver() bool {
 	}
 }
 
-// Exec replaces the current process by the command, with LISTEN_PID set to the process id, as
-// sd_listen_fds(3) requires. A [Config].Helper calls it: the launcher does not know the id before
+// Exec replaces the current process by the command, with the limits of the kernel that the group has
+// in Rlimits, and with LISTEN_PID set to the process id, as sd_listen_fds(3) requires. A [Config].Helper calls it: the launcher does not know the id before
 // the process exists. It returns only if it fails.
 func Exec(args []string) error {
 	if len(args) == 0 {
@@ -308,6 +329,9 @@ func Exec(args []string) error {
 	path, err := exec.LookPath(args[0])
 	if err != nil {
 		return fmt.Errorf("launcher: %w", err)
+	}
+	if err := confine.Apply(); err != nil {
+		return err
 	}
 	if os.Getenv("LISTEN_FDS") != "" {
 		os.Setenv("LISTEN_PID", strconv.Itoa(os.Getpid()))

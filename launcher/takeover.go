@@ -176,7 +176,8 @@ func AnswerUpgradeCheck(cfg Config, r io.Reader, w io.Writer) error {
 		}
 		groups := cfg.resolve().Groups
 		for _, g := range groups {
-			if err := errors.Join(checkFiles(g), checkLog(g)); err != nil {
+			g.Limits.IfUnavailable = Warn // this program is in another cgroup than the launcher
+			if err := errors.Join(cfg.checkFiles(g), checkLog(g)); err != nil {
 				return err
 			}
 		}

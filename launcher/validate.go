@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 
+	"github.com/swansong-go/swansong/launcher/internal/confine"
 	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
 	"github.com/swansong-go/swansong/launcher/internal/listeners"
 	"github.com/swansong-go/swansong/launcher/internal/mtls"
@@ -90,8 +92,11 @@ func listenError(c *listeners.Conflict) *ConfigError { return &ConfigError{c.Gro
 
 // checkFiles finds what would fail at the start of a process on this machine: missing directories,
 // programs and certificates.
-func checkFiles(g spec.Group) error {
+func (c Config) checkFiles(g spec.Group) error {
 	bad := func(field, rule string) error { return &ConfigError{g.Name, field, rule} }
+	if field, err := confine.Check(g, len(c.Helper) > 0); err != nil {
+		return bad(field, err.Error())
+	}
 	if g.WorkDir != "" {
 		if info, err := os.Stat(g.WorkDir); err != nil {
 			return bad("WorkDir", err.Error())
@@ -159,7 +164,8 @@ func (c Config) resolve() spec.Config {
 // empty list is nil.
 func (g GroupConfig) resolve() spec.Group {
 	out := spec.Group{
-		Name: g.Name, Job: g.Job, Command: copied(g.Command), WorkDir: g.WorkDir, Env: copied(g.Env),
+		Name: g.Name, Job: g.Job, Command: copied(g.Command), WorkDir: g.WorkDir, Env: copied(g.Env), ClearEnv: g.ClearEnv,
+		User: g.User, UserGroup: g.UserGroup, Rlimits: copied(g.Rlimits), Limits: g.Limits, Conditions: maps.Clone(g.Conditions),
 		Protocol:           g.Protocol,
 		Transport:          spec.Transport{Network: g.Transport.Network, Address: g.Transport.Address, TLS: spec.TLS(g.Transport.TLS)},
 		Desired:            g.Desired,

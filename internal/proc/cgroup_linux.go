@@ -137,8 +137,14 @@ func openCgroup(path string) *cgroup {
 }
 
 // ownCgroup returns the path at which the cgroup of this process is mounted, or "" if there is
-// none.
-var ownCgroup = sync.OnceValue(func() string { return cgroupOf("/proc/self/cgroup") })
+// none. If the process is in a cgroup for itself, see mainCgroup, that is the one above.
+var ownCgroup = sync.OnceValue(func() string {
+	path := cgroupOf("/proc/self/cgroup")
+	if filepath.Base(path) == mainCgroup {
+		return filepath.Dir(path)
+	}
+	return path
+})
 
 // cgroupOf returns the path at which the cgroup in a file such as /proc/self/cgroup is mounted, or
 // "" if there is none.

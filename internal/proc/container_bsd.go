@@ -26,7 +26,7 @@ func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 	}
 	syscall.CloseOnExec(queue)
 	c := &container{cmd, queue}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: spec.User.credential()}
 	setParentDeath(cmd.SysProcAttr, spec.ParentDeath)
 	if err := cmd.Start(); err != nil {
 		c.release()
@@ -84,3 +84,5 @@ func (c *container) awaitExit() {
 		c.kevent(nil, make([]syscall.Kevent_t, 1))
 	}
 }
+
+func (c *container) ranOutOfMemory() bool { return false }

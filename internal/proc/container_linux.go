@@ -3,6 +3,7 @@ package proc
 import (
 	"cmp"
 	"crypto/rand"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -29,7 +30,7 @@ var subreaper atomic.Bool
 // markKey is the environment variable that contains the marks of all containers that a process is
 // in. The idea of recognizing processes by their environment comes from Jenkins
 // (ProcessTreeKiller).
-const markKey = "SWANSONG_PROC"
+const markKey = MarkVariable
 
 func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 	c := &container{mark: rand.Text()}
@@ -51,11 +52,18 @@ func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 		}
 	}
 	pidfd := -1
-	attr := syscall.SysProcAttr{Setpgid: true, Pdeathsig: spec.ParentDeath, PidFD: &pidfd}
+	attr := syscall.SysProcAttr{Setpgid: true, Pdeathsig: spec.ParentDeath, PidFD: &pidfd, Credential: spec.User.credential()}
 	plain := *cmd // a copy for a second attempt, because a Cmd can be started only once
 	plain.SysProcAttr = &attr
-	if !spec.NoCgroup {
-		c.cgroup = newCgroup(cmp.Or(spec.In.Cgroup, ownCgroup()), spec.ParentDeath != 0)
+	switch base, dies := cmp.Or(spec.In.Cgroup, ownCgroup()), spec.ParentDeath != 0; {
+	case spec.Limits.areSet():
+		limited, err := newLimitedCgroup(base, dies, spec.Limits)
+		if err != nil {
+			return nil, fmt.Errorf("its limits cannot be kept: %w", err)
+		}
+		c.cgroup = limited
+	case !spec.NoCgroup:
+		c.cgroup = newCgroup(base, dies)
 	}
 	if c.cgroup != nil {
 		inside := attr
@@ -63,9 +71,12 @@ func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 		cmd.SysProcAttr = &inside
 		// The reason may be a missing permission on the cgroup. Any other error occurs again in the
 		// second attempt.
-		if cmd.Start() != nil {
+		if err := cmd.Start(); err != nil {
 			c.cgroup.remove()
 			c.cgroup = nil
+			if spec.Limits.areSet() {
+				return nil, err
+			}
 		}
 	}
 	if c.cgroup == nil {
@@ -297,3 +308,5 @@ func (c *container) release() {
 		c.cgroup.remove()
 	}
 }
+
+func (c *container) ranOutOfMemory() bool { return c.cgroup != nil && c.cgroup.ranOutOfMemory() }

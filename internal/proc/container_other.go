@@ -47,3 +47,5 @@ func (c *container) awaitExit() { c.state, c.err = c.cmd.Process.Wait() }
 
 func (c *container) reap() (*os.ProcessState, error) { return c.state, c.err }
 func (c *container) release()                        {}
+
+func (c *container) ranOutOfMemory() bool { return false }

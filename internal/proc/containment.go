@@ -5,6 +5,10 @@ import (
 	"time"
 )
 
+// MarkVariable is the environment variable by which processes are found on Linux. A program that
+// clears the environment of a process should keep it, so that containments can be nested.
+const MarkVariable = "SWANSONG_PROC"
+
 // A Containment is a mark and, if possible, a cgroup that identify a set of processes. With it, a
 // program that did not start the processes can find and end them after the program that started
 // them has died. A process that is started in a containment, and every process that it starts,

@@ -70,9 +70,10 @@ type Exit struct {
 	Signal syscall.Signal // the signal that ended the process, or 0
 	State  *os.ProcessState
 
-	Terminated bool // whether SIGTERM was sent before the leader had exited
-	Killed     bool // whether SIGKILL was sent before the leader had exited
-	Unseen     bool // the exit status is unknown because the process was adopted
+	Terminated  bool // whether SIGTERM was sent before the leader had exited
+	Killed      bool // whether SIGKILL was sent before the leader had exited
+	OutOfMemory bool // whether the kernel has killed processes because they have reached Limits.Memory
+	Unseen      bool // the exit status is unknown because the process was adopted
 
 	Left      []Member // the processes that were still running when the leader exited
 	Survivors []Member // the processes that could not be ended
@@ -85,6 +86,8 @@ func (e Exit) String() string {
 		return "ended with an unknown status"
 	case e.State == nil:
 		return "not known to have ended"
+	case e.OutOfMemory:
+		return e.State.String() + " (out of memory: it reached its limit)"
 	}
 	return e.State.String()
 }
@@ -199,6 +202,7 @@ func (p *Process) awaitEnd() {
 	p.awaitExit()
 	close(p.exited)
 	left, survivors := p.sweep()
+	outOfMemory := contain.ranOutOfMemory()
 	if p.beforeReap != nil {
 		p.beforeReap()
 	}
@@ -208,6 +212,7 @@ func (p *Process) awaitEnd() {
 	state, err := contain.reap()
 	p.reaped = true
 	p.exit.Code, p.exit.State, p.exit.Left, p.exit.Survivors = -1, state, left, survivors
+	p.exit.OutOfMemory = outOfMemory
 	p.exit.Unseen = !contain.isChild() || p.followed != nil
 	if p.exit.Unseen {
 		p.exit.State = nil // the leader's exit status says nothing about the process that has taken its place

@@ -25,6 +25,9 @@ type Spec struct {
 	// Process.Stdout and Stderr, which close them, even if the process cannot be started.
 	ReadStdout, ReadStderr *os.File
 
+	User   *User  // nil means the user of this program; ignored where there are no Unix users
+	Limits Limits // an error if they cannot be kept
+
 	// In is the containment in which to start the process, if not empty.
 	In Containment
 

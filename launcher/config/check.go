@@ -15,6 +15,7 @@ import (
 
 	"github.com/swansong-go/swansong/internal/mask"
 	"github.com/swansong-go/swansong/launcher/internal/address"
+	"github.com/swansong-go/swansong/launcher/internal/confine"
 	"github.com/swansong-go/swansong/launcher/internal/peer"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
@@ -112,6 +113,18 @@ func (k *checker) group(at string, g *Group, c *Config) {
 // reserved are the variables that the launcher and its processes use to communicate.
 var reserved = []string{"LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET"}
 
+// users checks that the user and the group exist on this machine.
+func (k *checker) users(at string, g *Group) {
+	if !k.here {
+		return
+	}
+	if _, _, field, err := confine.LookUp(spec.Group{User: g.User, UserGroup: g.UserGroup}); err != nil {
+		k.must(false, at+"."+keys[field], "%v", err)
+	}
+}
+
+func isReserved(name string) bool { return slices.Contains(reserved, name) }
+
 func (k *checker) program(at string, g *Group) {
 	if g.Name == "" && !k.set(at+".command") {
 		k.wrong[at+".command"] = true // the default of the command is the name of the group, which is reported as missing
@@ -121,8 +134,11 @@ func (k *checker) program(at string, g *Group) {
 	for name := range g.Env {
 		key := at + ".env." + name
 		k.must(name != "" && !strings.ContainsAny(name, "=\x00"), key, "the name of a variable cannot be empty, or contain = or NUL")
-		k.must(!slices.Contains(reserved, name), key, "is reserved: the launcher sets it for the process")
+		k.must(!isReserved(name), key, "is reserved: the launcher sets it for the process")
 	}
+	k.users(at, g)
+	k.readEnvFiles(at, g)
+	k.checkRlimits(at, g)
 	names := map[string]string{}
 	for n, d := range g.DependsOn {
 		k.unique(names, d, index(at+".depends_on", n), "in the list")

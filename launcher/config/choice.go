@@ -5,6 +5,8 @@ import "strings"
 // A choice is a string that has a fixed set of values.
 type choice interface{ choices() []string }
 
+func (Condition) choices() []string     { return []string{"started", "healthy", "completed"} }
+func (IfUnavailable) choices() []string { return []string{"refuse", "warn"} }
 func (Kind) choices() []string          { return []string{"service", "job"} }
 func (Grace) choices() []string         { return []string{"advisory", "enforced"} }
 func (OnFailure) choices() []string     { return []string{"pause", "rollback", "continue"} }

@@ -90,12 +90,22 @@ type Group struct {
 	// is Name. Command and Args are not passed to a shell.
 	Command    string            `yaml:"command" reload:"roll"`
 	Args       []string          `yaml:"args" reload:"roll"`
-	Env        map[string]string `yaml:"env" reload:"roll"`         // variables in addition to the launcher's environment
+	Env        map[string]string `yaml:"env" reload:"roll"`         // variables in addition to the launcher's environment, and to those of EnvFile
+	EnvFile    []string          `yaml:"env_file" reload:"roll"`    // absolute paths of files with lines of the form NAME=value
+	ClearEnv   bool              `yaml:"clear_env" reload:"roll"`   // the processes do not get the launcher's environment
+	User       string            `yaml:"user" reload:"roll"`        // name or id of the user that the processes run as; empty: the launcher's
+	UserGroup  string            `yaml:"group" reload:"roll"`       // name or id of the group; empty: that of User
+	Rlimits    map[string]Rlimit `yaml:"rlimits" reload:"roll"`     // limits of the kernel for each process, such as nofile
+	Limits     Limits            `yaml:"limits" reload:"roll"`      // limits of memory and processor time
 	WorkingDir string            `yaml:"working_dir" reload:"roll"` // an absolute path; empty: the launcher's working directory
 
+	// FromFiles are the variables in the files of EnvFile, which Load reads.
+	FromFiles map[string]string `yaml:"-" show:"env_file" reload:"roll"`
+
 	// DependsOn names the groups that must be healthy before this group starts, and that stop after
-	// it.
-	DependsOn []string `yaml:"depends_on" reload:"now"`
+	// it. In the file it is a list, or a mapping of groups to conditions.
+	DependsOn  []string             `yaml:"depends_on" reload:"now"`
+	Conditions map[string]Condition `yaml:"-" show:"depends_on" reload:"now"` // those in the mapping, except for healthy
 
 	Desired    int `yaml:"desired_instances" reload:"scale"`   // default 1
 	MinHealthy int `yaml:"min_healthy_instances" reload:"now"` // default Desired, or Desired-1 if MaxSurge is 0
@@ -345,7 +355,7 @@ func (c *Config) WithGroup(name string, of any) any {
 		return &out
 	}
 	out.Groups[k] = *group
-	out.Groups[k].DependsOn = c.Groups[k].DependsOn
+	out.Groups[k].DependsOn, out.Groups[k].Conditions = c.Groups[k].DependsOn, c.Groups[k].Conditions
 	return &out
 }
 
@@ -366,15 +376,22 @@ func Parse(file string, text []byte) (*Config, error) {
 }
 
 func parse(file string, text []byte, here bool) (*Config, *Source, error) {
-	c := &Config{}
-	d := decoder{file: file, lines: map[string]position{}, wrong: map[string]bool{}}
+	c, d := &Config{}, newDecoder(file)
+	if err := d.parse(text, c, here); err != nil {
+		return nil, nil, err
+	}
+	return c, &Source{*d, c}, nil
+}
+
+// parse reads the text into c and checks it. It fills c as far as it can if there is an error.
+func (d *decoder) parse(text []byte, c *Config, here bool) error {
 	if d.document(text, c) {
-		c.derive(&d)
-		k := checker{decoder: &d, here: here}
+		c.derive(d)
+		k := checker{decoder: d, here: here}
 		k.config(c)
 	}
 	if len(d.errs) > 0 {
-		return nil, nil, d.sorted()
+		return d.sorted()
 	}
-	return c, &Source{d, c}, nil
+	return nil
 }

@@ -60,6 +60,7 @@ func standard(name string) config.Group {
 		Protocol:         config.Auto,
 		Lifecycle:        config.Lifecycle{Transport: config.Unix},
 		Logs:             config.Logs{MaxSize: 10 << 20, Files: 5, MaxLine: 64 << 10, Buffer: 1 << 20},
+		Limits:           config.Limits{IfUnavailable: config.Refuse},
 		Mask:             config.MaskOn,
 		Kind:             config.Service,
 		Export:           config.Export{Port: 50051, ServicePort: 8080},
@@ -108,8 +109,13 @@ func TestParse_ReadsEveryKey(t *testing.T) {
 			Command:            "/usr/bin/keyvalue-runner",
 			Args:               []string{"--data", "/var/lib/keyvalue", "--api-token=hunter2"},
 			Env:                map[string]string{"CARD_PIN": "1234", "DATABASE_URL": "postgres://kv:hunter2@db.example.com/kv", "LOG_LEVEL": "debug"},
+			EnvFile:            []string{"/etc/keyvalue.env"},
+			ClearEnv:           true,
+			Rlimits:            map[string]config.Rlimit{"core": "unlimited", "nofile": "1024:65536", "nproc": "100"},
+			Limits:             config.Limits{Memory: 512 << 20, CPUs: 1.5, IfUnavailable: config.Warn},
 			WorkingDir:         "/var/lib/keyvalue",
 			DependsOn:          []string{"store"},
+			Conditions:         map[string]config.Condition{"store": config.Started},
 			Desired:            4,
 			MinHealthy:         3,
 			MaxSurge:           2,
@@ -148,7 +154,8 @@ func TestParse_ReadsEveryKey(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	// The file must set every key, except for those that cannot be used with others.
-	exclusive := []string{"process_groups[1].canary.check.prometheus", "process_groups[1].canary.check.query", "process_groups[1].watchdog"}
+	exclusive := []string{"process_groups[1].canary.check.prometheus", "process_groups[1].canary.check.query", "process_groups[1].watchdog",
+		"process_groups[1].user", "process_groups[1].group"}
 	probes := map[string]bool{} // whether one of the probes sets the key
 	var walk func(path string, v reflect.Value)
 	walk = func(path string, v reflect.Value) {
@@ -159,7 +166,9 @@ func TestParse_ReadsEveryKey(t *testing.T) {
 		}
 		if v.Kind() == reflect.Struct {
 			for k := range v.NumField() {
-				walk(path+"."+v.Type().Field(k).Tag.Get("yaml"), v.Field(k))
+				if key := v.Type().Field(k).Tag.Get("yaml"); key != "-" {
+					walk(path+"."+key, v.Field(k))
+				}
 			}
 		}
 	}

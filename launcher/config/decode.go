@@ -18,11 +18,17 @@ type position struct{ line, column int }
 // package, because errors, including those of the checker, must state the position of every key.
 // The decoder continues after an error.
 type decoder struct {
-	file  string
-	lines map[string]position // the position of each key in the file
-	errs  Errors
-	wrong map[string]bool // the keys with an error
-	nodes int             // number of visited nodes; the target of an alias is counted each time that the alias is used
+	file    string
+	lines   map[string]position // the position of each key in the file
+	errs    Errors
+	wrong   map[string]bool // the keys with an error
+	lenient bool            // values with variables that are not set are left out; used to find state_dir
+	unset   bool            // with lenient: such a value was left out
+	nodes   int             // number of visited nodes; the target of an alias is counted each time that the alias is used
+}
+
+func newDecoder(file string) *decoder {
+	return &decoder{file: file, lines: map[string]position{}, wrong: map[string]bool{}}
 }
 
 // maxNodes bounds the size to which aliases can expand a small file.
@@ -87,6 +93,7 @@ var (
 	durationType = reflect.TypeFor[time.Duration]()
 	bytesType    = reflect.TypeFor[Bytes]()
 	portType     = reflect.TypeFor[launcher.Port]()
+	rlimitType   = reflect.TypeFor[Rlimit]()
 )
 
 // value reads a node into v. If inSeconds is true, a number without a unit is a number of seconds.
@@ -112,7 +119,17 @@ func (d *decoder) value(n *yaml.Node, key string, v reflect.Value, inSeconds boo
 	default:
 		if n.Kind != yaml.ScalarNode {
 			d.failAt(n, key, "must be %s, not %s", expected(v), kindOf(n))
-		} else if rule := d.scalar(n, v, inSeconds); rule != "" {
+			return
+		}
+		n, rule := d.expand(n, v)
+		if rule != "" && d.lenient && key != "state_dir" {
+			d.unset = true
+			return
+		}
+		if rule == "" {
+			rule = d.scalar(n, v, inSeconds)
+		}
+		if rule != "" {
 			d.failAt(n, key, "%s", rule)
 		}
 	}
@@ -159,6 +176,9 @@ func (d *decoder) stringMap(n *yaml.Node, key string, v reflect.Value) {
 	})
 }
 
+// notInFile is the yaml tag of fields that are not keys of the file.
+const notInFile = "-"
+
 // mapping reads the keys of a struct.
 func (d *decoder) mapping(n *yaml.Node, key string, v reflect.Value) {
 	if n.Kind != yaml.MappingNode {
@@ -168,9 +188,10 @@ func (d *decoder) mapping(n *yaml.Node, key string, v reflect.Value) {
 	var names []string
 	fields := map[string]int{}
 	for k := range v.NumField() {
-		name := v.Type().Field(k).Tag.Get("yaml")
-		names = append(names, name)
-		fields[name] = k
+		if name := v.Type().Field(k).Tag.Get("yaml"); name != notInFile {
+			names = append(names, name)
+			fields[name] = k
+		}
 	}
 	d.pairs(n, key, func(name, value *yaml.Node, at string) {
 		k, ok := fields[name.Value]
@@ -178,7 +199,37 @@ func (d *decoder) mapping(n *yaml.Node, key string, v reflect.Value) {
 			d.failAt(name, at, "unknown key%s", nearest(name.Value, names))
 			return
 		}
+		if g, ok := v.Addr().Interface().(*Group); ok && name.Value == dependsOn && d.isMapping(value) {
+			d.dependencies(value, at, g)
+			return
+		}
 		d.value(value, at, v.Field(k), v.Type().Field(k).Tag.Get("unit") != "")
+	})
+}
+
+const dependsOn = "depends_on"
+
+func (d *decoder) isMapping(n *yaml.Node) bool {
+	return n.Kind == yaml.MappingNode || n.Kind == yaml.AliasNode && n.Alias.Kind == yaml.MappingNode
+}
+
+// dependencies reads a mapping of groups to conditions.
+func (d *decoder) dependencies(n *yaml.Node, key string, g *Group) {
+	if n = d.follow(n, key); n == nil {
+		return
+	}
+	d.pairs(n, key, func(name, value *yaml.Node, at string) {
+		n := index(key, len(g.DependsOn))
+		d.lines[n] = d.lines[at]
+		g.DependsOn = append(g.DependsOn, name.Value)
+		var c Condition
+		if d.value(value, at, reflect.ValueOf(&c).Elem(), false); c != "" && c != Healthy {
+			if g.Conditions == nil {
+				g.Conditions = map[string]Condition{}
+			}
+			g.Conditions[name.Value] = c
+		}
+		d.wrong[n] = d.wrong[at]
 	})
 }
 
@@ -262,6 +313,10 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, inSeconds bool) (rule st
 		return d.whole(n, v)
 	case v.Type() == portType && tag == "!!int": // a port is a number or {port}
 		v.SetString(n.Value)
+	case v.Type() == rlimitType && tag == "!!int":
+		v.SetString(n.Value)
+	case v.Kind() == reflect.Float64, v.Kind() == reflect.Bool:
+		return d.plain(n, v)
 	case tag != "!!str":
 		if tag == "!!null" {
 			return "has no value; leave the key out, or write \"\""
@@ -288,6 +343,10 @@ func expected(v reflect.Value) string {
 		return "a size, such as 64KiB"
 	case v.Kind() == reflect.Int:
 		return "a whole number"
+	case v.Kind() == reflect.Bool:
+		return "true or false"
+	case v.Kind() == reflect.Float64:
+		return "a number, such as 0.5"
 	}
 	return "a string"
 }

@@ -21,6 +21,7 @@ func (g *Group) defaults() {
 	g.Protocol = Protocol(d.Protocol)
 	g.Mask = MaskOn
 	g.Kind = Service
+	g.Limits.IfUnavailable = IfUnavailable(d.Limits.IfUnavailable)
 }
 
 func (s *Shutdown) defaults() {

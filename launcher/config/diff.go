@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -153,7 +154,12 @@ func flatten(c *Config, v any) leaves {
 				if tag, ok := effects[f.Tag.Get("reload")]; ok {
 					e = tag
 				}
-				visit(join(key, f.Tag.Get("yaml")), v.Field(k), e)
+				visit(join(key, cmp.Or(f.Tag.Get("show"), f.Tag.Get("yaml"))), v.Field(k), e)
+			}
+		case reflect.Map: // conditions or rlimits
+			for _, name := range sortedKeys(v) {
+				s := v.MapIndex(reflect.ValueOf(name)).String()
+				add(join(key, name), leaf{s, s, effect})
 			}
 		case reflect.Slice:
 			if v.Type().Elem().Kind() != reflect.Struct {

@@ -3,6 +3,8 @@ package config_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/swansong-go/swansong/launcher/config"
@@ -205,4 +207,39 @@ process_groups:
 	fmt.Println(p.Describe(), "every", p.Period, "within", p.Timeout, "fails after", p.FailureThreshold)
 	// Output:
 	// httpGet /healthz on port 8080 every 5s within 1s fails after 3
+}
+
+// A file has limits, conditions for its dependencies, and variables of the environment. A client finds
+// the directory of the launcher in it.
+func ExampleDirOf() {
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("example-%d.yaml", os.Getpid()))
+	defer os.Remove(file)
+	text := `
+state_dir: /run/${NO_SUCH_VARIABLE:-launcher}
+process_groups:
+  - {name: migrate, kind: job, command: sleep}
+  - name: web
+    command: sleep
+    protocol: signals
+    depends_on: {migrate: completed}
+    rlimits: {nofile: 1024:4096}
+    limits: {memory: 256MiB, cpus: 0.5, if_unavailable: warn}
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		panic(err)
+	}
+	fmt.Println(config.DirOf(file))
+	c, err := config.Load(file)
+	if err != nil {
+		panic(err)
+	}
+	web := c.Group("web")
+	var limits config.Limits = web.Limits
+	var condition config.Condition = web.Conditions["migrate"]
+	var files config.Rlimit = web.Rlimits["nofile"]
+	var otherwise config.IfUnavailable = limits.IfUnavailable
+	fmt.Println(condition, files, limits.Memory, limits.CPUs, otherwise)
+	// Output:
+	// /run/launcher <nil>
+	// completed 1024:4096 256MiB 0.5 warn
 }

@@ -47,7 +47,12 @@ func (g *Group) launcher() launcher.GroupConfig {
 		NoDefaults: true,
 		Command:    append([]string{g.Command}, g.Args...),
 		WorkDir:    g.WorkingDir,
-		Protocol:   launcher.Protocol(g.Protocol),
+		Env:        g.environment(),
+		ClearEnv:   g.ClearEnv,
+		User:       g.User, UserGroup: g.UserGroup, Rlimits: g.rlimits(),
+		Limits: launcher.LimitConfig{Memory: int64(g.Limits.Memory), CPUs: g.Limits.CPUs,
+			IfUnavailable: launcher.IfUnavailable(g.Limits.IfUnavailable)},
+		Protocol: launcher.Protocol(g.Protocol),
 
 		OnLauncherDeath: launcher.LauncherDeath(g.OnLauncherDeath),
 		Transport: launcher.TransportConfig{Network: string(g.Lifecycle.Transport), Address: g.Lifecycle.Address,
@@ -95,16 +100,14 @@ func (g *Group) launcher() launcher.GroupConfig {
 			MinBackoff:       g.Retry.Initial,
 			MaxBackoff:       g.Retry.Max,
 		},
-		DependsOn: g.DependsOn,
+		DependsOn:  g.DependsOn,
+		Conditions: g.conditions(),
 		Log: launcher.LogConfig{Dir: g.Logs.Dir, MaxSize: int64(g.Logs.MaxSize), MaxFiles: g.Logs.Files - 1,
 			MaxLine: int(g.Logs.MaxLine), Buffer: int(g.Logs.Buffer)},
 		Unmasked: g.Mask == MaskOff,
 	}
 	if c := g.Canary.Check; c.Command != "" {
 		out.Roll.Check.Command = append([]string{c.Command}, c.Args...)
-	}
-	for _, name := range slices.Sorted(maps.Keys(g.Env)) {
-		out.Env = append(out.Env, name+"="+g.Env[name])
 	}
 	for _, s := range g.StopSignals {
 		out.Shutdown.StopSignals = append(out.Shutdown.StopSignals, string(s))
@@ -116,4 +119,26 @@ func (g *Group) launcher() launcher.GroupConfig {
 		out.Listen = append(out.Listen, launcher.Listen{Name: l.Name, Network: string(l.Network), Address: l.Address})
 	}
 	return out
+}
+
+// environment returns the variables of the file, and of its env_files.
+func (g *Group) environment() (env []string) {
+	all := map[string]string{}
+	maps.Copy(all, g.FromFiles)
+	maps.Copy(all, g.Env)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		env = append(env, name+"="+all[name])
+	}
+	return env
+}
+
+func (g *Group) conditions() map[string]launcher.Condition {
+	if len(g.Conditions) == 0 {
+		return nil
+	}
+	all := map[string]launcher.Condition{}
+	for name, c := range g.Conditions {
+		all[name] = launcher.Condition(c)
+	}
+	return all
 }

@@ -39,10 +39,12 @@ func TestConfig_LauncherConvertsEveryKey(t *testing.T) {
 			Check: launcher.CanaryCheck{Command: []string{"/usr/bin/judge", "--errors", "0.01", "--api-token=hunter2"}, Interval: 15 * time.Second, Timeout: 2 * time.Second}, ProgressDeadline: 5 * time.Minute, OnFailure: launcher.Rollback,
 			Retry: launcher.Exponential, Retries: 2, MinBackoff: 250 * time.Millisecond, MaxBackoff: 10 * time.Second},
 		PreStop:   []launcher.Hook{{Command: []string{"/usr/bin/deregister", "--service", "kv"}, Timeout: 3 * time.Second}},
-		DependsOn: []string{"store"},
-		Listen:    []launcher.Listen{{Name: "http", Network: "tcp4", Address: "0.0.0.0:8080"}},
-		Log:       launcher.LogConfig{Dir: "/var/log/keyvalue", MaxSize: 1 << 20, MaxFiles: 2, MaxLine: 16 << 10, Buffer: 256 << 10},
-		Unmasked:  true,
+		DependsOn: []string{"store"}, Conditions: map[string]launcher.Condition{"store": launcher.IsStarted}, ClearEnv: true,
+		Rlimits:  []launcher.Rlimit{{Name: "core", Soft: launcher.Unlimited, Hard: launcher.Unlimited}, {Name: "nofile", Soft: 1024, Hard: 65536}, {Name: "nproc", Soft: 100, Hard: 100}},
+		Limits:   launcher.LimitConfig{Memory: 512 << 20, CPUs: 1.5, IfUnavailable: launcher.Warn},
+		Listen:   []launcher.Listen{{Name: "http", Network: "tcp4", Address: "0.0.0.0:8080"}},
+		Log:      launcher.LogConfig{Dir: "/var/log/keyvalue", MaxSize: 1 << 20, MaxFiles: 2, MaxLine: 16 << 10, Buffer: 256 << 10},
+		Unmasked: true,
 	}}, Secrets: launcher.SecretConfig{Names: []string{"*_PIN"}, Values: []string{"correct horse"}, Files: []string{"/run/secrets/db"}}, Admin: launcher.AdminConfig{Address: "127.0.0.1:9443",
 		TLS: launcher.TLS{Cert: "/etc/launcher/tls.crt", Key: "/etc/launcher/tls.key", CA: "/etc/launcher/ca.crt"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -92,6 +94,8 @@ func TestConfig_LauncherSetsEveryField(t *testing.T) {
 		"Watchdog":               "is not possible with the protocol grpc of this group",
 		"Roll.Check.Prometheus":  "canary.check of the file has a command",
 		"Roll.Check.Query":       "canary.check of the file has a command",
+		"User":                   "the group of the file has protocol grpc",
+		"UserGroup":              "the group of the file has protocol grpc",
 	}
 	g := read(t, "full.yaml").Launcher().Groups[1]
 	var walk func(path string, v reflect.Value)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -81,5 +82,18 @@ func (d *decoder) duration(n *yaml.Node, v reflect.Value, inSeconds bool) (rule 
 		return fmt.Sprintf("must be %s, not %s", expected(v), kindOf(n))
 	}
 	v.SetInt(int64(length))
+	return ""
+}
+
+// plain reads a number or a boolean into v, or returns what is wrong with it.
+func (d *decoder) plain(n *yaml.Node, v reflect.Value) (rule string) {
+	tags := []string{"!!int", "!!float"}
+	if v.Kind() == reflect.Bool {
+		tags = []string{"!!bool"}
+	}
+	if !slices.Contains(tags, n.ShortTag()) || n.Load(v.Addr().Interface()) != nil ||
+		v.Kind() == reflect.Float64 && (math.IsNaN(v.Float()) || math.IsInf(v.Float(), 0)) {
+		return fmt.Sprintf("must be %s, not %s", expected(v), kindOf(n))
+	}
 	return ""
 }

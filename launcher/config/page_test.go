@@ -59,6 +59,7 @@ func keys(all map[string]string, at string, v reflect.Value) {
 	for k := range v.NumField() {
 		f, key := v.Field(k), at+v.Type().Field(k).Tag.Get("yaml")
 		switch {
+		case v.Type().Field(k).Tag.Get("yaml") == "-":
 		case f.Kind() == reflect.Struct:
 			keys(all, key+".", f)
 		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct && key != "process_groups" && f.Len() > 0:

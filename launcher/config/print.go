@@ -1,10 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -42,8 +42,8 @@ func encode(v reflect.Value) *yaml.Node {
 	case reflect.Struct:
 		n := &yaml.Node{Kind: yaml.MappingNode}
 		for k := range v.NumField() {
-			if f := v.Field(k); !empty(f) {
-				n.Content = append(n.Content, text(v.Type().Field(k).Tag.Get("yaml")), encode(f))
+			if f, key := v.Field(k), v.Type().Field(k).Tag.Get("yaml"); !empty(f) && key != notInFile {
+				n.Content = append(n.Content, text(key), encodeField(v, key, f))
 			}
 		}
 		return n
@@ -58,20 +58,48 @@ func encode(v reflect.Value) *yaml.Node {
 		return n
 	case reflect.Map:
 		n := &yaml.Node{Kind: yaml.MappingNode}
-		m := v.Interface().(map[string]string)
-		for _, name := range slices.Sorted(maps.Keys(m)) {
-			n.Content = append(n.Content, text(name), text(m[name]))
+		for _, name := range sortedKeys(v) {
+			n.Content = append(n.Content, text(name), encode(v.MapIndex(reflect.ValueOf(name))))
 		}
 		return n
 	case reflect.String:
 		if _, err := strconv.Atoi(v.String()); err == nil && v.Type() == portType {
 			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: v.String()}
 		}
-		return text(v.String())
+		return text(literal(v.String()))
+	case reflect.Float64:
+		number := &yaml.Node{Kind: yaml.ScalarNode, Value: strconv.FormatFloat(v.Float(), 'g', -1, 64)}
+		number.Tag = typeOf(number.Value)
+		return number
+	case reflect.Bool:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(v.Bool())}
 	case reflect.Int:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(v.Int(), 10)}
 	}
 	return text(show(v))
+}
+
+// encodeField returns the node of a field of v. Groups that others depend on are a mapping if one has
+// a condition.
+func encodeField(v reflect.Value, key string, field reflect.Value) *yaml.Node {
+	g, ok := v.Interface().(Group)
+	if !ok || key != dependsOn || len(g.Conditions) == 0 {
+		return encode(field)
+	}
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for _, name := range g.DependsOn {
+		n.Content = append(n.Content, text(literal(name)), text(string(cmp.Or(g.Conditions[name], Healthy))))
+	}
+	return n
+}
+
+// sortedKeys returns the keys of a map, which are strings.
+func sortedKeys(m reflect.Value) (names []string) {
+	for _, k := range m.MapKeys() {
+		names = append(names, k.String())
+	}
+	slices.Sort(names)
+	return names
 }
 
 func text(s string) *yaml.Node {
@@ -83,7 +111,9 @@ func empty(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.String, reflect.Slice, reflect.Map:
 		return v.Len() == 0
-	case reflect.Struct:
+	case reflect.Int64:
+		return v.Type() == bytesType && v.IsZero() // a size of 0 is the default, or is not valid
+	case reflect.Struct, reflect.Bool, reflect.Float64:
 		return v.IsZero()
 	}
 	return false

@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"os"
 	"slices"
 
 	"github.com/swansong-go/swansong/internal/mask"
@@ -20,8 +21,11 @@ func (c *Config) Masked() *Config {
 	for k := range out.Groups {
 		g := &out.Groups[k]
 		g.Args, g.Env = d.args(g.Args), maps.Clone(g.Env)
-		for name, value := range g.Env {
-			g.Env[name] = d.env(name, value)
+		g.FromFiles = maps.Clone(g.FromFiles)
+		for _, env := range []map[string]string{g.Env, g.FromFiles} {
+			for name, value := range env {
+				env[name] = d.env(name, value)
+			}
 		}
 		g.Canary.Check.Args = d.args(g.Canary.Check.Args)
 		for _, p := range []*Probe{&g.StartupProbe, &g.ReadinessProbe, &g.LivenessProbe} {
@@ -48,7 +52,7 @@ type display struct {
 
 func (c *Config) displayed() display {
 	names := mask.NewNames(c.Secret.Names)
-	secrets := slices.Clone(c.Secret.Values)
+	secrets := slices.Concat(c.Secret.Values, names.Env(os.Environ())) // the file can have values of the environment, by ${NAME}
 	for k := range c.Groups {
 		g := c.Groups[k].launcher()
 		secrets = slices.Concat(secrets, names.Env(g.Env), names.Args(g.Command), names.Args(g.Roll.Check.Command))

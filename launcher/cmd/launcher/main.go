@@ -151,11 +151,7 @@ func (p *place) directory() (string, error) {
 	case p.file == "":
 		return config.DefaultDir(), nil
 	}
-	c, err := p.read()
-	if err != nil {
-		return "", err
-	}
-	return c.Dir(), nil
+	return config.DirOf(p.file)
 }
 
 // read reads the configuration file, without checks that depend on this machine.

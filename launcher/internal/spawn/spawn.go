@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/client"
+	"github.com/swansong-go/swansong/launcher/internal/confine"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
@@ -26,13 +29,31 @@ func InheritedEnv(env []string) []string {
 	for _, v := range env {
 		switch name, _, _ := strings.Cut(v, "="); name {
 		case client.EnvID, client.EnvAddress, client.EnvLauncher, client.EnvCert, client.EnvKey, client.EnvCA, client.EnvHealth,
-			"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", client.EnvGrace,
+			"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", client.EnvGrace, confine.EnvRlimits,
 			EnvDir, EnvKeep, "WATCHDOG_USEC", "WATCHDOG_PID", "MAINPID":
 		default:
 			kept = append(kept, v)
 		}
 	}
 	return kept
+}
+
+// Inherited returns what a process of the group inherits of an environment.
+func Inherited(cfg spec.Group, env []string) []string {
+	if !cfg.ClearEnv {
+		return env
+	}
+	return slices.DeleteFunc(slices.Clone(env), func(v string) bool { return !strings.HasPrefix(v, proc.MarkVariable+"=") })
+}
+
+// Resolve returns a command with the path of its program, if it is found in PATH. A program that
+// executes the command can have another PATH.
+func Resolve(args []string) []string {
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		return args
+	}
+	return append([]string{path}, args[1:]...)
 }
 
 // LookUp returns an error if a command cannot be started in this directory, empty for the
@@ -78,6 +99,9 @@ func (p Placeholders) Command(cfg spec.Group, inherited []string) (args, env []s
 		args = append(args, expand.Replace(a))
 	}
 	env = InheritedEnv(inherited)
+	if _, user, _, err := confine.LookUp(cfg); err == nil {
+		env = append(env, user...)
+	}
 	for _, v := range cfg.Env {
 		name, value, _ := strings.Cut(v, "=")
 		env = append(env, name+"="+expand.Replace(value))

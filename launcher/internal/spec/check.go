@@ -120,6 +120,7 @@ func CheckGroup(g Group, dir string) Problems {
 
 func (k *checker) process(g Group) {
 	k.program(g)
+	k.confinement(g)
 	k.instances(g)
 	k.transport(g)
 	k.liveness(g)
@@ -149,6 +150,30 @@ func (k *checker) program(g Group) {
 		k.must(ok && name != "", index("Env", i), "is not NAME=value") // the message does not show the text, which may be a secret
 	}
 	oneOf(k, "OnLauncherDeath", g.OnLauncherDeath, Kill, Keep)
+}
+
+// RlimitNames are the names that an Rlimit can have.
+var RlimitNames = []string{"as", "core", "cpu", "data", "fsize", "memlock", "nofile", "nproc", "stack"}
+
+const (
+	minMemory = 1 << 20 // limit of memory, so that a forgotten unit is found
+	maxCPUs   = 10_000
+)
+
+func (k *checker) confinement(g Group) {
+	k.must(g.User == "" && g.UserGroup == "" || g.Protocol == Signals, "User",
+		"needs protocol signals: only the launcher's user can use its directory, where a process has its sockets")
+	for i, r := range g.Rlimits {
+		at := index("Rlimits", i)
+		oneOf(k, at+".Name", r.Name, RlimitNames...)
+		k.must(r.Soft <= r.Hard, at+".Soft", "is more than the hard limit, %d", r.Hard)
+		first := slices.IndexFunc(g.Rlimits, func(o Rlimit) bool { return o.Name == r.Name })
+		k.must(first == i, at+".Name", "%q is limited twice", r.Name)
+	}
+	l := g.Limits
+	k.must(l.Memory == 0 || l.Memory >= minMemory, "Limits.Memory", "must be at least 1MiB, or 0 for no limit, not %d", l.Memory)
+	k.must(l.CPUs == 0 || l.CPUs >= 0.01 && l.CPUs <= maxCPUs, "Limits.CPUs", "must be 0.01 to %d, or 0 for no limit, not %v", maxCPUs, l.CPUs)
+	oneOf(k, "Limits.IfUnavailable", l.IfUnavailable, Refuse, Warn)
 }
 
 func (k *checker) instances(g Group) {
@@ -272,6 +297,15 @@ func (k *checker) log(l Log) {
 	k.must(l.Buffer >= 0, "Log.Buffer", "must be 0 or more, not %d", l.Buffer)
 }
 
+// condition checks the condition of a group that g depends on.
+func (k *checker) condition(g Group, groups []Group, i int) {
+	at, name := index("DependsOn", i), g.DependsOn[i]
+	oneOf(k, at, g.ConditionOf(name), Started, Healthy, Completed)
+	needed := slices.IndexFunc(groups, func(g Group) bool { return g.Name == name })
+	k.must(needed < 0 || g.ConditionOf(name) != Completed || groups[needed].Job, at,
+		"%q is a service, which is not meant to complete; make it a job, or wait until it is healthy", name)
+}
+
 // dependencies reports dependencies on groups that do not exist, and groups that wait for one
 // another.
 func (k *checker) dependencies(groups []Group) {
@@ -287,6 +321,7 @@ func (k *checker) dependencies(groups []Group) {
 		path = append(path, g.Name)
 		for i, name := range g.DependsOn {
 			k.group = n
+			k.condition(g, groups, i)
 			next := slices.IndexFunc(groups, func(g Group) bool { return g.Name == name })
 			switch {
 			case next < 0:

@@ -43,6 +43,7 @@ func Default() Group {
 			MaxBackoff:       time.Minute,
 		},
 		OnLauncherDeath: Kill,
+		Limits:          Limits{IfUnavailable: Refuse},
 		Log:             Log{MaxSize: 10 << 20, MaxFiles: 4, MaxLine: 64 << 10, Buffer: 1 << 20},
 	}
 }
@@ -76,6 +77,7 @@ func (g *Group) FillIn() {
 	def := Default()
 	g.Transport.Network = cmp.Or(g.Transport.Network, def.Transport.Network)
 	g.Protocol = cmp.Or(g.Protocol, DefaultProtocol(g.Transport.Network))
+	g.Limits.IfUnavailable = cmp.Or(g.Limits.IfUnavailable, def.Limits.IfUnavailable)
 	g.OnLauncherDeath = cmp.Or(g.OnLauncherDeath, def.OnLauncherDeath)
 	g.HealthCheckTimeout = cmp.Or(g.HealthCheckTimeout, def.HealthCheckTimeout)
 	g.LivenessInterval = orNone(g.LivenessInterval, def.LivenessInterval)

@@ -7,6 +7,8 @@
 package spec
 
 import (
+	"cmp"
+	"math"
 	"path/filepath"
 	"reflect"
 	"time"
@@ -38,6 +40,13 @@ type Group struct {
 	WorkDir string
 	Env     []string // NAME=value
 
+	ClearEnv bool `json:",omitempty"` // the processes do not get the launcher's environment
+
+	User      string   `json:",omitempty"` // name or id; empty: the launcher's user
+	UserGroup string   `json:",omitempty"` // name or id; empty: that of User
+	Rlimits   []Rlimit `json:",omitempty"`
+	Limits    Limits   `json:",omitzero"`
+
 	Protocol  Protocol
 	Transport Transport
 
@@ -62,10 +71,11 @@ type Group struct {
 	PreStop         []Hook
 	OnLauncherDeath LauncherDeath
 
-	DependsOn []string
-	Listen    []Listen
-	Log       Log
-	Unmasked  bool `json:",omitempty"` // the output of the processes is stored and printed with the secrets in it
+	DependsOn  []string
+	Conditions map[string]Condition `json:",omitempty"` // of groups in DependsOn; a group that is not in it must be healthy
+	Listen     []Listen
+	Log        Log
+	Unmasked   bool `json:",omitempty"` // the output of the processes is stored and printed with the secrets in it
 }
 
 // Protocol says how the launcher communicates with a process.
@@ -83,6 +93,45 @@ func (p Protocol) CallsProcess() bool { return p == Auto || p == GRPC }
 
 // HearsProcess reports whether the process can send messages as for sd_notify(3).
 func (p Protocol) HearsProcess() bool { return p == Auto || p == Notify }
+
+// A Condition says when a group lets a group start that depends on it.
+type Condition string
+
+const (
+	Started   Condition = "started"
+	Healthy   Condition = "healthy"
+	Completed Condition = "completed"
+)
+
+// ConditionOf returns the condition for a group in DependsOn.
+func (g Group) ConditionOf(name string) Condition { return cmp.Or(g.Conditions[name], Healthy) }
+
+// An Rlimit is a limit of the kernel for each process.
+type Rlimit struct {
+	Name       string // such as nofile
+	Soft, Hard uint64 // Unlimited for no limit
+}
+
+// Unlimited is the value of an Rlimit that is no limit.
+const Unlimited = math.MaxUint64
+
+// Limits bound what a process uses together with those that it has started.
+type Limits struct {
+	Memory        int64   // bytes; 0 means no limit
+	CPUs          float64 // processors; 0 means no limit
+	IfUnavailable IfUnavailable
+}
+
+// AreSet reports whether there is a limit.
+func (l Limits) AreSet() bool { return l.Memory != 0 || l.CPUs != 0 }
+
+// IfUnavailable says what happens if a limit cannot be kept on this machine.
+type IfUnavailable string
+
+const (
+	Refuse IfUnavailable = "refuse"
+	Warn   IfUnavailable = "warn"
+)
 
 // LauncherDeath says what happens to the processes when the launcher dies without stopping them.
 type LauncherDeath string
@@ -223,6 +272,6 @@ func (g Group) SameProcess(o Group) bool {
 	g.HealthCheckTimeout, g.MinReady = o.HealthCheckTimeout, o.MinReady
 	g.LivenessInterval, g.LivenessTimeout, g.LivenessFailures = o.LivenessInterval, o.LivenessTimeout, o.LivenessFailures
 	g.Shutdown, g.Restart, g.Roll = o.Shutdown, o.Restart, o.Roll
-	g.PreStop, g.DependsOn, g.Unmasked = o.PreStop, o.DependsOn, o.Unmasked
+	g.PreStop, g.DependsOn, g.Conditions, g.Unmasked = o.PreStop, o.DependsOn, o.Conditions, o.Unmasked
 	return reflect.DeepEqual(g, o)
 }

@@ -111,7 +111,7 @@ func WithoutSecrets(g spec.Group) spec.Group {
 // Digest returns a digest of the fields of a configuration that a process cannot change while it
 // runs. A process has to be replaced if the digest changes.
 func Digest(g spec.Group) string {
-	text, _ := json.Marshal(struct {
+	d := struct {
 		Command  []string
 		WorkDir  string
 		Env      []string
@@ -122,7 +122,20 @@ func Digest(g spec.Group) string {
 		OnDeath  spec.LauncherDeath
 		Probes   []spec.Probe
 		Watchdog time.Duration
-	}{g.Command, g.WorkDir, g.Env, g.Protocol, g.Transport, g.Listen, g.Log, g.OnLauncherDeath, g.Probes(), g.Watchdog})
+
+		// Omitted where they are not set, so that the digests of earlier launchers stay valid.
+		ClearEnv bool          `json:",omitempty"`
+		User     string        `json:",omitempty"`
+		Rlimits  []spec.Rlimit `json:",omitempty"`
+		Limits   spec.Limits   `json:",omitzero"`
+	}{g.Command, g.WorkDir, g.Env, g.Protocol, g.Transport, g.Listen, g.Log, g.OnLauncherDeath, g.Probes(), g.Watchdog, g.ClearEnv, "", g.Rlimits, spec.Limits{}}
+	if g.User != "" || g.UserGroup != "" {
+		d.User = g.User + ":" + g.UserGroup
+	}
+	if g.Limits.AreSet() {
+		d.Limits = g.Limits
+	}
+	text, _ := json.Marshal(d)
 	return checksum(text)
 }
 

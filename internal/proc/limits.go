@@ -1,0 +1,16 @@
+package proc
+
+// A User is the user that a process runs as, with its groups.
+type User struct {
+	UID, GID uint32
+	Groups   []uint32
+}
+
+// Limits bound what a process uses together with those that it has started. They need a cgroup of
+// version 2 in which this program may enable controllers.
+type Limits struct {
+	Memory int64   // bytes; 0 means no limit
+	CPUs   float64 // processors; 0 means no limit
+}
+
+func (l Limits) areSet() bool { return l.Memory > 0 || l.CPUs > 0 }

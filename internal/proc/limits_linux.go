@@ -1,0 +1,138 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// mainCgroup is the name of the cgroup that this program moves itself into. Controllers can be
+// enabled for the cgroups below another one only if that contains no process itself.
+const mainCgroup = "swansong.main"
+
+func (l Limits) controllers() (names []string) {
+	if l.Memory > 0 {
+		names = append(names, "memory")
+	}
+	if l.CPUs > 0 {
+		names = append(names, "cpu")
+	}
+	return names
+}
+
+// CheckLimits returns an error if processes cannot have these limits. It changes nothing.
+func CheckLimits(l Limits) error {
+	if !l.areSet() {
+		return nil
+	}
+	base := ownCgroup()
+	if base == "" {
+		return errors.New("this system has no cgroups of version 2")
+	}
+	for _, name := range l.controllers() {
+		if !slices.Contains(words(base, "cgroup.controllers"), name) {
+			return fmt.Errorf("the cgroup %s does not have the controller %s; under systemd, use Delegate=yes", base, name)
+		}
+	}
+	if syscall.Access(filepath.Join(base, "cgroup.subtree_control"), 2) != nil || syscall.Access(base, 2) != nil {
+		return fmt.Errorf("this user may not change the cgroup %s; under systemd, use Delegate=yes", base)
+	}
+	if enabled(base, l.controllers()) {
+		return nil
+	}
+	for _, pid := range words(base, "cgroup.procs") {
+		if pid != strconv.Itoa(os.Getpid()) && isInnerCgroup(base) {
+			return fmt.Errorf("the cgroup %s has other processes, such as pid %s; start this program in a cgroup of its own, as systemd does", base, pid)
+		}
+	}
+	return nil
+}
+
+// words returns the words in a file of a cgroup.
+func words(cgroup, file string) []string {
+	text, _ := os.ReadFile(filepath.Join(cgroup, file))
+	return strings.Fields(string(text))
+}
+
+func enabled(cgroup string, controllers []string) bool {
+	on := words(cgroup, "cgroup.subtree_control")
+	return !slices.ContainsFunc(controllers, func(name string) bool { return !slices.Contains(on, name) })
+}
+
+// isInnerCgroup reports whether a cgroup is not the root of all, which may contain processes beside
+// other cgroups.
+func isInnerCgroup(cgroup string) bool {
+	_, err := os.Stat(filepath.Join(cgroup, "cgroup.type"))
+	return err == nil
+}
+
+// enable enables controllers for the cgroups below one. If this program itself is in that cgroup,
+// enable moves it into another one below.
+func enable(cgroup string, controllers []string) error {
+	if enabled(cgroup, controllers) {
+		return nil
+	}
+	write := func() error {
+		return os.WriteFile(filepath.Join(cgroup, "cgroup.subtree_control"), []byte("+"+strings.Join(controllers, " +")), 0)
+	}
+	err := write()
+	if errors.Is(err, syscall.EBUSY) && cgroup == ownCgroup() {
+		below := filepath.Join(cgroup, mainCgroup)
+		os.Mkdir(below, 0o755)
+		if err := os.WriteFile(filepath.Join(below, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+			return err
+		}
+		err = write()
+	}
+	return err
+}
+
+// newLimitedCgroup returns a new cgroup below base with limits.
+func newLimitedCgroup(base string, dies bool, l Limits) (*cgroup, error) {
+	if err := CheckLimits(l); err != nil {
+		return nil, err
+	}
+	for _, cgroup := range slices.Compact([]string{ownCgroup(), base}) {
+		if err := enable(cgroup, l.controllers()); err != nil {
+			return nil, err
+		}
+	}
+	g := newCgroup(base, dies)
+	if g == nil {
+		return nil, fmt.Errorf("no cgroup could be made in %s", base)
+	}
+	for file, value := range l.files() {
+		if err := os.WriteFile(filepath.Join(g.path, file), []byte(value), 0); err != nil {
+			g.remove()
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// files returns the content of the files that set the limits. At the limit of memory, the kernel
+// kills all processes of the cgroup, so that none is left without the others.
+func (l Limits) files() map[string]string {
+	const period = 100_000 // microseconds
+	files := map[string]string{}
+	if l.Memory > 0 {
+		files["memory.max"], files["memory.oom.group"] = strconv.FormatInt(l.Memory, 10), "1"
+	}
+	if l.CPUs > 0 {
+		files["cpu.max"] = fmt.Sprintf("%d %d", max(int64(l.CPUs*period), 1000), period)
+	}
+	return files
+}
+
+// ranOutOfMemory reports whether the kernel has killed a process of the cgroup at its limit of
+// memory.
+func (g *cgroup) ranOutOfMemory() bool {
+	events := words(g.path, "memory.events")
+	i := slices.Index(events, "oom_kill")
+	return i >= 0 && i+1 < len(events) && events[i+1] != "0"
+}

@@ -1,0 +1,116 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxEnvFile bounds how much of an env_file is read.
+const maxEnvFile = 1 << 20
+
+// readEnvFiles sets FromFiles of a group. Of files that have the same variable, the last one counts.
+func (k *checker) readEnvFiles(at string, g *Group) {
+	g.FromFiles = nil
+	for n, name := range g.EnvFile {
+		key := index(at+".env_file", n)
+		k.must(name != "", key, "must be an absolute path")
+		k.absolute(key, name)
+		if !k.here || k.wrong[key] {
+			continue
+		}
+		variables, err := readEnvFile(name)
+		if err != nil {
+			k.must(false, key, "%v", err)
+			continue
+		}
+		for _, v := range variables {
+			k.must(!isReserved(v[0]), key, "%s: %s is reserved: the launcher sets it for the process", name, v[0])
+			if g.FromFiles == nil {
+				g.FromFiles = map[string]string{}
+			}
+			g.FromFiles[v[0]] = v[1]
+		}
+	}
+}
+
+// readEnvFile returns the names and values in a file.
+func readEnvFile(name string) ([][2]string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be read: %w", name, errors.Unwrap(err))
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxEnvFile+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s cannot be read: %w", name, err)
+	case len(text) > maxEnvFile:
+		return nil, fmt.Errorf("%s is larger than 1 MiB", name)
+	case !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0:
+		return nil, fmt.Errorf("%s is not a text in UTF-8", name)
+	}
+	return parseEnvFile(name, string(text))
+}
+
+var envLine = regexp.MustCompile(`^(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*)$`)
+
+// parseEnvFile parses lines of the form NAME=value. Empty lines and lines that begin with # are left
+// out. A value can be in single quotes, which change nothing, or in double quotes, in which \n, \t,
+// \r, \", \\ and \$ are escapes. Without quotes, the value ends before " #". Nothing is expanded. An
+// error does not show the line, which may be a secret.
+func parseEnvFile(name, text string) (variables [][2]string, err error) {
+	for n, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(strings.TrimPrefix(line, "\uFEFF"))
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		parts := envLine.FindStringSubmatch(line)
+		if parts == nil {
+			return nil, fmt.Errorf("%s:%d: must be NAME=value, or a comment that begins with #", name, n+1)
+		}
+		value, rule := envValue(parts[2])
+		if rule != "" {
+			return nil, fmt.Errorf("%s:%d: the value of %s %s", name, n+1, parts[1], rule)
+		}
+		variables = append(variables, [2]string{parts[1], value})
+	}
+	return variables, nil
+}
+
+var escapes = strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\r`, "\r", `\"`, `"`, `\\`, `\`, `\$`, "$")
+
+// envValue returns the value that a text stands for, or what is wrong with the text.
+func envValue(text string) (value, rule string) {
+	if text == "" || text[0] != '"' && text[0] != '\'' {
+		for i := range len(text) {
+			if text[i] == '#' && (i == 0 || text[i-1] == ' ' || text[i-1] == '\t') {
+				text = text[:i]
+				break
+			}
+		}
+		return strings.TrimSpace(text), ""
+	}
+	quote, end := text[0], 1
+	for end < len(text) && text[end] != quote {
+		if text[end] == '\\' && quote == '"' {
+			end++
+		}
+		end++
+	}
+	if end >= len(text) {
+		return "", "begins with a quote and does not end with one; a value has one line"
+	}
+	if rest := strings.TrimSpace(text[end+1:]); rest != "" && rest[0] != '#' {
+		return "", "has text after the closing quote"
+	}
+	if quote == '"' {
+		return escapes.Replace(text[1:end]), ""
+	}
+	return text[1:end], ""
+}

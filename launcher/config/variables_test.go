@@ -1,0 +1,163 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/launcher/config"
+)
+
+// Variables in values are replaced as compose does, and what is printed of a configuration means the
+// same as the file.
+func TestParse_ReplacesVariables(t *testing.T) {
+	t.Setenv("SET", "yes")
+	t.Setenv("EMPTY", "")
+	t.Setenv("NUMBER", "3")
+	t.Setenv("PAUSE", "7s")
+	os.Unsetenv("UNSET")
+	for in, want := range map[string]string{
+		"${SET}":                      "yes",
+		"a${SET}b${NUMBER}c":          "ayesb3c",
+		"${EMPTY}":                    "",
+		"${EMPTY:-other}":             "other",
+		"${EMPTY-other}":              "",
+		"${UNSET:-${SET}}":            "yes",
+		"${UNSET-a b}":                "a b",
+		"${UNSET:-}":                  "",
+		"${SET:+on}${UNSET:+off}":     "on",
+		"${EMPTY+on}${EMPTY:+off}":    "on",
+		"${SET:?must be set}":         "yes",
+		"$$SET $${SET} $$$$ $$":       "$SET ${SET} $$ $",
+		"$SET $(id) $? 5$":            "$SET $(id) $? 5$",
+		"${UNSET:-a$${b}":             "a${b",
+		"it has no variable":          "it has no variable",
+		"${UNSET:-{\"json\": [1,2]}}": "{\"json\": [1,2]}",
+	} {
+		c := parse(t, "process_groups: [{name: kv, args: ['"+in+"', '"+in+"'], env: {A: '"+in+"'}}]")
+		testkit.Equal(t, in, c.Groups[0].Args, []string{want, want})
+		testkit.Equal(t, in+" in env", c.Groups[0].Env["A"], want)
+		again := parse(t, print(t, c))
+		testkit.Equal(t, in+", printed and read", again.Groups[0].Args, []string{want, want})
+	}
+	c := parse(t, "process_groups: [{name: kv, desired_instances: \"${NUMBER}\", health_check_timeout: \"${PAUSE}\", clear_env: \"${UNSET:-true}\", env: {N: \"${NUMBER}\"}}]")
+	testkit.Equal(t, "a number", c.Groups[0].Desired, 3)
+	testkit.Equal(t, "a duration", c.Groups[0].HealthCheckTimeout.String(), "7s")
+	testkit.Equal(t, "a boolean", c.Groups[0].ClearEnv, true)
+	testkit.Equal(t, "a number as a string", c.Groups[0].Env["N"], "3")
+}
+
+func TestParse_ReportsWrongVariablesByLine(t *testing.T) {
+	os.Unsetenv("UNSET")
+	for value, want := range map[string]string{
+		"${UNSET}":                "the variable UNSET is not set in the launcher's environment; set it, or write ${UNSET:-default}, or $${UNSET} for the text",
+		"${UNSET:?name the host}": "the variable UNSET is not set in the launcher's environment: name the host",
+		"${UNSET:-${UNSET}}":      "the variable UNSET is not set in the launcher's environment; set it, or write ${UNSET:-default}, or $${UNSET} for the text",
+		"${":                      "has ${ without }; write $${ for the text ${",
+		"${}":                     "has ${ without the name of a variable after it; write $${ for the text ${",
+		"${1}":                    "has ${ without the name of a variable after it; write $${ for the text ${",
+		"${UNSET/a/b}":            `after ${UNSET come }, :-, :? or :+, not "/a/b"`,
+	} {
+		_, err := config.Parse("f", []byte("process_groups:\n- {name: kv, args: [a, '"+value+"']}"))
+		testkit.Equal(t, value, err.Error(), "f:2:24: process_groups[0].args[1]: "+want)
+	}
+	_, err := config.Parse("f", []byte("process_groups:\n- {name: kv, desired_instances: '${UNSET:-many}'}"))
+	testkit.Equal(t, "a word for a number", err.Error(), "f:2:33: process_groups[0].desired_instances: must be a whole number, not a string")
+	_, err = config.Parse("f", []byte("process_groups:\n- {name: kv, clear_env: 1}"))
+	testkit.Equal(t, "a number for a boolean", err.Error(), "f:2:25: process_groups[0].clear_env: must be true or false, not a number")
+}
+
+// A secret that comes from the environment is not printed.
+func TestPrint_MasksSecretsFromVariables(t *testing.T) {
+	t.Setenv("DB_PASSWORD", "correct horse")
+	c := parse(t, "process_groups: [{name: kv, args: ['--to=${DB_PASSWORD}@db'], env: {URL: 'x${DB_PASSWORD}'}}]")
+	if text := print(t, c); strings.Contains(text, "horse") || !strings.Contains(text, "--to=***@db") {
+		t.Errorf("printed:\n%s", text)
+	}
+}
+
+// Clients find the launcher's directory although they lack the variables of the launcher.
+func TestDirOf_NeedsNoOtherVariables(t *testing.T) {
+	os.Unsetenv("UNSET")
+	file := filepath.Join(t.TempDir(), "f.yaml")
+	for text, want := range map[string]string{
+		"state_dir: /s\nprocess_groups: [{name: '${UNSET}', desired_instances: '${UNSET}'}]": "/s",
+		"state_dir: ${UNSET}\nprocess_groups: [{name: kv}]":                                  "f.yaml:1:12: state_dir: the variable UNSET is not set",
+		"state_dir: /s\nprocess_groups: [{name: kv, nme: x}]":                                "f.yaml:2:29: process_groups[0].nme: unknown key",
+		"state_dir: [": "f.yaml:2:1: is not YAML",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := config.DirOf(file)
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)
+		}
+	}
+}
+
+// Variables of files are part of the configuration of a group: they are checked, printed by the name
+// of the file only, compared by a reload, and overridden by env.
+func TestLoad_ReadsEnvFiles(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("a.env", "\uFEFF# comment\n\nA=1\nexport B = two words # comment\nC='single $x \\n'\nD=\"double \\\"q\\\" \\n \\$x\" # comment\r\nE=\nF=a#b\nDB_PASSWORD=hunter2000\n")
+	write("b.env", "A=2\nG='it#s'\n")
+	yaml := "process_groups: [{name: kv, command: sleep, env_file: [" + dir + "/a.env, " + dir + "/b.env], env: {B: mine}}]"
+	file := write("f.yaml", yaml)
+	c, err := config.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"A=2", "B=mine", "C=single $x \\n", "D=double \"q\" \n $x", "DB_PASSWORD=hunter2000", "E=", "F=a#b", "G=it#s"}
+	if diff := cmp.Diff(want, c.Launcher().Groups[0].Env); diff != "" {
+		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+	if text := print(t, c); strings.Contains(text, "hunter") || !strings.Contains(text, "env_file: ["+dir+"/a.env") {
+		t.Errorf("printed:\n%s", text)
+	}
+	write("b.env", "A=2\nDB_PASSWORD=hunter3000\n")
+	next, err := config.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var changes []string
+	for _, change := range config.Diff(c, next) {
+		changes = append(changes, change.String())
+	}
+	testkit.Equal(t, "changes", changes, []string{
+		`~ kv: env_file.DB_PASSWORD: "***" → "***", changed (rolls the group)`,
+		`~ kv: env_file.G: "it#s" → – (rolls the group)`,
+	})
+	for text, want := range map[string]string{
+		"A":            "b.env:1: must be NAME=value, or a comment that begins with #",
+		"\n=secret":    "b.env:2: must be NAME=value, or a comment that begins with #",
+		"A='b":         "b.env:1: the value of A begins with a quote and does not end with one; a value has one line",
+		"A=\"b\\\"":    "b.env:1: the value of A begins with a quote and does not end with one; a value has one line",
+		"A='b' c":      "b.env:1: the value of A has text after the closing quote",
+		"LISTEN_FDS=3": "b.env: LISTEN_FDS is reserved: the launcher sets it for the process",
+		"A=\x00":       "b.env is not a text in UTF-8",
+	} {
+		write("b.env", text)
+		_, err := config.Load(file)
+		if err == nil || !strings.HasPrefix(err.Error(), file+":1:") || !strings.Contains(err.Error(), "process_groups[0].env_file[1]: "+dir+"/") || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%q: %v\nwant …%s", text, err, want)
+		}
+	}
+	os.Remove(filepath.Join(dir, "b.env"))
+	if _, err := config.Load(file); err == nil || !strings.HasSuffix(err.Error(), "b.env cannot be read: no such file or directory") {
+		t.Errorf("a missing file: %v", err)
+	}
+}

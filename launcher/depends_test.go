@@ -1,0 +1,69 @@
+//go:build unix
+
+package launcher_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/launcher"
+)
+
+// A group starts when those that it depends on are as its conditions say: started, which is less than
+// healthy, or completed, which is more.
+func TestConditions_DecideWhenGroupStarts(t *testing.T) {
+	dir := t.TempDir()
+	gate := filepath.Join(dir, "gate")
+	never := runners("slow", 1, "--ready-after", "-1s")
+	migrate := jobThat("migrate", "until [ -e "+gate+" ]; do sleep 0.01; done; touch "+dir+"/migrated")
+	web := jobThat("web", "[ -e "+dir+"/migrated ] && exec sleep 1000")
+	web.Job = false
+	web.DependsOn = []string{"slow", "migrate"}
+	web.Conditions = map[string]launcher.Condition{"slow": launcher.IsStarted, "migrate": launcher.IsCompleted}
+	h := launch(t, never, migrate, web)
+	h.enters("migrate-1", launcher.Ready)
+	h.until("slow is started", func(e launcher.Event) bool { return e.Process == "slow-1" })
+	for ; ; time.Sleep(time.Millisecond) { // the message says so when web has looked at both
+		if got, _ := h.GroupHealth("web"); got.Message == "waits for migrate (completed)" {
+			break
+		} else if got.Total > 0 {
+			t.Fatalf("it has started too early: %+v\n%s", got, h.story())
+		}
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.enters("web-1", launcher.Ready)
+	if got, _ := h.GroupHealth("slow"); got.Healthy {
+		t.Error("the group that needs only to be started is healthy")
+	}
+}
+
+// A group that waits for a job to complete never starts if the job fails, and Finished says so.
+func TestConditions_FailedJobIsNotCompleted(t *testing.T) {
+	migrate := jobThat("migrate", "exit 3")
+	migrate.Restart.Policy = launcher.Never
+	web := jobThat("web", "exit 0")
+	web.DependsOn, web.Conditions = []string{"migrate"}, map[string]launcher.Condition{"migrate": launcher.IsCompleted}
+	h := launch(t, migrate, web)
+	err := h.Finished(soon(t))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	testkit.Equal(t, "error", err.Error(), "launcher: group \"migrate\": 1 of 1 processes have failed\n"+
+		"launcher: group \"web\" was not started, because it waits for \"migrate\", which is finished and not completed")
+}
+
+// A service cannot complete, so no group can wait for that.
+func TestConditions_ServiceCannotComplete(t *testing.T) {
+	db, web := plainGroup("db", 1), plainGroup("web", 1)
+	web.DependsOn, web.Conditions = []string{"db"}, map[string]launcher.Condition{"db": launcher.IsCompleted}
+	err := launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{db, web}}.Validate()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	testkit.Equal(t, "error", err.Error(), `launcher: group "web": DependsOn: "db" is a service, which is not meant to complete; make it a job, or wait until it is healthy`)
+}

@@ -1,0 +1,148 @@
+// Package confine turns the user, the group and the limits of a configuration into what a process is
+// started with.
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+)
+
+// LookUp returns the user that the processes of a group run as, nil for the launcher's, and the
+// variables that such a user has. An error belongs to the field with this name.
+func LookUp(g spec.Group) (as *proc.User, env []string, field string, err error) {
+	if g.User == "" && g.UserGroup == "" {
+		return nil, nil, "", nil
+	}
+	as = &proc.User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	if g.User != "" {
+		if env, err = lookUpUser(g, as); err != nil {
+			return nil, nil, "User", err
+		}
+	}
+	if g.UserGroup != "" {
+		id, err := groupID(g.UserGroup)
+		if err != nil {
+			return nil, nil, "UserGroup", err
+		}
+		as.GID = id
+	}
+	if int(as.UID) == os.Geteuid() && int(as.GID) == os.Getegid() {
+		as = nil // without privileges, a process cannot even become what it is
+	}
+	return as, env, "", nil
+}
+
+// lookUpUser sets the ids of the user, and of the groups of the user.
+func lookUpUser(g spec.Group, as *proc.User) (env []string, err error) {
+	u, err := user.Lookup(g.User)
+	if err != nil {
+		u, err = user.LookupId(g.User)
+	}
+	if err != nil {
+		id, failed := strconv.ParseUint(g.User, 10, 32)
+		switch {
+		case failed != nil:
+			return nil, fmt.Errorf("there is no user %q on this machine", g.User)
+		case g.UserGroup == "":
+			return nil, fmt.Errorf("the user %s has no name on this machine, so its group is not known; name a group, too", g.User)
+		}
+		as.UID = uint32(id)
+		return nil, nil
+	}
+	uid, failed := strconv.ParseUint(u.Uid, 10, 32)
+	gid, failedGroup := strconv.ParseUint(u.Gid, 10, 32)
+	if err := errors.Join(failed, failedGroup); err != nil {
+		return nil, fmt.Errorf("a process cannot run as another user on this system: %w", err)
+	}
+	as.UID, as.GID = uint32(uid), uint32(gid)
+	others, err := u.GroupIds()
+	if err != nil {
+		return nil, fmt.Errorf("the groups of the user %q are not known: %w", g.User, err)
+	}
+	for _, text := range others {
+		if id, err := strconv.ParseUint(text, 10, 32); err == nil {
+			as.Groups = append(as.Groups, uint32(id))
+		}
+	}
+	return []string{"HOME=" + u.HomeDir, "USER=" + u.Username, "LOGNAME=" + u.Username}, nil
+}
+
+func groupID(name string) (uint32, error) {
+	text := name
+	if g, err := user.LookupGroup(name); err == nil {
+		text = g.Gid
+	}
+	id, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("there is no group %q on this machine", name)
+	}
+	return uint32(id), nil
+}
+
+// Check returns an error if the launcher cannot start processes of the group as their user or with
+// their limits. The error belongs to the field with this name.
+func Check(g spec.Group, hasHelper bool) (field string, err error) {
+	as, _, field, err := LookUp(g)
+	if err != nil {
+		return field, err
+	}
+	if as != nil && !isPrivileged() {
+		return "User", errors.New("only root, or a launcher with the capabilities CAP_SETUID and CAP_SETGID, can start processes as another user")
+	}
+	if len(g.Rlimits) > 0 && !hasHelper {
+		return "Rlimits", errors.New("need Config.Helper, which sets them in the process")
+	}
+	for _, r := range g.Rlimits {
+		if err := checkRlimit(r); err != nil {
+			return "Rlimits", err
+		}
+	}
+	if g.Limits.AreSet() && g.Limits.IfUnavailable != spec.Warn {
+		if err := proc.CheckLimits(Limits(g.Limits)); err != nil {
+			return "Limits", fmt.Errorf("cannot be kept: %w. With if_unavailable: warn, the processes run without them", err)
+		}
+	}
+	return "", nil
+}
+
+// Limits returns the limits in the form of package proc.
+func Limits(l spec.Limits) proc.Limits { return proc.Limits{Memory: l.Memory, CPUs: l.CPUs} }
+
+// EnvRlimits is the variable that tells a Helper the limits to set, as in nofile=1024:4096,core=0:0.
+const EnvRlimits = "SWANSONG_RLIMITS"
+
+// Env returns the variable for the Helper, and whether there are limits for it to set.
+func Env(limits []spec.Rlimit) (variable string, ok bool) {
+	var parts []string
+	for _, r := range limits {
+		parts = append(parts, fmt.Sprintf("%s=%d:%d", r.Name, r.Soft, r.Hard))
+	}
+	return EnvRlimits + "=" + strings.Join(parts, ","), len(parts) > 0
+}
+
+// Apply sets the limits that the variable names, and removes the variable. A Helper calls it.
+func Apply() error {
+	text := os.Getenv(EnvRlimits)
+	os.Unsetenv(EnvRlimits)
+	if text == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		name, values, _ := strings.Cut(part, "=")
+		r := spec.Rlimit{Name: name}
+		if _, err := fmt.Sscanf(values, "%d:%d", &r.Soft, &r.Hard); err != nil {
+			return fmt.Errorf("launcher: %s has %q: %w", EnvRlimits, part, err)
+		}
+		if err := setRlimit(r); err != nil {
+			return fmt.Errorf("launcher: cannot set the limit %s: %w", part, err)
+		}
+	}
+	return nil
+}

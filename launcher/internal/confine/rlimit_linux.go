@@ -1,0 +1,49 @@
+package confine
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"golang.org/x/sys/unix"
+)
+
+var resources = map[string]int{
+	"as": unix.RLIMIT_AS, "core": unix.RLIMIT_CORE, "cpu": unix.RLIMIT_CPU, "data": unix.RLIMIT_DATA, "fsize": unix.RLIMIT_FSIZE,
+	"memlock": unix.RLIMIT_MEMLOCK, "nofile": unix.RLIMIT_NOFILE, "nproc": unix.RLIMIT_NPROC, "stack": unix.RLIMIT_STACK,
+}
+
+// checkRlimit returns an error if a process cannot have the limit, because the launcher's own is
+// lower. Root can raise a limit, but a process that does not run as root cannot.
+func checkRlimit(r spec.Rlimit) error {
+	var own unix.Rlimit
+	if err := unix.Getrlimit(resources[r.Name], &own); err != nil {
+		return fmt.Errorf("%s: %w", r.Name, err)
+	}
+	if r.Hard > own.Max {
+		return fmt.Errorf("%s cannot be raised to %d, because the hard limit of the launcher is %d; raise that one, under systemd by Limit%s=", r.Name, r.Hard, own.Max, strings.ToUpper(r.Name))
+	}
+	return nil
+}
+
+func setRlimit(r spec.Rlimit) error {
+	return unix.Setrlimit(resources[r.Name], &unix.Rlimit{Cur: r.Soft, Max: r.Hard})
+}
+
+// isPrivileged reports whether this program can start processes as another user.
+func isPrivileged() bool {
+	const setGID, setUID = 6, 7
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return os.Geteuid() == 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			set, _ := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+			return set>>setUID&1 == 1 && set>>setGID&1 == 1
+		}
+	}
+	return false
+}
