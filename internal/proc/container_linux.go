@@ -55,15 +55,15 @@ func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 	attr := syscall.SysProcAttr{Setpgid: true, Pdeathsig: spec.ParentDeath, PidFD: &pidfd, Credential: spec.User.credential()}
 	plain := *cmd // a copy for a second attempt, because a Cmd can be started only once
 	plain.SysProcAttr = &attr
-	switch base, dies := cmp.Or(spec.In.Cgroup, ownCgroup()), spec.ParentDeath != 0; {
+	switch base, bound := cmp.Or(spec.In.Cgroup, ownCgroup()), spec.ParentDeath != 0; {
 	case spec.Limits.areSet():
-		limited, err := newLimitedCgroup(base, dies, spec.Limits)
+		limited, err := newLimitedCgroup(base, bound, spec.Limits)
 		if err != nil {
 			return nil, fmt.Errorf("its limits cannot be kept: %w", err)
 		}
 		c.cgroup = limited
 	case !spec.NoCgroup:
-		c.cgroup = newCgroup(base, dies)
+		c.cgroup = newCgroup(base, bound)
 	}
 	if c.cgroup != nil {
 		inside := attr

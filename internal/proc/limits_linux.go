@@ -92,8 +92,8 @@ func enable(cgroup string, controllers []string) error {
 	return err
 }
 
-// newLimitedCgroup returns a new cgroup below base with limits.
-func newLimitedCgroup(base string, dies bool, l Limits) (*cgroup, error) {
+// newLimitedCgroup is like newCgroup, for a cgroup with limits.
+func newLimitedCgroup(base string, bound bool, l Limits) (*cgroup, error) {
 	if err := CheckLimits(l); err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func newLimitedCgroup(base string, dies bool, l Limits) (*cgroup, error) {
 			return nil, err
 		}
 	}
-	g := newCgroup(base, dies)
+	g := newCgroup(base, bound)
 	if g == nil {
 		return nil, fmt.Errorf("no cgroup could be made in %s", base)
 	}

@@ -58,6 +58,7 @@ type pod struct {
 }
 
 type podSpec struct {
+	RestartPolicy                 string      `yaml:"restartPolicy,omitempty"`
 	TerminationGracePeriodSeconds int64       `yaml:"terminationGracePeriodSeconds"`
 	Containers                    []container `yaml:"containers"`
 }
@@ -69,11 +70,29 @@ type container struct {
 	Args           []string   `yaml:"args,omitempty"`
 	WorkingDir     string     `yaml:"workingDir,omitempty"`
 	Env            []variable `yaml:"env,omitempty"`
+	EnvFrom        []envFrom  `yaml:"envFrom,omitempty"`
+	Resources      *resources `yaml:"resources,omitempty"`
+	Security       *security  `yaml:"securityContext,omitempty"`
 	Ports          []port     `yaml:"ports,omitempty"`
 	StartupProbe   *probe     `yaml:"startupProbe,omitempty"`
 	ReadinessProbe *probe     `yaml:"readinessProbe,omitempty"`
 	LivenessProbe  *probe     `yaml:"livenessProbe,omitempty"`
 	Lifecycle      *lifecycle `yaml:"lifecycle,omitempty"`
+}
+
+type envFrom struct {
+	SecretRef struct {
+		Name string `yaml:"name"`
+	} `yaml:"secretRef"`
+}
+
+type resources struct {
+	Limits map[string]string `yaml:"limits"`
+}
+
+type security struct {
+	RunAsUser  *int64 `yaml:"runAsUser,omitempty"`
+	RunAsGroup *int64 `yaml:"runAsGroup,omitempty"`
 }
 
 type variable struct {
@@ -152,7 +171,7 @@ type exec struct {
 	Command []string `yaml:"command"`
 }
 
-// Kubernetes exports a Deployment for each group.
+// Kubernetes exports a Deployment for each group, and a Job for a group of that kind.
 //
 //	desired_instances        replicas
 //	max_surge                maxSurge
@@ -164,24 +183,31 @@ type exec struct {
 //	startupProbe, readinessProbe, livenessProbe    the same
 //	health_check_timeout     a startupProbe, if there is none: it restarts a pod that is not ready in time
 //	protocol: grpc           without probes, all three by gRPC, with liveness as livenessProbe
+//	limits                   resources.limits
+//	user, group              securityContext, if they are ids
+//	env_file                 envFrom, with a Secret
 //
 // Seconds are rounded up. If that makes preStop.sleep longer, the process has less time after it.
 // Secrets are read from a Secret with the name of the group.
 func Kubernetes(c *config.Config) (*Result, error) {
 	return each(c, &Result{}, func(g group) error {
-		text, err := yaml.Dump(g.deployment(), yaml.WithLineWidth(-1))
+		var object any = g.deployment()
+		name := g.Name + ".deployment.yaml"
+		if g.Kind == config.Job {
+			object, name = g.kubernetesJob(), g.Name+".job.yaml"
+		}
+		text, err := yaml.Dump(object, yaml.WithLineWidth(-1))
 		if err != nil {
 			return err
 		}
-		g.result.file(g.Name+".deployment.yaml", text)
+		g.result.file(name, text)
 		g.kubernetesGaps()
 		return nil
 	})
 }
 
-func (g group) deployment() deployment {
-	labels := map[string]string{"app.kubernetes.io/name": g.Name, "app.kubernetes.io/managed-by": "swansong-launcher"}
-	matched := map[string]string{"app.kubernetes.io/name": g.Name}
+// pod returns the template of the pods.
+func (g group) pod() pod {
 	stop := g.Shutdown
 	grace := up(stop.DeregisterDelay + g.bound())
 
@@ -213,6 +239,7 @@ func (g group) deployment() deployment {
 		con.Env = append(con.Env, variable{Name: name, Value: value(ours[name])})
 	}
 	g.setKubernetesProbes(&con)
+	g.confine(&con)
 	for k, l := range g.Listeners {
 		if n, ok := containerPort(l); ok {
 			con.Ports = append(con.Ports, port{fmt.Sprintf("listener-%d", k+1), n})
@@ -227,7 +254,48 @@ func (g group) deployment() deployment {
 		g.gap(mentions(g.PreStop[0], "{id}"), "pre_stop", "{id} is not replaced in a hook; in a shell, $HOSTNAME is the name of the pod")
 		con.Lifecycle.PreStop.Exec = &exec{append([]string{g.PreStop[0].Command}, g.hookArguments(0)...)}
 	}
+	return pod{metadata{Labels: g.labels()}, podSpec{"", grace, []container{con}}}
+}
 
+func (g group) labels() map[string]string {
+	return map[string]string{"app.kubernetes.io/name": g.Name, "app.kubernetes.io/managed-by": "swansong-launcher"}
+}
+
+// confine sets the user and the limits of a container, and the variables of env_file.
+func (g group) confine(con *container) {
+	limits := map[string]string{}
+	if m := g.Limits.Memory; m > 0 {
+		limits["memory"] = strconv.FormatInt(int64(m), 10)
+	}
+	if cpus := g.Limits.CPUs; cpus > 0 {
+		limits["cpu"] = fmt.Sprintf("%dm", int64(math.Ceil(cpus*1000)))
+	}
+	if len(limits) > 0 {
+		con.Resources = &resources{limits}
+	}
+	if user, group := numeric(g.User), numeric(g.UserGroup); user != nil || group != nil {
+		con.Security = &security{user, group}
+	}
+	if len(g.EnvFile) > 0 {
+		from := envFrom{}
+		from.SecretRef.Name = g.envSecret()
+		con.EnvFrom = []envFrom{from}
+	}
+}
+
+func (g group) envSecret() string { return g.Name + "-env" }
+
+// numeric returns the id that a text is, nil if it is a name or empty.
+func numeric(text string) *int64 {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return nil
+	}
+	return &id
+}
+
+func (g group) deployment() deployment {
+	matched := map[string]string{"app.kubernetes.io/name": g.Name}
 	roll := rollingUpdate{g.MaxSurge, g.maxUnavailable()}
 	if roll == (rollingUpdate{}) { // Kubernetes refuses a rolling update in which both numbers are 0, even without instances
 		roll.MaxSurge = 1
@@ -239,14 +307,14 @@ func (g group) deployment() deployment {
 	return deployment{
 		APIVersion: "apps/v1",
 		Kind:       "Deployment",
-		Metadata:   metadata{g.Name, labels},
+		Metadata:   metadata{g.Name, g.labels()},
 		Spec: deploymentSpec{
 			Replicas:                g.Desired,
 			MinReadySeconds:         up(g.MinReady),
 			ProgressDeadlineSeconds: max(deadline, up(g.MinReady)+1),
 			Selector:                selector{matched},
 			Strategy:                strategy{"RollingUpdate", roll},
-			Template:                pod{metadata{Labels: labels}, podSpec{grace, []container{con}}},
+			Template:                g.pod(),
 		},
 	}
 }
@@ -283,10 +351,20 @@ func containerPort(l config.Listener) (int, bool) {
 
 func (g group) kubernetesGaps() {
 	_, secret := g.environment()
+	g.gap(len(g.EnvFile) > 0, "env_file", "is read from a Secret that must exist: kubectl create secret generic %s --from-env-file=%s", g.envSecret(), strings.Join(g.EnvFile, " --from-env-file="))
+	g.gap(g.User != "" && numeric(g.User) == nil, "user", "%s is not exported, because a pod needs the id of the user in the image; set it as runAsUser", g.User)
+	g.gap(g.UserGroup != "" && numeric(g.UserGroup) == nil, "group", "%s is not exported, because a pod needs the id of the group in the image; set it as runAsGroup", g.UserGroup)
+	g.gap(len(g.Rlimits) > 0, "rlimits", "are not exported; the container runtime of the node sets them")
+	if g.Kind == config.Job {
+		g.kubernetesJobGaps()
+		return
+	}
 	g.gap(g.Export.Image == "", "export.image", "is missing; the file has the name of the group instead, which must be replaced")
 	g.gap(len(secret) > 0, "env", "%s are read from a Secret that must exist: kubectl create secret generic %s", strings.Join(secret, ", "), g.Name)
 	g.gap(len(g.DependsOn) > 0, "depends_on", "Deployments have no order; let the process wait, or stay unready, until it can reach %s", strings.Join(g.DependsOn, ", "))
-	g.gap(g.Kind == config.Job, "kind", "a Deployment starts a process again when it has completed; use a Job of the same pod template")
+	for _, name := range g.DependsOn {
+		g.gap(g.Conditions[name] == config.Completed, "depends_on."+name, "wait for the Job in an init container: kubectl wait --for=condition=complete job/%s", name)
+	}
 	g.gap(g.Protocol == config.Signals && len(g.probes()) == 0, "protocol", "there are no probes, so a process counts as ready once it runs")
 	g.gap(g.Protocol == config.Auto && len(g.probes()) == 0, "protocol", "there are no probes, because it is not known whether the process uses the lifecycle protocol, so it counts as ready once it runs; set grpc if it does, or add a readinessProbe")
 	g.gap(g.Protocol == config.Notify, "protocol", "there is no sd_notify, so READY=1 says nothing; add a readinessProbe")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +28,7 @@ type nomadGroup struct {
 	Name             string
 	Count            int
 	ShutdownDelay    time.Duration
-	Update           nomadUpdate
+	Update           *nomadUpdate `json:",omitempty"`
 	RestartPolicy    nomadRestart
 	ReschedulePolicy *nomadReschedule `json:",omitempty"`
 	Networks         []nomadNetwork   `json:",omitempty"`
@@ -105,8 +106,15 @@ type nomadTask struct {
 	Config      map[string]any
 	Env         map[string]string `json:",omitempty"`
 	Templates   []nomadTemplate   `json:",omitempty"`
+	User        string            `json:",omitempty"`
+	Resources   *nomadResources   `json:",omitempty"`
 	KillTimeout time.Duration
 	KillSignal  string
+}
+
+type nomadResources struct {
+	Cores    int `json:",omitempty"`
+	MemoryMB int `json:",omitempty"`
 }
 
 type nomadTemplate struct {
@@ -177,6 +185,12 @@ func (g group) job() nomadJob {
 		b.WriteString("{{ end }}\n")
 		t.Templates = []nomadTemplate{{b.String(), "secrets/env", true}}
 	}
+	if len(g.EnvFile) > 0 {
+		text := fmt.Sprintf("{{ with nomadVar %q }}{{ range .Tuples }}\n{{ .K }}={{ .V | toJSON }}{{ end }}{{ end }}\n", g.envVariables())
+		t.Templates = append(t.Templates, nomadTemplate{text, "secrets/file.env", true})
+	}
+	t.User = g.User
+	t.Resources = g.nomadResources()
 	ports, services := g.network()
 	if g.Export.Image != "" {
 		t.Driver = "docker"
@@ -197,7 +211,6 @@ func (g group) job() nomadJob {
 		Name:          g.Name,
 		Count:         g.Desired,
 		ShutdownDelay: g.Shutdown.DeregisterDelay,
-		Update:        g.update(),
 		RestartPolicy: nomadRestart{Attempts: g.Restart.Limit, Delay: g.Restart.Initial, Mode: "fail"},
 		Services:      services,
 		Tasks:         []nomadTask{t},
@@ -215,8 +228,31 @@ func (g group) job() nomadJob {
 	if len(ports.DynamicPorts)+len(ports.ReservedPorts) > 0 {
 		tg.Networks = []nomadNetwork{ports}
 	}
+	if g.Kind == config.Job { // Nomad refuses a batch job with an update
+		return nomadJob{g.Name, g.Name, "batch", []nomadGroup{tg}}
+	}
+	update := g.update()
+	tg.Update = &update
 	return nomadJob{g.Name, g.Name, "service", []nomadGroup{tg}}
 }
+
+// nomadResources returns the limits, as far as Nomad has them, nil if there are none.
+func (g group) nomadResources() *nomadResources {
+	const mib = 1 << 20
+	r := nomadResources{MemoryMB: int((g.Limits.Memory + mib - 1) / mib)}
+	if r.MemoryMB > 0 {
+		r.MemoryMB = max(r.MemoryMB, 10) // Nomad accepts no less
+	}
+	if cpus := g.Limits.CPUs; cpus == math.Trunc(cpus) {
+		r.Cores = int(cpus)
+	}
+	if r == (nomadResources{}) {
+		return nil
+	}
+	return &r
+}
+
+func (g group) envVariables() string { return variablePath(g.Name) + "/env" }
 
 // network returns the ports of the group, and the service with its health check.
 func (g group) network() (ports nomadNetwork, services []nomadService) {
@@ -296,7 +332,18 @@ func (g group) nomadGaps() {
 	g.gap(len(secret) > 0, "env", "%s are read from the variable %s, which must exist: nomad var put %[2]s", strings.Join(secret, ", "), variablePath(g.Name))
 	g.gap(g.WorkingDir != "" && g.Export.Image == "", "working_dir", "is ignored; the driver exec has its own working directory")
 	g.gap(len(g.DependsOn) > 0, "depends_on", "jobs have no order; let the process wait, or stay unready, until it can reach %s", strings.Join(g.DependsOn, ", "))
-	g.gap(g.Kind == config.Job, "kind", "the job has the type service, which starts a process again when it has completed; use the type batch")
+	g.gap(len(g.EnvFile) > 0, "env_file", "is read from the variable %s, which must exist: nomad var put %[1]s NAME=value ...", g.envVariables())
+	g.gap(g.UserGroup != "", "group", "is not exported; the process has the groups of its user")
+	g.gap(len(g.Rlimits) > 0, "rlimits", "are not exported; with the driver docker, set ulimit")
+	g.gap(g.Limits.CPUs != math.Trunc(g.Limits.CPUs), "limits.cpus", "%v is not exported: Nomad reserves MHz, or whole cores; set Resources.CPU", g.Limits.CPUs)
+	g.gap(g.Limits.Memory > 0 && g.Limits.Memory < 10<<20, "limits.memory", "is 10MiB, because Nomad accepts no less")
+	g.gap(g.Restart.Policy == config.Always && g.Kind == config.Job, "restart_policy", "always is not possible: a task of a batch job that has succeeded is not started again")
+	for _, name := range g.DependsOn {
+		g.gap(g.Conditions[name] == config.Completed, "depends_on."+name, "run the job %s first, or as a task with the lifecycle hook prestart", name)
+	}
+	if g.Kind == config.Job {
+		return
+	}
 	g.gap(g.blueGreen(), "max_surge", "because no instance may be missing, all %d new instances are started in addition to the old ones, and promoted together", g.Desired)
 	g.gap(!g.blueGreen() && g.MaxSurge > 0, "max_surge", "there is no surge; %d at a time are stopped, and then replaced", u.MaxParallel)
 	g.gap(g.Canary.Check.Command != "" || g.Canary.Check.Prometheus != "", "canary.check", "is ignored; to judge canaries by hand, remove AutoPromote and run nomad deployment promote")

@@ -37,6 +37,10 @@ func (u *unit) set(key, value string) { u.WriteString(key + "=" + value + "\n") 
 //	restart_policy           Restart, RestartSec, StartLimitBurst, StartLimitIntervalSec
 //	success_exit_codes       SuccessExitStatus
 //	depends_on               Wants, After
+//	kind: job                Type=oneshot
+//	env_file                 EnvironmentFile
+//	user, group              User, Group
+//	rlimits, limits          LimitNOFILE and others, MemoryMax, CPUQuota
 //	listeners                sockets, passed by LISTEN_FDS
 //
 // Secrets are read from the file /etc/name/secrets.env, which only root should be able to read.
@@ -71,16 +75,7 @@ func (g group) service() string {
 	u.set("StartLimitBurst", strconv.Itoa(max(g.Restart.Limit, 1)))
 
 	u.section("Service")
-	switch g.Protocol {
-	case config.GRPC:
-		u.set("Type", "notify")
-		u.set("NotifyAccess", "main")
-	case config.Notify:
-		u.set("Type", "notify")
-		u.set("NotifyAccess", "all") // as the launcher does
-	default:
-		u.set("Type", "exec")
-	}
+	u.setType(g)
 	if g.Watchdog > 0 {
 		u.set("WatchdogSec", seconds(g.Watchdog))
 		if g.Protocol == config.Auto {
@@ -110,13 +105,18 @@ func (g group) service() string {
 	if len(secret) > 0 {
 		u.set("EnvironmentFile", g.secretFile())
 	}
-	u.set("TimeoutStartSec", seconds(g.HealthCheckTimeout))
+	u.confine(g)
+	start := seconds(g.HealthCheckTimeout)
+	if g.Kind == config.Job {
+		start = "infinity"
+	}
+	u.set("TimeoutStartSec", start)
 	u.set("TimeoutStopSec", seconds(limit))
 	// systemd signals only the process, which stops its children itself. systemd kills the children
 	// that remain after the process has exited.
 	u.set("KillMode", "mixed")
 	u.set("KillSignal", string(g.StopSignals[0]))
-	u.set("Restart", map[config.RestartPolicy]string{config.Always: "always", config.IfItFailed: "on-failure", config.NeverReturn: "no"}[g.Restart.Policy])
+	u.set("Restart", g.systemdRestart())
 	u.set("RestartSec", seconds(g.Restart.Initial))
 	var codes []string
 	for _, code := range g.SuccessExitCodes {
@@ -131,6 +131,53 @@ func (g group) service() string {
 		u.set("Sockets", g.socketName(l))
 	}
 	return u.String()
+}
+
+// setType says when systemd considers a process as started.
+func (u *unit) setType(g group) {
+	switch {
+	case g.Kind == config.Job: // units after it wait until it has completed
+		u.set("Type", "oneshot")
+	case g.Protocol == config.GRPC:
+		u.set("Type", "notify")
+		u.set("NotifyAccess", "main")
+	case g.Protocol == config.Notify:
+		u.set("Type", "notify")
+		u.set("NotifyAccess", "all") // as the launcher does
+	default:
+		u.set("Type", "exec")
+	}
+}
+
+// systemdRestart returns the restart policy. systemd refuses to start an oneshot again that has
+// succeeded.
+func (g group) systemdRestart() string {
+	if g.Restart.Policy == config.Always && g.Kind == config.Job {
+		return "on-failure"
+	}
+	return map[config.RestartPolicy]string{config.Always: "always", config.IfItFailed: "on-failure", config.NeverReturn: "no"}[g.Restart.Policy]
+}
+
+// confine sets the files with variables, the user and the limits.
+func (u *unit) confine(g group) {
+	for _, name := range g.EnvFile {
+		u.set("EnvironmentFile", specifiers(name))
+	}
+	if g.User != "" {
+		u.set("User", specifiers(g.User))
+	}
+	if g.UserGroup != "" {
+		u.set("Group", specifiers(g.UserGroup))
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.Rlimits)) {
+		u.set("Limit"+strings.ToUpper(name), strings.ReplaceAll(string(g.Rlimits[name]), "unlimited", "infinity"))
+	}
+	if m := g.Limits.Memory; m > 0 {
+		u.set("MemoryMax", strconv.FormatInt(int64(m), 10))
+	}
+	if cpus := g.Limits.CPUs; cpus > 0 {
+		u.set("CPUQuota", strconv.FormatFloat(cpus*100, 'f', -1, 64)+"%")
+	}
 }
 
 // sockets returns the listeners that systemd supports. systemd refuses a socket unit with another
@@ -250,28 +297,37 @@ func quote(s string) string {
 func (g group) systemdGaps() {
 	_, secret := g.environment()
 	g.gap(len(secret) > 0, "env", "%s are read from %s, which must exist", strings.Join(secret, ", "), g.secretFile())
+	g.gap(len(g.EnvFile) > 0 && len(g.Env) > 0, "env_file", "overrides env, which the launcher does the other way round")
+	g.gap(g.Restart.Policy == config.Always && g.Kind == config.Job, "restart_policy", "always is not possible: an instance that has succeeded is not started again")
+	for _, name := range g.DependsOn {
+		g.gap(g.Conditions[name] == config.Started, "depends_on."+name, "waits until it is ready, which is more than started")
+		g.gap(g.Conditions[name] == config.Completed, "depends_on."+name, "starts also if the job fails; Requires=%s.target instead of Wants= prevents that", name)
+	}
+	g.gap(len(g.StopSignals) > 1, "stop_signals", "only %s is sent, and then SIGKILL", g.StopSignals[0])
+	g.gap(len(g.PreStop) > 0, "pre_stop", "a hook has TimeoutStopSec instead of its own timeout; SWANSONG_PROCESS_ID is name-instance, and MAINPID replaces SWANSONG_PROCESS_PID")
+	g.gap(g.Restart.Policy != config.NeverReturn && g.Restart.Max > g.Restart.Initial, "restart_policy.max_backoff", "the pause is always %v; RestartSteps= of systemd 254 can increase it", g.Restart.Initial)
+	g.gap(g.Logs.Dir != "", "logs", "output goes to the journal, with its limits")
+	if g.Kind == config.Job {
+		return
+	}
 	g.gap(g.Desired > 0, "min_healthy_instances", "there is no roll; restart one instance after the other, and wait until it is ready: systemctl restart %s@1 (waits with Type=notify)", g.Name)
 	g.gap(g.MaxSurge > 0, "max_surge", "there is no surge; an instance is stopped before its replacement starts")
 	g.gap(g.Canary.Instances > 0, "canary", "there are no canaries; restart one instance, and check it")
 	g.gap(g.MinReady > 0, "min_ready_seconds", "is ignored")
 	g.gap(g.Shutdown.DeregisterDelay > 0, "shutdown.deregister_delay", "there is no router; the process itself must continue to serve for that time")
 	g.gap(g.Shutdown.Grace == config.Enforced && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
-	g.gap(len(g.StopSignals) > 1, "stop_signals", "only %s is sent, and then SIGKILL", g.StopSignals[0])
 	g.gap(g.OnFailure != config.Continue, "on_failure", "there is no roll, and so no %s; check an instance before you restart the next one", g.OnFailure)
 	g.gap(g.Retry.Policy != config.Manual, "retry", "there is no roll; a failed instance is restarted by Restart, after RestartSec")
 	g.gap(g.ProgressDeadline > 0, "progress_deadline", "there is no roll; an instance that is not ready fails after TimeoutStartSec, and is retried StartLimitBurst times")
-	g.gap(len(g.PreStop) > 0, "pre_stop", "a hook has TimeoutStopSec instead of its own timeout; SWANSONG_PROCESS_ID is name-instance, and MAINPID replaces SWANSONG_PROCESS_PID")
 	g.gap(g.Protocol == config.GRPC && g.Liveness.Interval > 0, "liveness", "there are no checks; for a process that sends WATCHDOG=1, set WatchdogSec=")
 	g.gap(g.Protocol == config.Auto, "protocol", "a process counts as ready once it runs, because it is not known what it uses; set grpc or notify if it sends READY=1, as package client does")
 	for _, p := range g.probes() {
 		g.gap(true, p.key, "there are no probes; for a process that sends WATCHDOG=1, set watchdog")
 	}
 	g.gap(g.usesPort(), "export.port", "%d takes the place of {port}, in all instances", g.Export.ServicePort)
-	g.gap(g.Restart.Policy != config.NeverReturn && g.Restart.Max > g.Restart.Initial, "restart_policy.max_backoff", "the pause is always %v; RestartSteps= of systemd 254 can increase it", g.Restart.Initial)
 	for _, l := range g.Listeners {
 		_, ok := listenStream(l)
 		g.gap(!ok, "listeners", "%s: is not exported; systemd listens on IP addresses and ports, not on %s", l.Name, l.Address)
 	}
 	g.gap(len(g.Listeners) > 0 && g.Desired > 1, "listeners", "a connection while no instance runs starts only the first one")
-	g.gap(g.Logs.Dir != "", "logs", "output goes to the journal, with its limits")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	nomad "github.com/hashicorp/nomad/api"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -43,7 +44,7 @@ func files(t *testing.T, target, pattern string) map[string][]byte {
 func deployments(t *testing.T) map[string]appsv1.Deployment {
 	t.Helper()
 	all := map[string]appsv1.Deployment{}
-	for name, text := range files(t, "kubernetes", "*.yaml") {
+	for name, text := range files(t, "kubernetes", "*.deployment.yaml") {
 		var d appsv1.Deployment
 		if err := yaml.UnmarshalStrict(text, &d); err != nil { // UnmarshalStrict refuses unknown and duplicate keys
 			t.Fatalf("%s: %v", name, err)
@@ -129,6 +130,31 @@ func TestKubernetes_DeploymentHasExpectedValues(t *testing.T) {
 	}
 }
 
+// A job is a Job, with the limits that a container of a Deployment has, too.
+func TestKubernetes_JobHasExpectedValues(t *testing.T) {
+	var j batchv1.Job
+	if err := yaml.UnmarshalStrict(files(t, "kubernetes", "migrate.job.yaml")["migrate.job.yaml"], &j); err != nil {
+		t.Fatal(err)
+	}
+	type values struct {
+		Kind, Version                          string
+		Completions, Parallelism, BackoffLimit int32
+		Restart                                corev1.RestartPolicy
+		Memory, MilliCPUs                      int64
+	}
+	limits := j.Spec.Template.Spec.Containers[0].Resources.Limits
+	got := values{j.Kind, j.APIVersion, *j.Spec.Completions, *j.Spec.Parallelism, *j.Spec.BackoffLimit, j.Spec.Template.Spec.RestartPolicy,
+		limits.Memory().Value(), limits.Cpu().MilliValue()}
+	if diff := cmp.Diff(values{"Job", "batch/v1", 3, 3, 4, corev1.RestartPolicyOnFailure, 2_000_000, 2000}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	c := deployments(t)["legacy"].Spec.Template.Spec.Containers[0]
+	if *c.SecurityContext.RunAsUser != 1000 || *c.SecurityContext.RunAsGroup != 1001 || c.EnvFrom[0].SecretRef.Name != "legacy-env" ||
+		c.Resources.Limits.Memory().Value() != 100<<20 || c.Resources.Limits.Cpu().MilliValue() != 1500 {
+		t.Errorf("%+v", c)
+	}
+}
+
 func jobs(t *testing.T) map[string]*nomad.Job {
 	t.Helper()
 	all := map[string]*nomad.Job{}
@@ -151,6 +177,11 @@ func TestNomad_ServerAcceptsJobs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := j.TaskGroups[0]
 			u, r, task := g.Update, g.RestartPolicy, g.Tasks[0]
+			if batch := *j.Type == "batch"; batch != (u == nil) {
+				t.Fatalf("a job of the type %s has the update %+v; Nomad refuses one for a batch job", *j.Type, u)
+			} else if batch {
+				return
+			}
 			if *u.MaxParallel < 1 || *u.HealthyDeadline <= *u.MinHealthyTime || *u.ProgressDeadline <= *u.HealthyDeadline {
 				t.Errorf("update: %+v", u)
 			}

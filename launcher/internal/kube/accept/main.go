@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +33,7 @@ func main() {
 
 func run(files []string) error {
 	if len(files) == 0 {
-		return errors.New("no files; name the files with Deployments")
+		return errors.New("no files; name the files with Deployments and Jobs")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -67,7 +68,11 @@ func post(ctx context.Context, plane *kube.ControlPlane, name string) error {
 	if err != nil {
 		return err
 	}
-	return plane.Client.AppsV1().RESTClient().Post().Namespace(metav1.NamespaceDefault).Resource("deployments").
+	client, resource := plane.Client.AppsV1().RESTClient(), "deployments"
+	if strings.HasSuffix(name, ".job.yaml") {
+		client, resource = plane.Client.BatchV1().RESTClient(), "jobs"
+	}
+	return client.Post().Namespace(metav1.NamespaceDefault).Resource(resource).
 		Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationStrict).
 		SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
 }
