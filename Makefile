@@ -13,7 +13,7 @@ SAME := internal/integration/\(dashboard\|export\)
 ROOT := github.com/swansong-go/swansong
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-launcher quick test releases servers race nested bench bench-lspconn gate cover fuzz soak soak-eventloop model mutants gotests lint tidy tidy-check test-integration-shutdown test-integration-shutdown-race proto traces kubernetes ci
+.PHONY: help demo demo-launcher quick test releases servers race nested bench bench-launcher bench-lspconn gate cover fuzz soak soak-eventloop model mutants gotests lint tidy tidy-check test-integration-shutdown test-integration-shutdown-race proto traces kubernetes ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ bench: ## measure again, and write the tables of figures in docs/measured
 	$(GO) run ./launcher/internal/measure -write
 	GRACEFUL_KILLS=1000 $(GO) test -count=1 -v -run '^TestRun_SavesOrFailsWheneverKilled$$' ./graceful
 	$(GO) run ./lspconn/internal/measure -write
+
+bench-launcher: ## fail if the launcher loses a request, a process or a transition: the short form that CI runs
+	$(GO) run ./launcher/internal/measure -only shutdowns,superseded,many -shutdowns 50 -superseded 10 -many 30
 
 bench-lspconn: ## fail if lspconn leaves anything, is late under load, or cannot say what is left: the short form that CI runs
 	$(GO) run ./lspconn/internal/measure -starts 100 -runs 1 -load 20 -only gopls,typescript-language-server

@@ -11,11 +11,13 @@
 //
 //   - whether requests are lost when newer orders supersede rolls, or the launcher is upgraded,
 //
+//   - whether requests are lost when a group of 200 processes is rolled and scaled,
+//
 //   - whether requests are lost in rolls with probes, of programs that do not know the launcher,
 //
 //   - the cost of an idle launcher.
 //
-//     go run ./launcher/internal/measure [-shutdowns 1000] [-stuck 50] [-rolls 20] [-superseded 50] [-upgrades 100] [-children 200] [-only probes] [-write]
+//     go run ./launcher/internal/measure [-shutdowns 1000] [-stuck 50] [-rolls 20] [-superseded 50] [-upgrades 100] [-many 200] [-children 200] [-only probes] [-write]
 package main
 
 import (
@@ -24,6 +26,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/figures"
@@ -56,7 +59,8 @@ func main() {
 	rolls := flag.Int("rolls", 20, "rolls of each kind of group")
 	orders := flag.Int("superseded", 50, "rolls that a newer order supersedes")
 	upgraded := flag.Int("upgrades", 100, "upgrades of the launcher in place")
-	only := flag.String("only", "", "print only this part: shutdowns, deadlines, replacements, superseded, upgrades, probes, idle")
+	only := flag.String("only", "", "measure only these parts, separated by commas: shutdowns, deadlines, replacements, superseded, upgrades, many, probes, idle")
+	crowd := flag.Int("many", 200, "processes of a group that is rolled and scaled")
 	children := flag.Int("children", 200, "processes of the idle launcher")
 	write := flag.Bool("write", false, "also write docs/measured/launcher-figures.md")
 	flag.Parse()
@@ -74,10 +78,11 @@ func main() {
 		{"replacements", func() error { return replacements(w, *rolls) }},
 		{"superseded", func() error { return superseded(w, *orders) }},
 		{"upgrades", func() error { return upgrades(w, *upgraded) }},
+		{"many", func() error { return many(w, *crowd) }},
 		{"probes", func() error { return probes(w) }},
 		{"idle", func() error { return idle(w, *children) }},
 	} {
-		if *only != "" && *only != part.name {
+		if *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
 			continue
 		}
 		if err := part.measure(); err != nil {
@@ -88,6 +93,19 @@ func main() {
 		if err := w.Save(); err != nil {
 			fatal(err)
 		}
+	}
+	if len(missed) > 0 {
+		fatal(fmt.Errorf("the targets are missed: %s", strings.Join(missed, "; ")))
+	}
+}
+
+// missed has what was lost. The command fails if there is anything.
+var missed []string
+
+// mustBeNone records that n is not 0. The text says what was counted.
+func mustBeNone(what string, n int, args ...any) {
+	if n != 0 {
+		missed = append(missed, fmt.Sprintf("%d "+what, append([]any{n}, args...)...))
 	}
 }
 

@@ -229,5 +229,6 @@ func probes(w io.Writer) error {
 	fmt.Fprintf(w, "\n| | target | measured |\n| --- | ---: | ---: |\n")
 	figures.Row(w, "configurations of probes", "24", fmt.Sprint(configurations))
 	figures.Row(w, "requests, and lost ones", "0 lost", fmt.Sprintf("%d, %d lost", requests, lost))
+	mustBeNone("requests lost in rolls with probes", lost)
 	return nil
 }

@@ -82,6 +82,7 @@ func replacements(w io.Writer, rolls int) error {
 	} {
 		figures.Row(w, row[:]...)
 	}
+	mustBeNone("requests lost in replacements", failed)
 	return nil
 }
 

@@ -127,6 +127,10 @@ func shutdowns(w io.Writer, n int) error {
 	} {
 		figures.Row(w, row[:]...)
 	}
+	mustBeNone("transitions that do not follow from the one before", gaps)
+	mustBeNone("processes whose end was not logged", unfinished)
+	mustBeNone("ends other than those of their behavior", unexpected)
+	mustBeNone("survivors", survivors)
 	return nil
 }
 

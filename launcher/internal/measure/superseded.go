@@ -59,6 +59,7 @@ func superseded(w io.Writer, rolls int) error {
 		"processes have become READY.\n\n| | target | measured |\n| --- | ---: | ---: |\n", rolls+1)
 	figures.Row(w, "rolls that were superseded", fmt.Sprint(rolls), fmt.Sprint(count))
 	figures.Row(w, "requests, and lost ones", "0 lost", fmt.Sprintf("%d, %d lost", requests, len(r.Failures())))
+	mustBeNone("requests lost in superseded rolls", len(r.Failures()))
 	figures.Row(w, "the last roll; the longest wait of a client", "–", fmt.Sprintf("%v; %v", round(took), round(longest)))
 	return nil
 }

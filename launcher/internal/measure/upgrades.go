@@ -60,6 +60,8 @@ func upgrades(w io.Writer, times int) error {
 	fmt.Fprintf(w, "\n## Upgrades in place\n\nThe command launcher, with a group of 3, is upgraded %d times by `launcher upgrade` under the load of four clients, every second time\n"+
 		"in the middle of a roll.\n\n| | target | measured |\n| --- | ---: | ---: |\n", times)
 	figures.Row(w, "requests, and lost ones", "0 lost", fmt.Sprintf("%d, %d lost", requests, len(l.Failures())))
+	mustBeNone("requests lost during upgrades", len(l.Failures()))
+	mustBeNone("processes that ended otherwise than cleanly", u.unclean())
 	figures.Row(w, "processes that ended otherwise than cleanly", "0", fmt.Sprint(u.unclean()))
 	figures.Row(w, "rolls that upgrades have interrupted, and completed ones", "–", fmt.Sprintf("%d, %d", u.rolls, strings.Count(u.log.String(), "msg=roll-done")))
 	figures.Row(w, "the command upgrade, median (largest); the longest wait of a client", "–", fmt.Sprintf("%s; %v", spread(took), round(longest)))
