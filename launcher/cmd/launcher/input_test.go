@@ -41,6 +41,12 @@ func TestRun_ReportsInvalidFileByLineAndKey(t *testing.T) {
 		{"a missing program", web + "  - name: other\n    command: /no/such/program\n", `:7:5: process_groups[1].command: there is no executable program "/no/such/program"`},
 		{"a missing directory", web + "    working_dir: /no/such\n", `:6:5: process_groups[0].working_dir: "/no/such" is not a directory`},
 		{"a name with a path", web + "  - name: ../web\n    command: RUNNER\n", ":6:5: process_groups[1].name: must be up to 63"},
+		{"a missing user", web + "    protocol: signals\n    user: no-such-user\n", `:7:5: process_groups[0].user: there is no user "no-such-user" on this machine`},
+		{"a missing group", web + "    protocol: signals\n    group: no-such-group\n", `:7:5: process_groups[0].group: there is no group "no-such-group" on this machine`},
+		{"a missing variable", web + "    working_dir: /${NO_SUCH_VARIABLE}\n", ":6:18: process_groups[0].working_dir: the variable NO_SUCH_VARIABLE is not set in the launcher's environment; set it, or write"},
+		{"a missing env_file", web + "    env_file: [/no/such.env]\n", ":6:16: process_groups[0].env_file[0]: /no/such.env cannot be read: no such file"},
+		{"a limit above the launcher's", web + "    rlimits: {nofile: 18446744073709551614}\n", ":6:5: process_groups[0].rlimits: nofile cannot be raised to 18446744073709551614"},
+		{"a service that is to complete", web + "  - {name: other, depends_on: {web: completed}, command: RUNNER}\n", `:6:32: process_groups[1].depends_on[0]: "web" is a service, which is not meant to complete`},
 		{"an address that cannot be listened on", web + "    listeners: [{name: a, network: unix, address: /no/such/socket}]\n", ":6:5: process_groups[0].listeners: listen unix /no/such/socket"},
 		{"a log directory that cannot be created", web + "    logs: {dir: /dev/null/logs}\n", ":6:12: process_groups[0].logs.dir: mkdir /dev/null"},
 
