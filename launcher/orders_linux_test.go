@@ -10,9 +10,11 @@ import (
 // A stopped group stays stopped under the next launcher, if the first one was killed, whatever the
 // guardian does with the state file. It is started after an orderly stop of the launcher.
 func TestStopGroup_HoldsUnderNextLauncher(t *testing.T) {
-	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{plainGroup("web", 1)}}
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: briefGuardian, Groups: []launcher.GroupConfig{plainGroup("web", 1)}}
 	first := startAnother(t, cfg, "stop the group").hears("ready").hears("stopped")
+	guardian := guardians(t, first.Process.Pid)[0]
 	first.kill()
+	awaitEnd(t, guardian, tooLong)
 	h := launchWith(t, cfg).ready()
 	testkit.Equal(t, "stopped under the next launcher", h.Health()[0].Stopped, true)
 	h.close()
