@@ -27,7 +27,7 @@ var ErrWaitContext = errors.New("ctxshutdown: the context passed to Wait ended w
 
 // errNoError replaces the cause of a context whose Done channel is closed although its Err is nil.
 // The contract of context.Context forbids such a context.
-var errNoError = errors.New("ended without an error")
+var errNoError = errors.New("the Done channel of the context is closed, but its Err is nil")
 
 // A Completion resolves when its scope is complete, and then stays resolved. If a guard is acquired
 // after that, the scope has a new Completion, which waits for that guard. The methods of [Swansong]

@@ -67,7 +67,7 @@ func TestWait_ReturnsNilIfScopeIsComplete(t *testing.T) {
 			err := s.Shutdown().Wait(onDone{context.Background(), func() {}})
 			var drain *ctxshutdown.DrainError
 			c.isTrue("the error is a DrainError with the guard", errors.As(err, &drain) && drain.Report.Count() == 1)
-			c.isTrue("the error says so: "+err.Error(), strings.Contains(err.Error(), "ended without an error"))
+			c.isTrue("the error says so: "+err.Error(), strings.Contains(err.Error(), "the Done channel of the context is closed, but its Err is nil"))
 		}},
 		{"waiting does not stop the scope", func(c claim, s *ctxshutdown.Swansong) {
 			err := s.Completion().Wait(timeout(c))
