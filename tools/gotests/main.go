@@ -171,7 +171,7 @@ func (s suite) compare(way, overlay string, want outcomes) (ok bool, err error) 
 		s.atLeast -= passed
 	}
 	if s.atLeast > 0 {
-		return false, fmt.Errorf("with %s, %d tests fewer have passed than there should be", way, s.atLeast)
+		return false, fmt.Errorf("with %s, the number of passing tests is %d below the minimum of the suite", way, s.atLeast)
 	}
 	return ok, nil
 }

@@ -165,7 +165,7 @@ func (s *sources) regions(dir, place string) (*source, []region, error) {
 	file, isFile := strings.CutPrefix(place, "file ")
 	switch {
 	case !isFile && src.decls[place] == nil:
-		return nil, nil, fmt.Errorf("./%s has no %s; follow its new name, or move the entry to the table of its package", filepath.ToSlash(dir), place)
+		return nil, nil, fmt.Errorf("./%s has no %s; if it was renamed, use the new name; if it was moved, move the entry to the table of the other package", filepath.ToSlash(dir), place)
 	case !isFile:
 		return src, src.decls[place], nil
 	case strings.HasSuffix(file, "_test.go"):
@@ -204,7 +204,7 @@ func (s *sources) find(dir string, e edit) (*source, replacement, error) {
 	case 1:
 		return src, found[0], nil
 	case 0:
-		return nil, replacement{}, fmt.Errorf("%s does not contain these lines; write what the code says now, or delete the entry if what it breaks is gone:%s",
+		return nil, replacement{}, fmt.Errorf("%s does not contain these lines; copy the lines from the present code, or delete the entry if the code that it breaks is gone:%s",
 			e.place, e.old())
 	}
 	return nil, replacement{}, fmt.Errorf("%s contains these lines %d times; add a line from before or after them:%s",
@@ -367,7 +367,7 @@ func (s *sources) checkTest(m *mutant) error {
 			return fmt.Errorf("test %s: %w", m.run, err)
 		}
 		if !slices.ContainsFunc(src.tests, re.MatchString) {
-			return fmt.Errorf("%s has no test that matches %s; follow its new name", m.pkg, a)
+			return fmt.Errorf("%s has no test that matches %s; if the test was renamed, use the new name", m.pkg, a)
 		}
 	}
 	return nil
