@@ -83,9 +83,9 @@ func ExampleWithOutput() {
 	fmt.Println("stack:", strings.Contains(stacks, "ExampleWithOutput"))
 	fmt.Println("exit code:", graceful.ExitCode(err))
 	// Output:
-	// graceful: abandoned (cancelled work did not return within 1ms), with 1 held:
+	// graceful: abandoned (cancelled work did not return within 1ms); guards still held: 1
 	// 	shop ×1
-	// 	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired and for how long they are held.
+	// 	Set CTXSHUTDOWN_TRACE=1 to see where guards were acquired and how long they have been held.
 	// stack: true
 	// exit code: 3
 }

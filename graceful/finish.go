@@ -143,7 +143,7 @@ func formatAbandoned(e *AbandonedError, logged bool) string {
 	if logged {
 		b.WriteString("graceful: abandoned, see the log:\n")
 	} else {
-		fmt.Fprintf(&b, "graceful: abandoned (%s), with %d held:\n", withoutPrefix(e.Cause), e.Report.Count())
+		fmt.Fprintf(&b, "graceful: abandoned (%s); guards still held: %d\n", withoutPrefix(e.Cause), e.Report.Count())
 	}
 	traced := false
 	for _, g := range e.Report.Entries() {
@@ -163,7 +163,7 @@ func formatAbandoned(e *AbandonedError, logged bool) string {
 		}
 	}
 	if !traced {
-		b.WriteString("\tSet CTXSHUTDOWN_TRACE=1 to see where they were acquired and for how long they are held.\n")
+		b.WriteString("\tSet CTXSHUTDOWN_TRACE=1 to see where guards were acquired and how long they have been held.\n")
 	}
 	b.WriteString(e.Stacks)
 	return b.String()

@@ -48,7 +48,7 @@ func (s systemd) next() string {
 	return string(b[:n])
 }
 
-func TestNotify_TellsSystemdEachPhase(t *testing.T) {
+func TestNotify_NotifiesSystemdOfEachPhase(t *testing.T) {
 	sockets := map[string]string{"path": filepath.Join(t.TempDir(), "notify")}
 	if runtime.GOOS == "linux" {
 		sockets["abstract"] = fmt.Sprintf("@swansong-%d", os.Getpid())
@@ -65,10 +65,10 @@ func TestNotify_TellsSystemdEachPhase(t *testing.T) {
 			if n, err := fmt.Sscanf(third, "EXTEND_TIMEOUT_USEC=%d", &usec); n != 1 || err != nil {
 				t.Fatalf("the third message is %q", third)
 			}
-			// Soft would have ended one hour after the signal. With the extension it ends 90
-			// minutes after it, and Hard takes another hour.
+			// Without the extension, Soft would end one hour after the signal. With it, Soft ends
+			// 90 minutes after the signal, and Hard takes another hour.
 			if left := time.Duration(usec) * time.Microsecond; left <= 2*time.Hour || left > 2*time.Hour+30*time.Minute+time.Second {
-				t.Errorf("Run requested %v from systemd", left)
+				t.Errorf("the time that Run requested from systemd is %v", left)
 			}
 			testkit.Equal(t, "exit code", p.awaitExit(), 0)
 			if !strings.Contains(p.output(), "extended by about 30m0s") {
@@ -91,15 +91,15 @@ func TestNotify_ExtensionIncludesLameDuck(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := time.Duration(usec) * time.Microsecond; left <= 3*time.Hour || left > 3*time.Hour+30*time.Minute+time.Second {
-		t.Errorf("Run requested %v from systemd", left)
+		t.Errorf("the time that Run requested from systemd is %v", left)
 	}
 	testkit.Equal(t, "exit code", p.awaitExit(), 0)
 }
 
 // Run notifies the watchdog at half of its interval. The time that Run requests from systemd ends
-// one second after the last phase. After a second of draining, systemd learns what the drain waits
-// for. The test runs in a synctest bubble, where the times of messages
-// are exact.
+// one second after the last phase. After a second of draining, Run sends systemd a status that says
+// what the drain waits for. The test runs in a synctest bubble, where the times of messages are
+// exact.
 func TestNotify_SendsWatchdogAndExtensionInTime(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "notify")
 	s := listen(t, name)
@@ -128,8 +128,8 @@ func TestNotify_SendsWatchdogAndExtensionInTime(t *testing.T) {
 	testkit.Equal(t, "messages", got, want)
 }
 
-// If no process listens on the notification socket, or the socket does not exist, Run logs that and
-// continues.
+// If no process listens on the notification socket, or the socket does not exist, Run logs an error
+// and continues.
 func TestNotify_ContinuesWithoutListener(t *testing.T) {
 	p := start(t, "extends", "NOTIFY_SOCKET="+filepath.Join(t.TempDir(), "nobody"))
 	p.until("Serving 0")

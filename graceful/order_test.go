@@ -113,7 +113,7 @@ func TestInOrder_ReportsStageStoppedOutOfTurn(t *testing.T) {
 	})
 }
 
-// A second signal or a call of Force ends InOrder at once. The remaining stages are then stopped.
+// A second signal or a call of Force ends InOrder at once. InOrder then stops the remaining stages.
 func TestInOrder_EndsOnForce(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		began := time.Now()

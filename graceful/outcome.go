@@ -29,7 +29,7 @@ func (e *SignalError) Error() string { return fmt.Sprintf("graceful: %v signal r
 
 // A ForcedError reports that Work was cancelled before all guards had been released, and that they
 // were released afterwards. Its report lists the guards that were held when Work was cancelled. Its
-// Cause tells why: a [*SignalError], an expired phase, or the cause passed to Force.
+// Cause is the reason: a [*SignalError], an expired phase, or the cause passed to Force.
 type ForcedError struct {
 	*ctxshutdown.DrainError
 	Err error // the errors of f and of the hooks, or nil

@@ -16,10 +16,10 @@ import (
 // process. Under systemd this suits Type=notify-reload: Run sends RELOADING=1 before the call and
 // READY=1 after it, if [Ready] was called before.
 //
-// f runs on a goroutine of its own and holds a guard of the scope "reload". Its context ends when the
-// process is told to stop. Signals that arrive during a call lead to one further call after it. From
-// the first request to stop on, SIGHUP has no effect. An error of f is logged, and the process goes on
-// serving; a panic is treated like one of the function that [Run] runs.
+// f runs on a goroutine of its own and holds a guard of the scope "reload". Its context ends when
+// the process is asked to stop. Signals that arrive during a call lead to one further call after
+// it. From the first request to stop on, SIGHUP has no effect. An error of f is logged, and the
+// process goes on serving; a panic is treated like one of the function that [Run] runs.
 //
 // If SIGHUP comes because the terminal of the process has closed, it stops the process, as without
 // this option. Run can detect this only on systems on which [WithSignals] has SIGPIPE by default,

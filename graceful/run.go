@@ -277,8 +277,8 @@ func (r *run) handle(e event) {
 	}
 }
 
-// releaseGuard tells the goroutine that calls f to release its guard. If f has returned,
-// releaseGuard waits until the guard has been released, so that no report names it.
+// releaseGuard makes the goroutine that calls f release its guard. If f has returned, releaseGuard
+// waits until the guard has been released, so that no report names it.
 func (r *run) releaseGuard() {
 	if !isClosed(r.releaseMain) {
 		close(r.releaseMain)

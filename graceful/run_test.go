@@ -498,7 +498,7 @@ level=ERROR msg=abandoned phase=Exit cause=enough guards.count=1 guards.held="jo
 		printed, _, _ := strings.Cut(b.out.String(), "1 goroutine of the program:\n")
 		testkit.Equal(t, "output", printed, `
 graceful: abandoned, see the log:
-	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired and for how long they are held.
+	Set CTXSHUTDOWN_TRACE=1 to see where guards were acquired and how long they have been held.
 `[1:])
 		time.Sleep(time.Hour)
 	})
@@ -803,7 +803,7 @@ func TestRung_StringNamesPhase(t *testing.T) {
 	testkit.Equal(t, "names", got, []string{"Rung(?)", "Serving", "LameDuck", "Soft", "Hard", "Exit", "Rung(?)"})
 }
 
-func TestExitCode_TellsOutcomesApart(t *testing.T) {
+func TestExitCode_DiffersByOutcome(t *testing.T) {
 	wrapped := fmt.Errorf("main: %w", &graceful.AbandonedError{DrainError: &ctxshutdown.DrainError{Cause: errEnough}})
 	testkit.Equal(t, "of an error around it", graceful.ExitCode(wrapped), 3)
 	testkit.Equal(t, "of no outcome", graceful.ExitCode(errEnough), 1)

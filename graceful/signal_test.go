@@ -295,7 +295,7 @@ func (p *program) until(says string) {
 		}
 	}
 	p.cmd.Wait()
-	p.Fatalf("the program ended (%v) without saying %q, but\n%s\n%s", p.cmd.ProcessState, says, strings.Join(p.said, "\n"), p.stderr.String())
+	p.Fatalf("the program ended (%v) without printing %q; it printed\n%s\n%s", p.cmd.ProcessState, says, strings.Join(p.said, "\n"), p.stderr.String())
 }
 
 func (p *program) signal(s os.Signal) {
@@ -380,9 +380,9 @@ func TestRun_PhasesEndWhenTheirTimeIsOver(t *testing.T) {
 	testkit.Equal(t, "exit code", p.awaitExit(), 3)
 	printed, _, _ := strings.Cut(p.stderr.String(), "1 goroutine of the program:\n")
 	testkit.Equal(t, "standard error", printed, `
-graceful: abandoned (cancelled work did not return within 1ms), with 1 held:
+graceful: abandoned (cancelled work did not return within 1ms); guards still held: 1
 	main ×1
-	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired and for how long they are held.
+	Set CTXSHUTDOWN_TRACE=1 to see where guards were acquired and how long they have been held.
 `[1:])
 }
 
@@ -393,7 +393,7 @@ func TestRun_PrintsBlockers(t *testing.T) {
 		p.signal(os.Interrupt)
 	}
 	testkit.Equal(t, "exit code", p.awaitExit(), 3)
-	shape := regexp.MustCompile(`^graceful: abandoned \(interrupt signal received\), with 1 held:
+	shape := regexp.MustCompile(`^graceful: abandoned \(interrupt signal received\); guards still held: 1
 	app/jobs ×1 at signal_test\.go:\d+ for \d+m?s
 1 goroutine of app/jobs:
 	\S*graceful_test\.\S*worker\S*

@@ -106,7 +106,7 @@ func (tty *terminal) until(says string) {
 		select {
 		case <-tty.more:
 		case <-tty.over:
-			tty.Fatalf("the program ended without saying %q, but\n%q", says, tty.screen())
+			tty.Fatalf("the program ended without printing %q; it printed\n%q", says, tty.screen())
 		}
 	}
 }

@@ -138,9 +138,9 @@ graceful: waiting for jobs ×1 and pre-stop/dereg ×1; cancelling them in 9 s
 graceful: waiting for jobs ×1 and pre-stop/dereg ×1; cancelling them in 4 s
 graceful: panic in the pre-stop hook "dereg": oops
 graceful: waiting for jobs ×1; giving up in 1 s
-graceful: abandoned (cancelled work did not return within 2s), with 1 held:
+graceful: abandoned (cancelled work did not return within 2s); guards still held: 1
 	jobs ×1
-	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired and for how long they are held.
+	Set CTXSHUTDOWN_TRACE=1 to see where guards were acquired and how long they have been held.
 `[1:], false},
 		{"with a logger", `
 level=INFO msg=serving phase=Serving
@@ -152,7 +152,7 @@ level=WARN msg="drain cut short" phase=Hard cause=enough guards.count=1 guards.h
 level=INFO msg="waiting for jobs ×1" phase=Hard guards.count=1 guards.held="jobs ×1" for=11s next=1s
 level=ERROR msg=abandoned phase=Exit cause=enough guards.count=1 guards.held="jobs ×1" why="cancelled work did not return within 2s" took=12s
 graceful: abandoned, see the log:
-	Set CTXSHUTDOWN_TRACE=1 to see where they were acquired and for how long they are held.
+	Set CTXSHUTDOWN_TRACE=1 to see where guards were acquired and how long they have been held.
 `[1:], true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
