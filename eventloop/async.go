@@ -21,10 +21,10 @@ var errStartFailed = errors.New("eventloop: the start function of Async panicked
 // blocks. As with OffloadTimeout, done runs exactly once, on the loop: with what complete was given, or
 // with [ErrOffloadTimeout] when d has passed, or with the cause when Force ends the context.
 //
-// The operation counts as running until complete was called, also after a time-out: [Loop.Quiesce],
-// [Loop.WaitRunners] and the completion of [Loop.Stop] wait for it. So the operation must observe ctx
-// and call complete when it is cancelled. A late value without an error is passed to each of the
-// functions discard, on the goroutine that called complete.
+// The operation counts as running until complete was called, even after a time-out: [Loop.Quiesce],
+// [Loop.WaitRunners] and the completion of [Loop.Stop] wait for it. So the operation must observe
+// ctx and call complete when it is cancelled. A late value without an error is passed to each of
+// the functions discard, on the goroutine that called complete.
 //
 // Async returns [ErrNotRunning] or [ErrStopped] if the loop is not Running; then it has not called
 // start. If start panics, the panic continues in the caller, and done receives an error unless
@@ -42,7 +42,7 @@ func Async[T any](l *Loop, d time.Duration, start func(ctx context.Context, comp
 		if completed.Swap(true) {
 			return
 		}
-		defer o.finish(nil) // also if a function that discards the value panics
+		defer o.finish(nil) // deferred, so that it is called even if a function that discards the value panics
 		o.result, o.err = v, err
 		o.settle()
 	}

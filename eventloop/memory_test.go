@@ -59,7 +59,7 @@ func TestLoop_FreesMemoryOfLongQueue(t *testing.T) {
 
 // What a callback has captured can be garbage-collected once the callback has returned, even while
 // the next one is running.
-func TestLoop_FreesCallbacks(t *testing.T) {
+func TestLoop_FreesMemoryOfCallbacks(t *testing.T) {
 	l := startLoop(t)
 	free := block(t, l)
 	gone := postBig(l)

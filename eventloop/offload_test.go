@@ -104,7 +104,7 @@ func TestOffload_DiscardsLateResult(t *testing.T) {
 
 // If an offload finishes in time, its context ends with it. So it does not time out later, and it
 // leaves no timer.
-func TestOffload_InTimeLeavesNoTimer(t *testing.T) {
+func TestOffloadTimeout_LeavesNoTimerIfWorkEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := startedIn(t, t.Context()), eventloop.NewPool(t.Context(), 1)
 		got := 0

@@ -161,7 +161,7 @@ func TestQuiesce_AfterRunCountsRefusedCallbacks(t *testing.T) {
 // With WithShutdownCheck, a loop reports the offloads, handles and refused callbacks that were left
 // when it ended, and reports nothing after a shutdown in order.
 // docs/internals/eventloop.md#counters
-func TestWithShutdownCheck_ReportsWhatWasLeft(t *testing.T) {
+func TestWithShutdownCheck_ReportsOffloadsAndHandlesLeft(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		leave func(l *eventloop.Loop) (end func())

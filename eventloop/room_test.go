@@ -135,9 +135,9 @@ func TestPostWait_EndsWithStop(t *testing.T) {
 	testkit.ErrorIs(t, "PostWait without a limit, after the stop", l.PostWait(t.Context(), nop), eventloop.ErrStopped)
 }
 
-// Many goroutines post to a small queue, wait with contexts that end, and the loop is stopped
-// meanwhile. Every callback that was accepted runs once, every other one never, and the loop never
-// exceeds its limit. docs/internals/eventloop.md#limits
+// Many goroutines post to a small queue and wait with contexts that end, while the loop is stopped.
+// Every callback that was accepted runs once, all others never run, and the loop never exceeds its
+// limit. docs/internals/eventloop.md#limits
 func TestPostWait_LosesNothingUnderContention(t *testing.T) {
 	for range 20 {
 		const limit, producers, each = 4, 8, 300

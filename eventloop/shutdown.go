@@ -6,7 +6,7 @@ import "sync"
 // Goroutines can wait for it. The program decides what happens then, and in which order. Stopping
 // the loop also sets the flag.
 //
-// The methods may be called concurrently, also after the loop has ended: a handle does not keep the
+// The methods may be called concurrently, even after the loop has ended: a handle does not keep the
 // loop's memory alive. The first Trigger synchronizes before the closing of the Signal channel.
 type ShutdownHandle struct {
 	once   sync.Once

@@ -34,7 +34,7 @@ func leakyLoop(t *testing.T) (l *eventloop.Loop, end func()) {
 }
 
 // Each counter is incremented in one of the cases. docs/internals/eventloop.md#counters
-func TestStats_CountEachKind(t *testing.T) {
+func TestStats_CountEachKindOfEvent(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		stop func(l *eventloop.Loop)
