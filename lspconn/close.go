@@ -30,10 +30,10 @@ const forceTimeout = time.Second
 // machine is busy, and the program exits right after Close, the process survives. The error then
 // matches [ErrUnconfirmed].
 //
-// The error is nil if the process has been reaped; the report tells how it exited. The error
-// matches [ErrUnconfirmed], and names the processes that are known to be running, if the process
-// has not been reaped when Close returns. If Close must return while the output of the server is
-// still being read, or while the Logger blocks, the report contains what is known by then.
+// The error is nil if the process has been reaped; the report says how it exited. The error matches
+// [ErrUnconfirmed], and names the processes that are known to be running, if the process has not
+// been reaped when Close returns. If Close must return while the output of the server is still
+// being read, or while the Logger blocks, the report contains what is known by then.
 func (c *Conn) Close(ctx context.Context) (Report, error) {
 	c.inbox.releaseFor(ctx)
 	limit, stop := newCloseLimit(ctx, c.scope)

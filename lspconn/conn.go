@@ -66,9 +66,9 @@ type Conn struct {
 	closing    bool      // Close was called, or the scope was stopped before the connection failed
 	deadline   time.Time // the deadline of closing; zero until it is known
 	queue      sendQueue
-	writing    bool // the write loop writes what is queued
+	writing    bool // the write loop is running and writes the queued messages
 	calls      map[int64]*call
-	idleSince  time.Time       // when the server last sent a message, or the first of the calls was made; kept only with an IdleTimeout
+	idleSince  time.Time       // when the server last sent a message, or when a call was made while no other waited; set only with an IdleTimeout
 	initResult json.RawMessage // the server's answer to initialize
 	failure    error
 	failedAt   time.Time

@@ -91,8 +91,8 @@ func (d dialledInput) Write(b []byte) (int, error) {
 	return d.stream.Write(b)
 }
 
-// Close tells the server that nothing more will be written: on stdin, and on the stream if it can
-// be closed in one direction. Otherwise it closes the stream.
+// Close ends the input of the server: on stdin, and on the stream if it can be closed in one
+// direction. Otherwise it closes the stream.
 func (d dialledInput) Close() error {
 	d.cancel()
 	if isClosed(d.opened) && d.stream != nil {

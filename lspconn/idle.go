@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-var errIdle = errors.New("while a call waited, the server has sent nothing")
+var errIdle = errors.New("a call is waiting, but the server has sent no message")
 
 // restartIdle begins the time of Server.IdleTimeout again. The caller holds c.mu.
 func (c *Conn) restartIdle() {

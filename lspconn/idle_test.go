@@ -22,7 +22,7 @@ func TestIdleTimeout_FailsSilentServerWithWaitingCall(t *testing.T) {
 		begin := time.Now()
 		time.AfterFunc(6*time.Second, func() { conn.Call(context.Background(), "echo", nil) })
 		_, err := conn.Call(t.Context(), "never", nil)
-		contains(t, err, "while a call waited, the server has sent nothing for 10s")
+		contains(t, err, "a call is waiting, but the server has sent no message for 10s")
 		testkit.Equal(t, "time", time.Since(begin), 16*time.Second)
 		testkit.Equal(t, "state", conn.State(), lspconn.Failed)
 		conn.Close(t.Context())

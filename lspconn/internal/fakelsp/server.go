@@ -64,8 +64,8 @@ type Server struct {
 //   - twice sends two responses;
 //   - send sends each element of its params as a message of its own, and then its response;
 //   - ask sends a request to the client and returns the client's response;
-//   - notes sends as many notifications as its params say, flood as many requests, without reading
-//     meanwhile;
+//   - notes sends as many notifications as its params say, flood as many requests; while they send,
+//     they do not read;
 //   - die exits, half exits within a message;
 //   - garbage, header, headers, negative, huge and json send something that is not a message.
 func (s *Server) Serve(in io.Reader, out io.Writer, hang func()) (code int) {
