@@ -31,7 +31,7 @@ func TestServe_AnswersRequestOnIdleConnection(t *testing.T) {
 	v.drained()
 }
 
-func TestServe_AnswersHeaderInPieces(t *testing.T) {
+func TestServe_AnswersRequestWithHeaderInPieces(t *testing.T) {
 	v := start(t, handler(ok))
 	quiet, begun, fresh := dial(t, v.addr), dial(t, v.addr), dial(t, v.addr)
 	var unused []*peer
@@ -322,7 +322,7 @@ func TestServe_WaitsForHijackedConnectionAfterHandler(t *testing.T) {
 	v.drained()
 }
 
-func TestServe_ForceCutsRequestsOff(t *testing.T) {
+func TestServe_ForceEndsAndListsUnfinishedRequests(t *testing.T) {
 	var entered sync.WaitGroup
 	entered.Add(3)
 	leave := make(chan struct{})

@@ -305,8 +305,8 @@ func (h *http2Conn) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // announce tells the client to open no more streams: it makes the http2Conn write a GOAWAY that
-// refuses none, and a PING. When the client has answered the PING, it has seen the GOAWAY. announce
-// blocks while the client does not read.
+// refuses no stream, and a PING. When the client has answered the PING, it has seen the GOAWAY.
+// announce blocks while the client does not read.
 func (h *http2Conn) announce() {
 	h.lock <- struct{}{}
 	defer func() { <-h.lock }()

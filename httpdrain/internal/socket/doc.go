@@ -1,4 +1,5 @@
-// Package socket asks the operating system what it knows about the socket of a connection or of a
-// listener: what has arrived and is not read yet, and how far away the client is. On other systems,
-// each function reports that it does not know the answer.
+// Package socket asks the operating system about the socket of a connection or of a listener:
+// whether data or connections have arrived that are not read or accepted yet, and how long a round
+// trip to the client takes. On other systems, each function reports that it does not know the
+// answer.
 package socket
