@@ -349,7 +349,9 @@ func behindProxies(w io.Writer, n int) error {
 	fmt.Fprintf(w, "\n## Behind proxies\n\nTwo servers behind a proxy, restarted in turn, %d times in all, while %d clients send POST requests. Each client pauses\n"+
 		"between its requests, from half to one and a half times the pause in the table. The proxy connects to the other server\n"+
 		"if one is away, and sends no request twice. Errors are what the clients see. Requests\n"+
-		"through Caddy have no body, because Caddy 2.6 loses the body if the first server is away.\n\n", n, clients)
+		"through Caddy have no body, because Caddy 2.6 loses the body if the first server is away. With httpdrain, an error is a\n"+
+		"request that the proxy sent in the moment in which the server closed a connection that had been quiet for the linger:\n"+
+		"see [what remains](../reference/httpdrain.md#what-remains).\n\n", n, clients)
 	fmt.Fprintf(w, "| proxy | to the servers | pause | way | requests | errors |\n| --- | --- | ---: | --- | ---: | --- |\n")
 	for _, p := range proxies {
 		if p.missing() != "" {
