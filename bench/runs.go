@@ -12,9 +12,9 @@ import (
 	"github.com/swansong-go/swansong/internal/figures"
 )
 
-// runsFile has the ratios of the rows in all runs with -write. A ratio depends on the host more than
-// on chance, so the table has the range over the runs beside the ratio of the last one. Delete the
-// older runs of a row when a change of the code has changed its ratio.
+// runsFile has the ratio of each row in each run with -write. A ratio depends more on the host than
+// on chance, so the table has the range of the ratios of all runs beside the ratio of the last run.
+// When a change of the code has changed the ratio of a row, delete the older runs of that row.
 const runsFile = "bench/runs.csv"
 
 // runsHead is the first line of runsFile.
@@ -23,7 +23,7 @@ var runsHead = []string{"date", "processor", "operation", "against", "ratio"}
 // runs has the ratios of all runs.
 type runs struct{ records [][]string }
 
-// readRuns reads the runs in the named file. There are none if the file does not exist.
+// readRuns reads the runs in the named file. If the file does not exist, it returns an empty value.
 func readRuns(name string) (*runs, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +65,7 @@ func (rs *runs) write(name string) error {
 	return errors.Join(err, f.Close())
 }
 
-// span formats a range of ratios, or the one ratio that both are.
+// span formats a range of ratios, or a single ratio if both are printed alike.
 func span(low, high float64) string {
 	from, to := fmt.Sprintf("%.2f", low), fmt.Sprintf("%.2f", high)
 	switch {

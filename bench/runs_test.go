@@ -9,7 +9,7 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-func TestRuns_RangeIsOverAllRunsOfTheRow(t *testing.T) {
+func TestRuns_RangeCoversAllRunsOfRow(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "runs.csv")
 	ranges := []string{}
 	for _, run := range []struct {
@@ -31,7 +31,7 @@ func TestRuns_RangeIsOverAllRunsOfTheRow(t *testing.T) {
 	}
 }
 
-func TestResult_SpreadIsOfThePeerAgainstItself(t *testing.T) {
+func TestResult_SpreadComparesPeerWithItself(t *testing.T) {
 	low, high := spread([]float64{10, 10, 20, 20, 10})
 	testkit.Equal(t, "spread", span(low, high), "1.00") // ratios 1, 2, 1, 0.5
 	low, high = spread([]float64{10})

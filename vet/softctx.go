@@ -86,8 +86,8 @@ func (c *softCheck) checkAcquire(cur inspector.Cursor, call *ast.CallExpr) {
 	}
 }
 
-// checkDefer checks the code after defer g.Release(), if g is declared outside the function, or is
-// the result of a call.
+// checkDefer checks the code after defer g.Release(), if g is declared outside the function or is
+// the result of a call, as in defer acquire().Release().
 func (c *softCheck) checkDefer(cur inspector.Cursor, n *ast.DeferStmt) {
 	g := receiverExpr(n.Call)
 	if !isNamed(callee(c.pass.TypesInfo, n.Call), corePath, "Guard.Release") || g == nil {

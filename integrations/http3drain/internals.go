@@ -66,8 +66,8 @@ func (t streamTable) read(conn *quic.Conn, f func(streams reflect.Value)) {
 	f(table.FieldByName("streams"))
 }
 
-// newestStream returns the stream that the server has opened last on conn, or nil if it has opened
-// none that is not complete.
+// newestStream returns the incomplete stream that the server has opened last on conn, or nil if
+// there is none.
 func newestStream(conn *quic.Conn) (newest *quic.SendStream) {
 	sentByServer.read(conn, func(streams reflect.Value) {
 		for it := streams.MapRange(); it.Next(); {

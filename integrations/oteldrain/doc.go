@@ -7,7 +7,7 @@
 // The metrics are
 //
 //	swansong.guard.count        {guard}      guards held by swansong.scope; "(other)" is the rest
-//	swansong.guard.oldest_age   s            age of the oldest of them, if traced
+//	swansong.guard.oldest_age   s            age of the oldest guard, if traced
 //	swansong.scope.state        1            1 for the swansong.state that the scope is in
 //	swansong.drain.count        {drain}      by graceful.Run, by swansong.outcome: clean, forced, abandoned
 //	swansong.guard.late         {guard}      guards released after Force or abandonment

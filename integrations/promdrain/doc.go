@@ -7,7 +7,7 @@
 // The metrics are
 //
 //	swansong_guards{scope}                    guards held by scope path; "(other)" is the rest
-//	swansong_guard_oldest_age_seconds{scope}  age of the oldest of them, if traced
+//	swansong_guard_oldest_age_seconds{scope}  age of the oldest guard, if traced
 //	swansong_scope_state{state}               1 for the state that the scope is in
 //	swansong_drains_total{outcome}            drains by graceful.Run: clean, forced or abandoned
 //	swansong_guards_late_total                guards released after Force or abandonment

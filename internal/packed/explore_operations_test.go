@@ -131,8 +131,8 @@ func (w *world) stop(n *packed.Node) {
 	w.stopped[n] = true
 }
 
-// walk does what GuardCount does. It may count no guard that is not held at any time during the
-// walk, and must count the guards that are held all the time.
+// walk does what GuardCount does. The result must include every guard that is held during the whole
+// walk, and no guard that is never held during the walk.
 func (w *world) walk() {
 	before := slices.Clone(w.held)
 	counted := map[packed.Owner]int{}

@@ -59,8 +59,8 @@ func (p Containment) empty(deadline time.Time) (survivors []Member) {
 }
 
 // Leader returns the process that was started in the containment: the oldest one that leads its
-// process group. It returns false if there is none. It serves programs that know the containment
-// but not the pid.
+// process group. It returns false if there is none. Use it if the containment is known and the pid
+// is not.
 func (p Containment) Leader() (Adoptable, bool) {
 	if p.Mark == "" {
 		return Adoptable{}, false

@@ -6,8 +6,8 @@ type User struct {
 	Groups   []uint32
 }
 
-// Limits bound what a process uses together with those that it has started. They need a cgroup of
-// version 2 in which this program may enable controllers.
+// Limits are limits on the resources that a process and the processes that it has started use in
+// total. They need a cgroup of version 2 in which this program may enable controllers.
 type Limits struct {
 	Memory int64   // bytes; 0 means no limit
 	CPUs   float64 // processors; 0 means no limit

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// mainCgroup is the name of the cgroup that this program moves itself into. Controllers can be
-// enabled for the cgroups below another one only if that contains no process itself.
+// mainCgroup is the name of the cgroup that this program moves itself into. The kernel enables
+// controllers for the children of a cgroup only if that cgroup itself contains no process.
 const mainCgroup = "swansong.main"
 
 func (l Limits) controllers() (names []string) {
@@ -25,7 +25,8 @@ func (l Limits) controllers() (names []string) {
 	return names
 }
 
-// CheckLimits returns an error if processes cannot have these limits. It changes nothing.
+// CheckLimits returns an error if this program cannot start processes with these limits. It changes
+// nothing.
 func CheckLimits(l Limits) error {
 	if !l.areSet() {
 		return nil
@@ -64,15 +65,15 @@ func enabled(cgroup string, controllers []string) bool {
 	return !slices.ContainsFunc(controllers, func(name string) bool { return !slices.Contains(on, name) })
 }
 
-// isInnerCgroup reports whether a cgroup is not the root of all, which may contain processes beside
-// other cgroups.
+// isInnerCgroup reports whether a cgroup is not the root cgroup. Only the root cgroup may contain
+// both processes and cgroups with controllers.
 func isInnerCgroup(cgroup string) bool {
 	_, err := os.Stat(filepath.Join(cgroup, "cgroup.type"))
 	return err == nil
 }
 
-// enable enables controllers for the cgroups below one. If this program itself is in that cgroup,
-// enable moves it into another one below.
+// enable enables controllers for the children of a cgroup. If this program itself is in that
+// cgroup, enable first moves the program into a child cgroup.
 func enable(cgroup string, controllers []string) error {
 	if enabled(cgroup, controllers) {
 		return nil
@@ -115,8 +116,9 @@ func newLimitedCgroup(base string, bound bool, l Limits) (*cgroup, error) {
 	return g, nil
 }
 
-// files returns the content of the files that set the limits. At the limit of memory, the kernel
-// kills all processes of the cgroup, so that none is left without the others.
+// files returns, by name, the content of the cgroup files that set the limits. When the cgroup
+// reaches its memory limit, the kernel kills all its processes, so that no process is left without
+// the others.
 func (l Limits) files() map[string]string {
 	const period = 100_000 // microseconds
 	files := map[string]string{}

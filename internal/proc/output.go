@@ -126,12 +126,12 @@ func (o *Output) Resume() {
 	o.changed.Broadcast()
 }
 
-// finish makes Read return what is in the pipe, and after that io.EOF.
+// finish makes Read return the bytes that are in the pipe, and then io.EOF.
 func (o *Output) finish() {
 	if o != nil {
 		o.reaped.Store(true)
-		// This ends a blocked Read. On systems without deadlines for pipes, a Read ends when the
-		// pipe is closed.
+		// A deadline in the past ends a blocked Read. On systems without deadlines for pipes, a
+		// Read ends when the pipe is closed.
 		o.file.SetReadDeadline(time.Unix(1, 0))
 	}
 }

@@ -35,7 +35,7 @@ func buildExample(t *testing.T) (path string) {
 type process struct {
 	*testing.T
 	cmd         *exec.Cmd
-	addr, admin string // the local addresses on which it listens; empty if it ended before it served
+	addr, admin string // the local addresses on which the process listens; empty if the process ended before it served
 	log         bytes.Buffer
 	ended       chan struct{}
 }
