@@ -35,7 +35,7 @@ func TestSummary_CountsScopesOfHandlersSeparately(t *testing.T) {
 	}
 	close(leave)
 	p.receives(200, "ok")
-	want := "1 connection and (unnamed) ×1" // soon after the client has received the response
+	want := "1 connection and (unnamed) ×1" // the summary once the handler has returned, soon after the client has received the response
 	for end := time.Now().Add(20 * time.Second); v.s.GuardReport().Summary() != want && time.Now().Before(end); {
 		runtime.Gosched()
 	}

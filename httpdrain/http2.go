@@ -328,6 +328,6 @@ func (h *http2Conn) writeAnnouncement() {
 	}
 	b = append(b, 0, 0, 8, wire.FramePing, 0, 0, 0, 0, 0)
 	if _, err := h.Conn.Write(append(b, wire.PingData...)); err != nil {
-		h.Conn.Close() // half a frame may have been written
+		h.Conn.Close() // close the connection, because half a frame may have been written
 	}
 }

@@ -41,7 +41,7 @@ func TestReady_FollowsPhases(t *testing.T) {
 			got = append(got, probe(ready, "GET", "application/json"))
 			time.Sleep(4 * time.Second) // the lame duck phase has ended
 			probeBoth()
-			<-s.Work().Done() // the soft phase has ended too
+			<-s.Work().Done() // the soft phase has ended
 			probeBoth()
 			return nil
 		}, graceful.WithLameDuck(3*time.Second), graceful.WithSignals(), graceful.WithOutput(io.Discard))
