@@ -196,8 +196,10 @@ func (m *Manager) endPreviousGuardians() {
 // has changed yet.
 func (m *Manager) startStateFile(before statefile.State) error {
 	m.containment = proc.NewContainment()
+	written := before
 	if m.taken != nil {
 		m.containment = before.Containment
+		written, _ = statefile.Read(statefile.Path(m.dir)) // the other program may not have been able to write it
 	}
 	m.stateUntouched = before.Groups != nil
 	guardianContainment, expected := guardian.NewContainment(), before
@@ -212,7 +214,7 @@ func (m *Manager) startStateFile(before statefile.State) error {
 		}
 		return expected
 	}
-	m.stateFile = statefile.NewWriter(statefile.Path(m.dir), before, state, func(err error) {
+	m.stateFile = statefile.NewWriter(statefile.Path(m.dir), written, state, func(err error) {
 		if err == nil {
 			m.publish(Event{Kind: AllClear, Message: "the state file can be written again; the next launcher can adopt all kept processes"})
 			return

@@ -442,4 +442,43 @@ process_groups:
 	if g := after.Groups[1]; !strings.Contains(g.Message, "given up after") || len(g.Processes) > 0 {
 		t.Errorf("the group is not given up any more: %+v", g)
 	}
+	if strings.Contains(d.log(), "process=bad-2") {
+		t.Errorf("a process of the group was started\n%s", d.log())
+	}
+}
+
+// A process that is to be kept and is not in the state file is named as such also after an upgrade.
+func TestUpgrade_KnowsThatStateFileLacksProcess(t *testing.T) {
+	s := newSite(t, `
+state_dir: STATE
+process_groups:
+  - name: web
+    command: RUNNER
+    args: [--process-id, "{id}"]
+    on_launcher_death: keep
+`)
+	d := s.runs()
+	next := filepath.Join(s.dir, "s", "state.json.next") // a directory in its place makes each write fail
+	for err := os.Mkdir(next, 0o700); err != nil; err = os.Mkdir(next, 0o700) {
+		time.Sleep(time.Millisecond)
+	}
+	d.must("stop", "web-1", "--wait")
+	const lacks = "the next launcher cannot adopt web-2"
+	for n := range 2 {
+		for !strings.Contains(d.must("status", "--json=false"), lacks) {
+			if strings.Contains(d.log(), "all-clear") {
+				t.Fatalf("after %d upgrades, the state file is said to be complete\n%s", n, d.log())
+			}
+			if n > 0 && d.awaits("settled", settled).pids()["web-2"] != 0 && !strings.Contains(d.must("status", "--json=false"), lacks) {
+				t.Fatalf("after %d upgrades, the status does not say: %s", n, lacks)
+			}
+		}
+		if n == 0 {
+			d.must("upgrade")
+		}
+	}
+	if err := os.Remove(next); err != nil {
+		t.Fatal(err)
+	}
+	d.logs("all-clear")
 }
