@@ -156,7 +156,7 @@ func (h *eventHub) snapshot() Stats {
 func logEvent(logger *slog.Logger, e Event) {
 	level := slog.LevelInfo
 	switch {
-	case e.Kind == Alarm || e.Kind == RollFailed || e.To == Crashed || e.To == Forced || e.To == Gone && e.Took == 0: // a planned stop is no error
+	case e.Kind == Alarm || e.Kind == RollFailed && e.Roll != "superseded" || e.To == Crashed || e.To == Forced || e.To == Gone && e.Took == 0: // a planned stop is no error
 		level = slog.LevelError
 	case slices.Contains([]Kind{RouterError, Restart, Signalled, GraceOver, Extension}, e.Kind) || e.To == Unhealthy || e.To == Blocked:
 		level = slog.LevelWarn
