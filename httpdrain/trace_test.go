@@ -53,8 +53,9 @@ func TestTrace_ReportsNameRequestsAndContainHandlerStacks(t *testing.T) {
 			<-entered
 		}
 	}
-	// The guard of the request /chat is released after that of the hijacked connection was acquired.
-	for !strings.Contains(v.s.GuardReport().String(), "http/hijacked") || v.s.GuardCount() > 5 {
+	// The guard of the request /chat is released after that of the hijacked connection was acquired, and
+	// a request stays in the list of its connection a little longer than its guard.
+	for !strings.Contains(v.s.GuardReport().String(), "http/hijacked") || v.s.GuardCount() > 5 || len(v.s.GuardReport().Requests()) > 0 {
 		runtime.Gosched()
 	}
 	var got []string
@@ -72,7 +73,6 @@ func TestTrace_ReportsNameRequestsAndContainHandlerStacks(t *testing.T) {
 	}
 	slices.Sort(want) // sorted by port, because the second client may have the lower one
 	testkit.Equal(t, "guards", got, want)
-	testkit.Equal(t, "requests that no site names", len(v.s.GuardReport().Requests()), 0)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
