@@ -322,6 +322,39 @@ func TestServe_WaitsForHijackedConnectionAfterHandler(t *testing.T) {
 	v.drained()
 }
 
+// A handler that upgrades its connection during the drain, as websocket libraries do, sends the header
+// that it has set: a client refuses a 101 whose header says Connection: close.
+func TestServe_KeepsHeaderOfUpgradeDuringDrain(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-leave
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "test")
+		w.WriteHeader(http.StatusSwitchingProtocols)
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		conn.Close()
+	}))
+	p := dial(t, v.addr)
+	p.send(get)
+	<-entered
+	v.s.Shutdown()
+	<-v.drains
+	close(leave)
+	resp, err := http.ReadResponse(p.in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := resp.Header.Get("Connection"); resp.StatusCode != 101 || got != "Upgrade" {
+		t.Errorf("status %d, Connection: %s, want 101 and Upgrade", resp.StatusCode, got)
+	}
+	v.drained()
+}
+
 func TestServe_ForceEndsAndListsUnfinishedRequests(t *testing.T) {
 	var entered sync.WaitGroup
 	entered.Add(3)

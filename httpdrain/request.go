@@ -82,7 +82,8 @@ func (c *conn) sayLast(h http.Header) {
 }
 
 func (q *request) WriteHeader(code int) {
-	if isFinal(code) {
+	// The header of a 101 keeps its Connection: Upgrade, without which no client accepts it.
+	if isFinal(code) && code != http.StatusSwitchingProtocols {
 		q.beginHeader()
 	}
 	q.ResponseWriter.WriteHeader(code)
