@@ -22,9 +22,11 @@ help: ## print this list
 # versions of its dependencies that users get.
 demo quick test: export GOWORK = off
 
+# A ^C must close the shop and not make: set -m gives the program a process group of its own. `go run` would fail, even if
+# the program ends well after a ^C.
 demo: ## run a web service under load and stop it in three ways; on a terminal, keep it open until ^C
 	@echo "Compiling ./examples/webservice; the first time, that takes up to a minute."
-	@open=; if [ -t 0 ] && [ -t 1 ]; then open=-open; fi; $(GO) run ./examples/webservice $$open
+	@open=; if [ -t 0 ] && [ -t 1 ]; then open=-open; set -m; fi; $(GO) build -o bin/webservice ./examples/webservice && bin/webservice $$open
 
 demo-launcher: ## run two groups of processes under load, replace, kill and hang some, and report lost requests
 	$(GO) run ./launcher/demo

@@ -24,6 +24,8 @@ const (
 	// ioTimeout limits how long a client waits for a connection or for a response, so that the
 	// program ends even if the server hangs.
 	ioTimeout = 15 * time.Second
+	// lightPause is the time between two requests of a client with a light load.
+	lightPause = 50 * time.Millisecond
 )
 
 // A tally counts what the clients sent and received.
@@ -54,9 +56,13 @@ func generateLoad(addr string) error {
 		total tally
 		wg    sync.WaitGroup
 	)
-	for _, request := range requests(os.Getenv(lightLoadVar) != "") {
+	light, pause := os.Getenv(lightLoadVar) != "", time.Duration(0)
+	if light {
+		pause = lightPause // the shop stays open for long, and must not keep the processors busy
+	}
+	for _, request := range requests(light) {
 		wg.Go(func() {
-			c := client{addr: addr, request: request}
+			c := client{addr: addr, request: request, pause: pause}
 			c.run()
 			mu.Lock()
 			defer mu.Unlock()
@@ -97,6 +103,7 @@ type client struct {
 	tally
 	addr    string
 	request string
+	pause   time.Duration // between two requests
 }
 
 func (c *client) run() {
@@ -141,6 +148,7 @@ func (c *client) sendRequests(conn net.Conn) {
 				c.Orders = append(c.Orders, id)
 			}
 		}
+		time.Sleep(c.pause)
 		if !resp.keepAlive {
 			return
 		}
