@@ -103,13 +103,13 @@ func TestDebug_StreamDoesNotDelayDrain(t *testing.T) {
 
 func ExampleReady() {
 	s := ctxshutdown.New(context.Background()) // in main, use the scope of graceful.Run
-	mux := http.NewServeMux()
-	mux.Handle("GET /readyz", httpdrain.Ready(s))
-	mux.Handle("GET /livez", httpdrain.Live(s))
+	admin := http.NewServeMux()                // for a server with a port of its own
+	admin.Handle("GET /readyz", httpdrain.Ready(s))
+	admin.Handle("GET /livez", httpdrain.Live(s))
 
 	get := func(path string) {
 		w := httptest.NewRecorder()
-		mux.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		admin.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 		fmt.Print(path, ": ", w.Code, " ", w.Body)
 	}
 	g := s.Guard()
