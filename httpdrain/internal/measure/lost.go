@@ -47,23 +47,8 @@ func lost(w io.Writer, shutdowns int) {
 		times := map[string][]float64{}
 		for range shutdowns {
 			for _, how := range ways {
-				var n atomic.Int64
-				busy := make(chan struct{})
-				w := serve(how, load.make(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					io.Copy(io.Discard, r.Body)
-					if n.Add(1) == 1000 {
-						close(busy)
-					}
-					io.WriteString(w, "ok")
-				})))
-				var wg sync.WaitGroup
-				load.run(w, totals[how], &wg)
-				<-busy
-				began := time.Now()
-				w.stop()
-				<-w.done
-				times[how] = append(times[how], float64(time.Since(began)))
-				wg.Wait()
+				start := func(h http.Handler) *running { return serve(how, load.make(h)) }
+				times[how] = append(times[how], float64(stopUnderLoad(start, load.run, totals[how])))
 			}
 		}
 		for _, how := range ways {
@@ -71,6 +56,29 @@ func lost(w io.Writer, shutdowns int) {
 			fmt.Fprintf(w, "| %s | %s | %d | %d | %d | %d | %d | %.1f ms |\n", load.name, how, t.started.Load(), t.lost.Load(), t.refused.Load(), t.goAway.Load(), t.unsent.Load(), figures.Median(times[how])/1e6)
 		}
 	}
+}
+
+// stopUnderLoad starts a server and its clients, and stops the server when it has got 1000 requests. It
+// returns the time that the stop takes.
+func stopUnderLoad(start func(http.Handler) *running, load func(*running, *tally, *sync.WaitGroup), t *tally) time.Duration {
+	var n atomic.Int64
+	busy := make(chan struct{})
+	w := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		if n.Add(1) == 1000 {
+			close(busy)
+		}
+		io.WriteString(w, "ok")
+	}))
+	var wg sync.WaitGroup
+	load(w, t, &wg)
+	<-busy
+	began := time.Now()
+	w.stop()
+	<-w.done
+	took := time.Since(began)
+	wg.Wait()
+	return took
 }
 
 const post = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n\r\nbody"

@@ -25,21 +25,28 @@ import (
 )
 
 func main() {
+	if addr := os.Getenv(serveEnv); addr != "" {
+		os.Exit(serveUntilSignal(addr))
+	}
 	shutdowns := flag.Int("shutdowns", 50, "shutdowns under load, each way")
 	rounds := flag.Int("rounds", 31, "rounds of latency and throughput, each way")
 	far := flag.Int("far", 1000, "clients of the slow network")
-	restarts := flag.Int("restarts", 20, "restarts of servers behind each proxy, each way")
-	only := flag.String("only", "", "measure only these `sections`, and keep the others of the page: lost, slow-network, proxies, latency, throughput")
+	restarts := flag.Int("restarts", 20, "restarts of a process, and of servers behind each proxy, each way")
+	only := flag.String("only", "", "measure only these `sections`, and keep the others of the page: lost, slow-network, tls-listener, endless-headers, restarts, proxies, latency, throughput")
 	write := flag.Bool("write", false, "also write docs/measured/httpdrain-figures.md")
 	flag.Parse()
 	log.SetOutput(io.Discard) // do not print the failed handshakes that net/http logs
 	sections := []section{
 		{"lost", "Lost", func(w io.Writer) error { lost(w, *shutdowns); return nil }},
 		{"slow-network", "Lost over a slow network", func(w io.Writer) error {
-			slowNetwork(w, *far, []time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond, 150 * time.Millisecond},
+			slowNetwork(w, *far, []time.Duration{0, time.Second, 5 * time.Second},
+				[]time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond, 150 * time.Millisecond},
 				[]time.Duration{0, time.Second, 3 * time.Second, 10 * time.Second})
 			return nil
 		}},
+		{"tls-listener", "A listener that returns a *tls.Conn", func(w io.Writer) error { tlsListener(w, *shutdowns); return nil }},
+		{"endless-headers", "Headers without an end", func(w io.Writer) error { endlessHeaders(w); return nil }},
+		{"restarts", "Restarts of a process", func(w io.Writer) error { return restartProcess(w, *restarts) }},
 		{"proxies", "Behind proxies", func(w io.Writer) error { return behindProxies(w, *restarts) }},
 		{"latency", "How long it takes", func(w io.Writer) error { latency(w, *rounds); return nil }},
 		{"throughput", "Throughput", func(w io.Writer) error { throughput(w, 32**rounds); return nil }},

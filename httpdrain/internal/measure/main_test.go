@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +10,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(serveEnv); addr != "" {
+		os.Exit(serveUntilSignal(addr))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestRatio_MarksMissedTarget(t *testing.T) {
 	for _, test := range []struct {

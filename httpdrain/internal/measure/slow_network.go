@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,86 +21,111 @@ import (
 )
 
 // slowNetwork stops a server whose clients are far away and pause between their requests.
-func slowNetwork(w io.Writer, clients int, delays, lameDucks []time.Duration) {
-	const think = time.Second
-	fmt.Fprintf(w, "\n## Lost over a slow network\n\n%d keep-alive clients that send a request every %v on average, from half to one and a half times that. What is sent\n"+
-		"arrives after the delay, each way. Each number is the requests lost in one stop, and the time from the stop to the end of\n"+
-		"the drain.\n\n| delay | Shutdown |", clients, think)
+func slowNetwork(w io.Writer, clients int, pauses, delays, lameDucks []time.Duration) {
+	fmt.Fprintf(w, "\n## Lost over a slow network\n\n%d keep-alive clients pause between their requests, from half to one and a half times the pause in the table. What\n"+
+		"is sent arrives after the delay, each way. Each number is the requests lost in one stop, and the time from the end of\n"+
+		"the lame duck to the end of the drain.\n\n| pause | delay | Shutdown |", clients)
 	for _, d := range lameDucks {
 		fmt.Fprintf(w, " lame duck %v |", d)
 	}
-	fmt.Fprint(w, "\n| ---: | ---: |")
+	fmt.Fprint(w, "\n| ---: | ---: | ---: |")
 	for range lameDucks {
 		fmt.Fprint(w, " ---: |")
 	}
 	fmt.Fprintln(w)
-	for _, delay := range delays {
-		fmt.Fprintf(w, "| %v | %s |", delay, stopFarClients(netHTTP, clients, delay, think, 0))
-		for _, d := range lameDucks {
-			fmt.Fprintf(w, " %s |", stopFarClients(httpdrainServe, clients, delay, think, d))
+	for _, pause := range pauses {
+		for _, delay := range delays {
+			fmt.Fprintf(w, "| %v | %v | %s |", pause, delay, stopFarClients(netHTTP, clients, delay, pause, 0))
+			for _, d := range lameDucks {
+				fmt.Fprintf(w, " %s |", stopFarClients(httpdrainServe, clients, delay, pause, d))
+			}
+			fmt.Fprintln(w)
 		}
-		fmt.Fprintln(w)
 	}
 	fmt.Fprint(w, whatToSet)
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		fmt.Fprintf(w, "\nThe load average of the machine was %s in the last 15 minutes. If it is above the number of processors, the delays\n"+
+			"are longer than the table says, and more requests are lost.\n", strings.Fields(string(load))[2])
+	}
 }
 
 const whatToSet = `
-Set the lame duck to twice the longest usual pause of a client between two requests, here 3 s. Each connection is told at
-a random time in the first half, with its next response, and in the second half every such client sends another request.
+Set the lame duck to twice the longest usual pause of a client between two requests: 3 s for the pause of 1 s, whose
+longest is 1.5 s, and 15 s for the pause of 5 s. Each connection is told at a random time in the first half, with its
+next response, and in the second half every such client sends another request.
 
 A connection whose client sends nothing in that half is closed later, when it has been quiet for the linger. Its client
 loses a request that it sends less than the delay before the closing, or less than the delay after it, when it does not
 know of it yet. So of n such clients that send a request every t on average, about n × 2 delay / t lose one. Shutdown
-closes all connections so: with 1000 clients and 50 ms, 1000 × 100 ms / 1.1 s = 91.
+closes all connections so. With 1000 clients and 50 ms, that is 1000 × 100 ms / 1.1 s = 91 for the pause of 1 s, and
+1000 × 100 ms / 5.1 s = 20 for the pause of 5 s. Without a pause, t is the round trip, and almost every client loses
+one.
+
+Without a lame duck, httpdrain closes the connections whose client pauses for longer than the linger, at most 3 s
+(WithLinger), so with the pause of 5 s it loses about as many requests as Shutdown.
 `
 
 func stopFarClients(how string, clients int, delay, think, lameDuck time.Duration) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		io.WriteString(w, "ok")
-	})
-	ctx, stop := context.WithCancel(context.Background())
-	stopped := make(chan time.Time, 1)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if how == netHTTP {
-			srv := plain(handler)
-			go srv.Serve(ln)
-			<-ctx.Done()
-			stopped <- time.Now()
-			srv.Shutdown(context.Background())
-			return
-		}
-		err := graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
-			context.AfterFunc(s, func() { stopped <- time.Now() })
-			return httpdrain.Serve(s, plain(handler), ln)
-		}, graceful.WithSignals(), graceful.WithLameDuck(lameDuck))
-		if err != nil {
-			panic(err)
-		}
-	}()
+	addr, stop := startProcess(how, lameDuck)
 	var t tally
 	var wg sync.WaitGroup
+	begin := make(chan struct{})
 	for range clients {
-		server, err := net.Dial("tcp", ln.Addr().String())
+		server, err := net.Dial("tcp", addr)
 		if err != nil {
 			panic(err)
 		}
 		client, far := net.Pipe()
 		testkit.ConnectSlowly(far, server, delay)
-		wg.Go(func() { farClient(client, think, &t) })
+		wg.Go(func() {
+			<-begin // without pauses, clients would slow the connecting of others down
+			farClient(client, think, &t)
+		})
 	}
-	time.Sleep(3*think + 4*delay)
-	stop()
-	<-done
-	took := time.Since(<-stopped)
+	close(begin)
+	time.Sleep(time.Second + 2*think + 4*delay)
+	took, err := stop()
+	if err != nil {
+		panic(err)
+	}
 	wg.Wait()
 	return fmt.Sprintf("%d (%.1f s)", t.lost.Load(), took.Seconds())
+}
+
+// startProcess serves HTTP in the way that how says: with graceful.Run and httpdrain, or with net/http
+// alone. stop ends that, and returns the time from the end of the lame duck to the end of the drain,
+// and the error that main would get.
+func startProcess(how string, lameDuck time.Duration) (addr string, stop func() (time.Duration, error)) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	srv := plain(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		io.WriteString(w, "ok")
+	}))
+	if how == netHTTP {
+		go srv.Serve(ln)
+		return ln.Addr().String(), func() (time.Duration, error) {
+			began := time.Now()
+			err := srv.Shutdown(context.Background())
+			return time.Since(began), err
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan time.Time, 1)
+	done := make(chan error)
+	go func() {
+		done <- graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
+			context.AfterFunc(s, func() { stopped <- time.Now() })
+			return httpdrain.Serve(s, srv, ln)
+		}, graceful.WithSignals(), graceful.WithLameDuck(lameDuck))
+	}()
+	return ln.Addr().String(), func() (time.Duration, error) {
+		cancel()
+		err := <-done
+		return time.Since(<-stopped), err
+	}
 }
 
 // farClient sends requests on a connection, with pauses, until the server closes it or says that it
@@ -109,7 +135,7 @@ func farClient(conn net.Conn, think time.Duration, t *tally) {
 	in := bufio.NewReader(conn)
 	for keep := true; keep; {
 		// In the pause, the client notices the end of the connection.
-		conn.SetReadDeadline(time.Now().Add(think/2 + rand.N(think)))
+		conn.SetReadDeadline(time.Now().Add(think/2 + rand.N(think+1)))
 		if _, err := in.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}

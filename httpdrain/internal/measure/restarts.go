@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/swansong-go/swansong/graceful"
+	"github.com/swansong-go/swansong/httpdrain"
+)
+
+// serveEnv has the address at which this program serves, if restartUnderLoad has started it.
+const serveEnv = "MEASURE_SERVE"
+
+// serveUntilSignal serves at addr with the call that programs use, and returns the exit code.
+func serveUntilSignal(addr string) int {
+	return graceful.ExitCode(httpdrain.Run(context.Background(), addr, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		io.WriteString(w, "ok")
+	})))
+}
+
+// restartProcess restarts a process under load: once with a listening socket that outlives the process,
+// as that of a .socket unit of systemd does, and once with a listener of the process.
+func restartProcess(w io.Writer, restarts int) error {
+	fmt.Fprintf(w, "\n## Restarts of a process\n\nA process that calls `httpdrain.Run` is ended by SIGTERM and started again, %d times, while %d keep-alive clients send\n"+
+		"POST requests. It either inherits the listening socket, as from a `.socket` unit of systemd, or listens itself. Refused\n"+
+		"are attempts to connect, which the clients repeat after 10 ms. Exit codes are those of all processes.\n\n", restarts, clients)
+	fmt.Fprint(w, "| listener | requests | lost | refused | exit codes |\n| --- | ---: | ---: | ---: | --- |\n")
+	for _, listener := range []string{"inherited", "of the process"} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		var files []*os.File
+		if listener == "inherited" {
+			f, err := ln.(*net.TCPListener).File()
+			if err != nil {
+				return err
+			}
+			files = append(files, f)
+		}
+		ln.Close() // f is a second descriptor of the socket
+		t, codes, err := restartUnderLoad(ln.Addr().String(), files, restarts)
+		for _, f := range files {
+			f.Close()
+		}
+		if err != nil {
+			return err
+		}
+		var ends []string
+		for _, code := range slices.Sorted(maps.Keys(codes)) {
+			ends = append(ends, fmt.Sprintf("%d × %d", codes[code], code))
+		}
+		fmt.Fprintf(w, "| %s | %d | %d | %d | %s |\n", listener, t.started.Load(), t.lost.Load(), t.refused.Load(), strings.Join(ends, ", "))
+	}
+	return nil
+}
+
+// restartUnderLoad returns what the clients have seen, and how many processes ended with each exit
+// code.
+func restartUnderLoad(addr string, files []*os.File, restarts int) (t *tally, codes map[int]int, err error) {
+	t, codes = new(tally), map[int]int{}
+	var over atomic.Bool
+	var wg sync.WaitGroup
+	for i := range restarts + 1 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), serveEnv+"="+addr, fmt.Sprint("LISTEN_FDS=", len(files)))
+		cmd.ExtraFiles, cmd.Stderr = files, os.Stderr
+		if err := cmd.Start(); err != nil {
+			return t, codes, err
+		}
+		if i == 0 {
+			for range clients {
+				wg.Go(func() { patientClient(addr, t, &over) })
+			}
+		}
+		for target := t.started.Load() + 1000; t.started.Load() < target; {
+			time.Sleep(time.Millisecond)
+		}
+		if i == restarts {
+			over.Store(true)
+			wg.Wait()
+		}
+		codes[end(cmd)]++
+	}
+	return t, codes, nil
+}
+
+// end sends SIGTERM to a process, waits for it, and returns its exit code.
+func end(cmd *exec.Cmd) int {
+	cmd.Process.Signal(syscall.SIGTERM)
+	cmd.Wait()
+	return cmd.ProcessState.ExitCode()
+}
+
+// patientClient sends requests until over is set. If it is refused, it tries again.
+func patientClient(addr string, t *tally, over *atomic.Bool) {
+	for !over.Load() {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.refused.Add(1)
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		in := bufio.NewReader(conn)
+		for keep := true; keep && !over.Load(); {
+			keep = exchange(conn, in, t)
+		}
+		conn.Close()
+	}
+}
