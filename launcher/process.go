@@ -223,13 +223,7 @@ func (p *process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 		if m.Running() {
 			timeout = cfg.LivenessTimeout
 		}
-		p.call(lifecycle.OnReadiness, timeout, func(ctx context.Context, e *lifecycle.Event) (err error) {
-			// Over TCP a call fails until the port is known. Waiting for the port here is faster
-			// than waiting for the next poll.
-			wait := grpc.WaitForReady(p.cfg.Transport.Network == "tcp")
-			e.Readiness, err = p.child.GetReadinessStatus(ctx, &pb.ReadinessRequest{ProcessId: p.id}, wait)
-			return err
-		})
+		p.call(lifecycle.OnReadiness, timeout, p.askReadiness)
 	case lifecycle.DoShutdown:
 		in := p.shutdownRequest(m)
 		p.call(lifecycle.OnAck, cfg.Shutdown.Poll, func(ctx context.Context, e *lifecycle.Event) (err error) {
@@ -284,6 +278,18 @@ func (p *process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 		p.publish(Event{Kind: Extension, Message: fmt.Sprintf("the process requested more time (request %d): it must exit within %v of the stop request; the maximum is %v",
 			a.Request, m.Deadline.Sub(m.AskedAt).Round(time.Millisecond), m.MaxAt.Sub(m.AskedAt).Round(time.Millisecond))})
 	}
+}
+
+// askReadiness asks the process whether it is ready.
+func (p *process) askReadiness(ctx context.Context, e *lifecycle.Event) (err error) {
+	// Over TCP a call fails until the port is known. Waiting for the port here is faster than waiting
+	// for the next poll.
+	wait := grpc.WaitForReady(p.cfg.Transport.Network == "tcp")
+	e.Readiness, err = p.child.GetReadinessStatus(ctx, &pb.ReadinessRequest{ProcessId: p.id}, wait)
+	if p.cfg.Protocol == Auto && p.usedProtocol() == "" {
+		err = p.conn.UnavailableIfUnserved(err)
+	}
+	return err
 }
 
 // shutdownRequest returns a request with the time that the process has from now on. That is less

@@ -19,7 +19,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
 )
 
 // A Config says how to connect to a process.
@@ -159,6 +161,16 @@ func (c *Connection) IsServed() bool {
 	conn.Close()
 	c.Redial()
 	return true
+}
+
+// UnavailableIfUnserved returns err, the error of a call. If the call has run out of time and nothing
+// listens on the unix socket of the process, the error has the code Unavailable instead: on a busy
+// machine, the time of the call can end before the connection is refused.
+func (c *Connection) UnavailableIfUnserved(err error) error {
+	if status.Code(err) == codes.DeadlineExceeded && !c.IsServed() {
+		return status.Error(codes.Unavailable, "nothing listens on its socket")
+	}
+	return err
 }
 
 // Redial ends the back-off of the connection when the process has just been heard from. Otherwise,

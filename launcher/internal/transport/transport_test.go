@@ -1,0 +1,35 @@
+//go:build unix
+
+package transport_test
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/launcher/internal/transport"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// A call that has run out of time does not show that a process serves the lifecycle protocol, unless
+// the process listens.
+func TestUnavailableIfUnserved_LooksWhetherProcessListens(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	c := transport.New(transport.Config{Process: "web-1", Socket: socket, Poll: time.Minute})
+	defer c.Close()
+	late := status.FromContextError(context.DeadlineExceeded).Err()
+	testkit.Equal(t, "without a listener", status.Code(c.UnavailableIfUnserved(late)), codes.Unavailable)
+	testkit.Equal(t, "no error", c.UnavailableIfUnserved(nil), nil)
+	unknown := status.Error(codes.Unimplemented, "unknown service")
+	testkit.Equal(t, "another error", status.Code(c.UnavailableIfUnserved(unknown)), codes.Unimplemented)
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	testkit.Equal(t, "with a listener", status.Code(c.UnavailableIfUnserved(late)), codes.DeadlineExceeded)
+}
