@@ -120,15 +120,18 @@ func Digest(g spec.Group) string {
 		Listen   []spec.Listen
 		Log      spec.Log
 		OnDeath  spec.LauncherDeath
-		Probes   []spec.Probe
-		Watchdog time.Duration
 
 		// Omitted where they are not set, so that the digests of earlier launchers stay valid.
+		Probes   []spec.Probe  `json:",omitempty"`
+		Watchdog time.Duration `json:",omitempty"`
 		ClearEnv bool          `json:",omitempty"`
 		User     string        `json:",omitempty"`
 		Rlimits  []spec.Rlimit `json:",omitempty"`
 		Limits   spec.Limits   `json:",omitzero"`
-	}{g.Command, g.WorkDir, g.Env, g.Protocol, g.Transport, g.Listen, g.Log, g.OnLauncherDeath, g.Probes(), g.Watchdog, g.ClearEnv, "", g.Rlimits, spec.Limits{}}
+	}{g.Command, g.WorkDir, g.Env, g.Protocol, g.Transport, g.Listen, g.Log, g.OnLauncherDeath, nil, g.Watchdog, g.ClearEnv, "", g.Rlimits, spec.Limits{}}
+	if probes := g.Probes(); slices.ContainsFunc(probes, spec.Probe.IsSet) {
+		d.Probes = probes
+	}
 	if g.User != "" || g.UserGroup != "" {
 		d.User = g.User + ":" + g.UserGroup
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 	"go.uber.org/goleak"
 )
@@ -163,6 +164,30 @@ func TestWriter_ReportsHangingDiskAndRecovery(t *testing.T) {
 		w.Close(true, func() {})
 		testkit.Equal(t, "further reports", len(reports), 0)
 	})
+}
+
+// A group without newer keys has the digest that a launcher of the previous version has recorded, so
+// that an update of the launcher alone rolls nothing.
+func TestDigest_IsThatOfPreviousVersion(t *testing.T) {
+	g := spec.Group{Name: "web", Command: []string{"serve", "--fast"}, WorkDir: "/srv", Env: []string{"A=1"}, Protocol: spec.GRPC,
+		Transport: spec.Transport{Network: "unix"}, Listen: []spec.Listen{{Network: "tcp", Address: ":8080"}}, Log: spec.Log{Dir: "/var/log"},
+		OnLauncherDeath: spec.Keep, Limits: spec.Limits{IfUnavailable: spec.Refuse}}
+	const recorded = "f5983574109279e5b8954a5d59564abfd18e89ee2c970c6edc1427f7fcc9c145"
+	testkit.Equal(t, "digest", statefile.Digest(g), recorded)
+	for _, change := range []func(g *spec.Group){
+		func(g *spec.Group) { g.LivenessProbe.Exec.Command = []string{"true"} },
+		func(g *spec.Group) { g.Watchdog = time.Second },
+		func(g *spec.Group) { g.ClearEnv = true },
+		func(g *spec.Group) { g.User = "www" },
+		func(g *spec.Group) { g.Rlimits = []spec.Rlimit{{Name: "nofile", Soft: 1, Hard: 1}} },
+		func(g *spec.Group) { g.Limits.Memory = 1 },
+	} {
+		other := g
+		change(&other)
+		if statefile.Digest(other) == recorded {
+			t.Errorf("the digest does not change with the configuration: %+v", other)
+		}
+	}
 }
 
 // A launcher reads the file that a launcher of the previous version has written. The file in testdata
