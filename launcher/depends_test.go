@@ -26,11 +26,13 @@ func TestConditions_DecideWhenGroupStarts(t *testing.T) {
 	h := launch(t, never, migrate, web)
 	h.enters("migrate-1", launcher.Ready)
 	h.until("slow is started", func(e launcher.Event) bool { return e.Process == "slow-1" })
-	for ; ; time.Sleep(time.Millisecond) { // the message says so when web has looked at both
+	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) { // the message says so when web has looked at both
 		if got, _ := h.GroupHealth("web"); got.Message == "waits for migrate (completed)" {
 			break
 		} else if got.Total > 0 {
 			t.Fatalf("it has started too early: %+v\n%s", got, h.story())
+		} else if time.Now().After(late) {
+			t.Fatalf("it does not wait for migrate only: %+v\n%s", got, h.story())
 		}
 	}
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
@@ -40,6 +42,15 @@ func TestConditions_DecideWhenGroupStarts(t *testing.T) {
 	if got, _ := h.GroupHealth("slow"); got.Healthy {
 		t.Error("the group that needs only to be started is healthy")
 	}
+}
+
+// A group that needs another one only to be started does not wait for that one to say anything.
+func TestConditions_SilentProcessIsStarted(t *testing.T) {
+	mute := group("mute", 5, "")
+	mute.Command, mute.Protocol, mute.HealthCheckTimeout = []string{"sleep", "1000"}, launcher.Notify, time.Hour
+	web := jobThat("web", "exec sleep 1000")
+	web.DependsOn, web.Conditions = []string{"mute"}, map[string]launcher.Condition{"mute": launcher.IsStarted}
+	launch(t, mute, web).enters("web-1", launcher.Ready)
 }
 
 // A group that waits for a job to complete never starts if the job fails, and Finished says so.

@@ -134,6 +134,16 @@ func (g *group) awaitDependencies() bool {
 	}
 }
 
+// wakeDependents makes the groups that depend on the named one look at their conditions again. Other
+// changes wake them by an event, but no event says that a process has been started.
+func (m *Manager) wakeDependents(name string) {
+	for _, g := range m.allGroups() {
+		if slices.Contains(g.config().DependsOn, name) {
+			g.wake()
+		}
+	}
+}
+
 // beginIfDependingOn ends the wait for dependencies and returns true, if the dependencies of the
 // group are still those of cfg.
 func (g *group) beginIfDependingOn(cfg spec.Group) bool {

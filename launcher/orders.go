@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
-	"github.com/swansong-go/swansong/launcher/internal/restart"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
@@ -25,8 +24,9 @@ func (m *Manager) StopGroup(ctx context.Context, name, reason string) error {
 	return m.orderGroup(ctx, name, (*group).stopAll, reason)
 }
 
-// StartGroup undoes [Manager.StopGroup], and waits until the group is healthy. A group that was given
-// up begins again.
+// StartGroup undoes [Manager.StopGroup], and waits until the group is healthy. What has
+// failed before counts no more: a group that was given up begins again, and a process that waits for the
+// end of a pause is started at once.
 func (m *Manager) StartGroup(ctx context.Context, name, reason string) error {
 	return m.orderGroup(ctx, name, (*group).startAgain, reason)
 }
@@ -124,9 +124,7 @@ func (g *group) startAgain(reason string) (*rollResult, error) {
 		return nil, err
 	}
 	g.controller.setStopped(false)
-	if g.controller.backOff.GivenUp {
-		g.controller.backOff = restart.BackOff{}
-	}
+	g.controller.forgetFailures()
 	return g.accept("started", reason, g.isReady(func(h Health) bool { return h.Healthy })), nil
 }
 

@@ -175,6 +175,21 @@ func TestStartGroup_EndsGivingUp(t *testing.T) {
 	}
 }
 
+// An order to start a group ends the pause after a failure.
+func TestStartGroup_EndsPause(t *testing.T) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	g := jobThat("web", "[ -e "+gate+" ] || exit 3; exec sleep 1000")
+	g.Job, g.Restart = false, launcher.RestartConfig{MinBackoff: time.Hour}
+	h := launch(t, g)
+	h.until("it waits for its restart", func(e launcher.Event) bool { return e.Kind == launcher.Restart })
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.StartGroup(soon(t), "web", "test"); err != nil {
+		t.Errorf("%v\n%s", err, h.story())
+	}
+}
+
 // A signal reaches the processes of a group, or one process, and only that one.
 func TestSignal_ReachesGroupOrProcess(t *testing.T) {
 	dir := t.TempDir()

@@ -185,6 +185,7 @@ func (p *process) onStarted(started *proc.Process) {
 	p.mu.Unlock()
 	close(p.begun)
 	p.manager.stateFile.Changed()
+	p.manager.wakeDependents(p.group)
 	if p.notify != nil {
 		p.calls.Go(p.notify.Serve)
 	}
