@@ -11,7 +11,7 @@ import (
 
 // The report of a process that was forced is shown below its event, indented.
 func TestEvents_ShowReportOfForcedProcess(t *testing.T) {
-	s := newSite(t, "state_dir: STATE\nprocess_groups:\n  - {name: web, command: RUNNER, args: [--process-id, '{id}', --behavior, hang], "+
+	s := newSite(t, "state_dir: STATE\nprocess_groups:\n  - {name: web, command: RUNNER, args: [--process-id, '{id}', --behavior, hang, --initial-work, '0'], "+
 		"shutdown: {grace_period: 100ms, max_duration: 100ms, sigterm_timeout: 0s}}\n")
 	d := s.runs()
 	cmd := exec.Command(command, "events", "-f", s.file())

@@ -53,7 +53,7 @@ func TestInit_TerminalInterruptsOnceAndNeverSuspends(t *testing.T) {
 process_groups:
   - name: web
     command: sh
-    args: [-c, 'trap "while ! [ -e DIR/go ]; do sleep 0.01; done; exit 0" TERM; while :; do sleep 0.01; done']
+    args: [-c, 'trap "while ! [ -e DIR/go ]; do sleep 0.01; done; exit 0" TERM; echo trapped; while :; do sleep 0.01; done']
     protocol: signals
     shutdown: {max_duration: 1m}
 `)
@@ -61,7 +61,7 @@ process_groups:
 	d := s.daemon(s.inside()("setsid", "--ctty", command, "run", "-f", s.file()))
 	d.cmd.Stdin = slave
 	d.begin()
-	d.prints("ready")
+	d.prints("trapped") // before, the signal would end the process at once
 	types := func(key byte, shown string) {
 		t.Helper()
 		if _, err := master.Write([]byte{key}); err != nil {

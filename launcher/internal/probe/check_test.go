@@ -53,10 +53,12 @@ func TestCheck_HTTP(t *testing.T) {
 	defer server.Close()
 	mux.HandleFunc("/ok", func(w http.ResponseWriter, r *http.Request) {})
 	mux.HandleFunc("/busy", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) })
-	mux.HandleFunc("/to/ok", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", 302) })
-	mux.HandleFunc("/to/busy", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/busy", 302) })
-	mux.HandleFunc("/round", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/round", 302) })
-	mux.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://192.0.2.1/", 302) })
+	mux.HandleFunc("/to/ok", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", http.StatusFound) })
+	mux.HandleFunc("/to/busy", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/busy", http.StatusFound) })
+	mux.HandleFunc("/round", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/round", http.StatusFound) })
+	mux.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
+	})
 	mux.HandleFunc("/headers", func(w http.ResponseWriter, r *http.Request) {
 		if r.Host != "kv.example.com" || r.Header.Get("X-Probe") != "yes" || r.FormValue("q") != "1" {
 			w.WriteHeader(400)
