@@ -22,6 +22,9 @@ func (Containment) Leader() (Adoptable, bool) { return Adoptable{}, false }
 // Children always returns nil on this system.
 func (Containment) Children([]Adoptable) []Adoptable { return nil }
 
+// Reap does nothing on this system.
+func Reap([]Adoptable) {}
+
 // Self always returns an empty Adoptable on this system.
 func Self() Adoptable { return Adoptable{} }
 

@@ -127,8 +127,9 @@ func endNow(k proc.Adoptable, deadline time.Time) error {
 	return err
 }
 
-// EndStrays ends the children of this program in a containment that do not belong to known processes: what an earlier
-// program in this process has started and does not hand over, such as hooks.
+// EndStrays ends the children of this program in a containment that do not belong to known processes:
+// what an earlier program in this process has started and does not hand over, such as hooks. It also
+// reaps children that have exited, such as a process that has named another one as its main process.
 func EndStrays(in proc.Containment, known []proc.Adoptable) {
 	now := time.Now()
 	for _, k := range in.Children(known) {
@@ -137,6 +138,7 @@ func EndStrays(in proc.Containment, known []proc.Adoptable) {
 			p.Close()
 		}
 	}
+	proc.Reap(known)
 }
 
 // End ends the guardian of an earlier launcher. The guardian must not read the output of processes
