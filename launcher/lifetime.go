@@ -62,33 +62,29 @@ func Start(ctx context.Context, cfg Config) (*Manager, error) {
 
 // prepare does everything that can fail. The function that it returns starts the groups.
 func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, nil, err
-	}
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("launcher: %w", err)
 	}
-	m := &Manager{
-		cfg: cfg, dir: dir, events: newEventHub(cfg.Logger), recentLines: output.NewRecent(),
-		registry: newRegistry(),
-	}
-	m.reloader = &reloader{manager: m}
-	m.server = admin.New(adminLauncher{m})
-	m.deadline.Configure(cfg.TotalDeadline, cfg.TotalDeadlineDerived)
-	m.secrets = secrets.New(func() { m.guardian.Tell() })
-	inFiles, err := cfg.readSecretFiles()
+	taken, err := upgrade.Take(dir)
+	defer func() {
+		if err != nil {
+			err = taken.GoBack(err)
+		}
+	}()
 	if err != nil {
 		return nil, nil, err
 	}
-	m.secrets.Configure(secrets.Config(cfg.Secrets), inFiles, cfg.resolve().Groups)
-	m.logs = output.NewLogs(callback.Writer("Output", cfg.Output), func(err error) {
-		m.publish(Event{Kind: Alarm, Message: "some output of processes is lost: " + err.Error(), Stack: callback.StackOf(err)})
-	})
+	if err := cfg.Validate(); err != nil {
+		return nil, nil, err
+	}
+	m, err := newManager(cfg, dir, taken)
+	if err != nil {
+		return nil, nil, err
+	}
 	defer func() {
 		if err != nil {
 			m.release()
-			err = m.taken.GoBack(err)
 		}
 	}()
 	groups := cfg.resolve().Groups
@@ -101,7 +97,6 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	if err != nil {
 		return nil, nil, err
 	}
-	taken := m.taken
 	listeners.Reserve(before, groups)
 	groups = append(groups, orphansOf(before, groups, handed)...)
 	if err := m.openListeners(groups, taken.Holding(before), cfg.has); err != nil {
@@ -142,12 +137,30 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	}, nil
 }
 
+// newManager returns a Manager that has not acquired anything yet.
+func newManager(cfg Config, dir string, taken *upgrade.Taken) (*Manager, error) {
+	m := &Manager{
+		cfg: cfg, dir: dir, events: newEventHub(cfg.Logger), recentLines: output.NewRecent(),
+		registry: newRegistry(), taken: taken,
+	}
+	m.reloader = &reloader{manager: m}
+	m.server = admin.New(adminLauncher{m})
+	m.deadline.Configure(cfg.TotalDeadline, cfg.TotalDeadlineDerived)
+	m.secrets = secrets.New(func() { m.guardian.Tell() })
+	inFiles, err := cfg.readSecretFiles()
+	if err != nil {
+		return nil, err
+	}
+	m.secrets.Configure(secrets.Config(cfg.Secrets), inFiles, cfg.resolve().Groups)
+	m.logs = output.NewLogs(callback.Writer("Output", cfg.Output), func(err error) {
+		m.publish(Event{Kind: Alarm, Message: "some output of processes is lost: " + err.Error(), Stack: callback.StackOf(err)})
+	})
+	return m, nil
+}
+
 // succeed locks the directory, and returns what an earlier launcher has left there that is to be
 // kept. Or it takes over from another program, which has handed over all that.
 func (m *Manager) succeed(groups []spec.Group) (before statefile.State, handed map[string]*groupHandoff, err error) {
-	if m.taken, err = upgrade.Take(m.dir); err != nil {
-		return before, nil, err
-	}
 	if m.taken != nil {
 		m.lock = m.taken.Lock()
 		handed, err = handedGroups(m.taken.Handoff)

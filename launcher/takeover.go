@@ -192,7 +192,7 @@ func AnswerUpgradeCheck(cfg Config, r io.Reader, w io.Writer) error {
 // restoreLines keeps the lines that processes have printed before an upgrade.
 func (m *Manager) restoreLines(text json.RawMessage) {
 	var lines []Line
-	json.Unmarshal(text, &lines) // they are a comfort
+	json.Unmarshal(text, &lines) // an error loses only the output of `launcher logs`
 	known := map[string]bool{}
 	for _, g := range m.taken.State.Groups {
 		for _, p := range g.Processes {

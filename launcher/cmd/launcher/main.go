@@ -37,6 +37,7 @@ import (
 	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/config"
 	"github.com/swansong-go/swansong/launcher/internal/peer"
+	"github.com/swansong-go/swansong/launcher/internal/upgrade"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc"
 )
@@ -53,6 +54,9 @@ func main() {
 // execute executes the command, and ends the program.
 func execute(cmd *cobra.Command) {
 	err := cmd.ExecuteContext(context.Background())
+	if err != nil {
+		err = upgrade.GoBack(err) // if it has failed before it has called launcher.Start
+	}
 	printed().end(err)
 	os.Exit(exitCode(err))
 }

@@ -3,6 +3,7 @@ package main_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -30,6 +31,43 @@ process_groups:
 		testkit.Equal(t, "zombies", d.zombies(), 0)
 	}
 	d.must("stop", "web-1", "--wait", "--no-replacement")
+}
+
+// A program that fails long before it could take over, for instance because its flags or its file are
+// wrong, executes the earlier one again, too.
+func TestUpgrade_GoesBackIfNewProgramFailsEarly(t *testing.T) {
+	s := newSite(t, `
+state_dir: STATE
+process_groups:
+  - name: web
+    command: RUNNER
+    args: [--process-id, "{id}"]
+`)
+	d := s.runs()
+	before := d.status().pids()
+	bad := filepath.Join(s.dir, "bad.yaml")
+	if err := os.WriteFile(bad, []byte("colour: green\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(s.dir, "script")
+	for args, want := range map[string]string{
+		"run --no-such-flag": "no-such-flag",
+		"run -f " + bad:      "colour: unknown key",
+		"run --dir " + filepath.Join(s.dir, "s") + " --desired -1 -- /bin/true": "Desired",
+	} {
+		// It answers for the arguments of the launcher, and begins with others.
+		lie := fmt.Sprintf("#!/bin/sh\n[ $1 = upgrade-check ] && exec %s \"$@\"\nexec %s %s\n", command, command, args)
+		if err := os.WriteFile(script, []byte(lie), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		_, stderr, code := s.says("upgrade", "-f", s.file(), script)
+		if code != 1 || !strings.Contains(stderr, "has taken over, and has failed") || !strings.Contains(stderr, want) {
+			t.Errorf("%s: code %d\n%s\nwant: %s", args, code, stderr, want)
+		}
+		testkit.Equal(t, "processes", d.awaits("settled", settled).pids(), before)
+	}
+	d.must("upgrade")
+	testkit.Equal(t, "processes", d.awaits("settled", settled).pids(), before)
 }
 
 // zombies returns how many children of the launcher have exited and have not been reaped.

@@ -105,8 +105,17 @@ type Taken struct {
 }
 
 // Take returns the launcher with this directory that was handed over to this program, nil if none
-// was. It does so once.
-func Take(dir string) (*Taken, error) {
+// was. It does so once. It can return both an error and a Taken, which can only go back.
+func Take(dir string) (*Taken, error) { return take(func(h *Handoff) bool { return h.Dir == dir }) }
+
+// GoBack executes the program again that has handed over, if this one has failed before it has called
+// [Take]. It returns err if nothing was handed over, or that is impossible.
+func GoBack(err error) error {
+	t, _ := take(func(*Handoff) bool { return true })
+	return t.GoBack(err)
+}
+
+func take(wanted func(*Handoff) bool) (*Taken, error) {
 	number, pid, _ := strings.Cut(os.Getenv(envHandoff), ":")
 	if number == "" || pid != strconv.Itoa(os.Getpid()) {
 		return nil, nil // inherited from a parent, if it is set at all
@@ -115,12 +124,13 @@ func Take(dir string) (*Taken, error) {
 	fd, err := strconv.Atoi(number)
 	if err == nil {
 		t.handoff = t.file(fd)
+		t.handoff.Seek(0, io.SeekStart) // it was read before, if it was not wanted
 		t.Handoff, err = decode(t.handoff)
 	}
-	if err != nil {
+	if t.Handoff == nil {
 		return nil, fmt.Errorf("launcher: cannot take over: %w", err)
 	}
-	if t.Dir != dir {
+	if !wanted(t.Handoff) {
 		return nil, nil // this is for another launcher of this program
 	}
 	os.Unsetenv(envHandoff)
@@ -133,6 +143,9 @@ func Take(dir string) (*Taken, error) {
 		for _, fd := range of {
 			t.file(fd)
 		}
+	}
+	if err != nil {
+		return t, fmt.Errorf("launcher: cannot take over: %w", err)
 	}
 	return t, nil
 }
@@ -149,7 +162,7 @@ func (t *Taken) file(fd int) *os.File {
 // GoBack executes the program again that has handed over, because this one cannot go on. It returns
 // err if that is impossible.
 func (t *Taken) GoBack(err error) error {
-	if t == nil || t.Failed != "" {
+	if t == nil || t.Failed != "" || t.files[t.Files.Program] == nil {
 		return err
 	}
 	var files []*os.File

@@ -44,7 +44,8 @@ type Files struct {
 	Outputs  map[string][3]int // the pipes of processes, in the order of output.Streams, and their sockets for messages as for sd_notify(3)
 }
 
-// decode reads a handoff.
+// decode reads a handoff. If it returns an error because it does not understand all of a handoff, it
+// returns what it does understand, so that the program can go back.
 func decode(r io.Reader) (*Handoff, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -54,13 +55,17 @@ func decode(r io.Reader) (*Handoff, error) {
 	if err := json.Unmarshal(text, &version); err != nil {
 		return nil, fmt.Errorf("launcher: what is handed over is not valid JSON: %w", err)
 	}
-	if v, oldest := version.Version, max(1, Version-1); v < oldest || v > Version {
-		return nil, fmt.Errorf("launcher: what is handed over has version %d, and this program reads %d to %d; stop the launcher, and start this program", v, oldest, Version)
-	}
 	h := &Handoff{}
+	if v, oldest := version.Version, max(1, Version-1); v < oldest || v > Version {
+		json.Unmarshal(text, h)
+		return h, fmt.Errorf("launcher: what is handed over has version %d, and this program reads %d to %d; stop the launcher, and start this program", v, oldest, Version)
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	return h, d.Decode(h)
+	if err = d.Decode(h); err != nil {
+		json.Unmarshal(text, h)
+	}
+	return h, err
 }
 
 // number returns the descriptor of a file, 0 for nil. File.Fd would make the file blocking.
