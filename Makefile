@@ -166,8 +166,8 @@ proto: ## generate the code of the launcher's protocol; needs Debian's protobuf-
 traces: ## record the decisions of the Kubernetes controllers, for the tests of launcher/internal/roll
 	cd launcher/internal/kube && GOWORK=off $(GO) run ./record -out ../roll/testdata/kubernetes.jsonl
 
-kubernetes: ## check that a kube-apiserver and Nomad's server code accept the launcher's exports
-	cd launcher/internal/kube && GOWORK=off $(GO) run ./accept ../../export/testdata/kubernetes/*.yaml
+kubernetes: ## check that a kube-apiserver and Nomad's server code accept the launcher's exports; the former, docs/deploy too
+	cd launcher/internal/kube && GOWORK=off $(GO) run ./accept ../../export/testdata/kubernetes/*.yaml ../../../docs/deploy/kubernetes/*.yaml
 	cd launcher/internal/nomad && GOWORK=off $(GO) run ./accept ../../export/testdata/nomad/*.json
 
 ci: ## run everything that CI runs

@@ -1,4 +1,4 @@
-// Accept asks a kube-apiserver whether it accepts the Deployments in files: it makes a dry run that
+// Accept asks a kube-apiserver whether it accepts the objects in files: it makes a dry run that
 // refuses unknown fields. The server runs in this process.
 //
 //	cd launcher/internal/kube && GOWORK=off go run ./accept ../../export/testdata/kubernetes/*.yaml
@@ -6,14 +6,17 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/swansong-go/swansong/launcher/internal/kube"
@@ -33,7 +36,7 @@ func main() {
 
 func run(files []string) error {
 	if len(files) == 0 {
-		return errors.New("no files; name the files with Deployments and Jobs")
+		return errors.New("no files; name the files with manifests")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -47,8 +50,9 @@ func run(files []string) error {
 		return err
 	}
 	var refused error
+	var last []byte // the last complete Deployment, in JSON
 	for _, name := range files {
-		if err := post(ctx, plane, name); err != nil {
+		if err := post(ctx, plane, name, &last); err != nil {
 			fmt.Printf("%s: kube-apiserver %s refuses the file: %v\n", name, kube.Version(), err)
 			refused = errors.New("some files were refused")
 			continue
@@ -58,8 +62,9 @@ func run(files []string) error {
 	return refused
 }
 
-// post sends the file unchanged. Decoding and encoding it here would drop unknown fields.
-func post(ctx context.Context, plane *kube.ControlPlane, name string) error {
+// post sends the file unchanged. Decoding and encoding it here would drop unknown fields. A Deployment
+// without a selector is a patch, which post applies to the last complete Deployment.
+func post(ctx context.Context, plane *kube.ControlPlane, name string, last *[]byte) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return err
@@ -68,9 +73,35 @@ func post(ctx context.Context, plane *kube.ControlPlane, name string) error {
 	if err != nil {
 		return err
 	}
-	client, resource := plane.Client.AppsV1().RESTClient(), "deployments"
-	if strings.HasSuffix(name, ".job.yaml") {
+	var object struct {
+		Kind string
+		Spec struct{ Selector any }
+	}
+	if err := json.Unmarshal(body, &object); err != nil {
+		return err
+	}
+	var client rest.Interface
+	var resource string
+	switch object.Kind {
+	case "Deployment":
+		client, resource = plane.Client.AppsV1().RESTClient(), "deployments"
+		if object.Spec.Selector != nil {
+			*last = body
+		} else if *last == nil {
+			return errors.New("a patch, because it has no selector; name the Deployment that it is for before it")
+		} else if body, err = strategicpatch.StrategicMergePatch(*last, body, appsv1.Deployment{}); err != nil {
+			return err
+		}
+	case "Job":
 		client, resource = plane.Client.BatchV1().RESTClient(), "jobs"
+	case "Service":
+		client, resource = plane.Client.CoreV1().RESTClient(), "services"
+	case "HorizontalPodAutoscaler":
+		client, resource = plane.Client.AutoscalingV2().RESTClient(), "horizontalpodautoscalers"
+	case "PodDisruptionBudget":
+		client, resource = plane.Client.PolicyV1().RESTClient(), "poddisruptionbudgets"
+	default:
+		return fmt.Errorf("unknown kind %q", object.Kind)
 	}
 	return client.Post().Namespace(metav1.NamespaceDefault).Resource(resource).
 		Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationStrict).
