@@ -120,6 +120,12 @@ func (d dialledOutput) Read(b []byte) (int, error) {
 		d.limitRead()
 	}
 	n, err := d.stream.Read(b)
+	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		// If the deadline passes before Read begins, for example on a busy machine, Read fails even
+		// if data is waiting. So only a second time-out in a row is the end.
+		d.limitRead()
+		n, err = d.stream.Read(b)
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = io.EOF
 	}
@@ -143,6 +149,6 @@ func (d *dialled) limitRead() {
 	}
 }
 
-// If the process has ended and its stream delivers nothing for quietTime, the stream counts as read
-// to its end.
+// If the process has ended and its stream delivers nothing for quietTime, twice in a row, the stream
+// counts as read to its end.
 const quietTime = 100 * time.Millisecond

@@ -2,11 +2,14 @@ package lspconn_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,7 +132,7 @@ func (p proxied) Read(b []byte) (int, error) {
 func TestDial_StreamEndsWithProcess(t *testing.T) {
 	path := socketPath(t)
 	server := fake(role{Listen: path})
-	ended := make(chan error, 1)
+	ended := make(chan error, 2)
 	proxy, err := net.Listen("unix", socketPath(t))
 	if err != nil {
 		t.Fatal(err)
@@ -159,6 +162,50 @@ func TestDial_StreamEndsWithProcess(t *testing.T) {
 	if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("reading ended with %v, want the error of a deadline that is set when the process has ended", err)
 	}
+}
+
+// A lateReader is a stream whose first Read begins 150 ms after a deadline has been set, as if the
+// goroutine that calls Read did not run meanwhile.
+type lateReader struct {
+	net.Conn
+	limited    chan struct{}
+	limit, run sync.Once
+}
+
+func (l *lateReader) SetReadDeadline(t time.Time) error {
+	defer l.limit.Do(func() { close(l.limited) })
+	return l.Conn.SetReadDeadline(t)
+}
+
+func (l *lateReader) Read(b []byte) (int, error) {
+	l.run.Do(func() {
+		<-l.limited
+		time.Sleep(150 * time.Millisecond)
+	})
+	return l.Conn.Read(b)
+}
+
+// The last message of a server that has exited is delivered, even if it is read only after the
+// deadline that is set at the exit. docs/internals/lspconn.md#sockets
+func TestDial_ReadsDataThatArrivedBeforeDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		defer theirs.Close()
+		go io.Copy(io.Discard, theirs)
+		go io.WriteString(theirs, "Content-Length: 33\r\n\r\n"+`{"jsonrpc":"2.0","method":"last"}`)
+		received := make(chan string, 1)
+		conn, process := startInProcess(t, t.Context(), lspconn.Server{
+			Dial: func(context.Context) (io.ReadWriteCloser, error) {
+				return &lateReader{Conn: ours, limited: make(chan struct{})}, nil
+			},
+			OnNotify: func(_ context.Context, method string, _ json.RawMessage) { received <- method },
+		}, fakelsp.Behaviour{})
+		synctest.Wait()
+		process.signal(syscall.SIGKILL)
+		<-conn.Done()
+		mustClose(t, conn)
+		testkit.Equal(t, "notifications", len(received), 1)
+	})
 }
 
 // Closing a connection does not wait for a function Dial that ignores its context.
