@@ -362,14 +362,19 @@ func (c *conn) remote() string { return c.quic.RemoteAddr().String() }
 
 // unfinished returns the unfinished requests of c.
 func (c *conn) unfinished(now time.Time) (all []httpdrain.Cut) {
+	for _, s := range c.copyStreams() {
+		all = append(all, s.cut(c, now))
+	}
+	return all
+}
+
+// copyStreams returns copies of the streams that are being served.
+func (c *conn) copyStreams() []stream {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	streams := make([]stream, 0, len(c.streams))
 	for _, s := range c.streams {
 		streams = append(streams, *s)
 	}
-	c.mu.Unlock()
-	for _, s := range streams {
-		all = append(all, s.cut(c, now))
-	}
-	return all
+	return streams
 }

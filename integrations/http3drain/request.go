@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"time"
 
@@ -201,22 +202,31 @@ func name(c httpdrain.Cut) string {
 }
 
 // describe says what the guards of the server's scope stand for: requests or, if there are none,
-// connections.
+// connections. It names the oldest requests.
 func (d *drain) describe(int) ctxkey.Work {
+	type running struct {
+		conn *conn
+		stream
+	}
+	var requests []running
 	now, conns := time.Now(), d.snapshot()
-	w := ctxkey.Work{Noun: "request"}
 	for _, c := range conns {
-		for _, cut := range c.unfinished(now) {
-			if cut.Method != "" && !cut.Hijacked {
-				w.Count++
-				w.Named = append(w.Named, ctxkey.NamedWork{Name: name(cut), Age: cut.Age})
+		for _, s := range c.copyStreams() {
+			if s.method != "" && s.hijacked == nil {
+				requests = append(requests, running{c, s})
 			}
 		}
 	}
-	if w.Count == 0 {
+	if len(requests) == 0 {
 		return ctxkey.Work{Noun: "connection", Count: len(conns)}
 	}
-	w.LimitNamed()
+	w := ctxkey.Work{Noun: "request", Count: len(requests)}
+	slices.SortFunc(requests, func(a, b running) int { return a.opened.Compare(b.opened) })
+	// cut may ask the mux for a pattern, which takes time, so it is called only for these requests.
+	for _, q := range requests[:min(len(requests), ctxkey.MaxNamed)] {
+		cut := q.cut(q.conn, now)
+		w.Named = append(w.Named, ctxkey.NamedWork{Name: name(cut), Age: cut.Age})
+	}
 	return w
 }
 

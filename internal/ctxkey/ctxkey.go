@@ -2,10 +2,8 @@
 package ctxkey
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -64,12 +62,6 @@ type Work struct {
 
 // MaxNamed is how many of the requests, or other pieces of work with a name, a report lists at most.
 const MaxNamed = 20
-
-// LimitNamed sorts w.Named, the oldest first, and removes what is beyond MaxNamed.
-func (w *Work) LimitNamed() {
-	slices.SortStableFunc(w.Named, func(a, b NamedWork) int { return cmp.Compare(b.Age, a.Age) })
-	w.Named = w.Named[:min(len(w.Named), MaxNamed)]
-}
 
 // A NamedWork is one piece of work, such as a request.
 type NamedWork struct {
