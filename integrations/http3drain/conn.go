@@ -134,9 +134,13 @@ func (c *conn) begin(str *quic.Stream) *stream {
 func (c *conn) serveStream(s *stream) {
 	defer c.finish(s)
 	c.raw.HandleRequestStream(s.Stream)
-	if s.hijacked != nil {
+	c.mu.Lock()
+	s.returned = true
+	hijacked := s.hijacked
+	c.mu.Unlock()
+	if hijacked != nil {
 		<-s.Context().Done()
-		s.hijacked.Release()
+		hijacked.Release()
 	}
 }
 

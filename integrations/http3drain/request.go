@@ -3,6 +3,7 @@ package http3drain
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"runtime/pprof"
@@ -26,6 +27,7 @@ type stream struct {
 
 	// The fields below are guarded by conn.mu.
 	hijacked  *ctxshutdown.Guard // not nil if a handler has taken the stream over
+	returned  bool               // the handler has returned
 	method    string             // empty until the header is complete
 	route     string             // r.Pattern if isMatched, else the path, or the host and port of a CONNECT
 	isMatched bool
@@ -159,17 +161,27 @@ func (q *request) FlushError() error {
 }
 
 // HTTPStream implements [http3.HTTPStreamer]. The server waits for the stream until it is closed for
-// writing.
+// writing. It is an error to take the stream over after the handler has returned.
 func (q *request) HTTPStream() (*http3.Stream, error) {
 	q.recordPattern()
 	str, err := q.ResponseWriter.(http3.HTTPStreamer).HTTPStream()
-	if err == nil {
-		g := q.guard(q.conn.drain.hijacks)
-		q.conn.mu.Lock()
-		q.stream.hijacked = g
-		q.conn.mu.Unlock()
+	if err != nil {
+		return nil, err
 	}
-	return str, err
+	// Get the guard before conn.mu is locked, and release it after that, because both may call
+	// String, which locks conn.mu.
+	g := q.guard(q.conn.drain.hijacks)
+	q.conn.mu.Lock()
+	isFirst, isLate := q.stream.hijacked == nil, q.stream.returned
+	if isFirst && !isLate {
+		q.stream.hijacked, g = g, nil
+	}
+	q.conn.mu.Unlock()
+	g.Release()
+	if isFirst && isLate {
+		return nil, errors.New("http3drain: HTTPStream: the handler has already returned; call HTTPStream before that")
+	}
+	return str, nil
 }
 
 // ReceivedSettings and Settings implement [http3.Settingser].

@@ -205,34 +205,6 @@ func TestServe_ListsRequestsThatForceCutShort(t *testing.T) {
 	testkit.Equal(t, "drains cut short, counted", after.CutShort-before.CutShort, uint64(1))
 }
 
-// Serve waits until a stream that a handler has taken over is closed.
-func TestServe_WaitsForStreamOfHandler(t *testing.T) {
-	var streams chan *http3.Stream
-	srv := newServer(func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(200)
-		str, err := w.(http3.HTTPStreamer).HTTPStream()
-		if err != nil {
-			t.Error(err)
-		}
-		streams <- str
-	})
-	inBubble(t, srv, func(v *service) {
-		streams = make(chan *http3.Stream, 1)
-		p := v.peer()
-		str := p.send("/tunnel")
-		taken := <-streams
-		v.s.Shutdown()
-		time.Sleep(time.Minute / 4)
-		testkit.Equal(t, "summary", v.s.GuardReport().Summary(), "1 connection and 1 hijacked stream")
-		testkit.Equal(t, "Serve has returned", len(v.done), 0)
-		io.WriteString(taken, "last words")
-		taken.CancelRead(0)
-		taken.Close()
-		p.receives(str, "last words")
-		testkit.Equal(t, "Serve returned", <-v.done, nil)
-	})
-}
-
 // A client that sends one byte of a header per second does not delay the drain beyond its limit.
 func TestServe_RefusesIncompleteHeaderAfterLimit(t *testing.T) {
 	before := httpdrain.ReadStats()
