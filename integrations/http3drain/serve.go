@@ -17,11 +17,11 @@ import (
 	"github.com/swansong-go/swansong/internal/refusal"
 )
 
-// Serve accepts QUIC connections on the socket pc and serves HTTP/3 on them as srv says, until s is
-// stopped. It returns when the server has drained: all connections are closed, and the guards of all
+// Serve accepts QUIC connections on the socket pc and serves HTTP/3 on them as srv says, until s or
+// the server's own scope is stopped. It returns when the server has drained: all connections are closed, and the guards of all
 // requests are released. It closes pc in every case. It returns
 //
-//   - nil if s was stopped and all requests were finished; a request whose client paused for too
+//   - nil if the scope was stopped and all requests were finished; a request whose client paused for too
 //     long in the middle of a header does not count,
 //   - a [*httpdrain.CutError] if Work ended before that, by Force. It lists the unfinished requests
 //     and unwraps to the cause,
@@ -76,7 +76,7 @@ func Serve(s *ctxshutdown.Swansong, srv *http3.Server, pc net.PacketConn, opts .
 	go func() { accepting <- d.accept(ln) }()
 	var failure error
 	select {
-	case <-s.Done():
+	case <-d.scope.Done(): // s has been stopped, or a handler has stopped the scope of its request
 	case failure = <-accepting:
 		d.scope.ShutdownCause(failure)
 		accepting <- failure

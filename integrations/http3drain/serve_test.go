@@ -265,6 +265,26 @@ func TestServe_WaitsForHandshakeAtMostASecond(t *testing.T) {
 	})
 }
 
+// A handler can stop the server, without its parent scope, by the scope in the context of its
+// request. The request is still answered.
+func TestServe_DrainsWhenHandlerStopsScope(t *testing.T) {
+	srv := newServer(func(w http.ResponseWriter, r *http.Request) {
+		scope, _ := ctxshutdown.FromContext(r.Context())
+		scope.Shutdown()
+		time.Sleep(time.Second)
+		ok(w, r)
+	})
+	inBubble(t, srv, func(v *service) {
+		p := v.peer()
+		p.receives(p.send("/quit"), "ok")
+		p.awaitClose()
+		synctest.Wait()
+		testkit.Equal(t, "Serve has returned", len(v.done), 1)
+		testkit.Equal(t, "Serve returned", <-v.done, nil)
+		testkit.Equal(t, "the parent scope was stopped", v.s.Err() != nil, false)
+	})
+}
+
 type key string
 
 // The context of a request derives from Work: the stop does not cancel it, and Force cancels it
