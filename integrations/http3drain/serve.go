@@ -169,7 +169,8 @@ func (d *drain) run() *httpdrain.CutError {
 		case <-limit.C:
 			late = true
 		case <-d.work.Done():
-			if d.isEmpty(true) {
+			late = true // Force does not wait for handshakes
+			if d.isEmpty(late) {
 				continue
 			}
 			return d.cutShort()

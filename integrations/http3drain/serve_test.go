@@ -265,6 +265,20 @@ func TestServe_WaitsForHandshakeAtMostASecond(t *testing.T) {
 	})
 }
 
+// Force does not wait for a handshake that is under way. No request was cut short, so Serve returns
+// nil.
+func TestServe_ForceDoesNotWaitForHandshake(t *testing.T) {
+	inBubble(t, newServer(ok), func(v *service) {
+		v.router.isCut.Store(true)
+		go v.dial()
+		time.Sleep(2 * delay)
+		began := time.Now()
+		v.s.Force(nil)
+		testkit.Equal(t, "Serve returned", <-v.done, nil)
+		testkit.Equal(t, "the drain took", time.Since(began), time.Duration(0))
+	})
+}
+
 // A handler can stop the server, without its parent scope, by the scope in the context of its
 // request. The request is still answered.
 func TestServe_DrainsWhenHandlerStopsScope(t *testing.T) {
