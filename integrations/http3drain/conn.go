@@ -29,8 +29,10 @@ const (
 	// On a network that loses packets, an acknowledgement takes several round trips.
 	maxDelivery = 10 * time.Second
 	// pollInterval is the time between two checks of states whose changes package quic does not
-	// report, for example that the client has acknowledged a response.
-	pollInterval = 10 * time.Millisecond
+	// report, for example that the client has acknowledged a response. maxPollInterval is its limit
+	// where it grows.
+	pollInterval    = 10 * time.Millisecond
+	maxPollInterval = 160 * time.Millisecond
 )
 
 // A conn is a QUIC connection that is served.
@@ -352,11 +354,15 @@ func (c *conn) awaitDelivery() {
 	c.mu.Lock()
 	ended, last := c.ended, c.next
 	c.mu.Unlock()
-	if time.Since(ended) >= maxLinger {
-		c.sleep(c.linger()) // so that a request that crosses the second GOAWAY on the network is still refused
+	linger := maxLinger - time.Since(ended)
+	if linger <= 0 {
+		linger = c.linger() // so that a request that crosses the second GOAWAY on the network is still refused
 	}
-	for countIncomplete(c.quic, last) > 0 || time.Since(ended) < maxLinger {
-		if time.Since(ended) >= maxDelivery || !c.sleep(pollInterval) {
+	if !c.sleep(linger) {
+		return
+	}
+	for interval := pollInterval; countIncomplete(c.quic, last) > 0; interval = min(2*interval, maxPollInterval) {
+		if time.Since(ended) >= maxDelivery || !c.sleep(interval) {
 			return
 		}
 	}

@@ -299,6 +299,22 @@ func TestServe_DrainsWhenHandlerStopsScope(t *testing.T) {
 	})
 }
 
+// A client that has read its response and closes its connection ends the linger for that response.
+// No goroutine of the server remains.
+func TestServe_EndsWhenClientCloses(t *testing.T) {
+	inBubble(t, newServer(ok), func(v *service) {
+		p := v.peer()
+		p.receives(p.send("/"), "ok")
+		began := time.Now()
+		v.s.Shutdown()
+		time.Sleep(2 * time.Second)
+		testkit.Equal(t, "Serve has returned", len(v.done), 0)
+		p.conn.CloseWithError(0, "")
+		testkit.Equal(t, "Serve returned", <-v.done, nil)
+		testkit.Equal(t, "the drain took", time.Since(began), 2*time.Second+delay)
+	})
+}
+
 type key string
 
 // The context of a request derives from Work: the stop does not cancel it, and Force cancels it
