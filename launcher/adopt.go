@@ -88,7 +88,7 @@ func (g *group) adopt() {
 func (p *process) restore(found *statefile.Process, now time.Time) {
 	p.adopted, p.digest, p.adoptable, p.grace = found, found.Digest, found.Adoptable, found.Grace
 	p.conn.RestorePort(found.Port)
-	p.port, p.uses = found.ServicePort, found.Uses
+	p.port, p.uses, p.said = found.ServicePort, found.Uses, found.Said
 	p.manager.ports.Add(p.port)
 	st := &p.status
 	st.Started = statefile.StartTime(found.Adoptable, now)
@@ -120,7 +120,7 @@ func (g *group) replaceAdopted() {
 // they could be taken for processes that are not ready, and too many others be stopped.
 func (g *group) awaitAdopted() {
 	for _, p := range g.processes() {
-		if p.adopted != nil && p.adopted.ReadyAt != 0 && p.adopted.StopAt == 0 {
+		if p.adopted != nil && p.adopted.ReadyAt != 0 && p.adopted.StopAt == 0 && !(p.adopted.Warming && p.cfg.ReadinessProbe.IsSet()) {
 			<-p.routeTried
 		}
 	}
@@ -152,7 +152,7 @@ func (p *process) record() *statefile.Process {
 	defer p.mu.Unlock()
 	st := &p.status
 	r := &statefile.Process{ID: p.id, Revision: p.revision, Digest: p.digest, Config: statefile.WithoutSecrets(*p.config()), Adoptable: p.adoptable,
-		Signals: p.stopTimes.signals, Reason: st.Reason, Grace: p.grace, Port: p.conn.Port(), ServicePort: p.port, Uses: p.uses}
+		Signals: p.stopTimes.signals, Reason: st.Reason, Grace: p.grace, Port: p.conn.Port(), ServicePort: p.port, Uses: p.uses, Said: p.said, Warming: st.State == Warming && !st.ReadyAt.IsZero()}
 	r.ReadyAt, r.StopAt = statefile.ToMillis(st.ReadyAt), statefile.ToMillis(st.Asked)
 	r.AskedAt, r.GrantedUntil = statefile.ToMillis(p.stopTimes.asked), statefile.ToMillis(p.stopTimes.grantedUntil)
 	return r

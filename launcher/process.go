@@ -63,6 +63,7 @@ type process struct {
 	routed    bool // whether the process should be in routing; status.Routed says whether it is
 	adoptable proc.Adoptable
 	uses      spec.Protocol // what the process uses, as far as it is known
+	said      lifecycle.Said
 	grace     time.Duration // grace period of the stop, if it is not the configured one
 	stopTimes stopTimes
 
@@ -210,7 +211,7 @@ func (p *process) firstEvent() lifecycle.Event {
 	}
 	p.publish(Event{Kind: Adopted, Message: fmt.Sprintf("pid %d, of revision %d", p.adopted.Adoptable.PID, p.revision)})
 	st := p.snapshot()
-	return lifecycle.Event{Kind: lifecycle.OnAdopted, ReadyAt: st.ReadyAt, StopAt: st.Asked, AskedAt: p.stopTimes.asked, Uses: p.adopted.Uses,
+	return lifecycle.Event{Kind: lifecycle.OnAdopted, ReadyAt: st.ReadyAt, StopAt: st.Asked, AskedAt: p.stopTimes.asked, Uses: p.adopted.Uses, Said: p.adopted.Said, Warming: p.adopted.Warming,
 		GrantedUntil: p.stopTimes.grantedUntil, SignalsSent: p.stopTimes.signals, Reason: st.Reason, Grace: p.grace}
 }
 

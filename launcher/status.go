@@ -107,14 +107,14 @@ func (p *process) snapshot() Status {
 // update takes the status from the machine after an event, and publishes what has changed.
 func (p *process) update(m *lifecycle.Machine, before State, e lifecycle.Event) {
 	wasReady := !p.snapshot().ReadyAt.IsZero()
-	st, newTimes := p.store(m, before, e)
+	st, isNew := p.store(m, before, e)
 	if st.State != before {
 		p.publish(p.transition(st, before, wasReady))
 	}
 	if len(st.Survivors) > 0 && m.Ended() {
 		p.publish(Event{Kind: Alarm, Message: "could not be killed: " + strings.Join(st.Survivors, ", ")})
 	}
-	if newTimes && p.cfg.OnLauncherDeath == Keep {
+	if isNew && p.cfg.OnLauncherDeath == Keep {
 		p.manager.stateFile.Changed()
 	}
 	if st.State != before || e.Kind == lifecycle.OnReaped {
@@ -123,8 +123,9 @@ func (p *process) update(m *lifecycle.Machine, before State, e lifecycle.Event) 
 	}
 }
 
-// store stores what the machine says. It returns the status, and whether stopTimes has changed.
-func (p *process) store(m *lifecycle.Machine, before State, e lifecycle.Event) (st Status, newTimes bool) {
+// store stores what the machine says. It returns the status, and whether stopTimes or said
+// has changed.
+func (p *process) store(m *lifecycle.Machine, before State, e lifecycle.Event) (st Status, isNew bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s, secrets := &p.status, p.manager.secrets
@@ -153,9 +154,9 @@ func (p *process) store(m *lifecycle.Machine, before State, e lifecycle.Event) (
 		p.owner.uses.Store(&uses)
 	}
 	times := stopTimes{m.AskedAt, m.GrantedUntil, m.SignalsSent}
-	newTimes = p.stopTimes != times
-	p.stopTimes = times
-	return *s, newTimes
+	isNew = p.stopTimes != times || p.said != m.Said
+	p.stopTimes, p.said = times, m.Said
+	return *s, isNew
 }
 
 // transition returns the event of a change of state.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
+	"github.com/swansong-go/swansong/launcher/internal/probe"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
@@ -129,6 +130,45 @@ func TestAdoptedProcess_DeadlinesCountFromFirstShutdownRequest(t *testing.T) {
 	m.pass(3*time.Second - 1)
 	testkit.Equal(t, "without the protocol: when its maximum is over", m.pass(1), []string{"kill"})
 	testkit.Equal(t, "reason", m.ForceReason, "it did not exit within 10s of SIGTERM")
+}
+
+// A process that has said that it is ready need not say so again to the launcher that adopts it.
+func TestAdoptedProcess_NeedNotRepeatThatItIsReady(t *testing.T) {
+	cfg := config(usesNotify)
+	cfg.ReadinessProbe = tcp()
+	m := simulate(cfg)
+	m.step(lifecycle.Event{Kind: lifecycle.OnAdopted, Uses: spec.Notify, Said: lifecycle.Said{Ready: true}})
+	testkit.Equal(t, "state before its probe succeeds", m.State, lifecycle.Spawning)
+	testkit.Equal(t, "actions when its probe succeeds", m.probe(probe.Readiness, ""), []string{"register"})
+
+	m = simulate(config(usesNotify)) // a configuration without secrets has no probes
+	actions := m.step(lifecycle.Event{Kind: lifecycle.OnAdopted, Uses: spec.Notify, Said: lifecycle.Said{Ready: true}})
+	testkit.Equal(t, "actions without a probe", actions, []string{"register"})
+}
+
+// A process whose readiness probe failed when it was adopted gets no requests until that succeeds.
+func TestAdoptedProcess_StaysWarming(t *testing.T) {
+	cfg := config(usesNotify)
+	cfg.ReadinessProbe = tcp()
+	m := simulate(cfg)
+	e := lifecycle.Event{Kind: lifecycle.OnAdopted, ReadyAt: m.now.Add(-time.Minute), Uses: spec.Notify, Said: lifecycle.Said{Ready: true}, Warming: true}
+	testkit.Equal(t, "actions", m.step(e), none)
+	testkit.Equal(t, "state", m.State, lifecycle.Warming)
+	testkit.Equal(t, "actions while the probe fails", m.probe(probe.Readiness, "bad"), none)
+	testkit.Equal(t, "time until the next action", m.next(), time.Duration(-1))
+	testkit.Equal(t, "actions when the probe succeeds", m.probe(probe.Readiness, ""), []string{"register"})
+	testkit.Equal(t, "state then", m.State, lifecycle.Ready)
+
+	m = simulate(config(usesNotify))
+	testkit.Equal(t, "actions without the probe", m.step(e), []string{"register"})
+}
+
+// A process that was stopping by itself when it was adopted gets no SIGTERM.
+func TestAdoptedProcess_StopsByItself(t *testing.T) {
+	m := simulate(config(usesNotify))
+	actions := m.step(lifecycle.Event{Kind: lifecycle.OnAdopted, StopAt: m.now, AskedAt: m.now, Uses: spec.Notify, Said: lifecycle.Said{Ready: true, Stopping: true}})
+	testkit.Equal(t, "actions", actions, none)
+	testkit.Equal(t, "state", m.State, lifecycle.Draining)
 }
 
 // A process that got a stop signal from an earlier launcher gets no second one, which it might take

@@ -105,10 +105,10 @@ func (m *Machine) onNotified(e Event) []Action {
 	}
 	switch {
 	case n.Stopping && m.phase <= running:
-		m.stopsItself = true
+		m.Said.Stopping = true
 		return m.onStop(Event{At: e.At, Reason: "it stops by itself (STOPPING=1)"})
 	case n.Ready && m.phase == starting:
-		m.saidReady = true
+		m.Said.Ready = true
 		if !m.hasStatus {
 			m.Message = "it has sent READY=1"
 		}

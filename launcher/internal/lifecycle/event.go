@@ -42,8 +42,16 @@ type Event struct {
 	Probe        probe.Role
 	Notification notify.Message
 	Uses         spec.Protocol // what an adopted process was known to use
+	Said         Said          // what an adopted process had said
+	Warming      bool          // an adopted process had become ready, and its readiness probe failed
 
 	Limit time.Time // when the launcher, which is itself stopped, sends SIGTERM
+}
+
+// Said is what a process has said of itself that it will not say again.
+type Said struct {
+	Ready    bool `json:"said_ready,omitempty"`    // that it is ready, or its protocol has nothing to say
+	Stopping bool `json:"said_stopping,omitempty"` // STOPPING=1, before it was asked to stop
 }
 
 // EventKind is the kind of an [Event].
@@ -51,7 +59,7 @@ type EventKind int
 
 const (
 	OnSpawned      EventKind = iota // the process was started
-	OnAdopted                       // an earlier launcher started the process: ReadyAt, StopAt, AskedAt, SignalsSent, GrantedUntil, Reason, Grace, Uses
+	OnAdopted                       // an earlier launcher started the process: ReadyAt, StopAt, AskedAt, SignalsSent, GrantedUntil, Reason, Grace, Uses, Said, Warming
 	OnSpawnFailed                   // the process could not be started or adopted: Err
 	OnReadiness                     // GetReadinessStatus returned: Readiness, or Code and Err
 	OnPushedReady                   // the process reported by itself that it is ready: Reason is its message

@@ -41,7 +41,7 @@ func (m *Machine) stopBySignals(now time.Time, message string) []Action {
 	if least := now.Add(m.cfg.Shutdown.SIGTERMTimeout); least.After(m.killAt) {
 		m.killAt = m.capKill(least)
 	}
-	if m.stopsItself { // a signal could cut short what it does
+	if m.Said.Stopping { // a signal could cut short what it does
 		return m.tick(now)
 	}
 	if m.SignalsSent > 0 { // by an earlier launcher; a program may take a second one for an order to end at once

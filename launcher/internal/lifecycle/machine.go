@@ -57,6 +57,7 @@ type Machine struct {
 	Report  string              // what the drain waits for, with the goroutines of the process; empty if it was not asked for that
 
 	ReadyAt time.Time
+	Said    Said
 
 	Reason        string    // why the process is to be stopped
 	StopAt        time.Time // when the launcher decided to stop the process
@@ -84,10 +85,8 @@ type Machine struct {
 
 	uses           spec.Protocol // with protocol auto, what the process is known to use; empty if nothing is known yet
 	expects        spec.Protocol // what earlier processes of the group have used, if it is grpc or notify
-	saidReady      bool          // the process has said that it is ready, or its protocol has nothing to say
 	settleAt       time.Time     // when a process that has said nothing counts as ready; zero if it does not
 	hasStatus      bool          // the process has sent STATUS
-	stopsItself    bool          // the process has sent STOPPING=1 before it was asked to stop
 	watchdog       time.Duration // within which the process must send WATCHDOG=1; 0: it need not
 	watchdogAt     time.Time
 	watchdogReason string
@@ -197,7 +196,7 @@ func (m *Machine) start(now time.Time) []Action {
 	m.startedAt, m.readyBy = now, now.Add(m.cfg.HealthCheckTimeout)
 	switch m.cfg.Protocol {
 	case spec.Signals:
-		m.saidReady, m.Message = true, "started; with protocol signals a running process is ready"
+		m.Said.Ready, m.Message = true, "started; with protocol signals a running process is ready"
 		return m.becomeReadyIfComplete(now)
 	case spec.Auto:
 		m.settleAt = now.Add(min(SettleTime, m.cfg.HealthCheckTimeout))
@@ -210,7 +209,7 @@ func (m *Machine) start(now time.Time) []Action {
 
 // onAdopted continues with a process where the earlier launcher left off.
 func (m *Machine) onAdopted(e Event) []Action {
-	m.uses, m.startedAt = e.Uses, e.At
+	m.uses, m.startedAt, m.Said = e.Uses, e.At, e.Said
 	switch {
 	case !e.StopAt.IsZero():
 		// The launcher does not know how far the stop of the adopted process has come, so it asks
@@ -223,8 +222,15 @@ func (m *Machine) onAdopted(e Event) []Action {
 		m.stopBy = e.StopAt.Add(leave + m.cfg.Shutdown.Max)
 		m.requests = unknownRequests
 		return m.onStop(e)
+	case !e.ReadyAt.IsZero() && e.Warming && m.cfg.ReadinessProbe.IsSet(): // without the probe, nothing would make it ready again
+		m.Said.Ready, m.passed[probe.Startup] = true, true
+		m.enter(Warming)
+		m.phase, m.ReadyAt, m.Message = running, e.ReadyAt, "its readiness probe failed when it was adopted"
+		m.scheduleLivenessCheck(e.At)
+		m.startWatchdog(e.At)
+		return m.tick(e.At)
 	case !e.ReadyAt.IsZero():
-		m.saidReady, m.passed[probe.Startup], m.passed[probe.Readiness] = true, true, true
+		m.Said.Ready, m.passed[probe.Startup], m.passed[probe.Readiness] = true, true, true
 		actions := m.becomeReady(e.At, "ready when it was adopted")
 		m.ReadyAt = e.ReadyAt
 		if m.Uses() == spec.GRPC {
@@ -232,7 +238,11 @@ func (m *Machine) onAdopted(e Event) []Action {
 		}
 		return actions
 	}
-	return m.start(e.At)
+	actions := m.start(e.At)
+	if m.Said.Ready && m.phase == starting {
+		actions = append(actions, m.becomeReadyIfComplete(e.At)...)
+	}
+	return actions
 }
 
 // onConfig applies a changed configuration. A process that is already being stopped keeps the old

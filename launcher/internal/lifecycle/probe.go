@@ -11,7 +11,7 @@ import (
 // becomeReadyIfComplete makes a starting process ready, if everything that its readiness depends on
 // is there: what its protocol says, and the success of its startup and readiness probes.
 func (m *Machine) becomeReadyIfComplete(now time.Time) []Action {
-	if m.phase != starting || !m.saidReady && !m.decideByProbes() || m.missingProbe() != "" {
+	if m.phase != starting || !m.Said.Ready && !m.decideByProbes() || m.missingProbe() != "" {
 		return m.tick(now)
 	}
 	return m.becomeReady(now, m.Message)
@@ -91,7 +91,7 @@ func (m *Machine) Probing() bool { return m.phase == starting || m.phase == runn
 // probeReport returns why a process that is not ready yet waits for a probe, or "".
 func (m *Machine) probeReport() string {
 	missing := m.missingProbe()
-	if missing == "" || (m.Uses() == spec.GRPC || m.Uses() == spec.Notify) && !m.saidReady {
+	if missing == "" || (m.Uses() == spec.GRPC || m.Uses() == spec.Notify) && !m.Said.Ready {
 		return ""
 	}
 	if m.Message == "" {

@@ -31,16 +31,16 @@ func (m *Machine) onReadiness(e Event) []Action {
 		if m.phase == running {
 			return m.notReadyAnyMore(e.At, "it reports that it is starting")
 		}
-		m.saidReady = false
+		m.Said.Ready = false
 		m.enter(Starting)
 	case pb.ReadinessResponse_WARMING:
 		if m.phase == running {
 			return m.notReadyAnyMore(e.At, "it reports that it is warming up")
 		}
-		m.saidReady = false
+		m.Said.Ready = false
 		m.enter(Warming)
 	case pb.ReadinessResponse_READY:
-		m.failures, m.saidReady = 0, true
+		m.failures, m.Said.Ready = 0, true
 		return m.becomeReadyIfComplete(e.At)
 	case pb.ReadinessResponse_DRAINING:
 		return m.onStop(Event{At: e.At, Reason: "it drains by itself: " + m.Message})
@@ -73,7 +73,7 @@ func (m *Machine) onReadinessError(e Event) []Action {
 func (m *Machine) onPushedReady(e Event) []Action {
 	m.usesLifecycle(e.At)
 	if m.phase != starting {
-		m.saidReady = true
+		m.Said.Ready = true
 		return m.tick(e.At)
 	}
 	if m.cfg.Transport.Network == "tcp" {
@@ -82,14 +82,14 @@ func (m *Machine) onPushedReady(e Event) []Action {
 		m.pollAt = e.At
 		return m.tick(e.At)
 	}
-	m.saidReady, m.Message = true, e.Reason
+	m.Said.Ready, m.Message = true, e.Reason
 	return m.becomeReadyIfComplete(e.At)
 }
 
 // notReadyAnyMore handles the report of a ready process that it is not. A process that has counted as
 // ready only because it had said nothing has never been.
 func (m *Machine) notReadyAnyMore(now time.Time, reason string) []Action {
-	if !m.saidReady {
+	if !m.Said.Ready {
 		return m.tick(now)
 	}
 	return m.failLiveness(now, reason)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/internal/address"
+	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
 	"github.com/swansong-go/swansong/launcher/internal/output"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
@@ -61,7 +62,10 @@ type Process struct {
 	Port         int32          `json:"port,omitempty"`         // port of the process's lifecycle service over TCP
 	ServicePort  int            `json:"service_port,omitempty"` // what {port} stands for; 0: nothing
 	Uses         spec.Protocol  `json:"uses,omitempty"`         // with protocol auto, what the process uses
+	Warming      bool           `json:"warming,omitempty"`      // the process has become ready, and its readiness probe fails
 	NotReplaced  bool           `json:"spared,omitempty"`       // after the stop of the process, no other is started in its place
+
+	lifecycle.Said
 
 	// Outputs are the pipes of the process, in the order of [output.Streams]. They are set from
 	// OpenOutputs until the process is adopted, and are not written to the file.
