@@ -14,8 +14,9 @@ import (
 )
 
 // A drain tracks the connections of one call of Serve, and ends them after the scope has been
-// stopped. Until then it does work only when a connection is accepted, hijacked or closed, and for
-// streams of [Debug]. It does none for any other request.
+// stopped. Until then it does work only when a connection is accepted, hijacked or closed, for
+// streams of [Debug], and once a second while there are hijacked connections, whose sockets it
+// checks. It does none for any other request.
 type drain struct {
 	options
 	server  *server

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"runtime/pprof"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -24,6 +25,9 @@ const (
 	// for hours uses little processor time.
 	minCheckInterval = time.Millisecond
 	maxCheckInterval = 50 * time.Millisecond
+	// If there are very many hijacked connections, the sockets are checked less often during the drain:
+	// the goroutine waits this many times as long as the last check took.
+	checkPause = 10
 )
 
 // handOver returns the connection that Hijack returns instead of nc, which the server returned.
@@ -79,11 +83,12 @@ func (d *drain) checkHijacked() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	begins := d.begins
+	var took time.Duration // the time that the last check took
 	for {
 		wait := checkInterval
 		if d.draining.Load() {
 			begins = nil
-			wait = min(max(time.Since(d.began)/50, minCheckInterval), maxCheckInterval)
+			wait = drainCheckInterval(time.Since(d.began), took)
 		}
 		timer.Reset(wait)
 		select {
@@ -92,27 +97,46 @@ func (d *drain) checkHijacked() {
 		case <-d.ended:
 			return
 		}
+		began := time.Now()
 		if d.releaseHijacked() == 0 {
 			return
 		}
+		took = time.Since(began)
 	}
+}
+
+// drainCheckInterval returns the time to wait before the next check, in a drain that has lasted for
+// lasted. The last check took the given time.
+func drainCheckInterval(lasted, took time.Duration) time.Duration {
+	return max(min(max(lasted/50, minCheckInterval), maxCheckInterval), checkPause*took)
 }
 
 // releaseHijacked makes the drain no longer wait for the hijacked connections whose sockets have
 // been closed. It returns the number of the other hijacked connections.
+//
+// Two calls may run at the same time. So a connection stays in d.hijacked until its end is recorded:
+// when a call returns, the ends of all connections that were closed before the call are recorded.
 func (d *drain) releaseHijacked() (left int) {
+	type watched struct {
+		*conn
+		socket syscall.RawConn
+	}
 	d.mu.Lock()
-	var closed []*conn
+	all := make([]watched, 0, len(d.hijacked))
 	for c, socket := range d.hijacked {
-		if socket.Control(func(uintptr) {}) != nil {
-			closed = append(closed, c)
-			delete(d.hijacked, c)
-		}
+		all = append(all, watched{c, socket})
 	}
-	left = len(d.hijacked)
 	d.mu.Unlock()
-	for _, c := range closed {
-		c.record(connEvent{kind: eventHijackerClose})
+	// Many sockets take long to check, and Control itself closes a socket whose Close it meets. In
+	// the meantime, other goroutines can accept and close connections, because d.mu is not locked.
+	closed := slices.DeleteFunc(all, func(w watched) bool { return w.socket.Control(func(uintptr) {}) == nil })
+	for _, w := range closed {
+		w.record(connEvent{kind: eventHijackerClose}) // the second such event has no effect
 	}
-	return left
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range closed {
+		delete(d.hijacked, w.conn)
+	}
+	return len(d.hijacked)
 }

@@ -1,6 +1,7 @@
 package httpdrain_test
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -113,10 +114,16 @@ func TestHijack_GuardIsReleasedBeforeStop(t *testing.T) {
 // A CutError does not list a hijacked connection that was closed just before Force.
 func TestHijack_ClosedConnectionIsNotListedInCutError(t *testing.T) {
 	srv, hijacked := hijacker(t)
+	hijack, contexts := srv.Handler, make(chan context.Context, 2)
+	srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		contexts <- r.Context()
+		hijack.ServeHTTP(w, r)
+	})
 	v := start(t, srv)
 	closed, open := dial(t, v.addr), dial(t, v.addr)
 	closed.send("GET /closed HTTP/1.1\r\nHost: test\r\n\r\n")
 	conn := <-hijacked
+	<-(<-contexts).Done() // package net/http ends it when the handlers, and that of httpdrain, have returned
 	open.send("GET /open HTTP/1.1\r\nHost: test\r\n\r\n")
 	defer (<-hijacked).Close()
 	v.s.Shutdown()
