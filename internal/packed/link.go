@@ -84,8 +84,10 @@ const sweepSteps = 2
 
 // push adds n. It also sweeps a small part of the list: it examines the next nodes after those that
 // the last push has examined, and removes the idle ones. These are children that have released
-// their guards but have been neither stopped nor pinned. So a push takes a bounded time however
-// long the list is, and the list is at most about twice as long as necessary.
+// their guards but have been neither stopped nor pinned. So the list is at most about twice as long
+// as necessary, and the time that a push takes does not depend on its length. Removing a node first
+// removes the idle children of this node: one push may remove many, and each is removed once. So a
+// push takes a bounded time on average over all pushes, not each time.
 func (l *list) push(n *Node) {
 	for range min(sweepSteps, l.n) {
 		c := l.cursor
