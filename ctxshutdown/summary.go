@@ -41,9 +41,16 @@ func (l *workList) add(s *Swansong, path string, guards int) (counted int) {
 		return guards
 	}
 	w := d.Describe(guards)
+	if w.Extra > 0 {
+		l.kinds[workKind{path: path}] += w.Extra
+		if guards -= w.Extra; guards == 0 {
+			return w.Extra
+		}
+	}
 	if counted = guards; w.Shared {
 		counted = max(w.Count, 1)
 	}
+	counted += w.Extra
 	if w.Count == 0 || len(w.Named) > 0 {
 		l.aged[path] = true
 	}

@@ -67,6 +67,27 @@ func TestGuardReport_SummaryNamesRequestsAndJobs(t *testing.T) {
 	summary("4 requests, 1 job and mail ×9, oldest 12 s: GET /export")
 }
 
+// Guards that stand for no described work are counted beside it, and listed by the path of the scope.
+func TestGuardReport_CountsExtraGuards(t *testing.T) {
+	for _, test := range []struct {
+		guards  int
+		work    ctxkey.Work
+		count   int
+		summary string
+	}{
+		{6, ctxkey.Work{Noun: "callback", Shared: true, Extra: 5}, 6, "loop ×5"}, // the other guard only waits
+		{6, ctxkey.Work{Noun: "callback", Count: 3, Shared: true, Extra: 5}, 8, "3 callbacks and loop ×5"},
+		{5, ctxkey.Work{Noun: "callback", Shared: true, Extra: 5}, 5, "loop ×5"},
+		{8, ctxkey.Work{Noun: "handle", Count: 3, Extra: 5}, 8, "3 handles and loop ×5"},
+	} {
+		root := ctxshutdown.New(t.Context())
+		d := &ctxkey.WorkDescriber{Describe: func(int) ctxkey.Work { return test.work }}
+		d.Scope = hold(context.WithValue(root, ctxkey.Describer{}, d), "loop", test.guards)
+		testkit.Equal(t, "count", root.GuardReport().Count(), test.count)
+		testkit.Equal(t, "summary", root.GuardReport().Summary(), test.summary)
+	}
+}
+
 // The pieces of work that a describer names are listed by String and LogValue, and those that share
 // one guard are counted.
 func TestGuardReport_ListsNamedWork(t *testing.T) {

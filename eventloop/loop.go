@@ -46,6 +46,10 @@ type loop struct {
 	trace    tracer
 	guard    *ctxshutdown.Guard // released once the loop is Stopped, its timers are cancelled and its shutdown handle is triggered
 
+	// moreGuards is the number of guards beside guard that the loop itself holds: one during Run, and one
+	// for a function that is running if the loop is traced. It is set before such a guard is acquired.
+	moreGuards atomic.Int32
+
 	failure  atomic.Pointer[error] // the first error, see Err
 	panicked atomic.Bool           // whether a panic has stopped the loop
 	site     string                // where New was called
@@ -85,7 +89,7 @@ func New(ctx context.Context, opts ...Option) *Loop {
 	l.scope = describedScope(ctx, l.name, l.describe)
 	l.offloads = describedScope(l.scope, "offloads", countedAs("offload"))
 	l.handles = describedScope(l.scope, "handles", countedAs("handle"))
-	l.trace = newTracer(l.scope, l.slow)
+	l.trace = newTracer(l.scope, l.slow, &l.moreGuards)
 	var ok bool
 	if l.guard, ok = l.scope.TryGuard(); !ok {
 		l.beginStop()
@@ -94,13 +98,18 @@ func New(ctx context.Context, opts ...Option) *Loop {
 	return l.watch()
 }
 
-// describe says in reports what the loop's guard stands for.
-func (l *loop) describe(int) ctxkey.Work {
+// describe says in reports what the loop's guards stand for. The scope may have other guards,
+// because the user can acquire some.
+func (l *loop) describe(guards int) ctxkey.Work {
+	own := int(l.moreGuards.Load())
+	if l.state() != Stopped {
+		own++ // l.guard
+	}
 	c := l.counts()
 	if c.In != "" {
 		c.Queued++
 	}
-	return ctxkey.Work{Noun: "callback", Count: c.Queued, Shared: true}
+	return ctxkey.Work{Noun: "callback", Count: c.Queued, Shared: true, Extra: max(guards-own, 0)}
 }
 
 // Scope returns the loop's scope. It is done when the loop is stopped, its Work is the context of

@@ -103,9 +103,20 @@ func NewPool(ctx context.Context, workers int, opts ...Option) *Pool {
 	}
 	o := optionsOf("pool", opts)
 	p := &Pool{name: o.name, limit: workers, queue: o.queueLimit, onPanic: o.onPanic}
-	p.scope = describedScope(ctx, o.name, func(int) ctxkey.Work { return ctxkey.Work{Noun: "job", Count: p.Running(), Shared: true} })
-	p.trace = newTracer(p.scope, nil)
+	p.scope = describedScope(ctx, o.name, p.describe)
+	p.trace = newTracer(p.scope, nil, nil)
 	return p
+}
+
+// describe says in reports what the pool's guards stand for. The scope may have other guards,
+// because the user can acquire some.
+func (p *Pool) describe(guards int) ctxkey.Work {
+	jobs := p.Running()
+	own := min(jobs, 1)
+	if p.trace.on() {
+		own = jobs
+	}
+	return ctxkey.Work{Noun: "job", Count: jobs, Shared: true, Extra: max(guards-own, 0)}
 }
 
 // Scope returns the pool's scope.

@@ -52,19 +52,24 @@ func (l *Loop) Run(ctx context.Context, main func(ctx context.Context) error) er
 			<-returned // wait for main even if a callback has called Goexit
 		}
 	}()
+	l.moreGuards.Add(1)
 	guard := l.guard.Clone()
+	release := func() {
+		guard.Release()
+		l.moreGuards.Add(-1)
+	}
 	defer l.trace.unlabel(ctx)
 	l.pinned = true
 	l.serve(func(err error) {
 		if notReady = err; err != nil {
-			guard.Release()
+			release()
 			close(returned)
 			return
 		}
 		go func() {
 			defer panics.UnlessPanic(func() {
 				l.Stop()
-				guard.Release()
+				release()
 				close(returned)
 			})
 			result = main(ctx)

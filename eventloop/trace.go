@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/pprof"
+	"sync/atomic"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/internal/ctxkey"
@@ -16,12 +17,13 @@ import (
 type tracer struct {
 	ctxkey.Tracer // nil if the scope is not traced
 	scope         *ctxshutdown.Swansong
-	slow          *stopwatch // of the loop, or nil
+	slow          *stopwatch    // of the loop, or nil
+	guards        *atomic.Int32 // moreGuards of the loop; nil in a pool
 }
 
-func newTracer(s *ctxshutdown.Swansong, slow *stopwatch) tracer {
+func newTracer(s *ctxshutdown.Swansong, slow *stopwatch, guards *atomic.Int32) tracer {
 	t, _ := s.Value(ctxkey.Tracing{}).(ctxkey.Tracer)
-	return tracer{t, s, slow}
+	return tracer{t, s, slow, guards}
 }
 
 func (t tracer) on() bool { return t.Tracer != nil }
@@ -56,6 +58,8 @@ func (t tracer) callback(f func()) func() { return t.callbackAt(t.Caller(), f) }
 // callbackAt is like callback. Reports name the guard by site.
 func (t tracer) callbackAt(site fmt.Stringer, f func()) func() {
 	return func() {
+		t.guards.Add(1)
+		defer t.guards.Add(-1)
 		g := t.scope.Guard()
 		defer g.Release()
 		t.Name(g, site)
