@@ -223,6 +223,7 @@ func (p *process) startProbes() {
 			if err != nil {
 				e.Err = err.Error()
 			}
+			p.drainNotify() // what the process has said before counts first
 			p.send(e)
 		})
 	})
@@ -249,7 +250,8 @@ func (p *process) listenNotify() (env []string) {
 	return env
 }
 
-// drainNotify handles the messages that have arrived before the process has exited, because they may
+// drainNotify handles the messages that have arrived: before a verdict of a probe, which takes a process
+// that has said nothing for a program that does not, and before the process has exited, because they may
 // name another one that takes its place.
 func (p *process) drainNotify() {
 	<-p.begun

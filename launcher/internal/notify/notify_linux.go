@@ -24,7 +24,8 @@ type Socket struct {
 
 const (
 	maxMessage = 4 << 10
-	maxFiles   = 64 // of one message; the kernel closes more than fit
+	maxFiles   = 64   // of one message; the kernel closes more than fit
+	maxDrained = 1000 // messages; the kernel queues fewer, net.unix.max_dgram_qlen
 )
 
 // Listen makes the socket at this path, and replaces one that exists there; or it goes on to use
@@ -77,11 +78,15 @@ func (s *Socket) Serve() {
 	}
 }
 
-// Drain handles the messages that have arrived, and returns when there are no more.
+// Drain handles the messages that have arrived, and returns when there are no more, or after many, so
+// that a process that sends without end does not keep the caller.
 func (s *Socket) Drain() {
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	for s.receive() {
+	for range maxDrained {
+		if !s.receive() {
+			return
+		}
 	}
 }
 

@@ -86,6 +86,24 @@ func TestSocket_ReceivesMessages(t *testing.T) {
 	}
 }
 
+// Drain returns although the process sends a message for each one that is handled.
+func TestSocket_DrainEndsWithoutEndOfMessages(t *testing.T) {
+	path, handled := filepath.Join(t.TempDir(), "n"), 0
+	s, err := notify.Listen(path, nil, open{}, func(int) bool { return true }, func(notify.Message) {
+		if handled++; handled > 10_000 {
+			t.Fatal("Drain does not return")
+		}
+		send(t, path, "STATUS=again")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	send(t, path, "STATUS=first")
+	s.Drain()
+	testkit.Equal(t, "handled messages", handled, 1000)
+}
+
 // Messages of a process that is not allowed are dropped.
 func TestSocket_DropsForeignMessages(t *testing.T) {
 	path, s, received := listen(t, false)

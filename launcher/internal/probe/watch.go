@@ -36,10 +36,11 @@ func Watch(ctx context.Context, g spec.Group, started time.Time, check Check, re
 		return
 	}
 	var probes sync.WaitGroup
-	for r, p := range map[Role]spec.Probe{Readiness: g.ReadinessProbe, Liveness: g.LivenessProbe} {
-		if p.IsSet() {
-			probes.Go(func() { run(ctx, r, p, started, check, report) })
-		}
+	if p := g.ReadinessProbe; p.IsSet() {
+		probes.Go(func() { run(ctx, Readiness, p, started, check, report) })
+	}
+	if p := g.LivenessProbe; p.IsSet() {
+		probes.Go(func() { run(ctx, Liveness, p, started, check, report) })
 	}
 	probes.Wait()
 }

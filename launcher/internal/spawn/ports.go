@@ -39,7 +39,7 @@ func (p *Ports) Take() (int, error) {
 	return 0, errors.New("no free port for {port} was found from 20000 to 32767")
 }
 
-// Add records that a process has the port, unless it is 0.
+// Add records that a process has the port.
 func (p *Ports) Add(port int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
