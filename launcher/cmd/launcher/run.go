@@ -169,8 +169,11 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 	out := printed().out // for the output of the launcher itself; writing to it never blocks
 	cfg.Helper = []string{self, "exec", "--"}
 	cfg.Guardian = []string{self, "guard"}
-	cfg.UpgradeCheck = append([]string{"upgrade-check", "--"}, os.Args[1:]...)
-	if cmd.Context().Value(checkOnly{}) != nil {
+	cfg.UpgradeCheck = append([]string{"upgrade-check", "--metrics-now=" + metricsAt, "--"}, os.Args[1:]...)
+	if now, ok := cmd.Context().Value(checkOnly{}).(string); ok {
+		if err := tryMetrics(metricsAt, now); err != nil {
+			return err
+		}
 		return launcher.AnswerUpgradeCheck(cfg, os.Stdin, os.Stdout)
 	}
 	upgrades := notifyUpgrade()
@@ -191,10 +194,14 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 		}
 		if metricsAt != "" {
 			addr, err := metrics.Serve(m, metricsAt)
-			if err != nil {
+			switch {
+			case err == nil:
+				fmt.Fprintf(out, "metrics at http://%v/metrics\n", addr)
+			case upgrade.TookOver(): // the processes run, and must not end because of metrics
+				cfg.Logger.Error("no metrics; correct their address, and upgrade again", "error", err)
+			default:
 				return &launcher.ConfigError{Field: "Metrics.Address", Rule: strings.TrimPrefix(err.Error(), "metrics: ")}
 			}
-			fmt.Fprintf(out, "metrics at http://%v/metrics\n", addr)
 		}
 		if addr := m.AdminAddr(); addr != nil {
 			fmt.Fprintln(out, "operators at", addr)

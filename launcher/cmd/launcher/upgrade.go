@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -92,7 +94,8 @@ func confirm(ctx context.Context, to pb.LauncherAdminInterfaceClient, id string)
 
 // upgradeCheckCommand answers a launcher that asks whether this program could take over from it.
 func upgradeCheckCommand() *cobra.Command {
-	return &cobra.Command{
+	var metricsNow string
+	cmd := &cobra.Command{
 		Use:    "upgrade-check -- argument ...",
 		Short:  "Say whether this program could take over from a launcher with these arguments",
 		Hidden: true,
@@ -102,13 +105,33 @@ func upgradeCheckCommand() *cobra.Command {
 				return fmt.Errorf("launcher: only the command run can take over, not %q", args)
 			}
 			asked.SetArgs(args)
-			return asked.ExecuteContext(context.WithValue(cmd.Context(), checkOnly{}, true))
+			return asked.ExecuteContext(context.WithValue(cmd.Context(), checkOnly{}, metricsNow))
 		},
 	}
+	cmd.Flags().StringVar(&metricsNow, "metrics-now", "", "`address` where that launcher serves its metrics")
+	return cmd
 }
 
-// checkOnly is the key of the context of a command run that only says whether it could take over.
+// checkOnly is the key of the context of a command run that only says whether it could take over. The
+// value is the address where the launcher that asks serves its metrics.
 type checkOnly struct{}
+
+// tryMetrics returns an error if an address for metrics is in use. The port of the launcher that asks
+// is not tried, because it is free only after the upgrade.
+func tryMetrics(address, now string) error {
+	host, port, err := net.SplitHostPort(address)
+	if address == "" || err != nil { // what is invalid was reported before
+		return nil
+	}
+	if _, portNow, _ := net.SplitHostPort(now); port == portNow {
+		return nil
+	}
+	ln, err := net.Listen("tcp", net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port))
+	if err != nil {
+		return &launcher.ConfigError{Field: "Metrics.Address", Rule: err.Error()}
+	}
+	return ln.Close()
+}
 
 // upgradeOnSignal upgrades the launcher on each of the signals.
 func upgradeOnSignal(s *ctxshutdown.Swansong, m *launcher.Manager, errs io.Writer, signals <-chan os.Signal) {

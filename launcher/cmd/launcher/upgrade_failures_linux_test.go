@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,18 +50,12 @@ process_groups:
 	if err := os.WriteFile(bad, []byte("colour: green\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	script := filepath.Join(s.dir, "script")
 	for args, want := range map[string]string{
 		"run --no-such-flag": "no-such-flag",
 		"run -f " + bad:      "colour: unknown key",
 		"run --dir " + filepath.Join(s.dir, "s") + " --desired -1 -- /bin/true": "Desired",
 	} {
-		// It answers for the arguments of the launcher, and begins with others.
-		lie := fmt.Sprintf("#!/bin/sh\n[ $1 = upgrade-check ] && exec %s \"$@\"\nexec %s %s\n", command, command, args)
-		if err := os.WriteFile(script, []byte(lie), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		_, stderr, code := s.says("upgrade", "-f", s.file(), script)
+		_, stderr, code := s.says("upgrade", "-f", s.file(), s.liar("exec "+command+" "+args))
 		if code != 1 || !strings.Contains(stderr, "has taken over, and has failed") || !strings.Contains(stderr, want) {
 			t.Errorf("%s: code %d\n%s\nwant: %s", args, code, stderr, want)
 		}
@@ -68,6 +63,99 @@ process_groups:
 	}
 	d.must("upgrade")
 	testkit.Equal(t, "processes", d.awaits("settled", settled).pids(), before)
+}
+
+// liar returns a program that answers the check of an upgrade as the launcher command does, and then
+// does something else.
+func (s *site) liar(does string) string {
+	s.t.Helper()
+	script := filepath.Join(s.dir, "script")
+	text := fmt.Sprintf("#!/bin/sh\n[ $1 = upgrade-check ] && exec %s \"$@\"\n%s\n", command, does)
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	return script
+}
+
+// A stop signal that a program has got shortly before it has executed another one stops the launcher, once, whether
+// the other one takes over or goes back.
+func TestUpgrade_LosesNoStopSignal(t *testing.T) {
+	for _, args := range []string{`"$@"`, "run --no-such-flag"} {
+		s := newSite(t, `
+state_dir: STATE
+process_groups:
+  - name: slow
+    command: /bin/sh
+    args: [-c, 'trap "sleep 0.5; exit 0" TERM; touch DIR/up; while :; do sleep 0.01; done']
+    protocol: signals
+`)
+		d := s.runs()
+		d.awaits("up", func(status) bool { _, err := os.Stat(filepath.Join(s.dir, "up")); return err == nil })
+		// Two signals, as if the first one had been handled before, and was still among those to be sent again.
+		s.says("upgrade", "-f", s.file(), s.liar("SWANSONG_UPGRADE_SIGNALS=15,2 exec "+command+" "+args))
+		testkit.Equal(t, "exit code after "+args, d.ends(), 0)
+		if log := d.log(); strings.Contains(log, "FORCED") || strings.Contains(log, "KILLED") {
+			t.Errorf("a process was killed\n%s", log)
+		}
+	}
+}
+
+// An address for metrics that is in use refuses an upgrade. If it is in use only when the new program
+// has taken over, the processes go on without metrics.
+func TestUpgrade_MetricsAddressInUse(t *testing.T) {
+	const yaml = `
+state_dir: STATE
+metrics: {address: '%s'}
+process_groups:
+  - name: web
+    command: RUNNER
+    args: [--process-id, "{id}"]
+`
+	used, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer used.Close()
+	s := newSite(t, fmt.Sprintf(yaml, "127.0.0.1:0"))
+	d := s.runs()
+	before := d.status().pids()
+	other := filepath.Join(s.dir, "other.yaml")
+	free, err := os.ReadFile(s.file())
+	if err != nil {
+		t.Fatal(err)
+	}
+	inUse := strings.Replace(string(free), "127.0.0.1:0", used.Addr().String(), 1)
+	if err := os.WriteFile(other, []byte(inUse), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.write(inUse)
+	_, stderr, code := s.says("upgrade", "-f", s.file())
+	if code != 1 || !strings.Contains(stderr, s.file()+":3:11: metrics.address: ") || !strings.Contains(stderr, "address already in use") {
+		t.Errorf("code %d\n%s", code, stderr)
+	}
+	testkit.Equal(t, "processes", d.status().pids(), before)
+	s.write(string(free))
+	d.must("upgrade", s.liar("exec "+command+" run -f "+other))
+	d.logs("no metrics; correct their address, and upgrade again")
+	testkit.Equal(t, "processes", d.awaits("settled", settled).pids(), before)
+}
+
+// The launcher with its own address for metrics can be upgraded, and serves them again.
+func TestUpgrade_KeepsMetricsAddress(t *testing.T) {
+	address := fmt.Sprintf("127.%d.%d.77:9464", 1+os.Getpid()>>8&127, os.Getpid()&255) // an address of its own
+	s := newSite(t, `
+state_dir: STATE
+metrics: {address: '`+address+`'}
+process_groups:
+  - name: web
+    command: RUNNER
+    args: [--process-id, "{id}"]
+`)
+	d := s.runs()
+	for range 2 {
+		d.must("upgrade")
+		d.prints("metrics at http://" + address)
+	}
 }
 
 // zombies returns how many children of the launcher have exited and have not been reaped.
