@@ -133,7 +133,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 		m.taken, m.upgraded = nil, taken
 		m.begin(guard)
 		m.announce(taken)
-		taken.Done()
+		taken.Done(m.scope.Done())
 	}, nil
 }
 

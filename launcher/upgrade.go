@@ -79,9 +79,8 @@ func (m *Manager) upgrade(ctx context.Context, program, reason, id string, dry b
 		return fail(err)
 	}
 	defer m.gate.Open()
-	if m.groupsScope.Err() != nil {
-		return fail(context.Cause(m.groupsScope))
-	}
+	signals := upgrade.CatchSignals() // before the last look whether the launcher stops, so that no signal is lost
+	defer signals.Stop()
 	open, resume, err := m.suspend()
 	defer resume()
 	if err == nil {
@@ -92,9 +91,14 @@ func (m *Manager) upgrade(ctx context.Context, program, reason, id string, dry b
 	}
 	h.Kept = open.kept
 	m.events.flush()
-	m.logs.Flush()
+	if err := m.logs.Flush(); err != nil {
+		return fail(err)
+	}
 	m.stateFile.Flush(ctx.Done()) // for the next launcher, if the new program is killed at once; an alarm has said if it is not possible
-	return fail(h.Exec(path, open.Open))
+	if m.groupsScope.Err() != nil {
+		return fail(context.Cause(m.groupsScope))
+	}
+	return fail(h.Exec(path, open.Open, signals))
 }
 
 // suspended are the open files of a launcher that is handed over, and the beginnings of lines that

@@ -138,22 +138,30 @@ func (f *File) Close(timeout time.Duration) error {
 		}
 		return nil
 	case <-t.C:
-		path := ""
-		if f.path != "" {
-			path = f.path + ": "
-		}
-		return fmt.Errorf("output: %s%s did not take the last lines within %v", path, f.sink(), timeout)
+		return f.tooSlow(timeout)
 	}
 }
 
-// flush waits until everything that is queued has been written, or lost, but not beyond the deadline.
-func (f *File) flush(deadline time.Time) {
-	for time.Now().Before(deadline) {
+func (f *File) tooSlow(timeout time.Duration) error {
+	path := ""
+	if f.path != "" {
+		path = f.path + ": "
+	}
+	return fmt.Errorf("output: %s%s did not take the last lines within %v", path, f.sink(), timeout)
+}
+
+// flush waits until everything that is queued has been written, or lost. It returns false if that is
+// not so at the deadline.
+func (f *File) flush(deadline time.Time) bool {
+	for {
 		f.mu.Lock()
 		queued := f.queued
 		f.mu.Unlock()
 		if queued == 0 {
-			return
+			return true
+		}
+		if !time.Now().Before(deadline) {
+			return false
 		}
 		time.Sleep(time.Millisecond) // rare, so the writer need not announce it
 	}

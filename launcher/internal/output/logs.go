@@ -86,8 +86,9 @@ func (l *Logs) Counts(group string) *Counts {
 	return l.counts[group]
 }
 
-// Flush waits until all queued lines have been written, for at most a second.
-func (l *Logs) Flush() {
+// Flush waits until all queued lines have been written, for at most a second. It returns an error that
+// names a log to which not all of them could be written.
+func (l *Logs) Flush() error {
 	l.mu.Lock()
 	files := []*File{}
 	for _, f := range l.files {
@@ -99,8 +100,11 @@ func (l *Logs) Flush() {
 	}
 	deadline := time.Now().Add(closeTimeout)
 	for _, f := range files {
-		f.flush(deadline)
+		if !f.flush(deadline) {
+			return f.tooSlow(closeTimeout)
+		}
 	}
+	return nil
 }
 
 // Close writes the queued lines of processes without a log file, and waits until old files have

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,44 +15,26 @@ import (
 
 // Variables with which a program is executed that takes over.
 const (
-	envHandoff = "SWANSONG_UPGRADE"       // the number of the file with the handoff, and the pid
-	envFailed  = "SWANSONG_UPGRADE_ERROR" // why the program that was to take over has executed this one again
+	envHandoff = "SWANSONG_UPGRADE"         // the number of the file with the handoff, and the pid
+	envFailed  = "SWANSONG_UPGRADE_ERROR"   // why the program that was to take over has executed this one again
+	envSignals = "SWANSONG_UPGRADE_SIGNALS" // signals that the program before this one has got, and may not have handled
 )
 
-// early are the signals that a program gets before it handles signals. They would end it.
-var early chan os.Signal
+// early are the signals that a program gets before it handles signals, which would end it, and those
+// that the program before it has handed over.
+var early Signals
 
 func init() {
-	if os.Getenv(envHandoff) == "" {
-		return
-	}
-	early = make(chan os.Signal, 16)
-	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
-		if !signal.Ignored(s) {
-			signal.Notify(early, s)
-		}
+	if os.Getenv(envHandoff) != "" {
+		early = CatchSignals()
+		early.add(os.Getenv(envSignals))
 	}
 }
 
-// replaySignals sends this program the signals again that have come early. It handles them by now.
-func replaySignals() {
-	if early == nil {
-		return
-	}
-	signal.Stop(early)
-	for {
-		select {
-		case s := <-early:
-			syscall.Kill(os.Getpid(), s.(syscall.Signal))
-		default:
-			return
-		}
-	}
-}
-
-// Exec executes a program in the place of this one, with the arguments of this one, and hands over h
-// and these files. It returns only an error, after which everything is as before.
-func (h *Handoff) Exec(program string, open Open) error {
+// Exec executes a program in the place of this one, with the arguments of this one, and hands over h,
+// these files, and the signals that were caught. It returns only an error, after which everything is
+// as before.
+func (h *Handoff) Exec(program string, open Open, caught Signals) error {
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {
 		return err
@@ -75,10 +56,10 @@ func (h *Handoff) Exec(program string, open Open) error {
 	if _, err := memory.Write(text); err != nil {
 		return err
 	}
-	return execute(program, os.Args, memory, files, "")
+	return execute(program, os.Args, memory, files, "", caught)
 }
 
-func execute(program string, args []string, handoff *os.File, files []*os.File, failed string) error {
+func execute(program string, args []string, handoff *os.File, files []*os.File, failed string, caught Signals) error {
 	if _, err := handoff.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
@@ -87,9 +68,12 @@ func execute(program string, args []string, handoff *os.File, files []*os.File, 
 		env = append(env, envFailed+"="+failed)
 	}
 	for _, v := range os.Environ() {
-		if name, _, _ := strings.Cut(v, "="); name != envHandoff && name != envFailed {
+		if name, _, _ := strings.Cut(v, "="); name != envHandoff && name != envFailed && name != envSignals {
 			env = append(env, v)
 		}
+	}
+	if signals := caught.take(); signals != "" {
+		env = append(env, envSignals+"="+signals)
 	}
 	return proc.Exec(program, args, env, append(files, handoff))
 }
@@ -135,6 +119,7 @@ func take(wanted func(*Handoff) bool) (*Taken, error) {
 	}
 	os.Unsetenv(envHandoff)
 	os.Unsetenv(envFailed)
+	os.Unsetenv(envSignals)
 	n := t.Files
 	for _, fd := range append([]int{n.Program, n.Lock, n.Admin, n.Guardian}, n.Sockets...) {
 		t.file(fd)
@@ -171,13 +156,14 @@ func (t *Taken) GoBack(err error) error {
 			files = append(files, f)
 		}
 	}
-	back := execute(fmt.Sprintf("/proc/self/fd/%d", t.Files.Program), t.Args, t.handoff, files, err.Error())
+	back := execute(fmt.Sprintf("/proc/self/fd/%d", t.Files.Program), t.Args, t.handoff, files, err.Error(), early)
 	return fmt.Errorf("%w; and the program that was to be upgraded cannot go on: %w", err, back)
 }
 
 // Done closes the files that the launcher does not go on to use. It is called when the launcher has
-// begun to work, after which it cannot go back.
-func (t *Taken) Done() {
+// begun to work, after which it cannot go back. It sends this program the signals again that have come
+// too early for it, unless stopped is closed: then it has handled them.
+func (t *Taken) Done(stopped <-chan struct{}) {
 	if t == nil {
 		return
 	}
@@ -187,7 +173,7 @@ func (t *Taken) Done() {
 		}
 	}
 	tookOver.Store(true)
-	replaySignals()
+	early.replay(stopped)
 }
 
 // use returns a file that the launcher goes on to use.

@@ -10,7 +10,7 @@ import (
 var errUnsupported = errors.New("a launcher can be upgraded in place on Linux only; stop it and start the new program")
 
 // Exec always fails on this system.
-func (h *Handoff) Exec(string, Open) error { return errUnsupported }
+func (h *Handoff) Exec(string, Open, Signals) error { return errUnsupported }
 
 // A Taken is always nil on this system.
 type Taken struct {
@@ -29,6 +29,6 @@ func GoBack(err error) error { return err }
 func (t *Taken) GoBack(err error) error { return err }
 
 // Done does nothing on this system.
-func (t *Taken) Done() {}
+func (t *Taken) Done(<-chan struct{}) {}
 
 func (t *Taken) use(fd int) *os.File { return t.files[fd] }

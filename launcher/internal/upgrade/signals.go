@@ -1,0 +1,84 @@
+package upgrade
+
+import (
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Signals are signals that the program has got and that an upgrade could lose: the program that has
+// got them may have ended before it has acted on them. The zero value has none, and gets none.
+type Signals struct{ c chan os.Signal }
+
+// CatchSignals returns Signals that get, from now on, those that stop a launcher and SIGHUP, besides
+// others that are notified of them.
+func CatchSignals() Signals {
+	s := Signals{make(chan os.Signal, 16)}
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
+		if !signal.Ignored(sig) {
+			signal.Notify(s.c, sig)
+		}
+	}
+	return s
+}
+
+// Stop ends the catching of signals.
+func (s Signals) Stop() { signal.Stop(s.c) }
+
+// add adds the signals of a text that was made by take.
+func (s Signals) add(text string) {
+	for number := range strings.SplitSeq(text, ",") {
+		if n, err := strconv.Atoi(number); err == nil && len(s.c) < cap(s.c) {
+			s.c <- syscall.Signal(n)
+		}
+	}
+}
+
+// take returns the signals as numbers, separated by commas, and forgets them.
+func (s Signals) take() string {
+	var numbers []string
+	for {
+		select {
+		case sig := <-s.c:
+			numbers = append(numbers, strconv.Itoa(int(sig.(syscall.Signal))))
+		default:
+			return strings.Join(numbers, ",")
+		}
+	}
+}
+
+// replayWait is how long replay waits for a stop that the program may have begun already.
+const replayWait = 100 * time.Millisecond
+
+// replay ends the catching of signals, and sends the program those that were caught. It handles them
+// by now. A signal that stops it is left out if it stops already, because a second one would kill
+// the processes.
+func (s Signals) replay(stopped <-chan struct{}) {
+	if s.c == nil {
+		return
+	}
+	s.Stop()
+	self, err := os.FindProcess(os.Getpid())
+	for err == nil {
+		select {
+		case sig := <-s.c:
+			if sig == syscall.SIGHUP || !endsWithin(stopped, replayWait) {
+				self.Signal(sig)
+			}
+		default:
+			return
+		}
+	}
+}
+
+func endsWithin(done <-chan struct{}, d time.Duration) bool {
+	select {
+	case <-done:
+		return true
+	case <-time.After(d):
+		return false
+	}
+}
