@@ -180,15 +180,12 @@ func (l adminLauncher) Upgrade(ctx context.Context, program, reason, id string, 
 }
 
 func (l adminLauncher) Upgraded(id string) (program string, processes int, failed string, known bool) {
-	t := l.manager.upgraded
-	if t == nil || t.ID != id {
+	u := l.manager.upgraded
+	if u == nil || u.id != id {
 		return "", 0, "", false
 	}
-	for _, g := range t.State.Groups {
-		processes += len(g.Processes)
-	}
 	program, _ = os.Executable()
-	return program, processes, t.Failed, true
+	return program, u.processes, u.failed, true
 }
 
 func (l adminLauncher) DryRun(ctx context.Context, id, group string) ([]*pb.DryRun, error) {

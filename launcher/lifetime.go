@@ -130,7 +130,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 			return
 		}
 		m.takeOver(taken)
-		m.taken, m.upgraded = nil, taken
+		m.taken = nil
 		m.begin(guard)
 		m.announce(taken)
 		taken.Done(m.scope.Done())

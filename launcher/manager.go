@@ -55,7 +55,7 @@ type Manager struct {
 	ports          spawn.Ports
 	gate           upgrade.Gate   // closed while another program takes over
 	taken          *upgrade.Taken // the launcher that this program is taking over; nil if it is not, or has done so
-	upgraded       *upgrade.Taken // the launcher that this program has taken over; nil if there was none
+	upgraded       *upgraded      // the upgrade by which this program has taken over; nil if there was none
 	*registry
 
 	mu                sync.Mutex       // guards cfg.Source and previousGuardians

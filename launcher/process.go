@@ -360,7 +360,10 @@ func (p *process) ShutdownComplete(message, drainError string) bool {
 
 // Serving records the port that the process has reported.
 func (p *process) Serving(ctx context.Context, port int32) error {
-	if err := p.conn.SetPort(port); err != nil {
+	p.manager.gate.Enter()
+	err := p.conn.SetPort(port)
+	p.manager.gate.Leave()
+	if err != nil {
 		return err
 	}
 	if p.cfg.OnLauncherDeath == Keep {

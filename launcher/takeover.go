@@ -128,6 +128,8 @@ func sameConfig(a, b spec.Group) bool {
 // the program that has handed over.
 func (g *group) applyNext() {
 	const reason = "the launcher was upgraded, with another configuration"
+	g.manager.gate.Enter()
+	defer g.manager.gate.Leave()
 	g.mu.Lock()
 	c := g.controller
 	next := c.changed
@@ -218,6 +220,7 @@ func (m *Manager) takeOver(taken *upgrade.Taken) {
 			known = append(known, p.Adoptable)
 		}
 	}
+	m.upgraded = &upgraded{taken.ID, taken.Failed, len(known)}
 	known = append(known, m.guardian.Adoptable()...)
 	guardian.EndStrays(m.containment, known)
 }

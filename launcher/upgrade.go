@@ -101,6 +101,13 @@ func (m *Manager) upgrade(ctx context.Context, program, reason, id string, dry b
 	return fail(h.Exec(path, open.Open, signals))
 }
 
+// upgraded is what a launcher that has taken over says of that. It does not keep what was handed over,
+// which has secrets.
+type upgraded struct {
+	id, failed string // see upgrade.Handoff and upgrade.Taken
+	processes  int
+}
+
 // suspended are the open files of a launcher that is handed over, and the beginnings of lines that
 // were read from them.
 type suspended struct {

@@ -36,7 +36,7 @@ func (h *Handoff) Check(ctx context.Context, program string, args, env []string,
 		return err
 	}
 	defer p.Close()
-	ctx, cancel := context.WithTimeout(ctx, CheckTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, CheckTimeout, fmt.Errorf("it gave no answer within %v", CheckTimeout))
 	defer cancel()
 	out, errs := proc.NewTail(4<<10), proc.NewTail(4<<10)
 	var copying sync.WaitGroup
@@ -53,13 +53,16 @@ func (h *Handoff) Check(ctx context.Context, program string, args, env []string,
 	now := time.Now()
 	exit, err := p.End(proc.Deadlines{Terminate: now, Kill: now, GiveUp: now.Add(spec.ReapTimeout)})
 	p.Stdin().Close() // a process that the program has left behind may have the other end open
+	if err != nil {   // the program has not ended, and may have the pipes open
+		p.Close()
+	}
 	copying.Wait()
 	said := strings.TrimSpace(errs.String())
 	switch {
 	case err != nil:
 		return err
 	case ctx.Err() != nil:
-		return fmt.Errorf("it gave no answer within %v", CheckTimeout)
+		return context.Cause(ctx)
 	case (exit.Code != 0 || exit.Signal != 0) && said != "":
 		return errors.New(strings.TrimPrefix(said, "launcher: "))
 	case exit.Code != 0 || exit.Signal != 0:

@@ -20,6 +20,9 @@ const (
 	envSignals = "SWANSONG_UPGRADE_SIGNALS" // signals that the program before this one has got, and may not have handled
 )
 
+// maxFailed is how many bytes of an error are handed over.
+const maxFailed = 4 << 10
+
 // early are the signals that a program gets before it handles signals, which would end it, and those
 // that the program before it has handed over.
 var early Signals
@@ -65,6 +68,7 @@ func execute(program string, args []string, handoff *os.File, files []*os.File, 
 	}
 	env := []string{fmt.Sprintf("%s=%d:%d", envHandoff, number(handoff), os.Getpid())}
 	if failed != "" {
+		failed = strings.ReplaceAll(failed[:min(len(failed), maxFailed)], "\x00", "") // otherwise execve could fail
 		env = append(env, envFailed+"="+failed)
 	}
 	for _, v := range os.Environ() {

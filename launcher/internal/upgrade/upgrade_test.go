@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/internal/upgrade"
 	"go.uber.org/goleak"
@@ -82,5 +85,16 @@ func TestAnswer_RefusesWhatItDoesNotUnderstand(t *testing.T) {
 		case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says) || out.Len() > 0):
 			t.Errorf("%s: %v, %q; want: %s", c.text, err, out.String(), c.says)
 		}
+	}
+}
+
+// A check that is cut says why.
+func TestCheck_SaysWhyItWasCut(t *testing.T) {
+	cut := errors.New("the caller has given up")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cut)
+	var h upgrade.Handoff
+	if err := h.Check(ctx, "/bin/sleep", []string{"3600"}, os.Environ(), proc.Containment{}); !errors.Is(err, cut) {
+		t.Errorf("Check: %v; want: %v", err, cut)
 	}
 }
