@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/swansong-go/swansong/internal/mask"
 )
 
 // Effect says what a reload does because of a change.
@@ -139,7 +141,11 @@ func flatten(c *Config, v any) leaves {
 			return
 		case map[string]string:
 			for _, name := range slices.Sorted(maps.Keys(v)) {
-				add(join(key, name), leaf{strconv.Quote(v[name]), strconv.Quote(shown.env(name, v[name])), effect})
+				text := shown.env(name, v[name])
+				if key == "env_file" { // all values are hidden, because such files are where secrets are kept
+					text = mask.Mark
+				}
+				add(join(key, name), leaf{strconv.Quote(v[name]), strconv.Quote(text), effect})
 			}
 			return
 		case []string:

@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 
 	"github.com/swansong-go/swansong/internal/mask"
@@ -41,7 +42,44 @@ func (c *Config) Masked() *Config {
 			g.PreStop[n].Args = d.args(g.PreStop[n].Args)
 		}
 	}
+	maskTexts(reflect.ValueOf(&out).Elem(), d.masker)
 	return &out
+}
+
+// maskTexts masks the texts in v, except for names of groups, and copies the slices and maps in v.
+func maskTexts(v reflect.Value, m *mask.Masker) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(m.Mask(v.String()))
+	case reflect.Struct:
+		for k := range v.NumField() {
+			if key := v.Type().Field(k).Tag.Get("yaml"); key != "name" && key != dependsOn {
+				maskTexts(v.Field(k), m)
+			}
+		}
+	case reflect.Slice:
+		if v.IsNil() {
+			return
+		}
+		texts := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+		reflect.Copy(texts, v)
+		for k := range texts.Len() {
+			maskTexts(texts.Index(k), m)
+		}
+		v.Set(texts)
+	case reflect.Map:
+		if v.IsNil() {
+			return
+		}
+		texts := reflect.MakeMap(v.Type())
+		for _, name := range v.MapKeys() {
+			text := reflect.New(v.Type().Elem()).Elem()
+			text.Set(v.MapIndex(name))
+			maskTexts(text, m)
+			texts.SetMapIndex(name, text)
+		}
+		v.Set(texts)
+	}
 }
 
 // A display shows values without secrets.

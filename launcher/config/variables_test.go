@@ -79,6 +79,19 @@ func TestPrint_MasksSecretsFromVariables(t *testing.T) {
 	}
 }
 
+// A secret that comes from the environment is masked in each value, also in one that is not expected to
+// have a secret.
+func TestPrint_MasksSecretsEverywhere(t *testing.T) {
+	t.Setenv("DB_PASSWORD", "horse-battery")
+	c := parse(t, "process_groups:\n- {name: kv, working_dir: '/${DB_PASSWORD}', logs: {dir: '/log/${DB_PASSWORD}'}, limits: {memory: 1GiB},\n"+
+		"   readinessProbe: {httpGet: {port: 80, host: 'x${DB_PASSWORD}'}}, rlimits: {nofile: 5}, listeners: [{name: web, address: ':80'}]}")
+	text := print(t, c)
+	if strings.Contains(text, "battery") || strings.Count(text, "***") != 3 {
+		t.Errorf("printed:\n%s", text)
+	}
+	testkit.Equal(t, "the configuration itself", c.Groups[0].WorkingDir, "/horse-battery")
+}
+
 // Clients find the launcher's directory although they lack the variables of the launcher.
 func TestDirOf_NeedsNoOtherVariables(t *testing.T) {
 	os.Unsetenv("UNSET")
@@ -139,7 +152,7 @@ func TestLoad_ReadsEnvFiles(t *testing.T) {
 	}
 	testkit.Equal(t, "changes", changes, []string{
 		`~ kv: env_file.DB_PASSWORD: "***" → "***", changed (rolls the group)`,
-		`~ kv: env_file.G: "it#s" → – (rolls the group)`,
+		`~ kv: env_file.G: "***" → – (rolls the group)`,
 	})
 	for text, want := range map[string]string{
 		"A":            "b.env:1: must be NAME=value, or a comment that begins with #",
