@@ -128,8 +128,14 @@ func (p Probe) Secrets() (args, headers []string) {
 func (g Group) UsesPort() bool {
 	texts := append(append([]string{}, g.Command...), g.Env...)
 	for _, p := range g.Probes() {
-		texts = append(texts, string(p.HTTPGet.Port), string(p.TCPSocket.Port), string(p.GRPC.Port), p.HTTPGet.Path)
+		texts = append(texts, string(p.HTTPGet.Port), string(p.TCPSocket.Port), string(p.GRPC.Port), p.HTTPGet.Path, p.HTTPGet.Host, p.TCPSocket.Host, p.GRPC.Service)
 		texts = append(texts, p.Exec.Command...)
+		for _, h := range p.HTTPGet.Headers {
+			texts = append(texts, h.Value)
+		}
+	}
+	for _, h := range g.PreStop {
+		texts = append(texts, h.Command...)
 	}
 	return strings.Contains(strings.Join(texts, "\x00"), PortPlaceholder)
 }
