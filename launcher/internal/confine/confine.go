@@ -94,7 +94,7 @@ func Check(g spec.Group, hasHelper bool) (field string, err error) {
 		return field, err
 	}
 	if as != nil && !isPrivileged() {
-		return "User", errors.New("only root, or a launcher with the capabilities CAP_SETUID and CAP_SETGID, can start processes as another user")
+		return "User", errors.New("only root, or a launcher with the capabilities CAP_SETUID, CAP_SETGID and CAP_KILL, can start and stop processes as another user")
 	}
 	if len(g.Rlimits) > 0 && !hasHelper {
 		return "Rlimits", errors.New("need Config.Helper, which sets them in the process")

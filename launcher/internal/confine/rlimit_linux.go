@@ -32,9 +32,9 @@ func setRlimit(r spec.Rlimit) error {
 	return unix.Setrlimit(resources[r.Name], &unix.Rlimit{Cur: r.Soft, Max: r.Hard})
 }
 
-// isPrivileged reports whether this program can start processes as another user.
+// isPrivileged reports whether this program can start processes as another user, and send them signals.
 func isPrivileged() bool {
-	const setGID, setUID = 6, 7
+	const kill, setGID, setUID = 5, 6, 7
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return os.Geteuid() == 0
@@ -42,7 +42,7 @@ func isPrivileged() bool {
 	for line := range strings.Lines(string(text)) {
 		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
 			set, _ := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
-			return set>>setUID&1 == 1 && set>>setGID&1 == 1
+			return set>>setUID&1 == 1 && set>>setGID&1 == 1 && set>>kill&1 == 1
 		}
 	}
 	return false
