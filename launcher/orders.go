@@ -145,7 +145,13 @@ func (g *group) scale(n int, reason string) (*rollResult, error) {
 		return nil, err
 	}
 	c.scale(n)
-	isDone := g.isReady(func(h Health) bool { return h.Desired != n || h.Ready == n && h.Total == n })
+	isReady := g.isReady(func(h Health) bool { return h.Ready == h.Desired && h.Total == h.Desired })
+	isDone := func(h Health) (bool, error) {
+		if w := c.revisions.Wanted(); w.Number() != n {
+			return false, fmt.Errorf("launcher: group %q: a newer order or a reload has changed the number of its processes from %d to %d", g.name, n, w.Number())
+		}
+		return isReady(h)
+	}
 	if c.revisions.Wanted().Shortfall.Stopped {
 		isDone = func(Health) (bool, error) { return true, nil }
 	}

@@ -89,6 +89,22 @@ func TestScale_HoldsThroughRollback(t *testing.T) {
 	}
 }
 
+// A newer order to scale ends the wait for an older one, with an error.
+func TestScale_IsSuperseded(t *testing.T) {
+	g := plainGroup("web", 0)
+	g.Protocol, g.HealthCheckTimeout = launcher.GRPC, time.Hour // no process becomes ready
+	h := launch(t, g)
+	scaled := make(chan error, 1)
+	go func() { scaled <- h.Scale(context.Background(), "web", 2, "test") }()
+	h.until("it is ordered", func(e launcher.Event) bool { return e.Kind == launcher.Ordered })
+	if err := h.Scale(soon(t), "web", 0, "test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-scaled; err == nil || err.Error() != `launcher: group "web": a newer order or a reload has changed the number of its processes from 2 to 0` {
+		t.Errorf("the older order: %v", err)
+	}
+}
+
 // A stopped group has no process before it is started by order: not after a reload that rolls it, nor
 // after its dependency was restarted. A group that depends on it does not start meanwhile.
 func TestStopGroup_StaysStoppedUntilStarted(t *testing.T) {

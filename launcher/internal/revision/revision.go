@@ -54,6 +54,10 @@ func (r *Revision) Finish(failed bool) {
 	}
 }
 
+// Number returns how many processes the group has by configuration and orders, including those that
+// have finished.
+func (r *Revision) Number() int { return r.Config.Desired - r.Shortfall.ScaledDown }
+
 // Scale has the group desire n processes, including those that have finished.
 func (r *Revision) Scale(n int) { r.Shortfall.ScaledDown = r.Config.Desired - n }
 
