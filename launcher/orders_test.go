@@ -92,7 +92,8 @@ func TestScale_HoldsThroughRollback(t *testing.T) {
 // A newer order to scale ends the wait for an older one, with an error.
 func TestScale_IsSuperseded(t *testing.T) {
 	g := plainGroup("web", 0)
-	g.Protocol, g.HealthCheckTimeout = launcher.GRPC, time.Hour // no process becomes ready
+	g.HealthCheckTimeout = time.Hour // no process becomes ready
+	g.StartupProbe = launcher.Probe{Exec: launcher.ExecAction{Command: []string{"false"}}, Period: time.Hour, FailureThreshold: 2}
 	h := launch(t, g)
 	scaled := make(chan error, 1)
 	go func() { scaled <- h.Scale(context.Background(), "web", 2, "test") }()
