@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -156,6 +157,42 @@ process_groups:
 		d.must("upgrade")
 		d.prints("metrics at http://" + address)
 	}
+}
+
+// While lines are queued because the output of the launcher is not read, an upgrade is refused. So no
+// line is lost.
+func TestUpgrade_LosesNoQueuedLine(t *testing.T) {
+	const lines = 400 // of 1000 bytes, more than the pipes take
+	s := newSite(t, fmt.Sprintf(`
+state_dir: STATE
+process_groups:
+  - name: web
+    command: /bin/sh
+    args: [-c, 'until [ -e DIR/go ]; do sleep 0.01; done; head -c %d /dev/zero | tr "\0" x | fold -w 1000; echo; touch DIR/printed; while :; do sleep 0.01; done']
+    protocol: signals
+`, 1000*lines))
+	d := s.daemon(exec.Command(command, "run", "-f", s.file()))
+	d.cmd.Env, d.lines = s.environment(), make(chan string)
+	d.begin()
+	readAll := func() {
+		for range d.lines {
+		}
+	}
+	t.Cleanup(func() { go readAll() }) // the launcher ends only when its output is read
+	d.prints("ready")
+	if err := os.WriteFile(filepath.Join(s.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.awaits("printed", func(status) bool { _, err := os.Stat(filepath.Join(s.dir, "printed")); return err == nil })
+	_, stderr, code := s.says("upgrade", "-f", s.file())
+	if code != 1 || !strings.Contains(stderr, "the reader of this output did not take the last lines within 1s; this launcher goes on") {
+		t.Fatalf("code %d\n%s", code, stderr)
+	}
+	for n := 0; n < lines; n++ {
+		d.prints("| xxx")
+	}
+	go readAll()
+	d.must("upgrade")
 }
 
 // zombies returns how many children of the launcher have exited and have not been reaped.
