@@ -34,7 +34,8 @@ func (m *Manager) StartGroup(ctx context.Context, name, reason string) error {
 // Scale has the group run n processes, of whatever revision, and waits until n are ready and the
 // others have ended. That holds until a reload changes Desired, and for the next launcher only if it
 // adopts processes of the group. With more processes than are configured, MinHealthy rises by the
-// same number. Scale does not start a stopped group.
+// same number. Scale does not start a stopped group. It returns an error if a newer order or a reload
+// changes the number before.
 func (m *Manager) Scale(ctx context.Context, name string, n int, reason string) error {
 	return m.orderGroup(ctx, name, func(g *group, reason string) (*rollResult, error) { return g.scale(n, reason) }, reason)
 }
