@@ -157,3 +157,23 @@ func TestOutput_PauseLosesNoOutput(t *testing.T) {
 	}
 	o.Resume()
 }
+
+// A pause in the middle of what a process has printed before its end loses nothing of it.
+func TestOutput_ResumeLosesNothingOfEndedProcess(t *testing.T) {
+	p, err := proc.Start(proc.Spec{Args: []string{"printf", "all of it"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	<-p.Done()
+	o := p.Stdout()
+	first := make([]byte, 3)
+	if _, err := io.ReadFull(o, first); err != nil {
+		t.Fatal(err)
+	}
+	o.Resume() // as after a pause, which is over when the reader waits
+	rest, err := io.ReadAll(o)
+	if err != nil || string(first)+string(rest) != "all of it" {
+		t.Errorf("read %q and %q, %v", first, rest, err)
+	}
+}
