@@ -60,11 +60,12 @@ servers: ## install the language servers for the tests of lspconn, in pinned ver
 	tools/lsp/install
 
 # Without vet and SAME: they start no goroutines, and take minutes under the race detector.
-# -vet=off because `make lint` vets all packages.
+# -vet=off because `make lint` vets all packages. -p 4 because the tests of several packages spend most of their time
+# waiting, for processes and connections.
 race: ## run the tests of all modules with the race detector
 	@if [ -z "$$CI" ] && [ "$$($(GO) env CGO_ENABLED)" = 0 ]; then echo "race: skipped: the race detector needs a C compiler"; exit; fi; \
 	list=$$($(GO) list $(ALL)) || exit 1; \
-	set -x; $(GO) test -race -vet=off $$(echo "$$list" | grep -v '^$(ROOT)/\(vet\|$(SAME)\)')
+	set -x; $(GO) test -race -vet=off -p 4 $$(echo "$$list" | grep -v '^$(ROOT)/\(vet\|$(SAME)\)')
 
 # -count=1, because some of these tests read files outside their module, whose changes the test cache does not notice.
 nested: ## run the tests of the nested modules
