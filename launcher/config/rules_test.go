@@ -176,10 +176,10 @@ func encode(text string, big bool) string {
 
 // Secrets in arguments of hooks are masked like those of programs.
 func TestConfig_PrintMasksHooks(t *testing.T) {
-	c := parse(t, "process_groups: [{name: kv, pre_stop: [{command: a, args: [--token, hunter2]}]}]")
+	c := parse(t, "process_groups: [{name: kv, pre_stop: [{command: a, args: [--token, q7]}]}]") // too short to be masked wherever it occurs
 	got := print(t, c)
-	if strings.Contains(got, "hunter2") || !strings.Contains(got, "***") {
+	if strings.Contains(got, "q7") || !strings.Contains(got, "***") {
 		t.Errorf("the output has a secret:\n%s", got)
 	}
-	testkit.Equal(t, "the arguments of the hook themselves have changed", c.Groups[0].PreStop[0].Args, []string{"--token", "hunter2"})
+	testkit.Equal(t, "the arguments of the hook themselves have changed", c.Groups[0].PreStop[0].Args, []string{"--token", "q7"})
 }

@@ -14,10 +14,6 @@ import (
 // does not read Secret.Files.
 func (c *Config) Masked() *Config {
 	d, out := c.displayed(), *c
-	out.Secret.Values = nil
-	for range c.Secret.Values {
-		out.Secret.Values = append(out.Secret.Values, mask.Mark)
-	}
 	out.Groups = slices.Clone(c.Groups)
 	for k := range out.Groups {
 		g := &out.Groups[k]

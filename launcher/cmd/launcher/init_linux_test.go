@@ -26,6 +26,7 @@ process_groups:
   - name: web
     command: sh
     args: [-c, 'sh -c "setsid true & echo \$!" > DIR/orphan; while kill -0 $(cat DIR/orphan); do sleep 0.01; done; exec RUNNER --process-id {id}']
+    protocol: grpc
 `)
 	inside := s.inside()
 	d := s.daemon(inside(command, "run", "-f", s.file()))
