@@ -35,7 +35,7 @@ func (s *Swansong) Go(f func(ctx context.Context)) bool {
 // done. It panics if ctx or f is nil. For panics in f see [Swansong.Go].
 func Go(ctx context.Context, f func(ctx context.Context)) bool {
 	checkFunc(f)
-	state, ok := acquireFromContext(ctx, 2)
+	state, ok := acquireFromContext(ctx, 3)
 	if ok {
 		go func() { // as in Swansong.Go
 			g := &Guard{guardState: state}

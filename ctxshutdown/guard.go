@@ -14,6 +14,7 @@ package ctxshutdown
 
 import (
 	"context"
+	"runtime"
 
 	"github.com/swansong-go/swansong/internal/ctxkey"
 	"github.com/swansong-go/swansong/internal/packed"
@@ -125,7 +126,9 @@ func (s *Swansong) acquireTraced() guardState {
 	s.trace.callHook(ctxkey.BeforeAcquire)
 	c, v := s.node.Count()
 	s.node.FinishAcquire(c, v)
-	return guardState{s, s.trace.add(3), c} // 3 calls above add: acquireTraced, acquire, and Guard or Clone
+	var pc [1]uintptr
+	runtime.Callers(4, pc[:]) // skip Callers, acquireTraced, acquire, and Guard or Clone
+	return guardState{s, s.trace.add(pc[0]), c}
 }
 
 // tryAcquire counts a guard unless the scope has been told to stop.
@@ -135,7 +138,7 @@ func (s *Swansong) acquireTraced() guardState {
 func (s *Swansong) tryAcquire() (guardState, bool) {
 	s.mustNotBeNil()
 	if s.trace != nil {
-		return acquireFromContext(s, 3) // does the same without the fast path, and calls the hook
+		return acquireFromContext(s, 4) // does the same without the fast path, and calls the hook
 	}
 	if !s.node.IsLive() && s.Err() != nil {
 		return guardState{}, false // the scope has been stopped, so no guard needs to be counted
@@ -169,7 +172,7 @@ func (s *Swansong) releaseTraced(r *guardRecord, c *packed.Counter) {
 // released and cloned, so a library can call Acquire without knowing whether there is a scope.
 // Acquire panics if ctx is nil.
 func Acquire(ctx context.Context) (g *Guard, ok bool) {
-	state, ok := acquireFromContext(ctx, 2)
+	state, ok := acquireFromContext(ctx, 3)
 	if state.scope != nil {
 		g = &Guard{guardState: state}
 	}
@@ -177,7 +180,7 @@ func Acquire(ctx context.Context) (g *Guard, ok bool) {
 }
 
 // acquireFromContext counts a guard of the scope in ctx, if there is one. The parameter skip is for
-// [scopeTrace.add]: how many calls the exported function that the user has called is above add.
+// [runtime.Callers]: how many frames to skip to get to the caller of the exported function.
 func acquireFromContext(ctx context.Context, skip int) (guardState, bool) {
 	s, found := fromContext(ctx)
 	if found && s.trace != nil {
@@ -198,7 +201,9 @@ func acquireFromContext(ctx context.Context, skip int) (guardState, bool) {
 	if s.trace == nil {
 		return guardState{scope: s, count: c}, true
 	}
-	return guardState{s, s.trace.add(skip), c}, true
+	var pc [1]uintptr
+	runtime.Callers(skip, pc[:])
+	return guardState{s, s.trace.add(pc[0]), c}, true
 }
 
 // noCopy makes go vet report copies of the struct that contains it.

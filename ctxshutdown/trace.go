@@ -63,20 +63,20 @@ func (a acquisition) String() string {
 
 const packagePath = stacks.ModulePath + "ctxshutdown."
 
-// add records a guard that is being acquired. The exported function that the user has called is
-// skip calls above add. If another function of this module has called the exported function, add
-// looks for the user's call among the frames above. It returns nil if guards are not traced.
+// add records a guard that is being acquired. pc is the return address of the exported function that
+// the user has called, as from runtime.Callers. If another function of this module has called that
+// function, add looks for the user's call among the frames above. It returns nil if guards are not
+// traced.
 //
-// Walking the stack takes most of the time of a traced guard, so add asks for as few frames as it
-// can.
-func (t *scopeTrace) add(skip int) *guardRecord {
+// Walking the stack takes most of the time of a traced guard. So the caller of add looks for pc: below
+// add there would be one frame more to walk.
+func (t *scopeTrace) add(pc uintptr) *guardRecord {
 	if !t.traced {
 		return nil
 	}
-	a := acquisition{at: time.Since(t.start)}
-	runtime.Callers(skip+2, a.site[:1]) // skip also Callers and add
+	a := acquisition{site: stacks.Site{pc}, at: time.Since(t.start)}
 	t.mu.Lock()
-	if t.isInLibrary(a.site[0]) {
+	if t.isInLibrary(pc) {
 		runtime.Callers(3, a.site[:]) // skip Callers, add and its caller
 	}
 	n := len(t.held)
