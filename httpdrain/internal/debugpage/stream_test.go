@@ -120,7 +120,7 @@ func TestStream_ShowsDrainWithoutDelayingIt(t *testing.T) {
 		s.Shutdown()
 		time.Sleep(time.Second)
 		a.Release()
-		time.Sleep(time.Second)
+		time.Sleep(1500 * time.Millisecond) // not when the stream looks by itself, which could be in the middle of the release
 		b.Release()
 		synctest.Wait()
 		select {
