@@ -17,7 +17,8 @@ import (
 // A main function calls os.Exit(graceful.ExitCode(serve())), so that the deferred calls of serve
 // always run. In this example, the end of a context takes the place of a signal.
 func Example() {
-	serve := func(ctx context.Context) error {
+	ctx, signal := context.WithCancel(context.Background())
+	serve := func() error {
 		defer fmt.Println("database closed")
 		return graceful.Run(ctx, func(s *ctxshutdown.Swansong) error {
 			s.Go(func(work context.Context) {
@@ -25,13 +26,12 @@ func Example() {
 				fmt.Println("flushed:", work.Err())
 			})
 			graceful.Ready(s)
+			signal()
 			<-s.Done() // a real program calls httpdrain.Serve(s, srv, ln) instead
 			return nil
 		}, graceful.WithSoft(20*time.Second))
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	time.AfterFunc(10*time.Millisecond, cancel)
-	fmt.Println("exit code:", graceful.ExitCode(serve(ctx)))
+	fmt.Println("exit code:", graceful.ExitCode(serve()))
 	// Output:
 	// flushed: <nil>
 	// database closed
