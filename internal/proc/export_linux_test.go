@@ -59,3 +59,6 @@ func (p *Process) SetSlowest(d time.Duration) {
 	defer p.mu.Unlock()
 	p.slowest = d
 }
+
+// MoveDown moves this program and what it has started into a cgroup below its own.
+func MoveDown() error { return moveDown(ownCgroup()) }

@@ -11,8 +11,9 @@ import (
 	"syscall"
 )
 
-// mainCgroup is the name of the cgroup that this program moves itself into. The kernel enables
-// controllers for the children of a cgroup only if that cgroup itself contains no process.
+// mainCgroup is the name of the cgroup that this program moves itself into, with the processes that it
+// has started beside itself, such as a guardian. The kernel enables controllers for the children of a
+// cgroup only if that cgroup itself contains no process.
 const mainCgroup = "swansong.main"
 
 func (l Limits) controllers() (names []string) {
@@ -47,11 +48,19 @@ func CheckLimits(l Limits) error {
 		return nil
 	}
 	for _, pid := range words(base, "cgroup.procs") {
-		if pid != strconv.Itoa(os.Getpid()) && isInnerCgroup(base) {
+		if isInnerCgroup(base) && !isOwn(pid) {
 			return fmt.Errorf("the cgroup %s has other processes, such as pid %s; start this program in a cgroup of its own, as systemd does", base, pid)
 		}
 	}
 	return nil
+}
+
+// isOwn reports whether a process is this program, one of its children, or has been started by this
+// package, possibly in a program that has died.
+func isOwn(pid string) bool {
+	n, _ := strconv.Atoi(pid)
+	m, ok := stat(n)
+	return !ok || n == os.Getpid() || m.PPID == os.Getpid() || len(marksOf(m)) > 0
 }
 
 // words returns the words in a file of a cgroup.
@@ -72,8 +81,8 @@ func isInnerCgroup(cgroup string) bool {
 	return err == nil
 }
 
-// enable enables controllers for the children of a cgroup. If this program itself is in that
-// cgroup, enable first moves the program into a child cgroup.
+// enable enables controllers for the children of a cgroup. If this program is in that cgroup, enable
+// first moves it into mainCgroup.
 func enable(cgroup string, controllers []string) error {
 	if enabled(cgroup, controllers) {
 		return nil
@@ -82,15 +91,31 @@ func enable(cgroup string, controllers []string) error {
 		return os.WriteFile(filepath.Join(cgroup, "cgroup.subtree_control"), []byte("+"+strings.Join(controllers, " +")), 0)
 	}
 	err := write()
-	if errors.Is(err, syscall.EBUSY) && cgroup == ownCgroup() {
-		below := filepath.Join(cgroup, mainCgroup)
-		os.Mkdir(below, 0o755)
-		if err := os.WriteFile(filepath.Join(below, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+	// A process can start another one while it is being moved, so this may take several attempts.
+	for tries := 0; tries < 10 && errors.Is(err, syscall.EBUSY) && cgroup == ownCgroup(); tries++ {
+		if err := moveDown(cgroup); err != nil {
 			return err
 		}
 		err = write()
 	}
 	return err
+}
+
+// moveDown moves this program, and then what it has started beside itself, from a cgroup into
+// mainCgroup below it. What this program starts from then on begins there.
+func moveDown(cgroup string) error {
+	below := filepath.Join(cgroup, mainCgroup)
+	os.Mkdir(below, 0o755)
+	for _, pid := range append([]string{strconv.Itoa(os.Getpid())}, words(cgroup, "cgroup.procs")...) {
+		if !isOwn(pid) {
+			continue
+		}
+		// A process that has ended meanwhile is not there to be moved.
+		if err := os.WriteFile(filepath.Join(below, "cgroup.procs"), []byte(pid), 0); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	return nil
 }
 
 // newLimitedCgroup is like newCgroup, for a cgroup with limits.
