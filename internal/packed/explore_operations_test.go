@@ -24,7 +24,25 @@ type world struct {
 	cancelled map[*packed.Node]bool // the node has been signalled to stop
 	stopped   map[*packed.Node]bool // Stop has returned
 	channels  map[*packed.Node][]<-chan struct{}
-	fault     string
+	fault     string // the first rule that was broken, with the words of the nodes at that time
+}
+
+// fail records that a rule was broken, unless one was broken before.
+func (w *world) fail(format string, args ...any) {
+	if w.fault == "" {
+		packed.FreezeTransitions()
+		w.fault = fmt.Sprintf(format, args...) + "\n" + words(w.nodes())
+	}
+}
+
+// name returns the name of a node of the world.
+func (w *world) name(n *packed.Node) string {
+	for name, m := range w.nodes() {
+		if m == n {
+			return name
+		}
+	}
+	return "another node"
 }
 
 // A hold is a guard that has been acquired, and whose release has not begun.
@@ -47,23 +65,27 @@ func newWorld() *world {
 	return w
 }
 
-// worlds returns the states in which the threads begin: nothing has happened yet; goroutines wait for
-// the completion of all nodes; the child is linked and has stripes.
-func worlds() []func() *world {
-	return []func() *world{
-		newWorld,
-		func() *world {
+// A start is a state in which the threads begin.
+type start struct {
+	is   string
+	make func() *world
+}
+
+func worlds() []start {
+	return []start{
+		{"new nodes", newWorld},
+		{"nodes whose Done was called", func() *world {
 			w := newWorld()
 			for _, n := range w.all {
 				w.done(n)
 			}
 			return w
-		},
-		func() *world {
+		}},
+		{"a child with stripes", func() *world {
 			w := newWorld()
 			grown(w.child)
 			return w
-		},
+		}},
 	}
 }
 
@@ -118,7 +140,7 @@ func (w *world) try(n *packed.Node) {
 	succeeds := packed.BeforeWarning(v) || n.BeforeWarning() || !w.isCancelled(n)
 	w.read(w.isCancelled(n))
 	if succeeds && late {
-		w.fault = "TryGuard succeeds after the stop was signalled"
+		w.fail("TryGuard of %s succeeds after the stop was signalled", w.name(n))
 	}
 	w.release(w.hold(n, c))
 }
@@ -145,7 +167,7 @@ func (w *world) walk() {
 			}
 		}
 		if counted[n.Owner()] < least {
-			w.fault = "a walk counts fewer guards than are held"
+			w.fail("a walk counts %d guards on %s, where %d are held", counted[n.Owner()], w.name(n), least)
 		}
 	}
 }
@@ -154,7 +176,7 @@ func (w *world) walk() {
 func (w *world) ask(n *packed.Node) {
 	wasComplete := n.IsComplete()
 	if hasCompleted := n.HasCompleted(); wasComplete && !hasCompleted {
-		w.fault = "HasCompleted is false although the node was complete before"
+		w.fail("HasCompleted of %s is false although the node was complete before", w.name(n))
 	}
 }
 
@@ -194,34 +216,40 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// check is called between two steps, and sets fault if a rule is broken.
+// check is called between two steps, and fails if a rule is broken.
 func (w *world) check() {
 	for n, stopped := range w.stopped {
 		if stopped && n.IsLive() {
-			w.fault = "a node is live although a call of Stop has returned"
+			w.fail("%s is live although a call of Stop has returned", w.name(n))
 		}
 	}
 	for _, h := range w.held {
 		for n := h.node; n != nil; n = n.Parent() {
 			if n.IsComplete() {
-				w.fault = "a node is complete while a guard in its subtree is held"
+				w.fail("%s is complete while a guard of %s is held", w.name(n), w.name(h.node))
 			}
 		}
 		if slices.ContainsFunc(h.open, isClosed) {
-			w.fault = "a channel of Done is closed while a guard is held that was acquired before"
+			w.fail("a channel of Done was open when a guard of %s was acquired, and is closed while the guard is held", w.name(h.node))
 		}
 	}
 }
 
-// finish is called when all threads have ended, and sets fault if a rule is broken. If no thread
-// has stopped the root, finish stops it. Then it acquires a late guard on each node.
+// finish is called when all threads have ended. If no thread has stopped the root, finish stops it.
+// Then it acquires a late guard on each node. It ends at the first rule that is broken.
 func (w *world) finish() {
+	if w.fault != "" {
+		return
+	}
 	if !w.stopped[w.root] {
 		w.stop(w.root)
 	}
 	w.expectComplete("after all guards were released and the root was stopped")
 	for _, n := range w.all {
-		h := w.acquire(n)
+		if w.fault != "" {
+			return
+		}
+		h := w.acquire(n) // a late guard
 		w.check()
 		w.release(h)
 	}
@@ -231,11 +259,11 @@ func (w *world) finish() {
 func (w *world) expectComplete(when string) {
 	for n, stopped := range w.stopped {
 		if stopped && !n.IsComplete() {
-			w.fault = "a stopped node is not complete " + when
+			w.fail("%s is stopped and not complete %s", w.name(n), when)
 		}
 		for _, ch := range w.channels[n] {
 			if stopped && !isClosed(ch) {
-				w.fault = "a channel of Done is open " + when
+				w.fail("a channel of Done of %s is open %s", w.name(n), when)
 			}
 		}
 	}
@@ -323,11 +351,11 @@ func exploreAll(t *testing.T, most, preemptions int, others ...operation) {
 	for i, a := range ops {
 		for _, b := range ops[i:] {
 			threads := append([]operation{a, b}, others...)
-			for world, newWorld := range worlds() {
-				x := explorer{preemptions: unbounded, most: most, newWorld: newWorld, ops: threads}
+			for _, world := range worlds() {
+				x := explorer{preemptions: unbounded, most: most, newWorld: world.make, ops: threads}
 				fault := x.run()
 				schedules += x.schedules
-				if len(x.path) > 0 || x.schedules == 0 {
+				if fault == "" && (len(x.path) > 0 || x.schedules == 0) { // given up
 					x.preemptions, x.most = preemptions, unbounded
 					fault = x.run()
 					schedules += x.schedules
@@ -339,7 +367,7 @@ func exploreAll(t *testing.T, most, preemptions int, others ...operation) {
 					for _, op := range threads {
 						names = append(names, op.name)
 					}
-					t.Fatalf("%s, world %d, schedule %d: %s", strings.Join(names, " | "), world, x.schedules, fault)
+					t.Fatalf("%s, in the world of %s, schedule %d: %s", strings.Join(names, " | "), world.is, x.schedules, fault)
 				}
 			}
 		}

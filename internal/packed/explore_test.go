@@ -74,15 +74,20 @@ type explorer struct {
 	schedules   int
 }
 
-// run returns the fault of the first schedule that breaks a rule, or "" if there is none.
+// run returns a description of the first schedule that breaks a rule, or "" if there is none. It runs
+// that schedule again to record its transitions.
 func (x *explorer) run() (fault string) {
 	packed.SetBeforeStep(noStop)
+	packed.StopRecording()
+	defer packed.StartRecording()
 	defer packed.SetBeforeStep(nil)
 	x.visited, x.path, x.schedules = map[packed.Hash]bool{}, nil, 0
 	for x.schedules < x.most {
 		x.schedules++
-		if fault = x.runSchedule(x.newWorld()); fault != "" {
-			return fault
+		if x.runSchedule(x.newWorld()) != "" {
+			packed.StartRecording()
+			w := x.newWorld()
+			return x.runSchedule(w) + packed.TraceOf(w.nodes())
 		}
 		for len(x.path) > 0 { // find the last decision that has another option
 			d := &x.path[len(x.path)-1]
@@ -147,15 +152,13 @@ func (x *explorer) runSchedule(w *world) (fault string) {
 			break
 		}
 	}
-	if w.fault == "" {
-		if i := slices.IndexFunc(threads, func(th *thread) bool { return !th.ended }); i >= 0 {
-			w.fault = fmt.Sprintf("thread %d waits forever for a mutex", i)
-		} else {
-			w.finish()
-		}
+	if i := slices.IndexFunc(threads, func(th *thread) bool { return !th.ended }); i < 0 {
+		w.finish()
+	} else if w.fault == "" {
+		w.fail("operation %d waits forever for a mutex", i)
 	}
 	if w.fault != "" {
-		return fmt.Sprintf("%s\nthreads in the order of their steps: %v\nnodes: %v", w.fault, taken, w.nodes())
+		return fmt.Sprintf("%sorder of the steps, by the number of the operation: %v\n", w.fault, taken)
 	}
 	return ""
 }

@@ -10,15 +10,23 @@ import (
 	"unsafe"
 )
 
-// SetBeforeStep sets the function that is called before each step; see beforeStep. Changes are not
-// recorded until SetBeforeStep is called with nil.
+// SetBeforeStep sets the function that is called before each step; see beforeStep. If f is nil,
+// goroutines yield again before some steps.
 func SetBeforeStep(f func(on any)) {
-	if f == nil {
-		beforeStep, onChange = yield, record
-	} else {
-		beforeStep, onChange = f, func(*Counter, string, uint64, uint64) {}
+	if beforeStep = f; f == nil {
+		beforeStep = yield
 	}
 }
+
+// StartRecording forgets the transitions that are recorded, and records from now on.
+func StartRecording() {
+	Transitions(map[uintptr]string{})
+	onChange = record
+}
+
+// StopRecording ends the recording until the next call of [StartRecording]. Recording takes far more
+// time than the changes themselves.
+func StopRecording() { onChange = func(*Counter, string, uint64, uint64) {} }
 
 // GrowSmall gives n four stripes, the smallest number, and makes all goroutines use the first
 // stripe. Otherwise the stripe of a goroutine depends on the address of its stack, which differs
@@ -118,3 +126,6 @@ func (t *transition) callers() string {
 	}
 	return strings.Join(names, " < ")
 }
+
+// peek returns the value of c, and is no step of a schedule.
+func peek(c *Counter) uint64 { return c.value.Load() }

@@ -46,7 +46,7 @@ func (w Word) String() string {
 }
 
 // String returns the word of n in the format of [Word.String].
-func (n *Node) String() string { return Word(n.word.Load()).String() }
+func (n *Node) String() string { return n.WordOf().String() }
 
 // WordOf returns the word of n.
-func (n *Node) WordOf() Word { return Word(n.word.Load()) }
+func (n *Node) WordOf() Word { return Word(peek(&n.word)) }

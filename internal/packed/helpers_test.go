@@ -72,15 +72,18 @@ func checkNodes(t *testing.T, what string, got, want any, nodes map[string]*pack
 	}
 }
 
-// dump returns the word of each node, sorted by name, and the last transitions.
-func dump(nodes map[string]*packed.Node) string {
+// dump returns the word of each node and the last transitions.
+func dump(nodes map[string]*packed.Node) string { return words(nodes) + packed.TraceOf(nodes) }
+
+// words returns the word of each node, sorted by name.
+func words(nodes map[string]*packed.Node) string {
 	var b strings.Builder
 	for _, name := range slices.SortedFunc(maps.Keys(nodes), func(a, b string) int {
 		return cmp.Or(len(a)-len(b), strings.Compare(a, b))
 	}) {
 		fmt.Fprintf(&b, "%-8s %v\n", name, nodes[name])
 	}
-	return b.String() + packed.TraceOf(nodes)
+	return b.String()
 }
 
 // watch ends the test program if the test is still running after limit. Tests call it if a fault of

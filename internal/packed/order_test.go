@@ -37,7 +37,8 @@ func TestStripes_NoneCreatedAfterSealBegins(t *testing.T) {
 	root := newNode(nil)
 	child := newNode(root)
 	child.AcquireOne() // links child
-	watch(t, 20*time.Second, func() map[string]*packed.Node { return map[string]*packed.Node{"root": root, "child": child} })
+	nodes := map[string]*packed.Node{"root": root, "child": child}
+	watch(t, 20*time.Second, func() map[string]*packed.Node { return nodes })
 	unlock := child.Lock()
 	var live, hasStripes bool
 	both(root.Stop, func() {
@@ -45,9 +46,9 @@ func TestStripes_NoneCreatedAfterSealBegins(t *testing.T) {
 		live, hasStripes = root.IsLive(), root.Grow()
 		unlock()
 	})
-	check(t, "root is live and has stripes", []bool{live, hasStripes}, []bool{true, false})
+	checkNodes(t, "root is live and has stripes", []bool{live, hasStripes}, []bool{true, false}, nodes)
 	child.ReleaseOne()
-	check(t, "root is complete", root.IsComplete(), true)
+	checkNodes(t, "root is complete", root.IsComplete(), true, nodes)
 }
 
 // A node that is linked while its parent is being sealed is not in the list of children that the
