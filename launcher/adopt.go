@@ -72,6 +72,7 @@ func (g *group) adopt() {
 		}
 		p := newProcess(g.manager, g, found.ID, found.Revision, cfg)
 		p.restore(found, now)
+		p.learnSecrets(startedWith(found.Adoptable.PID)) // before announce says why an upgrade has failed
 		if !g.launch(p) {
 			found.CloseOutputs() // close only this launcher's ends of the output, because the next launcher adopts the process
 			continue
@@ -188,7 +189,6 @@ func (p *process) adopt() error {
 	if err != nil {
 		return fmt.Errorf("launcher: process %q: %w", p.id, err)
 	}
-	p.learnSecrets(startedWith(running.Pid()))
 	p.onStarted(running)
 	return nil
 }

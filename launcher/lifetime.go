@@ -78,10 +78,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	if err := cfg.Validate(); err != nil {
 		return nil, nil, err
 	}
-	m, err := newManager(cfg, dir, taken)
-	if err != nil {
-		return nil, nil, err
-	}
+	m := newManager(cfg, dir, taken)
 	defer func() {
 		if err != nil {
 			m.release()
@@ -93,10 +90,15 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 			return nil, nil, err
 		}
 	}
+	inFiles, err := cfg.readSecretFiles()
+	if err != nil {
+		return nil, nil, err
+	}
 	before, handed, err := m.succeed(groups)
 	if err != nil {
 		return nil, nil, err
 	}
+	m.secrets.Configure(secrets.Config(cfg.Secrets), inFiles, groups)
 	listeners.Reserve(before, groups)
 	groups = append(groups, orphansOf(before, groups, handed)...)
 	if err := m.openListeners(groups, taken.Holding(before), cfg.has); err != nil {
@@ -138,7 +140,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 }
 
 // newManager returns a Manager that has not acquired anything yet.
-func newManager(cfg Config, dir string, taken *upgrade.Taken) (*Manager, error) {
+func newManager(cfg Config, dir string, taken *upgrade.Taken) *Manager {
 	m := &Manager{
 		cfg: cfg, dir: dir, events: newEventHub(cfg.Logger), recentLines: output.NewRecent(),
 		registry: newRegistry(), taken: taken,
@@ -147,15 +149,10 @@ func newManager(cfg Config, dir string, taken *upgrade.Taken) (*Manager, error) 
 	m.server = admin.New(adminLauncher{m})
 	m.deadline.Configure(cfg.TotalDeadline, cfg.TotalDeadlineDerived)
 	m.secrets = secrets.New(func() { m.guardian.Tell() })
-	inFiles, err := cfg.readSecretFiles()
-	if err != nil {
-		return nil, err
-	}
-	m.secrets.Configure(secrets.Config(cfg.Secrets), inFiles, cfg.resolve().Groups)
 	m.logs = output.NewLogs(callback.Writer("Output", cfg.Output), func(err error) {
 		m.publish(Event{Kind: Alarm, Message: "some output of processes is lost: " + err.Error(), Stack: callback.StackOf(err)})
 	})
-	return m, nil
+	return m
 }
 
 // succeed locks the directory, and returns what an earlier launcher has left there that is to be

@@ -133,7 +133,7 @@ func (p *process) limits() proc.Limits {
 
 // learnSecrets makes the launcher mask the secrets of the process, before it can print them.
 func (p *process) learnSecrets(args, env []string) {
-	if err := p.manager.secrets.Learn(p.ended, args, env); err != nil {
+	if err := p.manager.secrets.Learn(p.ended, p.cfg, args, env); err != nil {
 		p.publish(Event{Kind: Alarm, Message: err.Error()})
 	}
 }

@@ -33,7 +33,7 @@ var command, testrunner string // paths at which this test program is available 
 // that name. So mutants and the race detector affect the command as well.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
-	case "launcher":
+	case "launcher", "exe": // as /proc/self/exe
 		main.Main()
 		os.Exit(0)
 	case "testrunner":

@@ -160,7 +160,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 	if !cmd.Flags().Changed("exit-when-done") {
 		whenDone = !slices.ContainsFunc(cfg.Groups, func(g launcher.GroupConfig) bool { return !g.Job })
 	}
-	self, err := os.Executable()
+	self, err := thisProgram()
 	if err != nil {
 		return fmt.Errorf("launcher: %w", err)
 	}
@@ -222,6 +222,16 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 		return nil
 	}, graceful.WithSignals(os.Interrupt, syscall.SIGTERM), // SIGHUP and SIGPIPE are handled above
 		graceful.WithSoft(min(bound, longest)), graceful.WithOutput(cmd.ErrOrStderr()))
+}
+
+// thisProgram returns a path at which this very program is executed. On Linux that holds also after its
+// file has been replaced, as before an upgrade.
+func thisProgram() (string, error) {
+	const exe = "/proc/self/exe"
+	if _, err := os.Stat(exe); err == nil {
+		return exe, nil
+	}
+	return os.Executable()
 }
 
 // serve says when the groups are ready. It returns when the launcher is to end: when it is stopped,

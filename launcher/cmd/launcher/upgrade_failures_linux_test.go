@@ -44,6 +44,7 @@ process_groups:
   - name: web
     command: RUNNER
     args: [--process-id, "{id}"]
+    env: {API_TOKEN: hunter2hunter2}
 `)
 	d := s.runs()
 	before := d.status().pids()
@@ -55,6 +56,7 @@ process_groups:
 		"run --no-such-flag": "no-such-flag",
 		"run -f " + bad:      "colour: unknown key",
 		"run --dir " + filepath.Join(s.dir, "s") + " --desired -1 -- /bin/true": "Desired",
+		"run -f /nowhere/hunter2hunter2.yaml":                                   "/nowhere/***.yaml", // no error shows a secret
 	} {
 		_, stderr, code := s.says("upgrade", "-f", s.file(), s.liar("exec "+command+" "+args))
 		if code != 1 || !strings.Contains(stderr, "has taken over, and has failed") || !strings.Contains(stderr, want) {
@@ -64,6 +66,78 @@ process_groups:
 	}
 	d.must("upgrade")
 	testkit.Equal(t, "processes", d.awaits("settled", settled).pids(), before)
+}
+
+// The launcher starts itself as a guardian, and as a helper that becomes a process. That is the program
+// that runs, also when its file has been replaced, as before an upgrade or after one that went back.
+func TestRun_HelpersAreOfRunningProgram(t *testing.T) {
+	s := newSite(t, `
+state_dir: STATE
+process_groups:
+  - name: web
+    command: /bin/sleep
+    args: ['1000']
+    rlimits: {core: 0}
+`)
+	program := filepath.Join(s.dir, "launcher")
+	if err := copyOfThis(program); err != nil {
+		t.Fatal(err)
+	}
+	d := s.daemon(exec.Command(program, "run", "-f", s.file()))
+	d.cmd.Env = s.environment()
+	d.begin()
+	d.prints("ready")
+	if err := os.Rename(s.liar("exit 1"), program); err != nil {
+		t.Fatal(err)
+	}
+	d.must("restart", "web", "--wait")
+	name := strings.TrimSpace(d.guardian())
+	if name != "launcher" {
+		t.Errorf("the guardian is called %q", name)
+	}
+}
+
+// guardian returns the name of the guardian, as ps shows it.
+func (d *daemon) guardian() string {
+	d.t.Helper()
+	for _, pid := range d.children() {
+		args, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+		if strings.Contains(string(args), "\x00guard\x00") {
+			name, _ := os.ReadFile("/proc/" + pid + "/comm")
+			return string(name)
+		}
+	}
+	d.t.Fatal("the launcher has no guardian")
+	return ""
+}
+
+// After an upgrade, the launcher masks the secrets of a process that has removed them from its
+// environment, also when a reload has replaced them in the file.
+func TestUpgrade_KeepsSecretsOfProcess(t *testing.T) {
+	s := newSite(t, `
+state_dir: STATE
+process_groups:
+  - name: web
+    command: /usr/bin/env
+    args: [-i, /bin/sh, -c, 'trap "cat DIR/secret; exit 0" TERM; touch DIR/up; while :; do sleep 0.01; done']
+    env: {API_TOKEN: first-secret}
+    protocol: signals
+`)
+	d := s.runs()
+	d.awaits("up", func(status) bool { _, err := os.Stat(filepath.Join(s.dir, "up")); return err == nil })
+	if err := os.WriteFile(filepath.Join(s.dir, "secret"), []byte("it was first-secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(s.file())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.must("upgrade")
+	s.write(strings.Replace(string(text), "first-secret", "second-secret", 1))
+	d.must("reload", "--wait")
+	if line := d.prints("it was "); !strings.HasSuffix(line, "it was ***") {
+		t.Error(line)
+	}
 }
 
 // liar returns a program that answers the check of an upgrade as the launcher command does, and then
@@ -198,14 +272,20 @@ process_groups:
 // zombies returns how many children of the launcher have exited and have not been reaped.
 func (d *daemon) zombies() (n int) {
 	d.t.Helper()
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", d.cmd.Process.Pid, d.cmd.Process.Pid))
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	for _, pid := range strings.Fields(string(children)) {
+	for _, pid := range d.children() {
 		if stat, _ := os.ReadFile("/proc/" + pid + "/stat"); strings.Contains(string(stat), ") Z ") {
 			n++
 		}
 	}
 	return n
+}
+
+// children returns the pids of the processes that the launcher has started.
+func (d *daemon) children() []string {
+	d.t.Helper()
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", d.cmd.Process.Pid, d.cmd.Process.Pid))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return strings.Fields(string(children))
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +32,9 @@ var HoldTime = time.Minute
 // because the launcher can die before it has read the answer of the guardian.
 func Guard() error {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
+	if program, err := os.Executable(); err == nil { // executed as /proc/self/exe, it would be called "exe" by ps and the like
+		os.WriteFile("/proc/self/comm", []byte(filepath.Base(program)), 0)
+	}
 	in := bufio.NewReader(os.Stdin)
 	var o Orders
 	line, err := in.ReadBytes('\n')

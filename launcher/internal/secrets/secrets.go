@@ -85,27 +85,31 @@ func (s *Secrets) Configure(c Config, inFiles []string, groups []spec.Group) {
 	s.names, s.files, s.inFiles = mask.NewNames(c.Names), c.Files, inFiles
 	s.configured = slices.Concat(c.Values, s.names.Env(os.Environ()))
 	for _, g := range groups {
-		s.configured = append(s.configured, s.names.Env(g.Env)...)
-		s.configured = append(s.configured, s.names.Args(g.Command)...)
-		s.configured = append(s.configured, s.names.Args(g.Roll.Check.Command)...)
-		for _, p := range g.Probes() {
-			args, headers := p.Secrets()
-			s.configured = slices.Concat(s.configured, s.names.Args(args), s.names.Env(headers))
-		}
-		for _, h := range g.PreStop {
-			s.configured = append(s.configured, s.names.Args(h.Command)...)
-		}
+		s.configured = append(s.configured, s.ofGroup(g)...)
 	}
 	s.update()
 }
 
+// ofGroup returns the secrets in the configuration of a group.
+func (s *Secrets) ofGroup(g spec.Group) []string {
+	values := slices.Concat(s.names.Env(g.Env), s.names.Args(g.Command), s.names.Args(g.Roll.Check.Command))
+	for _, p := range g.Probes() {
+		args, headers := p.Secrets()
+		values = slices.Concat(values, s.names.Args(args), s.names.Env(headers))
+	}
+	for _, h := range g.PreStop {
+		values = append(values, s.names.Args(h.Command)...)
+	}
+	return values
+}
+
 // Learn adds the secrets of a process that is about to be started, or has been adopted, until ended is
-// closed. It reads the files again, because the process may be started for the sake of their new
+// closed: those in its configuration, arguments and environment. It reads the files again, because the process may be started for the sake of their new
 // content. An error says which file cannot be read; its old content stays secret.
-func (s *Secrets) Learn(ended <-chan struct{}, args, env []string) error {
+func (s *Secrets) Learn(ended <-chan struct{}, g spec.Group, args, env []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.processes = append(s.processes, process{ended, slices.Concat(s.names.Env(env), s.names.Args(args))})
+	s.processes = append(s.processes, process{ended, slices.Concat(s.ofGroup(g), s.names.Env(env), s.names.Args(args))})
 	inFiles, err := ReadFiles(s.files)
 	if err == nil {
 		s.inFiles = inFiles
