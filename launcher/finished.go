@@ -18,7 +18,7 @@ func (m *Manager) Finished(ctx context.Context) error {
 	if ctx == nil {
 		panic("launcher: Finished with a nil context")
 	}
-	events, stop := m.events.watch()
+	events, stop := m.events.Watch()
 	defer stop()
 	for {
 		if finished, err := m.finished(); finished {

@@ -105,7 +105,7 @@ func (g *group) awaitDependencies() bool {
 	if g.beginIfDependingOn(spec.Group{}) {
 		return g.scope.Err() == nil
 	}
-	events, stop := g.manager.events.watch()
+	events, stop := g.manager.events.Watch()
 	defer stop()
 	for {
 		var missing []string

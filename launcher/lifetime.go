@@ -15,6 +15,7 @@ import (
 	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/internal/admin"
 	"github.com/swansong-go/swansong/launcher/internal/callback"
+	"github.com/swansong-go/swansong/launcher/internal/events"
 	"github.com/swansong-go/swansong/launcher/internal/guardian"
 	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
 	"github.com/swansong-go/swansong/launcher/internal/listeners"
@@ -142,9 +143,10 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 // newManager returns a Manager that has not acquired anything yet.
 func newManager(cfg Config, dir string, taken *upgrade.Taken) *Manager {
 	m := &Manager{
-		cfg: cfg, dir: dir, events: newEventHub(cfg.Logger), recentLines: output.NewRecent(),
+		cfg: cfg, dir: dir, counter: counter{groups: map[string]GroupStats{}}, recentLines: output.NewRecent(),
 		registry: newRegistry(), taken: taken,
 	}
+	m.events = events.NewHub(cfg.Logger, m.counter.count)
 	m.reloader = &reloader{manager: m}
 	m.server = admin.New(adminLauncher{m})
 	m.deadline.Configure(cfg.TotalDeadline, cfg.TotalDeadlineDerived)
@@ -335,7 +337,7 @@ func (m *Manager) serve(guard *ctxshutdown.Guard) {
 	serving.Go(m.server.Serve)
 	<-m.groupsScope.Completion().Done()
 	m.running.Wait()
-	m.events.close() // ends the calls of WatchEvents
+	m.events.Close() // ends the calls of WatchEvents
 	m.recentLines.Close()
 	serving.Go(m.server.Stop)
 	serving.Wait()
@@ -372,6 +374,6 @@ func (m *Manager) release() {
 	} else {
 		unlock()
 	}
-	m.events.close()
+	m.events.Close()
 	m.recentLines.Close()
 }

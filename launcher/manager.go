@@ -11,6 +11,7 @@ import (
 	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/internal/admin"
 	"github.com/swansong-go/swansong/launcher/internal/deadline"
+	"github.com/swansong-go/swansong/launcher/internal/events"
 	"github.com/swansong-go/swansong/launcher/internal/guardian"
 	"github.com/swansong-go/swansong/launcher/internal/output"
 	"github.com/swansong-go/swansong/launcher/internal/secrets"
@@ -38,7 +39,8 @@ type Manager struct {
 	dir            string // absolute path
 	scope          *ctxshutdown.Swansong
 	groupsScope    *ctxshutdown.Swansong
-	events         *eventHub
+	events         *events.Hub
+	counter        counter
 	recentLines    *output.Recent
 	logs           *output.Logs
 	lock           *os.File
@@ -71,7 +73,7 @@ func (m *Manager) forget(id string) *process {
 
 func (m *Manager) publish(e Event) {
 	e.Message, e.Stack = m.secrets.Mask(e.Message), m.secrets.Mask(e.Stack)
-	m.events.publish(e)
+	m.events.Publish(e)
 }
 
 // Shutdown stops all groups. The completion that it returns is done when all processes have been
@@ -88,17 +90,13 @@ func (m *Manager) Force(cause error) *ctxshutdown.Completion { return m.scope.Fo
 // Scope returns the scope of the manager. Its reports name the processes that delay the shutdown.
 func (m *Manager) Scope() *ctxshutdown.Swansong { return m.scope }
 
-// Watch returns a channel of the events from now on. It is closed by stop, and when the manager has
-// ended. A receiver that is too slow misses events; Event.Missed says how many.
-func (m *Manager) Watch() (events <-chan Event, stop func()) { return m.events.watch() }
-
 // Ready waits until all groups are healthy. It returns an error when ctx ends, when the manager is
 // stopped, and as soon as a group is given up.
 func (m *Manager) Ready(ctx context.Context) error {
 	if ctx == nil {
 		panic("launcher: Ready with a nil context")
 	}
-	events, stop := m.events.watch()
+	events, stop := m.events.Watch()
 	defer stop()
 	for {
 		var waiting []string

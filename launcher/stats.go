@@ -3,6 +3,7 @@ package launcher
 import (
 	"maps"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -138,10 +139,31 @@ func (s GroupStats) clone() GroupStats {
 	return s
 }
 
+// A counter counts events by group.
+type counter struct {
+	mu     sync.Mutex
+	groups map[string]GroupStats
+}
+
+func (c *counter) count(e Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.groups[e.Group] = c.groups[e.Group].with(e)
+}
+
+func (c *counter) snapshot() map[string]GroupStats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	groups := map[string]GroupStats{}
+	for name, g := range c.groups {
+		groups[name] = g.clone()
+	}
+	return groups
+}
+
 // Stats returns the counts as they are now.
 func (m *Manager) Stats() Stats {
-	s := m.events.snapshot()
-	s.StateFailing = m.stateFile.Failing()
+	s := Stats{Groups: m.counter.snapshot(), EventsMissed: m.events.Missed(), StateFailing: m.stateFile.Failing()}
 	for name, g := range s.Groups {
 		c := m.logs.Counts(name)
 		g.Log = LogStats{Lines: c.Lines.Load(), Bytes: c.Bytes.Load(), DroppedLines: c.DroppedLines.Load(), DroppedBytes: c.DroppedBytes.Load()}

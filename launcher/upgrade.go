@@ -90,7 +90,7 @@ func (m *Manager) upgrade(ctx context.Context, program, reason, id string, dry b
 		return fail(err)
 	}
 	h.Kept = open.kept
-	m.events.flush()
+	m.events.Flush()
 	if err := m.logs.Flush(); err != nil {
 		return fail(err)
 	}
